@@ -1,0 +1,282 @@
+package sojourn
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Client is what applications use: it checks before the first write, draws ids, and speaks in typed jobs. Constructors such as
+// sqlite.Open return one over their store. Safe for concurrent use.
+type Client struct {
+	store Store
+	ids   idBlock
+}
+
+// NewClient makes a Client over any Store.
+func NewClient(s Store) *Client { return &Client{store: s} }
+
+// Store gives the store below, for workers and tools.
+func (c *Client) Store() Store { return c.store }
+
+// Close closes the store. Jobs that are running elsewhere go on.
+func (c *Client) Close() error { return c.store.Close() }
+
+// Enqueue stores one job and returns when it is durable. It writes the id into j before it calls the store: if the error has
+// CodeUnknown, repeat the call with the same j, and at most one job exists. If a live job of the kind has the key, the answer
+// names that one and nothing changes (see OnKeyConflict).
+func (c *Client) Enqueue(ctx context.Context, j *Job) (Enqueued, error) {
+	es, err := c.enqueue(ctx, []*Job{j}, false)
+	if err != nil {
+		if e, ok := errors.AsType[*Error](err); ok && e.Index == 0 {
+			alone := *e
+			alone.Index = -1
+			err = &alone
+		}
+		return Enqueued{}, err
+	}
+	return es[0], nil
+}
+
+// EnqueueAll stores up to MaxBatch jobs in one transaction, all or none. The answers stand in the order of jobs. An *Error names
+// the job at fault in Index.
+func (c *Client) EnqueueAll(ctx context.Context, jobs []*Job) ([]Enqueued, error) {
+	return c.enqueue(ctx, jobs, false)
+}
+
+// EnqueuePartial stores up to MaxBatch jobs, each for itself: Enqueued.Err has the refusal of an item. The error is about the
+// whole call.
+func (c *Client) EnqueuePartial(ctx context.Context, jobs []*Job) ([]Enqueued, error) {
+	return c.enqueue(ctx, jobs, true)
+}
+
+func (c *Client) enqueue(ctx context.Context, jobs []*Job, partial bool) ([]Enqueued, error) {
+	if len(jobs) > MaxBatch {
+		return nil, Invalid("jobs", "%d jobs exceed the limit of %d a call; split them", len(jobs), MaxBatch)
+	}
+	out := make([]Enqueued, len(jobs))
+	var send []*Job
+	var place []int
+	for i, j := range jobs {
+		if err := j.Validate(MaxMaxBytes); err != nil { // the store knows its own, lower limit
+			if !partial {
+				return nil, at(i, err)
+			}
+			out[i].Err = at(i, err)
+			continue
+		}
+		send, place = append(send, j), append(place, i)
+	}
+	if len(send) == 0 {
+		return out, nil
+	}
+	es, err := c.enqueueDrawn(ctx, send, partial)
+	for k, e := range es {
+		out[place[k]] = e
+		if e.Err != nil {
+			out[place[k]].Err = at(place[k], e.Err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// enqueueDrawn gives ids to jobs without one. Ids that this very call drew from an old block, and that the store therefore
+// refuses before it writes, are replaced once.
+func (c *Client) enqueueDrawn(ctx context.Context, jobs []*Job, partial bool) ([]Enqueued, error) {
+	var fresh []*Job
+	for _, j := range jobs {
+		if j.ID == 0 {
+			fresh = append(fresh, j)
+		}
+	}
+	for try := 0; ; try++ {
+		for _, j := range fresh {
+			id, err := c.ids.next(ctx, c.store)
+			if err != nil {
+				for _, f := range fresh {
+					f.ID = 0
+				}
+				return nil, err
+			}
+			j.ID = id
+		}
+		send := make([]Job, len(jobs))
+		for i, j := range jobs {
+			send[i] = *j
+		}
+		es, err := c.store.Enqueue(ctx, send, partial)
+		if ErrorCode(err) != CodeIDExpired || try > 0 || len(fresh) == 0 {
+			return es, err
+		}
+		c.ids.drop()
+	}
+}
+
+// Reserve draws ids ahead, so that the next n enqueues need no block of their own.
+func (c *Client) Reserve(ctx context.Context, n int) error { return c.ids.reserve(ctx, c.store, n) }
+
+// idBlock hands out ids from a block that the store has leased to this client.
+type idBlock struct {
+	mu        sync.Mutex // guards the fields below, and keeps callers from leasing two blocks
+	at, limit ID
+}
+
+const idBlockSize = 1000
+
+func (b *idBlock) next(ctx context.Context, s Store) (ID, error) {
+	if err := b.reserve(ctx, s, 1); err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at == b.limit { // others took them meanwhile
+		if err := b.lease(ctx, s, idBlockSize); err != nil {
+			return 0, err
+		}
+	}
+	b.at++
+	return b.at - 1, nil
+}
+
+func (b *idBlock) reserve(ctx context.Context, s Store, n int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if int(b.limit-b.at) >= n {
+		return nil
+	}
+	return b.lease(ctx, s, max(n, idBlockSize))
+}
+
+func (b *idBlock) lease(ctx context.Context, s Store, n int) error {
+	first, err := s.IDs(ctx, n)
+	if err != nil {
+		return err
+	}
+	b.at, b.limit = first, first+ID(n)
+	return nil
+}
+
+func (b *idBlock) drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.at, b.limit = 0, 0
+}
+
+// Get returns a job, complete. ErrNotFound if there is none.
+func (c *Client) Get(ctx context.Context, id ID) (*Job, error) {
+	return c.one(ctx, Filter{IDs: []ID{id}, Full: true}, "no job has the id %d", id)
+}
+
+// GetByKey returns the live job of (kind, key), else the newest final one. ErrNotFound if there is none.
+func (c *Client) GetByKey(ctx context.Context, kind, key string) (*Job, error) {
+	return c.one(ctx, Filter{Kind: kind, Key: key, Full: true}, "no job of kind %.64q has the key %.64q", kind, key)
+}
+
+func (c *Client) one(ctx context.Context, f Filter, missing string, a ...any) (*Job, error) {
+	jobs, err := c.store.Find(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if len(jobs) == 0 {
+		return nil, NotFound(missing, a...)
+	}
+	return &jobs[0], nil
+}
+
+// Wait returns the job once it is final, or ctx's error. ErrNotFound if there is no such job, or it was pruned meanwhile.
+func (c *Client) Wait(ctx context.Context, id ID) (*Job, error) {
+	for {
+		f := Filter{IDs: []ID{id}, States: []State{Completed, Failed, Cancelled}, Full: true, Wait: 30 * time.Second}
+		jobs, err := c.store.Find(ctx, f)
+		if err != nil || len(jobs) > 0 {
+			if err == nil {
+				return &jobs[0], nil
+			}
+			return nil, err
+		}
+		if _, err := c.Get(ctx, id); err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Respond stores a message from the outside durably and gives it to the job it answers. Acknowledge to the sender only after
+// it returns nil. A response without a MessageID gets a random one, written into r before the first try, so that a repeated
+// call with the same r is a duplicate.
+func (c *Client) Respond(ctx context.Context, r *Response) (Responded, error) {
+	as, err := c.RespondAll(ctx, []*Response{r})
+	if err != nil {
+		return Responded{}, err
+	}
+	return as[0], nil
+}
+
+// RespondAll stores up to MaxBatch responses in one transaction, all or none.
+func (c *Client) RespondAll(ctx context.Context, rs []*Response) ([]Responded, error) {
+	if len(rs) > MaxBatch {
+		return nil, Invalid("responses", "%d responses exceed the limit of %d a call; split them", len(rs), MaxBatch)
+	}
+	send := make([]Response, len(rs))
+	for i, r := range rs {
+		if err := r.Validate(MaxMaxBytes); err != nil {
+			return nil, at(i, err)
+		}
+		if r.MessageID == "" {
+			r.MessageID = rand.Text()
+		}
+		send[i] = *r
+	}
+	return c.store.Respond(ctx, send)
+}
+
+// Edit cancels, fails, redrives, purges or changes jobs; see Store.Edit.
+func (c *Client) Edit(ctx context.Context, f Filter, e Edit) (Edited, error) {
+	return c.store.Edit(ctx, f, e)
+}
+
+// Cancel ends one job, a running one at once: its worker learns it with its next Extend or Finish. A job that is cancelled
+// already is no error; one that ended otherwise is ErrConflict.
+func (c *Client) Cancel(ctx context.Context, id ID, by, reason string) error {
+	return c.editOne(ctx, id, Edit{Action: EditCancel, By: by, Reason: reason})
+}
+
+// Redrive runs one failed or cancelled job again, from generation to generation+1; 0 means whatever it is in. With the generation
+// given, a repeated call is ErrConflict instead of a second run.
+func (c *Client) Redrive(ctx context.Context, id ID, generation int32, by string) error {
+	return c.editOne(ctx, id, Edit{Action: EditRedrive, Generation: generation, By: by})
+}
+
+func (c *Client) editOne(ctx context.Context, id ID, e Edit) error {
+	edited, err := c.store.Edit(ctx, Filter{IDs: []ID{id}}, e)
+	switch {
+	case err != nil:
+		return err
+	case len(edited.Items) == 0:
+		return NotFound("no job has the id %d", id)
+	}
+	return edited.Items[0].Err
+}
+
+// Find lists jobs; see Filter.
+func (c *Client) Find(ctx context.Context, f Filter) ([]Job, error) { return c.store.Find(ctx, f) }
+
+// History returns what happened to a job, oldest first.
+func (c *Client) History(ctx context.Context, id ID) ([]Attempt, error) {
+	return c.store.History(ctx, id)
+}
+
+// Log returns a job's own log lines, oldest first.
+func (c *Client) Log(ctx context.Context, id ID) ([]LogLine, error) { return c.store.Log(ctx, id) }
+
+// Inbox lists responses, newest first.
+func (c *Client) Inbox(ctx context.Context, f InboxFilter) ([]Response, error) {
+	return c.store.Inbox(ctx, f)
+}

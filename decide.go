@@ -1,0 +1,489 @@
+package sojourn
+
+import (
+	"slices"
+	"time"
+)
+
+// Row is what the rules read and change of a job: no clocks, no bytes. A store keeps it with the job, calls Decide and Match in
+// the transaction of the event, and writes what they return.
+type Row struct {
+	ID           ID
+	State        State
+	Resumed      bool    // ready with its answer, still holding its weight; claimed before all plain ready jobs
+	Purpose      Purpose // of the lease; NoPurpose exactly while not running
+	Claimed      bool    // claimed before in this generation
+	RetryHandler bool    // the worker of the last claim had the kind's own retry handler
+	AttemptOpen  bool
+	Attempt      int32
+	Failures     int32
+	Crashes      int32
+	Weight       int32
+	Held         int32 // the weight it holds now; the queue's limit sums this
+	Kept         int32 // responses attached that no handler has yet
+	InHand       int32 // responses taken; they are Job.Response at its next start or resume
+	Given        bool  // a handler was started with what is in hand
+	NoPoll       bool  // poll steps of this wait were lost too often
+	Wait         Wait  // the last wait of this generation; its zero value is the job's own key
+	Policy       Policy
+}
+
+// EventType says what happens to a job.
+type EventType uint8
+
+// What Decide knows. Each names the rows of the transition table that it covers.
+const (
+	EventDue           EventType = 1 + iota // run_at has come: S1
+	EventClaimed                            // C1-C5
+	EventFinished                           // F1-F13, D1-D3, P1-P4
+	EventLeaseEnded                         // without a report: W1-W3
+	EventTimedOut                           // the attempt's timeout or its wait: W4, W5
+	EventErrorResponse                      // M2
+	EventDeadline                           // W6
+	EventDecideOverdue                      // nobody came to decide: W7
+	EventResumeOverdue                      // nobody came to resume it before its timeout: W8
+	EventCancel                             // O1
+	EventFail                               // O1
+	EventRedrive                            // O3
+)
+
+// Event is something that happens to a job.
+type Event struct {
+	Type         EventType
+	Outcome      *Outcome // of EventFinished
+	RetryHandler bool     // of EventClaimed: the worker has the kind's retry handler
+	KeyConflict  bool     // of EventFinished with await: a key belongs to another live job
+	Answered     bool     // of EventFinished with answer: a kept response ends the wait already
+	Reason       string   // of EventTimedOut, EventErrorResponse, EventCancel, EventFail
+	Error        string
+}
+
+// RunAtRule says what a transition does to run_at.
+type RunAtRule uint8
+
+// What becomes of run_at.
+const (
+	KeepRunAt  RunAtRule = iota
+	RunAtDelay           // the store's clock plus Delay
+	RunAtNow
+)
+
+// Transition is what an event does to a job. It holds durations, never times: the store adds its clock.
+type Transition struct {
+	Rule     string // the row of the transition table, such as "F2"
+	To       Row
+	RunAt    RunAtRule
+	Delay    time.Duration
+	HandLate bool   // what was in hand was never given to a handler and becomes late
+	KeptLate bool   // what was kept becomes late
+	Outcome  string // of the history; empty writes none
+	Reason   string
+	Error    string
+}
+
+// Reasons that the rules themselves give.
+const (
+	ReasonLeaseLost   = "lease_lost"
+	ReasonTimeout     = "timeout"
+	ReasonRunTimeout  = "run_timeout"
+	ReasonBeat        = "beat"
+	ReasonDeadline    = "deadline"
+	ReasonKeyConflict = "key_conflict"
+	ReasonUndecodable = "undecodable"
+	ReasonPanic       = "panic"
+)
+
+// Decide says what an event does to a job. It is pure. The error is an *Error with CodeInvalid if the event cannot happen to a
+// job in this state; then nothing changes. After the transition the store calls Match if anything is kept.
+func Decide(r Row, e Event) (Transition, error) {
+	switch e.Type {
+	case EventDue:
+		if r.State == Scheduled {
+			r.State = Ready
+			return Transition{Rule: "S1", To: r}, nil
+		}
+	case EventClaimed:
+		return decideClaim(r, e)
+	case EventFinished:
+		return decideFinish(r, e)
+	case EventLeaseEnded:
+		return decideLost(r)
+	case EventTimedOut:
+		return decideTimeout(r, e)
+	case EventErrorResponse:
+		if r.State == Awaiting {
+			t := endAttempt(r, false, e.Reason, e.Error)
+			t.Rule, t.Outcome = "M2", "responded"
+			return t, nil
+		}
+	case EventDeadline:
+		if r.State.Live() {
+			return final(r, Failed, "W6", "deadline", ReasonDeadline, e.Error), nil
+		}
+	case EventDecideOverdue:
+		if r.State == Errored {
+			t := Transition{Rule: "W7", To: r, RunAt: RunAtDelay, Delay: r.Policy.Backoff.Delay(r.ID, r.Failures+r.Crashes), Outcome: "decided"}
+			t.To.State = Scheduled
+			return t, nil
+		}
+	case EventResumeOverdue:
+		if r.State == Ready && r.Resumed {
+			r.Resumed, r.Held = false, 0
+			return Transition{Rule: "W8", To: r}, nil
+		}
+	case EventCancel:
+		if r.State.Live() {
+			return final(r, Cancelled, "O1", "cancelled", e.Reason, e.Error), nil
+		}
+	case EventFail:
+		if r.State.Live() {
+			return final(r, Failed, "O1", "failed", e.Reason, e.Error), nil
+		}
+	case EventRedrive:
+		if r.State == Failed || r.State == Cancelled {
+			to := Row{ID: r.ID, State: Ready, Weight: r.Weight, Policy: r.Policy}
+			return Transition{Rule: "O3", To: to, RunAt: RunAtNow, Outcome: "redriven", Reason: e.Reason}, nil
+		}
+	}
+	return impossible(r, e)
+}
+
+func impossible(r Row, e Event) (Transition, error) {
+	return Transition{}, Invalid("event", "event %d cannot happen to a job that is %s (%s)", e.Type, r.State, r.Purpose)
+}
+
+// decideClaim is C1-C5: the gates have been passed.
+func decideClaim(r Row, e Event) (Transition, error) {
+	t := Transition{To: r}
+	switch {
+	case r.State == Ready && r.Resumed:
+		t.Rule, t.To.Purpose = "C3", PurposeResume
+	case r.State == Ready:
+		t.Rule, t.To.Purpose, t.To.Held = "C2", PurposeStart, r.Weight
+		if !r.AttemptOpen {
+			t.Rule, t.To.AttemptOpen, t.To.Attempt = "C1", true, r.Attempt+1
+		}
+	case r.State == Errored && e.RetryHandler:
+		t.Rule, t.To.Purpose = "C4", PurposeDecide
+	case r.State == Awaiting && !r.NoPoll:
+		t.Rule, t.To.Purpose = "C5", PurposePoll
+	default:
+		return impossible(r, e)
+	}
+	t.To.State, t.To.Resumed, t.To.Claimed, t.To.RetryHandler = Running, false, true, e.RetryHandler
+	if t.To.Purpose == PurposeStart || t.To.Purpose == PurposeResume {
+		t.To.Given = r.InHand > 0
+	}
+	return t, nil
+}
+
+// decideFinish is what a worker's report does: F, D and P.
+func decideFinish(r Row, e Event) (Transition, error) {
+	if r.State != Running || e.Outcome == nil {
+		return impossible(r, e)
+	}
+	switch r.Purpose {
+	case PurposeDecide:
+		return finishDecide(r, e)
+	case PurposePoll:
+		return finishPoll(r, e)
+	}
+	return finishRun(r, e)
+}
+
+// finishRun ends a step that ran the handler.
+func finishRun(r Row, e Event) (Transition, error) {
+	o := e.Outcome
+	switch o.Type {
+	case OutcomeCompleted:
+		return final(r, Completed, "F1", string(o.Type), "", ""), nil
+	case OutcomeError:
+		return finishError(r, o, string(o.Type)), nil
+	case OutcomeAwait:
+		if e.KeyConflict {
+			c := *o
+			c.Reason, c.Text = ReasonKeyConflict, "sojourn: a key to await belongs to another live job"
+			t := finishError(r, &c, string(o.Type))
+			t.Rule = "F6"
+			return t, nil
+		}
+		t := ended(r, "F5", Awaiting, o)
+		t.To.Held, t.To.Wait = r.Held, o.Wait
+		t.To.InHand, t.To.Given, t.To.NoPoll = 0, false, false
+		return t, nil
+	case OutcomeSnooze:
+		t := ended(r, "F7", Scheduled, o)
+		t.RunAt, t.Delay = RunAtDelay, o.Delay
+		return t, nil
+	case OutcomeAbort:
+		return final(r, Failed, "F8", string(o.Type), o.Reason, o.Text), nil
+	case OutcomeCancelled:
+		return final(r, Cancelled, "F9", string(o.Type), o.Reason, o.Text), nil
+	case OutcomeUndecodable:
+		r.Given = false // no handler ran
+		return final(r, Failed, "F13", string(o.Type), ReasonUndecodable, o.Text), nil
+	case OutcomeReleased:
+		t := ended(r, "F11", Ready, o)
+		t.To.Given = false
+		if r.Purpose == PurposeResume {
+			t.Rule, t.To.Resumed, t.To.Held = "F10", true, r.Held
+		}
+		return t, nil
+	}
+	return impossible(r, e)
+}
+
+// finishError is F2, F3 and F4: the worker has asked the kind's retry policy, or leaves it to the stored backoff.
+func finishError(r Row, o *Outcome, outcome string) Transition {
+	t := ended(r, "F2", Scheduled, o)
+	t.Outcome, t.Reason, t.Error = outcome, o.Reason, o.Text
+	t.To.AttemptOpen, t.To.Failures = false, r.Failures+1
+	if o.Verdict.Final || spent(t.To.Failures, r.Policy.MaxAttempts) {
+		f := final(r, Failed, "F3", outcome, o.Reason, o.Text)
+		f.To.Failures = t.To.Failures
+		return f
+	}
+	if o.Verdict.Again && r.InHand > 0 {
+		t.Rule, t.To.InHand, t.To.Given = "F4", 0, false
+	}
+	t.RunAt, t.Delay = RunAtDelay, verdictDelay(r, o.Verdict, t.To.Failures)
+	return t
+}
+
+func finishDecide(r Row, e Event) (Transition, error) {
+	o := e.Outcome
+	switch {
+	case o.Type == OutcomeDecided && o.Verdict.Final:
+		return final(r, Failed, "D2", string(o.Type), o.Reason, o.Text), nil
+	case o.Type == OutcomeDecided:
+		t := ended(r, "D1", Scheduled, o)
+		t.RunAt, t.Delay = RunAtDelay, verdictDelay(r, o.Verdict, r.Failures+r.Crashes)
+		if o.Verdict.Again {
+			t.To.InHand, t.To.Given = 0, false
+		}
+		return t, nil
+	case o.Type == OutcomeReleased:
+		return ended(r, "D3", Errored, o), nil
+	}
+	return impossible(r, e)
+}
+
+func finishPoll(r Row, e Event) (Transition, error) {
+	o := e.Outcome
+	t := ended(r, "", Awaiting, o)
+	t.To.Held = r.Held
+	switch {
+	case o.Type == OutcomeNoAnswer:
+		t.Rule = "P1"
+	case o.Type == OutcomeAnswer && e.Answered:
+		t.Rule = "P4" // a kept response came first; Match follows
+	case o.Type == OutcomeAnswer:
+		t.Rule, t.To.State, t.To.Resumed, t.To.InHand, t.To.Given = "P2", Ready, true, 1, false
+	case o.Type == OutcomeReleased:
+		t.Rule = "P3"
+	default:
+		return impossible(r, e)
+	}
+	return t, nil
+}
+
+// decideLost is W1-W3: a lease ended without a report.
+func decideLost(r Row) (Transition, error) {
+	crashes := r.Crashes + 1
+	const text = "sojourn: the lease ended without a report"
+	switch {
+	case r.State != Running:
+		return Transition{}, Invalid("event", "a job that is %s has no lease to lose", r.State)
+	case r.Purpose == PurposePoll:
+		t := ended(r, "W3", Awaiting, nil)
+		t.To.Held, t.Outcome, t.Reason, t.Error = r.Held, "lost", ReasonLeaseLost, text
+		t.To.NoPoll = spent(crashes, r.Policy.MaxCrashes)
+		if r.Policy.MaxCrashes < 0 || r.Crashes < r.Policy.MaxCrashes {
+			t.To.Crashes = crashes
+		}
+		return t, nil
+	case r.Purpose == PurposeDecide:
+		t := ended(r, "W2", Errored, nil)
+		if spent(crashes, r.Policy.MaxCrashes) {
+			t = final(r, Failed, "W2", "", "", "")
+		}
+		t.To.Crashes, t.Outcome, t.Reason, t.Error = crashes, "lost", ReasonLeaseLost, text
+		return t, nil
+	}
+	t := endAttempt(r, true, ReasonLeaseLost, text)
+	t.Rule, t.Outcome = "W1", "lost"
+	return t, nil
+}
+
+// decideTimeout is W4 (awaiting) and W5 (running, one lease late).
+func decideTimeout(r Row, e Event) (Transition, error) {
+	if r.State != Awaiting && (r.State != Running || r.Purpose == PurposeDecide) {
+		return impossible(r, e)
+	}
+	t := endAttempt(r, false, e.Reason, e.Error)
+	t.Rule, t.Outcome = "W4", "timed_out"
+	if r.State == Running {
+		t.Rule = "W5"
+	}
+	return t, nil
+}
+
+// endAttempt closes an attempt where no handler code could decide: budgets, then the kind's retry handler, then the stored
+// backoff. The first lost lease keeps run_at, so that the job stands at the front of its priority; later ones back off, so
+// that a poison job does not meet the same neighbours each time.
+func endAttempt(r Row, lost bool, reason, text string) Transition {
+	t := ended(r, "", Scheduled, nil)
+	t.Reason, t.Error = reason, text
+	t.To.AttemptOpen, t.To.NoPoll = false, false
+	n, fail := r.Failures+1, false
+	if lost {
+		n = r.Crashes + 1
+		t.To.Crashes, fail = n, r.Policy.OnLost == FailLost || spent(n, r.Policy.MaxCrashes)
+	} else {
+		t.To.Failures, fail = n, spent(n, r.Policy.MaxAttempts)
+	}
+	switch {
+	case fail:
+		f := final(r, Failed, "", "", reason, text)
+		f.To.Failures, f.To.Crashes = t.To.Failures, t.To.Crashes
+		return f
+	case r.RetryHandler:
+		t.To.State = Errored
+	case lost && n == 1:
+		t.To.State = Ready
+	case lost:
+		t.RunAt, t.Delay = RunAtDelay, r.Policy.Backoff.Delay(r.ID, n-1)
+	default:
+		t.RunAt, t.Delay = RunAtDelay, r.Policy.Backoff.Delay(r.ID, n)
+	}
+	return t
+}
+
+// ended takes the lease and the weight away; the rest of the row stays.
+func ended(r Row, rule string, to State, o *Outcome) Transition {
+	t := Transition{Rule: rule, To: r}
+	t.To.State, t.To.Purpose, t.To.Resumed, t.To.Held = to, NoPurpose, false, 0
+	if o != nil {
+		t.Outcome, t.Reason, t.Error = string(o.Type), o.Reason, o.Text
+	}
+	return t
+}
+
+// final ends the job: lease, weight, wait, hand and attempt. The store frees the key and turns what is left over into late.
+func final(r Row, to State, rule, outcome, reason, text string) Transition {
+	t := ended(r, rule, to, nil)
+	t.Outcome, t.Reason, t.Error = outcome, reason, text
+	t.HandLate, t.KeptLate = r.InHand > 0 && !r.Given, r.Kept > 0
+	t.To.AttemptOpen, t.To.NoPoll, t.To.Wait = false, false, Wait{}
+	t.To.Kept, t.To.InHand, t.To.Given = 0, 0, false
+	return t
+}
+
+func spent(n, budget int32) bool { return budget >= 0 && n >= budget }
+
+func verdictDelay(r Row, v Verdict, n int32) time.Duration {
+	switch {
+	case v.Delay == Now:
+		return 0
+	case v.Delay > 0:
+		return v.Delay
+	}
+	return r.Policy.Backoff.Delay(r.ID, n)
+}
+
+// KeptResponse is what Match reads of a response that is attached to a job.
+type KeptResponse struct {
+	Seq    int64
+	Key    string // under which it came; empty for one by id or token
+	Failed bool
+	Reason string
+	Error  string
+}
+
+// Matched is what Match found.
+type Matched struct {
+	Transition Transition // Rule is empty if the job does not change
+	Take       []int64    // these become applied and are in hand
+	UsedUp     []int64    // these become applied and are used up: an error response that ended the attempt
+	Late       []int64    // these become late: errors for an attempt that has ended
+}
+
+// Found reports whether there is anything to do.
+func (m Matched) Found() bool { return m.Transition.Rule != "" || len(m.Late) > 0 }
+
+// Match says what the kept responses, in their order of arrival, do to a job whose own key is key: M1-M4. It is pure. It ends
+// every transaction that stores a response for a live job, or after which a job awaits or a retry waits; the store calls
+// it until it finds nothing more.
+func Match(r Row, key string, kept []KeptResponse) Matched {
+	waitsForRetry := (r.State == Scheduled || r.State == Ready && !r.Resumed) && r.Claimed
+	switch {
+	case r.State == Awaiting:
+		take, failed := satisfied(r.Wait, key, kept)
+		if failed != nil {
+			t, _ := Decide(r, Event{Type: EventErrorResponse, Reason: failed.Reason, Error: failed.Error})
+			t.To.Kept = max(t.To.Kept-1, 0)
+			t.KeptLate = t.KeptLate && r.Kept > 1
+			return Matched{Transition: t, UsedUp: []int64{failed.Seq}}
+		}
+		if take != nil {
+			t := Transition{Rule: "M1", To: r, Outcome: "responded"}
+			t.To.State, t.To.Resumed = Ready, true
+			return taken(t, take)
+		}
+	case waitsForRetry:
+		var late []int64
+		var good []KeptResponse
+		for _, k := range kept {
+			if k.Failed {
+				late = append(late, k.Seq)
+			} else {
+				good = append(good, k)
+			}
+		}
+		if len(late) > 0 {
+			r.Kept -= int32(len(late))
+			return Matched{Transition: Transition{Rule: "M4", To: r}, Late: late}
+		}
+		if r.Policy.LateResponse == InboxLate || r.InHand > 0 {
+			return Matched{}
+		}
+		if take, _ := satisfied(r.Wait, key, good); take != nil {
+			t := Transition{Rule: "M3", To: r, RunAt: RunAtNow, Outcome: "responded"}
+			t.To.State = Ready
+			return taken(t, take)
+		}
+	}
+	return Matched{}
+}
+
+func taken(t Transition, take []int64) Matched {
+	t.To.InHand, t.To.Given, t.To.Kept = int32(len(take)), false, t.To.Kept-int32(len(take))
+	return Matched{Transition: t, Take: take}
+}
+
+// satisfied returns what ends the wait, or the error response that came first.
+func satisfied(w Wait, key string, kept []KeptResponse) (take []int64, failed *KeptResponse) {
+	keys := w.Keys
+	if len(keys) == 0 {
+		keys = []string{key}
+	}
+	got := map[string]bool{}
+	for i, k := range kept {
+		under := k.Key
+		if under == "" && w.Mode == WaitAny {
+			under = keys[0]
+		}
+		if !slices.Contains(keys, under) || got[under] {
+			continue
+		}
+		if k.Failed {
+			return nil, &kept[i]
+		}
+		got[under] = true
+		take = append(take, k.Seq)
+		if w.Mode == WaitAny || len(got) == len(keys) {
+			return take, nil
+		}
+	}
+	return nil, nil
+}

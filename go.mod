@@ -1,0 +1,3 @@
+module github.com/sojourn-queue/sojourn
+
+go 1.26.0

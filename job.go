@@ -1,0 +1,269 @@
+package sojourn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// ID names a job: positive, below 2^53, unique in its store for ever. Clients draw IDs in blocks ([Store.IDs]) before the
+// insert, so the same call repeated after an unknown outcome means the same job.
+type ID int64
+
+// IDLife is how long the ids of a block are good for new jobs, counted from the lease of the block. No final job is pruned
+// or purged within this time of its enqueue, so an id is never inserted twice.
+const IDLife = 15 * time.Minute
+
+// Defaults of a job. An option wins over its kind, the kind over its queue, the queue over these.
+const (
+	DefaultQueue        = "default"
+	DefaultPriority     = 100
+	DefaultWeight       = 1
+	DefaultMaxAttempts  = 5
+	DefaultMaxCrashes   = 3
+	DefaultTimeout      = 24 * time.Hour
+	DefaultDecideWithin = 5 * time.Minute
+	DefaultLease        = 30 * time.Second
+	// MaxHorizon bounds every delay, timeout, deadline and run_at.
+	MaxHorizon = 10 * 365 * 24 * time.Hour
+	// MaxWeight bounds a job's weight.
+	MaxWeight = 1_000_000
+	// Unlimited as MaxAttempts or MaxCrashes: errors (lost leases) never end the job.
+	Unlimited = -1
+)
+
+// Job is one unit of work. [Kind.New] and [NewJob] make it, the store keeps it, a handler gets it. The fields of the first
+// group are input; the store sets the rest. A Job is not safe for concurrent use, except its methods that take a context.
+type Job struct {
+	ID          ID                `json:"id"`
+	Kind        string            `json:"kind"`
+	Queue       string            `json:"queue"`
+	Key         string            `json:"key,omitempty"`   // the application's own name; unique per kind while the job is live
+	Group       string            `json:"group,omitempty"` // label inside the queue: tenant, region, merchant
+	Args        []byte            `json:"args,omitempty"`  // never changed, kept byte for byte
+	ContentType string            `json:"content_type,omitempty"`
+	Priority    int32             `json:"priority"` // lower first
+	Weight      int32             `json:"weight"`   // 0 counts against no limit and is held back by none
+	Tags        []string          `json:"tags,omitempty"`
+	Meta        map[string]string `json:"meta,omitempty"` // at most MaxMeta bytes: trace context, tenant
+	RunAt       time.Time         `json:"run_at,omitzero"`
+	Delay       time.Duration     `json:"-"` // input only: RunAt counted by the store's clock
+	Policy      Policy            `json:"policy"`
+	OnConflict  OnConflict        `json:"-"` // what Enqueue does when a live job has the key
+
+	State      State       `json:"state"`
+	Resumed    bool        `json:"resumed,omitempty"` // ready, with its answer, still holding its weight
+	Instance   string      `json:"-"`
+	Generation int32       `json:"generation"`
+	Epoch      int64       `json:"epoch"` // number of claims ever
+	Attempt    int32       `json:"attempt"`
+	Failures   int32       `json:"failures"`
+	Crashes    int32       `json:"crashes"`
+	Worker     string      `json:"worker,omitempty"`
+	Purpose    Purpose     `json:"purpose,omitempty"`
+	Checkpoint []byte      `json:"checkpoint,omitempty"`
+	Progress   string      `json:"progress,omitempty"`
+	Response   *Response   `json:"response,omitempty"`  // the answer in hand, nil if there is none
+	Responses  []*Response `json:"responses,omitempty"` // all answers in hand
+	Kept       int32       `json:"kept,omitempty"`      // responses attached that no handler has yet
+	Result     []byte      `json:"result,omitempty"`
+	ResultType string      `json:"result_type,omitempty"`
+	Reason     string      `json:"reason,omitempty"`
+	Error      string      `json:"error,omitempty"`
+	OrigRunAt  time.Time   `json:"orig_run_at,omitzero"`
+	CreatedAt  time.Time   `json:"created_at,omitzero"`
+	UpdatedAt  time.Time   `json:"updated_at,omitzero"`
+	FinishedAt time.Time   `json:"finished_at,omitzero"`
+	WakeAt     time.Time   `json:"wake_at,omitzero"` // when the sweep looks at it next
+	Token      string      `json:"-"`                // capability of the present attempt; a secret
+
+	set  field // what was given explicitly, so that defaults of the kind and queue do not overwrite it
+	err  error // an error of New (the args did not encode), reported by Enqueue
+	step Step
+}
+
+// State of a job. The last three are final: such a job never changes.
+type State uint8
+
+// The states, in the order of a job's life.
+const (
+	Blocked   State = 1 + iota // waits for jobs it depends on
+	Scheduled                  // waits for its run_at
+	Ready                      // may be claimed
+	Running                    // a worker holds its lease
+	Awaiting                   // no worker; waits for a response, holding its weight
+	Errored                    // an attempt ended where no handler code could decide; its retry handler will
+	Completed
+	Failed
+	Cancelled
+)
+
+var stateNames = []string{"none", "blocked", "scheduled", "ready", "running", "awaiting", "errored", "completed", "failed", "cancelled"}
+
+func (s State) String() string {
+	if int(s) >= len(stateNames) {
+		return fmt.Sprintf("State(%d)", uint8(s))
+	}
+	return stateNames[s]
+}
+
+// Final reports whether s is completed, failed or cancelled.
+func (s State) Final() bool { return s >= Completed }
+
+// Live reports whether s is a state that is not final.
+func (s State) Live() bool { return s >= Blocked && s < Completed }
+
+// MarshalText gives the state's name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a state's name.
+func (s *State) UnmarshalText(b []byte) error {
+	v, err := ParseState(string(b))
+	*s = v
+	return err
+}
+
+// ParseState reads a state's name.
+func ParseState(name string) (State, error) {
+	for i, n := range stateNames {
+		if n == name && i > 0 {
+			return State(i), nil
+		}
+	}
+	return 0, Invalid("state", "%.64q is not a state: use blocked, scheduled, ready, running, awaiting, errored, completed, failed or cancelled", name)
+}
+
+// Purpose says what a claimed step is for.
+type Purpose uint8
+
+// The purposes of a step.
+const (
+	NoPurpose     Purpose = iota
+	PurposeStart          // run the handler, fresh
+	PurposeResume         // run the handler, its wait was answered
+	PurposeDecide         // run the retry handler only
+	PurposePoll           // run the poll function
+)
+
+var purposeNames = []string{"", "start", "resume", "decide", "poll"}
+
+func (p Purpose) String() string { return purposeNames[p] }
+
+// MarshalText gives the purpose's name.
+func (p Purpose) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads a purpose's name.
+func (p *Purpose) UnmarshalText(b []byte) error {
+	for i, n := range purposeNames {
+		if n == string(b) {
+			*p = Purpose(i)
+			return nil
+		}
+	}
+	return Invalid("purpose", "%.64q is not a purpose", b)
+}
+
+// Lease is time-limited ownership of a running job. All three fields and the state running must match for a write to be
+// accepted: the epoch rises with every claim, and Worker is random per process start.
+type Lease struct {
+	ID     ID     `json:"id"`
+	Epoch  int64  `json:"epoch"`
+	Worker string `json:"worker"`
+}
+
+// OnConflict says what Enqueue does when another live job of the kind holds the key.
+type OnConflict uint8
+
+// What Enqueue does on a key conflict.
+const (
+	ReturnExisting OnConflict = iota // answer with the existing job, change nothing (default)
+	ReturnError                      // refuse with ErrConflict
+	Replace                          // give the existing job these args, run_at, priority and so on, if it was never claimed
+)
+
+// Step is what a worker attaches to the Job it hands to a handler, so that the Job's methods reach the store.
+type Step interface {
+	// Save writes checkpoint, progress, key or log lines under the step's lease and extends it.
+	Save(ctx context.Context, s Saved) error
+	// Logger writes to the job's own log.
+	Logger() *slog.Logger
+}
+
+// Attach makes j's methods write through s. Workers call it; handlers never need it.
+func (j *Job) Attach(s Step) { j.step = s }
+
+func (j *Job) save(ctx context.Context, s Saved) error {
+	if j.step == nil {
+		return Invalid("job", "this Job is not running: only the Job that a handler was given can save")
+	}
+	return j.step.Save(ctx, s)
+}
+
+// SaveCheckpoint stores progress that later attempts start from (Job.Checkpoint). It is durable when it returns nil, and
+// extends the lease. ErrLeaseLost means the step no longer owns the job.
+func (j *Job) SaveCheckpoint(ctx context.Context, b []byte) error {
+	if b == nil {
+		b = []byte{}
+	}
+	if err := j.save(ctx, Saved{Checkpoint: b}); err != nil {
+		return err
+	}
+	j.Checkpoint = b
+	return nil
+}
+
+// SetProgress stores a short text for people (cut at MaxProgress bytes) and extends the lease.
+func (j *Job) SetProgress(ctx context.Context, text string) error {
+	return j.save(ctx, Saved{Progress: &text})
+}
+
+// SetKey gives a job without a key its key, at once and durably, so that responses find it. ErrConflict: another live job
+// of the kind has that key, or this job has another one.
+func (j *Job) SetKey(ctx context.Context, key string) error {
+	if err := validKey("key", key); err != nil {
+		return err
+	}
+	if err := j.save(ctx, Saved{Key: key}); err != nil {
+		return err
+	}
+	j.Key = key
+	return nil
+}
+
+// Log returns a logger whose lines are stored with the job: the newest 100, and the first is kept. Outside a handler it
+// discards.
+func (j *Job) Log() *slog.Logger {
+	if j.step == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return j.step.Logger()
+}
+
+// SetResult sets what is stored when the handler completes the job: []byte as it is, anything else as JSON.
+func (j *Job) SetResult(v any) error {
+	if b, ok := v.([]byte); ok {
+		j.Result, j.ResultType = b, "application/octet-stream"
+		return nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return Invalid("result", "does not encode as JSON: %v", err)
+	}
+	j.Result, j.ResultType = b, "application/json"
+	return nil
+}
+
+// IdempotencyKey is what a handler passes to the outside so that a repeated request is recognised: the same over all attempts of
+// a generation, different after a redrive.
+func (j *Job) IdempotencyKey() string {
+	return fmt.Sprintf("%s-%d-%d", j.Instance, j.ID, j.Generation)
+}
+
+// Fence is the epoch: strictly rising with every claim of the job. An outside system that remembers the highest one it has
+// seen can refuse a zombie.
+func (j *Job) Fence() int64 { return j.Epoch }
+
+// Lease returns the fence of the present step.
+func (j *Job) Lease() Lease { return Lease{ID: j.ID, Epoch: j.Epoch, Worker: j.Worker} }

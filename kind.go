@@ -1,0 +1,207 @@
+package sojourn
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Kind declares one kind of job with arguments of type T: its name, which is stored and must stay stable, and its defaults.
+// A Kind is a value without state; declare it once, as a package variable. Safe for concurrent use.
+type Kind[T any] struct {
+	Name  string         // 1-128 bytes of A-Za-z0-9_.:/-
+	Queue string         // default "default"
+	Key   func(T) string // the key of a job, from its arguments; nil or "" = none
+	Codec Codec          // default JSON
+
+	MaxAttempts  int32 // see Policy, as for all that follow
+	MaxCrashes   int32
+	RunTimeout   time.Duration
+	Timeout      time.Duration
+	Deadline     time.Duration
+	DecideWithin time.Duration
+	KeepKey      time.Duration
+	Backoff      Backoff
+	OnLost       OnLost
+	OnPanic      OnPanic
+	LateResponse LateResponse
+	NoExtend     bool
+
+	Options []Option // further defaults, such as Priority(0) or Weight(0); options of New win
+}
+
+// Codec turns arguments into bytes and back.
+type Codec interface {
+	Encode(v any) ([]byte, error)
+	Decode(b []byte, v any) error
+	ContentType() string
+}
+
+// JSON is the default Codec.
+type JSON struct{}
+
+// Encode marshals v.
+func (JSON) Encode(v any) ([]byte, error) { return json.Marshal(v) }
+
+// Decode unmarshals b into v.
+func (JSON) Decode(b []byte, v any) error { return json.Unmarshal(b, v) }
+
+// ContentType is application/json.
+func (JSON) ContentType() string { return "application/json" }
+
+// Bytes is a Codec for a Kind[[]byte] whose arguments are opaque.
+type Bytes struct{}
+
+// Encode returns v, which must be a []byte.
+func (Bytes) Encode(v any) ([]byte, error) {
+	b, ok := v.([]byte)
+	if !ok {
+		return nil, fmt.Errorf("the Bytes codec takes []byte, not %T", v)
+	}
+	return b, nil
+}
+
+// Decode stores b in v, which must be a *[]byte.
+func (Bytes) Decode(b []byte, v any) error {
+	p, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("the Bytes codec fills *[]byte, not %T", v)
+	}
+	*p = b
+	return nil
+}
+
+// ContentType is application/octet-stream.
+func (Bytes) ContentType() string { return "application/octet-stream" }
+
+// New makes a job of this kind. Nothing is checked or stored before [Client.Enqueue], which also reports args that do not encode.
+func (k Kind[T]) New(args T, options ...Option) *Job {
+	b, err := k.codec().Encode(args)
+	if err != nil {
+		err = Invalid("args", "do not encode: %v", err)
+	}
+	j := NewJob(k.Name, b)
+	j.err, j.ContentType = err, k.codec().ContentType()
+	if k.Queue != "" {
+		j.Queue, j.set = k.Queue, j.set|setQueue
+	}
+	if k.Key != nil {
+		j.Key = k.Key(args)
+	}
+	for _, o := range k.Options {
+		o(j)
+	}
+	kind := j.Policy // what the kind's Options say wins over its fields
+	j.Policy = Policy{}
+	for _, o := range options {
+		o(j)
+	}
+	j.Policy = j.Policy.or(kind).or(k.policy())
+	return j
+}
+
+// Decode reads the arguments of a job of this kind.
+func (k Kind[T]) Decode(j *Job) (T, error) {
+	var v T
+	err := k.codec().Decode(j.Args, &v)
+	return v, err
+}
+
+func (k Kind[T]) codec() Codec {
+	if k.Codec == nil {
+		return JSON{}
+	}
+	return k.Codec
+}
+
+func (k Kind[T]) policy() Policy {
+	return Policy{MaxAttempts: k.MaxAttempts, MaxCrashes: k.MaxCrashes, RunTimeout: k.RunTimeout, Timeout: k.Timeout, Deadline: k.Deadline,
+		DecideWithin: k.DecideWithin, KeepKey: k.KeepKey, Backoff: k.Backoff, OnLost: k.OnLost, OnPanic: k.OnPanic,
+		LateResponse: k.LateResponse, NoExtend: k.NoExtend}
+}
+
+// NewJob makes a job of a kind that is known by name only. Args of kinds declared elsewhere are usually JSON; set
+// Job.ContentType where they are not.
+func NewJob(kind string, args []byte, options ...Option) *Job {
+	j := &Job{Kind: kind, Queue: DefaultQueue, Args: args, ContentType: "application/json", Priority: DefaultPriority, Weight: DefaultWeight, set: setMade}
+	for _, o := range options {
+		o(j)
+	}
+	return j
+}
+
+// field marks what was given explicitly.
+type field uint8
+
+const (
+	setMade field = 1 << iota // by New or NewJob: a Job literal would have priority and weight 0 by accident
+	setQueue
+	setPriority
+	setWeight
+)
+
+// Option sets one property of a job that New or NewJob makes.
+type Option func(*Job)
+
+// Key sets the application's own name of the job, by which responses find it.
+func Key(key string) Option { return func(j *Job) { j.Key = key } }
+
+// Queue sets the queue.
+func Queue(name string) Option { return func(j *Job) { j.Queue, j.set = name, j.set|setQueue } }
+
+// Group sets the label inside the queue.
+func Group(name string) Option { return func(j *Job) { j.Group = name } }
+
+// Priority sets the priority: lower first, default 100.
+func Priority(p int32) Option { return func(j *Job) { j.Priority, j.set = p, j.set|setPriority } }
+
+// Weight sets how much of the queue's limit and the worker's concurrency the job uses, 0 to MaxWeight, default 1.
+func Weight(w int32) Option { return func(j *Job) { j.Weight, j.set = w, j.set|setWeight } }
+
+// RunAt sets the earliest start. A time in the past means now.
+func RunAt(t time.Time) Option { return func(j *Job) { j.RunAt, j.Delay = t, 0 } }
+
+// Delay sets the earliest start relative to the store's clock at the enqueue.
+func Delay(d time.Duration) Option { return func(j *Job) { j.Delay, j.RunAt = d, time.Time{} } }
+
+// Tags adds labels to search by, at most 64, each a name.
+func Tags(tags ...string) Option { return func(j *Job) { j.Tags = append(j.Tags, tags...) } }
+
+// Meta adds one entry of the string map that travels with the job.
+func Meta(name, value string) Option {
+	return func(j *Job) {
+		m := make(map[string]string, len(j.Meta)+1)
+		for k, v := range j.Meta {
+			m[k] = v
+		}
+		m[name] = value
+		j.Meta = m
+	}
+}
+
+// MaxAttempts sets how many errors and timeouts end the job: default 5, 1 = no retry, -1 = unlimited.
+func MaxAttempts(n int32) Option { return func(j *Job) { j.Policy.MaxAttempts = n } }
+
+// MaxCrashes sets how many lost leases end the job: default 3, -1 = unlimited.
+func MaxCrashes(n int32) Option { return func(j *Job) { j.Policy.MaxCrashes = n } }
+
+// RunTimeout bounds one execution of the handler: default none.
+func RunTimeout(d time.Duration) Option { return func(j *Job) { j.Policy.RunTimeout = d } }
+
+// Timeout bounds an attempt with its waiting: default 24 h.
+func Timeout(d time.Duration) Option { return func(j *Job) { j.Policy.Timeout = d } }
+
+// Deadline bounds the whole life, counted from the enqueue: default none.
+func Deadline(d time.Duration) Option { return func(j *Job) { j.Policy.Deadline = d } }
+
+// KeepKey holds the key for d after the job ends, so that a redelivered event does not run it twice: default 0.
+func KeepKey(d time.Duration) Option { return func(j *Job) { j.Policy.KeepKey = d } }
+
+// RetryBackoff sets the stored delay between attempts.
+func RetryBackoff(b Backoff) Option { return func(j *Job) { j.Policy.Backoff = b } }
+
+// OnKeyConflict says what Enqueue does when another live job of the kind has the key: default ReturnExisting.
+func OnKeyConflict(c OnConflict) Option { return func(j *Job) { j.OnConflict = c } }
+
+// WithPolicy sets every field of p that is not its zero value.
+func WithPolicy(p Policy) Option { return func(j *Job) { j.Policy = p.or(j.Policy) } }

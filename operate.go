@@ -1,0 +1,153 @@
+package sojourn
+
+import "time"
+
+// Filter chooses jobs. Everything that is set must match.
+type Filter struct {
+	IDs           []ID
+	Kind          string
+	Key           string // with Kind: the live job of the key, else the newest final one
+	Queue         string
+	States        []State
+	Group         string
+	Tag           string
+	Reason        string // of final jobs
+	CreatedAfter  time.Time
+	CreatedBefore time.Time
+	After         ID            // the last id of the page before; 0 = from the start
+	Limit         int           // 1 to MaxFind; 0 = 100
+	Newest        bool          // descending
+	Full          bool          // with args, result, checkpoint, responses
+	Wait          time.Duration // with IDs: wait up to this long until one matches; at most MaxWait
+}
+
+// Validate checks the ranges.
+func (f Filter) Validate() error {
+	if f.Key != "" && f.Kind == "" {
+		return Invalid("kind", "a key is unique per kind: name the kind too")
+	}
+	if f.Limit < 0 || f.Limit > MaxFind {
+		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	}
+	if f.Wait < 0 {
+		return Invalid("wait", "%v is negative", f.Wait)
+	}
+	if len(f.IDs) > MaxFind {
+		return Invalid("ids", "%d ids exceed the limit of %d", len(f.IDs), MaxFind)
+	}
+	return nil
+}
+
+// EditAction says what Edit does.
+type EditAction string
+
+// What Edit does.
+const (
+	EditCancel  EditAction = "cancel"  // any live job becomes cancelled, a running one at once
+	EditFail    EditAction = "fail"    // any live job becomes failed
+	EditRedrive EditAction = "redrive" // failed and cancelled jobs run again: same id, next generation
+	EditPurge   EditAction = "purge"   // final jobs are deleted; their ids are never used again
+	EditChange  EditAction = "change"  // blocked, scheduled, plain ready and errored jobs get new values
+)
+
+// Edit is what to do with jobs.
+type Edit struct {
+	Action     EditAction
+	By         string // who, for the history
+	Reason     string // why, for the history and for Job.Reason of cancel and fail
+	Refuse     bool   // of cancel and fail: leave running jobs alone (ErrConflict)
+	Generation int32  // only if the job is in this generation; 0 = any. Makes a repeated redrive safe
+	Change     Change
+}
+
+// Change holds the new values of EditChange; nil changes nothing.
+type Change struct {
+	RunAt    *time.Time     `json:"run_at,omitempty"`
+	Delay    *time.Duration `json:"delay,omitempty"` // RunAt counted by the store's clock
+	Priority *int32         `json:"priority,omitempty"`
+	Weight   *int32         `json:"weight,omitempty"`
+	Queue    *string        `json:"queue,omitempty"`
+	Group    *string        `json:"group,omitempty"`
+	Tags     *[]string      `json:"tags,omitempty"`   // also of final jobs, if nothing else is changed
+	Args     *[]byte        `json:"args,omitempty"`   // only while never claimed in this generation
+	Policy   *Policy        `json:"policy,omitempty"` // its non-zero fields
+}
+
+// OnlyTags reports whether nothing but tags is changed.
+func (c Change) OnlyTags() bool {
+	t := c
+	t.Tags = nil
+	return c.Tags != nil && t == Change{}
+}
+
+// Validate checks the ranges. maxBytes bounds args.
+func (e Edit) Validate(maxBytes int) error {
+	switch e.Action {
+	case EditCancel, EditFail, EditRedrive, EditPurge:
+		return nil
+	case EditChange:
+	default:
+		return Invalid("action", "%.64q is not an action: use cancel, fail, redrive, purge or change", e.Action)
+	}
+	c := e.Change
+	if c == (Change{}) {
+		return Invalid("change", "nothing to change")
+	}
+	probe := NewJob("probe", nil)
+	if c.Weight != nil {
+		probe.Weight = *c.Weight
+	}
+	if c.Queue != nil {
+		probe.Queue = *c.Queue
+	}
+	if c.Group != nil {
+		probe.Group = *c.Group
+	}
+	if c.Tags != nil {
+		probe.Tags = *c.Tags
+	}
+	if c.Args != nil {
+		probe.Args = *c.Args
+	}
+	if c.Delay != nil {
+		probe.Delay = *c.Delay
+	}
+	if c.Policy != nil {
+		probe.Policy = *c.Policy
+	}
+	return probe.Validate(maxBytes)
+}
+
+// Apply merges the new policy values into p.
+func (c Change) Apply(p Policy) Policy {
+	if c.Policy == nil {
+		return p
+	}
+	return c.Policy.or(p)
+}
+
+// Edited is the answer to Edit.
+type Edited struct {
+	Changed int          `json:"changed"`
+	Items   []EditedItem `json:"items"`
+	More    bool         `json:"more"` // the filter may match further jobs: call again
+}
+
+// EditedItem is the answer for one job.
+type EditedItem struct {
+	ID      ID    `json:"id"`
+	State   State `json:"state"`
+	Changed bool  `json:"changed"` // false without Err: it was so already
+	Err     error `json:"-"`
+}
+
+// InboxFilter chooses responses. Everything that is set must match.
+type InboxFilter struct {
+	Outcomes []ResponseOutcome
+	Kind     string
+	Key      string
+	Job      ID
+	Source   string
+	Before   int64 // the last Seq of the page before; 0 = from the newest
+	Limit    int   // 1 to MaxFind; 0 = 100
+}

@@ -1,0 +1,227 @@
+package sojourn
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// OutcomeType is what a worker reports about a step.
+type OutcomeType string
+
+// What a worker may report. The first group ends a step with purpose start or resume, OutcomeDecided one with purpose decide,
+// OutcomeNoAnswer and OutcomeAnswer one with purpose poll; OutcomeReleased ends any.
+const (
+	OutcomeCompleted   OutcomeType = "completed"
+	OutcomeError       OutcomeType = "error"       // with Reason, Text and the Verdict on what follows
+	OutcomeAwait       OutcomeType = "await"       // park the job until a response comes
+	OutcomeSnooze      OutcomeType = "snooze"      // run again after Delay; counts as no error
+	OutcomeAbort       OutcomeType = "abort"       // fail now, whatever attempts remain
+	OutcomeCancelled   OutcomeType = "cancel"      // end as cancelled
+	OutcomeUndecodable OutcomeType = "undecodable" // the args did not decode; no handler ran
+	OutcomeReleased    OutcomeType = "released"    // shutdown: undo the claim
+	OutcomeDecided     OutcomeType = "decided"     // the retry handler's Verdict
+	OutcomeNoAnswer    OutcomeType = "no_answer"
+	OutcomeAnswer      OutcomeType = "answer" // Result is the answer's body
+)
+
+// Outcome says what happened to a step. Workers in every language send outcomes; nobody sends a transition.
+type Outcome struct {
+	Lease      Lease         `json:"lease"`
+	Type       OutcomeType   `json:"type"`
+	Result     []byte        `json:"result,omitempty"` // of completed and answer
+	ResultType string        `json:"result_type,omitempty"`
+	Reason     string        `json:"reason,omitempty"` // short stable class of an error
+	Text       string        `json:"error,omitempty"`  // the error itself
+	Verdict    Verdict       `json:"verdict,omitzero"` // of error and decided
+	Delay      time.Duration `json:"delay,omitempty"`  // of snooze
+	Wait       Wait          `json:"wait,omitzero"`    // of await
+	Next       []Job         `json:"next,omitempty"`   // enqueued with completed, in the same transaction; ids drawn before
+	Log        []LogLine     `json:"log,omitempty"`    // the rest of the step's log
+}
+
+// Wait is what an awaiting job waits for.
+type Wait struct {
+	Mode   WaitMode      `json:"mode,omitempty"`
+	Keys   []string      `json:"keys,omitempty"`   // of the job's kind; none = the job's own key
+	Within time.Duration `json:"within,omitempty"` // 0 = until the attempt's timeout
+}
+
+// WaitMode says which responses end a wait.
+type WaitMode uint8
+
+// The modes of a wait.
+const (
+	WaitAny WaitMode = iota // the first response under any of the keys
+	WaitAll                 // one response under each of the keys
+)
+
+// verdictError is what Await, Snooze, Abort, Cancel, Again and WithReason return: an error value that carries an outcome.
+type verdictError struct {
+	out   Outcome
+	cause error
+}
+
+func (e *verdictError) Error() string {
+	if e.cause == nil {
+		return "sojourn: " + string(e.out.Type)
+	}
+	return e.cause.Error()
+}
+
+func (e *verdictError) Unwrap() error { return e.cause }
+
+// Await parks the job until a response for its key (or its id, or its capability token) comes. The worker is free; the job's
+// weight stays in the queue's limit. The response makes the job ready for the same attempt, and the handler runs with
+// Job.Response set. within bounds the wait; 0 means until the attempt's timeout. When the wait ends without a response, the
+// attempt ends with the reason "timeout".
+func Await(within time.Duration) error {
+	return &verdictError{out: Outcome{Type: OutcomeAwait, Wait: Wait{Within: within}}}
+}
+
+// Snooze runs the job again after d, at least. It counts neither as an error nor as an attempt.
+func Snooze(d time.Duration) error {
+	return &verdictError{out: Outcome{Type: OutcomeSnooze, Delay: d}}
+}
+
+// Abort fails the job at once, whatever attempts remain. A nil err is allowed.
+func Abort(err error) error {
+	return &verdictError{out: Outcome{Type: OutcomeAbort}, cause: err}
+}
+
+// Cancel ends the job as cancelled. A nil err is allowed.
+func Cancel(err error) error {
+	return &verdictError{out: Outcome{Type: OutcomeCancelled}, cause: err}
+}
+
+// Again is an error that asks for a fresh request: the response in hand is put down, so that the next attempt runs with
+// Job.Response nil. Any other error leaves the response for the next attempt.
+func Again(err error) error {
+	return &verdictError{out: Outcome{Type: OutcomeError, Verdict: Verdict{Again: true}}, cause: err}
+}
+
+// WithReason gives an error the short stable class by which failures are grouped (cut at MaxReason bytes). Without it the
+// class comes from the error's type or from a fingerprint of its text.
+func WithReason(reason string, err error) error {
+	return &reasonError{reason, err}
+}
+
+type reasonError struct {
+	reason string
+	cause  error
+}
+
+func (e *reasonError) Error() string { return e.cause.Error() }
+func (e *reasonError) Unwrap() error { return e.cause }
+
+// OutcomeOf translates what a handler returned. It leaves Lease, Result and the Verdict on retries to the worker.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return Outcome{Type: OutcomeCompleted}
+	}
+	out := Outcome{Type: OutcomeError}
+	cause := err
+	if v, ok := errors.AsType[*verdictError](err); ok {
+		out, cause = v.out, v.cause
+		if out.Type == OutcomeAwait && out.Wait.Within < 0 || out.Type == OutcomeSnooze && out.Delay < 0 {
+			return Outcome{Type: OutcomeError, Reason: CodeInvalid, Text: fmt.Sprintf("sojourn: %s with a negative duration", out.Type)}
+		}
+	}
+	if cause != nil {
+		out.Reason, out.Text = ReasonOf(err), Cut(err.Error(), MaxError)
+	}
+	return out
+}
+
+// ReasonOf classifies an error: the reason of WithReason, else the name of the first type in its chain that is not one of the
+// errors and fmt packages, else a fingerprint of its text, in which numbers and quoted parts are masked.
+func ReasonOf(err error) string {
+	if r, ok := errors.AsType[*reasonError](err); ok && r.reason != "" {
+		return Cut(r.reason, MaxReason)
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if _, ours := e.(*verdictError); ours {
+			continue
+		}
+		name := strings.TrimPrefix(reflect.TypeOf(e).String(), "*")
+		if !strings.HasPrefix(name, "errors.") && !strings.HasPrefix(name, "fmt.") {
+			return Cut(name, MaxReason)
+		}
+	}
+	return fingerprint(err.Error())
+}
+
+func fingerprint(text string) string {
+	var b strings.Builder
+	quoted, number := false, false
+	for _, r := range text {
+		if b.Len() >= 80 {
+			break
+		}
+		switch {
+		case r == '"':
+			quoted = !quoted
+			if quoted {
+				b.WriteString(`"…"`)
+			}
+		case quoted:
+		case unicode.IsDigit(r):
+			if !number {
+				b.WriteByte('#')
+			}
+		case unicode.IsControl(r):
+			b.WriteByte(' ')
+		default:
+			b.WriteRune(r)
+		}
+		number = unicode.IsDigit(r)
+	}
+	if s := strings.TrimSpace(b.String()); s != "" {
+		return s
+	}
+	return "error"
+}
+
+// Validate checks what can be checked without the job. maxBytes bounds the result.
+func (o *Outcome) Validate(maxBytes int) error {
+	if len(o.Result) > maxBytes {
+		return TooLarge("result", len(o.Result), maxBytes)
+	}
+	if len(o.Verdict.Checkpoint) > maxBytes {
+		return TooLarge("checkpoint", len(o.Verdict.Checkpoint), maxBytes)
+	}
+	for _, c := range []struct {
+		field string
+		v     time.Duration
+	}{{"delay", o.Delay}, {"within", o.Wait.Within}, {"verdict.delay", max(o.Verdict.Delay, 0)}} {
+		if c.v < 0 || c.v > MaxHorizon {
+			return Invalid(c.field, "%v is out of range: 0 to 10 years", c.v)
+		}
+	}
+	for _, k := range o.Wait.Keys {
+		if err := validKey("wait.keys", k); err != nil {
+			return err
+		}
+	}
+	if len(o.Wait.Keys) > MaxTags {
+		return Invalid("wait.keys", "%d keys exceed the limit of %d", len(o.Wait.Keys), MaxTags)
+	}
+	for i := range o.Next {
+		if o.Next[i].ID <= 0 {
+			return Invalid("next", "job %d has no id; draw ids before the first try", i)
+		}
+		if err := o.Next[i].Validate(maxBytes); err != nil {
+			return at(i, err)
+		}
+	}
+	if len(o.Next) > MaxBatch {
+		return Invalid("next", "%d jobs exceed the limit of %d", len(o.Next), MaxBatch)
+	}
+	return nil
+}

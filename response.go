@@ -1,0 +1,119 @@
+package sojourn
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Response is a message from the outside that answers a job. It addresses the job by Kind and Key, by Job, or by Token. The
+// store sets the second group.
+type Response struct {
+	Kind        string `json:"kind,omitempty"`
+	Key         string `json:"key,omitempty"`
+	Job         ID     `json:"job,omitempty"`
+	Token       string `json:"token,omitempty"`      // capability of one attempt of one job (Job.Token)
+	Source      string `json:"source,omitempty"`     // where it came from, such as "webhook"; part of the identity of MessageID
+	MessageID   string `json:"message_id,omitempty"` // the sender's own; a repeat is a duplicate. Client.Respond makes one where there is none
+	Body        []byte `json:"body,omitempty"`
+	ContentType string `json:"content_type,omitempty"`
+	Failed      bool   `json:"failed,omitempty"` // an error response: ends the attempt with Reason and Error
+	Reason      string `json:"reason,omitempty"`
+	Error       string `json:"error,omitempty"`
+
+	Seq        int64           `json:"seq,omitempty"` // number in the inbox, in order of arrival
+	Outcome    ResponseOutcome `json:"outcome,omitempty"`
+	Generation int32           `json:"generation,omitempty"`
+	ReceivedAt time.Time       `json:"received_at,omitzero"`
+	ExpiresAt  time.Time       `json:"expires_at,omitzero"` // when an early one with no live job becomes unmatched
+	Duplicates int32           `json:"duplicates,omitempty"`
+}
+
+// ResponseOutcome says what became of a response. Nothing is ever dropped because of timing.
+type ResponseOutcome string
+
+// What becomes of a response.
+const (
+	Applied   ResponseOutcome = "applied"   // a job has taken it
+	Early     ResponseOutcome = "early"     // stored; attached to a live job (kept), or lying in the inbox until one awaits its key
+	Duplicate ResponseOutcome = "duplicate" // its (source, message id) was stored before: only counted
+	Late      ResponseOutcome = "late"      // its job was final, or the attempt it could end had ended
+	Stale     ResponseOutcome = "stale"     // its token belongs to another attempt
+	Unmatched ResponseOutcome = "unmatched" // early, and no job came within its time to live
+)
+
+// Retention of the inbox.
+const (
+	DefaultInboxTTL  = 24 * time.Hour      // an early response without a live job becomes unmatched
+	DefaultInboxKeep = 30 * 24 * time.Hour // responses without a job, and message ids, are pruned
+)
+
+// Responded is the store's answer to one Response.
+type Responded struct {
+	Outcome ResponseOutcome `json:"outcome"`
+	Job     ID              `json:"job,omitempty"` // the job it was attached or applied to, or the final one it came too late for
+	Seq     int64           `json:"seq"`           // of the stored response; of the first one for a duplicate
+}
+
+// Validate checks everything about a response that can be checked without the store's data. maxBytes bounds the body.
+func (r *Response) Validate(maxBytes int) error {
+	addressed := 0
+	for _, a := range []bool{r.Key != "", r.Job != 0, r.Token != ""} {
+		if a {
+			addressed++
+		}
+	}
+	if addressed != 1 {
+		return Invalid("response", "address it by exactly one of kind and key, job, or token")
+	}
+	if r.Key != "" {
+		if err := ValidName("kind", r.Kind); err != nil {
+			return err
+		}
+		if err := validKey("key", r.Key); err != nil {
+			return err
+		}
+	}
+	if r.Job < 0 || r.Job > maxID {
+		return Invalid("job", "%d is out of range: 1 to 2^53-1", r.Job)
+	}
+	if len(r.Body) > maxBytes {
+		return TooLarge("body", len(r.Body), maxBytes)
+	}
+	for _, c := range []struct{ field, v string }{{"source", r.Source}, {"message_id", r.MessageID}} {
+		if c.v != "" {
+			if err := validKey(c.field, c.v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// NewToken makes the capability of one attempt of one job: whoever has it may answer that attempt and nothing else. It is an
+// HMAC-SHA256 over "id.generation.attempt", cut to 128 bits.
+func NewToken(secret []byte, id ID, generation, attempt int32) string {
+	body := strconv.FormatInt(int64(id), 10) + "." + strconv.Itoa(int(generation)) + "." + strconv.Itoa(int(attempt))
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(body))
+	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// ParseToken verifies a capability in constant time and returns what it names.
+func ParseToken(secret []byte, token string) (id ID, generation, attempt int32, err error) {
+	bad := Invalid("token", "is not one that this store has given out")
+	parts := strings.Split(token, ".")
+	if len(parts) != 4 || len(token) > MaxKey {
+		return 0, 0, 0, bad
+	}
+	n, err1 := strconv.ParseInt(parts[0], 10, 64)
+	g, err2 := strconv.ParseInt(parts[1], 10, 32)
+	a, err3 := strconv.ParseInt(parts[2], 10, 32)
+	if err1 != nil || err2 != nil || err3 != nil || !hmac.Equal([]byte(NewToken(secret, ID(n), int32(g), int32(a))), []byte(token)) {
+		return 0, 0, 0, bad
+	}
+	return ID(n), int32(g), int32(a), nil
+}

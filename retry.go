@@ -1,0 +1,191 @@
+package sojourn
+
+import (
+	"math"
+	"time"
+)
+
+// Policy is how a job's errors, losses and clocks are handled. It is resolved at enqueue (option, kind, queue, built-in
+// default) and stored with the job, so that every worker in any language gets the same answer. 0 means the default.
+type Policy struct {
+	MaxAttempts  int32         `json:"max_attempts,omitempty"`  // errors and timeouts until failed: default 5, 1 = no retry, -1 = unlimited
+	MaxCrashes   int32         `json:"max_crashes,omitempty"`   // leases that end without a report: default 3, -1 = unlimited
+	RunTimeout   time.Duration `json:"run_timeout,omitempty"`   // one execution of the handler: default none
+	Timeout      time.Duration `json:"timeout,omitempty"`       // the attempt with its waiting: default 24 h
+	Deadline     time.Duration `json:"deadline,omitempty"`      // the whole life, counted from enqueue or redrive: default none
+	DecideWithin time.Duration `json:"decide_within,omitempty"` // how long an errored job waits for its retry handler: default 5 min
+	KeepKey      time.Duration `json:"keep_key,omitempty"`      // how long a final job still holds its key: default 0
+	Backoff      Backoff       `json:"backoff,omitzero"`
+	OnLost       OnLost        `json:"on_lost,omitempty"`
+	OnPanic      OnPanic       `json:"on_panic,omitempty"`
+	LateResponse LateResponse  `json:"late_response,omitempty"`
+	NoExtend     bool          `json:"no_extend,omitempty"` // strict lease: a step lasts at most one lease
+}
+
+// OnLost says what a lease that ends without a report means.
+type OnLost uint8
+
+// What a lost lease means.
+const (
+	RetryLost OnLost = iota // run it again, within MaxCrashes (at least once; default)
+	FailLost                // fail the job (at most once)
+)
+
+// OnPanic says what a panic of the handler means.
+type OnPanic uint8
+
+// What a panic means.
+const (
+	RetryPanic OnPanic = iota // an ordinary error (default)
+	FailPanic                 // fail the job
+)
+
+// LateResponse says whether a response that comes while a retry waits is given to that retry.
+type LateResponse uint8
+
+// What happens to a response that comes while a retry waits.
+const (
+	AcceptLate LateResponse = iota // the retry is ready at once with the response in hand (default)
+	InboxLate                      // only the next Await takes it
+)
+
+// withDefaults fills what is 0 with the built-in defaults.
+func (p Policy) withDefaults() Policy {
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = DefaultMaxAttempts
+	}
+	if p.MaxCrashes == 0 {
+		p.MaxCrashes = DefaultMaxCrashes
+	}
+	if p.Timeout == 0 {
+		p.Timeout = DefaultTimeout
+	}
+	if p.DecideWithin == 0 {
+		p.DecideWithin = DefaultDecideWithin
+	}
+	p.Backoff = p.Backoff.withDefaults()
+	return p
+}
+
+// or fills what is 0 in p with q's.
+func (p Policy) or(q Policy) Policy {
+	pick(&p.MaxAttempts, q.MaxAttempts)
+	pick(&p.MaxCrashes, q.MaxCrashes)
+	pick(&p.RunTimeout, q.RunTimeout)
+	pick(&p.Timeout, q.Timeout)
+	pick(&p.Deadline, q.Deadline)
+	pick(&p.DecideWithin, q.DecideWithin)
+	pick(&p.KeepKey, q.KeepKey)
+	pick(&p.Backoff, q.Backoff)
+	pick(&p.OnLost, q.OnLost)
+	pick(&p.OnPanic, q.OnPanic)
+	pick(&p.LateResponse, q.LateResponse)
+	pick(&p.NoExtend, q.NoExtend)
+	return p
+}
+
+func pick[T comparable](dst *T, other T) {
+	var zero T
+	if *dst == zero {
+		*dst = other
+	}
+}
+
+func (p Policy) validate() error {
+	for _, c := range []struct {
+		field string
+		v     int32
+	}{{"max_attempts", p.MaxAttempts}, {"max_crashes", p.MaxCrashes}} {
+		if c.v < Unlimited {
+			return Invalid(c.field, "%d is out of range: 1 to %d, -1 for unlimited, 0 for the default", c.v, math.MaxInt32)
+		}
+	}
+	for _, c := range []struct {
+		field string
+		v     time.Duration
+	}{{"run_timeout", p.RunTimeout}, {"timeout", p.Timeout}, {"deadline", p.Deadline}, {"decide_within", p.DecideWithin}, {"keep_key", p.KeepKey}} {
+		if c.v < 0 || c.v > MaxHorizon {
+			return Invalid(c.field, "%v is out of range: 0 (the default) to 10 years", c.v)
+		}
+	}
+	return p.Backoff.validate()
+}
+
+// Backoff is the stored delay before the next attempt: First × Factor^(n-1), at most Limit, of which the part Jitter is
+// random. n counts the failures (or losses) so far, from 1. The formula is Effectum's with a cap; the default is full jitter
+// with the floor First or 1 s, whichever is less. Safe at any n.
+type Backoff struct {
+	First  time.Duration `json:"first,omitempty"`  // default 5 s; -1 = no delay at all
+	Factor float64       `json:"factor,omitempty"` // default 4; at least 1
+	Limit  time.Duration `json:"limit,omitempty"`  // default 1 h
+	Jitter float64       `json:"jitter,omitempty"` // 0 to 1; default 1, -1 = none
+}
+
+func (b Backoff) withDefaults() Backoff {
+	pick(&b.First, 5*time.Second)
+	pick(&b.Factor, 4)
+	pick(&b.Limit, time.Hour)
+	pick(&b.Jitter, 1)
+	return b
+}
+
+func (b Backoff) validate() error {
+	if b.First < -1 || b.First > MaxHorizon {
+		return Invalid("backoff.first", "%v is out of range: -1 (no delay), 0 (default 5s) to 10 years", b.First)
+	}
+	if b.Limit < 0 || b.Limit > MaxHorizon {
+		return Invalid("backoff.limit", "%v is out of range: 0 (default 1h) to 10 years", b.Limit)
+	}
+	if b.Factor != 0 && !(b.Factor >= 1 && b.Factor <= 1000) {
+		return Invalid("backoff.factor", "%v is out of range: 1 to 1000, or 0 for the default 4", b.Factor)
+	}
+	if b.Jitter != -1 && !(b.Jitter >= 0 && b.Jitter <= 1) {
+		return Invalid("backoff.jitter", "%v is out of range: 0 (the default, full) to 1, or -1 for none", b.Jitter)
+	}
+	return nil
+}
+
+// Delay is the wait after the n-th failure of a job. The random part is derived from id and n, so the same failure always
+// waits the same time and a run can be replayed.
+func (b Backoff) Delay(id ID, n int32) time.Duration {
+	b = b.withDefaults()
+	if b.First < 0 {
+		return 0
+	}
+	d := float64(b.First) * math.Pow(b.Factor, float64(max(n, 1)-1)) // +Inf at large n, capped below
+	d = min(d, float64(b.Limit))
+	jitter := max(b.Jitter, 0)
+	d = d*(1-jitter) + d*jitter*unit(uint64(id), uint64(n))
+	return max(time.Duration(d), min(b.First, b.Limit, time.Second))
+}
+
+// unit is a number in [0, 1) derived from a and b (splitmix64, Steele and others, "Fast splittable pseudorandom number
+// generators", 2014).
+func unit(a, b uint64) float64 {
+	x := a*0x9e3779b97f4a7c15 + b*0xbf58476d1ce4e5b9
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	x ^= x >> 31
+	return float64(x>>11) / (1 << 53)
+}
+
+// RetryPolicy decides, in the worker, what follows an error: the code form of a Backoff. It sees the whole error history, the
+// present one last. It runs where the handler ran, or, when an attempt ended without handler code at hand (lost lease,
+// timeout, error response), as a step of its own while the job is errored. A panic in it counts as the stored Backoff's
+// answer. It never runs once MaxAttempts or MaxCrashes is used up.
+type RetryPolicy func(job *Job, history []Attempt) Verdict
+
+// Verdict is a RetryPolicy's answer. The zero Verdict means: retry after the stored Backoff.
+type Verdict struct {
+	Final      bool          `json:"final,omitempty"`      // fail the job now
+	Delay      time.Duration `json:"delay,omitempty"`      // until the next attempt; 0 = the stored Backoff; Now = at once
+	RunAt      time.Time     `json:"run_at,omitzero"`      // wins over Delay
+	Priority   *int32        `json:"priority,omitempty"`   // a new priority
+	Checkpoint []byte        `json:"checkpoint,omitempty"` // replaces the checkpoint, if not nil
+	Again      bool          `json:"again,omitempty"`      // put the response in hand down, as [Again] does
+}
+
+// Now as Verdict.Delay means without any delay.
+const Now time.Duration = -1

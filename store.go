@@ -1,0 +1,223 @@
+package sojourn
+
+import (
+	"context"
+	"time"
+)
+
+// Claimer is the part of a Store that a worker needs. All methods are safe for concurrent use.
+type Claimer interface {
+	// Claim takes ready jobs under leases and returns at once when there are any; otherwise it waits up to r.Wait, so that
+	// in-process wake-ups, notifications and long polls all hide behind it. A repeated claim (same worker, same number) is
+	// answered with the same jobs as far as their leases still stand, so a lost answer costs nothing.
+	Claim(ctx context.Context, r ClaimRequest) ([]Claimed, error)
+	// Extend prolongs leases to at least now + lease, all in one call. What no longer matches comes back as lost.
+	Extend(ctx context.Context, leases []Lease) (lost []Lost, err error)
+	// Save writes checkpoint, progress, key and log lines under the lease and extends it. The answer has one error per item:
+	// nil, ErrLeaseLost, ErrConflict for the key, or an *Error with CodeInvalid or CodeTooLarge.
+	Save(ctx context.Context, items []Saved) ([]error, error)
+	// Finish ends steps. It is idempotent by lease and outcome; each item is answered for itself.
+	Finish(ctx context.Context, outcomes []Outcome) ([]Finished, error)
+}
+
+// Store keeps jobs. Each method is one atomic step, takes a batch and is durable when it returns nil. Applications use [Client];
+// storetest.Run checks every implementation. All methods are safe for concurrent use. After Close they return ErrClosed.
+//
+// When ctx ends while a write is under way, the error has CodeUnknown: repeating the same call is safe.
+type Store interface {
+	Claimer
+	// IDs leases a block of n ids (1 to 10,000), good for IDLife, and returns the first; they are consecutive.
+	IDs(ctx context.Context, n int) (first ID, err error)
+	// Enqueue stores jobs that have ids. It looks first at the id (known: that job, unchanged; other kind or key: ErrConflict),
+	// then at the key (held by a live job: see OnConflict), then inserts. All or nothing; with partial each refusal is in its
+	// item's Err.
+	Enqueue(ctx context.Context, jobs []Job, partial bool) ([]Enqueued, error)
+	// Respond stores responses and matches them with jobs.
+	Respond(ctx context.Context, rs []Response) ([]Responded, error)
+	// Edit cancels, fails, redrives, purges or changes the jobs that f finds, at most MaxFind of them; one refusal does not stop the
+	// others.
+	Edit(ctx context.Context, f Filter, e Edit) (Edited, error)
+	// Find returns jobs in the order of their ids (Newest: descending). Without Full they lack args, result, checkpoint and responses.
+	Find(ctx context.Context, f Filter) ([]Job, error)
+	// History returns what happened to a job, oldest first: one entry a step or change.
+	History(ctx context.Context, id ID) ([]Attempt, error)
+	// Log returns the lines of a job's own log, oldest first.
+	Log(ctx context.Context, id ID) ([]LogLine, error)
+	// Queues lists all queues, or those named, in the order in which they were first seen, with counts.
+	Queues(ctx context.Context, names ...string) ([]QueueStatus, error)
+	// SetQueue stores settings; the queue is made if it does not exist.
+	SetQueue(ctx context.Context, name string, s QueueSettings) error
+	// ForgetQueue removes an empty queue; ErrConflict while it has jobs.
+	ForgetQueue(ctx context.Context, name string) error
+	// Inbox lists responses, newest first.
+	Inbox(ctx context.Context, f InboxFilter) ([]Response, error)
+	// Sweep handles up to limit overdue things of each sort and reports how many it handled. Any process may call it at any time.
+	Sweep(ctx context.Context, limit int) (Swept, error)
+	// Status describes the store.
+	Status(ctx context.Context) (Status, error)
+	Close() error
+}
+
+// Checker is an optional ability of a Store: its own invariants, as sojourn doctor runs them.
+type Checker interface {
+	// Check returns what breaks an invariant, at most 20 lines for each. An empty answer is a healthy store.
+	Check(ctx context.Context) ([]Violation, error)
+	// Checks names the invariants that Check looks at.
+	Checks() []string
+}
+
+// Migrator is an optional ability of a Store.
+type Migrator interface {
+	// Schema returns the version found and the newest that this program knows.
+	Schema(ctx context.Context) (found, newest int, err error)
+	// MigrateUp brings the schema to the newest version and returns the names of the steps it took.
+	MigrateUp(ctx context.Context) ([]string, error)
+}
+
+// Owner is an optional ability of a Store that knows when a process on its machine has died: workers whose name starts with
+// OwnerID and a dot lose their leases at once, without waiting for the lease's end.
+type Owner interface {
+	OwnerID() string
+}
+
+// Violation is a breach of an invariant.
+type Violation struct {
+	Check  string `json:"check"`
+	Detail string `json:"detail"`
+}
+
+// ClaimRequest asks for jobs.
+type ClaimRequest struct {
+	Worker    string         // random per process start; see Owner
+	Number    int64          // rising per Worker; the same number again is the same request. 0 = never repeated
+	Queues    []string       // in the order in which to look
+	Kinds     []string       // only these
+	Decidable []string       // kinds among them whose retry handler this worker has
+	Max       int            // jobs, 1 to MaxBatch; larger is clamped
+	Capacity  int64          // summed weight that the worker has room for; a job that does not fit is passed over
+	Lease     time.Duration  // length of the lease: 1 s to 1 h, default 30 s
+	Wait      time.Duration  // how long to wait for a job: at most MaxWait
+	Share     map[string]int // weights of the queues: claims are spread in this proportion; nil = strictly in order
+}
+
+// MaxWait bounds ClaimRequest.Wait and Filter.Wait; longer is clamped.
+const MaxWait = time.Minute
+
+// Claimed is a job with what its worker needs to know. Durations count from the answer; a worker subtracts its own request time.
+type Claimed struct {
+	Job      Job // complete, with args, checkpoint, responses in hand
+	Lease    Lease
+	Purpose  Purpose
+	LeaseFor time.Duration
+	Timeout  time.Duration // left of the attempt's timeout
+	Deadline time.Duration // left of the life; 0 = none
+	History  []Attempt     // the errors so far, for kinds named in Decidable
+}
+
+// Lost says why a lease no longer stands.
+type Lost struct {
+	Lease  Lease  `json:"lease"`
+	Reason string `json:"reason"` // one of the Lost constants
+}
+
+// Why a lease is lost.
+const (
+	LostEnded     = "ended"     // the sweep or the worker's own Finish has ended it
+	LostCancelled = "cancelled" // an operator has ended the job
+	LostTaken     = "taken"     // another worker has claimed the job since
+)
+
+// Saved is one write under a lease that leaves the job running. Empty fields change nothing.
+type Saved struct {
+	Lease      Lease
+	Checkpoint []byte  // replaces the checkpoint, if not nil
+	Progress   *string // replaces the progress text
+	Key        string  // gives a job without a key its key
+	Log        []LogLine
+}
+
+// LogLine is one line of a job's own log.
+type LogLine struct {
+	At      time.Time `json:"at"` // set by the store
+	Attempt int32     `json:"attempt"`
+	Level   string    `json:"level"`
+	Text    string    `json:"text"`              // message and attributes, cut at MaxProgress bytes
+	Dropped int64     `json:"dropped,omitempty"` // lines that stood before this one and were dropped
+}
+
+// Finished is the answer to one Outcome.
+type Finished struct {
+	Status FinishStatus `json:"status"`
+	State  State        `json:"state"`            // of the job after it
+	Reason string       `json:"reason,omitempty"` // of lost: a Lost constant
+	Err    error        `json:"-"`                // of refused: an *Error
+}
+
+// FinishStatus says what became of an Outcome.
+type FinishStatus string
+
+// What becomes of an Outcome.
+const (
+	FinishApplied  FinishStatus = "applied"
+	FinishRepeated FinishStatus = "repeated" // executed before: the same outcome under the same lease
+	FinishLost     FinishStatus = "lost"     // the lease had ended; nothing changed
+	FinishRefused  FinishStatus = "refused"  // the store cannot take it as it is; the lease stands, report an error instead
+)
+
+// Enqueued is the answer to one job of Enqueue.
+type Enqueued struct {
+	ID        ID    `json:"id"` // of the job: the caller's, or the one that was there before
+	State     State `json:"state"`
+	Duplicate bool  `json:"duplicate,omitempty"` // the job was there before
+	Replaced  bool  `json:"replaced,omitempty"`
+	Err       error `json:"-"` // of this item, in partial mode
+}
+
+// Attempt is one entry of a job's history: a step that ended (Epoch > 0), or a change without a step.
+type Attempt struct {
+	Seq        int32     `json:"seq"` // from 1, without gaps
+	Generation int32     `json:"generation"`
+	Attempt    int32     `json:"attempt"`
+	Epoch      int64     `json:"epoch,omitempty"`
+	Purpose    Purpose   `json:"purpose,omitempty"`
+	Worker     string    `json:"worker,omitempty"`
+	Outcome    string    `json:"outcome"` // an OutcomeType, or lost, timed_out, deadline, responded, cancelled, failed, redriven, edited, replaced, decided
+	State      State     `json:"state"`   // of the job after it
+	Reason     string    `json:"reason,omitempty"`
+	Error      string    `json:"error,omitempty"`
+	By         string    `json:"by,omitempty"` // who, for an operator's change
+	BeganAt    time.Time `json:"began_at,omitzero"`
+	EndedAt    time.Time `json:"ended_at"`
+}
+
+// Swept counts what a sweep handled.
+type Swept struct {
+	Due       int `json:"due"`       // scheduled jobs that became ready
+	Lost      int `json:"lost"`      // leases that had ended
+	TimedOut  int `json:"timed_out"` // attempts and waits
+	Deadlines int `json:"deadlines"`
+	Decided   int `json:"decided"` // errored jobs for which nobody came
+	Unmatched int `json:"unmatched"`
+	Pruned    int `json:"pruned"`  // final jobs
+	Resumed   int `json:"resumed"` // resumed jobs that lost the privilege
+}
+
+// Total is the number of all.
+func (s Swept) Total() int {
+	return s.Due + s.Lost + s.TimedOut + s.Deadlines + s.Decided + s.Unmatched + s.Pruned + s.Resumed
+}
+
+// Status describes a store.
+type Status struct {
+	Store      string    `json:"store"` // such as "sqlite"
+	Location   string    `json:"location"`
+	Version    string    `json:"version"`    // of the database
+	Durability string    `json:"durability"` // "fsync": acknowledged is durable; "relaxed": by explicit option only; "memory"
+	Schema     int       `json:"schema"`
+	Instance   string    `json:"instance"` // first part of Job.IdempotencyKey
+	MaxBytes   int       `json:"max_bytes"`
+	Now        time.Time `json:"now"`   // the store's clock
+	Clock      string    `json:"clock"` // "steady", or what was seen: steps back
+	Bytes      int64     `json:"bytes"` // on disk
+	WALBytes   int64     `json:"wal_bytes"`
+}
