@@ -62,9 +62,9 @@ func (c *Client) enqueue(ctx context.Context, jobs []*Job, partial bool) ([]Enqu
 	for i, j := range jobs {
 		if err := j.Validate(MaxMaxBytes); err != nil { // the store knows its own, lower limit
 			if !partial {
-				return nil, at(i, err)
+				return nil, AtIndex(i, err)
 			}
-			out[i].Err = at(i, err)
+			out[i].Err = AtIndex(i, err)
 			continue
 		}
 		send, place = append(send, j), append(place, i)
@@ -76,7 +76,7 @@ func (c *Client) enqueue(ctx context.Context, jobs []*Job, partial bool) ([]Enqu
 	for k, e := range es {
 		out[place[k]] = e
 		if e.Err != nil {
-			out[place[k]].Err = at(place[k], e.Err)
+			out[place[k]].Err = AtIndex(place[k], e.Err)
 		}
 	}
 	if err != nil {
@@ -227,7 +227,7 @@ func (c *Client) RespondAll(ctx context.Context, rs []*Response) ([]Responded, e
 	send := make([]Response, len(rs))
 	for i, r := range rs {
 		if err := r.Validate(MaxMaxBytes); err != nil {
-			return nil, at(i, err)
+			return nil, AtIndex(i, err)
 		}
 		if r.MessageID == "" {
 			r.MessageID = rand.Text()

@@ -383,7 +383,7 @@ func spent(n, budget int32) bool { return budget >= 0 && n >= budget }
 
 func verdictDelay(r Row, v Verdict, n int32) time.Duration {
 	switch {
-	case v.Delay == Now:
+	case v.Delay < 0: // Now
 		return 0
 	case v.Delay > 0:
 		return v.Delay
@@ -463,9 +463,9 @@ func taken(t Transition, take []int64) Matched {
 
 // satisfied returns what ends the wait, or the error response that came first.
 func satisfied(w Wait, key string, kept []KeptResponse) (take []int64, failed *KeptResponse) {
-	keys := w.Keys
-	if len(keys) == 0 {
-		keys = []string{key}
+	keys := []string{key}
+	if len(w.Keys) > 0 {
+		keys = slices.Compact(slices.Sorted(slices.Values(w.Keys))) // a key that is named twice is one key
 	}
 	got := map[string]bool{}
 	for i, k := range kept {

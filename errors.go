@@ -83,8 +83,8 @@ func ErrorCode(err error) string {
 	return ""
 }
 
-// at names the job of a batch in the error, if it carries a code.
-func at(index int, err error) error {
+// AtIndex names the job of a batch in an error that carries a code; any other error comes back as it is.
+func AtIndex(index int, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		c := *e
 		c.Index = index

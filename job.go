@@ -222,7 +222,7 @@ func (j *Job) SetProgress(ctx context.Context, text string) error {
 // SetKey gives a job without a key its key, at once and durably, so that responses find it. ErrConflict: another live job
 // of the kind has that key, or this job has another one.
 func (j *Job) SetKey(ctx context.Context, key string) error {
-	if err := validKey("key", key); err != nil {
+	if err := ValidKey("key", key); err != nil {
 		return err
 	}
 	if err := j.save(ctx, Saved{Key: key}); err != nil {

@@ -32,8 +32,11 @@ type Kind[T any] struct {
 
 // Codec turns arguments into bytes and back.
 type Codec interface {
+	// Encode gives the bytes of v, a T of the kind. Its error is reported by Enqueue as CodeInvalid.
 	Encode(v any) ([]byte, error)
+	// Decode fills v, a pointer to a T. Its error shelves the job as undecodable.
 	Decode(b []byte, v any) error
+	// ContentType is stored with the job: a media type, at most MaxKey bytes.
 	ContentType() string
 }
 

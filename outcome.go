@@ -205,7 +205,7 @@ func (o *Outcome) Validate(maxBytes int) error {
 		}
 	}
 	for _, k := range o.Wait.Keys {
-		if err := validKey("wait.keys", k); err != nil {
+		if err := ValidKey("wait.keys", k); err != nil {
 			return err
 		}
 	}
@@ -217,7 +217,7 @@ func (o *Outcome) Validate(maxBytes int) error {
 			return Invalid("next", "job %d has no id; draw ids before the first try", i)
 		}
 		if err := o.Next[i].Validate(maxBytes); err != nil {
-			return at(i, err)
+			return AtIndex(i, err)
 		}
 	}
 	if len(o.Next) > MaxBatch {

@@ -73,7 +73,7 @@ func (r *Response) Validate(maxBytes int) error {
 		if err := ValidName("kind", r.Kind); err != nil {
 			return err
 		}
-		if err := validKey("key", r.Key); err != nil {
+		if err := ValidKey("key", r.Key); err != nil {
 			return err
 		}
 	}
@@ -85,7 +85,7 @@ func (r *Response) Validate(maxBytes int) error {
 	}
 	for _, c := range []struct{ field, v string }{{"source", r.Source}, {"message_id", r.MessageID}} {
 		if c.v != "" {
-			if err := validKey(c.field, c.v); err != nil {
+			if err := ValidKey(c.field, c.v); err != nil {
 				return err
 			}
 		}

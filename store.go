@@ -55,6 +55,7 @@ type Store interface {
 	Sweep(ctx context.Context, limit int) (Swept, error)
 	// Status describes the store.
 	Status(ctx context.Context) (Status, error)
+	// Close ends blocked calls with ErrClosed and lets go of the database. Closing again is no error.
 	Close() error
 }
 
@@ -77,6 +78,7 @@ type Migrator interface {
 // Owner is an optional ability of a Store that knows when a process on its machine has died: workers whose name starts with
 // OwnerID and a dot lose their leases at once, without waiting for the lease's end.
 type Owner interface {
+	// OwnerID names this process. It is the same for the store's whole life.
 	OwnerID() string
 }
 

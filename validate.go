@@ -41,8 +41,8 @@ func ValidName(field, name string) error {
 	return nil
 }
 
-// validKey checks a key, group, source or message id: 1-255 bytes of UTF-8 without control characters.
-func validKey(field, key string) error {
+// ValidKey checks a key, group, source or message id: 1-255 bytes of UTF-8 without control characters.
+func ValidKey(field, key string) error {
 	if len(key) < 1 || len(key) > MaxKey {
 		return Invalid(field, "has %d bytes; allowed are 1 to %d", len(key), MaxKey)
 	}
@@ -108,7 +108,7 @@ func (j *Job) Validate(maxBytes int) error {
 	}
 	for _, c := range []struct{ field, v string }{{"key", j.Key}, {"group", j.Group}} {
 		if c.v != "" {
-			if err := validKey(c.field, c.v); err != nil {
+			if err := ValidKey(c.field, c.v); err != nil {
 				return err
 			}
 		}

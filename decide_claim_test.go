@@ -1,0 +1,84 @@
+package sojourn
+
+// Waiting, claims and what an operator does: S1, C1-C5, O1, O3.
+var claimCases = []decideCase{
+	{tr: "S1", when: "due, fresh or for the retry; a response in hand stays",
+		from: []Row{rowOf(is(Scheduled)), retries(Scheduled), retries(Scheduled, hand(1, true)), retries(Scheduled, attempt(2), hand(2, false))},
+		e:    Event{Type: EventDue}, to: []rowMod{is(Ready)}},
+
+	{tr: "C1", when: "the first attempt",
+		from: []Row{rowOf()}, e: Event{Type: EventClaimed}, to: []rowMod{runs(PurposeStart), attempt(1), holds(3)}},
+	{tr: "C1", when: "weight 0 holds nothing",
+		from: []Row{rowOf(weighs(0))}, e: Event{Type: EventClaimed}, to: []rowMod{runs(PurposeStart), attempt(1), holds(0)}},
+	{tr: "C1", when: "the worker's retry handler is stamped on the job",
+		from: []Row{rowOf()}, e: Event{Type: EventClaimed, RetryHandler: true},
+		to: []rowMod{runs(PurposeStart), attempt(1), holds(3), handler(true)}},
+	{tr: "C1", when: "a worker without the handler takes the stamp away",
+		from: []Row{retries(Ready, handler(true))}, e: Event{Type: EventClaimed},
+		to: []rowMod{runs(PurposeStart), attempt(2), holds(3), handler(false)}},
+	{tr: "C1", when: "a retry that has taken a late response gives it to the handler",
+		from: []Row{retries(Ready, hand(1, false)), retries(Ready, hand(1, true))}, e: Event{Type: EventClaimed},
+		to: []rowMod{runs(PurposeStart), attempt(2), holds(3), hand(1, true)}},
+	{tr: "C1", when: "after losses the count goes on",
+		from: []Row{retries(Ready, attempt(4), closed, failed(1), crashed(2))}, e: Event{Type: EventClaimed},
+		to: []rowMod{runs(PurposeStart), attempt(5), holds(3)}},
+
+	{tr: "C2", when: "snoozed or released: the attempt goes on",
+		from: []Row{retries(Ready, attempt(1)), retries(Ready, attempt(1), waitsFor(Wait{Keys: []string{"a", "b"}}))},
+		e:    Event{Type: EventClaimed}, to: []rowMod{runs(PurposeStart), holds(3)}},
+	{tr: "C2", when: "after W8 the answer is given at last",
+		from: []Row{retries(Ready, attempt(1), hand(2, false))}, e: Event{Type: EventClaimed, RetryHandler: true},
+		to: []rowMod{runs(PurposeStart), holds(3), hand(2, true), handler(true)}},
+
+	{tr: "C3", when: "resumed: the weight is held already, the answer is given",
+		from: []Row{resumedRow(), resumedRow(hand(1, true)), resumedRow(failed(2), crashed(1))},
+		e:    Event{Type: EventClaimed},
+		to:   []rowMod{runs(PurposeResume), hand(1, true), func(r *Row) { r.Resumed = false }}},
+	{tr: "C3", when: "of weight 0",
+		from: []Row{resumedRow(weighs(0), holds(0))}, e: Event{Type: EventClaimed, RetryHandler: true},
+		to: []rowMod{runs(PurposeResume), hand(1, true), handler(true), func(r *Row) { r.Resumed = false }}},
+
+	{tr: "C4", when: "to decide only: no weight, no attempt, nothing given",
+		from: []Row{errored(), errored(hand(0, false)), errored(hand(1, false)), errored(failed(0), crashed(1))},
+		e:    Event{Type: EventClaimed, RetryHandler: true}, to: []rowMod{runs(PurposeDecide)}},
+
+	{tr: "C5", when: "to poll: the attempt and its weight go on",
+		from: []Row{awaits(), awaits(weighs(0), holds(0)), awaits(waitsFor(Wait{Mode: WaitAll, Keys: []string{"a", "b"}}))},
+		e:    Event{Type: EventClaimed}, to: []rowMod{runs(PurposePoll)}},
+}
+
+var liveRows = []Row{
+	rowOf(is(Blocked)), rowOf(is(Scheduled)), rowOf(), retries(Scheduled), retries(Ready), retries(Scheduled, attempt(1)),
+	retries(Ready, hand(1, true)), starts(), resumes(), starts(hand(2, true)), decides(), decides(hand(0, false)), polls(),
+	awaits(), awaits(pollsLost), errored(), errored(hand(0, false)),
+}
+
+// unseenRows have a response in hand that no handler was given: it becomes late when the job ends.
+var unseenRows = []Row{resumedRow(), retries(Ready, hand(1, false)), retries(Scheduled, attempt(1), hand(2, false))}
+
+var operatorCases = []decideCase{
+	{tr: "O1", when: "cancel ends any live job at once, also a running one",
+		from: liveRows, e: Event{Type: EventCancel, Reason: "by ann", Error: "not wanted"}, to: []rowMod{ends(Cancelled)},
+		want: Transition{Outcome: "cancelled", Reason: "by ann", Error: "not wanted"}},
+	{tr: "O1", when: "cancel turns an answer that no handler was given into a late one",
+		from: unseenRows, e: Event{Type: EventCancel}, to: []rowMod{ends(Cancelled)},
+		want: Transition{Outcome: "cancelled", HandLate: true}},
+	{tr: "O1", when: "fail",
+		from: liveRows, e: Event{Type: EventFail, Reason: "by ann", Error: "hopeless"}, to: []rowMod{ends(Failed)},
+		want: Transition{Outcome: "failed", Reason: "by ann", Error: "hopeless"}},
+	{tr: "O1", when: "fail turns an answer that no handler was given into a late one",
+		from: unseenRows, e: Event{Type: EventFail}, to: []rowMod{ends(Failed)},
+		want: Transition{Outcome: "failed", HandLate: true}},
+
+	{tr: "O3", when: "redrive starts a generation from nothing",
+		from: []Row{
+			rowOf(is(Failed), claimed, attempt(5), closed, failed(5), crashed(2), handler(true)),
+			rowOf(is(Cancelled)),
+			rowOf(is(Cancelled), claimed, attempt(1), closed, crashed(1)),
+		},
+		e: Event{Type: EventRedrive, Reason: "by ann"},
+		to: []rowMod{func(r *Row) {
+			*r = Row{ID: r.ID, State: Ready, Weight: r.Weight, Policy: r.Policy}
+		}},
+		want: Transition{RunAt: RunAtNow, Outcome: "redriven", Reason: "by ann"}},
+}

@@ -1,0 +1,179 @@
+package sojourn
+
+import (
+	"math"
+	"time"
+)
+
+// Steps that ran the handler. Fresh ones have no answer in hand, resumed ones have; most rows treat both alike.
+var ranHandler = []Row{starts(), starts(hand(1, true)), resumes(), resumes(hand(2, true)), starts(crashed(2)), resumes(handler(true))}
+
+var boom = Outcome{Type: OutcomeError, Reason: "net.OpError", Text: "connection refused"}
+
+func boomWith(v Verdict) Event {
+	o := boom
+	o.Verdict = v
+	return finish(o)
+}
+
+func boomThen(rule RunAtRule, delay time.Duration) Transition {
+	return Transition{RunAt: rule, Delay: delay, Outcome: "error", Reason: boom.Reason, Error: boom.Text}
+}
+
+// The finish of a step with purpose start or resume: F1-F11, F13. F12 and F14 belong to the store.
+var finishCases = []decideCase{
+	{tr: "F1", when: "completed", from: ranHandler, e: finish(Outcome{Type: OutcomeCompleted, Result: []byte("x")}),
+		to: []rowMod{ends(Completed)}, want: Transition{Outcome: "completed"}},
+
+	{tr: "F2", when: "an error: the stored backoff; the answer in hand stays",
+		from: ranHandler, e: finish(boom),
+		to: []rowMod{leaves(Scheduled), closed, failed(1)}, want: boomThen(RunAtDelay, 10*time.Second)},
+	{tr: "F2", when: "the backoff grows with the failures",
+		from: []Row{starts(attempt(3), failed(2)), resumes(attempt(3), failed(2))}, e: finish(boom),
+		to: []rowMod{leaves(Scheduled), closed, failed(3)}, want: boomThen(RunAtDelay, 40*time.Second)},
+	{tr: "F2", when: "the last failure inside the budget",
+		from: []Row{starts(failed(3)), starts(failed(3), max2(5, 1)), starts(failed(3), max2(5, Unlimited))}, e: finish(boom),
+		to: []rowMod{leaves(Scheduled), closed, failed(4)}, want: boomThen(RunAtDelay, 80*time.Second)},
+	{tr: "F2", when: "unlimited attempts, the backoff at its cap",
+		from: []Row{starts(max2(Unlimited, 3), failed(1000))}, e: finish(boom),
+		to: []rowMod{leaves(Scheduled), closed, failed(1001)}, want: boomThen(RunAtDelay, time.Hour)},
+	{tr: "F2", when: "the largest budget",
+		from: []Row{starts(max2(math.MaxInt32, 3), failed(math.MaxInt32-2))}, e: finish(boom),
+		to: []rowMod{leaves(Scheduled), closed, failed(math.MaxInt32 - 1)}, want: boomThen(RunAtDelay, time.Hour)},
+	{tr: "F2", when: "the verdict's delay", from: ranHandler, e: boomWith(Verdict{Delay: 3 * time.Minute}),
+		to: []rowMod{leaves(Scheduled), closed, failed(1)}, want: boomThen(RunAtDelay, 3*time.Minute)},
+	{tr: "F2", when: "the verdict Now", from: ranHandler, e: boomWith(Verdict{Delay: Now}),
+		to: []rowMod{leaves(Scheduled), closed, failed(1)}, want: boomThen(RunAtDelay, 0)},
+	{tr: "F2", when: "a moment that has passed is now too, never the backoff", from: ranHandler, e: boomWith(Verdict{Delay: -3 * time.Second}),
+		to: []rowMod{leaves(Scheduled), closed, failed(1)}, want: boomThen(RunAtDelay, 0)},
+	{tr: "F2", when: "again with nothing in hand is an ordinary error", from: []Row{starts()}, e: boomWith(Verdict{Again: true}),
+		to: []rowMod{leaves(Scheduled), closed, failed(1)}, want: boomThen(RunAtDelay, 10*time.Second)},
+
+	{tr: "F3", when: "the last attempt",
+		from: []Row{starts(failed(4)), resumes(failed(4)), starts(failed(4), handler(true))}, e: finish(boom),
+		to: []rowMod{ends(Failed), failed(5)}, want: boomThen(KeepRunAt, 0)},
+	{tr: "F3", when: "max_attempts 1: no retry", from: []Row{starts(max2(1, 3)), resumes(max2(1, 3))}, e: finish(boom),
+		to: []rowMod{ends(Failed), failed(1)}, want: boomThen(KeepRunAt, 0)},
+	{tr: "F3", when: "the budget was lowered below what is used up", from: []Row{starts(max2(2, 3), failed(3))}, e: finish(boom),
+		to: []rowMod{ends(Failed), failed(4)}, want: boomThen(KeepRunAt, 0)},
+	{tr: "F3", when: "again on the last attempt", from: []Row{resumes(failed(4))}, e: boomWith(Verdict{Again: true}),
+		to: []rowMod{ends(Failed), failed(5)}, want: boomThen(KeepRunAt, 0)},
+	{tr: "F3", when: "the verdict final, also with unlimited attempts",
+		from: append([]Row{starts(max2(Unlimited, Unlimited))}, ranHandler...), e: boomWith(Verdict{Final: true, Delay: time.Minute}),
+		to: []rowMod{ends(Failed), failed(1)}, want: boomThen(KeepRunAt, 0)},
+
+	{tr: "F4", when: "again puts the answer down", from: []Row{resumes(), resumes(hand(2, true)), starts(hand(1, true))},
+		e: boomWith(Verdict{Again: true}), to: []rowMod{leaves(Scheduled), closed, failed(1), hand(0, false)},
+		want: boomThen(RunAtDelay, 10*time.Second)},
+	{tr: "F4", when: "again with a delay", from: []Row{resumes()}, e: boomWith(Verdict{Again: true, Delay: Now}),
+		to: []rowMod{leaves(Scheduled), closed, failed(1), hand(0, false)}, want: boomThen(RunAtDelay, 0)},
+
+	{tr: "F5", when: "await: the weight stays, the answer is disposed of, the wait is new",
+		from: append([]Row{starts(pollsLost, waitsFor(Wait{Mode: WaitAll, Keys: []string{"old"}}))}, ranHandler...),
+		e:    finish(Outcome{Type: OutcomeAwait, Wait: Wait{Mode: WaitAll, Keys: []string{"a", "b"}, Within: time.Minute}}),
+		to: []rowMod{leaves(Awaiting), holds(3), hand(0, false), pollsAgain,
+			waitsFor(Wait{Mode: WaitAll, Keys: []string{"a", "b"}, Within: time.Minute})},
+		want: Transition{Outcome: "await"}},
+	{tr: "F5", when: "await its own key, of weight 0",
+		from: []Row{starts(weighs(0), holds(0)), resumes(weighs(0), holds(0))}, e: finish(Outcome{Type: OutcomeAwait}),
+		to: []rowMod{leaves(Awaiting), hand(0, false), waitsFor(Wait{})}, want: Transition{Outcome: "await"}},
+
+	{tr: "F6", when: "a key of another job is an error of the attempt; the old wait and the answer stay",
+		from: ranHandler, e: conflicting(), to: []rowMod{leaves(Scheduled), closed, failed(1)},
+		want: keyConflict(RunAtDelay, 10*time.Second)},
+	{tr: "F6", when: "on the last attempt", from: []Row{starts(failed(4)), resumes(max2(1, 3))}, e: conflicting(),
+		to:   []rowMod{func(r *Row) { n := r.Failures; ends(Failed)(r); r.Failures = n + 1 }},
+		want: keyConflict(KeepRunAt, 0)},
+
+	{tr: "F7", when: "snooze: nothing is counted, the attempt and the answer stay", from: ranHandler,
+		e:  finish(Outcome{Type: OutcomeSnooze, Delay: time.Minute}),
+		to: []rowMod{leaves(Scheduled)}, want: Transition{RunAt: RunAtDelay, Delay: time.Minute, Outcome: "snooze"}},
+	{tr: "F7", when: "snooze for no time", from: ranHandler, e: finish(Outcome{Type: OutcomeSnooze}),
+		to: []rowMod{leaves(Scheduled)}, want: Transition{RunAt: RunAtDelay, Outcome: "snooze"}},
+
+	{tr: "F8", when: "abort, whatever attempts remain", from: append([]Row{starts(max2(Unlimited, 3))}, ranHandler...),
+		e:  finish(Outcome{Type: OutcomeAbort, Reason: "declined", Text: "card declined"}),
+		to: []rowMod{ends(Failed)}, want: Transition{Outcome: "abort", Reason: "declined", Error: "card declined"}},
+
+	{tr: "F9", when: "cancel", from: ranHandler, e: finish(Outcome{Type: OutcomeCancelled, Reason: "obsolete", Text: "order gone"}),
+		to: []rowMod{ends(Cancelled)}, want: Transition{Outcome: "cancel", Reason: "obsolete", Error: "order gone"}},
+
+	{tr: "F10", when: "release of a resumed step: resumed again, with its weight and its answer",
+		from: []Row{resumes(), resumes(hand(2, true), failed(2), crashed(1)), resumes(weighs(0), holds(0))},
+		e:    finish(Outcome{Type: OutcomeReleased}),
+		to:   []rowMod{func(r *Row) { held := r.Held; leaves(Ready)(r); r.Resumed, r.Held, r.Given = true, held, false }},
+		want: Transition{Outcome: "released"}},
+
+	{tr: "F11", when: "release of a start: ready with its old run_at, nothing counted",
+		from: []Row{starts(), starts(attempt(3), failed(1), crashed(1)), starts(weighs(0), holds(0))},
+		e:    finish(Outcome{Type: OutcomeReleased}), to: []rowMod{leaves(Ready)}, want: Transition{Outcome: "released"}},
+	{tr: "F11", when: "the answer in hand stays",
+		from: []Row{starts(hand(2, true))}, e: finish(Outcome{Type: OutcomeReleased}),
+		to: []rowMod{leaves(Ready), hand(2, false)}, want: Transition{Outcome: "released"}},
+
+	{tr: "F13", when: "args that do not decode: failed, not counted",
+		from: []Row{starts(), starts(failed(3)), starts(max2(Unlimited, 3))},
+		e:    finish(Outcome{Type: OutcomeUndecodable, Reason: "whatever", Text: "invalid character"}), to: []rowMod{ends(Failed)},
+		want: Transition{Outcome: "undecodable", Reason: "undecodable", Error: "invalid character"}},
+	{tr: "F13", when: "no handler was given the answer: it becomes late",
+		from: []Row{starts(hand(1, true)), resumes(), resumes(hand(2, true))},
+		e:    finish(Outcome{Type: OutcomeUndecodable, Text: "invalid character"}), to: []rowMod{ends(Failed)},
+		want: Transition{Outcome: "undecodable", Reason: "undecodable", Error: "invalid character", HandLate: true}},
+}
+
+func conflicting() Event {
+	e := finish(Outcome{Type: OutcomeAwait, Wait: Wait{Keys: []string{"of another job"}}})
+	e.KeyConflict = true
+	return e
+}
+
+// keyConflict keeps the outcome "await", so that the repeated Finish is recognised (F12).
+func keyConflict(rule RunAtRule, delay time.Duration) Transition {
+	return Transition{RunAt: rule, Delay: delay, Outcome: "await", Reason: "key_conflict", Error: "sojourn: a key to await belongs to another live job"}
+}
+
+var decided = Outcome{Type: OutcomeDecided, Reason: "lease_lost", Text: "gave up"}
+
+func decidedWith(v Verdict) Event {
+	o := decided
+	o.Verdict = v
+	return finish(o)
+}
+
+func decidedThen(rule RunAtRule, delay time.Duration) Transition {
+	return Transition{RunAt: rule, Delay: delay, Outcome: "decided", Reason: decided.Reason, Error: decided.Text}
+}
+
+// The finish of a step with purpose decide or poll: D1-D3, P1-P4.
+var stepCases = []decideCase{
+	{tr: "D1", when: "retry after the stored backoff; nothing is counted again",
+		from: []Row{decides(), decides(hand(0, false)), decides(failed(0), crashed(1)), decides(handler(false))}, e: finish(decided),
+		to: []rowMod{leaves(Scheduled)}, want: decidedThen(RunAtDelay, 10*time.Second)},
+	{tr: "D1", when: "failures and crashes add up in the backoff", from: []Row{decides(failed(2), crashed(1))}, e: finish(decided),
+		to: []rowMod{leaves(Scheduled)}, want: decidedThen(RunAtDelay, 40*time.Second)},
+	{tr: "D1", when: "the verdict's delay", from: []Row{decides()}, e: decidedWith(Verdict{Delay: 3 * time.Minute}),
+		to: []rowMod{leaves(Scheduled)}, want: decidedThen(RunAtDelay, 3*time.Minute)},
+	{tr: "D1", when: "the verdict Now", from: []Row{decides()}, e: decidedWith(Verdict{Delay: Now}),
+		to: []rowMod{leaves(Scheduled)}, want: decidedThen(RunAtDelay, 0)},
+	{tr: "D1", when: "again puts the answer down", from: []Row{decides()}, e: decidedWith(Verdict{Again: true}),
+		to: []rowMod{leaves(Scheduled), hand(0, false)}, want: decidedThen(RunAtDelay, 10*time.Second)},
+	{tr: "D2", when: "final", from: []Row{decides(), decides(hand(0, false)), decides(failed(2), crashed(1), max2(Unlimited, Unlimited))},
+		e: decidedWith(Verdict{Final: true}), to: []rowMod{ends(Failed)}, want: decidedThen(KeepRunAt, 0)},
+	{tr: "D3", when: "release: errored again", from: []Row{decides(), decides(hand(0, false)), decides(failed(2), crashed(1))},
+		e: finish(Outcome{Type: OutcomeReleased}), to: []rowMod{leaves(Errored)}, want: Transition{Outcome: "released"}},
+
+	{tr: "P1", when: "no answer: awaits on", from: []Row{polls(), polls(crashed(2), failed(1)), polls(weighs(0), holds(0))},
+		e:  finish(Outcome{Type: OutcomeNoAnswer}),
+		to: []rowMod{func(r *Row) { r.State, r.Purpose = Awaiting, NoPurpose }}, want: Transition{Outcome: "no_answer"}},
+	{tr: "P2", when: "the answer: resumed with it", from: []Row{polls(), polls(crashed(2), failed(1)), polls(weighs(0), holds(0))},
+		e:    finish(Outcome{Type: OutcomeAnswer, Result: []byte("{}")}),
+		to:   []rowMod{func(r *Row) { r.State, r.Purpose, r.Resumed, r.InHand = Ready, NoPurpose, true, 1 }},
+		want: Transition{Outcome: "answer"}},
+	{tr: "P3", when: "release", from: []Row{polls(), polls(crashed(2), failed(1)), polls(weighs(0), holds(0))},
+		e:  finish(Outcome{Type: OutcomeReleased}),
+		to: []rowMod{func(r *Row) { r.State, r.Purpose = Awaiting, NoPurpose }}, want: Transition{Outcome: "released"}},
+	{tr: "P4", when: "a kept response came first: awaits, and Match follows", from: []Row{polls(), polls(weighs(0), holds(0))},
+		e:    Event{Type: EventFinished, Outcome: &Outcome{Type: OutcomeAnswer, Result: []byte("{}")}, Answered: true},
+		to:   []rowMod{func(r *Row) { r.State, r.Purpose = Awaiting, NoPurpose }},
+		want: Transition{Outcome: "answer"}},
+}

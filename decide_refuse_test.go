@@ -1,0 +1,127 @@
+package sojourn
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// situations are all that a job can be in, as far as the rules tell them apart.
+var situations = []struct {
+	name  string
+	row   Row
+	takes string // the events that can happen to it; every other one is refused
+}{
+	{"none", Row{ID: 7}, ""},
+	{"blocked", rowOf(is(Blocked)), "deadline cancel fail"},
+	{"scheduled", rowOf(is(Scheduled)), "due deadline cancel fail"},
+	{"scheduled for the retry", retries(Scheduled, hand(1, true)), "due deadline cancel fail"},
+	{"ready", rowOf(), "claim claim+handler deadline cancel fail"},
+	{"ready for the retry", retries(Ready), "claim claim+handler deadline cancel fail"},
+	{"resumed", resumedRow(), "claim claim+handler resume-overdue deadline cancel fail"},
+	{"running start", starts(),
+		"completed error await snooze abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
+	{"running resume", resumes(),
+		"completed error await snooze abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
+	{"running decide", decides(), "decided released lease-ended deadline cancel fail"},
+	{"running poll", polls(), "no_answer answer released lease-ended timed-out deadline cancel fail"},
+	{"awaiting", awaits(), "claim claim+handler timed-out error-response deadline cancel fail"},
+	{"awaiting, polls lost", awaits(pollsLost), "timed-out error-response deadline cancel fail"},
+	{"errored", errored(), "claim+handler decide-overdue deadline cancel fail"},
+	{"completed", rowOf(is(Completed), claimed, attempt(1), closed), ""},
+	{"failed", rowOf(is(Failed), claimed, attempt(5), closed, failed(5)), "redrive"},
+	{"cancelled", rowOf(is(Cancelled)), "redrive"},
+}
+
+func allEvents() map[string]Event {
+	events := map[string]Event{
+		"nothing":        {},
+		"unknown":        {Type: 200},
+		"due":            {Type: EventDue},
+		"claim":          {Type: EventClaimed},
+		"claim+handler":  {Type: EventClaimed, RetryHandler: true},
+		"no outcome":     {Type: EventFinished},
+		"finish-unknown": finish(Outcome{Type: "vanished"}),
+		"finish-empty":   finish(Outcome{}),
+		"lease-ended":    {Type: EventLeaseEnded},
+		"timed-out":      {Type: EventTimedOut, Reason: ReasonTimeout},
+		"error-response": {Type: EventErrorResponse, Reason: "declined"},
+		"deadline":       {Type: EventDeadline},
+		"decide-overdue": {Type: EventDecideOverdue},
+		"resume-overdue": {Type: EventResumeOverdue},
+		"cancel":         {Type: EventCancel},
+		"fail":           {Type: EventFail},
+		"redrive":        {Type: EventRedrive},
+	}
+	for _, o := range []OutcomeType{OutcomeCompleted, OutcomeError, OutcomeAwait, OutcomeSnooze, OutcomeAbort, OutcomeCancelled,
+		OutcomeUndecodable, OutcomeReleased, OutcomeDecided, OutcomeNoAnswer, OutcomeAnswer} {
+		name := string(o)
+		if o == OutcomeCancelled {
+			name = "finish-cancel"
+		}
+		events[name] = finish(Outcome{Type: o})
+	}
+	return events
+}
+
+// inv:S1: only the transitions of the table occur.
+func TestDecideRefusesEverythingElse(t *testing.T) {
+	refused, taken := 0, 0
+	for _, s := range situations {
+		for name, e := range allEvents() {
+			for _, kept := range []int32{0, 1} {
+				row := s.row
+				row.Kept = kept
+				before := rowAfter(row, nil)
+				got, err := Decide(row, e)
+				if !reflect.DeepEqual(row, before) {
+					t.Errorf("%s, %s: the row was changed", s.name, name)
+				}
+				if strings.Contains(" "+s.takes+" ", " "+name+" ") {
+					taken++
+					if err != nil || got.Rule == "" {
+						t.Errorf("%s, %s: %+v, %v; the table allows it", s.name, name, got, err)
+					}
+					continue
+				}
+				refused++
+				if ErrorCode(err) != CodeInvalid || !reflect.DeepEqual(got, Transition{}) {
+					t.Errorf("%s, %s: %+v, %v; want a refusal with the code invalid and no transition", s.name, name, got, err)
+				}
+			}
+		}
+	}
+	if refused < 500 || taken < 120 {
+		t.Errorf("%d combinations refused and %d taken: the test has lost its breadth", refused, taken)
+	}
+}
+
+// Final rows have nothing open: whatever ends a job leaves the same row behind but for its counters.
+func TestDecideLeavesNothingOpenInFinalRows(t *testing.T) {
+	n := 0
+	for _, s := range situations {
+		for name, e := range allEvents() {
+			row := s.row
+			row.Kept = 2
+			got, err := Decide(row, e)
+			if err != nil || !got.To.State.Final() {
+				continue
+			}
+			n++
+			to := got.To
+			if to.Held != 0 || to.Purpose != NoPurpose || to.Resumed || to.AttemptOpen || to.Kept != 0 || to.InHand != 0 || to.Given || to.NoPoll ||
+				!reflect.DeepEqual(to.Wait, Wait{}) {
+				t.Errorf("%s, %s: a final row with something open: %+v", s.name, name, to)
+			}
+			if !got.KeptLate {
+				t.Errorf("%s, %s: two kept responses and none of them late", s.name, name)
+			}
+			if want := row.InHand > 0 && (!row.Given || name == "undecodable"); got.HandLate != want {
+				t.Errorf("%s, %s: HandLate = %v, want %v", s.name, name, got.HandLate, want)
+			}
+		}
+	}
+	if n < 40 {
+		t.Errorf("only %d ways to end a job were walked", n)
+	}
+}

@@ -1,0 +1,244 @@
+package sojourn
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// move is a step of the walk. good ones happen by themselves when nothing more goes wrong: claims, honest workers, the sweep;
+// sweep ones happen even when no worker is left.
+type move struct {
+	name        string
+	e           Event
+	respond     int // 1 + the response that comes
+	good, sweep bool
+	disposes    bool // the handler is done with what it has in hand
+}
+
+// lifeKey is a state of the walk. Policy, weight and id never change, and the wait is the scene's or none.
+type lifeKey struct {
+	state                                             State
+	purpose                                           Purpose
+	resumed, claimed, handler, open, given, lost, set bool
+	attempt, failures, crashes, held, kept, inHand    int32
+	at                                                [maxSent]place
+	seq                                               [maxSent]uint8 // of kept ones
+	shown                                             [maxSent]bool  // of those in hand
+	poll                                              bool
+}
+
+func keyOf(l *life) lifeKey {
+	r, seq, shown := &l.row, l.seq, l.shown
+	for i, at := range l.at {
+		if at != kept {
+			seq[i] = 0
+		}
+		shown[i] = shown[i] && at == held
+	}
+	waited := len(r.Wait.Keys) > 0 || r.Wait.Within > 0
+	return lifeKey{r.State, r.Purpose, r.Resumed, r.Claimed, r.RetryHandler, r.AttemptOpen, r.Given, r.NoPoll, waited,
+		r.Attempt, r.Failures, r.Crashes, r.Held, r.Kept, r.InHand, l.at, seq, shown, l.poll}
+}
+
+func moves(sc *walkScene) []move {
+	again := Outcome{Type: OutcomeError, Verdict: Verdict{Again: true}}
+	ms := []move{
+		{name: "claim", e: Event{Type: EventClaimed, RetryHandler: sc.handler}, good: true},
+		{name: "complete", e: finish(Outcome{Type: OutcomeCompleted}), good: true, disposes: true},
+		{name: "error", e: finish(Outcome{Type: OutcomeError, Reason: "r"})},
+		{name: "error final", e: finish(Outcome{Type: OutcomeError, Reason: "r", Verdict: Verdict{Final: true}})},
+		{name: "again", e: finish(again), disposes: true},
+		{name: "await", e: finish(Outcome{Type: OutcomeAwait, Wait: sc.wait}), disposes: true},
+		{name: "await in vain", e: Event{Type: EventFinished, Outcome: &Outcome{Type: OutcomeAwait, Wait: sc.wait}, KeyConflict: true}},
+		{name: "snooze", e: finish(Outcome{Type: OutcomeSnooze, Delay: time.Second})},
+		{name: "abort", e: finish(Outcome{Type: OutcomeAbort}), disposes: true},
+		{name: "cancel by the handler", e: finish(Outcome{Type: OutcomeCancelled}), disposes: true},
+		{name: "undecodable", e: finish(Outcome{Type: OutcomeUndecodable})},
+		{name: "release", e: finish(Outcome{Type: OutcomeReleased})},
+		{name: "decide retry", e: finish(Outcome{Type: OutcomeDecided}), good: true},
+		{name: "decide final", e: finish(Outcome{Type: OutcomeDecided, Verdict: Verdict{Final: true}}), good: true},
+		{name: "decide again", e: finish(Outcome{Type: OutcomeDecided, Verdict: Verdict{Again: true}}), disposes: true},
+		{name: "no answer", e: finish(Outcome{Type: OutcomeNoAnswer}), good: true},
+		{name: "answer", e: finish(Outcome{Type: OutcomeAnswer})},
+		{name: "due", e: Event{Type: EventDue}, good: true, sweep: true},
+		{name: "lease ends", e: lostEvent, good: true, sweep: true},
+		{name: "timeout", e: timeoutEvent, good: true, sweep: true},
+		{name: "decide overdue", e: Event{Type: EventDecideOverdue}, good: true, sweep: true},
+		{name: "resume overdue", e: Event{Type: EventResumeOverdue}, good: true, sweep: true},
+		{name: "deadline", e: Event{Type: EventDeadline}},
+		{name: "cancel", e: Event{Type: EventCancel}},
+		{name: "redrive", e: Event{Type: EventRedrive}},
+	}
+	for i := range sc.sent {
+		ms = append(ms, move{name: fmt.Sprintf("respond r%d", i), respond: i + 1})
+	}
+	return ms
+}
+
+// walkScene is one scenario: two attempts, two crashes, two responses.
+type walkScene struct {
+	scene
+	name    string
+	handler bool
+	wait    Wait
+	start   Row
+}
+
+func walkScenes(l laws) []*walkScene {
+	waits := map[string]Wait{"own key": {Within: time.Minute}, "any": {Mode: WaitAny, Keys: []string{"a", "b"}}, "all": {Mode: WaitAll, Keys: []string{"a", "b"}}}
+	var out []*walkScene
+	for _, wait := range []string{"own key", "any", "all"} {
+		for _, bits := range []int{0, 1, 2, 3, 4, 5, 6, 7} {
+			sc := &walkScene{scene: scene{laws: l, key: "own", sent: many(ok(0, "own"), ok(0, "own"))}, wait: waits[wait], handler: bits&1 != 0}
+			if wait != "own key" {
+				sc.sent = many(ok(0, "a"), ok(0, "b"))
+			}
+			sc.sent[1].Failed = bits&2 != 0
+			sc.start = rowOf(max2(2, 2), weighs(int32(bits>>2&1)))
+			if bits == 2 || bits == 7 {
+				toInbox(&sc.start)
+			}
+			sc.name = fmt.Sprintf("wait for %s, retry handler %v, error response %v, weight %d, late_response %d",
+				wait, sc.handler, sc.sent[1].Failed, sc.start.Weight, sc.start.Policy.LateResponse)
+			out = append(out, sc)
+		}
+	}
+	return out
+}
+
+// breach is a law that was broken, with the shortest way to it.
+type breach struct {
+	law, scene string
+	way        []string
+}
+
+func (b *breach) String() string {
+	return b.law + " (" + b.scene + "): " + strings.Join(b.way, " · ")
+}
+
+// walk visits every state that a scene can reach, breadth first, and stops at the first breach.
+func (sc *walkScene) walk() (states int, found *breach) {
+	all := []life{{row: sc.start}}
+	index := map[lifeKey]int32{keyOf(&all[0]): 0}
+	from, by := []int32{-1}, []int16{-1}
+	ms := moves(sc)
+	var good, sweep edges
+	way := func(k int32, more ...string) (names []string) {
+		for ; from[k] >= 0; k = from[k] {
+			names = append(names, ms[by[k]].name)
+		}
+		slices.Reverse(names)
+		return append(names, more...)
+	}
+	for k := int32(0); int(k) < len(all); k++ {
+		for n := range ms {
+			next := all[k]
+			if err := sc.step(&next, ms[n]); errors.Is(err, errNotNow) {
+				continue
+			} else if err != nil {
+				return len(all), &breach{err.Error(), sc.name, way(k, ms[n].name)}
+			}
+			key := keyOf(&next)
+			to, seen := index[key]
+			if !seen {
+				to = int32(len(all))
+				index[key] = to
+				kept := next
+				kept.last = nil
+				all, from, by = append(all, kept), append(from, k), append(by, int16(n))
+			}
+			if law := sc.broken(&all[k], ms[n], &next); law != "" {
+				return len(all), &breach{law, sc.name, way(k, ms[n].name)}
+			}
+			if ms[n].good {
+				good.add(k, to)
+			}
+			if ms[n].sweep {
+				sweep.add(k, to)
+			}
+		}
+	}
+	if k := good.stuck(all, func(l *life) bool { return l.row.State.Final() }); k >= 0 {
+		return len(all), &breach{"no way to a final state by claims, honest workers and the sweep", sc.name, way(k)}
+	}
+	if k := sweep.stuck(all, func(l *life) bool { return l.row.Held == 0 && l.row.State != Errored }); k >= 0 {
+		return len(all), &breach{"no worker is left, and the sweep alone gives neither the weight back nor leaves errored", sc.name, way(k)}
+	}
+	return len(all), nil
+}
+
+var errNotNow = errors.New("this cannot happen now")
+
+// step does m, or says that it cannot happen in this state.
+func (sc *walkScene) step(l *life, m move) error {
+	if m.respond > 0 {
+		if l.at[m.respond-1] != unsent {
+			return errNotNow
+		}
+		return sc.respond(l, m.respond-1)
+	}
+	if m.name == "again" && (l.row.InHand == 0 || l.row.Purpose == PurposePoll) {
+		return errNotNow
+	}
+	if m.e.Type == EventFinished && l.row.State != Running {
+		return errNotNow // Decide says so too, but a refusal costs more than a step
+	}
+	e := m.e
+	e.Answered = m.name == "answer" && l.row.Purpose == PurposePoll && sc.answered(l)
+	err := sc.do(l, e)
+	if ErrorCode(err) == CodeInvalid {
+		return errNotNow
+	}
+	return err
+}
+
+// edges are the steps of one sort, to be followed backwards.
+type edges struct{ from, to []int32 }
+
+func (e *edges) add(from, to int32) { e.from, e.to = append(e.from, from), append(e.to, to) }
+
+// stuck is the first state from which no way along the edges leads to a goal; -1 if there is none.
+func (e *edges) stuck(all []life, goal func(*life) bool) int32 {
+	back := make([][]int32, len(all))
+	for i, to := range e.to {
+		back[to] = append(back[to], e.from[i])
+	}
+	reached := make([]bool, len(all))
+	var todo []int32
+	for k := range all {
+		if goal(&all[k]) {
+			reached[k], todo = true, append(todo, int32(k))
+		}
+	}
+	for len(todo) > 0 {
+		k := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, p := range back[k] {
+			if !reached[p] {
+				reached[p], todo = true, append(todo, p)
+			}
+		}
+	}
+	return int32(slices.Index(reached, false))
+}
+
+// A job's life, walked to its end in every direction: no law is broken in any state, and every state has a way out.
+func TestWalkEveryLife(t *testing.T) {
+	if n := reflect.TypeFor[Row]().NumField(); n != 18 {
+		t.Fatalf("Row has %d fields: let keyOf and the laws know of the new one", n)
+	}
+	began, total := time.Now(), 0
+	for _, sc := range walkScenes(ours()) {
+		n, found := sc.walk()
+		if found != nil {
+			t.Fatal(found)
+		}
+		total += n
+	}
+	t.Logf("%d scenes, %d states, no breach, in %v", len(walkScenes(ours())), total, time.Since(began).Round(time.Millisecond))
+}

@@ -1,0 +1,201 @@
+package sqlstore
+
+import (
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// change is what comes along with a transition, beside what sojourn.Decide has decided.
+type change struct {
+	result     []byte // of a completed job
+	resultType string
+	by         string // who, for an operator's change
+	verdict    sojourn.Verdict
+}
+
+// apply writes a transition: the row (or, at the end of the job, its move to sj_final), the history, and what becomes of the responses.
+// It returns the new row. The caller runs match after it.
+func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
+	l := *was
+	l.Row = tr.To
+	t.clocks(was, &l, tr, c.verdict)
+	if tr.Outcome != "" {
+		if err := t.addHistory(was, &l, tr, c); err != nil {
+			return nil, err
+		}
+	}
+	if c.verdict.Checkpoint != nil {
+		if err := t.saveData(&l, c.verdict.Checkpoint, nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.putDown(was, tr); err != nil {
+		return nil, err
+	}
+	if tr.To.State.Final() {
+		return &l, t.finish(was, &l, tr, c)
+	}
+	return &l, t.save(was, &l)
+}
+
+// clocks sets the times that a transition starts and ends. The four clocks of a job run as the table in docs/concepts.md says.
+func (t *tx) clocks(was, l *live, tr sojourn.Transition, v sojourn.Verdict) {
+	switch tr.RunAt {
+	case sojourn.RunAtNow:
+		l.runAt = t.now
+	case sojourn.RunAtDelay:
+		l.runAt = t.now + tr.Delay.Microseconds()
+		if !v.RunAt.IsZero() {
+			l.runAt = max(v.RunAt.UnixMicro(), t.now)
+		}
+	}
+	if v.Priority != nil {
+		l.priority = *v.Priority
+	}
+	if was.State == sojourn.Running {
+		l.leaseUntil, l.began = 0, 0
+	}
+	l.waitUntil, l.decideBy, l.rested = 0, 0, 0
+	switch {
+	case l.State == sojourn.Awaiting && was.State == sojourn.Awaiting, l.State == sojourn.Awaiting && was.Purpose == sojourn.PurposePoll:
+		l.waitUntil = was.waitUntil
+	case l.State == sojourn.Awaiting && l.Wait.Within > 0:
+		l.waitUntil = t.now + l.Wait.Within.Microseconds()
+	case l.State == sojourn.Errored:
+		l.decideBy = t.now + l.Policy.DecideWithin.Microseconds()
+	case l.State == sojourn.Ready && l.Resumed:
+		l.rested = t.now // the attempt's clock stands until a worker takes it
+		if was.rested > 0 {
+			l.rested = was.rested
+		}
+	}
+	if !l.AttemptOpen {
+		l.timeoutAt = 0
+	}
+}
+
+const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom,
+	began_us, ended_us) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+
+// addHistory writes the row of a step that ended, or of a change without a step. The row of (job, epoch) with the reported outcome
+// is also what makes a repeated Finish harmless.
+func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) error {
+	l.history++
+	var epoch, began int64
+	worker := ""
+	if was.State == sojourn.Running {
+		epoch, began, worker = was.epoch, was.began, was.worker
+	}
+	reason := sojourn.Cut(tr.Reason, sojourn.MaxReason)
+	_, err := t.exec(qAddHistory, int64(l.ID), int64(l.history), int64(was.generation), int64(was.Attempt), epoch, int64(was.Purpose), worker,
+		tr.Outcome, int64(l.State), reason, []byte(sojourn.Cut(tr.Error, sojourn.MaxError)), c.by, began, t.now)
+	return err
+}
+
+// codes of sj_response.outcome.
+var outcomeCodes = []sojourn.ResponseOutcome{"", sojourn.Applied, sojourn.Early, sojourn.Duplicate, sojourn.Late, sojourn.Stale, sojourn.Unmatched}
+
+const (
+	outApplied   int64 = 1
+	outEarly     int64 = 2
+	outLate      int64 = 4
+	outStale     int64 = 5
+	outUnmatched int64 = 6
+)
+
+const (
+	qPutDown  = `update sj_response set in_hand = 0 where job = $1 and in_hand = 1`
+	qHandLate = `update sj_response set in_hand = 0, outcome = 4 where job = $1 and in_hand = 1`
+	qKeptLate = `update sj_response set outcome = 4 where job = $1 and outcome = 2`
+)
+
+// putDown writes what a transition says of the responses that the job had in hand or kept.
+func (t *tx) putDown(was *live, tr sojourn.Transition) error {
+	q := ""
+	switch {
+	case tr.HandLate:
+		q = qHandLate
+	case was.InHand > 0 && tr.To.InHand == 0:
+		q = qPutDown
+	}
+	if q != "" {
+		if _, err := t.exec(q, int64(was.ID)); err != nil {
+			return err
+		}
+	}
+	if !tr.KeptLate {
+		return nil
+	}
+	_, err := t.exec(qKeptLate, int64(was.ID))
+	return err
+}
+
+const (
+	qDeleteLive = `delete from sj_live where id = $1 and state = $2 and epoch = $3`
+	qAddFinal   = `insert into sj_final (id, queue, kind, key, state, priority, weight, run_at_us, generation, epoch, worker, attempt, failures, crashes,
+		history, has_data, finished_us, reason, result_type, error, result)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`
+	qFreeKey     = `update sj_key set live = 0, held_until_us = $1 where kind = $2 and key = $3 and job = $4`
+	qFreeAwaited = `update sj_key set live = 0 where job = $1 and own = 0`
+)
+
+// finish moves a job out of the hot table, in the transaction that ends it, and frees its keys.
+func (t *tx) finish(was, l *live, tr sojourn.Transition, c change) error {
+	n, err := t.exec(qDeleteLive, int64(was.ID), int64(was.State), was.epoch)
+	if err != nil {
+		return err
+	}
+	if n != 1 {
+		return errChanged(was)
+	}
+	if _, err = t.exec(qAddFinal, int64(l.ID), l.queue, l.kind, l.key, int64(l.State), int64(l.priority), int64(l.Weight), l.runAt,
+		int64(l.generation), l.epoch, l.worker, int64(l.Attempt), int64(l.Failures), int64(l.Crashes), int64(l.history), l.hasData, t.now,
+		sojourn.Cut(tr.Reason, sojourn.MaxReason), c.resultType, []byte(sojourn.Cut(tr.Error, sojourn.MaxError)), c.result); err != nil {
+		return err
+	}
+	t.final = append(t.final, l.ID)
+	if l.key != "" {
+		held := int64(0)
+		if keep := l.Policy.KeepKey; keep > 0 {
+			held = t.now + keep.Microseconds()
+		}
+		if _, err := t.exec(qFreeKey, held, l.kind, l.key, int64(l.ID)); err != nil {
+			return err
+		}
+	}
+	if was.awaited {
+		_, err = t.exec(qFreeAwaited, int64(l.ID))
+	}
+	return err
+}
+
+const (
+	qSaveCheckpoint = `insert into sj_data (job, checkpoint, progress) values ($1, $2, '')
+		on conflict (job) do update set checkpoint = excluded.checkpoint`
+	qSaveProgress = `insert into sj_data (job, checkpoint, progress) values ($1, $2, $3)
+		on conflict (job) do update set progress = excluded.progress`
+)
+
+// saveData stores checkpoint and progress; nil leaves either as it is. The caller saves the row.
+func (t *tx) saveData(l *live, checkpoint []byte, progress *string) error {
+	l.hasData = true
+	if checkpoint != nil {
+		if _, err := t.exec(qSaveCheckpoint, int64(l.ID), checkpoint); err != nil {
+			return err
+		}
+	}
+	if progress == nil {
+		return nil
+	}
+	_, err := t.exec(qSaveProgress, int64(l.ID), []byte{}, sojourn.Cut(*progress, sojourn.MaxProgress))
+	return err
+}
+
+// left is the time from now until us, at least 0; 0 for a time that is not set.
+func (t *tx) left(us int64) time.Duration {
+	if us == 0 {
+		return 0
+	}
+	return max(time.Duration(us-t.now)*time.Microsecond, 0)
+}

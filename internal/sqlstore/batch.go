@@ -1,0 +1,163 @@
+package sqlstore
+
+import (
+	"context"
+	"sync"
+)
+
+// class orders the work inside a group: finishes make room and free keys, claims keep workers busy, and a bulk producer starves
+// neither.
+type class uint8
+
+const (
+	classFinish class = iota
+	classClaim
+	classEnqueue
+	classes
+)
+
+// step is one kind of work. Its run gets all requests of the kind that share a transaction, and answers each; an error rolls the
+// whole transaction back.
+type step struct {
+	name string
+	run  func(t *tx, in []any) ([]any, error)
+}
+
+func newStep[Q, A any](name string, run func(t *tx, qs []Q) ([]A, error)) *step {
+	return &step{name: name, run: func(t *tx, in []any) ([]any, error) {
+		qs := make([]Q, len(in))
+		for i := range in {
+			qs[i] = in[i].(Q)
+		}
+		as, err := run(t, qs)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]any, len(as))
+		for i := range as {
+			out[i] = as[i]
+		}
+		return out, nil
+	}}
+}
+
+// eachStep is a step whose requests do not profit from each other's company.
+func eachStep[Q, A any](name string, run func(t *tx, q Q) (A, error)) *step {
+	return newStep(name, func(t *tx, qs []Q) ([]A, error) {
+		as := make([]A, len(qs))
+		for i, q := range qs {
+			a, err := run(t, q)
+			if err != nil {
+				return nil, err
+			}
+			as[i] = a
+		}
+		return as, nil
+	})
+}
+
+type request struct {
+	step *step
+	rows int
+	in   any
+	out  any
+	err  error
+	done chan struct{} // closed when out or err is set
+}
+
+// batcher lets concurrent callers share transactions, like bbolt's Batch. A request that finds a free runner starts at once, nobody
+// waits for company; what arrives meanwhile goes into the next group.
+type batcher struct {
+	commit  func(group []*request) // one transaction; sets out or err of every request
+	runners int                    // 1 on SQLite, which has one writer
+	maxRows int                    // of a group; above 500 to 2,000 a larger one gains less than 15 %
+
+	mu     sync.Mutex // guards the fields below
+	active int
+	queues [classes][]*request
+	closed bool
+	idle   sync.Cond // signalled when active falls to 0
+}
+
+func newBatcher(runners, maxRows int, commit func([]*request)) *batcher {
+	b := &batcher{commit: commit, runners: runners, maxRows: maxRows}
+	b.idle.L = &b.mu
+	return b
+}
+
+// do runs in as part of some transaction and returns when it is durable. If ctx ends first the outcome is unknown; the work goes on.
+func (b *batcher) do(ctx context.Context, c class, s *step, rows int, in any) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r := &request{step: s, rows: rows, in: in, done: make(chan struct{})}
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil, errClosed
+	}
+	b.queues[c] = append(b.queues[c], r)
+	if b.active < b.runners {
+		b.active++
+		go b.drain()
+	}
+	b.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.out, r.err
+	case <-ctx.Done():
+		return nil, errUnknown(ctx)
+	}
+}
+
+// drain commits group after group until nothing waits.
+func (b *batcher) drain() {
+	for {
+		b.mu.Lock()
+		group := b.take()
+		if len(group) == 0 {
+			b.active--
+			b.idle.Broadcast()
+			b.mu.Unlock()
+			return
+		}
+		b.mu.Unlock()
+		b.commit(group)
+		for _, r := range group {
+			close(r.done)
+		}
+	}
+}
+
+// take removes the next group from the queues: at least one request, at most maxRows rows.
+func (b *batcher) take() []*request {
+	var group []*request
+	rows := 0
+	for c := range b.queues {
+		n := 0
+		for _, r := range b.queues[c] {
+			if len(group)+n > 0 && rows+r.rows > b.maxRows {
+				break
+			}
+			rows += r.rows
+			n++
+		}
+		group = append(group, b.queues[c][:n]...)
+		if b.queues[c] = b.queues[c][n:]; len(b.queues[c]) == 0 {
+			b.queues[c] = nil // let the backing array go
+		} else {
+			break
+		}
+	}
+	return group
+}
+
+// close refuses new requests and returns when the last group is committed.
+func (b *batcher) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for b.active > 0 {
+		b.idle.Wait()
+	}
+}

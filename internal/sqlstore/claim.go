@@ -1,0 +1,235 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// sweepPerClaim bounds how many overdue things a claim handles on its way, so that due jobs start without anybody calling Sweep.
+const sweepPerClaim = 100
+
+type claimAnswer struct {
+	jobs []sojourn.Claimed
+	due  int64 // when the next thing is due; 0 = nothing
+}
+
+var stepClaim = eachStep("claim", func(t *tx, r sojourn.ClaimRequest) (claimAnswer, error) {
+	if jobs, repeated, err := t.repeatedClaim(r); repeated || err != nil {
+		return claimAnswer{jobs: jobs}, err
+	}
+	if _, err := t.sweepDue(sweepPerClaim); err != nil {
+		return claimAnswer{}, err
+	}
+	picked, err := t.pick(r)
+	if err != nil {
+		return claimAnswer{}, err
+	}
+	if len(picked) == 0 {
+		due, err := t.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
+		return claimAnswer{due: due}, err
+	}
+	jobs, err := t.take(r, picked)
+	return claimAnswer{jobs: jobs}, err
+})
+
+// Claim takes ready jobs under leases; see sojourn.Claimer.
+func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+	if err := checkClaim(&r); err != nil {
+		return nil, err
+	}
+	var jobs []sojourn.Claimed
+	w := &waiter{queues: r.Queues, kinds: r.Kinds}
+	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
+		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
+		a, err := do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
+		jobs = a.jobs
+		if len(jobs) == 0 && err == nil {
+			s.hub.setDue(a.due)
+		}
+		return len(jobs) > 0, err
+	})
+	if err := ctx.Err(); err != nil && len(jobs) > 0 {
+		s.release(jobs)
+		return nil, err
+	}
+	return jobs, err
+}
+
+// release gives leases back whose claimer is gone, so that only a dead worker costs a crash (rules: A3).
+func (s *Store) release(jobs []sojourn.Claimed) {
+	outcomes := make([]sojourn.Outcome, len(jobs))
+	for i, j := range jobs {
+		outcomes[i] = sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeReleased}
+	}
+	s.Finish(context.Background(), outcomes) // if it fails, the leases end by themselves
+}
+
+func checkClaim(r *sojourn.ClaimRequest) error {
+	if err := sojourn.ValidName("worker", r.Worker); err != nil {
+		return err
+	}
+	if r.Max < 1 || r.Capacity < 0 || r.Wait < 0 || r.Number < 0 {
+		return sojourn.Invalid("max", "max is at least 1, and capacity, wait and number are not negative")
+	}
+	r.Max = min(r.Max, sojourn.MaxBatch)
+	if r.Lease == 0 {
+		r.Lease = sojourn.DefaultLease
+	}
+	if r.Lease < time.Second || r.Lease > time.Hour {
+		return sojourn.Invalid("lease", "%v is out of range: 1s to 1h, 0 for 30s", r.Lease)
+	}
+	if len(r.Queues) == 0 || len(r.Kinds) == 0 {
+		return sojourn.Invalid("queues", "name at least one queue and one kind")
+	}
+	for _, q := range r.Queues {
+		if err := sojourn.ValidName("queues", q); err != nil {
+			return err
+		}
+	}
+	for _, k := range r.Kinds {
+		if err := sojourn.ValidName("kinds", k); err != nil {
+			return err
+		}
+	}
+	for q, n := range r.Share {
+		if n < 1 || n > sojourn.MaxBatch {
+			return sojourn.Invalid("share", "%d for queue %.64q is out of range: 1 to %d", n, q, sojourn.MaxBatch)
+		}
+	}
+	return nil
+}
+
+const (
+	qLastClaim = `select claim_no, claimed from sj_worker where worker = $1`
+	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, seen_us) values ($1, $2, $3, $4)
+		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, seen_us = excluded.seen_us`
+)
+
+// repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.
+func (t *tx) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, repeated bool, err error) {
+	if r.Number == 0 {
+		return nil, false, nil
+	}
+	var last int64
+	var claimed []sojourn.Lease
+	err = t.query(qLastClaim, func(row Row) error {
+		last = row.Int(0)
+		return json.Unmarshal([]byte(row.Text(1)), &claimed)
+	}, r.Worker)
+	if err != nil || r.Number > last {
+		return nil, false, err
+	}
+	if r.Number < last {
+		return nil, true, nil // older than the newest: its answer is not waited for any more
+	}
+	var rows []*live
+	for _, lease := range claimed {
+		l, err := t.loadLease(lease)
+		if err != nil {
+			return nil, true, err
+		}
+		if l != nil {
+			rows = append(rows, l)
+		}
+	}
+	jobs, err = t.claimed(rows, r)
+	return jobs, true, err
+}
+
+// take marks the picked jobs as running and returns them with what their worker needs.
+func (t *tx) take(r sojourn.ClaimRequest, picked []candidate) ([]sojourn.Claimed, error) {
+	ids := make(Ints, len(picked))
+	for i, p := range picked {
+		ids[i] = p.id
+	}
+	found, err := t.load(ids)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]*live, 0, len(picked))
+	leases := make([]sojourn.Lease, 0, len(picked))
+	for _, id := range ids {
+		was := found[sojourn.ID(id)]
+		if was == nil {
+			continue
+		}
+		tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, was.kind)})
+		if err != nil {
+			return nil, err
+		}
+		l := *was
+		l.Row = tr.To
+		t.lease(was, &l, r)
+		if err := t.save(was, &l); err != nil {
+			return nil, err
+		}
+		rows = append(rows, &l)
+		leases = append(leases, sojourn.Lease{ID: l.ID, Epoch: l.epoch, Worker: l.worker})
+	}
+	if r.Number > 0 {
+		text, err := jsonText(leases)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := t.exec(qSaveClaim, r.Worker, r.Number, text, t.now); err != nil {
+			return nil, err
+		}
+	}
+	return t.claimed(rows, r)
+}
+
+// lease gives the row a new epoch and sets its clocks: a start opens the attempt's timeout anew; a resumed attempt's clock, which stood
+// while it rested, goes on.
+func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
+	l.epoch, l.worker, l.began = was.epoch+1, r.Worker, t.now
+	l.lease, l.leaseUntil = r.Lease.Microseconds(), t.now+r.Lease.Microseconds()
+	switch l.Purpose {
+	case sojourn.PurposeStart:
+		l.timeoutAt = t.now + l.Policy.Timeout.Microseconds()
+	case sojourn.PurposeResume:
+		l.timeoutAt += t.now - was.rested
+	}
+	l.rested, l.decideBy = 0, 0
+}
+
+const qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
+
+// claimed makes the answer for running rows, in their order.
+func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+	out := make([]sojourn.Claimed, len(rows))
+	jobs := newJobs(len(rows))
+	for i, l := range rows {
+		c := &out[i]
+		*c = sojourn.Claimed{Job: l.job(t.s), Lease: sojourn.Lease{ID: l.ID, Epoch: l.epoch, Worker: l.worker}, Purpose: l.Purpose,
+			LeaseFor: t.left(l.leaseUntil), Timeout: t.left(l.timeoutAt), Deadline: t.left(l.deadline)}
+		c.Job.Token = sojourn.NewToken(t.s.secret, l.ID, l.generation, l.Attempt)
+		jobs.add(&c.Job, l.hasData, l.InHand > 0)
+		if l.Failures+l.Crashes > 0 {
+			if err := t.lastError(&c.Job); err != nil {
+				return nil, err
+			}
+		}
+		if slices.Contains(r.Decidable, l.kind) {
+			var err error
+			if c.History, err = t.errorsOf(l.ID, l.generation); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err := t.query(qCarried, func(row Row) error {
+		j := jobs.byID[sojourn.ID(row.Int(0))]
+		if err := scanCarried(row, 1, j); err != nil {
+			return err
+		}
+		j.Args = row.Bytes(1 + carriedCount)
+		return nil
+	}, jobs.ids)
+	if err == nil {
+		err = t.fill(jobs)
+	}
+	return out, err
+}

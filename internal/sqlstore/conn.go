@@ -1,0 +1,180 @@
+package sqlstore
+
+import (
+	"context"
+	"strconv"
+)
+
+// Conn is one connection inside one transaction. It belongs to one goroutine and is valid only inside the function that got
+// it from [DB].Update or [DB].View; the context was given there.
+//
+// An argument is int64, int, bool (0 or 1), string, []byte (nil is empty bytes, never NULL), nil (NULL), [Ints] or [Texts]
+// (what ints($n) and texts($n) unfold). Any other type is an error. The number of arguments must fit the text.
+type Conn interface {
+	// Exec runs q and returns the number of rows that it inserted, updated or deleted; after any other statement the number
+	// means nothing.
+	Exec(q string, args ...any) (int64, error)
+	// Query runs q and calls each for every row; the Row is valid only during that call. An error of each ends the query and
+	// is returned. A nested call may run other texts, never q itself.
+	Query(q string, each func(Row) error, args ...any) error
+	// Bulk runs q for every row of the columns, which must have one length, and calls hit (if not nil) with the first column's
+	// value of each row that changed something, in any order. Without rows it does nothing.
+	//
+	// SQLite loops over one prepared statement and looks at its change counter, because RETURNING costs a quarter there;
+	// PostgreSQL binds whole columns as arrays to one statement that returns the hits. So a text for Bulk uses rows($1 type, …)
+	// or Dialect.Over, and /*hit column*/ where hit is not nil.
+	Bulk(q string, hit func(first int64), first Ints, more ...Column) error
+}
+
+// Row reads one result row. Columns count from 0. NULL reads as 0, "" and nil.
+type Row interface {
+	Int(col int) int64
+	Text(col int) string
+	Bytes(col int) []byte // a copy: the caller's to keep; empty bytes that are not NULL read as []byte{}
+}
+
+// Column is an argument of Bulk: Ints, Texts or Blobs.
+type Column interface {
+	// Len is the number of rows.
+	Len() int
+	// At is the value of row i: int64, string or []byte (never nil).
+	At(i int) any
+	// Array is the whole column as []int64, []string or [][]byte (without nil entries).
+	Array() any
+}
+
+// The columns. Ints and Texts are also arguments of Exec and Query.
+type (
+	// Ints is a column of integers.
+	Ints []int64
+	// Texts is a column of texts.
+	Texts []string
+	// Blobs is a column of bytes; nil entries stand for empty bytes.
+	Blobs [][]byte
+)
+
+// Len is the number of rows.
+func (v Ints) Len() int { return len(v) }
+
+// At is the value of row i, an int64.
+func (v Ints) At(i int) any { return v[i] }
+
+// Array is the column as []int64, not a copy.
+func (v Ints) Array() any { return []int64(v) }
+
+// JSON renders the column as a JSON array of numbers, for databases without arrays.
+func (v Ints) JSON() string {
+	b := make([]byte, 0, 2+len(v)*12)
+	b = append(b, '[')
+	for i, n := range v {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, n, 10)
+	}
+	return string(append(b, ']'))
+}
+
+// Len is the number of rows.
+func (v Texts) Len() int { return len(v) }
+
+// At is the value of row i, a string.
+func (v Texts) At(i int) any { return v[i] }
+
+// Array is the column as []string, not a copy.
+func (v Texts) Array() any { return []string(v) }
+
+// JSON renders the column as a JSON array of strings. Bytes that are no UTF-8 stand as they are (encoding/json would replace
+// them), which SQLite reads back unchanged.
+func (v Texts) JSON() string {
+	const hex = "0123456789abcdef"
+	size := 2
+	for _, s := range v {
+		size += len(s) + 3
+	}
+	b := make([]byte, 0, size)
+	b = append(b, '[')
+	for i, s := range v {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		for k := range len(s) {
+			switch c := s[k]; {
+			case c == '"' || c == '\\':
+				b = append(b, '\\', c)
+			case c < 0x20:
+				b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			default:
+				b = append(b, c)
+			}
+		}
+		b = append(b, '"')
+	}
+	return string(append(b, ']'))
+}
+
+// Len is the number of rows.
+func (v Blobs) Len() int { return len(v) }
+
+// At is the value of row i, a []byte.
+func (v Blobs) At(i int) any {
+	if v[i] == nil {
+		return []byte{}
+	}
+	return v[i]
+}
+
+// Array is the column as [][]byte; a copy only if an entry is nil.
+func (v Blobs) Array() any {
+	for i := range v {
+		if v[i] == nil {
+			w := make([][]byte, len(v))
+			for k := range v {
+				w[k] = v.At(k).([]byte)
+			}
+			return w
+		}
+	}
+	return [][]byte(v)
+}
+
+// DB opens transactions. All methods are safe for concurrent use; a function given to Update or View must not call its DB.
+type DB interface {
+	// Update runs fn in one write transaction, which is durable when Update returns nil. An error of fn rolls it back and is
+	// returned. fn may be called again when the database asks for a repetition, so it begins by resetting what it collects.
+	// A busy database never surfaces: Update waits until ctx ends. ctx ends fn's statements, never a commit under way, so
+	// an error of ctx means that nothing was written.
+	Update(ctx context.Context, fn func(Conn) error) error
+	// View runs fn over a read-only snapshot, which fn must leave soon: after 5 s it is ended with an error.
+	View(ctx context.Context, fn func(Conn) error) error
+	// Version changes when any process has committed something: a hint to look again, cheap enough to poll.
+	Version(ctx context.Context) (int64, error)
+	// Dialect is how this database's SQL differs. It does not change.
+	Dialect() Dialect
+	// Describe says what is open.
+	Describe(ctx context.Context) (Description, error)
+	// Close waits for transactions under way and releases everything. A second Close does nothing.
+	Close() error
+}
+
+// Description says what database is open.
+type Description struct {
+	Name       string // such as "sqlite"
+	Version    string // of the database
+	Location   string // a path or an address, without secrets
+	Durability string // "fsync": acknowledged is durable; "relaxed": by explicit option only; "memory"
+	Bytes      int64  // on disk, without the write-ahead log
+	WALBytes   int64  // of the write-ahead log; 0 if the store cannot see it
+}
+
+// Owners is an optional ability of a DB that knows which processes on its machine live: a process holds an operating system lock
+// while it lives, and the lock of a dead one is free. All methods are safe for concurrent use.
+type Owners interface {
+	// OwnerID names this open store: [a-z0-9]{16}, random; "" where nobody else can open the database.
+	OwnerID() string
+	// Dead lists the owners whose process has died and that nobody has forgotten yet.
+	Dead(ctx context.Context) ([]string, error)
+	// Forget removes the trace of a dead owner, once its leases are ended. It is no error if another process was faster.
+	Forget(owner string) error
+}

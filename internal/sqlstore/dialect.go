@@ -1,0 +1,65 @@
+package sqlstore
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Dialect is everything in which the databases differ: strings and three functions, no methods to override.
+//
+// The shared texts are common SQL but for these tokens, which SQL fills in once when a store opens: the table prefix sj_,
+// placeholders $1, $2, …, /*lock*/, /*hit column*/, ints($n), texts($n) and rows($1 type, …). The order of RETURNING rows differs:
+// sort in Go. Integers are bigint, bytes are bytea or blob; nothing is NULL that has a natural empty value.
+type Dialect struct {
+	Name   string                       // "sqlite" or "postgres"
+	Param  string                       // stands before the number of a placeholder; "" is "$"
+	Lock   string                       // appended to the candidate SELECT of a claim
+	Hit    string                       // tells which rows of a Bulk changed something; %s is the column; "" if Bulk knows by itself
+	Ints   string                       // unfolds an argument of type Ints to a column; %s is the placeholder
+	Texts  string                       // the same for Texts
+	Rows   func(params []string) string // the source of the rows of a Bulk; params are "$1 bigint", …
+	Busy   func(error) bool             // the whole transaction is worth another try
+	Broken func(error) bool             // an I/O error or corruption, after which the store must refuse all work
+	Over   map[string]string            // name of a text → a text of its own, where a measurement says so
+
+	Migrations []Migration // ascending, versions 1, 2, … without gaps
+}
+
+var (
+	hitToken   = regexp.MustCompile(`/\*hit ([a-z_.]+)\*/`)
+	listToken  = regexp.MustCompile(`\b(ints|texts)\((\$[0-9]+)\)`)
+	rowsToken  = regexp.MustCompile(`\brows\((\$[0-9]+ [^()]*)\)`)
+	paramToken = regexp.MustCompile(`\$([0-9]+)`)
+	tableToken = regexp.MustCompile(`\bsj_`)
+)
+
+// SQL renders one text for this database: text, or the dialect's own one of that name ("" has none). prefix replaces sj_ at the
+// beginning of names. Call it once for each text when a store opens, not for each call: it is slow.
+func (d Dialect) SQL(prefix, name, text string) string {
+	if own, ok := d.Over[name]; ok && name != "" {
+		text = own
+	}
+	text = strings.ReplaceAll(text, "/*lock*/", d.Lock)
+	text = hitToken.ReplaceAllStringFunc(text, func(token string) string {
+		return strings.ReplaceAll(d.Hit, "%s", hitToken.FindStringSubmatch(token)[1])
+	})
+	text = listToken.ReplaceAllStringFunc(text, func(token string) string {
+		m := listToken.FindStringSubmatch(token)
+		unfold := d.Ints
+		if m[1] == "texts" {
+			unfold = d.Texts
+		}
+		return strings.ReplaceAll(unfold, "%s", m[2])
+	})
+	text = rowsToken.ReplaceAllStringFunc(text, func(token string) string {
+		params := strings.Split(rowsToken.FindStringSubmatch(token)[1], ",")
+		for i, p := range params {
+			params[i] = strings.Join(strings.Fields(p), " ")
+		}
+		return d.Rows(params)
+	})
+	if d.Param != "" && d.Param != "$" {
+		text = paramToken.ReplaceAllString(text, d.Param+"$1")
+	}
+	return tableToken.ReplaceAllLiteralString(text, prefix)
+}

@@ -1,0 +1,19 @@
+// Package sqlstore is the one implementation of sojourn.Store for SQL databases. It holds the statements, one text for every database,
+// and speaks to a database only through the seam [DB], [Conn] and [Dialect].
+//
+// Every call becomes a request to the [batcher], which gathers what waits into one transaction (group commit): finishes and responses
+// first, then claims, then enqueues. One step a file:
+//
+//	enqueue.go   ids.go        jobs come in
+//	claim.go     wait.go       workers take them; who finds nothing waits for a hint
+//	lease.go                   extend and save, under a lease
+//	finish.go    apply.go      an outcome meets sojourn.Decide, and its transition is written
+//	respond.go   match.go      a response meets its job, and sojourn.Match
+//	sweep.go     prune.go      what is overdue, and what is old
+//	edit.go                    operators
+//	find.go      inbox.go      reading
+//	check.go                   the invariants, for sojourn doctor
+//
+// The unit of every step is one transaction whose writes repeat the state and the epoch they have read. The rules themselves are not
+// here: sojourn.Decide and sojourn.Match are pure functions of the root package.
+package sqlstore

@@ -1,0 +1,274 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+type editAsk struct {
+	f sojourn.Filter
+	e sojourn.Edit
+}
+
+var stepEdit = eachStep("edit", func(t *tx, ask editAsk) (sojourn.Edited, error) {
+	found, err := t.find(ask.f)
+	if err != nil {
+		return sojourn.Edited{}, err
+	}
+	out := sojourn.Edited{Items: make([]sojourn.EditedItem, len(found)), More: len(found) == ask.f.Limit && len(ask.f.IDs) == 0}
+	for i, j := range found {
+		state, changed, err := t.editOne(&found[i], &ask.e)
+		if err != nil && sojourn.ErrorCode(err) == "" {
+			return out, err
+		}
+		out.Items[i] = sojourn.EditedItem{ID: j.ID, State: state, Changed: changed && err == nil, Err: err}
+		if out.Items[i].Changed {
+			out.Changed++
+		}
+	}
+	return out, nil
+})
+
+// Edit changes jobs; see sojourn.Store.
+func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
+	if err := f.Validate(); err != nil {
+		return sojourn.Edited{}, err
+	}
+	if err := e.Validate(s.cfg.MaxBytes); err != nil {
+		return sojourn.Edited{}, err
+	}
+	f.Full, f.Wait = false, 0
+	if f.Limit == 0 {
+		f.Limit = sojourn.MaxFind
+	}
+	return do[sojourn.Edited](ctx, s, classFinish, stepEdit, 100, editAsk{f, e})
+}
+
+// editOne changes one job. Its refusals come before its first write, so that they need no rollback.
+func (t *tx) editOne(j *sojourn.Job, e *sojourn.Edit) (state sojourn.State, changed bool, err error) {
+	if e.Generation != 0 && e.Generation != j.Generation {
+		return j.State, false, sojourn.Conflict("job %d is in generation %d, not %d", j.ID, j.Generation, e.Generation)
+	}
+	switch e.Action {
+	case sojourn.EditCancel:
+		return t.endByHand(j, e, sojourn.EventCancel, sojourn.Cancelled)
+	case sojourn.EditFail:
+		return t.endByHand(j, e, sojourn.EventFail, sojourn.Failed)
+	case sojourn.EditRedrive:
+		return t.redrive(j, e)
+	case sojourn.EditPurge:
+		return t.purge(j)
+	}
+	return t.alter(j, e)
+}
+
+// endByHand is O1: any live job becomes final at once; the worker of a running one learns it with its next call.
+func (t *tx) endByHand(j *sojourn.Job, e *sojourn.Edit, event sojourn.EventType, to sojourn.State) (sojourn.State, bool, error) {
+	switch {
+	case j.State == to:
+		return to, false, nil
+	case j.State.Final():
+		return j.State, false, sojourn.Conflict("job %d is %s already; final jobs do not change (redrive it to run it again)", j.ID, j.State)
+	case j.State == sojourn.Running && e.Refuse:
+		return j.State, false, sojourn.Conflict("job %d is running", j.ID)
+	}
+	was, err := t.loadOne(j.ID)
+	if err != nil {
+		return j.State, false, err
+	}
+	reason := e.Reason
+	if reason == "" && to == sojourn.Failed {
+		reason = "operator"
+	}
+	tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: event, Reason: reason})
+	if err != nil {
+		return j.State, false, err
+	}
+	_, err = t.apply(was, tr, change{by: e.By})
+	return to, true, err
+}
+
+const (
+	qFinalRow    = `select worker, history, has_data, finished_us from sj_final where id = $1`
+	qDeleteFinal = `delete from sj_final where id = $1 and finished_us = $2 and state in (8, 9)`
+)
+
+// redrive is O3 and O4: the row goes back to the hot table in the next generation; what the finished one did stays in the history.
+func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
+	tr, err := sojourn.Decide(sojourn.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, sojourn.Event{Type: sojourn.EventRedrive, Reason: e.Reason})
+	if err != nil {
+		return j.State, false, sojourn.Conflict("job %d is %s; only failed and cancelled jobs are redriven", j.ID, j.State)
+	}
+	was := &live{Row: sojourn.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, generation: j.Generation}
+	l := &live{Row: tr.To, queue: j.Queue, kind: j.Kind, key: j.Key, priority: j.Priority, generation: j.Generation + 1, epoch: j.Epoch,
+		runAt: t.now, deadline: t.deadlineOf(j.Policy)}
+	var finished int64
+	if err := t.query(qFinalRow, func(r Row) error {
+		l.worker, l.history, l.hasData, finished = r.Text(0), int32(r.Int(1)), r.Int(2) != 0, r.Int(3)
+		return nil
+	}, int64(j.ID)); err != nil {
+		return j.State, false, err
+	}
+	if j.Key != "" {
+		taken, err := t.keysTaken(l, []string{j.Key})
+		if err == nil && taken {
+			err = sojourn.Conflict("another job of kind %s has the key %.64q of job %d", j.Kind, j.Key, j.ID)
+		}
+		if err != nil {
+			return j.State, false, err
+		}
+		if err := t.bulk(qTakeKey, nil, Ints{int64(j.ID)}, Texts{j.Kind}, Texts{j.Key}, Ints{1}, Ints{1}, Ints{0}); err != nil {
+			return j.State, false, err
+		}
+	}
+	n, err := t.exec(qDeleteFinal, int64(j.ID), finished)
+	if err == nil && n != 1 {
+		err = errChanged(was)
+	}
+	if err != nil {
+		return j.State, false, err
+	}
+	if err := t.addHistory(was, l, tr, change{by: e.By}); err != nil {
+		return j.State, false, err
+	}
+	if err := t.seeQueues([]*live{l}); err != nil {
+		return j.State, false, err
+	}
+	return l.State, true, t.insertLive([]*live{l})
+}
+
+// purge is O8.
+func (t *tx) purge(j *sojourn.Job) (sojourn.State, bool, error) {
+	if !j.State.Final() {
+		return j.State, false, sojourn.Conflict("job %d is %s; only final jobs are purged (cancel it first)", j.ID, j.State)
+	}
+	if t.now-j.CreatedAt.UnixMicro() < sojourn.IDLife.Microseconds() {
+		return j.State, false, sojourn.Conflict("job %d was enqueued less than %v ago: somebody may still repeat the call; purge it later", j.ID, sojourn.IDLife)
+	}
+	n, err := t.remove(expired{int64(j.ID), j.FinishedAt.UnixMicro()})
+	return j.State, n == 1, err
+}
+
+const (
+	qAlterJob  = `update sj_job set grp = $1, tags = $2, policy = $3 where id = $4`
+	qAlterArgs = `update sj_job set args = $1 where id = $2`
+	qAlterTags = `update sj_job set tags = $1 where id = $2`
+)
+
+// alter is O5: jobs that hold no weight and that nobody runs.
+func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
+	c := e.Change
+	if c.Tags != nil {
+		j.Tags = *c.Tags
+		j.Resolve(sojourn.QueueDefaults{}) // without doubles
+	}
+	if j.State.Final() && c.OnlyTags() {
+		text, err := tagText(j.Tags)
+		if err == nil {
+			_, err = t.exec(qAlterTags, text, int64(j.ID))
+		}
+		return j.State, true, err
+	}
+	if j.State.Final() || j.State == sojourn.Running || j.State == sojourn.Awaiting || j.Resumed {
+		return j.State, false, sojourn.Conflict("job %d is %s; only blocked, scheduled, ready and errored jobs are changed", j.ID, stateText(j))
+	}
+	was, err := t.loadOne(j.ID)
+	if err != nil {
+		return j.State, false, err
+	}
+	if c.Args != nil && was.Claimed {
+		return j.State, false, sojourn.Conflict("job %d was started already; its args do not change any more", j.ID)
+	}
+	l := *was
+	if err := t.changeRow(&l, c); err != nil { // refuses before it writes
+		return j.State, false, err
+	}
+	tr := sojourn.Transition{Rule: "O5", To: l.Row, Outcome: "edited", Reason: e.Reason}
+	if err := t.addHistory(was, &l, tr, change{by: e.By}); err != nil {
+		return j.State, false, err
+	}
+	if err := t.alterJob(j, &l, c); err != nil {
+		return j.State, false, err
+	}
+	return l.State, true, t.save(was, &l)
+}
+
+// changeRow gives the row its new values. A new deadline counts from now.
+func (t *tx) changeRow(l *live, c sojourn.Change) error {
+	if c.RunAt != nil {
+		if err := sojourn.ValidRunAt(*c.RunAt, at(t.now)); err != nil {
+			return err
+		}
+	}
+	set32(&l.priority, c.Priority)
+	set32(&l.Weight, c.Weight)
+	if c.Queue != nil {
+		l.queue = *c.Queue
+		if err := t.seeQueues([]*live{l}); err != nil {
+			return err
+		}
+	}
+	l.Policy = c.Apply(l.Policy)
+	if c.Policy != nil && c.Policy.Deadline > 0 {
+		l.deadline = t.deadlineOf(l.Policy)
+	}
+	if c.RunAt == nil && c.Delay == nil {
+		return nil
+	}
+	if c.RunAt != nil {
+		l.runAt = max(c.RunAt.UnixMicro(), t.now)
+	}
+	if c.Delay != nil {
+		l.runAt = t.now + c.Delay.Microseconds()
+	}
+	if l.State == sojourn.Ready || l.State == sojourn.Scheduled {
+		l.State = sojourn.Ready
+		if l.runAt > t.now {
+			l.State = sojourn.Scheduled
+		}
+	}
+	return nil
+}
+
+func (t *tx) alterJob(j *sojourn.Job, l *live, c sojourn.Change) error {
+	if c.Group != nil {
+		j.Group = *c.Group
+	}
+	tags, err := tagText(j.Tags)
+	if err != nil {
+		return err
+	}
+	policy, err := jsonText(l.Policy)
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(qAlterJob, j.Group, tags, policy, int64(j.ID)); err != nil {
+		return err
+	}
+	if c.Args == nil {
+		return nil
+	}
+	_, err = t.exec(qAlterArgs, *c.Args, int64(j.ID))
+	return err
+}
+
+func tagText(tags []string) (string, error) {
+	if len(tags) == 0 {
+		return "", nil
+	}
+	return jsonText(tags)
+}
+
+func stateText(j *sojourn.Job) string {
+	if j.Resumed {
+		return "resumed"
+	}
+	return j.State.String()
+}
+
+func set32(dst *int32, v *int32) {
+	if v != nil {
+		*dst = *v
+	}
+}

@@ -1,0 +1,305 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// carriedColumns are what a job carries, without its args; scanCarried reads them.
+const (
+	carriedColumns = `j.grp, j.content_type, j.tags, j.meta, j.orig_run_at_us, j.created_us`
+	carriedCount   = 6
+)
+
+func scanCarried(r Row, from int, j *sojourn.Job) error {
+	j.Group, j.ContentType = r.Text(from), r.Text(from+1)
+	j.OrigRunAt, j.CreatedAt = at(r.Int(from+4)), at(r.Int(from+5))
+	if text := r.Text(from + 2); text != "" {
+		if err := json.Unmarshal([]byte(text), &j.Tags); err != nil {
+			return fmt.Errorf("tags of job %d: %w", j.ID, err)
+		}
+	}
+	if text := r.Text(from + 3); text != "" {
+		if err := json.Unmarshal([]byte(text), &j.Meta); err != nil {
+			return fmt.Errorf("meta of job %d: %w", j.ID, err)
+		}
+	}
+	return nil
+}
+
+// job is the row as applications see it.
+func (l *live) job(s *Store) sojourn.Job {
+	j := sojourn.Job{ID: l.ID, Kind: l.kind, Queue: l.queue, Key: l.key, Priority: l.priority, Weight: l.Weight, RunAt: at(l.runAt), Policy: l.Policy,
+		State: l.State, Resumed: l.Resumed, Instance: s.instance, Generation: l.generation, Epoch: l.epoch, Attempt: l.Attempt,
+		Failures: l.Failures, Crashes: l.Crashes, Purpose: l.Purpose, Kept: l.Kept, UpdatedAt: at(l.updated)}
+	if l.State == sojourn.Running {
+		j.Worker = l.worker
+	}
+	if l.wakeAt < never {
+		j.WakeAt = at(l.wakeAt)
+	}
+	return j
+}
+
+// jobs are jobs on their way out, with what is still to be read for them.
+type jobs struct {
+	byID            map[sojourn.ID]*sojourn.Job
+	ids, data, hand Ints
+}
+
+func newJobs(n int) *jobs { return &jobs{byID: make(map[sojourn.ID]*sojourn.Job, n)} }
+
+func (js *jobs) add(j *sojourn.Job, hasData, inHand bool) {
+	js.byID[j.ID] = j
+	js.ids = append(js.ids, int64(j.ID))
+	if hasData {
+		js.data = append(js.data, int64(j.ID))
+	}
+	if inHand {
+		js.hand = append(js.hand, int64(j.ID))
+	}
+}
+
+const (
+	qData   = `select job, checkpoint, progress from sj_data where job in (ints($1))`
+	qInHand = `select ` + responseColumns + ` from sj_response where job in (ints($1)) and in_hand = 1 order by seq`
+)
+
+// fill reads checkpoints, progress and the responses in hand.
+func (t *tx) fill(js *jobs) error {
+	if len(js.data) > 0 {
+		err := t.query(qData, func(r Row) error {
+			j := js.byID[sojourn.ID(r.Int(0))]
+			j.Checkpoint, j.Progress = r.Bytes(1), r.Text(2)
+			return nil
+		}, js.data)
+		if err != nil {
+			return err
+		}
+	}
+	if len(js.hand) == 0 {
+		return nil
+	}
+	return t.query(qInHand, func(r Row) error {
+		resp := scanResponse(r)
+		j := js.byID[resp.Job]
+		if j.Response == nil {
+			j.Response = &resp
+		}
+		j.Responses = append(j.Responses, &resp)
+		return nil
+	}, js.hand)
+}
+
+const qLastError = `select reason, error from sj_history where job = $1 and generation = $2 and reason <> '' order by seq desc limit 1`
+
+// lastError reads why the last attempt of a job that is not final ended.
+func (t *tx) lastError(j *sojourn.Job) error {
+	return t.query(qLastError, func(r Row) error {
+		j.Reason, j.Error = r.Text(0), string(r.Bytes(1))
+		return nil
+	}, int64(j.ID), int64(j.Generation))
+}
+
+// Find lists jobs; see sojourn.Store.
+func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	if len(f.IDs) == 0 {
+		f.Wait = 0
+	}
+	var found []sojourn.Job
+	err := s.hub.block(ctx, &waiter{ids: f.IDs}, f.Wait, func() (bool, error) {
+		err := s.view(ctx, func(t *tx) (err error) {
+			found, err = t.find(f)
+			return err
+		})
+		return len(found) > 0, err
+	})
+	return found, err
+}
+
+// find reads the two halves, live and final, and merges them by id.
+func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
+	if f.Key != "" {
+		var holder sojourn.ID
+		if err := t.query(qKey, func(r Row) error { holder = sojourn.ID(r.Int(0)); return nil }, f.Kind, f.Key); err != nil {
+			return nil, err
+		}
+		if holder == 0 || len(f.IDs) > 0 && !slices.Contains(f.IDs, holder) {
+			return nil, nil
+		}
+		f.IDs = []sojourn.ID{holder}
+	}
+	var out []sojourn.Job
+	hasData, inHand := map[sojourn.ID]bool{}, map[sojourn.ID]bool{}
+	if states, ok := half(f.States, sojourn.State.Live); ok && f.Reason == "" {
+		if err := t.findLive(f, states, func(j sojourn.Job, data, hand bool) {
+			out, hasData[j.ID], inHand[j.ID] = append(out, j), data, hand
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if states, ok := half(f.States, sojourn.State.Final); ok {
+		if err := t.findFinal(f, states, func(j sojourn.Job, data bool) { out, hasData[j.ID] = append(out, j), data }); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(out, func(a, b sojourn.Job) int {
+		if f.Newest {
+			a, b = b, a
+		}
+		return int(a.ID - b.ID)
+	})
+	out = out[:min(len(out), f.Limit)]
+	js := newJobs(len(out))
+	for i := range out {
+		j := &out[i]
+		js.add(j, f.Full && hasData[j.ID], f.Full && inHand[j.ID])
+		if j.State.Live() && j.Failures+j.Crashes > 0 {
+			if err := t.lastError(j); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, t.fill(js)
+}
+
+// half returns those of the wanted states that satisfy is; ok is false if states are wanted and none does.
+func half(states []sojourn.State, is func(sojourn.State) bool) (Ints, bool) {
+	var some Ints
+	for _, s := range states {
+		if is(s) {
+			some = append(some, int64(s))
+		}
+	}
+	return some, len(states) == 0 || len(some) > 0
+}
+
+func (t *tx) findLive(f sojourn.Filter, states Ints, add func(j sojourn.Job, data, hand bool)) error {
+	q := where{}
+	q.common("l", f, states)
+	args := ""
+	if f.Full {
+		args = ", j.args"
+	}
+	text := `select ` + liveColumns + `, ` + carriedColumns + args + ` from sj_live l join sj_job j on j.id = l.id` + q.text("l", f)
+	return t.query(text, func(r Row) error {
+		l, err := t.scanLive(r)
+		if err != nil {
+			return err
+		}
+		j := l.job(t.s)
+		if err := scanCarried(r, liveColumnCount, &j); err != nil {
+			return err
+		}
+		if f.Full {
+			j.Args = r.Bytes(liveColumnCount + carriedCount)
+		}
+		add(j, l.hasData, l.InHand > 0)
+		return nil
+	}, q.args...)
+}
+
+const finalColumns = `f.id, f.queue, f.kind, f.key, f.state, f.priority, f.weight, f.run_at_us, f.generation, f.epoch, f.attempt, f.failures,
+	f.crashes, f.has_data, f.finished_us, f.reason, f.result_type, f.error, j.policy`
+
+const finalColumnCount = 19
+
+func (t *tx) findFinal(f sojourn.Filter, states Ints, add func(j sojourn.Job, data bool)) error {
+	q := where{}
+	q.common("f", f, states)
+	if f.Reason != "" {
+		q.add("f.reason = %s", f.Reason)
+	}
+	bytes := ""
+	if f.Full {
+		bytes = ", j.args, f.result"
+	}
+	text := `select ` + finalColumns + `, ` + carriedColumns + bytes + ` from sj_final f join sj_job j on j.id = f.id` + q.text("f", f)
+	return t.query(text, func(r Row) error {
+		j := sojourn.Job{ID: sojourn.ID(r.Int(0)), Queue: r.Text(1), Kind: r.Text(2), Key: r.Text(3), State: sojourn.State(r.Int(4)),
+			Priority: int32(r.Int(5)), Weight: int32(r.Int(6)), RunAt: at(r.Int(7)), Instance: t.s.instance, Generation: int32(r.Int(8)),
+			Epoch: r.Int(9), Attempt: int32(r.Int(10)), Failures: int32(r.Int(11)), Crashes: int32(r.Int(12)),
+			FinishedAt: at(r.Int(14)), UpdatedAt: at(r.Int(14)), Reason: r.Text(15), ResultType: r.Text(16), Error: string(r.Bytes(17))}
+		var err error
+		if j.Policy, err = t.s.policy(r.Text(18)); err != nil {
+			return err
+		}
+		if err := scanCarried(r, finalColumnCount, &j); err != nil {
+			return err
+		}
+		if f.Full {
+			j.Args, j.Result = r.Bytes(finalColumnCount+carriedCount), r.Bytes(finalColumnCount+carriedCount+1)
+		}
+		add(j, r.Int(13) != 0)
+		return nil
+	}, q.args...)
+}
+
+// where collects conditions with their arguments, whose placeholders stand in ascending order.
+type where struct {
+	conds []string
+	args  []any
+}
+
+// add appends a condition; %s stands for the placeholder.
+func (w *where) add(cond string, arg any) {
+	w.args = append(w.args, arg)
+	w.conds = append(w.conds, fmt.Sprintf(cond, fmt.Sprintf("$%d", len(w.args))))
+}
+
+// common adds what live and final jobs are filtered by alike; a is the alias of the table.
+func (w *where) common(a string, f sojourn.Filter, states Ints) {
+	if len(f.IDs) > 0 {
+		ids := make(Ints, len(f.IDs))
+		for i, id := range f.IDs {
+			ids[i] = int64(id)
+		}
+		w.add(a+".id in (ints(%s))", ids)
+	}
+	if len(states) > 0 {
+		w.add(a+".state in (ints(%s))", states)
+	}
+	for _, c := range []struct{ cond, v string }{{a + ".kind = %s", f.Kind}, {a + ".queue = %s", f.Queue}, {"j.grp = %s", f.Group}} {
+		if c.v != "" {
+			w.add(c.cond, c.v)
+		}
+	}
+	if f.Tag != "" { // tags are stored as a JSON list of names, which have no character to escape but _
+		w.add(`j.tags like %s escape '!'`, `%"`+strings.ReplaceAll(f.Tag, "_", "!_")+`"%`)
+	}
+	if us := micros(f.CreatedAfter); us != 0 {
+		w.add("j.created_us > %s", us)
+	}
+	if us := micros(f.CreatedBefore); us != 0 {
+		w.add("j.created_us < %s", us)
+	}
+	if f.After > 0 && f.Newest {
+		w.add(a+".id < %s", int64(f.After))
+	} else if f.After > 0 {
+		w.add(a+".id > %s", int64(f.After))
+	}
+}
+
+func (w *where) text(a string, f sojourn.Filter) string {
+	order := " order by " + a + ".id"
+	if f.Newest {
+		order += " desc"
+	}
+	w.args = append(w.args, f.Limit)
+	order += fmt.Sprintf(" limit $%d", len(w.args))
+	if len(w.conds) == 0 {
+		return order
+	}
+	return " where " + strings.Join(w.conds, " and ") + order
+}

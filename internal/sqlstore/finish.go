@@ -1,0 +1,206 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+type finishAnswer []sojourn.Finished
+
+var stepFinish = eachStep("finish", func(t *tx, outcomes []sojourn.Outcome) (finishAnswer, error) {
+	out := make(finishAnswer, len(outcomes))
+	for i := range outcomes {
+		f, err := t.finishOne(&outcomes[i])
+		if err != nil {
+			return nil, err
+		}
+		out[i] = f
+	}
+	return out, nil
+})
+
+// Finish ends steps; see sojourn.Claimer.
+func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
+	if len(outcomes) > sojourn.MaxBatch {
+		return nil, sojourn.Invalid("outcomes", "%d outcomes exceed the limit of %d a call; split them", len(outcomes), sojourn.MaxBatch)
+	}
+	if len(outcomes) == 0 {
+		return nil, nil
+	}
+	return do[finishAnswer](ctx, s, classFinish, stepFinish, len(outcomes), outcomes)
+}
+
+// finishOne ends one step: fence, checks, Decide, apply, Match. Whatever refuses it does so before the first write.
+func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
+	was, err := t.loadLease(o.Lease)
+	if err != nil {
+		return sojourn.Finished{}, err
+	}
+	if was == nil {
+		return t.finishedBefore(o)
+	}
+	if err := o.Validate(t.s.cfg.MaxBytes); err != nil {
+		return refused(was, err), nil
+	}
+	e := sojourn.Event{Type: sojourn.EventFinished, Outcome: o}
+	if o.Type == sojourn.OutcomeAwait {
+		if e.KeyConflict, err = t.keysTaken(was, o.Wait.Keys); err != nil {
+			return sojourn.Finished{}, err
+		}
+	}
+	tr, err := sojourn.Decide(was.Row, e)
+	if err != nil {
+		return refused(was, err), nil
+	}
+	next, refusal, err := t.planNext(o)
+	if err != nil {
+		return sojourn.Finished{}, err
+	}
+	if refusal != nil {
+		return refused(was, refusal), nil
+	}
+	if err := t.addLog(was, o.Log); err != nil {
+		return sojourn.Finished{}, err
+	}
+	l, err := t.apply(was, tr, change{result: o.Result, resultType: o.ResultType, verdict: o.Verdict})
+	if err != nil {
+		return sojourn.Finished{}, err
+	}
+	if next != nil {
+		if err := next.write(); err != nil {
+			return sojourn.Finished{}, err
+		}
+	}
+	if l.State == sojourn.Awaiting {
+		if l, err = t.beginWait(l); err != nil {
+			return sojourn.Finished{}, err
+		}
+	}
+	l, _, err = t.match(l)
+	if err != nil {
+		return sojourn.Finished{}, err
+	}
+	return sojourn.Finished{Status: sojourn.FinishApplied, State: l.State}, nil
+}
+
+func refused(l *live, err error) sojourn.Finished {
+	return sojourn.Finished{Status: sojourn.FinishRefused, State: l.State, Err: err}
+}
+
+const qFinishedBefore = `select outcome, state from sj_history where job = $1 and epoch = $2 and worker = $3 order by seq desc limit 1`
+
+// finishedBefore answers for a lease that does not stand: the same outcome was executed before (F12), or the lease is lost (L5).
+func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) {
+	err = t.query(qFinishedBefore, func(r Row) error {
+		if r.Text(0) == string(o.Type) {
+			f = sojourn.Finished{Status: sojourn.FinishRepeated, State: sojourn.State(r.Int(1))}
+		}
+		return nil
+	}, int64(o.Lease.ID), o.Lease.Epoch, o.Lease.Worker)
+	if err != nil || f.Status != "" {
+		return f, err
+	}
+	f.Status = sojourn.FinishLost
+	if f.Reason, err = t.whyLost(o.Lease); err != nil {
+		return f, err
+	}
+	state, err := t.num(qStateOf, int64(o.Lease.ID))
+	f.State = sojourn.State(state)
+	return f, err
+}
+
+const qStateOf = `select coalesce((select state from sj_live where id = $1), (select state from sj_final where id = $1), 0)`
+
+// planNext checks the jobs that a completion carries along. They pass no limit and are refused by none (rules: C7).
+func (t *tx) planNext(o *sojourn.Outcome) (next *enqueue, refusal, err error) {
+	if len(o.Next) == 0 {
+		return nil, nil, nil
+	}
+	if o.Type != sojourn.OutcomeCompleted {
+		return nil, sojourn.Invalid("next", "only a completed step enqueues jobs, not %s", o.Type), nil
+	}
+	next = &enqueue{tx: t, jobs: o.Next, done: make([]sojourn.Enqueued, len(o.Next))}
+	if err := next.plan(); err != nil {
+		if sojourn.ErrorCode(err) == "" {
+			return nil, nil, err
+		}
+		return nil, err, nil
+	}
+	return next, nil, nil
+}
+
+// keysTaken reports whether a key to await belongs to another live job: F6.
+func (t *tx) keysTaken(l *live, keys []string) (bool, error) {
+	for _, k := range keys {
+		taken := false
+		err := t.query(qKey, func(r Row) error {
+			taken = sojourn.ID(r.Int(0)) != l.ID && (r.Int(1) != 0 || r.Int(2) > t.now)
+			return nil
+		}, l.kind, k)
+		if err != nil || taken {
+			return taken, err
+		}
+	}
+	return false, nil
+}
+
+const (
+	qEarlyOf = `select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0 order by seq`
+	qAttach  = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3))`
+)
+
+// beginWait registers the awaited keys to the job, until it is final, and attaches what lies early under them: a response that came
+// before the request was even answered is found here.
+func (t *tx) beginWait(l *live) (*live, error) {
+	keys := l.Wait.Keys
+	if len(keys) == 0 && l.key != "" {
+		keys = []string{l.key}
+	}
+	var early Ints
+	for _, k := range keys {
+		if k != l.key {
+			if _, err := t.exec(qTakeOneKey, l.kind, k, int64(l.ID), 0, t.now); err != nil {
+				return nil, err
+			}
+		}
+		if err := t.query(qEarlyOf, func(r Row) error { early = append(early, r.Int(0)); return nil }, l.kind, k); err != nil {
+			return nil, err
+		}
+	}
+	now := *l
+	now.awaited = true
+	now.Kept += int32(len(early))
+	if len(early) > 0 {
+		if _, err := t.exec(qAttach, int64(l.ID), int64(l.generation), early); err != nil {
+			return nil, err
+		}
+	}
+	return &now, t.save(l, &now)
+}
+
+const (
+	qLastLog  = `select coalesce(max(seq), 0) from sj_log where job = $1`
+	qAddLog   = `insert into sj_log (job, seq, at_us, attempt, level, text, dropped) values ($1, $2, $3, $4, $5, $6, $7)`
+	qTrimLog  = `delete from sj_log where job = $1 and seq > 1 and seq <= $2`
+)
+
+// addLog appends lines to the job's log, which keeps the first and the newest 99.
+func (t *tx) addLog(l *live, lines []sojourn.LogLine) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	last, err := t.num(qLastLog, int64(l.ID))
+	if err != nil {
+		return err
+	}
+	for _, line := range lines {
+		last++
+		_, err := t.exec(qAddLog, int64(l.ID), last, t.now, int64(l.Attempt), sojourn.Cut(line.Level, sojourn.MaxReason), sojourn.Cut(line.Text, sojourn.MaxProgress), line.Dropped)
+		if err != nil {
+			return err
+		}
+	}
+	_, err = t.exec(qTrimLog, int64(l.ID), last-(sojourn.MaxLogLines-1))
+	return err
+}

@@ -1,0 +1,117 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+const responseColumns = `seq, source, message_id, kind, key, job, generation, outcome, failed, reason, error, content_type, received_us, expires_us,
+	duplicates, body`
+
+func scanResponse(r Row) sojourn.Response {
+	return sojourn.Response{Seq: r.Int(0), Source: r.Text(1), MessageID: r.Text(2), Kind: r.Text(3), Key: r.Text(4), Job: sojourn.ID(r.Int(5)),
+		Generation: int32(r.Int(6)), Outcome: outcomeCodes[r.Int(7)], Failed: r.Int(8) != 0, Reason: r.Text(9), Error: string(r.Bytes(10)),
+		ContentType: r.Text(11), ReceivedAt: at(r.Int(12)), ExpiresAt: at(r.Int(13)), Duplicates: int32(r.Int(14)), Body: r.Bytes(15)}
+}
+
+// Inbox lists responses; see sojourn.Store.
+func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
+	if f.Limit < 0 || f.Limit > sojourn.MaxFind {
+		return nil, sojourn.Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, sojourn.MaxFind)
+	}
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	q := where{}
+	if len(f.Outcomes) > 0 {
+		var codes Ints
+		for _, o := range f.Outcomes {
+			code := slices.Index(outcomeCodes, o)
+			if code < 1 || o == sojourn.Duplicate {
+				return nil, sojourn.Invalid("outcomes", "%.64q is not one that is stored: use applied, early, late, stale or unmatched (duplicates are counted on the first)", o)
+			}
+			codes = append(codes, int64(code))
+		}
+		q.add("outcome in (ints(%s))", codes)
+	}
+	for _, c := range []struct{ cond, v string }{{"kind = %s", f.Kind}, {"key = %s", f.Key}, {"source = %s", f.Source}} {
+		if c.v != "" {
+			q.add(c.cond, c.v)
+		}
+	}
+	if f.Job > 0 {
+		q.add("job > 0 and job = %s", int64(f.Job))
+	}
+	if f.Before > 0 {
+		q.add("seq < %s", f.Before)
+	}
+	text := `select ` + responseColumns + ` from sj_response`
+	if len(q.conds) > 0 {
+		text += " where " + strings.Join(q.conds, " and ")
+	}
+	q.args = append(q.args, f.Limit)
+	text += fmt.Sprintf(" order by seq desc limit $%d", len(q.args))
+	var out []sojourn.Response
+	err := s.view(ctx, func(t *tx) error {
+		out = nil
+		return t.query(text, func(r Row) error { out = append(out, scanResponse(r)); return nil }, q.args...)
+	})
+	return out, err
+}
+
+const historyColumns = `seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us`
+
+func scanHistory(r Row) sojourn.Attempt {
+	return sojourn.Attempt{Seq: int32(r.Int(0)), Generation: int32(r.Int(1)), Attempt: int32(r.Int(2)), Epoch: r.Int(3), Purpose: sojourn.Purpose(r.Int(4)),
+		Worker: r.Text(5), Outcome: r.Text(6), State: sojourn.State(r.Int(7)), Reason: r.Text(8), Error: string(r.Bytes(9)), By: r.Text(10),
+		BeganAt: at(r.Int(11)), EndedAt: at(r.Int(12))}
+}
+
+const (
+	qHistory = `select ` + historyColumns + ` from sj_history where job = $1 order by seq`
+	qErrors  = `select ` + historyColumns + ` from sj_history where job = $1 and generation = $2 and reason <> '' order by seq`
+	qLog     = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
+)
+
+// errorsOf is the error history of a generation, for retry policies.
+func (t *tx) errorsOf(id sojourn.ID, generation int32) (out []sojourn.Attempt, err error) {
+	err = t.query(qErrors, func(r Row) error { out = append(out, scanHistory(r)); return nil }, int64(id), int64(generation))
+	return out, err
+}
+
+// History returns what happened to a job; see sojourn.Store.
+func (s *Store) History(ctx context.Context, id sojourn.ID) (out []sojourn.Attempt, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		out = nil
+		return t.ofJob(id, qHistory, func(r Row) error { out = append(out, scanHistory(r)); return nil })
+	})
+	return out, err
+}
+
+// Log returns a job's own log; see sojourn.Store.
+func (s *Store) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		out = nil
+		return t.ofJob(id, qLog, func(r Row) error {
+			out = append(out, sojourn.LogLine{At: at(r.Int(0)), Attempt: int32(r.Int(1)), Level: r.Text(2), Text: r.Text(3), Dropped: r.Int(4)})
+			return nil
+		})
+	})
+	return out, err
+}
+
+// ofJob runs a query about a job that must exist.
+func (t *tx) ofJob(id sojourn.ID, q string, each func(Row) error) error {
+	n, err := t.num(`select count(*) from sj_job where id = $1`, int64(id))
+	if err == nil && n == 0 {
+		err = sojourn.NotFound("no job has the id %d", id)
+	}
+	if err != nil {
+		return err
+	}
+	return t.query(q, each, int64(id))
+}

@@ -1,0 +1,151 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+var stepExtend = eachStep("extend", func(t *tx, leases []sojourn.Lease) ([]sojourn.Lost, error) {
+	var lost []sojourn.Lost
+	for _, l := range leases {
+		ok, err := t.extend(l)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			reason, err := t.whyLost(l)
+			if err != nil {
+				return nil, err
+			}
+			lost = append(lost, sojourn.Lost{Lease: l, Reason: reason})
+		}
+	}
+	return lost, nil
+})
+
+// Extend prolongs leases; see sojourn.Claimer.
+func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.Lost, error) {
+	if len(leases) > sojourn.MaxBatch {
+		return nil, sojourn.Invalid("leases", "%d leases exceed the limit of %d a call; split them", len(leases), sojourn.MaxBatch)
+	}
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	return do[[]sojourn.Lost](ctx, s, classFinish, stepExtend, len(leases), leases)
+}
+
+// extend prolongs one lease: until = max(until, now + lease). A strict lease (Policy.NoExtend) stays as long as it is.
+func (t *tx) extend(lease sojourn.Lease) (bool, error) {
+	was, err := t.loadLease(lease)
+	if err != nil || was == nil || was.Policy.NoExtend {
+		return was != nil, err
+	}
+	l := *was
+	l.leaseUntil = max(l.leaseUntil, t.now+l.lease)
+	return true, t.save(was, &l)
+}
+
+// whyLost says what happened to a lease that does not stand any more.
+func (t *tx) whyLost(l sojourn.Lease) (string, error) {
+	reason := sojourn.LostEnded
+	err := t.query(`select epoch from sj_live where id = $1`, func(r Row) error {
+		if r.Int(0) > l.Epoch {
+			reason = sojourn.LostTaken
+		}
+		return nil
+	}, int64(l.ID))
+	if err != nil || reason == sojourn.LostTaken {
+		return reason, err
+	}
+	err = t.query(`select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')`, func(Row) error {
+		reason = sojourn.LostCancelled
+		return nil
+	}, int64(l.ID), l.Epoch)
+	return reason, err
+}
+
+type saveAnswer []error
+
+var stepSave = eachStep("save", func(t *tx, items []sojourn.Saved) (saveAnswer, error) {
+	out := make(saveAnswer, len(items))
+	for i := range items {
+		err := t.saveOne(&items[i])
+		if err != nil && sojourn.ErrorCode(err) == "" {
+			return nil, err
+		}
+		out[i] = err
+	}
+	return out, nil
+})
+
+// Save writes under leases; see sojourn.Claimer.
+func (s *Store) Save(ctx context.Context, items []sojourn.Saved) ([]error, error) {
+	if len(items) > sojourn.MaxBatch {
+		return nil, sojourn.Invalid("items", "%d items exceed the limit of %d a call; split them", len(items), sojourn.MaxBatch)
+	}
+	if len(items) == 0 {
+		return nil, nil
+	}
+	return do[saveAnswer](ctx, s, classFinish, stepSave, len(items), items)
+}
+
+// saveOne checks everything before it writes anything, so that a refusal needs no rollback.
+func (t *tx) saveOne(s *sojourn.Saved) error {
+	if len(s.Checkpoint) > t.s.cfg.MaxBytes {
+		return sojourn.TooLarge("checkpoint", len(s.Checkpoint), t.s.cfg.MaxBytes)
+	}
+	was, err := t.loadLease(s.Lease)
+	if err != nil {
+		return err
+	}
+	if was == nil {
+		reason, err := t.whyLost(s.Lease)
+		if err != nil {
+			return err
+		}
+		return &sojourn.Error{Code: sojourn.CodeLeaseLost, Index: -1, Message: "the lease of job " + fmt.Sprint(s.Lease.ID) + " is lost: " + reason, Err: sojourn.ErrLeaseLost}
+	}
+	l := *was
+	if s.Key != "" && s.Key != was.key {
+		if err := t.setKey(&l, s.Key); err != nil {
+			return err
+		}
+	}
+	if s.Checkpoint != nil || s.Progress != nil {
+		if err := t.saveData(&l, s.Checkpoint, s.Progress); err != nil {
+			return err
+		}
+	}
+	if err := t.addLog(&l, s.Log); err != nil {
+		return err
+	}
+	if !l.Policy.NoExtend {
+		l.leaseUntil = max(l.leaseUntil, t.now+l.lease)
+	}
+	return t.save(was, &l)
+}
+
+const qTakeOneKey = `insert into sj_key (kind, key, job, own, live, held_until_us) values ($1, $2, $3, $4, 1, 0)
+	on conflict (kind, key) do update set job = excluded.job, own = excluded.own, live = 1, held_until_us = 0
+	where sj_key.live = 0 and sj_key.held_until_us <= $5`
+
+// setKey gives a running job its key: L3, L4.
+func (t *tx) setKey(l *live, key string) error {
+	if err := sojourn.ValidKey("key", key); err != nil {
+		return err
+	}
+	if l.key != "" {
+		return sojourn.Conflict("job %d has the key %.64q already; a key never changes", l.ID, l.key)
+	}
+	n, err := t.exec(qTakeOneKey, l.kind, key, int64(l.ID), 0, t.now)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return sojourn.Conflict("another job of kind %s has the key %.64q", l.kind, key)
+	}
+	l.key = key
+	return nil
+}

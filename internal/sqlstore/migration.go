@@ -1,0 +1,126 @@
+package sqlstore
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Migration is one step of the schema. Each direction is run in one transaction, statement by statement.
+type Migration struct {
+	Version int    // from 1, without gaps
+	Name    string // such as "jobs"
+	Up      string // statements, see Statements
+	Down    string // takes Up back; "" if there is no way back
+}
+
+var migrationFile = regexp.MustCompile(`^([0-9]{4})_([a-z0-9_]+)(\.down)?\.sql$`)
+
+// LoadMigrations reads a folder's files NNNN_name.sql and, for the way back, NNNN_name.down.sql, ascending by version. A file
+// with another name, a gap in the versions and a text without statements are errors.
+func LoadMigrations(folder fs.FS) ([]Migration, error) {
+	entries, err := fs.ReadDir(folder, ".")
+	if err != nil {
+		return nil, err
+	}
+	byVersion := map[int]*Migration{}
+	for _, e := range entries {
+		m := migrationFile.FindStringSubmatch(e.Name())
+		if m == nil {
+			return nil, fmt.Errorf("migration %s: the name must be NNNN_name.sql or NNNN_name.down.sql", e.Name())
+		}
+		text, err := fs.ReadFile(folder, e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if len(Statements(string(text))) == 0 {
+			return nil, fmt.Errorf("migration %s has no statements", e.Name())
+		}
+		version, _ := strconv.Atoi(m[1])
+		step := byVersion[version]
+		if step == nil {
+			step = &Migration{Version: version, Name: m[2]}
+			byVersion[version] = step
+		}
+		dest := &step.Up
+		if m[3] != "" {
+			dest = &step.Down
+		}
+		if step.Name != m[2] || *dest != "" {
+			return nil, fmt.Errorf("migration %s: version %d has two names", e.Name(), version)
+		}
+		*dest = string(text)
+	}
+	out := make([]Migration, 0, len(byVersion))
+	for _, m := range byVersion {
+		out = append(out, *m)
+	}
+	slices.SortFunc(out, func(a, b Migration) int { return cmp.Compare(a.Version, b.Version) })
+	for i, m := range out {
+		if m.Version != i+1 {
+			return nil, fmt.Errorf("migration %04d_%s: version %d is missing", m.Version, m.Name, i+1)
+		}
+		if m.Up == "" {
+			return nil, fmt.Errorf("migration %04d_%s has a way back but no way up", m.Version, m.Name)
+		}
+	}
+	return out, nil
+}
+
+// Statements splits a text at its semicolons, but not inside quotes, comments and dollar quotes. Pieces that hold only space and
+// comments are left out. A trigger's body would be cut apart: migrations do without triggers.
+func Statements(text string) []string {
+	var out []string
+	start, full := 0, false // full: the piece since start holds more than space and comments
+	for i := 0; i < len(text); {
+		switch n, kind := lexeme(text[i:]); {
+		case kind == ';':
+			if full {
+				out = append(out, strings.TrimSpace(text[start:i]))
+			}
+			i += n
+			start, full = i, false
+		default:
+			full = full || kind == 'x'
+			i += n
+		}
+	}
+	if full {
+		out = append(out, strings.TrimSpace(text[start:]))
+	}
+	return out
+}
+
+// lexeme measures what s begins with: ' ' for space and comments, ';', or 'x' for anything else. What is never closed reaches to
+// the end, where the database will complain.
+func lexeme(s string) (n int, kind byte) {
+	until := func(from int, end string) int {
+		if k := strings.Index(s[from:], end); k >= 0 {
+			return from + k + len(end)
+		}
+		return len(s)
+	}
+	switch c := s[0]; {
+	case c == ';':
+		return 1, ';'
+	case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+		return 1, ' '
+	case strings.HasPrefix(s, "--"):
+		return until(2, "\n"), ' '
+	case strings.HasPrefix(s, "/*"):
+		return until(2, "*/"), ' '
+	case c == '\'' || c == '"': // a doubled quote inside reads as two neighbours, which splits nothing
+		return until(1, s[:1]), 'x'
+	case c == '$':
+		if tag := dollarQuote.FindString(s); tag != "" {
+			return until(len(tag), tag), 'x'
+		}
+	}
+	return 1, 'x'
+}
+
+var dollarQuote = regexp.MustCompile(`^\$([A-Za-z_][A-Za-z_0-9]*)?\$`)

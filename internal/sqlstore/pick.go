@@ -1,0 +1,92 @@
+package sqlstore
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// candidate is a job that a claim may take.
+type candidate struct{ id, r1, r2, weight int64 }
+
+// less is the order of a queue: what sojourn.Rank says, then the id.
+func less(a, b candidate) int {
+	return cmp.Or(cmp.Compare(a.r1, b.r1), cmp.Compare(a.r2, b.r2), cmp.Compare(a.id, b.id))
+}
+
+const (
+	qPick = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and weight <= $3
+		order by r1, r2, id limit $4 /*lock*/`
+	qPickErrored = `select id, r1, r2, 0 from sj_live where queue = $1 and kind = $2 and state = 6 order by r1, r2, id limit $3 /*lock*/`
+)
+
+// pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit, then over the queues as the request
+// says. It reads no more than Max candidates a queue and kind, by index, whatever stands behind them.
+func (t *tx) pick(r sojourn.ClaimRequest) ([]candidate, error) {
+	lines := make([][]candidate, len(r.Queues))
+	found := 0
+	for i, q := range r.Queues {
+		if r.Share == nil && found >= r.Max {
+			break
+		}
+		line, err := t.line(q, r)
+		if err != nil {
+			return nil, err
+		}
+		lines[i], found = line, found+len(line)
+	}
+	return choose(lines, r), nil
+}
+
+// line is the beginning of one queue as far as this worker knows its kinds.
+func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
+	paused, err := t.num(`select paused from sj_queue where name = $1`, queue)
+	if err != nil || paused != 0 {
+		return nil, err
+	}
+	var line []candidate
+	add := func(row Row) error {
+		line = append(line, candidate{row.Int(0), row.Int(1), row.Int(2), row.Int(3)})
+		return nil
+	}
+	for _, kind := range r.Kinds {
+		if err := t.query(qPick, add, queue, kind, r.Capacity, r.Max); err != nil {
+			return nil, err
+		}
+	}
+	for _, kind := range r.Decidable {
+		if err := t.query(qPickErrored, add, queue, kind, r.Max); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(line, less)
+	return line[:min(len(line), r.Max)], nil
+}
+
+// choose merges the queues' lines: strictly in order, or in rounds in which each queue gives as many as its share. A job that does not
+// fit into the rest of the capacity is passed over.
+func choose(lines [][]candidate, r sojourn.ClaimRequest) []candidate {
+	var out []candidate
+	room := r.Capacity
+	for more := true; more && len(out) < r.Max; {
+		more = false
+		for i, q := range r.Queues {
+			quantum := r.Max
+			if r.Share != nil {
+				quantum = max(r.Share[q], 1)
+			}
+			for ; quantum > 0 && len(lines[i]) > 0 && len(out) < r.Max; more = true {
+				c := lines[i][0]
+				lines[i] = lines[i][1:]
+				if c.weight > room {
+					continue
+				}
+				room -= c.weight
+				quantum--
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}

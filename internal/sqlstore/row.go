@@ -1,0 +1,253 @@
+package sqlstore
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// never is the wake_at of a job that nothing but a claim moves.
+const never = math.MaxInt64
+
+// live is a row of sj_live, with what of sj_job the rules need.
+type live struct {
+	sojourn.Row
+	queue, kind, key string
+	priority         int32
+	generation       int32
+	epoch            int64
+	worker           string // of the last claim
+	history          int32  // the number of the newest history row
+	awaited          bool   // has keys of its own waits in sj_key
+	hasData          bool   // has a row in sj_data
+
+	runAt, updated          int64 // microseconds, as all below; 0 = none
+	leaseUntil, lease       int64
+	began                   int64 // of the present step
+	waitUntil               int64 // limit of the wait by Await(within)
+	timeoutAt               int64
+	rested                  int64 // when the job was resumed: its clock stands still since then
+	decideBy                int64
+	deadline                int64
+	policyJSON              string
+	r1, r2                  int64 // place in the claim index
+	wakeAt                  int64
+}
+
+// liveColumns are read by scanLive in this order, from sj_live l join sj_job j.
+const liveColumns = `l.id, l.queue, l.kind, l.key, l.state, l.resumed, l.purpose, l.priority, l.weight, l.run_at_us,
+	l.generation, l.epoch, l.worker, l.lease_until_us, l.lease_us, l.began_us, l.attempt, l.attempt_open, l.failures, l.crashes,
+	l.claimed, l.retry_handler, l.held, l.kept, l.in_hand, l.given, l.no_poll, l.wait, l.wait_until_us, l.timeout_at_us, l.rested_us,
+	l.decide_by_us, l.deadline_us, l.history, l.has_data, l.updated_us, l.wake_at_us, j.policy`
+
+const liveColumnCount = 38
+
+
+func (t *tx) scanLive(r Row) (*live, error) {
+	n := 0
+	num := func() int64 { n++; return r.Int(n - 1) }
+	num32 := func() int32 { return int32(num()) }
+	flag := func() bool { return num() != 0 }
+	text := func() string { n++; return r.Text(n - 1) }
+	var l live
+	l.ID = sojourn.ID(num())
+	l.queue, l.kind, l.key = text(), text(), text()
+	l.State, l.Resumed, l.Purpose = sojourn.State(num()), flag(), sojourn.Purpose(num())
+	l.priority, l.Weight, l.runAt = num32(), num32(), num()
+	l.generation, l.epoch, l.worker, l.leaseUntil, l.lease, l.began = num32(), num(), text(), num(), num(), num()
+	l.Attempt, l.AttemptOpen, l.Failures, l.Crashes = num32(), flag(), num32(), num32()
+	l.Claimed, l.RetryHandler, l.Held, l.Kept, l.InHand, l.Given, l.NoPoll = flag(), flag(), num32(), num32(), num32(), flag(), flag()
+	wait := text()
+	l.waitUntil, l.timeoutAt, l.rested, l.decideBy, l.deadline = num(), num(), num(), num(), num()
+	l.history, l.hasData, l.updated, l.wakeAt = num32(), flag(), num(), num()
+	l.policyJSON = text()
+	var err error
+	if l.Policy, err = t.s.policy(l.policyJSON); err != nil {
+		return nil, err
+	}
+	if wait != "" {
+		l.awaited = true
+		err = json.Unmarshal([]byte(wait), &l.Wait)
+	}
+	return &l, err
+}
+
+// policy decodes a stored policy; most jobs share a few texts.
+func (s *Store) policy(text string) (sojourn.Policy, error) {
+	if p, ok := s.policies.Load(text); ok {
+		return p.(sojourn.Policy), nil
+	}
+	var p sojourn.Policy
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return p, err
+	}
+	s.policies.Store(text, p)
+	return p, nil
+}
+
+const (
+	qLive       = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1))`
+	qLiveByLease = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id
+		where l.id = $1 and l.epoch = $2 and l.worker = $3 and l.state = 4`
+)
+
+// load reads and locks live rows.
+func (t *tx) load(ids Ints) (map[sojourn.ID]*live, error) {
+	found := make(map[sojourn.ID]*live, len(ids))
+	err := t.query(qLive, func(r Row) error {
+		l, err := t.scanLive(r)
+		if err == nil {
+			found[l.ID] = l
+		}
+		return err
+	}, ids)
+	return found, err
+}
+
+func (t *tx) loadOne(id sojourn.ID) (*live, error) {
+	found, err := t.load(Ints{int64(id)})
+	return found[id], err
+}
+
+// loadLease reads and locks the row of a lease that still stands: id, epoch and worker are the row's and the state is running. This
+// condition is the fence of every write on behalf of a step (inv:F2). It is nil if the lease is lost.
+func (t *tx) loadLease(l sojourn.Lease) (row *live, err error) {
+	err = t.query(qLiveByLease, func(r Row) error {
+		row, err = t.scanLive(r)
+		return err
+	}, int64(l.ID), l.Epoch, l.Worker)
+	return row, err
+}
+
+// rank sets the place in the claim index, and wake_at: the moment at which the sweep must look at the row, whatever happens else.
+func (l *live) rank() {
+	l.r1, l.r2 = sojourn.Rank(l.priority, time.UnixMicro(l.runAt), l.Resumed)
+	l.wakeAt = earliest(l.deadline)
+	switch l.State {
+	case sojourn.Scheduled:
+		l.wakeAt = earliest(l.runAt, l.deadline)
+	case sojourn.Ready:
+		if l.Resumed {
+			l.wakeAt = earliest(l.timeoutAt, l.deadline)
+		}
+	case sojourn.Running:
+		// Timeout and deadline of a running job are first its worker's business, who was told the remaining time: the sweep acts one
+		// lease later, so that a live worker is never overlapped.
+		l.wakeAt = earliest(l.leaseUntil, later(l.deadline, l.lease))
+		if l.Purpose != sojourn.PurposeDecide {
+			l.wakeAt = earliest(l.wakeAt, later(l.timeoutAt, l.lease))
+		}
+	case sojourn.Awaiting:
+		l.wakeAt = earliest(l.waitUntil, l.timeoutAt, l.deadline)
+	case sojourn.Errored:
+		l.wakeAt = earliest(l.decideBy, l.deadline)
+	}
+}
+
+// earliest is the least of the times that are set.
+func earliest(times ...int64) int64 {
+	e := int64(never)
+	for _, us := range times {
+		if us > 0 {
+			e = min(e, us)
+		}
+	}
+	return e
+}
+
+// later adds to a time that is set.
+func later(us, add int64) int64 {
+	if us == 0 {
+		return 0
+	}
+	return us + add
+}
+
+const qSaveLive = `update sj_live set queue = $1, key = $2, state = $3, resumed = $4, purpose = $5, r1 = $6, r2 = $7, priority = $8, weight = $9,
+	run_at_us = $10, wake_at_us = $11, generation = $12, epoch = $13, worker = $14, lease_until_us = $15, lease_us = $16, began_us = $17,
+	attempt = $18, attempt_open = $19, failures = $20, crashes = $21, claimed = $22, retry_handler = $23, held = $24, kept = $25,
+	in_hand = $26, given = $27, no_poll = $28, wait = $29, wait_until_us = $30, timeout_at_us = $31, rested_us = $32,
+	decide_by_us = $33, deadline_us = $34, history = $35, has_data = $36, updated_us = $37
+	where id = $38 and state = $39 and epoch = $40`
+
+// save writes a row back if its state and epoch are still those that were read.
+func (t *tx) save(was, l *live) error {
+	l.updated = t.now
+	l.rank()
+	wait, err := waitJSON(l)
+	if err != nil {
+		return err
+	}
+	n, err := t.exec(qSaveLive, l.queue, l.key, int64(l.State), l.Resumed, int64(l.Purpose), l.r1, l.r2, int64(l.priority), int64(l.Weight),
+		l.runAt, l.wakeAt, int64(l.generation), l.epoch, l.worker, l.leaseUntil, l.lease, l.began,
+		int64(l.Attempt), l.AttemptOpen, int64(l.Failures), int64(l.Crashes), l.Claimed, l.RetryHandler, int64(l.Held), int64(l.Kept),
+		int64(l.InHand), l.Given, l.NoPoll, wait, l.waitUntil, l.timeoutAt, l.rested,
+		l.decideBy, l.deadline, int64(l.history), l.hasData, l.updated,
+		int64(l.ID), int64(was.State), was.epoch)
+	if err != nil {
+		return err
+	}
+	if n != 1 {
+		return errChanged(was)
+	}
+	t.noteChange(l)
+	return nil
+}
+
+// waitJSON is empty for a job that has never awaited in this generation: its key is what it would wait for.
+func waitJSON(l *live) (string, error) {
+	if !l.awaited {
+		return "", nil
+	}
+	b, err := json.Marshal(l.Wait)
+	return string(b), err
+}
+
+// noteChange collects what is to be told after the commit.
+func (t *tx) noteChange(l *live) {
+	if l.State == sojourn.Ready || l.State == sojourn.Errored {
+		t.ready[place{l.queue, l.kind}]++
+	}
+	if l.wakeAt < never && (t.due == 0 || l.wakeAt < t.due) {
+		t.due = l.wakeAt
+	}
+}
+
+// errChanged is an assertion: the row was locked when it was read, so nobody can have changed it.
+func errChanged(was *live) error {
+	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true,
+		Message: "job " + strconv.FormatInt(int64(was.ID), 10) + " changed inside a transaction; nothing was written"}
+}
+
+const qInsertLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
+	deadline_us, history, has_data, updated_us) rows($1 bigint, $2 text, $3 text, $4 text, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
+	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 text, $15 bigint, $16 bigint, $17 bigint, $18 bigint)`
+
+// insertLive adds rows of jobs that nobody has claimed in their generation.
+func (t *tx) insertLive(ls []*live) error {
+	var id, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, deadline, history, hasData, updated Ints
+	var queue, kind, key, worker Texts
+	for _, l := range ls {
+		l.updated = t.now
+		l.rank()
+		id, queue, kind, key = append(id, int64(l.ID)), append(queue, l.queue), append(kind, l.kind), append(key, l.key)
+		state, r1, r2 = append(state, int64(l.State)), append(r1, l.r1), append(r2, l.r2)
+		priority, weight = append(priority, int64(l.priority)), append(weight, int64(l.Weight))
+		runAt, wakeAt, generation = append(runAt, l.runAt), append(wakeAt, l.wakeAt), append(generation, int64(l.generation))
+		epoch, worker, deadline = append(epoch, l.epoch), append(worker, l.worker), append(deadline, l.deadline)
+		history, hasData, updated = append(history, int64(l.history)), append(hasData, bit(l.hasData)), append(updated, l.updated)
+		t.noteChange(l)
+	}
+	return t.bulk(qInsertLive, nil, id, queue, kind, key, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, worker, deadline,
+		history, hasData, updated)
+}
+
+func bit(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

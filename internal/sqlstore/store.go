@@ -1,0 +1,345 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Config is what a database package chooses for its store.
+type Config struct {
+	Prefix   string           // of every table; default "sj_"
+	Now      func() time.Time // the clock of the database
+	Driven   bool             // Now is moved by a test
+	MaxBytes int              // of args, result, body and checkpoint each; default 256 KiB
+	InboxTTL time.Duration    // of an early response without a live job; default 24 h
+	Runners  int              // transactions at a time; default 1
+	MaxRows  int              // of one transaction; default 1,000
+}
+
+// Store is a sojourn.Store over any database behind the seam. Safe for concurrent use.
+type Store struct {
+	db       DB
+	cfg      Config
+	clock    clock
+	batch    *batcher
+	hub      hub
+	instance string
+	secret   []byte
+	broken   atomic.Pointer[error] // a disk error after which nothing is accepted any more
+	saved    atomic.Int64          // the high water of the clock that is stored
+	rendered sync.Map              // statement → its text on this database
+	policies sync.Map              // JSON → sojourn.Policy; there are as many as kinds, not as jobs
+}
+
+// New makes a store over db, whose schema must be up to date.
+func New(ctx context.Context, db DB, cfg Config) (*Store, error) {
+	s := &Store{db: db, cfg: cfg}
+	for _, d := range []struct {
+		v   *int
+		def int
+	}{{&s.cfg.MaxBytes, sojourn.DefaultMaxBytes}, {&s.cfg.Runners, 1}, {&s.cfg.MaxRows, 1000}} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if s.cfg.MaxBytes < 1 || s.cfg.MaxBytes > sojourn.MaxMaxBytes {
+		return nil, sojourn.Invalid("max_bytes", "%d is out of range: 1 to %d", s.cfg.MaxBytes, sojourn.MaxMaxBytes)
+	}
+	if s.cfg.InboxTTL == 0 {
+		s.cfg.InboxTTL = sojourn.DefaultInboxTTL
+	}
+	if s.cfg.InboxTTL < 0 || s.cfg.InboxTTL > sojourn.MaxHorizon {
+		return nil, sojourn.Invalid("inbox_ttl", "%v is out of range: up to 10 years, 0 for 24h", s.cfg.InboxTTL)
+	}
+	if s.cfg.Prefix == "" {
+		s.cfg.Prefix = "sj_"
+	}
+	s.clock = clock{wall: cfg.Now, driven: cfg.Driven}
+	s.batch = newBatcher(s.cfg.Runners, s.cfg.MaxRows, s.commit)
+	s.hub.init(s)
+	return s, s.readMeta(ctx)
+}
+
+const (
+	qMeta    = `select value from sj_meta where name = $1`
+	qSetMeta = `insert into sj_meta (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value`
+)
+
+// readMeta reads the instance's name and secret, or draws them for a new instance.
+func (s *Store) readMeta(ctx context.Context) error {
+	return s.db.Update(ctx, func(c Conn) error {
+		t := &tx{Conn: c, s: s}
+		found := map[string]string{}
+		for _, name := range []string{"instance", "secret", "clock_us"} {
+			if err := t.query(qMeta, func(r Row) error { found[name] = r.Text(0); return nil }, name); err != nil {
+				return err
+			}
+		}
+		if found["instance"] == "" {
+			key := make([]byte, 32)
+			rand.Read(key) // never fails, says crypto/rand
+			found["instance"], found["secret"] = rand.Text()[:8], base64.StdEncoding.EncodeToString(key)
+			for _, name := range []string{"instance", "secret"} {
+				if _, err := t.exec(qSetMeta, name, found[name]); err != nil {
+					return err
+				}
+			}
+		}
+		s.instance = found["instance"]
+		us, _ := strconv.ParseInt(found["clock_us"], 10, 64) // absent is 0
+		if !s.cfg.Driven {
+			s.clock.floor(us)
+		}
+		var err error
+		s.secret, err = base64.StdEncoding.DecodeString(found["secret"])
+		return err
+	})
+}
+
+// tx is one transaction: its connection, its one reading of the clock, and what is to be told after the commit.
+type tx struct {
+	Conn
+	s *Store
+	reading
+	wrote bool
+	ready map[place]int // jobs that became claimable
+	due   int64         // the earliest wake_at that was written; 0 = none
+	final []sojourn.ID
+}
+
+// place is where a job can be claimed.
+type place struct{ queue, kind string }
+
+func (s *Store) sql(q string) string {
+	if text, ok := s.rendered.Load(q); ok {
+		return text.(string)
+	}
+	text := s.db.Dialect().SQL(s.cfg.Prefix, q, q) // an override is named by the shared text
+	s.rendered.Store(q, text)
+	return text
+}
+
+func (t *tx) exec(q string, args ...any) (int64, error) {
+	n, err := t.Exec(t.s.sql(q), args...)
+	t.wrote = t.wrote || n > 0
+	return n, err
+}
+
+func (t *tx) query(q string, each func(Row) error, args ...any) error {
+	return t.Query(t.s.sql(q), each, args...)
+}
+
+func (t *tx) bulk(q string, hit func(int64), first Ints, more ...Column) error {
+	if len(first) == 0 {
+		return nil
+	}
+	t.wrote = true
+	return t.Bulk(t.s.sql(q), hit, first, more...)
+}
+
+// num runs a query that gives one number.
+func (t *tx) num(q string, args ...any) (n int64, err error) {
+	err = t.query(q, func(r Row) error { n = r.Int(0); return nil }, args...)
+	return n, err
+}
+
+// commit runs a group of requests in one transaction. If it fails with several in it, each is run alone, so that only the one at
+// fault fails.
+func (s *Store) commit(group []*request) {
+	err := s.transact(group)
+	if err == nil {
+		return
+	}
+	if len(group) > 1 && s.broken.Load() == nil {
+		for _, r := range group {
+			s.commit([]*request{r})
+		}
+		return
+	}
+	for _, r := range group {
+		r.err = err
+	}
+}
+
+// txTime bounds one transaction, with all waiting for another process's lock on the file.
+const txTime = 30 * time.Second
+
+func (s *Store) transact(group []*request) error {
+	if err := s.broken.Load(); err != nil {
+		return *err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), txTime)
+	defer cancel()
+	var done *tx
+	err := s.db.Update(ctx, func(c Conn) error {
+		t := &tx{Conn: c, s: s, reading: s.clock.read(sojourn.DefaultLease.Microseconds()), ready: map[place]int{}}
+		done = t
+		for rest := group; len(rest) > 0; {
+			// Requests of one step run together, in the order in which the first of them came.
+			var same []*request
+			same, rest = partition(rest, rest[0].step)
+			if err := runSame(t, same); err != nil {
+				return err
+			}
+		}
+		return t.saveClock()
+	})
+	if err != nil {
+		return s.failed(err)
+	}
+	s.hub.tell(done)
+	return nil
+}
+
+func partition(group []*request, st *step) (same, rest []*request) {
+	for _, r := range group {
+		if r.step == st {
+			same = append(same, r)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	return same, rest
+}
+
+func runSame(t *tx, rs []*request) error {
+	in := make([]any, len(rs))
+	for i, r := range rs {
+		in[i] = r.in
+	}
+	out, err := rs[0].step.run(t, in)
+	if err != nil {
+		return err
+	}
+	for i, r := range rs {
+		r.out = out[i]
+	}
+	return nil
+}
+
+// saveClock stores the high water of the clock, at most every 10 s and only beside other writes, so that an idle store commits nothing.
+func (t *tx) saveClock() error {
+	if !t.wrote || t.s.cfg.Driven || t.now-t.s.saved.Load() < (10*time.Second).Microseconds() {
+		return nil
+	}
+	t.s.saved.Store(t.now)
+	_, err := t.exec(qSetMeta, "clock_us", strconv.FormatInt(t.now, 10))
+	return err
+}
+
+// failed translates an error of the database. After one that leaves the disk in doubt the store refuses everything (inv:A6): an fsync
+// that failed once may report success the next time without having written.
+func (s *Store) failed(err error) error {
+	if _, ours := errors.AsType[*sojourn.Error](err); ours {
+		return err
+	}
+	if d := s.db.Dialect(); d.Broken != nil && d.Broken(err) {
+		e := error(&sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Err: errors.Join(sojourn.ErrClosed, err),
+			Message: "the database failed (" + err.Error() + "); the store accepts nothing any more: check the disk, then restart the process"})
+		s.broken.CompareAndSwap(nil, &e)
+		return e
+	}
+	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Message: "the database refused: " + err.Error(), Err: err}
+}
+
+var errClosed = &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Message: "the store is closed", Err: sojourn.ErrClosed}
+
+func errUnknown(ctx context.Context) error {
+	return &sojourn.Error{Code: sojourn.CodeUnknown, Index: -1, Retryable: true, Err: context.Cause(ctx),
+		Message: "the call ended while the store was writing; it may or may not have been executed: repeat it unchanged"}
+}
+
+// do submits a request and returns its typed answer.
+func do[A any](ctx context.Context, s *Store, c class, st *step, rows int, in any) (A, error) {
+	out, err := s.batch.do(ctx, c, st, rows, in)
+	if err != nil {
+		var none A
+		return none, err
+	}
+	return out.(A), nil
+}
+
+// view runs fn on a read-only snapshot with one reading of the clock.
+func (s *Store) view(ctx context.Context, fn func(t *tx) error) error {
+	if s.hub.isClosed() {
+		return errClosed
+	}
+	err := s.db.View(ctx, func(c Conn) error {
+		return fn(&tx{Conn: c, s: s, reading: s.clock.read(sojourn.DefaultLease.Microseconds())})
+	})
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return s.failed(err)
+	}
+	return nil
+}
+
+// Nudge makes every blocked Claim and Find look again, as after a driven clock has moved.
+func (s *Store) Nudge() { s.hub.wakeAll() }
+
+// OwnerID names this process; see sojourn.Owner. It is empty on databases that do not know their processes.
+func (s *Store) OwnerID() string {
+	if o, ok := s.db.(Owners); ok {
+		return o.OwnerID()
+	}
+	return ""
+}
+
+// Close refuses new calls, waits for the transaction under way and closes the database. Blocked calls return ErrClosed.
+func (s *Store) Close() error {
+	if !s.hub.close() {
+		return nil // closed before
+	}
+	s.batch.close()
+	return s.db.Close()
+}
+
+// Status describes the store.
+func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
+	d, err := s.db.Describe(ctx)
+	if err != nil {
+		return sojourn.Status{}, s.failed(err)
+	}
+	st := sojourn.Status{Store: d.Name, Location: d.Location, Version: d.Version, Durability: d.Durability, Instance: s.instance,
+		MaxBytes: s.cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes, Clock: "steady"}
+	if n := s.clock.stepsBack(); n > 0 {
+		st.Clock = fmt.Sprintf("stepped back %d times", n)
+	}
+	err = s.view(ctx, func(t *tx) error {
+		st.Now = at(t.now)
+		n, err := t.num(`select max(version) from sj_migration`)
+		st.Schema = int(n)
+		return err
+	})
+	return st, err
+}
+
+func at(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// idsOf returns the keys of a map as a sorted column.
+func idsOf[V any](m map[sojourn.ID]V) Ints {
+	ids := make(Ints, 0, len(m))
+	for id := range maps.Keys(m) {
+		ids = append(ids, int64(id))
+	}
+	slices.Sort(ids)
+	return ids
+}

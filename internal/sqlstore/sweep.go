@@ -1,0 +1,256 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+const (
+	qOverdue    = `select id from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 order by wake_at_us, id limit $2`
+	qAnyOverdue = `select (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
+		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b)`
+)
+
+var stepSweep = eachStep("sweep", func(t *tx, limit int) (sojourn.Swept, error) {
+	swept, err := t.sweepDue(limit)
+	if err == nil {
+		err = t.sweepInbox(limit, &swept)
+	}
+	return swept, err
+})
+
+// Sweep handles what is overdue; see sojourn.Store. It reads first, so that a sweep with nothing to do writes nothing.
+func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
+	if limit < 1 || limit > 10*sojourn.MaxBatch {
+		return sojourn.Swept{}, sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, 10*sojourn.MaxBatch)
+	}
+	swept, err := s.sweepOwners(ctx, limit)
+	if err != nil {
+		return swept, err
+	}
+	var due int64
+	var old []expired
+	err = s.view(ctx, func(t *tx) (err error) {
+		if due, err = t.num(qAnyOverdue, t.now); err == nil {
+			old, err = t.oldJobs(limit)
+		}
+		return err
+	})
+	if err != nil {
+		return swept, err
+	}
+	if due > 0 {
+		more, err := do[sojourn.Swept](ctx, s, classClaim, stepSweep, limit, limit)
+		if err != nil {
+			return swept, err
+		}
+		more.Lost += swept.Lost
+		swept = more
+	}
+	swept.Pruned, err = s.prune(ctx, old)
+	return swept, err
+}
+
+// sweepDue ends what is overdue: one bounded page of the wake-up index, whatever sort of thing stands there.
+func (t *tx) sweepDue(limit int) (swept sojourn.Swept, err error) {
+	var ids Ints
+	if err := t.query(qOverdue, func(r Row) error { ids = append(ids, r.Int(0)); return nil }, t.now, limit); err != nil || len(ids) == 0 {
+		return swept, err
+	}
+	found, err := t.load(ids)
+	if err != nil {
+		return swept, err
+	}
+	for _, id := range ids {
+		l := found[sojourn.ID(id)]
+		if l == nil {
+			continue // another process was faster
+		}
+		e, count, err := t.overdue(l, &swept)
+		if err != nil {
+			return swept, err
+		}
+		if count == nil { // nothing has come to its end: the row only gets its right wake_at
+			moved := *l
+			if err := t.save(l, &moved); err != nil {
+				return swept, err
+			}
+			continue
+		}
+		if err := t.happen(l, e); err != nil {
+			return swept, err
+		}
+		*count++
+	}
+	return swept, nil
+}
+
+// happen applies an event that no outcome brings, and matches after it.
+func (t *tx) happen(was *live, e sojourn.Event) error {
+	tr, err := sojourn.Decide(was.Row, e)
+	if err != nil {
+		return err
+	}
+	l, err := t.apply(was, tr, change{})
+	if err == nil {
+		_, _, err = t.match(l)
+	}
+	return err
+}
+
+// overdue says which clock of a row has run out, and which number of the sweep counts it. A nil count means none has; l may have been
+// moved on.
+func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int, err error) {
+	past := func(us int64) bool { return us > 0 && us <= t.now }
+	deadline, timeout := l.deadline, l.timeoutAt
+	if l.State == sojourn.Running { // its worker reports both; the sweep comes one lease later
+		deadline, timeout = later(deadline, l.lease), later(timeout, l.lease)
+	}
+	if past(deadline) {
+		return sojourn.Event{Type: sojourn.EventDeadline, Error: "sojourn: the deadline of the job has passed"}, &swept.Deadlines, nil
+	}
+	switch l.State {
+	case sojourn.Scheduled:
+		if past(l.runAt) {
+			return sojourn.Event{Type: sojourn.EventDue}, &swept.Due, nil
+		}
+	case sojourn.Running:
+		if past(l.leaseUntil) && t.now < t.grace {
+			l.leaseUntil = t.grace // the clock has jumped: every lease gets one more
+			return e, nil, nil
+		}
+		if past(l.leaseUntil) {
+			return sojourn.Event{Type: sojourn.EventLeaseEnded}, &swept.Lost, nil
+		}
+		if past(timeout) && l.Purpose != sojourn.PurposeDecide {
+			return timedOut("the attempt"), &swept.TimedOut, nil
+		}
+	case sojourn.Awaiting:
+		if past(l.waitUntil) {
+			return timedOut("the wait for a response"), &swept.TimedOut, nil
+		}
+		if past(timeout) {
+			return timedOut("the attempt"), &swept.TimedOut, nil
+		}
+	case sojourn.Ready:
+		if l.Resumed && past(timeout) {
+			return sojourn.Event{Type: sojourn.EventResumeOverdue}, &swept.Resumed, nil
+		}
+	case sojourn.Errored:
+		if past(l.decideBy) {
+			q, err := t.queueSettings(l.queue)
+			if q.Paused { // the clock stands while nobody may come
+				l.decideBy = t.now + l.Policy.DecideWithin.Microseconds()
+				return e, nil, err
+			}
+			return sojourn.Event{Type: sojourn.EventDecideOverdue}, &swept.Decided, err
+		}
+	}
+	return e, nil, nil
+}
+
+func timedOut(what string) sojourn.Event {
+	return sojourn.Event{Type: sojourn.EventTimedOut, Reason: sojourn.ReasonTimeout, Error: "sojourn: " + what + " has timed out"}
+}
+
+const qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3`
+
+// stepOwner ends leases of a dead process. Its workers are named owner.something.
+var stepOwner = eachStep("owner", func(t *tx, owner string) (int, error) {
+	var ids Ints
+	// "/" follows "." in every collation that compares bytes.
+	if err := t.query(qRunningOf, func(r Row) error { ids = append(ids, r.Int(0)); return nil }, owner+".", owner+"/", sojourn.MaxBatch); err != nil {
+		return 0, err
+	}
+	found, err := t.load(ids)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if err := t.happen(found[sojourn.ID(id)], sojourn.Event{Type: sojourn.EventLeaseEnded}); err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+})
+
+// sweepOwners ends the leases of processes on this machine that have died, without waiting for the leases' end.
+func (s *Store) sweepOwners(ctx context.Context, limit int) (swept sojourn.Swept, err error) {
+	o, ok := s.db.(Owners)
+	if !ok {
+		return swept, nil
+	}
+	dead, err := o.Dead(ctx)
+	if err != nil {
+		return swept, s.failed(err)
+	}
+	for _, owner := range dead {
+		for {
+			n, err := do[int](ctx, s, classClaim, stepOwner, 1, owner)
+			if err != nil {
+				return swept, err
+			}
+			swept.Lost += n
+			if n == 0 {
+				break
+			}
+			if swept.Lost >= limit {
+				return swept, nil // the rest with the next sweep
+			}
+		}
+		if err := o.Forget(owner); err != nil {
+			return swept, s.failed(err)
+		}
+	}
+	return swept, nil
+}
+
+const (
+	qExpired = `select seq, kind, key, outcome, job from sj_response where expires_us > 0 and expires_us <= $1 order by expires_us, seq limit $2`
+	qExpire  = `update sj_response set outcome = $1, expires_us = $2 where seq = $3 and outcome = $4 and job = 0`
+	qForget  = `delete from sj_response where seq in (ints($1)) and outcome > 2`
+	qKeyLive = `select count(*) from sj_key where kind = $1 and key = $2 and live = 1`
+)
+
+// sweepInbox ends the time to live of early responses for which no job came (W9), and deletes those whose retention is over. As long as a
+// live job has the key, its Await may still come for them.
+func (t *tx) sweepInbox(limit int, swept *sojourn.Swept) error {
+	type row struct {
+		seq, outcome int64
+		kind, key    string
+	}
+	var rows []row
+	err := t.query(qExpired, func(r Row) error {
+		rows = append(rows, row{r.Int(0), r.Int(3), r.Text(1), r.Text(2)})
+		return nil
+	}, t.now, limit)
+	if err != nil {
+		return err
+	}
+	var gone Ints
+	for _, r := range rows {
+		if r.outcome != outEarly {
+			gone = append(gone, r.seq)
+			continue
+		}
+		outcome, until := outUnmatched, t.now+sojourn.DefaultInboxKeep.Microseconds()
+		live, err := t.num(qKeyLive, r.kind, r.key)
+		if err != nil {
+			return err
+		}
+		if live > 0 {
+			outcome, until = outEarly, t.now+t.s.cfg.InboxTTL.Microseconds()
+		} else {
+			swept.Unmatched++
+		}
+		if _, err := t.exec(qExpire, outcome, until, r.seq, outEarly); err != nil {
+			return err
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	_, err = t.exec(qForget, gone)
+	return err
+}

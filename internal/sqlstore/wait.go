@@ -1,0 +1,191 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// hub wakes blocked calls. Its hints come from this process's commits, from the clock (something is due), and, for other processes on the
+// same database, from a look at the database's version every pollEvery. A hint may be lost or wrong without harm: a Claim that is
+// woken looks into the database, and the look at the version finds what no hint has told.
+type hub struct {
+	s *Store
+
+	mu      sync.Mutex // guards the fields below
+	waiters []*waiter  // in order of arrival
+	running bool       // the poll loop runs; only while somebody waits, so that an idle store does nothing at all
+	due     int64      // earliest wake_at known, microseconds; 0 = none
+	closed  bool
+	done    chan struct{} // closed by close
+}
+
+// pollEvery bounds how late a job is started that another process has enqueued, or whose run_at has come.
+const pollEvery = 100 * time.Millisecond
+
+// waiter is a blocked Claim (places) or Find (ids).
+type waiter struct {
+	queues, kinds []string
+	ids           []sojourn.ID
+	wake          chan struct{} // capacity 1
+}
+
+func (h *hub) init(s *Store) { h.s, h.done = s, make(chan struct{}) }
+
+// wait registers w; cancel must be called. Register first, look into the database then, so that nothing falls between.
+func (h *hub) wait(w *waiter) (cancel func()) {
+	w.wake = make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiters = append(h.waiters, w)
+	if !h.running && !h.closed {
+		h.running = true
+		go h.poll()
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if i := slices.Index(h.waiters, w); i >= 0 {
+			h.waiters = slices.Delete(h.waiters, i, i+1)
+		}
+	}
+}
+
+// tell passes on what a transaction did.
+func (h *hub) tell(t *tx) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for p, n := range t.ready {
+		for _, w := range h.waiters {
+			if n > 0 && slices.Contains(w.queues, p.queue) && slices.Contains(w.kinds, p.kind) && w.signal() {
+				n--
+			}
+		}
+	}
+	for _, id := range t.final {
+		for _, w := range h.waiters {
+			if slices.Contains(w.ids, id) {
+				w.signal()
+			}
+		}
+	}
+	if t.due > 0 && (h.due == 0 || t.due < h.due) {
+		h.due = t.due
+	}
+}
+
+// signal reports whether the waiter was still asleep.
+func (w *waiter) signal() bool {
+	select {
+	case w.wake <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *hub) wakeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waiters {
+		w.signal()
+	}
+}
+
+// setDue says when the next thing is due, as an empty claim has read it; 0 = nothing.
+func (h *hub) setDue(us int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.due = us
+}
+
+// poll runs while somebody waits.
+func (h *hub) poll() {
+	timer := time.NewTimer(pollEvery)
+	defer timer.Stop()
+	version, _ := h.s.db.Version(context.Background()) // an error shows as a change below
+	for {
+		next := pollEvery
+		h.mu.Lock()
+		if len(h.waiters) == 0 || h.closed {
+			h.running = false
+			h.mu.Unlock()
+			return
+		}
+		now := h.s.clock.read(sojourn.DefaultLease.Microseconds()).now
+		if h.due > 0 {
+			if left := time.Duration(h.due-now) * time.Microsecond; left > 0 {
+				next = min(next, left)
+			} else {
+				h.due = 0 // whoever is woken reads it anew
+				h.wakeClaim()
+			}
+		}
+		h.mu.Unlock()
+		timer.Reset(next)
+		select {
+		case <-timer.C:
+		case <-h.done:
+		}
+		if v, err := h.s.db.Version(context.Background()); err != nil || v != version {
+			version = v
+			h.wakeAll()
+		}
+	}
+}
+
+// wakeClaim wakes one blocked Claim, which promotes what is due and so wakes the others as far as there is work. h.mu is held.
+func (h *hub) wakeClaim() {
+	for _, w := range h.waiters {
+		if w.ids == nil && w.signal() {
+			return
+		}
+	}
+}
+
+func (h *hub) isClosed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closed
+}
+
+// close wakes everybody for good and reports whether this was the first call.
+func (h *hub) close() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	h.closed = true
+	close(h.done)
+	return true
+}
+
+// block calls look until it reports that it is satisfied, or wait has passed, or ctx ends, or the store closes.
+func (h *hub) block(ctx context.Context, w *waiter, wait time.Duration, look func() (bool, error)) error {
+	if wait <= 0 {
+		_, err := look()
+		return err
+	}
+	cancel := h.wait(w)
+	defer cancel()
+	timer := time.NewTimer(min(wait, sojourn.MaxWait))
+	defer timer.Stop()
+	for {
+		if ok, err := look(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-w.wake:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-h.done:
+			return errClosed
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+// conn is one connection to the database and implements sqlstore.Conn while a transaction is open. One goroutine uses it at a
+// time.
+type conn struct {
+	raw     *sqlite.Conn
+	ended   error    // why no statement may run: outside of a transaction, or SQLite has rolled it back
+	broken  error    // the first I/O error or corruption seen, even if nobody reported it
+	running []string // the queries whose rows are being read, innermost last
+	waited  bool     // an end of context is being waited for, see interruptBy
+}
+
+var errOutside = errors.New("sqlite: the Conn was used outside of its transaction")
+
+// transact runs fn between begin and end. begin may start several times, until it finds the database free or ctx ends. When fn
+// fails, panics or comes too late for ctx, everything is rolled back.
+func (c *conn) transact(ctx context.Context, begin func() error, end string, fn func(sqlstore.Conn) error) error {
+	c.interruptBy(ctx.Done())
+	defer c.interruptBy(nil)
+	if err := c.patiently(ctx, begin); err != nil {
+		return because(ctx, err)
+	}
+	c.ended = nil
+	defer func() {
+		c.ended = errOutside
+		c.running = c.running[:0]
+		if !c.raw.AutocommitEnabled() {
+			c.interruptBy(nil) // which would end the rollback too
+			c.note(run(c.raw, "rollback"))
+		}
+	}()
+	if err := fn(c); err != nil {
+		return because(ctx, err)
+	}
+	if c.ended != nil { // fn has swallowed the error that ended the transaction
+		return because(ctx, c.ended)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// From here the outcome is no longer ctx's to change: the caller is to know whether it is written.
+	c.interruptBy(nil)
+	if err := c.patiently(context.WithoutCancel(ctx), func() error { return run(c.raw, end) }); err != nil {
+		return c.note(fmt.Errorf("sqlite: %s: %w", end, err))
+	}
+	return nil
+}
+
+// because prefers the reason of an interruption to the interruption.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt {
+		return ctx.Err()
+	}
+	return err
+}
+
+// interruptBy ends statements under way when done is closed, from now on and until the next call. It costs a goroutine and a look
+// at every cached statement, so it does nothing where there is nothing to change.
+func (c *conn) interruptBy(done <-chan struct{}) {
+	if done != nil || c.waited {
+		c.raw.SetInterrupt(done)
+		c.waited = done != nil
+	}
+}
+
+// The pauses between two looks at a busy database. SQLite's own busy handler sleeps up to 100 ms, in which a second process
+// that commits one transaction after the other would let this one starve.
+const (
+	firstPause = 250 * time.Microsecond
+	lastPause  = 4 * time.Millisecond
+)
+
+// patiently repeats do until the database is not busy any more or ctx ends.
+func (c *conn) patiently(ctx context.Context, do func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := do()
+		if !busy(err) {
+			return c.note(err)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return fmt.Errorf("sqlite: the database stayed busy: %w", err)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// note remembers what an error means for the connection, and returns it.
+func (c *conn) note(err error) error {
+	if err == nil {
+		return nil
+	}
+	if c.broken == nil && broken(err) {
+		c.broken = err
+	}
+	// After some errors (a full disk, an interrupted write) SQLite has rolled everything back. The next statement would commit
+	// by itself then, so none may follow.
+	if c.ended == nil && c.raw.AutocommitEnabled() {
+		c.ended = fmt.Errorf("sqlite: the transaction was rolled back: %w", err)
+	}
+	return err
+}
+
+// prepare returns the statement of a text, from the connection's cache if it ran before.
+func (c *conn) prepare(q string, args int) (*sqlite.Stmt, error) {
+	if c.ended != nil {
+		return nil, c.ended
+	}
+	if slices.Contains(c.running, q) {
+		return nil, fmt.Errorf("sqlite: the rows of this query are still being read: %s", q)
+	}
+	st, err := c.raw.Prepare(q)
+	if err != nil {
+		return nil, c.note(err)
+	}
+	if n := st.BindParamCount(); n != args {
+		return nil, fmt.Errorf("sqlite: %d arguments for %d parameters: %s", args, n, q)
+	}
+	return st, nil
+}
+
+// Exec implements sqlstore.Conn.
+func (c *conn) Exec(q string, args ...any) (int64, error) {
+	st, err := c.prepare(q, len(args))
+	if err != nil {
+		return 0, err
+	}
+	if err := bind(st, args); err != nil {
+		return 0, err
+	}
+	if err := finish(st); err != nil {
+		return 0, c.note(err)
+	}
+	return int64(c.raw.Changes()), nil
+}
+
+// finish runs a statement to its end and makes it ready for the next time.
+func finish(st *sqlite.Stmt) error {
+	for {
+		if more, err := st.Step(); err != nil {
+			return err
+		} else if !more {
+			return st.Reset()
+		}
+	}
+}
+
+// Query implements sqlstore.Conn.
+func (c *conn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
+	st, err := c.prepare(q, len(args))
+	if err != nil {
+		return err
+	}
+	if err := bind(st, args); err != nil {
+		return err
+	}
+	depth := len(c.running)
+	c.running = append(c.running, q)
+	defer func() {
+		st.Reset() // repeats the error of Step, if there was one
+		c.running = c.running[:min(depth, len(c.running))]
+	}()
+	for {
+		more, err := st.Step()
+		if err != nil {
+			return c.note(err)
+		}
+		if !more {
+			return nil
+		}
+		if err := each(row{st}); err != nil {
+			return err
+		}
+	}
+}
+
+// Bulk implements sqlstore.Conn.
+func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more ...sqlstore.Column) error {
+	for i, column := range more {
+		if column.Len() != len(first) {
+			return fmt.Errorf("sqlite: column %d has %d rows, the first has %d: %s", i+1, column.Len(), len(first), q)
+		}
+	}
+	if len(first) == 0 {
+		return nil
+	}
+	st, err := c.prepare(q, 1+len(more))
+	if err != nil {
+		return err
+	}
+	for i, id := range first {
+		st.BindInt64(1, id)
+		for k, column := range more {
+			switch column := column.(type) { // without At, which allocates for each value
+			case sqlstore.Ints:
+				st.BindInt64(k+2, column[i])
+			case sqlstore.Texts:
+				st.BindText(k+2, column[i])
+			case sqlstore.Blobs:
+				st.BindBytes(k+2, column[i])
+			default:
+				return fmt.Errorf("sqlite: column %d has type %T", k+1, column)
+			}
+		}
+		if err := finish(st); err != nil {
+			return c.note(fmt.Errorf("row %d: %w", i, err))
+		}
+		if hit != nil && c.raw.Changes() > 0 {
+			hit(id)
+		}
+	}
+	return nil
+}
+
+// bind gives the arguments to a statement that was just prepared.
+func bind(st *sqlite.Stmt, args []any) error {
+	for i, a := range args {
+		switch a := a.(type) {
+		case int64:
+			st.BindInt64(i+1, a)
+		case int:
+			st.BindInt64(i+1, int64(a))
+		case bool:
+			st.BindBool(i+1, a)
+		case string:
+			st.BindText(i+1, a)
+		case []byte:
+			st.BindBytes(i+1, a) // nil as empty bytes
+		case nil:
+			st.BindNull(i + 1)
+		case sqlstore.Ints:
+			st.BindText(i+1, a.JSON())
+		case sqlstore.Texts:
+			st.BindText(i+1, a.JSON())
+		default:
+			return fmt.Errorf("sqlite: argument %d has type %T", i+1, a)
+		}
+	}
+	return nil
+}
+
+// row implements sqlstore.Row.
+type row struct{ st *sqlite.Stmt }
+
+func (r row) Int(col int) int64   { return r.st.ColumnInt64(col) }
+func (r row) Text(col int) string { return r.st.ColumnText(col) }
+
+func (r row) Bytes(col int) []byte {
+	n := r.st.ColumnLen(col)
+	if n == 0 && r.st.ColumnIsNull(col) {
+		return nil
+	}
+	b := make([]byte, n)
+	r.st.ColumnBytes(col, b)
+	return b
+}
+
+// run executes a text without parameters, outside of the rules of a transaction.
+func run(raw *sqlite.Conn, q string) error {
+	st, err := raw.Prepare(q)
+	if err != nil {
+		return err
+	}
+	return finish(st)
+}
+
+// ask returns the first column of the first row, as text.
+func ask(raw *sqlite.Conn, q string) (answer string, err error) {
+	st, err := raw.Prepare(q)
+	if err != nil {
+		return "", err
+	}
+	defer st.Reset()
+	if more, err := st.Step(); err != nil || !more {
+		return "", err
+	}
+	return st.ColumnText(0), nil
+}

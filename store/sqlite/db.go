@@ -1,0 +1,273 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+const (
+	readers   = 4               // connections for View
+	readLimit = 5 * time.Second // of a View: an old snapshot keeps the write-ahead log from being reused
+	walLimit  = 64 << 20        // bytes of the write-ahead log above which it is cut
+	walStep   = 8 << 20         // growth after which a cut that failed is tried again
+)
+
+// DB is one SQLite database: a connection that writes, and beside it some that read, so that readers never wait for the writer. It
+// implements sqlstore.DB and sqlstore.Owners.
+type DB struct {
+	path    string // absolute, without symbolic links; ":memory:"
+	dialect sqlstore.Dialect
+	relaxed bool
+	owner   *owner // nil in memory
+
+	// The connections rest in channels: to take one out is to own it, and waiting for it ends with the caller's context.
+	writer chan *conn
+	reader chan *conn // the writer's channel in memory, where there is one connection
+	probe  chan *conn // for Version
+
+	closed  chan struct{}
+	closing sync.Once
+	broken  atomic.Pointer[error] // why all work is refused
+	commits atomic.Int64          // of this DB
+	walNext int64                 // size at which the log is cut next; the writer's
+}
+
+var _ interface {
+	sqlstore.DB
+	sqlstore.Owners
+} = (*DB)(nil)
+
+// Dialect implements sqlstore.DB.
+func (d *DB) Dialect() sqlstore.Dialect { return d.dialect }
+
+func (d *DB) memory() bool { return d.owner == nil }
+
+// take waits for a connection.
+func (d *DB) take(ctx context.Context, from chan *conn) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := d.refusal(); err != nil {
+		return nil, err
+	}
+	select {
+	case c := <-from:
+		if err := d.refusal(); err != nil {
+			from <- c
+			return nil, err
+		}
+		return c, nil
+	case <-d.closed:
+		return nil, d.refusal()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// give returns a connection. What it has seen of a broken disk or file counts for the whole DB.
+func (d *DB) give(c *conn, to chan *conn) {
+	if c.broken != nil {
+		d.broken.CompareAndSwap(nil, &c.broken)
+	}
+	to <- c
+}
+
+// refusal is why nothing may be done any more. After an I/O error nobody knows what is on the disk: a second fsync on the same
+// file may report success for pages that the kernel has dropped. Only a new start, which reads the file again, may go on.
+func (d *DB) refusal() error {
+	select {
+	case <-d.closed:
+		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Message: "the store is closed", Err: sojourn.ErrClosed}
+	default:
+	}
+	if cause := d.broken.Load(); cause != nil {
+		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Err: fmt.Errorf("%w: %w", sojourn.ErrClosed, *cause),
+			Message: fmt.Sprintf("the store refuses all work after an error of the disk or file (%v); look after %s, then open it again", *cause, d.path)}
+	}
+	return nil
+}
+
+// Update implements sqlstore.DB.
+func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	c, err := d.take(ctx, d.writer)
+	if err != nil {
+		return err
+	}
+	defer func() { d.give(c, d.writer) }()
+	begin := func() error { return run(c.raw, "begin immediate") }
+	if err := c.transact(ctx, begin, "commit", fn); err != nil {
+		return err
+	}
+	d.commits.Add(1)
+	if !d.memory() {
+		d.boundWAL(c)
+	}
+	return nil
+}
+
+// View implements sqlstore.DB.
+func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	c, err := d.take(ctx, d.reader)
+	if err != nil {
+		return err
+	}
+	defer func() { d.give(c, d.reader) }()
+	if d.memory() {
+		if err := run(c.raw, "pragma query_only=1"); err != nil {
+			return err
+		}
+		defer func() { c.note(run(c.raw, "pragma query_only=0")) }()
+	}
+	limited, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	begin := func() error {
+		if err := run(c.raw, "begin"); err != nil {
+			return err
+		}
+		// The first read fixes the snapshot, and is the one that may find the database busy.
+		err := run(c.raw, "select 1 from sqlite_schema limit 1")
+		if err != nil {
+			return errors.Join(err, run(c.raw, "rollback"))
+		}
+		return nil
+	}
+	err = c.transact(limited, begin, "commit", fn)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil && errors.Is(err, limited.Err()) {
+		return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: err,
+			Message: fmt.Sprintf("the read took longer than %v; ask for less at a time", readLimit)}
+	}
+	return err
+}
+
+// Version implements sqlstore.DB.
+func (d *DB) Version(ctx context.Context) (version int64, err error) {
+	if d.memory() { // nobody else can write
+		return d.commits.Load(), d.refusal()
+	}
+	c, err := d.take(ctx, d.probe)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { d.give(c, d.probe) }()
+	err = c.patiently(ctx, func() error {
+		text, err := ask(c.raw, "pragma data_version") // as this connection sees it: our own writer counts too
+		if err == nil {
+			version, err = strconv.ParseInt(text, 10, 64)
+		}
+		return err
+	})
+	return version, err
+}
+
+// boundWAL cuts the write-ahead log when it is too large. SQLite's own checkpoint after a commit copies it back but never waits for
+// a reader, so under steady reading the file would only grow. It runs between transactions, with the writer in hand.
+func (d *DB) boundWAL(c *conn) {
+	size := fileSize(d.path + "-wal")
+	if size < walLimit {
+		d.walNext = walLimit
+		return
+	}
+	if size < d.walNext {
+		return
+	}
+	// A short wait first, because writers wait meanwhile. A log that grew all the same is worth waiting for the oldest reader.
+	patience := 100 * time.Millisecond
+	if size > 4*walLimit {
+		patience = readLimit + time.Second
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c.patiently(ctx, func() error {
+		blocked, err := ask(c.raw, "pragma wal_checkpoint(truncate)")
+		if err == nil && blocked == "1" {
+			err = sqlite.ResultBusy.ToError()
+		}
+		return err
+	}) // an I/O error is noted; the commit before it stands
+	d.walNext = fileSize(d.path+"-wal") + walStep
+}
+
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// Describe implements sqlstore.DB.
+func (d *DB) Describe(ctx context.Context) (sqlstore.Description, error) {
+	out := sqlstore.Description{Name: "sqlite", Version: sqlite.Version, Location: d.path, Durability: "fsync"}
+	switch {
+	case d.memory():
+		out.Durability = "memory"
+		err := d.View(ctx, func(c sqlstore.Conn) error {
+			return c.Query("select page_count * page_size from pragma_page_count, pragma_page_size", func(r sqlstore.Row) error {
+				out.Bytes = r.Int(0)
+				return nil
+			})
+		})
+		return out, err
+	case d.relaxed:
+		out.Durability = "relaxed"
+	}
+	out.Bytes, out.WALBytes = fileSize(d.path), fileSize(d.path+"-wal")
+	return out, d.refusal()
+}
+
+// Close implements sqlstore.DB.
+func (d *DB) Close() (err error) {
+	d.closing.Do(func() {
+		close(d.closed)
+		var errs []error
+		if !d.memory() {
+			for range readers {
+				errs = append(errs, (<-d.reader).raw.Close())
+			}
+			errs = append(errs, (<-d.probe).raw.Close())
+		}
+		// The writer last: the last connection of all processes writes the log back and removes it.
+		errs = append(errs, (<-d.writer).raw.Close())
+		if !d.memory() {
+			errs = append(errs, d.owner.release())
+		}
+		err = errors.Join(errs...)
+	})
+	return err
+}
+
+// OwnerID implements sqlstore.Owners.
+func (d *DB) OwnerID() string {
+	if d.memory() {
+		return ""
+	}
+	return d.owner.id
+}
+
+// Dead implements sqlstore.Owners.
+func (d *DB) Dead(ctx context.Context) ([]string, error) {
+	if err := errors.Join(ctx.Err(), d.refusal()); err != nil || d.memory() {
+		return nil, err
+	}
+	dead, _, err := lookAtOwners(d.path, d.owner.id)
+	return dead, err
+}
+
+// Forget implements sqlstore.Owners.
+func (d *DB) Forget(owner string) error {
+	if d.memory() {
+		return nil
+	}
+	return forgetOwner(d.path, owner)
+}

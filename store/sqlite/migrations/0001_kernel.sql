@@ -1,0 +1,210 @@
+-- The tables of one instance. sj_ stands for the instance's prefix. Times are microseconds since 1970 by the store's clock;
+-- 0 means none. Bytes are never null: absent bytes are empty bytes.
+
+-- Facts about the instance: instance (its name in idempotency keys), secret (of capability tokens), next_id, next_response,
+-- clock_us (high water of the clock, at most 10 s old).
+create table sj_meta (
+	name text not null primary key,
+	value text not null
+) strict, without rowid;
+
+-- Blocks of ids leased to clients. A job may be inserted with an id for 15 minutes after its block was leased.
+create table sj_block (
+	first integer not null primary key,
+	size integer not null,
+	leased_us integer not null
+) strict;
+
+create table sj_queue (
+	name text not null primary key,
+	seq integer not null,
+	paused integer not null,
+	settings text not null
+) strict, without rowid;
+
+-- What a job carries. Written once (operators may edit a job that is not running) and kept until the job is pruned, so that its id
+-- conflicts here for as long as anybody may repeat the enqueue. args stand last: reading the rest needs no overflow page.
+create table sj_job (
+	id integer not null primary key,
+	kind text not null,
+	key text not null,
+	grp text not null,
+	content_type text not null,
+	tags text not null,
+	meta text not null,
+	policy text not null,
+	orig_run_at_us integer not null,
+	created_us integer not null,
+	args blob not null
+) strict;
+
+-- What changes while a job lives: narrow, because claims and finishes rewrite it. worker is that of the last claim, and epoch counts
+-- claims; a lease stands exactly while state = 4 (running).
+create table sj_live (
+	id integer not null primary key,
+	queue text not null,
+	kind text not null,
+	key text not null,
+	state integer not null,
+	resumed integer not null default 0,
+	purpose integer not null default 0,
+	r1 integer not null,
+	r2 integer not null,
+	priority integer not null,
+	weight integer not null,
+	run_at_us integer not null,
+	wake_at_us integer not null,
+	generation integer not null,
+	epoch integer not null,
+	worker text not null,
+	lease_until_us integer not null default 0,
+	lease_us integer not null default 0,
+	began_us integer not null default 0,
+	attempt integer not null default 0,
+	attempt_open integer not null default 0,
+	failures integer not null default 0,
+	crashes integer not null default 0,
+	claimed integer not null default 0,
+	retry_handler integer not null default 0,
+	held integer not null default 0,
+	kept integer not null default 0,
+	in_hand integer not null default 0,
+	given integer not null default 0,
+	no_poll integer not null default 0,
+	wait text not null default '',
+	wait_until_us integer not null default 0,
+	timeout_at_us integer not null default 0,
+	rested_us integer not null default 0,
+	decide_by_us integer not null default 0,
+	deadline_us integer not null,
+	history integer not null,
+	has_data integer not null,
+	updated_us integer not null
+) strict;
+
+-- The claim index: one probe per kind a worker knows, so that jobs of kinds it does not know never stand in its way. Only ready
+-- jobs are in it: a million scheduled ones in front cost a claim nothing.
+create index sj_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
+create index sj_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
+-- The whole input of the sweep.
+create index sj_live_wake on sj_live (wake_at_us, id) where wake_at_us < 9223372036854775807;
+
+-- Keys. A live job holds its own key and those it awaits. The row of a final job stays (live = 0) until the job is pruned or another
+-- takes the key (own = 1: the key of its enqueue): it says that a response came late, and until held_until_us (KeepKey) it still counts as taken.
+create table sj_key (
+	kind text not null,
+	key text not null,
+	job integer not null,
+	own integer not null,
+	live integer not null,
+	held_until_us integer not null,
+	primary key (kind, key)
+) strict, without rowid;
+create index sj_key_awaited on sj_key (job) where own = 0;
+
+-- Checkpoint and progress, apart because few jobs have them.
+create table sj_data (
+	job integer not null primary key,
+	checkpoint blob not null,
+	progress text not null
+) strict;
+
+-- Final jobs. Nothing here changes; redrive moves the row back, retention deletes it.
+create table sj_final (
+	id integer not null primary key,
+	queue text not null,
+	kind text not null,
+	key text not null,
+	state integer not null,
+	priority integer not null,
+	weight integer not null,
+	run_at_us integer not null,
+	generation integer not null,
+	epoch integer not null,
+	worker text not null,
+	attempt integer not null,
+	failures integer not null,
+	crashes integer not null,
+	history integer not null,
+	has_data integer not null,
+	finished_us integer not null,
+	reason text not null,
+	result_type text not null,
+	error blob not null,
+	result blob not null
+) strict;
+create index sj_final_retention on sj_final (queue, state, finished_us, id);
+
+-- One row a step that ended (epoch > 0) or a change without a step, numbered per job without gaps.
+create table sj_history (
+	job integer not null,
+	seq integer not null,
+	generation integer not null,
+	attempt integer not null,
+	epoch integer not null,
+	purpose integer not null,
+	worker text not null,
+	outcome text not null,
+	state integer not null,
+	reason text not null,
+	error blob not null,
+	by_whom text not null,
+	began_us integer not null,
+	ended_us integer not null,
+	primary key (job, seq)
+) strict, without rowid;
+
+create table sj_log (
+	job integer not null,
+	seq integer not null,
+	at_us integer not null,
+	attempt integer not null,
+	level text not null,
+	text text not null,
+	dropped integer not null,
+	primary key (job, seq)
+) strict, without rowid;
+
+-- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched. An early one with a
+-- job is kept by it; an applied one with in_hand = 1 is Job.Response.
+create table sj_response (
+	seq integer not null primary key,
+	source text not null,
+	message_id text not null,
+	kind text not null,
+	key text not null,
+	job integer not null,
+	generation integer not null,
+	outcome integer not null,
+	in_hand integer not null,
+	failed integer not null,
+	reason text not null,
+	error blob not null,
+	content_type text not null,
+	received_us integer not null,
+	expires_us integer not null,
+	duplicates integer not null,
+	body blob not null
+) strict;
+create index sj_response_job on sj_response (job, seq) where job > 0;
+create index sj_response_early on sj_response (kind, key, seq) where outcome = 2 and job = 0;
+create index sj_response_expiry on sj_response (expires_us, seq) where expires_us > 0;
+
+-- Message ids outlive the responses.
+create table sj_message (
+	source text not null,
+	message_id text not null,
+	seq integer not null,
+	at_us integer not null,
+	primary key (source, message_id)
+) strict, without rowid;
+create index sj_message_at on sj_message (at_us);
+
+-- The last claim of each worker, so that a repeated claim is answered with the same jobs.
+create table sj_worker (
+	worker text not null primary key,
+	claim_no integer not null,
+	claimed text not null,
+	seen_us integer not null
+) strict, without rowid;
+create index sj_worker_seen on sj_worker (seen_us);

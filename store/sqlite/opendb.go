@@ -1,0 +1,271 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	lib "modernc.org/sqlite/lib"
+	"zombiezen.com/go/sqlite"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+const (
+	inMemory = ":memory:"
+
+	// applicationID marks a database file as ours, in SQLite's header. file(1) shows it.
+	applicationID = 0x536a726e // "Sjrn"
+
+	// oldestSQLite is the first version in which a checkpoint that meets a reset of the log can no longer corrupt the database.
+	oldestSQLite = 3_051_003
+
+	// openPatience is how long opening waits for a busy database, such as one that another process is recovering.
+	openPatience = 30 * time.Second
+)
+
+// opening serialises the opening of files in this process: see createFile.
+var opening sync.Mutex
+
+// openDB opens or creates a database file, or a private database in memory. It brings no schema.
+func openDB(path string, o options) (_ *DB, err error) {
+	if err := supported(lib.SQLITE_VERSION_NUMBER); err != nil {
+		return nil, err
+	}
+	d := &DB{path: path, relaxed: o.relaxed, closed: make(chan struct{}), writer: make(chan *conn, 1), walNext: walLimit}
+	if d.dialect, err = newDialect(); err != nil {
+		return nil, err
+	}
+	if path == inMemory {
+		d.reader = d.writer
+		c, err := connect(inMemory, sqlite.OpenReadWrite|sqlite.OpenMemory, memoryPragmas())
+		if err != nil {
+			return nil, err
+		}
+		d.writer <- c
+		return d, nil
+	}
+	if d.path, err = locate(path, o.allowNetworkFS); err != nil {
+		return nil, err
+	}
+	opening.Lock()
+	defer opening.Unlock()
+	d.reader, d.probe = make(chan *conn, readers), make(chan *conn, 1)
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// open makes the connections, the one that writes first: it creates and checks the file.
+func (d *DB) open() (err error) {
+	var made []*conn
+	defer func() {
+		if err != nil {
+			for _, c := range made {
+				c.raw.Close()
+			}
+		}
+	}()
+	unclean, err := d.unclean()
+	if err != nil {
+		return err
+	}
+	if err := createFile(d.path); err != nil {
+		return err
+	}
+	writer, err := connect(d.path, sqlite.OpenReadWrite, nil)
+	if err != nil {
+		return err
+	}
+	made = append(made, writer)
+	if err := d.prepareFile(writer, unclean); err != nil {
+		return err
+	}
+	for range readers + 1 {
+		c, err := connect(d.path, sqlite.OpenReadWrite, readerPragmas())
+		if err != nil {
+			return err
+		}
+		made = append(made, c)
+	}
+	if d.owner, err = newOwner(d.path); err != nil {
+		return err
+	}
+	d.writer <- made[0]
+	d.probe <- made[1]
+	for _, c := range made[2:] {
+		d.reader <- c
+	}
+	return nil
+}
+
+func supported(version int) error {
+	if version < oldestSQLite {
+		return fmt.Errorf("sqlite: this program is built with SQLite %d.%d.%d, whose write-ahead log can corrupt the database; "+
+			"require modernc.org/sqlite v1.60.0 or newer", version/1_000_000, version/1_000%1_000, version%1_000)
+	}
+	return nil
+}
+
+// locate turns the user's path into the one under which SQLite will know the file, so that the log and the owners' files stand
+// beside the file itself and not beside a symbolic link to it.
+func locate(path string, allowNetworkFS bool) (string, error) {
+	if path == "" || strings.IndexByte(path, 0) >= 0 {
+		return "", sojourn.Invalid("path", "%q names no file", path)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	} else if _, err := os.Lstat(path); err == nil {
+		return "", sojourn.Invalid("path", "%s is a symbolic link that leads nowhere", path)
+	} else if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
+	} else {
+		return "", sojourn.Invalid("path", "the directory %s cannot be used (%v); create it first", filepath.Dir(path), err)
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", sojourn.Invalid("path", "%s is no regular file", path)
+	}
+	if name := networkFS(filepath.Dir(path)); name != "" && !allowNetworkFS {
+		return "", sojourn.Invalid("path", "%s is on a network file system (%s), where SQLite's locks do not work reliably; "+
+			"use a local disk, a server beside the file, or PostgreSQL (AllowNetworkFS overrides)", path, name)
+	}
+	return path, nil
+}
+
+// createFile makes a missing file that only its owner can read; SQLite gives the log the same mode. An existing file must not be
+// opened here: closing it again would free the locks that other connections of this process hold on it, since POSIX locks belong
+// to the process. For the same reason nobody may connect to the new file before it is closed here.
+func createFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sqlite: create the database: %w", err)
+	}
+	return f.Close()
+}
+
+// unclean tells whether the last process that used the file did not close it: it left a log, and nobody is using the file now.
+func (d *DB) unclean() (bool, error) {
+	if fileSize(d.path+"-wal") == 0 {
+		return false, nil
+	}
+	_, living, err := lookAtOwners(d.path, "")
+	return living == 0, err
+}
+
+// connect opens a connection and sets it up.
+func connect(path string, flags sqlite.OpenFlags, pragmas []pragma) (*conn, error) {
+	raw, err := sqlite.OpenConn(path, flags)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
+	}
+	raw.SetBusyTimeout(0) // conn.patiently waits instead
+	c := &conn{raw: raw, ended: errOutside}
+	if err := c.set(pragmas); err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// prepareFile marks a new file as ours, refuses a foreign or damaged one, and sets the writer up.
+func (d *DB) prepareFile(c *conn, unclean bool) error {
+	fresh, err := d.claimFile(c)
+	if err != nil {
+		return err
+	}
+	if unclean && !fresh {
+		if err := d.quickCheck(c); err != nil {
+			return err
+		}
+	}
+	if err := c.set(writerPragmas(d.relaxed)); err != nil {
+		return fmt.Errorf("sqlite: open %s: %w", d.path, err)
+	}
+	return nil
+}
+
+// claimFile looks whose file it is before anything is changed in it.
+func (d *DB) claimFile(c *conn) (fresh bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
+	defer cancel()
+	var id, tables string
+	look := func() (err error) {
+		if id, err = ask(c.raw, "pragma application_id"); err == nil {
+			tables, err = ask(c.raw, "select count(*) from sqlite_schema")
+		}
+		return err
+	}
+	ours := fmt.Sprint(applicationID)
+	err = c.patiently(ctx, look)
+	if err == nil && id == "0" && tables == "0" {
+		// auto_vacuum can be chosen only before the first page is written, and not inside of a transaction.
+		err = c.patiently(ctx, func() error { return run(c.raw, "pragma auto_vacuum=incremental") })
+		if err == nil {
+			err = c.patiently(ctx, func() error { return run(c.raw, "begin immediate") })
+		}
+		if err == nil {
+			if err = look(); err == nil && id == "0" && tables == "0" { // nobody was faster
+				fresh, err = true, run(c.raw, "pragma application_id="+ours)
+			}
+			err = errors.Join(err, run(c.raw, "commit"), look())
+		}
+	}
+	switch {
+	case err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultNotADB:
+		return false, sojourn.Invalid("path", "%s is no SQLite database; give the path of a new file or of a Sojourn database", d.path)
+	case err != nil && broken(err):
+		return false, d.damaged(err.Error())
+	case err != nil:
+		return false, fmt.Errorf("sqlite: open %s: %w", d.path, err)
+	case id != ours:
+		return false, sojourn.Invalid("path", "%s is an SQLite database of another program (application_id %s, %s tables and indexes); "+
+			"give the path of a new file", d.path, id, tables)
+	}
+	if fresh {
+		if mode, err := ask(c.raw, "pragma auto_vacuum"); err != nil || mode != "2" {
+			return false, fmt.Errorf("sqlite: open %s: auto_vacuum is %q, not 2 (incremental): %w", d.path, mode, err)
+		}
+	}
+	return fresh, nil
+}
+
+// quickCheck reads the whole database once.
+func (d *DB) quickCheck(c *conn) error {
+	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
+	defer cancel()
+	var finding string
+	err := c.patiently(ctx, func() (err error) {
+		finding, err = ask(c.raw, "pragma quick_check(1)")
+		return err
+	})
+	if err != nil && !broken(err) {
+		return fmt.Errorf("sqlite: check %s: %w", d.path, err)
+	}
+	if err != nil {
+		finding = err.Error()
+	}
+	if finding != "ok" {
+		return d.damaged(finding)
+	}
+	return nil
+}
+
+func (d *DB) damaged(finding string) error {
+	return fmt.Errorf("sqlite: %s is damaged (%s). To restore it: stop every process that uses it, keep copies of %[1]s and %[1]s-wal, "+
+		"put a backup in the place of %[1]s, remove %[1]s-wal and %[1]s-shm, and start again. Without a backup, "+
+		"\"sqlite3 %[1]s .recover\" may save a part", d.path, finding)
+}

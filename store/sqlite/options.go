@@ -1,0 +1,57 @@
+package sqlite
+
+import (
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Option changes how a store opens.
+type Option func(*options)
+
+type options struct {
+	maxBytes       int
+	clock          func() time.Time // nil: the wall clock, protected against jumps
+	relaxed        bool
+	inboxTTL       time.Duration // 0: the store's default
+	noMigrate      bool
+	allowNetworkFS bool
+}
+
+// MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default
+// sojourn.DefaultMaxBytes.
+func MaxBytes(n int) Option { return func(o *options) { o.maxBytes = n } }
+
+// Clock replaces the store's clock, for tests that drive time themselves. The protection against clock jumps is off then. now is
+// called from several goroutines.
+func Clock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
+
+// Relaxed gives up durability for speed: what was acknowledged during the last moments may be gone after a power cut or a crash
+// of the operating system, though not after a crash of the process. Status shows it as durability "relaxed". All processes on
+// one file should agree.
+func Relaxed() Option { return func(o *options) { o.relaxed = true } }
+
+// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default the store's own.
+func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
+
+// NoMigrate leaves the schema as it is; opening then fails if it is not the newest.
+func NoMigrate() Option { return func(o *options) { o.noMigrate = true } }
+
+// AllowNetworkFS opens a file on a network file system all the same. SQLite's locks and shared memory do not work reliably there:
+// two machines on one file will corrupt it.
+func AllowNetworkFS() Option { return func(o *options) { o.allowNetworkFS = true } }
+
+// newOptions applies the options over the defaults and checks the ranges.
+func newOptions(list []Option) (options, error) {
+	o := options{maxBytes: sojourn.DefaultMaxBytes}
+	for _, option := range list {
+		option(&o)
+	}
+	if o.maxBytes < 1 || o.maxBytes > sojourn.MaxMaxBytes {
+		return o, sojourn.Invalid("MaxBytes", "%d is out of range; allowed are 1 to %d", o.maxBytes, sojourn.MaxMaxBytes)
+	}
+	if o.inboxTTL != 0 && o.inboxTTL < time.Second {
+		return o, sojourn.Invalid("InboxTTL", "%v is too short; allowed is 1s or more", o.inboxTTL)
+	}
+	return o, nil
+}
