@@ -105,9 +105,9 @@ const (
 )
 
 const (
-	qPutDown  = `update sj_response set in_hand = 0 where job = $1 and in_hand = 1`
-	qHandLate = `update sj_response set in_hand = 0, outcome = 4 where job = $1 and in_hand = 1`
-	qKeptLate = `update sj_response set outcome = 4 where job = $1 and outcome = 2`
+	qPutDown  = `update sj_response set in_hand = 0 where job = $1 and job > 0 and in_hand = 1`
+	qHandLate = `update sj_response set in_hand = 0, outcome = 4 where job = $1 and job > 0 and in_hand = 1`
+	qKeptLate = `update sj_response set outcome = 4 where job = $1 and job > 0 and outcome = 2`
 )
 
 // putDown writes what a transition says of the responses that the job had in hand or kept.

@@ -67,7 +67,7 @@ func (js *jobs) add(j *sojourn.Job, hasData, inHand bool) {
 
 const (
 	qData   = `select job, checkpoint, progress from sj_data where job in (ints($1))`
-	qInHand = `select ` + responseColumns + ` from sj_response where job in (ints($1)) and in_hand = 1 order by seq`
+	qInHand = `select ` + responseColumns + ` from sj_response where job in (ints($1)) and job > 0 and in_hand = 1 order by seq`
 )
 
 // fill reads checkpoints, progress and the responses in hand.

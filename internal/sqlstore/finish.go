@@ -180,9 +180,9 @@ func (t *tx) beginWait(l *live) (*live, error) {
 }
 
 const (
-	qLastLog  = `select coalesce(max(seq), 0) from sj_log where job = $1`
-	qAddLog   = `insert into sj_log (job, seq, at_us, attempt, level, text, dropped) values ($1, $2, $3, $4, $5, $6, $7)`
-	qTrimLog  = `delete from sj_log where job = $1 and seq > 1 and seq <= $2`
+	qLastLog = `select coalesce(max(seq), 0) from sj_log where job = $1`
+	qAddLog  = `insert into sj_log (job, seq, at_us, attempt, level, text, dropped) values ($1, $2, $3, $4, $5, $6, $7)`
+	qTrimLog = `delete from sj_log where job = $1 and seq > 1 and seq <= $2`
 )
 
 // addLog appends lines to the job's log, which keeps the first and the newest 99.

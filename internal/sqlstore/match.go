@@ -3,7 +3,7 @@ package sqlstore
 import "github.com/sojourn-queue/sojourn"
 
 const (
-	qKept    = `select seq, key, failed, reason, error from sj_response where job = $1 and outcome = 2 order by seq`
+	qKept    = `select seq, key, failed, reason, error from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
 	qTaken   = `update sj_response set outcome = 1, in_hand = 1 where seq in (ints($1))`
 	qUsedUp  = `update sj_response set outcome = 1 where seq in (ints($1))`
 	qTooLate = `update sj_response set outcome = 4 where seq in (ints($1))`

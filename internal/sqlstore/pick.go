@@ -56,6 +56,9 @@ func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 		}
 	}
 	for _, kind := range r.Decidable {
+		if !slices.Contains(r.Kinds, kind) {
+			continue
+		}
 		if err := t.query(qPickErrored, add, queue, kind, r.Max); err != nil {
 			return nil, err
 		}

@@ -24,17 +24,17 @@ type live struct {
 	awaited          bool   // has keys of its own waits in sj_key
 	hasData          bool   // has a row in sj_data
 
-	runAt, updated          int64 // microseconds, as all below; 0 = none
-	leaseUntil, lease       int64
-	began                   int64 // of the present step
-	waitUntil               int64 // limit of the wait by Await(within)
-	timeoutAt               int64
-	rested                  int64 // when the job was resumed: its clock stands still since then
-	decideBy                int64
-	deadline                int64
-	policyJSON              string
-	r1, r2                  int64 // place in the claim index
-	wakeAt                  int64
+	runAt, updated    int64 // microseconds, as all below; 0 = none
+	leaseUntil, lease int64
+	began             int64 // of the present step
+	waitUntil         int64 // limit of the wait by Await(within)
+	timeoutAt         int64
+	rested            int64 // when the job was resumed: its clock stands still since then
+	decideBy          int64
+	deadline          int64
+	policyJSON        string
+	r1, r2            int64 // place in the claim index
+	wakeAt            int64
 }
 
 // liveColumns are read by scanLive in this order, from sj_live l join sj_job j.
@@ -44,7 +44,6 @@ const liveColumns = `l.id, l.queue, l.kind, l.key, l.state, l.resumed, l.purpose
 	l.decide_by_us, l.deadline_us, l.history, l.has_data, l.updated_us, l.wake_at_us, j.policy`
 
 const liveColumnCount = 38
-
 
 func (t *tx) scanLive(r Row) (*live, error) {
 	n := 0
@@ -89,7 +88,7 @@ func (s *Store) policy(text string) (sojourn.Policy, error) {
 }
 
 const (
-	qLive       = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1))`
+	qLive        = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1))`
 	qLiveByLease = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id
 		where l.id = $1 and l.epoch = $2 and l.worker = $3 and l.state = 4`
 )

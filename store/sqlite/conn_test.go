@@ -39,11 +39,11 @@ func openTest(t *testing.T, path string, list ...Option) *DB {
 			t.Error("close:", err)
 		}
 	})
-	exec(t, d, testTable)
+	execute(t, d, testTable)
 	return d
 }
 
-func exec(t *testing.T, d *DB, q string, args ...any) (changed int64) {
+func execute(t *testing.T, d *DB, q string, args ...any) (changed int64) {
 	t.Helper()
 	err := d.Update(t.Context(), func(c sqlstore.Conn) (err error) { changed, err = c.Exec(q, args...); return })
 	if err != nil {
@@ -68,7 +68,7 @@ func TestRoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, d *DB) {
 		const name = "a\x00b\xff'\"\\\n"
 		for id, body := range [][]byte{{0, 0xff, 'x', 0xc3, 0}, {}, nil, bytes.Repeat([]byte{0, 1, 2}, 100_000)} {
-			exec(t, d, "insert into sj_t (id, name, body) values ($1, $2, $3)", id, name, body)
+			execute(t, d, "insert into sj_t (id, name, body) values ($1, $2, $3)", id, name, body)
 			err := d.View(t.Context(), func(c sqlstore.Conn) error {
 				return c.Query("select id, name, body, body is null from sj_t where id = $1", func(r sqlstore.Row) error {
 					got := r.Bytes(2)
@@ -167,7 +167,7 @@ func TestBulk(t *testing.T) {
 // Misuse is an error, never a silent surprise.
 func TestMisuse(t *testing.T) {
 	d := openTest(t, inMemory)
-	exec(t, d, "insert into sj_t (id, name) values (1, 'a'), (2, 'b')")
+	execute(t, d, "insert into sj_t (id, name) values (1, 'a'), (2, 'b')")
 	var kept sqlstore.Conn
 	const all = "select id from sj_t"
 	err := d.Update(t.Context(), func(c sqlstore.Conn) error {
@@ -234,7 +234,7 @@ func TestRollback(t *testing.T) {
 		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultReadOnly {
 			t.Error("a write in a View:", err)
 		}
-		if exec(t, d, "insert into sj_t (id, name) values (1, 'a'), (2, 'b')") != 2 || count(t, d) != 2 {
+		if execute(t, d, "insert into sj_t (id, name) values (1, 'a'), (2, 'b')") != 2 || count(t, d) != 2 {
 			t.Error("the connection is not usable after all this")
 		}
 	})
@@ -243,7 +243,7 @@ func TestRollback(t *testing.T) {
 // A full disk makes SQLite roll the whole transaction back. If fn goes on after that, nothing of it may be written by itself.
 func TestRolledBackBySQLite(t *testing.T) {
 	d := openTest(t, filepath.Join(t.TempDir(), "jobs.db"))
-	exec(t, d, "insert into sj_t (id, name) values (1, 'a')")
+	execute(t, d, "insert into sj_t (id, name) values (1, 'a')")
 	c := <-d.writer
 	if err := run(c.raw, "pragma max_page_count=10"); err != nil {
 		t.Fatal(err)
@@ -265,5 +265,5 @@ func TestRolledBackBySQLite(t *testing.T) {
 	if d.Dialect().Broken(err) {
 		t.Error("a full disk is not a broken one")
 	}
-	exec(t, d, "insert into sj_t (id, name) values (5, 'fits')")
+	execute(t, d, "insert into sj_t (id, name) values (5, 'fits')")
 }

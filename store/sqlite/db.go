@@ -20,7 +20,6 @@ const (
 	readers   = 4               // connections for View
 	readLimit = 5 * time.Second // of a View: an old snapshot keeps the write-ahead log from being reused
 	walLimit  = 64 << 20        // bytes of the write-ahead log above which it is cut
-	walStep   = 8 << 20         // growth after which a cut that failed is tried again
 )
 
 // DB is one SQLite database: a connection that writes, and beside it some that read, so that readers never wait for the writer. It
@@ -40,7 +39,11 @@ type DB struct {
 	closing sync.Once
 	broken  atomic.Pointer[error] // why all work is refused
 	commits atomic.Int64          // of this DB
-	walNext int64                 // size at which the log is cut next; the writer's
+
+	// Tests make these smaller.
+	readLimit time.Duration
+	walLimit  int64
+	walNext   int64 // size at which the log is cut next; belongs to the writer
 }
 
 var _ interface {
@@ -129,7 +132,7 @@ func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
 		}
 		defer func() { c.note(run(c.raw, "pragma query_only=0")) }()
 	}
-	limited, cancel := context.WithTimeout(ctx, readLimit)
+	limited, cancel := context.WithTimeout(ctx, d.readLimit)
 	defer cancel()
 	begin := func() error {
 		if err := run(c.raw, "begin"); err != nil {
@@ -145,7 +148,7 @@ func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	err = c.transact(limited, begin, "commit", fn)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil && errors.Is(err, limited.Err()) {
 		return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: err,
-			Message: fmt.Sprintf("the read took longer than %v; ask for less at a time", readLimit)}
+			Message: fmt.Sprintf("the read took longer than %v; ask for less at a time", d.readLimit)}
 	}
 	return err
 }
@@ -174,8 +177,8 @@ func (d *DB) Version(ctx context.Context) (version int64, err error) {
 // a reader, so under steady reading the file would only grow. It runs between transactions, with the writer in hand.
 func (d *DB) boundWAL(c *conn) {
 	size := fileSize(d.path + "-wal")
-	if size < walLimit {
-		d.walNext = walLimit
+	if size < d.walLimit {
+		d.walNext = d.walLimit
 		return
 	}
 	if size < d.walNext {
@@ -183,8 +186,8 @@ func (d *DB) boundWAL(c *conn) {
 	}
 	// A short wait first, because writers wait meanwhile. A log that grew all the same is worth waiting for the oldest reader.
 	patience := 100 * time.Millisecond
-	if size > 4*walLimit {
-		patience = readLimit + time.Second
+	if size > 4*d.walLimit {
+		patience = d.readLimit + time.Second
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -195,7 +198,7 @@ func (d *DB) boundWAL(c *conn) {
 		}
 		return err
 	}) // an I/O error is noted; the commit before it stands
-	d.walNext = fileSize(d.path+"-wal") + walStep
+	d.walNext = fileSize(d.path+"-wal") + d.walLimit/8
 }
 
 func fileSize(path string) int64 {

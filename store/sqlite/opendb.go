@@ -38,7 +38,8 @@ func openDB(path string, o options) (_ *DB, err error) {
 	if err := supported(lib.SQLITE_VERSION_NUMBER); err != nil {
 		return nil, err
 	}
-	d := &DB{path: path, relaxed: o.relaxed, closed: make(chan struct{}), writer: make(chan *conn, 1), walNext: walLimit}
+	d := &DB{path: path, relaxed: o.relaxed, closed: make(chan struct{}), writer: make(chan *conn, 1),
+		readLimit: readLimit, walLimit: walLimit, walNext: walLimit}
 	if d.dialect, err = newDialect(); err != nil {
 		return nil, err
 	}
@@ -51,7 +52,11 @@ func openDB(path string, o options) (_ *DB, err error) {
 		d.writer <- c
 		return d, nil
 	}
-	if d.path, err = locate(path, o.allowNetworkFS); err != nil {
+	network := networkFS
+	if o.allowNetworkFS {
+		network = func(string) string { return "" }
+	}
+	if d.path, err = locate(path, network); err != nil {
 		return nil, err
 	}
 	opening.Lock()
@@ -115,8 +120,8 @@ func supported(version int) error {
 }
 
 // locate turns the user's path into the one under which SQLite will know the file, so that the log and the owners' files stand
-// beside the file itself and not beside a symbolic link to it.
-func locate(path string, allowNetworkFS bool) (string, error) {
+// beside the file itself and not beside a symbolic link to it. network names the network file system of a directory.
+func locate(path string, network func(dir string) string) (string, error) {
 	if path == "" || strings.IndexByte(path, 0) >= 0 {
 		return "", sojourn.Invalid("path", "%q names no file", path)
 	}
@@ -136,7 +141,7 @@ func locate(path string, allowNetworkFS bool) (string, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return "", sojourn.Invalid("path", "%s is no regular file", path)
 	}
-	if name := networkFS(filepath.Dir(path)); name != "" && !allowNetworkFS {
+	if name := network(filepath.Dir(path)); name != "" {
 		return "", sojourn.Invalid("path", "%s is on a network file system (%s), where SQLite's locks do not work reliably; "+
 			"use a local disk, a server beside the file, or PostgreSQL (AllowNetworkFS overrides)", path, name)
 	}

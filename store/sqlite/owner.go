@@ -31,14 +31,15 @@ func newOwner(database string) (*owner, error) {
 			return nil, fmt.Errorf("sqlite: the directory of the database must be writable: %w", err)
 		}
 		// Between the creation and the lock the file looks like a dead owner's, and another process may forget it.
-		if locked, err := lock(f); err != nil {
-			f.Close()
-			os.Remove(path)
-			return nil, fmt.Errorf("sqlite: lock %s: %w", path, err)
-		} else if locked && stillThere(f, path) {
+		locked, err := lock(f)
+		if locked && stillThere(f, path) {
 			return &owner{id, f}, nil
 		}
 		f.Close()
+		os.Remove(path)
+		if err != nil {
+			return nil, fmt.Errorf("sqlite: lock %s: %w", path, err)
+		}
 	}
 }
 

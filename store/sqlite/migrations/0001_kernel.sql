@@ -186,6 +186,7 @@ create table sj_response (
 	duplicates integer not null,
 	body blob not null
 ) strict;
+-- SQLite uses a partial index only where the query repeats its condition: write "job = $1 and job > 0".
 create index sj_response_job on sj_response (job, seq) where job > 0;
 create index sj_response_early on sj_response (kind, key, seq) where outcome = 2 and job = 0;
 create index sj_response_expiry on sj_response (expires_us, seq) where expires_us > 0;

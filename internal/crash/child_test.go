@@ -1,0 +1,136 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/worker"
+)
+
+// The modes of the child process, in SOJOURN_CRASH_CHILD.
+const (
+	childWorks    = "works"     // enqueue, work and answer until killed
+	childAckEarly = "ack-early" // the control arm: says that a job is stored before it is
+	childDrains   = "drains"    // work until nothing is live, then exit 0
+)
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("SOJOURN_CRASH_CHILD"); mode != "" {
+		if err := child(mode, os.Getenv("SOJOURN_CRASH_FILE")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// Jobs never fail here for having been interrupted often: a job that is not completed at the end is stuck.
+var patient = sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited, Backoff: sojourn.Backoff{First: -1}}
+
+var (
+	plain = sojourn.Kind[int]{Name: "plain", Options: []sojourn.Option{sojourn.WithPolicy(patient)}}
+	ask   = sojourn.Kind[int]{Name: "ask", Options: []sojourn.Option{sojourn.WithPolicy(patient)}}
+)
+
+// say writes one line for the parent. A line that the kill has torn has no end, and does not count.
+func say(format string, a ...any) { fmt.Fprintf(os.Stdout, format+"\n", a...) }
+
+func child(mode, file string) error {
+	c, err := sqlite.Open(file)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var group sync.WaitGroup
+	if mode != childDrains {
+		for range 4 {
+			group.Go(func() { produce(ctx, c, mode == childAckEarly) })
+		}
+	}
+	w := worker.New(c, worker.Options{Concurrency: 8, Grace: time.Second})
+	worker.Handle(w, plain, func(_ context.Context, job *sojourn.Job, _ int) error {
+		say("run %d %d", job.ID, job.Epoch)
+		return nil
+	})
+	worker.Handle(w, ask, func(_ context.Context, job *sojourn.Job, _ int) error {
+		say("run %d %d", job.ID, job.Epoch)
+		if job.Response != nil {
+			return nil
+		}
+		answer := &sojourn.Response{Kind: ask.Name, Key: job.Key, MessageID: fmt.Sprintf("%s-%d", job.IdempotencyKey(), job.Attempt)}
+		group.Go(func() { answerLater(ctx, c, answer) })
+		return sojourn.Await(300 * time.Millisecond) // an answer that dies with the process is asked for again
+	})
+	group.Go(func() {
+		if mode == childDrains {
+			defer cancel()
+			untilNothingLives(ctx, c)
+		}
+	})
+	err = w.Run(ctx)
+	group.Wait()
+	return err
+}
+
+// produce enqueues as fast as it can and says which ids were acknowledged.
+func produce(ctx context.Context, c *sojourn.Client, early bool) {
+	for ctx.Err() == nil {
+		job := plain.New(1)
+		if rand.IntN(2) == 0 {
+			job = ask.New(1, sojourn.Key(fmt.Sprintf("order-%d", rand.Int64())))
+		}
+		if early {
+			id, err := c.Store().IDs(ctx, 1)
+			if err != nil {
+				return
+			}
+			job.ID = id
+			say("ack %d", id)
+		}
+		e, err := c.Enqueue(ctx, job)
+		if err != nil {
+			return
+		}
+		if !early {
+			say("ack %d", e.ID)
+		}
+	}
+}
+
+func answerLater(ctx context.Context, c *sojourn.Client, r *sojourn.Response) {
+	select {
+	case <-time.After(time.Duration(rand.IntN(20)) * time.Millisecond):
+	case <-ctx.Done():
+		return
+	}
+	if _, err := c.Respond(ctx, r); err == nil {
+		say("answered %s", r.MessageID)
+	}
+}
+
+// untilNothingLives polls until every job is final.
+func untilNothingLives(ctx context.Context, c *sojourn.Client) {
+	live := sojourn.Filter{Limit: 1, States: []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Errored}}
+	for {
+		jobs, err := c.Find(ctx, live)
+		if err == nil && len(jobs) == 0 || errors.Is(err, context.Canceled) {
+			return
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
+}

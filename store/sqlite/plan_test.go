@@ -1,0 +1,163 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+// recording is a DB that remembers every statement it runs.
+type recording struct {
+	*DB
+	mu   sync.Mutex
+	seen map[string]int // text → number of arguments
+}
+
+type recordingConn struct {
+	sqlstore.Conn
+	r *recording
+}
+
+func (r *recording) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	return r.DB.Update(ctx, func(c sqlstore.Conn) error { return fn(recordingConn{c, r}) })
+}
+
+func (r *recording) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	return r.DB.View(ctx, func(c sqlstore.Conn) error { return fn(recordingConn{c, r}) })
+}
+
+func (r *recording) note(q string, args int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[q] = args
+}
+
+func (c recordingConn) Exec(q string, args ...any) (int64, error) {
+	c.r.note(q, len(args))
+	return c.Conn.Exec(q, args...)
+}
+
+func (c recordingConn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
+	c.r.note(q, len(args))
+	return c.Conn.Query(q, each, args...)
+}
+
+func (c recordingConn) Bulk(q string, hit func(int64), first sqlstore.Ints, more ...sqlstore.Column) error {
+	c.r.note(q, 1+len(more))
+	return c.Conn.Bulk(q, hit, first, more...)
+}
+
+// TestNoStatementScansATable runs everything that workers, producers and answers do, and looks at SQLite's plan of each statement: a table that
+// grows with the jobs is never read from end to end, so that the cost of a call does not depend on the backlog.
+func TestNoStatementScansATable(t *testing.T) {
+	o, err := newOptions(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := openDB(filepath.Join(t.TempDir(), "plan.db"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	r := &recording{DB: db, seen: map[string]int{}}
+	now := time.Now()
+	s, err := sqlstore.New(context.Background(), r, sqlstore.Config{Prefix: prefix, Now: func() time.Time { return now }, Driven: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	workload(t, s, func(d time.Duration) { now = now.Add(d) })
+	// Tables whose size has nothing to do with the number of jobs.
+	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue|sj_migration|sj_block|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
+	// A scan of an index that the statement's limit stops at once.
+	bounded := regexp.MustCompile(`^SCAN (sj_live USING (COVERING )?INDEX sj_live_wake|sj_response)$`)
+	for q, n := range r.seen {
+		for _, step := range plan(t, db, q, n) {
+			if !strings.HasPrefix(step, "SCAN ") || small.MatchString(step) && !regexp.MustCompile(`SCAN [lfjrh]$`).MatchString(step) {
+				continue
+			}
+			if bounded.MatchString(step) && strings.Contains(q, "limit") {
+				continue
+			}
+			t.Errorf("%s\n\tin: %s", step, q)
+		}
+	}
+	t.Logf("%d statements", len(r.seen))
+}
+
+func plan(t *testing.T, db *DB, q string, args int) (steps []string) {
+	t.Helper()
+	err := db.View(context.Background(), func(c sqlstore.Conn) error {
+		return c.Query("explain query plan "+q, func(r sqlstore.Row) error {
+			steps = append(steps, r.Text(3))
+			return nil
+		}, make([]any, args)...)
+	})
+	if err != nil {
+		t.Fatal(q, err)
+	}
+	return steps
+}
+
+// workload does once what a busy day does often.
+func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
+	t.Helper()
+	ctx := context.Background()
+	c := sojourn.NewClient(s)
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{"a", "b", "c", "d"} {
+		must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key(key))))
+	}
+	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("a"), sojourn.OnKeyConflict(sojourn.Replace))))
+	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Delay(time.Minute))))
+	number := int64(0)
+	claim := func() []sojourn.Claimed {
+		number++
+		r := sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Decidable: []string{"k"}, Max: 10, Capacity: 10}
+		jobs, err := s.Claim(ctx, r)
+		must(nil, err)
+		must(s.Claim(ctx, r)) // repeated
+		return jobs
+	}
+	jobs := claim()
+	text := "x"
+	must(s.Save(ctx, []sojourn.Saved{{Lease: jobs[0].Lease, Checkpoint: []byte("x"), Progress: &text, Log: []sojourn.LogLine{{Text: "x"}}}}))
+	must(s.Extend(ctx, []sojourn.Lease{jobs[0].Lease, {ID: 1, Epoch: 9, Worker: "x"}}))
+	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "b"}))
+	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody", MessageID: "m"}))
+	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody", MessageID: "m"}))
+	outcomes := []sojourn.Outcome{{Type: sojourn.OutcomeCompleted}, {Type: sojourn.OutcomeAwait}, {Type: sojourn.OutcomeError, Reason: "r", Text: "t"}, {Type: sojourn.OutcomeAwait, Wait: sojourn.Wait{Keys: []string{"c", "e"}}}}
+	for i := range outcomes {
+		outcomes[i].Lease = jobs[i].Lease
+	}
+	must(s.Finish(ctx, outcomes))
+	must(s.Finish(ctx, outcomes)) // repeated
+	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "e", Failed: true}))
+	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "a"})) // late
+	for range 3 {
+		advance(2 * time.Hour)
+		claim()
+		must(s.Sweep(ctx, 100))
+	}
+	must(c.Edit(ctx, sojourn.Filter{IDs: []sojourn.ID{2, 3}}, sojourn.Edit{Action: sojourn.EditCancel}))
+	must(c.Edit(ctx, sojourn.Filter{IDs: []sojourn.ID{3}}, sojourn.Edit{Action: sojourn.EditRedrive}))
+	must(c.GetByKey(ctx, "k", "a"))
+	must(c.History(ctx, 1))
+	must(c.Log(ctx, 1))
+	advance(60 * 24 * time.Hour)
+	must(s.Sweep(ctx, 100))
+}
