@@ -12,8 +12,10 @@ type clock struct {
 	driven bool // a test moves it: no protection against jumps
 
 	mu       sync.Mutex // guards the fields below
-	last     int64      // the latest reading, microseconds
-	seen     time.Time  // the wall reading it came from
+	started  time.Time  // the first look; elapsed time is counted from it
+	elapsed  int64      // monotonic time at the latest look, microseconds since started
+	seen     int64      // what the wall showed then
+	last     int64      // the latest reading that was given out
 	graceTil int64      // after a jump forward: no lease ends before this
 	back     int        // steps back that were seen
 }
@@ -27,25 +29,33 @@ type reading struct {
 	grace int64 // leases stand until then, whatever their end
 }
 
-// read returns the time, never before floor. leaseUs is the longest lease in use, granted anew after a jump (inv:K3).
+// read returns the time. leaseUs is the longest lease in use, granted anew after a jump.
 func (c *clock) read(leaseUs int64) reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wall := c.wall()
-	now := wall.UnixMicro()
-	if !c.driven && !c.seen.IsZero() {
-		elapsed := wall.Sub(c.seen) // monotonic
-		walked := time.Duration(wall.UnixMicro()-c.seen.UnixMicro()) * time.Microsecond
-		switch drift := walked - elapsed; {
-		case drift > jump:
-			c.graceTil = now + leaseUs
-		case drift < -jump:
-			c.back++
-		}
-		now = max(now, c.last+elapsed.Microseconds())
+	if c.driven {
+		c.last = max(c.last, wall.UnixMicro())
+		return reading{now: c.last}
 	}
-	c.seen = wall
-	c.last = max(c.last, now)
+	if c.started.IsZero() {
+		c.started, c.seen = wall, wall.UnixMicro()
+	}
+	return c.advance(wall.Sub(c.started).Microseconds(), wall.UnixMicro(), leaseUs) // Sub is monotonic
+}
+
+// advance is read for a monotonic and a wall reading. A wall that ran ahead of the monotonic clock has jumped forward: leases get grace
+// (inv:K3). One that fell behind was set back: the store's clock goes on with the monotonic one, and the step is counted.
+func (c *clock) advance(elapsed, wall, leaseUs int64) reading {
+	walked := elapsed - c.elapsed
+	switch drift := wall - c.seen - walked; {
+	case drift > jump.Microseconds():
+		c.graceTil = max(wall, c.last) + leaseUs
+	case drift < -jump.Microseconds():
+		c.back++
+	}
+	c.last = max(wall, c.last+walked)
+	c.elapsed, c.seen = elapsed, wall
 	return reading{now: c.last, grace: c.graceTil}
 }
 

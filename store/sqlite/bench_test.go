@@ -79,3 +79,63 @@ func benchmarkLife(b *testing.B, producers int) {
 	cancel()
 	workers.Wait()
 }
+
+// BenchmarkClaim is one claim and finish of a job in front of a backlog. The cost must not depend on the backlog: compare 10,000 with
+// 1,000,000 of each sort.
+func BenchmarkClaim(b *testing.B) {
+	for _, sort := range []string{"ready", "scheduled", "final", "unknown-kind"} {
+		for _, n := range []int{10_000, 1_000_000} {
+			b.Run(fmt.Sprintf("%s=%d", sort, n), func(b *testing.B) { benchmarkClaim(b, sort, n) })
+		}
+	}
+}
+
+func benchmarkClaim(b *testing.B, sort string, backlog int) {
+	ctx := context.Background()
+	c, err := sqlite.Open(filepath.Join(b.TempDir(), "x.db"), sqlite.Relaxed())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	s := c.Store()
+	claim := sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1000, Capacity: 1000}
+	finish := func() {
+		jobs, err := s.Claim(ctx, claim)
+		if err != nil || len(jobs) == 0 {
+			b.Fatal(jobs, err)
+		}
+		out := make([]sojourn.Outcome, len(jobs))
+		for i, j := range jobs {
+			out[i] = sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeCompleted}
+		}
+		if _, err := s.Finish(ctx, out); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for done := 0; done < backlog; done += 1000 {
+		page := make([]*sojourn.Job, 1000)
+		for i := range page {
+			switch page[i] = sojourn.NewJob("k", nil, sojourn.Priority(1)); sort {
+			case "scheduled":
+				page[i].Delay = time.Hour
+			case "unknown-kind":
+				page[i].Kind = "other"
+			}
+		}
+		if _, err := c.EnqueueAll(ctx, page); err != nil {
+			b.Fatal(err)
+		}
+		if sort == "final" {
+			finish()
+		}
+	}
+	claim.Max = 1
+	for b.Loop() {
+		if sort != "ready" {
+			if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		finish()
+	}
+}

@@ -1,0 +1,158 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+var (
+	stepA = &step{name: "a"}
+	stepB = &step{name: "b"}
+)
+
+// TestBatcherSharesCommits: whoever arrives while a commit is under way goes into the next one together, finishes first, whatever the order
+// of arrival (spec:B5).
+func TestBatcherSharesCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var groups [][]string
+		release := make(chan struct{})
+		b := newBatcher(1, 100, func(group []*request) {
+			var names []string
+			for _, r := range group {
+				names = append(names, r.in.(string))
+				r.out = r.in
+			}
+			groups = append(groups, names)
+			<-release
+		})
+		var wg sync.WaitGroup
+		submit := func(c class, name string) {
+			wg.Go(func() {
+				if out, err := b.do(context.Background(), c, stepA, 1, name); out != name || err != nil {
+					t.Error(name, out, err)
+				}
+			})
+			synctest.Wait()
+		}
+		submit(classEnqueue, "first")
+		submit(classEnqueue, "enqueue")
+		submit(classClaim, "claim")
+		submit(classFinish, "finish")
+		close(release)
+		wg.Wait()
+		if got := fmt.Sprint(groups); got != "[[first] [finish claim enqueue]]" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestBatcherBoundsGroups: a group ends before maxRows is exceeded, and one request larger than it goes alone.
+func TestBatcherBoundsGroups(t *testing.T) {
+	b := newBatcher(1, 10, nil)
+	for _, rows := range []int{4, 6, 1, 50, 3} {
+		b.queues[classEnqueue] = append(b.queues[classEnqueue], &request{rows: rows})
+	}
+	b.queues[classFinish] = append(b.queues[classFinish], &request{rows: 5})
+	var sizes [][]int
+	for group := b.take(); len(group) > 0; group = b.take() {
+		var rows []int
+		for _, r := range group {
+			rows = append(rows, r.rows)
+		}
+		sizes = append(sizes, rows)
+	}
+	if got := fmt.Sprint(sizes); got != "[[5 4] [6 1] [50] [3]]" {
+		t.Error(got)
+	}
+}
+
+// TestBatcherEnds: a caller whose context ends is told that the outcome is unknown, and the work goes on; after close everybody is refused.
+func TestBatcherEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, committed := make(chan struct{}), 0
+		b := newBatcher(1, 10, func(group []*request) { <-release; committed += len(group) })
+		ctx, cancel := context.WithCancel(context.Background())
+		result := make(chan error)
+		go func() { _, err := b.do(ctx, classFinish, stepA, 1, nil); result <- err }()
+		synctest.Wait()
+		cancel()
+		if err := <-result; sojourn.ErrorCode(err) != sojourn.CodeUnknown || !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if _, err := b.do(ctx, classFinish, stepA, 1, nil); !errors.Is(err, context.Canceled) || sojourn.ErrorCode(err) != "" {
+			t.Error("a context that had ended before:", err)
+		}
+		close(release)
+		b.close()
+		if committed != 1 {
+			t.Error("committed", committed)
+		}
+		if _, err := b.do(context.Background(), classFinish, stepA, 1, nil); !errors.Is(err, sojourn.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPartitionKeepsOrder(t *testing.T) {
+	group := []*request{{step: stepA, in: 1}, {step: stepB, in: 2}, {step: stepA, in: 3}}
+	same, rest := partition(group, stepA)
+	ins := func(rs []*request) (in []any) {
+		for _, r := range rs {
+			in = append(in, r.in)
+		}
+		return in
+	}
+	if got := fmt.Sprint(ins(same), ins(rest)); got != "[1 3] [2]" {
+		t.Error(got)
+	}
+}
+
+// TestChoose is the order over several queues: spec:O8 strictly in order, spec:O9 in rounds, shares, and a job that does not fit is passed
+// over (spec:W9).
+func TestChoose(t *testing.T) {
+	line := func(name string, weights ...int64) (cs []candidate) {
+		for i, w := range weights {
+			cs = append(cs, candidate{id: int64(name[0])*100 + int64(i), weight: w})
+		}
+		return cs
+	}
+	letters := func(cs []candidate) (s string) {
+		for _, c := range cs {
+			s += string(rune(c.id / 100))
+		}
+		return s
+	}
+	for _, c := range []struct {
+		name  string
+		lines [][]candidate
+		r     sojourn.ClaimRequest
+		want  string
+	}{
+		{"ordered", [][]candidate{line("C", 1, 1, 1), line("B", 1, 1), line("A", 1, 1, 1, 1, 1)},
+			sojourn.ClaimRequest{Queues: []string{"C", "B", "A"}, Max: 100, Capacity: 100}, "CCCBBAAAAA"},
+		{"round robin", [][]candidate{line("C", 1, 1, 1), line("B", 1, 1), line("A", 1, 1, 1, 1, 1)},
+			sojourn.ClaimRequest{Queues: []string{"C", "B", "A"}, Max: 100, Capacity: 100, Share: map[string]int{"A": 1}}, "CBACBACAAA"},
+		{"weighted", [][]candidate{line("A", 1, 1, 1, 1, 1, 1), line("B", 1, 1, 1, 1)},
+			sojourn.ClaimRequest{Queues: []string{"A", "B"}, Max: 8, Capacity: 100, Share: map[string]int{"A": 3}}, "AAABAAAB"},
+		{"max", [][]candidate{line("A", 1, 1, 1)}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 2, Capacity: 100}, "AA"},
+		{"passed over", [][]candidate{line("A", 5, 1), line("B", 2)}, sojourn.ClaimRequest{Queues: []string{"A", "B"}, Max: 9, Capacity: 3}, "AB"},
+		{"weight 0 always fits", [][]candidate{line("A", 3, 0, 1)}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 9, Capacity: 3}, "AA"},
+		{"nothing", [][]candidate{nil}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 9, Capacity: 3}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := letters(choose(c.lines, c.r)); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+	if got := slices.MinFunc([]candidate{{id: 2, r1: 1, r2: 5}, {id: 1, r1: 1, r2: 6}, {id: 3, r1: 1, r2: 5}}, less); got.id != 2 {
+		t.Error("first in order:", got)
+	}
+}
