@@ -192,10 +192,10 @@ func (t *tx) saveData(l *live, checkpoint []byte, progress *string) error {
 	return err
 }
 
-// left is the time from now until us, at least 0; 0 for a time that is not set.
+// left is the time from now until us, more than 0 even if it has passed; 0 for a time that is not set.
 func (t *tx) left(us int64) time.Duration {
 	if us == 0 {
 		return 0
 	}
-	return max(time.Duration(us-t.now)*time.Microsecond, 0)
+	return max(time.Duration(us-t.now)*time.Microsecond, 1)
 }

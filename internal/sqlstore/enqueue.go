@@ -50,6 +50,7 @@ type enqueue struct {
 	*tx
 	jobs    []sojourn.Job
 	partial bool
+	ending  *live // the job whose completion carries these along: its key is free by then
 	done    []sojourn.Enqueued
 
 	ids      map[sojourn.ID]int // of this batch → index
@@ -162,9 +163,16 @@ func (e *enqueue) planKey(i int) (taken bool, err error) {
 	var holder int64
 	var live bool
 	err = e.query(qKey, func(r Row) error {
-		if live = r.Int(1) != 0; live || r.Int(2) > e.now {
-			holder = r.Int(0)
+		live = r.Int(1) != 0
+		if live && e.ending != nil && r.Int(0) == int64(e.ending.ID) {
+			live = false
+			if e.ending.Policy.KeepKey == 0 {
+				return nil
+			}
+		} else if !live && r.Int(2) <= e.now {
+			return nil
 		}
+		holder = r.Int(0)
 		return nil
 	}, j.Kind, j.Key)
 	if err != nil || holder == 0 {

@@ -43,6 +43,9 @@ func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
 	if err := o.Validate(t.s.cfg.MaxBytes); err != nil {
 		return refused(was, err), nil
 	}
+	if err := sojourn.ValidRunAt(o.Verdict.RunAt, at(t.now)); err != nil {
+		return refused(was, err), nil
+	}
 	e := sojourn.Event{Type: sojourn.EventFinished, Outcome: o}
 	if o.Type == sojourn.OutcomeAwait {
 		if e.KeyConflict, err = t.keysTaken(was, o.Wait.Keys); err != nil {
@@ -53,7 +56,7 @@ func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
 	if err != nil {
 		return refused(was, err), nil
 	}
-	next, refusal, err := t.planNext(o)
+	next, refusal, err := t.planNext(was, o)
 	if err != nil {
 		return sojourn.Finished{}, err
 	}
@@ -113,14 +116,14 @@ func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) 
 const qStateOf = `select coalesce((select state from sj_live where id = $1), (select state from sj_final where id = $1), 0)`
 
 // planNext checks the jobs that a completion carries along. They pass no limit and are refused by none (rules: C7).
-func (t *tx) planNext(o *sojourn.Outcome) (next *enqueue, refusal, err error) {
+func (t *tx) planNext(was *live, o *sojourn.Outcome) (next *enqueue, refusal, err error) {
 	if len(o.Next) == 0 {
 		return nil, nil, nil
 	}
 	if o.Type != sojourn.OutcomeCompleted {
 		return nil, sojourn.Invalid("next", "only a completed step enqueues jobs, not %s", o.Type), nil
 	}
-	next = &enqueue{tx: t, jobs: o.Next, done: make([]sojourn.Enqueued, len(o.Next))}
+	next = &enqueue{tx: t, jobs: o.Next, ending: was, done: make([]sojourn.Enqueued, len(o.Next))}
 	if err := next.plan(); err != nil {
 		if sojourn.ErrorCode(err) == "" {
 			return nil, nil, err

@@ -275,6 +275,9 @@ func (s *Store) view(ctx context.Context, fn func(t *tx) error) error {
 	if s.hub.isClosed() {
 		return errClosed
 	}
+	if err := s.broken.Load(); err != nil {
+		return *err
+	}
 	err := s.db.View(ctx, func(c Conn) error {
 		return fn(&tx{Conn: c, s: s, reading: s.clock.read(sojourn.DefaultLease.Microseconds())})
 	})
