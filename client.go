@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -94,27 +95,50 @@ func (c *Client) enqueueDrawn(ctx context.Context, jobs []*Job, partial bool) ([
 			fresh = append(fresh, j)
 		}
 	}
-	for try := 0; ; try++ {
-		for _, j := range fresh {
-			id, err := c.ids.next(ctx, c.store)
-			if err != nil {
-				for _, f := range fresh {
-					f.ID = 0
-				}
-				return nil, err
-			}
-			j.ID = id
-		}
-		send := make([]Job, len(jobs))
-		for i, j := range jobs {
-			send[i] = *j
-		}
-		es, err := c.store.Enqueue(ctx, send, partial)
-		if ErrorCode(err) != CodeIDExpired || try > 0 || len(fresh) == 0 {
-			return es, err
-		}
+	es, err := c.drawAndSend(ctx, fresh, jobs, partial)
+	if ErrorCode(err) == CodeIDExpired && len(fresh) > 0 {
 		c.ids.drop()
+		return c.drawAndSend(ctx, fresh, jobs, partial)
 	}
+	var again []*Job // of a partial call: the others are stored, or refused for a reason of their own
+	var place []int
+	for i, e := range es {
+		if ErrorCode(e.Err) == CodeIDExpired && slices.Contains(fresh, jobs[i]) {
+			again, place = append(again, jobs[i]), append(place, i)
+		}
+	}
+	if err != nil || len(again) == 0 {
+		return es, err
+	}
+	c.ids.drop()
+	more, err := c.drawAndSend(ctx, again, again, partial)
+	for k, i := range place {
+		if err == nil {
+			es[i] = more[k]
+		} else {
+			es[i].Err = err
+		}
+	}
+	return es, nil
+}
+
+// drawAndSend gives new ids to the fresh ones among jobs, and stores all.
+func (c *Client) drawAndSend(ctx context.Context, fresh, jobs []*Job, partial bool) ([]Enqueued, error) {
+	for _, j := range fresh {
+		id, err := c.ids.next(ctx, c.store)
+		if err != nil {
+			for _, f := range fresh {
+				f.ID = 0
+			}
+			return nil, err
+		}
+		j.ID = id
+	}
+	send := make([]Job, len(jobs))
+	for i, j := range jobs {
+		send[i] = *j
+	}
+	return c.store.Enqueue(ctx, send, partial)
 }
 
 // Reserve draws ids ahead, so that the next n enqueues need no block of their own.

@@ -112,7 +112,7 @@ func Decide(r Row, e Event) (Transition, error) {
 		return decideTimeout(r, e)
 	case EventErrorResponse:
 		if r.State == Awaiting {
-			t := endAttempt(r, false, e.Reason, e.Error)
+			t := endAttempt(r, false, classOf(e.Reason, e.Error), e.Error)
 			t.Rule, t.Outcome = "M2", "responded"
 			return t, nil
 		}
@@ -216,7 +216,7 @@ func finishRun(r Row, e Event) (Transition, error) {
 		t.RunAt, t.Delay = RunAtDelay, o.Delay
 		return t, nil
 	case OutcomeAbort:
-		return final(r, Failed, "F8", string(o.Type), o.Reason, o.Text), nil
+		return final(r, Failed, "F8", string(o.Type), classOf(o.Reason, o.Text), o.Text), nil
 	case OutcomeCancelled:
 		return final(r, Cancelled, "F9", string(o.Type), o.Reason, o.Text), nil
 	case OutcomeUndecodable:
@@ -236,10 +236,10 @@ func finishRun(r Row, e Event) (Transition, error) {
 // finishError is F2, F3 and F4: the worker has asked the kind's retry policy, or leaves it to the stored backoff.
 func finishError(r Row, o *Outcome, outcome string) Transition {
 	t := ended(r, "F2", Scheduled, o)
-	t.Outcome, t.Reason, t.Error = outcome, o.Reason, o.Text
+	t.Outcome, t.Reason, t.Error = outcome, classOf(o.Reason, o.Text), o.Text
 	t.To.AttemptOpen, t.To.Failures = false, r.Failures+1
 	if o.Verdict.Final || spent(t.To.Failures, r.Policy.MaxAttempts) {
-		f := final(r, Failed, "F3", outcome, o.Reason, o.Text)
+		f := final(r, Failed, "F3", outcome, t.Reason, o.Text)
 		f.To.Failures = t.To.Failures
 		return f
 	}
@@ -254,7 +254,7 @@ func finishDecide(r Row, e Event) (Transition, error) {
 	o := e.Outcome
 	switch {
 	case o.Type == OutcomeDecided && o.Verdict.Final:
-		return final(r, Failed, "D2", string(o.Type), o.Reason, o.Text), nil
+		return final(r, Failed, "D2", string(o.Type), classOf(o.Reason, o.Text), o.Text), nil
 	case o.Type == OutcomeDecided:
 		t := ended(r, "D1", Scheduled, o)
 		t.RunAt, t.Delay = RunAtDelay, verdictDelay(r, o.Verdict, r.Failures+r.Crashes)

@@ -62,6 +62,10 @@ var finishCases = []decideCase{
 		from: append([]Row{starts(max2(Unlimited, Unlimited))}, ranHandler...), e: boomWith(Verdict{Final: true, Delay: time.Minute}),
 		to: []rowMod{ends(Failed), failed(1)}, want: boomThen(KeepRunAt, 0)},
 
+	{tr: "F3", when: "spec:R5 a worker that gives no reason: the class of its text", from: []Row{starts(max2(1, 3)), resumes(max2(1, 3))},
+		e: finish(Outcome{Type: OutcomeError, Text: "order 42 not found"}), to: []rowMod{ends(Failed), failed(1)},
+		want: Transition{Outcome: "error", Reason: "order # not found", Error: "order 42 not found"}},
+
 	{tr: "F4", when: "again puts the answer down", from: []Row{resumes(), resumes(hand(2, true)), starts(hand(1, true))},
 		e: boomWith(Verdict{Again: true}), to: []rowMod{leaves(Scheduled), closed, failed(1), hand(0, false)},
 		want: boomThen(RunAtDelay, 10*time.Second)},
@@ -94,6 +98,9 @@ var finishCases = []decideCase{
 	{tr: "F8", when: "abort, whatever attempts remain", from: append([]Row{starts(max2(Unlimited, 3))}, ranHandler...),
 		e:  finish(Outcome{Type: OutcomeAbort, Reason: "declined", Text: "card declined"}),
 		to: []rowMod{ends(Failed)}, want: Transition{Outcome: "abort", Reason: "declined", Error: "card declined"}},
+
+	{tr: "F8", when: "spec:R5 without any reason or text", from: ranHandler, e: finish(Outcome{Type: OutcomeAbort}),
+		to: []rowMod{ends(Failed)}, want: Transition{Outcome: "abort", Reason: "error"}},
 
 	{tr: "F9", when: "cancel", from: ranHandler, e: finish(Outcome{Type: OutcomeCancelled, Reason: "obsolete", Text: "order gone"}),
 		to: []rowMod{ends(Cancelled)}, want: Transition{Outcome: "cancel", Reason: "obsolete", Error: "order gone"}},
@@ -159,6 +166,9 @@ var stepCases = []decideCase{
 		to: []rowMod{leaves(Scheduled), hand(0, false)}, want: decidedThen(RunAtDelay, 10*time.Second)},
 	{tr: "D2", when: "final", from: []Row{decides(), decides(hand(0, false)), decides(failed(2), crashed(1), max2(Unlimited, Unlimited))},
 		e: decidedWith(Verdict{Final: true}), to: []rowMod{ends(Failed)}, want: decidedThen(KeepRunAt, 0)},
+	{tr: "D2", when: "spec:R5 without any reason", from: []Row{decides()},
+		e: finish(Outcome{Type: OutcomeDecided, Verdict: Verdict{Final: true}}), to: []rowMod{ends(Failed)},
+		want: Transition{Outcome: "decided", Reason: "error"}},
 	{tr: "D3", when: "release: errored again", from: []Row{decides(), decides(hand(0, false)), decides(failed(2), crashed(1))},
 		e: finish(Outcome{Type: OutcomeReleased}), to: []rowMod{leaves(Errored)}, want: Transition{Outcome: "released"}},
 

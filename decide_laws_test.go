@@ -24,10 +24,10 @@ func (sc *walkScene) brokenRow(r *Row) string {
 		held = r.Weight
 	}
 	switch {
-	case r.Held != held:
-		return fmt.Sprintf("holds the weight %d, must hold %d", r.Held, held)
 	case (r.State == Running) != (r.Purpose != NoPurpose):
 		return "running without a purpose, or a purpose without running"
+	case r.Held != held:
+		return fmt.Sprintf("holds the weight %d, must hold %d", r.Held, held)
 	case r.Resumed && r.State != Ready:
 		return "resumed but not ready"
 	case inFlight != r.AttemptOpen && (inFlight || r.State != Ready && r.State != Scheduled):

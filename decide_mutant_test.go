@@ -64,7 +64,8 @@ var mutants = []struct {
 	{"a final row leaves the weight held", "holds the weight", after("F1 F3", func(r Row, t *Transition) { t.To.Held = r.Held })},
 	{"a timeout leaves the weight held", "holds the weight", after("W4", func(r Row, t *Transition) { t.To.Held = r.Held })},
 	{"await gives the weight back", "holds the weight", after("F5", func(_ Row, t *Transition) { t.To.Held = 0 })},
-	{"a late response makes a retry resumed (rules:B3)", "holds the weight", after("M3", func(_ Row, t *Transition) { t.To.Resumed = true })},
+	{"a late response makes a retry resumed (rules:B3)", "in flight without an open attempt",
+		after("M3", func(r Row, t *Transition) { t.To.Resumed, t.To.Held = true, r.Weight })},
 	{"to decide holds weight (rules:D1)", "holds the weight", after("C4", func(r Row, t *Transition) { t.To.Held = r.Weight })},
 	{"released, but still resumed without weight (rules:D2)", "holds the weight", after("F10", func(_ Row, t *Transition) { t.To.Held = 0 })},
 	{"resumed too long gives no weight back (rules:C2)", "no worker is left", without(EventResumeOverdue)},
@@ -113,7 +114,7 @@ var mutants = []struct {
 			}
 			return match(r, key, kept)
 		})},
-	{"final leaves what was kept (rules:B5)", "hangs on a final job", after("F1", func(_ Row, t *Transition) { t.KeptLate = false })},
+	{"final leaves what was kept (rules:B5)", "counts 0 kept responses, has 1", after("F1", func(_ Row, t *Transition) { t.KeptLate = false })},
 	{"final forgets an answer that nobody has seen (rules:B5)", "no handler was given it", after("O1", func(_ Row, t *Transition) { t.HandLate = false })},
 	{"the deadline is an ordinary error (rules:C3)", "a deadline that does not fail",
 		after("W6", func(_ Row, t *Transition) { t.To.State, t.RunAt = Scheduled, RunAtDelay })},
@@ -124,8 +125,8 @@ var mutants = []struct {
 		t.To.State, t.To.Purpose, t.To.Held, t.To.AttemptOpen, t.To.Failures = Scheduled, NoPurpose, 0, false, r.Failures+1
 		t.RunAt, t.Delay, t.KeptLate, t.HandLate = RunAtDelay, time.Second, false, false
 	})},
-	{"resuming opens an attempt (rules:E1)", "attempt 1 became 2", after("C3", func(_ Row, t *Transition) { t.To.Attempt++ })},
-	{"snooze closes the attempt, so that it counts twice (rules:E1)", "in flight", after("F5", func(_ Row, t *Transition) { t.To.AttemptOpen = false })},
+	{"resuming opens an attempt (rules:E1)", "a counter above its bound", after("C3", func(_ Row, t *Transition) { t.To.Attempt++ })},
+	{"await closes the attempt (rules:E1)", "in flight", after("F5", func(_ Row, t *Transition) { t.To.AttemptOpen = false })},
 	{"a resumed handler is started without its answer", "resumes without its answer", after("C3", func(_ Row, t *Transition) { t.To.Given = false })},
 	{"a response in hand is not given to a fresh start", "not given to it", after("C1 C2", func(_ Row, t *Transition) { t.To.Given = false })},
 	{"errored without a retry handler", "errored without", after("W4", func(_ Row, t *Transition) {

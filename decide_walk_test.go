@@ -99,7 +99,7 @@ func walkScenes(l laws) []*walkScene {
 				sc.sent = many(ok(0, "a"), ok(0, "b"))
 			}
 			sc.sent[1].Failed = bits&2 != 0
-			sc.start = rowOf(max2(2, 2), weighs(int32(bits>>2&1)))
+			sc.start = rowOf(max2(2, 2), weighs(int32(1-bits>>2&1)))
 			if bits == 2 || bits == 7 {
 				toInbox(&sc.start)
 			}

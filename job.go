@@ -118,8 +118,12 @@ func (s State) Live() bool { return s >= Blocked && s < Completed }
 // MarshalText gives the state's name.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads a state's name.
+// UnmarshalText reads a state's name, or "none", which a job has that no store has seen yet.
 func (s *State) UnmarshalText(b []byte) error {
+	if string(b) == stateNames[0] {
+		*s = 0
+		return nil
+	}
 	v, err := ParseState(string(b))
 	*s = v
 	return err
@@ -149,7 +153,12 @@ const (
 
 var purposeNames = []string{"", "start", "resume", "decide", "poll"}
 
-func (p Purpose) String() string { return purposeNames[p] }
+func (p Purpose) String() string {
+	if int(p) >= len(purposeNames) {
+		return fmt.Sprintf("Purpose(%d)", uint8(p))
+	}
+	return purposeNames[p]
+}
 
 // MarshalText gives the purpose's name.
 func (p Purpose) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

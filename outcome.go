@@ -104,8 +104,11 @@ func Again(err error) error {
 }
 
 // WithReason gives an error the short stable class by which failures are grouped (cut at MaxReason bytes). Without it the
-// class comes from the error's type or from a fingerprint of its text.
+// class comes from the error's type or from a fingerprint of its text. A nil err stays nil, and an empty reason changes nothing.
 func WithReason(reason string, err error) error {
+	if err == nil || reason == "" {
+		return err
+	}
 	return &reasonError{reason, err}
 }
 
@@ -123,14 +126,13 @@ func OutcomeOf(err error) Outcome {
 		return Outcome{Type: OutcomeCompleted}
 	}
 	out := Outcome{Type: OutcomeError}
-	cause := err
 	if v, ok := errors.AsType[*verdictError](err); ok {
-		out, cause = v.out, v.cause
+		out = v.out
 		if out.Type == OutcomeAwait && out.Wait.Within < 0 || out.Type == OutcomeSnooze && out.Delay < 0 {
 			return Outcome{Type: OutcomeError, Reason: CodeInvalid, Text: fmt.Sprintf("sojourn: %s with a negative duration", out.Type)}
 		}
 	}
-	if cause != nil {
+	if out.Type != OutcomeAwait && out.Type != OutcomeSnooze {
 		out.Reason, out.Text = ReasonOf(err), Cut(err.Error(), MaxError)
 	}
 	return out
@@ -139,10 +141,10 @@ func OutcomeOf(err error) Outcome {
 // ReasonOf classifies an error: the reason of WithReason, else the name of the first type in its chain that is not one of the
 // errors and fmt packages, else a fingerprint of its text, in which numbers and quoted parts are masked.
 func ReasonOf(err error) string {
-	if r, ok := errors.AsType[*reasonError](err); ok && r.reason != "" {
+	if r, ok := errors.AsType[*reasonError](err); ok {
 		return Cut(r.reason, MaxReason)
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*Error](err); ok && e.Code != "" {
 		return e.Code
 	}
 	for e := err; e != nil; e = errors.Unwrap(e) {
@@ -155,6 +157,15 @@ func ReasonOf(err error) string {
 		}
 	}
 	return fingerprint(err.Error())
+}
+
+// classOf gives a failure that was reported without a reason the class of its text: workers in other languages and error
+// responses may lack one.
+func classOf(reason, text string) string {
+	if reason == "" {
+		return fingerprint(text)
+	}
+	return reason
 }
 
 func fingerprint(text string) string {
@@ -203,6 +214,9 @@ func (o *Outcome) Validate(maxBytes int) error {
 		if c.v < 0 || c.v > MaxHorizon {
 			return Invalid(c.field, "%v is out of range: 0 to 10 years", c.v)
 		}
+	}
+	if o.Wait.Mode > WaitAll {
+		return Invalid("wait.mode", "%d is not one of WaitAny and WaitAll", o.Wait.Mode)
 	}
 	for _, k := range o.Wait.Keys {
 		if err := ValidKey("wait.keys", k); err != nil {

@@ -27,8 +27,8 @@ const (
 	DefaultRetentionCount = 50_000
 )
 
-// Of returns the age and count for jobs that ended in state s; ok is false where they are kept for ever. Unlimited parts are the
-// largest value.
+// Of returns the age and count for jobs that ended in state s; ok is false where they are kept for ever, and for live jobs. Unlimited
+// parts are the largest value.
 func (r Retention) Of(s State) (age time.Duration, count int64, ok bool) {
 	age, count = r.Age, r.Count
 	pick(&age, DefaultRetentionAge)
@@ -38,7 +38,7 @@ func (r Retention) Of(s State) (age time.Duration, count int64, ok bool) {
 		pick(&age, -1)
 		pick(&count, -1)
 	}
-	ok = age > 0 || count > 0
+	ok = s.Final() && (age > 0 || count > 0)
 	if age < 0 {
 		age = math.MaxInt64
 	}
@@ -60,14 +60,17 @@ func (q QueueSettings) Validate() error {
 	if w := q.Defaults.Weight; w != nil && (*w < 0 || *w > MaxWeight) {
 		return Invalid("defaults.weight", "%d is out of range: 0 to %d", *w, MaxWeight)
 	}
-	for _, d := range []time.Duration{q.Retention.Age, q.Retention.FailedAge} {
-		if d < -1 || d > MaxHorizon {
-			return Invalid("retention.age", "%v is out of range: -1 (for ever), 0 (default) to 10 years", d)
+	r := q.Retention
+	for _, c := range []struct {
+		field string
+		age   time.Duration
+		count int64
+	}{{"", r.Age, r.Count}, {"failed_", r.FailedAge, r.FailedCount}} {
+		if c.age < -1 || c.age > MaxHorizon {
+			return Invalid("retention."+c.field+"age", "%v is out of range: -1 (for ever), 0 (default) to 10 years", c.age)
 		}
-	}
-	for _, n := range []int64{q.Retention.Count, q.Retention.FailedCount} {
-		if n < -1 {
-			return Invalid("retention.count", "%d is out of range: -1 (any number), 0 (default) or more", n)
+		if c.count < -1 {
+			return Invalid("retention."+c.field+"count", "%d is out of range: -1 (any number), 0 (default) or more", c.count)
 		}
 	}
 	return q.Defaults.Policy.validate()

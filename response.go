@@ -60,6 +60,9 @@ type Responded struct {
 
 // Validate checks everything about a response that can be checked without the store's data. maxBytes bounds the body.
 func (r *Response) Validate(maxBytes int) error {
+	if r == nil {
+		return Invalid("response", "is nil")
+	}
 	addressed := 0
 	for _, a := range []bool{r.Key != "", r.Job != 0, r.Token != ""} {
 		if a {
@@ -82,6 +85,9 @@ func (r *Response) Validate(maxBytes int) error {
 	}
 	if len(r.Body) > maxBytes {
 		return TooLarge("body", len(r.Body), maxBytes)
+	}
+	if len(r.ContentType) > MaxKey {
+		return TooLarge("content_type", len(r.ContentType), MaxKey)
 	}
 	for _, c := range []struct{ field, v string }{{"source", r.Source}, {"message_id", r.MessageID}} {
 		if c.v != "" {

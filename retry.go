@@ -108,6 +108,15 @@ func (p Policy) validate() error {
 			return Invalid(c.field, "%v is out of range: 0 (the default) to 10 years", c.v)
 		}
 	}
+	for _, c := range []struct {
+		field       string
+		v, greatest uint8
+	}{{"on_lost", uint8(p.OnLost), uint8(FailLost)}, {"on_panic", uint8(p.OnPanic), uint8(FailPanic)},
+		{"late_response", uint8(p.LateResponse), uint8(InboxLate)}} {
+		if c.v > c.greatest {
+			return Invalid(c.field, "%d is not one of its values: 0 to %d", c.v, c.greatest)
+		}
+	}
 	return p.Backoff.validate()
 }
 
@@ -156,7 +165,7 @@ func (b Backoff) Delay(id ID, n int32) time.Duration {
 	d = min(d, float64(b.Limit))
 	jitter := max(b.Jitter, 0)
 	d = d*(1-jitter) + d*jitter*unit(uint64(id), uint64(n))
-	return max(time.Duration(d), min(b.First, b.Limit, time.Second))
+	return max(min(time.Duration(d), b.Limit), min(b.First, b.Limit, time.Second)) // above 2^53 a float64 is rounded, maybe up
 }
 
 // unit is a number in [0, 1) derived from a and b (splitmix64, Steele and others, "Fast splittable pseudorandom number

@@ -91,6 +91,9 @@ func (j *Job) Explicit(priority, weight bool) {
 
 // Validate checks everything about a job that can be checked without the store's data. maxBytes bounds the args.
 func (j *Job) Validate(maxBytes int) error {
+	if j == nil {
+		return Invalid("job", "is nil")
+	}
 	if j.err != nil {
 		return j.err
 	}
@@ -124,6 +127,9 @@ func (j *Job) Validate(maxBytes int) error {
 	}
 	if j.Delay < 0 || j.Delay > MaxHorizon {
 		return Invalid("delay", "%v is out of range: 0 to 10 years", j.Delay)
+	}
+	if j.OnConflict > Replace {
+		return Invalid("on_conflict", "%d is not one of ReturnExisting, ReturnError and Replace", j.OnConflict)
 	}
 	if err := validTags(j.Tags); err != nil {
 		return err
@@ -168,15 +174,21 @@ func validMeta(meta map[string]string) error {
 	return nil
 }
 
-// Cut shortens text to limit bytes without breaking a character, with a mark that gives the original length.
+// Cut shortens text to limit bytes without breaking a character, with a mark that gives the original length where there is room.
 func Cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
 	mark := "… [cut, " + strconv.Itoa(len(text)) + " bytes]"
+	if len(mark) > limit {
+		mark = ""
+	}
 	cut := max(limit-len(mark), 0)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
+	for back := range min(cut, utf8.UTFMax) { // bytes that are no text are cut anywhere
+		if utf8.RuneStart(text[cut-back]) {
+			cut -= back
+			break
+		}
 	}
 	return text[:cut] + mark
 }

@@ -80,7 +80,7 @@ func Statements(text string) []string {
 		switch n, kind := lexeme(text[i:]); {
 		case kind == ';':
 			if full {
-				out = append(out, strings.TrimSpace(text[start:i]))
+				out = append(out, strings.Trim(text[start:i], space))
 			}
 			i += n
 			start, full = i, false
@@ -90,10 +90,12 @@ func Statements(text string) []string {
 		}
 	}
 	if full {
-		out = append(out, strings.TrimSpace(text[start:]))
+		out = append(out, strings.Trim(text[start:], space))
 	}
 	return out
 }
+
+const space = " \t\n\r\f" // as SQLite and PostgreSQL have it, which is less than Go has
 
 // lexeme measures what s begins with: ' ' for space and comments, ';', or 'x' for anything else. What is never closed reaches to
 // the end, where the database will complain.
@@ -107,7 +109,7 @@ func lexeme(s string) (n int, kind byte) {
 	switch c := s[0]; {
 	case c == ';':
 		return 1, ';'
-	case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+	case strings.IndexByte(space, c) >= 0:
 		return 1, ' '
 	case strings.HasPrefix(s, "--"):
 		return until(2, "\n"), ' '

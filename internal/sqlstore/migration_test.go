@@ -45,7 +45,7 @@ func TestLoadMigrations(t *testing.T) {
 }
 
 func FuzzStatements(f *testing.F) {
-	for _, seed := range []string{"a; b", "'x;", "/*;*/ a;", "$$ ; $$;", "-- ;\n"} {
+	for _, seed := range []string{"a; b", "'x;", "/*;*/ a;", "$$ ; $$;", "-- ;\n", "\f"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -46,7 +46,7 @@ func TestBusyWaits(t *testing.T) {
 	if n := count(t, b); n != 0 {
 		t.Error("a reader sees what is not committed:", n)
 	}
-	waiter := make(chan error)
+	waiter := make(chan error, 1)
 	go func() {
 		waiter <- b.Update(context.Background(), func(c sqlstore.Conn) error {
 			_, err := c.Exec("insert into sj_t (id, name) select max(id) + 1, 'b' from sj_t")
@@ -56,6 +56,7 @@ func TestBusyWaits(t *testing.T) {
 	select {
 	case err := <-waiter:
 		t.Error("the second writer did not wait:", err)
+		waiter <- nil
 	case <-time.After(20 * time.Millisecond):
 	}
 	close(leave)

@@ -131,7 +131,7 @@ func locate(path string, network func(dir string) string) (string, error) {
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
-	} else if _, err := os.Lstat(path); err == nil {
+	} else if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return "", sojourn.Invalid("path", "%s is a symbolic link that leads nowhere", path)
 	} else if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))
@@ -214,19 +214,11 @@ func (d *DB) claimFile(c *conn) (fresh bool, err error) {
 		}
 		return err
 	}
-	ours := fmt.Sprint(applicationID)
 	err = c.patiently(ctx, look)
 	if err == nil && id == "0" && tables == "0" {
-		// auto_vacuum can be chosen only before the first page is written, and not inside of a transaction.
-		err = c.patiently(ctx, func() error { return run(c.raw, "pragma auto_vacuum=incremental") })
-		if err == nil {
-			err = c.patiently(ctx, func() error { return run(c.raw, "begin immediate") })
-		}
-		if err == nil {
-			if err = look(); err == nil && id == "0" && tables == "0" { // nobody was faster
-				fresh, err = true, run(c.raw, "pragma application_id="+ours)
-			}
-			err = errors.Join(err, run(c.raw, "commit"), look())
+		fresh = true
+		if err = c.patiently(ctx, func() error { return mark(c.raw) }); err == nil {
+			err = c.patiently(ctx, look)
 		}
 	}
 	switch {
@@ -236,16 +228,40 @@ func (d *DB) claimFile(c *conn) (fresh bool, err error) {
 		return false, d.damaged(err.Error())
 	case err != nil:
 		return false, fmt.Errorf("sqlite: open %s: %w", d.path, err)
-	case id != ours:
+	case id != fmt.Sprint(applicationID):
 		return false, sojourn.Invalid("path", "%s is an SQLite database of another program (application_id %s, %s tables and indexes); "+
 			"give the path of a new file", d.path, id, tables)
 	}
-	if fresh {
-		if mode, err := ask(c.raw, "pragma auto_vacuum"); err != nil || mode != "2" {
-			return false, fmt.Errorf("sqlite: open %s: auto_vacuum is %q, not 2 (incremental): %w", d.path, mode, err)
-		}
-	}
 	return fresh, nil
+}
+
+// mark makes a new database ours, if it is still new when the lock is held.
+func mark(raw *sqlite.Conn) error {
+	// It can be chosen only before the first page is written, and not inside of a transaction.
+	if err := run(raw, "pragma auto_vacuum=incremental"); err != nil {
+		return err
+	}
+	// Exclusive, because this is not in WAL mode yet: there a commit may find readers in its way.
+	if err := run(raw, "begin exclusive"); err != nil {
+		return err
+	}
+	tables, err := ask(raw, "select (select count(*) from sqlite_schema) + (select application_id from pragma_application_id)")
+	if err == nil && tables == "0" {
+		err = run(raw, fmt.Sprint("pragma application_id=", applicationID))
+	}
+	if err == nil {
+		err = run(raw, "commit")
+	}
+	if err != nil && !raw.AutocommitEnabled() {
+		err = errors.Join(err, run(raw, "rollback"))
+	}
+	if err != nil {
+		return err
+	}
+	if mode, err := ask(raw, "pragma auto_vacuum"); err != nil || mode != "2" {
+		return errors.Join(fmt.Errorf("auto_vacuum is %q, not 2 (incremental)", mode), err)
+	}
+	return nil
 }
 
 // quickCheck reads the whole database once.

@@ -92,7 +92,8 @@ func TestPathRefused(t *testing.T) {
 			t.Errorf("%q was changed", path)
 		}
 	}
-	if _, err := locate(filepath.Join(dir, "a"), func(string) string { return "nfs" }); err == nil || !strings.Contains(err.Error(), "network file system (nfs)") {
+	_, err = locate(filepath.Join(dir, "a"), func(string) string { return "nfs" })
+	if sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), "network file system (nfs)") {
 		t.Error("network file system:", err)
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*"+ownerMark+"*")); len(files) > 0 {
@@ -237,5 +238,23 @@ func TestMigrations(t *testing.T) {
 	}
 	if len(d.Dialect().Migrations) == 0 {
 		t.Error("no migrations")
+	}
+}
+
+// inv:Q1. Processes that meet while the file is being made are patient with each other too: this is the only time when the database
+// is not in WAL mode and readers can be in a writer's way.
+func TestCreateTogether(t *testing.T) {
+	for range 10 {
+		path := fileTest(t)
+		var all []*process
+		for range 4 {
+			all = append(all, child(t, path, "hold"))
+		}
+		for _, p := range all {
+			p.read(t, "ready")
+		}
+		for _, p := range all {
+			p.end(t)
+		}
 	}
 }

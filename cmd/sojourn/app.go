@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store"
+)
+
+// app is what all commands share.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	env      func(string) string
+
+	store   string // --store
+	output  string // -o
+	started bool   // arguments and flags are fine; what fails from now on is not the usage
+}
+
+// Exit codes, stable across versions. docs/reference/cli.md and --help list them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitConflict    = 4
+	exitUnavailable = 5
+)
+
+const longHelp = `sojourn looks after a store of durable jobs: jobs that send a request, wait for an answer that comes later,
+and survive crashes meanwhile. "sojourn demo" shows it.
+
+The store is --store, else $SOJOURN_URL, else sqlite:sojourn.db. Only demo, enqueue, queue set and migrate up
+create one that is missing.
+
+Exit codes:
+  0  done
+  1  failed, or doctor or demo found violations
+  2  wrong usage: a flag, an argument or a value
+  3  no such job, queue or response
+  4  conflict: the state or the key does not allow it
+  5  the store is missing, busy, full or closed`
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, a *app, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitCode(err)
+	if !a.started {
+		code = exitUsage
+	}
+	fmt.Fprintln(a.err, "sojourn: "+printable(strings.TrimPrefix(err.Error(), "sojourn: ")))
+	if hint := hint(err, cmd, code); hint != "" {
+		fmt.Fprintln(a.err, hint)
+	}
+	return code
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "sojourn", Short: "a durable job queue for work that waits on the outside world", Long: longHelp,
+		SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.output != "table" && a.output != "json" {
+				return fmt.Errorf("-o %s: use table or json", a.output)
+			}
+			a.started = true
+			return nil
+		},
+	}
+	root.PersistentFlags().StringVar(&a.store, "store", "", "`URL` of the store, such as sqlite:FILE (default $SOJOURN_URL, else sqlite:sojourn.db)")
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "`table` or json: one object, or one line for each")
+	root.AddCommand(a.demoCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.inboxCommand(),
+		a.migrateCommand(), a.doctorCommand(), a.versionCommand())
+	return root
+}
+
+// group makes a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	g.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+		}
+		return nil
+	}
+	g.AddCommand(commands...)
+	return g
+}
+
+// url is the store to open.
+func (a *app) url() string {
+	for _, url := range []string{a.store, a.env("SOJOURN_URL")} {
+		if url != "" {
+			return url
+		}
+	}
+	return "sqlite:sojourn.db"
+}
+
+// with opens an existing store for fn and closes it.
+func (a *app) with(fn func(c *sojourn.Client) error) error { return a.using(fn, store.MustExist()) }
+
+// creating does the same, and makes the store if it is missing.
+func (a *app) creating(fn func(c *sojourn.Client) error) error { return a.using(fn) }
+
+func (a *app) using(fn func(c *sojourn.Client) error, options ...store.Option) error {
+	c, err := store.Open(a.url(), options...)
+	if err != nil {
+		return err
+	}
+	if err := fn(c); err != nil {
+		c.Close() // fn's error says more
+		return err
+	}
+	return c.Close()
+}
+
+func exitCode(err error) int {
+	switch {
+	case errors.Is(err, sojourn.ErrNotFound):
+		return exitNotFound
+	case errors.Is(err, sojourn.ErrConflict), errors.Is(err, sojourn.ErrLeaseLost):
+		return exitConflict
+	case errors.Is(err, sojourn.ErrClosed):
+		return exitUnavailable
+	}
+	switch sojourn.ErrorCode(err) {
+	case sojourn.CodeInvalid, sojourn.CodeTooLarge:
+		return exitUsage
+	case sojourn.CodeNotFound:
+		return exitNotFound
+	case sojourn.CodeConflict, sojourn.CodeLeaseLost:
+		return exitConflict
+	case sojourn.CodeUnavailable, sojourn.CodeUnknown, sojourn.CodeClosed:
+		return exitUnavailable
+	}
+	return exitFailed
+}
+
+// hint says what to do about an error.
+func hint(err error, cmd *cobra.Command, code int) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && code == exitUnavailable:
+		return `  Create it with "sojourn migrate up" or a first "sojourn enqueue", or name another with --store or SOJOURN_URL.`
+	case sojourn.ErrorCode(err) == sojourn.CodeUnknown:
+		return `  It may have happened. Look with "sojourn job ls" before you repeat it.`
+	case code == exitUsage:
+		return fmt.Sprintf("  See %q.", cmd.CommandPath()+" --help")
+	}
+	return ""
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/demo"
+	"github.com/sojourn-queue/sojourn/store/sqlite"
+)
+
+const demoHelp = `Runs a small shop: it enqueues orders, a worker asks a payment gateway for the money over HTTP on loopback, and
+the gateway answers later by webhook: late, early, twice, with errors, or never. At its end the demo holds
+the store against its own ledger of what was acknowledged; exit code 1 if anything is lost.
+
+  sojourn demo                                   watch it
+  sojourn demo --db shop.db                      keep it: kill -9 it, and start it again
+  sojourn demo --headless --for 10s -o json      check it, and print one JSON object
+
+docs/demo.md explains the numbers.`
+
+// demoFlags are the flags of demo.
+type demoFlags struct {
+	db, fault string
+	headless  bool
+	length    time.Duration
+	rate      float64
+	seed      uint64
+}
+
+func (a *app) demoCommand() *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{Use: "demo", Short: "watch jobs wait for answers, and survive", Long: demoHelp, Args: cobra.NoArgs}
+	fl := cmd.Flags()
+	fl.StringVar(&f.db, "db", "", "keep the store in this `file`, and go on with it (default a temporary folder)")
+	fl.BoolVar(&f.headless, "headless", false, "show nothing, and end by itself")
+	fl.DurationVar(&f.length, "for", 0, "end after this `duration` (default 10s with --headless, else Ctrl-C)")
+	fl.Float64Var(&f.rate, "rate", 0, "orders a second (default 25, with --headless 250)")
+	fl.Uint64Var(&f.seed, "seed", 0, "of all chance (default a random one, which is shown)")
+	fl.StringVar(&f.fault, "fault", "", "do it wrong, so that the check fails: drop-ack acknowledges some orders and answers without storing them")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("store") {
+			return sojourn.Invalid("store", "the demo has a store of its own; keep it with --db FILE")
+		}
+		cfg, err := f.config(cmd.Flags().Changed)
+		if err != nil {
+			return err
+		}
+		if f.db == "" {
+			folder, err := os.MkdirTemp("", "sojourn-demo-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(folder)
+			cfg.Path = filepath.Join(folder, "demo.db")
+		}
+		return a.demo(cmd.Context(), cfg, f.headless)
+	}
+	return cmd
+}
+
+// config turns the flags into the demo's own. Without --db it has no path yet.
+func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
+	cfg := demo.Defaults()
+	if f.headless {
+		if !given("for") {
+			f.length = 10 * time.Second
+		}
+		if f.length <= 0 {
+			return cfg, sojourn.Invalid("for", "%v is out of range: a headless demo ends after a time above 0", f.length)
+		}
+		cfg = demo.Headless(f.length)
+	}
+	if given("rate") {
+		cfg = cfg.AtRate(f.rate)
+	}
+	cfg.Seed = f.seed
+	if !given("seed") {
+		cfg.Seed = demo.RandomSeed()
+	}
+	cfg.For, cfg.Fault = f.length, demo.Fault(f.fault)
+	cfg.Path = strings.TrimPrefix(f.db, "sqlite:")
+	if cfg.Path == ":memory:" {
+		return cfg, sojourn.Invalid("db", "%s is no file; leave --db out for a store that is not kept", cfg.Path)
+	}
+	probe := cfg
+	probe.Path = "demo.db"
+	return cfg, probe.Validate()
+}
+
+// demo runs on a fresh client over cfg.Path. An answer for an order that nobody placed waits as long as a job awaits its answer.
+func (a *app) demo(ctx context.Context, cfg demo.Config, headless bool) error {
+	c, err := sqlite.Open(cfg.Path, sqlite.InboxTTL(max(cfg.Within, time.Second)))
+	if err != nil {
+		return err
+	}
+	view := a.demoView(&cfg, headless)
+	report, err := demo.Run(ctx, c, cfg, view)
+	if err := errors.Join(err, c.Close()); err != nil {
+		return err
+	}
+	if err := a.printReport(report); err != nil {
+		return err
+	}
+	for _, p := range report.Problems {
+		fmt.Fprintln(a.err, p)
+	}
+	if !report.OK() {
+		sum := report.Completed + report.Failed + report.Cancelled + report.Live
+		return fmt.Errorf("%d acknowledged, %d in the store, %d lost", report.Enqueued, sum, report.Lost)
+	}
+	return nil
+}
+
+// demoView draws on a terminal, and writes lines elsewhere. What the worker complains about goes to stderr, except below a screen.
+func (a *app) demoView(cfg *demo.Config, headless bool) func(demo.Snapshot) {
+	out := a.out
+	if a.asJSON() { // stdout is for the report
+		out = a.err
+	}
+	if !headless && terminal(out) {
+		return demo.Screen(out)
+	}
+	cfg.Logger = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelError}))
+	if headless {
+		return nil
+	}
+	fmt.Fprintf(out, "sojourn demo: %s, seed %d\n", cfg.Path, cfg.Seed)
+	return demo.Lines(out)
+}
+
+// terminal reports whether w is one.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	stat, err := f.Stat()
+	return err == nil && stat.Mode()&os.ModeCharDevice != 0
+}
+
+func (a *app) printReport(r demo.Report) error {
+	if a.asJSON() {
+		return a.json(r)
+	}
+	t := newTable(a.out)
+	w, g := r.Responses, r.Gateway
+	for _, row := range [][2]string{
+		{"enqueued", fmt.Sprint(r.Enqueued)},
+		{"completed", fmt.Sprint(r.Completed)}, {"failed", fmt.Sprint(r.Failed)}, {"cancelled", fmt.Sprint(r.Cancelled)}, {"live", fmt.Sprint(r.Live)},
+		{"lost", fmt.Sprint(r.Lost)},
+		{"responses", fmt.Sprintf("%d applied, %d early, %d duplicate, %d late, %d unmatched", w.Applied, w.Early, w.Duplicate, w.Late, w.Unmatched)},
+		{"gateway", fmt.Sprintf("%d orders charged, %d twice; %d requests, %d repeated; %d never answered", g.Charged, g.ChargedTwice, g.Requests, g.Repeated, g.Unanswered)},
+		{"enqueue", fmt.Sprintf("p50 %v ms, p99 %v ms", r.EnqueueMS.P50, r.EnqueueMS.P99)},
+		{"wait", fmt.Sprintf("p50 %v ms, p99 %v ms", r.WaitMS.P50, r.WaitMS.P99)},
+		{"store", r.Store}, {"seed", fmt.Sprint(r.Seed)},
+	} {
+		t.row(row[0], row[1])
+	}
+	return t.flush()
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// enqueueFlags are the options of a job.
+type enqueueFlags struct {
+	args, contentType, key, queue, group, runAt, onConflict string
+	priority, weight, maxAttempts, maxCrashes               int32
+	delay, timeout, runTimeout, deadline, keepKey           time.Duration
+	tags, meta                                              []string
+}
+
+const enqueueHelp = `Stores one job of KIND and returns when it is durable.
+
+With --key, a live job of the kind that has the key is left alone and named (see --on-conflict), so the
+command can be repeated safely.
+
+  sojourn enqueue mail --args '{"to":"ada@example.com"}' --key welcome-ada
+  sojourn enqueue resize --args @photo.json --delay 10m
+  cat big.json | sojourn enqueue import --args -`
+
+func (a *app) enqueueCommand() *cobra.Command {
+	var f enqueueFlags
+	cmd := &cobra.Command{Use: "enqueue KIND", Short: "store a job", Long: enqueueHelp, Args: cobra.ExactArgs(1)}
+	fl := cmd.Flags()
+	fl.StringVar(&f.args, "args", "{}", "the input: `JSON`, @FILE, or - for standard input")
+	fl.StringVar(&f.contentType, "content-type", "application/json", "what the input is; JSON is checked")
+	fl.StringVar(&f.key, "key", "", "the application's own name of the job")
+	fl.StringVar(&f.queue, "queue", sojourn.DefaultQueue, "queue")
+	fl.StringVar(&f.group, "group", "", "label inside the queue")
+	fl.Int32Var(&f.priority, "priority", sojourn.DefaultPriority, "lower first")
+	fl.Int32Var(&f.weight, "weight", sojourn.DefaultWeight, "how much of a limit it uses")
+	fl.DurationVar(&f.delay, "delay", 0, "start no earlier than after this `duration`, such as 90s or 2h")
+	fl.StringVar(&f.runAt, "run-at", "", "start no earlier than at this `time`, such as 2026-01-31T18:00:00Z")
+	fl.StringArrayVar(&f.tags, "tag", nil, "label to search by; may be repeated")
+	fl.StringArrayVar(&f.meta, "meta", nil, "`NAME=VALUE` that travels with the job; may be repeated")
+	fl.Int32Var(&f.maxAttempts, "max-attempts", 0, "errors and timeouts until it fails; -1 = no limit (default 5)")
+	fl.Int32Var(&f.maxCrashes, "max-crashes", 0, "lost leases until it fails; -1 = no limit (default 3)")
+	fl.DurationVar(&f.runTimeout, "run-timeout", 0, "of one execution of the handler (default none)")
+	fl.DurationVar(&f.timeout, "timeout", 0, "of an attempt with its waiting (default 24h)")
+	fl.DurationVar(&f.deadline, "deadline", 0, "of the whole life (default none)")
+	fl.StringVar(&f.onConflict, "on-conflict", "return", "if a live job has the key: `return` it, error, or replace it")
+	fl.DurationVar(&f.keepKey, "keep-key", 0, "hold the key this long after the job's end")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		job, err := a.newJob(cmd, args[0], f)
+		if err != nil {
+			return err
+		}
+		return a.creating(func(c *sojourn.Client) error { return a.enqueue(cmd.Context(), c, job) })
+	}
+	return cmd
+}
+
+func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.Job, error) {
+	input, err := a.bytesFrom("args", f.args)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkJSON("args", f.contentType, input); err != nil {
+		return nil, err
+	}
+	options, err := parseMeta(f.meta)
+	if err != nil {
+		return nil, err
+	}
+	conflict, ok := map[string]sojourn.OnConflict{"return": sojourn.ReturnExisting, "error": sojourn.ReturnError, "replace": sojourn.Replace}[f.onConflict]
+	if !ok {
+		return nil, sojourn.Invalid("on-conflict", "%.64q is none of return, error and replace", f.onConflict)
+	}
+	options = append(options, sojourn.OnKeyConflict(conflict), sojourn.Key(f.key), sojourn.Group(f.group), sojourn.Tags(f.tags...), sojourn.Delay(f.delay),
+		sojourn.WithPolicy(sojourn.Policy{MaxAttempts: f.maxAttempts, MaxCrashes: f.maxCrashes, RunTimeout: f.runTimeout, Timeout: f.timeout,
+			Deadline: f.deadline, KeepKey: f.keepKey}))
+	if f.runAt != "" {
+		if f.delay != 0 {
+			return nil, sojourn.Invalid("run-at", "and --delay say the same thing: give one of them")
+		}
+		t, err := parseTime("run-at", f.runAt)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, sojourn.RunAt(t))
+	}
+	for name, option := range map[string]sojourn.Option{"queue": sojourn.Queue(f.queue), "priority": sojourn.Priority(f.priority), "weight": sojourn.Weight(f.weight)} {
+		if cmd.Flags().Changed(name) { // else the queue's default counts
+			options = append(options, option)
+		}
+	}
+	job := sojourn.NewJob(kind, input, options...)
+	job.ContentType = f.contentType
+	return job, job.Validate(sojourn.MaxMaxBytes)
+}
+
+func (a *app) enqueue(ctx context.Context, c *sojourn.Client, job *sojourn.Job) error {
+	e, err := c.Enqueue(ctx, job)
+	if err != nil {
+		return err
+	}
+	if a.asJSON() {
+		return a.json(e)
+	}
+	note := ""
+	switch {
+	case e.Replaced:
+		note = ", replaced"
+	case e.Duplicate:
+		note = ", was there before"
+	}
+	return a.printf("job %d is %s%s\n", e.ID, e.State, note)
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+func (a *app) jobCommand() *cobra.Command {
+	return group("job", "look at jobs and change them",
+		a.jobLsCommand(), a.jobGetCommand(), a.jobHistoryCommand(), a.jobLogCommand(), a.jobCancelCommand(), a.jobRedriveCommand(),
+		a.jobPurgeCommand(), a.jobEditCommand())
+}
+
+// filterFlags choose jobs.
+type filterFlags struct {
+	kind, key, queue, group, tag, reason string
+	states                               []string
+}
+
+func (f *filterFlags) bind(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringSliceVar(&f.states, "state", nil, "`states`: blocked, scheduled, ready, running, awaiting, errored, completed, failed, cancelled, live, final")
+	fl.StringVar(&f.kind, "kind", "", "kind")
+	fl.StringVar(&f.key, "key", "", "key, with --kind")
+	fl.StringVar(&f.queue, "queue", "", "queue")
+	fl.StringVar(&f.group, "group", "", "group")
+	fl.StringVar(&f.tag, "tag", "", "tag")
+	fl.StringVar(&f.reason, "reason", "", "reason of a final job")
+}
+
+func (f filterFlags) filter() (sojourn.Filter, error) {
+	states, err := parseStates(f.states)
+	if err != nil {
+		return sojourn.Filter{}, err
+	}
+	filter := sojourn.Filter{Kind: f.kind, Key: f.key, Queue: f.queue, Group: f.group, Tag: f.tag, Reason: f.reason, States: states}
+	return filter, filter.Validate()
+}
+
+func (a *app) jobLsCommand() *cobra.Command {
+	var f filterFlags
+	var limit int
+	var after int64
+	var newest, full bool
+	cmd := &cobra.Command{Use: "ls", Short: "list jobs in the order of their ids", Args: cobra.NoArgs}
+	f.bind(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 100, "jobs of a page, 1 to 1000")
+	cmd.Flags().Int64Var(&after, "after", 0, "the last `id` of the page before")
+	cmd.Flags().BoolVar(&newest, "newest", false, "the newest first")
+	cmd.Flags().BoolVar(&full, "full", false, "with -o json: with args, result, checkpoint and responses")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		filter, err := f.filter()
+		if err != nil {
+			return err
+		}
+		if limit < 1 || limit > sojourn.MaxFind {
+			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, sojourn.MaxFind)
+		}
+		filter.Limit, filter.After, filter.Newest, filter.Full = limit, sojourn.ID(after), newest, full && a.asJSON()
+		return a.with(func(c *sojourn.Client) error { return a.jobLs(cmd, c, filter) })
+	}
+	return cmd
+}
+
+func (a *app) jobLs(cmd *cobra.Command, c *sojourn.Client, f sojourn.Filter) error {
+	ctx := cmd.Context()
+	jobs, err := c.Find(ctx, f)
+	if err != nil {
+		return err
+	}
+	if err := a.printJobs(ctx, c, jobs); err != nil {
+		return err
+	}
+	if len(jobs) < f.Limit || f.Key != "" {
+		return nil
+	}
+	last := jobs[len(jobs)-1].ID
+	f.After, f.Limit, f.Full = last, 1, false
+	if rest, err := c.Find(ctx, f); err != nil || len(rest) == 0 {
+		return err
+	}
+	a.nextPage(cmd, nil, "after", int64(last))
+	return nil
+}
+
+func (a *app) printJobs(ctx context.Context, c *sojourn.Client, jobs []sojourn.Job) error {
+	if a.asJSON() {
+		return jsonLines(a, jobs)
+	}
+	status, err := c.Store().Status(ctx)
+	if err != nil {
+		return err
+	}
+	t := newTable(a.out, "ID", "KIND", "KEY", "QUEUE", "STATE", "ATTEMPT", "CREATED", "NOTE")
+	for _, j := range jobs {
+		t.row(id(j.ID), short(j.Kind, 32), short(j.Key, 32), short(j.Queue, 24), stateText(j), strconv.Itoa(int(j.Attempt)), ago(j.CreatedAt, status.Now),
+			short(note(j, status.Now), 60))
+	}
+	return t.flush()
+}
+
+// note is what matters most about a job in its state.
+func note(j sojourn.Job, now time.Time) string {
+	switch {
+	case j.State == sojourn.Scheduled:
+		return "starts " + ago(j.RunAt, now)
+	case j.State.Final():
+		return j.Reason
+	case j.Progress != "":
+		return j.Progress
+	case j.State == sojourn.Running:
+		return j.Worker
+	case j.State == sojourn.Awaiting && !j.WakeAt.IsZero():
+		return "until " + ago(j.WakeAt, now)
+	}
+	return ""
+}
+
+func id(n sojourn.ID) string { return strconv.FormatInt(int64(n), 10) }
+
+// find gets the job that an argument names: an id, or KIND/KEY.
+func find(ctx context.Context, c *sojourn.Client, kind, arg string) (*sojourn.Job, error) {
+	if kind != "" {
+		return c.GetByKey(ctx, kind, arg)
+	}
+	if kind, key, ok := strings.Cut(arg, "/"); ok {
+		if kind == "" || key == "" {
+			return nil, sojourn.Invalid("job", "%.64q is neither an id nor KIND/KEY", arg)
+		}
+		return c.GetByKey(ctx, kind, key)
+	}
+	n, err := parseID(arg)
+	if err != nil {
+		return nil, sojourn.Invalid("job", "%.64q is neither an id nor KIND/KEY", arg)
+	}
+	return c.Get(ctx, n)
+}
+
+// onJob makes a command about one job.
+func (a *app) onJob(use, short string, fn func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error) *cobra.Command {
+	var kind string
+	cmd := &cobra.Command{Use: use + " ID | KIND/KEY", Short: short, Args: cobra.ExactArgs(1)}
+	cmd.Flags().StringVar(&kind, "kind", "", "take the argument as a key of this kind, which may have a / in its name")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.with(func(c *sojourn.Client) error {
+			j, err := find(cmd.Context(), c, kind, args[0])
+			if err != nil {
+				return err
+			}
+			return fn(cmd.Context(), c, j)
+		})
+	}
+	return cmd
+}
+
+func (a *app) jobHistoryCommand() *cobra.Command {
+	return a.onJob("history", "show what happened to a job", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
+		history, err := c.History(ctx, j.ID)
+		if err != nil || a.asJSON() {
+			return orElse(err, func() error { return jsonLines(a, history) })
+		}
+		t := newTable(a.out, "SEQ", "GEN", "ATTEMPT", "STEP", "OUTCOME", "STATE", "ENDED", "TOOK", "BY", "REASON", "ERROR")
+		for _, h := range history {
+			took := ""
+			if !h.BeganAt.IsZero() {
+				took = human(h.EndedAt.Sub(h.BeganAt))
+			}
+			by := h.By
+			if by == "" {
+				by = h.Worker
+			}
+			t.row(fmt.Sprint(h.Seq), fmt.Sprint(h.Generation), fmt.Sprint(h.Attempt), h.Purpose.String(), h.Outcome, h.State.String(),
+				h.EndedAt.Format(time.RFC3339), took, short(by, 24), short(h.Reason, 32), short(h.Error, 80))
+		}
+		return t.flush()
+	})
+}
+
+func (a *app) jobLogCommand() *cobra.Command {
+	return a.onJob("log", "show the lines that a job's handler has logged", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
+		lines, err := c.Log(ctx, j.ID)
+		if err != nil || a.asJSON() {
+			return orElse(err, func() error { return jsonLines(a, lines) })
+		}
+		for _, l := range lines {
+			if l.Dropped > 0 {
+				if err := a.printf("... %s dropped ...\n", plural(int(l.Dropped), "line")); err != nil {
+					return err
+				}
+			}
+			if err := a.printf("%s %-5s attempt %d  %s\n", l.At.Format(time.RFC3339), l.Level, l.Attempt, printable(l.Text)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// orElse returns err, or what fn returns.
+func orElse(err error, fn func() error) error {
+	if err != nil {
+		return err
+	}
+	return fn()
+}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// bulk is one change of many jobs: those with the ids given, or those that a filter finds.
+type bulk struct {
+	filter sojourn.Filter
+	states []sojourn.State // in which the change is possible
+	usual  []sojourn.State // those taken by a filter that names none
+	edit   sojourn.Edit
+	done   string // what to call a job that is changed
+	yes    bool
+	dryRun bool
+	byName bool // ids were given
+}
+
+// summary is the output of a bulk.
+type summary struct {
+	Action  sojourn.EditAction `json:"action"`
+	DryRun  bool               `json:"dry_run,omitempty"`
+	Matched int                `json:"matched"`
+	Changed int                `json:"changed"`
+	Refused []refusal          `json:"refused,omitempty"`
+}
+
+type refusal struct {
+	ID    sojourn.ID `json:"id"`
+	Code  string     `json:"code"`
+	Error string     `json:"error"`
+}
+
+// bulkFlags are those of cancel, redrive and purge.
+type bulkFlags struct {
+	filterFlags
+	by, why     string
+	yes, dryRun bool
+}
+
+func (a *app) bulkCommand(use, short string, f *bulkFlags, fill func(b *bulk)) *cobra.Command {
+	cmd := &cobra.Command{Use: use + " ID... | filters", Short: short}
+	f.bind(cmd)
+	cmd.Flags().StringVar(&f.by, "by", "", "who does it, for the history (default $USER)")
+	cmd.Flags().StringVar(&f.why, "why", "", "why, for the history")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do it, for more than one job")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count the jobs")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		b := &bulk{yes: f.yes, dryRun: f.dryRun, byName: len(args) > 0}
+		fill(b)
+		var err error
+		if b.filter, err = f.filter(); err != nil {
+			return err
+		}
+		b.edit.By, b.edit.Reason = f.by, f.why
+		if b.edit.By == "" {
+			b.edit.By = a.user()
+		}
+		if err := b.choose(cmd, args); err != nil {
+			return err
+		}
+		return a.with(func(c *sojourn.Client) error { return a.doBulk(cmd.Context(), c, b) })
+	}
+	return cmd
+}
+
+// choose says which jobs: by id, or by filters, but not by nothing.
+func (b *bulk) choose(cmd *cobra.Command, args []string) error {
+	filtered := slices.ContainsFunc([]string{"state", "kind", "key", "queue", "group", "tag", "reason"}, cmd.Flags().Changed)
+	switch {
+	case b.byName && filtered:
+		return sojourn.Invalid("id", "give ids or filters, not both")
+	case b.byName:
+		ids, err := parseIDs(args)
+		if err != nil {
+			return err
+		}
+		slices.Sort(ids)
+		b.filter = sojourn.Filter{IDs: slices.Compact(ids)}
+		return b.filter.Validate()
+	case !filtered:
+		return sojourn.Invalid("id", "name the jobs by their ids or by filters such as --state and --kind")
+	case len(b.filter.States) == 0:
+		b.filter.States = b.usual
+	}
+	for _, s := range b.filter.States {
+		if !slices.Contains(b.states, s) {
+			return sojourn.Invalid("state", "%s jobs cannot be %s", s, b.done)
+		}
+	}
+	return nil
+}
+
+func (a *app) jobCancelCommand() *cobra.Command {
+	var f bulkFlags
+	var spare bool
+	cmd := a.bulkCommand("cancel", "end live jobs, running ones at once", &f, func(b *bulk) {
+		b.edit, b.states, b.usual, b.done = sojourn.Edit{Action: sojourn.EditCancel, Refuse: spare}, liveStates, liveStates, "cancelled"
+	})
+	cmd.Flags().BoolVar(&spare, "spare-running", false, "refuse jobs that are running")
+	return cmd
+}
+
+func (a *app) jobRedriveCommand() *cobra.Command {
+	var f bulkFlags
+	var generation int32
+	cmd := a.bulkCommand("redrive", "run failed or cancelled jobs again", &f, func(b *bulk) {
+		b.edit = sojourn.Edit{Action: sojourn.EditRedrive, Generation: generation}
+		b.states, b.usual, b.done = []sojourn.State{sojourn.Failed, sojourn.Cancelled}, []sojourn.State{sojourn.Failed}, "redriven"
+	})
+	cmd.Flags().Int32Var(&generation, "generation", 0, "only if the job is in this generation, so that a repeated command is safe")
+	return cmd
+}
+
+func (a *app) jobPurgeCommand() *cobra.Command {
+	var f bulkFlags
+	return a.bulkCommand("purge", "delete final jobs", &f, func(b *bulk) {
+		b.edit, b.states, b.usual, b.done = sojourn.Edit{Action: sojourn.EditPurge}, finalStates, finalStates, "purged"
+	})
+}
+
+// doBulk changes page after page, in the order of ids. A job that left its state since it was found is left alone.
+func (a *app) doBulk(ctx context.Context, c *sojourn.Client, b *bulk) error {
+	if b.dryRun || !b.yes && !(b.byName && len(b.filter.IDs) == 1) {
+		return a.rehearse(ctx, c, b)
+	}
+	s := summary{Action: b.edit.Action}
+	var first error
+	err := b.pages(ctx, c, func(ids []sojourn.ID) error {
+		edited, err := c.Edit(ctx, sojourn.Filter{IDs: ids, States: b.filter.States, Limit: sojourn.MaxFind}, b.edit)
+		s.Matched, s.Changed = s.Matched+len(edited.Items), s.Changed+edited.Changed
+		for _, item := range edited.Items {
+			if item.Err != nil {
+				s.Refused = append(s.Refused, refusal{item.ID, sojourn.ErrorCode(item.Err), item.Err.Error()})
+				if first == nil {
+					first = item.Err
+				}
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if b.byName && s.Matched == 0 {
+		return sojourn.NotFound("no job has the id %d", b.filter.IDs[0])
+	}
+	return a.printBulk(b, s, first)
+}
+
+func (a *app) printBulk(b *bulk, s summary, first error) error {
+	if b.byName && len(b.filter.IDs) == 1 && first != nil {
+		return first
+	}
+	if a.asJSON() {
+		if err := a.json(s); err != nil {
+			return err
+		}
+	} else {
+		for _, r := range s.Refused {
+			if err := a.printf("job %d: %s\n", r.ID, printable(r.Error)); err != nil {
+				return err
+			}
+		}
+		if err := a.printf("%s %s\n", plural(s.Changed, "job"), b.done); err != nil {
+			return err
+		}
+	}
+	if first != nil {
+		return sojourn.Conflict("%s of %s refused", fmt.Sprint(len(s.Refused)), plural(s.Matched, "job"))
+	}
+	return nil
+}
+
+// rehearse counts the jobs, and asks for --yes unless that was all.
+func (a *app) rehearse(ctx context.Context, c *sojourn.Client, b *bulk) error {
+	n := 0
+	err := b.pages(ctx, c, func(ids []sojourn.ID) error {
+		n += len(ids)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if !b.dryRun {
+		return sojourn.Invalid("yes", "%s would be %s; add --yes to do it, or --dry-run to count only", plural(n, "job"), b.done)
+	}
+	if a.asJSON() {
+		return a.json(summary{Action: b.edit.Action, DryRun: true, Matched: n})
+	}
+	return a.printf("%s would be %s\n", plural(n, "job"), b.done)
+}
+
+// pages calls fn with the ids of the jobs, at most MaxFind at a time.
+func (b *bulk) pages(ctx context.Context, c *sojourn.Client, fn func(ids []sojourn.ID) error) error {
+	f := b.filter
+	f.Limit = sojourn.MaxFind
+	for {
+		jobs, err := c.Find(ctx, f)
+		if err != nil || len(jobs) == 0 {
+			return err
+		}
+		var ids []sojourn.ID
+		for _, j := range jobs {
+			ids = append(ids, j.ID)
+		}
+		if err := fn(ids); err != nil || len(jobs) < f.Limit {
+			return err
+		}
+		f.After = ids[len(ids)-1]
+	}
+}
+
+// changeFlags are the new values of job edit.
+type changeFlags struct {
+	args, queue, group, runAt     string
+	priority, weight, maxAttempts int32
+	delay, timeout, deadline      time.Duration
+	tags                          []string
+	noTags                        bool
+}
+
+const editHelp = `Gives jobs new values. Blocked, scheduled, ready and errored jobs take any; args only before their first
+claim. Final jobs take tags. Running and awaiting jobs take none.`
+
+func (a *app) jobEditCommand() *cobra.Command {
+	var f changeFlags
+	var yes, dryRun bool
+	var by string
+	cmd := &cobra.Command{Use: "edit ID...", Short: "give jobs new values", Long: editHelp, Args: cobra.MinimumNArgs(1)}
+	fl := cmd.Flags()
+	fl.StringVar(&f.args, "args", "", "a new input: `JSON`, @FILE, or - for standard input")
+	fl.StringVar(&f.queue, "queue", "", "move to this queue")
+	fl.StringVar(&f.group, "group", "", "label inside the queue; empty for none")
+	fl.Int32Var(&f.priority, "priority", 0, "lower first")
+	fl.Int32Var(&f.weight, "weight", 0, "how much of a limit it uses")
+	fl.DurationVar(&f.delay, "delay", 0, "start no earlier than after this `duration`")
+	fl.StringVar(&f.runAt, "run-at", "", "start no earlier than at this `time`, such as 2026-01-31T18:00:00Z")
+	fl.StringArrayVar(&f.tags, "tag", nil, "replace the labels; may be repeated")
+	fl.BoolVar(&f.noTags, "no-tags", false, "remove the labels")
+	fl.Int32Var(&f.maxAttempts, "max-attempts", 0, "errors and timeouts until it fails; -1 = no limit")
+	fl.DurationVar(&f.timeout, "timeout", 0, "of an attempt with its waiting")
+	fl.DurationVar(&f.deadline, "deadline", 0, "of the whole life")
+	fl.StringVar(&by, "by", "", "who does it, for the history (default $USER)")
+	fl.BoolVar(&yes, "yes", false, "do it, for more than one job")
+	fl.BoolVar(&dryRun, "dry-run", false, "only count the jobs")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		change, err := a.change(cmd, f)
+		if err != nil {
+			return err
+		}
+		if by == "" {
+			by = a.user()
+		}
+		b := &bulk{edit: sojourn.Edit{Action: sojourn.EditChange, By: by, Change: change}, done: "edited", yes: yes, dryRun: dryRun, byName: true}
+		if err := b.edit.Validate(sojourn.MaxMaxBytes); err != nil {
+			return err
+		}
+		ids, err := parseIDs(args)
+		if err != nil {
+			return err
+		}
+		slices.Sort(ids)
+		b.filter.IDs = slices.Compact(ids)
+		return a.with(func(c *sojourn.Client) error { return a.doBulk(cmd.Context(), c, b) })
+	}
+	return cmd
+}
+
+// change takes over the flags that were given.
+func (a *app) change(cmd *cobra.Command, f changeFlags) (sojourn.Change, error) {
+	var c sojourn.Change
+	given := cmd.Flags().Changed
+	set(given("queue"), &c.Queue, f.queue)
+	set(given("group"), &c.Group, f.group)
+	set(given("priority"), &c.Priority, f.priority)
+	set(given("weight"), &c.Weight, f.weight)
+	set(given("delay"), &c.Delay, f.delay)
+	set(given("tag") || f.noTags, &c.Tags, append([]string{}, f.tags...))
+	set(given("max-attempts") || given("timeout") || given("deadline"), &c.Policy,
+		sojourn.Policy{MaxAttempts: f.maxAttempts, Timeout: f.timeout, Deadline: f.deadline})
+	if f.noTags && given("tag") || given("delay") && given("run-at") {
+		return c, sojourn.Invalid("change", "--tag and --no-tags, --delay and --run-at exclude each other")
+	}
+	if given("run-at") {
+		t, err := parseTime("run-at", f.runAt)
+		if err != nil {
+			return c, err
+		}
+		c.RunAt = &t
+	}
+	if given("args") {
+		b, err := a.bytesFrom("args", f.args)
+		if err != nil {
+			return c, err
+		}
+		c.Args = &b
+	}
+	return c, nil
+}
+
+// set points *p at a copy of v, if given.
+func set[T any](given bool, p **T, v T) {
+	if given {
+		*p = &v
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+func (a *app) queueCommand() *cobra.Command {
+	return group("queue", "look at queues and change their settings",
+		a.queueLsCommand(), a.pauseCommand("pause", "hand out no jobs; responses and timeouts go on", true),
+		a.pauseCommand("resume", "hand out jobs again", false), a.queueSetCommand(), a.queueForgetCommand())
+}
+
+func (a *app) queueLsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls [QUEUE...]", Short: "list queues with their jobs by state"}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.with(func(c *sojourn.Client) error {
+			queues, err := c.Store().Queues(cmd.Context(), args...)
+			if err != nil || a.asJSON() {
+				return orElse(err, func() error { return jsonLines(a, queues) })
+			}
+			return a.printQueues(queues)
+		})
+	}
+	return cmd
+}
+
+func (a *app) printQueues(queues []sojourn.QueueStatus) error {
+	t := newTable(a.out, "QUEUE", "PAUSED", "SCHEDULED", "READY", "RUNNING", "AWAITING", "ERRORED", "COMPLETED", "FAILED", "CANCELLED", "STALLED")
+	for _, q := range queues {
+		paused := "no"
+		if q.Settings.Paused {
+			paused = "yes"
+		}
+		row := []string{q.Name, paused}
+		for _, s := range []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Errored,
+			sojourn.Completed, sojourn.Failed, sojourn.Cancelled} {
+			row = append(row, fmt.Sprint(q.Counts[s]))
+		}
+		t.row(append(row, fmt.Sprint(q.Stalled))...)
+	}
+	return t.flush()
+}
+
+// settings gets those of a queue that exists.
+func settings(ctx context.Context, c *sojourn.Client, name string) (sojourn.QueueSettings, error) {
+	queues, err := c.Store().Queues(ctx, name)
+	if err != nil {
+		return sojourn.QueueSettings{}, err
+	}
+	if len(queues) == 0 {
+		return sojourn.QueueSettings{}, sojourn.NotFound("there is no queue %.64q; \"sojourn queue ls\" lists them", name)
+	}
+	return queues[0].Settings, nil
+}
+
+func (a *app) pauseCommand(use, short string, paused bool) *cobra.Command {
+	cmd := &cobra.Command{Use: use + " QUEUE...", Short: short, Args: cobra.MinimumNArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.with(func(c *sojourn.Client) error {
+			for _, name := range args {
+				s, err := settings(cmd.Context(), c, name)
+				if err != nil {
+					return err
+				}
+				s.Paused = paused
+				if err := a.setQueue(cmd.Context(), c, name, s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+// setQueue stores the settings and shows what they are now.
+func (a *app) setQueue(ctx context.Context, c *sojourn.Client, name string, s sojourn.QueueSettings) error {
+	if err := c.Store().SetQueue(ctx, name, s); err != nil {
+		return err
+	}
+	if a.asJSON() {
+		return a.json(struct {
+			Name     string                `json:"name"`
+			Settings sojourn.QueueSettings `json:"settings"`
+		}{name, s})
+	}
+	state := "handing out jobs"
+	if s.Paused {
+		state = "paused"
+	}
+	return a.printf("queue %s is %s\n", name, state)
+}
+
+// queueFlags are the settings of queue set.
+type queueFlags struct {
+	paused                      bool
+	priority, weight            int32
+	policy                      sojourn.Policy
+	retentionAge, failedAge     time.Duration
+	retentionCount, failedCount int64
+}
+
+const queueSetHelp = `Stores settings of a queue, which is made if it does not exist. What is not named stays as it is. The
+defaults are for jobs that are enqueued later and say nothing themselves; except for priority and weight, 0
+takes a default back. Retention deletes completed and cancelled jobs after an age or above a count, failed
+ones only where a cap is set; -1ns or -1 means never.`
+
+func (a *app) queueSetCommand() *cobra.Command {
+	var f queueFlags
+	cmd := &cobra.Command{Use: "set QUEUE", Short: "change the settings of a queue", Long: queueSetHelp, Args: cobra.ExactArgs(1)}
+	fl := cmd.Flags()
+	fl.BoolVar(&f.paused, "paused", false, "hand out no jobs")
+	fl.Int32Var(&f.priority, "priority", 0, "default priority, lower first")
+	fl.Int32Var(&f.weight, "weight", 0, "default weight")
+	fl.Int32Var(&f.policy.MaxAttempts, "max-attempts", 0, "default number of errors and timeouts until a job fails; -1 = no limit")
+	fl.Int32Var(&f.policy.MaxCrashes, "max-crashes", 0, "default number of lost leases until a job fails; -1 = no limit")
+	fl.DurationVar(&f.policy.RunTimeout, "run-timeout", 0, "default of one execution of the handler")
+	fl.DurationVar(&f.policy.Timeout, "timeout", 0, "default of an attempt with its waiting")
+	fl.DurationVar(&f.policy.Deadline, "deadline", 0, "default of the whole life")
+	fl.DurationVar(&f.policy.KeepKey, "keep-key", 0, "default time for which a key is held after the job's end")
+	fl.DurationVar(&f.retentionAge, "retention-age", 0, "keep completed and cancelled jobs this long (default 168h)")
+	fl.Int64Var(&f.retentionCount, "retention-count", 0, "keep so many of each (default 50000)")
+	fl.DurationVar(&f.failedAge, "failed-age", 0, "keep failed jobs this long (default for ever)")
+	fl.Int64Var(&f.failedCount, "failed-count", 0, "keep so many failed jobs (default all)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		given := cmd.Flags().Changed
+		return a.creating(func(c *sojourn.Client) error {
+			var s sojourn.QueueSettings
+			queues, err := c.Store().Queues(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if len(queues) > 0 {
+				s = queues[0].Settings
+			}
+			f.apply(given, &s)
+			if err := s.Validate(); err != nil {
+				return err
+			}
+			return a.setQueue(cmd.Context(), c, args[0], s)
+		})
+	}
+	return cmd
+}
+
+// apply takes over what was given.
+func (f queueFlags) apply(given func(string) bool, s *sojourn.QueueSettings) {
+	over(given("paused"), &s.Paused, f.paused)
+	set(given("priority"), &s.Defaults.Priority, f.priority)
+	set(given("weight"), &s.Defaults.Weight, f.weight)
+	p := &s.Defaults.Policy
+	over(given("max-attempts"), &p.MaxAttempts, f.policy.MaxAttempts)
+	over(given("max-crashes"), &p.MaxCrashes, f.policy.MaxCrashes)
+	over(given("run-timeout"), &p.RunTimeout, f.policy.RunTimeout)
+	over(given("timeout"), &p.Timeout, f.policy.Timeout)
+	over(given("deadline"), &p.Deadline, f.policy.Deadline)
+	over(given("keep-key"), &p.KeepKey, f.policy.KeepKey)
+	over(given("retention-age"), &s.Retention.Age, f.retentionAge)
+	over(given("retention-count"), &s.Retention.Count, f.retentionCount)
+	over(given("failed-age"), &s.Retention.FailedAge, f.failedAge)
+	over(given("failed-count"), &s.Retention.FailedCount, f.failedCount)
+}
+
+// over replaces *p by v, if given.
+func over[T any](given bool, p *T, v T) {
+	if given {
+		*p = v
+	}
+}
+
+func (a *app) queueForgetCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "forget QUEUE...", Short: "remove empty queues", Args: cobra.MinimumNArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.with(func(c *sojourn.Client) error {
+			for _, name := range args {
+				if err := c.Store().ForgetQueue(cmd.Context(), name); err != nil {
+					return err
+				}
+				if err := a.printf("queue %s is forgotten\n", name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return cmd
+}

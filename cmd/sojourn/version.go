@@ -1,0 +1,56 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// build says what this program was made of.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"` // of the source, if it was built in its repository
+	Modified bool   `json:"modified,omitempty"` // the source differed from the revision
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "version", Short: "show the version of this program", Args: cobra.NoArgs}
+	cmd.RunE = func(*cobra.Command, []string) error {
+		b := thisBuild()
+		if a.asJSON() {
+			return a.json(b)
+		}
+		revision := ""
+		if b.Revision != "" {
+			revision = " " + b.Revision[:min(12, len(b.Revision))]
+		}
+		if b.Modified {
+			revision += " (modified)"
+		}
+		return a.printf("sojourn %s%s %s %s\n", b.Version, revision, b.Go, b.Platform)
+	}
+	return cmd
+}
+
+func thisBuild() build {
+	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	read, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if v := read.Main.Version; v != "" {
+		b.Version = v
+	}
+	for _, s := range read.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}

@@ -1,0 +1,115 @@
+package sojourn_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Charge is what a charge_card job is about.
+type Charge struct {
+	Order string `json:"order"`
+	Cents int    `json:"cents"`
+}
+
+// ChargeCard is declared once: its name is stored, and its defaults hold for every job that New makes.
+var ChargeCard = sojourn.Kind[Charge]{
+	Name:        "charge_card",
+	Queue:       "payments",
+	Key:         func(c Charge) string { return "order-" + c.Order },
+	MaxAttempts: 3,
+}
+
+func ExampleKind_New() {
+	job := ChargeCard.New(Charge{Order: "42", Cents: 1999}, sojourn.Priority(10), sojourn.Tags("vip"))
+	fmt.Println(job.Kind, job.Queue, job.Key, job.Priority, job.Tags)
+	fmt.Println(string(job.Args))
+	// Output:
+	// charge_card payments order-42 10 [vip]
+	// {"order":"42","cents":1999}
+}
+
+func ExampleKind_Decode() {
+	job := ChargeCard.New(Charge{Order: "42", Cents: 1999})
+	charge, err := ChargeCard.Decode(job)
+	fmt.Println(charge.Order, charge.Cents, err)
+	// Output: 42 1999 <nil>
+}
+
+func ExampleNewJob() {
+	job := sojourn.NewJob("send_mail", []byte(`{"to":"ann@example.com"}`), sojourn.Key("mail-7"), sojourn.Delay(time.Hour))
+	fmt.Println(job.Kind, job.Queue, job.Key, job.Priority, job.Weight, job.Delay)
+	// Output: send_mail default mail-7 100 1 1h0m0s
+}
+
+// What a handler returns says what becomes of its job.
+func ExampleOutcomeOf() {
+	for _, err := range []error{
+		nil,
+		errors.New("connection refused by 10.0.0.7"),
+		sojourn.WithReason("gateway_down", errors.New("connection refused by 10.0.0.7")),
+		sojourn.Await(6 * time.Hour),
+		sojourn.Snooze(time.Minute),
+		fmt.Errorf("order 42: %w", sojourn.Abort(errors.New("card declined"))),
+	} {
+		o := sojourn.OutcomeOf(err)
+		fmt.Printf("%s, %q\n", o.Type, o.Reason)
+	}
+	// Output:
+	// completed, ""
+	// error, "connection refused by #.#.#.#"
+	// error, "gateway_down"
+	// await, ""
+	// snooze, ""
+	// abort, "order #: card declined"
+}
+
+// Without a verdict of the kind's own, the stored backoff says when the next attempt runs.
+func ExampleBackoff_Delay() {
+	b := sojourn.Backoff{First: time.Second, Factor: 3, Limit: time.Minute, Jitter: -1}
+	for n := int32(1); n <= 6; n++ {
+		fmt.Print(b.Delay(42, n), " ")
+	}
+	// Output: 1s 3s 9s 27s 1m0s 1m0s
+}
+
+// Decide is the whole life of a job as a function: what an event does to its row.
+func ExampleDecide() {
+	row := sojourn.Row{ID: 42, State: sojourn.Ready, Weight: 1, Policy: sojourn.Policy{MaxAttempts: 3, MaxCrashes: 3}}
+	show := func(e sojourn.Event) {
+		t, err := sojourn.Decide(row, e)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		row = t.To
+		fmt.Println(t.Rule, row.State, "attempt", row.Attempt, "holds", row.Held)
+	}
+	show(sojourn.Event{Type: sojourn.EventClaimed})
+	show(sojourn.Event{Type: sojourn.EventFinished, Outcome: &sojourn.Outcome{Type: sojourn.OutcomeAwait}})
+	m := sojourn.Match(row, "order-42", []sojourn.KeptResponse{{Seq: 1, Key: "order-42"}})
+	row = m.Transition.To
+	fmt.Println(m.Transition.Rule, row.State, "resumed", row.Resumed, "holds", row.Held)
+	show(sojourn.Event{Type: sojourn.EventClaimed})
+	show(sojourn.Event{Type: sojourn.EventFinished, Outcome: &sojourn.Outcome{Type: sojourn.OutcomeCompleted}})
+	// Output:
+	// C1 running attempt 1 holds 1
+	// F5 awaiting attempt 1 holds 1
+	// M1 ready resumed true holds 1
+	// C3 running attempt 1 holds 1
+	// F1 completed attempt 1 holds 0
+}
+
+func ExampleParseToken() {
+	secret := []byte("kept by the store")
+	token := sojourn.NewToken(secret, 42, 1, 2)
+	id, generation, attempt, err := sojourn.ParseToken(secret, token)
+	fmt.Println(id, generation, attempt, err)
+	_, _, _, err = sojourn.ParseToken(secret, "43"+token[2:])
+	fmt.Println(sojourn.ErrorCode(err))
+	// Output:
+	// 42 1 2 <nil>
+	// invalid
+}

@@ -1,0 +1,190 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Report is the end of a run: the store counted, against the ledger.
+type Report struct {
+	Enqueued  int         `json:"enqueued"`  // orders that Enqueue has acknowledged, in this run and those before
+	Completed int         `json:"completed"` // jobs by state, counted from the store
+	Failed    int         `json:"failed"`
+	Cancelled int         `json:"cancelled"`
+	Live      int         `json:"live"` // jobs that are not final
+	Lost      int         `json:"lost"` // acknowledged jobs and answers that the store does not have, or has not exactly once
+	Responses Responses   `json:"responses"`
+	EnqueueMS Percentiles `json:"enqueue_ms"` // of Client.Enqueue, which returns when the job is durable
+	WaitMS    Percentiles `json:"wait_ms"`    // from when a job could start to its first start
+	Store     string      `json:"store"`
+	Gateway   Gateway     `json:"gateway"`
+	Seed      uint64      `json:"seed"`
+
+	Problems []string `json:"-"` // at most 20 lines about what is lost
+}
+
+// Responses counts what Respond answered to the messages of the gateway, in this run and those before. An early one is
+// applied later, which is not counted again. Unmatched counts those whose time in the inbox has ended without a job; when they came,
+// they were early.
+type Responses struct {
+	Applied   int `json:"applied"`
+	Early     int `json:"early"`
+	Duplicate int `json:"duplicate"`
+	Late      int `json:"late"`
+	Unmatched int `json:"unmatched"`
+}
+
+// OK reports whether nothing is lost and the states add up to what was enqueued.
+func (r Report) OK() bool {
+	return r.Lost == 0 && r.Completed+r.Failed+r.Cancelled+r.Live == r.Enqueued
+}
+
+func (r *Report) lost(format string, a ...any) {
+	r.Lost++
+	r.problem(format, a...)
+}
+
+func (r *Report) problem(format string, a ...any) {
+	if len(r.Problems) < 20 {
+		r.Problems = append(r.Problems, fmt.Sprintf(format, a...))
+	}
+}
+
+// audit counts the store and holds it against the ledger. Nothing else may write meanwhile.
+func audit(ctx context.Context, c *sojourn.Client, l *ledger) (Report, error) {
+	r := Report{Responses: l.responses()}
+	if err := sweep(ctx, c); err != nil {
+		return r, err
+	}
+	if err := auditJobs(ctx, c, l, &r); err != nil {
+		return r, err
+	}
+	if err := auditInbox(ctx, c, l, &r); err != nil {
+		return r, err
+	}
+	status, err := c.Store().Status(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Store = describe(status)
+	return r, nil
+}
+
+func describe(s sojourn.Status) string {
+	return fmt.Sprintf("%s %s (%s)", s.Store, s.Version, s.Durability)
+}
+
+// sweep does what is due, so that answers whose time has ended are counted as unmatched.
+func sweep(ctx context.Context, c *sojourn.Client) error {
+	for {
+		n, err := c.Store().Sweep(ctx, sojourn.MaxFind)
+		if err != nil || n.Total() == 0 {
+			return err
+		}
+	}
+}
+
+func auditJobs(ctx context.Context, c *sojourn.Client, l *ledger, r *Report) error {
+	rows := map[sojourn.ID]sojourn.Job{}
+	f := sojourn.Filter{Kind: chargeCard.Name, Tag: tag, Limit: sojourn.MaxFind}
+	for {
+		page, err := c.Find(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, j := range page {
+			r.count(j.State)
+			rows[j.ID] = j
+			f.After = j.ID
+		}
+		if len(page) < f.Limit {
+			break
+		}
+	}
+	ids := l.sorted()
+	r.Enqueued = len(ids)
+	for _, id := range ids {
+		j, ok := rows[id]
+		if !ok {
+			r.lost("job %d is acknowledged and not in the store", id)
+			continue
+		}
+		delete(rows, id)
+		if err := auditHistory(ctx, c, j, r); err != nil {
+			return err
+		}
+	}
+	for id := range rows {
+		r.problem("job %d is in the store and was never acknowledged", id)
+	}
+	return nil
+}
+
+func (r *Report) count(s sojourn.State) {
+	switch s {
+	case sojourn.Completed:
+		r.Completed++
+	case sojourn.Failed:
+		r.Failed++
+	case sojourn.Cancelled:
+		r.Cancelled++
+	default:
+		r.Live++
+	}
+}
+
+// auditHistory wants one end in the history of a final job's generation, and none in that of a live one.
+func auditHistory(ctx context.Context, c *sojourn.Client, j sojourn.Job, r *Report) error {
+	history, err := c.History(ctx, j.ID)
+	if err != nil {
+		return err
+	}
+	ends := 0
+	for _, a := range history {
+		if a.Generation == j.Generation && a.State.Final() && a.Outcome != "edited" {
+			ends++
+		}
+	}
+	if want := map[bool]int{true: 1}[j.State.Final()]; ends != want {
+		r.lost("job %d is %s and its history has %d ends", j.ID, j.State, ends)
+	}
+	return nil
+}
+
+// auditInbox wants each acknowledged message in the inbox once, with an outcome.
+func auditInbox(ctx context.Context, c *sojourn.Client, l *ledger, r *Report) error {
+	seen := map[string]int{}
+	f := sojourn.InboxFilter{Source: source, Limit: sojourn.MaxFind}
+	for {
+		page, err := c.Inbox(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, m := range page {
+			f.Before = m.Seq
+			if m.Outcome == "" {
+				r.lost("answer %s has no outcome", m.MessageID)
+				continue
+			}
+			seen[m.MessageID]++
+			if m.Outcome == sojourn.Unmatched {
+				r.Responses.Unmatched++
+			}
+		}
+		if len(page) < f.Limit {
+			break
+		}
+	}
+	for _, id := range l.messages() {
+		if seen[id] != 1 {
+			r.lost("answer %s is acknowledged and stands %d times in the inbox", id, seen[id])
+		}
+	}
+	return nil
+}
+
+// auditTime bounds the audit.
+const auditTime = 5 * time.Minute

@@ -1,0 +1,163 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// journal is a file of JSON lines that only grows. A line is written with one call, so a process that is killed leaves whole
+// lines; what a full disk has torn is skipped. It is not synced: a power cut may take the newest lines, and then the audit
+// demands less than it could, never more.
+type journal struct {
+	mu sync.Mutex // guards file
+	f  *os.File
+}
+
+// openJournal reads the lines of a file, if there is one, and opens it to append.
+func openJournal[T any](path string, each func(T)) (*journal, error) {
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range bytes.Lines(old) {
+		var v T
+		if json.Unmarshal(line, &v) == nil {
+			each(v)
+		}
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if len(old) > 0 && old[len(old)-1] != '\n' {
+		if _, err := f.WriteString("\n"); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return &journal{f: f}, nil
+}
+
+func (j *journal) append(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, err = j.f.Write(append(line, '\n'))
+	return err
+}
+
+func (j *journal) close() error { return j.f.Close() }
+
+// ledger holds what the store has acknowledged: orders that Enqueue answered, and messages for which the gateway got a 2xx. All
+// of it must be found in the store.
+type ledger struct {
+	journal *journal
+
+	mu       sync.Mutex // guards what follows
+	jobs     map[sojourn.ID]int
+	orders   map[int]bool
+	answers  map[string]bool
+	outcomes map[sojourn.ResponseOutcome]int
+}
+
+// entry is a line of the ledger: an order with its job, or a message with what Respond answered.
+type entry struct {
+	Order   int                     `json:"order,omitempty"`
+	Job     sojourn.ID              `json:"job,omitempty"`
+	Answer  string                  `json:"answer,omitempty"`
+	Outcome sojourn.ResponseOutcome `json:"outcome,omitempty"`
+}
+
+func openLedger(path string) (*ledger, error) {
+	l := &ledger{jobs: map[sojourn.ID]int{}, orders: map[int]bool{}, answers: map[string]bool{}, outcomes: map[sojourn.ResponseOutcome]int{}}
+	j, err := openJournal(path, l.add)
+	if err != nil {
+		return nil, fmt.Errorf("the ledger: %w", err)
+	}
+	l.journal = j
+	return l, nil
+}
+
+func (l *ledger) add(e entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case e.Job > 0:
+		l.jobs[e.Job], l.orders[e.Order] = e.Order, true
+	case e.Answer != "":
+		l.answers[e.Answer] = true
+		l.outcomes[e.Outcome]++
+	}
+}
+
+func (l *ledger) write(e entry) error {
+	if err := l.journal.append(e); err != nil {
+		return fmt.Errorf("the ledger: %w", err)
+	}
+	l.add(e)
+	return nil
+}
+
+// enqueued is the number of orders that are acknowledged.
+func (l *ledger) enqueued() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.jobs)
+}
+
+func (l *ledger) responses() Responses {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Responses{Applied: l.outcomes[sojourn.Applied], Early: l.outcomes[sojourn.Early],
+		Duplicate: l.outcomes[sojourn.Duplicate], Late: l.outcomes[sojourn.Late]}
+}
+
+// open gives the numbers below the highest acknowledged order that are not acknowledged themselves, and the first one above. A
+// process that died may have stored some of them, so they are enqueued first, under the same key.
+func (l *ledger) open() (gaps []int, next int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	top := 0
+	for n := range l.orders {
+		top = max(top, n)
+	}
+	for n := 1; n < top; n++ {
+		if !l.orders[n] {
+			gaps = append(gaps, n)
+		}
+	}
+	return gaps, top + 1
+}
+
+// sorted gives the ids of all acknowledged jobs in their order.
+func (l *ledger) sorted() []sojourn.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ids := make([]sojourn.ID, 0, len(l.jobs))
+	for id := range l.jobs {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (l *ledger) messages() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ids := make([]string, 0, len(l.answers))
+	for id := range l.answers {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}

@@ -1,0 +1,244 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/worker"
+)
+
+// Run plays the demo on a store until ctx ends or cfg.For is over, drains, and holds the store against the ledger. It goes on where
+// an earlier run with the same store and Path stopped, however it stopped. One Run at a time may use a Path. view, if not nil, is
+// called at most four times a second, by one goroutine. The error is about the run itself; what the store has lost stands in the
+// Report.
+func Run(ctx context.Context, c *sojourn.Client, cfg Config, view func(Snapshot)) (Report, error) {
+	if err := cfg.Validate(); err != nil {
+		return Report{}, err
+	}
+	s, err := set(ctx, c, cfg)
+	if err != nil {
+		return Report{}, err
+	}
+	defer s.close()
+	if err := s.play(ctx, view); err != nil {
+		return Report{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTime)
+	defer cancel()
+	r, err := audit(ctx, c, s.ledger)
+	r.EnqueueMS, r.WaitMS = s.stats.enqueues.percentiles(), s.stats.waits.percentiles()
+	r.Gateway, r.Seed = s.gateway.snapshot(), cfg.Seed
+	return r, err
+}
+
+// stage is everything that a run needs.
+type stage struct {
+	cfg      Config
+	client   *sojourn.Client
+	ledger   *ledger
+	stats    *stats
+	gateway  *gateway
+	shop     *shop
+	http     *http.Client
+	servers  []*http.Server
+	store    string
+	began    time.Time
+	draining atomic.Bool
+	failed   chan error // the first error that ends the run
+}
+
+// set builds the stage. Nothing happens on it yet, but its doors are open.
+func set(ctx context.Context, c *sojourn.Client, cfg Config) (_ *stage, err error) {
+	s := &stage{cfg: cfg, client: c, stats: &stats{}, began: time.Now(), failed: make(chan error, 1),
+		http: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if err := keepAll(ctx, c); err != nil {
+		return nil, err
+	}
+	status, err := c.Store().Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.store = describe(status)
+	if s.ledger, err = openLedger(cfg.Path + ".ledger"); err != nil {
+		return nil, err
+	}
+	hooks, err := s.serve(&receiver{client: c, drops: cfg.drops, stats: s.stats})
+	if err != nil {
+		return nil, err
+	}
+	if s.gateway, err = openGateway(cfg.Path+".gateway", cfg, postTo(s.http, hooks)); err != nil {
+		return nil, err
+	}
+	charges, err := s.serve(s.gateway)
+	if err != nil {
+		return nil, err
+	}
+	s.shop = &shop{cfg: cfg, client: c, ledger: s.ledger, stats: s.stats, http: s.http, gateway: charges, began: s.began}
+	s.shop.gaps, s.shop.upcoming = s.ledger.open()
+	return s, nil
+}
+
+// keepAll turns retention off: the ledger never forgets, so the store must not either.
+func keepAll(ctx context.Context, c *sojourn.Client) error {
+	var q sojourn.QueueSettings
+	have, err := c.Store().Queues(ctx, queue)
+	if err != nil && !errors.Is(err, sojourn.ErrNotFound) {
+		return err
+	}
+	if len(have) > 0 {
+		q = have[0].Settings
+	}
+	q.Retention = sojourn.Retention{Age: -1, Count: -1, FailedAge: -1, FailedCount: -1}
+	return c.Store().SetQueue(ctx, queue, q)
+}
+
+// serve opens a server on a free port of loopback and gives its URL.
+func (s *stage) serve(h http.Handler) (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	s.servers = append(s.servers, srv)
+	go func() {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.fail(err)
+		}
+	}()
+	return "http://" + l.Addr().String(), nil
+}
+
+func (s *stage) fail(err error) {
+	select {
+	case s.failed <- err:
+	default: // the first one counts
+	}
+}
+
+// play runs the demo and drains in the order of the flow, so that whatever is under way finds the next door still open.
+func (s *stage) play(ctx context.Context, view func(Snapshot)) error {
+	if s.cfg.For > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.cfg.For)
+		defer cancel()
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	s.gateway.start(s.acknowledge, s.fail)
+	finishWork := s.work(ctx)
+	var clerks sync.WaitGroup
+	for range s.cfg.Clerks {
+		clerks.Go(func() {
+			if err := s.shop.clerk(ctx); err != nil {
+				s.fail(fmt.Errorf("enqueue: %w", err))
+			}
+		})
+	}
+	closeView := s.watch(view)
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-s.failed:
+	}
+	s.draining.Store(true)
+	stop()
+	clerks.Wait()
+	s.shop.withdrawals.Wait()
+	finishWork()
+	s.gateway.stop()
+	closeView()
+	if err == nil {
+		select {
+		case err = <-s.failed:
+		default:
+		}
+	}
+	return err
+}
+
+// work starts the worker. It returns a function that drains it.
+func (s *stage) work(ctx context.Context) (drain func()) {
+	logger := s.cfg.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	w := worker.New(s.client, worker.Options{Concurrency: s.cfg.Workers, Queues: []string{queue}, Logger: logger})
+	worker.Handle(w, chargeCard, s.shop.handle)
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := w.Run(ctx); err != nil && ctx.Err() == nil {
+			s.fail(fmt.Errorf("worker: %w", err))
+		}
+	}()
+	return func() {
+		stop()
+		<-done
+	}
+}
+
+// acknowledge notes that a message has got its 2xx.
+func (s *stage) acknowledge(id string, outcome sojourn.ResponseOutcome) error {
+	return s.ledger.write(entry{Answer: id, Outcome: outcome})
+}
+
+// watch shows snapshots until the function it returns is called, which shows a last one.
+func (s *stage) watch(view func(Snapshot)) (end func()) {
+	if view == nil {
+		return func() {}
+	}
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		t := time.NewTicker(redraw)
+		defer t.Stop()
+		var r rates
+		for last := false; ; {
+			view(s.snapshot(&r))
+			if last {
+				return
+			}
+			select {
+			case <-over:
+				last = true
+			case <-t.C:
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
+}
+
+func (s *stage) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, srv := range s.servers {
+		if srv.Shutdown(ctx) != nil {
+			srv.Close() // requests that outlast this are the demo's own
+		}
+	}
+	s.http.CloseIdleConnections()
+	if s.gateway != nil {
+		s.gateway.journal.close()
+	}
+	if s.ledger != nil {
+		s.ledger.journal.close()
+	}
+}

@@ -1,0 +1,99 @@
+package tidy
+
+import (
+	"go/ast"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// allowance lets the files that the pattern covers use a source of time or chance. All else is handed in, so that a test can drive
+// it and a run can be repeated.
+type allowance struct {
+	files   string // as in the table direction, of a file or a directory
+	names   []string
+	because string
+}
+
+var allowances = []allowance{
+	{"client.go", []string{"crypto/rand"}, "message ids of responses that came without one must not repeat over processes"},
+	{"worker/...", []string{"time.Now", "time.Since", "time.Until"}, "monotonic margins of a lease, measured where it is held"},
+	{"worker/...", []string{"crypto/rand"}, "the name of a worker is new with every start, as it is part of the fence"},
+	{"store/sqlite/...", []string{"time.Now", "time.Since", "time.Until", "crypto/rand"}, "the store's clock; the name of an instance, its secret"},
+	{"internal/sqlstore/clock.go", []string{"time.Now", "time.Since", "time.Until"}, "the store's clock"},
+	{"internal/sqlstore/...", []string{"crypto/rand"}, "the name of an instance and the secret of its tokens, drawn once"},
+	{"internal/demo/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "the other side: a gateway with its own clock and moods"},
+	{"cmd/...", []string{"time.Now", "time.Since", "time.Until"}, "ages on a screen, the length of a run"},
+	{"examples/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "programs of users"},
+}
+
+var (
+	clockCalls  = []string{"Now", "Since", "Until"}
+	randomPaths = []string{"math/rand", "math/rand/v2", "crypto/rand"}
+)
+
+// clockAndChance finds uses of time and chance without an allowance. Tests are free.
+func clockAndChance(f *file) (found []string) {
+	if f.isTest() {
+		return nil
+	}
+	check := func(n ast.Node, name string) {
+		allowed := slices.ContainsFunc(allowances, func(a allowance) bool {
+			return covers(a.files, f.path) && slices.Contains(a.names, name)
+		})
+		if !allowed {
+			found = append(found, f.at(n.Pos(), "%s: take it from the store's clock or a parameter, or add an allowance with its reason", name))
+		}
+	}
+	clock := ""
+	for _, s := range f.syntax.Imports {
+		p := imported(s)
+		if slices.Contains(randomPaths, p) {
+			check(s, p)
+		}
+		if p == "time" {
+			clock = "time"
+			if s.Name != nil {
+				clock = s.Name.Name
+			}
+		}
+	}
+	ast.Inspect(f.syntax, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && clock != "" && slices.Contains(clockCalls, s.Sel.Name) {
+			if pkg, ok := s.X.(*ast.Ident); ok && pkg.Name == clock {
+				check(s, "time."+s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestClockAndChance(t *testing.T) { obey(t, ownModule(t, clockAndChance)) }
+
+func TestAllowancesHaveReasons(t *testing.T) {
+	for _, a := range allowances {
+		if len(a.because) < 10 {
+			t.Errorf("the allowance of %s has no reason", strconv.Quote(a.files))
+		}
+	}
+}
+
+func TestClockAndChanceArePlanted(t *testing.T) {
+	now := "package a\n\nimport \"time\"\n\nvar t = time.Now()\n"
+	law(clockAndChance).finds(t,
+		planted{"decide.go", now, "decide.go:5: time.Now"},
+		planted{"decide.go", "package a\n\nimport \"time\"\n\nvar t = time.Now\n", "decide.go:5: time.Now"},
+		planted{"decide.go", "package a\n\nimport c \"time\"\n\nvar t = c.Since(x)\n", "decide.go:5: time.Since"},
+		planted{"decide.go", "package a\n\nimport \"math/rand/v2\"\n\nvar t = rand.Int()\n", "decide.go:3: math/rand/v2"},
+		planted{"decide.go", "package a\n\nimport \"crypto/rand\"\n\nvar t = rand.Text()\n", "decide.go:3: crypto/rand"},
+		planted{"decide.go", "package a\n\nimport \"time\"\n\nvar t = time.Second\n", ""},
+		planted{"decide.go", "package a\n\nvar t = time.Now() // another time\n", ""},
+		planted{"decide_test.go", now, ""},
+		planted{"client.go", "package a\n\nimport \"crypto/rand\"\n\nvar t = rand.Text()\n", ""},
+		planted{"client.go", now, "client.go:5: time.Now"},
+		planted{"worker/lease.go", now, ""},
+		planted{"internal/sqlstore/clock.go", now, ""},
+		planted{"internal/sqlstore/claim.go", now, "internal/sqlstore/claim.go:5: time.Now"},
+	)
+}

@@ -1,0 +1,248 @@
+package tidy
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/sojourn-queue/sojourn"
+
+// row says what the packages of a directory may import besides the standard library, and what of that they may not. A pattern that
+// ends in "/..." covers the directory and everything below. A name with a dot in its first part is another module; all others are
+// directories of this one, "." the root.
+type row struct {
+	dir     string
+	may     []string
+	not     []string // standard packages, with all below
+	because string
+}
+
+// direction is read from the bottom of the house to its top. The first row that covers a directory counts.
+var direction = []row{
+	{dir: "internal/calendar", because: "pure arithmetic"},
+	{dir: ".", may: []string{"internal/calendar"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
+		because: "the domain does no input or output"},
+	{dir: "worker/...", may: []string{"."}, not: []string{"net", "database"}, because: "a worker knows a Claimer, neither SQL nor HTTP"},
+	{dir: "rule/...", may: []string{".", "cel.dev/..."}, not: []string{"net", "database"}, because: "only programs that use rules link CEL"},
+	{dir: "internal/sqlstore/...", may: []string{".", "internal/sqlstore/..."}, not: []string{"net/http"},
+		because: "one SQL store, which knows no driver"},
+	{dir: "store/sqlite/...", may: []string{".", "internal/sqlstore/...", "store/sqlite/...", "zombiezen.com/go/sqlite/...", "modernc.org/...", "golang.org/x/sys/..."},
+		not: []string{"net/http"}, because: "one package for one database"},
+	{dir: "store/postgres/...", may: []string{".", "internal/sqlstore/...", "store/postgres/...", "github.com/jackc/pgx/v5/..."},
+		not: []string{"net/http"}, because: "one package for one database"},
+	{dir: "store/storetest/...", may: []string{".", "store/storetest/...", "github.com/google/go-cmp/...", "pgregory.net/rapid"},
+		because: "it tests any Store, so it knows none"},
+	{dir: "store", may: []string{".", "store/...", "httpapi"}, because: "it opens a store by its URL"},
+	{dir: "sojourntest/...", may: []string{".", "worker", "store/sqlite"}, because: "users' tests run on SQLite in memory"},
+	{dir: "httpapi/...", may: []string{".", "httpapi/...", "github.com/danielgtaylor/huma/v2/..."}, not: []string{"database"},
+		because: "HTTP speaks to a Store, not to SQL"},
+	{dir: "source/...", may: []string{".", "source/...", "*"}, not: []string{"database"}, because: "a source brings its broker's client"},
+	{dir: "internal/ui/...", may: []string{".", "internal/ui/..."}, not: []string{"database"}, because: "pages over a Client"},
+	{dir: "internal/demo/...", may: []string{".", "worker", "internal/demo/..."}, not: []string{"database"},
+		because: "the demo runs on any store that it is given"},
+	{dir: "internal/crash", because: "only its tests run processes"},
+	{dir: "internal/tidy", because: "the laws depend on nothing they judge"},
+	{dir: "examples/...", may: []string{".", "worker", "store/...", "sojourntest", "rule/...", "httpapi/...", "source/...", "examples/..."},
+		because: "an example shows what a user may do, so nothing internal"},
+	{dir: "cmd/...", may: []string{"./...", "*"}, because: "only the command wires"},
+}
+
+// testOnly are modules that tests may link and programs may not.
+var testOnly = []string{
+	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/anishathalye/porcupine",
+	"github.com/rogpeppe/go-internal", "github.com/adhocore/gronx",
+}
+
+// covers reports whether a pattern of the table names p, a directory of this module or an import path of another.
+func covers(pattern, p string) bool {
+	other := otherModule(p)
+	switch below, tree := strings.CutSuffix(pattern, "/..."); {
+	case pattern == "*":
+		return other
+	case pattern == "./...":
+		return !other
+	case tree:
+		return p == below || strings.HasPrefix(p, below+"/")
+	}
+	return p == pattern
+}
+
+func otherModule(p string) bool {
+	first, _, below := strings.Cut(p, "/")
+	return below && strings.Contains(first, ".") && first != "."
+}
+
+// within turns an import path of this module into a directory.
+func within(importPath string) (dir string, ours bool) {
+	if importPath == module {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+func imported(s *ast.ImportSpec) string {
+	p, _ := strconv.Unquote(s.Path.Value)
+	return p
+}
+
+// importDirection judges the imports of everything but tests.
+func importDirection(f *file) (found []string) {
+	if f.isTest() {
+		return nil
+	}
+	i := slices.IndexFunc(direction, func(r row) bool { return covers(r.dir, f.dir()) })
+	if i < 0 {
+		return []string{f.at(f.syntax.Package, "no line of the table direction covers %s: say there what it may import", f.dir())}
+	}
+	r := direction[i]
+	for _, s := range f.syntax.Imports {
+		p := imported(s)
+		dir, ours := within(p)
+		switch {
+		case ours || otherModule(p):
+			if !ours {
+				dir = p
+			}
+			if !slices.ContainsFunc(r.may, func(m string) bool { return covers(m, dir) }) {
+				found = append(found, f.at(s.Pos(), "%s may not import %s: %s", f.dir(), p, r.because))
+			}
+		case slices.ContainsFunc(r.not, func(n string) bool { return covers(n+"/...", p) }):
+			found = append(found, f.at(s.Pos(), "%s may not import %s: %s", f.dir(), p, r.because))
+		}
+	}
+	return found
+}
+
+// testModules keeps what only tests need out of users' programs. storetest is itself a test.
+func testModules(f *file) (found []string) {
+	if f.isTest() || covers("store/storetest/...", f.dir()) {
+		return nil
+	}
+	for _, s := range f.syntax.Imports {
+		for _, m := range append(testOnly, "testing") {
+			if covers(m+"/...", imported(s)) && !(m == "testing" && covers("sojourntest/...", f.dir())) {
+				found = append(found, f.at(s.Pos(), "%s is for tests only", imported(s)))
+			}
+		}
+	}
+	return found
+}
+
+// A program that imports the root package, worker and store/sqlite is the smallest useful one.
+const maxModules = 12
+
+// unlinked are packages that it must not carry: servers, brokers, other databases, rules, command lines.
+var unlinked = []string{
+	"net/http", "net/rpc", "net/smtp", "html/template", "testing",
+	"github.com/jackc", "github.com/lib/pq", "github.com/mattn/go-sqlite3", "github.com/twmb", "github.com/nats-io", "github.com/rabbitmq",
+	"github.com/danielgtaylor", "github.com/spf13", "github.com/prometheus", "go.opentelemetry.io", "google.golang.org", "connectrpc.com", "cel.dev",
+}
+
+// overBudget judges the lines "import-path module" of everything that a program links.
+func overBudget(linked []string) (found []string) {
+	modules := map[string]bool{}
+	for _, line := range linked {
+		p, m, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if m != "" && m != module {
+			modules[m] = true
+		}
+		for _, u := range append(unlinked, testOnly...) {
+			if covers(u+"/...", p) {
+				found = append(found, "go.mod:1: root, worker and store/sqlite link "+p+": move what needs it to a package of its own")
+			}
+		}
+	}
+	if len(modules) > maxModules {
+		found = append(found, fmt.Sprintf("go.mod:1: root, worker and store/sqlite link %d modules, at most %d: %v", len(modules), maxModules, modules))
+	}
+	return found
+}
+
+func TestImportDirection(t *testing.T) { obey(t, ownModule(t, importDirection)) }
+
+func TestTestModulesStayInTests(t *testing.T) { obey(t, ownModule(t, testModules)) }
+
+// ownModule restricts a law to the Go files of this module, generated ones included.
+func ownModule(t *testing.T, l law) law {
+	files, err := tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := dirs(files)
+	return func(f *file) []string {
+		if f.syntax == nil || ours[f.dir()] == nil {
+			return nil
+		}
+		return l(f)
+	}
+}
+
+func TestLinkedModules(t *testing.T) {
+	args := []string{"list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", "."}
+	files, err := tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"worker", "store/sqlite"} {
+		if dirs(files)[dir] != nil {
+			args = append(args, "./"+dir)
+		}
+	}
+	var text, errors bytes.Buffer
+	list := exec.Command("go", args...)
+	list.Dir, list.Stdout, list.Stderr = root, &text, &errors
+	if err := list.Run(); err != nil {
+		t.Fatalf("go %v: %v\n%s", args, err, errors.String())
+	}
+	linked := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if !slices.Contains(linked, module+" "+module) {
+		t.Fatalf("go list does not name the root package: %q", linked)
+	}
+	for _, found := range overBudget(linked) {
+		t.Error(found)
+	}
+}
+
+func TestImportsArePlanted(t *testing.T) {
+	imports := func(at, p string) planted {
+		return planted{at, "package a\n\nimport _ \"" + p + "\"\n", ""}
+	}
+	breach := func(at, p string) planted {
+		q := imports(at, p)
+		q.want = at + ":3: "
+		return q
+	}
+	law(importDirection).finds(t,
+		imports("a.go", "time"), imports("a.go", module+"/internal/calendar"), breach("a.go", "os"), breach("a.go", "net/http"),
+		breach("a.go", module+"/worker"), breach("a.go", "zombiezen.com/go/sqlite"), imports("a_test.go", module+"/worker"),
+		imports("worker/a.go", module), breach("worker/a.go", "database/sql"), breach("worker/a.go", "net/http"), breach("worker/a.go", module+"/internal/sqlstore"),
+		imports("internal/sqlstore/a.go", module), breach("internal/sqlstore/a.go", "zombiezen.com/go/sqlite"),
+		imports("store/sqlite/a.go", "zombiezen.com/go/sqlite/sqlitex"), imports("store/sqlite/a.go", module+"/internal/sqlstore"),
+		breach("store/sqlite/a.go", module+"/store"), breach("store/sqlite/a.go", "github.com/jackc/pgx/v5"),
+		imports("store/a.go", module+"/store/sqlite"), breach("store/a.go", module+"/worker"),
+		imports("store/storetest/a.go", "github.com/google/go-cmp/cmp"), breach("store/storetest/a.go", module+"/store/sqlite"),
+		breach("internal/demo/a.go", module+"/store/sqlite"), imports("internal/demo/a.go", "net/http"),
+		breach("examples/a/a.go", module+"/internal/sqlstore"), imports("examples/a/a.go", module+"/store/sqlite"),
+		imports("cmd/sojourn/a.go", module+"/internal/demo"), imports("cmd/sojourn/a.go", "github.com/spf13/cobra"),
+		planted{"elsewhere/a.go", "package a\n", "elsewhere/a.go:1: no line of the table"},
+	)
+	law(testModules).finds(t,
+		breach("cmd/sojourn/a.go", "github.com/google/go-cmp/cmp"), imports("cmd/sojourn/a_test.go", "github.com/google/go-cmp/cmp"),
+		imports("store/storetest/a.go", "github.com/google/go-cmp/cmp"), breach("worker/a.go", "testing"), imports("sojourntest/a.go", "testing"),
+	)
+	var many []string
+	for i := range 13 {
+		many = append(many, fmt.Sprintf("example.com/%d/p example.com/%d", i, i))
+	}
+	for want, linked := range map[int][]string{0: many[:12], 1: many, 2: {"net/http ", "github.com/jackc/pgx/v5 github.com/jackc/pgx/v5", "net "}} {
+		if got := overBudget(linked); len(got) != want {
+			t.Errorf("%v: found %q, want %d", linked, got, want)
+		}
+	}
+}

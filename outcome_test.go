@@ -1,0 +1,182 @@
+package sojourn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+type declined struct{ code int }
+
+func (d *declined) Error() string { return fmt.Sprintf("declined with code %d", d.code) }
+
+type plainKind string
+
+func (p plainKind) Error() string { return string(p) }
+
+func TestOutcomeOf(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want Outcome
+	}{
+		{"nil", nil, Outcome{Type: OutcomeCompleted}},
+		{"plain", errors.New("no route"), Outcome{Type: OutcomeError, Reason: "no route", Text: "no route"}},
+		{"of a type", &declined{7}, Outcome{Type: OutcomeError, Reason: "sojourn.declined", Text: "declined with code 7"}},
+		{"wrapped", fmt.Errorf("order 42: %w", &declined{7}), Outcome{Type: OutcomeError, Reason: "sojourn.declined", Text: "order 42: declined with code 7"}},
+		{"await", Await(time.Hour), Outcome{Type: OutcomeAwait, Wait: Wait{Within: time.Hour}}},
+		{"await until the timeout", Await(0), Outcome{Type: OutcomeAwait}},
+		{"await, wrapped", fmt.Errorf("sent: %w", Await(time.Hour)), Outcome{Type: OutcomeAwait, Wait: Wait{Within: time.Hour}}},
+		{"await, joined with nil", errors.Join(nil, Await(time.Hour)), Outcome{Type: OutcomeAwait, Wait: Wait{Within: time.Hour}}},
+		{"snooze", Snooze(time.Minute), Outcome{Type: OutcomeSnooze, Delay: time.Minute}},
+		{"abort", Abort(&declined{7}), Outcome{Type: OutcomeAbort, Reason: "sojourn.declined", Text: "declined with code 7"}},
+		{"abort, wrapped", fmt.Errorf("order 42: %w", Abort(&declined{7})),
+			Outcome{Type: OutcomeAbort, Reason: "sojourn.declined", Text: "order 42: declined with code 7"}},
+		{"abort without an error", Abort(nil), Outcome{Type: OutcomeAbort, Reason: "sojourn: abort", Text: "sojourn: abort"}},
+		{"abort without an error, wrapped", fmt.Errorf("card expired: %w", Abort(nil)),
+			Outcome{Type: OutcomeAbort, Reason: "card expired: sojourn: abort", Text: "card expired: sojourn: abort"}},
+		{"cancel", Cancel(errors.New("order gone")), Outcome{Type: OutcomeCancelled, Reason: "order gone", Text: "order gone"}},
+		{"cancel without an error", Cancel(nil), Outcome{Type: OutcomeCancelled, Reason: "sojourn: cancel", Text: "sojourn: cancel"}},
+		{"again", Again(io.ErrUnexpectedEOF),
+			Outcome{Type: OutcomeError, Verdict: Verdict{Again: true}, Reason: "unexpected EOF", Text: "unexpected EOF"}},
+		{"again without an error", Again(nil),
+			Outcome{Type: OutcomeError, Verdict: Verdict{Again: true}, Reason: "sojourn: error", Text: "sojourn: error"}},
+		{"with a reason", WithReason("card_declined", &declined{7}), Outcome{Type: OutcomeError, Reason: "card_declined", Text: "declined with code 7"}},
+		{"with a reason, inside an abort", Abort(WithReason("card_declined", &declined{7})),
+			Outcome{Type: OutcomeAbort, Reason: "card_declined", Text: "declined with code 7"}},
+		{"with a reason, around an abort", WithReason("card_declined", Abort(&declined{7})),
+			Outcome{Type: OutcomeAbort, Reason: "card_declined", Text: "declined with code 7"}},
+		{"the outer reason wins", WithReason("outer", WithReason("inner", io.EOF)), Outcome{Type: OutcomeError, Reason: "outer", Text: "EOF"}},
+		{"an empty reason gives way", WithReason("", WithReason("inner", io.EOF)), Outcome{Type: OutcomeError, Reason: "inner", Text: "EOF"}},
+		{"an empty reason alone", WithReason("", &declined{7}), Outcome{Type: OutcomeError, Reason: "sojourn.declined", Text: "declined with code 7"}},
+		{"no error stays none", WithReason("card_declined", nil), Outcome{Type: OutcomeCompleted}},
+		{"joined", errors.Join(io.EOF, &declined{7}),
+			Outcome{Type: OutcomeError, Reason: "EOF declined with code #", Text: "EOF\ndeclined with code 7"}},
+		{"joined with an abort", errors.Join(io.EOF, Abort(&declined{7})),
+			Outcome{Type: OutcomeAbort, Reason: "EOF declined with code #", Text: "EOF\ndeclined with code 7"}},
+		{"a refusal of the library", Invalid("key", "is bad"), Outcome{Type: OutcomeError, Reason: CodeInvalid, Text: "sojourn: key: is bad (invalid)"}},
+		{"a lost lease", ErrLeaseLost, Outcome{Type: OutcomeError, Reason: "sojourn: lease lost", Text: "sojourn: lease lost"}},
+		{"await below zero", Await(-1),
+			Outcome{Type: OutcomeError, Reason: CodeInvalid, Text: "sojourn: await with a negative duration"}},
+		{"snooze below zero, wrapped", fmt.Errorf("later: %w", Snooze(-time.Hour)),
+			Outcome{Type: OutcomeError, Reason: CodeInvalid, Text: "sojourn: snooze with a negative duration"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := OutcomeOf(c.err)
+			for _, d := range differences(got, c.want) {
+				t.Error(d)
+			}
+			if err := got.Validate(big); err != nil {
+				t.Errorf("the outcome is refused: %v", err)
+			}
+		})
+	}
+}
+
+// spec:J8 an error text is cut with a mark, and never a reason to refuse an outcome; spec:R5 a reason has at most 128 bytes.
+func TestOutcomeOfLongErrors(t *testing.T) {
+	o := OutcomeOf(WithReason(strings.Repeat("ü", 100), errors.New(strings.Repeat("x", 200_000))))
+	if len(o.Text) != MaxError || !strings.HasSuffix(o.Text, "… [cut, 200000 bytes]") {
+		t.Errorf("%d bytes of text, ending in %q", len(o.Text), o.Text[len(o.Text)-30:])
+	}
+	if len(o.Reason) > MaxReason || !utf8.ValidString(o.Reason) || !strings.HasPrefix(o.Reason, "üüü") {
+		t.Errorf("reason %q", o.Reason)
+	}
+}
+
+// spec:R5 a reason is never empty, and equal for errors that differ only in numbers and quoted parts.
+func TestReasonOf(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("order 4711 not found"), "order # not found"},
+		{fmt.Errorf("order %q: timeout after %dms", "A-77", 1500), `order "…": timeout after #ms`},
+		{fmt.Errorf("a %w", errors.New("b")), "a b"},
+		{errors.New("line\none\ttwo"), "line one two"},
+		{errors.New(""), "error"},
+		{errors.New(" \n "), "error"},
+		{errors.New("\x00"), "error"},
+		{errors.New(`unfinished "quote 12`), `unfinished "…"`},
+		{plainKind(""), "sojourn.plainKind"},
+		{&fs.PathError{Op: "open", Path: "/tmp/x1", Err: fs.ErrNotExist}, "fs.PathError"},
+		{fmt.Errorf("x: %w", &fs.PathError{Op: "open", Path: "/x", Err: fs.ErrNotExist}), "fs.PathError"},
+		{context.DeadlineExceeded, "context.deadlineExceededError"},
+		{fmt.Errorf("%w and %w", io.EOF, &declined{3}), "EOF and declined with code #"},
+		{TooLarge("args", 9, 8), CodeTooLarge},
+		{fmt.Errorf("x: %w", Conflict("no")), CodeConflict},
+		{&Error{Index: -1, Message: "no code"}, "sojourn.Error"},
+		{Abort(nil), "sojourn: abort"},
+	} {
+		if got := ReasonOf(c.err); got != c.want {
+			t.Errorf("ReasonOf(%q) = %q, want %q", c.err, got, c.want)
+		}
+	}
+	for _, text := range []string{strings.Repeat("word ", 100), strings.Repeat("7", 1000), strings.Repeat("✓", 100), "\xff\xfe", strings.Repeat(`"a" `, 50)} {
+		got := ReasonOf(errors.New(text))
+		if got == "" || len(got) > MaxReason || !utf8.ValidString(got) {
+			t.Errorf("ReasonOf(%.20q…) = %q (%d bytes)", text, got, len(got))
+		}
+	}
+}
+
+func TestVerdictErrorsAreErrors(t *testing.T) {
+	cause := &declined{7}
+	for _, err := range []error{Abort(cause), Cancel(cause), Again(cause), WithReason("r", cause), fmt.Errorf("x: %w", Abort(cause))} {
+		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "declined with code 7") {
+			t.Errorf("%v has lost its cause", err)
+		}
+	}
+	for _, err := range []error{Await(0), Snooze(0), Abort(nil), Cancel(nil), Again(nil)} {
+		if err.Error() == "" || errors.Unwrap(err) != nil {
+			t.Errorf("%q unwraps to %v", err, errors.Unwrap(err))
+		}
+	}
+	if WithReason("r", nil) != nil {
+		t.Error("a reason makes an error out of none")
+	}
+}
+
+func TestOutcomeValidate(t *testing.T) {
+	next := func(options ...Option) []Job {
+		return []Job{*NewJob("k", nil, append([]Option{func(j *Job) { j.ID = 9 }}, options...)...)}
+	}
+	key := func(keys ...string) Wait { return Wait{Keys: keys} }
+	for _, c := range []struct {
+		name        string
+		o           Outcome
+		code, field string
+	}{
+		{"inv:N3 result", Outcome{Result: make([]byte, big+1)}, CodeTooLarge, "result"},
+		{"inv:N3 checkpoint", Outcome{Verdict: Verdict{Checkpoint: make([]byte, big+1)}}, CodeTooLarge, "checkpoint"},
+		{"inv:N1 snooze", Outcome{Delay: -1}, CodeInvalid, "delay"},
+		{"inv:N1 snooze above ten years", Outcome{Delay: MaxHorizon + 1}, CodeInvalid, "delay"},
+		{"inv:N1 within", Outcome{Wait: Wait{Within: -1}}, CodeInvalid, "within"},
+		{"inv:N1 verdict", Outcome{Verdict: Verdict{Delay: MaxHorizon + 1}}, CodeInvalid, "verdict.delay"},
+		{"an unknown mode", Outcome{Wait: Wait{Mode: 2}}, CodeInvalid, "wait.mode"},
+		{"an empty key", Outcome{Wait: key("a", "")}, CodeInvalid, "wait.keys"},
+		{"a key with a control character", Outcome{Wait: key("a\n")}, CodeInvalid, "wait.keys"},
+		{"65 keys", Outcome{Wait: key(strings.Split(strings.Repeat("k ", 64)+"k", " ")...)}, CodeInvalid, "wait.keys"},
+		{"next without an id", Outcome{Next: []Job{*NewJob("k", nil)}}, CodeInvalid, "next"},
+		{"a bad next", Outcome{Next: next(Weight(-1))}, CodeInvalid, "weight"},
+		{"next with too large args", Outcome{Next: next(func(j *Job) { j.Args = make([]byte, big+1) })}, CodeTooLarge, "args"},
+		{"1,001 next", Outcome{Next: make([]Job, MaxBatch+1)}, CodeInvalid, "next"},
+	} {
+		t.Run(c.name, func(t *testing.T) { refusal(t, c.o.Validate(big), c.code, c.field) })
+	}
+	good := Outcome{Type: OutcomeCompleted, Result: make([]byte, big), Next: next(), Delay: MaxHorizon, Verdict: Verdict{Delay: Now},
+		Wait: Wait{Mode: WaitAll, Keys: []string{"a", "b"}, Within: MaxHorizon}}
+	if err := good.Validate(big); err != nil {
+		t.Error(err)
+	}
+	bad := Outcome{Next: append(next(), next(Priority(1), Weight(-1))...)}
+	if e, isOurs := errors.AsType[*Error](bad.Validate(big)); !isOurs || e.Index != 1 {
+		t.Errorf("%v does not name the second job", e)
+	}
+}

@@ -1,0 +1,130 @@
+package sojourn
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestTokenNamesOneAttempt(t *testing.T) {
+	secret := []byte("a secret of this store")
+	seen := map[string]bool{}
+	for _, id := range []ID{1, 42, 1<<53 - 1} {
+		for _, generation := range []int32{1, 2, math.MaxInt32} {
+			for _, attempt := range []int32{1, 12, math.MaxInt32} {
+				token := NewToken(secret, id, generation, attempt)
+				i, g, a, err := ParseToken(secret, token)
+				if err != nil || i != id || g != generation || a != attempt {
+					t.Errorf("%s: %d, %d, %d, %v", token, i, g, a, err)
+				}
+				if seen[token] {
+					t.Errorf("%s names two attempts", token)
+				}
+				if seen[token] = true; len(token) > MaxKey || strings.Trim(token, "0123456789.ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_") != "" {
+					t.Errorf("%q does not fit into a URL", token)
+				}
+			}
+		}
+	}
+}
+
+func TestTokenCannotBeForged(t *testing.T) {
+	secret := []byte("a secret of this store")
+	token := NewToken(secret, 42, 1, 2)
+	parts := strings.Split(token, ".")
+	forged := map[string]string{
+		"empty":               "",
+		"no parts":            "42",
+		"no signature":        "42.1.2.",
+		"another id":          "43.1.2." + parts[3],
+		"another generation":  "42.2.2." + parts[3],
+		"another attempt":     "42.1.3." + parts[3],
+		"a plus sign":         "+42.1.2." + parts[3],
+		"a leading zero":      "042.1.2." + parts[3],
+		"a space":             " " + token,
+		"more":                token + "A",
+		"padded":              token + "==",
+		"another part":        token + ".x",
+		"cut":                 token[:len(token)-1],
+		"in lower case":       "42.1.2." + strings.ToLower(parts[3]) + "x",
+		"an id above int64":   "92233720368547758080.1.2." + parts[3],
+		"an attempt above 32": "42.1.4294967298." + parts[3],
+		"very long":           token + strings.Repeat("A", 1<<20),
+		"of another store":    NewToken([]byte("another secret"), 42, 1, 2),
+		"of no secret":        NewToken(nil, 42, 1, 2),
+	}
+	for name, f := range forged {
+		if _, _, _, err := ParseToken(secret, f); ErrorCode(err) != CodeInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for i := range token { // every single character counts, the last one of the signature too
+		for _, c := range []byte("A0-_.z1") {
+			if token[i] == c {
+				continue
+			}
+			if id, g, a, err := ParseToken(secret, token[:i]+string(c)+token[i+1:]); err == nil {
+				t.Errorf("%q at %d instead of %q: accepted as %d, %d, %d", c, i, token[i], id, g, a)
+			}
+		}
+	}
+	_, _, _, err := ParseToken(secret, NewToken([]byte("another secret"), 42, 1, 2))
+	if strings.Contains(err.Error(), parts[3]) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the refusal says too much: %v", err)
+	}
+}
+
+func FuzzParseToken(f *testing.F) {
+	secret := []byte("a secret of this store")
+	good := NewToken(secret, 42, 1, 2)
+	for _, s := range []string{"", good, good + "A", "42.1.2.", "....", "1.1.1.AAAAAAAAAAAAAAAAAAAAAA", "-1.-1.-1.x", "+42" + good[2:], "\x00.1.1.1", NewToken(nil, 1, 1, 1)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		id, generation, attempt, err := ParseToken(secret, token)
+		if err == nil && NewToken(secret, id, generation, attempt) != token {
+			t.Fatalf("%q is accepted as %d, %d, %d, whose token is another", token, id, generation, attempt)
+		}
+		if err != nil && (ErrorCode(err) != CodeInvalid || id != 0 || generation != 0 || attempt != 0) {
+			t.Fatalf("%q: %v, %d, %d, %d", token, err, id, generation, attempt)
+		}
+		if id == 42 && generation == 1 && attempt == 2 && token != good {
+			t.Fatalf("%q is a second token of one attempt", token)
+		}
+	})
+}
+
+func TestResponseValidate(t *testing.T) {
+	long := strings.Repeat("x", MaxKey+1)
+	for _, c := range []struct {
+		name        string
+		r           *Response
+		code, field string
+	}{
+		{"nothing", nil, CodeInvalid, "response"},
+		{"no address", &Response{Kind: "k"}, CodeInvalid, "response"},
+		{"key and job", &Response{Kind: "k", Key: "a", Job: 1}, CodeInvalid, "response"},
+		{"job and token", &Response{Job: 1, Token: "t"}, CodeInvalid, "response"},
+		{"key and token", &Response{Kind: "k", Key: "a", Token: "t"}, CodeInvalid, "response"},
+		{"key without kind", &Response{Key: "a"}, CodeInvalid, "kind"},
+		{"key of a bad kind", &Response{Kind: "a b", Key: "a"}, CodeInvalid, "kind"},
+		{"a bad key", &Response{Kind: "k", Key: "a\n"}, CodeInvalid, "key"},
+		{"a long key", &Response{Kind: "k", Key: long}, CodeInvalid, "key"},
+		{"job -1", &Response{Job: -1}, CodeInvalid, "job"},
+		{"job 2^53", &Response{Job: 1 << 53}, CodeInvalid, "job"},
+		{"inv:N3 body", &Response{Job: 1, Body: make([]byte, big+1)}, CodeTooLarge, "body"},
+		{"inv:N3 content type", &Response{Job: 1, ContentType: long}, CodeTooLarge, "content_type"},
+		{"a bad source", &Response{Job: 1, Source: "a\x00"}, CodeInvalid, "source"},
+		{"a long message id", &Response{Job: 1, MessageID: long}, CodeInvalid, "message_id"},
+	} {
+		t.Run(c.name, func(t *testing.T) { refusal(t, c.r.Validate(big), c.code, c.field) })
+	}
+	for _, r := range []Response{
+		{Kind: "k", Key: "order 42"}, {Job: 1}, {Job: 1<<53 - 1, Kind: "k"}, {Token: "whatever"},
+		{Job: 1, Body: make([]byte, big), ContentType: "text/plain; charset=utf-8", Source: "kafka", MessageID: "orders/3@77", Failed: true},
+	} {
+		if err := r.Validate(big); err != nil {
+			t.Errorf("%+.60v: %v", r, err)
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package sojourn
+
+import (
+	"testing"
+	"time"
+)
+
+// The traces behind the rules, as far as Decide and Match alone can show them: each is the shortest story that goes wrong with
+// any other reading.
+
+// rules:A1 The epoch does not change when a lease ends, so the running state is part of the fence.
+func TestRuleA1ALeaseThatHasEndedWritesNothing(t *testing.T) {
+	begin(t).claim().event(EventLeaseEnded).stands("ready").
+		refuses(finish(Outcome{Type: OutcomeCompleted})).
+		refuses(finish(Outcome{Type: OutcomeAwait}))
+	// Finish(await) executed, its answer lost; a response comes; the repeated Finish must not park the job again.
+	begin(t).claim().say(OutcomeAwait).answer(0).stands("ready resumed", held).
+		refuses(finish(Outcome{Type: OutcomeAwait})).stands("ready resumed", held).
+		claim().stands("running resume", held)
+}
+
+// rules:B1 It never matters whether a response or the end of a step commits first.
+func TestRuleB1AResponseIsLookedAtAfterEveryEnd(t *testing.T) {
+	ends := map[string]struct {
+		e    Event
+		rule string
+	}{
+		"an error":       {finish(boom), "F2"},
+		"a lost lease":   {lostEvent, "W1"},
+		"a timeout":      {timeoutEvent, "W5"},
+		"a snooze":       {finish(Outcome{Type: OutcomeSnooze, Delay: time.Hour}), "F7"},
+		"a release":      {finish(Outcome{Type: OutcomeReleased}), "F11"},
+		"a vain await":   {conflicting(), "F6"},
+		"again, in vain": {boomWith(Verdict{Again: true}), "F2"},
+	}
+	for name, end := range ends {
+		t.Run("rules:B1/"+name, func(t *testing.T) {
+			before := begin(t).claim().answer(0).stands("running start", kept).then(end.e).rules(end.rule, "M3").stands("ready", held)
+			after := begin(t).claim().then(end.e).rules(end.rule).answer(0).rules("M3").stands("ready", held)
+			if d := differences(before.row, after.row); len(d) > 0 {
+				t.Errorf("the order of the two matters: %v", d)
+			}
+			before.claim().stands("running start", held)
+			if !before.row.Given {
+				t.Error("the handler is not given the response, and sends its request again")
+			}
+		})
+	}
+	t.Run("rules:B1/await", func(t *testing.T) {
+		before := begin(t).claim().answer(0).say(OutcomeAwait).rules("F5", "M1").stands("ready resumed", held)
+		after := begin(t).claim().say(OutcomeAwait).answer(0).rules("M1").stands("ready resumed", held)
+		if d := differences(before.row, after.row); len(d) > 0 {
+			t.Errorf("the order of the two matters: %v", d)
+		}
+	})
+	t.Run("rules:B1/a response while errored", func(t *testing.T) {
+		begin(t).claimDeciding().event(EventLeaseEnded).stands("errored").answer(0).stands("errored", kept).
+			claimDeciding().stands("running decide", kept).say(OutcomeDecided).rules("D1", "M3").stands("ready", held)
+		begin(t).claimDeciding().event(EventLeaseEnded).answer(0).event(EventDecideOverdue).rules("W7", "M3").stands("ready", held)
+	})
+	t.Run("rules:B1/a response while a poll runs", func(t *testing.T) {
+		polling := func() *trace {
+			return begin(t).claim().say(OutcomeAwait).claim().stands("running poll").answer(0).stands("running poll", kept)
+		}
+		polling().event(EventLeaseEnded).rules("W3", "M1").stands("ready resumed", held)
+		polling().say(OutcomeNoAnswer).rules("P1", "M1").stands("ready resumed", held)
+		polling().say(OutcomeReleased).rules("P3", "M1").stands("ready resumed", held)
+		p := polling()
+		p.then(Event{Type: EventFinished, Outcome: &Outcome{Type: OutcomeAnswer}, Answered: p.answered(&p.life)}).
+			rules("P4", "M1").stands("ready resumed", held)
+		if p.poll {
+			t.Error("the answer of the poll counts although a kept response came first")
+		}
+	})
+}
+
+// rules:B2 A response stays in hand until a handler that was given it disposes of it.
+func TestRuleB2AResponseStaysUntilItIsDisposedOf(t *testing.T) {
+	withAnswer := func() *trace {
+		return begin(t).claim().answer(0).say(OutcomeAwait).stands("ready resumed", held).claim().stands("running resume", held)
+	}
+	stays := map[string]Event{
+		"the worker dies": lostEvent, "timeout": timeoutEvent, "error": finish(boom),
+		"release": finish(Outcome{Type: OutcomeReleased}), "snooze": finish(Outcome{Type: OutcomeSnooze}),
+	}
+	for name, e := range stays {
+		t.Run("rules:B2/stays/"+name, func(t *testing.T) {
+			tr := withAnswer().then(e)
+			if tr.row.State == Scheduled {
+				tr.event(EventDue)
+			}
+			tr.claim()
+			if tr.at[0] != held || !tr.row.Given || tr.row.InHand != 1 {
+				t.Errorf("the next step runs without the answer: %+v", tr.row)
+			}
+		})
+	}
+	for name, e := range map[string]Event{
+		"completes": finish(Outcome{Type: OutcomeCompleted}), "aborts": finish(Outcome{Type: OutcomeAbort}),
+		"cancels": finish(Outcome{Type: OutcomeCancelled}), "awaits again": finish(Outcome{Type: OutcomeAwait}), "again": boomWith(Verdict{Again: true}),
+	} {
+		t.Run("rules:B2/disposed of/"+name, func(t *testing.T) {
+			if tr := withAnswer().then(e); tr.at[0] != done || tr.row.InHand != 0 {
+				t.Errorf("response at %d, in hand %d; want it done with", tr.at[0], tr.row.InHand)
+			}
+		})
+	}
+	t.Run("rules:B2/later ones queue behind", func(t *testing.T) {
+		withAnswer().answer(1).then(finish(boom)).rules("F2").stands("scheduled", held, kept).answer(2).stands("scheduled", held, kept, kept).
+			event(EventDue).claim().stands("running start", held, kept, kept).
+			say(OutcomeAwait).rules("F5", "M1").stands("ready resumed", done, held, kept)
+	})
+	t.Run("rules:B2/an error response is used up", func(t *testing.T) {
+		tr := begin(t)
+		tr.sent[0].Failed = true
+		tr.claim().say(OutcomeAwait).answer(0).rules("M2").stands("scheduled", done).event(EventDue).claim()
+		if tr.row.InHand != 0 {
+			t.Error("the error response is in hand of the next attempt")
+		}
+	})
+}
+
+// rules:B3 A late response makes a waiting retry plain ready: no weight, all gates, a new attempt.
+func TestRuleB3ALateResponseHoldsNoWeight(t *testing.T) {
+	begin(t).claim().weight(1).event(EventLeaseEnded).weight(0).answer(0).rules("M3").stands("ready", held).weight(0).
+		claim().stands("running start", held).weight(1).counts(2, 0, 1)
+	tr := begin(t).claim().then(finish(boom)).answer(0)
+	if tr.last[0].RunAt != RunAtNow {
+		t.Error("the retry waits on although its answer is there")
+	}
+}
+
+// rules:B4 The commonest case: a crash between the request and its Await.
+func TestRuleB4ALateResponseNeedsNoAwait(t *testing.T) {
+	begin(t).claim().event(EventLeaseEnded).answer(0).rules("M3").stands("ready", held)
+	begin(t, toInbox).claim().event(EventLeaseEnded).answer(0).stands("ready", kept).
+		claim().stands("running start", kept).say(OutcomeAwait).rules("F5", "M1").stands("ready resumed", held)
+	begin(t).answer(0).stands("ready", kept) // never claimed: early, it waits for the Await
+}
+
+// rules:B5 What a job leaves over becomes late and can never be another job's answer.
+func TestRuleB5WhatIsLeftOverIsLate(t *testing.T) {
+	begin(t).claim().answer(0).answer(1).say(OutcomeCompleted).stands("completed", late, late)
+	begin(t).claim().say(OutcomeAwait).answer(0).answer(1).stands("ready resumed", held, kept).event(EventCancel).stands("cancelled", late, late)
+	begin(t).claim().say(OutcomeAwait).answer(0).claim().answer(1).event(EventCancel).stands("cancelled", done, late)
+	begin(t).claim().say(OutcomeAwait).answer(0).event(EventDeadline).stands("failed", late)
+	begin(t).claim().say(OutcomeCompleted).answer(0).stands("completed", late)
+}
+
+// rules:B6 An error response for an attempt that is over ends none that has not begun.
+func TestRuleB6AnErrorForAnAttemptThatIsOver(t *testing.T) {
+	tr := begin(t)
+	tr.sent[0].Failed = true
+	tr.claim().then(finish(boom)).answer(0).rules("M4").stands("scheduled", late).counts(1, 1, 0)
+
+	tr = begin(t)
+	tr.sent[0].Failed = true
+	tr.claim().answer(0).event(EventLeaseEnded).rules("W1", "M4").stands("ready", late).counts(1, 0, 1)
+
+	tr = begin(t) // by key alone, one that comes while the next attempt runs cannot be told apart: it ends it at its Await
+	tr.sent[0].Failed = true
+	tr.claim().event(EventLeaseEnded).claim().answer(0).stands("running start", kept).
+		say(OutcomeAwait).rules("F5", "M2").stands("scheduled", done).counts(2, 1, 1)
+
+	tr = begin(t) // the good one behind it is taken in the same transaction
+	tr.sent[0].Failed = true
+	tr.claim().answer(0).answer(1).then(finish(boom)).rules("F2", "M4", "M3").stands("ready", late, held)
+}
+
+// rules:B7 A capability names id, generation and attempt: it outlives every step of the attempt, and no attempt.
+func TestRuleB7ACapabilityLastsAsLongAsItsAttempt(t *testing.T) {
+	token := func(tr *trace) string { return NewToken([]byte("secret"), tr.row.ID, 1, tr.row.Attempt) }
+	tr := begin(t).claim()
+	first := token(tr)
+	tr.say(OutcomeAwait).answer(0).claim().say(OutcomeAwait).answer(1).claim().say(OutcomeReleased).claim().
+		say(OutcomeSnooze).event(EventDue).claim()
+	if token(tr) != first {
+		t.Errorf("the capability of attempt 1 became stale at attempt %d without an end of the attempt", tr.row.Attempt)
+	}
+	if tr.then(finish(boom)).event(EventDue).claim(); token(tr) == first {
+		t.Error("the capability of attempt 1 answers attempt 2")
+	}
+}
+
+// rules:B10 All needs all, also for a waiting retry; a key has one owner.
+func TestRuleB10AnyAndAll(t *testing.T) {
+	all, oneOf := Wait{Mode: WaitAll, Keys: []string{"k1", "k2"}}, Wait{Mode: WaitAny, Keys: []string{"k1", "k2"}}
+	keyed := func() *trace {
+		tr := begin(t)
+		tr.sent = many(ok(0, "k1"), ok(0, "k2"), ok(0, "own"))
+		return tr
+	}
+	keyed().claim().await(all).answer(0).stands("awaiting", kept).answer(1).rules("M1").stands("ready resumed", held, held)
+	keyed().claim().await(all).answer(0).event(EventTimedOut).rules("W4").stands("scheduled", kept).
+		answer(2).stands("scheduled", kept, unsent, kept).answer(1).rules("M3").stands("ready", held, held, kept)
+	keyed().claim().await(oneOf).answer(1).rules("M1").stands("ready resumed", unsent, held).
+		claim().answer(0).say(OutcomeCompleted).stands("completed", late, done)
+	keyed().claim().then(conflicting()).rules("F6").stands("scheduled").counts(1, 1, 0)
+	// answers under keys that are no longer waited for stay kept, and end as late
+	keyed().claim().await(oneOf).answer(0).claim().answer(1).await(Wait{}).stands("awaiting", done, kept).
+		answer(2).stands("ready resumed", done, kept, held).claim().say(OutcomeCompleted).stands("completed", done, late, done)
+}
+
+// rules:C1 Nobody rests in errored for ever, and every loop through it is counted.
+func TestRuleC1ErroredHasTwoWaysOut(t *testing.T) {
+	lostOnce := func(mods ...rowMod) *trace {
+		return begin(t, mods...).claimDeciding().event(EventLeaseEnded).stands("errored")
+	}
+	lostOnce().event(EventDecideOverdue).rules("W7").stands("scheduled")
+	lostOnce().refuses(Event{Type: EventClaimed}).stands("errored") // a worker without the handler never gets it
+	lostOnce().claimDeciding().event(EventLeaseEnded).rules("W2").stands("errored").counts(1, 0, 2).
+		claimDeciding().event(EventLeaseEnded).rules("W2").stands("failed").counts(1, 0, 3)
+	// only inside the budgets
+	begin(t, max2(1, 3)).claimDeciding().event(EventTimedOut).stands("failed").counts(1, 1, 0)
+	begin(t, max2(5, 1)).claimDeciding().event(EventLeaseEnded).stands("failed").counts(1, 0, 1)
+	begin(t, max2(1, 3)).claimDeciding().say(OutcomeAwait).event(EventTimedOut).stands("failed").counts(1, 1, 0)
+}
+
+// rules:C2 A resumed job whose kind has no worker gives its weight back, and does not fail for that.
+func TestRuleC2ResumedWithoutAWorker(t *testing.T) {
+	begin(t, max2(1, 1)).claim().say(OutcomeAwait).answer(0).stands("ready resumed", held).weight(1).
+		refuses(Event{Type: EventTimedOut, Reason: ReasonTimeout}).
+		event(EventResumeOverdue).rules("W8").stands("ready", held).weight(0).counts(1, 0, 0).
+		claim().rules("C2").stands("running start", held).weight(1).counts(1, 0, 0).
+		say(OutcomeCompleted).stands("completed", done)
+}
+
+// rules:C3 A deadline is no error: no retry handler, no backoff, and a redrive begins anew.
+func TestRuleC3TheDeadlineEndsTheJob(t *testing.T) {
+	for _, row := range liveRows {
+		tr := begin(t)
+		tr.row = row
+		tr.row.RetryHandler = true
+		tr.event(EventDeadline).rules("W6").stands("failed")
+		if got := tr.last[0]; got.RunAt != KeepRunAt || got.Reason != ReasonDeadline || tr.row.Failures != row.Failures {
+			t.Errorf("from %s: %+v", row.State, got)
+		}
+		tr.event(EventRedrive).stands("ready").counts(0, 0, 0).refuses(Event{Type: EventRedrive})
+	}
+}
+
+// rules:C4 A timeout cannot be switched off.
+func TestRuleC4EveryWaitHasAnEnd(t *testing.T) {
+	if p := (Policy{}).withDefaults(); p.Timeout != 24*time.Hour || p.DecideWithin != 5*time.Minute {
+		t.Errorf("timeout %v, decide_within %v", p.Timeout, p.DecideWithin)
+	}
+	for _, d := range []time.Duration{-1, MaxHorizon + 1} {
+		if err := (Policy{Timeout: d}).validate(); ErrorCode(err) != CodeInvalid {
+			t.Errorf("timeout %v: %v", d, err)
+		}
+	}
+	begin(t).claim().say(OutcomeAwait).event(EventTimedOut).rules("W4").stands("scheduled")
+}
+
+// rules:D1 The row says what it holds; every end gives it back once.
+func TestRuleD1Weight(t *testing.T) {
+	begin(t, weighs(7)).weight(0).claim().weight(7).say(OutcomeAwait).weight(7).claim().stands("running poll").weight(7).
+		say(OutcomeNoAnswer).weight(7).answer(0).weight(7).claim().weight(7).say(OutcomeSnooze).weight(0).
+		event(EventDue).claim().weight(7).then(finish(boom)).weight(0).event(EventDue).claim().weight(7).say(OutcomeCompleted).weight(0)
+	begin(t, weighs(7)).claimDeciding().event(EventLeaseEnded).weight(0).claimDeciding().stands("running decide").weight(0).
+		say(OutcomeReleased).weight(0)
+	begin(t, weighs(0)).claim().weight(0).say(OutcomeAwait).weight(0).answer(0).stands("ready resumed", held).weight(0).claim().weight(0)
+}
+
+// rules:D2 Release undoes its claim; only the epoch, which the store keeps, stays raised.
+func TestRuleD2ReleaseUndoesItsClaim(t *testing.T) {
+	begin(t).claim().say(OutcomeReleased).stands("ready").weight(0).counts(1, 0, 0).claim().rules("C2").counts(1, 0, 0)
+	begin(t).claim().say(OutcomeAwait).answer(0).claim().say(OutcomeReleased).rules("F10").stands("ready resumed", held).weight(1).
+		claim().rules("C3").counts(1, 0, 0)
+	begin(t).claimDeciding().event(EventLeaseEnded).claimDeciding().say(OutcomeReleased).rules("D3").stands("errored").counts(1, 0, 1)
+	begin(t).claim().say(OutcomeAwait).claim().say(OutcomeReleased).rules("P3").stands("awaiting").weight(1).counts(1, 0, 0)
+}
+
+// rules:E1 An attempt is request, wait and response; only its end lets the next claim count.
+func TestRuleE1WhatAnAttemptIs(t *testing.T) {
+	begin(t).counts(0, 0, 0).claim().counts(1, 0, 0).say(OutcomeAwait).answer(0).claim().counts(1, 0, 0).
+		say(OutcomeSnooze).event(EventDue).claim().counts(1, 0, 0).say(OutcomeReleased).claim().counts(1, 0, 0).
+		then(finish(boom)).counts(1, 1, 0).event(EventDue).claim().counts(2, 1, 0).
+		event(EventLeaseEnded).counts(2, 1, 1).claim().counts(3, 1, 1).event(EventTimedOut).counts(3, 2, 1)
+}
+
+// rules:E2 Two budgets: losses use up no attempt, failures no crash; the first loss keeps run_at, later ones back off.
+func TestRuleE2TwoBudgets(t *testing.T) {
+	tr := begin(t, max2(2, 3)).claim().event(EventLeaseEnded).stands("ready").counts(1, 0, 1)
+	if got := tr.last[0]; got.RunAt != KeepRunAt {
+		t.Errorf("the first loss: %+v, want the old run_at", got)
+	}
+	tr.claim().event(EventLeaseEnded).stands("scheduled").counts(2, 0, 2)
+	if got := tr.last[0]; got.RunAt != RunAtDelay || got.Delay != 10*time.Second {
+		t.Errorf("the second loss: %+v, want backoff", got)
+	}
+	tr.event(EventDue).claim().then(finish(boom)).stands("scheduled").counts(3, 1, 2).
+		event(EventDue).claim().event(EventLeaseEnded).stands("failed").counts(4, 1, 3)
+	begin(t, max2(2, 3)).claim().then(finish(boom)).event(EventDue).claim().then(finish(boom)).stands("failed").counts(2, 2, 0)
+	unlimited := begin(t, max2(Unlimited, Unlimited))
+	for range 50 {
+		unlimited.claim().then(finish(boom)).stands("scheduled").event(EventDue).claim().event(EventLeaseEnded)
+		if unlimited.row.State == Scheduled {
+			unlimited.event(EventDue)
+		}
+	}
+	unlimited.counts(100, 50, 50)
+}

@@ -1,0 +1,130 @@
+// Package store opens any store of this module by its URL, for programs whose store is a setting. A program that always uses one
+// kind of store imports that package instead and links nothing else.
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite"
+)
+
+// Option changes how Open opens a store.
+type Option func(*settings)
+
+type settings struct {
+	mustExist bool
+	sqlite    []sqlite.Option
+}
+
+// MustExist refuses to create a store: where there is none, Open returns an *sojourn.Error with CodeUnavailable whose Err is
+// fs.ErrNotExist.
+func MustExist() Option { return func(s *settings) { s.mustExist = true } }
+
+// NoMigrate opens the store as it is, so that its schema can be looked at; see sojourn.Migrator.
+func NoMigrate() Option {
+	return func(s *settings) { s.sqlite = append(s.sqlite, sqlite.NoMigrate()) }
+}
+
+// Open opens the store that a URL names and returns a client over it. The forms are
+//
+//	sqlite:FILE       an SQLite file, relative or absolute; it is created and migrated if need be
+//	sqlite::memory:   a private store in memory, gone with Close
+//	FILE.db           the same as sqlite:FILE.db
+//
+// Anything else is an *sojourn.Error with CodeInvalid that says what is accepted. The caller closes the client.
+func Open(url string, options ...Option) (*sojourn.Client, error) {
+	path, err := sqlitePath(url)
+	if err != nil {
+		return nil, err
+	}
+	var s settings
+	for _, o := range options {
+		o(&s)
+	}
+	if s.mustExist {
+		if err := exists(path); err != nil {
+			return nil, err
+		}
+	}
+	return sqlite.Open(path, s.sqlite...)
+}
+
+// Valid checks the form of a URL for Open, and nothing else. The error is an *sojourn.Error with CodeInvalid.
+func Valid(url string) error {
+	_, err := sqlitePath(url)
+	return err
+}
+
+const memory = ":memory:"
+
+// sqlitePath gives the file that a URL names.
+func sqlitePath(url string) (string, error) {
+	path, ok := strings.CutPrefix(url, "sqlite:")
+	switch {
+	case url == "":
+		return "", sojourn.Invalid("store", "is empty; use sqlite:FILE")
+	case !ok && scheme(url) != "":
+		return "", sojourn.Invalid("store", "%.64q has the scheme %q, which this program does not know; use sqlite:FILE", withoutSecret(url), scheme(url))
+	case !ok && strings.HasSuffix(url, ".db"):
+		path = url
+	case !ok:
+		return "", sojourn.Invalid("store", "%.64q is neither sqlite:FILE nor a file that ends in .db", url)
+	}
+	if path == memory {
+		return path, nil
+	}
+	if rest, ok := strings.CutPrefix(path, "//"); ok {
+		if !strings.HasPrefix(rest, "/") {
+			return "", sojourn.Invalid("store", "%.64q names a host; write sqlite:FILE, without //", url)
+		}
+		path = rest
+	}
+	if strings.ContainsAny(path, "?#\x00") {
+		return "", sojourn.Invalid("store", "%.64q has parameters; sqlite:FILE takes a plain file name", url)
+	}
+	if path == "" {
+		return "", sojourn.Invalid("store", "%q names no file; use sqlite:FILE", url)
+	}
+	return path, nil
+}
+
+// scheme gives what stands before the colon of a URL; "" for file names. A single letter is a drive of Windows.
+func scheme(url string) string {
+	before, _, ok := strings.Cut(url, ":")
+	if !ok || len(before) < 2 || strings.ContainsAny(before, `/\.`) {
+		return ""
+	}
+	return before
+}
+
+// withoutSecret cuts a URL before what may be a password, because errors end up in logs.
+func withoutSecret(url string) string {
+	if before, _, ok := strings.Cut(url, "//"); ok {
+		return before + "//…"
+	}
+	return url
+}
+
+func exists(path string) error {
+	if path == memory {
+		return nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return unavailable(fs.ErrNotExist, "there is no store at "+path)
+	case err != nil:
+		return unavailable(err, "the store at "+path+" cannot be read: "+err.Error())
+	case info.IsDir():
+		return unavailable(fs.ErrInvalid, path+" is a folder, not a store")
+	}
+	return nil
+}
+
+func unavailable(cause error, message string) error {
+	return &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "store", Index: -1, Message: message, Err: cause}
+}

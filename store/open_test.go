@@ -1,0 +1,77 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+func TestSqlitePath(t *testing.T) {
+	for _, c := range []struct{ url, path, refusal string }{
+		{"sqlite:app.db", "app.db", ""},
+		{"sqlite:/var/lib/app", "/var/lib/app", ""},
+		{"sqlite:///var/lib/app", "/var/lib/app", ""},
+		{"sqlite:C:\\data\\app.db", "C:\\data\\app.db", ""},
+		{"sqlite::memory:", ":memory:", ""},
+		{"app.db", "app.db", ""},
+		{"./some folder/app.db", "./some folder/app.db", ""},
+		{"C:\\data\\app.db", "C:\\data\\app.db", ""},
+		{"", "", "is empty"},
+		{"sqlite:", "", "names no file"},
+		{"sqlite://app.db", "", "names a host"},
+		{"sqlite:app.db?mode=ro", "", "has parameters"},
+		{"sqlite:a\x00.db", "", "has parameters"},
+		{"app.sqlite3", "", "neither"},
+		{"postgres://me:secret@host/db", "", `scheme "postgres"`},
+		{"redis:6379", "", `scheme "redis"`},
+		{"SQLITE:app.db", "", `scheme "SQLITE"`},
+	} {
+		path, err := sqlitePath(c.url)
+		if c.refusal == "" {
+			if err != nil || path != c.path {
+				t.Errorf("sqlitePath(%q) = %q, %v; want %q", c.url, path, err, c.path)
+			}
+			continue
+		}
+		if sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), c.refusal) {
+			t.Errorf("sqlitePath(%q) = %v; want an invalid store that %s", c.url, err, c.refusal)
+		}
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error shows a password: %v", err)
+		}
+	}
+}
+
+func TestOpen(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "app.db")
+	if _, err := Open("sqlite:"+file, MustExist()); sojourn.ErrorCode(err) != sojourn.CodeUnavailable || !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("Open with MustExist of a missing file = %v; want unavailable, fs.ErrNotExist", err)
+	}
+	if _, err := Open("sqlite:"+filepath.Dir(file), MustExist()); sojourn.ErrorCode(err) != sojourn.CodeUnavailable {
+		t.Fatalf("Open of a folder = %v; want unavailable", err)
+	}
+	c, err := Open("sqlite:" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := c.Enqueue(context.Background(), sojourn.NewJob("mail", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c, err = Open(file, MustExist())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if j, err := c.Get(context.Background(), e.ID); err != nil || j.Kind != "mail" {
+		t.Fatalf("Get after reopening = %+v, %v", j, err)
+	}
+}

@@ -1,0 +1,200 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+const (
+	claimWait = 30 * time.Second // at most a third of the lease, see lease.go
+	// aloneEvery is how often a worker with nothing to do asks for one job of any weight, in place of several that fit together.
+	aloneEvery = time.Second
+	// settle lets several handlers end before a blocked claim is asked anew with more room.
+	settle = 20 * time.Millisecond
+)
+
+// ask is what a claim asks for.
+type ask struct {
+	max      int
+	capacity int64
+	wait     time.Duration
+	alone    bool // one job, however heavy
+}
+
+// earlyEnd ends a blocked claim that has been overtaken: handlers have ended since, and heavier jobs would fit now.
+type earlyEnd struct {
+	capacity int64 // of the blocked claim; only where cancel is set
+	cancel   context.CancelFunc
+	timer    *time.Timer
+}
+
+// room says what to ask for; ok is false while there is room for nothing. A job heavier than the concurrency may be asked for again in
+// aloneIn. Capacity is free as soon as a handler has returned, so that a slow commit does not idle the worker; what is in hand,
+// unreported jobs included, never exceeds the concurrency by more than a batch.
+//
+// A full worker does not ask for jobs of weight 0 alone: the store would have to look through all that stands before them.
+func (r *run) room(aloneIn time.Duration) (a ask, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	limit, refill := int64(r.w.o.Concurrency), int64(r.w.o.MinConcurrency)
+	hand := min(limit+sojourn.MaxBatch-int64(len(r.steps)), sojourn.MaxBatch)
+	a.wait = min(claimWait, r.w.o.Lease/3)
+	switch {
+	case hand <= 0 || r.used >= refill:
+		return a, false
+	case r.active == 0 && aloneIn <= 0:
+		return ask{max: 1, capacity: sojourn.MaxWeight, wait: a.wait, alone: true}, true
+	case r.active == 0:
+		a.wait = min(a.wait, aloneIn)
+	}
+	a.capacity = limit - r.used
+	a.max = int(min(a.capacity, hand))
+	return a, true
+}
+
+// claimLoop asks for jobs until ctx ends, or the store says that asking again is pointless.
+func (r *run) claimLoop(ctx context.Context) error {
+	pause := backoff{first: 100 * time.Millisecond, limit: 10 * time.Second}
+	var aloneAt time.Time
+	for ctx.Err() == nil {
+		a, ok := r.room(time.Until(aloneAt))
+		if !ok {
+			sleep(ctx, claimWait, r.changed)
+			continue
+		}
+		queues, share := r.w.order.next(a.max)
+		n, err := r.claim(ctx, a, queues, share)
+		if a.alone && n > 0 {
+			aloneAt = time.Now().Add(aloneEvery)
+		}
+		switch {
+		case err == nil:
+			pause.reset()
+		case ctx.Err() != nil || errors.Is(err, errOvertaken):
+		case errors.Is(err, sojourn.ErrClosed) || sojourn.ErrorCode(err) == sojourn.CodeInvalid:
+			return err
+		default:
+			r.failed("claim", err)
+			sleep(ctx, r.w.spread(pause.next()), nil)
+		}
+	}
+	return nil
+}
+
+var errOvertaken = errors.New("worker: the claim was overtaken")
+
+// claim takes jobs and starts them. After one whose outcome is unknown the next carries the same number and does not wait, so that no
+// job is lost to an answer that nobody got.
+func (r *run) claim(ctx context.Context, a ask, queues []string, share map[string]int) (int, error) {
+	w := r.w
+	number, unknown := w.nextClaim()
+	if unknown {
+		a.wait = 0
+	}
+	request := sojourn.ClaimRequest{
+		Worker: w.id, Number: number, Queues: queues, Kinds: r.kinds, Decidable: r.decidable,
+		Max: a.max, Capacity: a.capacity, Lease: w.o.Lease, Wait: a.wait, Share: share,
+	}
+	call, cancel := context.WithTimeout(ctx, a.wait+w.o.Lease)
+	defer cancel()
+	r.watchClaim(a, cancel)
+	sent := time.Now()
+	got, err := w.store.Claim(call, request)
+	overtaken := r.unwatchClaim()
+	if err != nil && ctx.Err() != nil && sojourn.ErrorCode(err) == sojourn.CodeUnknown {
+		request.Wait = 0
+		got, err = r.repeatClaim(request)
+	}
+	w.claimed(number, err)
+	if err != nil && overtaken {
+		return 0, errOvertaken
+	}
+	if err != nil {
+		return 0, err
+	}
+	var from []string
+	for i := range got {
+		from = append(from, got[i].Job.Queue)
+		r.take(&got[i], sent, ctx.Err() != nil)
+	}
+	w.order.took(from)
+	if len(got) > 0 {
+		r.observe(Event{Type: EventClaimed, Count: len(got), Took: time.Since(sent)})
+	}
+	return len(got), nil
+}
+
+// repeatClaim learns, at a shutdown, whether the claim that was broken off has taken jobs, so that they can be handed back.
+func (r *run) repeatClaim(request sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+	call, cancel := context.WithTimeout(r.calls, repeatTime)
+	defer cancel()
+	return r.w.store.Claim(call, request)
+}
+
+// nextClaim gives the number of the next claim, and whether it repeats one.
+func (w *Worker) nextClaim() (number int64, unknown bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.number + 1, w.unknown
+}
+
+// claimed notes how a claim ended. Its own context's end, told as such, says that nothing was taken.
+func (w *Worker) claimed(number int64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unknown = err != nil && (sojourn.ErrorCode(err) != "" || !errors.Is(err, context.Canceled))
+	if !w.unknown {
+		w.number = number
+	}
+}
+
+func (r *run) watchClaim(a ask, cancel context.CancelFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.early = earlyEnd{}
+	if a.wait > 0 {
+		r.early = earlyEnd{capacity: a.capacity, cancel: cancel}
+	}
+}
+
+// unwatchClaim reports whether the claim was ended because it was overtaken.
+func (r *run) unwatchClaim() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.early
+	r.early = earlyEnd{}
+	return e.timer != nil && !e.timer.Stop()
+}
+
+// overtake is called when a handler has returned; r.mu is held.
+func (r *run) overtake() {
+	if e := &r.early; e.cancel != nil && e.timer == nil && int64(r.w.o.Concurrency)-r.used > e.capacity {
+		e.timer = time.AfterFunc(settle, e.cancel)
+	}
+}
+
+// sleep waits for d, for ctx or for wake, whichever comes first. wake may be nil.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-wake:
+	}
+}
+
+// backoff is the growing pause between calls that fail.
+type backoff struct {
+	first, limit, now time.Duration
+}
+
+func (b *backoff) next() time.Duration {
+	b.now = min(max(b.now*2, b.first), b.limit)
+	return b.now
+}
+
+func (b *backoff) reset() { b.now = 0 }

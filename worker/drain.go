@@ -1,0 +1,103 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// From the end of Run's context to its return pass at most the grace and these, together less than 5 s.
+const (
+	repeatTime = 500 * time.Millisecond  // to learn what a broken off claim has taken
+	reactTime  = 1500 * time.Millisecond // for handlers to return after their contexts have ended
+	reportTime = 2 * time.Second         // for the store to answer the last reports
+	leaveTime  = 500 * time.Millisecond  // for the other roles to end
+)
+
+// drain ends a run whose claims have ended: it waits for the handlers, stops them, hands back what they hold, and ends the other roles.
+func (r *run) drain(grace time.Duration) error {
+	if !r.within(max(grace, 0), r.nothingLeft) {
+		for _, s := range r.phased(running) {
+			s.cancel(ErrShutdown)
+		}
+		r.within(reactTime, r.nothingRuns)
+		for _, s := range r.phased(running) { // their handlers ignore the end of their contexts
+			s.report(sojourn.Outcome{Type: sojourn.OutcomeReleased})
+		}
+		r.within(reportTime, r.nothingInHand)
+	}
+	r.stop()
+	ended := make(chan struct{})
+	go func() {
+		r.loops.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(leaveTime): // a store that ignores its context
+	}
+	return r.leftBehind()
+}
+
+// leftBehind says what the drain could not end.
+func (r *run) leftBehind() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.steps {
+		s.phase = gone
+		s.watch.Stop()
+	}
+	if n := len(r.steps) + r.abandoned; n > 0 {
+		return fmt.Errorf("worker: stopped before the store has taken the reports about %d jobs; they run again when their leases end", n)
+	}
+	if r.active > 0 {
+		return fmt.Errorf("worker: stopped while %d handlers ignore the end of their contexts; their jobs were handed back", r.active)
+	}
+	return nil
+}
+
+// await waits until done, and reports whether it came to that before ctx ended.
+func (r *run) await(ctx context.Context, done func() bool) bool {
+	for !done() {
+		select {
+		case <-r.changed:
+		case <-ctx.Done():
+			return done()
+		}
+	}
+	return true
+}
+
+func (r *run) within(d time.Duration, done func() bool) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return r.await(ctx, done)
+}
+
+func (r *run) nothingLeft() bool { return r.nothingRuns() && r.nothingInHand() }
+
+func (r *run) nothingRuns() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.active == 0
+}
+
+func (r *run) nothingInHand() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.steps) == 0
+}
+
+// phased lists the steps in a phase.
+func (r *run) phased(p phase) (found []*step) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.steps {
+		if s.phase == p {
+			found = append(found, s)
+		}
+	}
+	return found
+}

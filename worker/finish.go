@@ -1,0 +1,236 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+const (
+	logEvery    = time.Second // at most, between a line of Job.Log and its flush
+	maxOutbytes = 4 << 20     // of results, errors and log lines in one Finish, so that large ones do not pile up to gigabytes
+)
+
+// report hands the outcome of a step to the finisher. The first one counts: a step that was lost, or reported for a handler that
+// ignores its context, has no other.
+func (s *step) report(o sojourn.Outcome) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	if s.phase != running {
+		return
+	}
+	o.Lease = s.lease
+	s.phase, s.out, s.returned = reported, o, time.Now()
+	s.r.outbox = append(s.r.outbox, s)
+	signal(s.r.filled)
+}
+
+// finishLoop reports outcomes, all that wait in one call, the next call as soon as the one before is answered; and flushes the logs of
+// running jobs in between. It is one goroutine for both, so that the lines of a step are on disk, or in its outcome, when it ends.
+func (r *run) finishLoop() {
+	pause := backoff{first: 50 * time.Millisecond, limit: 5 * time.Second}
+	var flush <-chan time.Time
+	for {
+		select {
+		case <-r.filled:
+		case <-r.logged:
+			if flush == nil {
+				flush = time.After(logEvery)
+			}
+		case <-flush:
+			flush = nil
+			if !r.flush() {
+				signal(r.logged)
+			}
+		case <-r.calls.Done():
+			return
+		}
+		for batch := r.batch(); len(batch) > 0; batch = r.batch() {
+			err := r.finish(batch)
+			switch {
+			case err == nil:
+				pause.reset()
+			case errors.Is(err, sojourn.ErrClosed):
+				r.failed("finish", err)
+				r.giveUp(batch)
+			default:
+				r.failed("finish", err)
+				sleep(r.calls, pause.next(), nil)
+			}
+			if r.calls.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
+// batch is the front of the outbox. The steps stay in it until they are answered.
+func (r *run) batch() []*step {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, size := 0, 0
+	for _, s := range r.outbox[:min(len(r.outbox), sojourn.MaxBatch)] {
+		s.out.Log = append(s.out.Log, s.log.take()...)
+		size += len(s.out.Result) + len(s.out.Text) + len(s.out.Verdict.Checkpoint)
+		for _, l := range s.out.Log {
+			size += len(l.Text)
+		}
+		if n > 0 && size > maxOutbytes {
+			break
+		}
+		n++
+	}
+	return r.outbox[:n:n]
+}
+
+// finish reports one batch. An error means that its outcome is unknown or that nothing happened; repeating it is safe.
+func (r *run) finish(batch []*step) error {
+	outcomes := make([]sojourn.Outcome, len(batch))
+	for i, s := range batch {
+		outcomes[i] = s.out
+	}
+	call, cancel := context.WithTimeout(r.calls, r.w.o.Lease)
+	defer cancel()
+	answers, err := r.w.store.Finish(call, outcomes)
+	if code := sojourn.ErrorCode(err); code == sojourn.CodeInvalid || code == sojourn.CodeTooLarge {
+		return r.finishSingly(batch, err)
+	}
+	if err != nil {
+		return err
+	}
+	r.settle(batch, answers)
+	return nil
+}
+
+// finishSingly finds the outcome for which a store has refused a whole batch, so that it cannot hold up the others.
+func (r *run) finishSingly(batch []*step, refusal error) error {
+	if len(batch) == 1 {
+		r.settle(batch, []sojourn.Finished{{Status: sojourn.FinishRefused, Err: refusal}})
+		return nil
+	}
+	for i := range batch {
+		if err := r.finish(batch[i : i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle takes what is answered out of the outbox. batch is its front.
+func (r *run) settle(batch []*step, answers []sojourn.Finished) {
+	var again []*step
+	var events []Event
+	r.mu.Lock()
+	for i, s := range batch {
+		a := answers[i]
+		if a.Status == sojourn.FinishRefused && s.replace(a.Err) {
+			again = append(again, s)
+			continue
+		}
+		s.forget()
+		e := s.event(EventFinished, s.out.Reason)
+		if a.Status == sojourn.FinishLost {
+			e = s.event(EventLost, a.Reason)
+		}
+		if a.Status == sojourn.FinishRefused {
+			e = s.event(EventFailure, s.out.Reason)
+			e.Call, e.Err = "finish", a.Err
+		}
+		e.State, e.Ran, e.Took = a.State, s.returned.Sub(s.began), time.Since(s.returned)
+		events = append(events, e)
+	}
+	r.outbox = append(r.outbox[len(batch):], again...)
+	if len(r.outbox) == 0 {
+		r.outbox = nil // lets go of the steps before
+	}
+	r.mu.Unlock()
+	for _, e := range events {
+		if e.Type == EventFailure {
+			r.w.log.Error("sojourn: the store refuses each report about a job; its lease will end", "job", e.Job, "error", e.Err)
+		}
+		r.observe(e)
+	}
+	signal(r.changed)
+}
+
+// replace puts the error in the place of an outcome that the store refuses: once with the step's log, once without. r.mu is held.
+func (s *step) replace(err error) bool {
+	s.refused++
+	if s.refused > 2 {
+		return false
+	}
+	reason, text := sojourn.ErrorCode(err), "the store refused the outcome"
+	if err != nil {
+		text = err.Error()
+	}
+	if reason == "" {
+		reason = sojourn.CodeInvalid
+	}
+	o := sojourn.Outcome{Lease: s.lease, Type: sojourn.OutcomeError, Reason: reason, Text: sojourn.Cut(text, sojourn.MaxError), Log: s.out.Log}
+	switch s.purpose {
+	case sojourn.PurposeDecide:
+		o.Type = sojourn.OutcomeDecided // by the stored backoff
+	case sojourn.PurposePoll:
+		o.Type = sojourn.OutcomeNoAnswer
+	}
+	if s.refused > 1 {
+		o.Log = nil
+	}
+	s.out = o
+	return true
+}
+
+// giveUp forgets a batch that can be reported no more.
+func (r *run) giveUp(batch []*step) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range batch {
+		s.forget()
+	}
+	r.abandoned += len(batch)
+	r.outbox = r.outbox[len(batch):]
+	signal(r.changed)
+}
+
+// flush saves the logs of running jobs. What cannot be saved now stays for the next time.
+func (r *run) flush() (done bool) {
+	r.mu.Lock()
+	var steps []*step
+	for _, s := range r.steps {
+		if s.phase == running && s.log.waits() && len(steps) < sojourn.MaxBatch {
+			steps = append(steps, s)
+		}
+	}
+	r.mu.Unlock()
+	if len(steps) == 0 {
+		return true
+	}
+	items := make([]sojourn.Saved, len(steps))
+	for i, s := range steps {
+		items[i] = sojourn.Saved{Lease: s.lease, Log: s.log.take()}
+	}
+	call, cancel := context.WithTimeout(r.calls, r.w.o.Lease)
+	defer cancel()
+	sent := time.Now()
+	answers, err := r.w.store.Save(call, items)
+	if err != nil {
+		r.failed("save", err)
+		for i, s := range steps {
+			s.log.putBack(items[i].Log)
+		}
+		return false
+	}
+	for i, s := range steps {
+		switch {
+		case answers[i] == nil:
+			r.extended([]*step{s}, sent)
+		case errors.Is(answers[i], sojourn.ErrLeaseLost):
+			s.lose(sojourn.LostEnded)
+		default:
+			r.failed("save", answers[i])
+		}
+	}
+	return len(steps) < sojourn.MaxBatch
+}

@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Handler runs one step of a job. What it returns is translated by sojourn.OutcomeOf. Its context ends when the job's run timeout,
+// timeout or deadline has passed, when the lease is lost, or at the end of a shutdown's grace; context.Cause says which.
+type Handler func(ctx context.Context, job *sojourn.Job) error
+
+// Middleware wraps handlers. It runs inside what the worker guards: its panics count as the handler's. The args are decoded by the
+// innermost handler, so one that finds them broken returns an error that middleware should pass on.
+type Middleware func(next Handler) Handler
+
+// HandleOption is an option of Handle.
+type HandleOption func(*handling)
+
+// Retry gives a kind its own retry policy. It is asked after each error that leaves attempts, in the worker that ran the handler;
+// and when an attempt ended without one (lost lease, timeout, error response), by the next worker that has it. Several steps may
+// ask it at the same time.
+func Retry(p sojourn.RetryPolicy) HandleOption {
+	return func(h *handling) { h.retry = p }
+}
+
+// handling is what a worker has for a kind.
+type handling struct {
+	run   Handler
+	retry sojourn.RetryPolicy
+}
+
+// Handle gives w the handler of a kind. Call it before Run. It panics if the kind's name is not valid or has a handler already, if
+// fn is nil, or if w has run: these are mistakes in the program, not in its input.
+//
+// Args that do not decode never reach fn: the job fails with the reason "undecodable", its args are kept for a redrive, and no
+// attempt is used up.
+func Handle[T any](w *Worker, k sojourn.Kind[T], fn func(ctx context.Context, job *sojourn.Job, args T) error, options ...HandleOption) {
+	if err := sojourn.ValidName("kind", k.Name); err != nil {
+		panic("worker: Handle: " + err.Error())
+	}
+	if fn == nil {
+		panic("worker: Handle: nil handler for the kind " + k.Name)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.started {
+		panic("worker: Handle: the worker has run already; register " + k.Name + " before Run")
+	}
+	if w.handlers[k.Name] != nil {
+		panic("worker: Handle: the kind " + k.Name + " has a handler already")
+	}
+	h := &handling{run: func(ctx context.Context, job *sojourn.Job) error {
+		args, err := decode(k, job)
+		if err != nil {
+			return &undecodable{err}
+		}
+		return fn(ctx, job, args)
+	}}
+	for _, o := range options {
+		o(h)
+	}
+	for i := len(w.o.Middleware) - 1; i >= 0 && w.err == nil; i-- {
+		h.run = w.o.Middleware[i](h.run)
+	}
+	w.handlers[k.Name] = h
+}
+
+// undecodable is the error of args that do not decode.
+type undecodable struct{ err error }
+
+func (e *undecodable) Error() string { return e.err.Error() }
+func (e *undecodable) Unwrap() error { return e.err }
+
+// decode turns a panic of the codec into an error: bytes from elsewhere may be anything.
+func decode[T any](k sojourn.Kind[T], job *sojourn.Job) (args T, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%s", panicked(v, debug.Stack()))
+		}
+	}()
+	return k.Decode(job)
+}

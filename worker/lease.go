@@ -1,0 +1,157 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// The lease's length L sets the pace. A claim waits L/3 at most, all leases are extended every L/3 in one call, and a handler's
+// context ends L/6 before the lease does, counted from before the request was sent that won or extended it. So two requests in a row
+// may fail before a handler is stopped, and it is stopped before another worker can have its job.
+
+// extendLoop keeps the leases of everything in hand. It has a goroutine of its own, so that no handler holds it up.
+func (r *run) extendLoop() {
+	every := r.w.o.Lease / 3
+	for next := every; ; {
+		sleep(r.calls, next, nil)
+		if r.calls.Err() != nil {
+			return
+		}
+		r.overrun()
+		next = every
+		if err := r.extendAll(every); err != nil && r.calls.Err() == nil {
+			r.failed("extend", err)
+			next = every / 10
+		}
+	}
+}
+
+// extendAll extends what is in hand, reported steps too: until its report is answered, a slow store must not take a job for lost.
+func (r *run) extendAll(limit time.Duration) (failed error) {
+	r.mu.Lock()
+	steps := make([]*step, 0, len(r.steps))
+	for _, s := range r.steps {
+		if !s.as.Policy.NoExtend {
+			steps = append(steps, s)
+		}
+	}
+	r.mu.Unlock()
+	for chunk := range slices.Chunk(steps, sojourn.MaxBatch) {
+		if err := r.extend(chunk, limit); err != nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+func (r *run) extend(steps []*step, limit time.Duration) error {
+	leases := make([]sojourn.Lease, len(steps))
+	for i, s := range steps {
+		leases[i] = s.lease
+	}
+	call, cancel := context.WithTimeout(r.calls, limit)
+	defer cancel()
+	sent := time.Now()
+	lost, err := r.w.store.Extend(call, leases)
+	if err != nil {
+		return err
+	}
+	reasons := make(map[sojourn.Lease]string, len(lost))
+	for _, l := range lost {
+		reasons[l.Lease] = l.Reason
+	}
+	kept := steps[:0]
+	for _, s := range steps {
+		if reason, is := reasons[s.lease]; is {
+			s.lose(reason)
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	r.extended(kept, sent)
+	r.observe(Event{Type: EventExtended, Count: len(kept), Took: time.Since(sent)})
+	return nil
+}
+
+// extended notes that the store has prolonged the leases of steps in a call that was sent then.
+func (r *run) extended(steps []*step, sent time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range steps {
+		if until := sent.Add(r.w.o.Lease); until.After(s.until) && !s.as.Policy.NoExtend {
+			s.until = until
+		}
+	}
+}
+
+// lose takes the step out of the worker's hands and ends its handler's context. A step whose report is on its way is not lost: the
+// report itself may have ended the lease, and its answer tells.
+func (s *step) lose(reason string) {
+	s.r.mu.Lock()
+	if s.phase != running {
+		s.r.mu.Unlock()
+		return
+	}
+	s.forget()
+	s.r.mu.Unlock()
+	cause := sojourn.ErrLeaseLost
+	if reason == sojourn.LostCancelled {
+		cause = ErrCancelled
+	}
+	s.cancel(cause)
+	s.r.observe(s.event(EventLost, reason))
+	signal(s.r.changed)
+}
+
+// forget ends the worker's part in the step; r.mu is held.
+func (s *step) forget() {
+	s.phase = gone
+	s.watch.Stop()
+	delete(s.r.steps, s.lease)
+}
+
+// handlerEnd is when the handler must stop unless the lease is extended; r.mu is held.
+func (s *step) handlerEnd() time.Time { return s.until.Add(-s.r.w.o.Lease / 6) }
+
+// overdue runs at the handlerEnd that was known last. If the lease was not extended meanwhile, it ends the handler's context.
+func (s *step) overdue() {
+	s.r.mu.Lock()
+	left := time.Until(s.handlerEnd())
+	if s.phase == running && left > 0 {
+		s.watch.Reset(left)
+	}
+	over := s.phase == running && left <= 0
+	s.r.mu.Unlock()
+	if !over {
+		return
+	}
+	if s.as.Policy.NoExtend {
+		s.cancel(ErrLeaseOver)
+		return
+	}
+	s.r.failed("extend", fmt.Errorf("job %d: %w", s.lease.ID, ErrNotExtended))
+	s.cancel(ErrNotExtended)
+}
+
+// overrun reports the steps whose handlers ignore that a limit of their job has passed, one lease after it. Such a handler keeps its
+// room in the worker until it ends, but no longer its job.
+func (r *run) overrun() {
+	now := time.Now()
+	r.mu.Lock()
+	var over []*step
+	for _, s := range r.steps {
+		if s.phase == running && s.limit != nil && now.Sub(s.began) > s.limit.Limit+r.w.o.Lease {
+			over = append(over, s)
+		}
+	}
+	r.mu.Unlock()
+	for _, s := range over {
+		text := s.limit.Error() + "; the handler has not returned since"
+		r.w.log.Error("sojourn: a handler ignores the end of its context", "kind", s.as.Kind, "job", s.lease.ID, "reason", s.limit.Reason)
+		s.report(ended(sojourn.Outcome{Type: sojourn.OutcomeError, Text: text}, s.limit))
+	}
+}

@@ -1,0 +1,256 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// waitForCause is a handler that reports with what its context ended, and when.
+func waitForCause(causes chan<- error) func(context.Context, *sojourn.Job, args) error {
+	return func(ctx context.Context, _ *sojourn.Job, _ args) error {
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}
+}
+
+// All leases are extended in one call every third of the lease, for as long as handlers run: spec:L2, tr:L1.
+func TestExtends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.add(kindA.New(args{}), kindA.New(args{}), kindA.New(args{}))
+		w := New(sojourn.NewClient(f), Options{})
+		Handle(w, kindA, func(context.Context, *sojourn.Job, args) error { time.Sleep(305 * time.Second); return nil })
+		stop := start(t, w)
+		time.Sleep(301 * time.Second)
+		if n, _ := f.calls(); n != 30 {
+			t.Errorf("%d calls of Extend for 3 jobs in 301 s, want 30", n)
+		}
+		for id := range sojourn.ID(3) {
+			if j := f.job(id + 1); time.Until(j.until) < 19*time.Second {
+				t.Errorf("job %d has a lease of %v left", id+1, time.Until(j.until))
+			}
+		}
+		time.Sleep(10 * time.Second)
+		mustStop(t, stop)
+		if f.job(1).State != sojourn.Completed || f.extends != 30 {
+			t.Errorf("job is %s; %d extends", f.job(1).State, f.extends)
+		}
+	})
+}
+
+// inv:F5: handlers that use all processors do not hold up the leases.
+func TestBusyHandlersDoNotStarveTheLeases(t *testing.T) {
+	f := newFake()
+	n := 4 * runtime.GOMAXPROCS(0)
+	var end atomic.Bool
+	for range n {
+		f.add(kindA.New(args{}))
+	}
+	w := New(sojourn.NewClient(f), Options{Concurrency: n, Lease: time.Second})
+	Handle(w, kindA, func(context.Context, *sojourn.Job, args) error {
+		for !end.Load() {
+		}
+		return nil
+	})
+	stop := start(t, w)
+	deadline := time.Now().Add(20 * time.Second)
+	extends := 0
+	for extends < 5 && time.Now().Before(deadline) {
+		time.Sleep(50 * time.Millisecond)
+		extends, _ = f.calls()
+	}
+	end.Store(true)
+	if err, _ := stop(); err != nil || extends < 5 {
+		t.Errorf("%d extends in 20 s with a lease of 1 s; Run: %v", extends, err)
+	}
+	for id := range n {
+		if j := f.job(sojourn.ID(id + 1)); j.State != sojourn.Completed {
+			t.Errorf("job %d is %s", id+1, j.State)
+		}
+	}
+}
+
+// A lost lease ends the handler's context with a cause that says why: inv:C2, inv:F3, tr:L5.
+func TestLostLeases(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		event sojourn.Event
+		cause error
+	}{
+		{"cancelled", sojourn.Event{Type: sojourn.EventCancel}, ErrCancelled},
+		{"ended", sojourn.Event{Type: sojourn.EventLeaseEnded}, sojourn.ErrLeaseLost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				f.add(kindA.New(args{}, sojourn.WithPolicy(sojourn.Policy{OnLost: sojourn.FailLost})))
+				seen := &seen{}
+				w := New(sojourn.NewClient(f), Options{Observer: seen})
+				causes := make(chan error, 1)
+				Handle(w, kindA, waitForCause(causes))
+				stop := start(t, w)
+				time.Sleep(time.Second)
+				began := time.Now()
+				f.event(1, c.event)
+				if cause := <-causes; cause != c.cause || !errors.Is(cause, sojourn.ErrLeaseLost) {
+					t.Errorf("cause %v, want %v", cause, c.cause)
+				}
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("the handler learned it after %v", took)
+				}
+				mustStop(t, stop)
+				if len(f.finishes) != 0 || seen.count(EventLost) != 1 {
+					t.Errorf("%d reports, %d lost", len(f.finishes), seen.count(EventLost))
+				}
+			})
+		})
+	}
+}
+
+// inv:F3: without an extension the context ends before the lease does; what the handler has is still reported (rules: A4), and its error
+// is not held against the job.
+func TestNotExtended(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		done bool
+		want sojourn.State
+	}{{"result", true, sojourn.Completed}, {"error", false, sojourn.Ready}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				f.add(kindA.New(args{}))
+				var up atomic.Bool
+				f.onExtend = func(context.Context) error {
+					if up.Load() {
+						return nil
+					}
+					return errDown
+				}
+				w := New(sojourn.NewClient(f), Options{})
+				var cause error
+				Handle(w, kindA, func(ctx context.Context, j *sojourn.Job, _ args) error {
+					if j.Epoch > 1 {
+						return sojourn.Snooze(time.Hour)
+					}
+					<-ctx.Done()
+					cause = context.Cause(ctx)
+					if left := time.Until(f.job(1).until); left < 4*time.Second || left > 6*time.Second {
+						t.Errorf("the context ended %v before the lease, want about 5 s", left)
+					}
+					up.Store(true)
+					if c.done {
+						return nil
+					}
+					return ctx.Err()
+				})
+				stop := start(t, w)
+				time.Sleep(40 * time.Second)
+				mustStop(t, stop)
+				j := f.job(1)
+				if cause != ErrNotExtended {
+					t.Errorf("cause %v", cause)
+				}
+				first := j.history[0]
+				if first.State != c.want || j.Failures != 0 || j.Crashes != 0 {
+					t.Errorf("job became %s, failures %d", first.State, j.Failures)
+				}
+			})
+		})
+	}
+}
+
+// One failing call, or one that hangs, is made good by the next: no handler notices.
+func TestExtendIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.add(kindA.New(args{}))
+		n := 0
+		f.onExtend = func(ctx context.Context) error {
+			switch n++; {
+			case n%3 == 0:
+				<-ctx.Done() // hangs until the worker gives up
+				return ctx.Err()
+			case n%3 == 1:
+				return errDown
+			}
+			return nil
+		}
+		w := New(sojourn.NewClient(f), Options{})
+		Handle(w, kindA, func(ctx context.Context, _ *sojourn.Job, _ args) error {
+			select {
+			case <-time.After(5 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				t.Errorf("the context ended: %v", context.Cause(ctx))
+				return nil
+			}
+		})
+		stop := start(t, w)
+		time.Sleep(6 * time.Minute)
+		mustStop(t, stop)
+		if f.job(1).State != sojourn.Completed {
+			t.Errorf("job is %s", f.job(1).State)
+		}
+	})
+}
+
+// spec:L3: a strict lease is not extended; the handler's context ends with it, and its error counts.
+func TestNoExtend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.add(kindA.New(args{}, sojourn.WithPolicy(sojourn.Policy{NoExtend: true, MaxAttempts: 1})))
+		w := New(sojourn.NewClient(f), Options{})
+		causes := make(chan error, 1)
+		Handle(w, kindA, waitForCause(causes))
+		stop := start(t, w)
+		began := time.Now()
+		if cause := <-causes; cause != ErrLeaseOver || time.Since(began) != 25*time.Second {
+			t.Errorf("cause %v after %v", cause, time.Since(began))
+		}
+		synctest.Wait()
+		mustStop(t, stop)
+		if j := f.job(1); j.State != sojourn.Failed || j.Reason != sojourn.ReasonLeaseLost {
+			t.Errorf("job is %s, reason %q", j.State, j.Reason)
+		}
+	})
+}
+
+// A handler's Save extends too, and tells of a lost lease at once: tr:L2.
+func TestSave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.add(kindA.New(args{}), kindA.New(args{}))
+		f.onExtend = func(context.Context) error { return errDown }
+		w := New(sojourn.NewClient(f), Options{})
+		Handle(w, kindA, func(ctx context.Context, j *sojourn.Job, _ args) error {
+			if j.ID == 2 {
+				f.event(2, sojourn.Event{Type: sojourn.EventCancel})
+				if err := j.SetProgress(ctx, "half"); !errors.Is(err, sojourn.ErrLeaseLost) || !errors.Is(context.Cause(ctx), sojourn.ErrLeaseLost) {
+					t.Errorf("a save under a lost lease: %v, cause %v", err, context.Cause(ctx))
+				}
+				return nil
+			}
+			for range 10 {
+				time.Sleep(20 * time.Second)
+				if err := j.SaveCheckpoint(ctx, []byte("c")); err != nil || ctx.Err() != nil {
+					t.Errorf("checkpoint: %v, context %v", err, ctx.Err())
+				}
+			}
+			return nil
+		})
+		stop := start(t, w)
+		time.Sleep(201 * time.Second)
+		mustStop(t, stop)
+		if a := f.job(1); a.State != sojourn.Completed || string(a.Checkpoint) != "c" {
+			t.Errorf("job is %s, checkpoint %q", a.State, a.Checkpoint)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package worker
+
+import (
+	"runtime/debug"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Observer is told what a worker does, for metrics and traces. Observe is called from many goroutines at the same time and holds
+// them up, so it must be quick. A panic in it is logged and changes nothing.
+type Observer interface {
+	Observe(e Event)
+}
+
+// EventType says what a worker has done.
+type EventType string
+
+// What a worker does. In brackets the fields of Event that are set.
+const (
+	EventClaimed  EventType = "claimed"  // jobs came [Count, Took: since the request, waiting included]
+	EventStarted  EventType = "started"  // a handler begins [of the job]
+	EventFinished EventType = "finished" // the store has taken a report [of the job, Outcome, State, Reason, Ran, Took: from the end of the handler to the store's answer]
+	EventLost     EventType = "lost"     // a lease has ended under a step [of the job, Reason: sojourn.LostEnded, LostCancelled, LostTaken]
+	EventExtended EventType = "extended" // leases were prolonged in one call [Count, Took]
+	EventSwept    EventType = "swept"    // a sweep found something [Count, Took]
+	EventFailure  EventType = "failure"  // a call to the store failed and will be repeated [Call, Err]
+)
+
+// Event is something that a worker has done. What does not belong to its type is zero.
+type Event struct {
+	Type    EventType
+	Kind    string // of the job, as Queue, Job and Purpose
+	Queue   string
+	Job     sojourn.ID
+	Purpose sojourn.Purpose
+	Outcome sojourn.OutcomeType
+	State   sojourn.State // of the job after it
+	Reason  string
+	Count   int
+	Ran     time.Duration // from the claim to the end of the handler
+	Took    time.Duration
+	Call    string // claim, extend, save, finish or sweep
+	Err     error
+}
+
+func (r *run) observe(e Event) {
+	if r.w.o.Observer == nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			r.w.log.Error("sojourn: the observer panicked", "event", e.Type, "panic", panicked(v, debug.Stack()))
+		}
+	}()
+	r.w.o.Observer.Observe(e)
+}
+
+// event is one about the step. The outcome is set where there is one.
+func (s *step) event(t EventType, reason string) Event {
+	return Event{Type: t, Kind: s.as.Kind, Queue: s.as.Queue, Job: s.lease.ID, Purpose: s.purpose, Outcome: s.out.Type, Reason: reason}
+}

@@ -1,0 +1,155 @@
+package worker
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Defaults of Options.
+const (
+	DefaultConcurrency = 10
+	DefaultGrace       = 30 * time.Second
+	DefaultSweepEvery  = 5 * time.Second
+)
+
+// Options of a Worker. The zero value is a good start.
+type Options struct {
+	// Concurrency is the summed weight of the jobs whose handlers run at the same time: 1 to 1,000,000, default 10. A job of weight 0
+	// uses none of it, but is only taken while there is room for any; a worker has at most 1,000 jobs more than Concurrency in hand.
+	// A job heavier than Concurrency runs alone: it is taken when nothing else runs.
+	Concurrency int
+	// MinConcurrency makes the worker ask for jobs in fewer, larger bites: it claims only while less than this weight runs, and then up
+	// to Concurrency. 0 means Concurrency, that is, whenever there is room.
+	MinConcurrency int
+	// Queues are the queues to take jobs from, each once. Default: sojourn.DefaultQueue.
+	Queues []string
+	// Order says which queue comes first. Default: InOrder.
+	Order Order
+	// Shares are the proportions in which the queues get claims while all have jobs, 1 to 1,000 for each of Queues. They stand in place
+	// of Order.
+	Shares map[string]int
+	// Lease is how long a dead worker keeps its jobs: 1 s to 1 h, default 30 s. A living one extends every third of it.
+	Lease time.Duration
+	// Grace is how long handlers may go on when Run's context has ended: default 30 s, -1 for not at all.
+	Grace time.Duration
+	// SweepEvery is how often the worker looks for what is overdue in the whole store: default 5 s, at least 100 ms, -1 for never.
+	// Each worker takes up to a fifth off, so that many do not march in step.
+	SweepEvery time.Duration
+	// Name is a label for people, in logs. Default: host-pid.
+	Name string
+	// Logger gets what goes wrong between worker and store. Default: slog.Default().
+	Logger *slog.Logger
+	// Observer is told what the worker does. Default: none.
+	Observer Observer
+	// Middleware wraps all handlers, the first one outermost.
+	Middleware []Middleware
+}
+
+// Order says in which order a worker looks into its queues.
+type Order uint8
+
+// The orders of queues.
+const (
+	InOrder    Order = iota // a queue gets a turn only while those before it have nothing ready
+	RoundRobin              // the queues that have something take turns, job by job
+)
+
+func (o Options) withDefaults() (Options, error) {
+	err := o.validate()
+	o.Queues = slices.Clone(o.Queues)
+	if len(o.Queues) == 0 {
+		o.Queues = []string{sojourn.DefaultQueue}
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = DefaultConcurrency
+	}
+	if o.MinConcurrency == 0 {
+		o.MinConcurrency = o.Concurrency
+	}
+	if o.Lease == 0 {
+		o.Lease = sojourn.DefaultLease
+	}
+	if o.Grace == 0 {
+		o.Grace = DefaultGrace
+	}
+	if o.SweepEvery == 0 {
+		o.SweepEvery = DefaultSweepEvery
+	}
+	if o.Name == "" {
+		host, _ := os.Hostname() // without one the label is less telling, no more
+		o.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o, err
+}
+
+func (o Options) validate() error {
+	if o.Concurrency < 0 || o.Concurrency > sojourn.MaxWeight {
+		return sojourn.Invalid("concurrency", "%d is out of range: 1 to %d, or 0 for %d", o.Concurrency, sojourn.MaxWeight, DefaultConcurrency)
+	}
+	limit := o.Concurrency
+	if limit == 0 {
+		limit = DefaultConcurrency
+	}
+	if o.MinConcurrency < 0 || o.MinConcurrency > limit {
+		return sojourn.Invalid("min_concurrency", "%d is out of range: 1 to the concurrency, %d, or 0 for the same", o.MinConcurrency, limit)
+	}
+	if o.Lease != 0 && (o.Lease < time.Second || o.Lease > time.Hour) {
+		return sojourn.Invalid("lease", "%v is out of range: 1s to 1h, or 0 for %v", o.Lease, sojourn.DefaultLease)
+	}
+	if o.Grace < -1 || o.Grace > sojourn.MaxHorizon {
+		return sojourn.Invalid("grace", "%v is out of range: up to 10 years, -1 for none, or 0 for %v", o.Grace, DefaultGrace)
+	}
+	if o.SweepEvery != -1 && o.SweepEvery != 0 && (o.SweepEvery < 100*time.Millisecond || o.SweepEvery > sojourn.MaxHorizon) {
+		return sojourn.Invalid("sweep_every", "%v is out of range: at least 100ms, -1 for never, or 0 for %v", o.SweepEvery, DefaultSweepEvery)
+	}
+	if i := slices.IndexFunc(o.Middleware, func(m Middleware) bool { return m == nil }); i >= 0 {
+		return sojourn.Invalid("middleware", "number %d is nil", i)
+	}
+	return o.validateQueues()
+}
+
+func (o Options) validateQueues() error {
+	for i, q := range o.Queues {
+		if err := sojourn.ValidName("queues", q); err != nil {
+			return err
+		}
+		if slices.Contains(o.Queues[:i], q) {
+			return sojourn.Invalid("queues", "%q is named twice", q)
+		}
+	}
+	if o.Order > RoundRobin {
+		return sojourn.Invalid("order", "%d is not an order: use InOrder or RoundRobin", o.Order)
+	}
+	if o.Shares == nil {
+		return nil
+	}
+	if o.Order != InOrder {
+		return sojourn.Invalid("shares", "stand in place of an order: set one of the two")
+	}
+	queues := o.Queues
+	if len(queues) == 0 {
+		queues = []string{sojourn.DefaultQueue}
+	}
+	for q, n := range o.Shares {
+		if !slices.Contains(queues, q) {
+			return sojourn.Invalid("shares", "%.64q is not among the queues", q)
+		}
+		if n < 1 || n > sojourn.MaxBatch {
+			return sojourn.Invalid("shares", "%d of %q is out of range: 1 to %d", n, q, sojourn.MaxBatch)
+		}
+	}
+	for _, q := range queues {
+		if o.Shares[q] == 0 {
+			return sojourn.Invalid("shares", "%q has none: it would never be looked into", q)
+		}
+	}
+	return nil
+}

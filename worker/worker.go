@@ -1,0 +1,191 @@
+// Package worker runs handlers for jobs: it claims them under leases, keeps the leases alive, runs one step of each job, reports what
+// came of it, and hands back what it cannot finish when it is told to stop.
+//
+//	w := worker.New(client, worker.Options{Concurrency: 10})
+//	worker.Handle(w, ChargeCard, chargeCard)
+//	err := w.Run(ctx) // until ctx ends, then drains
+//
+// The roles stand in one file each: claim.go asks for jobs, order.go says in which queues first, step.go runs one step, lease.go
+// extends, finish.go reports in batches, joblog.go keeps the lines of Job.Log, sweep.go looks for what is overdue, drain.go ends it
+// all. The store's clock decides about jobs; this package measures only how long something takes here.
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Worker runs the handlers that [Handle] gave it. All its methods are safe for concurrent use; Handle is not.
+type Worker struct {
+	store    sojourn.Store
+	o        Options
+	err      error // what is wrong with the options
+	id       string
+	phase    byte // random, see spread
+	log      *slog.Logger
+	handlers map[string]*handling
+	order    *order
+
+	mu      sync.Mutex // guards the fields below
+	started bool       // Run or RunOnce was called: the set of handlers is fixed
+	busy    bool       // one of them runs now
+	number  int64      // of the last claim whose outcome is known
+	unknown bool       // that of the claim after it is not
+}
+
+// New makes a Worker over the client's store. What is wrong with the options is reported by Run and RunOnce, as an *Error with
+// CodeInvalid.
+func New(c *sojourn.Client, o Options) *Worker {
+	o, err := o.withDefaults()
+	w := &Worker{store: c.Store(), o: o, err: err, id: rand.Text(), handlers: map[string]*handling{}}
+	if owner, ok := w.store.(sojourn.Owner); ok && owner.OwnerID() != "" {
+		w.id = owner.OwnerID() + "." + w.id
+	}
+	w.phase = w.id[len(w.id)-1] // random too
+	w.log = o.Logger.With("worker", o.Name)
+	w.order = newOrder(o)
+	return w
+}
+
+// ID is the worker's identity in leases: random, new with every Worker, never used twice.
+func (w *Worker) ID() string { return w.id }
+
+// Name is the label for people, Options.Name or host-pid. It decides nothing.
+func (w *Worker) Name() string { return w.o.Name }
+
+// Run claims jobs and runs their handlers until ctx ends. Then it claims no more, gives the handlers Options.Grace to end, cancels
+// their contexts with ErrShutdown, hands back the jobs of those that end with an error then or do not end at all, and returns,
+// at the latest 5 s after the grace. A job handed back is ready again at once and has used up no attempt.
+//
+// The error is nil after a drain that left nothing behind. It has CodeInvalid if the options are wrong, no kind has a handler, or
+// the worker runs already; it wraps sojourn.ErrClosed if the store is closed under it. Other errors of the store do not end Run:
+// it goes on trying and reports them to the Logger and the Observer.
+func (w *Worker) Run(ctx context.Context) error {
+	r, err := w.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.end()
+	r.loop(r.sweepLoop)
+	grace := w.o.Grace
+	err = r.claimLoop(ctx)
+	if errors.Is(err, sojourn.ErrClosed) {
+		grace = 0 // what the handlers still do cannot be stored
+	}
+	return errors.Join(err, r.drain(grace))
+}
+
+// RunOnce claims at most one job that is ready now, runs one step of it, and returns when the store has answered the report: true
+// if there was a job. It is for tests and for programs that start when there is work. If ctx ends meanwhile, it drains as Run does.
+func (w *Worker) RunOnce(ctx context.Context) (bool, error) {
+	r, err := w.begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer w.end()
+	queues, _ := w.order.next(1)
+	n, err := r.claim(ctx, ask{max: 1, capacity: sojourn.MaxWeight}, queues, nil)
+	if err == nil && n > 0 {
+		r.await(ctx, r.nothingLeft)
+	}
+	return n > 0, errors.Join(err, r.drain(w.o.Grace))
+}
+
+// begin checks what can only be checked now, and starts what runs beside the claims.
+func (w *Worker) begin(ctx context.Context) (*run, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	if len(w.handlers) == 0 {
+		return nil, sojourn.Invalid("handlers", "no kind has a handler: call worker.Handle before Run")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy {
+		return nil, sojourn.Invalid("run", "the worker runs already")
+	}
+	w.started, w.busy = true, true
+	r := &run{
+		w: w, base: context.WithoutCancel(ctx), steps: map[sojourn.Lease]*step{},
+		changed: make(chan struct{}, 1), filled: make(chan struct{}, 1), logged: make(chan struct{}, 1),
+	}
+	r.kinds, r.decidable = w.kinds()
+	r.calls, r.stop = context.WithCancel(r.base)
+	r.loop(r.extendLoop)
+	r.loop(r.finishLoop)
+	return r, nil
+}
+
+func (w *Worker) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy = false
+}
+
+// kinds lists the kinds with a handler, and those among them with a retry policy.
+func (w *Worker) kinds() (all, decidable []string) {
+	all = slices.Sorted(maps.Keys(w.handlers))
+	for _, k := range all {
+		if w.handlers[k].retry != nil {
+			decidable = append(decidable, k)
+		}
+	}
+	return all, decidable
+}
+
+// spread takes up to a fifth off a period, the same part for all periods of a worker, so that many workers do not march in step.
+func (w *Worker) spread(d time.Duration) time.Duration {
+	return d - d/5*time.Duration(w.phase&31)/31
+}
+
+// run is what one call of Run shares among its roles.
+type run struct {
+	w         *Worker
+	kinds     []string        // with a handler here
+	decidable []string        // those among them with a retry policy
+	base      context.Context // what handlers inherit: the values of Run's context, not its end
+	calls     context.Context // for calls to the store that go on after Run's context has ended
+	stop      context.CancelFunc
+	loops     sync.WaitGroup
+	changed   chan struct{} // capacity 1: a handler returned, or a report was answered
+	filled    chan struct{} // capacity 1: the outbox has something
+	logged    chan struct{} // capacity 1: a job's log has something
+
+	mu        sync.Mutex // guards the fields below and those of step that say so
+	steps     map[sojourn.Lease]*step
+	outbox    []*step // those whose outcome waits to be reported, in order
+	active    int     // handlers that run
+	used      int64   // their weight
+	abandoned int     // outcomes that could be reported no more
+	early     earlyEnd
+}
+
+// loop runs one role until the drain has ended.
+func (r *run) loop(role func()) { r.loops.Go(role) }
+
+// signal wakes whoever listens, without waiting for him.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// failed reports that a call to the store went wrong.
+func (r *run) failed(call string, err error) {
+	r.w.log.Warn("sojourn: a call to the store failed", "call", call, "error", err)
+	r.observe(Event{Type: EventFailure, Call: call, Err: err})
+}
+
+func panicked(v any, stack []byte) string {
+	return sojourn.Cut(fmt.Sprintf("panic: %v\n\n%s", v, stack), sojourn.MaxError)
+}
