@@ -198,12 +198,12 @@ func finishRun(r Row, e Event) (Transition, error) {
 	case OutcomeCompleted:
 		return final(r, Completed, "F1", string(o.Type), "", ""), nil
 	case OutcomeError:
-		return finishError(r, o, string(o.Type)), nil
+		return finishError(r, o), nil
 	case OutcomeAwait:
 		if e.KeyConflict {
 			c := *o
 			c.Reason, c.Text = ReasonKeyConflict, "sojourn: a key to await belongs to another live job"
-			t := finishError(r, &c, string(o.Type))
+			t := finishError(r, &c)
 			t.Rule = "F6"
 			return t, nil
 		}
@@ -234,12 +234,11 @@ func finishRun(r Row, e Event) (Transition, error) {
 }
 
 // finishError is F2, F3 and F4: the worker has asked the kind's retry policy, or leaves it to the stored backoff.
-func finishError(r Row, o *Outcome, outcome string) Transition {
+func finishError(r Row, o *Outcome) Transition {
 	t := ended(r, "F2", Scheduled, o)
-	t.Outcome, t.Reason, t.Error = outcome, classOf(o.Reason, o.Text), o.Text
-	t.To.AttemptOpen, t.To.Failures = false, r.Failures+1
+	t.Reason, t.To.AttemptOpen, t.To.Failures = classOf(o.Reason, o.Text), false, r.Failures+1
 	if o.Verdict.Final || spent(t.To.Failures, r.Policy.MaxAttempts) {
-		f := final(r, Failed, "F3", outcome, t.Reason, o.Text)
+		f := final(r, Failed, "F3", t.Outcome, t.Reason, o.Text)
 		f.To.Failures = t.To.Failures
 		return f
 	}

@@ -11,7 +11,7 @@
 //	Store.Claim       hands it to a worker under a lease                         store.go
 //	handler           returns nil, an error, or Await, Snooze, Abort, Cancel     outcome.go
 //	Decide            says what the outcome does to the job (pure)               decide.go
-//	Client.Respond    brings the answer; Match says whom it wakes (pure)         response.go, match.go
+//	Client.Respond    brings the answer; Match says whom it wakes (pure)         response.go, decide.go
 //	Store.Sweep       ends what is overdue: leases, waits, deadlines             store.go
 //
 // This package is the domain. It does no input or output and reads no clock: a [Store] does both. Constructors such as

@@ -10,10 +10,11 @@ import (
 
 const (
 	claimWait = 30 * time.Second // at most a third of the lease, see lease.go
-	// aloneEvery is how often a worker with nothing to do asks for one job of any weight, in place of several that fit together.
-	aloneEvery = time.Second
-	// settle lets several handlers end before a blocked claim is asked anew with more room.
-	settle = 20 * time.Millisecond
+	// askAnew bounds the wait of a claim that leaves something out: it has less room than will be free when handlers end, or none for a
+	// job heavier than the concurrency.
+	askAnew = time.Second
+	// settle lets several handlers end before a claim that is overtaken is broken off.
+	settle = 5 * time.Millisecond
 )
 
 // ask is what a claim asks for.
@@ -24,11 +25,14 @@ type ask struct {
 	alone    bool // one job, however heavy
 }
 
-// earlyEnd ends a blocked claim that has been overtaken: handlers have ended since, and heavier jobs would fit now.
-type earlyEnd struct {
-	capacity int64 // of the blocked claim; only where cancel is set
-	cancel   context.CancelFunc
-	timer    *time.Timer
+// pending is a claim that waits. Once handlers have ended and jobs as heavy as those seen before would fit better, it is overtaken:
+// broken off and asked anew. Where all jobs weigh the same that never happens, which is well, because now and then a claim is broken off
+// just when it has taken jobs, and the store has to take them back.
+type pending struct {
+	capacity int64
+	cancel   context.CancelFunc // nil if none waits
+	timer    *time.Timer        // once overtaken
+	heaviest int64              // of the jobs seen
 }
 
 // room says what to ask for; ok is false while there is room for nothing. A job heavier than the concurrency may be asked for again in
@@ -36,23 +40,20 @@ type earlyEnd struct {
 // unreported jobs included, never exceeds the concurrency by more than a batch.
 //
 // A full worker does not ask for jobs of weight 0 alone: the store would have to look through all that stands before them.
-func (r *run) room(aloneIn time.Duration) (a ask, ok bool) {
+func (r *run) room(aloneIn time.Duration) (_ ask, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	limit, refill := int64(r.w.o.Concurrency), int64(r.w.o.MinConcurrency)
 	hand := min(limit+sojourn.MaxBatch-int64(len(r.steps)), sojourn.MaxBatch)
-	a.wait = min(claimWait, r.w.o.Lease/3)
+	wait := min(claimWait, r.w.o.Lease/3)
 	switch {
 	case hand <= 0 || r.used >= refill:
-		return a, false
+		return ask{}, false
 	case r.active == 0 && aloneIn <= 0:
-		return ask{max: 1, capacity: sojourn.MaxWeight, wait: a.wait, alone: true}, true
-	case r.active == 0:
-		a.wait = min(a.wait, aloneIn)
+		return ask{max: 1, capacity: sojourn.MaxWeight, wait: wait, alone: true}, true
 	}
-	a.capacity = limit - r.used
-	a.max = int(min(a.capacity, hand))
-	return a, true
+	free := limit - r.used
+	return ask{max: int(min(free, hand)), capacity: free, wait: min(wait, askAnew)}, true
 }
 
 // claimLoop asks for jobs until ctx ends, or the store says that asking again is pointless.
@@ -68,7 +69,7 @@ func (r *run) claimLoop(ctx context.Context) error {
 		queues, share := r.w.order.next(a.max)
 		n, err := r.claim(ctx, a, queues, share)
 		if a.alone && n > 0 {
-			aloneAt = time.Now().Add(aloneEvery)
+			aloneAt = time.Now().Add(askAnew)
 		}
 		switch {
 		case err == nil:
@@ -100,10 +101,10 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 	}
 	call, cancel := context.WithTimeout(ctx, a.wait+w.o.Lease)
 	defer cancel()
-	r.watchClaim(a, cancel)
+	r.pend(a, cancel)
 	sent := time.Now()
 	got, err := w.store.Claim(call, request)
-	overtaken := r.unwatchClaim()
+	overtaken := r.unpend()
 	if err != nil && ctx.Err() != nil && sojourn.ErrorCode(err) == sojourn.CodeUnknown {
 		request.Wait = 0
 		got, err = r.repeatClaim(request)
@@ -151,28 +152,26 @@ func (w *Worker) claimed(number int64, err error) {
 	}
 }
 
-func (r *run) watchClaim(a ask, cancel context.CancelFunc) {
+func (r *run) pend(a ask, cancel context.CancelFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.early = earlyEnd{}
-	if a.wait > 0 {
-		r.early = earlyEnd{capacity: a.capacity, cancel: cancel}
-	}
+	r.pending.capacity, r.pending.cancel, r.pending.timer = a.capacity, cancel, nil
 }
 
-// unwatchClaim reports whether the claim was ended because it was overtaken.
-func (r *run) unwatchClaim() bool {
+// unpend reports whether the claim was broken off because it was overtaken.
+func (r *run) unpend() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.early
-	r.early = earlyEnd{}
-	return e.timer != nil && !e.timer.Stop()
+	p := &r.pending
+	p.cancel = nil
+	return p.timer != nil && !p.timer.Stop()
 }
 
-// overtake is called when a handler has returned; r.mu is held.
+// overtake is called when a handler has ended; r.mu is held.
 func (r *run) overtake() {
-	if e := &r.early; e.cancel != nil && e.timer == nil && int64(r.w.o.Concurrency)-r.used > e.capacity {
-		e.timer = time.AfterFunc(settle, e.cancel)
+	p, free := &r.pending, int64(r.w.o.Concurrency)-r.used
+	if p.cancel != nil && p.timer == nil && free > p.capacity && p.heaviest > p.capacity {
+		p.timer = time.AfterFunc(settle, p.cancel)
 	}
 }
 

@@ -68,6 +68,7 @@ func (r *run) take(c *sojourn.Claimed, sent time.Time, back bool) {
 	r.steps[s.lease] = s
 	r.active++
 	r.used += s.weight
+	r.pending.heaviest = max(r.pending.heaviest, s.weight)
 	s.until = sent.Add(s.leaseFor)
 	s.watch = time.AfterFunc(time.Until(s.handlerEnd()), s.overdue)
 	r.mu.Unlock()

@@ -166,7 +166,7 @@ type run struct {
 	active    int     // handlers that run
 	used      int64   // their weight
 	abandoned int     // outcomes that could be reported no more
-	early     earlyEnd
+	pending   pending
 }
 
 // loop runs one role until the drain has ended.

@@ -47,7 +47,7 @@ Exit codes:
   2  wrong usage: a flag, an argument or a value
   3  no such job, queue or response
   4  conflict: the state or the key does not allow it
-  5  the store is missing, busy, full or closed`
+  5  the store is missing, unusable, busy, full or closed`
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, a *app, args []string) int {
@@ -60,6 +60,7 @@ func run(ctx context.Context, a *app, args []string) int {
 	if err == nil {
 		return exitOK
 	}
+	err = alone(err)
 	code := exitCode(err)
 	if !a.started {
 		code = exitUsage
@@ -120,9 +121,12 @@ func (a *app) with(fn func(c *sojourn.Client) error) error { return a.using(fn, 
 func (a *app) creating(fn func(c *sojourn.Client) error) error { return a.using(fn) }
 
 func (a *app) using(fn func(c *sojourn.Client) error, options ...store.Option) error {
+	if err := store.Valid(a.url()); err != nil {
+		return err
+	}
 	c, err := store.Open(a.url(), options...)
 	if err != nil {
-		return err
+		return &unusableError{err}
 	}
 	if err := fn(c); err != nil {
 		c.Close() // fn's error says more
@@ -131,7 +135,25 @@ func (a *app) using(fn func(c *sojourn.Client) error, options ...store.Option) e
 	return c.Close()
 }
 
+// unusableError is about the store, whatever code its cause has.
+type unusableError struct{ error }
+
+func (e *unusableError) Unwrap() error { return e.error }
+
+// alone takes the place in a batch out of an error: a command line is a batch of one.
+func alone(err error) error {
+	if e, ok := err.(*sojourn.Error); ok && e.Index >= 0 {
+		c := *e
+		c.Index = -1
+		return &c
+	}
+	return err
+}
+
 func exitCode(err error) int {
+	if _, ok := errors.AsType[*unusableError](err); ok {
+		return exitUnavailable
+	}
 	switch {
 	case errors.Is(err, sojourn.ErrNotFound):
 		return exitNotFound

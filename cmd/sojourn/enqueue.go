@@ -77,6 +77,9 @@ func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.
 	options = append(options, sojourn.OnKeyConflict(conflict), sojourn.Key(f.key), sojourn.Group(f.group), sojourn.Tags(f.tags...), sojourn.Delay(f.delay),
 		sojourn.WithPolicy(sojourn.Policy{MaxAttempts: f.maxAttempts, MaxCrashes: f.maxCrashes, RunTimeout: f.runTimeout, Timeout: f.timeout,
 			Deadline: f.deadline, KeepKey: f.keepKey}))
+	if f.key == "" && cmd.Flags().Changed("key") { // a script's variable without a value would make many jobs
+		return nil, sojourn.Invalid("key", "is empty")
+	}
 	if f.runAt != "" {
 		if f.delay != 0 {
 			return nil, sojourn.Invalid("run-at", "and --delay say the same thing: give one of them")
@@ -98,6 +101,10 @@ func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.
 }
 
 func (a *app) enqueue(ctx context.Context, c *sojourn.Client, job *sojourn.Job) error {
+	var err error
+	if job.ID, err = c.Store().IDs(ctx, 1); err != nil { // the client itself would lease a block of 1,000
+		return err
+	}
 	e, err := c.Enqueue(ctx, job)
 	if err != nil {
 		return err

@@ -117,8 +117,10 @@ func note(j sojourn.Job, now time.Time) string {
 		return j.Progress
 	case j.State == sojourn.Running:
 		return j.Worker
-	case j.State == sojourn.Awaiting && !j.WakeAt.IsZero():
-		return "until " + ago(j.WakeAt, now)
+	case j.State == sojourn.Awaiting && j.WakeAt.Before(now):
+		return "overdue by " + human(now.Sub(j.WakeAt))
+	case j.State == sojourn.Awaiting:
+		return "ends " + ago(j.WakeAt, now)
 	}
 	return ""
 }

@@ -25,11 +25,12 @@ type bulk struct {
 
 // summary is the output of a bulk.
 type summary struct {
-	Action  sojourn.EditAction `json:"action"`
-	DryRun  bool               `json:"dry_run,omitempty"`
-	Matched int                `json:"matched"`
-	Changed int                `json:"changed"`
-	Refused []refusal          `json:"refused,omitempty"`
+	Action    sojourn.EditAction `json:"action"`
+	DryRun    bool               `json:"dry_run,omitempty"`
+	Matched   int                `json:"matched"`
+	Changed   int                `json:"changed"`
+	Unchanged int                `json:"unchanged,omitempty"` // they were so already
+	Refused   []refusal          `json:"refused,omitempty"`
 }
 
 type refusal struct {
@@ -133,15 +134,23 @@ func (a *app) doBulk(ctx context.Context, c *sojourn.Client, b *bulk) error {
 	}
 	s := summary{Action: b.edit.Action}
 	var first error
+	refuse := func(id sojourn.ID, err error) {
+		s.Refused = append(s.Refused, refusal{id, sojourn.ErrorCode(err), err.Error()})
+		if first == nil {
+			first = err
+		}
+	}
+	missing := slices.Clone(b.filter.IDs)
 	err := b.pages(ctx, c, func(ids []sojourn.ID) error {
 		edited, err := c.Edit(ctx, sojourn.Filter{IDs: ids, States: b.filter.States, Limit: sojourn.MaxFind}, b.edit)
 		s.Matched, s.Changed = s.Matched+len(edited.Items), s.Changed+edited.Changed
 		for _, item := range edited.Items {
-			if item.Err != nil {
-				s.Refused = append(s.Refused, refusal{item.ID, sojourn.ErrorCode(item.Err), item.Err.Error()})
-				if first == nil {
-					first = item.Err
-				}
+			missing = slices.DeleteFunc(missing, func(id sojourn.ID) bool { return id == item.ID })
+			switch {
+			case item.Err != nil:
+				refuse(item.ID, item.Err)
+			case !item.Changed:
+				s.Unchanged++
 			}
 		}
 		return err
@@ -149,8 +158,8 @@ func (a *app) doBulk(ctx context.Context, c *sojourn.Client, b *bulk) error {
 	if err != nil {
 		return err
 	}
-	if b.byName && s.Matched == 0 {
-		return sojourn.NotFound("no job has the id %d", b.filter.IDs[0])
+	for _, id := range missing {
+		refuse(id, sojourn.NotFound("no job has the id %d", id))
 	}
 	return a.printBulk(b, s, first)
 }
@@ -169,12 +178,16 @@ func (a *app) printBulk(b *bulk, s summary, first error) error {
 				return err
 			}
 		}
-		if err := a.printf("%s %s\n", plural(s.Changed, "job"), b.done); err != nil {
+		already := ""
+		if s.Unchanged > 0 {
+			already = fmt.Sprintf(", %d did not have to be", s.Unchanged)
+		}
+		if err := a.printf("%s %s%s\n", plural(s.Changed, "job"), b.done, already); err != nil {
 			return err
 		}
 	}
 	if first != nil {
-		return sojourn.Conflict("%s of %s refused", fmt.Sprint(len(s.Refused)), plural(s.Matched, "job"))
+		return fmt.Errorf("%s refused, the first because: %w", plural(len(s.Refused), "job"), first)
 	}
 	return nil
 }

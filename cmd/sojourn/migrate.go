@@ -37,8 +37,8 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "status", Short: "show the schema's version; exit code 1 if it is not the newest", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		err := a.using(func(c *sojourn.Client) error { return a.migrateStatus(cmd.Context(), c) }, store.MustExist(), store.NoMigrate())
-		if sojourn.ErrorCode(err) == sojourn.CodeInvalid && store.Valid(a.url()) == nil {
-			return errors.New(err.Error()) // about the store's schema, not about the usage
+		if _, ok := errors.AsType[*unusableError](err); ok && sojourn.ErrorCode(err) == sojourn.CodeInvalid {
+			return errors.New(err.Error()) // it is there, and its schema is not what it should be
 		}
 		return err
 	}

@@ -19,7 +19,7 @@ var send = sojourn.Kind[int]{Name: "send", Backoff: sojourn.Backoff{First: 50 * 
 
 func handle(ctx context.Context, job *sojourn.Job, customers int) error {
 	done, _ := strconv.Atoi(string(job.Checkpoint)) // empty at the first attempt: 0
-	fmt.Printf("attempt %d begins behind customer %d\n", job.Attempt, done)
+	fmt.Printf("attempt %d begins after customer %d\n", job.Attempt, done)
 	for n := done + 1; n <= customers; n++ {
 		if job.Attempt == 1 && n == 5 {
 			return errors.New("the mail server is away")

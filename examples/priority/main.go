@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-var print = sojourn.Kind[string]{Name: "print"}
+var say = sojourn.Kind[string]{Name: "say"}
 
 func main() {
 	if err := run(context.Background()); err != nil {
@@ -28,12 +28,12 @@ func run(ctx context.Context) error {
 	defer client.Close()
 
 	jobs := []*sojourn.Job{
-		print.New("bulk", sojourn.Priority(500)),
-		print.New("first normal"), // sojourn.DefaultPriority, 100
-		print.New("urgent", sojourn.Priority(1)),
-		print.New("second normal"),
-		print.New("in a moment, but urgent then", sojourn.Priority(1), sojourn.Delay(300*time.Millisecond)),
-		print.New("forgotten", sojourn.Priority(900)),
+		say.New("bulk", sojourn.Priority(500)),
+		say.New("first normal"), // sojourn.DefaultPriority, 100
+		say.New("urgent", sojourn.Priority(1)),
+		say.New("second normal"),
+		say.New("in a moment, but urgent then", sojourn.Priority(1), sojourn.Delay(time.Second)),
+		say.New("forgotten", sojourn.Priority(900)),
 	}
 	stored, err := client.EnqueueAll(ctx, jobs) // all or none
 	if err != nil {
@@ -48,7 +48,7 @@ func run(ctx context.Context) error {
 	}
 
 	w := worker.New(client, worker.Options{Concurrency: 1}) // one at a time, so that the order shows
-	worker.Handle(w, print, func(ctx context.Context, job *sojourn.Job, text string) error {
+	worker.Handle(w, say, func(ctx context.Context, job *sojourn.Job, text string) error {
 		fmt.Printf("priority %3d: %s\n", job.Priority, text)
 		return nil
 	})

@@ -16,7 +16,7 @@ import (
 var charge = sojourn.Kind[string]{
 	Name:        "charge",
 	MaxAttempts: 4,
-	// 50 ms, 100 ms, 200 ms, without chance so that the output is the same each time. Leave Jitter alone in your programs.
+	// 50 ms, 100 ms, 200 ms, … without chance, so that it can be seen. Leave Jitter alone in your programs.
 	Backoff: sojourn.Backoff{First: 50 * time.Millisecond, Factor: 2, Jitter: -1},
 }
 
@@ -27,7 +27,7 @@ func handle(ctx context.Context, job *sojourn.Job, card string) error {
 	case card == "stolen":
 		return sojourn.Abort(sojourn.WithReason("card_declined", errors.New("the bank says no"))) // no retry can help
 	case card == "unlucky" || job.Attempt < 3:
-		fmt.Printf("  attempt %d fails; the next one comes after %v\n", job.Attempt, charge.Backoff.Delay(job.ID, job.Failures+1))
+		fmt.Printf("  attempt %d fails\n", job.Attempt)
 		return sojourn.WithReason("gateway_busy", errBusy)
 	}
 	return nil
@@ -52,6 +52,7 @@ func run(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- w.Run(ctx) }()
 
+	fmt.Println("pauses:", charge.Backoff.Delay(1, 1), charge.Backoff.Delay(1, 2), charge.Backoff.Delay(1, 3))
 	for _, card := range []string{"good", "stolen", "unlucky"} {
 		fmt.Println(card)
 		// MaxAttempts of the job wins over that of its kind.
@@ -63,7 +64,7 @@ func run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("  %s after attempt %d, %d failures, reason %q, error %q\n", job.State, job.Attempt, job.Failures, job.Reason, job.Error)
+		fmt.Printf("  %s: attempt %d, failures %d, reason %q, error %q\n", job.State, job.Attempt, job.Failures, job.Reason, job.Error)
 	}
 	stop()
 	return <-stopped

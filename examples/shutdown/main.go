@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -27,7 +26,7 @@ func handle(started chan<- sojourn.ID) func(context.Context, *sojourn.Job, time.
 		case <-time.After(length):
 			return nil
 		case <-ctx.Done(): // the grace is over: put things in order and return the error
-			fmt.Printf("job %d stops: %v\n", job.ID, errors.Is(context.Cause(ctx), worker.ErrShutdown))
+			fmt.Printf("job %d stops: %v\n", job.ID, context.Cause(ctx)) // worker.ErrShutdown
 			return ctx.Err()
 		}
 	}
@@ -51,7 +50,7 @@ func run(ctx context.Context) error {
 	}
 
 	started := make(chan sojourn.ID, 2)
-	w := worker.New(client, worker.Options{Grace: 600 * time.Millisecond}) // default 30 s
+	w := worker.New(client, worker.Options{Grace: time.Second}) // default 30 s
 	worker.Handle(w, export, handle(started))
 	// Ctrl-C and SIGTERM end the context; a second one ends the program, because stop gives the signals back.
 	signalled, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)

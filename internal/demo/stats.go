@@ -72,7 +72,7 @@ type Event struct {
 	Text string
 }
 
-const maxEvents = 8
+const maxEvents = 6
 
 func (s *stats) event(format string, a ...any) {
 	s.mu.Lock()

@@ -3,13 +3,16 @@ package demo
 import (
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Screen draws snapshots over each other on a terminal of at least 80 columns. It neither hides the cursor nor switches to another
+// Screen draws snapshots over each other on a terminal of at least 100 columns and 24 lines. It neither hides the cursor nor switches to another
 // screen, because the process may be killed at any time and could not undo that.
 func Screen(w io.Writer) func(Snapshot) {
 	first := true
@@ -90,17 +93,17 @@ func render(s Snapshot) string {
 	for _, e := range s.Events {
 		fmt.Fprintf(&b, "  %s  %s\n", e.At.Format(time.TimeOnly), cut(e.Text, 66))
 	}
-	b.WriteString(things(s.Path))
+	b.WriteString(things(s.Path, os.Getpid()))
 	return b.String()
 }
 
 // things to try, in another terminal.
-func things(path string) string {
+func things(path string, pid int) string {
 	store := "--store sqlite:" + path
 	return "\nTry in another terminal:\n" +
 		"  sojourn " + store + " job ls --state awaiting\n" +
 		"  sojourn " + store + " queue pause payments   (then: queue resume payments)\n" +
-		"  kill -9 this process, and start it again with --db " + path + "\n"
+		"  kill -9 " + strconv.Itoa(pid) + "   (then: sojourn demo --db " + path + ")\n"
 }
 
 func clock(d time.Duration) string {
@@ -115,9 +118,14 @@ func ms(v float64) string {
 	return fmt.Sprintf("%.0f ms", v)
 }
 
-// cut keeps a line within n characters and on one line.
+// cut keeps a text within n characters and on one line, without anything that a terminal would obey.
 func cut(text string, n int) string {
-	r := []rune(strings.Join(strings.Fields(text), " "))
+	r := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text))
 	if len(r) <= n {
 		return string(r)
 	}

@@ -50,6 +50,9 @@ var checks = []check{
 	{"key-has-live-job", "a live key belongs to a live job of its kind",
 		`select k.job, 'key ' || k.key || ' is held by a job that is not live' from sj_key k where k.live = 1 and not exists
 		(select 1 from sj_live l where l.id = k.job and l.kind = k.kind)`},
+	{"past-key-holder-final", "an earlier holder of a key is final, and another job stands for the key",
+		`select p.job, 'is remembered for the key ' || p.key from sj_key_past p where not exists (select 1 from sj_final f where f.id = p.job)
+		or not exists (select 1 from sj_key k where k.kind = p.kind and k.key = p.key and k.job <> p.job)`},
 	{"one-live-job-per-key", "no two live jobs of a kind have one key",
 		`select min(id), 'shares the key ' || key || ' with ' || (count(*) - 1) || ' others' from sj_live where key <> '' group by kind, key having count(*) > 1`},
 	{"counters", "failures and crashes stay within the attempts and are not negative",

@@ -136,6 +136,9 @@ func (t *tx) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, repe
 			rows = append(rows, l)
 		}
 	}
+	if len(rows) == 0 {
+		return nil, false, nil // nothing of it stands: the request may be answered with other jobs
+	}
 	jobs, err = t.claimed(rows, r)
 	return jobs, true, err
 }
@@ -207,7 +210,7 @@ func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, e
 		*c = sojourn.Claimed{Job: l.job(t.s), Lease: sojourn.Lease{ID: l.ID, Epoch: l.epoch, Worker: l.worker}, Purpose: l.Purpose,
 			LeaseFor: t.left(l.leaseUntil), Timeout: t.left(l.timeoutAt), Deadline: t.left(l.deadline)}
 		c.Job.Token = sojourn.NewToken(t.s.secret, l.ID, l.generation, l.Attempt)
-		jobs.add(&c.Job, l.hasData, l.InHand > 0)
+		jobs.add(&c.Job, l.hasData, l.InHand > 0 && l.Purpose != sojourn.PurposeDecide)
 		if l.Failures+l.Crashes > 0 {
 			if err := t.lastError(&c.Job); err != nil {
 				return nil, err

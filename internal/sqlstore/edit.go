@@ -118,6 +118,12 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 		if err != nil {
 			return j.State, false, err
 		}
+		if err := t.rememberHolder(j.Kind, j.Key); err != nil {
+			return j.State, false, err
+		}
+		if _, err := t.exec(qForgetHolder, j.Kind, j.Key, int64(j.ID)); err != nil {
+			return j.State, false, err
+		}
 		if err := t.bulk(qTakeKey, nil, Ints{int64(j.ID)}, Texts{j.Kind}, Texts{j.Key}, Ints{1}, Ints{1}, Ints{0}); err != nil {
 			return j.State, false, err
 		}
@@ -146,7 +152,7 @@ func (t *tx) purge(j *sojourn.Job) (sojourn.State, bool, error) {
 	if t.now-j.CreatedAt.UnixMicro() < sojourn.IDLife.Microseconds() {
 		return j.State, false, sojourn.Conflict("job %d was enqueued less than %v ago: somebody may still repeat the call; purge it later", j.ID, sojourn.IDLife)
 	}
-	n, err := t.remove(expired{int64(j.ID), j.FinishedAt.UnixMicro()})
+	n, err := t.remove(expired{int64(j.ID), j.FinishedAt.UnixMicro(), j.Kind, j.Key})
 	return j.State, n == 1, err
 }
 

@@ -53,6 +53,7 @@ type enqueue struct {
 	ending  *live // the job whose completion carries these along: its key is free by then
 	done    []sojourn.Enqueued
 
+	reused   []kindKey          // keys of final jobs that are still stored
 	ids      map[sojourn.ID]int // of this batch → index
 	keys     map[kindKey]int    // of jobs that this batch inserts → index
 	fresh    []int              // indices to insert
@@ -85,13 +86,12 @@ func (e *enqueue) plan() error {
 	return nil
 }
 
-const qKnown = `select j.id, j.kind, j.key, coalesce(l.key, j.key), coalesce(l.state, f.state, 0), j.args from sj_job j
+const qKnown = `select j.id, j.kind, j.key, coalesce(l.key, j.key), coalesce(l.state, f.state, 0) from sj_job j
 	left join sj_live l on l.id = j.id left join sj_final f on f.id = j.id where j.id in (ints($1))`
 
 type knownJob struct {
 	kind, key, keyNow string
 	state             sojourn.State
-	args              []byte
 }
 
 // known reads the jobs of the batch that were stored before: repeated calls.
@@ -102,7 +102,7 @@ func (e *enqueue) known() (map[sojourn.ID]knownJob, error) {
 	}
 	known := map[sojourn.ID]knownJob{}
 	err := e.query(qKnown, func(r Row) error {
-		known[sojourn.ID(r.Int(0))] = knownJob{r.Text(1), r.Text(2), r.Text(3), sojourn.State(r.Int(4)), r.Bytes(5)}
+		known[sojourn.ID(r.Int(0))] = knownJob{r.Text(1), r.Text(2), r.Text(3), sojourn.State(r.Int(4))}
 		return nil
 	}, ids)
 	return known, err
@@ -120,8 +120,9 @@ func (e *enqueue) planOne(i int, known map[sojourn.ID]knownJob) error {
 		return err
 	}
 	if k, ok := known[j.ID]; ok {
-		if k.kind != j.Kind || k.key != j.Key && k.keyNow != j.Key || string(k.args) != string(j.Args) {
-			return sojourn.Conflict("a job with the id %d exists, with another kind, key or args; draw a new id", j.ID)
+		// Not the args: a replace or an operator may have changed them since.
+		if k.kind != j.Kind || k.key != j.Key && k.keyNow != j.Key {
+			return sojourn.Conflict("a job with the id %d exists, with another kind or key; draw a new id", j.ID)
 		}
 		e.done[i] = sojourn.Enqueued{ID: j.ID, State: k.state, Duplicate: true}
 		return nil
@@ -167,9 +168,11 @@ func (e *enqueue) planKey(i int) (taken bool, err error) {
 		if live && e.ending != nil && r.Int(0) == int64(e.ending.ID) {
 			live = false
 			if e.ending.Policy.KeepKey == 0 {
+				e.reused = append(e.reused, kindKey{j.Kind, j.Key})
 				return nil
 			}
 		} else if !live && r.Int(2) <= e.now {
+			e.reused = append(e.reused, kindKey{j.Kind, j.Key})
 			return nil
 		}
 		holder = r.Int(0)
@@ -292,6 +295,11 @@ func (e *enqueue) write() error {
 	}
 	if err := e.seeQueues(lives); err != nil {
 		return err
+	}
+	for _, k := range e.reused {
+		if err := e.rememberHolder(k.kind, k.key); err != nil {
+			return err
+		}
 	}
 	taken := 0
 	if err := e.bulk(qTakeKey, func(int64) { taken++ }, keyed, keyKind, keyText, one, one, zero); err != nil {

@@ -163,6 +163,9 @@ func (t *tx) beginWait(l *live) (*live, error) {
 	var early Ints
 	for _, k := range keys {
 		if k != l.key {
+			if err := t.rememberHolder(l.kind, k); err != nil {
+				return nil, err
+			}
 			if _, err := t.exec(qTakeOneKey, l.kind, k, int64(l.ID), 0, t.now); err != nil {
 				return nil, err
 			}
@@ -185,7 +188,10 @@ func (t *tx) beginWait(l *live) (*live, error) {
 const (
 	qLastLog = `select coalesce(max(seq), 0) from sj_log where job = $1`
 	qAddLog  = `insert into sj_log (job, seq, at_us, attempt, level, text, dropped) values ($1, $2, $3, $4, $5, $6, $7)`
+	qDropped = `select coalesce(sum(1 + dropped), 0) from sj_log where job = $1 and seq > 1 and seq <= $2`
 	qTrimLog = `delete from sj_log where job = $1 and seq > 1 and seq <= $2`
+	// The numbers have gaps only where lines were dropped before, so the line behind them exists.
+	qSayDropped = `update sj_log set dropped = dropped + $1 where job = $2 and seq = $3`
 )
 
 // addLog appends lines to the job's log, which keeps the first and the newest 99.
@@ -204,6 +210,18 @@ func (t *tx) addLog(l *live, lines []sojourn.LogLine) error {
 			return err
 		}
 	}
-	_, err = t.exec(qTrimLog, int64(l.ID), last-(sojourn.MaxLogLines-1))
+	return t.trimLog(l.ID, last-(sojourn.MaxLogLines-1))
+}
+
+// trimLog drops the lines from the second to the one with the number upTo; the line behind them says how many they were.
+func (t *tx) trimLog(id sojourn.ID, upTo int64) error {
+	dropped, err := t.num(qDropped, int64(id), upTo)
+	if err != nil || dropped == 0 {
+		return err
+	}
+	if _, err := t.exec(qTrimLog, int64(id), upTo); err != nil {
+		return err
+	}
+	_, err = t.exec(qSayDropped, dropped, int64(id), upTo+1)
 	return err
 }

@@ -9,20 +9,23 @@ import (
 )
 
 // expired is a final job that retention wants gone, as it was when it was read.
-type expired struct{ id, finished int64 }
+type expired struct {
+	id, finished int64
+	kind, key    string
+}
 
 // qOld finds final jobs of one queue and state that ended before a time. None goes while somebody may repeat its enqueue (IDLife), or while
 // it still holds its key.
 const (
-	qOld = `select f.id, f.finished_us from sj_final f join sj_job j on j.id = f.id
-		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and j.created_us <= $4
-		and not exists (select 1 from sj_key k where k.kind = f.kind and k.key = f.key and k.job = f.id and k.held_until_us > $5)
-		order by f.finished_us, f.id limit $6`
-	qNthNewest = `select finished_us from sj_final where queue = $1 and state = $2 order by finished_us desc, id desc limit 1 offset $3`
+	qOld = `select f.id, f.finished_us, f.kind, f.key from sj_final f join sj_job j on j.id = f.id
+		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)
+		and j.created_us <= $7 and not exists
+		(select 1 from sj_key k where k.kind = f.kind and k.key = f.key and k.job = f.id and k.held_until_us > $8)
+		order by f.finished_us, f.id limit $9`
+	qNthNewest = `select finished_us, id from sj_final where queue = $1 and state = $2 order by finished_us desc, id desc limit 1 offset $3`
 )
 
-// oldJobs reads what retention wants gone: by age, and above the count. Among jobs that ended in the same microsecond as the newest one above
-// the count all go.
+// oldJobs reads what retention wants gone: by age, and above the count.
 func (t *tx) oldJobs(limit int) ([]expired, error) {
 	var queues []sojourn.QueueStatus
 	if _, err := t.listQueues(nil, &queues); err != nil {
@@ -35,19 +38,18 @@ func (t *tx) oldJobs(limit int) ([]expired, error) {
 			if !ok || len(old) >= limit {
 				continue
 			}
-			before := int64(math.MinInt64)
+			var before int64
 			if age < math.MaxInt64 {
 				before = t.now - age.Microseconds()
 			}
+			var nth expired
 			if count < math.MaxInt64 {
-				nth, err := t.num(qNthNewest, q.Name, int64(state), count)
-				if err != nil {
+				if err := t.query(qNthNewest, func(r Row) error { nth = expired{id: r.Int(1), finished: r.Int(0)}; return nil }, q.Name, int64(state), count); err != nil {
 					return nil, err
 				}
-				before = max(before, nth)
 			}
-			err := t.query(qOld, func(r Row) error { old = append(old, expired{r.Int(0), r.Int(1)}); return nil },
-				q.Name, int64(state), before, t.now-sojourn.IDLife.Microseconds(), t.now, limit-len(old))
+			err := t.query(qOld, func(r Row) error { old = append(old, expired{r.Int(0), r.Int(1), r.Text(2), r.Text(3)}); return nil },
+				q.Name, int64(state), max(before, nth.finished), before, nth.finished, nth.id, t.now-sojourn.IDLife.Microseconds(), t.now, limit-len(old))
 			if err != nil {
 				return nil, err
 			}
@@ -105,7 +107,6 @@ const qRemove = `delete from sj_final where id = $1 and finished_us = $2 and sta
 
 var qRemoveRest = []string{
 	`delete from sj_key where job = $1 and own = 0`,
-	`delete from sj_key where (kind, key) in (select kind, key from sj_job where id = $1) and job = $1`,
 	`delete from sj_job where id = $1`,
 	`delete from sj_history where job = $1`,
 	`delete from sj_log where job = $1`,
@@ -119,10 +120,51 @@ func (t *tx) remove(e expired) (int64, error) {
 	if err != nil || n == 0 {
 		return 0, err
 	}
+	if e.key != "" {
+		if err := t.removeHolder(e); err != nil {
+			return 0, err
+		}
+	}
 	for _, q := range qRemoveRest {
 		if _, err := t.exec(q, e.id); err != nil {
 			return 0, err
 		}
 	}
 	return n, nil
+}
+
+const (
+	qRemember = `insert into sj_key_past (kind, key, job) select kind, key, job from sj_key where kind = $1 and key = $2 and live = 0
+		on conflict (kind, key, job) do nothing`
+	qPastHolder   = `select coalesce(max(job), 0) from sj_key_past where kind = $1 and key = $2`
+	qForgetHolder = `delete from sj_key_past where kind = $1 and key = $2 and job = $3`
+	qPassKey      = `update sj_key set job = $1, own = 1, held_until_us = 0 where kind = $2 and key = $3 and job = $4 and live = 0`
+	qDropKey      = `delete from sj_key where kind = $1 and key = $2 and job = $3 and live = 0`
+)
+
+// rememberHolder notes the final job that has stood for a key until now, before another job takes it.
+func (t *tx) rememberHolder(kind, key string) error {
+	_, err := t.exec(qRemember, kind, key)
+	return err
+}
+
+// removeHolder takes a job away from its key: the newest of the earlier ones stands for it then, if one is still stored, so that an answer
+// for it is late and not early for whoever comes next.
+func (t *tx) removeHolder(e expired) error {
+	if _, err := t.exec(qForgetHolder, e.kind, e.key, e.id); err != nil {
+		return err
+	}
+	past, err := t.num(qPastHolder, e.kind, e.key)
+	if err != nil {
+		return err
+	}
+	if past == 0 {
+		_, err := t.exec(qDropKey, e.kind, e.key, e.id)
+		return err
+	}
+	n, err := t.exec(qPassKey, past, e.kind, e.key, e.id)
+	if err == nil && n > 0 {
+		_, err = t.exec(qForgetHolder, e.kind, e.key, past)
+	}
+	return err
 }

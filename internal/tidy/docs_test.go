@@ -176,7 +176,7 @@ func TestMissingPackageCommentIsPlanted(t *testing.T) {
 	var files []*file
 	for name, text := range map[string]string{
 		"go.mod": "module m\n", "a/a.go": "package a\n", "a/b.go": "// Package a is.\npackage a\n", "b/b.go": "package b\n", "c/c_test.go": "package c\n",
-		"d/go.mod": "module d\n", "d/d.go": "package d\n",
+		"d/go.mod": "module d\n", "d/d.go": "package d\n", "d/e/e.go": "package e\n",
 	} {
 		f, err := parse(name, []byte(text))
 		if err != nil {

@@ -176,7 +176,7 @@ func entry(t *testing.T, name string) *file {
 	return nil
 }
 
-// dirs returns the directories of the tree that hold Go files besides tests, nested modules apart.
+// dirs returns the directories of this module that hold Go files besides tests. A go.mod below the root begins another module.
 func dirs(files []*file) map[string][]*file {
 	nested := map[string]bool{}
 	for _, f := range files {
@@ -186,7 +186,11 @@ func dirs(files []*file) map[string][]*file {
 	}
 	found := map[string][]*file{}
 	for _, f := range files {
-		if f.syntax != nil && !f.isTest() && !nested[f.dir()] {
+		in := f.dir()
+		for in != "." && !nested[in] {
+			in = path.Dir(in)
+		}
+		if f.syntax != nil && !f.isTest() && in == "." {
 			found[f.dir()] = append(found[f.dir()], f)
 		}
 	}

@@ -97,6 +97,7 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 		"nothing-overdue":       `update sj_live set wake_at_us = 1 where state = 2`,
 		"key-of-live-job":       `delete from sj_key where job = $1`,
 		"key-has-live-job":      `update sj_key set live = 1 where kind = 'completed'`,
+		"past-key-holder-final": `insert into sj_key_past select kind, key, job from sj_key where kind = 'completed'`,
 		"one-live-job-per-key":  `update sj_live set kind = 'ready', key = 'a' where state = 2`,
 		"counters":              `update sj_live set failures = attempt + 1 where state = 5`,
 		"attempt-open":          `update sj_live set attempt_open = 0 where state = 5`,

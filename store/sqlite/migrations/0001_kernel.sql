@@ -102,6 +102,15 @@ create table sj_key (
 ) strict, without rowid;
 create index sj_key_awaited on sj_key (job) where own = 0;
 
+-- Earlier final jobs of a key that are still stored: written only where a key is used again. When the newest of them is pruned, the one before
+-- it stands for the key.
+create table sj_key_past (
+	kind text not null,
+	key text not null,
+	job integer not null,
+	primary key (kind, key, job)
+) strict, without rowid;
+
 -- Checkpoint and progress, apart because few jobs have them.
 create table sj_data (
 	job integer not null primary key,

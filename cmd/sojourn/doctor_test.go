@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// commandLine runs a command line in this process.
+func commandLine(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = run(context.Background(), &app{in: strings.NewReader(""), out: &o, err: &e, env: func(string) string { return "" }}, args)
+	return code, o.String(), e.String()
+}
+
+// A scheduled job that nothing will ever look at again (inv:L1): doctor says so, in both forms, with exit code 1.
+func TestDoctorFindsAPlantedViolation(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "jobs.db")
+	if code, _, errs := commandLine(t, "--store", file, "enqueue", "mail", "--delay", "1h"); code != exitOK {
+		t.Fatal(errs)
+	}
+	if code, out, _ := commandLine(t, "--store", file, "doctor"); code != exitOK || strings.Contains(out, "violation") {
+		t.Fatalf("a healthy store: %d\n%s", code, out)
+	}
+	c, err := sqlite.OpenConn(file, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = sqlitex.ExecuteTransient(c, "update sj_live set wake_at_us = 9223372036854775807", nil)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := commandLine(t, "--store", file, "doctor")
+	if code != exitFailed || !strings.Contains(out, "1 violation") || !strings.Contains(errs, "found violations") {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	code, out, _ = commandLine(t, "--store", file, "doctor", "-o", "json")
+	if code != exitFailed || !strings.HasPrefix(out, `{"healthy":false,`) || strings.Count(out, "\n") != 1 {
+		t.Errorf("%d %s", code, out)
+	}
+}

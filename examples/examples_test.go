@@ -1,0 +1,120 @@
+// Package examples_test runs the examples as their users do, and compares what they print.
+package examples_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stories are what the examples print, one regular expression a line. Each folder has one, but for readme, which has its own test.
+var stories = []struct {
+	folder string // spec:H8
+	covers string
+	lines  []string
+}{
+	{"hello", "spec:H8 simple", []string{`hello, world`, `job 1 is completed: "greeted world"`}},
+	{"retries", "spec:H8 retries, tr:F2, tr:F3, tr:F8", []string{`pauses: 50ms 100ms 200ms`,
+		`good`, `  attempt 1 fails`, `  attempt 2 fails`, `  completed: attempt 3, failures 2, reason "", error ""`,
+		`stolen`, `  failed: attempt 1, failures 0, reason "card_declined", error "the bank says no"`,
+		`unlucky`, `  attempt 1 fails`, `  attempt 2 fails`, `  attempt 3 fails`,
+		`  failed: attempt 3, failures 3, reason "gateway_busy", error "the gateway answers 503"`}},
+	{"priority", "spec:H8 priority, inv:W1", []string{`priority   0: forgotten`, `priority   1: urgent`, `priority 100: first normal`,
+		`priority 100: second normal`, `priority 500: bulk`, `priority   1: in a moment, but urgent then`}},
+	{"shutdown", "spec:H8 graceful shutdown, inv:J2, tr:F11", []string{`both run; now the signal comes`, `job 2 stops: worker: shutting down`,
+		`job 1 is completed: attempt 1, failures 0, crashes 0`, `job 2 is ready: attempt 1, failures 0, crashes 0`}},
+	{"checkpoint", "spec:H8 checkpoint, inv:C4", []string{`attempt 1 begins after customer 0`, `  message to customer 1`, `  message to customer 2`,
+		`  message to customer 3`, `  message to customer 4`, `attempt 2 begins after customer 4`, `  message to customer 5`,
+		`  message to customer 6`, `  message to customer 7`, `completed after attempt 2, messages sent: 7`}},
+	{"expired", "spec:H8 expired retry, tr:W1, tr:L5", []string{`charge, attempt 1: the worker dies`, `fetch, attempt 1: run_timeout`,
+		`fetch, attempt 2: failures 1, the last one: run_timeout`, `charge, attempt 2: crashes 1, failures 0; the same idempotency key: true`,
+		`the dead worker reports a failure: lost; the job stays completed`}},
+	{"await-webhook", "spec:H8, tr:M1, tr:R1", []string{`asked to charge order-42`, `webhook evt-order-42: (applied|early)`,
+		`webhook evt-order-42: duplicate`, `completed after attempt 1: {"key":"order-42","approved":true}`}},
+	{"approval", "spec:H8, tr:R4, tr:W4, tr:F8", []string{`letter 1: may I pay for a train ticket\?`, `letter 2: may I pay for a train ticket, please\?`,
+		`  the answer "no" is stale`, `  the answer "yes" is (applied|early)`, `  completed: "paid for a train ticket"`,
+		`letter 1: may I pay for a golden pen\?`, `  the answer "no" is (applied|early)`, `  failed: rejected`}},
+	{"errored-retry-policy", "spec:H8, tr:W4, tr:C4, tr:D1, tr:D2", []string{`attempt 1: ask the bank`, `policy: error 1 is timeout`,
+		`attempt 2: ask the bank`, `policy: error 2 is timeout`, `attempt 3: ask the bank`, `policy: error 3 is timeout`,
+		`failed: attempt 3, failures 3, reason "timeout"`,
+		`  1\. attempt 1, await     → awaiting *`, `  2\. attempt 1, timed_out → errored timeout`, `  3\. attempt 1, decided   → scheduled timeout`,
+		`  4\. attempt 2, await     → awaiting *`, `  5\. attempt 2, timed_out → errored timeout`, `  6\. attempt 2, decided   → scheduled timeout`,
+		`  7\. attempt 3, await     → awaiting *`, `  8\. attempt 3, timed_out → errored timeout`, `  9\. attempt 3, decided   → failed timeout`}},
+}
+
+// TestExamples runs each example and compares its output line by line (spec:H8).
+func TestExamples(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./...").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, s := range stories {
+		t.Run(s.folder, func(t *testing.T) {
+			t.Parallel()
+			t.Log(s.covers)
+			compare(t, output(t, filepath.Join(dir, s.folder)), s.lines)
+		})
+	}
+}
+
+// patience is how long an example may take on a busy machine; alone each ends within 2 s.
+const patience = time.Minute
+
+func output(t *testing.T, program string) []string {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v (%v)\n%s", err, ctx.Err(), out)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+}
+
+func compare(t *testing.T, got, want []string) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			t.Errorf("line %d is missing: %s", i+1, want[i])
+		case i >= len(want):
+			t.Errorf("line %d is too much: %s", i+1, got[i])
+		case !regexp.MustCompile(`^` + want[i] + `$`).MatchString(got[i]):
+			t.Errorf("line %d is %q, want %q", i+1, got[i], want[i])
+		}
+	}
+}
+
+// TestEachExampleHasAStory: a folder without one would never run.
+func TestEachExampleHasAStory(t *testing.T) {
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var folders []string
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != "readme" {
+			folders = append(folders, e.Name())
+		}
+	}
+	var told []string
+	for _, s := range stories {
+		told = append(told, s.folder)
+	}
+	slices.Sort(told)
+	if !slices.Equal(folders, told) {
+		t.Errorf("the folders are %v, the stories %v", folders, told)
+	}
+}

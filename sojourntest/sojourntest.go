@@ -1,0 +1,241 @@
+// Package sojourntest lets a test drive jobs through their lives: a store in memory, a clock that moves only when the test says so, one
+// step of a job at a time, workers that die, and responses that come before their time.
+//
+//	h := sojourntest.New(t)
+//	sojourntest.Handle(h, ChargeCard, chargeCard)
+//	id := h.Enqueue(ChargeCard.New(Charge{"42", 1999}, sojourn.Key("order-42")))
+//	h.RunUntilIdle() // the handler sends its request and awaits the answer
+//	h.Respond(sojourn.Response{Kind: "charge_card", Key: "order-42", Body: answer})
+//	h.RunUntilIdle()
+//	if j := h.Job(id); j.State != sojourn.Completed { … }
+//
+// The store is the SQLite one, with all its rules. When the test ends, it is checked for breaches of its invariants.
+package sojourntest
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/worker"
+)
+
+// Start is where the clock of a Harness stands at first.
+var Start = time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
+
+// Harness is one test's queue. An unexpected error in its methods ends the test (or, called from a handler, that handler). Its methods
+// are safe for concurrent use, and for use by handlers: time may pass, and a response may come, while a handler runs.
+type Harness struct {
+	// Client is for all that has no shorter form here.
+	Client *sojourn.Client
+
+	t     testing.TB
+	store []sqlite.Option
+
+	mu       sync.Mutex // guards the fields below
+	now      time.Time
+	worker   worker.Options
+	handlers map[string]func(*worker.Worker)
+}
+
+// Option changes how a Harness is made.
+type Option func(*Harness)
+
+// At sets the clock, default Start.
+func At(t time.Time) Option { return func(h *Harness) { h.now = t } }
+
+// WithStore opens the store with further options, such as sqlite.MaxBytes. The clock stays the Harness's.
+func WithStore(options ...sqlite.Option) Option {
+	return func(h *Harness) { h.store = append(h.store, options...) }
+}
+
+// WithWorker sets the options of the workers that run the steps, such as Queues and Middleware. Without Queues they take the jobs of
+// all queues that the store knows.
+func WithWorker(o worker.Options) Option { return func(h *Harness) { h.worker = o } }
+
+// New opens a queue for the time of a test.
+func New(t testing.TB, options ...Option) *Harness {
+	t.Helper()
+	h := &Harness{t: t, now: Start, handlers: map[string]func(*worker.Worker){}}
+	for _, o := range options {
+		o(h)
+	}
+	if h.worker.Logger == nil {
+		h.worker.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	client, err := sqlite.Open(":memory:", append(slices.Clip(h.store), sqlite.Clock(h.Now))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Client = client
+	t.Cleanup(h.close)
+	return h
+}
+
+// close checks what must hold after any test, and closes the store.
+func (h *Harness) close() {
+	if c, ok := h.Client.Store().(sojourn.Checker); ok {
+		found, err := c.Check(context.Background())
+		for _, v := range found {
+			h.t.Errorf("sojourntest: the store breaks an invariant: %s: %s", v.Check, v.Detail)
+		}
+		if err != nil {
+			h.t.Errorf("sojourntest: check of the store: %v", err)
+		}
+	}
+	if err := h.Client.Close(); err != nil {
+		h.t.Errorf("sojourntest: close: %v", err)
+	}
+}
+
+// must ends the test on an error.
+func (h *Harness) must(what string, err error) {
+	if err != nil {
+		h.t.Helper()
+		h.t.Fatalf("sojourntest: %s: %v", what, err)
+	}
+}
+
+// Handle gives the workers the handler of a kind. A second one for the same kind takes the place of the first, like a deployment.
+func Handle[T any](h *Harness, k sojourn.Kind[T], fn func(ctx context.Context, job *sojourn.Job, args T) error, options ...worker.HandleOption) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handlers[k.Name] = func(w *worker.Worker) { worker.Handle(w, k, fn, options...) }
+}
+
+// Now is the store's time.
+func (h *Harness) Now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+// Advance moves the clock by d, which is not negative, and handles what is overdue then: due jobs become ready, leases, waits, attempts
+// and lives end. It runs no handler. What happens in between happens at the end: to see a chain of timeouts, advance step by
+// step.
+func (h *Harness) Advance(d time.Duration) {
+	h.t.Helper()
+	if d < 0 {
+		h.t.Fatalf("sojourntest: Advance(%v): time does not go back", d)
+	}
+	h.mu.Lock()
+	h.now = h.now.Add(d)
+	h.mu.Unlock()
+	for {
+		swept, err := h.Client.Store().Sweep(context.Background(), 1000)
+		h.must("sweep", err)
+		if swept.Total() == 0 {
+			break
+		}
+	}
+	if n, ok := h.Client.Store().(interface{ Nudge() }); ok {
+		n.Nudge()
+	}
+}
+
+// Enqueue stores a job and returns its id: that of the job that was there before if a live one has its key.
+func (h *Harness) Enqueue(j *sojourn.Job) sojourn.ID {
+	h.t.Helper()
+	e, err := h.Client.Enqueue(context.Background(), j)
+	h.must("enqueue", err)
+	return e.ID
+}
+
+// Respond brings a response, at any time: before its job awaits it, or before the job is there.
+func (h *Harness) Respond(r sojourn.Response) sojourn.Responded {
+	h.t.Helper()
+	out, err := h.Client.Respond(context.Background(), &r)
+	h.must("respond", err)
+	return out
+}
+
+// Job returns a job as it is now, complete.
+func (h *Harness) Job(id sojourn.ID) *sojourn.Job {
+	h.t.Helper()
+	j, err := h.Client.Get(context.Background(), id)
+	h.must("get", err)
+	return j
+}
+
+// Step runs one step of the job that stands first among those ready for the handlers, and reports whether there was one. It returns
+// when the store has taken the report. Only what a job waits for is driven by the clock of the Harness; the run timeout and the
+// context of a handler that runs follow the real one.
+func (h *Harness) Step() bool {
+	h.t.Helper()
+	w := h.newWorker()
+	if w == nil {
+		return false
+	}
+	ok, err := w.RunOnce(context.Background())
+	h.must("step", err)
+	return ok
+}
+
+// maxSteps is more than a test means to run in one go.
+const maxSteps = 1000
+
+// RunUntilIdle runs steps until none is ready, and returns how many. The clock stands still meanwhile. 1,000 steps end the test: some
+// handler asks for its job again at once.
+func (h *Harness) RunUntilIdle() int {
+	h.t.Helper()
+	for n := range maxSteps {
+		if !h.Step() {
+			return n
+		}
+	}
+	h.t.Fatalf("sojourntest: still not idle after %d steps", maxSteps)
+	return maxSteps
+}
+
+// Crash claims the job that stands first among those of the kind, as a worker that dies at once, and returns it as that worker got it.
+// The job is running until its lease ends: Advance by sojourn.DefaultLease.
+func (h *Harness) Crash(kind string) *sojourn.Job {
+	h.t.Helper()
+	w := worker.New(h.Client, worker.Options{Logger: slog.New(slog.DiscardHandler)}) // only for a name that nobody else has
+	got, err := h.Client.Store().Claim(context.Background(), sojourn.ClaimRequest{Worker: w.ID(), Queues: h.queues(), Kinds: []string{kind},
+		Max: 1, Capacity: sojourn.MaxWeight, Lease: sojourn.DefaultLease})
+	h.must("claim", err)
+	if len(got) == 0 {
+		h.t.Fatalf("sojourntest: Crash: no job of kind %s is ready", kind)
+	}
+	return &got[0].Job
+}
+
+// newWorker makes a worker with the present handlers, nil if there is none.
+func (h *Harness) newWorker() *worker.Worker {
+	h.mu.Lock()
+	o, handlers := h.worker, maps.Clone(h.handlers)
+	h.mu.Unlock()
+	if len(handlers) == 0 {
+		return nil
+	}
+	o.SweepEvery = -1
+	if len(o.Queues) == 0 {
+		o.Queues = h.queues()
+	}
+	w := worker.New(h.Client, o)
+	for _, register := range handlers {
+		register(w)
+	}
+	return w
+}
+
+// queues names all queues.
+func (h *Harness) queues() []string {
+	h.t.Helper()
+	found, err := h.Client.Store().Queues(context.Background())
+	h.must("queues", err)
+	names := []string{sojourn.DefaultQueue}
+	for _, q := range found {
+		if q.Name != sojourn.DefaultQueue {
+			names = append(names, q.Name)
+		}
+	}
+	return names
+}

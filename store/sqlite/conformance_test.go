@@ -1,0 +1,37 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/storetest"
+)
+
+// TestConformanceFile runs the whole suite on database files, with the default durability.
+func TestConformanceFile(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
+		return conforming(t, filepath.Join(t.TempDir(), "jobs.db"), o)
+	})
+}
+
+// TestConformanceMemory runs the whole suite in memory.
+func TestConformanceMemory(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store { return conforming(t, ":memory:", o) })
+}
+
+func conforming(t *testing.T, path string, o storetest.Options) sojourn.Store {
+	t.Helper()
+	options := []Option{Clock(o.Now)}
+	if o.MaxBytes > 0 {
+		options = append(options, MaxBytes(o.MaxBytes))
+	}
+	if o.InboxTTL > 0 {
+		options = append(options, InboxTTL(o.InboxTTL))
+	}
+	c, err := Open(path, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Store()
+}

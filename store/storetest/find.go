@@ -1,0 +1,194 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+var findTrials = []trial{
+	{"find by each field", "Every field of a filter narrows the answer, and all of them together.", "spec:O12 spec:P12 spec:R9", findFields},
+	{"find page by page", "Pages in either direction give every job once, in the order of the ids.", "spec:O12 spec:R10 inv:S8", findPages},
+	{"find by key", "Kind and key give the live job, else the newest final one.", "spec:J5 spec:P12", findKey},
+	{"find heads", "Without Full the bytes are left out; everything else is there.", "spec:J27 spec:O12", findHeads},
+	{"find changes nothing", "Reading is only reading.", "spec:O2", findReads},
+	{"find refuses bad input", "A malformed filter is refused with a code.", "spec:A16 spec:A3", findBad},
+	{"the client over the store", "Get, GetByKey, Cancel and Redrive of a Client answer as they promise.", "spec:P12 spec:S11 rules:A7 spec:A15", findClient},
+}
+
+func (s *scene) find(f sojourn.Filter) []sojourn.ID {
+	s.Helper()
+	jobs, err := s.store.Find(s.ctx, f)
+	s.must(err, "Find")
+	var ids []sojourn.ID
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+func (s *scene) finds(f sojourn.Filter, want ...sojourn.ID) {
+	s.Helper()
+	if got := s.find(f); !slices.Equal(got, want) {
+		s.Fatalf("Find(%s) gave %v, want %v", text(f), got, want)
+	}
+}
+
+func findFields(s *scene) {
+	t0 := s.now()
+	a := s.enqueue(sojourn.Group("g1"), sojourn.Tags("x", "y"))
+	s.advance(time.Minute)
+	b := s.enqueue(ofKind("refund"), sojourn.Tags("y"))
+	s.advance(time.Minute)
+	c := s.enqueue(sojourn.Queue("q2"), sojourn.Group("g2"), sojourn.Delay(time.Hour))
+	d := s.final(sojourn.Failed, ofKind("other"), sojourn.Queue("q3")).Job.ID
+	s.finds(sojourn.Filter{}, a, b, c, d)
+	s.finds(sojourn.Filter{IDs: []sojourn.ID{d, a, 1 << 40, a}}, a, d)
+	s.finds(sojourn.Filter{Kind: charge}, a, c)
+	s.finds(sojourn.Filter{Queue: line}, a, b)
+	s.finds(sojourn.Filter{Group: "g2"}, c)
+	s.finds(sojourn.Filter{Tag: "y"}, a, b)
+	s.finds(sojourn.Filter{Tag: "x"}, a)
+	s.finds(sojourn.Filter{States: []sojourn.State{sojourn.Scheduled}}, c)
+	s.finds(sojourn.Filter{States: []sojourn.State{sojourn.Ready, sojourn.Failed}}, a, b, d)
+	s.finds(sojourn.Filter{Reason: "declined"}, d)
+	s.finds(sojourn.Filter{CreatedAfter: t0.Add(30 * time.Second)}, b, c, d)
+	s.finds(sojourn.Filter{CreatedBefore: t0.Add(90 * time.Second)}, a, b)
+	s.finds(sojourn.Filter{CreatedAfter: t0.Add(30 * time.Second), CreatedBefore: t0.Add(90 * time.Second)}, b)
+	s.finds(sojourn.Filter{IDs: []sojourn.ID{a, b}, Kind: "refund", Tag: "y", Queue: line, States: []sojourn.State{sojourn.Ready}}, b)
+	s.finds(sojourn.Filter{Kind: "%"})
+	s.finds(sojourn.Filter{Tag: "y' OR 1=1 --"})
+	s.finds(sojourn.Filter{Kind: "CHARGE_CARD"})
+}
+
+func findPages(s *scene) {
+	ids := s.enqueueMany(25, sojourn.Tags("t"))
+	done := s.final(sojourn.Completed, ofKind("x"), sojourn.Tags("t")).Job.ID
+	ids = append(ids, done)
+	for _, newest := range []bool{false, true} {
+		want := slices.Clone(ids)
+		if newest {
+			slices.Reverse(want)
+		}
+		var got []sojourn.ID
+		f := sojourn.Filter{Tag: "t", Limit: 7, Newest: newest}
+		for {
+			page := s.find(f)
+			if len(page) == 0 {
+				break
+			}
+			if len(page) > 7 {
+				s.Fatalf("a page of 7 has %d jobs", len(page))
+			}
+			got = append(got, page...)
+			f.After = page[len(page)-1]
+		}
+		if !slices.Equal(got, want) {
+			s.Fatalf("the pages (newest %v) gave %v, want %v", newest, got, want)
+		}
+	}
+	for range 4 {
+		s.enqueueMany(30)
+	}
+	same(s, "the default limit", len(s.find(sojourn.Filter{})), 100)
+	same(s, "a larger limit", len(s.find(sojourn.Filter{Limit: sojourn.MaxFind})), 146)
+}
+
+func findKey(s *scene) {
+	first := s.final(sojourn.Completed, sojourn.Key("k")).Job.ID
+	s.finds(sojourn.Filter{Kind: charge, Key: "k"}, first)
+	s.advance(time.Second)
+	second := s.final(sojourn.Failed, sojourn.Key("k")).Job.ID
+	s.finds(sojourn.Filter{Kind: charge, Key: "k"}, second)
+	s.enqueue(ofKind("refund"), sojourn.Key("k"))
+	live := s.enqueue(sojourn.Key("k"))
+	s.finds(sojourn.Filter{Kind: charge, Key: "k"}, live)
+	s.finds(sojourn.Filter{Kind: charge, Key: "K"})
+	s.cancel(live)
+	s.finds(sojourn.Filter{Kind: charge, Key: "k"}, live)
+}
+
+func findHeads(s *scene) {
+	s.resumed("k", args("bytes"))
+	c := s.claim()
+	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("half")}), "Save")
+	jobs, err := s.store.Find(s.ctx, sojourn.Filter{IDs: []sojourn.ID{c.Job.ID}})
+	s.must(err, "Find")
+	head, full := jobs[0], s.get(c.Job.ID)
+	if len(head.Args)+len(head.Checkpoint)+len(head.Result)+len(head.Responses) != 0 {
+		s.Fatalf("a head carries bytes: %s", text(head))
+	}
+	if string(full.Args) != "bytes" || string(full.Checkpoint) != "half" || len(full.Responses) != 1 {
+		s.Fatalf("the full job lacks bytes: %s", text(full))
+	}
+	full.Args, full.Checkpoint, full.Response, full.Responses = nil, nil, nil, nil
+	head.Args, head.Checkpoint, head.Response, head.Responses = nil, nil, nil, nil
+	same(s, "the rest of the head", text(head), text(full))
+}
+
+func findReads(s *scene) {
+	due := s.enqueue(sojourn.Delay(time.Second))
+	c := s.running()
+	s.awaiting(sojourn.Key("k"))
+	s.advance(48 * time.Hour)
+	before := s.picture(c.Job.ID)
+	s.find(sojourn.Filter{})
+	_, err := s.store.Queues(s.ctx)
+	s.must(err, "Queues")
+	_, err = s.store.Status(s.ctx)
+	s.must(err, "Status")
+	s.inbox(sojourn.InboxFilter{})
+	s.unchanged(c.Job.ID, before, "reading")
+	s.state(due, sojourn.Scheduled)
+}
+
+func findBad(s *scene) {
+	for what, f := range inOrder(map[string]sojourn.Filter{
+		"a key without a kind": {Key: "k"},
+		"a negative limit":     {Limit: -1},
+		"a limit of 1,001":     {Limit: sojourn.MaxFind + 1},
+		"a negative wait":      {Wait: -1},
+		"1,001 ids":            {IDs: make([]sojourn.ID, sojourn.MaxFind+1)},
+	}) {
+		_, err := s.store.Find(s.ctx, f)
+		s.refused(err, sojourn.CodeInvalid, what)
+	}
+}
+
+func findClient(s *scene) {
+	c := sojourn.NewClient(s.store)
+	_, err := c.Get(s.ctx, 1<<40)
+	s.is(err, sojourn.ErrNotFound, "Get of an unknown id")
+	_, err = c.GetByKey(s.ctx, charge, "k")
+	s.is(err, sojourn.ErrNotFound, "GetByKey of an unknown key")
+	s.is(c.Cancel(s.ctx, 1<<40, "ops", ""), sojourn.ErrNotFound, "Cancel of an unknown id")
+	j := sojourn.NewJob(charge, []byte("in"), sojourn.Key("k"))
+	e, err := c.Enqueue(s.ctx, j)
+	s.must(err, "Enqueue")
+	same(s, "the id written into the job", j.ID, e.ID)
+	again, err := c.Enqueue(s.ctx, j) // the retry of a caller who never heard an answer
+	s.must(err, "Enqueue")
+	same(s, "the id of the repeat", again.ID, e.ID)
+	same(s, "duplicate", again.Duplicate, true)
+	got, err := c.GetByKey(s.ctx, charge, "k")
+	s.must(err, "GetByKey")
+	same(s, "args", string(got.Args), "in")
+	s.must(c.Cancel(s.ctx, e.ID, "ops", "asked"), "Cancel")
+	s.must(c.Cancel(s.ctx, e.ID, "ops", "asked"), "a second Cancel")
+	got, err = c.Wait(s.ctx, e.ID)
+	s.must(err, "Wait")
+	same(s, "state", got.State, sojourn.Cancelled)
+	s.must(c.Redrive(s.ctx, e.ID, 1, "ops"), "Redrive")
+	s.is(c.Redrive(s.ctx, e.ID, 1, "ops"), sojourn.ErrConflict, "a repeated Redrive")
+	s.advance(sojourn.IDLife + time.Minute) // the client draws a new block by itself
+	fresh := sojourn.NewJob(charge, nil)
+	_, err = c.Enqueue(s.ctx, fresh)
+	s.must(err, "Enqueue with an old block")
+	gone, cancel := context.WithCancel(s.ctx)
+	cancel()
+	if _, err = c.Wait(gone, fresh.ID); err == nil {
+		s.Fatal("Wait with a context that has ended gave a job that is not final")
+	}
+}

@@ -1,0 +1,169 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+var redriveTrials = []trial{
+	{"redrive", "Redrive runs a failed or cancelled job again under its id: next generation, counters from 0, the epoch goes on.",
+		"tr:O3 spec:S5 spec:R9 inv:F6 inv:S2", redrive},
+	{"redrive keeps the finished generation", "The history of the finished generation stays unchanged.", "tr:O3 inv:S2 spec:S5", redriveHistory},
+	{"rules:A7 redrive twice", "A repeated redrive with the generation it saw is a conflict instead of a second run.", "tr:O3 rules:A7", redriveTwice},
+	{"redrive with a taken key", "A redrive whose key belongs to a live job is a conflict; the others of the call go on.", "tr:O4 inv:U1 rules:E4", redriveTaken},
+	{"redrive only failed and cancelled jobs", "Completed and live jobs are not redriven.", "tr:O3 rules:E4 inv:S2", redriveRefused},
+	{"redrive takes the key again", "A redriven job owns its key, and what came late stays late.", "tr:O3 inv:U1 rules:B5", redriveKey},
+	{"redrive a job that keeps its key", "The key that a final job keeps by KeepKey does not stand in the way of its own redrive.", "tr:O3 inv:U1 inv:U2", redriveKeptKey},
+	{"a response to a redriven job", "A response that comes before the redriven job was claimed is kept for its Await.", "tr:O3 tr:R5 rules:B4", redriveResponse},
+	{"redrive many", "All failed jobs that a filter finds are redriven in one call.", "tr:O3 spec:R9 rules:A7", redriveMany},
+}
+
+var redriveEdit = sojourn.Edit{Action: sojourn.EditRedrive, By: "ops"}
+
+func redrive(s *scene) {
+	for _, end := range []sojourn.State{sojourn.Failed, sojourn.Cancelled} {
+		c := s.retrying(sojourn.MaxAttempts(2))
+		if end == sojourn.Failed {
+			s.advance(10 * time.Second)
+			s.finish(failure(s.claim()), end)
+		} else {
+			s.cancel(c.Job.ID)
+		}
+		epoch := s.get(c.Job.ID).Epoch
+		s.advance(time.Minute)
+		j := s.edited(c.Job.ID, redriveEdit, sojourn.Ready)
+		same(s, "generation", j.Generation, 2)
+		same(s, "epoch", j.Epoch, epoch)
+		s.counters(c.Job.ID, 0, 0, 0)
+		s.at("run_at", j.RunAt, s.now())
+		same(s, "answers in hand", len(j.Responses), 0)
+		d := s.claim()
+		same(s, "epoch", d.Lease.Epoch, epoch+1)
+		same(s, "purpose", d.Purpose, sojourn.PurposeStart)
+		s.counters(c.Job.ID, 1, 0, 0)
+		s.finish(completed(d), sojourn.Completed)
+		same(s, "reason of a redriven job that completed", s.get(c.Job.ID).Reason, "")
+	}
+}
+
+func redriveHistory(s *scene) {
+	c := s.final(sojourn.Failed)
+	before := s.history(c.Job.ID)
+	s.advance(time.Minute)
+	s.edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, By: "ops", Reason: "gateway repaired"}, sojourn.Ready)
+	s.finish(completed(s.claim()), sojourn.Completed)
+	as := s.happened(c.Job.ID, "abort", "redriven", "completed")
+	same(s, "the entry of the finished generation", as[0], before[0])
+	same(s, "by", as[1].By, "ops")
+	same(s, "reason", as[1].Reason, "gateway repaired")
+	same(s, "generation of the last step", as[2].Generation, 2)
+	same(s, "attempt of the last step", as[2].Attempt, 1)
+	same(s, "epoch of the last step", as[2].Epoch, 2)
+}
+
+func redriveTwice(s *scene) {
+	id := s.final(sojourn.Failed).Job.ID
+	e := sojourn.Edit{Action: sojourn.EditRedrive, Generation: 1}
+	s.edited(id, e, sojourn.Ready)
+	s.is(s.edit(id, e).Err, sojourn.ErrConflict, "a repeated redrive while the job is ready")
+	s.finish(abort(s.claim()), sojourn.Failed)
+	before := s.picture(id)
+	s.is(s.edit(id, e).Err, sojourn.ErrConflict, "a repeated redrive after the job has failed again")
+	s.unchanged(id, before, "a repeated redrive")
+	e.Generation = 2
+	same(s, "generation", s.edited(id, e, sojourn.Ready).Generation, 3)
+	for _, action := range []sojourn.EditAction{sojourn.EditCancel, sojourn.EditFail, sojourn.EditChange} {
+		p := int32(9)
+		e := sojourn.Edit{Action: action, Generation: 2, Change: sojourn.Change{Priority: &p}}
+		s.is(s.edit(id, e).Err, sojourn.ErrConflict, string(action)+" of another generation")
+	}
+	s.state(id, sojourn.Ready)
+}
+
+func redriveTaken(s *scene) {
+	a, b := s.final(sojourn.Failed, sojourn.Key("a")).Job.ID, s.final(sojourn.Failed, sojourn.Key("b")).Job.ID
+	owner := s.enqueue(sojourn.Key("a"))
+	ed, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{a, b}}, redriveEdit)
+	s.must(err, "Edit")
+	if ed.Changed != 1 || len(ed.Items) != 2 {
+		s.Fatalf("Edit answered %+v, want one of two redriven", ed)
+	}
+	s.is(ed.Items[0].Err, sojourn.ErrConflict, "a redrive whose key is taken")
+	s.must(ed.Items[1].Err, "the other redrive")
+	same(s, "generation", s.state(a, sojourn.Failed).Generation, 1)
+	s.state(b, sojourn.Ready)
+	s.cancel(owner)
+	s.edited(a, redriveEdit, sojourn.Ready)
+	// Two jobs of one call cannot both take one key.
+	c, d := s.final(sojourn.Failed, ofKind("x"), sojourn.Key("k")).Job.ID, s.final(sojourn.Failed, ofKind("x"), sojourn.Key("k")).Job.ID
+	ed, err = s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{c, d}}, redriveEdit)
+	s.must(err, "Edit")
+	same(s, "changed", ed.Changed, 1)
+}
+
+func redriveRefused(s *scene) {
+	ids := s.everyState()
+	ids["completed"] = s.final(sojourn.Completed, ofKind("other")).Job.ID
+	for what, id := range inOrder(ids) {
+		before := s.picture(id)
+		item := s.edit(id, redriveEdit)
+		s.is(item.Err, sojourn.ErrConflict, "redrive of a job that is "+what)
+		same(s, "changed", item.Changed, false)
+		s.unchanged(id, before, "a refused redrive")
+	}
+}
+
+func redriveKey(s *scene) {
+	c := s.final(sojourn.Failed, sojourn.Key("k"))
+	late := s.respond("k")
+	s.became(late, sojourn.Late, c.Job.ID)
+	s.edited(c.Job.ID, redriveEdit, sojourn.Ready)
+	if e := s.put(s.job(sojourn.Key("k"))); e.ID != c.Job.ID || !e.Duplicate {
+		s.Fatalf("an enqueue with the key of a redriven job answered %+v", e)
+	}
+	d := s.claim()
+	same(s, "response", d.Job.Response == nil, true)
+	s.finish(await(d, 0), sojourn.Awaiting)
+	s.lies(late.Seq, sojourn.Late)
+	s.became(s.respond("k"), sojourn.Applied, c.Job.ID)
+}
+
+func redriveKeptKey(s *scene) {
+	c := s.final(sojourn.Failed, sojourn.Key("k"), sojourn.KeepKey(time.Hour))
+	s.edited(c.Job.ID, redriveEdit, sojourn.Ready)
+	if e := s.put(s.job(sojourn.Key("k"))); e.ID != c.Job.ID || !e.Duplicate || e.State != sojourn.Ready {
+		s.Fatalf("an enqueue with the key of a redriven job answered %+v", e)
+	}
+	s.advance(2 * time.Hour) // the hold has passed, but the job is live
+	s.became(s.respond("k"), sojourn.Early, c.Job.ID)
+}
+
+func redriveResponse(s *scene) {
+	c := s.resumed("k")
+	s.cancel(c.Job.ID)
+	s.edited(c.Job.ID, redriveEdit, sojourn.Ready)
+	s.became(s.respond("k", body("new")), sojourn.Early, c.Job.ID)
+	d := s.claim()
+	same(s, "response", d.Job.Response == nil, true)
+	same(s, "resumed", s.finish(await(d, 0), sojourn.Ready).Resumed, true)
+	same(s, "the answer", string(s.claim().Job.Response.Body), "new")
+}
+
+func redriveMany(s *scene) {
+	var failed []sojourn.ID
+	for range 5 {
+		failed = append(failed, s.final(sojourn.Failed).Job.ID)
+	}
+	done, cancelled := s.final(sojourn.Completed).Job.ID, s.final(sojourn.Cancelled).Job.ID
+	f := sojourn.Filter{Queue: line, States: []sojourn.State{sojourn.Failed}, Reason: "declined"}
+	ed, err := s.store.Edit(s.ctx, f, redriveEdit)
+	s.must(err, "Edit")
+	same(s, "changed", ed.Changed, 5)
+	for _, id := range failed {
+		s.state(id, sojourn.Ready)
+	}
+	s.state(done, sojourn.Completed)
+	s.state(cancelled, sojourn.Cancelled)
+	s.order(s.drain(), failed) // oldest first
+}

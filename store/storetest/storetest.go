@@ -1,0 +1,61 @@
+// Package storetest is the conformance suite of sojourn.Store. Every store passes all of it, so that an application sees the
+// same behaviour whatever lies below.
+//
+// Each case has a law, one sentence that says what a store promises, and names what it covers: rows of the specification (spec:),
+// invariants (inv:), rows of the transition table (tr:) and rules (rules:). A case drives its own clock and its own store, so
+// cases are deterministic and need no waiting; blocked calls run in real goroutines. After each case the suite audits
+// everything the store holds, and runs the store's own checks if it is a sojourn.Checker.
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Options is how the suite wants a store to be opened.
+type Options struct {
+	Now      func() time.Time // the clock that the store must use for every decision; microseconds are enough
+	MaxBytes int              // limit of args, result, response body and checkpoint; 0 = sojourn.DefaultMaxBytes
+	InboxTTL time.Duration    // time to live of an early response without a job; 0 = sojourn.DefaultInboxTTL
+}
+
+// Run checks a store. open makes a new, empty one each time it is called and fails t if it cannot; the suite closes it. If the
+// store has a method Nudge(), the suite calls it after each move of the clock, so that blocked calls look again.
+//
+// SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
+func Run(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {
+	for _, c := range trials() {
+		t.Run(c.name, func(t *testing.T) { c.play(t, open) })
+	}
+}
+
+// trial is one case.
+type trial struct {
+	name   string
+	law    string // what a store promises, in one sentence
+	covers string // ids, separated by blanks
+	run    func(s *scene)
+}
+
+// trials are all cases, area by area.
+func trials() []trial {
+	return slices.Concat(enqueueTrials, keyTrials, idTrials, claimTrials, repeatTrials, orderTrials, leaseTrials, saveTrials, fenceTrials,
+		finishTrials, errorTrials, awaitTrials, manyKeysTrials, respondTrials, addressTrials, handTrials, raceTrials, erroredTrials,
+		sweepTrials, clockTrials, retentionTrials, cancelTrials, redriveTrials, changeTrials, queueTrials, pauseTrials, findTrials,
+		inboxTrials, historyTrials, bytesTrials, limitTrials, blockedTrials, concurrentTrials, lifeTrials)
+}
+
+func (c trial) play(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {
+	s := newScene(t, open)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("law: %s\ncovers: %s\nseed: %d", c.law, c.covers, s.seed)
+		}
+	})
+	s.open(Options{})
+	c.run(s)
+	s.audit()
+}

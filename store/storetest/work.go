@@ -1,0 +1,343 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// A wish changes a claim request.
+type wish func(*sojourn.ClaimRequest)
+
+func by(worker string) wish       { return func(r *sojourn.ClaimRequest) { r.Worker = worker } }
+func from(queues ...string) wish  { return func(r *sojourn.ClaimRequest) { r.Queues = queues } }
+func kinds(names ...string) wish  { return func(r *sojourn.ClaimRequest) { r.Kinds = names } }
+func upTo(n int) wish             { return func(r *sojourn.ClaimRequest) { r.Max = n } }
+func room(capacity int64) wish    { return func(r *sojourn.ClaimRequest) { r.Capacity = capacity } }
+func numbered(n int64) wish       { return func(r *sojourn.ClaimRequest) { r.Number = n } }
+func leased(d time.Duration) wish { return func(r *sojourn.ClaimRequest) { r.Lease = d } }
+func waiting() wish               { return func(r *sojourn.ClaimRequest) { r.Wait = sojourn.MaxWait } }
+
+// deciding names every kind as one whose retry handler the worker has.
+func deciding(r *sojourn.ClaimRequest) { r.Decidable = r.Kinds }
+
+// request is a claim of one job by w1, with a new number.
+func (s *scene) request(wishes ...wish) sojourn.ClaimRequest {
+	s.claims++
+	r := sojourn.ClaimRequest{Worker: "w1", Number: s.claims, Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1 << 30, Lease: lease}
+	for _, w := range wishes {
+		w(&r)
+	}
+	return r
+}
+
+// claimMany claims what there is.
+func (s *scene) claimMany(wishes ...wish) []sojourn.Claimed {
+	s.Helper()
+	return s.claimAs(s.request(wishes...))
+}
+
+func (s *scene) claimAs(r sojourn.ClaimRequest) []sojourn.Claimed {
+	s.Helper()
+	cs, err := s.store.Claim(s.ctx, r)
+	s.must(err, "Claim")
+	for _, c := range cs {
+		if c.Lease.ID != c.Job.ID || c.Lease.Epoch != c.Job.Epoch || c.Lease.Worker != r.Worker {
+			s.Fatalf("Claim gave the lease %+v for job %d with epoch %d", c.Lease, c.Job.ID, c.Job.Epoch)
+		}
+	}
+	return cs
+}
+
+// claim takes exactly one job.
+func (s *scene) claim(wishes ...wish) sojourn.Claimed {
+	s.Helper()
+	cs := s.claimMany(wishes...)
+	if len(cs) != 1 {
+		s.Fatalf("Claim gave %d jobs, want 1", len(cs))
+	}
+	return cs[0]
+}
+
+// claimNone wants nothing to be claimable.
+func (s *scene) claimNone(why string, wishes ...wish) {
+	s.Helper()
+	if cs := s.claimMany(append([]wish{upTo(100)}, wishes...)...); len(cs) != 0 {
+		s.Fatalf("Claim gave %v, want none: %s", claimedIDs(cs), why)
+	}
+}
+
+func claimedIDs(cs []sojourn.Claimed) []sojourn.ID {
+	ids := make([]sojourn.ID, len(cs))
+	for i, c := range cs {
+		ids[i] = c.Job.ID
+	}
+	return ids
+}
+
+// report sends one outcome and returns the answer.
+func (s *scene) report(o sojourn.Outcome) sojourn.Finished {
+	s.Helper()
+	fs, err := s.store.Finish(s.ctx, []sojourn.Outcome{o})
+	s.must(err, "Finish")
+	if len(fs) != 1 {
+		s.Fatalf("Finish of 1 outcome gave %d answers", len(fs))
+	}
+	return fs[0]
+}
+
+// finish wants the outcome to be applied and to leave the job in a state.
+func (s *scene) finish(o sojourn.Outcome, want sojourn.State) sojourn.Job {
+	s.Helper()
+	f := s.report(o)
+	if f.Status != sojourn.FinishApplied || f.State != want {
+		s.Fatalf("Finish(%s) of job %d answered %s, state %s (reason %q, err %v); want applied, %s",
+			o.Type, o.Lease.ID, f.Status, f.State, f.Reason, f.Err, want)
+	}
+	return s.state(o.Lease.ID, want)
+}
+
+// reports wants the outcome to be answered so.
+func (s *scene) reports(o sojourn.Outcome, want sojourn.FinishStatus) sojourn.Finished {
+	s.Helper()
+	f := s.report(o)
+	if f.Status != want {
+		s.Fatalf("Finish(%s) of %+v answered %s (state %s, reason %q, err %v), want %s", o.Type, o.Lease, f.Status, f.State, f.Reason, f.Err, want)
+	}
+	return f
+}
+
+// Outcomes of a step.
+
+func completed(c sojourn.Claimed) sojourn.Outcome {
+	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeCompleted, Result: []byte("done"), ResultType: "text/plain"}
+}
+
+func failure(c sojourn.Claimed) sojourn.Outcome {
+	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeError, Reason: "gateway", Text: "the gateway said no"}
+}
+
+func await(c sojourn.Claimed, within time.Duration, keys ...string) sojourn.Outcome {
+	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAwait, Wait: sojourn.Wait{Within: within, Keys: keys}}
+}
+
+func awaitAll(c sojourn.Claimed, within time.Duration, keys ...string) sojourn.Outcome {
+	o := await(c, within, keys...)
+	o.Wait.Mode = sojourn.WaitAll
+	return o
+}
+
+func snooze(c sojourn.Claimed, d time.Duration) sojourn.Outcome {
+	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeSnooze, Delay: d}
+}
+
+func released(c sojourn.Claimed) sojourn.Outcome {
+	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeReleased}
+}
+
+func abort(c sojourn.Claimed) sojourn.Outcome {
+	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAbort, Reason: "declined", Text: "the card was declined"}
+}
+
+func decided(c sojourn.Claimed, v sojourn.Verdict) sojourn.Outcome {
+	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeDecided, Verdict: v}
+}
+
+// Jobs in a state.
+
+// running is a new job under a lease of w1.
+func (s *scene) running(options ...sojourn.Option) sojourn.Claimed {
+	s.Helper()
+	id := s.enqueue(options...)
+	j := s.get(id)
+	c := s.claim(from(j.Queue), kinds(j.Kind))
+	same(s, "the claimed job", c.Job.ID, id)
+	return c
+}
+
+// awaiting is a new job that waits for its answer until its attempt's timeout.
+func (s *scene) awaiting(options ...sojourn.Option) sojourn.Claimed {
+	s.Helper()
+	c := s.running(options...)
+	s.finish(await(c, 0), sojourn.Awaiting)
+	return c
+}
+
+// resumed is a new job with an answer that it waited for and no handler has seen.
+func (s *scene) resumed(key string, options ...sojourn.Option) sojourn.Claimed {
+	s.Helper()
+	c := s.awaiting(append(options, sojourn.Key(key))...)
+	if r := s.respond(key); r.Outcome != sojourn.Applied {
+		s.Fatalf("Respond to an awaiting job answered %+v, want applied", r)
+	}
+	if j := s.state(c.Job.ID, sojourn.Ready); !j.Resumed {
+		s.Fatalf("job %d was answered and is not resumed", j.ID)
+	}
+	return c
+}
+
+// retrying is a new job whose first attempt ended with an error; the second starts in ten seconds.
+func (s *scene) retrying(options ...sojourn.Option) sojourn.Claimed {
+	s.Helper()
+	c := s.running(append([]sojourn.Option{steady(10 * time.Second)}, options...)...)
+	s.finish(failure(c), sojourn.Scheduled)
+	return c
+}
+
+// errored is a new job whose lease was lost and whose kind has a retry handler.
+func (s *scene) errored(options ...sojourn.Option) sojourn.Claimed {
+	s.Helper()
+	id := s.enqueue(append([]sojourn.Option{steady(10 * time.Second)}, options...)...)
+	c := s.claim(deciding)
+	same(s, "the claimed job", c.Job.ID, id)
+	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.state(id, sojourn.Errored)
+	return c
+}
+
+// final is a new job that ended in a state.
+func (s *scene) final(want sojourn.State, options ...sojourn.Option) sojourn.Claimed {
+	s.Helper()
+	c := s.running(options...)
+	switch want {
+	case sojourn.Completed:
+		s.finish(completed(c), want)
+	case sojourn.Failed:
+		s.finish(abort(c), want)
+	default:
+		s.finish(sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeCancelled, Reason: "asked", Text: "asked to stop"}, want)
+	}
+	return c
+}
+
+// A mark changes a response.
+type mark func(*sojourn.Response)
+
+func body(b string) mark { return func(r *sojourn.Response) { r.Body = []byte(b) } }
+
+func message(source, id string) mark {
+	return func(r *sojourn.Response) { r.Source, r.MessageID = source, id }
+}
+
+func failing(reason string) mark {
+	return func(r *sojourn.Response) { r.Failed, r.Reason, r.Error = true, reason, "the other side says "+reason }
+}
+
+func toJob(id sojourn.ID) mark {
+	return func(r *sojourn.Response) { r.Kind, r.Key, r.Job = "", "", id }
+}
+
+func token(t string) mark {
+	return func(r *sojourn.Response) { r.Kind, r.Key, r.Token = "", "", t }
+}
+
+// answer makes a response with a message id of its own.
+func (s *scene) answer(key string, marks ...mark) sojourn.Response {
+	s.messages++
+	r := sojourn.Response{Kind: charge, Key: key, Source: "test", MessageID: fmt.Sprintf("m%d", s.messages),
+		Body: fmt.Appendf(nil, "answer %d", s.messages), ContentType: "text/plain"}
+	for _, m := range marks {
+		m(&r)
+	}
+	return r
+}
+
+// respond stores one response and returns the answer.
+func (s *scene) respond(key string, marks ...mark) sojourn.Responded {
+	s.Helper()
+	return s.send(s.answer(key, marks...))
+}
+
+func (s *scene) send(r sojourn.Response) sojourn.Responded {
+	s.Helper()
+	as, err := s.store.Respond(s.ctx, []sojourn.Response{r})
+	s.must(err, "Respond")
+	if len(as) != 1 {
+		s.Fatalf("Respond of 1 response gave %d answers", len(as))
+	}
+	return as[0]
+}
+
+// became wants a response to be answered so, for a job (0 = none), and to lie so in the inbox.
+func (s *scene) became(r sojourn.Responded, want sojourn.ResponseOutcome, job sojourn.ID) sojourn.Response {
+	s.Helper()
+	if r.Outcome != want || r.Job != job {
+		s.Fatalf("Respond answered %s for job %d, want %s for job %d", r.Outcome, r.Job, want, job)
+	}
+	return s.lies(r.Seq, want)
+}
+
+// lies wants a response of the inbox to have an outcome.
+func (s *scene) lies(seq int64, want sojourn.ResponseOutcome) sojourn.Response {
+	s.Helper()
+	for _, r := range s.inbox(sojourn.InboxFilter{Limit: sojourn.MaxFind}) {
+		if r.Seq == seq {
+			if r.Outcome != want {
+				s.Fatalf("response %d lies in the inbox as %s, want %s", seq, r.Outcome, want)
+			}
+			return r
+		}
+	}
+	s.Fatalf("response %d is not in the inbox", seq)
+	return sojourn.Response{}
+}
+
+func (s *scene) inbox(f sojourn.InboxFilter) []sojourn.Response {
+	s.Helper()
+	rs, err := s.store.Inbox(s.ctx, f)
+	s.must(err, "Inbox")
+	return rs
+}
+
+// edit changes one job and returns the answer for it.
+func (s *scene) edit(id sojourn.ID, e sojourn.Edit) sojourn.EditedItem {
+	s.Helper()
+	ed, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, e)
+	s.must(err, "Edit")
+	if len(ed.Items) != 1 || ed.Items[0].ID != id {
+		s.Fatalf("Edit of job %d answered %+v", id, ed)
+	}
+	if n := ed.Changed; (n == 1) != ed.Items[0].Changed || n > 1 {
+		s.Fatalf("Edit counts %d changed, its item says %v", n, ed.Items[0].Changed)
+	}
+	return ed.Items[0]
+}
+
+// edited wants an edit to change the job.
+func (s *scene) edited(id sojourn.ID, e sojourn.Edit, want sojourn.State) sojourn.Job {
+	s.Helper()
+	if item := s.edit(id, e); item.Err != nil || !item.Changed || item.State != want {
+		s.Fatalf("Edit %s of job %d answered %+v, want it changed and %s", e.Action, id, item, want)
+	}
+	return s.state(id, want)
+}
+
+// cancel ends a live job.
+func (s *scene) cancel(id sojourn.ID) {
+	s.Helper()
+	s.edited(id, sojourn.Edit{Action: sojourn.EditCancel, By: "ops", Reason: "asked"}, sojourn.Cancelled)
+}
+
+// inFlight wants the queue to count n jobs of weight 1 in flight.
+func (s *scene) inFlight(want int64, when string) {
+	s.Helper()
+	if got := s.queue(line).InFlight; got != want {
+		s.Fatalf("%s: the queue has %d in flight, want %d", when, got, want)
+	}
+}
+
+func (s *scene) queue(name string) sojourn.QueueStatus {
+	s.Helper()
+	qs, err := s.store.Queues(s.ctx, name)
+	s.must(err, "Queues")
+	if len(qs) != 1 || qs[0].Name != name {
+		s.Fatalf("Queues(%q) gave %d queues", name, len(qs))
+	}
+	return qs[0]
+}
+
+func (s *scene) setQueue(name string, q sojourn.QueueSettings) {
+	s.Helper()
+	s.must(s.store.SetQueue(s.ctx, name, q), "SetQueue")
+}

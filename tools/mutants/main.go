@@ -1,0 +1,145 @@
+// Command mutants plants one bug at a time and runs the tests that must notice it. It prints caught/planted and exits 1 if one survives.
+//
+//	go run -C tools ./mutants [-only NAME] [-v]
+//
+// A mutant replaces one piece of text in one file by go test's -overlay, so the tree itself is never touched.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// mutant is a planted bug.
+type mutant struct {
+	name     string
+	file     string // below the project's root
+	old, new string // old stands in the file exactly once
+	test     string // packages whose tests must fail
+}
+
+const store = "./store/sqlite"
+
+var mutants = []mutant{
+	{"fence without the epoch", "internal/sqlstore/row.go", "l.id = $1 and l.epoch = $2 and l.worker = $3 and l.state = 4", "l.id = $1 and $2 = $2 and l.worker = $3 and l.state = 4", store},
+	{"fence without the worker", "internal/sqlstore/row.go", "l.id = $1 and l.epoch = $2 and l.worker = $3 and l.state = 4", "l.id = $1 and l.epoch = $2 and $3 = $3 and l.state = 4", store},
+	{"fence without the state", "internal/sqlstore/row.go", "l.id = $1 and l.epoch = $2 and l.worker = $3 and l.state = 4", "l.id = $1 and l.epoch = $2 and l.worker = $3", store},
+	{"repeated finish without the epoch", "internal/sqlstore/finish.go", "where job = $1 and epoch = $2 and worker = $3 order", "where job = $1 and $2 = $2 and worker = $3 order", store},
+	{"repeated finish without the outcome", "internal/sqlstore/finish.go", "r.Text(0) == string(o.Type)", "true", store},
+	{"redrive of completed jobs", "decide.go", "r.State == Failed || r.State == Cancelled {", "r.State.Final() {", "."},
+	{"weight kept after an error", "decide.go", "t.To.State, t.To.Purpose, t.To.Resumed, t.To.Held = to, NoPurpose, false, 0", "t.To.State, t.To.Purpose, t.To.Resumed = to, NoPurpose, false", "."},
+	{"weight returned at an await", "decide.go", "t.To.Held, t.To.Wait = r.Held, o.Wait", "t.To.Wait = o.Wait", "."},
+	{"a snooze counts an attempt", "decide.go", "t := ended(r, \"F7\", Scheduled, o)", "r.AttemptOpen = false\n\t\tt := ended(r, \"F7\", Scheduled, o)", "."},
+	{"a lost lease counts as a failure", "decide.go", "n = r.Crashes + 1\n\t\tt.To.Crashes, fail", "n = r.Crashes + 1\n\t\tt.To.Failures, fail", "."},
+	{"one attempt too many", "decide.go", "budget >= 0 && n >= budget", "budget >= 0 && n > budget", "."},
+	{"errors drop the response in hand", "decide.go", "if o.Verdict.Again && r.InHand > 0 {", "if r.InHand > 0 {", "."},
+	{"kept responses stay at the end", "decide.go", "t.HandLate, t.KeptLate = r.InHand > 0 && !r.Given, r.Kept > 0", "t.HandLate = r.InHand > 0 && !r.Given", "."},
+	{"an await does not look into the inbox", "internal/sqlstore/finish.go", "early = append(early, r.Int(0)); return nil", "return nil", store},
+	{"a response does not match a retry", "decide.go", "case waitsForRetry:", "case false && waitsForRetry:", "."},
+	{"no match after a finish", "internal/sqlstore/finish.go", "l, _, err = t.match(l)", "_ = t.match", store},
+	{"no match after a sweep", "internal/sqlstore/sweep.go", "_, _, err = t.match(l)", "_ = t.match", store},
+	{"duplicates are stored again", "internal/sqlstore/respond.go", "if first > 0 {", "if first > 0 && false {", store},
+	{"a stale token is accepted", "internal/sqlstore/respond.go", "case to.token && (to.generation", "case false && to.token && (to.generation", store},
+	{"the key stays taken", "internal/sqlstore/apply.go", "update sj_key set live = 0, held_until_us = $1 where kind", "update sj_key set live = 1, held_until_us = $1 where kind", store},
+	{"the key is not kept", "internal/sqlstore/apply.go", "held = t.now + keep.Microseconds()", "held = keep.Microseconds() - keep.Microseconds()", store},
+	{"an id is good for ever", "internal/sqlstore/ids.go", "|| t.now-last.leased > sojourn.IDLife.Microseconds() {", "{", store},
+	{"retention of young jobs", "internal/sqlstore/prune.go", "t.now-sojourn.IDLife.Microseconds(), t.now, limit", "t.now, t.now, limit", store},
+	{"retention takes failed jobs", "queue.go", "if s == Failed {", "if s == Failed && false {", ". " + store},
+	{"an early response expires beside a live job", "internal/sqlstore/sweep.go", "if live > 0 {", "if live < 0 {", store},
+	{"a paused queue hands out", "internal/sqlstore/pick.go", "err != nil || paused != 0 {", "err != nil {", store},
+	{"claims ignore the order", "internal/sqlstore/pick.go", "slices.SortFunc(line, less)", "slices.SortFunc(line, func(a, b candidate) int { return less(b, a) })", store},
+	{"a repeated claim claims again", "internal/sqlstore/claim.go", "if err != nil || r.Number > last {", "if err != nil || r.Number > 0 {", store},
+	{"a claim of a caller that is gone keeps its leases", "internal/sqlstore/claim.go", "\t\ts.release(jobs)\n", "", store},
+	{"extend shortens", "internal/sqlstore/lease.go", "\tl.leaseUntil = max(l.leaseUntil, t.now+l.lease)\n\treturn true", "\tl.leaseUntil = t.now + l.lease - l.lease/2\n\treturn true", store},
+	{"the sweep ends leases too early", "internal/sqlstore/sweep.go", "if past(l.leaseUntil) {\n\t\t\treturn", "if past(l.leaseUntil - 1_000_000) {\n\t\t\treturn", store},
+	{"the timeout runs while resumed", "internal/sqlstore/claim.go", "l.timeoutAt += t.now - was.rested", "l.timeoutAt += 0", store},
+	{"no deadline", "internal/sqlstore/sweep.go", "if past(deadline) {", "if past(deadline) && false {", store},
+	{"acknowledged before the commit", "internal/sqlstore/batch.go", "\t\tb.commit(group)\n\t\tfor _, r := range group {\n\t\t\tclose(r.done)\n\t\t}\n", "\t\tfor _, r := range group {\n\t\t\tif r.step == stepEnqueue {\n\t\t\t\tr.out = enqueueAnswer{done: make([]sojourn.Enqueued, r.rows)}\n\t\t\t\tclose(r.done)\n\t\t\t\tr.done = make(chan struct{})\n\t\t\t}\n\t\t}\n\t\tb.commit(group)\n\t\tfor _, r := range group {\n\t\t\tclose(r.done)\n\t\t}\n", store},
+	{"synchronous off", "store/sqlite/pragma.go", `"FULL"`, `"OFF"`, store},
+	{"one failing request fails its group", "internal/sqlstore/store.go", "if len(group) > 1 && s.broken.Load() == nil {", "if len(group) > 1 && s.broken.Load() != nil {", store},
+	{"a jump of the clock ends leases", "internal/sqlstore/clock.go", "c.graceTil = max(wall, c.last) + leaseUs", "c.graceTil = 0", "./internal/sqlstore"},
+	{"history loses its number", "internal/sqlstore/apply.go", "\tl.history++\n", "\tl.history += 2\n", store},
+	{"pruned jobs leave their log", "internal/sqlstore/prune.go", "\t`delete from sj_log where job = $1`,\n", "", store},
+	{"a handler's panic ends the worker", "worker/step.go", "if v := recover(); v != nil {\n\t\t\terr", "if v := any(nil); v != nil {\n\t\t\terr", "./worker"},
+}
+
+func main() {
+	only := flag.String("only", "", "run the mutants whose name contains this")
+	verbose := flag.Bool("v", false, "print what the failing tests say")
+	flag.Parse()
+	if err := os.Chdir(".."); err != nil { // go run -C tools stands in tools
+		fatal(err)
+	}
+	caught, planted := 0, 0
+	for _, m := range mutants {
+		if !strings.Contains(m.name, *only) {
+			continue
+		}
+		planted++
+		noticed, said := plant(m)
+		if noticed {
+			caught++
+			fmt.Printf("caught    %s\n", m.name)
+		} else {
+			fmt.Printf("SURVIVED  %s (%s)\n", m.name, m.file)
+		}
+		if *verbose || !noticed && said != "" {
+			fmt.Println(said)
+		}
+	}
+	fmt.Printf("%d/%d caught\n", caught, planted)
+	if caught < planted {
+		os.Exit(1)
+	}
+}
+
+// plant runs the tests over one mutant and reports whether a test failed. A mutant that does not compile counts as a mistake in the list.
+func plant(m mutant) (noticed bool, said string) {
+	text, err := os.ReadFile(m.file)
+	if err != nil {
+		fatal(err)
+	}
+	if n := strings.Count(string(text), m.old); n != 1 {
+		return false, fmt.Sprintf("the text to replace stands %d times in %s", n, m.file)
+	}
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
+	source := strings.Replace(string(text), m.old, m.new, 1)
+	if strings.Contains(m.new, "sojourn.") && !strings.Contains(source, `"github.com/sojourn-queue/sojourn"`) {
+		source = strings.Replace(source, "import (", "import (\n\t\"github.com/sojourn-queue/sojourn\"", 1)
+	}
+	file, err := filepath.Abs(m.file)
+	if err != nil {
+		fatal(err)
+	}
+	b, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	if err == nil {
+		err = os.WriteFile(changed, []byte(source), 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(overlay, b, 0o600)
+	}
+	if err != nil {
+		fatal(err)
+	}
+	args := append([]string{"test", "-vet=off", "-short", "-failfast", "-timeout", "90s", "-overlay", overlay}, strings.Fields(m.test)...)
+	out, err := exec.Command("go", args...).CombinedOutput()
+	if strings.Contains(string(out), "[build failed]") {
+		return false, "does not compile:\n" + string(out)
+	}
+	return err != nil, string(out)
+}
+
+func fatal(err error) {
+	fmt.Fprintln(os.Stderr, "mutants:", err)
+	os.Exit(1)
+}
