@@ -209,7 +209,13 @@ func TestNoExtend(t *testing.T) {
 		f.add(kindA.New(args{}, sojourn.WithPolicy(sojourn.Policy{NoExtend: true, MaxAttempts: 1})))
 		w := New(sojourn.NewClient(f), Options{})
 		causes := make(chan error, 1)
-		Handle(w, kindA, waitForCause(causes))
+		Handle(w, kindA, func(ctx context.Context, j *sojourn.Job, a args) error {
+			time.Sleep(10 * time.Second)
+			if err := j.SetProgress(ctx, "half"); err != nil {
+				t.Error(err)
+			}
+			return waitForCause(causes)(ctx, j, a)
+		})
 		stop := start(t, w)
 		began := time.Now()
 		if cause := <-causes; cause != ErrLeaseOver || time.Since(began) != 25*time.Second {
@@ -217,8 +223,8 @@ func TestNoExtend(t *testing.T) {
 		}
 		synctest.Wait()
 		mustStop(t, stop)
-		if j := f.job(1); j.State != sojourn.Failed || j.Reason != sojourn.ReasonLeaseLost {
-			t.Errorf("job is %s, reason %q", j.State, j.Reason)
+		if j := f.job(1); j.State != sojourn.Failed || j.Reason != sojourn.ReasonLeaseLost || f.extends != 0 {
+			t.Errorf("job is %s, reason %q, after %d extends", j.State, j.Reason, f.extends)
 		}
 	})
 }

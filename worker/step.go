@@ -61,10 +61,6 @@ func (r *run) take(c *sojourn.Claimed, sent time.Time, back bool) {
 	s.ctx, s.cancel = context.WithCancelCause(r.base)
 	s.job.Attach(s)
 	r.mu.Lock()
-	if r.steps[s.lease] != nil { // the answer to a repeated claim
-		r.mu.Unlock()
-		return
-	}
 	r.steps[s.lease] = s
 	r.active++
 	r.used += s.weight

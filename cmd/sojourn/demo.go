@@ -156,10 +156,13 @@ func (a *app) printReport(r demo.Report) error {
 	w, g := r.Responses, r.Gateway
 	for _, row := range [][2]string{
 		{"enqueued", fmt.Sprint(r.Enqueued)},
-		{"completed", fmt.Sprint(r.Completed)}, {"failed", fmt.Sprint(r.Failed)}, {"cancelled", fmt.Sprint(r.Cancelled)}, {"live", fmt.Sprint(r.Live)},
+		{"completed", fmt.Sprint(r.Completed)}, {"failed", fmt.Sprint(r.Failed)},
+		{"cancelled", fmt.Sprint(r.Cancelled)}, {"live", fmt.Sprint(r.Live)},
 		{"lost", fmt.Sprint(r.Lost)},
-		{"responses", fmt.Sprintf("%d applied, %d early, %d duplicate, %d late, %d unmatched", w.Applied, w.Early, w.Duplicate, w.Late, w.Unmatched)},
-		{"gateway", fmt.Sprintf("%d orders charged, %d twice; %d requests, %d repeated; %d never answered", g.Charged, g.ChargedTwice, g.Requests, g.Repeated, g.Unanswered)},
+		{"responses", fmt.Sprintf("%d applied, %d early, %d duplicate, %d late, %d unmatched",
+			w.Applied, w.Early, w.Duplicate, w.Late, w.Unmatched)},
+		{"gateway", fmt.Sprintf("%d orders charged, %d twice; %d requests, %d repeated; %d never answered",
+			g.Charged, g.ChargedTwice, g.Requests, g.Repeated, g.Unanswered)},
 		{"enqueue", fmt.Sprintf("p50 %v ms, p99 %v ms", r.EnqueueMS.P50, r.EnqueueMS.P99)},
 		{"wait", fmt.Sprintf("p50 %v ms, p99 %v ms", r.WaitMS.P50, r.WaitMS.P99)},
 		{"store", r.Store}, {"seed", fmt.Sprint(r.Seed)},

@@ -19,6 +19,19 @@ func commandLine(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, o.String(), e.String()
 }
 
+// tamper changes a store behind its back.
+func tamper(t *testing.T, file, sql string) {
+	t.Helper()
+	c, err := sqlite.OpenConn(file, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := sqlitex.ExecuteTransient(c, sql, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A scheduled job that nothing will ever look at again (inv:L1): doctor says so, in both forms, with exit code 1.
 func TestDoctorFindsAPlantedViolation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
@@ -28,17 +41,7 @@ func TestDoctorFindsAPlantedViolation(t *testing.T) {
 	if code, out, _ := commandLine(t, "--store", file, "doctor"); code != exitOK || strings.Contains(out, "violation") {
 		t.Fatalf("a healthy store: %d\n%s", code, out)
 	}
-	c, err := sqlite.OpenConn(file, sqlite.OpenReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = sqlitex.ExecuteTransient(c, "update sj_live set wake_at_us = 9223372036854775807", nil)
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	tamper(t, file, "update sj_live set wake_at_us = 9223372036854775807")
 	code, out, errs := commandLine(t, "--store", file, "doctor")
 	if code != exitFailed || !strings.Contains(out, "1 violation") || !strings.Contains(errs, "found violations") {
 		t.Errorf("%d\n%s%s", code, out, errs)
@@ -46,5 +49,26 @@ func TestDoctorFindsAPlantedViolation(t *testing.T) {
 	code, out, _ = commandLine(t, "--store", file, "doctor", "-o", "json")
 	if code != exitFailed || !strings.HasPrefix(out, `{"healthy":false,`) || strings.Count(out, "\n") != 1 {
 		t.Errorf("%d %s", code, out)
+	}
+}
+
+// A schema that is too old or too new is no wrong usage: status says 1, and what cannot go on says 5.
+func TestSchemaOfAnotherVersion(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "jobs.db")
+	if code, _, errs := commandLine(t, "--store", file, "migrate", "up"); code != exitOK {
+		t.Fatal(errs)
+	}
+	tamper(t, file, "update sj_migration set version = 99")
+	for _, c := range []struct {
+		args []string
+		want int
+	}{{[]string{"migrate", "status"}, exitFailed}, {[]string{"job", "ls"}, exitUnavailable}, {[]string{"migrate", "up"}, exitUnavailable}} {
+		if code, _, errs := commandLine(t, append(c.args, "--store", file)...); code != c.want || !strings.Contains(errs, "use a newer program") {
+			t.Errorf("%v on a newer schema: %d %s", c.args, code, errs)
+		}
+	}
+	tamper(t, file, "delete from sj_migration")
+	if code, _, errs := commandLine(t, "--store", file, "migrate", "status"); code != exitFailed || !strings.Contains(errs, "migrate up") {
+		t.Errorf("status of an older schema: %d %s", code, errs)
 	}
 }

@@ -70,12 +70,13 @@ func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.
 	if err != nil {
 		return nil, err
 	}
-	conflict, ok := map[string]sojourn.OnConflict{"return": sojourn.ReturnExisting, "error": sojourn.ReturnError, "replace": sojourn.Replace}[f.onConflict]
+	conflicts := map[string]sojourn.OnConflict{"return": sojourn.ReturnExisting, "error": sojourn.ReturnError, "replace": sojourn.Replace}
+	conflict, ok := conflicts[f.onConflict]
 	if !ok {
 		return nil, sojourn.Invalid("on-conflict", "%.64q is none of return, error and replace", f.onConflict)
 	}
-	options = append(options, sojourn.OnKeyConflict(conflict), sojourn.Key(f.key), sojourn.Group(f.group), sojourn.Tags(f.tags...), sojourn.Delay(f.delay),
-		sojourn.WithPolicy(sojourn.Policy{MaxAttempts: f.maxAttempts, MaxCrashes: f.maxCrashes, RunTimeout: f.runTimeout, Timeout: f.timeout,
+	options = append(options, sojourn.OnKeyConflict(conflict), sojourn.Key(f.key), sojourn.Group(f.group), sojourn.Tags(f.tags...),
+		sojourn.Delay(f.delay), sojourn.WithPolicy(sojourn.Policy{MaxAttempts: f.maxAttempts, MaxCrashes: f.maxCrashes, RunTimeout: f.runTimeout, Timeout: f.timeout,
 			Deadline: f.deadline, KeepKey: f.keepKey}))
 	if f.key == "" && cmd.Flags().Changed("key") { // a script's variable without a value would make many jobs
 		return nil, sojourn.Invalid("key", "is empty")
@@ -90,7 +91,9 @@ func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.
 		}
 		options = append(options, sojourn.RunAt(t))
 	}
-	for name, option := range map[string]sojourn.Option{"queue": sojourn.Queue(f.queue), "priority": sojourn.Priority(f.priority), "weight": sojourn.Weight(f.weight)} {
+	for name, option := range map[string]sojourn.Option{
+		"queue": sojourn.Queue(f.queue), "priority": sojourn.Priority(f.priority), "weight": sojourn.Weight(f.weight),
+	} {
 		if cmd.Flags().Changed(name) { // else the queue's default counts
 			options = append(options, option)
 		}

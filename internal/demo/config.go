@@ -60,7 +60,7 @@ const dropShare = 0.01
 // the slowest one takes.
 func Defaults() Config {
 	return Config{
-		Rate: 25, Clerks: 8, Workers: 20,
+		Rate: 25, Clerks: 16, Workers: 20,
 		Within: 12 * time.Second, MaxAttempts: 4,
 		Backoff: sojourn.Backoff{First: time.Second, Factor: 2, Limit: 10 * time.Second},
 		Express: 0.05, Later: 0.05, Withdrawn: 0.01,

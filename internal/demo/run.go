@@ -229,12 +229,12 @@ func (s *stage) watch(view func(Snapshot)) (end func()) {
 func (s *stage) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	s.http.CloseIdleConnections() // first: a server would wait 5 s for the first request on a connection that was opened ahead
 	for _, srv := range s.servers {
 		if srv.Shutdown(ctx) != nil {
 			srv.Close() // requests that outlast this are the demo's own
 		}
 	}
-	s.http.CloseIdleConnections()
 	if s.gateway != nil {
 		s.gateway.journal.close()
 	}

@@ -26,11 +26,11 @@ const (
 	tag   = "demo"
 )
 
-// chargeCard keeps the key of an order for a day after its job ends: a shop that died between the store's commit and its own
+// chargeCard keeps the key of an order for a year after its job ends: a shop that died between the store's commit and its own
 // note enqueues the order again, and is told that it is there already.
 var chargeCard = sojourn.Kind[charged]{
 	Name: "charge_card", Queue: queue, Key: func(c charged) string { return c.Order },
-	Timeout: time.Hour, KeepKey: 24 * time.Hour,
+	Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour,
 }
 
 // shop sells orders, and its handler asks the gateway for the money.

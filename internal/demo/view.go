@@ -102,7 +102,7 @@ func things(path string, pid int) string {
 	store := "--store sqlite:" + path
 	return "\nTry in another terminal:\n" +
 		"  sojourn " + store + " job ls --state awaiting\n" +
-		"  sojourn " + store + " queue pause payments   (then: queue resume payments)\n" +
+		"  sojourn " + store + " queue pause payments\n" +
 		"  kill -9 " + strconv.Itoa(pid) + "   (then: sojourn demo --db " + path + ")\n"
 }
 

@@ -6,8 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -335,14 +333,4 @@ func at(us int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(us).UTC()
-}
-
-// idsOf returns the keys of a map as a sorted column.
-func idsOf[V any](m map[sojourn.ID]V) Ints {
-	ids := make(Ints, 0, len(m))
-	for id := range maps.Keys(m) {
-		ids = append(ids, int64(id))
-	}
-	slices.Sort(ids)
-	return ids
 }
