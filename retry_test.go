@@ -73,7 +73,7 @@ func TestBackoffHasAFloorACapAndFullJitter(t *testing.T) {
 // The same failure always waits the same time, and neighbours do not wait alike.
 func TestBackoffIsReproducible(t *testing.T) {
 	b := Backoff{First: time.Minute}
-	if b.Delay(4711, 3) != b.Delay(4711, 3) {
+	if first, again := b.Delay(4711, 3), b.Delay(4711, 3); first != again {
 		t.Error("the same failure waits two times")
 	}
 	seen := map[time.Duration]bool{}

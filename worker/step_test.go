@@ -133,6 +133,11 @@ func TestHandlerIgnoresItsLimit(t *testing.T) {
 		f.add(kindA.New(args{}, sojourn.RunTimeout(time.Minute), sojourn.RetryBackoff(sojourn.Backoff{First: time.Hour, Jitter: -1})))
 		w := New(sojourn.NewClient(f), Options{})
 		end := make(chan struct{})
+		f.onFinish = func(context.Context, []sojourn.Outcome) (before, after error) {
+			close(end)
+			time.Sleep(time.Second)
+			return nil, nil
+		}
 		Handle(w, kindA, func(_ context.Context, j *sojourn.Job, _ args) error {
 			<-end // while the report about it is under way
 			if err := j.SaveCheckpoint(t.Context(), []byte("late")); !errors.Is(err, sojourn.ErrLeaseLost) {
@@ -144,11 +149,6 @@ func TestHandlerIgnoresItsLimit(t *testing.T) {
 		time.Sleep(time.Minute + 29*time.Second)
 		if j := f.job(1); j.State != sojourn.Running {
 			t.Errorf("before one lease is over the job is %s", j.State)
-		}
-		f.onFinish = func(context.Context, []sojourn.Outcome) (before, after error) {
-			close(end)
-			time.Sleep(time.Second)
-			return nil, nil
 		}
 		time.Sleep(15 * time.Second)
 		if j := f.job(1); j.State != sojourn.Scheduled || j.Reason != "run_timeout" || j.Failures != 1 {

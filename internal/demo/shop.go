@@ -73,7 +73,7 @@ func (s *shop) handle(ctx context.Context, job *sojourn.Job, c charged) error {
 
 // request asks the gateway to charge a card. The Idempotency-Key is the same whenever the job is run again.
 func (s *shop) request(ctx context.Context, job *sojourn.Job, c charged) error {
-	body, err := json.Marshal(order{c.Order, c.Cents})
+	body, err := json.Marshal(order(c))
 	if err != nil {
 		return err
 	}

@@ -3,12 +3,16 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
 
 // maxFindings bounds what one check reports.
 const maxFindings = 20
+
+// checkTime bounds all checks together.
+const checkTime = 10 * time.Minute
 
 // check is an invariant as a query whose rows break it: an id and what is wrong with it.
 type check struct {
@@ -117,6 +121,11 @@ func (s *Store) Checks() []string {
 
 // Check looks at every invariant; see sojourn.Checker. It reads whole tables, each check in a snapshot of its own.
 func (s *Store) Check(ctx context.Context) ([]sojourn.Violation, error) {
+	if _, own := ctx.Deadline(); !own { // whole tables take longer than a reader is allowed by itself
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, checkTime)
+		defer cancel()
+	}
 	var out []sojourn.Violation
 	for _, c := range checks {
 		var found []sojourn.Violation

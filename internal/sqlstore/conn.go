@@ -146,7 +146,8 @@ type DB interface {
 	// A busy database never surfaces: Update waits until ctx ends. ctx ends fn's statements, never a commit under way, so
 	// an error of ctx means that nothing was written.
 	Update(ctx context.Context, fn func(Conn) error) error
-	// View runs fn over a read-only snapshot, which fn must leave soon: after 5 s it is ended with an error.
+	// View runs fn over a read-only snapshot, which fn must leave soon: after 5 s, or at ctx's own deadline if it has one, it is
+	// ended with an error. A snapshot that is held keeps the write-ahead log from being reused.
 	View(ctx context.Context, fn func(Conn) error) error
 	// Version changes when any process has committed something: a hint to look again, cheap enough to poll.
 	Version(ctx context.Context) (int64, error)

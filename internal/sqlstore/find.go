@@ -96,7 +96,7 @@ func (t *tx) fill(js *jobs) error {
 	}, js.hand)
 }
 
-const qLastError = `select reason, error from sj_history where job = $1 and generation = $2 and reason <> '' order by seq desc limit 1`
+const qLastError = `select reason, error from sj_history where job = $1 and generation = $2 and ` + endedInError + ` order by seq desc limit 1`
 
 // lastError reads why the last attempt of a job that is not final ended.
 func (t *tx) lastError(j *sojourn.Job) error {

@@ -71,9 +71,12 @@ func scanHistory(r Row) sojourn.Attempt {
 		BeganAt: at(r.Int(11)), EndedAt: at(r.Int(12))}
 }
 
+// endedInError is true of history rows that closed an attempt: not of what was decided or done by hand after it.
+const endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
+
 const (
 	qHistory = `select ` + historyColumns + ` from sj_history where job = $1 order by seq`
-	qErrors  = `select ` + historyColumns + ` from sj_history where job = $1 and generation = $2 and reason <> '' order by seq`
+	qErrors  = `select ` + historyColumns + ` from sj_history where job = $1 and generation = $2 and ` + endedInError + ` order by seq`
 	qLog     = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
 )
 

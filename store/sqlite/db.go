@@ -38,7 +38,7 @@ type DB struct {
 	closed  chan struct{}
 	closing sync.Once
 	broken  atomic.Pointer[error] // why all work is refused
-	commits atomic.Int64          // of this DB
+	commits atomic.Int64          // in memory, that changed something
 
 	// Tests make these smaller.
 	readLimit time.Duration
@@ -109,14 +109,30 @@ func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	}
 	defer func() { d.give(c, d.writer) }()
 	begin := func() error { return run(c.raw, "begin immediate") }
+	if d.memory() {
+		return d.updateMemory(ctx, c, begin, fn)
+	}
 	if err := c.transact(ctx, begin, "commit", fn); err != nil {
 		return err
 	}
-	d.commits.Add(1)
-	if !d.memory() {
-		d.boundWAL(c)
-	}
+	d.boundWAL(c)
 	return nil
+}
+
+// updateMemory counts the commits that changed something, as data_version does for files.
+func (d *DB) updateMemory(ctx context.Context, c *conn, begin func() error, fn func(sqlstore.Conn) error) error {
+	before, err := ask(c.raw, "select total_changes()")
+	if err != nil {
+		return err
+	}
+	if err := c.transact(ctx, begin, "commit", fn); err != nil {
+		return err
+	}
+	after, err := ask(c.raw, "select total_changes()")
+	if after != before {
+		d.commits.Add(1)
+	}
+	return err
 }
 
 // View implements sqlstore.DB.
@@ -132,7 +148,10 @@ func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
 		}
 		defer func() { c.note(run(c.raw, "pragma query_only=0")) }()
 	}
-	limited, cancel := context.WithTimeout(ctx, d.readLimit)
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if _, own := ctx.Deadline(); !own {
+		limited, cancel = context.WithTimeout(ctx, d.readLimit)
+	}
 	defer cancel()
 	begin := func() error {
 		if err := run(c.raw, "begin"); err != nil {

@@ -43,10 +43,10 @@ func awaitRespond(s *scene) {
 	s.inFlight(1, "while it is resumed")
 	d := s.claim(by("w2"))
 	same(s, "purpose", d.Purpose, sojourn.PurposeResume)
-	same(s, "the answer given", string(d.Job.Response.Body), "approved")
-	same(s, "its message id", d.Job.Response.MessageID, "m1")
-	same(s, "its source", d.Job.Response.Source, "test")
-	same(s, "its content type", d.Job.Response.ContentType, "text/plain")
+	same(s, "the answer given", string(s.inHand(d).Body), "approved")
+	same(s, "its message id", s.inHand(d).MessageID, "m1")
+	same(s, "its source", s.inHand(d).Source, "test")
+	same(s, "its content type", s.inHand(d).ContentType, "text/plain")
 	s.counters(c.Job.ID, 1, 0, 0)
 	s.finish(completed(d), sojourn.Completed)
 	s.lies(r.Seq, sojourn.Applied)
@@ -122,7 +122,7 @@ func awaitKept(s *scene) {
 		same(s, "kept", j.Kept, int32(2-i))
 		same(s, "answers in hand", len(j.Responses), 1)
 		c = s.claim()
-		same(s, "the answer", string(c.Job.Response.Body), want)
+		same(s, "the answer", string(s.inHand(c).Body), want)
 	}
 	s.lies(first.Seq, sojourn.Applied)
 	s.finish(await(c, 0), sojourn.Awaiting)
@@ -143,7 +143,7 @@ func awaitBeforeJob(s *scene) {
 	j := s.finish(await(c, 0), sojourn.Ready)
 	same(s, "resumed", j.Resumed, true)
 	same(s, "the job the response names", s.lies(r.Seq, sojourn.Applied).Job, id)
-	same(s, "the answer", string(s.claim().Job.Response.Body), "early bird")
+	same(s, "the answer", string(s.inHand(s.claim()).Body), "early bird")
 }
 
 func awaitErrorResponse(s *scene) {
@@ -178,7 +178,7 @@ func awaitErrorKept(s *scene) {
 	same(s, "resumed", j.Resumed, false)
 	s.counters(c.Job.ID, 1, 1, 0)
 	d := s.claim()
-	same(s, "the answer", string(d.Job.Response.Body), "after all")
+	same(s, "the answer", string(s.inHand(d).Body), "after all")
 	s.counters(c.Job.ID, 2, 1, 0)
 }
 
@@ -203,7 +203,7 @@ func awaitAgain(s *scene) {
 	s.respond("k", body("second"))
 	d := s.claim()
 	same(s, "purpose", d.Purpose, sojourn.PurposeResume)
-	same(s, "the answer", string(d.Job.Response.Body), "second")
+	same(s, "the answer", string(s.inHand(d).Body), "second")
 	same(s, "answers", len(d.Job.Responses), 1)
 	s.counters(c.Job.ID, 1, 0, 0)
 }
@@ -212,8 +212,8 @@ func awaitNoKey(s *scene) {
 	a, b := s.awaiting(), s.awaiting()
 	s.became(s.respond("", toJob(a.Job.ID), body("by id")), sojourn.Applied, a.Job.ID)
 	s.became(s.respond("", token(b.Job.Token), body("by token")), sojourn.Applied, b.Job.ID)
-	same(s, "the answer", string(s.claim().Job.Response.Body), "by id")
-	same(s, "the answer", string(s.claim().Job.Response.Body), "by token")
+	same(s, "the answer", string(s.inHand(s.claim()).Body), "by id")
+	same(s, "the answer", string(s.inHand(s.claim()).Body), "by token")
 }
 
 func awaitBatch(s *scene) {
@@ -237,6 +237,6 @@ func awaitBatch(s *scene) {
 	same(s, "a duplicate inside the batch", as[5].Outcome, sojourn.Duplicate)
 	same(s, "the first of the duplicate", as[5].Seq, as[0].Seq)
 	for _, c := range s.claimMany(upTo(10)) {
-		same(s, "the answer", string(c.Job.Response.Body), want[c.Job.ID])
+		same(s, "the answer", string(s.inHand(c).Body), want[c.Job.ID])
 	}
 }

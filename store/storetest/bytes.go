@@ -53,7 +53,7 @@ func (s *scene) roundTrip(b []byte) {
 	s.respond("k", func(r *sojourn.Response) { r.Body = bytes.Clone(b) })
 	is("body in the inbox", s.inbox(sojourn.InboxFilter{Job: id, Limit: 1})[0].Body)
 	c = s.claim()
-	is("body in hand", c.Job.Response.Body)
+	is("body in hand", s.inHand(c).Body)
 	o = completed(c)
 	o.Result = bytes.Clone(b)
 	s.finish(o, sojourn.Completed)

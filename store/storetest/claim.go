@@ -138,7 +138,7 @@ func claimResumed(s *scene) {
 	same(s, "purpose", d.Purpose, sojourn.PurposeResume)
 	same(s, "epoch", d.Lease.Epoch, 2)
 	same(s, "timeout left", d.Timeout, 50*time.Minute)
-	same(s, "the answer", string(d.Job.Response.Body), "yes")
+	same(s, "the answer", string(s.inHand(d).Body), "yes")
 	same(s, "answers", len(d.Job.Responses), 1)
 	s.counters(c.Job.ID, 1, 0, 0)
 	s.inFlight(1, "after the resume")

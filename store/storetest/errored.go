@@ -222,7 +222,7 @@ func erroredResponse(s *scene) {
 	j := s.finish(decided(d, sojourn.Verdict{Delay: time.Hour}), sojourn.Ready) // taken by the waiting retry
 	same(s, "resumed", j.Resumed, false)
 	same(s, "kept", j.Kept, 1)
-	same(s, "the answer", string(s.claim().Job.Response.Body), "kept")
+	same(s, "the answer", string(s.inHand(s.claim()).Body), "kept")
 	s.cancel(c.Job.ID)
 	e := s.errored(sojourn.Key("l"))
 	s.respond("l")
@@ -242,7 +242,7 @@ func erroredHand(s *scene) {
 		s.advance(time.Second)
 		e := s.claim()
 		same(s, "an answer in hand", e.Job.Response == nil, again)
-		s.lies(c.Job.Response.Seq, sojourn.Applied)
+		s.lies(s.inHand(c).Seq, sojourn.Applied)
 		s.finish(completed(e), sojourn.Completed)
 	}
 }

@@ -112,7 +112,7 @@ func releasedResume(s *scene) {
 	s.inFlight(1, "after the release of a resume")
 	d := s.claim(by("w2"))
 	same(s, "purpose", d.Purpose, sojourn.PurposeResume)
-	same(s, "the answer", string(d.Job.Response.Body), string(c.Job.Response.Body))
+	same(s, "the answer", string(s.inHand(d).Body), string(s.inHand(c).Body))
 	s.counters(c.Job.ID, 1, 0, 0)
 	s.finish(completed(d), sojourn.Completed)
 	s.inFlight(0, "after the end")

@@ -25,7 +25,7 @@ func handStays(s *scene) {
 	c := s.claim()
 	given := func(when string) {
 		s.Helper()
-		if c.Job.Response == nil || string(c.Job.Response.Body) != "answer 1" || len(c.Job.Responses) != 1 {
+		if c.Job.Response == nil || string(s.inHand(c).Body) != "answer 1" || len(c.Job.Responses) != 1 {
 			s.Fatalf("%s the answer in hand is gone", when)
 		}
 	}
@@ -50,7 +50,7 @@ func handStays(s *scene) {
 	c = s.claim()
 	given("after a timeout")
 	s.finish(completed(c), sojourn.Completed)
-	s.lies(c.Job.Response.Seq, sojourn.Applied)
+	s.lies(s.inHand(c).Seq, sojourn.Applied)
 }
 
 func handAgain(s *scene) {
@@ -60,7 +60,7 @@ func handAgain(s *scene) {
 	o.Verdict.Again = true
 	j := s.finish(o, sojourn.Scheduled)
 	same(s, "answers in hand", len(j.Responses), 0)
-	s.lies(c.Job.Response.Seq, sojourn.Applied)
+	s.lies(s.inHand(c).Seq, sojourn.Applied)
 	s.counters(c.Job.ID, 1, 1, 0)
 	s.advance(time.Minute)
 	d := s.claim()
@@ -73,15 +73,15 @@ func handQueue(s *scene) {
 	id := s.resumed("k").Job.ID
 	s.became(s.respond("k", body("behind")), sojourn.Early, id)
 	c := s.claim()
-	same(s, "the answer", string(c.Job.Response.Body), "answer 1")
+	same(s, "the answer", string(s.inHand(c).Body), "answer 1")
 	s.became(s.respond("k", body("further behind")), sojourn.Early, id)
 	s.finish(released(c), sojourn.Ready)
 	c = s.claim()
-	same(s, "the answer after a release", string(c.Job.Response.Body), "answer 1")
+	same(s, "the answer after a release", string(s.inHand(c).Body), "answer 1")
 	same(s, "kept", c.Job.Kept, 2)
 	s.finish(await(c, 0), sojourn.Ready)
 	c = s.claim()
-	same(s, "the next answer", string(c.Job.Response.Body), "behind")
+	same(s, "the next answer", string(s.inHand(c).Body), "behind")
 	same(s, "answers", len(c.Job.Responses), 1)
 }
 
@@ -93,7 +93,7 @@ func handAgainNext(s *scene) {
 	o.Verdict.Again = true
 	j := s.finish(o, sojourn.Ready)
 	same(s, "resumed", j.Resumed, false)
-	same(s, "the answer", string(s.claim().Job.Response.Body), "next")
+	same(s, "the answer", string(s.inHand(s.claim()).Body), "next")
 }
 
 func handAgainNone(s *scene) {
@@ -124,7 +124,7 @@ func handResumedTooLong(s *scene) {
 	s.inFlight(0, "after it has lost the privilege")
 	d := s.claim()
 	same(s, "purpose", d.Purpose, sojourn.PurposeStart)
-	same(s, "the answer", string(d.Job.Response.Body), "answer 1")
+	same(s, "the answer", string(s.inHand(d).Body), "answer 1")
 	same(s, "timeout left", d.Timeout, time.Hour)
 	s.counters(c.Job.ID, 1, 0, 0)
 }
@@ -134,6 +134,6 @@ func handLastAttempt(s *scene) {
 	s.swept(48*time.Hour, sojourn.Swept{Resumed: 1})
 	c := s.claim()
 	same(s, "job", c.Job.ID, id)
-	same(s, "the answer", string(c.Job.Response.Body), "answer 1")
+	same(s, "the answer", string(s.inHand(c).Body), "answer 1")
 	s.finish(completed(c), sojourn.Completed)
 }

@@ -114,7 +114,7 @@ func payment(s *scene) {
 	s.respond("order-42", message("webhook", "evt_1"), body("approved")) // an answer after all: no third request
 	s.respond("order-42", message("webhook", "evt_1"), body("approved"))
 	d := s.claim(by("w3"))
-	same(s, "the answer", string(d.Job.Response.Body), "approved")
+	same(s, "the answer", string(s.inHand(d).Body), "approved")
 	s.respond("order-42", message("webhook", "evt_2"), body("approved again"))
 	s.finish(completed(d), sojourn.Completed)
 	s.respond("order-42", message("webhook", "evt_3"), body("and again"))

@@ -147,7 +147,7 @@ func redriveResponse(s *scene) {
 	d := s.claim()
 	same(s, "response", d.Job.Response == nil, true)
 	same(s, "resumed", s.finish(await(d, 0), sojourn.Ready).Resumed, true)
-	same(s, "the answer", string(s.claim().Job.Response.Body), "new")
+	same(s, "the answer", string(s.inHand(s.claim()).Body), "new")
 }
 
 func redriveMany(s *scene) {

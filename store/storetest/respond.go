@@ -159,7 +159,7 @@ func respondAfterCrash(s *scene) {
 	same(s, "resumed", j.Resumed, false)
 	d := s.claim(by("w2"))
 	same(s, "purpose", d.Purpose, sojourn.PurposeStart)
-	same(s, "the answer", string(d.Job.Response.Body), "in time")
+	same(s, "the answer", string(s.inHand(d).Body), "in time")
 	s.counters(c.Job.ID, 2, 0, 1)
 }
 
@@ -176,7 +176,7 @@ func respondRetry(s *scene) {
 	s.became(more, sojourn.Early, c.Job.ID)
 	d := s.claim()
 	same(s, "purpose", d.Purpose, sojourn.PurposeStart)
-	same(s, "the answer", string(d.Job.Response.Body), "at last")
+	same(s, "the answer", string(s.inHand(d).Body), "at last")
 	same(s, "answers", len(d.Job.Responses), 1)
 	s.counters(c.Job.ID, 2, 1, 0)
 	s.happened(c.Job.ID, "await", "timed_out", "responded")
@@ -192,7 +192,7 @@ func respondInboxLate(s *scene) {
 	same(s, "response", d.Job.Response == nil, true)
 	j := s.finish(await(d, 0), sojourn.Ready)
 	same(s, "resumed", j.Resumed, true)
-	same(s, "the answer", string(s.claim().Job.Response.Body), "late")
+	same(s, "the answer", string(s.inHand(s.claim()).Body), "late")
 }
 
 func respondErrorRetry(s *scene) {
@@ -234,7 +234,7 @@ func respondEveryEnd(s *scene) {
 		same(s, "resumed after "+way, j.Resumed, false)
 		same(s, "kept after "+way, j.Kept, 0)
 		s.lies(r.Seq, sojourn.Applied)
-		same(s, "the answer after "+way, string(s.claim().Job.Response.Body), "for "+way)
+		same(s, "the answer after "+way, string(s.inHand(s.claim()).Body), "for "+way)
 		s.cancel(c.Job.ID)
 	}
 }

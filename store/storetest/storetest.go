@@ -8,6 +8,7 @@
 package storetest
 
 import (
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -55,6 +56,11 @@ func (c trial) play(t *testing.T, open func(t *testing.T, o Options) sojourn.Sto
 			t.Logf("law: %s\ncovers: %s\nseed: %d", c.law, c.covers, s.seed)
 		}
 	})
+	defer func() {
+		if v := recover(); v != nil { // an answer that is too short must not end the other cases
+			t.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
 	s.open(Options{})
 	c.run(s)
 	s.audit()

@@ -76,6 +76,15 @@ func claimedIDs(cs []sojourn.Claimed) []sojourn.ID {
 	return ids
 }
 
+// inHand is the answer that a claim gave.
+func (s *scene) inHand(c sojourn.Claimed) sojourn.Response {
+	s.Helper()
+	if c.Job.Response == nil {
+		s.Fatalf("job %d was claimed (%s) without the answer it should have in hand", c.Job.ID, c.Purpose)
+	}
+	return *c.Job.Response
+}
+
 // report sends one outcome and returns the answer.
 func (s *scene) report(o sojourn.Outcome) sojourn.Finished {
 	s.Helper()
