@@ -31,14 +31,19 @@ func (c *Client) Close() error { return c.store.Close() }
 func (c *Client) Enqueue(ctx context.Context, j *Job) (Enqueued, error) {
 	es, err := c.enqueue(ctx, []*Job{j}, false)
 	if err != nil {
-		if e, ok := errors.AsType[*Error](err); ok && e.Index == 0 {
-			alone := *e
-			alone.Index = -1
-			err = &alone
-		}
-		return Enqueued{}, err
+		return Enqueued{}, alone(err)
 	}
 	return es[0], nil
+}
+
+// alone takes the index out of the error of a call that had no batch.
+func alone(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok && e.Index == 0 {
+		c := *e
+		c.Index = -1
+		return &c
+	}
+	return err
 }
 
 // EnqueueAll stores up to MaxBatch jobs in one transaction, all or none. The answers stand in the order of jobs. An *Error names
@@ -215,15 +220,15 @@ func (c *Client) one(ctx context.Context, f Filter, missing string, a ...any) (*
 // Wait returns the job once it is final, or ctx's error. ErrNotFound if there is no such job, or it was pruned meanwhile.
 func (c *Client) Wait(ctx context.Context, id ID) (*Job, error) {
 	for {
+		if _, err := c.one(ctx, Filter{IDs: []ID{id}}, "no job has the id %d", id); err != nil {
+			return nil, err
+		}
 		f := Filter{IDs: []ID{id}, States: []State{Completed, Failed, Cancelled}, Full: true, Wait: 30 * time.Second}
 		jobs, err := c.store.Find(ctx, f)
 		if err != nil || len(jobs) > 0 {
 			if err == nil {
 				return &jobs[0], nil
 			}
-			return nil, err
-		}
-		if _, err := c.Get(ctx, id); err != nil {
 			return nil, err
 		}
 		if err := ctx.Err(); err != nil {
@@ -238,7 +243,7 @@ func (c *Client) Wait(ctx context.Context, id ID) (*Job, error) {
 func (c *Client) Respond(ctx context.Context, r *Response) (Responded, error) {
 	as, err := c.RespondAll(ctx, []*Response{r})
 	if err != nil {
-		return Responded{}, err
+		return Responded{}, alone(err)
 	}
 	return as[0], nil
 }

@@ -17,6 +17,7 @@ type Filter struct {
 	After         ID            // the last id of the page before; 0 = from the start
 	Limit         int           // 1 to MaxFind; 0 = 100
 	Newest        bool          // descending
+	Next          bool          // the ready jobs of Queue in the order in which they will be claimed, without claiming them
 	Full          bool          // with args, result, checkpoint, responses
 	Wait          time.Duration // with IDs: wait up to this long until one matches; at most MaxWait
 }
@@ -25,6 +26,9 @@ type Filter struct {
 func (f Filter) Validate() error {
 	if f.Key != "" && f.Kind == "" {
 		return Invalid("kind", "a key is unique per kind: name the kind too")
+	}
+	if f.Next && (f.Queue == "" || f.Newest || f.After != 0 || len(f.States) > 0) {
+		return Invalid("next", "takes the queue, and neither states nor another order: it is the ready jobs in the order of claims")
 	}
 	if f.Limit < 0 || f.Limit > MaxFind {
 		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
@@ -70,7 +74,7 @@ type Change struct {
 	Group    *string        `json:"group,omitempty"`
 	Tags     *[]string      `json:"tags,omitempty"`   // also of final jobs, if nothing else is changed
 	Args     *[]byte        `json:"args,omitempty"`   // only while never claimed in this generation
-	Policy   *Policy        `json:"policy,omitempty"` // its non-zero fields
+	Policy   *Policy        `json:"policy,omitempty"` // its non-zero fields; a new deadline counts from the edit
 }
 
 // OnlyTags reports whether nothing but tags is changed.

@@ -83,7 +83,9 @@ type QueueStatus struct {
 	Counts   map[State]int64 `json:"counts"`  // by state; states without jobs are missing
 	Resumed  int64           `json:"resumed"` // of the ready ones
 	Stalled  int64           `json:"stalled"` // running with a lease past its end
-	InFlight int64           `json:"in_flight"`
+	// Unhandled are the ready jobs by kind for which no worker has asked in this queue within the last day: nobody will run them.
+	Unhandled map[string]int64 `json:"unhandled,omitempty"`
+	InFlight  int64            `json:"in_flight"`
 }
 
 // Rank is a job's place in its queue: claims take the smallest (r1, r2, id) first. In the order "priority" that is the priority,

@@ -42,7 +42,7 @@ func TestDrain(t *testing.T) {
 		stop := start(t, w)
 		time.Sleep(time.Second)
 		f.addLater(2*time.Second, kindA.New(args{})) // becomes ready during the drain
-		err, took := stop()
+		took, err := stop()
 		if err != nil || took < 10*time.Second || took > 15*time.Second {
 			t.Errorf("Run returned %v after %v", err, took)
 		}
@@ -69,7 +69,7 @@ func TestDrainLeavesHandlersBehind(t *testing.T) {
 		Handle(w, kindA, func(context.Context, *sojourn.Job, args) error { <-end; return nil })
 		stop := start(t, w)
 		synctest.Wait()
-		err, took := stop()
+		took, err := stop()
 		if err == nil || took > 5*time.Second {
 			t.Errorf("Run returned %v after %v, want an error about the handler within 5 s", err, took)
 		}
@@ -125,7 +125,7 @@ func TestDrainFromADeadStore(t *testing.T) {
 		Handle(w, kindA, nothing)
 		stop := start(t, w)
 		time.Sleep(time.Second)
-		err, took := stop()
+		took, err := stop()
 		if err == nil || took > 6*time.Second {
 			t.Errorf("Run returned %v after %v, want an error within the grace and 5 s", err, took)
 		}

@@ -308,17 +308,17 @@ func (f *fake) event(id sojourn.ID, e sojourn.Event) {
 var errDown = &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Message: "down", Retryable: true}
 
 // start runs a worker until stop is called, which returns Run's error and how long the drain took.
-func start(t *testing.T, w *Worker) (stop func() (error, time.Duration)) {
+func start(t *testing.T, w *Worker) (stop func() (time.Duration, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	stopped := false
-	stop = func() (error, time.Duration) {
+	stop = func() (time.Duration, error) {
 		stopped = true
 		began := time.Now()
 		cancel()
 		err := <-ended
-		return err, time.Since(began)
+		return time.Since(began), err
 	}
 	t.Cleanup(func() {
 		if !stopped {
@@ -329,9 +329,9 @@ func start(t *testing.T, w *Worker) (stop func() (error, time.Duration)) {
 }
 
 // mustStop stops a worker that has nothing left to do.
-func mustStop(t *testing.T, stop func() (error, time.Duration)) {
+func mustStop(t *testing.T, stop func() (time.Duration, error)) {
 	t.Helper()
-	if err, took := stop(); err != nil || took > time.Second {
+	if took, err := stop(); err != nil || took > time.Second {
 		t.Errorf("Run returned %v after %v, want nil at once", err, took)
 	}
 }

@@ -68,7 +68,7 @@ func TestBusyHandlersDoNotStarveTheLeases(t *testing.T) {
 		extends, _ = f.calls()
 	}
 	end.Store(true)
-	if err, _ := stop(); err != nil || extends < 5 {
+	if _, err := stop(); err != nil || extends < 5 {
 		t.Errorf("%d extends in 20 s with a lease of 1 s; Run: %v", extends, err)
 	}
 	for id := range n {

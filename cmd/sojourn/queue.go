@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +15,7 @@ import (
 
 func (a *app) queueCommand() *cobra.Command {
 	return group("queue", "look at queues and change their settings",
-		a.queueLsCommand(), a.pauseCommand("pause", "hand out no jobs; responses and timeouts go on", true),
+		a.queueLsCommand(), a.queuePeekCommand(), a.pauseCommand("pause", "hand out no jobs; responses and timeouts go on", true),
 		a.pauseCommand("resume", "hand out jobs again", false), a.queueSetCommand(), a.queueForgetCommand())
 }
 
@@ -31,7 +34,7 @@ func (a *app) queueLsCommand() *cobra.Command {
 }
 
 func (a *app) printQueues(queues []sojourn.QueueStatus) error {
-	t := newTable(a.out, "QUEUE", "PAUSED", "SCHEDULED", "READY", "RUNNING", "AWAITING", "ERRORED", "COMPLETED", "FAILED", "CANCELLED", "STALLED")
+	t := newTable(a.out, "QUEUE", "PAUSED", "SCHEDULED", "READY", "RUNNING", "AWAITING", "ERRORED", "COMPLETED", "FAILED", "CANCELLED", "STALLED", "NO WORKER FOR")
 	for _, q := range queues {
 		paused := "no"
 		if q.Settings.Paused {
@@ -42,9 +45,33 @@ func (a *app) printQueues(queues []sojourn.QueueStatus) error {
 			sojourn.Completed, sojourn.Failed, sojourn.Cancelled} {
 			row = append(row, fmt.Sprint(q.Counts[s]))
 		}
-		t.row(append(row, fmt.Sprint(q.Stalled))...)
+		var unhandled []string
+		for _, kind := range slices.Sorted(maps.Keys(q.Unhandled)) {
+			unhandled = append(unhandled, fmt.Sprintf("%s (%d)", kind, q.Unhandled[kind]))
+		}
+		t.row(append(row, fmt.Sprint(q.Stalled), strings.Join(unhandled, ", "))...)
 	}
 	return t.flush()
+}
+
+func (a *app) queuePeekCommand() *cobra.Command {
+	limit := 25
+	cmd := &cobra.Command{Use: "peek QUEUE", Short: "list the jobs that will be claimed next, in order, without claiming them", Args: cobra.ExactArgs(1)}
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many, 1 to 1000")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.with(func(c *sojourn.Client) error {
+			jobs, err := c.Find(cmd.Context(), sojourn.Filter{Queue: args[0], Next: true, Limit: limit})
+			if err != nil || a.asJSON() {
+				return orElse(err, func() error { return jsonLines(a, jobs) })
+			}
+			t := newTable(a.out, "ID", "KIND", "KEY", "PRIORITY", "WEIGHT", "RUN AT", "RESUMED")
+			for _, j := range jobs {
+				t.row(fmt.Sprint(j.ID), j.Kind, j.Key, fmt.Sprint(j.Priority), fmt.Sprint(j.Weight), j.RunAt.Format(time.RFC3339), fmt.Sprint(j.Resumed))
+			}
+			return t.flush()
+		})
+	}
+	return cmd
 }
 
 // settings gets those of a queue that exists.

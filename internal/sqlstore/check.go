@@ -96,8 +96,8 @@ var checks = []check{
 	{"one-end-per-lease", "a lease ended once",
 		`select job, 'epoch ' || epoch || ' ended ' || count(*) || ' times' from sj_history where epoch > 0 group by job, epoch having count(*) > 1`},
 	{"no-overlap", "two steps of a job never overlap",
-		`select a.job, 'epochs ' || a.epoch || ' and ' || b.epoch || ' overlap' from sj_history a join sj_history b on b.job = a.job and b.epoch > a.epoch
-		where a.epoch > 0 and b.began_us < a.ended_us`},
+		`select job, 'epoch ' || epoch || ' began before the step before it ended' from (select job, epoch, began_us,
+		lag(ended_us) over (partition by job order by epoch) as before_us from sj_history where epoch > 0) h where began_us < before_us`},
 	{"epoch-known", "no history is ahead of the epoch",
 		`select h.job, 'has history of epoch ' || max(h.epoch) from sj_history h left join sj_live l on l.id = h.job left join sj_final f on f.id = h.job
 		group by h.job, coalesce(l.epoch, f.epoch) having max(h.epoch) > coalesce(l.epoch, f.epoch)`},

@@ -29,6 +29,9 @@ var stepClaim = eachStep("claim", func(t *tx, r sojourn.ClaimRequest) (claimAnsw
 		return claimAnswer{}, err
 	}
 	if len(picked) == 0 {
+		if err := t.meet(r); err != nil {
+			return claimAnswer{}, err
+		}
 		due, err := t.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
 		return claimAnswer{due: due}, err
 	}
@@ -105,9 +108,46 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 
 const (
 	qLastClaim = `select claim_no, claimed from sj_worker where worker = $1`
-	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, seen_us) values ($1, $2, $3, $4)
-		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, seen_us = excluded.seen_us`
+	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, $2, $3, $4, $5)
+		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, asks = excluded.asks, seen_us = excluded.seen_us`
+	qSaveAsker = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, 0, '[]', $2, $3)
+		on conflict (worker) do update set asks = excluded.asks, seen_us = excluded.seen_us`
 )
+
+// workerLife is how long a worker that claims nothing is remembered.
+const workerLife = 24 * time.Hour
+
+// meet notes what a worker asks for, once, and again when there is more: an idle worker writes nothing. A worker may ask for its queues
+// in turn, so what it has asked for before stays.
+func (t *tx) meet(r sojourn.ClaimRequest) error {
+	text, err := t.asksOf(r)
+	if err != nil {
+		return err
+	}
+	if known, ok := t.s.asked.Load(r.Worker); ok && known == text {
+		return nil
+	}
+	t.after = append(t.after, func() { t.s.asked.Store(r.Worker, text) })
+	_, err = t.exec(qSaveAsker, r.Worker, text, t.now)
+	return err
+}
+
+// asksOf is what a worker has asked for so far in this process, with what it asks for now.
+func (t *tx) asksOf(r sojourn.ClaimRequest) (string, error) {
+	var a asks
+	if known, ok := t.s.asked.Load(r.Worker); ok {
+		if err := json.Unmarshal([]byte(known.(string)), &a); err != nil {
+			return "", err
+		}
+	}
+	a.Queues, a.Kinds = union(a.Queues, r.Queues), union(a.Kinds, r.Kinds)
+	return jsonText(a)
+}
+
+// union is sorted and without doubles.
+func union(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+}
 
 // repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.
 func (t *tx) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, repeated bool, err error) {
@@ -178,7 +218,11 @@ func (t *tx) take(r sojourn.ClaimRequest, picked []candidate) ([]sojourn.Claimed
 		if err != nil {
 			return nil, err
 		}
-		if _, err := t.exec(qSaveClaim, r.Worker, r.Number, text, t.now); err != nil {
+		wants, err := t.asksOf(r)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := t.exec(qSaveClaim, r.Worker, r.Number, text, wants, t.now); err != nil {
 			return nil, err
 		}
 	}

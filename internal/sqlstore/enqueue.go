@@ -240,9 +240,12 @@ func (e *enqueue) planInsert(i int) error {
 func (e *enqueue) resolve(j *sojourn.Job) error {
 	d, ok := e.defaults[j.Queue]
 	if !ok {
-		q, err := e.queueSettings(j.Queue)
+		q, found, err := e.queueSettings(j.Queue)
 		if err != nil {
 			return err
+		}
+		if !found && e.s.cfg.Declared {
+			return sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with SetQueue", j.Queue)
 		}
 		d = q.Defaults
 		e.defaults[j.Queue] = d

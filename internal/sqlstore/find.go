@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -130,6 +131,17 @@ func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, erro
 
 // find reads the two halves, live and final, and merges them by id.
 func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
+	rank := map[sojourn.ID]int{}
+	if f.Next {
+		ids, err := t.next(f)
+		if err != nil || len(ids) == 0 {
+			return nil, err
+		}
+		for i, id := range ids {
+			rank[id] = i
+		}
+		f.IDs, f.States = ids, []sojourn.State{sojourn.Ready}
+	}
 	if f.Key != "" {
 		var holder sojourn.ID
 		if err := t.query(qKey, func(r Row) error { holder = sojourn.ID(r.Int(0)); return nil }, f.Kind, f.Key); err != nil {
@@ -158,7 +170,7 @@ func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
 		if f.Newest {
 			a, b = b, a
 		}
-		return int(a.ID - b.ID)
+		return cmp.Or(rank[a.ID]-rank[b.ID], cmp.Compare(a.ID, b.ID))
 	})
 	out = out[:min(len(out), f.Limit)]
 	js := newJobs(len(out))

@@ -15,14 +15,17 @@ func less(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.r1, b.r1), cmp.Compare(a.r2, b.r2), cmp.Compare(a.id, b.id))
 }
 
+// depth bounds how far a claim looks past jobs that are too heavy for it.
+const depth = 1000
+
 const (
-	qPick = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and weight <= $3
-		order by r1, r2, id limit $4 /*lock*/`
+	qPick = `select id, r1, r2, weight from (select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3
+		order by r1, r2, id limit $3 /*lock*/) c where weight <= $4 order by r1, r2, id limit $5`
 	qPickErrored = `select id, r1, r2, 0 from sj_live where queue = $1 and kind = $2 and state = 6 order by r1, r2, id limit $3 /*lock*/`
 )
 
 // pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit, then over the queues as the request
-// says. It reads no more than Max candidates a queue and kind, by index, whatever stands behind them.
+// says. It reads no more than Max + depth candidates a queue and kind, by index, whatever stands behind them.
 func (t *tx) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 	lines := make([][]candidate, len(r.Queues))
 	found := 0
@@ -51,7 +54,7 @@ func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 		return nil
 	}
 	for _, kind := range r.Kinds {
-		if err := t.query(qPick, add, queue, kind, r.Capacity, r.Max); err != nil {
+		if err := t.query(qPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max); err != nil {
 			return nil, err
 		}
 	}
@@ -65,6 +68,38 @@ func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 	}
 	slices.SortFunc(line, less)
 	return line[:min(len(line), r.Max)], nil
+}
+
+// next is the beginning of a queue in the order of claims, whoever knows which kinds. One probe of the claim index finds each kind.
+func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
+	var line []candidate
+	for kind := ""; ; {
+		after := kind
+		if err := t.query(`select coalesce(min(kind), '') from sj_live where queue = $1 and state = 3 and kind > $2`, func(r Row) error {
+			kind = r.Text(0)
+			return nil
+		}, f.Queue, after); err != nil {
+			return nil, err
+		}
+		if kind == "" {
+			break
+		}
+		if f.Kind != "" && f.Kind != kind {
+			continue
+		}
+		if err := t.query(qPick, func(r Row) error {
+			line = append(line, candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)})
+			return nil
+		}, f.Queue, kind, f.Limit, sojourn.MaxWeight, f.Limit); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(line, less)
+	ids := make([]sojourn.ID, min(len(line), f.Limit))
+	for i := range ids {
+		ids[i] = sojourn.ID(line[i].id)
+	}
+	return ids, nil
 }
 
 // choose merges the queues' lines: strictly in order, or in rounds in which each queue gives as many as its share. A job that does not

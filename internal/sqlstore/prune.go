@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -74,7 +73,7 @@ var stepPrune = eachStep("prune", func(t *tx, old []expired) (int, error) {
 		}
 		n += int(gone)
 	}
-	day := (24 * time.Hour).Microseconds()
+	day := workerLife.Microseconds()
 	if _, err := t.exec(qOldMessages, t.now-sojourn.DefaultInboxKeep.Microseconds(), 2*len(old)); err != nil {
 		return n, err
 	}

@@ -30,12 +30,13 @@ func readSettings(paused int64, text string) (q sojourn.QueueSettings, err error
 }
 
 // queueSettings reads a queue's settings; a queue that does not exist has the defaults.
-func (t *tx) queueSettings(name string) (q sojourn.QueueSettings, err error) {
+func (t *tx) queueSettings(name string) (q sojourn.QueueSettings, found bool, err error) {
 	err = t.query(qQueueSettings, func(r Row) (err error) {
+		found = true
 		q, err = readSettings(r.Int(0), r.Text(1))
 		return err
 	}, name)
-	return q, err
+	return q, found, err
 }
 
 // seeQueues makes queues that a job is the first to name.
@@ -150,8 +151,16 @@ func (s *Store) Queues(ctx context.Context, names ...string) ([]sojourn.QueueSta
 		if err := t.query(qStalled, func(r Row) error { status(r).Stalled = r.Int(1); return nil }, t.now); err != nil {
 			return err
 		}
-		return t.query(qFinalCounts, func(r Row) error {
+		if err := t.query(qFinalCounts, func(r Row) error {
 			status(r).Counts[sojourn.State(r.Int(1))] = r.Int(2)
+			return nil
+		}); err != nil {
+			return err
+		}
+		return t.unhandled(func(queue string) *sojourn.QueueStatus {
+			if i, ok := place[queue]; ok {
+				return &out[i]
+			}
 			return nil
 		})
 	})
@@ -178,4 +187,44 @@ func (t *tx) listQueues(names []string, out *[]sojourn.QueueStatus) (map[string]
 		return nil
 	})
 	return place, err
+}
+
+const (
+	qReadyKinds = `select queue, kind, count(*) from sj_live where state = 3 group by queue, kind`
+	qAskers     = `select asks from sj_worker where seen_us > $1`
+)
+
+// asks is what a worker asks for, as it is stored with it.
+type asks struct {
+	Queues []string `json:"queues"`
+	Kinds  []string `json:"kinds"`
+}
+
+// unhandled reports ready jobs for which no worker asks (spec:A10).
+func (t *tx) unhandled(status func(queue string) *sojourn.QueueStatus) error {
+	handled := map[place]bool{}
+	err := t.query(qAskers, func(r Row) error {
+		var a asks
+		err := json.Unmarshal([]byte(r.Text(0)), &a)
+		for _, q := range a.Queues {
+			for _, k := range a.Kinds {
+				handled[place{q, k}] = true
+			}
+		}
+		return err
+	}, t.now-workerLife.Microseconds())
+	if err != nil {
+		return err
+	}
+	return t.query(qReadyKinds, func(r Row) error {
+		q := status(r.Text(0))
+		if q == nil || handled[place{r.Text(0), r.Text(1)}] {
+			return nil
+		}
+		if q.Unhandled == nil {
+			q.Unhandled = map[string]int64{}
+		}
+		q.Unhandled[r.Text(1)] = r.Int(2)
+		return nil
+	})
 }

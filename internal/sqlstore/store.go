@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type Config struct {
 	InboxTTL time.Duration    // of an early response without a live job; default 24 h
 	Runners  int              // transactions at a time; default 1
 	MaxRows  int              // of one transaction; default 1,000
+	Declared bool             // only queues that SetQueue has made take jobs
 }
 
 // Store is a sojourn.Store over any database behind the seam. Safe for concurrent use.
@@ -36,6 +38,7 @@ type Store struct {
 	secret   []byte
 	broken   atomic.Pointer[error] // a disk error after which nothing is accepted any more
 	saved    atomic.Int64          // the high water of the clock that is stored
+	asked    sync.Map              // worker → what it asks for, as stored
 	rendered sync.Map              // statement → its text on this database
 	policies sync.Map              // JSON → sojourn.Policy; there are as many as kinds, not as jobs
 }
@@ -114,6 +117,7 @@ type tx struct {
 	ready map[place]int // jobs that became claimable
 	due   int64         // the earliest wake_at that was written; 0 = none
 	final []sojourn.ID
+	after []func() // run after the commit
 }
 
 // place is where a job can be claimed.
@@ -180,7 +184,12 @@ func (s *Store) transact(group []*request) error {
 	ctx, cancel := context.WithTimeout(context.Background(), txTime)
 	defer cancel()
 	var done *tx
-	err := s.db.Update(ctx, func(c Conn) error {
+	err := s.db.Update(ctx, func(c Conn) (err error) {
+		defer func() { // a mistake of ours fails the request that meets it, and nothing else
+			if v := recover(); v != nil {
+				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
+			}
+		}()
 		t := &tx{Conn: c, s: s, reading: s.clock.read(sojourn.DefaultLease.Microseconds()), ready: map[place]int{}}
 		done = t
 		for rest := group; len(rest) > 0; {
@@ -195,6 +204,9 @@ func (s *Store) transact(group []*request) error {
 	})
 	if err != nil {
 		return s.failed(err)
+	}
+	for _, f := range done.after {
+		f()
 	}
 	s.hub.tell(done)
 	return nil

@@ -139,7 +139,7 @@ func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int
 		}
 	case sojourn.Errored:
 		if past(l.decideBy) {
-			q, err := t.queueSettings(l.queue)
+			q, _, err := t.queueSettings(l.queue)
 			if q.Paused { // the clock stands while nobody may come
 				l.decideBy = t.now + l.Policy.DecideWithin.Microseconds()
 				return e, nil, err

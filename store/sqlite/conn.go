@@ -30,6 +30,10 @@ func (c *conn) transact(ctx context.Context, begin func() error, end string, fn 
 	c.interruptBy(ctx.Done())
 	defer c.interruptBy(nil)
 	if err := c.patiently(ctx, begin); err != nil {
+		if !c.raw.AutocommitEnabled() { // begin was interrupted half way, and its own rollback with it
+			c.interruptBy(nil)
+			c.note(run(c.raw, "rollback"))
+		}
 		return because(ctx, err)
 	}
 	c.ended = nil

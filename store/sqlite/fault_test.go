@@ -132,3 +132,27 @@ func TestOneFailureInAGroup(t *testing.T) {
 		t.Errorf("%d jobs stored, %v", len(jobs), err)
 	}
 }
+
+// TestDeclaredQueues: spec:A9. With the option a job cannot make a queue by a typing mistake.
+func TestDeclaredQueues(t *testing.T) {
+	c, err := Open(":memory:", DeclaredQueues())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx := context.Background()
+	job := sojourn.NewJob("k", nil, sojourn.Queue("paymets"))
+	if _, err := c.Enqueue(ctx, job); !errors.Is(err, sojourn.ErrNotFound) || !strings.Contains(err.Error(), "paymets") {
+		t.Fatal(err)
+	}
+	if err := c.Store().SetQueue(ctx, "payments", sojourn.QueueSettings{}); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Queue("payments"))); err != nil || e.State != sojourn.Ready {
+		t.Fatal(e, err)
+	}
+	queues, err := c.Store().Queues(ctx)
+	if err != nil || len(queues) != 1 {
+		t.Fatal(queues, err)
+	}
+}

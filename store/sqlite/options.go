@@ -16,6 +16,7 @@ type options struct {
 	inboxTTL       time.Duration // 0: the store's default
 	noMigrate      bool
 	allowNetworkFS bool
+	declared       bool
 }
 
 // MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default
@@ -36,6 +37,10 @@ func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d
 
 // NoMigrate leaves the schema as it is; opening then fails if it is not the newest.
 func NoMigrate() Option { return func(o *options) { o.noMigrate = true } }
+
+// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or sojourn queue set; others are refused with
+// ErrNotFound. By default the first job that names a queue makes it.
+func DeclaredQueues() Option { return func(o *options) { o.declared = true } }
 
 // AllowNetworkFS opens a file on a network file system all the same. SQLite's locks and shared memory do not work reliably there:
 // two machines on one file will corrupt it.

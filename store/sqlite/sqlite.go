@@ -37,7 +37,7 @@ func Open(path string, list ...Option) (*sojourn.Client, error) {
 func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
-	cfg := sqlstore.Config{Prefix: prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL}
+	cfg := sqlstore.Config{Prefix: prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Declared: o.declared}
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true
 	}

@@ -22,7 +22,7 @@ func historyOfLife(s *scene) {
 	tick()
 	s.finish(failure(c), sojourn.Scheduled)
 	tick()
-	c = s.claim(by("w2"))
+	s.claim(by("w2"))
 	s.advance(lease)
 	s.sweep()
 	c = s.claim(by("w3"))

@@ -210,11 +210,12 @@ create table sj_message (
 ) strict, without rowid;
 create index sj_message_at on sj_message (at_us);
 
--- The last claim of each worker, so that a repeated claim is answered with the same jobs.
+-- The last claim of each worker, so that a repeated claim is answered with the same jobs; and the queues and kinds it asks for.
 create table sj_worker (
 	worker text not null primary key,
 	claim_no integer not null,
 	claimed text not null,
+	asks text not null,
 	seen_us integer not null
 ) strict, without rowid;
 create index sj_worker_seen on sj_worker (seen_us);
