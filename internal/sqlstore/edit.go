@@ -138,7 +138,7 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	if err := t.addHistory(was, l, tr, change{by: e.By}); err != nil {
 		return j.State, false, err
 	}
-	if err := t.seeQueues([]*live{l}); err != nil {
+	if err := t.seeQueue(l.queue); err != nil {
 		return j.State, false, err
 	}
 	return l.State, true, t.insertLive([]*live{l})
@@ -211,7 +211,7 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 	set32(&l.Weight, c.Weight)
 	if c.Queue != nil {
 		l.queue = *c.Queue
-		if err := t.seeQueues([]*live{l}); err != nil {
+		if err := t.seeQueue(l.queue); err != nil {
 			return err
 		}
 	}

@@ -53,6 +53,7 @@ type enqueue struct {
 	ending  *live // the job whose completion carries these along: its key is free by then
 	done    []sojourn.Enqueued
 
+	unseen   []string           // queues that do not exist yet
 	reused   []kindKey          // keys of final jobs that are still stored
 	ids      map[sojourn.ID]int // of this batch → index
 	keys     map[kindKey]int    // of jobs that this batch inserts → index
@@ -247,6 +248,9 @@ func (e *enqueue) resolve(j *sojourn.Job) error {
 		if !found && e.s.cfg.Declared {
 			return sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with SetQueue", j.Queue)
 		}
+		if !found {
+			e.unseen = append(e.unseen, j.Queue)
+		}
 		d = q.Defaults
 		e.defaults[j.Queue] = d
 	}
@@ -296,8 +300,10 @@ func (e *enqueue) write() error {
 		}
 		lives = append(lives, e.newLive(j))
 	}
-	if err := e.seeQueues(lives); err != nil {
-		return err
+	for _, q := range e.unseen {
+		if err := e.seeQueue(q); err != nil {
+			return err
+		}
 	}
 	for _, k := range e.reused {
 		if err := e.rememberHolder(k.kind, k.key); err != nil {
@@ -354,9 +360,6 @@ func (e *enqueue) replace() error {
 		l := *was
 		l.queue, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Priority, j.Weight, j.RunAt.UnixMicro(), e.startState(j)
 		l.Policy, l.deadline = j.Policy, e.deadlineOf(j.Policy)
-		if err := e.seeQueues([]*live{&l}); err != nil {
-			return err
-		}
 		tr := sojourn.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
 		if err := e.addHistory(was, &l, tr, change{}); err != nil {
 			return err

@@ -39,19 +39,10 @@ func (t *tx) queueSettings(name string) (q sojourn.QueueSettings, found bool, er
 	return q, found, err
 }
 
-// seeQueues makes queues that a job is the first to name.
-func (t *tx) seeQueues(ls []*live) error {
-	seen := ""
-	for _, l := range ls {
-		if l.queue == seen {
-			continue
-		}
-		if _, err := t.exec(qSeeQueue, l.queue); err != nil {
-			return err
-		}
-		seen = l.queue
-	}
-	return nil
+// seeQueue makes a queue that does not exist yet.
+func (t *tx) seeQueue(name string) error {
+	_, err := t.exec(qSeeQueue, name)
+	return err
 }
 
 type setQueueAsk struct {
@@ -60,7 +51,7 @@ type setQueueAsk struct {
 }
 
 var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (bool, error) {
-	if _, err := t.exec(qSeeQueue, ask.name); err != nil {
+	if err := t.seeQueue(ask.name); err != nil {
 		return false, err
 	}
 	text, err := jsonText(ask.settings)
