@@ -52,7 +52,7 @@ var stories = []struct {
 // TestExamples runs each example and compares its output line by line (spec:H8).
 func TestExamples(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./...").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(append([]string{"build", "-o", dir + string(filepath.Separator)}, buildFlags...), "./...")...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, s := range stories {
