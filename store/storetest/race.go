@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -183,14 +184,15 @@ func raceAwait(s *scene) {
 }
 
 func raceSetKey(s *scene) {
-	for range rounds {
+	for i := range rounds {
+		key := fmt.Sprint("k", i) // a new one each time: an answer to a key that only a final job has is late
 		c := s.running()
-		r, o := s.answer("k"), await(c, 0)
+		r, o := s.answer(key), await(c, 0)
 		var err1, err2, err3, err4 error
 		side(func() { _, err1 = s.store.Respond(s.ctx, []sojourn.Response{r}) },
 			func() {
 				var errs []error
-				errs, err2 = s.store.Save(s.ctx, []sojourn.Saved{{Lease: c.Lease, Key: "k"}})
+				errs, err2 = s.store.Save(s.ctx, []sojourn.Saved{{Lease: c.Lease, Key: key}})
 				if len(errs) == 1 {
 					err3 = errs[0]
 				}
