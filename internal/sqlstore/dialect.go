@@ -8,13 +8,13 @@ import (
 // Dialect is everything in which the databases differ: strings and three functions, no methods to override.
 //
 // The shared texts are common SQL but for these tokens, which SQL fills in once when a store opens: the table prefix sj_,
-// placeholders $1, $2, …, /*lock*/, /*lock table*/, /*hit column*/, ints($n), texts($n) and rows($1 type, …). The order of RETURNING rows
+// placeholders $1, $2, …, /*lock*/, /*lock alias*/, /*hit column*/, ints($n), texts($n) and rows($1 type, …). The order of RETURNING rows
 // differs: sort in Go. Integers are bigint, bytes are bytea or blob; nothing is NULL that has a natural empty value.
 type Dialect struct {
 	Name   string                       // "sqlite" or "postgres"
 	Param  string                       // stands before the number of a placeholder; "" is "$"
 	Lock   string                       // locks the rows that a SELECT finds, without those that another transaction has locked
-	Wait   string                       // locks the rows of the table or alias %s, waiting for other transactions
+	Wait   string                       // locks the rows of the table with the alias %s, waiting for other transactions
 	Hit    string                       // tells which rows of a Bulk changed something; %s is the column; "" if Bulk knows by itself
 	Ints   string                       // unfolds an argument of type Ints to a column; %s is the placeholder
 	Texts  string                       // the same for Texts

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -13,16 +14,16 @@ import (
 var Raced = errors.New("another transaction was faster")
 
 func raced(what string) error {
-	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: Raced, Message: what + "; nothing was written, repeat the call"}
+	return fmt.Errorf("%s: %w", what, Raced) // without a code: it is never an answer for one item
 }
 
 // Where transactions run side by side they lock in one order: first the live rows that the whole group names, ascending, then keys. A claim
 // and a sweep skip rows that others have locked, so they wait for nobody. What is locked out of this order (rows that are found on the way)
 // may end in a deadlock, which the database finds and DB.Update repeats.
 const (
-	qLockLive    = `select id from sj_live where id in (ints($1)) order by id /*lock sj_live*/`
-	qLockFinal   = `select id from sj_final where id in (ints($1)) order by id /*lock sj_final*/`
-	qLockKey     = `select job, live, held_until_us from sj_key where kind = $1 and key = $2 /*lock sj_key*/`
+	qLockLive    = `select l.id from sj_live l where l.id in (ints($1)) order by l.id /*lock l*/`
+	qLockFinal   = `select f.id from sj_final f where f.id in (ints($1)) order by f.id /*lock f*/`
+	qLockKey     = `select k.job, k.live, k.held_until_us from sj_key k where k.kind = $1 and k.key = $2 /*lock k*/`
 	qLiveHolders = `select job from sj_key where live = 1 and (kind, key) in (rows($1 text, $2 text))`
 )
 
@@ -112,10 +113,13 @@ func storable(s string) string {
 // storableArgs replaces texts in place.
 func storableArgs(args []any) []any {
 	for i, a := range args {
-		if s, ok := a.(string); ok {
-			if clean := storable(s); clean != s {
+		switch a := a.(type) {
+		case string:
+			if clean := storable(a); clean != a {
 				args[i] = clean
 			}
+		case Texts:
+			storableColumns([]Column{a})
 		}
 	}
 	return args
