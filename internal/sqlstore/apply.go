@@ -83,13 +83,14 @@ const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoc
 func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) error {
 	l.history++
 	var epoch, began int64
+	ended := max(t.now, was.updated) // another transaction's clock was read in another order than the two were executed in
 	worker := ""
 	if was.State == sojourn.Running {
 		epoch, began, worker = was.epoch, was.began, was.worker
 	}
 	reason := sojourn.Cut(tr.Reason, sojourn.MaxReason)
 	_, err := t.exec(qAddHistory, int64(l.ID), int64(l.history), int64(was.generation), int64(was.Attempt), epoch, int64(was.Purpose), worker,
-		tr.Outcome, int64(l.State), reason, []byte(sojourn.Cut(tr.Error, sojourn.MaxError)), c.by, began, t.now)
+		tr.Outcome, int64(l.State), reason, []byte(sojourn.Cut(tr.Error, sojourn.MaxError)), c.by, began, ended)
 	return err
 }
 
@@ -150,7 +151,7 @@ func (t *tx) finish(was, l *live, tr sojourn.Transition, c change) error {
 		return errChanged(was)
 	}
 	if _, err = t.exec(qAddFinal, int64(l.ID), l.queue, l.kind, l.key, int64(l.State), int64(l.priority), int64(l.Weight), l.runAt,
-		int64(l.generation), l.epoch, l.worker, int64(l.Attempt), int64(l.Failures), int64(l.Crashes), int64(l.history), l.hasData, t.now,
+		int64(l.generation), l.epoch, l.worker, int64(l.Attempt), int64(l.Failures), int64(l.Crashes), int64(l.history), l.hasData, max(t.now, was.updated),
 		sojourn.Cut(tr.Reason, sojourn.MaxReason), c.resultType, []byte(sojourn.Cut(tr.Error, sojourn.MaxError)), c.result); err != nil {
 		return err
 	}

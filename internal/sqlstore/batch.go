@@ -110,6 +110,26 @@ func (b *batcher) do(ctx context.Context, c class, s *step, rows int, in any) (a
 	}
 }
 
+// alone runs a request as a transaction of its own, beside the runners.
+func (b *batcher) alone(ctx context.Context, r *request) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return errClosed
+	}
+	b.active++ // close waits for it
+	b.mu.Unlock()
+	b.commit([]*request{r})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.active--
+	b.idle.Broadcast()
+	return r.err
+}
+
 // drain commits group after group until nothing waits.
 func (b *batcher) drain() {
 	for {

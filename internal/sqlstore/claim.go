@@ -18,7 +18,8 @@ type claimAnswer struct {
 }
 
 var stepClaim = eachStep("claim", func(t *tx, r sojourn.ClaimRequest) (claimAnswer, error) {
-	if jobs, repeated, err := t.repeatedClaim(r); repeated || err != nil {
+	jobs, last, err := t.repeatedClaim(r)
+	if last == answered || err != nil {
 		return claimAnswer{jobs: jobs}, err
 	}
 	if _, err := t.sweepDue(sweepPerClaim); err != nil {
@@ -35,7 +36,7 @@ var stepClaim = eachStep("claim", func(t *tx, r sojourn.ClaimRequest) (claimAnsw
 		due, err := t.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
 		return claimAnswer{due: due}, err
 	}
-	jobs, err := t.take(r, picked)
+	jobs, err = t.take(r, last, picked)
 	return claimAnswer{jobs: jobs}, err
 })
 
@@ -107,12 +108,16 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 }
 
 const (
-	qLastClaim = `select claim_no, claimed from sj_worker where worker = $1`
+	qLastClaim = `select w.claim_no, w.claimed from sj_worker w where w.worker = $1 /*lock w*/`
 	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, $2, $3, $4, $5)
-		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, asks = excluded.asks, seen_us = excluded.seen_us`
+		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, asks = excluded.asks, seen_us = excluded.seen_us
+		where sj_worker.claim_no = $6`
 	qSaveAsker = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, 0, '[]', $2, $3)
 		on conflict (worker) do update set asks = excluded.asks, seen_us = excluded.seen_us`
 )
+
+// answered instead of the number of the worker's last claim: the request was executed before.
+const answered = -1
 
 // workerLife is how long a worker that claims nothing is remembered.
 const workerLife = 24 * time.Hour
@@ -150,41 +155,40 @@ func union(a, b []string) []string {
 }
 
 // repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.
-func (t *tx) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, repeated bool, err error) {
+func (t *tx) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, last int64, err error) {
 	if r.Number == 0 {
-		return nil, false, nil
+		return nil, 0, nil
 	}
-	var last int64
 	var claimed []sojourn.Lease
 	err = t.query(qLastClaim, func(row Row) error {
 		last = row.Int(0)
 		return json.Unmarshal([]byte(row.Text(1)), &claimed)
 	}, r.Worker)
 	if err != nil || r.Number > last {
-		return nil, false, err
+		return nil, last, err
 	}
 	if r.Number < last {
-		return nil, true, nil // older than the newest: its answer is not waited for any more
+		return nil, answered, nil // older than the newest: its answer is not waited for any more
 	}
 	var rows []*live
 	for _, lease := range claimed {
 		l, err := t.loadLease(lease)
 		if err != nil {
-			return nil, true, err
+			return nil, last, err
 		}
 		if l != nil {
 			rows = append(rows, l)
 		}
 	}
 	if len(rows) == 0 {
-		return nil, false, nil // nothing of it stands: the request may be answered with other jobs
+		return nil, last, nil // nothing of it stands: the request may be answered with other jobs
 	}
 	jobs, err = t.claimed(rows, r)
-	return jobs, true, err
+	return jobs, answered, err
 }
 
-// take marks the picked jobs as running and returns them with what their worker needs.
-func (t *tx) take(r sojourn.ClaimRequest, picked []candidate) ([]sojourn.Claimed, error) {
+// take marks the picked jobs as running and returns them with what their worker needs. last is the number of the worker's last claim.
+func (t *tx) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]sojourn.Claimed, error) {
 	ids := make(Ints, len(picked))
 	for i, p := range picked {
 		ids[i] = p.id
@@ -222,7 +226,11 @@ func (t *tx) take(r sojourn.ClaimRequest, picked []candidate) ([]sojourn.Claimed
 		if err != nil {
 			return nil, err
 		}
-		if _, err := t.exec(qSaveClaim, r.Worker, r.Number, text, wants, t.now); err != nil {
+		n, err := t.exec(qSaveClaim, r.Worker, r.Number, text, wants, t.now, last)
+		if err == nil && n == 0 {
+			err = raced("worker " + r.Worker + " has claimed meanwhile")
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -232,7 +240,7 @@ func (t *tx) take(r sojourn.ClaimRequest, picked []candidate) ([]sojourn.Claimed
 // lease gives the row a new epoch and sets its clocks: a start opens the attempt's timeout anew; a resumed attempt's clock, which stood
 // while it rested, goes on.
 func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
-	l.epoch, l.worker, l.began = was.epoch+1, r.Worker, t.now
+	l.epoch, l.worker, l.began = was.epoch+1, r.Worker, max(t.now, was.updated)
 	l.lease, l.leaseUntil = r.Lease.Microseconds(), t.now+r.Lease.Microseconds()
 	switch l.Purpose {
 	case sojourn.PurposeStart:

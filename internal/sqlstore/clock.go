@@ -1,8 +1,11 @@
 package sqlstore
 
 import (
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/sojourn-queue/sojourn"
 )
 
 // clock is the store's: every due, lease and deadline decision uses it and no other (inv:K1). It never goes back: it follows the wall
@@ -18,6 +21,8 @@ type clock struct {
 	last     int64      // the latest reading that was given out
 	graceTil int64      // after a jump forward: no lease ends before this
 	back     int        // steps back that were seen
+	follows  bool       // it reads the database's clock, with readFrom
+	ahead    int64      // by how much this machine's clock was ahead of it at the latest look, with the time a statement takes
 }
 
 // jump is how far the wall may run ahead of the monotonic clock before it counts as a jump (a resumed machine, a clock set).
@@ -59,11 +64,67 @@ func (c *clock) advance(elapsed, wall, leaseUs int64) reading {
 	return reading{now: c.last, grace: c.graceTil}
 }
 
+// readFrom is read with a reading of the database's own clock, which all processes share: it is followed exactly, except that this process never
+// sees it go back. After a step back by more than jump the clock goes on with the monotonic one, from where it was, until it is overtaken.
+func (c *clock) readFrom(us, leaseUs int64) reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	here := c.wall()
+	if c.started.IsZero() {
+		c.started, c.seen, c.last = here, us, max(c.last, us)
+	}
+	c.follows, c.ahead = true, here.UnixMicro()-us
+	return c.follow(here.Sub(c.started).Microseconds(), us, leaseUs)
+}
+
+func (c *clock) follow(elapsed, us, leaseUs int64) reading {
+	walked := max(elapsed-c.elapsed, 0) // transactions are read in another order than they began
+	switch drift := us - c.seen - walked; {
+	case drift > jump.Microseconds():
+		c.graceTil = max(us, c.last) + leaseUs
+	case drift < -jump.Microseconds():
+		c.back++
+	}
+	c.seen = us
+	c.elapsed += walked
+	if us < c.last-jump.Microseconds() {
+		us = c.last + walked
+	}
+	c.last = max(c.last, us)
+	return reading{now: c.last, grace: c.graceTil}
+}
+
+// estimate is about what the clock shows now, outside of a transaction.
+func (c *clock) estimate() int64 {
+	c.mu.Lock()
+	follows, started, elapsed, last := c.follows, c.started, c.elapsed, c.last
+	c.mu.Unlock()
+	if !follows {
+		return c.read(sojourn.DefaultLease.Microseconds()).now
+	}
+	return last + c.wall().Sub(started).Microseconds() - elapsed
+}
+
 // floor makes the clock not read below us: the high water that an earlier process has left.
 func (c *clock) floor(us int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = max(c.last, us)
+}
+
+// describe says for Status whether the clock has been steady.
+func (c *clock) describe() string {
+	text := "steady"
+	if n := c.stepsBack(); n > 0 {
+		text = fmt.Sprintf("stepped back %d times", n)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.follows {
+		ahead := (time.Duration(c.ahead) * time.Microsecond).Round(time.Millisecond)
+		text += fmt.Sprintf("; the clock of the database, this node's is %v ahead", ahead)
+	}
+	return text
 }
 
 // stepsBack is how often the wall was set back by more than two seconds.

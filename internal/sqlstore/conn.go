@@ -26,6 +26,12 @@ type Conn interface {
 	Bulk(q string, hit func(first int64), first Ints, more ...Column) error
 }
 
+// Clocked is an optional ability of a Conn whose database has a clock of its own, as a server has that several machines use.
+type Clocked interface {
+	// Clock is what the database's clock showed when the transaction began, in microseconds since 1970. It stays the same.
+	Clock() int64
+}
+
 // Row reads one result row. Columns count from 0. NULL reads as 0, "" and nil.
 type Row interface {
 	Int(col int) int64

@@ -8,24 +8,32 @@ import (
 // Dialect is everything in which the databases differ: strings and three functions, no methods to override.
 //
 // The shared texts are common SQL but for these tokens, which SQL fills in once when a store opens: the table prefix sj_,
-// placeholders $1, $2, …, /*lock*/, /*hit column*/, ints($n), texts($n) and rows($1 type, …). The order of RETURNING rows differs:
-// sort in Go. Integers are bigint, bytes are bytea or blob; nothing is NULL that has a natural empty value.
+// placeholders $1, $2, …, /*lock*/, /*lock alias*/, /*hit column*/, ints($n), texts($n) and rows($1 type, …). The order of RETURNING rows
+// differs: sort in Go. Integers are bigint, bytes are bytea or blob; nothing is NULL that has a natural empty value.
 type Dialect struct {
 	Name   string                       // "sqlite" or "postgres"
 	Param  string                       // stands before the number of a placeholder; "" is "$"
-	Lock   string                       // appended to the candidate SELECT of a claim
+	Lock   string                       // locks the rows that a SELECT finds, without those that another transaction has locked
+	Wait   string                       // locks the rows of the table with the alias %s, waiting for other transactions
 	Hit    string                       // tells which rows of a Bulk changed something; %s is the column; "" if Bulk knows by itself
 	Ints   string                       // unfolds an argument of type Ints to a column; %s is the placeholder
 	Texts  string                       // the same for Texts
 	Rows   func(params []string) string // the source of the rows of a Bulk; params are "$1 bigint", …
 	Busy   func(error) bool             // the whole transaction is worth another try
 	Broken func(error) bool             // an I/O error or corruption, after which the store must refuse all work
-	Over   map[string]string            // name of a text → a text of its own, where a measurement says so
+	Over   map[string]string            // name of a text → a text of its own, where a measurement or a lock says so
+
+	// Concurrent says that several transactions write at a time, in this process or in others. The store then locks rows in ascending order
+	// before it decides by them, and looks again after a commit where two transactions have no row in common.
+	Concurrent bool
+	FindTable  string // counts the tables with the name $1
+	Migrating  string // first statement of each step of a migration, which excludes other processes; "" if any write does
 
 	Migrations []Migration // ascending, versions 1, 2, … without gaps
 }
 
 var (
+	waitToken  = regexp.MustCompile(`/\*lock ([a-z_]+)\*/`)
 	hitToken   = regexp.MustCompile(`/\*hit ([a-z_.]+)\*/`)
 	listToken  = regexp.MustCompile(`\b(ints|texts)\((\$[0-9]+)\)`)
 	rowsToken  = regexp.MustCompile(`\brows\((\$[0-9]+ [^()]*)\)`)
@@ -40,6 +48,9 @@ func (d Dialect) SQL(prefix, name, text string) string {
 		text = own
 	}
 	text = strings.ReplaceAll(text, "/*lock*/", d.Lock)
+	text = waitToken.ReplaceAllStringFunc(text, func(token string) string {
+		return strings.ReplaceAll(d.Wait, "%s", waitToken.FindStringSubmatch(token)[1])
+	})
 	text = hitToken.ReplaceAllStringFunc(text, func(token string) string {
 		return strings.ReplaceAll(d.Hit, "%s", hitToken.FindStringSubmatch(token)[1])
 	})

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -12,7 +13,7 @@ type editAsk struct {
 }
 
 var stepEdit = eachStep("edit", func(t *tx, ask editAsk) (sojourn.Edited, error) {
-	found, err := t.find(ask.f)
+	found, err := t.findLocked(ask.f)
 	if err != nil {
 		return sojourn.Edited{}, err
 	}
@@ -29,6 +30,35 @@ var stepEdit = eachStep("edit", func(t *tx, ask editAsk) (sojourn.Edited, error)
 	}
 	return out, nil
 })
+
+// findLocked finds jobs and keeps other transactions from changing them.
+func (t *tx) findLocked(f sojourn.Filter) ([]sojourn.Job, error) {
+	found, err := t.find(f)
+	if err != nil || len(found) == 0 || !t.concurrent() {
+		return found, err
+	}
+	ids := make(Ints, len(found))
+	f.IDs, f.Key = make([]sojourn.ID, len(found)), ""
+	for i, j := range found {
+		ids[i], f.IDs[i] = int64(j.ID), j.ID
+	}
+	if err := t.lock(qLockLive, ids); err != nil {
+		return nil, err
+	}
+	if err := t.lock(qLockFinal, ids); err != nil {
+		return nil, err
+	}
+	return t.find(f) // as they are now, and only those that the filter still fits
+}
+
+// loadFound loads a live job that find has found.
+func (t *tx) loadFound(j *sojourn.Job) (*live, error) {
+	l, err := t.loadOne(j.ID)
+	if err == nil && (l == nil || l.State != j.State || l.epoch != j.Epoch || l.generation != j.Generation) {
+		err = raced("job " + strconv.FormatInt(int64(j.ID), 10) + " changed meanwhile")
+	}
+	return l, err
+}
 
 // Edit changes jobs; see sojourn.Store.
 func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
@@ -73,7 +103,7 @@ func (t *tx) endByHand(j *sojourn.Job, e *sojourn.Edit, event sojourn.EventType,
 	case j.State == sojourn.Running && e.Refuse:
 		return j.State, false, sojourn.Conflict("job %d is running", j.ID)
 	}
-	was, err := t.loadOne(j.ID)
+	was, err := t.loadFound(j)
 	if err != nil {
 		return j.State, false, err
 	}
@@ -124,7 +154,12 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 		if _, err := t.exec(qForgetHolder, j.Kind, j.Key, int64(j.ID)); err != nil {
 			return j.State, false, err
 		}
-		if err := t.bulk(qTakeKey, nil, Ints{int64(j.ID)}, Texts{j.Kind}, Texts{j.Key}, Ints{1}, Ints{1}, Ints{0}); err != nil {
+		took := false
+		err = t.bulk(qTakeKey, func(int64) { took = true }, Ints{int64(j.ID)}, Texts{j.Kind}, Texts{j.Key}, Ints{1}, Ints{1}, Ints{0})
+		if err == nil && !took {
+			err = raced("the key of job " + strconv.FormatInt(int64(j.ID), 10) + " was taken meanwhile")
+		}
+		if err != nil {
 			return j.State, false, err
 		}
 	}
@@ -138,10 +173,11 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	if err := t.addHistory(was, l, tr, change{by: e.By}); err != nil {
 		return j.State, false, err
 	}
-	if err := t.seeQueue(l.queue); err != nil {
+	l.updated = finished
+	if err := t.insertLive([]*live{l}); err != nil {
 		return j.State, false, err
 	}
-	return l.State, true, t.insertLive([]*live{l})
+	return l.State, true, t.seeQueue(l.queue)
 }
 
 // purge is O8.
@@ -179,7 +215,7 @@ func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error)
 	if j.State.Final() || j.State == sojourn.Running || j.State == sojourn.Awaiting || j.Resumed {
 		return j.State, false, sojourn.Conflict("job %d is %s; only blocked, scheduled, ready and errored jobs are changed", j.ID, stateText(j))
 	}
-	was, err := t.loadOne(j.ID)
+	was, err := t.loadFound(j)
 	if err != nil {
 		return j.State, false, err
 	}
@@ -197,7 +233,10 @@ func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error)
 	if err := t.alterJob(j, &l, c); err != nil {
 		return j.State, false, err
 	}
-	return l.State, true, t.save(was, &l)
+	if err := t.save(was, &l); err != nil {
+		return j.State, false, err
+	}
+	return l.State, true, t.seeQueue(l.queue)
 }
 
 // changeRow gives the row its new values. A new deadline counts from now.
@@ -211,9 +250,6 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 	set32(&l.Weight, c.Weight)
 	if c.Queue != nil {
 		l.queue = *c.Queue
-		if err := t.seeQueue(l.queue); err != nil {
-			return err
-		}
 	}
 	l.Policy = c.Apply(l.Policy)
 	if c.Policy != nil && c.Policy.Deadline > 0 {

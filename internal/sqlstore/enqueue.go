@@ -53,7 +53,7 @@ type enqueue struct {
 	ending  *live // the job whose completion carries these along: its key is free by then
 	done    []sojourn.Enqueued
 
-	unseen   []string           // queues that do not exist yet
+	queues   []string           // that do not exist yet, or that another transaction might forget meanwhile
 	reused   []kindKey          // keys of final jobs that are still stored
 	ids      map[sojourn.ID]int // of this batch → index
 	keys     map[kindKey]int    // of jobs that this batch inserts → index
@@ -204,7 +204,16 @@ func (e *enqueue) meetHolder(i int, holder sojourn.ID, live bool) error {
 		e.done[i] = done
 		return nil
 	}
+	if j.OnConflict != sojourn.Replace { // a look without a lock: the key is its holder's, whatever becomes of that
+		state, err := e.num(qStateOf, int64(holder))
+		done.State = sojourn.State(state)
+		e.done[i] = done
+		return err
+	}
 	l, err := e.loadOne(holder)
+	if err == nil && l == nil {
+		err = raced("the holder of a key has ended meanwhile")
+	}
 	if err != nil {
 		return err
 	}
@@ -248,8 +257,8 @@ func (e *enqueue) resolve(j *sojourn.Job) error {
 		if !found && e.s.cfg.Declared {
 			return sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with SetQueue", j.Queue)
 		}
-		if !found {
-			e.unseen = append(e.unseen, j.Queue)
+		if !found || e.s.cfg.Runners > 1 {
+			e.queues = append(e.queues, j.Queue)
 		}
 		d = q.Defaults
 		e.defaults[j.Queue] = d
@@ -273,7 +282,8 @@ func (e *enqueue) startState(j *sojourn.Job) sojourn.State {
 
 const (
 	qAddJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, orig_run_at_us, created_us, args)
-		rows($1 bigint, $2 text, $3 text, $4 text, $5 text, $6 text, $7 text, $8 text, $9 bigint, $10 bigint, $11 bytea)`
+		rows($1 bigint, $2 text, $3 text, $4 text, $5 text, $6 text, $7 text, $8 text, $9 bigint, $10 bigint, $11 bytea)
+		on conflict (id) do nothing /*hit id*/`
 	qTakeKey = `insert into sj_key (job, kind, key, own, live, held_until_us) rows($1 bigint, $2 text, $3 text, $4 bigint, $5 bigint, $6 bigint)
 		on conflict (kind, key) do update set job = excluded.job, own = excluded.own, live = excluded.live, held_until_us = excluded.held_until_us
 		where sj_key.live = 0 /*hit job*/`
@@ -300,10 +310,8 @@ func (e *enqueue) write() error {
 		}
 		lives = append(lives, e.newLive(j))
 	}
-	for _, q := range e.unseen {
-		if err := e.seeQueue(q); err != nil {
-			return err
-		}
+	if err := e.lockReused(); err != nil {
+		return err
 	}
 	for _, k := range e.reused {
 		if err := e.rememberHolder(k.kind, k.key); err != nil {
@@ -314,14 +322,23 @@ func (e *enqueue) write() error {
 	if err := e.bulk(qTakeKey, func(int64) { taken++ }, keyed, keyKind, keyText, one, one, zero); err != nil {
 		return err
 	}
-	if taken != len(keyed) { // planned under the same lock, so this is an assertion
-		return sojourn.Conflict("a key was taken meanwhile; repeat the call")
+	if taken != len(keyed) {
+		return raced("a key was taken meanwhile")
 	}
-	if err := e.bulk(qAddJob, nil, id, kind, key, group, contentType, tags, meta, policy, runAt, created, args); err != nil {
+	added := 0
+	if err := e.bulk(qAddJob, func(int64) { added++ }, id, kind, key, group, contentType, tags, meta, policy, runAt, created, args); err != nil {
 		return err
+	}
+	if added != len(id) {
+		return raced("an id was used meanwhile")
 	}
 	if err := e.insertLive(lives); err != nil {
 		return err
+	}
+	for _, q := range e.queues {
+		if err := e.seeQueue(q); err != nil {
+			return err
+		}
 	}
 	return e.replace()
 }
@@ -351,6 +368,9 @@ func (e *enqueue) replace() error {
 			return err
 		}
 		was, err := e.loadOne(id)
+		if err == nil && was == nil {
+			err = raced("a job ended before it was replaced")
+		}
 		if err != nil {
 			return err
 		}

@@ -150,7 +150,7 @@ func (t *tx) keysTaken(l *live, keys []string) (bool, error) {
 
 const (
 	qEarlyOf = `select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0 order by seq`
-	qAttach  = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3))`
+	qAttach  = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3)) and outcome = 2 and job = 0`
 )
 
 // beginWait registers the awaited keys to the job, until it is final, and attaches what lies early under them: a response that came
@@ -166,7 +166,7 @@ func (t *tx) beginWait(l *live) (*live, error) {
 			if err := t.rememberHolder(l.kind, k); err != nil {
 				return nil, err
 			}
-			if _, err := t.exec(qTakeOneKey, l.kind, k, int64(l.ID), 0, t.now); err != nil {
+			if err := t.takeAwaited(l, k); err != nil {
 				return nil, err
 			}
 		}
@@ -176,13 +176,28 @@ func (t *tx) beginWait(l *live) (*live, error) {
 	}
 	now := *l
 	now.awaited = true
-	now.Kept += int32(len(early))
 	if len(early) > 0 {
-		if _, err := t.exec(qAttach, int64(l.ID), int64(l.generation), early); err != nil {
+		n, err := t.exec(qAttach, int64(l.ID), int64(l.generation), early)
+		if err != nil {
 			return nil, err
 		}
+		now.Kept += int32(n)
 	}
 	return &now, t.save(l, &now)
+}
+
+// takeAwaited gives the job a key that it awaits, if it has not got it from an earlier wait.
+func (t *tx) takeAwaited(l *live, key string) error {
+	n, err := t.exec(qTakeOneKey, l.kind, key, int64(l.ID), 0, t.now)
+	if err != nil || n == 1 {
+		t.mayBeUnseen(l.kind, key)
+		return err
+	}
+	mine, err := t.num(`select count(*) from sj_key where kind = $1 and key = $2 and job = $3 and live = 1`, l.kind, key, int64(l.ID))
+	if err == nil && mine == 0 {
+		err = raced("a key to await was taken meanwhile")
+	}
+	return err
 }
 
 const (

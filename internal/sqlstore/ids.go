@@ -11,12 +11,22 @@ import (
 const maxBlock = 10_000
 
 const (
+	// One row counts the ids, so that they come without gaps and in blocks of any size. Both texts return the first number.
+	qNextIDs = `insert into sj_meta (name, value) values ('next_id', cast(1 + cast($1 as bigint) as text))
+		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + cast($1 as bigint) as text)
+		returning cast(value as bigint) - cast($1 as bigint)`
+	qNextResponse = `insert into sj_meta (name, value) values ('next_response', '2')
+		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + 1 as text) returning cast(value as bigint) - 1`
+
 	qAddBlock  = `insert into sj_block (first, size, leased_us) values ($1, $2, $3)`
 	qFindBlock = `select first, size, leased_us from sj_block where first <= $1 order by first desc limit 1`
 )
 
+// TextNextResponse names the statement that numbers a response, for Dialect.Over.
+const TextNextResponse = qNextResponse
+
 var stepIDs = eachStep("ids", func(t *tx, n int64) (sojourn.ID, error) {
-	next, err := t.counter("next_id", n)
+	next, err := t.num(qNextIDs, n)
 	if err != nil {
 		return 0, err
 	}
@@ -29,26 +39,24 @@ func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
 	if n < 1 || n > maxBlock {
 		return 0, sojourn.Invalid("n", "%d ids are out of range: 1 to %d a call", n, maxBlock)
 	}
+	if s.db.Dialect().Concurrent {
+		// In a transaction of its own: the counter's row stays locked until the commit, and everybody needs it.
+		r := &request{step: stepIDs, in: int64(n)}
+		if err := s.batch.alone(ctx, r); err != nil {
+			return 0, err
+		}
+		return r.out.(sojourn.ID), nil
+	}
 	return do[sojourn.ID](ctx, s, classClaim, stepIDs, 1, int64(n))
 }
 
-// counter takes n numbers from a counter of the instance and returns the first; counters start at 1.
-func (t *tx) counter(name string, n int64) (int64, error) {
-	next, err := t.peekCounter(name)
-	if err != nil {
-		return 0, err
-	}
-	_, err = t.exec(qSetMeta, name, strconv.FormatInt(next+n, 10))
-	return next, err
-}
-
-// peekCounter is the first number that a counter has not given out.
-func (t *tx) peekCounter(name string) (int64, error) {
+// nextID is the first id that was not given out.
+func (t *tx) nextID() (int64, error) {
 	next := int64(1)
 	err := t.query(qMeta, func(r Row) (err error) {
 		next, err = strconv.ParseInt(r.Text(0), 10, 64)
 		return err
-	}, name)
+	}, "next_id")
 	return next, err
 }
 
@@ -71,7 +79,7 @@ func (t *tx) checkID(id sojourn.ID, last *block) error {
 		}
 	}
 	if !last.holds(int64(id)) {
-		next, err := t.peekCounter("next_id")
+		next, err := t.nextID()
 		if err == nil && int64(id) >= next {
 			err = sojourn.Invalid("id", "%d was not leased from this store; draw ids with Store.IDs, or leave 0", id)
 		}

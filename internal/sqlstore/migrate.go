@@ -15,8 +15,11 @@ func Schema(ctx context.Context, db DB, prefix string) (found, newest int, err e
 	if n := len(d.Migrations); n > 0 {
 		newest = d.Migrations[n-1].Version
 	}
-	err = db.Update(ctx, func(c Conn) error {
-		if _, err := c.Exec(d.SQL(prefix, "", qMigrations)); err != nil {
+	err = db.View(ctx, func(c Conn) error {
+		found = 0
+		there := false
+		table := d.SQL(prefix, "", "sj_migration")
+		if err := c.Query(d.FindTable, func(r Row) error { there = r.Int(0) > 0; return nil }, table); err != nil || !there {
 			return err
 		}
 		return c.Query(d.SQL(prefix, "", `select coalesce(max(version), 0) from sj_migration`), func(r Row) error {
@@ -38,6 +41,11 @@ func MigrateUp(ctx context.Context, db DB, prefix string, nowUs int64) (taken []
 		return nil, err
 	}
 	d := db.Dialect()
+	if found == 0 {
+		if err := db.Update(ctx, func(c Conn) error { _, err := c.Exec(d.SQL(prefix, "", qMigrations)); return err }); err != nil {
+			return nil, err
+		}
+	}
 	for _, m := range d.Migrations {
 		if m.Version <= found {
 			continue
@@ -45,6 +53,11 @@ func MigrateUp(ctx context.Context, db DB, prefix string, nowUs int64) (taken []
 		done := false
 		err := db.Update(ctx, func(c Conn) error {
 			done = false
+			if d.Migrating != "" {
+				if _, err := c.Exec(d.SQL(prefix, "", d.Migrating)); err != nil {
+					return err
+				}
+			}
 			applied := false // another process may have been faster
 			if err := c.Query(d.SQL(prefix, "", `select version from sj_migration where version = $1`), func(Row) error { applied = true; return nil }, m.Version); err != nil || applied {
 				return err

@@ -18,9 +18,13 @@ func less(a, b candidate) int {
 // depth bounds how far a claim looks past jobs that are too heavy for it.
 const depth = 1000
 
+// TextPick is the choice of a claim's candidates, for Dialect.Over: queue, kind, how far to look, the greatest weight, how many to take. Where
+// other transactions run beside, only what is taken may be locked, and what they have locked must not count.
+const TextPick = `select id, r1, r2, weight from (select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3
+	order by r1, r2, id limit $3) c where weight <= $4 order by r1, r2, id limit $5`
+
 const (
-	qPick = `select id, r1, r2, weight from (select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3
-		order by r1, r2, id limit $3 /*lock*/) c where weight <= $4 order by r1, r2, id limit $5`
+	qNext        = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
 	qPickErrored = `select id, r1, r2, 0 from sj_live where queue = $1 and kind = $2 and state = 6 order by r1, r2, id limit $3 /*lock*/`
 )
 
@@ -54,7 +58,7 @@ func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 		return nil
 	}
 	for _, kind := range r.Kinds {
-		if err := t.query(qPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max); err != nil {
+		if err := t.query(TextPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max); err != nil {
 			return nil, err
 		}
 	}
@@ -87,10 +91,10 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 		if f.Kind != "" && f.Kind != kind {
 			continue
 		}
-		if err := t.query(qPick, func(r Row) error {
+		if err := t.query(qNext, func(r Row) error {
 			line = append(line, candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)})
 			return nil
-		}, f.Queue, kind, f.Limit, sojourn.MaxWeight, f.Limit); err != nil {
+		}, f.Queue, kind, f.Limit); err != nil {
 			return nil, err
 		}
 	}

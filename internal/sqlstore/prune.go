@@ -1,8 +1,10 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -66,6 +68,7 @@ const (
 
 var stepPrune = eachStep("prune", func(t *tx, old []expired) (int, error) {
 	n := 0
+	slices.SortFunc(old, func(a, b expired) int { return cmp.Compare(a.id, b.id) }) // two processes lock in one order
 	for _, e := range old {
 		gone, err := t.remove(e)
 		if err != nil {
@@ -150,6 +153,11 @@ func (t *tx) rememberHolder(kind, key string) error {
 // removeHolder takes a job away from its key: the newest of the earlier ones stands for it then, if one is still stored, so that an answer
 // for it is late and not early for whoever comes next.
 func (t *tx) removeHolder(e expired) error {
+	if t.concurrent() { // one at a time changes what is remembered of a key
+		if err := t.query(qLockKey, func(Row) error { return nil }, e.kind, e.key); err != nil {
+			return err
+		}
+	}
 	if _, err := t.exec(qForgetHolder, e.kind, e.key, e.id); err != nil {
 		return err
 	}

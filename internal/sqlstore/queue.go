@@ -15,7 +15,7 @@ const (
 	qForgetQueue = `delete from sj_queue where name = $1`
 	qQueueInUse  = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
 		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
-	qQueues      = `select name, paused, settings from sj_queue order by seq`
+	qQueues      = `select name, paused, settings from sj_queue order by seq, name`
 	qLiveCounts  = `select queue, state, resumed, count(*), sum(held) from sj_live group by queue, state, resumed`
 	qStalled     = `select queue, count(*) from sj_live where state = 4 and wake_at_us < 9223372036854775807 and lease_until_us <= $1 group by queue`
 	qFinalCounts = `select queue, state, count(*) from sj_final group by queue, state`
@@ -39,7 +39,8 @@ func (t *tx) queueSettings(name string) (q sojourn.QueueSettings, found bool, er
 	return q, found, err
 }
 
-// seeQueue makes a queue that does not exist yet.
+// seeQueue makes a queue that does not exist yet. It comes after the job's row, for whose transaction ForgetQueue waits: so the job is seen
+// there, or the queue is missed here.
 func (t *tx) seeQueue(name string) error {
 	_, err := t.exec(qSeeQueue, name)
 	return err
@@ -84,6 +85,11 @@ func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettin
 
 // stepForgetQueue answers with the refusal, which was found before anything was written.
 var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal, error) {
+	if t.concurrent() {
+		if _, err := t.exec(`lock table sj_live in share mode`); err != nil {
+			return refusal{}, err
+		}
+	}
 	used, err := t.num(qQueueInUse, name)
 	if err != nil {
 		return refusal{}, err

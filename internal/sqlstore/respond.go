@@ -69,7 +69,7 @@ func (t *tx) aim(r *sojourn.Response) (target, error) {
 	if r.Job == 0 {
 		return target{}, nil
 	}
-	next, err := t.peekCounter("next_id")
+	next, err := t.nextID()
 	if err == nil && int64(r.Job) >= next {
 		err = sojourn.NotFound("no job has ever had the id %d", r.Job)
 	}
@@ -96,7 +96,7 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 		job, err := t.num(qJobOfSeq, first)
 		return sojourn.Responded{Outcome: sojourn.Duplicate, Job: sojourn.ID(job), Seq: first}, err
 	}
-	seq, err := t.counter("next_response", 1)
+	seq, err := t.num(qNextResponse)
 	if err != nil {
 		return sojourn.Responded{}, err
 	}
@@ -120,6 +120,9 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 		return sojourn.Responded{}, err
 	}
 	answer := sojourn.Responded{Outcome: outcomeCodes[outcome], Job: to.id, Seq: seq}
+	if l == nil && outcome == outEarly {
+		t.mayBeUnseen(r.Kind, r.Key)
+	}
 	if l == nil || outcome != outEarly {
 		return answer, nil
 	}

@@ -88,9 +88,9 @@ func (s *Store) policy(text string) (sojourn.Policy, error) {
 }
 
 const (
-	qLive        = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1))`
+	qLive        = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1)) order by l.id /*lock l*/`
 	qLiveByLease = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id
-		where l.id = $1 and l.epoch = $2 and l.worker = $3 and l.state = 4`
+		where l.id = $1 and l.epoch = $2 and l.worker = $3 and l.state = 4 /*lock l*/`
 )
 
 // load reads and locks live rows.
@@ -174,7 +174,7 @@ const qSaveLive = `update sj_live set queue = $1, key = $2, state = $3, resumed 
 
 // save writes a row back if its state and epoch are still those that were read.
 func (t *tx) save(was, l *live) error {
-	l.updated = t.now
+	l.updated = max(t.now, was.updated)
 	l.rank()
 	wait, err := waitJSON(l)
 	if err != nil {
@@ -215,10 +215,9 @@ func (t *tx) noteChange(l *live) {
 	}
 }
 
-// errChanged is an assertion: the row was locked when it was read, so nobody can have changed it.
+// errChanged says that a row is not what was read of it. A live row was locked when it was read, so for one it is an assertion.
 func errChanged(was *live) error {
-	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true,
-		Message: "job " + strconv.FormatInt(int64(was.ID), 10) + " changed inside a transaction; nothing was written"}
+	return raced("job " + strconv.FormatInt(int64(was.ID), 10) + " changed inside a transaction")
 }
 
 const qInsertLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
@@ -230,7 +229,7 @@ func (t *tx) insertLive(ls []*live) error {
 	var id, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, deadline, history, hasData, updated Ints
 	var queue, kind, key, worker Texts
 	for _, l := range ls {
-		l.updated = t.now
+		l.updated = max(t.now, l.updated)
 		l.rank()
 		id, queue, kind, key = append(id, int64(l.ID)), append(queue, l.queue), append(kind, l.kind), append(key, l.key)
 		state, r1, r2 = append(state, int64(l.State)), append(r1, l.r1), append(r2, l.r2)

@@ -20,6 +20,7 @@ type Config struct {
 	Prefix   string           // of every table; default "sj_"
 	Now      func() time.Time // the clock of the database
 	Driven   bool             // Now is moved by a test
+	Poll     time.Duration    // how often blocked calls look for changes of other processes; default 100 ms
 	MaxBytes int              // of args, result, body and checkpoint each; default 256 KiB
 	InboxTTL time.Duration    // of an early response without a live job; default 24 h
 	Runners  int              // transactions at a time; default 1
@@ -66,6 +67,9 @@ func New(ctx context.Context, db DB, cfg Config) (*Store, error) {
 	if s.cfg.Prefix == "" {
 		s.cfg.Prefix = "sj_"
 	}
+	if s.cfg.Poll == 0 {
+		s.cfg.Poll = pollEvery
+	}
 	s.clock = clock{wall: cfg.Now, driven: cfg.Driven}
 	s.batch = newBatcher(s.cfg.Runners, s.cfg.MaxRows, s.commit)
 	s.hub.init(s)
@@ -73,8 +77,9 @@ func New(ctx context.Context, db DB, cfg Config) (*Store, error) {
 }
 
 const (
-	qMeta    = `select value from sj_meta where name = $1`
-	qSetMeta = `insert into sj_meta (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value`
+	qMeta     = `select value from sj_meta where name = $1`
+	qInitMeta = `insert into sj_meta (name, value) values ($1, $2) on conflict (name) do nothing`
+	qSetMeta  = `insert into sj_meta (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value`
 )
 
 // readMeta reads the instance's name and secret, or draws them for a new instance.
@@ -82,19 +87,27 @@ func (s *Store) readMeta(ctx context.Context) error {
 	return s.db.Update(ctx, func(c Conn) error {
 		t := &tx{Conn: c, s: s}
 		found := map[string]string{}
-		for _, name := range []string{"instance", "secret", "clock_us"} {
-			if err := t.query(qMeta, func(r Row) error { found[name] = r.Text(0); return nil }, name); err != nil {
-				return err
+		read := func() error {
+			for _, name := range []string{"instance", "secret", "clock_us"} {
+				if err := t.query(qMeta, func(r Row) error { found[name] = r.Text(0); return nil }, name); err != nil {
+					return err
+				}
 			}
+			return nil
+		}
+		if err := read(); err != nil {
+			return err
 		}
 		if found["instance"] == "" {
 			key := make([]byte, 32)
 			rand.Read(key) // never fails, says crypto/rand
-			found["instance"], found["secret"] = rand.Text()[:8], base64.StdEncoding.EncodeToString(key)
-			for _, name := range []string{"instance", "secret"} {
-				if _, err := t.exec(qSetMeta, name, found[name]); err != nil {
+			for name, value := range map[string]string{"instance": rand.Text()[:8], "secret": base64.StdEncoding.EncodeToString(key)} {
+				if _, err := t.exec(qInitMeta, name, value); err != nil {
 					return err
 				}
+			}
+			if err := read(); err != nil { // of two that open a new instance at once, both use what the first has drawn
+				return err
 			}
 		}
 		s.instance = found["instance"]
@@ -108,6 +121,14 @@ func (s *Store) readMeta(ctx context.Context) error {
 	})
 }
 
+// read reads the clock for a transaction: the database's own, if it has one.
+func (s *Store) read(c Conn) reading {
+	if own, ok := c.(Clocked); ok && !s.cfg.Driven {
+		return s.clock.readFrom(own.Clock(), sojourn.DefaultLease.Microseconds())
+	}
+	return s.clock.read(sojourn.DefaultLease.Microseconds())
+}
+
 // tx is one transaction: its connection, its one reading of the clock, and what is to be told after the commit.
 type tx struct {
 	Conn
@@ -118,6 +139,8 @@ type tx struct {
 	due   int64         // the earliest wake_at that was written; 0 = none
 	final []sojourn.ID
 	after []func() // run after the commit
+
+	unseen []kindKey // keys under which another transaction may have missed this one, see lookAgain
 }
 
 // place is where a job can be claimed.
@@ -133,13 +156,13 @@ func (s *Store) sql(q string) string {
 }
 
 func (t *tx) exec(q string, args ...any) (int64, error) {
-	n, err := t.Exec(t.s.sql(q), args...)
+	n, err := t.Exec(t.s.sql(q), storableArgs(args)...)
 	t.wrote = t.wrote || n > 0
 	return n, err
 }
 
 func (t *tx) query(q string, each func(Row) error, args ...any) error {
-	return t.Query(t.s.sql(q), each, args...)
+	return t.Query(t.s.sql(q), each, storableArgs(args)...)
 }
 
 func (t *tx) bulk(q string, hit func(int64), first Ints, more ...Column) error {
@@ -147,7 +170,7 @@ func (t *tx) bulk(q string, hit func(int64), first Ints, more ...Column) error {
 		return nil
 	}
 	t.wrote = true
-	return t.Bulk(t.s.sql(q), hit, first, more...)
+	return t.Bulk(t.s.sql(q), hit, first, storableColumns(more)...)
 }
 
 // num runs a query that gives one number.
@@ -190,8 +213,11 @@ func (s *Store) transact(group []*request) error {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
 			}
 		}()
-		t := &tx{Conn: c, s: s, reading: s.clock.read(sojourn.DefaultLease.Microseconds()), ready: map[place]int{}}
+		t := &tx{Conn: c, s: s, reading: s.read(c), ready: map[place]int{}}
 		done = t
+		if err := t.lockGroup(group); err != nil {
+			return err
+		}
 		for rest := group; len(rest) > 0; {
 			// Requests of one step run together, in the order in which the first of them came.
 			var same []*request
@@ -209,6 +235,7 @@ func (s *Store) transact(group []*request) error {
 		f()
 	}
 	s.hub.tell(done)
+	s.lookAgain(ctx, done.unseen)
 	return nil
 }
 
@@ -240,6 +267,9 @@ func runSame(t *tx, rs []*request) error {
 
 // saveClock stores the high water of the clock, at most every 10 s and only beside other writes, so that an idle store commits nothing.
 func (t *tx) saveClock() error {
+	if _, own := t.Conn.(Clocked); own {
+		return nil // the database's clock needs no memory
+	}
 	if !t.wrote || t.s.cfg.Driven || t.now-t.s.saved.Load() < (10*time.Second).Microseconds() {
 		return nil
 	}
@@ -289,7 +319,7 @@ func (s *Store) view(ctx context.Context, fn func(t *tx) error) error {
 		return *err
 	}
 	err := s.db.View(ctx, func(c Conn) error {
-		return fn(&tx{Conn: c, s: s, reading: s.clock.read(sojourn.DefaultLease.Microseconds())})
+		return fn(&tx{Conn: c, s: s, reading: s.read(c)})
 	})
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -327,12 +357,9 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 		return sojourn.Status{}, s.failed(err)
 	}
 	st := sojourn.Status{Store: d.Name, Location: d.Location, Version: d.Version, Durability: d.Durability, Instance: s.instance,
-		MaxBytes: s.cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes, Clock: "steady"}
-	if n := s.clock.stepsBack(); n > 0 {
-		st.Clock = fmt.Sprintf("stepped back %d times", n)
-	}
+		MaxBytes: s.cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes}
 	err = s.view(ctx, func(t *tx) error {
-		st.Now = at(t.now)
+		st.Now, st.Clock = at(t.now), s.clock.describe()
 		n, err := t.num(`select max(version) from sj_migration`)
 		st.Schema = int(n)
 		return err

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	qOverdue    = `select id from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 order by wake_at_us, id limit $2`
+	qOverdue    = `select id from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 order by wake_at_us, id limit $2 /*lock*/`
 	qAnyOverdue = `select (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
 		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b)`
 )
@@ -31,8 +31,12 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	}
 	var due int64
 	var old []expired
+	var missed []kindKey
 	err = s.view(ctx, func(t *tx) (err error) {
-		if due, err = t.num(qAnyOverdue, t.now); err == nil {
+		if due, err = t.num(qAnyOverdue, t.now); err != nil {
+			return err
+		}
+		if missed, err = t.missed(limit); err == nil {
 			old, err = t.oldJobs(limit)
 		}
 		return err
@@ -40,6 +44,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	if err != nil {
 		return swept, err
 	}
+	s.lookAgain(ctx, missed)
 	if due > 0 {
 		more, err := do[sojourn.Swept](ctx, s, classClaim, stepSweep, limit, limit)
 		if err != nil {
@@ -154,7 +159,7 @@ func timedOut(what string) sojourn.Event {
 	return sojourn.Event{Type: sojourn.EventTimedOut, Reason: sojourn.ReasonTimeout, Error: "sojourn: " + what + " has timed out"}
 }
 
-const qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3`
+const qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
 
 // stepOwner ends leases of a dead process. Its workers are named owner.something.
 var stepOwner = eachStep("owner", func(t *tx, owner string) (int, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 // hub wakes blocked calls. Its hints come from this process's commits, from the clock (something is due), and, for other processes on the
-// same database, from a look at the database's version every pollEvery. A hint may be lost or wrong without harm: a Claim that is
+// same database, from a look at the database's version every Config.Poll. A hint may be lost or wrong without harm: a Claim that is
 // woken looks into the database, and the look at the version finds what no hint has told.
 type hub struct {
 	s *Store
@@ -23,7 +23,7 @@ type hub struct {
 	done    chan struct{} // closed by close
 }
 
-// pollEvery bounds how late a job is started that another process has enqueued, or whose run_at has come.
+// pollEvery is the default of Config.Poll: it bounds how late a job is started that another process has enqueued, or whose run_at has come.
 const pollEvery = 100 * time.Millisecond
 
 // waiter is a blocked Claim (places) or Find (ids).

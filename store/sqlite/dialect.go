@@ -34,6 +34,7 @@ func newDialect() (sqlstore.Dialect, error) {
 		},
 		Busy:       busy,
 		Broken:     broken,
+		FindTable:  "select count(*) from sqlite_schema where name = $1",
 		Migrations: migrations,
 	}, err
 }

@@ -1,0 +1,137 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Raced is the error of a step that found something else when it wrote than when it looked, because another transaction was faster. Nothing
+// is wrong: a DB with Concurrent in its dialect runs the function again. Test with errors.Is.
+var Raced = errors.New("another transaction was faster")
+
+func raced(what string) error {
+	return fmt.Errorf("%s: %w", what, Raced) // without a code: it is never an answer for one item
+}
+
+// Where transactions run side by side they lock in one order: first the live rows that the whole group names, ascending, then keys. A claim
+// and a sweep skip rows that others have locked, so they wait for nobody. What is locked out of this order (rows that are found on the way)
+// may end in a deadlock, which the database finds and DB.Update repeats.
+const (
+	qLockLive    = `select l.id from sj_live l where l.id in (ints($1)) order by l.id /*lock l*/`
+	qLockFinal   = `select f.id from sj_final f where f.id in (ints($1)) order by f.id /*lock f*/`
+	qLockKey     = `select k.job, k.live, k.held_until_us from sj_key k where k.kind = $1 and k.key = $2 /*lock k*/`
+	qLiveHolders = `select job from sj_key where live = 1 and (kind, key) in (rows($1 text, $2 text))`
+)
+
+func (t *tx) concurrent() bool { return t.s.db.Dialect().Concurrent }
+
+// lock waits for rows that others are changing and keeps them unchanged until the end of the transaction.
+func (t *tx) lock(q string, ids Ints) error {
+	if len(ids) == 0 || !t.concurrent() {
+		return nil
+	}
+	return t.query(q, func(Row) error { return nil }, ids)
+}
+
+// lockGroup locks the live rows that the requests name. A later statement then sees each as the transactions before have left it, with all
+// that belongs to it.
+func (t *tx) lockGroup(group []*request) error {
+	if !t.concurrent() {
+		return nil
+	}
+	var ids Ints
+	var kinds, keys Texts
+	for _, r := range group {
+		switch in := r.in.(type) {
+		case []sojourn.Outcome:
+			for i := range in {
+				ids = append(ids, int64(in[i].Lease.ID))
+			}
+		case []sojourn.Lease:
+			for i := range in {
+				ids = append(ids, int64(in[i].ID))
+			}
+		case []sojourn.Saved:
+			for i := range in {
+				ids = append(ids, int64(in[i].Lease.ID))
+			}
+		case []sojourn.Response:
+			for i := range in {
+				if in[i].Job > 0 {
+					ids = append(ids, int64(in[i].Job))
+				} else if in[i].Key != "" {
+					kinds, keys = append(kinds, in[i].Kind), append(keys, in[i].Key)
+				}
+			}
+		}
+	}
+	if len(keys) > 0 {
+		if err := t.query(qLiveHolders, func(r Row) error { ids = append(ids, r.Int(0)); return nil }, kinds, keys); err != nil {
+			return err
+		}
+	}
+	return t.lock(qLockLive, ids)
+}
+
+// lockReused locks the rows of keys that final jobs have left, in order, and checks that they are still free.
+func (e *enqueue) lockReused() error {
+	if !e.concurrent() {
+		return nil
+	}
+	for _, k := range e.reused {
+		free := true
+		err := e.query(qLockKey, func(r Row) error {
+			free = r.Int(1) == 0 && r.Int(2) <= e.now || e.ending != nil && r.Int(0) == int64(e.ending.ID)
+			return nil
+		}, k.kind, k.key)
+		if err == nil && !free {
+			err = raced("a key was taken meanwhile")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storable is text as every database can store it: without NUL, and valid UTF-8. Keys and names are refused if they are not; reasons, log lines
+// and the like must never be a ground to lose an outcome, so what cannot be stored of them is replaced.
+func storable(s string) string {
+	if strings.IndexByte(s, 0) >= 0 {
+		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
+	}
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return s
+}
+
+// storableArgs replaces texts in place.
+func storableArgs(args []any) []any {
+	for i, a := range args {
+		switch a := a.(type) {
+		case string:
+			if clean := storable(a); clean != a {
+				args[i] = clean
+			}
+		case Texts:
+			storableColumns([]Column{a})
+		}
+	}
+	return args
+}
+
+func storableColumns(columns []Column) []Column {
+	for _, c := range columns {
+		if texts, ok := c.(Texts); ok {
+			for i := range texts {
+				texts[i] = storable(texts[i])
+			}
+		}
+	}
+	return columns
+}

@@ -1,0 +1,107 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// mayBeUnseen notes a key under which a response and the job that waits for it may have missed each other, because both are written by
+// transactions under way that have no row in common: a response to a key that nobody had, and a wait that took a key for itself.
+func (t *tx) mayBeUnseen(kind, key string) {
+	if key != "" && t.concurrent() {
+		t.unseen = append(t.unseen, kindKey{kind, key})
+	}
+}
+
+// lookAgain attaches early responses to the live jobs of their keys. Whoever stores a response for a key that nobody has, and whoever takes
+// a key to wait under it, looks again in a second transaction after its commit: then at least one of two sees the other (rules: G2; one look of one of
+// the two is not enough). If the process dies between the two transactions, a sweep does it.
+func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
+	if len(keys) == 0 {
+		return
+	}
+	var done *tx
+	err := s.db.Update(ctx, func(c Conn) error {
+		t := &tx{Conn: c, s: s, reading: s.read(c), ready: map[place]int{}}
+		done = t
+		return t.attachEarly(keys)
+	})
+	if err == nil {
+		s.hub.tell(done)
+	}
+}
+
+const (
+	qEarlyHolders = `select k.kind, k.key, k.job from sj_key k where k.live = 1 and (k.kind, k.key) in (rows($1 text, $2 text))
+		and exists (select 1 from sj_response r where r.kind = k.kind and r.key = k.key and r.outcome = 2 and r.job = 0)`
+	// The newest ones only: what is older was seen by the sweeps before.
+	qEarlyMissed = `select distinct r.kind, r.key from sj_response r join sj_key k on k.kind = r.kind and k.key = r.key and k.live = 1
+		join sj_live l on l.id = k.job and l.state = 5
+		where r.seq > (select coalesce(max(seq), 0) from sj_response) - 10000 and r.outcome = 2 and r.job = 0 limit $1`
+)
+
+// missed finds keys with an early response beside a job that waits: what lookAgain would have found.
+func (t *tx) missed(limit int) (keys []kindKey, err error) {
+	if !t.concurrent() {
+		return nil, nil
+	}
+	err = t.query(qEarlyMissed, func(r Row) error { keys = append(keys, kindKey{r.Text(0), r.Text(1)}); return nil }, limit)
+	return keys, err
+}
+
+// attachEarly gives live jobs the early responses of these keys, as if they came now.
+func (t *tx) attachEarly(keys []kindKey) error {
+	kinds, texts := make(Texts, len(keys)), make(Texts, len(keys))
+	for i, k := range keys {
+		kinds[i], texts[i] = k.kind, k.key
+	}
+	type holder struct {
+		kindKey
+		job int64
+	}
+	var found []holder
+	var ids Ints
+	if err := t.query(qEarlyHolders, func(r Row) error {
+		found, ids = append(found, holder{kindKey{r.Text(0), r.Text(1)}, r.Int(2)}), append(ids, r.Int(2))
+		return nil
+	}, kinds, texts); err != nil || len(found) == 0 {
+		return err
+	}
+	if err := t.lock(qLockLive, ids); err != nil {
+		return err
+	}
+	for _, h := range found {
+		l, err := t.loadOne(sojourn.ID(h.job))
+		if err != nil {
+			return err
+		}
+		if l == nil {
+			continue // it has ended; the inbox's time to live ends the response
+		}
+		if err := t.attachTo(l, h.kindKey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attachTo attaches the early responses of a key of a job, and matches.
+func (t *tx) attachTo(l *live, k kindKey) error {
+	var early Ints
+	err := t.query(qEarlyOf, func(r Row) error { early = append(early, r.Int(0)); return nil }, k.kind, k.key)
+	if err != nil || len(early) == 0 {
+		return err
+	}
+	n, err := t.exec(qAttach, int64(l.ID), int64(l.generation), early)
+	if err != nil {
+		return err
+	}
+	now := *l
+	now.Kept += int32(n)
+	if err := t.save(l, &now); err != nil {
+		return err
+	}
+	_, _, err = t.match(&now)
+	return err
+}

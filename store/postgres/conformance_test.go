@@ -1,0 +1,35 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/storetest"
+)
+
+// TestConformance runs the whole suite on PostgreSQL, the same cases as on SQLite. Each case has a schema of its own.
+func TestConformance(t *testing.T) {
+	testURL(t)
+	storetest.Run(t, conforming)
+}
+
+func conforming(t *testing.T, o storetest.Options) sojourn.Store {
+	t.Helper()
+	options := []Option{Clock(o.Now), Schema(newSchema(t)), AutoMigrate()}
+	if o.MaxBytes > 0 {
+		options = append(options, MaxBytes(o.MaxBytes))
+	}
+	if o.InboxTTL > 0 {
+		options = append(options, InboxTTL(o.InboxTTL))
+	}
+	return open(t, options...).Store()
+}
+
+func open(t testing.TB, options ...Option) *sojourn.Client {
+	t.Helper()
+	c, err := Open(testURL(t), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

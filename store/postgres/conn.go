@@ -1,0 +1,180 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+// conn implements sqlstore.Conn and sqlstore.Clocked. It lives as long as one transaction, and holds its context for so long.
+type conn struct {
+	ctx context.Context
+	raw *pgx.Conn
+	now int64 // of the database, when the transaction began
+}
+
+// Clock implements sqlstore.Clocked.
+func (c *conn) Clock() int64 { return c.now }
+
+// Exec implements sqlstore.Conn.
+func (c *conn) Exec(q string, args ...any) (int64, error) {
+	values, err := bind(args)
+	if err != nil {
+		return 0, err
+	}
+	tag, err := c.raw.Exec(c.ctx, q, values...)
+	return tag.RowsAffected(), err
+}
+
+// Query implements sqlstore.Conn. It reads all rows before it calls each, because a connection runs one statement at a time and each may
+// run another.
+func (c *conn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
+	values, err := bind(args)
+	if err != nil {
+		return err
+	}
+	found, err := c.raw.Query(c.ctx, q, values...)
+	if err != nil {
+		return err
+	}
+	r := row{types: c.raw.TypeMap(), columns: found.FieldDescriptions()}
+	var rows [][][]byte
+	for found.Next() {
+		rows = append(rows, own(found.RawValues()))
+	}
+	if err := found.Err(); err != nil {
+		return err
+	}
+	r.columns = found.FieldDescriptions()
+	for _, r.values = range rows {
+		if err := each(&r); err != nil {
+			return err
+		}
+		if r.err != nil {
+			return fmt.Errorf("%w: %s", r.err, q)
+		}
+	}
+	return nil
+}
+
+// own copies the values of a row, which the next row would overwrite, into one piece of memory.
+func own(raw [][]byte) [][]byte {
+	size := 0
+	for _, v := range raw {
+		size += len(v)
+	}
+	memory := make([]byte, 0, size)
+	values := make([][]byte, len(raw))
+	for i, v := range raw {
+		if v == nil {
+			continue
+		}
+		from := len(memory)
+		memory = append(memory, v...)
+		values[i] = memory[from:len(memory):len(memory)]
+	}
+	return values
+}
+
+// Bulk implements sqlstore.Conn.
+func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more ...sqlstore.Column) error {
+	args := make([]any, 1, 1+len(more))
+	args[0] = first
+	for i, column := range more {
+		if column.Len() != len(first) {
+			return fmt.Errorf("postgres: column %d has %d rows, the first has %d: %s", i+1, column.Len(), len(first), q)
+		}
+		args = append(args, column)
+	}
+	if len(first) == 0 {
+		return nil
+	}
+	if hit == nil {
+		_, err := c.Exec(q, args...)
+		return err
+	}
+	return c.Query(q, func(r sqlstore.Row) error { hit(r.Int(0)); return nil }, args...)
+}
+
+// bind turns arguments into what the driver takes.
+func bind(args []any) ([]any, error) {
+	values := make([]any, len(args))
+	for i, a := range args {
+		switch a := a.(type) {
+		case int64, string, nil:
+			values[i] = a
+		case int:
+			values[i] = int64(a)
+		case bool:
+			values[i] = int64(0)
+			if a {
+				values[i] = int64(1)
+			}
+		case []byte:
+			values[i] = a
+			if a == nil {
+				values[i] = []byte{}
+			}
+		case sqlstore.Ints:
+			values[i] = append([]int64{}, a...) // a nil slice would be NULL
+		case sqlstore.Texts:
+			values[i] = append([]string{}, a...)
+		case sqlstore.Blobs:
+			values[i] = a.Array()
+		default:
+			return nil, fmt.Errorf("postgres: argument %d has type %T", i+1, a)
+		}
+	}
+	return values, nil
+}
+
+// row implements sqlstore.Row.
+type row struct {
+	types   *pgtype.Map
+	columns []pgconn.FieldDescription
+	values  [][]byte
+	err     error
+}
+
+func (r *row) scan(col int, into any) {
+	if r.values[col] == nil {
+		return
+	}
+	f := r.columns[col]
+	if err := r.types.Scan(f.DataTypeOID, f.Format, r.values[col], into); err != nil && r.err == nil {
+		r.err = fmt.Errorf("column %s: %w", f.Name, err)
+	}
+}
+
+// Int implements sqlstore.Row.
+func (r *row) Int(col int) (n int64) {
+	r.scan(col, &n)
+	return n
+}
+
+// Text implements sqlstore.Row.
+func (r *row) Text(col int) string {
+	switch r.columns[col].DataTypeOID {
+	case pgtype.TextOID, pgtype.VarcharOID, pgtype.UnknownOID:
+		return string(r.values[col]) // the same in both formats
+	}
+	var s string
+	r.scan(col, &s)
+	return s
+}
+
+// Bytes implements sqlstore.Row.
+func (r *row) Bytes(col int) []byte {
+	f := r.columns[col]
+	if v := r.values[col]; v != nil && f.DataTypeOID == pgtype.ByteaOID && f.Format == pgx.BinaryFormatCode {
+		return v
+	}
+	var b []byte
+	r.scan(col, &b)
+	return b
+}

@@ -1,0 +1,213 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+// The pool has a fixed number of connections, each with its work, so that readers never wait for writers nor the other way round. Handlers of
+// jobs use their own database connections, never these.
+const (
+	runners = 4 // transactions of the batcher at a time
+	readers = 4 // reads at a time
+	// One more writes: it leases ids, and looks again for responses that came at the same moment as their job began to wait. One more reads: it
+	// looks for changes of other processes.
+	connections = runners + 1 + readers + 1
+)
+
+const (
+	readLimit  = 5 * time.Second        // of a View: an old snapshot keeps dead rows from being removed
+	maxRaces   = 20                     // tries of a transaction that loses races, see busy
+	firstPause = 2 * time.Millisecond   // before the second try; each pause is twice the one before, up to lastPause
+	lastPause  = 100 * time.Millisecond // so that one that others always overtake gets its turn
+)
+
+// DB is one PostgreSQL database. It implements sqlstore.DB.
+type DB struct {
+	pool     *pgxpool.Pool
+	dialect  sqlstore.Dialect
+	location string
+	tables   string // what their names begin with
+	server   settings
+	closed   atomic.Bool
+	writing  chan struct{} // has room for each write under way
+	reading  chan struct{}
+}
+
+var _ sqlstore.DB = (*DB)(nil)
+
+// Dialect implements sqlstore.DB.
+func (d *DB) Dialect() sqlstore.Dialect { return d.dialect }
+
+// Update implements sqlstore.DB. The isolation is READ COMMITTED: each statement sees what is committed, and rows are locked before anything is
+// decided by them.
+func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	if err := enter(ctx, d.writing); err != nil {
+		return err
+	}
+	defer func() { <-d.writing }()
+	pause := firstPause
+	for try := 1; ; try++ {
+		err := d.transact(ctx, beginWrite, fn)
+		if err == nil || !busy(err) || ctx.Err() != nil {
+			return err
+		}
+		if c := code(err); c != deadlock && c != serialization && try >= maxRaces {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// View implements sqlstore.DB. All statements see one snapshot.
+func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	if err := enter(ctx, d.reading); err != nil {
+		return err
+	}
+	defer func() { <-d.reading }()
+	limited, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	err := d.transact(limited, beginRead, fn)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: err,
+			Message: fmt.Sprintf("the read took longer than %v; ask for less at a time", readLimit)}
+	}
+	return err
+}
+
+// enter waits for room.
+func enter(ctx context.Context, room chan struct{}) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case room <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A transaction begins with one message of several statements: the clock costs no round trip of its own. The server ends the transaction of a
+// client that has vanished, so that its locks hold up nobody for long; the setting is local to the transaction, as a pooler wants it.
+const (
+	beginWrite = `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = 30000; ` + readClock
+	beginRead  = `begin isolation level repeatable read read only; ` + readClock
+	readClock  = `select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)`
+)
+
+// transact runs fn between begin and commit. A commit under way is never given up.
+func (d *DB) transact(ctx context.Context, begin string, fn func(sqlstore.Conn) error) error {
+	c, err := d.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	now, err := ask(ctx, c.Conn(), begin)
+	if err != nil {
+		c.Conn().Close(ctx) // whatever state it is in
+		return err
+	}
+	if err := fn(&conn{ctx: ctx, raw: c.Conn(), now: now}); err != nil {
+		d.rollBack(ctx, c.Conn())
+		return err
+	}
+	return commit(context.WithoutCancel(ctx), c.Conn())
+}
+
+func (d *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	c, err := d.pool.Acquire(ctx)
+	if err != nil && d.closed.Load() {
+		return nil, &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Message: "the store is closed", Err: sojourn.ErrClosed}
+	}
+	return c, err
+}
+
+// rollBack ends a transaction that failed. A connection that does not obey is closed, which ends it as well.
+func (d *DB) rollBack(ctx context.Context, raw *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
+	defer cancel()
+	if raw.IsClosed() {
+		return
+	}
+	if _, err := raw.PgConn().Exec(ctx, "rollback").ReadAll(); err != nil {
+		raw.Close(ctx)
+	}
+}
+
+func commit(ctx context.Context, raw *pgx.Conn) error {
+	results, err := raw.PgConn().Exec(ctx, "commit").ReadAll()
+	switch {
+	case err != nil && code(err) != "": // the server has refused
+		return err
+	case err != nil:
+		return &sojourn.Error{Code: sojourn.CodeUnknown, Index: -1, Retryable: true, Err: err,
+			Message: "the connection broke during a commit (" + err.Error() + "); it may or may not have been executed: repeat the call unchanged"}
+	case results[0].CommandTag.String() != "COMMIT":
+		return errors.New("the transaction was rolled back by the server")
+	}
+	return nil
+}
+
+// ask sends several statements in one message and returns the number that the last one gives.
+func ask(ctx context.Context, raw *pgx.Conn, q string) (int64, error) {
+	results, err := raw.PgConn().Exec(ctx, q).ReadAll()
+	if err != nil {
+		return 0, err
+	}
+	last := results[len(results)-1]
+	if last.Err != nil || len(last.Rows) != 1 {
+		return 0, errors.Join(last.Err, fmt.Errorf("%d rows instead of one", len(last.Rows)))
+	}
+	return strconv.ParseInt(string(last.Rows[0][0]), 10, 64)
+}
+
+// Version implements sqlstore.DB. A snapshot names the transactions that have written and are not over, so it changes with every commit of the
+// server, of other databases too. That costs a blocked Claim one look without a result for each poll at most, and needs neither a session
+// nor a row that every transaction would have to write.
+func (d *DB) Version(ctx context.Context) (version int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	c, err := d.acquire(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Release()
+	return ask(ctx, c.Conn(), `select hashtextextended(cast(pg_current_snapshot() as text), 0)`)
+}
+
+// Describe implements sqlstore.DB.
+func (d *DB) Describe(ctx context.Context) (sqlstore.Description, error) {
+	out := sqlstore.Description{Name: "postgres", Version: d.server.version, Location: d.location, Durability: d.server.durability()}
+	err := d.View(ctx, func(c sqlstore.Conn) error {
+		return c.Query(d.dialect.SQL(d.tables, "", qBytes), func(r sqlstore.Row) error { out.Bytes = r.Int(0); return nil })
+	})
+	return out, err
+}
+
+const qBytes = `select pg_total_relation_size('sj_meta') + pg_total_relation_size('sj_block') + pg_total_relation_size('sj_queue')
+	+ pg_total_relation_size('sj_job') + pg_total_relation_size('sj_live') + pg_total_relation_size('sj_key') + pg_total_relation_size('sj_key_past')
+	+ pg_total_relation_size('sj_data') + pg_total_relation_size('sj_final') + pg_total_relation_size('sj_history') + pg_total_relation_size('sj_log')
+	+ pg_total_relation_size('sj_response') + pg_total_relation_size('sj_message') + pg_total_relation_size('sj_worker')`
+
+// Close implements sqlstore.DB.
+func (d *DB) Close() error {
+	d.closed.Store(true)
+	d.pool.Close() // waits for connections in use
+	return nil
+}

@@ -1,0 +1,224 @@
+-- The tables of one instance, the same as on SQLite. sj_ stands for the instance's schema and prefix. Times are microseconds since 1970 by
+-- the clock of this database; 0 means none. Bytes are never null: absent bytes are empty bytes. Names and keys compare by their bytes,
+-- whatever the collation of the database.
+
+-- Facts about the instance: instance (its name in idempotency keys), secret (of capability tokens), next_id.
+create table sj_meta (
+	name text collate "C" not null primary key,
+	value text not null
+);
+
+-- Blocks of ids leased to clients. A job may be inserted with an id for 15 minutes after its block was leased.
+create table sj_block (
+	first bigint not null primary key,
+	size bigint not null,
+	leased_us bigint not null
+);
+
+create table sj_queue (
+	name text collate "C" not null primary key,
+	seq bigint not null,
+	paused bigint not null,
+	settings text not null
+);
+
+-- What a job carries. Written once (operators may edit a job that is not running) and kept until the job is pruned, so that its id
+-- conflicts here for as long as anybody may repeat the enqueue.
+create table sj_job (
+	id bigint not null primary key,
+	kind text collate "C" not null,
+	key text collate "C" not null,
+	grp text not null,
+	content_type text not null,
+	tags text not null,
+	meta text not null,
+	policy text not null,
+	orig_run_at_us bigint not null,
+	created_us bigint not null,
+	args bytea not null
+);
+
+-- What changes while a job lives: narrow, because claims and finishes rewrite it. worker is that of the last claim, and epoch counts
+-- claims; a lease stands exactly while state = 4 (running).
+create table sj_live (
+	id bigint not null primary key,
+	queue text collate "C" not null,
+	kind text collate "C" not null,
+	key text collate "C" not null,
+	state bigint not null,
+	resumed bigint not null default 0,
+	purpose bigint not null default 0,
+	r1 bigint not null,
+	r2 bigint not null,
+	priority bigint not null,
+	weight bigint not null,
+	run_at_us bigint not null,
+	wake_at_us bigint not null,
+	generation bigint not null,
+	epoch bigint not null,
+	worker text collate "C" not null,
+	lease_until_us bigint not null default 0,
+	lease_us bigint not null default 0,
+	began_us bigint not null default 0,
+	attempt bigint not null default 0,
+	attempt_open bigint not null default 0,
+	failures bigint not null default 0,
+	crashes bigint not null default 0,
+	claimed bigint not null default 0,
+	retry_handler bigint not null default 0,
+	held bigint not null default 0,
+	kept bigint not null default 0,
+	in_hand bigint not null default 0,
+	given bigint not null default 0,
+	no_poll bigint not null default 0,
+	wait text not null default '',
+	wait_until_us bigint not null default 0,
+	timeout_at_us bigint not null default 0,
+	rested_us bigint not null default 0,
+	decide_by_us bigint not null default 0,
+	deadline_us bigint not null,
+	history bigint not null,
+	has_data bigint not null,
+	updated_us bigint not null
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05);
+-- Each step of a job leaves two or three dead rows here, so this table is vacuumed ten times as often as others.
+
+-- The claim index: one probe per kind a worker knows, so that jobs of kinds it does not know never stand in its way. Only ready
+-- jobs are in it: a million scheduled ones in front cost a claim nothing.
+create index ix_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
+create index ix_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
+-- The whole input of the sweep.
+create index ix_live_wake on sj_live (wake_at_us, id) where wake_at_us < 9223372036854775807;
+
+-- Keys. A live job holds its own key and those it awaits. The row of a final job stays (live = 0) until the job is pruned or another
+-- takes the key (own = 1: the key of its enqueue): it says that a response came late, and until held_until_us (KeepKey) it still counts as taken.
+create table sj_key (
+	kind text collate "C" not null,
+	key text collate "C" not null,
+	job bigint not null,
+	own bigint not null,
+	live bigint not null,
+	held_until_us bigint not null,
+	primary key (kind, key)
+);
+create index ix_key_awaited on sj_key (job) where own = 0;
+
+-- Earlier final jobs of a key that are still stored: written only where a key is used again. When the newest of them is pruned, the one before
+-- it stands for the key.
+create table sj_key_past (
+	kind text collate "C" not null,
+	key text collate "C" not null,
+	job bigint not null,
+	primary key (kind, key, job)
+);
+
+-- Checkpoint and progress, apart because few jobs have them.
+create table sj_data (
+	job bigint not null primary key,
+	checkpoint bytea not null,
+	progress text not null
+);
+
+-- Final jobs. Nothing here changes; redrive moves the row back, retention deletes it.
+create table sj_final (
+	id bigint not null primary key,
+	queue text collate "C" not null,
+	kind text collate "C" not null,
+	key text collate "C" not null,
+	state bigint not null,
+	priority bigint not null,
+	weight bigint not null,
+	run_at_us bigint not null,
+	generation bigint not null,
+	epoch bigint not null,
+	worker text collate "C" not null,
+	attempt bigint not null,
+	failures bigint not null,
+	crashes bigint not null,
+	history bigint not null,
+	has_data bigint not null,
+	finished_us bigint not null,
+	reason text not null,
+	result_type text not null,
+	error bytea not null,
+	result bytea not null
+);
+create index ix_final_retention on sj_final (queue, state, finished_us, id);
+
+-- One row a step that ended (epoch > 0) or a change without a step, numbered per job without gaps.
+create table sj_history (
+	job bigint not null,
+	seq bigint not null,
+	generation bigint not null,
+	attempt bigint not null,
+	epoch bigint not null,
+	purpose bigint not null,
+	worker text collate "C" not null,
+	outcome text not null,
+	state bigint not null,
+	reason text not null,
+	error bytea not null,
+	by_whom text not null,
+	began_us bigint not null,
+	ended_us bigint not null,
+	primary key (job, seq)
+);
+
+create table sj_log (
+	job bigint not null,
+	seq bigint not null,
+	at_us bigint not null,
+	attempt bigint not null,
+	level text not null,
+	text text not null,
+	dropped bigint not null,
+	primary key (job, seq)
+);
+
+-- Numbers the responses. A counter in a row would be locked by each response until its commit, by all nodes in turn.
+create sequence sj_response_seq;
+
+-- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched. An early one with a
+-- job is kept by it; an applied one with in_hand = 1 is Job.Response.
+create table sj_response (
+	seq bigint not null primary key,
+	source text collate "C" not null,
+	message_id text collate "C" not null,
+	kind text collate "C" not null,
+	key text collate "C" not null,
+	job bigint not null,
+	generation bigint not null,
+	outcome bigint not null,
+	in_hand bigint not null,
+	failed bigint not null,
+	reason text not null,
+	error bytea not null,
+	content_type text not null,
+	received_us bigint not null,
+	expires_us bigint not null,
+	duplicates bigint not null,
+	body bytea not null
+);
+create index ix_response_job on sj_response (job, seq) where job > 0;
+create index ix_response_early on sj_response (kind, key, seq) where outcome = 2 and job = 0;
+create index ix_response_expiry on sj_response (expires_us, seq) where expires_us > 0;
+
+-- Message ids outlive the responses.
+create table sj_message (
+	source text collate "C" not null,
+	message_id text collate "C" not null,
+	seq bigint not null,
+	at_us bigint not null,
+	primary key (source, message_id)
+);
+create index ix_message_at on sj_message (at_us);
+
+-- The last claim of each worker, so that a repeated claim is answered with the same jobs.
+create table sj_worker (
+	worker text collate "C" not null primary key,
+	claim_no bigint not null,
+	claimed text not null,
+	asks text not null,
+	seen_us bigint not null
+);
+create index ix_worker_seen on sj_worker (seen_us);

@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"regexp"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Option changes how a store opens.
+type Option func(*options)
+
+type options struct {
+	maxBytes int
+	clock    func() time.Time // nil: the clock of the database
+	inboxTTL time.Duration    // 0: the store's default
+	relaxed  bool
+	migrate  bool
+	schema   string
+	prefix   string
+}
+
+// MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default sojourn.DefaultMaxBytes. All
+// processes on one database should agree.
+func MaxBytes(n int) Option { return func(o *options) { o.maxBytes = n } }
+
+// Clock replaces the clock of the database, for tests that drive time themselves. now is called from several goroutines.
+func Clock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
+
+// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default the store's own.
+func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
+
+// Relaxed opens a database whose settings (fsync, synchronous_commit or full_page_writes off) may lose what was acknowledged. Status shows it
+// as durability "relaxed". It changes no setting.
+func Relaxed() Option { return func(o *options) { o.relaxed = true } }
+
+// AutoMigrate brings an older or missing schema to the newest version when the store opens. Without it Open refuses such a database and names
+// the command, because on a database of many processes the operator decides when the tables change.
+func AutoMigrate() Option { return func(o *options) { o.migrate = true } }
+
+// Schema is the schema of the tables: [a-z_][a-z0-9_]*, up to 48 bytes. Default: the first one of the connection's search_path. AutoMigrate
+// makes a missing one.
+func Schema(name string) Option { return func(o *options) { o.schema = name } }
+
+// Prefix begins the name of every table, so that several instances fit into one schema: [a-z_][a-z0-9_]*, up to 32 bytes, default "sj_".
+func Prefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
+
+var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// newOptions applies the options over the defaults and checks the ranges.
+func newOptions(list []Option) (options, error) {
+	o := options{maxBytes: sojourn.DefaultMaxBytes, prefix: "sj_"}
+	for _, option := range list {
+		option(&o)
+	}
+	switch {
+	case o.maxBytes < 1 || o.maxBytes > sojourn.MaxMaxBytes:
+		return o, sojourn.Invalid("MaxBytes", "%d is out of range; allowed are 1 to %d", o.maxBytes, sojourn.MaxMaxBytes)
+	case o.inboxTTL != 0 && o.inboxTTL < time.Second:
+		return o, sojourn.Invalid("InboxTTL", "%v is too short; allowed is 1s or more", o.inboxTTL)
+	case o.schema != "" && (!plainName.MatchString(o.schema) || len(o.schema) > 48):
+		return o, sojourn.Invalid("Schema", "%.64q is no plain name; allowed are up to 48 bytes of a-z, 0-9 and _", o.schema)
+	case !plainName.MatchString(o.prefix) || len(o.prefix) > 32:
+		return o, sojourn.Invalid("Prefix", "%.64q is no plain name; allowed are up to 32 bytes of a-z, 0-9 and _", o.prefix)
+	}
+	return o, nil
+}
+
+// tables is what stands before the name of each table.
+func (o options) tables() string {
+	if o.schema == "" {
+		return o.prefix
+	}
+	return o.schema + "." + o.prefix
+}
