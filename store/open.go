@@ -5,10 +5,12 @@ package store
 import (
 	"errors"
 	"io/fs"
+	"net/url"
 	"os"
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/postgres"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
@@ -18,10 +20,11 @@ type Option func(*settings)
 type settings struct {
 	mustExist bool
 	sqlite    []sqlite.Option
+	postgres  []postgres.Option
 }
 
 // MustExist refuses to create a store: where there is none, Open returns an *sojourn.Error with CodeUnavailable whose Err is
-// fs.ErrNotExist.
+// fs.ErrNotExist. PostgreSQL always answers for itself.
 func MustExist() Option { return func(s *settings) { s.mustExist = true } }
 
 // NoMigrate opens the store as it is, so that its schema can be looked at; see sojourn.Migrator.
@@ -29,21 +32,35 @@ func NoMigrate() Option {
 	return func(s *settings) { s.sqlite = append(s.sqlite, sqlite.NoMigrate()) }
 }
 
+// Migrate brings an older or missing schema to the newest version. SQLite does so by itself; on PostgreSQL, which many programs share, Open
+// refuses to without this option.
+func Migrate() Option {
+	return func(s *settings) { s.postgres = append(s.postgres, postgres.AutoMigrate()) }
+}
+
 // Open opens the store that a URL names and returns a client over it. The forms are
 //
 //	sqlite:FILE       an SQLite file, relative or absolute; it is created and migrated if need be
 //	sqlite::memory:   a private store in memory, gone with Close
 //	FILE.db           the same as sqlite:FILE.db
+//	postgres://…      a PostgreSQL database, also as postgresql://…, with schema=NAME and prefix=NAME among its parameters
 //
 // Anything else is an *sojourn.Error with CodeInvalid that says what is accepted. The caller closes the client.
-func Open(url string, options ...Option) (*sojourn.Client, error) {
-	path, err := sqlitePath(url)
-	if err != nil {
-		return nil, err
-	}
+func Open(address string, options ...Option) (*sojourn.Client, error) {
 	var s settings
 	for _, o := range options {
 		o(&s)
+	}
+	if isPostgres(address) {
+		address, tables, err := postgresTables(address)
+		if err != nil {
+			return nil, err
+		}
+		return postgres.Open(address, append(s.postgres, tables...)...)
+	}
+	path, err := sqlitePath(address)
+	if err != nil {
+		return nil, err
 	}
 	if s.mustExist {
 		if err := exists(path); err != nil {
@@ -54,9 +71,35 @@ func Open(url string, options ...Option) (*sojourn.Client, error) {
 }
 
 // Valid checks the form of a URL for Open, and nothing else. The error is an *sojourn.Error with CodeInvalid.
-func Valid(url string) error {
-	_, err := sqlitePath(url)
+func Valid(address string) error {
+	if isPostgres(address) {
+		_, _, err := postgresTables(address)
+		return err
+	}
+	_, err := sqlitePath(address)
 	return err
+}
+
+func isPostgres(address string) bool {
+	return strings.HasPrefix(address, "postgres://") || strings.HasPrefix(address, "postgresql://")
+}
+
+// postgresTables takes from a URL the parameters that say where the tables are, which the server would refuse.
+func postgresTables(address string) (string, []postgres.Option, error) {
+	u, err := url.Parse(address)
+	if err != nil { // whose text shows the password
+		return "", nil, sojourn.Invalid("store", "%.64q is no URL; use postgres://user:password@host:port/database", withoutSecret(address))
+	}
+	q := u.Query()
+	var options []postgres.Option
+	for name, option := range map[string]func(string) postgres.Option{"schema": postgres.Schema, "prefix": postgres.Prefix} {
+		if v := q.Get(name); v != "" {
+			options = append(options, option(v))
+		}
+		q.Del(name)
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), options, nil
 }
 
 const memory = ":memory:"
@@ -66,13 +109,13 @@ func sqlitePath(url string) (string, error) {
 	path, ok := strings.CutPrefix(url, "sqlite:")
 	switch {
 	case url == "":
-		return "", sojourn.Invalid("store", "is empty; use sqlite:FILE")
+		return "", sojourn.Invalid("store", "is empty; use sqlite:FILE or postgres://…")
 	case !ok && scheme(url) != "":
-		return "", sojourn.Invalid("store", "%.64q has the scheme %q, which this program does not know; use sqlite:FILE", withoutSecret(url), scheme(url))
+		return "", sojourn.Invalid("store", "%.64q has the scheme %q, which this program does not know; use sqlite:FILE or postgres://…", withoutSecret(url), scheme(url))
 	case !ok && strings.HasSuffix(url, ".db"):
 		path = url
 	case !ok:
-		return "", sojourn.Invalid("store", "%.64q is neither sqlite:FILE nor a file that ends in .db", url)
+		return "", sojourn.Invalid("store", "%.64q is neither sqlite:FILE nor postgres://… nor a file that ends in .db", url)
 	}
 	if path == memory {
 		return path, nil

@@ -64,7 +64,7 @@ func (a *app) migrateStatus(ctx context.Context, c *sojourn.Client) error {
 func (a *app) migrateUpCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "up", Short: "bring the schema to the newest version, creating a missing store", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.creating(func(c *sojourn.Client) error {
+		return a.using(func(c *sojourn.Client) error {
 			m, ok := c.Store().(sojourn.Migrator)
 			if !ok {
 				return errors.New("this store has no schema to migrate")
@@ -82,7 +82,7 @@ func (a *app) migrateUpCommand() *cobra.Command {
 				return a.json(s)
 			}
 			return a.printf("schema %d, the newest is %d\n", s.Found, s.Newest)
-		})
+		}, store.Migrate())
 	}
 	return cmd
 }

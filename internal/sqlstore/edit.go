@@ -148,10 +148,7 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 		if err != nil {
 			return j.State, false, err
 		}
-		if err := t.rememberHolder(j.Kind, j.Key); err != nil {
-			return j.State, false, err
-		}
-		if _, err := t.exec(qForgetHolder, j.Kind, j.Key, int64(j.ID)); err != nil {
+		if err := t.rememberHolder(j.Kind, j.Key, int64(j.ID)); err != nil {
 			return j.State, false, err
 		}
 		took := false
@@ -162,6 +159,9 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 		if err != nil {
 			return j.State, false, err
 		}
+	}
+	if _, err := t.exec(qForgetJob, int64(j.ID)); err != nil { // it is no earlier holder any more
+		return j.State, false, err
 	}
 	n, err := t.exec(qDeleteFinal, int64(j.ID), finished)
 	if err == nil && n != 1 {

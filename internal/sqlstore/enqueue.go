@@ -314,7 +314,7 @@ func (e *enqueue) write() error {
 		return err
 	}
 	for _, k := range e.reused {
-		if err := e.rememberHolder(k.kind, k.key); err != nil {
+		if err := e.rememberHolder(k.kind, k.key, 0); err != nil {
 			return err
 		}
 	}

@@ -163,7 +163,7 @@ func (t *tx) beginWait(l *live) (*live, error) {
 	var early Ints
 	for _, k := range keys {
 		if k != l.key {
-			if err := t.rememberHolder(l.kind, k); err != nil {
+			if err := t.rememberHolder(l.kind, k, int64(l.ID)); err != nil {
 				return nil, err
 			}
 			if err := t.takeAwaited(l, k); err != nil {

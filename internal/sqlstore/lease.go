@@ -139,7 +139,7 @@ func (t *tx) setKey(l *live, key string) error {
 	if l.key != "" {
 		return sojourn.Conflict("job %d has the key %.64q already; a key never changes", l.ID, l.key)
 	}
-	if err := t.rememberHolder(l.kind, key); err != nil {
+	if err := t.rememberHolder(l.kind, key, int64(l.ID)); err != nil {
 		return err
 	}
 	n, err := t.exec(qTakeOneKey, l.kind, key, int64(l.ID), 0, t.now)

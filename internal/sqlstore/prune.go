@@ -109,6 +109,7 @@ const qRemove = `delete from sj_final where id = $1 and finished_us = $2 and sta
 
 var qRemoveRest = []string{
 	`delete from sj_key where job = $1 and own = 0`,
+	qForgetJob,
 	`delete from sj_job where id = $1`,
 	`delete from sj_history where job = $1`,
 	`delete from sj_log where job = $1`,
@@ -136,17 +137,19 @@ func (t *tx) remove(e expired) (int64, error) {
 }
 
 const (
-	qRemember = `insert into sj_key_past (kind, key, job) select kind, key, job from sj_key where kind = $1 and key = $2 and live = 0
+	qRemember = `insert into sj_key_past (kind, key, job) select kind, key, job from sj_key where kind = $1 and key = $2 and live = 0 and job <> $3
 		on conflict (kind, key, job) do nothing`
 	qPastHolder   = `select coalesce(max(job), 0) from sj_key_past where kind = $1 and key = $2`
 	qForgetHolder = `delete from sj_key_past where kind = $1 and key = $2 and job = $3`
+	qForgetJob    = `delete from sj_key_past where job = $1` // own and awaited keys
 	qPassKey      = `update sj_key set job = $1, own = 1, held_until_us = 0 where kind = $2 and key = $3 and job = $4 and live = 0`
 	qDropKey      = `delete from sj_key where kind = $1 and key = $2 and job = $3 and live = 0`
 )
 
-// rememberHolder notes the final job that has stood for a key until now, before another job takes it.
-func (t *tx) rememberHolder(kind, key string) error {
-	_, err := t.exec(qRemember, kind, key)
+// rememberHolder notes the final job that has stood for a key until now, before another job takes it. The job may have held it itself, in an
+// earlier generation.
+func (t *tx) rememberHolder(kind, key string, taker int64) error {
+	_, err := t.exec(qRemember, kind, key, taker)
 	return err
 }
 

@@ -111,6 +111,7 @@ create table sj_key_past (
 	job bigint not null,
 	primary key (kind, key, job)
 );
+create index ix_key_past_job on sj_key_past (job);
 
 -- Checkpoint and progress, apart because few jobs have them.
 create table sj_data (

@@ -110,6 +110,7 @@ create table sj_key_past (
 	job integer not null,
 	primary key (kind, key, job)
 ) strict, without rowid;
+create index sj_key_past_job on sj_key_past (job);
 
 -- Checkpoint and progress, apart because few jobs have them.
 create table sj_data (
