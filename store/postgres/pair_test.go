@@ -1,0 +1,156 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/storetest"
+)
+
+// TestConformanceOfTwo runs the whole suite on two stores over one database that take turns, call by call, as two processes behind a load
+// balancer do (spec:B6): nothing may depend on what a process remembers.
+func TestConformanceOfTwo(t *testing.T) {
+	testURL(t)
+	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
+		options := []Option{Clock(o.Now), Schema(newSchema(t)), AutoMigrate()}
+		if o.MaxBytes > 0 {
+			options = append(options, MaxBytes(o.MaxBytes))
+		}
+		if o.InboxTTL > 0 {
+			options = append(options, InboxTTL(o.InboxTTL))
+		}
+		return &pair{stores: [2]sojourn.Store{open(t, options...).Store(), open(t, options...).Store()}}
+	})
+}
+
+// pair gives every other call to the other store.
+type pair struct {
+	stores [2]sojourn.Store
+	calls  atomic.Int64
+}
+
+func (p *pair) next() sojourn.Store { return p.stores[p.calls.Add(1)%2] }
+
+func (p *pair) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+	return p.next().Claim(ctx, r)
+}
+
+func (p *pair) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.Lost, error) {
+	return p.next().Extend(ctx, leases)
+}
+
+func (p *pair) Save(ctx context.Context, items []sojourn.Saved) ([]error, error) {
+	return p.next().Save(ctx, items)
+}
+
+func (p *pair) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
+	return p.next().Finish(ctx, outcomes)
+}
+
+func (p *pair) IDs(ctx context.Context, n int) (sojourn.ID, error) { return p.next().IDs(ctx, n) }
+
+func (p *pair) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, error) {
+	return p.next().Enqueue(ctx, jobs, partial)
+}
+
+func (p *pair) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
+	return p.next().Respond(ctx, rs)
+}
+
+func (p *pair) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
+	return p.next().Edit(ctx, f, e)
+}
+
+func (p *pair) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
+	return p.next().Find(ctx, f)
+}
+
+func (p *pair) History(ctx context.Context, id sojourn.ID) ([]sojourn.Attempt, error) {
+	return p.next().History(ctx, id)
+}
+
+func (p *pair) Log(ctx context.Context, id sojourn.ID) ([]sojourn.LogLine, error) {
+	return p.next().Log(ctx, id)
+}
+
+func (p *pair) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStatus, error) {
+	return p.next().Queues(ctx, names...)
+}
+
+func (p *pair) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
+	return p.next().SetQueue(ctx, name, q)
+}
+
+func (p *pair) ForgetQueue(ctx context.Context, name string) error {
+	return p.next().ForgetQueue(ctx, name)
+}
+
+func (p *pair) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
+	return p.next().Inbox(ctx, f)
+}
+
+func (p *pair) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
+	return p.next().Sweep(ctx, limit)
+}
+
+func (p *pair) Status(ctx context.Context) (sojourn.Status, error) { return p.next().Status(ctx) }
+
+func (p *pair) Close() error { return errors.Join(p.stores[0].Close(), p.stores[1].Close()) }
+
+func (p *pair) Check(ctx context.Context) ([]sojourn.Violation, error) {
+	return p.next().(sojourn.Checker).Check(ctx)
+}
+
+func (p *pair) Checks() []string { return p.next().(sojourn.Checker).Checks() }
+
+// Nudge makes the blocked calls of both look again.
+func (p *pair) Nudge() {
+	for _, s := range p.stores {
+		s.(interface{ Nudge() }).Nudge()
+	}
+}
+
+// TestAwaitedKeysRace lets a job of one process take a key to wait under while another stores the answer to it: whichever commits first, the
+// job is resumed (rules:G2). No sweep helps.
+func TestAwaitedKeysRace(t *testing.T) {
+	schema := newSchema(t)
+	a, b := open(t, Schema(schema), AutoMigrate()), open(t, Schema(schema), AutoMigrate())
+	defer a.Close()
+	defer b.Close()
+	ctx := context.Background()
+	early := 0
+	for i := range number("SOJOURN_ROUNDS", 200) {
+		if _, err := a.Enqueue(ctx, sojourn.NewJob("k", nil)); err != nil {
+			t.Fatal(err)
+		}
+		jobs, err := a.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+		if err != nil || len(jobs) != 1 {
+			t.Fatal(jobs, err)
+		}
+		key := "key " + jobs[0].Job.IdempotencyKey()
+		answered := make(chan error)
+		go func() {
+			r, err := b.Respond(ctx, &sojourn.Response{Kind: "k", Key: key})
+			if r.Outcome == sojourn.Early {
+				early++
+			}
+			answered <- err
+		}()
+		wait := sojourn.Outcome{Lease: jobs[0].Lease, Type: sojourn.OutcomeAwait, Wait: sojourn.Wait{Keys: []string{key, key + " too"}}}
+		_, err = a.Store().Finish(ctx, []sojourn.Outcome{wait})
+		if err := errors.Join(err, <-answered); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := b.Get(ctx, jobs[0].Job.ID); err != nil || !j.Resumed {
+			t.Fatalf("round %d: %s %v", i, j.State, err)
+		}
+		done := jobs[0].Lease
+		if _, err := a.Store().Edit(ctx, sojourn.Filter{IDs: []sojourn.ID{done.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d answers came first", early)
+}
