@@ -20,6 +20,7 @@ var allowances = []allowance{
 	{"worker/...", []string{"time.Now", "time.Since", "time.Until"}, "monotonic margins of a lease, measured where it is held"},
 	{"worker/...", []string{"crypto/rand"}, "the name of a worker is new with every start, as it is part of the fence"},
 	{"store/sqlite/...", []string{"time.Now", "time.Since", "time.Until", "crypto/rand"}, "the store's clock; the name of an instance, its secret"},
+	{"store/postgres/postgres.go", []string{"time.Now"}, "this machine's clock, which the store compares with the database's"},
 	{"internal/sqlstore/clock.go", []string{"time.Now", "time.Since", "time.Until"}, "the store's clock"},
 	{"internal/sqlstore/...", []string{"crypto/rand"}, "the name of an instance and the secret of its tokens, drawn once"},
 	{"internal/demo/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "the other side: a gateway with its own clock and moods"},

@@ -134,8 +134,12 @@ func testModules(f *file) (found []string) {
 	return found
 }
 
-// A program that imports the root package, worker and store/sqlite is the smallest useful one.
-const maxModules = 12
+// A program that imports the root package, worker and store/sqlite is the smallest useful one. One that chooses between both databases at run
+// time links store/postgres too.
+const (
+	maxModules     = 12
+	maxWithAnother = 20
+)
 
 // unlinked are packages that it must not carry: servers, brokers, other databases, rules, command lines.
 var unlinked = []string{
@@ -144,21 +148,28 @@ var unlinked = []string{
 	"github.com/danielgtaylor", "github.com/spf13", "github.com/prometheus", "go.opentelemetry.io", "google.golang.org", "connectrpc.com", "cel.dev",
 }
 
-// overBudget judges the lines "import-path module" of everything that a program links.
-func overBudget(linked []string) (found []string) {
+// modulesOf counts the other modules in the lines "import-path module" of everything that a program links.
+func modulesOf(linked []string) map[string]bool {
 	modules := map[string]bool{}
 	for _, line := range linked {
-		p, m, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if m != "" && m != module {
+		if _, m, _ := strings.Cut(strings.TrimSpace(line), " "); m != "" && m != module {
 			modules[m] = true
 		}
+	}
+	return modules
+}
+
+// overBudget judges what the smallest program links.
+func overBudget(linked []string) (found []string) {
+	for _, line := range linked {
+		p, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		for _, u := range append(unlinked, testOnly...) {
 			if covers(u+"/...", p) {
 				found = append(found, "go.mod:1: root, worker and store/sqlite link "+p+": move what needs it to a package of its own")
 			}
 		}
 	}
-	if len(modules) > maxModules {
+	if modules := modulesOf(linked); len(modules) > maxModules {
 		found = append(found, fmt.Sprintf("go.mod:1: root, worker and store/sqlite link %d modules, at most %d: %v", len(modules), maxModules, modules))
 	}
 	return found
@@ -184,12 +195,23 @@ func ownModule(t *testing.T, l law) law {
 }
 
 func TestLinkedModules(t *testing.T) {
+	for _, found := range overBudget(linkedBy(t, "worker", "store/sqlite")) {
+		t.Error(found)
+	}
+	if modules := modulesOf(linkedBy(t, "worker", "store/sqlite", "store/postgres")); len(modules) > maxWithAnother {
+		t.Errorf("go.mod:1: root, worker and both databases link %d modules, at most %d: %v", len(modules), maxWithAnother, modules)
+	}
+}
+
+// linkedBy lists what the root package and these directories link.
+func linkedBy(t *testing.T, packages ...string) []string {
+	t.Helper()
 	args := []string{"list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", "."}
 	files, err := tree()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"worker", "store/sqlite"} {
+	for _, dir := range packages {
 		if dirs(files)[dir] != nil {
 			args = append(args, "./"+dir)
 		}
@@ -204,9 +226,7 @@ func TestLinkedModules(t *testing.T) {
 	if !slices.Contains(linked, module+" "+module) {
 		t.Fatalf("go list does not name the root package: %q", linked)
 	}
-	for _, found := range overBudget(linked) {
-		t.Error(found)
-	}
+	return linked
 }
 
 func TestImportsArePlanted(t *testing.T) {
