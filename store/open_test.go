@@ -27,7 +27,7 @@ func TestSqlitePath(t *testing.T) {
 		{"sqlite:app.db?mode=ro", "", "has parameters"},
 		{"sqlite:a\x00.db", "", "has parameters"},
 		{"app.sqlite3", "", "neither"},
-		{"postgres://me:secret@host/db", "", `scheme "postgres"`},
+		{"mysql://me:secret@host/db", "", `scheme "mysql"`},
 		{"redis:6379", "", `scheme "redis"`},
 		{"SQLITE:app.db", "", `scheme "SQLITE"`},
 	} {
@@ -44,6 +44,33 @@ func TestSqlitePath(t *testing.T) {
 		if strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error shows a password: %v", err)
 		}
+	}
+}
+
+func TestPostgresURL(t *testing.T) {
+	for _, c := range []struct {
+		url, address string
+		options      int
+	}{
+		{"postgres://me:secret@host:5432/db", "postgres://me:secret@host:5432/db", 0},
+		{"postgresql://host/db?sslmode=require&schema=a&prefix=b_", "postgresql://host/db?sslmode=require", 2},
+		{"postgres:///db?host=%2Ftmp&schema=a", "postgres:///db?host=%2Ftmp", 1},
+	} {
+		if !isPostgres(c.url) || Valid(c.url) != nil {
+			t.Errorf("%s is no valid URL of PostgreSQL", c.url)
+		}
+		address, options, err := postgresTables(c.url)
+		if err != nil || address != c.address || len(options) != c.options {
+			t.Errorf("postgresTables(%s) = %s, %d options, %v", c.url, address, len(options), err)
+		}
+	}
+	for _, url := range []string{"postgres://me:secret@host:port/db", "postgres://me:secret@host/%zz"} {
+		if err := Valid(url); sojourn.ErrorCode(err) != sojourn.CodeInvalid || strings.Contains(err.Error(), "secret") {
+			t.Errorf("Valid(%q) = %v", url, err)
+		}
+	}
+	if _, err := Open("postgres://me:secret@127.0.0.1:1/db?connect_timeout=2"); sojourn.ErrorCode(err) != sojourn.CodeUnavailable || strings.Contains(err.Error(), "secret") {
+		t.Errorf("Open of a server that does not answer = %v", err)
 	}
 }
 

@@ -108,7 +108,8 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 }
 
 const (
-	qLastClaim = `select w.claim_no, w.claimed from sj_worker w where w.worker = $1 /*lock w*/`
+	// Without a lock, which would be a write of each claim that finds nothing: qSaveClaim compares instead.
+	qLastClaim = `select claim_no, claimed from sj_worker where worker = $1`
 	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, $2, $3, $4, $5)
 		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, asks = excluded.asks, seen_us = excluded.seen_us
 		where sj_worker.claim_no = $6`

@@ -104,18 +104,18 @@ func (h *hub) setDue(us int64) {
 
 // poll runs while somebody waits.
 func (h *hub) poll() {
-	timer := time.NewTimer(pollEvery)
+	timer := time.NewTimer(h.s.cfg.Poll)
 	defer timer.Stop()
 	version, _ := h.s.db.Version(context.Background()) // an error shows as a change below
 	for {
-		next := pollEvery
+		next := h.s.cfg.Poll
 		h.mu.Lock()
 		if len(h.waiters) == 0 || h.closed {
 			h.running = false
 			h.mu.Unlock()
 			return
 		}
-		now := h.s.clock.read(sojourn.DefaultLease.Microseconds()).now
+		now := h.s.clock.estimate()
 		if h.due > 0 {
 			if left := time.Duration(h.due-now) * time.Microsecond; left > 0 {
 				next = min(next, left)

@@ -62,16 +62,17 @@ const (
 	// A row that another transaction has inserted after this one had looked. Seen again, it is not inserted.
 	unique = "23505"
 	// Two processes make the first table at once.
-	duplicateTable = "42P07"
+	duplicateTable  = "42P07"
+	duplicateObject = "42710"
 )
 
 // busy tells errors after which the whole transaction is worth another try.
 func busy(err error) bool {
-	if errors.Is(err, sqlstore.Raced) {
+	if errors.Is(err, sqlstore.ErrRaced) {
 		return true
 	}
 	switch code(err) {
-	case serialization, deadlock, unique, duplicateTable:
+	case serialization, deadlock, unique, duplicateTable, duplicateObject:
 		return true
 	}
 	return false

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -77,17 +76,9 @@ func (d *DB) look(ctx context.Context) error {
 	err := d.pool.QueryRow(ctx, qSettings).Scan(&s.version, &s.number, &s.encoding, &s.fsync, &s.fullPageWrites, &s.syncCommit, &s.standby)
 	if err != nil {
 		return &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "store", Index: -1, Retryable: true, Err: err,
-			Message: "cannot use the database at " + d.location + ": " + withoutPassword(err)}
+			Message: "cannot use the database at " + d.location + ": " + strings.Join(strings.Fields(err.Error()), " ")} // the driver's text has several lines
 	}
 	return nil
-}
-
-// withoutPassword is the reason of a failed connection: the driver's own text repeats the whole address, though not the password.
-func withoutPassword(err error) string {
-	if ce, ok := errors.AsType[*net.OpError](err); ok {
-		return ce.Error()
-	}
-	return err.Error()
 }
 
 // check refuses a server that could lose what was acknowledged, or that cannot run the statements.

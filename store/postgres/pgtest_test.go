@@ -101,6 +101,18 @@ func version(path string) int {
 	return n
 }
 
+// unprivileged turns root into nobody: as is nil for anybody else.
+func unprivileged() (as *syscall.SysProcAttr, chown func(path string) error) {
+	u, err := user.Lookup("nobody")
+	if err != nil || os.Geteuid() != 0 {
+		return nil, func(string) error { return err }
+	}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	return as, func(path string) error { return os.Chown(path, uid, gid) }
+}
+
 // startCluster makes a database cluster in a temporary folder and starts it, reachable by a Unix socket only, with the default settings, which
 // are the durable ones. initdb refuses root, so root becomes nobody.
 func startCluster() (address string, stop func(), err error) {
@@ -113,18 +125,10 @@ func startCluster() (address string, stop func(), err error) {
 		return "", nil, err
 	}
 	clean := func() { os.RemoveAll(dir) }
-	as := &syscall.SysProcAttr{}
-	if os.Geteuid() == 0 {
-		u, err := user.Lookup("nobody")
-		if err != nil {
-			return "", nil, err
-		}
-		uid, _ := strconv.Atoi(u.Uid)
-		gid, _ := strconv.Atoi(u.Gid)
-		as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		if err := os.Chown(dir, uid, gid); err != nil {
-			return "", nil, err
-		}
+	as, chown := unprivileged()
+	if err := chown(dir); err != nil {
+		clean()
+		return "", nil, err
 	}
 	data := filepath.Join(dir, "data")
 	run := func(name string, args ...string) error {
