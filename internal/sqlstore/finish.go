@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -153,23 +154,26 @@ const (
 	qAttach  = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3)) and outcome = 2 and job = 0`
 )
 
-// beginWait registers the awaited keys to the job, until it is final, and attaches what lies early under them: a response that came
-// before the request was even answered is found here.
+// beginWait registers the awaited keys to the job, until it is final, and attaches what lies early under all keys that it has: a response
+// that came before the request was even answered is found here.
 func (t *tx) beginWait(l *live) (*live, error) {
-	keys := l.Wait.Keys
-	if len(keys) == 0 && l.key != "" {
-		keys = []string{l.key}
+	for _, k := range l.Wait.Keys {
+		if k == l.key {
+			continue
+		}
+		if err := t.rememberHolder(l.kind, k, int64(l.ID)); err != nil {
+			return nil, err
+		}
+		if err := t.takeAwaited(l, k); err != nil {
+			return nil, err
+		}
+	}
+	keys, err := t.keysOf(l)
+	if err != nil {
+		return nil, err
 	}
 	var early Ints
 	for _, k := range keys {
-		if k != l.key {
-			if err := t.rememberHolder(l.kind, k, int64(l.ID)); err != nil {
-				return nil, err
-			}
-			if err := t.takeAwaited(l, k); err != nil {
-				return nil, err
-			}
-		}
 		if err := t.query(qEarlyOf, func(r Row) error { early = append(early, r.Int(0)); return nil }, l.kind, k); err != nil {
 			return nil, err
 		}
@@ -184,6 +188,20 @@ func (t *tx) beginWait(l *live) (*live, error) {
 		now.Kept += int32(n)
 	}
 	return &now, t.save(l, &now)
+}
+
+// keysOf lists the keys that are registered to a live job: its own, and those of its waits.
+func (t *tx) keysOf(l *live) (keys []string, err error) {
+	if l.awaited || len(l.Wait.Keys) > 0 {
+		err = t.query(`select key from sj_key where job = $1 and own = 0 and live = 1`, func(r Row) error {
+			keys = append(keys, r.Text(0))
+			return nil
+		}, int64(l.ID))
+	}
+	if l.key != "" && !slices.Contains(keys, l.key) {
+		keys = append(keys, l.key)
+	}
+	return keys, err
 }
 
 // takeAwaited gives the job a key that it awaits, if it has not got it from an earlier wait.

@@ -14,6 +14,7 @@ var manyKeysTrials = []trial{
 	{"await the key of another job", "An Await of a key that another live job has is an error of the attempt, reason key_conflict, in that item only.",
 		"tr:F6 rules:B10 inv:U1 inv:P4", awaitConflict},
 	{"await its own key among others", "A job may await its own key beside others, and the same keys again.", "tr:F5 rules:B10 inv:U1", awaitOwnAmong},
+	{"an early answer under another of its keys", "An Await attaches the early responses of all keys of its job, not only of those it waits for.", "tr:F5 rules:B9 inv:U4", awaitEarlyOther},
 	{"await a key that is named twice", "A key that is named twice needs one response.", "tr:F5 tr:M1 rules:B10", awaitTwice},
 	{"rules:B10 half of the answers", "A retry whose last wait needs all keys is not woken by some of them.", "tr:M3 rules:B10 tr:W4", awaitAllHalf},
 }
@@ -133,4 +134,16 @@ func awaitAllHalf(s *scene) {
 	same(s, "answers", len(d.Job.Responses), 2)
 	s.counters(c.Job.ID, 2, 1, 0)
 	s.lies(half.Seq, sojourn.Applied)
+}
+
+func awaitEarlyOther(s *scene) {
+	r := s.respond("k", body("too soon"))
+	s.became(r, sojourn.Early, 0)
+	c := s.running(sojourn.Key("k"))
+	same(s, "kept", s.finish(await(c, 0, "x"), sojourn.Awaiting).Kept, 1)
+	s.became(s.respond("x", body("asked for")), sojourn.Applied, c.Job.ID)
+	d := s.claim()
+	same(s, "in hand", string(s.inHand(d).Body), "asked for")
+	s.finish(await(d, 0), sojourn.Ready) // its own key: the early one is there
+	same(s, "in hand then", string(s.inHand(s.claim()).Body), "too soon")
 }
