@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/store/storetest"
@@ -15,7 +16,7 @@ import (
 func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
 	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
-		options := []Option{Clock(o.Now), Schema(newSchema(t)), AutoMigrate()}
+		options := []Option{Clock(o.Now), Schema(newSchema(t)), AutoMigrate(), func(o *options) { o.poll = 20 * time.Millisecond }}
 		if o.MaxBytes > 0 {
 			options = append(options, MaxBytes(o.MaxBytes))
 		}
