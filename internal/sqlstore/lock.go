@@ -9,12 +9,12 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Raced is the error of a step that found something else when it wrote than when it looked, because another transaction was faster. Nothing
+// ErrRaced is the error of a step that found something else when it wrote than when it looked, because another transaction was faster. Nothing
 // is wrong: a DB with Concurrent in its dialect runs the function again. Test with errors.Is.
-var Raced = errors.New("another transaction was faster")
+var ErrRaced = errors.New("another transaction was faster")
 
 func raced(what string) error {
-	return fmt.Errorf("%s: %w", what, Raced) // without a code: it is never an answer for one item
+	return fmt.Errorf("%s: %w", what, ErrRaced) // without a code: it is never an answer for one item
 }
 
 // Where transactions run side by side they lock in one order: first the live rows that the whole group names, ascending, then keys. A claim

@@ -24,7 +24,7 @@ func TestStorable(t *testing.T) {
 
 // TestRacedIsNoAnswer: a lost race has no code, so no batch takes it for the refusal of one item.
 func TestRacedIsNoAnswer(t *testing.T) {
-	if err := raced("a key was taken"); sojourn.ErrorCode(err) != "" || !errors.Is(err, Raced) {
+	if err := raced("a key was taken"); sojourn.ErrorCode(err) != "" || !errors.Is(err, ErrRaced) {
 		t.Error(err)
 	}
 }

@@ -170,7 +170,7 @@ func TestUpdateRepeats(t *testing.T) {
 		}
 		switch tries {
 		case 1:
-			return fmt.Errorf("a key: %w", sqlstore.Raced)
+			return fmt.Errorf("a key: %w", sqlstore.ErrRaced)
 		case 2:
 			_, err := c.Exec("insert into " + table + " (name, value) values ('row 2', 'y')") // unique violation
 			return err
@@ -181,8 +181,8 @@ func TestUpdateRepeats(t *testing.T) {
 		t.Error(tries, err)
 	}
 	tries = 0
-	err = d.Update(ctx, func(sqlstore.Conn) error { tries++; return sqlstore.Raced })
-	if !errors.Is(err, sqlstore.Raced) || tries != maxRaces {
+	err = d.Update(ctx, func(sqlstore.Conn) error { tries++; return sqlstore.ErrRaced })
+	if !errors.Is(err, sqlstore.ErrRaced) || tries != maxRaces {
 		t.Error("races without end:", tries, err)
 	}
 	var names []string

@@ -64,7 +64,7 @@ const (
 
 // busy tells errors after which the whole transaction is worth another try.
 func busy(err error) bool {
-	if errors.Is(err, sqlstore.Raced) {
+	if errors.Is(err, sqlstore.ErrRaced) {
 		return true
 	}
 	switch code(err) {
