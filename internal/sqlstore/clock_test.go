@@ -65,3 +65,28 @@ func TestClockGrantsGraceAfterAJump(t *testing.T) {
 		t.Errorf("after the step back: %+v", r)
 	}
 }
+
+// TestClockFollowsTheDatabase: inv:K1, inv:K3. The clock of a server is followed exactly, by all nodes alike; it never goes back here, a jump
+// forward grants grace, and after a step back time goes on.
+func TestClockFollowsTheDatabase(t *testing.T) {
+	const second, hour = int64(1_000_000), int64(3_600_000_000)
+	c := clock{seen: hour, last: hour}
+	lease := 30 * second
+	for _, step := range []struct {
+		name        string
+		elapsed, us int64
+		want        reading
+		back        int
+	}{
+		{"a second", second, hour + second, reading{now: hour + second}, 0},
+		{"a slower clock is followed, not overtaken", 2 * second, hour + second + second*9/10, reading{now: hour + second + second*9/10}, 0},
+		{"an earlier reading that comes later", 2*second + 1, hour + second, reading{now: hour + second + second*9/10}, 0},
+		{"a jump forward", 3 * second, 2 * hour, reading{now: 2 * hour, grace: 2*hour + lease}, 0},
+		{"a step back", 4 * second, hour, reading{now: 2*hour + second, grace: 2*hour + lease}, 1},
+		{"after it", 6 * second, hour + 2*second, reading{now: 2*hour + 3*second, grace: 2*hour + lease}, 1},
+	} {
+		if got := c.follow(step.elapsed, step.us, lease); got != step.want || c.stepsBack() != step.back {
+			t.Errorf("%s: %+v, %d back; want %+v, %d", step.name, got, c.stepsBack(), step.want, step.back)
+		}
+	}
+}

@@ -17,13 +17,14 @@ func TestSQLRendersTokens(t *testing.T) {
 		},
 	}
 	pg := Dialect{
-		Lock: "for update skip locked", Hit: "returning %s", Ints: "select unnest(%s::bigint[])", Texts: "select unnest(%s::text[])",
+		Lock: "for update skip locked", Wait: "for update of %s", Hit: "returning %s", Ints: "select unnest(%s::bigint[])", Texts: "select unnest(%s::text[])",
 		Rows: func(ps []string) string { return "select * from unnest(" + strings.Join(ps, "|") + ")" },
 		Over: map[string]string{"end": "delete from sj_own where id = $1", "": "never"},
 	}
 	for _, c := range []struct{ name, text, lite, pg string }{
 		{"", "select id from sj_live l, (sj_key) where $2 = $1 /*lock*/", "select id from app_live l, (app_key) where ?2 = ?1 ",
 			"select id from app_live l, (app_key) where $2 = $1 for update skip locked"},
+		{"", "select l.id from sj_live l order by l.id /*lock l*/", "select l.id from app_live l order by l.id ", "select l.id from app_live l order by l.id for update of l"},
 		{"", "x in (ints($1)) or y in (texts($12)) or z in (ints($2))",
 			"x in (select value from json_each(?1)) or y in (select value from texts_each(?12)) or z in (select value from json_each(?2))",
 			"x in (select unnest($1::bigint[])) or y in (select unnest($12::text[])) or z in (select unnest($2::bigint[]))"},

@@ -18,6 +18,7 @@ type options struct {
 	migrate  bool
 	schema   string
 	prefix   string
+	poll     time.Duration // tests make it shorter
 }
 
 // MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default sojourn.DefaultMaxBytes. All
@@ -49,7 +50,7 @@ var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 // newOptions applies the options over the defaults and checks the ranges.
 func newOptions(list []Option) (options, error) {
-	o := options{maxBytes: sojourn.DefaultMaxBytes, prefix: "sj_"}
+	o := options{maxBytes: sojourn.DefaultMaxBytes, prefix: "sj_", poll: pollEvery}
 	for _, option := range list {
 		option(&o)
 	}

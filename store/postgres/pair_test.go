@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/store/storetest"
@@ -15,7 +16,7 @@ import (
 func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
 	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
-		options := []Option{Clock(o.Now), Schema(newSchema(t)), AutoMigrate()}
+		options := []Option{Clock(o.Now), Schema(newSchema(t)), AutoMigrate(), func(o *options) { o.poll = 20 * time.Millisecond }}
 		if o.MaxBytes > 0 {
 			options = append(options, MaxBytes(o.MaxBytes))
 		}
@@ -153,4 +154,36 @@ func TestAwaitedKeysRace(t *testing.T) {
 		}
 	}
 	t.Logf("%d answers came first", early)
+}
+
+// TestSweepLooksAgain: a process that dies between its commit and its second look leaves an answer beside a job that waits for it. The next sweep
+// of any process finds it (rules:G2).
+func TestSweepLooksAgain(t *testing.T) {
+	schema := newSchema(t)
+	c := open(t, Schema(schema), AutoMigrate())
+	defer c.Close()
+	ctx := context.Background()
+	if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("order"))); err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+	if err != nil || len(jobs) != 1 {
+		t.Fatal(jobs, err)
+	}
+	if _, err := c.Store().Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeAwait}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody's", Body: []byte("paid")}); err != nil {
+		t.Fatal(err)
+	}
+	sql(t, testURL(t), "update "+schema+".sj_response set key = 'order'")
+	if j, err := c.Get(ctx, jobs[0].Job.ID); err != nil || j.State != sojourn.Awaiting {
+		t.Fatal(j.State, err)
+	}
+	if _, err := c.Store().Sweep(ctx, 100); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := c.Get(ctx, jobs[0].Job.ID); err != nil || !j.Resumed || j.Response == nil || string(j.Response.Body) != "paid" {
+		t.Errorf("%+v %v", j, err)
+	}
 }

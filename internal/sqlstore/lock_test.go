@@ -1,0 +1,30 @@
+package sqlstore
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// TestStorable: inv:C6. What no database stores as text is replaced, all else stays byte for byte.
+func TestStorable(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", ""}, {"plain ä€😀 \x7f", "plain ä€😀 \x7f"}, {"a\x00b\x00", "a\uFFFDb\uFFFD"}, {"\xff\xfe", "\uFFFD"}, {"\xed\xa0\x80x", "\uFFFDx"},
+	} {
+		if got := storable(c.text); got != c.want {
+			t.Errorf("storable(%q) = %q, want %q", c.text, got, c.want)
+		}
+	}
+	args := storableArgs([]any{int64(1), "\x00", Texts{"a", "\xff"}, []byte{0}})
+	if args[1] != "\uFFFD" || args[2].(Texts)[1] != "\uFFFD" || string(args[3].([]byte)) != "\x00" {
+		t.Errorf("%q", args)
+	}
+}
+
+// TestRacedIsNoAnswer: a lost race has no code, so no batch takes it for the refusal of one item.
+func TestRacedIsNoAnswer(t *testing.T) {
+	if err := raced("a key was taken"); sojourn.ErrorCode(err) != "" || !errors.Is(err, ErrRaced) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// TestNoStatementScansATable does what workers, producers, answers and operators do, with sequential scans made so dear that the planner takes
+// one only where no index fits, and looks at the server's counts: a table that grows with the jobs is never read from end to end.
+func TestNoStatementScansATable(t *testing.T) {
+	schema := newSchema(t)
+	open(t, Schema(schema), AutoMigrate()).Close()
+	until(t, "the making of the indexes is counted", func() bool { return scans(t, schema)["sj_worker"] == 2 })
+	address := testURL(t)
+	for name, value := range map[string]string{"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan", "application_name": schema} {
+		address = with(t, address, name, value)
+	}
+	c, err := Open(address, Schema(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	before := scans(t, schema)
+	for range 3 {
+		busyDay(t, c)
+	}
+	if err := c.Close(); err != nil { // a session reports its counts when it ends
+		t.Fatal(err)
+	}
+	until(t, "the end of its sessions", func() bool { return sessions(t, schema) == 0 })
+	if scans(t, schema)["index scans"] == before["index scans"] {
+		t.Error("the server has counted nothing")
+	}
+	for table, n := range scans(t, schema) {
+		if n > before[table] && table != "index scans" {
+			t.Errorf("%d sequential scans of %s", n-before[table], table)
+		}
+	}
+}
+
+// until polls for something that must happen.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not seen:", what)
+		}
+	}
+}
+
+func sessions(t *testing.T, application string) (n int) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, testURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if err := c.QueryRow(ctx, "select count(*) from pg_stat_activity where application_name = $1", application).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// scans are the sequential scans so far of the tables that grow, and all index scans.
+func scans(t *testing.T, schema string) map[string]int64 {
+	t.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, testURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	rows, err := c.Query(ctx, `select relname, seq_scan, coalesce(idx_scan, 0) from pg_stat_user_tables where schemaname = $1`, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int64{}
+	var table string
+	var sequential, index int64
+	if _, err := pgx.ForEachRow(rows, []any{&table, &sequential, &index}, func() error {
+		found["index scans"] += index
+		switch table {
+		case "sj_job", "sj_live", "sj_final", "sj_key", "sj_key_past", "sj_data", "sj_history", "sj_log", "sj_response", "sj_message", "sj_worker":
+			found[table] = sequential
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// busyDay does once what a busy day does often.
+func busyDay(t *testing.T, c *sojourn.Client) {
+	t.Helper()
+	ctx, s := context.Background(), c.Store()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 8 {
+		must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key(fmt.Sprint(i)))))
+	}
+	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("0"), sojourn.OnKeyConflict(sojourn.Replace))))
+	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Delay(time.Millisecond))))
+	r := sojourn.ClaimRequest{Worker: fmt.Sprint("w", time.Now().UnixNano()), Number: 1, Queues: []string{"default"}, Kinds: []string{"k"}, Decidable: []string{"k"},
+		Max: 8, Capacity: 8}
+	jobs, err := s.Claim(ctx, r)
+	if err != nil || len(jobs) != 8 {
+		t.Fatal(len(jobs), err)
+	}
+	must(s.Claim(ctx, r)) // repeated
+	text := "x"
+	must(s.Save(ctx, []sojourn.Saved{{Lease: jobs[0].Lease, Checkpoint: []byte("x"), Progress: &text, Log: []sojourn.LogLine{{Text: "x"}}}}))
+	must(s.Extend(ctx, []sojourn.Lease{jobs[0].Lease, {ID: 1, Epoch: 999, Worker: "x"}}))
+	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: jobs[1].Job.Key}))
+	for range 2 {
+		must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody", MessageID: "m"}))
+	}
+	outcomes := make([]sojourn.Outcome, len(jobs))
+	for i, j := range jobs {
+		outcomes[i] = sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeCompleted}
+	}
+	outcomes[1].Type = sojourn.OutcomeAwait
+	outcomes[2].Type, outcomes[2].Reason = sojourn.OutcomeError, "r"
+	outcomes[3].Type, outcomes[3].Wait.Keys = sojourn.OutcomeAwait, []string{jobs[3].Job.Key, "other " + r.Worker}
+	for range 2 {
+		must(s.Finish(ctx, outcomes))
+	}
+	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "other " + r.Worker}))
+	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: jobs[0].Job.Key})) // late
+	must(s.Sweep(ctx, 100))
+	ids := []sojourn.ID{jobs[1].Job.ID, jobs[2].Job.ID, jobs[3].Job.ID}
+	must(c.Edit(ctx, sojourn.Filter{IDs: ids}, sojourn.Edit{Action: sojourn.EditCancel}))
+	must(c.Edit(ctx, sojourn.Filter{IDs: ids}, sojourn.Edit{Action: sojourn.EditRedrive}))
+	must(c.Edit(ctx, sojourn.Filter{IDs: ids}, sojourn.Edit{Action: sojourn.EditCancel}))
+	must(c.GetByKey(ctx, "k", jobs[0].Job.Key))
+	must(c.History(ctx, jobs[0].Job.ID))
+	must(c.Log(ctx, jobs[0].Job.ID))
+	must(s.Inbox(ctx, sojourn.InboxFilter{Job: jobs[1].Job.ID, Limit: 1}))
+	must(s.Find(ctx, sojourn.Filter{Limit: 10, Full: true}))
+	for _, state := range []sojourn.State{sojourn.Ready, sojourn.Scheduled} { // so that the next day finds its own jobs
+		must(c.Edit(ctx, sojourn.Filter{States: []sojourn.State{state}}, sojourn.Edit{Action: sojourn.EditCancel}))
+	}
+}
