@@ -13,6 +13,7 @@ var retentionTrials = []trial{
 	{"retention by count", "Of each outcome the newest count of a queue stay.", "tr:W10 spec:X8 spec:X9 inv:R1", retentionCount},
 	{"retention by count of jobs that ended together", "The count holds also among jobs that one call has ended: no more go than lie above it.",
 		"tr:W10 spec:X9 inv:R1", retentionTogether},
+	{"retention leaves nothing behind", "With a job go its log, checkpoint, history, responses and keys.", "tr:W10 spec:J17 inv:R1", retentionWhole},
 	{"retention of failed jobs", "Failed jobs go by age or count only where a cap is set.", "tr:W10 spec:X9 spec:R3", retentionFailed},
 	{"retention for ever", "With -1 nothing goes.", "tr:W10 spec:X9", retentionForever},
 	{"retention only of final jobs", "Retention never touches a live job, however old.", "tr:W10 inv:R1", retentionLive},
@@ -197,4 +198,16 @@ func purge(s *scene) {
 func (s *scene) becameEarly(key string) {
 	s.Helper()
 	s.became(s.respond(key), sojourn.Early, 0)
+}
+
+func retentionWhole(s *scene) {
+	c := s.running(sojourn.Key("k"))
+	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("half"), Log: []sojourn.LogLine{{Level: "INFO", Text: "line"}}}), "Save")
+	s.respond("k", body("kept"))
+	s.finish(completed(c), sojourn.Completed)
+	s.swept(sojourn.DefaultRetentionAge+time.Second, sojourn.Swept{Pruned: 1})
+	s.gone(c.Job.ID)
+	same(s, "responses", len(s.inbox(sojourn.InboxFilter{Job: c.Job.ID})), 0)
+	s.finds(sojourn.Filter{Kind: charge, Key: "k"})
+	// What is left over without its job, the store's own Check finds: see audit.
 }

@@ -52,7 +52,7 @@ var mutants = []mutant{
 	{"retention takes failed jobs", "queue.go", "if s == Failed {", "if s == Failed && false {", ". " + store},
 	{"an early response expires beside a live job", "internal/sqlstore/sweep.go", "if live > 0 {", "if live < 0 {", store},
 	{"a paused queue hands out", "internal/sqlstore/pick.go", "err != nil || paused != 0 {", "err != nil || paused > 1 {", store},
-	{"claims ignore the order", "internal/sqlstore/pick.go", "slices.SortFunc(line, less)", "slices.SortFunc(line, func(a, b candidate) int { return less(b, a) })", store},
+	{"claims ignore the order", "internal/sqlstore/pick.go", "slices.SortFunc(line, less)\n\treturn line", "slices.SortFunc(line, func(a, b candidate) int { return less(b, a) })\n\treturn line", store},
 	{"a repeated claim claims again", "internal/sqlstore/claim.go", "if err != nil || r.Number > last {", "if err != nil || r.Number > 0 {", store},
 	{"a claim of a caller that is gone keeps its leases", "internal/sqlstore/claim.go", "\t\ts.release(jobs)\n", "", store},
 	{"extend shortens", "internal/sqlstore/lease.go", "\tl.leaseUntil = max(l.leaseUntil, t.now+l.lease)\n\treturn true", "\tl.leaseUntil = t.now + l.lease - l.lease/2\n\treturn true", store},
