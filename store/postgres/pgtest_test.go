@@ -64,12 +64,12 @@ func newSchema(t testing.TB) string {
 	t.Helper()
 	address := testURL(t)
 	name := fmt.Sprintf("sojourn_test_%d_%d", os.Getpid(), schemas.Add(1))
-	t.Cleanup(func() { sql(t, address, "drop schema if exists "+name+" cascade") })
+	t.Cleanup(func() { execute(t, address, "drop schema if exists "+name+" cascade") })
 	return name
 }
 
-// sql runs statements beside the store.
-func sql(t testing.TB, address, text string) {
+// execute runs statements beside the store.
+func execute(t testing.TB, address, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
