@@ -42,6 +42,7 @@ type Store struct {
 	asked    sync.Map              // worker → what it asks for, as stored
 	rendered sync.Map              // statement → its text on this database
 	policies sync.Map              // JSON → sojourn.Policy; there are as many as kinds, not as jobs
+	spare    spareIDs              // for transactions of the application
 }
 
 // New makes a store over db, whose schema must be up to date.
