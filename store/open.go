@@ -3,11 +3,13 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/store/postgres"
@@ -38,12 +40,28 @@ func Migrate() Option {
 	return func(s *settings) { s.postgres = append(s.postgres, postgres.AutoMigrate()) }
 }
 
+// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default 24 h.
+func InboxTTL(d time.Duration) Option {
+	return func(s *settings) {
+		s.sqlite, s.postgres = append(s.sqlite, sqlite.InboxTTL(d)), append(s.postgres, postgres.InboxTTL(d))
+	}
+}
+
+// Path gives the file of an SQLite URL, ":memory:" for a store in memory, and "" for a valid URL of another store. An error is as that of Open.
+func Path(address string) (string, error) {
+	if isPostgres(address) {
+		return "", Valid(address)
+	}
+	return sqlitePath(address)
+}
+
 // Open opens the store that a URL names and returns a client over it. The forms are
 //
 //	sqlite:FILE       an SQLite file, relative or absolute; it is created and migrated if need be
 //	sqlite::memory:   a private store in memory, gone with Close
 //	FILE.db           the same as sqlite:FILE.db
 //	postgres://…      a PostgreSQL database, also as postgresql://…, with schema=NAME and prefix=NAME among its parameters
+//	{"host": …}       the same as a JSON object: host, port, db, user, password, schema, prefix, …
 //
 // Anything else is an *sojourn.Error with CodeInvalid that says what is accepted. The caller closes the client.
 func Open(address string, options ...Option) (*sojourn.Client, error) {
@@ -81,18 +99,26 @@ func Valid(address string) error {
 }
 
 func isPostgres(address string) bool {
-	return strings.HasPrefix(address, "postgres://") || strings.HasPrefix(address, "postgresql://")
+	return strings.HasPrefix(address, "postgres://") || strings.HasPrefix(address, "postgresql://") || isJSON(address)
 }
 
-// postgresTables takes from a URL the parameters that say where the tables are, which the server would refuse.
+func isJSON(address string) bool { return strings.HasPrefix(strings.TrimSpace(address), "{") }
+
+// tableOptions are the parameters of an address that say where the tables are, which the server would refuse.
+var tableOptions = map[string]func(string) postgres.Option{"schema": postgres.Schema, "prefix": postgres.Prefix}
+
+// postgresTables takes them out of an address.
 func postgresTables(address string) (string, []postgres.Option, error) {
+	if isJSON(address) {
+		return jsonTables(address)
+	}
 	u, err := url.Parse(address)
 	if err != nil { // whose text shows the password
 		return "", nil, sojourn.Invalid("store", "%.64q is no URL; use postgres://user:password@host:port/database", withoutSecret(address))
 	}
 	q := u.Query()
 	var options []postgres.Option
-	for name, option := range map[string]func(string) postgres.Option{"schema": postgres.Schema, "prefix": postgres.Prefix} {
+	for name, option := range tableOptions {
 		if v := q.Get(name); v != "" {
 			options = append(options, option(v))
 		}
@@ -100,6 +126,25 @@ func postgresTables(address string) (string, []postgres.Option, error) {
 	}
 	u.RawQuery = q.Encode()
 	return u.String(), options, nil
+}
+
+// jsonTables does the same for a JSON object.
+func jsonTables(address string) (string, []postgres.Option, error) {
+	var object map[string]any
+	d := json.NewDecoder(strings.NewReader(address))
+	d.UseNumber()
+	if err := d.Decode(&object); err != nil || d.More() { // whose text may show the password
+		return "", nil, sojourn.Invalid("store", `begins like a JSON object and is none; use {"host": …, "port": …, "db": …, "user": …}`)
+	}
+	var options []postgres.Option
+	for name, option := range tableOptions {
+		if v, ok := object[name].(string); ok && v != "" {
+			options = append(options, option(v))
+			delete(object, name)
+		}
+	}
+	rest, err := json.Marshal(object)
+	return string(rest), options, err
 }
 
 const memory = ":memory:"

@@ -55,6 +55,8 @@ func TestPostgresURL(t *testing.T) {
 		{"postgres://me:secret@host:5432/db", "postgres://me:secret@host:5432/db", 0},
 		{"postgresql://host/db?sslmode=require&schema=a&prefix=b_", "postgresql://host/db?sslmode=require", 2},
 		{"postgres:///db?host=%2Ftmp&schema=a", "postgres:///db?host=%2Ftmp", 1},
+		{`{"host": "db.example", "port": 5432, "db": "hipq"}`, `{"db":"hipq","host":"db.example","port":5432}`, 0}, // spec:A7
+		{` {"host": "/tmp", "schema": "a", "prefix": "b_"}`, `{"host":"/tmp"}`, 2},
 	} {
 		if !isPostgres(c.url) || Valid(c.url) != nil {
 			t.Errorf("%s is no valid URL of PostgreSQL", c.url)
@@ -64,7 +66,7 @@ func TestPostgresURL(t *testing.T) {
 			t.Errorf("postgresTables(%s) = %s, %d options, %v", c.url, address, len(options), err)
 		}
 	}
-	for _, url := range []string{"postgres://me:secret@host:port/db", "postgres://me:secret@host/%zz"} {
+	for _, url := range []string{"postgres://me:secret@host:port/db", "postgres://me:secret@host/%zz", `{"password": "secret", }`, `{"password": "secret"} {}`} {
 		if err := Valid(url); sojourn.ErrorCode(err) != sojourn.CodeInvalid || strings.Contains(err.Error(), "secret") {
 			t.Errorf("Valid(%q) = %v", url, err)
 		}

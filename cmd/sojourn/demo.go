@@ -15,7 +15,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/demo"
-	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/store"
 )
 
 const demoHelp = `Runs a small shop: it enqueues orders, a worker asks a payment gateway for the money over HTTP on loopback, and
@@ -24,51 +24,79 @@ the store against its own ledger of what was acknowledged; exit code 1 if anythi
 
   sojourn demo                                   watch it
   sojourn demo --db shop.db                      keep it: kill -9 it, and start it again
+  sojourn demo --store postgres://…              the same on PostgreSQL
   sojourn demo --headless --for 10s -o json      check it, and print one JSON object
+
+It runs in a temporary folder unless --db, --store or SOJOURN_URL names a store. There it makes what is missing, turns the
+retention of the queue "payments" off, and leaves its orders behind; a store from SOJOURN_URL with other jobs in it is refused.
 
 docs/demo.md explains the numbers.`
 
 // demoFlags are the flags of demo.
 type demoFlags struct {
-	db, fault string
-	headless  bool
-	length    time.Duration
-	rate      float64
-	seed      uint64
+	db, ledger, fault string
+	headless          bool
+	length            time.Duration
+	rate              float64
+	seed              uint64
 }
 
 func (a *app) demoCommand() *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{Use: "demo", Short: "watch jobs wait for answers, and survive", Long: demoHelp, Args: cobra.NoArgs}
 	fl := cmd.Flags()
-	fl.StringVar(&f.db, "db", "", "keep the store in this `file`, and go on with it (default a temporary folder)")
+	fl.StringVar(&f.db, "db", "", "keep the store in this `file`, and go on with it: short for --store sqlite:FILE")
+	fl.StringVar(&f.ledger, "ledger", "", "keep the demo's own books as `PATH`.ledger and PATH.gateway (default beside the file; for a server in the user's cache folder, by the instance's name)")
 	fl.BoolVar(&f.headless, "headless", false, "show nothing, and end by itself")
 	fl.DurationVar(&f.length, "for", 0, "end after this `duration` (default 10s with --headless, else Ctrl-C)")
 	fl.Float64Var(&f.rate, "rate", 0, "orders a second (default 25, with --headless 250)")
 	fl.Uint64Var(&f.seed, "seed", 0, "of all chance (default a random one, which is shown)")
 	fl.StringVar(&f.fault, "fault", "", "do it wrong, so that the check fails: drop-ack acknowledges some orders and answers without storing them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if cmd.Flags().Changed("store") {
-			return sojourn.Invalid("store", "the demo has a store of its own; keep it with --db FILE")
-		}
 		cfg, err := f.config(cmd.Flags().Changed)
 		if err != nil {
 			return err
 		}
-		if f.db == "" {
+		url, err := a.demoStore(f.db)
+		if err != nil {
+			return err
+		}
+		if url == "" {
 			folder, err := os.MkdirTemp("", "sojourn-demo-")
 			if err != nil {
 				return err
 			}
 			defer os.RemoveAll(folder)
-			cfg.Path = filepath.Join(folder, "demo.db")
+			url = "sqlite:" + filepath.Join(folder, "demo.db")
 		}
-		return a.demo(cmd.Context(), cfg, f.headless)
+		return a.demo(cmd.Context(), url, f.ledger, cfg, f.headless)
 	}
 	return cmd
 }
 
-// config turns the flags into the demo's own. Without --db it has no path yet.
+// demoStore is the URL of the store that the flags or the environment name; "" means a temporary one.
+func (a *app) demoStore(db string) (url string, err error) {
+	switch {
+	case db != "" && a.store != "":
+		return "", sojourn.Invalid("db", "and --store name a store both; use one of them")
+	case db != "":
+		url = "sqlite:" + strings.TrimPrefix(db, "sqlite:")
+	case a.store != "":
+		url = a.store
+	default:
+		url = a.env("SOJOURN_URL")
+	}
+	if url == "" {
+		return "", nil
+	}
+	path, err := store.Path(url)
+	if err == nil && path == ":memory:" {
+		err = sojourn.Invalid("store", "%s is no file; name none for a store that is not kept", path)
+	}
+	return url, err
+}
+
+// config turns the flags into the demo's own. The path of the ledgers is not among them: the store decides it.
 func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 	cfg := demo.Defaults()
 	if f.headless {
@@ -88,23 +116,18 @@ func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 		cfg.Seed = demo.RandomSeed()
 	}
 	cfg.For, cfg.Fault = f.length, demo.Fault(f.fault)
-	cfg.Path = strings.TrimPrefix(f.db, "sqlite:")
-	if cfg.Path == ":memory:" {
-		return cfg, sojourn.Invalid("db", "%s is no file; leave --db out for a store that is not kept", cfg.Path)
-	}
 	probe := cfg
 	probe.Path = "demo.db"
 	return cfg, probe.Validate()
 }
 
-// demo runs on a fresh client over cfg.Path. An answer for an order that nobody placed waits as long as a job awaits its answer.
-func (a *app) demo(ctx context.Context, cfg demo.Config, headless bool) error {
-	c, err := sqlite.Open(cfg.Path, sqlite.InboxTTL(max(cfg.Within, time.Second)))
+// demo runs on a fresh client of the store. An answer for an order that nobody placed waits as long as a job awaits its answer.
+func (a *app) demo(ctx context.Context, url, ledger string, cfg demo.Config, headless bool) error {
+	c, err := store.Open(url, store.Migrate(), store.InboxTTL(max(cfg.Within, time.Second)))
 	if err != nil {
-		return err
+		return &unusableError{err}
 	}
-	view := a.demoView(&cfg, headless)
-	report, err := demo.Run(ctx, c, cfg, view)
+	report, err := a.demoOn(ctx, c, url, ledger, cfg, headless)
 	if err := errors.Join(err, c.Close()); err != nil {
 		return err
 	}
@@ -119,6 +142,40 @@ func (a *app) demo(ctx context.Context, cfg demo.Config, headless bool) error {
 		return fmt.Errorf("%d acknowledged, %d in the store, %d lost", report.Enqueued, sum, report.Lost)
 	}
 	return nil
+}
+
+func (a *app) demoOn(ctx context.Context, c *sojourn.Client, url, ledger string, cfg demo.Config, headless bool) (demo.Report, error) {
+	if a.store == "" && url == a.env("SOJOURN_URL") {
+		if err := demo.Alone(ctx, c); err != nil {
+			return demo.Report{}, err
+		}
+	}
+	var err error
+	if cfg.Path, err = ledgerPath(ctx, c, url, ledger); err != nil {
+		return demo.Report{}, err
+	}
+	return demo.Run(ctx, c, cfg, a.demoView(&cfg, headless))
+}
+
+// ledgerPath is where the demo keeps its books: where it is told to, or beside the store's file. Those of a server lie in the user's cache
+// folder under the instance's name, which is new when the tables are made anew: books about other tables would accuse these of losing jobs.
+func ledgerPath(ctx context.Context, c *sojourn.Client, url, ledger string) (string, error) {
+	if ledger != "" {
+		return ledger, nil
+	}
+	if path, err := store.Path(url); err != nil || path != "" {
+		return path, err
+	}
+	status, err := c.Store().Status(ctx)
+	if err != nil {
+		return "", err
+	}
+	folder, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("name a place for the demo's books with --ledger PATH: %w", err)
+	}
+	folder = filepath.Join(folder, "sojourn")
+	return filepath.Join(folder, "demo-"+status.Instance), os.MkdirAll(folder, 0o700)
 }
 
 // demoView draws on a terminal, and writes lines elsewhere. What the worker complains about goes to stderr, except below a screen.

@@ -9,22 +9,24 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
-// TestDemoSurvivesKill kills the demo in the middle of its work, twice, and lets the third one on the same file count: nothing that was
+// TestDemoSurvivesKill kills the demo in the middle of its work, twice, and lets the third one on the same store count: nothing that was
 // acknowledged to it is gone, nobody is charged twice, and the doctor finds nothing (spec:L8, inv:A1).
 func TestDemoSurvivesKill(t *testing.T) {
-	dir := t.TempDir()
-	sojourn, db := filepath.Join(dir, "sojourn"), filepath.Join(dir, "demo.db")
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a symbolic link, which Windows gives to administrators only")
-	}
-	// Under this name the test binary is the command, see TestMain.
-	if err := os.Symlink(os.Args[0], sojourn); err != nil {
-		t.Fatal(err)
-	}
+	t.Run("sqlite", func(t *testing.T) { demoSurvivesKill(t, "sqlite:"+filepath.Join(t.TempDir(), "demo.db")) })
+	t.Run("postgres", func(t *testing.T) {
+		demoSurvivesKill(t, pgtest.With(t, pgtest.URL(t), "schema", pgtest.NewSchema(t)))
+	})
+}
+
+func demoSurvivesKill(t *testing.T, url string) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	sojourn := sojournCommand(t)
 	for _, life := range []time.Duration{1500 * time.Millisecond, 2300 * time.Millisecond} {
-		cmd := exec.Command(sojourn, "demo", "--db", db, "--headless", "--for", "1m", "-o", "json")
+		cmd := exec.Command(sojourn, "demo", "--store", url, "--headless", "--for", "1m", "-o", "json")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +38,7 @@ func TestDemoSurvivesKill(t *testing.T) {
 			t.Fatal("the demo ended before it was killed")
 		}
 	}
-	cmd := exec.Command(sojourn, "demo", "--db", db, "--headless", "--for", "4s", "-o", "json")
+	cmd := exec.Command(sojourn, "demo", "--store", url, "--headless", "--for", "4s", "-o", "json")
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -53,7 +55,20 @@ func TestDemoSurvivesKill(t *testing.T) {
 	if report.Enqueued < 300 || report.Completed == 0 || report.Lost != 0 || report.Gateway.ChargedTwice != 0 {
 		t.Errorf("%+v", report)
 	}
-	if out, err := exec.Command(sojourn, "doctor", "--store", "sqlite:"+db).CombinedOutput(); err != nil {
+	if out, err := exec.Command(sojourn, "doctor", "--store", url).CombinedOutput(); err != nil {
 		t.Errorf("doctor: %v\n%s", err, out)
 	}
+}
+
+// sojournCommand is the command as a program: under this name the test binary is the command, see TestMain.
+func sojournCommand(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a symbolic link, which Windows gives to administrators only")
+	}
+	path := filepath.Join(t.TempDir(), "sojourn")
+	if err := os.Symlink(os.Args[0], path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

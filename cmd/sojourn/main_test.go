@@ -8,10 +8,20 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sojourn": func() { os.Exit(command()) }})
+	testscript.Main(tests{m}, map[string]func(){"sojourn": func() { os.Exit(command()) }})
+}
+
+// tests stops the server that they have started.
+type tests struct{ m *testing.M }
+
+func (t tests) Run() int {
+	defer pgtest.Stop()
+	return t.m.Run()
 }
 
 // TestScripts runs testdata/*.txt, one for each group of commands. In them "exits N COMMAND..." wants that exit code.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,6 +106,21 @@ func keepAll(ctx context.Context, c *sojourn.Client) error {
 	return c.Store().SetQueue(ctx, queue, q)
 }
 
+// Alone refuses a store in which other jobs than the demo's are: it was perhaps not meant for the demo, which sells and charges in the queue
+// "payments" as it likes. The error is an *sojourn.Error with CodeConflict.
+func Alone(ctx context.Context, c *sojourn.Client) error {
+	jobs, err := c.Find(ctx, sojourn.Filter{Limit: sojourn.MaxFind})
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if !slices.Contains(j.Tags, tag) {
+			return sojourn.Conflict("SOJOURN_URL names a store with jobs of others; to run the demo in it, name it with --store, else unset SOJOURN_URL")
+		}
+	}
+	return nil
+}
+
 // serve opens a server on a free port of loopback and gives its URL.
 func (s *stage) serve(h http.Handler) (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -176,7 +192,8 @@ func (s *stage) work(ctx context.Context) (drain func()) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	w := worker.New(s.client, worker.Options{Concurrency: s.cfg.Workers, Queues: []string{queue}, Logger: logger})
+	// A short lease: on a server it is what the jobs of a killed demo wait for.
+	w := worker.New(s.client, worker.Options{Concurrency: s.cfg.Workers, Queues: []string{queue}, Logger: logger, Lease: 5 * time.Second})
 	worker.Handle(w, chargeCard, s.shop.handle)
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

@@ -44,6 +44,7 @@ type Store struct {
 	rendered sync.Map              // statement → its text on this database
 	settings sync.Map              // JSON → sojourn.QueueSettings
 	policies sync.Map              // JSON → sojourn.Policy; there are as many as kinds, not as jobs
+	spare    spareIDs              // for transactions of the application
 }
 
 // New makes a store over db, whose schema must be up to date.

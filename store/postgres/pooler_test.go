@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
 // pooler starts PgBouncer in transaction mode with two connections to the server, and returns the address of the same database behind it.
@@ -54,7 +55,7 @@ func pooler(t *testing.T) string {
 	cmd := exec.Command(binary, file)
 	var said strings.Builder
 	cmd.Stderr = &said
-	if as, chown := unprivileged(); as != nil { // it refuses root as well
+	if as, chown := pgtest.Unprivileged(); as != nil { // it refuses root as well
 		cmd.SysProcAttr = as
 		for folder := dir; folder != filepath.Dir(os.TempDir()) && folder != os.TempDir(); folder = filepath.Dir(folder) {
 			if err := chown(folder); err != nil {

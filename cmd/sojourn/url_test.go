@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn/internal/pgtest"
+)
+
+// commandLines has each command that needs a store, with arguments it accepts.
+var commandLines = []string{
+	"demo --headless --for 1s", "enqueue mail", "respond mail k --body {}",
+	"job ls", "job get 1", "job history 1", "job log 1", "job edit 1 --priority 1", "job cancel 1", "job redrive 1", "job purge 1",
+	"queue ls", "queue set q", "queue pause q", "queue resume q", "queue forget q", "queue peek q", "inbox ls",
+	"migrate status", "migrate up", "doctor",
+}
+
+// TestStoreOfEveryCommand shows for every command that takes a store that the flag goes before SOJOURN_URL, and that before the default.
+func TestStoreOfEveryCommand(t *testing.T) {
+	t.Chdir(t.TempDir())
+	lines := map[string]string{}
+	root := (&app{env: func(string) string { return "" }}).root()
+	for _, line := range commandLines {
+		cmd, _, err := root.Find(strings.Fields(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines[cmd.CommandPath()] = line
+	}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+		path := cmd.CommandPath()
+		if cmd.HasSubCommands() || path == "sojourn version" {
+			return
+		}
+		line, ok := lines[path]
+		if !ok {
+			t.Errorf("%s is not in the table commandLines", path)
+			return
+		}
+		delete(lines, path)
+		// A store of an unknown scheme is refused by its name, before anything is opened.
+		for _, c := range []struct{ flag, env, named string }{
+			{"flag://x", "env://x", `"flag"`},
+			{"", "env://x", `"env"`},
+		} {
+			var out, errs strings.Builder
+			a := &app{out: &out, err: &errs, in: strings.NewReader(""), env: func(name string) string {
+				if name == "SOJOURN_URL" {
+					return c.env
+				}
+				return ""
+			}}
+			args := strings.Fields(line)
+			if c.flag != "" {
+				args = append(args, "--store", c.flag)
+			}
+			if code := run(context.Background(), a, args); code != exitUsage || !strings.Contains(errs.String(), "scheme "+c.named) {
+				t.Errorf("%s with --store %q and SOJOURN_URL=%s: exit code %d, %s; want the scheme %s refused", line, c.flag, c.env, code, &errs, c.named)
+			}
+		}
+	}
+	walk(root)
+	for path := range lines {
+		t.Errorf("%s is in the table commandLines twice or no command", path)
+	}
+	if url := (&app{env: func(string) string { return "" }}).url(); url != "sqlite:sojourn.db" {
+		t.Errorf("the default store is %s", url)
+	}
+	if left, _ := filepath.Glob("*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestCommandsOnPostgres runs the commands of a job's life on a server that only SOJOURN_URL names, as a URL and as a JSON object (spec:A7).
+func TestCommandsOnPostgres(t *testing.T) {
+	schema := pgtest.NewSchema(t)
+	url := pgtest.With(t, pgtest.URL(t), "schema", schema)
+	cfg, err := pgx.ParseConfig(pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := json.Marshal(map[string]any{"host": cfg.Host, "port": cfg.Port, "db": cfg.Database, "user": cfg.User, "password": cfg.Password, "schema": schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		line, want string
+		code       int
+	}{
+		{"job ls", "sojourn migrate up", exitUnavailable},
+		{"migrate status", "sojourn migrate up", exitFailed},
+		{"migrate up", "schema ", exitOK},
+		{"migrate status", "schema ", exitOK},
+		{"enqueue mail --key k --args {}", "", exitOK},
+		{"job get mail/k", "mail", exitOK},
+		{"respond mail k --body {}", "early", exitOK},
+		{"queue ls", "default", exitOK},
+		{"doctor", "ok", exitOK},
+		{"job cancel 1", "", exitOK},
+		{"inbox ls", "late", exitOK},
+		{"job get none/k", "", exitNotFound},
+	} {
+		var out strings.Builder
+		a := &app{out: &out, err: &out, in: strings.NewReader(""), env: func(string) string { return []string{url, string(object)}[i%2] }}
+		if code := run(context.Background(), a, strings.Fields(c.line)); code != c.code || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s: exit code %d, want %d with %q:\n%s", c.line, code, c.code, c.want, &out)
+		}
+	}
+}
