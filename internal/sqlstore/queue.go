@@ -17,8 +17,9 @@ const (
 	qSeeQueue    = `insert into sj_queue (name, seq) select $1, coalesce(max(seq), 0) + 1 from sj_queue where 1 = 1 on conflict (name) do nothing`
 	qSetQueue    = `update sj_queue set paused = $1, gated = $2, counted = $3, grouped = $4, max_weight = $5, shape = $6, reshape = $7,
 		settings = $8, flow = $9 where name = $10`
-	qForgetQueue = `delete from sj_queue where name = $1`
-	qQueueInUse  = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
+	qForgetQueue   = `delete from sj_queue where name = $1`
+	qForgetBuckets = `delete from sj_bucket where queue = $1`
+	qQueueInUse    = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
 		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
 	qQueues      = `select name, settings from sj_queue order by seq, name`
 	qLiveCounts  = `select queue, state, resumed, count(*), sum(held) from sj_live group by queue, state, resumed`
@@ -153,7 +154,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 	if err != nil {
 		return false, err
 	}
-	if _, err := t.exec(qSetQueue, now.Paused, now.Gated(), now.Counted(), now.Grouped(), now.maxWeight, now.shape, now.reshape,
+	if _, err := t.exec(qSetQueue, now.Paused, now.mustAsk(), now.Counted(), now.Grouped(), now.maxWeight, now.shape, now.reshape,
 		text, flow, ask.name); err != nil {
 		return false, err
 	}
@@ -197,6 +198,9 @@ var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal
 	}
 	if used > 0 {
 		return refusal{sojourn.Conflict("queue %s has jobs; purge them or wait for their retention", name)}, nil
+	}
+	if _, err := t.exec(qForgetBuckets, name); err != nil {
+		return refusal{}, err
 	}
 	n, err := t.exec(qForgetQueue, name)
 	if err == nil && n == 0 {

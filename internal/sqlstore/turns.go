@@ -26,6 +26,9 @@ const qHeads = `with t (lane) as (texts($3)) select l.id, l.r1, l.r2, l.weight, 
 // turns admits jobs without weight in order, then one job of each group in turn. With Borrow, a second pass gives what is left to groups
 // above their share.
 func (l *gatedLine) turns() error {
+	if l.pass != nil {
+		return l.ahead()
+	}
 	if err := l.critical(); err != nil {
 		return err
 	}
@@ -48,7 +51,7 @@ func (l *gatedLine) round() error {
 	if n := len(l.admit); n > 0 && l.admit[n-1].lane >= laneGroup {
 		turn = l.admit[n-1].lane
 	}
-	lanes, err := l.lanes(turn)
+	lanes, err := l.lanes(turn, l.r.Max-len(l.admit))
 	if err != nil || len(lanes) == 0 {
 		return err
 	}
@@ -75,8 +78,8 @@ func (l *gatedLine) round() error {
 	return nil
 }
 
-// lanes lists the next groups after turn, at most one for each job that the claim wants, and begins again at the first.
-func (l *gatedLine) lanes(turn string) ([]string, error) {
+// lanes lists the next groups after turn, at most so many, and begins again at the first.
+func (l *gatedLine) lanes(turn string, want int) ([]string, error) {
 	turn = max(turn, beforeGroups)
 	if named, all := l.openGroups(); !all {
 		slices.Sort(named)
@@ -84,7 +87,6 @@ func (l *gatedLine) lanes(turn string) ([]string, error) {
 		return slices.Concat(named[at:], named[:at]), nil
 	}
 	full := l.fullGroups()
-	want := l.r.Max - len(l.admit)
 	var after, before []string
 	for _, kind := range l.r.Kinds {
 		if err := l.query(qLanes, func(r Row) error { after = append(after, r.Text(0)); return nil }, l.queue, kind, turn, full, want); err != nil {
@@ -128,17 +130,17 @@ func (l *gatedLine) fullGroups() Texts {
 			full = append(full, laneGroup+group)
 		}
 	}
+	for group := range l.flow.GroupFullAt {
+		if l.flow.Groups[group] == 0 && !l.mayStart(group) {
+			full = append(full, laneGroup+group)
+		}
+	}
 	return full
 }
 
 // mayStart asks the gates of groups for the lightest job that counts.
 func (l *gatedLine) mayStart(group string) bool {
-	for _, g := range l.flow.Gates(&sojourn.Candidate{Group: group, Weight: 1}) {
-		if g.Scope == sojourn.ScopeGroup && !g.Open {
-			return false
-		}
-	}
-	return true
+	return l.flow.GroupOpen(group)
 }
 
 // heads reads the first jobs of each lane, in order: as many as its turns may come to.
