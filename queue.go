@@ -338,7 +338,9 @@ type QueueStatus struct {
 	Stalled  int64           `json:"stalled"` // running with a lease past its end
 	// Unhandled are the ready jobs by kind for which no worker has asked in this queue within the last day: nobody will run them.
 	Unhandled map[string]int64 `json:"unhandled,omitempty"`
-	InFlight  int64            `json:"in_flight"` // summed weight of running, awaiting and resumed jobs, to be compared with Settings.Limit
+	InFlight  int64            `json:"in_flight"`        // summed weight of running, awaiting and resumed jobs, to be compared with Settings.Limit
+	Pace      Pace             `json:"pace,omitzero"`    // what rate, holds and breaker remember
+	Trouble   Trouble          `json:"trouble,omitzero"` // with its throttler
 }
 
 // ResumedRank is the r1 of resumed jobs. They come before all others, because they hold weight already.

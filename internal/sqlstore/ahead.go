@@ -10,13 +10,13 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// A throttler may refuse any job for a reason of its own, so in its queue a refused job hides nobody: groups take turns, the jobs of a group are
-// asked about one after the other, and a claim that has asked about lookAhead of them without getting to the end remembers where it stopped and
-// goes on there the next time, after the first of each group. So every ready job is asked about after a bounded number of claims, however many
-// before it are refused.
+// A throttler may refuse any job for a reason of its own, so in its queue a refused job hides nobody. Groups take turns. A claim asks about the
+// first job of each group, of as many groups as it gets to, and then on within the groups, a few jobs of each in turn. What it does not get to in
+// lookAhead questions, or half of the time that a throttler has, it remembers the place of, and the next claim goes on there after the first
+// groups in turn. So every ready job is asked about after a bounded number of claims, however many before it are refused.
 const (
-	lookAhead = depth                               // jobs asked about in one claim
-	laneTurn  = 10                                  // of them, of one group before the next group has its turn
+	lookAhead = depth                               // jobs asked about in one claim, half of them the first of their groups
+	laneTurn  = 10                                  // of one group before the next group has its turn
 	lanePage  = 50                                  // jobs of a group read at a time
 	lanesPage = 100                                 // groups read at a time
 	askAgain  = int64(time.Second / 1000)           // µs after which a refusal is asked about again: a rule may look at the time
@@ -25,8 +25,9 @@ const (
 
 // look is where a claim stopped, in a queue with a throttler. It lives in this process only.
 type look struct {
-	lane string               // the last group it came to; "" = it came to all
-	at   map[string]candidate // in groups that it did not get to the end of
+	heads string               // the last group whose first job was asked about
+	deep  string               // the last group that was gone into
+	at    map[string]candidate // in groups that it did not get to the end of
 }
 
 // looks of all queues. Safe for concurrent use.
@@ -151,128 +152,200 @@ func readTagsMeta(tags, meta string, c *sojourn.Candidate) error {
 
 // laneLook is one group in a claim.
 type laneLook struct {
-	lane string
-	list []entrant
-	last candidate // of what was read
-	more bool      // there may be others behind it
+	lane  string
+	list  []entrant
+	last  candidate // of what was read
+	asked candidate // the last that was asked about
+	more  bool      // there may be others behind it
 }
 
-// ahead asks about jobs of a queue with a throttler until the claim has what it wants, or lookAhead are asked about, or none is left.
+// ahead asks about jobs of a queue with a throttler until the claim has what it wants, its questions are used up, or nobody is left.
 func (l *gatedLine) ahead() error {
 	was := l.s.looks.get(l.queue)
-	now := look{at: map[string]candidate{}}
+	now := look{heads: was.heads, deep: was.deep, at: map[string]candidate{}}
+	hot, cold, err := l.askHeads(was, &now)
+	for err == nil && len(hot) > 0 && l.goesOn(lookAhead) { // each group one job a turn, as long as it starts some
+		var next []*laneLook
+		for _, w := range hot {
+			g, some, failed := l.askNext(w, was)
+			if failed != nil {
+				return failed
+			}
+			switch {
+			case some && g.Open:
+				next = append(next, w)
+			case some && g.Name == sojourn.GateThrottle:
+				cold = append(cold, w)
+			}
+		}
+		hot = next
+	}
+	if err == nil {
+		err = l.goInto(cold, was, &now)
+	}
+	l.s.looks.set(l.queue, now)
+	return err
+}
+
+// goesOn reports whether another question may be asked.
+func (l *gatedLine) goesOn(questions int) bool {
+	return len(l.admit) < l.r.Max && len(l.asked) < questions && !l.pass.stopped()
+}
+
+// askHeads asks about the first job of each group: of those whose turn it is, and of those that the last claim did not get to. It returns the groups that
+// started one, and those that the throttler refused one of.
+func (l *gatedLine) askHeads(was look, now *look) (hot, cold []*laneLook, err error) {
 	from, seen := l.row.flow.Turn, map[string]bool{}
-	defer func() { l.s.looks.set(l.queue, now) }()
-	for page := 0; len(l.admit) < l.r.Max && l.pass.over == nil && len(l.asked) < lookAhead; page++ {
-		if page == 1 && was.lane != "" {
-			from = was.lane
+	for page := 0; l.goesOn(lookAhead / 2); page++ {
+		if page == 1 && was.heads != "" {
+			from = was.heads
 		}
 		lanes, err := l.lanes(from, lanesPage)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		if page == 0 {
 			lanes = append([]string{laneCritical}, lanes...)
 		}
 		lanes = slices.DeleteFunc(lanes, func(lane string) bool { return seen[lane] })
 		if len(lanes) == 0 {
-			return nil
+			break
+		}
+		work, err := l.laneLooks(lanes)
+		if err != nil {
+			return nil, nil, err
 		}
 		for _, lane := range lanes {
 			seen[lane] = true
 		}
 		from = lanes[len(lanes)-1]
-		now.lane = from
-		if over, err := l.askLanes(lanes, was, now); over || err != nil {
-			return err
+		for _, w := range work {
+			if !l.goesOn(lookAhead) {
+				l.opensBy(l.now + goOn)
+				return hot, cold, nil
+			}
+			now.heads = w.lane
+			switch g, _, err := l.askNext(w, was); {
+			case err != nil:
+				return nil, nil, err
+			case g.Open:
+				hot = append(hot, w)
+			case g.Name == sojourn.GateThrottle:
+				cold = append(cold, w)
+			case g.Scope == sojourn.ScopeQueue && g.Name != sojourn.GateLimit: // jobs without weight pass a full limit
+				return nil, nil, nil
+			}
 		}
 	}
-	return nil
+	if len(l.asked) >= lookAhead/2 || l.pass.stopped() {
+		l.opensBy(l.now + goOn)
+	}
+	return hot, cold, nil
 }
 
-// askLanes gives turns to some groups; over reports that nobody else of the queue may start now.
-func (l *gatedLine) askLanes(lanes []string, was, now look) (over bool, err error) {
-	heads, err := l.heads(lanes)
-	if err != nil {
-		return false, err
-	}
-	var all []entrant
-	work := make([]*laneLook, 0, len(lanes))
-	for _, lane := range lanes {
-		if h := heads[lane]; len(h) > 0 {
-			work = append(work, &laneLook{lane: lane, list: h, last: h[len(h)-1].candidate, more: true})
-			all = append(all, h...)
-		}
-	}
-	if err := l.describe(all); err != nil {
-		return false, err
-	}
-	for len(work) > 0 {
+// goInto asks on within groups whose first jobs were refused, in turn after the group at which the last claim stopped.
+func (l *gatedLine) goInto(cold []*laneLook, was look, now *look) error {
+	slices.SortFunc(cold, func(a, b *laneLook) int { return cmp.Compare(a.lane, b.lane) })
+	at, _ := slices.BinarySearchFunc(cold, was.deep+"\x00", func(w *laneLook, lane string) int { return cmp.Compare(w.lane, lane) })
+	cold = slices.Concat(cold[at:], cold[:at])
+	for len(cold) > 0 {
 		var next []*laneLook
-		for _, w := range work {
-			if len(l.admit) >= l.r.Max || len(l.asked) >= lookAhead || l.pass.over != nil {
-				now.at[w.lane] = w.last
-				over = true
+		for _, w := range cold {
+			if at, ok := was.at[w.lane]; ok && !l.goesOn(lookAhead) && less(at, w.asked) > 0 {
+				now.at[w.lane] = at // not come to: it stays where it was
 				continue
 			}
-			goes, closed, err := l.turn(w, was)
-			if err != nil || closed {
-				return true, err
+			goes := true
+			for range laneTurn {
+				if !l.goesOn(lookAhead) {
+					now.at[w.lane] = w.asked
+					l.opensBy(l.now + goOn)
+					break
+				}
+				g, some, err := l.askNext(w, was)
+				if err != nil {
+					return err
+				}
+				now.deep = w.lane
+				if goes = some && (g.Open || g.Name == sojourn.GateThrottle); !goes {
+					break
+				}
 			}
 			if goes {
 				next = append(next, w)
 			}
 		}
-		work = next
+		if cold = next; !l.goesOn(lookAhead) {
+			return nil
+		}
 	}
-	return over, nil
+	return nil
 }
 
-// turn asks about the next jobs of one group, until one starts. goes reports that there are more; closed, that a gate of the queue is.
-func (l *gatedLine) turn(w *laneLook, was look) (goes, closed bool, err error) {
-	for range laneTurn {
-		if len(w.list) == 0 {
-			if err := l.readOn(w, was); err != nil || len(w.list) == 0 {
-				return false, false, err
+// laneLooks reads the first jobs of groups.
+func (l *gatedLine) laneLooks(lanes []string) ([]*laneLook, error) {
+	heads, err := l.heads(lanes)
+	if err != nil {
+		return nil, err
+	}
+	var all []entrant
+	work := make([]*laneLook, 0, len(lanes))
+	for _, lane := range lanes {
+		list := heads[lane]
+		if len(list) == 0 {
+			continue
+		}
+		w := &laneLook{lane: lane, list: list, last: list[len(list)-1].candidate, more: true}
+		last := map[string]candidate{} // each kind was read to a place of its own: go on behind the first of them
+		for _, e := range list {
+			last[e.kind] = e.candidate
+		}
+		for _, c := range last {
+			if less(c, w.last) < 0 {
+				w.last = c
 			}
 		}
-		e := w.list[0]
-		w.list = w.list[1:]
-		g := l.ask(&e)
-		switch {
-		case g.Open:
-			return true, false, nil
-		case g.Scope == sojourn.ScopeQueue && g.Name != sojourn.GateLimit: // jobs without weight pass a full limit
-			return false, true, nil
-		case g.Name != sojourn.GateThrottle:
-			return false, false, nil // order within a group is strict but for the throttler
+		work, all = append(work, w), append(all, list...)
+	}
+	return work, l.describe(all)
+}
+
+// askNext asks about the next job of a group; some is false if there is none.
+func (l *gatedLine) askNext(w *laneLook, was look) (g sojourn.Gate, some bool, err error) {
+	if len(w.list) == 0 {
+		if err := l.readOn(w, was); err != nil || len(w.list) == 0 {
+			return g, false, err
 		}
+	}
+	e := w.list[0]
+	w.list, w.asked = w.list[1:], e.candidate
+	g = l.ask(&e)
+	if g.Name == sojourn.GateThrottle && !g.Open {
 		l.opensBy(l.now + askAgain)
 	}
-	return true, false, nil
+	return g, true, nil
 }
 
 // readOn reads the next jobs of a group, the second time from where the last claim stopped.
 func (l *gatedLine) readOn(w *laneLook, was look) error {
-	if !w.more {
-		return nil
-	}
 	if at, ok := was.at[w.lane]; ok && less(at, w.last) > 0 {
 		w.last = at
 	}
-	var all []entrant
-	for _, kind := range l.r.Kinds {
-		if err := l.each(sojourn.PurposeStart, &all, qLaneAfter, kind, w.lane, w.last.r1, w.last.r2, w.last.id, lanePage); err != nil {
-			return err
+	for w.more && len(w.list) == 0 {
+		var all []entrant
+		for _, kind := range l.r.Kinds {
+			if err := l.each(sojourn.PurposeStart, &all, qLaneAfter, kind, w.lane, w.last.r1, w.last.r2, w.last.id, lanePage); err != nil {
+				return err
+			}
 		}
+		slices.SortFunc(all, func(a, b entrant) int { return less(a.candidate, b.candidate) })
+		w.more = len(all) >= lanePage
+		all = all[:min(len(all), lanePage)]
+		if len(all) > 0 {
+			w.last = all[len(all)-1].candidate
+		}
+		w.list = slices.DeleteFunc(all, func(e entrant) bool { return l.asked[e.id] })
 	}
-	slices.SortFunc(all, func(a, b entrant) int { return less(a.candidate, b.candidate) })
-	w.more = len(all) >= lanePage
-	all = all[:min(len(all), lanePage)]
-	if len(all) > 0 {
-		w.last = all[len(all)-1].candidate
-	}
-	w.list = slices.DeleteFunc(all, func(e entrant) bool { return l.asked[e.id] })
 	return l.describe(w.list)
 }
 

@@ -194,7 +194,7 @@ func (l *gatedLine) ask(e *entrant) sojourn.Gate {
 	g := l.flow.Ask(c)
 	if g.Open {
 		l.flow.Start(c)
-		if l.flight != nil {
+		if l.flight != nil && e.purpose == sojourn.PurposeStart {
 			l.flight.Add(c)
 		}
 		l.admit = append(l.admit, *e)

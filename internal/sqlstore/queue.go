@@ -21,7 +21,7 @@ const (
 	qForgetBuckets = `delete from sj_bucket where queue = $1`
 	qQueueInUse    = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
 		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
-	qQueues      = `select name, settings from sj_queue order by seq, name`
+	qQueues      = `select name, settings, flow from sj_queue order by seq, name`
 	qLiveCounts  = `select queue, state, resumed, count(*), sum(held) from sj_live group by queue, state, resumed`
 	qStalled     = `select queue, count(*) from sj_live where state = 4 and wake_at_us < 9223372036854775807 and lease_until_us <= $1 group by queue`
 	qFinalCounts = `select queue, state, count(*) from sj_final group by queue, state`
@@ -178,6 +178,9 @@ func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettin
 	if err := q.Validate(); err != nil {
 		return err
 	}
+	if err := s.validThrottle(ctx, name, q.Throttle); err != nil {
+		return err
+	}
 	reshape, err := do[bool](ctx, s, classFinish, stepSetQueue, 1, setQueueAsk{name, q})
 	if err == nil && reshape {
 		err = s.reshape(ctx, name, math.MaxInt)
@@ -284,8 +287,14 @@ func (t *tx) listQueues(names []string, out *[]sojourn.QueueStatus) (map[string]
 		if err != nil {
 			return err
 		}
+		var flow sojourn.FlowState
+		if text := r.Text(2); text != "" {
+			if err := json.Unmarshal([]byte(text), &flow); err != nil {
+				return err
+			}
+		}
 		place[r.Text(0)] = len(*out)
-		*out = append(*out, sojourn.QueueStatus{Name: r.Text(0), Settings: settings, Counts: map[sojourn.State]int64{}})
+		*out = append(*out, sojourn.QueueStatus{Name: r.Text(0), Settings: settings, Counts: map[sojourn.State]int64{}, Pace: flow.Pace, Trouble: flow.Trouble})
 		return nil
 	})
 	return place, err

@@ -83,7 +83,10 @@ func New(ctx context.Context, db DB, cfg Config) (*Store, error) {
 	s.clock = clock{wall: cfg.Now, driven: cfg.Driven}
 	s.batch = newBatcher(s.cfg.Runners, s.cfg.MaxRows, s.commit)
 	s.hub.init(s)
-	return s, s.readMeta(ctx)
+	if err := s.readMeta(ctx); err != nil {
+		return s, err
+	}
+	return s, s.announce(ctx)
 }
 
 const (

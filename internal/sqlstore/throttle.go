@@ -82,6 +82,9 @@ func (th *throttlers) rule(text string) compiled {
 	return c
 }
 
+// stopped reports whether the pass is over, or has used up the time for more.
+func (p *pass) stopped() bool { return p.over != nil || p.tired.Err() != nil }
+
 // pass asks the throttlers of one queue about the candidates of one claim. After an answer that took too long it is over: everything is refused
 // until the next pass.
 type pass struct {
@@ -90,6 +93,8 @@ type pass struct {
 	asked  []sojourn.Throttler
 	ctx    context.Context // ends with the time budget of the pass
 	cancel context.CancelFunc
+	rest   context.CancelFunc
+	tired  context.Context // ends at half of that: no new candidate is looked for
 	over   error
 	failed int64 // answers that were errors
 	last   error
@@ -99,6 +104,7 @@ type pass struct {
 func (th *throttlers) begin(queue, text string) *pass {
 	p := &pass{th: th, queue: queue}
 	p.ctx, p.cancel = context.WithTimeout(context.Background(), sojourn.MaxThrottle)
+	p.tired, p.rest = context.WithTimeout(p.ctx, sojourn.MaxThrottle/2)
 	p.asked, p.over = th.of(queue, text)
 	if p.over == nil && th.left(queue) > 0 {
 		p.over = fmt.Errorf("the throttler has not answered an earlier claim yet (it may take %v)", sojourn.MaxThrottle)
@@ -111,6 +117,7 @@ func (th *throttlers) begin(queue, text string) *pass {
 
 // end lets go of the pass's timer and logs what went wrong, once a minute a queue.
 func (p *pass) end(now time.Time) {
+	p.rest()
 	p.cancel()
 	if p.last == nil {
 		return
@@ -227,4 +234,45 @@ func safely(ctx context.Context, t sojourn.Throttler, c *sojourn.Candidate, f *s
 func firstLine(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return sojourn.Cut(text, sojourn.MaxReason)
+}
+
+// validThrottle compiles a new text. A process without rules cannot, and may only leave what is there.
+func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
+	if text == "" || text == GoThrottler {
+		return nil
+	}
+	if s.throttlers.compile != nil {
+		return s.throttlers.rule(text).err
+	}
+	return s.view(ctx, func(t *tx) error {
+		q, err := t.queueRow(queue)
+		if err == nil && q.Throttle != text {
+			err = sojourn.Invalid("throttle", "this process cannot check a rule: open its store with the option Rules(rule.Throttlers()), or use sojourn queue set")
+		}
+		return err
+	})
+}
+
+// announce gives the queues that have a throttler in this process the setting that makes every other process need one too.
+func (s *Store) announce(ctx context.Context) error {
+	for queue, t := range s.throttlers.own {
+		if t == nil {
+			return sojourn.Invalid("throttle", "the throttler of queue %.64q is nil", queue)
+		}
+		if err := sojourn.ValidName("throttle", queue); err != nil {
+			return err
+		}
+		var q queueRow
+		if err := s.view(ctx, func(t *tx) (err error) { q, err = t.queueRow(queue); return err }); err != nil {
+			return err
+		}
+		if q.Throttle != "" {
+			continue
+		}
+		q.Throttle = GoThrottler
+		if err := s.SetQueue(ctx, queue, q.QueueSettings); err != nil {
+			return err
+		}
+	}
+	return nil
 }
