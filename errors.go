@@ -28,6 +28,7 @@ const (
 	CodeIDExpired   = "id_expired"      // the id block is older than IDLife: draw a new id
 	CodeUnknown     = "unknown_outcome" // the call may or may not have been executed: repeat it with the same jobs
 	CodeUnavailable = "unavailable"     // the store could not be reached or written; nothing happened
+	CodeSchema      = "schema"          // the tables are of a version that this program cannot work with; see Schema
 )
 
 // Error is a refusal with a stable code and a message that says what to do.
