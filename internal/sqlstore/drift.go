@@ -43,17 +43,17 @@ func (m *Migrator) Drift(ctx context.Context) ([]string, error) {
 				}
 			}
 		}
-		want, err = shape(c, d, prefix)
+		want, err = outline(c, d, prefix)
 		return err
 	})
 	if err == nil {
-		err = m.db.View(ctx, func(c Conn) (err error) { have, err = shape(c, d, m.prefix); return err })
+		err = m.db.View(ctx, func(c Conn) (err error) { have, err = outline(c, d, m.prefix); return err })
 	}
 	return differences(want, have), err
 }
 
-// shape reads what the tables of a prefix are made of: the things by their names, such as "column sj_job.id", with their definitions.
-func shape(c Conn, d Dialect, prefix string) (map[string]string, error) {
+// outline reads what the tables of a prefix are made of: the things by their names, such as "column sj_job.id", with their definitions.
+func outline(c Conn, d Dialect, prefix string) (map[string]string, error) {
 	out := map[string]string{}
 	err := c.Query(d.Shape, func(r Row) error {
 		out[r.Text(0)] = strings.Join(strings.Fields(r.Text(1)), " ")

@@ -26,6 +26,8 @@ var allowances = []allowance{
 	{"internal/sqlstore/...", []string{"crypto/rand"}, "the name of an instance and the secret of its tokens, drawn once"},
 	{"internal/sqlstore/migratetest/...", []string{"math/rand/v2"}, "the moment at which a process of a test dies"},
 	{"internal/demo/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "the other side: a gateway with its own clock and moods"},
+	{"internal/bench/...", []string{"time.Now", "time.Since"}, "a stopwatch"},
+	{"bench/...", []string{"time.Now", "time.Since"}, "a stopwatch, and the times that statements of the raw limit write"},
 	{"cmd/...", []string{"time.Now", "time.Since", "time.Until"}, "ages on a screen, the length of a run"},
 	{"examples/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "programs of users"},
 }

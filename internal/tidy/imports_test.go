@@ -46,11 +46,14 @@ var direction = []row{
 	{dir: "internal/ui/...", may: []string{".", "internal/ui/..."}, not: []string{"database"}, because: "pages over a Client"},
 	{dir: "internal/demo/...", may: []string{".", "worker", "internal/demo/..."}, not: []string{"database"},
 		because: "the demo runs on any store that it is given"},
+	{dir: "internal/bench/...", may: []string{".", "worker", "internal/bench/..."}, not: []string{"database", "net"},
+		because: "it measures any store that it is given"},
 	{dir: "internal/pgtest", may: []string{"github.com/jackc/pgx/v5/..."}, because: "it starts servers for tests"},
 	{dir: "internal/crash", because: "only its tests run processes"},
 	{dir: "internal/tidy", because: "the laws depend on nothing they judge"},
 	{dir: "examples/...", may: []string{".", "worker", "store/...", "sojourntest", "rule/...", "httpapi/...", "source/...", "examples/..."},
 		because: "an example shows what a user may do, so nothing internal"},
+	{dir: "bench/...", may: []string{".", "internal/bench", "store/...", "*"}, because: "a module of its own measures the stores beside others"},
 	{dir: "cmd/...", may: []string{"./...", "*"}, because: "only the command wires"},
 }
 

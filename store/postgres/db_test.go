@@ -64,10 +64,10 @@ func TestSchemaVersions(t *testing.T) {
 	open(t, Schema(schema), AutoMigrate()).Close()
 	c := open(t, Schema(schema))
 	c.Close()
-	sql(t, address, fmt.Sprintf("insert into %s.sj_migration (version, name, needs, at_us) values (99, 'later', 99, 0)", schema))
+	execute(t, address, fmt.Sprintf("insert into %s.sj_migration (version, name, needs, at_us) values (99, 'later', 99, 0)", schema))
 	refused(t, address, sojourn.CodeSchema, "use a newer program", Schema(schema))
 	refused(t, address, sojourn.CodeSchema, "use a newer program", Schema(schema), AutoMigrate())
-	sql(t, address, fmt.Sprintf("delete from %s.sj_migration", schema))
+	execute(t, address, fmt.Sprintf("delete from %s.sj_migration", schema))
 	refused(t, address, sojourn.CodeSchema, "sojourn migrate up", Schema(schema))
 }
 

@@ -45,13 +45,13 @@ func TestMigrationsKilled(t *testing.T) { migratetest.Kill(t, migrations(testURL
 func TestMigrationsTogether(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
 	migratetest.Together(t, migrations(address, schema), 3)
-	sql(t, address, "drop schema "+schema+" restrict") // fails if the ways down have left anything
+	execute(t, address, "drop schema "+schema+" restrict") // fails if the ways down have left anything
 }
 
 func TestMigrationHistory(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
-	migratetest.History(t, migrations(address, schema), func(q string) { sql(t, address, "set search_path = "+schema+"; "+q) })
-	sql(t, address, "drop schema "+schema+" restrict")
+	migratetest.History(t, migrations(address, schema), func(q string) { execute(t, address, "set search_path = "+schema+"; "+q) })
+	execute(t, address, "drop schema "+schema+" restrict")
 }
 
 // TestTwoInstancesAreNoDrift: of two instances in one schema, one with a prefix that begins like the other's, neither is held against the other.

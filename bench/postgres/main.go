@@ -1,0 +1,45 @@
+// Command postgres measures Sojourn on PostgreSQL beside other job queues and beside the raw limit of its own tables: see docs/benchmarks.md.
+// It starts a server of its own from the installed binaries.
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sojourn-queue/sojourn/internal/bench"
+	"github.com/sojourn-queue/sojourn/store/postgres"
+)
+
+const (
+	synced = "every operation is on the disk when it is acknowledged (fsync, synchronous_commit=on)"
+	three  = "three transactions of 500 jobs, each on the disk (fsync, synchronous_commit=on)"
+)
+
+func main() {
+	bench.Main(func(_ context.Context, load bench.Load, bulk int) ([]bench.Entry, func(), error) {
+		c, err := startCluster()
+		if err != nil {
+			return nil, nil, err
+		}
+		return []bench.Entry{
+			{Name: "ours", Durability: synced, Run: bench.Measure(c.ours(false), c.ours(true), load, bulk)},
+			{Name: "raw", Durability: three, Run: c.rawRun(load)},
+			{Name: "river", Durability: synced, Run: bench.Measure(c.river, nil, load, bulk)},
+		}, c.stop, nil
+	})
+}
+
+// ours is this module's own store in a database that goes with it.
+func (c *cluster) ours(bare bool) bench.Open {
+	return func(ctx context.Context) (bench.System, error) {
+		address, drop, err := c.database(ctx)
+		if err != nil {
+			return nil, err
+		}
+		client, err := postgres.Open(address, postgres.AutoMigrate())
+		if err != nil {
+			return nil, errors.Join(err, drop())
+		}
+		return &bench.Sojourn{Client: client, Bare: bare, After: drop}, nil
+	}
+}

@@ -1,0 +1,47 @@
+// Command sqlite measures Sojourn on SQLite beside other job queues and beside the raw limit of its own tables: see docs/benchmarks.md.
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/sojourn-queue/sojourn/internal/bench"
+	"github.com/sojourn-queue/sojourn/store/sqlite"
+)
+
+const (
+	synced = "every operation is on the disk when it is acknowledged (WAL, synchronous=FULL)"
+	three  = "three transactions of 500 jobs, each on the disk (WAL, synchronous=FULL)"
+	always = "every operation is on the disk when it is acknowledged (appendfsync always)"
+	second = "the last second may be lost (appendfsync everysec)"
+)
+
+func main() {
+	bench.Main(func(_ context.Context, load bench.Load, bulk int) ([]bench.Entry, func(), error) {
+		return []bench.Entry{
+			{Name: "ours", Durability: synced, Run: bench.Measure(ours(false), ours(true), load, bulk)},
+			{Name: "raw", Durability: three, Run: rawRun(load)},
+			{Name: "goqite", Durability: synced, Run: bench.Measure(openGoqite, nil, load, bulk)},
+			{Name: "river", Durability: synced, Run: bench.Measure(openRiver, nil, load, bulk)},
+			{Name: "asynq_always", Durability: always, Run: bench.Measure(openAsynq("always"), nil, load, 0)},
+			{Name: "asynq_everysec", Durability: second, Run: bench.Measure(openAsynq("everysec"), nil, load, 0)},
+		}, func() {}, nil
+	})
+}
+
+// ours is this module's own store in a file that goes with it.
+func ours(bare bool) bench.Open {
+	return func(context.Context) (bench.System, error) {
+		folder, err := os.MkdirTemp("", "sojourn-bench-")
+		if err != nil {
+			return nil, err
+		}
+		c, err := sqlite.Open(filepath.Join(folder, "jobs.db"))
+		if err != nil {
+			os.RemoveAll(folder)
+			return nil, err
+		}
+		return &bench.Sojourn{Client: c, Bare: bare, After: func() error { return os.RemoveAll(folder) }}, nil
+	}
+}

@@ -1,0 +1,169 @@
+// Package bench measures job queues: the one at hand for "sojourn bench", and others beside it for the modules below bench/.
+//
+// A [System] is a queue with a database of its own. [Enqueues] and [Life] load it as many producers do who each wait for every
+// acknowledgement; [Compare] does so with several systems in turn, several times, and takes medians. Speed is reported here and asserted
+// nowhere: a machine that does something else at the same time halves every figure.
+package bench
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// System is a job queue under measurement. Its methods may be called at the same time.
+type System interface {
+	// Enqueue stores n jobs in one call and returns when they are acknowledged. They have the numbers from first on, which are used once.
+	Enqueue(ctx context.Context, first, n int) error
+	// Work runs all jobs with a handler that does nothing, until ctx ends, and calls done each time that the ends of n more jobs are stored.
+	Work(ctx context.Context, done func(n int)) error
+	// Close ends everything that belongs to the system.
+	Close() error
+}
+
+// Load says what a measurement does.
+type Load struct {
+	Jobs      int           // that are measured
+	WarmUp    int           // jobs before them that are not
+	Producers int           // goroutines that enqueue
+	Batch     int           // jobs of one call
+	Within    time.Duration // a measurement that takes longer is cut
+}
+
+// Measured is what came of a load.
+type Measured struct {
+	Jobs int           // that were enqueued, or, in a whole life cycle, finished
+	Took time.Duration // from the first call to the last acknowledgement
+	Ack  Sample        // from the call of an enqueue to its acknowledgement
+	Cut  bool          // the time was up before all jobs were done
+}
+
+// PerSecond is the rate of jobs.
+func (m Measured) PerSecond() float64 {
+	if m.Took <= 0 {
+		return 0
+	}
+	return float64(m.Jobs) / m.Took.Seconds()
+}
+
+// Enqueues measures enqueues while nobody works.
+func Enqueues(ctx context.Context, sys System, load Load) (Measured, error) {
+	ctx, cancel := context.WithTimeout(ctx, load.Within)
+	defer cancel()
+	if _, err := produce(ctx, sys, load, 0, load.WarmUp); err != nil {
+		return Measured{}, err
+	}
+	return produce(ctx, sys, load, load.WarmUp, load.Jobs)
+}
+
+// Life measures whole lives of jobs: producers enqueue while workers work, until the end of the last job is stored.
+func Life(ctx context.Context, sys System, load Load) (m Measured, err error) {
+	ctx, cancel := context.WithTimeout(ctx, load.Within)
+	defer cancel()
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var t tally
+	failed := make(chan error, 1)
+	go func() {
+		err := sys.Work(working, t.add)
+		if working.Err() != nil {
+			err = nil
+		}
+		failed <- err
+		cancel()
+	}()
+	if _, err = produce(ctx, sys, load, 0, load.WarmUp); err == nil {
+		t.wait(ctx, load.WarmUp)
+		before, began := t.count(), time.Now()
+		if m, err = produce(ctx, sys, load, load.WarmUp, load.Jobs); err == nil {
+			t.wait(ctx, load.WarmUp+load.Jobs)
+			m.Took = time.Since(began)
+			m.Jobs = t.count() - before
+			m.Cut = m.Jobs < load.Jobs
+		}
+	}
+	stop()
+	if failure := <-failed; failure != nil {
+		err = failure
+	}
+	return m, err
+}
+
+// produce enqueues the jobs from the number first on and waits for every acknowledgement. When ctx ends it returns what was done by then.
+func produce(ctx context.Context, sys System, load Load, first, jobs int) (Measured, error) {
+	var (
+		next    atomic.Int64
+		done    atomic.Int64
+		failed  atomic.Pointer[error]
+		makers  sync.WaitGroup
+		samples = make([]Sample, load.Producers)
+	)
+	began := time.Now()
+	for p := range load.Producers {
+		makers.Go(func() {
+			for ctx.Err() == nil && failed.Load() == nil {
+				at := int(next.Add(int64(load.Batch))) - load.Batch
+				n := min(load.Batch, jobs-at)
+				if n <= 0 {
+					return
+				}
+				called := time.Now()
+				if err := sys.Enqueue(ctx, first+at, n); err != nil {
+					if ctx.Err() == nil {
+						failed.CompareAndSwap(nil, &err)
+					}
+					return
+				}
+				samples[p].Add(time.Since(called))
+				done.Add(int64(n))
+			}
+		})
+	}
+	makers.Wait()
+	m := Measured{Jobs: int(done.Load()), Took: time.Since(began), Ack: Merge(samples...)}
+	m.Cut = m.Jobs < jobs
+	if err := failed.Load(); err != nil {
+		return m, *err
+	}
+	return m, nil
+}
+
+// tally counts, and wakes who waits for a number.
+type tally struct {
+	mu      sync.Mutex
+	n, want int
+	reached chan struct{}
+}
+
+func (t *tally) add(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n += n
+	if t.reached != nil && t.n >= t.want {
+		close(t.reached)
+		t.reached = nil
+	}
+}
+
+func (t *tally) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n
+}
+
+// wait returns when the count is want, or ctx ends.
+func (t *tally) wait(ctx context.Context, want int) {
+	t.mu.Lock()
+	reached := make(chan struct{})
+	if t.n >= want {
+		close(reached)
+	} else {
+		t.want, t.reached = want, reached
+	}
+	t.mu.Unlock()
+	select {
+	case <-reached:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,231 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+)
+
+// Figures are what a system reached. Rates are jobs a second; 0 means not measured.
+type Figures struct {
+	LifePerS     float64 `json:"life_per_s"`               // whole lives while the producers enqueue one job a call
+	EnqueuePerS  float64 `json:"enqueue_per_s"`            // enqueues alone, one job a call
+	EnqueueP50MS float64 `json:"enqueue_p50_ms"`           // of an enqueue's acknowledgement during the whole lives
+	EnqueueP99MS float64 `json:"enqueue_p99_ms"`           //
+	AloneP99MS   float64 `json:"enqueue_alone_p99_ms"`     // the same while nobody works
+	BareLifePerS float64 `json:"bare_life_per_s,omitzero"` // whole lives without the worker library around claim and finish
+	BulkLifePerS float64 `json:"bulk_life_per_s,omitzero"` // whole lives while the producers enqueue many jobs a call
+	BulkPerS     float64 `json:"bulk_per_s,omitzero"`      // enqueues alone, many jobs a call
+	Durability   string  `json:"durability"`               // what survives a power cut
+	Runs         int     `json:"runs"`                     // of which these are the medians
+	Cut          int     `json:"cut,omitzero"`             // measurements that ended by the clock
+	Ratio        *Ratio  `json:"ours_to_this,omitempty"`
+}
+
+// Ratio is ours divided by theirs; of p99 as well, where less is better.
+type Ratio struct {
+	Life       float64 `json:"life"`
+	Enqueue    float64 `json:"enqueue"`
+	EnqueueP99 float64 `json:"enqueue_p99"`
+	BareLife   float64 `json:"bare_life,omitzero"` // ours bare to theirs
+	BulkLife   float64 `json:"bulk_life,omitzero"`
+	Bulk       float64 `json:"bulk,omitzero"`
+}
+
+// fields are the measured fields of f, in an order.
+func (f *Figures) fields() []*float64 {
+	return []*float64{&f.LifePerS, &f.EnqueuePerS, &f.EnqueueP50MS, &f.EnqueueP99MS, &f.AloneP99MS, &f.BareLifePerS, &f.BulkLifePerS, &f.BulkPerS}
+}
+
+// Entry is a system in a comparison.
+type Entry struct {
+	Name       string
+	Durability string
+	// Run measures once, from an empty database on.
+	Run func(ctx context.Context) (Figures, error)
+}
+
+// Open makes a System with an empty database.
+type Open func(ctx context.Context) (System, error)
+
+// Measure makes the Run of a System: enqueues alone, and whole lives, each on a database of its own. bulk is the batch of the bulk figures;
+// 0 leaves them out. bare, if it is not nil, opens the system for the figure without the worker library.
+func Measure(open, bare Open, load Load, bulk int) func(context.Context) (Figures, error) {
+	return func(ctx context.Context) (f Figures, err error) {
+		on := func(open Open, load Load, measure func(context.Context, System, Load) (Measured, error)) (m Measured) {
+			if err == nil {
+				m, err = fresh(ctx, open, load, measure)
+			}
+			if m.Cut {
+				f.Cut++
+			}
+			return m
+		}
+		life := on(open, load, Life)
+		alone := on(open, load, Enqueues)
+		f.LifePerS, f.EnqueuePerS = life.PerSecond(), alone.PerSecond()
+		f.EnqueueP50MS, f.EnqueueP99MS = Milliseconds(life.Ack.Quantile(0.5)), Milliseconds(life.Ack.Quantile(0.99))
+		f.AloneP99MS = Milliseconds(alone.Ack.Quantile(0.99))
+		if bare != nil {
+			f.BareLifePerS = on(bare, load, Life).PerSecond()
+		}
+		if bulk > 0 {
+			many := load
+			many.Batch = bulk
+			f.BulkLifePerS = on(open, many, Life).PerSecond()
+			f.BulkPerS = on(open, many, Enqueues).PerSecond()
+		}
+		return f, err
+	}
+}
+
+func fresh(ctx context.Context, open Open, load Load, measure func(context.Context, System, Load) (Measured, error)) (Measured, error) {
+	sys, err := open(ctx)
+	if err != nil {
+		return Measured{}, err
+	}
+	m, err := measure(ctx, sys, load)
+	if closed := sys.Close(); err == nil {
+		err = closed
+	}
+	return m, err
+}
+
+// Compare runs the entries in turn, as often as runs says, and answers with the medians, the first entry's ratio to each of the others among
+// them. progress is told what is done.
+func Compare(ctx context.Context, entries []Entry, runs int, progress func(string)) (map[string]Figures, error) {
+	all := make([][]Figures, len(entries))
+	for run := range runs {
+		for i, e := range entries {
+			f, err := e.Run(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", e.Name, err)
+			}
+			progress(fmt.Sprintf("run %d of %d: %s: %.0f lives/s, %.0f enqueues/s", run+1, runs, e.Name, f.LifePerS, f.EnqueuePerS))
+			all[i] = append(all[i], f)
+		}
+	}
+	out := map[string]Figures{}
+	for i, e := range entries {
+		f := medians(all[i])
+		f.Durability, f.Runs = e.Durability, runs
+		if i > 0 {
+			f.Ratio = ratio(out[entries[0].Name], f)
+		}
+		out[e.Name] = f
+	}
+	return out, nil
+}
+
+func medians(of []Figures) (m Figures) {
+	for field := range m.fields() {
+		values := make([]float64, len(of))
+		for i := range of {
+			values[i] = *of[i].fields()[field]
+		}
+		*m.fields()[field] = Median(values)
+	}
+	for _, f := range of {
+		m.Cut += f.Cut
+	}
+	return m
+}
+
+// Median is the middle value, or the mean of the two; 0 of none.
+func Median(values []float64) float64 {
+	v := slices.Sorted(slices.Values(values))
+	if len(v) == 0 {
+		return 0
+	}
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+func ratio(ours, theirs Figures) *Ratio {
+	over := func(a, b float64) float64 {
+		if b == 0 {
+			return 0
+		}
+		return a / b
+	}
+	return &Ratio{Life: over(ours.LifePerS, theirs.LifePerS), Enqueue: over(ours.EnqueuePerS, theirs.EnqueuePerS),
+		EnqueueP99: over(ours.EnqueueP99MS, theirs.EnqueueP99MS), BareLife: over(ours.BareLifePerS, theirs.LifePerS),
+		BulkLife: over(ours.BulkLifePerS, theirs.BulkLifePerS), Bulk: over(ours.BulkPerS, theirs.BulkPerS)}
+}
+
+// WriteJSON writes one object: the name of each system and its figures.
+func WriteJSON(out io.Writer, found map[string]Figures) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(found)
+}
+
+// WriteTable writes one line for each system, in the order of the entries.
+func WriteTable(out io.Writer, entries []Entry, found map[string]Figures) error {
+	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "system\tlife/s\tours\tenqueue/s\tours\tp50 ms\tp99 ms\tbare life/s\tbulk life/s\tours\tbulk/s\tours\tdurability")
+	for _, e := range entries {
+		f := found[e.Name]
+		r := cmp.Or(f.Ratio, &Ratio{})
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Name, rate(f.LifePerS), times(r.Life), rate(f.EnqueuePerS),
+			times(r.Enqueue), f.EnqueueP50MS, f.EnqueueP99MS, rate(f.BareLifePerS), rate(f.BulkLifePerS), times(r.BulkLife), rate(f.BulkPerS),
+			times(r.Bulk), f.Durability)
+	}
+	return t.Flush()
+}
+
+func rate(perSecond float64) string {
+	if perSecond == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", perSecond)
+}
+
+func times(r float64) string {
+	if r == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2fx", r)
+}
+
+// RawBatch is the number of jobs of a transaction where the raw limit of a database is measured.
+const RawBatch = 500
+
+// Loop measures calls of steps with batch jobs each until all jobs of the load are done. Each step is called by a goroutine of its own, one
+// call after the other.
+func Loop(ctx context.Context, load Load, batch int, steps ...func(n int) error) (Measured, error) {
+	if _, err := loop(ctx, load, load.WarmUp, batch, steps); err != nil {
+		return Measured{}, err
+	}
+	return loop(ctx, load, load.Jobs, batch, steps)
+}
+
+func loop(ctx context.Context, load Load, jobs, batch int, steps []func(int) error) (Measured, error) {
+	ctx, cancel := context.WithTimeout(ctx, load.Within)
+	defer cancel()
+	var all sync.WaitGroup
+	var given, done atomic.Int64
+	samples, errs := make([]Sample, len(steps)), make([]error, len(steps))
+	began := time.Now()
+	for i, step := range steps {
+		all.Go(func() {
+			for errs[i] == nil && ctx.Err() == nil && given.Add(int64(batch))-int64(batch) < int64(jobs) {
+				called := time.Now()
+				errs[i] = step(batch)
+				samples[i].Add(time.Since(called))
+				done.Add(int64(batch))
+			}
+		})
+	}
+	all.Wait()
+	m := Measured{Jobs: int(done.Load()), Took: time.Since(began), Ack: Merge(samples...)}
+	m.Cut = m.Jobs < jobs
+	return m, errors.Join(errs...)
+}

@@ -1,0 +1,60 @@
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Setup makes the systems of a comparison, ours first, and what ends their servers. bulk is the batch of the bulk figures.
+type Setup func(ctx context.Context, load Load, bulk int) (entries []Entry, stop func(), err error)
+
+// Main is the command of a module that compares systems.
+func Main(setup Setup) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := compare(ctx, setup)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func compare(ctx context.Context, setup Setup) error {
+	load := Load{Batch: 1}
+	output := flag.String("o", "table", "table or json")
+	runs := flag.Int("runs", 3, "runs of each system, in turn; the figures are their medians")
+	bulk := flag.Int("bulk", 1000, "jobs of a call in the bulk figures; 0 leaves them out")
+	only := flag.String("only", "", "measure only these systems beside ours, separated by commas")
+	flag.IntVar(&load.Jobs, "jobs", 10_000, "jobs of a measurement")
+	flag.IntVar(&load.Producers, "producers", 64, "goroutines that enqueue")
+	flag.DurationVar(&load.Within, "within", 2*time.Minute, "a measurement that takes longer is cut")
+	flag.Parse()
+	if *output != "table" && *output != "json" || *runs < 1 || *bulk < 0 || load.Jobs < 1 || load.Producers < 1 || flag.NArg() > 0 {
+		return fmt.Errorf("-o is table or json, -runs, -jobs and -producers are 1 and more, and nothing follows the flags")
+	}
+	load.WarmUp = load.Jobs / 10
+	chosen, stop, err := setup(ctx, load, *bulk)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if *only != "" {
+		names := strings.Split(*only, ",")
+		chosen = slices.DeleteFunc(chosen, func(e Entry) bool { return e.Name != chosen[0].Name && !slices.Contains(names, e.Name) })
+	}
+	found, err := Compare(ctx, chosen, *runs, func(line string) { fmt.Fprintln(os.Stderr, line) })
+	if err != nil {
+		return err
+	}
+	if *output == "json" {
+		return WriteJSON(os.Stdout, found)
+	}
+	return WriteTable(os.Stdout, chosen, found)
+}

@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/worker"
+)
+
+// Of the jobs that are measured.
+const (
+	Queue     = "bench" // their queue
+	Kind      = "bench" // their kind
+	ArgsBytes = 100     // what each carries
+)
+
+// Of the workers.
+const (
+	Concurrency = 500 // handlers of a worker that run at a time; it claims up to as many jobs in one call
+	Claimers    = 8   // loops of bare claims and finishes
+	PerClaim    = 100 // what each of them claims at most
+)
+
+// Sojourn is the System of this module, over any of its stores.
+type Sojourn struct {
+	Client *sojourn.Client
+	Bare   bool             // Work is loops of Store.Claim and Store.Finish, without package worker
+	Start  func(number int) // is called when the job with that number starts; nil = nobody is
+	After  func() error     // is called by Close in the end, to remove the store; nil = nothing
+}
+
+// Args are the args of the job with a number.
+func Args(number int) []byte {
+	b := make([]byte, ArgsBytes)
+	binary.BigEndian.PutUint64(b, uint64(number))
+	return b
+}
+
+// Number reads it back.
+func Number(args []byte) int { return int(binary.BigEndian.Uint64(args)) }
+
+// Enqueue implements System.
+func (s *Sojourn) Enqueue(ctx context.Context, first, n int) error {
+	if n == 1 {
+		_, err := s.Client.Enqueue(ctx, job(first))
+		return err
+	}
+	jobs := make([]*sojourn.Job, n)
+	for i := range jobs {
+		jobs[i] = job(first + i)
+	}
+	_, err := s.Client.EnqueueAll(ctx, jobs)
+	return err
+}
+
+var kind = sojourn.Kind[[]byte]{Name: Kind, Queue: Queue, Codec: sojourn.Bytes{}}
+
+func job(number int) *sojourn.Job { return kind.New(Args(number)) }
+
+// Work implements System.
+func (s *Sojourn) Work(ctx context.Context, done func(int)) error {
+	store := counting{s.Client.Store(), done}
+	if s.Bare {
+		return s.claimers(ctx, store)
+	}
+	w := worker.New(sojourn.NewClient(store), worker.Options{Concurrency: Concurrency, Queues: []string{Queue}, Logger: slog.New(slog.DiscardHandler)})
+	worker.Handle(w, kind, func(_ context.Context, j *sojourn.Job, _ []byte) error {
+		s.started(j)
+		return nil
+	})
+	return w.Run(ctx)
+}
+
+func (s *Sojourn) started(j *sojourn.Job) {
+	if s.Start != nil {
+		s.Start(Number(j.Args))
+	}
+}
+
+// claimers are what a worker does, without its handlers, timeouts and extensions.
+func (s *Sojourn) claimers(ctx context.Context, store sojourn.Store) error {
+	var all sync.WaitGroup
+	errs := make([]error, Claimers)
+	for i := range Claimers {
+		all.Go(func() { errs[i] = s.claimer(ctx, store, fmt.Sprint("bench-", i)) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Sojourn) claimer(ctx context.Context, store sojourn.Store, name string) error {
+	r := sojourn.ClaimRequest{Worker: name, Queues: []string{Queue}, Kinds: []string{Kind}, Max: PerClaim, Capacity: PerClaim, Wait: time.Second}
+	for ctx.Err() == nil {
+		r.Number++
+		jobs, err := store.Claim(ctx, r)
+		if err != nil {
+			return err
+		}
+		outcomes := make([]sojourn.Outcome, len(jobs))
+		for i := range jobs {
+			s.started(&jobs[i].Job)
+			outcomes[i] = sojourn.Outcome{Lease: jobs[i].Lease, Type: sojourn.OutcomeCompleted}
+		}
+		if _, err := store.Finish(context.WithoutCancel(ctx), outcomes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close implements System.
+func (s *Sojourn) Close() error {
+	err := s.Client.Close()
+	if s.After != nil {
+		err = errors.Join(err, s.After())
+	}
+	return err
+}
+
+// counting tells how many jobs were finished.
+type counting struct {
+	sojourn.Store
+	done func(int)
+}
+
+// Finish implements sojourn.Claimer.
+func (c counting) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
+	answers, err := c.Store.Finish(ctx, outcomes)
+	n := 0
+	for _, a := range answers {
+		if a.Status == sojourn.FinishApplied && a.State.Final() {
+			n++
+		}
+	}
+	c.done(n)
+	return answers, err
+}
