@@ -77,7 +77,7 @@ func usable(s sojourn.Schema) error {
 	case s.Found < s.Newest:
 		return errors.New(`the schema is not the newest: run "sojourn migrate up"`)
 	case s.Needs > s.Newest:
-		return fmt.Errorf("the schema needs a program that knows version %d: use a newer one", s.Needs)
+		return fmt.Errorf("the tables need version %d of the schema: use a newer program", s.Needs)
 	}
 	return nil
 }
