@@ -98,7 +98,7 @@ func TestThrottlerFails(t *testing.T) {
 		`fail("") == start()`:                  "wants a reason",
 		`in_flight.list().all(a, in_flight.list().all(b, in_flight.list().all(c, a.id + b.id + c.id > 0)))`: "cost limit exceeded",
 	} {
-		r, err := rule.Throttler(text, rule.Cost(1000))
+		r, err := rule.Throttler(text, rule.Cost(1000), rule.Budget(time.Minute))
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
