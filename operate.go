@@ -164,16 +164,15 @@ type Why struct {
 	Group     string    `json:"group,omitempty"`
 	State     State     `json:"state"`
 	Resumed   bool      `json:"resumed,omitempty"`
-	Claimable bool      `json:"claimable"`            // all gates are open: the next claim with room for it takes it, in its turn
-	Waits     string    `json:"waits"`                // for what, in words
-	Gate      string    `json:"gate,omitempty"`       // the first closed one: a Gate constant
-	Until     time.Time `json:"until,omitzero"`       // when that ends, if it is known
-	Gates     []Gate    `json:"gates,omitempty"`      // what each says, in order; of ready and errored jobs
-	Ahead     int64     `json:"ahead"`                // ready jobs that stand before it in its line, counted up to MaxAhead
-	Unhandled bool      `json:"unhandled,omitempty"`  // no worker has asked for its kind in its queue within the last day
-	Worker    string    `json:"worker,omitempty"`     // of a running job
-	Keys      []string  `json:"keys,omitempty"`       // of an awaiting job: what it waits for
-	DependsOn int64     `json:"depends_on,omitempty"` // of a blocked job: so many have not ended
+	Claimable bool      `json:"claimable"`           // all gates are open: the next claim with room for it takes it, in its turn
+	Waits     string    `json:"waits"`               // for what, in words
+	Gate      string    `json:"gate,omitempty"`      // the first closed one: a Gate constant
+	Until     time.Time `json:"until,omitzero"`      // when that ends, if it is known
+	Gates     []Gate    `json:"gates,omitempty"`     // what each says, in order; of ready and errored jobs
+	Ahead     int64     `json:"ahead"`               // ready jobs that stand before it in its line, counted up to MaxAhead
+	Unhandled bool      `json:"unhandled,omitempty"` // no worker has asked for its kind in its queue within the last day
+	Worker    string    `json:"worker,omitempty"`    // of a running job
+	Keys      []string  `json:"keys,omitempty"`      // of an awaiting job: what it waits for
 }
 
 // MaxAhead bounds Why.Ahead and QueueWhy.Asked.

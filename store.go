@@ -340,7 +340,7 @@ type FlightJob struct {
 // What a throttler gets.
 const (
 	MaxFlight   = 1000                  // entries of Flight.List
-	MaxThrottle = 50 * time.Millisecond // time for all answers of one queue in one claim
+	MaxThrottle = 250 * time.Millisecond // time for all answers of one queue in one claim
 )
 
 // Sum adds the loads that match reports.

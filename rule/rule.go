@@ -23,7 +23,7 @@ import (
 // Bounds of one evaluation and of a text.
 const (
 	DefaultCost   = 100_000               // steps as CEL counts them: a look at 1,000 jobs in flight is about 10,000
-	DefaultBudget = 10 * time.Millisecond // time
+	DefaultBudget = 50 * time.Millisecond // time
 	maxDepth      = 64                    // of nested expressions
 	checkEvery    = 100                   // steps of a loop between two looks at the clock
 )

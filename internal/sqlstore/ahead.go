@@ -57,6 +57,7 @@ func (l *gatedLine) throttle() (*pass, error) {
 		return nil, nil
 	}
 	p := l.s.throttlers.begin(l.queue, l.row.Throttle)
+	l.pass = p
 	l.known = map[int64]*sojourn.Candidate{}
 	flight, err := l.inTheAir(l.queue)
 	if err != nil {
@@ -157,6 +158,9 @@ type laneLook struct {
 	last  candidate // of what was read
 	asked candidate // the last that was asked about
 	more  bool      // there may be others behind it
+
+	jumped bool      // to where the last claim stopped,
+	first  candidate // from here; none once it has come back
 }
 
 // ahead asks about jobs of a queue with a throttler until the claim has what it wants, its questions are used up, or nobody is left.
@@ -328,10 +332,13 @@ func (l *gatedLine) askNext(w *laneLook, was look) (g sojourn.Gate, some bool, e
 
 // readOn reads the next jobs of a group, the second time from where the last claim stopped.
 func (l *gatedLine) readOn(w *laneLook, was look) error {
-	if at, ok := was.at[w.lane]; ok && less(at, w.last) > 0 {
-		w.last = at
+	if at, ok := was.at[w.lane]; ok && !w.jumped && less(at, w.last) > 0 {
+		w.first, w.last, w.jumped = w.last, at, true
 	}
-	for w.more && len(w.list) == 0 {
+	for len(w.list) == 0 && (w.more || w.jumped && w.first != candidate{}) {
+		if !w.more { // at the end: now what was jumped over
+			w.last, w.first, w.more = w.first, candidate{}, true
+		}
 		var all []entrant
 		for _, kind := range l.r.Kinds {
 			if err := l.each(sojourn.PurposeStart, &all, qLaneAfter, kind, w.lane, w.last.r1, w.last.r2, w.last.id, lanePage); err != nil {

@@ -68,7 +68,6 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 	}
 	pass, err := l.throttle()
 	if pass != nil {
-		l.pass = pass
 		defer pass.end(at(t.now))
 	}
 	if err != nil {

@@ -158,6 +158,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 		text, flow, ask.name); err != nil {
 		return false, err
 	}
+	t.after = append(t.after, func() { t.s.breakers.Delete(ask.name) })
 	if !now.Paused { // what waited may go on
 		t.freed[ask.name] += sojourn.MaxBatch
 	}

@@ -82,19 +82,19 @@ func (th *throttlers) rule(text string) compiled {
 	return c
 }
 
+// enough is the time of answers after which a claim asks about nobody else: many cheap answers are no reason to fail closed.
+const enough = sojourn.MaxThrottle / 10
+
 // stopped reports whether the pass is over, or has used up the time for more.
-func (p *pass) stopped() bool { return p.over != nil || p.tired.Err() != nil }
+func (p *pass) stopped() bool { return p.over != nil || p.took > enough }
 
 // pass asks the throttlers of one queue about the candidates of one claim. After an answer that took too long it is over: everything is refused
-// until the next pass.
+// until the next pass. Only the time of answers counts, not that of the database.
 type pass struct {
 	th     *throttlers
 	queue  string
 	asked  []sojourn.Throttler
-	ctx    context.Context // ends with the time budget of the pass
-	cancel context.CancelFunc
-	rest   context.CancelFunc
-	tired  context.Context // ends at half of that: no new candidate is looked for
+	took   time.Duration
 	over   error
 	failed int64 // answers that were errors
 	last   error
@@ -103,8 +103,6 @@ type pass struct {
 // begin starts a pass. The caller ends it.
 func (th *throttlers) begin(queue, text string) *pass {
 	p := &pass{th: th, queue: queue}
-	p.ctx, p.cancel = context.WithTimeout(context.Background(), sojourn.MaxThrottle)
-	p.tired, p.rest = context.WithTimeout(p.ctx, sojourn.MaxThrottle/2)
 	p.asked, p.over = th.of(queue, text)
 	if p.over == nil && th.left(queue) > 0 {
 		p.over = fmt.Errorf("the throttler has not answered an earlier claim yet (it may take %v)", sojourn.MaxThrottle)
@@ -115,10 +113,8 @@ func (th *throttlers) begin(queue, text string) *pass {
 	return p
 }
 
-// end lets go of the pass's timer and logs what went wrong, once a minute a queue.
+// end logs what went wrong, once a minute a queue.
 func (p *pass) end(now time.Time) {
-	p.rest()
-	p.cancel()
 	if p.last == nil {
 		return
 	}
@@ -141,13 +137,7 @@ func (p *pass) ask(c *sojourn.Candidate, f *sojourn.Flight) sojourn.Admission {
 	}
 	for _, t := range p.asked {
 		a, err := p.answer(t, c, f)
-		if err == nil && p.ctx.Err() != nil && !a.Start {
-			err = fmt.Errorf("the throttler took longer than %v for one claim", sojourn.MaxThrottle)
-		}
 		if err != nil {
-			if p.ctx.Err() != nil {
-				p.over = err
-			}
 			p.failed++
 			p.last = err
 			return sojourn.Admission{Text: firstLine(err)}
@@ -162,9 +152,17 @@ func (p *pass) ask(c *sojourn.Candidate, f *sojourn.Flight) sojourn.Admission {
 // answer asks one throttler. Rules keep their budget by themselves. Go code may not, so it is asked on the side: one that does not come back is
 // left behind, and until it returns nobody asks again.
 func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
+	began := time.Now()
+	defer func() { p.took += time.Since(began) }()
+	ctx, cancel := context.WithTimeout(context.Background(), sojourn.MaxThrottle-p.took)
+	defer cancel()
 	own, free := t.(freely)
 	if !free {
-		return safely(p.ctx, t, c, f)
+		a, err := safely(ctx, t, c, f)
+		if err != nil && ctx.Err() != nil {
+			p.over = err
+		}
+		return a, err
 	}
 	type answer struct {
 		a   sojourn.Admission
@@ -173,7 +171,7 @@ func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flig
 	done := make(chan answer, 1)
 	var settled atomic.Bool // by whoever comes first: the answer, or the one who waits no longer
 	go func() {
-		a, err := safely(p.ctx, own.Throttler, c, f)
+		a, err := safely(ctx, own.Throttler, c, f)
 		done <- answer{a, err}
 		if !settled.CompareAndSwap(false, true) {
 			p.th.count(p.queue, -1)
@@ -182,13 +180,14 @@ func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flig
 	select {
 	case a := <-done:
 		return a.a, a.err
-	case <-p.ctx.Done():
+	case <-ctx.Done():
 	}
 	p.th.count(p.queue, 1)
 	if !settled.CompareAndSwap(false, true) {
 		p.th.count(p.queue, -1)
 	}
-	return sojourn.Admission{}, fmt.Errorf("the throttler took longer than %v for one claim", sojourn.MaxThrottle)
+	p.over = fmt.Errorf("the throttler took longer than %v for one claim", sojourn.MaxThrottle)
+	return sojourn.Admission{}, p.over
 }
 
 // left is how many answers about a queue were left behind and have not come yet.

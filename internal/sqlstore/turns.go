@@ -42,22 +42,42 @@ func (l *gatedLine) turns() error {
 	return l.round()
 }
 
-// round gives turns until nobody may start any more.
+// round gives turns until nobody may start any more. Where the first jobs of the next groups are all held back, such as by a weight that does
+// not fit, it goes on with the groups behind them.
 func (l *gatedLine) round() error {
-	if len(l.admit) >= l.r.Max || l.row.Limit > 0 && l.flow.Used >= l.row.Limit {
-		return nil
-	}
 	turn := l.row.flow.Turn
 	if n := len(l.admit); n > 0 && l.admit[n-1].lane >= laneGroup {
 		turn = l.admit[n-1].lane
 	}
-	lanes, err := l.lanes(turn, l.r.Max-len(l.admit))
-	if err != nil || len(lanes) == 0 {
-		return err
+	seen := map[string]bool{}
+	for want := l.r.Max - len(l.admit); want > 0 && len(l.asked) < depth; want = lanesPage {
+		if len(l.admit) >= l.r.Max || l.row.Limit > 0 && l.flow.Used >= l.row.Limit {
+			return nil
+		}
+		lanes, err := l.lanes(turn, want)
+		if err != nil {
+			return err
+		}
+		lanes = slices.DeleteFunc(lanes, func(lane string) bool { return seen[lane] })
+		if len(lanes) == 0 {
+			return nil
+		}
+		for _, lane := range lanes {
+			seen[lane] = true
+		}
+		turn = lanes[len(lanes)-1]
+		if closed, err := l.giveTurns(lanes); closed || err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// giveTurns gives one job of each group a turn, as long as it starts some. closed reports that a gate of the whole queue is closed.
+func (l *gatedLine) giveTurns(lanes []string) (closed bool, err error) {
 	heads, err := l.heads(lanes)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for len(lanes) > 0 && len(l.admit) < l.r.Max {
 		var next []string
@@ -70,12 +90,12 @@ func (l *gatedLine) round() error {
 			if g.Open {
 				next = append(next, lane)
 			} else if g.Scope == sojourn.ScopeQueue {
-				return nil
+				return true, nil
 			}
 		}
 		lanes = next // a group whose first job is held back waits with all its others: order within a group is strict
 	}
-	return nil
+	return false, nil
 }
 
 // lanes lists the next groups after turn, at most so many, and begins again at the first.
