@@ -3,6 +3,7 @@ package sojourn
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -26,6 +27,9 @@ type Kind[T any] struct {
 	OnPanic      OnPanic
 	LateResponse LateResponse
 	NoExtend     bool
+
+	Windows         Windows // in which its jobs may start; default always
+	StopAtWindowEnd bool    // see Policy
 
 	Options []Option // further defaults, such as Priority(0) or Weight(0); options of New win
 }
@@ -99,7 +103,12 @@ func (k Kind[T]) New(args T, options ...Option) *Job {
 	for _, o := range options {
 		o(j)
 	}
-	j.Policy = j.Policy.or(kind).or(k.policy())
+	kind = kind.or(k.policy())
+	own := j.Policy.Windows // both must be open
+	j.Policy = j.Policy.or(kind)
+	if len(own) > 0 {
+		j.Policy.Windows = slices.Concat(own, kind.Windows)
+	}
 	return j
 }
 
@@ -118,9 +127,13 @@ func (k Kind[T]) codec() Codec {
 }
 
 func (k Kind[T]) policy() Policy {
-	return Policy{MaxAttempts: k.MaxAttempts, MaxCrashes: k.MaxCrashes, RunTimeout: k.RunTimeout, Timeout: k.Timeout, Deadline: k.Deadline,
+	p := Policy{MaxAttempts: k.MaxAttempts, MaxCrashes: k.MaxCrashes, RunTimeout: k.RunTimeout, Timeout: k.Timeout, Deadline: k.Deadline,
 		DecideWithin: k.DecideWithin, KeepKey: k.KeepKey, Backoff: k.Backoff, OnLost: k.OnLost, OnPanic: k.OnPanic,
-		LateResponse: k.LateResponse, NoExtend: k.NoExtend}
+		LateResponse: k.LateResponse, NoExtend: k.NoExtend, StopAtWindowEnd: k.StopAtWindowEnd}
+	if len(k.Windows) > 0 {
+		p.Windows = []Windows{k.Windows}
+	}
+	return p
 }
 
 // NewJob makes a job of a kind that is known by name only. Args of kinds declared elsewhere are usually JSON; set

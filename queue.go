@@ -53,6 +53,7 @@ type QueueSettings struct {
 	Paused    bool          `json:"paused,omitempty"` // hands out nothing; responses, timeouts and lease ends go on
 	Defaults  QueueDefaults `json:"defaults,omitzero"`
 	Retention Retention     `json:"retention,omitzero"`
+	Windows   Windows       `json:"windows,omitempty"` // in which its jobs may start, beside their own; default always
 }
 
 // Validate checks the ranges.
@@ -72,6 +73,12 @@ func (q QueueSettings) Validate() error {
 		if c.count < -1 {
 			return Invalid("retention."+c.field+"count", "%d is out of range: -1 (any number), 0 (default) or more", c.count)
 		}
+	}
+	if _, err := q.Windows.compile(); err != nil {
+		return err
+	}
+	if len(q.Defaults.Policy.Windows) > 0 {
+		return Invalid("defaults.policy.windows", "a queue has windows of its own, for all of its jobs: set windows")
 	}
 	return q.Defaults.Policy.validate()
 }

@@ -113,6 +113,7 @@ type Claimed struct {
 	LeaseFor time.Duration
 	Timeout  time.Duration // left of the attempt's timeout
 	Deadline time.Duration // left of the life; 0 = none
+	Window   time.Duration // left until the windows close; 0 = the step need not stop then
 	History  []Attempt     // the errors so far, for kinds named in Decidable
 }
 

@@ -59,7 +59,7 @@ type enqueue struct {
 	keys     map[kindKey]int    // of jobs that this batch inserts → index
 	fresh    []int              // indices to insert
 	replaced []int              // indices whose values replace those of done[i].ID
-	defaults map[string]sojourn.QueueDefaults
+	settings map[string]sojourn.QueueSettings
 	block    block
 }
 
@@ -67,7 +67,7 @@ type kindKey struct{ kind, key string }
 
 // plan decides for each job in turn: first the id, then the key, then insert. It only reads.
 func (e *enqueue) plan() error {
-	e.ids, e.keys, e.defaults = map[sojourn.ID]int{}, map[kindKey]int{}, map[string]sojourn.QueueDefaults{}
+	e.ids, e.keys, e.settings = map[sojourn.ID]int{}, map[kindKey]int{}, map[string]sojourn.QueueSettings{}
 	known, err := e.known()
 	if err != nil {
 		return err
@@ -248,10 +248,11 @@ func (e *enqueue) planInsert(i int) error {
 
 // resolve fills the job's defaults and turns its delay into a time.
 func (e *enqueue) resolve(j *sojourn.Job) error {
-	d, ok := e.defaults[j.Queue]
+	q, ok := e.settings[j.Queue]
 	if !ok {
-		q, found, err := e.queueSettings(j.Queue)
-		if err != nil {
+		var found bool
+		var err error
+		if q, found, err = e.queueSettings(j.Queue); err != nil {
 			return err
 		}
 		if !found && e.s.cfg.Declared {
@@ -260,21 +261,20 @@ func (e *enqueue) resolve(j *sojourn.Job) error {
 		if !found || e.s.cfg.Runners > 1 {
 			e.queues = append(e.queues, j.Queue)
 		}
-		d = q.Defaults
-		e.defaults[j.Queue] = d
+		e.settings[j.Queue] = q
 	}
-	j.Resolve(d)
+	j.Resolve(q.Defaults)
 	if j.Delay > 0 {
 		j.RunAt = at(e.now + j.Delay.Microseconds())
 	}
 	if j.RunAt.UnixMicro() < e.now {
 		j.RunAt = at(e.now)
 	}
-	return nil
+	return e.mayStart(j, q.Windows)
 }
 
 func (e *enqueue) startState(j *sojourn.Job) sojourn.State {
-	if j.RunAt.UnixMicro() > e.now {
+	if opening(j.RunAt.UnixMicro(), j.Policy) > e.now {
 		return sojourn.Scheduled
 	}
 	return sojourn.Ready
@@ -344,7 +344,8 @@ func (e *enqueue) write() error {
 }
 
 func (e *enqueue) newLive(j *sojourn.Job) *live {
-	l := &live{queue: j.Queue, kind: j.Kind, key: j.Key, priority: j.Priority, generation: 1, runAt: j.RunAt.UnixMicro()}
+	l := &live{queue: j.Queue, kind: j.Kind, key: j.Key, priority: j.Priority, generation: 1,
+		runAt: opening(j.RunAt.UnixMicro(), j.Policy)}
 	l.ID, l.State, l.Weight = j.ID, e.startState(j), j.Weight
 	l.deadline = e.deadlineOf(j.Policy)
 	return l
@@ -378,7 +379,7 @@ func (e *enqueue) replace() error {
 			return err
 		}
 		l := *was
-		l.queue, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Priority, j.Weight, j.RunAt.UnixMicro(), e.startState(j)
+		l.queue, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Priority, j.Weight, opening(j.RunAt.UnixMicro(), j.Policy), e.startState(j)
 		l.Policy, l.deadline = j.Policy, e.deadlineOf(j.Policy)
 		tr := sojourn.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
 		if err := e.addHistory(was, &l, tr, change{}); err != nil {

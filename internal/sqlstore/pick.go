@@ -48,9 +48,13 @@ func (t *tx) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 
 // line is the beginning of one queue as far as this worker knows its kinds.
 func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
-	paused, err := t.num(`select paused from sj_queue where name = $1`, queue)
-	if err != nil || paused != 0 {
+	q, _, err := t.queueSettings(queue)
+	if err != nil || q.Paused {
 		return nil, err
+	}
+	start := TextPick
+	if open, opens := t.isOpen(q.Windows); !open {
+		t.opens, start = earliest(t.opens, opens), qPickResumed
 	}
 	var line []candidate
 	add := func(row Row) error {
@@ -58,7 +62,7 @@ func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 		return nil
 	}
 	for _, kind := range r.Kinds {
-		if err := t.query(TextPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max); err != nil {
+		if err := t.query(start, add, queue, kind, r.Max+depth, r.Capacity, r.Max); err != nil {
 			return nil, err
 		}
 	}

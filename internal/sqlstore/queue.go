@@ -21,9 +21,14 @@ const (
 	qFinalCounts = `select queue, state, count(*) from sj_final group by queue, state`
 )
 
-func readSettings(paused int64, text string) (q sojourn.QueueSettings, err error) {
-	if text != "" {
-		err = json.Unmarshal([]byte(text), &q)
+// readSettings decodes stored settings; nobody changes what it returns.
+func (s *Store) readSettings(paused int64, text string) (q sojourn.QueueSettings, err error) {
+	if known, ok := s.settings.Load(text); ok {
+		q = known.(sojourn.QueueSettings)
+	} else if text != "" {
+		if err = json.Unmarshal([]byte(text), &q); err == nil {
+			s.settings.Store(text, q)
+		}
 	}
 	q.Paused = paused != 0
 	return q, err
@@ -33,7 +38,7 @@ func readSettings(paused int64, text string) (q sojourn.QueueSettings, err error
 func (t *tx) queueSettings(name string) (q sojourn.QueueSettings, found bool, err error) {
 	err = t.query(qQueueSettings, func(r Row) (err error) {
 		found = true
-		q, err = readSettings(r.Int(0), r.Text(1))
+		q, err = t.s.readSettings(r.Int(0), r.Text(1))
 		return err
 	}, name)
 	return q, found, err
@@ -77,6 +82,9 @@ func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettin
 		return err
 	}
 	if err := q.Validate(); err != nil {
+		return err
+	}
+	if _, err := sojourn.NextOpening(at(s.clock.estimate()), q.Windows); err != nil {
 		return err
 	}
 	_, err := do[bool](ctx, s, classFinish, stepSetQueue, 1, setQueueAsk{name, q})
@@ -175,7 +183,7 @@ func (t *tx) listQueues(names []string, out *[]sojourn.QueueStatus) (map[string]
 		if len(wanted) > 0 && !wanted[r.Text(0)] {
 			return nil
 		}
-		settings, err := readSettings(r.Int(1), r.Text(2))
+		settings, err := t.s.readSettings(r.Int(1), r.Text(2))
 		if err != nil {
 			return err
 		}

@@ -41,6 +41,7 @@ type Store struct {
 	saved    atomic.Int64          // the high water of the clock that is stored
 	asked    sync.Map              // worker → what it asks for, as stored
 	rendered sync.Map              // statement → its text on this database
+	settings sync.Map              // JSON → sojourn.QueueSettings, as policies
 	policies sync.Map              // JSON → sojourn.Policy; there are as many as kinds, not as jobs
 }
 
@@ -139,6 +140,7 @@ type tx struct {
 	due   int64         // the earliest wake_at that was written; 0 = none
 	final []sojourn.ID
 	after []func() // run after the commit
+	opens int64    // when a gate opens that holds back what the last claim asked for; 0 = not known
 
 	unseen []kindKey // keys under which another transaction may have missed this one, see lookAgain
 }

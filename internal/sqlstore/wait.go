@@ -30,6 +30,7 @@ const pollEvery = 100 * time.Millisecond
 type waiter struct {
 	queues, kinds []string
 	ids           []sojourn.ID
+	opens         int64         // when a gate opens that holds back what it waits for, microseconds; 0 = not known
 	wake          chan struct{} // capacity 1
 }
 
@@ -102,6 +103,13 @@ func (h *hub) setDue(us int64) {
 	h.due = us
 }
 
+// setOpens says when a gate opens that has held back what w waits for.
+func (h *hub) setOpens(w *waiter, us int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.opens = us
+}
+
 // poll runs while somebody waits.
 func (h *hub) poll() {
 	timer := time.NewTimer(h.s.cfg.Poll)
@@ -122,6 +130,14 @@ func (h *hub) poll() {
 			} else {
 				h.due = 0 // whoever is woken reads it anew
 				h.wakeClaim()
+			}
+		}
+		for _, w := range h.waiters {
+			if left := time.Duration(w.opens-now) * time.Microsecond; w.opens > 0 && left > 0 {
+				next = min(next, left)
+			} else if w.opens > 0 {
+				w.opens = 0
+				w.signal()
 			}
 		}
 		h.mu.Unlock()
