@@ -1,159 +1,308 @@
 package sojourn
 
 import (
-	"errors"
-	"strings"
+	"slices"
 	"time"
-
-	"github.com/sojourn-queue/sojourn/internal/calendar"
 )
 
-// Window is a time of day in which jobs may start: from Start until End, without End, by the wall clock of Zone. A time of day means the first
-// instant at which that clock has reached it: what a clock change skips means the moment of the change, what comes twice its first occurrence.
-type Window struct {
-	Days   []string `json:"days,omitempty"`   // on which it opens: mon, or a range such as mon-fri; none = every day
-	Start  string   `json:"start"`            // 22:00 or 22:00:00
-	End    string   `json:"end"`              // at most 24:00; before Start it is on the next day, equal to it means 24 hours
-	Zone   string   `json:"zone,omitempty"`   // an IANA name such as Europe/Berlin; default UTC
-	Except []string `json:"except,omitempty"` // dates such as 2026-12-25 on which it does not open, at most MaxExcept
-}
-
-// Windows are open when at least one of them is. None means always.
-type Windows []Window
-
-// Limits of windows.
+// The gates, in the order in which a claim asks them. The first one that is closed holds a job back.
 const (
-	MaxWindows = 32  // windows of a job, a kind or a queue each
-	MaxExcept  = 400 // dates of one window
-	// WindowHorizon is how far ahead an opening is looked for. Windows that do not open within it are refused.
-	WindowHorizon = 5 * 365 * 24 * time.Hour
-	// TZVersion is the release of the IANA time zone database that all windows are read with. It is part of the program: the zone files
-	// of the machine do not count.
-	TZVersion = calendar.TZVersion
+	GatePause    = "pause"
+	GateWindow   = "window"
+	GateHold     = "hold"
+	GateLimit    = "limit"
+	GateGroup    = "group_limit"
+	GateShare    = "share"
+	GateRate     = "rate"
+	GateThrottle = "throttle"
 )
 
-// maxSets bounds how many sets of windows a policy has: its kind's, and one for each In.
-const maxSets = 8
+// Scope says whom a closed gate holds back, so that a claim need not ask again for each of them.
+type Scope uint8
 
-// maxSpread bounds how long after an opening a job starts that was put off.
-const maxSpread = time.Minute
+// The scopes, from narrow to wide.
+const (
+	ScopeJob   Scope = iota // this job
+	ScopeGroup              // all jobs of its group that would count
+	ScopeKind               // all jobs of its kind
+	ScopeQueue              // all jobs of its queue that would count
+)
 
-// In lets the job start only while one of the windows is open. It adds to the windows of its kind: all must be open, as those of the queue.
-func In(windows ...Window) Option {
-	return func(j *Job) {
-		j.Policy.Windows = append(j.Policy.Windows[:len(j.Policy.Windows):len(j.Policy.Windows)], windows)
-	}
+var scopeNames = []string{"job", "group", "kind", "queue"}
+
+// MarshalText gives the scope's name.
+func (s Scope) MarshalText() ([]byte, error) { return []byte(scopeNames[s]), nil }
+
+// Gate is what one gate says about one job.
+type Gate struct {
+	Name  string    `json:"gate"` // one of the Gate constants
+	Open  bool      `json:"open"`
+	Scope Scope     `json:"scope"`          // of a closed gate
+	Used  int64     `json:"used,omitempty"` // weight, starts or jobs, of gates that count
+	Of    int64     `json:"of,omitempty"`   // how much there is
+	Until time.Time `json:"until,omitzero"` // when a closed gate opens, if that is known
+	Text  string    `json:"text,omitempty"` // why it is closed, in words
 }
 
-// ParseWindow reads a window as [DAYS] START-END [ZONE] [except DATES]: "mon-fri 22:00-06:00 Europe/Berlin except 2026-12-24,2026-12-25".
-func ParseWindow(text string) (Window, error) {
-	var w Window
-	words := strings.Fields(text)
-	if n := len(words); n > 2 && words[n-2] == "except" {
-		w.Except, words = strings.Split(words[n-1], ","), words[:n-2]
-	}
-	if len(words) > 0 && !strings.Contains(words[0], ":") {
-		w.Days, words = strings.Split(words[0], ","), words[1:]
-	}
-	if len(words) == 2 {
-		w.Zone, words = words[1], words[:1]
-	}
-	if len(words) != 1 || !strings.Contains(words[0], "-") {
-		return w, Invalid("window", "%.100q is not a window such as \"mon-fri 22:00-06:00 Europe/Berlin except 2026-12-25\"", text)
-	}
-	w.Start, w.End, _ = strings.Cut(words[0], "-")
-	_, err := w.compile()
-	return w, err
+// Candidate is a ready job that would start now, as the gates see it.
+type Candidate struct {
+	ID      ID
+	Kind    string
+	Group   string
+	Weight  int32
+	Purpose Purpose   // PurposeStart unless the job goes on: what goes on is held back by a pause only
+	Windows []Windows // of its policy; a claim leaves them out, and puts the job off when it is to start: S2
 }
 
-// String writes a window as ParseWindow reads it.
-func (w Window) String() string {
-	var words []string
-	if len(w.Days) > 0 {
-		words = append(words, strings.Join(w.Days, ","))
-	}
-	words = append(words, w.Start+"-"+w.End)
-	if w.Zone != "" {
-		words = append(words, w.Zone)
-	}
-	if len(w.Except) > 0 {
-		words = append(words, "except", strings.Join(w.Except, ","))
-	}
-	return strings.Join(words, " ")
+// Flow is a queue at one moment: everything that its gates look at. The gates are pure functions over it, so a claim and the answer to
+// "why does this job not start" cannot differ. Not safe for concurrent use.
+type Flow struct {
+	Queue    string
+	Now      time.Time     // by the store's clock
+	Settings QueueSettings // of the queue
+	All      QueueSettings // of AllQueues: only its pauses count
+	State    FlowState     // what the gates remember from claim to claim
+	Used     int64         // weight in flight: running, awaiting, resumed
+	Groups   map[string]int64
+	Borrow   bool // the groups that may use their own shares have had their turns
+
+	windows   *Gate // what the windows of the queue say
+	overtaken bool  // somebody has started since the head was refused
+	met       bool  // this claim has come by the head
 }
 
-func (w Window) compile() (calendar.Window, error) {
-	if len(w.Except) > MaxExcept {
-		return calendar.Window{}, Invalid("windows.except", "%d dates exceed the limit of %d", len(w.Except), MaxExcept)
-	}
-	c, err := calendar.New(w.Days, w.Start, w.End, w.Zone, w.Except)
-	if e, ok := errors.AsType[*calendar.FieldError](err); ok {
-		return c, Invalid("windows."+e.Field, "%s", e.Text)
-	}
-	return c, err
+// FlowState is what the gates of a queue remember from claim to claim. The store keeps it beside the settings.
+type FlowState struct {
+	Counting bool      `json:"counting,omitempty"` // the queue has got its first limit: what is in flight is being marked
+	Turn     string    `json:"turn,omitempty"`     // the group that had the last turn, as the store writes it
+	Head     ID        `json:"head,omitempty"`     // the first job that was refused for lack of weight, and is still waiting
+	Needs    int32     `json:"needs,omitempty"`    // its weight
+	Met      time.Time `json:"met,omitzero"`       // when a claim last came by that could have started it
+	Since    time.Time `json:"since,omitzero"`     // when it was first overtaken
+	Overtook int       `json:"overtook,omitempty"` // claims that have started others since
 }
 
-func (ws Windows) compile() (calendar.Set, error) {
-	if len(ws) > MaxWindows {
-		return nil, Invalid("windows", "%d windows exceed the limit of %d", len(ws), MaxWindows)
-	}
-	set := make(calendar.Set, len(ws))
-	for i, w := range ws {
-		var err error
-		if set[i], err = w.compile(); err != nil {
-			return nil, err
+// reserveClaims is how many claims may overtake the head for lack of weight before weight is kept for it.
+const reserveClaims = 100
+
+// gates in their order.
+var gates = []struct {
+	name string
+	ask  func(f *Flow, c *Candidate) Gate
+}{
+	{GatePause, (*Flow).pauseGate},
+	{GateWindow, (*Flow).windowGate},
+	{GateHold, (*Flow).holdGate},
+	{GateLimit, (*Flow).limitGate},
+	{GateGroup, (*Flow).groupGate},
+	{GateShare, (*Flow).shareGate},
+}
+
+// Ask returns the first gate that holds c back, or an open one.
+func (f *Flow) Ask(c *Candidate) Gate {
+	f.met = f.met || c.ID == f.State.Head
+	for i := range gates {
+		if g := f.ask(i, c); !g.Open {
+			return g
 		}
 	}
-	return set, nil
+	return Gate{Open: true}
 }
 
-// calendarOf combines windows that all must be open.
-func calendarOf(all []Windows) (c calendar.Calendar, err error) {
-	for _, ws := range all {
-		set, err := ws.compile()
-		if err != nil {
-			return nil, err
+// Gates returns what every gate says about c, in order.
+func (f *Flow) Gates(c *Candidate) []Gate {
+	all := make([]Gate, len(gates))
+	for i := range gates {
+		all[i] = f.ask(i, c)
+	}
+	return all
+}
+
+func (f *Flow) ask(i int, c *Candidate) Gate {
+	g := Gate{Name: gates[i].name, Open: true}
+	if gates[i].name == GatePause || c.Purpose <= PurposeStart {
+		g = gates[i].ask(f, c)
+		g.Name = gates[i].name
+	}
+	return g
+}
+
+// Start counts c as in flight.
+func (f *Flow) Start(c *Candidate) {
+	if c.Weight == 0 || c.Purpose > PurposeStart {
+		return // what goes on holds its weight already
+	}
+	f.Used += int64(c.Weight)
+	if f.Groups != nil {
+		f.Groups[c.Group] += int64(c.Weight)
+	}
+	switch f.State.Head {
+	case 0:
+	case c.ID:
+		f.State.Head, f.State.Needs, f.State.Since, f.State.Met, f.State.Overtook = 0, 0, time.Time{}, time.Time{}, 0
+		f.overtaken, f.met = false, false
+	default:
+		f.overtaken = true
+	}
+}
+
+// Refuse notes that g has held c back. The first job that lacks nothing but weight becomes the head, and stays it until it starts or is gone.
+func (f *Flow) Refuse(c *Candidate, g Gate) {
+	if f.State.Head == 0 && g.Name == GateLimit && f.groupGate(c).Open && f.shareGate(c).Open {
+		f.State.Head, f.State.Needs, f.met = c.ID, c.Weight, true
+	}
+}
+
+// Close ends a claim: it returns what the gates are to remember. A head that nobody has overtaken is forgotten, it only waits in line.
+func (f *Flow) Close() FlowState {
+	s := f.State
+	if s.Head == 0 {
+		return s
+	}
+	if f.overtaken {
+		if s.Overtook == 0 {
+			s.Since = f.Now
 		}
-		if len(set) > 0 {
-			c = append(c, set)
+		s.Overtook++
+	} else if s.Overtook == 0 {
+		s.Head, s.Needs = 0, 0
+		return s
+	}
+	if f.met && f.Now.Sub(s.Met) > f.Settings.reserveAfter()/2 { // not each time: it is a write
+		s.Met = f.Now
+	}
+	return s
+}
+
+// HeadFirst reports whether the head has been overtaken long enough: it is asked before all others, and nobody else gets the weight that it needs.
+func (f *Flow) HeadFirst() bool {
+	s := f.State
+	return s.Head > 0 && (s.Overtook >= reserveClaims || s.Overtook > 0 && f.Now.Sub(s.Since) >= f.Settings.reserveAfter())
+}
+
+// reserved is the weight that is kept for the head. A head that no claim has come by for a while has no worker, and keeps nothing.
+func (f *Flow) reserved() int64 {
+	if !f.HeadFirst() || !f.met && f.Now.Sub(f.State.Met) > 2*f.Settings.reserveAfter() {
+		return 0
+	}
+	return int64(f.State.Needs)
+}
+
+// pauseGate: a paused queue, a paused kind, here or in all queues.
+func (f *Flow) pauseGate(c *Candidate) Gate {
+	switch {
+	case f.All.Paused:
+		return Gate{Scope: ScopeQueue, Text: "all queues are paused"}
+	case f.Settings.Paused:
+		return Gate{Scope: ScopeQueue, Text: "the queue is paused"}
+	case slices.Contains(f.All.PausedKinds, c.Kind):
+		return Gate{Scope: ScopeKind, Text: "the kind is paused in all queues"}
+	case slices.Contains(f.Settings.PausedKinds, c.Kind):
+		return Gate{Scope: ScopeKind, Text: "the kind is paused in this queue"}
+	}
+	return Gate{Open: true}
+}
+
+// windowGate: the windows of the queue and those of the job.
+func (f *Flow) windowGate(c *Candidate) Gate {
+	if g := f.Closed(); !g.Open {
+		return g
+	}
+	g := f.openWindows(c.Windows...)
+	g.Scope, g.Text = ScopeJob, "the windows of the job are closed"
+	if g.Open {
+		return Gate{Open: true}
+	}
+	return g
+}
+
+// Closed says whether the windows of the queue are open, whatever job asks.
+func (f *Flow) Closed() Gate {
+	if f.windows == nil {
+		g := f.openWindows(f.Settings.Windows)
+		if g.Name = GateWindow; !g.Open {
+			g.Scope, g.Text = ScopeQueue, "the windows of the queue are closed"
+		}
+		f.windows = &g
+	}
+	return *f.windows
+}
+
+// openWindows is open if all of them are. Windows that do not open any more have no Until.
+func (f *Flow) openWindows(all ...Windows) Gate {
+	opens, err := NextOpening(f.Now, all...)
+	switch {
+	case err != nil:
+		return Gate{}
+	case opens.After(f.Now):
+		return Gate{Until: opens}
+	}
+	return Gate{Open: true}
+}
+
+// holdGate: an operator has told the queue to wait.
+func (f *Flow) holdGate(*Candidate) Gate {
+	if until := f.Settings.HoldUntil; until.After(f.Now) {
+		return Gate{Scope: ScopeQueue, Until: until, Text: "the queue is on hold"}
+	}
+	return Gate{Open: true}
+}
+
+// limitGate: the summed weight in flight stays within the limit. A job heavier than the limit runs alone.
+func (f *Flow) limitGate(c *Candidate) Gate {
+	limit, weight := f.Settings.Limit, int64(c.Weight)
+	g := Gate{Open: true, Used: f.Used, Of: max(limit, 0)}
+	if limit < 1 || weight == 0 {
+		return g
+	}
+	g.Open = f.Used+weight <= limit || f.Used == 0
+	if f.State.Counting {
+		return Gate{Scope: ScopeQueue, Of: limit, Text: "the limit is new: what is in flight is being counted"}
+	}
+	if !g.Open {
+		g.Text = "not enough of the limit is free"
+		if f.Used >= limit {
+			g.Scope, g.Text = ScopeQueue, "the limit is used up"
+		}
+		return g
+	}
+	if kept := f.reserved(); kept > 0 && c.ID != f.State.Head && f.Used+weight+kept > limit {
+		g.Open, g.Text = false, "what is free is kept for a heavier job that was overtaken too often"
+	}
+	return g
+}
+
+// groupGate: the summed weight in flight of one group. Jobs without a group are not held back.
+func (f *Flow) groupGate(c *Candidate) Gate {
+	limit, used := f.Settings.GroupLimit, f.Groups[c.Group]
+	g := Gate{Open: true, Scope: ScopeGroup, Used: used, Of: max(limit, 0)}
+	if limit < 1 || c.Weight == 0 || c.Group == "" {
+		return g
+	}
+	if g.Open = used == 0 || used+int64(c.Weight) <= limit; !g.Open {
+		g.Text = "the group is at its limit"
+	}
+	return g
+}
+
+// shareGate: a group's part of the limit. With Borrow what others leave idle may be used too.
+func (f *Flow) shareGate(c *Candidate) Gate {
+	if len(f.Settings.Shares) == 0 || f.Settings.Limit < 1 || c.Weight == 0 {
+		return Gate{Open: true}
+	}
+	used, of := f.Groups[c.Group], f.Settings.ShareOf(c.Group)
+	if _, named := f.Settings.Shares[c.Group]; !named {
+		used = 0
+		for group, n := range f.Groups {
+			if _, named := f.Settings.Shares[group]; !named {
+				used += n
+			}
 		}
 	}
-	return c, nil
-}
-
-// NextOpening is the first instant at or after t at which all of the windows are open: t itself if they are. The error has CodeInvalid: a
-// window cannot be read, or they are not open together within WindowHorizon.
-func NextOpening(t time.Time, all ...Windows) (time.Time, error) {
-	c, err := calendarOf(all)
-	if err != nil || len(c) == 0 {
-		return t, err
+	g := Gate{Scope: ScopeGroup, Used: used, Of: of}
+	g.Open = of > 0 && used == 0 || used+int64(c.Weight) <= of || f.Borrow
+	if !g.Open {
+		g.Text = "the share of the group is used up"
 	}
-	opens, ok := c.Next(t, t.Add(WindowHorizon))
-	if !ok {
-		return t, Invalid("windows", "do not open between %s and five years later: look at them with \"sojourn window preview\"", t.UTC().Format(time.RFC3339))
-	}
-	return opens, nil
-}
-
-// NextClosing is the first instant after t at which one of the windows is closed, if they are open at t; t+within if they are open until then.
-func NextClosing(t time.Time, within time.Duration, all ...Windows) (time.Time, error) {
-	c, err := calendarOf(all)
-	return c.Until(t, t.Add(within)), err
-}
-
-// PutOff is when a job starts that was found outside its own windows: at their next opening, later by at most a tenth of the time for which they
-// and those of its queue are open then, and by at most a minute. The part is derived from id and opening, so that jobs which were put off
-// together do not start together, and each opening gives another order.
-func PutOff(id ID, now time.Time, own []Windows, queue Windows) (time.Time, error) {
-	opens, err := NextOpening(now, own...)
-	if err != nil {
-		return now, err
-	}
-	all := append(own[:len(own):len(own)], queue)
-	if both, err := NextOpening(opens, all...); err != nil || !both.Equal(opens) {
-		return opens, nil // the queue opens later: nobody starts now
-	}
-	shuts, err := NextClosing(opens, 10*maxSpread, all...)
-	spread := min(shuts.Sub(opens)/10, maxSpread)
-	return opens.Add(time.Duration(float64(spread) * unit(uint64(id), uint64(opens.Unix())))).Truncate(time.Microsecond), err
+	return g
 }

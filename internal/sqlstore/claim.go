@@ -27,7 +27,6 @@ var stepClaim = eachStep("claim", func(t *tx, r sojourn.ClaimRequest) (claimAnsw
 	if _, err := t.sweepDue(sweepPerClaim); err != nil {
 		return claimAnswer{}, err
 	}
-	t.opens = 0
 	for round := range putOffRounds {
 		if round > 0 { // all that was picked has been put off
 			if err := t.putOffFront(r); err != nil {
@@ -65,8 +64,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	w := &waiter{queues: r.Queues, kinds: r.Kinds}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
 		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
-		a := claimAnswer{again: true}
-		var err error
+		a, err := do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
 		for a.again && err == nil && ctx.Err() == nil {
 			a, err = do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
 		}

@@ -66,6 +66,13 @@ func (h *hub) tell(t *tx) {
 			}
 		}
 	}
+	for q, n := range t.freed { // weight that came back may start any kind
+		for _, w := range h.waiters {
+			if n > 0 && w.ids == nil && (q == sojourn.AllQueues || slices.Contains(w.queues, q)) && w.signal() {
+				n--
+			}
+		}
+	}
 	for _, id := range t.final {
 		for _, w := range h.waiters {
 			if slices.Contains(w.ids, id) {

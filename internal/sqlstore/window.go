@@ -31,15 +31,6 @@ func opening(us int64, p sojourn.Policy) int64 {
 	return max(opens.UnixMicro(), us)
 }
 
-// isOpen reports whether all windows are open now; if not, when they open.
-func (t *tx) isOpen(all ...sojourn.Windows) (open bool, opens int64) {
-	next, err := sojourn.NextOpening(at(t.now), all...)
-	if err != nil {
-		return false, t.now + unreadable.Microseconds()
-	}
-	return next.UnixMicro() <= t.now, next.UnixMicro()
-}
-
 // mayStart refuses a job that could never start.
 func (t *tx) mayStart(j *sojourn.Job, queue sojourn.Windows) error {
 	if len(j.Policy.Windows) == 0 {
@@ -54,7 +45,7 @@ func (t *tx) putOff(l *live) (bool, error) {
 	if len(l.Policy.Windows) == 0 || l.State != sojourn.Ready || l.Resumed {
 		return false, nil
 	}
-	if open, _ := t.isOpen(l.Policy.Windows...); open {
+	if opening(t.now, l.Policy) <= t.now {
 		return false, nil
 	}
 	tr, err := sojourn.Decide(l.Row, sojourn.Event{Type: sojourn.EventWindowClosed})
@@ -94,7 +85,7 @@ func (t *tx) putOffFront(r sojourn.ClaimRequest) error {
 
 // putOffUntil is when a job may start that is put off.
 func (t *tx) putOffUntil(l *live) int64 {
-	q, _, err := t.queueSettings(l.queue)
+	q, err := t.queueRow(l.queue)
 	if err != nil {
 		return opening(t.now, l.Policy) // without the spread
 	}
@@ -110,7 +101,7 @@ func (t *tx) windowLeft(l *live) (time.Duration, error) {
 	if !l.Policy.StopAtWindowEnd || l.Purpose != sojourn.PurposeStart {
 		return 0, nil
 	}
-	q, _, err := t.queueSettings(l.queue)
+	q, err := t.queueRow(l.queue)
 	if err != nil || len(l.Policy.Windows)+len(q.Windows) == 0 {
 		return 0, err
 	}
@@ -121,7 +112,3 @@ func (t *tx) windowLeft(l *live) (time.Duration, error) {
 	}
 	return max(shuts.Sub(at(t.now)), 1), nil
 }
-
-// qPickResumed chooses, as TextPick, among the jobs that go on in a queue whose windows are closed.
-const qPickResumed = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and r1 = -2147483649 and $3 > 0
-	and weight <= $4 order by r1, r2, id limit $5 /*lock*/`

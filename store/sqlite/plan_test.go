@@ -65,7 +65,7 @@ func TestNoStatementScansATable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
+	if err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	r := &recording{DB: db, seen: map[string]int{}}
@@ -164,6 +164,8 @@ func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
 	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.In(soon), sojourn.Priority(0))))
 	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.WithPolicy(sojourn.Policy{StopAtWindowEnd: true}))))
 	advance(2 * time.Hour)
+	claim()
+	must(nil, s.SetQueue(ctx, "default", sojourn.QueueSettings{Windows: sojourn.Windows{soon}}))
 	claim()
 	advance(60 * 24 * time.Hour)
 	must(s.Sweep(ctx, 100))
