@@ -140,9 +140,12 @@ func TestCompare(t *testing.T) {
 		if ours.Runs != 3 || ours.LifePerS <= 0 || ours.BulkPerS <= ours.EnqueuePerS || ours.Ratio != nil || theirs.Ratio.Life != 1 || theirs.BulkPerS != 0 {
 			t.Errorf("%+v %+v", ours, theirs)
 		}
-		var table, object bytes.Buffer
-		if err := errors.Join(WriteTable(&table, entries, found), WriteJSON(&object, found)); err != nil {
+		var table, markdown, object bytes.Buffer
+		if err := errors.Join(WriteTable(&table, entries, found), WriteMarkdown(&markdown, entries, found), WriteJSON(&object, entries, found)); err != nil {
 			t.Fatal(err)
+		}
+		if got := markdown.String(); strings.Count(got, "\n") != 4 || !strings.HasPrefix(got, "| system | life/s | ours |") {
+			t.Error(got)
 		}
 		if got := table.String(); strings.Count(got, "\n") != 3 || !strings.Contains(got, "none either") {
 			t.Error(got)
