@@ -167,6 +167,15 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestRatios: a run in which the machine was slow slows both, so each run has its own ratio.
+func TestRatios(t *testing.T) {
+	ours := []Figures{{LifePerS: 100, BareLifePerS: 200}, {LifePerS: 1000, BareLifePerS: 2000}, {LifePerS: 10}}
+	theirs := []Figures{{LifePerS: 50, BareLifePerS: 1}, {LifePerS: 500}, {LifePerS: 1}}
+	if got := *ratios(ours, theirs); got != (Ratio{Life: 2, BareLife: 4}) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestQuantileAndMedian(t *testing.T) {
 	var s Sample
 	if s.Quantile(0.5) != 0 {

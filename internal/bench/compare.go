@@ -22,7 +22,7 @@ type Figures struct {
 	Ratio        *Ratio  `json:"ours_to_this,omitempty"`
 }
 
-// Ratio is ours divided by theirs; of p99 as well, where less is better.
+// Ratio is ours divided by theirs in the same run, the median of the runs; of p99 as well, where less is better.
 type Ratio struct {
 	Life       float64 `json:"life"`
 	Enqueue    float64 `json:"enqueue"`
@@ -91,8 +91,8 @@ func fresh(ctx context.Context, open Open, load Load, measure func(context.Conte
 	return m, err
 }
 
-// Compare runs the entries in turn, as often as runs says, and answers with the medians, the first entry's ratio to each of the others among
-// them. progress is told what is done.
+// Compare runs the entries in turn, as often as runs says, and answers with the medians. The first entry's ratio to each of the others is taken
+// within each run, because whatever else the machine does then has slowed both. progress is told what is done.
 func Compare(ctx context.Context, entries []Entry, runs int, progress func(string)) (map[string]Figures, error) {
 	all := make([][]Figures, len(entries))
 	for run := range runs {
@@ -110,7 +110,7 @@ func Compare(ctx context.Context, entries []Entry, runs int, progress func(strin
 		f := medians(all[i])
 		f.Durability, f.Runs = e.Durability, runs
 		if i > 0 {
-			f.Ratio = ratio(out[entries[0].Name], f)
+			f.Ratio = ratios(all[0], all[i])
 		}
 		out[e.Name] = f
 	}
@@ -140,14 +140,24 @@ func Median(values []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-func ratio(ours, theirs Figures) *Ratio {
-	over := func(a, b float64) float64 {
-		if b == 0 {
-			return 0
+func ratios(ours, theirs []Figures) *Ratio {
+	over := func(a, b func(Figures) float64) float64 {
+		var quotients []float64
+		for i := range ours {
+			if d := b(theirs[i]); d != 0 {
+				quotients = append(quotients, a(ours[i])/d)
+			}
 		}
-		return a / b
+		return Median(quotients)
 	}
-	return &Ratio{Life: over(ours.LifePerS, theirs.LifePerS), Enqueue: over(ours.EnqueuePerS, theirs.EnqueuePerS),
-		EnqueueP99: over(ours.EnqueueP99MS, theirs.EnqueueP99MS), BareLife: over(ours.BareLifePerS, theirs.LifePerS),
-		BulkLife: over(ours.BulkLifePerS, theirs.BulkLifePerS), Bulk: over(ours.BulkPerS, theirs.BulkPerS)}
+	same := func(of func(Figures) float64) float64 { return over(of, of) }
+	life := func(f Figures) float64 { return f.LifePerS }
+	return &Ratio{
+		Life:       same(life),
+		Enqueue:    same(func(f Figures) float64 { return f.EnqueuePerS }),
+		EnqueueP99: same(func(f Figures) float64 { return f.EnqueueP99MS }),
+		BareLife:   over(func(f Figures) float64 { return f.BareLifePerS }, life),
+		BulkLife:   same(func(f Figures) float64 { return f.BulkLifePerS }),
+		Bulk:       same(func(f Figures) float64 { return f.BulkPerS }),
+	}
 }
