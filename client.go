@@ -196,6 +196,14 @@ func (b *idBlock) drop() {
 	b.at, b.limit = 0, 0
 }
 
+// Wake makes the workers and the waiting calls of this process look again. After the commit of a transaction with EnqueueTx or FinishTx it saves
+// them the interval at which the store looks for commits that it has not made itself; it is never needed.
+func (c *Client) Wake() {
+	if s, ok := c.store.(interface{ Nudge() }); ok {
+		s.Nudge()
+	}
+}
+
 // Get returns a job, complete. ErrNotFound if there is none.
 func (c *Client) Get(ctx context.Context, id ID) (*Job, error) {
 	return c.one(ctx, Filter{IDs: []ID{id}, Full: true}, "no job has the id %d", id)

@@ -91,6 +91,7 @@ const (
 	ReasonKeyConflict = "key_conflict"
 	ReasonUndecodable = "undecodable"
 	ReasonPanic       = "panic"
+	ReasonRolledBack  = "rolled_back" // the handler returned nil, but the transaction of its FinishTx was not committed
 )
 
 // Decide says what an event does to a job. It is pure. The error is an *Error with CodeInvalid if the event cannot happen to a

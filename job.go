@@ -200,6 +200,29 @@ type Step interface {
 	Logger() *slog.Logger
 }
 
+// TxStep is an optional ability of a Step: a transaction of the application ends it.
+type TxStep interface {
+	// InTx tells the worker that from now on only a committed transaction completes the job, and that the lease must be left alone, because the
+	// transaction has the row locked. It returns the log lines that are not stored yet, or ErrLeaseLost.
+	InTx() ([]LogLine, error)
+}
+
+// CompleteInTx is the outcome that completes j with j.Result, for [TxStore].FinishTx. Once it was called, a handler that returns nil without a
+// commit has failed, with ReasonRolledBack. Applications call sqlite.FinishTx or postgres.FinishTx instead.
+func (j *Job) CompleteInTx() (Outcome, error) {
+	if j.step == nil {
+		return Outcome{}, Invalid("job", "this Job is not running: only the Job that a handler was given can be finished")
+	}
+	o := Outcome{Lease: j.Lease(), Type: OutcomeCompleted, Result: j.Result, ResultType: j.ResultType}
+	if s, ok := j.step.(TxStep); ok {
+		var err error
+		if o.Log, err = s.InTx(); err != nil {
+			return Outcome{}, err
+		}
+	}
+	return o, nil
+}
+
 // Attach makes j's methods write through s. Workers call it; handlers never need it.
 func (j *Job) Attach(s Step) { j.step = s }
 

@@ -82,6 +82,20 @@ type Owner interface {
 	OwnerID() string
 }
 
+// TxStore is an optional ability of a Store whose tables stand in a database that the application uses too: it writes inside of a
+// transaction that the application has begun, so that jobs and the application's own rows are committed together or not at all. Applications
+// call it through the typed functions of the store's package, such as sqlite.EnqueueTx and postgres.FinishTx, which say what tx is.
+//
+// The transaction stays the application's to commit or to roll back. When a call fails, what it has written is taken back; an error that is
+// Retryable asks to roll back and to repeat the whole transaction. Both methods wait for no other call of this store.
+type TxStore interface {
+	// EnqueueTx is Store.Enqueue, all or nothing. A job without an id gets one, which stands in the answer only.
+	EnqueueTx(ctx context.Context, tx any, jobs []Job) ([]Enqueued, error)
+	// FinishTx is Claimer.Finish for one outcome. nil: it is applied once the transaction is committed. ErrLeaseLost: the lease does not stand,
+	// or this outcome was reported before; whatever the transaction did for this step must be rolled back.
+	FinishTx(ctx context.Context, tx any, o Outcome) error
+}
+
 // Violation is a breach of an invariant.
 type Violation struct {
 	Check  string `json:"check"`

@@ -131,7 +131,10 @@ func (r *run) settle(batch []*step, answers []sojourn.Finished) {
 		}
 		s.forget()
 		e := s.event(EventFinished, s.out.Reason)
-		if a.Status == sojourn.FinishLost {
+		switch {
+		case s.committed(a):
+			e = s.afterCommit()
+		case a.Status == sojourn.FinishLost:
 			e = s.event(EventLost, a.Reason)
 		}
 		if a.Status == sojourn.FinishRefused {
@@ -149,6 +152,8 @@ func (r *run) settle(batch []*step, answers []sojourn.Finished) {
 	for _, e := range events {
 		if e.Type == EventFailure {
 			r.w.log.Error("sojourn: the store refuses each report about a job; its lease will end", "job", e.Job, "error", e.Err)
+		} else if e.Err != nil {
+			r.w.log.Warn("sojourn: a handler returned an error after its transaction had completed the job", "kind", e.Kind, "job", e.Job, "error", e.Err)
 		}
 		r.observe(e)
 	}
@@ -199,7 +204,7 @@ func (r *run) flush() (done bool) {
 	r.mu.Lock()
 	var steps []*step
 	for _, s := range r.steps {
-		if s.phase == running && s.log.waits() && len(steps) < sojourn.MaxBatch {
+		if s.phase == running && !s.inTx && s.log.waits() && len(steps) < sojourn.MaxBatch {
 			steps = append(steps, s)
 		}
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -134,6 +135,13 @@ func (l *lines) take() []sojourn.LogLine {
 	l.wait = nil
 	l.taken, l.first = l.first && len(out) > 0, false
 	return out
+}
+
+// peek gives all lines and leaves them.
+func (l *lines) peek() []sojourn.LogLine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.wait)
 }
 
 // putBack puts lines that could not be saved before those that have come since.

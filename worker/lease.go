@@ -35,7 +35,7 @@ func (r *run) extendAll(limit time.Duration) (failed error) {
 	r.mu.Lock()
 	steps := make([]*step, 0, len(r.steps))
 	for _, s := range r.steps {
-		if !s.as.Policy.NoExtend {
+		if !s.as.Policy.NoExtend && !s.inTx {
 			steps = append(steps, s)
 		}
 	}

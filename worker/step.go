@@ -35,6 +35,7 @@ type step struct {
 	out      sojourn.Outcome // once reported
 	returned time.Time
 	refused  int
+	inTx     bool // a transaction of the application completes the job, see InTx
 }
 
 // phase of a step.
@@ -138,6 +139,10 @@ func (s *step) handle() {
 func (s *step) end(err, cause error) {
 	o := s.outcome(err, cause)
 	defer func() { s.report(o) }() // also if the retry policy ends the goroutine
+	if o.Type == sojourn.OutcomeCompleted && s.leftAlone() {
+		o = rolledBack() // no question for the retry policy: nearly always the store answers that the job is completed
+		return
+	}
 	if o.Type == sojourn.OutcomeError && !o.Verdict.Final && !spent(s.as.Failures+1, s.as.Policy.MaxAttempts) {
 		again := o.Verdict.Again
 		o.Verdict = s.ask(s.present(o), append(slices.Clip(s.history), s.attempt(o)))

@@ -24,6 +24,7 @@ func main() {
 		return []bench.Entry{
 			{Name: "ours", Durability: synced, Run: bench.Measure(c.ours(false), c.ours(true), load, bulk)},
 			{Name: "raw", Durability: three, Run: c.rawRun(load)},
+			{Name: "river", Durability: synced, Run: bench.Measure(c.river, nil, load, bulk)},
 		}, c.stop, nil
 	})
 }

@@ -13,6 +13,8 @@ import (
 const (
 	synced = "every operation is on the disk when it is acknowledged (WAL, synchronous=FULL)"
 	three  = "three transactions of 500 jobs, each on the disk (WAL, synchronous=FULL)"
+	always = "every operation is on the disk when it is acknowledged (appendfsync always)"
+	second = "the last second may be lost (appendfsync everysec)"
 )
 
 func main() {
@@ -20,6 +22,10 @@ func main() {
 		return []bench.Entry{
 			{Name: "ours", Durability: synced, Run: bench.Measure(ours(false), ours(true), load, bulk)},
 			{Name: "raw", Durability: three, Run: rawRun(load)},
+			{Name: "goqite", Durability: synced, Run: bench.Measure(openGoqite, nil, load, bulk)},
+			{Name: "river", Durability: synced, Run: bench.Measure(openRiver, nil, load, bulk)},
+			{Name: "asynq_always", Durability: always, Run: bench.Measure(openAsynq("always"), nil, load, 0)},
+			{Name: "asynq_everysec", Durability: second, Run: bench.Measure(openAsynq("everysec"), nil, load, 0)},
 		}, func() {}, nil
 	})
 }

@@ -13,8 +13,9 @@ import (
 const sweepPerClaim = 100
 
 type claimAnswer struct {
-	jobs []sojourn.Claimed
-	due  int64 // when the next thing is due; 0 = nothing
+	jobs  []sojourn.Claimed
+	due   int64 // when the next thing is due; 0 = nothing
+	opens int64 // when a gate opens that holds jobs back; 0 = not known
 }
 
 var stepClaim = eachStep("claim", func(t *tx, r sojourn.ClaimRequest) (claimAnswer, error) {
@@ -34,7 +35,7 @@ var stepClaim = eachStep("claim", func(t *tx, r sojourn.ClaimRequest) (claimAnsw
 			return claimAnswer{}, err
 		}
 		due, err := t.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
-		return claimAnswer{due: due}, err
+		return claimAnswer{due: due, opens: t.opens}, err
 	}
 	jobs, err = t.take(r, last, picked)
 	return claimAnswer{jobs: jobs}, err
@@ -53,6 +54,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		jobs = a.jobs
 		if len(jobs) == 0 && err == nil {
 			s.hub.setDue(a.due)
+			s.hub.setOpens(w, a.opens)
 		}
 		return len(jobs) > 0, err
 	})

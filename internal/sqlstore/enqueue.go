@@ -53,13 +53,13 @@ type enqueue struct {
 	ending  *live // the job whose completion carries these along: its key is free by then
 	done    []sojourn.Enqueued
 
-	queues   []string           // that do not exist yet, or that another transaction might forget meanwhile
+	queues   []string           // that do not exist yet
 	reused   []kindKey          // keys of final jobs that are still stored
 	ids      map[sojourn.ID]int // of this batch → index
 	keys     map[kindKey]int    // of jobs that this batch inserts → index
 	fresh    []int              // indices to insert
 	replaced []int              // indices whose values replace those of done[i].ID
-	defaults map[string]sojourn.QueueDefaults
+	rows     map[string]*queueRow
 	block    block
 }
 
@@ -67,7 +67,7 @@ type kindKey struct{ kind, key string }
 
 // plan decides for each job in turn: first the id, then the key, then insert. It only reads.
 func (e *enqueue) plan() error {
-	e.ids, e.keys, e.defaults = map[sojourn.ID]int{}, map[kindKey]int{}, map[string]sojourn.QueueDefaults{}
+	e.ids, e.keys, e.rows = map[sojourn.ID]int{}, map[kindKey]int{}, map[string]*queueRow{}
 	known, err := e.known()
 	if err != nil {
 		return err
@@ -237,6 +237,9 @@ func (e *enqueue) planInsert(i int) error {
 	if err := e.resolve(j); err != nil {
 		return err
 	}
+	if err := e.admit(j); err != nil {
+		return err
+	}
 	e.done[i] = sojourn.Enqueued{ID: j.ID, State: e.startState(j)}
 	e.fresh = append(e.fresh, i)
 	e.ids[j.ID] = i
@@ -246,24 +249,33 @@ func (e *enqueue) planInsert(i int) error {
 	return nil
 }
 
+// row is the queue of a job, which its place in line depends on.
+func (e *enqueue) row(queue string) (*queueRow, error) {
+	if q, ok := e.rows[queue]; ok {
+		return q, nil
+	}
+	q, err := e.queueRow(queue)
+	if err != nil {
+		return nil, err
+	}
+	if !q.found && e.s.cfg.Declared {
+		return nil, sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with SetQueue", queue)
+	}
+	if !q.found {
+		e.queues = append(e.queues, queue)
+	}
+	e.rows[queue] = &q
+	e.rely(queue, q.shape)
+	return &q, nil
+}
+
 // resolve fills the job's defaults and turns its delay into a time.
 func (e *enqueue) resolve(j *sojourn.Job) error {
-	d, ok := e.defaults[j.Queue]
-	if !ok {
-		q, found, err := e.queueSettings(j.Queue)
-		if err != nil {
-			return err
-		}
-		if !found && e.s.cfg.Declared {
-			return sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with SetQueue", j.Queue)
-		}
-		if !found || e.s.cfg.Runners > 1 {
-			e.queues = append(e.queues, j.Queue)
-		}
-		d = q.Defaults
-		e.defaults[j.Queue] = d
+	q, err := e.row(j.Queue)
+	if err != nil {
+		return err
 	}
-	j.Resolve(d)
+	j.Resolve(q.Defaults)
 	if j.Delay > 0 {
 		j.RunAt = at(e.now + j.Delay.Microseconds())
 	}
@@ -344,9 +356,10 @@ func (e *enqueue) write() error {
 }
 
 func (e *enqueue) newLive(j *sojourn.Job) *live {
-	l := &live{queue: j.Queue, kind: j.Kind, key: j.Key, priority: j.Priority, generation: 1, runAt: j.RunAt.UnixMicro()}
+	l := &live{queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: 1, runAt: j.RunAt.UnixMicro()}
 	l.ID, l.State, l.Weight = j.ID, e.startState(j), j.Weight
 	l.deadline = e.deadlineOf(j.Policy)
+	l.put(e.rows[j.Queue].QueueSettings)
 	return l
 }
 
@@ -378,7 +391,7 @@ func (e *enqueue) replace() error {
 			return err
 		}
 		l := *was
-		l.queue, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Priority, j.Weight, j.RunAt.UnixMicro(), e.startState(j)
+		l.queue, l.group, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, j.RunAt.UnixMicro(), e.startState(j)
 		l.Policy, l.deadline = j.Policy, e.deadlineOf(j.Policy)
 		tr := sojourn.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
 		if err := e.addHistory(was, &l, tr, change{}); err != nil {

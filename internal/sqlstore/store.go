@@ -35,13 +35,16 @@ type Store struct {
 	clock    clock
 	batch    *batcher
 	hub      hub
+	backlog  backlog
 	instance string
 	secret   []byte
 	broken   atomic.Pointer[error] // a disk error after which nothing is accepted any more
 	saved    atomic.Int64          // the high water of the clock that is stored
 	asked    sync.Map              // worker → what it asks for, as stored
 	rendered sync.Map              // statement → its text on this database
+	settings sync.Map              // JSON → sojourn.QueueSettings
 	policies sync.Map              // JSON → sojourn.Policy; there are as many as kinds, not as jobs
+	spare    spareIDs              // for transactions of the application
 }
 
 // New makes a store over db, whose schema must be up to date.
@@ -134,13 +137,21 @@ type tx struct {
 	Conn
 	s *Store
 	reading
-	wrote bool
-	ready map[place]int // jobs that became claimable
-	due   int64         // the earliest wake_at that was written; 0 = none
-	final []sojourn.ID
-	after []func() // run after the commit
+	wrote  bool
+	ready  map[place]int    // jobs that became claimable
+	freed  map[string]int   // weight that was returned, by queue
+	opens  int64            // when a gate opens that has held a claim back; 0 = not known
+	locked []string         // queues, see lockQueue
+	relied map[string]int64 // queue → shape, see rely
+	due    int64            // the earliest wake_at that was written; 0 = none
+	final  []sojourn.ID
+	after  []func() // run after the commit
 
 	unseen []kindKey // keys under which another transaction may have missed this one, see lookAgain
+}
+
+func (s *Store) newTx(c Conn) *tx {
+	return &tx{Conn: c, s: s, reading: s.read(c), ready: map[place]int{}, freed: map[string]int{}}
 }
 
 // place is where a job can be claimed.
@@ -213,7 +224,7 @@ func (s *Store) transact(group []*request) error {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
 			}
 		}()
-		t := &tx{Conn: c, s: s, reading: s.read(c), ready: map[place]int{}}
+		t := s.newTx(c)
 		done = t
 		if err := t.lockGroup(group); err != nil {
 			return err
@@ -225,6 +236,9 @@ func (s *Store) transact(group []*request) error {
 			if err := runSame(t, same); err != nil {
 				return err
 			}
+		}
+		if err := t.checkRelied(); err != nil {
+			return err
 		}
 		return t.saveClock()
 	})

@@ -68,10 +68,10 @@ func TestSchemaVersions(t *testing.T) {
 		t.Error(found, newest, err)
 	}
 	c.Close()
-	sql(t, address, fmt.Sprintf("insert into %s.sj_migration (version, name, at_us) values (99, 'later', 0)", schema))
+	execute(t, address, fmt.Sprintf("insert into %s.sj_migration (version, name, at_us) values (99, 'later', 0)", schema))
 	refused(t, address, sojourn.CodeInvalid, "use a newer program", Schema(schema))
 	refused(t, address, sojourn.CodeInvalid, "use a newer program", Schema(schema), AutoMigrate())
-	sql(t, address, fmt.Sprintf("delete from %s.sj_migration", schema))
+	execute(t, address, fmt.Sprintf("delete from %s.sj_migration", schema))
 	refused(t, address, sojourn.CodeInvalid, "sojourn migrate up", Schema(schema))
 }
 
@@ -86,11 +86,11 @@ func TestMigrationsGoBack(t *testing.T) {
 	}
 	for i := len(d.Migrations) - 1; i >= 0; i-- {
 		for _, statement := range sqlstore.Statements(d.Migrations[i].Down) {
-			sql(t, address, d.SQL(o.tables(), "", statement))
+			execute(t, address, d.SQL(o.tables(), "", statement))
 		}
 	}
-	sql(t, address, "drop table "+o.tables()+"migration")
-	sql(t, address, "drop schema "+schema+" restrict") // fails if anything is left
+	execute(t, address, "drop table "+o.tables()+"migration")
+	execute(t, address, "drop schema "+schema+" restrict") // fails if anything is left
 }
 
 // TestDurability: spec:A8. A server that may lose what it acknowledged is refused, and shown if it is wanted all the same.

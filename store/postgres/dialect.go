@@ -59,6 +59,8 @@ func newDialect(prefix string) (sqlstore.Dialect, error) {
 const (
 	serialization = "40001"
 	deadlock      = "40P01"
+	// A wait for all writers was given up, so that nobody waits behind it for long.
+	lockTimeout = "55P03"
 	// A row that another transaction has inserted after this one had looked. Seen again, it is not inserted.
 	unique = "23505"
 	// Two processes make the first table at once.
@@ -72,7 +74,7 @@ func busy(err error) bool {
 		return true
 	}
 	switch code(err) {
-	case serialization, deadlock, unique, duplicateTable, duplicateObject:
+	case serialization, deadlock, lockTimeout, unique, duplicateTable, duplicateObject:
 		return true
 	}
 	return false

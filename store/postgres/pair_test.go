@@ -176,7 +176,7 @@ func TestSweepLooksAgain(t *testing.T) {
 	if _, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody's", Body: []byte("paid")}); err != nil {
 		t.Fatal(err)
 	}
-	sql(t, testURL(t), "update "+schema+".sj_response set key = 'order'")
+	execute(t, testURL(t), "update "+schema+".sj_response set key = 'order'")
 	if j, err := c.Get(ctx, jobs[0].Job.ID); err != nil || j.State != sojourn.Awaiting {
 		t.Fatal(j.State, err)
 	}

@@ -6,7 +6,7 @@ import "github.com/sojourn-queue/sojourn/internal/pgtest"
 var (
 	testURL    = pgtest.URL
 	newSchema  = pgtest.NewSchema
-	sql        = pgtest.SQL
+	execute    = pgtest.SQL
 	with       = pgtest.With
 	stopServer = pgtest.Stop
 )

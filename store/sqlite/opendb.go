@@ -38,6 +38,9 @@ func openDB(path string, o options) (_ *DB, err error) {
 	if err := supported(lib.SQLITE_VERSION_NUMBER); err != nil {
 		return nil, err
 	}
+	if err := markLibrary(); err != nil {
+		return nil, err
+	}
 	d := &DB{path: path, relaxed: o.relaxed, closed: make(chan struct{}), writer: make(chan *conn, 1),
 		readLimit: readLimit, walLimit: walLimit, walNext: walLimit}
 	if d.dialect, err = newDialect(); err != nil {

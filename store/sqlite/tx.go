@@ -1,0 +1,171 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+// EnqueueTx stores up to sojourn.MaxBatch jobs inside of tx, all or none: they exist exactly if tx is committed. What Client.Enqueue promises about
+// keys, queues and run_at holds here too. The ids stand in the answers, in the order of jobs, and mean nothing before the commit: after a rollback
+// another job may get them. The jobs themselves are left without, so that they can be enqueued again.
+//
+// tx must be of a driver that is built on modernc.org/sqlite (its own "sqlite", for one), on the store's own file as its main database, and on a
+// connection that was opened after the store; anything else is refused with CodeInvalid before anything is written. Begin it with _txlock=immediate: a
+// transaction that has read before it writes is refused (CodeUnavailable, Retryable) when others have written since.
+//
+// While tx has written and is not over, nobody else can write, and a call that writes through the client waits for tx: inside of tx such a call waits for
+// itself, until its context ends or 30 s are over. Workers find the jobs within 100 ms of the commit, or at once after Client.Wake.
+func EnqueueTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojourn.Job) ([]sojourn.Enqueued, error) {
+	s, err := txStore(c)
+	if err != nil {
+		return nil, err
+	}
+	send := make([]sojourn.Job, len(jobs))
+	for i, j := range jobs {
+		send[i] = *j
+	}
+	return s.EnqueueTx(ctx, tx, send)
+}
+
+// FinishTx completes the job that a handler runs inside of tx, with the result that job.SetResult has set: the job is completed exactly if tx is
+// committed, so what else tx writes happens exactly once. It is the last statement before the commit; then the handler returns nil.
+//
+// ErrLeaseLost: the job is no longer the handler's, or was completed before; roll back. After any other error roll back too and return it, and the job is
+// tried again as its policy says. Once FinishTx was called, only a commit completes the job: a handler that returns nil after a rollback has failed, with
+// sojourn.ReasonRolledBack. What it returns after the commit changes nothing.
+//
+// About tx see EnqueueTx.
+func FinishTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job) error {
+	s, err := txStore(c)
+	if err != nil {
+		return err
+	}
+	o, err := job.CompleteInTx()
+	if err != nil {
+		return err
+	}
+	return s.FinishTx(ctx, tx, o)
+}
+
+func txStore(c *sojourn.Client) (sojourn.TxStore, error) {
+	if s, ok := c.Store().(sojourn.TxStore); ok {
+		return s, nil
+	}
+	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of sqlite.Open", c.Store())
+}
+
+// Join implements sqlstore.Joiner.
+func (d *DB) Join(ctx context.Context, in any, _ string) (sqlstore.Joined, error) {
+	tx, ok := in.(*sql.Tx)
+	switch {
+	case !ok || tx == nil:
+		return nil, sojourn.Invalid("tx", "this store is in SQLite, whose transactions are *sql.Tx, not %T", in)
+	case d.memory():
+		return nil, sojourn.Invalid("tx", "a store in memory has one connection, its own; open the store in a file")
+	}
+	if err := d.sameFile(ctx, tx); err != nil {
+		return nil, err
+	}
+	if err := takeLock(ctx, tx); err != nil {
+		return nil, err
+	}
+	return sqlstore.JoinSQL(ctx, tx, bindSQL, true)
+}
+
+// sameFile refuses a transaction of another copy of SQLite, or of another file. It reads no table, so it begins no snapshot that could be outdated
+// by the first write.
+func (d *DB) sameFile(ctx context.Context, tx *sql.Tx) error {
+	var answer string
+	err := tx.QueryRowContext(ctx, "select "+mainFunction+"()").Scan(&answer)
+	word, path, _ := strings.Cut(answer, " ")
+	switch {
+	case errors.Is(err, sql.ErrTxDone) || ctx.Err() != nil:
+		return fmt.Errorf("the transaction is over: %w", err)
+	case err != nil || word != libraryWord:
+		return &sojourn.Error{Code: sojourn.CodeInvalid, Field: "tx", Index: -1, Err: err,
+			Message: "its driver is not built on modernc.org/sqlite as this store is, or its connection was opened before the store. Two copies of SQLite in one " +
+				"process drop each other's file locks, and with them what was acknowledged. Import modernc.org/sqlite, use sql.Open(\"sqlite\", …), and " +
+				"open the store first"}
+	}
+	theirs, err := os.Stat(path)
+	if err != nil {
+		return sojourn.Invalid("tx", "its main database %q cannot be compared with the store's, %s: %v", path, d.path, err)
+	}
+	ours, err := os.Stat(d.path)
+	if err != nil {
+		return fmt.Errorf("sqlite: the store's own file: %w", err)
+	}
+	if !os.SameFile(theirs, ours) {
+		return sojourn.Invalid("tx", "its main database is %s, and the store's file is %s; one transaction is atomic in one file only: keep both in one", path, d.path)
+	}
+	return nil
+}
+
+// takeLock begins writing, as early as can be: what is read after it stays true. Where the transaction has neither read nor written before, it waits for
+// the lock as the store does.
+func takeLock(ctx context.Context, tx *sql.Tx) error {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		_, err := tx.ExecContext(ctx, "delete from "+prefix+"meta where name = ''")
+		switch code := codeOf(err); {
+		case err == nil:
+			return nil
+		case code == lib.SQLITE_BUSY_SNAPSHOT:
+			return &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "tx", Index: -1, Retryable: true, Err: err,
+				Message: "the transaction has read what others have changed since: roll back and repeat it; with _txlock=immediate in the data source name this cannot happen"}
+		case code != lib.SQLITE_BUSY:
+			return err
+		}
+		if late := sleep(ctx, pause); late != nil {
+			return fmt.Errorf("another transaction has kept the file's write lock: %w", errors.Join(late, err))
+		}
+	}
+}
+
+// lockPatience is how long a transaction of the application waits for the write lock of the file, if its context does not end before.
+const lockPatience = 30 * time.Second
+
+// codeOf is SQLite's extended code in an error of any driver built on modernc.org/sqlite; 0 for others.
+func codeOf(err error) int {
+	var coded interface{ Code() int }
+	if errors.As(err, &coded) {
+		return coded.Code()
+	}
+	return 0
+}
+
+// bindSQL turns an argument of a sqlstore.Conn into one of the driver.
+func bindSQL(a any) (any, error) {
+	switch a := a.(type) {
+	case int64, string, nil:
+		return a, nil
+	case int:
+		return int64(a), nil
+	case bool:
+		if a {
+			return int64(1), nil
+		}
+		return int64(0), nil
+	case []byte:
+		if a == nil {
+			return []byte{}, nil
+		}
+		return a, nil
+	case sqlstore.Ints:
+		return a.JSON(), nil
+	case sqlstore.Texts:
+		return a.JSON(), nil
+	}
+	return nil, fmt.Errorf("sqlite: type %T", a)
+}

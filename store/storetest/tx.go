@@ -1,0 +1,304 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Application is a program with rows of its own in the store's database: a table with one integer column.
+type Application struct {
+	Store sojourn.Store // also a sojourn.TxStore
+	// Begin begins a transaction that may write.
+	Begin func(t *testing.T) Tx
+	// Rows lists the numbers in the application's table, ascending, as a transaction of its own sees them.
+	Rows func(t *testing.T) []int64
+}
+
+// Tx is a transaction of the application.
+type Tx struct {
+	Handle any // what the store takes, such as a *sql.Tx
+	// Insert writes a number into the application's table.
+	Insert   func(n int64) error
+	Commit   func() error
+	Rollback func() error
+}
+
+// RunTx checks a store that is a sojourn.TxStore. open makes a new, empty one each time it is called, beside an empty table of the application. The suite
+// closes the store.
+func RunTx(t *testing.T, open func(t *testing.T, o Options) Application) {
+	for _, c := range txTrials {
+		t.Run(c.name, func(t *testing.T) {
+			var app Application
+			trial{name: c.name, law: c.law, covers: c.covers, run: func(s *scene) { c.run(&txScene{s, app}) }}.play(t,
+				func(t *testing.T, o Options) sojourn.Store {
+					app = open(t, o)
+					return app.Store
+				})
+		})
+	}
+}
+
+type txTrial struct {
+	name, law, covers string
+	run               func(s *txScene)
+}
+
+var txTrials = []txTrial{
+	{"a commit", "Jobs and the application's rows appear together, at the commit and not before.", "inv:A8 spec:H9", txCommit},
+	{"a rollback", "After a rollback nothing is left: no job, no key, no queue. The same jobs may be enqueued again.", "inv:A8 rules:F3", txRollback},
+	{"ids of a rollback", "An id that a rolled back transaction has used never makes two jobs of one, nor one of two.", "inv:A8 rules:F3 inv:U1", txIDs},
+	{"a key of a live job", "A key that is taken answers as in Enqueue; a refusal leaves the transaction and what it did before as they are.",
+		"inv:A8 rules:F4 tr:N5 inv:U1", txKeyTaken},
+	{"one key twice in a transaction", "Uniqueness holds inside of one call and of one transaction.", "inv:A8 inv:U1 spec:P10", txKeyTwice},
+	{"replace", "Replaced values come with the commit, and go with a rollback.", "inv:A8 tr:N6", txReplace},
+	{"a refusal", "A job that is refused stores none of its call, and the transaction goes on.", "inv:A8 spec:P10", txRefused},
+	{"times and queues", "Delays count by the store's clock, and a queue exists once the first transaction that names it is committed.", "inv:A8 tr:N3", txTimes},
+	{"many", "A transaction takes as many jobs as a call may have; their order is that of the answers.", "inv:A8 spec:P10", txMany},
+	{"bytes", "What passes through a transaction comes out byte for byte.", "inv:A8 inv:N1", txBytes},
+	{"what is no transaction", "A handle of another type, or one whose transaction is over, is refused and stores nothing.", "inv:A8", txHandles},
+	{"finish", "A job is completed exactly if the transaction is committed, with its result, and a report after it is a repetition.",
+		"inv:A8 tr:F1 tr:F12", txFinish},
+	{"finish and roll back", "After a rollback the step still runs under its lease; any report about it counts.", "inv:A8 tr:F2 inv:F1", txFinishBack},
+	{"finish a lost lease", "A step whose lease is lost completes nothing, so that the application rolls back.", "inv:A8 tr:L5 inv:F2", txFinishLost},
+	{"finish twice", "A step that is completed cannot be completed again: what the second transaction did must not count.", "inv:A8 tr:F12", txFinishTwice},
+	{"finish with what the store refuses", "A refused result leaves lease and transaction as they are.", "inv:A8 tr:F14 rules:C7", txFinishRefused},
+	{"finish and enqueue", "The end of a job frees its key inside of the transaction.", "inv:A8 inv:U2", txFinishNext},
+}
+
+type txScene struct {
+	*scene
+	app Application
+}
+
+// tx is a transaction of the application in a scene.
+type tx struct {
+	Tx
+	s *txScene
+}
+
+func (s *txScene) begin() tx { return tx{s.app.Begin(s.T), s} }
+
+func (x tx) insert(n int64) {
+	x.s.Helper()
+	x.s.must(x.Insert(n), "insert into the application's table")
+}
+
+func (x tx) commit() {
+	x.s.Helper()
+	x.s.must(x.Commit(), "commit")
+}
+
+func (x tx) rollback() {
+	x.s.Helper()
+	x.s.must(x.Rollback(), "rollback")
+}
+
+func (x tx) try(jobs ...sojourn.Job) ([]sojourn.Enqueued, error) {
+	return x.s.store.(sojourn.TxStore).EnqueueTx(x.s.ctx, x.Handle, jobs)
+}
+
+// put enqueues one job in the transaction.
+func (x tx) put(j sojourn.Job) sojourn.Enqueued {
+	x.s.Helper()
+	es, err := x.try(j)
+	x.s.must(err, "EnqueueTx")
+	if len(es) != 1 || es[0].ID <= 0 {
+		x.s.Fatalf("EnqueueTx of 1 job answered %+v", es)
+	}
+	return es[0]
+}
+
+func (x tx) finish(o sojourn.Outcome) error {
+	return x.s.store.(sojourn.TxStore).FinishTx(x.s.ctx, x.Handle, o)
+}
+
+// rows wants these numbers in the application's table.
+func (s *txScene) rows(want ...int64) {
+	s.Helper()
+	if got := s.app.Rows(s.T); fmt.Sprint(got) != fmt.Sprint(want) {
+		s.Fatalf("the application's table has %v, want %v", got, want)
+	}
+}
+
+// none wants no job at all.
+func (s *txScene) none(when string) {
+	s.Helper()
+	jobs, err := s.store.Find(s.ctx, sojourn.Filter{})
+	s.must(err, "Find")
+	if len(jobs) > 0 {
+		s.Fatalf("%s there are %d jobs, the first is %+v", when, len(jobs), jobs[0])
+	}
+}
+
+// anonymous is a new job without an id.
+func anonymous(options ...sojourn.Option) sojourn.Job {
+	return *sojourn.NewJob(charge, []byte(`{"order":42}`), options...)
+}
+
+func txCommit(s *txScene) {
+	x := s.begin()
+	x.insert(1)
+	j := anonymous(sojourn.Key("k"), sojourn.Priority(7), sojourn.Tags("t"), sojourn.Meta("a", "b"))
+	e := x.put(j)
+	same(s.scene, "state", e.State, sojourn.Ready)
+	same(s.scene, "duplicate", e.Duplicate, false)
+	x.insert(2)
+	s.none("before the commit")
+	s.rows()
+	x.commit()
+	s.rows(1, 2)
+	got := s.state(e.ID, sojourn.Ready)
+	if string(got.Args) != string(j.Args) || got.Key != "k" || got.Priority != 7 || len(got.Tags) != 1 || got.Meta["a"] != "b" {
+		s.Fatalf("the job is %+v", got)
+	}
+	s.at("created_at", got.CreatedAt, s.now())
+	c := s.claim()
+	same(s.scene, "the claimed job", c.Job.ID, e.ID)
+	s.finish(completed(c), sojourn.Completed)
+}
+
+func txRollback(s *txScene) {
+	j := anonymous(sojourn.Key("k"), sojourn.Queue("fresh"))
+	x := s.begin()
+	x.insert(1)
+	x.put(j)
+	x.rollback()
+	s.rows()
+	s.none("after a rollback")
+	qs, err := s.store.Queues(s.ctx)
+	s.must(err, "Queues")
+	same(s.scene, "queues", len(qs), 0)
+
+	x = s.begin()
+	x.insert(2)
+	e := x.put(j)
+	same(s.scene, "duplicate", e.Duplicate, false)
+	x.commit()
+	s.rows(2)
+	s.state(e.ID, sojourn.Ready)
+}
+
+func txIDs(s *txScene) {
+	x := s.begin()
+	lost := anonymous(args("lost"))
+	x.put(lost)
+	x.rollback()
+	others := s.enqueueMany(60) // more than a block of the scene
+	x = s.begin()
+	e := x.put(lost)
+	x.commit()
+	same(s.scene, "duplicate", e.Duplicate, false)
+	same(s.scene, "args", string(s.get(e.ID).Args), "lost")
+	for _, id := range others {
+		if id == e.ID {
+			s.Fatalf("two jobs have the id %d", id)
+		}
+		s.state(id, sojourn.Ready)
+	}
+	// A job that has its id before is the same job in every transaction.
+	mine := s.job(args("mine"))
+	x = s.begin()
+	same(s.scene, "id", x.put(mine).ID, mine.ID)
+	x.rollback()
+	s.gone(mine.ID)
+	for _, again := range []bool{false, true} {
+		x = s.begin()
+		e := x.put(mine)
+		same(s.scene, "id", e.ID, mine.ID)
+		same(s.scene, "duplicate", e.Duplicate, again)
+		x.commit()
+	}
+}
+
+func txKeyTaken(s *txScene) {
+	holder := s.enqueue(sojourn.Key("k"))
+	x := s.begin()
+	x.insert(1)
+	before := x.put(anonymous())
+	e := x.put(anonymous(sojourn.Key("k")))
+	same(s.scene, "the holder", e.ID, holder)
+	same(s.scene, "duplicate", e.Duplicate, true)
+	_, err := x.try(anonymous(sojourn.Key("free")), anonymous(sojourn.Key("k"), sojourn.OnKeyConflict(sojourn.ReturnError)))
+	s.is(err, sojourn.ErrConflict, "a taken key with ReturnError")
+	if wrong := s.refused(err, sojourn.CodeConflict, "a taken key"); wrong.Index != 1 {
+		s.Fatalf("the index of the refused job is %d, want 1", wrong.Index)
+	}
+	x.insert(2) // the transaction is not spoilt
+	x.commit()
+	s.rows(1, 2)
+	s.state(before.ID, sojourn.Ready)
+	jobs, err := s.store.Find(s.ctx, sojourn.Filter{})
+	s.must(err, "Find")
+	same(s.scene, "jobs", len(jobs), 2)
+}
+
+func txKeyTwice(s *txScene) {
+	x := s.begin()
+	es, err := x.try(anonymous(sojourn.Key("b"), args("1")), anonymous(sojourn.Key("a")), anonymous(sojourn.Key("b"), args("2")))
+	s.must(err, "EnqueueTx")
+	same(s.scene, "the second of a key", es[2], sojourn.Enqueued{ID: es[0].ID, State: sojourn.Ready, Duplicate: true})
+	again := x.put(anonymous(sojourn.Key("a")))
+	same(s.scene, "the key in a second call", again, sojourn.Enqueued{ID: es[1].ID, State: sojourn.Ready, Duplicate: true})
+	x.commit()
+	same(s.scene, "args of the first", string(s.get(es[0].ID).Args), "1")
+	jobs, err := s.store.Find(s.ctx, sojourn.Filter{})
+	s.must(err, "Find")
+	same(s.scene, "jobs", len(jobs), 2)
+}
+
+func txReplace(s *txScene) {
+	id := s.enqueue(sojourn.Key("k"), args("old"))
+	j := anonymous(sojourn.Key("k"), args("new"), sojourn.Delay(time.Hour), sojourn.OnKeyConflict(sojourn.Replace))
+	x := s.begin()
+	if e := x.put(j); e.ID != id || !e.Replaced || e.State != sojourn.Scheduled {
+		s.Fatalf("a replacement answered %+v", e)
+	}
+	x.rollback()
+	same(s.scene, "args after a rollback", string(s.state(id, sojourn.Ready).Args), "old")
+	x = s.begin()
+	x.put(j)
+	x.commit()
+	same(s.scene, "args after the commit", string(s.state(id, sojourn.Scheduled).Args), "new")
+}
+
+func txRefused(s *txScene) {
+	bad := anonymous()
+	bad.Kind = "no kind"
+	x := s.begin()
+	x.insert(1)
+	first := x.put(anonymous())
+	_, err := x.try(anonymous(sojourn.Key("z")), anonymous(sojourn.Key("y")), bad, anonymous())
+	if wrong := s.refused(err, sojourn.CodeInvalid, "a bad kind"); wrong.Index != 2 {
+		s.Fatalf("the index of the refused job is %d, want 2", wrong.Index)
+	}
+	last := x.put(anonymous())
+	x.commit()
+	s.rows(1)
+	jobs, err := s.store.Find(s.ctx, sojourn.Filter{})
+	s.must(err, "Find")
+	same(s.scene, "jobs", len(jobs), 2)
+	s.state(first.ID, sojourn.Ready)
+	s.state(last.ID, sojourn.Ready)
+	es, err := s.store.(sojourn.TxStore).EnqueueTx(s.ctx, nil, nil)
+	if len(es) != 0 || err != nil {
+		s.Fatalf("EnqueueTx of nothing answered %v, %v", es, err)
+	}
+}
+
+func txTimes(s *txScene) {
+	priority := int32(3)
+	s.setQueue("known", sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Priority: &priority}})
+	x := s.begin()
+	late := x.put(anonymous(sojourn.Delay(time.Hour), sojourn.Queue("new")))
+	known := x.put(anonymous(sojourn.Queue("known")))
+	same(s.scene, "state", late.State, sojourn.Scheduled)
+	x.commit()
+	s.at("run_at", s.state(late.ID, sojourn.Scheduled).RunAt, s.now().Add(time.Hour))
+	same(s.scene, "the queue's own priority", s.get(known.ID).Priority, 3)
+	same(s.scene, "scheduled in the new queue", s.queue("new").Counts[sojourn.Scheduled], 1)
+	s.swept(time.Hour, sojourn.Swept{Due: 1})
+	s.state(late.ID, sojourn.Ready)
+}
