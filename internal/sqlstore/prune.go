@@ -140,8 +140,8 @@ func (t *tx) remove(e expired) (int64, error) {
 }
 
 const (
-	qRemember = `insert into sj_key_past (kind, key, job) select kind, key, job from sj_key where kind = $1 and key = $2 and live = 0 and job <> $3
-		on conflict (kind, key, job) do nothing`
+	qRemember = `insert into sj_key_past (kind, key, job) select k.kind, k.key, k.job from sj_key k where k.kind = $1 and k.key = $2 and k.live = 0
+		and k.job <> $3 and exists (select 1 from sj_final f where f.id = k.job) on conflict (kind, key, job) do nothing`
 	qPastHolder   = `select coalesce(max(job), 0) from sj_key_past where kind = $1 and key = $2`
 	qForgetHolder = `delete from sj_key_past where kind = $1 and key = $2 and job = $3`
 	qForgetJob    = `delete from sj_key_past where job = $1` // own and awaited keys

@@ -18,6 +18,7 @@ var manyKeysTrials = []trial{
 	{"await a key that is named twice", "A key that is named twice needs one response.", "tr:F5 tr:M1 rules:B10", awaitTwice},
 	{"an awaited key after its last job", "An answer under an awaited key is late as long as any of the jobs that awaited it is stored, whichever of them goes first.",
 		"tr:W10 tr:O8 rules:B5 rules:B10", awaitedKeyOutlives},
+	{"an awaited key after a redrive", "A job that was redriven is no earlier holder of the keys that it awaited before.", "tr:O3 rules:B10 inv:U1", awaitedKeyRedriven},
 	{"rules:B10 half of the answers", "A retry whose last wait needs all keys is not woken by some of them.", "tr:M3 rules:B10 tr:W4", awaitAllHalf},
 }
 
@@ -170,4 +171,16 @@ func awaitedKeyOutlives(s *scene) {
 			s.became(s.respond("a"), sojourn.Late, holder)
 		}
 	}
+}
+
+func awaitedKeyRedriven(s *scene) {
+	c := s.running()
+	s.finish(await(c, 0, "a"), sojourn.Awaiting)
+	s.cancel(c.Job.ID)
+	s.edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive}, sojourn.Ready)
+	s.finish(snooze(s.claim(), time.Hour), sojourn.Scheduled)
+	d := s.running()
+	s.finish(await(d, 0, "a"), sojourn.Awaiting)
+	s.became(s.respond("a"), sojourn.Applied, d.Job.ID)
+	same(s, "kept by the other", s.get(c.Job.ID).Kept, 0)
 }

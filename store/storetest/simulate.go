@@ -20,7 +20,7 @@ type Simulation struct {
 	First  uint64 // the first seed, default 1; SOJOURN_SIM_FIRST wins
 	Seeds  int    // how many seeds, default 100; SOJOURN_SIM_SEEDS wins
 	Ops    int    // random operations of each, before the faults end; default 350; SOJOURN_SIM_OPS wins
-	Tries  int    // runs that looking for a shorter way to the first failure may take, default 100
+	Tries  int    // runs that looking for a shorter way to the first failure may take, default 60
 	Replay string // the command that repeats one seed, printed with a failure; %d stands for the seed
 }
 
@@ -32,7 +32,7 @@ type Simulation struct {
 // open is that of [Run]: it makes a new, empty store that uses Options.Now for every decision. Each seed has a store of its own; a run
 // repeats bit for bit. A failure prints the seed, the shortest list of operations that was found to fail, and how to repeat it. Seeds run in parallel.
 func Simulate(t *testing.T, open func(t *testing.T, o Options) sojourn.Store, s Simulation) {
-	s.Seeds, s.Ops, s.Tries, s.First = or(s.Seeds, 100), or(s.Ops, 350), or(s.Tries, 100), max(s.First, 1)
+	s.Seeds, s.Ops, s.Tries, s.First = or(s.Seeds, 100), or(s.Ops, 350), or(s.Tries, 60), max(s.First, 1)
 	s.First = uint64(number(t, "SOJOURN_SIM_FIRST", int(s.First)))
 	s.Seeds, s.Ops = number(t, "SOJOURN_SIM_SEEDS", s.Seeds), number(t, "SOJOURN_SIM_OPS", s.Ops)
 	ops := make([]int, s.Ops)

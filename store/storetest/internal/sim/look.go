@@ -17,7 +17,17 @@ func (r *run) look() {
 		return
 	}
 	ids := slices.Sorted(maps.Keys(r.m.touched))
-	found, err := r.store.Find(r.ctx, sojourn.Filter{IDs: ids, Full: true, Limit: len(ids)})
+	f := sojourn.Filter{IDs: ids, Full: true, Limit: len(ids)}
+	for _, id := range ids {
+		if j := r.m.jobs[id]; j != nil {
+			f.States = append(f.States, j.State) // a store reads faster what it need not look for everywhere
+		}
+	}
+	found, err := r.store.Find(r.ctx, f)
+	if err == nil && len(found) != len(f.States) { // to say what is wrong
+		f.States = nil
+		found, err = r.store.Find(r.ctx, f)
+	}
 	if err != nil {
 		r.fail("Find: %v", err)
 	}

@@ -340,9 +340,9 @@ func (m *model) beginWait(j *job) {
 	}
 }
 
-// remember notes that another job takes a key, whose final holder is still stored.
+// remember notes that another job takes a key, whose holder is final and still stored. One that was redriven is not final any more.
 func (m *model) remember(n name, taker sojourn.ID) {
-	if h := m.keys[n]; h != nil && !h.live && h.job != taker {
+	if h := m.keys[n]; h != nil && !h.live && h.job != taker && m.jobs[h.job].State.Final() {
 		if m.past[n] == nil {
 			m.past[n] = map[sojourn.ID]bool{}
 		}

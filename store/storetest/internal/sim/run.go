@@ -2,7 +2,8 @@
 // concurrent, and all chance comes from a seed, so that a run repeats bit for bit: the same operations, the same answers.
 //
 //	dice.go             chance, a sequence of its own for each operation
-//	model.go calls.go   the model: what a store must show, and what each call must answer
+//	model.go            the model: what a store must show
+//	calls.go edits.go   what each call must answer; sweeps.go what a sweep must do
 //	faults.go           a store around the store, which loses answers, repeats calls and goes away
 //	act.go ops.go       random operations of producers, workers, the outside and operators
 //	look.go ledger.go   the store compared with the model; laws that need no model
