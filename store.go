@@ -271,4 +271,5 @@ type Status struct {
 	Clock      string    `json:"clock"` // "steady", or what was seen: steps back
 	Bytes      int64     `json:"bytes"` // on disk
 	WALBytes   int64     `json:"wal_bytes"`
+	Commits    int64     `json:"commits"` // transactions that this open store has committed; what waited together counts once
 }
