@@ -176,6 +176,7 @@ type Claimed struct {
 	LeaseFor time.Duration
 	Timeout  time.Duration // left of the attempt's timeout
 	Deadline time.Duration // left of the life; 0 = none
+	Window   time.Duration // left until the windows close; 0 = the step need not stop then
 	History  []Attempt     // the errors so far, for kinds named in Decidable
 }
 
@@ -285,6 +286,7 @@ type Status struct {
 	Clock      string    `json:"clock"` // "steady", or what was seen: steps back
 	Bytes      int64     `json:"bytes"` // on disk
 	WALBytes   int64     `json:"wal_bytes"`
+	Commits    int64     `json:"commits"` // transactions that this open store has committed; what waited together counts once
 }
 
 // Throttler decides which candidates of a queue may start, after all other gates have let them through. It is asked inside the claim's
@@ -339,7 +341,7 @@ type FlightJob struct {
 
 // What a throttler gets.
 const (
-	MaxFlight   = 1000                  // entries of Flight.List
+	MaxFlight   = 1000                   // entries of Flight.List
 	MaxThrottle = 250 * time.Millisecond // time for all answers of one queue in one claim
 )
 

@@ -101,7 +101,9 @@ func (t *tx) whyGates(w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
 		return err
 	}
 	e := entrant{candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)}, l.kind, l.lane, purpose}
-	w.Gates = g.flow.Gates(e.asks())
+	c := e.asks()
+	c.Windows = l.Policy.Windows
+	w.Gates = g.flow.Gates(c)
 	if w.Ahead, err = g.ahead1000(&e); err != nil {
 		return err
 	}
@@ -135,17 +137,28 @@ func (l *gatedLine) whyBehind(w *sojourn.Why, e *entrant) error {
 	if !l.row.Grouped() || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
 		return nil
 	}
-	var heads []entrant
-	if err := l.kinds(func(kind string) error { return l.each(sojourn.PurposeStart, &heads, qLane, kind, e.lane, 1) }); err != nil || len(heads) == 0 {
+	deep := 1
+	if l.pass != nil { // those that the throttler refuses hide nobody
+		deep = sojourn.MaxAhead
+	}
+	var before []entrant
+	if err := l.kinds(func(kind string) error { return l.each(sojourn.PurposeStart, &before, qLane, kind, e.lane, deep) }); err != nil {
 		return err
 	}
-	first := slices.MinFunc(heads, func(a, b entrant) int { return less(a.candidate, b.candidate) })
-	if first.id == e.id {
-		return nil
-	}
-	if g := l.flow.Ask(first.asks()); !g.Open && g.Name != sojourn.GateThrottle {
-		w.Claimable, w.Gate, w.Until = false, g.Name, g.Until
-		w.Waits = fmt.Sprintf("behind job %d of its group: %s", first.id, g.Text)
+	slices.SortFunc(before, func(a, b entrant) int { return less(a.candidate, b.candidate) })
+	for _, b := range before {
+		if less(b.candidate, e.candidate) >= 0 {
+			break
+		}
+		g := l.flow.Ask(b.asks())
+		if g.Open {
+			break
+		}
+		if g.Name != sojourn.GateThrottle {
+			w.Claimable, w.Gate, w.Until = false, g.Name, g.Until
+			w.Waits = fmt.Sprintf("behind job %d of its group: %s", b.id, g.Text)
+			break
+		}
 	}
 	return nil
 }

@@ -122,6 +122,10 @@ func whyAgrees(s *scene) {
 				claimable[j.ID] = w.Claimable
 				reasons = append(reasons, fmt.Sprintf("%d %s", j.ID, w.Gate))
 			}
+			explained := map[sojourn.ID]sojourn.Why{}
+			for _, j := range ready {
+				explained[j.ID] = s.why(j.ID)
+			}
 			cs := s.claimMany(upTo(1), leased(time.Hour))
 			what := fmt.Sprintf("round %d, step %d", round, step)
 			if len(cs) == 0 {
@@ -131,7 +135,7 @@ func whyAgrees(s *scene) {
 					}
 				}
 			} else if !claimable[cs[0].Job.ID] {
-				s.Fatalf("%s: job %d was claimed, which was not claimable: %v (settings %+v)", what, cs[0].Job.ID, reasons, s.queue(line).Settings)
+				s.Fatalf("%s: job %d was claimed, which was not claimable: %+v, %v (settings %+v)", what, cs[0].Job.ID, explained[cs[0].Job.ID], reasons, s.queue(line).Settings)
 			}
 			held = append(held, cs...)
 			held = s.anyEnd(held)
