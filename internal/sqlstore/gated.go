@@ -46,6 +46,7 @@ func (e *entrant) asks() *sojourn.Candidate {
 // gatedLine asks the gates. Where other transactions claim beside this one it asks without a lock first: a claim that finds nothing to start
 // must write nothing, or two idle nodes would wake each other for ever.
 func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
+	was := t.s.looks.get(queue)
 	l, err := t.askGates(queue, r)
 	if err != nil || len(l.admit)+len(l.moves) == 0 || !t.concurrent() {
 		return l, err
@@ -58,6 +59,7 @@ func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error)
 		l.admit, l.moves = nil, nil
 		return l, nil
 	}
+	t.s.looks.set(queue, was) // what was found from there must be found again
 	return t.askGates(queue, r)
 }
 
