@@ -153,7 +153,8 @@ type tx struct {
 	relied map[string]int64 // queue → shape, see rely
 	due    int64            // the earliest wake_at that was written; 0 = none
 	final  []sojourn.ID
-	after  []func() // run after the commit
+	after  []func()         // run after the commit
+	never  map[string]error // windows that have refused a job, see mayStart
 
 	unseen []kindKey // keys under which another transaction may have missed this one, see lookAgain
 }
