@@ -19,15 +19,18 @@ var (
 
 // Codes of [Error], stable across versions.
 const (
-	CodeInvalid     = "invalid"         // a field is malformed or out of range
-	CodeTooLarge    = "too_large"       // bytes above the store's limit
-	CodeConflict    = "conflict"        // see ErrConflict
-	CodeNotFound    = "not_found"       // see ErrNotFound
-	CodeLeaseLost   = "lease_lost"      // see ErrLeaseLost
-	CodeClosed      = "closed"          // see ErrClosed
-	CodeIDExpired   = "id_expired"      // the id block is older than IDLife: draw a new id
-	CodeUnknown     = "unknown_outcome" // the call may or may not have been executed: repeat it with the same jobs
-	CodeUnavailable = "unavailable"     // the store could not be reached or written; nothing happened
+	CodeInvalid     = "invalid"              // a field is malformed or out of range
+	CodeTooLarge    = "too_large"            // bytes above the store's limit
+	CodeConflict    = "conflict"             // see ErrConflict
+	CodeNotFound    = "not_found"            // see ErrNotFound
+	CodeLeaseLost   = "lease_lost"           // see ErrLeaseLost
+	CodeClosed      = "closed"               // see ErrClosed
+	CodeIDExpired   = "id_expired"           // the id block is older than IDLife: draw a new id
+	CodeOversize    = "weight_exceeds_limit" // the job is heavier than the limit of its queue, so it would never start
+	CodeQueueFull   = "queue_full"           // the queue has as many ready jobs as max_depth allows: try again later
+	CodeUnknown     = "unknown_outcome"      // the call may or may not have been executed: repeat it with the same jobs
+	CodeUnavailable = "unavailable"          // the store could not be reached or written; nothing happened
+	CodeSchema      = "schema"               // the tables are of a version that this program cannot work with; see Schema
 )
 
 // Error is a refusal with a stable code and a message that says what to do.

@@ -48,11 +48,106 @@ func (r Retention) Of(s State) (age time.Duration, count int64, ok bool) {
 	return age, count, ok
 }
 
+// AllQueues names, in SetQueue and Queues, what holds for every queue: Paused and PausedKinds. No queue can have this name.
+const AllQueues = "*"
+
 // QueueSettings are stored and changed at run time with Store.SetQueue; every process obeys them with its next transaction.
 type QueueSettings struct {
-	Paused    bool          `json:"paused,omitempty"` // hands out nothing; responses, timeouts and lease ends go on
-	Defaults  QueueDefaults `json:"defaults,omitzero"`
-	Retention Retention     `json:"retention,omitzero"`
+	Paused      bool          `json:"paused,omitempty"`       // hands out nothing; responses, timeouts and lease ends go on
+	PausedKinds []string      `json:"paused_kinds,omitempty"` // these kinds are not handed out
+	Defaults    QueueDefaults `json:"defaults,omitzero"`
+	Retention   Retention     `json:"retention,omitzero"`
+
+	// Limit bounds the summed weight of jobs in flight: running, awaiting, resumed. Below 1 there is none.
+	Limit int64 `json:"limit,omitempty"`
+	// ReserveAfter is how long a job may be overtaken for lack of weight before what becomes free is kept for it: default 30 s, up to 24 h.
+	// It also happens after 100 claims.
+	ReserveAfter time.Duration `json:"reserve_after,omitempty"`
+	// MaxDepth refuses an Enqueue that would leave more ready jobs than this: CodeQueueFull, retryable. 0 = any number. Next jobs are never refused.
+	MaxDepth int64 `json:"max_depth,omitempty"`
+
+	Order   Order         `json:"order,omitempty"`    // default OrderPriority
+	Bucket  time.Duration `json:"bucket,omitempty"`   // of OrderTime: run_at is cut to this; default 1 min, 1 s to 24 h
+	AgeStep time.Duration `json:"age_step,omitempty"` // of OrderPriority: waiting this long counts as one priority; 0 = no ageing, 1 ms to 24 h
+
+	// GroupLimit bounds the summed weight in flight of each group. Below 1 there is none; 1 with jobs of weight 1 is strict FIFO per group.
+	GroupLimit int64 `json:"group_limit,omitempty"`
+	// Shares are the parts of Limit that groups may use, as fractions above 0 that add up to at most 1. Groups without a share divide the rest.
+	Shares map[string]float64 `json:"shares,omitempty"`
+	Borrow bool               `json:"borrow,omitempty"` // shares that their groups leave idle may be used by others
+	Fair   bool               `json:"fair,omitempty"`   // groups take turns also without GroupLimit, Shares and GroupRate
+
+	Rate      *Rate     `json:"rate,omitempty"`       // starts of the queue
+	GroupRate *Rate     `json:"group_rate,omitempty"` // starts of each group
+	HoldUntil time.Time `json:"hold_until,omitzero"`  // starts nothing before
+	Breaker   *Breaker  `json:"breaker,omitempty"`    // default none
+	Throttle  string    `json:"throttle,omitempty"`   // a CEL rule; see package rule
+}
+
+// Order is how the ready jobs of a queue stand in line.
+type Order string
+
+// The orders.
+const (
+	OrderPriority Order = "priority" // priority, then run_at
+	OrderTime     Order = "time"     // run_at cut to the bucket, then priority
+)
+
+// Rate is a token bucket: Count starts per Per, up to Burst at once.
+type Rate struct {
+	Count int64         `json:"count"`           // 1 to 1,000,000
+	Per   time.Duration `json:"per"`             // 1 ms to 24 h
+	Burst int64         `json:"burst,omitempty"` // default Count
+}
+
+// Breaker stops a queue whose attempts keep failing.
+type Breaker struct {
+	Failures int           `json:"failures"`          // so many within Within open it; 1 to 10,000
+	Within   time.Duration `json:"within,omitempty"`  // default 1 min, 1 s to 24 h
+	Reasons  []string      `json:"reasons,omitempty"` // only failures with these reasons count; default all
+	Open     time.Duration `json:"open,omitempty"`    // until the first probe; default 30 s, 1 s to 24 h
+	Probes   int           `json:"probes,omitempty"`  // jobs that must succeed to close it; default 1, up to 1,000
+}
+
+// Defaults of QueueSettings.
+const (
+	DefaultReserveAfter = 30 * time.Second
+	DefaultBucket       = time.Minute
+	MaxLimit            = 1_000_000_000 // of Limit, GroupLimit and MaxDepth
+	MaxShares           = 1000          // groups with a share
+	MaxRule             = 8 << 10       // bytes of a rule
+)
+
+// Counted reports whether the weight in flight matters to a gate.
+func (q QueueSettings) Counted() bool { return q.Limit > 0 || q.Grouped() || q.Throttle != "" }
+
+// Grouped reports whether groups take turns.
+func (q QueueSettings) Grouped() bool {
+	return q.GroupLimit > 0 || len(q.Shares) > 0 || q.GroupRate != nil || q.Fair
+}
+
+// Gated reports whether claims must ask the gates at all. A queue that is only paused needs none.
+func (q QueueSettings) Gated() bool {
+	return q.Counted() || len(q.PausedKinds) > 0 || q.Rate != nil || !q.HoldUntil.IsZero() || q.Breaker != nil
+}
+
+// ShareOf is the part of the limit that a group may use; groups without a share of their own get the rest, together.
+func (q QueueSettings) ShareOf(group string) int64 {
+	part := func(fraction float64) int64 { return max(int64(float64(q.Limit)*fraction+1e-6), 1) } // 0.29 × 100 is a little less than 29
+	if f, ok := q.Shares[group]; ok {
+		return part(f)
+	}
+	rest := q.Limit
+	for _, f := range q.Shares {
+		rest -= part(f)
+	}
+	return max(rest, 0)
+}
+
+func (q QueueSettings) reserveAfter() time.Duration {
+	after := q.ReserveAfter
+	pick(&after, DefaultReserveAfter)
+	return after
 }
 
 // Validate checks the ranges.
@@ -60,7 +155,15 @@ func (q QueueSettings) Validate() error {
 	if w := q.Defaults.Weight; w != nil && (*w < 0 || *w > MaxWeight) {
 		return Invalid("defaults.weight", "%d is out of range: 0 to %d", *w, MaxWeight)
 	}
-	r := q.Retention
+	for _, check := range []func() error{q.Retention.validate, q.validFlow, q.validOrder, q.validShares, q.validPace} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return q.Defaults.Policy.validate()
+}
+
+func (r Retention) validate() error {
 	for _, c := range []struct {
 		field string
 		age   time.Duration
@@ -73,7 +176,115 @@ func (q QueueSettings) Validate() error {
 			return Invalid("retention."+c.field+"count", "%d is out of range: -1 (any number), 0 (default) or more", c.count)
 		}
 	}
-	return q.Defaults.Policy.validate()
+	return nil
+}
+
+func (q QueueSettings) validFlow() error {
+	for _, c := range []struct {
+		field string
+		n     int64
+	}{{"limit", q.Limit}, {"group_limit", q.GroupLimit}, {"max_depth", q.MaxDepth}} {
+		if c.n > MaxLimit {
+			return Invalid(c.field, "%d is above %d; below 1 means none", c.n, int64(MaxLimit))
+		}
+	}
+	if len(q.PausedKinds) > MaxBatch {
+		return Invalid("paused_kinds", "%d kinds exceed the limit of %d", len(q.PausedKinds), MaxBatch)
+	}
+	for _, k := range q.PausedKinds {
+		if err := ValidName("paused_kinds", k); err != nil {
+			return err
+		}
+	}
+	return validSpan("reserve_after", q.ReserveAfter, time.Millisecond)
+}
+
+// validSpan checks a time of least to 24 h, where 0 is the default.
+func validSpan(field string, d, least time.Duration) error {
+	if d != 0 && (d < least || d > 24*time.Hour) {
+		return Invalid(field, "%v is out of range: %v to 24h, 0 for the default", d, least)
+	}
+	return nil
+}
+
+func (q QueueSettings) validOrder() error {
+	switch q.Order {
+	case "", OrderPriority:
+		if q.Bucket != 0 {
+			return Invalid("bucket", "belongs to the order time; this queue's order is priority")
+		}
+	case OrderTime:
+		if q.AgeStep != 0 {
+			return Invalid("age_step", "belongs to the order priority; in the order time nothing starves")
+		}
+	default:
+		return Invalid("order", "%.64q is not an order: use priority or time", string(q.Order))
+	}
+	if err := validSpan("bucket", q.Bucket, time.Second); err != nil {
+		return err
+	}
+	return validSpan("age_step", q.AgeStep, time.Millisecond)
+}
+
+func (q QueueSettings) validShares() error {
+	if len(q.Shares) == 0 {
+		if q.Borrow {
+			return Invalid("borrow", "there are no shares to borrow from: set shares")
+		}
+		return nil
+	}
+	if q.Limit < 1 {
+		return Invalid("shares", "are parts of the limit: set a limit")
+	}
+	if len(q.Shares) > MaxShares {
+		return Invalid("shares", "%d groups exceed the limit of %d", len(q.Shares), MaxShares)
+	}
+	sum := 0.0
+	for group, f := range q.Shares {
+		if err := ValidKey("shares", group); err != nil {
+			return err
+		}
+		if !(f > 0 && f <= 1) { // also NaN
+			return Invalid("shares", "%v for the group %.64q is out of range: above 0, at most 1", f, group)
+		}
+		sum += f
+	}
+	if sum > 1+1e-9 {
+		return Invalid("shares", "add up to %.4g; at most 1 can be given away", sum)
+	}
+	return nil
+}
+
+func (q QueueSettings) validPace() error {
+	for _, c := range []struct {
+		field string
+		rate  *Rate
+	}{{"rate", q.Rate}, {"group_rate", q.GroupRate}} {
+		r := c.rate
+		if r == nil {
+			continue
+		}
+		if r.Count < 1 || r.Count > 1_000_000 || r.Burst < 0 || r.Burst > 1_000_000 || r.Per < time.Millisecond || r.Per > 24*time.Hour {
+			return Invalid(c.field, "%d per %v, burst %d is out of range: 1 to 1000000 per 1ms to 24h", r.Count, r.Per, r.Burst)
+		}
+	}
+	if b := q.Breaker; b != nil {
+		if b.Failures < 1 || b.Failures > 10_000 || b.Probes < 0 || b.Probes > 1000 {
+			return Invalid("breaker", "%d failures and %d probes are out of range: 1 to 10000, and 0 (default) to 1000", b.Failures, b.Probes)
+		}
+		for _, d := range []time.Duration{b.Within, b.Open} {
+			if err := validSpan("breaker", d, time.Second); err != nil {
+				return err
+			}
+		}
+		if len(b.Reasons) > MaxTags {
+			return Invalid("breaker", "%d reasons exceed the limit of %d", len(b.Reasons), MaxTags)
+		}
+	}
+	if len(q.Throttle) > MaxRule {
+		return TooLarge("throttle", len(q.Throttle), MaxRule)
+	}
+	return nil
 }
 
 // QueueStatus is a queue with its counts.
@@ -85,14 +296,31 @@ type QueueStatus struct {
 	Stalled  int64           `json:"stalled"` // running with a lease past its end
 	// Unhandled are the ready jobs by kind for which no worker has asked in this queue within the last day: nobody will run them.
 	Unhandled map[string]int64 `json:"unhandled,omitempty"`
-	InFlight  int64            `json:"in_flight"`
+	InFlight  int64            `json:"in_flight"` // summed weight of running, awaiting and resumed jobs, to be compared with Settings.Limit
 }
 
-// Rank is a job's place in its queue: claims take the smallest (r1, r2, id) first. In the order "priority" that is the priority,
-// then run_at. A resumed job comes before all others, because it holds weight already.
-func Rank(priority int32, runAt time.Time, resumed bool) (r1, r2 int64) {
-	if resumed {
-		return math.MinInt32 - 1, runAt.UnixMicro()
+// ResumedRank is the r1 of resumed jobs. They come before all others, because they hold weight already.
+const ResumedRank = math.MinInt32 - 1
+
+// Rank is a job's place in its queue: claims take the smallest (r1, r2, id) first.
+func (q QueueSettings) Rank(priority int32, runAt time.Time, resumed bool) (r1, r2 int64) {
+	us := runAt.UnixMicro()
+	switch {
+	case resumed:
+		return ResumedRank, us
+	case q.Order == OrderTime:
+		bucket := q.Bucket
+		pick(&bucket, DefaultBucket)
+		width := bucket.Microseconds()
+		unit := width>>31 + 1 // so that the rest of run_at, by which equals stand in line, fits behind the priority
+		cut := us - us%width
+		return cut, int64(priority)<<31 + us%width/unit
+	case q.AgeStep > 0:
+		step := max(q.AgeStep.Microseconds(), 1)
+		return 0, us + max(min(int64(priority), maxAge/step), -maxAge/step)*step
 	}
-	return int64(priority), runAt.UnixMicro()
+	return int64(priority), us
 }
+
+// maxAge bounds what a priority counts in microseconds with ageing: beyond it priorities do not differ any more.
+const maxAge = 1 << 61

@@ -33,7 +33,7 @@ func TestRankOrders(t *testing.T) {
 	}
 	type place struct{ r1, r2 int64 }
 	rank := func(j job) place {
-		r1, r2 := Rank(j.priority, j.runAt, j.resumed)
+		r1, r2 := (QueueSettings{}).Rank(j.priority, j.runAt, j.resumed)
 		return place{r1, r2}
 	}
 	less := func(a, b place) bool { return a.r1 < b.r1 || a.r1 == b.r1 && a.r2 < b.r2 }

@@ -20,6 +20,9 @@ func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 	l := *was
 	l.Row = tr.To
 	t.clocks(was, &l, tr, c.verdict)
+	if was.lane != laneNone && was.Held > 0 && l.Held == 0 {
+		t.freed[was.queue] += int(was.Held)
+	}
 	if tr.Outcome != "" {
 		t.addHistory(was, &l, tr, c)
 	}

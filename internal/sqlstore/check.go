@@ -105,6 +105,17 @@ var checks = []check{
 		where not exists (select 1 from sj_queue q where q.name = l.queue)`},
 	{"id-was-leased", "no job has an id that was not given out",
 		`select j.id, 'was never given out' from sj_job j where j.id >= coalesce((select cast(value as bigint) from sj_meta where name = 'next_id'), 1)`},
+	{"limit-kept", "the weight in flight is within the limit of its queue, but for one job alone and what was there before the limit was lowered",
+		`select q.seq, 'queue ' || q.name || ' has ' || f.held || ' in flight, allowed are ' || q.max_weight from sj_queue q join
+		(select queue, sum(held) as held, count(*) as jobs from sj_live where held > 0 group by queue) f on f.queue = q.name
+		where q.max_weight > 0 and q.reshape < 0 and f.held > q.max_weight and f.jobs > 1`},
+	{"flight-counted", "what is in flight in a queue that counts is in the index of what is in flight",
+		`select l.id, 'holds ' || l.held || ' uncounted' from sj_live l join sj_queue q on q.name = l.queue
+		where q.counted = 1 and q.reshape < 0 and l.held > 0 and l.lane = ''`},
+	{"lane-of-job", "a waiting job stands in the line of its group",
+		`select l.id, 'stands in lane ' || l.lane from sj_live l join sj_job j on j.id = l.id join sj_queue q on q.name = l.queue
+		where q.reshape < 0 and l.state in (1, 2, 3, 6) and l.resumed = 0 and l.lane <> case when q.counted = 0 then '' when l.weight = 0 then '0'
+		when q.grouped = 1 then ':' || j.grp else '-' end`},
 	{"rows-have-job", "history, log and data belong to a job",
 		`select x.job, 'has ' || x.what || ' and no job' from (select job, 'history' as what from sj_history union select job, 'log' from sj_log union
 		select job, 'data' from sj_data) x where not exists (select 1 from sj_job j where j.id = x.job)`},

@@ -13,16 +13,22 @@ import (
 const sweepPerClaim = 100
 
 type claimAnswer struct {
-	jobs []sojourn.Claimed
-	due  int64 // when the next thing is due; 0 = nothing
+	jobs  []sojourn.Claimed
+	due   int64 // when the next thing is due; 0 = nothing
+	opens int64 // when a gate opens that holds jobs back; 0 = not known
 }
 
 // claims are the claims of one transaction, executed one after the other.
 type claims struct {
 	*tx
-	last  map[string]lastClaim   // worker → its newest claim
-	idle  []sojourn.ClaimRequest // claims that have found less than they asked for: the same ones after them find nothing
-	swept bool                   // nothing that is due is left
+	last  map[string]lastClaim // worker → its newest claim
+	idle  []idleClaim          // claims that have found nothing: the same ones after them find nothing either
+	swept bool                 // nothing that is due is left
+}
+
+type idleClaim struct {
+	sojourn.ClaimRequest
+	opens int64
 }
 
 // lastClaim is the newest claim of a worker that was executed.
@@ -58,27 +64,33 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 		}
 		c.swept = n.Total() < sweepPerClaim
 	}
-	var picked []candidate
-	if !slices.ContainsFunc(c.idle, func(before sojourn.ClaimRequest) bool { return alike(before, r) }) {
-		if picked, err = c.pick(r); err != nil {
-			return claimAnswer{}, err
-		}
+	if i := slices.IndexFunc(c.idle, func(before idleClaim) bool { return before.covers(r) }); i >= 0 {
+		return c.nothing(r, c.idle[i].opens)
+	}
+	picked, err := c.pick(r)
+	if err != nil {
+		return claimAnswer{}, err
 	}
 	if len(picked) == 0 {
-		c.idle = append(c.idle, r)
-		if err := c.meet(r); err != nil {
-			return claimAnswer{}, err
-		}
-		due, err := c.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
-		return claimAnswer{due: due}, err
+		c.idle = append(c.idle, idleClaim{r, c.opens})
+		return c.nothing(r, c.opens)
 	}
 	jobs, err = c.take(r, last, picked)
 	return claimAnswer{jobs: jobs}, err
 }
 
-// alike reports whether two claims look at the same jobs with the same room.
-func alike(a, b sojourn.ClaimRequest) bool {
-	return a.Capacity == b.Capacity && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable)
+// nothing answers a claim for which there is nothing.
+func (c *claims) nothing(r sojourn.ClaimRequest, opens int64) (claimAnswer, error) {
+	if err := c.meet(r); err != nil {
+		return claimAnswer{}, err
+	}
+	due, err := c.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
+	return claimAnswer{due: due, opens: opens}, err
+}
+
+// covers reports whether a claim looks at the same jobs as another, and no less far.
+func (a idleClaim) covers(b sojourn.ClaimRequest) bool {
+	return a.Capacity == b.Capacity && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable)
 }
 
 // Claim takes ready jobs under leases; see sojourn.Claimer.
@@ -94,6 +106,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		jobs = a.jobs
 		if len(jobs) == 0 && err == nil {
 			s.hub.setDue(a.due)
+			s.hub.setOpens(w, a.opens)
 		}
 		return len(jobs) > 0, err
 	})
@@ -337,7 +350,7 @@ func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, e
 			decidable[l.ID] = c
 		}
 	}
-	err := t.query(qCarried, func(row Row) error {
+	err := t.peek(qCarried, func(row Row) error {
 		j := jobs.byID[sojourn.ID(row.Int(0))]
 		if err := scanCarried(row, 1, j); err != nil {
 			return err

@@ -131,7 +131,7 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 		return j.State, false, sojourn.Conflict("job %d is %s; only failed and cancelled jobs are redriven", j.ID, j.State)
 	}
 	was := &live{Row: sojourn.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, generation: j.Generation}
-	l := &live{Row: tr.To, queue: j.Queue, kind: j.Kind, key: j.Key, priority: j.Priority, generation: j.Generation + 1, epoch: j.Epoch,
+	l := &live{Row: tr.To, queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: j.Generation + 1, epoch: j.Epoch,
 		runAt: t.now, deadline: t.deadlineOf(j.Policy)}
 	var finished int64
 	if err := t.query(qFinalRow, func(r Row) error {
@@ -172,6 +172,12 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	}
 	t.addHistory(was, l, tr, change{by: e.By})
 	l.updated = finished
+	q, err := t.queueRow(l.queue)
+	if err != nil {
+		return j.State, false, err
+	}
+	t.rely(l.queue, q.shape)
+	l.put(q.QueueSettings)
 	if err := t.insertLive([]*live{l}); err != nil {
 		return j.State, false, err
 	}
@@ -246,6 +252,9 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 	set32(&l.Weight, c.Weight)
 	if c.Queue != nil {
 		l.queue = *c.Queue
+	}
+	if c.Group != nil {
+		l.group = *c.Group
 	}
 	l.Policy = c.Apply(l.Policy)
 	if c.Policy != nil && c.Policy.Deadline > 0 {

@@ -160,9 +160,10 @@ func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
 }
 
 func (e *enqueue) newLive(j *sojourn.Job) *live {
-	l := &live{queue: j.Queue, kind: j.Kind, key: j.Key, priority: j.Priority, generation: 1, runAt: j.RunAt.UnixMicro()}
+	l := &live{queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: 1, runAt: j.RunAt.UnixMicro()}
 	l.ID, l.State, l.Weight = j.ID, e.startState(j), j.Weight
 	l.deadline = e.deadlineOf(j.Policy)
+	l.put(e.rows[j.Queue].QueueSettings)
 	return l
 }
 
@@ -194,7 +195,7 @@ func (e *enqueue) replace(p *enqueuePlan) error {
 			return err
 		}
 		l := *was
-		l.queue, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Priority, j.Weight, j.RunAt.UnixMicro(), e.startState(j)
+		l.queue, l.group, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, j.RunAt.UnixMicro(), e.startState(j)
 		l.Policy, l.deadline = j.Policy, e.deadlineOf(j.Policy)
 		tr := sojourn.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
 		e.addHistory(was, &l, tr, change{})

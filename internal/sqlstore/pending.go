@@ -102,13 +102,14 @@ const qSaveLive = `update sj_live set state = each($4 bigint), resumed = each($5
 	held = each($24 bigint), kept = each($25 bigint), in_hand = each($26 bigint), given = each($27 bigint), no_poll = each($28 bigint),
 	wait_until_us = each($29 bigint), timeout_at_us = each($30 bigint), rested_us = each($31 bigint), decide_by_us = each($32 bigint),
 	deadline_us = each($33 bigint), history = each($34 bigint), has_data = each($35 bigint), updated_us = each($36 bigint),
-	queue = each($37 text), key = each($38 text), worker = each($39 text), wait = each($40 text)
+	queue = each($37 text), key = each($38 text), worker = each($39 text), wait = each($40 text), lane = each($41 text)
 	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 
 func (t *tx) flushSaves(rows []savedRow) error {
 	rows = slices.DeleteFunc(rows, func(r savedRow) bool { return r.now == nil })
 	numbers := table(36, len(rows))
-	queue, key, worker, wait := make(Texts, len(rows)), make(Texts, len(rows)), make(Texts, len(rows)), make(Texts, len(rows))
+	n := len(rows)
+	queue, key, worker, wait, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	for i, r := range rows {
 		l := r.now
 		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch,
@@ -118,9 +119,9 @@ func (t *tx) flushSaves(rows []savedRow) error {
 			l.decideBy, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
 			numbers[c][i] = v
 		}
-		queue[i], key[i], worker[i], wait[i] = l.queue, l.key, l.worker, r.wait
+		queue[i], key[i], worker[i], wait[i], lane[i] = l.queue, l.key, l.worker, r.wait, l.lane
 	}
-	return t.changeAll(qSaveLive, numbers, queue, key, worker, wait)
+	return t.changeAll(qSaveLive, numbers, queue, key, worker, wait, lane)
 }
 
 // changeAll runs a text that changes one row for each row of the columns, or the transaction has met something that it did not read.

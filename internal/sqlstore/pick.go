@@ -28,30 +28,55 @@ const (
 	qPickErrored = `select id, r1, r2, 0 from sj_live where queue = $1 and kind = $2 and state = 6 order by r1, r2, id limit $3 /*lock*/`
 )
 
-// pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit, then over the queues as the request
-// says. It reads no more than Max + depth candidates a queue and kind, by index, whatever stands behind them.
+// pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit and that its gates let through, then
+// over the queues as the request says. It reads no more than Max + depth candidates a queue and kind, by index, whatever stands behind them.
 func (t *tx) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 	lines := make([][]candidate, len(r.Queues))
+	var gated []*gatedLine
 	found := 0
+	t.opens = 0
 	for i, q := range r.Queues {
 		if r.Share == nil && found >= r.Max {
 			break
 		}
-		line, err := t.line(q, r)
+		d, err := t.door(q)
 		if err != nil {
 			return nil, err
 		}
-		lines[i], found = line, found+len(line)
+		switch {
+		case d.paused:
+			continue
+		case d.gated:
+			l, err := t.gatedLine(q, r)
+			if err != nil {
+				return nil, err
+			}
+			gated = append(gated, l)
+			for _, e := range l.admit {
+				lines[i] = append(lines[i], e.candidate)
+			}
+		default:
+			if lines[i], err = t.line(q, r); err != nil {
+				return nil, err
+			}
+			if len(lines[i]) > 0 {
+				t.rely(q, d.shape)
+			}
+		}
+		found += len(lines[i])
 	}
-	return choose(lines, r), nil
+	chosen := choose(lines, r)
+	for _, l := range gated {
+		var err error
+		if chosen, err = l.settle(chosen); err != nil {
+			return nil, err
+		}
+	}
+	return chosen, nil
 }
 
-// line is the beginning of one queue as far as this worker knows its kinds.
+// line is the beginning of a queue without gates as far as this worker knows its kinds.
 func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
-	paused, err := t.num(`select paused from sj_queue where name = $1`, queue)
-	if err != nil || paused != 0 {
-		return nil, err
-	}
 	var line []candidate
 	add := func(row Row) error {
 		line = append(line, candidate{row.Int(0), row.Int(1), row.Int(2), row.Int(3)})

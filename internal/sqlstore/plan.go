@@ -14,7 +14,7 @@ type enqueue struct {
 	// What stands in the database, and what the calls that are planned will add to it.
 	known   map[sojourn.ID]knownJob
 	holders map[kindKey]holder
-	queues  map[string]queueFound
+	rows    map[string]*queueRow // every queue that a job names
 	block   block
 
 	plans        []*enqueuePlan // what is to be written; a refused call leaves nothing here
@@ -26,7 +26,7 @@ type enqueuePlan struct {
 	jobs []sojourn.Job
 	done []sojourn.Enqueued
 
-	seen     []string           // queues that do not exist yet, or that another transaction might forget meanwhile
+	seen     []string           // queues that do not exist yet
 	reused   []kindKey          // keys of final jobs that are still stored
 	ids      map[sojourn.ID]int // of this call → index
 	keys     map[kindKey]int    // of jobs that this call inserts → index
@@ -51,24 +51,18 @@ type holder struct {
 	fresh bool // inserted by an earlier call of this transaction, and not written yet
 }
 
-type queueFound struct {
-	defaults sojourn.QueueDefaults
-	found    bool
-}
-
 const (
 	qKnown = `select j.id, j.kind, j.key, coalesce(l.key, j.key), coalesce(l.state, f.state, 0) from sj_job j
 		left join sj_live l on l.id = j.id left join sj_final f on f.id = j.id where j.id in (ints($1))`
 	qHolders = `select k.kind, k.key, k.job, k.live, k.held_until_us, coalesce(l.state, f.state, 0) from sj_key k
 		left join sj_live l on l.id = k.job left join sj_final f on f.id = k.job /*, each*/
 		where k.kind = each($1 text) and k.key = each($2 text)`
-	qKey      = `select job, live, held_until_us from sj_key where kind = $1 and key = $2`
-	qQueuesOf = `select name, paused, settings from sj_queue where name in (texts($1))`
+	qKey = `select job, live, held_until_us from sj_key where kind = $1 and key = $2`
 )
 
 // lookUp reads what is stored of the jobs' ids, keys and queues, each sort with one query.
 func (e *enqueue) lookUp(asks []enqueueAsk) error {
-	e.known, e.holders, e.queues = map[sojourn.ID]knownJob{}, map[kindKey]holder{}, map[string]queueFound{}
+	e.known, e.holders = map[sojourn.ID]knownJob{}, map[kindKey]holder{}
 	var ids Ints
 	var kinds, keys, queues Texts
 	for _, ask := range asks {
@@ -78,8 +72,7 @@ func (e *enqueue) lookUp(asks []enqueueAsk) error {
 			if j.Key != "" {
 				kinds, keys = append(kinds, j.Kind), append(keys, j.Key)
 			}
-			if _, ok := e.queues[j.Queue]; !ok {
-				e.queues[j.Queue] = queueFound{}
+			if !slices.Contains(queues, j.Queue) {
 				queues = append(queues, j.Queue)
 			}
 		}
@@ -96,11 +89,9 @@ func (e *enqueue) lookUp(asks []enqueueAsk) error {
 	}, kinds, keys); err != nil {
 		return err
 	}
-	return e.query(qQueuesOf, func(r Row) error {
-		q, err := readSettings(r.Int(1), r.Text(2))
-		e.queues[r.Text(0)] = queueFound{q.Defaults, true}
-		return err
-	}, queues)
+	var err error
+	e.rows, err = e.queueRows(queues)
+	return err
 }
 
 // plan decides for each job of a call in turn: first the id, then the key, then insert. It only reads. A refused call leaves no trace; one that
@@ -134,7 +125,7 @@ func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
 		e.holders[k] = h
 	}
 	for _, q := range e.seen {
-		e.queues[q] = queueFound{e.queues[q].defaults, true}
+		e.rows[q].found = true
 	}
 	return e.done, nil
 }
@@ -251,6 +242,9 @@ func (e *enqueue) planInsert(i int) error {
 	if err := e.resolve(j); err != nil {
 		return err
 	}
+	if err := e.admit(j); err != nil {
+		return err
+	}
 	e.done[i] = sojourn.Enqueued{ID: j.ID, State: e.startState(j)}
 	e.fresh = append(e.fresh, i)
 	if len(e.jobs) == 1 {
@@ -275,14 +269,15 @@ func (p *enqueuePlan) noteID(id sojourn.ID, i int) {
 
 // resolve fills the job's defaults and turns its delay into a time.
 func (e *enqueue) resolve(j *sojourn.Job) error {
-	q := e.queues[j.Queue]
+	q := e.rows[j.Queue]
 	if !q.found && e.s.cfg.Declared {
 		return sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with SetQueue", j.Queue)
 	}
-	if (!q.found || e.concurrent()) && !slices.Contains(e.seen, j.Queue) {
+	if !q.found && !slices.Contains(e.seen, j.Queue) {
 		e.seen = append(e.seen, j.Queue)
 	}
-	j.Resolve(q.defaults)
+	e.rely(j.Queue, q.shape)
+	j.Resolve(q.Defaults)
 	if j.Delay > 0 {
 		j.RunAt = at(e.now + j.Delay.Microseconds())
 	}

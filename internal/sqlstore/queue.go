@@ -3,40 +3,122 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
+	"math"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 )
 
 const (
-	qQueueSettings = `select paused, settings from sj_queue where name = $1`
-	qSeeQueue      = `insert into sj_queue (name, seq, paused, settings)
-		select $1, coalesce(max(seq), 0) + 1, 0, '' from sj_queue where 1 = 1 on conflict (name) do nothing`
-	qSetQueue    = `update sj_queue set paused = $1, settings = $2 where name = $3`
+	qQueueRows   = `select name, settings, flow, shape, reshape, max_weight from sj_queue where name in (texts($1))`
+	qDoors       = `select name, paused, gated, shape from sj_queue where name in ($1, '*')`
+	qLockedQueue = `select q.name from sj_queue q where q.name = $1 /*lock q*/`
+	qFreeQueue   = `select name from sj_queue where name = $1 /*lock*/`
+	qSeeQueue    = `insert into sj_queue (name, seq) select $1, coalesce(max(seq), 0) + 1 from sj_queue where 1 = 1 on conflict (name) do nothing`
+	qSetQueue    = `update sj_queue set paused = $1, gated = $2, counted = $3, grouped = $4, max_weight = $5, shape = $6, reshape = $7,
+		settings = $8, flow = $9 where name = $10`
 	qForgetQueue = `delete from sj_queue where name = $1`
 	qQueueInUse  = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
 		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
-	qQueues      = `select name, paused, settings from sj_queue order by seq, name`
+	qQueues      = `select name, settings from sj_queue order by seq, name`
 	qLiveCounts  = `select queue, state, resumed, count(*), sum(held) from sj_live group by queue, state, resumed`
 	qStalled     = `select queue, count(*) from sj_live where state = 4 and wake_at_us < 9223372036854775807 and lease_until_us <= $1 group by queue`
 	qFinalCounts = `select queue, state, count(*) from sj_final group by queue, state`
 )
 
-func readSettings(paused int64, text string) (q sojourn.QueueSettings, err error) {
-	if text != "" {
-		err = json.Unmarshal([]byte(text), &q)
+// queueRow is a queue as it is stored. One that does not exist has the defaults.
+type queueRow struct {
+	sojourn.QueueSettings
+	found     bool
+	shape     int64 // changes with what decides where jobs stand in line
+	reshape   int64 // up to which id that is done; -1 = all
+	maxWeight int64
+	flow      sojourn.FlowState
+	flowText  string
+}
+
+func (t *tx) queueRow(name string) (queueRow, error) {
+	found, err := t.queueRows(Texts{name})
+	return *found[name], err
+}
+
+// queueRows has a row for each name.
+func (t *tx) queueRows(names Texts) (map[string]*queueRow, error) {
+	found := make(map[string]*queueRow, len(names))
+	for _, name := range names {
+		found[name] = &queueRow{reshape: -1}
 	}
-	q.Paused = paused != 0
+	return found, t.peek(qQueueRows, func(r Row) (err error) {
+		q := found[r.Text(0)]
+		q.found, q.flowText, q.shape, q.reshape, q.maxWeight = true, r.Text(2), r.Int(3), r.Int(4), r.Int(5)
+		if q.flowText != "" {
+			if err := json.Unmarshal([]byte(q.flowText), &q.flow); err != nil {
+				return err
+			}
+		}
+		q.QueueSettings, err = t.s.queueSettings(r.Text(1))
+		return err
+	}, names)
+}
+
+// queueSettings decodes stored settings; nobody changes what it returns.
+func (s *Store) queueSettings(text string) (q sojourn.QueueSettings, err error) {
+	if text == "" {
+		return q, nil
+	}
+	if known, ok := s.settings.get(text); ok {
+		return known, nil
+	}
+	if err = json.Unmarshal([]byte(text), &q); err == nil {
+		s.settings.put(text, q)
+	}
 	return q, err
 }
 
-// queueSettings reads a queue's settings; a queue that does not exist has the defaults.
-func (t *tx) queueSettings(name string) (q sojourn.QueueSettings, found bool, err error) {
-	err = t.query(qQueueSettings, func(r Row) (err error) {
-		found = true
-		q, err = readSettings(r.Int(0), r.Text(1))
-		return err
-	}, name)
-	return q, found, err
+// door is what every claim must know of a queue.
+type door struct {
+	paused, gated bool
+	shape         int64
+}
+
+func (t *tx) door(queue string) (d door, err error) {
+	err = t.query(qDoors, func(r Row) error {
+		d.paused, d.gated = d.paused || r.Int(1) != 0, d.gated || r.Int(2) != 0
+		if r.Text(0) == queue {
+			d.shape = r.Int(3)
+		}
+		return nil
+	}, queue)
+	return d, err
+}
+
+// pausedFor reports whether jobs of a kind are not handed out.
+func (t *tx) pausedFor(queue, kind string) (bool, error) {
+	q, err := t.queueRow(queue)
+	if err != nil {
+		return false, err
+	}
+	all, err := t.queueRow(sojourn.AllQueues)
+	f := sojourn.Flow{Settings: q.QueueSettings, All: all.QueueSettings}
+	return !f.Ask(&sojourn.Candidate{Kind: kind, Purpose: sojourn.PurposeDecide}).Open, err
+}
+
+// lockQueue keeps other transactions from changing the queue, and from claiming where they must count. It waits for them in the order of the
+// names; out of that order it does not wait, and reports false where another transaction has the lock.
+func (t *tx) lockQueue(queue string) (bool, error) {
+	if !t.concurrent() || slices.Contains(t.locked, queue) {
+		return true, nil
+	}
+	q := qLockedQueue
+	if len(t.locked) > 0 && queue < slices.Max(t.locked) {
+		q = qFreeQueue
+	}
+	got := false
+	err := t.query(q, func(Row) error { got = true; return nil }, queue)
+	if got {
+		t.locked = append(t.locked, queue)
+	}
+	return got, err
 }
 
 // seeQueue makes a queue that does not exist yet. It comes after the job's row, for whose transaction ForgetQueue waits: so the job is seen
@@ -51,35 +133,63 @@ type setQueueAsk struct {
 	settings sojourn.QueueSettings
 }
 
-var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (bool, error) {
+// stepSetQueue reports whether the jobs that are there must be put into line anew.
+var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape bool, err error) {
 	if err := t.seeQueue(ask.name); err != nil {
 		return false, err
 	}
-	text, err := jsonText(ask.settings)
+	if _, err := t.lockQueue(ask.name); err != nil {
+		return false, err
+	}
+	was, err := t.queueRow(ask.name)
 	if err != nil {
 		return false, err
 	}
-	if _, err := t.exec(qSetQueue, ask.settings.Paused, text, ask.name); err != nil {
+	now := was
+	now.QueueSettings = ask.settings
+	if shapeOf(now.QueueSettings) != shapeOf(was.QueueSettings) {
+		now.shape, now.reshape = was.shape+1, 0
+		now.flow.Counting = now.Counted() && (was.flow.Counting || !was.Counted())
+	}
+	if now.maxWeight, err = t.mayHold(ask.name, now.QueueSettings); err != nil {
 		return false, err
 	}
-	if !ask.settings.Paused { // what waited may go on
-		err = t.query(`select distinct kind from sj_live where queue = $1 and state in (3, 6)`, func(r Row) error {
-			t.ready[place{ask.name, r.Text(0)}] += sojourn.MaxBatch
-			return nil
-		}, ask.name)
+	text, err := jsonText(now.QueueSettings)
+	if err != nil {
+		return false, err
 	}
-	return true, err
+	flow, err := jsonText(now.flow)
+	if err != nil {
+		return false, err
+	}
+	if _, err := t.exec(qSetQueue, now.Paused, now.Gated(), now.Counted(), now.Grouped(), now.maxWeight, now.shape, now.reshape,
+		text, flow, ask.name); err != nil {
+		return false, err
+	}
+	if !now.Paused { // what waited may go on
+		t.freed[ask.name] += sojourn.MaxBatch
+	}
+	return now.reshape >= 0, nil
 })
 
 // SetQueue stores settings; see sojourn.Store.
 func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
-	if err := sojourn.ValidName("queue", name); err != nil {
+	if name != sojourn.AllQueues {
+		if err := sojourn.ValidName("queue", name); err != nil {
+			return err
+		}
+	} else if text, err := jsonText(sojourn.QueueSettings{Paused: q.Paused, PausedKinds: q.PausedKinds}); err != nil {
 		return err
+	} else if given, err := jsonText(q); err != nil || given != text {
+		return sojourn.Invalid("queue", "only pauses can be set for all queues (%s)", sojourn.AllQueues)
 	}
 	if err := q.Validate(); err != nil {
 		return err
 	}
-	_, err := do[bool](ctx, s, classFinish, stepSetQueue, 1, setQueueAsk{name, q})
+	reshape, err := do[bool](ctx, s, classFinish, stepSetQueue, 1, setQueueAsk{name, q})
+	if err == nil && reshape {
+		err = s.reshape(ctx, name, math.MaxInt)
+	}
 	return err
 }
 
@@ -172,10 +282,10 @@ func (t *tx) listQueues(names []string, out *[]sojourn.QueueStatus) (map[string]
 	}
 	place := map[string]int{}
 	err := t.query(qQueues, func(r Row) error {
-		if len(wanted) > 0 && !wanted[r.Text(0)] {
+		if len(wanted) > 0 && !wanted[r.Text(0)] || len(wanted) == 0 && r.Text(0) == sojourn.AllQueues {
 			return nil
 		}
-		settings, err := readSettings(r.Int(1), r.Text(2))
+		settings, err := t.s.queueSettings(r.Text(1))
 		if err != nil {
 			return err
 		}

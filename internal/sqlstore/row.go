@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -16,6 +15,8 @@ const never = math.MaxInt64
 type live struct {
 	sojourn.Row
 	queue, kind, key string
+	group            string
+	lane             string // see lane.go
 	priority         int32
 	generation       int32
 	epoch            int64
@@ -41,9 +42,9 @@ type live struct {
 const liveColumns = `l.id, l.queue, l.kind, l.key, l.state, l.resumed, l.purpose, l.priority, l.weight, l.run_at_us,
 	l.generation, l.epoch, l.worker, l.lease_until_us, l.lease_us, l.began_us, l.attempt, l.attempt_open, l.failures, l.crashes,
 	l.claimed, l.retry_handler, l.held, l.kept, l.in_hand, l.given, l.no_poll, l.wait, l.wait_until_us, l.timeout_at_us, l.rested_us,
-	l.decide_by_us, l.deadline_us, l.history, l.has_data, l.updated_us, l.wake_at_us, j.policy`
+	l.decide_by_us, l.deadline_us, l.history, l.has_data, l.updated_us, l.wake_at_us, l.r1, l.r2, l.lane, j.grp, j.policy`
 
-const liveColumnCount = 38
+const liveColumnCount = 42
 
 func (t *tx) scanLive(r Row) (*live, error) {
 	n := 0
@@ -62,6 +63,7 @@ func (t *tx) scanLive(r Row) (*live, error) {
 	wait := text()
 	l.waitUntil, l.timeoutAt, l.rested, l.decideBy, l.deadline = num(), num(), num(), num(), num()
 	l.history, l.hasData, l.updated, l.wakeAt = num32(), flag(), num(), num()
+	l.r1, l.r2, l.lane, l.group = num(), num(), text(), text()
 	l.policyJSON = text()
 	var err error
 	if l.Policy, err = t.s.policy(l.policyJSON); err != nil {
@@ -91,6 +93,7 @@ const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id =
 
 // load reads and locks live rows.
 func (t *tx) load(ids Ints) (map[sojourn.ID]*live, error) {
+	t.places = nil // settings for a row are read after it was locked
 	found := make(map[sojourn.ID]*live, len(ids))
 	err := t.query(qLive, func(r Row) error {
 		l, err := t.scanLive(r)
@@ -149,9 +152,8 @@ func (l *live) leaseOf() sojourn.Lease {
 	return sojourn.Lease{ID: l.ID, Epoch: l.epoch, Worker: l.worker}
 }
 
-// rank sets the place in the claim index, and wake_at: the moment at which the sweep must look at the row, whatever happens else.
-func (l *live) rank() {
-	l.r1, l.r2 = sojourn.Rank(l.priority, time.UnixMicro(l.runAt), l.Resumed)
+// wake sets wake_at: the moment at which the sweep must look at the row, whatever happens else.
+func (l *live) wake() {
 	l.wakeAt = earliest(l.deadline)
 	switch l.State {
 	case sojourn.Scheduled:
@@ -196,7 +198,10 @@ func later(us, add int64) int64 {
 // save writes a row back, with the next flush, if its state and epoch are still those that were read.
 func (t *tx) save(was, l *live) error {
 	l.updated = max(t.now, was.updated)
-	l.rank()
+	l.wake()
+	if err := t.place(was, l); err != nil {
+		return err
+	}
 	wait, err := waitJSON(l)
 	if err != nil {
 		return err
@@ -257,26 +262,27 @@ func errChanged(id sojourn.ID) error {
 }
 
 const qInsertLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
-	deadline_us, history, has_data, updated_us) rows($1 bigint, $2 text, $3 text, $4 text, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
-	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 text, $15 bigint, $16 bigint, $17 bigint, $18 bigint)`
+	deadline_us, history, has_data, updated_us, lane) rows($1 bigint, $2 text, $3 text, $4 text, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
+	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 text, $15 bigint, $16 bigint, $17 bigint, $18 bigint, $19 text)`
 
-// insertLive adds rows of jobs that nobody has claimed in their generation.
+// insertLive adds rows of jobs that nobody has claimed in their generation, and that were put into line.
 func (t *tx) insertLive(ls []*live) error {
 	var id, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, deadline, history, hasData, updated Ints
-	var queue, kind, key, worker Texts
+	var queue, kind, key, worker, lane Texts
 	for _, l := range ls {
 		l.updated = max(t.now, l.updated)
-		l.rank()
+		l.wake()
 		id, queue, kind, key = append(id, int64(l.ID)), append(queue, l.queue), append(kind, l.kind), append(key, l.key)
 		state, r1, r2 = append(state, int64(l.State)), append(r1, l.r1), append(r2, l.r2)
 		priority, weight = append(priority, int64(l.priority)), append(weight, int64(l.Weight))
 		runAt, wakeAt, generation = append(runAt, l.runAt), append(wakeAt, l.wakeAt), append(generation, int64(l.generation))
 		epoch, worker, deadline = append(epoch, l.epoch), append(worker, l.worker), append(deadline, l.deadline)
 		history, hasData, updated = append(history, int64(l.history)), append(hasData, bit(l.hasData)), append(updated, l.updated)
+		lane = append(lane, l.lane)
 		t.noteChange(l)
 	}
 	return t.bulk(qInsertLive, nil, id, queue, kind, key, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, worker, deadline,
-		history, hasData, updated)
+		history, hasData, updated, lane)
 }
 
 func bit(b bool) int64 {

@@ -35,15 +35,17 @@ type Store struct {
 	clock    clock
 	batch    *batcher
 	hub      hub
+	backlog  backlog
 	instance string
 	secret   []byte
-	broken   atomic.Pointer[error]        // a disk error after which nothing is accepted any more
-	saved    atomic.Int64                 // the high water of the clock that is stored
-	asked    memo[string, asked]          // worker → what it asks for, as stored
-	rendered sync.Map                     // statement → its text on this database
-	policies memo[string, sojourn.Policy] // JSON → what it says; there are as many as kinds, not as jobs
-	texts    memo[sojourn.Policy, string] // the other way
-	spare    spareIDs                     // for transactions of the application
+	broken   atomic.Pointer[error]               // a disk error after which nothing is accepted any more
+	saved    atomic.Int64                        // the high water of the clock that is stored
+	asked    memo[string, asked]                 // worker → what it asks for, as stored
+	rendered sync.Map                            // statement → its text on this database
+	settings memo[string, sojourn.QueueSettings] // JSON → what it says
+	policies memo[string, sojourn.Policy]        // JSON → what it says; there are as many as kinds, not as jobs
+	texts    memo[sojourn.Policy, string]        // the other way
+	spare    spareIDs                            // for transactions of the application
 }
 
 // New makes a store over db, whose schema must be up to date.
@@ -87,6 +89,14 @@ const (
 // readMeta reads the instance's name and secret, or draws them for a new instance.
 func (s *Store) readMeta(ctx context.Context) error {
 	return s.db.Update(ctx, func(c Conn) error {
+		// Again, because another process may have migrated since this one looked; where one transaction writes at a time, it cannot do so unseen now.
+		var schema sojourn.Schema
+		if err := NewMigrator(s.db, s.cfg.Prefix, s.cfg.Now).read(c, &schema); err != nil {
+			return err
+		}
+		if err := Fits(schema, "the store"); err != nil {
+			return err
+		}
 		t := &tx{Conn: c, s: s}
 		found := map[string]string{}
 		read := func() error {
@@ -136,16 +146,25 @@ type tx struct {
 	Conn
 	s *Store
 	reading
-	wrote bool
-	ready map[place]int // jobs that became claimable
-	due   int64         // the earliest wake_at that was written; 0 = none
-	final []sojourn.ID
-	after []func() // run after the commit
+	wrote  bool
+	ready  map[place]int    // jobs that became claimable
+	freed  map[string]int   // weight that was returned, by queue
+	opens  int64            // when a gate opens that has held a claim back; 0 = not known
+	locked []string         // queues, see lockQueue
+	relied map[string]int64 // queue → shape, see rely
+	due    int64            // the earliest wake_at that was written; 0 = none
+	final  []sojourn.ID
+	after  []func() // run after the commit
 
 	pending      pending              // written with the next flush
 	leased       map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
+	places       map[string]queueRow  // queues as place has read them, since the last row was locked
 	nothingEarly map[kindKey]bool     // keys of the finishes under way that have no early response
 	unseen       []kindKey            // keys under which another transaction may have missed this one, see lookAgain
+}
+
+func (s *Store) newTx(c Conn) *tx {
+	return &tx{Conn: c, s: s, reading: s.read(c), ready: map[place]int{}, freed: map[string]int{}}
 }
 
 // place is where a job can be claimed.
@@ -173,6 +192,11 @@ func (t *tx) query(q string, each func(Row) error, args ...any) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
+	return t.peek(q, each, args...)
+}
+
+// peek is query for what nothing pending changes.
+func (t *tx) peek(q string, each func(Row) error, args ...any) error {
 	return t.Query(t.s.sql(q), each, storableArgs(args)...)
 }
 
@@ -251,7 +275,7 @@ func (s *Store) transact(group []*request) error {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
 			}
 		}()
-		t := &tx{Conn: c, s: s, reading: s.read(c), ready: map[place]int{}}
+		t := s.newTx(c)
 		done = t
 		if err := t.lockGroup(group); err != nil {
 			return err
@@ -303,9 +327,12 @@ func runSame(t *tx, rs []*request) error {
 	return nil
 }
 
-// end writes what is pending: the last thing that a transaction does.
+// end is the last thing that a transaction does: it writes what is pending, and looks whether what it has relied on still holds.
 func (t *tx) end() error {
 	if err := t.flush(); err != nil {
+		return err
+	}
+	if err := t.checkRelied(); err != nil {
 		return err
 	}
 	return t.saveClock()

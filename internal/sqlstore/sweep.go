@@ -32,8 +32,12 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	var due int64
 	var old []expired
 	var missed []kindKey
+	var unshaped []string
 	err = s.view(ctx, func(t *tx) (err error) {
 		if due, err = t.num(qAnyOverdue, t.now); err != nil {
+			return err
+		}
+		if err := t.query(qReshapings, func(r Row) error { unshaped = append(unshaped, r.Text(0)); return nil }); err != nil {
 			return err
 		}
 		if missed, err = t.missed(limit); err == nil {
@@ -45,6 +49,11 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 		return swept, err
 	}
 	s.lookAgain(ctx, missed)
+	for _, queue := range unshaped { // whoever has changed its settings may have died over it
+		if err := s.reshape(ctx, queue, 1+limit/piece); err != nil {
+			return swept, err
+		}
+	}
 	if due > 0 {
 		more, err := do[sojourn.Swept](ctx, s, classClaim, stepSweep, limit, limit)
 		if err != nil {
@@ -144,8 +153,8 @@ func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int
 		}
 	case sojourn.Errored:
 		if past(l.decideBy) {
-			q, _, err := t.queueSettings(l.queue)
-			if q.Paused { // the clock stands while nobody may come
+			paused, err := t.pausedFor(l.queue, l.kind)
+			if paused { // the clock stands while nobody may come
 				l.decideBy = t.now + l.Policy.DecideWithin.Microseconds()
 				return e, nil, err
 			}

@@ -23,7 +23,7 @@ func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
 	}
 	var done *tx
 	err := s.db.Update(ctx, func(c Conn) error {
-		t := &tx{Conn: c, s: s, reading: s.read(c), ready: map[place]int{}}
+		t := s.newTx(c)
 		done = t
 		if err := t.attachEarly(keys); err != nil {
 			return err

@@ -30,6 +30,7 @@ const pollEvery = 100 * time.Millisecond
 type waiter struct {
 	queues, kinds []string
 	ids           []sojourn.ID
+	opens         int64         // when a gate opens that holds back what it waits for, microseconds; 0 = not known
 	wake          chan struct{} // capacity 1
 }
 
@@ -61,6 +62,13 @@ func (h *hub) tell(t *tx) {
 	for p, n := range t.ready {
 		for _, w := range h.waiters {
 			if n > 0 && slices.Contains(w.queues, p.queue) && slices.Contains(w.kinds, p.kind) && w.signal() {
+				n--
+			}
+		}
+	}
+	for q, n := range t.freed { // weight that came back may start any kind
+		for _, w := range h.waiters {
+			if n > 0 && w.ids == nil && (q == sojourn.AllQueues || slices.Contains(w.queues, q)) && w.signal() {
 				n--
 			}
 		}
@@ -102,6 +110,13 @@ func (h *hub) setDue(us int64) {
 	h.due = us
 }
 
+// setOpens says when a gate opens that has held back what w waits for.
+func (h *hub) setOpens(w *waiter, us int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.opens = us
+}
+
 // poll runs while somebody waits.
 func (h *hub) poll() {
 	timer := time.NewTimer(h.s.cfg.Poll)
@@ -122,6 +137,14 @@ func (h *hub) poll() {
 			} else {
 				h.due = 0 // whoever is woken reads it anew
 				h.wakeClaim()
+			}
+		}
+		for _, w := range h.waiters {
+			if left := time.Duration(w.opens-now) * time.Microsecond; w.opens > 0 && left > 0 {
+				next = min(next, left)
+			} else if w.opens > 0 {
+				w.opens = 0
+				w.signal()
 			}
 		}
 		h.mu.Unlock()

@@ -15,11 +15,22 @@ create table sj_block (
 	leased_us integer not null
 ) strict;
 
+-- settings and flow (what the gates remember from claim to claim) are JSON; paused, gated, counted, grouped and max_weight say of the settings
+-- what every claim must know and what the doctor looks at. shape changes with whatever decides where jobs stand in line; then all live jobs of the queue are
+-- looked at, in pieces, and reshape is the id up to which that is done (-1: all). max_weight is the weight that may be in flight: the limit,
+-- or what was in flight when it was lowered; 0 = any.
 create table sj_queue (
 	name text not null primary key,
 	seq integer not null,
-	paused integer not null,
-	settings text not null
+	paused integer not null default 0,
+	gated integer not null default 0,
+	counted integer not null default 0,
+	grouped integer not null default 0,
+	max_weight integer not null default 0,
+	shape integer not null default 0,
+	reshape integer not null default -1,
+	settings text not null default '',
+	flow text not null default ''
 ) strict, without rowid;
 
 -- What a job carries. Written once (operators may edit a job that is not running) and kept until the job is pruned, so that its id
@@ -50,6 +61,7 @@ create table sj_live (
 	purpose integer not null default 0,
 	r1 integer not null,
 	r2 integer not null,
+	lane text not null default '',
 	priority integer not null,
 	weight integer not null,
 	run_at_us integer not null,
@@ -86,6 +98,11 @@ create table sj_live (
 -- jobs are in it: a million scheduled ones in front cost a claim nothing.
 create index sj_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
 create index sj_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
+-- The line of each group, in queues where groups take turns, and of jobs without weight: see lane.go. Jobs of queues without gates have no lane
+-- and are in neither of these two.
+create index sj_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane >= '0';
+-- The weight in flight, by group.
+create index sj_live_flight on sj_live (queue, lane, held) where held > 0 and lane <> '';
 -- The whole input of the sweep.
 create index sj_live_wake on sj_live (wake_at_us, id) where wake_at_us < 9223372036854775807;
 

@@ -1,0 +1,276 @@
+package sqlstore
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// gatedLine is the beginning of a queue with gates, as one claim sees it: who may start, in order. The gates are asked under the lock of the
+// queue's row, so that what they count stays true until the commit.
+type gatedLine struct {
+	*tx
+	queue string
+	r     sojourn.ClaimRequest
+	row   queueRow
+	flow  sojourn.Flow
+	admit []entrant
+	head  entrant // of the flow's state
+
+	asked   map[int64]bool
+	refused bool // somebody was held back whose followers may start
+	weighty bool // somebody was held back for lack of weight
+}
+
+// entrant is a candidate of a gated queue.
+type entrant struct {
+	candidate
+	kind, lane string
+	purpose    sojourn.Purpose
+}
+
+func (e *entrant) asks() *sojourn.Candidate {
+	c := &sojourn.Candidate{ID: sojourn.ID(e.id), Kind: e.kind, Weight: int32(e.weight), Purpose: e.purpose}
+	if len(e.lane) > 0 && e.lane[:1] == laneGroup {
+		c.Group = e.lane[1:]
+	}
+	return c
+}
+
+// gatedLine asks the gates. Where other transactions claim beside this one it asks without a lock first: a claim that finds nothing to start
+// must write nothing, or two idle nodes would wake each other for ever.
+func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
+	l, err := t.askGates(queue, r)
+	if err != nil || len(l.admit) == 0 || !t.concurrent() {
+		return l, err
+	}
+	got, err := t.lockQueue(queue)
+	if err != nil {
+		return nil, err
+	}
+	if !got { // another claim is under way here; its commit wakes this one
+		l.admit = nil
+		return l, nil
+	}
+	return t.askGates(queue, r)
+}
+
+func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
+	l := &gatedLine{tx: t, queue: queue, r: r, asked: map[int64]bool{}}
+	if err := l.snapshot(); err != nil || l.flow.Settings.Paused || l.flow.All.Paused {
+		return l, err
+	}
+	if err := l.going(); err != nil {
+		return l, err
+	}
+	if h := l.head; l.flow.HeadFirst() && slices.Contains(r.Kinds, h.kind) {
+		l.ask(&h)
+	}
+	if l.row.Grouped() {
+		return l, l.turns()
+	}
+	return l, l.front()
+}
+
+const qHead = `select r1, r2, weight, kind, lane from sj_live where id = $1 and queue = $2 and state = 3 and resumed = 0`
+
+// snapshot reads what the gates look at.
+func (l *gatedLine) snapshot() (err error) {
+	if l.row, err = l.queueRow(l.queue); err != nil {
+		return err
+	}
+	all, err := l.queueRow(sojourn.AllQueues)
+	if err != nil {
+		return err
+	}
+	l.flow = sojourn.Flow{Queue: l.queue, Now: at(l.now), Settings: l.row.QueueSettings, All: all.QueueSettings, State: l.row.flow}
+	if !l.row.Counted() {
+		return nil
+	}
+	if l.flow.Used, l.flow.Groups, err = l.inFlight(l.queue); err != nil {
+		return err
+	}
+	if head := l.flow.State.Head; head > 0 {
+		err := l.query(qHead, func(r Row) error {
+			l.head = entrant{candidate{int64(head), r.Int(0), r.Int(1), r.Int(2)}, r.Text(3), r.Text(4), sojourn.PurposeStart}
+			return nil
+		}, int64(head), l.queue)
+		if err != nil {
+			return err
+		}
+		if l.head.id == 0 { // claimed, cancelled, moved
+			l.flow.State.Head, l.flow.State.Needs, l.flow.State.Overtook = 0, 0, 0
+			l.flow.State.Since, l.flow.State.Met = time.Time{}, time.Time{}
+		}
+	}
+	return nil
+}
+
+const qInFlight = `select lane, sum(held) from sj_live where queue = $1 and held > 0 and lane <> '' group by lane`
+
+// inFlight sums the weight in flight of a queue whose weight counts, by group. It reads one index entry for each job in flight; no counter
+// can be wrong.
+func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err error) {
+	groups = map[string]int64{}
+	err = t.query(qInFlight, func(r Row) error {
+		lane := r.Text(0)
+		used += r.Int(1)
+		if lane[:1] == laneGroup {
+			groups[lane[1:]] += r.Int(1)
+		}
+		return nil
+	}, queue)
+	return used, groups, err
+}
+
+const (
+	qGoing = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and r1 = -2147483649 order by r1, r2, id limit $3`
+	qFront = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and r1 > -2147483649 order by r1, r2, id limit $3`
+	qLane  = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and lane >= '0' and lane = $3 and r1 > -2147483649
+		order by r1, r2, id limit $4`
+)
+
+// each reads candidates of one kind.
+func (l *gatedLine) each(purpose sojourn.Purpose, out *[]entrant, q, kind string, more ...any) error {
+	return l.query(q, func(r Row) error {
+		*out = append(*out, entrant{candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)}, kind, r.Text(4), purpose})
+		return nil
+	}, append([]any{l.queue, kind}, more...)...)
+}
+
+// going admits what goes on: resumed jobs, which hold their weight, and errored ones, which need none.
+func (l *gatedLine) going() error {
+	var all []entrant
+	for _, kind := range l.r.Kinds {
+		if err := l.each(sojourn.PurposeResume, &all, qGoing, kind, l.r.Max); err != nil {
+			return err
+		}
+		if !slices.Contains(l.r.Decidable, kind) {
+			continue
+		}
+		if err := l.query(qPickErrored, func(r Row) error {
+			all = append(all, entrant{candidate{r.Int(0), r.Int(1), r.Int(2), 0}, kind, "", sojourn.PurposeDecide})
+			return nil
+		}, l.queue, kind, l.r.Max); err != nil {
+			return err
+		}
+	}
+	l.askInOrder(all)
+	return nil
+}
+
+// askInOrder asks the gates for each that was not asked yet.
+func (l *gatedLine) askInOrder(all []entrant) {
+	slices.SortFunc(all, func(a, b entrant) int { return less(a.candidate, b.candidate) })
+	for i := range all {
+		if e := &all[i]; len(l.admit) < l.r.Max && !l.asked[e.id] {
+			l.ask(e)
+		}
+	}
+}
+
+// ask admits one candidate or says who holds it back. One that is too heavy for this worker is not asked: another worker may start it.
+func (l *gatedLine) ask(e *entrant) sojourn.Gate {
+	if e.weight > l.r.Capacity {
+		l.refused = true
+		return sojourn.Gate{Scope: sojourn.ScopeGroup}
+	}
+	l.asked[e.id] = true
+	c := e.asks()
+	g := l.flow.Ask(c)
+	if g.Open {
+		l.flow.Start(c)
+		l.admit = append(l.admit, *e)
+		return g
+	}
+	l.flow.Refuse(c, g)
+	l.refused = l.refused || g.Scope == sojourn.ScopeJob
+	l.weighty = l.weighty || g.Name == sojourn.GateLimit
+	if until := g.Until.UnixMicro(); !g.Until.IsZero() && (l.opens == 0 || until < l.opens) {
+		l.opens = until
+	}
+	return g
+}
+
+// front admits the first in order of a queue without groups. It looks past jobs that are too heavy, but no further than depth; jobs without
+// weight have a line of their own, so that a full limit does not hide them.
+func (l *gatedLine) front() error {
+	full := l.row.Limit > 0 && (l.flow.Used >= l.row.Limit || l.flow.State.Counting)
+	for _, far := range []int{l.r.Max, l.r.Max + depth} {
+		if full || len(l.admit) >= l.r.Max || far > l.r.Max && !l.refused {
+			break
+		}
+		var all []entrant
+		for _, kind := range l.r.Kinds {
+			if err := l.each(sojourn.PurposeStart, &all, qFront, kind, far); err != nil {
+				return err
+			}
+		}
+		l.askInOrder(all)
+	}
+	if !full && !l.weighty {
+		return nil
+	}
+	if err := l.critical(); err != nil {
+		return err
+	}
+	slices.SortStableFunc(l.admit, func(a, b entrant) int { return less(a.candidate, b.candidate) })
+	return nil
+}
+
+// critical admits jobs that weigh nothing.
+func (l *gatedLine) critical() error {
+	var all []entrant
+	for _, kind := range l.r.Kinds {
+		if err := l.each(sojourn.PurposeStart, &all, qLane, kind, laneCritical, l.r.Max); err != nil {
+			return err
+		}
+	}
+	l.askInOrder(all)
+	return nil
+}
+
+const (
+	qFreeAgain = `select id from sj_live where id in (ints($1)) and queue = $2 and state in (3, 6) /*lock*/`
+	qSetFlow   = `update sj_queue set flow = $1, max_weight = $2 where name = $3 and flow = $4`
+)
+
+// settle takes out what cannot be locked, and stores what the gates remember. The queue is locked if anything starts.
+func (l *gatedLine) settle(chosen []candidate) ([]candidate, error) {
+	place := map[int64]int{}
+	for i := range l.admit {
+		place[l.admit[i].id] = i
+	}
+	last := -1
+	var ids Ints
+	for _, c := range chosen {
+		if i, ok := place[c.id]; ok {
+			last, ids = max(last, i), append(ids, c.id)
+		}
+	}
+	if l.concurrent() && len(ids) > 0 {
+		free := map[int64]bool{}
+		if err := l.query(qFreeAgain, func(r Row) error { free[r.Int(0)] = true; return nil }, ids, l.queue); err != nil {
+			return nil, err
+		}
+		chosen = slices.DeleteFunc(chosen, func(c candidate) bool { _, here := place[c.id]; return here && !free[c.id] })
+	}
+	flow := l.flow.Close()
+	if last >= 0 && l.row.Grouped() && l.admit[last].lane >= laneGroup {
+		flow.Turn = l.admit[last].lane
+	}
+	allowed := l.row.maxWeight
+	if limit := l.row.Limit; limit > 0 && allowed > limit && !flow.Counting { // a lowered limit drains, and does not fill again
+		allowed = max(limit, min(allowed, l.flow.Used))
+	}
+	text, err := jsonText(flow)
+	if err != nil || text == l.row.flowText && allowed == l.row.maxWeight {
+		return chosen, err
+	}
+	if !l.row.found || l.row.flowText == "" && flow == (sojourn.FlowState{}) && allowed == l.row.maxWeight {
+		return chosen, nil
+	}
+	_, err = l.exec(qSetFlow, text, allowed, l.queue, l.row.flowText)
+	return chosen, err
+}

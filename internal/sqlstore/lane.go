@@ -1,0 +1,247 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// A live job of a queue whose weight in flight matters has a lane. Lanes say what counts, and where claims find the first of each group; two
+// partial indexes hold them, so that jobs of other queues pay nothing.
+const (
+	laneNone     = ""  // the queue counts nothing
+	lanePlain    = "-" // counts; the queue has no groups
+	laneCritical = "0" // weighs nothing, so that no limit holds it back
+	laneGroup    = ":" // and the group: counts, and takes turns with other groups
+	beforeGroups = "9" // between laneCritical and the first group
+)
+
+// laneOf is where a job of weight w belongs. What is in flight stays in the lane it was claimed from.
+func laneOf(q sojourn.QueueSettings, group string, w int32) string {
+	switch {
+	case !q.Counted():
+		return laneNone
+	case w == 0:
+		return laneCritical
+	case q.Grouped():
+		return laneGroup + group
+	}
+	return lanePlain
+}
+
+// shape is what of a queue's settings decides where its jobs stand in line.
+type shape struct {
+	order            sojourn.Order
+	bucket, ageStep  time.Duration
+	counted, grouped bool
+}
+
+func shapeOf(q sojourn.QueueSettings) shape {
+	s := shape{q.Order, q.Bucket, q.AgeStep, q.Counted(), q.Grouped()}
+	if s.order == "" {
+		s.order = sojourn.OrderPriority
+	}
+	if s.order == sojourn.OrderTime && s.bucket == 0 {
+		s.bucket = sojourn.DefaultBucket
+	}
+	return s
+}
+
+// put gives a row its rank and lane by the queue's settings, and reports whether they are others than before.
+func (l *live) put(q sojourn.QueueSettings) bool {
+	r1, r2, lane := l.r1, l.r2, l.lane
+	l.r1, l.r2 = q.Rank(l.priority, at(l.runAt), l.Resumed)
+	l.lane = laneOf(q, l.group, l.Weight)
+	return r1 != l.r1 || r2 != l.r2 || lane != l.lane
+}
+
+// place puts a row into line where it has to stand anew: after a retry, an edit, an answer. The settings are read after the row was locked:
+// so either they are the newest, or the reshaping that follows a change of them finds this row.
+func (t *tx) place(was, l *live) error {
+	if l.Resumed {
+		l.r1, l.r2 = sojourn.QueueSettings{}.Rank(l.priority, at(l.runAt), true)
+		return nil
+	}
+	same := was.r1 != sojourn.ResumedRank && l.queue == was.queue && l.priority == was.priority && l.runAt == was.runAt &&
+		l.Weight == was.Weight && l.group == was.group
+	waits := l.State == sojourn.Ready || l.State == sojourn.Scheduled || l.State == sojourn.Errored || l.State == sojourn.Blocked
+	if same || !waits {
+		return nil
+	}
+	q, ok := t.places[l.queue]
+	if !ok {
+		var err error
+		if q, err = t.queueRow(l.queue); err != nil {
+			return err
+		}
+		if t.places == nil {
+			t.places = map[string]queueRow{}
+		}
+		t.places[l.queue] = q
+	}
+	l.put(q.QueueSettings)
+	return nil
+}
+
+// rely notes that the transaction writes rows by settings that it has read without a lock. checkRelied looks, after these writes, whether
+// they have changed meanwhile: then the transaction is repeated. If not, the reshaping that follows a later change waits for these writes.
+func (t *tx) rely(queue string, shape int64) {
+	if !t.concurrent() {
+		return
+	}
+	if t.relied == nil {
+		t.relied = map[string]int64{}
+	}
+	t.relied[queue] = shape
+}
+
+const qShapes = `select name, shape from sj_queue where name in (texts($1))`
+
+func (t *tx) checkRelied() error {
+	if len(t.relied) == 0 || !t.wrote {
+		return nil
+	}
+	names := make(Texts, 0, len(t.relied))
+	for name := range t.relied {
+		names = append(names, name)
+	}
+	if err := t.query(qShapes, func(r Row) error {
+		if shape, ok := t.relied[r.Text(0)]; ok && shape == r.Int(1) {
+			delete(t.relied, r.Text(0))
+		}
+		return nil
+	}, names); err != nil {
+		return err
+	}
+	for name := range t.relied {
+		return raced("the settings of queue " + name + " have changed meanwhile")
+	}
+	return nil
+}
+
+// piece is how many live rows a reshaping looks at in one transaction.
+const piece = 1000
+
+const (
+	qPiece      = `select id, queue from sj_live where id > $1 order by id limit $2`
+	qReshaped   = `update sj_queue set reshape = $1, flow = $2, max_weight = $3 where name = $4`
+	qSetPlace   = `update sj_live set r1 = $1, r2 = $2, lane = $3 where id = $4`
+	qReshapings = `select name from sj_queue where reshape >= 0`
+)
+
+// stepReshape looks at the next piece of the live rows and puts those of the queue where its settings want them. It reports whether it was
+// the last one. Rows are locked before the queue, as everywhere.
+var stepReshape = eachStep("reshape", func(t *tx, queue string) (done bool, err error) {
+	q, err := t.queueRow(queue)
+	if err != nil || q.reshape < 0 {
+		return true, err
+	}
+	from := q.reshape
+	if from == 0 { // not begun
+		if err := t.allWritten(); err != nil {
+			return false, err
+		}
+		return false, t.endPiece(queue, q.shape, 0, 1)
+	}
+	var mine Ints
+	seen, last := 0, from
+	if err := t.query(qPiece, func(r Row) error {
+		seen, last = seen+1, r.Int(0)
+		if r.Text(1) == queue {
+			mine = append(mine, r.Int(0))
+		}
+		return nil
+	}, from-1, piece); err != nil {
+		return false, err
+	}
+	found, err := t.load(mine)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range mine {
+		l := found[sojourn.ID(id)]
+		if l == nil || l.queue != queue || !l.put(q.QueueSettings) {
+			continue
+		}
+		if _, err := t.exec(qSetPlace, l.r1, l.r2, l.lane, id); err != nil {
+			return false, err
+		}
+	}
+	next := last + 1
+	if seen < piece {
+		next = -1
+	}
+	return next < 0, t.endPiece(queue, q.shape, from, next)
+})
+
+// allWritten waits until all transactions are over that have written live rows. Whoever wants to write waits behind the lock while it waits
+// itself; so it gives up soon, and the whole transaction is tried again.
+func (t *tx) allWritten() error {
+	if !t.concurrent() {
+		return nil
+	}
+	for _, q := range []string{`set local lock_timeout = 500`, `lock table sj_live in share mode`, `set local lock_timeout = 0`} {
+		if _, err := t.exec(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endPiece moves the mark of a reshaping on, if nobody else has. With the last piece everything in flight is counted.
+func (t *tx) endPiece(queue string, shape, from, next int64) error {
+	if _, err := t.lockQueue(queue); err != nil {
+		return err
+	}
+	q, err := t.queueRow(queue)
+	if err != nil {
+		return err
+	}
+	if q.shape != shape || q.reshape != from {
+		return raced("queue " + queue + " is reshaped by somebody else")
+	}
+	if next < 0 {
+		q.flow.Counting = false
+		if q.maxWeight, err = t.mayHold(queue, q.QueueSettings); err != nil {
+			return err
+		}
+		t.freed[queue] += sojourn.MaxBatch
+	}
+	text, err := jsonText(q.flow)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(qReshaped, next, text, q.maxWeight, queue)
+	return err
+}
+
+// mayHold is the weight that may be in flight: the limit, or what is in flight above it.
+func (t *tx) mayHold(queue string, q sojourn.QueueSettings) (int64, error) {
+	if q.Limit < 1 {
+		return 0, nil
+	}
+	used, _, err := t.inFlight(queue)
+	return max(used, q.Limit), err
+}
+
+// reshape runs at most so many pieces. Where others write beside it each is a transaction of its own: it waits for locks.
+func (s *Store) reshape(ctx context.Context, queue string, pieces int) error {
+	for range pieces {
+		r := &request{step: stepReshape, in: queue}
+		if s.db.Dialect().Concurrent {
+			if err := s.batch.alone(ctx, r); err != nil {
+				return err
+			}
+			if r.out.(bool) {
+				return nil
+			}
+			continue
+		}
+		done, err := do[bool](ctx, s, classClaim, stepReshape, piece, queue)
+		if done || err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package sqlstore
+
+import (
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Groups take turns: one job each, in the order of their names, going on where the last claim has stopped. The lanes index finds the next
+// group with one probe, and the head of each with another, so neither the backlog of a group nor the number of groups costs anything. What is
+// skipped is groups that are at their limit, at most as many as have jobs in flight.
+
+// qLanes gives the next groups with ready jobs of a kind after one, without those at their limit.
+const qLanes = `with recursive g (lane) as (
+	select (select min(l.lane) from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane >= '0' and l.lane > $3)
+	union all
+	select (select min(l.lane) from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane >= '0' and l.lane > g.lane)
+	from g where g.lane is not null)
+	select lane from g where lane is not null and lane not in (texts($4)) limit $5`
+
+// qHeads gives the first job of each group.
+const qHeads = `with t (lane) as (texts($3)) select l.id, l.r1, l.r2, l.weight, l.lane from t join sj_live l on l.id =
+	(select h.id from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane >= '0' and h.lane = t.lane and h.r1 > -2147483649
+	order by h.r1, h.r2, h.id limit 1)`
+
+// turns admits jobs without weight in order, then one job of each group in turn. With Borrow, a second pass gives what is left to groups
+// above their share.
+func (l *gatedLine) turns() error {
+	if err := l.critical(); err != nil {
+		return err
+	}
+	if err := l.round(); err != nil || !l.row.Borrow {
+		return err
+	}
+	l.flow.Borrow, l.asked = true, map[int64]bool{}
+	for _, e := range l.admit {
+		l.asked[e.id] = true
+	}
+	return l.round()
+}
+
+// round gives turns until nobody may start any more.
+func (l *gatedLine) round() error {
+	if len(l.admit) >= l.r.Max || l.row.Limit > 0 && l.flow.Used >= l.row.Limit {
+		return nil
+	}
+	turn := l.row.flow.Turn
+	if n := len(l.admit); n > 0 && l.admit[n-1].lane >= laneGroup {
+		turn = l.admit[n-1].lane
+	}
+	lanes, err := l.lanes(turn)
+	if err != nil || len(lanes) == 0 {
+		return err
+	}
+	heads, err := l.heads(lanes)
+	if err != nil {
+		return err
+	}
+	for len(lanes) > 0 && len(l.admit) < l.r.Max {
+		var next []string
+		for _, lane := range lanes {
+			if len(heads[lane]) == 0 || len(l.admit) >= l.r.Max {
+				continue
+			}
+			g := l.ask(&heads[lane][0])
+			heads[lane] = heads[lane][1:]
+			if g.Open {
+				next = append(next, lane)
+			} else if g.Scope == sojourn.ScopeQueue {
+				return nil
+			}
+		}
+		lanes = next // a group whose first job is held back waits with all its others: order within a group is strict
+	}
+	return nil
+}
+
+// lanes lists the next groups after turn, at most one for each job that the claim wants, and begins again at the first.
+func (l *gatedLine) lanes(turn string) ([]string, error) {
+	turn = max(turn, beforeGroups)
+	if named, all := l.openGroups(); !all {
+		slices.Sort(named)
+		at, _ := slices.BinarySearch(named, turn+"\x00")
+		return slices.Concat(named[at:], named[:at]), nil
+	}
+	full := l.fullGroups()
+	want := l.r.Max - len(l.admit)
+	var after, before []string
+	for _, kind := range l.r.Kinds {
+		if err := l.query(qLanes, func(r Row) error { after = append(after, r.Text(0)); return nil }, l.queue, kind, turn, full, want); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(after)
+	after = slices.Compact(after)
+	if len(after) >= want || turn == beforeGroups {
+		return after[:min(len(after), want)], nil
+	}
+	for _, kind := range l.r.Kinds {
+		if err := l.query(qLanes, func(r Row) error { before = append(before, r.Text(0)); return nil }, l.queue, kind, beforeGroups, full, want); err != nil {
+			return nil, err
+		}
+	}
+	before = slices.DeleteFunc(before, func(lane string) bool { return lane > turn })
+	slices.Sort(before)
+	all := append(after, slices.Compact(before)...)
+	return all[:min(len(all), want)], nil
+}
+
+// openGroups are the groups with a share of their own that may start something, if only such groups may; all is true if others may as well.
+func (l *gatedLine) openGroups() (named []string, all bool) {
+	if len(l.row.Shares) == 0 || l.mayStart("") {
+		return nil, true
+	}
+	for group := range l.row.Shares {
+		if l.mayStart(group) {
+			named = append(named, laneGroup+group)
+		}
+	}
+	return named, false
+}
+
+// fullGroups are the lanes at their limit or share. A group without jobs in flight is at its limit only if it has no share at all.
+func (l *gatedLine) fullGroups() Texts {
+	full := Texts{}
+	for group := range l.flow.Groups {
+		if !l.mayStart(group) {
+			full = append(full, laneGroup+group)
+		}
+	}
+	return full
+}
+
+// mayStart asks the gates of groups for the lightest job that counts.
+func (l *gatedLine) mayStart(group string) bool {
+	for _, g := range l.flow.Gates(&sojourn.Candidate{Group: group, Weight: 1}) {
+		if g.Scope == sojourn.ScopeGroup && !g.Open {
+			return false
+		}
+	}
+	return true
+}
+
+// heads reads the first jobs of each lane, in order: as many as its turns may come to.
+func (l *gatedLine) heads(lanes []string) (map[string][]entrant, error) {
+	var all []entrant
+	deep := min((l.r.Max+len(lanes)-1)/len(lanes)+len(l.asked), l.r.Max)
+	for _, kind := range l.r.Kinds {
+		if deep == 1 {
+			if err := l.each(sojourn.PurposeStart, &all, qHeads, kind, Texts(lanes)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		for _, lane := range lanes {
+			if err := l.each(sojourn.PurposeStart, &all, qLane, kind, lane, deep); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b entrant) int { return less(a.candidate, b.candidate) })
+	heads := map[string][]entrant{}
+	for _, e := range all {
+		if !l.asked[e.id] {
+			heads[e.lane] = append(heads[e.lane], e)
+		}
+	}
+	return heads, nil
+}
