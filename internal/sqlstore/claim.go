@@ -16,6 +16,7 @@ type claimAnswer struct {
 	jobs  []sojourn.Claimed
 	due   int64 // when the next thing is due; 0 = nothing
 	opens int64 // when a gate opens that holds jobs back; 0 = not known
+	again bool  // many were put off: the next transaction goes on
 }
 
 // claims are the claims of one transaction, executed one after the other.
@@ -65,32 +66,41 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 		c.swept = n.Total() < sweepPerClaim
 	}
 	if i := slices.IndexFunc(c.idle, func(before idleClaim) bool { return before.covers(r) }); i >= 0 {
-		return c.nothing(r, c.idle[i].opens)
+		return c.foundNothing(r, c.idle[i].opens)
 	}
-	picked, err := c.pick(r)
-	if err != nil {
-		return claimAnswer{}, err
+	for round := range putOffRounds {
+		if round > 0 { // all that was picked has been put off
+			if err := c.putOffFront(r); err != nil {
+				return claimAnswer{}, err
+			}
+		}
+		picked, err := c.pick(r)
+		if err != nil {
+			return claimAnswer{}, err
+		}
+		if len(picked) == 0 {
+			c.idle = append(c.idle, idleClaim{r, c.opens})
+			return c.foundNothing(r, c.opens)
+		}
+		if jobs, err = c.take(r, last, picked); err != nil || len(jobs) > 0 {
+			return claimAnswer{jobs: jobs}, err
+		}
 	}
-	if len(picked) == 0 {
-		c.idle = append(c.idle, idleClaim{r, c.opens})
-		return c.nothing(r, c.opens)
-	}
-	jobs, err = c.take(r, last, picked)
-	return claimAnswer{jobs: jobs}, err
-}
-
-// nothing answers a claim for which there is nothing.
-func (c *claims) nothing(r sojourn.ClaimRequest, opens int64) (claimAnswer, error) {
-	if err := c.meet(r); err != nil {
-		return claimAnswer{}, err
-	}
-	due, err := c.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
-	return claimAnswer{due: due, opens: opens}, err
+	return claimAnswer{again: true}, nil
 }
 
 // covers reports whether a claim looks at the same jobs as another, and no less far.
 func (a idleClaim) covers(b sojourn.ClaimRequest) bool {
 	return a.Capacity == b.Capacity && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable)
+}
+
+// foundNothing answers a claim for which there is nothing.
+func (c *claims) foundNothing(r sojourn.ClaimRequest, opens int64) (claimAnswer, error) {
+	if err := c.meet(r); err != nil {
+		return claimAnswer{}, err
+	}
+	due, err := c.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
+	return claimAnswer{due: due, opens: opens}, err
 }
 
 // Claim takes ready jobs under leases; see sojourn.Claimer.
@@ -103,6 +113,9 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
 		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
 		a, err := do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
+		for a.again && err == nil && ctx.Err() == nil {
+			a, err = do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
+		}
 		jobs = a.jobs
 		if len(jobs) == 0 && err == nil {
 			s.hub.setDue(a.due)
@@ -280,6 +293,11 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		if was == nil {
 			continue
 		}
+		if put, err := c.putOff(was); err != nil {
+			return nil, err
+		} else if put {
+			continue
+		}
 		tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, was.kind)})
 		if err != nil {
 			return nil, err
@@ -293,7 +311,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		rows = append(rows, &l)
 		leases = append(leases, l.leaseOf())
 	}
-	if r.Number > 0 {
+	if r.Number > 0 && len(rows) > 0 {
 		if err := c.saveClaim(r, last, leases); err != nil {
 			return nil, err
 		}
@@ -344,6 +362,10 @@ func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, e
 		c := &out[i]
 		*c = sojourn.Claimed{Job: l.job(t.s), Lease: l.leaseOf(), Purpose: l.Purpose,
 			LeaseFor: t.left(l.leaseUntil), Timeout: t.left(l.timeoutAt), Deadline: t.left(l.deadline)}
+		var err error
+		if c.Window, err = t.windowLeft(l); err != nil {
+			return nil, err
+		}
 		c.Job.Token = sojourn.NewToken(t.s.secret, l.ID, l.generation, l.Attempt)
 		jobs.add(&c.Job, l.hasData, l.InHand > 0 && l.Purpose != sojourn.PurposeDecide)
 		if slices.Contains(r.Decidable, l.kind) {

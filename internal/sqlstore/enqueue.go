@@ -139,7 +139,7 @@ func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
 	args := make(Blobs, n)
 	lives := make([]*live, n)
 	for i, j := range fresh {
-		text, err := e.s.describe(j)
+		text, err := describe(j)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,8 @@ func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
 }
 
 func (e *enqueue) newLive(j *sojourn.Job) *live {
-	l := &live{queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: 1, runAt: j.RunAt.UnixMicro()}
+	l := &live{queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: 1,
+		runAt: opening(j.RunAt.UnixMicro(), j.Policy)}
 	l.ID, l.State, l.Weight = j.ID, e.startState(j), j.Weight
 	l.deadline = e.deadlineOf(j.Policy)
 	l.put(e.rows[j.Queue].QueueSettings)
@@ -180,7 +181,7 @@ const qReplaceJob = `update sj_job set grp = $1, content_type = $2, tags = $3, m
 func (e *enqueue) replace(p *enqueuePlan) error {
 	for _, i := range p.replaced {
 		j, id := &p.jobs[i], p.done[i].ID
-		text, err := e.s.describe(j)
+		text, err := describe(j)
 		if err != nil {
 			return err
 		}
@@ -195,7 +196,7 @@ func (e *enqueue) replace(p *enqueuePlan) error {
 			return err
 		}
 		l := *was
-		l.queue, l.group, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, j.RunAt.UnixMicro(), e.startState(j)
+		l.queue, l.group, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, opening(j.RunAt.UnixMicro(), j.Policy), e.startState(j)
 		l.Policy, l.deadline = j.Policy, e.deadlineOf(j.Policy)
 		tr := sojourn.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
 		e.addHistory(was, &l, tr, change{})
@@ -209,7 +210,7 @@ func (e *enqueue) replace(p *enqueuePlan) error {
 // described is what of a job is stored as JSON.
 type described struct{ tags, meta, policy string }
 
-func (s *Store) describe(j *sojourn.Job) (d described, err error) {
+func describe(j *sojourn.Job) (d described, err error) {
 	if len(j.Tags) > 0 {
 		if d.tags, err = jsonText(j.Tags); err != nil {
 			return d, err
@@ -220,13 +221,7 @@ func (s *Store) describe(j *sojourn.Job) (d described, err error) {
 			return d, err
 		}
 	}
-	var ok bool
-	if d.policy, ok = s.texts.get(j.Policy); ok {
-		return d, nil
-	}
-	if d.policy, err = jsonText(j.Policy); err == nil {
-		s.texts.put(j.Policy, d.policy)
-	}
+	d.policy, err = jsonText(j.Policy)
 	return d, err
 }
 

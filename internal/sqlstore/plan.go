@@ -284,11 +284,11 @@ func (e *enqueue) resolve(j *sojourn.Job) error {
 	if j.RunAt.UnixMicro() < e.now {
 		j.RunAt = at(e.now)
 	}
-	return nil
+	return e.mayStart(j, q.Windows)
 }
 
 func (e *enqueue) startState(j *sojourn.Job) sojourn.State {
-	if j.RunAt.UnixMicro() > e.now {
+	if opening(j.RunAt.UnixMicro(), j.Policy) > e.now {
 		return sojourn.Scheduled
 	}
 	return sojourn.Ready

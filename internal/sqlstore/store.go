@@ -44,7 +44,6 @@ type Store struct {
 	rendered sync.Map                            // statement → its text on this database
 	settings memo[string, sojourn.QueueSettings] // JSON → what it says
 	policies memo[string, sojourn.Policy]        // JSON → what it says; there are as many as kinds, not as jobs
-	texts    memo[sojourn.Policy, string]        // the other way
 	spare    spareIDs                            // for transactions of the application
 }
 
@@ -430,7 +429,7 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 		return sojourn.Status{}, s.failed(err)
 	}
 	st := sojourn.Status{Store: d.Name, Location: d.Location, Version: d.Version, Durability: d.Durability, Instance: s.instance,
-		MaxBytes: s.cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes}
+		MaxBytes: s.cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes, Commits: d.Commits}
 	err = s.view(ctx, func(t *tx) error {
 		st.Now, st.Clock = at(t.now), s.clock.describe()
 		n, err := t.num(`select max(version) from sj_migration`)
