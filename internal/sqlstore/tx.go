@@ -162,23 +162,22 @@ func (e *enqueue) draw(ctx context.Context, jobs []sojourn.Job) error {
 	if n == 0 {
 		return nil
 	}
+	// checkID takes the block from here: a transaction with an older snapshot does not see that it was leased, and on SQLite it is stored nowhere,
+	// because an id that is not stored with its job now never will be.
 	if e.concurrent() {
-		for _, i := range without {
-			id, err := e.s.spare.next(ctx, e.s, e.now)
-			if err != nil {
-				return err
-			}
-			jobs[i].ID = id
+		var err error
+		if e.block, err = e.s.spare.take(ctx, e.s, e.now, n); err != nil {
+			return err
 		}
-		return nil
+	} else {
+		first, err := e.num(qNextIDs, n)
+		if err != nil {
+			return err
+		}
+		e.block = block{first: first, size: n, leased: e.now}
 	}
-	first, err := e.num(qNextIDs, n)
-	if err != nil {
-		return err
-	}
-	e.block = block{first: first, size: n, leased: e.now} // known to checkID only: a job that is not stored with its id now never will be
 	for k, i := range without {
-		jobs[i].ID = sojourn.ID(first + int64(k))
+		jobs[i].ID = sojourn.ID(e.block.first + int64(k))
 	}
 	return nil
 }
@@ -191,17 +190,19 @@ type spareIDs struct {
 
 const spareSize = 1000
 
-// next gives one id that is good for half of IDLife at least.
-func (b *spareIDs) next(ctx context.Context, s *Store, now int64) (sojourn.ID, error) {
+// take gives n ids that are good for half of IDLife at least. What is left of a block that does not suffice stays unused.
+func (b *spareIDs) take(ctx context.Context, s *Store, now, n int64) (block, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.left.size == 0 || now-b.left.leased > sojourn.IDLife.Microseconds()/2 {
-		first, err := s.IDs(ctx, spareSize)
+	if b.left.size < n || now-b.left.leased > sojourn.IDLife.Microseconds()/2 {
+		size := max(n, spareSize)
+		first, err := s.IDs(ctx, int(size))
 		if err != nil {
-			return 0, err
+			return block{}, err
 		}
-		b.left = block{first: int64(first), size: spareSize, leased: now}
+		b.left = block{first: int64(first), size: size, leased: now}
 	}
-	b.left.first, b.left.size = b.left.first+1, b.left.size-1
-	return sojourn.ID(b.left.first - 1), nil
+	out := block{first: b.left.first, size: n, leased: b.left.leased}
+	b.left.first, b.left.size = b.left.first+n, b.left.size-n
+	return out, nil
 }
