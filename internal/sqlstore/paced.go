@@ -91,8 +91,8 @@ type knownBreaker struct {
 
 // breaker reads a queue's breaker at most once a second: every outcome asks for it, and few queues have one.
 func (t *tx) breaker(queue string) (*sojourn.Breaker, error) {
-	if known, ok := t.s.breakers.Load(queue); ok {
-		if k := known.(knownBreaker); t.now-k.at < time.Second.Microseconds() && t.now >= k.at {
+	if k, ok := t.s.breakers.get(queue); ok {
+		if t.now-k.at < time.Second.Microseconds() && t.now >= k.at {
 			return k.setting, nil
 		}
 	}
@@ -100,7 +100,7 @@ func (t *tx) breaker(queue string) (*sojourn.Breaker, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.s.breakers.Store(queue, knownBreaker{q.Breaker, t.now})
+	t.s.breakers.put(queue, knownBreaker{q.Breaker, t.now})
 	return q.Breaker, nil
 }
 
