@@ -181,7 +181,7 @@ func (d *DB) unclean() (bool, error) {
 	if fileSize(d.path+"-wal") == 0 {
 		return false, nil
 	}
-	_, living, err := lookAtOwners(d.path, d.owner.id)
+	_, living, err := lookAtOwners(d.path, d.OwnerID())
 	return len(living) == 0, err
 }
 
