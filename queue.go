@@ -13,7 +13,7 @@ type QueueDefaults struct {
 }
 
 // Retention says how long final jobs of a queue are kept. Completed and cancelled jobs go after an age or above a count; failed ones
-// are kept until they are redriven, cancelled or purged, unless a cap is set. Nothing goes within IDLife of its enqueue.
+// are kept until they are redriven, cancelled or purged, unless a cap is set. Nothing goes within IDLife of its end.
 type Retention struct {
 	Age         time.Duration `json:"age,omitempty"`          // completed and cancelled; default 7 days, -1 = for ever
 	Count       int64         `json:"count,omitempty"`        // completed and cancelled, each; default 50,000, -1 = any number

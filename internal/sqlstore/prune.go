@@ -15,14 +15,15 @@ type expired struct {
 	kind, key    string
 }
 
-// qOld finds final jobs of one queue and state that ended before a time. None goes while somebody may repeat its enqueue (IDLife), or while
-// it still holds its key.
+// qOld finds final jobs of one queue and state that ended before a time. None goes within IDLife of its end, so while somebody may repeat its
+// enqueue, or while it still holds its key. The end and not the enqueue counts because the index knows it: a queue that finishes more than its
+// count within IDLife would otherwise be read from end to end by each sweep.
 const (
-	qOld = `select f.id, f.finished_us, f.kind, f.key from sj_final f join sj_job j on j.id = f.id
+	qOld = `select f.id, f.finished_us, f.kind, f.key from sj_final f
 		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)
-		and j.created_us <= $7 and not exists
-		(select 1 from sj_key k where k.kind = f.kind and k.key = f.key and k.job = f.id and k.held_until_us > $8)
-		order by f.finished_us, f.id limit $9`
+		and not exists
+		(select 1 from sj_key k where k.kind = f.kind and k.key = f.key and k.job = f.id and k.held_until_us > $7)
+		order by f.finished_us, f.id limit $8`
 	qNthNewest = `select finished_us, id from sj_final where queue = $1 and state = $2 order by finished_us desc, id desc limit 1 offset $3`
 )
 
@@ -50,7 +51,7 @@ func (t *tx) oldJobs(limit int) ([]expired, error) {
 				}
 			}
 			err := t.query(qOld, func(r Row) error { old = append(old, expired{r.Int(0), r.Int(1), r.Text(2), r.Text(3)}); return nil },
-				q.Name, int64(state), max(before, nth.finished), before, nth.finished, nth.id, t.now-sojourn.IDLife.Microseconds(), t.now, limit-len(old))
+				q.Name, int64(state), min(max(before, nth.finished), t.now-sojourn.IDLife.Microseconds()), before, nth.finished, nth.id, t.now, limit-len(old))
 			if err != nil {
 				return nil, err
 			}

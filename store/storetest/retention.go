@@ -17,7 +17,7 @@ var retentionTrials = []trial{
 	{"retention of failed jobs", "Failed jobs go by age or count only where a cap is set.", "tr:W10 spec:X9 spec:R3", retentionFailed},
 	{"retention for ever", "With -1 nothing goes.", "tr:W10 spec:X9", retentionForever},
 	{"retention only of final jobs", "Retention never touches a live job, however old.", "tr:W10 inv:R1", retentionLive},
-	{"rules:A6 retention within IDLife", "Nothing goes within IDLife of its enqueue, whatever the settings.", "tr:W10 rules:A6", retentionIDLife},
+	{"rules:A6 retention within IDLife", "Nothing goes within IDLife of its end, so of its enqueue, whatever the settings.", "tr:W10 rules:A6", retentionIDLife},
 	{"message ids outlive their jobs", "A repeated message is a duplicate even after its job is gone.", "tr:W10 tr:R1 tr:O8 rules:B8", retentionMessages},
 	{"retention in bounded steps", "A sweep prunes at most limit jobs.", "tr:W10 inv:R3 inv:L4", retentionBounded},
 	{"purge", "Purge deletes final jobs for good and no others.", "tr:O8 spec:S10 spec:P8", purge},
@@ -130,6 +130,9 @@ func retentionIDLife(s *scene) {
 	a, b := s.job(), s.job()
 	for _, j := range []sojourn.Job{a, b} {
 		s.put(j)
+	}
+	s.advance(time.Minute)
+	for range 2 {
 		s.finish(completed(s.claim()), sojourn.Completed)
 	}
 	s.swept(sojourn.IDLife-time.Second, sojourn.Swept{})

@@ -50,7 +50,7 @@ var mutants = []mutant{
 	{"the key stays taken", "internal/sqlstore/pending.go", "update sj_key set live = 0, held_until_us", "update sj_key set live = 1, held_until_us", store},
 	{"the key is not kept", "internal/sqlstore/apply.go", "r.held = t.now + keep.Microseconds()", "r.held = keep.Microseconds() - keep.Microseconds()", store},
 	{"an id is good for ever", "internal/sqlstore/ids.go", "|| t.now-last.leased > sojourn.IDLife.Microseconds() {", "{", store},
-	{"retention of young jobs", "internal/sqlstore/prune.go", "t.now-sojourn.IDLife.Microseconds(), t.now, limit", "t.now, t.now, limit", store},
+	{"retention of young jobs", "internal/sqlstore/prune.go", "t.now-sojourn.IDLife.Microseconds()), before", "t.now), before", store},
 	{"retention takes failed jobs", "queue.go", "if s == Failed {", "if s == Failed && false {", ". " + store},
 	{"an early response expires beside a live job", "internal/sqlstore/sweep.go", "if live > 0 {", "if live < 0 {", store},
 	{"a paused queue hands out", "internal/sqlstore/pick.go", "case d.paused:", "case d.paused && d.gated:", store},
