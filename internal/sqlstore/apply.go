@@ -20,9 +20,6 @@ func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 	l := *was
 	l.Row = tr.To
 	t.clocks(was, &l, tr, c.verdict)
-	if was.lane != laneNone && was.Held > 0 && l.Held == 0 {
-		t.freed[was.queue] += int(was.Held)
-	}
 	if tr.Outcome != "" {
 		if err := t.addHistory(was, &l, tr, c); err != nil {
 			return nil, err
@@ -158,6 +155,7 @@ func (t *tx) finish(was, l *live, tr sojourn.Transition, c change) error {
 		sojourn.Cut(tr.Reason, sojourn.MaxReason), c.resultType, []byte(sojourn.Cut(tr.Error, sojourn.MaxError)), c.result); err != nil {
 		return err
 	}
+	t.land(was, l, 0)
 	t.final = append(t.final, l.ID)
 	if l.key != "" {
 		held := int64(0)

@@ -68,7 +68,7 @@ func (t *tx) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 	chosen := choose(lines, r)
 	for _, l := range gated {
 		var err error
-		if chosen, err = l.settle(chosen); err != nil {
+		if chosen, err = l.close(chosen); err != nil {
 			return nil, err
 		}
 	}

@@ -83,6 +83,9 @@ func (t *tx) door(queue string) (d door, err error) {
 	return d, err
 }
 
+// owns reports whether nobody else can claim from the queue before this transaction is over.
+func (t *tx) owns(queue string) bool { return !t.concurrent() || slices.Contains(t.locked, queue) }
+
 // pausedFor reports whether jobs of a kind are not handed out.
 func (t *tx) pausedFor(queue, kind string) (bool, error) {
 	q, err := t.queueRow(queue)
@@ -97,7 +100,7 @@ func (t *tx) pausedFor(queue, kind string) (bool, error) {
 // lockQueue keeps other transactions from changing the queue, and from claiming where they must count. It waits for them in the order of the
 // names; out of that order it does not wait, and reports false where another transaction has the lock.
 func (t *tx) lockQueue(queue string) (bool, error) {
-	if !t.concurrent() || slices.Contains(t.locked, queue) {
+	if t.owns(queue) {
 		return true, nil
 	}
 	q := qLockedQueue

@@ -196,6 +196,7 @@ func (t *tx) save(was, l *live) error {
 	if n != 1 {
 		return errChanged(was)
 	}
+	t.land(was, l, l.Held)
 	t.noteChange(l)
 	return nil
 }

@@ -141,6 +141,7 @@ type tx struct {
 	ready  map[place]int    // jobs that became claimable
 	freed  map[string]int   // weight that was returned, by queue
 	opens  int64            // when a gate opens that has held a claim back; 0 = not known
+	flight map[flight]int64 // weight that has come into flight, see land
 	locked []string         // queues, see lockQueue
 	relied map[string]int64 // queue → shape, see rely
 	due    int64            // the earliest wake_at that was written; 0 = none
@@ -237,7 +238,7 @@ func (s *Store) transact(group []*request) error {
 				return err
 			}
 		}
-		if err := t.checkRelied(); err != nil {
+		if err := t.settle(); err != nil {
 			return err
 		}
 		return t.saveClock()
@@ -277,6 +278,14 @@ func runSame(t *tx, rs []*request) error {
 		r.out = out[i]
 	}
 	return nil
+}
+
+// settle ends what the steps of a transaction have begun.
+func (t *tx) settle() error {
+	if err := t.flushFlight(); err != nil {
+		return err
+	}
+	return t.checkRelied()
 }
 
 // saveClock stores the high water of the clock, at most every 10 s and only beside other writes, so that an idle store commits nothing.

@@ -52,7 +52,11 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 	}
 	for try := 1; ; try++ {
 		err := guarded(func() error {
-			return fn(&tx{Conn: c, s: s, reading: s.read(c), ready: map[place]int{}})
+			t := s.newTx(c)
+			if err := fn(t); err != nil {
+				return err
+			}
+			return t.settle()
 		})
 		if err == nil {
 			return txFailed(c.Keep())

@@ -25,7 +25,10 @@ func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
 	err := s.db.Update(ctx, func(c Conn) error {
 		t := s.newTx(c)
 		done = t
-		return t.attachEarly(keys)
+		if err := t.attachEarly(keys); err != nil {
+			return err
+		}
+		return t.settle()
 	})
 	if err == nil {
 		s.hub.tell(done)
