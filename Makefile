@@ -1,4 +1,4 @@
-# Targets: test check cross sim crash fuzz bench
+# Targets: test check cross sim crash fuzz bench othersqlite
 
 SHELL := /bin/bash
 FUZZTIME ?= 10s
@@ -11,7 +11,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test check vet staticcheck format generated cross sim crash fuzz bench
+.PHONY: test check vet staticcheck format generated cross sim crash fuzz bench othersqlite
 
 test:
 	@if go build -race -o /dev/null runtime/cgo 2>/dev/null; then \
@@ -72,3 +72,7 @@ fuzz:
 
 bench:
 	go test -vet=off -run '^$$' -bench . -benchmem ./...
+
+# A second copy of SQLite in one process, in C, whose transactions the store must refuse. It needs a C compiler.
+othersqlite:
+	CGO_ENABLED=1 go -C tools/othersqlite test -count=1 ./...

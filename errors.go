@@ -30,6 +30,7 @@ const (
 	CodeQueueFull   = "queue_full"           // the queue has as many ready jobs as max_depth allows: try again later
 	CodeUnknown     = "unknown_outcome"      // the call may or may not have been executed: repeat it with the same jobs
 	CodeUnavailable = "unavailable"          // the store could not be reached or written; nothing happened
+	CodeSchema      = "schema"               // the tables are of a version that this program cannot work with; see Schema
 )
 
 // Error is a refusal with a stable code and a message that says what to do.

@@ -67,12 +67,46 @@ type Checker interface {
 	Checks() []string
 }
 
-// Migrator is an optional ability of a Store.
+// Migrator looks after the tables of a store, whatever version they have: sqlite.OpenMigrator, postgres.OpenMigrator and store.OpenMigrator
+// give one. All methods are safe for concurrent use, in several processes too.
 type Migrator interface {
-	// Schema returns the version found and the newest that this program knows.
-	Schema(ctx context.Context) (found, newest int, err error)
-	// MigrateUp brings the schema to the newest version and returns the names of the steps it took.
-	MigrateUp(ctx context.Context) ([]string, error)
+	// Schema says which version the tables have.
+	Schema(ctx context.Context) (Schema, error)
+	// Plan lists the steps from the version found to another one, 0 (no tables) to Schema.Newest, with the statements that Migrate would run
+	// and what a way down takes away. It changes nothing.
+	Plan(ctx context.Context, to int) ([]Migration, error)
+	// Migrate takes these steps, each in a transaction of its own, and returns those that it took: an error leaves the steps before it, and
+	// another process may have been faster. It asks for no confirmation: show the Plan first.
+	Migrate(ctx context.Context, to int) ([]Migration, error)
+	// Drift compares the tables, columns, constraints and indexes with those that the migrations make, and says in what they differ.
+	Drift(ctx context.Context) ([]string, error)
+	// Close lets go of the database.
+	Close() error
+}
+
+// Schema says which version the tables of a store have, and what this program makes of it. The error with CodeSchema of Open rests on it: a
+// program opens tables of its own version, and newer ones whose Needs is not above it.
+type Schema struct {
+	Found  int `json:"found"`  // 0: there are none
+	Newest int `json:"newest"` // that this program knows
+	Needs  int `json:"needs"`  // the least Newest of a program that may work with them
+}
+
+// Migration is one step of the schema, up or down.
+type Migration struct {
+	Version int      `json:"version"` // that the step leads to, or down from
+	Name    string   `json:"name"`
+	Down    bool     `json:"down,omitempty"`
+	Needs   int      `json:"needs"` // as in Schema, after the step
+	SQL     []string `json:"sql"`   // its statements, all in one transaction
+	Loses   []Loss   `json:"loses,omitempty"`
+}
+
+// Loss is what a step down takes away: a table with its rows, or a column of one.
+type Loss struct {
+	Table  string `json:"table"`
+	Column string `json:"column,omitempty"`
+	Rows   int64  `json:"rows"` // that the table has now
 }
 
 // Owner is an optional ability of a Store that knows when a process on its machine has died: workers whose name starts with

@@ -29,7 +29,7 @@ type settings struct {
 // fs.ErrNotExist. PostgreSQL always answers for itself.
 func MustExist() Option { return func(s *settings) { s.mustExist = true } }
 
-// NoMigrate opens the store as it is, so that its schema can be looked at; see sojourn.Migrator.
+// NoMigrate refuses an older schema with CodeSchema instead of migrating it, as PostgreSQL does by itself.
 func NoMigrate() Option {
 	return func(s *settings) { s.sqlite = append(s.sqlite, sqlite.NoMigrate()) }
 }
@@ -65,27 +65,44 @@ func Path(address string) (string, error) {
 //
 // Anything else is an *sojourn.Error with CodeInvalid that says what is accepted. The caller closes the client.
 func Open(address string, options ...Option) (*sojourn.Client, error) {
-	var s settings
+	s, path, address, err := prepare(address, options)
+	switch {
+	case err != nil:
+		return nil, err
+	case path == "":
+		return postgres.Open(address, s.postgres...)
+	}
+	return sqlite.Open(path, s.sqlite...)
+}
+
+// prepare reads an address and the options: path is that of an SQLite file, "" for PostgreSQL, whose address then is without the parameters that
+// have become options.
+func prepare(address string, options []Option) (s settings, path, server string, err error) {
 	for _, o := range options {
 		o(&s)
 	}
 	if isPostgres(address) {
-		address, tables, err := postgresTables(address)
-		if err != nil {
-			return nil, err
-		}
-		return postgres.Open(address, append(s.postgres, tables...)...)
+		server, tables, err := postgresTables(address)
+		s.postgres = append(s.postgres, tables...)
+		return s, "", server, err
 	}
-	path, err := sqlitePath(address)
-	if err != nil {
+	path, err = sqlitePath(address)
+	if err == nil && s.mustExist {
+		err = exists(path)
+	}
+	return s, path, "", err
+}
+
+// OpenMigrator opens a store of any version to look after its tables. URLs and options are those of Open; the caller closes it.
+func OpenMigrator(address string, options ...Option) (sojourn.Migrator, error) {
+	s, path, address, err := prepare(address, options)
+	switch {
+	case err != nil:
 		return nil, err
+	case path == "":
+		return postgres.OpenMigrator(address, s.postgres...)
 	}
-	if s.mustExist {
-		if err := exists(path); err != nil {
-			return nil, err
-		}
-	}
-	return sqlite.Open(path, s.sqlite...)
+	return sqlite.OpenMigrator(path, s.sqlite...)
 }
 
 // Valid checks the form of a URL for Open, and nothing else. The error is an *sojourn.Error with CodeInvalid.

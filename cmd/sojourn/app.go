@@ -169,7 +169,7 @@ func exitCode(err error) int {
 		return exitNotFound
 	case sojourn.CodeConflict, sojourn.CodeLeaseLost:
 		return exitConflict
-	case sojourn.CodeUnavailable, sojourn.CodeUnknown, sojourn.CodeClosed:
+	case sojourn.CodeUnavailable, sojourn.CodeUnknown, sojourn.CodeClosed, sojourn.CodeSchema:
 		return exitUnavailable
 	}
 	return exitFailed

@@ -58,7 +58,7 @@ func TestSchemaOfAnotherVersion(t *testing.T) {
 	if code, _, errs := commandLine(t, "--store", file, "migrate", "up"); code != exitOK {
 		t.Fatal(errs)
 	}
-	tamper(t, file, "update sj_migration set version = 99")
+	tamper(t, file, "update sj_migration set version = 99, needs = 99")
 	for _, c := range []struct {
 		args []string
 		want int
@@ -66,6 +66,10 @@ func TestSchemaOfAnotherVersion(t *testing.T) {
 		if code, _, errs := commandLine(t, append(c.args, "--store", file)...); code != c.want || !strings.Contains(errs, "use a newer program") {
 			t.Errorf("%v on a newer schema: %d %s", c.args, code, errs)
 		}
+	}
+	tamper(t, file, "update sj_migration set needs = 1")
+	if code, _, errs := commandLine(t, "--store", file, "job", "ls"); code != exitOK {
+		t.Errorf("a newer schema that older programs may use: %d %s", code, errs)
 	}
 	tamper(t, file, "delete from sj_migration")
 	if code, _, errs := commandLine(t, "--store", file, "migrate", "status"); code != exitFailed || !strings.Contains(errs, "migrate up") {

@@ -18,7 +18,7 @@ var commandLines = []string{
 	"demo --headless --for 1s", "enqueue mail", "respond mail k --body {}",
 	"job ls", "job get 1", "job history 1", "job log 1", "job edit 1 --priority 1", "job cancel 1", "job redrive 1", "job purge 1",
 	"queue ls", "queue set q", "queue pause q", "queue resume q", "queue forget q", "queue peek q", "inbox ls",
-	"migrate status", "migrate up", "doctor",
+	"migrate status", "migrate up", "migrate down", "migrate print", "migrate check", "doctor",
 }
 
 // TestStoreOfEveryCommand shows for every command that takes a store that the flag goes before SOJOURN_URL, and that before the default.
@@ -100,12 +100,19 @@ func TestCommandsOnPostgres(t *testing.T) {
 		{"job ls", "sojourn migrate up", exitUnavailable},
 		{"migrate status", "sojourn migrate up", exitFailed},
 		{"migrate up", "schema ", exitOK},
+		{"migrate check", "schema ", exitOK},
+		{"migrate print --down", "drop table " + schema + ".sj_job;", exitOK},
+		{"migrate down", "schema 0", exitOK},
+		{"migrate print", "create schema if not exists " + schema, exitOK},
+		{"migrate check", "sojourn migrate up", exitFailed},
+		{"migrate up", "0001", exitOK},
 		{"migrate status", "schema ", exitOK},
 		{"enqueue mail --key k --args {}", "", exitOK},
 		{"job get mail/k", "mail", exitOK},
 		{"respond mail k --body {}", "early", exitOK},
 		{"queue ls", "default", exitOK},
 		{"doctor", "ok", exitOK},
+		{"migrate down --to 0", "--help", exitUsage},
 		{"job cancel 1", "", exitOK},
 		{"inbox ls", "late", exitOK},
 		{"job get none/k", "", exitNotFound},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/pgtest"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/worker"
 )
@@ -30,7 +31,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	pgtest.Stop()
+	os.Exit(code)
 }
 
 // Jobs never fail here for having been interrupted often: a job that is not completed at the end is stuck.
@@ -45,6 +48,9 @@ var (
 func say(format string, a ...any) { fmt.Fprintf(os.Stdout, format+"\n", a...) }
 
 func child(mode, file string) error {
+	if mode == childChains {
+		return chain(context.Background(), file)
+	}
 	c, err := sqlite.Open(file)
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ type Dialect struct {
 	// before it decides by them, and looks again after a commit where two transactions have no row in common.
 	Concurrent bool
 	FindTable  string // counts the tables with the name $1
+	Shape      string // lists what the tables with the prefix $1 are made of: a thing's name, and its definition; see Migrator.Drift
 	Migrating  string // first statement of each step of a migration, which excludes other processes; "" if any write does
 
 	Migrations []Migration // ascending, versions 1, 2, … without gaps

@@ -2,98 +2,298 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
 
-const qMigrations = `create table if not exists sj_migration (version bigint not null primary key, name text not null, at_us bigint not null)`
+const (
+	qMigrations = `create table if not exists sj_migration (version bigint not null primary key, name text not null, needs bigint not null, at_us bigint not null)`
+	qVersion    = `select coalesce(max(version), 0) from sj_migration`
+	qNeeds      = `select coalesce(max(needs), 0) from sj_migration`
+)
 
-// Schema returns the version found (0 in a new database) and the newest that this program knows.
-func Schema(ctx context.Context, db DB, prefix string) (found, newest int, err error) {
-	d := db.Dialect()
-	if n := len(d.Migrations); n > 0 {
-		newest = d.Migrations[n-1].Version
-	}
-	err = db.View(ctx, func(c Conn) error {
-		found = 0
-		there := false
-		table := d.SQL(prefix, "", "sj_migration")
-		if err := c.Query(d.FindTable, func(r Row) error { there = r.Int(0) > 0; return nil }, table); err != nil || !there {
-			return err
-		}
-		return c.Query(d.SQL(prefix, "", `select coalesce(max(version), 0) from sj_migration`), func(r Row) error {
-			found = int(r.Int(0))
-			return nil
-		})
-	})
-	if err == nil && found > newest {
-		err = &sojourn.Error{Code: sojourn.CodeInvalid, Index: -1,
-			Message: fmt.Sprintf("the database has schema version %d and this program knows %d: use a newer program", found, newest)}
-	}
-	return found, newest, err
+// Crowded is an optional ability of a DB that knows the other processes that have it open. Safe for concurrent use.
+type Crowded interface {
+	// Others counts the other open stores on this database whose programs know only versions of the schema below level.
+	Others(ctx context.Context, level int) (int, error)
 }
 
-// MigrateUp brings the schema to the newest version, each step in a transaction of its own, and returns the names of the steps it took.
-func MigrateUp(ctx context.Context, db DB, prefix string, nowUs int64) (taken []string, err error) {
-	found, newest, err := Schema(ctx, db, prefix)
-	if err != nil || found == newest {
+// Migrator implements sojourn.Migrator over a DB.
+type Migrator struct {
+	db     DB
+	prefix string
+	now    func() time.Time
+	before []string // run before the first step of all, to make room for the tables
+}
+
+var _ sojourn.Migrator = (*Migrator)(nil)
+
+// NewMigrator makes one for the tables of a prefix. before are statements that make room for them, such as a schema; they may run again.
+func NewMigrator(db DB, prefix string, now func() time.Time, before ...string) *Migrator {
+	return &Migrator{db: db, prefix: prefix, now: now, before: before}
+}
+
+// Close closes the database; see sojourn.Migrator.
+func (m *Migrator) Close() error { return m.db.Close() }
+
+// Schema reads the version; see sojourn.Migrator.
+func (m *Migrator) Schema(ctx context.Context) (s sojourn.Schema, err error) {
+	d := m.db.Dialect()
+	s.Newest = d.newest()
+	err = m.db.View(ctx, func(c Conn) error {
+		there := false
+		if err := c.Query(d.FindTable, func(r Row) error { there = r.Int(0) > 0; return nil }, m.sql("sj_migration")); err != nil || !there {
+			return err
+		}
+		return m.read(c, &s)
+	})
+	return s, err
+}
+
+func (m *Migrator) read(c Conn, s *sojourn.Schema) error {
+	s.Newest = m.db.Dialect().newest()
+	err := c.Query(m.sql(qVersion), func(r Row) error { s.Found = int(r.Int(0)); return nil })
+	if err == nil {
+		err = c.Query(m.sql(qNeeds), func(r Row) error { s.Needs = int(r.Int(0)); return nil })
+	}
+	return err
+}
+
+// newest is the version of the last migration.
+func (d Dialect) newest() int {
+	if n := len(d.Migrations); n > 0 {
+		return d.Migrations[n-1].Version
+	}
+	return 0
+}
+
+func (m *Migrator) sql(text string) string { return m.db.Dialect().SQL(m.prefix, "", text) }
+
+// Fits says whether a program may work with the tables that it has found; where names the store. The error has CodeSchema.
+func Fits(s sojourn.Schema, where string) error {
+	refuse := func(format string, a ...any) error {
+		return &sojourn.Error{Code: sojourn.CodeSchema, Field: "store", Index: -1, Message: where + " " + fmt.Sprintf(format, a...)}
+	}
+	switch {
+	case s.Found == 0:
+		return refuse("has no tables of a store yet: run sojourn migrate up")
+	case s.Found < s.Newest:
+		return refuse("has schema version %d and this program needs %d: run sojourn migrate up", s.Found, s.Newest)
+	case s.Needs > s.Newest:
+		return refuse("has schema version %d, which needs a program that knows version %d; this one knows %d: use a newer program", s.Found, s.Needs, s.Newest)
+	}
+	return nil
+}
+
+// Raise brings older or missing tables to the newest version, as a store does that migrates when it opens. Newer ones it leaves alone.
+func (m *Migrator) Raise(ctx context.Context) error {
+	s, err := m.Schema(ctx)
+	if err == nil && s.Found < s.Newest {
+		_, err = m.Migrate(ctx, s.Newest)
+	}
+	return err
+}
+
+// MigrateUp does the same at a given time, for tests of single databases.
+func MigrateUp(ctx context.Context, db DB, prefix string, nowUs int64) error {
+	return NewMigrator(db, prefix, func() time.Time { return time.UnixMicro(nowUs) }).Raise(ctx)
+}
+
+// Plan lists the steps; see sojourn.Migrator.
+func (m *Migrator) Plan(ctx context.Context, to int) ([]sojourn.Migration, error) {
+	s, err := m.Schema(ctx)
+	if err != nil {
 		return nil, err
 	}
-	d := db.Dialect()
-	if found == 0 {
-		if err := db.Update(ctx, func(c Conn) error { _, err := c.Exec(d.SQL(prefix, "", qMigrations)); return err }); err != nil {
-			return nil, err
+	steps, err := m.route(s, to)
+	if err != nil {
+		return nil, err
+	}
+	for i := range steps {
+		if steps[i].Down {
+			if err := m.losses(ctx, &steps[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
-	for _, m := range d.Migrations {
-		if m.Version <= found {
+	return steps, nil
+}
+
+// route lists the steps from the version found, without what they lose.
+func (m *Migrator) route(s sojourn.Schema, to int) ([]sojourn.Migration, error) {
+	switch {
+	case to < 0 || to > s.Newest:
+		return nil, sojourn.Invalid("to", "%d is no version that this program knows; allowed are 0 to %d", to, s.Newest)
+	case s.Found > s.Newest:
+		return nil, &sojourn.Error{Code: sojourn.CodeSchema, Field: "store", Index: -1,
+			Message: fmt.Sprintf("the schema has version %d and this program knows %d: use a newer program to migrate it", s.Found, s.Newest)}
+	}
+	var steps []sojourn.Migration
+	all := m.db.Dialect().Migrations
+	for _, step := range all[min(s.Found, to):to] {
+		steps = append(steps, m.up(step))
+	}
+	for v := s.Found; v > to; v-- {
+		if all[v-1].Down == "" {
+			return nil, sojourn.Invalid("to", "%d cannot be reached: there is no way down from version %d", to, v)
+		}
+		needs := 0
+		if v > 1 {
+			needs = all[v-2].Needs
+		}
+		steps = append(steps, m.down(all[v-1], needs))
+	}
+	return steps, nil
+}
+
+// up writes a step up down to its last statement.
+func (m *Migrator) up(s Migration) sojourn.Migration {
+	out := sojourn.Migration{Version: s.Version, Name: s.Name, Needs: s.Needs}
+	if s.Version == 1 {
+		out.SQL = append(append(out.SQL, m.before...), m.sql(qMigrations))
+	}
+	out.SQL = append(out.SQL, m.lock()...)
+	for _, statement := range Statements(s.Up) {
+		out.SQL = append(out.SQL, m.sql(statement))
+	}
+	out.SQL = append(out.SQL, m.sql(fmt.Sprintf("insert into sj_migration (version, name, needs, at_us) values (%d, '%s', %d, %d)",
+		s.Version, s.Name, s.Needs, m.now().UnixMicro())))
+	return out
+}
+
+// down writes a step down. The last one leaves nothing.
+func (m *Migrator) down(s Migration, needs int) sojourn.Migration {
+	out := sojourn.Migration{Version: s.Version, Name: s.Name, Down: true, Needs: needs, SQL: m.lock()}
+	for _, statement := range Statements(s.Down) {
+		out.SQL = append(out.SQL, m.sql(statement))
+	}
+	last := fmt.Sprintf("delete from sj_migration where version = %d", s.Version)
+	if s.Version == 1 {
+		last = "drop table sj_migration"
+	}
+	out.SQL = append(out.SQL, m.sql(last))
+	return out
+}
+
+func (m *Migrator) lock() []string {
+	if q := m.db.Dialect().Migrating; q != "" {
+		return []string{m.sql(q)}
+	}
+	return nil
+}
+
+// losses counts what a step down takes away. Tables that an earlier step down has taken, or that are not there, lose nothing more.
+func (m *Migrator) losses(ctx context.Context, step *sojourn.Migration) error {
+	d := m.db.Dialect()
+	return m.db.View(ctx, func(c Conn) error {
+		step.Loses = nil
+		for _, q := range step.SQL {
+			table, column := taken(q)
+			if table == "" || table == m.sql("sj_migration") {
+				continue
+			}
+			there := false
+			if err := c.Query(d.FindTable, func(r Row) error { there = r.Int(0) > 0; return nil }, table); err != nil {
+				return err
+			}
+			if !there {
+				continue
+			}
+			loss := sojourn.Loss{Table: table, Column: column}
+			if err := c.Query("select count(*) from "+table, func(r Row) error { loss.Rows = r.Int(0); return nil }); err != nil {
+				return err
+			}
+			step.Loses = append(step.Loses, loss)
+		}
+		return nil
+	})
+}
+
+var dropped = regexp.MustCompile(`(?is)^\s*(?:--.*\n\s*)*(?:drop\s+table\s+(?:if\s+exists\s+)?([\w.]+)|alter\s+table\s+([\w.]+)\s+drop\s+column\s+(?:if\s+exists\s+)?(\w+))`)
+
+// taken names the table, or the column of a table, that a statement drops; "" if it drops none.
+func taken(statement string) (table, column string) {
+	if f := dropped.FindStringSubmatch(statement); f != nil {
+		return f[1] + f[2], f[3]
+	}
+	return "", ""
+}
+
+// maxDetours bounds how often Migrate begins anew because other processes migrate as well.
+const maxDetours = 100
+
+// errOvertaken: another process has taken this step, or one the other way.
+var errOvertaken = errors.New("another process migrates as well")
+
+// Migrate takes the steps; see sojourn.Migrator. Where another process was faster, it looks again.
+func (m *Migrator) Migrate(ctx context.Context, to int) (done []sojourn.Migration, err error) {
+	for range maxDetours {
+		s, err := m.Schema(ctx)
+		if err != nil {
+			return done, err
+		}
+		steps, err := m.route(s, to)
+		if err != nil || len(steps) == 0 {
+			return done, err
+		}
+		if err = m.take(ctx, s, steps[0]); err == nil {
+			done = append(done, steps[0])
 			continue
 		}
-		done := false
-		err := db.Update(ctx, func(c Conn) error {
-			done = false
-			if d.Migrating != "" {
-				if _, err := c.Exec(d.SQL(prefix, "", d.Migrating)); err != nil {
+		if now, look := m.Schema(ctx); look != nil || now.Found == s.Found && !errors.Is(err, errOvertaken) {
+			return done, fmt.Errorf("migration %04d_%s: %w", steps[0].Version, steps[0].Name, err)
+		}
+	}
+	return done, sojourn.Conflict("other processes migrate this store to another version; stop them, and begin anew")
+}
+
+// take runs one step in one transaction. The statements before the first of the step itself make the table of versions and keep other
+// processes out; what was decided before is looked at again behind them.
+func (m *Migrator) take(ctx context.Context, s sojourn.Schema, step sojourn.Migration) error {
+	first := len(m.lock())
+	if !step.Down && step.Version == 1 {
+		first += len(m.before) + 1
+	}
+	return m.db.Update(ctx, func(c Conn) error {
+		for i, q := range step.SQL {
+			if i == first {
+				if err := m.alone(ctx, c, s, step); err != nil {
 					return err
 				}
 			}
-			applied := false // another process may have been faster
-			if err := c.Query(d.SQL(prefix, "", `select version from sj_migration where version = $1`), func(Row) error { applied = true; return nil }, m.Version); err != nil || applied {
-				return err
+			if _, err := c.Exec(q); err != nil {
+				return fmt.Errorf("statement %d of %d: %w", i+1, len(step.SQL), err)
 			}
-			for _, statement := range Statements(m.Up) {
-				if _, err := c.Exec(d.SQL(prefix, "", statement)); err != nil {
-					return fmt.Errorf("migration %04d_%s: %w", m.Version, m.Name, err)
-				}
-			}
-			done = true
-			_, err := c.Exec(d.SQL(prefix, "", `insert into sj_migration (version, name, at_us) values ($1, $2, $3)`), m.Version, m.Name, nowUs)
-			return err
-		})
-		if err != nil {
-			return taken, err
 		}
-		if done {
-			taken = append(taken, fmt.Sprintf("%04d_%s", m.Version, m.Name))
-		}
+		return nil
+	})
+}
+
+// alone refuses a step that another process has taken, and one after which other processes that have the store open could not go on working,
+// where that can be known.
+func (m *Migrator) alone(ctx context.Context, c Conn, s sojourn.Schema, step sojourn.Migration) error {
+	var now sojourn.Schema
+	if err := m.read(c, &now); err != nil {
+		return err
 	}
-	return taken, nil
+	if now.Found != s.Found {
+		return errOvertaken
+	}
+	db, ok := m.db.(Crowded)
+	if !ok || s.Found == 0 {
+		return nil
+	}
+	level := step.Needs
+	if step.Down { // programs of every version rely on what goes away
+		level = s.Newest + 1
+	}
+	n, err := db.Others(ctx, level)
+	if err == nil && n > 0 {
+		err = sojourn.Conflict("%d other open stores could not go on working after it; stop their processes first", n)
+	}
+	return err
 }
-
-// Schema returns the version of this store's schema; see sojourn.Migrator.
-func (s *Store) Schema(ctx context.Context) (found, newest int, err error) {
-	return Schema(ctx, s.db, s.cfg.Prefix)
-}
-
-// MigrateUp brings this store's schema to the newest version; see sojourn.Migrator.
-func (s *Store) MigrateUp(ctx context.Context) ([]string, error) {
-	return MigrateUp(ctx, s.db, s.cfg.Prefix, s.clock.read(0).now)
-}
-
-var (
-	_ sojourn.Store    = (*Store)(nil)
-	_ sojourn.Checker  = (*Store)(nil)
-	_ sojourn.Migrator = (*Store)(nil)
-	_ sojourn.Owner    = (*Store)(nil)
-)

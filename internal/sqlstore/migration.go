@@ -14,9 +14,14 @@ import (
 type Migration struct {
 	Version int    // from 1, without gaps
 	Name    string // such as "jobs"
+	Needs   int    // the least level of programs that can work with the schema after it; see needsLine
 	Up      string // statements, see Statements
 	Down    string // takes Up back; "" if there is no way back
 }
+
+// needsLine is a line of a way up that says which programs may go on working after it, by the newest version they know: "-- needs: 3" stands in a
+// step that only adds what programs of version 3 need not know. Without it a step needs its own version.
+var needsLine = regexp.MustCompile(`(?m)^-- needs: ([0-9]+)$`)
 
 var migrationFile = regexp.MustCompile(`^([0-9]{4})_([a-z0-9_]+)(\.down)?\.sql$`)
 
@@ -63,6 +68,12 @@ func LoadMigrations(folder fs.FS) ([]Migration, error) {
 	for i, m := range out {
 		if m.Version != i+1 {
 			return nil, fmt.Errorf("migration %04d_%s: version %d is missing", m.Version, m.Name, i+1)
+		}
+		if out[i].Needs = m.Version; needsLine.MatchString(m.Up) {
+			out[i].Needs, _ = strconv.Atoi(needsLine.FindStringSubmatch(m.Up)[1])
+		}
+		if n := out[i].Needs; n < 1 || n > m.Version || i > 0 && n < out[i-1].Needs {
+			return nil, fmt.Errorf("migration %04d_%s needs version %d, which is out of range: from what the step before needs to its own version", m.Version, m.Name, n)
 		}
 		if m.Up == "" {
 			return nil, fmt.Errorf("migration %04d_%s has a way back but no way up", m.Version, m.Name)

@@ -26,8 +26,8 @@ func TestStatements(t *testing.T) {
 
 func TestLoadMigrations(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
-	got, err := LoadMigrations(fstest.MapFS{"0002_more.sql": file("c;"), "0001_kernel.sql": file("a; b;"), "0001_kernel.down.sql": file("d;")})
-	want := []Migration{{1, "kernel", "a; b;", "d;"}, {2, "more", "c;", ""}}
+	got, err := LoadMigrations(fstest.MapFS{"0002_more.sql": file("c;"), "0003_additive.sql": file("-- needs: 2\ne;"), "0001_kernel.sql": file("a; b;"), "0001_kernel.down.sql": file("d;")})
+	want := []Migration{{1, "kernel", 1, "a; b;", "d;"}, {2, "more", 2, "c;", ""}, {3, "additive", 2, "-- needs: 2\ne;", ""}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -36,6 +36,8 @@ func TestLoadMigrations(t *testing.T) {
 		"is missing":       {"0001_kernel.sql": file("a"), "0003_more.sql": file("x")},
 		"two names":        {"0001_kernel.sql": file("a"), "0001_other.sql": file("x")},
 		"no way up":        {"0001_kernel.down.sql": file("a")},
+		"out of range":     {"0001_kernel.sql": file("-- needs: 2\na;")},
+		"the step before":  {"0001_kernel.sql": file("a"), "0002_more.sql": file("a"), "0003_less.sql": file("-- needs: 1\na;")},
 		"no statements":    {"0001_kernel.sql": file("-- nothing;\n")},
 	} {
 		if _, err := LoadMigrations(files); err == nil || !strings.Contains(err.Error(), about) {

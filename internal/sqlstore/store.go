@@ -88,6 +88,14 @@ const (
 // readMeta reads the instance's name and secret, or draws them for a new instance.
 func (s *Store) readMeta(ctx context.Context) error {
 	return s.db.Update(ctx, func(c Conn) error {
+		// Again, because another process may have migrated since this one looked; where one transaction writes at a time, it cannot do so unseen now.
+		var schema sojourn.Schema
+		if err := NewMigrator(s.db, s.cfg.Prefix, s.cfg.Now).read(c, &schema); err != nil {
+			return err
+		}
+		if err := Fits(schema, "the store"); err != nil {
+			return err
+		}
 		t := &tx{Conn: c, s: s}
 		found := map[string]string{}
 		read := func() error {

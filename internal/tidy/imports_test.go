@@ -51,7 +51,7 @@ var direction = []row{
 	{dir: "internal/pgtest", may: []string{"github.com/jackc/pgx/v5/..."}, because: "it starts servers for tests"},
 	{dir: "internal/crash", because: "only its tests run processes"},
 	{dir: "internal/tidy", because: "the laws depend on nothing they judge"},
-	{dir: "examples/...", may: []string{".", "worker", "store/...", "sojourntest", "rule/...", "httpapi/...", "source/...", "examples/..."},
+	{dir: "examples/...", may: []string{".", "worker", "store/...", "sojourntest", "rule/...", "httpapi/...", "source/...", "examples/...", "modernc.org/sqlite"},
 		because: "an example shows what a user may do, so nothing internal"},
 	{dir: "bench/...", may: []string{".", "internal/bench", "store/...", "*"}, because: "a module of its own measures the stores beside others"},
 	{dir: "cmd/...", may: []string{"./...", "*"}, because: "only the command wires"},

@@ -37,14 +37,18 @@ type DB struct {
 	pool     *pgxpool.Pool
 	dialect  sqlstore.Dialect
 	location string
-	tables   string // what their names begin with
+	tables   string // what their names begin with, with the schema
+	prefix   string // the same without
 	server   settings
 	closed   atomic.Bool
 	writing  chan struct{} // has room for each write under way
 	reading  chan struct{}
 }
 
-var _ sqlstore.DB = (*DB)(nil)
+var _ interface {
+	sqlstore.DB
+	sqlstore.Rehearser
+} = (*DB)(nil)
 
 // Dialect implements sqlstore.DB.
 func (d *DB) Dialect() sqlstore.Dialect { return d.dialect }

@@ -4,10 +4,19 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/migratetest"
 )
 
 // The test binary is also the processes that TestNodes kills.
 func TestMain(m *testing.M) {
+	if command := os.Getenv("SOJOURN_TEST_MIGRATE"); command != "" {
+		if err := migratetest.Child(migrations(os.Getenv("SOJOURN_TEST_POSTGRES"), os.Getenv("SOJOURN_TEST_SCHEMA")), command); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if schema := os.Getenv("SOJOURN_TEST_NODE"); schema != "" {
 		if err := node(os.Getenv("SOJOURN_TEST_POSTGRES"), schema); err != nil {
 			fmt.Fprintln(os.Stderr, err)

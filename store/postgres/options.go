@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
 // Option changes how a store opens.
@@ -18,7 +19,8 @@ type options struct {
 	migrate  bool
 	schema   string
 	prefix   string
-	poll     time.Duration // tests make it shorter
+	poll     time.Duration        // tests make it shorter
+	more     []sqlstore.Migration // of tests, after the real ones
 }
 
 // MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default sojourn.DefaultMaxBytes. All

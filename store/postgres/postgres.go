@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -19,7 +18,7 @@ const pollEvery = time.Second
 // The client keeps at most 10 connections: 5 that write, 4 that read, 1 that looks for changes. A pool_max_conns in the address is ignored.
 //
 // The tables must be of this program's version: an older or missing schema is refused with the name of the command (sojourn migrate up) unless
-// AutoMigrate is given, and a newer one is refused always. A server that may lose what it acknowledges is refused unless Relaxed is given,
+// AutoMigrate is given, and so is a newer one that needs newer programs (CodeSchema). A server that may lose what it acknowledges is refused unless Relaxed is given,
 // and so are versions before 13, encodings other than UTF8 and standbys.
 func Open(address string, list ...Option) (*sojourn.Client, error) {
 	o, err := newOptions(list)
@@ -45,36 +44,18 @@ func newStore(ctx context.Context, db *DB, o options) (*sqlstore.Store, error) {
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true
 	}
+	m := o.tend(db)
 	if o.migrate {
-		if err := migrate(ctx, db, o, cfg.Now()); err != nil {
+		if err := m.Raise(ctx); err != nil {
 			return nil, err
 		}
-	} else if err := upToDate(ctx, db, o); err != nil {
+	}
+	schema, err := m.Schema(ctx)
+	if err == nil {
+		err = sqlstore.Fits(schema, db.location)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return sqlstore.New(ctx, db, cfg)
-}
-
-func migrate(ctx context.Context, db *DB, o options, now time.Time) error {
-	if o.schema != "" {
-		err := db.Update(ctx, func(c sqlstore.Conn) error { _, err := c.Exec("create schema if not exists " + o.schema); return err })
-		if err != nil {
-			return err
-		}
-	}
-	_, err := sqlstore.MigrateUp(ctx, db, o.tables(), now.UnixMicro())
-	return err
-}
-
-func upToDate(ctx context.Context, db *DB, o options) error {
-	found, newest, err := sqlstore.Schema(ctx, db, o.tables())
-	switch {
-	case err != nil || found == newest:
-		return err
-	case found == 0:
-		return &sojourn.Error{Code: sojourn.CodeInvalid, Field: "store", Index: -1,
-			Message: fmt.Sprintf("%s has no tables of a store yet (%smigration is missing): run sojourn migrate up", db.location, o.tables())}
-	}
-	return &sojourn.Error{Code: sojourn.CodeInvalid, Field: "store", Index: -1,
-		Message: fmt.Sprintf("%s has schema version %d and this program needs %d: run sojourn migrate up", db.location, found, newest)}
 }

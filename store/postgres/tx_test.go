@@ -19,7 +19,7 @@ func TestTransactions(t *testing.T) {
 	storetest.RunTx(t, func(t *testing.T, o storetest.Options) storetest.Application {
 		s, table, pool := beside(t, o)
 		return storetest.Application{Store: s,
-			Begin: func(t *testing.T) storetest.Tx { return begin(t, pool, table) },
+			Begin: func() (storetest.Tx, error) { return begin(pool, table) },
 			Rows:  func(t *testing.T) []int64 { return rows(t, pool, table) }}
 	})
 }
@@ -34,7 +34,7 @@ func TestTransactionsSQL(t *testing.T) {
 	storetest.RunTx(t, func(t *testing.T, o storetest.Options) storetest.Application {
 		s, table, pool := beside(t, o)
 		return storetest.Application{Store: s,
-			Begin: func(t *testing.T) storetest.Tx { return beginSQL(t, db, table) },
+			Begin: func() (storetest.Tx, error) { return beginSQL(db, table) },
 			Rows:  func(t *testing.T) []int64 { return rows(t, pool, table) }}
 	})
 }
@@ -62,26 +62,24 @@ func application(t testing.TB, table string) *pgxpool.Pool {
 	return pool
 }
 
-func begin(t testing.TB, pool *pgxpool.Pool, table string) storetest.Tx {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
+func begin(pool *pgxpool.Pool, table string) (storetest.Tx, error) {
+	ctx := context.Background()
 	tx, err := pool.Begin(ctx)
 	if err != nil {
-		t.Fatal(err)
+		return storetest.Tx{}, err
 	}
 	return storetest.Tx{Handle: tx,
 		Commit: func() error { return tx.Commit(ctx) }, Rollback: func() error { return tx.Rollback(ctx) },
-		Insert: func(n int64) error { _, err := tx.Exec(ctx, "insert into "+table+" (n) values ($1)", n); return err }}
+		Insert: func(n int64) error { _, err := tx.Exec(ctx, "insert into "+table+" (n) values ($1)", n); return err }}, nil
 }
 
-func beginSQL(t testing.TB, db *sql.DB, table string) storetest.Tx {
-	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
+func beginSQL(db *sql.DB, table string) (storetest.Tx, error) {
+	tx, err := db.Begin()
 	if err != nil {
-		t.Fatal(err)
+		return storetest.Tx{}, err
 	}
 	return storetest.Tx{Handle: tx, Commit: tx.Commit, Rollback: tx.Rollback,
-		Insert: func(n int64) error { _, err := tx.Exec("insert into "+table+" (n) values ($1)", n); return err }}
+		Insert: func(n int64) error { _, err := tx.Exec("insert into "+table+" (n) values ($1)", n); return err }}, nil
 }
 
 func rows(t testing.TB, pool *pgxpool.Pool, table string) []int64 {

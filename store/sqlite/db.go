@@ -29,6 +29,7 @@ type DB struct {
 	dialect sqlstore.Dialect
 	relaxed bool
 	owner   *owner // nil in memory
+	level   int    // the newest version of the schema that this program can work with
 
 	// The connections rest in channels: to take one out is to own it, and waiting for it ends with the caller's context.
 	writer chan *conn
@@ -49,6 +50,8 @@ type DB struct {
 var _ interface {
 	sqlstore.DB
 	sqlstore.Owners
+	sqlstore.Crowded
+	sqlstore.Rehearser
 } = (*DB)(nil)
 
 // Dialect implements sqlstore.DB.

@@ -35,9 +35,22 @@ func newDialect() (sqlstore.Dialect, error) {
 		Busy:       busy,
 		Broken:     broken,
 		FindTable:  "select count(*) from sqlite_schema where name = $1",
+		Shape:      qShape,
 		Migrations: migrations,
 	}, err
 }
+
+// qShape leaves out what SQLite makes by itself but for the columns of its indexes, which are those of unique constraints and primary keys.
+const qShape = `select 'table ' || t.name, case when t.strict then 'strict' else '' end || case when t.wr then ' without rowid' else '' end
+		from pragma_table_list t where t.schema = 'main' and t.type <> 'view' and t.name not like 'sqlite\_%' escape '\' and ?1 <> ''
+	union all select 'column ' || m.name || '.' || c.name, c.type || case when c."notnull" then ' not null' else '' end
+			|| coalesce(' default ' || c.dflt_value, '') || case when c.pk > 0 then ' primary key ' || c.pk else '' end
+		from sqlite_schema m join pragma_table_xinfo(m.name) c where m.type = 'table' and m.name not like 'sqlite\_%' escape '\'
+	union all select 'index ' || i.name, case when i."unique" then 'unique ' else '' end || coalesce(lower(substr(s.sql, instr(s.sql, '('))),
+			(select group_concat(x.name) from pragma_index_info(i.name) x))
+		from sqlite_schema m join pragma_index_list(m.name) i left join sqlite_schema s on s.type = 'index' and s.name = i.name
+		where m.type = 'table' and m.name not like 'sqlite\_%' escape '\'
+	union all select m.type || ' ' || m.name, m.sql from sqlite_schema m where m.type in ('trigger', 'view')`
 
 func busy(err error) bool {
 	return err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy

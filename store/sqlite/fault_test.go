@@ -61,7 +61,7 @@ func openFaulty(t *testing.T) (*faulty, *sojourn.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
+	if err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	f := &faulty{DB: db}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/migratetest"
 )
 
 // The test binary is also the second process of the tests: child starts it again with a command.
@@ -28,8 +29,11 @@ func TestMain(m *testing.M) {
 // runChild says "ready OWNER", then obeys: write FROM N inserts rows, each in a transaction, and says "wrote ID" after each; corrupt
 // overwrites the middle of the file; hold does nothing. In the end it waits for the end of its input.
 func runChild(command []string, path string) error {
-	if command[0] == "corrupt" {
+	switch command[0] {
+	case "corrupt":
 		return corrupt(path)
+	case "migrate":
+		return migratetest.Child(migrations(path), strings.Join(command, " "))
 	}
 	d, err := openDB(path, options{})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,11 @@ func openDB(path string, o options) (_ *DB, err error) {
 		readLimit: readLimit, walLimit: walLimit, walNext: walLimit}
 	if d.dialect, err = newDialect(); err != nil {
 		return nil, err
+	}
+	d.dialect.Migrations = append(d.dialect.Migrations, o.more...)
+	d.level = len(d.dialect.Migrations)
+	if o.migrator {
+		d.level = math.MaxInt
 	}
 	if path == inMemory {
 		d.reader = d.writer
@@ -103,7 +109,7 @@ func (d *DB) open() (err error) {
 		}
 		made = append(made, c)
 	}
-	if d.owner, err = newOwner(d.path); err != nil {
+	if d.owner, err = newOwner(d.path, d.level); err != nil {
 		return err
 	}
 	d.writer <- made[0]
@@ -171,7 +177,7 @@ func (d *DB) unclean() (bool, error) {
 		return false, nil
 	}
 	_, living, err := lookAtOwners(d.path, "")
-	return living == 0, err
+	return len(living) == 0, err
 }
 
 // connect opens a connection and sets it up.

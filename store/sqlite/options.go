@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
 // Option changes how a store opens.
@@ -17,6 +18,8 @@ type options struct {
 	noMigrate      bool
 	allowNetworkFS bool
 	declared       bool
+	migrator       bool                 // only the tables are looked after, whatever version they have
+	more           []sqlstore.Migration // of tests, after the real ones
 }
 
 // MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default

@@ -7,12 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
 // An owner is one open store. It holds the operating system's lock on a file of its own beside the database, FILE-owner-ID, for as
 // long as it is open. The system frees the lock when the process dies, however it dies; the file stays and tells the others who
-// is dead.
+// is dead. Behind the byte that is locked, the file says the newest version of the schema that the program knows.
 type owner struct {
 	id   string
 	file *os.File
@@ -22,7 +23,7 @@ const ownerMark = "-owner-"
 
 const ownerLength = 16
 
-func newOwner(database string) (*owner, error) {
+func newOwner(database string, level int) (*owner, error) {
 	for {
 		id := strings.ToLower(rand.Text()[:ownerLength]) // a-z2-7: 80 bits
 		path := database + ownerMark + id
@@ -33,6 +34,9 @@ func newOwner(database string) (*owner, error) {
 		// Between the creation and the lock the file looks like a dead owner's, and another process may forget it.
 		locked, err := lock(f)
 		if locked && stillThere(f, path) {
+			if _, err := f.WriteAt(fmt.Append(nil, level), 1); err != nil {
+				return nil, errors.Join(fmt.Errorf("sqlite: write %s: %w", path, err), removeLocked(f))
+			}
 			return &owner{id, f}, nil
 		}
 		f.Close()
@@ -54,11 +58,11 @@ func (o *owner) release() error {
 	return ignoreMissing(removeLocked(o.file))
 }
 
-// lookAtOwners lists the dead owners of a database and counts the living, not counting the one called self.
-func lookAtOwners(database, self string) (dead []string, living int, err error) {
+// lookAtOwners lists the dead owners of a database and the levels of the living, without the one called self.
+func lookAtOwners(database, self string) (dead []string, living []int, err error) {
 	entries, err := os.ReadDir(filepath.Dir(database))
 	if err != nil {
-		return nil, 0, fmt.Errorf("sqlite: look for owners: %w", err)
+		return nil, nil, fmt.Errorf("sqlite: look for owners: %w", err)
 	}
 	prefix := filepath.Base(database) + ownerMark
 	for _, e := range entries {
@@ -71,20 +75,29 @@ func lookAtOwners(database, self string) (dead []string, living int, err error) 
 			continue // another process was faster
 		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("sqlite: look at an owner: %w", err)
+			return nil, nil, fmt.Errorf("sqlite: look at an owner: %w", err)
 		}
 		locked, err := lock(f)
+		level := levelOf(f)
 		f.Close()
 		switch {
 		case err != nil:
-			return nil, 0, fmt.Errorf("sqlite: look at an owner: %w", err)
+			return nil, nil, fmt.Errorf("sqlite: look at an owner: %w", err)
 		case locked:
 			dead = append(dead, id)
 		default:
-			living++
+			living = append(living, level)
 		}
 	}
 	return dead, living, nil
+}
+
+// levelOf reads the level of an owner; 0 if it has not written one yet.
+func levelOf(f *os.File) int {
+	text := make([]byte, 16)
+	n, _ := f.ReadAt(text, 1)
+	level, _ := strconv.Atoi(string(text[:n]))
+	return level
 }
 
 // forgetOwner removes the file of a dead owner. That of a living one stays.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -98,7 +99,7 @@ func TestOwnerRace(t *testing.T) {
 	})
 	var all []*owner
 	for range 300 {
-		o, err := newOwner(database)
+		o, err := newOwner(database, 7)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func TestOwnerRace(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	dead, living, err := lookAtOwners(database, "")
-	if err != nil || len(dead) != 0 || living != len(all) {
+	if err != nil || len(dead) != 0 || !slices.Equal(living, slices.Repeat([]int{7}, len(all))) {
 		t.Error(len(dead), "dead,", living, "living of", len(all), err)
 	}
 	for _, o := range all {

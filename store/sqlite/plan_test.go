@@ -65,7 +65,7 @@ func TestNoStatementScansATable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
+	if err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	r := &recording{DB: db, seen: map[string]int{}}

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -16,7 +15,7 @@ const prefix = "sj_"
 // (mode 0600, its folder must exist), and an older schema is migrated, unless NoMigrate. Several processes on one file are normal.
 //
 // What is acknowledged is durable: write-ahead log with synchronous=FULL, set and read back. The error names what to do where the file is
-// not ours, damaged, on a network file system, or newer than this program.
+// not ours, damaged, on a network file system, or too new for this program (CodeSchema).
 func Open(path string, list ...Option) (*sojourn.Client, error) {
 	o, err := newOptions(list)
 	if err != nil {
@@ -41,16 +40,17 @@ func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true
 	}
-	if o.noMigrate {
-		found, newest, err := sqlstore.Schema(ctx, db, prefix)
-		if err == nil && found != newest {
-			err = &sojourn.Error{Code: sojourn.CodeInvalid, Index: -1,
-				Message: fmt.Sprintf("%s has schema version %d and this program needs %d: run sojourn migrate up", db.path, found, newest)}
-		}
-		if err != nil {
+	m := o.tend(db)
+	if !o.noMigrate {
+		if err := m.Raise(ctx); err != nil {
 			return nil, err
 		}
-	} else if _, err := sqlstore.MigrateUp(ctx, db, prefix, cfg.Now().UnixMicro()); err != nil {
+	}
+	s, err := m.Schema(ctx)
+	if err == nil {
+		err = sqlstore.Fits(s, db.path)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return sqlstore.New(ctx, db, cfg)

@@ -16,7 +16,8 @@ func TestTransactions(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "jobs.db")
 		s := conforming(t, path, o)
 		db := application(t, path, "_txlock=immediate")
-		return storetest.Application{Store: s, Begin: func(t *testing.T) storetest.Tx { return begin(t, db) }, Rows: func(t *testing.T) []int64 { return rows(t, db) }}
+		return storetest.Application{Store: s, Begin: func() (storetest.Tx, error) { return begin(db) },
+			Rows: func(t *testing.T) []int64 { return rows(t, db) }}
 	})
 }
 
@@ -38,14 +39,13 @@ func application(t testing.TB, path, parameters string) *sql.DB {
 	return db
 }
 
-func begin(t testing.TB, db *sql.DB) storetest.Tx {
-	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
+func begin(db *sql.DB) (storetest.Tx, error) {
+	tx, err := db.Begin()
 	if err != nil {
-		t.Fatal(err)
+		return storetest.Tx{}, err
 	}
 	return storetest.Tx{Handle: tx, Commit: tx.Commit, Rollback: tx.Rollback,
-		Insert: func(n int64) error { _, err := tx.Exec("insert into app (n) values (?)", n); return err }}
+		Insert: func(n int64) error { _, err := tx.Exec("insert into app (n) values (?)", n); return err }}, nil
 }
 
 func rows(t testing.TB, db *sql.DB) (found []int64) {

@@ -11,8 +11,8 @@ import (
 // Application is a program with rows of its own in the store's database: a table with one integer column.
 type Application struct {
 	Store sojourn.Store // also a sojourn.TxStore
-	// Begin begins a transaction that may write.
-	Begin func(t *testing.T) Tx
+	// Begin begins a transaction that may write, waiting for its turn where only one may at a time. It is called from several goroutines.
+	Begin func() (Tx, error)
 	// Rows lists the numbers in the application's table, ascending, as a transaction of its own sees them.
 	Rows func(t *testing.T) []int64
 }
@@ -65,6 +65,8 @@ var txTrials = []txTrial{
 	{"finish a lost lease", "A step whose lease is lost completes nothing, so that the application rolls back.", "inv:A8 tr:L5 inv:F2", txFinishLost},
 	{"finish twice", "A step that is completed cannot be completed again: what the second transaction did must not count.", "inv:A8 tr:F12", txFinishTwice},
 	{"finish with what the store refuses", "A refused result leaves lease and transaction as they are.", "inv:A8 tr:F14 rules:C7", txFinishRefused},
+	{"side by side", "Transactions, calls of the store and workers go on beside each other, and what is committed is what exists.",
+		"inv:A8 rules:F3 rules:F4 rules:F5 inv:U1", txSideBySide},
 	{"finish and enqueue", "The end of a job frees its key inside of the transaction.", "inv:A8 inv:U2", txFinishNext},
 }
 
@@ -79,7 +81,12 @@ type tx struct {
 	s *txScene
 }
 
-func (s *txScene) begin() tx { return tx{s.app.Begin(s.T), s} }
+func (s *txScene) begin() tx {
+	s.Helper()
+	x, err := s.app.Begin()
+	s.must(err, "begin")
+	return tx{x, s}
+}
 
 func (x tx) insert(n int64) {
 	x.s.Helper()

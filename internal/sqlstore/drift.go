@@ -1,0 +1,82 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Rehearser is the ability of a DB to try migrations without leaving anything behind.
+type Rehearser interface {
+	// Rehearse runs fn where tables with the prefix that it is given can be made and vanish after it.
+	Rehearse(ctx context.Context, fn func(c Conn, prefix string) error) error
+}
+
+// Drift compares what is there with what the migrations make; see sojourn.Migrator.
+func (m *Migrator) Drift(ctx context.Context) ([]string, error) {
+	s, err := m.Schema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.Found == 0 {
+		return nil, Fits(s, "the store")
+	}
+	if s.Found > s.Newest {
+		return nil, &sojourn.Error{Code: sojourn.CodeSchema, Field: "store", Index: -1,
+			Message: fmt.Sprintf("the schema has version %d and this program knows %d: check it with the program that made it", s.Found, s.Newest)}
+	}
+	db, ok := m.db.(Rehearser)
+	if !ok {
+		return nil, errors.New("this database cannot try its migrations")
+	}
+	var want, have map[string]string
+	d := m.db.Dialect()
+	err = db.Rehearse(ctx, func(c Conn, prefix string) (err error) {
+		for _, step := range d.Migrations[:s.Found] {
+			for _, q := range append([]string{qMigrations}, Statements(step.Up)...) {
+				if _, err := c.Exec(d.SQL(prefix, "", q)); err != nil {
+					return err
+				}
+			}
+		}
+		want, err = outline(c, d, prefix)
+		return err
+	})
+	if err == nil {
+		err = m.db.View(ctx, func(c Conn) (err error) { have, err = outline(c, d, m.prefix); return err })
+	}
+	return differences(want, have), err
+}
+
+// outline reads what the tables of a prefix are made of: the things by their names, such as "column sj_job.id", with their definitions.
+func outline(c Conn, d Dialect, prefix string) (map[string]string, error) {
+	out := map[string]string{}
+	err := c.Query(d.Shape, func(r Row) error {
+		out[r.Text(0)] = strings.Join(strings.Fields(r.Text(1)), " ")
+		return nil
+	}, prefix)
+	return out, err
+}
+
+// differences says in what have differs from want, sorted.
+func differences(want, have map[string]string) (out []string) {
+	for name, w := range want {
+		switch h, ok := have[name]; {
+		case !ok:
+			out = append(out, name+" is missing")
+		case h != w:
+			out = append(out, fmt.Sprintf("%s is %q instead of %q", name, h, w))
+		}
+	}
+	for name := range have {
+		if _, ok := want[name]; !ok {
+			out = append(out, name+" is not from a migration")
+		}
+	}
+	slices.Sort(out)
+	return out
+}

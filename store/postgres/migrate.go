@@ -1,0 +1,54 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+// OpenMigrator connects to a database to look after the tables of a store, whatever version they have; see sojourn.Migrator.
+func OpenMigrator(address string, list ...Option) (sojourn.Migrator, error) {
+	o, err := newOptions(list)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
+	defer cancel()
+	db, err := openDB(ctx, address, o)
+	if err != nil {
+		return nil, err
+	}
+	return o.tend(db), nil
+}
+
+func (o options) tend(db *DB) *sqlstore.Migrator {
+	now := time.Now
+	if o.clock != nil {
+		now = o.clock
+	}
+	var before []string
+	if o.schema != "" {
+		before = append(before, "create schema if not exists "+o.schema)
+	}
+	return sqlstore.NewMigrator(db, o.tables(), now, before...)
+}
+
+var errRehearsed = errors.New("rehearsed")
+
+// Rehearse implements sqlstore.Rehearser: with temporary tables, in a transaction that is rolled back. The role needs the right to make them, which
+// everybody has by default.
+func (d *DB) Rehearse(ctx context.Context, fn func(c sqlstore.Conn, prefix string) error) error {
+	err := d.Update(ctx, func(c sqlstore.Conn) error {
+		if err := fn(c, "pg_temp."+d.prefix); err != nil {
+			return err
+		}
+		return errRehearsed
+	})
+	if errors.Is(err, errRehearsed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/migratetest"
+)
+
+// moreSteps are the real migrations and two of the test.
+func moreSteps() []sqlstore.Migration {
+	d, err := newDialect(options{prefix: "sj_"})
+	if err != nil {
+		panic(err)
+	}
+	return migratetest.Steps(d.Migrations[len(d.Migrations)-1], "select i, 'row ' || i from generate_series(1, 50000) i")
+}
+
+// migrations is a schema with these steps.
+func migrations(address, schema string) migratetest.Database {
+	return migratetest.Database{
+		Open: func(between func(sqlstore.DB) sqlstore.DB) (sojourn.Migrator, error) {
+			o := options{schema: schema, prefix: "sj_", more: moreSteps()}
+			db, err := openDB(context.Background(), address, o)
+			if err != nil || between == nil {
+				return o.tend(db), err
+			}
+			return sqlstore.NewMigrator(between(db), o.tables(), time.Now, "create schema if not exists "+schema), nil
+		},
+		Start: func(command string) func() (string, error) {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), "SOJOURN_TEST_MIGRATE="+command, "SOJOURN_TEST_SCHEMA="+schema, "SOJOURN_TEST_POSTGRES="+address)
+			return migratetest.Command(cmd)
+		},
+	}
+}
+
+func TestMigrationsKilled(t *testing.T) { migratetest.Kill(t, migrations(testURL(t), newSchema(t))) }
+
+func TestMigrationsTogether(t *testing.T) {
+	address, schema := testURL(t), newSchema(t)
+	migratetest.Together(t, migrations(address, schema), 3)
+	execute(t, address, "drop schema "+schema+" restrict") // fails if the ways down have left anything
+}
+
+func TestMigrationHistory(t *testing.T) {
+	address, schema := testURL(t), newSchema(t)
+	migratetest.History(t, migrations(address, schema), func(q string) { execute(t, address, "set search_path = "+schema+"; "+q) })
+	execute(t, address, "drop schema "+schema+" restrict")
+}
+
+// TestTwoInstancesAreNoDrift: of two instances in one schema, one with a prefix that begins like the other's, neither is held against the other.
+func TestTwoInstancesAreNoDrift(t *testing.T) {
+	address, schema := testURL(t), newSchema(t)
+	for _, prefix := range []string{"sj_", "sj_two_", "sj_t"} {
+		open(t, Schema(schema), AutoMigrate(), Prefix(prefix)).Close()
+	}
+	for _, prefix := range []string{"sj_", "sj_two_", "sj_t"} {
+		m, err := OpenMigrator(address, Schema(schema), Prefix(prefix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if drift, err := m.Drift(context.Background()); err != nil || len(drift) > 0 {
+			t.Errorf("%s: %v %v", prefix, drift, err)
+		}
+		m.Close()
+	}
+}
+
+// TestCodeLevels: a program works with newer tables if they say that it may, and refuses them if not (design: rolling deploys).
+func TestCodeLevels(t *testing.T) {
+	address, schema := testURL(t), newSchema(t)
+	ctx := context.Background()
+	old := open(t, Schema(schema), AutoMigrate())
+	m, err := migrations(address, schema).Open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s, err := m.Schema(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Migrate(ctx, s.Found+1); err != nil { // while the old program goes on
+		t.Fatal(err)
+	}
+	if _, err := old.Enqueue(ctx, sojourn.NewJob("mail", nil)); err != nil {
+		t.Error("an old program on tables that allow it:", err)
+	}
+	open(t, Schema(schema)).Close()
+	if _, err := m.Migrate(ctx, s.Newest); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, address, sojourn.CodeSchema, "use a newer program", Schema(schema))
+	refused(t, address, sojourn.CodeSchema, "use a newer program", Schema(schema), AutoMigrate())
+}

@@ -1,0 +1,57 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+// OpenMigrator opens a SQLite file to look after its tables, whatever version they have; see sojourn.Migrator. A missing file is made.
+func OpenMigrator(path string, list ...Option) (sojourn.Migrator, error) {
+	o, err := newOptions(list)
+	if err != nil {
+		return nil, err
+	}
+	o.migrator = true
+	db, err := openDB(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return o.tend(db), nil
+}
+
+func (o options) tend(db *DB) *sqlstore.Migrator {
+	now := time.Now
+	if o.clock != nil {
+		now = o.clock
+	}
+	return sqlstore.NewMigrator(db, prefix, now)
+}
+
+// Others implements sqlstore.Crowded.
+func (d *DB) Others(_ context.Context, level int) (below int, err error) {
+	if d.memory() {
+		return 0, d.refusal()
+	}
+	_, living, err := lookAtOwners(d.path, d.owner.id)
+	for _, l := range living {
+		if l < level {
+			below++
+		}
+	}
+	return below, err
+}
+
+// Rehearse implements sqlstore.Rehearser: in memory.
+func (d *DB) Rehearse(ctx context.Context, fn func(c sqlstore.Conn, prefix string) error) error {
+	c, err := connect(inMemory, sqlite.OpenReadWrite|sqlite.OpenMemory, memoryPragmas())
+	if err != nil {
+		return err
+	}
+	defer c.raw.Close()
+	return c.transact(ctx, func() error { return run(c.raw, "begin") }, "rollback", func(c sqlstore.Conn) error { return fn(c, prefix) })
+}
