@@ -1,9 +1,10 @@
-# Targets: test check cross sim crash fuzz bench othersqlite
+# Targets: test check cross sim conform crash fuzz bench othersqlite
 
 SHELL := /bin/bash
 FUZZTIME ?= 10s
 FIRST ?= 1
-SEEDS ?= 20
+SEEDS ?= 1000
+ROUNDS ?= 20
 CYCLES ?= 50
 TESTFLAGS ?=
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
@@ -11,7 +12,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test check vet staticcheck format generated cross sim crash fuzz bench othersqlite
+.PHONY: test check vet staticcheck format generated cross sim conform crash fuzz bench othersqlite
 
 test:
 	@if go build -race -o /dev/null runtime/cgo 2>/dev/null; then \
@@ -50,12 +51,17 @@ cross:
 		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build ./... || exit 1; \
 	done
 
-# The conformance suite with other orders and bytes. A failure names its seed: make sim FIRST=seed SEEDS=1 repeats it.
+# Random lives of stores in memory, with faults. A failure prints a short list of operations: make sim FIRST=seed SEEDS=1 repeats it.
 sim:
+	set -o pipefail; SOJOURN_SIM_FIRST=$(FIRST) SOJOURN_SIM_SEEDS=$(SEEDS) \
+	go test -vet=off -count=1 -timeout 30m -v -run '^TestSimulation$$' ./store/sqlite | grep -vE '^ *(=== |--- PASS: .*/seeds)'
+
+# The conformance suite with other orders and bytes. A failure names its seed: make conform FIRST=seed ROUNDS=1 repeats it.
+conform:
 	@bin="$$(mktemp -d)"; trap 'rm -rf "$$bin"' EXIT; \
 	go test -vet=off -c -o "$$bin/" ./store/sqlite && cd store/sqlite && \
-	for seed in $$(seq $(FIRST) $$(($(FIRST) + $(SEEDS) - 1))); do \
-		SOJOURN_SEED=$$seed "$$bin/sqlite.test" -test.shuffle=$$seed >"$$bin/out" 2>&1 || { cat "$$bin/out"; echo "seed $$seed FAILED"; exit 1; }; \
+	for seed in $$(seq $(FIRST) $$(($(FIRST) + $(ROUNDS) - 1))); do \
+		SOJOURN_SEED=$$seed "$$bin/sqlite.test" -test.run Conformance -test.shuffle=$$seed >"$$bin/out" 2>&1 || { cat "$$bin/out"; echo "seed $$seed FAILED"; exit 1; }; \
 		echo "seed $$seed: $$(tail -n 1 "$$bin/out")"; \
 	done
 

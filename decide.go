@@ -45,6 +45,7 @@ const (
 	EventCancel                             // O1
 	EventFail                               // O1
 	EventRedrive                            // O3
+	EventWindowClosed                       // found by a claim outside its windows: S2
 )
 
 // Event is something that happens to a job.
@@ -66,6 +67,7 @@ const (
 	KeepRunAt  RunAtRule = iota
 	RunAtDelay           // the store's clock plus Delay
 	RunAtNow
+	RunAtOpening // of its windows, see PutOff
 )
 
 // Transition is what an event does to a job. It holds durations, never times: the store adds its clock.
@@ -102,6 +104,11 @@ func Decide(r Row, e Event) (Transition, error) {
 		if r.State == Scheduled {
 			r.State = Ready
 			return Transition{Rule: "S1", To: r}, nil
+		}
+	case EventWindowClosed:
+		if r.State == Ready && !r.Resumed {
+			r.State = Scheduled
+			return Transition{Rule: "S2", To: r, RunAt: RunAtOpening}, nil
 		}
 	case EventClaimed:
 		return decideClaim(r, e)

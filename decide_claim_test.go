@@ -1,10 +1,14 @@
 package sojourn
 
-// Waiting, claims and what an operator does: S1, C1-C5, O1, O3.
+// Waiting, claims and what an operator does: S1, S2, C1-C5, O1, O3.
 var claimCases = []decideCase{
 	{tr: "S1", when: "due, fresh or for the retry; a response in hand stays",
 		from: []Row{rowOf(is(Scheduled)), retries(Scheduled), retries(Scheduled, hand(1, true)), retries(Scheduled, attempt(2), hand(2, false))},
 		e:    Event{Type: EventDue}, to: []rowMod{is(Ready)}},
+
+	{tr: "S2", when: "found outside its windows: no attempt is counted, an open one and a response in hand stay",
+		from: []Row{rowOf(), retries(Ready), retries(Ready, attempt(2), hand(1, true)), retries(Ready, hand(1, false))},
+		e:    Event{Type: EventWindowClosed}, to: []rowMod{is(Scheduled)}, want: Transition{RunAt: RunAtOpening}},
 
 	{tr: "C1", when: "the first attempt",
 		from: []Row{rowOf()}, e: Event{Type: EventClaimed}, to: []rowMod{runs(PurposeStart), attempt(1), holds(3)}},

@@ -2,6 +2,7 @@ package sojourn
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 )
 
@@ -46,7 +47,7 @@ func (sc *walkScene) brokenRow(r *Row) string {
 		return "live with its budget used up"
 	case r.State.Final() && (r.AttemptOpen || r.Kept != 0 || r.InHand != 0 || r.Given || r.NoPoll || len(r.Wait.Keys) > 0):
 		return "final with something open"
-	case r.Weight != sc.start.Weight || r.ID != sc.start.ID || r.Policy != sc.start.Policy:
+	case r.Weight != sc.start.Weight || r.ID != sc.start.ID || !reflect.DeepEqual(r.Policy, sc.start.Policy):
 		return "weight, id or policy changed"
 	}
 	return ""
@@ -178,7 +179,7 @@ func brokenChange(p *life, m move, n *life) string {
 		switch {
 		case from == Running && to != Running && t.Outcome == "":
 			return "a lease ended without an entry in the history"
-		case to == Scheduled && from != Scheduled && t.RunAt != RunAtDelay:
+		case to == Scheduled && from != Scheduled && t.RunAt != RunAtDelay && t.RunAt != RunAtOpening:
 			return "scheduled without a new run_at: it is due at once"
 		case to != Scheduled && t.RunAt == RunAtDelay:
 			return "a delay for a job that is not scheduled"

@@ -16,8 +16,8 @@ var situations = []struct {
 	{"blocked", rowOf(is(Blocked)), "deadline cancel fail"},
 	{"scheduled", rowOf(is(Scheduled)), "due deadline cancel fail"},
 	{"scheduled for the retry", retries(Scheduled, hand(1, true)), "due deadline cancel fail"},
-	{"ready", rowOf(), "claim claim+handler deadline cancel fail"},
-	{"ready for the retry", retries(Ready), "claim claim+handler deadline cancel fail"},
+	{"ready", rowOf(), "claim claim+handler window-closed deadline cancel fail"},
+	{"ready for the retry", retries(Ready), "claim claim+handler window-closed deadline cancel fail"},
 	{"resumed", resumedRow(), "claim claim+handler resume-overdue deadline cancel fail"},
 	{"running start", starts(),
 		"completed error await snooze abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
@@ -52,6 +52,7 @@ func allEvents() map[string]Event {
 		"cancel":         {Type: EventCancel},
 		"fail":           {Type: EventFail},
 		"redrive":        {Type: EventRedrive},
+		"window-closed":  {Type: EventWindowClosed},
 	}
 	for _, o := range []OutcomeType{OutcomeCompleted, OutcomeError, OutcomeAwait, OutcomeSnooze, OutcomeAbort, OutcomeCancelled,
 		OutcomeUndecodable, OutcomeReleased, OutcomeDecided, OutcomeNoAnswer, OutcomeAnswer} {

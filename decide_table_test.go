@@ -15,7 +15,7 @@ import (
 // The rows of the transition table that Decide and Match implement. The others belong to the store: they need a second job, a
 // clock or the inbox.
 var rowsInScope = []string{
-	"S1",
+	"S1", "S2",
 	"C1", "C2", "C3", "C4", "C5",
 	"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F13",
 	"D1", "D2", "D3",

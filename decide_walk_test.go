@@ -73,6 +73,7 @@ func moves(sc *walkScene) []move {
 		{name: "deadline", e: Event{Type: EventDeadline}},
 		{name: "cancel", e: Event{Type: EventCancel}},
 		{name: "redrive", e: Event{Type: EventRedrive}},
+		{name: "window closed", e: Event{Type: EventWindowClosed}},
 	}
 	for i := range sc.sent {
 		ms = append(ms, move{name: fmt.Sprintf("respond r%d", i), respond: i + 1})

@@ -50,7 +50,8 @@ type Candidate struct {
 	Kind    string
 	Group   string
 	Weight  int32
-	Purpose Purpose // PurposeStart unless the job goes on: what goes on is held back by a pause only
+	Purpose Purpose   // PurposeStart unless the job goes on: what goes on is held back by a pause only
+	Windows []Windows // of its policy; a claim leaves them out, and puts the job off when it is to start: S2
 }
 
 // Flow is a queue at one moment: everything that its gates look at. The gates are pure functions over it, so a claim and the answer to
@@ -65,8 +66,9 @@ type Flow struct {
 	Groups   map[string]int64
 	Borrow   bool // the groups that may use their own shares have had their turns
 
-	overtaken bool // somebody has started since the head was refused
-	met       bool // this claim has come by the head
+	windows   *Gate // what the windows of the queue say
+	overtaken bool  // somebody has started since the head was refused
+	met       bool  // this claim has come by the head
 }
 
 // FlowState is what the gates of a queue remember from claim to claim. The store keeps it beside the settings.
@@ -89,6 +91,7 @@ var gates = []struct {
 	ask  func(f *Flow, c *Candidate) Gate
 }{
 	{GatePause, (*Flow).pauseGate},
+	{GateWindow, (*Flow).windowGate},
 	{GateHold, (*Flow).holdGate},
 	{GateLimit, (*Flow).limitGate},
 	{GateGroup, (*Flow).groupGate},
@@ -196,6 +199,43 @@ func (f *Flow) pauseGate(c *Candidate) Gate {
 		return Gate{Scope: ScopeKind, Text: "the kind is paused in all queues"}
 	case slices.Contains(f.Settings.PausedKinds, c.Kind):
 		return Gate{Scope: ScopeKind, Text: "the kind is paused in this queue"}
+	}
+	return Gate{Open: true}
+}
+
+// windowGate: the windows of the queue and those of the job.
+func (f *Flow) windowGate(c *Candidate) Gate {
+	if g := f.Closed(); !g.Open {
+		return g
+	}
+	g := f.openWindows(c.Windows...)
+	g.Scope, g.Text = ScopeJob, "the windows of the job are closed"
+	if g.Open {
+		return Gate{Open: true}
+	}
+	return g
+}
+
+// Closed says whether the windows of the queue are open, whatever job asks.
+func (f *Flow) Closed() Gate {
+	if f.windows == nil {
+		g := f.openWindows(f.Settings.Windows)
+		if g.Name = GateWindow; !g.Open {
+			g.Scope, g.Text = ScopeQueue, "the windows of the queue are closed"
+		}
+		f.windows = &g
+	}
+	return *f.windows
+}
+
+// openWindows is open if all of them are. Windows that do not open any more have no Until.
+func (f *Flow) openWindows(all ...Windows) Gate {
+	opens, err := NextOpening(f.Now, all...)
+	switch {
+	case err != nil:
+		return Gate{}
+	case opens.After(f.Now):
+		return Gate{Until: opens}
 	}
 	return Gate{Open: true}
 }

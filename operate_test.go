@@ -1,6 +1,7 @@
 package sojourn
 
 import (
+	"reflect"
 	"testing"
 	"time"
 )
@@ -49,10 +50,10 @@ func TestChangeOnlyTagsAndApply(t *testing.T) {
 		}
 	}
 	p := Policy{MaxAttempts: 2, Timeout: time.Hour}
-	if got := (Change{}).Apply(p); got != p {
+	if got := (Change{}).Apply(p); !reflect.DeepEqual(got, p) {
 		t.Errorf("no change gives %+v", got)
 	}
-	if got := (Change{Policy: &Policy{MaxAttempts: 7}}).Apply(p); got != (Policy{MaxAttempts: 7, Timeout: time.Hour}) {
+	if got := (Change{Policy: &Policy{MaxAttempts: 7}}).Apply(p); !reflect.DeepEqual(got, Policy{MaxAttempts: 7, Timeout: time.Hour}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -58,6 +58,9 @@ type QueueSettings struct {
 	Defaults    QueueDefaults `json:"defaults,omitzero"`
 	Retention   Retention     `json:"retention,omitzero"`
 
+	// Windows say when its jobs may start; those of the jobs must be open too. Default always.
+	Windows Windows `json:"windows,omitempty"`
+
 	// Limit bounds the summed weight of jobs in flight: running, awaiting, resumed. Below 1 there is none.
 	Limit int64 `json:"limit,omitempty"`
 	// ReserveAfter is how long a job may be overtaken for lack of weight before what becomes free is kept for it: default 30 s, up to 24 h.
@@ -128,7 +131,7 @@ func (q QueueSettings) Grouped() bool {
 
 // Gated reports whether claims must ask the gates at all. A queue that is only paused needs none.
 func (q QueueSettings) Gated() bool {
-	return q.Counted() || len(q.PausedKinds) > 0 || q.Rate != nil || !q.HoldUntil.IsZero() || q.Breaker != nil
+	return q.Counted() || len(q.PausedKinds) > 0 || len(q.Windows) > 0 || q.Rate != nil || !q.HoldUntil.IsZero() || q.Breaker != nil
 }
 
 // ShareOf is the part of the limit that a group may use; groups without a share of their own get the rest, together.
@@ -159,6 +162,12 @@ func (q QueueSettings) Validate() error {
 		if err := check(); err != nil {
 			return err
 		}
+	}
+	if _, err := q.Windows.compile(); err != nil {
+		return err
+	}
+	if len(q.Defaults.Policy.Windows) > 0 {
+		return Invalid("defaults.policy.windows", "a queue has windows of its own, for all of its jobs: set windows")
 	}
 	return q.Defaults.Policy.validate()
 }

@@ -20,6 +20,12 @@ type Policy struct {
 	OnPanic      OnPanic       `json:"on_panic,omitempty"`
 	LateResponse LateResponse  `json:"late_response,omitempty"`
 	NoExtend     bool          `json:"no_extend,omitempty"` // strict lease: a step lasts at most one lease
+
+	// Windows say when attempts may start: at moments at which all of them are open, and those of the queue. Default always; at most 8.
+	Windows []Windows `json:"windows,omitempty"`
+	// StopAtWindowEnd ends the handler's context when the windows close. What it returns then as an error hands the job back, to go on with the
+	// same attempt at the next opening. Without it a step that has started may run on. Steps that were resumed by a response are not stopped.
+	StopAtWindowEnd bool `json:"stop_at_window_end,omitempty"`
 }
 
 // OnLost says what a lease that ends without a report means.
@@ -81,6 +87,10 @@ func (p Policy) or(q Policy) Policy {
 	pick(&p.OnPanic, q.OnPanic)
 	pick(&p.LateResponse, q.LateResponse)
 	pick(&p.NoExtend, q.NoExtend)
+	pick(&p.StopAtWindowEnd, q.StopAtWindowEnd)
+	if len(p.Windows) == 0 {
+		p.Windows = q.Windows
+	}
 	return p
 }
 
@@ -116,6 +126,12 @@ func (p Policy) validate() error {
 		if c.v > c.greatest {
 			return Invalid(c.field, "%d is not one of its values: 0 to %d", c.v, c.greatest)
 		}
+	}
+	if len(p.Windows) > maxSets {
+		return Invalid("windows", "%d sets of windows exceed the limit of %d", len(p.Windows), maxSets)
+	}
+	if _, err := calendarOf(p.Windows); err != nil {
+		return err
 	}
 	return p.Backoff.validate()
 }

@@ -3,6 +3,7 @@ package sojourn
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -149,7 +150,7 @@ func TestPolicyTravelsAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got Policy
-	if err := json.Unmarshal(text, &got); err != nil || got != p {
+	if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(got, p) {
 		t.Errorf("%v: %+v, want %+v", err, got, p)
 	}
 	if text, _ = json.Marshal(Policy{}); string(text) != "{}" {

@@ -161,6 +161,7 @@ type Claimed struct {
 	LeaseFor time.Duration
 	Timeout  time.Duration // left of the attempt's timeout
 	Deadline time.Duration // left of the life; 0 = none
+	Window   time.Duration // left until the windows close; 0 = the step need not stop then
 	History  []Attempt     // the errors so far, for kinds named in Decidable
 }
 
@@ -270,4 +271,5 @@ type Status struct {
 	Clock      string    `json:"clock"` // "steady", or what was seen: steps back
 	Bytes      int64     `json:"bytes"` // on disk
 	WALBytes   int64     `json:"wal_bytes"`
+	Commits    int64     `json:"commits"` // transactions that this open store has committed; what waited together counts once
 }

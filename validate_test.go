@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -164,7 +165,7 @@ func TestResolve(t *testing.T) {
 	}
 	j = NewJob("k", nil)
 	j.Resolve(QueueDefaults{})
-	if j.Priority != 100 || j.Weight != 1 || j.Policy != (Policy{}).withDefaults() {
+	if j.Priority != 100 || j.Weight != 1 || !reflect.DeepEqual(j.Policy, (Policy{}).withDefaults()) {
 		t.Errorf("without a queue's word: %+v", j)
 	}
 }

@@ -20,6 +20,9 @@ var (
 	ErrNotExtended = fmt.Errorf("worker: the lease could not be extended in time: %w", sojourn.ErrLeaseLost)
 	// ErrLeaseOver: the kind's leases are not extended (Policy.NoExtend), and this one ends. It is also sojourn.ErrLeaseLost.
 	ErrLeaseOver = fmt.Errorf("worker: the lease of a kind with NoExtend ends: %w", sojourn.ErrLeaseLost)
+	// ErrWindowClosed: the windows of the job have closed, and its policy says StopAtWindowEnd. An error that the handler returns now hands the job
+	// back: it goes on with the same attempt when they open again.
+	ErrWindowClosed = errors.New("worker: the windows of the job have closed")
 )
 
 // LimitError is the cause with which the context of a handler ends when one of its job's clocks has run out. It is also

@@ -110,6 +110,8 @@ func TestOutcomes(t *testing.T) {
 		{"own cancelled context", other, nil, sojourn.OutcomeError, "request: context canceled", false},
 		{"shutdown", other, ErrShutdown, sojourn.OutcomeReleased, "", false},
 		{"shutdown, worded otherwise", errBoom, ErrShutdown, sojourn.OutcomeReleased, "", false},
+		{"window closed", other, ErrWindowClosed, sojourn.OutcomeReleased, "", false},
+		{"done after the window closed", nil, ErrWindowClosed, sojourn.OutcomeCompleted, "", false},
 		{"not extended", other, ErrNotExtended, sojourn.OutcomeReleased, "", false},
 		{"strict lease over", other, ErrLeaseOver, sojourn.OutcomeError, "lease_lost", false},
 		{"run timeout", other, limit("run_timeout"), sojourn.OutcomeError, "run_timeout", false},

@@ -22,6 +22,7 @@ type step struct {
 	history  []sojourn.Attempt
 	weight   int64 // of the worker's concurrency
 	limit    *LimitError
+	window   time.Duration // after which the handler has to stop; 0 = none
 	leaseFor time.Duration
 	log      *jobLog
 	ctx      context.Context
@@ -56,7 +57,7 @@ func (r *run) take(c *sojourn.Claimed, sent time.Time, back bool) {
 		s.leaseFor = r.w.o.Lease
 	}
 	if c.Purpose == sojourn.PurposeStart || c.Purpose == sojourn.PurposeResume {
-		s.weight, s.limit = int64(c.Job.Weight), nearest(c)
+		s.weight, s.limit, s.window = int64(c.Job.Weight), nearest(c), c.Window
 	}
 	s.log = newJobLog(c.Job.Attempt, r.logged)
 	s.ctx, s.cancel = context.WithCancelCause(r.base)
@@ -118,6 +119,11 @@ func (s *step) handle() {
 	if s.limit != nil {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, s.limit.Limit, s.limit)
+		defer stop()
+	}
+	if s.window > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, s.window, ErrWindowClosed)
 		defer stop()
 	}
 	s.r.observe(Event{Type: EventStarted, Kind: s.as.Kind, Queue: s.as.Queue, Job: s.lease.ID, Purpose: s.purpose})

@@ -126,6 +126,25 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// spec:T4: a step that has to stop with its windows is told, and what it returns then as an error hands its job back; tr:F11.
+func TestWindowEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, began := newFake(), time.Now().UTC()
+		window := sojourn.Window{Start: began.Format("15:04"), End: began.Add(2 * time.Hour).Format("15:04")}
+		f.add(kindA.New(args{}, sojourn.In(window), sojourn.WithPolicy(sojourn.Policy{StopAtWindowEnd: true})))
+		j := once(t, f, Options{}, kindA, func(ctx context.Context, _ *sojourn.Job, _ args) error {
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), ErrWindowClosed) || time.Since(began) != 2*time.Hour {
+				t.Errorf("cause %v after %v", context.Cause(ctx), time.Since(began))
+			}
+			return ctx.Err()
+		})
+		if j.State != sojourn.Ready || j.Failures != 0 || j.row.Attempt != 1 || !j.row.AttemptOpen {
+			t.Errorf("job is %s, failures %d, attempt %d, open %v", j.State, j.Failures, j.row.Attempt, j.row.AttemptOpen)
+		}
+	})
+}
+
 // A handler that ignores a limit loses its job one lease after it; what it still does is ignored.
 func TestHandlerIgnoresItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

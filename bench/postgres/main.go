@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	synced = "every operation is on the disk when it is acknowledged (fsync, synchronous_commit=on)"
-	three  = "three transactions of 500 jobs, each on the disk (fsync, synchronous_commit=on)"
+	synced = "all that is acknowledged (fsync, synchronous_commit=on)"
+	three  = "all that is committed (fsync, synchronous_commit=on)"
 )
 
 func main() {

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	synced = "every operation is on the disk when it is acknowledged (WAL, synchronous=FULL)"
-	three  = "three transactions of 500 jobs, each on the disk (WAL, synchronous=FULL)"
-	always = "every operation is on the disk when it is acknowledged (appendfsync always)"
-	second = "the last second may be lost (appendfsync everysec)"
+	synced = "all that is acknowledged (WAL, synchronous=FULL)"
+	three  = "all that is committed (WAL, synchronous=FULL)"
+	always = "all that is acknowledged (appendfsync always)"
+	second = "all but the last second (appendfsync everysec)"
 )
 
 func main() {

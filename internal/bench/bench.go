@@ -34,6 +34,7 @@ type Load struct {
 // Measured is what came of a load.
 type Measured struct {
 	Jobs int           // that were enqueued, or, in a whole life cycle, finished
+	All  int           // the same with those that warmed up
 	Took time.Duration // from the first call to the last acknowledgement
 	Ack  Sample        // from the call of an enqueue to its acknowledgement
 	Cut  bool          // the time was up before all jobs were done
@@ -54,7 +55,9 @@ func Enqueues(ctx context.Context, sys System, load Load) (Measured, error) {
 	if _, err := produce(ctx, sys, load, 0, load.WarmUp); err != nil {
 		return Measured{}, err
 	}
-	return produce(ctx, sys, load, load.WarmUp, load.Jobs)
+	m, err := produce(ctx, sys, load, load.WarmUp, load.Jobs)
+	m.All = m.Jobs + load.WarmUp
+	return m, err
 }
 
 // Life measures whole lives of jobs: producers enqueue while workers work, until the end of the last job is stored.
@@ -79,7 +82,7 @@ func Life(ctx context.Context, sys System, load Load) (m Measured, err error) {
 		if m, err = produce(ctx, sys, load, load.WarmUp, load.Jobs); err == nil {
 			t.wait(ctx, load.WarmUp+load.Jobs)
 			m.Took = time.Since(began)
-			m.Jobs = t.count() - before
+			m.Jobs, m.All = t.count()-before, t.count()
 			m.Cut = m.Jobs < load.Jobs
 		}
 	}

@@ -140,9 +140,12 @@ func TestCompare(t *testing.T) {
 		if ours.Runs != 3 || ours.LifePerS <= 0 || ours.BulkPerS <= ours.EnqueuePerS || ours.Ratio != nil || theirs.Ratio.Life != 1 || theirs.BulkPerS != 0 {
 			t.Errorf("%+v %+v", ours, theirs)
 		}
-		var table, object bytes.Buffer
-		if err := errors.Join(WriteTable(&table, entries, found), WriteJSON(&object, found)); err != nil {
+		var table, markdown, object bytes.Buffer
+		if err := errors.Join(WriteTable(&table, entries, found), WriteMarkdown(&markdown, entries, found), WriteJSON(&object, entries, found)); err != nil {
 			t.Fatal(err)
+		}
+		if got := markdown.String(); strings.Count(got, "\n") != 4 || !strings.HasPrefix(got, "| system | life/s | ours |") {
+			t.Error(got)
 		}
 		if got := table.String(); strings.Count(got, "\n") != 3 || !strings.Contains(got, "none either") {
 			t.Error(got)
@@ -161,6 +164,15 @@ func TestCompare(t *testing.T) {
 		if !m.closed || len(m.seen) != 24 || (len(m.calls) == 24) == bulk {
 			t.Errorf("system %d: closed %v, %d jobs in %d calls", i, m.closed, len(m.seen), len(m.calls))
 		}
+	}
+}
+
+// TestRatios: a run in which the machine was slow slows both, so each run has its own ratio.
+func TestRatios(t *testing.T) {
+	ours := []Figures{{LifePerS: 100, BareLifePerS: 200}, {LifePerS: 1000, BareLifePerS: 2000}, {LifePerS: 10}}
+	theirs := []Figures{{LifePerS: 50, BareLifePerS: 1}, {LifePerS: 500}, {LifePerS: 1}}
+	if got := *ratios(ours, theirs); got != (Ratio{Life: 2, BareLife: 4}) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -1,17 +1,9 @@
 package bench
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"text/tabwriter"
-	"time"
 )
 
 // Figures are what a system reached. Rates are jobs a second; 0 means not measured.
@@ -30,7 +22,7 @@ type Figures struct {
 	Ratio        *Ratio  `json:"ours_to_this,omitempty"`
 }
 
-// Ratio is ours divided by theirs; of p99 as well, where less is better.
+// Ratio is ours divided by theirs in the same run, the median of the runs; of p99 as well, where less is better.
 type Ratio struct {
 	Life       float64 `json:"life"`
 	Enqueue    float64 `json:"enqueue"`
@@ -99,8 +91,8 @@ func fresh(ctx context.Context, open Open, load Load, measure func(context.Conte
 	return m, err
 }
 
-// Compare runs the entries in turn, as often as runs says, and answers with the medians, the first entry's ratio to each of the others among
-// them. progress is told what is done.
+// Compare runs the entries in turn, as often as runs says, and answers with the medians. The first entry's ratio to each of the others is taken
+// within each run, because whatever else the machine does then has slowed both. progress is told what is done.
 func Compare(ctx context.Context, entries []Entry, runs int, progress func(string)) (map[string]Figures, error) {
 	all := make([][]Figures, len(entries))
 	for run := range runs {
@@ -118,7 +110,7 @@ func Compare(ctx context.Context, entries []Entry, runs int, progress func(strin
 		f := medians(all[i])
 		f.Durability, f.Runs = e.Durability, runs
 		if i > 0 {
-			f.Ratio = ratio(out[entries[0].Name], f)
+			f.Ratio = ratios(all[0], all[i])
 		}
 		out[e.Name] = f
 	}
@@ -148,84 +140,24 @@ func Median(values []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-func ratio(ours, theirs Figures) *Ratio {
-	over := func(a, b float64) float64 {
-		if b == 0 {
-			return 0
-		}
-		return a / b
-	}
-	return &Ratio{Life: over(ours.LifePerS, theirs.LifePerS), Enqueue: over(ours.EnqueuePerS, theirs.EnqueuePerS),
-		EnqueueP99: over(ours.EnqueueP99MS, theirs.EnqueueP99MS), BareLife: over(ours.BareLifePerS, theirs.LifePerS),
-		BulkLife: over(ours.BulkLifePerS, theirs.BulkLifePerS), Bulk: over(ours.BulkPerS, theirs.BulkPerS)}
-}
-
-// WriteJSON writes one object: the name of each system and its figures.
-func WriteJSON(out io.Writer, found map[string]Figures) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(found)
-}
-
-// WriteTable writes one line for each system, in the order of the entries.
-func WriteTable(out io.Writer, entries []Entry, found map[string]Figures) error {
-	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "system\tlife/s\tours\tenqueue/s\tours\tp50 ms\tp99 ms\tbare life/s\tbulk life/s\tours\tbulk/s\tours\tdurability")
-	for _, e := range entries {
-		f := found[e.Name]
-		r := cmp.Or(f.Ratio, &Ratio{})
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Name, rate(f.LifePerS), times(r.Life), rate(f.EnqueuePerS),
-			times(r.Enqueue), f.EnqueueP50MS, f.EnqueueP99MS, rate(f.BareLifePerS), rate(f.BulkLifePerS), times(r.BulkLife), rate(f.BulkPerS),
-			times(r.Bulk), f.Durability)
-	}
-	return t.Flush()
-}
-
-func rate(perSecond float64) string {
-	if perSecond == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f", perSecond)
-}
-
-func times(r float64) string {
-	if r == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2fx", r)
-}
-
-// RawBatch is the number of jobs of a transaction where the raw limit of a database is measured.
-const RawBatch = 500
-
-// Loop measures calls of steps with batch jobs each until all jobs of the load are done. Each step is called by a goroutine of its own, one
-// call after the other.
-func Loop(ctx context.Context, load Load, batch int, steps ...func(n int) error) (Measured, error) {
-	if _, err := loop(ctx, load, load.WarmUp, batch, steps); err != nil {
-		return Measured{}, err
-	}
-	return loop(ctx, load, load.Jobs, batch, steps)
-}
-
-func loop(ctx context.Context, load Load, jobs, batch int, steps []func(int) error) (Measured, error) {
-	ctx, cancel := context.WithTimeout(ctx, load.Within)
-	defer cancel()
-	var all sync.WaitGroup
-	var given, done atomic.Int64
-	samples, errs := make([]Sample, len(steps)), make([]error, len(steps))
-	began := time.Now()
-	for i, step := range steps {
-		all.Go(func() {
-			for errs[i] == nil && ctx.Err() == nil && given.Add(int64(batch))-int64(batch) < int64(jobs) {
-				called := time.Now()
-				errs[i] = step(batch)
-				samples[i].Add(time.Since(called))
-				done.Add(int64(batch))
+func ratios(ours, theirs []Figures) *Ratio {
+	over := func(a, b func(Figures) float64) float64 {
+		var quotients []float64
+		for i := range ours {
+			if d := b(theirs[i]); d != 0 {
+				quotients = append(quotients, a(ours[i])/d)
 			}
-		})
+		}
+		return Median(quotients)
 	}
-	all.Wait()
-	m := Measured{Jobs: int(done.Load()), Took: time.Since(began), Ack: Merge(samples...)}
-	m.Cut = m.Jobs < jobs
-	return m, errors.Join(errs...)
+	same := func(of func(Figures) float64) float64 { return over(of, of) }
+	life := func(f Figures) float64 { return f.LifePerS }
+	return &Ratio{
+		Life:       same(life),
+		Enqueue:    same(func(f Figures) float64 { return f.EnqueuePerS }),
+		EnqueueP99: same(func(f Figures) float64 { return f.EnqueueP99MS }),
+		BareLife:   over(func(f Figures) float64 { return f.BareLifePerS }, life),
+		BulkLife:   same(func(f Figures) float64 { return f.BulkLifePerS }),
+		Bulk:       same(func(f Figures) float64 { return f.BulkPerS }),
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -28,7 +29,7 @@ func Main(setup Setup) {
 
 func compare(ctx context.Context, setup Setup) error {
 	load := Load{Batch: 1}
-	output := flag.String("o", "table", "table or json")
+	output := flag.String("o", "table", "table, markdown or json")
 	runs := flag.Int("runs", 3, "runs of each system, in turn; the figures are their medians")
 	bulk := flag.Int("bulk", 1000, "jobs of a call in the bulk figures; 0 leaves them out")
 	only := flag.String("only", "", "measure only these systems beside ours, separated by commas")
@@ -36,8 +37,9 @@ func compare(ctx context.Context, setup Setup) error {
 	flag.IntVar(&load.Producers, "producers", 64, "goroutines that enqueue")
 	flag.DurationVar(&load.Within, "within", 2*time.Minute, "a measurement that takes longer is cut")
 	flag.Parse()
-	if *output != "table" && *output != "json" || *runs < 1 || *bulk < 0 || load.Jobs < 1 || load.Producers < 1 || flag.NArg() > 0 {
-		return fmt.Errorf("-o is table or json, -runs, -jobs and -producers are 1 and more, and nothing follows the flags")
+	write := writers[*output]
+	if write == nil || *runs < 1 || *bulk < 0 || load.Jobs < 1 || load.Producers < 1 || flag.NArg() > 0 {
+		return fmt.Errorf("-o is table, markdown or json, -runs, -jobs and -producers are 1 and more, and nothing follows the flags")
 	}
 	load.WarmUp = load.Jobs / 10
 	chosen, stop, err := setup(ctx, load, *bulk)
@@ -53,8 +55,7 @@ func compare(ctx context.Context, setup Setup) error {
 	if err != nil {
 		return err
 	}
-	if *output == "json" {
-		return WriteJSON(os.Stdout, found)
-	}
-	return WriteTable(os.Stdout, chosen, found)
+	return write(os.Stdout, chosen, found)
 }
+
+var writers = map[string]func(io.Writer, []Entry, map[string]Figures) error{"table": WriteTable, "markdown": WriteMarkdown, "json": WriteJSON}

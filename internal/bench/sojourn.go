@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -30,6 +31,7 @@ const (
 // Sojourn is the System of this module, over any of its stores.
 type Sojourn struct {
 	Client *sojourn.Client
+	Queue  string           // "" = the constant of that name
 	Bare   bool             // Work is loops of Store.Claim and Store.Finish, without package worker
 	Start  func(number int) // is called when the job with that number starts; nil = nobody is
 	After  func() error     // is called by Close in the end, to remove the store; nil = nothing
@@ -48,32 +50,41 @@ func Number(args []byte) int { return int(binary.BigEndian.Uint64(args)) }
 // Enqueue implements System.
 func (s *Sojourn) Enqueue(ctx context.Context, first, n int) error {
 	if n == 1 {
-		_, err := s.Client.Enqueue(ctx, job(first))
+		_, err := s.Client.Enqueue(ctx, s.job(first))
 		return err
 	}
 	jobs := make([]*sojourn.Job, n)
 	for i := range jobs {
-		jobs[i] = job(first + i)
+		jobs[i] = s.job(first + i)
 	}
 	_, err := s.Client.EnqueueAll(ctx, jobs)
 	return err
 }
 
-var kind = sojourn.Kind[[]byte]{Name: Kind, Queue: Queue, Codec: sojourn.Bytes{}}
+var kind = sojourn.Kind[[]byte]{Name: Kind, Codec: sojourn.Bytes{}}
 
-func job(number int) *sojourn.Job { return kind.New(Args(number)) }
+func (s *Sojourn) job(number int) *sojourn.Job {
+	return kind.New(Args(number), sojourn.Queue(s.queue()))
+}
+
+func (s *Sojourn) queue() string { return cmp.Or(s.Queue, Queue) }
 
 // Work implements System.
 func (s *Sojourn) Work(ctx context.Context, done func(int)) error {
-	store := counting{s.Client.Store(), done}
+	store := counting{s.Client.Store(), func(_ []sojourn.Outcome, answers []sojourn.Finished) { done(final(answers)) }}
 	if s.Bare {
 		return s.claimers(ctx, store)
 	}
-	w := worker.New(sojourn.NewClient(store), worker.Options{Concurrency: Concurrency, Queues: []string{Queue}, Logger: slog.New(slog.DiscardHandler)})
-	worker.Handle(w, kind, func(_ context.Context, j *sojourn.Job, _ []byte) error {
+	return s.worker(ctx, store, func(_ context.Context, j *sojourn.Job, _ []byte) error {
 		s.started(j)
 		return nil
 	})
+}
+
+func (s *Sojourn) worker(ctx context.Context, store sojourn.Store, handler func(context.Context, *sojourn.Job, []byte) error) error {
+	w := worker.New(sojourn.NewClient(store), worker.Options{Concurrency: Concurrency, Queues: []string{s.queue()},
+		Logger: slog.New(slog.DiscardHandler)})
+	worker.Handle(w, kind, handler)
 	return w.Run(ctx)
 }
 
@@ -100,7 +111,7 @@ func (s *Sojourn) claimers(ctx context.Context, store sojourn.Store) error {
 }
 
 func (s *Sojourn) claimer(ctx context.Context, store sojourn.Store, name string) error {
-	r := sojourn.ClaimRequest{Worker: name, Queues: []string{Queue}, Kinds: []string{Kind}, Max: PerClaim, Capacity: PerClaim, Wait: time.Second}
+	r := sojourn.ClaimRequest{Worker: name, Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: PerClaim, Capacity: PerClaim, Wait: time.Second}
 	for ctx.Err() == nil {
 		r.Number++
 		jobs, err := store.Claim(ctx, r)
@@ -128,21 +139,27 @@ func (s *Sojourn) Close() error {
 	return err
 }
 
-// counting tells how many jobs were finished.
+// counting is told what was finished.
 type counting struct {
 	sojourn.Store
-	done func(int)
+	told func([]sojourn.Outcome, []sojourn.Finished)
 }
 
 // Finish implements sojourn.Claimer.
 func (c counting) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
 	answers, err := c.Store.Finish(ctx, outcomes)
-	n := 0
+	if err == nil {
+		c.told(outcomes, answers)
+	}
+	return answers, err
+}
+
+// final counts the jobs that have ended.
+func final(answers []sojourn.Finished) (n int) {
 	for _, a := range answers {
 		if a.Status == sojourn.FinishApplied && a.State.Final() {
 			n++
 		}
 	}
-	c.done(n)
-	return answers, err
+	return n
 }

@@ -1,6 +1,9 @@
 package bench
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -45,5 +48,97 @@ func TestSojourn(t *testing.T) {
 				t.Error(err, after)
 			}
 		}
+	}
+}
+
+// TestScenarios runs all of them with few jobs, on one store: no case disturbs the next one.
+func TestScenarios(t *testing.T) {
+	c, err := sqlite.Open(":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var shown []string
+	b := &Bench{
+		Config: Config{Jobs: 30, Producers: []int{2, 100}, Batch: 7, Backlogs: []int{50}, Within: time.Minute},
+		Open: func(context.Context) (*sojourn.Client, func() error, error) {
+			return c, func() error { return nil }, nil
+		},
+		Progress: func(r Result) { shown = append(shown, r.Scenario+": "+r.Case()) },
+	}
+	report, err := b.Run(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"enqueue: 2 producers", "enqueue: 100 producers", "bulk: 2 producers, 7 a call", "life: 2 producers", "life: 100 producers",
+		"life: 2 producers, bare", "life: 100 producers, bare", "respond: 64 producers", "claim: backlog 50, 1 a claim", "claim: backlog 50, 100 a claim"}
+	if !slices.Equal(shown, want) {
+		t.Errorf("%q\nwant %q", shown, want)
+	}
+	jobs := map[string]int{"enqueue": 30, "bulk": 300, "life": 30, "respond": 30, "claim": 100}
+	for i, r := range report.Results {
+		if r.Scenario != "claim" && r.Jobs != jobs[r.Scenario] || r.PerSecond <= 0 || r.AckP50MS <= 0 || r.AckP99MS < r.AckP50MS || r.CommitsPerJob <= 0 || r.HeapBytes == 0 || r.Cut {
+			t.Errorf("%s: %+v", shown[i], r)
+		}
+		if worked := r.Scenario == "life" || r.Scenario == "respond"; worked != (r.StartP50MS > 0) || r.StartP99MS < r.StartP50MS {
+			t.Errorf("%s: starts %v, %v", shown[i], r.StartP50MS, r.StartP99MS)
+		}
+	}
+	// Whoever waited was answered, and every job that a worker was there for has ended.
+	inbox, err := c.Store().Inbox(t.Context(), sojourn.InboxFilter{Limit: 100})
+	if err != nil || len(inbox) != 33 {
+		t.Errorf("%d answers: %v", len(inbox), err)
+	}
+	for _, r := range inbox {
+		if r.Outcome != sojourn.Applied {
+			t.Errorf("an answer was %s", r.Outcome)
+		}
+	}
+}
+
+func TestScenariosByName(t *testing.T) {
+	chosen, err := choose([]string{"life", "enqueue", "life"})
+	if err != nil || len(chosen) != 2 || chosen[0].Name != "enqueue" || chosen[1].Name != "life" {
+		t.Error(chosen, err)
+	}
+	if _, err := choose([]string{"life", "flight"}); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
+		t.Error(err)
+	}
+	good := Config{Jobs: 1, Producers: []int{1}, Batch: 1, Backlogs: []int{1}, Within: 1}
+	for name, change := range map[string]func(*Config){
+		"":           func(*Config) {},
+		"jobs":       func(c *Config) { c.Jobs = MaxJobs + 1 },
+		"batch":      func(c *Config) { c.Batch = sojourn.MaxBatch + 1 },
+		"producers":  func(c *Config) { c.Producers = []int{1, MaxProducers + 1} },
+		"backlog":    func(c *Config) { c.Backlogs = []int{0} },
+		"within":     func(c *Config) { c.Within = 0 },
+		"no backlog": func(c *Config) { c.Backlogs = nil },
+	} {
+		c := good
+		change(&c)
+		if err := c.Validate(); (err == nil) != (name == "") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestMeasureBreaksOff ends with the first error, and closes what was open.
+func TestMeasureBreaksOff(t *testing.T) {
+	c, err := sqlite.Open(":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	closed := 0
+	b := &Bench{
+		Config: Config{Jobs: 30, Producers: []int{1}, Batch: 1, Backlogs: []int{1}, Within: time.Minute},
+		Open: func(context.Context) (*sojourn.Client, func() error, error) {
+			return c, func() error { closed++; return nil }, nil
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Run(ctx, []string{"life"}); !errors.Is(err, context.Canceled) || closed != 1 {
+		t.Error(err, closed)
 	}
 }

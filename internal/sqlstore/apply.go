@@ -49,6 +49,9 @@ func (t *tx) clocks(was, l *live, tr sojourn.Transition, v sojourn.Verdict) {
 		if !v.RunAt.IsZero() {
 			l.runAt = max(v.RunAt.UnixMicro(), t.now)
 		}
+		l.runAt = opening(l.runAt, l.Policy)
+	case sojourn.RunAtOpening:
+		l.runAt = t.putOffUntil(was)
 	}
 	if v.Priority != nil {
 		l.priority = *v.Priority

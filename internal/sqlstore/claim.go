@@ -16,6 +16,7 @@ type claimAnswer struct {
 	jobs  []sojourn.Claimed
 	due   int64 // when the next thing is due; 0 = nothing
 	opens int64 // when a gate opens that holds jobs back; 0 = not known
+	again bool  // many were put off: the next transaction goes on
 }
 
 var stepClaim = eachStep("claim", func(t *tx, r sojourn.ClaimRequest) (claimAnswer, error) {
@@ -26,20 +27,33 @@ var stepClaim = eachStep("claim", func(t *tx, r sojourn.ClaimRequest) (claimAnsw
 	if _, err := t.sweepDue(sweepPerClaim); err != nil {
 		return claimAnswer{}, err
 	}
-	picked, err := t.pick(r)
-	if err != nil {
-		return claimAnswer{}, err
-	}
-	if len(picked) == 0 {
-		if err := t.meet(r); err != nil {
+	for round := range putOffRounds {
+		if round > 0 { // all that was picked has been put off
+			if err := t.putOffFront(r); err != nil {
+				return claimAnswer{}, err
+			}
+		}
+		picked, err := t.pick(r)
+		if err != nil {
 			return claimAnswer{}, err
 		}
-		due, err := t.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
-		return claimAnswer{due: due, opens: t.opens}, err
+		if len(picked) == 0 {
+			return t.foundNothing(r)
+		}
+		if jobs, err = t.take(r, last, picked); err != nil || len(jobs) > 0 {
+			return claimAnswer{jobs: jobs}, err
+		}
 	}
-	jobs, err = t.take(r, last, picked)
-	return claimAnswer{jobs: jobs}, err
+	return claimAnswer{again: true}, nil
 })
+
+func (t *tx) foundNothing(r sojourn.ClaimRequest) (claimAnswer, error) {
+	if err := t.meet(r); err != nil {
+		return claimAnswer{}, err
+	}
+	due, err := t.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
+	return claimAnswer{due: due, opens: t.opens}, err
+}
 
 // Claim takes ready jobs under leases; see sojourn.Claimer.
 func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
@@ -51,6 +65,9 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
 		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
 		a, err := do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
+		for a.again && err == nil && ctx.Err() == nil {
+			a, err = do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
+		}
 		jobs = a.jobs
 		if len(jobs) == 0 && err == nil {
 			s.hub.setDue(a.due)
@@ -207,6 +224,11 @@ func (t *tx) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]soj
 		if was == nil {
 			continue
 		}
+		if put, err := t.putOff(was); err != nil {
+			return nil, err
+		} else if put {
+			continue
+		}
 		tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, was.kind)})
 		if err != nil {
 			return nil, err
@@ -220,7 +242,7 @@ func (t *tx) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]soj
 		rows = append(rows, &l)
 		leases = append(leases, sojourn.Lease{ID: l.ID, Epoch: l.epoch, Worker: l.worker})
 	}
-	if r.Number > 0 {
+	if r.Number > 0 && len(rows) > 0 {
 		text, err := jsonText(leases)
 		if err != nil {
 			return nil, err
@@ -264,6 +286,10 @@ func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, e
 		c := &out[i]
 		*c = sojourn.Claimed{Job: l.job(t.s), Lease: sojourn.Lease{ID: l.ID, Epoch: l.epoch, Worker: l.worker}, Purpose: l.Purpose,
 			LeaseFor: t.left(l.leaseUntil), Timeout: t.left(l.timeoutAt), Deadline: t.left(l.deadline)}
+		var err error
+		if c.Window, err = t.windowLeft(l); err != nil {
+			return nil, err
+		}
 		c.Job.Token = sojourn.NewToken(t.s.secret, l.ID, l.generation, l.Attempt)
 		jobs.add(&c.Job, l.hasData, l.InHand > 0 && l.Purpose != sojourn.PurposeDecide)
 		if l.Failures+l.Crashes > 0 {
@@ -272,7 +298,6 @@ func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, e
 			}
 		}
 		if slices.Contains(r.Decidable, l.kind) {
-			var err error
 			if c.History, err = t.errorsOf(l.ID, l.generation); err != nil {
 				return nil, err
 			}

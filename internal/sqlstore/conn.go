@@ -173,6 +173,7 @@ type Description struct {
 	Durability string // "fsync": acknowledged is durable; "relaxed": by explicit option only; "memory"
 	Bytes      int64  // on disk, without the write-ahead log
 	WALBytes   int64  // of the write-ahead log; 0 if the store cannot see it
+	Commits    int64  // calls of Update that have committed
 }
 
 // Owners is an optional ability of a DB that knows which processes on its machine live: a process holds an operating system lock

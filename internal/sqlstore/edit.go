@@ -132,7 +132,10 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	}
 	was := &live{Row: sojourn.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, generation: j.Generation}
 	l := &live{Row: tr.To, queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: j.Generation + 1, epoch: j.Epoch,
-		runAt: t.now, deadline: t.deadlineOf(j.Policy)}
+		runAt: opening(t.now, j.Policy), deadline: t.deadlineOf(j.Policy)}
+	if l.runAt > t.now {
+		l.State = sojourn.Scheduled
+	}
 	var finished int64
 	if err := t.query(qFinalRow, func(r Row) error {
 		l.worker, l.history, l.hasData, finished = r.Text(0), int32(r.Int(1)), r.Int(2) != 0, r.Int(3)
@@ -264,7 +267,7 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 	if c.Policy != nil && c.Policy.Deadline > 0 {
 		l.deadline = t.deadlineOf(l.Policy)
 	}
-	if c.RunAt == nil && c.Delay == nil {
+	if c.RunAt == nil && c.Delay == nil && (c.Policy == nil || len(c.Policy.Windows) == 0) {
 		return nil
 	}
 	if c.RunAt != nil {
@@ -273,6 +276,10 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 	if c.Delay != nil {
 		l.runAt = t.now + c.Delay.Microseconds()
 	}
+	if _, err := sojourn.NextOpening(at(max(l.runAt, t.now)), l.Policy.Windows...); err != nil {
+		return err
+	}
+	l.runAt = opening(l.runAt, l.Policy)
 	if l.State == sojourn.Ready || l.State == sojourn.Scheduled {
 		l.State = sojourn.Ready
 		if l.runAt > t.now {

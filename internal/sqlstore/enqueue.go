@@ -282,11 +282,11 @@ func (e *enqueue) resolve(j *sojourn.Job) error {
 	if j.RunAt.UnixMicro() < e.now {
 		j.RunAt = at(e.now)
 	}
-	return nil
+	return e.mayStart(j, q.Windows)
 }
 
 func (e *enqueue) startState(j *sojourn.Job) sojourn.State {
-	if j.RunAt.UnixMicro() > e.now {
+	if opening(j.RunAt.UnixMicro(), j.Policy) > e.now {
 		return sojourn.Scheduled
 	}
 	return sojourn.Ready
@@ -356,7 +356,8 @@ func (e *enqueue) write() error {
 }
 
 func (e *enqueue) newLive(j *sojourn.Job) *live {
-	l := &live{queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: 1, runAt: j.RunAt.UnixMicro()}
+	l := &live{queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: 1,
+		runAt: opening(j.RunAt.UnixMicro(), j.Policy)}
 	l.ID, l.State, l.Weight = j.ID, e.startState(j), j.Weight
 	l.deadline = e.deadlineOf(j.Policy)
 	l.put(e.rows[j.Queue].QueueSettings)
@@ -391,7 +392,7 @@ func (e *enqueue) replace() error {
 			return err
 		}
 		l := *was
-		l.queue, l.group, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, j.RunAt.UnixMicro(), e.startState(j)
+		l.queue, l.group, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, opening(j.RunAt.UnixMicro(), j.Policy), e.startState(j)
 		l.Policy, l.deadline = j.Policy, e.deadlineOf(j.Policy)
 		tr := sojourn.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
 		if err := e.addHistory(was, &l, tr, change{}); err != nil {

@@ -64,6 +64,12 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 	if err := l.going(); err != nil {
 		return l, err
 	}
+	if g := l.flow.Closed(); !g.Open { // whatever stands there, nothing of it starts
+		if !g.Until.IsZero() {
+			l.opens = earliest(l.opens, g.Until.UnixMicro())
+		}
+		return l, nil
+	}
 	if h := l.head; l.flow.HeadFirst() && slices.Contains(r.Kinds, h.kind) {
 		l.ask(&h)
 	}

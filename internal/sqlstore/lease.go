@@ -139,16 +139,32 @@ func (t *tx) setKey(l *live, key string) error {
 	if l.key != "" {
 		return sojourn.Conflict("job %d has the key %.64q already; a key never changes", l.ID, l.key)
 	}
+	taken, mine := false, false
+	err := t.query(qKey, func(r Row) error {
+		taken = r.Int(1) != 0 || r.Int(2) > t.now
+		mine = r.Int(1) != 0 && sojourn.ID(r.Int(0)) == l.ID // it has awaited the key before
+		return nil
+	}, l.kind, key)
+	if err == nil && taken && !mine { // before anything is written
+		err = sojourn.Conflict("another job of kind %s has the key %.64q", l.kind, key)
+	}
+	if err == nil && !mine {
+		err = t.takeFreeKey(l, key)
+	}
+	if err == nil {
+		l.key = key
+	}
+	return err
+}
+
+// takeFreeKey gives the job a key that nobody has, as was just read.
+func (t *tx) takeFreeKey(l *live, key string) error {
 	if err := t.rememberHolder(l.kind, key, int64(l.ID)); err != nil {
 		return err
 	}
 	n, err := t.exec(qTakeOneKey, l.kind, key, int64(l.ID), 0, t.now)
-	if err != nil {
-		return err
+	if err == nil && n == 0 {
+		err = raced("a key was taken meanwhile")
 	}
-	if n == 0 {
-		return sojourn.Conflict("another job of kind %s has the key %.64q", l.kind, key)
-	}
-	l.key = key
-	return nil
+	return err
 }

@@ -108,7 +108,6 @@ func (s *Store) prune(ctx context.Context, old []expired) (int, error) {
 const qRemove = `delete from sj_final where id = $1 and finished_us = $2 and state in (7, 8, 9)`
 
 var qRemoveRest = []string{
-	`delete from sj_key where job = $1 and own = 0`,
 	qForgetJob,
 	`delete from sj_job where id = $1`,
 	`delete from sj_history where job = $1`,
@@ -123,8 +122,12 @@ func (t *tx) remove(e expired) (int64, error) {
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	if e.key != "" {
-		if err := t.removeHolder(e); err != nil {
+	keys := []kindKey{{e.kind, e.key}}
+	if err := t.query(qAwaitedKeys, func(r Row) error { keys = append(keys, kindKey{r.Text(0), r.Text(1)}); return nil }, e.id); err != nil {
+		return 0, err
+	}
+	for _, k := range keys {
+		if err := t.removeHolder(e.id, k); err != nil {
 			return 0, err
 		}
 	}
@@ -137,12 +140,13 @@ func (t *tx) remove(e expired) (int64, error) {
 }
 
 const (
-	qRemember = `insert into sj_key_past (kind, key, job) select kind, key, job from sj_key where kind = $1 and key = $2 and live = 0 and job <> $3
-		on conflict (kind, key, job) do nothing`
+	qRemember = `insert into sj_key_past (kind, key, job) select k.kind, k.key, k.job from sj_key k where k.kind = $1 and k.key = $2 and k.live = 0
+		and k.job <> $3 and exists (select 1 from sj_final f where f.id = k.job) on conflict (kind, key, job) do nothing`
 	qPastHolder   = `select coalesce(max(job), 0) from sj_key_past where kind = $1 and key = $2`
 	qForgetHolder = `delete from sj_key_past where kind = $1 and key = $2 and job = $3`
 	qForgetJob    = `delete from sj_key_past where job = $1` // own and awaited keys
-	qPassKey      = `update sj_key set job = $1, own = 1, held_until_us = 0 where kind = $2 and key = $3 and job = $4 and live = 0`
+	qPassKey      = `update sj_key set job = $1, own = 0, held_until_us = 0 where kind = $2 and key = $3 and job = $4 and live = 0`
+	qAwaitedKeys  = `select kind, key from sj_key where job = $1 and own = 0 order by kind, key`
 	qDropKey      = `delete from sj_key where kind = $1 and key = $2 and job = $3 and live = 0`
 )
 
@@ -153,28 +157,31 @@ func (t *tx) rememberHolder(kind, key string, taker int64) error {
 	return err
 }
 
-// removeHolder takes a job away from its key: the newest of the earlier ones stands for it then, if one is still stored, so that an answer
+// removeHolder takes a job away from one of its keys: the newest of the earlier ones stands for it then, if one is still stored, so that an answer
 // for it is late and not early for whoever comes next.
-func (t *tx) removeHolder(e expired) error {
+func (t *tx) removeHolder(id int64, k kindKey) error {
+	if k.key == "" {
+		return nil
+	}
 	if t.concurrent() { // one at a time changes what is remembered of a key
-		if err := t.query(qLockKey, func(Row) error { return nil }, e.kind, e.key); err != nil {
+		if err := t.query(qLockKey, func(Row) error { return nil }, k.kind, k.key); err != nil {
 			return err
 		}
 	}
-	if _, err := t.exec(qForgetHolder, e.kind, e.key, e.id); err != nil {
+	if _, err := t.exec(qForgetHolder, k.kind, k.key, id); err != nil {
 		return err
 	}
-	past, err := t.num(qPastHolder, e.kind, e.key)
+	past, err := t.num(qPastHolder, k.kind, k.key)
 	if err != nil {
 		return err
 	}
 	if past == 0 {
-		_, err := t.exec(qDropKey, e.kind, e.key, e.id)
+		_, err := t.exec(qDropKey, k.kind, k.key, id)
 		return err
 	}
-	n, err := t.exec(qPassKey, past, e.kind, e.key, e.id)
+	n, err := t.exec(qPassKey, past, k.kind, k.key, id)
 	if err == nil && n > 0 {
-		_, err = t.exec(qForgetHolder, e.kind, e.key, past)
+		_, err = t.exec(qForgetHolder, k.kind, k.key, past)
 	}
 	return err
 }

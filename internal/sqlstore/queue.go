@@ -180,6 +180,9 @@ func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettin
 	if err := q.Validate(); err != nil {
 		return err
 	}
+	if _, err := sojourn.NextOpening(at(s.clock.estimate()), q.Windows); err != nil {
+		return err
+	}
 	reshape, err := do[bool](ctx, s, classFinish, stepSetQueue, 1, setQueueAsk{name, q})
 	if err == nil && reshape {
 		err = s.reshape(ctx, name, math.MaxInt)

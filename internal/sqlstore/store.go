@@ -388,7 +388,7 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 		return sojourn.Status{}, s.failed(err)
 	}
 	st := sojourn.Status{Store: d.Name, Location: d.Location, Version: d.Version, Durability: d.Durability, Instance: s.instance,
-		MaxBytes: s.cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes}
+		MaxBytes: s.cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes, Commits: d.Commits}
 	err = s.view(ctx, func(t *tx) error {
 		st.Now, st.Clock = at(t.now), s.clock.describe()
 		n, err := t.num(`select max(version) from sj_migration`)

@@ -41,6 +41,7 @@ type DB struct {
 	prefix   string // the same without
 	server   settings
 	closed   atomic.Bool
+	updates  atomic.Int64  // that have committed
 	writing  chan struct{} // has room for each write under way
 	reading  chan struct{}
 }
@@ -63,6 +64,9 @@ func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
 		err := d.transact(ctx, beginWrite, fn)
+		if err == nil {
+			d.updates.Add(1)
+		}
 		if err == nil || !busy(err) || ctx.Err() != nil {
 			return err
 		}
@@ -197,7 +201,8 @@ func (d *DB) Version(ctx context.Context) (version int64, err error) {
 
 // Describe implements sqlstore.DB.
 func (d *DB) Describe(ctx context.Context) (sqlstore.Description, error) {
-	out := sqlstore.Description{Name: "postgres", Version: d.server.version, Location: d.location, Durability: d.server.durability()}
+	out := sqlstore.Description{Name: "postgres", Version: d.server.version, Location: d.location, Durability: d.server.durability(),
+		Commits: d.updates.Load()}
 	err := d.View(ctx, func(c sqlstore.Conn) error {
 		return c.Query(d.dialect.SQL(d.tables, "", qBytes), func(r sqlstore.Row) error { out.Bytes = r.Int(0); return nil })
 	})

@@ -40,6 +40,7 @@ type DB struct {
 	closing sync.Once
 	broken  atomic.Pointer[error] // why all work is refused
 	commits atomic.Int64          // in memory, that changed something
+	updates atomic.Int64          // that have committed
 
 	// Tests make these smaller.
 	readLimit time.Duration
@@ -118,6 +119,7 @@ func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	if err := c.transact(ctx, begin, "commit", fn); err != nil {
 		return err
 	}
+	d.updates.Add(1)
 	d.boundWAL(c)
 	return nil
 }
@@ -131,6 +133,7 @@ func (d *DB) updateMemory(ctx context.Context, c *conn, begin func() error, fn f
 	if err := c.transact(ctx, begin, "commit", fn); err != nil {
 		return err
 	}
+	d.updates.Add(1)
 	after, err := ask(c.raw, "select total_changes()")
 	if after != before {
 		d.commits.Add(1)
@@ -233,7 +236,7 @@ func fileSize(path string) int64 {
 
 // Describe implements sqlstore.DB.
 func (d *DB) Describe(ctx context.Context) (sqlstore.Description, error) {
-	out := sqlstore.Description{Name: "sqlite", Version: sqlite.Version, Location: d.path, Durability: "fsync"}
+	out := sqlstore.Description{Name: "sqlite", Version: sqlite.Version, Location: d.path, Durability: "fsync", Commits: d.updates.Load()}
 	switch {
 	case d.memory():
 		out.Durability = "memory"

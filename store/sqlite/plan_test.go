@@ -158,6 +158,15 @@ func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
 	must(c.GetByKey(ctx, "k", "a"))
 	must(c.History(ctx, 1))
 	must(c.Log(ctx, 1))
+	st, err := s.Status(ctx)
+	must(nil, err)
+	soon := sojourn.Window{Start: st.Now.Format(time.TimeOnly), End: st.Now.Add(time.Hour).Format(time.TimeOnly)}
+	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.In(soon), sojourn.Priority(0))))
+	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.WithPolicy(sojourn.Policy{StopAtWindowEnd: true}))))
+	advance(2 * time.Hour)
+	claim()
+	must(nil, s.SetQueue(ctx, "default", sojourn.QueueSettings{Windows: sojourn.Windows{soon}}))
+	claim()
 	advance(60 * 24 * time.Hour)
 	must(s.Sweep(ctx, 100))
 }

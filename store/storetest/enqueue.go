@@ -82,7 +82,8 @@ func enqueuePast(s *scene) {
 func enqueueFields(s *scene) {
 	p := sojourn.Policy{MaxAttempts: 7, MaxCrashes: sojourn.Unlimited, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour,
 		DecideWithin: 3 * time.Minute, KeepKey: time.Second, OnLost: sojourn.FailLost, OnPanic: sojourn.FailPanic,
-		LateResponse: sojourn.InboxLate, NoExtend: true,
+		LateResponse: sojourn.InboxLate, NoExtend: true, StopAtWindowEnd: true,
+		Windows: []sojourn.Windows{{{Start: "00:00", End: "23:59:59", Zone: "Europe/Berlin", Except: []string{"2026-12-25"}}, {Start: "12:00", End: "12:00"}}},
 		Backoff: sojourn.Backoff{First: 1500 * time.Millisecond, Factor: 2.5, Limit: 7 * time.Minute, Jitter: 0.25}}
 	j := s.job(ofKind("mail.send:v2/eu-1"), sojourn.Queue("mail_OUT"), sojourn.Key("Bestellung № 42 ü"), sojourn.Group("Händler/7"), args("{\"a\": [ 1.0 ] }\n"),
 		sojourn.Priority(math.MinInt32), sojourn.Weight(sojourn.MaxWeight), sojourn.Tags("b", "a", "b"), sojourn.Meta("traceparent", "00-ab"),
@@ -101,7 +102,7 @@ func enqueueFields(s *scene) {
 		same(s, what+": weight", got.Weight, sojourn.MaxWeight)
 		same(s, what+": tags", len(got.Tags), 2)
 		same(s, what+": meta", got.Meta["traceparent"]+got.Meta["tenant"], "00-abü'\"%\x00")
-		same(s, what+": policy", got.Policy, p)
+		same(s, what+": policy", text(got.Policy), text(p))
 		same(s, what+": instance", got.Instance != "", true)
 	}
 }

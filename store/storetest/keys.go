@@ -227,6 +227,14 @@ func lateSetKey(s *scene) {
 	s.must(s.save(sojourn.Saved{Lease: d.Lease, Key: "later"}), "SetKey")
 	s.finish(await(d, 0), sojourn.Ready)
 	s.lies(r.Seq, sojourn.Applied)
+	s.finish(completed(s.claim()), sojourn.Completed)
+	// A key that the job has awaited is its own already.
+	e := s.running()
+	s.finish(await(e, 0, "asked"), sojourn.Awaiting)
+	s.respond("asked")
+	e = s.claim()
+	s.must(s.save(sojourn.Saved{Lease: e.Lease, Key: "asked"}), "SetKey with a key that it has awaited")
+	same(s, "key", s.state(e.Job.ID, sojourn.Running).Key, "asked")
 }
 
 func setKeyConflict(s *scene) {
@@ -242,9 +250,12 @@ func setKeyConflict(s *scene) {
 	s.must(errs[2], "a free key in the same call")
 	s.refused(errs[3], sojourn.CodeInvalid, "a key with a control character")
 	same(s, "key", s.state(a.Job.ID, sojourn.Running).Key, "")
+	kept := s.final(sojourn.Completed, sojourn.Key("kept"), sojourn.KeepKey(time.Hour))
+	s.is(s.save(sojourn.Saved{Lease: a.Lease, Key: "kept"}), sojourn.ErrConflict, "a key that a final job keeps")
 	same(s, "key", s.state(b.Job.ID, sojourn.Running).Key, "own")
 	same(s, "key", s.state(c.Job.ID, sojourn.Running).Key, "mine")
 	s.cancel(other)
 	s.must(s.save(sojourn.Saved{Lease: a.Lease, Key: "taken"}), "the key of a job that has ended")
+	s.became(s.respond("kept"), sojourn.Late, kept.Job.ID)
 	s.finish(completed(a), sojourn.Completed)
 }

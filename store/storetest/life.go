@@ -33,6 +33,12 @@ func status(s *scene) {
 	default:
 		s.Errorf("the durability is %q", st.Durability)
 	}
+	s.enqueue()
+	after, err := s.store.Status(s.ctx)
+	s.must(err, "Status")
+	if after.Commits <= st.Commits {
+		s.Errorf("%d commits before an enqueue and %d after it", st.Commits, after.Commits)
+	}
 }
 
 func nothing(s *scene) {

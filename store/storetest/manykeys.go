@@ -16,6 +16,9 @@ var manyKeysTrials = []trial{
 	{"await its own key among others", "A job may await its own key beside others, and the same keys again.", "tr:F5 rules:B10 inv:U1", awaitOwnAmong},
 	{"an early answer under another of its keys", "An Await attaches the early responses of all keys of its job, not only of those it waits for.", "tr:F5 rules:B9 inv:U4", awaitEarlyOther},
 	{"await a key that is named twice", "A key that is named twice needs one response.", "tr:F5 tr:M1 rules:B10", awaitTwice},
+	{"an awaited key after its last job", "An answer under an awaited key is late as long as any of the jobs that awaited it is stored, whichever of them goes first.",
+		"tr:W10 tr:O8 rules:B5 rules:B10", awaitedKeyOutlives},
+	{"an awaited key after a redrive", "A job that was redriven is no earlier holder of the keys that it awaited before.", "tr:O3 rules:B10 inv:U1", awaitedKeyRedriven},
 	{"rules:B10 half of the answers", "A retry whose last wait needs all keys is not woken by some of them.", "tr:M3 rules:B10 tr:W4", awaitAllHalf},
 }
 
@@ -146,4 +149,38 @@ func awaitEarlyOther(s *scene) {
 	same(s, "in hand", string(s.inHand(d).Body), "asked for")
 	s.finish(await(d, 0), sojourn.Ready) // its own key: the early one is there
 	same(s, "in hand then", string(s.inHand(s.claim()).Body), "too soon")
+}
+
+func awaitedKeyOutlives(s *scene) {
+	var jobs []sojourn.ID
+	for range 3 {
+		c := s.running()
+		s.finish(await(c, 0, "a"), sojourn.Awaiting)
+		s.cancel(c.Job.ID)
+		jobs = append(jobs, c.Job.ID)
+	}
+	s.advance(sojourn.IDLife)
+	for i, holder := range []sojourn.ID{jobs[1], jobs[1], 0} { // after the newest, the oldest and the last one are gone
+		gone := jobs[[]int{2, 0, 1}[i]]
+		if item := s.edit(gone, sojourn.Edit{Action: sojourn.EditPurge}); !item.Changed {
+			s.Fatalf("purge of job %d answered %+v", gone, item)
+		}
+		if holder == 0 {
+			s.became(s.respond("a"), sojourn.Early, 0)
+		} else {
+			s.became(s.respond("a"), sojourn.Late, holder)
+		}
+	}
+}
+
+func awaitedKeyRedriven(s *scene) {
+	c := s.running()
+	s.finish(await(c, 0, "a"), sojourn.Awaiting)
+	s.cancel(c.Job.ID)
+	s.edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive}, sojourn.Ready)
+	s.finish(snooze(s.claim(), time.Hour), sojourn.Scheduled)
+	d := s.running()
+	s.finish(await(d, 0, "a"), sojourn.Awaiting)
+	s.became(s.respond("a"), sojourn.Applied, d.Job.ID)
+	same(s, "kept by the other", s.get(c.Job.ID).Kept, 0)
 }

@@ -45,7 +45,7 @@ type trial struct {
 func trials() []trial {
 	return slices.Concat(enqueueTrials, keyTrials, idTrials, claimTrials, repeatTrials, orderTrials, leaseTrials, saveTrials, fenceTrials,
 		finishTrials, errorTrials, awaitTrials, manyKeysTrials, respondTrials, addressTrials, handTrials, raceTrials, erroredTrials,
-		sweepTrials, clockTrials, retentionTrials, cancelTrials, redriveTrials, changeTrials, queueTrials, pauseTrials, peekTrials, nextTrials, findTrials,
+		sweepTrials, clockTrials, retentionTrials, cancelTrials, redriveTrials, changeTrials, queueTrials, pauseTrials, windowTrials, peekTrials, nextTrials, findTrials,
 		inboxTrials, historyTrials, flowTrials, groupTrials, bytesTrials, limitTrials, blockedTrials, concurrentTrials, lifeTrials)
 }
 

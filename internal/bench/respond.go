@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+const (
+	// answerers answer at the same time, each waiting for every acknowledgement.
+	answerers = 64
+	// answerWithin is how long a job would wait.
+	answerWithin = time.Hour
+)
+
+func responds(ctx context.Context, b *Bench) error {
+	return b.measure(ctx, Result{Scenario: "respond", Producers: usual, Worker: workerName(false)}, func(ctx context.Context, s *Sojourn, r *Result) (Measured, error) {
+		load := b.load(usual, 1)
+		a := &answering{Sojourn: s, resumed: newWatch(load.WarmUp, load.Jobs), waiting: make(chan int, load.WarmUp+load.Jobs)}
+		m, err := Life(ctx, a, load)
+		m.Ack = Merge(a.acks...)
+		r.starts(a.resumed.sample())
+		return m, err
+	})
+}
+
+// answering is a System whose jobs await an answer, which comes as soon as they do. What it measures as acknowledgement is that of the answer,
+// and as start that of the handler which gets it.
+type answering struct {
+	*Sojourn
+	resumed *watch
+	numbers sync.Map // id of a job → its number
+	waiting chan int // numbers of jobs that await their answer
+	acks    []Sample // one of each answerer
+}
+
+func (a *answering) key(number int) string { return fmt.Sprintf("%s-%d", a.queue(), number) }
+
+// Enqueue implements System.
+func (a *answering) Enqueue(ctx context.Context, first, n int) error {
+	jobs := make([]*sojourn.Job, n)
+	for i := range jobs {
+		jobs[i] = a.job(first + i)
+		jobs[i].Key = a.key(first + i)
+	}
+	_, err := a.Client.EnqueueAll(ctx, jobs)
+	return err
+}
+
+// Work implements System.
+func (a *answering) Work(ctx context.Context, done func(int)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	store := counting{a.Client.Store(), func(outcomes []sojourn.Outcome, answers []sojourn.Finished) {
+		done(final(answers))
+		for i, o := range outcomes {
+			if answers[i].State != sojourn.Awaiting {
+				continue
+			}
+			if number, ok := a.numbers.LoadAndDelete(o.Lease.ID); ok { // once, if a report is repeated
+				a.waiting <- number.(int)
+			}
+		}
+	}}
+	a.acks = make([]Sample, answerers)
+	errs := make([]error, answerers+1)
+	var all sync.WaitGroup
+	for i := range answerers {
+		all.Go(func() {
+			if errs[i] = a.answer(ctx, &a.acks[i]); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	errs[answerers] = a.worker(ctx, store, func(_ context.Context, j *sojourn.Job, args []byte) error {
+		if j.Response != nil {
+			a.resumed.stop(Number(args))
+			return nil
+		}
+		a.numbers.Store(j.ID, Number(args))
+		return sojourn.Await(answerWithin)
+	})
+	cancel()
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer sends answers until ctx ends.
+func (a *answering) answer(ctx context.Context, acks *Sample) error {
+	for {
+		select {
+		case number := <-a.waiting:
+			a.resumed.begin(number, 1)
+			called := time.Now()
+			_, err := a.Client.Respond(context.WithoutCancel(ctx), &sojourn.Response{Kind: Kind, Key: a.key(number), Body: Args(number)})
+			if err != nil {
+				return err
+			}
+			if a.resumed.counts(number) {
+				acks.Add(time.Since(called))
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

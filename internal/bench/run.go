@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Bench measures scenarios on our own store.
+type Bench struct {
+	Config
+	// Open gives the store of one case and what lets go of it: an empty one, or the same again.
+	Open func(ctx context.Context) (c *sojourn.Client, done func() error, err error)
+	// Progress is told each result at once.
+	Progress func(Result)
+
+	report Report
+	cases  int
+	began  time.Time
+}
+
+// Report is what Run has found.
+type Report struct {
+	Store      string    `json:"store"`
+	Version    string    `json:"version"` // of the database
+	Durability string    `json:"durability"`
+	Go         string    `json:"go"`
+	Platform   string    `json:"platform"`
+	CPUs       int       `json:"cpus"`
+	At         time.Time `json:"at"`
+	Results    []Result  `json:"results"`
+}
+
+// Run measures the scenarios with these names, or all, in the order of Scenarios. The error for a name that there is not has CodeInvalid.
+func (b *Bench) Run(ctx context.Context, names []string) (Report, error) {
+	chosen, err := choose(names)
+	if err == nil {
+		err = b.Validate()
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	b.began = time.Now()
+	b.report = Report{Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), At: b.began.UTC().Truncate(time.Second)}
+	for _, s := range chosen {
+		if err := s.Run(ctx, b); err != nil {
+			return b.report, fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	return b.report, nil
+}
+
+func choose(names []string) ([]Scenario, error) {
+	if len(names) == 0 {
+		return Scenarios, nil
+	}
+	wanted := map[string]bool{}
+	for _, n := range names {
+		wanted[n] = true
+	}
+	var chosen []Scenario
+	var known []string
+	for _, s := range Scenarios {
+		known = append(known, s.Name)
+		if wanted[s.Name] {
+			chosen = append(chosen, s)
+			delete(wanted, s.Name)
+		}
+	}
+	for _, n := range names {
+		if wanted[n] {
+			return nil, sojourn.Invalid("scenario", "%.64q is none; use %s", n, strings.Join(known, ", "))
+		}
+	}
+	return chosen, nil
+}
+
+func (b *Bench) load(producers, batch int) Load {
+	return Load{Jobs: b.Jobs, WarmUp: b.Jobs / 10, Producers: producers, Batch: batch, Within: b.Within}
+}
+
+// measure runs one case on a store and in a queue of its own, and keeps its result. run may add to the result.
+func (b *Bench) measure(ctx context.Context, r Result, run func(ctx context.Context, s *Sojourn, r *Result) (Measured, error)) error {
+	c, done, err := b.Open(ctx)
+	if err != nil {
+		return err
+	}
+	err = b.measureOn(ctx, c, &r, run)
+	if closed := done(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+func (b *Bench) measureOn(ctx context.Context, c *sojourn.Client, r *Result, run func(context.Context, *Sojourn, *Result) (Measured, error)) error {
+	status, err := c.Store().Status(ctx)
+	if err != nil {
+		return err
+	}
+	b.report.Store, b.report.Version, b.report.Durability = status.Store, status.Version, status.Durability
+	b.cases++
+	// What an earlier case, or an earlier run on this store, has left stands in another queue.
+	s := &Sojourn{Client: c, Queue: fmt.Sprintf("bench-%d-%d", b.began.UnixMilli(), b.cases)}
+	r.before = status
+	m, err := run(ctx, s, r)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	r.fill(ctx, c, m)
+	b.report.Results = append(b.report.Results, *r)
+	if b.Progress != nil {
+		b.Progress(*r)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package sqlstore
+
+import (
+	"math"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// The windows of a job move its run_at: they are stored with it and do not change by themselves. Those of a queue are looked at by each claim and
+// move nothing, so that a change is in force with the next transaction, and a queue with a million ready jobs closes and opens without a write.
+
+// unreadable is how long a job rests whose windows do not open any more (their exceptions, or a new release of the zone rules), before they
+// are looked at again.
+const unreadable = 24 * time.Hour
+
+// windowsOf are those of a policy and a queue together.
+func windowsOf(p sojourn.Policy, queue sojourn.Windows) []sojourn.Windows {
+	return append(p.Windows[:len(p.Windows):len(p.Windows)], queue)
+}
+
+// opening is us, or the first moment after it at which a job with this policy may start.
+func opening(us int64, p sojourn.Policy) int64 {
+	if len(p.Windows) == 0 {
+		return us
+	}
+	opens, err := sojourn.NextOpening(at(us), p.Windows...)
+	if err != nil {
+		return us + unreadable.Microseconds()
+	}
+	return max(opens.UnixMicro(), us)
+}
+
+// mayStart refuses a job that could never start.
+func (t *tx) mayStart(j *sojourn.Job, queue sojourn.Windows) error {
+	if len(j.Policy.Windows) == 0 {
+		return nil
+	}
+	_, err := sojourn.NextOpening(j.RunAt, windowsOf(j.Policy, queue)...)
+	return err
+}
+
+// putOff is S2: a claim has found a job outside its windows. It moves to their next opening, and no attempt is counted.
+func (t *tx) putOff(l *live) (bool, error) {
+	if len(l.Policy.Windows) == 0 || l.State != sojourn.Ready || l.Resumed {
+		return false, nil
+	}
+	if opening(t.now, l.Policy) <= t.now {
+		return false, nil
+	}
+	tr, err := sojourn.Decide(l.Row, sojourn.Event{Type: sojourn.EventWindowClosed})
+	if err == nil {
+		_, err = t.apply(l, tr, change{})
+	}
+	return true, err
+}
+
+// putOffRounds bounds how often one transaction looks for jobs whose windows are open behind those that it puts off.
+const putOffRounds = 10
+
+// putOffFront puts off, besides what a claim has picked, what stands next in line: the jobs of a kind mostly have the same windows.
+func (t *tx) putOffFront(r sojourn.ClaimRequest) error {
+	r.Max, r.Capacity = max(r.Max, 100), math.MaxInt64
+	picked, err := t.pick(r)
+	if err != nil {
+		return err
+	}
+	ids := make(Ints, len(picked))
+	for i, p := range picked {
+		ids[i] = p.id
+	}
+	found, err := t.load(ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if l := found[sojourn.ID(id)]; l != nil {
+			if _, err := t.putOff(l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// putOffUntil is when a job may start that is put off.
+func (t *tx) putOffUntil(l *live) int64 {
+	q, err := t.queueRow(l.queue)
+	if err != nil {
+		return opening(t.now, l.Policy) // without the spread
+	}
+	until, err := sojourn.PutOff(l.ID, at(t.now), l.Policy.Windows, q.Windows)
+	if err != nil {
+		return t.now + unreadable.Microseconds()
+	}
+	return max(until.UnixMicro(), t.now)
+}
+
+// windowLeft is how long a step that stops with its windows may last; 0 = as long as it likes.
+func (t *tx) windowLeft(l *live) (time.Duration, error) {
+	if !l.Policy.StopAtWindowEnd || l.Purpose != sojourn.PurposeStart {
+		return 0, nil
+	}
+	q, err := t.queueRow(l.queue)
+	if err != nil || len(l.Policy.Windows)+len(q.Windows) == 0 {
+		return 0, err
+	}
+	const far = 35 * 24 * time.Hour // of windows that follow each other without a gap
+	shuts, err := sojourn.NextClosing(at(t.now), far, windowsOf(l.Policy, q.Windows)...)
+	if err != nil || shuts.Sub(at(t.now)) >= far {
+		return 0, nil // an unreadable window starts nothing: the step began before it was
+	}
+	return max(shuts.Sub(at(t.now)), 1), nil
+}

@@ -1,0 +1,483 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// name is a new one.
+func (r *run) name(prefix string) string {
+	r.number++
+	return fmt.Sprint(prefix, r.number)
+}
+
+// born is the name of a new worker.
+func (r *run) born() string { return r.name("w") }
+
+// advance moves the clock, also back.
+func (r *run) advance(d time.Duration) {
+	r.wall = r.wall.Add(d)
+	if n, ok := r.store.Store.(interface{ Nudge() }); ok {
+		n.Nudge()
+	}
+}
+
+// tick is what every look at the store's clock does: one that was set back stands still.
+func (r *run) tick() { r.m.now = max(r.m.now, r.wall.UnixMicro()) }
+
+// fault decides what goes wrong with the next call.
+func (r *run) fault(kinds ...fault) fault {
+	f := none
+	switch {
+	case r.calm:
+	case r.outage > 0:
+		r.outage--
+		f = down
+	case r.chance(12):
+		f = oneOf(r.dice, lost, lost, down, twice)
+	}
+	if !slices.Contains(kinds, f) {
+		f = none
+	}
+	if f != none {
+		r.result.Faults[faultNames[f]]++
+	}
+	r.store.next = f
+	return f
+}
+
+// attempt makes one call: the model predicts its answer, which is compared. again repeats the call later if its caller does not learn what became of it.
+func attempt[A any](r *run, what string, f fault, predict func() A, call func() (A, error), again func(), differs func(got, want A) string) (got A, ok bool) {
+	r.result.Calls++
+	clear(r.m.touched)
+	var want A
+	if f != down {
+		r.tick()
+		want = predict()
+	}
+	if f == twice {
+		want = predict()
+	}
+	got, err := call()
+	switch f {
+	case down, lost:
+		code := map[fault]string{down: sojourn.CodeUnavailable, lost: sojourn.CodeUnknown}[f]
+		r.say("%s → %s", what, faultNames[f])
+		if sojourn.ErrorCode(err) != code {
+			r.fail("%s: the error is %v, want %s", what, err, code)
+		}
+		if again != nil && len(r.repeats) < 20 {
+			r.repeats = append(r.repeats, again)
+		}
+	default:
+		if f != none {
+			what += " (" + faultNames[f] + ")"
+		}
+		if err != nil {
+			r.say("%s → %v", what, err)
+			r.fail("%s: %v", what, err)
+		}
+		r.say("%s → %s", what, told(want))
+		if d := differs(got, want); d != "" {
+			r.fail("%s: %s", what, d)
+		}
+		ok = true
+	}
+	r.look()
+	return got, ok
+}
+
+// told is an answer as the log shows it.
+func told(v any) string {
+	if cs, ok := v.([]sojourn.Claimed); ok {
+		var leases []string
+		for _, c := range cs {
+			leases = append(leases, fmt.Sprintf("%d epoch %d to %s", c.Lease.ID, c.Lease.Epoch, c.Purpose))
+		}
+		return fmt.Sprint(leases)
+	}
+	text := fmt.Sprintf("%+v", v)
+	if len(text) > 300 {
+		text = text[:300] + "…"
+	}
+	return strings.ReplaceAll(text, "\n", " ")
+}
+
+// draw gives a fresh id.
+func (r *run) draw() sojourn.ID {
+	const size = 40
+	if len(r.block) == 0 || r.m.now-r.drawn > (sojourn.IDLife-time.Second).Microseconds() {
+		if r.old = append(r.old, r.block...); len(r.old) > 10 {
+			r.old = r.old[len(r.old)-10:]
+		}
+		r.tick()
+		first, err := r.store.IDs(r.ctx, size)
+		if err != nil {
+			r.fail("IDs: %v", err)
+		}
+		if first != r.m.nextID && first < r.m.nextID {
+			r.fail("IDs gave %d again, all below %d were given out before", first, r.m.nextID)
+		}
+		r.m.nextID, r.drawn, r.block = first+size, r.m.now, nil
+		r.m.blocks = append(r.m.blocks, block{first, size, r.m.now})
+		for i := range sojourn.ID(size) {
+			r.block = append(r.block, first+i)
+		}
+	}
+	id := r.block[0]
+	r.block = r.block[1:]
+	return id
+}
+
+// sameCode compares an error with a code, "" for none.
+func sameCode(err error, want string) bool {
+	return (err == nil) == (want == "") && sojourn.ErrorCode(err) == want
+}
+
+// enqueuedAll is the answer of Enqueue with a refusal of the whole call.
+type enqueuedAll struct {
+	Done []sojourn.Enqueued
+	Code string
+}
+
+func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
+	what := "Enqueue"
+	for _, j := range jobs {
+		what += fmt.Sprintf(" %d %s/%s", j.ID, j.Kind, j.Queue)
+		if j.Key != "" {
+			what += " key " + j.Key
+		}
+		if j.Delay > 0 {
+			what += fmt.Sprint(" in ", j.Delay)
+		}
+	}
+	f := r.fault(lost, down, twice)
+	got, ok := attempt(r, what, f,
+		func() enqueuedAll { done, code := r.m.enqueue(jobs, partial); return enqueuedAll{done, code} },
+		func() (enqueuedAll, error) {
+			done, err := r.store.Enqueue(r.ctx, jobs, partial)
+			if code := sojourn.ErrorCode(err); f != lost && f != down && code != "" {
+				return enqueuedAll{Code: code}, nil
+			}
+			return enqueuedAll{Done: done}, err
+		},
+		func() { r.enqueue(jobs, partial) },
+		func(got, want enqueuedAll) string {
+			if got.Code != want.Code || len(got.Done) != len(want.Done) {
+				return fmt.Sprintf("answered %q with %d items, want %q with %d", got.Code, len(got.Done), want.Code, len(want.Done))
+			}
+			for i, w := range want.Done {
+				g := got.Done[i]
+				if !sameCode(g.Err, sojourn.ErrorCode(w.Err)) || w.Err == nil && (g.ID != w.ID || g.State != w.State || g.Duplicate != w.Duplicate || g.Replaced != w.Replaced) {
+					return fmt.Sprintf("item %d is answered %+v, want %+v", i, g, w)
+				}
+			}
+			return ""
+		})
+	if ok {
+		for _, e := range got.Done {
+			if e.Err == nil {
+				r.ledger.acked[e.ID] = true
+			}
+		}
+	}
+}
+
+// claim is a call of Claim by a worker. With a capacity that binds, any choice within it will do whose first job is the right one.
+func (r *run) claim(q sojourn.ClaimRequest) []sojourn.Claimed {
+	what := fmt.Sprintf("Claim by %s, number %d, up to %d of %v in %v", q.Worker, q.Number, q.Max, q.Kinds, q.Queues)
+	kinds := []fault{lost, down, twice}
+	tight := q.Capacity < roomy
+	if tight {
+		kinds = nil
+		what += fmt.Sprint(", room for ", q.Capacity)
+	}
+	var may []*job // what a tight claim may take
+	choose := false
+	got, ok := attempt(r, what, r.fault(kinds...),
+		func() []sojourn.Claimed {
+			jobs, fresh := r.m.repeated(q)
+			if fresh {
+				r.m.sweepDue(100)
+				jobs = r.m.claimable(q)
+				if tight {
+					may, choose = jobs, true
+					return nil
+				}
+				jobs = jobs[:min(len(jobs), q.Max)]
+				r.m.take(q, jobs)
+			}
+			return r.m.claimed(jobs)
+		},
+		func() ([]sojourn.Claimed, error) { return r.store.Claim(r.ctx, q) },
+		nil,
+		func(got, want []sojourn.Claimed) string {
+			if choose {
+				var d string
+				if want, d = r.chosen(q, got, may); d != "" {
+					return d
+				}
+			}
+			return claimedDiffer(got, want)
+		})
+	if !ok {
+		return nil
+	}
+	for _, c := range got {
+		if d := r.ledger.claimed(c, r.m.now); d != "" {
+			r.fail("%s: %s", what, d)
+		}
+		r.leases = append(r.leases, given{c.Lease, c.Purpose})
+		r.tokens = append(r.tokens, tokened{c.Job.Token, capability{c.Job.ID, c.Job.Generation, c.Job.Attempt}})
+	}
+	return got
+}
+
+// chosen takes what a claim with little room has chosen, if it was allowed to.
+func (r *run) chosen(q sojourn.ClaimRequest, got []sojourn.Claimed, may []*job) ([]sojourn.Claimed, string) {
+	room, at := q.Capacity, 0
+	var jobs []*job
+	for n, c := range got {
+		i := slices.IndexFunc(may, func(j *job) bool { return j.ID == c.Job.ID })
+		if i < at || i > 0 && n == 0 {
+			return nil, fmt.Sprintf("gave job %d, which is not the next that may be claimed", c.Job.ID)
+		}
+		if j := may[i]; j.State != sojourn.Errored {
+			room -= int64(j.Weight)
+		}
+		jobs, at = append(jobs, may[i]), i+1
+	}
+	if len(got) == 0 && len(may) > 0 || room < 0 || len(got) > q.Max {
+		return nil, fmt.Sprintf("gave %d jobs, which leave room %d; at most %d were asked for, and %d may be claimed", len(got), room, q.Max, len(may))
+	}
+	r.m.take(q, jobs)
+	return r.m.claimed(jobs), ""
+}
+
+// claimed is how the model answers a claim.
+func (m *model) claimed(jobs []*job) []sojourn.Claimed {
+	out := make([]sojourn.Claimed, len(jobs))
+	for i, j := range jobs {
+		c := &out[i]
+		c.Lease = sojourn.Lease{ID: j.ID, Epoch: j.epoch, Worker: j.worker}
+		c.Job = sojourn.Job{ID: j.ID, Kind: j.kind, Key: j.key, Queue: j.queue, Attempt: j.Attempt, Generation: j.generation, Failures: j.Failures,
+			Crashes: j.Crashes, Args: []byte(j.args), Checkpoint: []byte(j.checkpoint)}
+		c.Purpose, c.LeaseFor, c.Timeout, c.Deadline = j.Purpose, m.left(j.leaseUntil), m.left(j.timeoutAt), m.left(j.deadline)
+		if j.Purpose != sojourn.PurposeDecide {
+			for _, r := range m.inHand(j.ID) {
+				c.Job.Responses = append(c.Job.Responses, &r.r)
+			}
+		}
+	}
+	return out
+}
+
+func (m *model) left(us int64) time.Duration {
+	if us == 0 {
+		return 0
+	}
+	return max(time.Duration(us-m.now)*time.Microsecond, 1)
+}
+
+func claimedDiffer(got, want []sojourn.Claimed) string {
+	text := func(cs []sojourn.Claimed) (out []string) {
+		for _, c := range cs {
+			s := fmt.Sprintf("job %d epoch %d by %s to %s, attempt %d.%d failures %d crashes %d, %s/%s key %q, %x, checkpoint %x, lease %v timeout %v deadline %v",
+				c.Lease.ID, c.Lease.Epoch, c.Lease.Worker, c.Purpose, c.Job.Generation, c.Job.Attempt, c.Job.Failures, c.Job.Crashes,
+				c.Job.Kind, c.Job.Queue, c.Job.Key, c.Job.Args, c.Job.Checkpoint, c.LeaseFor, c.Timeout, c.Deadline)
+			for _, r := range c.Job.Responses {
+				s += " answered " + r.MessageID
+			}
+			out = append(out, s)
+		}
+		return out
+	}
+	g, w := text(got), text(want)
+	if slices.Equal(g, w) {
+		return ""
+	}
+	return "gave\n  " + strings.Join(g, "\n  ") + "\nwant\n  " + strings.Join(w, "\n  ")
+}
+
+func (r *run) extend(leases []sojourn.Lease) {
+	attempt(r, fmt.Sprint("Extend ", leases), r.fault(lost, down, twice),
+		func() []sojourn.Lost { return r.m.extend(leases) },
+		func() ([]sojourn.Lost, error) { return r.store.Extend(r.ctx, leases) }, nil,
+		func(got, want []sojourn.Lost) string {
+			if !slices.Equal(got, want) {
+				return fmt.Sprintf("lost %v, want %v", got, want)
+			}
+			return ""
+		})
+	for _, l := range leases {
+		if j := r.m.stands(l); j != nil {
+			r.ledger.prolonged(l, j.leaseUntil)
+		}
+	}
+}
+
+func (r *run) save(s sojourn.Saved) {
+	what := fmt.Sprintf("Save %v checkpoint %q", s.Lease, s.Checkpoint)
+	if s.Key != "" {
+		what += " key " + s.Key
+	}
+	attempt(r, what, r.fault(lost, down, twice),
+		func() string { return r.m.save(s) },
+		func() (string, error) {
+			errs, err := r.store.Save(r.ctx, []sojourn.Saved{s})
+			if err != nil || len(errs) != 1 {
+				return "", err
+			}
+			return sojourn.ErrorCode(errs[0]), nil
+		}, nil,
+		func(got, want string) string {
+			if got != want {
+				return fmt.Sprintf("answered %q, want %q", got, want)
+			}
+			return ""
+		})
+	if j := r.m.stands(s.Lease); j != nil {
+		r.ledger.prolonged(s.Lease, j.leaseUntil)
+	}
+}
+
+func (r *run) finish(o sojourn.Outcome) {
+	what := fmt.Sprintf("Finish %v %s", o.Lease, o.Type)
+	if len(o.Wait.Keys) > 0 {
+		what += fmt.Sprintf(" %v (mode %d)", o.Wait.Keys, o.Wait.Mode)
+	}
+	if len(o.Next) > 0 {
+		what += fmt.Sprint(" next ", o.Next[0].ID)
+	}
+	got, ok := attempt(r, what, r.fault(lost, down, twice),
+		func() sojourn.Finished { return r.m.finish(o) },
+		func() (sojourn.Finished, error) {
+			fs, err := r.store.Finish(r.ctx, []sojourn.Outcome{o})
+			if err != nil || len(fs) != 1 {
+				return sojourn.Finished{}, err
+			}
+			return fs[0], nil
+		},
+		func() { r.finish(o) },
+		func(got, want sojourn.Finished) string {
+			if got.Status != want.Status || got.State != want.State || got.Reason != want.Reason {
+				return fmt.Sprintf("answered %+v, want %+v", got, want)
+			}
+			return ""
+		})
+	if !ok || got.Status != sojourn.FinishRefused {
+		r.ledger.reported(o, ok && got.Status != sojourn.FinishLost)
+	}
+	r.reports = append(r.reports, o)
+}
+
+func (r *run) respond(p reply) {
+	what := fmt.Sprintf("Respond %s to %s/%s job %d", p.r.MessageID, p.r.Kind, p.r.Key, p.r.Job)
+	if p.of != nil {
+		what += fmt.Sprintf(" by the capability of job %d, attempt %d.%d", p.of.job, p.of.generation, p.of.attempt)
+	}
+	if p.r.Failed {
+		what += ", an error"
+	}
+	attempt(r, what, r.fault(lost, down, twice),
+		func() sojourn.Responded { return r.m.respond(p.r, p.of) },
+		func() (sojourn.Responded, error) {
+			as, err := r.store.Respond(r.ctx, []sojourn.Response{p.r})
+			if err != nil || len(as) != 1 {
+				return sojourn.Responded{}, err
+			}
+			return as[0], nil
+		},
+		func() { r.respond(p) },
+		func(got, want sojourn.Responded) string {
+			if got != want {
+				return fmt.Sprintf("answered %+v, want %+v", got, want)
+			}
+			return ""
+		})
+	r.sent = append(r.sent, p)
+}
+
+// item is the answer of Edit for one job.
+type item struct {
+	ID      sojourn.ID
+	State   sojourn.State
+	Changed bool
+	Code    string
+}
+
+func (r *run) edit(ids []sojourn.ID, e sojourn.Edit) {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	attempt(r, fmt.Sprintf("Edit %s %v generation %d", e.Action, ids, e.Generation), r.fault(lost, down),
+		func() (want []item) {
+			for _, id := range ids {
+				if j := r.m.jobs[id]; j != nil {
+					state, changed, code := r.m.edit(j, e)
+					want = append(want, item{id, state, changed, code})
+				}
+			}
+			return want
+		},
+		func() (got []item, err error) {
+			answer, err := r.store.Edit(r.ctx, sojourn.Filter{IDs: ids}, e)
+			for _, i := range answer.Items {
+				got = append(got, item{i.ID, i.State, i.Changed, sojourn.ErrorCode(i.Err)})
+			}
+			return got, err
+		}, nil,
+		func(got, want []item) string {
+			if !slices.Equal(got, want) {
+				return fmt.Sprintf("answered %+v, want %+v", got, want)
+			}
+			return ""
+		})
+	for _, id := range ids {
+		if j := r.m.jobs[id]; j == nil || j.State != sojourn.Running {
+			r.ledger.over(id)
+		}
+	}
+}
+
+func (r *run) sweep(limit int) {
+	attempt(r, "Sweep", r.fault(lost, down, twice),
+		func() sojourn.Swept { return r.m.sweep(limit) },
+		func() (sojourn.Swept, error) { return r.store.Sweep(r.ctx, limit) }, nil,
+		func(got, want sojourn.Swept) string {
+			if got != want {
+				return fmt.Sprintf("handled %+v, want %+v", got, want)
+			}
+			return ""
+		})
+}
+
+func (r *run) setQueue(queue string, s sojourn.QueueSettings) {
+	attempt(r, fmt.Sprintf("SetQueue %s paused %v retention %+v", queue, s.Paused, s.Retention), none,
+		func() string { r.m.queues[queue] = s; return "" },
+		func() (string, error) { return "", r.store.SetQueue(r.ctx, queue, s) }, nil,
+		func(string, string) string { return "" })
+}
+
+// request is a new claim of a worker.
+func (r *run) request(worker string, w wants) sojourn.ClaimRequest {
+	r.counts[worker]++
+	q := sojourn.ClaimRequest{Worker: worker, Number: r.counts[worker], Queues: w.queues, Kinds: w.kinds, Decidable: w.decidable, Max: cmp.Or(w.max, 10),
+		Capacity: cmp.Or(w.capacity, roomy), Lease: w.lease}
+	r.claims[worker] = q
+	return q
+}
+
+// roomy is a capacity that never binds.
+const roomy = 1 << 40
+
+// wants is what a worker asks for.
+type wants struct {
+	queues, kinds, decidable []string
+	max                      int
+	capacity                 int64
+	lease                    time.Duration
+}

@@ -1,0 +1,383 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// enqueue is what Enqueue must answer. A refusal of the whole call changes nothing.
+func (m *model) enqueue(jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, string) {
+	p := plan{m: m, jobs: jobs, done: make([]sojourn.Enqueued, len(jobs)), ids: map[sojourn.ID]int{}, keys: map[name]int{}}
+	for i := range jobs {
+		if code := p.one(i); code != "" {
+			if !partial {
+				return nil, code
+			}
+			p.done[i] = sojourn.Enqueued{Err: &sojourn.Error{Code: code}}
+		}
+	}
+	p.write()
+	return p.done, ""
+}
+
+// plan is one call of Enqueue: it decides about each job in turn, and then writes.
+type plan struct {
+	m             *model
+	jobs          []sojourn.Job
+	done          []sojourn.Enqueued
+	ids           map[sojourn.ID]int
+	keys          map[name]int
+	fresh, replay []int // to insert; to replace done[i].ID with
+	ending        *job  // the job whose completion carries these along: its key is free by then
+}
+
+// one decides about a job: first its id, then its key. It returns the code of a refusal.
+func (p *plan) one(i int) string {
+	m, j := p.m, &p.jobs[i]
+	if known := m.jobs[j.ID]; known != nil {
+		if known.kind != j.Kind || known.firstKey != j.Key && (known.State.Final() || known.key != j.Key) {
+			return sojourn.CodeConflict
+		}
+		p.done[i] = sojourn.Enqueued{ID: j.ID, State: known.State, Duplicate: true}
+		return ""
+	}
+	if first, ok := p.ids[j.ID]; ok {
+		if f := &p.jobs[first]; f.Kind != j.Kind || f.Key != j.Key || string(f.Args) != string(j.Args) {
+			return sojourn.CodeConflict
+		}
+		p.done[i] = p.done[first]
+		p.done[i].Duplicate = true
+		return ""
+	}
+	if !m.good(j.ID) {
+		return sojourn.CodeIDExpired
+	}
+	if j.Key != "" {
+		if met, code := p.key(i); met || code != "" {
+			return code
+		}
+		p.keys[name{j.Kind, j.Key}] = i
+	}
+	p.done[i] = sojourn.Enqueued{ID: j.ID, State: m.startState(j)}
+	p.ids[j.ID] = i
+	p.fresh = append(p.fresh, i)
+	return ""
+}
+
+// key looks at who has the key, and reports whether the job is not to be inserted.
+func (p *plan) key(i int) (met bool, code string) {
+	m, j := p.m, &p.jobs[i]
+	n := name{j.Kind, j.Key}
+	if first, ok := p.keys[n]; ok {
+		if j.OnConflict == sojourn.ReturnError {
+			return true, sojourn.CodeConflict
+		}
+		p.ids[j.ID] = first
+		p.done[i] = p.done[first]
+		p.done[i].Duplicate = true
+		return true, ""
+	}
+	if !m.taken(0, n) || p.ending != nil && m.keys[n].job == p.ending.ID {
+		return false, ""
+	}
+	h := m.jobs[m.keys[n].job]
+	p.done[i] = sojourn.Enqueued{ID: h.ID, State: h.State, Duplicate: true}
+	switch {
+	case j.OnConflict == sojourn.ReturnError:
+		return true, sojourn.CodeConflict
+	case j.OnConflict == sojourn.Replace:
+		if h.State.Final() || h.Claimed || h.State > sojourn.Ready || h.key != j.Key {
+			return true, sojourn.CodeConflict
+		}
+		p.done[i].State, p.done[i].Replaced = m.startState(j), true
+		p.replay = append(p.replay, i)
+	}
+	return true, ""
+}
+
+func (p *plan) write() {
+	m := p.m
+	for _, i := range p.fresh {
+		in := &p.jobs[i]
+		j := &job{queue: in.Queue, kind: in.Kind, key: in.Key, firstKey: in.Key, generation: 1, created: m.now, updated: m.now}
+		j.ID = in.ID
+		m.fill(j, in)
+		m.jobs[j.ID] = j
+		if j.key != "" {
+			n := name{j.kind, j.key}
+			m.remember(n, 0)
+			m.keys[n] = &holder{job: j.ID, own: true, live: true}
+		}
+	}
+	for _, i := range p.replay {
+		j := m.jobs[p.done[i].ID]
+		was := *j
+		m.fill(j, &p.jobs[i])
+		j.record(&was, sojourn.Transition{To: j.Row, Outcome: "replaced"}, m.now)
+		j.updated = m.now
+	}
+}
+
+// fill gives a job that nobody has claimed the values of the caller's.
+func (m *model) fill(j *job, in *sojourn.Job) {
+	m.touched[j.ID] = true
+	if _, ok := m.queues[in.Queue]; !ok {
+		m.queues[in.Queue] = sojourn.QueueSettings{}
+	}
+	c := *in
+	c.Resolve(sojourn.QueueDefaults{})
+	j.queue, j.args, j.priority, j.Weight, j.Policy = c.Queue, string(c.Args), c.Priority, c.Weight, c.Policy
+	j.runAt, j.State = m.now+c.Delay.Microseconds(), m.startState(in)
+	j.deadline = m.deadlineOf(c.Policy)
+}
+
+func (m *model) deadlineOf(p sojourn.Policy) int64 {
+	if p.Deadline == 0 {
+		return 0
+	}
+	return m.now + p.Deadline.Microseconds()
+}
+
+func (m *model) startState(j *sojourn.Job) sojourn.State {
+	if j.Delay > 0 {
+		return sojourn.Scheduled
+	}
+	return sojourn.Ready
+}
+
+// good reports whether a new job may have the id.
+func (m *model) good(id sojourn.ID) bool {
+	for _, b := range m.blocks {
+		if id >= b.first && id < b.first+sojourn.ID(b.size) {
+			return m.now-b.leased <= sojourn.IDLife.Microseconds()
+		}
+	}
+	return false
+}
+
+// repeated is what a claim is answered with that was executed before; fresh says that it is to be executed.
+func (m *model) repeated(r sojourn.ClaimRequest) (jobs []*job, fresh bool) {
+	last := m.workers[r.Worker]
+	if r.Number == 0 || last == nil || r.Number > last.number {
+		return nil, true
+	}
+	if r.Number < last.number {
+		return nil, false
+	}
+	for _, l := range last.leases {
+		if j := m.stands(l); j != nil {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, len(jobs) == 0
+}
+
+// claimable are the jobs that a claim may take, in the order in which it has to.
+func (m *model) claimable(r sojourn.ClaimRequest) []*job {
+	var out []*job
+	for _, q := range r.Queues {
+		if m.queues[q].Paused {
+			continue
+		}
+		line := m.that(func(j *job) bool {
+			return j.queue == q && slices.Contains(r.Kinds, j.kind) &&
+				(j.State == sojourn.Ready && int64(j.Weight) <= r.Capacity || j.State == sojourn.Errored && slices.Contains(r.Decidable, j.kind))
+		})
+		slices.SortFunc(line, func(a, b *job) int {
+			a1, a2 := m.queues[q].Rank(a.priority, time.UnixMicro(a.runAt), a.Resumed)
+			b1, b2 := m.queues[q].Rank(b.priority, time.UnixMicro(b.runAt), b.Resumed)
+			return cmp.Or(cmp.Compare(a1, b1), cmp.Compare(a2, b2), cmp.Compare(a.ID, b.ID))
+		})
+		out = append(out, line...)
+	}
+	return out
+}
+
+// take leases the jobs that a claim has taken.
+func (m *model) take(r sojourn.ClaimRequest, jobs []*job) {
+	if len(jobs) == 0 {
+		return
+	}
+	var leases []sojourn.Lease
+	for _, j := range jobs {
+		was := *j
+		tr, err := sojourn.Decide(j.Row, sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, j.kind)})
+		if err != nil {
+			panic(err) // it was claimable
+		}
+		j.Row = tr.To
+		j.epoch, j.worker, j.updated = j.epoch+1, r.Worker, m.now
+		j.lease = cmp.Or(r.Lease, sojourn.DefaultLease).Microseconds()
+		j.leaseUntil = m.now + j.lease
+		switch j.Purpose {
+		case sojourn.PurposeStart:
+			j.timeoutAt = m.now + j.Policy.Timeout.Microseconds()
+		case sojourn.PurposeResume:
+			j.timeoutAt += m.now - was.rested
+		}
+		j.rested, j.decideBy = 0, 0
+		m.touched[j.ID] = true
+		leases = append(leases, sojourn.Lease{ID: j.ID, Epoch: j.epoch, Worker: j.worker})
+	}
+	if r.Number > 0 {
+		m.workers[r.Worker] = &asked{r.Number, leases}
+	}
+}
+
+// extend is what Extend must answer.
+func (m *model) extend(leases []sojourn.Lease) []sojourn.Lost {
+	var lost []sojourn.Lost
+	for _, l := range leases {
+		if j := m.stands(l); j == nil {
+			lost = append(lost, sojourn.Lost{Lease: l, Reason: m.whyLost(l)})
+		} else {
+			m.prolong(j)
+		}
+	}
+	return lost
+}
+
+func (m *model) prolong(j *job) {
+	if !j.Policy.NoExtend {
+		j.leaseUntil = max(j.leaseUntil, m.now+j.lease)
+		j.updated = m.now
+		m.touched[j.ID] = true
+	}
+}
+
+func (m *model) whyLost(l sojourn.Lease) string {
+	j := m.jobs[l.ID]
+	if j == nil {
+		return sojourn.LostEnded
+	}
+	if j.State.Live() && j.epoch > l.Epoch {
+		return sojourn.LostTaken
+	}
+	for _, e := range j.history {
+		if e.epoch == l.Epoch && (e.outcome == "cancelled" || e.outcome == "failed") {
+			return sojourn.LostCancelled
+		}
+	}
+	return sojourn.LostEnded
+}
+
+// save is the code that Save must answer for one item, "" for none.
+func (m *model) save(s sojourn.Saved) string {
+	j := m.stands(s.Lease)
+	if j == nil {
+		return sojourn.CodeLeaseLost
+	}
+	m.touched[j.ID] = true
+	if s.Key != "" && s.Key != j.key {
+		n := name{j.kind, s.Key}
+		h := m.keys[n]
+		switch {
+		case j.key != "":
+			return sojourn.CodeConflict
+		case h != nil && h.job == j.ID && h.live: // it has awaited the key before
+		case h != nil && (h.live || h.until > m.now):
+			return sojourn.CodeConflict
+		default:
+			m.remember(n, j.ID)
+			m.keys[n] = &holder{job: j.ID, live: true}
+		}
+		j.key = s.Key
+	}
+	if s.Checkpoint != nil {
+		j.checkpoint = string(s.Checkpoint)
+	}
+	if s.Progress != nil {
+		j.progress = *s.Progress
+	}
+	j.updated = m.now
+	m.prolong(j)
+	return ""
+}
+
+// finish is what Finish must answer for one outcome.
+func (m *model) finish(o sojourn.Outcome) sojourn.Finished {
+	j := m.stands(o.Lease)
+	if j == nil {
+		return m.finishedBefore(o)
+	}
+	e := sojourn.Event{Type: sojourn.EventFinished, Outcome: &o}
+	for _, k := range o.Wait.Keys {
+		e.KeyConflict = e.KeyConflict || m.taken(j.ID, name{j.kind, k})
+	}
+	next := plan{m: m, jobs: o.Next, done: make([]sojourn.Enqueued, len(o.Next)), ids: map[sojourn.ID]int{}, keys: map[name]int{}, ending: j}
+	for i := range o.Next {
+		if code := next.one(i); code != "" {
+			return sojourn.Finished{Status: sojourn.FinishRefused, State: j.State}
+		}
+	}
+	if err := m.happen(j, e, change{result: string(o.Result), verdict: o.Verdict}); err != nil {
+		return sojourn.Finished{Status: sojourn.FinishRefused, State: j.State}
+	}
+	next.write()
+	return sojourn.Finished{Status: sojourn.FinishApplied, State: j.State}
+}
+
+func (m *model) finishedBefore(o sojourn.Outcome) sojourn.Finished {
+	f := sojourn.Finished{Status: sojourn.FinishLost, Reason: m.whyLost(o.Lease)}
+	j := m.jobs[o.Lease.ID]
+	if j == nil {
+		return f
+	}
+	f.State = j.State
+	for _, e := range slices.Backward(j.history) {
+		if e.epoch == o.Lease.Epoch && e.worker == o.Lease.Worker && o.Lease.Epoch > 0 {
+			if e.outcome == string(o.Type) {
+				return sojourn.Finished{Status: sojourn.FinishRepeated, State: e.state}
+			}
+			break
+		}
+	}
+	return f
+}
+
+// respond is what Respond must answer. token is the job and the attempt that a capability names.
+func (m *model) respond(r sojourn.Response, t *capability) sojourn.Responded {
+	if first, ok := m.messages[r.MessageID]; ok {
+		answer := sojourn.Responded{Outcome: sojourn.Duplicate, Seq: first}
+		if stored := m.inbox[first]; stored != nil {
+			answer.Job = stored.job
+		}
+		return answer
+	}
+	s := &message{seq: m.nextSeq, r: r, outcome: sojourn.Early, received: m.now}
+	m.nextSeq++
+	m.messages[r.MessageID], m.inbox[s.seq] = s.seq, s
+	to := r.Job
+	if t != nil {
+		to = t.job
+	} else if h := m.keys[name{r.Kind, r.Key}]; r.Key != "" && h != nil {
+		to = h.job
+	}
+	s.job = to
+	j := m.jobs[to]
+	if j != nil {
+		m.touched[j.ID] = true
+	}
+	switch {
+	case to == 0:
+		s.expires = m.now + m.inboxTTL
+	case j == nil || j.State.Final():
+		s.outcome, s.expires = sojourn.Late, m.now+sojourn.DefaultInboxKeep.Microseconds()
+	case t != nil && (t.generation != j.generation || t.attempt != j.Attempt):
+		s.outcome = sojourn.Stale
+	default:
+		j.Kept++
+		j.updated = m.now
+		m.match(j)
+	}
+	return sojourn.Responded{Outcome: s.outcome, Job: to, Seq: s.seq}
+}
+
+// capability is what a token names.
+type capability struct {
+	job                 sojourn.ID
+	generation, attempt int32
+}

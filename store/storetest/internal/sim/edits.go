@@ -1,0 +1,94 @@
+package sim
+
+import "github.com/sojourn-queue/sojourn"
+
+// edit is what Edit must answer for one job: its state, whether it has changed, and the code of a refusal.
+func (m *model) edit(j *job, e sojourn.Edit) (state sojourn.State, changed bool, code string) {
+	if e.Generation != 0 && e.Generation != j.generation {
+		return j.State, false, sojourn.CodeConflict
+	}
+	switch e.Action {
+	case sojourn.EditCancel:
+		return m.endByHand(j, e, sojourn.EventCancel, sojourn.Cancelled)
+	case sojourn.EditFail:
+		return m.endByHand(j, e, sojourn.EventFail, sojourn.Failed)
+	case sojourn.EditRedrive:
+		return m.redrive(j, e)
+	case sojourn.EditPurge:
+		if !j.State.Final() || m.now-j.created < sojourn.IDLife.Microseconds() {
+			return j.State, false, sojourn.CodeConflict
+		}
+		m.remove(j)
+		return j.State, true, ""
+	}
+	if j.State.Final() || j.State == sojourn.Running || j.State == sojourn.Awaiting || j.Resumed {
+		return j.State, false, sojourn.CodeConflict
+	}
+	was, c := *j, e.Change
+	if c.Priority != nil {
+		j.priority = *c.Priority
+	}
+	if c.Queue != nil {
+		j.queue = *c.Queue
+		if _, ok := m.queues[j.queue]; !ok {
+			m.queues[j.queue] = sojourn.QueueSettings{}
+		}
+	}
+	if c.Delay != nil {
+		j.runAt = m.now + c.Delay.Microseconds()
+		if j.State == sojourn.Ready || j.State == sojourn.Scheduled {
+			j.State = sojourn.Ready
+			if *c.Delay > 0 {
+				j.State = sojourn.Scheduled
+			}
+		}
+	}
+	j.record(&was, sojourn.Transition{To: j.Row, Outcome: "edited", Reason: e.Reason}, m.now)
+	j.updated = m.now
+	m.touched[j.ID] = true
+	return j.State, true, ""
+}
+
+func (m *model) endByHand(j *job, e sojourn.Edit, event sojourn.EventType, to sojourn.State) (sojourn.State, bool, string) {
+	switch {
+	case j.State == to:
+		return to, false, ""
+	case j.State.Final(), j.State == sojourn.Running && e.Refuse:
+		return j.State, false, sojourn.CodeConflict
+	}
+	reason := e.Reason
+	if reason == "" && to == sojourn.Failed {
+		reason = "operator"
+	}
+	if err := m.happen(j, sojourn.Event{Type: event, Reason: reason}, change{}); err != nil {
+		return j.State, false, sojourn.CodeInvalid
+	}
+	return to, true, ""
+}
+
+func (m *model) redrive(j *job, e sojourn.Edit) (sojourn.State, bool, string) {
+	tr, err := sojourn.Decide(sojourn.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, sojourn.Event{Type: sojourn.EventRedrive, Reason: e.Reason})
+	if err != nil {
+		return j.State, false, sojourn.CodeConflict
+	}
+	n := name{j.kind, j.key}
+	if j.key != "" {
+		if m.taken(j.ID, n) {
+			return j.State, false, sojourn.CodeConflict
+		}
+		m.remember(n, j.ID)
+		m.keys[n] = &holder{job: j.ID, own: true, live: true}
+	}
+	for _, before := range m.past {
+		delete(before, j.ID)
+	}
+	was := *j
+	j.Row, j.generation, j.runAt = tr.To, j.generation+1, m.now
+	j.deadline = m.deadlineOf(j.Policy)
+	j.timeoutAt, j.waitUntil, j.decideBy, j.rested, j.leaseUntil, j.finished = 0, 0, 0, 0, 0, 0
+	j.reason, j.text, j.result = "", "", ""
+	j.record(&was, tr, m.now)
+	j.updated = max(m.now, was.finished)
+	m.touched[j.ID] = true
+	return j.State, true, ""
+}

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// fault is what goes wrong with one call.
+type fault uint8
+
+const (
+	none  fault = iota
+	lost        // executed, but the caller is told that nobody knows
+	down        // not executed
+	twice       // executed twice, as by a proxy that repeats; the second answer arrives
+)
+
+var faultNames = []string{"none", "lost answer", "store down", "call doubled"}
+
+// faulty is a store whose next call meets a fault.
+type faulty struct {
+	sojourn.Store
+	next fault
+}
+
+func (f *faulty) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, error) {
+	return through(f, func() ([]sojourn.Enqueued, error) { return f.Store.Enqueue(ctx, clone(jobs), partial) })
+}
+
+func (f *faulty) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+	return through(f, func() ([]sojourn.Claimed, error) { return f.Store.Claim(ctx, r) })
+}
+
+func (f *faulty) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.Lost, error) {
+	return through(f, func() ([]sojourn.Lost, error) { return f.Store.Extend(ctx, leases) })
+}
+
+func (f *faulty) Save(ctx context.Context, items []sojourn.Saved) ([]error, error) {
+	return through(f, func() ([]error, error) { return f.Store.Save(ctx, items) })
+}
+
+func (f *faulty) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
+	return through(f, func() ([]sojourn.Finished, error) {
+		own := slices.Clone(outcomes)
+		for i := range own {
+			own[i].Next = clone(own[i].Next)
+		}
+		return f.Store.Finish(ctx, own)
+	})
+}
+
+func (f *faulty) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
+	return through(f, func() ([]sojourn.Responded, error) { return f.Store.Respond(ctx, rs) })
+}
+
+func (f *faulty) Edit(ctx context.Context, filter sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
+	return through(f, func() (sojourn.Edited, error) { return f.Store.Edit(ctx, filter, e) })
+}
+
+func (f *faulty) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
+	return through(f, func() (sojourn.Swept, error) { return f.Store.Sweep(ctx, limit) })
+}
+
+// clone keeps what a store fills in from the caller's jobs, which the caller sends again.
+func clone(jobs []sojourn.Job) []sojourn.Job {
+	own := slices.Clone(jobs)
+	for i := range own {
+		own[i].Meta = maps.Clone(own[i].Meta)
+	}
+	return own
+}
+
+func through[A any](f *faulty, call func() (A, error)) (A, error) {
+	var nothing A
+	next := f.next
+	f.next = none
+	switch next {
+	case down:
+		return nothing, &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Message: "the simulation has taken the store away", Retryable: true}
+	case lost:
+		if _, err := call(); err != nil && sojourn.ErrorCode(err) == "" {
+			return nothing, err
+		}
+		return nothing, &sojourn.Error{Code: sojourn.CodeUnknown, Index: -1, Message: "the simulation has lost the answer", Retryable: true}
+	case twice:
+		if _, err := call(); err != nil && sojourn.ErrorCode(err) == "" {
+			return nothing, err
+		}
+	}
+	return call()
+}

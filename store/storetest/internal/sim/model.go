@@ -1,0 +1,382 @@
+package sim
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// model is the smallest store: what a store must show after each call, in maps and without any care for speed. It shares the pure rules,
+// sojourn.Decide and sojourn.Match, with the real ones; the clocks, keys, the inbox and the order of claims are written anew here, after
+// docs/concepts.md.
+type model struct {
+	now      int64 // microseconds; never goes back
+	inboxTTL int64
+	jobs     map[sojourn.ID]*job
+	keys     map[name]*holder
+	past     map[name]map[sojourn.ID]bool // final jobs that stood for a key before its holder
+	inbox    map[int64]*message
+	messages map[string]int64 // message id → seq
+	queues   map[string]sojourn.QueueSettings
+	workers  map[string]*asked
+	blocks   []block
+	nextID   sojourn.ID
+	nextSeq  int64
+
+	touched map[sojourn.ID]bool // by the call under way
+}
+
+type name struct{ kind, key string }
+
+// holder is who stands for a key: a live job, or the newest final one that is still stored.
+type holder struct {
+	job       sojourn.ID
+	own, live bool
+	until     int64 // a final job still holds it
+}
+
+// block is a range of ids.
+type block struct {
+	first  sojourn.ID
+	size   int
+	leased int64
+}
+
+// asked is the last claim of a worker that found something.
+type asked struct {
+	number int64
+	leases []sojourn.Lease
+}
+
+// message is a response as it is stored.
+type message struct {
+	seq               int64
+	r                 sojourn.Response
+	job               sojourn.ID
+	outcome           sojourn.ResponseOutcome
+	inHand            bool
+	expires, received int64
+}
+
+// job is a job as it is stored. Times are in microseconds, 0 = none.
+type job struct {
+	sojourn.Row
+	queue, kind, key, firstKey string
+	args                       string
+	priority                   int32
+	generation                 int32
+	epoch                      int64
+	worker                     string
+	awaited                    bool // has keys of its waits
+	checkpoint, progress       string
+	result, reason, text       string
+	history                    []entry
+
+	created, updated, runAt, finished                 int64
+	leaseUntil, lease, waitUntil, timeoutAt, decideBy int64
+	rested, deadline                                  int64
+}
+
+// entry is a row of the history.
+type entry struct {
+	generation, attempt int32
+	epoch               int64
+	purpose             sojourn.Purpose
+	worker, outcome     string
+	state               sojourn.State
+	reason, text        string
+	ended               int64
+}
+
+func newModel(now time.Time, inboxTTL time.Duration) *model {
+	return &model{now: now.UnixMicro(), inboxTTL: inboxTTL.Microseconds(), jobs: map[sojourn.ID]*job{}, keys: map[name]*holder{},
+		past: map[name]map[sojourn.ID]bool{}, inbox: map[int64]*message{}, messages: map[string]int64{},
+		queues: map[string]sojourn.QueueSettings{}, workers: map[string]*asked{}, nextID: 1, nextSeq: 1, touched: map[sojourn.ID]bool{}}
+}
+
+// wakeAt is when a sweep has to look at the job: the earliest of the clocks that run in its state.
+func (j *job) wakeAt() int64 {
+	var at []int64
+	switch {
+	case j.State.Final():
+		return math.MaxInt64
+	case j.State == sojourn.Running: // timeout and deadline are its worker's business for one more lease
+		at = []int64{j.leaseUntil, plus(j.deadline, j.lease)}
+		if j.Purpose != sojourn.PurposeDecide {
+			at = append(at, plus(j.timeoutAt, j.lease))
+		}
+		return earliest(at)
+	case j.State == sojourn.Scheduled:
+		at = []int64{j.runAt}
+	case j.State == sojourn.Ready && j.Resumed:
+		at = []int64{j.timeoutAt}
+	case j.State == sojourn.Awaiting:
+		at = []int64{j.waitUntil, j.timeoutAt}
+	case j.State == sojourn.Errored:
+		at = []int64{j.decideBy}
+	}
+	return earliest(append(at, j.deadline))
+}
+
+func earliest(times []int64) int64 {
+	e := int64(math.MaxInt64)
+	for _, us := range times {
+		if us > 0 {
+			e = min(e, us)
+		}
+	}
+	return e
+}
+
+func plus(us, add int64) int64 {
+	if us == 0 {
+		return 0
+	}
+	return us + add
+}
+
+// ordered are the jobs in the order of their ids.
+func (m *model) ordered() []*job {
+	out := make([]*job, 0, len(m.jobs))
+	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
+		out = append(out, m.jobs[id])
+	}
+	return out
+}
+
+// that are the jobs that satisfy is, in the order of their ids.
+func (m *model) that(is func(j *job) bool) []*job {
+	return slices.DeleteFunc(m.ordered(), func(j *job) bool { return !is(j) })
+}
+
+// kept are the responses attached to a job that no handler has yet, in the order of arrival.
+func (m *model) kept(id sojourn.ID) []*message {
+	return m.responses(func(r *message) bool { return r.job == id && r.outcome == sojourn.Early })
+}
+
+func (m *model) inHand(id sojourn.ID) []*message {
+	return m.responses(func(r *message) bool { return r.job == id && r.inHand })
+}
+
+func (m *model) responses(that func(r *message) bool) []*message {
+	var out []*message
+	for _, r := range m.inbox {
+		if that(r) {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b *message) int { return cmp.Compare(a.seq, b.seq) })
+	return out
+}
+
+// stands returns the job of a lease that has not ended: id, epoch and worker are the row's, and the state is running.
+func (m *model) stands(l sojourn.Lease) *job {
+	if j := m.jobs[l.ID]; j != nil && j.State == sojourn.Running && j.epoch == l.Epoch && j.worker == l.Worker {
+		return j
+	}
+	return nil
+}
+
+// happen applies an event and matches after it.
+func (m *model) happen(j *job, e sojourn.Event, by change) error {
+	tr, err := sojourn.Decide(j.Row, e)
+	if err != nil {
+		return err
+	}
+	m.apply(j, tr, by)
+	if tr.To.State == sojourn.Awaiting && e.Outcome != nil {
+		m.beginWait(j)
+	}
+	m.match(j)
+	return nil
+}
+
+// change is what comes along with a transition.
+type change struct {
+	result  string
+	verdict sojourn.Verdict
+	poll    bool
+}
+
+func (m *model) apply(j *job, tr sojourn.Transition, c change) {
+	m.touched[j.ID] = true
+	was := *j
+	j.Row = tr.To
+	m.clocks(&was, j, tr, c.verdict)
+	if tr.Outcome != "" {
+		j.record(&was, tr, m.now)
+	}
+	if c.verdict.Checkpoint != nil {
+		j.checkpoint = string(c.verdict.Checkpoint)
+	}
+	if was.InHand > 0 && tr.To.InHand == 0 {
+		for _, r := range m.inHand(j.ID) {
+			r.inHand = false
+			if tr.HandLate {
+				r.outcome = sojourn.Late
+			}
+		}
+	}
+	if tr.KeptLate {
+		for _, r := range m.kept(j.ID) {
+			r.outcome = sojourn.Late
+		}
+	}
+	j.updated = m.now
+	if j.State.Final() {
+		m.end(&was, j, tr, c)
+	}
+}
+
+func (j *job) record(was *job, tr sojourn.Transition, now int64) {
+	e := entry{generation: was.generation, attempt: was.Attempt, purpose: was.Purpose, outcome: tr.Outcome, state: tr.To.State,
+		reason: tr.Reason, text: tr.Error, ended: now}
+	if was.State == sojourn.Running {
+		e.epoch, e.worker = was.epoch, was.worker
+	}
+	j.history = append(slices.Clip(j.history), e)
+}
+
+// clocks starts and ends the clocks of a job.
+func (m *model) clocks(was, j *job, tr sojourn.Transition, v sojourn.Verdict) {
+	switch tr.RunAt {
+	case sojourn.RunAtNow:
+		j.runAt = m.now
+	case sojourn.RunAtDelay:
+		j.runAt = m.now + tr.Delay.Microseconds()
+		if !v.RunAt.IsZero() {
+			j.runAt = max(v.RunAt.UnixMicro(), m.now)
+		}
+	}
+	if v.Priority != nil {
+		j.priority = *v.Priority
+	}
+	j.waitUntil, j.decideBy, j.rested = 0, 0, 0
+	if was.State == sojourn.Running {
+		j.leaseUntil = 0
+	}
+	switch {
+	case j.State == sojourn.Awaiting && (was.State == sojourn.Awaiting || was.Purpose == sojourn.PurposePoll):
+		j.waitUntil = was.waitUntil
+	case j.State == sojourn.Awaiting && j.Wait.Within > 0:
+		j.waitUntil = m.now + j.Wait.Within.Microseconds()
+	case j.State == sojourn.Errored:
+		j.decideBy = m.now + j.Policy.DecideWithin.Microseconds()
+	case j.State == sojourn.Ready && j.Resumed:
+		j.rested = cmp.Or(was.rested, m.now)
+	}
+	if !j.AttemptOpen {
+		j.timeoutAt = 0
+	}
+}
+
+// end makes a job final: its keys are free, unless it keeps its own for a while.
+func (m *model) end(was, j *job, tr sojourn.Transition, c change) {
+	j.finished, j.reason, j.text, j.result = m.now, tr.Reason, tr.Error, c.result
+	if h := m.keys[name{j.kind, j.key}]; j.key != "" && h != nil && h.job == j.ID {
+		h.live = false
+		h.until = 0
+		if keep := j.Policy.KeepKey; keep > 0 {
+			h.until = m.now + keep.Microseconds()
+		}
+	}
+	if was.awaited {
+		for _, h := range m.keys {
+			if h.job == j.ID && !h.own {
+				h.live = false
+			}
+		}
+	}
+	j.awaited = false
+}
+
+// match gives a job what it keeps, as long as there is something to do.
+func (m *model) match(j *job) {
+	for j.Kept > 0 && j.State.Live() {
+		var kept []sojourn.KeptResponse
+		for _, r := range m.kept(j.ID) {
+			kept = append(kept, sojourn.KeptResponse{Seq: r.seq, Key: r.r.Key, Failed: r.r.Failed, Reason: cmp.Or(r.r.Reason, "response"), Error: r.r.Error})
+		}
+		found := sojourn.Match(j.Row, j.key, kept)
+		if !found.Found() {
+			return
+		}
+		for _, seq := range slices.Concat(found.Take, found.UsedUp) {
+			m.inbox[seq].outcome = sojourn.Applied
+		}
+		for _, seq := range found.Late {
+			m.inbox[seq].outcome = sojourn.Late
+		}
+		m.apply(j, found.Transition, change{})
+		for _, seq := range found.Take {
+			m.inbox[seq].inHand = true
+		}
+	}
+}
+
+// beginWait registers the awaited keys to the job and attaches what lies early under all of its keys.
+func (m *model) beginWait(j *job) {
+	for _, k := range j.Wait.Keys {
+		if k == j.key {
+			continue
+		}
+		n := name{j.kind, k}
+		if h := m.keys[n]; h == nil || h.job != j.ID || !h.live {
+			m.remember(n, j.ID)
+			m.keys[n] = &holder{job: j.ID, live: true}
+		}
+	}
+	j.awaited = true
+	for _, r := range m.responses(func(r *message) bool { return r.outcome == sojourn.Early && r.job == 0 }) {
+		h := m.keys[name{r.r.Kind, r.r.Key}]
+		if r.r.Kind == j.kind && h != nil && h.job == j.ID && h.live {
+			r.job, r.expires = j.ID, 0
+			j.Kept++
+		}
+	}
+}
+
+// remember notes that another job takes a key, whose holder is final and still stored. One that was redriven is not final any more.
+func (m *model) remember(n name, taker sojourn.ID) {
+	if h := m.keys[n]; h != nil && !h.live && h.job != taker && m.jobs[h.job].State.Final() {
+		if m.past[n] == nil {
+			m.past[n] = map[sojourn.ID]bool{}
+		}
+		m.past[n][h.job] = true
+	}
+}
+
+// taken reports whether a key belongs to another job than j.
+func (m *model) taken(j sojourn.ID, n name) bool {
+	h := m.keys[n]
+	return h != nil && h.job != j && (h.live || h.until > m.now)
+}
+
+// remove deletes a final job with everything of it. The newest final job that held one of its keys before stands for the key then.
+func (m *model) remove(j *job) {
+	m.touched[j.ID] = true
+	delete(m.jobs, j.ID)
+	for _, before := range m.past {
+		delete(before, j.ID)
+	}
+	for n, h := range m.keys {
+		switch left := slices.Sorted(maps.Keys(m.past[n])); {
+		case h.job != j.ID:
+		case len(left) > 0:
+			newest := left[len(left)-1]
+			*h = holder{job: newest}
+			delete(m.past[n], newest)
+		default:
+			delete(m.keys, n)
+		}
+	}
+	for seq, r := range m.inbox {
+		if r.job == j.ID {
+			delete(m.inbox, seq)
+		}
+	}
+}

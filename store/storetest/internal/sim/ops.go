@@ -1,0 +1,402 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+var (
+	queues     = []string{"default", "slow"}
+	kinds      = []string{"charge", "mail"}
+	everything = wants{queues: queues, kinds: kinds, decidable: kinds, lease: 30 * time.Second}
+)
+
+// acts are the operations, with how often each comes.
+var acts = []struct {
+	weight int
+	do     func(r *run)
+}{
+	{16, (*run).enqueueSome}, {22, (*run).claimSome}, {26, (*run).reportSome}, {13, (*run).respondSome}, {12, (*run).letTimePass},
+	{4, (*run).extendSome}, {4, (*run).saveSome}, {5, (*run).editSome}, {4, func(r *run) { r.sweep(1000) }}, {7, (*run).repeatSome},
+	{1, (*run).peekSome}, {1, (*run).changeQueue}, {1, (*run).workerDies}, {1, (*run).storeGoes},
+}
+
+// step does one random operation.
+func (r *run) step() {
+	sum := 0
+	for _, a := range acts {
+		sum += a.weight
+	}
+	at := r.n(sum)
+	for _, a := range acts {
+		if at -= a.weight; at < 0 {
+			a.do(r)
+			return
+		}
+	}
+}
+
+// job makes a random job. next marks those that a completion carries along.
+func (r *run) job(next bool) sojourn.Job {
+	p := sojourn.Policy{Backoff: sojourn.Backoff{First: oneOf(r.dice, time.Second, 20*time.Second), Factor: 2, Limit: time.Minute},
+		MaxAttempts: oneOf[int32](r.dice, 1, 2, 3, 5), MaxCrashes: oneOf[int32](r.dice, 1, 2, 3), Timeout: oneOf(r.dice, 2*time.Minute, time.Hour)}
+	if r.chance(15) {
+		p.Deadline = oneOf(r.dice, 5*time.Minute, 3*time.Hour)
+	}
+	if r.chance(10) && !next {
+		p.KeepKey = 10 * time.Minute
+	}
+	if r.chance(20) {
+		p.LateResponse = sojourn.InboxLate
+	}
+	if r.chance(10) {
+		p.OnLost = sojourn.FailLost
+	}
+	if r.chance(10) {
+		p.NoExtend = true
+	}
+	if r.chance(20) {
+		p.DecideWithin = 30 * time.Second
+	}
+	options := []sojourn.Option{sojourn.WithPolicy(p), sojourn.Queue(oneOf(r.dice, queues...)), sojourn.Weight(int32(r.n(4))),
+		sojourn.Priority(oneOf[int32](r.dice, 100, 100, 100, 1, 200)), sojourn.OnKeyConflict(oneOf(r.dice, sojourn.ReturnExisting, sojourn.ReturnExisting, sojourn.ReturnError, sojourn.Replace))}
+	if r.chance(60) {
+		options = append(options, sojourn.Key(r.key(next)))
+	}
+	if r.chance(20) {
+		options = append(options, sojourn.Delay(r.between(time.Microsecond, 10*time.Minute)))
+	}
+	j := *sojourn.NewJob(oneOf(r.dice, kinds...), []byte(r.name("args ")), options...)
+	j.ID = r.draw()
+	r.everJobs++
+	return j
+}
+
+func (r *run) key(next bool) string {
+	if next {
+		return oneOf(r.dice, "n1", "n2")
+	}
+	return oneOf(r.dice, "k1", "k2", "k3", "k4", "k5", "k6")
+}
+
+func (r *run) enqueueSome() {
+	var jobs []sojourn.Job
+	for range oneOf(r.dice, 1, 1, 1, 1, 2, 4) {
+		j := r.job(false)
+		if r.chance(3) && len(r.old) > 0 {
+			j.ID = oneOf(r.dice, r.old...)
+		}
+		jobs, r.jobs = append(jobs, j), append(r.jobs, j)
+	}
+	if r.chance(10) {
+		jobs = append(jobs, oneOf(r.dice, r.jobs...)) // a call repeated, or a job that stands twice in the batch
+	}
+	if r.chance(3) { // an id used for another job
+		jobs[0].Key = "other"
+		jobs[0].ID = oneOf(r.dice, r.jobs...).ID
+	}
+	r.enqueue(jobs, r.chance(50))
+}
+
+func (r *run) claimSome() {
+	w := wants{queues: queues, kinds: kinds, max: oneOf(r.dice, 1, 1, 2, 5), lease: oneOf(r.dice, 10*time.Second, 30*time.Second, 2*time.Minute)}
+	if r.chance(20) {
+		w.queues = []string{oneOf(r.dice, "slow", "default")}
+	}
+	if r.chance(20) {
+		w.kinds = []string{oneOf(r.dice, kinds...)}
+	}
+	if r.chance(50) {
+		w.decidable = []string{"mail"}
+	}
+	if r.chance(10) {
+		w.capacity = int64(1 + r.n(5))
+	}
+	r.claim(r.request(oneOf(r.dice, r.workers...), w))
+}
+
+// lease is mostly one that stands; else one of a worker that sleeps, is dead, or has reported before.
+func (r *run) lease() (l given, ok bool) {
+	running := r.m.that(func(j *job) bool { return j.State == sojourn.Running })
+	if len(running) > 0 && r.chance(85) {
+		j := oneOf(r.dice, running...)
+		return given{sojourn.Lease{ID: j.ID, Epoch: j.epoch, Worker: j.worker}, j.Purpose}, true
+	}
+	if len(r.leases) == 0 {
+		return l, false
+	}
+	r.result.Faults["late report"]++
+	l = oneOf(r.dice, r.leases...)
+	switch r.n(12) { // a lease that never was
+	case 0:
+		l.lease.Epoch++
+	case 1:
+		l.lease.Worker = oneOf(r.dice, r.workers...)
+	}
+	return l, true
+}
+
+func (r *run) reportSome() {
+	l, ok := r.lease()
+	if !ok {
+		r.enqueueSome()
+		return
+	}
+	o := sojourn.Outcome{Lease: l.lease}
+	if l.purpose == sojourn.PurposeDecide != r.chance(3) { // a worker that mixes them up is refused
+		o.Type = oneOf(r.dice, sojourn.OutcomeDecided, sojourn.OutcomeDecided, sojourn.OutcomeDecided, sojourn.OutcomeReleased)
+		o.Verdict.Final, o.Verdict.Again = r.chance(20), r.chance(20)
+		o.Reason = "decided"
+		r.finish(o)
+		return
+	}
+	o.Type = oneOf(r.dice, sojourn.OutcomeCompleted, sojourn.OutcomeCompleted, sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeError,
+		sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeSnooze,
+		sojourn.OutcomeAbort, sojourn.OutcomeCancelled, sojourn.OutcomeReleased, sojourn.OutcomeUndecodable)
+	switch o.Type {
+	case sojourn.OutcomeCompleted:
+		o.Result = []byte(r.name("result "))
+		if r.chance(15) {
+			o.Next = []sojourn.Job{r.job(true)}
+		}
+	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeCancelled:
+		o.Reason, o.Text = oneOf(r.dice, "gateway", "bug"), "it went wrong"
+		if o.Type == sojourn.OutcomeError {
+			o.Verdict = r.verdict()
+		}
+	case sojourn.OutcomeSnooze:
+		o.Delay = r.between(0, 5*time.Minute)
+	case sojourn.OutcomeAwait:
+		o.Wait = r.wait()
+	}
+	r.finish(o)
+}
+
+func (r *run) verdict() (v sojourn.Verdict) {
+	switch r.n(10) {
+	case 0:
+		v.Final = true
+	case 1, 2:
+		v.Again = true
+	case 3:
+		v.Delay = sojourn.Now
+	case 4:
+		v.Delay = time.Minute
+	case 5:
+		p := int32(r.n(300))
+		v.Priority, v.Checkpoint = &p, []byte(r.name("checkpoint "))
+	}
+	return v
+}
+
+func (r *run) wait() (w sojourn.Wait) {
+	if r.chance(40) {
+		w.Within = r.between(time.Second, 10*time.Minute)
+	}
+	if r.chance(60) {
+		return w
+	}
+	w.Keys = []string{oneOf(r.dice, "a1", "a2", "a3", "k1")}
+	if r.chance(60) {
+		w.Keys = append(w.Keys, oneOf(r.dice, "a3", "a4", "a5"))
+	}
+	w.Mode = oneOf(r.dice, sojourn.WaitAny, sojourn.WaitAll)
+	return w
+}
+
+// respondSome is the outside: mostly it answers somebody who waits, or soon will, and now and then nobody.
+func (r *run) respondSome() {
+	p := reply{r: sojourn.Response{Kind: oneOf(r.dice, kinds...), Source: "sim", MessageID: r.name("m"), Body: []byte("answer")}}
+	if r.chance(20) {
+		p.r.Failed, p.r.Reason, p.r.Error = true, oneOf(r.dice, "declined", ""), "no"
+	}
+	asked := r.m.that(func(j *job) bool {
+		return j.State == sojourn.Awaiting || j.State == sojourn.Running || j.State == sojourn.Scheduled && j.Claimed
+	})
+	switch way := r.n(10); {
+	case way < 4 && len(asked) > 0:
+		j := oneOf(r.dice, asked...)
+		p.r.Kind, p.r.Key = j.kind, j.key
+		if len(j.Wait.Keys) > 0 {
+			p.r.Key = oneOf(r.dice, j.Wait.Keys...)
+		}
+		if p.r.Key == "" {
+			p.r.Kind, p.r.Job = "", j.ID
+		}
+	case way < 6 && len(r.tokens) > 0:
+		t := oneOf(r.dice, r.tokens[max(len(r.tokens)-30, 0):]...)
+		p.r.Kind, p.r.Token, p.of = "", t.text, &t.of
+	case way < 7 && len(r.jobs) > 0:
+		p.r.Kind, p.r.Job = "", oneOf(r.dice, r.jobs...).ID
+	default:
+		p.r.Key = oneOf(r.dice, "k1", "k2", "k3", "k4", "k5", "k6", "a1", "a2", "a3", "a4", "a5", "n1", "nobody")
+	}
+	r.respond(p)
+}
+
+// letTimePass moves the clock: a little, to the very moment at which something is due, past leases, by hours, back.
+func (r *run) letTimePass() {
+	d := r.between(0, 10*time.Second)
+	switch way := r.n(20); {
+	case way < 7:
+	case way < 12:
+		d = r.between(10*time.Second, 3*time.Minute)
+	case way < 16:
+		next := int64(0)
+		for _, j := range r.m.ordered() {
+			if at := j.wakeAt(); at > r.m.now && (next == 0 || at < next) {
+				next = at
+			}
+		}
+		if next > 0 && next < r.m.now+24*time.Hour.Microseconds() {
+			d = time.UnixMicro(next).Sub(r.wall) - oneOf(r.dice, 0, 0, time.Microsecond)
+		}
+	case way < 17:
+		d = r.between(time.Hour, 6*time.Hour)
+		r.result.Faults["clock leaps"]++
+	case way < 19:
+		d = -r.between(time.Microsecond, 2*time.Minute)
+		r.result.Faults["clock steps back"]++
+	}
+	r.advance(d)
+	r.say("the clock moves by %v", d)
+}
+
+func (r *run) extendSome() {
+	var leases []sojourn.Lease
+	for range 1 + r.n(3) {
+		if l, ok := r.lease(); ok && !slices.Contains(leases, l.lease) {
+			leases = append(leases, l.lease)
+		}
+	}
+	if len(leases) > 0 {
+		r.extend(leases)
+	}
+}
+
+func (r *run) saveSome() {
+	l, ok := r.lease()
+	if !ok {
+		return
+	}
+	s := sojourn.Saved{Lease: l.lease}
+	switch r.n(3) {
+	case 0:
+		s.Checkpoint = []byte(r.name("checkpoint "))
+	case 1:
+		text := r.name("progress ")
+		s.Progress = &text
+	case 2:
+		s.Key = oneOf(r.dice, "k1", "k2", "a1", "a2", "s1", "s2")
+	}
+	r.save(s)
+}
+
+func (r *run) editSome() {
+	all := r.m.ordered()
+	if len(all) == 0 {
+		return
+	}
+	var ids []sojourn.ID
+	for range 1 + r.n(2) {
+		ids = append(ids, oneOf(r.dice, all...).ID)
+	}
+	e := sojourn.Edit{Action: oneOf(r.dice, sojourn.EditCancel, sojourn.EditFail, sojourn.EditRedrive, sojourn.EditRedrive, sojourn.EditRedrive,
+		sojourn.EditPurge, sojourn.EditChange, sojourn.EditChange), By: "ops", Reason: oneOf(r.dice, "", "asked")}
+	if e.Action == sojourn.EditRedrive { // mostly of jobs for which it can be
+		if over := r.m.that(func(j *job) bool { return j.State == sojourn.Failed || j.State == sojourn.Cancelled }); len(over) > 0 && r.chance(80) {
+			ids = []sojourn.ID{oneOf(r.dice, over...).ID}
+		}
+	}
+	e.Refuse = r.chance(20)
+	if r.chance(30) {
+		e.Generation = int32(1 + r.n(2))
+	}
+	if e.Action == sojourn.EditChange {
+		switch r.n(3) {
+		case 0:
+			p := int32(r.n(300))
+			e.Change.Priority = &p
+		case 1:
+			d := oneOf(r.dice, 0, time.Minute)
+			e.Change.Delay = &d
+		case 2:
+			q := oneOf(r.dice, queues...)
+			e.Change.Queue = &q
+		}
+	}
+	r.edit(ids, e)
+}
+
+// repeatSome sends again what a caller has no answer to, or what was answered long ago.
+func (r *run) repeatSome() {
+	r.result.Faults["repeated call"]++
+	if n := len(r.repeats); n > 0 && r.chance(60) {
+		i := r.n(n)
+		again := r.repeats[i]
+		r.repeats = slices.Delete(r.repeats, i, i+1)
+		again()
+		return
+	}
+	recent := func(n int) int { return max(n-15, 0) }
+	switch way := r.n(4); {
+	case way == 0 && len(r.reports) > 0:
+		r.finish(oneOf(r.dice, r.reports[recent(len(r.reports)):]...))
+	case way == 1 && len(r.sent) > 0:
+		r.respond(oneOf(r.dice, r.sent...))
+	case way == 2 && len(r.jobs) > 0:
+		r.enqueue([]sojourn.Job{oneOf(r.dice, r.jobs[recent(len(r.jobs)):]...)}, false)
+	default:
+		w := oneOf(r.dice, r.workers...)
+		if q, ok := r.claims[w]; ok {
+			if r.chance(10) && q.Number > 1 {
+				q.Number-- // overtaken by the next one
+			}
+			r.claim(q)
+		}
+	}
+}
+
+// peekSome looks at a queue in the order of its claims.
+func (r *run) peekSome() {
+	q := oneOf(r.dice, queues...)
+	r.tick()
+	r.say("Find next in %s", q)
+	got, err := r.store.Find(r.ctx, sojourn.Filter{Queue: q, Next: true, Limit: 5})
+	if err != nil {
+		r.fail("Find next in %s: %v", q, err)
+	}
+	paused := r.m.queues[q]
+	r.m.queues[q] = sojourn.QueueSettings{}
+	want := r.m.claimable(sojourn.ClaimRequest{Queues: []string{q}, Kinds: kinds, Capacity: roomy})
+	r.m.queues[q] = paused
+	for i, j := range want[:min(len(want), 5)] {
+		if i >= len(got) || got[i].ID != j.ID {
+			r.fail("Find next in %s: place %d of %d is not job %d", q, i, len(got), j.ID)
+		}
+	}
+}
+
+func (r *run) changeQueue() {
+	s := sojourn.QueueSettings{Paused: r.chance(50)}
+	if r.chance(40) {
+		s.Retention = sojourn.Retention{Age: oneOf(r.dice, 0, 20*time.Minute), Count: oneOf[int64](r.dice, 0, 1, 3), FailedAge: oneOf(r.dice, 0, time.Hour)}
+	}
+	r.setQueue(oneOf(r.dice, queues...), s)
+}
+
+// workerDies leaves the leases of a worker to their end. Its process starts again under another name.
+func (r *run) workerDies() {
+	r.result.Faults["worker dies"]++
+	i := r.n(len(r.workers))
+	r.say("%s dies", r.workers[i])
+	delete(r.claims, r.workers[i])
+	r.workers[i] = r.born()
+}
+
+func (r *run) storeGoes() {
+	r.outage = 1 + r.n(6)
+	r.say("the store is away for %d calls", r.outage)
+}

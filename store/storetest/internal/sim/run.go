@@ -1,0 +1,211 @@
+// Package sim lets a store live random lives and looks at each step whether it shows what a model says it must. Nothing in it is
+// concurrent, and all chance comes from a seed, so that a run repeats bit for bit: the same operations, the same answers.
+//
+//	dice.go             chance, a sequence of its own for each operation
+//	model.go            the model: what a store must show
+//	calls.go edits.go   what each call must answer; sweeps.go what a sweep must do
+//	faults.go           a store around the store, which loses answers, repeats calls and goes away
+//	act.go ops.go       random operations of producers, workers, the outside and operators
+//	look.go ledger.go   the store compared with the model; laws that need no model
+//	run.go shrink.go    a seed from its start to the end of all jobs; the shortest way to a failure
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// InboxTTL is how the store must be opened: the time to live of an early response without a job.
+const InboxTTL = 2 * time.Hour
+
+// Open opens a new, empty store that uses the clock for every decision, and InboxTTL.
+type Open func(now func() time.Time) sojourn.Store
+
+// Result is what a run has done.
+type Result struct {
+	Log     []string       // every operation with its answer
+	Calls   int            // to the store, without the looks of the checker
+	Faults  map[string]int // by kind
+	Virtual time.Duration  // by how much the clock was moved
+	Jobs    int
+	Failed  int   // index of the operation at which the run failed; past the last one, the end of faults
+	Err     error // what was wrong
+}
+
+// broken is what a run panics with when the store has shown something that it must not.
+type broken struct{ err error }
+
+// run is one life of one store.
+type run struct {
+	*dice
+	ctx    context.Context
+	store  *faulty
+	m      *model
+	wall   time.Time // the clock as the store sees it: steps back and forth are possible
+	result Result
+	seed   uint64
+	op     int
+	calm   bool // no faults any more
+
+	ledger   ledger
+	block    []sojourn.ID // ids that were drawn and not used
+	old      []sojourn.ID // whose block is too old
+	drawn    int64        // when
+	outage   int          // calls that meet no store yet
+	number   int          // of names
+	workers  []string
+	claims   map[string]sojourn.ClaimRequest // the last one of each worker
+	counts   map[string]int64
+	jobs     []sojourn.Job // sent
+	leases   []given
+	reports  []sojourn.Outcome
+	sent     []reply
+	tokens   []tokened
+	repeats  []func() // calls whose callers do not know what became of them
+	everJobs int
+}
+
+// given is a lease with what its worker was given.
+type given struct {
+	lease   sojourn.Lease
+	purpose sojourn.Purpose
+}
+
+// tokened is a capability, with what it names.
+type tokened struct {
+	text string
+	of   capability
+}
+
+// reply is a response that was sent.
+type reply struct {
+	r  sojourn.Response
+	of *capability
+}
+
+const workers = 4
+
+// Run lives through the operations of a seed: first with faults, then without, until every job is final.
+func Run(open Open, seed uint64, ops []int) (result Result) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r := &run{ctx: ctx, seed: seed, wall: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), claims: map[string]sojourn.ClaimRequest{},
+		counts: map[string]int64{}, ledger: newLedger()}
+	began := r.wall
+	r.result.Faults = map[string]int{}
+	r.m = newModel(r.wall, InboxTTL)
+	s := open(func() time.Time { return r.wall })
+	defer s.Close()
+	r.store = &faulty{Store: s}
+	for range workers {
+		r.workers = append(r.workers, r.born())
+	}
+	defer func() {
+		result = r.result
+		result.Failed, result.Jobs, result.Virtual = r.op, r.everJobs, r.wall.Sub(began)
+		if v := recover(); v != nil {
+			b, ours := v.(broken)
+			if !ours {
+				panic(v)
+			}
+			result.Err = b.err
+		}
+	}()
+	for i, n := range ops {
+		r.op, r.dice = n, throw(seed, n)
+		r.step()
+		if i%auditEvery == auditEvery-1 {
+			r.audit()
+		}
+	}
+	r.op = end
+	r.dice = throw(seed, end)
+	r.live()
+	return r.result
+}
+
+// end is the operation after the last one, when the faults have ended.
+const end = 1 << 30
+
+// auditEvery is after how many operations everything is compared, and the store checks itself.
+const auditEvery = 100
+
+// fail ends the run.
+func (r *run) fail(format string, a ...any) {
+	panic(broken{fmt.Errorf(format, a...)})
+}
+
+func (r *run) say(format string, a ...any) {
+	at := r.wall.Format("02 15:04:05.000000")
+	op := fmt.Sprintf("%4d", r.op)
+	if r.op == end {
+		op = " end"
+	}
+	r.result.Log = append(r.result.Log, op+" "+at+"  "+fmt.Sprintf(format, a...))
+}
+
+// rounds bounds the phase without faults. The slowest way to an end: three crashes, four errors, each with a backoff of at most a minute, and a
+// wait between them; a round takes ten minutes.
+const rounds = 60
+
+// live ends all faults: honest workers, answers to every wait, nothing paused. Every job must become final.
+func (r *run) live() {
+	r.calm, r.outage = true, 0
+	r.say("the faults end")
+	for _, again := range r.repeats {
+		again()
+	}
+	r.repeats = nil
+	for _, q := range queues {
+		r.setQueue(q, sojourn.QueueSettings{})
+	}
+	for range rounds {
+		r.sweep(1000)
+		for _, j := range r.m.that(func(j *job) bool { return j.State == sojourn.Awaiting }) {
+			r.answerWait(j)
+		}
+		for {
+			jobs := r.claim(r.request(r.workers[0], everything))
+			for _, c := range jobs {
+				r.honest(c)
+			}
+			if len(jobs) == 0 {
+				break
+			}
+		}
+		if len(r.m.that(func(j *job) bool { return j.State.Live() })) == 0 {
+			r.audit()
+			return
+		}
+		r.advance(10 * time.Minute)
+	}
+	left := r.m.that(func(j *job) bool { return j.State.Live() })
+	r.fail("%d jobs are live after %d rounds without faults, such as job %d, which is %s", len(left), rounds, left[0].ID, left[0].State)
+}
+
+// honest does a step to its end. Now and then it waits first.
+func (r *run) honest(c sojourn.Claimed) {
+	o := sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeCompleted}
+	switch {
+	case c.Purpose == sojourn.PurposeDecide:
+		o.Type = sojourn.OutcomeDecided
+	case c.Job.Response == nil && c.Job.Epoch%3 == 0:
+		o = sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAwait}
+	}
+	r.finish(o)
+}
+
+// answerWait sends what a job waits for.
+func (r *run) answerWait(j *job) {
+	keys := j.Wait.Keys
+	if len(keys) == 0 {
+		r.respond(reply{r: sojourn.Response{Job: j.ID, MessageID: r.name("m")}})
+		return
+	}
+	for _, k := range keys {
+		r.respond(reply{r: sojourn.Response{Kind: j.kind, Key: k, MessageID: r.name("m")}})
+	}
+}

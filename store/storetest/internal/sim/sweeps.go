@@ -1,0 +1,114 @@
+package sim
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// sweep is what Sweep must answer.
+func (m *model) sweep(limit int) sojourn.Swept {
+	old := m.old(limit)
+	s := m.sweepDue(limit)
+	m.sweepInbox(limit, &s)
+	for _, j := range old {
+		m.remove(j)
+		s.Pruned++
+	}
+	return s
+}
+
+// sweepDue handles what is overdue, the longest first.
+func (m *model) sweepDue(limit int) (s sojourn.Swept) {
+	due := m.that(func(j *job) bool { return j.wakeAt() <= m.now })
+	slices.SortStableFunc(due, func(a, b *job) int { return cmp.Compare(a.wakeAt(), b.wakeAt()) })
+	for _, j := range due[:min(len(due), limit)] {
+		e, count := m.overdue(j, &s)
+		if count == nil {
+			continue
+		}
+		if err := m.happen(j, e, change{}); err != nil {
+			panic(err) // it was overdue for this
+		}
+		*count++
+	}
+	return s
+}
+
+// overdue says which clock of a job has run out.
+func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
+	past := func(us int64) bool { return us > 0 && us <= m.now }
+	timedOut := sojourn.Event{Type: sojourn.EventTimedOut, Reason: sojourn.ReasonTimeout}
+	running := int64(0)
+	if j.State == sojourn.Running {
+		running = j.lease
+	}
+	switch {
+	case past(plus(j.deadline, running)):
+		return sojourn.Event{Type: sojourn.EventDeadline}, &s.Deadlines
+	case j.State == sojourn.Scheduled && past(j.runAt):
+		return sojourn.Event{Type: sojourn.EventDue}, &s.Due
+	case j.State == sojourn.Running && past(j.leaseUntil):
+		return sojourn.Event{Type: sojourn.EventLeaseEnded}, &s.Lost
+	case j.State == sojourn.Running && j.Purpose != sojourn.PurposeDecide && past(plus(j.timeoutAt, j.lease)):
+		return timedOut, &s.TimedOut
+	case j.State == sojourn.Awaiting && (past(j.waitUntil) || past(j.timeoutAt)):
+		return timedOut, &s.TimedOut
+	case j.State == sojourn.Ready && j.Resumed && past(j.timeoutAt):
+		return sojourn.Event{Type: sojourn.EventResumeOverdue}, &s.Resumed
+	case j.State == sojourn.Errored && past(j.decideBy):
+		if m.queues[j.queue].Paused { // the clock stands while nobody may come
+			j.decideBy = m.now + j.Policy.DecideWithin.Microseconds()
+			j.updated = m.now
+			m.touched[j.ID] = true
+			return sojourn.Event{}, nil
+		}
+		return sojourn.Event{Type: sojourn.EventDecideOverdue}, &s.Decided
+	}
+	return sojourn.Event{}, nil
+}
+
+// sweepInbox ends the time to live of early responses for whose key no live job has come, and deletes what is past its retention.
+func (m *model) sweepInbox(limit int, s *sojourn.Swept) {
+	expired := m.responses(func(r *message) bool { return r.expires > 0 && r.expires <= m.now })
+	slices.SortStableFunc(expired, func(a, b *message) int { return cmp.Compare(a.expires, b.expires) })
+	for _, r := range expired[:min(len(expired), limit)] {
+		h := m.keys[name{r.r.Kind, r.r.Key}]
+		switch {
+		case r.outcome != sojourn.Early:
+			delete(m.inbox, r.seq)
+		case h != nil && h.live:
+			r.expires = m.now + m.inboxTTL
+		default:
+			r.outcome, r.expires = sojourn.Unmatched, m.now+sojourn.DefaultInboxKeep.Microseconds()
+			s.Unmatched++
+		}
+	}
+}
+
+// old are the final jobs that retention wants gone.
+func (m *model) old(limit int) []*job {
+	var out []*job
+	for _, q := range slices.Sorted(maps.Keys(m.queues)) {
+		for _, state := range []sojourn.State{sojourn.Completed, sojourn.Failed, sojourn.Cancelled} {
+			age, count, ok := m.queues[q].Retention.Of(state)
+			if !ok {
+				continue
+			}
+			ended := m.that(func(j *job) bool { return j.queue == q && j.State == state })
+			slices.SortFunc(ended, func(a, b *job) int { return cmp.Or(cmp.Compare(b.finished, a.finished), cmp.Compare(b.ID, a.ID)) })
+			for i, j := range ended { // the newest first
+				h := m.keys[name{j.kind, j.key}]
+				keeps := h != nil && h.job == j.ID && h.until > m.now
+				tooOld := age < math.MaxInt64 && j.finished <= m.now-age.Microseconds()
+				if (tooOld || int64(i) >= count) && m.now-j.created >= sojourn.IDLife.Microseconds() && !keeps {
+					out = append(out, j)
+				}
+			}
+		}
+	}
+	return out[:min(len(out), limit)]
+}
