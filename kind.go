@@ -300,6 +300,15 @@ func (w Window) String() string {
 	return strings.Join(words, " ")
 }
 
+// Zone is an IANA time zone by the rules that windows are read with; empty means UTC. The error has CodeInvalid.
+func Zone(name string) (*time.Location, error) {
+	z, err := calendar.Zone(name)
+	if err != nil {
+		return nil, Invalid("zone", "%v", err)
+	}
+	return z, nil
+}
+
 func (w Window) compile() (calendar.Window, error) {
 	if len(w.Except) > MaxExcept {
 		return calendar.Window{}, Invalid("windows.except", "%d dates exceed the limit of %d", len(w.Except), MaxExcept)

@@ -14,7 +14,8 @@ type enqueueFlags struct {
 	args, contentType, key, queue, group, runAt, onConflict string
 	priority, weight, maxAttempts, maxCrashes               int32
 	delay, timeout, runTimeout, deadline, keepKey           time.Duration
-	tags, meta                                              []string
+	tags, meta, windows                                     []string
+	stopAtWindowEnd                                         bool
 }
 
 const enqueueHelp = `Stores one job of KIND and returns when it is durable.
@@ -39,6 +40,8 @@ func (a *app) enqueueCommand() *cobra.Command {
 	fl.Int32Var(&f.weight, "weight", sojourn.DefaultWeight, "how much of a limit it uses")
 	fl.DurationVar(&f.delay, "delay", 0, "start no earlier than after this `duration`, such as 90s or 2h")
 	fl.StringVar(&f.runAt, "run-at", "", "start no earlier than at this `time`, such as 2026-01-31T18:00:00Z")
+	fl.StringArrayVar(&f.windows, "window", nil, "start only in this `WINDOW`, see window preview; may be repeated")
+	fl.BoolVar(&f.stopAtWindowEnd, "stop-at-window-end", false, "end the handler's context when the windows close")
 	fl.StringArrayVar(&f.tags, "tag", nil, "label to search by; may be repeated")
 	fl.StringArrayVar(&f.meta, "meta", nil, "`NAME=VALUE` that travels with the job; may be repeated")
 	fl.Int32Var(&f.maxAttempts, "max-attempts", 0, "errors and timeouts until it fails; -1 = no limit (default 5)")
@@ -77,7 +80,14 @@ func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.
 	}
 	options = append(options, sojourn.OnKeyConflict(conflict), sojourn.Key(f.key), sojourn.Group(f.group), sojourn.Tags(f.tags...),
 		sojourn.Delay(f.delay), sojourn.WithPolicy(sojourn.Policy{MaxAttempts: f.maxAttempts, MaxCrashes: f.maxCrashes, RunTimeout: f.runTimeout, Timeout: f.timeout,
-			Deadline: f.deadline, KeepKey: f.keepKey}))
+			Deadline: f.deadline, KeepKey: f.keepKey, StopAtWindowEnd: f.stopAtWindowEnd}))
+	windows, err := parseWindows(f.windows)
+	if err != nil {
+		return nil, err
+	}
+	if len(windows) > 0 {
+		options = append(options, sojourn.In(windows...))
+	}
 	if f.key == "" && cmd.Flags().Changed("key") { // a script's variable without a value would make many jobs
 		return nil, sojourn.Invalid("key", "is empty")
 	}

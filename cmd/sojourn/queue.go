@@ -126,6 +126,7 @@ type queueFlags struct {
 	retentionAge, failedAge     time.Duration
 	retentionCount, failedCount int64
 	flow                        flowFlags
+	windows                     []string
 }
 
 const queueSetHelp = `Stores settings of a queue, which is made if it does not exist. What is not named stays as it is. The
@@ -152,8 +153,16 @@ func (a *app) queueSetCommand() *cobra.Command {
 	fl.DurationVar(&f.failedAge, "failed-age", 0, "keep failed jobs this long (default for ever)")
 	fl.Int64Var(&f.failedCount, "failed-count", 0, "keep so many failed jobs (default all)")
 	f.flow.register(fl)
+	fl.StringArrayVar(&f.windows, "window", nil, "start jobs only in this `WINDOW`, see window preview; may be repeated; none = always")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := cmd.Flags().Changed
+		var windows sojourn.Windows
+		if len(f.windows) != 1 || f.windows[0] != "none" {
+			var err error
+			if windows, err = parseWindows(f.windows); err != nil {
+				return err
+			}
+		}
 		return a.creating(func(c *sojourn.Client) error {
 			var s sojourn.QueueSettings
 			queues, err := c.Store().Queues(cmd.Context(), args[0])
@@ -171,6 +180,7 @@ func (a *app) queueSetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			over(given("window"), &s.Windows, windows)
 			if err := s.Validate(); err != nil {
 				return err
 			}

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
+	"github.com/sojourn-queue/sojourn/store/postgres"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/worker"
 )
@@ -21,6 +23,7 @@ const (
 	childWorks    = "works"     // enqueue, work and answer until killed
 	childAckEarly = "ack-early" // the control arm: says that a job is stored before it is
 	childDrains   = "drains"    // work until nothing is live, then exit 0
+	childRelaxed  = "relaxed"   // the control arm on PostgreSQL: does not wait for the disk
 )
 
 func TestMain(m *testing.M) {
@@ -44,6 +47,19 @@ var (
 	ask   = sojourn.Kind[int]{Name: "ask", Options: []sojourn.Option{sojourn.WithPolicy(patient)}}
 )
 
+func onServer(address string) bool { return strings.HasPrefix(address, "postgres") }
+
+// open opens a SQLite file or a PostgreSQL URL; one with synchronous_commit=off has to be asked for.
+func open(address string) (*sojourn.Client, error) {
+	switch {
+	case strings.Contains(address, "synchronous_commit=off"):
+		return postgres.Open(address, postgres.Relaxed())
+	case onServer(address):
+		return postgres.Open(address)
+	}
+	return sqlite.Open(address)
+}
+
 // say writes one line for the parent. A line that the kill has torn has no end, and does not count.
 func say(format string, a ...any) { fmt.Fprintf(os.Stdout, format+"\n", a...) }
 
@@ -51,9 +67,13 @@ func child(mode, file string) error {
 	if mode == childChains {
 		return chain(context.Background(), file)
 	}
-	c, err := sqlite.Open(file)
+	c, err := open(file)
+	for tries := 0; err != nil && onServer(file) && tries < 100; tries++ { // the server is just crashing
+		time.Sleep(50 * time.Millisecond)
+		c, err = open(file)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("open: %w", err)
 	}
 	defer c.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -64,7 +84,11 @@ func child(mode, file string) error {
 			group.Go(func() { produce(ctx, c, mode == childAckEarly) })
 		}
 	}
-	w := worker.New(c, worker.Options{Concurrency: 8, Grace: time.Second})
+	o := worker.Options{Concurrency: 8, Grace: time.Second}
+	if onServer(file) { // no lock tells that a process is gone: its leases have to end
+		o.Lease, o.SweepEvery = 2*time.Second, 500*time.Millisecond
+	}
+	w := worker.New(c, o)
 	worker.Handle(w, plain, func(_ context.Context, job *sojourn.Job, _ int) error {
 		say("run %d %d", job.ID, job.Epoch)
 		return nil
@@ -105,8 +129,9 @@ func produce(ctx context.Context, c *sojourn.Client, early bool) {
 			say("ack %d", id)
 		}
 		e, err := c.Enqueue(ctx, job)
-		if err != nil {
-			return
+		if err != nil { // the server may come back
+			time.Sleep(10 * time.Millisecond)
+			continue
 		}
 		if !early {
 			say("ack %d", e.ID)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
 // ledger is what the parent has heard from all its children.
@@ -94,7 +93,7 @@ type remains struct{ lost, stuck, lostAnswers, unexplained int }
 func (l *ledger) audit(t *testing.T, file string) (r remains) {
 	t.Helper()
 	ctx := context.Background()
-	c, err := sqlite.Open(file)
+	c, err := open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +224,7 @@ const startUp = 30 * time.Millisecond
 
 func (l *ledger) lost(t *testing.T, file string) (n int) {
 	t.Helper()
-	c, err := sqlite.Open(file)
+	c, err := open(file)
 	if err != nil {
 		t.Fatal(err)
 	}

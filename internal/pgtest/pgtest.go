@@ -38,7 +38,10 @@ func URL(t testing.TB) string {
 	t.Helper()
 	server.once.Do(func() {
 		if server.url = os.Getenv("SOJOURN_TEST_POSTGRES"); server.url == "" {
-			server.url, server.stop, server.err = startCluster()
+			var c *Cluster
+			if c, server.err = startCluster(); server.err == nil {
+				server.url, server.stop = c.URL, c.Stop
+			}
 		}
 	})
 	if errors.Is(server.err, errNoBinaries) && os.Getenv("CI") != "true" {
@@ -99,51 +102,6 @@ func binaries() (string, error) {
 func version(path string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
 	return n
-}
-
-// startCluster makes a database cluster in a temporary folder and starts it, reachable by a Unix socket only, with the default settings, which
-// are the durable ones. initdb refuses root, so root becomes nobody.
-func startCluster() (address string, stop func(), err error) {
-	bin, err := binaries()
-	if err != nil {
-		return "", nil, err
-	}
-	dir, err := os.MkdirTemp("", "sojourn-pg-")
-	if err != nil {
-		return "", nil, err
-	}
-	clean := func() { os.RemoveAll(dir) }
-	as, chown := Unprivileged()
-	if err := chown(dir); err != nil {
-		clean()
-		return "", nil, err
-	}
-	data := filepath.Join(dir, "data")
-	run := func(name string, args ...string) error {
-		c := exec.Command(filepath.Join(bin, name), args...)
-		c.SysProcAttr, c.Dir, c.Env = as, dir, []string{"PATH=" + bin + ":/usr/bin:/bin", "LC_ALL=C.UTF-8", "HOME=" + dir}
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", name, err, out)
-		}
-		return nil
-	}
-	if err := run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"); err != nil {
-		clean()
-		return "", nil, err
-	}
-	stop = func() {
-		if err := run("pg_ctl", "stop", "-D", data, "-m", "immediate", "-s"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		clean()
-	}
-	flags := "-c listen_addresses= -c unix_socket_directories=" + dir + " -c max_connections=200 -c log_min_messages=fatal"
-	if err := run("pg_ctl", "start", "-D", data, "-w", "-s", "-t", "60", "-l", filepath.Join(dir, "log"), "-o", flags); err != nil {
-		text, _ := os.ReadFile(filepath.Join(dir, "log"))
-		clean()
-		return "", nil, fmt.Errorf("%w\n%s", err, text)
-	}
-	return "postgres:///postgres?" + url.Values{"host": {dir}, "user": {"postgres"}}.Encode(), stop, nil
 }
 
 // With adds a parameter to an address.
