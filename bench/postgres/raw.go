@@ -36,7 +36,8 @@ const (
 )
 
 const (
-	rawPolicy = `{"max_attempts":5,"max_crashes":3,"timeout":86400000000000,"decide_within":300000000000}`
+	rawPolicy = `{"max_attempts":5,"max_crashes":3,"timeout":86400000000000,"decide_within":300000000000,` +
+		`"backoff":{"first":5000000000,"factor":4,"limit":3600000000000,"jitter":1}}`
 	// rawConnections work side by side: one backend of the server is one process, and it waits for its client and for the disk.
 	rawConnections = 2
 )

@@ -37,7 +37,8 @@ const (
 
 const (
 	rawWorker = "bench-raw"
-	rawPolicy = `{"max_attempts":5,"max_crashes":3,"timeout":86400000000000,"decide_within":300000000000}`
+	rawPolicy = `{"max_attempts":5,"max_crashes":3,"timeout":86400000000000,"decide_within":300000000000,` +
+		`"backoff":{"first":5000000000,"factor":4,"limit":3600000000000,"jitter":1}}`
 )
 
 // rawPragmas are those of the connection that writes in package store/sqlite.
@@ -73,6 +74,11 @@ func (r *raw) open(path string) error {
 	if err := c.Close(); err != nil {
 		return err
 	}
+	return r.connect(path)
+}
+
+// connect opens the file with the settings of our store.
+func (r *raw) connect(path string) (err error) {
 	if r.conn, err = sqlite3.OpenConn(path, sqlite3.OpenReadWrite); err != nil {
 		return err
 	}

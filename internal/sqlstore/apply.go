@@ -21,18 +21,14 @@ func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 	l.Row = tr.To
 	t.clocks(was, &l, tr, c.verdict)
 	if tr.Outcome != "" {
-		if err := t.addHistory(was, &l, tr, c); err != nil {
-			return nil, err
-		}
+		t.addHistory(was, &l, tr, c)
 	}
 	if c.verdict.Checkpoint != nil {
 		if err := t.saveData(&l, c.verdict.Checkpoint, nil); err != nil {
 			return nil, err
 		}
 	}
-	if err := t.putDown(was, tr); err != nil {
-		return nil, err
-	}
+	t.putDown(was, tr)
 	if tr.To.State.Final() {
 		return &l, t.finish(was, &l, tr, c)
 	}
@@ -78,12 +74,9 @@ func (t *tx) clocks(was, l *live, tr sojourn.Transition, v sojourn.Verdict) {
 	}
 }
 
-const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom,
-	began_us, ended_us) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
-
 // addHistory writes the row of a step that ended, or of a change without a step. The row of (job, epoch) with the reported outcome
 // is also what makes a repeated Finish harmless.
-func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) error {
+func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
 	l.history++
 	var epoch, began int64
 	ended := max(t.now, was.updated) // another transaction's clock was read in another order than the two were executed in
@@ -91,10 +84,11 @@ func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) error {
 	if was.State == sojourn.Running {
 		epoch, began, worker = was.epoch, was.began, was.worker
 	}
-	reason := sojourn.Cut(tr.Reason, sojourn.MaxReason)
-	_, err := t.exec(qAddHistory, int64(l.ID), int64(l.history), int64(was.generation), int64(was.Attempt), epoch, int64(was.Purpose), worker,
-		tr.Outcome, int64(l.State), reason, []byte(sojourn.Cut(tr.Error, sojourn.MaxError)), c.by, began, ended)
-	return err
+	t.pending.history = append(t.pending.history, historyRow{
+		ints:   [9]int64{int64(l.ID), int64(l.history), int64(was.generation), int64(was.Attempt), epoch, int64(was.Purpose), int64(l.State), began, ended},
+		texts:  [4]string{worker, tr.Outcome, sojourn.Cut(tr.Reason, sojourn.MaxReason), c.by},
+		failed: []byte(sojourn.Cut(tr.Error, sojourn.MaxError)),
+	})
 }
 
 // codes of sj_response.outcome.
@@ -109,70 +103,40 @@ const (
 )
 
 const (
-	qPutDown  = `update sj_response set in_hand = 0 where job = $1 and job > 0 and in_hand = 1`
-	qHandLate = `update sj_response set in_hand = 0, outcome = 4 where job = $1 and job > 0 and in_hand = 1`
-	qKeptLate = `update sj_response set outcome = 4 where job = $1 and job > 0 and outcome = 2`
+	qPutDown  = `update sj_response set in_hand = 0 where job in (ints($1)) and job > 0 and in_hand = 1`
+	qHandLate = `update sj_response set in_hand = 0, outcome = 4 where job in (ints($1)) and job > 0 and in_hand = 1`
+	qKeptLate = `update sj_response set outcome = 4 where job in (ints($1)) and job > 0 and outcome = 2`
 )
 
-// putDown writes what a transition says of the responses that the job had in hand or kept.
-func (t *tx) putDown(was *live, tr sojourn.Transition) error {
-	q := ""
+// putDown notes what a transition says of the responses that the job had in hand or kept.
+func (t *tx) putDown(was *live, tr sojourn.Transition) {
+	note := func(i int) { t.pending.hands[i] = append(t.pending.hands[i], int64(was.ID)) }
 	switch {
 	case tr.HandLate:
-		q = qHandLate
+		note(1)
 	case was.InHand > 0 && tr.To.InHand == 0:
-		q = qPutDown
+		note(0)
 	}
-	if q != "" {
-		if _, err := t.exec(q, int64(was.ID)); err != nil {
-			return err
-		}
+	if tr.KeptLate {
+		note(2)
 	}
-	if !tr.KeptLate {
-		return nil
-	}
-	_, err := t.exec(qKeptLate, int64(was.ID))
-	return err
 }
 
-const (
-	qDeleteLive = `delete from sj_live where id = $1 and state = $2 and epoch = $3`
-	qAddFinal   = `insert into sj_final (id, queue, kind, key, state, priority, weight, run_at_us, generation, epoch, worker, attempt, failures, crashes,
-		history, has_data, finished_us, reason, result_type, error, result)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`
-	qFreeKey     = `update sj_key set live = 0, held_until_us = $1 where kind = $2 and key = $3 and job = $4`
-	qFreeAwaited = `update sj_key set live = 0 where job = $1 and own = 0`
-)
-
-// finish moves a job out of the hot table, in the transaction that ends it, and frees its keys.
+// finish ends a job; flushEnded does the rest.
 func (t *tx) finish(was, l *live, tr sojourn.Transition, c change) error {
-	n, err := t.exec(qDeleteLive, int64(was.ID), int64(was.State), was.epoch)
+	state, epoch, err := t.unsaved(was)
 	if err != nil {
 		return err
 	}
-	if n != 1 {
-		return errChanged(was)
-	}
-	if _, err = t.exec(qAddFinal, int64(l.ID), l.queue, l.kind, l.key, int64(l.State), int64(l.priority), int64(l.Weight), l.runAt,
-		int64(l.generation), l.epoch, l.worker, int64(l.Attempt), int64(l.Failures), int64(l.Crashes), int64(l.history), l.hasData, max(t.now, was.updated),
-		sojourn.Cut(tr.Reason, sojourn.MaxReason), c.resultType, []byte(sojourn.Cut(tr.Error, sojourn.MaxError)), c.result); err != nil {
-		return err
+	r := endedRow{state: state, epoch: epoch, now: l, finished: max(t.now, was.updated), reason: sojourn.Cut(tr.Reason, sojourn.MaxReason),
+		errText: sojourn.Cut(tr.Error, sojourn.MaxError), result: c.result, resultType: c.resultType, awaited: was.awaited}
+	if keep := l.Policy.KeepKey; l.key != "" && keep > 0 {
+		r.held = t.now + keep.Microseconds()
 	}
 	t.land(was, l, 0)
+	t.pending.ended = append(t.pending.ended, r)
 	t.final = append(t.final, l.ID)
-	if l.key != "" {
-		held := int64(0)
-		if keep := l.Policy.KeepKey; keep > 0 {
-			held = t.now + keep.Microseconds()
-		}
-		if _, err := t.exec(qFreeKey, held, l.kind, l.key, int64(l.ID)); err != nil {
-			return err
-		}
-	}
-	if was.awaited {
-		_, err = t.exec(qFreeAwaited, int64(l.ID))
-	}
-	return err
+	return nil
 }
 
 const (

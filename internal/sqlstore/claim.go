@@ -19,40 +19,88 @@ type claimAnswer struct {
 	again bool  // many were put off: the next transaction goes on
 }
 
-var stepClaim = eachStep("claim", func(t *tx, r sojourn.ClaimRequest) (claimAnswer, error) {
-	jobs, last, err := t.repeatedClaim(r)
+// claims are the claims of one transaction, executed one after the other.
+type claims struct {
+	*tx
+	last  map[string]lastClaim // worker → its newest claim
+	idle  []idleClaim          // claims that have found nothing: the same ones after them find nothing either
+	swept bool                 // nothing that is due is left
+}
+
+type idleClaim struct {
+	sojourn.ClaimRequest
+	opens int64
+}
+
+// lastClaim is the newest claim of a worker that was executed.
+type lastClaim struct {
+	number int64
+	leases []sojourn.Lease
+}
+
+var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
+	c := claims{tx: t}
+	if err := c.readLast(requests); err != nil {
+		return nil, err
+	}
+	answers := make([]claimAnswer, len(requests))
+	for i, r := range requests {
+		var err error
+		if answers[i], err = c.claim(r); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+})
+
+func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
+	jobs, last, err := c.repeatedClaim(r)
 	if last == answered || err != nil {
 		return claimAnswer{jobs: jobs}, err
 	}
-	if _, err := t.sweepDue(sweepPerClaim); err != nil {
-		return claimAnswer{}, err
+	if !c.swept {
+		n, err := c.sweepDue(sweepPerClaim)
+		if err != nil {
+			return claimAnswer{}, err
+		}
+		c.swept = n.Total() < sweepPerClaim
+	}
+	if i := slices.IndexFunc(c.idle, func(before idleClaim) bool { return before.covers(r) }); i >= 0 {
+		return c.foundNothing(r, c.idle[i].opens)
 	}
 	for round := range putOffRounds {
 		if round > 0 { // all that was picked has been put off
-			if err := t.putOffFront(r); err != nil {
+			if err := c.putOffFront(r); err != nil {
 				return claimAnswer{}, err
 			}
 		}
-		picked, err := t.pick(r)
+		picked, err := c.pick(r)
 		if err != nil {
 			return claimAnswer{}, err
 		}
 		if len(picked) == 0 {
-			return t.foundNothing(r)
+			c.idle = append(c.idle, idleClaim{r, c.opens})
+			return c.foundNothing(r, c.opens)
 		}
-		if jobs, err = t.take(r, last, picked); err != nil || len(jobs) > 0 {
+		if jobs, err = c.take(r, last, picked); err != nil || len(jobs) > 0 {
 			return claimAnswer{jobs: jobs}, err
 		}
 	}
 	return claimAnswer{again: true}, nil
-})
+}
 
-func (t *tx) foundNothing(r sojourn.ClaimRequest) (claimAnswer, error) {
-	if err := t.meet(r); err != nil {
+// covers reports whether a claim looks at the same jobs as another, and no less far.
+func (a idleClaim) covers(b sojourn.ClaimRequest) bool {
+	return a.Capacity == b.Capacity && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable)
+}
+
+// foundNothing answers a claim for which there is nothing.
+func (c *claims) foundNothing(r sojourn.ClaimRequest, opens int64) (claimAnswer, error) {
+	if err := c.meet(r); err != nil {
 		return claimAnswer{}, err
 	}
-	due, err := t.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
-	return claimAnswer{due: due, opens: t.opens}, err
+	due, err := c.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
+	return claimAnswer{due: due, opens: opens}, err
 }
 
 // Claim takes ready jobs under leases; see sojourn.Claimer.
@@ -128,7 +176,7 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 
 const (
 	// Without a lock, which would be a write of each claim that finds nothing: qSaveClaim compares instead.
-	qLastClaim = `select claim_no, claimed from sj_worker where worker = $1`
+	qLastClaim = `select w.worker, w.claim_no, w.claimed from sj_worker w /*, each*/ where w.worker = each($1 text)`
 	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, $2, $3, $4, $5)
 		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, asks = excluded.asks, seen_us = excluded.seen_us
 		where sj_worker.claim_no = $6`
@@ -145,28 +193,36 @@ const workerLife = 24 * time.Hour
 // meet notes what a worker asks for, once, and again when there is more: an idle worker writes nothing. A worker may ask for its queues
 // in turn, so what it has asked for before stays.
 func (t *tx) meet(r sojourn.ClaimRequest) error {
-	text, err := t.asksOf(r)
-	if err != nil {
+	text, known, err := t.asksOf(r)
+	if err != nil || known {
 		return err
 	}
-	if known, ok := t.s.asked.Load(r.Worker); ok && known == text {
-		return nil
-	}
-	t.after = append(t.after, func() { t.s.asked.Store(r.Worker, text) })
 	_, err = t.exec(qSaveAsker, r.Worker, text, t.now)
 	return err
 }
 
-// asksOf is what a worker has asked for so far in this process, with what it asks for now.
-func (t *tx) asksOf(r sojourn.ClaimRequest) (string, error) {
-	var a asks
-	if known, ok := t.s.asked.Load(r.Worker); ok {
-		if err := json.Unmarshal([]byte(known.(string)), &a); err != nil {
-			return "", err
-		}
+// asked is what a worker has asked for so far in this process, and how it is stored.
+type asked struct {
+	asks
+	text string
+}
+
+// asksOf is what a worker has asked for so far, with what it asks for now, and whether that is stored already.
+func (t *tx) asksOf(r sojourn.ClaimRequest) (text string, known bool, err error) {
+	before, ok := t.s.asked.get(r.Worker)
+	if ok && subset(r.Queues, before.Queues) && subset(r.Kinds, before.Kinds) {
+		return before.text, true, nil
 	}
-	a.Queues, a.Kinds = union(a.Queues, r.Queues), union(a.Kinds, r.Kinds)
-	return jsonText(a)
+	now := asked{asks: asks{union(before.Queues, r.Queues), union(before.Kinds, r.Kinds)}}
+	if now.text, err = jsonText(now.asks); err != nil {
+		return "", false, err
+	}
+	t.after = append(t.after, func() { t.s.asked.put(r.Worker, now) })
+	return now.text, false, nil
+}
+
+func subset(part, all []string) bool {
+	return !slices.ContainsFunc(part, func(s string) bool { return !slices.Contains(all, s) })
 }
 
 // union is sorted and without doubles.
@@ -174,46 +230,59 @@ func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
+// readLast reads the newest claims of all workers.
+func (c *claims) readLast(requests []sojourn.ClaimRequest) error {
+	c.last = make(map[string]lastClaim, len(requests))
+	var workers Texts
+	for _, r := range requests {
+		if r.Number > 0 {
+			workers = append(workers, r.Worker)
+		}
+	}
+	return c.each(qLastClaim, func(row Row) error {
+		last := lastClaim{number: row.Int(1)}
+		err := json.Unmarshal([]byte(row.Text(2)), &last.leases)
+		c.last[row.Text(0)] = last
+		return err
+	}, workers)
+}
+
 // repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.
-func (t *tx) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, last int64, err error) {
+func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, last int64, err error) {
 	if r.Number == 0 {
 		return nil, 0, nil
 	}
-	var claimed []sojourn.Lease
-	err = t.query(qLastClaim, func(row Row) error {
-		last = row.Int(0)
-		return json.Unmarshal([]byte(row.Text(1)), &claimed)
-	}, r.Worker)
-	if err != nil || r.Number > last {
+	before := c.last[r.Worker]
+	last = before.number
+	if r.Number > last {
 		return nil, last, err
 	}
 	if r.Number < last {
 		return nil, answered, nil // older than the newest: its answer is not waited for any more
 	}
+	if err := c.readLeased(before.leases); err != nil {
+		return nil, last, err
+	}
 	var rows []*live
-	for _, lease := range claimed {
-		l, err := t.loadLease(lease)
-		if err != nil {
-			return nil, last, err
-		}
-		if l != nil {
+	for _, lease := range before.leases {
+		if l := c.leased[lease.ID]; l != nil && l.stands(lease) {
 			rows = append(rows, l)
 		}
 	}
 	if len(rows) == 0 {
 		return nil, last, nil // nothing of it stands: the request may be answered with other jobs
 	}
-	jobs, err = t.claimed(rows, r)
+	jobs, err = c.claimed(rows, r)
 	return jobs, answered, err
 }
 
 // take marks the picked jobs as running and returns them with what their worker needs. last is the number of the worker's last claim.
-func (t *tx) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]sojourn.Claimed, error) {
+func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]sojourn.Claimed, error) {
 	ids := make(Ints, len(picked))
 	for i, p := range picked {
 		ids[i] = p.id
 	}
-	found, err := t.load(ids)
+	found, err := c.load(ids)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +293,7 @@ func (t *tx) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]soj
 		if was == nil {
 			continue
 		}
-		if put, err := t.putOff(was); err != nil {
+		if put, err := c.putOff(was); err != nil {
 			return nil, err
 		} else if put {
 			continue
@@ -235,38 +304,44 @@ func (t *tx) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]soj
 		}
 		l := *was
 		l.Row = tr.To
-		t.lease(was, &l, r)
-		if err := t.save(was, &l); err != nil {
+		c.lease(was, &l, r)
+		if err := c.save(was, &l); err != nil {
 			return nil, err
 		}
 		rows = append(rows, &l)
-		leases = append(leases, sojourn.Lease{ID: l.ID, Epoch: l.epoch, Worker: l.worker})
+		leases = append(leases, l.leaseOf())
 	}
 	if r.Number > 0 && len(rows) > 0 {
-		text, err := jsonText(leases)
-		if err != nil {
-			return nil, err
-		}
-		wants, err := t.asksOf(r)
-		if err != nil {
-			return nil, err
-		}
-		n, err := t.exec(qSaveClaim, r.Worker, r.Number, text, wants, t.now, last)
-		if err == nil && n == 0 {
-			err = raced("worker " + r.Worker + " has claimed meanwhile")
-		}
-		if err != nil {
+		if err := c.saveClaim(r, last, leases); err != nil {
 			return nil, err
 		}
 	}
-	return t.claimed(rows, r)
+	return c.claimed(rows, r)
+}
+
+// saveClaim notes what a worker has got, so that its repeated request gets the same.
+func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, leases []sojourn.Lease) error {
+	c.last[r.Worker] = lastClaim{r.Number, leases}
+	text, err := jsonText(leases)
+	if err != nil {
+		return err
+	}
+	wants, _, err := c.asksOf(r)
+	if err != nil {
+		return err
+	}
+	n, err := c.exec(qSaveClaim, r.Worker, r.Number, text, wants, c.now, last)
+	if err == nil && n == 0 {
+		err = raced("worker " + r.Worker + " has claimed meanwhile")
+	}
+	return err
 }
 
 // lease gives the row a new epoch and sets its clocks: a start opens the attempt's timeout anew; a resumed attempt's clock, which stood
 // while it rested, goes on.
 func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
 	l.epoch, l.worker, l.began = was.epoch+1, r.Worker, max(t.now, was.updated)
-	l.lease, l.leaseUntil = r.Lease.Microseconds(), t.now+r.Lease.Microseconds()
+	l.leaseUs, l.leaseUntil = r.Lease.Microseconds(), t.now+r.Lease.Microseconds()
 	switch l.Purpose {
 	case sojourn.PurposeStart:
 		l.timeoutAt = t.now + l.Policy.Timeout.Microseconds()
@@ -282,9 +357,10 @@ const qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j wher
 func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	out := make([]sojourn.Claimed, len(rows))
 	jobs := newJobs(len(rows))
+	decidable := map[sojourn.ID]*sojourn.Claimed{}
 	for i, l := range rows {
 		c := &out[i]
-		*c = sojourn.Claimed{Job: l.job(t.s), Lease: sojourn.Lease{ID: l.ID, Epoch: l.epoch, Worker: l.worker}, Purpose: l.Purpose,
+		*c = sojourn.Claimed{Job: l.job(t.s), Lease: l.leaseOf(), Purpose: l.Purpose,
 			LeaseFor: t.left(l.leaseUntil), Timeout: t.left(l.timeoutAt), Deadline: t.left(l.deadline)}
 		var err error
 		if c.Window, err = t.windowLeft(l); err != nil {
@@ -292,18 +368,11 @@ func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, e
 		}
 		c.Job.Token = sojourn.NewToken(t.s.secret, l.ID, l.generation, l.Attempt)
 		jobs.add(&c.Job, l.hasData, l.InHand > 0 && l.Purpose != sojourn.PurposeDecide)
-		if l.Failures+l.Crashes > 0 {
-			if err := t.lastError(&c.Job); err != nil {
-				return nil, err
-			}
-		}
 		if slices.Contains(r.Decidable, l.kind) {
-			if c.History, err = t.errorsOf(l.ID, l.generation); err != nil {
-				return nil, err
-			}
+			decidable[l.ID] = c
 		}
 	}
-	err := t.query(qCarried, func(row Row) error {
+	err := t.peek(qCarried, func(row Row) error {
 		j := jobs.byID[sojourn.ID(row.Int(0))]
 		if err := scanCarried(row, 1, j); err != nil {
 			return err
@@ -311,6 +380,12 @@ func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, e
 		j.Args = row.Bytes(1 + carriedCount)
 		return nil
 	}, jobs.ids)
+	if err == nil {
+		err = t.lastErrors(jobs)
+	}
+	if err == nil {
+		err = t.errorsOf(decidable)
+	}
 	if err == nil {
 		err = t.fill(jobs)
 	}

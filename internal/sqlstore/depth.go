@@ -68,11 +68,13 @@ func (e *enqueue) full(queue string, limit int64) (bool, error) {
 	return full, nil
 }
 
-// coming is how many jobs of the queue this call has planned and not written yet.
+// coming is how many jobs of the queue the calls so far have planned and not written yet.
 func (e *enqueue) coming(queue string) (n int) {
-	for _, i := range e.fresh {
-		if j := &e.jobs[i]; j.Queue == queue && e.startState(j) == sojourn.Ready {
-			n++
+	for _, p := range append(e.plans[:len(e.plans):len(e.plans)], e.enqueuePlan) {
+		for _, i := range p.fresh {
+			if j := &p.jobs[i]; j.Queue == queue && e.startState(j) == sojourn.Ready {
+				n++
+			}
 		}
 	}
 	return n

@@ -2,14 +2,19 @@ package sqlstore
 
 import (
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
 // Dialect is everything in which the databases differ: strings and three functions, no methods to override.
 //
 // The shared texts are common SQL but for these tokens, which SQL fills in once when a store opens: the table prefix sj_,
-// placeholders $1, $2, …, /*lock*/, /*lock alias*/, /*hit column*/, ints($n), texts($n) and rows($1 type, …). The order of RETURNING rows
-// differs: sort in Go. Integers are bigint, bytes are bytea or blob; nothing is NULL that has a natural empty value.
+// placeholders $1, $2, …, /*lock*/, /*lock alias*/, /*hit column*/, ints($n), texts($n), rows($1 type, …) and each($n type). The order of
+// RETURNING rows differs: sort in Go. Integers are bigint, bytes are bytea or blob; nothing is NULL that has a natural empty value.
+//
+// A text with each($n type) is run for every row of its columns. Where Arrays is set that is one statement over all rows, and /*from each*/,
+// /*using each*/ or /*, each*/ says where in it they are joined; elsewhere it is run once a row, and the tokens vanish.
 type Dialect struct {
 	Name   string                       // "sqlite" or "postgres"
 	Param  string                       // stands before the number of a placeholder; "" is "$"
@@ -19,6 +24,7 @@ type Dialect struct {
 	Ints   string                       // unfolds an argument of type Ints to a column; %s is the placeholder
 	Texts  string                       // the same for Texts
 	Rows   func(params []string) string // the source of the rows of a Bulk; params are "$1 bigint", …
+	Arrays bool                         // a column is bound as one array
 	Busy   func(error) bool             // the whole transaction is worth another try
 	Broken func(error) bool             // an I/O error or corruption, after which the store must refuse all work
 	Over   map[string]string            // name of a text → a text of its own, where a measurement or a lock says so
@@ -38,6 +44,8 @@ var (
 	hitToken   = regexp.MustCompile(`/\*hit ([a-z_.]+)\*/`)
 	listToken  = regexp.MustCompile(`\b(ints|texts)\((\$[0-9]+)\)`)
 	rowsToken  = regexp.MustCompile(`\brows\((\$[0-9]+ [^()]*)\)`)
+	eachToken  = regexp.MustCompile(`\beach\((\$([0-9]+) [a-z]+)\)`)
+	joinToken  = regexp.MustCompile(`/\*(,|from|using) each\*/`)
 	paramToken = regexp.MustCompile(`\$([0-9]+)`)
 	tableToken = regexp.MustCompile(`\bsj_`)
 )
@@ -70,8 +78,29 @@ func (d Dialect) SQL(prefix, name, text string) string {
 		}
 		return d.Rows(params)
 	})
+	text = d.each(text)
 	if d.Param != "" && d.Param != "$" {
 		text = paramToken.ReplaceAllString(text, d.Param+"$1")
 	}
 	return tableToken.ReplaceAllLiteralString(text, prefix)
+}
+
+// each renders the tokens of a text that is run for every row of its columns.
+func (d Dialect) each(text string) string {
+	if !d.Arrays {
+		return joinToken.ReplaceAllLiteralString(eachToken.ReplaceAllString(text, "$$$2"), "")
+	}
+	params := map[int]string{}
+	for _, m := range eachToken.FindAllStringSubmatch(text, -1) {
+		n, _ := strconv.Atoi(m[2]) // the token has digits only
+		params[n] = m[1]
+	}
+	var list, names []string
+	for n := 1; n <= len(params); n++ {
+		list, names = append(list, params[n]), append(names, "c"+strconv.Itoa(n))
+	}
+	text = joinToken.ReplaceAllStringFunc(text, func(token string) string {
+		return joinToken.FindStringSubmatch(token)[1] + " (" + d.Rows(slices.Clone(list)) + ") v(" + strings.Join(names, ", ") + ")"
+	})
+	return eachToken.ReplaceAllString(text, "v.c$2")
 }

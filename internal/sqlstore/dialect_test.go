@@ -17,7 +17,7 @@ func TestSQLRendersTokens(t *testing.T) {
 		},
 	}
 	pg := Dialect{
-		Lock: "for update skip locked", Wait: "for update of %s", Hit: "returning %s", Ints: "select unnest(%s::bigint[])", Texts: "select unnest(%s::text[])",
+		Arrays: true, Lock: "for update skip locked", Wait: "for update of %s", Hit: "returning %s", Ints: "select unnest(%s::bigint[])", Texts: "select unnest(%s::text[])",
 		Rows: func(ps []string) string { return "select * from unnest(" + strings.Join(ps, "|") + ")" },
 		Over: map[string]string{"end": "delete from sj_own where id = $1", "": "never"},
 	}
@@ -30,6 +30,10 @@ func TestSQLRendersTokens(t *testing.T) {
 			"x in (select unnest($1::bigint[])) or y in (select unnest($12::text[])) or z in (select unnest($2::bigint[]))"},
 		{"", "insert into sj_t rows($1 bigint,\n\t$2 text, $3 bytea) /*hit t.id*/", "insert into app_t values (?1, ?2, ?3) ",
 			"insert into app_t select * from unnest($1 bigint|$2 text|$3 bytea) returning t.id"},
+		{"", "update sj_t set a = each($2 text) /*from each*/ where id = each($1 bigint) /*hit id*/", "update app_t set a = ?2  where id = ?1 ",
+			"update app_t set a = v.c2 from (select * from unnest($1 bigint|$2 text)) v(c1, c2) where id = v.c1 returning id"},
+		{"", "select a from sj_t t /*, each*/ where t.id = each($1 bigint)", "select a from app_t t  where t.id = ?1",
+			"select a from app_t t , (select * from unnest($1 bigint)) v(c1) where t.id = v.c1"},
 		{"end", "delete from sj_live", "delete from app_live", "delete from app_own where id = $1"},
 		{"", "select msj_x, '$.a', prints($1), sum(rows), count(ints)", "select msj_x, '$.a', prints(?1), sum(rows), count(ints)",
 			"select msj_x, '$.a', prints($1), sum(rows), count(ints)"},

@@ -4,10 +4,11 @@
 // Every call becomes a request to the [batcher], which gathers what waits into one transaction (group commit): finishes and responses
 // first, then claims, then enqueues. One step a file:
 //
-//	enqueue.go   ids.go        jobs come in
+//	enqueue.go   plan.go  ids.go   jobs come in
 //	claim.go     wait.go       workers take them; who finds nothing waits for a hint
 //	lease.go                   extend and save, under a lease
-//	finish.go    apply.go      an outcome meets sojourn.Decide, and its transition is written
+//	finish.go    apply.go      an outcome meets sojourn.Decide
+//	pending.go                 what is decided is written, one statement a table for all requests of the transaction
 //	respond.go   match.go      a response meets its job, and sojourn.Match
 //	sweep.go     prune.go      what is overdue, and what is old
 //	edit.go                    operators

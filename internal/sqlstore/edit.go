@@ -168,14 +168,12 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	}
 	n, err := t.exec(qDeleteFinal, int64(j.ID), finished)
 	if err == nil && n != 1 {
-		err = errChanged(was)
+		err = errChanged(was.ID)
 	}
 	if err != nil {
 		return j.State, false, err
 	}
-	if err := t.addHistory(was, l, tr, change{by: e.By}); err != nil {
-		return j.State, false, err
-	}
+	t.addHistory(was, l, tr, change{by: e.By})
 	l.updated = finished
 	q, err := t.queueRow(l.queue)
 	if err != nil {
@@ -236,9 +234,7 @@ func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error)
 		return j.State, false, err
 	}
 	tr := sojourn.Transition{Rule: "O5", To: l.Row, Outcome: "edited", Reason: e.Reason}
-	if err := t.addHistory(was, &l, tr, change{by: e.By}); err != nil {
-		return j.State, false, err
-	}
+	t.addHistory(was, &l, tr, change{by: e.By})
 	if err := t.alterJob(j, &l, c); err != nil {
 		return j.State, false, err
 	}

@@ -1,8 +1,10 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -19,15 +21,23 @@ type enqueueAnswer struct {
 	refused error
 }
 
-var stepEnqueue = eachStep("enqueue", func(t *tx, ask enqueueAsk) (enqueueAnswer, error) {
-	e := enqueue{tx: t, jobs: ask.jobs, partial: ask.partial, done: make([]sojourn.Enqueued, len(ask.jobs))}
-	if err := e.plan(); err != nil {
-		if sojourn.ErrorCode(err) != "" {
-			return enqueueAnswer{refused: err}, nil
-		}
-		return enqueueAnswer{}, err
+// stepEnqueue plans request after request over what it has looked up for all of them, and writes what all insert together.
+var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAnswer, error) {
+	e := enqueue{tx: t}
+	answers := make([]enqueueAnswer, len(asks))
+	if err := e.lookUp(asks); err != nil {
+		return nil, err
 	}
-	return enqueueAnswer{done: e.done}, e.write()
+	for i, ask := range asks {
+		var err error
+		if answers[i].done, err = e.plan(ask); err != nil {
+			if sojourn.ErrorCode(err) == "" {
+				return nil, err
+			}
+			answers[i].refused = err
+		}
+	}
+	return answers, e.write()
 })
 
 // Enqueue stores jobs; see sojourn.Store.
@@ -45,253 +55,6 @@ func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) (
 	return a.done, err
 }
 
-// enqueue is one call: first everything is looked up and decided, then everything is written.
-type enqueue struct {
-	*tx
-	jobs    []sojourn.Job
-	partial bool
-	ending  *live // the job whose completion carries these along: its key is free by then
-	done    []sojourn.Enqueued
-
-	queues   []string           // that do not exist yet
-	reused   []kindKey          // keys of final jobs that are still stored
-	ids      map[sojourn.ID]int // of this batch → index
-	keys     map[kindKey]int    // of jobs that this batch inserts → index
-	fresh    []int              // indices to insert
-	replaced []int              // indices whose values replace those of done[i].ID
-	rows     map[string]*queueRow
-	block    block
-}
-
-type kindKey struct{ kind, key string }
-
-// plan decides for each job in turn: first the id, then the key, then insert. It only reads.
-func (e *enqueue) plan() error {
-	e.ids, e.keys, e.rows = map[sojourn.ID]int{}, map[kindKey]int{}, map[string]*queueRow{}
-	known, err := e.known()
-	if err != nil {
-		return err
-	}
-	for i := range e.jobs {
-		if err := e.planOne(i, known); err != nil {
-			if sojourn.ErrorCode(err) == "" {
-				return err
-			}
-			indexed := sojourn.AtIndex(i, err)
-			if !e.partial {
-				return indexed
-			}
-			e.done[i] = sojourn.Enqueued{Err: indexed}
-		}
-	}
-	return nil
-}
-
-const qKnown = `select j.id, j.kind, j.key, coalesce(l.key, j.key), coalesce(l.state, f.state, 0) from sj_job j
-	left join sj_live l on l.id = j.id left join sj_final f on f.id = j.id where j.id in (ints($1))`
-
-type knownJob struct {
-	kind, key, keyNow string
-	state             sojourn.State
-}
-
-// known reads the jobs of the batch that were stored before: repeated calls.
-func (e *enqueue) known() (map[sojourn.ID]knownJob, error) {
-	ids := make(Ints, len(e.jobs))
-	for i, j := range e.jobs {
-		ids[i] = int64(j.ID)
-	}
-	known := map[sojourn.ID]knownJob{}
-	err := e.query(qKnown, func(r Row) error {
-		known[sojourn.ID(r.Int(0))] = knownJob{r.Text(1), r.Text(2), r.Text(3), sojourn.State(r.Int(4))}
-		return nil
-	}, ids)
-	return known, err
-}
-
-func (e *enqueue) planOne(i int, known map[sojourn.ID]knownJob) error {
-	j := &e.jobs[i]
-	if err := j.Validate(e.s.cfg.MaxBytes); err != nil {
-		return err
-	}
-	if j.ID <= 0 {
-		return sojourn.Invalid("id", "the job has none; draw ids with Store.IDs, or use Client.Enqueue")
-	}
-	if err := sojourn.ValidRunAt(j.RunAt, at(e.now)); err != nil {
-		return err
-	}
-	if k, ok := known[j.ID]; ok {
-		// Not the args: a replace or an operator may have changed them since.
-		if k.kind != j.Kind || k.key != j.Key && k.keyNow != j.Key {
-			return sojourn.Conflict("a job with the id %d exists, with another kind or key; draw a new id", j.ID)
-		}
-		e.done[i] = sojourn.Enqueued{ID: j.ID, State: k.state, Duplicate: true}
-		return nil
-	}
-	if first, ok := e.ids[j.ID]; ok {
-		f := &e.jobs[first]
-		if f.Kind != j.Kind || f.Key != j.Key || string(f.Args) != string(j.Args) {
-			return sojourn.Conflict("the id %d stands twice in the batch, with different jobs", j.ID)
-		}
-		e.done[i] = e.done[first]
-		e.done[i].Duplicate = true
-		return nil
-	}
-	if err := e.checkID(j.ID, &e.block); err != nil {
-		return err
-	}
-	if j.Key != "" {
-		if taken, err := e.planKey(i); taken || err != nil {
-			return err
-		}
-	}
-	return e.planInsert(i)
-}
-
-const qKey = `select job, live, held_until_us from sj_key where kind = $1 and key = $2`
-
-// planKey looks at who holds the key, and reports whether the job is not to be inserted.
-func (e *enqueue) planKey(i int) (taken bool, err error) {
-	j := &e.jobs[i]
-	if first, ok := e.keys[kindKey{j.Kind, j.Key}]; ok {
-		if j.OnConflict == sojourn.ReturnError {
-			return true, sojourn.Conflict("the key %.64q of kind %s stands twice in the batch", j.Key, j.Kind)
-		}
-		e.ids[j.ID] = first
-		e.done[i] = e.done[first]
-		e.done[i].Duplicate = true
-		return true, nil
-	}
-	var holder int64
-	var live bool
-	err = e.query(qKey, func(r Row) error {
-		live = r.Int(1) != 0
-		if live && e.ending != nil && r.Int(0) == int64(e.ending.ID) {
-			live = false
-			if e.ending.Policy.KeepKey == 0 {
-				e.reused = append(e.reused, kindKey{j.Kind, j.Key})
-				return nil
-			}
-		} else if !live && r.Int(2) <= e.now {
-			e.reused = append(e.reused, kindKey{j.Kind, j.Key})
-			return nil
-		}
-		holder = r.Int(0)
-		return nil
-	}, j.Kind, j.Key)
-	if err != nil || holder == 0 {
-		return false, err
-	}
-	return true, e.meetHolder(i, sojourn.ID(holder), live)
-}
-
-// meetHolder answers for a key that is taken: by a live job, or by a final one that keeps it.
-func (e *enqueue) meetHolder(i int, holder sojourn.ID, live bool) error {
-	j := &e.jobs[i]
-	if j.OnConflict == sojourn.ReturnError {
-		return sojourn.Conflict("job %d of kind %s has the key %.64q", holder, j.Kind, j.Key)
-	}
-	done := sojourn.Enqueued{ID: holder, Duplicate: true}
-	if !live {
-		state, err := e.num(`select state from sj_final where id = $1`, int64(holder))
-		if err != nil {
-			return err
-		}
-		done.State = sojourn.State(state)
-		if j.OnConflict == sojourn.Replace {
-			return sojourn.Conflict("job %d is %s and keeps the key %.64q; it cannot be replaced", holder, done.State, j.Key)
-		}
-		e.done[i] = done
-		return nil
-	}
-	if j.OnConflict != sojourn.Replace { // a look without a lock: the key is its holder's, whatever becomes of that
-		state, err := e.num(qStateOf, int64(holder))
-		done.State = sojourn.State(state)
-		e.done[i] = done
-		return err
-	}
-	l, err := e.loadOne(holder)
-	if err == nil && l == nil {
-		err = raced("the holder of a key has ended meanwhile")
-	}
-	if err != nil {
-		return err
-	}
-	done.State = l.State
-	if j.OnConflict == sojourn.Replace {
-		if l.Claimed || l.State > sojourn.Ready || l.key != j.Key {
-			return sojourn.Conflict("job %d has the key %.64q and was claimed already (%s); it cannot be replaced", holder, j.Key, l.State)
-		}
-		if err := e.resolve(j); err != nil {
-			return err
-		}
-		done.State, done.Replaced = e.startState(j), true
-		e.replaced = append(e.replaced, i)
-	}
-	e.done[i] = done
-	return nil
-}
-
-func (e *enqueue) planInsert(i int) error {
-	j := &e.jobs[i]
-	if err := e.resolve(j); err != nil {
-		return err
-	}
-	if err := e.admit(j); err != nil {
-		return err
-	}
-	e.done[i] = sojourn.Enqueued{ID: j.ID, State: e.startState(j)}
-	e.fresh = append(e.fresh, i)
-	e.ids[j.ID] = i
-	if j.Key != "" {
-		e.keys[kindKey{j.Kind, j.Key}] = i
-	}
-	return nil
-}
-
-// row is the queue of a job, which its place in line depends on.
-func (e *enqueue) row(queue string) (*queueRow, error) {
-	if q, ok := e.rows[queue]; ok {
-		return q, nil
-	}
-	q, err := e.queueRow(queue)
-	if err != nil {
-		return nil, err
-	}
-	if !q.found && e.s.cfg.Declared {
-		return nil, sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with SetQueue", queue)
-	}
-	if !q.found {
-		e.queues = append(e.queues, queue)
-	}
-	e.rows[queue] = &q
-	e.rely(queue, q.shape)
-	return &q, nil
-}
-
-// resolve fills the job's defaults and turns its delay into a time.
-func (e *enqueue) resolve(j *sojourn.Job) error {
-	q, err := e.row(j.Queue)
-	if err != nil {
-		return err
-	}
-	j.Resolve(q.Defaults)
-	if j.Delay > 0 {
-		j.RunAt = at(e.now + j.Delay.Microseconds())
-	}
-	if j.RunAt.UnixMicro() < e.now {
-		j.RunAt = at(e.now)
-	}
-	return e.mayStart(j, q.Windows)
-}
-
-func (e *enqueue) startState(j *sojourn.Job) sojourn.State {
-	if opening(j.RunAt.UnixMicro(), j.Policy) > e.now {
-		return sojourn.Scheduled
-	}
-	return sojourn.Ready
-}
-
 const (
 	qAddJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, orig_run_at_us, created_us, args)
 		rows($1 bigint, $2 text, $3 text, $4 text, $5 text, $6 text, $7 text, $8 text, $9 bigint, $10 bigint, $11 bytea)
@@ -301,58 +64,99 @@ const (
 		where sj_key.live = 0 /*hit job*/`
 )
 
-// write inserts what plan has chosen.
+// write inserts what the calls have planned so far.
 func (e *enqueue) write() error {
-	var id, runAt, created, one, zero, keyed Ints
-	var kind, key, group, contentType, tags, meta, policy, keyKind, keyText Texts
-	var args Blobs
-	lives := make([]*live, 0, len(e.fresh))
-	for _, i := range e.fresh {
-		j := &e.jobs[i]
-		text, err := describe(j)
-		if err != nil {
-			return err
+	plans := e.plans
+	e.plans = nil
+	if len(plans) == 0 {
+		return nil
+	}
+	var fresh []*sojourn.Job
+	var reused []kindKey
+	var queues []string
+	for _, p := range plans {
+		for _, i := range p.fresh {
+			fresh = append(fresh, &p.jobs[i])
 		}
-		id, kind, key, group, contentType = append(id, int64(j.ID)), append(kind, j.Kind), append(key, j.Key), append(group, j.Group), append(contentType, j.ContentType)
-		tags, meta, policy = append(tags, text.tags), append(meta, text.meta), append(policy, text.policy)
-		runAt, created, args = append(runAt, j.RunAt.UnixMicro()), append(created, e.now), append(args, j.Args)
-		if j.Key != "" {
-			keyed, keyKind, keyText = append(keyed, int64(j.ID)), append(keyKind, j.Kind), append(keyText, j.Key)
-			one, zero = append(one, 1), append(zero, 0)
-		}
-		lives = append(lives, e.newLive(j))
+		reused, queues = append(reused, p.reused...), append(queues, p.seen...)
 	}
-	if err := e.lockReused(); err != nil {
+	if err := e.takeKeys(fresh, reused); err != nil {
 		return err
 	}
-	for _, k := range e.reused {
-		if err := e.rememberHolder(k.kind, k.key, 0); err != nil {
-			return err
-		}
-	}
-	taken := 0
-	if err := e.bulk(qTakeKey, func(int64) { taken++ }, keyed, keyKind, keyText, one, one, zero); err != nil {
+	if err := e.insertJobs(fresh); err != nil {
 		return err
 	}
-	if taken != len(keyed) {
-		return raced("a key was taken meanwhile")
-	}
-	added := 0
-	if err := e.bulk(qAddJob, func(int64) { added++ }, id, kind, key, group, contentType, tags, meta, policy, runAt, created, args); err != nil {
-		return err
-	}
-	if added != len(id) {
-		return raced("an id was used meanwhile")
-	}
-	if err := e.insertLive(lives); err != nil {
-		return err
-	}
-	for _, q := range e.queues {
+	slices.Sort(queues)
+	for _, q := range slices.Compact(queues) {
 		if err := e.seeQueue(q); err != nil {
 			return err
 		}
 	}
-	return e.replace()
+	for _, p := range plans {
+		if err := e.replace(p); err != nil {
+			return err
+		}
+	}
+	for k, h := range e.holders {
+		if h.fresh {
+			h.fresh = false
+			e.holders[k] = h
+		}
+	}
+	return nil
+}
+
+// takeKeys gives the keys to the jobs that are to be inserted, in one order everywhere.
+func (e *enqueue) takeKeys(fresh []*sojourn.Job, reused []kindKey) error {
+	slices.SortFunc(reused, func(a, b kindKey) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.key, b.key)) })
+	if err := e.lockReused(reused); err != nil {
+		return err
+	}
+	for _, k := range reused {
+		if err := e.rememberHolder(k.kind, k.key, 0); err != nil {
+			return err
+		}
+	}
+	keyed := slices.DeleteFunc(slices.Clone(fresh), func(j *sojourn.Job) bool { return j.Key == "" })
+	slices.SortFunc(keyed, func(a, b *sojourn.Job) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key)) })
+	numbers := table(4, len(keyed)) // job, own, live, held until
+	kinds, keys := make(Texts, len(keyed)), make(Texts, len(keyed))
+	for i, j := range keyed {
+		numbers[0][i], kinds[i], keys[i], numbers[1][i], numbers[2][i] = int64(j.ID), j.Kind, j.Key, 1, 1
+	}
+	taken := 0
+	err := e.bulk(qTakeKey, func(int64) { taken++ }, numbers[0], kinds, keys, numbers[1], numbers[2], numbers[3])
+	if err == nil && taken != len(keyed) {
+		err = raced("a key was taken meanwhile")
+	}
+	return err
+}
+
+func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
+	n := len(fresh)
+	numbers := table(3, n) // id, run at, created
+	kind, key, group, contentType, tags, meta, policy := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
+	args := make(Blobs, n)
+	lives := make([]*live, n)
+	for i, j := range fresh {
+		text, err := describe(j)
+		if err != nil {
+			return err
+		}
+		numbers[0][i], numbers[1][i], numbers[2][i] = int64(j.ID), j.RunAt.UnixMicro(), e.now
+		kind[i], key[i], group[i], contentType[i], args[i] = j.Kind, j.Key, j.Group, j.ContentType, j.Args
+		tags[i], meta[i], policy[i] = text.tags, text.meta, text.policy
+		lives[i] = e.newLive(j)
+	}
+	added := 0
+	err := e.bulk(qAddJob, func(int64) { added++ }, numbers[0], kind, key, group, contentType, tags, meta, policy, numbers[1], numbers[2], args)
+	if err == nil && added != n {
+		err = raced("an id was used meanwhile")
+	}
+	if err != nil {
+		return err
+	}
+	return e.insertLive(lives)
 }
 
 func (e *enqueue) newLive(j *sojourn.Job) *live {
@@ -374,9 +178,9 @@ func (t *tx) deadlineOf(p sojourn.Policy) int64 {
 const qReplaceJob = `update sj_job set grp = $1, content_type = $2, tags = $3, meta = $4, policy = $5, orig_run_at_us = $6, args = $7 where id = $8`
 
 // replace gives jobs that were never claimed the values of the newer ones: N6.
-func (e *enqueue) replace() error {
-	for _, i := range e.replaced {
-		j, id := &e.jobs[i], e.done[i].ID
+func (e *enqueue) replace(p *enqueuePlan) error {
+	for _, i := range p.replaced {
+		j, id := &p.jobs[i], p.done[i].ID
 		text, err := describe(j)
 		if err != nil {
 			return err
@@ -395,9 +199,7 @@ func (e *enqueue) replace() error {
 		l.queue, l.group, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, opening(j.RunAt.UnixMicro(), j.Policy), e.startState(j)
 		l.Policy, l.deadline = j.Policy, e.deadlineOf(j.Policy)
 		tr := sojourn.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
-		if err := e.addHistory(was, &l, tr, change{}); err != nil {
-			return err
-		}
+		e.addHistory(was, &l, tr, change{})
 		if err := e.save(was, &l); err != nil {
 			return err
 		}

@@ -97,14 +97,22 @@ func (t *tx) fill(js *jobs) error {
 	}, js.hand)
 }
 
-const qLastError = `select reason, error from sj_history where job = $1 and generation = $2 and ` + endedInError + ` order by seq desc limit 1`
+const qLastErrors = `select h.job, h.reason, h.error from sj_history h /*, each*/ where h.job = each($1 bigint)
+	and h.seq = (select max(seq) from sj_history where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `)`
 
-// lastError reads why the last attempt of a job that is not final ended.
-func (t *tx) lastError(j *sojourn.Job) error {
-	return t.query(qLastError, func(r Row) error {
-		j.Reason, j.Error = r.Text(0), string(r.Bytes(1))
+// lastErrors reads why the last attempts of jobs that are not final ended.
+func (t *tx) lastErrors(js *jobs) error {
+	var ids, generations Ints
+	for _, id := range js.ids {
+		if j := js.byID[sojourn.ID(id)]; j.State.Live() && j.Failures+j.Crashes > 0 {
+			ids, generations = append(ids, id), append(generations, int64(j.Generation))
+		}
+	}
+	return t.each(qLastErrors, func(r Row) error {
+		j := js.byID[sojourn.ID(r.Int(0))]
+		j.Reason, j.Error = r.Text(1), string(r.Bytes(2))
 		return nil
-	}, int64(j.ID), int64(j.Generation))
+	}, ids, generations)
 }
 
 // Find lists jobs; see sojourn.Store.
@@ -177,11 +185,9 @@ func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
 	for i := range out {
 		j := &out[i]
 		js.add(j, f.Full && hasData[j.ID], f.Full && inHand[j.ID])
-		if j.State.Live() && j.Failures+j.Crashes > 0 {
-			if err := t.lastError(j); err != nil {
-				return nil, err
-			}
-		}
+	}
+	if err := t.lastErrors(js); err != nil {
+		return nil, err
 	}
 	return out, t.fill(js)
 }

@@ -9,17 +9,53 @@ import (
 
 type finishAnswer []sojourn.Finished
 
-var stepFinish = eachStep("finish", func(t *tx, outcomes []sojourn.Outcome) (finishAnswer, error) {
-	out := make(finishAnswer, len(outcomes))
-	for i := range outcomes {
-		f, err := t.finishOne(&outcomes[i])
-		if err != nil {
-			return nil, err
-		}
-		out[i] = f
+// stepFinish reads ahead what the outcomes of all requests need, decides one after the other, and leaves the writing to flush.
+var stepFinish = newStep("finish", func(t *tx, requests [][]sojourn.Outcome) ([]finishAnswer, error) {
+	if err := t.readAhead(requests); err != nil {
+		return nil, err
 	}
-	return out, nil
+	answers := make([]finishAnswer, len(requests))
+	for i, outcomes := range requests {
+		answers[i] = make(finishAnswer, len(outcomes))
+		for k := range outcomes {
+			f, err := t.finishOne(&outcomes[k])
+			if err != nil {
+				return nil, err
+			}
+			answers[i][k] = f
+		}
+	}
+	t.nothingEarly = nil
+	return answers, nil
 })
+
+// readAhead reads the rows of all leases, and which of the steps that begin to wait find no early response under their own key, in one query each.
+func (t *tx) readAhead(requests [][]sojourn.Outcome) error {
+	var leases []sojourn.Lease
+	for _, outcomes := range requests {
+		for i := range outcomes {
+			leases = append(leases, outcomes[i].Lease)
+		}
+	}
+	if err := t.readLeased(leases); err != nil {
+		return err
+	}
+	t.nothingEarly = map[kindKey]bool{}
+	var kinds, keys Texts
+	for _, outcomes := range requests {
+		for i := range outcomes {
+			l := t.leased[outcomes[i].Lease.ID]
+			if l != nil && l.key != "" && outcomes[i].Type == sojourn.OutcomeAwait {
+				kinds, keys = append(kinds, l.kind), append(keys, l.key)
+				t.nothingEarly[kindKey{l.kind, l.key}] = true
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return t.each(qAnyEarly, func(r Row) error { delete(t.nothingEarly, kindKey{r.Text(0), r.Text(1)}); return nil }, kinds, keys)
+}
 
 // Finish ends steps; see sojourn.Claimer.
 func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
@@ -34,7 +70,7 @@ func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojou
 
 // finishOne ends one step: fence, checks, Decide, apply, Match. Whatever refuses it does so before the first write.
 func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
-	was, err := t.loadLease(o.Lease)
+	was, err := t.underLease(o.Lease)
 	if err != nil {
 		return sojourn.Finished{}, err
 	}
@@ -124,8 +160,12 @@ func (t *tx) planNext(was *live, o *sojourn.Outcome) (next *enqueue, refusal, er
 	if o.Type != sojourn.OutcomeCompleted {
 		return nil, sojourn.Invalid("next", "only a completed step enqueues jobs, not %s", o.Type), nil
 	}
-	next = &enqueue{tx: t, jobs: o.Next, ending: was, done: make([]sojourn.Enqueued, len(o.Next))}
-	if err := next.plan(); err != nil {
+	next = &enqueue{tx: t, ending: was}
+	ask := enqueueAsk{jobs: o.Next}
+	if err := next.lookUp([]enqueueAsk{ask}); err != nil {
+		return nil, nil, err
+	}
+	if _, err := next.plan(ask); err != nil {
 		if sojourn.ErrorCode(err) == "" {
 			return nil, nil, err
 		}
@@ -150,8 +190,9 @@ func (t *tx) keysTaken(l *live, keys []string) (bool, error) {
 }
 
 const (
-	qEarlyOf = `select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0 order by seq`
-	qAttach  = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3)) and outcome = 2 and job = 0`
+	qAnyEarly = `select r.kind, r.key from sj_response r /*, each*/ where r.kind = each($1 text) and r.key = each($2 text) and r.outcome = 2 and r.job = 0`
+	qEarlyOf  = `select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0 order by seq`
+	qAttach   = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3)) and outcome = 2 and job = 0`
 )
 
 // beginWait registers the awaited keys to the job, until it is final, and attaches what lies early under all keys that it has: a response
@@ -174,6 +215,9 @@ func (t *tx) beginWait(l *live) (*live, error) {
 	}
 	var early Ints
 	for _, k := range keys {
+		if t.nothingEarly[kindKey{l.kind, k}] {
+			continue
+		}
 		if err := t.query(qEarlyOf, func(r Row) error { early = append(early, r.Int(0)); return nil }, l.kind, k); err != nil {
 			return nil, err
 		}

@@ -63,7 +63,10 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 	return out, err
 }
 
-const historyColumns = `seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us`
+const (
+	historyColumns = `seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us`
+	historyCount   = 13
+)
 
 func scanHistory(r Row) sojourn.Attempt {
 	return sojourn.Attempt{Seq: int32(r.Int(0)), Generation: int32(r.Int(1)), Attempt: int32(r.Int(2)), Epoch: r.Int(3), Purpose: sojourn.Purpose(r.Int(4)),
@@ -76,14 +79,22 @@ const endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'ti
 
 const (
 	qHistory = `select ` + historyColumns + ` from sj_history where job = $1 order by seq`
-	qErrors  = `select ` + historyColumns + ` from sj_history where job = $1 and generation = $2 and ` + endedInError + ` order by seq`
-	qLog     = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
+	qErrors  = `select ` + historyColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `
+		order by job, seq`
+	qLog = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
 )
 
-// errorsOf is the error history of a generation, for retry policies.
-func (t *tx) errorsOf(id sojourn.ID, generation int32) (out []sojourn.Attempt, err error) {
-	err = t.query(qErrors, func(r Row) error { out = append(out, scanHistory(r)); return nil }, int64(id), int64(generation))
-	return out, err
+// errorsOf reads the error histories of the jobs' generations, for retry policies.
+func (t *tx) errorsOf(jobs map[sojourn.ID]*sojourn.Claimed) error {
+	var ids, generations Ints
+	for id, c := range jobs {
+		ids, generations = append(ids, int64(id)), append(generations, int64(c.Job.Generation))
+	}
+	return t.each(qErrors, func(r Row) error {
+		c := jobs[sojourn.ID(r.Int(historyCount))]
+		c.History = append(c.History, scanHistory(r))
+		return nil
+	}, ids, generations)
 }
 
 // History returns what happened to a job; see sojourn.Store.

@@ -56,8 +56,6 @@ func (l *live) put(q sojourn.QueueSettings) bool {
 	return r1 != l.r1 || r2 != l.r2 || lane != l.lane
 }
 
-const qSetLane = `update sj_live set lane = $1 where id = $2`
-
 // place puts a row into line where it has to stand anew: after a retry, an edit, an answer. The settings are read after the row was locked:
 // so either they are the newest, or the reshaping that follows a change of them finds this row.
 func (t *tx) place(was, l *live) error {
@@ -71,15 +69,19 @@ func (t *tx) place(was, l *live) error {
 	if same || !waits {
 		return nil
 	}
-	q, err := t.queueRow(l.queue)
-	if err != nil {
-		return err
+	q, ok := t.places[l.queue]
+	if !ok {
+		var err error
+		if q, err = t.queueRow(l.queue); err != nil {
+			return err
+		}
+		if t.places == nil {
+			t.places = map[string]queueRow{}
+		}
+		t.places[l.queue] = q
 	}
 	l.put(q.QueueSettings)
-	if l.lane != was.lane {
-		_, err = t.exec(qSetLane, l.lane, int64(l.ID))
-	}
-	return err
+	return nil
 }
 
 // rely notes that the transaction writes rows by settings that it has read without a lock. checkRelied looks, after these writes, whether

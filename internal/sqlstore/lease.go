@@ -3,23 +3,29 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 )
 
-var stepExtend = eachStep("extend", func(t *tx, leases []sojourn.Lease) ([]sojourn.Lost, error) {
-	var lost []sojourn.Lost
-	for _, l := range leases {
-		ok, err := t.extend(l)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			reason, err := t.whyLost(l)
+var stepExtend = newStep("extend", func(t *tx, requests [][]sojourn.Lease) ([][]sojourn.Lost, error) {
+	if err := t.readLeased(slices.Concat(requests...)); err != nil {
+		return nil, err
+	}
+	lost := make([][]sojourn.Lost, len(requests))
+	for i, leases := range requests {
+		for _, l := range leases {
+			ok, err := t.extend(l)
 			if err != nil {
 				return nil, err
 			}
-			lost = append(lost, sojourn.Lost{Lease: l, Reason: reason})
+			if !ok {
+				reason, err := t.whyLost(l)
+				if err != nil {
+					return nil, err
+				}
+				lost[i] = append(lost[i], sojourn.Lost{Lease: l, Reason: reason})
+			}
 		}
 	}
 	return lost, nil
@@ -38,12 +44,12 @@ func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.L
 
 // extend prolongs one lease: until = max(until, now + lease). A strict lease (Policy.NoExtend) stays as long as it is.
 func (t *tx) extend(lease sojourn.Lease) (bool, error) {
-	was, err := t.loadLease(lease)
+	was, err := t.underLease(lease)
 	if err != nil || was == nil || was.Policy.NoExtend {
 		return was != nil, err
 	}
 	l := *was
-	l.leaseUntil = max(l.leaseUntil, t.now+l.lease)
+	l.leaseUntil = max(l.leaseUntil, t.now+l.leaseUs)
 	return true, t.save(was, &l)
 }
 
@@ -68,16 +74,28 @@ func (t *tx) whyLost(l sojourn.Lease) (string, error) {
 
 type saveAnswer []error
 
-var stepSave = eachStep("save", func(t *tx, items []sojourn.Saved) (saveAnswer, error) {
-	out := make(saveAnswer, len(items))
-	for i := range items {
-		err := t.saveOne(&items[i])
-		if err != nil && sojourn.ErrorCode(err) == "" {
-			return nil, err
+var stepSave = newStep("save", func(t *tx, requests [][]sojourn.Saved) ([]saveAnswer, error) {
+	var leases []sojourn.Lease
+	for _, items := range requests {
+		for i := range items {
+			leases = append(leases, items[i].Lease)
 		}
-		out[i] = err
 	}
-	return out, nil
+	if err := t.readLeased(leases); err != nil {
+		return nil, err
+	}
+	answers := make([]saveAnswer, len(requests))
+	for i, items := range requests {
+		answers[i] = make(saveAnswer, len(items))
+		for k := range items {
+			err := t.saveOne(&items[k])
+			if err != nil && sojourn.ErrorCode(err) == "" {
+				return nil, err
+			}
+			answers[i][k] = err
+		}
+	}
+	return answers, nil
 })
 
 // Save writes under leases; see sojourn.Claimer.
@@ -96,7 +114,7 @@ func (t *tx) saveOne(s *sojourn.Saved) error {
 	if len(s.Checkpoint) > t.s.cfg.MaxBytes {
 		return sojourn.TooLarge("checkpoint", len(s.Checkpoint), t.s.cfg.MaxBytes)
 	}
-	was, err := t.loadLease(s.Lease)
+	was, err := t.underLease(s.Lease)
 	if err != nil {
 		return err
 	}
@@ -122,7 +140,7 @@ func (t *tx) saveOne(s *sojourn.Saved) error {
 		return err
 	}
 	if !l.Policy.NoExtend {
-		l.leaseUntil = max(l.leaseUntil, t.now+l.lease)
+		l.leaseUntil = max(l.leaseUntil, t.now+l.leaseUs)
 	}
 	return t.save(was, &l)
 }

@@ -78,11 +78,11 @@ func (t *tx) lockGroup(group []*request) error {
 }
 
 // lockReused locks the rows of keys that final jobs have left, in order, and checks that they are still free.
-func (e *enqueue) lockReused() error {
+func (e *enqueue) lockReused(keys []kindKey) error {
 	if !e.concurrent() {
 		return nil
 	}
-	for _, k := range e.reused {
+	for _, k := range keys {
 		free := true
 		err := e.query(qLockKey, func(r Row) error {
 			free = r.Int(1) == 0 && r.Int(2) <= e.now || e.ending != nil && r.Int(0) == int64(e.ending.ID)

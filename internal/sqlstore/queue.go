@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	qQueueRow    = `select settings, flow, shape, reshape, max_weight from sj_queue where name = $1`
+	qQueueRows   = `select name, settings, flow, shape, reshape, max_weight from sj_queue where name in (texts($1))`
 	qDoors       = `select name, paused, gated, shape from sj_queue where name in ($1, '*')`
 	qLockedQueue = `select q.name from sj_queue q where q.name = $1 /*lock q*/`
 	qFreeQueue   = `select name from sj_queue where name = $1 /*lock*/`
@@ -37,19 +37,28 @@ type queueRow struct {
 	flowText  string
 }
 
-func (t *tx) queueRow(name string) (q queueRow, err error) {
-	q.reshape = -1
-	err = t.query(qQueueRow, func(r Row) (err error) {
-		q.found, q.flowText, q.shape, q.reshape, q.maxWeight = true, r.Text(1), r.Int(2), r.Int(3), r.Int(4)
+func (t *tx) queueRow(name string) (queueRow, error) {
+	found, err := t.queueRows(Texts{name})
+	return *found[name], err
+}
+
+// queueRows has a row for each name.
+func (t *tx) queueRows(names Texts) (map[string]*queueRow, error) {
+	found := make(map[string]*queueRow, len(names))
+	for _, name := range names {
+		found[name] = &queueRow{reshape: -1}
+	}
+	return found, t.peek(qQueueRows, func(r Row) (err error) {
+		q := found[r.Text(0)]
+		q.found, q.flowText, q.shape, q.reshape, q.maxWeight = true, r.Text(2), r.Int(3), r.Int(4), r.Int(5)
 		if q.flowText != "" {
 			if err := json.Unmarshal([]byte(q.flowText), &q.flow); err != nil {
 				return err
 			}
 		}
-		q.QueueSettings, err = t.s.queueSettings(r.Text(0))
+		q.QueueSettings, err = t.s.queueSettings(r.Text(1))
 		return err
-	}, name)
-	return q, err
+	}, names)
 }
 
 // queueSettings decodes stored settings; nobody changes what it returns.
@@ -57,11 +66,11 @@ func (s *Store) queueSettings(text string) (q sojourn.QueueSettings, err error) 
 	if text == "" {
 		return q, nil
 	}
-	if known, ok := s.settings.Load(text); ok {
-		return known.(sojourn.QueueSettings), nil
+	if known, ok := s.settings.get(text); ok {
+		return known, nil
 	}
 	if err = json.Unmarshal([]byte(text), &q); err == nil {
-		s.settings.Store(text, q)
+		s.settings.put(text, q)
 	}
 	return q, err
 }

@@ -25,17 +25,17 @@ type live struct {
 	awaited          bool   // has keys of its own waits in sj_key
 	hasData          bool   // has a row in sj_data
 
-	runAt, updated    int64 // microseconds, as all below; 0 = none
-	leaseUntil, lease int64
-	began             int64 // of the present step
-	waitUntil         int64 // limit of the wait by Await(within)
-	timeoutAt         int64
-	rested            int64 // when the job was resumed: its clock stands still since then
-	decideBy          int64
-	deadline          int64
-	policyJSON        string
-	r1, r2            int64 // place in the claim index
-	wakeAt            int64
+	runAt, updated      int64 // microseconds, as all below; 0 = none
+	leaseUntil, leaseUs int64
+	began               int64 // of the present step
+	waitUntil           int64 // limit of the wait by Await(within)
+	timeoutAt           int64
+	rested              int64 // when the job was resumed: its clock stands still since then
+	decideBy            int64
+	deadline            int64
+	policyJSON          string
+	r1, r2              int64 // place in the claim index
+	wakeAt              int64
 }
 
 // liveColumns are read by scanLive in this order, from sj_live l join sj_job j.
@@ -57,7 +57,7 @@ func (t *tx) scanLive(r Row) (*live, error) {
 	l.queue, l.kind, l.key = text(), text(), text()
 	l.State, l.Resumed, l.Purpose = sojourn.State(num()), flag(), sojourn.Purpose(num())
 	l.priority, l.Weight, l.runAt = num32(), num32(), num()
-	l.generation, l.epoch, l.worker, l.leaseUntil, l.lease, l.began = num32(), num(), text(), num(), num(), num()
+	l.generation, l.epoch, l.worker, l.leaseUntil, l.leaseUs, l.began = num32(), num(), text(), num(), num(), num()
 	l.Attempt, l.AttemptOpen, l.Failures, l.Crashes = num32(), flag(), num32(), num32()
 	l.Claimed, l.RetryHandler, l.Held, l.Kept, l.InHand, l.Given, l.NoPoll = flag(), flag(), num32(), num32(), num32(), flag(), flag()
 	wait := text()
@@ -78,25 +78,22 @@ func (t *tx) scanLive(r Row) (*live, error) {
 
 // policy decodes a stored policy; most jobs share a few texts.
 func (s *Store) policy(text string) (sojourn.Policy, error) {
-	if p, ok := s.policies.Load(text); ok {
-		return p.(sojourn.Policy), nil
+	p, ok := s.policies.get(text)
+	if ok {
+		return p, nil
 	}
-	var p sojourn.Policy
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return p, err
 	}
-	s.policies.Store(text, p)
+	s.policies.put(text, p)
 	return p, nil
 }
 
-const (
-	qLive        = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1)) order by l.id /*lock l*/`
-	qLiveByLease = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id
-		where l.id = $1 and l.epoch = $2 and l.worker = $3 and l.state = 4 /*lock l*/`
-)
+const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1)) order by l.id /*lock l*/`
 
 // load reads and locks live rows.
 func (t *tx) load(ids Ints) (map[sojourn.ID]*live, error) {
+	t.places = nil // settings for a row are read after it was locked
 	found := make(map[sojourn.ID]*live, len(ids))
 	err := t.query(qLive, func(r Row) error {
 		l, err := t.scanLive(r)
@@ -113,14 +110,46 @@ func (t *tx) loadOne(id sojourn.ID) (*live, error) {
 	return found[id], err
 }
 
-// loadLease reads and locks the row of a lease that still stands: id, epoch and worker are the row's and the state is running. This
-// condition is the fence of every write on behalf of a step (inv:F2). It is nil if the lease is lost.
-func (t *tx) loadLease(l sojourn.Lease) (row *live, err error) {
-	err = t.query(qLiveByLease, func(r Row) error {
-		row, err = t.scanLive(r)
+// readLeased reads and locks the rows of leases. A row that changes in this transaction is read again.
+func (t *tx) readLeased(leases []sojourn.Lease) error {
+	ids := make(Ints, len(leases))
+	for i, l := range leases {
+		ids[i] = int64(l.ID)
+	}
+	found, err := t.load(ids)
+	if err != nil {
 		return err
-	}, int64(l.ID), l.Epoch, l.Worker)
-	return row, err
+	}
+	if t.leased == nil {
+		t.leased = found
+	}
+	for _, l := range leases {
+		t.leased[l.ID] = found[l.ID] // nil: the job is not live
+	}
+	return nil
+}
+
+// underLease is the row of a lease that still stands; nil if the lease is lost.
+func (t *tx) underLease(lease sojourn.Lease) (*live, error) {
+	if _, ok := t.leased[lease.ID]; !ok {
+		if err := t.readLeased([]sojourn.Lease{lease}); err != nil {
+			return nil, err
+		}
+	}
+	if l := t.leased[lease.ID]; l != nil && l.stands(lease) {
+		return l, nil
+	}
+	return nil, nil
+}
+
+// stands reports whether id, epoch and worker of a lease are the row's and the state is running. This is the fence of every write on behalf of a
+// step (inv:F2).
+func (l *live) stands(lease sojourn.Lease) bool {
+	return l.ID == lease.ID && l.epoch == lease.Epoch && l.worker == lease.Worker && l.State == sojourn.Running
+}
+
+func (l *live) leaseOf() sojourn.Lease {
+	return sojourn.Lease{ID: l.ID, Epoch: l.epoch, Worker: l.worker}
 }
 
 // wake sets wake_at: the moment at which the sweep must look at the row, whatever happens else.
@@ -136,9 +165,9 @@ func (l *live) wake() {
 	case sojourn.Running:
 		// Timeout and deadline of a running job are first its worker's business, who was told the remaining time: the sweep acts one
 		// lease later, so that a live worker is never overlapped.
-		l.wakeAt = earliest(l.leaseUntil, later(l.deadline, l.lease))
+		l.wakeAt = earliest(l.leaseUntil, later(l.deadline, l.leaseUs))
 		if l.Purpose != sojourn.PurposeDecide {
-			l.wakeAt = earliest(l.wakeAt, later(l.timeoutAt, l.lease))
+			l.wakeAt = earliest(l.wakeAt, later(l.timeoutAt, l.leaseUs))
 		}
 	case sojourn.Awaiting:
 		l.wakeAt = earliest(l.waitUntil, l.timeoutAt, l.deadline)
@@ -166,14 +195,7 @@ func later(us, add int64) int64 {
 	return us + add
 }
 
-const qSaveLive = `update sj_live set queue = $1, key = $2, state = $3, resumed = $4, purpose = $5, r1 = $6, r2 = $7, priority = $8, weight = $9,
-	run_at_us = $10, wake_at_us = $11, generation = $12, epoch = $13, worker = $14, lease_until_us = $15, lease_us = $16, began_us = $17,
-	attempt = $18, attempt_open = $19, failures = $20, crashes = $21, claimed = $22, retry_handler = $23, held = $24, kept = $25,
-	in_hand = $26, given = $27, no_poll = $28, wait = $29, wait_until_us = $30, timeout_at_us = $31, rested_us = $32,
-	decide_by_us = $33, deadline_us = $34, history = $35, has_data = $36, updated_us = $37
-	where id = $38 and state = $39 and epoch = $40`
-
-// save writes a row back if its state and epoch are still those that were read.
+// save writes a row back, with the next flush, if its state and epoch are still those that were read.
 func (t *tx) save(was, l *live) error {
 	l.updated = max(t.now, was.updated)
 	l.wake()
@@ -184,21 +206,36 @@ func (t *tx) save(was, l *live) error {
 	if err != nil {
 		return err
 	}
-	n, err := t.exec(qSaveLive, l.queue, l.key, int64(l.State), l.Resumed, int64(l.Purpose), l.r1, l.r2, int64(l.priority), int64(l.Weight),
-		l.runAt, l.wakeAt, int64(l.generation), l.epoch, l.worker, l.leaseUntil, l.lease, l.began,
-		int64(l.Attempt), l.AttemptOpen, int64(l.Failures), int64(l.Crashes), l.Claimed, l.RetryHandler, int64(l.Held), int64(l.Kept),
-		int64(l.InHand), l.Given, l.NoPoll, wait, l.waitUntil, l.timeoutAt, l.rested,
-		l.decideBy, l.deadline, int64(l.history), l.hasData, l.updated,
-		int64(l.ID), int64(was.State), was.epoch)
+	state, epoch, err := t.unsaved(was)
 	if err != nil {
 		return err
 	}
-	if n != 1 {
-		return errChanged(was)
+	p := &t.pending
+	if p.place == nil {
+		p.place = map[sojourn.ID]int{}
 	}
 	t.land(was, l, l.Held)
+	p.place[l.ID] = len(p.saves)
+	p.saves = append(p.saves, savedRow{state, epoch, l, wait})
 	t.noteChange(l)
 	return nil
+}
+
+// unsaved takes a row back that the transaction was to save, because it changes once more, and returns the state and the epoch that stand in the
+// database.
+func (t *tx) unsaved(was *live) (sojourn.State, int64, error) {
+	delete(t.leased, was.ID)
+	i, ok := t.pending.place[was.ID]
+	if !ok {
+		return was.State, was.epoch, nil
+	}
+	before := t.pending.saves[i]
+	if before.now.State != was.State || before.now.epoch != was.epoch {
+		return 0, 0, errChanged(was.ID)
+	}
+	delete(t.pending.place, was.ID)
+	t.pending.saves[i].now = nil
+	return before.state, before.epoch, nil
 }
 
 // waitJSON is empty for a job that has never awaited in this generation: its key is what it would wait for.
@@ -221,8 +258,8 @@ func (t *tx) noteChange(l *live) {
 }
 
 // errChanged says that a row is not what was read of it. A live row was locked when it was read, so for one it is an assertion.
-func errChanged(was *live) error {
-	return raced("job " + strconv.FormatInt(int64(was.ID), 10) + " changed inside a transaction")
+func errChanged(id sojourn.ID) error {
+	return raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
 }
 
 const qInsertLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,

@@ -38,13 +38,13 @@ type Store struct {
 	backlog  backlog
 	instance string
 	secret   []byte
-	broken   atomic.Pointer[error] // a disk error after which nothing is accepted any more
-	saved    atomic.Int64          // the high water of the clock that is stored
-	asked    sync.Map              // worker → what it asks for, as stored
-	rendered sync.Map              // statement → its text on this database
-	settings sync.Map              // JSON → sojourn.QueueSettings
-	policies sync.Map              // JSON → sojourn.Policy; there are as many as kinds, not as jobs
-	spare    spareIDs              // for transactions of the application
+	broken   atomic.Pointer[error]               // a disk error after which nothing is accepted any more
+	saved    atomic.Int64                        // the high water of the clock that is stored
+	asked    memo[string, asked]                 // worker → what it asks for, as stored
+	rendered sync.Map                            // statement → its text on this database
+	settings memo[string, sojourn.QueueSettings] // JSON → what it says
+	policies memo[string, sojourn.Policy]        // JSON → what it says; there are as many as kinds, not as jobs
+	spare    spareIDs                            // for transactions of the application
 }
 
 // New makes a store over db, whose schema must be up to date.
@@ -154,9 +154,14 @@ type tx struct {
 	relied map[string]int64 // queue → shape, see rely
 	due    int64            // the earliest wake_at that was written; 0 = none
 	final  []sojourn.ID
-	after  []func() // run after the commit
+	after  []func()         // run after the commit
+	never  map[string]error // windows that have refused a job, see mayStart
 
-	unseen []kindKey // keys under which another transaction may have missed this one, see lookAgain
+	pending      pending              // written with the next flush
+	leased       map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
+	places       map[string]queueRow  // queues as place has read them, since the last row was locked
+	nothingEarly map[kindKey]bool     // keys of the finishes under way that have no early response
+	unseen       []kindKey            // keys under which another transaction may have missed this one, see lookAgain
 }
 
 func (s *Store) newTx(c Conn) *tx {
@@ -176,18 +181,56 @@ func (s *Store) sql(q string) string {
 }
 
 func (t *tx) exec(q string, args ...any) (int64, error) {
+	if err := t.flush(); err != nil {
+		return 0, err
+	}
 	n, err := t.Exec(t.s.sql(q), storableArgs(args)...)
 	t.wrote = t.wrote || n > 0
 	return n, err
 }
 
 func (t *tx) query(q string, each func(Row) error, args ...any) error {
+	if err := t.flush(); err != nil {
+		return err
+	}
+	return t.peek(q, each, args...)
+}
+
+// peek is query for what nothing pending changes.
+func (t *tx) peek(q string, each func(Row) error, args ...any) error {
 	return t.Query(t.s.sql(q), each, storableArgs(args)...)
+}
+
+// each runs a query for every row of the columns, which must have one length, in any order.
+func (t *tx) each(q string, row func(Row) error, columns ...Column) error {
+	n := columns[0].Len()
+	if n == 0 {
+		return nil
+	}
+	args := make([]any, len(columns))
+	if t.s.db.Dialect().Arrays {
+		for i, c := range columns {
+			args[i] = c
+		}
+		return t.query(q, row, args...)
+	}
+	for r := range n {
+		for i, c := range columns {
+			args[i] = c.At(r)
+		}
+		if err := t.query(q, row, args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *tx) bulk(q string, hit func(int64), first Ints, more ...Column) error {
 	if len(first) == 0 {
 		return nil
+	}
+	if err := t.flush(); err != nil {
+		return err
 	}
 	t.wrote = true
 	return t.Bulk(t.s.sql(q), hit, first, storableColumns(more)...)
@@ -246,10 +289,7 @@ func (s *Store) transact(group []*request) error {
 				return err
 			}
 		}
-		if err := t.settle(); err != nil {
-			return err
-		}
-		return t.saveClock()
+		return t.end()
 	})
 	if err != nil {
 		return s.failed(err)
@@ -288,12 +328,18 @@ func runSame(t *tx, rs []*request) error {
 	return nil
 }
 
-// settle ends what the steps of a transaction have begun.
-func (t *tx) settle() error {
+// end is the last thing that a transaction does: it writes what is pending, and looks whether what it has relied on still holds.
+func (t *tx) end() error {
+	if err := t.flush(); err != nil {
+		return err
+	}
 	if err := t.flushFlight(); err != nil {
 		return err
 	}
-	return t.checkRelied()
+	if err := t.checkRelied(); err != nil {
+		return err
+	}
+	return t.saveClock()
 }
 
 // saveClock stores the high water of the clock, at most every 10 s and only beside other writes, so that an idle store commits nothing.

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -56,7 +55,7 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 			if err := fn(t); err != nil {
 				return err
 			}
-			return t.settle()
+			return t.end()
 		})
 		if err == nil {
 			return txFailed(c.Keep())
@@ -103,35 +102,23 @@ func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]so
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	// Keys are locked until the application commits. Taken in one order, two transactions with several keys wait for each other, and do not end in a
-	// deadlock (rules: F4).
-	order := make([]int, len(jobs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(jobs[a].Kind, jobs[b].Kind), cmp.Compare(jobs[a].Key, jobs[b].Key))
-	})
-	out := make([]sojourn.Enqueued, len(jobs))
+	// Keys are locked until the application commits. takeKeys takes them in one order, so two transactions with several keys wait for each other, and do
+	// not end in a deadlock (rules: F4).
+	var out []sojourn.Enqueued
 	err := s.join(ctx, in, func(t *tx) error {
-		e := enqueue{tx: t, jobs: make([]sojourn.Job, len(jobs)), done: make([]sojourn.Enqueued, len(jobs))}
-		for k, i := range order {
-			e.jobs[k] = jobs[i]
-		}
-		if err := e.draw(ctx); err != nil {
+		e := enqueue{tx: t}
+		ask := enqueueAsk{jobs: slices.Clone(jobs)}
+		if err := e.draw(ctx, ask.jobs); err != nil {
 			return err
 		}
-		err := e.plan()
-		if wrong, ok := errors.AsType[*sojourn.Error](err); ok && wrong.Index >= 0 {
-			return sojourn.AtIndex(order[wrong.Index], err)
+		if err := e.lookUp([]enqueueAsk{ask}); err != nil {
+			return err
 		}
-		if err == nil {
-			err = e.write()
+		var err error
+		if out, err = e.plan(ask); err != nil {
+			return err
 		}
-		for k, i := range order {
-			out[i] = e.done[k]
-		}
-		return err
+		return e.write()
 	})
 	if err != nil {
 		return nil, err
@@ -164,10 +151,10 @@ func (s *Store) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
 // Where one transaction writes at a time, they come from the counter inside of the application's transaction: a block of their own would have to be leased
 // by the writer, which waits for this very transaction. A rollback takes the counter back, so the id of such a job means nothing before the commit.
 // Elsewhere they come from a block that this store has leased, whatever becomes of the transaction.
-func (e *enqueue) draw(ctx context.Context) error {
+func (e *enqueue) draw(ctx context.Context, jobs []sojourn.Job) error {
 	var without []int
-	for i := range e.jobs {
-		if e.jobs[i].ID == 0 {
+	for i := range jobs {
+		if jobs[i].ID == 0 {
 			without = append(without, i)
 		}
 	}
@@ -175,23 +162,22 @@ func (e *enqueue) draw(ctx context.Context) error {
 	if n == 0 {
 		return nil
 	}
+	// checkID takes the block from here: a transaction with an older snapshot does not see that it was leased, and on SQLite it is stored nowhere,
+	// because an id that is not stored with its job now never will be.
 	if e.concurrent() {
-		for _, i := range without {
-			id, err := e.s.spare.next(ctx, e.s, e.now)
-			if err != nil {
-				return err
-			}
-			e.jobs[i].ID = id
+		var err error
+		if e.block, err = e.s.spare.take(ctx, e.s, e.now, n); err != nil {
+			return err
 		}
-		return nil
+	} else {
+		first, err := e.num(qNextIDs, n)
+		if err != nil {
+			return err
+		}
+		e.block = block{first: first, size: n, leased: e.now}
 	}
-	first, err := e.num(qNextIDs, n)
-	if err != nil {
-		return err
-	}
-	e.block = block{first: first, size: n, leased: e.now} // known to checkID only: a job that is not stored with its id now never will be
 	for k, i := range without {
-		e.jobs[i].ID = sojourn.ID(first + int64(k))
+		jobs[i].ID = sojourn.ID(e.block.first + int64(k))
 	}
 	return nil
 }
@@ -204,17 +190,19 @@ type spareIDs struct {
 
 const spareSize = 1000
 
-// next gives one id that is good for half of IDLife at least.
-func (b *spareIDs) next(ctx context.Context, s *Store, now int64) (sojourn.ID, error) {
+// take gives n ids that are good for half of IDLife at least. What is left of a block that does not suffice stays unused.
+func (b *spareIDs) take(ctx context.Context, s *Store, now, n int64) (block, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.left.size == 0 || now-b.left.leased > sojourn.IDLife.Microseconds()/2 {
-		first, err := s.IDs(ctx, spareSize)
+	if b.left.size < n || now-b.left.leased > sojourn.IDLife.Microseconds()/2 {
+		size := max(n, spareSize)
+		first, err := s.IDs(ctx, int(size))
 		if err != nil {
-			return 0, err
+			return block{}, err
 		}
-		b.left = block{first: int64(first), size: spareSize, leased: now}
+		b.left = block{first: int64(first), size: size, leased: now}
 	}
-	b.left.first, b.left.size = b.left.first+1, b.left.size-1
-	return sojourn.ID(b.left.first - 1), nil
+	out := block{first: b.left.first, size: n, leased: b.left.leased}
+	b.left.first, b.left.size = b.left.first+n, b.left.size-n
+	return out, nil
 }

@@ -28,7 +28,7 @@ func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
 		if err := t.attachEarly(keys); err != nil {
 			return err
 		}
-		return t.settle()
+		return t.end()
 	})
 	if err == nil {
 		s.hub.tell(done)

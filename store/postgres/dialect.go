@@ -40,7 +40,8 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 			}
 			return "select * from unnest(" + strings.Join(params, ", ") + ")"
 		},
-		Busy: busy,
+		Arrays: true,
+		Busy:   busy,
 		Over: map[string]string{
 			// A counter's row stays locked until the commit: it would put the responses of all nodes into one line, and it is taken after the rows of
 			// jobs, which ends in deadlocks.

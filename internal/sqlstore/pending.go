@@ -1,0 +1,225 @@
+package sqlstore
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// pending is what a transaction has decided and not written yet, so that all that its requests write into one table goes in one statement.
+// Nothing sees the difference: whatever else the transaction runs, a look or a write, is preceded by flush.
+type pending struct {
+	saves   []savedRow
+	place   map[sojourn.ID]int // job → its row in saves
+	ended   []endedRow
+	history []historyRow
+	hands   [3]Ints // jobs whose responses change, for each of putDowns
+}
+
+// savedRow is a live row to be updated, where state and epoch are still those that were read.
+type savedRow struct {
+	state sojourn.State
+	epoch int64
+	now   *live
+	wait  string // the wait as it is stored
+}
+
+// endedRow is a live row to be moved to sj_final.
+type endedRow struct {
+	state           sojourn.State // as read
+	epoch           int64
+	now             *live
+	finished, held  int64
+	reason, errText string
+	result          []byte
+	resultType      string
+	awaited         bool // it has keys of its waits
+}
+
+// historyRow is a row of sj_history.
+type historyRow struct {
+	ints   [9]int64 // job, seq, generation, attempt, epoch, purpose, state, began, ended
+	texts  [4]string
+	failed []byte
+}
+
+func (p *pending) empty() bool {
+	return len(p.saves)+len(p.ended)+len(p.history)+len(p.hands[0])+len(p.hands[1])+len(p.hands[2]) == 0
+}
+
+// putDowns change the responses of jobs; pending.hands has the jobs of each.
+var putDowns = [3]string{qPutDown, qHandLate, qKeptLate}
+
+// flush writes what is pending. Rows of one job stand in each statement once, so the order among the statements does not matter; locks are
+// taken in the order that lock.go names: live rows, which were locked when they were read, then keys.
+func (t *tx) flush() error {
+	if t.pending.empty() {
+		return nil
+	}
+	p := t.pending
+	t.pending = pending{}
+	for i, q := range putDowns {
+		if len(p.hands[i]) == 0 {
+			continue
+		}
+		if _, err := t.exec(q, p.hands[i]); err != nil {
+			return err
+		}
+	}
+	if err := t.flushSaves(p.saves); err != nil {
+		return err
+	}
+	if err := t.flushEnded(p.ended); err != nil {
+		return err
+	}
+	return t.flushHistory(p.history)
+}
+
+// table makes columns of integers with n rows.
+func table(columns, n int) []Ints {
+	memory := make(Ints, columns*n)
+	out := make([]Ints, columns)
+	for c := range out {
+		out[c] = memory[c*n : (c+1)*n : (c+1)*n]
+	}
+	return out
+}
+
+// columns lists columns of numbers as arguments of bulk.
+func columns(numbers []Ints, more ...Column) []Column {
+	out := make([]Column, 0, len(numbers)+len(more))
+	for _, c := range numbers {
+		out = append(out, c)
+	}
+	return append(out, more...)
+}
+
+const qSaveLive = `update sj_live set state = each($4 bigint), resumed = each($5 bigint), purpose = each($6 bigint), r1 = each($7 bigint), r2 = each($8 bigint),
+	priority = each($9 bigint), weight = each($10 bigint), run_at_us = each($11 bigint), wake_at_us = each($12 bigint), generation = each($13 bigint),
+	epoch = each($14 bigint), lease_until_us = each($15 bigint), lease_us = each($16 bigint), began_us = each($17 bigint), attempt = each($18 bigint),
+	attempt_open = each($19 bigint), failures = each($20 bigint), crashes = each($21 bigint), claimed = each($22 bigint), retry_handler = each($23 bigint),
+	held = each($24 bigint), kept = each($25 bigint), in_hand = each($26 bigint), given = each($27 bigint), no_poll = each($28 bigint),
+	wait_until_us = each($29 bigint), timeout_at_us = each($30 bigint), rested_us = each($31 bigint), decide_by_us = each($32 bigint),
+	deadline_us = each($33 bigint), history = each($34 bigint), has_data = each($35 bigint), updated_us = each($36 bigint),
+	queue = each($37 text), key = each($38 text), worker = each($39 text), wait = each($40 text), lane = each($41 text)
+	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
+
+func (t *tx) flushSaves(rows []savedRow) error {
+	rows = slices.DeleteFunc(rows, func(r savedRow) bool { return r.now == nil })
+	numbers := table(36, len(rows))
+	n := len(rows)
+	queue, key, worker, wait, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
+	for i, r := range rows {
+		l := r.now
+		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch,
+			int64(l.State), bit(l.Resumed), int64(l.Purpose), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
+			l.epoch, l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt), bit(l.AttemptOpen), int64(l.Failures), int64(l.Crashes), bit(l.Claimed),
+			bit(l.RetryHandler), int64(l.Held), int64(l.Kept), int64(l.InHand), bit(l.Given), bit(l.NoPoll), l.waitUntil, l.timeoutAt, l.rested,
+			l.decideBy, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
+			numbers[c][i] = v
+		}
+		queue[i], key[i], worker[i], wait[i], lane[i] = l.queue, l.key, l.worker, r.wait, l.lane
+	}
+	return t.changeAll(qSaveLive, numbers, queue, key, worker, wait, lane)
+}
+
+// changeAll runs a text that changes one row for each row of the columns, or the transaction has met something that it did not read.
+func (t *tx) changeAll(q string, numbers []Ints, more ...Column) error {
+	changed := 0
+	if err := t.bulk(q, func(int64) { changed++ }, numbers[0], columns(numbers[1:], more...)...); err != nil {
+		return err
+	}
+	if changed != len(numbers[0]) {
+		return errChanged(sojourn.ID(numbers[0][0]))
+	}
+	return nil
+}
+
+const (
+	qDeleteLive = `delete from sj_live /*using each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
+	qAddFinal   = `insert into sj_final (id, state, priority, weight, run_at_us, generation, epoch, attempt, failures, crashes, history, has_data, finished_us,
+		queue, kind, key, worker, reason, result_type, error, result)
+		rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 bigint, $12 bigint,
+		$13 bigint, $14 text, $15 text, $16 text, $17 text, $18 text, $19 text, $20 bytea, $21 bytea)`
+	qFreeKey = `update sj_key set live = 0, held_until_us = each($2 bigint) /*from each*/
+		where kind = each($3 text) and key = each($4 text) and job = each($1 bigint)`
+	qFreeAwaited = `update sj_key set live = 0 where job in (ints($1)) and own = 0`
+)
+
+// flushEnded moves jobs out of the hot table, in the transaction that ends them, and frees their keys.
+func (t *tx) flushEnded(rows []endedRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	n := len(rows)
+	gone, final := table(3, n), table(13, n)
+	queue, kind, key, worker, reason, resultType := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
+	errors, results := make(Blobs, n), make(Blobs, n)
+	var awaited Ints
+	for i, r := range rows {
+		l := r.now
+		gone[0][i], gone[1][i], gone[2][i] = int64(l.ID), int64(r.state), r.epoch
+		for c, v := range [...]int64{int64(l.ID), int64(l.State), int64(l.priority), int64(l.Weight), l.runAt, int64(l.generation), l.epoch, int64(l.Attempt),
+			int64(l.Failures), int64(l.Crashes), int64(l.history), bit(l.hasData), r.finished} {
+			final[c][i] = v
+		}
+		queue[i], kind[i], key[i], worker[i] = l.queue, l.kind, l.key, l.worker
+		reason[i], resultType[i], errors[i], results[i] = r.reason, r.resultType, []byte(r.errText), r.result
+		if r.awaited {
+			awaited = append(awaited, int64(l.ID))
+		}
+	}
+	if err := t.changeAll(qDeleteLive, gone); err != nil {
+		return err
+	}
+	if err := t.bulk(qAddFinal, nil, final[0], columns(final[1:], queue, kind, key, worker, reason, resultType, errors, results)...); err != nil {
+		return err
+	}
+	if err := t.freeKeys(rows); err != nil || len(awaited) == 0 {
+		return err
+	}
+	_, err := t.exec(qFreeAwaited, awaited)
+	return err
+}
+
+// freeKeys frees the jobs' own keys, in one order everywhere.
+func (t *tx) freeKeys(rows []endedRow) error {
+	keyed := make([]endedRow, 0, len(rows))
+	for _, r := range rows {
+		if r.now.key != "" {
+			keyed = append(keyed, r)
+		}
+	}
+	slices.SortFunc(keyed, func(a, b endedRow) int {
+		return cmp.Or(cmp.Compare(a.now.kind, b.now.kind), cmp.Compare(a.now.key, b.now.key))
+	})
+	numbers := table(2, len(keyed))
+	kinds, keys := make(Texts, len(keyed)), make(Texts, len(keyed))
+	for i, r := range keyed {
+		numbers[0][i], numbers[1][i], kinds[i], keys[i] = int64(r.now.ID), r.held, r.now.kind, r.now.key
+	}
+	return t.bulk(qFreeKey, nil, numbers[0], numbers[1], kinds, keys)
+}
+
+const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, worker, outcome, reason, by_whom, error)
+	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 text, $11 text, $12 text, $13 text, $14 bytea)`
+
+func (t *tx) flushHistory(rows []historyRow) error {
+	numbers := table(9, len(rows))
+	var texts [4]Texts
+	for c := range texts {
+		texts[c] = make(Texts, len(rows))
+	}
+	errors := make(Blobs, len(rows))
+	for i, r := range rows {
+		for c, v := range r.ints {
+			numbers[c][i] = v
+		}
+		for c, v := range r.texts {
+			texts[c][i] = v
+		}
+		errors[i] = r.failed
+	}
+	return t.bulk(qAddHistory, nil, numbers[0], columns(numbers[1:], texts[0], texts[1], texts[2], texts[3], errors)...)
+}

@@ -1,0 +1,295 @@
+package sqlstore
+
+import (
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// enqueue is the calls of one transaction: first everything is looked up and decided, then everything is written.
+type enqueue struct {
+	*tx
+	ending *live // the job whose completion carries these along: its key is free by then
+
+	// What stands in the database, and what the calls that are planned will add to it.
+	known   map[sojourn.ID]knownJob
+	holders map[kindKey]holder
+	rows    map[string]*queueRow // every queue that a job names
+	block   block
+
+	plans        []*enqueuePlan // what is to be written; a refused call leaves nothing here
+	*enqueuePlan                // of the call that is being planned
+}
+
+// enqueuePlan is what one call does.
+type enqueuePlan struct {
+	jobs []sojourn.Job
+	done []sojourn.Enqueued
+
+	seen     []string           // queues that do not exist yet
+	reused   []kindKey          // keys of final jobs that are still stored
+	ids      map[sojourn.ID]int // of this call → index
+	keys     map[kindKey]int    // of jobs that this call inserts → index
+	fresh    []int              // indices to insert
+	replaced []int              // indices whose values replace those of done[i].ID
+}
+
+type kindKey struct{ kind, key string }
+
+// knownJob is a job that was stored before: the call is repeated.
+type knownJob struct {
+	kind, key, keyNow string
+	state             sojourn.State
+}
+
+// holder has a key: a live job, or a final one that may keep it.
+type holder struct {
+	id    sojourn.ID
+	live  bool
+	held  int64 // until when a final one keeps it
+	state sojourn.State
+	fresh bool // inserted by an earlier call of this transaction, and not written yet
+}
+
+const (
+	qKnown = `select j.id, j.kind, j.key, coalesce(l.key, j.key), coalesce(l.state, f.state, 0) from sj_job j
+		left join sj_live l on l.id = j.id left join sj_final f on f.id = j.id where j.id in (ints($1))`
+	qHolders = `select k.kind, k.key, k.job, k.live, k.held_until_us, coalesce(l.state, f.state, 0) from sj_key k
+		left join sj_live l on l.id = k.job left join sj_final f on f.id = k.job /*, each*/
+		where k.kind = each($1 text) and k.key = each($2 text)`
+	qKey = `select job, live, held_until_us from sj_key where kind = $1 and key = $2`
+)
+
+// lookUp reads what is stored of the jobs' ids, keys and queues, each sort with one query.
+func (e *enqueue) lookUp(asks []enqueueAsk) error {
+	e.known, e.holders = map[sojourn.ID]knownJob{}, map[kindKey]holder{}
+	var ids Ints
+	var kinds, keys, queues Texts
+	for _, ask := range asks {
+		for i := range ask.jobs {
+			j := &ask.jobs[i]
+			ids = append(ids, int64(j.ID))
+			if j.Key != "" {
+				kinds, keys = append(kinds, j.Kind), append(keys, j.Key)
+			}
+			if !slices.Contains(queues, j.Queue) {
+				queues = append(queues, j.Queue)
+			}
+		}
+	}
+	if err := e.query(qKnown, func(r Row) error {
+		e.known[sojourn.ID(r.Int(0))] = knownJob{r.Text(1), r.Text(2), r.Text(3), sojourn.State(r.Int(4))}
+		return nil
+	}, ids); err != nil {
+		return err
+	}
+	if err := e.each(qHolders, func(r Row) error {
+		e.holders[kindKey{r.Text(0), r.Text(1)}] = holder{id: sojourn.ID(r.Int(2)), live: r.Int(3) != 0, held: r.Int(4), state: sojourn.State(r.Int(5))}
+		return nil
+	}, kinds, keys); err != nil {
+		return err
+	}
+	var err error
+	e.rows, err = e.queueRows(queues)
+	return err
+}
+
+// plan decides for each job of a call in turn: first the id, then the key, then insert. It only reads. A refused call leaves no trace; one that
+// is accepted is seen by those after it.
+func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
+	e.enqueuePlan = &enqueuePlan{jobs: ask.jobs, done: make([]sojourn.Enqueued, len(ask.jobs))}
+	for i := range e.jobs {
+		if err := e.planOne(i); err != nil {
+			if sojourn.ErrorCode(err) == "" {
+				return nil, err
+			}
+			indexed := sojourn.AtIndex(i, err)
+			if !ask.partial {
+				return nil, indexed
+			}
+			e.done[i] = sojourn.Enqueued{Err: indexed}
+		}
+	}
+	e.plans = append(e.plans, e.enqueuePlan)
+	for _, i := range e.fresh {
+		j := &e.jobs[i]
+		e.known[j.ID] = knownJob{j.Kind, j.Key, j.Key, e.done[i].State}
+		if j.Key != "" {
+			e.holders[kindKey{j.Kind, j.Key}] = holder{id: j.ID, live: true, state: e.done[i].State, fresh: true}
+		}
+	}
+	for _, i := range e.replaced {
+		k := kindKey{e.jobs[i].Kind, e.jobs[i].Key}
+		h := e.holders[k]
+		h.state = e.done[i].State
+		e.holders[k] = h
+	}
+	for _, q := range e.seen {
+		e.rows[q].found = true
+	}
+	return e.done, nil
+}
+
+func (e *enqueue) planOne(i int) error {
+	j := &e.jobs[i]
+	if err := j.Validate(e.s.cfg.MaxBytes); err != nil {
+		return err
+	}
+	if j.ID <= 0 {
+		return sojourn.Invalid("id", "the job has none; draw ids with Store.IDs, or use Client.Enqueue")
+	}
+	if err := sojourn.ValidRunAt(j.RunAt, at(e.now)); err != nil {
+		return err
+	}
+	if k, ok := e.known[j.ID]; ok {
+		// Not the args: a replace or an operator may have changed them since.
+		if k.kind != j.Kind || k.key != j.Key && k.keyNow != j.Key {
+			return sojourn.Conflict("a job with the id %d exists, with another kind or key; draw a new id", j.ID)
+		}
+		e.done[i] = sojourn.Enqueued{ID: j.ID, State: k.state, Duplicate: true}
+		return nil
+	}
+	if first, ok := e.ids[j.ID]; ok {
+		f := &e.jobs[first]
+		if f.Kind != j.Kind || f.Key != j.Key || string(f.Args) != string(j.Args) {
+			return sojourn.Conflict("the id %d stands twice in the batch, with different jobs", j.ID)
+		}
+		e.done[i] = e.done[first]
+		e.done[i].Duplicate = true
+		return nil
+	}
+	if err := e.checkID(j.ID, &e.block); err != nil {
+		return err
+	}
+	if j.Key != "" {
+		if taken, err := e.planKey(i); taken || err != nil {
+			return err
+		}
+	}
+	return e.planInsert(i)
+}
+
+// planKey looks at who holds the key, and reports whether the job is not to be inserted.
+func (e *enqueue) planKey(i int) (taken bool, err error) {
+	j := &e.jobs[i]
+	k := kindKey{j.Kind, j.Key}
+	if first, ok := e.keys[k]; ok {
+		if j.OnConflict == sojourn.ReturnError {
+			return true, sojourn.Conflict("the key %.64q of kind %s stands twice in the batch", j.Key, j.Kind)
+		}
+		e.noteID(j.ID, first)
+		e.done[i] = e.done[first]
+		e.done[i].Duplicate = true
+		return true, nil
+	}
+	h, ok := e.holders[k]
+	if !ok {
+		return false, nil
+	}
+	if h.live && e.ending != nil && h.id == e.ending.ID {
+		h.live, h.held = false, e.now
+		if h.state = sojourn.Completed; e.ending.Policy.KeepKey > 0 {
+			h.held = never
+		}
+	}
+	if !h.live && h.held <= e.now {
+		e.reused = append(e.reused, k)
+		return false, nil
+	}
+	return true, e.meetHolder(i, h)
+}
+
+// meetHolder answers for a key that is taken: by a live job, or by a final one that keeps it.
+func (e *enqueue) meetHolder(i int, h holder) error {
+	j := &e.jobs[i]
+	if j.OnConflict == sojourn.ReturnError {
+		return sojourn.Conflict("job %d of kind %s has the key %.64q", h.id, j.Kind, j.Key)
+	}
+	done := sojourn.Enqueued{ID: h.id, State: h.state, Duplicate: true}
+	if j.OnConflict != sojourn.Replace { // a look without a lock: the key is its holder's, whatever becomes of that
+		e.done[i] = done
+		return nil
+	}
+	if !h.live {
+		return sojourn.Conflict("job %d is %s and keeps the key %.64q; it cannot be replaced", h.id, h.state, j.Key)
+	}
+	if h.fresh {
+		if err := e.write(); err != nil { // its row is to be there
+			return err
+		}
+	}
+	l, err := e.loadOne(h.id)
+	if err == nil && l == nil {
+		err = raced("the holder of a key has ended meanwhile")
+	}
+	if err != nil {
+		return err
+	}
+	if l.Claimed || l.State > sojourn.Ready || l.key != j.Key {
+		return sojourn.Conflict("job %d has the key %.64q and was claimed already (%s); it cannot be replaced", h.id, j.Key, l.State)
+	}
+	if err := e.resolve(j); err != nil {
+		return err
+	}
+	done.State, done.Replaced = e.startState(j), true
+	e.replaced = append(e.replaced, i)
+	e.done[i] = done
+	return nil
+}
+
+func (e *enqueue) planInsert(i int) error {
+	j := &e.jobs[i]
+	if err := e.resolve(j); err != nil {
+		return err
+	}
+	if err := e.admit(j); err != nil {
+		return err
+	}
+	e.done[i] = sojourn.Enqueued{ID: j.ID, State: e.startState(j)}
+	e.fresh = append(e.fresh, i)
+	if len(e.jobs) == 1 {
+		return nil // nobody looks
+	}
+	e.noteID(j.ID, i)
+	if j.Key != "" {
+		if e.keys == nil {
+			e.keys = map[kindKey]int{}
+		}
+		e.keys[kindKey{j.Kind, j.Key}] = i
+	}
+	return nil
+}
+
+func (p *enqueuePlan) noteID(id sojourn.ID, i int) {
+	if p.ids == nil {
+		p.ids = make(map[sojourn.ID]int, len(p.jobs))
+	}
+	p.ids[id] = i
+}
+
+// resolve fills the job's defaults and turns its delay into a time.
+func (e *enqueue) resolve(j *sojourn.Job) error {
+	q := e.rows[j.Queue]
+	if !q.found && e.s.cfg.Declared {
+		return sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with SetQueue", j.Queue)
+	}
+	if !q.found && !slices.Contains(e.seen, j.Queue) {
+		e.seen = append(e.seen, j.Queue)
+	}
+	e.rely(j.Queue, q.shape)
+	j.Resolve(q.Defaults)
+	if j.Delay > 0 {
+		j.RunAt = at(e.now + j.Delay.Microseconds())
+	}
+	if j.RunAt.UnixMicro() < e.now {
+		j.RunAt = at(e.now)
+	}
+	return e.mayStart(j, q.Windows)
+}
+
+func (e *enqueue) startState(j *sojourn.Job) sojourn.State {
+	if opening(j.RunAt.UnixMicro(), j.Policy) > e.now {
+		return sojourn.Scheduled
+	}
+	return sojourn.Ready
+}
