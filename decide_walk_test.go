@@ -56,6 +56,8 @@ func moves(sc *walkScene) []move {
 		{name: "await", e: finish(Outcome{Type: OutcomeAwait, Wait: sc.wait}), disposes: true},
 		{name: "await in vain", e: Event{Type: EventFinished, Outcome: &Outcome{Type: OutcomeAwait, Wait: sc.wait}, KeyConflict: true}},
 		{name: "snooze", e: finish(Outcome{Type: OutcomeSnooze, Delay: time.Second})},
+		{name: "hold", e: finish(Outcome{Type: OutcomeHold, Delay: time.Second})},
+		{name: "hold of another queue", e: finish(Outcome{Type: OutcomeHold, Queue: "other", Delay: time.Second})},
 		{name: "abort", e: finish(Outcome{Type: OutcomeAbort}), disposes: true},
 		{name: "cancel by the handler", e: finish(Outcome{Type: OutcomeCancelled}), disposes: true},
 		{name: "undecodable", e: finish(Outcome{Type: OutcomeUndecodable})},

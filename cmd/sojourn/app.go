@@ -38,8 +38,8 @@ const (
 const longHelp = `sojourn looks after a store of durable jobs: jobs that send a request, wait for an answer that comes later,
 and survive crashes meanwhile. "sojourn demo" shows it.
 
-The store is --store, else $SOJOURN_URL, else sqlite:sojourn.db. Only demo, bench, enqueue, queue set and
-migrate up create one that is missing.
+The store is --store, else $SOJOURN_URL, else sqlite:sojourn.db. Only demo, bench, enqueue, queue set, migrate up
+and store restore create one that is missing.
 
 Exit codes:
   0  done
@@ -87,7 +87,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.store, "store", "", "`URL` of the store, such as sqlite:FILE (default $SOJOURN_URL, else sqlite:sojourn.db)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "`table` or json: one object, or one line for each")
 	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.windowCommand(), a.inboxCommand(),
-		a.migrateCommand(), a.doctorCommand(), a.versionCommand())
+		a.migrateCommand(), a.storeCommand(), a.doctorCommand(), a.versionCommand())
 	return root
 }
 

@@ -13,6 +13,7 @@ drop table sj_landed;
 drop table sj_flight;
 drop table sj_live;
 drop table sj_job;
+drop table sj_bucket;
 drop table sj_queue;
 drop table sj_block;
 drop table sj_meta;
