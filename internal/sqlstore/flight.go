@@ -69,7 +69,7 @@ func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err er
 		}
 		return nil
 	}, queue)
-	if err == nil && rows >= addUpFrom && t.owns(queue) {
+	if err == nil && rows >= addUpFrom && !t.reads && t.owns(queue) {
 		err = t.addUp(queue)
 	}
 	return used, groups, err
