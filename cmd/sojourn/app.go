@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store"
 )
 
@@ -86,7 +87,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&a.store, "store", "", "`URL` of the store, such as sqlite:FILE (default $SOJOURN_URL, else sqlite:sojourn.db)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "`table` or json: one object, or one line for each")
-	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.windowCommand(), a.inboxCommand(),
+	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.whyCommand(), a.windowCommand(), a.inboxCommand(),
 		a.migrateCommand(), a.storeCommand(), a.doctorCommand(), a.versionCommand())
 	return root
 }
@@ -124,7 +125,7 @@ func (a *app) using(fn func(c *sojourn.Client) error, options ...store.Option) e
 	if err := store.Valid(a.url()); err != nil {
 		return err
 	}
-	c, err := store.Open(a.url(), options...)
+	c, err := store.Open(a.url(), append(options, store.Rules(rule.Throttlers()))...)
 	if err != nil {
 		return &unusableError{err}
 	}

@@ -19,6 +19,7 @@ const (
 	laneTurn  = 10                                  // of one group before the next group has its turn
 	lanePage  = 50                                  // jobs of a group read at a time
 	lanesPage = 100                                 // groups read at a time
+	laneReads = 50                                  // groups that one claim goes into: each costs two queries
 	askAgain  = int64(time.Second / 1000)           // µs after which a refusal is asked about again: a rule may look at the time
 	goOn      = int64(pollEvery / time.Microsecond) // µs after which a claim that did not get to the end goes on
 )
@@ -247,6 +248,9 @@ func (l *gatedLine) askHeads(was look, now *look) (hot, cold []*laneLook, err er
 	return hot, cold, nil
 }
 
+// goesInto reports whether another job of a group whose first was refused may be asked about.
+func (l *gatedLine) goesInto() bool { return l.goesOn(lookAhead) && l.reads < laneReads }
+
 // goInto asks on within groups whose first jobs were refused, in turn after the group at which the last claim stopped.
 func (l *gatedLine) goInto(cold []*laneLook, was look, now *look) error {
 	slices.SortFunc(cold, func(a, b *laneLook) int { return cmp.Compare(a.lane, b.lane) })
@@ -255,13 +259,13 @@ func (l *gatedLine) goInto(cold []*laneLook, was look, now *look) error {
 	for len(cold) > 0 {
 		var next []*laneLook
 		for _, w := range cold {
-			if at, ok := was.at[w.lane]; ok && !l.goesOn(lookAhead) && less(at, w.asked) > 0 {
+			if at, ok := was.at[w.lane]; ok && !l.goesInto() && less(at, w.asked) > 0 {
 				now.at[w.lane] = at // not come to: it stays where it was
 				continue
 			}
 			goes := true
 			for range laneTurn {
-				if !l.goesOn(lookAhead) {
+				if !l.goesInto() {
 					now.at[w.lane] = w.asked
 					l.opensBy(l.now + goOn)
 					break
@@ -279,7 +283,7 @@ func (l *gatedLine) goInto(cold []*laneLook, was look, now *look) error {
 				next = append(next, w)
 			}
 		}
-		if cold = next; !l.goesOn(lookAhead) {
+		if cold = next; !l.goesInto() {
 			return nil
 		}
 	}
@@ -335,6 +339,7 @@ func (l *gatedLine) readOn(w *laneLook, was look) error {
 	if at, ok := was.at[w.lane]; ok && !w.jumped && less(at, w.last) > 0 {
 		w.first, w.last, w.jumped = w.last, at, true
 	}
+	l.reads++
 	for len(w.list) == 0 && (w.more || w.jumped && w.first != candidate{}) {
 		if !w.more { // at the end: now what was jumped over
 			w.last, w.first, w.more = w.first, candidate{}, true

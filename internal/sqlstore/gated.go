@@ -19,6 +19,7 @@ type gatedLine struct {
 	head  entrant // of the flow's state
 
 	asked   map[int64]bool
+	reads   int // of groups, in a queue with a throttler
 	moves   []move
 	buckets map[string]int64 // of groups, as they were read
 	pass    *pass            // of the throttler; nil if there is none
