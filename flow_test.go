@@ -203,8 +203,8 @@ func TestFlowSettingsValidate(t *testing.T) {
 		{QueueSettings{Limit: 1, Shares: share(math.NaN())}, "shares"},
 		{QueueSettings{Limit: 1, Shares: map[string]float64{"a": .6, "b": .5}}, "shares"},
 		{QueueSettings{Limit: 1, Shares: map[string]float64{"": .6}}, "shares"},
-		{QueueSettings{Rate: &Rate{}}, "rate"},
-		{QueueSettings{GroupRate: &Rate{Count: 1, Per: 48 * time.Hour}}, "group_rate"},
+		{QueueSettings{Rate: &Rate{}}, "rate.count"},
+		{QueueSettings{GroupRate: &Rate{Count: 1, Per: 48 * time.Hour}}, "group_rate.per"},
 		{QueueSettings{Breaker: &Breaker{}}, "breaker"},
 		{QueueSettings{Breaker: &Breaker{Failures: 1, Open: time.Millisecond}}, "breaker"},
 		{QueueSettings{Throttle: strings.Repeat("x", MaxRule+1)}, "throttle"},
@@ -217,8 +217,8 @@ func TestFlowSettingsValidate(t *testing.T) {
 		refusal(t, err, code, c.field)
 	}
 	full := QueueSettings{Paused: true, PausedKinds: []string{"k"}, Limit: 10, ReserveAfter: time.Minute, MaxDepth: 9, Order: OrderTime, Bucket: time.Hour,
-		GroupLimit: 2, Shares: map[string]float64{"a": .4, "b": .6}, Borrow: true, Fair: true, Rate: &Rate{5, time.Second, 9}, GroupRate: &Rate{Count: 1, Per: time.Second},
-		HoldUntil: gateNow, Breaker: &Breaker{3, time.Minute, []string{"gateway"}, time.Minute, 2}, Throttle: "true"}
+		GroupLimit: 2, Shares: map[string]float64{"a": .4, "b": .6}, Borrow: true, Fair: true, Rate: &Rate{Count: 5, Per: time.Second, Burst: 9}, GroupRate: &Rate{Count: 1, Per: time.Second},
+		HoldUntil: gateNow, Breaker: &Breaker{Failures: 3, Within: time.Minute, Reasons: []string{"gateway"}, Open: time.Minute, Probes: 2}, Throttle: "true"}
 	if err := full.Validate(); err != nil {
 		t.Fatal(err)
 	}
