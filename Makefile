@@ -1,4 +1,4 @@
-# Targets: test check cross sim conform crash fuzz bench othersqlite
+# Targets: test check cross sim conform crash soak fuzz bench othersqlite
 
 SHELL := /bin/bash
 FUZZTIME ?= 10s
@@ -6,13 +6,14 @@ FIRST ?= 1
 SEEDS ?= 1000
 ROUNDS ?= 20
 CYCLES ?= 50
+SOAK ?= 10m
 TESTFLAGS ?=
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test check vet benchmodules staticcheck format generated cross sim conform crash fuzz bench othersqlite
+.PHONY: test check vet benchmodules staticcheck format generated cross sim conform crash soak fuzz bench othersqlite
 
 test:
 	@if go build -race -o /dev/null runtime/cgo 2>/dev/null; then \
@@ -68,6 +69,10 @@ conform:
 
 crash:
 	SOJOURN_CRASH_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v ./internal/crash
+
+# A mixed load for a while, and lines fitted to what must stay flat, on SQLite and then on PostgreSQL.
+soak:
+	SOJOURN_SOAK=$(SOAK) go test -vet=off -count=1 -timeout 3h -run '^TestSoak$$' -v ./internal/crash
 
 fuzz:
 	@targets="$$(grep -roE --include='*_test.go' '^func Fuzz\w+' . | sort)"; \

@@ -317,3 +317,30 @@ func (c *Client) Log(ctx context.Context, id ID) ([]LogLine, error) { return c.s
 func (c *Client) Inbox(ctx context.Context, f InboxFilter) ([]Response, error) {
 	return c.store.Inbox(ctx, f)
 }
+
+// Why says whether a job can be claimed now and, if not, what it waits for; see Explainer.
+func (c *Client) Why(ctx context.Context, id ID) (Why, error) {
+	e, ok := c.store.(Explainer)
+	if !ok {
+		return Why{}, Invalid("store", "cannot say why; ask the process that has the database")
+	}
+	return e.Why(ctx, id)
+}
+
+// WhyQueue says what holds the jobs of a queue back; see Explainer.
+func (c *Client) WhyQueue(ctx context.Context, queue string) (QueueWhy, error) {
+	e, ok := c.store.(Explainer)
+	if !ok {
+		return QueueWhy{}, Invalid("store", "cannot say why; ask the process that has the database")
+	}
+	return e.WhyQueue(ctx, queue)
+}
+
+// HoldQueue starts nothing of a queue for so long; 0 ends a hold. See Holder, and Hold for handlers.
+func (c *Client) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
+	h, ok := c.store.(Holder)
+	if !ok {
+		return Invalid("store", "cannot hold queues; ask the process that has the database")
+	}
+	return h.HoldQueue(ctx, queue, d, reason)
+}

@@ -1,7 +1,6 @@
 package sojourn
 
 import (
-	"slices"
 	"time"
 )
 
@@ -35,7 +34,7 @@ type EventType uint8
 const (
 	EventDue           EventType = 1 + iota // run_at has come: S1
 	EventClaimed                            // C1-C5
-	EventFinished                           // F1-F13, D1-D3, P1-P4
+	EventFinished                           // F1-F14, D1-D3, P1-P4
 	EventLeaseEnded                         // without a report: W1-W3
 	EventTimedOut                           // the attempt's timeout or its wait: W4, W5
 	EventErrorResponse                      // M2
@@ -45,17 +44,19 @@ const (
 	EventCancel                             // O1
 	EventFail                               // O1
 	EventRedrive                            // O3
+	EventPutOff                             // a gate has put it off: S2, S6
 	EventWindowClosed                       // found by a claim outside its windows: S2
 )
 
 // Event is something that happens to a job.
 type Event struct {
 	Type         EventType
-	Outcome      *Outcome // of EventFinished
-	RetryHandler bool     // of EventClaimed: the worker has the kind's retry handler
-	KeyConflict  bool     // of EventFinished with await: a key belongs to another live job
-	Answered     bool     // of EventFinished with answer: a kept response ends the wait already
-	Reason       string   // of EventTimedOut, EventErrorResponse, EventCancel, EventFail
+	Outcome      *Outcome      // of EventFinished
+	RetryHandler bool          // of EventClaimed: the worker has the kind's retry handler
+	KeyConflict  bool          // of EventFinished with await: a key belongs to another live job
+	Answered     bool          // of EventFinished with answer: a kept response ends the wait already
+	Delay        time.Duration // of EventPutOff
+	Reason       string        // of EventTimedOut, EventErrorResponse, EventCancel, EventFail
 	Error        string
 }
 
@@ -147,6 +148,11 @@ func Decide(r Row, e Event) (Transition, error) {
 		if r.State.Live() {
 			return final(r, Failed, "O1", "failed", e.Reason, e.Error), nil
 		}
+	case EventPutOff:
+		if r.State == Ready && !r.Resumed {
+			r.State = Scheduled
+			return Transition{Rule: "S6", To: r, RunAt: RunAtDelay, Delay: e.Delay}, nil
+		}
 	case EventRedrive:
 		if r.State == Failed || r.State == Cancelled {
 			to := Row{ID: r.ID, State: Ready, Weight: r.Weight, Policy: r.Policy}
@@ -222,6 +228,12 @@ func finishRun(r Row, e Event) (Transition, error) {
 	case OutcomeSnooze:
 		t := ended(r, "F7", Scheduled, o)
 		t.RunAt, t.Delay = RunAtDelay, o.Delay
+		return t, nil
+	case OutcomeHold:
+		t := ended(r, "F14", Ready, o) // its queue is closed now; it keeps its place
+		if o.Queue != "" {             // another queue: this one would run it at once
+			t.To.State, t.RunAt, t.Delay = Scheduled, RunAtDelay, o.Delay
+		}
 		return t, nil
 	case OutcomeAbort:
 		return final(r, Failed, "F8", string(o.Type), classOf(o.Reason, o.Text), o.Text), nil
@@ -396,101 +408,4 @@ func verdictDelay(r Row, v Verdict, n int32) time.Duration {
 		return v.Delay
 	}
 	return r.Policy.Backoff.Delay(r.ID, n)
-}
-
-// KeptResponse is what Match reads of a response that is attached to a job.
-type KeptResponse struct {
-	Seq    int64
-	Key    string // under which it came; empty for one by id or token
-	Failed bool
-	Reason string
-	Error  string
-}
-
-// Matched is what Match found.
-type Matched struct {
-	Transition Transition // Rule is empty if the job does not change
-	Take       []int64    // these become applied and are in hand
-	UsedUp     []int64    // these become applied and are used up: an error response that ended the attempt
-	Late       []int64    // these become late: errors for an attempt that has ended
-}
-
-// Found reports whether there is anything to do.
-func (m Matched) Found() bool { return m.Transition.Rule != "" || len(m.Late) > 0 }
-
-// Match says what the kept responses, in their order of arrival, do to a job whose own key is key: M1-M4. It is pure. It ends
-// every transaction that stores a response for a live job, or after which a job awaits or a retry waits; the store calls
-// it until it finds nothing more.
-func Match(r Row, key string, kept []KeptResponse) Matched {
-	waitsForRetry := (r.State == Scheduled || r.State == Ready && !r.Resumed) && r.Claimed
-	switch {
-	case r.State == Awaiting:
-		take, failed := satisfied(r.Wait, key, kept)
-		if failed != nil {
-			t, _ := Decide(r, Event{Type: EventErrorResponse, Reason: failed.Reason, Error: failed.Error})
-			t.To.Kept = max(t.To.Kept-1, 0)
-			t.KeptLate = t.KeptLate && r.Kept > 1
-			return Matched{Transition: t, UsedUp: []int64{failed.Seq}}
-		}
-		if take != nil {
-			t := Transition{Rule: "M1", To: r, Outcome: "responded"}
-			t.To.State, t.To.Resumed = Ready, true
-			return taken(t, take)
-		}
-	case waitsForRetry:
-		var late []int64
-		var good []KeptResponse
-		for _, k := range kept {
-			if k.Failed {
-				late = append(late, k.Seq)
-			} else {
-				good = append(good, k)
-			}
-		}
-		if len(late) > 0 {
-			r.Kept -= int32(len(late))
-			return Matched{Transition: Transition{Rule: "M4", To: r}, Late: late}
-		}
-		if r.Policy.LateResponse == InboxLate || r.InHand > 0 {
-			return Matched{}
-		}
-		if take, _ := satisfied(r.Wait, key, good); take != nil {
-			t := Transition{Rule: "M3", To: r, RunAt: RunAtNow, Outcome: "responded"}
-			t.To.State = Ready
-			return taken(t, take)
-		}
-	}
-	return Matched{}
-}
-
-func taken(t Transition, take []int64) Matched {
-	t.To.InHand, t.To.Given, t.To.Kept = int32(len(take)), false, t.To.Kept-int32(len(take))
-	return Matched{Transition: t, Take: take}
-}
-
-// satisfied returns what ends the wait, or the error response that came first.
-func satisfied(w Wait, key string, kept []KeptResponse) (take []int64, failed *KeptResponse) {
-	keys := []string{key}
-	if len(w.Keys) > 0 {
-		keys = slices.Compact(slices.Sorted(slices.Values(w.Keys))) // a key that is named twice is one key
-	}
-	got := map[string]bool{}
-	for i, k := range kept {
-		under := k.Key
-		if under == "" && w.Mode == WaitAny {
-			under = keys[0]
-		}
-		if !slices.Contains(keys, under) || got[under] {
-			continue
-		}
-		if k.Failed {
-			return nil, &kept[i]
-		}
-		got[under] = true
-		take = append(take, k.Seq)
-		if w.Mode == WaitAny || len(got) == len(keys) {
-			return take, nil
-		}
-	}
-	return nil, nil
 }

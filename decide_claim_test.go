@@ -1,6 +1,8 @@
 package sojourn
 
-// Waiting, claims and what an operator does: S1, S2, C1-C5, O1, O3.
+import "time"
+
+// Waiting, claims and what an operator does: S1, S2, S6, C1-C5, O1, O3.
 var claimCases = []decideCase{
 	{tr: "S1", when: "due, fresh or for the retry; a response in hand stays",
 		from: []Row{rowOf(is(Scheduled)), retries(Scheduled), retries(Scheduled, hand(1, true)), retries(Scheduled, attempt(2), hand(2, false))},
@@ -26,6 +28,9 @@ var claimCases = []decideCase{
 	{tr: "C1", when: "after losses the count goes on",
 		from: []Row{retries(Ready, attempt(4), closed, failed(1), crashed(2))}, e: Event{Type: EventClaimed},
 		to: []rowMod{runs(PurposeStart), attempt(5), holds(3)}},
+
+	{tr: "S6", when: "put off by a gate: no attempt, no history", from: []Row{rowOf(), retries(Ready), retries(Ready, hand(1, false))},
+		e: Event{Type: EventPutOff, Delay: time.Hour}, to: []rowMod{is(Scheduled)}, want: Transition{RunAt: RunAtDelay, Delay: time.Hour}},
 
 	{tr: "C2", when: "snoozed or released: the attempt goes on",
 		from: []Row{retries(Ready, attempt(1)), retries(Ready, attempt(1), waitsFor(Wait{Keys: []string{"a", "b"}}))},

@@ -95,6 +95,12 @@ var finishCases = []decideCase{
 	{tr: "F7", when: "snooze for no time", from: ranHandler, e: finish(Outcome{Type: OutcomeSnooze}),
 		to: []rowMod{leaves(Scheduled)}, want: Transition{RunAt: RunAtDelay, Outcome: "snooze"}},
 
+	{tr: "F14", when: "hold of its own queue: nothing is counted, the attempt, the answer and the place stay", from: ranHandler,
+		e:  finish(Outcome{Type: OutcomeHold, Delay: time.Minute}),
+		to: []rowMod{leaves(Ready)}, want: Transition{Outcome: "hold"}},
+	{tr: "F14", when: "hold of another queue: like a snooze", from: ranHandler, e: finish(Outcome{Type: OutcomeHold, Queue: "other", Delay: time.Minute}),
+		to: []rowMod{leaves(Scheduled)}, want: Transition{RunAt: RunAtDelay, Delay: time.Minute, Outcome: "hold"}},
+
 	{tr: "F8", when: "abort, whatever attempts remain", from: append([]Row{starts(max2(Unlimited, 3))}, ranHandler...),
 		e:  finish(Outcome{Type: OutcomeAbort, Reason: "declined", Text: "card declined"}),
 		to: []rowMod{ends(Failed)}, want: Transition{Outcome: "abort", Reason: "declined", Error: "card declined"}},

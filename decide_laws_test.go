@@ -132,7 +132,7 @@ func (sc *walkScene) brokenCount(p *life, m move, n *life) string {
 			return "a crash was counted without a lost lease"
 		case name == "timeout" && failures == 0:
 			return "a timeout that counts nowhere"
-		case failures != 0 && slices.Contains([]string{"snooze", "release", "claim", "due", "no answer", "await"}, name):
+		case failures != 0 && slices.Contains([]string{"snooze", "hold", "hold of another queue", "release", "claim", "due", "no answer", "await"}, name):
 			return "counted as a failure: " + name
 		}
 		a = b

@@ -77,6 +77,8 @@ var mutants = []struct {
 	{"an ordinary error drops the response (rules:B2)", "nobody disposed of it",
 		after("F2", func(_ Row, t *Transition) { t.To.InHand, t.To.Given = 0, false })},
 	{"snooze drops the response (rules:B2)", "nobody disposed of it", after("F7", func(_ Row, t *Transition) { t.To.InHand, t.To.Given = 0, false })},
+	{"hold drops the response (rules:B2)", "nobody disposed of it", after("F14", func(_ Row, t *Transition) { t.To.InHand, t.To.Given = 0, false })},
+	{"hold keeps the weight", "holds the weight", after("F14", func(r Row, t *Transition) { t.To.Held = r.Held })},
 	{"await keeps the response in hand", "awaits with a response in hand", after("F5", func(r Row, t *Transition) { t.To.InHand = r.InHand })},
 	{"kept responses are not matched at the end of an attempt (rules:B1)", "a new request is due",
 		matching(func(match func(Row, string, []KeptResponse) Matched, r Row, key string, kept []KeptResponse) Matched {

@@ -16,13 +16,13 @@ var situations = []struct {
 	{"blocked", rowOf(is(Blocked)), "deadline cancel fail"},
 	{"scheduled", rowOf(is(Scheduled)), "due deadline cancel fail"},
 	{"scheduled for the retry", retries(Scheduled, hand(1, true)), "due deadline cancel fail"},
-	{"ready", rowOf(), "claim claim+handler window-closed deadline cancel fail"},
-	{"ready for the retry", retries(Ready), "claim claim+handler window-closed deadline cancel fail"},
+	{"ready", rowOf(), "claim claim+handler put-off window-closed deadline cancel fail"},
+	{"ready for the retry", retries(Ready), "claim claim+handler put-off window-closed deadline cancel fail"},
 	{"resumed", resumedRow(), "claim claim+handler resume-overdue deadline cancel fail"},
 	{"running start", starts(),
-		"completed error await snooze abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
+		"completed error await snooze hold abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
 	{"running resume", resumes(),
-		"completed error await snooze abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
+		"completed error await snooze hold abort finish-cancel undecodable released lease-ended timed-out deadline cancel fail"},
 	{"running decide", decides(), "decided released lease-ended deadline cancel fail"},
 	{"running poll", polls(), "no_answer answer released lease-ended timed-out deadline cancel fail"},
 	{"awaiting", awaits(), "claim claim+handler timed-out error-response deadline cancel fail"},
@@ -46,6 +46,7 @@ func allEvents() map[string]Event {
 		"lease-ended":    {Type: EventLeaseEnded},
 		"timed-out":      {Type: EventTimedOut, Reason: ReasonTimeout},
 		"error-response": {Type: EventErrorResponse, Reason: "declined"},
+		"put-off":        {Type: EventPutOff, Delay: 1},
 		"deadline":       {Type: EventDeadline},
 		"decide-overdue": {Type: EventDecideOverdue},
 		"resume-overdue": {Type: EventResumeOverdue},
@@ -54,7 +55,7 @@ func allEvents() map[string]Event {
 		"redrive":        {Type: EventRedrive},
 		"window-closed":  {Type: EventWindowClosed},
 	}
-	for _, o := range []OutcomeType{OutcomeCompleted, OutcomeError, OutcomeAwait, OutcomeSnooze, OutcomeAbort, OutcomeCancelled,
+	for _, o := range []OutcomeType{OutcomeCompleted, OutcomeError, OutcomeAwait, OutcomeSnooze, OutcomeHold, OutcomeAbort, OutcomeCancelled,
 		OutcomeUndecodable, OutcomeReleased, OutcomeDecided, OutcomeNoAnswer, OutcomeAnswer} {
 		name := string(o)
 		if o == OutcomeCancelled {

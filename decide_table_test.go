@@ -15,9 +15,9 @@ import (
 // The rows of the transition table that Decide and Match implement. The others belong to the store: they need a second job, a
 // clock or the inbox.
 var rowsInScope = []string{
-	"S1", "S2",
+	"S1", "S2", "S6",
 	"C1", "C2", "C3", "C4", "C5",
-	"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F13",
+	"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F13", "F14",
 	"D1", "D2", "D3",
 	"P1", "P2", "P3", "P4",
 	"M1", "M2", "M3", "M4",

@@ -56,6 +56,8 @@ func moves(sc *walkScene) []move {
 		{name: "await", e: finish(Outcome{Type: OutcomeAwait, Wait: sc.wait}), disposes: true},
 		{name: "await in vain", e: Event{Type: EventFinished, Outcome: &Outcome{Type: OutcomeAwait, Wait: sc.wait}, KeyConflict: true}},
 		{name: "snooze", e: finish(Outcome{Type: OutcomeSnooze, Delay: time.Second})},
+		{name: "hold", e: finish(Outcome{Type: OutcomeHold, Delay: time.Second})},
+		{name: "hold of another queue", e: finish(Outcome{Type: OutcomeHold, Queue: "other", Delay: time.Second})},
 		{name: "abort", e: finish(Outcome{Type: OutcomeAbort}), disposes: true},
 		{name: "cancel by the handler", e: finish(Outcome{Type: OutcomeCancelled}), disposes: true},
 		{name: "undecodable", e: finish(Outcome{Type: OutcomeUndecodable})},
@@ -164,10 +166,10 @@ func (sc *walkScene) walk() (states int, found *breach) {
 			}
 		}
 	}
-	if k := good.stuck(all, func(l *life) bool { return l.row.State.Final() }); k >= 0 {
+	if k := good.stuck(len(all), func(k int) bool { return all[k].row.State.Final() }); k >= 0 {
 		return len(all), &breach{"no way to a final state by claims, honest workers and the sweep", sc.name, way(k)}
 	}
-	if k := sweep.stuck(all, func(l *life) bool { return l.row.Held == 0 && l.row.State != Errored }); k >= 0 {
+	if k := sweep.stuck(len(all), func(k int) bool { return all[k].row.Held == 0 && all[k].row.State != Errored }); k >= 0 {
 		return len(all), &breach{"no worker is left, and the sweep alone gives neither the weight back nor leaves errored", sc.name, way(k)}
 	}
 	return len(all), nil
@@ -204,15 +206,15 @@ type edges struct{ from, to []int32 }
 func (e *edges) add(from, to int32) { e.from, e.to = append(e.from, from), append(e.to, to) }
 
 // stuck is the first state from which no way along the edges leads to a goal; -1 if there is none.
-func (e *edges) stuck(all []life, goal func(*life) bool) int32 {
-	back := make([][]int32, len(all))
+func (e *edges) stuck(states int, goal func(k int) bool) int32 {
+	back := make([][]int32, states)
 	for i, to := range e.to {
 		back[to] = append(back[to], e.from[i])
 	}
-	reached := make([]bool, len(all))
+	reached := make([]bool, states)
 	var todo []int32
-	for k := range all {
-		if goal(&all[k]) {
+	for k := range states {
+		if goal(k) {
 			reached[k], todo = true, append(todo, int32(k))
 		}
 	}

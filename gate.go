@@ -1,6 +1,8 @@
 package sojourn
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -10,6 +12,7 @@ const (
 	GatePause    = "pause"
 	GateWindow   = "window"
 	GateHold     = "hold"
+	GateBreaker  = "breaker"
 	GateLimit    = "limit"
 	GateGroup    = "group_limit"
 	GateShare    = "share"
@@ -42,6 +45,8 @@ type Gate struct {
 	Of    int64     `json:"of,omitempty"`   // how much there is
 	Until time.Time `json:"until,omitzero"` // when a closed gate opens, if that is known
 	Text  string    `json:"text,omitempty"` // why it is closed, in words
+	Fail  string    `json:"fail,omitempty"` // of the throttler: the job fails with this reason
+	Later time.Time `json:"later,omitzero"` // the job is scheduled to then
 }
 
 // Candidate is a ready job that would start now, as the gates see it.
@@ -52,6 +57,15 @@ type Candidate struct {
 	Weight  int32
 	Purpose Purpose   // PurposeStart unless the job goes on: what goes on is held back by a pause only
 	Windows []Windows // of its policy; a claim leaves them out, and puts the job off when it is to start: S2
+
+	// What only throttlers look at; empty for the other gates.
+	Key       string
+	Priority  int32
+	Attempt   int32 // that would begin, or go on
+	Tags      []string
+	Meta      map[string]string
+	RunAt     time.Time
+	CreatedAt time.Time
 }
 
 // Flow is a queue at one moment: everything that its gates look at. The gates are pure functions over it, so a claim and the answer to
@@ -66,6 +80,9 @@ type Flow struct {
 	Groups   map[string]int64
 	Borrow   bool // the groups that may use their own shares have had their turns
 
+	GroupFullAt map[string]int64             // the buckets of GroupRate that are not full, see Rate.Room
+	Throttle    func(c *Candidate) Admission // asks the throttler; nil if the queue has none
+
 	windows   *Gate // what the windows of the queue say
 	overtaken bool  // somebody has started since the head was refused
 	met       bool  // this claim has come by the head
@@ -73,6 +90,8 @@ type Flow struct {
 
 // FlowState is what the gates of a queue remember from claim to claim. The store keeps it beside the settings.
 type FlowState struct {
+	Pace     Pace      `json:"pace,omitzero"`
+	Trouble  Trouble   `json:"trouble,omitzero"`
 	Counting bool      `json:"counting,omitempty"` // the queue has got its first limit: what is in flight is being marked
 	Turn     string    `json:"turn,omitempty"`     // the group that had the last turn, as the store writes it
 	Head     ID        `json:"head,omitempty"`     // the first job that was refused for lack of weight, and is still waiting
@@ -88,14 +107,32 @@ const reserveClaims = 100
 // gates in their order.
 var gates = []struct {
 	name string
+	whom reach
 	ask  func(f *Flow, c *Candidate) Gate
 }{
-	{GatePause, (*Flow).pauseGate},
-	{GateWindow, (*Flow).windowGate},
-	{GateHold, (*Flow).holdGate},
-	{GateLimit, (*Flow).limitGate},
-	{GateGroup, (*Flow).groupGate},
-	{GateShare, (*Flow).shareGate},
+	{GatePause, everyStep, (*Flow).pauseGate},
+	{GateWindow, startsOnly, (*Flow).windowGate},
+	{GateHold, startsAndPolls, (*Flow).holdGate},
+	{GateBreaker, startsAndPolls, (*Flow).breakerGate},
+	{GateLimit, startsOnly, (*Flow).limitGate},
+	{GateGroup, startsOnly, (*Flow).groupGate},
+	{GateShare, startsOnly, (*Flow).shareGate},
+	{GateRate, startsAndPolls, (*Flow).rateGate},
+	{GateThrottle, startsOnly, (*Flow).throttleGate},
+}
+
+// reach says which steps a gate holds back. What goes on, and what only decides, is held back by a pause only; a poll calls outside, as a start
+// does (rules: B11).
+type reach uint8
+
+const (
+	startsOnly reach = iota
+	startsAndPolls
+	everyStep
+)
+
+func (r reach) covers(p Purpose) bool {
+	return r == everyStep || p <= PurposeStart || r == startsAndPolls && p == PurposePoll
 }
 
 // Ask returns the first gate that holds c back, or an open one.
@@ -120,7 +157,7 @@ func (f *Flow) Gates(c *Candidate) []Gate {
 
 func (f *Flow) ask(i int, c *Candidate) Gate {
 	g := Gate{Name: gates[i].name, Open: true}
-	if gates[i].name == GatePause || c.Purpose <= PurposeStart {
+	if gates[i].whom.covers(c.Purpose) {
 		g = gates[i].ask(f, c)
 		g.Name = gates[i].name
 	}
@@ -129,6 +166,9 @@ func (f *Flow) ask(i int, c *Candidate) Gate {
 
 // Start counts c as in flight.
 func (f *Flow) Start(c *Candidate) {
+	if startsAndPolls.covers(c.Purpose) {
+		f.pace(c.Group, 1)
+	}
 	if c.Weight == 0 || c.Purpose > PurposeStart {
 		return // what goes on holds its weight already
 	}
@@ -240,12 +280,106 @@ func (f *Flow) openWindows(all ...Windows) Gate {
 	return Gate{Open: true}
 }
 
-// holdGate: an operator has told the queue to wait.
+// holdGate: an operator or the other side has told the queue to wait; after that starts come on a ramp.
 func (f *Flow) holdGate(*Candidate) Gate {
 	if until := f.Settings.HoldUntil; until.After(f.Now) {
 		return Gate{Scope: ScopeQueue, Until: until, Text: "the queue is on hold"}
 	}
-	return Gate{Open: true}
+	p, now := f.State.Pace, f.Now.UnixMicro()
+	starts, next := p.HoldRoom(now)
+	g := Gate{Open: starts > 0, Scope: ScopeQueue}
+	switch {
+	case g.Open:
+	case now < p.HoldUntil:
+		g.Text = "the queue is on hold: " + p.HoldReason
+	default:
+		g.Used, g.Of, g.Text = p.RampStarts, p.RampStarts, "after a hold the queue starts on a ramp"
+	}
+	return g.until(next)
+}
+
+// breakerGate: so many jobs have failed that what they call seems to be down.
+func (f *Flow) breakerGate(*Candidate) Gate {
+	starts, next := f.State.Pace.BreakerRoom(f.Settings.Breaker, f.Now.UnixMicro())
+	g := Gate{Open: starts > 0, Scope: ScopeQueue}
+	if b := f.Settings.Breaker.filled(); !g.Open && f.State.Pace.Mode == BreakerProbes {
+		g.Used, g.Of, g.Text = int64(f.State.Pace.Probes), int64(b.Probes), "the breaker waits for its probes"
+	} else if !g.Open {
+		g.Text = "the breaker is open: too many failures"
+	}
+	return g.until(next)
+}
+
+// rateGate: the queue's bucket, then the group's. Used and Of are starts of the fuller one's burst.
+func (f *Flow) rateGate(c *Candidate) Gate {
+	g := f.bucket(f.Settings.Rate, f.State.Pace.RateFullAt)
+	g.Scope = ScopeQueue
+	if !g.Open || f.Settings.GroupRate == nil || c.Group == "" {
+		return g
+	}
+	g = f.bucket(f.Settings.GroupRate, f.GroupFullAt[c.Group])
+	g.Scope = ScopeGroup
+	return g
+}
+
+// GroupOpen asks the gates of a group for the lightest job that counts.
+func (f *Flow) GroupOpen(group string) bool {
+	c := &Candidate{Group: group, Weight: 1}
+	rate := f.rateGate(c)
+	return f.groupGate(c).Open && f.shareGate(c).Open && (rate.Open || rate.Scope != ScopeGroup)
+}
+
+func (f *Flow) bucket(r *Rate, fullAt int64) Gate {
+	if r == nil {
+		return Gate{Open: true}
+	}
+	starts, next := r.Room(fullAt, f.Now.UnixNano())
+	g := Gate{Open: starts > 0, Used: r.burst() - starts, Of: r.burst()}
+	if !g.Open {
+		g.Text = fmt.Sprintf("the rate of %d per %v is used up", r.Count, r.Per)
+	}
+	return g.until((next + 999) / 1000)
+}
+
+// until sets when a closed gate opens, in microseconds.
+func (g Gate) until(us int64) Gate {
+	if !g.Open && us > 0 {
+		g.Until = time.UnixMicro(us).UTC()
+	}
+	return g
+}
+
+// throttleGate asks the throttler.
+func (f *Flow) throttleGate(c *Candidate) Gate {
+	if f.Throttle == nil {
+		return Gate{Open: true}
+	}
+	a := f.Throttle(c)
+	g := Gate{Open: a.Start, Text: a.Text, Fail: a.Fail, Later: a.NotBefore}
+	switch {
+	case a.Start:
+		g.Text = ""
+	case a.Fail != "":
+		g.Text = "the throttler fails it: " + a.Fail
+	case !a.NotBefore.IsZero():
+		g.Until = a.NotBefore
+		g.Text = cmp.Or(a.Text, "the throttler has put it off")
+	case a.Text == "":
+		g.Text = "the throttler has not let it through"
+	}
+	return g
+}
+
+// pace counts steps that call outside.
+func (f *Flow) pace(group string, starts int64) {
+	s := f.Settings
+	f.State.Pace = f.State.Pace.Started(s.Rate, s.Breaker, starts, f.Now.UnixMicro())
+	if s.GroupRate != nil && group != "" {
+		if f.GroupFullAt == nil {
+			f.GroupFullAt = map[string]int64{}
+		}
+		f.GroupFullAt[group] = s.GroupRate.Take(f.GroupFullAt[group], f.Now.UnixNano(), starts)
+	}
 }
 
 // limitGate: the summed weight in flight stays within the limit. A job heavier than the limit runs alone.
@@ -305,4 +439,11 @@ func (f *Flow) shareGate(c *Candidate) Gate {
 		g.Text = "the share of the group is used up"
 	}
 	return g
+}
+
+// Trouble is what went wrong with a queue's throttler, on any node.
+type Trouble struct {
+	Count int64     `json:"count"` // failed answers so far
+	Text  string    `json:"text"`  // of the last one
+	At    time.Time `json:"at"`
 }

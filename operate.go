@@ -155,3 +155,42 @@ type InboxFilter struct {
 	Before   int64 // the last Seq of the page before; 0 = from the newest
 	Limit    int   // 1 to MaxFind; 0 = 100
 }
+
+// Why says whether a job can be claimed now and, if not, what it waits for. It is asked of the same gates as a claim.
+type Why struct {
+	ID        ID        `json:"id"`
+	Kind      string    `json:"kind"`
+	Queue     string    `json:"queue"`
+	Group     string    `json:"group,omitempty"`
+	State     State     `json:"state"`
+	Resumed   bool      `json:"resumed,omitempty"`
+	Claimable bool      `json:"claimable"`           // all gates are open: the next claim with room for it takes it, in its turn
+	Waits     string    `json:"waits"`               // for what, in words
+	Gate      string    `json:"gate,omitempty"`      // the first closed one: a Gate constant
+	Until     time.Time `json:"until,omitzero"`      // when that ends, if it is known
+	Gates     []Gate    `json:"gates,omitempty"`     // what each says, in order; of ready and errored jobs
+	Ahead     int64     `json:"ahead"`               // ready jobs that stand before it in its line, counted up to MaxAhead
+	Unhandled bool      `json:"unhandled,omitempty"` // no worker has asked for its kind in its queue within the last day
+	Worker    string    `json:"worker,omitempty"`    // of a running job
+	Keys      []string  `json:"keys,omitempty"`      // of an awaiting job: what it waits for
+}
+
+// MaxAhead bounds Why.Ahead and QueueWhy.Asked.
+const MaxAhead = 1000
+
+// QueueWhy says what holds the jobs of a queue back.
+type QueueWhy struct {
+	Queue   string   `json:"queue"`
+	Asked   int64    `json:"asked"` // ready jobs that were asked about, from the front of each line, up to MaxAhead
+	Open    int64    `json:"open"`  // of them, those that could be claimed now, each for itself
+	Held    []HeldBy `json:"held"`  // the others by their first closed gate, most first
+	Pace    Pace     `json:"pace,omitzero"`
+	Trouble Trouble  `json:"trouble,omitzero"`
+}
+
+// HeldBy is one gate with what it holds back.
+type HeldBy struct {
+	Jobs int64 `json:"jobs"`
+	Gate Gate  `json:"gate"` // as it answers for the first of them
+	ID   ID    `json:"id"`   // the first of them
+}

@@ -19,6 +19,7 @@ const (
 	OutcomeError       OutcomeType = "error"       // with Reason, Text and the Verdict on what follows
 	OutcomeAwait       OutcomeType = "await"       // park the job until a response comes
 	OutcomeSnooze      OutcomeType = "snooze"      // run again after Delay; counts as no error
+	OutcomeHold        OutcomeType = "hold"        // close Queue for Delay; the job goes back, and counts as no error
 	OutcomeAbort       OutcomeType = "abort"       // fail now, whatever attempts remain
 	OutcomeCancelled   OutcomeType = "cancel"      // end as cancelled
 	OutcomeUndecodable OutcomeType = "undecodable" // the args did not decode; no handler ran
@@ -37,7 +38,8 @@ type Outcome struct {
 	Reason     string        `json:"reason,omitempty"` // short stable class of an error
 	Text       string        `json:"error,omitempty"`  // the error itself
 	Verdict    Verdict       `json:"verdict,omitzero"` // of error and decided
-	Delay      time.Duration `json:"delay,omitempty"`  // of snooze
+	Delay      time.Duration `json:"delay,omitempty"`  // of snooze and hold
+	Queue      string        `json:"queue,omitempty"`  // of hold; none = the job's own
 	Wait       Wait          `json:"wait,omitzero"`    // of await
 	Next       []Job         `json:"next,omitempty"`   // enqueued with completed, in the same transaction; ids drawn before
 	Log        []LogLine     `json:"log,omitempty"`    // the rest of the step's log
@@ -59,7 +61,7 @@ const (
 	WaitAll                 // one response under each of the keys
 )
 
-// verdictError is what Await, Snooze, Abort, Cancel, Again and WithReason return: an error value that carries an outcome.
+// verdictError is what Await, Snooze, Hold, Abort, Cancel, Again and WithReason return: an error value that carries an outcome.
 type verdictError struct {
 	out   Outcome
 	cause error
@@ -85,6 +87,17 @@ func Await(within time.Duration) error {
 // Snooze runs the job again after d, at least. It counts neither as an error nor as an attempt.
 func Snooze(d time.Duration) error {
 	return &verdictError{out: Outcome{Type: OutcomeSnooze, Delay: d}}
+}
+
+// Hold closes a queue for everybody, on all nodes: what a handler returns when the other side says 429 or Retry-After. An empty queue is the
+// job's own. d is at least a second and is cut at MaxHold; a longer hold stays. It counts neither as an error nor as an attempt: a job of that
+// queue goes back to where it stood in line, one of another queue runs again after d. After the hold the queue's jobs start on a ramp: one in the
+// first second and twice as many in each following one, until HoldRamp has passed. Responses and resumed jobs go on all the time.
+func Hold(queue string, d time.Duration) error {
+	if d >= 0 {
+		d = min(max(d, time.Second), MaxHold)
+	}
+	return &verdictError{out: Outcome{Type: OutcomeHold, Queue: queue, Delay: d}}
 }
 
 // Abort fails the job at once, whatever attempts remain. A nil err is allowed.
@@ -128,11 +141,11 @@ func OutcomeOf(err error) Outcome {
 	out := Outcome{Type: OutcomeError}
 	if v, ok := errors.AsType[*verdictError](err); ok {
 		out = v.out
-		if out.Type == OutcomeAwait && out.Wait.Within < 0 || out.Type == OutcomeSnooze && out.Delay < 0 {
+		if out.Wait.Within < 0 || out.Delay < 0 {
 			return Outcome{Type: OutcomeError, Reason: CodeInvalid, Text: fmt.Sprintf("sojourn: %s with a negative duration", out.Type)}
 		}
 	}
-	if out.Type != OutcomeAwait && out.Type != OutcomeSnooze {
+	if out.Type != OutcomeAwait && out.Type != OutcomeSnooze && out.Type != OutcomeHold {
 		out.Reason, out.Text = ReasonOf(err), Cut(err.Error(), MaxError)
 	}
 	return out
@@ -213,6 +226,11 @@ func (o *Outcome) Validate(maxBytes int) error {
 	}{{"delay", o.Delay}, {"within", o.Wait.Within}, {"verdict.delay", max(o.Verdict.Delay, 0)}} {
 		if c.v < 0 || c.v > MaxHorizon {
 			return Invalid(c.field, "%v is out of range: 0 to 10 years", c.v)
+		}
+	}
+	if o.Queue != "" {
+		if err := ValidName("queue", o.Queue); err != nil {
+			return err
 		}
 	}
 	if o.Wait.Mode > WaitAll {

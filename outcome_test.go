@@ -35,6 +35,11 @@ func TestOutcomeOf(t *testing.T) {
 		{"await, wrapped", fmt.Errorf("sent: %w", Await(time.Hour)), Outcome{Type: OutcomeAwait, Wait: Wait{Within: time.Hour}}},
 		{"await, joined with nil", errors.Join(nil, Await(time.Hour)), Outcome{Type: OutcomeAwait, Wait: Wait{Within: time.Hour}}},
 		{"snooze", Snooze(time.Minute), Outcome{Type: OutcomeSnooze, Delay: time.Minute}},
+		{"field:F7 hold", Hold("psp", time.Minute), Outcome{Type: OutcomeHold, Queue: "psp", Delay: time.Minute}},
+		{"hold, wrapped, of its own queue", fmt.Errorf("429: %w", Hold("", time.Hour)), Outcome{Type: OutcomeHold, Delay: time.Hour}},
+		{"hold for no time", Hold("psp", 0), Outcome{Type: OutcomeHold, Queue: "psp", Delay: time.Second}},
+		{"hold for a week", Hold("psp", 168*time.Hour), Outcome{Type: OutcomeHold, Queue: "psp", Delay: MaxHold}},
+		{"hold below zero", Hold("psp", -1), Outcome{Type: OutcomeError, Reason: CodeInvalid, Text: "sojourn: hold with a negative duration"}},
 		{"abort", Abort(&declined{7}), Outcome{Type: OutcomeAbort, Reason: "sojourn.declined", Text: "declined with code 7"}},
 		{"abort, wrapped", fmt.Errorf("order 42: %w", Abort(&declined{7})),
 			Outcome{Type: OutcomeAbort, Reason: "sojourn.declined", Text: "order 42: declined with code 7"}},
@@ -133,7 +138,7 @@ func TestVerdictErrorsAreErrors(t *testing.T) {
 			t.Errorf("%v has lost its cause", err)
 		}
 	}
-	for _, err := range []error{Await(0), Snooze(0), Abort(nil), Cancel(nil), Again(nil)} {
+	for _, err := range []error{Await(0), Snooze(0), Hold("", 0), Abort(nil), Cancel(nil), Again(nil)} {
 		if err.Error() == "" || errors.Unwrap(err) != nil {
 			t.Errorf("%q unwraps to %v", err, errors.Unwrap(err))
 		}
@@ -157,6 +162,7 @@ func TestOutcomeValidate(t *testing.T) {
 		{"inv:N3 checkpoint", Outcome{Verdict: Verdict{Checkpoint: make([]byte, big+1)}}, CodeTooLarge, "checkpoint"},
 		{"inv:N1 snooze", Outcome{Delay: -1}, CodeInvalid, "delay"},
 		{"inv:N1 snooze above ten years", Outcome{Delay: MaxHorizon + 1}, CodeInvalid, "delay"},
+		{"hold of a queue with a bad name", Outcome{Type: OutcomeHold, Queue: "a b"}, CodeInvalid, "queue"},
 		{"inv:N1 within", Outcome{Wait: Wait{Within: -1}}, CodeInvalid, "within"},
 		{"inv:N1 verdict", Outcome{Verdict: Verdict{Delay: MaxHorizon + 1}}, CodeInvalid, "verdict.delay"},
 		{"an unknown mode", Outcome{Wait: Wait{Mode: 2}}, CodeInvalid, "wait.mode"},

@@ -96,20 +96,66 @@ const (
 	OrderTime     Order = "time"     // run_at cut to the bucket, then priority
 )
 
-// Rate is a token bucket: Count starts per Per, up to Burst at once.
+// Rate bounds how many jobs start per time: a bucket that holds Burst starts and gains Count of them each Per. In any span of time d at most
+// Burst + Count × d / Per jobs start, over all nodes and restarts. Steps that only resume or decide a job are free.
 type Rate struct {
 	Count int64         `json:"count"`           // 1 to 1,000,000
-	Per   time.Duration `json:"per"`             // 1 ms to 24 h
-	Burst int64         `json:"burst,omitempty"` // default Count
+	Per   time.Duration `json:"per"`             // 1 ms to 24 h, and at least 1 µs a start
+	Burst int64         `json:"burst,omitempty"` // 1 to 1,000,000; default: what one second brings, at least 1
 }
 
-// Breaker stops a queue whose attempts keep failing.
-type Breaker struct {
-	Failures int           `json:"failures"`          // so many within Within open it; 1 to 10,000
-	Within   time.Duration `json:"within,omitempty"`  // default 1 min, 1 s to 24 h
-	Reasons  []string      `json:"reasons,omitempty"` // only failures with these reasons count; default all
-	Open     time.Duration `json:"open,omitempty"`    // until the first probe; default 30 s, 1 s to 24 h
-	Probes   int           `json:"probes,omitempty"`  // jobs that must succeed to close it; default 1, up to 1,000
+func (r *Rate) validate(field string) error {
+	switch {
+	case r == nil:
+		return nil
+	case r.Count < 1 || r.Count > MaxStarts:
+		return Invalid(field+".count", "%d is out of range: 1 to %d", r.Count, MaxStarts)
+	case r.Per < time.Millisecond || r.Per > MaxHold:
+		return Invalid(field+".per", "%v is out of range: 1ms to 24h", r.Per)
+	case r.interval() < int64(time.Microsecond):
+		return Invalid(field, "%d per %v is more than one in 1 µs", r.Count, r.Per)
+	case r.Burst < 0 || r.Burst > MaxStarts || r.Burst > int64(MaxHorizon)/r.interval():
+		return Invalid(field+".burst", "%d is out of range: 1 to %d, and what comes back within 10 years; 0 for the default", r.Burst, MaxStarts)
+	}
+	return nil
+}
+
+// MaxStarts bounds Rate.Count and Rate.Burst.
+const MaxStarts = 1_000_000
+
+// interval is the time that one start takes to come back, in nanoseconds, rounded up: the error is below 0.1 %, on the safe side.
+func (r *Rate) interval() int64 { return (int64(r.Per) + r.Count - 1) / r.Count }
+
+func (r *Rate) burst() int64 {
+	if r.Burst > 0 {
+		return r.Burst
+	}
+	return max(int64(time.Second)/r.interval(), 1)
+}
+
+// Room says how many jobs may start now, and, if that is none, when the next may. The whole state of a bucket is fullAt, the moment at which it
+// will be full again, in nanoseconds since 1970 by the store's clock; 0 is a full one. A bucket that would be full further ahead than it can
+// hold (the clock was set back, or the rate raised) counts as empty, so it opens late but never twice.
+func (r *Rate) Room(fullAt, now int64) (starts, next int64) {
+	if r == nil {
+		return math.MaxInt64, 0
+	}
+	interval := r.interval()
+	owed := min(max(fullAt-now, 0), r.burst()*interval)
+	starts = (r.burst()*interval - owed) / interval
+	if starts == 0 {
+		next = now + owed - (r.burst()-1)*interval
+	}
+	return starts, next
+}
+
+// Take returns the state after so many starts, at most what Room has said.
+func (r *Rate) Take(fullAt, now, starts int64) int64 {
+	if r == nil {
+		return 0
+	}
+	interval := r.interval()
+	return now + min(max(fullAt-now, 0), r.burst()*interval) + starts*interval
 }
 
 // Defaults of QueueSettings.
@@ -118,7 +164,7 @@ const (
 	DefaultBucket       = time.Minute
 	MaxLimit            = 1_000_000_000 // of Limit, GroupLimit and MaxDepth
 	MaxShares           = 1000          // groups with a share
-	MaxRule             = 8 << 10       // bytes of a rule
+	MaxRule             = 8 << 10       // bytes of Throttle
 )
 
 // Counted reports whether the weight in flight matters to a gate.
@@ -126,7 +172,7 @@ func (q QueueSettings) Counted() bool { return q.Limit > 0 || q.Grouped() || q.T
 
 // Grouped reports whether groups take turns.
 func (q QueueSettings) Grouped() bool {
-	return q.GroupLimit > 0 || len(q.Shares) > 0 || q.GroupRate != nil || q.Fair
+	return q.GroupLimit > 0 || len(q.Shares) > 0 || q.GroupRate != nil || q.Fair || q.Throttle != ""
 }
 
 // Gated reports whether claims must ask the gates at all. A queue that is only paused needs none.
@@ -269,17 +315,13 @@ func (q QueueSettings) validPace() error {
 		field string
 		rate  *Rate
 	}{{"rate", q.Rate}, {"group_rate", q.GroupRate}} {
-		r := c.rate
-		if r == nil {
-			continue
-		}
-		if r.Count < 1 || r.Count > 1_000_000 || r.Burst < 0 || r.Burst > 1_000_000 || r.Per < time.Millisecond || r.Per > 24*time.Hour {
-			return Invalid(c.field, "%d per %v, burst %d is out of range: 1 to 1000000 per 1ms to 24h", r.Count, r.Per, r.Burst)
+		if err := c.rate.validate(c.field); err != nil {
+			return err
 		}
 	}
 	if b := q.Breaker; b != nil {
-		if b.Failures < 1 || b.Failures > 10_000 || b.Probes < 0 || b.Probes > 1000 {
-			return Invalid("breaker", "%d failures and %d probes are out of range: 1 to 10000, and 0 (default) to 1000", b.Failures, b.Probes)
+		if b.Failures < 1 || b.Failures > 1000 || b.Probes < 0 || b.Probes > 100 {
+			return Invalid("breaker", "%d failures and %d probes are out of range: 1 to 1000, and 0 (default) to 100", b.Failures, b.Probes)
 		}
 		for _, d := range []time.Duration{b.Within, b.Open} {
 			if err := validSpan("breaker", d, time.Second); err != nil {
@@ -305,7 +347,9 @@ type QueueStatus struct {
 	Stalled  int64           `json:"stalled"` // running with a lease past its end
 	// Unhandled are the ready jobs by kind for which no worker has asked in this queue within the last day: nobody will run them.
 	Unhandled map[string]int64 `json:"unhandled,omitempty"`
-	InFlight  int64            `json:"in_flight"` // summed weight of running, awaiting and resumed jobs, to be compared with Settings.Limit
+	InFlight  int64            `json:"in_flight"`        // summed weight of running, awaiting and resumed jobs, to be compared with Settings.Limit
+	Pace      Pace             `json:"pace,omitzero"`    // what rate, holds and breaker remember
+	Trouble   Trouble          `json:"trouble,omitzero"` // with its throttler
 }
 
 // ResumedRank is the r1 of resumed jobs. They come before all others, because they hold weight already.

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -122,4 +123,101 @@ func ParseToken(secret []byte, token string) (id ID, generation, attempt int32, 
 		return 0, 0, 0, bad
 	}
 	return ID(n), int32(g), int32(a), nil
+}
+
+// KeptResponse is what Match reads of a response that is attached to a job.
+type KeptResponse struct {
+	Seq    int64
+	Key    string // under which it came; empty for one by id or token
+	Failed bool
+	Reason string
+	Error  string
+}
+
+// Matched is what Match found.
+type Matched struct {
+	Transition Transition // Rule is empty if the job does not change
+	Take       []int64    // these become applied and are in hand
+	UsedUp     []int64    // these become applied and are used up: an error response that ended the attempt
+	Late       []int64    // these become late: errors for an attempt that has ended
+}
+
+// Found reports whether there is anything to do.
+func (m Matched) Found() bool { return m.Transition.Rule != "" || len(m.Late) > 0 }
+
+// Match says what the kept responses, in their order of arrival, do to a job whose own key is key: M1-M4. It is pure. It ends
+// every transaction that stores a response for a live job, or after which a job awaits or a retry waits; the store calls
+// it until it finds nothing more.
+func Match(r Row, key string, kept []KeptResponse) Matched {
+	waitsForRetry := (r.State == Scheduled || r.State == Ready && !r.Resumed) && r.Claimed
+	switch {
+	case r.State == Awaiting:
+		take, failed := satisfied(r.Wait, key, kept)
+		if failed != nil {
+			t, _ := Decide(r, Event{Type: EventErrorResponse, Reason: failed.Reason, Error: failed.Error})
+			t.To.Kept = max(t.To.Kept-1, 0)
+			t.KeptLate = t.KeptLate && r.Kept > 1
+			return Matched{Transition: t, UsedUp: []int64{failed.Seq}}
+		}
+		if take != nil {
+			t := Transition{Rule: "M1", To: r, Outcome: "responded"}
+			t.To.State, t.To.Resumed = Ready, true
+			return taken(t, take)
+		}
+	case waitsForRetry:
+		var late []int64
+		var good []KeptResponse
+		for _, k := range kept {
+			if k.Failed {
+				late = append(late, k.Seq)
+			} else {
+				good = append(good, k)
+			}
+		}
+		if len(late) > 0 {
+			r.Kept -= int32(len(late))
+			return Matched{Transition: Transition{Rule: "M4", To: r}, Late: late}
+		}
+		if r.Policy.LateResponse == InboxLate || r.InHand > 0 {
+			return Matched{}
+		}
+		if take, _ := satisfied(r.Wait, key, good); take != nil {
+			t := Transition{Rule: "M3", To: r, RunAt: RunAtNow, Outcome: "responded"}
+			t.To.State = Ready
+			return taken(t, take)
+		}
+	}
+	return Matched{}
+}
+
+func taken(t Transition, take []int64) Matched {
+	t.To.InHand, t.To.Given, t.To.Kept = int32(len(take)), false, t.To.Kept-int32(len(take))
+	return Matched{Transition: t, Take: take}
+}
+
+// satisfied returns what ends the wait, or the error response that came first.
+func satisfied(w Wait, key string, kept []KeptResponse) (take []int64, failed *KeptResponse) {
+	keys := []string{key}
+	if len(w.Keys) > 0 {
+		keys = slices.Compact(slices.Sorted(slices.Values(w.Keys))) // a key that is named twice is one key
+	}
+	got := map[string]bool{}
+	for i, k := range kept {
+		under := k.Key
+		if under == "" && w.Mode == WaitAny {
+			under = keys[0]
+		}
+		if !slices.Contains(keys, under) || got[under] {
+			continue
+		}
+		if k.Failed {
+			return nil, &kept[i]
+		}
+		got[under] = true
+		take = append(take, k.Seq)
+		if w.Mode == WaitAny || len(got) == len(keys) {
+			return take, nil
+		}
+	}
+	return nil, nil
 }

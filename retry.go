@@ -2,6 +2,8 @@ package sojourn
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -214,3 +216,196 @@ type Verdict struct {
 
 // Now as Verdict.Delay means without any delay.
 const Now time.Duration = -1
+
+// Holds.
+const (
+	MaxHold  = 24 * time.Hour   // longer ones are cut; the other side's word for "come back later" is no reason to stand still for days
+	HoldRamp = 10 * time.Second // how long after a hold, or after the breaker has closed, starts are few
+)
+
+// rampSteps: in the first tenth of the ramp one job starts, in each following one twice as many.
+const rampSteps = 10
+
+// rampRoom says how many jobs may have started in the time since a hold has ended.
+func rampRoom(since time.Duration) int64 {
+	if since < 0 || since >= HoldRamp {
+		return math.MaxInt64
+	}
+	return 1<<(since/(HoldRamp/rampSteps)+1) - 1
+}
+
+// Breaker closes a queue by itself when what its jobs call seems to be down, and lets a few probes find out when it is back.
+type Breaker struct {
+	Failures int           `json:"failures"`          // so many within Within open it: 1 to 1,000
+	Within   time.Duration `json:"within,omitempty"`  // default 1 min, 1 s to 24 h
+	Open     time.Duration `json:"open,omitempty"`    // until the probes, and as long for their answers; default 30 s, 1 s to 24 h
+	Probes   int           `json:"probes,omitempty"`  // that must all succeed: 1 to 100, default 1
+	Reasons  []string      `json:"reasons,omitempty"` // that count; a last * stands for any ending. Default: all but what happens on our own side
+}
+
+// Breaker defaults.
+const (
+	DefaultBreakerWithin = time.Minute
+	DefaultBreakerOpen   = 30 * time.Second
+	DefaultBreakerProbes = 1
+)
+
+// ownReasons say nothing about the other side.
+var ownReasons = []string{ReasonLeaseLost, ReasonPanic, ReasonUndecodable, ReasonKeyConflict, ReasonDeadline}
+
+func (b *Breaker) filled() Breaker {
+	if b == nil {
+		return Breaker{}
+	}
+	c := *b
+	pick(&c.Within, DefaultBreakerWithin)
+	pick(&c.Open, DefaultBreakerOpen)
+	pick(&c.Probes, DefaultBreakerProbes)
+	return c
+}
+
+// Counts reports whether a failure with this reason speaks against the other side.
+func (b Breaker) Counts(reason string) bool {
+	if len(b.Reasons) == 0 {
+		return !slices.Contains(ownReasons, reason)
+	}
+	return slices.ContainsFunc(b.Reasons, func(r string) bool {
+		begin, any := strings.CutSuffix(r, "*")
+		return reason == r || any && strings.HasPrefix(reason, begin)
+	})
+}
+
+// BreakerMode is what a breaker does now.
+type BreakerMode string
+
+// The modes of a breaker.
+const (
+	BreakerClosed BreakerMode = ""          // jobs start; failures are counted
+	BreakerOpen   BreakerMode = "open"      // nothing starts
+	BreakerProbes BreakerMode = "half_open" // the probes are on their way
+)
+
+// Pace is what a queue remembers of its rate, its holds and its breaker. It is stored with the queue, so it is the same on all nodes and after a
+// restart. Its functions are pure. Times are microseconds since 1970 by the store's clock; 0 = none.
+type Pace struct {
+	RateFullAt int64       `json:"rate_full_at_ns,omitempty"` // see Rate.Room
+	HoldUntil  int64       `json:"hold_until_us,omitempty"`
+	HoldReason string      `json:"hold_reason,omitempty"`
+	RampFrom   int64       `json:"ramp_from_us,omitempty"` // when the hold ends or ended, or the breaker closed
+	RampStarts int64       `json:"ramp_starts,omitempty"`
+	Mode       BreakerMode `json:"breaker,omitempty"`
+	Since      int64       `json:"breaker_since_us,omitempty"`
+	Until      int64       `json:"breaker_until_us,omitempty"` // open: the first probe; half-open: unanswered probes are given up
+	Probes     int         `json:"probes,omitempty"`           // started
+	Answered   int         `json:"answered,omitempty"`         // of them, without a failure
+	Failures   []int64     `json:"failures_us,omitempty"`      // that count, while closed
+}
+
+// Hold closes the queue until then; a longer hold stays.
+func (f Pace) Hold(until int64, reason string) Pace {
+	if until > f.HoldUntil {
+		f.HoldUntil, f.HoldReason, f.RampFrom, f.RampStarts = until, Cut(reason, MaxReason), until, 0
+	}
+	return f
+}
+
+// Unhold ends a hold at once, without a ramp.
+func (f Pace) Unhold() Pace {
+	f.HoldUntil, f.HoldReason, f.RampFrom, f.RampStarts = 0, "", 0, 0
+	return f
+}
+
+// Failed counts a failure of a step that began then (0 = unknown, such as a timeout of a waiting job).
+func (f Pace) Failed(setting *Breaker, reason string, began, now int64) Pace {
+	b := setting.filled()
+	if b.Failures == 0 || !b.Counts(reason) {
+		return f
+	}
+	switch {
+	case f.Mode == BreakerClosed:
+		recent := slices.DeleteFunc(slices.Clone(f.Failures), func(at int64) bool { return at <= now-b.Within.Microseconds() })
+		f.Failures = append(recent, now)
+		if len(f.Failures) >= b.Failures {
+			f = f.open(b, now)
+		}
+	case f.Mode == BreakerProbes && began >= f.Since && began > 0:
+		f = f.open(b, now)
+	}
+	return f
+}
+
+func (f Pace) open(b Breaker, now int64) Pace {
+	f.Mode, f.Since, f.Until, f.Probes, f.Answered, f.Failures = BreakerOpen, now, now+b.Open.Microseconds(), 0, 0, nil
+	return f
+}
+
+// Succeeded tells the breaker that a step which began then has got an answer. Only probes matter.
+func (f Pace) Succeeded(setting *Breaker, began, now int64) Pace {
+	b := setting.filled()
+	if f.Mode != BreakerProbes || began < f.Since || began == 0 {
+		return f
+	}
+	f.Answered++
+	if f.Answered >= b.Probes {
+		f.Mode, f.Since, f.Until, f.Probes, f.Answered = BreakerClosed, 0, 0, 0, 0
+		f.RampFrom, f.RampStarts = now, 0
+	}
+	return f
+}
+
+// HoldRoom says how many jobs hold and ramp let start now and, if none, when the next may.
+func (f Pace) HoldRoom(now int64) (starts, next int64) {
+	switch {
+	case now < f.HoldUntil:
+		return 0, f.HoldUntil
+	case f.RampFrom == 0:
+		return math.MaxInt64, 0
+	}
+	since := time.Duration(now-f.RampFrom) * time.Microsecond
+	room := rampRoom(since)
+	if room == math.MaxInt64 {
+		return room, 0
+	}
+	starts = max(room-f.RampStarts, 0)
+	if starts == 0 {
+		step := HoldRamp / rampSteps
+		next = f.RampFrom + ((since/step + 1) * step).Microseconds()
+	}
+	return starts, next
+}
+
+// BreakerRoom says how many jobs the breaker lets start now and, if none, when the next may.
+func (f Pace) BreakerRoom(setting *Breaker, now int64) (starts, next int64) {
+	b := setting.filled()
+	switch {
+	case b.Failures == 0 || f.Mode == BreakerClosed:
+		return math.MaxInt64, 0
+	case now >= f.Until: // the probes, or new ones instead of those that nobody answers for
+		return int64(b.Probes), 0
+	case f.Mode == BreakerProbes && f.Probes < b.Probes:
+		return int64(b.Probes - f.Probes), 0
+	}
+	return 0, f.Until
+}
+
+// Started counts starts, at most what the rooms have said.
+func (f Pace) Started(r *Rate, setting *Breaker, starts, now int64) Pace {
+	b := setting.filled()
+	if starts == 0 {
+		return f
+	}
+	f.RateFullAt = r.Take(f.RateFullAt, now*1000, starts)
+	if f.RampFrom > 0 {
+		f.RampStarts += starts
+		if rampRoom(time.Duration(now-f.RampFrom)*time.Microsecond) == math.MaxInt64 {
+			f = f.Unhold()
+		}
+	}
+	if b.Failures > 0 && f.Mode != BreakerClosed {
+		if now >= f.Until {
+			f.Mode, f.Since, f.Until, f.Probes, f.Answered = BreakerProbes, now, now+b.Open.Microseconds(), 0, 0
+		}
+		f.Probes += int(starts)
+	}
+	return f
+}

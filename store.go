@@ -130,6 +130,21 @@ type TxStore interface {
 	FinishTx(ctx context.Context, tx any, o Outcome) error
 }
 
+// Holder is an optional ability of a Store: operators hold queues, as handlers do with Hold.
+type Holder interface {
+	// HoldQueue starts nothing of a queue for so long, up to MaxHold, whatever hold it had; 0 ends a hold at once and without a ramp. The reason is
+	// shown. ErrNotFound if there is no such queue.
+	HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error
+}
+
+// Explainer is an optional ability of a Store: it answers why a job does not run.
+type Explainer interface {
+	// Why asks the gates of a job's queue about it, as the next claim would. ErrNotFound if there is no such job.
+	Why(ctx context.Context, id ID) (Why, error)
+	// WhyQueue asks them about the jobs in front of a queue's lines. ErrNotFound if there is no such queue.
+	WhyQueue(ctx context.Context, queue string) (QueueWhy, error)
+}
+
 // Violation is a breach of an invariant.
 type Violation struct {
 	Check  string `json:"check"`
@@ -272,4 +287,103 @@ type Status struct {
 	Bytes      int64     `json:"bytes"` // on disk
 	WALBytes   int64     `json:"wal_bytes"`
 	Commits    int64     `json:"commits"` // transactions that this open store has committed; what waited together counts once
+}
+
+// Throttler decides which candidates of a queue may start, after all other gates have let them through. It is asked inside the claim's
+// transaction, for one candidate after the other: it must be quick, must not call the store, and may be called from several goroutines.
+//
+// An error, a panic and an answer that takes longer than MaxThrottle close the gate for the rest of that pass; they are counted and shown in
+// the queue's status and by why.
+type Throttler interface {
+	// Throttle says what becomes of c. Neither c nor f may be changed or kept. ctx ends with the time budget.
+	Throttle(ctx context.Context, c *Candidate, f *Flight) (Admission, error)
+}
+
+// ThrottlerFunc makes a Throttler of a function.
+type ThrottlerFunc func(ctx context.Context, c *Candidate, f *Flight) (Admission, error)
+
+// Throttle calls the function.
+func (f ThrottlerFunc) Throttle(ctx context.Context, c *Candidate, in *Flight) (Admission, error) {
+	return f(ctx, c, in)
+}
+
+// Load is a number of jobs and their summed weight.
+type Load struct {
+	Jobs   int64 `json:"jobs"`
+	Weight int64 `json:"weight"`
+}
+
+// Flight is what is in flight in a queue, with what the present claim has already let start. Resumed jobs count as Ready.
+type Flight struct {
+	Now   time.Time // by the store's clock
+	Limit int64     // of the queue; 0 = none
+	Loads []FlightLoad
+	List  []FlightJob // of them, at most MaxFlight, in no order
+
+	at map[FlightLoad]int // the place of a load in Loads, for Count
+}
+
+// FlightLoad is the load of one kind, group and state.
+type FlightLoad struct {
+	Kind, Group string
+	State       State // Running, Awaiting, or Ready for resumed
+	Load
+}
+
+// FlightJob is one job in flight.
+type FlightJob struct {
+	ID          ID
+	Kind, Group string
+	State       State
+	Weight      int32
+	Priority    int32
+}
+
+// What a throttler gets.
+const (
+	MaxFlight   = 1000                   // entries of Flight.List
+	MaxThrottle = 250 * time.Millisecond // time for all answers of one queue in one claim
+)
+
+// Sum adds the loads that match reports.
+func (f *Flight) Sum(match func(FlightLoad) bool) (sum Load) {
+	for _, l := range f.Loads {
+		if match(l) {
+			sum.Jobs += l.Jobs
+			sum.Weight += l.Weight
+		}
+	}
+	return sum
+}
+
+// Count adds to the loads.
+func (f *Flight) Count(kind, group string, state State, n Load) {
+	at := FlightLoad{Kind: kind, Group: group, State: state}
+	i, ok := f.at[at]
+	if !ok {
+		if f.at == nil {
+			f.at = map[FlightLoad]int{}
+		}
+		i = len(f.Loads)
+		f.at[at] = i
+		f.Loads = append(f.Loads, FlightLoad{Kind: kind, Group: group, State: state})
+	}
+	f.Loads[i].Jobs += n.Jobs
+	f.Loads[i].Weight += n.Weight
+}
+
+// Add counts a candidate that starts.
+func (f *Flight) Add(c *Candidate) {
+	f.Count(c.Kind, c.Group, Running, Load{1, int64(c.Weight)})
+	if len(f.List) < MaxFlight {
+		f.List = append(f.List, FlightJob{ID: c.ID, Kind: c.Kind, Group: c.Group, State: Running, Weight: c.Weight, Priority: c.Priority})
+	}
+}
+
+// Admission is a throttler's answer about one candidate. The zero value is "not now".
+type Admission struct {
+	Start     bool
+	NotBefore time.Time // of one that does not start: scheduled to then, at most MaxHorizon ahead; counts as no attempt
+	Fail      string    // of one that does not start: it fails at once with this reason
+	Text      string    // of "not now" and "not before": what why shows
 }

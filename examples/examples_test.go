@@ -26,6 +26,8 @@ var stories = []struct {
 		`stolen`, `  failed: attempt 1, failures 0, reason "card_declined", error "the bank says no"`,
 		`unlucky`, `  attempt 1 fails`, `  attempt 2 fails`, `  attempt 3 fails`,
 		`  failed: attempt 3, failures 3, reason "gateway_busy", error "the gateway answers 503"`}},
+	{"throttler-go", "spec:K4 spec:K5", []string{`in flight: map\[east:40 north:30 west:30\]`, `a job of the .* waits at the gate "throttle": the slots of .* are taken`}},
+	{"throttler-cel", "spec:K4 spec:K5", []string{`in flight: map\[east:40 north:30 west:30\]`, `a job of the .* waits at the gate "throttle": the slots of .* are taken`}},
 	{"priority", "spec:H8 priority, inv:W1", []string{`priority   0: forgotten`, `priority   1: urgent`, `priority 100: first normal`,
 		`priority 100: second normal`, `priority 500: bulk`, `priority   1: in a moment, but urgent then`}},
 	{"windows", "spec:H8, spec:T1, spec:T2, spec:T3, tr:S2, inv:E3", []string{`"no time given": scheduled for Sat 22:00`, `"at 22:30": scheduled for Sat 22:30`,

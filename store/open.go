@@ -47,6 +47,20 @@ func InboxTTL(d time.Duration) Option {
 	}
 }
 
+// Throttle gives a queue a throttler in Go; see sqlite.Throttle and postgres.Throttle.
+func Throttle(queue string, t sojourn.Throttler) Option {
+	return func(s *settings) {
+		s.sqlite, s.postgres = append(s.sqlite, sqlite.Throttle(queue, t)), append(s.postgres, postgres.Throttle(queue, t))
+	}
+}
+
+// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers().
+func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
+	return func(s *settings) {
+		s.sqlite, s.postgres = append(s.sqlite, sqlite.Rules(compile)), append(s.postgres, postgres.Rules(compile))
+	}
+}
+
 // Path gives the file of an SQLite URL, ":memory:" for a store in memory, and "" for a valid URL of another store. An error is as that of Open.
 func Path(address string) (string, error) {
 	if isPostgres(address) {

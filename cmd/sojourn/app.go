@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store"
 )
 
@@ -38,8 +39,8 @@ const (
 const longHelp = `sojourn looks after a store of durable jobs: jobs that send a request, wait for an answer that comes later,
 and survive crashes meanwhile. "sojourn demo" shows it.
 
-The store is --store, else $SOJOURN_URL, else sqlite:sojourn.db. Only demo, bench, enqueue, queue set and
-migrate up create one that is missing.
+The store is --store, else $SOJOURN_URL, else sqlite:sojourn.db. Only demo, bench, enqueue, queue set, migrate up
+and store restore create one that is missing.
 
 Exit codes:
   0  done
@@ -86,8 +87,8 @@ func (a *app) root() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&a.store, "store", "", "`URL` of the store, such as sqlite:FILE (default $SOJOURN_URL, else sqlite:sojourn.db)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "`table` or json: one object, or one line for each")
-	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.windowCommand(), a.inboxCommand(),
-		a.migrateCommand(), a.doctorCommand(), a.versionCommand())
+	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.whyCommand(), a.windowCommand(), a.inboxCommand(),
+		a.migrateCommand(), a.storeCommand(), a.doctorCommand(), a.versionCommand())
 	return root
 }
 
@@ -124,7 +125,7 @@ func (a *app) using(fn func(c *sojourn.Client) error, options ...store.Option) e
 	if err := store.Valid(a.url()); err != nil {
 		return err
 	}
-	c, err := store.Open(a.url(), options...)
+	c, err := store.Open(a.url(), append(options, store.Rules(rule.Throttlers()))...)
 	if err != nil {
 		return &unusableError{err}
 	}

@@ -16,7 +16,7 @@ import (
 func (a *app) queueCommand() *cobra.Command {
 	return group("queue", "look at queues and change their settings",
 		a.queueLsCommand(), a.queuePeekCommand(), a.pauseCommand("pause", "hand out no jobs; responses and timeouts go on", true),
-		a.pauseCommand("resume", "hand out jobs again", false), a.queueSetCommand(), a.queueForgetCommand())
+		a.pauseCommand("resume", "hand out jobs again", false), a.queueSetCommand(), a.queueHoldCommand(), a.queueUnholdCommand(), a.queueForgetCommand())
 }
 
 func (a *app) queueLsCommand() *cobra.Command {

@@ -15,10 +15,10 @@ import (
 
 // commandLines has each command that needs a store, with arguments it accepts.
 var commandLines = []string{
-	"demo --headless --for 1s", "enqueue mail", "respond mail k --body {}",
+	"demo --headless --for 1s", "bench --jobs 1 claim", "enqueue mail", "respond mail k --body {}",
 	"job ls", "job get 1", "job history 1", "job log 1", "job edit 1 --priority 1", "job cancel 1", "job redrive 1", "job purge 1",
-	"queue ls", "queue set q", "queue pause q", "queue resume q", "queue forget q", "queue peek q", "inbox ls",
-	"migrate status", "migrate up", "migrate down", "migrate print", "migrate check", "doctor",
+	"queue ls", "queue set q", "queue pause q", "queue resume q", "queue forget q", "queue peek q", "queue hold q", "queue unhold q", "why 1", "window preview --queue q", "inbox ls",
+	"migrate status", "migrate up", "migrate down", "migrate print", "migrate check", "store backup b.db", "store restore b.db", "store compact", "doctor",
 }
 
 // TestStoreOfEveryCommand shows for every command that takes a store that the flag goes before SOJOURN_URL, and that before the default.
@@ -53,6 +53,9 @@ func TestStoreOfEveryCommand(t *testing.T) {
 			{"flag://x", "env://x", `"flag"`},
 			{"", "env://x", `"env"`},
 		} {
+			if c.flag == "" && path == "sojourn bench" { // which never loads a store that only a variable names
+				continue
+			}
 			var out, errs strings.Builder
 			a := &app{out: &out, err: &errs, in: strings.NewReader(""), env: func(name string) string {
 				if name == "SOJOURN_URL" {
@@ -113,6 +116,9 @@ func TestCommandsOnPostgres(t *testing.T) {
 		{"queue ls", "default", exitOK},
 		{"doctor", "ok", exitOK},
 		{"migrate down --to 0", "--help", exitUsage},
+		{"store backup b.db", "docs/guides/postgresql.md", exitUsage},
+		{"store restore b.db", "pg_dump", exitUsage},
+		{"store compact", "base backups", exitUsage},
 		{"job cancel 1", "", exitOK},
 		{"inbox ls", "late", exitOK},
 		{"job get none/k", "", exitNotFound},

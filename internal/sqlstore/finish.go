@@ -89,6 +89,11 @@ func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
 			return sojourn.Finished{}, err
 		}
 	}
+	if o.Type == sojourn.OutcomeHold && o.Queue == was.queue { // said in full
+		own := *o
+		own.Queue = ""
+		o, e.Outcome = &own, &own
+	}
 	tr, err := sojourn.Decide(was.Row, e)
 	if err != nil {
 		return refused(was, err), nil
@@ -101,6 +106,9 @@ func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
 		return refused(was, refusal), nil
 	}
 	if err := t.addLog(was, o.Log); err != nil {
+		return sojourn.Finished{}, err
+	}
+	if err := t.feelOutcome(was, o, tr); err != nil {
 		return sojourn.Finished{}, err
 	}
 	l, err := t.apply(was, tr, change{result: o.Result, resultType: o.ResultType, verdict: o.Verdict})

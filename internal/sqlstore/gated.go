@@ -19,6 +19,12 @@ type gatedLine struct {
 	head  entrant // of the flow's state
 
 	asked   map[int64]bool
+	reads   int // of groups, in a queue with a throttler
+	moves   []move
+	buckets map[string]int64 // of groups, as they were read
+	pass    *pass            // of the throttler; nil if there is none
+	flight  *sojourn.Flight  // and what it sees
+	known   map[int64]*sojourn.Candidate
 	refused bool // somebody was held back whose followers may start
 	weighty bool // somebody was held back for lack of weight
 }
@@ -41,8 +47,9 @@ func (e *entrant) asks() *sojourn.Candidate {
 // gatedLine asks the gates. Where other transactions claim beside this one it asks without a lock first: a claim that finds nothing to start
 // must write nothing, or two idle nodes would wake each other for ever.
 func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
+	was := t.s.looks.get(queue)
 	l, err := t.askGates(queue, r)
-	if err != nil || len(l.admit) == 0 || !t.concurrent() {
+	if err != nil || len(l.admit)+len(l.moves) == 0 || !t.concurrent() {
 		return l, err
 	}
 	got, err := t.lockQueue(queue)
@@ -50,15 +57,23 @@ func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error)
 		return nil, err
 	}
 	if !got { // another claim is under way here; its commit wakes this one
-		l.admit = nil
+		l.admit, l.moves = nil, nil
 		return l, nil
 	}
+	t.s.looks.set(queue, was) // what was found from there must be found again
 	return t.askGates(queue, r)
 }
 
 func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
 	l := &gatedLine{tx: t, queue: queue, r: r, asked: map[int64]bool{}}
 	if err := l.snapshot(); err != nil || l.flow.Settings.Paused || l.flow.All.Paused {
+		return l, err
+	}
+	pass, err := l.throttle()
+	if pass != nil {
+		defer pass.end(at(t.now))
+	}
+	if err != nil {
 		return l, err
 	}
 	if err := l.going(); err != nil {
@@ -91,8 +106,8 @@ func (l *gatedLine) snapshot() (err error) {
 		return err
 	}
 	l.flow = sojourn.Flow{Queue: l.queue, Now: at(l.now), Settings: l.row.QueueSettings, All: all.QueueSettings, State: l.row.flow}
-	if !l.row.Counted() {
-		return nil
+	if err := l.readBuckets(); err != nil || !l.row.Counted() {
+		return err
 	}
 	if l.flow.Used, l.flow.Groups, err = l.inFlight(l.queue); err != nil {
 		return err
@@ -187,14 +202,20 @@ func (l *gatedLine) ask(e *entrant) sojourn.Gate {
 	g := l.flow.Ask(c)
 	if g.Open {
 		l.flow.Start(c)
+		if l.flight != nil && e.purpose == sojourn.PurposeStart {
+			l.flight.Add(c)
+		}
 		l.admit = append(l.admit, *e)
 		return g
 	}
 	l.flow.Refuse(c, g)
+	if g.Fail != "" || !g.Later.IsZero() {
+		l.moves = append(l.moves, move{e.id, g.Later, g.Fail})
+	}
 	l.refused = l.refused || g.Scope == sojourn.ScopeJob
 	l.weighty = l.weighty || g.Name == sojourn.GateLimit
-	if until := g.Until.UnixMicro(); !g.Until.IsZero() && (l.opens == 0 || until < l.opens) {
-		l.opens = until
+	if !g.Until.IsZero() {
+		l.opensBy(g.Until.UnixMicro())
 	}
 	return g
 }
@@ -239,7 +260,7 @@ func (l *gatedLine) critical() error {
 
 const (
 	qFreeAgain = `select id from sj_live where id in (ints($1)) and queue = $2 and state in (3, 6) /*lock*/`
-	qSetFlow   = `update sj_queue set flow = $1, max_weight = $2 where name = $3 and flow = $4`
+	qSetFlow   = `update sj_queue set flow = $1, max_weight = $2, gated = $3 where name = $4 and flow = $5`
 )
 
 // settle takes out what cannot be locked, and stores what the gates remember. The queue is locked if anything starts.
@@ -262,7 +283,21 @@ func (l *gatedLine) settle(chosen []candidate) ([]candidate, error) {
 		}
 		chosen = slices.DeleteFunc(chosen, func(c candidate) bool { _, here := place[c.id]; return here && !free[c.id] })
 	}
+	if err := l.doMoves(); err != nil {
+		return nil, err
+	}
+	var started []*entrant
+	for _, c := range chosen {
+		if i, ok := place[c.id]; ok {
+			started = append(started, &l.admit[i])
+		}
+	}
 	flow := l.flow.Close()
+	var err error
+	if flow.Pace, err = l.pay(started); err != nil {
+		return nil, err
+	}
+	flow.Trouble = l.trouble(flow.Trouble)
 	if last >= 0 && l.row.Grouped() && l.admit[last].lane >= laneGroup {
 		flow.Turn = l.admit[last].lane
 	}
@@ -270,13 +305,18 @@ func (l *gatedLine) settle(chosen []candidate) ([]candidate, error) {
 	if limit := l.row.Limit; limit > 0 && allowed > limit && !flow.Counting { // a lowered limit drains, and does not fill again
 		allowed = max(limit, min(allowed, l.flow.Used))
 	}
+	return chosen, l.remember(flow, allowed)
+}
+
+// remember stores what the gates remember and the weight that may be in flight, if either has changed.
+func (l *gatedLine) remember(flow sojourn.FlowState, allowed int64) error {
 	text, err := jsonText(flow)
-	if err != nil || text == l.row.flowText && allowed == l.row.maxWeight {
-		return chosen, err
+	same := text == l.row.flowText || l.row.flowText == "" && text == "{}"
+	if err != nil || !l.row.found || same && allowed == l.row.maxWeight {
+		return err
 	}
-	if !l.row.found || l.row.flowText == "" && flow == (sojourn.FlowState{}) && allowed == l.row.maxWeight {
-		return chosen, nil
-	}
-	_, err = l.exec(qSetFlow, text, allowed, l.queue, l.row.flowText)
-	return chosen, err
+	row := l.row
+	row.flow = flow
+	_, err = l.exec(qSetFlow, text, allowed, row.mustAsk(), l.queue, l.row.flowText)
+	return err
 }

@@ -38,6 +38,11 @@ func (t *tx) match(l *live) (*live, map[int64]sojourn.ResponseOutcome, error) {
 				became[seq] = part.outcome
 			}
 		}
+		if len(m.UsedUp) > 0 {
+			if err := t.feelLost(l, m.Transition); err != nil {
+				return nil, nil, err
+			}
+		}
 		if l, err = t.apply(l, m.Transition, change{}); err != nil {
 			return nil, nil, err
 		}

@@ -17,10 +17,11 @@ const (
 	qSeeQueue    = `insert into sj_queue (name, seq) select $1, coalesce(max(seq), 0) + 1 from sj_queue where 1 = 1 on conflict (name) do nothing`
 	qSetQueue    = `update sj_queue set paused = $1, gated = $2, counted = $3, grouped = $4, max_weight = $5, shape = $6, reshape = $7,
 		settings = $8, flow = $9 where name = $10`
-	qForgetQueue = `delete from sj_queue where name = $1`
-	qQueueInUse  = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
+	qForgetQueue   = `delete from sj_queue where name = $1`
+	qForgetBuckets = `delete from sj_bucket where queue = $1`
+	qQueueInUse    = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
 		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
-	qQueues      = `select name, settings from sj_queue order by seq, name`
+	qQueues      = `select name, settings, flow from sj_queue order by seq, name`
 	qLiveCounts  = `select queue, state, resumed, count(*), sum(held) from sj_live group by queue, state, resumed`
 	qStalled     = `select queue, count(*) from sj_live where state = 4 and wake_at_us < 9223372036854775807 and lease_until_us <= $1 group by queue`
 	qFinalCounts = `select queue, state, count(*) from sj_final group by queue, state`
@@ -173,10 +174,11 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 	if err != nil {
 		return false, err
 	}
-	if _, err := t.exec(qSetQueue, now.Paused, now.Gated(), now.Counted(), now.Grouped(), now.maxWeight, now.shape, now.reshape,
+	if _, err := t.exec(qSetQueue, now.Paused, now.mustAsk(), now.Counted(), now.Grouped(), now.maxWeight, now.shape, now.reshape,
 		text, flow, ask.name); err != nil {
 		return false, err
 	}
+	t.after = append(t.after, func() { t.s.breakers.put(ask.name, knownBreaker{ask.settings.Breaker, t.now}) })
 	if !now.Paused { // what waited may go on
 		t.freed[ask.name] += sojourn.MaxBatch
 	}
@@ -195,6 +197,9 @@ func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettin
 		return sojourn.Invalid("queue", "only pauses can be set for all queues (%s)", sojourn.AllQueues)
 	}
 	if err := q.Validate(); err != nil {
+		return err
+	}
+	if err := s.validThrottle(ctx, name, q.Throttle); err != nil {
 		return err
 	}
 	if _, err := sojourn.NextOpening(at(s.clock.estimate()), q.Windows); err != nil {
@@ -220,6 +225,9 @@ var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal
 	}
 	if used > 0 {
 		return refusal{sojourn.Conflict("queue %s has jobs; purge them or wait for their retention", name)}, nil
+	}
+	if _, err := t.exec(qForgetBuckets, name); err != nil {
+		return refusal{}, err
 	}
 	n, err := t.exec(qForgetQueue, name)
 	if err == nil && n == 0 {
@@ -303,8 +311,14 @@ func (t *tx) listQueues(names []string, out *[]sojourn.QueueStatus) (map[string]
 		if err != nil {
 			return err
 		}
+		var flow sojourn.FlowState
+		if text := r.Text(2); text != "" {
+			if err := json.Unmarshal([]byte(text), &flow); err != nil {
+				return err
+			}
+		}
 		place[r.Text(0)] = len(*out)
-		*out = append(*out, sojourn.QueueStatus{Name: r.Text(0), Settings: settings, Counts: map[sojourn.State]int64{}})
+		*out = append(*out, sojourn.QueueStatus{Name: r.Text(0), Settings: settings, Counts: map[sojourn.State]int64{}, Pace: flow.Pace, Trouble: flow.Trouble})
 		return nil
 	})
 	return place, err

@@ -26,25 +26,31 @@ type Config struct {
 	Runners  int              // transactions at a time; default 1
 	MaxRows  int              // of one transaction; default 1,000
 	Declared bool             // only queues that SetQueue has made take jobs
+
+	Throttlers map[string]sojourn.Throttler                 // queue → its throttler in Go
+	Rules      func(text string) (sojourn.Throttler, error) // compiles the throttle setting of queues; nil: this process knows no rules
 }
 
 // Store is a sojourn.Store over any database behind the seam. Safe for concurrent use.
 type Store struct {
-	db       DB
-	cfg      Config
-	clock    clock
-	batch    *batcher
-	hub      hub
-	backlog  backlog
-	instance string
-	secret   []byte
-	broken   atomic.Pointer[error]               // a disk error after which nothing is accepted any more
-	saved    atomic.Int64                        // the high water of the clock that is stored
-	asked    memo[string, asked]                 // worker → what it asks for, as stored
-	rendered sync.Map                            // statement → its text on this database
-	settings memo[string, sojourn.QueueSettings] // JSON → what it says
-	policies memo[string, sojourn.Policy]        // JSON → what it says; there are as many as kinds, not as jobs
-	spare    spareIDs                            // for transactions of the application
+	db         DB
+	cfg        Config
+	clock      clock
+	batch      *batcher
+	hub        hub
+	backlog    backlog
+	instance   string
+	secret     []byte
+	broken     atomic.Pointer[error]               // a disk error after which nothing is accepted any more
+	saved      atomic.Int64                        // the high water of the clock that is stored
+	asked      memo[string, asked]                 // worker → what it asks for, as stored
+	rendered   sync.Map                            // statement → its text on this database
+	settings   memo[string, sojourn.QueueSettings] // JSON → what it says
+	policies   memo[string, sojourn.Policy]        // JSON → what it says; there are as many as kinds, not as jobs
+	spare      spareIDs                            // for transactions of the application
+	breakers   memo[string, knownBreaker]          // queue → its setting, a second old at most
+	looks      looks
+	throttlers throttlers
 }
 
 // New makes a store over db, whose schema must be up to date.
@@ -73,10 +79,14 @@ func New(ctx context.Context, db DB, cfg Config) (*Store, error) {
 	if s.cfg.Poll == 0 {
 		s.cfg.Poll = pollEvery
 	}
+	s.throttlers.own, s.throttlers.compile = cfg.Throttlers, cfg.Rules
 	s.clock = clock{wall: cfg.Now, driven: cfg.Driven}
 	s.batch = newBatcher(s.cfg.Runners, s.cfg.MaxRows, s.commit)
 	s.hub.init(s)
-	return s, s.readMeta(ctx)
+	if err := s.readMeta(ctx); err != nil {
+		return s, err
+	}
+	return s, s.announce(ctx)
 }
 
 const (
@@ -150,10 +160,12 @@ type tx struct {
 	freed  map[string]int   // weight that was returned, by queue
 	opens  int64            // when a gate opens that has held a claim back; 0 = not known
 	locked []string         // queues, see lockQueue
+	felt   map[string]*felt // queue → what outcomes say of the other side
 	relied map[string]int64 // queue → shape, see rely
 	due    int64            // the earliest wake_at that was written; 0 = none
 	final  []sojourn.ID
-	after  []func() // run after the commit
+	after  []func()         // run after the commit
+	never  map[string]error // windows that have refused a job, see mayStart
 
 	pending      pending              // written with the next flush
 	leased       map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
@@ -284,6 +296,9 @@ func (s *Store) transact(group []*request) error {
 			var same []*request
 			same, rest = partition(rest, rest[0].step)
 			if err := runSame(t, same); err != nil {
+				return err
+			}
+			if err := t.applyFelt(); err != nil {
 				return err
 			}
 		}

@@ -106,6 +106,9 @@ func (t *tx) happen(was *live, e sojourn.Event) error {
 	if err != nil {
 		return err
 	}
+	if err := t.feelLost(was, tr); err != nil {
+		return err
+	}
 	l, err := t.apply(was, tr, change{})
 	if err == nil {
 		_, _, err = t.match(l)

@@ -26,6 +26,9 @@ const qHeads = `with t (lane) as (texts($3)) select l.id, l.r1, l.r2, l.weight, 
 // turns admits jobs without weight in order, then one job of each group in turn. With Borrow, a second pass gives what is left to groups
 // above their share.
 func (l *gatedLine) turns() error {
+	if l.pass != nil {
+		return l.ahead()
+	}
 	if err := l.critical(); err != nil {
 		return err
 	}
@@ -39,22 +42,42 @@ func (l *gatedLine) turns() error {
 	return l.round()
 }
 
-// round gives turns until nobody may start any more.
+// round gives turns until nobody may start any more. Where the first jobs of the next groups are all held back, such as by a weight that does
+// not fit, it goes on with the groups behind them.
 func (l *gatedLine) round() error {
-	if len(l.admit) >= l.r.Max || l.row.Limit > 0 && l.flow.Used >= l.row.Limit {
-		return nil
-	}
 	turn := l.row.flow.Turn
 	if n := len(l.admit); n > 0 && l.admit[n-1].lane >= laneGroup {
 		turn = l.admit[n-1].lane
 	}
-	lanes, err := l.lanes(turn)
-	if err != nil || len(lanes) == 0 {
-		return err
+	seen := map[string]bool{}
+	for want := l.r.Max - len(l.admit); want > 0 && len(l.asked) < depth; want = lanesPage {
+		if len(l.admit) >= l.r.Max || l.row.Limit > 0 && l.flow.Used >= l.row.Limit {
+			return nil
+		}
+		lanes, err := l.lanes(turn, want)
+		if err != nil {
+			return err
+		}
+		lanes = slices.DeleteFunc(lanes, func(lane string) bool { return seen[lane] })
+		if len(lanes) == 0 {
+			return nil
+		}
+		for _, lane := range lanes {
+			seen[lane] = true
+		}
+		turn = lanes[len(lanes)-1]
+		if closed, err := l.giveTurns(lanes); closed || err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// giveTurns gives one job of each group a turn, as long as it starts some. closed reports that a gate of the whole queue is closed.
+func (l *gatedLine) giveTurns(lanes []string) (closed bool, err error) {
 	heads, err := l.heads(lanes)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for len(lanes) > 0 && len(l.admit) < l.r.Max {
 		var next []string
@@ -67,16 +90,16 @@ func (l *gatedLine) round() error {
 			if g.Open {
 				next = append(next, lane)
 			} else if g.Scope == sojourn.ScopeQueue {
-				return nil
+				return true, nil
 			}
 		}
 		lanes = next // a group whose first job is held back waits with all its others: order within a group is strict
 	}
-	return nil
+	return false, nil
 }
 
-// lanes lists the next groups after turn, at most one for each job that the claim wants, and begins again at the first.
-func (l *gatedLine) lanes(turn string) ([]string, error) {
+// lanes lists the next groups after turn, at most so many, and begins again at the first.
+func (l *gatedLine) lanes(turn string, want int) ([]string, error) {
 	turn = max(turn, beforeGroups)
 	if named, all := l.openGroups(); !all {
 		slices.Sort(named)
@@ -84,7 +107,6 @@ func (l *gatedLine) lanes(turn string) ([]string, error) {
 		return slices.Concat(named[at:], named[:at]), nil
 	}
 	full := l.fullGroups()
-	want := l.r.Max - len(l.admit)
 	var after, before []string
 	for _, kind := range l.r.Kinds {
 		if err := l.query(qLanes, func(r Row) error { after = append(after, r.Text(0)); return nil }, l.queue, kind, turn, full, want); err != nil {
@@ -128,17 +150,17 @@ func (l *gatedLine) fullGroups() Texts {
 			full = append(full, laneGroup+group)
 		}
 	}
+	for group := range l.flow.GroupFullAt {
+		if l.flow.Groups[group] == 0 && !l.mayStart(group) {
+			full = append(full, laneGroup+group)
+		}
+	}
 	return full
 }
 
 // mayStart asks the gates of groups for the lightest job that counts.
 func (l *gatedLine) mayStart(group string) bool {
-	for _, g := range l.flow.Gates(&sojourn.Candidate{Group: group, Weight: 1}) {
-		if g.Scope == sojourn.ScopeGroup && !g.Open {
-			return false
-		}
-	}
-	return true
+	return l.flow.GroupOpen(group)
 }
 
 // heads reads the first jobs of each lane, in order: as many as its turns may come to.

@@ -55,6 +55,9 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 			if err := fn(t); err != nil {
 				return err
 			}
+			if err := t.applyFelt(); err != nil {
+				return err
+			}
 			return t.end()
 		})
 		if err == nil {

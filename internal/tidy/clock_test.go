@@ -23,6 +23,7 @@ var allowances = []allowance{
 	{"store/postgres/postgres.go", []string{"time.Now"}, "this machine's clock, which the store compares with the database's"},
 	{"store/postgres/migrate.go", []string{"time.Now"}, "when a migration ran, for people"},
 	{"internal/sqlstore/clock.go", []string{"time.Now", "time.Since", "time.Until"}, "the store's clock"},
+	{"internal/sqlstore/throttle.go", []string{"time.Now", "time.Since"}, "the time budget of throttlers, which are code of users"},
 	{"internal/sqlstore/...", []string{"crypto/rand"}, "the name of an instance and the secret of its tokens, drawn once"},
 	{"internal/sqlstore/migratetest/...", []string{"math/rand/v2"}, "the moment at which a process of a test dies"},
 	{"internal/demo/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "the other side: a gateway with its own clock and moods"},

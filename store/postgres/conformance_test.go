@@ -16,6 +16,12 @@ func TestConformance(t *testing.T) {
 func conforming(t *testing.T, o storetest.Options) sojourn.Store {
 	t.Helper()
 	options := []Option{Clock(o.Now), Schema(newSchema(t)), AutoMigrate()}
+	for queue, throttler := range o.Throttlers {
+		options = append(options, Throttle(queue, throttler))
+	}
+	if o.Rules != nil {
+		options = append(options, Rules(o.Rules))
+	}
 	if o.MaxBytes > 0 {
 		options = append(options, MaxBytes(o.MaxBytes))
 	}

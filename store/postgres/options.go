@@ -12,15 +12,17 @@ import (
 type Option func(*options)
 
 type options struct {
-	maxBytes int
-	clock    func() time.Time // nil: the clock of the database
-	inboxTTL time.Duration    // 0: the store's default
-	relaxed  bool
-	migrate  bool
-	schema   string
-	prefix   string
-	poll     time.Duration        // tests make it shorter
-	more     []sqlstore.Migration // of tests, after the real ones
+	throttlers map[string]sojourn.Throttler
+	rules      func(text string) (sojourn.Throttler, error)
+	maxBytes   int
+	clock      func() time.Time // nil: the clock of the database
+	inboxTTL   time.Duration    // 0: the store's default
+	relaxed    bool
+	migrate    bool
+	schema     string
+	prefix     string
+	poll       time.Duration        // tests make it shorter
+	more       []sqlstore.Migration // of tests, after the real ones
 }
 
 // MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default sojourn.DefaultMaxBytes. All
@@ -49,6 +51,24 @@ func Schema(name string) Option { return func(o *options) { o.schema = name } }
 func Prefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
 
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// Throttle gives a queue a throttler in Go: it is asked before each start, inside the claim's transaction, so it must be quick and must not
+// call the store. The queue's setting throttle becomes "go", unless it has a rule: from then on processes without a throttler for it start none of
+// its jobs.
+func Throttle(queue string, t sojourn.Throttler) Option {
+	return func(o *options) {
+		if o.throttlers == nil {
+			o.throttlers = map[string]sojourn.Throttler{}
+		}
+		o.throttlers[queue] = t
+	}
+}
+
+// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers(). Without it nothing is started in a queue that has a
+// rule, and why says so.
+func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
+	return func(o *options) { o.rules = compile }
+}
 
 // newOptions applies the options over the defaults and checks the ranges.
 func newOptions(list []Option) (options, error) {

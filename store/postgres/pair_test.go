@@ -17,6 +17,12 @@ func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
 	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
 		options := []Option{Clock(o.Now), Schema(newSchema(t)), AutoMigrate(), func(o *options) { o.poll = 20 * time.Millisecond }}
+		for queue, throttler := range o.Throttlers {
+			options = append(options, Throttle(queue, throttler))
+		}
+		if o.Rules != nil {
+			options = append(options, Rules(o.Rules))
+		}
 		if o.MaxBytes > 0 {
 			options = append(options, MaxBytes(o.MaxBytes))
 		}
@@ -49,6 +55,10 @@ func (p *pair) Save(ctx context.Context, items []sojourn.Saved) ([]error, error)
 
 func (p *pair) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
 	return p.next().Finish(ctx, outcomes)
+}
+
+func (p *pair) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
+	return p.next().(sojourn.Holder).HoldQueue(ctx, queue, d, reason)
 }
 
 func (p *pair) IDs(ctx context.Context, n int) (sojourn.ID, error) { return p.next().IDs(ctx, n) }

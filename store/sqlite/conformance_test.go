@@ -23,6 +23,12 @@ func TestConformanceMemory(t *testing.T) {
 func conforming(t *testing.T, path string, o storetest.Options) sojourn.Store {
 	t.Helper()
 	options := []Option{Clock(o.Now)}
+	for queue, throttler := range o.Throttlers {
+		options = append(options, Throttle(queue, throttler))
+	}
+	if o.Rules != nil {
+		options = append(options, Rules(o.Rules))
+	}
 	if o.MaxBytes > 0 {
 		options = append(options, MaxBytes(o.MaxBytes))
 	}

@@ -32,6 +32,8 @@ func runChild(command []string, path string) error {
 	switch command[0] {
 	case "corrupt":
 		return corrupt(path)
+	case "backup", "restore", "compact":
+		return tendChild(command, path)
 	case "migrate":
 		return migratetest.Child(migrations(path), strings.Join(command, " "))
 	}

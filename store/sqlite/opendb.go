@@ -77,16 +77,24 @@ func openDB(path string, o options) (_ *DB, err error) {
 	return d, nil
 }
 
-// open makes the connections, the one that writes first: it creates and checks the file.
+// open makes the connections, the one that writes first: it creates and checks the file. The owner comes before all, so that a restore sees it,
+// or it sees the restore.
 func (d *DB) open() (err error) {
+	if d.owner, err = newOwner(d.path, d.level); err != nil {
+		return err
+	}
 	var made []*conn
 	defer func() {
 		if err != nil {
 			for _, c := range made {
 				c.raw.Close()
 			}
+			d.owner.release()
 		}
 	}()
+	if err := noRestore(d.path); err != nil {
+		return err
+	}
 	unclean, err := d.unclean()
 	if err != nil {
 		return err
@@ -108,9 +116,6 @@ func (d *DB) open() (err error) {
 			return err
 		}
 		made = append(made, c)
-	}
-	if d.owner, err = newOwner(d.path, d.level); err != nil {
-		return err
 	}
 	d.writer <- made[0]
 	d.probe <- made[1]
@@ -176,7 +181,7 @@ func (d *DB) unclean() (bool, error) {
 	if fileSize(d.path+"-wal") == 0 {
 		return false, nil
 	}
-	_, living, err := lookAtOwners(d.path, "")
+	_, living, err := lookAtOwners(d.path, d.OwnerID())
 	return len(living) == 0, err
 }
 

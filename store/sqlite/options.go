@@ -11,6 +11,8 @@ import (
 type Option func(*options)
 
 type options struct {
+	throttlers     map[string]sojourn.Throttler
+	rules          func(text string) (sojourn.Throttler, error)
 	maxBytes       int
 	clock          func() time.Time // nil: the wall clock, protected against jumps
 	relaxed        bool
@@ -48,6 +50,24 @@ func DeclaredQueues() Option { return func(o *options) { o.declared = true } }
 // AllowNetworkFS opens a file on a network file system all the same. SQLite's locks and shared memory do not work reliably there:
 // two machines on one file will corrupt it.
 func AllowNetworkFS() Option { return func(o *options) { o.allowNetworkFS = true } }
+
+// Throttle gives a queue a throttler in Go: it is asked before each start, inside the claim's transaction, so it must be quick and must not
+// call the store. The queue's setting throttle becomes "go", unless it has a rule: from then on processes without a throttler for it start none of
+// its jobs.
+func Throttle(queue string, t sojourn.Throttler) Option {
+	return func(o *options) {
+		if o.throttlers == nil {
+			o.throttlers = map[string]sojourn.Throttler{}
+		}
+		o.throttlers[queue] = t
+	}
+}
+
+// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers(). Without it nothing is started in a queue that has a
+// rule, and why says so.
+func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
+	return func(o *options) { o.rules = compile }
+}
 
 // newOptions applies the options over the defaults and checks the ranges.
 func newOptions(list []Option) (options, error) {

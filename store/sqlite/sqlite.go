@@ -36,7 +36,8 @@ func Open(path string, list ...Option) (*sojourn.Client, error) {
 func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
-	cfg := sqlstore.Config{Prefix: prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Declared: o.declared}
+	cfg := sqlstore.Config{Prefix: prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Declared: o.declared,
+		Throttlers: o.throttlers, Rules: o.rules}
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true
 	}

@@ -21,6 +21,10 @@ type Options struct {
 	Now      func() time.Time // the clock that the store must use for every decision; microseconds are enough
 	MaxBytes int              // limit of args, result, response body and checkpoint; 0 = sojourn.DefaultMaxBytes
 	InboxTTL time.Duration    // time to live of an early response without a job; 0 = sojourn.DefaultInboxTTL
+
+	// What the store is given to throttle queues with; a store that cannot be given any skips.
+	Throttlers map[string]sojourn.Throttler
+	Rules      func(text string) (sojourn.Throttler, error)
 }
 
 // Run checks a store. open makes a new, empty one each time it is called and fails t if it cannot; the suite closes it. If the
@@ -46,7 +50,7 @@ func trials() []trial {
 	return slices.Concat(enqueueTrials, keyTrials, idTrials, claimTrials, repeatTrials, orderTrials, leaseTrials, saveTrials, fenceTrials,
 		finishTrials, errorTrials, awaitTrials, manyKeysTrials, respondTrials, addressTrials, handTrials, raceTrials, erroredTrials,
 		sweepTrials, clockTrials, retentionTrials, cancelTrials, redriveTrials, changeTrials, queueTrials, pauseTrials, windowTrials, peekTrials, nextTrials, findTrials,
-		inboxTrials, historyTrials, flowTrials, bytesTrials, limitTrials, blockedTrials, concurrentTrials, lifeTrials)
+		inboxTrials, historyTrials, flowTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, limitTrials, blockedTrials, concurrentTrials, lifeTrials)
 }
 
 func (c trial) play(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {

@@ -55,7 +55,7 @@ func TestTrials(t *testing.T) {
 		ids := strings.Fields(c.covers)
 		for i, id := range ids {
 			sort, row, ok := strings.Cut(id, ":")
-			if !ok || row == "" || !slices.Contains([]string{"tr", "rules", "spec", "inv"}, sort) || slices.Contains(ids[:i], id) {
+			if !ok || row == "" || !slices.Contains([]string{"tr", "rules", "spec", "inv", "field"}, sort) || slices.Contains(ids[:i], id) {
 				t.Errorf("%s covers %q, which is malformed or named twice", c.name, id)
 			}
 		}

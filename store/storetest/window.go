@@ -207,6 +207,20 @@ func windowNever(s *scene) {
 		s.refused(err, sojourn.CodeInvalid, what)
 		s.gone(j.ID)
 	}
+	batch := make([]sojourn.Job, 200) // quickly: one look is enough for all that have the same windows
+	for i := range batch {
+		batch[i] = s.job(sojourn.In(office), sojourn.In(evening))
+	}
+	batch[100] = s.job(sojourn.In(office), sojourn.In(office, evening))
+	es, err := s.store.Enqueue(s.ctx, batch, true)
+	s.must(err, "Enqueue in part")
+	for i, e := range es {
+		if i == 100 {
+			s.must(e.Err, "the one that opens")
+			continue
+		}
+		s.refused(e.Err, sojourn.CodeInvalid, "in part")
+	}
 	mondays := sojourn.Window{Days: []string{"mon"}, Start: "08:00", End: "09:00"}
 	for day := s.now(); len(mondays.Except) < 5*53; day = day.Add(7 * 24 * time.Hour) {
 		mondays.Except = append(mondays.Except, day.Format(time.DateOnly))
@@ -214,10 +228,10 @@ func windowNever(s *scene) {
 	s.refused(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{Windows: sojourn.Windows{mondays}}), sojourn.CodeInvalid, "a queue that never opens")
 	s.refused(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{Windows: sojourn.Windows{{Start: "08:00", End: "09:00", Zone: "Mars"}}}), sojourn.CodeInvalid, "an unknown zone")
 	id := s.enqueue()
-	es, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, sojourn.Edit{Action: sojourn.EditChange,
+	edited, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, sojourn.Edit{Action: sojourn.EditChange,
 		Change: sojourn.Change{Policy: &sojourn.Policy{Windows: []sojourn.Windows{{office}, {evening}}}}})
 	s.must(err, "Edit")
-	s.refused(es.Items[0].Err, sojourn.CodeInvalid, "a change to windows that never open")
+	s.refused(edited.Items[0].Err, sojourn.CodeInvalid, "a change to windows that never open")
 	same(s, "windows after it", len(s.get(id).Policy.Windows), 0)
 	s.setQueue(line, sojourn.QueueSettings{Windows: sojourn.Windows{evening}})
 	s.state(s.enqueue(sojourn.In(office, evening)), sojourn.Ready)

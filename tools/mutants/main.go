@@ -1,6 +1,8 @@
 // Command mutants plants one bug at a time and runs the tests that must notice it. It prints caught/planted and exits 1 if one survives.
 //
-//	go run -C tools ./mutants [-only NAME] [-v]
+//	go run -C tools ./mutants [-only NAME] [-sim] [-v]
+//
+// With -sim only the simulation in memory looks for them, so that the figure says what it finds alone.
 //
 // A mutant replaces one piece of text in one file by go test's -overlay, so the tree itself is never touched.
 package main
@@ -40,7 +42,7 @@ var mutants = []mutant{
 	{"errors drop the response in hand", "decide.go", "if o.Verdict.Again && r.InHand > 0 {", "if r.InHand > 0 {", "."},
 	{"kept responses stay at the end", "decide.go", "t.HandLate, t.KeptLate = r.InHand > 0 && !r.Given, r.Kept > 0", "t.HandLate = r.InHand > 0 && !r.Given", "."},
 	{"an await does not look into the inbox", "internal/sqlstore/finish.go", "early = append(early, r.Int(0)); return nil", "return nil", store},
-	{"a response does not match a retry", "decide.go", "case waitsForRetry:", "case false && waitsForRetry:", "."},
+	{"a response does not match a retry", "response.go", "case waitsForRetry:", "case false && waitsForRetry:", "."},
 	{"no match after a finish", "internal/sqlstore/finish.go", "l, _, err = t.match(l)", "_ = t.match", store},
 	{"no match after a sweep", "internal/sqlstore/sweep.go", "_, _, err = t.match(l)", "_ = l", store},
 	{"duplicates are stored again", "internal/sqlstore/respond.go", "if first > 0 {", "if first > 0 && false {", store},
@@ -51,11 +53,11 @@ var mutants = []mutant{
 	{"retention of young jobs", "internal/sqlstore/prune.go", "t.now-sojourn.IDLife.Microseconds(), t.now, limit", "t.now, t.now, limit", store},
 	{"retention takes failed jobs", "queue.go", "if s == Failed {", "if s == Failed && false {", ". " + store},
 	{"an early response expires beside a live job", "internal/sqlstore/sweep.go", "if live > 0 {", "if live < 0 {", store},
-	{"a paused queue hands out", "internal/sqlstore/pick.go", "err != nil || paused != 0 {", "err != nil || paused > 1 {", store},
+	{"a paused queue hands out", "internal/sqlstore/pick.go", "case d.paused:", "case d.paused && d.gated:", store},
 	{"claims ignore the order", "internal/sqlstore/pick.go", "slices.SortFunc(line, less)\n\treturn line", "slices.SortFunc(line, func(a, b candidate) int { return less(b, a) })\n\treturn line", store},
 	{"a repeated claim claims again", "internal/sqlstore/claim.go", "if r.Number > last {", "if r.Number > 0 {", store},
 	{"a claim of a caller that is gone keeps its leases", "internal/sqlstore/claim.go", "\t\ts.release(jobs)\n", "", store},
-	{"extend shortens", "internal/sqlstore/lease.go", "\tl.leaseUntil = max(l.leaseUntil, t.now+l.lease)\n\treturn true", "\tl.leaseUntil = t.now + l.lease - l.lease/2\n\treturn true", store},
+	{"extend shortens", "internal/sqlstore/lease.go", "\tl.leaseUntil = max(l.leaseUntil, t.now+l.leaseUs)\n\treturn true", "\tl.leaseUntil = t.now + l.leaseUs/2\n\treturn true", store},
 	{"a lease twice as long", "internal/sqlstore/claim.go", "t.now+r.Lease.Microseconds()", "t.now+2*r.Lease.Microseconds()", store},
 	{"the timeout runs while resumed", "internal/sqlstore/claim.go", "l.timeoutAt += t.now - was.rested", "l.timeoutAt += 0", store},
 	{"no deadline", "internal/sqlstore/sweep.go", "if past(deadline) {", "if past(deadline) && false {", store},
@@ -72,6 +74,7 @@ var mutants = []mutant{
 
 func main() {
 	only := flag.String("only", "", "run the mutants whose name contains this")
+	simulation := flag.Bool("sim", false, "run the simulation alone")
 	verbose := flag.Bool("v", false, "print what the failing tests say")
 	flag.Parse()
 	if err := os.Chdir(".."); err != nil { // go run -C tools stands in tools
@@ -83,6 +86,9 @@ func main() {
 			continue
 		}
 		planted++
+		if *simulation {
+			m.test = "-run=^TestSimulation$ " + store
+		}
 		noticed, said := plant(m)
 		if noticed {
 			caught++

@@ -33,6 +33,14 @@ create table sj_queue (
 	flow text not null default ''
 );
 
+-- When the rate buckets of groups will be full again, in nanoseconds. A full bucket has no row.
+create table sj_bucket (
+	queue text collate "C" not null,
+	lane text collate "C" not null,
+	full_at_ns bigint not null,
+	primary key (queue, lane)
+);
+
 -- What a job carries. Written once (operators may edit a job that is not running) and kept until the job is pruned, so that its id
 -- conflicts here for as long as anybody may repeat the enqueue.
 create table sj_job (

@@ -10,6 +10,7 @@ drop table sj_key_past;
 drop table sj_key;
 drop table sj_live;
 drop table sj_job;
+drop table sj_bucket;
 drop table sj_queue;
 drop table sj_block;
 drop table sj_meta;

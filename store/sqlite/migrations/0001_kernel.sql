@@ -33,6 +33,14 @@ create table sj_queue (
 	flow text not null default ''
 ) strict, without rowid;
 
+-- When the rate buckets of groups will be full again, in nanoseconds. A full bucket has no row.
+create table sj_bucket (
+	queue text not null,
+	lane text not null,
+	full_at_ns integer not null,
+	primary key (queue, lane)
+) strict, without rowid;
+
 -- What a job carries. Written once (operators may edit a job that is not running) and kept until the job is pruned, so that its id
 -- conflicts here for as long as anybody may repeat the enqueue. args stand last: reading the rest needs no overflow page.
 create table sj_job (

@@ -100,6 +100,9 @@ func Run(open Open, seed uint64, ops []int) (result Result) {
 	s := open(func() time.Time { return r.wall })
 	defer s.Close()
 	r.store = &faulty{Store: s}
+	if _, err := s.Status(ctx); err != nil { // the store looks at its clock, and never goes back behind it
+		return Result{Err: err}
+	}
 	for range workers {
 		r.workers = append(r.workers, r.born())
 	}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store"
+	"github.com/sojourn-queue/sojourn/store/sqlite"
+)
+
+func (a *app) storeCommand() *cobra.Command {
+	return group("store", "back up, restore and compact an SQLite file", a.storeBackupCommand(), a.storeRestoreCommand(), a.storeCompactCommand())
+}
+
+// file is the file of the store. Other stores have tools of their own.
+func (a *app) file() (string, error) {
+	path, err := store.Path(a.url())
+	switch {
+	case err != nil:
+	case path == "":
+		err = sojourn.Invalid("store", "is a PostgreSQL database: use pg_dump or base backups, see docs/guides/postgresql.md")
+	case path == ":memory:":
+		err = sojourn.Invalid("store", "%s is no file", path)
+	}
+	return path, err
+}
+
+func (a *app) storeBackupCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "backup FILE", Short: "copy the store into a new file, while it is in use", Args: cobra.ExactArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return onFile(cmd, a, func(ctx context.Context, path string) (sqlite.Copied, error) {
+			return sqlite.Backup(ctx, path, args[0])
+		},
+			func(c sqlite.Copied) string { return fmt.Sprintf("%s: %d bytes", c.To, c.Bytes) })
+	}
+	return cmd
+}
+
+const restoreHelp = `Puts a backup in the place of the store, after it has passed the checks of SQLite and of sojourn doctor. Stop all
+programs that use the store first; it is refused while one has it open. What happened after the backup is lost: jobs that have ended
+since run again, with the same idempotency keys. New jobs get ids above all that were given out since, so that neither ids nor
+idempotency keys come again.`
+
+func (a *app) storeRestoreCommand() *cobra.Command {
+	var replace bool
+	cmd := &cobra.Command{Use: "restore FILE", Short: "put a backup in the place of the store", Long: restoreHelp, Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&replace, "replace", false, "where there is a store already: keep it under another name")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return onFile(cmd, a, func(ctx context.Context, path string) (sqlite.Restored, error) {
+			return sqlite.Restore(ctx, args[0], path, replace)
+		},
+			func(r sqlite.Restored) string {
+				text := fmt.Sprintf("%s is restored from %s; new jobs begin with id %d", r.To, r.From, r.NextID)
+				if r.Replaced != "" {
+					text += "\nthe store that was there is " + r.Replaced
+				}
+				return text
+			})
+	}
+	return cmd
+}
+
+func (a *app) storeCompactCommand() *cobra.Command {
+	var full bool
+	cmd := &cobra.Command{Use: "compact", Short: "give the space of deleted jobs back to the disk", Args: cobra.NoArgs}
+	cmd.Flags().BoolVar(&full, "full", false, "write the whole file anew: needs twice its size, and nobody else on it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return onFile(cmd, a, func(ctx context.Context, path string) (sqlite.Compacted, error) {
+			return sqlite.Compact(ctx, path, full)
+		},
+			func(c sqlite.Compacted) string {
+				return fmt.Sprintf("%s: %d bytes given back, from %d to %d", c.Path, c.Before-c.After, c.Before, c.After)
+			})
+	}
+	return cmd
+}
+
+// onFile does something to the file of the store and shows what came of it.
+func onFile[T any](cmd *cobra.Command, a *app, do func(ctx context.Context, path string) (T, error), text func(T) string) error {
+	path, err := a.file()
+	if err != nil {
+		return err
+	}
+	done, err := do(cmd.Context(), path)
+	if err != nil {
+		return err
+	}
+	if a.asJSON() {
+		return a.json(done)
+	}
+	return a.printf("%s\n", text(done))
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+func (a *app) whyCommand() *cobra.Command {
+	var queue string
+	cmd := &cobra.Command{Use: "why [ID | KIND/KEY]", Short: "say why a job does not run, or what holds a queue back", Args: cobra.MaximumNArgs(1)}
+	cmd.Flags().StringVar(&queue, "queue", "", "ask about the jobs in front of this queue")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if (queue == "") == (len(args) == 0) {
+			return sojourn.Invalid("queue", "name either a job or, with --queue, a queue")
+		}
+		return a.with(func(c *sojourn.Client) error {
+			status, err := c.Store().Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if queue != "" {
+				w, err := c.WhyQueue(cmd.Context(), queue)
+				return orElse(err, func() error { return a.printQueueWhy(w, status.Now) })
+			}
+			j, err := find(cmd.Context(), c, "", args[0])
+			if err != nil {
+				return err
+			}
+			w, err := c.Why(cmd.Context(), j.ID)
+			return orElse(err, func() error { return a.printWhy(w, status.Now) })
+		})
+	}
+	return cmd
+}
+
+func (a *app) printWhy(w sojourn.Why, now time.Time) error {
+	if a.asJSON() {
+		return a.json(w)
+	}
+	t := newTable(a.out)
+	t.row("job", fmt.Sprintf("%d, %s in queue %s, %s", w.ID, w.Kind, w.Queue, w.State))
+	t.row("waits", w.Waits)
+	for _, line := range [][2]string{{"gate", w.Gate}, {"until", stamp(w.Until, now)}, {"worker", w.Worker}, {"keys", strings.Join(w.Keys, ", ")}} {
+		if line[1] != "" {
+			t.row(line[0], line[1])
+		}
+	}
+	if len(w.Gates) > 0 {
+		ahead := strconv.FormatInt(w.Ahead, 10)
+		if w.Ahead == sojourn.MaxAhead {
+			ahead += " or more"
+		}
+		t.row("ahead", ahead)
+	}
+	if w.Unhandled {
+		t.row("worker", "none has asked for this kind in this queue within the last day")
+	}
+	if err := t.flush(); err != nil || len(w.Gates) == 0 {
+		return err
+	}
+	if err := a.printf("\n"); err != nil {
+		return err
+	}
+	t = newTable(a.out, "GATE", "STATE", "USED", "OF", "OPENS", "WHY")
+	for _, g := range w.Gates {
+		t.row(gateRow(g, now)...)
+	}
+	return t.flush()
+}
+
+func gateRow(g sojourn.Gate, now time.Time) []string {
+	state, used, of := "open", "", ""
+	if !g.Open {
+		state = "closed"
+	}
+	if g.Of > 0 {
+		used, of = fmt.Sprint(g.Used), fmt.Sprint(g.Of)
+	}
+	return []string{g.Name, state, used, of, stamp(g.Until, now), g.Text}
+}
+
+func (a *app) printQueueWhy(w sojourn.QueueWhy, now time.Time) error {
+	if a.asJSON() {
+		return a.json(w)
+	}
+	if err := a.printf("%d jobs asked about, %d of them could start\n", w.Asked, w.Open); err != nil {
+		return err
+	}
+	if w.Trouble.Count > 0 {
+		if err := a.printf("the throttler has failed %d times, last %s: %s\n", w.Trouble.Count, ago(w.Trouble.At, now), clean(w.Trouble.Text)); err != nil {
+			return err
+		}
+	}
+	if len(w.Held) == 0 {
+		return nil
+	}
+	t := newTable(a.out, "JOBS", "FIRST", "GATE", "STATE", "USED", "OF", "OPENS", "WHY")
+	for _, h := range w.Held {
+		t.row(append([]string{fmt.Sprint(h.Jobs), fmt.Sprint(h.ID)}, gateRow(h.Gate, now)...)...)
+	}
+	return t.flush()
+}
+
+func (a *app) queueHoldCommand() *cobra.Command {
+	var d time.Duration
+	var reason string
+	cmd := &cobra.Command{Use: "hold QUEUE", Short: "start nothing of a queue for a time, then on a ramp; answers go on", Args: cobra.ExactArgs(1)}
+	cmd.Flags().DurationVar(&d, "for", 10*time.Minute, "how long, up to 24h")
+	cmd.Flags().StringVar(&reason, "reason", "", "why; it is shown")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if d <= 0 {
+			return sojourn.Invalid("for", "%v is no time; \"sojourn queue unhold\" ends a hold", d)
+		}
+		return a.with(func(c *sojourn.Client) error {
+			err := c.HoldQueue(cmd.Context(), args[0], d, reason)
+			return orElse(err, func() error { return a.printf("queue %s is on hold for %v\n", args[0], d) })
+		})
+	}
+	return cmd
+}
+
+func (a *app) queueUnholdCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "unhold QUEUE", Short: "end a hold at once, without a ramp", Args: cobra.ExactArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.with(func(c *sojourn.Client) error {
+			err := c.HoldQueue(cmd.Context(), args[0], 0, "")
+			return orElse(err, func() error { return a.printf("queue %s goes on\n", args[0]) })
+		})
+	}
+	return cmd
+}

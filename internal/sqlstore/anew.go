@@ -1,0 +1,65 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+const (
+	// A restored store skips so many ids, and so many more for each second since its clock was last stored: far more than one database gives out.
+	idsSkipped          = 10_000_000
+	idsSkippedPerSecond = 1_000_000
+	// epochsSkipped is more often than a job is claimed in one generation.
+	epochsSkipped = 1_000_000
+
+	qLiveEpochs  = `update sj_live set epoch = epoch + $1`
+	qFinalEpochs = `update sj_final set epoch = epoch + $1`
+	qForgetAsks  = `delete from sj_worker where worker <> ''`
+
+	overdueCheck = "nothing-overdue"
+)
+
+// BeginAnew examines a store that was copied at an earlier moment and gives it ids and epochs that cannot have been given out since: next is the
+// lowest id that is certainly free, as far as somebody knows. It returns the next id. Nobody else may use the store.
+func (s *Store) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
+	found, err := s.Check(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range found {
+		if v.Check != overdueCheck { // since the copy was made, much has come due
+			return 0, &sojourn.Error{Code: sojourn.CodeInvalid, Field: "store", Index: -1,
+				Message: fmt.Sprintf("sojourn doctor finds %q broken in the copy: %s. It was not put in place", v.Check, v.Detail)}
+		}
+	}
+	err = s.db.Update(ctx, func(c Conn) error {
+		t := &tx{Conn: c, s: s, reading: s.read(c)}
+		for _, q := range []string{qLiveEpochs, qFinalEpochs} {
+			if _, err := t.exec(q, epochsSkipped); err != nil {
+				return err
+			}
+		}
+		if _, err := t.exec(qForgetAsks); err != nil {
+			return err
+		}
+		stored, err := t.num(qMeta, "clock_us") // absent is 0
+		if err != nil {
+			return err
+		}
+		id, err := t.nextID()
+		if err != nil {
+			return err
+		}
+		elapsed := int64(0)
+		if stored > 0 {
+			elapsed = max(0, t.now-stored) / 1_000_000
+		}
+		next = max(next, id+idsSkipped+elapsed*idsSkippedPerSecond)
+		_, err = t.exec(qSetMeta, "next_id", strconv.FormatInt(next, 10))
+		return err
+	})
+	return sojourn.ID(next), err
+}

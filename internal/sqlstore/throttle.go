@@ -1,0 +1,277 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// GoThrottler as the throttle setting of a queue says that its throttler is Go code: a process that was given none for the queue starts nothing
+// of it, as with a rule and a process without rules.
+const GoThrottler = "go"
+
+// throttlers are what this process knows of throttling, with what it has compiled. Safe for concurrent use.
+type throttlers struct {
+	own     map[string]sojourn.Throttler // by queue; never changed
+	compile func(text string) (sojourn.Throttler, error)
+
+	mu     sync.Mutex
+	rules  map[string]compiled // by text, at most maxCompiled
+	stuck  map[string]int      // queue → answers that are still being waited for by nobody
+	told   map[string]time.Time
+	failed map[string]int64
+}
+
+type compiled struct {
+	throttler sojourn.Throttler
+	err       error
+}
+
+const maxCompiled = 1000 // texts of rules kept; settings change rarely
+
+// errors of a queue with a throttler that this process cannot ask.
+var (
+	errNoRules = errors.New("this process knows no rules: open its store with the option Rules(rule.Throttlers())")
+	errNoGo    = errors.New(`the queue wants a throttler in Go ("throttle": "go"): open this process's store with the option Throttle`)
+)
+
+// of returns what must be asked about the jobs of a queue, the rule first, or why it cannot be asked.
+func (th *throttlers) of(queue, text string) (asked []sojourn.Throttler, err error) {
+	own := th.own[queue]
+	switch {
+	case text == "" || text == GoThrottler && own != nil:
+	case text == GoThrottler:
+		return nil, errNoGo
+	case th.compile == nil:
+		return nil, errNoRules
+	default:
+		c := th.rule(text)
+		if c.err != nil {
+			return nil, c.err
+		}
+		asked = append(asked, c.throttler)
+	}
+	if own != nil {
+		asked = append(asked, freely{own})
+	}
+	return asked, nil
+}
+
+// freely marks a throttler that nothing but itself makes come to an end.
+type freely struct{ sojourn.Throttler }
+
+func (th *throttlers) rule(text string) compiled {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	c, ok := th.rules[text]
+	if !ok {
+		c.throttler, c.err = th.compile(text)
+		if len(th.rules) >= maxCompiled || th.rules == nil {
+			th.rules = map[string]compiled{}
+		}
+		th.rules[text] = c
+	}
+	return c
+}
+
+// enough is the time of answers after which a claim asks about nobody else: many cheap answers are no reason to fail closed.
+const enough = sojourn.MaxThrottle / 10
+
+// stopped reports whether the pass is over, or has used up the time for more.
+func (p *pass) stopped() bool { return p.over != nil || p.took > enough }
+
+// pass asks the throttlers of one queue about the candidates of one claim. After an answer that took too long it is over: everything is refused
+// until the next pass. Only the time of answers counts, not that of the database.
+type pass struct {
+	th     *throttlers
+	queue  string
+	asked  []sojourn.Throttler
+	took   time.Duration
+	over   error
+	failed int64 // answers that were errors
+	last   error
+}
+
+// begin starts a pass. The caller ends it.
+func (th *throttlers) begin(queue, text string) *pass {
+	p := &pass{th: th, queue: queue}
+	p.asked, p.over = th.of(queue, text)
+	if p.over == nil && th.left(queue) > 0 {
+		p.over = fmt.Errorf("the throttler has not answered an earlier claim yet (it may take %v)", sojourn.MaxThrottle)
+	}
+	if p.over != nil {
+		p.failed, p.last = 1, p.over
+	}
+	return p
+}
+
+// end logs what went wrong, once a minute a queue.
+func (p *pass) end(now time.Time) {
+	if p.last == nil {
+		return
+	}
+	p.th.mu.Lock()
+	defer p.th.mu.Unlock()
+	if p.th.told == nil {
+		p.th.told = map[string]time.Time{}
+	}
+	if last := p.th.told[p.queue]; now.Sub(last).Abs() >= time.Minute {
+		p.th.told[p.queue] = now
+		slog.Warn("sojourn: a throttler failed; what it was asked about does not start", "queue", p.queue, "failures", p.failed, "error", p.last)
+	}
+}
+
+// ask returns what the throttlers say together: the first that does not start the candidate decides. An error refuses this candidate only, so
+// that one job whose data a rule cannot handle stops nobody else.
+func (p *pass) ask(c *sojourn.Candidate, f *sojourn.Flight) sojourn.Admission {
+	if p.over != nil {
+		return sojourn.Admission{Text: firstLine(p.over)}
+	}
+	for _, t := range p.asked {
+		a, err := p.answer(t, c, f)
+		if err != nil {
+			p.failed++
+			p.last = err
+			return sojourn.Admission{Text: firstLine(err)}
+		}
+		if !a.Start {
+			return a
+		}
+	}
+	return sojourn.Admission{Start: true}
+}
+
+// answer asks one throttler. Rules keep their budget by themselves. Go code may not, so it is asked on the side: one that does not come back is
+// left behind, and until it returns nobody asks again.
+func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
+	began := time.Now()
+	defer func() { p.took += time.Since(began) }()
+	ctx, cancel := context.WithTimeout(context.Background(), sojourn.MaxThrottle-p.took)
+	defer cancel()
+	own, free := t.(freely)
+	if !free {
+		a, err := safely(ctx, t, c, f)
+		if err != nil && ctx.Err() != nil {
+			p.over = err
+		}
+		return a, err
+	}
+	type answer struct {
+		a   sojourn.Admission
+		err error
+	}
+	done := make(chan answer, 1)
+	var settled atomic.Bool // by whoever comes first: the answer, or the one who waits no longer
+	go func() {
+		a, err := safely(ctx, own.Throttler, c, f)
+		done <- answer{a, err}
+		if !settled.CompareAndSwap(false, true) {
+			p.th.count(p.queue, -1)
+		}
+	}()
+	select {
+	case a := <-done:
+		return a.a, a.err
+	case <-ctx.Done():
+	}
+	p.th.count(p.queue, 1)
+	if !settled.CompareAndSwap(false, true) {
+		p.th.count(p.queue, -1)
+	}
+	p.over = fmt.Errorf("the throttler took longer than %v for one claim", sojourn.MaxThrottle)
+	return sojourn.Admission{}, p.over
+}
+
+// left is how many answers about a queue were left behind and have not come yet.
+func (th *throttlers) left(queue string) int {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	return th.stuck[queue]
+}
+
+// failures adds to the failed answers that are not stored yet, and returns them.
+func (th *throttlers) failures(queue string, n int64) int64 {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if th.failed == nil {
+		th.failed = map[string]int64{}
+	}
+	th.failed[queue] += n
+	return th.failed[queue]
+}
+
+func (th *throttlers) count(queue string, n int) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if th.stuck == nil {
+		th.stuck = map[string]int{}
+	}
+	if th.stuck[queue] += n; th.stuck[queue] == 0 {
+		delete(th.stuck, queue)
+	}
+}
+
+// safely turns a panic into an error.
+func safely(ctx context.Context, t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flight) (a sojourn.Admission, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			a, err = sojourn.Admission{}, fmt.Errorf("the throttler panicked: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return t.Throttle(ctx, c, f)
+}
+
+// firstLine leaves the stack of a panic to the log.
+func firstLine(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return sojourn.Cut(text, sojourn.MaxReason)
+}
+
+// validThrottle compiles a new text. A process without rules cannot, and may only leave what is there.
+func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
+	if text == "" || text == GoThrottler {
+		return nil
+	}
+	if s.throttlers.compile != nil {
+		return s.throttlers.rule(text).err
+	}
+	return s.view(ctx, func(t *tx) error {
+		q, err := t.queueRow(queue)
+		if err == nil && q.Throttle != text {
+			err = sojourn.Invalid("throttle", "this process cannot check a rule: open its store with the option Rules(rule.Throttlers()), or use sojourn queue set")
+		}
+		return err
+	})
+}
+
+// announce gives the queues that have a throttler in this process the setting that makes every other process need one too.
+func (s *Store) announce(ctx context.Context) error {
+	for queue, t := range s.throttlers.own {
+		if t == nil {
+			return sojourn.Invalid("throttle", "the throttler of queue %.64q is nil", queue)
+		}
+		if err := sojourn.ValidName("throttle", queue); err != nil {
+			return err
+		}
+		var q queueRow
+		if err := s.view(ctx, func(t *tx) (err error) { q, err = t.queueRow(queue); return err }); err != nil {
+			return err
+		}
+		if q.Throttle != "" {
+			continue
+		}
+		q.Throttle = GoThrottler
+		if err := s.SetQueue(ctx, queue, q.QueueSettings); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,265 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+const (
+	qLook      = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
+	qFinalLook = `select queue, kind, state, reason from sj_final where id = $1`
+	qReadyKind = `select coalesce(min(kind), '') from sj_live where queue = $1 and state = 3 and kind > $2`
+	qAheadOf   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and (r1, r2, id) < ($3, $4, $5) limit $6) a`
+	qAheadIn   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and lane >= '0' and lane = $7
+		and (r1, r2, id) < ($3, $4, $5) limit $6) a`
+)
+
+// Why says what a job waits for; see sojourn.Explainer. It takes the snapshot that a claim takes and asks the same gates.
+func (s *Store) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		var l *live
+		err := t.query(qLook, func(r Row) (err error) {
+			l, err = t.scanLive(r)
+			return err
+		}, int64(id))
+		if err != nil {
+			return err
+		}
+		if l == nil {
+			w, err = t.whyFinal(id)
+			return err
+		}
+		w = sojourn.Why{ID: l.ID, Kind: l.kind, Queue: l.queue, Group: l.group, State: l.State, Resumed: l.Resumed}
+		return t.why(&w, l)
+	})
+	return w, err
+}
+
+func (t *tx) whyFinal(id sojourn.ID) (w sojourn.Why, err error) {
+	err = t.query(qFinalLook, func(r Row) error {
+		w = sojourn.Why{ID: id, Queue: r.Text(0), Kind: r.Text(1), State: sojourn.State(r.Int(2)), Waits: "for nothing: it has ended"}
+		if reason := r.Text(3); reason != "" {
+			w.Waits += ", reason " + reason
+		}
+		return nil
+	}, int64(id))
+	if err == nil && w.ID == 0 {
+		err = sojourn.NotFound("no job has the id %d", id)
+	}
+	return w, err
+}
+
+// why fills in what the state says.
+func (t *tx) why(w *sojourn.Why, l *live) (err error) {
+	switch l.State {
+	case sojourn.Scheduled:
+		w.Waits, w.Until = "for its time", at(l.runAt)
+		if l.Failures+l.Crashes > 0 {
+			w.Waits = fmt.Sprintf("for its next attempt, after %d failures and %d lost leases", l.Failures, l.Crashes)
+		}
+	case sojourn.Running:
+		w.Waits, w.Worker, w.Until = "for its worker, whose lease ends then unless it is extended", l.worker, at(l.leaseUntil)
+	case sojourn.Awaiting:
+		w.Waits = "for a response"
+		w.Until = at(earliest(l.waitUntil, l.timeoutAt, l.deadline))
+		w.Keys, err = t.keysOf(l)
+	case sojourn.Blocked:
+		w.Waits = "for the jobs that it depends on"
+	case sojourn.Errored:
+		w.Until = at(l.decideBy)
+		err = t.whyGates(w, l, sojourn.PurposeDecide)
+		if w.Claimable {
+			w.Waits = "for a worker with its kind's retry policy; then its stored backoff decides"
+		}
+	case sojourn.Ready:
+		purpose := sojourn.PurposeStart
+		if l.Resumed {
+			purpose = sojourn.PurposeResume
+		}
+		err = t.whyGates(w, l, purpose)
+	}
+	if err == nil {
+		w.Unhandled, err = t.nobodyAsks(l.queue, l.kind)
+	}
+	return err
+}
+
+// whyGates asks the gates about a job that a claim might take.
+func (t *tx) whyGates(w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
+	g := t.newLine(l.queue)
+	pass, err := g.look()
+	if pass != nil {
+		defer pass.end(at(t.now))
+	}
+	if err != nil {
+		return err
+	}
+	e := entrant{candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)}, l.kind, l.lane, purpose}
+	c := e.asks()
+	c.Windows = l.Policy.Windows
+	w.Gates = g.flow.Gates(c)
+	if w.Ahead, err = g.ahead1000(&e); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(w.Gates, func(g sojourn.Gate) bool { return !g.Open })
+	if i < 0 {
+		return g.whyBehind(w, &e)
+	}
+	closed := w.Gates[i]
+	w.Gate, w.Until, w.Waits = closed.Name, closed.Until, closed.Text
+	return nil
+}
+
+// newLine is a queue to ask about, without claiming anything.
+func (t *tx) newLine(queue string) *gatedLine {
+	return &gatedLine{tx: t, queue: queue, r: sojourn.ClaimRequest{Max: 1}, asked: map[int64]bool{}}
+}
+
+// look takes the snapshot that the gates look at. A claim lets groups borrow when all others have had their turn, and so does why. The caller
+// ends the pass.
+func (l *gatedLine) look() (*pass, error) {
+	if err := l.snapshot(); err != nil {
+		return nil, err
+	}
+	l.flow.Borrow = l.row.Borrow
+	return l.throttle()
+}
+
+// whyBehind says whether a job that no gate holds back waits behind another of its group: order within a group is strict.
+func (l *gatedLine) whyBehind(w *sojourn.Why, e *entrant) error {
+	w.Claimable, w.Waits = true, "for its turn and a worker"
+	if !l.row.Grouped() || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
+		return nil
+	}
+	deep := 1
+	if l.pass != nil { // those that the throttler refuses hide nobody
+		deep = sojourn.MaxAhead
+	}
+	var before []entrant
+	if err := l.kinds(func(kind string) error { return l.each(sojourn.PurposeStart, &before, qLane, kind, e.lane, deep) }); err != nil {
+		return err
+	}
+	slices.SortFunc(before, func(a, b entrant) int { return less(a.candidate, b.candidate) })
+	for _, b := range before {
+		if less(b.candidate, e.candidate) >= 0 {
+			break
+		}
+		g := l.flow.Ask(b.asks())
+		if g.Open {
+			break
+		}
+		if g.Name != sojourn.GateThrottle {
+			w.Claimable, w.Gate, w.Until = false, g.Name, g.Until
+			w.Waits = fmt.Sprintf("behind job %d of its group: %s", b.id, g.Text)
+			break
+		}
+	}
+	return nil
+}
+
+// kinds calls fn for each kind with ready jobs.
+func (l *gatedLine) kinds(fn func(kind string) error) error {
+	for kind := ""; ; {
+		after := kind
+		if err := l.query(qReadyKind, func(r Row) error { kind = r.Text(0); return nil }, l.queue, after); err != nil || kind == "" {
+			return err
+		}
+		if err := fn(kind); err != nil {
+			return err
+		}
+	}
+}
+
+// ahead1000 counts the ready jobs before one in its line, up to MaxAhead.
+func (l *gatedLine) ahead1000(e *entrant) (n int64, err error) {
+	err = l.kinds(func(kind string) error {
+		q, args := qAheadOf, []any{l.queue, kind, e.r1, e.r2, e.id, sojourn.MaxAhead}
+		if l.row.Grouped() && e.lane >= laneCritical {
+			q, args = qAheadIn, append(args, e.lane)
+		}
+		more, err := l.num(q, args...)
+		n += more
+		return err
+	})
+	return min(n, sojourn.MaxAhead), err
+}
+
+// nobodyAsks reports whether no worker has asked for a kind in a queue within the last day.
+func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
+	nobody := true
+	err := t.query(qAskers, func(r Row) error {
+		var a asks
+		err := json.Unmarshal([]byte(r.Text(0)), &a)
+		nobody = nobody && !(slices.Contains(a.Queues, queue) && slices.Contains(a.Kinds, kind))
+		return err
+	}, t.now-workerLife.Microseconds())
+	return nobody, err
+}
+
+// WhyQueue asks about the jobs in front of a queue; see sojourn.Explainer.
+func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
+		l := t.newLine(queue)
+		pass, err := l.look()
+		if pass != nil {
+			defer pass.end(at(t.now))
+		}
+		if err != nil {
+			return err
+		}
+		if !l.row.found {
+			return sojourn.NotFound("there is no queue %.64q", queue)
+		}
+		w.Pace, w.Trouble = l.row.flow.Pace, l.row.flow.Trouble
+		var front []entrant
+		if err := l.kinds(func(kind string) error {
+			if err := l.each(sojourn.PurposeResume, &front, qGoing, kind, sojourn.MaxAhead); err != nil {
+				return err
+			}
+			return l.each(sojourn.PurposeStart, &front, qFront, kind, sojourn.MaxAhead)
+		}); err != nil {
+			return err
+		}
+		slices.SortFunc(front, func(a, b entrant) int { return less(a.candidate, b.candidate) })
+		front = front[:min(len(front), sojourn.MaxAhead)]
+		if pass != nil {
+			if err := l.describe(front); err != nil {
+				return err
+			}
+		}
+		l.tally(&w, front)
+		return nil
+	})
+	return w, err
+}
+
+// tally asks about each of front and counts by the first closed gate.
+func (l *gatedLine) tally(w *sojourn.QueueWhy, front []entrant) {
+	for i := range front {
+		if l.pass != nil && l.pass.stopped() && w.Asked > 0 {
+			break
+		}
+		w.Asked++
+		g := l.flow.Ask(front[i].asks())
+		if g.Open {
+			w.Open++
+			continue
+		}
+		k := slices.IndexFunc(w.Held, func(h sojourn.HeldBy) bool { return h.Gate.Name == g.Name })
+		if k < 0 {
+			k = len(w.Held)
+			w.Held = append(w.Held, sojourn.HeldBy{Gate: g, ID: sojourn.ID(front[i].id)})
+		}
+		w.Held[k].Jobs++
+	}
+	slices.SortStableFunc(w.Held, func(a, b sojourn.HeldBy) int {
+		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), strings.Compare(a.Gate.Name, b.Gate.Name))
+	})
+}

@@ -1,0 +1,198 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Copied says what Backup has written.
+type Copied struct {
+	From  string `json:"from"`
+	To    string `json:"to"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Backup copies the store at path into a new file, while other processes work on it. The copy is the store at one moment after the call: what was
+// acknowledged before the call is in it. It is checked, synced, and appears under its name when it is complete, so there is never half a
+// file; an existing file is refused with ErrConflict. Readers and writers are not held up, but the write-ahead log cannot be cut meanwhile.
+func Backup(ctx context.Context, path, to string) (Copied, error) {
+	from, err := locateExisting(path)
+	if err != nil {
+		return Copied{}, err
+	}
+	to, err = filepath.Abs(to)
+	if err != nil {
+		return Copied{}, err
+	}
+	if err := mustBeFree(to); err != nil {
+		return Copied{}, err
+	}
+	db, err := openDB(from, options{migrator: true})
+	if err != nil {
+		return Copied{}, err
+	}
+	defer db.Close()
+	// The files of copies that were killed half way have dead owners.
+	mine, err := newOwner(to, 0)
+	if err != nil {
+		return Copied{}, err
+	}
+	defer mine.release()
+	dead, _, err := lookAtOwners(to, mine.id)
+	if err != nil {
+		return Copied{}, err
+	}
+	for _, id := range dead {
+		if err := errors.Join(ignoreMissing(os.Remove(partial(to, id))), forgetOwner(to, id)); err != nil {
+			return Copied{}, err
+		}
+	}
+	part := partial(to, mine.id)
+	defer os.Remove(part)
+	if err := copyInto(ctx, from, part); err != nil {
+		return Copied{}, err
+	}
+	if err := publish(part, to); err != nil {
+		return Copied{}, err
+	}
+	return Copied{From: from, To: to, Bytes: fileSize(to)}, nil
+}
+
+func partial(to, id string) string { return to + "-partial-" + id }
+
+// locateExisting finds the file of a store that must be there.
+func locateExisting(path string) (string, error) {
+	path, err := locate(path, networkFS)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "path", Index: -1, Message: "there is no store at " + path, Err: err}
+	}
+	return path, nil
+}
+
+func mustBeFree(to string) error {
+	switch _, err := os.Lstat(to); {
+	case err == nil:
+		return sojourn.Conflict("%s exists; name a new file", to)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
+// copyInto writes a consistent copy of a database into a new file, without its free pages, and checks and syncs it. It reads one snapshot.
+func copyInto(ctx context.Context, from, to string) error {
+	if err := createFile(to); err != nil {
+		return err
+	}
+	c, err := connect(from, sqlite.OpenReadOnly, nil)
+	if err != nil {
+		return err
+	}
+	c.interruptBy(ctx.Done())
+	id, err := ask(c.raw, "pragma application_id")
+	if err == nil && id != fmt.Sprint(applicationID) {
+		err = sojourn.Invalid("path", "%s is no Sojourn store (application_id %s)", from, id)
+	}
+	if err == nil {
+		err = c.patiently(ctx, func() error {
+			st, err := c.raw.Prepare("vacuum into ?1")
+			if err != nil {
+				return err
+			}
+			st.BindText(1, to)
+			return finish(st)
+		})
+	}
+	c.interruptBy(nil)
+	err = errors.Join(because(ctx, err), c.raw.Close())
+	if err == nil {
+		err = intact(ctx, to)
+	}
+	if err == nil {
+		err = syncFile(to)
+	}
+	if err != nil {
+		return fmt.Errorf("sqlite: copy %s: %w", from, err)
+	}
+	return nil
+}
+
+// intact reads a whole database that nobody else uses.
+func intact(ctx context.Context, path string) error {
+	c, err := connect(path, sqlite.OpenReadOnly, nil)
+	if err != nil {
+		return err
+	}
+	defer c.raw.Close()
+	c.interruptBy(ctx.Done())
+	finding, err := ask(c.raw, "pragma integrity_check(1)")
+	if err != nil && !broken(err) {
+		return because(ctx, err)
+	}
+	if err != nil {
+		finding = err.Error()
+	}
+	if finding != "ok" {
+		return fmt.Errorf("%s is damaged: %s", path, finding)
+	}
+	return nil
+}
+
+// publish gives a complete file its name, unless somebody else has taken that meanwhile.
+func publish(part, to string) error {
+	err := os.Link(part, to)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return sojourn.Conflict("%s exists; name a new file", to)
+	case err != nil: // a file system without links
+		if err := mustBeFree(to); err != nil {
+			return err
+		}
+		if err := os.Rename(part, to); err != nil {
+			return err
+		}
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// syncDir makes names durable. Windows does so by itself, and opens no folder.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// number reads a pragma or a query that gives one number.
+func number(c *conn, q string) (int64, error) {
+	text, err := ask(c.raw, q)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(text, 10, 64)
+}

@@ -1,0 +1,136 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Compacted says what Compact has done. Sizes are in bytes, with the write-ahead log.
+type Compacted struct {
+	Path   string `json:"path"`
+	Before int64  `json:"before"`
+	After  int64  `json:"after"`
+	Free   int64  `json:"free"` // pages without content that are still in the file, times their size
+}
+
+const (
+	compactPages = 1000                  // given back in one transaction
+	compactPause = 10 * time.Millisecond // between two of them, in which others write
+	compactRoom  = 64 << 20              // bytes that the disk must have free: moved pages pass through the log
+)
+
+// Compact gives the space of deleted jobs back to the file system, which SQLite does not do by itself: it uses it for new ones. It works in small
+// transactions beside other processes, and may end at any time; what is done stays done. full writes the whole file anew instead, which takes
+// twice its size of disk space and is refused with ErrConflict while another process has the store open; a file that was not made by Sojourn
+// itself can be compacted only so.
+func Compact(ctx context.Context, path string, full bool) (Compacted, error) {
+	path, err := locateExisting(path)
+	if err != nil {
+		return Compacted{}, err
+	}
+	db, err := openDB(path, options{migrator: true})
+	if err != nil {
+		return Compacted{}, err
+	}
+	defer db.Close()
+	c, err := db.take(ctx, db.writer)
+	if err != nil {
+		return Compacted{}, err
+	}
+	defer func() { db.give(c, db.writer) }()
+	c.interruptBy(ctx.Done())
+	defer c.interruptBy(nil)
+	out := Compacted{Path: path, Before: fileSize(path) + fileSize(path+"-wal")}
+	if full {
+		err = db.rewrite(ctx, c)
+	} else {
+		err = db.giveBack(ctx, c)
+	}
+	if err != nil {
+		return out, because(ctx, err)
+	}
+	if err := db.cutLog(ctx, c); err != nil {
+		return out, because(ctx, err)
+	}
+	out.Free, err = number(c, "select freelist_count * page_size from pragma_freelist_count, pragma_page_size")
+	out.After = fileSize(path) + fileSize(path+"-wal")
+	return out, err
+}
+
+// giveBack moves the free pages to the end of the file and cuts them off, some at a time.
+func (d *DB) giveBack(ctx context.Context, c *conn) error {
+	if mode, err := ask(c.raw, "pragma auto_vacuum"); err != nil || mode != "2" {
+		return errors.Join(err, sojourn.Invalid("path", "%s was not made for it (auto_vacuum is %s, not 2); use --full", d.path, mode))
+	}
+	for {
+		if free := freeBytes(filepath.Dir(d.path)); free >= 0 && free < compactRoom {
+			return d.noRoom(free, compactRoom)
+		}
+		left, err := number(c, "pragma freelist_count")
+		if err != nil || left == 0 {
+			return err
+		}
+		if err := c.patiently(ctx, func() error { return run(c.raw, fmt.Sprintf("pragma incremental_vacuum(%d)", compactPages)) }); err != nil {
+			return err
+		}
+		now, err := number(c, "pragma freelist_count")
+		if err != nil || now >= left { // others free as fast
+			return err
+		}
+		d.boundWAL(c)
+		if err := sleep(ctx, compactPause); err != nil {
+			return err
+		}
+	}
+}
+
+// rewrite is the full way.
+func (d *DB) rewrite(ctx context.Context, c *conn) error {
+	if _, living, err := lookAtOwners(d.path, d.owner.id); err != nil || len(living) > 0 {
+		return errors.Join(err, sojourn.Conflict("%d other open stores use %s; stop their processes first, or compact without --full", len(living), d.path))
+	}
+	content, err := number(c, "select (page_count - freelist_count) * page_size from pragma_page_count, pragma_freelist_count, pragma_page_size")
+	if err != nil {
+		return err
+	}
+	if free := freeBytes(filepath.Dir(d.path)); free >= 0 && free < 2*content+compactRoom {
+		return d.noRoom(free, 2*content+compactRoom)
+	}
+	if err := run(c.raw, "pragma auto_vacuum=incremental"); err != nil { // takes effect with the next statement
+		return err
+	}
+	// The copy goes to the disk, not to memory.
+	if err := run(c.raw, "pragma temp_store=file"); err != nil {
+		return err
+	}
+	return c.patiently(ctx, func() error { return run(c.raw, "vacuum") })
+}
+
+func (d *DB) noRoom(free, need int64) error {
+	return &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "path", Index: -1,
+		Message: fmt.Sprintf("the disk of %s has %d bytes free, and %d are needed; make room first", d.path, free, need)}
+}
+
+// cutLog writes the log back, with which the file becomes shorter. Readers may hold it up.
+func (d *DB) cutLog(ctx context.Context, c *conn) error {
+	limited, cancel := context.WithTimeout(ctx, readLimit+time.Second)
+	defer cancel()
+	err := c.patiently(limited, func() error {
+		blocked, err := ask(c.raw, "pragma wal_checkpoint(truncate)")
+		if err == nil && blocked == "1" {
+			err = sqlite.ResultBusy.ToError()
+		}
+		return err
+	})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return nil // the next checkpoint of anybody does it
+	}
+	return err
+}

@@ -1,0 +1,296 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+// Restored says what Restore has done.
+type Restored struct {
+	From     string     `json:"from"`
+	To       string     `json:"to"`
+	Replaced string     `json:"replaced,omitempty"` // where the store that was there before is now
+	NextID   sojourn.ID `json:"next_id"`            // of the first new job; below it are gaps
+}
+
+// Restore makes a backup the store at path. It copies the backup, checks it as the database and as sojourn doctor does, and only then puts it in
+// place; a store that is there already is refused with ErrConflict unless replace is set, and is kept beside under another name. While any process
+// has it open nothing is done, and none can open it meanwhile.
+//
+// New jobs get ids above all that can have been given out since the backup, so that neither ids nor idempotency keys come again; and epochs
+// rise, so that leases and Job.Fence of that time are behind. A process that is killed here leaves the old store or the new one, or a store that
+// refuses to open until Restore has been repeated.
+func Restore(ctx context.Context, backup, path string, replace bool) (Restored, error) {
+	r := restoring{step: func() {}, now: time.Now, replace: replace}
+	return r.run(ctx, backup, path)
+}
+
+const (
+	restoreMark = "-restoring"
+	replacing   = "replacing" // in that file: the store's files are being moved, so it must not be opened
+)
+
+// noRestore refuses to open a store that is being restored, or that was left by a restore in a state that nobody may work on.
+func noRestore(path string) error {
+	f, err := os.OpenFile(path+restoreMark, os.O_RDWR, 0)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	defer f.Close()
+	locked, err := lock(f)
+	if err != nil {
+		return fmt.Errorf("sqlite: look at %s: %w", f.Name(), err)
+	}
+	busy := &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "path", Index: -1, Retryable: true, Message: path + " is being restored; try again later"}
+	if !locked {
+		return busy
+	}
+	text, err := phase(f)
+	if err == nil && text == replacing {
+		busy.Retryable, busy.Message = false, "the restore of "+path+" was interrupted: repeat sojourn store restore"
+		return busy
+	}
+	return err
+}
+
+// phase reads the mark of a restore, behind the byte that is locked.
+func phase(f *os.File) (string, error) {
+	text := make([]byte, len(replacing))
+	n, err := f.ReadAt(text, 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return string(text[:n]), err
+}
+
+// restoring is one restore under way.
+type restoring struct {
+	step    func() // called between the steps, where tests kill the process
+	now     func() time.Time
+	replace bool
+	mark    *os.File
+	path    string
+}
+
+func (r *restoring) run(ctx context.Context, backup, path string) (out Restored, err error) {
+	if out.From, err = locateExisting(backup); err != nil {
+		return out, err
+	}
+	if r.path, err = locate(path, networkFS); err != nil {
+		return out, err
+	}
+	out.To = r.path
+	if out.From == r.path {
+		return out, sojourn.Invalid("path", "%s is the backup itself; name another file for the store", path)
+	}
+	if err := r.begin(); err != nil {
+		return out, err
+	}
+	defer func() {
+		if text, look := phase(r.mark); look == nil && text != replacing {
+			removeLocked(r.mark)
+		} else {
+			r.mark.Close()
+		}
+	}()
+	r.step()
+	exists := mustBeFree(r.path) != nil
+	if interrupted, _ := phase(r.mark); exists && interrupted != replacing && !r.replace {
+		return out, sojourn.Conflict("there is a store at %s; replace it with --replace (it is kept under another name)", r.path)
+	}
+	healthy, next := false, int64(0)
+	if exists {
+		if healthy, next, err = r.settle(ctx); err != nil {
+			return out, err
+		}
+	}
+	r.step()
+	if out.NextID, err = r.prepare(ctx, out.From, next); err != nil {
+		return out, err
+	}
+	r.step()
+	if healthy {
+		out.Replaced, err = r.swap()
+	} else {
+		out.Replaced, err = r.moveIn()
+	}
+	if err == nil {
+		r.step()
+		err = errors.Join(r.mark.Truncate(0), r.mark.Sync())
+	}
+	return out, err
+}
+
+// begin takes the mark, and then looks for others: who opens the store makes itself known first and looks for the mark then.
+func (r *restoring) begin() error {
+	name := r.path + restoreMark
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("sqlite: the directory of the store must be writable: %w", err)
+	}
+	locked, err := lock(f)
+	if err == nil && (!locked || !stillThere(f, name)) {
+		err = sojourn.Conflict("another restore of %s is under way", r.path)
+	}
+	var living []int
+	if err == nil {
+		r.mark = f
+		_, living, err = lookAtOwners(r.path, "")
+	}
+	if err == nil && len(living) > 0 {
+		err = sojourn.Conflict("%d open stores use %s; stop their processes first", len(living), r.path)
+	}
+	if err != nil && r.mark != nil {
+		if text, look := phase(f); look == nil && text != replacing {
+			return errors.Join(err, removeLocked(f))
+		}
+	}
+	if err != nil {
+		f.Close()
+	}
+	return err
+}
+
+// settle writes the log of the old store back, so that its file alone is the whole of it, and reads its next id. A store that cannot be read is
+// not healthy.
+func (r *restoring) settle(ctx context.Context) (healthy bool, next int64, err error) {
+	c, err := connect(r.path, sqlite.OpenReadWrite, nil)
+	if err != nil {
+		return false, 0, nil
+	}
+	defer c.raw.Close()
+	limited, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	id, blocked := "", ""
+	err = c.patiently(limited, func() (err error) {
+		if id, err = ask(c.raw, "pragma application_id"); err == nil {
+			blocked, err = ask(c.raw, "pragma wal_checkpoint(truncate)")
+		}
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return false, 0, ctx.Err()
+	case limited.Err() != nil, blocked == "1":
+		return false, 0, sojourn.Conflict("another program has %s open; stop it first", r.path)
+	case err == nil && id != "0" && id != fmt.Sprint(applicationID):
+		return false, 0, sojourn.Invalid("path", "%s is an SQLite database of another program; name another file for the store", r.path)
+	case err == nil:
+		next, err = number(c, "select value from "+prefix+"meta where name = 'next_id'")
+	}
+	return err == nil && fileSize(r.path+"-wal") == 0, next, nil
+}
+
+// prepare makes the new store beside the old one: a checked copy of the backup, with new ids.
+func (r *restoring) prepare(ctx context.Context, backup string, next int64) (sojourn.ID, error) {
+	part := r.part()
+	for _, leftover := range []string{part, part + "-wal", part + "-shm"} {
+		if err := ignoreMissing(os.Remove(leftover)); err != nil {
+			return 0, err
+		}
+	}
+	dead, _, err := lookAtOwners(part, "")
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range dead { // of a restore that was killed
+		if err := forgetOwner(part, id); err != nil {
+			return 0, err
+		}
+	}
+	if err := copyInto(ctx, backup, part); err != nil {
+		return 0, err
+	}
+	r.step()
+	db, err := openDB(part, options{migrator: true, allowNetworkFS: true})
+	if err != nil {
+		return 0, err
+	}
+	id, err := r.begun(ctx, db, next)
+	if err := errors.Join(err, db.Close()); err != nil {
+		return 0, err
+	}
+	if fileSize(part+"-wal") > 0 {
+		return 0, fmt.Errorf("sqlite: the log of %s was not written back", part)
+	}
+	return id, errors.Join(ignoreMissing(os.Remove(part+"-wal")), ignoreMissing(os.Remove(part+"-shm")), syncFile(part))
+}
+
+func (r *restoring) part() string { return r.path + restoreMark + "-db" }
+
+// begun examines the copy and lets it begin anew.
+func (r *restoring) begun(ctx context.Context, db *DB, next int64) (sojourn.ID, error) {
+	if err := (options{}).tend(db).Raise(ctx); err != nil {
+		return 0, err
+	}
+	s, err := sqlstore.New(ctx, db, sqlstore.Config{Prefix: prefix, Now: r.now})
+	if err != nil {
+		return 0, err
+	}
+	return s.BeginAnew(ctx, next)
+}
+
+// swap puts the new store over the old one, which is one file and gets a second name before.
+func (r *restoring) swap() (kept string, err error) {
+	kept = r.aside()
+	if err := os.Link(r.path, kept); err != nil { // a file system without links
+		return r.moveIn()
+	}
+	r.step()
+	if err := errors.Join(ignoreMissing(os.Remove(r.path+"-wal")), ignoreMissing(os.Remove(r.path+"-shm"))); err != nil {
+		return "", err
+	}
+	r.step()
+	if err := os.Rename(r.part(), r.path); err != nil {
+		return "", err
+	}
+	return kept, syncDir(filepath.Dir(r.path))
+}
+
+// moveIn moves away what there is, a file that cannot be read with its log, and puts the new store in its place. Meanwhile a mark keeps others from
+// opening, and so from making, a store there.
+func (r *restoring) moveIn() (kept string, err error) {
+	if _, err := r.mark.WriteAt([]byte(replacing), 1); err != nil {
+		return "", err
+	}
+	if err := errors.Join(r.mark.Sync(), syncDir(filepath.Dir(r.path))); err != nil {
+		return "", err
+	}
+	r.step()
+	aside := r.aside()
+	for _, end := range []string{"-wal", "-shm", ""} {
+		switch err := os.Rename(r.path+end, aside+end); {
+		case err == nil && end == "":
+			kept = aside
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		}
+		r.step()
+	}
+	if err := os.Rename(r.part(), r.path); err != nil {
+		return "", err
+	}
+	return kept, syncDir(filepath.Dir(r.path))
+}
+
+// aside is a free name for the old store.
+func (r *restoring) aside() string {
+	name := r.path + ".before-restore-" + r.now().UTC().Format("20060102T150405")
+	for i, free := 1, name; ; i++ {
+		if mustBeFree(free) == nil && mustBeFree(free+"-wal") == nil {
+			return free
+		}
+		free = fmt.Sprintf("%s-%d", name, i)
+	}
+}
