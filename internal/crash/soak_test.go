@@ -71,7 +71,7 @@ func soak(t *testing.T, address string, length time.Duration) {
 	defer cancel()
 	var group sync.WaitGroup
 	var enqueued, completed, answered atomic.Int64
-	w := worker.New(c, worker.Options{Concurrency: 8, Grace: time.Second})
+	w := worker.New(c, worker.Options{Concurrency: 8, Grace: time.Minute})
 	worker.Handle(w, plain, func(_ context.Context, job *sojourn.Job, n int) error {
 		if n%10 == 0 && job.Attempt == 1 {
 			return fmt.Errorf("try again")
