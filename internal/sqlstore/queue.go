@@ -45,21 +45,32 @@ func (t *tx) queueRow(name string) (queueRow, error) {
 
 // queueRows has a row for each name.
 func (t *tx) queueRows(names Texts) (map[string]*queueRow, error) {
-	found := make(map[string]*queueRow, len(names))
+	rows := missing(names)
+	return rows, t.peek(qQueueRows, func(r Row) error { return t.scanQueueRow(r, rows) }, names)
+}
+
+// missing are queues as long as nothing is found of them.
+func missing(names Texts) map[string]*queueRow {
+	rows := make(map[string]*queueRow, len(names))
 	for _, name := range names {
-		found[name] = &queueRow{reshape: -1}
+		rows[name] = &queueRow{reshape: -1}
 	}
-	return found, t.peek(qQueueRows, func(r Row) (err error) {
-		q := found[r.Text(0)]
-		q.found, q.flowText, q.shape, q.reshape, q.maxWeight = true, r.Text(2), r.Int(3), r.Int(4), r.Int(5)
-		if q.flowText != "" {
-			if err := json.Unmarshal([]byte(q.flowText), &q.flow); err != nil {
-				return err
-			}
+	return rows
+}
+
+func (t *tx) scanQueueRow(r Row, rows map[string]*queueRow) (err error) {
+	q := rows[r.Text(0)]
+	if q == nil {
+		return nil // the name that was asked for cannot be stored
+	}
+	q.found, q.flowText, q.shape, q.reshape, q.maxWeight = true, r.Text(2), r.Int(3), r.Int(4), r.Int(5)
+	if q.flowText != "" {
+		if err := json.Unmarshal([]byte(q.flowText), &q.flow); err != nil {
+			return err
 		}
-		q.QueueSettings, err = t.s.queueSettings(r.Text(1))
-		return err
-	}, names)
+	}
+	q.QueueSettings, err = t.s.queueSettings(r.Text(1))
+	return err
 }
 
 // queueSettings decodes stored settings; nobody changes what it returns.

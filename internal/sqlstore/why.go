@@ -134,7 +134,8 @@ func (l *gatedLine) look() (*pass, error) {
 // whyBehind says whether a job that no gate holds back waits behind another of its group: order within a group is strict.
 func (l *gatedLine) whyBehind(w *sojourn.Why, e *entrant) error {
 	w.Claimable, w.Waits = true, "for its turn and a worker"
-	if !l.row.Grouped() || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
+	first := l.flow.HeadFirst() && e.id == int64(l.flow.State.Head) // asked before all others, whatever stands before it
+	if first || !l.row.Grouped() || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
 		return nil
 	}
 	deep := 1
