@@ -52,6 +52,8 @@ var stories = []struct {
 		`order 2, attempt 1: taken, then something fails`, `order 2, attempt 2: taken`, `order 2 is completed: "packed"; 70 pieces are left`, `jobs: 1`}},
 	{"outbox", "spec:H9, tr:N5", []string{`relay: killed between the queue and the outbox`, `relay: <nil>`, `job orders-1: \{"order":1\}`,
 		`job orders-2: \{"order":2\}`, `job orders-3: \{"order":3\}`, `left in the outbox: 1, because of its kind`}},
+	{"regions", "spec:K2, spec:K4", []string{`the service is full`, `  east  40`, `  north 30`, `  west  30`,
+		`asked so far, after ten answers for the west`, `  east  40`, `  north 30`, `  west  40`}},
 	{"errored-retry-policy", "spec:H8, tr:W4, tr:C4, tr:D1, tr:D2", []string{`attempt 1: ask the bank`, `policy: error 1 is timeout`,
 		`attempt 2: ask the bank`, `policy: error 2 is timeout`, `attempt 3: ask the bank`, `policy: error 3 is timeout`,
 		`failed: attempt 3, failures 3, reason "timeout"`,

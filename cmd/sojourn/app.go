@@ -164,13 +164,13 @@ func exitCode(err error) int {
 		return exitUnavailable
 	}
 	switch sojourn.ErrorCode(err) {
-	case sojourn.CodeInvalid, sojourn.CodeTooLarge:
+	case sojourn.CodeInvalid, sojourn.CodeTooLarge, sojourn.CodeOversize:
 		return exitUsage
 	case sojourn.CodeNotFound:
 		return exitNotFound
 	case sojourn.CodeConflict, sojourn.CodeLeaseLost:
 		return exitConflict
-	case sojourn.CodeUnavailable, sojourn.CodeUnknown, sojourn.CodeClosed, sojourn.CodeSchema:
+	case sojourn.CodeUnavailable, sojourn.CodeUnknown, sojourn.CodeClosed, sojourn.CodeSchema, sojourn.CodeQueueFull:
 		return exitUnavailable
 	}
 	return exitFailed

@@ -15,7 +15,7 @@ import (
 
 func (a *app) queueCommand() *cobra.Command {
 	return group("queue", "look at queues and change their settings",
-		a.queueLsCommand(), a.queuePeekCommand(), a.pauseCommand("pause", "hand out no jobs; responses and timeouts go on", true),
+		a.queueLsCommand(), a.queueGetCommand(), a.queuePeekCommand(), a.pauseCommand("pause", "hand out no jobs; responses and timeouts go on", true),
 		a.pauseCommand("resume", "hand out jobs again", false), a.queueSetCommand(), a.queueHoldCommand(), a.queueUnholdCommand(), a.queueForgetCommand())
 }
 
@@ -34,13 +34,13 @@ func (a *app) queueLsCommand() *cobra.Command {
 }
 
 func (a *app) printQueues(queues []sojourn.QueueStatus) error {
-	t := newTable(a.out, "QUEUE", "PAUSED", "SCHEDULED", "READY", "RUNNING", "AWAITING", "ERRORED", "COMPLETED", "FAILED", "CANCELLED", "STALLED", "NO WORKER FOR")
+	t := newTable(a.out, "QUEUE", "PAUSED", "IN FLIGHT", "SCHEDULED", "READY", "RUNNING", "AWAITING", "ERRORED", "COMPLETED", "FAILED", "CANCELLED", "STALLED", "NO WORKER FOR")
 	for _, q := range queues {
 		paused := "no"
 		if q.Settings.Paused {
 			paused = "yes"
 		}
-		row := []string{q.Name, paused}
+		row := []string{q.Name, paused, inFlight(q)}
 		for _, s := range []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Errored,
 			sojourn.Completed, sojourn.Failed, sojourn.Cancelled} {
 			row = append(row, fmt.Sprint(q.Counts[s]))
@@ -76,14 +76,8 @@ func (a *app) queuePeekCommand() *cobra.Command {
 
 // settings gets those of a queue that exists.
 func settings(ctx context.Context, c *sojourn.Client, name string) (sojourn.QueueSettings, error) {
-	queues, err := c.Store().Queues(ctx, name)
-	if err != nil {
-		return sojourn.QueueSettings{}, err
-	}
-	if len(queues) == 0 {
-		return sojourn.QueueSettings{}, sojourn.NotFound("there is no queue %.64q; \"sojourn queue ls\" lists them", name)
-	}
-	return queues[0].Settings, nil
+	q, err := queueNamed(ctx, c, name)
+	return q.Settings, err
 }
 
 func (a *app) pauseCommand(use, short string, paused bool) *cobra.Command {
@@ -131,13 +125,15 @@ type queueFlags struct {
 	policy                      sojourn.Policy
 	retentionAge, failedAge     time.Duration
 	retentionCount, failedCount int64
+	flow                        flowFlags
 	windows                     []string
 }
 
 const queueSetHelp = `Stores settings of a queue, which is made if it does not exist. What is not named stays as it is. The
 defaults are for jobs that are enqueued later and say nothing themselves; except for priority and weight, 0
 takes a default back. Retention deletes completed and cancelled jobs after an age or above a count, failed
-ones only where a cap is set; -1ns or -1 means never.`
+ones only where a cap is set; -1ns or -1 means never. The queue "*" stands for all: it takes --paused and
+--pause-kind only.`
 
 func (a *app) queueSetCommand() *cobra.Command {
 	var f queueFlags
@@ -156,6 +152,7 @@ func (a *app) queueSetCommand() *cobra.Command {
 	fl.Int64Var(&f.retentionCount, "retention-count", 0, "keep so many of each (default 50000)")
 	fl.DurationVar(&f.failedAge, "failed-age", 0, "keep failed jobs this long (default for ever)")
 	fl.Int64Var(&f.failedCount, "failed-count", 0, "keep so many failed jobs (default all)")
+	f.flow.register(fl)
 	fl.StringArrayVar(&f.windows, "window", nil, "start jobs only in this `WINDOW`, see window preview; may be repeated; none = always")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := cmd.Flags().Changed
@@ -176,6 +173,13 @@ func (a *app) queueSetCommand() *cobra.Command {
 				s = queues[0].Settings
 			}
 			f.apply(given, &s)
+			status, err := c.Store().Status(cmd.Context())
+			if err == nil {
+				err = f.flow.apply(given, &s, status.Now)
+			}
+			if err != nil {
+				return err
+			}
 			over(given("window"), &s.Windows, windows)
 			if err := s.Validate(); err != nil {
 				return err

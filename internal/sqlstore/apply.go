@@ -20,9 +20,6 @@ func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 	l := *was
 	l.Row = tr.To
 	t.clocks(was, &l, tr, c.verdict)
-	if was.lane != laneNone && was.Held > 0 && l.Held == 0 {
-		t.freed[was.queue] += int(was.Held)
-	}
 	if tr.Outcome != "" {
 		t.addHistory(was, &l, tr, c)
 	}
@@ -136,6 +133,7 @@ func (t *tx) finish(was, l *live, tr sojourn.Transition, c change) error {
 	if keep := l.Policy.KeepKey; l.key != "" && keep > 0 {
 		r.held = t.now + keep.Microseconds()
 	}
+	t.land(was, l, 0)
 	t.pending.ended = append(t.pending.ended, r)
 	t.final = append(t.final, l.ID)
 	return nil

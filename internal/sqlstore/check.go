@@ -112,6 +112,16 @@ var checks = []check{
 	{"flight-counted", "what is in flight in a queue that counts is in the index of what is in flight",
 		`select l.id, 'holds ' || l.held || ' uncounted' from sj_live l join sj_queue q on q.name = l.queue
 		where q.counted = 1 and q.reshape < 0 and l.held > 0 and l.lane = ''`},
+	{"flight-summed", "the ledger of the weight in flight is what the jobs hold",
+		`select q.seq, 'queue ' || q.name || ' sums ' || coalesce(f.held, 0) || ' in lane ' || f.lane || ', its jobs hold ' || coalesce(j.held, 0) from
+		(select queue, lane, sum(held) as held from (select queue, lane, held from sj_flight union all select queue, lane, held from sj_landed) x
+		group by queue, lane) f join sj_queue q on q.name = f.queue left join
+		(select queue, lane, sum(held) as held from sj_live where lane <> '' and held > 0 group by queue, lane) j on j.queue = f.queue and j.lane = f.lane
+		where f.held <> coalesce(j.held, 0)`},
+	{"flight-known", "what a job holds stands in the ledger",
+		`select l.id, 'holds ' || l.held || ' in lane ' || l.lane || ', which the ledger does not know' from sj_live l where l.lane <> '' and l.held > 0
+		and not exists (select 1 from sj_flight f where f.queue = l.queue and f.lane = l.lane)
+		and not exists (select 1 from sj_landed f where f.queue = l.queue and f.lane = l.lane)`},
 	{"lane-of-job", "a waiting job stands in the line of its group",
 		`select l.id, 'stands in lane ' || l.lane from sj_live l join sj_job j on j.id = l.id join sj_queue q on q.name = l.queue
 		where q.reshape < 0 and l.state in (1, 2, 3, 6) and l.resumed = 0 and l.lane <> case when q.counted = 0 then '' when l.weight = 0 then '0'

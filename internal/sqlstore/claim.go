@@ -330,11 +330,8 @@ func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, leases []sojourn.
 	if err != nil {
 		return err
 	}
-	n, err := c.exec(qSaveClaim, r.Worker, r.Number, text, wants, c.now, last)
-	if err == nil && n == 0 {
-		err = raced("worker " + r.Worker + " has claimed meanwhile")
-	}
-	return err
+	c.later(qSaveClaim, 1, "worker "+r.Worker+" has claimed meanwhile", r.Worker, r.Number, text, wants, c.now, last)
+	return nil
 }
 
 // lease gives the row a new epoch and sets its clocks: a start opens the attempt's timeout anew; a resumed attempt's clock, which stood

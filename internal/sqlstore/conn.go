@@ -26,6 +26,21 @@ type Conn interface {
 	Bulk(q string, hit func(first int64), first Ints, more ...Column) error
 }
 
+// Statement is one of several that are run together.
+type Statement struct {
+	Text    string
+	Args    []any           // of Query and Exec
+	Rows    []Column        // of Bulk, instead of Args: the text is run for every row
+	Each    func(Row) error // called for every row of the answer; nil if there is none. It runs no statement
+	Changed int64           // set by Send: the rows that it inserted, updated or deleted
+}
+
+// Sender is an optional ability of a Conn that reaches its database over a network.
+type Sender interface {
+	// Send runs statements in order, in one message. An error of one ends all.
+	Send(batch []Statement) error
+}
+
 // Clocked is an optional ability of a Conn whose database has a clock of its own, as a server has that several machines use.
 type Clocked interface {
 	// Clock is what the database's clock showed when the transaction began, in microseconds since 1970. It stays the same.

@@ -181,9 +181,7 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	}
 	t.rely(l.queue, q.shape)
 	l.put(q.QueueSettings)
-	if err := t.insertLive([]*live{l}); err != nil {
-		return j.State, false, err
-	}
+	t.insertLive([]*live{l})
 	return l.State, true, t.seeQueue(l.queue)
 }
 

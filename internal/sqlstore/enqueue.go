@@ -88,9 +88,7 @@ func (e *enqueue) write() error {
 	}
 	slices.Sort(queues)
 	for _, q := range slices.Compact(queues) {
-		if err := e.seeQueue(q); err != nil {
-			return err
-		}
+		e.later(qSeeQueue, -1, "", q)
 	}
 	for _, p := range plans {
 		if err := e.replace(p); err != nil {
@@ -124,12 +122,8 @@ func (e *enqueue) takeKeys(fresh []*sojourn.Job, reused []kindKey) error {
 	for i, j := range keyed {
 		numbers[0][i], kinds[i], keys[i], numbers[1][i], numbers[2][i] = int64(j.ID), j.Kind, j.Key, 1, 1
 	}
-	taken := 0
-	err := e.bulk(qTakeKey, func(int64) { taken++ }, numbers[0], kinds, keys, numbers[1], numbers[2], numbers[3])
-	if err == nil && taken != len(keyed) {
-		err = raced("a key was taken meanwhile")
-	}
-	return err
+	e.laterBulk(qTakeKey, len(keyed), "a key was taken meanwhile", numbers[0], kinds, keys, numbers[1], numbers[2], numbers[3])
+	return nil
 }
 
 func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
@@ -148,15 +142,9 @@ func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
 		tags[i], meta[i], policy[i] = text.tags, text.meta, text.policy
 		lives[i] = e.newLive(j)
 	}
-	added := 0
-	err := e.bulk(qAddJob, func(int64) { added++ }, numbers[0], kind, key, group, contentType, tags, meta, policy, numbers[1], numbers[2], args)
-	if err == nil && added != n {
-		err = raced("an id was used meanwhile")
-	}
-	if err != nil {
-		return err
-	}
-	return e.insertLive(lives)
+	e.laterBulk(qAddJob, n, "an id was used meanwhile", numbers[0], kind, key, group, contentType, tags, meta, policy, numbers[1], numbers[2], args)
+	e.insertLive(lives)
+	return nil
 }
 
 func (e *enqueue) newLive(j *sojourn.Job) *live {

@@ -128,23 +128,6 @@ func (l *gatedLine) snapshot() (err error) {
 	return nil
 }
 
-const qInFlight = `select lane, sum(held) from sj_live where queue = $1 and held > 0 and lane <> '' group by lane`
-
-// inFlight sums the weight in flight of a queue whose weight counts, by group. It reads one index entry for each job in flight; no counter
-// can be wrong.
-func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err error) {
-	groups = map[string]int64{}
-	err = t.query(qInFlight, func(r Row) error {
-		lane := r.Text(0)
-		used += r.Int(1)
-		if lane[:1] == laneGroup {
-			groups[lane[1:]] += r.Int(1)
-		}
-		return nil
-	}, queue)
-	return used, groups, err
-}
-
 const (
 	qGoing = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and r1 = -2147483649 order by r1, r2, id limit $3`
 	qFront = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and r1 > -2147483649 order by r1, r2, id limit $3`
@@ -263,8 +246,8 @@ const (
 	qSetFlow   = `update sj_queue set flow = $1, max_weight = $2, gated = $3 where name = $4 and flow = $5`
 )
 
-// settle takes out what cannot be locked, and stores what the gates remember. The queue is locked if anything starts.
-func (l *gatedLine) settle(chosen []candidate) ([]candidate, error) {
+// close takes out what cannot be locked, and stores what the gates remember. The queue is locked if anything starts.
+func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 	place := map[int64]int{}
 	for i := range l.admit {
 		place[l.admit[i].id] = i

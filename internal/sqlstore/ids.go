@@ -65,15 +65,17 @@ type block struct{ first, size, leased int64 }
 
 func (b block) holds(id int64) bool { return id >= b.first && id < b.first+b.size }
 
+func (b *block) scan(r Row) error {
+	*b = block{r.Int(0), r.Int(1), r.Int(2)}
+	return nil
+}
+
 // checkID refuses an id that was not leased, or whose block is older than IDLife: the job that once had it may have been pruned since
 // (rules: an id is inserted once). last is the block found before; the ids of a batch mostly share one.
 func (t *tx) checkID(id sojourn.ID, last *block) error {
 	if !last.holds(int64(id)) {
 		*last = block{}
-		err := t.query(qFindBlock, func(r Row) error {
-			*last = block{r.Int(0), r.Int(1), r.Int(2)}
-			return nil
-		}, int64(id))
+		err := t.query(qFindBlock, last.scan, int64(id))
 		if err != nil {
 			return err
 		}

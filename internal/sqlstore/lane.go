@@ -160,10 +160,15 @@ var stepReshape = eachStep("reshape", func(t *tx, queue string) (done bool, err 
 		return false, err
 	}
 	for _, id := range mine {
-		l := found[sojourn.ID(id)]
-		if l == nil || l.queue != queue || !l.put(q.QueueSettings) {
+		was := found[sojourn.ID(id)]
+		if was == nil || was.queue != queue {
 			continue
 		}
+		l := *was
+		if !l.put(q.QueueSettings) {
+			continue
+		}
+		t.land(was, &l, l.Held)
 		if _, err := t.exec(qSetPlace, l.r1, l.r2, l.lane, id); err != nil {
 			return false, err
 		}

@@ -14,7 +14,8 @@ type pending struct {
 	place   map[sojourn.ID]int // job → its row in saves
 	ended   []endedRow
 	history []historyRow
-	hands   [3]Ints // jobs whose responses change, for each of putDowns
+	hands   [3]Ints     // jobs whose responses change, for each of putDowns
+	late    []statement // whatever else, after all these
 }
 
 // savedRow is a live row to be updated, where state and epoch are still those that were read.
@@ -45,14 +46,33 @@ type historyRow struct {
 }
 
 func (p *pending) empty() bool {
-	return len(p.saves)+len(p.ended)+len(p.history)+len(p.hands[0])+len(p.hands[1])+len(p.hands[2]) == 0
+	return len(p.saves)+len(p.ended)+len(p.history)+len(p.hands[0])+len(p.hands[1])+len(p.hands[2])+len(p.late) == 0
 }
 
 // putDowns change the responses of jobs; pending.hands has the jobs of each.
 var putDowns = [3]string{qPutDown, qHandLate, qKeptLate}
 
-// flush writes what is pending. Rows of one job stand in each statement once, so the order among the statements does not matter; locks are
-// taken in the order that lock.go names: live rows, which were locked when they were read, then keys.
+// statement is one that is pending. It must change as many rows as wanted, or another transaction was faster.
+type statement struct {
+	Statement
+	wanted int64 // -1: any number
+	raced  string
+}
+
+// later leaves a statement to the next flush.
+func (t *tx) later(q string, wanted int, raced string, args ...any) {
+	t.pending.late = append(t.pending.late, statement{Statement{Text: q, Args: args}, int64(wanted), raced})
+}
+
+// laterBulk leaves a bulk to the next flush. wanted rows must change; -1 for any number.
+func (t *tx) laterBulk(q string, wanted int, raced string, first Ints, more ...Column) {
+	if len(first) > 0 {
+		t.pending.late = append(t.pending.late, statement{Statement{Text: q, Rows: append([]Column{first}, more...)}, int64(wanted), raced})
+	}
+}
+
+// flush writes what is pending, in one message. Rows of one job stand in each statement once, so the order among the statements does not matter;
+// locks are taken in the order that lock.go names: live rows, which were locked when they were read, then keys.
 func (t *tx) flush() error {
 	if t.pending.empty() {
 		return nil
@@ -60,20 +80,79 @@ func (t *tx) flush() error {
 	p := t.pending
 	t.pending = pending{}
 	for i, q := range putDowns {
-		if len(p.hands[i]) == 0 {
-			continue
+		if len(p.hands[i]) > 0 {
+			t.later(q, -1, "", p.hands[i])
 		}
-		if _, err := t.exec(q, p.hands[i]); err != nil {
+	}
+	t.flushSaves(p.saves)
+	t.flushEnded(p.ended)
+	t.flushHistory(p.history)
+	late := append(t.pending.late, p.late...)
+	t.pending = pending{}
+	t.wrote = true
+	batch := make([]Statement, len(late))
+	for i, st := range late {
+		batch[i] = st.Statement
+	}
+	if err := t.send(batch); err != nil {
+		return err
+	}
+	for i, st := range late {
+		if st.wanted >= 0 && batch[i].Changed != st.wanted {
+			return raced(st.raced)
+		}
+	}
+	return nil
+}
+
+// send runs statements together, in one message where that is worth something.
+func (t *tx) send(batch []Statement) error {
+	for i := range batch {
+		storableArgs(batch[i].Args)
+		storableColumns(batch[i].Rows)
+		batch[i].Text = t.s.sql(batch[i].Text)
+	}
+	if c, ok := t.Conn.(Sender); ok {
+		return c.Send(batch)
+	}
+	for i := range batch {
+		st := &batch[i]
+		var err error
+		switch {
+		case st.Rows != nil:
+			err = t.Bulk(st.Text, func(int64) { st.Changed++ }, st.Rows[0].(Ints), st.Rows[1:]...)
+		case st.Each != nil:
+			err = t.Query(st.Text, st.Each, st.Args...)
+		default:
+			st.Changed, err = t.Exec(st.Text, st.Args...)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if err := t.flushSaves(p.saves); err != nil {
+	return nil
+}
+
+// readAll runs queries together. Those with Rows run for every row.
+func (t *tx) readAll(reads []Statement) error {
+	if err := t.flush(); err != nil {
 		return err
 	}
-	if err := t.flushEnded(p.ended); err != nil {
-		return err
+	if _, ok := t.Conn.(Sender); ok {
+		return t.send(reads)
 	}
-	return t.flushHistory(p.history)
+	for _, st := range reads {
+		var err error
+		if st.Rows != nil {
+			err = t.each(st.Text, st.Each, st.Rows...)
+		} else {
+			err = t.query(st.Text, st.Each, st.Args...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // table makes columns of integers with n rows.
@@ -105,7 +184,7 @@ const qSaveLive = `update sj_live set state = each($4 bigint), resumed = each($5
 	queue = each($37 text), key = each($38 text), worker = each($39 text), wait = each($40 text), lane = each($41 text)
 	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 
-func (t *tx) flushSaves(rows []savedRow) error {
+func (t *tx) flushSaves(rows []savedRow) {
 	rows = slices.DeleteFunc(rows, func(r savedRow) bool { return r.now == nil })
 	numbers := table(36, len(rows))
 	n := len(rows)
@@ -121,20 +200,11 @@ func (t *tx) flushSaves(rows []savedRow) error {
 		}
 		queue[i], key[i], worker[i], wait[i], lane[i] = l.queue, l.key, l.worker, r.wait, l.lane
 	}
-	return t.changeAll(qSaveLive, numbers, queue, key, worker, wait, lane)
+	t.laterBulk(qSaveLive, n, changedInside, numbers[0], columns(numbers[1:], queue, key, worker, wait, lane)...)
 }
 
-// changeAll runs a text that changes one row for each row of the columns, or the transaction has met something that it did not read.
-func (t *tx) changeAll(q string, numbers []Ints, more ...Column) error {
-	changed := 0
-	if err := t.bulk(q, func(int64) { changed++ }, numbers[0], columns(numbers[1:], more...)...); err != nil {
-		return err
-	}
-	if changed != len(numbers[0]) {
-		return errChanged(sojourn.ID(numbers[0][0]))
-	}
-	return nil
-}
+// changedInside says that a row is not what was read of it. A live row was locked when it was read, so for one it is an assertion.
+const changedInside = "a job changed inside a transaction"
 
 const (
 	qDeleteLive = `delete from sj_live /*using each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
@@ -148,9 +218,9 @@ const (
 )
 
 // flushEnded moves jobs out of the hot table, in the transaction that ends them, and frees their keys.
-func (t *tx) flushEnded(rows []endedRow) error {
+func (t *tx) flushEnded(rows []endedRow) {
 	if len(rows) == 0 {
-		return nil
+		return
 	}
 	n := len(rows)
 	gone, final := table(3, n), table(13, n)
@@ -170,21 +240,16 @@ func (t *tx) flushEnded(rows []endedRow) error {
 			awaited = append(awaited, int64(l.ID))
 		}
 	}
-	if err := t.changeAll(qDeleteLive, gone); err != nil {
-		return err
+	t.laterBulk(qDeleteLive, n, changedInside, gone[0], gone[1], gone[2])
+	t.laterBulk(qAddFinal, -1, "", final[0], columns(final[1:], queue, kind, key, worker, reason, resultType, errors, results)...)
+	t.freeKeys(rows)
+	if len(awaited) > 0 {
+		t.later(qFreeAwaited, -1, "", awaited)
 	}
-	if err := t.bulk(qAddFinal, nil, final[0], columns(final[1:], queue, kind, key, worker, reason, resultType, errors, results)...); err != nil {
-		return err
-	}
-	if err := t.freeKeys(rows); err != nil || len(awaited) == 0 {
-		return err
-	}
-	_, err := t.exec(qFreeAwaited, awaited)
-	return err
 }
 
 // freeKeys frees the jobs' own keys, in one order everywhere.
-func (t *tx) freeKeys(rows []endedRow) error {
+func (t *tx) freeKeys(rows []endedRow) {
 	keyed := make([]endedRow, 0, len(rows))
 	for _, r := range rows {
 		if r.now.key != "" {
@@ -199,13 +264,13 @@ func (t *tx) freeKeys(rows []endedRow) error {
 	for i, r := range keyed {
 		numbers[0][i], numbers[1][i], kinds[i], keys[i] = int64(r.now.ID), r.held, r.now.kind, r.now.key
 	}
-	return t.bulk(qFreeKey, nil, numbers[0], numbers[1], kinds, keys)
+	t.laterBulk(qFreeKey, -1, "", numbers[0], numbers[1], kinds, keys)
 }
 
 const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, worker, outcome, reason, by_whom, error)
 	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 text, $11 text, $12 text, $13 text, $14 bytea)`
 
-func (t *tx) flushHistory(rows []historyRow) error {
+func (t *tx) flushHistory(rows []historyRow) {
 	numbers := table(9, len(rows))
 	var texts [4]Texts
 	for c := range texts {
@@ -221,5 +286,5 @@ func (t *tx) flushHistory(rows []historyRow) error {
 		}
 		errors[i] = r.failed
 	}
-	return t.bulk(qAddHistory, nil, numbers[0], columns(numbers[1:], texts[0], texts[1], texts[2], texts[3], errors)...)
+	t.laterBulk(qAddHistory, -1, "", numbers[0], columns(numbers[1:], texts[0], texts[1], texts[2], texts[3], errors)...)
 }

@@ -68,7 +68,7 @@ func (t *tx) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 	chosen := choose(lines, r)
 	for _, l := range gated {
 		var err error
-		if chosen, err = l.settle(chosen); err != nil {
+		if chosen, err = l.close(chosen); err != nil {
 			return nil, err
 		}
 	}
@@ -99,31 +99,49 @@ func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 	return line[:min(len(line), r.Max)], nil
 }
 
-// next is the beginning of a queue in the order of claims, whoever knows which kinds. One probe of the claim index finds each kind.
-func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
-	var line []candidate
+// readyKinds lists the kinds of which a queue has ready jobs. One probe of the claim index finds each.
+func (t *tx) readyKinds(queue string) (kinds []string, err error) {
 	for kind := ""; ; {
 		after := kind
 		if err := t.query(`select coalesce(min(kind), '') from sj_live where queue = $1 and state = 3 and kind > $2`, func(r Row) error {
 			kind = r.Text(0)
 			return nil
-		}, f.Queue, after); err != nil {
-			return nil, err
+		}, queue, after); err != nil || kind == "" {
+			return kinds, err
 		}
-		if kind == "" {
-			break
-		}
-		if f.Kind != "" && f.Kind != kind {
-			continue
-		}
-		if err := t.query(qNext, func(r Row) error {
-			line = append(line, candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)})
-			return nil
-		}, f.Queue, kind, f.Limit); err != nil {
-			return nil, err
-		}
+		kinds = append(kinds, kind)
 	}
-	slices.SortFunc(line, less)
+}
+
+// next is the beginning of a queue in the order of claims, whoever knows which kinds, and whatever its gates say.
+func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
+	kinds, err := t.readyKinds(f.Queue)
+	if err != nil {
+		return nil, err
+	}
+	if f.Kind != "" {
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind != f.Kind })
+	}
+	q, err := t.queueRow(f.Queue)
+	if err != nil {
+		return nil, err
+	}
+	var line []candidate
+	if q.Grouped() {
+		if line, err = t.nextTurns(f.Queue, kinds, f.Limit); err != nil {
+			return nil, err
+		}
+	} else {
+		for _, kind := range kinds {
+			if err := t.query(qNext, func(r Row) error {
+				line = append(line, candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)})
+				return nil
+			}, f.Queue, kind, f.Limit); err != nil {
+				return nil, err
+			}
+		}
+		slices.SortFunc(line, less)
+	}
 	ids := make([]sojourn.ID, min(len(line), f.Limit))
 	for i := range ids {
 		ids[i] = sojourn.ID(line[i].id)

@@ -77,21 +77,25 @@ func (e *enqueue) lookUp(asks []enqueueAsk) error {
 			}
 		}
 	}
-	if err := e.query(qKnown, func(r Row) error {
-		e.known[sojourn.ID(r.Int(0))] = knownJob{r.Text(1), r.Text(2), r.Text(3), sojourn.State(r.Int(4))}
-		return nil
-	}, ids); err != nil {
-		return err
+	e.rows = missing(queues)
+	reads := []Statement{
+		{Text: qKnown, Args: []any{ids}, Each: func(r Row) error {
+			e.known[sojourn.ID(r.Int(0))] = knownJob{r.Text(1), r.Text(2), r.Text(3), sojourn.State(r.Int(4))}
+			return nil
+		}},
+		{Text: qQueueRows, Args: []any{queues}, Each: func(r Row) error { return e.scanQueueRow(r, e.rows) }},
+		{Text: qFindBlock, Args: []any{int64(ids[0])}, Each: e.block.scan},
 	}
-	if err := e.each(qHolders, func(r Row) error {
-		e.holders[kindKey{r.Text(0), r.Text(1)}] = holder{id: sojourn.ID(r.Int(2)), live: r.Int(3) != 0, held: r.Int(4), state: sojourn.State(r.Int(5))}
-		return nil
-	}, kinds, keys); err != nil {
-		return err
+	if len(keys) > 0 {
+		reads = append(reads, Statement{Text: qHolders, Rows: []Column{kinds, keys}, Each: func(r Row) error {
+			e.holders[kindKey{r.Text(0), r.Text(1)}] = holder{id: sojourn.ID(r.Int(2)), live: r.Int(3) != 0, held: r.Int(4), state: sojourn.State(r.Int(5))}
+			return nil
+		}})
 	}
-	var err error
-	e.rows, err = e.queueRows(queues)
-	return err
+	if e.block.size > 0 { // drawn a moment ago
+		reads = slices.Delete(reads, 2, 3)
+	}
+	return e.readAll(reads)
 }
 
 // plan decides for each job of a call in turn: first the id, then the key, then insert. It only reads. A refused call leaves no trace; one that

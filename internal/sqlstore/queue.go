@@ -45,21 +45,32 @@ func (t *tx) queueRow(name string) (queueRow, error) {
 
 // queueRows has a row for each name.
 func (t *tx) queueRows(names Texts) (map[string]*queueRow, error) {
-	found := make(map[string]*queueRow, len(names))
+	rows := missing(names)
+	return rows, t.peek(qQueueRows, func(r Row) error { return t.scanQueueRow(r, rows) }, names)
+}
+
+// missing are queues as long as nothing is found of them.
+func missing(names Texts) map[string]*queueRow {
+	rows := make(map[string]*queueRow, len(names))
 	for _, name := range names {
-		found[name] = &queueRow{reshape: -1}
+		rows[name] = &queueRow{reshape: -1}
 	}
-	return found, t.peek(qQueueRows, func(r Row) (err error) {
-		q := found[r.Text(0)]
-		q.found, q.flowText, q.shape, q.reshape, q.maxWeight = true, r.Text(2), r.Int(3), r.Int(4), r.Int(5)
-		if q.flowText != "" {
-			if err := json.Unmarshal([]byte(q.flowText), &q.flow); err != nil {
-				return err
-			}
+	return rows
+}
+
+func (t *tx) scanQueueRow(r Row, rows map[string]*queueRow) (err error) {
+	q := rows[r.Text(0)]
+	if q == nil {
+		return nil // the name that was asked for cannot be stored
+	}
+	q.found, q.flowText, q.shape, q.reshape, q.maxWeight = true, r.Text(2), r.Int(3), r.Int(4), r.Int(5)
+	if q.flowText != "" {
+		if err := json.Unmarshal([]byte(q.flowText), &q.flow); err != nil {
+			return err
 		}
-		q.QueueSettings, err = t.s.queueSettings(r.Text(1))
-		return err
-	}, names)
+	}
+	q.QueueSettings, err = t.s.queueSettings(r.Text(1))
+	return err
 }
 
 // queueSettings decodes stored settings; nobody changes what it returns.
@@ -93,6 +104,9 @@ func (t *tx) door(queue string) (d door, err error) {
 	return d, err
 }
 
+// owns reports whether nobody else can claim from the queue before this transaction is over.
+func (t *tx) owns(queue string) bool { return !t.concurrent() || slices.Contains(t.locked, queue) }
+
 // pausedFor reports whether jobs of a kind are not handed out.
 func (t *tx) pausedFor(queue, kind string) (bool, error) {
 	q, err := t.queueRow(queue)
@@ -107,7 +121,7 @@ func (t *tx) pausedFor(queue, kind string) (bool, error) {
 // lockQueue keeps other transactions from changing the queue, and from claiming where they must count. It waits for them in the order of the
 // names; out of that order it does not wait, and reports false where another transaction has the lock.
 func (t *tx) lockQueue(queue string) (bool, error) {
-	if !t.concurrent() || slices.Contains(t.locked, queue) {
+	if t.owns(queue) {
 		return true, nil
 	}
 	q := qLockedQueue

@@ -214,6 +214,7 @@ func (t *tx) save(was, l *live) error {
 	if p.place == nil {
 		p.place = map[sojourn.ID]int{}
 	}
+	t.land(was, l, l.Held)
 	p.place[l.ID] = len(p.saves)
 	p.saves = append(p.saves, savedRow{state, epoch, l, wait})
 	t.noteChange(l)
@@ -256,7 +257,6 @@ func (t *tx) noteChange(l *live) {
 	}
 }
 
-// errChanged says that a row is not what was read of it. A live row was locked when it was read, so for one it is an assertion.
 func errChanged(id sojourn.ID) error {
 	return raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
 }
@@ -266,7 +266,7 @@ const qInsertLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, p
 	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 text, $15 bigint, $16 bigint, $17 bigint, $18 bigint, $19 text)`
 
 // insertLive adds rows of jobs that nobody has claimed in their generation, and that were put into line.
-func (t *tx) insertLive(ls []*live) error {
+func (t *tx) insertLive(ls []*live) {
 	var id, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, deadline, history, hasData, updated Ints
 	var queue, kind, key, worker, lane Texts
 	for _, l := range ls {
@@ -281,7 +281,7 @@ func (t *tx) insertLive(ls []*live) error {
 		lane = append(lane, l.lane)
 		t.noteChange(l)
 	}
-	return t.bulk(qInsertLive, nil, id, queue, kind, key, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, worker, deadline,
+	t.laterBulk(qInsertLive, -1, "", id, queue, kind, key, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, worker, deadline,
 		history, hasData, updated, lane)
 }
 

@@ -159,6 +159,8 @@ type tx struct {
 	ready  map[place]int    // jobs that became claimable
 	freed  map[string]int   // weight that was returned, by queue
 	opens  int64            // when a gate opens that has held a claim back; 0 = not known
+	reads  bool             // it is a View, which cannot write
+	flight map[flight]int64 // weight that has come into flight, see land
 	locked []string         // queues, see lockQueue
 	felt   map[string]*felt // queue → what outcomes say of the other side
 	relied map[string]int64 // queue → shape, see rely
@@ -346,6 +348,9 @@ func (t *tx) end() error {
 	if err := t.flush(); err != nil {
 		return err
 	}
+	if err := t.flushFlight(); err != nil {
+		return err
+	}
 	if err := t.checkRelied(); err != nil {
 		return err
 	}
@@ -406,7 +411,7 @@ func (s *Store) view(ctx context.Context, fn func(t *tx) error) error {
 		return *err
 	}
 	err := s.db.View(ctx, func(c Conn) error {
-		return fn(&tx{Conn: c, s: s, reading: s.read(c)})
+		return fn(&tx{Conn: c, s: s, reading: s.read(c), reads: true})
 	})
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"math"
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
@@ -40,6 +41,27 @@ func (l *gatedLine) turns() error {
 		l.asked[e.id] = true
 	}
 	return l.round()
+}
+
+// nextTurns is the order in which groups would take their turns if all gates were open.
+func (t *tx) nextTurns(queue string, kinds []string, limit int) (line []candidate, err error) {
+	l := &gatedLine{tx: t, queue: queue, asked: map[int64]bool{},
+		r: sojourn.ClaimRequest{Kinds: kinds, Max: limit, Capacity: math.MaxInt64}}
+	if l.row, err = t.queueRow(queue); err != nil {
+		return nil, err
+	}
+	l.row.QueueSettings = sojourn.QueueSettings{Fair: true}
+	l.flow = sojourn.Flow{Queue: queue, Now: at(t.now), Settings: l.row.QueueSettings}
+	if err := l.going(); err != nil {
+		return nil, err
+	}
+	if err := l.turns(); err != nil {
+		return nil, err
+	}
+	for _, e := range l.admit {
+		line = append(line, e.candidate)
+	}
+	return line, nil
 }
 
 // round gives turns until nobody may start any more. Where the first jobs of the next groups are all held back, such as by a weight that does

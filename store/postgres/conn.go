@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -101,6 +103,50 @@ func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more .
 	return c.Query(q, func(r sqlstore.Row) error { hit(r.Int(0)); return nil }, args...)
 }
 
+// Send implements sqlstore.Sender.
+func (c *conn) Send(batch []sqlstore.Statement) error {
+	var b pgx.Batch
+	for _, st := range batch {
+		args := st.Args
+		for _, column := range st.Rows {
+			args = append(args, column)
+		}
+		values, err := bind(args)
+		if err != nil {
+			return err
+		}
+		b.Queue(st.Text, values...)
+	}
+	answers := c.raw.SendBatch(c.ctx, &b)
+	for i := range batch {
+		if err := c.receive(answers, &batch[i]); err != nil {
+			return errors.Join(err, answers.Close())
+		}
+	}
+	return answers.Close()
+}
+
+func (c *conn) receive(answers pgx.BatchResults, st *sqlstore.Statement) error {
+	found, err := answers.Query()
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	r := row{types: c.raw.TypeMap()}
+	for found.Next() {
+		if st.Each == nil {
+			continue
+		}
+		r.columns, r.values = found.FieldDescriptions(), own(found.RawValues())
+		if err := errors.Join(st.Each(&r), r.err); err != nil {
+			return err
+		}
+	}
+	found.Close()
+	st.Changed = found.CommandTag().RowsAffected()
+	return found.Err()
+}
+
 // bind turns arguments into what the driver takes.
 func bind(args []any) ([]any, error) {
 	values := make([]any, len(args))
@@ -151,8 +197,12 @@ func (r *row) scan(col int, into any) {
 	}
 }
 
-// Int implements sqlstore.Row.
+// Int implements sqlstore.Row. Nearly all columns are bigints in binary: the driver's own way costs five times as much.
 func (r *row) Int(col int) (n int64) {
+	f := &r.columns[col]
+	if v := r.values[col]; len(v) == 8 && f.DataTypeOID == pgtype.Int8OID && f.Format == pgx.BinaryFormatCode {
+		return int64(binary.BigEndian.Uint64(v))
+	}
 	r.scan(col, &n)
 	return n
 }

@@ -21,6 +21,11 @@ var orderTrials = []trial{
 		"tr:W1 spec:O6 spec:R8 rules:E2 spec:S13", orderLost},
 	{"a retry goes behind", "A job that was retried stands behind its equals, at the time of its retry.", "tr:F2 spec:R2 inv:W1", orderRetry},
 	{"a changed priority keeps the place among equals", "A change of priority keeps run_at.", "tr:O5 spec:P7", orderChanged},
+	{"order by time", "In the order time the minute of run_at comes first and the priority second: the table of the specification.", "spec:O3 spec:O5", orderTime},
+	{"the other order of the same table", "In the order priority the same jobs stand by priority.", "spec:O4 spec:O5", orderTable},
+	{"starvation without ageing", "Without ageing jobs of a better priority that keep coming starve one of a worse.", "spec:O4", orderStarves},
+	{"no starvation with ageing", "With ageing nothing that became ready later than priorities times age_step is started before.", "spec:O4 inv:W2", orderAges},
+	{"a changed order", "A queue whose order is changed stands in the new one at once, jobs that wait for their time or a retry too.", "spec:O3 spec:O4 spec:A5", orderChangedLater},
 	{"a release keeps the place", "A released job is claimed again before those that came after it.", "tr:F11 rules:D2 spec:W11", orderReleased},
 }
 
@@ -170,4 +175,75 @@ func orderReleased(s *scene) {
 	behind := s.enqueue()
 	s.finish(released(c), sojourn.Ready)
 	s.order(s.drain(), []sojourn.ID{c.Job.ID, behind})
+}
+
+// table enqueues the jobs of the specification's example: 10:32/700, 10:33/50, 10:33/100, 10:40/1, 10:40/7, in another order.
+func (s *scene) table() map[int32]sojourn.ID {
+	s.Helper()
+	ten := s.now().Truncate(time.Hour).Add(time.Hour)
+	ids := map[int32]sojourn.ID{}
+	for _, j := range []struct{ minute, second, priority int32 }{{40, 0, 7}, {33, 7, 100}, {32, 59, 700}, {40, 30, 1}, {33, 50, 50}} {
+		ids[j.priority] = s.enqueue(sojourn.Priority(j.priority), sojourn.RunAt(ten.Add(time.Duration(j.minute)*time.Minute+time.Duration(j.second)*time.Second)))
+	}
+	s.advance(2 * time.Hour)
+	return ids
+}
+
+func orderTime(s *scene) {
+	s.setQueue(line, sojourn.QueueSettings{Order: sojourn.OrderTime})
+	t := s.table()
+	s.order(s.drain(), []sojourn.ID{t[700], t[50], t[100], t[1], t[7]})
+}
+
+func orderTable(s *scene) {
+	t := s.table()
+	s.order(s.drain(), []sojourn.ID{t[1], t[7], t[50], t[100], t[700]})
+}
+
+// starve keeps ten jobs of priority 1 ready, starts one a second, and says after how many the one of priority 2 started.
+func (s *scene) starve() int {
+	s.Helper()
+	poor := s.enqueue(sojourn.Priority(2))
+	s.enqueueMany(10, sojourn.Priority(1))
+	for n := range 200 {
+		c := s.claim()
+		if c.Job.ID == poor {
+			return n
+		}
+		s.finish(completed(c), sojourn.Completed)
+		s.advance(time.Second)
+		s.enqueue(sojourn.Priority(1))
+	}
+	return -1
+}
+
+func orderStarves(s *scene) { same(s, "starts before the job of priority 2", s.starve(), -1) }
+
+func orderAges(s *scene) {
+	s.setQueue(line, sojourn.QueueSettings{AgeStep: 30 * time.Second})
+	// What became ready in the first 30 s may overtake it: the ten of the beginning and one a second. The one of second 30 is its equal, and has
+	// the larger id.
+	same(s, "starts before the job of priority 2", s.starve(), 10+29)
+}
+
+func orderChangedLater(s *scene) {
+	retry := s.running(steady(time.Minute), sojourn.Priority(9))
+	s.finish(failure(retry), sojourn.Scheduled)
+	s.advance(time.Second)
+	second := s.enqueue(sojourn.Priority(1), sojourn.Delay(2*time.Minute))
+	first := s.enqueue(sojourn.Priority(5))
+	s.setQueue(line, sojourn.QueueSettings{Order: sojourn.OrderTime})
+	s.advance(time.Hour)
+	s.sweep()
+	jobs, err := s.store.Find(s.ctx, sojourn.Filter{Queue: line, Next: true})
+	s.must(err, "Find")
+	same(s, "what would be next", jobs[0].ID, first)
+	want := []sojourn.ID{first, retry.Job.ID, second}
+	s.order([]sojourn.ID{jobs[0].ID, jobs[1].ID, jobs[2].ID}, want)
+	s.setQueue(line, sojourn.QueueSettings{})
+	jobs, err = s.store.Find(s.ctx, sojourn.Filter{Queue: line, Next: true})
+	s.must(err, "Find")
+	same(s, "what would be next in the order priority", jobs[0].ID, second)
+	s.setQueue(line, sojourn.QueueSettings{Order: sojourn.OrderTime})
+	s.order(s.drain(), want)
 }

@@ -65,6 +65,8 @@ var mutants = []mutant{
 	{"synchronous off", "store/sqlite/pragma.go", `pragma{"synchronous", "full", "2"}`, `pragma{"synchronous", "off", "0"}`, store},
 	{"one failing request fails its group", "internal/sqlstore/store.go", "if len(group) > 1 && s.broken.Load() == nil {", "if len(group) > 1 && s.broken.Load() != nil {", store},
 	{"a jump of the clock ends leases", "internal/sqlstore/clock.go", "c.graceTil = max(wall, c.last) + leaseUs", "c.graceTil = 0", "./internal/sqlstore"},
+	{"a refused call leaves what it has planned", "internal/sqlstore/plan.go", "\t\t\t\treturn nil, indexed\n", "\t\t\t\te.plans = append(e.plans, e.enqueuePlan)\n\t\t\t\treturn nil, indexed\n", store},
+	{"a look does not see what was decided", "internal/sqlstore/store.go", "func (t *tx) query(q string, each func(Row) error, args ...any) error {\n\tif err := t.flush(); err != nil {", "func (t *tx) query(q string, each func(Row) error, args ...any) error {\n\tif err := error(nil); err != nil {", store},
 	{"history loses its number", "internal/sqlstore/apply.go", "\tl.history++\n", "\tl.history += 2\n", store},
 	{"pruned jobs leave their log", "internal/sqlstore/prune.go", "\t`delete from sj_log where job = $1`,\n", "", store},
 	{"a handler's panic ends the worker", "worker/step.go", "if v := recover(); v != nil {\n\t\t\terr", "if v := any(nil); v != nil {\n\t\t\terr", "./worker"},

@@ -110,10 +110,25 @@ create index ix_live_errored on sj_live (queue, kind, r1, r2, id) where state = 
 -- The line of each group, in queues where groups take turns, and of jobs without weight: see lane.go. Jobs of queues without gates have no lane
 -- and are in neither of these two.
 create index ix_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane >= '0';
--- The weight in flight, by group.
+-- What is in flight in these queues.
 create index ix_live_flight on sj_live (queue, lane, held) where held > 0 and lane <> '';
 -- The whole input of the sweep.
 create index ix_live_wake on sj_live (wake_at_us, id) where wake_at_us < 9223372036854775807;
+
+-- The weight in flight by lane, in queues that count it: the sum of both tables. Whoever changes it only adds a row to sj_landed, so nobody waits
+-- for anybody; claims, which have the queue's lock, add these up into sj_flight.
+create table sj_flight (
+	queue text collate "C" not null,
+	lane text collate "C" not null,
+	held bigint not null,
+	primary key (queue, lane)
+);
+create table sj_landed (
+	queue text collate "C" not null,
+	lane text collate "C" not null,
+	held bigint not null
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+create index ix_landed_queue on sj_landed (queue);
 
 -- Keys. A live job holds its own key and those it awaits. The row of a final job stays (live = 0) until the job is pruned or another
 -- takes the key (own = 1: the key of its enqueue): it says that a response came late, and until held_until_us (KeepKey) it still counts as taken.

@@ -8,6 +8,8 @@ drop table sj_final;
 drop table sj_data;
 drop table sj_key_past;
 drop table sj_key;
+drop table sj_landed;
+drop table sj_flight;
 drop table sj_live;
 drop table sj_job;
 drop table sj_bucket;

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// flowFlags are the settings of queue set that decide which ready jobs start, and in which order.
+type flowFlags struct {
+	limit, maxDepth, groupLimit            int64
+	reserveAfter, bucket, ageStep, holdFor time.Duration
+	order                                  string
+	shares, pausedKinds                    []string
+	borrow, fair                           bool
+}
+
+func (f *flowFlags) register(fl *pflag.FlagSet) {
+	fl.Int64Var(&f.limit, "limit", 0, "summed weight of the jobs in flight: running, awaiting, resumed; 0 = none")
+	fl.DurationVar(&f.reserveAfter, "reserve-after", 0, "keep what is free for a job that was overtaken this long for lack of weight (default 30s)")
+	fl.Int64Var(&f.maxDepth, "max-depth", 0, "refuse to enqueue when so many jobs are ready; 0 = never")
+	fl.StringVar(&f.order, "order", "", "priority or time (default priority)")
+	fl.DurationVar(&f.bucket, "bucket", 0, "of the order time: cut run_at to this (default 1m)")
+	fl.DurationVar(&f.ageStep, "age-step", 0, "of the order priority: waiting this long counts as one priority; 0 = never")
+	fl.Int64Var(&f.groupLimit, "group-limit", 0, "summed weight in flight of each group; 0 = none")
+	fl.StringSliceVar(&f.shares, "share", nil, "part of the limit for a group, as east=40% or east=0.4; repeat it; all are replaced, \"\" takes them away")
+	fl.BoolVar(&f.borrow, "borrow", false, "shares that their groups leave idle may be used by others")
+	fl.BoolVar(&f.fair, "fair", false, "groups take turns also without limits and shares")
+	fl.DurationVar(&f.holdFor, "hold", 0, "start nothing for so long, from now; 0 ends a hold")
+	fl.StringSliceVar(&f.pausedKinds, "pause-kind", nil, "do not hand out these kinds; all are replaced, \"\" ends the pause")
+}
+
+// apply takes over what was given. now is the store's clock.
+func (f *flowFlags) apply(given func(string) bool, s *sojourn.QueueSettings, now time.Time) error {
+	over(given("limit"), &s.Limit, f.limit)
+	over(given("reserve-after"), &s.ReserveAfter, f.reserveAfter)
+	over(given("max-depth"), &s.MaxDepth, f.maxDepth)
+	over(given("bucket"), &s.Bucket, f.bucket)
+	over(given("age-step"), &s.AgeStep, f.ageStep)
+	over(given("group-limit"), &s.GroupLimit, f.groupLimit)
+	over(given("borrow"), &s.Borrow, f.borrow)
+	over(given("fair"), &s.Fair, f.fair)
+	over(given("pause-kind"), &s.PausedKinds, named(f.pausedKinds))
+	over(given("order"), &s.Order, sojourn.Order(f.order))
+	if given("hold") {
+		s.HoldUntil = time.Time{}
+		if f.holdFor > 0 {
+			s.HoldUntil = now.Add(f.holdFor)
+		}
+	}
+	if !given("share") {
+		return nil
+	}
+	s.Shares = nil
+	for _, text := range named(f.shares) {
+		group, part, ok := strings.Cut(text, "=")
+		number, percent := strings.CutSuffix(part, "%")
+		fraction, err := strconv.ParseFloat(number, 64)
+		if !ok || err != nil {
+			return sojourn.Invalid("share", "%.64q is not a share: write GROUP=40%% or GROUP=0.4", text)
+		}
+		if percent {
+			fraction /= 100
+		}
+		if s.Shares == nil {
+			s.Shares = map[string]float64{}
+		}
+		s.Shares[group] = fraction
+	}
+	return nil
+}
+
+// named drops empty texts.
+func named(texts []string) []string {
+	return slices.DeleteFunc(slices.Clone(texts), func(t string) bool { return t == "" })
+}
+
+func (a *app) queueGetCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "get QUEUE", Short: "show a queue, its settings and what is in flight", Args: cobra.ExactArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.with(func(c *sojourn.Client) error {
+			q, err := queueNamed(cmd.Context(), c, args[0])
+			if err != nil || a.asJSON() {
+				return orElse(err, func() error { return a.json(q) })
+			}
+			return a.printQueue(q)
+		})
+	}
+	return cmd
+}
+
+// queueNamed gets a queue that exists. What holds for all queues exists always.
+func queueNamed(ctx context.Context, c *sojourn.Client, name string) (sojourn.QueueStatus, error) {
+	queues, err := c.Store().Queues(ctx, name)
+	switch {
+	case err != nil:
+		return sojourn.QueueStatus{}, err
+	case len(queues) > 0:
+		return queues[0], nil
+	case name == sojourn.AllQueues:
+		return sojourn.QueueStatus{Name: name}, nil
+	}
+	return sojourn.QueueStatus{}, sojourn.NotFound("there is no queue %.64q; \"sojourn queue ls\" lists them", name)
+}
+
+// inFlight is what is in flight, and of how much.
+func inFlight(q sojourn.QueueStatus) string {
+	if q.Settings.Limit < 1 {
+		return fmt.Sprint(q.InFlight)
+	}
+	return fmt.Sprintf("%d of %d", q.InFlight, q.Settings.Limit)
+}
+
+func (a *app) printQueue(q sojourn.QueueStatus) error {
+	s := q.Settings
+	t := newTable(a.out, "QUEUE", q.Name)
+	row := func(name, value string, shown bool) {
+		if shown {
+			t.row(name, value)
+		}
+	}
+	row("in flight", inFlight(q), true)
+	for state := sojourn.Blocked; state <= sojourn.Cancelled; state++ {
+		row(state.String(), fmt.Sprint(q.Counts[state]), q.Counts[state] > 0)
+	}
+	row("paused", "yes", s.Paused)
+	row("paused kinds", strings.Join(s.PausedKinds, ", "), len(s.PausedKinds) > 0)
+	row("hold until", s.HoldUntil.Format(time.RFC3339), !s.HoldUntil.IsZero())
+	row("limit", fmt.Sprint(s.Limit), s.Limit > 0)
+	row("reserve after", s.ReserveAfter.String(), s.ReserveAfter > 0)
+	row("max depth", fmt.Sprint(s.MaxDepth), s.MaxDepth > 0)
+	row("order", string(s.Order), s.Order != "")
+	row("bucket", s.Bucket.String(), s.Bucket > 0)
+	row("age step", s.AgeStep.String(), s.AgeStep > 0)
+	row("group limit", fmt.Sprint(s.GroupLimit), s.GroupLimit > 0)
+	for _, group := range slices.Sorted(maps.Keys(s.Shares)) {
+		row("share of "+group, fmt.Sprintf("%g%% = %d", s.Shares[group]*100, s.ShareOf(group)), true)
+	}
+	row("borrow", "yes", s.Borrow)
+	row("fair", "yes", s.Fair)
+	return t.flush()
+}

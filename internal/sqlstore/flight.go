@@ -1,0 +1,95 @@
+package sqlstore
+
+// The weight in flight of a queue that counts is kept as a ledger: one row a lane, and one row for each transaction that has changed it since
+// they were added up. Adding rows up for each claim instead of counting jobs makes the cost of a claim independent of the number of jobs in
+// flight. The doctor compares both.
+
+// flight is where weight is in flight.
+type flight struct{ queue, lane string }
+
+// land notes what a change of a row means for the weight in flight.
+func (t *tx) land(was, l *live, held int32) {
+	if was.lane == l.lane && was.queue == l.queue && was.Held == held {
+		return
+	}
+	add := func(row *live, n int32) {
+		if row.lane == laneNone || n == 0 {
+			return
+		}
+		if t.flight == nil {
+			t.flight = map[flight]int64{}
+		}
+		t.flight[flight{row.queue, row.lane}] += int64(n)
+	}
+	add(was, -was.Held)
+	add(l, held)
+	if was.lane != laneNone && was.Held > held {
+		t.freed[was.queue] += int(was.Held - held)
+	}
+}
+
+const (
+	qLand   = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
+	qFlight = `select lane, sum(held), sum(n) from (select lane, held, 0 as n from sj_flight where queue = $1
+		union all select lane, held, 1 from sj_landed where queue = $1) f group by lane`
+	qTakeLanded = `delete from sj_landed where queue = $1 returning lane, held`
+	qAddUp      = `insert into sj_flight (held, queue, lane) rows($1 bigint, $2 text, $3 text)
+		on conflict (queue, lane) do update set held = sj_flight.held + excluded.held`
+	qNoFlight = `delete from sj_flight where queue = $1 and held = 0`
+)
+
+// addUpFrom is how many rows of the ledger are worth the write that adds them up.
+const addUpFrom = 50
+
+// flushFlight writes what the transaction has changed so far.
+func (t *tx) flushFlight() error {
+	var held Ints
+	var queue, lane Texts
+	for f, n := range t.flight {
+		if n != 0 {
+			held, queue, lane = append(held, n), append(queue, f.queue), append(lane, f.lane)
+		}
+	}
+	t.flight = nil
+	return t.bulk(qLand, nil, held, queue, lane)
+}
+
+// inFlight sums the weight in flight of a queue, by group. Under the queue's lock nobody else can add to it, only take away.
+func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err error) {
+	if err := t.flushFlight(); err != nil {
+		return 0, nil, err
+	}
+	groups = map[string]int64{}
+	rows := int64(0)
+	err = t.query(qFlight, func(r Row) error {
+		lane, held := r.Text(0), r.Int(1)
+		used, rows = used+held, rows+r.Int(2)
+		if lane[:1] == laneGroup && held != 0 {
+			groups[lane[1:]] += held
+		}
+		return nil
+	}, queue)
+	if err == nil && rows >= addUpFrom && !t.reads && t.owns(queue) {
+		err = t.addUp(queue)
+	}
+	return used, groups, err
+}
+
+// addUp moves the ledger's newer rows into its sums.
+func (t *tx) addUp(queue string) error {
+	sum := map[string]int64{}
+	if err := t.query(qTakeLanded, func(r Row) error { sum[r.Text(0)] += r.Int(1); return nil }, queue); err != nil {
+		return err
+	}
+	var held Ints
+	var queues, lanes Texts
+	for lane, n := range sum {
+		held, queues, lanes = append(held, n), append(queues, queue), append(lanes, lane)
+	}
+	if err := t.bulk(qAddUp, nil, held, queues, lanes); err != nil {
+		return err
+	}
+	_, err := t.exec(qNoFlight, queue)
+	t.wrote = true
+	return err
+}

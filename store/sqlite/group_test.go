@@ -1,0 +1,121 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// together runs calls so that they share one transaction: the first waits in its own until the others stand in line behind it. They are begun in
+// order; if one comes later all the same, a test is only weaker.
+func together(f *faulty, first func(), calls ...func()) {
+	gate, began := make(chan struct{}), make(chan struct{}, 100)
+	f.before = func() { began <- struct{}{}; <-gate }
+	var group sync.WaitGroup
+	group.Go(first)
+	<-began
+	for _, call := range calls {
+		group.Go(call)
+		time.Sleep(10 * time.Millisecond)
+	}
+	close(gate)
+	group.Wait()
+	f.before = nil
+}
+
+// TestGroupOfEnqueues: calls that share their statements see each other as if they came one after the other, and a refused one leaves nothing.
+func TestGroupOfEnqueues(t *testing.T) {
+	f, c := openFaulty(t)
+	ctx := context.Background()
+	if err := c.Reserve(ctx, 20); err != nil {
+		t.Fatal(err)
+	}
+	first, err := c.Store().IDs(ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, errs := make([]sojourn.Enqueued, 5), make([]error, 5)
+	one := func(i int, options ...sojourn.Option) func() {
+		return func() {
+			done[i], errs[i] = c.Enqueue(ctx, sojourn.NewJob("k", []byte{byte('0' + i)}, options...))
+		}
+	}
+	together(f, one(0),
+		one(1, sojourn.Key("x")),
+		func() { // all or nothing: the first of the two is good
+			good, bad := *sojourn.NewJob("k", nil, sojourn.Key("z")), *sojourn.NewJob("k", nil)
+			good.ID, bad.ID = first, first+1_000_000
+			_, errs[2] = c.Store().Enqueue(ctx, []sojourn.Job{good, bad}, false)
+		},
+		one(3, sojourn.Key("x")),
+		one(4, sojourn.Key("x"), sojourn.OnKeyConflict(sojourn.Replace)),
+	)
+	if sojourn.ErrorCode(errs[2]) != sojourn.CodeInvalid || errs[0] != nil || errs[1] != nil || errs[3] != nil || errs[4] != nil {
+		t.Fatal(errs)
+	}
+	if done[1].ID != done[3].ID || done[1].ID != done[4].ID || done[1].Duplicate == done[3].Duplicate || !done[4].Replaced {
+		t.Errorf("one key: %+v", done)
+	}
+	jobs, err := c.Find(ctx, sojourn.Filter{Full: true})
+	if err != nil || len(jobs) != 2 {
+		t.Fatalf("%d jobs stored, %v", len(jobs), err)
+	}
+	if j := jobs[slices.IndexFunc(jobs, func(j sojourn.Job) bool { return j.Key == "x" })]; string(j.Args) != "4" {
+		t.Errorf("not replaced: %q", j.Args)
+	}
+}
+
+// TestGroupOfFinishes: of two reports under one lease in one transaction one is applied and one repeated; a third that says something else is
+// lost; and a job that the group enqueues under the key of one that it ends is another job.
+func TestGroupOfFinishes(t *testing.T) {
+	f, c := openFaulty(t)
+	ctx := context.Background()
+	for _, key := range []string{"a", "b", "c"} {
+		if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key(key))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	jobs, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 9, Capacity: 9})
+	if err != nil || len(jobs) != 3 {
+		t.Fatal(jobs, err)
+	}
+	finished := make([]sojourn.Finished, 5)
+	finish := func(i, job int, as sojourn.OutcomeType) func() {
+		return func() {
+			out, err := c.Store().Finish(ctx, []sojourn.Outcome{{Lease: jobs[job].Lease, Type: as}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			finished[i] = out[0]
+		}
+	}
+	var again sojourn.Enqueued
+	together(f, finish(0, 2, sojourn.OutcomeCompleted),
+		finish(1, 0, sojourn.OutcomeCompleted), finish(2, 0, sojourn.OutcomeCompleted), finish(3, 0, sojourn.OutcomeSnooze), finish(4, 1, sojourn.OutcomeAwait),
+		func() {
+			var err error
+			if again, err = c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("a"))); err != nil {
+				t.Error(err)
+			}
+		})
+	var got []sojourn.FinishStatus
+	for _, f := range finished {
+		got = append(got, f.Status)
+	}
+	if want := []sojourn.FinishStatus{"applied", "applied", "repeated", "lost", "applied"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if again.ID == jobs[0].Job.ID || again.Duplicate {
+		t.Errorf("the key was free by then: %+v", again)
+	}
+	for i, rows := range []int{1, 1} {
+		if h, err := c.History(ctx, jobs[i].Job.ID); err != nil || len(h) != rows {
+			t.Errorf("job %d has the history %+v, %v", i, h, err)
+		}
+	}
+}
