@@ -73,7 +73,26 @@ func buildEvery(t *testing.T, path string) every {
 	finish(claim("completed"), sojourn.Outcome{Type: sojourn.OutcomeCompleted})
 	finish(claim("failed"), sojourn.Outcome{Type: sojourn.OutcomeAbort})
 	respond("nobody", "early", false)
+	buildLimited(t, c)
 	return e
+}
+
+// buildLimited adds a queue with a limit: two of its jobs run, a third one waits.
+func buildLimited(t *testing.T, c *sojourn.Client) {
+	t.Helper()
+	ctx := context.Background()
+	if err := c.Store().SetQueue(ctx, "limited", sojourn.QueueSettings{Limit: 2}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := c.Enqueue(ctx, sojourn.NewJob("limited", nil, sojourn.Queue("limited"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := sojourn.ClaimRequest{Worker: "w", Queues: []string{"limited"}, Kinds: []string{"limited"}, Max: 3, Capacity: 3, Lease: time.Hour}
+	if jobs, err := c.Store().Claim(ctx, r); err != nil || len(jobs) != 2 {
+		t.Fatal(jobs, err)
+	}
 }
 
 // TestDoctorFindsEachPlantedViolation breaks one invariant at a time in a healthy file (spec:A18). A check that no plant covers fails the test.
@@ -116,10 +135,15 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 		"one-end-per-lease":     `update sj_history set epoch = 1 where epoch = 0`,
 		"no-overlap": `insert into sj_history select job, seq + 1, generation, attempt, epoch + 1, purpose, worker, outcome, state, reason, error, by_whom, began_us - 1, ended_us
 			from sj_history where job in (select id from sj_final)`,
-		"epoch-known":   `update sj_final set epoch = 0 where state = 7`,
-		"queue-exists":  `delete from sj_queue`,
-		"id-was-leased": `update sj_meta set value = '1' where name = 'next_id'`,
-		"rows-have-job": `update sj_history set job = 999 where job = (select max(id) from sj_final)`,
+		"epoch-known":    `update sj_final set epoch = 0 where state = 7`,
+		"queue-exists":   `delete from sj_queue`,
+		"id-was-leased":  `update sj_meta set value = '1' where name = 'next_id'`,
+		"limit-kept":     `update sj_queue set max_weight = 1 where name = 'limited'`,
+		"flight-counted": `update sj_live set lane = '' where queue = 'limited' and held > 0`,
+		"flight-summed":  `update sj_landed set held = held + 1 where queue = 'limited'`,
+		"flight-known":   `delete from sj_landed where queue = 'limited'`,
+		"lane-of-job":    `update sj_live set lane = '0' where queue = 'limited' and state = 3`,
+		"rows-have-job":  `update sj_history set job = 999 where job = (select max(id) from sj_final)`,
 	}
 	for _, name := range (&sqlstore.Store{}).Checks() {
 		t.Run(name, func(t *testing.T) {
