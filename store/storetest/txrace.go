@@ -49,7 +49,7 @@ func txSideBySide(s *txScene) {
 	producers.Go(func() {
 		for j := range ids {
 			if _, err := s.store.Enqueue(s.ctx, []sojourn.Job{j}, false); err != nil {
-				fail(fmt.Errorf("Enqueue: %w", err))
+				fail(fmt.Errorf("plain enqueue: %w", err))
 			}
 		}
 	})

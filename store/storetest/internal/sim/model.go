@@ -199,7 +199,6 @@ func (m *model) happen(j *job, e sojourn.Event, by change) error {
 type change struct {
 	result  string
 	verdict sojourn.Verdict
-	poll    bool
 }
 
 func (m *model) apply(j *job, tr sojourn.Transition, c change) {
