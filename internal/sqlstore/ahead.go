@@ -88,7 +88,7 @@ const (
 	qAirLoads = `select kind, lane, state, count(*), sum(held) from sj_live where queue = $1 and held > 0 and lane <> '' group by kind, lane, state`
 	qDescribe = `select l.id, l.kind, l.key, j.grp, l.priority, l.attempt, l.attempt_open, l.run_at_us, j.created_us, j.tags, j.meta
 		from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1))`
-	qLaneAfter = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and lane >= '0' and lane = $3
+	qLaneAfter = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $3
 		and (r1, r2, id) > ($4, $5, $6) order by r1, r2, id limit $7`
 )
 

@@ -131,7 +131,7 @@ func (l *gatedLine) snapshot() (err error) {
 const (
 	qGoing = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and r1 = -2147483649 order by r1, r2, id limit $3`
 	qFront = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and r1 > -2147483649 order by r1, r2, id limit $3`
-	qLane  = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and lane >= '0' and lane = $3 and r1 > -2147483649
+	qLane  = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $3 and r1 > -2147483649
 		order by r1, r2, id limit $4`
 )
 

@@ -11,17 +11,18 @@ import (
 // group with one probe, and the head of each with another, so neither the backlog of a group nor the number of groups costs anything. What is
 // skipped is groups that are at their limit, at most as many as have jobs in flight.
 
-// qLanes gives the next groups with ready jobs of a kind after one, without those at their limit.
+// qLanes gives the next groups with ready jobs of a kind after one, without those at their limit. What names the index must be no
+// lower bound of the lane: SQLite would begin there, and read all jobs of the groups in between.
 const qLanes = `with recursive g (lane) as (
-	select (select min(l.lane) from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane >= '0' and l.lane > $3)
+	select (select min(l.lane) from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > $3)
 	union all
-	select (select min(l.lane) from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane >= '0' and l.lane > g.lane)
+	select (select min(l.lane) from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > g.lane)
 	from g where g.lane is not null)
 	select lane from g where lane is not null and lane not in (texts($4)) limit $5`
 
 // qHeads gives the first job of each group.
 const qHeads = `with t (lane) as (texts($3)) select l.id, l.r1, l.r2, l.weight, l.lane from t join sj_live l on l.id =
-	(select h.id from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane >= '0' and h.lane = t.lane and h.r1 > -2147483649
+	(select h.id from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-' and h.lane = t.lane and h.r1 > -2147483649
 	order by h.r1, h.r2, h.id limit 1)`
 
 // turns admits jobs without weight in order, then one job of each group in turn. With Borrow, a second pass gives what is left to groups

@@ -16,7 +16,7 @@ const (
 	qFinalLook = `select queue, kind, state, reason from sj_final where id = $1`
 	qReadyKind = `select coalesce(min(kind), '') from sj_live where queue = $1 and state = 3 and kind > $2`
 	qAheadOf   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and (r1, r2, id) < ($3, $4, $5) limit $6) a`
-	qAheadIn   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and lane >= '0' and lane = $7
+	qAheadIn   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $7
 		and (r1, r2, id) < ($3, $4, $5) limit $6) a`
 )
 

@@ -108,7 +108,7 @@ create index sj_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
 create index sj_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
 -- The line of each group, in queues where groups take turns, and of jobs without weight: see lane.go. Jobs of queues without gates have no lane
 -- and are in neither of these two.
-create index sj_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane >= '0';
+create index sj_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane <> '' and lane <> '-';
 -- What is in flight in these queues.
 create index sj_live_flight on sj_live (queue, lane, held) where held > 0 and lane <> '';
 -- The whole input of the sweep.
