@@ -21,7 +21,7 @@ test:
 	else \
 		echo 'race detector: OFF (it needs a C compiler and cgo)'; race=; \
 	fi; \
-	set -x; go test -vet=off $${race:+$(RACEFLAGS)} $(TESTFLAGS) ./...
+	set -x; go test -vet=off -timeout 20m $${race:+$(RACEFLAGS)} $(TESTFLAGS) ./...
 
 check: vet benchmodules staticcheck format generated cross
 
