@@ -122,6 +122,7 @@ func (h *hub) poll() {
 	timer := time.NewTimer(h.s.cfg.Poll)
 	defer timer.Stop()
 	version, _ := h.s.db.Version(context.Background()) // an error shows as a change below
+	h.wakeAll()                                        // who has looked before this version was read may have missed what it contains already
 	for {
 		next := h.s.cfg.Poll
 		h.mu.Lock()

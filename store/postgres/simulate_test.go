@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
-// TestSimulation is that of store/sqlite on PostgreSQL. SOJOURN_SIM_SEEDS sets how many seeds; CI runs 200.
+// TestSimulation is that of store/sqlite on PostgreSQL. SOJOURN_SIM_SEEDS sets how many seeds, 20 by default.
 func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a second for each seed")
