@@ -38,7 +38,7 @@ benchmodules:
 	done
 
 staticcheck:
-	"$$(go -C tools tool -n staticcheck)" ./...
+	"$$(go -C internal/tools tool -n staticcheck)" ./...
 
 format:
 	@unformatted="$$(gofmt -s -l .)"; if [ -n "$$unformatted" ]; then echo "run gofmt -s -w on:"; echo "$$unformatted"; exit 1; fi
@@ -90,4 +90,4 @@ bench:
 
 # A second copy of SQLite in one process, in C, whose transactions the store must refuse. It needs a C compiler.
 othersqlite:
-	CGO_ENABLED=1 go -C tools/othersqlite test -count=1 ./...
+	CGO_ENABLED=1 go -C internal/othersqlite test -count=1 ./...

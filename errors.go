@@ -3,6 +3,11 @@ package sojourn
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // The four sentinels. Test with errors.Is; every *Error that means one of them unwraps to it.
@@ -94,4 +99,189 @@ func AtIndex(index int, err error) error {
 		return &c
 	}
 	return err
+}
+
+// Limits that no option raises. MaxBytes bounds args, result, response body and checkpoint each, and is an option of the store
+// (DefaultMaxBytes, at most MaxMaxBytes).
+const (
+	DefaultMaxBytes = 256 << 10
+	MaxMaxBytes     = 16 << 20
+	MaxName         = 128      // bytes of a queue, kind, tag or worker name
+	MaxKey          = 255      // bytes of a key, group, source or message id
+	MaxTags         = 64       // tags of a job
+	MaxMeta         = 16 << 10 // bytes of names and values together
+	MaxError        = 64 << 10 // bytes of an error text; longer ones are cut with a mark
+	MaxReason       = 128      // bytes of a reason; longer ones are cut
+	MaxProgress     = 4 << 10  // bytes of a progress text or log line; longer ones are cut with a mark
+	MaxLogLines     = 100      // of a job: the first and the newest 99
+	MaxBatch        = 1000     // jobs, outcomes or responses of one Store call
+	MaxFind         = 1000     // jobs of one Find
+)
+
+const maxID = ID(1)<<53 - 1
+
+// ValidName checks the name of a queue, kind, tag or worker: 1-128 bytes of A-Za-z0-9_.:/-.
+func ValidName(field, name string) error {
+	if len(name) < 1 || len(name) > MaxName {
+		return Invalid(field, "a name has 1 to %d bytes, this one has %d", MaxName, len(name))
+	}
+	for i := range len(name) {
+		c := name[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("_.:/-", c) >= 0) {
+			return Invalid(field, "%.64q has %q at byte %d; allowed are A-Za-z0-9_.:/-", name, c, i)
+		}
+	}
+	return nil
+}
+
+// ValidKey checks a key, group, source or message id: 1-255 bytes of UTF-8 without control characters.
+func ValidKey(field, key string) error {
+	if len(key) < 1 || len(key) > MaxKey {
+		return Invalid(field, "has %d bytes; allowed are 1 to %d", len(key), MaxKey)
+	}
+	if !utf8.ValidString(key) {
+		return Invalid(field, "%.64q is not valid UTF-8", key)
+	}
+	if i := strings.IndexFunc(key, unicode.IsControl); i >= 0 {
+		return Invalid(field, "%.64q has a control character at byte %d", key, i)
+	}
+	if strings.TrimSpace(key) == "" {
+		return Invalid(field, "is only white space")
+	}
+	return nil
+}
+
+// Resolve fills what the job's options and kind left open from its queue and the built-in defaults, and removes double tags.
+// Stores call it in the transaction that enqueues.
+func (j *Job) Resolve(q QueueDefaults) {
+	if j.set&setPriority == 0 && q.Priority != nil {
+		j.Priority = *q.Priority
+	}
+	if j.set&setWeight == 0 && q.Weight != nil {
+		j.Weight = *q.Weight
+	}
+	j.Policy = j.Policy.or(q.Policy).withDefaults()
+	seen := make(map[string]bool, len(j.Tags))
+	var tags []string
+	for _, t := range j.Tags {
+		if !seen[t] {
+			seen[t], tags = true, append(tags, t)
+		}
+	}
+	j.Tags = tags
+}
+
+// Explicit marks priority and weight as given, for jobs that were built from a wire format; queue defaults then leave them.
+func (j *Job) Explicit(priority, weight bool) {
+	j.set |= setMade
+	if priority {
+		j.set |= setPriority
+	}
+	if weight {
+		j.set |= setWeight
+	}
+}
+
+// Validate checks everything about a job that can be checked without the store's data. maxBytes bounds the args.
+func (j *Job) Validate(maxBytes int) error {
+	if j == nil {
+		return Invalid("job", "is nil")
+	}
+	if j.err != nil {
+		return j.err
+	}
+	if j.set&setMade == 0 {
+		return Invalid("job", "make jobs with Kind.New or NewJob: a Job literal would have priority 0 and weight 0")
+	}
+	if j.ID < 0 || j.ID > maxID {
+		return Invalid("id", "%d is out of range: 1 to 2^53-1, or 0 to draw one", j.ID)
+	}
+	if err := ValidName("kind", j.Kind); err != nil {
+		return err
+	}
+	if err := ValidName("queue", j.Queue); err != nil {
+		return err
+	}
+	for _, c := range []struct{ field, v string }{{"key", j.Key}, {"group", j.Group}} {
+		if c.v != "" {
+			if err := ValidKey(c.field, c.v); err != nil {
+				return err
+			}
+		}
+	}
+	if len(j.Args) > maxBytes {
+		return TooLarge("args", len(j.Args), maxBytes)
+	}
+	if len(j.ContentType) > MaxKey {
+		return TooLarge("content_type", len(j.ContentType), MaxKey)
+	}
+	if j.Weight < 0 || j.Weight > MaxWeight {
+		return Invalid("weight", "%d is out of range: 0 to %d", j.Weight, MaxWeight)
+	}
+	if j.Delay < 0 || j.Delay > MaxHorizon {
+		return Invalid("delay", "%v is out of range: 0 to 10 years", j.Delay)
+	}
+	if j.OnConflict > Replace {
+		return Invalid("on_conflict", "%d is not one of ReturnExisting, ReturnError and Replace", j.OnConflict)
+	}
+	if err := validTags(j.Tags); err != nil {
+		return err
+	}
+	if err := validMeta(j.Meta); err != nil {
+		return err
+	}
+	return j.Policy.validate()
+}
+
+// ValidRunAt checks that t is at most ten years after the store's clock. Times in the past are fine: they mean now.
+func ValidRunAt(t, now time.Time) error {
+	if t.Sub(now) > MaxHorizon {
+		return Invalid("run_at", "%s is more than 10 years ahead", t.Format(time.RFC3339))
+	}
+	return nil
+}
+
+func validTags(tags []string) error {
+	if len(tags) > MaxTags {
+		return Invalid("tags", "%d tags exceed the limit of %d", len(tags), MaxTags)
+	}
+	for _, t := range tags {
+		if err := ValidName("tags", t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validMeta(meta map[string]string) error {
+	size := 0
+	for k, v := range meta {
+		if k == "" || !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return Invalid("meta", "names are non-empty, and names and values are valid UTF-8; %.64q is not", k)
+		}
+		size += len(k) + len(v)
+	}
+	if size > MaxMeta {
+		return TooLarge("meta", size, MaxMeta)
+	}
+	return nil
+}
+
+// Cut shortens text to limit bytes without breaking a character, with a mark that gives the original length where there is room.
+func Cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	mark := "… [cut, " + strconv.Itoa(len(text)) + " bytes]"
+	if len(mark) > limit {
+		mark = ""
+	}
+	cut := max(limit-len(mark), 0)
+	for back := range min(cut, utf8.UTFMax) { // bytes that are no text are cut anywhere
+		if utf8.RuneStart(text[cut-back]) {
+			cut -= back
+			break
+		}
+	}
+	return text[:cut] + mark
 }

@@ -16,7 +16,7 @@ type allowance struct {
 }
 
 var allowances = []allowance{
-	{"client.go", []string{"crypto/rand"}, "message ids of responses that came without one must not repeat over processes"},
+	{"sojourn.go", []string{"crypto/rand"}, "message ids of responses that came without one must not repeat over processes"},
 	{"worker/...", []string{"time.Now", "time.Since", "time.Until"}, "monotonic margins of a lease, measured where it is held"},
 	{"worker/...", []string{"crypto/rand"}, "the name of a worker is new with every start, as it is part of the fence"},
 	{"store/sqlite/...", []string{"time.Now", "time.Since", "time.Until", "crypto/rand"}, "the store's clock; the name of an instance, its secret"},
@@ -96,8 +96,8 @@ func TestClockAndChanceArePlanted(t *testing.T) {
 		planted{"decide.go", "package a\n\nimport \"time\"\n\nvar t = time.Second\n", ""},
 		planted{"decide.go", "package a\n\nvar t = time.Now() // another time\n", ""},
 		planted{"decide_test.go", now, ""},
-		planted{"client.go", "package a\n\nimport \"crypto/rand\"\n\nvar t = rand.Text()\n", ""},
-		planted{"client.go", now, "client.go:5: time.Now"},
+		planted{"sojourn.go", "package a\n\nimport \"crypto/rand\"\n\nvar t = rand.Text()\n", ""},
+		planted{"sojourn.go", now, "sojourn.go:5: time.Now"},
 		planted{"worker/lease.go", now, ""},
 		planted{"internal/sqlstore/clock.go", now, ""},
 		planted{"internal/sqlstore/claim.go", now, "internal/sqlstore/claim.go:5: time.Now"},

@@ -18,7 +18,9 @@ var replaces = regexp.MustCompile(`^\s*replace\b|^[^/]*=>`)
 const ourTree = "replace " + module + " => ../.."
 
 // testsOurTree covers the modules that nobody installs.
-func testsOurTree(dir string) bool { return covers("bench/...", dir) || dir == "tools/othersqlite" }
+func testsOurTree(dir string) bool {
+	return covers("bench/...", dir) || dir == "internal/othersqlite"
+}
 
 // noReplace: go install and users' builds ignore a replace directive, so what we test would not be what they run.
 func noReplace(f *file) (found []string) {
@@ -229,8 +231,8 @@ func TestTextIsPlanted(t *testing.T) {
 		planted{"bench/go.mod", "module a\n\nreplace (\n)\n", "bench/go.mod:3: replace"},
 		planted{"bench/x/go.mod", "module a\n\n" + ourTree + "\n", ""},
 		planted{"bench/x/go.mod", "module a\n\nreplace b => ../..\n", "bench/x/go.mod:3: replace"},
-		planted{"tools/othersqlite/go.mod", "module a\n\n" + ourTree + "\n", ""},
-		planted{"tools/go.mod", "module a\n\n" + ourTree + "\n", "tools/go.mod:3: replace"},
+		planted{"internal/othersqlite/go.mod", "module a\n\n" + ourTree + "\n", ""},
+		planted{"internal/tools/go.mod", "module a\n\n" + ourTree + "\n", "internal/tools/go.mod:3: replace"},
 		planted{"go.mod", "module a // no replace here\n", ""},
 	)
 	head := "# Changelog\n\n## [Unreleased]\n"

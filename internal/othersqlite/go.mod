@@ -1,4 +1,4 @@
-module github.com/sojourn-queue/sojourn/tools/othersqlite
+module github.com/sojourn-queue/sojourn/internal/othersqlite
 
 go 1.26.0
 

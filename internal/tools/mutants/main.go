@@ -1,6 +1,6 @@
 // Command mutants plants one bug at a time and runs the tests that must notice it. It prints caught/planted and exits 1 if one survives.
 //
-//	go run -C tools ./mutants [-only NAME] [-sim] [-v]
+//	go run -C internal/tools ./mutants [-only NAME] [-sim] [-v]
 //
 // With -sim only the simulation in memory looks for them, so that the figure says what it finds alone.
 //
@@ -77,7 +77,7 @@ func main() {
 	simulation := flag.Bool("sim", false, "run the simulation alone")
 	verbose := flag.Bool("v", false, "print what the failing tests say")
 	flag.Parse()
-	if err := os.Chdir(".."); err != nil { // go run -C tools stands in tools
+	if err := os.Chdir("../.."); err != nil { // go run -C internal/tools stands in internal/tools
 		fatal(err)
 	}
 	caught, planted := 0, 0

@@ -1,4 +1,4 @@
-module github.com/sojourn-queue/sojourn/tools
+module github.com/sojourn-queue/sojourn/internal/tools
 
 go 1.26.0
 
