@@ -24,6 +24,7 @@ type Response struct {
 	Failed      bool   `json:"failed,omitempty"` // an error response: ends the attempt with Reason and Error
 	Reason      string `json:"reason,omitempty"`
 	Error       string `json:"error,omitempty"`
+	Park        bool   `json:"park,omitempty"` // its source could not make sense of it: it addresses nobody, and Reason and Error say why
 
 	Seq        int64           `json:"seq,omitempty"` // number in the inbox, in order of arrival
 	Outcome    ResponseOutcome `json:"outcome,omitempty"`
@@ -44,6 +45,7 @@ const (
 	Late      ResponseOutcome = "late"      // its job was final, or the attempt it could end had ended
 	Stale     ResponseOutcome = "stale"     // its token belongs to another attempt
 	Unmatched ResponseOutcome = "unmatched" // early, and no job came within its time to live
+	Parked    ResponseOutcome = "parked"    // its source could not make sense of it; it lies in the inbox for people, and no job gets it by itself
 )
 
 // Retention of the inbox.
@@ -70,7 +72,10 @@ func (r *Response) Validate(maxBytes int) error {
 			addressed++
 		}
 	}
-	if addressed != 1 {
+	switch {
+	case r.Park && (addressed > 0 || r.Kind != ""):
+		return Invalid("park", "a response that is parked addresses nobody: leave out kind, key, job and token")
+	case !r.Park && addressed != 1:
 		return Invalid("response", "address it by exactly one of kind and key, job, or token")
 	}
 	if r.Key != "" {

@@ -103,7 +103,7 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 	if _, err := t.exec(qAddMessage, r.Source, r.MessageID, seq, t.now); err != nil {
 		return sojourn.Responded{}, err
 	}
-	if to.id == 0 {
+	if to.id == 0 && !r.Park {
 		err = t.query(qKey, func(row Row) error { to.id = sojourn.ID(row.Int(0)); return nil }, r.Kind, r.Key)
 		if err != nil {
 			return sojourn.Responded{}, err
@@ -116,6 +116,9 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 		}
 	}
 	outcome := outcomeFor(l, to)
+	if r.Park {
+		outcome = outParked
+	}
 	if err := t.addResponse(r, seq, outcome, l, to); err != nil {
 		return sojourn.Responded{}, err
 	}
@@ -159,9 +162,9 @@ func (t *tx) addResponse(r *sojourn.Response, seq, outcome int64, l *live, to ta
 	switch {
 	case l != nil:
 		generation = int64(l.generation)
-	case to.id == 0:
+	case to.id == 0 && outcome == outEarly:
 		expires = t.now + t.s.cfg.InboxTTL.Microseconds()
-	default: // pruned with its job, or, if that is gone, by its age
+	default: // pruned with its job, or, if that is gone or there is none, by its age
 		expires = t.now + sojourn.DefaultInboxKeep.Microseconds()
 	}
 	reason := sojourn.Cut(r.Reason, sojourn.MaxReason)
