@@ -52,6 +52,7 @@ type target struct {
 	id                  sojourn.ID // 0: whoever has the key
 	token               bool
 	generation, attempt int32 // of a token
+	expired             bool  // the token
 }
 
 // aim checks a response and finds out whom it addresses, without looking at the job's state.
@@ -63,8 +64,8 @@ func (t *tx) aim(r *sojourn.Response) (target, error) {
 		return target{}, sojourn.Invalid("message_id", "is empty; Client.Respond makes one, so that a repeated call is recognised")
 	}
 	if r.Token != "" {
-		id, generation, attempt, err := sojourn.ParseToken(t.s.secret, r.Token)
-		return target{id, true, generation, attempt}, err
+		c, err := sojourn.ParseToken(t.s.secret, r.Token)
+		return target{c.Job, true, c.Generation, c.Attempt, !c.Until.IsZero() && t.now >= c.Until.UnixMicro()}, err
 	}
 	if r.Job == 0 {
 		return target{}, nil
@@ -148,7 +149,7 @@ func outcomeFor(l *live, to target) int64 {
 		return outEarly // R2
 	case l == nil:
 		return outLate // R3: the job that had the key is final, or gone
-	case to.token && (to.generation != l.generation || to.attempt != l.Attempt):
+	case to.expired, to.token && (to.generation != l.generation || to.attempt != l.Attempt):
 		return outStale // R4
 	}
 	return outEarly // R5: kept
