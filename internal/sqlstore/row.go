@@ -95,14 +95,17 @@ const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id =
 func (t *tx) load(ids Ints) (map[sojourn.ID]*live, error) {
 	t.places = nil // settings for a row are read after it was locked
 	found := make(map[sojourn.ID]*live, len(ids))
-	err := t.query(qLive, func(r Row) error {
+	return found, t.query(qLive, t.scanInto(found), ids)
+}
+
+func (t *tx) scanInto(found map[sojourn.ID]*live) func(Row) error {
+	return func(r Row) error {
 		l, err := t.scanLive(r)
 		if err == nil {
 			found[l.ID] = l
 		}
 		return err
-	}, ids)
-	return found, err
+	}
 }
 
 func (t *tx) loadOne(id sojourn.ID) (*live, error) {
@@ -110,11 +113,16 @@ func (t *tx) loadOne(id sojourn.ID) (*live, error) {
 	return found[id], err
 }
 
-// readLeased reads and locks the rows of leases. A row that changes in this transaction is read again.
+// readLeased reads and locks the rows of leases that were not read yet. A row that changes in this transaction is read again.
 func (t *tx) readLeased(leases []sojourn.Lease) error {
-	ids := make(Ints, len(leases))
-	for i, l := range leases {
-		ids[i] = int64(l.ID)
+	var ids Ints
+	for _, l := range leases {
+		if _, ok := t.leased[l.ID]; !ok {
+			ids = append(ids, int64(l.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	found, err := t.load(ids)
 	if err != nil {
@@ -123,8 +131,8 @@ func (t *tx) readLeased(leases []sojourn.Lease) error {
 	if t.leased == nil {
 		t.leased = found
 	}
-	for _, l := range leases {
-		t.leased[l.ID] = found[l.ID] // nil: the job is not live
+	for _, id := range ids {
+		t.leased[sojourn.ID(id)] = found[sojourn.ID(id)] // nil: the job is not live
 	}
 	return nil
 }
@@ -281,7 +289,7 @@ func (t *tx) insertLive(ls []*live) {
 		lane = append(lane, l.lane)
 		t.noteChange(l)
 	}
-	t.laterBulk(qInsertLive, -1, "", id, queue, kind, key, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, worker, deadline,
+	t.laterBulk(qInsertLive, 0, "", id, queue, kind, key, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, worker, deadline,
 		history, hasData, updated, lane)
 }
 
