@@ -22,8 +22,11 @@ type Response struct {
 	Body        []byte `json:"body,omitempty"`
 	ContentType string `json:"content_type,omitempty"`
 	Failed      bool   `json:"failed,omitempty"` // an error response: ends the attempt with Reason and Error
-	Reason      string `json:"reason,omitempty"`
-	Error       string `json:"error,omitempty"`
+	// Progress marks a sign of life that answers nothing: while the job runs or awaits, Body becomes its progress text (cut at MaxProgress bytes;
+	// empty leaves it), and the beat of its wait starts anew. It is applied then, else late; unmatched where no job has the key.
+	Progress bool   `json:"progress,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Error    string `json:"error,omitempty"`
 
 	Seq        int64           `json:"seq,omitempty"` // number in the inbox, in order of arrival
 	Outcome    ResponseOutcome `json:"outcome,omitempty"`
@@ -41,10 +44,13 @@ const (
 	Applied   ResponseOutcome = "applied"   // a job has taken it
 	Early     ResponseOutcome = "early"     // stored; attached to a live job (kept), or lying in the inbox until one awaits its key
 	Duplicate ResponseOutcome = "duplicate" // its (source, message id) was stored before: only counted
-	Late      ResponseOutcome = "late"      // its job was final, or the attempt it could end had ended
+	Late      ResponseOutcome = "late"      // its job was final, or what it could end, or keep alive, had ended
 	Stale     ResponseOutcome = "stale"     // its token belongs to another attempt
-	Unmatched ResponseOutcome = "unmatched" // early, and no job came within its time to live
+	Unmatched ResponseOutcome = "unmatched" // early, and no job came within its time to live; or progress for nobody
 )
+
+// SourcePoll is the source of the answers that poll functions bring. Their message ids are ID.EPOCH of the step.
+const SourcePoll = "poll"
 
 // Retention of the inbox.
 const (
@@ -86,6 +92,9 @@ func (r *Response) Validate(maxBytes int) error {
 	}
 	if len(r.Body) > maxBytes {
 		return TooLarge("body", len(r.Body), maxBytes)
+	}
+	if r.Progress && r.Failed {
+		return Invalid("progress", "is no error response: set one of progress and failed")
 	}
 	if len(r.ContentType) > MaxKey {
 		return TooLarge("content_type", len(r.ContentType), MaxKey)
