@@ -103,7 +103,8 @@ func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
 }
 
 // codes of sj_response.outcome.
-var outcomeCodes = []sojourn.ResponseOutcome{"", sojourn.Applied, sojourn.Early, sojourn.Duplicate, sojourn.Late, sojourn.Stale, sojourn.Unmatched}
+var outcomeCodes = []sojourn.ResponseOutcome{"", sojourn.Applied, sojourn.Early, sojourn.Duplicate, sojourn.Late, sojourn.Stale, sojourn.Unmatched,
+	sojourn.Parked}
 
 const (
 	outApplied   int64 = 1
@@ -111,6 +112,7 @@ const (
 	outLate      int64 = 4
 	outStale     int64 = 5
 	outUnmatched int64 = 6
+	outParked    int64 = 7
 )
 
 const (

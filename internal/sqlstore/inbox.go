@@ -32,7 +32,7 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 		for _, o := range f.Outcomes {
 			code := slices.Index(outcomeCodes, o)
 			if code < 1 || o == sojourn.Duplicate {
-				return nil, sojourn.Invalid("outcomes", "%.64q is not one that is stored: use applied, early, late, stale or unmatched (duplicates are counted on the first)", o)
+				return nil, sojourn.Invalid("outcomes", "%.64q is not one that is stored: use applied, early, late, stale, unmatched or parked (duplicates are counted on the first)", o)
 			}
 			codes = append(codes, int64(code))
 		}

@@ -52,6 +52,7 @@ type target struct {
 	id                  sojourn.ID // 0: whoever has the key
 	token               bool
 	generation, attempt int32 // of a token
+	expired             bool  // the token
 }
 
 // aim checks a response and finds out whom it addresses, without looking at the job's state.
@@ -63,8 +64,8 @@ func (t *tx) aim(r *sojourn.Response) (target, error) {
 		return target{}, sojourn.Invalid("message_id", "is empty; Client.Respond makes one, so that a repeated call is recognised")
 	}
 	if r.Token != "" {
-		id, generation, attempt, err := sojourn.ParseToken(t.s.secret, r.Token)
-		return target{id, true, generation, attempt}, err
+		c, err := sojourn.ParseToken(t.s.secret, r.Token)
+		return target{c.Job, true, c.Generation, c.Attempt, !c.Until.IsZero() && t.now >= c.Until.UnixMicro()}, err
 	}
 	if r.Job == 0 {
 		return target{}, nil
@@ -103,7 +104,7 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 	if _, err := t.exec(qAddMessage, r.Source, r.MessageID, seq, t.now); err != nil {
 		return sojourn.Responded{}, err
 	}
-	if to.id == 0 {
+	if to.id == 0 && !r.Park {
 		err = t.query(qKey, func(row Row) error { to.id = sojourn.ID(row.Int(0)); return nil }, r.Kind, r.Key)
 		if err != nil {
 			return sojourn.Responded{}, err
@@ -116,6 +117,9 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 		}
 	}
 	outcome := outcomeFor(r, l, to)
+	if r.Park {
+		outcome = outParked
+	}
 	if err := t.addResponse(r, seq, t.stored(outcome, l, to)); err != nil {
 		return sojourn.Responded{}, err
 	}
@@ -164,7 +168,7 @@ func outcomeFor(r *sojourn.Response, l *live, to target) int64 {
 		return outEarly // R2
 	case l == nil:
 		return outLate // R3: the job that had the key is final, or gone
-	case to.token && (to.generation != l.generation || to.attempt != l.Attempt):
+	case to.expired, to.token && (to.generation != l.generation || to.attempt != l.Attempt):
 		return outStale // R4
 	case r.Progress && l.AttemptOpen && (l.State == sojourn.Running || l.State == sojourn.Awaiting):
 		return outApplied // R6
@@ -193,7 +197,7 @@ func (t *tx) stored(outcome int64, l *live, to target) stored {
 		s.generation = l.generation
 	case outcome == outEarly:
 		s.expires = t.now + t.s.cfg.InboxTTL.Microseconds()
-	default: // pruned with its job, or, if that is gone, by its age
+	default: // pruned with its job, or, if that is gone or there is none, by its age
 		s.expires = t.now + sojourn.DefaultInboxKeep.Microseconds()
 	}
 	return s

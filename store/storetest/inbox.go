@@ -10,6 +10,7 @@ import (
 var inboxTrials = []trial{
 	{"list the inbox", "The inbox lists every response, newest first, by each field of a filter and page by page.", "spec:H4 spec:H5 inv:U4", inboxList},
 	{"what a response carries", "A stored response keeps what was sent and says what became of it.", "tr:R5 spec:H1", inboxFields},
+	{"a parked message", "A message that its source could not read lies in the inbox under its reason, once, and no job ever gets it by itself.", "inv:U4 spec:H2", inboxParked},
 	{"the inbox counts what it did", "Outcomes in the inbox add up to the responses stored.", "tr:R1 tr:R2 tr:R3 tr:R4 tr:R5 inv:U4", inboxAddsUp},
 }
 
@@ -94,4 +95,33 @@ func inboxAddsUp(s *scene) {
 	}
 	want := map[sojourn.ResponseOutcome]int{sojourn.Applied: 1, sojourn.Early: 1, sojourn.Late: 3, sojourn.Stale: 1}
 	same(s, "the outcomes", text(counts), text(want))
+}
+
+// inboxParked: neither an enqueue nor an Await nor a sweep takes it, and its own id is not that of the message that a better rule reads later.
+func inboxParked(s *scene) {
+	park := sojourn.Response{Park: true, Source: "bank", MessageID: "m", Body: []byte("{"), Reason: "undecodable", Error: "unexpected end"}
+	r := s.send(park)
+	lies := s.became(r, sojourn.Parked, 0)
+	same(s, "reason", lies.Reason, "undecodable")
+	same(s, "error", lies.Error, "unexpected end")
+	same(s, "body", string(lies.Body), "{")
+	same(s, "failed", lies.Failed, false)
+	s.at("expires_at", lies.ExpiresAt, s.now().Add(sojourn.DefaultInboxKeep))
+	same(s, "repeated", s.send(park).Outcome, sojourn.Duplicate)
+	same(s, "counted", s.lies(r.Seq, sojourn.Parked).Duplicates, int32(1))
+	c := s.awaiting(sojourn.Key("k"))
+	s.lies(r.Seq, sojourn.Parked)
+	s.cancel(c.Job.ID)
+	same(s, "listed", len(s.inbox(sojourn.InboxFilter{Outcomes: []sojourn.ResponseOutcome{sojourn.Parked}})), 1)
+	for _, bad := range []sojourn.Response{{Kind: charge, Key: "k"}, {Job: c.Job.ID}, {Token: c.Job.Token}, {Kind: charge}} {
+		bad.Park, bad.Source, bad.MessageID = true, "bank", "n"
+		_, err := s.store.Respond(s.ctx, []sojourn.Response{bad})
+		s.refused(err, sojourn.CodeInvalid, "a parked response with an address")
+	}
+	s.advance(sojourn.DefaultInboxTTL + time.Second)
+	s.sweep()
+	s.lies(r.Seq, sojourn.Parked)
+	s.advance(sojourn.DefaultInboxKeep)
+	s.sweep()
+	same(s, "kept", len(s.inbox(sojourn.InboxFilter{Source: "bank"})), 0)
 }
