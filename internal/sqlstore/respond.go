@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/sojourn-queue/sojourn"
@@ -164,7 +165,7 @@ func (t *tx) addResponse(r *sojourn.Response, seq, outcome int64, l *live, to ta
 	case l != nil:
 		generation = int64(l.generation)
 	case to.id == 0 && outcome == outEarly:
-		expires = t.now + t.s.cfg.InboxTTL.Microseconds()
+		expires = t.now + cmp.Or(r.TTL, t.s.cfg.InboxTTL).Microseconds()
 	default: // pruned with its job, or, if that is gone or there is none, by its age
 		expires = t.now + sojourn.DefaultInboxKeep.Microseconds()
 	}
