@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/sojourn-queue/sojourn"
@@ -120,7 +121,7 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 	if r.Park {
 		outcome = outParked
 	}
-	if err := t.addResponse(r, seq, t.stored(outcome, l, to)); err != nil {
+	if err := t.addResponse(r, seq, t.stored(r, outcome, l, to)); err != nil {
 		return sojourn.Responded{}, err
 	}
 	answer := sojourn.Responded{Outcome: outcomeCodes[outcome], Job: to.id, Seq: seq}
@@ -190,13 +191,13 @@ type stored struct {
 	expires    int64
 }
 
-func (t *tx) stored(outcome int64, l *live, to target) stored {
+func (t *tx) stored(r *sojourn.Response, outcome int64, l *live, to target) stored {
 	s := stored{outcome: outcome, job: to.id}
 	switch {
 	case l != nil:
 		s.generation = l.generation
 	case outcome == outEarly:
-		s.expires = t.now + t.s.cfg.InboxTTL.Microseconds()
+		s.expires = t.now + cmp.Or(r.TTL, t.s.cfg.InboxTTL).Microseconds()
 	default: // pruned with its job, or, if that is gone or there is none, by its age
 		s.expires = t.now + sojourn.DefaultInboxKeep.Microseconds()
 	}
