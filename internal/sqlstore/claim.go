@@ -91,13 +91,21 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 
 // covers reports whether a claim looks at the same jobs as another, and no less far.
 func (a idleClaim) covers(b sojourn.ClaimRequest) bool {
-	return a.Capacity == b.Capacity && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable)
+	return a.Capacity == b.Capacity && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable) &&
+		slices.Equal(a.Pollable, b.Pollable)
 }
 
 // foundNothing answers a claim for which there is nothing.
 func (c *claims) foundNothing(r sojourn.ClaimRequest, opens int64) (claimAnswer, error) {
 	if err := c.meet(r); err != nil {
 		return claimAnswer{}, err
+	}
+	poll, err := c.nextPoll(r)
+	if err != nil {
+		return claimAnswer{}, err
+	}
+	if poll > 0 {
+		opens = earliest(opens, poll)
 	}
 	due, err := c.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
 	return claimAnswer{due: due, opens: opens}, err
@@ -109,7 +117,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		return nil, err
 	}
 	var jobs []sojourn.Claimed
-	w := &waiter{queues: r.Queues, kinds: r.Kinds}
+	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
 		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
 		a, err := do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
@@ -161,7 +169,7 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 			return err
 		}
 	}
-	for _, k := range r.Kinds {
+	for _, k := range slices.Concat(r.Kinds, r.Pollable) {
 		if err := sojourn.ValidName("kinds", k); err != nil {
 			return err
 		}
@@ -303,7 +311,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	leases := make([]sojourn.Lease, 0, len(picked))
 	for _, id := range ids {
 		was := found[sojourn.ID(id)]
-		if was == nil {
+		if was == nil || was.State == sojourn.Awaiting && !c.mayPoll(was, r) {
 			continue
 		}
 		if put, err := c.putOff(was); err != nil {
@@ -358,7 +366,7 @@ func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
 	case sojourn.PurposeResume:
 		l.timeoutAt += t.now - was.rested
 	}
-	l.rested, l.decideBy = 0, 0
+	l.rested, l.decideBy, l.pollAt = 0, 0, 0
 }
 
 const (

@@ -65,6 +65,12 @@ func (l *live) job(s *Store) sojourn.Job {
 	if l.wakeAt < never {
 		j.WakeAt = at(l.wakeAt)
 	}
+	if l.State == sojourn.Awaiting || l.Purpose == sojourn.PurposePoll {
+		j.Awaits = &sojourn.Awaits{Mode: l.Wait.Mode, Keys: slices.Clone(l.Wait.Keys), Until: at(l.waitUntil), Beat: at(l.beatUntil), Poll: at(l.pollAt), Polls: l.Wait.Polls}
+		if len(l.Wait.Keys) == 0 && l.key != "" {
+			j.Awaits.Keys = []string{l.key}
+		}
+	}
 	return j
 }
 
@@ -72,9 +78,18 @@ func (l *live) job(s *Store) sojourn.Job {
 type jobs struct {
 	byID            map[sojourn.ID]*sojourn.Job
 	ids, data, hand Ints
+	awaits          Ints // that wait and keep something
 }
 
 func newJobs(n int) *jobs { return &jobs{byID: make(map[sojourn.ID]*sojourn.Job, n)} }
+
+// addFull adds a job that is read with all that it has.
+func (js *jobs) addFull(j *sojourn.Job, hasData, inHand bool) {
+	js.add(j, hasData, inHand)
+	if j.Awaits != nil && j.Kept > 0 {
+		js.awaits = append(js.awaits, int64(j.ID))
+	}
+}
 
 func (js *jobs) add(j *sojourn.Job, hasData, inHand bool) {
 	js.byID[j.ID] = j
@@ -88,8 +103,9 @@ func (js *jobs) add(j *sojourn.Job, hasData, inHand bool) {
 }
 
 const (
-	qData   = `select job, checkpoint, progress from sj_data where job in (ints($1))`
-	qInHand = `select ` + responseColumns + ` from sj_response where job in (ints($1)) and job > 0 and in_hand = 1 order by seq`
+	qKeptKeys = `select job, key from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
+	qData     = `select job, checkpoint, progress from sj_data where job in (ints($1))`
+	qInHand   = `select ` + responseColumns + ` from sj_response where job in (ints($1)) and job > 0 and in_hand = 1 order by seq`
 )
 
 // fill reads checkpoints, progress and the responses in hand.
@@ -100,6 +116,18 @@ func (t *tx) fill(js *jobs) error {
 			j.Checkpoint, j.Progress = r.Bytes(1), r.Text(2)
 			return nil
 		}, js.data)
+		if err != nil {
+			return err
+		}
+	}
+	if len(js.awaits) > 0 {
+		err := t.query(qKeptKeys, func(r Row) error {
+			a := js.byID[sojourn.ID(r.Int(0))].Awaits
+			if key := r.Text(1); slices.Contains(a.Keys, key) && !slices.Contains(a.Answered, key) {
+				a.Answered = append(a.Answered, key)
+			}
+			return nil
+		}, js.awaits)
 		if err != nil {
 			return err
 		}
@@ -205,7 +233,11 @@ func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
 	js := newJobs(len(out))
 	for i := range out {
 		j := &out[i]
-		js.add(j, f.Full && hasData[j.ID], f.Full && inHand[j.ID])
+		if f.Full {
+			js.addFull(j, hasData[j.ID], inHand[j.ID])
+		} else {
+			js.add(j, false, false)
+		}
 	}
 	if err := t.lastErrors(js); err != nil {
 		return nil, err
@@ -297,6 +329,14 @@ func (w *where) add(cond string, arg any) {
 	w.conds = append(w.conds, fmt.Sprintf(cond, fmt.Sprintf("$%d", len(w.args))))
 }
 
+// clause is the WHERE clause, empty without conditions.
+func (w *where) clause() string {
+	if len(w.conds) == 0 {
+		return ""
+	}
+	return " where " + strings.Join(w.conds, " and ")
+}
+
 // common adds what live and final jobs are filtered by alike; a is the alias of the table.
 func (w *where) common(a string, f sojourn.Filter, states Ints) {
 	if len(f.IDs) > 0 {
@@ -337,8 +377,5 @@ func (w *where) text(a string, f sojourn.Filter) string {
 	}
 	w.args = append(w.args, f.Limit)
 	order += fmt.Sprintf(" limit $%d", len(w.args))
-	if len(w.conds) == 0 {
-		return order
-	}
-	return " where " + strings.Join(w.conds, " and ") + order
+	return w.clause() + order
 }

@@ -29,6 +29,8 @@ type live struct {
 	leaseUntil, leaseUs int64
 	began               int64 // of the present step
 	waitUntil           int64 // limit of the wait by Await(within)
+	beatUntil           int64 // the wait ends then unless progress comes
+	pollAt              int64 // the next poll step; only of an awaiting job
 	timeoutAt           int64
 	rested              int64 // when the job was resumed: its clock stands still since then
 	decideBy            int64
@@ -41,10 +43,10 @@ type live struct {
 // liveColumns are read by scanLive in this order, from sj_live l join sj_job j.
 const liveColumns = `l.id, l.queue, l.kind, l.key, l.state, l.resumed, l.purpose, l.priority, l.weight, l.run_at_us,
 	l.generation, l.epoch, l.worker, l.lease_until_us, l.lease_us, l.began_us, l.attempt, l.attempt_open, l.failures, l.crashes,
-	l.claimed, l.retry_handler, l.held, l.kept, l.in_hand, l.given, l.no_poll, l.wait, l.wait_until_us, l.timeout_at_us, l.rested_us,
-	l.decide_by_us, l.deadline_us, l.history, l.has_data, l.updated_us, l.wake_at_us, l.r1, l.r2, l.lane, j.grp, j.policy`
+	l.claimed, l.retry_handler, l.held, l.kept, l.in_hand, l.given, l.no_poll, l.wait, l.wait_until_us, l.beat_until_us,
+	l.poll_at_us, l.timeout_at_us, l.rested_us, l.decide_by_us, l.deadline_us, l.history, l.has_data, l.updated_us, l.wake_at_us, l.r1, l.r2, l.lane, j.grp, j.policy`
 
-const liveColumnCount = 42
+const liveColumnCount = 44
 
 func (t *tx) scanLive(r Row) (*live, error) {
 	n := 0
@@ -61,7 +63,7 @@ func (t *tx) scanLive(r Row) (*live, error) {
 	l.Attempt, l.AttemptOpen, l.Failures, l.Crashes = num32(), flag(), num32(), num32()
 	l.Claimed, l.RetryHandler, l.Held, l.Kept, l.InHand, l.Given, l.NoPoll = flag(), flag(), num32(), num32(), num32(), flag(), flag()
 	wait := text()
-	l.waitUntil, l.timeoutAt, l.rested, l.decideBy, l.deadline = num(), num(), num(), num(), num()
+	l.waitUntil, l.beatUntil, l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline = num(), num(), num(), num(), num(), num(), num()
 	l.history, l.hasData, l.updated, l.wakeAt = num32(), flag(), num(), num()
 	l.r1, l.r2, l.lane, l.group = num(), num(), text(), text()
 	l.policyJSON = text()
@@ -183,11 +185,23 @@ func (l *live) wake() {
 		if l.Purpose != sojourn.PurposeDecide {
 			l.wakeAt = earliest(l.wakeAt, later(l.timeoutAt, l.leaseUs))
 		}
+		if l.Purpose == sojourn.PurposePoll {
+			l.wakeAt = earliest(l.wakeAt, l.waitEnd())
+		}
 	case sojourn.Awaiting:
-		l.wakeAt = earliest(l.waitUntil, l.timeoutAt, l.deadline)
+		l.wakeAt = earliest(l.waitEnd(), l.timeoutAt, l.deadline)
 	case sojourn.Errored:
 		l.wakeAt = earliest(l.decideBy, l.deadline)
 	}
+}
+
+// waitEnd is when the wait ends by its own limit or by silence; never if neither runs. While a poll step runs beside a response that came before
+// it ended, both stand still: the end of the step finds out whether the response ends the wait.
+func (l *live) waitEnd() int64 {
+	if l.State == sojourn.Running && l.Kept > 0 {
+		return never
+	}
+	return earliest(l.waitUntil, l.beatUntil)
 }
 
 // earliest is the least of the times that are set.
@@ -265,6 +279,9 @@ func waitJSON(l *live) (string, error) {
 func (t *tx) noteChange(l *live) {
 	if l.State == sojourn.Ready || l.State == sojourn.Errored {
 		t.ready[place{l.queue, l.kind}]++
+	}
+	if l.pollAt > 0 {
+		t.polls = append(t.polls, poll{place{l.queue, l.kind}, l.pollAt})
 	}
 	if l.wakeAt < never && (t.due == 0 || l.wakeAt < t.due) {
 		t.due = l.wakeAt
