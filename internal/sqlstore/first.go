@@ -23,7 +23,7 @@ func (t *tx) lookAhead(group []*request) error {
 		for _, id := range ids {
 			t.leased[sojourn.ID(id)] = nil // not live, unless it is found
 		}
-		return t.send([]Statement{{Text: qLive, Args: []any{ids}, Each: t.scanInto(t.leased)}})
+		return t.send([]Statement{{Text: qLive, Args: []any{ids}, Each: t.scanInto(t.leased, noMore)}})
 	}
 	st := group[0].step
 	if st.look == nil {

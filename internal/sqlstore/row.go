@@ -95,19 +95,35 @@ const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id =
 
 // load reads and locks live rows.
 func (t *tx) load(ids Ints) (map[sojourn.ID]*live, error) {
-	t.places = nil // settings for a row are read after it was locked
-	found := make(map[sojourn.ID]*live, len(ids))
-	return found, t.query(qLive, t.scanInto(found), ids)
+	return t.loadBy(qLive, ids, noMore)
 }
 
-func (t *tx) scanInto(found map[sojourn.ID]*live) func(Row) error {
+func noMore(Row, *live) error { return nil }
+
+// loadBy is load by a query that begins with liveColumns; more reads what stands behind them.
+func (t *tx) loadBy(q string, ids Ints, more func(Row, *live) error) (map[sojourn.ID]*live, error) {
+	t.places = nil // settings for a row are read after it was locked
+	found := make(map[sojourn.ID]*live, len(ids))
+	return found, t.query(q, t.scanInto(found, more), ids)
+}
+
+func (t *tx) scanInto(found map[sojourn.ID]*live, more func(Row, *live) error) func(Row) error {
 	return func(r Row) error {
 		l, err := t.scanLive(r)
-		if err == nil {
-			found[l.ID] = l
+		if err != nil {
+			return err
 		}
-		return err
+		found[l.ID] = l
+		return more(r, l)
 	}
+}
+
+func idsOf(rows []*live) Ints {
+	ids := make(Ints, len(rows))
+	for i, l := range rows {
+		ids[i] = int64(l.ID)
+	}
+	return ids
 }
 
 func (t *tx) loadOne(id sojourn.ID) (*live, error) {
@@ -286,28 +302,26 @@ func errChanged(id sojourn.ID) error {
 	return raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
 }
 
-const qInsertLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
-	deadline_us, history, has_data, updated_us, lane) rows($1 bigint, $2 text, $3 text, $4 text, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
-	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 text, $15 bigint, $16 bigint, $17 bigint, $18 bigint, $19 text)`
+const qInsertLive = `insert into sj_live (id, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, deadline_us, history, has_data,
+	updated_us, queue, kind, key, worker, lane) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
+	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 bigint, $15 text, $16 text, $17 text, $18 text, $19 text)`
 
 // insertLive adds rows of jobs that nobody has claimed in their generation, and that were put into line.
 func (t *tx) insertLive(ls []*live) {
-	var id, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, deadline, history, hasData, updated Ints
-	var queue, kind, key, worker, lane Texts
-	for _, l := range ls {
+	n := len(ls)
+	numbers := table(14, n)
+	queue, kind, key, worker, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
+	for i, l := range ls {
 		l.updated = max(t.now, l.updated)
 		l.wake()
-		id, queue, kind, key = append(id, int64(l.ID)), append(queue, l.queue), append(kind, l.kind), append(key, l.key)
-		state, r1, r2 = append(state, int64(l.State)), append(r1, l.r1), append(r2, l.r2)
-		priority, weight = append(priority, int64(l.priority)), append(weight, int64(l.Weight))
-		runAt, wakeAt, generation = append(runAt, l.runAt), append(wakeAt, l.wakeAt), append(generation, int64(l.generation))
-		epoch, worker, deadline = append(epoch, l.epoch), append(worker, l.worker), append(deadline, l.deadline)
-		history, hasData, updated = append(history, int64(l.history)), append(hasData, bit(l.hasData)), append(updated, l.updated)
-		lane = append(lane, l.lane)
+		for c, v := range [...]int64{int64(l.ID), int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
+			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
+			numbers[c][i] = v
+		}
+		queue[i], kind[i], key[i], worker[i], lane[i] = l.queue, l.kind, l.key, l.worker, l.lane
 		t.noteChange(l)
 	}
-	t.laterBulk(qInsertLive, 0, "", id, queue, kind, key, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, worker, deadline,
-		history, hasData, updated, lane)
+	t.laterBulk(qInsertLive, 0, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
 }
 
 func bit(b bool) int64 {
