@@ -11,14 +11,14 @@ import (
 // group with one probe, and the head of each with another, so neither the backlog of a group nor the number of groups costs anything. What is
 // skipped is groups that are at their limit, at most as many as have jobs in flight.
 
-// qLanes gives the next groups with ready jobs of a kind after one, without those at their limit. What names the index must be no
+// qLanes gives the next groups with ready jobs of a kind after $3 and up to $6, without those at their limit. What names the index must be no
 // lower bound of the lane: SQLite would begin there, and read all jobs of the groups in between. A least lane is the first of an order, because
 // PostgreSQL may read all of them for a min() that it plans before it knows how many there are.
 const qLanes = `with recursive g (lane) as (
-	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > $3
+	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > $3 and l.lane <= $6
 		order by l.lane limit 1)
 	union all
-	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > g.lane
+	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > g.lane and l.lane <= $6
 		order by l.lane limit 1)
 	from g where g.lane is not null)
 	select lane from g where lane is not null and lane not in (texts($4)) limit $5`
@@ -81,7 +81,7 @@ func (l *gatedLine) round() error {
 		if len(l.admit) >= l.r.Max || l.row.Limit > 0 && l.flow.Used >= l.row.Limit {
 			return nil
 		}
-		lanes, err := l.lanes(turn, want)
+		lanes, more, err := l.lanes(turn, want)
 		if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (l *gatedLine) round() error {
 			seen[lane] = true
 		}
 		turn = lanes[len(lanes)-1]
-		if closed, err := l.giveTurns(lanes); closed || err != nil {
+		if closed, err := l.giveTurns(lanes); closed || !more || err != nil {
 			return err
 		}
 	}
@@ -125,16 +125,16 @@ func (l *gatedLine) giveTurns(lanes []string) (closed bool, err error) {
 	return false, nil
 }
 
-// lanes lists the next groups after turn, at most so many, and begins again at the first.
-func (l *gatedLine) lanes(turn string, want int) ([]string, error) {
+// lanes lists the next groups after turn, at most so many, and begins again at the first. more reports that there may be others.
+func (l *gatedLine) lanes(turn string, want int) (ready []string, more bool, err error) {
 	turn = max(turn, beforeGroups)
-	ready, err := l.readyLanes(turn, want)
+	ready, err = l.readyLanes(turn, want)
 	if err != nil || len(l.row.Shares) == 0 || l.mayStart("") {
-		return ready, err
+		return ready, len(ready) == want, err
 	}
 	unnamed := func(lane string) bool { _, named := l.row.Shares[lane[1:]]; return !named }
 	if !slices.ContainsFunc(ready, unnamed) {
-		return ready, nil
+		return ready, len(ready) == want, nil
 	}
 	// Groups without a share of their own may start nothing. There may be any number of them, so the others are looked for by their names.
 	var named []string
@@ -145,32 +145,25 @@ func (l *gatedLine) lanes(turn string, want int) ([]string, error) {
 	}
 	slices.Sort(named)
 	at, _ := slices.BinarySearch(named, turn+"\x00")
-	return slices.Concat(named[at:], named[:at]), nil
+	return slices.Concat(named[at:], named[:at]), false, nil
 }
 
 // readyLanes are the next groups with ready jobs that are not at their limit.
-func (l *gatedLine) readyLanes(turn string, want int) ([]string, error) {
+func (l *gatedLine) readyLanes(turn string, want int) (ready []string, err error) {
 	full := l.fullGroups()
-	var after, before []string
-	for _, kind := range l.r.Kinds {
-		if err := l.query(qLanes, func(r Row) error { after = append(after, r.Text(0)); return nil }, l.queue, kind, turn, full, want); err != nil {
-			return nil, err
+	for _, part := range [][2]string{{turn, afterGroups}, {beforeGroups, turn}} {
+		var found []string
+		if len(ready) < want && part[0] < part[1] {
+			for _, kind := range l.r.Kinds {
+				if err := l.query(qLanes, func(r Row) error { found = append(found, r.Text(0)); return nil }, l.queue, kind, part[0], full, want-len(ready), part[1]); err != nil {
+					return nil, err
+				}
+			}
 		}
+		slices.Sort(found)
+		ready = append(ready, slices.Compact(found)...)
 	}
-	slices.Sort(after)
-	after = slices.Compact(after)
-	if len(after) >= want || turn == beforeGroups {
-		return after[:min(len(after), want)], nil
-	}
-	for _, kind := range l.r.Kinds {
-		if err := l.query(qLanes, func(r Row) error { before = append(before, r.Text(0)); return nil }, l.queue, kind, beforeGroups, full, want); err != nil {
-			return nil, err
-		}
-	}
-	before = slices.DeleteFunc(before, func(lane string) bool { return lane > turn })
-	slices.Sort(before)
-	all := append(after, slices.Compact(before)...)
-	return all[:min(len(all), want)], nil
+	return ready[:min(len(ready), want)], nil
 }
 
 // fullGroups are the lanes at their limit or share. A group without jobs in flight is at its limit only if it has no share at all.
