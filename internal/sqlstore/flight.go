@@ -31,7 +31,7 @@ func (t *tx) land(was, l *live, held int32) {
 const (
 	qLand   = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
 	qFlight = `select lane, sum(held), sum(n), sum(n * held) from (select lane, held, 0 as n from sj_flight where queue = $1
-		union all select lane, held, 1 from sj_landed where queue = $1) f group by lane`
+		union all select lane, held, 1 from sj_landed where queue = $1) a group by lane`
 	qTakeLanded = `delete from sj_landed where queue = $1 and lane in (texts($2)) returning lane, held`
 	qAddUp      = `insert into sj_flight (held, queue, lane) rows($1 bigint, $2 text, $3 text)
 		on conflict (queue, lane) do update set held = sj_flight.held + excluded.held`
