@@ -1,17 +1,19 @@
-// Package gatedtest makes a store ask all of its gates, for the tests that look at how a database runs the statements of that.
+// Package gatedtest makes a store ask all of its gates, for tests of a database: how it runs the statements of that, and what it keeps of them.
 package gatedtest
 
 import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Queue is where the jobs stand. Its throttler in Go, for the setting sojourn "go", is to be [Throttler].
+// Queue is where the jobs stand. Its throttler in Go, for the setting "go", is to be [Throttler].
 const Queue = "gated"
 
 // Throttler refuses every second job.
@@ -121,4 +123,66 @@ func ClaimOne(t testing.TB, c *sojourn.Client) string {
 		t.Fatalf("%d jobs claimed: %v", len(jobs), err)
 	}
 	return jobs[0].Job.Group
+}
+
+// Mislay breaks the ledger of the weight in flight again and again while jobs start and end, and has it repaired: then the checks find nothing, and
+// what is in flight is none. exec runs a statement behind the store's back.
+func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
+	t.Helper()
+	ctx, s := context.Background(), c.Store()
+	if err := s.SetQueue(ctx, Queue, sojourn.QueueSettings{Limit: 50, GroupLimit: 20}); err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 400
+	for i := range jobs {
+		if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Queue(Queue), sojourn.Group(fmt.Sprint(i%5)), sojourn.Weight(int32(1+i%3)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var working sync.WaitGroup
+	var ended atomic.Int64
+	inTime, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for w := range 2 {
+		working.Go(func() {
+			r := sojourn.ClaimRequest{Worker: fmt.Sprint("w", w), Queues: []string{Queue}, Kinds: []string{"k"}, Max: 5, Capacity: 50}
+			for ended.Load() < jobs && inTime.Err() == nil {
+				claimed, err := s.Claim(ctx, r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, j := range claimed {
+					if _, err := s.Finish(ctx, []sojourn.Outcome{{Lease: j.Lease, Type: sojourn.OutcomeCompleted}}); err != nil {
+						t.Error(err)
+					}
+					ended.Add(1)
+				}
+			}
+		})
+	}
+	var corrected int
+	for _, plant := range []string{
+		`insert into sj_landed (held, queue, lane) values (7, 'gated', ':1')`,
+		`update sj_flight set held = held + 9`,
+		`insert into sj_landed (held, queue, lane) values (-4, 'gated', ':nobody')`,
+		`delete from sj_landed`,
+	} {
+		exec(plant)
+		found, err := s.(sojourn.Repairer).Repair(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		corrected += len(found)
+	}
+	working.Wait()
+	if ended.Load() != jobs || corrected < 2 {
+		t.Errorf("%d jobs have ended, %d lanes were corrected", ended.Load(), corrected)
+	}
+	if found, err := s.(sojourn.Repairer).Repair(ctx); err != nil || len(found) > 0 {
+		t.Errorf("a repair that another one followed: %v %v", found, err)
+	}
+	if found, err := s.(sojourn.Checker).Check(ctx); err != nil || len(found) > 0 {
+		t.Errorf("the checks: %v %v", found, err)
+	}
 }
