@@ -161,7 +161,7 @@ func (l *gatedLine) each(purpose sojourn.Purpose, out *[]entrant, q, kind string
 	}, append([]any{l.queue, kind}, more...)...)
 }
 
-// going lists what goes on: errored jobs, which need no weight, and, if asked for, resumed ones, which hold theirs.
+// going lists what goes on: errored jobs, which need no weight, jobs to poll, and, if asked for, resumed ones, which hold theirs.
 func (l *gatedLine) going(resumed bool) (all []entrant, err error) {
 	for _, kind := range l.r.Kinds {
 		if resumed {
@@ -179,7 +179,8 @@ func (l *gatedLine) going(resumed bool) (all []entrant, err error) {
 			return nil, err
 		}
 	}
-	return all, nil
+	polls, err := l.duePolls(l.queue, l.r)
+	return append(all, polls...), err
 }
 
 // askInOrder asks the gates for each that was not asked yet.
@@ -263,7 +264,7 @@ func (l *gatedLine) critical() error {
 }
 
 const (
-	qFreeAgain = `select id from sj_live where id in (ints($1)) and queue = $2 and state in (3, 6) /*lock*/`
+	qFreeAgain = `select id from sj_live where id in (ints($1)) and queue = $2 and state in (3, 5, 6) /*lock*/`
 	qSetFlow   = `update sj_queue set flow = $1, max_weight = $2, gated = $3 where name = $4 and flow = $5`
 )
 
