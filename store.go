@@ -67,6 +67,13 @@ type Checker interface {
 	Checks() []string
 }
 
+// Repairer is an optional ability of a Store: it corrects what it can derive from the jobs, as sojourn doctor --repair does.
+type Repairer interface {
+	// Repair makes the sums of the weight in flight what the jobs hold, while the store is in use or not, and says what was wrong. What Check finds
+	// besides needs a person.
+	Repair(ctx context.Context) ([]Violation, error)
+}
+
 // Migrator looks after the tables of a store, whatever version they have: sqlite.OpenMigrator, postgres.OpenMigrator and store.OpenMigrator
 // give one. All methods are safe for concurrent use, in several processes too.
 type Migrator interface {
@@ -137,6 +144,18 @@ type Holder interface {
 	HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error
 }
 
+// InboxKeeper is an optional ability of a Store: people look after the responses that no job has taken.
+type InboxKeeper interface {
+	// EditInbox matches, retries or discards one response, and answers with what became of the new one, or of the discarded one. ErrNotFound if there is
+	// no such response; ErrConflict if a job has it or will get it by itself.
+	EditInbox(ctx context.Context, e InboxEdit) (Responded, error)
+	// CountInbox counts what lies in the inbox, and what came lately.
+	CountInbox(ctx context.Context) (InboxCounts, error)
+	// NearMisses finds up to MaxNearMisses live jobs and responses without a job whose key differs from this one in case, separators, leading zeros or one
+	// character.
+	NearMisses(ctx context.Context, kind, key string) ([]NearMiss, error)
+}
+
 // Explainer is an optional ability of a Store: it answers why a job does not run.
 type Explainer interface {
 	// Why asks the gates of a job's queue about it, as the next claim would. ErrNotFound if there is no such job.
@@ -158,6 +177,7 @@ type ClaimRequest struct {
 	Queues    []string       // in the order in which to look
 	Kinds     []string       // only these
 	Decidable []string       // kinds among them whose retry handler this worker has
+	Pollable  []string       // kinds among them whose poll function this worker has; a poll step uses 1 of Capacity
 	Max       int            // jobs, 1 to MaxBatch; larger is clamped
 	Capacity  int64          // summed weight that the worker has room for; a job that does not fit is passed over
 	Lease     time.Duration  // length of the lease: 1 s to 1 h, default 30 s
@@ -251,7 +271,7 @@ type Attempt struct {
 	State      State     `json:"state"`   // of the job after it
 	Reason     string    `json:"reason,omitempty"`
 	Error      string    `json:"error,omitempty"`
-	By         string    `json:"by,omitempty"` // who, for an operator's change
+	By         string    `json:"by,omitempty"` // who, for an operator's change; which response, for responded
 	BeganAt    time.Time `json:"began_at,omitzero"`
 	EndedAt    time.Time `json:"ended_at"`
 }

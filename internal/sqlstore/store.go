@@ -50,6 +50,7 @@ type Store struct {
 	spare      spareIDs                            // for transactions of the application
 	breakers   memo[string, knownBreaker]          // queue → its setting, a second old at most
 	looks      looks
+	lively     memo[string, bool] // queues with gates from which the last claim of this process has started something
 	throttlers throttlers
 }
 
@@ -165,6 +166,7 @@ type tx struct {
 	felt   map[string]*felt // queue → what outcomes say of the other side
 	relied map[string]int64 // queue → shape, see rely
 	due    int64            // the earliest wake_at that was written; 0 = none
+	polls  []poll           // that were written
 	final  []sojourn.ID
 	after  []func()         // run after the commit
 	never  map[string]error // windows that have refused a job, see mayStart

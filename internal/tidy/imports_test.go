@@ -128,10 +128,10 @@ func importDirection(f *file) (found []string) {
 	return found
 }
 
-// testModules keeps what only tests need out of users' programs. storetest, sourcetest, pgtest and brokertest are themselves for tests.
+// testModules keeps what only tests need out of users' programs. These packages are themselves for tests.
 func testModules(f *file) (found []string) {
 	if f.isTest() || covers("store/storetest/...", f.dir()) ||
-		slices.Contains([]string{"source/sourcetest", "internal/pgtest", "internal/brokertest"}, f.dir()) {
+		slices.Contains([]string{"source/sourcetest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest"}, f.dir()) {
 		return nil
 	}
 	for _, s := range f.syntax.Imports {

@@ -93,6 +93,8 @@ create table sj_live (
 	no_poll integer not null default 0,
 	wait text not null default '',
 	wait_until_us integer not null default 0,
+	beat_until_us integer not null default 0,
+	poll_at_us integer not null default 0,
 	timeout_at_us integer not null default 0,
 	rested_us integer not null default 0,
 	decide_by_us integer not null default 0,
@@ -106,6 +108,8 @@ create table sj_live (
 -- jobs are in it: a million scheduled ones in front cost a claim nothing.
 create index sj_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
 create index sj_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
+-- Waiting jobs that are polled. Only waits of kinds with a poll function have a poll_at_us.
+create index sj_live_poll on sj_live (queue, kind, poll_at_us, id) where poll_at_us > 0;
 -- The line of each group, in queues where groups take turns, and of jobs without weight: see lane.go. Jobs of queues without gates have no lane
 -- and are in neither of these two.
 create index sj_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane <> '' and lane <> '-';
@@ -215,8 +219,8 @@ create table sj_log (
 	primary key (job, seq)
 ) strict, without rowid;
 
--- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched. An early one with a
--- job is kept by it; an applied one with in_hand = 1 is Job.Response.
+-- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched, 7 parked, 8 discarded. An early one
+-- with a job is kept by it; an applied one with in_hand = 1 is Job.Response. replay is the response that by_whom has made of it.
 create table sj_response (
 	seq integer not null primary key,
 	source text not null,
@@ -228,18 +232,24 @@ create table sj_response (
 	outcome integer not null,
 	in_hand integer not null,
 	failed integer not null,
+	progress integer not null,
 	reason text not null,
 	error blob not null,
 	content_type text not null,
 	received_us integer not null,
 	expires_us integer not null,
 	duplicates integer not null,
+	replay integer not null default 0,
+	by_whom text not null default '',
 	body blob not null
 ) strict;
 -- SQLite uses a partial index only where the query repeats its condition: write "job = $1 and job > 0".
 create index sj_response_job on sj_response (job, seq) where job > 0;
 create index sj_response_early on sj_response (kind, key, seq) where outcome = 2 and job = 0;
 create index sj_response_expiry on sj_response (expires_us, seq) where expires_us > 0;
+-- What lies in the inbox, for people. A response that a job takes at once is in none of these.
+create index sj_response_lying on sj_response (outcome, seq) where outcome > 2;
+create index sj_response_lying_key on sj_response (kind, key, seq) where outcome > 2;
 
 -- Message ids outlive the responses.
 create table sj_message (
