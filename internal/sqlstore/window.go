@@ -113,7 +113,7 @@ func (c *claims) putOffFront(r sojourn.ClaimRequest) error {
 			}
 		}
 	}
-	return nil
+	return c.settle(nil)
 }
 
 // putOffUntil is when a job may start that is put off.
