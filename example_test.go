@@ -105,9 +105,9 @@ func ExampleDecide() {
 func ExampleParseToken() {
 	secret := []byte("kept by the store")
 	token := sojourn.NewToken(secret, 42, 1, 2)
-	id, generation, attempt, err := sojourn.ParseToken(secret, token)
-	fmt.Println(id, generation, attempt, err)
-	_, _, _, err = sojourn.ParseToken(secret, "43"+token[2:])
+	c, err := sojourn.ParseToken(secret, token)
+	fmt.Println(c.Job, c.Generation, c.Attempt, err)
+	_, err = sojourn.ParseToken(secret, "43"+token[2:])
 	fmt.Println(sojourn.ErrorCode(err))
 	// Output:
 	// 42 1 2 <nil>

@@ -207,6 +207,33 @@ type TxStep interface {
 	InTx() ([]LogLine, error)
 }
 
+// URLStep is an optional ability of a Step: it knows under which URL the receiver of responses is reached from outside.
+type URLStep interface {
+	// RespondURL is where the receiver of source/webhook is mounted, without a slash at the end; "" if nobody has said.
+	RespondURL() string
+}
+
+// RespondURL is a capability: whoever has the URL may answer this attempt of this job with a POST, and nothing else. It is good until the attempt
+// ends, and at most for within, counted from the claim by the store's clock; 0 sets no such bound. Treat it as a secret. CodeInvalid if the worker
+// has no Options.RespondURL, or within is negative.
+func (j *Job) RespondURL(within time.Duration) (string, error) {
+	s, _ := j.step.(URLStep)
+	if s == nil || s.RespondURL() == "" {
+		return "", Invalid("respond_url", "is not known: set worker.Options.RespondURL to where the receiver is mounted")
+	}
+	token := j.Token
+	if within < 0 || within > MaxHorizon {
+		return "", Invalid("within", "%v is out of range: 0 to 10 years", within)
+	}
+	if within > 0 {
+		var err error
+		if token, err = ExpiringToken(token, j.UpdatedAt.Add(within)); err != nil {
+			return "", err
+		}
+	}
+	return s.RespondURL() + "/respond/" + token, nil
+}
+
 // CompleteInTx is the outcome that completes j with j.Result, for [TxStore].FinishTx. Once it was called, a handler that returns nil without a
 // commit has failed, with ReasonRolledBack. Applications call sqlite.FinishTx or postgres.FinishTx instead.
 func (j *Job) CompleteInTx() (Outcome, error) {

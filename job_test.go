@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestStateNames(t *testing.T) {
@@ -118,6 +119,38 @@ func TestJobSaves(t *testing.T) {
 	}
 	if j.Log() != step.log {
 		t.Error("Log is not the step's logger")
+	}
+}
+
+// reached is a Step that knows where the receiver is.
+type reached struct{ taker }
+
+func (*reached) RespondURL() string { return "https://shop.example/sojourn" }
+
+func TestRespondURL(t *testing.T) {
+	j := NewJob("k", nil)
+	_, err := j.RespondURL(0)
+	refusal(t, err, CodeInvalid, "respond_url")
+	j.Attach(&taker{})
+	_, err = j.RespondURL(0)
+	refusal(t, err, CodeInvalid, "respond_url")
+	j.Attach(&reached{})
+	secret := []byte("a secret of this store")
+	j.Token, j.UpdatedAt = NewToken(secret, 42, 1, 2), time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	for _, within := range []time.Duration{-1, MaxHorizon + 1} {
+		_, err = j.RespondURL(within)
+		refusal(t, err, CodeInvalid, "within")
+	}
+	want := Capability{Job: 42, Generation: 1, Attempt: 2}
+	for _, within := range []time.Duration{0, time.Hour} {
+		url, err := j.RespondURL(within)
+		token, ok := strings.CutPrefix(url, "https://shop.example/sojourn/respond/")
+		if within > 0 {
+			want.Until = j.UpdatedAt.Add(within).Local()
+		}
+		if c, parse := ParseToken(secret, token); err != nil || !ok || parse != nil || c != want {
+			t.Errorf("within %v: %s, %v, %v, %v", within, url, c, err, parse)
+		}
 	}
 }
 

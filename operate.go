@@ -150,7 +150,8 @@ type EditedItem struct {
 	Err     error `json:"-"`
 }
 
-// InboxFilter chooses responses. Everything that is set must match.
+// InboxFilter chooses responses. Everything that is set must match. What lies in the inbox (late, stale, unmatched, parked, discarded), what concerns one
+// job, and what came under one kind and key is found by index; other filters look through the responses from the newest on.
 type InboxFilter struct {
 	Outcomes []ResponseOutcome
 	Kind     string
@@ -160,6 +161,75 @@ type InboxFilter struct {
 	Before   int64 // the last Seq of the page before; 0 = from the newest
 	Limit    int   // 1 to MaxFind; 0 = 100
 }
+
+// InboxAction says what EditInbox does.
+type InboxAction string
+
+// What EditInbox does.
+const (
+	InboxMatch   InboxAction = "match"   // send it to the job or the key that the edit names
+	InboxRetry   InboxAction = "retry"   // send it again to the address that it came with
+	InboxDiscard InboxAction = "discard" // put it away; a job that keeps it loses it
+)
+
+// InboxEdit is what a person does with one response. Match and retry store a new response with its content, under the same source and a message id that
+// begins with "replay:"; the old one keeps its outcome (an early one becomes unmatched, so that no job gets it a second time) and names the new one
+// in Replay.
+// A repeated call is a duplicate.
+type InboxEdit struct {
+	Seq    int64
+	Action InboxAction
+	Job    ID     // of match: this job,
+	Kind   string // or the job that has this key, now or later
+	Key    string
+	By     string // who; shown with the response
+}
+
+// Validate checks everything that can be checked without the store's data.
+func (e InboxEdit) Validate() error {
+	if e.Seq < 1 {
+		return Invalid("seq", "%d is not the number of a response", e.Seq)
+	}
+	switch e.Action {
+	case InboxMatch:
+		to := Response{Job: e.Job, Kind: e.Kind, Key: e.Key}
+		return to.Validate(0)
+	case InboxRetry, InboxDiscard:
+		if e.Job != 0 || e.Kind != "" || e.Key != "" {
+			return Invalid("job", "only match takes a job or a key")
+		}
+		return nil
+	}
+	return Invalid("action", "%.64q is not an action: use match, retry or discard", e.Action)
+}
+
+// InboxCounts counts what lies in the inbox.
+type InboxCounts struct {
+	Lying  map[ResponseOutcome]int64 `json:"lying"`          // early without a job, late, stale, unmatched, parked, discarded; each up to MaxInboxCount
+	Recent []SourceCount             `json:"recent"`         // the newest MaxInboxCount responses of all outcomes, by source and outcome
+	Since  time.Time                 `json:"since,omitzero"` // when the oldest of these came
+}
+
+// MaxInboxCount bounds what InboxCounts looks at, so that a large inbox answers as fast as a small one.
+const MaxInboxCount = 10_000
+
+// SourceCount is one line of InboxCounts.
+type SourceCount struct {
+	Source     string          `json:"source"`
+	Outcome    ResponseOutcome `json:"outcome"`
+	Responses  int64           `json:"responses"`
+	Duplicates int64           `json:"duplicates"` // repeats of them
+}
+
+// NearMiss is something whose key looks much like another one.
+type NearMiss struct {
+	Key string `json:"key"`
+	Job ID     `json:"job,omitempty"` // a live job that has the key or awaits it,
+	Seq int64  `json:"seq,omitempty"` // or a response that is early without a job, or unmatched
+}
+
+// MaxNearMisses bounds the answer of NearMisses.
+const MaxNearMisses = 10
 
 // Why says whether a job can be claimed now and, if not, what it waits for. It is asked of the same gates as a claim.
 type Why struct {

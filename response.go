@@ -13,17 +13,19 @@ import (
 // Response is a message from the outside that answers a job. It addresses the job by Kind and Key, by Job, or by Token. The
 // store sets the second group.
 type Response struct {
-	Kind        string `json:"kind,omitempty"`
-	Key         string `json:"key,omitempty"`
-	Job         ID     `json:"job,omitempty"`
-	Token       string `json:"token,omitempty"`      // capability of one attempt of one job (Job.Token)
-	Source      string `json:"source,omitempty"`     // where it came from, such as "webhook"; part of the identity of MessageID
-	MessageID   string `json:"message_id,omitempty"` // the sender's own; a repeat is a duplicate. Client.Respond makes one where there is none
-	Body        []byte `json:"body,omitempty"`
-	ContentType string `json:"content_type,omitempty"`
-	Failed      bool   `json:"failed,omitempty"` // an error response: ends the attempt with Reason and Error
-	Reason      string `json:"reason,omitempty"`
-	Error       string `json:"error,omitempty"`
+	Kind        string        `json:"kind,omitempty"`
+	Key         string        `json:"key,omitempty"`
+	Job         ID            `json:"job,omitempty"`
+	Token       string        `json:"token,omitempty"`      // capability of one attempt of one job (Job.Token)
+	Source      string        `json:"source,omitempty"`     // where it came from, such as "webhook"; part of the identity of MessageID
+	MessageID   string        `json:"message_id,omitempty"` // the sender's own; a repeat is a duplicate. Client.Respond makes one where there is none
+	Body        []byte        `json:"body,omitempty"`
+	ContentType string        `json:"content_type,omitempty"`
+	Failed      bool          `json:"failed,omitempty"` // an error response: ends the attempt with Reason and Error
+	Reason      string        `json:"reason,omitempty"`
+	Error       string        `json:"error,omitempty"`
+	TTL         time.Duration `json:"-"`              // input only: of an early one without a live job, at least MinInboxTTL; 0 = the store's
+	Park        bool          `json:"park,omitempty"` // its source could not make sense of it: it addresses nobody, and Reason and Error say why
 
 	Seq        int64           `json:"seq,omitempty"` // number in the inbox, in order of arrival
 	Outcome    ResponseOutcome `json:"outcome,omitempty"`
@@ -31,6 +33,8 @@ type Response struct {
 	ReceivedAt time.Time       `json:"received_at,omitzero"`
 	ExpiresAt  time.Time       `json:"expires_at,omitzero"` // when an early one with no live job becomes unmatched
 	Duplicates int32           `json:"duplicates,omitempty"`
+	Replay     int64           `json:"replay,omitempty"` // the response that a person has made of it
+	By         string          `json:"by,omitempty"`     // who has matched, retried or discarded it
 }
 
 // ResponseOutcome says what became of a response. Nothing is ever dropped because of timing.
@@ -42,12 +46,15 @@ const (
 	Early     ResponseOutcome = "early"     // stored; attached to a live job (kept), or lying in the inbox until one awaits its key
 	Duplicate ResponseOutcome = "duplicate" // its (source, message id) was stored before: only counted
 	Late      ResponseOutcome = "late"      // its job was final, or the attempt it could end had ended
-	Stale     ResponseOutcome = "stale"     // its token belongs to another attempt
+	Stale     ResponseOutcome = "stale"     // its token belongs to another attempt, or has expired
 	Unmatched ResponseOutcome = "unmatched" // early, and no job came within its time to live
+	Parked    ResponseOutcome = "parked"    // its source could not make sense of it; it lies in the inbox for people, and no job gets it by itself
+	Discarded ResponseOutcome = "discarded" // a person has put it away
 )
 
 // Retention of the inbox.
 const (
+	MinInboxTTL      = time.Second
 	DefaultInboxTTL  = 24 * time.Hour      // an early response without a live job becomes unmatched
 	DefaultInboxKeep = 30 * 24 * time.Hour // responses without a job, and message ids, are pruned
 )
@@ -70,8 +77,14 @@ func (r *Response) Validate(maxBytes int) error {
 			addressed++
 		}
 	}
-	if addressed != 1 {
+	switch {
+	case r.Park && (addressed > 0 || r.Kind != ""):
+		return Invalid("park", "a response that is parked addresses nobody: leave out kind, key, job and token")
+	case !r.Park && addressed != 1:
 		return Invalid("response", "address it by exactly one of kind and key, job, or token")
+	}
+	if r.TTL != 0 && (r.TTL < MinInboxTTL || r.TTL > MaxHorizon) {
+		return Invalid("ttl", "%v is out of range: 1s to 10 years, or 0 for the store's own", r.TTL)
 	}
 	if r.Key != "" {
 		if err := ValidName("kind", r.Kind); err != nil {
@@ -101,7 +114,7 @@ func (r *Response) Validate(maxBytes int) error {
 }
 
 // NewToken makes the capability of one attempt of one job: whoever has it may answer that attempt and nothing else. It is an
-// HMAC-SHA256 over "id.generation.attempt", cut to 128 bits.
+// HMAC-SHA256 over "id.generation.attempt", cut to 128 bits. It is good until the attempt ends; [ExpiringToken] makes it end sooner.
 func NewToken(secret []byte, id ID, generation, attempt int32) string {
 	body := strconv.FormatInt(int64(id), 10) + "." + strconv.Itoa(int(generation)) + "." + strconv.Itoa(int(attempt))
 	mac := hmac.New(sha256.New, secret)
@@ -109,20 +122,69 @@ func NewToken(secret []byte, id ID, generation, attempt int32) string {
 	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// ParseToken verifies a capability in constant time and returns what it names.
-func ParseToken(secret []byte, token string) (id ID, generation, attempt int32, err error) {
+// ExpiringToken narrows a capability to a time: whoever has only the result cannot answer after it. It needs no secret, because the signature of
+// the token signs the time. Whole seconds count. CodeInvalid if token is no capability, or one that expires already.
+func ExpiringToken(token string, until time.Time) (string, error) {
+	body, mac, found := cutLast(token)
+	key, err := base64.RawURLEncoding.DecodeString(mac)
+	if !found || err != nil || strings.Count(body, ".") != 2 || until.Unix() < 1 {
+		return "", Invalid("token", "is not one that a store has given out, or expires already")
+	}
+	return narrowed(body, key, until.Unix()), nil
+}
+
+func narrowed(body string, key []byte, until int64) string {
+	body += "." + strconv.FormatInt(until, 10)
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(body))
+	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
+}
+
+func cutLast(token string) (before, after string, found bool) {
+	i := strings.LastIndexByte(token, '.')
+	if i < 0 {
+		return token, "", false
+	}
+	return token[:i], token[i+1:], true
+}
+
+// Capability is what a token names: one attempt of one job.
+type Capability struct {
+	Job        ID
+	Generation int32
+	Attempt    int32
+	Until      time.Time // zero: until the attempt ends
+}
+
+// ParseToken verifies a capability in constant time and returns what it names. Whether it has expired, only the store's clock can say.
+func ParseToken(secret []byte, token string) (Capability, error) {
 	bad := Invalid("token", "is not one that this store has given out")
 	parts := strings.Split(token, ".")
-	if len(parts) != 4 || len(token) > MaxKey {
-		return 0, 0, 0, bad
+	if len(parts) < 4 || len(parts) > 5 || len(token) > MaxKey {
+		return Capability{}, bad
 	}
 	n, err1 := strconv.ParseInt(parts[0], 10, 64)
 	g, err2 := strconv.ParseInt(parts[1], 10, 32)
 	a, err3 := strconv.ParseInt(parts[2], 10, 32)
-	if err1 != nil || err2 != nil || err3 != nil || !hmac.Equal([]byte(NewToken(secret, ID(n), int32(g), int32(a))), []byte(token)) {
-		return 0, 0, 0, bad
+	if err1 != nil || err2 != nil || err3 != nil {
+		return Capability{}, bad
 	}
-	return ID(n), int32(g), int32(a), nil
+	c := Capability{Job: ID(n), Generation: int32(g), Attempt: int32(a)}
+	want := NewToken(secret, c.Job, c.Generation, c.Attempt)
+	if len(parts) == 5 {
+		until, err := strconv.ParseInt(parts[3], 10, 64)
+		if err != nil || until < 1 {
+			return Capability{}, bad
+		}
+		c.Until = time.Unix(until, 0)
+		if want, err = ExpiringToken(want, c.Until); err != nil {
+			return Capability{}, bad
+		}
+	}
+	if !hmac.Equal([]byte(want), []byte(token)) {
+		return Capability{}, bad
+	}
+	return c, nil
 }
 
 // KeptResponse is what Match reads of a response that is attached to a job.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTokenNamesOneAttempt(t *testing.T) {
@@ -13,9 +14,9 @@ func TestTokenNamesOneAttempt(t *testing.T) {
 		for _, generation := range []int32{1, 2, math.MaxInt32} {
 			for _, attempt := range []int32{1, 12, math.MaxInt32} {
 				token := NewToken(secret, id, generation, attempt)
-				i, g, a, err := ParseToken(secret, token)
-				if err != nil || i != id || g != generation || a != attempt {
-					t.Errorf("%s: %d, %d, %d, %v", token, i, g, a, err)
+				c, err := ParseToken(secret, token)
+				if want := (Capability{Job: id, Generation: generation, Attempt: attempt}); err != nil || c != want {
+					t.Errorf("%s: %v, %v", token, c, err)
 				}
 				if seen[token] {
 					t.Errorf("%s names two attempts", token)
@@ -52,43 +53,89 @@ func TestTokenCannotBeForged(t *testing.T) {
 		"very long":           token + strings.Repeat("A", 1<<20),
 		"of another store":    NewToken([]byte("another secret"), 42, 1, 2),
 		"of no secret":        NewToken(nil, 42, 1, 2),
+		"given a time":        "42.1.2.1800000000." + parts[3],
+		"another time":        strings.Replace(expiring(t, token, 1_800_000_000), ".18", ".19", 1),
+		"time taken away":     "42.1.2." + lastPart(expiring(t, token, 1_800_000_000)),
+		"two times":           expiring(t, token, 1_800_000_000) + ".1",
 	}
 	for name, f := range forged {
-		if _, _, _, err := ParseToken(secret, f); ErrorCode(err) != CodeInvalid {
+		if _, err := ParseToken(secret, f); ErrorCode(err) != CodeInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for i := range token { // every single character counts, the last one of the signature too
-		for _, c := range []byte("A0-_.z1") {
-			if token[i] == c {
-				continue
-			}
-			if id, g, a, err := ParseToken(secret, token[:i]+string(c)+token[i+1:]); err == nil {
-				t.Errorf("%q at %d instead of %q: accepted as %d, %d, %d", c, i, token[i], id, g, a)
+	for _, token := range []string{token, expiring(t, token, 1_800_000_000)} {
+		for i := range token { // every single character counts, the last one of the signature too
+			for _, c := range []byte("A0-_.z1") {
+				if token[i] == c {
+					continue
+				}
+				if got, err := ParseToken(secret, token[:i]+string(c)+token[i+1:]); err == nil {
+					t.Errorf("%q at %d instead of %q: accepted as %v", c, i, token[i], got)
+				}
 			}
 		}
 	}
-	_, _, _, err := ParseToken(secret, NewToken([]byte("another secret"), 42, 1, 2))
+	_, err := ParseToken(secret, NewToken([]byte("another secret"), 42, 1, 2))
 	if strings.Contains(err.Error(), parts[3]) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("the refusal says too much: %v", err)
+	}
+}
+
+func lastPart(token string) string { return token[strings.LastIndexByte(token, '.')+1:] }
+
+func expiring(t testing.TB, token string, until int64) string {
+	t.Helper()
+	narrow, err := ExpiringToken(token, time.Unix(until, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return narrow
+}
+
+func TestExpiringToken(t *testing.T) {
+	secret := []byte("a secret of this store")
+	token := NewToken(secret, 42, 1, 2)
+	narrow := expiring(t, token, 1_800_000_000)
+	c, err := ParseToken(secret, narrow)
+	if want := (Capability{42, 1, 2, time.Unix(1_800_000_000, 0)}); err != nil || c != want {
+		t.Errorf("%v, %v, want %v", c, err, want)
+	}
+	if strings.Contains(narrow, lastPart(token)) {
+		t.Errorf("%s carries the signature of %s, so its time could be taken away", narrow, token)
+	}
+	for _, bad := range []string{"", "42.1.2", "42.1.2.***", narrow, "." + lastPart(token)} {
+		if _, err := ExpiringToken(bad, time.Unix(1_900_000_000, 0)); ErrorCode(err) != CodeInvalid {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if _, err := ExpiringToken(token, time.Time{}); ErrorCode(err) != CodeInvalid {
+		t.Errorf("no time: %v", err)
 	}
 }
 
 func FuzzParseToken(f *testing.F) {
 	secret := []byte("a secret of this store")
 	good := NewToken(secret, 42, 1, 2)
-	for _, s := range []string{"", good, good + "A", "42.1.2.", "....", "1.1.1.AAAAAAAAAAAAAAAAAAAAAA", "-1.-1.-1.x", "+42" + good[2:], "\x00.1.1.1", NewToken(nil, 1, 1, 1)} {
+	for _, s := range []string{"", good, good + "A", "42.1.2.", "....", "1.1.1.AAAAAAAAAAAAAAAAAAAAAA", "-1.-1.-1.x", "+42" + good[2:], "\x00.1.1.1", NewToken(nil, 1, 1, 1),
+		expiring(f, good, 1), expiring(f, good, 1<<62), "42.1.2.9223372036854775808." + lastPart(good)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		id, generation, attempt, err := ParseToken(secret, token)
-		if err == nil && NewToken(secret, id, generation, attempt) != token {
-			t.Fatalf("%q is accepted as %d, %d, %d, whose token is another", token, id, generation, attempt)
+		c, err := ParseToken(secret, token)
+		if err != nil {
+			if ErrorCode(err) != CodeInvalid || c != (Capability{}) {
+				t.Fatalf("%q: %v, %v", token, err, c)
+			}
+			return
 		}
-		if err != nil && (ErrorCode(err) != CodeInvalid || id != 0 || generation != 0 || attempt != 0) {
-			t.Fatalf("%q: %v, %d, %d, %d", token, err, id, generation, attempt)
+		want := NewToken(secret, c.Job, c.Generation, c.Attempt)
+		if !c.Until.IsZero() {
+			want = expiring(t, want, c.Until.Unix())
 		}
-		if id == 42 && generation == 1 && attempt == 2 && token != good {
+		if want != token {
+			t.Fatalf("%q is accepted as %v, whose token is another", token, c)
+		}
+		if strings.Count(token, ".") == 3 && c.Job == 42 && c.Generation == 1 && c.Attempt == 2 && token != good {
 			t.Fatalf("%q is a second token of one attempt", token)
 		}
 	})

@@ -341,6 +341,41 @@ func (c *Client) Inbox(ctx context.Context, f InboxFilter) ([]Response, error) {
 	return c.store.Inbox(ctx, f)
 }
 
+// EditInbox matches, retries or discards one response; see InboxKeeper.
+func (c *Client) EditInbox(ctx context.Context, e InboxEdit) (Responded, error) {
+	k, err := c.inboxKeeper()
+	if err != nil {
+		return Responded{}, err
+	}
+	return k.EditInbox(ctx, e)
+}
+
+// CountInbox counts what lies in the inbox; see InboxKeeper.
+func (c *Client) CountInbox(ctx context.Context) (InboxCounts, error) {
+	k, err := c.inboxKeeper()
+	if err != nil {
+		return InboxCounts{}, err
+	}
+	return k.CountInbox(ctx)
+}
+
+// NearMisses finds what has nearly the same key; see InboxKeeper.
+func (c *Client) NearMisses(ctx context.Context, kind, key string) ([]NearMiss, error) {
+	k, err := c.inboxKeeper()
+	if err != nil {
+		return nil, err
+	}
+	return k.NearMisses(ctx, kind, key)
+}
+
+func (c *Client) inboxKeeper() (InboxKeeper, error) {
+	k, ok := c.store.(InboxKeeper)
+	if !ok {
+		return nil, Invalid("store", "keeps no inbox; ask the process that has the database")
+	}
+	return k, nil
+}
+
 // Why says whether a job can be claimed now and, if not, what it waits for; see Explainer.
 func (c *Client) Why(ctx context.Context, id ID) (Why, error) {
 	e, ok := c.store.(Explainer)

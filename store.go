@@ -137,6 +137,18 @@ type Holder interface {
 	HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error
 }
 
+// InboxKeeper is an optional ability of a Store: people look after the responses that no job has taken.
+type InboxKeeper interface {
+	// EditInbox matches, retries or discards one response, and answers with what became of the new one, or of the discarded one. ErrNotFound if there is
+	// no such response; ErrConflict if a job has it or will get it by itself.
+	EditInbox(ctx context.Context, e InboxEdit) (Responded, error)
+	// CountInbox counts what lies in the inbox, and what came lately.
+	CountInbox(ctx context.Context) (InboxCounts, error)
+	// NearMisses finds up to MaxNearMisses live jobs and responses without a job whose key differs from this one in case, separators, leading zeros or one
+	// character.
+	NearMisses(ctx context.Context, kind, key string) ([]NearMiss, error)
+}
+
 // Explainer is an optional ability of a Store: it answers why a job does not run.
 type Explainer interface {
 	// Why asks the gates of a job's queue about it, as the next claim would. ErrNotFound if there is no such job.

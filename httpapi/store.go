@@ -19,7 +19,7 @@ import (
 // log lines. The other calls answer with CodeUnknown then. A server that is overloaded or shutting down says that nothing has happened; such calls
 // are all repeated, after the time that it asks for.
 //
-// It is also a sojourn.Explainer, Holder and Checker, as far as the store behind the server is.
+// It is also a sojourn.Explainer, Holder, Checker and InboxKeeper, as far as the store behind the server is.
 type Store struct {
 	base   *url.URL
 	token  string
@@ -30,10 +30,11 @@ type Store struct {
 }
 
 var (
-	_ sojourn.Store     = (*Store)(nil)
-	_ sojourn.Explainer = (*Store)(nil)
-	_ sojourn.Holder    = (*Store)(nil)
-	_ sojourn.Checker   = (*Store)(nil)
+	_ sojourn.Store       = (*Store)(nil)
+	_ sojourn.Explainer   = (*Store)(nil)
+	_ sojourn.Holder      = (*Store)(nil)
+	_ sojourn.Checker     = (*Store)(nil)
+	_ sojourn.InboxKeeper = (*Store)(nil)
 )
 
 func newStore(base *url.URL, o options) *Store {
@@ -154,18 +155,6 @@ func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojou
 	return wire.Each(a.Outcomes, wire.Finished.Domain), nil
 }
 
-// Respond stores responses.
-func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
-	how := safe
-	for _, r := range rs {
-		if r.MessageID == "" {
-			how = unsafe
-		}
-	}
-	a, err := post[wire.RespondAnswer](ctx, s, "/v1/responses/batch", wire.RespondRequest{Responses: rs}, how, 0)
-	return a.Responses, err
-}
-
 // Edit cancels, fails, redrives, purges or changes jobs.
 func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
 	how := unsafe
@@ -207,30 +196,6 @@ func (s *Store) Log(ctx context.Context, id sojourn.ID) ([]sojourn.LogLine, erro
 // Why asks the gates about a job.
 func (s *Store) Why(ctx context.Context, id sojourn.ID) (sojourn.Why, error) {
 	return get[sojourn.Why](ctx, s, jobPath(id, "/why"))
-}
-
-// Inbox lists responses.
-func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
-	a, err := get[wire.InboxAnswer](ctx, s, "/v1/inbox?"+inboxQuery(f).Encode())
-	return a.Responses, err
-}
-
-func inboxQuery(f sojourn.InboxFilter) url.Values {
-	q := url.Values{}
-	for _, o := range f.Outcomes {
-		q.Add("outcome", string(o))
-	}
-	for name, v := range map[string]string{"kind": f.Kind, "key": f.Key, "source": f.Source} {
-		if v != "" {
-			q.Set(name, v)
-		}
-	}
-	for name, n := range map[string]int64{"job": int64(f.Job), "before": f.Before, "limit": int64(f.Limit)} {
-		if n != 0 {
-			q.Set(name, strconv.FormatInt(n, 10))
-		}
-	}
-	return q
 }
 
 // Sweep handles what is overdue.

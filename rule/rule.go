@@ -4,7 +4,8 @@
 // A rule is compiled once, and its types are checked then; an error names line and column. Its cost is bounded three times: by the size of the
 // text, by CEL's own count of steps, and by a time budget. A compiled rule is safe for concurrent use.
 //
-// Rules throttle queues: see [Throttler] for what such a rule sees and answers, and [Throttlers] for how a store gets to know them.
+// Rules throttle queues: see [Throttler] for what such a rule sees and answers, and [Throttlers] for how a store gets to know them. And they say
+// what the messages of a source mean: see [Match].
 package rule
 
 import (
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
 	"github.com/sojourn-queue/sojourn"
@@ -57,9 +60,10 @@ func newBounds(list []Option) (bounds, error) {
 type program struct {
 	run    cel.Program
 	budget time.Duration
+	places *ast.SourceInfo
 }
 
-// compile checks the text against an environment and wants one of the types as its result. field names the text in errors.
+// compile checks the text against an environment and wants one of the types as its result, any if there are none. field names the text in errors.
 func compile(env *cel.Env, field, text string, b bounds, results ...*cel.Type) (*program, error) {
 	if len(text) > sojourn.MaxRule {
 		return nil, sojourn.TooLarge(field, len(text), sojourn.MaxRule)
@@ -67,24 +71,24 @@ func compile(env *cel.Env, field, text string, b bounds, results ...*cel.Type) (
 	if strings.TrimSpace(text) == "" {
 		return nil, sojourn.Invalid(field, "the rule is empty")
 	}
-	ast, issues := env.Compile(text)
+	checked, issues := env.Compile(text)
 	if issues != nil && issues.Err() != nil {
 		return nil, issuesOf(field, issues)
 	}
-	fits := false
+	fits := len(results) == 0
 	names := make([]string, len(results))
 	for i, r := range results {
-		fits = fits || ast.OutputType().IsExactType(r)
+		fits = fits || checked.OutputType().IsExactType(r)
 		names[i] = r.String()
 	}
 	if !fits {
-		return nil, sojourn.Invalid(field, "1:1: the rule gives %s; it must give %s", ast.OutputType(), strings.Join(names, " or "))
+		return nil, sojourn.Invalid(field, "1:1: the rule gives %s; it must give %s", checked.OutputType(), strings.Join(names, " or "))
 	}
-	run, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(b.cost), cel.InterruptCheckFrequency(checkEvery))
+	run, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(b.cost), cel.InterruptCheckFrequency(checkEvery))
 	if err != nil {
 		return nil, sojourn.Invalid(field, "%v", err) // such as a constant regular expression that does not parse
 	}
-	return &program{run, b.budget}, nil
+	return &program{run, b.budget, checked.NativeRep().SourceInfo()}, nil
 }
 
 // issuesOf makes one error of what the compiler found, each with its line and column from 1.
@@ -114,4 +118,17 @@ func (p *program) eval(ctx context.Context, vars any) (v ref.Val, err error) {
 		err = errors.Join(fmt.Errorf("the rule took longer than %v", p.budget), context.Cause(bounded))
 	}
 	return v, err
+}
+
+// place is where in the text an error of an evaluation arose, as "line:column: " from 1, or nothing if that is not known.
+func (p *program) place(err error) string {
+	e, ok := errors.AsType[*types.Err](err)
+	if !ok || e.NodeID() == 0 {
+		return ""
+	}
+	at := p.places.GetStartLocation(e.NodeID())
+	if at.Line() < 1 {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d: ", at.Line(), at.Column()+1)
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -46,6 +47,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Observer is told what the worker does. Default: none.
 	Observer Observer
+	// RespondURL is where the receiver of answers (source/webhook) is reached from outside, such as https://shop.example/sojourn; Job.RespondURL
+	// builds on it. Default: none.
+	RespondURL string
 	// Middleware wraps all handlers, the first one outermost.
 	Middleware []Middleware
 }
@@ -84,6 +88,7 @@ func (o Options) withDefaults() (Options, error) {
 		host, _ := os.Hostname() // without one the label is less telling, no more
 		o.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
+	o.RespondURL = strings.TrimRight(o.RespondURL, "/")
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -112,6 +117,10 @@ func (o Options) validate() error {
 	}
 	if i := slices.IndexFunc(o.Middleware, func(m Middleware) bool { return m == nil }); i >= 0 {
 		return sojourn.Invalid("middleware", "number %d is nil", i)
+	}
+	if _, rest, _ := strings.Cut(o.RespondURL, "://"); o.RespondURL != "" && (rest == "" || strings.ContainsAny(o.RespondURL, "?# \t\n") ||
+		!strings.HasPrefix(o.RespondURL, "https://") && !strings.HasPrefix(o.RespondURL, "http://")) {
+		return sojourn.Invalid("respond_url", "%.64q is not the URL of a receiver, such as https://shop.example/sojourn", o.RespondURL)
 	}
 	return o.validateQueues()
 }

@@ -20,6 +20,7 @@ func TestBadOptions(t *testing.T) {
 		"lease":           {Lease: time.Millisecond},
 		"grace":           {Grace: -time.Second},
 		"sweep_every":     {SweepEvery: time.Millisecond},
+		"respond_url":     {RespondURL: "shop.example"},
 		"middleware":      {Middleware: []Middleware{nil}},
 		"queues":          {Queues: []string{"a", "a"}},
 		"order":           {Order: 7},
@@ -34,6 +35,7 @@ func TestBadOptions(t *testing.T) {
 	}
 	more := []Options{
 		{Concurrency: sojourn.MaxWeight + 1}, {MinConcurrency: -1}, {MinConcurrency: 11}, {Lease: 2 * time.Hour}, {Queues: []string{"no spaces"}},
+		{RespondURL: "https://"}, {RespondURL: "ftp://shop.example"}, {RespondURL: "https://shop.example/?a=b"},
 		{Shares: map[string]int{"a": 1}}, {Shares: map[string]int{"default": 0}}, {Order: RoundRobin, Shares: map[string]int{"default": 1}},
 	}
 	for i, o := range more {

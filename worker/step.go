@@ -269,6 +269,9 @@ func (s *step) Save(ctx context.Context, saved sojourn.Saved) error {
 	return answers[0]
 }
 
+// RespondURL is Options.RespondURL, for Job.RespondURL.
+func (s *step) RespondURL() string { return s.r.w.o.RespondURL }
+
 // Logger writes to the job's own log.
 func (s *step) Logger() *slog.Logger { return slog.New(s.log) }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/bench"
+	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
@@ -50,6 +51,7 @@ func (a *app) benchCommand() *cobra.Command {
 	fl.StringVar(&f.producers, "producers", bench.DefaultProducers, "`numbers` of goroutines that enqueue, separated by commas; bulk takes those up to 64")
 	fl.IntVar(&f.config.Batch, "batch", bench.DefaultBatch, "jobs of a call in bulk, 1 to 1000")
 	fl.StringVar(&f.backlog, "backlog", strconv.Itoa(bench.DefaultBacklog), "`numbers` of ready jobs before which claims are measured, such as 10000,1000000")
+	fl.IntVar(&f.config.Runs, "runs", bench.DefaultRuns, "runs of each case of flow, in turn; the figures are their medians")
 	fl.DurationVar(&f.config.Within, "within", bench.DefaultWithin, "a measurement that takes longer is cut")
 	fl.BoolVar(&f.used, "used", false, "measure on a store that has jobs already")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -95,7 +97,7 @@ func newFile(context.Context) (c *sojourn.Client, done func() error, err error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if c, err = sqlite.Open(filepath.Join(folder, "bench.db")); err != nil {
+	if c, err = sqlite.Open(filepath.Join(folder, "bench.db"), sqlite.Rules(rule.Throttlers())); err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(folder))
 	}
 	return c, func() error { return errors.Join(c.Close(), os.RemoveAll(folder)) }, nil
@@ -119,7 +121,7 @@ func unused(ctx context.Context, c *sojourn.Client, allowed bool) error {
 
 // bench measures, and shows each result when it is there.
 func (a *app) bench(ctx context.Context, b *bench.Bench, scenarios []string) error {
-	const line = "%-8s  %-28s  %9s  %9s  %9s  %9s  %9s  %7s  %7s  %7s  %7s\n"
+	const line = "%-8s  %-48s  %9s  %7s  %9s  %9s  %9s  %9s  %7s  %7s  %7s  %7s\n"
 	headed := false
 	b.Progress = func(r bench.Result) {
 		if a.asJSON() {
@@ -127,14 +129,14 @@ func (a *app) bench(ctx context.Context, b *bench.Bench, scenarios []string) err
 			return
 		}
 		if !headed {
-			fmt.Fprintf(a.out, line, "scenario", "case", "jobs/s", "ack p50", "ack p99", "start p50", "start p99", "heap", "rss", "B/job", "tx/job")
+			fmt.Fprintf(a.out, line, "scenario", "case", "jobs/s", "ratio", "ack p50", "ack p99", "start p50", "start p99", "heap", "rss", "B/job", "tx/job")
 			headed = true
 		}
 		mark := ""
 		if r.Cut {
 			mark = ", cut"
 		}
-		fmt.Fprintf(a.out, line, r.Scenario, r.Case()+mark, fmt.Sprintf("%.0f", r.PerSecond), milliseconds(r.AckP50MS), milliseconds(r.AckP99MS),
+		fmt.Fprintf(a.out, line, r.Scenario, r.Case()+mark, fmt.Sprintf("%.0f", r.PerSecond), number("%.2f", r.Ratio), milliseconds(r.AckP50MS), milliseconds(r.AckP99MS),
 			milliseconds(r.StartP50MS), milliseconds(r.StartP99MS), mebibytes(r.HeapBytes), mebibytes(r.RSSBytes), number("%.0f", r.BytesPerJob),
 			number("%.3f", r.CommitsPerJob))
 	}

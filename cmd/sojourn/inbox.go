@@ -13,7 +13,7 @@ func (a *app) inboxCommand() *cobra.Command {
 	return group("inbox", "look at the responses that have come", a.inboxLsCommand())
 }
 
-var responseOutcomes = []sojourn.ResponseOutcome{sojourn.Applied, sojourn.Early, sojourn.Late, sojourn.Stale, sojourn.Unmatched}
+var responseOutcomes = []sojourn.ResponseOutcome{sojourn.Applied, sojourn.Early, sojourn.Late, sojourn.Stale, sojourn.Unmatched, sojourn.Parked}
 
 func (a *app) inboxLsCommand() *cobra.Command {
 	var f sojourn.InboxFilter
@@ -21,7 +21,7 @@ func (a *app) inboxLsCommand() *cobra.Command {
 	var job int64
 	cmd := &cobra.Command{Use: "ls", Short: "list responses, the newest first", Args: cobra.NoArgs}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&outcomes, "outcome", nil, "`outcomes`: applied, early, late, stale, unmatched; duplicates are counted with the first")
+	fl.StringSliceVar(&outcomes, "outcome", nil, "`outcomes`: applied, early, late, stale, unmatched, parked; duplicates are counted with the first")
 	fl.StringVar(&f.Kind, "kind", "", "kind")
 	fl.StringVar(&f.Key, "key", "", "key")
 	fl.Int64Var(&job, "job", 0, "`id` of the job")
@@ -31,7 +31,7 @@ func (a *app) inboxLsCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, o := range outcomes {
 			if !slices.Contains(responseOutcomes, sojourn.ResponseOutcome(o)) {
-				return sojourn.Invalid("outcome", "%.64q is not an outcome: use applied, early, late, stale or unmatched", o)
+				return sojourn.Invalid("outcome", "%.64q is not an outcome: use applied, early, late, stale, unmatched or parked", o)
 			}
 			f.Outcomes = append(f.Outcomes, sojourn.ResponseOutcome(o))
 		}
@@ -79,7 +79,7 @@ func (a *app) printInbox(cmd *cobra.Command, c *sojourn.Client, responses []sojo
 			job = id(r.Job)
 		}
 		body := string(r.Body)
-		if r.Failed {
+		if r.Failed || r.Outcome == sojourn.Parked {
 			body = "error: " + r.Reason + " " + r.Error
 		}
 		t.row(fmt.Sprint(r.Seq), ago(r.ReceivedAt, status.Now), string(r.Outcome), short(r.Kind, 32), short(r.Key, 32), job,

@@ -161,17 +161,6 @@ func (h *holder) holds(l sojourn.Lease) error {
 	return wire.Refusal(wire.CodeForbidden, "the lease of job %d belongs to a worker with another token", l.ID)
 }
 
-// answers reports whether the holder may respond to jobs of a kind by their keys. The queue of the job is not known then, so a pattern for queues
-// does not help.
-func (h *holder) answers(kind string) bool {
-	for _, g := range h.grants {
-		if g.Allows(sojourn.VerbRespond, "", kind) {
-			return true
-		}
-	}
-	return false
-}
-
 // sees reports whether the holder may look at a queue, though perhaps not at all of its kinds.
 func (h *holder) sees(queue string) bool {
 	if h.anyone {

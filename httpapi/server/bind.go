@@ -51,9 +51,6 @@ func (c *call) bind(in any) error {
 // takes reports whether a request has a query parameter.
 func takes(t reflect.Type, name string) bool {
 	for _, f := range reflect.VisibleFields(t) {
-		if f.Name == "Body" || len(f.Index) > 1 && t.FieldByIndex(f.Index[:1]).Name == "Body" {
-			continue
-		}
 		if f.Tag.Get("query") == name {
 			return true
 		}
@@ -62,8 +59,7 @@ func takes(t reflect.Type, name string) bool {
 }
 
 func (c *call) fill(v reflect.Value, query url.Values) error {
-	for i, f := range reflect.VisibleFields(v.Type()) {
-		_ = i
+	for _, f := range reflect.VisibleFields(v.Type()) {
 		texts, name := query[f.Tag.Get("query")], f.Tag.Get("query")
 		if p := f.Tag.Get("path"); p != "" {
 			texts, name = []string{c.r.PathValue(p)}, p

@@ -40,6 +40,7 @@ func describe() ([]byte, error) {
 		reflect.TypeFor[sojourn.OnLost](): reflect.TypeFor[onLost](), reflect.TypeFor[sojourn.OnPanic](): reflect.TypeFor[onPanic](),
 		reflect.TypeFor[sojourn.LateResponse](): reflect.TypeFor[lateResponse](), reflect.TypeFor[sojourn.WaitMode](): reflect.TypeFor[waitMode](),
 		reflect.TypeFor[sojourn.Scope](): reflect.TypeFor[scope](), reflect.TypeFor[sojourn.OnConflict](): reflect.TypeFor[onConflict](),
+		reflect.TypeFor[sojourn.Response](): reflect.TypeFor[wire.Response](),
 	} {
 		registry.RegisterTypeAlias(goType, alias)
 	}
@@ -96,13 +97,14 @@ func operation(registry huma.Registry, rt route, problem *huma.Schema) *huma.Ope
 // parameters are the fields of a request with a tag path or query.
 func parameters(registry huma.Registry, in reflect.Type) (all []*huma.Param) {
 	for _, f := range reflect.VisibleFields(in) {
-		p := &huma.Param{Name: f.Tag.Get("query"), In: "query", Description: f.Tag.Get("doc"), Schema: registry.Schema(f.Type, true, "")}
+		p := &huma.Param{Name: f.Tag.Get("query"), In: "query", Description: f.Tag.Get("doc")}
 		if name := f.Tag.Get("path"); name != "" {
 			p.Name, p.In, p.Required = name, "path", true
 		}
-		if p.Name == "" || f.Name == "Body" {
+		if p.Name == "" {
 			continue
 		}
+		p.Schema = registry.Schema(f.Type, true, "")
 		if f.Type.Kind() == reflect.Slice {
 			p.Schema.Nullable = false
 		}

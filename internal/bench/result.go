@@ -20,6 +20,7 @@ type Result struct {
 	Worker    string `json:"worker,omitempty"`   // "worker": package worker; "bare": loops of Claim and Finish
 	Backlog   int    `json:"backlog,omitzero"`   // ready jobs
 	PerClaim  int    `json:"per_claim,omitzero"` // jobs of a claim
+	Queue     string `json:"queue,omitempty"`    // what it is like, in "flow"
 
 	Jobs       int     `json:"jobs"`
 	Seconds    float64 `json:"seconds"`
@@ -28,7 +29,9 @@ type Result struct {
 	AckP99MS   float64 `json:"ack_p99_ms"`
 	StartP50MS float64 `json:"start_p50_ms,omitzero"` // from the call of the enqueue, in "respond" of the answer, to the start of the handler
 	StartP99MS float64 `json:"start_p99_ms,omitzero"`
-	Cut        bool    `json:"cut,omitzero"` // the time was up before all jobs were done
+	Ratio      float64 `json:"ratio,omitzero"` // in "flow": to the first case of its sort in the same run, of jobs a second, or of the claims' p99
+	Runs       int     `json:"runs,omitzero"`  // in "flow": in turn with the other cases; the figures are medians, p50 and p99 of claims those of all
+	Cut        bool    `json:"cut,omitzero"`   // the time was up before all jobs were done
 
 	HeapBytes     uint64  `json:"heap_bytes"`               // that live afterwards, with the store open
 	RSSBytes      uint64  `json:"rss_bytes,omitzero"`       // of this process, where the system tells
@@ -40,6 +43,9 @@ type Result struct {
 // Case says what was measured, in words.
 func (r Result) Case() string {
 	var words []string
+	if r.Queue != "" {
+		words = append(words, r.Queue)
+	}
 	add := func(n int, thing string) {
 		switch {
 		case n == 1:

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -85,38 +86,49 @@ func (b *Bench) load(producers, batch int) Load {
 
 // measure runs one case on a store and in a queue of its own, and keeps its result. run may add to the result.
 func (b *Bench) measure(ctx context.Context, r Result, run func(ctx context.Context, s *Sojourn, r *Result) (Measured, error)) error {
-	c, done, err := b.Open(ctx)
-	if err != nil {
-		return err
-	}
-	err = b.measureOn(ctx, c, &r, run)
-	if closed := done(); err == nil {
-		err = closed
+	r, err := b.once(ctx, r, run)
+	if err == nil {
+		b.keep(r)
 	}
 	return err
 }
 
-func (b *Bench) measureOn(ctx context.Context, c *sojourn.Client, r *Result, run func(context.Context, *Sojourn, *Result) (Measured, error)) error {
-	status, err := c.Store().Status(ctx)
+// once is measure, for those that look at several results before they keep one.
+func (b *Bench) once(ctx context.Context, r Result, run func(ctx context.Context, s *Sojourn, r *Result) (Measured, error)) (Result, error) {
+	s, done, err := b.open(ctx, &r)
 	if err != nil {
-		return err
+		return r, err
 	}
-	b.report.Store, b.report.Version, b.report.Durability = status.Store, status.Version, status.Durability
-	b.cases++
-	// What an earlier case, or an earlier run on this store, has left stands in another queue.
-	s := &Sojourn{Client: c, Queue: fmt.Sprintf("bench-%d-%d", b.began.UnixMilli(), b.cases)}
-	r.before = status
-	m, err := run(ctx, s, r)
+	m, err := run(ctx, s, &r)
 	if err == nil {
 		err = ctx.Err()
 	}
+	if err == nil {
+		r.fill(ctx, s.Client, m)
+	}
+	return r, errors.Join(err, done())
+}
+
+// open gives a store, with a queue of its own: what an earlier case, or an earlier run on this store, has left stands in another one.
+func (b *Bench) open(ctx context.Context, r *Result) (s *Sojourn, done func() error, err error) {
+	c, done, err := b.Open(ctx)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	r.fill(ctx, c, m)
-	b.report.Results = append(b.report.Results, *r)
+	status, err := c.Store().Status(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(err, done())
+	}
+	b.report.Store, b.report.Version, b.report.Durability = status.Store, status.Version, status.Durability
+	b.cases++
+	r.before = status
+	return &Sojourn{Client: c, Queue: fmt.Sprintf("bench-%d-%d", b.began.UnixMilli(), b.cases)}, done, nil
+}
+
+// keep adds a result to the report.
+func (b *Bench) keep(r Result) {
+	b.report.Results = append(b.report.Results, r)
 	if b.Progress != nil {
-		b.Progress(*r)
+		b.Progress(r)
 	}
-	return nil
 }

@@ -13,6 +13,7 @@ const (
 	DefaultJobs    = 10_000           // of one measurement; a tenth as many before them warm up
 	DefaultBatch   = 1000             // jobs of a call where many are enqueued at once
 	DefaultBacklog = 10_000           // ready jobs before which claims are measured
+	DefaultRuns    = 3                // of each case of "flow"
 	DefaultWithin  = 30 * time.Second // after which a measurement is cut
 	// DefaultProducers are the numbers of goroutines that enqueue, as a flag has them.
 	DefaultProducers = "1,8,64,512"
@@ -22,6 +23,7 @@ const (
 const (
 	MaxJobs      = 10_000_000 // also of a backlog
 	MaxProducers = 10_000
+	MaxRuns      = 100
 )
 
 // Config says how much is measured.
@@ -30,6 +32,7 @@ type Config struct {
 	Producers []int         // each 1 to MaxProducers
 	Batch     int           // 1 to sojourn.MaxBatch
 	Backlogs  []int         // each 1 to MaxJobs
+	Runs      int           // 1 to MaxRuns; only "flow" is measured more than once
 	Within    time.Duration // above 0
 }
 
@@ -41,7 +44,7 @@ func (c Config) Validate() error {
 		}
 		return nil
 	}
-	checks := []error{in("jobs", c.Jobs, MaxJobs), in("batch", c.Batch, sojourn.MaxBatch)}
+	checks := []error{in("jobs", c.Jobs, MaxJobs), in("batch", c.Batch, sojourn.MaxBatch), in("runs", c.Runs, MaxRuns)}
 	for _, n := range c.Producers {
 		checks = append(checks, in("producers", n, MaxProducers))
 	}
@@ -74,6 +77,7 @@ var Scenarios = []Scenario{
 	{"life", "whole lives: enqueue, claim, handler, finish; with package worker, and bare claims and finishes", lives},
 	{"respond", "jobs that await an answer: enqueue, claim, await, respond, claim, finish", responds},
 	{"claim", "the cost of a claim in front of a backlog", claims},
+	{"flow", "what a limit, shares, a rule and a full group cost, beside the same without", flows},
 }
 
 // bulkMore is how many times Config.Jobs a bulk measurement enqueues: a call takes a hundred times as long, and some are needed for a quantile.
@@ -170,7 +174,7 @@ func claims(ctx context.Context, b *Bench) error {
 // claimBefore measures claims alone. Between them the claimed jobs are finished, and as many enqueued, so that the backlog stays.
 func claimBefore(ctx context.Context, s *Sojourn, load Load, next, perClaim int) (m Measured, err error) {
 	store := s.Client.Store()
-	request := sojourn.ClaimRequest{Worker: "bench-claim", Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: perClaim, Capacity: int64(perClaim)}
+	request := sojourn.ClaimRequest{Worker: "claims-of-" + s.queue(), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: perClaim, Capacity: int64(perClaim)}
 	began := time.Now()
 	for m.Jobs < load.Jobs {
 		if m.Cut = time.Since(began) > load.Within; m.Cut {

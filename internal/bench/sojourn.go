@@ -32,6 +32,8 @@ const (
 type Sojourn struct {
 	Client *sojourn.Client
 	Queue  string           // "" = the constant of that name
+	Groups int              // the jobs belong to so many groups in turn; 0 = to Group
+	Group  string           // "" = none
 	Bare   bool             // Work is loops of Store.Claim and Store.Finish, without package worker
 	Start  func(number int) // is called when the job with that number starts; nil = nobody is
 	After  func() error     // is called by Close in the end, to remove the store; nil = nothing
@@ -64,7 +66,11 @@ func (s *Sojourn) Enqueue(ctx context.Context, first, n int) error {
 var kind = sojourn.Kind[[]byte]{Name: Kind, Codec: sojourn.Bytes{}}
 
 func (s *Sojourn) job(number int) *sojourn.Job {
-	return kind.New(Args(number), sojourn.Queue(s.queue()))
+	group := s.Group
+	if s.Groups > 0 {
+		group = groupName(number % s.Groups)
+	}
+	return kind.New(Args(number), sojourn.Queue(s.queue()), sojourn.Group(group))
 }
 
 func (s *Sojourn) queue() string { return cmp.Or(s.Queue, Queue) }

@@ -92,7 +92,8 @@ func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
 }
 
 // codes of sj_response.outcome.
-var outcomeCodes = []sojourn.ResponseOutcome{"", sojourn.Applied, sojourn.Early, sojourn.Duplicate, sojourn.Late, sojourn.Stale, sojourn.Unmatched}
+var outcomeCodes = []sojourn.ResponseOutcome{"", sojourn.Applied, sojourn.Early, sojourn.Duplicate, sojourn.Late, sojourn.Stale, sojourn.Unmatched,
+	sojourn.Parked, sojourn.Discarded}
 
 const (
 	outApplied   int64 = 1
@@ -100,6 +101,8 @@ const (
 	outLate      int64 = 4
 	outStale     int64 = 5
 	outUnmatched int64 = 6
+	outParked    int64 = 7
+	outDiscarded int64 = 8
 )
 
 const (

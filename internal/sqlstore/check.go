@@ -82,7 +82,7 @@ var checks = []check{
 	{"kept-by-live", "only live jobs keep responses",
 		`select r.job, 'response ' || r.seq || ' is kept by a job that is not live' from sj_response r where r.outcome = 2 and r.job > 0
 		and not exists (select 1 from sj_live l where l.id = r.job)`},
-	{"response-outcome", "every response has exactly one outcome", `select job, 'response ' || seq || ' has outcome ' || outcome from sj_response where outcome not in (1, 2, 4, 5, 6)`},
+	{"response-outcome", "every response has exactly one outcome", `select job, 'response ' || seq || ' has outcome ' || outcome from sj_response where outcome not in (1, 2, 4, 5, 6, 7, 8)`},
 	{"early-expires", "an early response without a job has a time to live", `select seq, 'lies early for ever' from sj_response where outcome = 2 and job = 0 and expires_us = 0`},
 	{"message-of-response", "every response is known by its message id",
 		`select r.seq, 'has no message id' from sj_response r where r.received_us > $1 and not exists

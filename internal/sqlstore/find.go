@@ -276,6 +276,14 @@ func (w *where) add(cond string, arg any) {
 	w.conds = append(w.conds, fmt.Sprintf(cond, fmt.Sprintf("$%d", len(w.args))))
 }
 
+// clause is the WHERE clause, empty without conditions.
+func (w *where) clause() string {
+	if len(w.conds) == 0 {
+		return ""
+	}
+	return " where " + strings.Join(w.conds, " and ")
+}
+
 // common adds what live and final jobs are filtered by alike; a is the alias of the table.
 func (w *where) common(a string, f sojourn.Filter, states Ints) {
 	if len(f.IDs) > 0 {
@@ -316,8 +324,5 @@ func (w *where) text(a string, f sojourn.Filter) string {
 	}
 	w.args = append(w.args, f.Limit)
 	order += fmt.Sprintf(" limit $%d", len(w.args))
-	if len(w.conds) == 0 {
-		return order
-	}
-	return " where " + strings.Join(w.conds, " and ") + order
+	return w.clause() + order
 }

@@ -1,21 +1,22 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sojourn-queue/sojourn"
 )
 
 const responseColumns = `seq, source, message_id, kind, key, job, generation, outcome, failed, reason, error, content_type, received_us, expires_us,
-	duplicates, body`
+	duplicates, body, replay, by_whom`
 
 func scanResponse(r Row) sojourn.Response {
 	return sojourn.Response{Seq: r.Int(0), Source: r.Text(1), MessageID: r.Text(2), Kind: r.Text(3), Key: r.Text(4), Job: sojourn.ID(r.Int(5)),
 		Generation: int32(r.Int(6)), Outcome: outcomeCodes[r.Int(7)], Failed: r.Int(8) != 0, Reason: r.Text(9), Error: string(r.Bytes(10)),
-		ContentType: r.Text(11), ReceivedAt: at(r.Int(12)), ExpiresAt: at(r.Int(13)), Duplicates: int32(r.Int(14)), Body: r.Bytes(15)}
+		ContentType: r.Text(11), ReceivedAt: at(r.Int(12)), ExpiresAt: at(r.Int(13)), Duplicates: int32(r.Int(14)), Body: r.Bytes(15),
+		Replay: r.Int(16), By: r.Text(17)}
 }
 
 // Inbox lists responses; see sojourn.Store.
@@ -26,22 +27,67 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
-	q := where{}
-	if len(f.Outcomes) > 0 {
-		var codes Ints
-		for _, o := range f.Outcomes {
-			code := slices.Index(outcomeCodes, o)
-			if code < 1 || o == sojourn.Duplicate {
-				return nil, sojourn.Invalid("outcomes", "%.64q is not one that is stored: use applied, early, late, stale or unmatched (duplicates are counted on the first)", o)
-			}
-			codes = append(codes, int64(code))
+	var codes Ints
+	for _, o := range f.Outcomes {
+		code := slices.Index(outcomeCodes, o)
+		if code < 1 || o == sojourn.Duplicate {
+			return nil, sojourn.Invalid("outcomes", "%.64q is not one that is stored: use applied, early, late, stale, unmatched, parked or discarded (duplicates are counted on the first)", o)
 		}
+		codes = append(codes, int64(code))
+	}
+	var out []sojourn.Response
+	err := s.view(ctx, func(t *tx) error {
+		out = nil
+		for _, part := range inboxParts(f, codes) {
+			q := inboxWhere(f, part)
+			q.args = append(q.args, f.Limit)
+			text := `select ` + responseColumns + ` from sj_response` + q.clause() + fmt.Sprintf(" order by seq desc limit $%d", len(q.args))
+			if err := t.query(text, func(r Row) error { out = append(out, scanResponse(r)); return nil }, q.args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b sojourn.Response) int { return cmp.Compare(b.Seq, a.Seq) })
+	return out[:min(len(out), f.Limit)], err
+}
+
+// inboxParts splits outcomes that have an index into one query each: an index (outcome, seq) gives the newest of one outcome without a look at the others.
+func inboxParts(f sojourn.InboxFilter, codes Ints) []Ints {
+	lying := !slices.ContainsFunc(codes, func(code int64) bool { return code <= outEarly })
+	if len(codes) == 0 || !lying || f.Job > 0 || f.Kind != "" && f.Key != "" {
+		return []Ints{codes}
+	}
+	var parts []Ints
+	for _, code := range slices.Compact(slices.Sorted(slices.Values(codes))) {
+		parts = append(parts, Ints{code})
+	}
+	return parts
+}
+
+// seqsOfKey are the responses that came under a kind and a key: early ones without a job, those that lie in the inbox, and those of the jobs that have or
+// had the key.
+const seqsOfKey = `seq in (select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0
+	union all select seq from sj_response where kind = $1 and key = $2 and outcome > 2
+	union all select r.seq from sj_response r where r.job > 0 and r.kind = $1 and r.key = $2 and r.job in
+	(select job from sj_key where kind = $1 and key = $2 union select job from sj_key_past where kind = $1 and key = $2))`
+
+func inboxWhere(f sojourn.InboxFilter, codes Ints) (q where) {
+	if f.Kind != "" && f.Key != "" {
+		q.args, q.conds = []any{f.Kind, f.Key}, []string{seqsOfKey}
+	} else if f.Kind != "" {
+		q.add("kind = %s", f.Kind)
+	} else if f.Key != "" {
+		q.add("key = %s", f.Key)
+	}
+	switch {
+	case len(codes) == 1 && codes[0] > outEarly:
+		q.add("outcome > 2 and outcome = %s", codes[0])
+	case len(codes) > 0:
 		q.add("outcome in (ints(%s))", codes)
 	}
-	for _, c := range []struct{ cond, v string }{{"kind = %s", f.Kind}, {"key = %s", f.Key}, {"source = %s", f.Source}} {
-		if c.v != "" {
-			q.add(c.cond, c.v)
-		}
+	if f.Source != "" {
+		q.add("source = %s", f.Source)
 	}
 	if f.Job > 0 {
 		q.add("job > 0 and job = %s", int64(f.Job))
@@ -49,18 +95,7 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 	if f.Before > 0 {
 		q.add("seq < %s", f.Before)
 	}
-	text := `select ` + responseColumns + ` from sj_response`
-	if len(q.conds) > 0 {
-		text += " where " + strings.Join(q.conds, " and ")
-	}
-	q.args = append(q.args, f.Limit)
-	text += fmt.Sprintf(" order by seq desc limit $%d", len(q.args))
-	var out []sojourn.Response
-	err := s.view(ctx, func(t *tx) error {
-		out = nil
-		return t.query(text, func(r Row) error { out = append(out, scanResponse(r)); return nil }, q.args...)
-	})
-	return out, err
+	return q
 }
 
 const (

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/sojourn-queue/sojourn"
@@ -52,6 +53,7 @@ type target struct {
 	id                  sojourn.ID // 0: whoever has the key
 	token               bool
 	generation, attempt int32 // of a token
+	expired             bool  // the token
 }
 
 // aim checks a response and finds out whom it addresses, without looking at the job's state.
@@ -63,8 +65,8 @@ func (t *tx) aim(r *sojourn.Response) (target, error) {
 		return target{}, sojourn.Invalid("message_id", "is empty; Client.Respond makes one, so that a repeated call is recognised")
 	}
 	if r.Token != "" {
-		id, generation, attempt, err := sojourn.ParseToken(t.s.secret, r.Token)
-		return target{id, true, generation, attempt}, err
+		c, err := sojourn.ParseToken(t.s.secret, r.Token)
+		return target{c.Job, true, c.Generation, c.Attempt, !c.Until.IsZero() && t.now >= c.Until.UnixMicro()}, err
 	}
 	if r.Job == 0 {
 		return target{}, nil
@@ -103,7 +105,7 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 	if _, err := t.exec(qAddMessage, r.Source, r.MessageID, seq, t.now); err != nil {
 		return sojourn.Responded{}, err
 	}
-	if to.id == 0 {
+	if to.id == 0 && !r.Park {
 		err = t.query(qKey, func(row Row) error { to.id = sojourn.ID(row.Int(0)); return nil }, r.Kind, r.Key)
 		if err != nil {
 			return sojourn.Responded{}, err
@@ -116,6 +118,9 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 		}
 	}
 	outcome := outcomeFor(l, to)
+	if r.Park {
+		outcome = outParked
+	}
 	if err := t.addResponse(r, seq, outcome, l, to); err != nil {
 		return sojourn.Responded{}, err
 	}
@@ -145,7 +150,7 @@ func outcomeFor(l *live, to target) int64 {
 		return outEarly // R2
 	case l == nil:
 		return outLate // R3: the job that had the key is final, or gone
-	case to.token && (to.generation != l.generation || to.attempt != l.Attempt):
+	case to.expired, to.token && (to.generation != l.generation || to.attempt != l.Attempt):
 		return outStale // R4
 	}
 	return outEarly // R5: kept
@@ -159,9 +164,9 @@ func (t *tx) addResponse(r *sojourn.Response, seq, outcome int64, l *live, to ta
 	switch {
 	case l != nil:
 		generation = int64(l.generation)
-	case to.id == 0:
-		expires = t.now + t.s.cfg.InboxTTL.Microseconds()
-	default: // pruned with its job, or, if that is gone, by its age
+	case to.id == 0 && outcome == outEarly:
+		expires = t.now + cmp.Or(r.TTL, t.s.cfg.InboxTTL).Microseconds()
+	default: // pruned with its job, or, if that is gone or there is none, by its age
 		expires = t.now + sojourn.DefaultInboxKeep.Microseconds()
 	}
 	reason := sojourn.Cut(r.Reason, sojourn.MaxReason)

@@ -147,8 +147,30 @@ func busyDay(t *testing.T, c *sojourn.Client) {
 	must(c.History(ctx, jobs[0].Job.ID))
 	must(c.Log(ctx, jobs[0].Job.ID))
 	must(s.Inbox(ctx, sojourn.InboxFilter{Job: jobs[1].Job.ID, Limit: 1}))
+	lookAfterInbox(t, c)
 	must(s.Find(ctx, sojourn.Filter{Limit: 10, Full: true}))
 	for _, state := range []sojourn.State{sojourn.Ready, sojourn.Scheduled} { // so that the next day finds its own jobs
 		must(c.Edit(ctx, sojourn.Filter{States: []sojourn.State{state}}, sojourn.Edit{Action: sojourn.EditCancel}))
 	}
+}
+
+// lookAfterInbox does what people do there.
+func lookAfterInbox(t *testing.T, c *sojourn.Client) {
+	t.Helper()
+	ctx := context.Background()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrong, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody at all"})
+	must(wrong, err)
+	must(c.EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxMatch, Kind: "k", Key: "a"}))
+	must(c.EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxRetry}))
+	must(c.EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxDiscard}))
+	must(c.CountInbox(ctx))
+	must(c.NearMisses(ctx, "k", "A"))
+	must(c.Inbox(ctx, sojourn.InboxFilter{Outcomes: []sojourn.ResponseOutcome{sojourn.Unmatched, sojourn.Late}, Before: 1 << 40}))
+	must(c.Inbox(ctx, sojourn.InboxFilter{Kind: "k", Key: "a"}))
 }

@@ -79,7 +79,7 @@ func TestNoStatementScansATable(t *testing.T) {
 	// Tables whose size has nothing to do with the number of jobs.
 	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue|sj_migration|sj_block|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
 	// A scan of an index that the statement's limit stops at once.
-	bounded := regexp.MustCompile(`^SCAN (sj_live USING (COVERING )?INDEX sj_live_wake|sj_response)$`)
+	bounded := regexp.MustCompile(`^SCAN (sj_live USING (COVERING )?INDEX sj_live_wake|sj_response( USING COVERING INDEX sj_response_early)?)$`)
 	for q, n := range r.seen {
 		for _, step := range plan(t, db, q, n) {
 			if !strings.HasPrefix(step, "SCAN ") || small.MatchString(step) && !regexp.MustCompile(`SCAN [lfjrh]$`).MatchString(step) {
@@ -148,6 +148,16 @@ func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
 	must(s.Finish(ctx, outcomes)) // repeated
 	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "e", Failed: true}))
 	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "a"})) // late
+	wrong, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody at all"})
+	must(wrong, err)
+	must(c.EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxMatch, Kind: "k", Key: "a"}))
+	must(c.EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxRetry}))
+	must(c.EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxDiscard}))
+	must(c.CountInbox(ctx))
+	must(c.NearMisses(ctx, "k", "A"))
+	must(c.Inbox(ctx, sojourn.InboxFilter{Outcomes: []sojourn.ResponseOutcome{sojourn.Unmatched, sojourn.Late}, Before: 100}))
+	must(c.Inbox(ctx, sojourn.InboxFilter{Kind: "k", Key: "a"}))
+	must(c.Inbox(ctx, sojourn.InboxFilter{Job: 1}))
 	for range 3 {
 		advance(2 * time.Hour)
 		claim()

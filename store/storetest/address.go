@@ -12,6 +12,7 @@ var addressTrials = []trial{
 	{"respond by token", "A token answers the attempt it was given to, and nothing else.", "tr:R5 tr:R4 spec:H1 spec:H6 rules:B7", respondByToken},
 	{"rules:B7 a token outlives a step", "A token names (id, generation, attempt): snooze, release and resume keep it.", "tr:R4 rules:B7 spec:H6", tokenSurvives},
 	{"a stale token", "A token of an earlier attempt or generation is stale: recorded, and nothing changes.", "tr:R4 rules:B7 spec:H6", tokenStale},
+	{"a token that has expired", "A token with a time is good until then, by the store's clock, and stale after it: recorded, and nothing changes.", "tr:R4 spec:H6", tokenExpires},
 	{"a token that nobody gave out", "A forged or broken token is refused and nothing is stored.", "tr:R4 spec:A16", tokenForged},
 	{"respond refuses bad input", "A malformed response is refused with a code, and the whole call with it.", "spec:A3 spec:A16 inv:N3", respondBad},
 }
@@ -101,11 +102,33 @@ func tokenStale(s *scene) {
 	s.became(s.respond("", token(e.Job.Token)), sojourn.Early, c.Job.ID)
 }
 
+func tokenExpires(s *scene) {
+	c := s.running(sojourn.Key("k"))
+	narrow, err := sojourn.ExpiringToken(c.Job.Token, s.now().Add(time.Minute))
+	s.must(err, "ExpiringToken")
+	s.finish(await(c, time.Hour), sojourn.Awaiting)
+	s.advance(59 * time.Second)
+	s.became(s.respond("", token(narrow)), sojourn.Applied, c.Job.ID)
+	c = s.claim()
+	s.finish(await(c, time.Hour), sojourn.Awaiting)
+	s.advance(time.Second)
+	before := s.get(c.Job.ID)
+	s.became(s.respond("", token(narrow)), sojourn.Stale, c.Job.ID)
+	same(s, "the job", text(s.get(c.Job.ID)), text(before))
+	s.became(s.respond("", token(c.Job.Token)), sojourn.Applied, c.Job.ID) // the one without a time still stands
+	s.cancel(c.Job.ID)
+	s.became(s.respond("", token(narrow)), sojourn.Late, c.Job.ID)
+}
+
 func tokenForged(s *scene) {
 	c := s.awaiting()
 	good := c.Job.Token
 	parts := strings.Split(good, ".")
-	forged := []string{"garbage", "1.2.3.4", good + "x", strings.Replace(good, parts[0]+".", "9"+parts[0]+".", 1), strings.ToUpper(good) + ".", "....",
+	narrow, err := sojourn.ExpiringToken(good, s.now().Add(time.Minute))
+	s.must(err, "ExpiringToken")
+	later := strings.Split(narrow, ".")
+	later[3] += "0"
+	forged := []string{"garbage", strings.Join(later, "."), "1.2.3.4", good + "x", strings.Replace(good, parts[0]+".", "9"+parts[0]+".", 1), strings.ToUpper(good) + ".", "....",
 		strings.Repeat("1", 300)}
 	for _, f := range forged {
 		_, err := s.store.Respond(s.ctx, []sojourn.Response{s.answer("ok"), s.answer("", token(f))})

@@ -38,6 +38,31 @@ type InboxFilter struct {
 	Limit    int                       `json:"limit,omitempty" query:"limit" doc:"1 to 1,000; default 100"`
 }
 
+// Response is sojourn.Response with what it leaves out of JSON.
+type Response struct {
+	sojourn.Response
+	TTL time.Duration `json:"ttl,omitempty" doc:"of an early one without a live job: at least 1s; default the store's own"`
+}
+
+// ResponseOf is r on the wire.
+func ResponseOf(r sojourn.Response) Response { return Response{r, r.TTL} }
+
+// Domain is the response again.
+func (r Response) Domain() sojourn.Response {
+	r.Response.TTL = r.TTL
+	return r.Response
+}
+
+// InboxEdit is sojourn.InboxEdit.
+type InboxEdit struct {
+	Seq    int64               `json:"seq"`
+	Action sojourn.InboxAction `json:"action" enum:"match,retry,discard"`
+	Job    sojourn.ID          `json:"job,omitempty" doc:"of match: this job"`
+	Kind   string              `json:"kind,omitempty" doc:"or the job that has this key, now or later"`
+	Key    string              `json:"key,omitempty"`
+	By     string              `json:"by,omitempty" doc:"who; shown with the response"`
+}
+
 // ClaimRequest is sojourn.ClaimRequest.
 type ClaimRequest struct {
 	Worker    string         `json:"worker" doc:"random per process start"`
@@ -130,7 +155,7 @@ type (
 	}
 	// RespondRequest is a batch.
 	RespondRequest struct {
-		Responses []sojourn.Response `json:"responses"`
+		Responses []Response `json:"responses"`
 	}
 	// RespondAnswer has one entry a response, in order.
 	RespondAnswer struct {
@@ -175,7 +200,11 @@ type (
 	}
 	// InboxAnswer is newest first.
 	InboxAnswer struct {
-		Responses []sojourn.Response `json:"responses"`
+		Responses []Response `json:"responses"`
+	}
+	// NearAnswer lists near misses.
+	NearAnswer struct {
+		Near []sojourn.NearMiss `json:"near"`
 	}
 	// SweepRequest bounds a sweep.
 	SweepRequest struct {

@@ -219,8 +219,8 @@ create table sj_log (
 -- Numbers the responses. A counter in a row would be locked by each response until its commit, by all nodes in turn.
 create sequence sj_response_seq;
 
--- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched. An early one with a
--- job is kept by it; an applied one with in_hand = 1 is Job.Response.
+-- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched, 7 parked, 8 discarded. An early one
+-- with a job is kept by it; an applied one with in_hand = 1 is Job.Response. replay is the response that by_whom has made of it.
 create table sj_response (
 	seq bigint not null primary key,
 	source text collate "C" not null,
@@ -238,11 +238,16 @@ create table sj_response (
 	received_us bigint not null,
 	expires_us bigint not null,
 	duplicates bigint not null,
+	replay bigint not null default 0,
+	by_whom text not null default '',
 	body bytea not null
 );
 create index ix_response_job on sj_response (job, seq) where job > 0;
 create index ix_response_early on sj_response (kind, key, seq) where outcome = 2 and job = 0;
 create index ix_response_expiry on sj_response (expires_us, seq) where expires_us > 0;
+-- What lies in the inbox, for people. A response that a job takes at once is in none of these.
+create index ix_response_lying on sj_response (outcome, seq) where outcome > 2;
+create index ix_response_lying_key on sj_response (kind, key, seq) where outcome > 2;
 
 -- Message ids outlive the responses.
 create table sj_message (

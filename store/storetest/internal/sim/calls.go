@@ -362,6 +362,8 @@ func (m *model) respond(r sojourn.Response, t *capability) sojourn.Responded {
 		m.touched[j.ID] = true
 	}
 	switch {
+	case r.Park:
+		s.outcome, s.expires = sojourn.Parked, m.now+sojourn.DefaultInboxKeep.Microseconds()
 	case to == 0:
 		s.expires = m.now + m.inboxTTL
 	case j == nil || j.State.Final():

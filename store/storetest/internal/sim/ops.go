@@ -209,6 +209,11 @@ func (r *run) wait() (w sojourn.Wait) {
 // respondSome is the outside: mostly it answers somebody who waits, or soon will, and now and then nobody.
 func (r *run) respondSome() {
 	p := reply{r: sojourn.Response{Kind: oneOf(r.dice, kinds...), Source: "sim", MessageID: r.name("m"), Body: []byte("answer")}}
+	if r.chance(3) {
+		p.r.Kind, p.r.Park, p.r.Reason = "", true, "undecodable"
+		r.respond(p)
+		return
+	}
 	if r.chance(20) {
 		p.r.Failed, p.r.Reason, p.r.Error = true, oneOf(r.dice, "declined", ""), "no"
 	}

@@ -1,0 +1,210 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+var stepInbox = eachStep("inbox", func(t *tx, e sojourn.InboxEdit) (sojourn.Responded, error) {
+	old, err := t.response(e.Seq)
+	if err != nil {
+		return sojourn.Responded{}, err
+	}
+	if e.Action == sojourn.InboxDiscard {
+		return t.discard(old, e.By)
+	}
+	return t.replay(old, e)
+})
+
+// EditInbox matches, retries or discards one response; see sojourn.InboxKeeper.
+func (s *Store) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
+	if err := e.Validate(); err != nil {
+		return sojourn.Responded{}, err
+	}
+	e.By = sojourn.Cut(e.By, sojourn.MaxName)
+	return do[sojourn.Responded](ctx, s, classFinish, stepInbox, 1, e)
+}
+
+const qResponse = `select ` + responseColumns + ` from sj_response where seq = $1`
+
+func (t *tx) response(seq int64) (*sojourn.Response, error) {
+	var found *sojourn.Response
+	err := t.query(qResponse, func(r Row) error { one := scanResponse(r); found = &one; return nil }, seq)
+	if err == nil && found == nil {
+		err = sojourn.NotFound("no response has the number %d", seq)
+	}
+	return found, err
+}
+
+// qReplayed repeats that no job has the old response. It is the last write, so that rows are locked in the order of every other response; if the
+// condition fails, the new response is rolled back with it. An early one ends as unmatched, else a job would get it a second time.
+const qReplayed = `update sj_response set replay = $1, by_whom = $2, outcome = case when outcome = 2 then 6 else outcome end,
+	expires_us = case when outcome = 2 then $3 else expires_us end where seq = $4 and (outcome > 2 or outcome = 2 and job = 0)`
+
+// replay stores a response again, addressed to whom a person has chosen: O9.
+func (t *tx) replay(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Responded, error) {
+	r, err := replayOf(old, e)
+	if err != nil {
+		return sojourn.Responded{}, err
+	}
+	to, err := t.aim(&r)
+	if err != nil {
+		return sojourn.Responded{}, err
+	}
+	answer, err := t.respondOne(&r, to)
+	if err != nil {
+		return answer, err
+	}
+	n, err := t.exec(qReplayed, answer.Seq, e.By, t.now+sojourn.DefaultInboxKeep.Microseconds(), old.Seq)
+	if err == nil && n == 0 {
+		err = belongs(old)
+	}
+	return answer, err
+}
+
+// belongs refuses what a job has, or will get without help.
+func belongs(r *sojourn.Response) error {
+	if r.Outcome == sojourn.Applied {
+		return sojourn.Conflict("job %d has taken response %d", r.Job, r.Seq)
+	}
+	return sojourn.Conflict("job %d keeps response %d until it waits for it; discard it first if another job is meant", r.Job, r.Seq)
+}
+
+// replayOf is the new response. Its message id says which one is repeated, and for whom, so that the same call twice makes one.
+func replayOf(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Response, error) {
+	switch {
+	case old.Outcome == sojourn.Applied, old.Outcome == sojourn.Early && old.Job > 0:
+		return sojourn.Response{}, belongs(old)
+	case old.Outcome == sojourn.Early && e.Action == sojourn.InboxRetry:
+		return sojourn.Response{}, sojourn.Conflict("response %d is early: a job that awaits its key gets it by itself", old.Seq)
+	}
+	r := sojourn.Response{Source: old.Source, MessageID: fmt.Sprintf("replay:%d", old.Seq), Body: old.Body, ContentType: old.ContentType,
+		Failed: old.Failed, Reason: old.Reason, Error: old.Error}
+	switch {
+	case e.Action == sojourn.InboxMatch && e.Job > 0:
+		r.Job = e.Job
+		r.MessageID += fmt.Sprintf(":%d", e.Job)
+	case e.Action == sojourn.InboxMatch:
+		r.Kind, r.Key = e.Kind, e.Key
+		r.MessageID += fmt.Sprintf(":%x", sha256.Sum256([]byte(e.Kind+"\x00"+e.Key)))
+	case old.Key != "":
+		r.Kind, r.Key = old.Kind, old.Key
+	case old.Job > 0:
+		r.Job = old.Job
+	default:
+		return r, sojourn.Conflict("response %d has no address to try again: match it with a job", old.Seq)
+	}
+	if old.Outcome == sojourn.Parked {
+		r.Reason, r.Error = "", "" // they say why it was parked
+	}
+	return r, nil
+}
+
+// qDiscard repeats what was read. What lies there with a job goes when that job is pruned.
+const qDiscard = `update sj_response set outcome = 8, by_whom = $1, expires_us = case when job = 0 then $2 else expires_us end
+	where seq = $3 and job = $4 and (outcome > 2 or outcome = 2)`
+
+// discard puts a response away, from a job that keeps it too.
+func (t *tx) discard(old *sojourn.Response, by string) (sojourn.Responded, error) {
+	answer := sojourn.Responded{Outcome: sojourn.Discarded, Job: old.Job, Seq: old.Seq}
+	if old.Outcome == sojourn.Discarded {
+		return answer, nil
+	}
+	var keeper *live
+	if old.Outcome == sojourn.Early && old.Job > 0 { // locks the job; then nobody takes the response
+		var err error
+		if keeper, err = t.loadOne(old.Job); err != nil {
+			return answer, err
+		}
+		now, err := t.response(old.Seq)
+		if err != nil {
+			return answer, err
+		}
+		if old = now; old.Outcome != sojourn.Early {
+			keeper = nil
+		}
+	}
+	if old.Outcome == sojourn.Applied {
+		return answer, belongs(old)
+	}
+	n, err := t.exec(qDiscard, by, t.now+sojourn.DefaultInboxKeep.Microseconds(), old.Seq, int64(old.Job))
+	if err == nil && n == 0 {
+		err = sojourn.Conflict("response %d has just changed; look again", old.Seq)
+	}
+	if err != nil || keeper == nil {
+		return answer, err
+	}
+	now := *keeper
+	now.Kept--
+	return answer, t.save(keeper, &now)
+}
+
+const (
+	qCountEarly = `select count(*) from (select 1 from sj_response where outcome = 2 and job = 0 limit $1) a`
+	qCountLying = `select count(*) from (select 1 from sj_response where outcome > 2 and outcome = $1 limit $2) a`
+	qRecent     = `select source, outcome, count(*), sum(duplicates), min(received_us) from
+		(select source, outcome, duplicates, received_us from sj_response order by seq desc limit $1) newest group by source, outcome order by source, outcome`
+)
+
+// CountInbox counts what lies in the inbox; see sojourn.InboxKeeper.
+func (s *Store) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		out = sojourn.InboxCounts{Lying: map[sojourn.ResponseOutcome]int64{}}
+		var err error
+		if out.Lying[sojourn.Early], err = t.num(qCountEarly, sojourn.MaxInboxCount); err != nil {
+			return err
+		}
+		for _, code := range []int64{outLate, outStale, outUnmatched, outParked, outDiscarded} {
+			if out.Lying[outcomeCodes[code]], err = t.num(qCountLying, code, sojourn.MaxInboxCount); err != nil {
+				return err
+			}
+		}
+		return t.query(qRecent, func(r Row) error {
+			out.Recent = append(out.Recent, sojourn.SourceCount{Source: r.Text(0), Outcome: outcomeCodes[r.Int(1)], Responses: r.Int(2), Duplicates: r.Int(3)})
+			if since := at(r.Int(4)); out.Since.IsZero() || since.Before(out.Since) {
+				out.Since = since
+			}
+			return nil
+		}, sojourn.MaxInboxCount)
+	})
+	return out, err
+}
+
+const (
+	qNearJobs      = `select key, job from sj_key where kind = $1 and key in (texts($2)) and live = 1 order by key limit $3`
+	qNearEarly     = `select key, seq from sj_response where kind = $1 and key in (texts($2)) and outcome = 2 and job = 0 order by seq desc limit $3`
+	qNearUnmatched = `select key, seq from sj_response where kind = $1 and key in (texts($2)) and outcome > 2 and outcome = 6 order by seq desc limit $3`
+)
+
+// NearMisses looks each key up that differs little; see sojourn.InboxKeeper.
+func (s *Store) NearMisses(ctx context.Context, kind, key string) (out []sojourn.NearMiss, err error) {
+	if err := sojourn.ValidName("kind", kind); err != nil {
+		return nil, err
+	}
+	if err := sojourn.ValidKey("key", key); err != nil {
+		return nil, err
+	}
+	near := Texts(nearKeys(key))
+	err = s.view(ctx, func(t *tx) error {
+		out = nil
+		if err := t.query(qNearJobs, func(r Row) error {
+			out = append(out, sojourn.NearMiss{Key: r.Text(0), Job: sojourn.ID(r.Int(1))})
+			return nil
+		}, kind, near, sojourn.MaxNearMisses); err != nil {
+			return err
+		}
+		for _, q := range []string{qNearEarly, qNearUnmatched} {
+			if err := t.query(q, func(r Row) error {
+				out = append(out, sojourn.NearMiss{Key: r.Text(0), Seq: r.Int(1)})
+				return nil
+			}, kind, near, sojourn.MaxNearMisses); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out[:min(len(out), sojourn.MaxNearMisses)], err
+}

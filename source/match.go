@@ -1,0 +1,137 @@
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Matcher says what a message means: the response it brings, addressed by kind and key, by job or by token. What the response leaves open is taken
+// from the message: message id, body, content type. nil without an error passes the message over: it is acknowledged and not stored. An error
+// parks it, under the reason of a *ParkError, else ReasonUndecodable. A matcher must give the same answer whenever it is asked about a message.
+type Matcher func(ctx context.Context, m *Message) (*sojourn.Response, error)
+
+// Reasons of parked messages. One that the store refuses has the code of the refusal, such as sojourn.CodeTooLarge.
+const (
+	ReasonUndecodable = "undecodable" // the body is not what it should be
+	ReasonRule        = "rule"        // a rule could not be evaluated, or gave something of the wrong type
+	ReasonPanic       = "panic"       // of the matcher
+)
+
+// ParkError is an error of a Matcher with the reason under which the message is parked.
+type ParkError struct {
+	Reason string // up to 128 bytes
+	Err    error
+}
+
+func (e *ParkError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *ParkError) Unwrap() error { return e.Err }
+
+// Response is what a source of this name hands to the store: nil for a message that the matcher passes over, and one that is parked if it fails.
+func (match Matcher) Response(ctx context.Context, name string, m *Message) *sojourn.Response {
+	r, err := match.call(ctx, m)
+	switch {
+	case err != nil:
+		return parked(name, m, err)
+	case r == nil:
+		return nil
+	}
+	r.Source = name
+	if r.MessageID == "" {
+		r.MessageID = m.ID
+	}
+	r.MessageID = storable(r.MessageID)
+	if r.Body == nil {
+		r.Body = m.Body
+	}
+	if r.ContentType == "" {
+		r.ContentType = m.ContentType
+	}
+	return r
+}
+
+func (match Matcher) call(ctx context.Context, m *Message) (r *sojourn.Response, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r, err = nil, &ParkError{ReasonPanic, fmt.Errorf("the matcher panicked: %v", v)}
+		}
+	}()
+	return match(ctx, m)
+}
+
+// parkedID keeps the ids of parked messages apart from those of responses: once the matcher is mended and the message is sent again, it is no
+// duplicate of what lies parked.
+const parkedID = "parked:"
+
+func parked(name string, m *Message, err error) *sojourn.Response {
+	reason := ReasonUndecodable
+	if p, ok := errors.AsType[*ParkError](err); ok {
+		reason = p.Reason
+	}
+	return &sojourn.Response{Park: true, Source: name, MessageID: storable(parkedID + m.ID), Reason: reason, Error: err.Error(),
+		Body: m.Body, ContentType: m.ContentType}
+}
+
+// keptOfRefused is how much of a body that the store refuses is kept, if it takes that much.
+const keptOfRefused = 64 << 10
+
+// parkRefused puts in the place of a response that the store refuses one that it takes: the message parked, and smaller if need be. It reports
+// whether there was anything left to change.
+func parkRefused(r *sojourn.Response, m *Message, e sojourn.Error) bool {
+	keep := keptOfRefused
+	switch {
+	case !r.Park:
+		e.Index = -1
+		*r = *parked(r.Source, m, &ParkError{e.Code, &e})
+		if e.Code != sojourn.CodeTooLarge {
+			return true
+		}
+	case len(r.Body) > keep:
+	case len(r.Body) > 0 || r.ContentType != "":
+		keep = 0
+	default:
+		return false
+	}
+	r.ContentType = ""
+	if len(r.Body) > keep {
+		r.Body = r.Body[:keep]
+		r.Error = fmt.Sprintf("%s; kept are %d of %d bytes", r.Error, keep, len(m.Body))
+	}
+	return true
+}
+
+// storable makes a message id that every store takes: the id itself, or if it is too long or not text, its SHA-256.
+func storable(id string) string {
+	if sojourn.ValidKey("message_id", id) == nil {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Pauses after a failure, doubling from the first to the longest.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 10 * time.Second
+)
+
+type pause struct{ next time.Duration }
+
+func newPause() *pause { return &pause{firstPause} }
+
+func (p *pause) reset() { p.next = firstPause }
+
+func (p *pause) sleep(ctx context.Context) {
+	select {
+	case <-time.After(p.next):
+	case <-ctx.Done():
+	}
+	p.next = min(2*p.next, longestPause)
+}
