@@ -60,10 +60,14 @@ func takes(t reflect.Type, name string) bool {
 
 func (c *call) fill(v reflect.Value, query url.Values) error {
 	for _, f := range reflect.VisibleFields(v.Type()) {
-		texts, name := query[f.Tag.Get("query")], f.Tag.Get("query")
 		if p := f.Tag.Get("path"); p != "" {
-			texts, name = []string{c.r.PathValue(p)}, p
+			if err := setOne(v.FieldByIndex(f.Index), p, c.r.PathValue(p)); err != nil {
+				return sojourn.NotFound("there is nothing at this path: %s", err.(*sojourn.Error).Message)
+			}
+			continue
 		}
+		name := f.Tag.Get("query")
+		texts := query[name]
 		if name == "" || len(texts) == 0 {
 			continue
 		}
