@@ -77,9 +77,10 @@ type Transition struct {
 	To       Row
 	RunAt    RunAtRule
 	Delay    time.Duration
-	HandLate bool   // what was in hand was never given to a handler and becomes late
-	KeptLate bool   // what was kept becomes late
-	Outcome  string // of the history; empty writes none
+	Poll     time.Duration // of a job that awaits: until its next poll step, if its wait has any
+	HandLate bool          // what was in hand was never given to a handler and becomes late
+	KeptLate bool          // what was kept becomes late
+	Outcome  string        // of the history; empty writes none
 	Reason   string
 	Error    string
 }
@@ -223,6 +224,8 @@ func finishRun(r Row, e Event) (Transition, error) {
 		}
 		t := ended(r, "F5", Awaiting, o)
 		t.To.Held, t.To.Wait = r.Held, o.Wait
+		t.To.Wait.Polls = 0
+		t.Poll = t.To.Wait.nextPoll(r.ID)
 		t.To.InHand, t.To.Given, t.To.NoPoll = 0, false, false
 		return t, nil
 	case OutcomeSnooze:
@@ -293,7 +296,8 @@ func finishPoll(r Row, e Event) (Transition, error) {
 	t.To.Held = r.Held
 	switch {
 	case o.Type == OutcomeNoAnswer:
-		t.Rule = "P1"
+		t.Rule, t.To.Wait = "P1", r.Wait.polled()
+		t.Poll = t.To.Wait.nextPoll(r.ID)
 	case o.Type == OutcomeAnswer && e.Answered:
 		t.Rule = "P4" // a kept response came first; Match follows
 	case o.Type == OutcomeAnswer:
@@ -316,7 +320,8 @@ func decideLost(r Row) (Transition, error) {
 	case r.Purpose == PurposePoll:
 		t := ended(r, "W3", Awaiting, nil)
 		t.To.Held, t.Outcome, t.Reason, t.Error = r.Held, "lost", ReasonLeaseLost, text
-		t.To.NoPoll = spent(crashes, r.Policy.MaxCrashes)
+		t.To.NoPoll, t.To.Wait = spent(crashes, r.Policy.MaxCrashes), r.Wait.polled()
+		t.Poll = t.To.Wait.nextPoll(r.ID)
 		if r.Policy.MaxCrashes < 0 || r.Crashes < r.Policy.MaxCrashes {
 			t.To.Crashes = crashes
 		}

@@ -68,6 +68,7 @@ type Job struct {
 	Response   *Response   `json:"response,omitempty"`  // the answer in hand, nil if there is none
 	Responses  []*Response `json:"responses,omitempty"` // all answers in hand
 	Kept       int32       `json:"kept,omitempty"`      // responses attached that no handler has yet
+	Awaits     *Awaits     `json:"awaits,omitempty"`    // while it awaits or is polled
 	Result     []byte      `json:"result,omitempty"`
 	ResultType string      `json:"result_type,omitempty"`
 	Reason     string      `json:"reason,omitempty"`
@@ -82,6 +83,27 @@ type Job struct {
 	set  field // what was given explicitly, so that defaults of the kind and queue do not overwrite it
 	err  error // an error of New (the args did not encode), reported by Enqueue
 	step Step
+}
+
+// Awaits is what a job waits for. Its attempt's timeout and its deadline may end the wait earlier.
+type Awaits struct {
+	Mode     WaitMode  `json:"mode"`
+	Keys     []string  `json:"keys,omitempty"`     // none: it is answered by its id or a token
+	Answered []string  `json:"answered,omitempty"` // those of Keys that have a response already; read with Filter.Full only
+	Until    time.Time `json:"until,omitzero"`     // the end of within
+	Beat     time.Time `json:"beat,omitzero"`      // silence until then ends the wait
+	Poll     time.Time `json:"poll,omitzero"`      // the next poll step; none while one runs, and where nobody polls
+	Polls    int32     `json:"polls,omitempty"`    // poll steps without an answer
+}
+
+// ResponseTo returns the response in hand that came under a key, nil if there is none.
+func (j *Job) ResponseTo(key string) *Response {
+	for _, r := range j.Responses {
+		if r.Key == key {
+			return r
+		}
+	}
+	return nil
 }
 
 // State of a job. The last three are final: such a job never changes.

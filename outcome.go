@@ -3,7 +3,9 @@ package sojourn
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -50,7 +52,57 @@ type Wait struct {
 	Mode   WaitMode      `json:"mode,omitempty"`
 	Keys   []string      `json:"keys,omitempty"`   // of the job's kind; none = the job's own key
 	Within time.Duration `json:"within,omitempty"` // 0 = until the attempt's timeout
+	Beat   time.Duration `json:"beat,omitempty"`   // longest silence between two progress responses; 0 = any
+	Poll   Backoff       `json:"poll,omitzero"`    // when poll steps come, from First on; the zero value = never
+	Polls  int32         `json:"polls,omitempty"`  // poll steps without an answer so far; the rules count them
 }
+
+// nextPoll is how long after now the next poll step of an awaiting job comes.
+func (w Wait) nextPoll(id ID) time.Duration {
+	if w.Poll.First == 0 {
+		return 0
+	}
+	return w.Poll.Delay(id, w.Polls+1)
+}
+
+// polled counts a poll step without an answer.
+func (w Wait) polled() Wait {
+	if w.Poll.First != 0 && w.Polls < math.MaxInt32 {
+		w.Polls++
+	}
+	return w
+}
+
+// validate checks a wait that a worker sends.
+func (w Wait) validate() error {
+	if w.Within < 0 || w.Within > MaxHorizon {
+		return Invalid("within", "%v is out of range: 0 to 10 years", w.Within)
+	}
+	if w.Beat < 0 || w.Beat > MaxHorizon {
+		return Invalid("wait.beat", "%v is out of range: 0 (none) to 10 years", w.Beat)
+	}
+	if w.Mode > WaitAll {
+		return Invalid("wait.mode", "%d is not one of WaitAny and WaitAll", w.Mode)
+	}
+	for _, k := range w.Keys {
+		if err := ValidKey("wait.keys", k); err != nil {
+			return err
+		}
+	}
+	if len(w.Keys) > MaxTags {
+		return Invalid("wait.keys", "%d keys exceed the limit of %d", len(w.Keys), MaxTags)
+	}
+	if w.Poll == (Backoff{}) {
+		return nil
+	}
+	if w.Poll.First < MinPoll || w.Poll.Limit != 0 && w.Poll.Limit < MinPoll {
+		return Invalid("wait.poll", "%v, and at most %v, is too often: at least every %v", w.Poll.First, w.Poll.Limit, MinPoll)
+	}
+	return w.Poll.validate()
+}
+
+// MinPoll bounds how often a waiting job can be polled.
+const MinPoll = 100 * time.Millisecond
 
 // WaitMode says which responses end a wait.
 type WaitMode uint8
@@ -60,6 +112,29 @@ const (
 	WaitAny WaitMode = iota // the first response under any of the keys
 	WaitAll                 // one response under each of the keys
 )
+
+// MarshalText gives "any" or "all".
+func (m WaitMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads "any" or "all".
+func (m *WaitMode) UnmarshalText(b []byte) error {
+	switch string(b) {
+	case "any":
+		*m = WaitAny
+	case "all":
+		*m = WaitAll
+	default:
+		return Invalid("wait.mode", "%.64q is not a mode: use any or all", b)
+	}
+	return nil
+}
+
+func (m WaitMode) String() string {
+	if m == WaitAll {
+		return "all"
+	}
+	return "any"
+}
 
 // verdictError is what Await, Snooze, Hold, Abort, Cancel, Again and WithReason return: an error value that carries an outcome.
 type verdictError struct {
@@ -82,6 +157,40 @@ func (e *verdictError) Unwrap() error { return e.cause }
 // attempt ends with the reason "timeout".
 func Await(within time.Duration) error {
 	return &verdictError{out: Outcome{Type: OutcomeAwait, Wait: Wait{Within: within}}}
+}
+
+// AwaitAny is Await for the first response under any of the keys, success or failure: name the key of each event that may come. The keys are
+// of the job's kind and stay the job's until it is final; Job.Response says in Key which one came. What comes under the others is kept, for a
+// later Await of theirs, and ends as late with the job. A key that belongs to another live job ends the attempt with the reason "key_conflict".
+func AwaitAny(within time.Duration, keys ...string) error { return awaitKeys(WaitAny, within, keys) }
+
+// AwaitAll is Await for one response under each of the keys: the handler runs once all are there, and finds them in Job.Responses and by
+// Job.ResponseTo. An error response under any of them ends the attempt at once. A response by id or token has no key and does not count.
+func AwaitAll(within time.Duration, keys ...string) error { return awaitKeys(WaitAll, within, keys) }
+
+func awaitKeys(mode WaitMode, within time.Duration, keys []string) error {
+	if len(keys) == 0 {
+		return Invalid("keys", "AwaitAny and AwaitAll take at least one key; Await waits for the job's own")
+	}
+	return &verdictError{out: Outcome{Type: OutcomeAwait, Wait: Wait{Mode: mode, Keys: slices.Clone(keys), Within: within}}}
+}
+
+// WithBeat lets a wait end when the other side falls silent: with the reason "beat", once no progress response (Response.Progress) has come for
+// so long, counted from the beginning of the wait. It takes what Await, AwaitAny or AwaitAll return; every is more than 0.
+func WithBeat(every time.Duration, await error) error {
+	v, ok := errors.AsType[*verdictError](await)
+	if !ok || v.out.Type != OutcomeAwait {
+		if _, ours := errors.AsType[*Error](await); ours {
+			return await // what AwaitAny says of its keys
+		}
+		return Invalid("beat", "WithBeat takes what Await, AwaitAny or AwaitAll return")
+	}
+	if every <= 0 {
+		return Invalid("beat", "%v is out of range: more than 0, up to 10 years", every)
+	}
+	out := v.out
+	out.Wait.Beat = every
+	return &verdictError{out: out}
 }
 
 // Snooze runs the job again after d, at least. It counts neither as an error nor as an attempt.
@@ -223,7 +332,7 @@ func (o *Outcome) Validate(maxBytes int) error {
 	for _, c := range []struct {
 		field string
 		v     time.Duration
-	}{{"delay", o.Delay}, {"within", o.Wait.Within}, {"verdict.delay", max(o.Verdict.Delay, 0)}} {
+	}{{"delay", o.Delay}, {"verdict.delay", max(o.Verdict.Delay, 0)}} {
 		if c.v < 0 || c.v > MaxHorizon {
 			return Invalid(c.field, "%v is out of range: 0 to 10 years", c.v)
 		}
@@ -233,16 +342,8 @@ func (o *Outcome) Validate(maxBytes int) error {
 			return err
 		}
 	}
-	if o.Wait.Mode > WaitAll {
-		return Invalid("wait.mode", "%d is not one of WaitAny and WaitAll", o.Wait.Mode)
-	}
-	for _, k := range o.Wait.Keys {
-		if err := ValidKey("wait.keys", k); err != nil {
-			return err
-		}
-	}
-	if len(o.Wait.Keys) > MaxTags {
-		return Invalid("wait.keys", "%d keys exceed the limit of %d", len(o.Wait.Keys), MaxTags)
+	if err := o.Wait.validate(); err != nil {
+		return err
 	}
 	for i := range o.Next {
 		if o.Next[i].ID <= 0 {

@@ -13,19 +13,22 @@ import (
 // Response is a message from the outside that answers a job. It addresses the job by Kind and Key, by Job, or by Token. The
 // store sets the second group.
 type Response struct {
-	Kind        string        `json:"kind,omitempty"`
-	Key         string        `json:"key,omitempty"`
-	Job         ID            `json:"job,omitempty"`
-	Token       string        `json:"token,omitempty"`      // capability of one attempt of one job (Job.Token)
-	Source      string        `json:"source,omitempty"`     // where it came from, such as "webhook"; part of the identity of MessageID
-	MessageID   string        `json:"message_id,omitempty"` // the sender's own; a repeat is a duplicate. Client.Respond makes one where there is none
-	Body        []byte        `json:"body,omitempty"`
-	ContentType string        `json:"content_type,omitempty"`
-	Failed      bool          `json:"failed,omitempty"` // an error response: ends the attempt with Reason and Error
-	Reason      string        `json:"reason,omitempty"`
-	Error       string        `json:"error,omitempty"`
-	TTL         time.Duration `json:"-"`              // input only: of an early one without a live job, at least MinInboxTTL; 0 = the store's
-	Park        bool          `json:"park,omitempty"` // its source could not make sense of it: it addresses nobody, and Reason and Error say why
+	Kind        string `json:"kind,omitempty"`
+	Key         string `json:"key,omitempty"`
+	Job         ID     `json:"job,omitempty"`
+	Token       string `json:"token,omitempty"`      // capability of one attempt of one job (Job.Token)
+	Source      string `json:"source,omitempty"`     // where it came from, such as "webhook"; part of the identity of MessageID
+	MessageID   string `json:"message_id,omitempty"` // the sender's own; a repeat is a duplicate. Client.Respond makes one where there is none
+	Body        []byte `json:"body,omitempty"`
+	ContentType string `json:"content_type,omitempty"`
+	Failed      bool   `json:"failed,omitempty"` // an error response: ends the attempt with Reason and Error
+	// Progress marks a sign of life that answers nothing: while the job runs or awaits, Body becomes its progress text (cut at MaxProgress bytes;
+	// empty leaves it), and the beat of its wait starts anew. It is applied then, else late; unmatched where no job has the key.
+	Progress bool          `json:"progress,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Error    string        `json:"error,omitempty"`
+	TTL      time.Duration `json:"-"`              // input only: of an early one without a live job, at least MinInboxTTL; 0 = the store's
+	Park     bool          `json:"park,omitempty"` // its source could not make sense of it: it addresses nobody, and Reason and Error say why
 
 	Seq        int64           `json:"seq,omitempty"` // number in the inbox, in order of arrival
 	Outcome    ResponseOutcome `json:"outcome,omitempty"`
@@ -45,12 +48,15 @@ const (
 	Applied   ResponseOutcome = "applied"   // a job has taken it
 	Early     ResponseOutcome = "early"     // stored; attached to a live job (kept), or lying in the inbox until one awaits its key
 	Duplicate ResponseOutcome = "duplicate" // its (source, message id) was stored before: only counted
-	Late      ResponseOutcome = "late"      // its job was final, or the attempt it could end had ended
+	Late      ResponseOutcome = "late"      // its job was final, or what it could end, or keep alive, had ended
 	Stale     ResponseOutcome = "stale"     // its token belongs to another attempt, or has expired
-	Unmatched ResponseOutcome = "unmatched" // early, and no job came within its time to live
+	Unmatched ResponseOutcome = "unmatched" // early, and no job came within its time to live; or progress for nobody
 	Parked    ResponseOutcome = "parked"    // its source could not make sense of it; it lies in the inbox for people, and no job gets it by itself
 	Discarded ResponseOutcome = "discarded" // a person has put it away
 )
+
+// SourcePoll is the source of the answers that poll functions bring. Their message ids are ID.EPOCH of the step.
+const SourcePoll = "poll"
 
 // Retention of the inbox.
 const (
@@ -100,6 +106,9 @@ func (r *Response) Validate(maxBytes int) error {
 	if len(r.Body) > maxBytes {
 		return TooLarge("body", len(r.Body), maxBytes)
 	}
+	if r.Progress && r.Failed {
+		return Invalid("progress", "is no error response: set one of progress and failed")
+	}
 	if len(r.ContentType) > MaxKey {
 		return TooLarge("content_type", len(r.ContentType), MaxKey)
 	}
@@ -116,10 +125,22 @@ func (r *Response) Validate(maxBytes int) error {
 // NewToken makes the capability of one attempt of one job: whoever has it may answer that attempt and nothing else. It is an
 // HMAC-SHA256 over "id.generation.attempt", cut to 128 bits. It is good until the attempt ends; [ExpiringToken] makes it end sooner.
 func NewToken(secret []byte, id ID, generation, attempt int32) string {
-	body := strconv.FormatInt(int64(id), 10) + "." + strconv.Itoa(int(generation)) + "." + strconv.Itoa(int(attempt))
+	return TokenMaker(secret)(id, generation, attempt)
+}
+
+// TokenMaker is NewToken for many capabilities: it prepares the secret once. The function that it returns belongs to one goroutine.
+func TokenMaker(secret []byte) func(id ID, generation, attempt int32) string {
 	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(body))
-	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
+	var sum [sha256.Size]byte
+	return func(id ID, generation, attempt int32) string {
+		text := make([]byte, 0, 64)
+		text = append(strconv.AppendInt(text, int64(id), 10), '.')
+		text = append(strconv.AppendInt(text, int64(generation), 10), '.')
+		text = strconv.AppendInt(text, int64(attempt), 10)
+		mac.Reset()
+		mac.Write(text)
+		return string(base64.RawURLEncoding.AppendEncode(append(text, '.'), mac.Sum(sum[:0])[:16]))
+	}
 }
 
 // ExpiringToken narrows a capability to a time: whoever has only the result cannot answer after it. It needs no secret, because the signature of

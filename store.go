@@ -170,6 +170,7 @@ type ClaimRequest struct {
 	Queues    []string       // in the order in which to look
 	Kinds     []string       // only these
 	Decidable []string       // kinds among them whose retry handler this worker has
+	Pollable  []string       // kinds among them whose poll function this worker has; a poll step uses 1 of Capacity
 	Max       int            // jobs, 1 to MaxBatch; larger is clamped
 	Capacity  int64          // summed weight that the worker has room for; a job that does not fit is passed over
 	Lease     time.Duration  // length of the lease: 1 s to 1 h, default 30 s
@@ -263,7 +264,7 @@ type Attempt struct {
 	State      State     `json:"state"`   // of the job after it
 	Reason     string    `json:"reason,omitempty"`
 	Error      string    `json:"error,omitempty"`
-	By         string    `json:"by,omitempty"` // who, for an operator's change
+	By         string    `json:"by,omitempty"` // who, for an operator's change; which response, for responded
 	BeganAt    time.Time `json:"began_at,omitzero"`
 	EndedAt    time.Time `json:"ended_at"`
 }

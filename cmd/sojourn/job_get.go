@@ -110,10 +110,31 @@ func clocks(j *sojourn.Job, now time.Time) [][2]string {
 		}
 		lines = append(lines, [2]string{"deadline", text})
 	}
+	lines = append(lines, waits(j.Awaits, now)...)
 	if j.Kept > 0 {
 		lines = append(lines, [2]string{"kept", plural(int(j.Kept), "response") + " that no handler has yet"})
 	}
 	return lines
+}
+
+// waits are what a job waits for, and the clocks of its wait.
+func waits(a *sojourn.Awaits, now time.Time) [][2]string {
+	if a == nil {
+		return nil
+	}
+	what := "its id or a token"
+	switch {
+	case len(a.Keys) == 1:
+		what = a.Keys[0]
+	case len(a.Keys) > 1:
+		what = fmt.Sprintf("%s of %s", a.Mode, strings.Join(a.Keys, ", "))
+	}
+	lines := [][2]string{{"awaits", what}, {"answered", strings.Join(a.Answered, ", ")}, {"within", stamp(a.Until, now)}, {"beat", stamp(a.Beat, now)}}
+	poll := stamp(a.Poll, now)
+	if poll != "" && a.Polls > 0 {
+		poll += ", after " + plural(int(a.Polls), "poll") + " without an answer"
+	}
+	return append(lines, [2]string{"poll", poll})
 }
 
 func budget(n int32) string {
@@ -140,6 +161,9 @@ func (a *app) printResponse(r sojourn.Response, now time.Time) error {
 	name := fmt.Sprintf("response %d, %s, from %s, %s, %s", r.Seq, r.Outcome, clean(r.Source), clean(r.MessageID), ago(r.ReceivedAt, now))
 	if r.Duplicates > 0 {
 		name += ", " + plural(int(r.Duplicates), "duplicate")
+	}
+	if r.Progress {
+		name += ", progress"
 	}
 	if r.Failed {
 		name += clean(fmt.Sprintf(", an error: %s %s", r.Reason, r.Error))

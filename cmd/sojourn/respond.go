@@ -16,8 +16,12 @@ it is no error but the output:
   duplicate  its source and message id were there before
   late       its job has ended, or the attempt that it could end
   stale      its token belongs to another attempt
+  unmatched  progress for a key that no job has
+
+With --progress it is no answer but a sign of life: the body becomes the job's progress text, and the beat of its wait starts anew.
 
   sojourn respond charge_card order-42 --body '{"approved":true}' --message-id evt_77
+  sojourn respond charge_card order-42 --progress --body 'the bank has it'
   sojourn respond --job 1001 --failed --reason no_route --error 'the bank does not answer'`
 
 func (a *app) respondCommand() *cobra.Command {
@@ -34,10 +38,14 @@ func (a *app) respondCommand() *cobra.Command {
 	fl.StringVar(&r.MessageID, "message-id", "", "the sender's own `id` of the message; a repeat is a duplicate (default a random one)")
 	fl.StringVar(&r.Source, "source", "cli", "where it came from; message ids are unique for each source")
 	fl.BoolVar(&r.Failed, "failed", false, "an error response: it ends the attempt")
+	fl.BoolVar(&r.Progress, "progress", false, "a sign of life and no answer; the body is plain text")
 	fl.StringVar(&r.Reason, "reason", "", "of --failed: a short stable class")
 	fl.StringVar(&r.Error, "error", "", "of --failed: the error itself")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		r.Job = sojourn.ID(job)
+		if r.Progress && !fl.Changed("content-type") {
+			r.ContentType = "text/plain"
+		}
 		if err := address(&r, args); err != nil {
 			return err
 		}
@@ -79,8 +87,15 @@ func (a *app) respond(ctx context.Context, c *sojourn.Client, r *sojourn.Respons
 	if err != nil {
 		return err
 	}
+	return a.printResponded(answer)
+}
+
+func (a *app) printResponded(answer sojourn.Responded) error {
 	if a.asJSON() {
 		return a.json(answer)
+	}
+	if answer.Job == 0 && answer.Outcome == sojourn.Unmatched {
+		return a.printf("%s: response %d, no job has the key\n", answer.Outcome, answer.Seq)
 	}
 	if answer.Job == 0 {
 		return a.printf("%s: response %d, no job yet\n", answer.Outcome, answer.Seq)

@@ -55,12 +55,12 @@ func (t *tx) clocks(was, l *live, tr sojourn.Transition, v sojourn.Verdict) {
 	if was.State == sojourn.Running {
 		l.leaseUntil, l.began = 0, 0
 	}
-	l.waitUntil, l.decideBy, l.rested = 0, 0, 0
+	l.waitUntil, l.beatUntil, l.pollAt, l.decideBy, l.rested = 0, 0, 0, 0, 0
 	switch {
 	case l.State == sojourn.Awaiting && was.State == sojourn.Awaiting, l.State == sojourn.Awaiting && was.Purpose == sojourn.PurposePoll:
-		l.waitUntil = was.waitUntil
-	case l.State == sojourn.Awaiting && l.Wait.Within > 0:
-		l.waitUntil = t.now + l.Wait.Within.Microseconds()
+		l.waitUntil, l.beatUntil = was.waitUntil, was.beatUntil
+	case l.State == sojourn.Awaiting:
+		l.waitUntil, l.beatUntil = t.inTime(l.Wait.Within), t.inTime(l.Wait.Beat)
 	case l.State == sojourn.Errored:
 		l.decideBy = t.now + l.Policy.DecideWithin.Microseconds()
 	case l.State == sojourn.Ready && l.Resumed:
@@ -69,9 +69,20 @@ func (t *tx) clocks(was, l *live, tr sojourn.Transition, v sojourn.Verdict) {
 			l.rested = was.rested
 		}
 	}
+	if l.State == sojourn.Awaiting && l.Wait.Poll.First > 0 && !l.NoPoll {
+		l.pollAt = t.now + tr.Poll.Microseconds()
+	}
 	if !l.AttemptOpen {
 		l.timeoutAt = 0
 	}
+}
+
+// inTime is the time after d; 0 for none.
+func (t *tx) inTime(d time.Duration) int64 {
+	if d == 0 {
+		return 0
+	}
+	return t.now + d.Microseconds()
 }
 
 // addHistory writes the row of a step that ended, or of a change without a step. The row of (job, epoch) with the reported outcome

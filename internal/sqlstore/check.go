@@ -44,7 +44,8 @@ var checks = []check{
 		`select id, 'state ' || state || ' never wakes' from sj_live where state <> 3 and state <> 1 and wake_at_us = 9223372036854775807`},
 	{"wakes-in-time", "wake_at is not after any clock of the job",
 		`select id, 'wakes at ' || wake_at_us || ', after its clock' from sj_live where
-		state = 2 and wake_at_us > run_at_us or state = 4 and wake_at_us > lease_until_us or state = 5 and wake_at_us > timeout_at_us
+		state = 2 and wake_at_us > run_at_us or state = 4 and wake_at_us > lease_until_us or state = 5 and (wake_at_us > timeout_at_us
+		or wait_until_us > 0 and wake_at_us > wait_until_us or beat_until_us > 0 and wake_at_us > beat_until_us)
 		or state = 6 and wake_at_us > decide_by_us or state <> 4 and deadline_us > 0 and wake_at_us > deadline_us`},
 	{"nothing-overdue", "what is overdue is handled within a minute by any process that runs",
 		`select id, 'state ' || state || ' overdue since ' || wake_at_us from sj_live where wake_at_us <= $1 order by wake_at_us`},
@@ -74,7 +75,7 @@ var checks = []check{
 		`select r.job, 'response ' || r.seq || ' is in hand with outcome ' || r.outcome from sj_response r where r.in_hand = 1
 		and (r.outcome <> 1 or not exists (select 1 from sj_live l where l.id = r.job))`},
 	{"no-lost-wake-up", "nobody awaits with an answer beside it",
-		`select l.id, 'awaits with an answer kept' from sj_live l where l.state = 5 and l.wait not like '%"mode":1%' and exists
+		`select l.id, 'awaits with an answer kept' from sj_live l where l.state = 5 and l.wait not like '%"mode":"all"%' and exists
 		(select 1 from sj_response r where r.job = l.id and r.job > 0 and r.outcome = 2 and (r.key = l.key or r.key = '') and l.wait not like '%"keys"%')`},
 	{"no-early-beside-await", "nobody awaits with an answer in the inbox",
 		`select l.id, 'awaits while response ' || r.seq || ' lies in the inbox' from sj_live l join sj_response r on r.kind = l.kind and r.key = l.key

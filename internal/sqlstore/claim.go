@@ -35,7 +35,7 @@ type idleClaim struct {
 // lastClaim is the newest claim of a worker that was executed.
 type lastClaim struct {
 	number int64
-	leases []sojourn.Lease
+	leases string // as they are stored
 }
 
 var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
@@ -91,13 +91,21 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 
 // covers reports whether a claim looks at the same jobs as another, and no less far.
 func (a idleClaim) covers(b sojourn.ClaimRequest) bool {
-	return a.Capacity == b.Capacity && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable)
+	return a.Capacity == b.Capacity && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable) &&
+		slices.Equal(a.Pollable, b.Pollable)
 }
 
 // foundNothing answers a claim for which there is nothing.
 func (c *claims) foundNothing(r sojourn.ClaimRequest, opens int64) (claimAnswer, error) {
 	if err := c.meet(r); err != nil {
 		return claimAnswer{}, err
+	}
+	poll, err := c.nextPoll(r)
+	if err != nil {
+		return claimAnswer{}, err
+	}
+	if poll > 0 {
+		opens = earliest(opens, poll)
 	}
 	due, err := c.num(`select wake_at_us from sj_live where wake_at_us < 9223372036854775807 order by wake_at_us limit 1`)
 	return claimAnswer{due: due, opens: opens}, err
@@ -109,7 +117,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		return nil, err
 	}
 	var jobs []sojourn.Claimed
-	w := &waiter{queues: r.Queues, kinds: r.Kinds}
+	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
 		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
 		a, err := do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
@@ -161,7 +169,7 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 			return err
 		}
 	}
-	for _, k := range r.Kinds {
+	for _, k := range slices.Concat(r.Kinds, r.Pollable) {
 		if err := sojourn.ValidName("kinds", k); err != nil {
 			return err
 		}
@@ -240,10 +248,8 @@ func (c *claims) readLast(requests []sojourn.ClaimRequest) error {
 		}
 	}
 	return c.each(qLastClaim, func(row Row) error {
-		last := lastClaim{number: row.Int(1)}
-		err := json.Unmarshal([]byte(row.Text(2)), &last.leases)
-		c.last[row.Text(0)] = last
-		return err
+		c.last[row.Text(0)] = lastClaim{number: row.Int(1), leases: row.Text(2)}
+		return nil
 	}, workers)
 }
 
@@ -260,11 +266,15 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 	if r.Number < last {
 		return nil, answered, nil // older than the newest: its answer is not waited for any more
 	}
-	if err := c.readLeased(before.leases); err != nil {
+	var leases []sojourn.Lease
+	if err := json.Unmarshal([]byte(before.leases), &leases); err != nil {
+		return nil, last, err
+	}
+	if err := c.readLeased(leases); err != nil {
 		return nil, last, err
 	}
 	var rows []*live
-	for _, lease := range before.leases {
+	for _, lease := range leases {
 		if l := c.leased[lease.ID]; l != nil && l.stands(lease) {
 			rows = append(rows, l)
 		}
@@ -272,7 +282,14 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 	if len(rows) == 0 {
 		return nil, last, nil // nothing of it stands: the request may be answered with other jobs
 	}
-	jobs, err = c.claimed(rows, r)
+	carries := make(map[sojourn.ID]carried, len(rows))
+	err = c.peek(qCarried, func(row Row) error {
+		carries[sojourn.ID(row.Int(0))] = scanCarried(row, 1)
+		return nil
+	}, idsOf(rows))
+	if err == nil {
+		jobs, err = c.claimed(rows, carries, r)
+	}
 	return jobs, answered, err
 }
 
@@ -282,7 +299,11 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	for i, p := range picked {
 		ids[i] = p.id
 	}
-	found, err := c.load(ids)
+	carries := make(map[sojourn.ID]carried, len(ids))
+	found, err := c.loadBy(qTake, ids, func(r Row, l *live) error {
+		carries[l.ID] = scanCarried(r, liveColumnCount)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +311,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	leases := make([]sojourn.Lease, 0, len(picked))
 	for _, id := range ids {
 		was := found[sojourn.ID(id)]
-		if was == nil {
+		if was == nil || was.State == sojourn.Awaiting && !c.mayPoll(was, r) {
 			continue
 		}
 		if put, err := c.putOff(was); err != nil {
@@ -316,16 +337,16 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 			return nil, err
 		}
 	}
-	return c.claimed(rows, r)
+	return c.claimed(rows, carries, r)
 }
 
 // saveClaim notes what a worker has got, so that its repeated request gets the same.
 func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, leases []sojourn.Lease) error {
-	c.last[r.Worker] = lastClaim{r.Number, leases}
 	text, err := jsonText(leases)
 	if err != nil {
 		return err
 	}
+	c.last[r.Worker] = lastClaim{r.Number, text}
 	wants, _, err := c.asksOf(r)
 	if err != nil {
 		return err
@@ -345,15 +366,20 @@ func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
 	case sojourn.PurposeResume:
 		l.timeoutAt += t.now - was.rested
 	}
-	l.rested, l.decideBy = 0, 0
+	l.rested, l.decideBy, l.pollAt = 0, 0, 0
 }
 
-const qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
+const (
+	qTake = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from sj_live l join sj_job j on j.id = l.id
+		where l.id in (ints($1)) order by l.id /*lock l*/`
+	qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
+)
 
 // claimed makes the answer for running rows, in their order.
-func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (t *tx) claimed(rows []*live, carries map[sojourn.ID]carried, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	out := make([]sojourn.Claimed, len(rows))
 	jobs := newJobs(len(rows))
+	token := sojourn.TokenMaker(t.s.secret)
 	decidable := map[sojourn.ID]*sojourn.Claimed{}
 	for i, l := range rows {
 		c := &out[i]
@@ -363,23 +389,16 @@ func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, e
 		if c.Window, err = t.windowLeft(l); err != nil {
 			return nil, err
 		}
-		c.Job.Token = sojourn.NewToken(t.s.secret, l.ID, l.generation, l.Attempt)
+		if err = carries[l.ID].give(&c.Job); err != nil {
+			return nil, err
+		}
+		c.Job.Token = token(l.ID, l.generation, l.Attempt)
 		jobs.add(&c.Job, l.hasData, l.InHand > 0 && l.Purpose != sojourn.PurposeDecide)
 		if slices.Contains(r.Decidable, l.kind) {
 			decidable[l.ID] = c
 		}
 	}
-	err := t.peek(qCarried, func(row Row) error {
-		j := jobs.byID[sojourn.ID(row.Int(0))]
-		if err := scanCarried(row, 1, j); err != nil {
-			return err
-		}
-		j.Args = row.Bytes(1 + carriedCount)
-		return nil
-	}, jobs.ids)
-	if err == nil {
-		err = t.lastErrors(jobs)
-	}
+	err := t.lastErrors(jobs)
 	if err == nil {
 		err = t.errorsOf(decidable)
 	}

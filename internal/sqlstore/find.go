@@ -11,22 +11,43 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// carriedColumns are what a job carries, without its args; scanCarried reads them.
+// carriedColumns are what a job carries, without its args, which may stand behind them; scanCarried reads them all.
 const (
 	carriedColumns = `j.grp, j.content_type, j.tags, j.meta, j.orig_run_at_us, j.created_us`
 	carriedCount   = 6
 )
 
-func scanCarried(r Row, from int, j *sojourn.Job) error {
-	j.Group, j.ContentType = r.Text(from), r.Text(from+1)
-	j.OrigRunAt, j.CreatedAt = at(r.Int(from+4)), at(r.Int(from+5))
-	if text := r.Text(from + 2); text != "" {
-		if err := json.Unmarshal([]byte(text), &j.Tags); err != nil {
+// carried is what a job carries, as it is stored.
+type carried struct {
+	group, contentType, tags, meta string
+	origRunAt, created             int64
+	args                           []byte // nil if they were not read
+}
+
+// scanCarried reads carriedColumns, and the args behind them.
+func scanCarried(r Row, from int) carried {
+	c := scanHead(r, from)
+	c.args = r.Bytes(from + carriedCount)
+	return c
+}
+
+// scanHead reads carriedColumns.
+func scanHead(r Row, from int) carried {
+	return carried{group: r.Text(from), contentType: r.Text(from + 1), tags: r.Text(from + 2), meta: r.Text(from + 3),
+		origRunAt: r.Int(from + 4), created: r.Int(from + 5)}
+}
+
+// give puts it into the job.
+func (c carried) give(j *sojourn.Job) error {
+	j.Group, j.ContentType, j.Args = c.group, c.contentType, c.args
+	j.OrigRunAt, j.CreatedAt = at(c.origRunAt), at(c.created)
+	if c.tags != "" {
+		if err := json.Unmarshal([]byte(c.tags), &j.Tags); err != nil {
 			return fmt.Errorf("tags of job %d: %w", j.ID, err)
 		}
 	}
-	if text := r.Text(from + 3); text != "" {
-		if err := json.Unmarshal([]byte(text), &j.Meta); err != nil {
+	if c.meta != "" {
+		if err := json.Unmarshal([]byte(c.meta), &j.Meta); err != nil {
 			return fmt.Errorf("meta of job %d: %w", j.ID, err)
 		}
 	}
@@ -44,6 +65,12 @@ func (l *live) job(s *Store) sojourn.Job {
 	if l.wakeAt < never {
 		j.WakeAt = at(l.wakeAt)
 	}
+	if l.State == sojourn.Awaiting || l.Purpose == sojourn.PurposePoll {
+		j.Awaits = &sojourn.Awaits{Mode: l.Wait.Mode, Keys: slices.Clone(l.Wait.Keys), Until: at(l.waitUntil), Beat: at(l.beatUntil), Poll: at(l.pollAt), Polls: l.Wait.Polls}
+		if len(l.Wait.Keys) == 0 && l.key != "" {
+			j.Awaits.Keys = []string{l.key}
+		}
+	}
 	return j
 }
 
@@ -51,9 +78,18 @@ func (l *live) job(s *Store) sojourn.Job {
 type jobs struct {
 	byID            map[sojourn.ID]*sojourn.Job
 	ids, data, hand Ints
+	awaits          Ints // that wait and keep something
 }
 
 func newJobs(n int) *jobs { return &jobs{byID: make(map[sojourn.ID]*sojourn.Job, n)} }
+
+// addFull adds a job that is read with all that it has.
+func (js *jobs) addFull(j *sojourn.Job, hasData, inHand bool) {
+	js.add(j, hasData, inHand)
+	if j.Awaits != nil && j.Kept > 0 {
+		js.awaits = append(js.awaits, int64(j.ID))
+	}
+}
 
 func (js *jobs) add(j *sojourn.Job, hasData, inHand bool) {
 	js.byID[j.ID] = j
@@ -67,8 +103,9 @@ func (js *jobs) add(j *sojourn.Job, hasData, inHand bool) {
 }
 
 const (
-	qData   = `select job, checkpoint, progress from sj_data where job in (ints($1))`
-	qInHand = `select ` + responseColumns + ` from sj_response where job in (ints($1)) and job > 0 and in_hand = 1 order by seq`
+	qKeptKeys = `select job, key from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
+	qData     = `select job, checkpoint, progress from sj_data where job in (ints($1))`
+	qInHand   = `select ` + responseColumns + ` from sj_response where job in (ints($1)) and job > 0 and in_hand = 1 order by seq`
 )
 
 // fill reads checkpoints, progress and the responses in hand.
@@ -79,6 +116,18 @@ func (t *tx) fill(js *jobs) error {
 			j.Checkpoint, j.Progress = r.Bytes(1), r.Text(2)
 			return nil
 		}, js.data)
+		if err != nil {
+			return err
+		}
+	}
+	if len(js.awaits) > 0 {
+		err := t.query(qKeptKeys, func(r Row) error {
+			a := js.byID[sojourn.ID(r.Int(0))].Awaits
+			if key := r.Text(1); slices.Contains(a.Keys, key) && !slices.Contains(a.Answered, key) {
+				a.Answered = append(a.Answered, key)
+			}
+			return nil
+		}, js.awaits)
 		if err != nil {
 			return err
 		}
@@ -184,7 +233,11 @@ func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
 	js := newJobs(len(out))
 	for i := range out {
 		j := &out[i]
-		js.add(j, f.Full && hasData[j.ID], f.Full && inHand[j.ID])
+		if f.Full {
+			js.addFull(j, hasData[j.ID], inHand[j.ID])
+		} else {
+			js.add(j, false, false)
+		}
 	}
 	if err := t.lastErrors(js); err != nil {
 		return nil, err
@@ -217,7 +270,7 @@ func (t *tx) findLive(f sojourn.Filter, states Ints, add func(j sojourn.Job, dat
 			return err
 		}
 		j := l.job(t.s)
-		if err := scanCarried(r, liveColumnCount, &j); err != nil {
+		if err := scanHead(r, liveColumnCount).give(&j); err != nil {
 			return err
 		}
 		if f.Full {
@@ -253,7 +306,7 @@ func (t *tx) findFinal(f sojourn.Filter, states Ints, add func(j sojourn.Job, da
 		if j.Policy, err = t.s.policy(r.Text(18)); err != nil {
 			return err
 		}
-		if err := scanCarried(r, finalColumnCount, &j); err != nil {
+		if err := scanHead(r, finalColumnCount).give(&j); err != nil {
 			return err
 		}
 		if f.Full {

@@ -83,17 +83,11 @@ func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
 	if err := sojourn.ValidRunAt(o.Verdict.RunAt, at(t.now)); err != nil {
 		return refused(was, err), nil
 	}
-	e := sojourn.Event{Type: sojourn.EventFinished, Outcome: o}
-	if o.Type == sojourn.OutcomeAwait {
-		if e.KeyConflict, err = t.keysTaken(was, o.Wait.Keys); err != nil {
-			return sojourn.Finished{}, err
-		}
+	e, err := t.finished(was, o)
+	if err != nil {
+		return sojourn.Finished{}, err
 	}
-	if o.Type == sojourn.OutcomeHold && o.Queue == was.queue { // said in full
-		own := *o
-		own.Queue = ""
-		o, e.Outcome = &own, &own
-	}
+	o = e.Outcome
 	tr, err := sojourn.Decide(was.Row, e)
 	if err != nil {
 		return refused(was, err), nil
@@ -120,6 +114,11 @@ func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
 			return sojourn.Finished{}, err
 		}
 	}
+	if o.Type == sojourn.OutcomeAnswer {
+		if err := t.keepAnswer(was, o, e.Answered); err != nil {
+			return sojourn.Finished{}, err
+		}
+	}
 	if l.State == sojourn.Awaiting {
 		if l, err = t.beginWait(l); err != nil {
 			return sojourn.Finished{}, err
@@ -130,6 +129,24 @@ func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
 		return sojourn.Finished{}, err
 	}
 	return sojourn.Finished{Status: sojourn.FinishApplied, State: l.State}, nil
+}
+
+// finished is what the rules are told of an outcome.
+func (t *tx) finished(was *live, o *sojourn.Outcome) (e sojourn.Event, err error) {
+	e = sojourn.Event{Type: sojourn.EventFinished, Outcome: o}
+	switch o.Type {
+	case sojourn.OutcomeAwait:
+		e.KeyConflict, err = t.keysTaken(was, o.Wait.Keys)
+	case sojourn.OutcomeAnswer:
+		e.Answered, err = t.answeredBefore(was)
+	case sojourn.OutcomeHold:
+		if o.Queue == was.queue { // said in full
+			own := *o
+			own.Queue = ""
+			e.Outcome = &own
+		}
+	}
+	return e, err
 }
 
 func refused(l *live, err error) sojourn.Finished {

@@ -143,7 +143,7 @@ func (l *gatedLine) each(purpose sojourn.Purpose, out *[]entrant, q, kind string
 	}, append([]any{l.queue, kind}, more...)...)
 }
 
-// going admits what goes on: resumed jobs, which hold their weight, and errored ones, which need none.
+// going admits what goes on: resumed jobs and those to poll, which hold their weight, and errored ones, which need none.
 func (l *gatedLine) going() error {
 	var all []entrant
 	for _, kind := range l.r.Kinds {
@@ -160,7 +160,11 @@ func (l *gatedLine) going() error {
 			return err
 		}
 	}
-	l.askInOrder(all)
+	polls, err := l.duePolls(l.queue, l.r)
+	if err != nil {
+		return err
+	}
+	l.askInOrder(append(all, polls...))
 	return nil
 }
 
@@ -242,7 +246,7 @@ func (l *gatedLine) critical() error {
 }
 
 const (
-	qFreeAgain = `select id from sj_live where id in (ints($1)) and queue = $2 and state in (3, 6) /*lock*/`
+	qFreeAgain = `select id from sj_live where id in (ints($1)) and queue = $2 and state in (3, 5, 6) /*lock*/`
 	qSetFlow   = `update sj_queue set flow = $1, max_weight = $2, gated = $3 where name = $4 and flow = $5`
 )
 

@@ -9,14 +9,14 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-const responseColumns = `seq, source, message_id, kind, key, job, generation, outcome, failed, reason, error, content_type, received_us, expires_us,
-	duplicates, body, replay, by_whom`
+const responseColumns = `seq, source, message_id, kind, key, job, generation, outcome, failed, progress, reason, error, content_type, received_us,
+	expires_us, duplicates, body, replay, by_whom`
 
 func scanResponse(r Row) sojourn.Response {
 	return sojourn.Response{Seq: r.Int(0), Source: r.Text(1), MessageID: r.Text(2), Kind: r.Text(3), Key: r.Text(4), Job: sojourn.ID(r.Int(5)),
-		Generation: int32(r.Int(6)), Outcome: outcomeCodes[r.Int(7)], Failed: r.Int(8) != 0, Reason: r.Text(9), Error: string(r.Bytes(10)),
-		ContentType: r.Text(11), ReceivedAt: at(r.Int(12)), ExpiresAt: at(r.Int(13)), Duplicates: int32(r.Int(14)), Body: r.Bytes(15),
-		Replay: r.Int(16), By: r.Text(17)}
+		Generation: int32(r.Int(6)), Outcome: outcomeCodes[r.Int(7)], Failed: r.Int(8) != 0, Progress: r.Int(9) != 0, Reason: r.Text(10),
+		Error: string(r.Bytes(11)), ContentType: r.Text(12), ReceivedAt: at(r.Int(13)), ExpiresAt: at(r.Int(14)), Duplicates: int32(r.Int(15)), Body: r.Bytes(16),
+		Replay: r.Int(17), By: r.Text(18)}
 }
 
 // Inbox lists responses; see sojourn.Store.

@@ -81,7 +81,7 @@ func replayOf(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Response, err
 	case old.Outcome == sojourn.Early && e.Action == sojourn.InboxRetry:
 		return sojourn.Response{}, sojourn.Conflict("response %d is early: a job that awaits its key gets it by itself", old.Seq)
 	}
-	r := sojourn.Response{Source: old.Source, MessageID: fmt.Sprintf("replay:%d", old.Seq), Body: old.Body, ContentType: old.ContentType,
+	r := sojourn.Response{Source: old.Source, MessageID: fmt.Sprintf("replay:%d", old.Seq), Body: old.Body, ContentType: old.ContentType, Progress: old.Progress,
 		Failed: old.Failed, Reason: old.Reason, Error: old.Error}
 	switch {
 	case e.Action == sojourn.InboxMatch && e.Job > 0:

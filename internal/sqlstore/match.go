@@ -1,6 +1,11 @@
 package sqlstore
 
-import "github.com/sojourn-queue/sojourn"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
 
 const (
 	qKept    = `select seq, key, failed, reason, error from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
@@ -43,7 +48,7 @@ func (t *tx) match(l *live) (*live, map[int64]sojourn.ResponseOutcome, error) {
 				return nil, nil, err
 			}
 		}
-		if l, err = t.apply(l, m.Transition, change{}); err != nil {
+		if l, err = t.apply(l, m.Transition, change{by: bySeq(m.Take, m.UsedUp)}); err != nil {
 			return nil, nil, err
 		}
 		if l.State.Final() {
@@ -55,6 +60,18 @@ func (t *tx) match(l *live) (*live, map[int64]sojourn.ResponseOutcome, error) {
 		}
 	}
 	return l, became, nil
+}
+
+// bySeq names the responses that have moved a job, for its history.
+func bySeq(seqs ...[]int64) string {
+	all := slices.Concat(seqs...)
+	switch len(all) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprint("response ", all[0])
+	}
+	return fmt.Sprintf("response %d and %d more", all[len(all)-1], len(all)-1)
 }
 
 func (t *tx) keptOf(id sojourn.ID) (kept []sojourn.KeptResponse, err error) {

@@ -57,12 +57,12 @@ func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr sojourn.Transition) e
 		return err
 	}
 	switch o.Type {
-	case sojourn.OutcomeError, sojourn.OutcomeAbort:
-		if breaker.Counts(tr.Reason) {
+	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeNoAnswer:
+		if tr.Reason != "" && breaker.Counts(tr.Reason) {
 			t.feel(was.queue).failed = append(t.feel(was.queue).failed, failedStep{tr.Reason, was.began})
 			return nil
 		}
-	case sojourn.OutcomeCompleted, sojourn.OutcomeAwait, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer, sojourn.OutcomeNoAnswer:
+	case sojourn.OutcomeCompleted, sojourn.OutcomeAwait, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer:
 	default:
 		return nil
 	}

@@ -179,14 +179,15 @@ const qSaveLive = `update sj_live set state = each($4 bigint), resumed = each($5
 	epoch = each($14 bigint), lease_until_us = each($15 bigint), lease_us = each($16 bigint), began_us = each($17 bigint), attempt = each($18 bigint),
 	attempt_open = each($19 bigint), failures = each($20 bigint), crashes = each($21 bigint), claimed = each($22 bigint), retry_handler = each($23 bigint),
 	held = each($24 bigint), kept = each($25 bigint), in_hand = each($26 bigint), given = each($27 bigint), no_poll = each($28 bigint),
-	wait_until_us = each($29 bigint), timeout_at_us = each($30 bigint), rested_us = each($31 bigint), decide_by_us = each($32 bigint),
-	deadline_us = each($33 bigint), history = each($34 bigint), has_data = each($35 bigint), updated_us = each($36 bigint),
-	queue = each($37 text), key = each($38 text), worker = each($39 text), wait = each($40 text), lane = each($41 text)
+	wait_until_us = each($29 bigint), beat_until_us = each($30 bigint), poll_at_us = each($31 bigint), timeout_at_us = each($32 bigint),
+	rested_us = each($33 bigint), decide_by_us = each($34 bigint), deadline_us = each($35 bigint), history = each($36 bigint),
+	has_data = each($37 bigint), updated_us = each($38 bigint),
+	queue = each($39 text), key = each($40 text), worker = each($41 text), wait = each($42 text), lane = each($43 text)
 	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 
 func (t *tx) flushSaves(rows []savedRow) {
 	rows = slices.DeleteFunc(rows, func(r savedRow) bool { return r.now == nil })
-	numbers := table(36, len(rows))
+	numbers := table(38, len(rows))
 	n := len(rows)
 	queue, key, worker, wait, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	for i, r := range rows {
@@ -194,8 +195,8 @@ func (t *tx) flushSaves(rows []savedRow) {
 		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch,
 			int64(l.State), bit(l.Resumed), int64(l.Purpose), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
 			l.epoch, l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt), bit(l.AttemptOpen), int64(l.Failures), int64(l.Crashes), bit(l.Claimed),
-			bit(l.RetryHandler), int64(l.Held), int64(l.Kept), int64(l.InHand), bit(l.Given), bit(l.NoPoll), l.waitUntil, l.timeoutAt, l.rested,
-			l.decideBy, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
+			bit(l.RetryHandler), int64(l.Held), int64(l.Kept), int64(l.InHand), bit(l.Given), bit(l.NoPoll), l.waitUntil, l.beatUntil,
+			l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
 			numbers[c][i] = v
 		}
 		queue[i], key[i], worker[i], wait[i], lane[i] = l.queue, l.key, l.worker, r.wait, l.lane

@@ -95,6 +95,13 @@ func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 			return nil, err
 		}
 	}
+	polls, err := t.duePolls(queue, r)
+	for _, p := range polls {
+		line = append(line, p.candidate)
+	}
+	if err != nil {
+		return nil, err
+	}
 	slices.SortFunc(line, less)
 	return line[:min(len(line), r.Max)], nil
 }

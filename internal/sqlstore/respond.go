@@ -117,16 +117,19 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 			return sojourn.Responded{}, err
 		}
 	}
-	outcome := outcomeFor(l, to)
+	outcome := outcomeFor(r, l, to)
 	if r.Park {
 		outcome = outParked
 	}
-	if err := t.addResponse(r, seq, outcome, l, to); err != nil {
+	if err := t.addResponse(r, seq, t.stored(r, outcome, l, to)); err != nil {
 		return sojourn.Responded{}, err
 	}
 	answer := sojourn.Responded{Outcome: outcomeCodes[outcome], Job: to.id, Seq: seq}
 	if l == nil && outcome == outEarly {
 		t.mayBeUnseen(r.Kind, r.Key)
+	}
+	if r.Progress && outcome == outApplied {
+		return answer, t.progress(l, string(r.Body))
 	}
 	if l == nil || outcome != outEarly {
 		return answer, nil
@@ -143,37 +146,70 @@ func (t *tx) respondOne(r *sojourn.Response, to target) (sojourn.Responded, erro
 	return answer, err
 }
 
-// outcomeFor is what a response is before Match looks at it.
-func outcomeFor(l *live, to target) int64 {
+// progress stores a sign of life, and lets the beat of the wait start anew where one runs: R6.
+func (t *tx) progress(l *live, text string) error {
+	now := *l
+	if l.beatUntil > 0 {
+		now.beatUntil = t.inTime(l.Wait.Beat)
+	}
+	if text != "" {
+		if err := t.saveData(&now, nil, &text); err != nil {
+			return err
+		}
+	}
+	return t.save(l, &now)
+}
+
+// outcomeFor is what a response is before Match looks at it. Progress is never kept: it would answer the next wait.
+func outcomeFor(r *sojourn.Response, l *live, to target) int64 {
 	switch {
+	case l == nil && to.id == 0 && r.Progress:
+		return outUnmatched
 	case l == nil && to.id == 0:
 		return outEarly // R2
 	case l == nil:
 		return outLate // R3: the job that had the key is final, or gone
 	case to.expired, to.token && (to.generation != l.generation || to.attempt != l.Attempt):
 		return outStale // R4
+	case r.Progress && l.AttemptOpen && (l.State == sojourn.Running || l.State == sojourn.Awaiting):
+		return outApplied // R6
+	case r.Progress:
+		return outLate // nobody waits for its sender
 	}
 	return outEarly // R5: kept
 }
 
-const qAddResponse = `insert into sj_response (seq, source, message_id, kind, key, job, generation, outcome, in_hand, failed, reason, error, content_type,
-	received_us, expires_us, duplicates, body) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, $16)`
+const qAddResponse = `insert into sj_response (seq, source, message_id, kind, key, job, generation, outcome, in_hand, failed, progress, reason, error, content_type,
+	received_us, expires_us, duplicates, body) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 0, $17)`
 
-func (t *tx) addResponse(r *sojourn.Response, seq, outcome int64, l *live, to target) error {
-	var generation, expires int64
+// stored is what a store adds to a response.
+type stored struct {
+	outcome    int64
+	inHand     bool
+	job        sojourn.ID
+	generation int32
+	expires    int64
+}
+
+func (t *tx) stored(r *sojourn.Response, outcome int64, l *live, to target) stored {
+	s := stored{outcome: outcome, job: to.id}
 	switch {
 	case l != nil:
-		generation = int64(l.generation)
-	case to.id == 0 && outcome == outEarly:
-		expires = t.now + cmp.Or(r.TTL, t.s.cfg.InboxTTL).Microseconds()
+		s.generation = l.generation
+	case outcome == outEarly:
+		s.expires = t.now + cmp.Or(r.TTL, t.s.cfg.InboxTTL).Microseconds()
 	default: // pruned with its job, or, if that is gone or there is none, by its age
-		expires = t.now + sojourn.DefaultInboxKeep.Microseconds()
+		s.expires = t.now + sojourn.DefaultInboxKeep.Microseconds()
 	}
+	return s
+}
+
+func (t *tx) addResponse(r *sojourn.Response, seq int64, s stored) error {
 	reason := sojourn.Cut(r.Reason, sojourn.MaxReason)
 	if r.Failed && reason == "" {
 		reason = "response"
 	}
-	_, err := t.exec(qAddResponse, seq, r.Source, r.MessageID, r.Kind, r.Key, int64(to.id), generation, outcome, 0, r.Failed,
-		reason, []byte(sojourn.Cut(r.Error, sojourn.MaxError)), r.ContentType, t.now, expires, r.Body)
+	_, err := t.exec(qAddResponse, seq, r.Source, r.MessageID, r.Kind, r.Key, int64(s.job), int64(s.generation), s.outcome, s.inHand, r.Failed, r.Progress,
+		reason, []byte(sojourn.Cut(r.Error, sojourn.MaxError)), r.ContentType, t.now, s.expires, r.Body)
 	return err
 }

@@ -29,6 +29,8 @@ type live struct {
 	leaseUntil, leaseUs int64
 	began               int64 // of the present step
 	waitUntil           int64 // limit of the wait by Await(within)
+	beatUntil           int64 // the wait ends then unless progress comes
+	pollAt              int64 // the next poll step; only of an awaiting job
 	timeoutAt           int64
 	rested              int64 // when the job was resumed: its clock stands still since then
 	decideBy            int64
@@ -41,10 +43,10 @@ type live struct {
 // liveColumns are read by scanLive in this order, from sj_live l join sj_job j.
 const liveColumns = `l.id, l.queue, l.kind, l.key, l.state, l.resumed, l.purpose, l.priority, l.weight, l.run_at_us,
 	l.generation, l.epoch, l.worker, l.lease_until_us, l.lease_us, l.began_us, l.attempt, l.attempt_open, l.failures, l.crashes,
-	l.claimed, l.retry_handler, l.held, l.kept, l.in_hand, l.given, l.no_poll, l.wait, l.wait_until_us, l.timeout_at_us, l.rested_us,
-	l.decide_by_us, l.deadline_us, l.history, l.has_data, l.updated_us, l.wake_at_us, l.r1, l.r2, l.lane, j.grp, j.policy`
+	l.claimed, l.retry_handler, l.held, l.kept, l.in_hand, l.given, l.no_poll, l.wait, l.wait_until_us, l.beat_until_us,
+	l.poll_at_us, l.timeout_at_us, l.rested_us, l.decide_by_us, l.deadline_us, l.history, l.has_data, l.updated_us, l.wake_at_us, l.r1, l.r2, l.lane, j.grp, j.policy`
 
-const liveColumnCount = 42
+const liveColumnCount = 44
 
 func (t *tx) scanLive(r Row) (*live, error) {
 	n := 0
@@ -61,7 +63,7 @@ func (t *tx) scanLive(r Row) (*live, error) {
 	l.Attempt, l.AttemptOpen, l.Failures, l.Crashes = num32(), flag(), num32(), num32()
 	l.Claimed, l.RetryHandler, l.Held, l.Kept, l.InHand, l.Given, l.NoPoll = flag(), flag(), num32(), num32(), num32(), flag(), flag()
 	wait := text()
-	l.waitUntil, l.timeoutAt, l.rested, l.decideBy, l.deadline = num(), num(), num(), num(), num()
+	l.waitUntil, l.beatUntil, l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline = num(), num(), num(), num(), num(), num(), num()
 	l.history, l.hasData, l.updated, l.wakeAt = num32(), flag(), num(), num()
 	l.r1, l.r2, l.lane, l.group = num(), num(), text(), text()
 	l.policyJSON = text()
@@ -93,16 +95,30 @@ const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id =
 
 // load reads and locks live rows.
 func (t *tx) load(ids Ints) (map[sojourn.ID]*live, error) {
+	return t.loadBy(qLive, ids, func(Row, *live) error { return nil })
+}
+
+// loadBy is load by a query that begins with liveColumns; more reads what stands behind them.
+func (t *tx) loadBy(q string, ids Ints, more func(Row, *live) error) (map[sojourn.ID]*live, error) {
 	t.places = nil // settings for a row are read after it was locked
 	found := make(map[sojourn.ID]*live, len(ids))
-	err := t.query(qLive, func(r Row) error {
+	err := t.query(q, func(r Row) error {
 		l, err := t.scanLive(r)
-		if err == nil {
-			found[l.ID] = l
+		if err != nil {
+			return err
 		}
-		return err
+		found[l.ID] = l
+		return more(r, l)
 	}, ids)
 	return found, err
+}
+
+func idsOf(rows []*live) Ints {
+	ids := make(Ints, len(rows))
+	for i, l := range rows {
+		ids[i] = int64(l.ID)
+	}
+	return ids
 }
 
 func (t *tx) loadOne(id sojourn.ID) (*live, error) {
@@ -169,11 +185,23 @@ func (l *live) wake() {
 		if l.Purpose != sojourn.PurposeDecide {
 			l.wakeAt = earliest(l.wakeAt, later(l.timeoutAt, l.leaseUs))
 		}
+		if l.Purpose == sojourn.PurposePoll {
+			l.wakeAt = earliest(l.wakeAt, l.waitEnd())
+		}
 	case sojourn.Awaiting:
-		l.wakeAt = earliest(l.waitUntil, l.timeoutAt, l.deadline)
+		l.wakeAt = earliest(l.waitEnd(), l.timeoutAt, l.deadline)
 	case sojourn.Errored:
 		l.wakeAt = earliest(l.decideBy, l.deadline)
 	}
+}
+
+// waitEnd is when the wait ends by its own limit or by silence; never if neither runs. While a poll step runs beside a response that came before
+// it ended, both stand still: the end of the step finds out whether the response ends the wait.
+func (l *live) waitEnd() int64 {
+	if l.State == sojourn.Running && l.Kept > 0 {
+		return never
+	}
+	return earliest(l.waitUntil, l.beatUntil)
 }
 
 // earliest is the least of the times that are set.
@@ -252,6 +280,9 @@ func (t *tx) noteChange(l *live) {
 	if l.State == sojourn.Ready || l.State == sojourn.Errored {
 		t.ready[place{l.queue, l.kind}]++
 	}
+	if l.pollAt > 0 {
+		t.polls = append(t.polls, poll{place{l.queue, l.kind}, l.pollAt})
+	}
 	if l.wakeAt < never && (t.due == 0 || l.wakeAt < t.due) {
 		t.due = l.wakeAt
 	}
@@ -261,28 +292,26 @@ func errChanged(id sojourn.ID) error {
 	return raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
 }
 
-const qInsertLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
-	deadline_us, history, has_data, updated_us, lane) rows($1 bigint, $2 text, $3 text, $4 text, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
-	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 text, $15 bigint, $16 bigint, $17 bigint, $18 bigint, $19 text)`
+const qInsertLive = `insert into sj_live (id, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, deadline_us, history, has_data,
+	updated_us, queue, kind, key, worker, lane) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
+	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 bigint, $15 text, $16 text, $17 text, $18 text, $19 text)`
 
 // insertLive adds rows of jobs that nobody has claimed in their generation, and that were put into line.
 func (t *tx) insertLive(ls []*live) {
-	var id, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, deadline, history, hasData, updated Ints
-	var queue, kind, key, worker, lane Texts
-	for _, l := range ls {
+	n := len(ls)
+	numbers := table(14, n)
+	queue, kind, key, worker, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
+	for i, l := range ls {
 		l.updated = max(t.now, l.updated)
 		l.wake()
-		id, queue, kind, key = append(id, int64(l.ID)), append(queue, l.queue), append(kind, l.kind), append(key, l.key)
-		state, r1, r2 = append(state, int64(l.State)), append(r1, l.r1), append(r2, l.r2)
-		priority, weight = append(priority, int64(l.priority)), append(weight, int64(l.Weight))
-		runAt, wakeAt, generation = append(runAt, l.runAt), append(wakeAt, l.wakeAt), append(generation, int64(l.generation))
-		epoch, worker, deadline = append(epoch, l.epoch), append(worker, l.worker), append(deadline, l.deadline)
-		history, hasData, updated = append(history, int64(l.history)), append(hasData, bit(l.hasData)), append(updated, l.updated)
-		lane = append(lane, l.lane)
+		for c, v := range [...]int64{int64(l.ID), int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
+			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
+			numbers[c][i] = v
+		}
+		queue[i], kind[i], key[i], worker[i], lane[i] = l.queue, l.kind, l.key, l.worker, l.lane
 		t.noteChange(l)
 	}
-	t.laterBulk(qInsertLive, -1, "", id, queue, kind, key, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, worker, deadline,
-		history, hasData, updated, lane)
+	t.laterBulk(qInsertLive, -1, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
 }
 
 func bit(b bool) int64 {

@@ -165,6 +165,7 @@ type tx struct {
 	felt   map[string]*felt // queue → what outcomes say of the other side
 	relied map[string]int64 // queue → shape, see rely
 	due    int64            // the earliest wake_at that was written; 0 = none
+	polls  []poll           // that were written
 	final  []sojourn.ID
 	after  []func()         // run after the commit
 	never  map[string]error // windows that have refused a job, see mayStart

@@ -110,6 +110,9 @@ func (t *tx) happen(was *live, e sojourn.Event) error {
 		return err
 	}
 	l, err := t.apply(was, tr, change{})
+	if err == nil && l.State == sojourn.Awaiting { // a poll step that was lost may have set the job's key
+		l, err = t.beginWait(l)
+	}
 	if err == nil {
 		_, _, err = t.match(l)
 	}
@@ -143,9 +146,12 @@ func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int
 		if past(timeout) && l.Purpose != sojourn.PurposeDecide {
 			return timedOut("the attempt"), &swept.TimedOut, nil
 		}
+		if l.Purpose == sojourn.PurposePoll && l.waitEnd() <= t.now {
+			return l.waitOver(), &swept.TimedOut, nil
+		}
 	case sojourn.Awaiting:
-		if past(l.waitUntil) {
-			return timedOut("the wait for a response"), &swept.TimedOut, nil
+		if l.waitEnd() <= t.now {
+			return l.waitOver(), &swept.TimedOut, nil
 		}
 		if past(timeout) {
 			return timedOut("the attempt"), &swept.TimedOut, nil
@@ -165,6 +171,15 @@ func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int
 		}
 	}
 	return e, nil, nil
+}
+
+// waitOver is the end of a wait by its limit, or by silence if that came first.
+func (l *live) waitOver() sojourn.Event {
+	if l.waitEnd() == l.waitUntil {
+		return timedOut("the wait for a response")
+	}
+	return sojourn.Event{Type: sojourn.EventTimedOut, Reason: sojourn.ReasonBeat,
+		Error: "sojourn: no progress response has come for " + l.Wait.Beat.String()}
 }
 
 func timedOut(what string) sojourn.Event {

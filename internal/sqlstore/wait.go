@@ -29,8 +29,9 @@ const pollEvery = 100 * time.Millisecond
 // waiter is a blocked Claim (places) or Find (ids).
 type waiter struct {
 	queues, kinds []string
+	pollable      []string // kinds
 	ids           []sojourn.ID
-	opens         int64         // when a gate opens that holds back what it waits for, microseconds; 0 = not known
+	opens         int64         // when a gate opens that holds back what it waits for, or a poll step is due, microseconds; 0 = not known
 	wake          chan struct{} // capacity 1
 }
 
@@ -77,6 +78,13 @@ func (h *hub) tell(t *tx) {
 		for _, w := range h.waiters {
 			if slices.Contains(w.ids, id) {
 				w.signal()
+			}
+		}
+	}
+	for _, p := range t.polls {
+		for _, w := range h.waiters {
+			if slices.Contains(w.queues, p.queue) && slices.Contains(w.pollable, p.kind) {
+				w.opens = earliest(w.opens, p.at)
 			}
 		}
 	}

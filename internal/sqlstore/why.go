@@ -67,7 +67,7 @@ func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 		w.Waits, w.Worker, w.Until = "for its worker, whose lease ends then unless it is extended", l.worker, at(l.leaseUntil)
 	case sojourn.Awaiting:
 		w.Waits = "for a response"
-		w.Until = at(earliest(l.waitUntil, l.timeoutAt, l.deadline))
+		w.Until = at(earliest(l.waitEnd(), l.timeoutAt, l.deadline))
 		w.Keys, err = t.keysOf(l)
 	case sojourn.Blocked:
 		w.Waits = "for the jobs that it depends on"

@@ -93,6 +93,8 @@ create table sj_live (
 	no_poll integer not null default 0,
 	wait text not null default '',
 	wait_until_us integer not null default 0,
+	beat_until_us integer not null default 0,
+	poll_at_us integer not null default 0,
 	timeout_at_us integer not null default 0,
 	rested_us integer not null default 0,
 	decide_by_us integer not null default 0,
@@ -106,6 +108,8 @@ create table sj_live (
 -- jobs are in it: a million scheduled ones in front cost a claim nothing.
 create index sj_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
 create index sj_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
+-- Waiting jobs that are polled. Only waits of kinds with a poll function have a poll_at_us.
+create index sj_live_poll on sj_live (queue, kind, poll_at_us, id) where poll_at_us > 0;
 -- The line of each group, in queues where groups take turns, and of jobs without weight: see lane.go. Jobs of queues without gates have no lane
 -- and are in neither of these two.
 create index sj_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane <> '' and lane <> '-';
@@ -228,6 +232,7 @@ create table sj_response (
 	outcome integer not null,
 	in_hand integer not null,
 	failed integer not null,
+	progress integer not null,
 	reason text not null,
 	error blob not null,
 	content_type text not null,

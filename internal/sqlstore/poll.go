@@ -1,0 +1,98 @@
+package sqlstore
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Waiting jobs whose wait names when to poll stand in an index of their own, by the time of the next poll step. A claim that names their kind as
+// pollable takes what is due there before it looks at jobs that have not begun; the limit and the windows do not matter, because the job holds its
+// weight already.
+
+// poll is the next poll step of a job.
+type poll struct {
+	place
+	at int64
+}
+
+const (
+	qPickPoll = `select id, r1, poll_at_us, lane from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us <= $3
+		order by poll_at_us, id limit $4 /*lock*/`
+	qNextPoll = `select poll_at_us from sj_live where queue = $1 and kind = $2 and poll_at_us > $3 order by poll_at_us limit 1`
+)
+
+// duePolls lists the poll steps of a queue that are due, those that wait longest first. Each uses 1 of the worker's capacity, whatever its job
+// weighs.
+func (t *tx) duePolls(queue string, r sojourn.ClaimRequest) (due []entrant, err error) {
+	for _, kind := range r.Pollable {
+		if !slices.Contains(r.Kinds, kind) {
+			continue
+		}
+		err := t.query(qPickPoll, func(row Row) error {
+			due = append(due, entrant{candidate{row.Int(0), sojourn.ResumedRank, row.Int(2), 1}, kind, row.Text(3), sojourn.PurposePoll})
+			return nil
+		}, queue, kind, t.now, r.Max)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return due, nil
+}
+
+// nextPoll is when the next poll step is due that the claim may take; 0 if there is none. What is due now and was not taken is held back by a gate
+// or by lack of room.
+func (t *tx) nextPoll(r sojourn.ClaimRequest) (next int64, err error) {
+	for _, queue := range r.Queues {
+		for _, kind := range r.Pollable {
+			us, err := t.num(qNextPoll, queue, kind, t.now)
+			if err != nil {
+				return 0, err
+			}
+			if us > 0 && (next == 0 || us < next) {
+				next = us
+			}
+		}
+	}
+	return next, nil
+}
+
+// mayPoll reports whether a waiting job may be polled by this claim.
+func (t *tx) mayPoll(l *live, r sojourn.ClaimRequest) bool {
+	return l.pollAt > 0 && l.pollAt <= t.now && slices.Contains(r.Pollable, l.kind)
+}
+
+// answeredBefore reports whether a response that came while the poll step ran ends the wait: then the poll's own answer is late (P4).
+func (t *tx) answeredBefore(l *live) (bool, error) {
+	if l.Kept == 0 || l.Purpose != sojourn.PurposePoll {
+		return false, nil
+	}
+	kept, err := t.keptOf(l.ID)
+	if err != nil {
+		return false, err
+	}
+	waits := l.Row
+	waits.State, waits.Purpose = sojourn.Awaiting, sojourn.NoPurpose
+	return sojourn.Match(waits, l.key, kept).Found(), nil
+}
+
+const qPollMessage = `insert into sj_message (source, message_id, seq, at_us) values ($1, $2, $3, $4) on conflict (source, message_id) do nothing`
+
+// keepAnswer records what a poll step has brought, as a response in hand, or as one that came too late.
+func (t *tx) keepAnswer(was *live, o *sojourn.Outcome, late bool) error {
+	seq, err := t.num(qNextResponse)
+	if err != nil {
+		return err
+	}
+	r := sojourn.Response{Source: sojourn.SourcePoll, MessageID: fmt.Sprintf("%d.%d", was.ID, was.epoch), Body: o.Result,
+		ContentType: sojourn.Cut(o.ResultType, sojourn.MaxKey)}
+	if _, err := t.exec(qPollMessage, r.Source, r.MessageID, seq, t.now); err != nil {
+		return err
+	}
+	s := stored{outcome: outApplied, inHand: !late, job: was.ID, generation: was.generation}
+	if late {
+		s.outcome = outLate
+	}
+	return t.addResponse(&r, seq, s)
+}
