@@ -50,6 +50,7 @@ type Store struct {
 	spare      spareIDs                            // for transactions of the application
 	breakers   memo[string, knownBreaker]          // queue → its setting, a second old at most
 	looks      looks
+	lively     memo[string, bool] // queues with gates from which the last claim of this process has started something
 	throttlers throttlers
 }
 

@@ -128,9 +128,9 @@ func importDirection(f *file) (found []string) {
 	return found
 }
 
-// testModules keeps what only tests need out of users' programs. storetest, sourcetest and pgtest are themselves for tests.
+// testModules keeps what only tests need out of users' programs. storetest, sourcetest, pgtest and gatedtest are themselves for tests.
 func testModules(f *file) (found []string) {
-	if f.isTest() || covers("store/storetest/...", f.dir()) || covers("source/sourcetest", f.dir()) || f.dir() == "internal/pgtest" {
+	if f.isTest() || covers("store/storetest/...", f.dir()) || covers("source/sourcetest", f.dir()) || f.dir() == "internal/pgtest" || f.dir() == "internal/sqlstore/gatedtest" {
 		return nil
 	}
 	for _, s := range f.syntax.Imports {
