@@ -173,6 +173,7 @@ type tx struct {
 
 	pending      pending              // written with the next flush
 	leased       map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
+	lines        []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places       map[string]queueRow  // queues as place has read them, since the last row was locked
 	nothingEarly map[kindKey]bool     // keys of the finishes under way that have no early response
 	unseen       []kindKey            // keys under which another transaction may have missed this one, see lookAgain
