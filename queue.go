@@ -80,10 +80,10 @@ type QueueSettings struct {
 	Borrow bool               `json:"borrow,omitempty"` // shares that their groups leave idle may be used by others
 	Fair   bool               `json:"fair,omitempty"`   // groups take turns also without GroupLimit, Shares and GroupRate
 
-	Rate      *Rate     `json:"rate,omitempty"`       // starts of the queue
-	GroupRate *Rate     `json:"group_rate,omitempty"` // starts of each group
-	Breaker   *Breaker  `json:"breaker,omitempty"`    // default none
-	Throttle  string    `json:"throttle,omitempty"`   // a CEL rule; see package rule
+	Rate      *Rate    `json:"rate,omitempty"`       // starts of the queue
+	GroupRate *Rate    `json:"group_rate,omitempty"` // starts of each group
+	Breaker   *Breaker `json:"breaker,omitempty"`    // default none
+	Throttle  string   `json:"throttle,omitempty"`   // a CEL rule; see package rule
 }
 
 // Order is how the ready jobs of a queue stand in line.
