@@ -63,7 +63,7 @@ var direction = []row{
 // testOnly are modules that tests may link and programs may not.
 var testOnly = []string{
 	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/anishathalye/porcupine",
-	"github.com/rogpeppe/go-internal", "github.com/adhocore/gronx",
+	"github.com/rogpeppe/go-internal", "github.com/adhocore/gronx", "github.com/standard-webhooks/standard-webhooks",
 }
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import path of another.
