@@ -50,6 +50,7 @@ type Store struct {
 	spare      spareIDs                            // for transactions of the application
 	breakers   memo[string, knownBreaker]          // queue → its setting, a second old at most
 	looks      looks
+	lively     memo[string, bool] // queues with gates from which the last claim of this process has started something
 	throttlers throttlers
 }
 
@@ -172,6 +173,7 @@ type tx struct {
 
 	pending      pending              // written with the next flush
 	leased       map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
+	lines        []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places       map[string]queueRow  // queues as place has read them, since the last row was locked
 	nothingEarly map[kindKey]bool     // keys of the finishes under way that have no early response
 	unseen       []kindKey            // keys under which another transaction may have missed this one, see lookAgain
