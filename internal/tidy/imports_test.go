@@ -40,8 +40,10 @@ var direction = []row{
 		because: "it tests any Store, so it knows none"},
 	{dir: "store", may: []string{".", "store/...", "httpapi"}, because: "it opens a store by its URL"},
 	{dir: "sojourntest/...", may: []string{".", "worker", "store/sqlite"}, because: "users' tests run on SQLite in memory"},
-	{dir: "httpapi/...", may: []string{".", "httpapi/...", "github.com/danielgtaylor/huma/v2/..."}, not: []string{"database"},
-		because: "HTTP speaks to a Store, not to SQL"},
+	{dir: "httpapi/server/...", may: []string{".", "httpapi/internal/...", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang/..."},
+		not: []string{"database"}, because: "HTTP speaks to a Store, not to SQL"},
+	{dir: "httpapi/...", may: []string{".", "httpapi/internal/...", "github.com/go-json-experiment/json/..."}, not: []string{"database"},
+		because: "a client of a server links neither a database nor the server"},
 	{dir: "source", may: []string{"."}, not: []string{"net", "database"}, because: "the loop of all sources knows no broker"},
 	{dir: "source/sourcefile", may: []string{".", "source/...", "rule", "github.com/pelletier/go-toml/v2/..."}, not: []string{"database"},
 		because: "it opens any source that a file names"},
@@ -66,6 +68,7 @@ var direction = []row{
 var testOnly = []string{
 	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/anishathalye/porcupine",
 	"github.com/rogpeppe/go-internal", "github.com/adhocore/gronx", "github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake",
+	"github.com/standard-webhooks/standard-webhooks",
 }
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import path of another.
