@@ -125,10 +125,22 @@ func (r *Response) Validate(maxBytes int) error {
 // NewToken makes the capability of one attempt of one job: whoever has it may answer that attempt and nothing else. It is an
 // HMAC-SHA256 over "id.generation.attempt", cut to 128 bits. It is good until the attempt ends; [ExpiringToken] makes it end sooner.
 func NewToken(secret []byte, id ID, generation, attempt int32) string {
-	body := strconv.FormatInt(int64(id), 10) + "." + strconv.Itoa(int(generation)) + "." + strconv.Itoa(int(attempt))
+	return TokenMaker(secret)(id, generation, attempt)
+}
+
+// TokenMaker is NewToken for many capabilities: it prepares the secret once. The function that it returns belongs to one goroutine.
+func TokenMaker(secret []byte) func(id ID, generation, attempt int32) string {
 	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(body))
-	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
+	var sum [sha256.Size]byte
+	return func(id ID, generation, attempt int32) string {
+		text := make([]byte, 0, 64)
+		text = append(strconv.AppendInt(text, int64(id), 10), '.')
+		text = append(strconv.AppendInt(text, int64(generation), 10), '.')
+		text = strconv.AppendInt(text, int64(attempt), 10)
+		mac.Reset()
+		mac.Write(text)
+		return string(base64.RawURLEncoding.AppendEncode(append(text, '.'), mac.Sum(sum[:0])[:16]))
+	}
 }
 
 // ExpiringToken narrows a capability to a time: whoever has only the result cannot answer after it. It needs no secret, because the signature of

@@ -10,10 +10,13 @@ import (
 )
 
 func (a *app) inboxCommand() *cobra.Command {
-	return group("inbox", "look at the responses that have come", a.inboxLsCommand())
+	return group("inbox", "look after the responses that have come", a.inboxLsCommand(), a.inboxGetCommand(), a.inboxCountCommand(),
+		a.inboxMatchCommand(), a.inboxEachCommand(sojourn.InboxRetry, "send responses again to where they came for"),
+		a.inboxEachCommand(sojourn.InboxDiscard, "put responses away: no job gets them any more"))
 }
 
-var responseOutcomes = []sojourn.ResponseOutcome{sojourn.Applied, sojourn.Early, sojourn.Late, sojourn.Stale, sojourn.Unmatched, sojourn.Parked}
+var responseOutcomes = []sojourn.ResponseOutcome{sojourn.Applied, sojourn.Early, sojourn.Late, sojourn.Stale, sojourn.Unmatched, sojourn.Parked,
+	sojourn.Discarded}
 
 func (a *app) inboxLsCommand() *cobra.Command {
 	var f sojourn.InboxFilter
@@ -21,7 +24,7 @@ func (a *app) inboxLsCommand() *cobra.Command {
 	var job int64
 	cmd := &cobra.Command{Use: "ls", Short: "list responses, the newest first", Args: cobra.NoArgs}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&outcomes, "outcome", nil, "`outcomes`: applied, early, late, stale, unmatched, parked; duplicates are counted with the first")
+	fl.StringSliceVar(&outcomes, "outcome", nil, "`outcomes`: applied, early, late, stale, unmatched, parked, discarded; duplicates are counted with the first")
 	fl.StringVar(&f.Kind, "kind", "", "kind")
 	fl.StringVar(&f.Key, "key", "", "key")
 	fl.Int64Var(&job, "job", 0, "`id` of the job")
@@ -31,7 +34,7 @@ func (a *app) inboxLsCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, o := range outcomes {
 			if !slices.Contains(responseOutcomes, sojourn.ResponseOutcome(o)) {
-				return sojourn.Invalid("outcome", "%.64q is not an outcome: use applied, early, late, stale, unmatched or parked", o)
+				return sojourn.Invalid("outcome", "%.64q is not an outcome: use applied, early, late, stale, unmatched, parked or discarded", o)
 			}
 			f.Outcomes = append(f.Outcomes, sojourn.ResponseOutcome(o))
 		}

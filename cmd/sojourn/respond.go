@@ -87,6 +87,10 @@ func (a *app) respond(ctx context.Context, c *sojourn.Client, r *sojourn.Respons
 	if err != nil {
 		return err
 	}
+	return a.printResponded(answer)
+}
+
+func (a *app) printResponded(answer sojourn.Responded) error {
 	if a.asJSON() {
 		return a.json(answer)
 	}

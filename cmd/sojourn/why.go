@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -33,15 +34,38 @@ func (a *app) whyCommand() *cobra.Command {
 				return err
 			}
 			w, err := c.Why(cmd.Context(), j.ID)
-			return orElse(err, func() error { return a.printWhy(w, status.Now) })
+			if err != nil {
+				return err
+			}
+			near, err := nearAwaited(cmd.Context(), c, w)
+			return orElse(err, func() error { return a.printWhy(w, near, status.Now) })
 		})
 	}
 	return cmd
 }
 
-func (a *app) printWhy(w sojourn.Why, now time.Time) error {
+// nearAwaited finds responses that lie under nearly a key that the job waits for.
+func nearAwaited(ctx context.Context, c *sojourn.Client, w sojourn.Why) (near []sojourn.NearMiss, err error) {
+	for _, key := range w.Keys[:min(len(w.Keys), 10)] {
+		found, err := c.NearMisses(ctx, w.Kind, key)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range found {
+			if n.Seq > 0 {
+				near = append(near, n)
+			}
+		}
+	}
+	return near, nil
+}
+
+func (a *app) printWhy(w sojourn.Why, near []sojourn.NearMiss, now time.Time) error {
 	if a.asJSON() {
-		return a.json(w)
+		return a.json(struct {
+			sojourn.Why
+			Near []sojourn.NearMiss `json:"near,omitempty"`
+		}{w, near})
 	}
 	t := newTable(a.out)
 	t.row("job", fmt.Sprintf("%d, %s in queue %s, %s", w.ID, w.Kind, w.Queue, w.State))
@@ -50,6 +74,9 @@ func (a *app) printWhy(w sojourn.Why, now time.Time) error {
 		if line[1] != "" {
 			t.row(line[0], line[1])
 		}
+	}
+	for _, n := range near {
+		t.row("near", fmt.Sprintf("response %d came under %s: sojourn inbox match %d --job %d", n.Seq, n.Key, n.Seq, w.ID))
 	}
 	if len(w.Gates) > 0 {
 		ahead := strconv.FormatInt(w.Ahead, 10)

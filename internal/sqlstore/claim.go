@@ -23,6 +23,7 @@ type claimAnswer struct {
 type claims struct {
 	*tx
 	last  map[string]lastClaim // worker → its newest claim
+	doors map[string]door      // of the queues that they name and of all queues, if they have settings
 	idle  []idleClaim          // claims that have found nothing: the same ones after them find nothing either
 	swept bool                 // nothing that is due is left
 }
@@ -35,13 +36,16 @@ type idleClaim struct {
 // lastClaim is the newest claim of a worker that was executed.
 type lastClaim struct {
 	number int64
-	leases []sojourn.Lease
+	leases string // as they are stored
 }
 
 var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
-	c := claims{tx: t}
-	if err := c.readLast(requests); err != nil {
-		return nil, err
+	c, ok := t.first.(*claims)
+	if t.first = nil; !ok {
+		c = &claims{tx: t}
+		if err := t.readAll(c.look(requests)); err != nil {
+			return nil, err
+		}
 	}
 	answers := make([]claimAnswer, len(requests))
 	for i, r := range requests {
@@ -51,6 +55,13 @@ var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([
 		}
 	}
 	return answers, nil
+}).lookingFirst(func(t *tx, in []any) (any, []Statement) {
+	requests := make([]sojourn.ClaimRequest, len(in))
+	for i := range in {
+		requests[i] = in[i].(sojourn.ClaimRequest)
+	}
+	c := &claims{tx: t}
+	return c, c.look(requests)
 })
 
 func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
@@ -79,6 +90,9 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 			return claimAnswer{}, err
 		}
 		if len(picked) == 0 {
+			if err := c.settle(nil); err != nil {
+				return claimAnswer{}, err
+			}
 			c.idle = append(c.idle, idleClaim{r, c.opens})
 			return c.foundNothing(r, c.opens)
 		}
@@ -238,21 +252,29 @@ func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
-// readLast reads the newest claims of all workers.
-func (c *claims) readLast(requests []sojourn.ClaimRequest) error {
-	c.last = make(map[string]lastClaim, len(requests))
+// look asks for the newest claims of all workers, and for the doors of all queues.
+func (c *claims) look(requests []sojourn.ClaimRequest) []Statement {
+	c.last, c.doors = make(map[string]lastClaim, len(requests)), map[string]door{}
+	queues := Texts{sojourn.AllQueues}
 	var workers Texts
 	for _, r := range requests {
 		if r.Number > 0 {
 			workers = append(workers, r.Worker)
 		}
+		queues = append(queues, r.Queues...)
 	}
-	return c.each(qLastClaim, func(row Row) error {
-		last := lastClaim{number: row.Int(1)}
-		err := json.Unmarshal([]byte(row.Text(2)), &last.leases)
-		c.last[row.Text(0)] = last
-		return err
-	}, workers)
+	slices.Sort(queues)
+	reads := []Statement{{Text: qDoors, Args: []any{slices.Compact(queues)}, Each: func(r Row) error {
+		c.doors[r.Text(0)] = door{paused: r.Int(1) != 0, gated: r.Int(2) != 0, shape: r.Int(3)}
+		return nil
+	}}}
+	if len(workers) == 0 {
+		return reads
+	}
+	return append(reads, Statement{Text: qLastClaim, Rows: []Column{workers}, Each: func(row Row) error {
+		c.last[row.Text(0)] = lastClaim{number: row.Int(1), leases: row.Text(2)}
+		return nil
+	}})
 }
 
 // repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.
@@ -268,11 +290,15 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 	if r.Number < last {
 		return nil, answered, nil // older than the newest: its answer is not waited for any more
 	}
-	if err := c.readLeased(before.leases); err != nil {
+	var leases []sojourn.Lease
+	if err := json.Unmarshal([]byte(before.leases), &leases); err != nil {
+		return nil, last, err
+	}
+	if err := c.readLeased(leases); err != nil {
 		return nil, last, err
 	}
 	var rows []*live
-	for _, lease := range before.leases {
+	for _, lease := range leases {
 		if l := c.leased[lease.ID]; l != nil && l.stands(lease) {
 			rows = append(rows, l)
 		}
@@ -280,7 +306,14 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 	if len(rows) == 0 {
 		return nil, last, nil // nothing of it stands: the request may be answered with other jobs
 	}
-	jobs, err = c.claimed(rows, r)
+	carries := make(map[sojourn.ID]carried, len(rows))
+	err = c.peek(qCarried, func(row Row) error {
+		carries[sojourn.ID(row.Int(0))] = scanCarried(row, 1)
+		return nil
+	}, idsOf(rows))
+	if err == nil {
+		jobs, err = c.claimed(rows, carries, r)
+	}
 	return jobs, answered, err
 }
 
@@ -290,12 +323,15 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	for i, p := range picked {
 		ids[i] = p.id
 	}
-	found, err := c.load(ids)
+	carries := make(map[sojourn.ID]carried, len(ids))
+	found, err := c.loadBy(qTake, ids, func(r Row, l *live) error {
+		carries[l.ID] = scanCarried(r, liveColumnCount)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]*live, 0, len(picked))
-	leases := make([]sojourn.Lease, 0, len(picked))
+	var starts []*live
 	for _, id := range ids {
 		was := found[sojourn.ID(id)]
 		if was == nil || was.State == sojourn.Awaiting && !c.mayPoll(was, r) {
@@ -303,9 +339,16 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		}
 		if put, err := c.putOff(was); err != nil {
 			return nil, err
-		} else if put {
-			continue
+		} else if !put {
+			starts = append(starts, was)
 		}
+	}
+	if err := c.settle(starts); err != nil {
+		return nil, err
+	}
+	rows := make([]*live, 0, len(starts))
+	leases := make([]sojourn.Lease, 0, len(starts))
+	for _, was := range starts {
 		tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, was.kind)})
 		if err != nil {
 			return nil, err
@@ -324,16 +367,16 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 			return nil, err
 		}
 	}
-	return c.claimed(rows, r)
+	return c.claimed(rows, carries, r)
 }
 
 // saveClaim notes what a worker has got, so that its repeated request gets the same.
 func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, leases []sojourn.Lease) error {
-	c.last[r.Worker] = lastClaim{r.Number, leases}
 	text, err := jsonText(leases)
 	if err != nil {
 		return err
 	}
+	c.last[r.Worker] = lastClaim{r.Number, text}
 	wants, _, err := c.asksOf(r)
 	if err != nil {
 		return err
@@ -356,12 +399,17 @@ func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
 	l.rested, l.decideBy, l.pollAt = 0, 0, 0
 }
 
-const qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
+const (
+	qTake = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from sj_live l join sj_job j on j.id = l.id
+		where l.id in (ints($1)) order by l.id /*lock l*/`
+	qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
+)
 
 // claimed makes the answer for running rows, in their order.
-func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (t *tx) claimed(rows []*live, carries map[sojourn.ID]carried, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	out := make([]sojourn.Claimed, len(rows))
 	jobs := newJobs(len(rows))
+	token := sojourn.TokenMaker(t.s.secret)
 	decidable := map[sojourn.ID]*sojourn.Claimed{}
 	for i, l := range rows {
 		c := &out[i]
@@ -371,23 +419,16 @@ func (t *tx) claimed(rows []*live, r sojourn.ClaimRequest) ([]sojourn.Claimed, e
 		if c.Window, err = t.windowLeft(l); err != nil {
 			return nil, err
 		}
-		c.Job.Token = sojourn.NewToken(t.s.secret, l.ID, l.generation, l.Attempt)
+		if err = carries[l.ID].give(&c.Job); err != nil {
+			return nil, err
+		}
+		c.Job.Token = token(l.ID, l.generation, l.Attempt)
 		jobs.add(&c.Job, l.hasData, l.InHand > 0 && l.Purpose != sojourn.PurposeDecide)
 		if slices.Contains(r.Decidable, l.kind) {
 			decidable[l.ID] = c
 		}
 	}
-	err := t.peek(qCarried, func(row Row) error {
-		j := jobs.byID[sojourn.ID(row.Int(0))]
-		if err := scanCarried(row, 1, j); err != nil {
-			return err
-		}
-		j.Args = row.Bytes(1 + carriedCount)
-		return nil
-	}, jobs.ids)
-	if err == nil {
-		err = t.lastErrors(jobs)
-	}
+	err := t.lastErrors(jobs)
 	if err == nil {
 		err = t.errorsOf(decidable)
 	}

@@ -24,6 +24,7 @@ type Dialect struct {
 	Ints   string                       // unfolds an argument of type Ints to a column; %s is the placeholder
 	Texts  string                       // the same for Texts
 	Rows   func(params []string) string // the source of the rows of a Bulk; params are "$1 bigint", …
+	Limit  string                       // of a number of rows that is an argument; %s is the placeholder; "" is "limit %s"
 	Arrays bool                         // a column is bound as one array
 	Busy   func(error) bool             // the whole transaction is worth another try
 	Broken func(error) bool             // an I/O error or corruption, after which the store must refuse all work
@@ -46,6 +47,7 @@ var (
 	rowsToken  = regexp.MustCompile(`\brows\((\$[0-9]+ [^()]*)\)`)
 	eachToken  = regexp.MustCompile(`\beach\((\$([0-9]+) [a-z]+)\)`)
 	joinToken  = regexp.MustCompile(`/\*(,|from|using) each\*/`)
+	limitToken = regexp.MustCompile(`\blimit (\$[0-9]+)`)
 	paramToken = regexp.MustCompile(`\$([0-9]+)`)
 	tableToken = regexp.MustCompile(`\bsj_`)
 )
@@ -79,6 +81,11 @@ func (d Dialect) SQL(prefix, name, text string) string {
 		return d.Rows(params)
 	})
 	text = d.each(text)
+	if d.Limit != "" {
+		text = limitToken.ReplaceAllStringFunc(text, func(token string) string {
+			return strings.ReplaceAll(d.Limit, "%s", limitToken.FindStringSubmatch(token)[1])
+		})
+	}
 	if d.Param != "" && d.Param != "$" {
 		text = paramToken.ReplaceAllString(text, d.Param+"$1")
 	}

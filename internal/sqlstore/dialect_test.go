@@ -8,7 +8,7 @@ import (
 
 func TestSQLRendersTokens(t *testing.T) {
 	lite := Dialect{
-		Param: "?", Ints: "select value from json_each(%s)", Texts: "select value from texts_each(%s)",
+		Param: "?", Limit: "limit +%s", Ints: "select value from json_each(%s)", Texts: "select value from texts_each(%s)",
 		Rows: func(ps []string) string {
 			for i := range ps {
 				ps[i], _, _ = strings.Cut(ps[i], " ")
@@ -34,6 +34,7 @@ func TestSQLRendersTokens(t *testing.T) {
 			"update app_t set a = v.c2 from (select * from unnest($1 bigint|$2 text)) v(c1, c2) where id = v.c1 returning id"},
 		{"", "select a from sj_t t /*, each*/ where t.id = each($1 bigint)", "select a from app_t t  where t.id = ?1",
 			"select a from app_t t , (select * from unnest($1 bigint)) v(c1) where t.id = v.c1"},
+		{"", "select a from sj_t limit $2", "select a from app_t limit +?2", "select a from app_t limit $2"},
 		{"end", "delete from sj_live", "delete from app_live", "delete from app_own where id = $1"},
 		{"", "select msj_x, '$.a', prints($1), sum(rows), count(ints)", "select msj_x, '$.a', prints(?1), sum(rows), count(ints)",
 			"select msj_x, '$.a', prints($1), sum(rows), count(ints)"},

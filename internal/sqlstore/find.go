@@ -11,22 +11,43 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// carriedColumns are what a job carries, without its args; scanCarried reads them.
+// carriedColumns are what a job carries, without its args, which may stand behind them; scanCarried reads them all.
 const (
 	carriedColumns = `j.grp, j.content_type, j.tags, j.meta, j.orig_run_at_us, j.created_us`
 	carriedCount   = 6
 )
 
-func scanCarried(r Row, from int, j *sojourn.Job) error {
-	j.Group, j.ContentType = r.Text(from), r.Text(from+1)
-	j.OrigRunAt, j.CreatedAt = at(r.Int(from+4)), at(r.Int(from+5))
-	if text := r.Text(from + 2); text != "" {
-		if err := json.Unmarshal([]byte(text), &j.Tags); err != nil {
+// carried is what a job carries, as it is stored.
+type carried struct {
+	group, contentType, tags, meta string
+	origRunAt, created             int64
+	args                           []byte // nil if they were not read
+}
+
+// scanCarried reads carriedColumns, and the args behind them.
+func scanCarried(r Row, from int) carried {
+	c := scanHead(r, from)
+	c.args = r.Bytes(from + carriedCount)
+	return c
+}
+
+// scanHead reads carriedColumns.
+func scanHead(r Row, from int) carried {
+	return carried{group: r.Text(from), contentType: r.Text(from + 1), tags: r.Text(from + 2), meta: r.Text(from + 3),
+		origRunAt: r.Int(from + 4), created: r.Int(from + 5)}
+}
+
+// give puts it into the job.
+func (c carried) give(j *sojourn.Job) error {
+	j.Group, j.ContentType, j.Args = c.group, c.contentType, c.args
+	j.OrigRunAt, j.CreatedAt = at(c.origRunAt), at(c.created)
+	if c.tags != "" {
+		if err := json.Unmarshal([]byte(c.tags), &j.Tags); err != nil {
 			return fmt.Errorf("tags of job %d: %w", j.ID, err)
 		}
 	}
-	if text := r.Text(from + 3); text != "" {
-		if err := json.Unmarshal([]byte(text), &j.Meta); err != nil {
+	if c.meta != "" {
+		if err := json.Unmarshal([]byte(c.meta), &j.Meta); err != nil {
 			return fmt.Errorf("meta of job %d: %w", j.ID, err)
 		}
 	}
@@ -249,7 +270,7 @@ func (t *tx) findLive(f sojourn.Filter, states Ints, add func(j sojourn.Job, dat
 			return err
 		}
 		j := l.job(t.s)
-		if err := scanCarried(r, liveColumnCount, &j); err != nil {
+		if err := scanHead(r, liveColumnCount).give(&j); err != nil {
 			return err
 		}
 		if f.Full {
@@ -285,7 +306,7 @@ func (t *tx) findFinal(f sojourn.Filter, states Ints, add func(j sojourn.Job, da
 		if j.Policy, err = t.s.policy(r.Text(18)); err != nil {
 			return err
 		}
-		if err := scanCarried(r, finalColumnCount, &j); err != nil {
+		if err := scanHead(r, finalColumnCount).give(&j); err != nil {
 			return err
 		}
 		if f.Full {

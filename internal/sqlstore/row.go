@@ -95,16 +95,35 @@ const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id =
 
 // load reads and locks live rows.
 func (t *tx) load(ids Ints) (map[sojourn.ID]*live, error) {
+	return t.loadBy(qLive, ids, noMore)
+}
+
+func noMore(Row, *live) error { return nil }
+
+// loadBy is load by a query that begins with liveColumns; more reads what stands behind them.
+func (t *tx) loadBy(q string, ids Ints, more func(Row, *live) error) (map[sojourn.ID]*live, error) {
 	t.places = nil // settings for a row are read after it was locked
 	found := make(map[sojourn.ID]*live, len(ids))
-	err := t.query(qLive, func(r Row) error {
+	return found, t.query(q, t.scanInto(found, more), ids)
+}
+
+func (t *tx) scanInto(found map[sojourn.ID]*live, more func(Row, *live) error) func(Row) error {
+	return func(r Row) error {
 		l, err := t.scanLive(r)
-		if err == nil {
-			found[l.ID] = l
+		if err != nil {
+			return err
 		}
-		return err
-	}, ids)
-	return found, err
+		found[l.ID] = l
+		return more(r, l)
+	}
+}
+
+func idsOf(rows []*live) Ints {
+	ids := make(Ints, len(rows))
+	for i, l := range rows {
+		ids[i] = int64(l.ID)
+	}
+	return ids
 }
 
 func (t *tx) loadOne(id sojourn.ID) (*live, error) {
@@ -112,11 +131,16 @@ func (t *tx) loadOne(id sojourn.ID) (*live, error) {
 	return found[id], err
 }
 
-// readLeased reads and locks the rows of leases. A row that changes in this transaction is read again.
+// readLeased reads and locks the rows of leases that were not read yet. A row that changes in this transaction is read again.
 func (t *tx) readLeased(leases []sojourn.Lease) error {
-	ids := make(Ints, len(leases))
-	for i, l := range leases {
-		ids[i] = int64(l.ID)
+	var ids Ints
+	for _, l := range leases {
+		if _, ok := t.leased[l.ID]; !ok {
+			ids = append(ids, int64(l.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	found, err := t.load(ids)
 	if err != nil {
@@ -125,8 +149,8 @@ func (t *tx) readLeased(leases []sojourn.Lease) error {
 	if t.leased == nil {
 		t.leased = found
 	}
-	for _, l := range leases {
-		t.leased[l.ID] = found[l.ID] // nil: the job is not live
+	for _, id := range ids {
+		t.leased[sojourn.ID(id)] = found[sojourn.ID(id)] // nil: the job is not live
 	}
 	return nil
 }
@@ -278,28 +302,26 @@ func errChanged(id sojourn.ID) error {
 	return raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
 }
 
-const qInsertLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
-	deadline_us, history, has_data, updated_us, lane) rows($1 bigint, $2 text, $3 text, $4 text, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
-	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 text, $15 bigint, $16 bigint, $17 bigint, $18 bigint, $19 text)`
+const qInsertLive = `insert into sj_live (id, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, deadline_us, history, has_data,
+	updated_us, queue, kind, key, worker, lane) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
+	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 bigint, $15 text, $16 text, $17 text, $18 text, $19 text)`
 
 // insertLive adds rows of jobs that nobody has claimed in their generation, and that were put into line.
 func (t *tx) insertLive(ls []*live) {
-	var id, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, deadline, history, hasData, updated Ints
-	var queue, kind, key, worker, lane Texts
-	for _, l := range ls {
+	n := len(ls)
+	numbers := table(14, n)
+	queue, kind, key, worker, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
+	for i, l := range ls {
 		l.updated = max(t.now, l.updated)
 		l.wake()
-		id, queue, kind, key = append(id, int64(l.ID)), append(queue, l.queue), append(kind, l.kind), append(key, l.key)
-		state, r1, r2 = append(state, int64(l.State)), append(r1, l.r1), append(r2, l.r2)
-		priority, weight = append(priority, int64(l.priority)), append(weight, int64(l.Weight))
-		runAt, wakeAt, generation = append(runAt, l.runAt), append(wakeAt, l.wakeAt), append(generation, int64(l.generation))
-		epoch, worker, deadline = append(epoch, l.epoch), append(worker, l.worker), append(deadline, l.deadline)
-		history, hasData, updated = append(history, int64(l.history)), append(hasData, bit(l.hasData)), append(updated, l.updated)
-		lane = append(lane, l.lane)
+		for c, v := range [...]int64{int64(l.ID), int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
+			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
+			numbers[c][i] = v
+		}
+		queue[i], kind[i], key[i], worker[i], lane[i] = l.queue, l.kind, l.key, l.worker, l.lane
 		t.noteChange(l)
 	}
-	t.laterBulk(qInsertLive, -1, "", id, queue, kind, key, state, r1, r2, priority, weight, runAt, wakeAt, generation, epoch, worker, deadline,
-		history, hasData, updated, lane)
+	t.laterBulk(qInsertLive, 0, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
 }
 
 func bit(b bool) int64 {

@@ -61,6 +61,18 @@ func (p *pair) HoldQueue(ctx context.Context, queue string, d time.Duration, rea
 	return p.next().(sojourn.Holder).HoldQueue(ctx, queue, d, reason)
 }
 
+func (p *pair) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
+	return p.next().(sojourn.InboxKeeper).EditInbox(ctx, e)
+}
+
+func (p *pair) CountInbox(ctx context.Context) (sojourn.InboxCounts, error) {
+	return p.next().(sojourn.InboxKeeper).CountInbox(ctx)
+}
+
+func (p *pair) NearMisses(ctx context.Context, kind, key string) ([]sojourn.NearMiss, error) {
+	return p.next().(sojourn.InboxKeeper).NearMisses(ctx, kind, key)
+}
+
 func (p *pair) IDs(ctx context.Context, n int) (sojourn.ID, error) { return p.next().IDs(ctx, n) }
 
 func (p *pair) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, error) {

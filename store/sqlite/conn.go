@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -215,23 +216,38 @@ func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more .
 	}
 	for i, id := range first {
 		st.BindInt64(1, id)
-		for k, column := range more {
-			switch column := column.(type) { // without At, which allocates for each value
-			case sqlstore.Ints:
-				st.BindInt64(k+2, column[i])
-			case sqlstore.Texts:
-				st.BindText(k+2, column[i])
-			case sqlstore.Blobs:
-				st.BindBytes(k+2, column[i])
-			default:
-				return fmt.Errorf("sqlite: column %d has type %T", k+1, column)
-			}
+		if err := bindRow(st, more, i); err != nil {
+			return err
 		}
 		if err := finish(st); err != nil {
 			return c.note(fmt.Errorf("row %d: %w", i, err))
 		}
 		if hit != nil && c.raw.Changes() > 0 {
 			hit(id)
+		}
+	}
+	return nil
+}
+
+// bindRow gives row i of a Bulk to its statement. A parameter stays bound from row to row, so only what differs is bound: rows that are written
+// together have most in common.
+func bindRow(st *sqlite.Stmt, columns []sqlstore.Column, i int) error {
+	for k, column := range columns {
+		switch column := column.(type) { // without At, which allocates for each value
+		case sqlstore.Ints:
+			if i == 0 || column[i] != column[i-1] {
+				st.BindInt64(k+2, column[i])
+			}
+		case sqlstore.Texts:
+			if i == 0 || column[i] != column[i-1] {
+				st.BindText(k+2, column[i])
+			}
+		case sqlstore.Blobs:
+			if i == 0 || !bytes.Equal(column[i], column[i-1]) {
+				st.BindBytes(k+2, column[i])
+			}
+		default:
+			return fmt.Errorf("sqlite: column %d has type %T", k+1, column)
 		}
 	}
 	return nil

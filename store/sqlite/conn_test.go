@@ -267,3 +267,34 @@ func TestRolledBackBySQLite(t *testing.T) {
 	}
 	execute(t, d, "insert into sj_t (id, name) values (5, 'fits')")
 }
+
+// What is bound stays bound from row to row, so each row must get its own values whatever stood in the one before it.
+func TestBulkBindsEachRow(t *testing.T) {
+	each(t, func(t *testing.T, d *DB) {
+		ids := sqlstore.Ints{1, 2, 3, 4, 5, 6}
+		names := sqlstore.Texts{"a", "a", "b", "", "", "a"}
+		bodies := sqlstore.Blobs{{1}, {1}, {2}, nil, {}, {1}}
+		for range 2 { // the statement of the second comes from the cache
+			err := d.Update(t.Context(), func(c sqlstore.Conn) error {
+				return errors.Join(
+					c.Bulk("delete from sj_t where id = ?1", nil, ids),
+					c.Bulk("insert into sj_t (id, name, body) values (?1, ?2, ?3)", nil, ids, names, bodies))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = d.View(t.Context(), func(c sqlstore.Conn) error {
+				return c.Query("select id, name, body from sj_t order by id", func(r sqlstore.Row) error {
+					i := r.Int(0) - 1
+					if r.Text(1) != names[i] || !bytes.Equal(r.Bytes(2), bodies[i]) || r.Bytes(2) == nil {
+						t.Errorf("row %d: %q %v", i+1, r.Text(1), r.Bytes(2))
+					}
+					return nil
+				})
+			})
+			if err != nil || count(t, d) != 6 {
+				t.Fatal(err, count(t, d))
+			}
+		}
+	})
+}

@@ -32,6 +32,8 @@ func newDialect() (sqlstore.Dialect, error) {
 			}
 			return "values (" + strings.Join(params, ", ") + ")"
 		},
+		// Since 3.47 a plan depends on a limit that is a plain parameter, and SQLite compiles the statement anew each time that it is bound.
+		Limit:      "limit +%s",
 		Busy:       busy,
 		Broken:     broken,
 		FindTable:  "select count(*) from sqlite_schema where name = $1",

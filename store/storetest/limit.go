@@ -24,7 +24,6 @@ var flowTrials = []trial{
 	{"worker smaller than a job", "A job too heavy for a worker is left to others and does not stand in the way.", "spec:J12 rules:H", limitCapacity},
 	{"max_depth", "A full queue refuses jobs with a retryable error, but never the next job of a completed one.", "rules:C7", depthHolds},
 	{"pause a kind", "A paused kind is not handed out, in one queue or in all; other kinds are.", "spec:K9 inv:W5", pauseKind},
-	{"hold", "A queue on hold starts nothing until then, and goes on by itself.", "spec:K8", holdUntil},
 }
 
 func limited(n int64) sojourn.QueueSettings { return sojourn.QueueSettings{Limit: n} }
@@ -151,6 +150,11 @@ func limitOversize(s *scene) {
 	s.refused(err, sojourn.CodeOversize, "a job heavier than the limit")
 	big := s.enqueue(sojourn.Weight(3))
 	small := s.enqueue()
+	heavier, here := int32(4), line
+	elsewhere := s.enqueue(sojourn.Queue("other"), sojourn.Weight(heavier))
+	s.refused(s.edit(small, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Weight: &heavier}}).Err, sojourn.CodeOversize, "a change to it")
+	s.refused(s.edit(elsewhere, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Queue: &here}}).Err, sojourn.CodeOversize, "a move of it")
+	same(s, "the weight that was refused", s.get(small).Weight, 1)
 	s.setQueue(line, limited(2))
 	same(s, "the oversize job", s.claim().Job.ID, big) // nothing else is in flight
 	s.claimNone("it runs alone")
@@ -275,14 +279,4 @@ func pauseKind(s *scene) {
 	qs, err := s.store.Queues(s.ctx)
 	s.must(err, "Queues")
 	same(s, "queues", len(qs), 2)
-}
-
-func holdUntil(s *scene) {
-	s.setQueue(line, sojourn.QueueSettings{HoldUntil: s.now().Add(time.Minute)})
-	s.enqueueMany(2)
-	s.claimNone("the queue is on hold")
-	s.advance(time.Minute - time.Second)
-	s.claimNone("the queue is on hold")
-	s.advance(time.Second)
-	same(s, "jobs after the hold", len(s.claimMany(upTo(5))), 2)
 }

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// responsePage is all that the store knows of a response.
+type responsePage struct {
+	sojourn.Response
+	Near []sojourn.NearMiss `json:"near"` // what has nearly the same key, if no job has taken it
+}
+
+func (a *app) inboxGetCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "get SEQ", Short: "show everything about a response, and whom it may have meant", Args: cobra.ExactArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		seqs, err := parseSeqs(args)
+		if err != nil {
+			return err
+		}
+		return a.with(func(c *sojourn.Client) error { return a.inboxGet(cmd.Context(), c, seqs[0]) })
+	}
+	return cmd
+}
+
+func (a *app) inboxGet(ctx context.Context, c *sojourn.Client, seq int64) error {
+	found, err := c.Inbox(ctx, sojourn.InboxFilter{Before: seq + 1, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 || found[0].Seq != seq {
+		return sojourn.NotFound("no response has the number %d", seq)
+	}
+	page := responsePage{found[0], []sojourn.NearMiss{}}
+	if lies(page.Response) && page.Key != "" {
+		near, err := c.NearMisses(ctx, page.Kind, page.Key)
+		if err != nil {
+			return err
+		}
+		page.Near = append(page.Near, near...)
+	}
+	if a.asJSON() {
+		return a.json(page)
+	}
+	status, err := c.Store().Status(ctx)
+	if err != nil {
+		return err
+	}
+	return a.printResponsePage(page, status.Now)
+}
+
+// lies reports whether nobody has a response.
+func lies(r sojourn.Response) bool {
+	return r.Outcome == sojourn.Unmatched || r.Outcome == sojourn.Early && r.Job == 0
+}
+
+func (a *app) printResponsePage(p responsePage, now time.Time) error {
+	job, replay := "", ""
+	if p.Job > 0 {
+		job = id(p.Job)
+	}
+	if p.Replay > 0 {
+		replay = fmt.Sprintf("response %d", p.Replay)
+	}
+	t := newTable(a.out)
+	for _, line := range [][2]string{{"response", fmt.Sprint(p.Seq)}, {"outcome", string(p.Outcome)}, {"kind", p.Kind}, {"key", p.Key}, {"job", job},
+		{"source", p.Source}, {"message id", p.MessageID}, {"duplicates", fmt.Sprint(p.Duplicates)}, {"reason", p.Reason},
+		{"received", stamp(p.ReceivedAt, now)}, {"expires", stamp(p.ExpiresAt, now)}, {"by", p.By}, {"sent again as", replay}} {
+		if line[1] != "" {
+			t.row(line[0], line[1])
+		}
+	}
+	for _, n := range p.Near {
+		t.row("near", nearText(n, p.Seq))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if err := a.printBlock("error", "", []byte(p.Error)); err != nil {
+		return err
+	}
+	return a.printBlock("body", p.ContentType, p.Body)
+}
+
+// nearText shows a near miss of response seq, with the command that mends it.
+func nearText(n sojourn.NearMiss, seq int64) string {
+	if n.Job > 0 {
+		return fmt.Sprintf("%s, job %d: sojourn inbox match %d --job %d", n.Key, n.Job, seq, n.Job)
+	}
+	return fmt.Sprintf("%s, response %d", n.Key, n.Seq)
+}
+
+const inboxMatchHelp = `Gives a response that nobody took to a job, or to whoever has or awaits a key: its content is stored as a new response, whose outcome is
+printed. The old one stays and names the new one. The same call again is a duplicate.
+
+  sojourn inbox match 17 --job 4711
+  sojourn inbox match 17 charge_card inv-43`
+
+func (a *app) inboxMatchCommand() *cobra.Command {
+	var job int64
+	cmd := &cobra.Command{Use: "match SEQ (KIND KEY | --job ID)", Short: "give a response to a job", Long: inboxMatchHelp, Args: cobra.RangeArgs(1, 3)}
+	cmd.Flags().Int64Var(&job, "job", 0, "the job's `id`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		seqs, err := parseSeqs(args[:1])
+		if err != nil {
+			return err
+		}
+		e := sojourn.InboxEdit{Seq: seqs[0], Action: sojourn.InboxMatch, Job: sojourn.ID(job), By: a.user()}
+		to := sojourn.Response{Job: e.Job}
+		if err := address(&to, args[1:]); err != nil {
+			return err
+		}
+		e.Kind, e.Key = to.Kind, to.Key
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		return a.with(func(c *sojourn.Client) error { return a.editInbox(cmd.Context(), c, e) })
+	}
+	return cmd
+}
+
+// inboxEachCommand does the same with each of several responses; the first failure ends it.
+func (a *app) inboxEachCommand(action sojourn.InboxAction, short string) *cobra.Command {
+	cmd := &cobra.Command{Use: string(action) + " SEQ...", Short: short, Args: cobra.MinimumNArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		seqs, err := parseSeqs(args)
+		if err != nil {
+			return err
+		}
+		return a.with(func(c *sojourn.Client) error {
+			for _, seq := range seqs {
+				if err := a.editInbox(cmd.Context(), c, sojourn.InboxEdit{Seq: seq, Action: action, By: a.user()}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+func (a *app) editInbox(ctx context.Context, c *sojourn.Client, e sojourn.InboxEdit) error {
+	answer, err := c.EditInbox(ctx, e)
+	if err != nil {
+		return err
+	}
+	return a.printResponded(answer)
+}
+
+func (a *app) inboxCountCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "count", Short: "count responses by outcome and source", Args: cobra.NoArgs}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.with(func(c *sojourn.Client) error {
+			counts, err := c.CountInbox(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.asJSON() {
+				return a.json(counts)
+			}
+			status, err := c.Store().Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.printCounts(counts, status.Now)
+		})
+	}
+	return cmd
+}
+
+func (a *app) printCounts(counts sojourn.InboxCounts, now time.Time) error {
+	t := newTable(a.out, "LIES", "RESPONSES")
+	for _, o := range responseOutcomes {
+		if n, ok := counts.Lying[o]; ok {
+			text := fmt.Sprint(n)
+			if n >= sojourn.MaxInboxCount {
+				text += " or more"
+			}
+			t.row(string(o), text)
+		}
+	}
+	if err := t.flush(); err != nil || len(counts.Recent) == 0 {
+		return err
+	}
+	if err := a.printf("\nthe newest, since %s\n", stamp(counts.Since, now)); err != nil {
+		return err
+	}
+	t = newTable(a.out, "SOURCE", "OUTCOME", "RESPONSES", "DUPLICATES")
+	for _, r := range counts.Recent {
+		t.row(short(r.Source, 32), string(r.Outcome), fmt.Sprint(r.Responses), fmt.Sprint(r.Duplicates))
+	}
+	return t.flush()
+}
+
+// parseSeqs reads the numbers of responses, each once.
+func parseSeqs(args []string) ([]int64, error) {
+	var seqs []int64
+	for _, arg := range args {
+		seq, err := strconv.ParseInt(arg, 10, 64)
+		if err != nil || seq < 1 {
+			return nil, sojourn.Invalid("seq", "%.64q is not the number of a response: \"sojourn inbox ls\" shows them as SEQ", arg)
+		}
+		if !slices.Contains(seqs, seq) {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs, nil
+}
