@@ -2,7 +2,9 @@ package sqlstore
 
 import (
 	"context"
+	"runtime"
 	"sync"
+	"time"
 )
 
 // class orders the work inside a group: finishes make room and free keys, claims keep workers busy, and a bulk producer starves
@@ -65,8 +67,8 @@ type request struct {
 	done chan struct{} // closed when out or err is set
 }
 
-// batcher lets concurrent callers share transactions, like bbolt's Batch. A request that finds a free runner starts at once, nobody
-// waits for company; what arrives meanwhile goes into the next group.
+// batcher lets concurrent callers share transactions, like bbolt's Batch. A request that finds a free runner starts at once; what arrives
+// meanwhile goes into the next group, see gather.
 type batcher struct {
 	commit  func(group []*request) // one transaction; sets out or err of every request
 	runners int                    // 1 on SQLite, which has one writer
@@ -142,11 +144,46 @@ func (b *batcher) drain() {
 			return
 		}
 		b.mu.Unlock()
+		began := time.Now()
 		b.commit(group)
+		took := time.Since(began)
 		for _, r := range group {
 			close(r.done)
 		}
+		if b.runners == 1 && len(group) > 1 {
+			b.gather(len(group), took/patience)
+		}
 	}
+}
+
+// The next transaction waits for company at most this part of the time that the one before has taken, and at most so many yields: a clock that
+// a test drives may stand still. 1,000 yields of an idle processor take 0.2 ms.
+const (
+	patience = 10
+	yields   = 1000
+)
+
+// gather gives callers who were just answered the time to come with their next request. Otherwise those that came during a transaction go alone
+// into the next one, those that it has answered into the one after, and so on by turns: twice as many transactions, each with half of the callers.
+// Who comes alone waits for nobody, and who waits for somebody who does not come waits little.
+func (b *batcher) gather(answered int, limit time.Duration) {
+	until := time.Now().Add(limit)
+	full := b.waiting() + answered
+	for range yields {
+		if b.waiting() >= full || !time.Now().Before(until) {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+func (b *batcher) waiting() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, rs := range b.queues {
+		n += len(rs)
+	}
+	return n
 }
 
 // take removes the next group from the queues: at least one request, at most maxRows rows.

@@ -128,19 +128,26 @@ func (t *tx) loadOne(id sojourn.ID) (*live, error) {
 
 // readLeased reads and locks the rows of leases. A row that changes in this transaction is read again.
 func (t *tx) readLeased(leases []sojourn.Lease) error {
-	ids := make(Ints, len(leases))
-	for i, l := range leases {
-		ids[i] = int64(l.ID)
+	if t.leased == nil {
+		t.leased = make(map[sojourn.ID]*live, len(leases))
+	}
+	ids := make(Ints, 0, len(leases))
+	for _, l := range leases {
+		if row := t.recently(l); row != nil {
+			t.leased[l.ID] = row
+		} else {
+			ids = append(ids, int64(l.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	found, err := t.load(ids)
 	if err != nil {
 		return err
 	}
-	if t.leased == nil {
-		t.leased = found
-	}
-	for _, l := range leases {
-		t.leased[l.ID] = found[l.ID] // nil: the job is not live
+	for _, id := range ids {
+		t.leased[sojourn.ID(id)] = found[sojourn.ID(id)] // nil: the job is not live
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +49,8 @@ type Store struct {
 	settings   memo[string, sojourn.QueueSettings] // JSON → what it says
 	policies   memo[string, sojourn.Policy]        // JSON → what it says; there are as many as kinds, not as jobs
 	spare      spareIDs                            // for transactions of the application
-	breakers   memo[string, knownBreaker]          // queue → its setting, a second old at most
+	recent     recent
+	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
 	throttlers throttlers
 }
@@ -172,6 +174,9 @@ type tx struct {
 
 	pending      pending              // written with the next flush
 	leased       map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
+	recent       map[sojourn.ID]*live // see recent
+	changed      []*live              // rows as they were written, oldest first
+	altered      bool                 // a row was changed that is not among them
 	places       map[string]queueRow  // queues as place has read them, since the last row was locked
 	nothingEarly map[kindKey]bool     // keys of the finishes under way that have no early response
 	unseen       []kindKey            // keys under which another transaction may have missed this one, see lookAgain
@@ -199,6 +204,7 @@ func (t *tx) exec(q string, args ...any) (int64, error) {
 	}
 	n, err := t.Exec(t.s.sql(q), storableArgs(args)...)
 	t.wrote = t.wrote || n > 0
+	t.altered = t.altered || strings.HasPrefix(q, "update sj_live") || strings.HasPrefix(q, "update sj_job")
 	return n, err
 }
 
@@ -291,6 +297,9 @@ func (s *Store) transact(group []*request) error {
 		}()
 		t := s.newTx(c)
 		done = t
+		if err := s.recent.open(t); err != nil {
+			return err
+		}
 		if err := t.lockGroup(group); err != nil {
 			return err
 		}
@@ -307,6 +316,7 @@ func (s *Store) transact(group []*request) error {
 		}
 		return t.end()
 	})
+	s.recent.keep(done, err)
 	if err != nil {
 		return s.failed(err)
 	}
