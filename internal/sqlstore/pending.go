@@ -253,7 +253,7 @@ func (t *tx) flushEnded(rows []endedRow) {
 
 // freeKeys frees the jobs' own keys, in one order everywhere.
 func (t *tx) freeKeys(rows []endedRow) {
-	keyed := make([]endedRow, 0, len(rows))
+	var keyed []endedRow
 	for _, r := range rows {
 		if r.now.key != "" {
 			keyed = append(keyed, r)
