@@ -1,4 +1,4 @@
-# Targets: test check cross sim conform crash soak fuzz bench othersqlite
+# Targets: test check cross sim conform crash outage soak fuzz bench othersqlite
 
 SHELL := /bin/bash
 FUZZTIME ?= 10s
@@ -6,6 +6,7 @@ FIRST ?= 1
 SEEDS ?= 1000
 ROUNDS ?= 20
 CYCLES ?= 50
+JOBS ?= 20000
 SOAK ?= 10m
 TESTFLAGS ?=
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
@@ -13,7 +14,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test check vet benchmodules staticcheck format generated cross sim conform crash soak fuzz bench othersqlite
+.PHONY: test check vet benchmodules staticcheck format generated cross sim conform crash outage soak fuzz bench othersqlite
 
 # The simulation runs one call at a time, so the race detector finds nothing in it and makes it ten times slower: with it few seeds, without it all.
 test:
@@ -72,6 +73,10 @@ conform:
 
 crash:
 	SOJOURN_CRASH_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v ./internal/crash
+
+# Brokers and sources that are killed while answers come. make test sends 2,000.
+outage:
+	SOJOURN_OUTAGE_JOBS=$(JOBS) go test -vet=off -count=1 -timeout 15m -v ./internal/outage
 
 # A mixed load for a while, and lines fitted to what must stay flat, on SQLite and then on PostgreSQL.
 soak:

@@ -141,11 +141,14 @@ func TestFlowNeverExceeds(t *testing.T) {
 				if l, n := f.Settings.GroupLimit, f.Groups[c.Group]; l > 0 && c.Weight > 0 && n > l && n > int64(c.Weight) {
 					t.Fatalf("group %s has %d of %d", c.Group, n, l)
 				}
+				if n, rest := f.Groups["c"]+f.Groups["d"], f.Settings.restOfLimit(); f.Settings.Shares != nil && c.Group > "b" && c.Weight > 0 && n > rest && n > int64(c.Weight) {
+					t.Fatalf("groups without a share have %d of %d", n, rest)
+				}
 			} else {
 				f.Refuse(&c, g)
 			}
 			f.State = f.Close()
-			f.overtaken = false
+			f.overtaken, f.others = false, nil
 			if len(running) > 0 && r.IntN(3) == 0 {
 				i := r.IntN(len(running))
 				f.Used -= int64(running[i].Weight)

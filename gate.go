@@ -84,6 +84,7 @@ type Flow struct {
 	Throttle    func(c *Candidate) Admission // asks the throttler; nil if the queue has none
 
 	windows   *Gate // what the windows of the queue say
+	others    *Gate // Used and Of of the groups without a share of their own, once somebody has asked
 	overtaken bool  // somebody has started since the head was refused
 	met       bool  // this claim has come by the head
 }
@@ -175,6 +176,7 @@ func (f *Flow) Start(c *Candidate) {
 	f.Used += int64(c.Weight)
 	if f.Groups != nil {
 		f.Groups[c.Group] += int64(c.Weight)
+		f.land(c.Group, int64(c.Weight))
 	}
 	switch f.State.Head {
 	case 0:
@@ -424,21 +426,35 @@ func (f *Flow) shareGate(c *Candidate) Gate {
 	if len(f.Settings.Shares) == 0 || f.Settings.Limit < 1 || c.Weight == 0 {
 		return Gate{Open: true}
 	}
-	used, of := f.Groups[c.Group], f.Settings.ShareOf(c.Group)
-	if _, named := f.Settings.Shares[c.Group]; !named {
-		used = 0
-		for group, n := range f.Groups {
-			if _, named := f.Settings.Shares[group]; !named {
-				used += n
-			}
-		}
+	g := Gate{Scope: ScopeGroup}
+	if _, named := f.Settings.Shares[c.Group]; named {
+		g.Used, g.Of = f.Groups[c.Group], f.Settings.ShareOf(c.Group)
+	} else {
+		g.Used, g.Of = f.unnamed().Used, f.others.Of
 	}
-	g := Gate{Scope: ScopeGroup, Used: used, Of: of}
-	g.Open = of > 0 && used == 0 || used+int64(c.Weight) <= of || f.Borrow
+	g.Open = g.Of > 0 && g.Used == 0 || g.Used+int64(c.Weight) <= g.Of || f.Borrow
 	if !g.Open {
 		g.Text = "the share of the group is used up"
 	}
 	return g
+}
+
+// unnamed adds up what groups without a share of their own have in flight. There may be thousands of them, and each is asked about.
+func (f *Flow) unnamed() *Gate {
+	if f.others == nil {
+		f.others = &Gate{Of: f.Settings.restOfLimit()}
+		for group, n := range f.Groups {
+			f.land(group, n)
+		}
+	}
+	return f.others
+}
+
+// land adds to what they have in flight.
+func (f *Flow) land(group string, weight int64) {
+	if _, named := f.Settings.Shares[group]; !named && f.others != nil {
+		f.others.Used += weight
+	}
 }
 
 // Trouble is what went wrong with a queue's throttler, on any node.

@@ -182,13 +182,20 @@ func (q QueueSettings) Gated() bool {
 
 // ShareOf is the part of the limit that a group may use; groups without a share of their own get the rest, together.
 func (q QueueSettings) ShareOf(group string) int64 {
-	part := func(fraction float64) int64 { return max(int64(float64(q.Limit)*fraction+1e-6), 1) } // 0.29 × 100 is a little less than 29
 	if f, ok := q.Shares[group]; ok {
-		return part(f)
+		return q.partOfLimit(f)
 	}
+	return q.restOfLimit()
+}
+
+func (q QueueSettings) partOfLimit(fraction float64) int64 {
+	return max(int64(float64(q.Limit)*fraction+1e-6), 1) // 0.29 × 100 is a little less than 29
+}
+
+func (q QueueSettings) restOfLimit() int64 {
 	rest := q.Limit
 	for _, f := range q.Shares {
-		rest -= part(f)
+		rest -= q.partOfLimit(f)
 	}
 	return max(rest, 0)
 }

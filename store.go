@@ -67,6 +67,13 @@ type Checker interface {
 	Checks() []string
 }
 
+// Repairer is an optional ability of a Store: it corrects what it can derive from the jobs, as sojourn doctor --repair does.
+type Repairer interface {
+	// Repair makes the sums of the weight in flight what the jobs hold, while the store is in use or not, and says what was wrong. What Check finds
+	// besides needs a person.
+	Repair(ctx context.Context) ([]Violation, error)
+}
+
 // Migrator looks after the tables of a store, whatever version they have: sqlite.OpenMigrator, postgres.OpenMigrator and store.OpenMigrator
 // give one. All methods are safe for concurrent use, in several processes too.
 type Migrator interface {

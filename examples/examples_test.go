@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/brokertest"
 )
 
 // stories are what the examples print, one regular expression a line. Each folder has one, but for readme, which has its own test.
@@ -52,6 +54,7 @@ var stories = []struct {
 		`order 2, attempt 1: taken, then something fails`, `order 2, attempt 2: taken`, `order 2 is completed: "packed"; 70 pieces are left`, `jobs: 1`}},
 	{"outbox", "spec:H9, tr:N5", []string{`relay: killed between the queue and the outbox`, `relay: <nil>`, `job orders-1: \{"order":1\}`,
 		`job orders-2: \{"order":2\}`, `job orders-3: \{"order":3\}`, `left in the outbox: 1, because of its kind`}},
+	{"nats", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"order":"order-42","approved":true}`}},
 	{"regions", "spec:K2, spec:K4", []string{`the service is full`, `  east  40`, `  north 30`, `  west  30`,
 		`asked so far, after ten answers for the west`, `  east  40`, `  north 30`, `  west  40`}},
 	{"errored-retry-policy", "spec:H8, tr:W4, tr:C4, tr:D1, tr:D2", []string{`attempt 1: ask the bank`, `policy: error 1 is timeout`,
@@ -72,7 +75,11 @@ func TestExamples(t *testing.T) {
 		t.Run(s.folder, func(t *testing.T) {
 			t.Parallel()
 			t.Log(s.covers)
-			compare(t, output(t, filepath.Join(dir, s.folder)), s.lines)
+			var env []string
+			if broker := brokers[s.folder]; broker != nil {
+				env = append(env, broker(t))
+			}
+			compare(t, output(t, filepath.Join(dir, s.folder), env...), s.lines)
 		})
 	}
 }
@@ -80,7 +87,12 @@ func TestExamples(t *testing.T) {
 // patience is how long an example may take on a busy machine; alone each ends within 2 s.
 const patience = time.Minute
 
-func output(t *testing.T, program string) []string {
+// brokers start what an example needs beside itself, and say how it finds that.
+var brokers = map[string]func(t *testing.T) string{
+	"nats": func(t *testing.T) string { return "NATS_URL=" + brokertest.StartNATS(t).URL },
+}
+
+func output(t *testing.T, program string, env ...string) []string {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		program += ".exe"
@@ -88,7 +100,7 @@ func output(t *testing.T, program string) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Dir = t.TempDir()
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v (%v)\n%s", err, ctx.Err(), out)

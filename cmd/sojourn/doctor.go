@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,8 +11,10 @@ import (
 
 // diagnosis is the output of doctor.
 type diagnosis struct {
-	Healthy bool    `json:"healthy"`
-	Checks  []check `json:"checks"`
+	Healthy bool `json:"healthy"`
+	// Repaired is what was wrong before the checks and is right now.
+	Repaired []string `json:"repaired,omitempty"`
+	Checks   []check  `json:"checks"`
 }
 
 type check struct {
@@ -19,20 +22,46 @@ type check struct {
 	Violations []string `json:"violations"` // at most 20
 }
 
+const doctorHelp = `Checks what must always hold in a store, while it is in use or not. Without --repair it changes nothing. Exit code 1 if anything
+is broken, also after a repair.`
+
+// repaired corrects what can be corrected, if that is wanted, and says what it was.
+func repaired(ctx context.Context, c *sojourn.Client, wanted bool) (lines []string, err error) {
+	if !wanted {
+		return nil, nil
+	}
+	r, ok := c.Store().(sojourn.Repairer)
+	if !ok {
+		return nil, fmt.Errorf("this store cannot repair itself")
+	}
+	found, err := r.Repair(ctx)
+	for _, v := range found {
+		lines = append(lines, v.Detail)
+	}
+	return lines, err
+}
+
 func (a *app) doctorCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "doctor", Short: "check the store's own invariants", Args: cobra.NoArgs,
-		Long: "Checks what must always hold in a store, while it is in use or not. It changes nothing. Exit code 1 if anything is broken."}
+	var repair bool
+	cmd := &cobra.Command{Use: "doctor", Short: "check the store's own invariants", Args: cobra.NoArgs, Long: doctorHelp}
+	cmd.Flags().BoolVar(&repair, "repair", false, "before, correct the sums of the weight in flight; nothing else can be derived from the jobs")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.with(func(c *sojourn.Client) error {
 			checker, ok := c.Store().(sojourn.Checker)
 			if !ok {
 				return fmt.Errorf("this store cannot check itself")
 			}
+			repaired, err := repaired(cmd.Context(), c, repair)
+			if err != nil {
+				return err
+			}
 			violations, err := checker.Check(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return a.printDiagnosis(diagnose(checker.Checks(), violations))
+			d := diagnose(checker.Checks(), violations)
+			d.Repaired = repaired
+			return a.printDiagnosis(d)
 		})
 	}
 	return cmd
@@ -64,6 +93,9 @@ func diagnose(names []string, violations []sojourn.Violation) diagnosis {
 func (a *app) printDiagnosis(d diagnosis) error {
 	bad := 0
 	t := newTable(a.out, "CHECK", "RESULT")
+	for _, line := range d.Repaired {
+		t.row("repaired", line)
+	}
 	for _, c := range d.Checks {
 		if len(c.Violations) == 0 {
 			t.row(c.Check, "ok")

@@ -52,6 +52,27 @@ func TestDoctorFindsAPlantedViolation(t *testing.T) {
 	}
 }
 
+// A ledger that does not say what its jobs hold is found, and repaired where that is asked for. inv:T2
+func TestDoctorRepairsTheLedger(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "jobs.db")
+	for _, args := range [][]string{{"queue", "set", "calls", "--limit", "2"}, {"enqueue", "call", "--queue", "calls"}} {
+		if code, _, errs := commandLine(t, append(args, "--store", file)...); code != exitOK {
+			t.Fatal(errs)
+		}
+	}
+	tamper(t, file, "insert into sj_flight (queue, lane, held) values ('calls', '-', 2)") // so that nothing would start
+	const said = "queue calls: the ledger said 2 in lane -, its jobs hold 0"
+	if code, out, _ := commandLine(t, "--store", file, "doctor"); code != exitFailed || strings.Contains(out, said) {
+		t.Errorf("%d\n%s", code, out)
+	}
+	if code, out, errs := commandLine(t, "--store", file, "doctor", "--repair"); code != exitOK || !strings.Contains(out, said) {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	if code, out, _ := commandLine(t, "--store", file, "doctor", "--repair", "-o", "json"); code != exitOK || strings.Contains(out, "repaired") {
+		t.Errorf("nothing is left to repair: %d\n%s", code, out)
+	}
+}
+
 // A schema that is too old or too new is no wrong usage: status says 1, and what cannot go on says 5.
 func TestSchemaOfAnotherVersion(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")

@@ -205,7 +205,7 @@ func (l *gatedLine) askHeads(was look, now *look) (hot, cold []*laneLook, err er
 		if page == 1 && was.heads != "" {
 			from = was.heads
 		}
-		lanes, err := l.lanes(from, lanesPage)
+		lanes, _, err := l.lanes(from, lanesPage)
 		if err != nil {
 			return nil, nil, err
 		}

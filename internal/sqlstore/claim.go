@@ -79,6 +79,9 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 			return claimAnswer{}, err
 		}
 		if len(picked) == 0 {
+			if err := c.settle(nil); err != nil {
+				return claimAnswer{}, err
+			}
 			c.idle = append(c.idle, idleClaim{r, c.opens})
 			return c.foundNothing(r, c.opens)
 		}
@@ -312,8 +315,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]*live, 0, len(picked))
-	leases := make([]sojourn.Lease, 0, len(picked))
+	var starts []*live
 	for _, id := range ids {
 		was := found[sojourn.ID(id)]
 		if was == nil || was.State == sojourn.Awaiting && !c.mayPoll(was, r) {
@@ -321,9 +323,16 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		}
 		if put, err := c.putOff(was); err != nil {
 			return nil, err
-		} else if put {
-			continue
+		} else if !put {
+			starts = append(starts, was)
 		}
+	}
+	if err := c.settle(starts); err != nil {
+		return nil, err
+	}
+	rows := make([]*live, 0, len(starts))
+	leases := make([]sojourn.Lease, 0, len(starts))
+	for _, was := range starts {
 		tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, was.kind)})
 		if err != nil {
 			return nil, err

@@ -30,16 +30,20 @@ func (t *tx) land(was, l *live, held int32) {
 
 const (
 	qLand   = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
-	qFlight = `select lane, sum(held), sum(n) from (select lane, held, 0 as n from sj_flight where queue = $1
-		union all select lane, held, 1 from sj_landed where queue = $1) f group by lane`
-	qTakeLanded = `delete from sj_landed where queue = $1 returning lane, held`
+	qFlight = `select lane, sum(held), sum(n), sum(n * held) from (select lane, held, 0 as n from sj_flight where queue = $1
+		union all select lane, held, 1 from sj_landed where queue = $1) a group by lane`
+	qTakeLanded = `delete from sj_landed where queue = $1 and lane in (texts($2)) returning lane, held`
 	qAddUp      = `insert into sj_flight (held, queue, lane) rows($1 bigint, $2 text, $3 text)
 		on conflict (queue, lane) do update set held = sj_flight.held + excluded.held`
 	qNoFlight = `delete from sj_flight where queue = $1 and held = 0`
 )
 
-// addUpFrom is how many rows of the ledger are worth the write that adds them up.
-const addUpFrom = 50
+// Rows of the ledger are added up from so many on that are worth the write: those of lanes where they cancel each other out, as in a group whose
+// jobs have ended, and of lanes with some of them.
+const (
+	addUpFrom = 50
+	manyOfOne = 10
+)
 
 // flushFlight writes what the transaction has changed so far.
 func (t *tx) flushFlight() error {
@@ -60,36 +64,44 @@ func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err er
 		return 0, nil, err
 	}
 	groups = map[string]int64{}
-	rows := int64(0)
+	rows, worth := int64(0), Texts{}
 	err = t.query(qFlight, func(r Row) error {
-		lane, held := r.Text(0), r.Int(1)
-		used, rows = used+held, rows+r.Int(2)
+		lane, held, landed, net := r.Text(0), r.Int(1), r.Int(2), r.Int(3)
+		used += held
+		if landed > 0 && net == 0 || landed >= manyOfOne {
+			rows, worth = rows+landed, append(worth, lane)
+		}
 		if lane[:1] == laneGroup && held != 0 {
 			groups[lane[1:]] += held
 		}
 		return nil
 	}, queue)
 	if err == nil && rows >= addUpFrom && !t.reads && t.owns(queue) {
-		err = t.addUp(queue)
+		err = t.addUp(queue, worth)
 	}
 	return used, groups, err
 }
 
-// addUp moves the ledger's newer rows into its sums.
-func (t *tx) addUp(queue string) error {
+// addUp moves the newer rows of some lanes into the ledger's sums. What others have added to them since they were read is moved with them.
+func (t *tx) addUp(queue string, lanes Texts) error {
 	sum := map[string]int64{}
-	if err := t.query(qTakeLanded, func(r Row) error { sum[r.Text(0)] += r.Int(1); return nil }, queue); err != nil {
+	if err := t.query(qTakeLanded, func(r Row) error { sum[r.Text(0)] += r.Int(1); return nil }, queue, lanes); err != nil {
 		return err
 	}
+	t.wrote = true
 	var held Ints
-	var queues, lanes Texts
+	var queues, names Texts
 	for lane, n := range sum {
-		held, queues, lanes = append(held, n), append(queues, queue), append(lanes, lane)
+		if n != 0 {
+			held, queues, names = append(held, n), append(queues, queue), append(names, lane)
+		}
 	}
-	if err := t.bulk(qAddUp, nil, held, queues, lanes); err != nil {
+	if len(names) == 0 {
+		return nil
+	}
+	if err := t.bulk(qAddUp, nil, held, queues, names); err != nil {
 		return err
 	}
 	_, err := t.exec(qNoFlight, queue)
-	t.wrote = true
 	return err
 }

@@ -16,10 +16,12 @@ type gatedLine struct {
 	row   queueRow
 	flow  sojourn.Flow
 	admit []entrant
-	head  entrant // of the flow's state
+	place map[int64]int // of each in admit, by its id
+	head  entrant       // of the flow's state
 
 	asked   map[int64]bool
-	reads   int // of groups, in a queue with a throttler
+	askedOf map[string]int // of each lane
+	reads   int            // of groups, in a queue with a throttler
 	moves   []move
 	buckets map[string]int64 // of groups, as they were read
 	pass    *pass            // of the throttler; nil if there is none
@@ -44,28 +46,36 @@ func (e *entrant) asks() *sojourn.Candidate {
 	return c
 }
 
-// gatedLine asks the gates. Where other transactions claim beside this one it asks without a lock first: a claim that finds nothing to start
-// must write nothing, or two idle nodes would wake each other for ever.
+// newLine is a queue to ask about.
+func (t *tx) newLine(queue string, r sojourn.ClaimRequest) *gatedLine {
+	return &gatedLine{tx: t, queue: queue, r: r, asked: map[int64]bool{}, askedOf: map[string]int{}}
+}
+
+// gatedLine asks the gates. Where other transactions claim beside this one it looks without a lock first: a claim that finds nothing to start
+// must write nothing, or two idle nodes would wake each other for ever. After a claim that has found something it takes the lock at once, and
+// asks only once.
 func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
-	was := t.s.looks.get(queue)
+	starts, _ := t.s.lively.get(queue)
+	if !starts && !t.owns(queue) {
+		was := t.s.looks.get(queue)
+		l, err := t.askGates(queue, r)
+		if err != nil || len(l.admit)+len(l.moves) == 0 {
+			return l, err
+		}
+		t.s.looks.set(queue, was) // what was found from there must be found again
+	}
+	if got, err := t.lockQueue(queue); err != nil || !got { // another claim is under way here; its commit wakes this one
+		return t.newLine(queue, r), err
+	}
 	l, err := t.askGates(queue, r)
-	if err != nil || len(l.admit)+len(l.moves) == 0 || !t.concurrent() {
-		return l, err
+	if err == nil {
+		t.s.lively.put(queue, len(l.admit)+len(l.moves) > 0)
 	}
-	got, err := t.lockQueue(queue)
-	if err != nil {
-		return nil, err
-	}
-	if !got { // another claim is under way here; its commit wakes this one
-		l.admit, l.moves = nil, nil
-		return l, nil
-	}
-	t.s.looks.set(queue, was) // what was found from there must be found again
-	return t.askGates(queue, r)
+	return l, err
 }
 
 func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
-	l := &gatedLine{tx: t, queue: queue, r: r, asked: map[int64]bool{}}
+	l := t.newLine(queue, r)
 	if err := l.snapshot(); err != nil || l.flow.Settings.Paused || l.flow.All.Paused {
 		return l, err
 	}
@@ -76,10 +86,17 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 	if err != nil {
 		return l, err
 	}
-	if err := l.going(); err != nil {
+	g, full := l.flow.Closed(), l.row.Limit > 0 && (l.flow.Used >= l.row.Limit || l.flow.State.Counting)
+	apart := !g.Open || full || l.row.Grouped() || l.flow.HeadFirst() // else what goes on stands at the beginning of the line
+	going, err := l.going(apart)
+	if err != nil {
 		return l, err
 	}
-	if g := l.flow.Closed(); !g.Open { // whatever stands there, nothing of it starts
+	if apart {
+		l.askInOrder(going)
+		going = nil
+	}
+	if !g.Open { // whatever stands there, nothing of it starts
 		if !g.Until.IsZero() {
 			l.opens = earliest(l.opens, g.Until.UnixMicro())
 		}
@@ -91,21 +108,19 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 	if l.row.Grouped() {
 		return l, l.turns()
 	}
-	return l, l.front()
+	return l, l.front(going, full)
 }
 
 const qHead = `select r1, r2, weight, kind, lane from sj_live where id = $1 and queue = $2 and state = 3 and resumed = 0`
 
 // snapshot reads what the gates look at.
 func (l *gatedLine) snapshot() (err error) {
-	if l.row, err = l.queueRow(l.queue); err != nil {
-		return err
-	}
-	all, err := l.queueRow(sojourn.AllQueues)
+	rows, err := l.queueRows(Texts{l.queue, sojourn.AllQueues})
 	if err != nil {
 		return err
 	}
-	l.flow = sojourn.Flow{Queue: l.queue, Now: at(l.now), Settings: l.row.QueueSettings, All: all.QueueSettings, State: l.row.flow}
+	l.row = *rows[l.queue]
+	l.flow = sojourn.Flow{Queue: l.queue, Now: at(l.now), Settings: l.row.QueueSettings, All: rows[sojourn.AllQueues].QueueSettings, State: l.row.flow}
 	if err := l.readBuckets(); err != nil || !l.row.Counted() {
 		return err
 	}
@@ -130,25 +145,30 @@ func (l *gatedLine) snapshot() (err error) {
 
 const (
 	qGoing = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and r1 = -2147483649 order by r1, r2, id limit $3`
-	qFront = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and r1 > -2147483649 order by r1, r2, id limit $3`
+	qLine  = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
 	qLane  = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $3 and r1 > -2147483649
 		order by r1, r2, id limit $4`
 )
 
-// each reads candidates of one kind.
+// each reads candidates of one kind. Resumed ones go on, whatever the others are for.
 func (l *gatedLine) each(purpose sojourn.Purpose, out *[]entrant, q, kind string, more ...any) error {
 	return l.query(q, func(r Row) error {
-		*out = append(*out, entrant{candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)}, kind, r.Text(4), purpose})
+		e := entrant{candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)}, kind, r.Text(4), purpose}
+		if e.r1 == sojourn.ResumedRank {
+			e.purpose = sojourn.PurposeResume
+		}
+		*out = append(*out, e)
 		return nil
 	}, append([]any{l.queue, kind}, more...)...)
 }
 
-// going admits what goes on: resumed jobs and those to poll, which hold their weight, and errored ones, which need none.
-func (l *gatedLine) going() error {
-	var all []entrant
+// going lists what goes on: errored jobs, which need no weight, jobs to poll, and, if asked for, resumed ones, which hold theirs.
+func (l *gatedLine) going(resumed bool) (all []entrant, err error) {
 	for _, kind := range l.r.Kinds {
-		if err := l.each(sojourn.PurposeResume, &all, qGoing, kind, l.r.Max); err != nil {
-			return err
+		if resumed {
+			if err := l.each(sojourn.PurposeResume, &all, qGoing, kind, l.r.Max); err != nil {
+				return nil, err
+			}
 		}
 		if !slices.Contains(l.r.Decidable, kind) {
 			continue
@@ -157,15 +177,11 @@ func (l *gatedLine) going() error {
 			all = append(all, entrant{candidate{r.Int(0), r.Int(1), r.Int(2), 0}, kind, "", sojourn.PurposeDecide})
 			return nil
 		}, l.queue, kind, l.r.Max); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	polls, err := l.duePolls(l.queue, l.r)
-	if err != nil {
-		return err
-	}
-	l.askInOrder(append(all, polls...))
-	return nil
+	return append(all, polls...), err
 }
 
 // askInOrder asks the gates for each that was not asked yet.
@@ -178,13 +194,18 @@ func (l *gatedLine) askInOrder(all []entrant) {
 	}
 }
 
+func (l *gatedLine) isAsked(e *entrant) {
+	l.asked[e.id] = true
+	l.askedOf[e.lane]++
+}
+
 // ask admits one candidate or says who holds it back. One that is too heavy for this worker is not asked: another worker may start it.
 func (l *gatedLine) ask(e *entrant) sojourn.Gate {
 	if e.weight > l.r.Capacity {
 		l.refused = true
 		return sojourn.Gate{Scope: sojourn.ScopeGroup}
 	}
-	l.asked[e.id] = true
+	l.isAsked(e)
 	c := e.asks()
 	g := l.flow.Ask(c)
 	if g.Open {
@@ -207,17 +228,15 @@ func (l *gatedLine) ask(e *entrant) sojourn.Gate {
 	return g
 }
 
-// front admits the first in order of a queue without groups. It looks past jobs that are too heavy, but no further than depth; jobs without
-// weight have a line of their own, so that a full limit does not hide them.
-func (l *gatedLine) front() error {
-	full := l.row.Limit > 0 && (l.flow.Used >= l.row.Limit || l.flow.State.Counting)
+// front admits the first in order of a queue without groups, beside those that it is given. It looks past jobs that are too heavy, but no further
+// than depth; jobs without weight have a line of their own, so that a full limit does not hide them.
+func (l *gatedLine) front(all []entrant, full bool) error {
 	for _, far := range []int{l.r.Max, l.r.Max + depth} {
 		if full || len(l.admit) >= l.r.Max || far > l.r.Max && !l.refused {
 			break
 		}
-		var all []entrant
 		for _, kind := range l.r.Kinds {
-			if err := l.each(sojourn.PurposeStart, &all, qFront, kind, far); err != nil {
+			if err := l.each(sojourn.PurposeStart, &all, qLine, kind, far); err != nil {
 				return err
 			}
 		}
@@ -250,17 +269,16 @@ const (
 	qSetFlow   = `update sj_queue set flow = $1, max_weight = $2, gated = $3 where name = $4 and flow = $5`
 )
 
-// close takes out what cannot be locked, and stores what the gates remember. The queue is locked if anything starts.
+// close takes out what cannot be locked, and puts off and fails what gates have said. The queue is locked if anything starts.
 func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
-	place := map[int64]int{}
+	l.place = map[int64]int{}
 	for i := range l.admit {
-		place[l.admit[i].id] = i
+		l.place[l.admit[i].id] = i
 	}
-	last := -1
 	var ids Ints
 	for _, c := range chosen {
-		if i, ok := place[c.id]; ok {
-			last, ids = max(last, i), append(ids, c.id)
+		if _, ok := l.place[c.id]; ok {
+			ids = append(ids, c.id)
 		}
 	}
 	if l.concurrent() && len(ids) > 0 {
@@ -268,21 +286,36 @@ func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 		if err := l.query(qFreeAgain, func(r Row) error { free[r.Int(0)] = true; return nil }, ids, l.queue); err != nil {
 			return nil, err
 		}
-		chosen = slices.DeleteFunc(chosen, func(c candidate) bool { _, here := place[c.id]; return here && !free[c.id] })
+		chosen = slices.DeleteFunc(chosen, func(c candidate) bool { _, here := l.place[c.id]; return here && !free[c.id] })
 	}
-	if err := l.doMoves(); err != nil {
-		return nil, err
+	return chosen, l.doMoves()
+}
+
+// settle ends what pick has begun: the gates of its queues learn which jobs have started. One that was found outside its windows has not.
+func (t *tx) settle(started []*live) error {
+	lines := t.lines
+	t.lines = nil
+	for _, l := range lines {
+		if err := l.settle(started); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// settle stores what the gates remember.
+func (l *gatedLine) settle(rows []*live) error {
+	last := -1
 	var started []*entrant
-	for _, c := range chosen {
-		if i, ok := place[c.id]; ok {
-			started = append(started, &l.admit[i])
+	for _, row := range rows {
+		if i, ok := l.place[int64(row.ID)]; ok {
+			last, started = max(last, i), append(started, &l.admit[i])
 		}
 	}
 	flow := l.flow.Close()
 	var err error
 	if flow.Pace, err = l.pay(started); err != nil {
-		return nil, err
+		return err
 	}
 	flow.Trouble = l.trouble(flow.Trouble)
 	if last >= 0 && l.row.Grouped() && l.admit[last].lane >= laneGroup {
@@ -292,7 +325,7 @@ func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 	if limit := l.row.Limit; limit > 0 && allowed > limit && !flow.Counting { // a lowered limit drains, and does not fill again
 		allowed = max(limit, min(allowed, l.flow.Used))
 	}
-	return chosen, l.remember(flow, allowed)
+	return l.remember(flow, allowed)
 }
 
 // remember stores what the gates remember and the weight that may be in flight, if either has changed.

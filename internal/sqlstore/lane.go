@@ -15,6 +15,7 @@ const (
 	laneCritical = "0" // weighs nothing, so that no limit holds it back
 	laneGroup    = ":" // and the group: counts, and takes turns with other groups
 	beforeGroups = "9" // between laneCritical and the first group
+	afterGroups  = ";" // after the last one
 )
 
 // laneOf is where a job of weight w belongs. What is in flight stays in the lane it was claimed from.

@@ -30,9 +30,10 @@ const (
 
 // pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit and that its gates let through, then
 // over the queues as the request says. It reads no more than Max + depth candidates a queue and kind, by index, whatever stands behind them.
+// The caller ends it with settle.
 func (t *tx) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 	lines := make([][]candidate, len(r.Queues))
-	var gated []*gatedLine
+	t.lines = nil
 	found := 0
 	t.opens = 0
 	for i, q := range r.Queues {
@@ -51,7 +52,7 @@ func (t *tx) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 			if err != nil {
 				return nil, err
 			}
-			gated = append(gated, l)
+			t.lines = append(t.lines, l)
 			for _, e := range l.admit {
 				lines[i] = append(lines[i], e.candidate)
 			}
@@ -66,7 +67,7 @@ func (t *tx) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 		found += len(lines[i])
 	}
 	chosen := choose(lines, r)
-	for _, l := range gated {
+	for _, l := range t.lines {
 		var err error
 		if chosen, err = l.close(chosen); err != nil {
 			return nil, err

@@ -52,6 +52,7 @@ type Store struct {
 	recent     recent
 	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
+	lively     memo[string, bool] // queues with gates from which the last claim of this process has started something
 	throttlers throttlers
 }
 
@@ -177,6 +178,7 @@ type tx struct {
 	recent       map[sojourn.ID]*live // see recent
 	changed      []*live              // rows as they were written, oldest first
 	altered      bool                 // a row was changed that is not among them
+	lines        []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places       map[string]queueRow  // queues as place has read them, since the last row was locked
 	nothingEarly map[kindKey]bool     // keys of the finishes under way that have no early response
 	unseen       []kindKey            // keys under which another transaction may have missed this one, see lookAgain

@@ -11,19 +11,22 @@ import (
 // group with one probe, and the head of each with another, so neither the backlog of a group nor the number of groups costs anything. What is
 // skipped is groups that are at their limit, at most as many as have jobs in flight.
 
-// qLanes gives the next groups with ready jobs of a kind after one, without those at their limit. What names the index must be no
-// lower bound of the lane: SQLite would begin there, and read all jobs of the groups in between.
+// qLanes gives the next groups with ready jobs of a kind after $3 and up to $6, without those at their limit. What names the index must be no
+// lower bound of the lane: SQLite would begin there, and read all jobs of the groups in between. A least lane is the first of an order, because
+// PostgreSQL may read all of them for a min() that it plans before it knows how many there are.
 const qLanes = `with recursive g (lane) as (
-	select (select min(l.lane) from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > $3)
+	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > $3 and l.lane <= $6
+		order by l.lane limit 1)
 	union all
-	select (select min(l.lane) from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > g.lane)
+	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > g.lane and l.lane <= $6
+		order by l.lane limit 1)
 	from g where g.lane is not null)
 	select lane from g where lane is not null and lane not in (texts($4)) limit $5`
 
-// qHeads gives the first job of each group.
-const qHeads = `with t (lane) as (texts($3)) select l.id, l.r1, l.r2, l.weight, l.lane from t join sj_live l on l.id =
+// TextHeads gives the first jobs of each group, for Dialect.Over: queue, kind, lanes, how many of each.
+const TextHeads = `with t (lane) as (texts($3)) select l.id, l.r1, l.r2, l.weight, l.lane from t cross join sj_live l where l.id in
 	(select h.id from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-' and h.lane = t.lane and h.r1 > -2147483649
-	order by h.r1, h.r2, h.id limit 1)`
+	order by h.r1, h.r2, h.id limit $4)`
 
 // turns admits jobs without weight in order, then one job of each group in turn. With Borrow, a second pass gives what is left to groups
 // above their share.
@@ -37,25 +40,26 @@ func (l *gatedLine) turns() error {
 	if err := l.round(); err != nil || !l.row.Borrow {
 		return err
 	}
-	l.flow.Borrow, l.asked = true, map[int64]bool{}
-	for _, e := range l.admit {
-		l.asked[e.id] = true
+	l.flow.Borrow, l.asked, l.askedOf = true, map[int64]bool{}, map[string]int{}
+	for i := range l.admit {
+		l.isAsked(&l.admit[i])
 	}
 	return l.round()
 }
 
 // nextTurns is the order in which groups would take their turns if all gates were open.
 func (t *tx) nextTurns(queue string, kinds []string, limit int) (line []candidate, err error) {
-	l := &gatedLine{tx: t, queue: queue, asked: map[int64]bool{},
-		r: sojourn.ClaimRequest{Kinds: kinds, Max: limit, Capacity: math.MaxInt64}}
+	l := t.newLine(queue, sojourn.ClaimRequest{Kinds: kinds, Max: limit, Capacity: math.MaxInt64})
 	if l.row, err = t.queueRow(queue); err != nil {
 		return nil, err
 	}
 	l.row.QueueSettings = sojourn.QueueSettings{Fair: true}
 	l.flow = sojourn.Flow{Queue: queue, Now: at(t.now), Settings: l.row.QueueSettings}
-	if err := l.going(); err != nil {
+	going, err := l.going(true)
+	if err != nil {
 		return nil, err
 	}
+	l.askInOrder(going)
 	if err := l.turns(); err != nil {
 		return nil, err
 	}
@@ -77,7 +81,7 @@ func (l *gatedLine) round() error {
 		if len(l.admit) >= l.r.Max || l.row.Limit > 0 && l.flow.Used >= l.row.Limit {
 			return nil
 		}
-		lanes, err := l.lanes(turn, want)
+		lanes, more, err := l.lanes(turn, want)
 		if err != nil {
 			return err
 		}
@@ -89,7 +93,7 @@ func (l *gatedLine) round() error {
 			seen[lane] = true
 		}
 		turn = lanes[len(lanes)-1]
-		if closed, err := l.giveTurns(lanes); closed || err != nil {
+		if closed, err := l.giveTurns(lanes); closed || !more || err != nil {
 			return err
 		}
 	}
@@ -121,48 +125,45 @@ func (l *gatedLine) giveTurns(lanes []string) (closed bool, err error) {
 	return false, nil
 }
 
-// lanes lists the next groups after turn, at most so many, and begins again at the first.
-func (l *gatedLine) lanes(turn string, want int) ([]string, error) {
+// lanes lists the next groups after turn, at most so many, and begins again at the first. more reports that there may be others.
+func (l *gatedLine) lanes(turn string, want int) (ready []string, more bool, err error) {
 	turn = max(turn, beforeGroups)
-	if named, all := l.openGroups(); !all {
-		slices.Sort(named)
-		at, _ := slices.BinarySearch(named, turn+"\x00")
-		return slices.Concat(named[at:], named[:at]), nil
+	ready, err = l.readyLanes(turn, want)
+	if err != nil || len(l.row.Shares) == 0 || l.mayStart("") {
+		return ready, len(ready) == want, err
 	}
-	full := l.fullGroups()
-	var after, before []string
-	for _, kind := range l.r.Kinds {
-		if err := l.query(qLanes, func(r Row) error { after = append(after, r.Text(0)); return nil }, l.queue, kind, turn, full, want); err != nil {
-			return nil, err
-		}
+	unnamed := func(lane string) bool { _, named := l.row.Shares[lane[1:]]; return !named }
+	if !slices.ContainsFunc(ready, unnamed) {
+		return ready, len(ready) == want, nil
 	}
-	slices.Sort(after)
-	after = slices.Compact(after)
-	if len(after) >= want || turn == beforeGroups {
-		return after[:min(len(after), want)], nil
-	}
-	for _, kind := range l.r.Kinds {
-		if err := l.query(qLanes, func(r Row) error { before = append(before, r.Text(0)); return nil }, l.queue, kind, beforeGroups, full, want); err != nil {
-			return nil, err
-		}
-	}
-	before = slices.DeleteFunc(before, func(lane string) bool { return lane > turn })
-	slices.Sort(before)
-	all := append(after, slices.Compact(before)...)
-	return all[:min(len(all), want)], nil
-}
-
-// openGroups are the groups with a share of their own that may start something, if only such groups may; all is true if others may as well.
-func (l *gatedLine) openGroups() (named []string, all bool) {
-	if len(l.row.Shares) == 0 || l.mayStart("") {
-		return nil, true
-	}
+	// Groups without a share of their own may start nothing. There may be any number of them, so the others are looked for by their names.
+	var named []string
 	for group := range l.row.Shares {
 		if l.mayStart(group) {
 			named = append(named, laneGroup+group)
 		}
 	}
-	return named, false
+	slices.Sort(named)
+	at, _ := slices.BinarySearch(named, turn+"\x00")
+	return slices.Concat(named[at:], named[:at]), false, nil
+}
+
+// readyLanes are the next groups with ready jobs that are not at their limit.
+func (l *gatedLine) readyLanes(turn string, want int) (ready []string, err error) {
+	full := l.fullGroups()
+	for _, part := range [][2]string{{turn, afterGroups}, {beforeGroups, turn}} {
+		var found []string
+		if len(ready) < want && part[0] < part[1] {
+			for _, kind := range l.r.Kinds {
+				if err := l.query(qLanes, func(r Row) error { found = append(found, r.Text(0)); return nil }, l.queue, kind, part[0], full, want-len(ready), part[1]); err != nil {
+					return nil, err
+				}
+			}
+		}
+		slices.Sort(found)
+		ready = append(ready, slices.Compact(found)...)
+	}
+	return ready[:min(len(ready), want)], nil
 }
 
 // fullGroups are the lanes at their limit or share. A group without jobs in flight is at its limit only if it has no share at all.
@@ -188,19 +189,15 @@ func (l *gatedLine) mayStart(group string) bool {
 
 // heads reads the first jobs of each lane, in order: as many as its turns may come to.
 func (l *gatedLine) heads(lanes []string) (map[string][]entrant, error) {
+	asked := 0
+	for _, lane := range lanes {
+		asked = max(asked, l.askedOf[lane])
+	}
+	deep := min((l.r.Max+len(lanes)-1)/len(lanes)+asked, l.r.Max)
 	var all []entrant
-	deep := min((l.r.Max+len(lanes)-1)/len(lanes)+len(l.asked), l.r.Max)
 	for _, kind := range l.r.Kinds {
-		if deep == 1 {
-			if err := l.each(sojourn.PurposeStart, &all, qHeads, kind, Texts(lanes)); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		for _, lane := range lanes {
-			if err := l.each(sojourn.PurposeStart, &all, qLane, kind, lane, deep); err != nil {
-				return nil, err
-			}
+		if err := l.each(sojourn.PurposeStart, &all, TextHeads, kind, Texts(lanes), deep); err != nil {
+			return nil, err
 		}
 	}
 	slices.SortFunc(all, func(a, b entrant) int { return less(a.candidate, b.candidate) })

@@ -92,7 +92,7 @@ func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 
 // whyGates asks the gates about a job that a claim might take.
 func (t *tx) whyGates(w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
-	g := t.newLine(l.queue)
+	g := t.newLine(l.queue, sojourn.ClaimRequest{Max: 1})
 	pass, err := g.look()
 	if pass != nil {
 		defer pass.end(at(t.now))
@@ -114,11 +114,6 @@ func (t *tx) whyGates(w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
 	closed := w.Gates[i]
 	w.Gate, w.Until, w.Waits = closed.Name, closed.Until, closed.Text
 	return nil
-}
-
-// newLine is a queue to ask about, without claiming anything.
-func (t *tx) newLine(queue string) *gatedLine {
-	return &gatedLine{tx: t, queue: queue, r: sojourn.ClaimRequest{Max: 1}, asked: map[int64]bool{}}
 }
 
 // look takes the snapshot that the gates look at. A claim lets groups borrow when all others have had their turn, and so does why. The caller
@@ -207,7 +202,7 @@ func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
-		l := t.newLine(queue)
+		l := t.newLine(queue, sojourn.ClaimRequest{Max: 1})
 		pass, err := l.look()
 		if pass != nil {
 			defer pass.end(at(t.now))
@@ -220,12 +215,7 @@ func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy,
 		}
 		w.Pace, w.Trouble = l.row.flow.Pace, l.row.flow.Trouble
 		var front []entrant
-		if err := l.kinds(func(kind string) error {
-			if err := l.each(sojourn.PurposeResume, &front, qGoing, kind, sojourn.MaxAhead); err != nil {
-				return err
-			}
-			return l.each(sojourn.PurposeStart, &front, qFront, kind, sojourn.MaxAhead)
-		}); err != nil {
+		if err := l.kinds(func(kind string) error { return l.each(sojourn.PurposeStart, &front, qLine, kind, sojourn.MaxAhead) }); err != nil {
 			return err
 		}
 		slices.SortFunc(front, func(a, b entrant) int { return less(a.candidate, b.candidate) })

@@ -113,7 +113,7 @@ func (t *tx) putOffFront(r sojourn.ClaimRequest) error {
 			}
 		}
 	}
-	return nil
+	return t.settle(nil)
 }
 
 // putOffUntil is when a job may start that is put off.

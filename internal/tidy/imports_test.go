@@ -52,9 +52,11 @@ var direction = []row{
 	{dir: "internal/bench/...", may: []string{".", "worker", "internal/bench/..."}, not: []string{"database", "net"},
 		because: "it measures any store that it is given"},
 	{dir: "internal/pgtest", may: []string{"github.com/jackc/pgx/v5/..."}, because: "it starts servers for tests"},
+	{dir: "internal/brokertest", may: []string{"*"}, because: "it starts servers for tests"},
 	{dir: "internal/crash", because: "only its tests run processes"},
+	{dir: "internal/outage", because: "only its tests run processes"},
 	{dir: "internal/tidy", because: "the laws depend on nothing they judge"},
-	{dir: "examples/...", may: []string{".", "worker", "store/...", "sojourntest", "rule/...", "httpapi/...", "source/...", "examples/...", "modernc.org/sqlite"},
+	{dir: "examples/...", may: []string{".", "worker", "store/...", "sojourntest", "rule/...", "httpapi/...", "source/...", "examples/...", "modernc.org/sqlite", "github.com/nats-io/nats.go/..."},
 		because: "an example shows what a user may do, so nothing internal"},
 	{dir: "bench/...", may: []string{".", "internal/bench", "store/...", "*"}, because: "a module of its own measures the stores beside others"},
 	{dir: "cmd/...", may: []string{"./...", "*"}, because: "only the command wires"},
@@ -63,7 +65,7 @@ var direction = []row{
 // testOnly are modules that tests may link and programs may not.
 var testOnly = []string{
 	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/anishathalye/porcupine",
-	"github.com/rogpeppe/go-internal", "github.com/adhocore/gronx",
+	"github.com/rogpeppe/go-internal", "github.com/adhocore/gronx", "github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake",
 }
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import path of another.
@@ -126,9 +128,10 @@ func importDirection(f *file) (found []string) {
 	return found
 }
 
-// testModules keeps what only tests need out of users' programs. storetest, sourcetest and pgtest are themselves for tests.
+// testModules keeps what only tests need out of users' programs. These packages are themselves for tests.
 func testModules(f *file) (found []string) {
-	if f.isTest() || covers("store/storetest/...", f.dir()) || covers("source/sourcetest", f.dir()) || f.dir() == "internal/pgtest" {
+	if f.isTest() || covers("store/storetest/...", f.dir()) ||
+		slices.Contains([]string{"source/sourcetest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest"}, f.dir()) {
 		return nil
 	}
 	for _, s := range f.syntax.Imports {
@@ -210,6 +213,26 @@ func TestLinkedModules(t *testing.T) {
 	}
 	if modules := modulesOf(linkedBy(t, "worker", "store/sqlite", "store/postgres")); len(modules) > maxWithAnother {
 		t.Errorf("go.mod:1: root, worker and both databases link %d modules, at most %d: %v", len(modules), maxWithAnother, modules)
+	}
+}
+
+// clients are the libraries of brokers, and the source that may link each.
+var clients = map[string]string{"github.com/nats-io": "source/nats", "github.com/twmb": "source/kafka", "github.com/rabbitmq": "source/rabbitmq"}
+
+// TestSourcesLinkTheirBroker: whoever uses one broker links no other, and no rules.
+func TestSourcesLinkTheirBroker(t *testing.T) {
+	for _, dir := range clients {
+		for _, line := range linkedBy(t, dir) {
+			p, _, _ := strings.Cut(line, " ")
+			for library, of := range clients {
+				if of != dir && covers(library+"/...", p) {
+					t.Errorf("%s links %s", dir, p)
+				}
+			}
+			if covers("cel.dev/...", p) || slices.ContainsFunc(testOnly, func(m string) bool { return covers(m+"/...", p) }) {
+				t.Errorf("%s links %s", dir, p)
+			}
+		}
 	}
 }
 

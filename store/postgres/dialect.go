@@ -50,6 +50,10 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 			// past heavy jobs without a bound.
 			sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and weight <= $4
 				order by r1, r2, id limit $5 /*lock*/`,
+			// A join with ids is planned as a scan of all jobs as long as the server believes that there are few.
+			sqlstore.TextHeads: `select l.id, l.r1, l.r2, l.weight, t.lane from unnest($3::text[]) t(lane) cross join lateral
+				(select h.id, h.r1, h.r2, h.weight from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-'
+				and h.lane = t.lane and h.r1 > -2147483649 order by h.r1, h.r2, h.id limit $4) l`,
 		},
 		Shape:      qShape,
 		Migrations: migrations,

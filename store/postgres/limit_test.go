@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/pgtest"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
 // TestLimitOnNodes runs three processes of eight workers on one queue with a limit and groups, kills one after the other with kill -9, and sums
@@ -78,6 +80,14 @@ func TestLimitOnNodes(t *testing.T) {
 		t.Errorf("the test shows nothing: %d kills, at most %d in flight", w.kills, watch.most)
 	}
 	t.Logf("%d jobs, %d kill -9, %d sums, at most %d in flight of %d", n, w.kills, watch.sums, watch.most, limit)
+}
+
+// TestRepairOfTheLedger: while jobs start and end, what was mislaid is corrected, and what they change meanwhile is not counted twice. inv:T2
+func TestRepairOfTheLedger(t *testing.T) {
+	schema := newSchema(t)
+	c := open(t, Schema(schema), AutoMigrate())
+	defer c.Close()
+	gatedtest.Mislay(t, c, func(sql string) { pgtest.SQL(t, testURL(t), "set search_path to "+schema+"; "+sql) })
 }
 
 // flightWatch sums what is in flight.

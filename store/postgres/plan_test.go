@@ -9,11 +9,28 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/pgtest"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
 // TestNoStatementScansATable does what workers, producers, answers and operators do, with sequential scans made so dear that the planner takes
 // one only where no index fits, and looks at the server's counts: a table that grows with the jobs is never read from end to end.
 func TestNoStatementScansATable(t *testing.T) {
+	neverScans(t, func(c *sojourn.Client) {
+		for range 3 {
+			busyDay(t, c)
+		}
+	})
+}
+
+// TestGatesAskByIndex is the same for what gates ask.
+func TestGatesAskByIndex(t *testing.T) {
+	neverScans(t, func(c *sojourn.Client) { gatedtest.Day(t, c) }, Throttle(gatedtest.Queue, gatedtest.Throttler))
+}
+
+// neverScans runs work on a store of its own and looks at the server's counts.
+func neverScans(t *testing.T, work func(c *sojourn.Client), options ...Option) {
+	t.Helper()
 	schema := newSchema(t)
 	open(t, Schema(schema), AutoMigrate()).Close()
 	until(t, "the making of the indexes is counted", func() bool { return scans(t, schema)["sj_worker"] == 2 })
@@ -21,15 +38,13 @@ func TestNoStatementScansATable(t *testing.T) {
 	for name, value := range map[string]string{"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan", "application_name": schema} {
 		address = with(t, address, name, value)
 	}
-	c, err := Open(address, Schema(schema))
+	c, err := Open(address, append(options, Schema(schema))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	before := scans(t, schema)
-	for range 3 {
-		busyDay(t, c)
-	}
+	work(c)
 	if err := c.Close(); err != nil { // a session reports its counts when it ends
 		t.Fatal(err)
 	}
@@ -41,6 +56,66 @@ func TestNoStatementScansATable(t *testing.T) {
 		if n > before[table] && table != "index scans" {
 			t.Errorf("%d sequential scans of %s", n-before[table], table)
 		}
+	}
+}
+
+// TestCrowdOfGroups: a claim reads a handful of entries of indexes, and no table, where there are 2,000 groups and as many jobs of a full group before
+// them. The server knows nothing of how many jobs there are, as in a store that has just been filled.
+func TestCrowdOfGroups(t *testing.T) {
+	const groups, claims = 2000, 20
+	schema := newSchema(t)
+	c := open(t, Schema(schema), AutoMigrate())
+	for _, table := range []string{"sj_live", "sj_job"} {
+		pgtest.SQL(t, testURL(t), "alter table "+schema+"."+table+" set (autovacuum_enabled = false)")
+	}
+	gatedtest.Crowd(t, c, groups)
+	c.Close()
+	address := with(t, testURL(t), "application_name", schema)
+	c, err := Open(address, Schema(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	entries := func() (n int) {
+		until(t, "the end of its sessions", func() bool { return sessions(t, schema) == 0 })
+		one(t, `select coalesce(sum(idx_tup_read), 0) + (select sum(seq_tup_read) from pg_stat_user_tables where schemaname = $1 and relname in ('sj_live', 'sj_job'))
+			from pg_stat_user_indexes where schemaname = $1 and relname in ('sj_live', 'sj_job')`, schema, &n)
+		return n
+	}
+	var n int
+	one(t, `select count(*) from pg_stat_activity where application_name = $1`, schema, &n)
+	if n == 0 {
+		t.Fatal("the sessions have another name")
+	}
+	c.Close()
+	before := entries()
+	if c, err = Open(address, Schema(schema)); err != nil {
+		t.Fatal(err)
+	}
+	for range claims {
+		if g := gatedtest.ClaimOne(t, c); g == "giant" {
+			t.Error("the giant is at its limit")
+		}
+	}
+	c.Close()
+	if read := (entries() - before) / claims; read > 50 {
+		t.Errorf("a claim reads %d entries", read)
+	} else {
+		t.Logf("a claim reads %d entries", read)
+	}
+}
+
+// one asks the server for one value.
+func one(t *testing.T, q, arg string, into any) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, testURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if err := c.QueryRow(ctx, q, arg).Scan(into); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -56,15 +131,7 @@ func until(t *testing.T, what string, ok func() bool) {
 
 func sessions(t *testing.T, application string) (n int) {
 	t.Helper()
-	ctx := context.Background()
-	c, err := pgx.Connect(ctx, testURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(ctx)
-	if err := c.QueryRow(ctx, "select count(*) from pg_stat_activity where application_name = $1", application).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	one(t, "select count(*) from pg_stat_activity where application_name = $1", application, &n)
 	return n
 }
 

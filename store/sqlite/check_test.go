@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
 // every is a job in every state that the kernel knows, under ids that the planted violations name.
@@ -165,6 +166,31 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRepairOfTheLedger: while jobs start and end, what was mislaid is corrected, and what they change meanwhile is not counted twice. inv:T2
+func TestRepairOfTheLedger(t *testing.T) {
+	o, err := newOptions(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := openDB(filepath.Join(t.TempDir(), "sick.db"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newStore(db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	gatedtest.Mislay(t, sojourn.NewClient(s), func(sql string) {
+		if err := db.Update(context.Background(), func(c sqlstore.Conn) error { _, err := c.Exec(sql); return err }); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // doctor runs a statement on a file behind the store's back, then all checks, and returns the names of those that found something.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
 // recording is a DB that remembers every statement it runs.
@@ -18,6 +19,7 @@ type recording struct {
 	*DB
 	mu   sync.Mutex
 	seen map[string]int // text → number of arguments
+	rows int            // that queries have found
 }
 
 type recordingConn struct {
@@ -46,7 +48,7 @@ func (c recordingConn) Exec(q string, args ...any) (int64, error) {
 
 func (c recordingConn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
 	c.r.note(q, len(args))
-	return c.Conn.Query(q, each, args...)
+	return c.Conn.Query(q, func(r sqlstore.Row) error { c.r.rows++; return each(r) }, args...)
 }
 
 func (c recordingConn) Bulk(q string, hit func(int64), first sqlstore.Ints, more ...sqlstore.Column) error {
@@ -54,9 +56,7 @@ func (c recordingConn) Bulk(q string, hit func(int64), first sqlstore.Ints, more
 	return c.Conn.Bulk(q, hit, first, more...)
 }
 
-// TestNoStatementScansATable runs everything that workers, producers and answers do, and looks at SQLite's plan of each statement: a table that
-// grows with the jobs is never read from end to end, so that the cost of a call does not depend on the backlog.
-func TestNoStatementScansATable(t *testing.T) {
+func openRecording(t *testing.T) (r *recording, s *sqlstore.Store, advance func(time.Duration)) {
 	o, err := newOptions(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -68,20 +68,75 @@ func TestNoStatementScansATable(t *testing.T) {
 	if err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	r := &recording{DB: db, seen: map[string]int{}}
+	r = &recording{DB: db, seen: map[string]int{}}
 	now := time.Now()
-	s, err := sqlstore.New(context.Background(), r, sqlstore.Config{Prefix: prefix, Now: func() time.Time { return now }, Driven: true})
+	s, err = sqlstore.New(context.Background(), r, sqlstore.Config{Prefix: prefix, Now: func() time.Time { return now }, Driven: true,
+		Throttlers: map[string]sojourn.Throttler{gatedtest.Queue: gatedtest.Throttler}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	workload(t, s, func(d time.Duration) { now = now.Add(d) })
+	t.Cleanup(func() { s.Close() })
+	return r, s, func(d time.Duration) { now = now.Add(d) }
+}
+
+// TestNoStatementScansATable runs everything that workers, producers and answers do, and looks at SQLite's plan of each statement: a table that
+// grows with the jobs is never read from end to end, so that the cost of a call does not depend on the backlog.
+func TestNoStatementScansATable(t *testing.T) {
+	r, s, advance := openRecording(t)
+	workload(t, s, advance)
+	r.checkPlans(t)
+}
+
+// TestGatesAskByIndex is the same for what gates ask. The line of a group is found by its index, and nothing but a few rows is ever sorted.
+func TestGatesAskByIndex(t *testing.T) {
+	r, s, _ := openRecording(t)
+	gatedtest.Day(t, sojourn.NewClient(s))
+	r.checkPlans(t)
+	lines := 0
+	for q, n := range r.seen {
+		steps := strings.Join(plan(t, r.DB, q, n), "\n")
+		if strings.Contains(q, "lane <> '-'") {
+			lines++
+			if strings.Count(q, "lane <> '-'") != strings.Count(steps, "USING INDEX sj_live_lane") {
+				t.Errorf("does not use the index of groups: %s\n%s", q, steps)
+			}
+		}
+		if strings.Contains(q, "limit") && strings.Contains(steps, "USE TEMP B-TREE FOR ORDER BY") {
+			t.Errorf("sorts before it takes some: %s\n%s", q, steps)
+		}
+	}
+	if lines < 3 {
+		t.Errorf("%d statements about groups", lines)
+	}
+}
+
+// TestCrowdOfGroups: a claim reads as few rows from 10,000 groups, with as many jobs of a full group before them, as from ten.
+func TestCrowdOfGroups(t *testing.T) {
+	read := map[int]int{}
+	for _, groups := range []int{10, 10_000} {
+		r, s, _ := openRecording(t)
+		c := sojourn.NewClient(s)
+		gatedtest.Crowd(t, c, groups)
+		r.rows = 0
+		if g := gatedtest.ClaimOne(t, c); g == "giant" {
+			t.Error("the giant is at its limit")
+		}
+		read[groups] = r.rows
+	}
+	if read[10_000] > read[10] {
+		t.Errorf("rows read: %v", read)
+	}
+}
+
+// checkPlans looks at the plans of all statements seen.
+func (r *recording) checkPlans(t *testing.T) {
+	t.Helper()
 	// Tables whose size has nothing to do with the number of jobs.
 	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue|sj_migration|sj_block|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
 	// A scan of an index that the statement's limit stops at once.
 	bounded := regexp.MustCompile(`^SCAN (sj_live USING (COVERING )?INDEX sj_live_wake|sj_response( USING COVERING INDEX sj_response_early)?)$`)
 	for q, n := range r.seen {
-		for _, step := range plan(t, db, q, n) {
+		for _, step := range plan(t, r.DB, q, n) {
 			if !strings.HasPrefix(step, "SCAN ") || small.MatchString(step) && !regexp.MustCompile(`SCAN [lfjrh]$`).MatchString(step) {
 				continue
 			}

@@ -1,0 +1,58 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// qMislaid finds the lanes whose ledger is not what their jobs hold. Whoever changes what a job holds adds the same to the ledger in the same
+// transaction, so one statement sees both or neither, and the difference stays right whatever is committed after it.
+const qMislaid = `select lane, sum(booked), sum(held) from (
+	select lane, held as booked, 0 as held from sj_flight where queue = $1
+	union all select lane, held, 0 from sj_landed where queue = $1
+	union all select lane, 0, held from sj_live where queue = $1 and held > 0 and lane <> '') a
+	group by lane having sum(booked) <> sum(held)`
+
+// stepRepair corrects the ledger of one queue. Its lock keeps two repairs from doing so twice.
+var stepRepair = eachStep("repair", func(t *tx, queue string) (found []sojourn.Violation, err error) {
+	if got, err := t.lockQueue(queue); err != nil || !got {
+		return nil, err
+	}
+	if err := t.flushFlight(); err != nil { // of what stands before this in the transaction
+		return nil, err
+	}
+	var held Ints
+	var queues, lanes Texts
+	if err := t.query(qMislaid, func(r Row) error {
+		lane, booked, jobs := r.Text(0), r.Int(1), r.Int(2)
+		held, queues, lanes = append(held, jobs-booked), append(queues, queue), append(lanes, lane)
+		found = append(found, sojourn.Violation{Check: "flight-summed",
+			Detail: fmt.Sprintf("queue %s: the ledger said %d in lane %s, its jobs hold %d", queue, booked, lane, jobs)})
+		return nil
+	}, queue); err != nil || len(held) == 0 {
+		return nil, err
+	}
+	t.freed[queue] += sojourn.MaxBatch
+	return found, t.bulk(qLand, nil, held, queues, lanes)
+})
+
+// Repair corrects the ledger of the weight in flight; see sojourn.Repairer.
+func (s *Store) Repair(ctx context.Context) (found []sojourn.Violation, err error) {
+	var names []string
+	if err := s.view(ctx, func(t *tx) error {
+		names = nil
+		return t.query(qQueues, func(r Row) error { names = append(names, r.Text(0)); return nil })
+	}); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		corrected, err := do[[]sojourn.Violation](ctx, s, classFinish, stepRepair, 1, name)
+		if err != nil {
+			return found, err
+		}
+		found = append(found, corrected...)
+	}
+	return found, nil
+}
