@@ -1,6 +1,10 @@
 package sqlstore
 
-import "github.com/sojourn-queue/sojourn"
+import (
+	"strings"
+
+	"github.com/sojourn-queue/sojourn"
+)
 
 // recentRows bounds what recent remembers: 10,000 rows are some 10 MB.
 const recentRows = 10_000
@@ -46,6 +50,11 @@ func (k *recent) keep(t *tx, failed error) {
 			delete(k.rows, l.ID)
 		}
 	}
+}
+
+// alters reports whether a statement changes rows beside those that a transaction saves.
+func alters(q string) bool {
+	return strings.HasPrefix(q, "update sj_live") || strings.HasPrefix(q, "update sj_job")
 }
 
 // recently is the row of a lease as it was left, if it is known and this transaction has written nothing yet.

@@ -95,22 +95,27 @@ const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id =
 
 // load reads and locks live rows.
 func (t *tx) load(ids Ints) (map[sojourn.ID]*live, error) {
-	return t.loadBy(qLive, ids, func(Row, *live) error { return nil })
+	return t.loadBy(qLive, ids, noMore)
 }
+
+func noMore(Row, *live) error { return nil }
 
 // loadBy is load by a query that begins with liveColumns; more reads what stands behind them.
 func (t *tx) loadBy(q string, ids Ints, more func(Row, *live) error) (map[sojourn.ID]*live, error) {
 	t.places = nil // settings for a row are read after it was locked
 	found := make(map[sojourn.ID]*live, len(ids))
-	err := t.query(q, func(r Row) error {
+	return found, t.query(q, t.scanInto(found, more), ids)
+}
+
+func (t *tx) scanInto(found map[sojourn.ID]*live, more func(Row, *live) error) func(Row) error {
+	return func(r Row) error {
 		l, err := t.scanLive(r)
 		if err != nil {
 			return err
 		}
 		found[l.ID] = l
 		return more(r, l)
-	}, ids)
-	return found, err
+	}
 }
 
 func idsOf(rows []*live) Ints {
@@ -126,13 +131,16 @@ func (t *tx) loadOne(id sojourn.ID) (*live, error) {
 	return found[id], err
 }
 
-// readLeased reads and locks the rows of leases. A row that changes in this transaction is read again.
+// readLeased reads and locks the rows of leases that were not read yet. A row that changes in this transaction is read again.
 func (t *tx) readLeased(leases []sojourn.Lease) error {
 	if t.leased == nil {
 		t.leased = make(map[sojourn.ID]*live, len(leases))
 	}
 	ids := make(Ints, 0, len(leases))
 	for _, l := range leases {
+		if _, ok := t.leased[l.ID]; ok {
+			continue
+		}
 		if row := t.recently(l); row != nil {
 			t.leased[l.ID] = row
 		} else {
@@ -318,7 +326,7 @@ func (t *tx) insertLive(ls []*live) {
 		queue[i], kind[i], key[i], worker[i], lane[i] = l.queue, l.kind, l.key, l.worker, l.lane
 		t.noteChange(l)
 	}
-	t.laterBulk(qInsertLive, -1, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
+	t.laterBulk(qInsertLive, 0, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
 }
 
 func bit(b bool) int64 {
