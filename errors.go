@@ -182,6 +182,9 @@ func (j *Job) Explicit(priority, weight bool) {
 	}
 }
 
+// Given reports whether priority and weight were given, as Explicit sets it.
+func (j *Job) Given() (priority, weight bool) { return j.set&setPriority != 0, j.set&setWeight != 0 }
+
 // Validate checks everything about a job that can be checked without the store's data. maxBytes bounds the args.
 func (j *Job) Validate(maxBytes int) error {
 	if j == nil {

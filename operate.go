@@ -1,6 +1,11 @@
 package sojourn
 
-import "time"
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Filter chooses jobs. Everything that is set must match.
 type Filter struct {
@@ -263,4 +268,122 @@ type HeldBy struct {
 	Jobs int64 `json:"jobs"`
 	Gate Gate  `json:"gate"` // as it answers for the first of them
 	ID   ID    `json:"id"`   // the first of them
+}
+
+// Verb is what a token may do.
+type Verb string
+
+// The verbs. VerbAdmin covers all others.
+const (
+	VerbEnqueue  Verb = "enqueue"   // store jobs
+	VerbRespond  Verb = "respond"   // answer jobs
+	VerbWork     Verb = "work"      // claim jobs, and write under their leases
+	VerbRead     Verb = "read"      // look, without args, results, checkpoints and responses
+	VerbReadArgs Verb = "read:args" // with them
+	VerbOperate  Verb = "operate"   // cancel, redrive, change, hold
+	VerbAdmin    Verb = "admin"     // settings of queues, tokens, sweeps, purges
+)
+
+// Verbs are all of them.
+var Verbs = []Verb{VerbEnqueue, VerbRespond, VerbWork, VerbRead, VerbReadArgs, VerbOperate, VerbAdmin}
+
+// Grant allows verbs on the jobs whose queue and kind match the patterns, in which * stands for any text. An empty pattern matches everything.
+type Grant struct {
+	Verbs []Verb `json:"verbs"`
+	Queue string `json:"queue,omitempty"`
+	Kind  string `json:"kind,omitempty"`
+}
+
+// Has reports whether g allows verb anywhere.
+func (g Grant) Has(verb Verb) bool {
+	return slices.Contains(g.Verbs, verb) || slices.Contains(g.Verbs, VerbAdmin)
+}
+
+// Allows reports whether g allows verb on jobs of a queue and a kind; an empty name means all queues or kinds.
+func (g Grant) Allows(verb Verb, queue, kind string) bool {
+	return g.Has(verb) && matches(g.Queue, queue) && matches(g.Kind, kind)
+}
+
+// matches compares a name with a pattern. Only a pattern that matches everything matches all names at once.
+func matches(pattern, name string) bool {
+	if strings.Trim(pattern, "*") == "" {
+		return true
+	}
+	if name == "" {
+		return false
+	}
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == name
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
+		return false
+	}
+	name = name[len(first) : len(name)-len(last)]
+	for _, p := range parts[1 : len(parts)-1] {
+		i := strings.Index(name, p)
+		if i < 0 {
+			return false
+		}
+		name = name[i+len(p):]
+	}
+	return true
+}
+
+// AccessToken opens the door of a server. Only the hash of its secret is stored.
+type AccessToken struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`       // for people
+	Hash      []byte    `json:"-"`          // SHA-256 of the secret
+	Grants    []Grant   `json:"grants"`     // at least one
+	CreatedAt time.Time `json:"created_at"` // set by the store
+	ExpiresAt time.Time `json:"expires_at"` // always set: a token that lives for ever is one nobody rotates
+	RevokedAt time.Time `json:"revoked_at,omitzero"`
+	UsedAt    time.Time `json:"used_at,omitzero"` // to the minute
+}
+
+// Good reports whether the token opens anything at that time.
+func (t AccessToken) Good(now time.Time) bool {
+	return t.RevokedAt.IsZero() && now.Before(t.ExpiresAt)
+}
+
+// Validate checks names, grants and times.
+func (t AccessToken) Validate() error {
+	if err := ValidName("id", t.ID); err != nil {
+		return err
+	}
+	if err := ValidKey("name", t.Name); err != nil {
+		return err
+	}
+	if len(t.Hash) != 32 {
+		return Invalid("hash", "has %d bytes; a SHA-256 has 32", len(t.Hash))
+	}
+	if len(t.Grants) < 1 || len(t.Grants) > MaxTags {
+		return Invalid("grants", "%d grants are out of range: 1 to %d", len(t.Grants), MaxTags)
+	}
+	for _, g := range t.Grants {
+		if len(g.Verbs) == 0 || len(g.Queue) > MaxName || len(g.Kind) > MaxName {
+			return Invalid("grants", "a grant has verbs, and patterns of at most %d bytes", MaxName)
+		}
+		for _, v := range g.Verbs {
+			if !slices.Contains(Verbs, v) {
+				return Invalid("grants", "%.64q is not a verb: use enqueue, respond, work, read, read:args, operate or admin", string(v))
+			}
+		}
+	}
+	if t.ExpiresAt.IsZero() {
+		return Invalid("expires_at", "is missing: every token ends")
+	}
+	return nil
+}
+
+// AccessStore is an optional ability of a Store: it keeps the tokens of servers.
+type AccessStore interface {
+	// AccessTokens lists all, oldest first.
+	AccessTokens(ctx context.Context) ([]AccessToken, error)
+	// SetAccessToken stores a token, in the place of one with the same id. CreatedAt is the store's; of a known id it stays.
+	SetAccessToken(ctx context.Context, t AccessToken) error
+	// UseAccessToken notes that a token was used now. One that is not there is no error.
+	UseAccessToken(ctx context.Context, id string) error
 }

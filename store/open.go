@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi"
 	"github.com/sojourn-queue/sojourn/store/postgres"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
@@ -21,6 +22,7 @@ type Option func(*settings)
 
 type settings struct {
 	mustExist bool
+	http      []httpapi.Option
 	sqlite    []sqlite.Option
 	postgres  []postgres.Option
 }
@@ -61,9 +63,14 @@ func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
 	}
 }
 
+// ServerToken is what opens the door of a server: one of sojourn token create. Databases need none.
+func ServerToken(bearer string) Option {
+	return func(s *settings) { s.http = append(s.http, httpapi.Token(bearer)) }
+}
+
 // Path gives the file of an SQLite URL, ":memory:" for a store in memory, and "" for a valid URL of another store. An error is as that of Open.
 func Path(address string) (string, error) {
-	if isPostgres(address) {
+	if isPostgres(address) || IsServer(address) {
 		return "", Valid(address)
 	}
 	return sqlitePath(address)
@@ -76,6 +83,7 @@ func Path(address string) (string, error) {
 //	FILE.db           the same as sqlite:FILE.db
 //	postgres://…      a PostgreSQL database, also as postgresql://…, with schema=NAME and prefix=NAME among its parameters
 //	{"host": …}       the same as a JSON object: host, port, db, user, password, schema, prefix, …
+//	http://HOST:PORT  a server, sojourn serve; also https://. Options about tables, throttlers and the inbox are the server's own business
 //
 // Anything else is an *sojourn.Error with CodeInvalid that says what is accepted. The caller closes the client.
 func Open(address string, options ...Option) (*sojourn.Client, error) {
@@ -83,17 +91,27 @@ func Open(address string, options ...Option) (*sojourn.Client, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case IsServer(address):
+		return httpapi.Dial(address, s.http...)
 	case path == "":
 		return postgres.Open(address, s.postgres...)
 	}
 	return sqlite.Open(path, s.sqlite...)
 }
 
-// prepare reads an address and the options: path is that of an SQLite file, "" for PostgreSQL, whose address then is without the parameters that
-// have become options.
+// IsServer reports whether a URL names a server, not a database.
+func IsServer(address string) bool {
+	return strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://")
+}
+
+// prepare reads an address and the options: path is that of an SQLite file, "" for servers and PostgreSQL, whose address then is without the
+// parameters that have become options.
 func prepare(address string, options []Option) (s settings, path, server string, err error) {
 	for _, o := range options {
 		o(&s)
+	}
+	if IsServer(address) {
+		return s, "", address, nil // Dial checks it
 	}
 	if isPostgres(address) {
 		server, tables, err := postgresTables(address)
@@ -113,6 +131,8 @@ func OpenMigrator(address string, options ...Option) (sojourn.Migrator, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case IsServer(address):
+		return nil, sojourn.Invalid("store", "a server looks after its own tables: name the database, where the server runs")
 	case path == "":
 		return postgres.OpenMigrator(address, s.postgres...)
 	}
@@ -121,6 +141,10 @@ func OpenMigrator(address string, options ...Option) (sojourn.Migrator, error) {
 
 // Valid checks the form of a URL for Open, and nothing else. The error is an *sojourn.Error with CodeInvalid.
 func Valid(address string) error {
+	if IsServer(address) {
+		_, err := httpapi.Valid(address)
+		return err
+	}
 	if isPostgres(address) {
 		_, _, err := postgresTables(address)
 		return err
@@ -185,13 +209,13 @@ func sqlitePath(url string) (string, error) {
 	path, ok := strings.CutPrefix(url, "sqlite:")
 	switch {
 	case url == "":
-		return "", sojourn.Invalid("store", "is empty; use sqlite:FILE or postgres://…")
+		return "", sojourn.Invalid("store", "is empty; use sqlite:FILE, postgres://… or http://…")
 	case !ok && scheme(url) != "":
-		return "", sojourn.Invalid("store", "%.64q has the scheme %q, which this program does not know; use sqlite:FILE or postgres://…", withoutSecret(url), scheme(url))
+		return "", sojourn.Invalid("store", "%.64q has the scheme %q, which this program does not know; use sqlite:FILE, postgres://… or http://…", withoutSecret(url), scheme(url))
 	case !ok && strings.HasSuffix(url, ".db"):
 		path = url
 	case !ok:
-		return "", sojourn.Invalid("store", "%.64q is neither sqlite:FILE nor postgres://… nor a file that ends in .db", url)
+		return "", sojourn.Invalid("store", "%.64q is neither sqlite:FILE nor postgres://… nor http://… nor a file that ends in .db", url)
 	}
 	if path == memory {
 		return path, nil

@@ -36,6 +36,9 @@ func open(t *testing.T) *sojourn.Client {
 			t.Error(err)
 		}
 	})
+	if overHTTP {
+		return dialled(t, c)
+	}
 	return c
 }
 

@@ -36,7 +36,10 @@ func (s *Store) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
 		}
 	}
 	err = s.db.Update(ctx, func(c Conn) error {
-		t := &tx{Conn: c, s: s, reading: s.read(c)}
+		t, err := s.newTx(c)
+		if err != nil {
+			return err
+		}
 		for _, q := range []string{qLiveEpochs, qFinalEpochs} {
 			if _, err := t.exec(q, epochsSkipped); err != nil {
 				return err

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // class orders the work inside a group: finishes make room and free keys, claims keep workers busy, and a bulk producer starves
@@ -21,6 +22,7 @@ const (
 type step struct {
 	name string
 	run  func(t *tx, in []any) ([]any, error)
+	look func(t *tx, in []any) (found any, reads []Statement) // see lookingFirst; nil if it has none
 }
 
 func newStep[Q, A any](name string, run func(t *tx, qs []Q) ([]A, error)) *step {
@@ -65,15 +67,19 @@ type request struct {
 	done chan struct{} // closed when out or err is set
 }
 
-// batcher lets concurrent callers share transactions, like bbolt's Batch. A request that finds a free runner starts at once, nobody
-// waits for company; what arrives meanwhile goes into the next group.
+// batcher lets concurrent callers share transactions, like bbolt's Batch. A request that finds nobody at work starts at once, nobody
+// waits for company; what arrives meanwhile goes into the next group. Another runner begins beside one at work only when it has company rows to
+// write, or when a transaction takes longer than patience: small transactions side by side cost more than large ones one after the other.
 type batcher struct {
 	commit  func(group []*request) // one transaction; sets out or err of every request
 	runners int                    // 1 on SQLite, which has one writer
 	maxRows int                    // of a group; above 500 to 2,000 a larger one gains less than 15 %
 
 	mu     sync.Mutex // guards the fields below
-	active int
+	active int        // transactions under way
+	busy   int        // runners at work
+	slow   int        // runners whose transaction takes longer than patience
+	rows   int        // in queues
 	queues [classes][]*request
 	closed bool
 	idle   sync.Cond // signalled when active falls to 0
@@ -97,10 +103,8 @@ func (b *batcher) do(ctx context.Context, c class, s *step, rows int, in any) (a
 		return nil, errClosed
 	}
 	b.queues[c] = append(b.queues[c], r)
-	if b.active < b.runners {
-		b.active++
-		go b.drain()
-	}
+	b.rows += rows
+	b.help()
 	b.mu.Unlock()
 	select {
 	case <-r.done:
@@ -130,6 +134,20 @@ func (b *batcher) alone(ctx context.Context, r *request) error {
 	return r.err
 }
 
+const (
+	company  = 32                    // rows; with 64 producers two runners take turns
+	patience = 20 * time.Millisecond // many times what a transaction takes that waits for nobody
+)
+
+// help starts a runner for what waits, if that is worth one. The caller holds mu.
+func (b *batcher) help() {
+	if b.rows > 0 && b.busy < b.runners && (b.busy == b.slow || b.rows >= company) {
+		b.active++
+		b.busy++
+		go b.drain()
+	}
+}
+
 // drain commits group after group until nothing waits.
 func (b *batcher) drain() {
 	for {
@@ -137,15 +155,42 @@ func (b *batcher) drain() {
 		group := b.take()
 		if len(group) == 0 {
 			b.active--
+			b.busy--
 			b.idle.Broadcast()
 			b.mu.Unlock()
 			return
 		}
+		b.help() // with what is left
 		b.mu.Unlock()
-		b.commit(group)
+		b.patiently(func() { b.commit(group) })
 		for _, r := range group {
 			close(r.done)
 		}
+	}
+}
+
+// patiently runs one transaction. When it takes long, others do not wait for it.
+func (b *batcher) patiently(transaction func()) {
+	if b.runners == 1 {
+		transaction()
+		return
+	}
+	over, slow := false, false // guarded by mu
+	watch := time.AfterFunc(patience, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !over {
+			slow = true
+			b.slow++
+			b.help()
+		}
+	})
+	transaction()
+	watch.Stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if over = true; slow {
+		b.slow--
 	}
 }
 
@@ -169,6 +214,7 @@ func (b *batcher) take() []*request {
 			break
 		}
 	}
+	b.rows -= rows
 	return group
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -155,4 +156,42 @@ func TestChoose(t *testing.T) {
 	if got := slices.MinFunc([]candidate{{id: 2, r1: 1, r2: 5}, {id: 1, r1: 1, r2: 6}, {id: 3, r1: 1, r2: 5}}, less); got.id != 2 {
 		t.Error("first in order:", got)
 	}
+}
+
+// TestBatcherWaitsForCompany: beside a transaction under way another one begins for company rows at once, and for fewer when the first takes longer
+// than patience.
+func TestBatcherWaitsForCompany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sizes []int
+		release := make(chan struct{})
+		b := newBatcher(3, 1000, func(group []*request) {
+			sizes = append(sizes, len(group))
+			<-release
+		})
+		var wg sync.WaitGroup
+		submit := func(n int) {
+			for range n {
+				wg.Go(func() { b.do(context.Background(), classEnqueue, stepA, 1, nil) })
+			}
+			synctest.Wait()
+		}
+		began := func(want string) {
+			t.Helper()
+			if got := fmt.Sprint(sizes); got != want {
+				t.Errorf("groups of %s requests have begun, not %s", got, want)
+			}
+		}
+		submit(1)
+		submit(company - 1)
+		began("[1]")
+		submit(1)
+		began(fmt.Sprint([]int{1, company}))
+		submit(2)
+		began(fmt.Sprint([]int{1, company}))
+		time.Sleep(patience)
+		synctest.Wait()
+		began(fmt.Sprint([]int{1, company, 2}))
+		close(release)
+		wg.Wait()
+	})
 }

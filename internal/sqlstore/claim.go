@@ -23,6 +23,7 @@ type claimAnswer struct {
 type claims struct {
 	*tx
 	last  map[string]lastClaim // worker → its newest claim
+	doors map[string]door      // of the queues that they name and of all queues, if they have settings
 	idle  []idleClaim          // claims that have found nothing: the same ones after them find nothing either
 	swept bool                 // nothing that is due is left
 }
@@ -39,9 +40,12 @@ type lastClaim struct {
 }
 
 var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
-	c := claims{tx: t}
-	if err := c.readLast(requests); err != nil {
-		return nil, err
+	c, ok := t.first.(*claims)
+	if t.first = nil; !ok {
+		c = &claims{tx: t}
+		if err := t.readAll(c.look(requests)); err != nil {
+			return nil, err
+		}
 	}
 	answers := make([]claimAnswer, len(requests))
 	for i, r := range requests {
@@ -51,6 +55,13 @@ var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([
 		}
 	}
 	return answers, nil
+}).lookingFirst(func(t *tx, in []any) (any, []Statement) {
+	requests := make([]sojourn.ClaimRequest, len(in))
+	for i := range in {
+		requests[i] = in[i].(sojourn.ClaimRequest)
+	}
+	c := &claims{tx: t}
+	return c, c.look(requests)
 })
 
 func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
@@ -79,6 +90,9 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 			return claimAnswer{}, err
 		}
 		if len(picked) == 0 {
+			if err := c.settle(nil); err != nil {
+				return claimAnswer{}, err
+			}
 			c.idle = append(c.idle, idleClaim{r, c.opens})
 			return c.foundNothing(r, c.opens)
 		}
@@ -238,19 +252,29 @@ func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
-// readLast reads the newest claims of all workers.
-func (c *claims) readLast(requests []sojourn.ClaimRequest) error {
-	c.last = make(map[string]lastClaim, len(requests))
+// look asks for the newest claims of all workers, and for the doors of all queues.
+func (c *claims) look(requests []sojourn.ClaimRequest) []Statement {
+	c.last, c.doors = make(map[string]lastClaim, len(requests)), map[string]door{}
+	queues := Texts{sojourn.AllQueues}
 	var workers Texts
 	for _, r := range requests {
 		if r.Number > 0 {
 			workers = append(workers, r.Worker)
 		}
+		queues = append(queues, r.Queues...)
 	}
-	return c.each(qLastClaim, func(row Row) error {
+	slices.Sort(queues)
+	reads := []Statement{{Text: qDoors, Args: []any{slices.Compact(queues)}, Each: func(r Row) error {
+		c.doors[r.Text(0)] = door{paused: r.Int(1) != 0, gated: r.Int(2) != 0, shape: r.Int(3)}
+		return nil
+	}}}
+	if len(workers) == 0 {
+		return reads
+	}
+	return append(reads, Statement{Text: qLastClaim, Rows: []Column{workers}, Each: func(row Row) error {
 		c.last[row.Text(0)] = lastClaim{number: row.Int(1), leases: row.Text(2)}
 		return nil
-	}, workers)
+	}})
 }
 
 // repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.
@@ -307,8 +331,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]*live, 0, len(picked))
-	leases := make([]sojourn.Lease, 0, len(picked))
+	var starts []*live
 	for _, id := range ids {
 		was := found[sojourn.ID(id)]
 		if was == nil || was.State == sojourn.Awaiting && !c.mayPoll(was, r) {
@@ -316,9 +339,16 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		}
 		if put, err := c.putOff(was); err != nil {
 			return nil, err
-		} else if put {
-			continue
+		} else if !put {
+			starts = append(starts, was)
 		}
+	}
+	if err := c.settle(starts); err != nil {
+		return nil, err
+	}
+	rows := make([]*live, 0, len(starts))
+	leases := make([]sojourn.Lease, 0, len(starts))
+	for _, was := range starts {
 		tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, was.kind)})
 		if err != nil {
 			return nil, err

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Conn is one connection inside one transaction. It belongs to one goroutine and is valid only inside the function that got
-// it from [DB].Update or [DB].View; the context was given there.
+// Conn is one connection inside one transaction, which begins at the latest with the first call. It belongs to one goroutine and is valid only
+// inside the function that got it from [DB].Update or [DB].View; the context was given there.
 //
 // An argument is int64, int, bool (0 or 1), string, []byte (nil is empty bytes, never NULL), nil (NULL), [Ints] or [Texts]
 // (what ints($n) and texts($n) unfold). Any other type is an error. The number of arguments must fit the text.
@@ -32,7 +32,8 @@ type Statement struct {
 	Args    []any           // of Query and Exec
 	Rows    []Column        // of Bulk, instead of Args: the text is run for every row
 	Each    func(Row) error // called for every row of the answer; nil if there is none. It runs no statement
-	Changed int64           // set by Send: the rows that it inserted, updated or deleted
+	Changed int64           // set by Send: the rows that it inserted, updated, deleted or read
+	Wanted  int64           // for Commit: how many rows it must insert, update, delete or read; 0 = any number
 }
 
 // Sender is an optional ability of a Conn that reaches its database over a network.
@@ -41,10 +42,18 @@ type Sender interface {
 	Send(batch []Statement) error
 }
 
+// Committer is an optional ability of a Sender whose transaction is its own.
+type Committer interface {
+	Sender
+	// Commit runs statements in order and commits, in one message. The error of a statement whose number of rows is not the wanted one is
+	// ErrRaced. Nothing may follow it.
+	Commit(batch []Statement) error
+}
+
 // Clocked is an optional ability of a Conn whose database has a clock of its own, as a server has that several machines use.
 type Clocked interface {
 	// Clock is what the database's clock showed when the transaction began, in microseconds since 1970. It stays the same.
-	Clock() int64
+	Clock() (int64, error)
 }
 
 // Row reads one result row. Columns count from 0. NULL reads as 0, "" and nil.

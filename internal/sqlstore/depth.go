@@ -28,9 +28,8 @@ func (e *enqueue) admit(j *sojourn.Job) error {
 	if e.ending != nil {
 		return nil
 	}
-	if limit := q.Limit; limit > 0 && int64(j.Weight) > limit {
-		return &sojourn.Error{Code: sojourn.CodeOversize, Field: "weight", Index: -1,
-			Message: "the job weighs more than the limit of its queue, so it would never start: lower its weight or raise the limit"}
+	if err := oversize(q.Limit, j.Weight); err != nil {
+		return err
 	}
 	if q.MaxDepth < 1 || e.startState(j) != sojourn.Ready {
 		return nil
@@ -41,6 +40,15 @@ func (e *enqueue) admit(j *sojourn.Job) error {
 			Message: "the queue has as many ready jobs as its max_depth allows: enqueue again later"}
 	}
 	return err
+}
+
+// oversize refuses a weight above a limit. A job whose queue has got a lower limit since runs alone.
+func oversize(limit int64, weight int32) error {
+	if limit < 1 || int64(weight) <= limit {
+		return nil
+	}
+	return &sojourn.Error{Code: sojourn.CodeOversize, Field: "weight", Index: -1,
+		Message: "the job weighs more than the limit of its queue, so it would never start: lower its weight or raise the limit"}
 }
 
 // full counts one more job of a queue, or reports that it is full.

@@ -254,6 +254,15 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 	if c.Queue != nil {
 		l.queue = *c.Queue
 	}
+	if c.Weight != nil || c.Queue != nil {
+		q, err := t.queueRow(l.queue)
+		if err == nil {
+			err = oversize(q.Limit, l.Weight)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if c.Group != nil {
 		l.group = *c.Group
 	}

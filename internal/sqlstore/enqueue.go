@@ -23,11 +23,14 @@ type enqueueAnswer struct {
 
 // stepEnqueue plans request after request over what it has looked up for all of them, and writes what all insert together.
 var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAnswer, error) {
-	e := enqueue{tx: t}
-	answers := make([]enqueueAnswer, len(asks))
-	if err := e.lookUp(asks); err != nil {
-		return nil, err
+	e, ok := t.first.(*enqueue)
+	if t.first = nil; !ok {
+		e = &enqueue{tx: t}
+		if err := e.lookUp(asks); err != nil {
+			return nil, err
+		}
 	}
+	answers := make([]enqueueAnswer, len(asks))
 	for i, ask := range asks {
 		var err error
 		if answers[i].done, err = e.plan(ask); err != nil {
@@ -38,6 +41,13 @@ var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAn
 		}
 	}
 	return answers, e.write()
+}).lookingFirst(func(t *tx, in []any) (any, []Statement) {
+	asks := make([]enqueueAsk, len(in))
+	for i := range in {
+		asks[i] = in[i].(enqueueAsk)
+	}
+	e := &enqueue{tx: t}
+	return e, e.look(asks)
 })
 
 // Enqueue stores jobs; see sojourn.Store.
@@ -88,7 +98,7 @@ func (e *enqueue) write() error {
 	}
 	slices.Sort(queues)
 	for _, q := range slices.Compact(queues) {
-		e.later(qSeeQueue, -1, "", q)
+		e.later(qSeeQueue, 0, "", q)
 	}
 	for _, p := range plans {
 		if err := e.replace(p); err != nil {

@@ -45,8 +45,8 @@ const (
 	manyOfOne = 10
 )
 
-// flushFlight writes what the transaction has changed so far.
-func (t *tx) flushFlight() error {
+// leaveFlight leaves what the transaction has changed so far to the next flush.
+func (t *tx) leaveFlight() {
 	var held Ints
 	var queue, lane Texts
 	for f, n := range t.flight {
@@ -55,14 +55,12 @@ func (t *tx) flushFlight() error {
 		}
 	}
 	t.flight = nil
-	return t.bulk(qLand, nil, held, queue, lane)
+	t.laterBulk(qLand, 0, "", held, queue, lane)
 }
 
 // inFlight sums the weight in flight of a queue, by group. Under the queue's lock nobody else can add to it, only take away.
 func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err error) {
-	if err := t.flushFlight(); err != nil {
-		return 0, nil, err
-	}
+	t.leaveFlight()
 	groups = map[string]int64{}
 	rows, worth := int64(0), Texts{}
 	err = t.query(qFlight, func(r Row) error {

@@ -16,7 +16,8 @@ type gatedLine struct {
 	row   queueRow
 	flow  sojourn.Flow
 	admit []entrant
-	head  entrant // of the flow's state
+	place map[int64]int // of each in admit, by its id
+	head  entrant       // of the flow's state
 
 	asked   map[int64]bool
 	askedOf map[string]int // of each lane
@@ -268,17 +269,16 @@ const (
 	qSetFlow   = `update sj_queue set flow = $1, max_weight = $2, gated = $3 where name = $4 and flow = $5`
 )
 
-// close takes out what cannot be locked, and stores what the gates remember. The queue is locked if anything starts.
+// close takes out what cannot be locked, and puts off and fails what gates have said. The queue is locked if anything starts.
 func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
-	place := map[int64]int{}
+	l.place = map[int64]int{}
 	for i := range l.admit {
-		place[l.admit[i].id] = i
+		l.place[l.admit[i].id] = i
 	}
-	last := -1
 	var ids Ints
 	for _, c := range chosen {
-		if i, ok := place[c.id]; ok {
-			last, ids = max(last, i), append(ids, c.id)
+		if _, ok := l.place[c.id]; ok {
+			ids = append(ids, c.id)
 		}
 	}
 	if l.concurrent() && len(ids) > 0 {
@@ -286,21 +286,36 @@ func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 		if err := l.query(qFreeAgain, func(r Row) error { free[r.Int(0)] = true; return nil }, ids, l.queue); err != nil {
 			return nil, err
 		}
-		chosen = slices.DeleteFunc(chosen, func(c candidate) bool { _, here := place[c.id]; return here && !free[c.id] })
+		chosen = slices.DeleteFunc(chosen, func(c candidate) bool { _, here := l.place[c.id]; return here && !free[c.id] })
 	}
-	if err := l.doMoves(); err != nil {
-		return nil, err
+	return chosen, l.doMoves()
+}
+
+// settle ends what pick has begun: the gates of its queues learn which jobs have started. One that was found outside its windows has not.
+func (t *tx) settle(started []*live) error {
+	lines := t.lines
+	t.lines = nil
+	for _, l := range lines {
+		if err := l.settle(started); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// settle stores what the gates remember.
+func (l *gatedLine) settle(rows []*live) error {
+	last := -1
 	var started []*entrant
-	for _, c := range chosen {
-		if i, ok := place[c.id]; ok {
-			started = append(started, &l.admit[i])
+	for _, row := range rows {
+		if i, ok := l.place[int64(row.ID)]; ok {
+			last, started = max(last, i), append(started, &l.admit[i])
 		}
 	}
 	flow := l.flow.Close()
 	var err error
 	if flow.Pace, err = l.pay(started); err != nil {
-		return nil, err
+		return err
 	}
 	flow.Trouble = l.trouble(flow.Trouble)
 	if last >= 0 && l.row.Grouped() && l.admit[last].lane >= laneGroup {
@@ -310,7 +325,7 @@ func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 	if limit := l.row.Limit; limit > 0 && allowed > limit && !flow.Counting { // a lowered limit drains, and does not fill again
 		allowed = max(limit, min(allowed, l.flow.Used))
 	}
-	return chosen, l.remember(flow, allowed)
+	return l.remember(flow, allowed)
 }
 
 // remember stores what the gates remember and the weight that may be in flight, if either has changed.

@@ -97,7 +97,23 @@ func (t *tx) rely(queue string, shape int64) {
 	t.relied[queue] = shape
 }
 
-const qShapes = `select name, shape from sj_queue where name in (texts($1))`
+const (
+	qShapes     = `select name, shape from sj_queue where name in (texts($1))`
+	qSameShapes = `select q.name from sj_queue q /*, each*/ where q.name = each($1 text) and q.shape = each($2 bigint)`
+)
+
+// stillRelied is checkRelied as a statement that must find every queue.
+func (t *tx) stillRelied() []statement {
+	if len(t.relied) == 0 {
+		return nil
+	}
+	var names Texts
+	var shapes Ints
+	for name, shape := range t.relied {
+		names, shapes = append(names, name), append(shapes, shape)
+	}
+	return []statement{{Statement{Text: qSameShapes, Rows: []Column{names, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"}}
+}
 
 func (t *tx) checkRelied() error {
 	if len(t.relied) == 0 || !t.wrote {
@@ -174,6 +190,7 @@ var stepReshape = eachStep("reshape", func(t *tx, queue string) (done bool, err 
 			return false, err
 		}
 	}
+	t.leased = nil // some may be among them
 	next := last + 1
 	if seen < piece {
 		next = -1

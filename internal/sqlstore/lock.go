@@ -40,32 +40,18 @@ func (t *tx) lock(q string, ids Ints) error {
 // lockGroup locks the live rows that the requests name. A later statement then sees each as the transactions before have left it, with all
 // that belongs to it.
 func (t *tx) lockGroup(group []*request) error {
-	if !t.concurrent() {
+	if !t.concurrent() || t.leased != nil { // lookAhead has
 		return nil
 	}
-	var ids Ints
+	ids, _ := leasesOf(group)
 	var kinds, keys Texts
 	for _, r := range group {
-		switch in := r.in.(type) {
-		case []sojourn.Outcome:
-			for i := range in {
-				ids = append(ids, int64(in[i].Lease.ID))
-			}
-		case []sojourn.Lease:
-			for i := range in {
-				ids = append(ids, int64(in[i].ID))
-			}
-		case []sojourn.Saved:
-			for i := range in {
-				ids = append(ids, int64(in[i].Lease.ID))
-			}
-		case []sojourn.Response:
-			for i := range in {
-				if in[i].Job > 0 {
-					ids = append(ids, int64(in[i].Job))
-				} else if in[i].Key != "" {
-					kinds, keys = append(kinds, in[i].Kind), append(keys, in[i].Key)
-				}
+		in, _ := r.in.([]sojourn.Response)
+		for i := range in {
+			if in[i].Job > 0 {
+				ids = append(ids, int64(in[i].Job))
+			} else if in[i].Key != "" {
+				kinds, keys = append(kinds, in[i].Kind), append(keys, in[i].Key)
 			}
 		}
 	}

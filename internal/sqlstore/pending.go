@@ -52,28 +52,27 @@ func (p *pending) empty() bool {
 // putDowns change the responses of jobs; pending.hands has the jobs of each.
 var putDowns = [3]string{qPutDown, qHandLate, qKeptLate}
 
-// statement is one that is pending. It must change as many rows as wanted, or another transaction was faster.
+// statement is one that is pending. If it does not change as many rows as wanted, another transaction was faster.
 type statement struct {
 	Statement
-	wanted int64 // -1: any number
-	raced  string
+	raced string
 }
 
-// later leaves a statement to the next flush.
+// later leaves a statement to the next flush. wanted rows must change; 0 for any number.
 func (t *tx) later(q string, wanted int, raced string, args ...any) {
-	t.pending.late = append(t.pending.late, statement{Statement{Text: q, Args: args}, int64(wanted), raced})
+	t.pending.late = append(t.pending.late, statement{Statement{Text: q, Args: args, Wanted: int64(wanted)}, raced})
 }
 
-// laterBulk leaves a bulk to the next flush. wanted rows must change; -1 for any number.
+// laterBulk leaves a bulk to the next flush. wanted rows must change; 0 for any number.
 func (t *tx) laterBulk(q string, wanted int, raced string, first Ints, more ...Column) {
 	if len(first) > 0 {
-		t.pending.late = append(t.pending.late, statement{Statement{Text: q, Rows: append([]Column{first}, more...)}, int64(wanted), raced})
+		t.pending.late = append(t.pending.late, statement{Statement{Text: q, Rows: append([]Column{first}, more...), Wanted: int64(wanted)}, raced})
 	}
 }
 
-// flush writes what is pending, in one message. Rows of one job stand in each statement once, so the order among the statements does not matter;
+// collect makes statements of what is pending. Rows of one job stand in each statement once, so the order among the statements does not matter;
 // locks are taken in the order that lock.go names: live rows, which were locked when they were read, then keys.
-func (t *tx) flush() error {
+func (t *tx) collect() []statement {
 	if t.pending.empty() {
 		return nil
 	}
@@ -81,7 +80,7 @@ func (t *tx) flush() error {
 	t.pending = pending{}
 	for i, q := range putDowns {
 		if len(p.hands[i]) > 0 {
-			t.later(q, -1, "", p.hands[i])
+			t.later(q, 0, "", p.hands[i])
 		}
 	}
 	t.flushSaves(p.saves)
@@ -90,28 +89,58 @@ func (t *tx) flush() error {
 	late := append(t.pending.late, p.late...)
 	t.pending = pending{}
 	t.wrote = true
-	batch := make([]Statement, len(late))
+	return late
+}
+
+// flush writes what is pending, in one message.
+func (t *tx) flush() error { return t.flushWith(nil) }
+
+// flushWith runs reads in the message that writes what is pending, after it.
+func (t *tx) flushWith(reads []Statement) error {
+	late := t.collect()
+	if len(late)+len(reads) == 0 {
+		return nil
+	}
+	batch := make([]Statement, len(late), len(late)+len(reads))
 	for i, st := range late {
 		batch[i] = st.Statement
 	}
-	if err := t.send(batch); err != nil {
+	if err := t.send(append(batch, reads...)); err != nil {
 		return err
 	}
 	for i, st := range late {
-		if st.wanted >= 0 && batch[i].Changed != st.wanted {
+		if st.Wanted > 0 && batch[i].Changed != st.Wanted {
 			return raced(st.raced)
 		}
 	}
 	return nil
 }
 
-// send runs statements together, in one message where that is worth something.
-func (t *tx) send(batch []Statement) error {
+// commitWith writes what is pending, looks whether what the transaction has relied on still holds, and commits: all in one message.
+func (t *tx) commitWith(c Committer) error {
+	late := t.collect()
+	if t.wrote {
+		late = append(late, t.stillRelied()...)
+	}
+	batch := make([]Statement, len(late))
+	for i, st := range late {
+		batch[i] = st.Statement
+	}
+	t.render(batch)
+	return c.Commit(batch)
+}
+
+func (t *tx) render(batch []Statement) {
 	for i := range batch {
 		storableArgs(batch[i].Args)
 		storableColumns(batch[i].Rows)
 		batch[i].Text = t.s.sql(batch[i].Text)
 	}
+}
+
+// send runs statements together, in one message where that is worth something.
+func (t *tx) send(batch []Statement) error {
+	t.render(batch)
 	if c, ok := t.Conn.(Sender); ok {
 		return c.Send(batch)
 	}
@@ -135,11 +164,8 @@ func (t *tx) send(batch []Statement) error {
 
 // readAll runs queries together. Those with Rows run for every row.
 func (t *tx) readAll(reads []Statement) error {
-	if err := t.flush(); err != nil {
-		return err
-	}
 	if _, ok := t.Conn.(Sender); ok {
-		return t.send(reads)
+		return t.flushWith(reads)
 	}
 	for _, st := range reads {
 		var err error
@@ -242,10 +268,10 @@ func (t *tx) flushEnded(rows []endedRow) {
 		}
 	}
 	t.laterBulk(qDeleteLive, n, changedInside, gone[0], gone[1], gone[2])
-	t.laterBulk(qAddFinal, -1, "", final[0], columns(final[1:], queue, kind, key, worker, reason, resultType, errors, results)...)
+	t.laterBulk(qAddFinal, 0, "", final[0], columns(final[1:], queue, kind, key, worker, reason, resultType, errors, results)...)
 	t.freeKeys(rows)
 	if len(awaited) > 0 {
-		t.later(qFreeAwaited, -1, "", awaited)
+		t.later(qFreeAwaited, 0, "", awaited)
 	}
 }
 
@@ -265,7 +291,7 @@ func (t *tx) freeKeys(rows []endedRow) {
 	for i, r := range keyed {
 		numbers[0][i], numbers[1][i], kinds[i], keys[i] = int64(r.now.ID), r.held, r.now.kind, r.now.key
 	}
-	t.laterBulk(qFreeKey, -1, "", numbers[0], numbers[1], kinds, keys)
+	t.laterBulk(qFreeKey, 0, "", numbers[0], numbers[1], kinds, keys)
 }
 
 const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, worker, outcome, reason, by_whom, error)
@@ -287,5 +313,5 @@ func (t *tx) flushHistory(rows []historyRow) {
 		}
 		errors[i] = r.failed
 	}
-	t.laterBulk(qAddHistory, -1, "", numbers[0], columns(numbers[1:], texts[0], texts[1], texts[2], texts[3], errors)...)
+	t.laterBulk(qAddHistory, 0, "", numbers[0], columns(numbers[1:], texts[0], texts[1], texts[2], texts[3], errors)...)
 }

@@ -30,43 +30,41 @@ const (
 
 // pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit and that its gates let through, then
 // over the queues as the request says. It reads no more than Max + depth candidates a queue and kind, by index, whatever stands behind them.
-func (t *tx) pick(r sojourn.ClaimRequest) ([]candidate, error) {
+// The caller ends it with settle.
+func (c *claims) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 	lines := make([][]candidate, len(r.Queues))
-	var gated []*gatedLine
+	c.lines = nil
 	found := 0
-	t.opens = 0
+	c.opens = 0
 	for i, q := range r.Queues {
 		if r.Share == nil && found >= r.Max {
 			break
 		}
-		d, err := t.door(q)
-		if err != nil {
-			return nil, err
-		}
-		switch {
+		switch d := c.door(q); {
 		case d.paused:
 			continue
 		case d.gated:
-			l, err := t.gatedLine(q, r)
+			l, err := c.gatedLine(q, r)
 			if err != nil {
 				return nil, err
 			}
-			gated = append(gated, l)
+			c.lines = append(c.lines, l)
 			for _, e := range l.admit {
 				lines[i] = append(lines[i], e.candidate)
 			}
 		default:
-			if lines[i], err = t.line(q, r); err != nil {
+			var err error
+			if lines[i], err = c.line(q, r); err != nil {
 				return nil, err
 			}
 			if len(lines[i]) > 0 {
-				t.rely(q, d.shape)
+				c.rely(q, d.shape)
 			}
 		}
 		found += len(lines[i])
 	}
 	chosen := choose(lines, r)
-	for _, l := range gated {
+	for _, l := range c.lines {
 		var err error
 		if chosen, err = l.close(chosen); err != nil {
 			return nil, err

@@ -60,8 +60,11 @@ const (
 	qKey = `select job, live, held_until_us from sj_key where kind = $1 and key = $2`
 )
 
-// lookUp reads what is stored of the jobs' ids, keys and queues, each sort with one query.
-func (e *enqueue) lookUp(asks []enqueueAsk) error {
+// lookUp reads what is stored of the jobs' ids, keys and queues.
+func (e *enqueue) lookUp(asks []enqueueAsk) error { return e.readAll(e.look(asks)) }
+
+// look asks for each sort with one query.
+func (e *enqueue) look(asks []enqueueAsk) []Statement {
 	e.known, e.holders = map[sojourn.ID]knownJob{}, map[kindKey]holder{}
 	var ids Ints
 	var kinds, keys, queues Texts
@@ -95,7 +98,7 @@ func (e *enqueue) lookUp(asks []enqueueAsk) error {
 	if e.block.size > 0 { // drawn a moment ago
 		reads = slices.Delete(reads, 2, 3)
 	}
-	return e.readAll(reads)
+	return reads
 }
 
 // plan decides for each job of a call in turn: first the id, then the key, then insert. It only reads. A refused call leaves no trace; one that

@@ -11,7 +11,7 @@ import (
 
 const (
 	qQueueRows   = `select name, settings, flow, shape, reshape, max_weight from sj_queue where name in (texts($1))`
-	qDoors       = `select name, paused, gated, shape from sj_queue where name in ($1, '*')`
+	qDoors       = `select name, paused, gated, shape from sj_queue where name in (texts($1))`
 	qLockedQueue = `select q.name from sj_queue q where q.name = $1 /*lock q*/`
 	qFreeQueue   = `select name from sj_queue where name = $1 /*lock*/`
 	qSeeQueue    = `insert into sj_queue (name, seq) select $1, coalesce(max(seq), 0) + 1 from sj_queue where 1 = 1 on conflict (name) do nothing`
@@ -93,15 +93,11 @@ type door struct {
 	shape         int64
 }
 
-func (t *tx) door(queue string) (d door, err error) {
-	err = t.query(qDoors, func(r Row) error {
-		d.paused, d.gated = d.paused || r.Int(1) != 0, d.gated || r.Int(2) != 0
-		if r.Text(0) == queue {
-			d.shape = r.Int(3)
-		}
-		return nil
-	}, queue)
-	return d, err
+// door is what a queue's own settings and those of all queues say.
+func (c *claims) door(queue string) door {
+	d, all := c.doors[queue], c.doors[sojourn.AllQueues]
+	d.paused, d.gated = d.paused || all.paused, d.gated || all.gated
+	return d
 }
 
 // owns reports whether nobody else can claim from the queue before this transaction is over.

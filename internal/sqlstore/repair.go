@@ -20,9 +20,7 @@ var stepRepair = eachStep("repair", func(t *tx, queue string) (found []sojourn.V
 	if got, err := t.lockQueue(queue); err != nil || !got {
 		return nil, err
 	}
-	if err := t.flushFlight(); err != nil { // of what stands before this in the transaction
-		return nil, err
-	}
+	t.leaveFlight() // of what stands before this in the transaction
 	var held Ints
 	var queues, lanes Texts
 	if err := t.query(qMislaid, func(r Row) error {

@@ -95,22 +95,27 @@ const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id =
 
 // load reads and locks live rows.
 func (t *tx) load(ids Ints) (map[sojourn.ID]*live, error) {
-	return t.loadBy(qLive, ids, func(Row, *live) error { return nil })
+	return t.loadBy(qLive, ids, noMore)
 }
+
+func noMore(Row, *live) error { return nil }
 
 // loadBy is load by a query that begins with liveColumns; more reads what stands behind them.
 func (t *tx) loadBy(q string, ids Ints, more func(Row, *live) error) (map[sojourn.ID]*live, error) {
 	t.places = nil // settings for a row are read after it was locked
 	found := make(map[sojourn.ID]*live, len(ids))
-	err := t.query(q, func(r Row) error {
+	return found, t.query(q, t.scanInto(found, more), ids)
+}
+
+func (t *tx) scanInto(found map[sojourn.ID]*live, more func(Row, *live) error) func(Row) error {
+	return func(r Row) error {
 		l, err := t.scanLive(r)
 		if err != nil {
 			return err
 		}
 		found[l.ID] = l
 		return more(r, l)
-	}, ids)
-	return found, err
+	}
 }
 
 func idsOf(rows []*live) Ints {
@@ -126,11 +131,16 @@ func (t *tx) loadOne(id sojourn.ID) (*live, error) {
 	return found[id], err
 }
 
-// readLeased reads and locks the rows of leases. A row that changes in this transaction is read again.
+// readLeased reads and locks the rows of leases that were not read yet. A row that changes in this transaction is read again.
 func (t *tx) readLeased(leases []sojourn.Lease) error {
-	ids := make(Ints, len(leases))
-	for i, l := range leases {
-		ids[i] = int64(l.ID)
+	var ids Ints
+	for _, l := range leases {
+		if _, ok := t.leased[l.ID]; !ok {
+			ids = append(ids, int64(l.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	found, err := t.load(ids)
 	if err != nil {
@@ -139,8 +149,8 @@ func (t *tx) readLeased(leases []sojourn.Lease) error {
 	if t.leased == nil {
 		t.leased = found
 	}
-	for _, l := range leases {
-		t.leased[l.ID] = found[l.ID] // nil: the job is not live
+	for _, id := range ids {
+		t.leased[sojourn.ID(id)] = found[sojourn.ID(id)] // nil: the job is not live
 	}
 	return nil
 }
@@ -311,7 +321,7 @@ func (t *tx) insertLive(ls []*live) {
 		queue[i], kind[i], key[i], worker[i], lane[i] = l.queue, l.kind, l.key, l.worker, l.lane
 		t.noteChange(l)
 	}
-	t.laterBulk(qInsertLive, -1, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
+	t.laterBulk(qInsertLive, 0, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
 }
 
 func bit(b bool) int64 {

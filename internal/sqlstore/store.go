@@ -144,11 +144,16 @@ func (s *Store) readMeta(ctx context.Context) error {
 }
 
 // read reads the clock for a transaction: the database's own, if it has one.
-func (s *Store) read(c Conn) reading {
-	if own, ok := c.(Clocked); ok && !s.cfg.Driven {
-		return s.clock.readFrom(own.Clock(), sojourn.DefaultLease.Microseconds())
+func (s *Store) read(c Conn) (reading, error) {
+	own, ok := c.(Clocked)
+	if !ok || s.cfg.Driven {
+		return s.clock.read(sojourn.DefaultLease.Microseconds()), nil
 	}
-	return s.clock.read(sojourn.DefaultLease.Microseconds())
+	now, err := own.Clock()
+	if err != nil {
+		return reading{}, err
+	}
+	return s.clock.readFrom(now, sojourn.DefaultLease.Microseconds()), nil
 }
 
 // tx is one transaction: its connection, its one reading of the clock, and what is to be told after the commit.
@@ -171,15 +176,24 @@ type tx struct {
 	after  []func()         // run after the commit
 	never  map[string]error // windows that have refused a job, see mayStart
 
+	first        any                  // what the first step's look has found, see lookingFirst
 	pending      pending              // written with the next flush
 	leased       map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
+	lines        []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places       map[string]queueRow  // queues as place has read them, since the last row was locked
 	nothingEarly map[kindKey]bool     // keys of the finishes under way that have no early response
 	unseen       []kindKey            // keys under which another transaction may have missed this one, see lookAgain
 }
 
-func (s *Store) newTx(c Conn) *tx {
-	return &tx{Conn: c, s: s, reading: s.read(c), ready: map[place]int{}, freed: map[string]int{}}
+// newTx begins with a group of requests, of which there may be none.
+func (s *Store) newTx(c Conn, group ...*request) (*tx, error) {
+	t := &tx{Conn: c, s: s, ready: map[place]int{}, freed: map[string]int{}}
+	if err := t.lookAhead(group); err != nil {
+		return nil, err
+	}
+	var err error
+	t.reading, err = s.read(c)
+	return t, err
 }
 
 // place is where a job can be claimed.
@@ -290,7 +304,10 @@ func (s *Store) transact(group []*request) error {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
 			}
 		}()
-		t := s.newTx(c)
+		t, err := s.newTx(c, group...)
+		if err != nil {
+			return err
+		}
 		done = t
 		if err := t.lockGroup(group); err != nil {
 			return err
@@ -347,10 +364,11 @@ func runSame(t *tx, rs []*request) error {
 
 // end is the last thing that a transaction does: it writes what is pending, and looks whether what it has relied on still holds.
 func (t *tx) end() error {
-	if err := t.flush(); err != nil {
-		return err
+	t.leaveFlight()
+	if c, ok := t.Conn.(Committer); ok {
+		return t.commitWith(c)
 	}
-	if err := t.flushFlight(); err != nil {
+	if err := t.flush(); err != nil {
 		return err
 	}
 	if err := t.checkRelied(); err != nil {
@@ -413,7 +431,11 @@ func (s *Store) view(ctx context.Context, fn func(t *tx) error) error {
 		return *err
 	}
 	err := s.db.View(ctx, func(c Conn) error {
-		return fn(&tx{Conn: c, s: s, reading: s.read(c), reads: true})
+		now, err := s.read(c)
+		if err != nil {
+			return err
+		}
+		return fn(&tx{Conn: c, s: s, reading: now, reads: true})
 	})
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()

@@ -51,7 +51,10 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 	}
 	for try := 1; ; try++ {
 		err := guarded(func() error {
-			t := s.newTx(c)
+			t, err := s.newTx(c)
+			if err != nil {
+				return err
+			}
 			if err := fn(t); err != nil {
 				return err
 			}

@@ -23,7 +23,10 @@ func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
 	}
 	var done *tx
 	err := s.db.Update(ctx, func(c Conn) error {
-		t := s.newTx(c)
+		t, err := s.newTx(c)
+		if err != nil {
+			return err
+		}
 		done = t
 		if err := t.attachEarly(keys); err != nil {
 			return err

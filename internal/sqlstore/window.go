@@ -92,9 +92,9 @@ func (t *tx) putOff(l *live) (bool, error) {
 const putOffRounds = 10
 
 // putOffFront puts off, besides what a claim has picked, what stands next in line: the jobs of a kind mostly have the same windows.
-func (t *tx) putOffFront(r sojourn.ClaimRequest) error {
+func (c *claims) putOffFront(r sojourn.ClaimRequest) error {
 	r.Max, r.Capacity = max(r.Max, 100), math.MaxInt64
-	picked, err := t.pick(r)
+	picked, err := c.pick(r)
 	if err != nil {
 		return err
 	}
@@ -102,18 +102,18 @@ func (t *tx) putOffFront(r sojourn.ClaimRequest) error {
 	for i, p := range picked {
 		ids[i] = p.id
 	}
-	found, err := t.load(ids)
+	found, err := c.load(ids)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
 		if l := found[sojourn.ID(id)]; l != nil {
-			if _, err := t.putOff(l); err != nil {
+			if _, err := c.putOff(l); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return c.settle(nil)
 }
 
 // putOffUntil is when a job may start that is put off.

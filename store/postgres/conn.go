@@ -13,19 +13,27 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// conn implements sqlstore.Conn and sqlstore.Clocked. It lives as long as one transaction, and holds its context for so long.
+// conn implements sqlstore.Conn, sqlstore.Sender and sqlstore.Clocked. It lives as long as one transaction, and holds its context for so long.
 type conn struct {
 	ctx context.Context
 	raw *pgx.Conn
 	now int64 // of the database, when the transaction began
+
+	begun bool
 }
 
 // Clock implements sqlstore.Clocked.
-func (c *conn) Clock() int64 { return c.now }
+func (c *conn) Clock() (int64, error) {
+	err := c.begin()
+	return c.now, err
+}
 
 // Exec implements sqlstore.Conn.
 func (c *conn) Exec(q string, args ...any) (int64, error) {
 	values, err := bind(args)
+	if err == nil {
+		err = c.begin()
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -37,6 +45,9 @@ func (c *conn) Exec(q string, args ...any) (int64, error) {
 // run another.
 func (c *conn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
 	values, err := bind(args)
+	if err == nil {
+		err = c.begin()
+	}
 	if err != nil {
 		return err
 	}
@@ -105,21 +116,46 @@ func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more .
 
 // Send implements sqlstore.Sender.
 func (c *conn) Send(batch []sqlstore.Statement) error {
-	var b pgx.Batch
-	for _, st := range batch {
-		args := st.Args
-		for _, column := range st.Rows {
-			args = append(args, column)
-		}
-		values, err := bind(args)
-		if err != nil {
-			return err
-		}
-		b.Queue(st.Text, values...)
+	opened := c.opening(batch)
+	m, err := queue(opened)
+	if err != nil {
+		return err
 	}
-	answers := c.raw.SendBatch(c.ctx, &b)
-	for i := range batch {
-		if err := c.receive(answers, &batch[i]); err != nil {
+	err = c.exchange(c.ctx, m)
+	copy(batch, opened[len(opened)-len(batch):]) // how many rows each has changed
+	return err
+}
+
+// message is statements with what they look like for the driver.
+type message struct {
+	batch  []sqlstore.Statement
+	driver pgx.Batch
+}
+
+func queue(batch []sqlstore.Statement) (*message, error) {
+	m := &message{batch: batch}
+	for _, st := range batch {
+		values, err := bind(append(st.Args, columnsOf(st.Rows)...))
+		if err != nil {
+			return nil, err
+		}
+		m.driver.Queue(st.Text, values...)
+	}
+	return m, nil
+}
+
+func columnsOf(rows []sqlstore.Column) []any {
+	args := make([]any, len(rows))
+	for i, column := range rows {
+		args[i] = column
+	}
+	return args
+}
+
+func (c *conn) exchange(ctx context.Context, m *message) error {
+	answers := c.raw.SendBatch(ctx, &m.driver)
+	for i := range m.batch {
+		if err := c.receive(answers, &m.batch[i]); err != nil {
 			return errors.Join(err, answers.Close())
 		}
 	}

@@ -63,7 +63,7 @@ func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	defer func() { <-d.writing }()
 	pause := firstPause
 	for try := 1; ; try++ {
-		err := d.transact(ctx, beginWrite, fn)
+		err := d.write(ctx, fn)
 		if err == nil {
 			d.updates.Add(1)
 		}
@@ -90,7 +90,7 @@ func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	defer func() { <-d.reading }()
 	limited, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	err := d.transact(limited, beginRead, fn)
+	err := d.read(limited, fn)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: err,
 			Message: fmt.Sprintf("the read took longer than %v; ask for less at a time", readLimit)}
@@ -111,31 +111,41 @@ func enter(ctx context.Context, room chan struct{}) error {
 	}
 }
 
-// A transaction begins with one message of several statements: the clock costs no round trip of its own. The server ends the transaction of a
-// client that has vanished, so that its locks hold up nobody for long; the setting is local to the transaction, as a pooler wants it.
-const (
-	beginWrite = `begin isolation level read committed read write; set local idle_in_transaction_session_timeout = 30000; ` + readClock
-	beginRead  = `begin isolation level repeatable read read only; ` + readClock
-	readClock  = `select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)`
-)
-
-// transact runs fn between begin and commit. A commit under way is never given up.
-func (d *DB) transact(ctx context.Context, begin string, fn func(sqlstore.Conn) error) error {
+// write runs fn in a transaction that begins with fn's first message and ends, unless fn has committed, with a commit.
+func (d *DB) write(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	c, err := d.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Release()
-	now, err := ask(ctx, c.Conn(), begin)
+	w := &writer{conn: conn{ctx: ctx, raw: c.Conn()}}
+	if err = fn(w); err == nil && !w.over {
+		err = w.Commit(nil)
+	}
+	if err != nil {
+		d.rollBack(ctx, c.Conn())
+	}
+	return err
+}
+
+// beginRead is one message of several statements: the clock costs no round trip of its own.
+const beginRead = `begin isolation level repeatable read read only; select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)`
+
+// read runs fn over one snapshot.
+func (d *DB) read(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	c, err := d.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	now, err := ask(ctx, c.Conn(), beginRead)
 	if err != nil {
 		c.Conn().Close(ctx) // whatever state it is in
 		return err
 	}
-	if err := fn(&conn{ctx: ctx, raw: c.Conn(), now: now}); err != nil {
-		d.rollBack(ctx, c.Conn())
-		return err
-	}
-	return commit(context.WithoutCancel(ctx), c.Conn())
+	err = fn(&conn{ctx: ctx, raw: c.Conn(), now: now, begun: true})
+	d.rollBack(ctx, c.Conn()) // there is nothing to commit
+	return err
 }
 
 func (d *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
@@ -156,20 +166,6 @@ func (d *DB) rollBack(ctx context.Context, raw *pgx.Conn) {
 	if _, err := raw.PgConn().Exec(ctx, "rollback").ReadAll(); err != nil {
 		raw.Close(ctx)
 	}
-}
-
-func commit(ctx context.Context, raw *pgx.Conn) error {
-	results, err := raw.PgConn().Exec(ctx, "commit").ReadAll()
-	switch {
-	case err != nil && code(err) != "": // the server has refused
-		return err
-	case err != nil:
-		return &sojourn.Error{Code: sojourn.CodeUnknown, Index: -1, Retryable: true, Err: err,
-			Message: "the connection broke during a commit (" + err.Error() + "); it may or may not have been executed: repeat the call unchanged"}
-	case results[0].CommandTag.String() != "COMMIT":
-		return errors.New("the transaction was rolled back by the server")
-	}
-	return nil
 }
 
 // ask sends several statements in one message and returns the number that the last one gives.

@@ -103,7 +103,7 @@ func (d *DB) Join(ctx context.Context, in any, secret string) (sqlstore.Joined, 
 		if _, err := tx.Exec(ctx, savepoint); err != nil { // pgx refuses it if tx is over: its connection may be somebody else's by now
 			return nil, err
 		}
-		own := &joined{conn{ctx: ctx, raw: tx.Conn()}}
+		own := &joined{conn{ctx: ctx, raw: tx.Conn(), begun: true}}
 		j, clock = own, &own.now
 	case *sql.Tx:
 		over, err := sqlstore.JoinSQL(ctx, tx, bindOne, false)
@@ -157,7 +157,7 @@ type joinedSQL struct {
 }
 
 // Clock implements sqlstore.Clocked.
-func (c *joinedSQL) Clock() int64 { return c.now }
+func (c *joinedSQL) Clock() (int64, error) { return c.now, nil }
 
 // bindOne is bind for one argument.
 func bindOne(a any) (any, error) {

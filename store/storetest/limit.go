@@ -151,6 +151,11 @@ func limitOversize(s *scene) {
 	s.refused(err, sojourn.CodeOversize, "a job heavier than the limit")
 	big := s.enqueue(sojourn.Weight(3))
 	small := s.enqueue()
+	heavier, here := int32(4), line
+	elsewhere := s.enqueue(sojourn.Queue("other"), sojourn.Weight(heavier))
+	s.refused(s.edit(small, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Weight: &heavier}}).Err, sojourn.CodeOversize, "a change to it")
+	s.refused(s.edit(elsewhere, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Queue: &here}}).Err, sojourn.CodeOversize, "a move of it")
+	same(s, "the weight that was refused", s.get(small).Weight, 1)
 	s.setQueue(line, limited(2))
 	same(s, "the oversize job", s.claim().Job.ID, big) // nothing else is in flight
 	s.claimNone("it runs alone")

@@ -12,6 +12,8 @@ var paceTrials = []trial{
 	{"rate of groups", "Each group has its own bucket, and an empty one does not hide the next group.", "spec:K8 spec:K4", rateGroups},
 	{"rate and a claim that waits", "A claim that waits is answered when the bucket has a start again.", "spec:K8", rateWakes},
 	{"rate counts what starts", "A job that a claim passes over, and one that is resumed, costs the bucket nothing.", "spec:K8 rules:B11", rateCounts},
+	{"rate and jobs outside their windows", "A job that a claim puts off to its windows' next opening has not started: it costs neither a start nor a probe.",
+		"spec:K8 spec:T4 tr:S2", ratePutOff},
 	{"hold by a handler", "A handler's hold closes the queue for everybody, costs neither attempt nor failure, and the job keeps its place.",
 		"spec:K8 tr:F14", holdByHandler},
 	{"hold of another queue", "A handler may hold another queue: its own job comes back after the hold, and its own queue goes on.", "spec:K8 tr:F14", holdOther},
@@ -21,6 +23,17 @@ var paceTrials = []trial{
 	{"breaker", "So many failures within a time close the queue; probes that succeed open it again, one that fails does not.", "spec:K8", breakerOpens},
 	{"breaker and reasons", "Only failures with the reasons of the setting count, and timeouts and error responses do as well.", "spec:K8", breakerReasons},
 	{"breaker whose probe is lost", "A probe that nobody answers for is replaced by another.", "spec:K8", breakerLostProbe},
+}
+
+func ratePutOff(s *scene) {
+	s.setQueue(line, sojourn.QueueSettings{Rate: &sojourn.Rate{Count: 1, Per: 24 * time.Hour}, GroupRate: &sojourn.Rate{Count: 1, Per: 24 * time.Hour}})
+	for range 3 {
+		s.enqueue(sojourn.In(office), sojourn.Group("g"))
+	}
+	open := s.enqueue(sojourn.Priority(200), sojourn.Group("g"))
+	s.advance(8 * time.Hour) // the windows have closed
+	same(s, "the job that may start", s.claim(upTo(2)).Job.ID, open)
+	s.claimNone("the start is used")
 }
 
 func holds(c sojourn.Claimed, queue string, d time.Duration) sojourn.Outcome {

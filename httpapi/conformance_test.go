@@ -1,0 +1,100 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"os"
+	"testing"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi"
+	"github.com/sojourn-queue/sojourn/httpapi/server"
+	"github.com/sojourn-queue/sojourn/internal/pgtest"
+	"github.com/sojourn-queue/sojourn/store/postgres"
+	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/store/storetest"
+)
+
+// far is a store behind a server, with the hook by which the suite tells that its clock has moved.
+type far struct {
+	*httpapi.Store
+	behind sojourn.Store
+}
+
+func (f far) Nudge() { f.behind.(interface{ Nudge() }).Nudge() }
+
+// serving starts a server over a store and dials it.
+func serving(t *testing.T, behind *sojourn.Client) far {
+	t.Helper()
+	h, err := server.New(context.Background(), behind.Store(), server.Options{Open: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(h)
+	c, err := httpapi.Dial(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Close()
+		h.Drain()
+		s.Close()
+		_ = behind.Close()
+	})
+	return far{c.Store().(*httpapi.Store), behind.Store()}
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	pgtest.Stop()
+	os.Exit(code)
+}
+
+// TestConformanceSQLite runs the whole suite through HTTP, with SQLite behind the server.
+func TestConformanceSQLite(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
+		options := []sqlite.Option{sqlite.Clock(o.Now)}
+		for queue, throttler := range o.Throttlers {
+			options = append(options, sqlite.Throttle(queue, throttler))
+		}
+		if o.Rules != nil {
+			options = append(options, sqlite.Rules(o.Rules))
+		}
+		if o.MaxBytes > 0 {
+			options = append(options, sqlite.MaxBytes(o.MaxBytes))
+		}
+		if o.InboxTTL > 0 {
+			options = append(options, sqlite.InboxTTL(o.InboxTTL))
+		}
+		c, err := sqlite.Open(":memory:", options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return serving(t, c)
+	})
+}
+
+// TestConformancePostgres runs it with PostgreSQL behind the server.
+func TestConformancePostgres(t *testing.T) {
+	url := pgtest.URL(t)
+	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
+		options := []postgres.Option{postgres.Clock(o.Now), postgres.Schema(pgtest.NewSchema(t)), postgres.AutoMigrate()}
+		for queue, throttler := range o.Throttlers {
+			options = append(options, postgres.Throttle(queue, throttler))
+		}
+		if o.Rules != nil {
+			options = append(options, postgres.Rules(o.Rules))
+		}
+		if o.MaxBytes > 0 {
+			options = append(options, postgres.MaxBytes(o.MaxBytes))
+		}
+		if o.InboxTTL > 0 {
+			options = append(options, postgres.InboxTTL(o.InboxTTL))
+		}
+		c, err := postgres.Open(url, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return serving(t, c)
+	})
+}

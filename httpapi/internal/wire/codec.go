@@ -1,0 +1,150 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// MaxDepth bounds how deep values are nested, in requests and in bytes that are shown as JSON.
+const MaxDepth = 64
+
+// Codec is a form of JSON. The zero value is the plain form, for people and for clients that read JSON: bytes that are JSON are shown as JSON,
+// without the white space between its parts, and text that is not UTF-8 is mended. The exact form gives every byte back.
+type Codec struct{ Exact bool }
+
+// ExactHeader, with the value ExactValue, marks a request whose body has the exact form, and asks for an answer in it.
+const (
+	ExactHeader = "Sojourn-Bytes"
+	ExactValue  = "base64"
+)
+
+var (
+	common = json.JoinOptions(jsonv1.OmitEmptyWithLegacySemantics(true), jsontext.PreserveRawStrings(true), json.Deterministic(true),
+		json.WithUnmarshalers(json.JoinUnmarshalers(durationUnmarshaler, bytesUnmarshaler, nameUnmarshalers)))
+	plain  = json.JoinOptions(common, jsontext.AllowInvalidUTF8(true), json.WithMarshalers(json.JoinMarshalers(plainMarshaler, durationMarshaler, nameMarshalers)))
+	exact  = json.JoinOptions(common, json.WithMarshalers(json.JoinMarshalers(exactMarshaler, textMarshaler, durationMarshaler, nameMarshalers)))
+	strict = json.JoinOptions(json.RejectUnknownMembers(true), jsontext.AllowInvalidUTF8(false))
+	// exactText also takes text that is not UTF-8, as base64.
+	exactText = json.WithUnmarshalers(json.JoinUnmarshalers(textUnmarshaler, durationUnmarshaler, bytesUnmarshaler, nameUnmarshalers))
+)
+
+func (c Codec) options() json.Options {
+	if c.Exact {
+		return json.JoinOptions(exact, exactText)
+	}
+	return plain
+}
+
+// Write encodes v.
+func (c Codec) Write(w io.Writer, v any) error { return json.MarshalWrite(w, v, c.options()) }
+
+// Marshal encodes v.
+func (c Codec) Marshal(v any) ([]byte, error) { return json.Marshal(v, c.options()) }
+
+// Read decodes an answer. Fields that this program does not know are passed over, so that a newer server can add some.
+func (c Codec) Read(b []byte, v any) error { return json.Unmarshal(b, v, c.options()) }
+
+// ReadStrict decodes a request: one document, no duplicate, unknown or wrongly written names, valid UTF-8, at most MaxDepth deep. The error is
+// an *sojourn.Error whose Field is a JSON pointer.
+func (c Codec) ReadStrict(b []byte, v any) error {
+	if len(bytes.TrimSpace(b)) == 0 {
+		return refusal(CodeEmptyBody, "", "the body is empty; send a JSON document")
+	}
+	if depth(b) > MaxDepth {
+		return refusal(CodeTooDeep, "", `values are nested more than %d deep; send them as {"$base64": "…"}`, MaxDepth)
+	}
+	err := json.Unmarshal(b, v, json.JoinOptions(c.options(), strict))
+	if err == nil {
+		return nil
+	}
+	return explain(err)
+}
+
+// depth is how deep the objects and arrays of a JSON document are nested. Of anything else it is some number.
+func depth(b []byte) (deepest int) {
+	now, text := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			text = !text
+		case text && c == '\\':
+			i++
+		case text:
+		case c == '{' || c == '[':
+			now++
+			deepest = max(deepest, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return deepest
+}
+
+// explain turns an error of the decoder into one with a code.
+func explain(err error) error {
+	if own, ok := errors.AsType[*sojourn.Error](err); ok {
+		e := *own
+		if s, ok := errors.AsType[*json.SemanticError](err); ok {
+			e.Field = string(s.JSONPointer)
+		}
+		return &e
+	}
+	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		at := string(s.JSONPointer)
+		text := s.Err.Error()
+		switch {
+		case errors.Is(err, jsontext.ErrDuplicateName):
+			return refusal(CodeDuplicate, at, "the name stands twice in its object")
+		case strings.Contains(text, "UTF-8") || strings.Contains(text, "surrogate"):
+			return refusal(CodeInvalidUTF8, at, `the text is not valid UTF-8; send bytes that are no text as {"$base64": "…"}, or the args as application/octet-stream`)
+		case strings.Contains(text, "after top-level value"):
+			return refusal(CodeTrailing, "", "something follows after the end of the JSON document, at byte %d", s.ByteOffset)
+		}
+		return refusal(CodeMalformed, at, "the body is not JSON: %.120s at byte %d", text, s.ByteOffset)
+	}
+	if s, ok := errors.AsType[*json.SemanticError](err); ok {
+		at := string(s.JSONPointer)
+		if errors.Is(err, json.ErrUnknownName) {
+			return refusal(CodeUnknownField, at, "there is no such field here; names are written in lower case, as in the description at /docs")
+		}
+		return refusal(sojourn.CodeInvalid, at, "%s", misfit(s))
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return refusal(CodeMalformed, "", "the body ends in the middle of the JSON document")
+	}
+	return refusal(CodeMalformed, "", "the body is not JSON: %.120s", err)
+}
+
+// misfit says what was found and what belongs there, without the value itself.
+func misfit(s *json.SemanticError) string {
+	found := s.JSONKind.String()
+	if found == "" || s.JSONKind == 0 {
+		found = "the value"
+	}
+	if s.GoType == nil {
+		return found + " does not fit here"
+	}
+	wants := s.GoType.Kind().String()
+	switch k := s.GoType.Kind(); {
+	case s.GoType.String() == "time.Time":
+		wants = "a time with its zone, such as 2026-01-31T18:00:00Z"
+	case k >= reflect.Int && k <= reflect.Int64:
+		wants = "a whole number of " + s.GoType.Kind().String()[3:] + " bits"
+	case k == reflect.Slice:
+		wants = "an array"
+	case k == reflect.Struct || k == reflect.Map:
+		wants = "an object"
+	case k == reflect.Bool:
+		wants = "true or false"
+	}
+	return found + " stands where " + wants + " belongs"
+}

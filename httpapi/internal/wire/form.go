@@ -1,0 +1,193 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// base64Name is the only member of the object that stands for bytes.
+const base64Name = "$base64"
+
+// plainMarshaler shows bytes that are JSON as JSON, unless a reader would take it for the object that stands for bytes.
+var plainMarshaler = json.MarshalToFunc(func(e *jsontext.Encoder, b []byte) error {
+	if b == nil {
+		return e.WriteToken(jsontext.Null)
+	}
+	if shown(b) {
+		return e.WriteValue(b)
+	}
+	return writeBase64(e, b)
+})
+
+var exactMarshaler = json.MarshalToFunc(func(e *jsontext.Encoder, b []byte) error {
+	if b == nil {
+		return e.WriteToken(jsontext.Null)
+	}
+	return writeBase64(e, b)
+})
+
+func shown(b []byte) bool {
+	return depth(b) <= MaxDepth/2 && jsontext.Value(b).IsValid() && string(b) != "null" && !bytes.Contains(b, []byte(base64Name))
+}
+
+func writeBase64(e *jsontext.Encoder, b []byte) error {
+	text := make([]byte, 0, base64.StdEncoding.EncodedLen(len(b))+16)
+	text = append(text, `{"`+base64Name+`":"`...)
+	text = base64.StdEncoding.AppendEncode(text, b)
+	return e.WriteValue(append(text, `"}`...))
+}
+
+// textMarshaler writes text that is not UTF-8 like bytes.
+var textMarshaler = json.MarshalToFunc(func(e *jsontext.Encoder, s string) error {
+	if utf8.ValidString(s) {
+		return errors.ErrUnsupported
+	}
+	return writeBase64(e, []byte(s))
+})
+
+var textUnmarshaler = json.UnmarshalFromFunc(func(d *jsontext.Decoder, s *string) error {
+	if d.PeekKind() != '{' {
+		return errors.ErrUnsupported
+	}
+	v, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	b, _, err := fromBase64(v)
+	*s = string(b)
+	return err
+})
+
+var bytesUnmarshaler = json.UnmarshalFromFunc(func(d *jsontext.Decoder, b *[]byte) error {
+	v, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	if v.Kind() == 'n' {
+		*b = nil
+		return nil
+	}
+	if v.Kind() == '{' {
+		decoded, is, err := fromBase64(v)
+		if is || err != nil {
+			*b = decoded
+			return err
+		}
+	}
+	*b = append([]byte{}, v...)
+	return nil
+})
+
+// fromBase64 reads {"$base64": "…"}; is tells whether v is of that form.
+func fromBase64(v jsontext.Value) (b []byte, is bool, err error) {
+	inner := strings.TrimSpace(string(v[1 : len(v)-1]))
+	rest, ok := strings.CutPrefix(inner, `"`+base64Name+`"`)
+	if !ok {
+		return nil, false, nil
+	}
+	rest, ok = strings.CutPrefix(strings.TrimSpace(rest), ":")
+	rest = strings.TrimSpace(rest)
+	if !ok || len(rest) < 2 || rest[0] != '"' || rest[len(rest)-1] != '"' {
+		return nil, true, sojourn.Invalid("", `%s stands alone in its object, with a text`, base64Name)
+	}
+	b, err = base64.StdEncoding.DecodeString(rest[1 : len(rest)-1])
+	if err != nil {
+		return nil, true, sojourn.Invalid("", "is not base64 in the standard alphabet with padding")
+	}
+	return append([]byte{}, b...), true, nil
+}
+
+// FormatDuration writes d in seconds, with as many decimals as it needs: "90s", "0.5s".
+func FormatDuration(d time.Duration) string {
+	sign, n := "", uint64(d)
+	if d < 0 {
+		sign, n = "-", -n
+	}
+	whole, part := n/uint64(time.Second), n%uint64(time.Second)
+	if part == 0 {
+		return sign + strconv.FormatUint(whole, 10) + "s"
+	}
+	return sign + strings.TrimRight(fmt.Sprintf("%d.%09d", whole, part), "0") + "s"
+}
+
+// ParseDuration reads a duration with its unit, as in 90s, 1.5h or 1h30m.
+func ParseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, sojourn.Invalid("", "%.64q is not a duration with its unit, such as 90s, 1.5h or 1h30m", text)
+	}
+	return d, nil
+}
+
+var (
+	durationMarshaler = json.MarshalToFunc(func(e *jsontext.Encoder, d time.Duration) error {
+		return e.WriteToken(jsontext.String(FormatDuration(d)))
+	})
+	durationUnmarshaler = json.UnmarshalFromFunc(func(dec *jsontext.Decoder, d *time.Duration) error {
+		t, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		if t.Kind() != '"' {
+			return sojourn.Invalid("", "a duration is a text with its unit, such as \"90s\", \"1.5h\" or \"1h30m\"")
+		}
+		*d, err = ParseDuration(t.String())
+		return err
+	})
+)
+
+// Names are the constants that are numbers in Go and words here.
+var (
+	OnLostNames       = []string{"retry", "fail"}
+	OnPanicNames      = []string{"retry", "fail"}
+	LateResponseNames = []string{"accept", "inbox"}
+	WaitModeNames     = []string{"any", "all"}
+	ScopeNames        = []string{"job", "group", "kind", "queue"}
+	OnConflictNames   = []string{"existing", "error", "replace"}
+)
+
+var (
+	nameMarshalers = json.JoinMarshalers(named[sojourn.OnLost](OnLostNames), named[sojourn.OnPanic](OnPanicNames),
+		named[sojourn.LateResponse](LateResponseNames), named[sojourn.WaitMode](WaitModeNames), named[sojourn.Scope](ScopeNames),
+		named[sojourn.OnConflict](OnConflictNames))
+	nameUnmarshalers = json.JoinUnmarshalers(unnamed[sojourn.OnLost](OnLostNames), unnamed[sojourn.OnPanic](OnPanicNames),
+		unnamed[sojourn.LateResponse](LateResponseNames), unnamed[sojourn.WaitMode](WaitModeNames), unnamed[sojourn.Scope](ScopeNames),
+		unnamed[sojourn.OnConflict](OnConflictNames))
+)
+
+// named writes a constant; one out of range keeps its number, so that the reader refuses it.
+func named[T ~uint8](names []string) *json.Marshalers {
+	return json.MarshalToFunc(func(e *jsontext.Encoder, v T) error {
+		if int(v) < len(names) {
+			return e.WriteToken(jsontext.String(names[v]))
+		}
+		return e.WriteToken(jsontext.String(strconv.Itoa(int(v))))
+	})
+}
+
+func unnamed[T ~uint8](names []string) *json.Unmarshalers {
+	return json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *T) error {
+		t, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		for i, n := range names {
+			if t.Kind() == '"' && n == t.String() {
+				*v = T(i)
+				return nil
+			}
+		}
+		return sojourn.Invalid("", "is not one of the words %s", strings.Join(names, ", "))
+	})
+}

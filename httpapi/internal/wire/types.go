@@ -1,0 +1,285 @@
+package wire
+
+import (
+	"errors"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Filter is sojourn.Filter, in a body or in a query.
+type Filter struct {
+	IDs           []sojourn.ID    `json:"ids,omitempty" query:"id"`
+	Kind          string          `json:"kind,omitempty" query:"kind"`
+	Key           string          `json:"key,omitempty" query:"key" doc:"with kind: the live job of the key, else the newest final one"`
+	Queue         string          `json:"queue,omitempty" query:"queue"`
+	States        []sojourn.State `json:"states,omitempty" query:"state"`
+	Group         string          `json:"group,omitempty" query:"group"`
+	Tag           string          `json:"tag,omitempty" query:"tag"`
+	Reason        string          `json:"reason,omitempty" query:"reason" doc:"of final jobs"`
+	CreatedAfter  time.Time       `json:"created_after,omitzero" query:"created_after"`
+	CreatedBefore time.Time       `json:"created_before,omitzero" query:"created_before"`
+	After         sojourn.ID      `json:"after,omitempty" query:"after" doc:"the last id of the page before"`
+	Limit         int             `json:"limit,omitempty" query:"limit" doc:"1 to 1,000; default 100"`
+	Newest        bool            `json:"newest,omitempty" query:"newest" doc:"descending"`
+	Next          bool            `json:"next,omitempty" query:"next" doc:"the ready jobs of the queue in the order of claims"`
+	Full          bool            `json:"full,omitempty" query:"full" doc:"with args, result, checkpoint and responses"`
+	Wait          time.Duration   `json:"wait,omitempty" query:"wait" doc:"with ids: wait up to this long until one matches; at most 60s"`
+}
+
+// InboxFilter is sojourn.InboxFilter, in a query.
+type InboxFilter struct {
+	Outcomes []sojourn.ResponseOutcome `json:"outcomes,omitempty" query:"outcome"`
+	Kind     string                    `json:"kind,omitempty" query:"kind"`
+	Key      string                    `json:"key,omitempty" query:"key"`
+	Job      sojourn.ID                `json:"job,omitempty" query:"job"`
+	Source   string                    `json:"source,omitempty" query:"source"`
+	Before   int64                     `json:"before,omitempty" query:"before" doc:"the last seq of the page before"`
+	Limit    int                       `json:"limit,omitempty" query:"limit" doc:"1 to 1,000; default 100"`
+}
+
+// Response is sojourn.Response with what it leaves out of JSON.
+type Response struct {
+	sojourn.Response
+	TTL time.Duration `json:"ttl,omitempty" doc:"of an early one without a live job: at least 1s; default the store's own"`
+}
+
+// ResponseOf is r on the wire.
+func ResponseOf(r sojourn.Response) Response { return Response{r, r.TTL} }
+
+// Domain is the response again.
+func (r Response) Domain() sojourn.Response {
+	r.Response.TTL = r.TTL
+	return r.Response
+}
+
+// InboxEdit is sojourn.InboxEdit.
+type InboxEdit struct {
+	Seq    int64               `json:"seq"`
+	Action sojourn.InboxAction `json:"action" enum:"match,retry,discard"`
+	Job    sojourn.ID          `json:"job,omitempty" doc:"of match: this job"`
+	Kind   string              `json:"kind,omitempty" doc:"or the job that has this key, now or later"`
+	Key    string              `json:"key,omitempty"`
+	By     string              `json:"by,omitempty" doc:"who; shown with the response"`
+}
+
+// ClaimRequest is sojourn.ClaimRequest.
+type ClaimRequest struct {
+	Worker    string         `json:"worker" doc:"random per process start"`
+	Number    int64          `json:"number,omitempty" doc:"rising per worker; the same number again is the same request, so a lost answer costs nothing; 0 is never repeated"`
+	Queues    []string       `json:"queues" doc:"in the order in which to look"`
+	Kinds     []string       `json:"kinds" doc:"only these"`
+	Decidable []string       `json:"decidable,omitempty" doc:"kinds among them whose retry handler this worker has"`
+	Max       int            `json:"max" doc:"jobs, 1 to 1,000; larger is clamped"`
+	Capacity  *int64         `json:"capacity,omitempty" doc:"summed weight that the worker has room for; default: no bound"`
+	Lease     time.Duration  `json:"lease,omitempty" doc:"1s to 1h, default 30s"`
+	Wait      time.Duration  `json:"wait,omitempty" doc:"how long to wait for a job: at most 60s"`
+	Share     map[string]int `json:"share,omitempty" doc:"weights of the queues: claims are spread in this proportion; none = strictly in order"`
+}
+
+// Saved is sojourn.Saved.
+type Saved struct {
+	Lease      sojourn.Lease     `json:"lease"`
+	Checkpoint []byte            `json:"checkpoint,omitzero" doc:"replaces the checkpoint"`
+	Progress   *string           `json:"progress,omitempty" doc:"replaces the progress text"`
+	Key        string            `json:"key,omitempty" doc:"gives a job without a key its key"`
+	Log        []sojourn.LogLine `json:"log,omitempty"`
+}
+
+// Edit is sojourn.Edit.
+type Edit struct {
+	Action     sojourn.EditAction `json:"action" enum:"cancel,fail,redrive,purge,change"`
+	By         string             `json:"by,omitempty" doc:"who, for the history"`
+	Reason     string             `json:"reason,omitempty" doc:"why, for the history and for the reason of cancel and fail"`
+	Refuse     bool               `json:"refuse,omitempty" doc:"of cancel and fail: leave running jobs alone"`
+	Generation int32              `json:"generation,omitempty" doc:"only if the job is in this generation; makes a repeated redrive safe"`
+	Change     sojourn.Change     `json:"change,omitzero"`
+}
+
+// Answers and requests that are lists stand in an object, so that fields can be added.
+type (
+	// EnqueueRequest is a batch.
+	EnqueueRequest struct {
+		Jobs    []NewJob `json:"jobs" doc:"1 to 1,000"`
+		Partial bool     `json:"partial,omitempty" doc:"each for itself, instead of all or none"`
+	}
+	// Enqueued is the answer about one job.
+	Enqueued struct {
+		sojourn.Enqueued
+		Error *Problem `json:"error,omitempty"`
+	}
+	// EnqueueAnswer has one entry a job, in order.
+	EnqueueAnswer struct {
+		Jobs []Enqueued `json:"jobs"`
+	}
+	// ClaimAnswer holds the claimed jobs.
+	ClaimAnswer struct {
+		Jobs []Claimed `json:"jobs"`
+	}
+	// ExtendRequest names leases.
+	ExtendRequest struct {
+		Leases []sojourn.Lease `json:"leases"`
+	}
+	// ExtendAnswer names those that no longer stand.
+	ExtendAnswer struct {
+		Lost []sojourn.Lost `json:"lost"`
+	}
+	// SaveRequest holds writes under leases.
+	SaveRequest struct {
+		Items []Saved `json:"items"`
+	}
+	// SaveAnswer has one entry an item: null, or what was wrong with it.
+	SaveAnswer struct {
+		Errors []*Problem `json:"errors" doc:"one entry an item: null, or what was wrong with it"`
+	}
+	// FinishRequest holds outcomes.
+	FinishRequest struct {
+		Outcomes []Outcome `json:"outcomes"`
+	}
+	// Finished is the answer about one outcome.
+	Finished struct {
+		sojourn.Finished
+		Error *Problem `json:"error,omitempty"`
+	}
+	// FinishAnswer has one entry an outcome, in order.
+	FinishAnswer struct {
+		Outcomes []Finished `json:"outcomes"`
+	}
+	// IDsRequest asks for a block of ids.
+	IDsRequest struct {
+		Count int `json:"count" doc:"1 to 10,000"`
+	}
+	// IDsAnswer is the first id of the block; they are consecutive.
+	IDsAnswer struct {
+		First sojourn.ID `json:"first"`
+	}
+	// RespondRequest is a batch.
+	RespondRequest struct {
+		Responses []Response `json:"responses"`
+	}
+	// RespondAnswer has one entry a response, in order.
+	RespondAnswer struct {
+		Responses []sojourn.Responded `json:"responses"`
+	}
+	// EditRequest says which jobs become what.
+	EditRequest struct {
+		Filter Filter `json:"filter"`
+		Edit   Edit   `json:"edit"`
+	}
+	// EditedItem is the answer about one job.
+	EditedItem struct {
+		sojourn.EditedItem
+		Error *Problem `json:"error,omitempty"`
+	}
+	// EditAnswer says what became of them.
+	EditAnswer struct {
+		Changed int          `json:"changed"`
+		Items   []EditedItem `json:"items"`
+		More    bool         `json:"more" doc:"the filter may match further jobs: call again"`
+	}
+	// JobsAnswer is a page of jobs.
+	JobsAnswer struct {
+		Jobs []JobView `json:"jobs"`
+	}
+	// HistoryAnswer is oldest first.
+	HistoryAnswer struct {
+		History []sojourn.Attempt `json:"history"`
+	}
+	// LogAnswer is oldest first.
+	LogAnswer struct {
+		Log []sojourn.LogLine `json:"log"`
+	}
+	// QueuesAnswer lists queues.
+	QueuesAnswer struct {
+		Queues []sojourn.QueueStatus `json:"queues"`
+	}
+	// HoldRequest holds a queue; 0s ends a hold.
+	HoldRequest struct {
+		For    time.Duration `json:"for"`
+		Reason string        `json:"reason,omitempty"`
+	}
+	// InboxAnswer is newest first.
+	InboxAnswer struct {
+		Responses []Response `json:"responses"`
+	}
+	// NearAnswer lists near misses.
+	NearAnswer struct {
+		Near []sojourn.NearMiss `json:"near"`
+	}
+	// SweepRequest bounds a sweep.
+	SweepRequest struct {
+		Limit int `json:"limit" doc:"overdue things of each sort"`
+	}
+	// CheckAnswer is empty for a healthy store.
+	CheckAnswer struct {
+		Checks     []string            `json:"checks"`
+		Violations []sojourn.Violation `json:"violations"`
+	}
+	// Empty has nothing to say.
+	Empty struct{}
+)
+
+// problemOf shows the error of an item.
+func problemOf(err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*sojourn.Error](err); ok {
+		return Item(e)
+	}
+	for code, sentinel := range sentinels {
+		if errors.Is(err, sentinel) {
+			return &Problem{Code: code, Detail: err.Error()}
+		}
+	}
+	return &Problem{Code: CodeInternal, Detail: "the item failed"}
+}
+
+// each applies f to all items.
+func each[A, B any](items []A, f func(A) B) []B {
+	out := make([]B, len(items))
+	for i, a := range items {
+		out[i] = f(a)
+	}
+	return out
+}
+
+// Each is what f makes of all items; never nil.
+func Each[A, B any](items []A, f func(A) B) []B { return each(items, f) }
+
+// EnqueuedOf shows an answer about a job.
+func EnqueuedOf(e sojourn.Enqueued) Enqueued { return Enqueued{e, problemOf(e.Err)} }
+
+// Domain is the answer again.
+func (e Enqueued) Domain() sojourn.Enqueued {
+	e.Enqueued.Err = e.Error.Err()
+	return e.Enqueued
+}
+
+// FinishedOf shows an answer about an outcome.
+func FinishedOf(f sojourn.Finished) Finished { return Finished{f, problemOf(f.Err)} }
+
+// Domain is the answer again.
+func (f Finished) Domain() sojourn.Finished {
+	f.Finished.Err = f.Error.Err()
+	return f.Finished
+}
+
+// EditedOf shows what became of jobs.
+func EditedOf(e sojourn.Edited) EditAnswer {
+	return EditAnswer{e.Changed, each(e.Items, func(i sojourn.EditedItem) EditedItem { return EditedItem{i, problemOf(i.Err)} }), e.More}
+}
+
+// Domain is the answer again.
+func (a EditAnswer) Domain() sojourn.Edited {
+	return sojourn.Edited{Changed: a.Changed, More: a.More, Items: each(a.Items, func(i EditedItem) sojourn.EditedItem {
+		i.EditedItem.Err = i.Error.Err()
+		return i.EditedItem
+	})}
+}
+
+// SavedErrors shows the errors of saved items.
+func SavedErrors(errs []error) SaveAnswer { return SaveAnswer{each(errs, problemOf)} }
+
+// Domain is the answer again.
+func (a SaveAnswer) Domain() []error { return each(a.Errors, (*Problem).Err) }

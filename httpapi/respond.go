@@ -1,0 +1,67 @@
+package httpapi
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+// Respond stores responses.
+func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
+	how := safe
+	for _, r := range rs {
+		if r.MessageID == "" {
+			how = unsafe
+		}
+	}
+	a, err := post[wire.RespondAnswer](ctx, s, "/v1/responses/batch", wire.RespondRequest{Responses: wire.Each(rs, wire.ResponseOf)}, how, 0)
+	return a.Responses, err
+}
+
+// Inbox lists responses.
+func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
+	a, err := get[wire.InboxAnswer](ctx, s, "/v1/inbox?"+inboxQuery(f).Encode())
+	if err != nil {
+		return nil, err
+	}
+	return wire.Each(a.Responses, wire.Response.Domain), nil
+}
+
+func inboxQuery(f sojourn.InboxFilter) url.Values {
+	q := url.Values{}
+	for _, o := range f.Outcomes {
+		q.Add("outcome", string(o))
+	}
+	for name, v := range map[string]string{"kind": f.Kind, "key": f.Key, "source": f.Source} {
+		if v != "" {
+			q.Set(name, v)
+		}
+	}
+	for name, n := range map[string]int64{"job": int64(f.Job), "before": f.Before, "limit": int64(f.Limit)} {
+		if n != 0 {
+			q.Set(name, strconv.FormatInt(n, 10))
+		}
+	}
+	return q
+}
+
+// EditInbox matches, retries or discards one response. Match and retry store a response under a message id of their own, so a repeated call is a
+// duplicate.
+func (s *Store) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
+	return post[sojourn.Responded](ctx, s, "/v1/inbox/edit", wire.InboxEdit(e), safe, 0)
+}
+
+// CountInbox counts what lies in the inbox.
+func (s *Store) CountInbox(ctx context.Context) (sojourn.InboxCounts, error) {
+	return get[sojourn.InboxCounts](ctx, s, "/v1/inbox/counts")
+}
+
+// NearMisses finds what has nearly the same key.
+func (s *Store) NearMisses(ctx context.Context, kind, key string) ([]sojourn.NearMiss, error) {
+	q := url.Values{"kind": {kind}, "key": {key}}
+	a, err := get[wire.NearAnswer](ctx, s, "/v1/inbox/near?"+q.Encode())
+	return a.Near, err
+}

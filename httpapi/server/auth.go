@@ -1,0 +1,200 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+const (
+	bearerPrefix = "sj_"
+	tokensFresh  = 2 * time.Second // how long the list of tokens is believed: a revocation works within this time on every node
+	usedEvery    = time.Minute
+)
+
+// door knows the tokens of the store.
+type door struct {
+	store sojourn.AccessStore
+
+	mu     sync.Mutex // guards the fields below, and keeps requests from reading the same list at once
+	tokens map[string]sojourn.AccessToken
+	at     time.Time
+	used   map[string]time.Time // when the store was told
+}
+
+func newDoor(store sojourn.AccessStore) *door {
+	return &door{store: store, used: map[string]time.Time{}}
+}
+
+// holder is who sends a request: the holder of a token, or anybody at an open door.
+type holder struct {
+	id     string
+	grants []sojourn.Grant
+	anyone bool
+}
+
+var unauthorized = wire.Refusal(wire.CodeUnauthorized, "send a token that is good, as Authorization: Bearer; sojourn token create makes one")
+
+// enter lets a request in whose token has the verb for anything at all; the operation asks again for its jobs.
+func (s *Server) enter(r *http.Request, verb sojourn.Verb) (*holder, error) {
+	if s.door == nil {
+		return &holder{anyone: true}, nil
+	}
+	scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return nil, unauthorized
+	}
+	t, err := s.door.find(r.Context(), strings.TrimSpace(bearer))
+	if err != nil {
+		return nil, err
+	}
+	h := &holder{id: t.ID, grants: t.Grants}
+	for _, g := range t.Grants {
+		if g.Has(verb) {
+			return h, nil
+		}
+	}
+	return nil, forbidden(verb, "", "")
+}
+
+// find gives the token that a bearer is, if it opens anything now. Unknown, wrong, expired and revoked ones get the same answer after the same
+// work.
+func (d *door) find(ctx context.Context, bearer string) (sojourn.AccessToken, error) {
+	tokens, err := d.list(ctx)
+	if err != nil {
+		return sojourn.AccessToken{}, err
+	}
+	t, hash := tokens[bearerID(bearer)], sha256.Sum256([]byte(bearer))
+	same := subtle.ConstantTimeCompare(hash[:], t.Hash) == 1
+	if !same || !t.Good(time.Now()) {
+		return sojourn.AccessToken{}, unauthorized
+	}
+	d.note(ctx, t)
+	return t, nil
+}
+
+func (d *door) list(ctx context.Context) (map[string]sojourn.AccessToken, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if time.Since(d.at) < tokensFresh {
+		return d.tokens, nil
+	}
+	all, err := d.store.AccessTokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.tokens, d.at = make(map[string]sojourn.AccessToken, len(all)), time.Now()
+	for _, t := range all {
+		d.tokens[t.ID] = t
+	}
+	return d.tokens, nil
+}
+
+// note tells the store, at most once a minute, that a token is in use. It matters too little to fail a request.
+func (d *door) note(ctx context.Context, t sojourn.AccessToken) {
+	now := time.Now()
+	d.mu.Lock()
+	due := now.Sub(d.used[t.ID]) >= usedEvery && now.Sub(t.UsedAt) >= usedEvery
+	if due {
+		d.used[t.ID] = now
+	}
+	d.mu.Unlock()
+	if due {
+		_ = d.store.UseAccessToken(context.WithoutCancel(ctx), t.ID)
+	}
+}
+
+func forbidden(verb sojourn.Verb, queue, kind string) error {
+	where := ""
+	if queue != "" || kind != "" {
+		where = fmt.Sprintf(" for queue %.64q and kind %.64q", queue, kind)
+	}
+	return wire.Refusal(wire.CodeForbidden, "the token does not have %s%s", verb, where)
+}
+
+// may refuses what no grant allows. An empty queue or kind means all of them, which takes a grant without a pattern there.
+func (h *holder) may(verb sojourn.Verb, queue, kind string) error {
+	if h.allows(verb, queue, kind) {
+		return nil
+	}
+	return forbidden(verb, queue, kind)
+}
+
+func (h *holder) allows(verb sojourn.Verb, queue, kind string) bool {
+	if h.anyone {
+		return true
+	}
+	for _, g := range h.grants {
+		if g.Allows(verb, queue, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// everywhere reports whether verb is allowed on all jobs.
+func (h *holder) everywhere(verb sojourn.Verb) bool { return h.allows(verb, "", "") }
+
+// worker is the name under which the holder's worker claims: it begins with the id of the token, so that a token can report only on the leases
+// that it holds, on whichever node they were claimed.
+func (h *holder) worker(name string) string {
+	if h.anyone || strings.HasPrefix(name, h.id+"/") {
+		return name
+	}
+	return h.id + "/" + name
+}
+
+// holds refuses leases of others.
+func (h *holder) holds(l sojourn.Lease) error {
+	if h.anyone || strings.HasPrefix(l.Worker, h.id+"/") {
+		return nil
+	}
+	return wire.Refusal(wire.CodeForbidden, "the lease of job %d belongs to a worker with another token", l.ID)
+}
+
+// sees reports whether the holder may look at a queue, though perhaps not at all of its kinds.
+func (h *holder) sees(queue string) bool {
+	if h.anyone {
+		return true
+	}
+	for _, g := range h.grants {
+		g.Kind = ""
+		if g.Allows(sojourn.VerbRead, queue, "") {
+			return true
+		}
+	}
+	return false
+}
+
+// by names the holder in the history, with what the caller says of itself.
+func (h *holder) by(name string) string {
+	if name == "" {
+		return h.id
+	}
+	return h.id + "/" + name
+}
+
+// NewToken makes a token and the text that its holder sends, which is shown once and stored nowhere: prefix, id, underscore, secret. The secret
+// has 256 random bits, so a plain hash of it is enough.
+func NewToken(name string, life time.Duration, grants []sojourn.Grant) (t sojourn.AccessToken, bearer string) {
+	id := strings.ToLower(rand.Text()[:10])
+	bearer = bearerPrefix + id + "_" + rand.Text() + rand.Text()
+	hash := sha256.Sum256([]byte(bearer))
+	return sojourn.AccessToken{ID: id, Name: name, Hash: hash[:], Grants: grants, ExpiresAt: time.Now().Add(life)}, bearer
+}
+
+// bearerID reads the id out of what a holder sends. It says nothing about whether the rest is right.
+func bearerID(bearer string) string {
+	rest, _ := strings.CutPrefix(bearer, bearerPrefix)
+	id, _, _ := strings.Cut(rest, "_")
+	return id
+}

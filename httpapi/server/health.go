@@ -1,0 +1,132 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+const (
+	sweepEvery  = time.Second      // overdue jobs are handled this often
+	sweepLimit  = 500              // of each sort, in one sweep
+	sweepLate   = 30 * time.Second // without a sweep the server is not ready
+	probeEvery  = 2 * time.Second  // an answer of /readyz is good for this long, however often it is asked
+	probeWithin = 5 * time.Second
+	probeQueue  = "sojourn.readyz"
+)
+
+// readiness is what /readyz has found out.
+type readiness struct {
+	mu     sync.Mutex // guards the fields below, and lets one probe run at a time
+	swept  time.Time  // when the last sweep has succeeded
+	at     time.Time
+	checks []readyCheck
+}
+
+// readyCheck is one line of /readyz.
+type readyCheck struct {
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"`
+}
+
+// Sweep handles what is overdue until ctx ends. Any number of servers and workers may do so at the same time.
+func (s *Server) Sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		swept, err := s.store.Sweep(ctx, sweepLimit)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			s.log.Warn("sweep", "error", err)
+		default:
+			s.ready.mu.Lock()
+			s.ready.swept = time.Now()
+			s.ready.mu.Unlock()
+			s.meters.sweep(swept)
+		}
+		if err == nil && swept.Total() >= sweepLimit {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// livez says that the process answers. It looks at nothing else, so that trouble of the store restarts no server.
+func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// readyz says whether the server can do its work: the store answers and has the right schema, a claim comes through, and the sweep is alive.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	checks := s.probe(r.Context())
+	status := http.StatusOK
+	for _, c := range checks {
+		if !c.OK {
+			status = http.StatusServiceUnavailable
+		}
+	}
+	w.Header().Set("Content-Type", jsonType)
+	w.WriteHeader(status)
+	_ = wire.Codec{}.Write(w, struct {
+		Ready  bool         `json:"ready"`
+		Checks []readyCheck `json:"checks"`
+	}{status == http.StatusOK, checks})
+}
+
+func (s *Server) probe(ctx context.Context) []readyCheck {
+	s.ready.mu.Lock()
+	defer s.ready.mu.Unlock()
+	serving := readyCheck{Name: "serving", OK: !s.closing.Load()}
+	if !serving.OK {
+		serving.Error = "the server is shutting down"
+	}
+	if time.Since(s.ready.at) >= probeEvery {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeWithin)
+		defer cancel()
+		s.ready.checks, s.ready.at = []readyCheck{s.probeStore(ctx), s.probeClaim(ctx)}, time.Now()
+	}
+	sweep := readyCheck{Name: "sweep", OK: time.Since(s.ready.swept) < sweepLate}
+	if !sweep.OK {
+		sweep.Error = fmt.Sprintf("no sweep has succeeded within %v", sweepLate)
+	}
+	return append([]readyCheck{serving, sweep}, s.ready.checks...)
+}
+
+func (s *Server) probeStore(ctx context.Context) readyCheck {
+	_, err := s.store.Status(ctx)
+	return s.checked("store", err)
+}
+
+// probeClaim claims in a queue that has no jobs.
+func (s *Server) probeClaim(ctx context.Context) readyCheck {
+	_, err := s.store.Claim(ctx, sojourn.ClaimRequest{Worker: rand.Text(), Queues: []string{probeQueue}, Kinds: []string{probeQueue}, Max: 1, Capacity: 1})
+	return s.checked("claim", err)
+}
+
+// checked hides the cause, which may name places and hosts, from whoever asks without a token.
+func (s *Server) checked(name string, err error) readyCheck {
+	if err == nil {
+		return readyCheck{Name: name, OK: true}
+	}
+	s.log.Warn("not ready", slog.String("check", name), slog.String("error", err.Error()))
+	text := sojourn.ErrorCode(err)
+	if text == "" {
+		text = "failed; the log has the cause"
+	}
+	return readyCheck{Name: name, Error: text}
+}

@@ -1,0 +1,183 @@
+package server
+
+import (
+	_ "embed"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+//go:generate go test -run ^TestSpecificationIsFresh$ -update
+
+//go:embed openapi.json
+var embedded []byte
+
+// specification is the description of the API as it was when the program was built; a test holds it against the routes.
+func specification() []byte { return embedded }
+
+// Extensions of an operation in the description.
+const (
+	verbExtension  = "x-sojourn-verb"
+	classExtension = "x-sojourn-class"
+)
+
+var classNames = [...]string{reading: "read", enqueueing: "enqueue", claiming: "claim", finishing: "finish"}
+
+// describe makes the OpenAPI 3.1 document out of the table of routes.
+func describe() ([]byte, error) {
+	registry := huma.NewMapRegistry("#/components/schemas/", namer)
+	for goType, alias := range map[reflect.Type]reflect.Type{
+		reflect.TypeFor[time.Duration](): reflect.TypeFor[duration](), reflect.TypeFor[[]byte](): reflect.TypeFor[opaque](),
+		reflect.TypeFor[sojourn.State](): reflect.TypeFor[state](), reflect.TypeFor[sojourn.Purpose](): reflect.TypeFor[purpose](),
+		reflect.TypeFor[sojourn.OnLost](): reflect.TypeFor[onLost](), reflect.TypeFor[sojourn.OnPanic](): reflect.TypeFor[onPanic](),
+		reflect.TypeFor[sojourn.LateResponse](): reflect.TypeFor[lateResponse](), reflect.TypeFor[sojourn.WaitMode](): reflect.TypeFor[waitMode](),
+		reflect.TypeFor[sojourn.Scope](): reflect.TypeFor[scope](), reflect.TypeFor[sojourn.OnConflict](): reflect.TypeFor[onConflict](),
+		reflect.TypeFor[sojourn.Response](): reflect.TypeFor[wire.Response](),
+	} {
+		registry.RegisterTypeAlias(goType, alias)
+	}
+	doc := &huma.OpenAPI{OpenAPI: "3.1.0",
+		Info: &huma.Info{Title: "Sojourn", Version: "1", Description: "A durable job queue for work that waits on the outside world. See docs/reference/http.md.",
+			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}},
+		Servers: []*huma.Server{{URL: "/"}},
+		Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
+			"bearer": {Type: "http", Scheme: "bearer", Description: "a token of sojourn token create"}}},
+		Security: []map[string][]string{{"bearer": {}}}}
+	problem := registry.Schema(reflect.TypeFor[wire.Problem](), true, "Problem")
+	for _, rt := range routes {
+		doc.AddOperation(operation(registry, rt, problem))
+	}
+	b, err := json.MarshalIndent(doc, "", " ")
+	return append(b, '\n'), err
+}
+
+// namer names a schema after its type; views of domain types go by the domain's name.
+func namer(t reflect.Type, hint string) string {
+	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "View")
+}
+
+func operation(registry huma.Registry, rt route, problem *huma.Schema) *huma.Operation {
+	o := &huma.Operation{Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.summary, Tags: []string{rt.tag}, Responses: map[string]*huma.Response{},
+		Extensions: map[string]any{verbExtension: rt.verb, classExtension: classNames[rt.class]}}
+	o.Parameters = parameters(registry, rt.in)
+	if f, ok := rt.in.FieldByName("Body"); ok {
+		o.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{jsonType: {Schema: registry.Schema(f.Type, true, "")}}}
+	}
+	binary := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+	answer := &huma.Response{Description: "done"}
+	switch rt.out {
+	case reflect.TypeFor[done]():
+		o.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{ndjsonType: {Schema: registry.Schema(reflect.TypeFor[wire.NewJob](), true, "")}}}
+		answer.Content = map[string]*huma.MediaType{ndjsonType: {Schema: registry.Schema(reflect.TypeFor[Acknowledged](), true, "")}}
+	case reflect.TypeFor[bytesAnswer]():
+		answer.Content = map[string]*huma.MediaType{"*/*": binary}
+	default:
+		answer.Content = map[string]*huma.MediaType{jsonType: {Schema: registry.Schema(rt.out, true, "")}}
+	}
+	if rt.raw && o.RequestBody == nil {
+		o.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"*/*": binary}}
+	}
+	o.Responses[strconv.Itoa(http.StatusOK)] = answer
+	if rt.out == reflect.TypeFor[wire.Enqueued]() {
+		o.Responses[strconv.Itoa(http.StatusCreated)] = answer
+	}
+	o.Responses["default"] = &huma.Response{Description: "a problem, by its code",
+		Content: map[string]*huma.MediaType{"application/problem+json": {Schema: problem}}}
+	return o
+}
+
+// parameters are the fields of a request with a tag path or query.
+func parameters(registry huma.Registry, in reflect.Type) (all []*huma.Param) {
+	for _, f := range reflect.VisibleFields(in) {
+		p := &huma.Param{Name: f.Tag.Get("query"), In: "query", Description: f.Tag.Get("doc")}
+		if name := f.Tag.Get("path"); name != "" {
+			p.Name, p.In, p.Required = name, "path", true
+		}
+		if p.Name == "" {
+			continue
+		}
+		p.Schema = registry.Schema(f.Type, true, "")
+		if f.Type.Kind() == reflect.Slice {
+			p.Schema.Nullable = false
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// The forms that the codec gives to types of the domain.
+type (
+	duration     int64
+	opaque       struct{}
+	state        uint8
+	purpose      uint8
+	onLost       uint8
+	onPanic      uint8
+	lateResponse uint8
+	waitMode     uint8
+	scope        uint8
+	onConflict   uint8
+)
+
+// Schema describes a duration.
+func (duration) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Description: "a duration with its unit, such as 90s, 0.5s, 1.5h or 1h30m; answers are in seconds",
+		Examples: []any{"90s"}, Pattern: `^-?([0-9.]+(ns|us|µs|ms|s|m|h))+$`}
+}
+
+// Schema describes bytes.
+func (opaque) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Description: `bytes: any JSON value, which stands for its own text, or {"$base64": "…"}`}
+}
+
+func words(list ...string) *huma.Schema {
+	s := &huma.Schema{Type: huma.TypeString}
+	for _, w := range list {
+		s.Enum = append(s.Enum, w)
+	}
+	return s
+}
+
+// Schema lists the states.
+func (state) Schema(huma.Registry) *huma.Schema {
+	var names []string
+	for s := sojourn.State(0); s <= sojourn.Cancelled; s++ {
+		names = append(names, s.String())
+	}
+	return words(names...)
+}
+
+// Schema lists the purposes.
+func (purpose) Schema(huma.Registry) *huma.Schema {
+	var names []string
+	for p := sojourn.NoPurpose; p <= sojourn.PurposePoll; p++ {
+		names = append(names, p.String())
+	}
+	return words(names...)
+}
+
+// Schema lists the words.
+func (onLost) Schema(huma.Registry) *huma.Schema { return words(wire.OnLostNames...) }
+
+// Schema lists the words.
+func (onPanic) Schema(huma.Registry) *huma.Schema { return words(wire.OnPanicNames...) }
+
+// Schema lists the words.
+func (lateResponse) Schema(huma.Registry) *huma.Schema { return words(wire.LateResponseNames...) }
+
+// Schema lists the words.
+func (waitMode) Schema(huma.Registry) *huma.Schema { return words(wire.WaitModeNames...) }
+
+// Schema lists the words.
+func (scope) Schema(huma.Registry) *huma.Schema { return words(wire.ScopeNames...) }
+
+// Schema lists the words.
+func (onConflict) Schema(huma.Registry) *huma.Schema { return words(wire.OnConflictNames...) }

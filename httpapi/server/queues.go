@@ -1,0 +1,106 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+type listQueuesIn struct {
+	Names []string `query:"name" doc:"only these"`
+}
+
+func listQueues(c *call, in *listQueuesIn) (wire.QueuesAnswer, error) {
+	queues, err := c.store.Queues(c.ctx, in.Names...)
+	seen := []sojourn.QueueStatus{}
+	for _, q := range queues {
+		if c.who.sees(q.Name) {
+			seen = append(seen, q)
+		}
+	}
+	return wire.QueuesAnswer{Queues: seen}, err
+}
+
+type setQueueIn struct {
+	Queue string `path:"queue"`
+	Body  sojourn.QueueSettings
+}
+
+func setQueue(c *call, in *setQueueIn) (wire.Empty, error) {
+	if err := c.who.may(sojourn.VerbAdmin, in.Queue, ""); err != nil {
+		return wire.Empty{}, err
+	}
+	return wire.Empty{}, c.store.SetQueue(c.ctx, in.Queue, in.Body)
+}
+
+type queueIn struct {
+	Queue string `path:"queue"`
+}
+
+func forgetQueue(c *call, in *queueIn) (wire.Empty, error) {
+	if err := c.who.may(sojourn.VerbAdmin, in.Queue, ""); err != nil {
+		return wire.Empty{}, err
+	}
+	return wire.Empty{}, c.store.ForgetQueue(c.ctx, in.Queue)
+}
+
+type holdQueueIn struct {
+	Queue string `path:"queue"`
+	Body  wire.HoldRequest
+}
+
+func holdQueue(c *call, in *holdQueueIn) (wire.Empty, error) {
+	if err := c.who.may(sojourn.VerbOperate, in.Queue, ""); err != nil {
+		return wire.Empty{}, err
+	}
+	h, ok := c.store.(sojourn.Holder)
+	if !ok {
+		return wire.Empty{}, unsupported()
+	}
+	return wire.Empty{}, h.HoldQueue(c.ctx, in.Queue, in.Body.For, in.Body.Reason)
+}
+
+func whyQueue(c *call, in *queueIn) (sojourn.QueueWhy, error) {
+	if err := c.who.may(sojourn.VerbRead, in.Queue, ""); err != nil {
+		return sojourn.QueueWhy{}, err
+	}
+	return c.client.WhyQueue(c.ctx, in.Queue)
+}
+
+func unsupported() error {
+	return wire.Refusal(wire.CodeUnimplemented, "the store behind this server cannot do that")
+}
+
+type nothingIn struct{}
+
+func getStatus(c *call, _ *nothingIn) (sojourn.Status, error) { return c.store.Status(c.ctx) }
+
+type sweepIn struct{ Body wire.SweepRequest }
+
+func sweep(c *call, in *sweepIn) (sojourn.Swept, error) {
+	if err := c.who.may(sojourn.VerbAdmin, "", ""); err != nil {
+		return sojourn.Swept{}, err
+	}
+	return c.store.Sweep(c.ctx, in.Body.Limit)
+}
+
+func check(c *call, _ *nothingIn) (wire.CheckAnswer, error) {
+	if err := c.who.may(sojourn.VerbAdmin, "", ""); err != nil {
+		return wire.CheckAnswer{}, err
+	}
+	checker, ok := c.store.(sojourn.Checker)
+	if !ok {
+		return wire.CheckAnswer{}, unsupported()
+	}
+	violations, err := checker.Check(c.ctx)
+	return wire.CheckAnswer{Checks: checker.Checks(), Violations: violations}, err
+}
+
+// serveFile serves a file that is part of the program.
+func serveFile(contentType string, body func() []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(body())
+	}
+}

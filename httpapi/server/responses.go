@@ -1,0 +1,90 @@
+package server
+
+import (
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+type respondOneIn struct{ Body wire.Response }
+
+func respondOne(c *call, in *respondOneIn) (sojourn.Responded, error) {
+	as, err := c.respond([]sojourn.Response{in.Body.Domain()})
+	if err != nil {
+		return sojourn.Responded{}, err
+	}
+	return as[0], nil
+}
+
+type respondBatchIn struct{ Body wire.RespondRequest }
+
+func respondBatch(c *call, in *respondBatchIn) (wire.RespondAnswer, error) {
+	as, err := c.respond(wire.Each(in.Body.Responses, wire.Response.Domain))
+	return wire.RespondAnswer{Responses: as}, err
+}
+
+// respond checks what each response is for. The capability in a response is a permission of its own.
+func (c *call) respond(rs []sojourn.Response) ([]sojourn.Responded, error) {
+	for i, r := range rs {
+		if r.Token != "" || c.who.everywhere(sojourn.VerbRespond) {
+			continue
+		}
+		if r.Job != 0 {
+			jobs, err := c.store.Find(c.ctx, sojourn.Filter{IDs: []sojourn.ID{r.Job}})
+			if err != nil {
+				return nil, err
+			}
+			if len(jobs) == 0 || !c.who.allows(sojourn.VerbRespond, jobs[0].Queue, jobs[0].Kind) {
+				return nil, sojourn.NotFound("no job has the id %d", r.Job)
+			}
+			continue
+		}
+		if !c.who.allows(sojourn.VerbRespond, "", r.Kind) { // the queue of the job is not known: a pattern for queues does not help
+			return nil, sojourn.AtIndex(i, forbidden(sojourn.VerbRespond, "*", r.Kind))
+		}
+	}
+	return c.store.Respond(c.ctx, rs)
+}
+
+func listInbox(c *call, in *wire.InboxFilter) (wire.InboxAnswer, error) {
+	if err := c.who.may(sojourn.VerbReadArgs, "", in.Kind); err != nil {
+		return wire.InboxAnswer{}, err
+	}
+	rs, err := c.store.Inbox(c.ctx, sojourn.InboxFilter(*in))
+	for i := range rs {
+		rs[i].Token = ""
+	}
+	return wire.InboxAnswer{Responses: wire.Each(rs, wire.ResponseOf)}, err
+}
+
+type editInboxIn struct{ Body wire.InboxEdit }
+
+func editInbox(c *call, in *editInboxIn) (sojourn.Responded, error) {
+	if err := c.who.may(sojourn.VerbOperate, "", ""); err != nil {
+		return sojourn.Responded{}, err
+	}
+	e := sojourn.InboxEdit(in.Body)
+	if !c.who.anyone {
+		e.By = c.who.by(e.By)
+	}
+	return c.client.EditInbox(c.ctx, e)
+}
+
+func countInbox(c *call, _ *nothingIn) (sojourn.InboxCounts, error) {
+	if err := c.who.may(sojourn.VerbRead, "", ""); err != nil {
+		return sojourn.InboxCounts{}, err
+	}
+	return c.client.CountInbox(c.ctx)
+}
+
+type nearMissesIn struct {
+	Kind string `query:"kind"`
+	Key  string `query:"key"`
+}
+
+func nearMisses(c *call, in *nearMissesIn) (wire.NearAnswer, error) {
+	if err := c.who.may(sojourn.VerbRead, "", in.Kind); err != nil {
+		return wire.NearAnswer{}, err
+	}
+	near, err := c.client.NearMisses(c.ctx, in.Kind, in.Key)
+	return wire.NearAnswer{Near: near}, err
+}

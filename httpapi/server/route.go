@@ -1,0 +1,159 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+// route is one operation of the API.
+type route struct {
+	method, path string
+	id           string // of the operation in the description
+	tag          string
+	summary      string
+	verb         sojourn.Verb // that a token needs; the operation checks for which jobs
+	class        class
+	in, out      reflect.Type
+	raw          bool // the body is not JSON: the operation reads it
+	serve        func(c *call) (any, error)
+}
+
+// call is one request on its way through its operation.
+type call struct {
+	*Server
+	ctx    context.Context // ends with the caller
+	w      *recorder
+	r      *http.Request
+	who    *holder
+	slot   *slot
+	codec  wire.Codec
+	status int
+	most   int64 // bytes of the body
+
+	claimed []sojourn.Claimed // to be given back if the answer does not arrive
+}
+
+// op makes a route of a function.
+func op[In, Out any](method, path, id, summary string, verb sojourn.Verb, c class, fn func(*call, *In) (Out, error)) route {
+	return route{method: method, path: path, id: id, summary: summary, verb: verb, class: c,
+		in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](),
+		serve: func(c *call) (any, error) {
+			in := new(In)
+			if err := c.bind(in); err != nil {
+				return nil, err
+			}
+			return fn(c, in)
+		}}
+}
+
+// raw marks a route whose operation reads the body itself.
+func raw(r route) route {
+	r.raw = true
+	return r
+}
+
+// tagged names the part of the API that routes belong to.
+func tagged(tag string, rs ...route) []route {
+	for i := range rs {
+		rs[i].tag = tag
+	}
+	return rs
+}
+
+// handler takes requests of a route through the door and admission to its operation.
+func (s *Server) handler(rt route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := w.(*problems).recorder
+		if err := s.pass(rt, answer, r); err != nil {
+			s.fail(answer, r, err)
+		}
+	})
+}
+
+func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
+	who, err := s.enter(r, rt.verb)
+	if err != nil {
+		return err
+	}
+	w.token = who.id
+	if s.closing.Load() && rt.class != finishing {
+		e := wire.Refusal(wire.CodeDraining, "the server is shutting down; nothing happened, try again elsewhere or later")
+		e.Retryable = true
+		return e
+	}
+	most := s.o.MaxBody
+	if rt.class == finishing {
+		most *= finishFactor
+	}
+	slot, err := s.admit.enter(rt.class, length(r, most))
+	if err != nil {
+		return err
+	}
+	defer slot.leave()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	c := &call{Server: s, ctx: ctx, w: w, r: r, who: who, slot: slot, status: http.StatusOK, most: most,
+		codec: wire.Codec{Exact: r.Header.Get(wire.ExactHeader) == wire.ExactValue}}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience))
+	out, err := rt.serve(c)
+	if err != nil {
+		return err
+	}
+	if err = c.write(out); err != nil {
+		c.giveBack()
+	}
+	return err
+}
+
+// waits lets the request wait for something to happen: it gives its slot back, and a drain ends the wait with what there is then.
+func (c *call) waits(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	return c.slot.park()
+}
+
+// bytesAnswer is an answer that is not JSON. It is never shown by a browser, because it is somebody else's bytes.
+type bytesAnswer struct {
+	contentType string
+	body        []byte
+}
+
+// done is the answer of an operation that has written its own.
+type done struct{}
+
+func (c *call) write(out any) error {
+	head := c.w.Header()
+	var body []byte
+	switch v := out.(type) {
+	case done:
+		return nil
+	case bytesAnswer:
+		head.Set("Content-Type", v.contentType)
+		head.Set("Content-Disposition", "attachment")
+		body = v.body
+	default:
+		var buffer bytes.Buffer
+		if err := c.codec.Write(&buffer, out); err != nil {
+			return err
+		}
+		head.Set("Content-Type", jsonType)
+		body = buffer.Bytes()
+	}
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writePatience))
+	c.w.WriteHeader(c.status)
+	_, err := c.w.Write(body)
+	if err != nil {
+		return &undelivered{err}
+	}
+	return nil
+}
+
+// undelivered is an answer that could not be sent.
+type undelivered struct{ error }

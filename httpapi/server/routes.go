@@ -1,0 +1,54 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// routes is the whole API.
+var routes = slices.Concat(
+	tagged("jobs",
+		op(http.MethodPost, "/v1/jobs", "enqueueJob", "Enqueue one job. 201: it is new; 200: it was there before", sojourn.VerbEnqueue, enqueueing, enqueueOne),
+		op(http.MethodPost, "/v1/jobs/batch", "enqueueJobs", "Enqueue up to 1,000 jobs, all or none", sojourn.VerbEnqueue, enqueueing, enqueueBatch),
+		raw(op(http.MethodPost, "/v1/jobs/raw", "enqueueRaw", "Enqueue one job whose args are the body, byte for byte, with its content type", sojourn.VerbEnqueue, enqueueing, enqueueRaw)),
+		raw(op(http.MethodPost, "/v1/jobs/stream", "enqueueStream", "Enqueue one job a line (NDJSON), with an acknowledgement a line, in order", sojourn.VerbEnqueue, enqueueing, enqueueStream)),
+		op(http.MethodGet, "/v1/jobs", "listJobs", "List jobs in the order of their ids", sojourn.VerbRead, reading, listJobs),
+		op(http.MethodPost, "/v1/jobs/find", "findJobs", "List jobs; the filter is in the body, so that it may be long", sojourn.VerbRead, reading, findJobs),
+		op(http.MethodPost, "/v1/jobs/edit", "editJobs", "Cancel, fail, redrive, purge or change the jobs that the filter finds, at most 1,000", sojourn.VerbOperate, enqueueing, editJobs),
+		op(http.MethodGet, "/v1/jobs/{id}", "getJob", "One job; with wait: once it is final, or as it is when the time is over", sojourn.VerbRead, reading, getJob),
+		op(http.MethodGet, "/v1/jobs/{id}/args", "getArgs", "The args of a job, byte for byte", sojourn.VerbReadArgs, reading, getArgs),
+		op(http.MethodGet, "/v1/jobs/{id}/result", "getResult", "The result of a job, byte for byte", sojourn.VerbReadArgs, reading, getResult),
+		op(http.MethodGet, "/v1/jobs/{id}/history", "getHistory", "What happened to a job, oldest first", sojourn.VerbRead, reading, getHistory),
+		op(http.MethodGet, "/v1/jobs/{id}/log", "getLog", "The lines of a job's own log, oldest first", sojourn.VerbRead, reading, getLog),
+		op(http.MethodGet, "/v1/jobs/{id}/why", "whyJob", "Whether a job can be claimed now and, if not, what it waits for", sojourn.VerbRead, reading, whyJob),
+	),
+	tagged("responses",
+		op(http.MethodPost, "/v1/responses", "respond", "Store one response and give it to the job that it answers", sojourn.VerbRespond, enqueueing, respondOne),
+		op(http.MethodPost, "/v1/responses/batch", "respondAll", "Store up to 1,000 responses, all or none", sojourn.VerbRespond, enqueueing, respondBatch),
+		op(http.MethodGet, "/v1/inbox", "listInbox", "List responses, newest first", sojourn.VerbReadArgs, reading, listInbox),
+		op(http.MethodPost, "/v1/inbox/edit", "editInbox", "Match, retry or discard one response", sojourn.VerbOperate, enqueueing, editInbox),
+		op(http.MethodGet, "/v1/inbox/counts", "countInbox", "What lies in the inbox, and what came lately, in numbers", sojourn.VerbRead, reading, countInbox),
+		op(http.MethodGet, "/v1/inbox/near", "nearMisses", "Live jobs and unmatched responses whose key is nearly this one", sojourn.VerbRead, reading, nearMisses),
+	),
+	tagged("work",
+		op(http.MethodPost, "/v1/claim", "claim", "Take ready jobs under leases; with wait, as soon as there are any", sojourn.VerbWork, claiming, claim),
+		op(http.MethodPost, "/v1/extend", "extend", "Prolong leases (the worker's heartbeat)", sojourn.VerbWork, finishing, extend),
+		op(http.MethodPost, "/v1/save", "save", "Write checkpoint, progress, key and log lines under leases, and extend them", sojourn.VerbWork, finishing, save),
+		op(http.MethodPost, "/v1/finish", "finish", "End steps; repeating the same outcome is safe", sojourn.VerbWork, finishing, finish),
+		op(http.MethodPost, "/v1/ids", "leaseIDs", "Lease a block of ids for new jobs, good for 15 minutes", sojourn.VerbEnqueue, enqueueing, leaseIDs),
+	),
+	tagged("queues",
+		op(http.MethodGet, "/v1/queues", "listQueues", "List queues with their counts", sojourn.VerbRead, reading, listQueues),
+		op(http.MethodPut, "/v1/queues/{queue}", "setQueue", "Store the settings of a queue, all of them", sojourn.VerbAdmin, enqueueing, setQueue),
+		op(http.MethodDelete, "/v1/queues/{queue}", "forgetQueue", "Remove an empty queue", sojourn.VerbAdmin, enqueueing, forgetQueue),
+		op(http.MethodPost, "/v1/queues/{queue}/hold", "holdQueue", "Start nothing of a queue for some time; 0s ends a hold", sojourn.VerbOperate, enqueueing, holdQueue),
+		op(http.MethodGet, "/v1/queues/{queue}/why", "whyQueue", "What holds the jobs of a queue back", sojourn.VerbRead, reading, whyQueue),
+	),
+	tagged("store",
+		op(http.MethodGet, "/v1/status", "getStatus", "Describe the store", sojourn.VerbRead, reading, getStatus),
+		op(http.MethodPost, "/v1/sweep", "sweep", "Handle what is overdue; the server does so by itself", sojourn.VerbAdmin, enqueueing, sweep),
+		op(http.MethodPost, "/v1/check", "checkStore", "Check the store's own invariants, as sojourn doctor does", sojourn.VerbAdmin, reading, check),
+	),
+)

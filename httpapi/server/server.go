@@ -1,0 +1,243 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxBody     = 4 << 20   // bytes; raised to what two values of the store's MaxBytes need
+	DefaultMaxRequests = 1024      // at work at a time
+	DefaultMaxWaiting  = 10_000    // long polls at a time
+	DefaultMaxBytes    = 256 << 20 // of bodies at work at a time
+	finishFactor       = 4         // times MaxBody for outcomes: a long error text is cut by the store, never a ground to lose the outcome
+	bodyPatience       = 30 * time.Second
+	writePatience      = 30 * time.Second
+)
+
+// Options are settings of a server. The zero value is fine for loopback.
+type Options struct {
+	Logger      *slog.Logger // one line a request, never with args or tokens; default none
+	Open        bool         // no token is asked for: whoever reaches the address may do everything
+	MaxBody     int64        // bytes of a request's body
+	MaxRequests int          // requests at work at a time, long polls not counted
+	MaxWaiting  int          // long polls at a time
+	MaxBytes    int64        // bytes of all bodies at work at a time
+}
+
+// Server is an http.Handler over a store. Safe for concurrent use.
+type Server struct {
+	store   sojourn.Store
+	client  *sojourn.Client // draws ids for jobs that come without one
+	o       Options
+	log     *slog.Logger
+	mux     *http.ServeMux
+	door    *door
+	admit   admission
+	meters  *meters
+	ready   readiness
+	closing atomic.Bool
+	drained context.Context // ends with Drain, and with it the long polls
+	drain   context.CancelFunc
+}
+
+// New makes a server over a store, which the caller closes after the server has been shut down. Without Options.Open the store must be a
+// sojourn.AccessStore.
+func New(ctx context.Context, store sojourn.Store, o Options) (*Server, error) {
+	access, keeps := store.(sojourn.AccessStore)
+	if !keeps && !o.Open {
+		return nil, sojourn.Invalid("store", "keeps no tokens, so the server can only be open to everyone: set Open")
+	}
+	status, err := store.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.MaxBody = cmp.Or(o.MaxBody, max(DefaultMaxBody, 3*int64(status.MaxBytes)))
+	o.MaxRequests = cmp.Or(o.MaxRequests, DefaultMaxRequests)
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, DefaultMaxWaiting)
+	o.MaxBytes = max(cmp.Or(o.MaxBytes, DefaultMaxBytes), o.MaxBody)
+	s := &Server{store: store, client: sojourn.NewClient(store), o: o, log: o.Logger, mux: http.NewServeMux(), meters: newMeters()}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.admit = newAdmission(o)
+	s.drained, s.drain = context.WithCancel(context.Background())
+	if !o.Open {
+		s.door = newDoor(access)
+	}
+	for _, r := range routes {
+		s.mux.Handle(r.method+" "+r.path, s.handler(r))
+	}
+	s.mux.HandleFunc("GET /livez", s.livez)
+	s.mux.HandleFunc("GET /readyz", s.readyz)
+	s.mux.Handle("GET /metrics", s.handler(metricsRoute))
+	s.mux.HandleFunc("GET /openapi.json", serveFile("application/json", specification))
+	s.mux.HandleFunc("GET /docs", serveDocs)
+	return s, nil
+}
+
+// Drain ends long polls with what they have and refuses new requests, except completions and extensions, with CodeDraining. Call it before
+// http.Server.Shutdown; /readyz fails from then on.
+func (s *Server) Drain() {
+	s.closing.Store(true)
+	s.drain()
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	id := requestID(r)
+	head := w.Header()
+	head.Set("X-Request-Id", id)
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Cache-Control", "no-store")
+	answer := &recorder{ResponseWriter: w}
+	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, id))
+	defer func() {
+		if v := recover(); v != nil {
+			if v == http.ErrAbortHandler {
+				panic(v)
+			}
+			s.log.Error("panic", "request_id", id, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			s.fail(answer, r, errors.New("panic"))
+		}
+		took := time.Since(began)
+		s.meters.request(r.Pattern, answer.status, took)
+		s.log.LogAttrs(r.Context(), slog.LevelInfo, "request", slog.String("request_id", id), slog.String("method", r.Method),
+			slog.String("route", r.Pattern), slog.Int("status", answer.status), slog.Duration("took", took),
+			slog.String("token", answer.token), slog.String("code", answer.code), slog.String("from", r.RemoteAddr))
+	}()
+	if err := s.refused(r); err != nil {
+		s.fail(answer, r, err)
+		return
+	}
+	s.mux.ServeHTTP(&problems{answer, s, r}, r)
+}
+
+// refused says what is wrong with a request whatever its route is.
+func (s *Server) refused(r *http.Request) error {
+	if q := r.URL.RawQuery; strings.Contains(q, "token=") || strings.Contains(q, bearerPrefix) {
+		return wire.Refusal(wire.CodeTokenInURL, "a token does not belong into a URL, which is logged everywhere: send it as Authorization: Bearer, and rotate this one")
+	}
+	// A browser names the page that sends a request. No page of another origin may use this API, whatever the address it reaches.
+	if err := new(http.CrossOriginProtection).Check(r); err != nil {
+		return wire.Refusal(wire.CodeCrossOrigin, "a page of another origin sent this request")
+	}
+	return nil
+}
+
+type requestKey struct{}
+
+// requestID is the caller's own, if it is harmless, or a random one.
+func requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Request-Id"); id != "" && len(id) <= 64 && sojourn.ValidName("id", id) == nil {
+		return id
+	}
+	return rand.Text()
+}
+
+// recorder remembers what was answered, for the log.
+type recorder struct {
+	http.ResponseWriter
+	status      int
+	token, code string
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// fail answers with a problem.
+func (s *Server) fail(w *recorder, r *http.Request, err error) {
+	id, _ := r.Context().Value(requestKey{}).(string)
+	p := wire.Of(s.coded(r, id, err), id)
+	w.code = p.Code
+	if w.status != 0 {
+		return // the answer has begun
+	}
+	head := w.Header()
+	switch {
+	case p.Code == wire.CodeUnauthorized:
+		head.Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+	case p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable:
+		head.Set("Retry-After", "1")
+	case p.Code == wire.CodeBodyTooLarge:
+		head.Set("Connection", "close")
+	case p.Code == wire.CodeMediaType:
+		head.Set("Accept-Post", jsonType)
+	}
+	head.Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	if r.Method != http.MethodHead {
+		_ = wire.Codec{}.Write(w, p)
+	}
+}
+
+// coded gives an error its code. What has none is ours, and its text stays in the log.
+func (s *Server) coded(r *http.Request, id string, err error) *sojourn.Error {
+	if e, ok := errors.AsType[*sojourn.Error](err); ok {
+		return e
+	}
+	switch {
+	case errors.Is(err, sojourn.ErrNotFound):
+		return sojourn.NotFound("there is no such job, queue or response")
+	case errors.Is(err, sojourn.ErrClosed):
+		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Message: "the store is closed", Retryable: true}
+	case r.Context().Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Message: "the request was given up", Retryable: true}
+	}
+	s.log.Error("internal error", "request_id", id, "error", err.Error())
+	return wire.Refusal(wire.CodeInternal, "the server failed; its log has the cause under this request_id")
+}
+
+// problems turns the plain refusals of http.ServeMux, for unknown paths and methods, into problems.
+type problems struct {
+	*recorder
+	s *Server
+	r *http.Request
+}
+
+func (p *problems) WriteHeader(status int) {
+	if p.r.Pattern != "" || status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
+		p.recorder.WriteHeader(status)
+		return
+	}
+	e := wire.Refusal(wire.CodeNoRoute, "there is nothing at this path; /docs lists what there is")
+	if status == http.StatusMethodNotAllowed {
+		e = wire.Refusal(wire.CodeMethod, "this path does not take %.16s; the header Allow says what it takes", p.r.Method)
+	}
+	p.s.fail(p.recorder, p.r, e)
+}
+
+func (p *problems) Write(b []byte) (int, error) {
+	if p.code != "" && p.r.Pattern == "" {
+		return len(b), nil // the mux's own text
+	}
+	return p.recorder.Write(b)
+}

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+// maxKinds bounds the kinds and the queues of one claim.
+const maxKinds = 256
+
+type claimIn struct{ Body wire.ClaimRequest }
+
+func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
+	b := in.Body
+	if len(b.Kinds) > maxKinds || len(b.Queues) > maxKinds {
+		return wire.ClaimAnswer{}, sojourn.Invalid("kinds", "a claim names at most %d kinds and %d queues", maxKinds, maxKinds)
+	}
+	for _, queue := range b.Queues {
+		for _, kind := range b.Kinds {
+			if err := c.who.may(sojourn.VerbWork, queue, kind); err != nil {
+				return wire.ClaimAnswer{}, err
+			}
+		}
+	}
+	r := sojourn.ClaimRequest{Worker: c.who.worker(b.Worker), Number: b.Number, Queues: b.Queues, Kinds: b.Kinds, Decidable: b.Decidable, Max: b.Max,
+		Capacity: math.MaxInt64, Lease: b.Lease, Wait: b.Wait, Share: b.Share}
+	if b.Capacity != nil {
+		r.Capacity = *b.Capacity
+	}
+	if err := c.waits(r.Wait); err != nil {
+		return wire.ClaimAnswer{}, err
+	}
+	ctx, cancel := c.untilDrain()
+	defer cancel()
+	claimed, err := c.store.Claim(ctx, r)
+	if err != nil && c.cut() {
+		claimed, err = nil, nil
+	}
+	c.claimed = claimed
+	return wire.ClaimAnswer{Jobs: wire.Each(claimed, wire.ClaimedOf)}, err
+}
+
+// untilDrain ends with the caller or with a drain.
+func (c *call) untilDrain() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	stop := context.AfterFunc(c.drained, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// cut reports whether a drain, and nothing else, has ended a wait: the answer is then that there is nothing.
+func (c *call) cut() bool { return c.drained.Err() != nil && c.ctx.Err() == nil }
+
+// giveBack releases what was claimed for a caller who could not be told, so that it costs neither the time of a lease nor a crash.
+func (c *call) giveBack() {
+	if len(c.claimed) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), 10*time.Second)
+	defer cancel()
+	released := make([]sojourn.Outcome, len(c.claimed))
+	for i, j := range c.claimed {
+		released[i] = sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeReleased}
+	}
+	if _, err := c.store.Finish(ctx, released); err != nil {
+		c.log.Warn("claimed jobs could not be given back", "jobs", len(released), "error", err)
+	}
+}
+
+type extendIn struct{ Body wire.ExtendRequest }
+
+func extend(c *call, in *extendIn) (wire.ExtendAnswer, error) {
+	for _, l := range in.Body.Leases {
+		if err := c.who.holds(l); err != nil {
+			return wire.ExtendAnswer{}, err
+		}
+	}
+	lost, err := c.store.Extend(c.ctx, in.Body.Leases)
+	return wire.ExtendAnswer{Lost: lost}, err
+}
+
+type saveIn struct{ Body wire.SaveRequest }
+
+func save(c *call, in *saveIn) (wire.SaveAnswer, error) {
+	for _, s := range in.Body.Items {
+		if err := c.who.holds(s.Lease); err != nil {
+			return wire.SaveAnswer{}, err
+		}
+	}
+	items := wire.Each(in.Body.Items, func(s wire.Saved) sojourn.Saved { return sojourn.Saved(s) })
+	errs, err := c.store.Save(c.ctx, items)
+	return wire.SavedErrors(errs), err
+}
+
+type finishIn struct{ Body wire.FinishRequest }
+
+func finish(c *call, in *finishIn) (wire.FinishAnswer, error) {
+	for i, o := range in.Body.Outcomes {
+		if err := c.who.holds(o.Lease); err != nil {
+			return wire.FinishAnswer{}, sojourn.AtIndex(i, err)
+		}
+		if o.Type == sojourn.OutcomeHold && o.Queue != "" && !c.who.everywhere(sojourn.VerbWork) {
+			if err := c.who.may(sojourn.VerbWork, o.Queue, ""); err != nil {
+				return wire.FinishAnswer{}, err
+			}
+		}
+		for _, n := range o.Next {
+			j := n.Job()
+			if err := c.who.may(sojourn.VerbEnqueue, j.Queue, j.Kind); err != nil {
+				return wire.FinishAnswer{}, err
+			}
+		}
+	}
+	finished, err := c.store.Finish(c.ctx, wire.Each(in.Body.Outcomes, wire.Outcome.Domain))
+	return wire.FinishAnswer{Outcomes: wire.Each(finished, wire.FinishedOf)}, err
+}
+
+type idsIn struct{ Body wire.IDsRequest }
+
+func leaseIDs(c *call, in *idsIn) (wire.IDsAnswer, error) {
+	first, err := c.store.IDs(c.ctx, in.Body.Count)
+	return wire.IDsAnswer{First: first}, err
+}

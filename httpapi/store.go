@@ -1,0 +1,231 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+// Store is a sojourn.Store on the other side of a network. Safe for concurrent use.
+//
+// A call whose answer is lost is sent again, up to twice, where that has the same effect as once: everything that only looks, Enqueue (by id),
+// Claim (by number), Extend, Finish (by lease and outcome), Respond where every response has a message id, SetQueue, HoldQueue, and Save without
+// log lines. The other calls answer with CodeUnknown then. A server that is overloaded or shutting down says that nothing has happened; such calls
+// are all repeated, after the time that it asks for.
+//
+// It is also a sojourn.Explainer, Holder, Checker and InboxKeeper, as far as the store behind the server is.
+type Store struct {
+	base   *url.URL
+	token  string
+	http   *http.Client
+	closed context.Context // ends with Close
+	close  context.CancelFunc
+	checks atomic.Pointer[[]string] // as the last Check has named them
+}
+
+var (
+	_ sojourn.Store       = (*Store)(nil)
+	_ sojourn.Explainer   = (*Store)(nil)
+	_ sojourn.Holder      = (*Store)(nil)
+	_ sojourn.Checker     = (*Store)(nil)
+	_ sojourn.InboxKeeper = (*Store)(nil)
+)
+
+func newStore(base *url.URL, o options) *Store {
+	s := &Store{base: base, token: o.token, http: &http.Client{Transport: o.transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}} // a redirect could take the token elsewhere
+	s.closed, s.close = context.WithCancel(context.Background())
+	return s
+}
+
+// post is what most calls are.
+func post[Out any](ctx context.Context, s *Store, path string, in any, how safety, wait time.Duration) (Out, error) {
+	var out Out
+	err := s.call(ctx, request{method: http.MethodPost, path: path, in: in, out: &out, safety: how, wait: wait})
+	return out, err
+}
+
+func get[Out any](ctx context.Context, s *Store, path string) (Out, error) {
+	var out Out
+	err := s.call(ctx, request{method: http.MethodGet, path: path, out: &out})
+	return out, err
+}
+
+// IDs leases a block of ids. A repeated call leases another one, which wastes the first and nothing else.
+func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
+	a, err := post[wire.IDsAnswer](ctx, s, "/v1/ids", wire.IDsRequest{Count: n}, safe, 0)
+	return a.First, err
+}
+
+// Enqueue stores jobs that have ids.
+func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, error) {
+	if len(jobs) == 0 {
+		return nil, s.ended(ctx, request{}, false)
+	}
+	out := make([]sojourn.Enqueued, len(jobs))
+	var send []wire.NewJob
+	var place []int
+	for i := range jobs {
+		if err := sendable(&jobs[i]); err != nil {
+			if !partial {
+				return nil, sojourn.AtIndex(i, err)
+			}
+			out[i].Err = sojourn.AtIndex(i, err)
+			continue
+		}
+		send, place = append(send, wire.NewJobOf(&jobs[i])), append(place, i)
+	}
+	if len(send) == 0 {
+		return out, nil
+	}
+	a, err := post[wire.EnqueueAnswer](ctx, s, "/v1/jobs/batch", wire.EnqueueRequest{Jobs: send, Partial: partial}, safe, 0)
+	if err != nil {
+		return nil, err
+	}
+	for k, i := range place {
+		out[i] = a.Jobs[k].Domain()
+		if out[i].Err != nil {
+			out[i].Err = sojourn.AtIndex(i, out[i].Err)
+		}
+	}
+	return out, nil
+}
+
+// sendable refuses what no server takes, and what JSON has no form for.
+func sendable(j *sojourn.Job) error {
+	if j.ID == 0 {
+		return sojourn.Invalid("id", "the job has none; draw one with IDs, or enqueue with a Client")
+	}
+	return j.Validate(sojourn.MaxMaxBytes)
+}
+
+// Claim takes ready jobs under leases.
+func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+	how := safe
+	if r.Number == 0 {
+		how = unsafe
+	}
+	body := wire.ClaimRequest{Worker: r.Worker, Number: r.Number, Queues: r.Queues, Kinds: r.Kinds, Decidable: r.Decidable, Max: r.Max,
+		Capacity: &r.Capacity, Lease: r.Lease, Wait: r.Wait, Share: r.Share}
+	a, err := post[wire.ClaimAnswer](ctx, s, "/v1/claim", body, how, min(r.Wait, sojourn.MaxWait))
+	if err != nil {
+		return nil, err
+	}
+	return wire.Each(a.Jobs, wire.Claimed.Domain), nil
+}
+
+// Extend prolongs leases.
+func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.Lost, error) {
+	a, err := post[wire.ExtendAnswer](ctx, s, "/v1/extend", wire.ExtendRequest{Leases: leases}, safe, 0)
+	return a.Lost, err
+}
+
+// Save writes under leases. Log lines would be stored twice by a repeated call.
+func (s *Store) Save(ctx context.Context, items []sojourn.Saved) ([]error, error) {
+	how := safe
+	for _, i := range items {
+		if len(i.Log) > 0 {
+			how = unsafe
+		}
+	}
+	body := wire.SaveRequest{Items: wire.Each(items, func(i sojourn.Saved) wire.Saved { return wire.Saved(i) })}
+	a, err := post[wire.SaveAnswer](ctx, s, "/v1/save", body, how, 0)
+	if err != nil {
+		return nil, err
+	}
+	return a.Domain(), nil
+}
+
+// Finish ends steps.
+func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
+	body := wire.FinishRequest{Outcomes: wire.Each(outcomes, func(o sojourn.Outcome) wire.Outcome {
+		o.Reason, o.Text = sojourn.Cut(o.Reason, sojourn.MaxReason), sojourn.Cut(o.Text, sojourn.MaxError) // as the store would
+		return wire.OutcomeOf(o)
+	})}
+	a, err := post[wire.FinishAnswer](ctx, s, "/v1/finish", body, safe, 0)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Each(a.Outcomes, wire.Finished.Domain), nil
+}
+
+// Edit cancels, fails, redrives, purges or changes jobs.
+func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
+	how := unsafe
+	if e.Action == sojourn.EditCancel || e.Action == sojourn.EditFail {
+		how = safe
+	}
+	a, err := post[wire.EditAnswer](ctx, s, "/v1/jobs/edit", wire.EditRequest{Filter: wire.Filter(f), Edit: wire.Edit(e)}, how, 0)
+	if err != nil {
+		return sojourn.Edited{}, err
+	}
+	return a.Domain(), nil
+}
+
+// Find returns jobs.
+func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
+	a, err := post[wire.JobsAnswer](ctx, s, "/v1/jobs/find", wire.Filter(f), looks, min(f.Wait, sojourn.MaxWait))
+	if err != nil {
+		return nil, err
+	}
+	return wire.Domains(a.Jobs), nil
+}
+
+func jobPath(id sojourn.ID, part string) string {
+	return "/v1/jobs/" + strconv.FormatInt(int64(id), 10) + part
+}
+
+// History returns what happened to a job.
+func (s *Store) History(ctx context.Context, id sojourn.ID) ([]sojourn.Attempt, error) {
+	a, err := get[wire.HistoryAnswer](ctx, s, jobPath(id, "/history"))
+	return a.History, err
+}
+
+// Log returns the lines of a job's own log.
+func (s *Store) Log(ctx context.Context, id sojourn.ID) ([]sojourn.LogLine, error) {
+	a, err := get[wire.LogAnswer](ctx, s, jobPath(id, "/log"))
+	return a.Log, err
+}
+
+// Why asks the gates about a job.
+func (s *Store) Why(ctx context.Context, id sojourn.ID) (sojourn.Why, error) {
+	return get[sojourn.Why](ctx, s, jobPath(id, "/why"))
+}
+
+// Sweep handles what is overdue.
+func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
+	return post[sojourn.Swept](ctx, s, "/v1/sweep", wire.SweepRequest{Limit: limit}, unsafe, 0)
+}
+
+// Status describes the store behind the server.
+func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
+	return get[sojourn.Status](ctx, s, "/v1/status")
+}
+
+// Check returns what breaks an invariant of the store behind the server.
+func (s *Store) Check(ctx context.Context) ([]sojourn.Violation, error) {
+	a, err := post[wire.CheckAnswer](ctx, s, "/v1/check", nil, looks, time.Hour)
+	s.checks.Store(&a.Checks)
+	return a.Violations, err
+}
+
+// Checks names the invariants that the last Check has looked at.
+func (s *Store) Checks() []string {
+	if names := s.checks.Load(); names != nil {
+		return *names
+	}
+	return nil
+}
+
+// Close ends blocked calls with ErrClosed. The store behind the server goes on.
+func (s *Store) Close() error {
+	s.close()
+	s.http.CloseIdleConnections()
+	return nil
+}
