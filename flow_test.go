@@ -47,8 +47,6 @@ func TestGates(t *testing.T) {
 		{"paused", QueueSettings{Paused: true}, 0, "", Candidate{Weight: 1, Purpose: PurposeResume}, GatePause, ScopeQueue},
 		{"paused kind", QueueSettings{PausedKinds: []string{"k"}}, 0, "", Candidate{Kind: "k"}, GatePause, ScopeKind},
 		{"another kind is paused", QueueSettings{PausedKinds: []string{"k"}}, 0, "", Candidate{Kind: "l"}, "", 0},
-		{"hold", QueueSettings{HoldUntil: gateNow.Add(1)}, 0, "", Candidate{}, GateHold, ScopeQueue},
-		{"hold is over", QueueSettings{HoldUntil: gateNow}, 0, "", Candidate{}, "", 0},
 	} {
 		f := Flow{Now: gateNow, Settings: c.settings, Used: c.used, Groups: groupLoads(c.groups)}
 		g := f.Ask(&c.job)
@@ -208,8 +206,10 @@ func TestFlowSettingsValidate(t *testing.T) {
 		{QueueSettings{Limit: 1, Shares: map[string]float64{"": .6}}, "shares"},
 		{QueueSettings{Rate: &Rate{}}, "rate.count"},
 		{QueueSettings{GroupRate: &Rate{Count: 1, Per: 48 * time.Hour}}, "group_rate.per"},
-		{QueueSettings{Breaker: &Breaker{}}, "breaker"},
-		{QueueSettings{Breaker: &Breaker{Failures: 1, Open: time.Millisecond}}, "breaker"},
+		{QueueSettings{Breaker: &Breaker{}}, "breaker.failures"},
+		{QueueSettings{Breaker: &Breaker{Failures: 1, Probes: 101}}, "breaker.probes"},
+		{QueueSettings{Breaker: &Breaker{Failures: 1, Open: time.Millisecond}}, "breaker.open"},
+		{QueueSettings{Breaker: &Breaker{Failures: 1, Within: 25 * time.Hour}}, "breaker.within"},
 		{QueueSettings{Throttle: strings.Repeat("x", MaxRule+1)}, "throttle"},
 	} {
 		err := c.q.Validate()
@@ -221,7 +221,7 @@ func TestFlowSettingsValidate(t *testing.T) {
 	}
 	full := QueueSettings{Paused: true, PausedKinds: []string{"k"}, Limit: 10, ReserveAfter: time.Minute, MaxDepth: 9, Order: OrderTime, Bucket: time.Hour,
 		GroupLimit: 2, Shares: map[string]float64{"a": .4, "b": .6}, Borrow: true, Fair: true, Rate: &Rate{Count: 5, Per: time.Second, Burst: 9}, GroupRate: &Rate{Count: 1, Per: time.Second},
-		HoldUntil: gateNow, Breaker: &Breaker{Failures: 3, Within: time.Minute, Reasons: []string{"gateway"}, Open: time.Minute, Probes: 2}, Throttle: "true"}
+		Breaker: &Breaker{Failures: 3, Within: time.Minute, Reasons: []string{"gateway"}, Open: time.Minute, Probes: 2}, Throttle: "true"}
 	if err := full.Validate(); err != nil {
 		t.Fatal(err)
 	}

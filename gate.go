@@ -284,16 +284,16 @@ func (f *Flow) openWindows(all ...Windows) Gate {
 
 // holdGate: an operator or the other side has told the queue to wait; after that starts come on a ramp.
 func (f *Flow) holdGate(*Candidate) Gate {
-	if until := f.Settings.HoldUntil; until.After(f.Now) {
-		return Gate{Scope: ScopeQueue, Until: until, Text: "the queue is on hold"}
-	}
 	p, now := f.State.Pace, f.Now.UnixMicro()
 	starts, next := p.HoldRoom(now)
 	g := Gate{Open: starts > 0, Scope: ScopeQueue}
 	switch {
 	case g.Open:
 	case now < p.HoldUntil:
-		g.Text = "the queue is on hold: " + p.HoldReason
+		g.Text = "the queue is on hold"
+		if p.HoldReason != "" {
+			g.Text += ": " + p.HoldReason
+		}
 	default:
 		g.Used, g.Of, g.Text = p.RampStarts, p.RampStarts, "after a hold the queue starts on a ramp"
 	}

@@ -80,11 +80,10 @@ type QueueSettings struct {
 	Borrow bool               `json:"borrow,omitempty"` // shares that their groups leave idle may be used by others
 	Fair   bool               `json:"fair,omitempty"`   // groups take turns also without GroupLimit, Shares and GroupRate
 
-	Rate      *Rate     `json:"rate,omitempty"`       // starts of the queue
-	GroupRate *Rate     `json:"group_rate,omitempty"` // starts of each group
-	HoldUntil time.Time `json:"hold_until,omitzero"`  // starts nothing before
-	Breaker   *Breaker  `json:"breaker,omitempty"`    // default none
-	Throttle  string    `json:"throttle,omitempty"`   // a CEL rule; see package rule
+	Rate      *Rate    `json:"rate,omitempty"`       // starts of the queue
+	GroupRate *Rate    `json:"group_rate,omitempty"` // starts of each group
+	Breaker   *Breaker `json:"breaker,omitempty"`    // default none
+	Throttle  string   `json:"throttle,omitempty"`   // a CEL rule; see package rule
 }
 
 // Order is how the ready jobs of a queue stand in line.
@@ -177,7 +176,7 @@ func (q QueueSettings) Grouped() bool {
 
 // Gated reports whether claims must ask the gates at all. A queue that is only paused needs none.
 func (q QueueSettings) Gated() bool {
-	return q.Counted() || len(q.PausedKinds) > 0 || len(q.Windows) > 0 || q.Rate != nil || !q.HoldUntil.IsZero() || q.Breaker != nil
+	return q.Counted() || len(q.PausedKinds) > 0 || len(q.Windows) > 0 || q.Rate != nil || q.Breaker != nil
 }
 
 // ShareOf is the part of the limit that a group may use; groups without a share of their own get the rest, together.
@@ -326,18 +325,8 @@ func (q QueueSettings) validPace() error {
 			return err
 		}
 	}
-	if b := q.Breaker; b != nil {
-		if b.Failures < 1 || b.Failures > 1000 || b.Probes < 0 || b.Probes > 100 {
-			return Invalid("breaker", "%d failures and %d probes are out of range: 1 to 1000, and 0 (default) to 100", b.Failures, b.Probes)
-		}
-		for _, d := range []time.Duration{b.Within, b.Open} {
-			if err := validSpan("breaker", d, time.Second); err != nil {
-				return err
-			}
-		}
-		if len(b.Reasons) > MaxTags {
-			return Invalid("breaker", "%d reasons exceed the limit of %d", len(b.Reasons), MaxTags)
-		}
+	if err := q.Breaker.validate(); err != nil {
+		return err
 	}
 	if len(q.Throttle) > MaxRule {
 		return TooLarge("throttle", len(q.Throttle), MaxRule)

@@ -173,11 +173,7 @@ func (a *app) queueSetCommand() *cobra.Command {
 				s = queues[0].Settings
 			}
 			f.apply(given, &s)
-			status, err := c.Store().Status(cmd.Context())
-			if err == nil {
-				err = f.flow.apply(given, &s, status.Now)
-			}
-			if err != nil {
+			if err := f.flow.apply(given, &s); err != nil {
 				return err
 			}
 			over(given("window"), &s.Windows, windows)

@@ -17,11 +17,12 @@ import (
 
 // flowFlags are the settings of queue set that decide which ready jobs start, and in which order.
 type flowFlags struct {
-	limit, maxDepth, groupLimit            int64
-	reserveAfter, bucket, ageStep, holdFor time.Duration
-	order                                  string
-	shares, pausedKinds                    []string
-	borrow, fair                           bool
+	limit, maxDepth, groupLimit   int64
+	reserveAfter, bucket, ageStep time.Duration
+	order                         string
+	shares, pausedKinds           []string
+	borrow, fair                  bool
+	pace                          paceFlags
 }
 
 func (f *flowFlags) register(fl *pflag.FlagSet) {
@@ -35,12 +36,12 @@ func (f *flowFlags) register(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.shares, "share", nil, "part of the limit for a group, as east=40% or east=0.4; repeat it; all are replaced, \"\" takes them away")
 	fl.BoolVar(&f.borrow, "borrow", false, "shares that their groups leave idle may be used by others")
 	fl.BoolVar(&f.fair, "fair", false, "groups take turns also without limits and shares")
-	fl.DurationVar(&f.holdFor, "hold", 0, "start nothing for so long, from now; 0 ends a hold")
+	f.pace.register(fl)
 	fl.StringSliceVar(&f.pausedKinds, "pause-kind", nil, "do not hand out these kinds; all are replaced, \"\" ends the pause")
 }
 
-// apply takes over what was given. now is the store's clock.
-func (f *flowFlags) apply(given func(string) bool, s *sojourn.QueueSettings, now time.Time) error {
+// apply takes over what was given.
+func (f *flowFlags) apply(given func(string) bool, s *sojourn.QueueSettings) error {
 	over(given("limit"), &s.Limit, f.limit)
 	over(given("reserve-after"), &s.ReserveAfter, f.reserveAfter)
 	over(given("max-depth"), &s.MaxDepth, f.maxDepth)
@@ -51,14 +52,8 @@ func (f *flowFlags) apply(given func(string) bool, s *sojourn.QueueSettings, now
 	over(given("fair"), &s.Fair, f.fair)
 	over(given("pause-kind"), &s.PausedKinds, named(f.pausedKinds))
 	over(given("order"), &s.Order, sojourn.Order(f.order))
-	if given("hold") {
-		s.HoldUntil = time.Time{}
-		if f.holdFor > 0 {
-			s.HoldUntil = now.Add(f.holdFor)
-		}
-	}
-	if !given("share") {
-		return nil
+	if err := f.pace.apply(given, s); err != nil || !given("share") {
+		return err
 	}
 	s.Shares = nil
 	for _, text := range named(f.shares) {
@@ -92,7 +87,11 @@ func (a *app) queueGetCommand() *cobra.Command {
 			if err != nil || a.asJSON() {
 				return orElse(err, func() error { return a.json(q) })
 			}
-			return a.printQueue(q)
+			status, err := c.Store().Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.printQueue(q, status.Now)
 		})
 	}
 	return cmd
@@ -120,7 +119,7 @@ func inFlight(q sojourn.QueueStatus) string {
 	return fmt.Sprintf("%d of %d", q.InFlight, q.Settings.Limit)
 }
 
-func (a *app) printQueue(q sojourn.QueueStatus) error {
+func (a *app) printQueue(q sojourn.QueueStatus, now time.Time) error {
 	s := q.Settings
 	t := newTable(a.out, "QUEUE", q.Name)
 	row := func(name, value string, shown bool) {
@@ -134,7 +133,9 @@ func (a *app) printQueue(q sojourn.QueueStatus) error {
 	}
 	row("paused", "yes", s.Paused)
 	row("paused kinds", strings.Join(s.PausedKinds, ", "), len(s.PausedKinds) > 0)
-	row("hold until", s.HoldUntil.Format(time.RFC3339), !s.HoldUntil.IsZero())
+	for _, w := range s.Windows {
+		row("window", w.String(), true)
+	}
 	row("limit", fmt.Sprint(s.Limit), s.Limit > 0)
 	row("reserve after", s.ReserveAfter.String(), s.ReserveAfter > 0)
 	row("max depth", fmt.Sprint(s.MaxDepth), s.MaxDepth > 0)
@@ -147,5 +148,8 @@ func (a *app) printQueue(q sojourn.QueueStatus) error {
 	}
 	row("borrow", "yes", s.Borrow)
 	row("fair", "yes", s.Fair)
+	for _, line := range paceLines(q, now) {
+		row(line[0], line[1], true)
+	}
 	return t.flush()
 }

@@ -29,6 +29,7 @@ var allowances = []allowance{
 	{"internal/demo/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "the other side: a gateway with its own clock and moods"},
 	{"internal/bench/...", []string{"time.Now", "time.Since"}, "a stopwatch"},
 	{"bench/...", []string{"time.Now", "time.Since"}, "a stopwatch, and the times that statements of the raw limit write"},
+	{"source/webhook/...", []string{"time.Now", "crypto/rand"}, "the age of signatures, the time a body may take; ids of messages whose sender gives none"},
 	{"httpapi/server/...", []string{"time.Now", "time.Since", "crypto/rand"}, "deadlines of connections, the age of what is remembered, the ends and secrets of tokens"},
 	{"cmd/...", []string{"time.Now", "time.Since", "time.Until"}, "ages on a screen, the length of a run"},
 	{"examples/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "programs of users"},

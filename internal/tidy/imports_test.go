@@ -68,6 +68,7 @@ var direction = []row{
 var testOnly = []string{
 	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/anishathalye/porcupine",
 	"github.com/rogpeppe/go-internal", "github.com/adhocore/gronx", "github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake",
+	"github.com/standard-webhooks/standard-webhooks",
 }
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import path of another.

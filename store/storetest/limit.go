@@ -24,7 +24,6 @@ var flowTrials = []trial{
 	{"worker smaller than a job", "A job too heavy for a worker is left to others and does not stand in the way.", "spec:J12 rules:H", limitCapacity},
 	{"max_depth", "A full queue refuses jobs with a retryable error, but never the next job of a completed one.", "rules:C7", depthHolds},
 	{"pause a kind", "A paused kind is not handed out, in one queue or in all; other kinds are.", "spec:K9 inv:W5", pauseKind},
-	{"hold", "A queue on hold starts nothing until then, and goes on by itself.", "spec:K8", holdUntil},
 }
 
 func limited(n int64) sojourn.QueueSettings { return sojourn.QueueSettings{Limit: n} }
@@ -280,14 +279,4 @@ func pauseKind(s *scene) {
 	qs, err := s.store.Queues(s.ctx)
 	s.must(err, "Queues")
 	same(s, "queues", len(qs), 2)
-}
-
-func holdUntil(s *scene) {
-	s.setQueue(line, sojourn.QueueSettings{HoldUntil: s.now().Add(time.Minute)})
-	s.enqueueMany(2)
-	s.claimNone("the queue is on hold")
-	s.advance(time.Minute - time.Second)
-	s.claimNone("the queue is on hold")
-	s.advance(time.Second)
-	same(s, "jobs after the hold", len(s.claimMany(upTo(5))), 2)
 }

@@ -1,0 +1,181 @@
+// Package webhook takes answers over HTTP. A Handler stands in your own server or on a port of its own, and knows three doors:
+//
+//	POST /webhook/{name}          a signed message of one sender, of which a source.Matcher makes a response
+//	POST /respond/{kind}/{key}    the body is the answer to the job of that key, from a sender who knows a secret
+//	POST /respond/{token}         a capability: the body is the answer to one attempt of one job (sojourn.Job.RespondURL)
+//
+// An answer with 2xx means that the message is durable, whatever became of it, and that nobody need send it again; docs/guides/webhooks.md has all
+// status codes and which of them make a sender try again. Tokens, secrets, headers and bodies are never logged.
+package webhook
+
+import (
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/source"
+)
+
+// Defaults of Options and Server.
+const (
+	DefaultMaxBytes    = sojourn.DefaultMaxBytes // of a body
+	DefaultTimeout     = 10 * time.Second        // for the body to come, and for the store to make the response durable
+	DefaultMaxInFlight = 100                     // requests whose body is held at a time
+	MaxHeaderBytes     = 16 << 10                // of Server
+	HeaderTimeout      = 5 * time.Second         // of Server: for the header to come
+	IdleTimeout        = 2 * time.Minute         // of Server: of a connection between two requests
+)
+
+// CapabilitySource is the source of responses that came by a capability.
+const CapabilitySource = "capability"
+
+// Endpoint is the door of one sender.
+type Endpoint struct {
+	// Name is the source of its responses in the inbox, and with Match the last part of the path: 1-128 bytes of A-Za-z0-9_.:-. Message ids are unique
+	// within it.
+	Name string
+	// Verify says whether a message comes from the sender.
+	Verify Verifier
+	// Match makes responses of messages. Without it the sender names kind and key in the path, which no signature covers, so Verify must be one that
+	// knows a secret, such as Bearer.
+	Match source.Matcher
+	// Kinds are those that the sender may answer; "*" stands for all. A response to a job by its id needs "*". Never empty.
+	Kinds []string
+	// TTL is how long an answer for which there is no job yet lies early. 0: as long as the store says (24 h).
+	TTL time.Duration
+	// KnownOnly refuses answers under a key that no job has or had, with 404, so that the sender tries again. Default: they are kept, and a job that
+	// awaits the key within the TTL gets them.
+	KnownOnly bool
+}
+
+// Options of a Handler.
+type Options struct {
+	// Endpoints are the senders that are known. Without any, only capabilities are taken.
+	Endpoints []Endpoint
+	// NoCapabilities closes the door of capabilities.
+	NoCapabilities bool
+	// MaxBytes bounds a body: 1 to 16 MiB, default 256 KiB. The store has a limit of its own; the lower one counts.
+	MaxBytes int
+	// Timeout is for the body to come, and then for the store: 100 ms to 10 min, default 10 s.
+	Timeout time.Duration
+	// MaxInFlight bounds the requests whose body is held at a time; others are told to try again. 1 to 100,000, default 100.
+	MaxInFlight int
+	// Logger gets what goes wrong at the store, and panics. Default: slog.Default().
+	Logger *slog.Logger
+	// Observe is called with each request that had an answer. Default: none.
+	Observe func(Handled)
+	// Now is the clock against which signatures are checked. Default: time.Now.
+	Now func() time.Time
+}
+
+// Handled is what became of a request.
+type Handled struct {
+	Endpoint string // "" if it is not known, CapabilitySource of a capability
+	Status   int
+	Code     string                  // of a refusal
+	Outcome  sojourn.ResponseOutcome // of what was stored
+}
+
+// Handler is the receiver. It is safe for concurrent use.
+type Handler struct {
+	client *sojourn.Client
+	o      Options
+	named  map[string]*Endpoint
+	open   []*Endpoint   // those without Match
+	room   chan struct{} // one token for each request in flight
+}
+
+// New makes a receiver that gives responses to client. An error is about the options.
+func New(client *sojourn.Client, o Options) (*Handler, error) {
+	h := &Handler{client: client, named: map[string]*Endpoint{}}
+	o.Endpoints = slices.Clone(o.Endpoints)
+	for i := range o.Endpoints {
+		e := &o.Endpoints[i]
+		if err := e.validate(); err != nil {
+			return nil, err
+		}
+		if h.named[e.Name] != nil {
+			return nil, sojourn.Invalid("name", "two endpoints are called %.64q: message ids are unique within one", e.Name)
+		}
+		if h.named[e.Name] = e; e.Match == nil {
+			h.open = append(h.open, e)
+		}
+	}
+	var err error
+	if h.o, err = o.withDefaults(); err != nil {
+		return nil, err
+	}
+	h.room = make(chan struct{}, h.o.MaxInFlight)
+	return h, nil
+}
+
+func (e *Endpoint) validate() error {
+	if err := sojourn.ValidName("name", e.Name); err != nil {
+		return err
+	}
+	if strings.Contains(e.Name, "/") || e.Name == CapabilitySource {
+		return sojourn.Invalid("name", "%.64q is no name of an endpoint: it is one part of a path, and %q is taken", e.Name, CapabilitySource)
+	}
+	if e.Verify == nil {
+		return sojourn.Invalid("verify", "endpoint %s verifies nothing: give it Standard, GitHub, Stripe or Bearer", e.Name)
+	}
+	if _, signed := e.Verify.(*Signed); signed && e.Match == nil {
+		return sojourn.Invalid("match", "endpoint %s has signatures, which do not cover the path: give it a matcher that finds kind and key in the message", e.Name)
+	}
+	if len(e.Kinds) == 0 {
+		return sojourn.Invalid("kinds", "endpoint %s may answer nothing: name kinds, or \"*\" for all", e.Name)
+	}
+	for _, k := range e.Kinds {
+		if k == "*" {
+			continue
+		}
+		if err := sojourn.ValidName("kinds", k); err != nil {
+			return err
+		}
+	}
+	if e.TTL != 0 && (e.TTL < sojourn.MinInboxTTL || e.TTL > sojourn.MaxHorizon) {
+		return sojourn.Invalid("ttl", "%v is out of range: 1s to 10 years, or 0 for the store's own", e.TTL)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.MaxBytes < 0 || o.MaxBytes > sojourn.MaxMaxBytes {
+		return o, sojourn.Invalid("max_bytes", "%d is out of range: 1 to %d, or 0 for %d", o.MaxBytes, sojourn.MaxMaxBytes, DefaultMaxBytes)
+	}
+	if o.Timeout != 0 && (o.Timeout < 100*time.Millisecond || o.Timeout > 10*time.Minute) {
+		return o, sojourn.Invalid("timeout", "%v is out of range: 100ms to 10m, or 0 for %v", o.Timeout, DefaultTimeout)
+	}
+	if o.MaxInFlight < 0 || o.MaxInFlight > 100_000 {
+		return o, sojourn.Invalid("max_in_flight", "%d is out of range: 1 to 100000, or 0 for %d", o.MaxInFlight, DefaultMaxInFlight)
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = DefaultMaxInFlight
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Observe == nil {
+		o.Observe = func(Handled) {}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o, nil
+}
+
+// Server is an http.Server for a port of the receiver's own, with limits against slow and large requests. Set Addr, then call ListenAndServe or
+// ListenAndServeTLS, and Shutdown to end it: requests that are being stored get their answer first.
+func Server(h *Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: HeaderTimeout, ReadTimeout: HeaderTimeout + h.o.Timeout, WriteTimeout: HeaderTimeout + 3*h.o.Timeout,
+		IdleTimeout: IdleTimeout, MaxHeaderBytes: MaxHeaderBytes, ErrorLog: slog.NewLogLogger(h.o.Logger.Handler(), slog.LevelDebug)}
+}
