@@ -247,6 +247,7 @@ func (t *tx) flushSaves(rows []savedRow) {
 	queue, key, worker, wait, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	for i, r := range rows {
 		l := r.now
+		t.changed = append(t.changed, l)
 		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch,
 			int64(l.State), bit(l.Resumed), int64(l.Purpose), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
 			l.epoch, l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt), bit(l.AttemptOpen), int64(l.Failures), int64(l.Crashes), bit(l.Claimed),
@@ -285,6 +286,7 @@ func (t *tx) flushEnded(rows []endedRow) {
 	var awaited Ints
 	for i, r := range rows {
 		l := r.now
+		t.changed = append(t.changed, l)
 		gone[0][i], gone[1][i], gone[2][i] = int64(l.ID), int64(r.state), r.epoch
 		for c, v := range [...]int64{int64(l.ID), int64(l.State), int64(l.priority), int64(l.Weight), l.runAt, int64(l.generation), l.epoch, int64(l.Attempt),
 			int64(l.Failures), int64(l.Crashes), int64(l.history), bit(l.hasData), r.finished} {
@@ -306,7 +308,7 @@ func (t *tx) flushEnded(rows []endedRow) {
 
 // freeKeys frees the jobs' own keys, in one order everywhere.
 func (t *tx) freeKeys(rows []endedRow) {
-	keyed := make([]endedRow, 0, len(rows))
+	var keyed []endedRow
 	for _, r := range rows {
 		if r.now.key != "" {
 			keyed = append(keyed, r)

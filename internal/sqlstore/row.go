@@ -133,9 +133,17 @@ func (t *tx) loadOne(id sojourn.ID) (*live, error) {
 
 // readLeased reads and locks the rows of leases that were not read yet. A row that changes in this transaction is read again.
 func (t *tx) readLeased(leases []sojourn.Lease) error {
-	var ids Ints
+	if t.leased == nil {
+		t.leased = make(map[sojourn.ID]*live, len(leases))
+	}
+	ids := make(Ints, 0, len(leases))
 	for _, l := range leases {
-		if _, ok := t.leased[l.ID]; !ok {
+		if _, ok := t.leased[l.ID]; ok {
+			continue
+		}
+		if row := t.recently(l); row != nil {
+			t.leased[l.ID] = row
+		} else {
 			ids = append(ids, int64(l.ID))
 		}
 	}
@@ -145,9 +153,6 @@ func (t *tx) readLeased(leases []sojourn.Lease) error {
 	found, err := t.load(ids)
 	if err != nil {
 		return err
-	}
-	if t.leased == nil {
-		t.leased = found
 	}
 	for _, id := range ids {
 		t.leased[sojourn.ID(id)] = found[sojourn.ID(id)] // nil: the job is not live
