@@ -14,8 +14,8 @@ var paceTrials = []trial{
 	{"rate counts what starts", "A job that a claim passes over, and one that is resumed, costs the bucket nothing.", "spec:K8 rules:B11", rateCounts},
 	{"rate and jobs outside their windows", "A job that a claim puts off to its windows' next opening has not started: it costs neither a start nor a probe.",
 		"spec:K8 spec:T4 tr:S2", ratePutOff},
-	{"poll steps and gates", "A poll of a waiting job needs no weight and no window, for its job is in flight; but it is a start of the rate, and a hold stops it.",
-		"spec:K8 rules:B11 tr:C5", pollGates},
+	{"weight of a poll step", "A poll of a waiting job needs no weight and no window, for its job is in flight; but it is a start of the rate, and a hold stops it.",
+		"spec:K8 rules:B11 tr:C5", pollWeight},
 	{"hold by a handler", "A handler's hold closes the queue for everybody, costs neither attempt nor failure, and the job keeps its place.",
 		"spec:K8 tr:F14", holdByHandler},
 	{"hold of another queue", "A handler may hold another queue: its own job comes back after the hold, and its own queue goes on.", "spec:K8 tr:F14", holdOther},
@@ -27,7 +27,7 @@ var paceTrials = []trial{
 	{"breaker whose probe is lost", "A probe that nobody answers for is replaced by another.", "spec:K8", breakerLostProbe},
 }
 
-func pollGates(s *scene) {
+func pollWeight(s *scene) {
 	settings := sojourn.QueueSettings{Limit: 3, GroupLimit: 1, Rate: &sojourn.Rate{Count: 2, Per: time.Hour, Burst: 2}}
 	s.setQueue(line, settings)
 	id := s.enqueue(sojourn.Group("g"), sojourn.Weight(3), sojourn.Key("k"))
