@@ -50,6 +50,13 @@ var stories = []struct {
 	{"approval", "spec:H8, tr:R4, tr:W4, tr:F8", []string{`letter 1: may I pay for a train ticket\?`, `letter 2: may I pay for a train ticket, please\?`,
 		`  the answer "no" is stale`, `  the answer "yes" is (applied|early)`, `  completed: "paid for a train ticket"`,
 		`letter 1: may I pay for a golden pen\?`, `  the answer "no" is (applied|early)`, `  failed: rejected`}},
+	{"await-any", "spec:H8, field:F5, tr:F5, tr:M1, tr:R6, tr:W4", []string{`order 1 waits for any of paid-1, refused-1`, `  refused-1: applied`, `  paid-1: (early|late)`,
+		`  order 1 is failed: the bank has refused it`, `  the other answer is late now`, `order 2 waits for all of stock-2, credit-2`, `  credit-2: early`,
+		`  order 2 has an answer from credit-2`, `  stock-2: applied`, `  order 2 is completed: "3 pieces, credit 500"`, `order 3 is given up after silence`,
+		`  progress: applied, "half way"`, `  order 3 is failed: beat`}},
+	{"poll", "spec:H8, field:F5, tr:C5, tr:P1, tr:P2, tr:P4", []string{`ask the carrier to fetch the parcel`, `poll 1: on its way`, `poll 2: the carrier answers 503`,
+		`poll 3: delivered`, `completed: "delivered", attempt 1, failures 0`, `  await     → awaiting`, `  no_answer → awaiting`, `  no_answer → awaiting 503`,
+		`  answer    → ready`, `  completed → completed`}},
 	{"approval-link", "spec:H1, spec:H6, tr:R4, tr:R3", []string{`letter 1: may I pay for a train ticket\?`, `letter 2: may I pay for a train ticket\?`,
 		`  no, by letter 1: 200 stale`, `  a program that follows links: 405`, `  yes, by letter 2: 200 (applied|early)`, `  completed: "paid for a train ticket"`,
 		`  no, by letter 2: 200 late`, `  yes, by a link that somebody made up: 404 not_found`}},
@@ -60,6 +67,7 @@ var stories = []struct {
 	{"outbox", "spec:H9, tr:N5", []string{`relay: killed between the queue and the outbox`, `relay: <nil>`, `job orders-1: \{"order":1\}`,
 		`job orders-2: \{"order":2\}`, `job orders-3: \{"order":3\}`, `left in the outbox: 1, because of its kind`}},
 	{"nats", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"order":"order-42","approved":true}`}},
+	{"kafka", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"approved":true}`}},
 	{"regions", "spec:K2, spec:K4", []string{`the service is full`, `  east  40`, `  north 30`, `  west  30`,
 		`asked so far, after ten answers for the west`, `  east  40`, `  north 30`, `  west  40`}},
 	{"errored-retry-policy", "spec:H8, tr:W4, tr:C4, tr:D1, tr:D2", []string{`attempt 1: ask the bank`, `policy: error 1 is timeout`,
@@ -94,7 +102,8 @@ const patience = time.Minute
 
 // brokers start what an example needs beside itself, and say how it finds that.
 var brokers = map[string]func(t *testing.T) string{
-	"nats": func(t *testing.T) string { return "NATS_URL=" + brokertest.StartNATS(t).URL },
+	"kafka": func(t *testing.T) string { return "KAFKA_BROKER=" + brokertest.StartKafka(t).Address },
+	"nats":  func(t *testing.T) string { return "NATS_URL=" + brokertest.StartNATS(t).URL },
 }
 
 func output(t *testing.T, program string, env ...string) []string {

@@ -136,13 +136,13 @@ func (b *batcher) alone(ctx context.Context, r *request) error {
 }
 
 const (
-	company  = 32                    // rows; with 64 producers two runners take turns
-	patience = 20 * time.Millisecond // many times what a transaction takes that waits for nobody
+	company  = 32                     // rows; with 64 producers two runners take turns. A third one needs four times as many, and so on
+	patience = 100 * time.Millisecond // many times what a transaction takes that waits for nobody
 )
 
 // help starts a runner for what waits, if that is worth one. The caller holds mu.
 func (b *batcher) help() {
-	if b.rows > 0 && b.busy < b.runners && (b.busy == b.slow || b.rows >= company) {
+	if b.rows > 0 && b.busy < b.runners && (b.busy == b.slow || b.rows >= company<<(2*(b.busy-1))) {
 		b.active++
 		b.busy++
 		go b.drain()

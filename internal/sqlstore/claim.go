@@ -361,7 +361,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		l := *was
 		l.Row = tr.To
 		c.lease(was, &l, r)
-		if err := c.save(was, &l); err != nil {
+		if err := c.saveStart(was, &l); err != nil {
 			return nil, err
 		}
 		rows = append(rows, &l)

@@ -259,9 +259,19 @@ func (t *tx) save(was, l *live) error {
 	}
 	t.land(was, l, l.Held)
 	p.place[l.ID] = len(p.saves)
-	p.saves = append(p.saves, savedRow{state, epoch, l, wait})
+	p.saves = append(p.saves, savedRow{state: state, epoch: epoch, now: l, wait: wait})
 	t.noteChange(l)
 	return nil
+}
+
+// saveStart is save after a claim.
+func (t *tx) saveStart(was, l *live) error {
+	_, changed := t.pending.place[was.ID]
+	err := t.save(was, l)
+	if err == nil && !changed {
+		t.pending.saves[len(t.pending.saves)-1].start = true
+	}
+	return err
 }
 
 // unsaved takes a row back that the transaction was to save, because it changes once more, and returns the state and the epoch that stand in the
