@@ -387,3 +387,27 @@ type AccessStore interface {
 	// UseAccessToken notes that a token was used now. One that is not there is no error.
 	UseAccessToken(ctx context.Context, id string) error
 }
+
+// AuditEntry is what an operator has done through a server.
+type AuditEntry struct {
+	Seq     int64     `json:"seq"`               // set by the store, rising
+	At      time.Time `json:"at"`                // set by the store
+	Who     string    `json:"who"`               // the id of a token; empty where the door is open
+	Action  string    `json:"action"`            // such as editJobs or setQueue
+	Target  string    `json:"target"`            // such as the path of the request
+	Detail  string    `json:"detail,omitempty"`  // what was asked for, as JSON, without args; cut at MaxProgress bytes
+	Code    string    `json:"code,omitempty"`    // of the refusal; empty if it was done
+	Request string    `json:"request,omitempty"` // the id of the request
+	From    string    `json:"from,omitempty"`    // the address that it came from
+}
+
+// AuditKeep is how long audit entries are kept.
+const AuditKeep = 400 * 24 * time.Hour
+
+// AuditStore is an optional ability of a Store: it keeps what operators did. Nothing in it changes an entry.
+type AuditStore interface {
+	// Audit adds an entry.
+	Audit(ctx context.Context, e AuditEntry) error
+	// AuditLog lists entries with a Seq below before (0 = from the newest), newest first, at most limit of them: 1 to MaxFind, 0 = 100.
+	AuditLog(ctx context.Context, before int64, limit int) ([]AuditEntry, error)
+}

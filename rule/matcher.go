@@ -27,14 +27,15 @@ import (
 //
 // where body is the body read as JSON: a rule that looks at it parks a message that is not JSON as undecodable. Whole numbers stay whole.
 type Match struct {
-	When   string `toml:"when"`   // bool: false passes the message over. Default: true
-	Kind   string `toml:"kind"`   // string: the kind of the job
-	Key    string `toml:"key"`    // string or int: the key of the job
-	ID     string `toml:"id"`     // string or int: the sender's own id of the message. Default: the broker's
-	OK     string `toml:"ok"`     // bool: false makes it an error response. Default: true
-	Reason string `toml:"reason"` // string: of an error response
-	Error  string `toml:"error"`  // string: of an error response
-	Body   string `toml:"body"`   // string or bytes, kept as they are, or anything else, kept as JSON: the body of the response. Default: that of the message
+	When     string // bool: false passes the message over. Default: true
+	Kind     string // string: the kind of the job
+	Key      string // string or int: the key of the job
+	ID       string // string or int: the sender's own id of the message. Default: the broker's
+	OK       string // bool: false makes it an error response. Default: true
+	Reason   string // string: of an error response
+	Error    string // string: of an error response
+	Progress string // bool: true makes it a sign of life that answers nothing; the body is its text. Default: false
+	Body     string // string or bytes, kept as they are, or anything else, kept as JSON: the body of the response. Default: that of the message
 }
 
 // matchBudget bounds the time of one rule about a message. A rule that takes longer parks a good message, so unlike for throttlers it is only there
@@ -74,7 +75,8 @@ func Matcher(m Match, list ...Option) (source.Matcher, error) {
 	}{
 		{"when", m.When, &set.when, truth, false}, {"kind", m.Kind, &set.kind, texts, true}, {"key", m.Key, &set.key, texts, true},
 		{"id", m.ID, &set.id, texts, false}, {"ok", m.OK, &set.ok, truth, false}, {"reason", m.Reason, &set.reason, texts, false},
-		{"error", m.Error, &set.err, texts, false}, {"body", m.Body, &set.body, nil, false},
+		{"error", m.Error, &set.err, texts, false}, {"progress", m.Progress, &set.progress, truth, false},
+		{"body", m.Body, &set.body, nil, false},
 	} {
 		if c.text == "" && !c.needed {
 			continue
@@ -87,7 +89,7 @@ func Matcher(m Match, list ...Option) (source.Matcher, error) {
 }
 
 // rules are the compiled ones; nil where there is none.
-type rules struct{ when, kind, key, id, ok, reason, err, body *program }
+type rules struct{ when, kind, key, id, ok, reason, err, progress, body *program }
 
 func (s rules) match(ctx context.Context, m *source.Message) (r *sojourn.Response, err error) {
 	l := &letter{m: m}
@@ -101,7 +103,10 @@ func (s rules) match(ctx context.Context, m *source.Message) (r *sojourn.Respons
 		return nil, nil
 	}
 	r = &sojourn.Response{Kind: e.needed("kind", s.kind), Key: e.needed("key", s.key), MessageID: e.text("id", s.id)}
-	if s.ok != nil && !e.truth("ok", s.ok) {
+	switch {
+	case s.progress != nil && e.truth("progress", s.progress):
+		r.Progress = true
+	case s.ok != nil && !e.truth("ok", s.ok):
 		r.Failed, r.Reason, r.Error = true, e.text("reason", s.reason), e.text("error", s.err)
 	}
 	if s.body != nil {

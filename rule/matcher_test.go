@@ -32,6 +32,8 @@ func one(name, text string) rule.Match {
 		m.ID = text
 	case "ok":
 		m.OK, m.Reason, m.Error = text, `body.type`, `"from " + topic`
+	case "progress":
+		m.Progress, m.OK = text, "false"
 	case "body":
 		m.Body = text
 	}
@@ -53,6 +55,8 @@ func TestMatcherAnswers(t *testing.T) {
 		{"id", `headers["event-id"]`, `charge order-42 evt_1`},
 		{"ok", `body.type == "charge.ok"`, `charge order-42 replies/0@17`},
 		{"ok", `body.type != "charge.ok"`, `charge order-42 replies/0@17 failed charge.ok: from replies`},
+		{"progress", `has(body.type)`, `charge order-42 replies/0@17 progress`},
+		{"progress", `has(body.percent)`, `charge order-42 replies/0@17 failed : `},
 		{"body", `body.meta`, `charge order-42 replies/0@17 {"order":"order-42"}`},
 		{"body", `body`, `charge order-42 replies/0@17 {"big":18446744073709551615,"f":1.5,"list":[1,"<a>"],"meta":{"order":"order-42"},"n":9007199254740993,"nil":null,"type":"charge.ok"}`},
 		{"body", `body.type`, `charge order-42 replies/0@17 charge.ok`},
@@ -74,6 +78,9 @@ func TestMatcherAnswers(t *testing.T) {
 			got = fmt.Sprint(r.Kind, " ", r.Key, " ", r.MessageID)
 			if r.Failed {
 				got += fmt.Sprintf(" failed %s: %s", r.Reason, r.Error)
+			}
+			if r.Progress {
+				got += " progress"
 			}
 			if string(r.Body) != string(m.Body) {
 				got += " " + string(r.Body)
@@ -138,6 +145,7 @@ func TestMatcherRefuses(t *testing.T) {
 		{"key", "\n  topic + 1", "key: 2:9: found no matching overload for '_+_'"},
 		{"key", `[topic]`, "key: 1:1: the rule gives list(string); it must give string or int or uint or dyn"},
 		{"when", `topic`, "when: 1:1: the rule gives string; it must give bool or dyn"},
+		{"progress", `1`, "progress: 1:1: the rule gives int; it must give bool or dyn"},
 		{"ok", `1`, "ok: 1:1: the rule gives int; it must give bool or dyn"},
 		{"when", `topic.matches("(")`, "when: error parsing regexp"},
 		{"body", strings.Repeat(" ", sojourn.MaxRule) + "1", "body: 8193 bytes exceed"},

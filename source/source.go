@@ -12,6 +12,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,6 +82,9 @@ type Options struct {
 	Batch int
 	// Grace is for storing and acknowledging what is in hand when Run's context has ended: default 10 s. What is not stored then comes again.
 	Grace time.Duration
+	// TTL is how long a response that no job awaits yet stays early before it is unmatched: 1 s and more; 0 = the store's own, 24 h by default.
+	// The matcher may set another.
+	TTL time.Duration
 	// Logger gets what goes wrong between broker and store. Default: slog.Default().
 	Logger *slog.Logger
 	// Observe is called with each message after it was acknowledged, in order, from the goroutine of Run. Default: none.
@@ -107,6 +111,9 @@ func New(to Responder, from Broker, o Options) (*Source, error) {
 	}
 	if o.Grace < 0 || o.Grace > sojourn.MaxHorizon {
 		return nil, sojourn.Invalid("grace", "%v is out of range: up to 10 years, or 0 for %v", o.Grace, DefaultGrace)
+	}
+	if o.TTL != 0 && (o.TTL < sojourn.MinInboxTTL || o.TTL > sojourn.MaxHorizon) {
+		return nil, sojourn.Invalid("ttl", "%v is out of range: 1s to 10 years, or 0 for the store's own", o.TTL)
 	}
 	if o.Batch == 0 {
 		o.Batch = DefaultBatch
@@ -170,8 +177,9 @@ func (s *Source) handle(ctx context.Context, ms []*Message) error {
 	var of []*Message
 	for i, m := range ms {
 		done[i] = Handled{Message: m, Response: s.o.Match.Response(ctx, s.o.Name, m)}
-		if done[i].Response != nil {
-			rs, of = append(rs, done[i].Response), append(of, m)
+		if r := done[i].Response; r != nil {
+			r.TTL = cmp.Or(r.TTL, s.o.TTL)
+			rs, of = append(rs, r), append(of, m)
 		}
 	}
 	if ctx.Err() != nil { // a matcher that was broken off has said nothing about its message

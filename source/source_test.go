@@ -357,7 +357,7 @@ func TestMessageIDs(t *testing.T) {
 func TestOptions(t *testing.T) {
 	b := (&sourcetest.Memory{}).Open()
 	for field, o := range map[string]source.Options{"name": {Match: byBody}, "match": {Name: "s"}, "batch": {Name: "s", Match: byBody, Batch: 1001},
-		"grace": {Name: "s", Match: byBody, Grace: -1}} {
+		"ttl": {Name: "s", Match: byBody, TTL: 1}, "grace": {Name: "s", Match: byBody, Grace: -1}} {
 		_, err := source.New(&responder{}, b, o)
 		if e, ok := errors.AsType[*sojourn.Error](err); !ok || e.Field != field {
 			t.Errorf("%s: %v", field, err)

@@ -96,7 +96,7 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 		a.wait = 0
 	}
 	request := sojourn.ClaimRequest{
-		Worker: w.id, Number: number, Queues: queues, Kinds: r.kinds, Decidable: r.decidable,
+		Worker: w.id, Number: number, Queues: queues, Kinds: r.kinds, Decidable: r.decidable, Pollable: r.pollable,
 		Max: a.max, Capacity: a.capacity, Lease: w.o.Lease, Wait: a.wait, Share: share,
 	}
 	call, cancel := context.WithTimeout(ctx, a.wait+w.o.Lease)

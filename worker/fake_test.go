@@ -40,6 +40,7 @@ type fakeJob struct {
 	lease   sojourn.Lease
 	until   time.Time
 	runAt   time.Time
+	pollAt  time.Time
 	history []sojourn.Attempt
 	lines   []sojourn.LogLine
 }
@@ -138,6 +139,13 @@ func (f *fake) pick(r sojourn.ClaimRequest) (got []*fakeJob) {
 			if j.row.State == sojourn.Scheduled {
 				j.apply(sojourn.Event{Type: sojourn.EventDue}, nil)
 			}
+			if j.row.State == sojourn.Awaiting {
+				if room > 0 && slices.Contains(r.Pollable, j.Kind) && !j.pollAt.IsZero() && !j.pollAt.After(time.Now()) && j.apply(sojourn.Event{Type: sojourn.EventClaimed}, nil) {
+					room--
+					got = append(got, j.leased(r))
+				}
+				continue
+			}
 			weight, e := int64(j.Weight), sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, j.Kind)}
 			if j.row.State == sojourn.Errored {
 				weight = 0
@@ -146,16 +154,20 @@ func (f *fake) pick(r sojourn.ClaimRequest) (got []*fakeJob) {
 				continue
 			}
 			room -= weight
-			j.Epoch++
-			j.lease = sojourn.Lease{ID: j.ID, Epoch: j.Epoch, Worker: r.Worker}
-			j.until = time.Now().Add(r.Lease)
-			got = append(got, j)
+			got = append(got, j.leased(r))
 		}
 	}
 	if len(got) > 0 && r.Number > 0 {
 		f.answers[r.Number] = got
 	}
 	return got
+}
+
+func (j *fakeJob) leased(r sojourn.ClaimRequest) *fakeJob {
+	j.Epoch++
+	j.lease = sojourn.Lease{ID: j.ID, Epoch: j.Epoch, Worker: r.Worker}
+	j.until = time.Now().Add(r.Lease)
+	return j
 }
 
 func (j *fakeJob) claimed(r sojourn.ClaimRequest) sojourn.Claimed {
@@ -187,6 +199,10 @@ func (j *fakeJob) apply(e sojourn.Event, o *sojourn.Outcome) bool {
 	j.row = t.To
 	if t.RunAt == sojourn.RunAtDelay {
 		j.runAt = time.Now().Add(t.Delay)
+	}
+	j.pollAt = time.Time{}
+	if j.row.State == sojourn.Awaiting && j.row.Wait.Poll.First > 0 {
+		j.pollAt = time.Now().Add(t.Poll)
 	}
 	if o != nil {
 		j.Result = o.Result

@@ -121,7 +121,7 @@ func (r *run) finishSingly(batch []*step, refusal error) error {
 // settle takes what is answered out of the outbox. batch is its front.
 func (r *run) settle(batch []*step, answers []sojourn.Finished) {
 	var again []*step
-	var events []Event
+	events := make([]Event, 0, len(batch))
 	r.mu.Lock()
 	for i, s := range batch {
 		a := answers[i]

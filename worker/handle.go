@@ -30,6 +30,10 @@ func Retry(p sojourn.RetryPolicy) HandleOption {
 type handling struct {
 	run   Handler
 	retry sojourn.RetryPolicy
+
+	poll      func(ctx context.Context, job *sojourn.Job) (*Answer, error) // nil: waiting jobs are not polled
+	pollKind  string
+	pollEvery sojourn.Backoff
 }
 
 // Handle gives w the handler of a kind. Call it before Run. It panics if the kind's name is not valid or has a handler already, if
@@ -61,6 +65,9 @@ func Handle[T any](w *Worker, k sojourn.Kind[T], fn func(ctx context.Context, jo
 	}}
 	for _, o := range options {
 		o(h)
+	}
+	if wrong := h.wrongPoll(k.Name); wrong != "" {
+		panic("worker: Handle: the kind " + k.Name + ": " + wrong)
 	}
 	for i := len(w.o.Middleware) - 1; i >= 0 && w.err == nil; i-- {
 		h.run = w.o.Middleware[i](h.run)

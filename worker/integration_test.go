@@ -109,6 +109,78 @@ func TestAwaitAndRespond(t *testing.T) {
 }
 
 // inv:C2: a cancelled job's handler learns it with the next Extend, and writes nothing any more.
+// An idle worker polls in time, the answer is durable, and a response that comes during a poll wins: tr:C5, tr:P2, tr:P4.
+func TestPoll(t *testing.T) {
+	c := open(t)
+	polled, respond := make(chan sojourn.ID, 100), make(chan sojourn.ID)
+	w := worker.New(c, worker.Options{Concurrency: 4})
+	worker.Handle(w, number, func(_ context.Context, j *sojourn.Job, n int) error {
+		if j.Response == nil {
+			return sojourn.Await(time.Minute)
+		}
+		return j.SetResult(j.Response.Body)
+	}, worker.Poll(number, sojourn.Backoff{First: sojourn.MinPoll, Jitter: -1}, func(_ context.Context, j *sojourn.Job, n int) (*worker.Answer, error) {
+		polled <- j.ID
+		if n == 2 { // a response overtakes it
+			respond <- j.ID
+			<-respond
+		}
+		if j.Awaits.Polls == 0 && n == 1 {
+			return nil, nil
+		}
+		return &worker.Answer{Body: fmt.Appendf(nil, "poll %d", n)}, nil
+	}))
+	start(t, w)
+	time.Sleep(50 * time.Millisecond) // so that its claim waits already; without it the test is only weaker
+	one, two := number.New(1, sojourn.Key("one")), number.New(2, sojourn.Key("two"))
+	enqueue(t, c, one)
+	if j := await(t, c, one.ID, sojourn.Completed); string(j.Result) != "poll 1" || j.Attempt != 1 || len(polled) != 2 {
+		t.Errorf("%s in attempt %d after %d polls, want poll 1 in attempt 1 after 2", j.Result, j.Attempt, len(polled))
+	}
+	enqueue(t, c, two)
+	<-respond
+	if a, err := c.Respond(t.Context(), &sojourn.Response{Kind: "number", Key: "two", Body: []byte("response")}); err != nil || a.Outcome != sojourn.Early {
+		t.Errorf("Respond during a poll: %+v, %v", a, err)
+	}
+	respond <- 0
+	if j := await(t, c, two.ID, sojourn.Completed); string(j.Result) != "response" {
+		t.Errorf("the poll won over the response that came before it: %s", j.Result)
+	}
+}
+
+// The handler of AwaitAll sees all answers, that of AwaitAny the first one: tr:M1, rules:B10.
+func TestAwaitSeveralKeys(t *testing.T) {
+	c := open(t)
+	w := worker.New(c, worker.Options{})
+	worker.Handle(w, number, func(_ context.Context, j *sojourn.Job, n int) error {
+		switch {
+		case j.Response == nil && n == 1:
+			return sojourn.AwaitAny(time.Minute, "paid", "refused")
+		case j.Response == nil:
+			return sojourn.AwaitAll(time.Minute, "stock", "credit")
+		case n == 1:
+			return j.SetResult([]byte(j.Response.Key))
+		}
+		return j.SetResult(fmt.Appendf(nil, "%s %s %v", j.ResponseTo("stock").Body, j.ResponseTo("credit").Body, j.ResponseTo("other")))
+	})
+	start(t, w)
+	one, two := number.New(1), number.New(2)
+	enqueue(t, c, one, two)
+	await(t, c, one.ID, sojourn.Awaiting)
+	await(t, c, two.ID, sojourn.Awaiting)
+	for _, key := range []string{"refused", "stock", "paid", "credit"} {
+		if _, err := c.Respond(t.Context(), &sojourn.Response{Kind: "number", Key: key, Body: []byte("yes, " + key)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if j := await(t, c, one.ID, sojourn.Completed); string(j.Result) != "refused" {
+		t.Errorf("the first of two events is %s", j.Result)
+	}
+	if j := await(t, c, two.ID, sojourn.Completed); string(j.Result) != "yes, stock yes, credit <nil>" {
+		t.Errorf("the handler of AwaitAll saw %s", j.Result)
+	}
+}
+
 func TestCancelReachesTheHandler(t *testing.T) {
 	c := open(t)
 	w := worker.New(c, worker.Options{Lease: time.Second})

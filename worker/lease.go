@@ -152,6 +152,10 @@ func (r *run) overrun() {
 	for _, s := range over {
 		text := s.limit.Error() + "; the handler has not returned since"
 		r.w.log.Error("sojourn: a handler ignores the end of its context", "kind", s.as.Kind, "job", s.lease.ID, "reason", s.limit.Reason)
-		s.report(ended(sojourn.Outcome{Type: sojourn.OutcomeError, Text: text}, s.limit))
+		o := ended(sojourn.Outcome{Type: sojourn.OutcomeError, Text: text}, s.limit)
+		if s.purpose == sojourn.PurposePoll {
+			o.Type = sojourn.OutcomeNoAnswer
+		}
+		s.report(o)
 	}
 }

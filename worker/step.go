@@ -59,6 +59,9 @@ func (r *run) take(c *sojourn.Claimed, sent time.Time, back bool) {
 	if c.Purpose == sojourn.PurposeStart || c.Purpose == sojourn.PurposeResume {
 		s.weight, s.limit, s.window = int64(c.Job.Weight), nearest(c), c.Window
 	}
+	if c.Purpose == sojourn.PurposePoll {
+		s.weight, s.limit = 1, &LimitError{sojourn.ReasonRunTimeout, MaxPoll}
+	}
 	s.log = newJobLog(c.Job.Attempt, r.logged)
 	s.ctx, s.cancel = context.WithCancelCause(r.base)
 	s.job.Attach(s)
@@ -99,7 +102,7 @@ func (s *step) run() {
 	case s.purpose == sojourn.PurposeDecide:
 		s.decide()
 	case s.purpose == sojourn.PurposePoll:
-		s.report(sojourn.Outcome{Type: sojourn.OutcomeNoAnswer})
+		s.poll()
 	default:
 		s.handle()
 	}
@@ -144,6 +147,9 @@ func (s *step) handle() {
 // end reports what the handler has returned; cause says why its context had ended before, if it had.
 func (s *step) end(err, cause error) {
 	o := s.outcome(err, cause)
+	if o.Type == sojourn.OutcomeAwait {
+		o.Wait.Poll = s.h.pollEvery
+	}
 	defer func() { s.report(o) }() // also if the retry policy ends the goroutine
 	if o.Type == sojourn.OutcomeCompleted && s.leftAlone() {
 		o = rolledBack() // no question for the retry policy: nearly always the store answers that the job is completed

@@ -6,7 +6,7 @@
 //	err := w.Run(ctx) // until ctx ends, then drains
 //
 // The roles stand in one file each: claim.go asks for jobs, order.go says in which queues first, step.go runs one step, lease.go
-// extends, finish.go reports in batches, joblog.go keeps the lines of Job.Log, sweep.go looks for what is overdue, drain.go ends it
+// extends, poll.go asks for jobs that wait, finish.go reports in batches, joblog.go keeps the lines of Job.Log, sweep.go looks for what is overdue, drain.go ends it
 // all. The store's clock decides about jobs; this package measures only how long something takes here.
 package worker
 
@@ -118,7 +118,7 @@ func (w *Worker) begin(ctx context.Context) (*run, error) {
 		w: w, base: context.WithoutCancel(ctx), steps: map[sojourn.Lease]*step{},
 		changed: make(chan struct{}, 1), filled: make(chan struct{}, 1), logged: make(chan struct{}, 1),
 	}
-	r.kinds, r.decidable = w.kinds()
+	r.kinds, r.decidable, r.pollable = w.kinds()
 	r.calls, r.stop = context.WithCancel(r.base)
 	r.loop(r.extendLoop)
 	r.loop(r.finishLoop)
@@ -131,15 +131,18 @@ func (w *Worker) end() {
 	w.busy = false
 }
 
-// kinds lists the kinds with a handler, and those among them with a retry policy.
-func (w *Worker) kinds() (all, decidable []string) {
+// kinds lists the kinds with a handler, and those among them with a retry policy and with a poll function.
+func (w *Worker) kinds() (all, decidable, pollable []string) {
 	all = slices.Sorted(maps.Keys(w.handlers))
 	for _, k := range all {
 		if w.handlers[k].retry != nil {
 			decidable = append(decidable, k)
 		}
+		if w.handlers[k].poll != nil {
+			pollable = append(pollable, k)
+		}
 	}
-	return all, decidable
+	return all, decidable, pollable
 }
 
 // spread takes up to a fifth off a period, the same part for all periods of a worker, so that many workers do not march in step.
@@ -152,6 +155,7 @@ type run struct {
 	w         *Worker
 	kinds     []string        // with a handler here
 	decidable []string        // those among them with a retry policy
+	pollable  []string        // those among them with a poll function
 	base      context.Context // what handlers inherit: the values of Run's context, not its end
 	calls     context.Context // for calls to the store that go on after Run's context has ended
 	stop      context.CancelFunc

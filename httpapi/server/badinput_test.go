@@ -88,10 +88,10 @@ func TestBadRequests(t *testing.T) {
 	z = gzip.NewWriter(&small)
 	_, _ = z.Write([]byte(job))
 	_ = z.Close()
-	s.want("11 long body", s.raw("POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10000000\r\n\r\n"), 413, "body_too_large")
-	s.want("12 long chunked body", s.raw("POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"+
+	s.want("11 long body", s.raw("POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 10000000\r\n\r\n"), 413, "body_too_large")
+	s.want("12 long chunked body", s.raw("POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"+
 		fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", 1<<20+1, strings.Repeat(" ", 1<<20+1))), 413, "body_too_large")
-	s.want("2 cut body", s.raw("POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n"+job), 400, "malformed_json")
+	s.want("2 cut body", s.raw("POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n"+job), 400, "malformed_json")
 	s.want("14 gzip bomb", s.send(http.MethodPost, "/v1/jobs", bomb.String(), "Content-Encoding: gzip"), 413, "body_too_large")
 	s.want("14 unknown encoding", s.send(http.MethodPost, "/v1/jobs", job, "Content-Encoding: br"), 415, "unsupported_media_type")
 	s.want("15 content type", s.send(http.MethodPost, "/v1/jobs", job, "Content-Type: text/plain"), 415, "unsupported_media_type")
@@ -109,7 +109,8 @@ func TestBadRequests(t *testing.T) {
 	s.want("57 negative id", s.send(http.MethodGet, "/v1/jobs/-1", ""), 404, "not_found")
 	s.want("57 large id", s.send(http.MethodGet, "/v1/jobs/18446744073709551616", ""), 404, "not_found")
 	s.want("58 name", s.send(http.MethodDelete, "/v1/queues/..%2F..%2Fetc", ""), 404, "not_found")
-	s.want("59 length and chunks", s.raw("POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: gzip\r\n\r\n"), 501, "")
+	s.want("59 length and chunks", s.raw("POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\nTransfer-Encoding: gzip\r\n\r\n"), 501, "")
+	s.want("62 a name for this machine", s.raw("GET /v1/jobs HTTP/1.1\r\nHost: evil.example\r\n\r\n"), 403, "cross_origin")
 	s.want("62 another origin", s.send(http.MethodPost, "/v1/jobs", job, "Sec-Fetch-Site: cross-site"), 403, "cross_origin")
 	if n := s.stored(); n != 0 {
 		t.Errorf("%d jobs are stored", n)

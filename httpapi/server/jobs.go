@@ -203,6 +203,12 @@ func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
 	if !c.who.anyone {
 		e.By = c.who.by(e.By)
 	}
+	c.detail = struct {
+		Filter wire.Filter        `json:"filter"`
+		Action sojourn.EditAction `json:"action"`
+		By     string             `json:"by,omitempty"`
+		Reason string             `json:"reason,omitempty"`
+	}{in.Body.Filter, e.Action, e.By, e.Reason}
 	if err := c.mayEdit(verb, &f, e); err != nil {
 		return wire.EditAnswer{}, err
 	}

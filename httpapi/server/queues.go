@@ -28,6 +28,7 @@ type setQueueIn struct {
 }
 
 func setQueue(c *call, in *setQueueIn) (wire.Empty, error) {
+	c.detail = in.Body
 	if err := c.who.may(sojourn.VerbAdmin, in.Queue, ""); err != nil {
 		return wire.Empty{}, err
 	}
@@ -51,6 +52,7 @@ type holdQueueIn struct {
 }
 
 func holdQueue(c *call, in *holdQueueIn) (wire.Empty, error) {
+	c.detail = in.Body
 	if err := c.who.may(sojourn.VerbOperate, in.Queue, ""); err != nil {
 		return wire.Empty{}, err
 	}

@@ -59,6 +59,7 @@ func listInbox(c *call, in *wire.InboxFilter) (wire.InboxAnswer, error) {
 type editInboxIn struct{ Body wire.InboxEdit }
 
 func editInbox(c *call, in *editInboxIn) (sojourn.Responded, error) {
+	c.detail = in.Body
 	if err := c.who.may(sojourn.VerbOperate, "", ""); err != nil {
 		return sojourn.Responded{}, err
 	}

@@ -36,6 +36,7 @@ type call struct {
 	status int
 	most   int64 // bytes of the body
 
+	detail  any               // of an operator's action, for the audit log
 	claimed []sojourn.Claimed // to be given back if the answer does not arrive
 }
 
@@ -102,6 +103,7 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 		codec: wire.Codec{Exact: r.Header.Get(wire.ExactHeader) == wire.ExactValue}}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience))
 	out, err := rt.serve(c)
+	c.audit(rt, err)
 	if err != nil {
 		return err
 	}

@@ -50,5 +50,6 @@ var routes = slices.Concat(
 		op(http.MethodGet, "/v1/status", "getStatus", "Describe the store", sojourn.VerbRead, reading, getStatus),
 		op(http.MethodPost, "/v1/sweep", "sweep", "Handle what is overdue; the server does so by itself", sojourn.VerbAdmin, enqueueing, sweep),
 		op(http.MethodPost, "/v1/check", "checkStore", "Check the store's own invariants, as sojourn doctor does", sojourn.VerbAdmin, reading, check),
+		op(http.MethodGet, "/v1/audit", "listAudit", "What operators did through servers, newest first", sojourn.VerbAdmin, reading, listAudit),
 	),
 )

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -32,6 +34,7 @@ const (
 type Options struct {
 	Logger      *slog.Logger // one line a request, never with args or tokens; default none
 	Open        bool         // no token is asked for: whoever reaches the address may do everything
+	AnyHost     bool         // an open door takes requests for any host name; otherwise only for an address or localhost
 	MaxBody     int64        // bytes of a request's body
 	MaxRequests int          // requests at work at a time, long polls not counted
 	MaxWaiting  int          // long polls at a time
@@ -132,11 +135,25 @@ func (s *Server) refused(r *http.Request) error {
 	if q := r.URL.RawQuery; strings.Contains(q, "token=") || strings.Contains(q, bearerPrefix) {
 		return wire.Refusal(wire.CodeTokenInURL, "a token does not belong into a URL, which is logged everywhere: send it as Authorization: Bearer, and rotate this one")
 	}
+	// A page whose name suddenly resolves to this machine looks like our own origin. A token stops it; an open door must look at the name.
+	if s.o.Open && !s.o.AnyHost && !plainHost(r.Host) {
+		return wire.Refusal(wire.CodeCrossOrigin, "without tokens the server is only reached by its address or as localhost")
+	}
 	// A browser names the page that sends a request. No page of another origin may use this API, whatever the address it reaches.
 	if err := new(http.CrossOriginProtection).Check(r); err != nil {
 		return wire.Refusal(wire.CodeCrossOrigin, "a page of another origin sent this request")
 	}
 	return nil
+}
+
+// plainHost reports whether a host is an address or this machine, so that no name server has a say in it.
+func plainHost(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	_, err = netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || host == "localhost"
 }
 
 type requestKey struct{}

@@ -54,6 +54,36 @@ func TestBatcherSharesCommits(t *testing.T) {
 	})
 }
 
+// TestBatcherGathers: callers in a closed loop meet in each transaction, instead of half of them in every other one. One who does not come back holds
+// nobody up.
+func TestBatcherGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, calls = 8, 50
+		groups := 0
+		b := newBatcher(1, 100, func(group []*request) {
+			groups++
+			time.Sleep(time.Millisecond)
+			for _, r := range group {
+				r.out = r.in
+			}
+		})
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for range calls * (i + 1) / callers { // they leave one after the other
+					if _, err := b.do(context.Background(), classEnqueue, stepA, 1, 0); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if groups > calls+callers {
+			t.Errorf("%d transactions for the %d calls of the most diligent caller", groups, calls)
+		}
+	})
+}
+
 // TestBatcherBoundsGroups: a group ends before maxRows is exceeded, and one request larger than it goes alone.
 func TestBatcherBoundsGroups(t *testing.T) {
 	b := newBatcher(1, 10, nil)

@@ -127,6 +127,8 @@ var checks = []check{
 		`select l.id, 'stands in lane ' || l.lane from sj_live l join sj_job j on j.id = l.id join sj_queue q on q.name = l.queue
 		where q.reshape < 0 and l.state in (1, 2, 3, 6) and l.resumed = 0 and l.lane <> case when q.counted = 0 then '' when l.weight = 0 then '0'
 		when q.grouped = 1 then ':' || j.grp else '-' end`},
+	{"token-of-server", "a token has the hash of a secret, and an end",
+		`select 0, 'token ' || id || ' has a hash of ' || length(hash) || ' bytes' from sj_access where length(hash) <> 32 or expires_us <= 0`},
 	{"rows-have-job", "history, log and data belong to a job",
 		`select x.job, 'has ' || x.what || ' and no job' from (select job, 'history' as what from sj_history union select job, 'log' from sj_log union
 		select job, 'data' from sj_data) x where not exists (select 1 from sj_job j where j.id = x.job)`},

@@ -145,6 +145,11 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		}
 		return len(jobs) > 0, err
 	})
+	token := sojourn.TokenMaker(s.secret) // here, not in the transaction, where everybody waits
+	for i := range jobs {
+		j := &jobs[i].Job
+		j.Token = token(j.ID, j.Generation, j.Attempt)
+	}
 	if err := ctx.Err(); err != nil && len(jobs) > 0 {
 		s.release(jobs)
 		return nil, err
@@ -356,7 +361,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		l := *was
 		l.Row = tr.To
 		c.lease(was, &l, r)
-		if err := c.save(was, &l); err != nil {
+		if err := c.saveStart(was, &l); err != nil {
 			return nil, err
 		}
 		rows = append(rows, &l)
@@ -409,7 +414,6 @@ const (
 func (t *tx) claimed(rows []*live, carries map[sojourn.ID]carried, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	out := make([]sojourn.Claimed, len(rows))
 	jobs := newJobs(len(rows))
-	token := sojourn.TokenMaker(t.s.secret)
 	decidable := map[sojourn.ID]*sojourn.Claimed{}
 	for i, l := range rows {
 		c := &out[i]
@@ -422,7 +426,6 @@ func (t *tx) claimed(rows []*live, carries map[sojourn.ID]carried, r sojourn.Cla
 		if err = carries[l.ID].give(&c.Job); err != nil {
 			return nil, err
 		}
-		c.Job.Token = token(l.ID, l.generation, l.Attempt)
 		jobs.add(&c.Job, l.hasData, l.InHand > 0 && l.Purpose != sojourn.PurposeDecide)
 		if slices.Contains(r.Decidable, l.kind) {
 			decidable[l.ID] = c

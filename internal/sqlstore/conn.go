@@ -56,6 +56,12 @@ type Clocked interface {
 	Clock() (int64, error)
 }
 
+// Versioned is an optional ability of a Conn whose transactions write alone.
+type Versioned interface {
+	// Version changes when another connection has committed something since; what this one has committed does not count.
+	Version() (int64, error)
+}
+
 // Row reads one result row. Columns count from 0. NULL reads as 0, "" and nil.
 type Row interface {
 	Int(col int) int64

@@ -142,8 +142,9 @@ func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
 	kind, key, group, contentType, tags, meta, policy := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	args := make(Blobs, n)
 	lives := make([]*live, n)
+	var policies policyText
 	for i, j := range fresh {
-		text, err := describe(j)
+		text, err := describe(j, &policies)
 		if err != nil {
 			return err
 		}
@@ -179,7 +180,7 @@ const qReplaceJob = `update sj_job set grp = $1, content_type = $2, tags = $3, m
 func (e *enqueue) replace(p *enqueuePlan) error {
 	for _, i := range p.replaced {
 		j, id := &p.jobs[i], p.done[i].ID
-		text, err := describe(j)
+		text, err := describe(j, &policyText{})
 		if err != nil {
 			return err
 		}
@@ -208,7 +209,7 @@ func (e *enqueue) replace(p *enqueuePlan) error {
 // described is what of a job is stored as JSON.
 type described struct{ tags, meta, policy string }
 
-func describe(j *sojourn.Job) (d described, err error) {
+func describe(j *sojourn.Job, policies *policyText) (d described, err error) {
 	if len(j.Tags) > 0 {
 		if d.tags, err = jsonText(j.Tags); err != nil {
 			return d, err
@@ -219,8 +220,32 @@ func describe(j *sojourn.Job) (d described, err error) {
 			return d, err
 		}
 	}
-	d.policy, err = jsonText(j.Policy)
+	d.policy, err = policies.of(&j.Policy)
 	return d, err
+}
+
+// policyText is the JSON of the last policy. Jobs that are stored together mostly have the same.
+type policyText struct {
+	last *sojourn.Policy
+	text string
+}
+
+func (t *policyText) of(p *sojourn.Policy) (string, error) {
+	if t.last != nil && samePolicy(t.last, p) {
+		return t.text, nil
+	}
+	var err error
+	t.last = p
+	t.text, err = jsonText(p)
+	return t.text, err
+}
+
+// samePolicy is false also for equal policies with windows, which it does not compare.
+func samePolicy(a, b *sojourn.Policy) bool {
+	return a.MaxAttempts == b.MaxAttempts && a.MaxCrashes == b.MaxCrashes && a.RunTimeout == b.RunTimeout && a.Timeout == b.Timeout &&
+		a.Deadline == b.Deadline && a.DecideWithin == b.DecideWithin && a.KeepKey == b.KeepKey && a.Backoff == b.Backoff && a.OnLost == b.OnLost &&
+		a.OnPanic == b.OnPanic && a.LateResponse == b.LateResponse && a.NoExtend == b.NoExtend && a.Windows == nil && b.Windows == nil &&
+		a.StopAtWindowEnd == b.StopAtWindowEnd
 }
 
 func jsonText(v any) (string, error) {

@@ -18,7 +18,10 @@ const (
 // a live job, or after which a job awaits or a retry waits, so that it never matters which of two commits comes first. It returns the
 // row and the responses whose outcome it has changed.
 func (t *tx) match(l *live) (*live, map[int64]sojourn.ResponseOutcome, error) {
-	became := map[int64]sojourn.ResponseOutcome{}
+	var became map[int64]sojourn.ResponseOutcome // most have none
+	if l.Kept > 0 {
+		became = map[int64]sojourn.ResponseOutcome{}
+	}
 	for l.Kept > 0 && l.State.Live() {
 		kept, err := t.keptOf(l.ID)
 		if err != nil {

@@ -24,6 +24,7 @@ type savedRow struct {
 	epoch int64
 	now   *live
 	wait  string // the wait as it is stored
+	start bool   // a claim has changed it, and nothing else
 }
 
 // endedRow is a live row to be moved to sj_final.
@@ -211,13 +212,42 @@ const qSaveLive = `update sj_live set state = each($4 bigint), resumed = each($5
 	queue = each($39 text), key = each($40 text), worker = each($41 text), wait = each($42 text), lane = each($43 text)
 	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 
+// qSaveStart is qSaveLive for what a claim changes: a binding less for each of 26 columns that stay as they are.
+const qSaveStart = `update sj_live set state = 4, resumed = 0, claimed = 1, rested_us = 0, decide_by_us = 0, poll_at_us = 0, purpose = each($4 bigint),
+	wake_at_us = each($5 bigint), epoch = each($6 bigint), lease_until_us = each($7 bigint), lease_us = each($8 bigint), began_us = each($9 bigint),
+	attempt = each($10 bigint), attempt_open = each($11 bigint), retry_handler = each($12 bigint), held = each($13 bigint), given = each($14 bigint),
+	timeout_at_us = each($15 bigint), updated_us = each($16 bigint), worker = each($17 text)
+	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
+
+func (t *tx) flushStarts(rows []savedRow) {
+	n := len(rows)
+	numbers, worker := table(16, n), make(Texts, n)
+	for i, r := range rows {
+		l := r.now
+		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch, int64(l.Purpose), l.wakeAt, l.epoch, l.leaseUntil, l.leaseUs, l.began,
+			int64(l.Attempt), bit(l.AttemptOpen), bit(l.RetryHandler), int64(l.Held), bit(l.Given), l.timeoutAt, l.updated} {
+			numbers[c][i] = v
+		}
+		worker[i] = l.worker
+	}
+	t.laterBulk(qSaveStart, n, changedInside, numbers[0], columns(numbers[1:], worker)...)
+}
+
 func (t *tx) flushSaves(rows []savedRow) {
-	rows = slices.DeleteFunc(rows, func(r savedRow) bool { return r.now == nil })
+	var starts []savedRow
+	rows = slices.DeleteFunc(rows, func(r savedRow) bool {
+		if r.now != nil && r.start {
+			starts = append(starts, r)
+		}
+		return r.now == nil || r.start
+	})
+	t.flushStarts(starts)
 	numbers := table(38, len(rows))
 	n := len(rows)
 	queue, key, worker, wait, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	for i, r := range rows {
 		l := r.now
+		t.changed = append(t.changed, l)
 		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch,
 			int64(l.State), bit(l.Resumed), int64(l.Purpose), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
 			l.epoch, l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt), bit(l.AttemptOpen), int64(l.Failures), int64(l.Crashes), bit(l.Claimed),
@@ -256,6 +286,7 @@ func (t *tx) flushEnded(rows []endedRow) {
 	var awaited Ints
 	for i, r := range rows {
 		l := r.now
+		t.changed = append(t.changed, l)
 		gone[0][i], gone[1][i], gone[2][i] = int64(l.ID), int64(r.state), r.epoch
 		for c, v := range [...]int64{int64(l.ID), int64(l.State), int64(l.priority), int64(l.Weight), l.runAt, int64(l.generation), l.epoch, int64(l.Attempt),
 			int64(l.Failures), int64(l.Crashes), int64(l.history), bit(l.hasData), r.finished} {
@@ -277,7 +308,7 @@ func (t *tx) flushEnded(rows []endedRow) {
 
 // freeKeys frees the jobs' own keys, in one order everywhere.
 func (t *tx) freeKeys(rows []endedRow) {
-	keyed := make([]endedRow, 0, len(rows))
+	var keyed []endedRow
 	for _, r := range rows {
 		if r.now.key != "" {
 			keyed = append(keyed, r)

@@ -133,9 +133,17 @@ func (t *tx) loadOne(id sojourn.ID) (*live, error) {
 
 // readLeased reads and locks the rows of leases that were not read yet. A row that changes in this transaction is read again.
 func (t *tx) readLeased(leases []sojourn.Lease) error {
-	var ids Ints
+	if t.leased == nil {
+		t.leased = make(map[sojourn.ID]*live, len(leases))
+	}
+	ids := make(Ints, 0, len(leases))
 	for _, l := range leases {
-		if _, ok := t.leased[l.ID]; !ok {
+		if _, ok := t.leased[l.ID]; ok {
+			continue
+		}
+		if row := t.recently(l); row != nil {
+			t.leased[l.ID] = row
+		} else {
 			ids = append(ids, int64(l.ID))
 		}
 	}
@@ -145,9 +153,6 @@ func (t *tx) readLeased(leases []sojourn.Lease) error {
 	found, err := t.load(ids)
 	if err != nil {
 		return err
-	}
-	if t.leased == nil {
-		t.leased = found
 	}
 	for _, id := range ids {
 		t.leased[sojourn.ID(id)] = found[sojourn.ID(id)] // nil: the job is not live
@@ -254,9 +259,19 @@ func (t *tx) save(was, l *live) error {
 	}
 	t.land(was, l, l.Held)
 	p.place[l.ID] = len(p.saves)
-	p.saves = append(p.saves, savedRow{state, epoch, l, wait})
+	p.saves = append(p.saves, savedRow{state: state, epoch: epoch, now: l, wait: wait})
 	t.noteChange(l)
 	return nil
+}
+
+// saveStart is save after a claim.
+func (t *tx) saveStart(was, l *live) error {
+	_, changed := t.pending.place[was.ID]
+	err := t.save(was, l)
+	if err == nil && !changed {
+		t.pending.saves[len(t.pending.saves)-1].start = true
+	}
+	return err
 }
 
 // unsaved takes a row back that the transaction was to save, because it changes once more, and returns the state and the epoch that stand in the

@@ -48,7 +48,8 @@ type Store struct {
 	settings   memo[string, sojourn.QueueSettings] // JSON → what it says
 	policies   memo[string, sojourn.Policy]        // JSON → what it says; there are as many as kinds, not as jobs
 	spare      spareIDs                            // for transactions of the application
-	breakers   memo[string, knownBreaker]          // queue → its setting, a second old at most
+	recent     recent
+	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
 	lively     memo[string, bool] // queues with gates from which the last claim of this process has started something
 	throttlers throttlers
@@ -179,6 +180,9 @@ type tx struct {
 	first        any                  // what the first step's look has found, see lookingFirst
 	pending      pending              // written with the next flush
 	leased       map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
+	recent       map[sojourn.ID]*live // see recent
+	changed      []*live              // rows as they were written, oldest first
+	altered      bool                 // a row was changed that is not among them
 	lines        []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places       map[string]queueRow  // queues as place has read them, since the last row was locked
 	nothingEarly map[kindKey]bool     // keys of the finishes under way that have no early response
@@ -214,6 +218,7 @@ func (t *tx) exec(q string, args ...any) (int64, error) {
 	}
 	n, err := t.Exec(t.s.sql(q), storableArgs(args)...)
 	t.wrote = t.wrote || n > 0
+	t.altered = t.altered || alters(q)
 	return n, err
 }
 
@@ -309,6 +314,9 @@ func (s *Store) transact(group []*request) error {
 			return err
 		}
 		done = t
+		if err := s.recent.open(t); err != nil {
+			return err
+		}
 		if err := t.lockGroup(group); err != nil {
 			return err
 		}
@@ -325,6 +333,7 @@ func (s *Store) transact(group []*request) error {
 		}
 		return t.end()
 	})
+	s.recent.keep(done, err)
 	if err != nil {
 		return s.failed(err)
 	}

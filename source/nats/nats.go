@@ -31,14 +31,25 @@ const (
 
 // Options of a broker. Only Stream is needed.
 type Options struct {
-	URL         string        `toml:"url"`         // one or more, with commas; may carry user and password or token. Default: nats://127.0.0.1:4222
-	Credentials string        `toml:"credentials"` // a file with JWT and seed. Default: none
-	Stream      string        `toml:"stream"`      // must exist
-	Subjects    []string      `toml:"subjects"`    // of the stream; more than one needs a server 2.10. Default: all
-	Durable     string        `toml:"durable"`     // the consumer, which holds the position. Default: sojourn
-	AckWait     time.Duration `toml:"ack_wait"`    // default 30 s, at least 1 s
-	Existing    bool          `toml:"existing"`    // use the consumer as it is: do not make or change it
-	Connect     []nats.Option `toml:"-"`           // of the client, such as TLS; they come after the package's own
+	URL         string        // one or more, with commas; may carry user and password or token. Default: nats://127.0.0.1:4222
+	Credentials string        // a file with JWT and seed. Default: none
+	Stream      string        // must exist
+	Subjects    []string      // of the stream; more than one needs a server 2.10. Default: all
+	Durable     string        // the consumer, which holds the position. Default: sojourn
+	AckWait     time.Duration // default 30 s, at least 1 s
+	Existing    bool          // use the consumer as it is: do not make or change it
+	Connect     []nats.Option // of the client, such as TLS; they come after the package's own
+}
+
+// Validate checks everything that can be checked without a server; Open calls it.
+func (o Options) Validate() error {
+	if o.Stream == "" || strings.ContainsAny(o.Stream, " .*>/\\\t\r\n") {
+		return sojourn.Invalid("stream", "%.64q is not the name of a stream", o.Stream)
+	}
+	if o.AckWait != 0 && o.AckWait < time.Second {
+		return sojourn.Invalid("ack_wait", "%v is out of range: 1s and more, or 0 for %v", o.AckWait, DefaultAckWait)
+	}
+	return nil
 }
 
 // Open starts to connect and returns at once; a server that is away is waited for in Receive. The error is about the options. A consumer that is
@@ -47,11 +58,8 @@ type Options struct {
 // The id of a message is STREAM@TIME/SEQUENCE, where TIME is when the stream was made, in milliseconds since 1970: a stream that is made anew
 // counts from 1 again. A message has no key. Of a header with several values the first one counts.
 func Open(o Options) (source.Broker, error) {
-	if o.Stream == "" || strings.ContainsAny(o.Stream, " .*>/\\\t\r\n") {
-		return nil, sojourn.Invalid("stream", "%.64q is not the name of a stream", o.Stream)
-	}
-	if o.AckWait != 0 && o.AckWait < time.Second {
-		return nil, sojourn.Invalid("ack_wait", "%v is out of range: 1s and more, or 0 for %v", o.AckWait, DefaultAckWait)
+	if err := o.Validate(); err != nil {
+		return nil, err
 	}
 	if o.URL == "" {
 		o.URL = DefaultURL

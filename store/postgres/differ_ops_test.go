@@ -71,6 +71,9 @@ func (w *twins) claim() {
 	if w.chance(50) {
 		r.Decidable = []string{"mail"}
 	}
+	if w.chance(60) {
+		r.Pollable = r.Kinds
+	}
 	if w.chance(20) {
 		r.Share = map[string]int{"default": 2}
 	}
@@ -89,29 +92,35 @@ func (w *twins) claim() {
 	})
 	for i := range min(len(found[0]), len(found[1])) {
 		a, b := found[0][i], found[1][i]
-		w.steps = keep(w, w.steps, [2]sojourn.Lease{a.Lease, b.Lease})
+		w.steps = keep(w, w.steps, twinStep{[2]sojourn.Lease{a.Lease, b.Lease}, a.Purpose})
+		w.tally[a.Purpose.String()]++
 		w.tokens = keep(w, w.tokens, [2]string{a.Job.Token, b.Job.Token})
 	}
 }
 
 // lease is one of those that were given; the newest ones mostly stand.
-func (w *twins) lease() (l [2]sojourn.Lease, ok bool) {
+func (w *twins) lease() (l twinStep, ok bool) {
 	if len(w.steps) == 0 {
 		return l, false
 	}
 	return oneOf(w, w.steps...), true
 }
 
-func (w *twins) outcome() sojourn.Outcome {
+func (w *twins) outcome(purpose sojourn.Purpose) sojourn.Outcome {
+	if purpose == sojourn.PurposePoll && w.chance(80) {
+		return sojourn.Outcome{Type: oneOf(w, sojourn.OutcomeNoAnswer, sojourn.OutcomeAnswer, sojourn.OutcomeReleased), Result: []byte(w.text())}
+	}
 	o := sojourn.Outcome{Type: oneOf(w, sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait,
-		sojourn.OutcomeSnooze, sojourn.OutcomeAbort, sojourn.OutcomeCancelled, sojourn.OutcomeReleased, sojourn.OutcomeDecided)}
+		sojourn.OutcomeSnooze, sojourn.OutcomeAbort, sojourn.OutcomeCancelled, sojourn.OutcomeReleased, sojourn.OutcomeDecided, sojourn.OutcomeNoAnswer, sojourn.OutcomeAnswer)}
 	switch o.Type {
 	case sojourn.OutcomeCompleted:
 		o.Result, o.ResultType = bytes.Repeat([]byte{0, 255}, oneOf(w, 0, 5, 600)), w.text()
 		if w.chance(20) {
 			o.Next = []sojourn.Job{w.job()}
 		}
-	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeCancelled:
+	case sojourn.OutcomeAnswer:
+		o.Result, o.ResultType = []byte(w.text()), w.text()
+	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeCancelled, sojourn.OutcomeNoAnswer:
 		o.Reason, o.Text = w.text(), w.text()
 		if w.chance(20) && o.Type == sojourn.OutcomeError {
 			o.Verdict.Checkpoint = []byte("c")
@@ -123,6 +132,12 @@ func (w *twins) outcome() sojourn.Outcome {
 			o.Wait.Mode = oneOf(w, sojourn.WaitAny, sojourn.WaitAll)
 		case 1:
 			o.Wait.Within = 10 * time.Minute
+		}
+		if w.chance(60) {
+			o.Wait.Poll = sojourn.Backoff{First: time.Second, Factor: 2, Limit: time.Minute, Jitter: -1}
+		}
+		if w.chance(30) {
+			o.Wait.Beat = 30 * time.Second
 		}
 	case sojourn.OutcomeSnooze:
 		o.Delay = time.Minute
@@ -140,9 +155,9 @@ func (w *twins) finish() {
 		if !ok {
 			return
 		}
-		o := w.outcome()
+		o := w.outcome(l.purpose)
 		for side := range both {
-			o.Lease = l[side]
+			o.Lease = l.lease[side]
 			both[side] = append(both[side], o)
 		}
 	}
@@ -174,7 +189,7 @@ func (w *twins) save() {
 		item.Key = w.key()
 	}
 	w.compare("Save", func(s sojourn.Store, side int) any {
-		item.Lease = l[side]
+		item.Lease = l.lease[side]
 		errs, err := s.Save(w.ctx, []sojourn.Saved{item})
 		return told(errorTexts(errs), err)
 	})
@@ -182,7 +197,7 @@ func (w *twins) save() {
 
 func (w *twins) extend() {
 	if l, ok := w.lease(); ok {
-		w.compare("Extend", func(s sojourn.Store, side int) any { return told(s.Extend(w.ctx, []sojourn.Lease{l[side]})) })
+		w.compare("Extend", func(s sojourn.Store, side int) any { return told(s.Extend(w.ctx, []sojourn.Lease{l.lease[side]})) })
 	}
 }
 
@@ -195,6 +210,8 @@ func (w *twins) respond() {
 			r = oneOf(w, w.asked...)
 		case w.chance(20):
 			r.Key += " too"
+		case w.chance(10):
+			r.Progress = true
 		case w.chance(10):
 			r.Failed, r.Reason, r.Error = true, w.text(), w.text()
 		case w.chance(10) && len(w.jobs) > 0:

@@ -28,12 +28,18 @@ type twins struct {
 	ids    []sojourn.ID
 	leased time.Time          // when the ids were drawn
 	jobs   []sojourn.Job      // some that were enqueued, to repeat
-	steps  [][2]sojourn.Lease // some leases that were given, standing or not
+	steps  []twinStep         // some that were given, standing or not
 	tokens [][2]string        // of the same job in each store
 	claims map[string]int64   // worker → number of its last claim
 	asked  []sojourn.Response // some responses, to repeat
 	last   sojourn.ClaimRequest
 	tally  map[string]int
+}
+
+// twinStep is the same step in each store.
+type twinStep struct {
+	lease   [2]sojourn.Lease
+	purpose sojourn.Purpose
 }
 
 const (

@@ -136,15 +136,16 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 		"one-end-per-lease":     `update sj_history set epoch = 1 where epoch = 0`,
 		"no-overlap": `insert into sj_history select job, seq + 1, generation, attempt, epoch + 1, purpose, worker, outcome, state, reason, error, by_whom, began_us - 1, ended_us
 			from sj_history where job in (select id from sj_final)`,
-		"epoch-known":    `update sj_final set epoch = 0 where state = 7`,
-		"queue-exists":   `delete from sj_queue`,
-		"id-was-leased":  `update sj_meta set value = '1' where name = 'next_id'`,
-		"limit-kept":     `update sj_queue set max_weight = 1 where name = 'limited'`,
-		"flight-counted": `update sj_live set lane = '' where queue = 'limited' and held > 0`,
-		"flight-summed":  `update sj_landed set held = held + 1 where queue = 'limited'`,
-		"flight-known":   `delete from sj_landed where queue = 'limited'`,
-		"lane-of-job":    `update sj_live set lane = '0' where queue = 'limited' and state = 3`,
-		"rows-have-job":  `update sj_history set job = 999 where job = (select max(id) from sj_final)`,
+		"epoch-known":     `update sj_final set epoch = 0 where state = 7`,
+		"queue-exists":    `delete from sj_queue`,
+		"id-was-leased":   `update sj_meta set value = '1' where name = 'next_id'`,
+		"limit-kept":      `update sj_queue set max_weight = 1 where name = 'limited'`,
+		"flight-counted":  `update sj_live set lane = '' where queue = 'limited' and held > 0`,
+		"flight-summed":   `update sj_landed set held = held + 1 where queue = 'limited'`,
+		"flight-known":    `delete from sj_landed where queue = 'limited'`,
+		"lane-of-job":     `update sj_live set lane = '0' where queue = 'limited' and state = 3`,
+		"token-of-server": `insert into sj_access (id, name, hash, grants, created_us, expires_us, revoked_us, used_us) values ('t', 't', x'00', '[]', 1, 1, 0, 0)`,
+		"rows-have-job":   `update sj_history set job = 999 where job = (select max(id) from sj_final)`,
 	}
 	for _, name := range (&sqlstore.Store{}).Checks() {
 		t.Run(name, func(t *testing.T) {

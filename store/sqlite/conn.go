@@ -200,6 +200,12 @@ func (c *conn) Query(q string, each func(sqlstore.Row) error, args ...any) error
 	}
 }
 
+// Version implements sqlstore.Versioned.
+func (c *conn) Version() (version int64, err error) {
+	err = c.Query("pragma data_version", func(r sqlstore.Row) error { version = r.Int(0); return nil })
+	return version, err
+}
+
 // Bulk implements sqlstore.Conn.
 func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more ...sqlstore.Column) error {
 	for i, column := range more {

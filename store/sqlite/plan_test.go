@@ -132,7 +132,7 @@ func TestCrowdOfGroups(t *testing.T) {
 func (r *recording) checkPlans(t *testing.T) {
 	t.Helper()
 	// Tables whose size has nothing to do with the number of jobs.
-	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue|sj_migration|sj_block|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
+	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue|sj_migration|sj_block|sj_access|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
 	// A scan of an index that the statement's limit stops at once.
 	bounded := regexp.MustCompile(`^SCAN (sj_live USING (COVERING )?INDEX sj_live_wake|sj_response( USING COVERING INDEX sj_response_early)?)$`)
 	for q, n := range r.seen {

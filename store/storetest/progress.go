@@ -135,6 +135,11 @@ func progressLate(s *scene) {
 	s.advance(time.Hour)
 	f := s.claim()
 	s.became(s.respond("", token(e.Job.Token), lively("x")), sojourn.Stale, ready)
+	s.finish(await(f, 0), sojourn.Awaiting)
+	g := s.errored(sojourn.Key("lost"))
+	s.became(s.respond("lost", lively("x")), sojourn.Late, g.Job.ID)
+	s.claim(deciding)
+	s.became(s.respond("lost", lively("x")), sojourn.Late, g.Job.ID) // its attempt is over
 	j := s.get(f.Job.ID)
 	same(s, "kept", j.Kept, 0)
 	same(s, "progress", j.Progress, "")

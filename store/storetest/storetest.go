@@ -48,9 +48,9 @@ type trial struct {
 // trials are all cases, area by area.
 func trials() []trial {
 	return slices.Concat(enqueueTrials, keyTrials, idTrials, claimTrials, repeatTrials, orderTrials, leaseTrials, saveTrials, fenceTrials,
-		finishTrials, errorTrials, awaitTrials, manyKeysTrials, respondTrials, progressTrials, addressTrials, handTrials, raceTrials, erroredTrials,
+		finishTrials, errorTrials, awaitTrials, manyKeysTrials, respondTrials, progressTrials, pollTrials, addressTrials, handTrials, raceTrials, erroredTrials,
 		sweepTrials, clockTrials, retentionTrials, cancelTrials, redriveTrials, changeTrials, queueTrials, pauseTrials, windowTrials, peekTrials, nextTrials, findTrials,
-		inboxTrials, historyTrials, flowTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, limitTrials, blockedTrials, concurrentTrials, lifeTrials)
+		inboxTrials, historyTrials, flowTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, limitTrials, blockedTrials, concurrentTrials, accessTrials, lifeTrials)
 }
 
 func (c trial) play(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {

@@ -1,4 +1,6 @@
 -- Takes everything away, with all jobs.
+drop table sj_audit;
+drop table sj_access;
 drop table sj_worker;
 drop table sj_message;
 drop table sj_response;

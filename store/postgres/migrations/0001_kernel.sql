@@ -273,3 +273,28 @@ create table sj_worker (
 	seen_us bigint not null
 );
 create index ix_worker_seen on sj_worker (seen_us);
+
+-- Tokens that open the door of a server. grants is JSON; the secret itself is nowhere.
+create table sj_access (
+	id text collate "C" not null primary key,
+	name text not null,
+	hash bytea not null,
+	grants text not null,
+	created_us bigint not null,
+	expires_us bigint not null,
+	revoked_us bigint not null,
+	used_us bigint not null
+);
+
+-- What operators did through a server.
+create table sj_audit (
+	seq bigint not null primary key,
+	at_us bigint not null,
+	who text not null,
+	action text not null,
+	target text not null,
+	detail text not null,
+	code text not null,
+	request text not null,
+	source text not null
+);

@@ -270,3 +270,28 @@ create table sj_worker (
 	seen_us integer not null
 ) strict, without rowid;
 create index sj_worker_seen on sj_worker (seen_us);
+
+-- Tokens that open the door of a server. grants is JSON; the secret itself is nowhere.
+create table sj_access (
+	id text not null primary key,
+	name text not null,
+	hash blob not null,
+	grants text not null,
+	created_us integer not null,
+	expires_us integer not null,
+	revoked_us integer not null,
+	used_us integer not null
+) strict, without rowid;
+
+-- What operators did through a server.
+create table sj_audit (
+	seq integer not null primary key,
+	at_us integer not null,
+	who text not null,
+	action text not null,
+	target text not null,
+	detail text not null,
+	code text not null,
+	request text not null,
+	source text not null
+) strict;

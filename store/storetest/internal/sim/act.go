@@ -247,9 +247,7 @@ func (r *run) chosen(q sojourn.ClaimRequest, got []sojourn.Claimed, may []*job) 
 		if i < at || i > 0 && n == 0 {
 			return nil, fmt.Sprintf("gave job %d, which is not the next that may be claimed", c.Job.ID)
 		}
-		if j := may[i]; j.State != sojourn.Errored {
-			room -= int64(j.Weight)
-		}
+		room -= uses(may[i])
 		jobs, at = append(jobs, may[i]), i+1
 	}
 	if len(got) == 0 && len(may) > 0 || room < 0 || len(got) > q.Max {
@@ -348,6 +346,9 @@ func (r *run) save(s sojourn.Saved) {
 
 func (r *run) finish(o sojourn.Outcome) {
 	what := fmt.Sprintf("Finish %v %s", o.Lease, o.Type)
+	if o.Wait.Beat > 0 || o.Wait.Poll.First > 0 {
+		what += fmt.Sprintf(" beat %v poll %v", o.Wait.Beat, o.Wait.Poll.First)
+	}
 	if len(o.Wait.Keys) > 0 {
 		what += fmt.Sprintf(" %v (mode %d)", o.Wait.Keys, o.Wait.Mode)
 	}
@@ -383,6 +384,9 @@ func (r *run) respond(p reply) {
 	}
 	if p.r.Failed {
 		what += ", an error"
+	}
+	if p.r.Progress {
+		what += ", progress"
 	}
 	attempt(r, what, r.fault(lost, down, twice),
 		func() sojourn.Responded { return r.m.respond(p.r, p.of) },
@@ -465,7 +469,7 @@ func (r *run) setQueue(queue string, s sojourn.QueueSettings) {
 // request is a new claim of a worker.
 func (r *run) request(worker string, w wants) sojourn.ClaimRequest {
 	r.counts[worker]++
-	q := sojourn.ClaimRequest{Worker: worker, Number: r.counts[worker], Queues: w.queues, Kinds: w.kinds, Decidable: w.decidable, Max: cmp.Or(w.max, 10),
+	q := sojourn.ClaimRequest{Worker: worker, Number: r.counts[worker], Queues: w.queues, Kinds: w.kinds, Decidable: w.decidable, Pollable: w.pollable, Max: cmp.Or(w.max, 10),
 		Capacity: cmp.Or(w.capacity, roomy), Lease: w.lease}
 	r.claims[worker] = q
 	return q
@@ -476,8 +480,8 @@ const roomy = 1 << 40
 
 // wants is what a worker asks for.
 type wants struct {
-	queues, kinds, decidable []string
-	max                      int
-	capacity                 int64
-	lease                    time.Duration
+	queues, kinds, decidable, pollable []string
+	max                                int
+	capacity                           int64
+	lease                              time.Duration
 }

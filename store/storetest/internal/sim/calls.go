@@ -184,16 +184,34 @@ func (m *model) claimable(r sojourn.ClaimRequest) []*job {
 		}
 		line := m.that(func(j *job) bool {
 			return j.queue == q && slices.Contains(r.Kinds, j.kind) &&
-				(j.State == sojourn.Ready && int64(j.Weight) <= r.Capacity || j.State == sojourn.Errored && slices.Contains(r.Decidable, j.kind))
+				(j.State == sojourn.Ready && int64(j.Weight) <= r.Capacity || j.State == sojourn.Errored && slices.Contains(r.Decidable, j.kind) ||
+					j.pollAt > 0 && j.pollAt <= m.now && slices.Contains(r.Pollable, j.kind))
 		})
+		rank := func(j *job) (int64, int64) {
+			if j.State == sojourn.Awaiting { // to be polled: among what goes on
+				return sojourn.ResumedRank, j.pollAt
+			}
+			return m.queues[q].Rank(j.priority, time.UnixMicro(j.runAt), j.Resumed)
+		}
 		slices.SortFunc(line, func(a, b *job) int {
-			a1, a2 := m.queues[q].Rank(a.priority, time.UnixMicro(a.runAt), a.Resumed)
-			b1, b2 := m.queues[q].Rank(b.priority, time.UnixMicro(b.runAt), b.Resumed)
+			a1, a2 := rank(a)
+			b1, b2 := rank(b)
 			return cmp.Or(cmp.Compare(a1, b1), cmp.Compare(a2, b2), cmp.Compare(a.ID, b.ID))
 		})
 		out = append(out, line...)
 	}
 	return out
+}
+
+// uses is how much of a worker's capacity a step of a job takes.
+func uses(j *job) int64 {
+	switch j.State {
+	case sojourn.Errored:
+		return 0
+	case sojourn.Awaiting:
+		return 1
+	}
+	return int64(j.Weight)
 }
 
 // take leases the jobs that a claim has taken.
@@ -218,7 +236,7 @@ func (m *model) take(r sojourn.ClaimRequest, jobs []*job) {
 		case sojourn.PurposeResume:
 			j.timeoutAt += m.now - was.rested
 		}
-		j.rested, j.decideBy = 0, 0
+		j.rested, j.decideBy, j.pollAt = 0, 0, 0
 		m.touched[j.ID] = true
 		leases = append(leases, sojourn.Lease{ID: j.ID, Epoch: j.epoch, Worker: j.worker})
 	}
@@ -304,6 +322,7 @@ func (m *model) finish(o sojourn.Outcome) sojourn.Finished {
 		return m.finishedBefore(o)
 	}
 	e := sojourn.Event{Type: sojourn.EventFinished, Outcome: &o}
+	e.Answered = o.Type == sojourn.OutcomeAnswer && j.Purpose == sojourn.PurposePoll && m.answered(j)
 	for _, k := range o.Wait.Keys {
 		e.KeyConflict = e.KeyConflict || m.taken(j.ID, name{j.kind, k})
 	}
@@ -361,21 +380,40 @@ func (m *model) respond(r sojourn.Response, t *capability) sojourn.Responded {
 	if j != nil {
 		m.touched[j.ID] = true
 	}
+	running := j != nil && (j.State == sojourn.Running || j.State == sojourn.Awaiting) && j.AttemptOpen
 	switch {
 	case r.Park:
 		s.outcome, s.expires = sojourn.Parked, m.now+sojourn.DefaultInboxKeep.Microseconds()
+	case to == 0 && r.Progress:
+		s.outcome, s.expires = sojourn.Unmatched, m.now+sojourn.DefaultInboxKeep.Microseconds()
 	case to == 0:
 		s.expires = m.now + m.inboxTTL
 	case j == nil || j.State.Final():
 		s.outcome, s.expires = sojourn.Late, m.now+sojourn.DefaultInboxKeep.Microseconds()
 	case t != nil && (t.generation != j.generation || t.attempt != j.Attempt):
 		s.outcome = sojourn.Stale
+	case r.Progress && running:
+		s.outcome = sojourn.Applied
+		m.progress(j, string(r.Body))
+	case r.Progress:
+		s.outcome = sojourn.Late
 	default:
 		j.Kept++
 		j.updated = m.now
 		m.match(j)
 	}
 	return sojourn.Responded{Outcome: s.outcome, Job: to, Seq: s.seq}
+}
+
+// progress lets the beat of a wait start anew.
+func (m *model) progress(j *job, text string) {
+	if j.beatUntil > 0 {
+		j.beatUntil = m.after(j.Wait.Beat)
+	}
+	if text != "" {
+		j.progress = text
+	}
+	j.updated = m.now
 }
 
 // capability is what a token names.

@@ -53,6 +53,13 @@ func (l *ledger) claimed(c sojourn.Claimed, now int64) string {
 			s.limit = min(s.limit, now+(left+c.LeaseFor).Microseconds())
 		}
 	}
+	if a := c.Job.Awaits; a != nil { // a wait ends by its own clocks under a poll step too
+		for _, end := range []time.Time{a.Until, a.Beat} {
+			if !end.IsZero() {
+				s.limit = min(s.limit, end.UnixMicro())
+			}
+		}
+	}
 	for _, r := range c.Job.Responses {
 		if how, ok := l.disposed[r.MessageID]; ok {
 			return fmt.Sprintf("job %d was given answer %s again, after a handler was done with it: %s (rules:B2)", c.Job.ID, r.MessageID, how)

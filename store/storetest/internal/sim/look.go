@@ -75,6 +75,7 @@ const form = `state %s resumed %v purpose %s worker %q
 generation %d epoch %d attempt %d
 failures %d crashes %d
 kept %d in hand %v
+awaits %s
 kind %s queue %s key %q priority %d weight %d
 args %q
 checkpoint %q progress %q
@@ -90,7 +91,7 @@ func shown(j *sojourn.Job) string {
 		hand = append(hand, m.MessageID)
 	}
 	return fmt.Sprintf(form, j.State, j.Resumed, j.Purpose, j.Worker, j.Generation, j.Epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
-		j.Kind, j.Queue, j.Key, j.Priority, j.Weight, j.Args, j.Checkpoint, j.Progress, j.Result, j.Reason,
+		awaits(j.Awaits), j.Kind, j.Queue, j.Key, j.Priority, j.Weight, j.Args, j.Checkpoint, j.Progress, j.Result, j.Reason,
 		micros(j.RunAt), micros(j.WakeAt), micros(j.UpdatedAt), micros(j.FinishedAt))
 }
 
@@ -112,7 +113,38 @@ func (m *model) shows(j *job) string {
 		wake = 0
 	}
 	return fmt.Sprintf(form, j.State, j.Resumed, j.Purpose, worker, j.generation, j.epoch, j.Attempt, j.Failures, j.Crashes, j.Kept, hand,
-		j.kind, j.queue, j.key, j.priority, j.Weight, j.args, j.checkpoint, j.progress, j.result, reason, j.runAt, wake, j.updated, j.finished)
+		awaits(m.awaits(j)), j.kind, j.queue, j.key, j.priority, j.Weight, j.args, j.checkpoint, j.progress, j.result, reason, j.runAt, wake, j.updated, j.finished)
+}
+
+func awaits(a *sojourn.Awaits) string {
+	if a == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s of %q, answered %q, until %d, beat %d, poll %d after %d", a.Mode, a.Keys, a.Answered, micros(a.Until), micros(a.Beat), micros(a.Poll), a.Polls)
+}
+
+func (m *model) awaits(j *job) *sojourn.Awaits {
+	if j.State != sojourn.Awaiting && j.Purpose != sojourn.PurposePoll {
+		return nil
+	}
+	a := sojourn.Awaits{Mode: j.Wait.Mode, Keys: j.Wait.Keys, Polls: j.Wait.Polls}
+	if len(a.Keys) == 0 && j.key != "" {
+		a.Keys = []string{j.key}
+	}
+	for _, r := range m.kept(j.ID) {
+		if slices.Contains(a.Keys, r.r.Key) && !slices.Contains(a.Answered, r.r.Key) {
+			a.Answered = append(a.Answered, r.r.Key)
+		}
+	}
+	for _, t := range []struct {
+		us int64
+		to *time.Time
+	}{{j.waitUntil, &a.Until}, {j.beatUntil, &a.Beat}, {j.pollAt, &a.Poll}} {
+		if t.us > 0 {
+			*t.to = time.UnixMicro(t.us)
+		}
+	}
+	return &a
 }
 
 // lastReason is why the last attempt of a live job ended.
@@ -229,7 +261,7 @@ func (r *run) inboxIs() {
 		r.fail("the inbox has %d responses, want %d", len(rs), len(want))
 	}
 	for i, w := range want {
-		if g := rs[i]; g.Seq != w.seq || g.MessageID != w.r.MessageID || g.Outcome != w.outcome || g.Job != w.job {
+		if g := rs[i]; g.Seq != w.seq || g.MessageID != w.r.MessageID || g.Progress != w.r.Progress || g.Outcome != w.outcome || g.Job != w.job {
 			r.fail("the inbox has response %d (%s) as %s of job %d, want %d (%s) as %s of job %d",
 				g.Seq, g.MessageID, g.Outcome, g.Job, w.seq, w.r.MessageID, w.outcome, w.job)
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -78,7 +79,7 @@ type job struct {
 
 	created, updated, runAt, finished                 int64
 	leaseUntil, lease, waitUntil, timeoutAt, decideBy int64
-	rested, deadline                                  int64
+	beatUntil, pollAt, rested, deadline               int64
 }
 
 // entry is a row of the history.
@@ -109,13 +110,16 @@ func (j *job) wakeAt() int64 {
 		if j.Purpose != sojourn.PurposeDecide {
 			at = append(at, plus(j.timeoutAt, j.lease))
 		}
+		if j.Purpose == sojourn.PurposePoll && j.Kept == 0 { // with a response beside it, the end of the step decides
+			at = append(at, j.waitUntil, j.beatUntil)
+		}
 		return earliest(at)
 	case j.State == sojourn.Scheduled:
 		at = []int64{j.runAt}
 	case j.State == sojourn.Ready && j.Resumed:
 		at = []int64{j.timeoutAt}
 	case j.State == sojourn.Awaiting:
-		at = []int64{j.waitUntil, j.timeoutAt}
+		at = []int64{j.waitUntil, j.beatUntil, j.timeoutAt}
 	case j.State == sojourn.Errored:
 		at = []int64{j.decideBy}
 	}
@@ -188,7 +192,10 @@ func (m *model) happen(j *job, e sojourn.Event, by change) error {
 		return err
 	}
 	m.apply(j, tr, by)
-	if tr.To.State == sojourn.Awaiting && e.Outcome != nil {
+	if e.Outcome != nil && e.Outcome.Type == sojourn.OutcomeAnswer {
+		m.keepAnswer(j, e)
+	}
+	if tr.To.State == sojourn.Awaiting {
 		m.beginWait(j)
 	}
 	m.match(j)
@@ -254,23 +261,59 @@ func (m *model) clocks(was, j *job, tr sojourn.Transition, v sojourn.Verdict) {
 	if v.Priority != nil {
 		j.priority = *v.Priority
 	}
-	j.waitUntil, j.decideBy, j.rested = 0, 0, 0
+	j.waitUntil, j.beatUntil, j.pollAt, j.decideBy, j.rested = 0, 0, 0, 0, 0
 	if was.State == sojourn.Running {
 		j.leaseUntil = 0
 	}
 	switch {
 	case j.State == sojourn.Awaiting && (was.State == sojourn.Awaiting || was.Purpose == sojourn.PurposePoll):
-		j.waitUntil = was.waitUntil
-	case j.State == sojourn.Awaiting && j.Wait.Within > 0:
-		j.waitUntil = m.now + j.Wait.Within.Microseconds()
+		j.waitUntil, j.beatUntil = was.waitUntil, was.beatUntil
+	case j.State == sojourn.Awaiting:
+		j.waitUntil, j.beatUntil = m.after(j.Wait.Within), m.after(j.Wait.Beat)
 	case j.State == sojourn.Errored:
 		j.decideBy = m.now + j.Policy.DecideWithin.Microseconds()
 	case j.State == sojourn.Ready && j.Resumed:
 		j.rested = cmp.Or(was.rested, m.now)
 	}
+	if j.State == sojourn.Awaiting && j.Wait.Poll.First > 0 && !j.NoPoll {
+		j.pollAt = m.now + tr.Poll.Microseconds()
+	}
 	if !j.AttemptOpen {
 		j.timeoutAt = 0
 	}
+}
+
+// after is the time after d; 0 for none.
+func (m *model) after(d time.Duration) int64 {
+	if d == 0 {
+		return 0
+	}
+	return m.now + d.Microseconds()
+}
+
+// answered reports whether something that a job keeps ends its wait, which comes before what a poll step brings.
+func (m *model) answered(j *job) bool {
+	waits := j.Row
+	waits.State, waits.Purpose = sojourn.Awaiting, sojourn.NoPurpose
+	return sojourn.Match(waits, j.key, m.keptOf(j)).Found()
+}
+
+// keepAnswer records what a poll step has brought.
+func (m *model) keepAnswer(j *job, e sojourn.Event) {
+	s := &message{seq: m.nextSeq, job: j.ID, outcome: sojourn.Applied, inHand: true, received: m.now,
+		r: sojourn.Response{Source: sojourn.SourcePoll, MessageID: fmt.Sprintf("%d.%d", j.ID, j.epoch), Body: e.Outcome.Result}}
+	if e.Answered {
+		s.outcome, s.inHand = sojourn.Late, false
+	}
+	m.nextSeq++
+	m.messages[s.r.MessageID], m.inbox[s.seq] = s.seq, s
+}
+
+func (m *model) keptOf(j *job) (kept []sojourn.KeptResponse) {
+	for _, r := range m.kept(j.ID) {
+		kept = append(kept, sojourn.KeptResponse{Seq: r.seq, Key: r.r.Key, Failed: r.r.Failed, Reason: cmp.Or(r.r.Reason, "response"), Error: r.r.Error})
+	}
+	return kept
 }
 
 // end makes a job final: its keys are free, unless it keeps its own for a while.
@@ -296,11 +339,7 @@ func (m *model) end(was, j *job, tr sojourn.Transition, c change) {
 // match gives a job what it keeps, as long as there is something to do.
 func (m *model) match(j *job) {
 	for j.Kept > 0 && j.State.Live() {
-		var kept []sojourn.KeptResponse
-		for _, r := range m.kept(j.ID) {
-			kept = append(kept, sojourn.KeptResponse{Seq: r.seq, Key: r.r.Key, Failed: r.r.Failed, Reason: cmp.Or(r.r.Reason, "response"), Error: r.r.Error})
-		}
-		found := sojourn.Match(j.Row, j.key, kept)
+		found := sojourn.Match(j.Row, j.key, m.keptOf(j))
 		if !found.Found() {
 			return
 		}

@@ -10,7 +10,7 @@ import (
 var (
 	queues     = []string{"default", "slow"}
 	kinds      = []string{"charge", "mail"}
-	everything = wants{queues: queues, kinds: kinds, decidable: kinds, lease: 30 * time.Second}
+	everything = wants{queues: queues, kinds: kinds, decidable: kinds, pollable: kinds, lease: 30 * time.Second}
 )
 
 // acts are the operations, with how often each comes.
@@ -111,6 +111,9 @@ func (r *run) claimSome() {
 	if r.chance(50) {
 		w.decidable = []string{"mail"}
 	}
+	if r.chance(60) {
+		w.pollable = []string{oneOf(r.dice, kinds...)}
+	}
 	if r.chance(10) {
 		w.capacity = int64(1 + r.n(5))
 	}
@@ -152,6 +155,10 @@ func (r *run) reportSome() {
 		r.finish(o)
 		return
 	}
+	if l.purpose == sojourn.PurposePoll != r.chance(3) {
+		r.finish(r.polled(o))
+		return
+	}
 	o.Type = oneOf(r.dice, sojourn.OutcomeCompleted, sojourn.OutcomeCompleted, sojourn.OutcomeCompleted, sojourn.OutcomeError, sojourn.OutcomeError,
 		sojourn.OutcomeError, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeAwait, sojourn.OutcomeSnooze,
 		sojourn.OutcomeAbort, sojourn.OutcomeCancelled, sojourn.OutcomeReleased, sojourn.OutcomeUndecodable)
@@ -172,6 +179,18 @@ func (r *run) reportSome() {
 		o.Wait = r.wait()
 	}
 	r.finish(o)
+}
+
+// polled is the report of a poll step.
+func (r *run) polled(o sojourn.Outcome) sojourn.Outcome {
+	o.Type = oneOf(r.dice, sojourn.OutcomeNoAnswer, sojourn.OutcomeNoAnswer, sojourn.OutcomeAnswer, sojourn.OutcomeAnswer, sojourn.OutcomeReleased)
+	switch {
+	case o.Type == sojourn.OutcomeAnswer:
+		o.Result = []byte(r.name("polled "))
+	case r.chance(30):
+		o.Reason, o.Text = "gateway", "it does not answer"
+	}
+	return o
 }
 
 func (r *run) verdict() (v sojourn.Verdict) {
@@ -195,6 +214,12 @@ func (r *run) wait() (w sojourn.Wait) {
 	if r.chance(40) {
 		w.Within = r.between(time.Second, 10*time.Minute)
 	}
+	if r.chance(25) {
+		w.Beat = r.between(time.Second, 3*time.Minute)
+	}
+	if r.chance(40) {
+		w.Poll = sojourn.Backoff{First: r.between(sojourn.MinPoll, time.Minute), Factor: 2, Limit: 3 * time.Minute}
+	}
 	if r.chance(60) {
 		return w
 	}
@@ -216,6 +241,9 @@ func (r *run) respondSome() {
 	}
 	if r.chance(20) {
 		p.r.Failed, p.r.Reason, p.r.Error = true, oneOf(r.dice, "declined", ""), "no"
+	}
+	if !p.r.Failed && r.chance(20) {
+		p.r.Progress, p.r.Body = true, []byte(oneOf(r.dice, "", r.name("half way ")))
 	}
 	asked := r.m.that(func(j *job) bool {
 		return j.State == sojourn.Awaiting || j.State == sojourn.Running || j.State == sojourn.Scheduled && j.Claimed
@@ -251,8 +279,10 @@ func (r *run) letTimePass() {
 	case way < 16:
 		next := int64(0)
 		for _, j := range r.m.ordered() {
-			if at := j.wakeAt(); at > r.m.now && (next == 0 || at < next) {
-				next = at
+			for _, at := range []int64{j.wakeAt(), j.pollAt} {
+				if at > r.m.now && (next == 0 || at < next) {
+					next = at
+				}
 			}
 		}
 		if next > 0 && next < r.m.now+24*time.Hour.Microseconds() {

@@ -195,6 +195,8 @@ func (r *run) honest(c sojourn.Claimed) {
 	switch {
 	case c.Purpose == sojourn.PurposeDecide:
 		o.Type = sojourn.OutcomeDecided
+	case c.Purpose == sojourn.PurposePoll:
+		o.Type = oneOf(r.dice, sojourn.OutcomeAnswer, sojourn.OutcomeNoAnswer)
 	case c.Job.Response == nil && c.Job.Epoch%3 == 0:
 		o = sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAwait}
 	}

@@ -42,6 +42,9 @@ func (m *model) sweepDue(limit int) (s sojourn.Swept) {
 func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
 	past := func(us int64) bool { return us > 0 && us <= m.now }
 	timedOut := sojourn.Event{Type: sojourn.EventTimedOut, Reason: sojourn.ReasonTimeout}
+	waits := j.State == sojourn.Awaiting || j.Purpose == sojourn.PurposePoll && j.Kept == 0
+	silent := timedOut
+	silent.Reason = sojourn.ReasonBeat
 	running := int64(0)
 	if j.State == sojourn.Running {
 		running = j.lease
@@ -55,7 +58,9 @@ func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
 		return sojourn.Event{Type: sojourn.EventLeaseEnded}, &s.Lost
 	case j.State == sojourn.Running && j.Purpose != sojourn.PurposeDecide && past(plus(j.timeoutAt, j.lease)):
 		return timedOut, &s.TimedOut
-	case j.State == sojourn.Awaiting && (past(j.waitUntil) || past(j.timeoutAt)):
+	case waits && past(j.beatUntil) && (j.waitUntil == 0 || j.beatUntil < j.waitUntil):
+		return silent, &s.TimedOut
+	case waits && past(j.waitUntil), j.State == sojourn.Awaiting && past(j.timeoutAt):
 		return timedOut, &s.TimedOut
 	case j.State == sojourn.Ready && j.Resumed && past(j.timeoutAt):
 		return sojourn.Event{Type: sojourn.EventResumeOverdue}, &s.Resumed

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/source"
+	"github.com/sojourn-queue/sojourn/source/sourcefile"
+)
+
+func (a *app) sourceCommand() *cobra.Command {
+	return group("source", "bring answers from brokers to jobs, as a file says", a.sourceLsCommand(), a.sourceTestCommand(), a.sourceRunCommand())
+}
+
+func (a *app) sourceLsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls FILE", Short: "check a file and list its sources", Args: cobra.ExactArgs(1)}
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		list, err := sourcefile.Load(args[0])
+		if err != nil {
+			return err
+		}
+		type line struct {
+			Name   string `json:"name"`
+			Broker string `json:"broker"`
+			From   string `json:"from"`
+			Kind   string `json:"kind"`
+			Key    string `json:"key"`
+			When   string `json:"when,omitempty"`
+		}
+		t := newTable(a.out, "NAME", "BROKER", "FROM", "KIND", "KEY", "WHEN")
+		for _, s := range list {
+			l := line{s.Options.Name, s.Broker, s.From, s.Rules.Kind, s.Rules.Key, s.Rules.When}
+			if a.asJSON() {
+				if err := a.json(l); err != nil {
+					return err
+				}
+				continue
+			}
+			t.row(l.Name, l.Broker, l.From, short(l.Kind, 32), short(l.Key, 40), short(l.When, 40))
+		}
+		if a.asJSON() {
+			return nil
+		}
+		return t.flush()
+	}
+	return cmd
+}
+
+const sourceTestHelp = `Says what a source makes of one message, without a broker and without a store. The outcome is one of
+
+  response     it answers the job of this kind and key
+  error        it answers it with an error response
+  progress     it is a sign of life
+  passed_over  the rule "when" says that it is not meant
+  parked       it cannot be read; the reason names the rule and the place in it. Exit code 1
+
+  sojourn source test sources.toml --file sample.json --header event-id=evt_77`
+
+func (a *app) sourceTestCommand() *cobra.Command {
+	var name, file string
+	var headers []string
+	m := source.Message{ID: "sample"}
+	cmd := &cobra.Command{Use: "test FILE --file SAMPLE", Short: "say what a source makes of a message", Long: sourceTestHelp, Args: cobra.ExactArgs(1)}
+	fl := cmd.Flags()
+	fl.StringVar(&file, "file", "-", "the body of the message: a `file`, or - for standard input")
+	fl.StringVar(&name, "source", "", "the source to ask (default the only one of the file)")
+	fl.StringArrayVar(&headers, "header", nil, "a header of the message, `NAME=VALUE`; may be repeated")
+	fl.StringVar(&m.Topic, "topic", "", "topic, subject or routing key of the message")
+	fl.StringVar(&m.Key, "key", "", "the broker's key of the message")
+	fl.StringVar(&m.ContentType, "content-type", "", "content type of the message")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, err := oneSource(args[0], name)
+		if err != nil {
+			return err
+		}
+		if m.Headers, err = pairs("header", headers); err != nil {
+			return err
+		}
+		if file != "-" {
+			file = "@" + file
+		}
+		if m.Body, err = a.bytesFrom("file", file); err != nil {
+			return err
+		}
+		return a.sourceTest(cmd.Context(), s, &m)
+	}
+	return cmd
+}
+
+func oneSource(file, name string) (sourcefile.Source, error) {
+	list, err := sourcefile.Load(file)
+	if err != nil {
+		return sourcefile.Source{}, err
+	}
+	if name != "" {
+		list = slices.DeleteFunc(list, func(s sourcefile.Source) bool { return s.Options.Name != name })
+	}
+	switch {
+	case len(list) == 0:
+		return sourcefile.Source{}, sojourn.Invalid("source", "%s has no source %q", file, name)
+	case len(list) > 1:
+		return sourcefile.Source{}, sojourn.Invalid("source", "%s has %d sources; name one with --source", file, len(list))
+	}
+	return list[0], nil
+}
+
+func pairs(flag string, list []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, p := range list {
+		name, value, ok := strings.Cut(p, "=")
+		if !ok || name == "" {
+			return nil, sojourn.Invalid(flag, "%.64q is not NAME=VALUE", p)
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+// verdict is what a source makes of a message.
+type verdict struct {
+	Outcome   string          `json:"outcome"`
+	Kind      string          `json:"kind,omitempty"`
+	Key       string          `json:"key,omitempty"`
+	MessageID string          `json:"message_id,omitempty"`
+	Reason    string          `json:"reason,omitempty"`
+	Error     string          `json:"error,omitempty"`
+	Body      json.RawMessage `json:"body,omitempty"`
+}
+
+func (a *app) sourceTest(ctx context.Context, s sourcefile.Source, m *source.Message) error {
+	r := s.Options.Match.Response(ctx, s.Options.Name, m)
+	v := verdict{Outcome: "passed_over"}
+	if r != nil {
+		v = verdict{"response", r.Kind, r.Key, r.MessageID, r.Reason, r.Error, nil}
+		if err := r.Validate(sojourn.MaxMaxBytes); err != nil && !r.Park {
+			v.Outcome, v.Reason, v.Error = "parked", sojourn.ErrorCode(err), strings.TrimPrefix(err.Error(), "sojourn: ")
+		}
+		switch {
+		case r.Park:
+			v.Outcome = "parked"
+		case r.Failed:
+			v.Outcome = "error"
+		case r.Progress:
+			v.Outcome = "progress"
+		}
+	}
+	if err := a.printVerdict(v, r); err != nil {
+		return err
+	}
+	if v.Outcome == "parked" {
+		return errors.New("the message would be parked")
+	}
+	return nil
+}
+
+func (a *app) printVerdict(v verdict, r *sojourn.Response) error {
+	if a.asJSON() {
+		if r != nil && json.Valid(r.Body) {
+			v.Body = r.Body
+		}
+		return a.json(v)
+	}
+	t := newTable(a.out)
+	for _, line := range [][2]string{{"outcome", v.Outcome}, {"kind", v.Kind}, {"key", v.Key}, {"id", v.MessageID}, {"reason", v.Reason}, {"error", v.Error}} {
+		if line[1] != "" {
+			t.row(line[0], line[1])
+		}
+	}
+	if r != nil {
+		t.row("body", short(bytesText(r.Body), 200))
+	}
+	return t.flush()
+}
+
+const sourceRunHelp = `Brings messages of brokers to the jobs of the store, until it is told to stop. A message is acknowledged when its response is durable.
+While a broker or the store is away it tries again.`
+
+func (a *app) sourceRunCommand() *cobra.Command {
+	var name string
+	var verbose bool
+	cmd := &cobra.Command{Use: "run FILE", Short: "run the sources of a file beside the store", Long: sourceRunHelp, Args: cobra.ExactArgs(1)}
+	cmd.Flags().StringVar(&name, "source", "", "only this source")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "a line for each message")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		list, err := sourcefile.Load(args[0])
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			s, err := oneSource(args[0], name)
+			if err != nil {
+				return err
+			}
+			list = []sourcefile.Source{s}
+		}
+		return a.with(func(c *sojourn.Client) error { return a.sourceRun(cmd.Context(), c, list, verbose) })
+	}
+	return cmd
+}
+
+func (a *app) sourceRun(ctx context.Context, c *sojourn.Client, list []sourcefile.Source, verbose bool) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	logger := slog.New(slog.NewTextHandler(a.err, nil))
+	var ready []*source.Source
+	for _, s := range list {
+		broker, err := s.Open()
+		if err != nil {
+			return err
+		}
+		defer broker.Close()
+		s.Options.Logger = logger
+		if verbose {
+			s.Options.Observe = func(h source.Handled) { a.handled(s.Options.Name, h) }
+		}
+		one, err := source.New(c, broker, s.Options)
+		if err != nil {
+			return err
+		}
+		ready = append(ready, one)
+	}
+	var all sync.WaitGroup
+	failed := make([]error, len(ready))
+	for i, s := range ready {
+		all.Go(func() {
+			failed[i] = s.Run(ctx)
+			stop() // one that cannot go on ends all, so that somebody looks
+		})
+	}
+	logger.Info("sources run", "sources", len(ready))
+	all.Wait()
+	return errors.Join(failed...)
+}
+
+// handled says what became of a message. Sources run side by side; a line is one write.
+func (a *app) handled(name string, h source.Handled) {
+	v := struct {
+		Source    string                  `json:"source"`
+		Message   string                  `json:"message"`
+		Outcome   sojourn.ResponseOutcome `json:"outcome"`
+		Kind      string                  `json:"kind,omitempty"`
+		Key       string                  `json:"key,omitempty"`
+		Job       sojourn.ID              `json:"job,omitempty"`
+		Reason    string                  `json:"reason,omitempty"`
+		Error     string                  `json:"error,omitempty"`
+		MessageID string                  `json:"message_id,omitempty"`
+	}{Source: name, Message: h.Message.ID, Outcome: "passed_over", Job: h.Answer.Job}
+	if r := h.Response; r != nil {
+		v.Outcome, v.Kind, v.Key, v.Reason, v.Error, v.MessageID = h.Answer.Outcome, r.Kind, r.Key, r.Reason, r.Error, r.MessageID
+	}
+	if a.asJSON() {
+		_ = a.json(v)
+		return
+	}
+	line := fmt.Sprintf("%s: %s %s %s/%s", name, v.Message, v.Outcome, v.Kind, v.Key)
+	if v.Outcome == sojourn.Parked {
+		line = fmt.Sprintf("%s: %s parked, %s: %s", name, v.Message, v.Reason, v.Error)
+	}
+	_ = a.printf("%s\n", clean(line))
+}

@@ -1,0 +1,197 @@
+// Package sourcefile reads sources from a file in TOML. It links the client of every broker, and CEL; a program that uses one broker builds its source
+// in Go instead.
+//
+//	[[source]]
+//	name = "bank"
+//	key  = 'body.order'
+//	kind = '"charge_card"'
+//
+//	[source.nats]
+//	stream = "REPLIES"
+//
+// docs/guides/sources.md describes all fields.
+package sourcefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rule"
+	"github.com/sojourn-queue/sojourn/source"
+)
+
+// Source is one source of a file. Its rules are compiled.
+type Source struct {
+	Options source.Options                // without Logger and Observe
+	Rules   rule.Match                    // as they stand in the file
+	Broker  string                        // such as "nats"
+	From    string                        // the stream, topic or queue
+	Open    func() (source.Broker, error) // see the Open of the broker's package
+}
+
+// maxFile bounds a file, in bytes.
+const maxFile = 1 << 20
+
+// Load reads a file. Errors name it, and line and column in it.
+func Load(name string) ([]Source, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, sojourn.Invalid("file", "%v", err)
+	}
+	if len(text) > maxFile {
+		return nil, sojourn.TooLarge("file", len(text), maxFile)
+	}
+	return Parse(name, text)
+}
+
+// table is one [[source]].
+type table struct {
+	Name     string `toml:"name"`
+	Batch    int    `toml:"batch"`
+	TTL      length `toml:"ttl"`
+	When     string `toml:"when"`
+	Kind     string `toml:"kind"`
+	Key      string `toml:"key"`
+	ID       string `toml:"id"`
+	OK       string `toml:"ok"`
+	Reason   string `toml:"reason"`
+	Error    string `toml:"error"`
+	Progress string `toml:"progress"`
+	Body     string `toml:"body"`
+	NATS     *nats  `toml:"nats"`
+}
+
+func (t table) rules() rule.Match {
+	return rule.Match{When: t.When, Kind: t.Kind, Key: t.Key, ID: t.ID, OK: t.OK, Reason: t.Reason, Error: t.Error, Progress: t.Progress, Body: t.Body}
+}
+
+// opener is the part of a table that names a broker.
+type opener interface {
+	name() string
+	from() string
+	check() error
+	open() (source.Broker, error)
+}
+
+func (t table) brokers() (all []opener) {
+	if t.NATS != nil {
+		all = append(all, t.NATS)
+	}
+	return all
+}
+
+// names of the brokers, for people.
+const names = "nats"
+
+// length is a duration such as "30s".
+type length struct{ time.Duration }
+
+// UnmarshalText reads what time.ParseDuration reads.
+func (l *length) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%.64q is not a duration such as \"30s\" or \"1h30m\"", text)
+	}
+	l.Duration = d
+	return nil
+}
+
+// Parse reads the text of a file; name is for errors.
+func Parse(name string, text []byte) ([]Source, error) {
+	var file struct {
+		Source []table `toml:"source"`
+	}
+	d := toml.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&file); err != nil {
+		return nil, decoding(name, err)
+	}
+	if len(file.Source) == 0 {
+		return nil, sojourn.Invalid("file", "%s has no [[source]]", name)
+	}
+	where := placesOf(text)
+	var out []Source
+	seen := map[string]bool{}
+	for i, t := range file.Source {
+		s, err := t.source()
+		if err == nil && seen[t.Name] {
+			err = sojourn.Invalid("name", "%q is the name of another source of the file; message ids are unique within a name", t.Name)
+		}
+		if err != nil {
+			return nil, where.locate(name, i, err)
+		}
+		seen[t.Name] = true
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// nobody checks options without a store or a broker.
+type nobody struct {
+	source.Responder
+	source.Broker
+}
+
+func (t table) source() (s Source, err error) {
+	s = Source{Rules: t.rules()}
+	if s.Options.Match, err = rule.Matcher(s.Rules); err != nil {
+		return s, err
+	}
+	s.Options.Name, s.Options.Batch, s.Options.TTL = t.Name, t.Batch, t.TTL.Duration
+	if _, err := source.New(nobody{}.Responder, nobody{}.Broker, s.Options); err != nil {
+		return s, err
+	}
+	all := t.brokers()
+	if len(all) != 1 {
+		return s, sojourn.Invalid("source", "%q has %d brokers; give it exactly one of the tables %s", t.Name, len(all), names)
+	}
+	s.Broker, s.From, s.Open = all[0].name(), all[0].from(), all[0].open
+	if e, ok := errors.AsType[*sojourn.Error](all[0].check()); ok {
+		return s, sojourn.Invalid(s.Broker+"."+e.Field, "%s", e.Message)
+	}
+	return s, nil
+}
+
+// decoding turns errors about the form of the file into ones with a place.
+func decoding(name string, err error) error {
+	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(strict.Errors) > 0 {
+		row, column := strict.Errors[0].Position()
+		return sojourn.Invalid("file", "%s:%d:%d: there is no field %s", name, row, column, strings.Join(strict.Errors[0].Key(), "."))
+	}
+	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
+		row, column := e.Position()
+		return sojourn.Invalid("file", "%s:%d:%d: %s", name, row, column, strings.TrimPrefix(e.Error(), "toml: "))
+	}
+	return sojourn.Invalid("file", "%s: %v", name, err)
+}
+
+// address is a URL, or the environment variable that has it, so that a file need not hold passwords.
+type address struct {
+	URL string `toml:"url"`
+	Env string `toml:"url_env"`
+}
+
+func (a address) check() error {
+	if a.URL != "" && a.Env != "" {
+		return sojourn.Invalid("url", "give url or url_env, not both")
+	}
+	return nil
+}
+
+func (a address) get() (string, error) {
+	if a.Env == "" {
+		return a.URL, nil
+	}
+	url := os.Getenv(a.Env)
+	if url == "" {
+		return "", sojourn.Invalid("url_env", "the environment variable %s is empty", a.Env)
+	}
+	return url, nil
+}

@@ -1,0 +1,119 @@
+package sourcefile_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/source"
+	"github.com/sojourn-queue/sojourn/source/sourcefile"
+)
+
+const good = `# answers of the bank
+[[source]]
+name  = "bank"
+batch = 50
+ttl   = "48h"
+when  = 'body.type in ["charge.ok", "charge.failed"]'
+kind  = '"charge_card"'
+key   = """
+body
+  .order"""
+id    = 'headers["event-id"]'
+ok    = 'body.type == "charge.ok"'
+reason = 'body.code'
+error = 'body.text'
+progress = 'body.type == "charge.pending"'
+body  = 'body'
+
+[source.nats]
+url = "nats://localhost:1"
+stream = "REPLIES"
+subjects = ["replies.bank"]
+durable = "shop"
+ack_wait = "10s"
+
+[[source]]
+name = "other"
+kind = '"other"'
+key = 'topic'
+nats = { url_env = "SOME_URL", stream = "OTHER", existing = true }
+`
+
+func TestLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "sources.toml")
+	if err := os.WriteFile(file, []byte(good), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err := sourcefile.Load(file)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%d sources, %v", len(list), err)
+	}
+	s := list[0]
+	if s.Options.Name != "bank" || s.Options.Batch != 50 || s.Options.TTL != 48*time.Hour || s.Broker != "nats" || s.From != "REPLIES" || s.Rules.OK == "" {
+		t.Errorf("%+v", s)
+	}
+	r := s.Options.Match.Response(t.Context(), "bank", &source.Message{ID: "1", Headers: map[string]string{"event-id": "e"},
+		Body: []byte(`{"type":"charge.failed","order":"o-1","code":"declined","text":"no"}`)})
+	if r.Kind != "charge_card" || r.Key != "o-1" || r.MessageID != "e" || !r.Failed || r.Reason != "declined" || r.Error != "no" {
+		t.Errorf("%+v", r)
+	}
+	if _, err := list[1].Open(); err == nil || !strings.Contains(err.Error(), "SOME_URL is empty") {
+		t.Errorf("a variable that is not set: %v", err)
+	}
+	t.Setenv("SOME_URL", "nats://127.0.0.1:1")
+	for _, s := range list {
+		b, err := s.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+	}
+}
+
+// TestRefused: each mistake is found when the file is loaded, with its line, and its column where the text says so.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{good, "", "f.toml has no [[source]]"},
+		{`batch = 50`, `batch = "50"`, "f.toml:4:9: "},
+		{`batch = 50`, `batch = 5000`, "f.toml:4: batch: 5000 is out of range"},
+		{`ttl   = "48h"`, `ttl = "soon"`, `f.toml:5:7: `},
+		{`ttl   = "48h"`, `tll = "48h"`, "f.toml:5:1: there is no field source.tll"},
+		{`name  = "bank"`, ``, "f.toml:2: name: has 0 bytes"},
+		{`name = "other"`, `name = "bank"`, `f.toml:26: name: "bank" is the name of another source`},
+		{`kind  = '"charge_card"'`, `kind = 'charge_card'`, "f.toml:7: kind: 1:1: undeclared reference to 'charge_card'"},
+		{`  .order"""`, "  .order + 1 + topic\"\"\"", "f.toml:8: key: 2:14: found no matching overload"},
+		{`key = 'topic'`, ``, "f.toml:25: key: the rule is empty"},
+		{"stream = \"REPLIES\"\n", "", "f.toml:18: nats.stream: \"\" is not the name"},
+		{`nats = { url_env = "SOME_URL", stream = "OTHER", existing = true }`, ``, `f.toml:25: source: "other" has 0 brokers`},
+		{`[source.nats]`, `[source.nats`, "f.toml:18:13: "},
+		{`ack_wait = "10s"`, `ack_wait = 10`, "f.toml: \"10\" is not a duration"},
+		{`ack_wait = "10s"`, `ack_wait = "10ms"`, "f.toml:18: nats.ack_wait: 10ms is out of range"},
+		{`stream = "REPLIES"`, `stream = "a.b"`, "f.toml:18: nats.stream: \"a.b\" is not the name of a stream"},
+		{`url_env = "SOME_URL"`, `url_env = "SOME_URL", url = "nats://x"`, "f.toml:29: nats.url: give url or url_env, not both"},
+	} {
+		text := strings.Replace(good, c.old, c.new, 1)
+		_, err := sourcefile.Parse("f.toml", []byte(text))
+		if err == nil || sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), "file: "+c.want) {
+			t.Errorf("%s\n gives %v\n want  %s", c.new, err, c.want)
+		}
+	}
+	if _, err := sourcefile.Load(filepath.Join(t.TempDir(), "none.toml")); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
+		t.Error(err)
+	}
+}
+
+// FuzzParse: no text makes the reader panic, and each refusal has a code.
+func FuzzParse(f *testing.F) {
+	f.Add(good)
+	f.Add("[[source]]\nnats.stream = 'x'\nkind = '''\n1'''")
+	f.Add("source = [{name = 'a', kind = '\"k\"', key = 'topic', nats = {stream = 's'}}]")
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := sourcefile.Parse("f", []byte(text)); err != nil && sojourn.ErrorCode(err) == "" {
+			t.Fatalf("%q: %v", text, err)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Defaults of Poll.
+const (
+	DefaultPollFirst = time.Minute
+	DefaultPollLimit = time.Hour
+	// MaxPoll is how long a poll function may take; then its context ends.
+	MaxPoll = 30 * time.Second
+
+	pollFactor = 2
+	pollJitter = 0.2
+)
+
+// Answer is what a poll function has found out. The handler gets it as Job.Response, with the source sojourn.SourcePoll.
+type Answer struct {
+	Body        []byte
+	ContentType string // default application/json
+}
+
+// PollFunc asks the other side how a waiting job stands. nil means that there is no answer yet. An error, and a panic, count nowhere: the job goes
+// on waiting, and the next poll comes later; the job's history has it. ctx ends after MaxPoll, when the lease is lost, and at the end of a
+// shutdown's grace. Middleware does not run, and the Job has no Response.
+type PollFunc[T any] func(ctx context.Context, job *sojourn.Job, args T) (*Answer, error)
+
+// Poll gives kind k, the same as that of Handle, a poll function, for other sides that may forget to call back: while a job awaits, a worker that
+// has it asks in a short step of its own, and whichever answer is first wins, the poll's or a response. It ends the wait as a whole, AwaitAll too.
+// A poll step uses 1 of the worker's Concurrency; pause, hold, breaker and rates of the queue hold it back, the limit and windows do not.
+//
+// every says when: First after the job has begun to wait (default 1 min), then times Factor (default 2) up to Limit (default 1 h), with Jitter
+// (default 0.2); First and Limit are at least sojourn.MinPoll. It is stored with the wait. Handle panics if it is out of range.
+func Poll[T any](k sojourn.Kind[T], every sojourn.Backoff, fn PollFunc[T]) HandleOption {
+	return func(h *handling) {
+		h.pollKind, h.pollEvery = k.Name, sojourn.Backoff{First: cmp.Or(every.First, DefaultPollFirst), Factor: cmp.Or(every.Factor, pollFactor),
+			Limit: cmp.Or(every.Limit, max(DefaultPollLimit, every.First)), Jitter: cmp.Or(every.Jitter, pollJitter)}
+		if fn == nil {
+			return
+		}
+		h.poll = func(ctx context.Context, job *sojourn.Job) (*Answer, error) {
+			args, err := decode(k, job)
+			if err != nil {
+				return nil, sojourn.WithReason(sojourn.ReasonUndecodable, err)
+			}
+			return fn(ctx, job, args)
+		}
+	}
+}
+
+// wrongPoll says what is wrong with how a kind is polled, if anything.
+func (h *handling) wrongPoll(kind string) string {
+	wait := sojourn.Outcome{Type: sojourn.OutcomeAwait, Wait: sojourn.Wait{Poll: h.pollEvery}}
+	switch {
+	case h.pollKind == "":
+		return ""
+	case h.pollKind != kind:
+		return "the poll function is of the kind " + h.pollKind
+	case h.poll == nil:
+		return "nil poll function"
+	}
+	if err := wait.Validate(0); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// poll runs the poll function.
+func (s *step) poll() {
+	o := sojourn.Outcome{Type: sojourn.OutcomeNoAnswer}
+	defer func() { s.report(o) }() // also if the function ends the goroutine
+	if s.h.poll == nil {
+		return
+	}
+	ctx, stop := context.WithTimeoutCause(s.ctx, s.limit.Limit, s.limit)
+	defer stop()
+	s.r.observe(Event{Type: EventStarted, Kind: s.as.Kind, Queue: s.as.Queue, Job: s.lease.ID, Purpose: s.purpose})
+	answer, err := s.polled(ctx)
+	var limit *LimitError
+	switch cause := context.Cause(ctx); {
+	case err == nil && answer != nil:
+		o.Type, o.Result, o.ResultType = sojourn.OutcomeAnswer, answer.Body, cmp.Or(answer.ContentType, "application/json")
+	case err != nil && cause != nil && !errors.As(cause, &limit):
+		o.Type = sojourn.OutcomeReleased // not the other side's fault
+	case err != nil && limit != nil:
+		o.Reason, o.Text = sojourn.ReasonRunTimeout, sojourn.Cut(err.Error(), sojourn.MaxError)
+	case err != nil:
+		o.Reason, o.Text = sojourn.ReasonOf(err), sojourn.Cut(err.Error(), sojourn.MaxError)
+	}
+}
+
+// polled calls the poll function and turns its panic into an error.
+func (s *step) polled(ctx context.Context) (a *Answer, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			a, err = nil, sojourn.WithReason(sojourn.ReasonPanic, &panicError{panicked(v, debug.Stack())})
+		}
+	}()
+	return s.h.poll(ctx, s.job)
+}
