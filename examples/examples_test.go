@@ -67,6 +67,7 @@ var stories = []struct {
 	{"outbox", "spec:H9, tr:N5", []string{`relay: killed between the queue and the outbox`, `relay: <nil>`, `job orders-1: \{"order":1\}`,
 		`job orders-2: \{"order":2\}`, `job orders-3: \{"order":3\}`, `left in the outbox: 1, because of its kind`}},
 	{"nats", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"order":"order-42","approved":true}`}},
+	{"kafka", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"approved":true}`}},
 	{"regions", "spec:K2, spec:K4", []string{`the service is full`, `  east  40`, `  north 30`, `  west  30`,
 		`asked so far, after ten answers for the west`, `  east  40`, `  north 30`, `  west  40`}},
 	{"errored-retry-policy", "spec:H8, tr:W4, tr:C4, tr:D1, tr:D2", []string{`attempt 1: ask the bank`, `policy: error 1 is timeout`,
@@ -101,7 +102,8 @@ const patience = time.Minute
 
 // brokers start what an example needs beside itself, and say how it finds that.
 var brokers = map[string]func(t *testing.T) string{
-	"nats": func(t *testing.T) string { return "NATS_URL=" + brokertest.StartNATS(t).URL },
+	"kafka": func(t *testing.T) string { return "KAFKA_BROKER=" + brokertest.StartKafka(t).Address },
+	"nats":  func(t *testing.T) string { return "NATS_URL=" + brokertest.StartNATS(t).URL },
 }
 
 func output(t *testing.T, program string, env ...string) []string {

@@ -66,6 +66,7 @@ type table struct {
 	Progress string `toml:"progress"`
 	Body     string `toml:"body"`
 	NATS     *nats  `toml:"nats"`
+	Kafka    *kafka `toml:"kafka"`
 }
 
 func (t table) rules() rule.Match {
@@ -84,11 +85,14 @@ func (t table) brokers() (all []opener) {
 	if t.NATS != nil {
 		all = append(all, t.NATS)
 	}
+	if t.Kafka != nil {
+		all = append(all, t.Kafka)
+	}
 	return all
 }
 
 // names of the brokers, for people.
-const names = "nats"
+const names = "nats, kafka"
 
 // length is a duration such as "30s".
 type length struct{ time.Duration }

@@ -41,6 +41,21 @@ name = "other"
 kind = '"other"'
 key = 'topic'
 nats = { url_env = "SOME_URL", stream = "OTHER", existing = true }
+
+[[source]]
+name = "records"
+kind = '"other"'
+key = 'key'
+
+[source.kafka]
+brokers = ["127.0.0.1:1"]
+topics = ["a", "b"]
+group = "shop"
+instance = "shop-1"
+tls = true
+sasl = "scram-sha-512"
+user = "ada"
+password_env = "SOME_PASSWORD"
 `
 
 func TestLoad(t *testing.T) {
@@ -49,7 +64,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := sourcefile.Load(file)
-	if err != nil || len(list) != 2 {
+	if err != nil || len(list) != 3 {
 		t.Fatalf("%d sources, %v", len(list), err)
 	}
 	s := list[0]
@@ -64,7 +79,14 @@ func TestLoad(t *testing.T) {
 	if _, err := list[1].Open(); err == nil || !strings.Contains(err.Error(), "SOME_URL is empty") {
 		t.Errorf("a variable that is not set: %v", err)
 	}
+	if s := list[2]; s.Broker != "kafka" || s.From != "a,b" {
+		t.Errorf("%+v", s)
+	}
+	if _, err := list[2].Open(); err == nil || !strings.Contains(err.Error(), "SOME_PASSWORD is empty") {
+		t.Errorf("a variable that is not set: %v", err)
+	}
 	t.Setenv("SOME_URL", "nats://127.0.0.1:1")
+	t.Setenv("SOME_PASSWORD", "secret")
 	for _, s := range list {
 		b, err := s.Open()
 		if err != nil {
@@ -93,6 +115,10 @@ func TestRefused(t *testing.T) {
 		{`ack_wait = "10s"`, `ack_wait = 10`, "f.toml: \"10\" is not a duration"},
 		{`ack_wait = "10s"`, `ack_wait = "10ms"`, "f.toml:18: nats.ack_wait: 10ms is out of range"},
 		{`stream = "REPLIES"`, `stream = "a.b"`, "f.toml:18: nats.stream: \"a.b\" is not the name of a stream"},
+		{`topics = ["a", "b"]`, ``, "f.toml:36: kafka.topics: are missing"},
+		{`sasl = "scram-sha-512"`, `sasl = "md5"`, `f.toml:36: kafka.sasl: "md5" is unknown`},
+		{`user = "ada"`, ``, "f.toml:36: kafka.sasl: needs user and password_env"},
+		{"[source.kafka]", "nats.stream = \"x\"\n[source.kafka]", `f.toml:31: source: "records" has 2 brokers`},
 		{`url_env = "SOME_URL"`, `url_env = "SOME_URL", url = "nats://x"`, "f.toml:29: nats.url: give url or url_env, not both"},
 	} {
 		text := strings.Replace(good, c.old, c.new, 1)
