@@ -134,8 +134,8 @@ func (a *awaiting) work(ctx context.Context) error {
 // answer sends answers until enough are measured.
 func (a *awaiting) answer(ctx context.Context) (m Measured) {
 	var all sync.WaitGroup
-	each := (a.load.WarmUp + a.load.Jobs) / a.at
-	warm := a.load.WarmUp / a.at
+	warm := (a.load.WarmUp + a.at - 1) / a.at
+	each := warm + (a.load.Jobs+a.at-1)/a.at
 	began := time.Now()
 	for w := range a.answers {
 		all.Go(func() {

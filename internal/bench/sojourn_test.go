@@ -81,7 +81,7 @@ func TestScenarios(t *testing.T) {
 	jobs := map[string]int{"enqueue": 30, "bulk": 300, "life": 30, "respond": 30, "claim": 100, "flow": 30}
 	for i, r := range report.Results {
 		if r.Awaiting > 0 {
-			if r.Jobs < 28 { // as many for each of those who answer
+			if r.Jobs < 33 { // as many for each of those who answer
 				t.Errorf("%s: %d answers", shown[i], r.Jobs)
 			}
 		} else if r.Backlog == 0 && r.Jobs != jobs[r.Scenario] {
@@ -99,7 +99,7 @@ func TestScenarios(t *testing.T) {
 	}
 	// Whoever waited was answered.
 	inbox, err := c.Store().Inbox(t.Context(), sojourn.InboxFilter{Limit: 1000})
-	if err != nil || len(inbox) < 33+2*28 {
+	if err != nil || len(inbox) < 33+2*33 {
 		t.Errorf("%d answers: %v", len(inbox), err)
 	}
 	for _, r := range inbox {
