@@ -14,7 +14,10 @@ import (
 
 var gateNow = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
-// TestGates asks each gate what it says about one job. spec:K1, spec:K2, spec:K3, spec:K4, inv:T1, inv:T4
+// closedNow are windows that are closed at gateNow.
+var closedNow = Windows{{Start: "22:00", End: "23:00"}}
+
+// TestGates asks each gate what it says about one job. spec:K1, spec:K2, spec:K3, spec:K4, inv:T1, inv:T4, rules:B11
 func TestGates(t *testing.T) {
 	abc := map[string]float64{"a": .4, "b": .3}
 	for _, c := range []struct {
@@ -35,6 +38,8 @@ func TestGates(t *testing.T) {
 		{"oversize alone", QueueSettings{Limit: 10}, 0, "", Candidate{Weight: 11}, "", 0},
 		{"oversize beside others", QueueSettings{Limit: 10}, 1, "", Candidate{Weight: 11}, GateLimit, ScopeJob},
 		{"resumed", QueueSettings{Limit: 10, GroupLimit: 1}, 12, "a=9", Candidate{Weight: 1, Group: "a", Purpose: PurposeResume}, "", 0},
+		{"a poll of a job in flight", QueueSettings{Limit: 10, GroupLimit: 1, Windows: closedNow}, 12, "a=9", Candidate{Weight: 1, Group: "a", Purpose: PurposePoll}, "", 0},
+		{"a poll of a paused queue", QueueSettings{Paused: true}, 0, "", Candidate{Weight: 1, Purpose: PurposePoll}, GatePause, ScopeQueue},
 		{"group with room", QueueSettings{GroupLimit: 2}, 9, "a=1", Candidate{Weight: 1, Group: "a"}, "", 0},
 		{"group at its limit", QueueSettings{GroupLimit: 2}, 9, "a=2", Candidate{Weight: 1, Group: "a"}, GateGroup, ScopeGroup},
 		{"heavy job of an idle group", QueueSettings{GroupLimit: 2}, 9, "b=2", Candidate{Weight: 3, Group: "a"}, "", 0},

@@ -23,6 +23,9 @@ func (s *step) report(o sojourn.Outcome) {
 	}
 	o.Lease = s.lease
 	s.phase, s.out, s.returned = reported, o, time.Now()
+	if o.Type == sojourn.OutcomeHold {
+		s.held = make(chan struct{})
+	}
 	s.r.outbox = append(s.r.outbox, s)
 	signal(s.r.filled)
 }

@@ -111,6 +111,10 @@ func (s *step) lose(reason string) {
 func (s *step) forget() {
 	s.phase = gone
 	s.watch.Stop()
+	if s.held != nil {
+		close(s.held)
+		s.held = nil
+	}
 	delete(s.r.steps, s.lease)
 }
 

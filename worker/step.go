@@ -36,7 +36,8 @@ type step struct {
 	out      sojourn.Outcome // once reported
 	returned time.Time
 	refused  int
-	inTx     bool // a transaction of the application completes the job, see InTx
+	held     chan struct{} // of one that holds a queue: closed when that is stored
+	inTx     bool          // a transaction of the application completes the job, see InTx
 }
 
 // phase of a step.
@@ -245,9 +246,19 @@ func (s *step) attempt(o sojourn.Outcome) sojourn.Attempt {
 
 func spent(n, budget int32) bool { return budget > 0 && n >= budget }
 
-// leave gives the step's room back: its goroutine ends.
+// leave gives the step's room back: its goroutine ends. Room of one that holds a queue is given back when the store knows of it, else this
+// worker would take the next job of the queue in between.
 func (s *step) leave() {
 	s.cancel(context.Canceled)
+	s.r.mu.Lock()
+	held := s.held
+	s.r.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-s.r.calls.Done():
+		}
+	}
 	s.r.mu.Lock()
 	s.r.active--
 	s.r.used -= s.weight

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,8 +41,8 @@ const (
 const longHelp = `sojourn looks after a store of durable jobs: jobs that send a request, wait for an answer that comes later,
 and survive crashes meanwhile. "sojourn demo" shows it.
 
-The store is --store, else $SOJOURN_URL, else sqlite:sojourn.db. Only demo, bench, enqueue, queue set, migrate up
-and store restore create one that is missing.
+The store is --store, else $SOJOURN_URL, else sqlite:sojourn.db. Only demo, bench, enqueue, queue set, migrate up,
+serve, token and store restore create one that is missing. It is also http://HOST:PORT of a server; $SOJOURN_TOKEN then opens its door.
 
 Exit codes:
   0  done
@@ -87,8 +89,8 @@ func (a *app) root() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&a.store, "store", "", "`URL` of the store, such as sqlite:FILE (default $SOJOURN_URL, else sqlite:sojourn.db)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "`table` or json: one object, or one line for each")
-	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.whyCommand(), a.windowCommand(), a.inboxCommand(), a.sourceCommand(), a.webhookCommand(),
-		a.migrateCommand(), a.storeCommand(), a.doctorCommand(), a.versionCommand())
+	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.whyCommand(), a.windowCommand(), a.inboxCommand(), a.sourceCommand(),
+		a.webhookCommand(), a.migrateCommand(), a.storeCommand(), a.serveCommand(), a.tokenCommand(), a.doctorCommand(), a.versionCommand())
 	return root
 }
 
@@ -115,6 +117,28 @@ func (a *app) url() string {
 	return "sqlite:sojourn.db"
 }
 
+// shown is that URL without what may be a password.
+func (a *app) shown() string {
+	u, err := url.Parse(a.url())
+	if err != nil {
+		return "the store"
+	}
+	return u.Redacted()
+}
+
+// secret is a variable of the environment, or what stands in the file that the same variable with _FILE names.
+func (a *app) secret(name string) (string, error) {
+	file := a.env(name + "_FILE")
+	if v := a.env(name); v != "" || file == "" {
+		return v, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", sojourn.Invalid(name+"_FILE", "%v", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
 // with opens an existing store for fn and closes it.
 func (a *app) with(fn func(c *sojourn.Client) error) error { return a.using(fn, store.MustExist()) }
 
@@ -125,7 +149,12 @@ func (a *app) using(fn func(c *sojourn.Client) error, options ...store.Option) e
 	if err := store.Valid(a.url()); err != nil {
 		return err
 	}
-	c, err := store.Open(a.url(), append(options, store.Rules(rule.Throttlers()))...)
+	token, err := a.secret("SOJOURN_TOKEN")
+	if err != nil {
+		return err
+	}
+	options = append(options, store.Rules(rule.Throttlers()), store.ServerToken(token))
+	c, err := store.Open(a.url(), options...)
 	if err != nil {
 		return &unusableError{err}
 	}

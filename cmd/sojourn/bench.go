@@ -126,7 +126,7 @@ func unused(ctx context.Context, c *sojourn.Client, allowed bool) error {
 
 // bench measures, and shows each result when it is there.
 func (a *app) bench(ctx context.Context, b *bench.Bench, scenarios []string) error {
-	const line = "%-8s  %-48s  %9s  %7s  %9s  %9s  %9s  %9s  %7s  %7s  %7s  %7s\n"
+	const line = "%-8s  %-48s  %9s  %9s  %9s  %9s  %9s  %7s  %7s  %7s  %7s  %7s\n"
 	headed := false
 	b.Progress = func(r bench.Result) {
 		if a.asJSON() {
@@ -134,16 +134,16 @@ func (a *app) bench(ctx context.Context, b *bench.Bench, scenarios []string) err
 			return
 		}
 		if !headed {
-			fmt.Fprintf(a.out, line, "scenario", "case", "jobs/s", "ratio", "ack p50", "ack p99", "start p50", "start p99", "heap", "rss", "B/job", "tx/job")
+			fmt.Fprintf(a.out, line, "scenario", "case", "jobs/s", "ack p50", "ack p99", "start p50", "start p99", "heap", "rss", "B/job", "tx/job", "ratio")
 			headed = true
 		}
 		mark := ""
 		if r.Cut {
 			mark = ", cut"
 		}
-		fmt.Fprintf(a.out, line, r.Scenario, r.Case()+mark, fmt.Sprintf("%.0f", r.PerSecond), number("%.2f", r.Ratio), milliseconds(r.AckP50MS), milliseconds(r.AckP99MS),
+		fmt.Fprintf(a.out, line, r.Scenario, r.Case()+mark, fmt.Sprintf("%.0f", r.PerSecond), milliseconds(r.AckP50MS), milliseconds(r.AckP99MS),
 			milliseconds(r.StartP50MS), milliseconds(r.StartP99MS), mebibytes(r.HeapBytes), mebibytes(r.RSSBytes), number("%.0f", r.BytesPerJob),
-			number("%.3f", r.CommitsPerJob))
+			number("%.3f", r.CommitsPerJob), number("%.2f", r.Ratio))
 	}
 	report, err := b.Run(ctx, scenarios)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -45,11 +46,16 @@ func (a *app) printf(format string, args ...any) error {
 	return err
 }
 
-// table aligns columns.
-type table struct{ w *tabwriter.Writer }
+// table aligns columns, also those that are empty in some lines.
+type table struct {
+	w    *tabwriter.Writer
+	text *bytes.Buffer
+	out  io.Writer
+}
 
 func newTable(out io.Writer, header ...string) table {
-	t := table{tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)}
+	t := table{text: &bytes.Buffer{}, out: out}
+	t.w = tabwriter.NewWriter(t.text, 0, 8, 2, ' ', 0)
 	if len(header) > 0 {
 		t.row(header...)
 	}
@@ -61,10 +67,22 @@ func (t table) row(cells ...string) {
 	for i := range cells {
 		cells[i] = clean(cells[i])
 	}
-	fmt.Fprintln(t.w, strings.TrimRight(strings.Join(cells, "\t"), "\t")) // errors stay in w until Flush
+	fmt.Fprintln(t.w, strings.Join(cells, "\t")) // errors stay in w until Flush
 }
 
-func (t table) flush() error { return t.w.Flush() }
+// flush writes the lines, without the blanks at their ends.
+func (t table) flush() error {
+	if err := t.w.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(t.text.String()) {
+		if _, err := fmt.Fprintln(t.out, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	t.text.Reset()
+	return nil
+}
 
 // clean makes text safe for one cell.
 func clean(text string) string {

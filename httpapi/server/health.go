@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -25,6 +24,7 @@ const (
 // readiness is what /readyz has found out.
 type readiness struct {
 	mu     sync.Mutex // guards the fields below, and lets one probe run at a time
+	worker string     // claims in a queue without jobs
 	swept  time.Time  // when the last sweep has succeeded
 	at     time.Time
 	checks []readyCheck
@@ -114,7 +114,7 @@ func (s *Server) probeStore(ctx context.Context) readyCheck {
 
 // probeClaim claims in a queue that has no jobs.
 func (s *Server) probeClaim(ctx context.Context) readyCheck {
-	_, err := s.store.Claim(ctx, sojourn.ClaimRequest{Worker: rand.Text(), Queues: []string{probeQueue}, Kinds: []string{probeQueue}, Max: 1, Capacity: 1})
+	_, err := s.store.Claim(ctx, sojourn.ClaimRequest{Worker: s.ready.worker, Queues: []string{probeQueue}, Kinds: []string{probeQueue}, Max: 1, Capacity: 1})
 	return s.checked("claim", err)
 }
 

@@ -76,7 +76,7 @@ func New(ctx context.Context, store sojourn.Store, o Options) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.admit = newAdmission(o)
+	s.admit, s.ready.worker = newAdmission(o), probeQueue+"."+rand.Text()
 	s.drained, s.drain = context.WithCancel(context.Background())
 	if !o.Open {
 		s.door = newDoor(access)

@@ -14,6 +14,8 @@ var paceTrials = []trial{
 	{"rate counts what starts", "A job that a claim passes over, and one that is resumed, costs the bucket nothing.", "spec:K8 rules:B11", rateCounts},
 	{"rate and jobs outside their windows", "A job that a claim puts off to its windows' next opening has not started: it costs neither a start nor a probe.",
 		"spec:K8 spec:T4 tr:S2", ratePutOff},
+	{"weight of a poll step", "A poll of a waiting job needs no weight and no window, for its job is in flight; but it is a start of the rate, and a hold stops it.",
+		"spec:K8 rules:B11 tr:C5", pollWeight},
 	{"hold by a handler", "A handler's hold closes the queue for everybody, costs neither attempt nor failure, and the job keeps its place.",
 		"spec:K8 tr:F14", holdByHandler},
 	{"hold of another queue", "A handler may hold another queue: its own job comes back after the hold, and its own queue goes on.", "spec:K8 tr:F14", holdOther},
@@ -23,6 +25,34 @@ var paceTrials = []trial{
 	{"breaker", "So many failures within a time close the queue; probes that succeed open it again, one that fails does not.", "spec:K8", breakerOpens},
 	{"breaker and reasons", "Only failures with the reasons of the setting count, and timeouts and error responses do as well.", "spec:K8", breakerReasons},
 	{"breaker whose probe is lost", "A probe that nobody answers for is replaced by another.", "spec:K8", breakerLostProbe},
+}
+
+func pollWeight(s *scene) {
+	settings := sojourn.QueueSettings{Limit: 3, GroupLimit: 1, Rate: &sojourn.Rate{Count: 2, Per: time.Hour, Burst: 2}}
+	s.setQueue(line, settings)
+	id := s.enqueue(sojourn.Group("g"), sojourn.Weight(3), sojourn.Key("k"))
+	o := await(s.claim(), 24*time.Hour)
+	o.Wait.Poll = sojourn.Backoff{First: time.Second, Factor: 1, Limit: time.Second}
+	s.finish(o, sojourn.Awaiting)
+	s.enqueue(sojourn.Group("g"))
+	poll := func(r *sojourn.ClaimRequest) { r.Pollable = r.Kinds }
+	settings.Windows = sojourn.Windows{evening}
+	s.setQueue(line, settings)
+	s.advance(2 * time.Second)
+	s.must(s.hold(line, time.Minute, ""), "HoldQueue")
+	s.claimNone("the queue is on hold", poll)
+	s.must(s.hold(line, 0, ""), "HoldQueue")
+	c := s.claim(poll)
+	if c.Job.ID != id || c.Purpose != sojourn.PurposePoll {
+		s.Fatalf("claimed job %d, purpose %v", c.Job.ID, c.Purpose)
+	}
+	s.inFlight(3, "the weight of the job that is polled, once")
+	s.finish(sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeNoAnswer}, sojourn.Awaiting)
+	s.inFlight(3, "after the poll")
+	s.advance(2 * time.Second)
+	s.claimNone("both starts are used", poll)
+	s.advance(30 * time.Minute)
+	same(s, "the next poll", s.claim(poll).Purpose, sojourn.PurposePoll)
 }
 
 func ratePutOff(s *scene) {
