@@ -35,6 +35,14 @@ func worldScenes() []*worldScene {
 			sc.keys[1], sc.sent = "", [worldSent]KeptResponse{ok(0, "a"), ok(0, "a")}
 			sc.budget[repeats], sc.budget[dies] = 1, 1
 		}),
+		scene("polls", func(sc *worldScene) {
+			sc.polls, sc.keys[1], sc.sent = true, "", [worldSent]KeptResponse{ok(0, "a"), bad(0, "a")}
+			sc.crashes, sc.budget[leases], sc.budget[loses] = 2, 1, 1
+		}),
+		scene("polls of a wait for all keys", func(sc *worldScene) {
+			sc.polls, sc.awaits, sc.keys[1] = true, Wait{Mode: WaitAll, Keys: []string{"a", "b"}}, ""
+			sc.budget[leases] = 1
+		}),
 		scene("a wait for both keys", func(sc *worldScene) {
 			sc.awaits, sc.limit, sc.crashes = Wait{Mode: WaitAny, Keys: []string{"a", "b"}}, 2, 1
 		}),
@@ -84,6 +92,7 @@ var holes = []struct {
 	{"rules:B9 nothing expires beside a live job of its key", "two jobs at a limit of one", "expired beside", "B9", nil},
 	{"rules:B9 an Await looks into the inbox", "two jobs at a limit of one", "lies in the inbox", "inbox", nil},
 	{"rules:B10 an awaited key has one owner", "a wait for both keys", "two live jobs have one key", "B10", nil},
+	{"tr:P4 the answer that came first wins", "polls", "came before its answer", "P4", nil},
 	{"tr:O4 a redrive looks at the key", "one key", "two live jobs have one key", "O4", nil},
 	{"rules:C1 errored is left without a worker's decision", "a retry handler", "no way to the end",
 		"", func(l laws) laws { return without(EventDecideOverdue)(refuseDecisions(l)) }},

@@ -54,6 +54,8 @@ var sweepCases = []decideCase{
 		to: []rowMod{func(r *Row) { r.State, r.Purpose = Awaiting, NoPurpose }, crashed(3), pollsLost}, want: lost(KeepRunAt, 0)},
 	{tr: "W3", when: "a later wait whose first poll is lost: the count stays in its bound", from: []Row{polls(crashed(3)), polls(crashed(3), failed(4))},
 		e: lostEvent, to: []rowMod{func(r *Row) { r.State, r.Purpose = Awaiting, NoPurpose }, pollsLost}, want: lost(KeepRunAt, 0)},
+	{tr: "W3", when: "rules:B11 the next poll comes later", from: []Row{polls(polledBefore(1))}, e: lostEvent,
+		to: []rowMod{func(r *Row) { r.State, r.Purpose = Awaiting, NoPurpose }, crashed(1), polledBefore(2)}, want: lostPoll(40 * time.Second)},
 	{tr: "W3", when: "unlimited crashes", from: []Row{polls(crashed(99), max2(5, Unlimited))}, e: lostEvent,
 		to: []rowMod{func(r *Row) { r.State, r.Purpose = Awaiting, NoPurpose }, crashed(100)}, want: lost(KeepRunAt, 0)},
 

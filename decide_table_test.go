@@ -102,6 +102,19 @@ func polls(mods ...rowMod) Row {
 	return rowOf(append([]rowMod{runs(PurposePoll), attempt(1), holds(3), waitsFor(Wait{Within: time.Hour})}, mods...)...)
 }
 
+// pollsOften polls after 10 s, 20 s, 40 s and so on.
+var pollsOften = Backoff{First: 10 * time.Second, Factor: 2, Jitter: -1}
+
+func polledBefore(n int32) rowMod {
+	return waitsFor(Wait{Within: time.Hour, Poll: pollsOften, Polls: n})
+}
+
+func lostPoll(next time.Duration) Transition {
+	t := lost(KeepRunAt, 0)
+	t.Poll = next
+	return t
+}
+
 func awaits(mods ...rowMod) Row {
 	return rowOf(append([]rowMod{is(Awaiting), claimed, attempt(1), holds(3), waitsFor(Wait{Within: time.Hour})}, mods...)...)
 }

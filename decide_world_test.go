@@ -71,6 +71,7 @@ type worldScene struct {
 	limit   int32
 	crashes int32
 	handler bool
+	polls   bool // waiting jobs are polled
 	budget  [7]uint8
 	off     string
 }
@@ -124,7 +125,7 @@ func (sc *worldScene) happen(w *world, j int, e Event) error {
 	}
 	b.last = nil
 	before := b.at
-	s.apply(&b.life, t, false)
+	s.apply(&b.life, t, e.Type == EventFinished && t.To.InHand > 0 && was.Purpose == PurposePoll)
 	if was.State == Running && b.row.State != Running {
 		b.ended[b.epoch] = OutcomeType(t.Outcome)
 	}
@@ -179,6 +180,8 @@ func (sc *worldScene) report(w *world, n int, out OutcomeType, answerLost bool) 
 		}
 		o := Outcome{Type: out, Wait: sc.awaits}
 		e := Event{Type: EventFinished, Outcome: &o}
+		came := b.row.Purpose == PurposePoll && sc.of(int(h.job)).answered(&b.life)
+		e.Answered = came && sc.rule("P4")
 		for _, k := range o.Wait.Keys {
 			if other := sc.holder(w, k); out == OutcomeAwait && sc.rule("B10") && other != 0 && other != int(h.job)+1 {
 				e.KeyConflict = true
@@ -186,6 +189,9 @@ func (sc *worldScene) report(w *world, n int, out OutcomeType, answerLost bool) 
 		}
 		if err := sc.happen(w, int(h.job), e); err != nil {
 			return "", false
+		}
+		if came && out == OutcomeAnswer && b.life.poll {
+			return "a poll won over the response that came before its answer", true
 		}
 		if answerLost {
 			next = h
@@ -209,7 +215,7 @@ func (sc *worldScene) claim(w *world, n, j int, answerLost bool) bool {
 		}
 	}
 	plain := b.row.State == Ready && !b.row.Resumed
-	if w.hands[n].phase != idle || !b.there || plain && sum+b.row.Weight > sc.limit || b.row.State == Awaiting || b.epoch >= 7 {
+	if w.hands[n].phase != idle || !b.there || plain && sum+b.row.Weight > sc.limit || b.row.State == Awaiting && !sc.polls || b.epoch >= 7 {
 		return false
 	}
 	if sc.happen(w, j, Event{Type: EventClaimed, RetryHandler: sc.handler}) != nil {
@@ -288,6 +294,15 @@ func (sc *worldScene) spend(w *world, what int) bool {
 	return true
 }
 
+// reports are what workers say.
+func (sc *worldScene) reports() []OutcomeType {
+	outs := []OutcomeType{OutcomeCompleted, OutcomeError, OutcomeAwait, OutcomeDecided}
+	if sc.polls {
+		outs = append(outs, OutcomeNoAnswer, OutcomeAnswer)
+	}
+	return outs
+}
+
 func (sc *worldScene) moves() (ms []worldMove) {
 	add := func(good bool, do func(w *world) (string, bool), format string, a ...any) {
 		ms = append(ms, worldMove{fmt.Sprintf(format, a...), good, do})
@@ -297,7 +312,7 @@ func (sc *worldScene) moves() (ms []worldMove) {
 			add(true, func(w *world) (string, bool) { return "", sc.claim(w, n, j, false) }, "w%d claims %d", n, j)
 			add(false, func(w *world) (string, bool) { return "", sc.spend(w, loses) && sc.claim(w, n, j, true) }, "w%d claims %d, answer lost", n, j)
 		}
-		for _, out := range []OutcomeType{OutcomeCompleted, OutcomeError, OutcomeAwait, OutcomeDecided} {
+		for _, out := range sc.reports() {
 			may := func(w *world) bool { return w.hands[n].phase == works }
 			add(out == OutcomeCompleted || out == OutcomeDecided, func(w *world) (string, bool) {
 				if !may(w) {

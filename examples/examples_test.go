@@ -68,6 +68,7 @@ var stories = []struct {
 		`job orders-2: \{"order":2\}`, `job orders-3: \{"order":3\}`, `left in the outbox: 1, because of its kind`}},
 	{"nats", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"order":"order-42","approved":true}`}},
 	{"kafka", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"approved":true}`}},
+	{"rabbitmq", "spec:H1, spec:H2, spec:H5", []string{`asking the bank to charge order-42`, `order-42 is completed after attempt 1: {"approved":true}`}},
 	{"regions", "spec:K2, spec:K4", []string{`the service is full`, `  east  40`, `  north 30`, `  west  30`,
 		`asked so far, after ten answers for the west`, `  east  40`, `  north 30`, `  west  40`}},
 	{"errored-retry-policy", "spec:H8, tr:W4, tr:C4, tr:D1, tr:D2", []string{`attempt 1: ask the bank`, `policy: error 1 is timeout`,
@@ -102,8 +103,9 @@ const patience = time.Minute
 
 // brokers start what an example needs beside itself, and say how it finds that.
 var brokers = map[string]func(t *testing.T) string{
-	"kafka": func(t *testing.T) string { return "KAFKA_BROKER=" + brokertest.StartKafka(t).Address },
-	"nats":  func(t *testing.T) string { return "NATS_URL=" + brokertest.StartNATS(t).URL },
+	"kafka":    func(t *testing.T) string { return "KAFKA_BROKER=" + brokertest.StartKafka(t).Address },
+	"nats":     func(t *testing.T) string { return "NATS_URL=" + brokertest.StartNATS(t).URL },
+	"rabbitmq": func(t *testing.T) string { return "RABBITMQ_URL=" + brokertest.StartRabbitMQ(t).URL },
 }
 
 func output(t *testing.T, program string, env ...string) []string {

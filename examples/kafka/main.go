@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -28,7 +29,7 @@ var chargeCard = sojourn.Kind[Charge]{Name: "charge_card"}
 func main() {
 	log.SetFlags(0)
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	var running sync.WaitGroup
 	address := cmp.Or(os.Getenv("KAFKA_BROKER"), kafka.DefaultBroker)
 	producer, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.AllowAutoTopicCreation())
 	check(err)
@@ -47,7 +48,7 @@ func main() {
 	check(err)
 	answers, err := source.New(client, broker, source.Options{Name: "bank", Match: match})
 	check(err)
-	go func() { check(answers.Run(ctx)) }()
+	running.Go(func() { check(answers.Run(ctx)) })
 
 	w := worker.New(client, worker.Options{})
 	worker.Handle(w, chargeCard, func(ctx context.Context, job *sojourn.Job, c Charge) error {
@@ -60,13 +61,15 @@ func main() {
 		}
 		return job.SetResult(job.Response.Body)
 	})
-	go func() { check(w.Run(ctx)) }()
+	running.Go(func() { check(w.Run(ctx)) })
 
 	e, err := client.Enqueue(ctx, chargeCard.New(Charge{1999}, sojourn.Key("order-42")))
 	check(err)
 	done, err := client.Wait(ctx, e.ID)
 	check(err)
 	fmt.Printf("%s is %s after attempt %d: %s\n", done.Key, done.State, done.Attempt, done.Result)
+	cancel()
+	running.Wait()
 }
 
 // bank is the other side: it answers each request, and says everything twice.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,7 +31,7 @@ var chargeCard = sojourn.Kind[Charge]{Name: "charge_card"}
 func main() {
 	log.SetFlags(0)
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	var running sync.WaitGroup
 	url := cmp.Or(os.Getenv("NATS_URL"), nats.DefaultURL)
 	conn, js := bank(ctx, url)
 	defer conn.Close()
@@ -46,7 +47,7 @@ func main() {
 	check(err)
 	answers, err := source.New(client, broker, source.Options{Name: "bank", Match: match})
 	check(err)
-	go func() { check(answers.Run(ctx)) }()
+	running.Go(func() { check(answers.Run(ctx)) })
 
 	w := worker.New(client, worker.Options{})
 	worker.Handle(w, chargeCard, func(ctx context.Context, job *sojourn.Job, c Charge) error {
@@ -59,13 +60,15 @@ func main() {
 		}
 		return job.SetResult(job.Response.Body)
 	})
-	go func() { check(w.Run(ctx)) }()
+	running.Go(func() { check(w.Run(ctx)) })
 
 	e, err := client.Enqueue(ctx, chargeCard.New(Charge{1999}, sojourn.Key("order-42")))
 	check(err)
 	done, err := client.Wait(ctx, e.ID)
 	check(err)
 	fmt.Printf("%s is %s after attempt %d: %s\n", done.Key, done.State, done.Attempt, done.Result)
+	cancel()
+	running.Wait()
 }
 
 // bank is the other side: it answers each request, and says everything twice.

@@ -54,7 +54,7 @@ var direction = []row{
 	{dir: "internal/bench/...", may: []string{".", "worker", "internal/bench/..."}, not: []string{"database", "net"},
 		because: "it measures any store that it is given"},
 	{dir: "internal/pgtest", may: []string{"github.com/jackc/pgx/v5/..."}, because: "it starts servers for tests"},
-	{dir: "internal/brokertest", may: []string{"*"}, because: "it starts servers for tests"},
+	{dir: "internal/brokertest", may: []string{"internal/pgtest", "*"}, because: "it starts servers for tests"},
 	{dir: "internal/crash", because: "only its tests run processes"},
 	{dir: "internal/outage", because: "only its tests run processes"},
 	{dir: "internal/tidy", because: "the laws depend on nothing they judge"},

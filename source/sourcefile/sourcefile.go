@@ -53,20 +53,21 @@ func Load(name string) ([]Source, error) {
 
 // table is one [[source]].
 type table struct {
-	Name     string `toml:"name"`
-	Batch    int    `toml:"batch"`
-	TTL      length `toml:"ttl"`
-	When     string `toml:"when"`
-	Kind     string `toml:"kind"`
-	Key      string `toml:"key"`
-	ID       string `toml:"id"`
-	OK       string `toml:"ok"`
-	Reason   string `toml:"reason"`
-	Error    string `toml:"error"`
-	Progress string `toml:"progress"`
-	Body     string `toml:"body"`
-	NATS     *nats  `toml:"nats"`
-	Kafka    *kafka `toml:"kafka"`
+	Name     string    `toml:"name"`
+	Batch    int       `toml:"batch"`
+	TTL      length    `toml:"ttl"`
+	When     string    `toml:"when"`
+	Kind     string    `toml:"kind"`
+	Key      string    `toml:"key"`
+	ID       string    `toml:"id"`
+	OK       string    `toml:"ok"`
+	Reason   string    `toml:"reason"`
+	Error    string    `toml:"error"`
+	Progress string    `toml:"progress"`
+	Body     string    `toml:"body"`
+	NATS     *nats     `toml:"nats"`
+	Kafka    *kafka    `toml:"kafka"`
+	RabbitMQ *rabbitmq `toml:"rabbitmq"`
 }
 
 func (t table) rules() rule.Match {
@@ -88,11 +89,14 @@ func (t table) brokers() (all []opener) {
 	if t.Kafka != nil {
 		all = append(all, t.Kafka)
 	}
+	if t.RabbitMQ != nil {
+		all = append(all, t.RabbitMQ)
+	}
 	return all
 }
 
 // names of the brokers, for people.
-const names = "nats, kafka"
+const names = "nats, kafka or rabbitmq"
 
 // length is a duration such as "30s".
 type length struct{ time.Duration }

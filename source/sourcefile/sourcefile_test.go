@@ -56,6 +56,12 @@ tls = true
 sasl = "scram-sha-512"
 user = "ada"
 password_env = "SOME_PASSWORD"
+
+[[source]]
+name = "queue"
+kind = '"other"'
+key = 'key'
+rabbitmq = { url = "amqp://127.0.0.1:1/", queue = "replies", prefetch = 10 }
 `
 
 func TestLoad(t *testing.T) {
@@ -64,7 +70,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := sourcefile.Load(file)
-	if err != nil || len(list) != 3 {
+	if err != nil || len(list) != 4 {
 		t.Fatalf("%d sources, %v", len(list), err)
 	}
 	s := list[0]
@@ -84,6 +90,9 @@ func TestLoad(t *testing.T) {
 	}
 	if _, err := list[2].Open(); err == nil || !strings.Contains(err.Error(), "SOME_PASSWORD is empty") {
 		t.Errorf("a variable that is not set: %v", err)
+	}
+	if s := list[3]; s.Broker != "rabbitmq" || s.From != "replies" {
+		t.Errorf("%+v", s)
 	}
 	t.Setenv("SOME_URL", "nats://127.0.0.1:1")
 	t.Setenv("SOME_PASSWORD", "secret")
@@ -119,6 +128,8 @@ func TestRefused(t *testing.T) {
 		{`sasl = "scram-sha-512"`, `sasl = "md5"`, `f.toml:36: kafka.sasl: "md5" is unknown`},
 		{`user = "ada"`, ``, "f.toml:36: kafka.sasl: needs user and password_env"},
 		{"[source.kafka]", "nats.stream = \"x\"\n[source.kafka]", `f.toml:31: source: "records" has 2 brokers`},
+		{`prefetch = 10`, `prefetch = -1`, "f.toml:50: rabbitmq.prefetch: -1 is out of range"},
+		{`amqp://`, `http://`, "f.toml:50: rabbitmq.url: AMQP scheme must be"},
 		{`url_env = "SOME_URL"`, `url_env = "SOME_URL", url = "nats://x"`, "f.toml:29: nats.url: give url or url_env, not both"},
 	} {
 		text := strings.Replace(good, c.old, c.new, 1)

@@ -1,0 +1,122 @@
+package brokertest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/sojourn-queue/sojourn/internal/pgtest"
+)
+
+// RabbitMQ is a node of the test's own, out of the programs that Debian has: its ports, files and port mapper are no other node's. RabbitMQ refuses
+// nothing to root, but root becomes nobody all the same.
+type RabbitMQ struct {
+	URL        string
+	dir        string
+	port, dist int
+	mapper     int // port of epmd
+	node       *exec.Cmd
+}
+
+const rabbitmqServer = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+
+// StartRabbitMQ starts a node and its port mapper, and stops both when the test ends. Without RabbitMQ the test is skipped, and fails in CI.
+func StartRabbitMQ(t *testing.T) *RabbitMQ {
+	t.Helper()
+	epmd, err := exec.LookPath("epmd")
+	if _, missing := os.Stat(rabbitmqServer); err != nil || missing != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("rabbitmq-server is not installed")
+		}
+		t.Skip("rabbitmq-server is not installed")
+	}
+	dir, err := os.MkdirTemp("", "sojourn-rabbitmq-") // not below the folder of the test, into which nobody may not look
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := &RabbitMQ{dir: dir, port: freePort(t), dist: freePort(t), mapper: freePort(t)}
+	r.URL = fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", r.port)
+	_, chown := pgtest.Unprivileged()
+	if err := chown(dir); err != nil {
+		t.Fatal(err)
+	}
+	mapper := r.command(epmd, "-port", fmt.Sprint(r.mapper), "-address", "127.0.0.1")
+	if err := mapper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mapper.Process.Kill(); mapper.Wait() })
+	r.Start(t)
+	t.Cleanup(r.Kill)
+	return r
+}
+
+// command runs a program as nobody, with what it must know.
+func (r *RabbitMQ) command(name string, args ...string) *exec.Cmd {
+	c := exec.Command(name, args...)
+	c.SysProcAttr, _ = pgtest.Unprivileged()
+	in := func(name string) string { return filepath.Join(r.dir, name) }
+	c.Dir, c.Env = r.dir, []string{
+		"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/usr/bin:/bin", "LC_ALL=C.UTF-8", "HOME=" + r.dir,
+		fmt.Sprintf("RABBITMQ_NODENAME=sojourn-%d@localhost", r.port), "RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
+		fmt.Sprintf("RABBITMQ_NODE_PORT=%d", r.port), fmt.Sprintf("RABBITMQ_DIST_PORT=%d", r.dist),
+		fmt.Sprintf("ERL_EPMD_PORT=%d", r.mapper), "ERL_EPMD_ADDRESS=127.0.0.1",
+		"RABBITMQ_MNESIA_BASE=" + in("data"), "RABBITMQ_LOG_BASE=" + in("log"), "RABBITMQ_LOGS=-", "RABBITMQ_PID_FILE=" + in("pid"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE=" + in("plugins"), "RABBITMQ_CONFIG_FILE=" + in("rabbitmq.conf"), "RABBITMQ_ADVANCED_CONFIG_FILE=" + in("advanced.config"),
+		"RABBITMQ_CONF_ENV_FILE=" + in("env"), "RABBITMQ_GENERATED_CONFIG_DIR=" + in("generated"), "RABBITMQ_FEATURE_FLAGS_FILE=" + in("flags"),
+		"RUNNING_UNDER_SYSTEMD=true", // the script becomes the node, so its process is the one to kill
+	}
+	return c
+}
+
+// Start starts the node, or starts it again with its files, and waits until it answers.
+func (r *RabbitMQ) Start(t *testing.T) {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(r.dir, "out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	node := r.command(rabbitmqServer)
+	node.Stdout, node.Stderr = log, log
+	if err := node.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.node = node
+	const tick = 50 * time.Millisecond
+	for range 3 * patience / tick {
+		if conn, err := amqp.DialConfig(r.URL, amqp.Config{Dial: amqp.DefaultDial(time.Second)}); err == nil {
+			conn.Close()
+			return
+		}
+		time.Sleep(tick)
+	}
+	text, _ := os.ReadFile(filepath.Join(r.dir, "out"))
+	t.Fatalf("the node does not start:\n%s", text[max(len(text)-4000, 0):])
+}
+
+// Kill is kill -9. Nothing of the node is left when it returns but its files.
+func (r *RabbitMQ) Kill() {
+	if r.node != nil {
+		r.node.Process.Kill()
+		r.node.Wait()
+		r.node = nil
+	}
+}
+
+// freePort is a port that nobody has just now.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
