@@ -14,9 +14,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
-// TestLimitOnNodes runs three processes of eight workers on one queue with a limit and groups, kills one after the other with kill -9, and sums
-// what is in flight all the while, as other transactions see it: after every commit (inv:T1, inv:T2, spec:K2, spec:K4). In the end the doctor finds
-// the ledger in order. SOJOURN_LIMIT_JOBS sets the number of jobs.
+// TestLimitOnNodes runs three processes of eight workers on one queue with a limit and groups, kills one after the other with kill -9, lowers and
+// raises the limit, cancels jobs that run or await, and sums what is in flight all the while, as other transactions see it: after every commit (inv:T1,
+// inv:T2, spec:K2, spec:K4). In the end the doctor finds the ledger in order. SOJOURN_LIMIT_JOBS sets the number of jobs.
 func TestLimitOnNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs and kills processes for a while")
@@ -65,7 +65,9 @@ func TestLimitOnNodes(t *testing.T) {
 			i := rand.IntN(len(kills))
 			kills[i]()
 			kills[i], stops[i] = w.node(t, schema)
-			kill = time.Now().Add(time.Duration(2000+rand.IntN(2000)) * time.Millisecond) // a random instant
+			kill = time.Now().Add(time.Duration(2000+rand.IntN(2000)) * time.Millisecond)            // a random instant
+			set(sojourn.QueueSettings{Limit: limit - 3*int64(rand.IntN(2)), GroupLimit: groupLimit}) // lower for a while, never higher
+			cancelOne(t, c, sojourn.State(rand.IntN(2))+sojourn.Running)
 		}
 	}
 	for _, stop := range stops {
@@ -80,6 +82,15 @@ func TestLimitOnNodes(t *testing.T) {
 		t.Errorf("the test shows nothing: %d kills, at most %d in flight", w.kills, watch.most)
 	}
 	t.Logf("%d jobs, %d kill -9, %d sums, at most %d in flight of %d", n, w.kills, watch.sums, watch.most, limit)
+}
+
+// cancelOne cancels a job of a state, if there is one.
+func cancelOne(t *testing.T, c *sojourn.Client, state sojourn.State) {
+	t.Helper()
+	_, err := c.Store().Edit(context.Background(), sojourn.Filter{Queue: "default", States: []sojourn.State{state}, Limit: 1}, sojourn.Edit{Action: sojourn.EditCancel})
+	if err != nil && sojourn.ErrorCode(err) != sojourn.CodeConflict {
+		t.Error(err)
+	}
 }
 
 // TestRepairOfTheLedger: while jobs start and end, what was mislaid is corrected, and what they change meanwhile is not counted twice. inv:T2
