@@ -78,7 +78,7 @@ func TestConformanceSQLite(t *testing.T) {
 func TestConformancePostgres(t *testing.T) {
 	url := pgtest.URL(t)
 	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
-		options := []postgres.Option{postgres.Clock(o.Now), postgres.Schema(pgtest.NewSchema(t)), postgres.AutoMigrate()}
+		options := []postgres.Option{postgres.Clock(o.Now), postgres.Schema(pgtest.EmptySchema(t)), postgres.AutoMigrate()}
 		for queue, throttler := range o.Throttlers {
 			options = append(options, postgres.Throttle(queue, throttler))
 		}

@@ -111,9 +111,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	if r.Number == 0 {
 		how = unsafe
 	}
-	body := wire.ClaimRequest{Worker: r.Worker, Number: r.Number, Queues: r.Queues, Kinds: r.Kinds, Decidable: r.Decidable, Max: r.Max,
-		Capacity: &r.Capacity, Lease: r.Lease, Wait: r.Wait, Share: r.Share}
-	a, err := post[wire.ClaimAnswer](ctx, s, "/v1/claim", body, how, min(r.Wait, sojourn.MaxWait))
+	a, err := post[wire.ClaimAnswer](ctx, s, "/v1/claim", wire.ClaimRequest(r), how, min(r.Wait, sojourn.MaxWait))
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 type benchFlags struct {
 	config             bench.Config
 	producers, backlog string
+	awaiting           string
 	used               bool
 }
 
@@ -51,6 +52,7 @@ func (a *app) benchCommand() *cobra.Command {
 	fl.StringVar(&f.producers, "producers", bench.DefaultProducers, "`numbers` of goroutines that enqueue, separated by commas; bulk takes those up to 64")
 	fl.IntVar(&f.config.Batch, "batch", bench.DefaultBatch, "jobs of a call in bulk, 1 to 1000")
 	fl.StringVar(&f.backlog, "backlog", strconv.Itoa(bench.DefaultBacklog), "`numbers` of ready jobs before which claims are measured, such as 10000,1000000")
+	fl.StringVar(&f.awaiting, "awaiting", bench.DefaultAwaiting, "`numbers` of jobs that await while some of them are answered, such as 100,100000")
 	fl.IntVar(&f.config.Runs, "runs", bench.DefaultRuns, "runs of each case of flow, in turn; the figures are their medians")
 	fl.DurationVar(&f.config.Within, "within", bench.DefaultWithin, "a measurement that takes longer is cut")
 	fl.BoolVar(&f.used, "used", false, "measure on a store that has jobs already")
@@ -60,6 +62,9 @@ func (a *app) benchCommand() *cobra.Command {
 			return err
 		}
 		if f.config.Backlogs, err = parseNumbers("backlog", f.backlog); err != nil {
+			return err
+		}
+		if f.config.Awaiting, err = parseNumbers("awaiting", f.awaiting); err != nil {
 			return err
 		}
 		b := &bench.Bench{Config: f.config, Open: newFile}

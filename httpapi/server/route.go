@@ -46,6 +46,9 @@ func op[In, Out any](method, path, id, summary string, verb sojourn.Verb, c clas
 		in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](),
 		serve: func(c *call) (any, error) {
 			in := new(In)
+			if d, ok := any(in).(interface{ defaults() }); ok {
+				d.defaults()
+			}
 			if err := c.bind(in); err != nil {
 				return nil, err
 			}

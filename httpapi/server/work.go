@@ -14,6 +14,9 @@ const maxKinds = 256
 
 type claimIn struct{ Body wire.ClaimRequest }
 
+// defaults: a worker that names no capacity has room for all that it asks for.
+func (in *claimIn) defaults() { in.Body.Capacity = math.MaxInt64 }
+
 func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 	b := in.Body
 	if len(b.Kinds) > maxKinds || len(b.Queues) > maxKinds {
@@ -26,11 +29,8 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 			}
 		}
 	}
-	r := sojourn.ClaimRequest{Worker: c.who.worker(b.Worker), Number: b.Number, Queues: b.Queues, Kinds: b.Kinds, Decidable: b.Decidable, Max: b.Max,
-		Capacity: math.MaxInt64, Lease: b.Lease, Wait: b.Wait, Share: b.Share}
-	if b.Capacity != nil {
-		r.Capacity = *b.Capacity
-	}
+	r := sojourn.ClaimRequest(b)
+	r.Worker = c.who.worker(b.Worker)
 	if err := c.waits(r.Wait); err != nil {
 		return wire.ClaimAnswer{}, err
 	}

@@ -17,7 +17,7 @@ const (
 )
 
 func responds(ctx context.Context, b *Bench) error {
-	return b.measure(ctx, Result{Scenario: "respond", Producers: usual, Worker: workerName(false)}, func(ctx context.Context, s *Sojourn, r *Result) (Measured, error) {
+	err := b.measure(ctx, Result{Scenario: "respond", Producers: usual, Worker: workerName(false)}, func(ctx context.Context, s *Sojourn, r *Result) (Measured, error) {
 		load := b.load(usual, 1)
 		a := &answering{Sojourn: s, resumed: newWatch(load.WarmUp, load.Jobs), waiting: make(chan int, load.WarmUp+load.Jobs)}
 		m, err := Life(ctx, a, load)
@@ -25,6 +25,10 @@ func responds(ctx context.Context, b *Bench) error {
 		r.starts(a.resumed.sample())
 		return m, err
 	})
+	if err != nil {
+		return err
+	}
+	return awaits(ctx, b)
 }
 
 // answering is a System whose jobs await an answer, which comes as soon as they do. What it measures as acknowledgement is that of the answer,

@@ -19,6 +19,7 @@ type Result struct {
 	Batch     int    `json:"batch,omitzero"`     // jobs of an enqueue
 	Worker    string `json:"worker,omitempty"`   // "worker": package worker; "bare": loops of Claim and Finish
 	Backlog   int    `json:"backlog,omitzero"`   // ready jobs
+	Awaiting  int    `json:"awaiting,omitzero"`  // jobs that await, of which some are answered, by so many producers
 	PerClaim  int    `json:"per_claim,omitzero"` // jobs of a claim
 	Queue     string `json:"queue,omitempty"`    // what it is like, in "flow"
 
@@ -54,7 +55,11 @@ func (r Result) Case() string {
 			words = append(words, fmt.Sprintf("%d %ss", n, thing))
 		}
 	}
-	add(r.Producers, "producer")
+	if r.Awaiting > 0 {
+		words = append(words, fmt.Sprint(r.Awaiting, " awaiting"), fmt.Sprint(r.Producers, " answers at a time"))
+	} else {
+		add(r.Producers, "producer")
+	}
 	if r.Batch > 0 {
 		words = append(words, fmt.Sprint(r.Batch, " a call"))
 	}

@@ -17,6 +17,8 @@ const (
 	DefaultWithin  = 30 * time.Second // after which a measurement is cut
 	// DefaultProducers are the numbers of goroutines that enqueue, as a flag has them.
 	DefaultProducers = "1,8,64,512"
+	// DefaultAwaiting are the numbers of jobs that await while some are answered, as a flag has them.
+	DefaultAwaiting = "100,10000"
 )
 
 // Limits of Config.
@@ -32,6 +34,7 @@ type Config struct {
 	Producers []int         // each 1 to MaxProducers
 	Batch     int           // 1 to sojourn.MaxBatch
 	Backlogs  []int         // each 1 to MaxJobs
+	Awaiting  []int         // each 1 to MaxJobs; none = not measured
 	Runs      int           // 1 to MaxRuns; only "flow" is measured more than once
 	Within    time.Duration // above 0
 }
@@ -50,6 +53,9 @@ func (c Config) Validate() error {
 	}
 	for _, n := range c.Backlogs {
 		checks = append(checks, in("backlog", n, MaxJobs))
+	}
+	for _, n := range c.Awaiting {
+		checks = append(checks, in("awaiting", n, MaxJobs))
 	}
 	if len(c.Producers) == 0 || len(c.Backlogs) == 0 || c.Within <= 0 {
 		checks = append(checks, sojourn.Invalid("within", "name at least one number of producers and of a backlog, and a time above 0"))
@@ -75,7 +81,7 @@ var Scenarios = []Scenario{
 	{"enqueue", "single enqueues, each durable, while nobody works", enqueues},
 	{"bulk", "enqueues of many jobs a call", bulk},
 	{"life", "whole lives: enqueue, claim, handler, finish; with package worker, and bare claims and finishes", lives},
-	{"respond", "jobs that await an answer: enqueue, claim, await, respond, claim, finish", responds},
+	{"respond", "jobs that await an answer: enqueue, claim, await, respond, claim, finish; and answers to some of many", responds},
 	{"claim", "the cost of a claim in front of a backlog", claims},
 	{"flow", "what a limit, shares, a rule and a full group cost, beside the same without", flows},
 }

@@ -53,10 +53,29 @@ func URL(t testing.TB) string {
 	return server.url
 }
 
-// Stop ends the throwaway cluster, if one was started.
+// Stop ends the throwaway cluster, or drops what was kept on a server that goes on.
 func Stop() {
+	if server.stop == nil && len(emptied.names) > 0 {
+		dropEmptied()
+	}
 	if server.stop != nil {
 		server.stop()
+	}
+}
+
+func dropEmptied() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := pgx.Connect(ctx, server.url)
+	if err == nil {
+		defer c.Close(ctx)
+		for _, name := range emptied.names {
+			_, dropped := c.Exec(ctx, "drop schema "+name+" cascade")
+			err = errors.Join(err, dropped)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	}
 }
 
@@ -70,6 +89,46 @@ func NewSchema(t testing.TB) string {
 	t.Cleanup(func() { SQL(t, address, "drop schema if exists "+name+" cascade") })
 	return name
 }
+
+// emptied are schemas whose tests are over, with their tables and without rows.
+var emptied struct {
+	sync.Mutex
+	names []string
+}
+
+// EmptySchema names a schema that is either new or has been emptied after another test, with the tables of today's migrations still in it: to make
+// these takes more time than most tests. Open it with AutoMigrate, and leave the tables as they are.
+func EmptySchema(t testing.TB) string {
+	t.Helper()
+	address := URL(t)
+	emptied.Lock()
+	defer emptied.Unlock()
+	name := fmt.Sprintf("sojourn_test_%d_%d", os.Getpid(), schemas.Add(1))
+	if n := len(emptied.names); n > 0 {
+		name, emptied.names = emptied.names[n-1], emptied.names[:n-1]
+	}
+	t.Cleanup(func() {
+		if t.Failed() { // perhaps in the middle of something
+			SQL(t, address, "drop schema if exists "+name+" cascade")
+			return
+		}
+		SQL(t, address, fmt.Sprintf(emptySchema, name))
+		emptied.Lock()
+		defer emptied.Unlock()
+		emptied.names = append(emptied.names, name)
+	})
+	return name
+}
+
+// emptySchema deletes, because TRUNCATE makes new files for each table and index.
+const emptySchema = `do $$ declare name text; begin
+	for name in select format('%%I.%%I', schemaname, tablename) from pg_tables where schemaname = '%[1]s' and tablename not like '%%migration' loop
+		execute 'delete from ' || name;
+	end loop;
+	for name in select format('%%I.%%I', schemaname, sequencename) from pg_sequences where schemaname = '%[1]s' loop
+		perform setval(name, 1, false);
+	end loop;
+end $$`
 
 // SQL runs statements beside the store.
 func SQL(t testing.TB, address, text string) {

@@ -16,7 +16,7 @@ import (
 func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
 	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
-		options := []Option{Clock(o.Now), Schema(newSchema(t)), AutoMigrate(), func(o *options) { o.poll = 20 * time.Millisecond }}
+		options := []Option{Clock(o.Now), Schema(emptySchema(t)), AutoMigrate(), func(o *options) { o.poll = 20 * time.Millisecond }}
 		for queue, throttler := range o.Throttlers {
 			options = append(options, Throttle(queue, throttler))
 		}

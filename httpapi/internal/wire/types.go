@@ -70,8 +70,9 @@ type ClaimRequest struct {
 	Queues    []string       `json:"queues" doc:"in the order in which to look"`
 	Kinds     []string       `json:"kinds" doc:"only these"`
 	Decidable []string       `json:"decidable,omitempty" doc:"kinds among them whose retry handler this worker has"`
+	Pollable  []string       `json:"pollable,omitempty" doc:"kinds among them whose poll function this worker has"`
 	Max       int            `json:"max" doc:"jobs, 1 to 1,000; larger is clamped"`
-	Capacity  *int64         `json:"capacity,omitempty" doc:"summed weight that the worker has room for; default: no bound"`
+	Capacity  int64          `json:"capacity" required:"false" doc:"summed weight that the worker has room for; default: no bound"`
 	Lease     time.Duration  `json:"lease,omitempty" doc:"1s to 1h, default 30s"`
 	Wait      time.Duration  `json:"wait,omitempty" doc:"how long to wait for a job: at most 60s"`
 	Share     map[string]int `json:"share,omitempty" doc:"weights of the queues: claims are spread in this proportion; none = strictly in order"`

@@ -1,6 +1,6 @@
 // Command mutants plants one bug at a time and runs the tests that must notice it. It prints caught/planted and exits 1 if one survives.
 //
-//	go run -C internal/tools ./mutants [-only NAME] [-sim] [-v]
+//	go run -C internal/tools ./mutants [-only NAME] [-sim] [-v] [-dry]
 //
 // With -sim only the simulation in memory looks for them, so that the figure says what it finds alone.
 //
@@ -46,7 +46,7 @@ var mutants = []mutant{
 	{"no match after a finish", "internal/sqlstore/finish.go", "l, _, err = t.match(l)", "_ = t.match", store},
 	{"no match after a sweep", "internal/sqlstore/sweep.go", "_, _, err = t.match(l)", "_ = l", store},
 	{"duplicates are stored again", "internal/sqlstore/respond.go", "if first > 0 {", "if first > 0 && false {", store},
-	{"a stale token is accepted", "internal/sqlstore/respond.go", "case to.token && (to.generation", "case false && to.token && (to.generation", store},
+	{"a stale token is accepted", "internal/sqlstore/respond.go", "case to.expired, to.token && (to.generation", "case to.expired, false && to.token && (to.generation", store},
 	{"the key stays taken", "internal/sqlstore/pending.go", "update sj_key set live = 0, held_until_us", "update sj_key set live = 1, held_until_us", store},
 	{"the key is not kept", "internal/sqlstore/apply.go", "r.held = t.now + keep.Microseconds()", "r.held = keep.Microseconds() - keep.Microseconds()", store},
 	{"an id is good for ever", "internal/sqlstore/ids.go", "|| t.now-last.leased > sojourn.IDLife.Microseconds() {", "{", store},
@@ -61,7 +61,7 @@ var mutants = []mutant{
 	{"a lease twice as long", "internal/sqlstore/claim.go", "t.now+r.Lease.Microseconds()", "t.now+2*r.Lease.Microseconds()", store},
 	{"the timeout runs while resumed", "internal/sqlstore/claim.go", "l.timeoutAt += t.now - was.rested", "l.timeoutAt += 0", store},
 	{"no deadline", "internal/sqlstore/sweep.go", "if past(deadline) {", "if past(deadline) && false {", store},
-	{"acknowledged before the commit", "internal/sqlstore/batch.go", "\t\tb.commit(group)\n\t\tfor _, r := range group {\n\t\t\tclose(r.done)\n\t\t}\n", "\t\tfor _, r := range group {\n\t\t\tif r.step == stepEnqueue {\n\t\t\t\tr.out = enqueueAnswer{done: make([]sojourn.Enqueued, r.rows)}\n\t\t\t\tclose(r.done)\n\t\t\t\tr.done = make(chan struct{})\n\t\t\t}\n\t\t}\n\t\tb.commit(group)\n\t\tfor _, r := range group {\n\t\t\tclose(r.done)\n\t\t}\n", store},
+	{"acknowledged before the commit", "internal/sqlstore/batch.go", "\t\tb.patiently(func() { b.commit(group) })\n", "\t\tfor _, r := range group {\n\t\t\tif r.step == stepEnqueue {\n\t\t\t\tr.out = enqueueAnswer{done: make([]sojourn.Enqueued, r.rows)}\n\t\t\t\tclose(r.done)\n\t\t\t\tr.done = make(chan struct{})\n\t\t\t}\n\t\t}\n\t\tb.patiently(func() { b.commit(group) })\n", store},
 	{"synchronous off", "store/sqlite/pragma.go", `pragma{"synchronous", "full", "2"}`, `pragma{"synchronous", "off", "0"}`, store},
 	{"one failing request fails its group", "internal/sqlstore/store.go", "if len(group) > 1 && s.broken.Load() == nil {", "if len(group) > 1 && s.broken.Load() != nil {", store},
 	{"a jump of the clock ends leases", "internal/sqlstore/clock.go", "c.graceTil = max(wall, c.last) + leaseUs", "c.graceTil = 0", "./internal/sqlstore"},
@@ -76,6 +76,7 @@ func main() {
 	only := flag.String("only", "", "run the mutants whose name contains this")
 	simulation := flag.Bool("sim", false, "run the simulation alone")
 	verbose := flag.Bool("v", false, "print what the failing tests say")
+	dry := flag.Bool("dry", false, "only look whether each text to replace is there")
 	flag.Parse()
 	if err := os.Chdir("../.."); err != nil { // go run -C internal/tools stands in internal/tools
 		fatal(err)
@@ -86,6 +87,14 @@ func main() {
 			continue
 		}
 		planted++
+		if *dry {
+			if _, err := find(m); err != nil {
+				fmt.Println(m.name, err)
+				continue
+			}
+			caught++
+			continue
+		}
 		if *simulation {
 			m.test = "-run=^TestSimulation$ " + store
 		}
@@ -100,20 +109,26 @@ func main() {
 			fmt.Println(said)
 		}
 	}
-	fmt.Printf("%d/%d caught\n", caught, planted)
+	fmt.Printf("%d/%d %s\n", caught, planted, map[bool]string{true: "can be planted", false: "caught"}[*dry])
 	if caught < planted {
 		os.Exit(1)
 	}
 }
 
+// find reads the file of a mutant, in which the text to replace must stand once.
+func find(m mutant) (string, error) {
+	text, err := os.ReadFile(m.file)
+	if n := strings.Count(string(text), m.old); err == nil && n != 1 {
+		err = fmt.Errorf("the text to replace stands %d times in %s", n, m.file)
+	}
+	return string(text), err
+}
+
 // plant runs the tests over one mutant and reports whether a test failed. A mutant that does not compile counts as a mistake in the list.
 func plant(m mutant) (noticed bool, said string) {
-	text, err := os.ReadFile(m.file)
+	text, err := find(m)
 	if err != nil {
-		fatal(err)
-	}
-	if n := strings.Count(string(text), m.old); n != 1 {
-		return false, fmt.Sprintf("the text to replace stands %d times in %s", n, m.file)
+		return false, err.Error()
 	}
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -121,7 +136,7 @@ func plant(m mutant) (noticed bool, said string) {
 	}
 	defer os.RemoveAll(dir)
 	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-	source := strings.Replace(string(text), m.old, m.new, 1)
+	source := strings.Replace(text, m.old, m.new, 1)
 	if strings.Contains(m.new, "sojourn.") && !strings.Contains(source, `"github.com/sojourn-queue/sojourn"`) {
 		source = strings.Replace(source, "import (", "import (\n\t\"github.com/sojourn-queue/sojourn\"", 1)
 	}
