@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -147,6 +148,73 @@ func TestRebalance(t *testing.T) {
 	}
 	until("all is stored", func() bool { return count() == n })
 	t.Logf("%d messages handled %d times", n, handled.Load())
+}
+
+// TestHandOver: a member that joins gets no partition of which another has messages in hand; after the acknowledgement it goes on behind them.
+func TestHandOver(t *testing.T) {
+	k := brokertest.StartKafka(t, kfake.DefaultNumPartitions(2))
+	c := outside(t, k)
+	send := func(what string) {
+		t.Helper()
+		for i := range 40 {
+			publish(t, c, "replies", source.Message{Body: fmt.Appendf(nil, "%s %d", what, i), Key: fmt.Sprint(i)})
+		}
+	}
+	send("old")
+	o := kafka.Options{Brokers: []string{k.Address}, Topics: []string{"replies"}}
+	first := open(t, o)
+	defer first.Close()
+	receive := func(b source.Broker, limit time.Duration) []*source.Message {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		ms, _ := b.Receive(ctx, 100)
+		return ms
+	}
+	var hand []*source.Message
+	for end := time.Now().Add(time.Minute); len(hand) < 40 && time.Now().Before(end); {
+		hand = append(hand, receive(first, time.Second)...)
+	}
+	second := open(t, o)
+	defer second.Close()
+	if ms := receive(second, time.Second); len(ms) > 0 {
+		t.Errorf("%d messages that another member has in hand", len(ms))
+	}
+	if err := first.Acknowledge(t.Context(), hand); err != nil {
+		t.Fatal(err)
+	}
+	send("new")
+	got := map[string]int{}
+	var mu sync.Mutex // guards got
+	var both sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, b := range []source.Broker{first, second} {
+		both.Go(func() {
+			for ctx.Err() == nil {
+				ms, _ := b.Receive(ctx, 100)
+				mu.Lock()
+				for _, m := range ms {
+					got[string(m.Body)]++
+				}
+				if len(got) == 40 {
+					cancel()
+				}
+				mu.Unlock()
+				if err := b.Acknowledge(t.Context(), ms); err != nil {
+					t.Log(err)
+				}
+			}
+		})
+	}
+	both.Wait()
+	for body, n := range got {
+		if strings.HasPrefix(body, "old") || n != 1 {
+			t.Errorf("%q came %d times more", body, n)
+		}
+	}
+	if len(got) != 40 {
+		t.Errorf("%d new messages came, want 40", len(got))
+	}
 }
 
 func TestOptions(t *testing.T) {
