@@ -16,15 +16,20 @@ RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
 .PHONY: test check vet benchmodules staticcheck format generated cross sim conform crash outage soak fuzz bench othersqlite
 
-# The simulation runs one call at a time, so the race detector finds nothing in it and makes it ten times slower: with it few seeds, without it all.
+# These run one call at a time, or repeat over another way what runs with the race detector: it finds nothing in them and makes them two to ten times
+# slower, so with it the simulation has few seeds and the others are left out.
+ONCE := ^(TestSimulation|TestConformanceOfTwo|TestConformancePostgres)$$
+SLOW := ./store/postgres ./httpapi ./store/sqlite
+
+# The slow packages first, so that none of them is left to the end alone. Tests over PostgreSQL wait for it half of the time, hence three at a time.
 test:
 	@if go build -race -o /dev/null runtime/cgo 2>/dev/null; then \
 		echo 'race detector: on'; set -x; \
-		SOJOURN_SIM_SEEDS=5 go test -vet=off -timeout 20m $(RACEFLAGS) $(TESTFLAGS) ./... && \
-		go test -vet=off $(TESTFLAGS) -run '^TestSimulation$$' ./store/sqlite ./store/postgres; \
+		SOJOURN_SIM_SEEDS=5 go test -vet=off -p 3 -timeout 20m $(RACEFLAGS) -skip '^(TestConformanceOfTwo|TestConformancePostgres)$$' $(TESTFLAGS) $(SLOW) ./... && \
+		go test -vet=off -p 3 -timeout 20m $(TESTFLAGS) -run '$(ONCE)' $(SLOW); \
 	else \
 		echo 'race detector: OFF (it needs a C compiler and cgo)'; set -x; \
-		go test -vet=off -timeout 20m $(TESTFLAGS) ./...; \
+		go test -vet=off -timeout 20m $(TESTFLAGS) $(SLOW) ./...; \
 	fi
 
 check: vet benchmodules staticcheck format generated cross
