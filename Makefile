@@ -9,7 +9,7 @@ CYCLES ?= 50
 JOBS ?= 20000
 SOAK ?= 10m
 TESTFLAGS ?=
-PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+PLATFORMS := linux/arm64 darwin/arm64 windows/amd64
 
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
