@@ -121,7 +121,7 @@ func (c *conn) Send(batch []sqlstore.Statement) error {
 	if err != nil {
 		return err
 	}
-	err = c.exchange(c.ctx, m)
+	_, err = c.exchange(c.ctx, m)
 	copy(batch, opened[len(opened)-len(batch):]) // how many rows each has changed
 	return err
 }
@@ -152,20 +152,21 @@ func columnsOf(rows []sqlstore.Column) []any {
 	return args
 }
 
-func (c *conn) exchange(ctx context.Context, m *message) error {
+// exchange also returns what the server says of the last statement.
+func (c *conn) exchange(ctx context.Context, m *message) (last pgconn.CommandTag, err error) {
 	answers := c.raw.SendBatch(ctx, &m.driver)
 	for i := range m.batch {
-		if err := c.receive(answers, &m.batch[i]); err != nil {
-			return errors.Join(err, answers.Close())
+		if last, err = c.receive(answers, &m.batch[i]); err != nil {
+			return last, errors.Join(err, answers.Close())
 		}
 	}
-	return answers.Close()
+	return last, answers.Close()
 }
 
-func (c *conn) receive(answers pgx.BatchResults, st *sqlstore.Statement) error {
+func (c *conn) receive(answers pgx.BatchResults, st *sqlstore.Statement) (pgconn.CommandTag, error) {
 	found, err := answers.Query()
 	if err != nil {
-		return err
+		return pgconn.CommandTag{}, err
 	}
 	defer found.Close()
 	r := row{types: c.raw.TypeMap()}
@@ -175,12 +176,12 @@ func (c *conn) receive(answers pgx.BatchResults, st *sqlstore.Statement) error {
 		}
 		r.columns, r.values = found.FieldDescriptions(), own(found.RawValues())
 		if err := errors.Join(st.Each(&r), r.err); err != nil {
-			return err
+			return pgconn.CommandTag{}, err
 		}
 	}
 	found.Close()
 	st.Changed = found.CommandTag().RowsAffected()
-	return found.Err()
+	return found.CommandTag(), found.Err()
 }
 
 // bind turns arguments into what the driver takes.

@@ -68,7 +68,9 @@ func (w *writer) Commit(batch []sqlstore.Statement) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), commitLimit)
 	defer cancel()
-	switch err := w.exchange(ctx, m); {
+	switch last, err := w.exchange(ctx, m); {
+	case err == nil && last.String() != "COMMIT": // a statement had failed before, and whoever ran it went on
+		return errors.New("the transaction was rolled back by the server")
 	case err == nil:
 		w.over = true
 		return nil
