@@ -14,7 +14,7 @@ PLATFORMS := linux/arm64 darwin/arm64 windows/amd64
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test check vet benchmodules staticcheck format generated cross sim conform crash outage soak fuzz bench othersqlite
+.PHONY: test check vet benchmodules outside staticcheck format generated cross sim conform crash outage soak fuzz bench othersqlite
 
 # These run one call at a time, or repeat over another way what runs with the race detector: it finds nothing in them and makes them two to ten times
 # slower, so with it the simulation has few seeds and the others are left out.
@@ -32,7 +32,7 @@ test:
 		go test -vet=off -timeout 20m $(TESTFLAGS) $(SLOW) ./...; \
 	fi
 
-check: vet benchmodules staticcheck format generated cross
+check: vet benchmodules outside staticcheck format generated cross
 
 vet:
 	go vet ./...
@@ -42,6 +42,10 @@ benchmodules:
 	@for m in bench/*/; do \
 		go -C "$$m" build -o /dev/null ./... && go -C "$$m" vet ./... && go -C "$$m" test -vet=off ./... || exit 1; \
 	done
+
+# A validator and a generator of others, and a real server.
+outside:
+	go -C internal/tools vet ./... && go -C internal/tools test -vet=off -count=1 ./...
 
 staticcheck:
 	"$$(go -C internal/tools tool -n staticcheck)" ./...

@@ -25,9 +25,12 @@ func specification() []byte { return embedded }
 
 // Extensions of an operation in the description.
 const (
-	verbExtension  = "x-sojourn-verb"
-	classExtension = "x-sojourn-class"
+	verbExtension   = "x-sojourn-verb"
+	classExtension  = "x-sojourn-class"
+	othersExtension = "x-sojourn-others"
 )
+
+const securityScheme = "bearer"
 
 var classNames = [...]string{reading: "read", enqueueing: "enqueue", claiming: "claim", finishing: "finish"}
 
@@ -40,7 +43,7 @@ func describe() ([]byte, error) {
 		reflect.TypeFor[sojourn.OnLost](): reflect.TypeFor[onLost](), reflect.TypeFor[sojourn.OnPanic](): reflect.TypeFor[onPanic](),
 		reflect.TypeFor[sojourn.LateResponse](): reflect.TypeFor[lateResponse](), reflect.TypeFor[sojourn.WaitMode](): reflect.TypeFor[waitMode](),
 		reflect.TypeFor[sojourn.Scope](): reflect.TypeFor[scope](), reflect.TypeFor[sojourn.OnConflict](): reflect.TypeFor[onConflict](),
-		reflect.TypeFor[sojourn.Response](): reflect.TypeFor[wire.Response](),
+		reflect.TypeFor[sojourn.Response](): reflect.TypeFor[wire.Response](), reflect.TypeFor[[]sojourn.State](): reflect.TypeFor[states](),
 	} {
 		registry.RegisterTypeAlias(goType, alias)
 	}
@@ -49,12 +52,12 @@ func describe() ([]byte, error) {
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}},
 		Servers: []*huma.Server{{URL: "/"}},
 		Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
-			"bearer": {Type: "http", Scheme: "bearer", Description: "a token of sojourn token create"}}},
-		Security: []map[string][]string{{"bearer": {}}}}
+			securityScheme: {Type: "http", Scheme: "bearer", Description: "a token of sojourn token create; admin has all verbs"}}}}
 	problem := registry.Schema(reflect.TypeFor[wire.Problem](), true, "Problem")
 	for _, rt := range routes {
 		doc.AddOperation(operation(registry, rt, problem))
 	}
+	openAnswers(doc, registry)
 	b, err := json.MarshalIndent(doc, "", " ")
 	return append(b, '\n'), err
 }
@@ -66,7 +69,11 @@ func namer(t reflect.Type, hint string) string {
 
 func operation(registry huma.Registry, rt route, problem *huma.Schema) *huma.Operation {
 	o := &huma.Operation{Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.summary, Tags: []string{rt.tag}, Responses: map[string]*huma.Response{},
-		Extensions: map[string]any{verbExtension: rt.verb, classExtension: classNames[rt.class]}}
+		Security:   []map[string][]string{{securityScheme: {string(rt.verb)}}},
+		Extensions: map[string]any{verbExtension: rt.verb, classExtension: classNames[rt.class], othersExtension: rt.others}}
+	if rt.verb != sojourn.VerbAdmin {
+		o.Security = append(o.Security, map[string][]string{securityScheme: {string(sojourn.VerbAdmin)}})
+	}
 	o.Parameters = parameters(registry, rt.in)
 	if f, ok := rt.in.FieldByName("Body"); ok {
 		o.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{jsonType: {Schema: registry.Schema(f.Type, true, "")}}}
@@ -89,9 +96,45 @@ func operation(registry huma.Registry, rt route, problem *huma.Schema) *huma.Ope
 	if rt.out == reflect.TypeFor[wire.Enqueued]() {
 		o.Responses[strconv.Itoa(http.StatusCreated)] = answer
 	}
-	o.Responses["default"] = &huma.Response{Description: "a problem, by its code",
-		Content: map[string]*huma.MediaType{"application/problem+json": {Schema: problem}}}
+	for status, text := range map[string]string{"401": "no token, or none that is good now", "403": "the token does not have the verb, or not for these jobs",
+		"default": "a problem, by its code"} {
+		o.Responses[status] = &huma.Response{Description: text, Content: map[string]*huma.MediaType{"application/problem+json": {Schema: problem}}}
+	}
 	return o
+}
+
+// openAnswers lets answers have more fields than this version knows. Schemas that requests use stay closed, because requests are read strictly.
+func openAnswers(doc *huma.OpenAPI, registry huma.Registry) {
+	closed := map[string]bool{}
+	var visit func(s *huma.Schema)
+	visit = func(s *huma.Schema) {
+		if s == nil || closed[s.Ref] {
+			return
+		}
+		if s.Ref != "" {
+			closed[s.Ref] = true
+			visit(registry.SchemaFromRef(s.Ref))
+			return
+		}
+		visit(s.Items)
+		for _, p := range s.Properties {
+			visit(p)
+		}
+	}
+	for _, path := range doc.Paths {
+		for _, o := range []*huma.Operation{path.Post, path.Put} {
+			if o != nil && o.RequestBody != nil {
+				for _, m := range o.RequestBody.Content {
+					visit(m.Schema)
+				}
+			}
+		}
+	}
+	for name, s := range registry.Map() {
+		if !closed["#/components/schemas/"+name] && s.AdditionalProperties == false {
+			s.AdditionalProperties = nil
+		}
+	}
 }
 
 // parameters are the fields of a request with a tag path or query.
@@ -118,6 +161,7 @@ type (
 	duration     int64
 	opaque       struct{}
 	state        uint8
+	states       struct{}
 	purpose      uint8
 	onLost       uint8
 	onPanic      uint8
@@ -153,6 +197,11 @@ func (state) Schema(huma.Registry) *huma.Schema {
 		names = append(names, s.String())
 	}
 	return words(names...)
+}
+
+// Schema describes a list of states, which would else look like bytes.
+func (states) Schema(r huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeArray, Items: state(0).Schema(r)}
 }
 
 // Schema lists the purposes.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -18,6 +19,7 @@ type route struct {
 	tag          string
 	summary      string
 	verb         sojourn.Verb // that a token needs; the operation checks for which jobs
+	others       others
 	class        class
 	in, out      reflect.Type
 	raw          bool // the body is not JSON: the operation reads it
@@ -40,9 +42,23 @@ type call struct {
 	claimed []sojourn.Claimed // to be given back if the answer does not arrive
 }
 
+// others is what a token with the verb, but for other queues and kinds than the request is about, is answered.
+type others string
+
+const (
+	refused  others = "refused"  // 403
+	hidden   others = "hidden"   // 404, as if there were no such job
+	filtered others = "filtered" // only what it may see or do
+	shared   others = "shared"   // the same as everybody: nothing of it belongs to a queue or a kind
+)
+
 // op makes a route of a function.
 func op[In, Out any](method, path, id, summary string, verb sojourn.Verb, c class, fn func(*call, *In) (Out, error)) route {
-	return route{method: method, path: path, id: id, summary: summary, verb: verb, class: c,
+	others := refused
+	if strings.Contains(path, "{id}") {
+		others = hidden
+	}
+	return route{method: method, path: path, id: id, summary: summary, verb: verb, class: c, others: others,
 		in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](),
 		serve: func(c *call) (any, error) {
 			in := new(In)
@@ -54,6 +70,12 @@ func op[In, Out any](method, path, id, summary string, verb sojourn.Verb, c clas
 			}
 			return fn(c, in)
 		}}
+}
+
+// but changes what tokens for other queues and kinds are answered.
+func (r route) but(o others) route {
+	r.others = o
+	return r
 }
 
 // raw marks a route whose operation reads the body itself.
