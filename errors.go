@@ -35,6 +35,7 @@ const (
 	CodeQueueFull   = "queue_full"           // the queue has as many ready jobs as max_depth allows: try again later
 	CodeUnknown     = "unknown_outcome"      // the call may or may not have been executed: repeat it with the same jobs
 	CodeUnavailable = "unavailable"          // the store could not be reached or written; nothing happened
+	CodeDrained     = "worker_drained"       // an operator has drained the worker: it gets no jobs any more and should end
 	CodeSchema      = "schema"               // the tables are of a version that this program cannot work with; see Schema
 )
 

@@ -411,3 +411,36 @@ type AuditStore interface {
 	// AuditLog lists entries with a Seq below before (0 = from the newest), newest first, at most limit of them: 1 to MaxFind, 0 = 100.
 	AuditLog(ctx context.Context, before int64, limit int) ([]AuditEntry, error)
 }
+
+// WorkerLife is how long a worker is listed that does not ask for jobs any more.
+const WorkerLife = 24 * time.Hour
+
+// WorkerFilter chooses workers. Everything that is set must match.
+type WorkerFilter struct {
+	Workers []string // their ids
+	After   string   // the last id of the page before; empty = from the start
+	Limit   int      // 1 to MaxFind; 0 = 100
+}
+
+// Validate checks the ranges.
+func (f WorkerFilter) Validate() error {
+	if f.Limit < 0 || f.Limit > MaxFind {
+		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	}
+	return nil
+}
+
+// WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so SeenAt of one that asks another process than the one that answers is when
+// it last got jobs, asked for something new or extended a lease, at most half of WorkerLife ago while it lives.
+type WorkerStatus struct {
+	Worker  string    `json:"worker"`         // its id, as in leases
+	Name    string    `json:"name,omitempty"` // what it calls itself
+	Queues  []string  `json:"queues"`
+	Kinds   []string  `json:"kinds"`
+	Running int64     `json:"running"`           // jobs under its leases
+	Stalled int64     `json:"stalled"`           // those among them whose lease is past its end
+	Jobs    []ID      `json:"jobs,omitempty"`    // the running ones, if the filter names workers; at most MaxFind of all of them
+	SeenAt  time.Time `json:"seen_at"`           // by the store's clock
+	Waiting bool      `json:"waiting,omitempty"` // a claim of it waits in the process that answers
+	Drained bool      `json:"drained,omitempty"`
+}

@@ -9,7 +9,7 @@ import (
 type Claimer interface {
 	// Claim takes ready jobs under leases and returns at once when there are any; otherwise it waits up to r.Wait, so that
 	// in-process wake-ups, notifications and long polls all hide behind it. A repeated claim (same worker, same number) is
-	// answered with the same jobs as far as their leases still stand, so a lost answer costs nothing.
+	// answered with the same jobs as far as their leases still stand, so a lost answer costs nothing. CodeDrained: see WorkerKeeper.
 	Claim(ctx context.Context, r ClaimRequest) ([]Claimed, error)
 	// Extend prolongs leases to at least now + lease, all in one call. What no longer matches comes back as lost.
 	Extend(ctx context.Context, leases []Lease) (lost []Lost, err error)
@@ -164,6 +164,16 @@ type Explainer interface {
 	WhyQueue(ctx context.Context, queue string) (QueueWhy, error)
 }
 
+// WorkerKeeper is an optional ability of a Store: it knows the workers that ask it for jobs.
+type WorkerKeeper interface {
+	// Workers lists the workers of the last WorkerLife and those that hold leases, in the order of their ids.
+	Workers(ctx context.Context, f WorkerFilter) ([]WorkerStatus, error)
+	// DrainWorker gives a worker no more jobs: a claim that waits ends at once, and each later one, with CodeDrained. What it runs goes on under its
+	// leases. It holds as long as the worker goes on asking, and cannot be taken back: start another worker. Draining again is no error. ErrNotFound
+	// if Workers does not list it.
+	DrainWorker(ctx context.Context, worker string) error
+}
+
 // Violation is a breach of an invariant.
 type Violation struct {
 	Check  string `json:"check"`
@@ -173,6 +183,7 @@ type Violation struct {
 // ClaimRequest asks for jobs.
 type ClaimRequest struct {
 	Worker    string         // random per process start; see Owner
+	Name      string         // what people call the worker, such as host-pid; shown by Workers, decides nothing
 	Number    int64          // rising per Worker; the same number again is the same request. 0 = never repeated
 	Queues    []string       // in the order in which to look
 	Kinds     []string       // only these

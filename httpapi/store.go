@@ -19,7 +19,7 @@ import (
 // log lines. The other calls answer with CodeUnknown then. A server that is overloaded or shutting down says that nothing has happened; such calls
 // are all repeated, after the time that it asks for.
 //
-// It is also a sojourn.Explainer, Holder, Checker and InboxKeeper, as far as the store behind the server is.
+// It is also a sojourn.Explainer, Holder, Checker, InboxKeeper and WorkerKeeper, as far as the store behind the server is.
 type Store struct {
 	base   *url.URL
 	token  string
@@ -35,6 +35,8 @@ var (
 	_ sojourn.Holder      = (*Store)(nil)
 	_ sojourn.Checker     = (*Store)(nil)
 	_ sojourn.InboxKeeper = (*Store)(nil)
+
+	_ sojourn.WorkerKeeper = (*Store)(nil)
 )
 
 func newStore(base *url.URL, o options) *Store {

@@ -75,6 +75,8 @@ func (r *run) claimLoop(ctx context.Context) error {
 		case err == nil:
 			pause.reset()
 		case ctx.Err() != nil || errors.Is(err, errOvertaken):
+		case sojourn.ErrorCode(err) == sojourn.CodeDrained:
+			return nil
 		case errors.Is(err, sojourn.ErrClosed) || sojourn.ErrorCode(err) == sojourn.CodeInvalid:
 			return err
 		default:
@@ -96,7 +98,7 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 		a.wait = 0
 	}
 	request := sojourn.ClaimRequest{
-		Worker: w.id, Number: number, Queues: queues, Kinds: r.kinds, Decidable: r.decidable, Pollable: r.pollable,
+		Worker: w.id, Name: w.o.Name, Number: number, Queues: queues, Kinds: r.kinds, Decidable: r.decidable, Pollable: r.pollable,
 		Max: a.max, Capacity: a.capacity, Lease: w.o.Lease, Wait: a.wait, Share: share,
 	}
 	call, cancel := context.WithTimeout(ctx, a.wait+w.o.Lease)

@@ -41,7 +41,7 @@ type Options struct {
 	// SweepEvery is how often the worker looks for what is overdue in the whole store: default 5 s, at least 100 ms, -1 for never.
 	// Each worker takes up to a fifth off, so that many do not march in step.
 	SweepEvery time.Duration
-	// Name is a label for people, in logs. Default: host-pid.
+	// Name is a label for people, in logs and in the list of workers. Default: host-pid.
 	Name string
 	// Logger gets what goes wrong between worker and store. Default: slog.Default().
 	Logger *slog.Logger

@@ -62,7 +62,7 @@ func (w *Worker) ID() string { return w.id }
 // Name is the label for people, Options.Name or host-pid. It decides nothing.
 func (w *Worker) Name() string { return w.o.Name }
 
-// Run claims jobs and runs their handlers until ctx ends. Then it claims no more, gives the handlers Options.Grace to end, cancels
+// Run claims jobs and runs their handlers until ctx ends, or an operator drains the worker. Then it claims no more, gives the handlers Options.Grace to end, cancels
 // their contexts with ErrShutdown, hands back the jobs of those that end with an error then or do not end at all, and returns,
 // at the latest 5 s after the grace. A job handed back is ready again at once and has used up no attempt.
 //

@@ -66,7 +66,7 @@ func (a *app) inboxLs(cmd *cobra.Command, c *sojourn.Client, f sojourn.InboxFilt
 	if rest, err := c.Inbox(ctx, f); err != nil || len(rest) == 0 {
 		return err
 	}
-	a.nextPage(cmd, nil, "before", last)
+	a.nextPage(cmd, nil, "before", fmt.Sprint(last))
 	return nil
 }
 

@@ -86,7 +86,7 @@ func (a *app) jobLs(cmd *cobra.Command, c *sojourn.Client, f sojourn.Filter) err
 	if rest, err := c.Find(ctx, f); err != nil || len(rest) == 0 {
 		return err
 	}
-	a.nextPage(cmd, nil, "after", int64(last))
+	a.nextPage(cmd, nil, "after", id(last))
 	return nil
 }
 

@@ -1,15 +1,23 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
+	"github.com/sojourn-queue/sojourn/store"
+	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
 func TestMain(m *testing.M) {
@@ -24,17 +32,72 @@ func (t tests) Run() int {
 	return t.m.Run()
 }
 
-// TestScripts runs testdata/*.txt, one for each group of commands. In them "exits N COMMAND..." wants that exit code.
+// TestScripts runs testdata/*.txt, one for each group of commands. In them "exits N COMMAND..." wants that exit code, and "claims NAME KIND" claims a job of
+// the kind, if there is one, for a worker called NAME; "! claims" wants it to be refused because the worker is drained.
 func TestScripts(t *testing.T) {
+	scripts(t, "sqlite:jobs.db", "testdata/*.txt")
+}
+
+// TestScriptsOverHTTP runs those about what stands in a store again, with a server in front of it.
+func TestScriptsOverHTTP(t *testing.T) {
+	for _, name := range []string{"enqueue", "inbox", "job", "job_edit", "queue", "respond", "why", "worker"} {
+		scripts(t, "", "testdata/"+name+".txt")
+	}
+}
+
+// scripts runs scripts on the store of this URL; without one, on a server in front of jobs.db.
+func scripts(t *testing.T, url, pattern string) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatal(pattern, err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Files: files,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("USER", "ada")
-			e.Setenv("SOJOURN_URL", "sqlite:jobs.db")
+			if url != "" {
+				e.Setenv("SOJOURN_URL", url)
+				return nil
+			}
+			c, err := sqlite.Open(filepath.Join(e.WorkDir, "jobs.db"))
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { _ = c.Close() })
+			h, err := server.New(context.Background(), c.Store(), server.Options{Open: true})
+			if err != nil {
+				return err
+			}
+			s := httptest.NewServer(h)
+			e.Defer(func() { h.Drain(); s.Close() })
+			e.Setenv("SOJOURN_URL", s.URL)
+			e.Setenv("NO_PROXY", "127.0.0.1")
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "claims": claims},
 	})
+}
+
+// claims takes a job under a lease, as a worker would.
+func claims(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: claims NAME KIND")
+	}
+	url := ts.Getenv("SOJOURN_URL")
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		url = "sqlite:" + ts.MkAbs(path)
+	}
+	c, err := store.Open(url)
+	ts.Check(err)
+	defer c.Close()
+	_, err = c.Store().Claim(context.Background(), sojourn.ClaimRequest{Worker: args[0] + "." + args[1], Name: args[0], Queues: []string{sojourn.DefaultQueue},
+		Kinds: []string{args[1]}, Max: 1, Capacity: 1})
+	if !neg {
+		ts.Check(err)
+	} else if sojourn.ErrorCode(err) != sojourn.CodeDrained {
+		ts.Fatalf("the claim answered %v, want %s", err, sojourn.CodeDrained)
+	}
 }
 
 // exits runs a command and checks its exit code; stdout and stderr then look at its output.

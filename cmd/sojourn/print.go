@@ -46,6 +46,14 @@ func (a *app) printf(format string, args ...any) error {
 	return err
 }
 
+// result shows one thing: as JSON, or as a sentence for people.
+func (a *app) result(v any, format string, args ...any) error {
+	if a.asJSON() {
+		return a.json(v)
+	}
+	return a.printf(format, args...)
+}
+
 // table aligns columns, also those that are empty in some lines.
 type table struct {
 	w    *tabwriter.Writer
@@ -161,7 +169,7 @@ func stamp(t, now time.Time) string {
 }
 
 // nextPage tells, on stderr, how to read on: the same command with another place to start.
-func (a *app) nextPage(cmd *cobra.Command, args []string, flag string, last int64) {
+func (a *app) nextPage(cmd *cobra.Command, args []string, flag, last string) {
 	words := strings.Fields(cmd.CommandPath())
 	for _, arg := range args {
 		words = append(words, quote(arg))
@@ -182,7 +190,7 @@ func (a *app) nextPage(cmd *cobra.Command, args []string, flag string, last int6
 		}
 		words = append(words, "--"+f.Name, quote(f.Value.String()))
 	})
-	fmt.Fprintf(a.err, "more: %s --%s %d\n", strings.Join(words, " "), flag, last)
+	fmt.Fprintf(a.err, "more: %s --%s %s\n", strings.Join(words, " "), flag, quote(last))
 }
 
 // quote makes a word safe for a POSIX shell.

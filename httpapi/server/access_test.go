@@ -49,7 +49,7 @@ func operations(t *testing.T) (all []declared) {
 	for path, methods := range doc.Paths {
 		for method, o := range methods {
 			one := declared{id: o.ID, method: strings.ToUpper(method), others: o.Others, body: o.RequestBody != nil,
-				path: strings.NewReplacer("{id}", "1", "{queue}", "q").Replace(path)}
+				path: strings.NewReplacer("{id}", "1", "{queue}", "q", "{worker}", "w").Replace(path)}
 			for _, needs := range o.Security {
 				one.verbs = append(one.verbs, needs["bearer"]...)
 			}

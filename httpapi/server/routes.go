@@ -37,6 +37,8 @@ var routes = slices.Concat(
 		op(http.MethodPost, "/v1/extend", "extend", "Prolong leases (the worker's heartbeat)", sojourn.VerbWork, finishing, extend),
 		op(http.MethodPost, "/v1/save", "save", "Write checkpoint, progress, key and log lines under leases, and extend them", sojourn.VerbWork, finishing, save),
 		op(http.MethodPost, "/v1/finish", "finish", "End steps; repeating the same outcome is safe", sojourn.VerbWork, finishing, finish),
+		op(http.MethodGet, "/v1/workers", "listWorkers", "List workers in the order of their ids: what they ask for, what they run, when they were seen", sojourn.VerbRead, reading, listWorkers),
+		op(http.MethodPost, "/v1/workers/{worker}/drain", "drainWorker", "Give a worker no more jobs; what it runs goes on", sojourn.VerbOperate, enqueueing, drainWorker),
 		op(http.MethodPost, "/v1/ids", "leaseIDs", "Lease a block of ids for new jobs, good for 15 minutes", sojourn.VerbEnqueue, enqueueing, leaseIDs).but(shared),
 	),
 	tagged("queues",

@@ -13,10 +13,11 @@ import (
 const sweepPerClaim = 100
 
 type claimAnswer struct {
-	jobs  []sojourn.Claimed
-	due   int64 // when the next thing is due; 0 = nothing
-	opens int64 // when a gate opens that holds jobs back; 0 = not known
-	again bool  // many were put off: the next transaction goes on
+	jobs    []sojourn.Claimed
+	due     int64 // when the next thing is due; 0 = nothing
+	opens   int64 // when a gate opens that holds jobs back; 0 = not known
+	drained bool  // the worker gets nothing any more
+	again   bool  // many were put off: the next transaction goes on
 }
 
 // claims are the claims of one transaction, executed one after the other.
@@ -35,8 +36,9 @@ type idleClaim struct {
 
 // lastClaim is the newest claim of a worker that was executed.
 type lastClaim struct {
-	number int64
-	leases string // as they are stored
+	number  int64
+	leases  string // as they are stored
+	drained bool
 }
 
 var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
@@ -68,6 +70,9 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 	jobs, last, err := c.repeatedClaim(r)
 	if last == answered || err != nil {
 		return claimAnswer{jobs: jobs}, err
+	}
+	if c.last[r.Worker].drained {
+		return claimAnswer{drained: true}, c.meet(r)
 	}
 	if !c.swept {
 		n, err := c.sweepDue(sweepPerClaim)
@@ -131,6 +136,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		return nil, err
 	}
 	var jobs []sojourn.Claimed
+	defer s.present.come(&r, s.clock.estimate)()
 	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
 		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
@@ -139,12 +145,18 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 			a, err = do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
 		}
 		jobs = a.jobs
+		if a.drained && err == nil {
+			return false, errDrained
+		}
 		if len(jobs) == 0 && err == nil {
 			s.hub.setDue(a.due)
 			s.hub.setOpens(w, a.opens)
 		}
 		return len(jobs) > 0, err
 	})
+	if err == errDrained {
+		s.hub.wakeAll() // it may have taken a wake-up that another worker needs
+	}
 	token := sojourn.TokenMaker(s.secret) // here, not in the transaction, where everybody waits
 	for i := range jobs {
 		j := &jobs[i].Job
@@ -170,6 +182,7 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 	if err := sojourn.ValidName("worker", r.Worker); err != nil {
 		return err
 	}
+	r.Name = sojourn.Cut(r.Name, sojourn.MaxName)
 	if r.Max < 1 || r.Capacity < 0 || r.Wait < 0 || r.Number < 0 {
 		return sojourn.Invalid("max", "max is at least 1, and capacity, wait and number are not negative")
 	}
@@ -203,7 +216,7 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 
 const (
 	// Without a lock, which would be a write of each claim that finds nothing: qSaveClaim compares instead.
-	qLastClaim = `select w.worker, w.claim_no, w.claimed from sj_worker w /*, each*/ where w.worker = each($1 text)`
+	qLastClaim = `select w.worker, w.claim_no, w.claimed, w.drained from sj_worker w /*, each*/ where w.worker = each($1 text)`
 	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, $2, $3, $4, $5)
 		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, asks = excluded.asks, seen_us = excluded.seen_us
 		where sj_worker.claim_no = $6`
@@ -214,11 +227,11 @@ const (
 // answered instead of the number of the worker's last claim: the request was executed before.
 const answered = -1
 
-// workerLife is how long a worker that claims nothing is remembered.
-const workerLife = 24 * time.Hour
+// stillThere is how often an idle worker is noted again, so that it is not forgotten. It is long: an idle store writes nothing.
+const stillThere = sojourn.WorkerLife / 2
 
-// meet notes what a worker asks for, once, and again when there is more: an idle worker writes nothing. A worker may ask for its queues
-// in turn, so what it has asked for before stays.
+// meet notes what a worker asks for, once, and again when there is more or after stillThere. A worker may ask for its queues in turn, so what it
+// has asked for before stays.
 func (t *tx) meet(r sojourn.ClaimRequest) error {
 	text, known, err := t.asksOf(r)
 	if err != nil || known {
@@ -232,15 +245,16 @@ func (t *tx) meet(r sojourn.ClaimRequest) error {
 type asked struct {
 	asks
 	text string
+	at   int64 // when it was stored
 }
 
 // asksOf is what a worker has asked for so far, with what it asks for now, and whether that is stored already.
 func (t *tx) asksOf(r sojourn.ClaimRequest) (text string, known bool, err error) {
 	before, ok := t.s.asked.get(r.Worker)
-	if ok && subset(r.Queues, before.Queues) && subset(r.Kinds, before.Kinds) {
+	if ok && subset(r.Queues, before.Queues) && subset(r.Kinds, before.Kinds) && t.now-before.at < stillThere.Microseconds() {
 		return before.text, true, nil
 	}
-	now := asked{asks: asks{union(before.Queues, r.Queues), union(before.Kinds, r.Kinds)}}
+	now := asked{asks: asks{r.Name, union(before.Queues, r.Queues), union(before.Kinds, r.Kinds)}, at: t.now}
 	if now.text, err = jsonText(now.asks); err != nil {
 		return "", false, err
 	}
@@ -263,9 +277,7 @@ func (c *claims) look(requests []sojourn.ClaimRequest) []Statement {
 	queues := Texts{sojourn.AllQueues}
 	var workers Texts
 	for _, r := range requests {
-		if r.Number > 0 {
-			workers = append(workers, r.Worker)
-		}
+		workers = append(workers, r.Worker)
 		queues = append(queues, r.Queues...)
 	}
 	slices.Sort(queues)
@@ -273,11 +285,8 @@ func (c *claims) look(requests []sojourn.ClaimRequest) []Statement {
 		c.doors[r.Text(0)] = door{paused: r.Int(1) != 0, gated: r.Int(2) != 0, shape: r.Int(3)}
 		return nil
 	}}}
-	if len(workers) == 0 {
-		return reads
-	}
 	return append(reads, Statement{Text: qLastClaim, Rows: []Column{workers}, Each: func(row Row) error {
-		c.last[row.Text(0)] = lastClaim{number: row.Int(1), leases: row.Text(2)}
+		c.last[row.Text(0)] = lastClaim{number: row.Int(1), leases: row.Text(2), drained: row.Int(3) != 0}
 		return nil
 	}})
 }
@@ -367,8 +376,12 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		rows = append(rows, &l)
 		leases = append(leases, l.leaseOf())
 	}
-	if r.Number > 0 && len(rows) > 0 {
-		if err := c.saveClaim(r, last, leases); err != nil {
+	if len(rows) > 0 {
+		note := c.meet
+		if r.Number > 0 {
+			note = func(r sojourn.ClaimRequest) error { return c.saveClaim(r, last, leases) }
+		}
+		if err := note(r); err != nil {
 			return nil, err
 		}
 	}
@@ -381,7 +394,7 @@ func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, leases []sojourn.
 	if err != nil {
 		return err
 	}
-	c.last[r.Worker] = lastClaim{r.Number, text}
+	c.last[r.Worker] = lastClaim{number: r.Number, leases: text}
 	wants, _, err := c.asksOf(r)
 	if err != nil {
 		return err

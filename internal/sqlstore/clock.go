@@ -133,3 +133,11 @@ func (c *clock) stepsBack() int {
 	defer c.mu.Unlock()
 	return c.back
 }
+
+// at is a time as it is stored; 0 is none.
+func at(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}

@@ -77,7 +77,7 @@ var stepPrune = eachStep("prune", func(t *tx, old []expired) (int, error) {
 		}
 		n += int(gone)
 	}
-	day := workerLife.Microseconds()
+	day := sojourn.WorkerLife.Microseconds()
 	if _, err := t.exec(qOldMessages, t.now-sojourn.DefaultInboxKeep.Microseconds(), 2*len(old)); err != nil {
 		return n, err
 	}

@@ -330,6 +330,7 @@ const (
 
 // asks is what a worker asks for, as it is stored with it.
 type asks struct {
+	Name   string   `json:"name,omitempty"`
 	Queues []string `json:"queues"`
 	Kinds  []string `json:"kinds"`
 }
@@ -346,7 +347,7 @@ func (t *tx) unhandled(status func(queue string) *sojourn.QueueStatus) error {
 			}
 		}
 		return err
-	}, t.now-workerLife.Microseconds())
+	}, t.now-sojourn.WorkerLife.Microseconds())
 	if err != nil {
 		return err
 	}

@@ -41,8 +41,9 @@ type Store struct {
 	backlog    backlog
 	instance   string
 	secret     []byte
-	broken     atomic.Pointer[error]               // a disk error after which nothing is accepted any more
-	saved      atomic.Int64                        // the high water of the clock that is stored
+	broken     atomic.Pointer[error] // a disk error after which nothing is accepted any more
+	saved      atomic.Int64          // the high water of the clock that is stored
+	present    present
 	asked      memo[string, asked]                 // worker → what it asks for, as stored
 	rendered   sync.Map                            // statement → its text on this database
 	settings   memo[string, sojourn.QueueSettings] // JSON → what it says
@@ -490,11 +491,4 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 		return err
 	})
 	return st, err
-}
-
-func at(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
 }

@@ -194,7 +194,7 @@ func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 		err := json.Unmarshal([]byte(r.Text(0)), &a)
 		nobody = nobody && !(slices.Contains(a.Queues, queue) && slices.Contains(a.Kinds, kind))
 		return err
-	}, t.now-workerLife.Microseconds())
+	}, t.now-sojourn.WorkerLife.Microseconds())
 	return nobody, err
 }
 

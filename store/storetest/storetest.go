@@ -50,7 +50,7 @@ func trials() []trial {
 	return slices.Concat(enqueueTrials, keyTrials, idTrials, claimTrials, repeatTrials, orderTrials, leaseTrials, saveTrials, fenceTrials,
 		finishTrials, errorTrials, awaitTrials, manyKeysTrials, respondTrials, progressTrials, pollTrials, addressTrials, handTrials, raceTrials, erroredTrials,
 		sweepTrials, clockTrials, retentionTrials, cancelTrials, redriveTrials, changeTrials, queueTrials, pauseTrials, windowTrials, peekTrials, nextTrials, findTrials,
-		inboxTrials, historyTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, limitTrials, blockedTrials, concurrentTrials, accessTrials, lifeTrials)
+		inboxTrials, historyTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, limitTrials, blockedTrials, concurrentTrials, accessTrials, workerTrials, lifeTrials)
 }
 
 func (c trial) play(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {

@@ -38,7 +38,7 @@ var status = map[string]int{
 	sojourn.CodeConflict: http.StatusConflict, sojourn.CodeNotFound: http.StatusNotFound, sojourn.CodeLeaseLost: http.StatusConflict,
 	sojourn.CodeClosed: http.StatusServiceUnavailable, sojourn.CodeIDExpired: http.StatusConflict, sojourn.CodeOversize: http.StatusUnprocessableEntity,
 	sojourn.CodeQueueFull: http.StatusTooManyRequests, sojourn.CodeUnknown: http.StatusServiceUnavailable,
-	sojourn.CodeUnavailable: http.StatusServiceUnavailable, sojourn.CodeSchema: http.StatusServiceUnavailable,
+	sojourn.CodeUnavailable: http.StatusServiceUnavailable, sojourn.CodeSchema: http.StatusServiceUnavailable, sojourn.CodeDrained: http.StatusConflict,
 
 	CodeEmptyBody: http.StatusBadRequest, CodeMalformed: http.StatusBadRequest, CodeTrailing: http.StatusBadRequest,
 	CodeDuplicate: http.StatusBadRequest, CodeUnknownField: http.StatusUnprocessableEntity, CodeInvalidUTF8: http.StatusBadRequest,

@@ -66,6 +66,7 @@ type InboxEdit struct {
 // ClaimRequest is sojourn.ClaimRequest.
 type ClaimRequest struct {
 	Worker    string         `json:"worker" doc:"random per process start"`
+	Name      string         `json:"name,omitempty" doc:"what people call it, such as host-pid"`
 	Number    int64          `json:"number,omitempty" doc:"rising per worker; the same number again is the same request, so a lost answer costs nothing; 0 is never repeated"`
 	Queues    []string       `json:"queues" doc:"in the order in which to look"`
 	Kinds     []string       `json:"kinds" doc:"only these"`
@@ -193,6 +194,10 @@ type (
 	// QueuesAnswer lists queues.
 	QueuesAnswer struct {
 		Queues []sojourn.QueueStatus `json:"queues"`
+	}
+	// WorkersAnswer lists workers.
+	WorkersAnswer struct {
+		Workers []sojourn.WorkerStatus `json:"workers"`
 	}
 	// HoldRequest holds a queue; 0s ends a hold.
 	HoldRequest struct {

@@ -264,13 +264,14 @@ create table sj_message (
 );
 create index ix_message_at on sj_message (at_us);
 
--- The last claim of each worker, so that a repeated claim is answered with the same jobs.
+-- The last claim of each worker, so that a repeated claim is answered with the same jobs; what it is called and asks for (JSON); and whether it gets no more.
 create table sj_worker (
 	worker text collate "C" not null primary key,
 	claim_no bigint not null,
 	claimed text not null,
 	asks text not null,
-	seen_us bigint not null
+	seen_us bigint not null,
+	drained bigint not null default 0
 );
 create index ix_worker_seen on sj_worker (seen_us);
 

@@ -261,13 +261,14 @@ create table sj_message (
 ) strict, without rowid;
 create index sj_message_at on sj_message (at_us);
 
--- The last claim of each worker, so that a repeated claim is answered with the same jobs; and the queues and kinds it asks for.
+-- The last claim of each worker, so that a repeated claim is answered with the same jobs; what it is called and asks for (JSON); and whether it gets no more.
 create table sj_worker (
 	worker text not null primary key,
 	claim_no integer not null,
 	claimed text not null,
 	asks text not null,
-	seen_us integer not null
+	seen_us integer not null,
+	drained integer not null default 0
 ) strict, without rowid;
 create index sj_worker_seen on sj_worker (seen_us);
 

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+func (a *app) workerCommand() *cobra.Command {
+	return group("worker", "look at workers and drain them", a.workerLsCommand(), a.workerGetCommand(), a.workerDrainCommand())
+}
+
+// withWorkers opens a store that knows its workers.
+func (a *app) withWorkers(fn func(c *sojourn.Client, k sojourn.WorkerKeeper) error) error {
+	return a.with(func(c *sojourn.Client) error {
+		k, ok := c.Store().(sojourn.WorkerKeeper)
+		if !ok {
+			return fmt.Errorf("this store does not know its workers")
+		}
+		return fn(c, k)
+	})
+}
+
+func (a *app) workerLsCommand() *cobra.Command {
+	f := sojourn.WorkerFilter{}
+	cmd := &cobra.Command{Use: "ls", Short: "list workers in the order of their ids", Args: cobra.NoArgs}
+	cmd.Flags().IntVar(&f.Limit, "limit", 100, "workers of a page, 1 to 1000")
+	cmd.Flags().StringVar(&f.After, "after", "", "the last `id` of the page before")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.Limit < 1 {
+			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", f.Limit, sojourn.MaxFind)
+		}
+		if err := f.Validate(); err != nil {
+			return err
+		}
+		return a.withWorkers(func(c *sojourn.Client, k sojourn.WorkerKeeper) error { return a.workerLs(cmd, c, k, f) })
+	}
+	return cmd
+}
+
+func (a *app) workerLs(cmd *cobra.Command, c *sojourn.Client, k sojourn.WorkerKeeper, f sojourn.WorkerFilter) error {
+	more := f
+	workers, err := k.Workers(cmd.Context(), f)
+	if err != nil {
+		return err
+	}
+	if err := a.printWorkers(cmd.Context(), c, workers); err != nil || len(workers) < f.Limit {
+		return err
+	}
+	more.After, more.Limit = workers[len(workers)-1].Worker, 1
+	if rest, err := k.Workers(cmd.Context(), more); err != nil || len(rest) == 0 {
+		return err
+	}
+	a.nextPage(cmd, nil, "after", more.After)
+	return nil
+}
+
+func (a *app) printWorkers(ctx context.Context, c *sojourn.Client, workers []sojourn.WorkerStatus) error {
+	if a.asJSON() {
+		return jsonLines(a, workers)
+	}
+	status, err := c.Store().Status(ctx)
+	if err != nil {
+		return err
+	}
+	t := newTable(a.out, "WORKER", "NAME", "STATE", "RUNNING", "STALLED", "SEEN", "QUEUES", "KINDS")
+	for _, w := range workers {
+		t.row(w.Worker, short(w.Name, 32), workerState(w), strconv.FormatInt(w.Running, 10), strconv.FormatInt(w.Stalled, 10), ago(w.SeenAt, status.Now),
+			short(strings.Join(w.Queues, ", "), 40), short(strings.Join(w.Kinds, ", "), 60))
+	}
+	return t.flush()
+}
+
+// workerState is what is known of a worker's state. One that neither runs a job nor waits in the process that was asked is idle, gone, or asks another
+// process: nothing tells these apart.
+func workerState(w sojourn.WorkerStatus) string {
+	switch {
+	case w.Drained && w.Running > 0:
+		return "draining"
+	case w.Drained:
+		return "drained"
+	case w.Running > 0:
+		return "running"
+	case w.Waiting:
+		return "waiting"
+	}
+	return ""
+}
+
+// workersNamed are the workers that an argument names: the one with this id, or all with this name.
+func workersNamed(ctx context.Context, k sojourn.WorkerKeeper, arg string) ([]sojourn.WorkerStatus, error) {
+	if sojourn.ValidName("worker", arg) == nil {
+		found, err := k.Workers(ctx, sojourn.WorkerFilter{Workers: []string{arg}})
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+	var ids []string
+	for f := (sojourn.WorkerFilter{Limit: sojourn.MaxFind}); ; {
+		page, err := k.Workers(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range page {
+			if w.Name == arg {
+				ids = append(ids, w.Worker)
+			}
+		}
+		if len(page) < f.Limit {
+			break
+		}
+		f.After = page[len(page)-1].Worker
+	}
+	if len(ids) == 0 {
+		return nil, sojourn.NotFound("no worker has the id or the name %.64q", arg)
+	}
+	return k.Workers(ctx, sojourn.WorkerFilter{Workers: ids, Limit: min(len(ids), sojourn.MaxFind)})
+}
+
+func (a *app) workerGetCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "get WORKER", Short: "show a worker and the jobs that it runs, by its id or its name", Args: cobra.ExactArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withWorkers(func(c *sojourn.Client, k sojourn.WorkerKeeper) error {
+			workers, err := workersNamed(cmd.Context(), k, args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.printWorkers(cmd.Context(), c, workers); err != nil || a.asJSON() {
+				return err
+			}
+			var ids []sojourn.ID
+			for _, w := range workers {
+				ids = append(ids, w.Jobs...)
+			}
+			if len(ids) == 0 {
+				return nil
+			}
+			jobs, err := c.Find(cmd.Context(), sojourn.Filter{IDs: ids[:min(len(ids), sojourn.MaxFind)], Limit: sojourn.MaxFind})
+			if err != nil {
+				return err
+			}
+			return orElse(a.printf("\n"), func() error { return a.printJobs(cmd.Context(), c, jobs) })
+		})
+	}
+	return cmd
+}
+
+const workerDrainHelp = `Gives a worker no more jobs, by its id, or all workers with a name. What it runs goes on. A worker of the Go library or of "sojourn work" then ends by
+itself, with exit code 0; others get the error worker_drained. It cannot be taken back: start the worker again, which gives it a new id.`
+
+func (a *app) workerDrainCommand() *cobra.Command {
+	var yes, dryRun bool
+	cmd := &cobra.Command{Use: "drain WORKER", Short: "give a worker no more jobs", Long: workerDrainHelp, Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it, for more than one worker")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the workers")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withWorkers(func(_ *sojourn.Client, k sojourn.WorkerKeeper) error {
+			workers, err := workersNamed(cmd.Context(), k, args[0])
+			if err != nil {
+				return err
+			}
+			if dryRun {
+				return a.result(map[string]any{"dry_run": true, "matched": len(workers)}, "%s would be drained\n", plural(len(workers), "worker"))
+			}
+			if len(workers) > 1 && !yes {
+				return sojourn.Invalid("yes", "%s would be drained; add --yes to do it, or --dry-run to count only", plural(len(workers), "worker"))
+			}
+			var jobs int64
+			for _, w := range workers {
+				if err := k.DrainWorker(cmd.Context(), w.Worker); err != nil {
+					return err
+				}
+				jobs += w.Running
+			}
+			return a.result(map[string]any{"drained": len(workers), "running": jobs}, "%s drained, running %s\n", plural(len(workers), "worker"), plural(int(jobs), "job"))
+		})
+	}
+	return cmd
+}

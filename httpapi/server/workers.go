@@ -1,0 +1,40 @@
+package server
+
+import (
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+)
+
+type listWorkersIn struct {
+	Workers []string `query:"worker" doc:"only those with these ids, with the jobs that they run"`
+	After   string   `query:"after" doc:"the last id of the page before"`
+	Limit   int      `query:"limit" doc:"1 to 1,000; default 100"`
+}
+
+// listWorkers takes a token without patterns: workers ask for queues and kinds of all sorts.
+func listWorkers(c *call, in *listWorkersIn) (wire.WorkersAnswer, error) {
+	if err := c.who.may(sojourn.VerbRead, "", ""); err != nil {
+		return wire.WorkersAnswer{}, err
+	}
+	keeper, ok := c.store.(sojourn.WorkerKeeper)
+	if !ok {
+		return wire.WorkersAnswer{}, unsupported()
+	}
+	workers, err := keeper.Workers(c.ctx, sojourn.WorkerFilter{Workers: in.Workers, After: in.After, Limit: in.Limit})
+	return wire.WorkersAnswer{Workers: append([]sojourn.WorkerStatus{}, workers...)}, err
+}
+
+type drainWorkerIn struct {
+	Worker string `path:"worker"`
+}
+
+func drainWorker(c *call, in *drainWorkerIn) (wire.Empty, error) {
+	if err := c.who.may(sojourn.VerbOperate, "", ""); err != nil {
+		return wire.Empty{}, err
+	}
+	keeper, ok := c.store.(sojourn.WorkerKeeper)
+	if !ok {
+		return wire.Empty{}, unsupported()
+	}
+	return wire.Empty{}, keeper.DrainWorker(c.ctx, in.Worker)
+}

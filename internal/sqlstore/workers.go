@@ -1,0 +1,198 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// present are the workers that ask this process for jobs. An idle worker writes nothing, so only the process that it asks knows that it is alive.
+type present struct {
+	mu      sync.Mutex // guards workers
+	workers map[string]*presence
+}
+
+// presence is a worker that has asked.
+type presence struct {
+	asks
+	seen    int64 // µs by the store's clock: when a claim has begun or ended
+	waiting int   // claims under way that may wait
+}
+
+// maxPresent bounds the memory: 10,000 workers are some 5 MB. What is not remembered is known from the database.
+const maxPresent = 10_000
+
+// come notes that a worker asks; what it returns notes that it has its answer.
+func (p *present) come(r *sojourn.ClaimRequest, clock func() int64) (leave func()) {
+	now := clock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.workers[r.Worker]
+	if w == nil {
+		if len(p.workers) >= maxPresent {
+			maps.DeleteFunc(p.workers, func(_ string, w *presence) bool { return w.waiting == 0 })
+		}
+		if len(p.workers) >= maxPresent {
+			return func() {}
+		}
+		w = &presence{}
+		if p.workers == nil {
+			p.workers = map[string]*presence{}
+		}
+		p.workers[r.Worker] = w
+	}
+	w.Name, w.seen = r.Name, max(w.seen, now)
+	if !subset(r.Queues, w.Queues) || !subset(r.Kinds, w.Kinds) {
+		w.Queues, w.Kinds = union(w.Queues, r.Queues), union(w.Kinds, r.Kinds)
+	}
+	waits := 0
+	if r.Wait > 0 {
+		waits = 1
+	}
+	w.waiting += waits
+	return func() {
+		now := clock()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		w.waiting -= waits
+		w.seen = max(w.seen, now)
+	}
+}
+
+// all are those that have asked since then.
+func (p *present) all(since int64) map[string]presence {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]presence{}
+	for id, w := range p.workers {
+		if w.waiting > 0 || w.seen > since {
+			out[id] = *w
+		}
+	}
+	return out
+}
+
+var errDrained error = &sojourn.Error{Code: sojourn.CodeDrained, Index: -1, Message: "the worker was drained by an operator: it gets no jobs any more; finish what runs and end"}
+
+const (
+	qWorkers     = `select worker, asks, seen_us, drained from sj_worker where seen_us > $1`
+	qWorkersRun  = `select worker, count(*), sum(case when lease_until_us <= $1 then 1 else 0 end), max(lease_until_us - lease_us) from sj_live where state = 4 group by worker`
+	qRunningJobs = `select worker, id from sj_live where state = 4 and worker in (texts($1)) order by id limit $2`
+	// A worker without a row has leases by claims without a number, or waits here for its first job.
+	qDrain = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us, drained) values ($1, 0, '[]', '{}', $2, 1)
+		on conflict (worker) do update set drained = 1`
+)
+
+// Workers lists workers; see sojourn.WorkerKeeper.
+func (s *Store) Workers(ctx context.Context, f sojourn.WorkerFilter) (out []sojourn.WorkerStatus, err error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	err = s.view(ctx, func(t *tx) (err error) {
+		out, err = t.workers(f)
+		return err
+	})
+	return out, err
+}
+
+func (t *tx) workers(f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
+	known := map[string]*sojourn.WorkerStatus{}
+	worker := func(id string) *sojourn.WorkerStatus {
+		if known[id] == nil {
+			known[id] = &sojourn.WorkerStatus{Worker: id, Queues: []string{}, Kinds: []string{}}
+		}
+		return known[id]
+	}
+	since := t.now - sojourn.WorkerLife.Microseconds()
+	if err := t.query(qWorkers, func(r Row) error {
+		var a asks
+		w := worker(r.Text(0))
+		w.SeenAt, w.Drained = at(r.Int(2)), r.Int(3) != 0
+		err := json.Unmarshal([]byte(r.Text(1)), &a)
+		note(w, a)
+		return err
+	}, since); err != nil {
+		return nil, err
+	}
+	if err := t.query(qWorkersRun, func(r Row) error {
+		w := worker(r.Text(0))
+		w.Running, w.Stalled = r.Int(1), r.Int(2)
+		if seen := at(r.Int(3)); seen.After(w.SeenAt) {
+			w.SeenAt = seen
+		}
+		return nil
+	}, t.now); err != nil {
+		return nil, err
+	}
+	for id, p := range t.s.present.all(since) {
+		w := worker(id)
+		note(w, p.asks)
+		w.Waiting = p.waiting > 0
+		if seen := at(p.seen); seen.After(w.SeenAt) {
+			w.SeenAt = seen
+		}
+	}
+	return t.page(known, f)
+}
+
+// note adds what a worker asks for.
+func note(w *sojourn.WorkerStatus, a asks) {
+	if a.Name != "" {
+		w.Name = a.Name
+	}
+	w.Queues, w.Kinds = append([]string{}, union(w.Queues, a.Queues)...), append([]string{}, union(w.Kinds, a.Kinds)...)
+}
+
+// page are the workers of one page, with their jobs if they were named.
+func (t *tx) page(known map[string]*sojourn.WorkerStatus, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
+	var out []sojourn.WorkerStatus
+	for _, id := range slices.Sorted(maps.Keys(known)) {
+		if id > f.After && (f.Workers == nil || slices.Contains(f.Workers, id)) && len(out) < f.Limit {
+			out = append(out, *known[id])
+		}
+	}
+	if f.Workers == nil || len(out) == 0 {
+		return out, nil
+	}
+	place := make(map[string]int, len(out))
+	var ids Texts
+	for i, w := range out {
+		place[w.Worker], ids = i, append(ids, w.Worker)
+	}
+	return out, t.query(qRunningJobs, func(r Row) error {
+		w := &out[place[r.Text(0)]]
+		w.Jobs = append(w.Jobs, sojourn.ID(r.Int(1)))
+		return nil
+	}, ids, sojourn.MaxFind)
+}
+
+var stepDrain = eachStep("drain worker", func(t *tx, worker string) (struct{}, error) {
+	found, err := t.workers(sojourn.WorkerFilter{Workers: []string{worker}, Limit: 1})
+	if err == nil && len(found) == 0 {
+		err = sojourn.NotFound("no worker has the id %.64q", worker)
+	}
+	if err != nil || found[0].Drained {
+		return struct{}{}, err
+	}
+	_, err = t.exec(qDrain, worker, t.now)
+	return struct{}{}, err
+})
+
+// DrainWorker gives a worker no more jobs; see sojourn.WorkerKeeper. Claims that wait in other processes end when these look at the database again.
+func (s *Store) DrainWorker(ctx context.Context, worker string) error {
+	if err := sojourn.ValidName("worker", worker); err != nil {
+		return err
+	}
+	_, err := do[struct{}](ctx, s, classFinish, stepDrain, 1, worker)
+	if err == nil {
+		s.hub.wakeAll()
+	}
+	return err
+}
