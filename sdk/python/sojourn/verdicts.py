@@ -1,0 +1,96 @@
+"""What a handler raises to end its step in another way than done or failed."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from .forms import Duration, seconds_text
+
+
+class Verdict(BaseException):
+    """Raised by a handler, it says what becomes of the job. Not an Exception, so that ``except Exception`` in a handler does not swallow it."""
+
+    def outcome(self) -> Dict[str, Any]:
+        """The form in which it goes to the server."""
+        raise NotImplementedError
+
+
+class Await(Verdict):
+    """Park the job until an answer comes; it holds no worker meanwhile. The handler then runs again, with ``job.response`` set.
+
+    Without keys the answer comes under the job's own key, by its id or by its token. With keys, any of them ends the wait, or all with
+    ``all=True``. ``within`` bounds the wait (default: the attempt's timeout). ``beat`` ends it when no progress response came for so long.
+    """
+
+    def __init__(self, *keys: str, within: Optional[Duration] = None, beat: Optional[Duration] = None, all: bool = False) -> None:
+        super().__init__("await")
+        self.wait: Dict[str, Any] = {}
+        if keys:
+            self.wait.update(keys=list(keys), mode="all" if all else "any")
+        if within is not None:
+            self.wait["within"] = seconds_text(within, "within")
+        if beat is not None:
+            self.wait["beat"] = seconds_text(beat, "beat")
+
+    def outcome(self) -> Dict[str, Any]:
+        return {"type": "await", "wait": self.wait}
+
+
+class Snooze(Verdict):
+    """Run the job again after so long. Counts neither as an error nor as an attempt."""
+
+    def __init__(self, after: Duration) -> None:
+        super().__init__("snooze")
+        self.after = seconds_text(after, "after")
+
+    def outcome(self) -> Dict[str, Any]:
+        return {"type": "snooze", "delay": self.after}
+
+
+class Hold(Verdict):
+    """Close a queue for everybody for so long, such as when the other side answers 429. Default: the job's own queue. The job goes back to its
+    place and has used up nothing. At least a second; cut at 24 hours."""
+
+    def __init__(self, delay: Duration, queue: str = "") -> None:
+        super().__init__("hold")
+        self.delay, self.queue = seconds_text(delay, "delay"), queue
+
+    def outcome(self) -> Dict[str, Any]:
+        return {"type": "hold", "delay": self.delay, "queue": self.queue}
+
+
+class _Failure(Verdict):
+    def __init__(self, message: str = "", *, reason: str = "") -> None:
+        super().__init__(message)
+        self.message, self.reason = message, reason
+
+
+class Fail(_Failure):
+    """Fail the job for good, whatever attempts remain. ``reason`` is the short stable class by which failures are grouped."""
+
+    def outcome(self) -> Dict[str, Any]:
+        return {"type": "abort", "reason": self.reason, "error": self.message}
+
+
+class Cancel(_Failure):
+    """End the job as cancelled."""
+
+    def outcome(self) -> Dict[str, Any]:
+        return {"type": "cancel", "reason": self.reason, "error": self.message}
+
+
+class Retry(_Failure):
+    """An error with its own pause before the next attempt, 0 for none. Without ``after`` the job's backoff decides, as for any other exception.
+
+    ``again=True`` asks for a fresh request: the answer in hand is put down, and the next attempt runs without it.
+    """
+
+    def __init__(self, message: str = "", *, after: Optional[Duration] = None, reason: str = "", again: bool = False) -> None:
+        super().__init__(message, reason=reason)
+        self.verdict: Dict[str, Any] = {"again": True} if again else {}
+        if after is not None:
+            text = seconds_text(after, "after")
+            self.verdict["delay"] = "-0.000000001s" if text == "0s" else text  # 0 would mean the stored backoff
+
+    def outcome(self) -> Dict[str, Any]:
+        return {"type": "error", "reason": self.reason or "retry", "error": self.message, "verdict": self.verdict}
