@@ -7,6 +7,7 @@ SEEDS ?= 1000
 ROUNDS ?= 20
 CYCLES ?= 50
 JOBS ?= 20000
+STORE ?= sqlite
 SOAK ?= 10m
 TESTFLAGS ?=
 PLATFORMS := linux/arm64 darwin/arm64 windows/amd64
@@ -65,6 +66,7 @@ cross:
 		echo "build $$p"; \
 		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build ./... || exit 1; \
 	done
+	go vet -tags nobrokers ./cmd/sojourn
 
 # Random lives of stores in memory, with faults. A failure prints a short list of operations: make sim FIRST=seed SEEDS=1 repeats it.
 sim:
@@ -83,9 +85,9 @@ conform:
 crash:
 	SOJOURN_CRASH_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v ./internal/crash
 
-# Brokers and sources that are killed while answers come. make test sends 2,000.
+# Brokers and sources that are killed while answers come. make test sends 2,000. STORE is sqlite or postgres.
 outage:
-	SOJOURN_OUTAGE_JOBS=$(JOBS) go test -vet=off -count=1 -timeout 15m -v ./internal/outage
+	SOJOURN_OUTAGE_JOBS=$(JOBS) SOJOURN_OUTAGE_STORE=$(STORE) go test -vet=off -count=1 -timeout 15m -v ./internal/outage
 
 # A mixed load for a while, and lines fitted to what must stay flat, on SQLite and then on PostgreSQL.
 soak:

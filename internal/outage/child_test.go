@@ -10,11 +10,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/source"
-	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
@@ -65,7 +66,7 @@ func (h hasty) Acknowledge(context.Context, []*source.Message) error { return ni
 func child(broker, address string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	c, err := sqlite.Open(os.Getenv("SOJOURN_OUTAGE_FILE"))
+	c, err := store.Open(os.Getenv("SOJOURN_OUTAGE_URL"))
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,8 @@ func child(broker, address string) error {
 	if err != nil {
 		return err
 	}
-	w := worker.New(c, worker.Options{Concurrency: 50})
+	// On PostgreSQL a short lease: it is what the jobs of a killed child wait for.
+	w := worker.New(c, worker.Options{Concurrency: 50, Lease: 3 * time.Second})
 	worker.Handle(w, ask, func(_ context.Context, job *sojourn.Job, _ int) error {
 		if job.Response == nil {
 			return sojourn.Await(0)

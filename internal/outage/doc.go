@@ -7,5 +7,6 @@
 //	process_test.go   starting and killing processes
 //	nats_test.go …    one file for each broker
 //
-// SOJOURN_OUTAGE_JOBS is the number of requests, default 2,000; SOJOURN_OUTAGE_SEED repeats a plan.
+// SOJOURN_OUTAGE_JOBS is the number of requests, default 2,000; SOJOURN_OUTAGE_SEED repeats a plan; SOJOURN_OUTAGE_STORE is sqlite, the default, or
+// postgres, a cluster of the test's own.
 package outage

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -16,7 +15,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn/source"
 	"github.com/sojourn-queue/sojourn/source/nats"
-	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/store"
 )
 
 func init() {
@@ -138,17 +137,17 @@ func TestControl(t *testing.T) {
 	s := &natsServer{}
 	s.start(t)
 	s.prepare(t)
-	file := filepath.Join(t.TempDir(), "outage.db")
+	url := storeURL(t)
 	p := newPlan(5000, rand.New(rand.NewPCG(1, 1)))
 	out := &outside{s: s}
 	out.send(t, append(p.early, p.rest...))
 	for s.left(t) > 0 {
 		var handled atomic.Int64
-		ch := start(t, s.name(), s.address(), []string{"SOJOURN_OUTAGE_FILE=" + file, "SOJOURN_OUTAGE_HASTY=1"}, func(string) { handled.Add(10) })
+		ch := start(t, s.name(), s.address(), []string{"SOJOURN_OUTAGE_URL=" + url, "SOJOURN_OUTAGE_HASTY=1"}, func(string) { handled.Add(10) })
 		until(t, "something is handled", func() bool { return handled.Load() > 300 || s.left(t) == 0 })
 		ch.kill()
 	}
-	c, err := sqlite.Open(file)
+	c, err := store.Open(url)
 	if err != nil {
 		t.Fatal(err)
 	}

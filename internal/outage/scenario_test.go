@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/internal/pgtest"
+	"github.com/sojourn-queue/sojourn/store"
 )
 
 // server is a broker as the scenario sees it.
@@ -50,6 +51,27 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
+// storeURL makes the store of a test, which SOJOURN_OUTAGE_STORE names: sqlite, the default, or postgres, in a cluster of its own.
+func storeURL(t *testing.T) string {
+	t.Helper()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "outage.db")
+	switch name := os.Getenv("SOJOURN_OUTAGE_STORE"); name {
+	case "", "sqlite":
+	case "postgres":
+		url = pgtest.NewCluster(t).URL
+	default:
+		t.Fatalf("SOJOURN_OUTAGE_STORE is %q: use sqlite or postgres", name)
+	}
+	c, err := store.Open(url, store.Migrate())
+	if err == nil {
+		err = c.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
 // run sends the answers to all jobs over the broker. Whenever another sixth of the messages is handled, the child is killed; in the middle, the
 // broker too (spec:H1, spec:H4, spec:H5, inv:U4, inv:A1).
 func run(t *testing.T, s server) {
@@ -57,8 +79,8 @@ func run(t *testing.T, s server) {
 	seed := number(t, "SOJOURN_OUTAGE_SEED", rand.Uint64())
 	p := newPlan(int(number(t, "SOJOURN_OUTAGE_JOBS", 2000)), rand.New(rand.NewPCG(seed, 0)))
 	t.Logf("seed %d, %d jobs, %d messages", seed, p.jobs, p.messages())
-	file := filepath.Join(t.TempDir(), "outage.db")
-	c, err := sqlite.Open(file)
+	url := storeURL(t)
+	c, err := store.Open(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +89,7 @@ func run(t *testing.T, s server) {
 	s.prepare(t)
 	var handled atomic.Int64
 	startChild := func() *process {
-		return start(t, s.name(), s.address(), []string{"SOJOURN_OUTAGE_FILE=" + file}, func(line string) {
+		return start(t, s.name(), s.address(), []string{"SOJOURN_OUTAGE_URL=" + url}, func(line string) {
 			if line == "handled 10" {
 				handled.Add(10)
 			}
