@@ -19,8 +19,9 @@ import (
 )
 
 const demoHelp = `Runs a small shop: it enqueues orders, a worker asks a payment gateway for the money over HTTP on loopback, and
-the gateway answers later by webhook: late, early, twice, with errors, or never. At its end the demo holds
-the store against its own ledger of what was acknowledged; exit code 1 if anything is lost.
+the gateway answers later by webhook: late, early, twice, with errors, or never. Exports are asked for and answered
+over NATS, parcels over Kafka; both brokers run inside the demo. At its end the demo holds the store against its own
+ledger of what was acknowledged; exit code 1 if anything is lost.
 
   sojourn demo                                   watch it
   sojourn demo --db shop.db                      keep it: kill -9 it, and start it again
@@ -28,7 +29,7 @@ the store against its own ledger of what was acknowledged; exit code 1 if anythi
   sojourn demo --headless --for 10s -o json      check it, and print one JSON object
 
 It runs in a temporary folder unless --db, --store or SOJOURN_URL names a store. There it makes what is missing, turns the
-retention of the queue "payments" off, and leaves its orders behind; a store from SOJOURN_URL with other jobs in it is refused.
+retention of the queues "payments", "exports" and "parcels" off, and leaves its orders behind; a store from SOJOURN_URL with other jobs in it is refused.
 
 docs/demo.md explains the numbers.`
 
@@ -46,7 +47,7 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "demo", Short: "watch jobs wait for answers, and survive", Long: demoHelp, Args: cobra.NoArgs}
 	fl := cmd.Flags()
 	fl.StringVar(&f.db, "db", "", "keep the store in this `file`, and go on with it: short for --store sqlite:FILE")
-	fl.StringVar(&f.ledger, "ledger", "", "keep the demo's own books as `PATH`.ledger and PATH.gateway (default beside the file; for a server in the user's cache folder, by the instance's name)")
+	fl.StringVar(&f.ledger, "ledger", "", "keep the demo's own books as `PATH`.ledger and PATH.gateway, and its brokers' files in PATH.nats and PATH.kafka (default beside the file; for a server in the user's cache folder, by the instance's name)")
 	fl.BoolVar(&f.headless, "headless", false, "show nothing, and end by itself")
 	fl.DurationVar(&f.length, "for", 0, "end after this `duration` (default 10s with --headless, else Ctrl-C)")
 	fl.Float64Var(&f.rate, "rate", 0, "orders a second (default 25, with --headless 250)")
@@ -115,7 +116,7 @@ func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 	if !given("seed") {
 		cfg.Seed = demo.RandomSeed()
 	}
-	cfg.For, cfg.Fault = f.length, demo.Fault(f.fault)
+	cfg.For, cfg.Fault, cfg.Wires = f.length, demo.Fault(f.fault), demoWires
 	probe := cfg
 	probe.Path = "demo.db"
 	return cfg, probe.Validate()
@@ -149,6 +150,9 @@ func (a *app) demoOn(ctx context.Context, c *sojourn.Client, url, ledger string,
 		if err := demo.Alone(ctx, c); err != nil {
 			return demo.Report{}, err
 		}
+	}
+	if cfg.Wires == nil {
+		fmt.Fprintln(a.err, "this build has no brokers: the demo goes without exports and parcels")
 	}
 	var err error
 	if cfg.Path, err = ledgerPath(ctx, c, url, ledger); err != nil {
@@ -216,8 +220,8 @@ func (a *app) printReport(r demo.Report) error {
 		{"completed", fmt.Sprint(r.Completed)}, {"failed", fmt.Sprint(r.Failed)},
 		{"cancelled", fmt.Sprint(r.Cancelled)}, {"live", fmt.Sprint(r.Live)},
 		{"lost", fmt.Sprint(r.Lost)},
-		{"responses", fmt.Sprintf("%d applied, %d early, %d duplicate, %d late, %d unmatched",
-			w.Applied, w.Early, w.Duplicate, w.Late, w.Unmatched)},
+		{"responses", fmt.Sprintf("%d applied, %d early, %d duplicate, %d late, %d unmatched, %d parked",
+			w.Applied, w.Early, w.Duplicate, w.Late, w.Unmatched, w.Parked)},
 		{"gateway", fmt.Sprintf("%d orders charged, %d twice; %d requests, %d repeated; %d never answered",
 			g.Charged, g.ChargedTwice, g.Requests, g.Repeated, g.Unanswered)},
 		{"enqueue", fmt.Sprintf("p50 %v ms, p99 %v ms", r.EnqueueMS.P50, r.EnqueueMS.P99)},
@@ -225,6 +229,10 @@ func (a *app) printReport(r demo.Report) error {
 		{"store", r.Store}, {"seed", fmt.Sprint(r.Seed)},
 	} {
 		t.row(row[0], row[1])
+	}
+	for _, p := range r.Partners {
+		t.row(p.Broker, fmt.Sprintf("%d jobs of %s; %d answers applied, %d duplicate, %d unreadable, %d early or late",
+			p.Jobs, p.Kind, p.Answered, p.Duplicate, p.Parked, p.Other))
 	}
 	return t.flush()
 }

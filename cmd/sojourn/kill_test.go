@@ -47,6 +47,7 @@ func demoSurvivesKill(t *testing.T, url string) {
 		Gateway                   struct {
 			ChargedTwice int `json:"charged_twice"`
 		}
+		Partners []struct{ Jobs, Answered int }
 	}
 	if err != nil || json.Unmarshal([]byte(stdout.String()), &report) != nil {
 		t.Fatalf("%v\n%s%s", err, stdout.String(), stderr.String())
@@ -54,6 +55,11 @@ func demoSurvivesKill(t *testing.T, url string) {
 	t.Logf("%s", stdout.String())
 	if report.Enqueued < 300 || report.Completed == 0 || report.Lost != 0 || report.Gateway.ChargedTwice != 0 {
 		t.Errorf("%+v", report)
+	}
+	for i := range 2 {
+		if len(report.Partners) != 2 || report.Partners[i].Answered == 0 {
+			t.Errorf("no answers over brokers: %+v", report)
+		}
 	}
 	if out, err := exec.Command(sojourn, "doctor", "--store", url).CombinedOutput(); err != nil {
 		t.Errorf("doctor: %v\n%s", err, out)

@@ -10,7 +10,7 @@ import (
 
 // Report is the end of a run: the store counted, against the ledger.
 type Report struct {
-	Enqueued  int         `json:"enqueued"`  // orders that Enqueue has acknowledged, in this run and those before
+	Enqueued  int         `json:"enqueued"`  // jobs that Enqueue has acknowledged, in this run and those before
 	Completed int         `json:"completed"` // jobs by state, counted from the store
 	Failed    int         `json:"failed"`
 	Cancelled int         `json:"cancelled"`
@@ -23,10 +23,12 @@ type Report struct {
 	Gateway   Gateway     `json:"gateway"`
 	Seed      uint64      `json:"seed"`
 
+	Partners []PartnerReport `json:"partners"` // one for each broker
+
 	Problems []string `json:"-"` // at most 20 lines about what is lost
 }
 
-// Responses counts what Respond answered to the messages of the gateway, in this run and those before. An early one is
+// Responses counts what Respond answered to messages, in this run and those before. An early one is
 // applied later, which is not counted again. Unmatched counts those whose time in the inbox has ended without a job; when they came,
 // they were early.
 type Responses struct {
@@ -35,6 +37,7 @@ type Responses struct {
 	Duplicate int `json:"duplicate"`
 	Late      int `json:"late"`
 	Unmatched int `json:"unmatched"`
+	Parked    int `json:"parked"`
 }
 
 // OK reports whether nothing is lost and the states add up to what was enqueued.
@@ -89,7 +92,7 @@ func sweep(ctx context.Context, c *sojourn.Client) error {
 
 func auditJobs(ctx context.Context, c *sojourn.Client, l *ledger, r *Report) error {
 	rows := map[sojourn.ID]sojourn.Job{}
-	f := sojourn.Filter{Kind: chargeCard.Name, Tag: tag, Limit: sojourn.MaxFind}
+	f := sojourn.Filter{Tag: tag, Limit: sojourn.MaxFind}
 	for {
 		page, err := c.Find(ctx, f)
 		if err != nil {
@@ -156,8 +159,28 @@ func auditHistory(ctx context.Context, c *sojourn.Client, j sojourn.Job, r *Repo
 
 // auditInbox wants each acknowledged message in the inbox once, with an outcome.
 func auditInbox(ctx context.Context, c *sojourn.Client, l *ledger, r *Report) error {
-	seen := map[string]int{}
-	f := sojourn.InboxFilter{Source: source, Limit: sojourn.MaxFind}
+	seen := map[answer]int{}
+	messages := l.messages()
+	of := map[string]bool{ofGateway: true}
+	for _, m := range messages {
+		of[m.source] = true
+	}
+	for name := range of {
+		if err := readInbox(ctx, c, name, seen, r); err != nil {
+			return err
+		}
+	}
+	for _, m := range messages {
+		if seen[m] != 1 {
+			r.lost("answer %s is acknowledged and stands %d times in the inbox", m.id, seen[m])
+		}
+	}
+	return nil
+}
+
+// readInbox counts the messages of one source in the inbox.
+func readInbox(ctx context.Context, c *sojourn.Client, name string, seen map[answer]int, r *Report) error {
+	f := sojourn.InboxFilter{Source: name, Limit: sojourn.MaxFind}
 	for {
 		page, err := c.Inbox(ctx, f)
 		if err != nil {
@@ -169,21 +192,15 @@ func auditInbox(ctx context.Context, c *sojourn.Client, l *ledger, r *Report) er
 				r.lost("answer %s has no outcome", m.MessageID)
 				continue
 			}
-			seen[m.MessageID]++
+			seen[answer{name, m.MessageID}]++
 			if m.Outcome == sojourn.Unmatched {
 				r.Responses.Unmatched++
 			}
 		}
 		if len(page) < f.Limit {
-			break
+			return nil
 		}
 	}
-	for _, id := range l.messages() {
-		if seen[id] != 1 {
-			r.lost("answer %s is acknowledged and stands %d times in the inbox", id, seen[id])
-		}
-	}
-	return nil
 }
 
 // auditTime bounds the audit.

@@ -58,6 +58,7 @@ type fate struct {
 	twice    bool
 	atOnce   bool
 	stranger bool
+	garbled  bool
 }
 
 // What a gateway says about a charge.
@@ -85,6 +86,7 @@ func (w World) fate(seed uint64, order string, try int) fate {
 		f.status = declined
 	}
 	f.stranger = r.Float64() < w.Strangers
+	f.garbled = r.Float64() < w.Garbled
 	return f
 }
 

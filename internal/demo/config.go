@@ -27,11 +27,12 @@ type Config struct {
 	Withdrawn float64 // share of orders that are cancelled within 2 s
 
 	World  World
+	Wires  func(path string) ([]Wire, error) // starts the brokers of a Path; nil = none
 	Fault  Fault
 	Logger *slog.Logger // of the worker; nil = none
 }
 
-// World is the behaviour of the gateway. Shares are of requests, from 0 to 1.
+// World is the behaviour of the gateway, and of the companies behind the brokers: Never, Twice, AtOnce and Garbled are theirs, and half of the delay. Shares are of requests, from 0 to 1.
 type World struct {
 	MinDelay  time.Duration // the shortest time until an answer
 	MaxDelay  time.Duration // the longest
@@ -43,6 +44,7 @@ type World struct {
 	Declined  float64       // the card is declined
 	Busy      float64       // HTTP 429: come back later
 	Strangers float64       // an answer for an order that nobody placed comes along
+	Garbled   float64       // an answer over a broker that cannot be read
 }
 
 // Fault is something that Run does wrong on purpose, so that its own check can be checked.
@@ -66,7 +68,7 @@ func Defaults() Config {
 		Express: 0.05, Later: 0.05, Withdrawn: 0.01,
 		World: World{
 			MinDelay: 500 * time.Millisecond, MaxDelay: 10 * time.Second, Skew: 6,
-			Never: 0.03, Twice: 0.02, AtOnce: 0.01, Errors: 0.02, Declined: 0.03, Busy: 0.01, Strangers: 0.005,
+			Never: 0.03, Twice: 0.02, AtOnce: 0.01, Errors: 0.02, Declined: 0.03, Busy: 0.01, Strangers: 0.005, Garbled: 0.02,
 		},
 	}
 }
@@ -108,7 +110,7 @@ func (c Config) Validate() error {
 	if w.MinDelay < 0 || w.MaxDelay < w.MinDelay || !(w.Skew >= 1) {
 		return sojourn.Invalid("world", "delays are 0 <= min <= max, and the skew is at least 1")
 	}
-	for _, s := range []float64{c.Express, c.Later, c.Withdrawn, w.Never + w.Twice + w.AtOnce, w.Errors + w.Declined, w.Busy, w.Strangers} {
+	for _, s := range []float64{c.Express, c.Later, c.Withdrawn, w.Never + w.Twice + w.AtOnce, w.Errors + w.Declined, w.Busy, w.Strangers, w.Garbled} {
 		if !(s >= 0 && s <= 1) {
 			return sojourn.Invalid("world", "a share of %v is out of range: 0 to 1", s)
 		}

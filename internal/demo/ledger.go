@@ -2,10 +2,12 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -63,23 +65,29 @@ func (j *journal) close() error { return j.f.Close() }
 type ledger struct {
 	journal *journal
 
-	mu       sync.Mutex // guards what follows
-	jobs     map[sojourn.ID]int
+	mu       sync.Mutex            // guards what follows
+	jobs     map[sojourn.ID]string // the kind, empty for a charge
 	orders   map[int]bool
-	answers  map[string]bool
-	outcomes map[sojourn.ResponseOutcome]int
+	answers  map[answer]bool
+	outcomes map[string]map[sojourn.ResponseOutcome]int // by source
 }
 
-// entry is a line of the ledger: an order with its job, or a message with what Respond answered.
+// answer is a message that was acknowledged.
+type answer struct{ source, id string }
+
+// entry is a line of the ledger: an order with its job, or a message with what Respond answered. An order stands there after the other jobs that it
+// brings along: without it, all of them are enqueued again.
 type entry struct {
 	Order   int                     `json:"order,omitempty"`
 	Job     sojourn.ID              `json:"job,omitempty"`
+	Kind    string                  `json:"kind,omitempty"` // of a job that the order brings along
 	Answer  string                  `json:"answer,omitempty"`
+	Source  string                  `json:"source,omitempty"` // of the answer; empty: the gateway
 	Outcome sojourn.ResponseOutcome `json:"outcome,omitempty"`
 }
 
 func openLedger(path string) (*ledger, error) {
-	l := &ledger{jobs: map[sojourn.ID]int{}, orders: map[int]bool{}, answers: map[string]bool{}, outcomes: map[sojourn.ResponseOutcome]int{}}
+	l := &ledger{jobs: map[sojourn.ID]string{}, orders: map[int]bool{}, answers: map[answer]bool{}, outcomes: map[string]map[sojourn.ResponseOutcome]int{}}
 	j, err := openJournal(path, l.add)
 	if err != nil {
 		return nil, fmt.Errorf("the ledger: %w", err)
@@ -93,10 +101,17 @@ func (l *ledger) add(e entry) {
 	defer l.mu.Unlock()
 	switch {
 	case e.Job > 0:
-		l.jobs[e.Job], l.orders[e.Order] = e.Order, true
+		l.jobs[e.Job] = e.Kind
+		if e.Kind == "" {
+			l.orders[e.Order] = true
+		}
 	case e.Answer != "":
-		l.answers[e.Answer] = true
-		l.outcomes[e.Outcome]++
+		from := cmp.Or(e.Source, ofGateway)
+		l.answers[answer{from, e.Answer}] = true
+		if l.outcomes[from] == nil {
+			l.outcomes[from] = map[sojourn.ResponseOutcome]int{}
+		}
+		l.outcomes[from][e.Outcome]++
 	}
 }
 
@@ -108,7 +123,7 @@ func (l *ledger) write(e entry) error {
 	return nil
 }
 
-// enqueued is the number of orders that are acknowledged.
+// enqueued is the number of jobs that are acknowledged.
 func (l *ledger) enqueued() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,8 +133,27 @@ func (l *ledger) enqueued() int {
 func (l *ledger) responses() Responses {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Responses{Applied: l.outcomes[sojourn.Applied], Early: l.outcomes[sojourn.Early],
-		Duplicate: l.outcomes[sojourn.Duplicate], Late: l.outcomes[sojourn.Late]}
+	var r Responses
+	for _, n := range l.outcomes {
+		r.Applied, r.Early = r.Applied+n[sojourn.Applied], r.Early+n[sojourn.Early]
+		r.Duplicate, r.Late, r.Parked = r.Duplicate+n[sojourn.Duplicate], r.Late+n[sojourn.Late], r.Parked+n[sojourn.Parked]
+	}
+	return r
+}
+
+// over counts the jobs of a kind, and the answers that came for it over a wire.
+func (l *ledger) over(wire, kind string) PartnerReport {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.outcomes[wire]
+	r := PartnerReport{Broker: wire, Kind: kind, Answered: n[sojourn.Applied], Duplicate: n[sojourn.Duplicate], Parked: n[sojourn.Parked],
+		Other: n[sojourn.Early] + n[sojourn.Late]}
+	for _, k := range l.jobs {
+		if k == kind {
+			r.Jobs++
+		}
+	}
+	return r
 }
 
 // open gives the numbers below the highest acknowledged order that are not acknowledged themselves, and the first one above. A
@@ -151,13 +185,11 @@ func (l *ledger) sorted() []sojourn.ID {
 	return ids
 }
 
-func (l *ledger) messages() []string {
+// messages gives all acknowledged answers, by source and id.
+func (l *ledger) messages() []answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ids := make([]string, 0, len(l.answers))
-	for id := range l.answers {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
+	return slices.SortedFunc(maps.Keys(l.answers), func(a, b answer) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.id, b.id))
+	})
 }

@@ -14,7 +14,7 @@ import (
 func TestFatesFollowTheirShares(t *testing.T) {
 	w := Defaults().World
 	const n = 40_000
-	var never, twice, atOnce, errs, declines, strangers, busy int
+	var never, twice, atOnce, errs, declines, strangers, garbled, busy int
 	for i := range n {
 		f := w.fate(1, orderName(i), 1)
 		if f != w.fate(1, orderName(i), 1) {
@@ -27,7 +27,7 @@ func TestFatesFollowTheirShares(t *testing.T) {
 			is bool
 			n  *int
 		}{{f.never, &never}, {f.twice, &twice}, {f.atOnce, &atOnce}, {f.status == failed, &errs}, {f.status == declined, &declines},
-			{f.stranger, &strangers}, {w.busy(1, orderName(i), 1), &busy}} {
+			{f.stranger, &strangers}, {f.garbled, &garbled}, {w.busy(1, orderName(i), 1), &busy}} {
 			if c.is {
 				*c.n++
 			}
@@ -38,7 +38,7 @@ func TestFatesFollowTheirShares(t *testing.T) {
 		got   int
 		share float64
 	}{{"never", never, w.Never}, {"twice", twice, w.Twice}, {"at once", atOnce, w.AtOnce}, {"errors", errs, w.Errors},
-		{"declined", declines, w.Declined}, {"strangers", strangers, w.Strangers}, {"busy", busy, w.Busy}} {
+		{"declined", declines, w.Declined}, {"strangers", strangers, w.Strangers}, {"garbled", garbled, w.Garbled}, {"busy", busy, w.Busy}} {
 		spread := 5 * math.Sqrt(n*c.share*(1-c.share)) // five standard deviations
 		if want := n * c.share; math.Abs(float64(c.got)-want) > spread {
 			t.Errorf("%s: %d of %d, want %.0f ± %.0f", c.name, c.got, n, want, spread)

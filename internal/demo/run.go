@@ -36,7 +36,7 @@ func Run(ctx context.Context, c *sojourn.Client, cfg Config, view func(Snapshot)
 	defer cancel()
 	r, err := audit(ctx, c, s.ledger)
 	r.EnqueueMS, r.WaitMS = s.stats.enqueues.percentiles(), s.stats.waits.percentiles()
-	r.Gateway, r.Seed = s.gateway.snapshot(), cfg.Seed
+	r.Gateway, r.Seed, r.Partners = s.gateway.snapshot(), cfg.Seed, s.traded()
 	return r, err
 }
 
@@ -48,6 +48,8 @@ type stage struct {
 	stats    *stats
 	gateway  *gateway
 	shop     *shop
+	wires    []Wire
+	partners []*partner
 	http     *http.Client
 	servers  []*http.Server
 	store    string
@@ -65,8 +67,10 @@ func set(ctx context.Context, c *sojourn.Client, cfg Config) (_ *stage, err erro
 			s.close()
 		}
 	}()
-	if err := keepAll(ctx, c); err != nil {
-		return nil, err
+	for _, q := range queues() {
+		if err := keepAll(ctx, c, q); err != nil {
+			return nil, err
+		}
 	}
 	status, err := c.Store().Status(ctx)
 	if err != nil {
@@ -89,11 +93,55 @@ func set(ctx context.Context, c *sojourn.Client, cfg Config) (_ *stage, err erro
 	}
 	s.shop = &shop{cfg: cfg, client: c, ledger: s.ledger, stats: s.stats, http: s.http, gateway: charges, began: s.began}
 	s.shop.gaps, s.shop.upcoming = s.ledger.open()
-	return s, nil
+	return s, s.wire()
+}
+
+// wire starts the brokers, and finds who is at their other end.
+func (s *stage) wire() (err error) {
+	if s.cfg.Wires == nil {
+		return nil
+	}
+	if s.wires, err = s.cfg.Wires(s.cfg.Path); err != nil {
+		return err
+	}
+	for _, w := range s.wires {
+		i := slices.IndexFunc(trades, func(t trade) bool { return t.over == w.Name() })
+		if i < 0 {
+			return fmt.Errorf("nobody is at the other end of %s", w.Name())
+		}
+		p := &partner{trade: trades[i], wire: w, cfg: s.cfg, stats: s.stats, ledger: s.ledger, logger: s.logger()}
+		s.partners, s.shop.trades = append(s.partners, p), append(s.shop.trades, p.trade)
+	}
+	return nil
+}
+
+// traded counts what came over the wires.
+func (s *stage) traded() []PartnerReport {
+	all := make([]PartnerReport, len(s.partners))
+	for i, p := range s.partners {
+		all[i] = s.ledger.over(p.over, p.kind.Name)
+	}
+	return all
+}
+
+func (s *stage) logger() *slog.Logger {
+	if s.cfg.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.cfg.Logger
+}
+
+// queues are those of all kinds, in the order in which the worker looks at them.
+func queues() []string {
+	names := []string{queue}
+	for _, t := range trades {
+		names = append(names, t.kind.Queue)
+	}
+	return names
 }
 
 // keepAll turns retention off: the ledger never forgets, so the store must not either.
-func keepAll(ctx context.Context, c *sojourn.Client) error {
+func keepAll(ctx context.Context, c *sojourn.Client, queue string) error {
 	var q sojourn.QueueSettings
 	have, err := c.Store().Queues(ctx, queue)
 	if err != nil && !errors.Is(err, sojourn.ErrNotFound) {
@@ -106,8 +154,8 @@ func keepAll(ctx context.Context, c *sojourn.Client) error {
 	return c.Store().SetQueue(ctx, queue, q)
 }
 
-// Alone refuses a store in which other jobs than the demo's are: it was perhaps not meant for the demo, which sells and charges in the queue
-// "payments" as it likes. The error is an *sojourn.Error with CodeConflict.
+// Alone refuses a store in which other jobs than the demo's are: it was perhaps not meant for the demo, which does in the queues
+// "payments", "exports" and "parcels" as it likes. The error is an *sojourn.Error with CodeConflict.
 func Alone(ctx context.Context, c *sojourn.Client) error {
 	jobs, err := c.Find(ctx, sojourn.Filter{Limit: sojourn.MaxFind})
 	if err != nil {
@@ -154,7 +202,10 @@ func (s *stage) play(ctx context.Context, view func(Snapshot)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	s.gateway.start(s.acknowledge, s.fail)
-	finishWork := s.work(ctx)
+	finishWork, err := s.work(ctx)
+	if err != nil {
+		return err
+	}
 	var clerks sync.WaitGroup
 	for range s.cfg.Clerks {
 		clerks.Go(func() {
@@ -165,7 +216,6 @@ func (s *stage) play(ctx context.Context, view func(Snapshot)) error {
 	}
 	closeView := s.watch(view)
 
-	var err error
 	select {
 	case <-ctx.Done():
 	case err = <-s.failed:
@@ -176,6 +226,7 @@ func (s *stage) play(ctx context.Context, view func(Snapshot)) error {
 	s.shop.withdrawals.Wait()
 	finishWork()
 	s.gateway.stop()
+	s.hangUp()
 	closeView()
 	if err == nil {
 		select {
@@ -187,14 +238,16 @@ func (s *stage) play(ctx context.Context, view func(Snapshot)) error {
 }
 
 // work starts the worker. It returns a function that drains it.
-func (s *stage) work(ctx context.Context) (drain func()) {
-	logger := s.cfg.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
+func (s *stage) work(ctx context.Context) (drain func(), err error) {
 	// A short lease: on a server it is what the jobs of a killed demo wait for.
-	w := worker.New(s.client, worker.Options{Concurrency: s.cfg.Workers, Queues: []string{queue}, Logger: logger, Lease: 5 * time.Second})
+	w := worker.New(s.client, worker.Options{Concurrency: s.cfg.Workers, Queues: queues(), Logger: s.logger(), Lease: 5 * time.Second})
 	worker.Handle(w, chargeCard, s.shop.handle)
+	for _, p := range s.partners {
+		if err := p.start(w, s.client, s.fail); err != nil {
+			s.hangUp()
+			return nil, err
+		}
+	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
@@ -206,6 +259,13 @@ func (s *stage) work(ctx context.Context) (drain func()) {
 	return func() {
 		stop()
 		<-done
+	}, nil
+}
+
+// hangUp ends what listens on the wires.
+func (s *stage) hangUp() {
+	for _, p := range s.partners {
+		p.stop()
 	}
 }
 
@@ -251,6 +311,9 @@ func (s *stage) close() {
 		if srv.Shutdown(ctx) != nil {
 			srv.Close() // requests that outlast this are the demo's own
 		}
+	}
+	for _, w := range s.wires {
+		w.Close()
 	}
 	if s.gateway != nil {
 		s.gateway.journal.close()

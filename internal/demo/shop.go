@@ -41,6 +41,7 @@ type shop struct {
 	stats   *stats
 	http    *http.Client
 	gateway string // URL
+	trades  []trade
 
 	mu       sync.Mutex // guards what follows
 	gaps     []int
@@ -130,8 +131,17 @@ func (s *shop) next() (n int, due time.Time, ok bool) {
 	return s.upcoming - 1, due, true
 }
 
-// sell enqueues one order and notes the acknowledgement. Both are finished even if ctx ends meanwhile.
+// sell enqueues one order, after what it brings along, and notes the acknowledgements. All are finished even if ctx ends meanwhile.
 func (s *shop) sell(ctx context.Context, n int) error {
+	for _, job := range s.extras(n) {
+		id, err := s.enqueue(ctx, job, false)
+		if err != nil {
+			return err
+		}
+		if err := s.ledger.write(entry{Order: n, Job: id, Kind: job.Kind}); err != nil {
+			return err
+		}
+	}
 	t := s.cfg.traits(n)
 	job := chargeCard.New(charged{orderName(n), t.cents}, s.cfg.options(t)...)
 	began := time.Now()

@@ -15,10 +15,11 @@ type Snapshot struct {
 	Up        time.Duration
 	Draining  bool
 	Trouble   string                  // why the store could not be asked; empty if it could
-	Counts    map[sojourn.State]int64 // of the queue, by state
+	Counts    map[sojourn.State]int64 // of the queues, by state
 	Enqueued  int                     // acknowledged, as in Report
 	Responses Responses
 	Gateway   Gateway
+	Partners  []PartnerReport
 	EnqueueMS Percentiles
 	WaitMS    Percentiles
 	Events    []Event // the newest, oldest first
@@ -33,15 +34,17 @@ func (s *stage) snapshot(r *rates) Snapshot {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	shot := Snapshot{Path: s.cfg.Path, Store: s.store, Seed: s.cfg.Seed, Up: time.Since(s.began), Draining: s.draining.Load(),
-		Counts: map[sojourn.State]int64{}, Enqueued: s.ledger.enqueued(), Responses: s.ledger.responses(), Gateway: s.gateway.snapshot(),
+		Counts: map[sojourn.State]int64{}, Enqueued: s.ledger.enqueued(), Responses: s.ledger.responses(), Gateway: s.gateway.snapshot(), Partners: s.traded(),
 		EnqueueMS: s.stats.enqueues.percentiles(), WaitMS: s.stats.waits.percentiles(), Events: s.stats.newest()}
-	queues, err := s.client.Store().Queues(ctx, queue)
-	switch {
-	case err != nil:
+	all, err := s.client.Store().Queues(ctx, queues()...)
+	if err != nil {
 		shot.Trouble = err.Error()
 		return shot
-	case len(queues) > 0:
-		shot.Counts = queues[0].Counts
+	}
+	for _, q := range all {
+		for state, n := range q.Counts {
+			shot.Counts[state] += n
+		}
 	}
 	a := shot.Responses
 	now := tally{shot.Up, float64(shot.Enqueued), float64(shot.final()), float64(a.Applied + a.Early + a.Duplicate + a.Late)}

@@ -72,7 +72,7 @@ type Event struct {
 	Text string
 }
 
-const maxEvents = 6
+const maxEvents = 5
 
 func (s *stats) event(format string, a ...any) {
 	s.mu.Lock()

@@ -56,6 +56,9 @@ func line(s Snapshot) string {
 	}
 	a := s.Responses
 	fmt.Fprintf(&b, " | applied %d early %d duplicate %d late %d", a.Applied, a.Early, a.Duplicate, a.Late)
+	for _, p := range s.Partners {
+		fmt.Fprintf(&b, " | %s %d of %d", p.Broker, p.Answered, p.Jobs)
+	}
 	if s.Trouble != "" {
 		b.WriteString(" | " + s.Trouble)
 	}
@@ -89,6 +92,11 @@ func render(s Snapshot) string {
 	fmt.Fprintf(&b, "answers  %d applied   %d early   %d duplicate   %d late\n", a.Applied, a.Early, a.Duplicate, a.Late)
 	fmt.Fprintf(&b, "gateway  %d requests   %d repeated   %d on their way   %d never answered   %d errors\n",
 		g.Requests, g.Repeated, g.Pending, g.Unanswered, g.Errors)
+	b.WriteString("brokers ")
+	for _, p := range s.Partners {
+		fmt.Fprintf(&b, " %s: %d of %d %s answered, %d unreadable  ", p.Broker, p.Answered, p.Jobs, p.Kind, p.Parked)
+	}
+	b.WriteString("\n")
 	fmt.Fprintf(&b, "ledger   %d enqueued   %d cards charged   %d charged twice\n\n", s.Enqueued, g.Charged, g.ChargedTwice)
 	for _, e := range s.Events {
 		fmt.Fprintf(&b, "  %s  %s\n", e.At.Format(time.TimeOnly), cut(e.Text, 66))

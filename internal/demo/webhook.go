@@ -54,11 +54,11 @@ func (h *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]sojourn.ResponseOutcome{"outcome": outcome}) // a lost answer is sent again
 }
 
-// source names the gateway in the inbox.
-const source = "gateway"
+// ofGateway names the gateway in the inbox.
+const ofGateway = "gateway"
 
 func response(id string, hook webhook, body []byte) *sojourn.Response {
-	r := &sojourn.Response{Kind: chargeCard.Name, Key: hook.Order, Source: source, MessageID: id, Body: body, ContentType: "application/json"}
+	r := &sojourn.Response{Kind: chargeCard.Name, Key: hook.Order, Source: ofGateway, MessageID: id, Body: body, ContentType: "application/json"}
 	if hook.Status == failed {
 		r.Failed, r.Reason, r.Error = true, "gateway_error", "the gateway could not reach the bank"
 	}

@@ -49,8 +49,10 @@ var direction = []row{
 		because: "it opens any source that a file names"},
 	{dir: "source/...", may: []string{".", "source/...", "*"}, not: []string{"database"}, because: "a source brings its broker's client"},
 	{dir: "internal/ui/...", may: []string{".", "internal/ui/..."}, not: []string{"database"}, because: "pages over a Client"},
-	{dir: "internal/demo/...", may: []string{".", "worker", "internal/demo/..."}, not: []string{"database"},
-		because: "the demo runs on any store that it is given"},
+	{dir: "internal/demo/brokers", may: []string{"internal/demo", "source/...", "source", "github.com/nats-io/...", "github.com/twmb/franz-go/..."}, not: []string{"database"},
+		because: "it starts the brokers of the demo, and no other package does"},
+	{dir: "internal/demo/...", may: []string{".", "worker", "source", "internal/demo/..."}, not: []string{"database"},
+		because: "the demo runs on any store, and over any broker, that it is given"},
 	{dir: "internal/bench/...", may: []string{".", "worker", "internal/bench/..."}, not: []string{"database", "net"},
 		because: "it measures any store that it is given"},
 	{dir: "internal/pgtest", may: []string{"github.com/jackc/pgx/v5/..."}, because: "it starts servers for tests"},
@@ -70,6 +72,9 @@ var testOnly = []string{
 	"github.com/rogpeppe/go-internal", "github.com/adhocore/gronx", "github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake",
 	"github.com/standard-webhooks/standard-webhooks",
 }
+
+// demoServers are those of them that the command links for its demo, unless it is built with the tag nobrokers.
+var demoServers = []string{"github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake"}
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import path of another.
 func covers(pattern, p string) bool {
@@ -139,7 +144,8 @@ func testModules(f *file) (found []string) {
 	}
 	for _, s := range f.syntax.Imports {
 		for _, m := range append(testOnly, "testing") {
-			if covers(m+"/...", imported(s)) && !(m == "testing" && covers("sojourntest/...", f.dir())) {
+			shown := f.dir() == "internal/demo/brokers" && slices.Contains(demoServers, m)
+			if covers(m+"/...", imported(s)) && !shown && !(m == "testing" && covers("sojourntest/...", f.dir())) {
 				found = append(found, f.at(s.Pos(), "%s is for tests only", imported(s)))
 			}
 		}
@@ -290,6 +296,8 @@ func TestImportsArePlanted(t *testing.T) {
 	)
 	law(testModules).finds(t,
 		breach("cmd/sojourn/a.go", "github.com/google/go-cmp/cmp"), imports("cmd/sojourn/a_test.go", "github.com/google/go-cmp/cmp"),
+		imports("internal/demo/brokers/a.go", "github.com/twmb/franz-go/pkg/kfake"), breach("internal/demo/a.go", "github.com/twmb/franz-go/pkg/kfake"),
+		breach("internal/demo/brokers/a.go", "github.com/google/go-cmp/cmp"), breach("cmd/sojourn/a.go", "github.com/nats-io/nats-server/v2/server"),
 		imports("store/storetest/a.go", "github.com/google/go-cmp/cmp"), breach("worker/a.go", "testing"), imports("sojourntest/a.go", "testing"),
 	)
 	var many []string
