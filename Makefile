@@ -1,13 +1,14 @@
 # Targets: test check cross sim conform crash outage soak fuzz bench othersqlite
 
 SHELL := /bin/bash
-FUZZTIME ?= 10s
+FUZZTIME ?= 30s
 FIRST ?= 1
 SEEDS ?= 1000
 ROUNDS ?= 20
 CYCLES ?= 50
 JOBS ?= 20000
 STORE ?= sqlite
+ONLY ?= .
 SOAK ?= 10m
 TESTFLAGS ?=
 PLATFORMS := linux/arm64 darwin/arm64 windows/amd64
@@ -85,9 +86,10 @@ conform:
 crash:
 	SOJOURN_CRASH_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v ./internal/crash
 
-# Brokers and sources that are killed while answers come. make test sends 2,000. STORE is sqlite or postgres.
+# Brokers and sources that are killed while answers come. make test sends 2,000. STORE is sqlite or postgres, ONLY a
+# pattern of tests.
 outage:
-	SOJOURN_OUTAGE_JOBS=$(JOBS) SOJOURN_OUTAGE_STORE=$(STORE) go test -vet=off -count=1 -timeout 15m -v ./internal/outage
+	SOJOURN_OUTAGE_JOBS=$(JOBS) SOJOURN_OUTAGE_STORE=$(STORE) go test -vet=off -count=1 -timeout 15m -v -run '$(ONLY)' ./internal/outage
 
 # A mixed load for a while, and lines fitted to what must stay flat, on SQLite and then on PostgreSQL.
 soak:
