@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Filter chooses jobs. Everything that is set must match.
@@ -43,6 +44,22 @@ func (f Filter) Validate() error {
 	}
 	if len(f.IDs) > MaxFind {
 		return Invalid("ids", "%d ids exceed the limit of %d", len(f.IDs), MaxFind)
+	}
+	return validTexts([]named{{"kind", f.Kind}, {"queue", f.Queue}, {"tag", f.Tag}, {"key", f.Key}, {"group", f.Group}, {"reason", f.Reason}})
+}
+
+// named is a text of a filter with the name of its field.
+type named struct{ field, text string }
+
+// validTexts refuses what a database does not take or what no stored text can be as long as. Anything else that no job has only finds nothing.
+func validTexts(texts []named) error {
+	for _, t := range texts {
+		if len(t.text) > MaxKey {
+			return Invalid(t.field, "has %d bytes; allowed are up to %d", len(t.text), MaxKey)
+		}
+		if !utf8.ValidString(t.text) || strings.Contains(t.text, "\x00") {
+			return Invalid(t.field, "%.64q is not UTF-8, or has a NUL", t.text)
+		}
 	}
 	return nil
 }
@@ -160,6 +177,14 @@ type InboxFilter struct {
 	Source   string
 	Before   int64 // the last Seq of the page before; 0 = from the newest
 	Limit    int   // 1 to MaxFind; 0 = 100
+}
+
+// Validate checks the ranges. The error is an *Error with CodeInvalid.
+func (f InboxFilter) Validate() error {
+	if f.Limit < 0 || f.Limit > MaxFind {
+		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	}
+	return validTexts([]named{{"kind", f.Kind}, {"key", f.Key}, {"source", f.Source}})
 }
 
 // InboxAction says what EditInbox does.

@@ -356,5 +356,11 @@ func (o *Outcome) Validate(maxBytes int) error {
 	if len(o.Next) > MaxBatch {
 		return Invalid("next", "%d jobs exceed the limit of %d", len(o.Next), MaxBatch)
 	}
+	if !slices.Contains(outcomeTypes, o.Type) {
+		return Invalid("type", "%.64q is no outcome: use %s", o.Type, strings.Trim(fmt.Sprint(outcomeTypes), "[]"))
+	}
 	return nil
 }
+
+var outcomeTypes = []OutcomeType{OutcomeCompleted, OutcomeError, OutcomeAwait, OutcomeSnooze, OutcomeHold, OutcomeAbort, OutcomeCancelled,
+	OutcomeUndecodable, OutcomeReleased, OutcomeDecided, OutcomeNoAnswer, OutcomeAnswer}

@@ -183,6 +183,7 @@ func TestOutcomeValidate(t *testing.T) {
 		{"next without an id", Outcome{Next: []Job{*NewJob("k", nil)}}, CodeInvalid, "next"},
 		{"a bad next", Outcome{Next: next(Weight(-1))}, CodeInvalid, "weight"},
 		{"next with too large args", Outcome{Next: next(func(j *Job) { j.Args = make([]byte, big+1) })}, CodeTooLarge, "args"},
+		{"an unknown type", Outcome{Type: "done"}, CodeInvalid, "type"},
 		{"1,001 next", Outcome{Next: make([]Job, MaxBatch+1)}, CodeInvalid, "next"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refusal(t, c.o.Validate(big), c.code, c.field) })

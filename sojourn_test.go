@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -410,10 +411,21 @@ func TestFilterValidate(t *testing.T) {
 		{Filter{Limit: MaxFind + 1}, "limit"},
 		{Filter{Wait: -time.Second}, "wait"},
 		{Filter{IDs: make([]ID, MaxFind+1)}, "ids"},
+		{Filter{Tag: strings.Repeat("t", MaxKey+1)}, "tag"}, // bad:56
+		{Filter{Queue: "\xff"}, "queue"},
+		{Filter{Kind: "\x00"}, "kind"},
+		{Filter{Group: "\x00"}, "group"},
+		{Filter{Kind: "k", Key: strings.Repeat("y", MaxKey+1)}, "key"},
+		{Filter{Reason: "\x00"}, "reason"},
 	} {
 		refusal(t, c.f.Validate(), CodeInvalid, c.field)
 	}
-	for _, f := range []Filter{{}, {Kind: "k", Key: "x"}, {Limit: MaxFind, IDs: make([]ID, MaxFind), Wait: time.Hour}} {
+	for _, f := range []InboxFilter{{Kind: "\xff"}, {Kind: "k", Key: "\x00"}, {Source: strings.Repeat("s", MaxKey+1)}, {Limit: -1}} {
+		if ErrorCode(f.Validate()) != CodeInvalid {
+			t.Errorf("%+v is taken", f)
+		}
+	}
+	for _, f := range []Filter{{}, {Kind: "k", Key: "x' or 1=1", Group: "%", Tag: "%", Reason: "no such thing"}, {Limit: MaxFind, IDs: make([]ID, MaxFind), Wait: time.Hour}} {
 		if err := f.Validate(); err != nil {
 			t.Error(err)
 		}

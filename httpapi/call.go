@@ -159,7 +159,7 @@ func refused(r request, answer *http.Response) (pause time.Duration, err error) 
 		}
 		return 0, unanswered(code, "the answer is not that of a Sojourn server: "+answer.Status, err)
 	}
-	if p.Code == wire.CodeOverloaded || p.Code == wire.CodeDraining {
+	if p.Code == wire.CodeOverloaded || p.Code == wire.CodeDraining || p.Code == wire.CodeRateLimited {
 		return retryAfter(answer.Header), p.Err()
 	}
 	if p.Code == wire.CodeBodyTooLarge {

@@ -39,6 +39,7 @@ const (
 	headerPatience = 5 * time.Second
 	idlePatience   = 2 * time.Minute
 	maxHeader      = 16 << 10
+	maxRate        = 1_000_000 // requests a second
 	warnEvery      = time.Minute
 )
 
@@ -48,6 +49,7 @@ type serveFlags struct {
 	insecure, migrate              bool
 	grace                          time.Duration
 	limits                         server.Options
+	conns                          int
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -65,6 +67,8 @@ func (a *app) serveCommand() *cobra.Command {
 	fl.Int64Var(&f.limits.MaxBody, "max-body", 0, "bytes of a request's body (default 4 MiB, more if the store takes larger values)")
 	fl.IntVar(&f.limits.MaxRequests, "max-requests", server.DefaultMaxRequests, "requests at work at a time; more are refused with 503")
 	fl.IntVar(&f.limits.MaxWaiting, "max-waiting", server.DefaultMaxWaiting, "long polls at a time")
+	fl.Float64Var(&f.limits.Rate, "rate", 0, "requests a second of one token, four times as many reports of its workers; more are refused with 429 (default no bound)")
+	fl.IntVar(&f.conns, "max-conns", server.DefaultMaxConns, "connections at a time; the one that rests longest makes room")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.validate(a.url()); err != nil {
 			return err
@@ -88,6 +92,9 @@ func (f serveFlags) validate(url string) error {
 	}
 	if (f.cert == "") != (f.key == "") {
 		return sojourn.Invalid("tls-cert", "and --tls-key belong together")
+	}
+	if f.conns < 1 || f.limits.Rate < 0 || f.limits.Rate > maxRate {
+		return sojourn.Invalid("max-conns", "is 1 or more, and --rate 0 to %d", maxRate)
 	}
 	if f.logs != "text" && f.logs != "json" {
 		return sojourn.Invalid("log", "%.64q: use text or json", f.logs)
@@ -143,7 +150,8 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 		return err
 	}
 	h := &http.Server{Handler: s, ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+		ConnState: server.NewConns(f.conns).Track,
+		ErrorLog:  slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	if f.cert != "" {
 		files := &certificate{cert: f.cert, key: f.key}
 		if _, err := files.get(nil); err != nil {

@@ -3,8 +3,11 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
+	"mime"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -108,6 +111,12 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 		return err
 	}
 	w.token = who.id
+	if err := s.rate(w, who, rt.class); err != nil {
+		return err
+	}
+	if err := acceptable(r, rt); err != nil {
+		return err
+	}
 	if s.closing.Load() && rt.class != finishing {
 		e := wire.Refusal(wire.CodeDraining, "the server is shutting down; nothing happened, try again elsewhere or later")
 		e.Retryable = true
@@ -126,7 +135,7 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 	defer cancel()
 	c := &call{Server: s, ctx: ctx, w: w, r: r, who: who, slot: slot, status: http.StatusOK, most: most,
 		codec: wire.Codec{Exact: r.Header.Get(wire.ExactHeader) == wire.ExactValue}}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.slow))
 	out, err := rt.serve(c)
 	c.audit(rt, err)
 	if err != nil {
@@ -174,12 +183,36 @@ func (c *call) write(out any) error {
 		body = buffer.Bytes()
 	}
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writePatience))
+	head.Set("Content-Length", strconv.Itoa(len(body)))
 	c.w.WriteHeader(c.status)
 	_, err := c.w.Write(body)
+	if err == nil && len(c.claimed) > 0 { // a short answer waits in a buffer, and a caller who has left is noticed by the end of the context
+		err = http.NewResponseController(c.w).Flush()
+		err = errors.Join(err, c.r.Context().Err())
+	}
 	if err != nil {
 		return &undelivered{err}
 	}
 	return nil
+}
+
+// acceptable refuses a request before anything has happened whose answer the caller does not want. Errors are told all the same.
+func acceptable(r *http.Request, rt route) error {
+	wants := strings.Join(r.Header.Values("Accept"), ",")
+	if wants == "" || rt.out == nil || rt.out == reflect.TypeFor[bytesAnswer]() {
+		return nil
+	}
+	gives := jsonType
+	if rt.out == reflect.TypeFor[done]() {
+		gives = ndjsonType
+	}
+	for want := range strings.SplitSeq(wants, ",") {
+		t, _, _ := mime.ParseMediaType(want)
+		if t == gives || t == "*/*" || t == "application/*" {
+			return nil
+		}
+	}
+	return wire.Refusal(wire.CodeNotAcceptable, "the answer is %s, which the header Accept does not name", gives)
 }
 
 // undelivered is an answer that could not be sent.

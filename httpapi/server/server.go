@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -39,6 +40,7 @@ type Options struct {
 	MaxRequests int          // requests at work at a time, long polls not counted
 	MaxWaiting  int          // long polls at a time
 	MaxBytes    int64        // bytes of all bodies at work at a time
+	Rate        float64      // requests a second of one token, in bursts of up to a second's; four times as many reports of workers; default no bound
 }
 
 // Server is an http.Handler over a store. Safe for concurrent use.
@@ -50,6 +52,8 @@ type Server struct {
 	mux     *http.ServeMux
 	door    *door
 	admit   admission
+	rates   rates
+	slow    time.Duration // that a body may take
 	meters  *meters
 	ready   readiness
 	closing atomic.Bool
@@ -72,7 +76,8 @@ func New(ctx context.Context, store sojourn.Store, o Options) (*Server, error) {
 	o.MaxRequests = cmp.Or(o.MaxRequests, DefaultMaxRequests)
 	o.MaxWaiting = cmp.Or(o.MaxWaiting, DefaultMaxWaiting)
 	o.MaxBytes = max(cmp.Or(o.MaxBytes, DefaultMaxBytes), o.MaxBody)
-	s := &Server{store: store, client: sojourn.NewClient(store), o: o, log: o.Logger, mux: http.NewServeMux(), meters: newMeters()}
+	s := &Server{store: store, client: sojourn.NewClient(store), o: o, log: o.Logger, mux: http.NewServeMux(), meters: newMeters(), slow: bodyPatience}
+	s.rates.perSecond, s.rates.full = o.Rate, map[bucketKey]time.Time{}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -107,6 +112,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("X-Request-Id", id)
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Cache-Control", "no-store")
+	if len(r.TransferEncoding) > 0 {
+		head.Set("Connection", "close") // it may have had a length too, of which net/http does not tell: what follows could be part of the body
+	}
 	answer := &recorder{ResponseWriter: w}
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, id))
 	defer func() {
@@ -132,6 +140,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refused says what is wrong with a request whatever its route is.
 func (s *Server) refused(r *http.Request) error {
+	// http.ServeMux would redirect to the cleaned path; what a path means must not depend on who cleans it. Names may hold an encoded slash.
+	if p := r.URL.EscapedPath(); p != path.Clean(p) {
+		return wire.Refusal(wire.CodeNoRoute, "there is nothing at this path; /docs lists what there is")
+	}
 	if q := r.URL.RawQuery; strings.Contains(q, "token=") || strings.Contains(q, bearerPrefix) {
 		return wire.Refusal(wire.CodeTokenInURL, "a token does not belong into a URL, which is logged everywhere: send it as Authorization: Bearer, and rotate this one")
 	}
@@ -202,6 +214,7 @@ func (s *Server) fail(w *recorder, r *http.Request, err error) {
 	switch {
 	case p.Code == wire.CodeUnauthorized:
 		head.Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+	case head.Get("Retry-After") != "":
 	case p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable:
 		head.Set("Retry-After", "1")
 	case p.Code == wire.CodeBodyTooLarge:

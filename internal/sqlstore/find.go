@@ -354,7 +354,9 @@ func (w *where) common(a string, f sojourn.Filter, states Ints) {
 			w.add(c.cond, c.v)
 		}
 	}
-	if f.Tag != "" { // tags are stored as a JSON list of names, which have no character to escape but _
+	if f.Tag != "" && sojourn.ValidName("tag", f.Tag) != nil {
+		w.add("1 = %s", 0) // no job has it
+	} else if f.Tag != "" { // tags are stored as a JSON list of names, which have no character to escape but _
 		w.add(`j.tags like %s escape '!'`, `%"`+strings.ReplaceAll(f.Tag, "_", "!_")+`"%`)
 	}
 	if us := micros(f.CreatedAfter); us != 0 {

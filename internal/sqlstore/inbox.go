@@ -21,8 +21,8 @@ func scanResponse(r Row) sojourn.Response {
 
 // Inbox lists responses; see sojourn.Store.
 func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
-	if f.Limit < 0 || f.Limit > sojourn.MaxFind {
-		return nil, sojourn.Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, sojourn.MaxFind)
+	if err := f.Validate(); err != nil {
+		return nil, err
 	}
 	if f.Limit == 0 {
 		f.Limit = 100

@@ -60,6 +60,9 @@ func findFields(s *scene) {
 	s.finds(sojourn.Filter{IDs: []sojourn.ID{a, b}, Kind: "refund", Tag: "y", Queue: line, States: []sojourn.State{sojourn.Ready}}, b)
 	s.finds(sojourn.Filter{Kind: "%"})
 	s.finds(sojourn.Filter{Tag: "y' OR 1=1 --"})
+	for _, tag := range []string{"%", "_", "%x%", `x","y`, "!x"} { // bad:56
+		s.finds(sojourn.Filter{Tag: tag})
+	}
 	s.finds(sojourn.Filter{Kind: "CHARGE_CARD"})
 }
 

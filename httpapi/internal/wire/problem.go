@@ -27,6 +27,8 @@ const (
 	CodeTokenInURL    = "token_in_url"
 	CodeCrossOrigin   = "cross_origin"
 	CodeOverloaded    = "overloaded"
+	CodeRateLimited   = "rate_limited"
+	CodeNotAcceptable = "not_acceptable"
 	CodeDraining      = "draining"
 	CodeInternal      = "internal"
 	CodeUnimplemented = "not_supported"
@@ -45,7 +47,7 @@ var status = map[string]int{
 	CodeTooDeep: http.StatusUnprocessableEntity, CodeBodyTooLarge: http.StatusRequestEntityTooLarge,
 	CodeMediaType: http.StatusUnsupportedMediaType, CodeMethod: http.StatusMethodNotAllowed, CodeNoRoute: http.StatusNotFound,
 	CodeUnauthorized: http.StatusUnauthorized, CodeForbidden: http.StatusForbidden, CodeTokenInURL: http.StatusBadRequest,
-	CodeCrossOrigin: http.StatusForbidden, CodeOverloaded: http.StatusServiceUnavailable, CodeDraining: http.StatusServiceUnavailable,
+	CodeCrossOrigin: http.StatusForbidden, CodeRateLimited: http.StatusTooManyRequests, CodeNotAcceptable: http.StatusNotAcceptable, CodeOverloaded: http.StatusServiceUnavailable, CodeDraining: http.StatusServiceUnavailable,
 	CodeInternal: http.StatusInternalServerError, CodeUnimplemented: http.StatusNotImplemented,
 }
 
