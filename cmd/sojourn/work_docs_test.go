@@ -1,0 +1,50 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestQuickstartWithBash runs docs/guides/bash.md as it stands, and once more with the URL of a server in the place of the file.
+func TestQuickstartWithBash(t *testing.T) {
+	page, err := os.ReadFile("../../docs/guides/bash.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "set -e -o pipefail\n"
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		script += block[1]
+	}
+	const file = "export SOJOURN_URL=sqlite:quickstart.db\n"
+	for _, over := range []string{"file", "server"} {
+		t.Run(over, func(t *testing.T) {
+			text := script
+			if over == "server" {
+				s := serve(t, "--store", "sqlite:"+filepath.Join(t.TempDir(), "jobs.db"))
+				if text = strings.Replace(script, file, "export SOJOURN_URL="+s.url+"\n", 1); text == script {
+					t.Fatal("the page names no store")
+				}
+			}
+			cmd := exec.Command("bash", "-c", text)
+			cmd.Dir = t.TempDir()
+			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(sojournCommand(t))+":"+os.Getenv("PATH"), "no_proxy=127.0.0.1")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				log, _ := os.ReadFile(filepath.Join(cmd.Dir, "work.log"))
+				t.Fatalf("%v\n%s\n%s", err, out, log)
+			}
+			for _, want := range []string{"job 1 is ready", "applied: response 1, job 1", "state     completed", `{"paid": true}`, `asking the bank for order order-42: {"cents": 1999}`,
+				"the bank has answered", "job 2 import: failed (exit_65)", "none.csv: No such file"} {
+				if !strings.Contains(strings.Replace(string(out), "early: ", "applied: ", 1), want) {
+					t.Errorf("the page does not print %s:\n%s", want, out)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,315 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// workshop is a store with programs that work its jobs off.
+type workshop struct {
+	*testing.T
+	folder, store string
+	sojourn       string
+}
+
+func newWorkshop(t *testing.T) *workshop {
+	w := &workshop{T: t, folder: t.TempDir(), sojourn: sojournCommand(t)}
+	w.store = "sqlite:" + filepath.Join(w.folder, "jobs.db")
+	return w
+}
+
+// program writes a script and returns its path.
+func (w *workshop) program(text string) string {
+	w.Helper()
+	path := filepath.Join(w.TempDir(), "program")
+	if err := os.WriteFile(path, []byte("#!/bin/bash\n"+text), 0o700); err != nil {
+		w.Fatal(err)
+	}
+	return path
+}
+
+// run runs the command and returns its exit code and what it printed.
+func (w *workshop) run(args ...string) (int, string) {
+	w.Helper()
+	cmd := exec.Command(w.sojourn, append(args, "--store", w.store)...)
+	cmd.Dir = w.folder
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode(), string(out)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return 0, string(out)
+}
+
+func (w *workshop) enqueue(args ...string) {
+	w.Helper()
+	if code, out := w.run(append([]string{"enqueue", "k"}, args...)...); code != 0 {
+		w.Fatalf("enqueue: %d %s", code, out)
+	}
+}
+
+// worker starts a worker in a process of its own, and kills it at the end of the test.
+func (w *workshop) worker(args ...string) *exec.Cmd {
+	w.Helper()
+	log, err := os.Create(filepath.Join(w.TempDir(), "log"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	cmd := exec.Command(w.sojourn, append([]string{"work", "--kind", "k", "--store", w.store}, args...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = w.folder, log, log
+	if err := cmd.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if b, err := os.ReadFile(log.Name()); err == nil && w.Failed() {
+			w.Logf("a worker said:\n%s", b)
+		}
+	})
+	return cmd
+}
+
+// job is a job as the command shows it.
+func (w *workshop) job(id int) (j struct {
+	State, Reason, Error       string
+	Attempt, Failures, Crashes int
+	Result                     []byte
+}) {
+	w.Helper()
+	cmd := exec.Command(w.sojourn, "job", "get", strconv.Itoa(id), "-o", "json", "--store", w.store)
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &j)
+	}
+	if err != nil {
+		w.Fatalf("job get: %v %s", err, out)
+	}
+	return j
+}
+
+// until waits for something that must happen.
+func (w *workshop) until(what string, is func() bool) {
+	w.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.Fatalf("it never came to this: %s", what)
+		}
+	}
+}
+
+// pids reads the numbers that a script has written into a file of the folder, once there are n.
+func (w *workshop) pids(file string, n int) (pids []int) {
+	w.Helper()
+	w.until(file+" is written", func() bool {
+		b, _ := os.ReadFile(filepath.Join(w.folder, file))
+		pids = nil
+		for line := range strings.Lines(string(b)) {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && strings.HasSuffix(line, "\n") {
+				pids = append(pids, pid)
+			}
+		}
+		return len(pids) == n
+	})
+	if file == "pids" {
+		w.Cleanup(func() {
+			for _, pid := range pids {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // after a failure they would stay
+			}
+		})
+	}
+	return pids
+}
+
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil {
+		_, after, _ := strings.Cut(string(stat), ") ")
+		return !strings.HasPrefix(after, "Z") // one that nobody has collected yet
+	}
+	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+// stubborn is a program whose child ignores SIGTERM. Both outlive every test unless they are killed. FOLDER is where they say who they are.
+func (w *workshop) stubborn() string {
+	return w.program(`bash -c 'trap "" TERM; echo $$ >>"$0/pids"; while :; do sleep 1; done' ` + w.folder + ` &
+echo $$ >>` + w.folder + `/pids
+wait
+`)
+}
+
+// TestWorkLife: a job waits for its answer between two runs, over a file and over a server alike.
+func TestWorkLife(t *testing.T) {
+	for _, over := range []string{"file", "server"} {
+		t.Run(over, func(t *testing.T) {
+			w := newWorkshop(t)
+			if over == "server" {
+				w.store = serve(t, "--store", w.store).url
+			}
+			program := w.program(`if [ -z "$SOJOURN_RESPONSE" ]; then echo '{"within": "1h"}' >"$SOJOURN_AWAIT"; exit 77; fi
+cp "$SOJOURN_RESPONSE" "$SOJOURN_RESULT"; [ -f "$0" ] && [ "$1" = "an arg" ] && echo "done with $SOJOURN_KEY"`)
+			w.enqueue("--key", "order-42", "--args", `{"cents":1999}`)
+			if code, out := w.run("work", "--kind", "none", "--once", "--exec", program); code != 3 || !strings.Contains(out, "no job of these kinds is ready") {
+				t.Errorf("nothing to do: %d %s", code, out)
+			}
+			run := []string{"work", "--kind", "k", "--once", "-o", "json", "--store", w.store, "--", program, "an arg"}
+			once := func() string {
+				out, err := exec.Command(w.sojourn, run...).CombinedOutput()
+				if err != nil {
+					t.Errorf("%v: %s", err, out)
+				}
+				return string(out)
+			}
+			if out := once(); !strings.Contains(out, `"state":"awaiting"`) {
+				t.Errorf("the first run: %s", out)
+			}
+			w.run("respond", "k", "order-42", "--body", `{"paid":true}`)
+			if out := once(); !strings.Contains(out, `"state":"completed"`) {
+				t.Errorf("the second run: %s", out)
+			}
+			if j := w.job(1); j.State != "completed" || string(j.Result) != `{"paid":true}` || j.Attempt != 1 {
+				t.Errorf("%+v", j)
+			}
+			if _, out := w.run("job", "log", "1"); !strings.Contains(out, "done with order-42") {
+				t.Errorf("the log: %s", out)
+			}
+		})
+	}
+}
+
+// TestWorkRefuses: a wrong command line ends before a job is claimed.
+func TestWorkRefuses(t *testing.T) {
+	w := newWorkshop(t)
+	w.enqueue()
+	for want, args := range map[string][]string{
+		"name at least one": {"--exec", "/bin/true"}, "name a program": {"--kind", "k"}, "not both": {"--kind", "k", "--exec", "/bin/true", "--", "true"},
+		"behind --": {"--kind", "k", "/bin/true"}, "./NAME": {"--kind", "k", "--exec", "no-such-program"}, "no such file": {"--kind", "k", "--exec", "./none"},
+		"is named twice": {"--kind", "k", "--kind", "k", "--exec", "/bin/true"}, "is not set": {"--kind", "k", "--exec", "/bin/true", "--env", "NO_SUCH_NAME"},
+		"name of a variable": {"--kind", "k", "--exec", "/bin/true", "--env", "A=b"}, "lease": {"--kind", "k", "--exec", "/bin/true", "--lease", "1ms"},
+		"concurrency": {"--kind", "k", "--exec", "/bin/true", "--concurrency", "-1"}, "A-Z": {"--kind", "a b", "--exec", "/bin/true"},
+	} {
+		if code, out := w.run(append([]string{"work"}, args...)...); code != 2 || !strings.Contains(out, want) {
+			t.Errorf("%v: %d %s", args, code, out)
+		}
+	}
+	if j := w.job(1); j.State != "ready" || j.Attempt != 0 {
+		t.Errorf("%+v", j)
+	}
+}
+
+// TestWorkEndsTheGroup: whatever ends a run ends all that it has started, also what ignores SIGTERM.
+func TestWorkEndsTheGroup(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		args   []string
+		end    func(w *workshop, worker *exec.Cmd)
+		state  string
+		reason string
+	}{
+		{"cancelled", []string{"--lease", "1s"}, func(w *workshop, _ *exec.Cmd) { w.run("job", "cancel", "1") }, "cancelled", ""},
+		{"timeout", []string{"--timeout", "300ms"}, func(*workshop, *exec.Cmd) {}, "scheduled", "run_timeout"},
+		{"drained", []string{"--grace", "50ms"}, func(w *workshop, worker *exec.Cmd) {
+			_ = worker.Process.Signal(syscall.SIGTERM)
+			if err := worker.Wait(); err != nil {
+				w.Errorf("the worker ended with %v", err)
+			}
+		}, "ready", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorkshop(t)
+			w.enqueue()
+			worker := w.worker(append(c.args, "--exec", w.stubborn())...)
+			pids := w.pids("pids", 2)
+			c.end(w, worker)
+			for _, pid := range pids {
+				w.until(fmt.Sprint(pid, " is gone"), func() bool { return !alive(pid) })
+			}
+			w.until("the job is "+c.state, func() bool { return w.job(1).State == c.state })
+			if j := w.job(1); j.Reason != c.reason || c.state == "ready" && j.Failures+j.Crashes != 0 {
+				t.Errorf("%+v", j)
+			}
+		})
+	}
+}
+
+// TestWorkLosesItsLease: a worker that stands still loses its job to another. When it goes on, its program is killed, and what that has done counts for nothing.
+func TestWorkLosesItsLease(t *testing.T) {
+	w := newWorkshop(t)
+	w.enqueue()
+	still := w.worker("--lease", "1s", "--exec", w.stubborn())
+	pids := w.pids("pids", 2)
+	if err := still.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	w.worker("--lease", "1s", "--exec", w.program(`echo other >"$SOJOURN_RESULT"`))
+	w.until("another worker completes the job", func() bool { return w.job(1).State == "completed" })
+	if err := still.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		w.until(fmt.Sprint(pid, " is gone"), func() bool { return !alive(pid) })
+	}
+	if j := w.job(1); string(j.Result) != "other\n" || j.Crashes != 1 {
+		t.Errorf("%+v", j)
+	}
+}
+
+// TestWorkIsKilled: with kill -9 of its worker a program dies too, and the job runs elsewhere.
+func TestWorkIsKilled(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("only Linux ends a child with its parent")
+	}
+	w := newWorkshop(t)
+	w.enqueue()
+	program := w.program(`echo $$ >>` + w.folder + `/pids; [ "$SOJOURN_ATTEMPT" = 2 ] && exit 0; while :; do read -t 1 </dev/zero; done`)
+	first := w.worker("--lease", "1s", "--exec", program)
+	pid := w.pids("pids", 1)[0]
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the program is gone", func() bool { return !alive(pid) })
+	w.worker("--lease", "1s", "--exec", program)
+	w.until("the job is completed", func() bool { return w.job(1).State == "completed" })
+	if j := w.job(1); j.Attempt != 2 || j.Crashes != 1 {
+		t.Errorf("%+v", j)
+	}
+}
+
+// TestWorkConcurrency: never more than N at a time, and N if there is work for them.
+func TestWorkConcurrency(t *testing.T) {
+	w := newWorkshop(t)
+	for range 9 {
+		w.enqueue()
+	}
+	// Each takes a place, says how many are taken, and waits until three are, so that the test needs three at a time.
+	program := w.program(`cd ` + w.folder + ` && mkdir -p places && mkdir places/$SOJOURN_ID && ls places | wc -l >>seen
+for i in $(seq 1000); do [ $(wc -l <seen) -ge 3 ] && break; sleep 0.02; done
+sleep 0.05; rmdir places/$SOJOURN_ID`)
+	w.worker("--concurrency", "3", "--exec", program)
+	w.until("all are completed", func() bool {
+		_, out := w.run("job", "ls", "--state", "completed", "-o", "json")
+		return strings.Count(out, "\n") == 9
+	})
+	most := 0
+	for _, n := range w.pids("seen", 9) {
+		most = max(most, n)
+	}
+	if most != 3 {
+		t.Errorf("%d ran at a time, want 3", most)
+	}
+}

@@ -1,0 +1,206 @@
+// Package execjob works jobs off with programs: one run of a command is one step of a job. It needs Unix.
+//
+//	program, err := execjob.New(execjob.Options{Command: []string{"./charge.sh"}})
+//	worker.Handle(w, sojourn.Kind[[]byte]{Name: "charge_card", Codec: sojourn.Bytes{}}, program.Run)
+//
+// The program finds the job as JSON on its standard input, and its parts as files whose names are in its environment; input.go has both. It runs in a
+// folder of its own, which is removed afterwards. Its exit status says what becomes of the job, see [Program.Run]. What it prints goes to the job's log.
+//
+// It is the leader of a process group. Nothing of the group outlives the step: what the program leaves behind is killed when it has ended, and when the
+// context of the step ends, the group gets SIGTERM and after [KillAfter] SIGKILL. A process that leaves the group (setsid) is not followed. On
+// Linux the program itself is killed with the worker, even by kill -9.
+package execjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// The exit statuses that mean something. 0 completes the job; all others are errors, which the job's retry policy counts.
+const (
+	ExitAbort = 65 // EX_DATAERR: the job fails, whatever attempts remain
+	ExitRetry = 75 // EX_TEMPFAIL: run it again later; counts as no error
+	ExitAwait = 77 // park the job until a response comes
+)
+
+const (
+	// DefaultRetryAfter is how long a job rests after ExitRetry, if the program does not say.
+	DefaultRetryAfter = time.Minute
+	// KillAfter is how long a process group may take to end after SIGTERM. It is shorter than the time a worker has after its grace.
+	KillAfter = time.Second
+	// MaxTail is how many bytes of the end of standard error become part of an error's text.
+	MaxTail = 4 << 10
+
+	// readLast bounds the reading of what is left in the pipes of a group that has ended, should somebody outside of it hold them open.
+	readLast = 500 * time.Millisecond
+	saveTime = time.Second // for a checkpoint, when the step has ended
+)
+
+// Reasons of errors. A program that ends with another status n has the reason exit_n.
+const (
+	ReasonStart  = "exec_start"  // the program could not be started
+	ReasonSignal = "exec_signal" // a signal has ended it
+	ReasonOutput = "exec_output" // what it left in its files cannot be read
+)
+
+// Options of a Program.
+type Options struct {
+	// Command is the program and its arguments. A name without a slash is looked for in PATH, now; a relative one counts from the present folder.
+	Command []string
+	// Timeout bounds one run. 0 = only the job's own clocks do.
+	Timeout time.Duration
+	// Env are variables, as NAME=VALUE, that the program gets besides those of [Passed] and its own.
+	Env []string
+	// Folder is where the folders of runs are made. Default: os.TempDir().
+	Folder string
+}
+
+// Program runs a command for jobs. It is safe for concurrent use.
+type Program struct {
+	o    Options
+	path string // absolute
+}
+
+// New checks that the command can be run. Its errors are *sojourn.Error with CodeInvalid.
+func New(o Options) (*Program, error) {
+	if !groups {
+		return nil, sojourn.Invalid("exec", "needs process groups, which this system has none of: run the worker on Unix, or write it with an SDK")
+	}
+	if len(o.Command) == 0 || o.Command[0] == "" {
+		return nil, sojourn.Invalid("exec", "name a program")
+	}
+	if o.Timeout < 0 || o.Timeout > sojourn.MaxHorizon {
+		return nil, sojourn.Invalid("timeout", "%v is out of range: 0 (none) to 10 years", o.Timeout)
+	}
+	path, err := exec.LookPath(o.Command[0])
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return nil, sojourn.Invalid("exec", "%.255q is not executable: chmod +x it", o.Command[0])
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, sojourn.Invalid("exec", "%.255q is not in PATH: a program of the present folder is ./NAME", o.Command[0])
+	case err != nil:
+		return nil, sojourn.Invalid("exec", "%.255q cannot be run: %v", o.Command[0], errors.Unwrap(err))
+	}
+	return &Program{o, path}, nil
+}
+
+// Run runs the command for one step of job; it is the handler of a kind. Standard output and standard error go to the job's log, line by line.
+//
+//	exit 0             completed, with what is in the file $SOJOURN_RESULT
+//	exit 65            failed, whatever attempts remain
+//	exit 75            run again, after what the file $SOJOURN_RETRY_AFTER says, such as 90s; no error is counted
+//	exit 77            awaiting, with the wait in the file $SOJOURN_AWAIT, such as {"within": "6h"}; the next run has the answer
+//	anything else      an error with the reason exit_N and the end of standard error as its text
+//
+// The file $SOJOURN_CHECKPOINT is stored, if it was changed and the job is not completed.
+func (p *Program) Run(ctx context.Context, job *sojourn.Job, _ []byte) error {
+	folder, err := os.MkdirTemp(p.o.Folder, "sojourn-job-")
+	if err != nil {
+		return sojourn.WithReason(ReasonStart, err)
+	}
+	defer func() {
+		if err := os.RemoveAll(folder); err != nil {
+			job.Log().Warn("the folder of the run could not be removed", "error", err)
+		}
+	}()
+	if p.o.Timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, p.o.Timeout, errTimeout)
+		defer stop()
+	}
+	files, err := newFiles(folder, job)
+	if err != nil {
+		return sojourn.WithReason(ReasonStart, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	state, tail, err := p.run(ctx, job, files)
+	if err != nil {
+		return sojourn.WithReason(ReasonStart, fmt.Errorf("%s could not be started: %w", p.o.Command[0], err))
+	}
+	err = files.verdict(state, tail, context.Cause(ctx))
+	if state.ExitCode() == 0 && err == nil {
+		return nil
+	}
+	if saveErr := files.saveCheckpoint(ctx, job); saveErr != nil {
+		job.Log().Warn("the checkpoint was not stored", "error", saveErr)
+	}
+	return err
+}
+
+var errTimeout = errors.New("the time of the run is over")
+
+// run starts the command and waits until nothing of its group is left.
+func (p *Program) run(ctx context.Context, job *sojourn.Job, files *files) (*os.ProcessState, string, error) {
+	in, err := os.Open(files.path("job.json"))
+	if err != nil {
+		return nil, "", err
+	}
+	defer in.Close()
+	log := job.Log()
+	out, err := newPipe(func(line string) { log.Info(line) })
+	if err != nil {
+		return nil, "", err
+	}
+	errs, err := newPipe(func(line string) { log.Warn(line) })
+	if err != nil {
+		out.close()
+		return nil, "", err
+	}
+	// Linux kills the child when the thread that has made it ends, not when the process does; so the thread stays.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := &exec.Cmd{Path: p.path, Args: p.o.Command, Dir: files.path("work"), Env: p.environment(files), Stdin: in, Stdout: out.w, Stderr: errs.w, SysProcAttr: ownGroup()}
+	err = cmd.Start()
+	if err != nil {
+		out.close()
+		errs.close()
+		return nil, "", err
+	}
+	out.start()
+	errs.start()
+	state, err := wait(ctx, cmd.Process)
+	out.end()
+	errs.end()
+	return state, errs.lines.last(), err
+}
+
+// wait waits for the program, and ends its group: in order if ctx ends first, else at once.
+func wait(ctx context.Context, program *os.Process) (state *os.ProcessState, err error) {
+	ended := make(chan struct{})
+	go func() {
+		state, err = program.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		killGroup(program.Pid)
+		return state, err
+	case <-ctx.Done():
+	}
+	terminateGroup(program.Pid)
+	late := time.After(KillAfter)
+	for groupLives(program.Pid) { // the rest of the group may still tidy up when its leader has ended
+		select {
+		case <-late:
+			killGroup(program.Pid)
+			<-ended
+			return state, err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	<-ended
+	return state, err
+}

@@ -1,0 +1,299 @@
+package execjob
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Passed are the variables that a program inherits, if they are set. All others stay with the worker, because they may hold what
+// opens the store, and a program is told by name which of them it gets.
+var Passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ"}
+
+// files are the folder of one run. A program reads job.json on its standard input; args, response and checkpoint have the exact bytes; result, await and
+// retry_after are for the program to write. It runs in the folder work below, so that it does not write one of them by accident.
+type files struct {
+	folder  string
+	vars    []string // of the environment
+	stored  []byte   // the checkpoint at the start
+	job     *sojourn.Job
+	mayHave int64 // bytes of a file that is read
+}
+
+func newFiles(folder string, job *sojourn.Job) (*files, error) {
+	f := &files{folder: folder, stored: job.Checkpoint, job: job, mayHave: sojourn.MaxMaxBytes}
+	url, err := job.RespondURL(0)
+	if err != nil {
+		url = "" // nobody has said where answers arrive
+	}
+	about, err := describe(job, url)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(f.path("work"), 0o700); err != nil {
+		return nil, err
+	}
+	given := map[string][]byte{"job.json": about, "args": job.Args, "checkpoint": job.Checkpoint}
+	if job.Response != nil {
+		given["response"] = job.Response.Body
+	}
+	for name, b := range given {
+		if err := os.WriteFile(f.path(name), b, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	f.vars = []string{
+		"SOJOURN_ID=" + strconv.FormatInt(int64(job.ID), 10), "SOJOURN_KIND=" + job.Kind, "SOJOURN_QUEUE=" + job.Queue, "SOJOURN_KEY=" + job.Key,
+		"SOJOURN_ATTEMPT=" + strconv.Itoa(int(job.Attempt)), "SOJOURN_IDEMPOTENCY_KEY=" + job.IdempotencyKey(), "TMPDIR=" + f.path("work"),
+	}
+	for _, name := range []string{"args", "checkpoint", "result", "await", "retry_after"} {
+		f.vars = append(f.vars, "SOJOURN_"+strings.ToUpper(name)+"="+f.path(name))
+	}
+	if job.Response != nil { // a script asks [ -n "$SOJOURN_RESPONSE" ]
+		f.vars = append(f.vars, "SOJOURN_RESPONSE="+f.path("response"))
+	}
+	if url != "" {
+		f.vars = append(f.vars, "SOJOURN_RESPOND_URL="+url)
+	}
+	return f, nil
+}
+
+func (f *files) path(name string) string { return filepath.Join(f.folder, name) }
+
+// environment is what the program sees. Of two with one name the last counts.
+func (p *Program) environment(f *files) []string {
+	var env []string
+	for _, name := range Passed {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return slices.Concat(env, p.o.Env, f.vars)
+}
+
+// value is bytes as they stand in the JSON of the HTTP API: JSON as it is, but for spaces between its parts, anything else as {"$base64": "…"}.
+type value []byte
+
+func (v value) MarshalJSON() ([]byte, error) {
+	if utf8.Valid(v) && json.Valid(v) && !bytes.Contains(v, []byte("$base64")) {
+		return v, nil
+	}
+	return json.Marshal(map[string]string{"$base64": base64.StdEncoding.EncodeToString(v)})
+}
+
+// answer is a response as a program sees it.
+type answer struct {
+	Key         string    `json:"key,omitempty"`
+	Source      string    `json:"source,omitempty"`
+	MessageID   string    `json:"message_id,omitempty"`
+	ContentType string    `json:"content_type,omitempty"`
+	ReceivedAt  time.Time `json:"received_at,omitzero"`
+	Body        value     `json:"body,omitempty"`
+}
+
+// description is a job as a program sees it. The names are those of the HTTP API.
+type description struct {
+	ID             sojourn.ID        `json:"id"`
+	Kind           string            `json:"kind"`
+	Queue          string            `json:"queue"`
+	Key            string            `json:"key,omitempty"`
+	Group          string            `json:"group,omitempty"`
+	Tags           []string          `json:"tags,omitempty"`
+	Meta           map[string]string `json:"meta,omitempty"`
+	Attempt        int32             `json:"attempt"`
+	Failures       int32             `json:"failures"`
+	Epoch          int64             `json:"epoch"`
+	Purpose        sojourn.Purpose   `json:"purpose"`
+	IdempotencyKey string            `json:"idempotency_key"`
+	RespondURL     string            `json:"respond_url,omitempty"`
+	CreatedAt      time.Time         `json:"created_at,omitzero"`
+	ContentType    string            `json:"content_type,omitempty"`
+	Args           value             `json:"args,omitempty"`
+	Checkpoint     value             `json:"checkpoint,omitempty"`
+	Response       *answer           `json:"response,omitempty"`
+	Responses      []answer          `json:"responses,omitempty"`
+}
+
+func describe(job *sojourn.Job, url string) ([]byte, error) {
+	d := description{ID: job.ID, Kind: job.Kind, Queue: job.Queue, Key: job.Key, Group: job.Group, Tags: job.Tags, Meta: job.Meta, Attempt: job.Attempt,
+		Failures: job.Failures, Epoch: job.Epoch, Purpose: job.Purpose, IdempotencyKey: job.IdempotencyKey(), RespondURL: url, CreatedAt: job.CreatedAt,
+		ContentType: job.ContentType, Args: job.Args, Checkpoint: job.Checkpoint}
+	for _, r := range job.Responses {
+		d.Responses = append(d.Responses, answer{r.Key, r.Source, r.MessageID, r.ContentType, r.ReceivedAt, r.Body})
+	}
+	if r := job.Response; r != nil {
+		d.Response = &answer{r.Key, r.Source, r.MessageID, r.ContentType, r.ReceivedAt, r.Body}
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	err := e.Encode(d)
+	return out.Bytes(), err
+}
+
+// verdict translates how the program has ended. cause says why its context had ended before, if it had.
+func (f *files) verdict(state *os.ProcessState, tail string, cause error) error {
+	code := state.ExitCode()
+	text := state.String() // exit status 3, signal: killed
+	if cause != nil {
+		text += ", stopped: " + cause.Error()
+	}
+	if tail != "" {
+		text += ": " + tail
+	}
+	var err error
+	switch code {
+	case 0:
+		err = f.takeResult()
+	case ExitAwait:
+		return f.wait()
+	case ExitRetry:
+		return f.retry()
+	case ExitAbort:
+		return sojourn.Abort(sojourn.WithReason("exit_"+strconv.Itoa(code), errors.New(text)))
+	case -1:
+		err = sojourn.WithReason(ReasonSignal, errors.New(text))
+	default:
+		err = sojourn.WithReason("exit_"+strconv.Itoa(code), errors.New(text))
+	}
+	if code != 0 && errors.Is(cause, errTimeout) {
+		err = sojourn.WithReason(sojourn.ReasonRunTimeout, errors.New(text))
+	}
+	return err
+}
+
+func (f *files) takeResult() error {
+	b, err := f.read("result")
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	f.job.Result, f.job.ResultType = b, "application/octet-stream"
+	switch {
+	case !utf8.Valid(b):
+	case json.Valid(b):
+		f.job.ResultType = "application/json"
+	default:
+		f.job.ResultType = "text/plain; charset=utf-8"
+	}
+	return nil
+}
+
+// wait reads what the program waits for. The fields are those of a wait in the HTTP API.
+func (f *files) wait() error {
+	b, err := f.read("await")
+	if err != nil {
+		return err
+	}
+	var w struct {
+		Mode   sojourn.WaitMode `json:"mode"`
+		Keys   []string         `json:"keys"`
+		Within string           `json:"within"`
+		Beat   string           `json:"beat"`
+	}
+	if len(bytes.TrimSpace(b)) > 0 {
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&w); err != nil {
+			return wrong("await", `%v; write such as {"within": "6h", "keys": ["order-42"], "mode": "all", "beat": "5m"}`, err)
+		}
+	}
+	within, err := duration("await", w.Within)
+	if err != nil {
+		return err
+	}
+	beat, err := duration("await", w.Beat)
+	if err != nil {
+		return err
+	}
+	await := sojourn.Await(within)
+	switch {
+	case len(w.Keys) > 0 && w.Mode == sojourn.WaitAll:
+		await = sojourn.AwaitAll(within, w.Keys...)
+	case len(w.Keys) > 0:
+		await = sojourn.AwaitAny(within, w.Keys...)
+	}
+	if beat > 0 {
+		await = sojourn.WithBeat(beat, await)
+	}
+	return await
+}
+
+func (f *files) retry() error {
+	b, err := f.read("retry_after")
+	if err != nil {
+		return err
+	}
+	after := DefaultRetryAfter
+	if text := strings.TrimSpace(string(b)); text != "" {
+		if after, err = duration("retry_after", text); err != nil {
+			return err
+		}
+	}
+	return sojourn.Snooze(after)
+}
+
+func duration(file, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d > sojourn.MaxHorizon {
+		return 0, wrong(file, "%.64q is not a duration such as 90s or 6h, of at most 10 years", text)
+	}
+	return d, nil
+}
+
+func wrong(file, format string, a ...any) error {
+	return sojourn.WithReason(ReasonOutput, fmt.Errorf("the file %s: "+format, append([]any{file}, a...)...))
+}
+
+// read gives what the program has left in a file, nil if nothing. A program may leave there what would block or never end: only files are read.
+func (f *files) read(name string) ([]byte, error) {
+	about, err := os.Lstat(f.path(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, wrong(name, "%v", err)
+	case !about.Mode().IsRegular():
+		return nil, wrong(name, "is no regular file")
+	}
+	file, err := os.Open(f.path(name))
+	if err != nil {
+		return nil, wrong(name, "%v", err)
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, f.mayHave+1))
+	if err != nil {
+		return nil, wrong(name, "%v", err)
+	}
+	if int64(len(b)) > f.mayHave {
+		return nil, wrong(name, "has more than %d bytes; store them elsewhere and leave a reference", f.mayHave)
+	}
+	return b, nil
+}
+
+// saveCheckpoint stores the checkpoint if the program has changed it, also when its context has ended: a shutdown leaves the lease.
+func (f *files) saveCheckpoint(ctx context.Context, job *sojourn.Job) error {
+	b, err := f.read("checkpoint")
+	if err != nil || b == nil || bytes.Equal(b, f.stored) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	return job.SaveCheckpoint(ctx, b)
+}

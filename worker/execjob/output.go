@@ -1,0 +1,96 @@
+package execjob
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// pipe brings what a program prints to the log.
+type pipe struct {
+	r, w  *os.File
+	lines lines
+	done  sync.WaitGroup
+}
+
+func newPipe(log func(line string)) (*pipe, error) {
+	r, w, err := os.Pipe()
+	return &pipe{r: r, w: w, lines: lines{log: log}}, err
+}
+
+func (p *pipe) close() {
+	p.r.Close()
+	p.w.Close()
+}
+
+// start reads until the last writer has closed the pipe. The program never waits for the log, which keeps what it has room for.
+func (p *pipe) start() {
+	p.w.Close()
+	p.done.Go(func() { _, _ = io.Copy(&p.lines, p.r) }) // ends with an error when end sets the deadline
+}
+
+// end waits for what the ended group has printed.
+func (p *pipe) end() {
+	_ = p.r.SetReadDeadline(time.Now().Add(readLast))
+	p.done.Wait()
+	p.r.Close()
+	p.lines.flush()
+}
+
+// lines makes log lines of what is written, and remembers its end. What a line has beyond lineRoom is counted, not kept.
+type lines struct {
+	log  func(line string)
+	part []byte // the beginning of a line that has not ended
+	size int    // of all of it
+	tail []byte // at most twice MaxTail
+	all  int64  // bytes written
+}
+
+// lineRoom leaves room for the mark in what the log keeps of a line.
+const lineRoom = sojourn.MaxProgress - 64
+
+// Write never fails.
+func (l *lines) Write(b []byte) (int, error) {
+	l.all += int64(len(b))
+	l.tail = append(l.tail, b[max(len(b)-MaxTail, 0):]...)
+	if len(l.tail) > 2*MaxTail {
+		l.tail = append(l.tail[:0], l.tail[len(l.tail)-MaxTail:]...)
+	}
+	for rest := b; len(rest) > 0; {
+		line, after, ended := bytes.Cut(rest, []byte("\n"))
+		l.size += len(line)
+		l.part = append(l.part, line[:min(len(line), lineRoom-len(l.part))]...)
+		if ended {
+			l.flush()
+		}
+		rest = after
+	}
+	return len(b), nil
+}
+
+// flush logs the line that has not ended. Empty ones say nothing.
+func (l *lines) flush() {
+	text := strings.TrimRight(string(l.part), " \t\r")
+	if l.size > len(l.part) {
+		text += fmt.Sprintf("… [cut, %d bytes]", l.size)
+	}
+	if text != "" {
+		l.log(text)
+	}
+	l.part, l.size = l.part[:0], 0
+}
+
+// last is the end of what was written: at most MaxTail bytes, whole lines if there are.
+func (l *lines) last() string {
+	text := string(l.tail[max(len(l.tail)-MaxTail, 0):])
+	if _, after, ok := strings.Cut(text, "\n"); l.all > MaxTail && ok && after != "" {
+		text = after
+	}
+	return strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
+}
