@@ -59,6 +59,7 @@ func (a *app) workCommand() *cobra.Command {
 	fl.DurationVar(&f.o.Lease, "lease", sojourn.DefaultLease, "after which the jobs of a worker that is dead go to others, 1s to 1h")
 	fl.StringArrayVar(&f.env, "env", nil, "`NAME` of a variable that programs get too; may be repeated")
 	fl.StringVar(&f.o.RespondURL, "respond-url", "", "`URL` where \"sojourn webhook\" is reached from outside: programs get links that answer their jobs")
+	fl.StringVar(&f.o.Name, "name", "", "what the worker is called in the list of workers (default HOST-PID)")
 	fl.BoolVar(&f.once, "once", false, "run one job that is ready and end; exit code 3 if there is none")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "a line for each run on standard output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
