@@ -8,8 +8,10 @@
 //	claim.go     wait.go       workers take them; who finds nothing waits for a hint
 //	lease.go                   extend and save, under a lease
 //	finish.go    apply.go      an outcome meets sojourn.Decide
+//	await.go                   a job begins to wait
 //	pending.go                 what is decided is written, one statement a table for all requests of the transaction
-//	respond.go   match.go      a response meets its job, and sojourn.Match
+//	respond.go   responding.go match.go  responses meet their jobs, and sojourn.Match
+//	received.go                what came of them is written
 //	sweep.go     prune.go      what is overdue, and what is old
 //	edit.go                    operators
 //	find.go      inbox.go      reading

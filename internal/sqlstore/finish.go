@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -25,11 +24,11 @@ var stepFinish = newStep("finish", func(t *tx, requests [][]sojourn.Outcome) ([]
 			answers[i][k] = f
 		}
 	}
-	t.nothingEarly = nil
+	t.waits = waits{}
 	return answers, nil
 })
 
-// readAhead reads the rows of all leases, and which of the steps that begin to wait find no early response under their own key, in one query each.
+// readAhead reads the rows of all leases, and what steps need that begin to wait.
 func (t *tx) readAhead(requests [][]sojourn.Outcome) error {
 	var leases []sojourn.Lease
 	for _, outcomes := range requests {
@@ -40,21 +39,7 @@ func (t *tx) readAhead(requests [][]sojourn.Outcome) error {
 	if err := t.readLeased(leases); err != nil {
 		return err
 	}
-	t.nothingEarly = map[kindKey]bool{}
-	var kinds, keys Texts
-	for _, outcomes := range requests {
-		for i := range outcomes {
-			l := t.leased[outcomes[i].Lease.ID]
-			if l != nil && l.key != "" && outcomes[i].Type == sojourn.OutcomeAwait {
-				kinds, keys = append(kinds, l.kind), append(keys, l.key)
-				t.nothingEarly[kindKey{l.kind, l.key}] = true
-			}
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	return t.each(qAnyEarly, func(r Row) error { delete(t.nothingEarly, kindKey{r.Text(0), r.Text(1)}); return nil }, kinds, keys)
+	return t.readWaits(requests)
 }
 
 // Finish ends steps; see sojourn.Claimer.
@@ -124,7 +109,7 @@ func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
 			return sojourn.Finished{}, err
 		}
 	}
-	l, _, err = t.match(l)
+	l, err = t.match(l)
 	if err != nil {
 		return sojourn.Finished{}, err
 	}
@@ -212,79 +197,6 @@ func (t *tx) keysTaken(l *live, keys []string) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-const (
-	qAnyEarly = `select r.kind, r.key from sj_response r /*, each*/ where r.kind = each($1 text) and r.key = each($2 text) and r.outcome = 2 and r.job = 0`
-	qEarlyOf  = `select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0 order by seq`
-	qAttach   = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3)) and outcome = 2 and job = 0`
-)
-
-// beginWait registers the awaited keys to the job, until it is final, and attaches what lies early under all keys that it has: a response
-// that came before the request was even answered is found here.
-func (t *tx) beginWait(l *live) (*live, error) {
-	for _, k := range l.Wait.Keys {
-		if k == l.key {
-			continue
-		}
-		if err := t.rememberHolder(l.kind, k, int64(l.ID)); err != nil {
-			return nil, err
-		}
-		if err := t.takeAwaited(l, k); err != nil {
-			return nil, err
-		}
-	}
-	keys, err := t.keysOf(l)
-	if err != nil {
-		return nil, err
-	}
-	var early Ints
-	for _, k := range keys {
-		if t.nothingEarly[kindKey{l.kind, k}] {
-			continue
-		}
-		if err := t.query(qEarlyOf, func(r Row) error { early = append(early, r.Int(0)); return nil }, l.kind, k); err != nil {
-			return nil, err
-		}
-	}
-	now := *l
-	now.awaited = true
-	if len(early) > 0 {
-		n, err := t.exec(qAttach, int64(l.ID), int64(l.generation), early)
-		if err != nil {
-			return nil, err
-		}
-		now.Kept += int32(n)
-	}
-	return &now, t.save(l, &now)
-}
-
-// keysOf lists the keys that are registered to a live job: its own, and those of its waits.
-func (t *tx) keysOf(l *live) (keys []string, err error) {
-	if l.awaited || len(l.Wait.Keys) > 0 {
-		err = t.query(`select key from sj_key where job = $1 and own = 0 and live = 1`, func(r Row) error {
-			keys = append(keys, r.Text(0))
-			return nil
-		}, int64(l.ID))
-	}
-	if l.key != "" && !slices.Contains(keys, l.key) {
-		keys = append(keys, l.key)
-	}
-	return keys, err
-}
-
-// takeAwaited gives the job a key that it awaits, if it has not got it from an earlier wait.
-func (t *tx) takeAwaited(l *live, key string) error {
-	n, err := t.exec(qTakeOneKey, l.kind, key, int64(l.ID), 0, t.now)
-	if err != nil || n == 1 {
-		t.mayBeUnseen(l.kind, key)
-		return err
-	}
-	mine, err := t.num(`select count(*) from sj_key where kind = $1 and key = $2 and job = $3 and live = 1`, l.kind, key, int64(l.ID))
-	if err == nil && mine == 0 {
-		err = raced("a key to await was taken meanwhile")
-	}
-	return err
 }
 
 const (

@@ -9,23 +9,31 @@ func (s *step) lookingFirst(look func(t *tx, in []any) (found any, reads []State
 	return s
 }
 
-// lookAhead begins the transaction with what a group needs first: the rows of its leases, locked in order, or else what its first step asks for.
+// arrange puts the responses of a group where they cost least. They name rows that only the database knows: where the group begins with a look that
+// locks, they are in it, and elsewhere they come last, after what needs no look because the last transactions have left it in memory.
+func (s *Store) arrange(group []*request) []*request {
+	named, rest := partition(group, stepRespond)
+	if s.db.Dialect().Concurrent {
+		return append(named, rest...)
+	}
+	return append(rest, named...)
+}
+
+// lookAhead begins the transaction with what a group needs first: what its responses ask for, which locks the rows of its leases too; or else these rows,
+// locked in order; or else what its first step asks for.
 func (t *tx) lookAhead(group []*request) error {
 	if _, ok := t.Conn.(Sender); !ok || len(group) == 0 {
 		return nil
 	}
-	ids, named := leasesOf(group)
-	if named {
-		return nil // responses: whoever has their keys is locked in the same order, once it is known
-	}
-	if len(ids) > 0 {
-		t.leased = make(map[sojourn.ID]*live, len(ids))
-		for _, id := range ids {
-			t.leased[sojourn.ID(id)] = nil // not live, unless it is found
-		}
-		return t.send([]Statement{{Text: qLive, Args: []any{ids}, Each: t.scanInto(t.leased, noMore)}})
+	ids := leasesOf(group)
+	t.leased = make(map[sojourn.ID]*live, len(ids))
+	for _, id := range ids {
+		t.leased[sojourn.ID(id)] = nil // not live, unless it is found
 	}
 	st := group[0].step
+	if _, ok := group[0].in.([]sojourn.Response); !ok && len(ids) > 0 {
+		return t.send([]Statement{{Text: qLive, Args: []any{ids}, Each: t.scanInto(t.leased, noMore)}})
+	}
 	if st.look == nil {
 		return nil
 	}
@@ -39,8 +47,8 @@ func (t *tx) lookAhead(group []*request) error {
 	return t.send(reads)
 }
 
-// leasesOf lists the jobs of all leases of a group. named reports whether there are responses, which address other jobs.
-func leasesOf(group []*request) (ids Ints, named bool) {
+// leasesOf lists the jobs of all leases of a group.
+func leasesOf(group []*request) (ids Ints) {
 	for _, r := range group {
 		switch in := r.in.(type) {
 		case []sojourn.Outcome:
@@ -55,9 +63,7 @@ func leasesOf(group []*request) (ids Ints, named bool) {
 			for i := range in {
 				ids = append(ids, int64(in[i].Lease.ID))
 			}
-		case []sojourn.Response:
-			named = true
 		}
 	}
-	return ids, named
+	return ids
 }

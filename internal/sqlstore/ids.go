@@ -15,15 +15,17 @@ const (
 	qNextIDs = `insert into sj_meta (name, value) values ('next_id', cast(1 + cast($1 as bigint) as text))
 		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + cast($1 as bigint) as text)
 		returning cast(value as bigint) - cast($1 as bigint)`
-	qNextResponse = `insert into sj_meta (name, value) values ('next_response', '2')
-		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + 1 as text) returning cast(value as bigint) - 1`
+	// Numbers of responses: the first one, and how many in a row.
+	qNextResponses = `insert into sj_meta (name, value) values ('next_response', cast(1 + cast($1 as bigint) as text))
+		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + cast($1 as bigint) as text)
+		returning cast(value as bigint) - cast($1 as bigint), cast($1 as bigint)`
 
 	qAddBlock  = `insert into sj_block (first, size, leased_us) values ($1, $2, $3)`
 	qFindBlock = `select first, size, leased_us from sj_block where first <= $1 order by first desc limit 1`
 )
 
-// TextNextResponse names the statement that numbers a response, for Dialect.Over.
-const TextNextResponse = qNextResponse
+// TextNextResponses names the statement that numbers responses, for Dialect.Over.
+const TextNextResponses = qNextResponses
 
 var stepIDs = eachStep("ids", func(t *tx, n int64) (sojourn.ID, error) {
 	next, err := t.num(qNextIDs, n)

@@ -50,11 +50,7 @@ func (t *tx) replay(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Respond
 	if err != nil {
 		return sojourn.Responded{}, err
 	}
-	to, err := t.aim(&r)
-	if err != nil {
-		return sojourn.Responded{}, err
-	}
-	answer, err := t.respondOne(&r, to)
+	answer, err := t.respondOne(r)
 	if err != nil {
 		return answer, err
 	}

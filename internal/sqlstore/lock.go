@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/sojourn-queue/sojourn"
 )
 
 // ErrRaced is the error of a step that found something else when it wrote than when it looked, because another transaction was faster. Nothing
@@ -21,10 +19,9 @@ func raced(what string) error {
 // and a sweep skip rows that others have locked, so they wait for nobody. What is locked out of this order (rows that are found on the way)
 // may end in a deadlock, which the database finds and DB.Update repeats.
 const (
-	qLockLive    = `select l.id from sj_live l where l.id in (ints($1)) order by l.id /*lock l*/`
-	qLockFinal   = `select f.id from sj_final f where f.id in (ints($1)) order by f.id /*lock f*/`
-	qLockKey     = `select k.job, k.live, k.held_until_us from sj_key k where k.kind = $1 and k.key = $2 /*lock k*/`
-	qLiveHolders = `select job from sj_key where live = 1 and (kind, key) in (rows($1 text, $2 text))`
+	qLockLive  = `select l.id from sj_live l where l.id in (ints($1)) order by l.id /*lock l*/`
+	qLockFinal = `select f.id from sj_final f where f.id in (ints($1)) order by f.id /*lock f*/`
+	qLockKey   = `select k.job, k.live, k.held_until_us from sj_key k where k.kind = $1 and k.key = $2 /*lock k*/`
 )
 
 func (t *tx) concurrent() bool { return t.s.db.Dialect().Concurrent }
@@ -35,32 +32,6 @@ func (t *tx) lock(q string, ids Ints) error {
 		return nil
 	}
 	return t.query(q, func(Row) error { return nil }, ids)
-}
-
-// lockGroup locks the live rows that the requests name. A later statement then sees each as the transactions before have left it, with all
-// that belongs to it.
-func (t *tx) lockGroup(group []*request) error {
-	if !t.concurrent() || t.leased != nil { // lookAhead has
-		return nil
-	}
-	ids, _ := leasesOf(group)
-	var kinds, keys Texts
-	for _, r := range group {
-		in, _ := r.in.([]sojourn.Response)
-		for i := range in {
-			if in[i].Job > 0 {
-				ids = append(ids, int64(in[i].Job))
-			} else if in[i].Key != "" {
-				kinds, keys = append(kinds, in[i].Kind), append(keys, in[i].Key)
-			}
-		}
-	}
-	if len(keys) > 0 {
-		if err := t.query(qLiveHolders, func(r Row) error { ids = append(ids, r.Int(0)); return nil }, kinds, keys); err != nil {
-			return err
-		}
-	}
-	return t.lock(qLockLive, ids)
 }
 
 // lockReused locks the rows of keys that final jobs have left, in order, and checks that they are still free.

@@ -7,62 +7,53 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-const (
-	qKept    = `select seq, key, failed, reason, error from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
-	qTaken   = `update sj_response set outcome = 1, in_hand = 1 where seq in (ints($1))`
-	qUsedUp  = `update sj_response set outcome = 1 where seq in (ints($1))`
-	qTooLate = `update sj_response set outcome = 4 where seq in (ints($1))`
-)
+const qKept = `select seq, key, failed, reason, error from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
 
-// match gives the job what it keeps, as long as sojourn.Match finds something to do. It ends every transaction that stores a response for
-// a live job, or after which a job awaits or a retry waits, so that it never matters which of two commits comes first. It returns the
-// row and the responses whose outcome it has changed.
-func (t *tx) match(l *live) (*live, map[int64]sojourn.ResponseOutcome, error) {
-	var became map[int64]sojourn.ResponseOutcome // most have none
-	if l.Kept > 0 {
-		became = map[int64]sojourn.ResponseOutcome{}
+// match gives the job what it keeps. It ends every transaction after which a job awaits or a retry waits, as matchKept ends each that stores a response for
+// a live job, so that it never matters which of two commits comes first. It returns the row.
+func (t *tx) match(l *live) (*live, error) {
+	if l.Kept == 0 || !l.State.Live() {
+		return l, nil
 	}
-	for l.Kept > 0 && l.State.Live() {
-		kept, err := t.keptOf(l.ID)
-		if err != nil {
-			return nil, nil, err
-		}
+	kept, err := t.keptOf(l.ID)
+	if err != nil {
+		return nil, err
+	}
+	l, _, err = t.matchKept(l, kept)
+	return l, err
+}
+
+// matchKept gives a live job what it keeps, as long as sojourn.Match finds something to do. It returns the row, which is the same if there was nothing,
+// and what is still kept.
+func (t *tx) matchKept(l *live, kept []sojourn.KeptResponse) (*live, []sojourn.KeptResponse, error) {
+	for len(kept) > 0 && l.State.Live() {
 		m := sojourn.Match(l.Row, l.key, kept)
 		if !m.Found() {
 			break
 		}
-		for _, part := range []struct {
-			q       string
-			seqs    []int64
-			outcome sojourn.ResponseOutcome
-		}{{qTaken, m.Take, sojourn.Applied}, {qUsedUp, m.UsedUp, sojourn.Applied}, {qTooLate, m.Late, sojourn.Late}} {
-			if len(part.seqs) == 0 {
-				continue
-			}
-			if _, err := t.exec(part.q, Ints(part.seqs)); err != nil {
-				return nil, nil, err
-			}
-			for _, seq := range part.seqs {
-				became[seq] = part.outcome
-			}
-		}
+		t.inbox.mark(markTaken, m.Take)
+		t.inbox.mark(markUsedUp, m.UsedUp)
+		t.inbox.mark(markLate, m.Late)
 		if len(m.UsedUp) > 0 {
 			if err := t.feelLost(l, m.Transition); err != nil {
 				return nil, nil, err
 			}
 		}
-		if l, err = t.apply(l, m.Transition, change{by: bySeq(m.Take, m.UsedUp)}); err != nil {
+		by := bySeq(m.Take, m.UsedUp)
+		gone := slices.Concat(m.Take, m.UsedUp, m.Late)
+		kept = slices.DeleteFunc(kept, func(k sojourn.KeptResponse) bool { return slices.Contains(gone, k.Seq) })
+		var err error
+		if l, err = t.apply(l, m.Transition, change{by: by}); err != nil {
 			return nil, nil, err
 		}
-		if l.State.Final() {
-			for _, k := range kept { // what the final state left over
-				if became[k.Seq] == "" {
-					became[k.Seq] = sojourn.Late
-				}
-			}
-		}
 	}
-	return l, became, nil
+	if l.State.Final() { // what it leaves over
+		for _, k := range kept {
+			t.inbox.mark(markLate, []int64{k.Seq})
+		}
+		kept = nil
+	}
+	return l, kept, nil
 }
 
 // bySeq names the responses that have moved a job, for its history.

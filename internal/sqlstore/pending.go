@@ -74,11 +74,12 @@ func (t *tx) laterBulk(q string, wanted int, raced string, first Ints, more ...C
 // collect makes statements of what is pending. Rows of one job stand in each statement once, so the order among the statements does not matter;
 // locks are taken in the order that lock.go names: live rows, which were locked when they were read, then keys.
 func (t *tx) collect() []statement {
-	if t.pending.empty() {
+	if t.pending.empty() && t.inbox.empty() {
 		return nil
 	}
 	p := t.pending
 	t.pending = pending{}
+	t.collectInbox()
 	for i, q := range putDowns {
 		if len(p.hands[i]) > 0 {
 			t.later(q, 0, "", p.hands[i])

@@ -79,9 +79,9 @@ func (t *tx) answeredBefore(l *live) (bool, error) {
 
 const qPollMessage = `insert into sj_message (source, message_id, seq, at_us) values ($1, $2, $3, $4) on conflict (source, message_id) do nothing`
 
-// keepAnswer records what a poll step has brought, as a response in hand, or as one that came too late.
+// keepAnswer records what a poll step has brought, as a response in hand, or as one that came too late. What its end does to other responses is written before.
 func (t *tx) keepAnswer(was *live, o *sojourn.Outcome, late bool) error {
-	seq, err := t.num(qNextResponse)
+	seq, err := t.num(qNextResponses, 1)
 	if err != nil {
 		return err
 	}
@@ -90,9 +90,10 @@ func (t *tx) keepAnswer(was *live, o *sojourn.Outcome, late bool) error {
 	if _, err := t.exec(qPollMessage, r.Source, r.MessageID, seq, t.now); err != nil {
 		return err
 	}
-	s := stored{outcome: outApplied, inHand: !late, job: was.ID, generation: was.generation}
-	if late {
+	s := t.received(&r, seq, outApplied, was, was.ID)
+	if s.inHand, s.named = !late, true; late {
 		s.outcome = outLate
 	}
-	return t.addResponse(&r, seq, s)
+	t.inbox.add(s)
+	return nil
 }

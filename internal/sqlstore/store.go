@@ -178,16 +178,17 @@ type tx struct {
 	after  []func()         // run after the commit
 	never  map[string]error // windows that have refused a job, see mayStart
 
-	first        any                  // what the first step's look has found, see lookingFirst
-	pending      pending              // written with the next flush
-	leased       map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
-	recent       map[sojourn.ID]*live // see recent
-	changed      []*live              // rows as they were written, oldest first
-	altered      bool                 // a row was changed that is not among them
-	lines        []*gatedLine         // of the queues with gates that a claim is taking jobs from
-	places       map[string]queueRow  // queues as place has read them, since the last row was locked
-	nothingEarly map[kindKey]bool     // keys of the finishes under way that have no early response
-	unseen       []kindKey            // keys under which another transaction may have missed this one, see lookAgain
+	first   any                  // what the first step's look has found, see lookingFirst
+	pending pending              // written with the next flush
+	inbox   inbox                // the same of responses
+	leased  map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
+	recent  map[sojourn.ID]*live // see recent
+	changed []*live              // rows as they were written, oldest first
+	altered bool                 // a row was changed that is not among them
+	lines   []*gatedLine         // of the queues with gates that a claim is taking jobs from
+	places  map[string]queueRow  // queues as place has read them, since the last row was locked
+	waits   waits                // of the finishes under way
+	unseen  []kindKey            // keys under which another transaction may have missed this one, see lookAgain
 }
 
 // newTx begins with a group of requests, of which there may be none.
@@ -304,6 +305,7 @@ func (s *Store) transact(group []*request) error {
 	ctx, cancel := context.WithTimeout(context.Background(), txTime)
 	defer cancel()
 	var done *tx
+	group = s.arrange(group)
 	err := s.db.Update(ctx, func(c Conn) (err error) {
 		defer func() { // a mistake of ours fails the request that meets it, and nothing else
 			if v := recover(); v != nil {
@@ -316,9 +318,6 @@ func (s *Store) transact(group []*request) error {
 		}
 		done = t
 		if err := s.recent.open(t); err != nil {
-			return err
-		}
-		if err := t.lockGroup(group); err != nil {
 			return err
 		}
 		for rest := group; len(rest) > 0; {

@@ -114,7 +114,7 @@ func (t *tx) happen(was *live, e sojourn.Event) error {
 		l, err = t.beginWait(l)
 	}
 	if err == nil {
-		_, _, err = t.match(l)
+		_, err = t.match(l)
 	}
 	return err
 }

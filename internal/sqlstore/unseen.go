@@ -108,6 +108,6 @@ func (t *tx) attachTo(l *live, k kindKey) error {
 	if err := t.save(l, &now); err != nil {
 		return err
 	}
-	_, _, err = t.match(&now)
+	_, err = t.match(&now)
 	return err
 }

@@ -1,0 +1,169 @@
+package sqlstore
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// received is a response of this transaction. It is written once, as the transaction has left it.
+type received struct {
+	in              *sojourn.Response
+	seq             int64
+	outcome         int64
+	inHand          bool
+	job             sojourn.ID
+	generation      int32
+	expires         int64
+	duplicates      int64
+	reason, errText string // as they are stored
+	named           bool   // its message id is stored already
+	written         bool
+}
+
+// received is what a store adds to a response.
+func (t *tx) received(in *sojourn.Response, seq, outcome int64, l *live, job sojourn.ID) *received {
+	s := &received{in: in, seq: seq, outcome: outcome, job: job, errText: sojourn.Cut(in.Error, sojourn.MaxError), reason: sojourn.Cut(in.Reason, sojourn.MaxReason)}
+	if in.Failed && s.reason == "" {
+		s.reason = "response"
+	}
+	switch {
+	case l != nil:
+		s.generation = l.generation
+	case outcome == outEarly:
+		s.expires = t.now + cmp.Or(in.TTL, t.s.cfg.InboxTTL).Microseconds()
+	default: // pruned with its job, or, if that is gone or there is none, by its age
+		s.expires = t.now + sojourn.DefaultInboxKeep.Microseconds()
+	}
+	return s
+}
+
+// inbox is what a transaction does to responses. It is written before all that jobs' ends do to the responses they leave over.
+type inbox struct {
+	new     []*received
+	of      map[int64]*received // by number, also those that are written
+	marks   [3]Ints             // responses that were stored before and become something, see marked
+	repeats map[int64]int64     // number of a response that is stored → how often it came again
+}
+
+// How a response ends that a job has kept.
+const (
+	markTaken  = iota // in hand
+	markUsedUp        // an error that has ended the attempt
+	markLate
+)
+
+var marked = [3]struct {
+	q       string
+	outcome int64
+}{
+	markTaken:  {`update sj_response set outcome = 1, in_hand = 1 where seq in (ints($1))`, outApplied},
+	markUsedUp: {`update sj_response set outcome = 1 where seq in (ints($1))`, outApplied},
+	markLate:   {`update sj_response set outcome = 4 where seq in (ints($1))`, outLate},
+}
+
+func (b *inbox) empty() bool {
+	return len(b.new)+len(b.repeats)+len(b.marks[markTaken])+len(b.marks[markUsedUp])+len(b.marks[markLate]) == 0
+}
+
+// add leaves a response to the next flush.
+func (b *inbox) add(s *received) {
+	if b.of == nil {
+		b.of = map[int64]*received{}
+	}
+	b.of[s.seq] = s
+	b.new = append(b.new, s)
+}
+
+// mark notes what becomes of responses that a job has kept.
+func (b *inbox) mark(how int, seqs []int64) {
+	for _, seq := range seqs {
+		s := b.of[seq]
+		if s != nil {
+			s.outcome, s.inHand = marked[how].outcome, how == markTaken
+		}
+		if s == nil || s.written {
+			b.marks[how] = append(b.marks[how], seq)
+		}
+	}
+}
+
+// again counts a repeat of a response.
+func (b *inbox) again(first *received) {
+	if !first.written {
+		first.duplicates++
+		return
+	}
+	if b.repeats == nil {
+		b.repeats = map[int64]int64{}
+	}
+	b.repeats[first.seq]++
+}
+
+const (
+	qAddMessages  = `insert into sj_message (seq, at_us, source, message_id) rows($1 bigint, $2 bigint, $3 text, $4 text)`
+	qAddResponses = `insert into sj_response (seq, job, generation, outcome, in_hand, failed, progress, received_us, expires_us, duplicates, source, message_id, kind,
+		key, reason, content_type, error, body) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
+		$10 bigint, $11 text, $12 text, $13 text, $14 text, $15 text, $16 text, $17 bytea, $18 bytea)`
+	qRepeated = `update sj_response set duplicates = duplicates + each($2 bigint) /*from each*/ where seq = each($1 bigint)`
+)
+
+// collectInbox makes statements of what is pending for responses.
+func (t *tx) collectInbox() {
+	b := &t.inbox
+	if b.empty() {
+		return
+	}
+	t.addMessages(b.new)
+	t.addResponses(b.new)
+	for i, seqs := range b.marks {
+		if len(seqs) > 0 {
+			slices.Sort(seqs)
+			t.later(marked[i].q, 0, "", seqs)
+		}
+	}
+	numbers := table(2, len(b.repeats))
+	for i, seq := range slices.Sorted(maps.Keys(b.repeats)) {
+		numbers[0][i], numbers[1][i] = seq, b.repeats[seq]
+	}
+	t.laterBulk(qRepeated, 0, "", numbers[0], numbers[1])
+	*b = inbox{of: b.of}
+}
+
+// addMessages stores the message ids, in one order everywhere: two transactions with the same ones wait for each other.
+func (t *tx) addMessages(rs []*received) {
+	rs = slices.DeleteFunc(slices.Clone(rs), func(s *received) bool { return s.named })
+	slices.SortFunc(rs, func(a, b *received) int {
+		return cmp.Or(cmp.Compare(a.in.Source, b.in.Source), cmp.Compare(a.in.MessageID, b.in.MessageID))
+	})
+	numbers := table(2, len(rs))
+	sources, ids := make(Texts, len(rs)), make(Texts, len(rs))
+	for i, s := range rs {
+		numbers[0][i], numbers[1][i], sources[i], ids[i] = s.seq, t.now, s.in.Source, s.in.MessageID
+	}
+	t.laterBulk(qAddMessages, 0, "", numbers[0], numbers[1], sources, ids)
+}
+
+func (t *tx) addResponses(rs []*received) {
+	n := len(rs)
+	numbers := table(10, n)
+	var texts [6]Texts
+	for c := range texts {
+		texts[c] = make(Texts, n)
+	}
+	errors, bodies := make(Blobs, n), make(Blobs, n)
+	for i, s := range rs {
+		s.written = true
+		for c, v := range [...]int64{s.seq, int64(s.job), int64(s.generation), s.outcome, bit(s.inHand), bit(s.in.Failed), bit(s.in.Progress), t.now, s.expires,
+			s.duplicates} {
+			numbers[c][i] = v
+		}
+		for c, v := range [...]string{s.in.Source, s.in.MessageID, s.in.Kind, s.in.Key, s.reason, s.in.ContentType} {
+			texts[c][i] = v
+		}
+		errors[i], bodies[i] = []byte(s.errText), s.in.Body
+	}
+	t.laterBulk(qAddResponses, 0, "", numbers[0], columns(numbers[1:], texts[0], texts[1], texts[2], texts[3], texts[4], texts[5], errors, bodies)...)
+}

@@ -1,0 +1,321 @@
+package sqlstore
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// responding is the responses of one transaction. What they need is read for all of them together. Then each is decided in turn, by the rows as
+// those before it have left them, and what came of all is written together.
+type responding struct {
+	*tx
+	calls []respondCall
+
+	firsts  map[message]*received                 // who had the message id first
+	holders map[kindKey]holder                    // who has, or had, the key
+	rows    map[sojourn.ID]*live                  // as they are by now; nil: not live
+	kept    map[sojourn.ID][]sojourn.KeptResponse // of the rows, in order of arrival
+	numbers Ints                                  // for the responses that are new, ascending
+	nextID  int64                                 // the first that was not given out
+	signs   map[sojourn.ID]string                 // progress, the newest of each job
+}
+
+// respondCall is one call. It is refused before anything is written.
+type respondCall struct {
+	rs      []sojourn.Response
+	targets []target
+	refused error
+}
+
+// message is what tells whether two responses are the same.
+type message struct{ source, id string }
+
+func messageOf(r *sojourn.Response) message {
+	return message{storable(r.Source), storable(r.MessageID)}
+}
+
+func newResponding(t *tx, requests [][]sojourn.Response) *responding {
+	r := &responding{tx: t, calls: make([]respondCall, len(requests)), firsts: map[message]*received{}, holders: map[kindKey]holder{},
+		rows: map[sojourn.ID]*live{}, kept: map[sojourn.ID][]sojourn.KeptResponse{}, signs: map[sojourn.ID]string{}}
+	for i, rs := range requests {
+		c := respondCall{rs: rs, targets: make([]target, len(rs))}
+		for k := range rs {
+			var err error
+			if c.targets[k], err = t.aim(&rs[k]); err != nil {
+				c.refused = sojourn.AtIndex(k, err)
+				break
+			}
+		}
+		r.calls[i] = c
+	}
+	return r
+}
+
+// accepted calls do for the responses of calls that are not refused.
+func (r *responding) accepted(do func(in *sojourn.Response, to *target)) {
+	for _, c := range r.calls {
+		for k := range c.rs {
+			if c.refused == nil {
+				do(&c.rs[k], &c.targets[k])
+			}
+		}
+	}
+}
+
+const (
+	// qMessages finds who had a message id first. Where its dialect has a text of its own, that also numbers those who are the first.
+	qMessages = `select m.source, m.message_id, m.seq, coalesce(r.job, 0), 1 from sj_message m left join sj_response r on r.seq = m.seq /*, each*/
+		where m.source = each($1 text) and m.message_id = each($2 text)`
+	qKeys = `select k.kind, k.key, k.job, k.live from sj_key k /*, each*/ where k.kind = each($1 text) and k.key = each($2 text)`
+	// qLiveNamed locks whom responses name, and whom leases name, in one order. What is read after it is what the transactions before have left.
+	qLiveNamed = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1) union
+		select k.job from sj_key k where (k.kind, k.key) in (rows($2 text, $3 text))) order by l.id /*lock l*/`
+	qKeptOf = `select job, seq, key, failed, reason, error from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
+)
+
+// TextMessages names the statement that finds message ids, and may number the new ones, for Dialect.Over.
+const TextMessages = qMessages
+
+// read looks and prepares.
+func (r *responding) read() error {
+	if err := r.readAll(r.look()); err != nil {
+		return err
+	}
+	return r.prepare()
+}
+
+// look asks for the rows of the jobs, where they are locked in one order; which message ids are known; and who has the keys.
+func (r *responding) look() (reads []Statement) {
+	ids := make(Ints, 0, len(r.leased))
+	for id := range r.leased {
+		ids = append(ids, int64(id))
+	}
+	var sources, texts, kinds, keys Texts
+	byID := false
+	r.accepted(func(in *sojourn.Response, to *target) {
+		sources, texts = append(sources, in.Source), append(texts, in.MessageID)
+		byID = byID || in.Job != 0
+		if to.id != 0 {
+			ids = append(ids, int64(to.id))
+		} else if !in.Park {
+			kinds, keys = append(kinds, in.Kind), append(keys, in.Key)
+		}
+	})
+	if r.concurrent() {
+		reads = append(reads, Statement{Text: qLiveNamed, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: r.scanInto(r.rows, r.noteLeased)})
+	}
+	if len(texts) > 0 {
+		reads = append(reads, Statement{Text: qMessages, Rows: []Column{sources, texts}, Each: r.scanMessage})
+	}
+	if len(keys) > 0 {
+		reads = append(reads, Statement{Text: qKeys, Rows: []Column{kinds, keys}, Each: func(row Row) error {
+			r.holders[kindKey{row.Text(0), row.Text(1)}] = holder{id: sojourn.ID(row.Int(2)), live: row.Int(3) != 0}
+			return nil
+		}})
+	}
+	if byID {
+		reads = append(reads, Statement{Text: qMeta, Args: []any{"next_id"}, Each: func(row Row) (err error) {
+			r.nextID, err = strconv.ParseInt(row.Text(0), 10, 64)
+			return err
+		}})
+	}
+	return reads
+}
+
+func (r *responding) noteLeased(_ Row, l *live) error {
+	if _, ok := r.leased[l.ID]; ok {
+		r.leased[l.ID] = l
+	}
+	return nil
+}
+
+func (r *responding) scanMessage(row Row) error {
+	if known := row.Int(4) != 0; !known {
+		r.numbers = append(r.numbers, row.Int(2))
+		return nil
+	}
+	r.firsts[message{row.Text(0), row.Text(1)}] = &received{seq: row.Int(2), job: sojourn.ID(row.Int(3)), written: true}
+	return nil
+}
+
+// prepare reads what depends on what the look has found: rows that are not locked yet, what they keep, and numbers. It ends with the last refusal.
+func (r *responding) prepare() error {
+	for i := range r.calls {
+		c := &r.calls[i]
+		for k := range c.rs {
+			if c.refused == nil && c.rs[k].Job != 0 && int64(c.rs[k].Job) >= max(r.nextID, 1) {
+				c.refused = sojourn.AtIndex(k, sojourn.NotFound("no job has ever had the id %d", c.rs[k].Job))
+			}
+		}
+	}
+	var ids Ints
+	fresh := map[message]bool{}
+	r.accepted(func(in *sojourn.Response, to *target) {
+		if m := messageOf(in); r.firsts[m] == nil {
+			fresh[m] = true
+		}
+		if to.id == 0 && !in.Park {
+			h := r.holders[kindKey{in.Kind, in.Key}]
+			if to.id = h.id; !h.live && r.concurrent() {
+				return // the look has found it, or it is final
+			}
+		}
+		if _, ok := r.rows[to.id]; !ok && to.id != 0 {
+			r.rows[to.id] = nil
+			ids = append(ids, int64(to.id))
+		}
+	})
+	if len(ids) > 0 {
+		found, err := r.load(ids)
+		if err != nil {
+			return err
+		}
+		maps.Copy(r.rows, found)
+	}
+	if more := len(fresh) - len(r.numbers); more > 0 {
+		if err := r.query(qNextResponses, func(row Row) error {
+			for seq := row.Int(0); seq < row.Int(0)+row.Int(1); seq++ {
+				r.numbers = append(r.numbers, seq)
+			}
+			return nil
+		}, more); err != nil {
+			return err
+		}
+	}
+	slices.Sort(r.numbers)
+	return r.readKept()
+}
+
+// readKept reads what the jobs keep. Their rows say how many those are, and most keep none.
+func (r *responding) readKept() error {
+	var keepers Ints
+	for id, l := range r.rows {
+		if l != nil && l.Kept > 0 {
+			keepers = append(keepers, int64(id))
+		}
+	}
+	if len(keepers) == 0 {
+		return nil
+	}
+	return r.query(qKeptOf, func(row Row) error {
+		id := sojourn.ID(row.Int(0))
+		r.kept[id] = append(r.kept[id], sojourn.KeptResponse{Seq: row.Int(1), Key: row.Text(2), Failed: row.Int(3) != 0, Reason: row.Text(4), Error: string(row.Bytes(5))})
+		return nil
+	}, keepers)
+}
+
+// one stores one response and gives it to its job: R1-R6.
+func (r *responding) one(in *sojourn.Response, to target) (sojourn.Responded, error) {
+	m := messageOf(in)
+	if first := r.firsts[m]; first != nil {
+		r.inbox.again(first)
+		return sojourn.Responded{Outcome: sojourn.Duplicate, Job: first.job, Seq: first.seq}, nil
+	}
+	seq := r.numbers[0]
+	r.numbers = r.numbers[1:]
+	l := r.rows[to.id]
+	outcome := r.outcomeFor(in, l, to)
+	s := r.received(in, seq, outcome, l, to.id)
+	r.firsts[m] = s
+	r.inbox.add(s)
+	switch {
+	case l == nil:
+		if outcome == outEarly {
+			r.mayBeUnseen(in.Kind, in.Key)
+		}
+	case in.Progress && outcome == outApplied:
+		if err := r.progress(l, string(in.Body)); err != nil {
+			return sojourn.Responded{}, err
+		}
+	case outcome == outEarly:
+		if err := r.keep(l, s); err != nil {
+			return sojourn.Responded{}, err
+		}
+	}
+	return sojourn.Responded{Outcome: outcomeCodes[s.outcome], Job: s.job, Seq: seq}, nil
+}
+
+// keep attaches a response to its job, and matches: R5.
+func (r *responding) keep(l *live, s *received) error {
+	now := *l
+	now.Kept++
+	kept := append(r.kept[l.ID], sojourn.KeptResponse{Seq: s.seq, Key: s.in.Key, Failed: s.in.Failed, Reason: s.reason, Error: s.errText})
+	after, kept, err := r.matchKept(&now, kept)
+	if err == nil && after == &now { // nobody waits for it
+		err = r.save(l, after)
+	}
+	if err != nil {
+		return err
+	}
+	r.rows[l.ID], r.kept[l.ID] = after, kept
+	if after.State.Final() {
+		r.rows[l.ID], r.kept[l.ID] = nil, nil
+	}
+	return nil
+}
+
+// progress stores a sign of life, and lets the beat of the wait start anew where one runs: R6.
+func (r *responding) progress(l *live, text string) error {
+	now := *l
+	if l.beatUntil > 0 {
+		now.beatUntil = r.inTime(l.Wait.Beat)
+	}
+	if text != "" {
+		now.hasData = true
+		r.signs[l.ID] = text
+	}
+	r.rows[l.ID] = &now
+	return r.save(l, &now)
+}
+
+// write leaves to the next flush what is not the jobs' own.
+func (r *responding) write() {
+	ids := slices.Sorted(maps.Keys(r.signs))
+	jobs, nothing, texts := make(Ints, len(ids)), make(Blobs, len(ids)), make(Texts, len(ids))
+	for i, id := range ids {
+		jobs[i], texts[i] = int64(id), sojourn.Cut(r.signs[id], sojourn.MaxProgress)
+	}
+	r.laterBulk(qSigns, 0, "", jobs, nothing, texts)
+}
+
+const qSigns = `insert into sj_data (job, checkpoint, progress) rows($1 bigint, $2 bytea, $3 text)
+	on conflict (job) do update set progress = excluded.progress`
+
+// outcomeFor is what a response is before Match looks at it. Progress is never kept: it would answer the next wait.
+func (t *tx) outcomeFor(r *sojourn.Response, l *live, to target) int64 {
+	switch {
+	case r.Park:
+		return outParked
+	case l == nil && to.id == 0 && r.Progress:
+		return outUnmatched
+	case l == nil && to.id == 0:
+		return outEarly // R2
+	case l == nil:
+		return outLate // R3: the job that had the key is final, or gone
+	case to.until > 0 && t.now >= to.until, to.token && (to.generation != l.generation || to.attempt != l.Attempt):
+		return outStale // R4
+	case r.Progress && l.AttemptOpen && (l.State == sojourn.Running || l.State == sojourn.Awaiting):
+		return outApplied // R6
+	case r.Progress:
+		return outLate // nobody waits for its sender
+	}
+	return outEarly // R5: kept
+}
+
+// respondOne is a response that comes in a transaction of another step.
+func (t *tx) respondOne(in sojourn.Response) (sojourn.Responded, error) {
+	r := newResponding(t, [][]sojourn.Response{{in}})
+	if err := r.read(); err != nil {
+		return sojourn.Responded{}, err
+	}
+	c := r.calls[0]
+	if c.refused != nil {
+		return sojourn.Responded{}, c.refused
+	}
+	answer, err := r.one(&c.rs[0], c.targets[0])
+	r.write()
+	return answer, err
+}
