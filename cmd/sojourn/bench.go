@@ -53,7 +53,7 @@ func (a *app) benchCommand() *cobra.Command {
 	fl.IntVar(&f.config.Batch, "batch", bench.DefaultBatch, "jobs of a call in bulk, 1 to 1000")
 	fl.StringVar(&f.backlog, "backlog", strconv.Itoa(bench.DefaultBacklog), "`numbers` of ready jobs before which claims are measured, such as 10000,1000000")
 	fl.StringVar(&f.awaiting, "awaiting", bench.DefaultAwaiting, "`numbers` of jobs that await while some of them are answered, such as 100,100000")
-	fl.IntVar(&f.config.Runs, "runs", bench.DefaultRuns, "runs of each case of flow, in turn; the figures are their medians")
+	fl.IntVar(&f.config.Runs, "runs", bench.DefaultRuns, "runs of each case that is compared with another, in turn; the figures are their medians")
 	fl.DurationVar(&f.config.Within, "within", bench.DefaultWithin, "a measurement that takes longer is cut")
 	fl.BoolVar(&f.used, "used", false, "measure on a store that has jobs already")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -50,7 +50,7 @@ type answerer struct {
 }
 
 func (a *awaiting) measure(ctx context.Context, r *Result) (m Measured, err error) {
-	if err := a.enqueue(ctx); err != nil {
+	if err := a.enqueueKeyed(ctx, a.jobs, func(id sojourn.ID, number int) { a.numbers[id] = number }); err != nil {
 		return m, err
 	}
 	a.answers = make([]answerer, a.at)
@@ -84,26 +84,6 @@ func (a *awaiting) measure(ctx context.Context, r *Result) (m Measured, err erro
 	}
 	r.starts(starts)
 	return m, err
-}
-
-func (a *awaiting) key(number int) string { return fmt.Sprintf("%s-%d", a.queue(), number) }
-
-func (a *awaiting) enqueue(ctx context.Context) error {
-	for first := 0; first < a.jobs; first += sojourn.MaxBatch {
-		jobs := make([]*sojourn.Job, min(sojourn.MaxBatch, a.jobs-first))
-		for i := range jobs {
-			jobs[i] = a.job(first + i)
-			jobs[i].Key = a.key(first + i)
-		}
-		stored, err := a.Client.EnqueueAll(ctx, jobs)
-		if err != nil {
-			return err
-		}
-		for i, s := range stored {
-			a.numbers[s.ID] = first + i
-		}
-	}
-	return nil
 }
 
 // work is the worker whose handler takes each answer and awaits the next one.

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -28,6 +27,9 @@ func responds(ctx context.Context, b *Bench) error {
 	if err != nil {
 		return err
 	}
+	if err := alone(ctx, b); err != nil {
+		return err
+	}
 	return awaits(ctx, b)
 }
 
@@ -40,8 +42,6 @@ type answering struct {
 	waiting chan int // numbers of jobs that await their answer
 	acks    []Sample // one of each answerer
 }
-
-func (a *answering) key(number int) string { return fmt.Sprintf("%s-%d", a.queue(), number) }
 
 // Enqueue implements System.
 func (a *answering) Enqueue(ctx context.Context, first, n int) error {

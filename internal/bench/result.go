@@ -21,7 +21,7 @@ type Result struct {
 	Backlog   int    `json:"backlog,omitzero"`   // ready jobs
 	Awaiting  int    `json:"awaiting,omitzero"`  // jobs that await, of which some are answered, by so many producers
 	PerClaim  int    `json:"per_claim,omitzero"` // jobs of a claim
-	Queue     string `json:"queue,omitempty"`    // what it is like, in "flow"
+	Queue     string `json:"queue,omitempty"`    // what it is like, in "flow"; what is alone, in "respond"
 
 	Jobs       int     `json:"jobs"`
 	Seconds    float64 `json:"seconds"`
@@ -30,8 +30,8 @@ type Result struct {
 	AckP99MS   float64 `json:"ack_p99_ms"`
 	StartP50MS float64 `json:"start_p50_ms,omitzero"` // from the call of the enqueue, in "respond" of the answer, to the start of the handler
 	StartP99MS float64 `json:"start_p99_ms,omitzero"`
-	Ratio      float64 `json:"ratio,omitzero"` // in "flow": to the first case of its sort in the same run, of jobs a second, or of the claims' p99
-	Runs       int     `json:"runs,omitzero"`  // in "flow": in turn with the other cases; the figures are medians, p50 and p99 of claims those of all
+	Ratio      float64 `json:"ratio,omitzero"` // in "flow", and of what is alone: to the first case of its sort in the same run, of jobs a second, or of the claims' p99
+	Runs       int     `json:"runs,omitzero"`  // of those with a ratio: in turn with the other cases; the figures are medians, p50 and p99 of claims those of all
 	Cut        bool    `json:"cut,omitzero"`   // the time was up before all jobs were done
 
 	HeapBytes     uint64  `json:"heap_bytes"`               // that live afterwards, with the store open

@@ -13,7 +13,7 @@ const (
 	DefaultJobs    = 10_000           // of one measurement; a tenth as many before them warm up
 	DefaultBatch   = 1000             // jobs of a call where many are enqueued at once
 	DefaultBacklog = 10_000           // ready jobs before which claims are measured
-	DefaultRuns    = 3                // of each case of "flow"
+	DefaultRuns    = 3                // of each case that has a ratio
 	DefaultWithin  = 30 * time.Second // after which a measurement is cut
 	// DefaultProducers are the numbers of goroutines that enqueue, as a flag has them.
 	DefaultProducers = "1,8,64,512"
@@ -35,7 +35,7 @@ type Config struct {
 	Batch     int           // 1 to sojourn.MaxBatch
 	Backlogs  []int         // each 1 to MaxJobs
 	Awaiting  []int         // each 1 to MaxJobs; none = not measured
-	Runs      int           // 1 to MaxRuns; only "flow" is measured more than once
+	Runs      int           // 1 to MaxRuns; only what has a ratio is measured more than once
 	Within    time.Duration // above 0
 }
 

@@ -72,7 +72,8 @@ func TestScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"enqueue: 2 producers", "enqueue: 100 producers", "bulk: 2 producers, 7 a call", "life: 2 producers", "life: 100 producers",
-		"life: 2 producers, bare", "life: 100 producers, bare", "respond: 64 producers", "respond: 8 awaiting, 4 answers at a time", "respond: 8 awaiting, 64 answers at a time", "claim: backlog 50, 1 a claim", "claim: backlog 50, 100 a claim",
+		"life: 2 producers, bare", "life: 100 producers, bare", "respond: 64 producers", "respond: enqueues alone, 64 producers",
+		"respond: answers alone, 64 producers", "respond: 8 awaiting, 4 answers at a time", "respond: 8 awaiting, 64 answers at a time", "claim: backlog 50, 1 a claim", "claim: backlog 50, 100 a claim",
 		"flow: no gates, 64 producers", "flow: a limit, 64 producers", "flow: groups with shares, 64 producers", "flow: a rule, 64 producers",
 		"flow: small groups, backlog 50, 1 a claim", "flow: behind a full group, backlog 50, 1 a claim"}
 	if !slices.Equal(shown, want) {
@@ -90,16 +91,16 @@ func TestScenarios(t *testing.T) {
 		if r.PerSecond <= 0 || r.AckP50MS <= 0 || r.AckP99MS < r.AckP50MS || r.CommitsPerJob <= 0 || r.HeapBytes == 0 || r.Cut {
 			t.Errorf("%s: %+v", shown[i], r)
 		}
-		if flow := r.Scenario == "flow"; flow != (r.Ratio > 0) || flow != (r.Runs == 2) {
+		if compared := r.Queue != ""; compared != (r.Ratio > 0) || compared != (r.Runs == 2) {
 			t.Errorf("%s: ratio %v, %d runs", shown[i], r.Ratio, r.Runs)
 		}
-		if worked := r.Scenario == "life" || r.Scenario == "respond"; worked != (r.StartP50MS > 0) || r.StartP99MS < r.StartP50MS {
+		if worked := r.Scenario == "life" || r.Scenario == "respond" && r.Queue == ""; worked != (r.StartP50MS > 0) || r.StartP99MS < r.StartP50MS {
 			t.Errorf("%s: starts %v, %v", shown[i], r.StartP50MS, r.StartP99MS)
 		}
 	}
 	// Whoever waited was answered.
 	inbox, err := c.Store().Inbox(t.Context(), sojourn.InboxFilter{Limit: 1000})
-	if err != nil || len(inbox) < 33+2*33 {
+	if err != nil || len(inbox) < 33+2*33+2*33 {
 		t.Errorf("%d answers: %v", len(inbox), err)
 	}
 	for _, r := range inbox {

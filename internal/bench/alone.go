@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// The cases of answers alone: the same callers, one call each, while nobody works. The second is compared with the first.
+const (
+	enqueuesAlone = "enqueues alone"
+	answersAlone  = "answers alone"
+)
+
+// alone measures how many answers the store takes beside how many enqueues, in turn, Runs times.
+func alone(ctx context.Context, b *Bench) error {
+	cases := []string{enqueuesAlone, answersAlone}
+	all := make([][]Result, len(cases))
+	for run := range b.Runs {
+		for i := range cases {
+			i = (i + run) % len(cases) // neither comes first each time
+			r, err := b.once(ctx, Result{Scenario: "respond", Producers: usual, Queue: cases[i]}, func(ctx context.Context, s *Sojourn, r *Result) (Measured, error) {
+				load := b.load(usual, 1)
+				if cases[i] == enqueuesAlone {
+					return Enqueues(ctx, s, load)
+				}
+				if err := s.park(ctx, load.WarmUp+load.Jobs); err != nil {
+					return Measured{}, err
+				}
+				r.settle(ctx, s.Client) // what the jobs cost is not what the answers cost
+				return Enqueues(ctx, answers{s}, load)
+			})
+			if err != nil {
+				return err
+			}
+			all[i] = append(all[i], r)
+		}
+	}
+	for _, results := range all {
+		b.keep(middle(results, all[0]))
+	}
+	return nil
+}
+
+// park makes n jobs that await an answer, while no worker is there to take it.
+func (s *Sojourn) park(ctx context.Context, n int) error {
+	if err := s.enqueueKeyed(ctx, n, nil); err != nil {
+		return err
+	}
+	store := s.Client.Store()
+	r := sojourn.ClaimRequest{Worker: "parks-" + s.queue(), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: sojourn.MaxBatch, Capacity: sojourn.MaxBatch}
+	for parked := 0; parked < n; {
+		r.Number++
+		jobs, err := store.Claim(ctx, r)
+		if err != nil {
+			return err
+		}
+		outcomes := make([]sojourn.Outcome, len(jobs))
+		for i := range jobs {
+			outcomes[i] = sojourn.Outcome{Lease: jobs[i].Lease, Type: sojourn.OutcomeAwait, Wait: sojourn.Wait{Within: answerWithin}}
+		}
+		finished, err := store.Finish(ctx, outcomes)
+		if err != nil {
+			return err
+		}
+		for _, f := range finished {
+			if f.State != sojourn.Awaiting {
+				return fmt.Errorf("a job that was to await is %s: %w", f.State, f.Err)
+			}
+		}
+		if parked += len(jobs); len(jobs) == 0 {
+			return fmt.Errorf("%d of %d jobs were found to park", parked, n)
+		}
+	}
+	return nil
+}
+
+// answers is a System whose enqueue is an answer to a job that awaits one.
+type answers struct{ *Sojourn }
+
+// Enqueue implements System.
+func (a answers) Enqueue(ctx context.Context, first, n int) error {
+	for number := first; number < first+n; number++ {
+		got, err := a.Client.Respond(ctx, &sojourn.Response{Kind: Kind, Key: a.key(number), Body: Args(number)})
+		if err != nil {
+			return err
+		}
+		if got.Outcome != sojourn.Applied {
+			return fmt.Errorf("an answer to a job that awaits was %s", got.Outcome)
+		}
+	}
+	return nil
+}
+
+// key is that of a job with a number.
+func (s *Sojourn) key(number int) string { return fmt.Sprintf("%s-%d", s.queue(), number) }
+
+// enqueueKeyed enqueues n jobs with keys, and tells stored their ids.
+func (s *Sojourn) enqueueKeyed(ctx context.Context, n int, stored func(id sojourn.ID, number int)) error {
+	for first := 0; first < n; first += sojourn.MaxBatch {
+		jobs := make([]*sojourn.Job, min(sojourn.MaxBatch, n-first))
+		for i := range jobs {
+			jobs[i] = s.job(first + i)
+			jobs[i].Key = s.key(first + i)
+		}
+		done, err := s.Client.EnqueueAll(ctx, jobs)
+		if err != nil {
+			return err
+		}
+		for i := range done {
+			if stored != nil {
+				stored(done[i].ID, first+i)
+			}
+		}
+	}
+	return nil
+}
