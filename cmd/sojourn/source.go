@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,11 +63,14 @@ const sourceTestHelp = `Says what a source makes of one message, without a broke
   progress     it is a sign of life
   passed_over  the rule "when" says that it is not meant
   parked       it cannot be read; the reason names the rule and the place in it. Exit code 1
+  refused      of a webhook: the signature does not fit, or the kind is not among those it may answer. Exit code 1
 
-  sojourn source test sources.toml --file sample.json --header event-id=evt_77`
+  sojourn source test sources.toml --file sample.json --header event-id=evt_77
+
+Give the headers of a webhook with its signature, and the signature is checked with the secrets of the file.`
 
 func (a *app) sourceTestCommand() *cobra.Command {
-	var name, file string
+	var name, file, at string
 	var headers []string
 	m := source.Message{ID: "sample"}
 	cmd := &cobra.Command{Use: "test FILE --file SAMPLE", Short: "say what a source makes of a message", Long: sourceTestHelp, Args: cobra.ExactArgs(1)}
@@ -77,6 +81,7 @@ func (a *app) sourceTestCommand() *cobra.Command {
 	fl.StringVar(&m.Topic, "topic", "", "topic, subject or routing key of the message")
 	fl.StringVar(&m.Key, "key", "", "the broker's key of the message")
 	fl.StringVar(&m.ContentType, "content-type", "", "content type of the message")
+	fl.StringVar(&at, "at", "", "check the signature of a webhook as of this `time`, such as 2026-01-31T12:00:00Z (default now)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := oneSource(args[0], name)
 		if err != nil {
@@ -91,7 +96,16 @@ func (a *app) sourceTestCommand() *cobra.Command {
 		if m.Body, err = a.bytesFrom("file", file); err != nil {
 			return err
 		}
-		return a.sourceTest(cmd.Context(), s, &m)
+		if s.Broker != "webhook" {
+			return a.sourceTest(cmd.Context(), s, &m)
+		}
+		now := time.Now()
+		if at != "" {
+			if now, err = time.Parse(time.RFC3339, at); err != nil {
+				return sojourn.Invalid("at", "%.64q is no time such as 2026-01-31T12:00:00Z", at)
+			}
+		}
+		return a.webhookTest(cmd.Context(), s, m, now)
 	}
 	return cmd
 }
@@ -128,6 +142,7 @@ func pairs(flag string, list []string) (map[string]string, error) {
 // verdict is what a source makes of a message.
 type verdict struct {
 	Outcome   string          `json:"outcome"`
+	Signature string          `json:"signature,omitempty"` // of a webhook
 	Kind      string          `json:"kind,omitempty"`
 	Key       string          `json:"key,omitempty"`
 	MessageID string          `json:"message_id,omitempty"`
@@ -137,10 +152,15 @@ type verdict struct {
 }
 
 func (a *app) sourceTest(ctx context.Context, s sourcefile.Source, m *source.Message) error {
-	r := s.Options.Match.Response(ctx, s.Options.Name, m)
-	v := verdict{Outcome: "passed_over"}
+	return a.sayVerdict(judge(ctx, s, m))
+}
+
+// judge asks the rules.
+func judge(ctx context.Context, s sourcefile.Source, m *source.Message) (v verdict, r *sojourn.Response) {
+	r = s.Options.Match.Response(ctx, s.Options.Name, m)
+	v.Outcome = "passed_over"
 	if r != nil {
-		v = verdict{"response", r.Kind, r.Key, r.MessageID, r.Reason, r.Error, nil}
+		v = verdict{Outcome: "response", Kind: r.Kind, Key: r.Key, MessageID: r.MessageID, Reason: r.Reason, Error: r.Error}
 		if err := r.Validate(sojourn.MaxMaxBytes); err != nil && !r.Park {
 			v.Outcome, v.Reason, v.Error = "parked", sojourn.ErrorCode(err), strings.TrimPrefix(err.Error(), "sojourn: ")
 		}
@@ -153,11 +173,15 @@ func (a *app) sourceTest(ctx context.Context, s sourcefile.Source, m *source.Mes
 			v.Outcome = "progress"
 		}
 	}
+	return v, r
+}
+
+func (a *app) sayVerdict(v verdict, r *sojourn.Response) error {
 	if err := a.printVerdict(v, r); err != nil {
 		return err
 	}
-	if v.Outcome == "parked" {
-		return errors.New("the message would be parked")
+	if v.Outcome == "parked" || v.Outcome == "refused" {
+		return fmt.Errorf("the message would be %s", v.Outcome)
 	}
 	return nil
 }
@@ -170,7 +194,7 @@ func (a *app) printVerdict(v verdict, r *sojourn.Response) error {
 		return a.json(v)
 	}
 	t := newTable(a.out)
-	for _, line := range [][2]string{{"outcome", v.Outcome}, {"kind", v.Kind}, {"key", v.Key}, {"id", v.MessageID}, {"reason", v.Reason}, {"error", v.Error}} {
+	for _, line := range [][2]string{{"outcome", v.Outcome}, {"signature", v.Signature}, {"kind", v.Kind}, {"key", v.Key}, {"id", v.MessageID}, {"reason", v.Reason}, {"error", v.Error}} {
 		if line[1] != "" {
 			t.row(line[0], line[1])
 		}
@@ -182,14 +206,16 @@ func (a *app) printVerdict(v verdict, r *sojourn.Response) error {
 }
 
 const sourceRunHelp = `Brings messages of brokers to the jobs of the store, until it is told to stop. A message is acknowledged when its response is durable.
-While a broker or the store is away it tries again.`
+While a broker or the store is away it tries again. If the file has webhooks, they are taken on --listen, and so are links that answer one attempt.`
 
 func (a *app) sourceRunCommand() *cobra.Command {
 	var name string
 	var verbose bool
+	var hooks webhookFlags
 	cmd := &cobra.Command{Use: "run FILE", Short: "run the sources of a file beside the store", Long: sourceRunHelp, Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&name, "source", "", "only this source")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "a line for each message")
+	hooks.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		list, err := sourcefile.Load(args[0])
 		if err != nil {
@@ -202,24 +228,41 @@ func (a *app) sourceRunCommand() *cobra.Command {
 			}
 			list = []sourcefile.Source{s}
 		}
-		return a.with(func(c *sojourn.Client) error { return a.sourceRun(cmd.Context(), c, list, verbose) })
+		for _, s := range list {
+			if s.Endpoint == nil {
+				continue
+			}
+			e, err := s.Endpoint()
+			if err != nil {
+				return err
+			}
+			hooks.o.Endpoints = append(hooks.o.Endpoints, e)
+		}
+		hooks.silent = !verbose
+		if err := hooks.validate(); err != nil {
+			return err
+		}
+		return a.with(func(c *sojourn.Client) error { return a.sourceRun(cmd.Context(), c, list, hooks) })
 	}
 	return cmd
 }
 
-func (a *app) sourceRun(ctx context.Context, c *sojourn.Client, list []sourcefile.Source, verbose bool) error {
+func (a *app) sourceRun(ctx context.Context, c *sojourn.Client, list []sourcefile.Source, hooks webhookFlags) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	logger := slog.New(slog.NewTextHandler(a.err, nil))
 	var ready []*source.Source
 	for _, s := range list {
+		if s.Open == nil {
+			continue
+		}
 		broker, err := s.Open()
 		if err != nil {
 			return err
 		}
 		defer broker.Close()
 		s.Options.Logger = logger
-		if verbose {
+		if !hooks.silent {
 			s.Options.Observe = func(h source.Handled) { a.handled(s.Options.Name, h) }
 		}
 		one, err := source.New(c, broker, s.Options)
@@ -229,14 +272,20 @@ func (a *app) sourceRun(ctx context.Context, c *sojourn.Client, list []sourcefil
 		ready = append(ready, one)
 	}
 	var all sync.WaitGroup
-	failed := make([]error, len(ready))
+	failed := make([]error, len(ready)+1)
+	if len(hooks.o.Endpoints) > 0 {
+		all.Go(func() {
+			failed[len(ready)] = a.receive(ctx, c, hooks)
+			stop()
+		})
+	}
 	for i, s := range ready {
 		all.Go(func() {
 			failed[i] = s.Run(ctx)
 			stop() // one that cannot go on ends all, so that somebody looks
 		})
 	}
-	logger.Info("sources run", "sources", len(ready))
+	logger.Info("sources run", "sources", len(list))
 	all.Wait()
 	return errors.Join(failed...)
 }

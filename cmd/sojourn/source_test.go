@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -57,11 +59,13 @@ func TestSourceRun(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file, store := filepath.Join(dir, "sources.toml"), "sqlite:"+filepath.Join(dir, "jobs.db")
-	text := "[[source]]\nname = 'bank'\nkind = '\"charge\"'\nkey = 'body.order'\nwhen = '!has(body.skip)'\nnats = { url_env = 'BROKER', stream = 'REPLIES' }\n"
+	text := "[[source]]\nname = 'bank'\nkind = '\"charge\"'\nkey = 'body.order'\nwhen = '!has(body.skip)'\nnats = { url_env = 'BROKER', stream = 'REPLIES' }\n" +
+		"[[source]]\nname = 'shop'\nwebhook = { signature = 'bearer', secrets = ['SHOP'], kinds = ['charge'] }\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("BROKER", server.URL)
+	t.Setenv("SHOP", "a secret of 16 bytes or more")
 	out, logs := &page{}, &page{}
 	sojourn := func(ctx context.Context, args ...string) int {
 		return run(ctx, &app{in: strings.NewReader(""), out: out, err: logs, env: func(string) string { return "" }}, append(args, "--store", store))
@@ -72,17 +76,31 @@ func TestSourceRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan int)
-	go func() { ended <- sojourn(ctx, "source", "run", file, "-v") }()
+	go func() { ended <- sojourn(ctx, "source", "run", file, "-v", "--listen", "127.0.0.1:0") }()
 	for end := time.Now().Add(time.Minute); !strings.Contains(out.String(), "passed_over"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not all was handled: %s\n%s", out, logs)
 		}
 	}
+	answer, err := http.NewRequest(http.MethodPost, "http://"+regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(logs.String())+"/respond/charge/order-2", strings.NewReader("paid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Header.Set("Authorization", "Bearer a secret of 16 bytes or more")
+	got, err := http.DefaultClient.Do(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+	if got.StatusCode != http.StatusAccepted {
+		t.Errorf("%s, want 202", got.Status)
+	}
+	http.DefaultClient.CloseIdleConnections()
 	stop()
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d: %s", code, logs)
 	}
-	for _, want := range []string{"/1 early charge/order-1\n", "/2 parked, undecodable: the body is not JSON: unexpected EOF\n", "/3 passed_over /\n"} {
+	for _, want := range []string{"/1 early charge/order-1\n", "/2 parked, undecodable: the body is not JSON: unexpected EOF\n", "/3 passed_over /\n", "202 early shop\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in %s", want, out)
 		}

@@ -1,23 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"strings"
 	"sync"
-	"time"
 
-	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/rule"
+	"github.com/sojourn-queue/sojourn/source/sourcefile"
 	"github.com/sojourn-queue/sojourn/source/webhook"
 )
 
@@ -38,25 +34,18 @@ Without FILE only links are taken: POST /respond/{token}.`
 type webhookFlags struct {
 	listen, cert, key string
 	behindTLS, check  bool
+	silent            bool // print no line for each request
 	o                 webhook.Options
 }
 
 func (a *app) webhookCommand() *cobra.Command {
 	var f webhookFlags
 	cmd := &cobra.Command{Use: "webhook [FILE]", Short: "take answers over HTTP", Long: webhookHelp, Args: cobra.MaximumNArgs(1)}
-	fl := cmd.Flags()
-	fl.StringVar(&f.listen, "listen", "127.0.0.1:7576", "`address` to listen on")
-	fl.StringVar(&f.cert, "tls-cert", "", "certificate `file`; with --tls-key")
-	fl.StringVar(&f.key, "tls-key", "", "`file` of its key")
-	fl.BoolVar(&f.behindTLS, "behind-tls", false, "listen without TLS beyond this machine, because a proxy in front has it")
-	fl.BoolVar(&f.check, "check", false, "check the file and end")
-	fl.IntVar(&f.o.MaxBytes, "max-bytes", webhook.DefaultMaxBytes, "bytes of a body")
-	fl.DurationVar(&f.o.Timeout, "timeout", webhook.DefaultTimeout, "for a body to come, and for the store")
-	fl.IntVar(&f.o.MaxInFlight, "max-in-flight", webhook.DefaultMaxInFlight, "requests whose body is held at a time")
-	fl.BoolVar(&f.o.NoCapabilities, "no-links", false, "take no answers by links")
+	f.add(cmd.Flags())
+	cmd.Flags().BoolVar(&f.check, "check", false, "check the file and end")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) == 1 {
-			if f.o.Endpoints, err = a.endpoints(args[0]); err != nil {
+			if f.o.Endpoints, err = sourcefile.Endpoints(args[0], a.env); err != nil {
 				return err
 			}
 		}
@@ -69,6 +58,17 @@ func (a *app) webhookCommand() *cobra.Command {
 		return a.with(func(c *sojourn.Client) error { return a.receive(cmd.Context(), c, f) })
 	}
 	return cmd
+}
+
+func (f *webhookFlags) add(fl *pflag.FlagSet) {
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:7576", "`address` to listen on")
+	fl.StringVar(&f.cert, "tls-cert", "", "certificate `file`; with --tls-key")
+	fl.StringVar(&f.key, "tls-key", "", "`file` of its key")
+	fl.BoolVar(&f.behindTLS, "behind-tls", false, "listen without TLS beyond this machine, because a proxy in front has it")
+	fl.IntVar(&f.o.MaxBytes, "max-bytes", webhook.DefaultMaxBytes, "bytes of a body")
+	fl.DurationVar(&f.o.Timeout, "timeout", webhook.DefaultTimeout, "for a body to come, and for the store")
+	fl.IntVar(&f.o.MaxInFlight, "max-in-flight", webhook.DefaultMaxInFlight, "requests whose body is held at a time")
+	fl.BoolVar(&f.o.NoCapabilities, "no-links", false, "take no answers by links")
 }
 
 func (f *webhookFlags) validate() error {
@@ -91,6 +91,9 @@ func (a *app) receive(ctx context.Context, c *sojourn.Client, f webhookFlags) er
 	var one sync.Mutex // a line is one write
 	f.o.Logger = slog.New(slog.NewTextHandler(a.err, nil))
 	f.o.Observe = func(h webhook.Handled) {
+		if f.silent {
+			return
+		}
 		one.Lock()
 		defer one.Unlock()
 		if a.asJSON() {
@@ -134,107 +137,4 @@ func (a *app) receive(ctx context.Context, c *sojourn.Client, f webhookFlags) er
 		err = errors.Join(err, ended)
 	}
 	return err
-}
-
-// endpointTable is one [[endpoint]] of a file.
-type endpointTable struct {
-	Name      string   `toml:"name"`
-	Signature string   `toml:"signature"`
-	Secrets   []string `toml:"secrets"`
-	Kinds     []string `toml:"kinds"`
-	Tolerance string   `toml:"tolerance"`
-	TTL       string   `toml:"ttl"`
-	KnownOnly bool     `toml:"known_only"`
-	rule.Match
-}
-
-// endpoints reads a file. Errors name it, and the endpoint.
-func (a *app) endpoints(name string) (out []webhook.Endpoint, err error) {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, sojourn.Invalid("file", "%v", err)
-	}
-	var file struct {
-		Endpoint []endpointTable `toml:"endpoint"`
-	}
-	d := toml.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&file); err != nil {
-		return nil, sojourn.Invalid("file", "%s: %s", name, decodeText(err))
-	}
-	for _, t := range file.Endpoint {
-		e, err := t.endpoint(a.env)
-		if err != nil {
-			if wrong, ok := errors.AsType[*sojourn.Error](err); ok {
-				err = sojourn.Invalid(wrong.Field, "%s, endpoint %.64q: %s", name, t.Name, wrong.Message)
-			}
-			return nil, err
-		}
-		out = append(out, e)
-	}
-	return out, nil
-}
-
-// decodeText is an error about the form of a file, with its place.
-func decodeText(err error) string {
-	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(strict.Errors) > 0 {
-		row, column := strict.Errors[0].Position()
-		return fmt.Sprintf("%d:%d: there is no field %s", row, column, strings.Join(strict.Errors[0].Key(), "."))
-	}
-	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
-		row, column := e.Position()
-		return fmt.Sprintf("%d:%d: %s", row, column, strings.TrimPrefix(e.Error(), "toml: "))
-	}
-	return err.Error()
-}
-
-func (t endpointTable) endpoint(env func(string) string) (e webhook.Endpoint, err error) {
-	e = webhook.Endpoint{Name: t.Name, Kinds: t.Kinds, KnownOnly: t.KnownOnly}
-	var tolerance time.Duration
-	for _, d := range []struct {
-		field, text string
-		to          *time.Duration
-	}{{"ttl", t.TTL, &e.TTL}, {"tolerance", t.Tolerance, &tolerance}} {
-		if d.text == "" {
-			continue
-		}
-		if *d.to, err = time.ParseDuration(d.text); err != nil || *d.to <= 0 {
-			return e, sojourn.Invalid(d.field, "%.64q is not a duration such as \"5m\"", d.text)
-		}
-	}
-	if e.Verify, err = t.verifier(tolerance, env); err != nil {
-		return e, err
-	}
-	if t.Match != (rule.Match{}) {
-		e.Match, err = rule.Matcher(t.Match)
-	}
-	return e, err
-}
-
-func (t endpointTable) verifier(tolerance time.Duration, env func(string) string) (webhook.Verifier, error) {
-	var secrets []string
-	for i, name := range t.Secrets {
-		secret := env(name)
-		if secret == "" && i == 0 {
-			return nil, sojourn.Invalid("secrets", "the environment variable %.64q is empty", name)
-		}
-		if secret != "" {
-			secrets = append(secrets, secret)
-		}
-	}
-	makers := map[string]func(...string) (*webhook.Signed, error){"standard": webhook.Standard, "github": webhook.GitHub, "stripe": webhook.Stripe}
-	if make := makers[t.Signature]; make != nil {
-		s, err := make(secrets...)
-		if err == nil {
-			s.Tolerance = tolerance
-		}
-		return s, err
-	}
-	if t.Signature != "bearer" {
-		return nil, sojourn.Invalid("signature", "%.64q is none: use standard, github, stripe or bearer", t.Signature)
-	}
-	if tolerance > 0 {
-		return nil, sojourn.Invalid("tolerance", "bearer has no time to check")
-	}
-	return webhook.Bearer(secrets...)
 }

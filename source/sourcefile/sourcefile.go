@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,15 +26,22 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/source"
+	"github.com/sojourn-queue/sojourn/source/webhook"
 )
 
 // Source is one source of a file. Its rules are compiled.
 type Source struct {
 	Options source.Options                // without Logger and Observe
 	Rules   rule.Match                    // as they stand in the file
-	Broker  string                        // such as "nats"
-	From    string                        // the stream, topic or queue
-	Open    func() (source.Broker, error) // see the Open of the broker's package
+	Broker  string                        // such as "nats", or "webhook"
+	From    string                        // the stream, topic, queue or path
+	Open    func() (source.Broker, error) // see the Open of the broker's package; nil of a webhook
+	// Endpoint is the door of a webhook, with its secrets; nil of a broker. Without rules, the sender names kind and key in the path, and Options.Match
+	// is nil.
+	Endpoint func() (webhook.Endpoint, error)
+	// Signature is the header that has the signature, or the secret, of a webhook; empty of a broker.
+	Signature string
+	Kinds     []string // those that a webhook may answer
 }
 
 // maxFile bounds a file, in bytes.
@@ -68,6 +76,7 @@ type table struct {
 	NATS     *nats     `toml:"nats"`
 	Kafka    *kafka    `toml:"kafka"`
 	RabbitMQ *rabbitmq `toml:"rabbitmq"`
+	Webhook  *door     `toml:"webhook"`
 }
 
 func (t table) rules() rule.Match {
@@ -96,7 +105,7 @@ func (t table) brokers() (all []opener) {
 }
 
 // names of the brokers, for people.
-const names = "nats, kafka or rabbitmq"
+const names = "nats, kafka, rabbitmq or webhook"
 
 // length is a duration such as "30s".
 type length struct{ time.Duration }
@@ -126,11 +135,17 @@ func Parse(name string, text []byte) ([]Source, error) {
 	}
 	where := placesOf(text)
 	var out []Source
-	seen := map[string]bool{}
+	seen, paths := map[string]bool{}, map[string]string{}
 	for i, t := range file.Source {
 		s, err := t.source()
 		if err == nil && seen[t.Name] {
 			err = sojourn.Invalid("name", "%q is the name of another source of the file; message ids are unique within a name", t.Name)
+		}
+		if s.Endpoint != nil && s.Options.Match != nil && err == nil {
+			if other := paths[s.From]; other != "" {
+				err = sojourn.Invalid("webhook.path", "%s is the path of %q already", s.From, other)
+			}
+			paths[s.From] = t.Name
 		}
 		if err != nil {
 			return nil, where.locate(name, i, err)
@@ -148,6 +163,16 @@ type nobody struct {
 }
 
 func (t table) source() (s Source, err error) {
+	all := t.brokers()
+	if n := len(all); t.Webhook != nil && n > 0 || t.Webhook == nil && n != 1 {
+		if t.Webhook != nil {
+			n++
+		}
+		return s, sojourn.Invalid("source", "%q has %d brokers; give it exactly one of the tables %s", t.Name, n, names)
+	}
+	if t.Webhook != nil {
+		return t.webhook()
+	}
 	s = Source{Rules: t.rules()}
 	if s.Options.Match, err = rule.Matcher(s.Rules); err != nil {
 		return s, err
@@ -156,16 +181,34 @@ func (t table) source() (s Source, err error) {
 	if _, err := source.New(nobody{}.Responder, nobody{}.Broker, s.Options); err != nil {
 		return s, err
 	}
-	all := t.brokers()
-	if len(all) != 1 {
-		return s, sojourn.Invalid("source", "%q has %d brokers; give it exactly one of the tables %s", t.Name, len(all), names)
-	}
 	s.Broker, s.From, s.Open = all[0].name(), all[0].from(), all[0].open
 	if e, ok := errors.AsType[*sojourn.Error](all[0].check()); ok {
 		return s, sojourn.Invalid(s.Broker+"."+e.Field, "%s", e.Message)
 	}
 	return s, nil
 }
+
+// webhook is a source without a broker: the sender comes to it.
+func (t table) webhook() (s Source, err error) {
+	d := *t.Webhook
+	s = Source{Rules: t.rules(), Broker: "webhook", From: d.path(t.Name), Signature: signatureHeaders[d.Signature], Kinds: d.Kinds}
+	if t.Batch != 0 {
+		return s, sojourn.Invalid("batch", "a webhook has no batches")
+	}
+	checked, err := d.endpoint(t.Name, t.TTL.Duration, s.Rules, nil)
+	if e, ok := errors.AsType[*sojourn.Error](err); ok && !slices.Contains(ofSource, e.Field) {
+		return s, sojourn.Invalid("webhook."+e.Field, "%s", e.Message)
+	}
+	s.Options = source.Options{Name: t.Name, TTL: t.TTL.Duration, Match: checked.Match}
+	s.Endpoint = func() (webhook.Endpoint, error) { return d.endpoint(t.Name, t.TTL.Duration, s.Rules, os.Getenv) }
+	return s, err
+}
+
+// ofSource are the fields of [[source]] about which an endpoint may complain.
+var ofSource = []string{"name", "ttl", "when", "kind", "key", "id", "ok", "reason", "error", "progress", "body"}
+
+// signatureHeaders are where senders put their signature.
+var signatureHeaders = map[string]string{"standard": "webhook-signature", "github": "x-hub-signature-256", "stripe": "stripe-signature", bearer: "authorization"}
 
 // decoding turns errors about the form of the file into ones with a place.
 func decoding(name string, err error) error {

@@ -1,6 +1,7 @@
 package sourcefile_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/source"
 	"github.com/sojourn-queue/sojourn/source/sourcefile"
+	"github.com/sojourn-queue/sojourn/source/webhook"
 )
 
 const good = `# answers of the bank
@@ -62,6 +64,24 @@ name = "queue"
 kind = '"other"'
 key = 'key'
 rabbitmq = { url = "amqp://127.0.0.1:1/", queue = "replies", prefetch = 10 }
+
+[[source]]
+name = "hook"
+ttl = "1h"
+kind = '"charge_card"'
+key = 'body.order'
+[source.webhook]
+path = "/hooks/bank"
+signature = "standard"
+secrets = ["SOME_SECRET", "SOME_OLD_SECRET"]
+public_keys = ["whpk_3wjctSTLJgR7u2or7sx0sW60ad+zZLHYHGUdMQc1QC8="]
+kinds = ["charge_card"]
+tolerance = "1m"
+known_only = true
+
+[[source]]
+name = "plain"
+webhook = { signature = "bearer", secret_files = ["none"], kinds = ["*"] }
 `
 
 func TestLoad(t *testing.T) {
@@ -70,7 +90,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := sourcefile.Load(file)
-	if err != nil || len(list) != 4 {
+	if err != nil || len(list) != 6 {
 		t.Fatalf("%d sources, %v", len(list), err)
 	}
 	s := list[0]
@@ -96,12 +116,57 @@ func TestLoad(t *testing.T) {
 	}
 	t.Setenv("SOME_URL", "nats://127.0.0.1:1")
 	t.Setenv("SOME_PASSWORD", "secret")
-	for _, s := range list {
+	for _, s := range list[:4] {
 		b, err := s.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.Close()
+	}
+}
+
+// A webhook has no broker but a door, whose secrets are read when it is opened: from variables, of which the second may be empty, and from files.
+func TestWebhook(t *testing.T) {
+	list, err := sourcefile.Parse("f", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, plain := list[4], list[5]
+	if s.Open != nil || s.Broker != "webhook" || s.From != "/hooks/bank" || s.Options.Name != "hook" || s.Options.TTL != time.Hour || s.Signature != "webhook-signature" {
+		t.Errorf("%+v", s)
+	}
+	if _, err := s.Endpoint(); err == nil || !strings.Contains(err.Error(), `"SOME_SECRET" is empty`) {
+		t.Errorf("a variable that is not set: %v", err)
+	}
+	t.Setenv("SOME_SECRET", "whsec_dGhlIHNlY3JldCBvZiB0aGlzIHRlc3QgaGFzIDMyIGI=")
+	e, err := s.Endpoint()
+	if err != nil || e.Name != "hook" || e.Path != "/hooks/bank" || e.TTL != time.Hour || !e.KnownOnly || e.Verify.(*webhook.Signed).Tolerance != time.Minute || e.Match == nil {
+		t.Errorf("%+v, %v", e, err)
+	}
+	t.Setenv("SOME_SECRET", "short")
+	if _, err := s.Endpoint(); err == nil || strings.Contains(err.Error(), "short") {
+		t.Errorf("a bad secret: %v", err)
+	}
+	if plain.From != "/respond/{kind}/{key}" || plain.Options.Match != nil {
+		t.Errorf("%+v", plain)
+	}
+	if _, err := plain.Endpoint(); err == nil || !strings.Contains(err.Error(), "secret_files: open none") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("a secret of 16 bytes or more\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err = sourcefile.Parse("f", []byte(strings.Replace(good, `"none"`, "'"+file+"'", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err = list[5].Endpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Verify.Verify(http.Header{"Authorization": {"Bearer a secret of 16 bytes or more"}}, nil, time.Now()); err != nil {
+		t.Errorf("the secret of the file: %v", err)
 	}
 }
 
@@ -130,6 +195,20 @@ func TestRefused(t *testing.T) {
 		{"[source.kafka]", "nats.stream = \"x\"\n[source.kafka]", `f.toml:31: source: "records" has 2 brokers`},
 		{`prefetch = 10`, `prefetch = -1`, "f.toml:50: rabbitmq.prefetch: -1 is out of range"},
 		{`amqp://`, `http://`, "f.toml:50: rabbitmq.url: AMQP scheme must be"},
+		{`signature = "standard"`, `signature = "md5"`, `f.toml:57: webhook.signature: "md5" is none`},
+		{`path = "/hooks/bank"`, `path = "/respond/x"`, `f.toml:57: webhook.path: "/respond/x" is no path such as /hooks/bank`},
+		{`path = "/hooks/bank"`, `path = "hooks"`, `f.toml:57: webhook.path: "hooks" is no path`},
+		{`kinds = ["charge_card"]`, ``, `f.toml:57: webhook.kinds: endpoint hook may answer nothing`},
+		{`tolerance = "1m"`, `tolerance = "-1m"`, `f.toml:57: webhook.tolerance: -1m0s is out of range`},
+		{"ttl = \"1h\"\nkind = '\"charge_card\"'\nkey = 'body.order'\n", "", `f.toml:52: key: is missing: signatures do not cover the path`},
+		{`ttl = "1h"`, `ttl = "1ms"`, `f.toml:54: ttl: 1ms is out of range`},
+		{`ttl = "1h"`, `batch = 10`, `f.toml:54: batch: a webhook has no batches`},
+		{`secret_files = ["none"]`, `public_keys = ["whpk_"]`, `f.toml:68: webhook.public_keys: only standard has such`},
+		{`secret_files = ["none"], `, ``, `f.toml:68: webhook.secrets: name environment variables`},
+		{`webhook = { signature = "bearer", secret_files = ["none"], kinds = ["*"] }`,
+			"kind = '\"k\"'\nkey = 'topic'\nwebhook = { path = \"/hooks/bank\", signature = \"bearer\", secret_files = [\"none\"], kinds = [\"*\"] }",
+			`f.toml:70: webhook.path: /hooks/bank is the path of "hook" already`},
+		{`nats = { url_env = "SOME_URL"`, "webhook.signature = \"github\"\nnats = { url_env = \"SOME_URL\"", `f.toml:25: source: "other" has 2 brokers`},
 		{`url_env = "SOME_URL"`, `url_env = "SOME_URL", url = "nats://x"`, "f.toml:29: nats.url: give url or url_env, not both"},
 	} {
 		text := strings.Replace(good, c.old, c.new, 1)

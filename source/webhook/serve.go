@@ -101,9 +101,9 @@ func (h *Handler) handle(w http.ResponseWriter, r *http.Request, done *Handled) 
 	}
 	done.Endpoint = e.Name
 	if e.Match == nil {
-		return h.store(ctx, e, &sojourn.Response{Kind: d.kind, Key: d.key, Source: e.Name, MessageID: v.ID, Body: body, ContentType: contentType(r)}, nil)
+		return h.store(ctx, e, &sojourn.Response{Kind: d.kind, Key: d.key, Source: e.Name, MessageID: v.ID, Body: body, ContentType: contentType(r.Header)}, nil)
 	}
-	m := message(e, r, v, body)
+	m := e.Message(r.Header, body, v)
 	response := e.Match.Response(ctx, e.Name, m)
 	if response == nil {
 		return sojourn.Responded{Outcome: PassedOver}, nil
@@ -130,9 +130,9 @@ func (h *Handler) route(r *http.Request) (d door, no *refusal) {
 			return d, notFound
 		}
 	}
-	switch {
-	case len(parts) == 2 && parts[0] == "webhook" && h.named[parts[1]] != nil && h.named[parts[1]].Match != nil:
-		d.endpoint = h.named[parts[1]]
+	switch e := h.at["/"+strings.Join(parts, "/")]; {
+	case e != nil:
+		d.endpoint = e
 	case len(parts) == 2 && parts[0] == "respond" && !h.o.NoCapabilities:
 		d.token = parts[1]
 	case len(parts) == 3 && parts[0] == "respond" && len(h.open) > 0:
@@ -197,12 +197,14 @@ func (h *Handler) verify(d door, header http.Header, body []byte) (e *Endpoint, 
 	return e, v, nil
 }
 
-func message(e *Endpoint, r *http.Request, v Verified, body []byte) *source.Message {
-	m := &source.Message{ID: v.ID, Topic: e.Name, Headers: map[string]string{}, ContentType: contentType(r), Time: v.Time, Body: body}
+// Message is what the matcher of the endpoint gets of a request that was verified. Names of headers are in lower case, and those that carry secrets
+// are left out. A message without an id gets a random one.
+func (e *Endpoint) Message(h http.Header, body []byte, v Verified) *source.Message {
+	m := &source.Message{ID: v.ID, Topic: e.Name, Headers: map[string]string{}, ContentType: contentType(h), Time: v.Time, Body: body}
 	if m.ID == "" {
 		m.ID = rand.Text()
 	}
-	for name, values := range r.Header {
+	for name, values := range h {
 		if name != "Authorization" && name != "Cookie" && len(values) > 0 {
 			m.Headers[strings.ToLower(name)] = values[0]
 		}
@@ -211,13 +213,13 @@ func message(e *Endpoint, r *http.Request, v Verified, body []byte) *source.Mess
 }
 
 // contentType is that of the request as far as a store takes it.
-func contentType(r *http.Request) string {
-	return sojourn.Cut(strings.ToValidUTF8(r.Header.Get("Content-Type"), ""), sojourn.MaxKey)
+func contentType(h http.Header) string {
+	return sojourn.Cut(strings.ToValidUTF8(h.Get("Content-Type"), ""), sojourn.MaxKey)
 }
 
 // capability stores the answer of whoever has the URL. Only the store can verify the token.
 func (h *Handler) capability(ctx context.Context, d door, r *http.Request, body []byte) (sojourn.Responded, *refusal) {
-	response := &sojourn.Response{Token: d.token, Source: CapabilitySource, MessageID: givenID(r.Header), Body: body, ContentType: contentType(r)}
+	response := &sojourn.Response{Token: d.token, Source: CapabilitySource, MessageID: givenID(r.Header), Body: body, ContentType: contentType(r.Header)}
 	answer, err := h.client.Respond(ctx, response)
 	if e, ok := errors.AsType[*sojourn.Error](err); ok && e.Field == "token" {
 		return answer, notFound

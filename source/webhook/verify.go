@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -41,12 +43,13 @@ var (
 	ErrStale     = errors.New("webhook: the message was signed too long ago, or in the future")
 )
 
-// Signed verifies HMAC-SHA256 signatures over the body. Standard, GitHub and Stripe make it. Its fields may be changed before the first message.
+// Signed verifies signatures over the body: HMAC-SHA256, and with public keys Ed25519. Standard, GitHub and Stripe make it. Its fields may be changed before the first message.
 type Signed struct {
 	// Tolerance is how far the time of a signature may be from now, either way: default 5 min. It has no effect on GitHub, whose signatures have no time.
 	Tolerance time.Duration
 
 	secrets [][]byte
+	public  []ed25519.PublicKey
 	read    func(h http.Header, body []byte) (claim, bool)
 }
 
@@ -55,14 +58,15 @@ type claim struct {
 	Verified
 	timed  bool
 	signed [][]byte // what is signed, in pieces
-	given  [][]byte // signatures, one of which has to fit
+	given  [][]byte // signatures with a secret, one of which has to fit
+	public [][]byte // or one of these, with a private key
 	id     func() string
 }
 
 // Verify compares every signature with every secret, so that the time it takes says nothing about which fits.
 func (s *Signed) Verify(h http.Header, body []byte, now time.Time) (Verified, error) {
 	c, ok := s.read(h, body)
-	if !ok || len(c.given) == 0 {
+	if !ok || len(c.given)+len(c.public) == 0 {
 		return Verified{}, ErrSignature
 	}
 	fits := 0
@@ -76,7 +80,7 @@ func (s *Signed) Verify(h http.Header, body []byte, now time.Time) (Verified, er
 			fits |= subtle.ConstantTimeCompare(want, given)
 		}
 	}
-	if fits == 0 {
+	if fits == 0 && !s.signedPrivately(c) {
 		return Verified{}, ErrSignature
 	}
 	tolerance := s.Tolerance
@@ -92,19 +96,44 @@ func (s *Signed) Verify(h http.Header, body []byte, now time.Time) (Verified, er
 	return c.Verified, nil
 }
 
-// Standard verifies Standard Webhooks (https://www.standardwebhooks.com): the headers webhook-id, webhook-timestamp and webhook-signature. A secret is
-// "whsec_" and the base64 of 24 to 64 bytes; give the new one beside the old one while the sender changes over. The id is signed, so a replayed
-// message is a duplicate.
-func Standard(secrets ...string) (*Signed, error) {
-	keys := make([][]byte, len(secrets))
-	for i, s := range secrets {
-		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s, "whsec_"))
-		if err != nil || len(key) < 24 || len(key) > 64 {
-			return nil, sojourn.Invalid("secrets", "number %d is not \"whsec_\" with the base64 of 24 to 64 bytes", i+1)
-		}
-		keys[i] = key
+// signedPrivately reports whether a signature fits a public key. Public keys are no secrets, so the time that this takes may say which.
+func (s *Signed) signedPrivately(c claim) bool {
+	if len(s.public) == 0 || len(c.public) == 0 {
+		return false
 	}
-	return signed(keys, readStandard)
+	text := bytes.Join(c.signed, nil)
+	for _, key := range s.public {
+		for _, given := range c.public[:min(len(c.public), MaxSignatures)] {
+			if len(given) == ed25519.SignatureSize && ed25519.Verify(key, text, given) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Standard verifies Standard Webhooks (https://www.standardwebhooks.com): the headers webhook-id, webhook-timestamp and webhook-signature. A secret is
+// "whsec_" and the base64 of 24 to 64 bytes, for the signatures v1, or a public key, "whpk_" and the base64 of 32 bytes, for v1a; give the new one beside
+// the old one while the sender changes over. The id is signed, so a replayed message is a duplicate.
+func Standard(secrets ...string) (*Signed, error) {
+	s := &Signed{read: readStandard}
+	for i, text := range secrets {
+		encoded, public := strings.CutPrefix(text, "whpk_")
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(encoded, "whsec_"))
+		switch {
+		case public && (err != nil || len(key) != ed25519.PublicKeySize):
+			return nil, sojourn.Invalid("secrets", "number %d is not \"whpk_\" with the base64 of 32 bytes", i+1)
+		case strings.HasPrefix(text, "whsk_"):
+			return nil, sojourn.Invalid("secrets", "number %d is a private key, which only the sender may have: give the public one, \"whpk_\"", i+1)
+		case public:
+			s.public = append(s.public, key)
+		case err != nil || len(key) < 24 || len(key) > 64:
+			return nil, sojourn.Invalid("secrets", "number %d is not \"whsec_\" with the base64 of 24 to 64 bytes", i+1)
+		default:
+			s.secrets = append(s.secrets, key)
+		}
+	}
+	return s, enough(len(secrets))
 }
 
 func readStandard(h http.Header, body []byte) (claim, bool) {
@@ -113,8 +142,13 @@ func readStandard(h http.Header, body []byte) (claim, bool) {
 	c := claim{Verified: Verified{ID: id, Time: at}, timed: true, signed: [][]byte{[]byte(id + "." + stamp + "."), body}}
 	for _, one := range strings.Fields(h.Get("Webhook-Signature")) {
 		version, text, _ := strings.Cut(one, ",")
-		if sum, err := base64.StdEncoding.DecodeString(text); version == "v1" && err == nil {
+		sum, err := base64.StdEncoding.DecodeString(text)
+		switch {
+		case err != nil:
+		case version == "v1":
 			c.given = append(c.given, sum)
+		case version == "v1a":
+			c.public = append(c.public, sum)
 		}
 	}
 	return c, ok && id != ""
@@ -176,10 +210,15 @@ func digest(body []byte) string {
 }
 
 func signed(keys [][]byte, read func(http.Header, []byte) (claim, bool)) (*Signed, error) {
-	if len(keys) == 0 || len(keys) > MaxSecrets {
-		return nil, sojourn.Invalid("secrets", "there are %d; give 1 to %d", len(keys), MaxSecrets)
+	return &Signed{secrets: keys, read: read}, enough(len(keys))
+}
+
+// enough checks the number of secrets.
+func enough(n int) error {
+	if n == 0 || n > MaxSecrets {
+		return sojourn.Invalid("secrets", "there are %d; give 1 to %d", n, MaxSecrets)
 	}
-	return &Signed{secrets: keys, read: read}, nil
+	return nil
 }
 
 // minSecret is the least length of a secret that is not encoded.
@@ -215,8 +254,8 @@ func Bearer(secrets ...string) (Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(keys) == 0 || len(keys) > MaxSecrets {
-		return nil, sojourn.Invalid("secrets", "there are %d; give 1 to %d", len(keys), MaxSecrets)
+	if err := enough(len(keys)); err != nil {
+		return nil, err
 	}
 	b := make(bearer, len(keys))
 	for i, k := range keys {

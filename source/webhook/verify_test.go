@@ -196,6 +196,8 @@ func FuzzHeaders(f *testing.F) {
 	stamp := strconv.FormatInt(noon.Unix(), 10)
 	good := map[string]string{"standard": sign(f, newSecret, "msg_1", noon, body).Get("Webhook-Signature"), "github": "sha256=" + hexMAC(secret, body),
 		"stripe": "t=" + stamp + ",v1=" + hexMAC(secret, stamp+"."+body), "bearer": "Bearer " + secret}
+	key, public := pair("fuzz")
+	good["public"] = signPrivately(key, "msg_1", noon, body).Get("Webhook-Signature")
 	for _, g := range good {
 		f.Add("msg_1", stamp, g, body)
 	}
@@ -203,7 +205,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("msg_1.1", stamp, good["standard"]+" "+good["standard"], body)
 	f.Add("msg_1", "-"+stamp, "v1, v1a,, v1,=", "")
 	f.Add("", "999999999999", "t=,v1=,t=1,v1=zz", "{")
-	verifiers := map[string]Verifier{"standard": must[*Signed](f)(Standard(newSecret)), "github": must[*Signed](f)(GitHub(secret)),
+	verifiers := map[string]Verifier{"standard": must[*Signed](f)(Standard(newSecret)), "public": must[*Signed](f)(Standard(public)), "github": must[*Signed](f)(GitHub(secret)),
 		"stripe": must[*Signed](f)(Stripe(secret)), "bearer": must[Verifier](f)(Bearer(secret))}
 	f.Fuzz(func(t *testing.T, id, at, signature, sent string) {
 		h := header("Webhook-Id", id, "Webhook-Timestamp", at, "Webhook-Signature", signature, "X-Hub-Signature-256", signature,
@@ -219,7 +221,7 @@ func FuzzHeaders(f *testing.F) {
 			if name != "bearer" && sent != body {
 				t.Errorf("%s: %q was never signed: %q", name, sent, fmt.Sprint(h))
 			}
-			if name == "standard" && (id != "msg_1" || at != stamp) {
+			if (name == "standard" || name == "public") && (id != "msg_1" || at != stamp) {
 				t.Errorf("%q at %q was never signed", id, at)
 			}
 			if name == "bearer" && !strings.HasSuffix(signature, secret) {

@@ -1,6 +1,6 @@
 // Package webhook takes answers over HTTP. A Handler stands in your own server or on a port of its own, and knows three doors:
 //
-//	POST /webhook/{name}          a signed message of one sender, of which a source.Matcher makes a response
+//	POST /webhook/{name}          (or Endpoint.Path) a signed message of one sender, of which a source.Matcher makes a response
 //	POST /respond/{kind}/{key}    the body is the answer to the job of that key, from a sender who knows a secret
 //	POST /respond/{token}         a capability: the body is the answer to one attempt of one job (sojourn.Job.RespondURL)
 //
@@ -11,6 +11,7 @@ package webhook
 import (
 	"log/slog"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -34,9 +35,11 @@ const CapabilitySource = "capability"
 
 // Endpoint is the door of one sender.
 type Endpoint struct {
-	// Name is the source of its responses in the inbox, and with Match the last part of the path: 1-128 bytes of A-Za-z0-9_.:-. Message ids are unique
+	// Name is the source of its responses in the inbox, and with Match the last part of the default path: 1-128 bytes of A-Za-z0-9_.:-. Message ids are unique
 	// within it.
 	Name string
+	// Path is where the sender posts, default /webhook/{name}: up to 255 bytes of A-Za-z0-9_.:~-/ that do not begin with /respond. It needs Match.
+	Path string
 	// Verify says whether a message comes from the sender.
 	Verify Verifier
 	// Match makes responses of messages. Without it the sender names kind and key in the path, which no signature covers, so Verify must be one that
@@ -83,26 +86,36 @@ type Handled struct {
 type Handler struct {
 	client *sojourn.Client
 	o      Options
-	named  map[string]*Endpoint
-	open   []*Endpoint   // those without Match
-	room   chan struct{} // one token for each request in flight
+	at     map[string]*Endpoint // those with Match, by path
+	open   []*Endpoint          // the others
+	room   chan struct{}        // one token for each request in flight
 }
 
 // New makes a receiver that gives responses to client. An error is about the options.
 func New(client *sojourn.Client, o Options) (*Handler, error) {
-	h := &Handler{client: client, named: map[string]*Endpoint{}}
+	h := &Handler{client: client, at: map[string]*Endpoint{}}
+	named := map[string]bool{}
 	o.Endpoints = slices.Clone(o.Endpoints)
 	for i := range o.Endpoints {
 		e := &o.Endpoints[i]
 		if err := e.validate(); err != nil {
 			return nil, err
 		}
-		if h.named[e.Name] != nil {
+		if named[e.Name] {
 			return nil, sojourn.Invalid("name", "two endpoints are called %.64q: message ids are unique within one", e.Name)
 		}
-		if h.named[e.Name] = e; e.Match == nil {
+		named[e.Name] = true
+		if e.Match == nil {
 			h.open = append(h.open, e)
+			continue
 		}
+		if e.Path == "" {
+			e.Path = "/webhook/" + e.Name
+		}
+		if h.at[e.Path] != nil {
+			return nil, sojourn.Invalid("path", "endpoints %s and %s have the same, %s", h.at[e.Path].Name, e.Name, e.Path)
+		}
+		h.at[e.Path] = e
 	}
 	var err error
 	if h.o, err = o.withDefaults(); err != nil {
@@ -118,6 +131,9 @@ func (e *Endpoint) validate() error {
 	}
 	if strings.Contains(e.Name, "/") || e.Name == CapabilitySource {
 		return sojourn.Invalid("name", "%.64q is no name of an endpoint: it is one part of a path, and %q is taken", e.Name, CapabilitySource)
+	}
+	if err := e.validatePath(); err != nil {
+		return err
 	}
 	if e.Verify == nil {
 		return sojourn.Invalid("verify", "endpoint %s verifies nothing: give it Standard, GitHub, Stripe or Bearer", e.Name)
@@ -138,6 +154,21 @@ func (e *Endpoint) validate() error {
 	}
 	if e.TTL != 0 && (e.TTL < sojourn.MinInboxTTL || e.TTL > sojourn.MaxHorizon) {
 		return sojourn.Invalid("ttl", "%v is out of range: 1s to 10 years, or 0 for the store's own", e.TTL)
+	}
+	return nil
+}
+
+// plainPath needs no escaping, and nothing to be made straight.
+var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_:~-][A-Za-z0-9_.:~-]*)+$`)
+
+func (e *Endpoint) validatePath() error {
+	switch {
+	case e.Path == "":
+		return nil
+	case e.Match == nil:
+		return sojourn.Invalid("path", "endpoint %s has no matcher: its sender names kind and key in the path /respond/{kind}/{key}", e.Name)
+	case len(e.Path) > 255 || !plainPath.MatchString(e.Path) || e.Path == "/respond" || strings.HasPrefix(e.Path, "/respond/"):
+		return sojourn.Invalid("path", "%.64q is no path such as /hooks/bank: up to 255 bytes of A-Za-z0-9_.:~-/ that do not begin with /respond", e.Path)
 	}
 	return nil
 }
