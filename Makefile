@@ -1,4 +1,4 @@
-# Targets: test check cross sim conform crash outage soak fuzz bench othersqlite
+# Targets: test check cross sim conform crash outage overload soak fuzz bench othersqlite
 
 SHELL := /bin/bash
 FUZZTIME ?= 30s
@@ -10,13 +10,14 @@ JOBS ?= 20000
 STORE ?= sqlite
 ONLY ?= .
 SOAK ?= 10m
+OVERLOAD ?= 30s
 TESTFLAGS ?=
 PLATFORMS := linux/arm64 darwin/arm64 windows/amd64
 
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test check vet benchmodules outside staticcheck format generated cross sim conform crash outage soak fuzz bench othersqlite
+.PHONY: test check vet benchmodules outside staticcheck format generated cross sim conform crash outage overload soak fuzz bench othersqlite
 
 # These run one call at a time, or repeat over another way what runs with the race detector: it finds nothing in them and makes them two to ten times
 # slower, so with it the simulation has few seeds and the others are left out.
@@ -90,6 +91,10 @@ crash:
 # pattern of tests.
 outage:
 	SOJOURN_OUTAGE_JOBS=$(JOBS) SOJOURN_OUTAGE_STORE=$(STORE) go test -vet=off -count=1 -timeout 15m -v -run '$(ONLY)' ./internal/outage
+
+# A server that is offered ten times what it can store. make test does so for 3 s and judges no times.
+overload:
+	SOJOURN_OVERLOAD=$(OVERLOAD) go test -vet=off -count=1 -timeout 15m -v ./internal/overload
 
 # A mixed load for a while, and lines fitted to what must stay flat, on SQLite and then on PostgreSQL.
 soak:

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
@@ -24,11 +25,12 @@ var shares = [...]int64{reading: 50, enqueueing: 75, claiming: 90, finishing: 10
 // repeat it: a queue of requests in front of a busy store would only make all of them late.
 type admission struct {
 	requests, bytes, waiting          *atomic.Int64
+	pressure                          *pressure
 	maxRequests, maxBytes, maxWaiting int64
 }
 
 func newAdmission(o Options) admission {
-	return admission{new(atomic.Int64), new(atomic.Int64), new(atomic.Int64), int64(o.MaxRequests), o.MaxBytes, int64(o.MaxWaiting)}
+	return admission{new(atomic.Int64), new(atomic.Int64), new(atomic.Int64), &pressure{limit: firstLimit}, int64(o.MaxRequests), o.MaxBytes, int64(o.MaxWaiting)}
 }
 
 func overloaded() error {
@@ -40,19 +42,21 @@ func overloaded() error {
 // slot is a request at work.
 type slot struct {
 	a       *admission
+	class   class
 	bytes   int64
 	waiting bool
+	read    time.Time // when the body was there; zero for one that is read while the request is at work
 }
 
 // enter takes a slot for a request of a class with a body of so many bytes.
 func (a *admission) enter(c class, bytes int64) (*slot, error) {
 	n, b := a.requests.Add(1), a.bytes.Add(bytes)
-	if n*100 > a.maxRequests*shares[c] || b*100 > a.maxBytes*shares[c] && b > bytes {
+	if n*100 > a.maxRequests*shares[c] || b*100 > a.maxBytes*shares[c] && b > bytes || !a.pressure.enter(c, cost(bytes)) {
 		a.requests.Add(-1)
 		a.bytes.Add(-bytes)
 		return nil, overloaded()
 	}
-	return &slot{a: a, bytes: bytes}, nil
+	return &slot{a: a, class: c, bytes: bytes}, nil
 }
 
 // park gives the slot back while the request waits for something to happen.
@@ -66,6 +70,7 @@ func (s *slot) park() error {
 	}
 	s.waiting = true
 	s.a.requests.Add(-1)
+	s.a.pressure.leave(cost(s.bytes), 0, time.Time{})
 	return nil
 }
 
@@ -76,6 +81,11 @@ func (s *slot) leave() {
 		return
 	}
 	s.a.requests.Add(-1)
+	now, took := time.Now(), time.Duration(0)
+	if s.class == enqueueing && !s.read.IsZero() {
+		took = max(now.Sub(s.read), 1)
+	}
+	s.a.pressure.leave(cost(s.bytes), took, now)
 }
 
 // length is what a body may take in memory. One of unknown length counts as the largest.

@@ -154,6 +154,7 @@ func (c *call) body() ([]byte, error) {
 	if err != nil {
 		return nil, c.broken(err)
 	}
+	c.slot.read = time.Now()
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // from here on a read only notices that the caller has gone
 	return b, nil
 }

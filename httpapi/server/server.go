@@ -22,11 +22,11 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultMaxBody     = 4 << 20   // bytes; raised to what two values of the store's MaxBytes need
-	DefaultMaxRequests = 1024      // at work at a time
-	DefaultMaxWaiting  = 10_000    // long polls at a time
-	DefaultMaxBytes    = 256 << 20 // of bodies at work at a time
-	finishFactor       = 4         // times MaxBody for outcomes: a long error text is cut by the store, never a ground to lose the outcome
+	DefaultMaxBody     = 4 << 20  // bytes; raised to what two values of the store's MaxBytes need
+	DefaultMaxRequests = 1024     // at work at a time
+	DefaultMaxWaiting  = 10_000   // long polls at a time
+	DefaultMaxBytes    = 64 << 20 // of bodies at work at a time
+	finishFactor       = 4        // times MaxBody for outcomes: a long error text is cut by the store, never a ground to lose the outcome
 	bodyPatience       = 30 * time.Second
 	writePatience      = 30 * time.Second
 )

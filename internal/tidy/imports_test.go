@@ -60,6 +60,7 @@ var direction = []row{
 	{dir: "internal/brokertest", may: []string{"internal/pgtest", "*"}, because: "it starts servers for tests"},
 	{dir: "internal/crash", because: "only its tests run processes"},
 	{dir: "internal/outage", because: "only its tests run processes"},
+	{dir: "internal/overload", because: "only its tests run processes"},
 	{dir: "internal/tidy", because: "the laws depend on nothing they judge"},
 	{dir: "examples/...", may: []string{".", "worker", "store/...", "sojourntest", "rule/...", "httpapi/...", "source/...", "examples/...", "modernc.org/sqlite", "github.com/nats-io/nats.go/...", "github.com/twmb/franz-go/pkg/kgo", "github.com/rabbitmq/amqp091-go"},
 		because: "an example shows what a user may do, so nothing internal"},

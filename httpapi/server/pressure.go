@@ -1,0 +1,52 @@
+package server
+
+import (
+	"sync"
+	"time"
+)
+
+// Pressure is measured by how long enqueues take, because they are what piles up.
+const (
+	patientFor   = 250 * time.Millisecond // an enqueue that takes longer, from its last byte on, makes the limit smaller
+	firstLimit   = 2048                   // in units, see cost
+	leastLimit   = 512
+	largestLimit = 64 << 10
+	unitBytes    = 1 << 10
+	largestCost  = 256 // so that one large body finds room under the smallest limit
+)
+
+// pressure bounds how much work is let in, by how long the work takes: what is let in stands in front of all that comes later, also of what is
+// admitted first. The limit falls by a quarter while enqueues are late and grows while they are quick and fill it. Safe for concurrent use.
+type pressure struct {
+	mu    sync.Mutex // guards the fields below
+	used  int64
+	limit int64
+	cut   time.Time // when the limit was last made smaller
+}
+
+// cost is what a body counts.
+func cost(bytes int64) int64 { return min(1+bytes/unitBytes, largestCost) }
+
+// enter takes room for a request of a class, if there is some. Reports of workers always come in.
+func (p *pressure) enter(c class, units int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c != finishing && p.used > 0 && (p.used+units)*100 > p.limit*shares[c] {
+		return false
+	}
+	p.used += units
+	return true
+}
+
+// leave gives the room back. took is how long the work has taken; 0 says nothing about it.
+func (p *pressure) leave(units int64, took time.Duration, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch full := p.used*2 > p.limit; {
+	case took > patientFor && now.Sub(p.cut) > patientFor:
+		p.limit, p.cut = max(p.limit*3/4, leastLimit), now
+	case took > 0 && took < patientFor/2 && full:
+		p.limit = min(p.limit+1+units/8, largestLimit)
+	}
+	p.used -= units
+}
