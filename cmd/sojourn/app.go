@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +24,10 @@ type app struct {
 	env      func(string) string
 
 	store   string // --store
+	named   string // the store that the environment or the file names
+	token   string // for a server
 	output  string // -o
+	config  string // --config
 	started bool   // arguments and flags are fine; what fails from now on is not the usage
 }
 
@@ -41,7 +44,7 @@ const (
 const longHelp = `sojourn looks after a store of durable jobs: jobs that send a request, wait for an answer that comes later,
 and survive crashes meanwhile. "sojourn demo" shows it.
 
-The store is --store, else $SOJOURN_URL, else sqlite:sojourn.db. Only demo, bench, enqueue, queue set, migrate up,
+The store is --store, else $SOJOURN_URL, else that of sojourn.toml, else sqlite:sojourn.db ("sojourn config" shows it). Only demo, bench, enqueue, queue set, migrate up,
 serve, token and store restore create one that is missing. It is also http://HOST:PORT of a server; $SOJOURN_TOKEN then opens its door.
 
 Exit codes:
@@ -79,7 +82,12 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "sojourn", Short: "a durable job queue for work that waits on the outside world", Long: longHelp,
 		SilenceUsage: true, SilenceErrors: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Name() != "version" { // a mistake in a file must not hide it
+				if err := a.configure(cmd); err != nil {
+					return err
+				}
+			}
 			if a.output != "table" && a.output != "json" {
 				return fmt.Errorf("-o %s: use table or json", a.output)
 			}
@@ -88,9 +96,10 @@ func (a *app) root() *cobra.Command {
 		},
 	}
 	root.PersistentFlags().StringVar(&a.store, "store", "", "`URL` of the store, such as sqlite:FILE (default $SOJOURN_URL, else sqlite:sojourn.db)")
+	root.PersistentFlags().StringVar(&a.config, "config", "", "`FILE` of settings (default $SOJOURN_CONFIG, else sojourn.toml if it is there)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "`table` or json: one object, or one line for each")
 	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.workerCommand(), a.whyCommand(), a.windowCommand(), a.inboxCommand(), a.sourceCommand(),
-		a.webhookCommand(), a.migrateCommand(), a.storeCommand(), a.serveCommand(), a.workCommand(), a.tokenCommand(), a.doctorCommand(), a.versionCommand())
+		a.webhookCommand(), a.migrateCommand(), a.storeCommand(), a.serveCommand(), a.workCommand(), a.tokenCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	return root
 }
 
@@ -108,35 +117,24 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 }
 
 // url is the store to open.
-func (a *app) url() string {
-	for _, url := range []string{a.store, a.env("SOJOURN_URL")} {
-		if url != "" {
-			return url
-		}
-	}
-	return "sqlite:sojourn.db"
-}
+func (a *app) url() string { return cmp.Or(a.store, a.fallback(), "sqlite:sojourn.db") }
 
-// shown is that URL without what may be a password.
-func (a *app) shown() string {
-	u, err := url.Parse(a.url())
-	if err != nil {
+// fallback is the store that the environment or the file names, if any.
+func (a *app) fallback() string { return cmp.Or(a.named, a.env("SOJOURN_URL")) }
+
+// shown is the store's URL without what may be a password.
+func (a *app) shown() string { return withoutSecret(a.url()) }
+
+func withoutSecret(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || strings.HasPrefix(address, "{") {
 		return "the store"
 	}
+	if q := u.Query(); q.Has("password") {
+		q.Set("password", "xxxxx")
+		u.RawQuery = q.Encode()
+	}
 	return u.Redacted()
-}
-
-// secret is a variable of the environment, or what stands in the file that the same variable with _FILE names.
-func (a *app) secret(name string) (string, error) {
-	file := a.env(name + "_FILE")
-	if v := a.env(name); v != "" || file == "" {
-		return v, nil
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", sojourn.Invalid(name+"_FILE", "%v", err)
-	}
-	return strings.TrimSpace(string(b)), nil
 }
 
 // with opens an existing store for fn and closes it.
@@ -149,11 +147,7 @@ func (a *app) using(fn func(c *sojourn.Client) error, options ...store.Option) e
 	if err := store.Valid(a.url()); err != nil {
 		return err
 	}
-	token, err := a.secret("SOJOURN_TOKEN")
-	if err != nil {
-		return err
-	}
-	options = append(options, store.Rules(rule.Throttlers()), store.ServerToken(token))
+	options = append(options, store.Rules(rule.Throttlers()), store.ServerToken(a.token))
 	c, err := store.Open(a.url(), options...)
 	if err != nil {
 		return &unusableError{err}

@@ -85,7 +85,7 @@ func (a *app) demoStore(db string) (url string, err error) {
 	case a.store != "":
 		url = a.store
 	default:
-		url = a.env("SOJOURN_URL")
+		url = a.fallback()
 	}
 	if url == "" {
 		return "", nil
@@ -146,7 +146,7 @@ func (a *app) demo(ctx context.Context, url, ledger string, cfg demo.Config, hea
 }
 
 func (a *app) demoOn(ctx context.Context, c *sojourn.Client, url, ledger string, cfg demo.Config, headless bool) (demo.Report, error) {
-	if a.store == "" && url == a.env("SOJOURN_URL") {
+	if a.store == "" && url == a.fallback() {
 		if err := demo.Alone(ctx, c); err != nil {
 			return demo.Report{}, err
 		}

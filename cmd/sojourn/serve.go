@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -56,7 +55,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f := serveFlags{}
 	cmd := &cobra.Command{Use: "serve", Short: "give the store to everyone over HTTP", Long: serveHelp, Args: cobra.NoArgs}
 	fl := cmd.Flags()
-	fl.StringVar(&f.addr, "addr", cmp.Or(a.env("SOJOURN_ADDR"), "127.0.0.1:7575"), "`HOST:PORT` to listen on (or $SOJOURN_ADDR)")
+	fl.StringVar(&f.addr, "addr", "127.0.0.1:7575", "`HOST:PORT` to listen on")
 	fl.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate and what signs it; read again when it changes")
 	fl.StringVar(&f.key, "tls-key", "", "`FILE` with its key")
 	fl.BoolVar(&f.insecure, "insecure-no-auth", false, "ask nobody for a token, on any address")
