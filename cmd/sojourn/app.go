@@ -100,6 +100,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "`table` or json: one object, or one line for each")
 	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.workerCommand(), a.whyCommand(), a.windowCommand(), a.inboxCommand(), a.sourceCommand(),
 		a.webhookCommand(), a.migrateCommand(), a.storeCommand(), a.serveCommand(), a.workCommand(), a.tokenCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
+	a.completions(root)
 	return root
 }
 
