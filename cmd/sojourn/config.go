@@ -23,6 +23,7 @@ type setting struct {
 	flag    string // empty: there is none
 	command string // that takes it; empty: all
 	value   string // the default
+	list    bool   // several values: a list in the file, with commas in a variable
 }
 
 // The settings beside the flags of commands.
@@ -32,22 +33,32 @@ const (
 	tokenEnv = "SOJOURN_TOKEN"
 )
 
+// perRun are flags that belong to one command line, what it runs and how often: a file that happens to lie in the folder shall not say that.
+var perRun = []string{"help", "check", "exec", "once"}
+
 // configured are the commands whose flags are settings, with what their variables begin with.
 var configured = []struct{ command, prefix string }{{"serve", "SOJOURN_"}, {"webhook", "SOJOURN_WEBHOOK_"}, {"work", "SOJOURN_WORK_"}}
 
 // allSettings are all of them, in the order of the documentation.
 func allSettings(root *cobra.Command) []setting {
-	all := []setting{{storeKey, "SOJOURN_URL", "store", "", "sqlite:sojourn.db"}, {tokenKey, tokenEnv, "", "", ""}, {"output", "SOJOURN_OUTPUT", "output", "", "table"}}
+	all := []setting{{key: storeKey, env: "SOJOURN_URL", flag: "store", value: "sqlite:sojourn.db"}, {key: tokenKey, env: tokenEnv},
+		{key: "output", env: "SOJOURN_OUTPUT", flag: "output", value: "table"}}
 	for _, c := range configured {
 		cmd := child(root, c.command)
 		if cmd == nil {
 			continue
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Name != "help" && f.Name != "check" {
-				name := strings.ReplaceAll(f.Name, "-", "_")
-				all = append(all, setting{c.command + "." + name, c.prefix + strings.ToUpper(name), f.Name, c.command, f.DefValue})
+			if slices.Contains(perRun, f.Name) {
+				return
 			}
+			name := strings.ReplaceAll(f.Name, "-", "_")
+			_, list := f.Value.(pflag.SliceValue)
+			value := f.DefValue
+			if list {
+				value = strings.Trim(value, "[]")
+			}
+			all = append(all, setting{c.command + "." + name, c.prefix + strings.ToUpper(name), f.Name, c.command, value, list})
 		})
 	}
 	return all
@@ -183,7 +194,11 @@ func (a *app) configure(cmd *cobra.Command) error {
 			a.token = r.value
 		case r.key != storeKey && r.origin != "default" && !strings.HasPrefix(r.origin, "--"):
 			f := cmd.Flags().Lookup(r.flag)
-			if err := f.Value.Set(r.value); err != nil {
+			give := f.Value.Set
+			if list, ok := f.Value.(pflag.SliceValue); ok {
+				give = func(text string) error { return list.Replace(strings.Split(text, ",")) }
+			}
+			if err := give(r.value); err != nil {
 				return sojourn.Invalid(r.origin, "%.64q is not a value for %s: %v", r.value, r.key, err)
 			}
 		}

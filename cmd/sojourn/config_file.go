@@ -29,8 +29,9 @@ func parseConfig(name string, text []byte, known []setting) (map[string]entry, e
 		return nil, sojourn.Invalid("config", "%s: %v", name, err)
 	}
 	var keys, tables []string
+	lists := map[string]bool{}
 	for _, s := range known {
-		keys = append(keys, s.key)
+		keys, lists[s.key] = append(keys, s.key), s.list
 		if table, _, ok := strings.Cut(s.key, "."); ok {
 			tables = append(tables, table)
 		}
@@ -53,14 +54,33 @@ func parseConfig(name string, text []byte, known []setting) (map[string]entry, e
 			if !slices.Contains(keys, key) {
 				return nil, sojourn.Invalid("config", "%s: there is no setting %.64q%s", place, key, hintOf(key, keys))
 			}
-			v := e.Value()
-			if v.Kind != unstable.String && v.Kind != unstable.Integer && v.Kind != unstable.Bool && v.Kind != unstable.Float {
-				return nil, sojourn.Invalid("config", "%s: %s is one text, number, true or false; durations are texts such as \"30s\"", place, key)
+			value, err := textOf(e.Value(), key, lists[key])
+			if err != nil {
+				return nil, sojourn.Invalid("config", "%s: %v", place, err)
 			}
-			found[key] = entry{string(v.Data), place}
+			found[key] = entry{value, place}
 		}
 	}
 	return found, p.Error()
+}
+
+// textOf is a value as a flag takes it.
+func textOf(v *unstable.Node, key string, list bool) (string, error) {
+	switch {
+	case v.Kind == unstable.Array && list:
+		var all []string
+		for i := v.Children(); i.Next(); {
+			text, err := textOf(i.Node(), key, false)
+			if err != nil || strings.Contains(text, ",") {
+				return "", fmt.Errorf("%s is a list of texts without commas", key)
+			}
+			all = append(all, text)
+		}
+		return strings.Join(all, ","), nil
+	case v.Kind == unstable.String, v.Kind == unstable.Integer, v.Kind == unstable.Bool, v.Kind == unstable.Float:
+		return string(v.Data), nil
+	}
+	return "", fmt.Errorf("%s is one text, number, true or false; durations are texts such as \"30s\"", key)
 }
 
 // keyOf is the key of an expression, and where it stands.
