@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"net"
 	"os"
 	"os/exec"
@@ -22,6 +23,11 @@ func TestQuickstarts(t *testing.T) {
 			interpreter(t, "python3")
 			return []string{"PYTHONPATH=" + absolute(t, "../../sdk/python"), "PYTHONDONTWRITEBYTECODE=1"}
 		},
+		"typescript": func(t *testing.T, folder string) []string {
+			interpreter(t, "node")
+			installTypeScript(t, folder, absolute(t, "../../sdk/typescript"))
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			interpreter(t, "bash")
@@ -30,6 +36,75 @@ func TestQuickstarts(t *testing.T) {
 			runPage(t, "../../docs/guides/"+name+".md", folder, prepare(t, folder))
 		})
 	}
+}
+
+// installTypeScript does what npm install of a folder does.
+func installTypeScript(t *testing.T, folder, sdk string) {
+	t.Helper()
+	scope := filepath.Join(folder, "node_modules", "@sojourn-queue")
+	if err := os.MkdirAll(scope, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(sdk, filepath.Join(scope, "sojourn")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var declares = regexp.MustCompile(`(?m)^export declare type `)
+
+// TestTypeScriptIsBuilt compiles the SDK, compares the result with what is committed, and checks the page's programs against its types.
+func TestTypeScriptIsBuilt(t *testing.T) {
+	t.Parallel()
+	tsc := interpreter(t, "tsc")
+	sdk, folder := absolute(t, "../../sdk/typescript"), t.TempDir()
+	out := filepath.Join(folder, "dist")
+	if log, err := exec.Command(tsc, "-p", sdk, "--outDir", out).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	same := func(a, b string) {
+		entries, err := os.ReadDir(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			x, errX := os.ReadFile(filepath.Join(a, e.Name()))
+			y, errY := os.ReadFile(filepath.Join(b, e.Name()))
+			// Compilers before and after 5.0 differ in this word alone.
+			x, y = declares.ReplaceAll(x, []byte("export type ")), declares.ReplaceAll(y, []byte("export type "))
+			if errX != nil || errY != nil || !bytes.Equal(x, y) {
+				t.Errorf("sdk/typescript/dist/%s is not what tsc makes of src: run tsc in sdk/typescript", e.Name())
+			}
+		}
+	}
+	same(out, filepath.Join(sdk, "dist"))
+	same(filepath.Join(sdk, "dist"), out)
+	installTypeScript(t, folder, sdk)
+	page := writeFiles(t, "../../docs/guides/typescript.md", folder)
+	args := []string{"--noEmit", "--allowJs", "--checkJs", "--strict", "--target", "ES2022", "--module", "Node16", "--moduleResolution", "Node16"}
+	for _, f := range page {
+		args = append(args, filepath.Join(folder, f[1]))
+	}
+	cmd := exec.Command(tsc, args...)
+	cmd.Dir = folder
+	if log, err := cmd.CombinedOutput(); err != nil || len(page) == 0 {
+		t.Errorf("%v\n%s", err, log)
+	}
+}
+
+// writeFiles writes the files of a page into a folder.
+func writeFiles(t *testing.T, path, folder string) [][]string {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := pageFile.FindAllStringSubmatch(string(page), -1)
+	for _, file := range files {
+		if err := os.WriteFile(filepath.Join(folder, file[1]), []byte(file[2]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
 }
 
 func absolute(t *testing.T, path string) string {
@@ -60,11 +135,7 @@ func runPage(t *testing.T, path, folder string, env []string) {
 		t.Fatal(err)
 	}
 	page := string(b)
-	for _, file := range pageFile.FindAllStringSubmatch(page, -1) {
-		if err := os.WriteFile(filepath.Join(folder, file[1]), []byte(file[2]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writeFiles(t, path, folder)
 	script, texts := "set -e -m -o pipefail\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n", []string{}
 	for _, block := range pageBlock.FindAllStringSubmatch(page, -1) {
 		if block[1] == "text" {

@@ -32,7 +32,8 @@ func TestScenario(t *testing.T) {
 		runScenario(t, url, token, all.Steps)
 	})
 	for language, command := range map[string][]string{
-		"python": {"python3", "../../sdk/python/tests/scenario.py"},
+		"python":     {"python3", "../../sdk/python/tests/scenario.py"},
+		"typescript": {"node", "../../sdk/typescript/test/scenario.js"},
 	} {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()

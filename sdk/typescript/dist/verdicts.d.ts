@@ -1,0 +1,71 @@
+import type { Duration, Raw } from "./forms.js";
+/**
+ * Thrown by a handler, it ends the step in another way than done or failed. A handler that catches errors itself throws on what is
+ * `instanceof Verdict`.
+ */
+export declare abstract class Verdict extends Error {
+    /** The form in which it goes to the server. */
+    abstract outcome(): Raw;
+}
+/** How long a job waits for its answer. */
+export interface WaitOptions {
+    /** Default: the attempt's timeout. */
+    within?: Duration;
+    /** Ends the wait when no progress response came for so long. */
+    beat?: Duration;
+}
+/**
+ * Parks the job until an answer comes; it holds no room in a worker meanwhile. The handler then runs again, with `job.response` set.
+ *
+ * Without keys the answer comes under the job's own key, by its id or by its token. With keys, any of them ends the wait, or all with `all: true`.
+ */
+export declare class Await extends Verdict {
+    readonly wait: Raw;
+    constructor(options?: WaitOptions & {
+        keys?: string[];
+        all?: boolean;
+    });
+    outcome(): Raw;
+}
+/** Runs the job again after so long. Counts neither as an error nor as an attempt. */
+export declare class Snooze extends Verdict {
+    readonly after: string;
+    constructor(after: Duration);
+    outcome(): Raw;
+}
+/**
+ * Closes a queue for everybody for so long, such as when the other side answers 429. Default: the job's own queue. The job goes back to its place and
+ * has used up nothing. At least a second; cut at 24 hours.
+ */
+export declare class Hold extends Verdict {
+    readonly delay: string;
+    readonly queue: string;
+    constructor(delay: Duration, queue?: string);
+    outcome(): Raw;
+}
+/** Fails the job for good, whatever attempts remain. `reason` is the short stable class by which failures are grouped. */
+export declare class Fail extends Verdict {
+    readonly reason: string;
+    constructor(message?: string, reason?: string);
+    outcome(): Raw;
+}
+/** Ends the job as cancelled. */
+export declare class Cancel extends Verdict {
+    readonly reason: string;
+    constructor(message?: string, reason?: string);
+    outcome(): Raw;
+}
+/**
+ * An error with its own pause before the next attempt, 0 for none. Without `after` the job's backoff decides, as for any other error.
+ * `again: true` asks for a fresh request: the answer in hand is put down, and the next attempt runs without it.
+ */
+export declare class Retry extends Verdict {
+    readonly reason: string;
+    readonly verdict: Raw;
+    constructor(message?: string, options?: {
+        after?: Duration;
+        reason?: string;
+        again?: boolean;
+    });
+    outcome(): Raw;
+}

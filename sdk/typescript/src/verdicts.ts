@@ -1,0 +1,132 @@
+import { durationText } from "./forms.js";
+import type { Duration, Raw } from "./forms.js";
+
+/**
+ * Thrown by a handler, it ends the step in another way than done or failed. A handler that catches errors itself throws on what is
+ * `instanceof Verdict`.
+ */
+export abstract class Verdict extends Error {
+  /** The form in which it goes to the server. */
+  abstract outcome(): Raw;
+}
+
+/** How long a job waits for its answer. */
+export interface WaitOptions {
+  /** Default: the attempt's timeout. */
+  within?: Duration;
+  /** Ends the wait when no progress response came for so long. */
+  beat?: Duration;
+}
+
+/**
+ * Parks the job until an answer comes; it holds no room in a worker meanwhile. The handler then runs again, with `job.response` set.
+ *
+ * Without keys the answer comes under the job's own key, by its id or by its token. With keys, any of them ends the wait, or all with `all: true`.
+ */
+export class Await extends Verdict {
+  readonly wait: Raw = {};
+
+  constructor(options: WaitOptions & { keys?: string[]; all?: boolean } = {}) {
+    super("await");
+    if (options.keys?.length) {
+      this.wait.keys = options.keys;
+      this.wait.mode = options.all ? "all" : "any";
+    }
+    if (options.within !== undefined) {
+      this.wait.within = durationText(options.within, "within");
+    }
+    if (options.beat !== undefined) {
+      this.wait.beat = durationText(options.beat, "beat");
+    }
+  }
+
+  outcome(): Raw {
+    return { type: "await", wait: this.wait };
+  }
+}
+
+/** Runs the job again after so long. Counts neither as an error nor as an attempt. */
+export class Snooze extends Verdict {
+  readonly after: string;
+
+  constructor(after: Duration) {
+    super("snooze");
+    this.after = durationText(after, "after");
+  }
+
+  outcome(): Raw {
+    return { type: "snooze", delay: this.after };
+  }
+}
+
+/**
+ * Closes a queue for everybody for so long, such as when the other side answers 429. Default: the job's own queue. The job goes back to its place and
+ * has used up nothing. At least a second; cut at 24 hours.
+ */
+export class Hold extends Verdict {
+  readonly delay: string;
+  readonly queue: string;
+
+  constructor(delay: Duration, queue = "") {
+    super("hold");
+    this.delay = durationText(delay, "delay");
+    this.queue = queue;
+  }
+
+  outcome(): Raw {
+    return { type: "hold", delay: this.delay, queue: this.queue };
+  }
+}
+
+/** Fails the job for good, whatever attempts remain. `reason` is the short stable class by which failures are grouped. */
+export class Fail extends Verdict {
+  readonly reason: string;
+
+  constructor(message = "", reason = "") {
+    super(message);
+    this.reason = reason;
+  }
+
+  outcome(): Raw {
+    return { type: "abort", reason: this.reason, error: this.message };
+  }
+}
+
+/** Ends the job as cancelled. */
+export class Cancel extends Verdict {
+  readonly reason: string;
+
+  constructor(message = "", reason = "") {
+    super(message);
+    this.reason = reason;
+  }
+
+  outcome(): Raw {
+    return { type: "cancel", reason: this.reason, error: this.message };
+  }
+}
+
+/**
+ * An error with its own pause before the next attempt, 0 for none. Without `after` the job's backoff decides, as for any other error.
+ * `again: true` asks for a fresh request: the answer in hand is put down, and the next attempt runs without it.
+ */
+export class Retry extends Verdict {
+  readonly reason: string;
+  readonly verdict: Raw = {};
+
+  constructor(message = "", options: { after?: Duration; reason?: string; again?: boolean } = {}) {
+    super(message);
+    this.reason = options.reason ?? "retry";
+    if (options.again) {
+      this.verdict.again = true;
+    }
+    if (options.after !== undefined) {
+      const text = durationText(options.after, "after");
+      this.verdict.delay = text === "0s" ? "-0.000000001s" : text; // 0 would mean the stored backoff
+    }
+  }
+
+  outcome(): Raw {
+    return { type: "error", reason: this.reason, error: this.message, verdict: this.verdict };
+  }
+}
