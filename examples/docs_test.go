@@ -28,7 +28,7 @@ const thisModule = "github.com/sojourn-queue/sojourn"
 // packages are those whose constants docs/defaults.md names.
 var packages = []string{thisModule, thisModule + "/worker", thisModule + "/internal/sqlstore", thisModule + "/store/sqlite",
 	thisModule + "/store/postgres", thisModule + "/internal/bench", thisModule + "/source", thisModule + "/rule",
-	thisModule + "/source/nats", thisModule + "/source/kafka", thisModule + "/source/rabbitmq", thisModule + "/worker/execjob", thisModule + "/httpapi", thisModule + "/httpapi/server"}
+	thisModule + "/source/nats", thisModule + "/source/kafka", thisModule + "/source/rabbitmq", thisModule + "/worker/execjob", thisModule + "/worker/httpjob", thisModule + "/httpapi", thisModule + "/httpapi/server"}
 
 // sources imports packages of this module from their source, as far as their constants need it, and others from what go build has made.
 type sources struct {
@@ -93,8 +93,8 @@ func inCode(t *testing.T) map[string]constant.Value {
 }
 
 var (
-	constantName = regexp.MustCompile("^`((?:sojourn|worker|execjob|sqlstore|sqlite|postgres|bench|source|rule|nats|kafka|rabbitmq|httpapi|server|Backoff)\\.\\w+)`$")
-	documented   = regexp.MustCompile(`^(sojourn|worker|execjob|bench|source|nats|kafka|rabbitmq|server)\.(Default|Max)`)
+	constantName = regexp.MustCompile("^`((?:sojourn|worker|execjob|httpjob|sqlstore|sqlite|postgres|bench|source|rule|nats|kafka|rabbitmq|httpapi|server|Backoff)\\.\\w+)`$")
+	documented   = regexp.MustCompile(`^(sojourn|worker|execjob|httpjob|bench|source|nats|kafka|rabbitmq|server)\.(Default|Max)`)
 	units        = map[string]int64{"": 1, "µs": int64(time.Microsecond), "ms": int64(time.Millisecond), "s": int64(time.Second), "min": int64(time.Minute),
 		"h": int64(time.Hour), "days": int64(24 * time.Hour), "years": int64(365 * 24 * time.Hour), "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 )

@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/worker"
 	"github.com/sojourn-queue/sojourn/worker/execjob"
+	"github.com/sojourn-queue/sojourn/worker/httpjob"
 )
 
 const workHelp = `Claims jobs and runs a program for each, until SIGTERM or SIGINT; then it lets them go on for --grace. The store is a file, a database
@@ -35,7 +36,14 @@ what becomes of the job:
   others   an error, retried with backoff, with the end of standard error as its text
 
 It and all that it starts is a process group, which gets SIGTERM, and SIGKILL a second later, when the job is cancelled, a time is over or the
-lease is lost. Of the environment it gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_ALL, LC_CTYPE, TZ and what --env names.`
+lease is lost. Of the environment it gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_ALL, LC_CTYPE, TZ and what --env names.
+
+  sojourn work --http
+  sojourn enqueue http --args '{"url": "https://bank.example/charges", "body": {"cents": 1999}, "await": true, "within": "6h"}'
+
+With --http it sends the requests of jobs of the kind http, with a program or without. 2xx completes the job with the response, or parks it if "await" is
+true; then the header Sojourn-Respond-Url has the link that takes the answer (--respond-url). Retry-After holds the queue, 5xx is retried, 4xx is final.
+Requests go to public addresses only, unless --allow-cidr names others. $SOJOURN_HTTP_SECRETS, or the file $SOJOURN_HTTP_SECRETS_FILE, signs them.`
 
 // workFlags are the flags of work.
 type workFlags struct {
@@ -44,11 +52,12 @@ type workFlags struct {
 	timeout       time.Duration
 	once, verbose bool
 	o             worker.Options
+	call          callFlags
 }
 
 func (a *app) workCommand() *cobra.Command {
 	var f workFlags
-	cmd := &cobra.Command{Use: "work --kind KIND {--exec PROGRAM | -- COMMAND...}", Short: "work jobs off with a program in any language", Long: workHelp}
+	cmd := &cobra.Command{Use: "work {--kind KIND {--exec PROGRAM | -- COMMAND...} | --http}", Short: "work jobs off with a program in any language, or by requests", Long: workHelp}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.kinds, "kind", nil, "`KIND` of the jobs; may be repeated")
 	fl.StringVar(&f.program, "exec", "", "the `PROGRAM`; one with arguments stands behind --")
@@ -62,15 +71,20 @@ func (a *app) workCommand() *cobra.Command {
 	fl.StringVar(&f.o.Name, "name", "", "what the worker is called in the list of workers (default HOST-PID)")
 	fl.BoolVar(&f.once, "once", false, "run one job that is ready and end; exit code 3 if there is none")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "a line for each run on standard output")
+	f.call.register(fl)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 			return sojourn.Invalid("exec", "%.64q: put the command behind --", args[0])
 		}
-		program, err := a.program(f, args)
+		var program *execjob.Program
+		caller, err := a.caller(f.call)
+		if err == nil && (caller == nil || f.program != "" || len(args) > 0 || len(f.kinds) > 0) {
+			program, err = a.program(f, args)
+		}
 		if err != nil {
 			return err
 		}
-		return a.with(func(c *sojourn.Client) error { return a.work(cmd.Context(), c, f, program) })
+		return a.with(func(c *sojourn.Client) error { return a.work(cmd.Context(), c, f, program, caller) })
 	}
 	return cmd
 }
@@ -94,7 +108,7 @@ func (a *app) program(f workFlags, args []string) (*execjob.Program, error) {
 		if err := sojourn.ValidName("kind", k); err != nil {
 			return nil, err
 		}
-		if slices.Contains(f.kinds[:i], k) {
+		if slices.Contains(f.kinds[:i], k) || f.call.on && k == httpjob.KindName {
 			return nil, sojourn.Invalid("kind", "%q is named twice", k)
 		}
 	}
@@ -112,7 +126,7 @@ func (a *app) program(f workFlags, args []string) (*execjob.Program, error) {
 	return execjob.New(o)
 }
 
-func (a *app) work(ctx context.Context, c *sojourn.Client, f workFlags, program *execjob.Program) error {
+func (a *app) work(ctx context.Context, c *sojourn.Client, f workFlags, program *execjob.Program, caller *httpjob.Caller) error {
 	f.o.Logger = slog.New(slog.NewTextHandler(a.err, nil))
 	if f.o.Grace == 0 {
 		f.o.Grace = -1 // 0 would be the default
@@ -123,6 +137,10 @@ func (a *app) work(ctx context.Context, c *sojourn.Client, f workFlags, program 
 	w := worker.New(c, f.o)
 	for _, k := range f.kinds {
 		worker.Handle(w, sojourn.Kind[[]byte]{Name: k, Codec: sojourn.Bytes{}}, program.Run)
+	}
+	if caller != nil {
+		worker.Handle(w, httpjob.Kind, caller.Run)
+		f.kinds = append(f.kinds, httpjob.KindName)
 	}
 	if f.once {
 		ran, err := w.RunOnce(ctx)

@@ -3,9 +3,13 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -311,5 +315,58 @@ sleep 0.05; rmdir places/$SOJOURN_ID`)
 	}
 	if most != 3 {
 		t.Errorf("%d ran at a time, want 3", most)
+	}
+}
+
+// TestWorkHTTP: a request goes out with a link, and the answer to the link, which another process takes, completes the job.
+func TestWorkHTTP(t *testing.T) {
+	w := newWorkshop(t)
+	webhook := exec.Command(w.sojourn, "webhook", "--listen", "127.0.0.1:0", "--store", w.store)
+	said, err := webhook.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := make(chan string, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		links <- r.Header.Get("Sojourn-Respond-Url")
+		rw.WriteHeader(http.StatusAccepted)
+	}))
+	defer receiver.Close()
+	_, port, _ := net.SplitHostPort(receiver.Listener.Addr().String())
+	if code, out := w.run("enqueue", "http", "--args", `{"url": "`+receiver.URL+`/charges", "body": {"cents": 1999}, "await": true, "within": "1h"}`); code != 0 {
+		t.Fatal(out)
+	}
+	if code, out := w.run("work", "--http", "--once", "--allow-http", "--allow-port", port); code != 0 || !strings.Contains(out, "http_refused") {
+		t.Fatalf("loopback is not allowed, and yet: %d %s", code, out)
+	}
+	w.run("job", "redrive", "1")
+	if err := webhook.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = webhook.Process.Kill(); _ = webhook.Wait() }()
+	line, _ := bufio.NewReader(said).ReadString('\n')
+	address := strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	work := []string{"work", "--http", "--once", "--allow-http", "--allow-port", port, "--allow-cidr", "127.0.0.1/32", "--respond-url", "http://" + address}
+	if code, out := w.run(work...); code != 0 || !strings.Contains(out, "awaiting") {
+		t.Fatalf("%d %s", code, out)
+	}
+	answer, err := http.Post(<-links, "application/json", strings.NewReader(`{"paid":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if code, out := w.run(work...); code != 0 || !strings.Contains(out, "completed") || len(links) > 0 {
+		t.Errorf("%d %s, %d more requests", code, out, len(links))
+	}
+	if j := w.job(1); answer.StatusCode != 200 || !strings.Contains(string(j.Result), `"status":202`) || !strings.Contains(string(j.Result), `"body":{"paid":true}`) {
+		t.Errorf("%d %+v %s", answer.StatusCode, j, j.Result)
+	}
+	for want, args := range map[string][]string{
+		"give --http too": {"--kind", "k", "--exec", "/bin/true", "--allow-http"}, "not a network": {"--http", "--allow-cidr", "10.0.0.1"}, "not a port": {"--http", "--allow-port", "70000"},
+		"out of range": {"--http", "--http-timeout", "1h"}, "named twice": {"--http", "--kind", "http", "--exec", "/bin/true"}, "name a program": {"--http", "--kind", "k"},
+	} {
+		if code, out := w.run(append([]string{"work"}, args...)...); code != 2 || !strings.Contains(out, want) {
+			t.Errorf("%v: %d %s", args, code, out)
+		}
 	}
 }

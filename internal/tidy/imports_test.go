@@ -29,6 +29,7 @@ var direction = []row{
 	{dir: ".", may: []string{"internal/calendar"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
 		because: "the domain does no input or output"},
 	{dir: "worker/execjob", may: []string{"."}, not: []string{"net", "database"}, because: "it runs programs, for any worker"},
+	{dir: "worker/httpjob", may: []string{"."}, not: []string{"database"}, because: "it sends requests, for any worker"},
 	{dir: "worker/...", may: []string{"."}, not: []string{"net", "database"}, because: "a worker knows a Claimer, neither SQL nor HTTP"},
 	{dir: "rule/...", may: []string{".", "source", "cel.dev/..."}, not: []string{"net", "database"}, because: "only programs that use rules link CEL"},
 	{dir: "internal/sqlstore/...", may: []string{".", "internal/sqlstore/..."}, not: []string{"net/http"},
