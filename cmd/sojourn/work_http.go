@@ -49,9 +49,13 @@ func (a *app) caller(f callFlags) (*httpjob.Caller, error) {
 		}
 		o.AllowPorts = append(o.AllowPorts, uint16(n))
 	}
-	secrets, err := a.secret("SOJOURN_HTTP_SECRETS")
-	if err != nil {
-		return nil, err
+	const variable = "SOJOURN_HTTP_SECRETS"
+	secrets := a.env(variable)
+	if file := a.env(variable + "_FILE"); secrets == "" && file != "" {
+		var err error
+		if secrets, err = fileOf(variable+"_FILE", file); err != nil {
+			return nil, err
+		}
 	}
 	o.Secrets = strings.Fields(secrets)
 	return httpjob.New(o)
