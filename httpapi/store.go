@@ -19,6 +19,8 @@ import (
 // log lines. The other calls answer with CodeUnknown then. A server that is overloaded or shutting down says that nothing has happened; such calls
 // are all repeated, after the time that it asks for.
 //
+// Single jobs that are enqueued at the same time go in one request, each for itself; a lone one leaves at once.
+//
 // It is also a sojourn.Explainer, Holder, Checker, InboxKeeper and WorkerKeeper, as far as the store behind the server is.
 type Store struct {
 	base   *url.URL
@@ -27,6 +29,8 @@ type Store struct {
 	closed context.Context // ends with Close
 	close  context.CancelFunc
 	checks atomic.Pointer[[]string] // as the last Check has named them
+
+	singles gatherer
 }
 
 var (
@@ -42,6 +46,9 @@ var (
 func newStore(base *url.URL, o options) *Store {
 	s := &Store{base: base, token: o.token, http: &http.Client{Transport: o.transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}} // a redirect could take the token elsewhere
+	s.singles.send = func(ctx context.Context, jobs []wire.NewJob) ([]wire.Enqueued, error) {
+		return s.enqueueTogether(ctx, jobs, true)
+	}
 	s.closed, s.close = context.WithCancel(context.Background())
 	return s
 }
@@ -86,17 +93,39 @@ func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) (
 	if len(send) == 0 {
 		return out, nil
 	}
-	a, err := post[wire.EnqueueAnswer](ctx, s, "/v1/jobs/batch", wire.EnqueueRequest{Jobs: send, Partial: partial}, safe, 0)
+	answers, err := s.enqueue(ctx, send, partial)
 	if err != nil {
 		return nil, err
 	}
 	for k, i := range place {
-		out[i] = a.Jobs[k].Domain()
+		out[i] = answers[k].Domain()
 		if out[i].Err != nil {
 			out[i].Err = sojourn.AtIndex(i, out[i].Err)
 		}
 	}
 	return out, nil
+}
+
+func (s *Store) enqueue(ctx context.Context, send []wire.NewJob, partial bool) ([]wire.Enqueued, error) {
+	if len(send) > 1 {
+		return s.enqueueTogether(ctx, send, partial)
+	}
+	if err := s.ended(ctx, request{}, false); err != nil {
+		return nil, err
+	}
+	one, err := s.singles.enqueue(ctx, send[0])
+	if err == nil && one.Error != nil && !partial {
+		err = sojourn.AtIndex(0, one.Error.Err())
+	}
+	return []wire.Enqueued{one}, err
+}
+
+func (s *Store) enqueueTogether(ctx context.Context, send []wire.NewJob, partial bool) ([]wire.Enqueued, error) {
+	a, err := post[wire.EnqueueAnswer](ctx, s, "/v1/jobs/batch", wire.EnqueueRequest{Jobs: send, Partial: partial}, safe, 0)
+	if err == nil && len(a.Jobs) != len(send) {
+		err = unanswered(sojourn.CodeUnknown, "the server answered about another number of jobs; repeat the call unchanged", nil)
+	}
+	return a.Jobs, err
 }
 
 // sendable refuses what no server takes, and what JSON has no form for.
