@@ -25,7 +25,6 @@ package sojourn
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"slices"
 	"sync"
@@ -35,8 +34,9 @@ import (
 // Client is what applications use: it checks before the first write, draws ids, and speaks in typed jobs. Constructors such as
 // sqlite.Open return one over their store. Safe for concurrent use.
 type Client struct {
-	store Store
-	ids   idBlock
+	store    Store
+	ids      idBlock
+	messages messageIDs
 }
 
 // NewClient makes a Client over any Store.
@@ -290,7 +290,7 @@ func (c *Client) RespondAll(ctx context.Context, rs []*Response) ([]Responded, e
 			return nil, AtIndex(i, err)
 		}
 		if r.MessageID == "" {
-			r.MessageID = rand.Text()
+			r.MessageID = c.messages.next()
 		}
 		send[i] = *r
 	}
