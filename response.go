@@ -2,14 +2,11 @@ package sojourn
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -73,24 +70,6 @@ type Responded struct {
 	Outcome ResponseOutcome `json:"outcome"`
 	Job     ID              `json:"job,omitempty"` // the job it was attached or applied to, or the final one it came too late for
 	Seq     int64           `json:"seq"`           // of the stored response; of the first one for a duplicate
-}
-
-// messageIDs makes ids for responses without one. Those of one client begin alike and go up, so that they stand side by side in the store's index,
-// where ids that are random from the start change a page each. The end is random: who has seen one cannot guess the next.
-type messageIDs struct {
-	mu     sync.Mutex // guards the fields below
-	prefix string
-	n      uint64
-}
-
-func (m *messageIDs) next() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.prefix == "" {
-		m.prefix = rand.Text()[:10]
-	}
-	m.n++
-	return fmt.Sprintf("%s%08x%s", m.prefix, m.n, rand.Text()[:16])
 }
 
 // Validate checks everything about a response that can be checked without the store's data. maxBytes bounds the body.

@@ -25,7 +25,9 @@ package sojourn
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -295,6 +297,24 @@ func (c *Client) RespondAll(ctx context.Context, rs []*Response) ([]Responded, e
 		send[i] = *r
 	}
 	return c.store.Respond(ctx, send)
+}
+
+// messageIDs makes ids for responses without one. Those of one client begin alike and go up, so that they stand side by side in the store's index,
+// where ids that are random from the start change a page each. The end is random: who has seen one cannot guess the next.
+type messageIDs struct {
+	mu     sync.Mutex // guards the fields below
+	prefix string
+	n      uint64
+}
+
+func (m *messageIDs) next() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.prefix == "" {
+		m.prefix = rand.Text()[:10]
+	}
+	m.n++
+	return fmt.Sprintf("%s%08x%s", m.prefix, m.n, rand.Text()[:8])
 }
 
 // Edit cancels, fails, redrives, purges or changes jobs; see Store.Edit.

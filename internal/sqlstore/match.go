@@ -42,9 +42,13 @@ func (t *tx) matchKept(l *live, kept []sojourn.KeptResponse) (*live, []sojourn.K
 		by := bySeq(m.Take, m.UsedUp)
 		gone := slices.Concat(m.Take, m.UsedUp, m.Late)
 		kept = slices.DeleteFunc(kept, func(k sojourn.KeptResponse) bool { return slices.Contains(gone, k.Seq) })
+		_, before := t.pending.place[l.ID]
 		var err error
 		if l, err = t.apply(l, m.Transition, change{by: by}); err != nil {
 			return nil, nil, err
+		}
+		if m.Transition.Rule == "M1" && !before {
+			t.pending.saves[len(t.pending.saves)-1].only = byAnswer
 		}
 	}
 	if l.State.Final() { // what it leaves over

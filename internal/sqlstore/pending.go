@@ -24,8 +24,17 @@ type savedRow struct {
 	epoch int64
 	now   *live
 	wait  string // the wait as it is stored
-	start bool   // a claim has changed it, and nothing else
+	only  changed
 }
+
+// changed says what alone has changed a row, so that its few columns are written instead of all.
+type changed uint8
+
+const (
+	byAny    changed = iota
+	byClaim          // see qSaveStart
+	byAnswer         // that ends its wait (M1), see qSaveAnswered
+)
 
 // endedRow is a live row to be moved to sj_final.
 type endedRow struct {
@@ -234,21 +243,22 @@ func (t *tx) flushStarts(rows []savedRow) {
 	t.laterBulk(qSaveStart, n, changedInside, numbers[0], columns(numbers[1:], worker)...)
 }
 
-func (t *tx) flushSaves(rows []savedRow) {
-	var starts []savedRow
-	rows = slices.DeleteFunc(rows, func(r savedRow) bool {
-		if r.now != nil && r.start {
-			starts = append(starts, r)
+func (t *tx) flushSaves(all []savedRow) {
+	var of [byAnswer + 1][]savedRow
+	for _, r := range all {
+		if r.now != nil {
+			of[r.only] = append(of[r.only], r)
+			t.changed = append(t.changed, r.now)
 		}
-		return r.now == nil || r.start
-	})
-	t.flushStarts(starts)
+	}
+	t.flushStarts(of[byClaim])
+	t.flushAnswered(of[byAnswer])
+	rows := of[byAny]
 	numbers := table(38, len(rows))
 	n := len(rows)
 	queue, key, worker, wait, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	for i, r := range rows {
 		l := r.now
-		t.changed = append(t.changed, l)
 		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch,
 			int64(l.State), bit(l.Resumed), int64(l.Purpose), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
 			l.epoch, l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt), bit(l.AttemptOpen), int64(l.Failures), int64(l.Crashes), bit(l.Claimed),

@@ -110,6 +110,25 @@ const (
 	qRepeated = `update sj_response set duplicates = duplicates + each($2 bigint) /*from each*/ where seq = each($1 bigint)`
 )
 
+// qSaveAnswered is qSaveLive for what an answer changes that ends a wait.
+const qSaveAnswered = `update sj_live set state = 3, resumed = 1, given = 0, wait_until_us = 0, beat_until_us = 0, poll_at_us = 0, decide_by_us = 0,
+	r1 = each($4 bigint), r2 = each($5 bigint), wake_at_us = each($6 bigint), kept = each($7 bigint), in_hand = each($8 bigint),
+	rested_us = each($9 bigint), history = each($10 bigint), updated_us = each($11 bigint)
+	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
+
+func (t *tx) flushAnswered(rows []savedRow) {
+	n := len(rows)
+	numbers := table(11, n)
+	for i, r := range rows {
+		l := r.now
+		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch, l.r1, l.r2, l.wakeAt, int64(l.Kept), int64(l.InHand), l.rested,
+			int64(l.history), l.updated} {
+			numbers[c][i] = v
+		}
+	}
+	t.laterBulk(qSaveAnswered, n, changedInside, numbers[0], columns(numbers[1:])...)
+}
+
 // collectInbox makes statements of what is pending for responses.
 func (t *tx) collectInbox() {
 	b := &t.inbox

@@ -269,7 +269,7 @@ func (t *tx) saveStart(was, l *live) error {
 	_, changed := t.pending.place[was.ID]
 	err := t.save(was, l)
 	if err == nil && !changed {
-		t.pending.saves[len(t.pending.saves)-1].start = true
+		t.pending.saves[len(t.pending.saves)-1].only = byClaim
 	}
 	return err
 }
