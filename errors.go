@@ -281,7 +281,7 @@ func Cut(text string, limit int) string {
 		mark = ""
 	}
 	cut := max(limit-len(mark), 0)
-	for back := range min(cut, utf8.UTFMax) { // bytes that are no text are cut anywhere
+	for back := 0; cut > 0 && back <= min(cut, utf8.UTFMax-1); back++ { // bytes that are no text are cut anywhere
 		if utf8.RuneStart(text[cut-back]) {
 			cut -= back
 			break

@@ -215,6 +215,8 @@ func FuzzCut(f *testing.F) {
 	f.Add("\xf0\x9f\x98\xf0\x9f\x98\x80\x80\x80\x80", 5)
 	f.Add(strings.Repeat("x", 70000), MaxError)
 	f.Add("abc", -7)
+	f.Add("", -7)
+	f.Add("😀", 2)
 	f.Fuzz(func(t *testing.T, text string, limit int) {
 		got := Cut(text, limit)
 		if len(text) <= limit && got != text {
