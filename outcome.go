@@ -40,8 +40,8 @@ type Outcome struct {
 	Reason     string        `json:"reason,omitempty"` // short stable class of an error
 	Text       string        `json:"error,omitempty"`  // the error itself
 	Verdict    Verdict       `json:"verdict,omitzero"` // of error and decided
-	Delay      time.Duration `json:"delay,omitempty"`  // of snooze and hold
-	Queue      string        `json:"queue,omitempty"`  // of hold; none = the job's own
+	Delay      time.Duration `json:"delay,omitempty"`  // of snooze and hold; a no_answer with a delay holds Queue too
+	Queue      string        `json:"queue,omitempty"`  // to hold; none = the job's own
 	Wait       Wait          `json:"wait,omitzero"`    // of await
 	Next       []Job         `json:"next,omitempty"`   // enqueued with completed, in the same transaction; ids drawn before
 	Log        []LogLine     `json:"log,omitempty"`    // the rest of the step's log
@@ -201,7 +201,8 @@ func Snooze(d time.Duration) error {
 // Hold closes a queue for everybody, on all nodes: what a handler returns when the other side says 429 or Retry-After. An empty queue is the
 // job's own. d is at least a second and is cut at MaxHold; a longer hold stays. It counts neither as an error nor as an attempt: a job of that
 // queue goes back to where it stood in line, one of another queue runs again after d. After the hold the queue's jobs start on a ramp: one in the
-// first second and twice as many in each following one, until HoldRamp has passed. Responses and resumed jobs go on all the time.
+// first second and twice as many in each following one, until HoldRamp has passed. Responses and resumed jobs go on all the time. A poll function
+// may return it as well: its job goes on waiting.
 func Hold(queue string, d time.Duration) error {
 	if d >= 0 {
 		d = min(max(d, time.Second), MaxHold)

@@ -23,7 +23,7 @@ func (s *step) report(o sojourn.Outcome) {
 	}
 	o.Lease = s.lease
 	s.phase, s.out, s.returned = reported, o, time.Now()
-	if o.Type == sojourn.OutcomeHold {
+	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
 		s.held = make(chan struct{})
 	}
 	s.r.outbox = append(s.r.outbox, s)

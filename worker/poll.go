@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -25,10 +26,15 @@ const (
 type Answer struct {
 	Body        []byte
 	ContentType string // default application/json
+	// Failed makes it an error response: it ends the attempt with Reason and Error, as one that comes over another channel does. The worker sends it
+	// as such, so over HTTP its token needs the verb respond.
+	Failed bool
+	Reason string // short stable class of the failure; none = made of Error
+	Error  string
 }
 
 // PollFunc asks the other side how a waiting job stands. nil means that there is no answer yet. An error, and a panic, count nowhere: the job goes
-// on waiting, and the next poll comes later; the job's history has it. ctx ends after MaxPoll, when the lease is lost, and at the end of a
+// on waiting, and the next poll comes later; the job's history has it. sojourn.Hold closes a queue as in a handler. ctx ends after MaxPoll, when the lease is lost, and at the end of a
 // shutdown's grace. Middleware does not run, and the Job has no Response.
 type PollFunc[T any] func(ctx context.Context, job *sojourn.Job, args T) (*Answer, error)
 
@@ -85,6 +91,10 @@ func (s *step) poll() {
 	answer, err := s.polled(ctx)
 	var limit *LimitError
 	switch cause := context.Cause(ctx); {
+	case err == nil && answer != nil && answer.Failed:
+		if err := s.sendFailure(ctx, answer); err != nil {
+			o.Reason, o.Text = sojourn.ReasonOf(err), sojourn.Cut(err.Error(), sojourn.MaxError)
+		}
 	case err == nil && answer != nil:
 		o.Type, o.Result, o.ResultType = sojourn.OutcomeAnswer, answer.Body, cmp.Or(answer.ContentType, "application/json")
 	case err != nil && cause != nil && !errors.As(cause, &limit):
@@ -93,7 +103,23 @@ func (s *step) poll() {
 		o.Reason, o.Text = sojourn.ReasonRunTimeout, sojourn.Cut(err.Error(), sojourn.MaxError)
 	case err != nil:
 		o.Reason, o.Text = sojourn.ReasonOf(err), sojourn.Cut(err.Error(), sojourn.MaxError)
+		if hold := sojourn.OutcomeOf(err); hold.Type == sojourn.OutcomeHold {
+			o.Reason, o.Queue, o.Delay = string(hold.Type), hold.Queue, hold.Delay
+			o.Text = "the poll function has closed the queue for " + hold.Delay.String()
+		}
 	}
+}
+
+// sendFailure stores an error response for the job, which is kept while the poll step runs and ends the attempt when the step has ended. A wait for all
+// of several keys hears only what comes under one of them.
+func (s *step) sendFailure(ctx context.Context, a *Answer) error {
+	r := &sojourn.Response{Job: s.lease.ID, Source: sojourn.SourcePoll, MessageID: fmt.Sprintf("%d.%d", s.lease.ID, s.lease.Epoch), Failed: true,
+		Reason: sojourn.Cut(a.Reason, sojourn.MaxReason), Error: sojourn.Cut(a.Error, sojourn.MaxError), Body: a.Body, ContentType: cmp.Or(a.ContentType, "application/json")}
+	if w := s.as.Awaits; w != nil && w.Mode == sojourn.WaitAll && len(w.Keys) > 0 {
+		r.Job, r.Kind, r.Key = 0, s.as.Kind, w.Keys[0]
+	}
+	_, err := s.r.w.store.Respond(ctx, []sojourn.Response{*r})
+	return err
 }
 
 // polled calls the poll function and turns its panic into an error.

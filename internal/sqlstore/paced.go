@@ -40,13 +40,13 @@ func (t *tx) feel(queue string) *felt {
 
 // feelOutcome notes what a step that ended says about the other side. A released, snoozed or undecodable one says nothing.
 func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr sojourn.Transition) error {
-	if o.Type == sojourn.OutcomeHold {
+	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
 		queue := o.Queue
 		if queue == "" {
 			queue = was.queue
 		}
 		f := t.feel(queue)
-		f.hold, f.reason = max(f.hold, o.Delay), "job "+strconv.FormatInt(int64(was.ID), 10)+" was told to come back later"
+		f.hold, f.reason = max(f.hold, min(o.Delay, sojourn.MaxHold)), "job "+strconv.FormatInt(int64(was.ID), 10)+" was told to come back later"
 		return nil
 	}
 	if was.Purpose == sojourn.PurposeDecide {

@@ -19,6 +19,8 @@ var paceTrials = []trial{
 	{"hold by a handler", "A handler's hold closes the queue for everybody, costs neither attempt nor failure, and the job keeps its place.",
 		"spec:K8 tr:F14", holdByHandler},
 	{"hold of another queue", "A handler may hold another queue: its own job comes back after the hold, and its own queue goes on.", "spec:K8 tr:F14", holdOther},
+	{"hold by a poll function", "A poll step may hold its queue or another: its job goes on waiting, and no start and no poll comes before the end of the hold.",
+		"spec:K8 rules:B11 tr:P1 tr:C5", holdByPoll},
 	{"hold leaks out on a ramp", "After a hold one job starts in the first second, twice as many in each following one, and after ten all.", "spec:K8", holdRamp},
 	{"hold by an operator", "An operator holds a queue for a time, shortens that, and ends it at once.", "spec:K8 spec:O4", holdByOperator},
 	{"hold leaves what goes on", "A hold stops starts; answers are handed out, and decisions made.", "spec:K8 rules:B11", holdGoesOn},
@@ -182,6 +184,30 @@ func holdOther(s *scene) {
 	same(s, "the job that has held", s.claim().Job.ID, c.Job.ID)
 	s.claim(from("psp"))
 	s.finish(holds(s.running(), "nobody", time.Minute), sojourn.Scheduled) // a queue that is not there remembers nothing
+}
+
+func holdByPoll(s *scene) {
+	p := s.underPoll("k")
+	o := noAnswer(p)
+	o.Reason, o.Delay = "hold", time.Minute
+	s.finish(o, sojourn.Awaiting)
+	s.counters(p.Job.ID, 1, 0, 0)
+	s.enqueue()
+	s.claimNone("the queue is on hold", polling)
+	s.advance(time.Minute - time.Millisecond)
+	s.claimNone("the queue is on hold still", polling)
+	s.advance(time.Millisecond)
+	same(s, "the first step after the hold", s.claim(polling).Purpose, sojourn.PurposePoll)
+	s.setQueue("psp", sojourn.QueueSettings{})
+	s.advance(sojourn.HoldRamp)
+	s.claim()
+	o = noAnswer(s.underPoll("l"))
+	o.Queue, o.Delay = "psp", time.Minute
+	s.finish(o, sojourn.Awaiting)
+	s.enqueue(sojourn.Queue("psp"))
+	s.claimNone("the other queue is on hold", from("psp"))
+	s.enqueue()
+	s.claim() // its own goes on
 }
 
 func holdRamp(s *scene) {
