@@ -12,7 +12,8 @@ import (
 )
 
 var (
-	pageFile  = regexp.MustCompile("(?s)`([\\w.]+)`[^\n]*\n\n```(?:python|js|ts|go)\n(.*?)```")
+	// A paragraph that names a file, before any other code, and a block with its text.
+	pageFile  = regexp.MustCompile("(?m)^[^\n`]*`([\\w./]+\\.\\w+)`[^\n]*(?:\n[^\n]+)*\n\n```(?:python|js|go)\n((?s:.*?))```")
 	pageBlock = regexp.MustCompile("(?s)```(sh|text)\n(.*?)```")
 )
 
@@ -28,6 +29,11 @@ func TestQuickstarts(t *testing.T) {
 			installTypeScript(t, folder, absolute(t, "../../sdk/typescript"))
 			return nil
 		},
+		"go": func(t *testing.T, folder string) []string {
+			interpreter(t, "curl")
+			inThisModule(t, folder)
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			interpreter(t, "bash")
@@ -35,6 +41,23 @@ func TestQuickstarts(t *testing.T) {
 			folder := t.TempDir()
 			runPage(t, "../../docs/guides/"+name+".md", folder, prepare(t, folder))
 		})
+	}
+}
+
+// inThisModule makes the module shop of a folder, which uses this tree and needs what it needs.
+func inThisModule(t *testing.T, folder string) {
+	t.Helper()
+	const here = "github.com/sojourn-queue/sojourn"
+	mod, err := os.ReadFile("../../go.mod")
+	sum, errSum := os.ReadFile("../../go.sum")
+	if err != nil || errSum != nil {
+		t.Fatal(err, errSum)
+	}
+	text := strings.Replace(string(mod), "module "+here, "module shop", 1) + "\nrequire " + here + " v0.0.0\n\nreplace " + here + " => " + absolute(t, "../..") + "\n"
+	for name, b := range map[string][]byte{"go.mod": []byte(text), "go.sum": sum} {
+		if err := os.WriteFile(filepath.Join(folder, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -100,6 +123,9 @@ func writeFiles(t *testing.T, path, folder string) [][]string {
 	}
 	files := pageFile.FindAllStringSubmatch(string(page), -1)
 	for _, file := range files {
+		if err := os.MkdirAll(filepath.Join(folder, filepath.Dir(file[1])), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(folder, file[1]), []byte(file[2]), 0o600); err != nil {
 			t.Fatal(err)
 		}
