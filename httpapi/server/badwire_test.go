@@ -233,3 +233,23 @@ func TestClaimIsGivenBack(t *testing.T) {
 		t.Errorf("the job is %+v, %v", j, err)
 	}
 }
+
+// TestClaimIsKept: a caller who leaves as soon as it has the answer keeps its jobs, as a script with curl does (inv:F1).
+func TestClaimIsKept(t *testing.T) {
+	s := newSite(t, Options{Open: true})
+	const n = 200
+	for range n {
+		if _, err := s.client.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
+			t.Fatal(err)
+		}
+		body := `{"worker":"leaves","queues":["default"],"kinds":["k"],"max":1}`
+		if a := s.raw(post("/v1/claim", fmt.Sprint("Content-Length: ", len(body))) + body); !strings.Contains(a.body, `"lease"`) {
+			t.Fatalf("the claim is answered with %s", a.body)
+		}
+	}
+	s.settle(n)
+	running, err := s.client.Find(t.Context(), sojourn.Filter{States: []sojourn.State{sojourn.Running}, Limit: sojourn.MaxFind})
+	if err != nil || len(running) != n {
+		t.Errorf("%d of %d claimed jobs still run, %v", len(running), n, err)
+	}
+}

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"errors"
 	"mime"
 	"net/http"
 	"reflect"
@@ -182,13 +181,15 @@ func (c *call) write(out any) error {
 		head.Set("Content-Type", jsonType)
 		body = buffer.Bytes()
 	}
+	if len(c.claimed) > 0 && c.r.Context().Err() != nil { // asked before the answer goes out: who has it may leave at once
+		return &undelivered{c.r.Context().Err()}
+	}
 	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writePatience))
 	head.Set("Content-Length", strconv.Itoa(len(body)))
 	c.w.WriteHeader(c.status)
 	_, err := c.w.Write(body)
-	if err == nil && len(c.claimed) > 0 { // a short answer waits in a buffer, and a caller who has left is noticed by the end of the context
+	if err == nil && len(c.claimed) > 0 { // a short answer waits in a buffer
 		err = http.NewResponseController(c.w).Flush()
-		err = errors.Join(err, c.r.Context().Err())
 	}
 	if err != nil {
 		return &undelivered{err}
