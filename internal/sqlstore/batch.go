@@ -2,13 +2,12 @@ package sqlstore
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"time"
 )
 
-// class orders the work inside a group: finishes make room and free keys, claims keep workers busy, and a bulk producer starves
-// neither.
+// class says who finds a place in a group first: finishes make room and free keys, claims keep workers busy, and a bulk producer starves
+// neither. Inside the group claims come last, so that they can start what it has stored.
 type class uint8
 
 const (
@@ -82,12 +81,15 @@ type batcher struct {
 	slow   int        // runners whose transaction takes longer than patience
 	rows   int        // in queues
 	queues [classes][]*request
+	full   int // requests for which a runner waits, see gather; 0 = none does
 	closed bool
 	idle   sync.Cond // signalled when active falls to 0
+
+	complete chan struct{} // capacity 1: full have come
 }
 
 func newBatcher(runners, maxRows int, commit func([]*request)) *batcher {
-	b := &batcher{commit: commit, runners: runners, maxRows: maxRows}
+	b := &batcher{commit: commit, runners: runners, maxRows: maxRows, complete: make(chan struct{}, 1)}
 	b.idle.L = &b.mu
 	return b
 }
@@ -105,6 +107,10 @@ func (b *batcher) do(ctx context.Context, c class, s *step, rows int, in any) (a
 	}
 	b.queues[c] = append(b.queues[c], r)
 	b.rows += rows
+	if b.full > 0 && b.waiting() >= b.full {
+		b.full = 0
+		b.complete <- struct{}{}
+	}
 	b.help()
 	b.mu.Unlock()
 	select {
@@ -175,30 +181,33 @@ func (b *batcher) drain() {
 	}
 }
 
-// The next transaction on SQLite waits for company at most this part of the time that the one before has taken, and at most so many yields: a clock that
-// a test drives may stand still. 1,000 yields of an idle processor take 0.2 ms.
-const (
-	gatherPart   = 10
-	gatherYields = 1000
-)
+// gatherPart: the next transaction on SQLite waits for company at most this part of the time that the one before has taken.
+const gatherPart = 10
 
 // gather gives callers who were just answered the time to come with their next request. Otherwise those that came during a transaction go alone
 // into the next one, those that it has answered into the one after, and so on by turns: twice as many transactions, each with half of the callers.
 // Who comes alone waits for nobody, and who waits for somebody who does not come waits little.
 func (b *batcher) gather(answered int, limit time.Duration) {
-	until := time.Now().Add(limit)
-	full := b.waiting() + answered
-	for range gatherYields {
-		if b.waiting() >= full || !time.Now().Before(until) {
-			return
-		}
-		runtime.Gosched()
+	b.mu.Lock()
+	b.full = b.waiting() + answered
+	b.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-b.complete:
+	case <-timer.C:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.full = 0
+	select {
+	case <-b.complete: // it became so just when the time was up
+	default:
 	}
 }
 
+// waiting is how many requests wait. The caller holds mu.
 func (b *batcher) waiting() (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for _, rs := range b.queues {
 		n += len(rs)
 	}

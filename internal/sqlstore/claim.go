@@ -41,13 +41,27 @@ type lastClaim struct {
 	drained bool
 }
 
-var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
+var stepClaim = newStep("claim", runClaims).lookingFirst(func(t *tx, in []any) (any, []Statement) {
+	requests := make([]sojourn.ClaimRequest, len(in))
+	for i := range in {
+		requests[i] = in[i].(sojourn.ClaimRequest)
+	}
+	c := &claims{tx: t}
+	return c, c.look(requests)
+})
+
+func runClaims(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
+	t.holding = true
+	defer t.release()
 	c, ok := t.first.(*claims)
 	if t.first = nil; !ok {
 		c = &claims{tx: t}
 		if err := t.readAll(c.look(requests)); err != nil {
 			return nil, err
 		}
+	}
+	if !c.canHold(requests) {
+		t.release()
 	}
 	answers := make([]claimAnswer, len(requests))
 	for i, r := range requests {
@@ -57,14 +71,19 @@ var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([
 		}
 	}
 	return answers, nil
-}).lookingFirst(func(t *tx, in []any) (any, []Statement) {
-	requests := make([]sojourn.ClaimRequest, len(in))
-	for i := range in {
-		requests[i] = in[i].(sojourn.ClaimRequest)
+}
+
+// handOver runs the requests of blocked claims, beside which a transaction has stored jobs.
+func (t *tx) handOver(lent []*waiter) ([]claimAnswer, error) {
+	if len(lent) == 0 {
+		return nil, nil
 	}
-	c := &claims{tx: t}
-	return c, c.look(requests)
-})
+	requests := make([]sojourn.ClaimRequest, len(lent))
+	for i, w := range lent {
+		requests[i] = *w.request
+	}
+	return runClaims(t, requests)
+}
 
 func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 	jobs, last, err := c.repeatedClaim(r)
@@ -116,6 +135,7 @@ func (a idleClaim) covers(b sojourn.ClaimRequest) bool {
 
 // foundNothing answers a claim for which there is nothing.
 func (c *claims) foundNothing(r sojourn.ClaimRequest, opens int64) (claimAnswer, error) {
+	c.release() // what is due next may be fresh
 	if err := c.meet(r); err != nil {
 		return claimAnswer{}, err
 	}
@@ -137,7 +157,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	}
 	var jobs []sojourn.Claimed
 	defer s.present.come(&r, s.clock.estimate)()
-	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable}
+	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable, request: &r}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
 		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
 		a, err := do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
@@ -154,6 +174,9 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		}
 		return len(jobs) > 0, err
 	})
+	if w.given != nil {
+		jobs = w.given.jobs
+	}
 	if err == errDrained {
 		s.hub.wakeAll() // it may have taken a wake-up that another worker needs
 	}
@@ -337,13 +360,15 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	for i, p := range picked {
 		ids[i] = p.id
 	}
-	carries := make(map[sojourn.ID]carried, len(ids))
-	found, err := c.loadBy(qTake, ids, func(r Row, l *live) error {
-		carries[l.ID] = scanCarried(r, liveColumnCount)
-		return nil
-	})
-	if err != nil {
-		return nil, err
+	carries, found := make(map[sojourn.ID]carried, len(ids)), make(map[sojourn.ID]*live, len(ids))
+	if rest := c.takeFresh(ids, found, carries); len(rest) > 0 {
+		err := c.loadInto(found, qTake, rest, func(r Row, l *live) error {
+			carries[l.ID] = scanCarried(r, liveColumnCount)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	var starts []*live
 	for _, id := range ids {

@@ -141,7 +141,6 @@ func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
 	numbers := table(3, n) // id, run at, created
 	kind, key, group, contentType, tags, meta, policy := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	args := make(Blobs, n)
-	lives := make([]*live, n)
 	var policies policyText
 	for i, j := range fresh {
 		text, err := describe(j, &policies)
@@ -151,10 +150,14 @@ func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
 		numbers[0][i], numbers[1][i], numbers[2][i] = int64(j.ID), j.RunAt.UnixMicro(), e.now
 		kind[i], key[i], group[i], contentType[i], args[i] = j.Kind, j.Key, j.Group, j.ContentType, j.Args
 		tags[i], meta[i], policy[i] = text.tags, text.meta, text.policy
-		lives[i] = e.newLive(j)
+		l := e.newLive(j)
+		l.policyJSON = text.policy
+		if l.Policy, err = e.s.policy(text.policy); err != nil {
+			return err
+		}
+		e.addFresh(l, carried{group: j.Group, contentType: j.ContentType, tags: text.tags, meta: text.meta, origRunAt: numbers[1][i], created: e.now, args: j.Args})
 	}
 	e.laterBulk(qAddJob, n, "an id was used meanwhile", numbers[0], kind, key, group, contentType, tags, meta, policy, numbers[1], numbers[2], args)
-	e.insertLive(lives)
 	return nil
 }
 

@@ -1,6 +1,10 @@
 package sqlstore
 
-import "github.com/sojourn-queue/sojourn"
+import (
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
 
 // lookingFirst gives a step a look that can be sent with the beginning of the transaction: it depends on neither the clock nor anything that
 // another step of the group changes. The run finds in tx.first what it has returned, and clears it.
@@ -10,13 +14,15 @@ func (s *step) lookingFirst(look func(t *tx, in []any) (found any, reads []State
 }
 
 // arrange puts the responses of a group where they cost least. They name rows that only the database knows: where the group begins with a look that
-// locks, they are in it, and elsewhere they come last, after what needs no look because the last transactions have left it in memory.
+// locks, they are in it, and elsewhere they come later, after what needs no look because the last transactions have left it in memory. Claims come last, so
+// that they start what the others have made ready.
 func (s *Store) arrange(group []*request) []*request {
-	named, rest := partition(group, stepRespond)
+	claims, others := partition(group, stepClaim)
+	named, rest := partition(others, stepRespond)
 	if s.db.Dialect().Concurrent {
-		return append(named, rest...)
+		return slices.Concat(named, rest, claims)
 	}
-	return append(rest, named...)
+	return slices.Concat(rest, named, claims)
 }
 
 // lookAhead begins the transaction with what a group needs first: what its responses ask for, which locks the rows of its leases too; or else these rows,

@@ -10,6 +10,7 @@ import (
 // pending is what a transaction has decided and not written yet, so that all that its requests write into one table goes in one statement.
 // Nothing sees the difference: whatever else the transaction runs, a look or a write, is preceded by flush.
 type pending struct {
+	fresh   []freshRow
 	saves   []savedRow
 	place   map[sojourn.ID]int // job → its row in saves
 	ended   []endedRow
@@ -56,7 +57,7 @@ type historyRow struct {
 }
 
 func (p *pending) empty() bool {
-	return len(p.saves)+len(p.ended)+len(p.history)+len(p.hands[0])+len(p.hands[1])+len(p.hands[2])+len(p.late) == 0
+	return len(p.fresh)+len(p.saves)+len(p.ended)+len(p.history)+len(p.hands[0])+len(p.hands[1])+len(p.hands[2])+len(p.late) == 0
 }
 
 // putDowns change the responses of jobs; pending.hands has the jobs of each.
@@ -88,6 +89,12 @@ func (t *tx) collect() []statement {
 	}
 	p := t.pending
 	t.pending = pending{}
+	if t.holding {
+		t.pending.fresh, p.fresh = p.fresh, nil
+		if p.empty() && t.inbox.empty() {
+			return nil
+		}
+	}
 	t.collectInbox()
 	for i, q := range putDowns {
 		if len(p.hands[i]) > 0 {
@@ -98,7 +105,10 @@ func (t *tx) collect() []statement {
 	t.flushEnded(p.ended)
 	t.flushHistory(p.history)
 	late := append(t.pending.late, p.late...)
-	t.pending = pending{}
+	t.pending.late = nil
+	t.flushFresh(p.fresh)
+	late = append(late, t.pending.late...)
+	t.pending = pending{fresh: t.pending.fresh}
 	t.wrote = true
 	return late
 }
@@ -234,6 +244,7 @@ func (t *tx) flushStarts(rows []savedRow) {
 	numbers, worker := table(16, n), make(Texts, n)
 	for i, r := range rows {
 		l := r.now
+		t.changed = append(t.changed, l)
 		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch, int64(l.Purpose), l.wakeAt, l.epoch, l.leaseUntil, l.leaseUs, l.began,
 			int64(l.Attempt), bit(l.AttemptOpen), bit(l.RetryHandler), int64(l.Held), bit(l.Given), l.timeoutAt, l.updated} {
 			numbers[c][i] = v

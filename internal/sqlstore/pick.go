@@ -84,6 +84,7 @@ func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 		if err := t.query(TextPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max); err != nil {
 			return nil, err
 		}
+		line = t.freshLine(line, queue, kind, r.Capacity)
 	}
 	for _, kind := range r.Decidable {
 		if !slices.Contains(r.Kinds, kind) {

@@ -102,9 +102,13 @@ func noMore(Row, *live) error { return nil }
 
 // loadBy is load by a query that begins with liveColumns; more reads what stands behind them.
 func (t *tx) loadBy(q string, ids Ints, more func(Row, *live) error) (map[sojourn.ID]*live, error) {
-	t.places = nil // settings for a row are read after it was locked
 	found := make(map[sojourn.ID]*live, len(ids))
-	return found, t.query(q, t.scanInto(found, more), ids)
+	return found, t.loadInto(found, q, ids, more)
+}
+
+func (t *tx) loadInto(found map[sojourn.ID]*live, q string, ids Ints, more func(Row, *live) error) error {
+	t.places = nil // settings for a row are read after it was locked
+	return t.query(q, t.scanInto(found, more), ids)
 }
 
 func (t *tx) scanInto(found map[sojourn.ID]*live, more func(Row, *live) error) func(Row) error {
@@ -266,6 +270,9 @@ func (t *tx) save(was, l *live) error {
 
 // saveStart is save after a claim.
 func (t *tx) saveStart(was, l *live) error {
+	if t.startFresh(was, l) {
+		return nil
+	}
 	_, changed := t.pending.place[was.ID]
 	err := t.save(was, l)
 	if err == nil && !changed {
@@ -315,28 +322,6 @@ func (t *tx) noteChange(l *live) {
 
 func errChanged(id sojourn.ID) error {
 	return raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
-}
-
-const qInsertLive = `insert into sj_live (id, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, deadline_us, history, has_data,
-	updated_us, queue, kind, key, worker, lane) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
-	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 bigint, $15 text, $16 text, $17 text, $18 text, $19 text)`
-
-// insertLive adds rows of jobs that nobody has claimed in their generation, and that were put into line.
-func (t *tx) insertLive(ls []*live) {
-	n := len(ls)
-	numbers := table(14, n)
-	queue, kind, key, worker, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
-	for i, l := range ls {
-		l.updated = max(t.now, l.updated)
-		l.wake()
-		for c, v := range [...]int64{int64(l.ID), int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
-			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
-			numbers[c][i] = v
-		}
-		queue[i], kind[i], key[i], worker[i], lane[i] = l.queue, l.kind, l.key, l.worker, l.lane
-		t.noteChange(l)
-	}
-	t.laterBulk(qInsertLive, 0, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
 }
 
 func bit(b bool) int64 {

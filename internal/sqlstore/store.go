@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -180,6 +178,7 @@ type tx struct {
 
 	first   any                  // what the first step's look has found, see lookingFirst
 	pending pending              // written with the next flush
+	holding bool                 // but for the fresh rows, see canHold
 	inbox   inbox                // the same of responses
 	leased  map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
 	recent  map[sojourn.ID]*live // see recent
@@ -275,100 +274,6 @@ func (t *tx) bulk(q string, hit func(int64), first Ints, more ...Column) error {
 func (t *tx) num(q string, args ...any) (n int64, err error) {
 	err = t.query(q, func(r Row) error { n = r.Int(0); return nil }, args...)
 	return n, err
-}
-
-// commit runs a group of requests in one transaction. If it fails with several in it, each is run alone, so that only the one at
-// fault fails.
-func (s *Store) commit(group []*request) {
-	err := s.transact(group)
-	if err == nil {
-		return
-	}
-	if len(group) > 1 && s.broken.Load() == nil {
-		for _, r := range group {
-			s.commit([]*request{r})
-		}
-		return
-	}
-	for _, r := range group {
-		r.err = err
-	}
-}
-
-// txTime bounds one transaction, with all waiting for another process's lock on the file.
-const txTime = 30 * time.Second
-
-func (s *Store) transact(group []*request) error {
-	if err := s.broken.Load(); err != nil {
-		return *err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), txTime)
-	defer cancel()
-	var done *tx
-	group = s.arrange(group)
-	err := s.db.Update(ctx, func(c Conn) (err error) {
-		defer func() { // a mistake of ours fails the request that meets it, and nothing else
-			if v := recover(); v != nil {
-				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
-			}
-		}()
-		t, err := s.newTx(c, group...)
-		if err != nil {
-			return err
-		}
-		done = t
-		if err := s.recent.open(t); err != nil {
-			return err
-		}
-		for rest := group; len(rest) > 0; {
-			// Requests of one step run together, in the order in which the first of them came.
-			var same []*request
-			same, rest = partition(rest, rest[0].step)
-			if err := runSame(t, same); err != nil {
-				return err
-			}
-			if err := t.applyFelt(); err != nil {
-				return err
-			}
-		}
-		return t.end()
-	})
-	s.recent.keep(done, err)
-	if err != nil {
-		return s.failed(err)
-	}
-	for _, f := range done.after {
-		f()
-	}
-	s.hub.tell(done)
-	s.lookAgain(ctx, done.unseen)
-	return nil
-}
-
-func partition(group []*request, st *step) (same, rest []*request) {
-	for _, r := range group {
-		if r.step == st {
-			same = append(same, r)
-		} else {
-			rest = append(rest, r)
-		}
-	}
-	return same, rest
-}
-
-func runSame(t *tx, rs []*request) error {
-	in := make([]any, len(rs))
-	for i, r := range rs {
-		in[i] = r.in
-	}
-	out, err := rs[0].step.run(t, in)
-	if err != nil {
-		return err
-	}
-	for i, r := range rs {
-		r.out = out[i]
-	}
-	return nil
 }
 
 // end is the last thing that a transaction does: it writes what is pending, and looks whether what it has relied on still holds.

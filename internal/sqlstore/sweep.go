@@ -72,6 +72,7 @@ func (t *tx) sweepDue(limit int) (swept sojourn.Swept, err error) {
 	if err := t.query(qOverdue, func(r Row) error { ids = append(ids, r.Int(0)); return nil }, t.now, limit); err != nil || len(ids) == 0 {
 		return swept, err
 	}
+	t.release()
 	found, err := t.load(ids)
 	if err != nil {
 		return swept, err

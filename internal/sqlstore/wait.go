@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +34,11 @@ type waiter struct {
 	ids           []sojourn.ID
 	opens         int64         // when a gate opens that holds back what it waits for, or a poll step is due, microseconds; 0 = not known
 	wake          chan struct{} // capacity 1
+
+	request *sojourn.ClaimRequest // of a Claim
+	resting bool                  // it is asleep, so a transaction may run its request; see lend
+	lent    chan struct{}         // closed when the transaction that runs its request is over; nil if none does
+	given   *claimAnswer          // what that transaction has found, if it found jobs
 }
 
 func (h *hub) init(s *Store) { h.s, h.done = s, make(chan struct{}) }
@@ -91,6 +97,73 @@ func (h *hub) tell(t *tx) {
 	if t.due > 0 && (h.due == 0 || t.due < h.due) {
 		h.due = t.due
 	}
+}
+
+// lend picks blocked claims for the jobs that a transaction makes ready, so that it may run their requests: a job then starts in the transaction that
+// stores it or its answer, and not in the next one. settle gives them back.
+func (h *hub) lend(t *tx) (lent []*waiter) {
+	room := maps.Clone(t.ready)
+	for _, f := range t.pending.fresh {
+		if f.now.State == sojourn.Ready {
+			room[place{f.now.queue, f.now.kind}]++
+		}
+	}
+	if len(room) == 0 {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for p, n := range room {
+		for _, w := range h.waiters {
+			if n > 0 && w.resting && w.lent == nil && slices.Contains(w.queues, p.queue) && slices.Contains(w.kinds, p.kind) {
+				w.lent = make(chan struct{})
+				lent = append(lent, w)
+				n -= w.request.Max
+			}
+		}
+	}
+	return lent
+}
+
+// settle gives back the claims that a transaction was lent. answers are nil if it has failed.
+func (h *hub) settle(lent []*waiter, answers []claimAnswer) {
+	if len(lent) == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, w := range lent {
+		switch {
+		case answers == nil:
+		case len(answers[i].jobs) > 0:
+			w.given = &answers[i]
+			w.signal()
+		case answers[i].drained || answers[i].again:
+			w.signal() // it finds out by itself
+		default:
+			h.due, w.opens = answers[i].due, answers[i].opens
+		}
+		close(w.lent)
+		w.lent = nil
+	}
+}
+
+func (h *hub) rest(w *waiter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.resting = w.request != nil
+}
+
+// rise ends the rest of a waiter and reports whether it was given something. If its request is being run, it waits for the end of that.
+func (h *hub) rise(w *waiter) bool {
+	h.mu.Lock()
+	w.resting = false
+	lent := w.lent
+	h.mu.Unlock()
+	if lent != nil {
+		<-lent
+	}
+	return w.given != nil
 }
 
 // signal reports whether the waiter was still asleep.
@@ -210,14 +283,23 @@ func (h *hub) block(ctx context.Context, w *waiter, wait time.Duration, look fun
 		if ok, err := look(); ok || err != nil {
 			return err
 		}
+		h.rest(w)
+		var err error
+		over := false
 		select {
 		case <-w.wake:
 		case <-timer.C:
-			return nil
+			over = true
 		case <-ctx.Done():
-			return ctx.Err()
+			err = ctx.Err()
 		case <-h.done:
-			return errClosed
+			err = errClosed
+		}
+		if h.rise(w) {
+			return nil
+		}
+		if over || err != nil {
+			return err
 		}
 	}
 }

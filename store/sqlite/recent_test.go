@@ -1,10 +1,14 @@
 package sqlite
 
 import (
+	"context"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
 // A store remembers the rows that it has leased. What another process changes in them meanwhile must be seen all the same, before the end of the step
@@ -63,5 +67,75 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	}
 	if f := finish(l, sojourn.OutcomeCompleted); f.Status != sojourn.FinishLost {
 		t.Errorf("the cancel here was overlooked: %+v", f)
+	}
+}
+
+// watchedDB notes the statements of its transactions, on connections that can still tell their version.
+type watchedDB struct {
+	*DB
+	updates int
+	queries []string
+	refuse  func(q string) error // nil = nothing
+}
+
+type watchedConn struct {
+	*conn
+	db *watchedDB
+}
+
+func (d *watchedDB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	d.updates++
+	return d.DB.Update(ctx, func(c sqlstore.Conn) error { return fn(watchedConn{c.(*conn), d}) })
+}
+
+func (c watchedConn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
+	c.db.queries = append(c.db.queries, q)
+	if c.db.refuse != nil {
+		if err := c.db.refuse(q); err != nil {
+			return err
+		}
+	}
+	return c.conn.Query(q, each, args...)
+}
+
+func openWatched(t *testing.T) (*watchedDB, *sqlstore.Store) {
+	o, err := newOptions(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := openDB(filepath.Join(t.TempDir(), "jobs.db"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
+		t.Fatal(err)
+	}
+	watched := &watchedDB{DB: db}
+	s, err := sqlstore.New(context.Background(), watched, sqlstore.Config{Prefix: prefix, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return watched, s
+}
+
+// TestEndOfAStepReadsNothing: who has claimed a job a moment ago knows its row, so the end of the step does not read it (docs/decisions/019).
+func TestEndOfAStepReadsNothing(t *testing.T) {
+	watched, s := openWatched(t)
+	if _, err := sojourn.NewClient(s).Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := s.Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+	if err != nil || len(jobs) != 1 {
+		t.Fatal(jobs, err)
+	}
+	watched.queries = nil
+	if _, err := s.Finish(t.Context(), []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range watched.queries {
+		if strings.Contains(q, "from sj_live") {
+			t.Errorf("the end of the step has read: %s", q)
+		}
 	}
 }

@@ -1,0 +1,155 @@
+package sqlstore
+
+import "github.com/sojourn-queue/sojourn"
+
+// freshRow is a live row of a job that this transaction stores. As long as it is not written, a claim of the same transaction can start the job: then
+// the row is written once, as running, and nobody ever reads it (docs/decisions/027).
+type freshRow struct {
+	now     *live
+	carried carried
+	started bool
+}
+
+// addFresh adds the row of a job that was put into line, with the next flush that does not hold it back.
+func (t *tx) addFresh(l *live, c carried) {
+	l.updated = max(t.now, l.updated)
+	l.wake()
+	t.pending.fresh = append(t.pending.fresh, freshRow{now: l, carried: c})
+}
+
+// canHold reports whether the rows that are not written yet may be held back while these claims look for jobs, which find them here. What is held back
+// must change nothing but the line of a queue: gates count in the database, and what windows say is asked of rows that stand there.
+func (c *claims) canHold(requests []sojourn.ClaimRequest) bool {
+	for _, r := range requests {
+		for _, q := range r.Queues {
+			if c.door(q).gated {
+				return false
+			}
+		}
+	}
+	for _, f := range c.pending.fresh {
+		if len(f.now.Policy.Windows) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// release lets everything be written that is pending.
+func (t *tx) release() { t.holding = false }
+
+// freshLine adds to the beginning of a queue what is held back of it.
+func (t *tx) freshLine(line []candidate, queue, kind string, capacity int64) []candidate {
+	if !t.holding {
+		return line
+	}
+	for _, f := range t.pending.fresh {
+		if l := f.now; l.State == sojourn.Ready && l.queue == queue && l.kind == kind && int64(l.Weight) <= capacity {
+			line = append(line, candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)})
+		}
+	}
+	return line
+}
+
+// takeFresh moves the jobs that are held back from ids to found and carries.
+func (t *tx) takeFresh(ids Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]carried) (rest Ints) {
+	if !t.holding {
+		return ids
+	}
+	wanted := make(map[sojourn.ID]bool, len(ids))
+	for _, id := range ids {
+		wanted[sojourn.ID(id)] = true
+	}
+	for _, f := range t.pending.fresh {
+		if id := f.now.ID; wanted[id] {
+			found[id], carries[id] = f.now, f.carried
+		}
+	}
+	for _, id := range ids {
+		if found[sojourn.ID(id)] == nil {
+			rest = append(rest, id)
+		}
+	}
+	return rest
+}
+
+// startFresh makes l of a row that is not written yet, and reports whether was is one.
+func (t *tx) startFresh(was, l *live) bool {
+	for i := range t.pending.fresh {
+		if f := &t.pending.fresh[i]; f.now == was {
+			l.updated = max(t.now, was.updated)
+			l.wake()
+			t.land(was, l, l.Held)
+			f.now, f.started = l, true
+			return true
+		}
+	}
+	return false
+}
+
+func (t *tx) flushFresh(rows []freshRow) {
+	var waiting, started []*live
+	for _, f := range rows {
+		t.noteChange(f.now)
+		if f.started {
+			t.changed = append(t.changed, f.now)
+			started = append(started, f.now)
+		} else {
+			waiting = append(waiting, f.now)
+		}
+	}
+	t.insertWaiting(waiting)
+	t.insertStarted(started)
+}
+
+const (
+	qInsertLive = `insert into sj_live (id, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, deadline_us, history, has_data,
+	updated_us, queue, kind, key, worker, lane) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
+	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 bigint, $15 text, $16 text, $17 text, $18 text, $19 text)`
+
+	// A row that qInsertLive has written and qSaveStart has changed.
+	qInsertStarted = `insert into sj_live (id, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, deadline_us, history, has_data,
+	updated_us, purpose, lease_until_us, lease_us, began_us, attempt, attempt_open, claimed, retry_handler, held, given, timeout_at_us, queue, kind, key, worker, lane)
+	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 bigint, $12 bigint,
+	$13 bigint, $14 bigint, $15 bigint, $16 bigint, $17 bigint, $18 bigint, $19 bigint, $20 bigint, $21 bigint, $22 bigint, $23 bigint, $24 bigint,
+	$25 bigint, $26 text, $27 text, $28 text, $29 text, $30 text)`
+)
+
+// insertLive adds rows of jobs that nobody has claimed in their generation, and that were put into line.
+func (t *tx) insertLive(ls []*live) {
+	for _, l := range ls {
+		l.updated = max(t.now, l.updated)
+		l.wake()
+		t.noteChange(l)
+	}
+	t.insertWaiting(ls)
+}
+
+func (t *tx) insertWaiting(ls []*live) {
+	n := len(ls)
+	numbers := table(14, n)
+	queue, kind, key, worker, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
+	for i, l := range ls {
+		for c, v := range [...]int64{int64(l.ID), int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
+			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
+			numbers[c][i] = v
+		}
+		queue[i], kind[i], key[i], worker[i], lane[i] = l.queue, l.kind, l.key, l.worker, l.lane
+	}
+	t.laterBulk(qInsertLive, 0, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
+}
+
+func (t *tx) insertStarted(ls []*live) {
+	n := len(ls)
+	numbers := table(25, n)
+	queue, kind, key, worker, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
+	for i, l := range ls {
+		for c, v := range [...]int64{int64(l.ID), int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
+			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated, int64(l.Purpose), l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt),
+			bit(l.AttemptOpen), bit(l.Claimed), bit(l.RetryHandler), int64(l.Held), bit(l.Given), l.timeoutAt} {
+			numbers[c][i] = v
+		}
+		queue[i], kind[i], key[i], worker[i], lane[i] = l.queue, l.kind, l.key, l.worker, l.lane
+	}
+	t.laterBulk(qInsertStarted, 0, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
+}

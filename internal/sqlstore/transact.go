@@ -1,0 +1,114 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// commit runs a group of requests in one transaction. If it fails with several in it, each is run alone, so that only the one at
+// fault fails.
+func (s *Store) commit(group []*request) {
+	helped, err := s.transact(group, true)
+	if err == nil {
+		return
+	}
+	for _, r := range group {
+		if r.err = err; (helped || len(group) > 1) && s.broken.Load() == nil {
+			_, r.err = s.transact([]*request{r}, false)
+		}
+	}
+}
+
+// txTime bounds one transaction, with all waiting for another process's lock on the file.
+const txTime = 30 * time.Second
+
+// transact runs a group in one transaction, with blocked claims if it may hand jobs over to them. helped says whether there were any.
+func (s *Store) transact(group []*request, handing bool) (helped bool, err error) {
+	if err := s.broken.Load(); err != nil {
+		return false, *err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), txTime)
+	defer cancel()
+	var done *tx
+	group = s.arrange(group)
+	var lent []*waiter // the same ones if the transaction is run again
+	var given []claimAnswer
+	err = s.db.Update(ctx, func(c Conn) (err error) {
+		defer func() { // a mistake of ours fails the request that meets it, and nothing else
+			if v := recover(); v != nil {
+				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
+			}
+		}()
+		if done, err = s.newTx(c, group...); err != nil {
+			return err
+		}
+		if err := done.runGroup(group); err != nil {
+			return err
+		}
+		if handing && lent == nil {
+			lent = s.hub.lend(done)
+		}
+		if given, err = done.handOver(lent); err != nil {
+			return err
+		}
+		return done.end()
+	})
+	s.recent.keep(done, err)
+	if err != nil {
+		s.hub.settle(lent, nil)
+		return len(lent) > 0, s.failed(err)
+	}
+	s.hub.settle(lent, given)
+	for _, f := range done.after {
+		f()
+	}
+	s.hub.tell(done)
+	s.lookAgain(ctx, done.unseen)
+	return len(lent) > 0, nil
+}
+
+func (t *tx) runGroup(group []*request) error {
+	if err := t.s.recent.open(t); err != nil {
+		return err
+	}
+	for rest := group; len(rest) > 0; {
+		// Requests of one step run together, in the order in which the first of them came.
+		var same []*request
+		same, rest = partition(rest, rest[0].step)
+		if err := runSame(t, same); err != nil {
+			return err
+		}
+		if err := t.applyFelt(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func partition(group []*request, st *step) (same, rest []*request) {
+	for _, r := range group {
+		if r.step == st {
+			same = append(same, r)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	return same, rest
+}
+
+func runSame(t *tx, rs []*request) error {
+	in := make([]any, len(rs))
+	for i, r := range rs {
+		in[i] = r.in
+	}
+	out, err := rs[0].step.run(t, in)
+	if err != nil {
+		return err
+	}
+	for i, r := range rs {
+		r.out = out[i]
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+type claimed struct {
+	jobs []sojourn.Claimed
+	err  error
+}
+
+// blockedClaim begins a claim that finds nothing, and returns when it is asleep. Call it inside of a bubble.
+func blockedClaim(ctx context.Context, s *sqlstore.Store, worker string, limit int) <-chan claimed {
+	out := make(chan claimed, 1)
+	go func() {
+		jobs, err := s.Claim(ctx, sojourn.ClaimRequest{Worker: worker, Number: 1, Queues: []string{"default"}, Kinds: []string{"k"}, Max: limit,
+			Capacity: 100, Wait: time.Minute})
+		out <- claimed{jobs, err}
+	}()
+	synctest.Wait()
+	return out
+}
+
+func batchOf(n int) []*sojourn.Job {
+	jobs := make([]*sojourn.Job, n)
+	for i := range jobs {
+		jobs[i] = sojourn.NewJob("k", []byte{byte(i)}, sojourn.Priority(int32(n-1-i)), sojourn.Tags("t"))
+	}
+	return jobs
+}
+
+// TestHandOver: jobs that somebody waits for start in the transaction that stores them, in the order of claims and as often as each worker asks, and
+// what the worker gets is what is stored (docs/decisions/027).
+func TestHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watched, s := openWatched(t)
+		c := sojourn.NewClient(s)
+		if err := c.Reserve(t.Context(), 100); err != nil {
+			t.Fatal(err)
+		}
+		first, second := blockedClaim(t.Context(), s, "first", 2), blockedClaim(t.Context(), s, "second", 2)
+		watched.updates = 0
+		if _, err := c.EnqueueAll(t.Context(), batchOf(5)); err != nil {
+			t.Fatal(err)
+		}
+		if watched.updates != 1 {
+			t.Errorf("%d transactions to store and to start, want 1", watched.updates)
+		}
+		for i, ch := range []<-chan claimed{first, second} {
+			got := <-ch
+			if got.err != nil || len(got.jobs) != 2 {
+				t.Fatal(got)
+			}
+			for k, j := range got.jobs {
+				if want := byte(4 - 2*i - k); j.Job.Args[0] != want { // the most urgent first
+					t.Errorf("worker %d, job %d: %d, want %d", i, k, j.Job.Args[0], want)
+				}
+				stored, err := c.Get(t.Context(), j.Job.ID)
+				if err != nil || stored.State != sojourn.Running || stored.Worker != j.Lease.Worker || stored.Epoch != j.Lease.Epoch ||
+					stored.Attempt != 1 || len(j.Job.Tags) != 1 || !j.Job.CreatedAt.Equal(stored.CreatedAt) || j.Job.Policy.Timeout != stored.Policy.Timeout {
+					t.Errorf("%+v\nis stored as %+v %v", j.Job, stored, err)
+				}
+				done, err := s.Finish(t.Context(), []sojourn.Outcome{{Lease: j.Lease, Type: sojourn.OutcomeCompleted}})
+				if err != nil || done[0].Status != sojourn.FinishApplied {
+					t.Error(done, err)
+				}
+			}
+		}
+		third := <-blockedClaim(t.Context(), s, "third", 2)
+		if len(third.jobs) != 1 || third.jobs[0].Job.Args[0] != 0 {
+			t.Errorf("the job that nobody had asked for: %+v", third)
+		}
+	})
+}
+
+// TestHandOverOfAnAnswer: so does a job whose answer comes.
+func TestHandOverOfAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watched, s := openWatched(t)
+		c := sojourn.NewClient(s)
+		got := blockedClaim(t.Context(), s, "w", 1)
+		if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Key("key"))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Finish(t.Context(), []sojourn.Outcome{{Lease: (<-got).jobs[0].Lease, Type: sojourn.OutcomeAwait}}); err != nil {
+			t.Fatal(err)
+		}
+		got = blockedClaim(t.Context(), s, "v", 1)
+		watched.updates = 0
+		if _, err := c.Respond(t.Context(), &sojourn.Response{Kind: "k", Key: "key", Body: []byte("yes")}); err != nil {
+			t.Fatal(err)
+		}
+		resumed := <-got
+		if resumed.err != nil || len(resumed.jobs) != 1 || resumed.jobs[0].Purpose != sojourn.PurposeResume || watched.updates != 1 {
+			t.Errorf("%+v after %d transactions, want 1", resumed, watched.updates)
+		}
+	})
+}
+
+// TestHandOverThatFails: what goes wrong with the claim is not the producer's trouble, and the claim goes on waiting.
+func TestHandOverThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watched, s := openWatched(t)
+		c := sojourn.NewClient(s)
+		got := blockedClaim(t.Context(), s, "w", 1)
+		watched.refuse = func(q string) error {
+			if strings.Contains(q, "from sj_worker") {
+				watched.refuse = nil
+				return errors.New("planted")
+			}
+			return nil
+		}
+		if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil || watched.refuse != nil {
+			t.Fatal("the enqueue failed with the claim:", err)
+		}
+		if g := <-got; g.err != nil || len(g.jobs) != 1 {
+			t.Errorf("the claim does not wait any more: %+v", g)
+		}
+	})
+}
+
+// TestHandOverToNobody: rules:A3. The caller of the claim is gone when the transaction ends: the lease is given back, and costs no crash.
+func TestHandOverToNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watched, s := openWatched(t)
+		c := sojourn.NewClient(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		got := blockedClaim(ctx, s, "w", 1)
+		watched.refuse = func(q string) error {
+			if strings.Contains(q, "from sj_worker") {
+				cancel()
+			}
+			return nil
+		}
+		e, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := <-got; !errors.Is(g.err, context.Canceled) {
+			t.Errorf("%+v", g)
+		}
+		j, err := c.Get(t.Context(), e.ID)
+		if err != nil || j.State != sojourn.Ready || j.Crashes != 0 {
+			t.Errorf("%+v %v", j, err)
+		}
+	})
+}
