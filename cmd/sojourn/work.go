@@ -84,7 +84,13 @@ func (a *app) workCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.with(func(c *sojourn.Client) error { return a.work(cmd.Context(), c, f, program, caller) })
+		err = a.with(func(c *sojourn.Client) error { return a.work(cmd.Context(), c, f, program, caller) })
+		if program != nil {
+			if closed := program.Close(); err == nil {
+				err = closed
+			}
+		}
+		return err
 	}
 	return cmd
 }

@@ -273,21 +273,25 @@ func TestWorkLosesItsLease(t *testing.T) {
 	}
 }
 
-// TestWorkIsKilled: with kill -9 of its worker a program dies too, and the job runs elsewhere.
+// TestWorkIsKilled: with kill -9 of its worker all that its program has started dies too, nothing stays in the temporary folder, and the job runs elsewhere.
 func TestWorkIsKilled(t *testing.T) {
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("only Linux ends a child with its parent")
-	}
 	w := newWorkshop(t)
 	w.enqueue()
-	program := w.program(`echo $$ >>` + w.folder + `/pids; [ "$SOJOURN_ATTEMPT" = 2 ] && exit 0; while :; do read -t 1 </dev/zero; done`)
-	first := w.worker("--lease", "1s", "--exec", program)
-	pid := w.pids("pids", 1)[0]
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	first := w.worker("--lease", "1s", "--exec", w.stubborn())
+	pids := w.pids("pids", 2)
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the program is gone", func() bool { return !alive(pid) })
-	w.worker("--lease", "1s", "--exec", program)
+	for _, pid := range pids {
+		w.until(fmt.Sprint(pid, " is gone"), func() bool { return !alive(pid) })
+	}
+	w.until("the folder of the run is gone", func() bool {
+		left, err := filepath.Glob(filepath.Join(temporary, "sojourn-work-*"))
+		return err == nil && len(left) == 0
+	})
+	w.worker("--lease", "1s", "--exec", w.program(`[ "$SOJOURN_ATTEMPT" = 2 ]`))
 	w.until("the job is completed", func() bool { return w.job(1).State == "completed" })
 	if j := w.job(1); j.Attempt != 2 || j.Crashes != 1 {
 		t.Errorf("%+v", j)

@@ -7,8 +7,9 @@
 // folder of its own, which is removed afterwards. Its exit status says what becomes of the job, see [Program.Run]. What it prints goes to the job's log.
 //
 // It is the leader of a process group. Nothing of the group outlives the step: what the program leaves behind is killed when it has ended, and when the
-// context of the step ends, the group gets SIGTERM and after [KillAfter] SIGKILL. A process that leaves the group (setsid) is not followed. On
-// Linux the program itself is killed with the worker, even by kill -9.
+// context of the step ends, the group gets SIGTERM and after [KillAfter] SIGKILL. When the
+// worker itself is killed, a shell beside it kills the groups (watchman.go), and Linux kills the programs. A process that leaves its group (setsid)
+// is not followed.
 package execjob
 
 import (
@@ -65,14 +66,18 @@ type Options struct {
 
 // Program runs a command for jobs. It is safe for concurrent use.
 type Program struct {
-	o    Options
-	path string // absolute
+	o     Options
+	path  string // absolute
+	watch watchman
 }
 
 // New checks that the command can be run. Its errors are *sojourn.Error with CodeInvalid.
 func New(o Options) (*Program, error) {
 	if !groups {
 		return nil, sojourn.Invalid("exec", "needs process groups, which this system has none of: run the worker on Unix, or write it with an SDK")
+	}
+	if _, err := os.Stat(shell); err != nil {
+		return nil, sojourn.Invalid("exec", "needs %s, which ends the programs if the worker is killed", shell)
 	}
 	if len(o.Command) == 0 || o.Command[0] == "" {
 		return nil, sojourn.Invalid("exec", "name a program")
@@ -92,7 +97,14 @@ func New(o Options) (*Program, error) {
 	case err != nil:
 		return nil, sojourn.Invalid("exec", "%.255q cannot be run: %v", o.Command[0], errors.Unwrap(err))
 	}
-	return &Program{o, path}, nil
+	return &Program{o: o, path: path, watch: watchman{parent: o.Folder, live: map[int]bool{}}}, nil
+}
+
+// Close ends what runs, and the shell that waits for the end of this process. A program that has run nothing since needs no Close.
+func (p *Program) Close() error {
+	p.watch.mu.Lock()
+	defer p.watch.mu.Unlock()
+	return p.watch.stop()
 }
 
 // Run runs the command for one step of job; it is the handler of a kind. Standard output and standard error go to the job's log, line by line.
@@ -105,7 +117,7 @@ func New(o Options) (*Program, error) {
 //
 // The file $SOJOURN_CHECKPOINT is stored, if it was changed and the job is not completed.
 func (p *Program) Run(ctx context.Context, job *sojourn.Job, _ []byte) error {
-	folder, err := os.MkdirTemp(p.o.Folder, "sojourn-job-")
+	folder, err := p.watch.runFolder()
 	if err != nil {
 		return sojourn.WithReason(ReasonStart, err)
 	}
@@ -169,9 +181,11 @@ func (p *Program) run(ctx context.Context, job *sojourn.Job, files *files) (*os.
 		errs.close()
 		return nil, "", err
 	}
+	p.watch.add(cmd.Process.Pid)
 	out.start()
 	errs.start()
 	state, err := wait(ctx, cmd.Process)
+	p.watch.remove(cmd.Process.Pid)
 	out.end()
 	errs.end()
 	return state, errs.lines.last(), err

@@ -31,12 +31,13 @@ func script(t *testing.T, text string) execjob.Options {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return execjob.Options{Command: []string{path}, Folder: t.TempDir()}
+	return execjob.Options{Command: []string{path}}
 }
 
 // handled is a queue whose kind k is worked off by a program.
 func handled(t *testing.T, o execjob.Options, options ...sojourntest.Option) *sojourntest.Harness {
 	t.Helper()
+	o.Folder = t.TempDir()
 	p, err := execjob.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +45,9 @@ func handled(t *testing.T, o execjob.Options, options ...sojourntest.Option) *so
 	h := sojourntest.New(t, options...)
 	sojourntest.Handle(h, kind, p.Run)
 	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
 		if left, err := os.ReadDir(o.Folder); err != nil || len(left) > 0 {
 			t.Errorf("left in the folder of runs: %v, %v", left, err)
 		}

@@ -13,3 +13,5 @@ func killGroup(int) {}
 func groupLives(int) bool { return false }
 
 func ownGroup() *syscall.SysProcAttr { return nil }
+
+func ownSession() *syscall.SysProcAttr { return nil }

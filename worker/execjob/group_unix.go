@@ -15,3 +15,6 @@ func killGroup(leader int) { _ = syscall.Kill(-leader, syscall.SIGKILL) }
 
 // groupLives reports whether a process of the group is left. One that belongs to another user by now counts.
 func groupLives(leader int) bool { return !errors.Is(syscall.Kill(-leader, 0), syscall.ESRCH) }
+
+// ownSession keeps signals of the terminal away.
+func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
