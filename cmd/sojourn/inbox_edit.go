@@ -39,7 +39,7 @@ func (a *app) inboxGet(ctx context.Context, c *sojourn.Client, seq int64) error 
 		return sojourn.NotFound("no response has the number %d", seq)
 	}
 	page := responsePage{found[0], []sojourn.NearMiss{}}
-	if lies(page.Response) && page.Key != "" {
+	if lies(page.Response) && page.Replay == 0 && page.Key != "" {
 		near, err := c.NearMisses(ctx, page.Kind, page.Key)
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func (a *app) inboxMatchCommand() *cobra.Command {
 		}
 		e := sojourn.InboxEdit{Seq: seqs[0], Action: sojourn.InboxMatch, Job: sojourn.ID(job), By: a.user()}
 		to := sojourn.Response{Job: e.Job}
-		if err := address(&to, args[1:]); err != nil {
+		if err := address(&to, args[1:], "--job"); err != nil {
 			return err
 		}
 		e.Kind, e.Key = to.Kind, to.Key

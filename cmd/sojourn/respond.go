@@ -46,7 +46,7 @@ func (a *app) respondCommand() *cobra.Command {
 		if r.Progress && !fl.Changed("content-type") {
 			r.ContentType = "text/plain"
 		}
-		if err := address(&r, args); err != nil {
+		if err := address(&r, args, "--job, or --token"); err != nil {
 			return err
 		}
 		if r.Body, err = a.bytesFrom("body", body); err != nil {
@@ -68,11 +68,11 @@ func (a *app) respondCommand() *cobra.Command {
 	return cmd
 }
 
-// address takes KIND and KEY from the arguments. That just one address is given, Validate checks.
-func address(r *sojourn.Response, args []string) error {
+// address takes KIND and KEY from the arguments; others are the flags that may stand for them. That just one address is given, Validate checks.
+func address(r *sojourn.Response, args []string, others string) error {
 	switch len(args) {
 	case 1:
-		return sojourn.Invalid("key", "is missing: give KIND and KEY, or --job, or --token")
+		return sojourn.Invalid("key", "is missing: give KIND and KEY, or %s", others)
 	case 2:
 		r.Kind, r.Key = args[0], args[1]
 		if r.Key == "" {

@@ -49,7 +49,8 @@ func handler(mail chan<- string) func(context.Context, *sojourn.Job, string) err
 	}
 }
 
-var page = template.Must(template.New("").Parse(`<form method="post" action="/sojourn/respond/{{.}}">
+var page = template.Must(template.New("").Parse(`<!doctype html><title>May I pay?</title>
+<form method="post" action="/sojourn/respond/{{.}}">
 <button name="answer" value="yes">Yes</button> <button name="answer" value="no">No</button></form>`))
 
 // serve answers on a port of its own: the page, and the receiver beside it.
@@ -61,6 +62,7 @@ func serve(client *sojourn.Client) (base string, err error) {
 	mux := http.NewServeMux()
 	mux.Handle("/sojourn/", http.StripPrefix("/sojourn", receiver))
 	mux.HandleFunc("GET /approve/{token}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Referrer-Policy", "no-referrer") // the page's own address is a secret too
 		if err := page.Execute(w, r.PathValue("token")); err != nil {
 			log.Print(err)
@@ -84,6 +86,9 @@ func press(link, answer string) (string, error) {
 	seen.Body.Close()
 	if err != nil {
 		return "", err
+	}
+	if t := seen.Header.Get("Content-Type"); !strings.HasPrefix(t, "text/html") {
+		return "", fmt.Errorf("a browser shows no page of the type %q", t)
 	}
 	_, action, _ := strings.Cut(string(html), `action="`)
 	action, _, _ = strings.Cut(action, `"`)

@@ -228,6 +228,7 @@ func (p *partner) answer(ctx context.Context, r request) {
 type PartnerReport struct {
 	Broker    string `json:"broker"`
 	Kind      string `json:"kind"`
+	Queue     string `json:"queue"`
 	Jobs      int    `json:"jobs"`      // that Enqueue has acknowledged
 	Answered  int    `json:"answered"`  // answers that were applied
 	Duplicate int    `json:"duplicate"` // answers that came again

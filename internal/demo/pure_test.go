@@ -135,7 +135,8 @@ func TestRatesAreOverTheLastSeconds(t *testing.T) {
 
 func snapshotForTest() Snapshot {
 	s := Snapshot{Path: "/tmp/sojourn-demo-1234567890/demo.db", Store: "sqlite 3.53.4 (fsync)", Seed: 1<<31 - 1, Up: 61 * time.Second, Enqueued: 1234567,
-		Counts: map[sojourn.State]int64{sojourn.Awaiting: 42, sojourn.Completed: 1234567}, EnqueueRate: 25, WaitMS: Percentiles{1.25, 1234}}
+		Counts: map[sojourn.State]int64{sojourn.Awaiting: 42, sojourn.Completed: 1234567}, EnqueueRate: 25, WaitMS: Percentiles{1.25, 1234},
+		Partners: []PartnerReport{{Broker: "nats", Queue: "exports", Jobs: 1234567, Answered: 1234567, Parked: 1}, {Broker: "kafka", Queue: "parcels", Jobs: 1234567, Answered: 1234567, Parked: 1}}}
 	for range maxEvents {
 		s.Events = append(s.Events, Event{time.Unix(0, 0), strings.Repeat("long\x1b[2J\n", 30)})
 	}
@@ -153,7 +154,7 @@ func TestScreenFitsATerminal(t *testing.T) {
 		}
 	}
 	text := strings.Join(lines, "\n")
-	for _, want := range []string{"awaiting", "42", "1234567", "01:01", "seed 2147483647", "queue pause payments", "kill -9 "} {
+	for _, want := range []string{"awaiting", "42", "1234567", "01:01", "seed 2147483647", "queue pause payments", "kill -9 ", "nats 1234567 of 1234567 exports", "2 unreadable"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}

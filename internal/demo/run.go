@@ -120,6 +120,7 @@ func (s *stage) traded() []PartnerReport {
 	all := make([]PartnerReport, len(s.partners))
 	for i, p := range s.partners {
 		all[i] = s.ledger.over(p.over, p.kind.Name)
+		all[i].Queue = p.kind.Queue
 	}
 	return all
 }

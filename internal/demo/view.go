@@ -92,17 +92,26 @@ func render(s Snapshot) string {
 	fmt.Fprintf(&b, "answers  %d applied   %d early   %d duplicate   %d late\n", a.Applied, a.Early, a.Duplicate, a.Late)
 	fmt.Fprintf(&b, "gateway  %d requests   %d repeated   %d on their way   %d never answered   %d errors\n",
 		g.Requests, g.Repeated, g.Pending, g.Unanswered, g.Errors)
-	b.WriteString("brokers ")
-	for _, p := range s.Partners {
-		fmt.Fprintf(&b, " %s: %d of %d %s answered, %d unreadable  ", p.Broker, p.Answered, p.Jobs, p.Kind, p.Parked)
-	}
-	b.WriteString("\n")
+	b.WriteString(overBrokers(s.Partners))
 	fmt.Fprintf(&b, "ledger   %d enqueued   %d cards charged   %d charged twice\n\n", s.Enqueued, g.Charged, g.ChargedTwice)
 	for _, e := range s.Events {
 		fmt.Fprintf(&b, "  %s  %s\n", e.At.Format(time.TimeOnly), cut(e.Text, 66))
 	}
 	b.WriteString(things(s.Path, os.Getpid()))
 	return b.String()
+}
+
+// overBrokers is the line about what is answered over brokers.
+func overBrokers(all []PartnerReport) string {
+	if len(all) == 0 {
+		return "brokers  none\n"
+	}
+	text, parked := "brokers", 0
+	for _, p := range all {
+		text += fmt.Sprintf("  %s %d of %d %s ", p.Broker, p.Answered, p.Jobs, p.Queue)
+		parked += p.Parked
+	}
+	return fmt.Sprintf("%s  %d unreadable\n", text, parked)
 }
 
 // things to try, in another terminal.

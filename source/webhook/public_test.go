@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
 // pair is a key pair that is the same in each run, and the public key as it is given to receivers.
@@ -92,5 +95,30 @@ func TestPublicKeys(t *testing.T) {
 		if _, err := Standard(text); err == nil || strings.Contains(err.Error(), base64.StdEncoding.EncodeToString(key)[:20]) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// An endpoint stands where its path says, and nowhere else; two cannot have one path.
+func TestPath(t *testing.T) {
+	s := newStage(t, must[*sojourn.Client](t)(sqlite.Open(":memory:")))
+	s.open(func(o *Options) { o.Endpoints[0].Path = "/hooks/v2/bank" })
+	const body = `{"order":"42"}`
+	s.gets(202, "early", "/hooks/v2/bank", body, sign(s, newSecret, "m1", noon, body))
+	s.gets(200, "duplicate", "/hooks/v2/b%61nk", body, sign(s, newSecret, "m1", noon, body))
+	for _, path := range []string{"/webhook/bank", "/hooks/v2", "/hooks/v2/bank/", "/hooks//v2/bank", "/hooks/v2/bank/x"} {
+		s.gets(404, "not_found", path, body, sign(s, newSecret, "m1", noon, body))
+	}
+	good := Endpoint{Name: "a", Verify: must[*Signed](t)(Standard(newSecret)), Match: match, Kinds: []string{"*"}}
+	for _, path := range []string{"hooks", "/", "/hooks/", "/hooks/../x", "/a b", "/a%20b", "/a?b", "/respond", "/respond/charge/42", "/" + strings.Repeat("x", 255)} {
+		e := good
+		e.Path = path
+		if _, err := New(nil, Options{Endpoints: []Endpoint{e}}); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	other := good
+	other.Name, other.Path = "b", "/webhook/a"
+	if _, err := New(nil, Options{Endpoints: []Endpoint{good, other}}); err == nil || !strings.Contains(err.Error(), "the same, /webhook/a") {
+		t.Errorf("one path twice: %v", err)
 	}
 }
