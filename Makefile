@@ -1,4 +1,4 @@
-# Targets: test check cross sim conform crash outage overload soak fuzz bench othersqlite
+# Targets: test check cross sim conform crash crash-http outage overload soak fuzz bench othersqlite
 
 SHELL := /bin/bash
 FUZZTIME ?= 30s
@@ -17,7 +17,7 @@ PLATFORMS := linux/arm64 darwin/arm64 windows/amd64
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test check vet benchmodules outside staticcheck format generated cross sim conform crash outage overload soak fuzz bench othersqlite
+.PHONY: test check vet benchmodules outside staticcheck format generated cross sim conform crash crash-http outage overload soak fuzz bench othersqlite
 
 # These run one call at a time, or repeat over another way what runs with the race detector: it finds nothing in them and makes them two to ten times
 # slower, so with it the simulation has few seeds and the others are left out.
@@ -86,6 +86,10 @@ conform:
 
 crash:
 	SOJOURN_CRASH_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v ./internal/crash
+
+# sojourn serve under workers in Go, Python, TypeScript and bash. make test kills it three times.
+crash-http:
+	SOJOURN_CRASH_SERVE_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v -run '^TestKillServe$$' ./internal/crash
 
 # Brokers and sources that are killed while answers come. make test sends 2,000. STORE is sqlite or postgres, ONLY a
 # pattern of tests.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,8 +66,13 @@ func open(address string) (*sojourn.Client, error) {
 func say(format string, a ...any) { fmt.Fprintf(os.Stdout, format+"\n", a...) }
 
 func child(mode, file string) error {
-	if mode == childChains {
+	switch mode {
+	case childChains:
 		return chain(context.Background(), file)
+	case childRemote:
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		return workRemotely(ctx, file)
 	}
 	c, err := open(file)
 	for tries := 0; err != nil && onServer(file) && tries < 100; tries++ { // the server is just crashing
