@@ -429,12 +429,33 @@ type AuditEntry struct {
 // AuditKeep is how long audit entries are kept.
 const AuditKeep = 400 * 24 * time.Hour
 
+// AuditFilter chooses entries. Everything that is set must match.
+type AuditFilter struct {
+	Before int64     // the last Seq of the page before; 0 = from the newest
+	Limit  int       // 1 to MaxFind; 0 = 100
+	Who    string    // the id of a token
+	Since  time.Time // not before it
+}
+
+// Validate checks the ranges.
+func (f AuditFilter) Validate() error {
+	if f.Limit < 0 || f.Limit > MaxFind {
+		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	}
+	return nil
+}
+
+// AuditReader is an optional ability of a Store: it shows what operators did.
+type AuditReader interface {
+	// AuditLog lists entries, newest first.
+	AuditLog(ctx context.Context, f AuditFilter) ([]AuditEntry, error)
+}
+
 // AuditStore is an optional ability of a Store: it keeps what operators did. Nothing in it changes an entry.
 type AuditStore interface {
+	AuditReader
 	// Audit adds an entry.
 	Audit(ctx context.Context, e AuditEntry) error
-	// AuditLog lists entries with a Seq below before (0 = from the newest), newest first, at most limit of them: 1 to MaxFind, 0 = 100.
-	AuditLog(ctx context.Context, before int64, limit int) ([]AuditEntry, error)
 }
 
 // WorkerLife is how long a worker is listed that does not ask for jobs any more.

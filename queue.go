@@ -343,9 +343,11 @@ type QueueStatus struct {
 	Stalled  int64           `json:"stalled"` // running with a lease past its end
 	// Unhandled are the ready jobs by kind for which no worker has asked in this queue within the last day: nobody will run them.
 	Unhandled map[string]int64 `json:"unhandled,omitempty"`
-	InFlight  int64            `json:"in_flight"`        // summed weight of running, awaiting and resumed jobs, to be compared with Settings.Limit
-	Pace      Pace             `json:"pace,omitzero"`    // what rate, holds and breaker remember
-	Trouble   Trouble          `json:"trouble,omitzero"` // with its throttler
+	InFlight  int64            `json:"in_flight"` // summed weight of running, awaiting and resumed jobs, to be compared with Settings.Limit
+	// OldestReady is since when the ready job is ready that has been so for longest; a change of the job begins anew.
+	OldestReady time.Time `json:"oldest_ready,omitzero"`
+	Pace        Pace      `json:"pace,omitzero"`    // what rate, holds and breaker remember
+	Trouble     Trouble   `json:"trouble,omitzero"` // with its throttler
 }
 
 // ResumedRank is the r1 of resumed jobs. They come before all others, because they hold weight already.

@@ -21,7 +21,7 @@ import (
 //
 // Single jobs that are enqueued at the same time go in one request, each for itself; a lone one leaves at once.
 //
-// It is also a sojourn.Explainer, Holder, Checker, InboxKeeper and WorkerKeeper, as far as the store behind the server is.
+// It is also a sojourn.Explainer, Holder, Checker, Repairer, InboxKeeper, WorkerKeeper and AuditReader, as far as the store behind the server is.
 type Store struct {
 	base   *url.URL
 	token  string
@@ -41,6 +41,8 @@ var (
 	_ sojourn.InboxKeeper = (*Store)(nil)
 
 	_ sojourn.WorkerKeeper = (*Store)(nil)
+	_ sojourn.AuditReader  = (*Store)(nil)
+	_ sojourn.Repairer     = (*Store)(nil)
 )
 
 func newStore(base *url.URL, o options) *Store {
@@ -250,6 +252,13 @@ func (s *Store) Checks() []string {
 		return *names
 	}
 	return nil
+}
+
+// Repair corrects what can be derived from the jobs. Doing it twice has the same effect, but the second answer does not say what the first has mended.
+func (s *Store) Repair(ctx context.Context) ([]sojourn.Violation, error) {
+	var a wire.RepairAnswer
+	err := s.call(ctx, request{method: http.MethodPost, path: "/v1/repair", out: &a, safety: unsafe, wait: time.Hour})
+	return a.Repaired, err
 }
 
 // Close ends blocked calls with ErrClosed. The store behind the server goes on.

@@ -28,6 +28,7 @@ type app struct {
 	token   string // for a server
 	output  string // -o
 	config  string // --config
+	keep    *kept  // of a watch
 	started bool   // arguments and flags are fine; what fails from now on is not the usage
 }
 
@@ -53,7 +54,9 @@ Exit codes:
   2  wrong usage: a flag, an argument or a value
   3  no such job, queue or response
   4  conflict: the state or the key does not allow it
-  5  the store is missing, unusable, busy, full or closed`
+  5  the store is missing, unusable, busy, full or closed
+  6  of tail: the job is cancelled
+  7  of tail: the job is not final yet`
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, a *app, args []string) int {
@@ -99,7 +102,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.config, "config", "", "`FILE` of settings (default $SOJOURN_CONFIG, else sojourn.toml if it is there)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "`table` or json: one object, or one line for each")
 	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.workerCommand(), a.whyCommand(), a.windowCommand(), a.inboxCommand(), a.sourceCommand(),
-		a.webhookCommand(), a.migrateCommand(), a.storeCommand(), a.serveCommand(), a.workCommand(), a.tokenCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
+		a.webhookCommand(), a.migrateCommand(), a.storeCommand(), a.serveCommand(), a.workCommand(), a.tokenCommand(), a.auditCommand(), a.topCommand(), a.tailCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	a.completions(root)
 	return root
 }
@@ -148,10 +151,17 @@ func (a *app) using(fn func(c *sojourn.Client) error, options ...store.Option) e
 	if err := store.Valid(a.url()); err != nil {
 		return err
 	}
+	if a.keep != nil && a.keep.c != nil {
+		return fn(a.keep.c)
+	}
 	options = append(options, store.Rules(rule.Throttlers()), store.ServerToken(a.token))
 	c, err := store.Open(a.url(), options...)
 	if err != nil {
 		return &unusableError{err}
+	}
+	if a.keep != nil {
+		a.keep.c = c
+		return fn(c)
 	}
 	if err := fn(c); err != nil {
 		c.Close() // fn's error says more
@@ -178,6 +188,9 @@ func alone(err error) error {
 func exitCode(err error) int {
 	if _, ok := errors.AsType[*unusableError](err); ok {
 		return exitUnavailable
+	}
+	if e, ok := errors.AsType[*outcomeError](err); ok {
+		return e.code
 	}
 	switch {
 	case errors.Is(err, sojourn.ErrNotFound):

@@ -32,6 +32,7 @@ func (a *app) inboxLsCommand() *cobra.Command {
 	fl.IntVar(&f.Limit, "limit", 100, "responses of a page, 1 to 1000")
 	fl.Int64Var(&f.Before, "before", 0, "the last `seq` of the page before")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.Outcomes = nil // with --watch it runs again
 		for _, o := range outcomes {
 			if !slices.Contains(responseOutcomes, sojourn.ResponseOutcome(o)) {
 				return sojourn.Invalid("outcome", "%.64q is not an outcome: use applied, early, late, stale, unmatched, parked or discarded", o)
@@ -44,7 +45,7 @@ func (a *app) inboxLsCommand() *cobra.Command {
 		f.Job = sojourn.ID(job)
 		return a.with(func(c *sojourn.Client) error { return a.inboxLs(cmd, c, f) })
 	}
-	return cmd
+	return a.watchable(cmd)
 }
 
 func (a *app) inboxLs(cmd *cobra.Command, c *sojourn.Client, f sojourn.InboxFilter) error {

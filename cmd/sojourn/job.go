@@ -66,7 +66,7 @@ func (a *app) jobLsCommand() *cobra.Command {
 		filter.Limit, filter.After, filter.Newest, filter.Full = limit, sojourn.ID(after), newest, full && a.asJSON()
 		return a.with(func(c *sojourn.Client) error { return a.jobLs(cmd, c, filter) })
 	}
-	return cmd
+	return a.watchable(cmd)
 }
 
 func (a *app) jobLs(cmd *cobra.Command, c *sojourn.Client, f sojourn.Filter) error {

@@ -30,7 +30,7 @@ func (a *app) queueLsCommand() *cobra.Command {
 			return a.printQueues(queues)
 		})
 	}
-	return cmd
+	return a.watchable(cmd)
 }
 
 func (a *app) printQueues(queues []sojourn.QueueStatus) error {

@@ -40,7 +40,7 @@ func (a *app) workerLsCommand() *cobra.Command {
 		}
 		return a.withWorkers(func(c *sojourn.Client, k sojourn.WorkerKeeper) error { return a.workerLs(cmd, c, k, f) })
 	}
-	return cmd
+	return a.watchable(cmd)
 }
 
 func (a *app) workerLs(cmd *cobra.Command, c *sojourn.Client, k sojourn.WorkerKeeper, f sojourn.WorkerFilter) error {

@@ -35,23 +35,20 @@ func (c *call) audit(rt route, err error) {
 }
 
 type listAuditIn struct {
-	Before int64 `query:"before" doc:"the last seq of the page before"`
-	Limit  int   `query:"limit" doc:"1 to 1,000; default 100"`
+	Before int64     `query:"before" doc:"the last seq of the page before"`
+	Limit  int       `query:"limit" doc:"1 to 1,000; default 100"`
+	Who    string    `query:"who" doc:"only what the token with this id did"`
+	Since  time.Time `query:"since" doc:"only from this time on"`
 }
 
-// AuditAnswer is newest first.
-type AuditAnswer struct {
-	Entries []sojourn.AuditEntry `json:"entries"`
-}
-
-func listAudit(c *call, in *listAuditIn) (AuditAnswer, error) {
+func listAudit(c *call, in *listAuditIn) (wire.AuditAnswer, error) {
 	if err := c.who.may(sojourn.VerbAdmin, "", ""); err != nil {
-		return AuditAnswer{}, err
+		return wire.AuditAnswer{}, err
 	}
-	store, keeps := c.store.(sojourn.AuditStore)
+	store, keeps := c.store.(sojourn.AuditReader)
 	if !keeps {
-		return AuditAnswer{}, unsupported()
+		return wire.AuditAnswer{}, unsupported()
 	}
-	entries, err := store.AuditLog(c.ctx, in.Before, in.Limit)
-	return AuditAnswer{Entries: entries}, err
+	entries, err := store.AuditLog(c.ctx, sojourn.AuditFilter{Before: in.Before, Limit: in.Limit, Who: in.Who, Since: in.Since})
+	return wire.AuditAnswer{Entries: append([]sojourn.AuditEntry{}, entries...)}, err
 }

@@ -99,6 +99,19 @@ func check(c *call, _ *nothingIn) (wire.CheckAnswer, error) {
 	return wire.CheckAnswer{Checks: checker.Checks(), Violations: violations}, err
 }
 
+func repair(c *call, _ *nothingIn) (wire.RepairAnswer, error) {
+	if err := c.who.may(sojourn.VerbAdmin, "", ""); err != nil {
+		return wire.RepairAnswer{}, err
+	}
+	r, ok := c.store.(sojourn.Repairer)
+	if !ok {
+		return wire.RepairAnswer{}, unsupported()
+	}
+	found, err := r.Repair(c.ctx)
+	c.detail = found
+	return wire.RepairAnswer{Repaired: append([]sojourn.Violation{}, found...)}, err
+}
+
 // serveFile serves a file that is part of the program.
 func serveFile(contentType string, body func() []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {

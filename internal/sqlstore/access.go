@@ -20,7 +20,8 @@ const (
 		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + 1 as text) returning cast(value as bigint) - 1`
 	qAudit    = `insert into sj_audit (seq, at_us, who, action, target, detail, code, request, source) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 	qAuditEnd = `delete from sj_audit where seq in (select seq from sj_audit where seq <= $1 and at_us < $2 order by seq limit 100)`
-	qAuditLog = `select seq, at_us, who, action, target, detail, code, request, source from sj_audit where seq < $1 order by seq desc limit $2`
+	qAuditLog = `select seq, at_us, who, action, target, detail, code, request, source from sj_audit
+		where seq < $1 and at_us >= $2 and (who = $3 or $4 = 0) order by seq desc limit $5`
 )
 
 // AccessTokens lists the tokens of servers; see sojourn.AccessStore.
@@ -91,16 +92,20 @@ func (s *Store) Audit(ctx context.Context, e sojourn.AuditEntry) error {
 	return err
 }
 
-// AuditLog lists entries; see sojourn.AuditStore.
-func (s *Store) AuditLog(ctx context.Context, before int64, limit int) ([]sojourn.AuditEntry, error) {
-	if limit < 0 || limit > sojourn.MaxFind {
-		return nil, sojourn.Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", limit, sojourn.MaxFind)
+// AuditLog lists entries; see sojourn.AuditReader.
+func (s *Store) AuditLog(ctx context.Context, f sojourn.AuditFilter) ([]sojourn.AuditEntry, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
 	}
-	if limit == 0 {
-		limit = 100
+	if f.Limit == 0 {
+		f.Limit = 100
 	}
-	if before <= 0 {
-		before = math.MaxInt64
+	if f.Before <= 0 {
+		f.Before = math.MaxInt64
+	}
+	one := int64(0) // all of them
+	if f.Who != "" {
+		one = 1
 	}
 	var out []sojourn.AuditEntry
 	err := s.view(ctx, func(t *tx) error {
@@ -109,7 +114,7 @@ func (s *Store) AuditLog(ctx context.Context, before int64, limit int) ([]sojour
 			out = append(out, sojourn.AuditEntry{Seq: r.Int(0), At: at(r.Int(1)), Who: r.Text(2), Action: r.Text(3), Target: r.Text(4), Detail: r.Text(5),
 				Code: r.Text(6), Request: r.Text(7), From: r.Text(8)})
 			return nil
-		}, before, limit)
+		}, f.Before, micros(f.Since), f.Who, one, f.Limit)
 	})
 	return out, err
 }

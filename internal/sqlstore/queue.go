@@ -22,7 +22,7 @@ const (
 	qQueueInUse    = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
 		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
 	qQueues      = `select name, settings, flow from sj_queue order by seq, name`
-	qLiveCounts  = `select queue, state, resumed, count(*), sum(held) from sj_live group by queue, state, resumed`
+	qLiveCounts  = `select queue, state, resumed, count(*), sum(held), min(updated_us) from sj_live group by queue, state, resumed`
 	qStalled     = `select queue, count(*) from sj_live where state = 4 and wake_at_us < 9223372036854775807 and lease_until_us <= $1 group by queue`
 	qFinalCounts = `select queue, state, count(*) from sj_final group by queue, state`
 )
@@ -271,6 +271,9 @@ func (s *Store) Queues(ctx context.Context, names ...string) ([]sojourn.QueueSta
 			q.InFlight += r.Int(4)
 			if r.Int(2) != 0 {
 				q.Resumed += r.Int(3)
+			}
+			if since := at(r.Int(5)); r.Int(1) == int64(sojourn.Ready) && (q.OldestReady.IsZero() || since.Before(q.OldestReady)) {
+				q.OldestReady = since
 			}
 			return nil
 		}); err != nil {

@@ -51,20 +51,32 @@ func auditKept(s *scene) {
 		s.must(a.Audit(s.ctx, sojourn.AuditEntry{Who: "a1", Action: action, Target: "/v1", Detail: "{}", Code: "conflict", Request: "r", From: "f"}), "Audit")
 		s.advance(time.Second)
 	}
-	page, err := a.AuditLog(s.ctx, 0, 2)
+	page, err := a.AuditLog(s.ctx, sojourn.AuditFilter{Limit: 2})
 	s.must(err, "AuditLog")
 	same(s, "entries of a page", len(page), 2)
 	same(s, "newest", page[0].Action, "three")
 	s.at("its time", page[0].At, s.now().Add(-time.Second))
-	page, err = a.AuditLog(s.ctx, page[1].Seq, 0)
+	page, err = a.AuditLog(s.ctx, sojourn.AuditFilter{Before: page[1].Seq})
 	s.must(err, "AuditLog")
 	same(s, "entries of the next page", len(page), 1)
 	first := page[0]
 	first.Seq, first.At = 0, time.Time{}
 	same(s, "first", first, sojourn.AuditEntry{Who: "a1", Action: "one", Target: "/v1", Detail: "{}", Code: "conflict", Request: "r", From: "f"})
-	s.advance(sojourn.AuditKeep)
+	s.must(a.Audit(s.ctx, sojourn.AuditEntry{Who: "a2", Action: "other"}), "Audit")
+	for _, c := range []struct {
+		f    sojourn.AuditFilter
+		want int
+	}{{sojourn.AuditFilter{Who: "a1"}, 3}, {sojourn.AuditFilter{Who: "a2"}, 1}, {sojourn.AuditFilter{Since: s.now()}, 1},
+		{sojourn.AuditFilter{Since: s.now().Add(-time.Second)}, 2}, {sojourn.AuditFilter{Since: s.now().Add(-time.Second), Who: "a1"}, 1}, {sojourn.AuditFilter{Who: "a"}, 0}} {
+		page, err = a.AuditLog(s.ctx, c.f)
+		s.must(err, "AuditLog")
+		same(s, "entries of "+text(c.f), len(page), c.want)
+	}
+	_, err = a.AuditLog(s.ctx, sojourn.AuditFilter{Limit: sojourn.MaxFind + 1})
+	s.refused(err, sojourn.CodeInvalid, "a page that is too long")
+	s.advance(sojourn.AuditKeep + time.Second)
 	s.must(a.Audit(s.ctx, sojourn.AuditEntry{Action: "four"}), "Audit")
-	page, err = a.AuditLog(s.ctx, 0, 0)
+	page, err = a.AuditLog(s.ctx, sojourn.AuditFilter{})
 	s.must(err, "AuditLog")
 	same(s, "entries after their time", len(page), 1)
 }

@@ -65,8 +65,12 @@ func queueCounts(s *scene) {
 	same(s, "in flight", q.InFlight, 2)
 	same(s, "resumed", q.Resumed, 0)
 	same(s, "stalled", q.Stalled, 0)
+	ready := s.now() // since the queue has ready jobs, or before
 	s.advance(lease + time.Second)
 	q = s.queue(line)
+	if q.OldestReady.IsZero() || q.OldestReady.After(ready) {
+		s.Fatalf("the oldest ready job is ready since %v, it was so at %v", q.OldestReady, ready)
+	}
 	same(s, "stalled before the sweep", q.Stalled, 1)
 	same(s, "in flight before the sweep", q.InFlight, 2) // a lease past its end counts until it is ended
 	s.sweep()

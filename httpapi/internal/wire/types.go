@@ -221,6 +221,14 @@ type (
 		Checks     []string            `json:"checks"`
 		Violations []sojourn.Violation `json:"violations"`
 	}
+	// AuditAnswer is newest first.
+	AuditAnswer struct {
+		Entries []sojourn.AuditEntry `json:"entries"`
+	}
+	// RepairAnswer is what was wrong and is right now.
+	RepairAnswer struct {
+		Repaired []sojourn.Violation `json:"repaired"`
+	}
 	// Empty has nothing to say.
 	Empty struct{}
 )

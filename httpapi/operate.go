@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
@@ -26,4 +27,22 @@ func (s *Store) Workers(ctx context.Context, f sojourn.WorkerFilter) ([]sojourn.
 // DrainWorker gives a worker no more jobs.
 func (s *Store) DrainWorker(ctx context.Context, worker string) error {
 	return s.call(ctx, request{method: http.MethodPost, path: "/v1/workers/" + url.PathEscape(worker) + "/drain", safety: safe})
+}
+
+// AuditLog lists what operators did through servers, newest first.
+func (s *Store) AuditLog(ctx context.Context, f sojourn.AuditFilter) ([]sojourn.AuditEntry, error) {
+	q := url.Values{}
+	for name, n := range map[string]int64{"before": f.Before, "limit": int64(f.Limit)} {
+		if n != 0 {
+			q.Set(name, strconv.FormatInt(n, 10))
+		}
+	}
+	if f.Who != "" {
+		q.Set("who", f.Who)
+	}
+	if !f.Since.IsZero() {
+		q.Set("since", f.Since.UTC().Format(time.RFC3339Nano))
+	}
+	a, err := get[wire.AuditAnswer](ctx, s, "/v1/audit?"+q.Encode())
+	return a.Entries, err
 }

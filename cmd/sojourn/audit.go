@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+const auditHelp = `Lists what operators did or tried through servers, the newest first: changes of jobs, queues and responses, with who (the id of a token), from where and with
+which result. Commands that open the database themselves are not in it: who did them stands in the history of the jobs.`
+
+func (a *app) auditCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Short: "list what operators did through servers, the newest first", Long: auditHelp, Args: cobra.NoArgs}
+	f := sojourn.AuditFilter{}
+	var since string
+	fl := cmd.Flags()
+	fl.StringVar(&f.Who, "who", "", "only what the token with this `ID` did")
+	fl.StringVar(&since, "since", "", "only from this `time` on, such as 2026-01-31T18:00:00Z, or of the last such as 90m")
+	fl.IntVar(&f.Limit, "limit", 100, "entries of a page, 1 to 1000")
+	fl.Int64Var(&f.Before, "before", 0, "the last `seq` of the page before")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.Limit < 1 {
+			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", f.Limit, sojourn.MaxFind)
+		}
+		if err := f.Validate(); err != nil {
+			return err
+		}
+		return a.with(func(c *sojourn.Client) error { return a.auditLs(cmd, c, f, since) })
+	}
+	a.watchable(cmd)
+	return group("audit", "see what operators did through servers", cmd)
+}
+
+func (a *app) auditLs(cmd *cobra.Command, c *sojourn.Client, f sojourn.AuditFilter, since string) error {
+	r, ok := c.Store().(sojourn.AuditReader)
+	if !ok {
+		return fmt.Errorf("this store keeps no audit log")
+	}
+	status, err := c.Store().Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if f.Since, err = parseSince(since, status.Now); err != nil {
+		return err
+	}
+	entries, err := r.AuditLog(cmd.Context(), f)
+	if err != nil {
+		return err
+	}
+	if a.asJSON() {
+		err = jsonLines(a, entries)
+	} else {
+		t := newTable(a.out, "SEQ", "AT", "WHO", "ACTION", "TARGET", "RESULT", "FROM", "REQUEST", "DETAIL")
+		for _, e := range entries {
+			result := "done"
+			if e.Code != "" {
+				result = e.Code
+			}
+			t.row(fmt.Sprint(e.Seq), e.At.Format(time.RFC3339), e.Who, e.Action, short(e.Target, 40), result, e.From, short(e.Request, 26), short(e.Detail, 80))
+		}
+		err = t.flush()
+	}
+	if err != nil || len(entries) < f.Limit {
+		return err
+	}
+	last := entries[len(entries)-1].Seq
+	f.Before, f.Limit = last, 1
+	if rest, err := r.AuditLog(cmd.Context(), f); err != nil || len(rest) == 0 {
+		return err
+	}
+	a.nextPage(cmd, nil, "before", fmt.Sprint(last))
+	return nil
+}
+
+// parseSince reads a time, or how long ago it was.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	t, err := parseTime("since", text)
+	if err != nil {
+		err = sojourn.Invalid("since", "%.64q is neither a time such as 2026-01-31T18:00:00Z nor a duration such as 90m", text)
+	}
+	return t, err
+}

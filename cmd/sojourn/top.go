@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Times of top.
+const (
+	topEvery  = time.Second
+	topResize = 200 * time.Millisecond // how often the size of the terminal is looked at
+)
+
+const topHelp = `Shows queues and workers on a terminal, drawn anew every second, until q or Ctrl-C. RATE is how many jobs a second ended since the picture before, OLDEST how
+long the job waits that has been ready for longest. The queues with the oldest ready jobs come first. Counting looks at every job of the store: with
+millions of them take a longer --every.`
+
+func (a *app) topCommand() *cobra.Command {
+	var once bool
+	every := topEvery
+	cmd := &cobra.Command{Use: "top", Short: "watch queues and workers on a terminal", Long: topHelp, Args: cobra.NoArgs}
+	cmd.Flags().BoolVar(&once, "once", false, "print one picture and end; JSON: {\"status\", \"queues\", \"workers\"}")
+	cmd.Flags().DurationVar(&every, "every", topEvery, "how often, 100ms to 1h")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if every < watchLeast || every > watchMost {
+			return sojourn.Invalid("every", "%v is out of range: %v to %v", every, watchLeast, watchMost)
+		}
+		screen, ok := a.out.(*os.File)
+		if !once && (!ok || !term.IsTerminal(int(screen.Fd()))) {
+			return sojourn.Invalid("once", "standard output is no terminal: print one picture with --once, or use queue ls --watch")
+		}
+		return a.with(func(c *sojourn.Client) error {
+			if once {
+				return a.topOnce(cmd.Context(), c)
+			}
+			return a.top(cmd.Context(), c, screen, every)
+		})
+	}
+	return cmd
+}
+
+// picture is what top shows.
+type picture struct {
+	Status  sojourn.Status         `json:"status"`
+	Queues  []sojourn.QueueStatus  `json:"queues"`
+	Workers []sojourn.WorkerStatus `json:"workers"`
+}
+
+func take(ctx context.Context, c *sojourn.Client) (p picture, err error) {
+	if p.Queues, err = c.Store().Queues(ctx); err != nil {
+		return p, err
+	}
+	if k, ok := c.Store().(sojourn.WorkerKeeper); ok {
+		if p.Workers, err = k.Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind}); err != nil {
+			return p, err
+		}
+	}
+	p.Status, err = c.Store().Status(ctx)
+	return p, err
+}
+
+func (a *app) topOnce(ctx context.Context, c *sojourn.Client) error {
+	p, err := take(ctx, c)
+	if err != nil {
+		return err
+	}
+	if a.asJSON() {
+		return a.json(p)
+	}
+	_, err = io.WriteString(a.out, p.text(nil, 0, 0))
+	return err
+}
+
+// top draws until ctx ends or q is typed, on the other screen of the terminal, so that what was there comes back.
+func (a *app) top(ctx context.Context, c *sojourn.Client, screen *os.File, every time.Duration) error {
+	ctx, quit := context.WithCancel(ctx)
+	defer quit()
+	if in, ok := a.in.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
+		before, err := term.MakeRaw(int(in.Fd()))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = term.Restore(int(in.Fd()), before) }()
+		go func() { keys(in); quit() }()
+	}
+	fmt.Fprint(a.out, "\x1b[?1049h\x1b[?25l")
+	defer fmt.Fprint(a.out, "\x1b[?25h\x1b[?1049l")
+	var now, before *picture
+	var trouble error
+	due, size := time.NewTicker(every), time.NewTicker(topResize)
+	defer due.Stop()
+	defer size.Stop()
+	wide, high := 0, 0
+	for look := true; ctx.Err() == nil; {
+		if look {
+			next, err := take(ctx, c)
+			if trouble = err; err == nil {
+				now, before = &next, now
+			}
+		}
+		w, h, err := term.GetSize(int(screen.Fd()))
+		if err != nil {
+			return err
+		}
+		if look || w != wide || h != high {
+			wide, high = w, h
+			if err := a.draw(now, before, trouble, wide, high); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-due.C:
+			look = true
+		case <-size.C:
+			look = false
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+func (a *app) draw(now, before *picture, trouble error, wide, high int) error {
+	frame := ""
+	if trouble != nil && !errors.Is(trouble, context.Canceled) {
+		frame = cut("trouble: "+clean(trouble.Error()), wide) + "\n"
+		high--
+	}
+	if now != nil {
+		frame += now.text(before, wide, high)
+	}
+	return a.redraw(strings.ReplaceAll(strings.TrimSuffix(frame, "\n"), "\n", "\r\n"))
+}
+
+// keys returns when somebody wants to end it: with q, Ctrl-C or Ctrl-D.
+func keys(in io.Reader) {
+	b := make([]byte, 1)
+	for {
+		n, err := in.Read(b)
+		if err != nil || n > 0 && bytes.ContainsAny(b, "qQ\x03\x04") {
+			return
+		}
+	}
+}
+
+// text is the picture, in as many columns and lines as there are; 0 = any number. before is the one before it, for the rates.
+func (p picture) text(before *picture, wide, high int) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s  %s  %s\n", clean(p.Status.Store), clean(p.Status.Location), p.Status.Now.UTC().Format(time.RFC3339), p.sums())
+	p.queues(&b, before)
+	b.WriteString("\n")
+	p.workers(&b)
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if high > 1 && len(lines) > high {
+		lines = append(lines[:high-1], fmt.Sprintf("… %s more", plural(len(lines)-high+1, "line")))
+	}
+	for i := range lines {
+		lines[i] = cut(lines[i], wide)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// sums are those of all queues.
+func (p picture) sums() string {
+	counts := map[sojourn.State]int64{}
+	for _, q := range p.Queues {
+		for s, n := range q.Counts {
+			counts[s] += n
+		}
+	}
+	var parts []string
+	for _, s := range []sojourn.State{sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Scheduled, sojourn.Failed} {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))
+	}
+	return strings.Join(parts, "  ")
+}
+
+func (p picture) queues(w io.Writer, before *picture) {
+	t := newTable(w, "QUEUE", "READY", "RUNNING", "AWAITING", "SCHEDULED", "ERRORED", "FAILED", "DONE", "RATE", "OLDEST", "IN FLIGHT", "NOTE")
+	queues := slices.Clone(p.Queues)
+	slices.SortStableFunc(queues, func(x, y sojourn.QueueStatus) int { return oldest(x).Compare(oldest(y)) })
+	for _, q := range queues {
+		wait := ""
+		if !q.OldestReady.IsZero() {
+			wait = human(max(p.Status.Now.Sub(q.OldestReady), 0))
+		}
+		row := []string{short(q.Name, 32)}
+		for _, s := range []sojourn.State{sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Scheduled, sojourn.Errored, sojourn.Failed, sojourn.Completed} {
+			row = append(row, fmt.Sprint(q.Counts[s]))
+		}
+		t.row(append(row, p.rate(q, before), wait, inFlight(q), queueNote(q, p.Status.Now))...)
+	}
+	_ = t.flush() // into memory
+}
+
+// oldest is since when a queue has a ready job; one without comes last.
+func oldest(q sojourn.QueueStatus) time.Time {
+	if q.OldestReady.IsZero() {
+		return time.Unix(1<<40, 0)
+	}
+	return q.OldestReady
+}
+
+// rate is how many jobs of a queue have ended a second. What retention has deleted meanwhile is missing in it.
+func (p picture) rate(q sojourn.QueueStatus, before *picture) string {
+	if before == nil {
+		return "-"
+	}
+	took := p.Status.Now.Sub(before.Status.Now).Seconds()
+	i := slices.IndexFunc(before.Queues, func(b sojourn.QueueStatus) bool { return b.Name == q.Name })
+	if took <= 0 {
+		return "-"
+	}
+	var ended int64
+	for _, s := range finalStates {
+		ended += q.Counts[s]
+		if i >= 0 {
+			ended -= before.Queues[i].Counts[s]
+		}
+	}
+	return fmt.Sprintf("%.1f/s", float64(max(ended, 0))/took)
+}
+
+// queueNote is what is out of the ordinary in a queue.
+func queueNote(q sojourn.QueueStatus, now time.Time) string {
+	var notes []string
+	if q.Settings.Paused {
+		notes = append(notes, "paused")
+	}
+	if left := time.Duration(q.Pace.HoldUntil-now.UnixMicro()) * time.Microsecond; left > 0 {
+		notes = append(notes, "on hold for "+human(left))
+	}
+	if q.Stalled > 0 {
+		notes = append(notes, fmt.Sprintf("%d stalled", q.Stalled))
+	}
+	if len(q.Unhandled) > 0 {
+		notes = append(notes, "no worker for "+plural(len(q.Unhandled), "kind"))
+	}
+	return strings.Join(notes, ", ")
+}
+
+func (p picture) workers(w io.Writer) {
+	t := newTable(w, "WORKER", "NAME", "STATE", "RUNNING", "STALLED", "SEEN", "QUEUES")
+	workers := slices.Clone(p.Workers)
+	slices.SortStableFunc(workers, func(x, y sojourn.WorkerStatus) int { return y.SeenAt.Compare(x.SeenAt) })
+	for _, k := range workers {
+		t.row(short(k.Worker, 44), short(k.Name, 32), workerState(k), fmt.Sprint(k.Running), fmt.Sprint(k.Stalled), ago(k.SeenAt, p.Status.Now), short(strings.Join(k.Queues, ", "), 40))
+	}
+	_ = t.flush()
+}
+
+// cut shortens a line to the width of the terminal; 0 = it has none.
+func cut(line string, wide int) string {
+	r := []rune(line)
+	if wide < 1 || len(r) <= wide {
+		return line
+	}
+	return string(r[:wide-1]) + "…"
+}

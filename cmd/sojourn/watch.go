@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Times of --watch.
+const (
+	watchEvery = 2 * time.Second
+	watchLeast = 100 * time.Millisecond
+	watchMost  = time.Hour
+)
+
+// watchable lets a command that lists things list them again and again.
+func (a *app) watchable(cmd *cobra.Command) *cobra.Command {
+	watch, every := false, watchEvery
+	cmd.Flags().BoolVar(&watch, "watch", false, "list again and again, until interrupted: drawn anew on a terminal, else the lines that are new or have changed")
+	cmd.Flags().DurationVar(&every, "every", watchEvery, "with --watch: how often, 100ms to 1h")
+	once := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !watch {
+			return once(cmd, args)
+		}
+		if every < watchLeast || every > watchMost {
+			return sojourn.Invalid("every", "%v is out of range: %v to %v", every, watchLeast, watchMost)
+		}
+		return a.watch(cmd.Context(), every, func() error { return once(cmd, args) })
+	}
+	return cmd
+}
+
+// watch calls list until ctx ends, with one open store. The first failure ends it; later ones are said, and it goes on: a store that is away comes back.
+func (a *app) watch(ctx context.Context, every time.Duration, list func() error) error {
+	a.keep = &kept{}
+	defer func() { a.keep.close(); a.keep = nil }()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	show := a.appendNew()
+	if terminal(a.out) {
+		show = a.redraw
+	}
+	for first := true; ; first = false {
+		frame, err := a.frame(list)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && first:
+			return err
+		case err != nil:
+			fmt.Fprintln(a.err, "sojourn: "+printable(strings.TrimPrefix(err.Error(), "sojourn: ")))
+		default:
+			if err := show(frame); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// frame is what list prints, without the hint how to read on, which would be repeated.
+func (a *app) frame(list func() error) (string, error) {
+	var text bytes.Buffer
+	out, errs := a.out, a.err
+	defer func() { a.out, a.err = out, errs }()
+	a.out, a.err = &text, io.Discard
+	err := list()
+	return text.String(), err
+}
+
+// redraw shows a frame in the place of the one before, from the top of the screen.
+func (a *app) redraw(frame string) error {
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	for line := range strings.Lines(frame) {
+		b.WriteString(strings.TrimRight(line, "\n") + "\x1b[K\n")
+	}
+	b.WriteString("\x1b[J")
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}
+
+// appendNew writes the lines that the frame before did not have.
+func (a *app) appendNew() func(frame string) error {
+	var before []string
+	return func(frame string) error {
+		now := slices.Collect(strings.Lines(frame))
+		for _, line := range now {
+			if slices.Contains(before, line) {
+				continue
+			}
+			if _, err := io.WriteString(a.out, line); err != nil {
+				return err
+			}
+		}
+		before = now
+		return nil
+	}
+}
+
+// kept is a store that stays open between the frames of a watch.
+type kept struct{ c *sojourn.Client }
+
+func (k *kept) close() {
+	if k.c != nil {
+		_ = k.c.Close()
+	}
+}
