@@ -458,6 +458,9 @@ type AuditStore interface {
 	Audit(ctx context.Context, e AuditEntry) error
 }
 
+// ProbeQueue is the queue in which servers claim to see whether claims come through. It has no jobs, and who asks for it alone is not listed as a worker.
+const ProbeQueue = "sojourn.readyz"
+
 // WorkerLife is how long a worker is listed that does not ask for jobs any more.
 const WorkerLife = 24 * time.Hour
 

@@ -53,7 +53,7 @@ type Store interface {
 	Inbox(ctx context.Context, f InboxFilter) ([]Response, error)
 	// Sweep handles up to limit overdue things of each sort and reports how many it handled. Any process may call it at any time.
 	Sweep(ctx context.Context, limit int) (Swept, error)
-	// Status describes the store.
+	// Status describes the store. The error has CodeSchema if its tables have been migrated to a version that this program cannot work with.
 	Status(ctx context.Context) (Status, error)
 	// Close ends blocked calls with ErrClosed and lets go of the database. Closing again is no error.
 	Close() error

@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 
 // TestScriptsOverHTTP runs those about what stands in a store again, with a server in front of it.
 func TestScriptsOverHTTP(t *testing.T) {
-	for _, name := range []string{"audit", "completion", "enqueue", "inbox", "job", "job_edit", "queue", "respond", "top", "why", "worker"} {
+	for _, name := range []string{"server/audit", "completion", "enqueue", "inbox", "job", "job_edit", "queue", "respond", "top", "why", "worker"} {
 		scripts(t, "", "testdata/"+name+".txt")
 	}
 }

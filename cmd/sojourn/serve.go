@@ -46,7 +46,7 @@ const (
 type serveFlags struct {
 	addr, cert, key, profile, logs string
 	insecure, migrate              bool
-	grace                          time.Duration
+	grace, notice                  time.Duration
 	limits                         server.Options
 	conns                          int
 }
@@ -63,6 +63,7 @@ func (a *app) serveCommand() *cobra.Command {
 	fl.StringVar(&f.logs, "log", "text", "`text` or json, on stderr")
 	fl.StringVar(&f.profile, "pprof", "", "`HOST:PORT` on loopback for /debug/pprof (default none)")
 	fl.DurationVar(&f.grace, "grace", 30*time.Second, "how long running requests have after SIGTERM")
+	fl.DurationVar(&f.notice, "notice", time.Second, "after SIGTERM, how long /readyz fails before the port is closed, so that others go elsewhere")
 	fl.Int64Var(&f.limits.MaxBody, "max-body", 0, "bytes of a request's body (default 4 MiB, more if the store takes larger values)")
 	fl.IntVar(&f.limits.MaxRequests, "max-requests", server.DefaultMaxRequests, "requests at work at a time; more are refused with 503")
 	fl.IntVar(&f.limits.MaxWaiting, "max-waiting", server.DefaultMaxWaiting, "long polls at a time")
@@ -94,6 +95,9 @@ func (f serveFlags) validate(url string) error {
 	}
 	if f.conns < 1 || f.limits.Rate < 0 || f.limits.Rate > maxRate {
 		return sojourn.Invalid("max-conns", "is 1 or more, and --rate 0 to %d", maxRate)
+	}
+	if f.notice < 0 || f.grace < 0 {
+		return sojourn.Invalid("grace", "and --notice are not negative")
 	}
 	if f.logs != "text" && f.logs != "json" {
 		return sojourn.Invalid("log", "%.64q: use text or json", f.logs)
@@ -186,8 +190,13 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 		return err
 	case <-ctx.Done():
 	}
-	log.Info("draining", "grace", f.grace.String())
+	log.Info("draining", "notice", f.notice.String(), "grace", f.grace.String())
 	s.Drain()
+	select { // the port stays open, for /readyz and the reports of workers
+	case err := <-ended:
+		return err
+	case <-time.After(f.notice):
+	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.grace)
 	defer cancel()
 	if err := h.Shutdown(grace); err != nil {

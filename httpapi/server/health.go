@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -18,16 +19,15 @@ const (
 	sweepLate   = 30 * time.Second // without a sweep the server is not ready
 	probeEvery  = 2 * time.Second  // an answer of /readyz is good for this long, however often it is asked
 	probeWithin = 5 * time.Second
-	probeQueue  = "sojourn.readyz"
 )
 
 // readiness is what /readyz has found out.
 type readiness struct {
 	mu     sync.Mutex // guards the fields below, and lets one probe run at a time
 	worker string     // claims in a queue without jobs
-	swept  time.Time  // when the last sweep has succeeded
 	at     time.Time
 	checks []readyCheck
+	swept  atomic.Int64 // nanoseconds after Server.began when the last sweep has succeeded; 0 = none has
 }
 
 // readyCheck is one line of /readyz.
@@ -49,9 +49,7 @@ func (s *Server) Sweep(ctx context.Context) {
 		case err != nil:
 			s.log.Warn("sweep", "error", err)
 		default:
-			s.ready.mu.Lock()
-			s.ready.swept = time.Now()
-			s.ready.mu.Unlock()
+			s.ready.swept.Store(max(int64(time.Since(s.began)), 1))
 			s.meters.sweep(swept)
 		}
 		if err == nil && swept.Total() >= sweepLimit {
@@ -63,6 +61,11 @@ func (s *Server) Sweep(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// sweepLag is how long ago the last sweep has succeeded, or the server began.
+func (s *Server) sweepLag() time.Duration {
+	return time.Since(s.began) - time.Duration(s.ready.swept.Load())
 }
 
 // livez says that the process answers. It looks at nothing else, so that trouble of the store restarts no server.
@@ -100,7 +103,7 @@ func (s *Server) probe(ctx context.Context) []readyCheck {
 		defer cancel()
 		s.ready.checks, s.ready.at = []readyCheck{s.probeStore(ctx), s.probeClaim(ctx)}, time.Now()
 	}
-	sweep := readyCheck{Name: "sweep", OK: time.Since(s.ready.swept) < sweepLate}
+	sweep := readyCheck{Name: "sweep", OK: s.ready.swept.Load() > 0 && s.sweepLag() < sweepLate}
 	if !sweep.OK {
 		sweep.Error = fmt.Sprintf("no sweep has succeeded within %v", sweepLate)
 	}
@@ -114,7 +117,7 @@ func (s *Server) probeStore(ctx context.Context) readyCheck {
 
 // probeClaim claims in a queue that has no jobs.
 func (s *Server) probeClaim(ctx context.Context) readyCheck {
-	_, err := s.store.Claim(ctx, sojourn.ClaimRequest{Worker: s.ready.worker, Queues: []string{probeQueue}, Kinds: []string{probeQueue}, Max: 1, Capacity: 1})
+	_, err := s.store.Claim(ctx, sojourn.ClaimRequest{Worker: s.ready.worker, Queues: []string{sojourn.ProbeQueue}, Kinds: []string{sojourn.ProbeQueue}, Max: 1, Capacity: 1})
 	return s.checked("claim", err)
 }
 

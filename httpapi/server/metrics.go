@@ -2,6 +2,8 @@ package server
 
 import (
 	"net/http"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -11,7 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// meters are what /metrics tells beside the state of the store.
+// meters are what /metrics tells of this server, beside the state of the store.
 type meters struct {
 	registry *prometheus.Registry
 	took     *prometheus.HistogramVec
@@ -26,6 +28,23 @@ func newMeters() *meters {
 	}
 	m.registry.MustRegister(m.took, m.swept)
 	return m
+}
+
+// watch adds what is read from the server when it is asked for.
+func (m *meters) watch(s *Server) {
+	gauge := func(name, help string, fn func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, fn))
+	}
+	gauge("sojourn_http_requests_at_work", "Requests at work in this server, long polls not counted.", func() float64 { return float64(s.admit.requests.Load()) })
+	gauge("sojourn_http_long_polls", "Requests that wait in this server for something to happen.", func() float64 { return float64(s.admit.waiting.Load()) })
+	gauge("sojourn_sweep_lag_seconds", "Seconds since the sweep of this server has last succeeded; since its start if it never has.", func() float64 { return s.sweepLag().Seconds() })
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_build_info", Help: "1; the version of the program stands in the labels."}, []string{"version", "go"})
+	m.registry.MustRegister(build)
+	version := "(devel)"
+	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
+		version = b.Main.Version
+	}
+	build.WithLabelValues(version, runtime.Version()).Set(1)
 }
 
 // request counts one. The label is the pattern of the route, never the path, so that nobody can make new ones.
@@ -46,14 +65,27 @@ func metrics(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	status, err := c.store.Status(c.ctx)
+	if err != nil {
+		return nil, err
+	}
 	state := prometheus.NewRegistry()
-	jobs := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_jobs", Help: "Jobs by queue and state."}, []string{"queue", "state"})
-	used := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_limit_used", Help: "Weight in flight."}, []string{"queue"})
-	most := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_limit_capacity", Help: "Limit of the weight in flight; queues without one are missing."}, []string{"queue"})
-	paused := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_queue_paused", Help: "1 while the queue hands out nothing."}, []string{"queue"})
-	stalled := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_stalled_jobs", Help: "Running jobs whose lease is past its end."}, []string{"queue"})
-	unhandled := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_unhandled_jobs", Help: "Ready jobs of kinds for which no worker has asked within a day."}, []string{"queue", "kind"})
-	state.MustRegister(jobs, used, most, paused, stalled, unhandled)
+	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		state.MustRegister(v)
+		return v
+	}
+	vec("sojourn_store_bytes", "Bytes of the store on disk.").WithLabelValues().Set(float64(status.Bytes))
+	if err := c.inboxMetrics(vec("sojourn_inbox_responses", "Responses that no job has, by outcome, each counted up to 10,000.", "outcome")); err != nil {
+		return nil, err
+	}
+	jobs := vec("sojourn_jobs", "Jobs by queue and state.", "queue", "state")
+	used := vec("sojourn_limit_used", "Weight in flight.", "queue")
+	most := vec("sojourn_limit_capacity", "Limit of the weight in flight; queues without one are missing.", "queue")
+	paused := vec("sojourn_queue_paused", "1 while the queue hands out nothing.", "queue")
+	stalled := vec("sojourn_stalled_jobs", "Running jobs whose lease is past its end.", "queue")
+	oldest := vec("sojourn_oldest_ready_seconds", "How long the job waits that has been ready for longest; 0 without ready jobs.", "queue")
+	unhandled := vec("sojourn_unhandled_jobs", "Ready jobs of kinds for which no worker has asked within a day.", "queue", "kind")
 	for _, q := range queues {
 		if !c.who.sees(q.Name) {
 			continue
@@ -66,15 +98,32 @@ func metrics(c *call) (any, error) {
 		if q.Settings.Limit > 0 {
 			most.WithLabelValues(q.Name).Set(float64(q.Settings.Limit))
 		}
-		pause := 0.0
+		pause, wait := 0.0, 0.0
 		if q.Settings.Paused {
 			pause = 1
 		}
+		if !q.OldestReady.IsZero() {
+			wait = max(status.Now.Sub(q.OldestReady).Seconds(), 0)
+		}
 		paused.WithLabelValues(q.Name).Set(pause)
+		oldest.WithLabelValues(q.Name).Set(wait)
 		for kind, n := range q.Unhandled {
 			unhandled.WithLabelValues(q.Name, kind).Set(float64(n))
 		}
 	}
 	promhttp.HandlerFor(prometheus.Gatherers{c.meters.registry, state}, promhttp.HandlerOpts{}).ServeHTTP(c.w, c.r)
 	return done{}, nil
+}
+
+// inboxMetrics counts for those who may see all of it.
+func (c *call) inboxMetrics(lying *prometheus.GaugeVec) error {
+	keeper, ok := c.store.(sojourn.InboxKeeper)
+	if !ok || !c.who.everywhere(sojourn.VerbRead) {
+		return nil
+	}
+	counts, err := keeper.CountInbox(c.ctx)
+	for outcome, n := range counts.Lying {
+		lying.WithLabelValues(string(outcome)).Set(float64(n))
+	}
+	return err
 }

@@ -56,6 +56,7 @@ type Server struct {
 	slow    time.Duration // that a body may take
 	meters  *meters
 	ready   readiness
+	began   time.Time
 	closing atomic.Bool
 	drained context.Context // ends with Drain, and with it the long polls
 	drain   context.CancelFunc
@@ -76,12 +77,13 @@ func New(ctx context.Context, store sojourn.Store, o Options) (*Server, error) {
 	o.MaxRequests = cmp.Or(o.MaxRequests, DefaultMaxRequests)
 	o.MaxWaiting = cmp.Or(o.MaxWaiting, DefaultMaxWaiting)
 	o.MaxBytes = max(cmp.Or(o.MaxBytes, DefaultMaxBytes), o.MaxBody)
-	s := &Server{store: store, client: sojourn.NewClient(store), o: o, log: o.Logger, mux: http.NewServeMux(), meters: newMeters(), slow: bodyPatience}
+	s := &Server{began: time.Now(), store: store, client: sojourn.NewClient(store), o: o, log: o.Logger, mux: http.NewServeMux(), meters: newMeters(), slow: bodyPatience}
 	s.rates.perSecond, s.rates.full = o.Rate, map[bucketKey]time.Time{}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.admit, s.ready.worker = newAdmission(o), probeQueue+"."+rand.Text()
+	s.admit, s.ready.worker = newAdmission(o), sojourn.ProbeQueue+"."+rand.Text()
+	s.meters.watch(s)
 	s.drained, s.drain = context.WithCancel(context.Background())
 	if !o.Open {
 		s.door = newDoor(access)

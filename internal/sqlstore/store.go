@@ -390,9 +390,12 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 		MaxBytes: s.cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes, Commits: d.Commits}
 	err = s.view(ctx, func(t *tx) error {
 		st.Now, st.Clock = at(t.now), s.clock.describe()
-		n, err := t.num(`select max(version) from sj_migration`)
-		st.Schema = int(n)
-		return err
+		var schema sojourn.Schema
+		if err := NewMigrator(s.db, s.cfg.Prefix, s.cfg.Now).read(t, &schema); err != nil {
+			return err
+		}
+		st.Schema = schema.Found
+		return Fits(schema, "the store") // it may have been migrated since it was opened
 	})
 	return st, err
 }

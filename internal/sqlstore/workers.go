@@ -154,7 +154,8 @@ func note(w *sojourn.WorkerStatus, a asks) {
 func (t *tx) page(known map[string]*sojourn.WorkerStatus, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
 	var out []sojourn.WorkerStatus
 	for _, id := range slices.Sorted(maps.Keys(known)) {
-		if id > f.After && (f.Workers == nil || slices.Contains(f.Workers, id)) && len(out) < f.Limit {
+		probe := slices.Equal(known[id].Queues, []string{sojourn.ProbeQueue})
+		if !probe && id > f.After && (f.Workers == nil || slices.Contains(f.Workers, id)) && len(out) < f.Limit {
 			out = append(out, *known[id])
 		}
 	}

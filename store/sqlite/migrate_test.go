@@ -111,3 +111,31 @@ func TestCodeLevels(t *testing.T) {
 		m.Close()
 	}
 }
+
+// TestStatusLooksAtTheSchema: a store whose tables become too new while it is open says so (spec:H7, readyz).
+func TestStatusLooksAtTheSchema(t *testing.T) {
+	path := fileTest(t)
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Store().Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db, err := openDB(path, options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	err = db.Update(t.Context(), func(c sqlstore.Conn) error {
+		_, err := c.Exec(`insert into sj_migration (version, name, needs, at_us) values (999, 'later', 999, 0)`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Store().Status(t.Context()); sojourn.ErrorCode(err) != sojourn.CodeSchema {
+		t.Errorf("Status answered %v, want %s", err, sojourn.CodeSchema)
+	}
+}

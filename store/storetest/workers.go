@@ -46,6 +46,7 @@ func workersListed(s *scene) {
 	c := s.claim(by("w2"), called("east-7"), kinds("b", charge))
 	s.claimNone("none of this kind", by("w1"), kinds("c"))
 	s.claimNone("none of this queue", by("w1"), from("q"), kinds("c"))
+	s.claimNone("a server that looks whether claims come through", by("w0"), from(sojourn.ProbeQueue))
 	s.claim(by("w3"), func(r *sojourn.ClaimRequest) { r.Number = 0 })
 	all := s.workers(sojourn.WorkerFilter{})
 	same(s, "workers", workerIDs(all), "w1 w2 w3")

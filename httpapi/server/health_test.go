@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// failing is a store in which calls can be made to fail.
+type failing struct {
+	sojourn.Store
+	mu            sync.Mutex // guards the fields below
+	status, claim error
+}
+
+func (f *failing) Status(ctx context.Context) (sojourn.Status, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.status != nil {
+		return sojourn.Status{}, f.status
+	}
+	return f.Store.Status(ctx)
+}
+
+func (f *failing) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.claim != nil {
+		return nil, f.claim
+	}
+	return f.Store.Claim(ctx, r)
+}
+
+// TestReadyz breaks each of its checks, and mends it.
+func TestReadyz(t *testing.T) {
+	s := newSite(t, Options{Open: true})
+	store := &failing{Store: s.server.store}
+	s.server.store = store
+	ready := func(want string) {
+		t.Helper()
+		r := &s.server.ready
+		r.mu.Lock()
+		r.at = time.Time{} // look again, at once
+		r.mu.Unlock()
+		a := s.send("GET", "/readyz", "")
+		var got struct {
+			Ready  bool
+			Checks []struct {
+				Name, Error string
+				OK          bool
+			}
+		}
+		if err := json.Unmarshal([]byte(a.body), &got); err != nil {
+			t.Fatal(err)
+		}
+		var bad []string
+		for _, c := range got.Checks {
+			if !c.OK {
+				bad = append(bad, c.Name+": "+c.Error)
+			}
+		}
+		if text := strings.Join(bad, "; "); text != want || got.Ready != (want == "") || (a.status == 200) != (want == "") || len(got.Checks) != 4 {
+			t.Errorf("readyz answered %d %s, want %q", a.status, a.body, want)
+		}
+	}
+	ready("sweep: no sweep has succeeded within 30s") // it has not begun
+	sweeping, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.server.Sweep(sweeping) }()
+	for end := time.Now().Add(patience); s.server.ready.swept.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no sweep")
+		}
+	}
+	ready("")
+	set := func(status, claim error) {
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		store.status, store.claim = status, claim
+	}
+	set(errors.New("no route to db.internal"), nil)
+	ready("store: failed; the log has the cause")
+	set(&sojourn.Error{Code: sojourn.CodeSchema, Message: "newer"}, nil)
+	ready("store: schema")
+	set(nil, &sojourn.Error{Code: sojourn.CodeUnavailable, Message: "busy"})
+	ready("claim: unavailable")
+	set(nil, nil)
+	ready("")
+	stop()
+	<-ended
+	s.server.began = s.server.began.Add(-2 * sweepLate) // as if that were long ago
+	ready("sweep: no sweep has succeeded within 30s")
+	s.server.ready.swept.Store(int64(time.Since(s.server.began)))
+	ready("")
+	s.server.Drain()
+	ready("serving: the server is shutting down")
+	if a := s.send("GET", "/livez", ""); a.status != 200 {
+		t.Errorf("livez answered %d while it drains", a.status)
+	}
+}
+
+// A server that looks whether claims come through is no worker.
+func TestProbeIsNoWorker(t *testing.T) {
+	s := newSite(t, Options{Open: true})
+	s.send("GET", "/readyz", "")
+	if a := s.send("GET", "/v1/workers", ""); a.status != 200 || strings.Contains(a.body, sojourn.ProbeQueue) {
+		t.Errorf("the workers are %s", a.body)
+	}
+}
