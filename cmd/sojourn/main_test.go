@@ -40,8 +40,32 @@ func TestScripts(t *testing.T) {
 
 // TestScriptsOverHTTP runs those about what stands in a store again, with a server in front of it.
 func TestScriptsOverHTTP(t *testing.T) {
-	for _, name := range []string{"server/audit", "completion", "enqueue", "inbox", "job", "job_edit", "queue", "respond", "top", "why", "worker"} {
+	for _, name := range overHTTP {
 		scripts(t, "", "testdata/"+name+".txt")
+	}
+}
+
+// overHTTP are the scripts about what stands in a store, wherever that is.
+var overHTTP = []string{"server/audit", "completion", "enqueue", "inbox", "job", "job_edit", "queue", "respond", "server/local", "top", "why", "window", "worker"}
+
+// TestEveryCommandOverHTTP: each command is in one of these scripts, except those that have no store of their own.
+func TestEveryCommandOverHTTP(t *testing.T) {
+	var text strings.Builder
+	for _, name := range overHTTP {
+		b, err := os.ReadFile("testdata/" + name + ".txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(b)
+	}
+	for _, line := range commandLines {
+		cmd, _, err := (&app{env: os.Getenv}).root().Find(strings.Fields(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path := cmd.CommandPath(); path != "sojourn webhook" && !strings.Contains(text.String(), path+" ") && !strings.Contains(text.String(), path+"\n") {
+			t.Errorf("%s is in none of the scripts that run over HTTP", path)
+		}
 	}
 }
 

@@ -34,6 +34,9 @@ func (a *app) migrating(fn func(m sojourn.Migrator) error, options ...store.Opti
 	if err := store.Valid(a.url()); err != nil {
 		return err
 	}
+	if store.IsServer(a.url()) {
+		return sojourn.Invalid("store", "%s is a server, which looks after its own tables: name the database, where the server runs", a.shown())
+	}
 	m, err := store.OpenMigrator(a.url(), options...)
 	if err != nil {
 		return &unusableError{err}

@@ -20,6 +20,8 @@ func (a *app) file() (string, error) {
 	path, err := store.Path(a.url())
 	switch {
 	case err != nil:
+	case store.IsServer(a.url()):
+		err = sojourn.Invalid("store", "%s is a server: name its file, where the server runs", a.shown())
 	case path == "":
 		err = sojourn.Invalid("store", "is a PostgreSQL database: use pg_dump or base backups, see docs/guides/postgresql.md")
 	case path == ":memory:":

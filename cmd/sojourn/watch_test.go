@@ -192,3 +192,21 @@ func TestTopPicture(t *testing.T) {
 		}
 	}
 }
+
+// A worker that is drained by its name ends by itself, with exit code 0 (spec:W3, spec:W6).
+func TestWorkEndsWhenDrained(t *testing.T) {
+	onBoth(t, func(t *testing.T, c *sojourn.Client, url string) {
+		_, _, exit := following(t, url, "work", "--kind", "k", "--name", "west-1", "--exec", "true")
+		soon(t, "the worker is not listed", func() bool {
+			ws, err := c.Store().(sojourn.WorkerKeeper).Workers(t.Context(), sojourn.WorkerFilter{})
+			return err == nil && len(ws) == 1 && ws[0].Name == "west-1"
+		})
+		_, _, drained := following(t, url, "worker", "drain", "west-1", "-o", "json")
+		if code := drained(); code != exitOK {
+			t.Errorf("worker drain: exit code %d", code)
+		}
+		if code := exit(); code != exitOK {
+			t.Errorf("work: exit code %d", code)
+		}
+	})
+}
