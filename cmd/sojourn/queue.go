@@ -20,17 +20,47 @@ func (a *app) queueCommand() *cobra.Command {
 }
 
 func (a *app) queueLsCommand() *cobra.Command {
+	limit, after := 100, ""
 	cmd := &cobra.Command{Use: "ls [QUEUE...]", Short: "list queues with their jobs by state"}
+	cmd.Flags().IntVar(&limit, "limit", limit, "queues of a page, 1 to 1000")
+	cmd.Flags().StringVar(&after, "after", "", "the last `queue` of the page before")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if limit < 1 || limit > sojourn.MaxFind {
+			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, sojourn.MaxFind)
+		}
 		return a.with(func(c *sojourn.Client) error {
 			queues, err := c.Store().Queues(cmd.Context(), args...)
-			if err != nil || a.asJSON() {
-				return orElse(err, func() error { return jsonLines(a, queues) })
+			if err != nil {
+				return err
 			}
-			return a.printQueues(queues)
+			page, more, err := queuePage(queues, after, limit)
+			if err != nil {
+				return err
+			}
+			if a.asJSON() {
+				err = jsonLines(a, page)
+			} else {
+				err = a.printQueues(page)
+			}
+			if err == nil && more {
+				a.nextPage(cmd, args, "after", page[len(page)-1].Name)
+			}
+			return err
 		})
 	}
 	return a.watchable(cmd)
+}
+
+// queuePage are the queues of one page, and whether there are more. A store gives them all, in the order in which they were first seen, which never changes.
+func queuePage(all []sojourn.QueueStatus, after string, limit int) (page []sojourn.QueueStatus, more bool, err error) {
+	if after != "" {
+		i := slices.IndexFunc(all, func(q sojourn.QueueStatus) bool { return q.Name == after })
+		if i < 0 {
+			return nil, false, sojourn.NotFound("there is no queue %.64q to begin after", after)
+		}
+		all = all[i+1:]
+	}
+	return all[:min(limit, len(all))], len(all) > limit, nil
 }
 
 func (a *app) printQueues(queues []sojourn.QueueStatus) error {
