@@ -86,7 +86,7 @@ func (a *app) root() *cobra.Command {
 		Use: "sojourn", Short: "a durable job queue for work that waits on the outside world", Long: longHelp,
 		SilenceUsage: true, SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Name() != "version" { // a mistake in a file must not hide it
+			if !settingless(cmd) {
 				if err := a.configure(cmd); err != nil {
 					return err
 				}
@@ -105,6 +105,11 @@ func (a *app) root() *cobra.Command {
 		a.webhookCommand(), a.migrateCommand(), a.storeCommand(), a.serveCommand(), a.workCommand(), a.tokenCommand(), a.auditCommand(), a.topCommand(), a.tailCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	a.completions(root)
 	return root
+}
+
+// settingless are commands that no mistake in a file may hide, or disturb a shell.
+func settingless(cmd *cobra.Command) bool {
+	return cmd.Name() == "version" || strings.HasPrefix(cmd.Name(), cobra.ShellCompRequestCmd) || cmd.HasParent() && cmd.Parent().Name() == "completion"
 }
 
 // group makes a command that only holds others.

@@ -50,22 +50,22 @@ func (a *app) tailCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if length > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, length)
-				defer cancel()
-			}
-			return a.tail(ctx, c, j.ID)
+			return a.tail(ctx, c, j.ID, length)
 		})
 	}
 	return cmd
 }
 
-// tail shows a job until it is final.
-func (a *app) tail(ctx context.Context, c *sojourn.Client, id sojourn.ID) error {
+// tail shows a job until it is final, or a time above 0 has passed: how it stands is shown at least once.
+func (a *app) tail(ctx context.Context, c *sojourn.Client, id sojourn.ID, length time.Duration) error {
 	f := follower{app: a, lines: map[string]bool{}}
-	for {
+	for first := true; ; first = false {
 		j, err := f.look(ctx, c, id)
+		if first && length > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, length)
+			defer cancel()
+		}
 		if err == nil && j.State.Final() {
 			return f.ended(j)
 		}
