@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/worker"
 	"github.com/sojourn-queue/sojourn/worker/execjob"
 	"github.com/sojourn-queue/sojourn/worker/httpjob"
@@ -134,6 +135,9 @@ func (a *app) program(f workFlags, args []string) (*execjob.Program, error) {
 
 func (a *app) work(ctx context.Context, c *sojourn.Client, f workFlags, program *execjob.Program, caller *httpjob.Caller) error {
 	f.o.Logger = slog.New(slog.NewTextHandler(a.err, nil))
+	if store.IsServer(a.url()) {
+		f.o.SweepEvery = -1 // a server does it by itself, and lets nobody else without the verb admin
+	}
 	if f.o.Grace == 0 {
 		f.o.Grace = -1 // 0 would be the default
 	}

@@ -87,13 +87,28 @@ func TestRequest(t *testing.T) {
 
 // TestStatuses: what follows from each status.
 func TestStatuses(t *testing.T) {
-	for _, s := range []struct {
+	type row struct {
 		status     int
 		retryAfter string
 		args       string
 		state      sojourn.State
 		reason     string
-	}{
+	}
+	var s row
+	c := receive(t, httpjob.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/" {
+			t.Errorf("%d: a redirect was followed", s.status)
+		}
+		w.Header().Set("Location", "/elsewhere")
+		if s.retryAfter != "" {
+			w.Header().Set("Retry-After", s.retryAfter)
+		}
+		w.WriteHeader(s.status)
+		if s.status != 204 && s.status != 304 {
+			_, _ = w.Write([]byte("hidden words"))
+		}
+	})
+	for _, s = range []row{
 		{200, "", "", sojourn.Completed, ""}, {204, "", "", sojourn.Completed, ""}, {299, "", "", sojourn.Completed, ""},
 		{301, "", "", sojourn.Failed, "http_301"}, {302, "", "", sojourn.Failed, "http_302"}, {304, "", "", sojourn.Failed, "http_304"}, {307, "", "", sojourn.Failed, "http_307"},
 		{400, "", "", sojourn.Failed, "http_400"}, {401, "", "", sojourn.Failed, "http_401"}, {404, "", "", sojourn.Failed, "http_404"}, {410, "", "", sojourn.Failed, "http_410"},
@@ -102,19 +117,6 @@ func TestStatuses(t *testing.T) {
 		{500, "", "", sojourn.Scheduled, "http_500"}, {500, "5", "", sojourn.Scheduled, "http_500"}, {502, "", "", sojourn.Scheduled, "http_502"}, {599, "", "", sojourn.Scheduled, "http_599"},
 		{503, "", "", sojourn.Scheduled, "http_503"}, {503, "soon", "", sojourn.Scheduled, "http_503"}, {429, "-5", "", sojourn.Scheduled, "http_429"},
 	} {
-		c := receive(t, httpjob.Options{}, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/" {
-				t.Errorf("%d: a redirect was followed", s.status)
-			}
-			w.Header().Set("Location", "/elsewhere")
-			if s.retryAfter != "" {
-				w.Header().Set("Retry-After", s.retryAfter)
-			}
-			w.WriteHeader(s.status)
-			if s.status != 204 && s.status != 304 {
-				_, _ = w.Write([]byte("hidden words"))
-			}
-		})
 		id := c.job(`{"url": "URL/?key=hidden"` + s.args + `}`)
 		c.Step()
 		job := c.Job(id)
