@@ -156,7 +156,7 @@ wait
 `)
 }
 
-// TestWorkLife: a job waits for its answer between two runs, over a file and over a server alike.
+// TestWorkLife (spec:H10): a job waits for its answer between two runs, over a file and over a server alike.
 func TestWorkLife(t *testing.T) {
 	for _, over := range []string{"file", "server"} {
 		t.Run(over, func(t *testing.T) {
@@ -195,6 +195,31 @@ cp "$SOJOURN_RESPONSE" "$SOJOURN_RESULT"; [ -f "$0" ] && [ "$1" = "an arg" ] && 
 	}
 }
 
+// TestWorkWithAToken: over a server the verb work for the kind is enough.
+func TestWorkWithAToken(t *testing.T) {
+	w := newWorkshop(t)
+	w.enqueue()
+	var made struct{ Token string }
+	code, out := w.run("token", "create", "--name", "w", "--verb", "work", "--kind", "k", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &made); err != nil || code != 0 {
+		t.Fatal(err, out)
+	}
+	file := w.store
+	w.store = serve(t, "--store", file).url
+	t.Setenv("SOJOURN_TOKEN", made.Token)
+	cmd := w.worker("--exec", w.program(`[ -z "$SOJOURN_TOKEN" ]`))
+	t.Setenv("SOJOURN_TOKEN", "")
+	w.store = file
+	w.until("the job is completed", func() bool { return w.job(1).State == "completed" })
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the worker ended with %v", err)
+	}
+	if log, err := os.ReadFile(cmd.Stdout.(*os.File).Name()); err != nil || strings.Contains(string(log), "WARN") || strings.Contains(string(log), made.Token) {
+		t.Errorf("the worker said: %v\n%s", err, log)
+	}
+}
+
 // TestWorkRefuses: a wrong command line ends before a job is claimed.
 func TestWorkRefuses(t *testing.T) {
 	w := newWorkshop(t)
@@ -215,7 +240,7 @@ func TestWorkRefuses(t *testing.T) {
 	}
 }
 
-// TestWorkEndsTheGroup: whatever ends a run ends all that it has started, also what ignores SIGTERM.
+// TestWorkEndsTheGroup (spec:W6): whatever ends a run ends all that it has started, also what ignores SIGTERM.
 func TestWorkEndsTheGroup(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -298,7 +323,7 @@ func TestWorkIsKilled(t *testing.T) {
 	}
 }
 
-// TestWorkConcurrency: never more than N at a time, and N if there is work for them.
+// TestWorkConcurrency (spec:W6): never more than N at a time, and N if there is work for them.
 func TestWorkConcurrency(t *testing.T) {
 	w := newWorkshop(t)
 	for range 9 {
