@@ -377,34 +377,45 @@ func (r *run) finish(o sojourn.Outcome) {
 	r.reports = append(r.reports, o)
 }
 
-func (r *run) respond(p reply) {
-	what := fmt.Sprintf("Respond %s to %s/%s job %d", p.r.MessageID, p.r.Kind, p.r.Key, p.r.Job)
-	if p.of != nil {
-		what += fmt.Sprintf(" by the capability of job %d, attempt %d.%d", p.of.job, p.of.generation, p.of.attempt)
-	}
-	if p.r.Failed {
-		what += ", an error"
-	}
-	if p.r.Progress {
-		what += ", progress"
+// respond is one call with some responses.
+func (r *run) respond(replies ...reply) {
+	what := "Respond"
+	var rs []sojourn.Response
+	for _, p := range replies {
+		what += p.text()
+		rs = append(rs, p.r)
 	}
 	attempt(r, what, r.fault(lost, down, twice),
-		func() sojourn.Responded { return r.m.respond(p.r, p.of) },
-		func() (sojourn.Responded, error) {
-			as, err := r.store.Respond(r.ctx, []sojourn.Response{p.r})
-			if err != nil || len(as) != 1 {
-				return sojourn.Responded{}, err
+		func() (want []sojourn.Responded) {
+			for _, p := range replies {
+				want = append(want, r.m.respond(p.r, p.of))
 			}
-			return as[0], nil
+			return want
 		},
-		func() { r.respond(p) },
-		func(got, want sojourn.Responded) string {
-			if got != want {
+		func() ([]sojourn.Responded, error) { return r.store.Respond(r.ctx, slices.Clone(rs)) },
+		func() { r.respond(replies...) },
+		func(got, want []sojourn.Responded) string {
+			if !slices.Equal(got, want) {
 				return fmt.Sprintf("answered %+v, want %+v", got, want)
 			}
 			return ""
 		})
-	r.sent = append(r.sent, p)
+	r.sent = append(r.sent, replies...)
+}
+
+// text is a response as the log shows it.
+func (p reply) text() string {
+	text := fmt.Sprintf(" %s to %s/%s job %d", p.r.MessageID, p.r.Kind, p.r.Key, p.r.Job)
+	if p.of != nil {
+		text += fmt.Sprintf(" by the capability of job %d, attempt %d.%d", p.of.job, p.of.generation, p.of.attempt)
+	}
+	if p.r.Failed {
+		text += ", an error"
+	}
+	if p.r.Progress {
+		text += ", progress"
+	}
+	return text
 }
 
 // item is the answer of Edit for one job.

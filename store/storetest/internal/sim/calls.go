@@ -363,6 +363,7 @@ func (m *model) respond(r sojourn.Response, t *capability) sojourn.Responded {
 		answer := sojourn.Responded{Outcome: sojourn.Duplicate, Seq: first}
 		if stored := m.inbox[first]; stored != nil {
 			answer.Job = stored.job
+			stored.duplicates++
 		}
 		return answer
 	}

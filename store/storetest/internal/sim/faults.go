@@ -56,6 +56,11 @@ func (f *faulty) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.
 	return through(f, func() ([]sojourn.Responded, error) { return f.Store.Respond(ctx, rs) })
 }
 
+// EditInbox is for stores that keep an inbox.
+func (f *faulty) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
+	return through(f, func() (sojourn.Responded, error) { return f.Store.(sojourn.InboxKeeper).EditInbox(ctx, e) })
+}
+
 func (f *faulty) Edit(ctx context.Context, filter sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
 	return through(f, func() (sojourn.Edited, error) { return f.Store.Edit(ctx, filter, e) })
 }

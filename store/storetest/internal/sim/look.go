@@ -261,9 +261,10 @@ func (r *run) inboxIs() {
 		r.fail("the inbox has %d responses, want %d", len(rs), len(want))
 	}
 	for i, w := range want {
-		if g := rs[i]; g.Seq != w.seq || g.MessageID != w.r.MessageID || g.Progress != w.r.Progress || g.Outcome != w.outcome || g.Job != w.job {
-			r.fail("the inbox has response %d (%s) as %s of job %d, want %d (%s) as %s of job %d",
-				g.Seq, g.MessageID, g.Outcome, g.Job, w.seq, w.r.MessageID, w.outcome, w.job)
+		if g := rs[i]; g.Seq != w.seq || g.MessageID != w.r.MessageID || g.Progress != w.r.Progress || g.Outcome != w.outcome || g.Job != w.job ||
+			g.Duplicates != w.duplicates || g.Replay != w.replay {
+			r.fail("the inbox has response %d (%s) as %s of job %d, %d times more, replay %d, want %d (%s) as %s of job %d, %d times more, replay %d",
+				g.Seq, g.MessageID, g.Outcome, g.Job, g.Duplicates, g.Replay, w.seq, w.r.MessageID, w.outcome, w.job, w.duplicates, w.replay)
 		}
 	}
 }

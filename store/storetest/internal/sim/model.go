@@ -60,6 +60,8 @@ type message struct {
 	job               sojourn.ID
 	outcome           sojourn.ResponseOutcome
 	inHand            bool
+	duplicates        int32
+	replay            int64
 	expires, received int64
 }
 

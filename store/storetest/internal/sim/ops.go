@@ -19,7 +19,7 @@ var acts = []struct {
 	do     func(r *run)
 }{
 	{16, (*run).enqueueSome}, {22, (*run).claimSome}, {26, (*run).reportSome}, {13, (*run).respondSome}, {12, (*run).letTimePass},
-	{4, (*run).extendSome}, {4, (*run).saveSome}, {5, (*run).editSome}, {4, func(r *run) { r.sweep(1000) }}, {7, (*run).repeatSome},
+	{4, (*run).extendSome}, {4, (*run).saveSome}, {5, (*run).editSome}, {3, (*run).editInboxSome}, {4, func(r *run) { r.sweep(1000) }}, {7, (*run).repeatSome},
 	{1, (*run).peekSome}, {1, (*run).changeQueue}, {1, (*run).workerDies}, {1, (*run).storeGoes},
 }
 
@@ -231,13 +231,28 @@ func (r *run) wait() (w sojourn.Wait) {
 	return w
 }
 
-// respondSome is the outside: mostly it answers somebody who waits, or soon will, and now and then nobody.
+// respondSome is the outside. Some of its calls have several responses, mostly for the same job: each must see what those before it have done.
 func (r *run) respondSome() {
+	replies := []reply{r.reply()}
+	for range oneOf(r.dice, 0, 0, 0, 1, 2, 3) {
+		p := r.reply()
+		if first := replies[0]; r.chance(60) && !first.r.Park && !p.r.Park {
+			p.r.Kind, p.r.Key, p.r.Job, p.r.Token, p.of = first.r.Kind, first.r.Key, first.r.Job, first.r.Token, first.of
+		}
+		if r.chance(10) {
+			p.r.MessageID = replies[0].r.MessageID
+		}
+		replies = append(replies, p)
+	}
+	r.respond(replies...)
+}
+
+// reply is mostly for somebody who waits, or soon will, and now and then for nobody.
+func (r *run) reply() reply {
 	p := reply{r: sojourn.Response{Kind: oneOf(r.dice, kinds...), Source: "sim", MessageID: r.name("m"), Body: []byte("answer")}}
 	if r.chance(3) {
 		p.r.Kind, p.r.Park, p.r.Reason = "", true, "undecodable"
-		r.respond(p)
-		return
+		return p
 	}
 	if r.chance(20) {
 		p.r.Failed, p.r.Reason, p.r.Error = true, oneOf(r.dice, "declined", ""), "no"
@@ -266,7 +281,7 @@ func (r *run) respondSome() {
 	default:
 		p.r.Key = oneOf(r.dice, "k1", "k2", "k3", "k4", "k5", "k6", "a1", "a2", "a3", "a4", "a5", "n1", "nobody")
 	}
-	r.respond(p)
+	return p
 }
 
 // letTimePass moves the clock: a little, to the very moment at which something is due, past leases, by hours, back.

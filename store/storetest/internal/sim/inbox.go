@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// inboxEdit is what EditInbox must answer, or the code of its refusal: O9.
+func (m *model) inboxEdit(e sojourn.InboxEdit) (sojourn.Responded, string) {
+	old := m.inbox[e.Seq]
+	if old == nil {
+		return sojourn.Responded{}, sojourn.CodeNotFound
+	}
+	if e.Action == sojourn.InboxDiscard {
+		return m.discard(old)
+	}
+	kept := old.outcome == sojourn.Early && old.job > 0
+	if old.outcome == sojourn.Applied || kept || old.outcome == sojourn.Early && e.Action == sojourn.InboxRetry {
+		return sojourn.Responded{}, sojourn.CodeConflict
+	}
+	r := old.r
+	r.Kind, r.Key, r.Job, r.Token, r.Park, r.TTL, r.MessageID = "", "", 0, "", false, 0, fmt.Sprint("replay:", old.seq)
+	switch {
+	case e.Action == sojourn.InboxMatch && e.Job > 0:
+		r.Job, r.MessageID = e.Job, fmt.Sprint(r.MessageID, ":", e.Job)
+	case e.Action == sojourn.InboxMatch:
+		r.Kind, r.Key, r.MessageID = e.Kind, e.Key, fmt.Sprintf("%s:%x", r.MessageID, sha256.Sum256([]byte(e.Kind+"\x00"+e.Key)))
+	case old.r.Key != "":
+		r.Kind, r.Key = old.r.Kind, old.r.Key
+	case old.job > 0:
+		r.Job = old.job
+	default:
+		return sojourn.Responded{}, sojourn.CodeConflict
+	}
+	if old.outcome == sojourn.Parked {
+		r.Reason, r.Error = "", ""
+	}
+	answer := m.respond(r, nil)
+	if old.replay = answer.Seq; old.outcome == sojourn.Early {
+		old.outcome, old.expires = sojourn.Unmatched, m.now+sojourn.DefaultInboxKeep.Microseconds()
+	}
+	return answer, ""
+}
+
+// discard puts a response away, from a job that keeps it too.
+func (m *model) discard(old *message) (sojourn.Responded, string) {
+	if old.outcome == sojourn.Applied {
+		return sojourn.Responded{}, sojourn.CodeConflict
+	}
+	answer := sojourn.Responded{Outcome: sojourn.Discarded, Job: old.job, Seq: old.seq}
+	if old.outcome == sojourn.Discarded {
+		return answer, ""
+	}
+	if j := m.jobs[old.job]; old.outcome == sojourn.Early && j != nil {
+		j.Kept--
+		j.updated = m.now
+		m.touched[j.ID] = true
+	}
+	if old.outcome = sojourn.Discarded; old.job == 0 {
+		old.expires = m.now + sojourn.DefaultInboxKeep.Microseconds()
+	}
+	return answer, ""
+}
+
+// editedInbox is the answer of EditInbox, or the code of its refusal.
+type editedInbox struct {
+	Answer sojourn.Responded
+	Code   string
+}
+
+func (r *run) editInbox(e sojourn.InboxEdit) {
+	var id string
+	if old := r.m.inbox[e.Seq]; old != nil {
+		id = old.r.MessageID
+	}
+	f := r.fault(lost, down, twice)
+	got, ok := attempt(r, fmt.Sprintf("EditInbox %s response %d, job %d, key %s/%s", e.Action, e.Seq, e.Job, e.Kind, e.Key), f,
+		func() editedInbox { answer, code := r.m.inboxEdit(e); return editedInbox{answer, code} },
+		func() (editedInbox, error) {
+			answer, err := r.store.EditInbox(r.ctx, e)
+			if code := sojourn.ErrorCode(err); f != lost && f != down && code != "" {
+				return editedInbox{Code: code}, nil
+			}
+			return editedInbox{Answer: answer}, err
+		},
+		func() { r.editInbox(e) },
+		func(got, want editedInbox) string {
+			if got != want {
+				return fmt.Sprintf("answered %+v, want %+v", got, want)
+			}
+			return ""
+		})
+	if ok && got.Code == "" { // whoever gets it after this gets it in spite of a person
+		r.ledger.disposed[id] = string(e.Action) + " by a person"
+	}
+}
+
+// editInboxSome is a person who looks through the inbox: mostly at what lies there, now and then at what a job has or keeps.
+func (r *run) editInboxSome() {
+	if _, ok := r.store.Store.(sojourn.InboxKeeper); !ok {
+		return
+	}
+	all := r.m.responses(func(*message) bool { return true })
+	lying := slices.DeleteFunc(slices.Clone(all), func(s *message) bool { return s.outcome == sojourn.Applied })
+	if len(lying) == 0 || r.chance(10) {
+		lying = all
+	}
+	e := sojourn.InboxEdit{Seq: int64(1 + r.n(9)), Action: oneOf(r.dice, sojourn.InboxMatch, sojourn.InboxMatch, sojourn.InboxRetry, sojourn.InboxDiscard), By: "anna"}
+	if len(lying) > 0 {
+		e.Seq = oneOf(r.dice, lying[max(len(lying)-10, 0):]...).seq
+	}
+	if e.Action == sojourn.InboxMatch {
+		to := r.m.that(func(j *job) bool { return j.State.Live() })
+		switch {
+		case len(to) > 0 && r.chance(50):
+			e.Job = oneOf(r.dice, to...).ID
+		case len(r.jobs) > 0 && r.chance(20):
+			e.Job = oneOf(r.dice, r.jobs...).ID
+		default:
+			e.Kind, e.Key = oneOf(r.dice, kinds...), oneOf(r.dice, "k1", "k2", "k3", "a1", "a3", "a5", "nobody")
+		}
+	}
+	r.editInbox(e)
+}
