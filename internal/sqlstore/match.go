@@ -51,12 +51,6 @@ func (t *tx) matchKept(l *live, kept []sojourn.KeptResponse) (*live, []sojourn.K
 			t.pending.saves[len(t.pending.saves)-1].only = byAnswer
 		}
 	}
-	if l.State.Final() { // what it leaves over
-		for _, k := range kept {
-			t.inbox.mark(markLate, []int64{k.Seq})
-		}
-		kept = nil
-	}
 	return l, kept, nil
 }
 

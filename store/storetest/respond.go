@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -28,6 +29,8 @@ var respondTrials = []trial{
 	{"rules:B1 whenever a step ends", "A kept answer is found by every way in which a step ends with a retry that waits.",
 		"rules:B1 tr:M3 tr:F2 tr:F7 tr:F11 tr:W1 tr:W5 inv:U4", respondEveryEnd},
 	{"rules:B8 two messages", "Two messages with different ids are two answers, even with the same bytes.", "rules:B8 tr:R5 tr:M1", respondTwice},
+	{"responses of one call to one job", "Each response of a call finds the job as those before it have left it: in hand, answered, failed; the newest progress stays.",
+		"tr:R1 tr:R3 tr:R5 tr:R6 tr:M1 tr:M2 tr:M4 inv:U4", respondTogether},
 }
 
 func respondNobody(s *scene) {
@@ -243,4 +246,67 @@ func respondTwice(s *scene) {
 	c := s.awaiting(sojourn.Key("k"))
 	s.became(s.respond("k", body("same")), sojourn.Applied, c.Job.ID)
 	s.became(s.respond("k", body("same")), sojourn.Early, c.Job.ID)
+}
+
+func respondTogether(s *scene) {
+	all := s.running(sojourn.Key("all"))
+	s.finish(awaitAll(all, time.Hour, "x", "y"), sojourn.Awaiting)
+	one := s.awaiting(sojourn.Key("one"))
+	last := s.running(sojourn.Key("last"), sojourn.MaxAttempts(1))
+	s.finish(await(last, 0), sojourn.Awaiting)
+	retried := s.running(sojourn.Key("retried"), steady(time.Minute))
+	s.finish(await(retried, 0), sojourn.Awaiting)
+	first, repeated := s.answer("x", body("x")), s.answer("nobody")
+	cases := []struct {
+		r    sojourn.Response
+		want sojourn.ResponseOutcome
+		lies sojourn.ResponseOutcome
+		job  sojourn.ID
+	}{
+		{s.answer("all", lively("a little")), sojourn.Applied, sojourn.Applied, all.Job.ID},
+		{first, sojourn.Early, sojourn.Applied, all.Job.ID}, // until the other one comes
+		{s.answer("all", lively("half")), sojourn.Applied, sojourn.Applied, all.Job.ID},
+		{repeated, sojourn.Early, sojourn.Early, 0},
+		{s.answer("y", body("y")), sojourn.Applied, sojourn.Applied, all.Job.ID},
+		{s.answer("x"), sojourn.Early, sojourn.Early, all.Job.ID}, // for its next wait
+		{first, sojourn.Duplicate, sojourn.Applied, all.Job.ID},
+		{repeated, sojourn.Duplicate, sojourn.Early, 0},
+		{repeated, sojourn.Duplicate, sojourn.Early, 0},
+		{s.answer("all", lively("too late")), sojourn.Late, sojourn.Late, all.Job.ID}, // it neither runs nor awaits
+		{s.answer("one"), sojourn.Applied, sojourn.Applied, one.Job.ID},
+		{s.answer("one", failing("no")), sojourn.Early, sojourn.Early, one.Job.ID},
+		{s.answer("last", failing("no")), sojourn.Applied, sojourn.Applied, last.Job.ID},
+		{s.answer("last"), sojourn.Late, sojourn.Late, last.Job.ID}, // it has failed
+		{s.answer("retried", failing("no")), sojourn.Applied, sojourn.Applied, retried.Job.ID},
+		{s.answer("retried", failing("no")), sojourn.Late, sojourn.Late, retried.Job.ID}, // the attempt it could end has ended
+		{s.answer("retried"), sojourn.Applied, sojourn.Applied, retried.Job.ID},
+	}
+	rs := make([]sojourn.Response, len(cases))
+	for i, c := range cases {
+		rs[i] = c.r
+	}
+	as, err := s.store.Respond(s.ctx, rs)
+	s.must(err, "Respond")
+	for i, c := range cases {
+		if as[i].Outcome != c.want || as[i].Job != c.job {
+			s.Fatalf("response %d was answered %s for job %d, want %s for job %d", i, as[i].Outcome, as[i].Job, c.want, c.job)
+		}
+		s.lies(as[i].Seq, c.lies)
+	}
+	same(s, "repeats inside the call", s.lies(as[3].Seq, sojourn.Early).Duplicates, int32(2))
+	j := s.get(all.Job.ID)
+	same(s, "progress", j.Progress, "half")
+	same(s, "kept", j.Kept, 1)
+	s.state(last.Job.ID, sojourn.Failed)
+	s.state(retried.Job.ID, sojourn.Ready)
+	got := map[sojourn.ID][]string{}
+	for _, c := range s.claimMany(upTo(10)) {
+		for _, r := range c.Job.Responses {
+			got[c.Job.ID] = append(got[c.Job.ID], string(r.Body))
+		}
+	}
+	want := map[sojourn.ID][]string{all.Job.ID: {"x", "y"}, one.Job.ID: {string(rs[10].Body)}, retried.Job.ID: {string(rs[16].Body)}}
+	if !reflect.DeepEqual(got, want) {
+		s.Fatalf("the handlers were given %v, want %v", got, want)
+	}
 }
