@@ -56,7 +56,9 @@ func (d *scenarioDriver) handlers(w *worker.Worker) {
 	})
 	handle("steps", func(ctx context.Context, j *sojourn.Job, _ string) error {
 		if j.Attempt == 1 {
-			return errors.Join(errors.New("the first attempt"), j.SaveCheckpoint(ctx, []byte(`{"done":2}`)))
+			err := j.SaveCheckpoint(ctx, []byte(`{"done":2}`))
+			d.record("steps", strings.Trim(string(j.Checkpoint), `{"done:}`))
+			return errors.Join(errors.New("the first attempt"), err)
 		}
 		return j.SetResult(json.RawMessage(j.Checkpoint))
 	})
@@ -109,7 +111,11 @@ func (d *scenarioDriver) handlers(w *worker.Worker) {
 	handle("huge", func(_ context.Context, j *sojourn.Job, _ string) error {
 		return j.SetResult(strings.Repeat("x", 300_000))
 	})
-	handle("endless", func(ctx context.Context, j *sojourn.Job, _ string) error { d.record(j.ID, why(ctx)); return ctx.Err() })
+	handle("endless", func(ctx context.Context, j *sojourn.Job, _ string) error {
+		d.record(j.ID, "began")
+		d.record(j.ID, why(ctx))
+		return ctx.Err()
+	})
 	handle("taken", func(ctx context.Context, j *sojourn.Job, _ string) error {
 		if j.Epoch > 1 {
 			return j.SetResult("fresh")

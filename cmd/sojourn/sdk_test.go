@@ -1,13 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -26,29 +35,83 @@ func TestScenario(t *testing.T) {
 	if err := json.Unmarshal(text, &all); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("go", func(t *testing.T) {
-		t.Parallel()
-		url, token := serveScenario(t)
-		runScenario(t, url, token, all.Steps)
-	})
-	for language, command := range map[string][]string{
-		"python":     {"python3", "../../sdk/python/tests/scenario.py"},
-		"typescript": {"node", "../../sdk/typescript/test/scenario.js"},
+	for _, through := range []struct {
+		name string
+		url  func(t *testing.T, server string) string
+	}{
+		{"", func(_ *testing.T, server string) string { return server }},
+		{" through losses", lossy}, // inv:A3: calls are repeated where that is safe
 	} {
-		t.Run(language, func(t *testing.T) {
+		t.Run("go"+through.name, func(t *testing.T) {
 			t.Parallel()
-			program := interpreter(t, command[0])
 			url, token := serveScenario(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, program, append(command[1:], scenario, url)...)
-			cmd.Env = append(os.Environ(), "SOJOURN_TOKEN="+token, "PYTHONDONTWRITEBYTECODE=1")
-			out, err := cmd.CombinedOutput()
-			if want := "passed " + strconv.Itoa(len(all.Steps)); err != nil || !strings.Contains(string(out), want) {
-				t.Errorf("%v, want %q:\n%s", err, want, out)
-			}
+			runScenario(t, through.url(t, url), token, all.Steps)
 		})
+		for language, command := range map[string][]string{
+			"python":     {"python3", "../../sdk/python/tests/scenario.py"},
+			"typescript": {"node", "../../sdk/typescript/test/scenario.js"},
+		} {
+			t.Run(language+through.name, func(t *testing.T) {
+				t.Parallel()
+				program := interpreter(t, command[0])
+				url, token := serveScenario(t)
+				ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, program, append(command[1:], scenario, through.url(t, url))...)
+				cmd.Env = append(os.Environ(), "SOJOURN_TOKEN="+token, "PYTHONDONTWRITEBYTECODE=1")
+				out, err := cmd.CombinedOutput()
+				if want := "passed " + strconv.Itoa(len(all.Steps)); err != nil || !strings.Contains(string(out), want) {
+					t.Errorf("%v, want %q:\n%s", err, want, out)
+				}
+			})
+		}
 	}
+}
+
+// lossy is a way to a server on which every third request is executed and its answer lost, as far as a client may send such a request again and gets
+// the same answer. What it sends again arrives.
+func lossy(t *testing.T, server string) string {
+	target, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(target)
+	forward.ErrorLog = log.New(io.Discard, "", 0) // callers that leave in the middle of a long poll
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	cut := 0
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		repeats := r.Method == http.MethodGet || slices.Contains([]string{"/v1/ids", "/v1/claim", "/v1/extend", "/v1/save", "/v1/finish", "/v1/jobs/find"}, r.URL.Path)
+		mu.Lock()
+		what := r.RequestURI + string(body)
+		lose := repeats && !seen[what] && len(seen)%3 == 2 && !bytes.Contains(body, []byte("released"))
+		seen[what] = true
+		if lose {
+			cut++
+		}
+		mu.Unlock()
+		if !lose {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		forward.ServeHTTP(httptest.NewRecorder(), r)
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			conn.Close()
+		}
+	}))
+	t.Cleanup(func() {
+		proxy.CloseClientConnections()
+		proxy.Close()
+		if cut < 10 {
+			t.Errorf("%d answers were lost, too few to show anything", cut)
+		}
+	})
+	return proxy.URL
 }
 
 // interpreter finds the program that runs an SDK. CI installs it, so there it must be.

@@ -49,12 +49,6 @@ class RunningJob(Job):
         self._stop = threading.Event()
         self._stop_reason = ""
         self._log: List[Dict[str, Any]] = []
-        self._saved: Any = None
-        self._is_saved = False
-
-    @property
-    def checkpoint(self) -> Any:
-        return self._saved if self._is_saved else Job.checkpoint.fget(self)  # type: ignore[attr-defined]
 
     @property
     def stopped(self) -> bool:
@@ -80,7 +74,7 @@ class RunningJob(Job):
         this returns, and the lease is extended. LeaseLost if the step does not own the job any more."""
         b = bytes(checkpoint) if isinstance(checkpoint, (bytes, bytearray)) else dumps(checkpoint, "checkpoint")
         self._save({"checkpoint": wrap(b)})
-        self.raw_checkpoint, self._saved, self._is_saved = b, checkpoint, True
+        self.raw_checkpoint = b
 
     def set_progress(self, text: str) -> None:
         """Stores a short text for people."""

@@ -38,6 +38,7 @@ class Driver:
     def steps(self, job: sojourn.RunningJob) -> Any:
         if job.attempt == 1:
             job.save({"done": 2})
+            self.record("steps", str(job.checkpoint["done"]))
             raise RuntimeError("the first attempt")
         return job.checkpoint
 
@@ -80,6 +81,7 @@ class Driver:
         return "x" * 300_000
 
     def endless(self, job: sojourn.RunningJob) -> None:
+        self.record(job.id, "began")
         try:
             job.sleep(PATIENCE)
         finally:
@@ -205,6 +207,8 @@ def compare(got: Any, want: Any) -> None:
         for name, w in want.items():
             if name == "code" and isinstance(got, sojourn.Enqueued):
                 g: Any = got.error and got.error.code
+            elif name == "class":
+                g = type(got).__name__
             elif name == "result_json":
                 g = (got.raw_result or b"").decode()
             elif name == "result_base64":

@@ -29,8 +29,6 @@ export declare class RunningJob extends Job {
     readonly token: string;
     private readonly worker;
     private readonly stop;
-    private saved;
-    get checkpoint(): any;
     /** Aborted when the handler should stop, with a Stopped as its reason. */
     get signal(): AbortSignal;
     get stopReason(): StopReason | undefined;

@@ -32,7 +32,6 @@ export class RunningJob extends Job {
     /** @internal */ lines = [];
     worker;
     stop = new AbortController();
-    saved;
     /** @internal */
     constructor(worker, claimed, sent) {
         super(claimed.job);
@@ -48,9 +47,6 @@ export class RunningJob extends Job {
         const limits = [["run_timeout", policy.run_timeout], ["timeout", claimed.timeout], ["deadline", claimed.deadline],
             ["window", claimed.window]];
         this.limits = limits.flatMap(([name, text]) => (text ? [[name, clock() + secondsOf(text)]] : []));
-    }
-    get checkpoint() {
-        return this.saved ? this.saved.value : super.checkpoint;
     }
     /** Aborted when the handler should stop, with a Stopped as its reason. */
     get signal() {
@@ -78,7 +74,6 @@ export class RunningJob extends Job {
         const bytes = checkpoint instanceof Uint8Array ? checkpoint : new TextEncoder().encode(stringify(checkpoint, "checkpoint"));
         await this.write({ checkpoint: wrap(bytes) });
         this.rawCheckpoint = bytes;
-        this.saved = { value: checkpoint };
     }
     /** Stores a short text for people. */
     async setProgress(text) {

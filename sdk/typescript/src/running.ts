@@ -45,7 +45,6 @@ export class RunningJob extends Job {
   /** @internal */ readonly lines: Raw[] = [];
   private readonly worker: Worker;
   private readonly stop = new AbortController();
-  private saved: { value: unknown } | undefined;
 
   /** @internal */
   constructor(worker: Worker, claimed: Raw, sent: number) {
@@ -62,10 +61,6 @@ export class RunningJob extends Job {
     const limits: [StopReason, unknown][] = [["run_timeout", policy.run_timeout], ["timeout", claimed.timeout], ["deadline", claimed.deadline],
       ["window", claimed.window]];
     this.limits = limits.flatMap(([name, text]): [StopReason, number][] => (text ? [[name, clock() + secondsOf(text)]] : []));
-  }
-
-  override get checkpoint(): any {
-    return this.saved ? this.saved.value : super.checkpoint;
   }
 
   /** Aborted when the handler should stop, with a Stopped as its reason. */
@@ -98,7 +93,6 @@ export class RunningJob extends Job {
     const bytes = checkpoint instanceof Uint8Array ? checkpoint : new TextEncoder().encode(stringify(checkpoint, "checkpoint"));
     await this.write({ checkpoint: wrap(bytes) });
     this.rawCheckpoint = bytes;
-    this.saved = { value: checkpoint };
   }
 
   /** Stores a short text for people. */

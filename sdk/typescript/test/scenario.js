@@ -31,6 +31,7 @@ const kinds = {
   steps: async (job) => {
     if (job.attempt === 1) {
       await job.save({ done: 2 });
+      record("steps", String(job.checkpoint.done));
       throw new Error("the first attempt");
     }
     return job.checkpoint;
@@ -60,6 +61,7 @@ const kinds = {
   snoozer: once(new sojourn.Snooze(0.05)),
   huge: () => "x".repeat(300_000),
   endless: async (job) => {
+    record(job.id, "began");
     try {
       await job.sleep(patience);
     } finally {
@@ -155,6 +157,8 @@ function field(got, name) {
   switch (name) {
     case "code":
       return got instanceof Error ? got.code : got.error?.code;
+    case "class":
+      return got.constructor.name;
     case "result_json":
       return Buffer.from(got.rawResult ?? []).toString();
     case "result_base64":
