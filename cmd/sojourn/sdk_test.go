@@ -68,8 +68,8 @@ func TestScenario(t *testing.T) {
 	}
 }
 
-// lossy is a way to a server on which every third request is executed and its answer lost, as far as a client may send such a request again and gets
-// the same answer. What it sends again arrives.
+// lossy is a way to a server on which every third request is lost, in turns before it is executed and after that with its answer, as far as a client
+// may send such a request again and gets the same answer. What it sends again arrives.
 func lossy(t *testing.T, server string) string {
 	target, err := url.Parse(server)
 	if err != nil {
@@ -94,12 +94,15 @@ func lossy(t *testing.T, server string) string {
 		if lose {
 			cut++
 		}
+		executed := !lose || cut%2 == 0
 		mu.Unlock()
 		if !lose {
 			forward.ServeHTTP(w, r)
 			return
 		}
-		forward.ServeHTTP(httptest.NewRecorder(), r)
+		if executed {
+			forward.ServeHTTP(httptest.NewRecorder(), r)
+		}
 		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 			conn.Close()
 		}
