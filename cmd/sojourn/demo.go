@@ -124,7 +124,7 @@ func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 
 // demo runs on a fresh client of the store. An answer for an order that nobody placed waits as long as a job awaits its answer.
 func (a *app) demo(ctx context.Context, url, ledger string, cfg demo.Config, headless bool) error {
-	c, err := store.Open(url, store.Migrate(), store.InboxTTL(max(cfg.Within, time.Second)))
+	c, err := store.Open(url, store.ServerToken(a.token), store.Migrate(), store.InboxTTL(max(cfg.Within, time.Second)))
 	if err != nil {
 		return &unusableError{err}
 	}
