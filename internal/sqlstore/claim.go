@@ -41,7 +41,9 @@ type lastClaim struct {
 	drained bool
 }
 
-var stepClaim = newStep("claim", runClaims).lookingFirst(func(t *tx, in []any) (any, []Statement) {
+var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
+	return runClaims(t, requests, false)
+}).lookingFirst(func(t *tx, in []any) (any, []Statement) {
 	requests := make([]sojourn.ClaimRequest, len(in))
 	for i := range in {
 		requests[i] = in[i].(sojourn.ClaimRequest)
@@ -50,7 +52,8 @@ var stepClaim = newStep("claim", runClaims).lookingFirst(func(t *tx, in []any) (
 	return c, c.look(requests)
 })
 
-func runClaims(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
+// runClaims runs the requests one after the other. Those that are lent by blocked claims are left to these where a queue has gates.
+func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer, error) {
 	t.holding = true
 	defer t.release()
 	c, ok := t.first.(*claims)
@@ -60,11 +63,15 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
 			return nil, err
 		}
 	}
-	if !c.canHold(requests) {
+	if !c.canHold() || slices.ContainsFunc(requests, c.gated) {
 		t.release()
 	}
 	answers := make([]claimAnswer, len(requests))
 	for i, r := range requests {
+		if lent && c.gated(r) { // whose counting would let producers wait for the claims of other nodes
+			answers[i].again = true
+			continue
+		}
 		var err error
 		if answers[i], err = c.claim(r); err != nil {
 			return nil, err
@@ -82,7 +89,7 @@ func (t *tx) handOver(lent []*waiter) ([]claimAnswer, error) {
 	for i, w := range lent {
 		requests[i] = *w.request
 	}
-	return runClaims(t, requests)
+	return runClaims(t, requests, true)
 }
 
 func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {

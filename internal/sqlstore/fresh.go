@@ -1,6 +1,10 @@
 package sqlstore
 
-import "github.com/sojourn-queue/sojourn"
+import (
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
 
 // freshRow is a live row of a job that this transaction stores. As long as it is not written, a claim of the same transaction can start the job: then
 // the row is written once, as running, and nobody ever reads it (docs/decisions/027).
@@ -17,22 +21,15 @@ func (t *tx) addFresh(l *live, c carried) {
 	t.pending.fresh = append(t.pending.fresh, freshRow{now: l, carried: c})
 }
 
-// canHold reports whether the rows that are not written yet may be held back while these claims look for jobs, which find them here. What is held back
-// must change nothing but the line of a queue: gates count in the database, and what windows say is asked of rows that stand there.
-func (c *claims) canHold(requests []sojourn.ClaimRequest) bool {
-	for _, r := range requests {
-		for _, q := range r.Queues {
-			if c.door(q).gated {
-				return false
-			}
-		}
-	}
-	for _, f := range c.pending.fresh {
-		if len(f.now.Policy.Windows) > 0 {
-			return false
-		}
-	}
-	return true
+// canHold reports whether the rows that are not written yet may be held back while claims look for jobs, which find them here: if they change nothing but
+// the line of a queue. What windows say is asked of rows that stand in the database, and gates count there.
+func (t *tx) canHold() bool {
+	return !slices.ContainsFunc(t.pending.fresh, func(f freshRow) bool { return len(f.now.Policy.Windows) > 0 })
+}
+
+// gated reports whether one of the queues of a claim has gates.
+func (c *claims) gated(r sojourn.ClaimRequest) bool {
+	return slices.ContainsFunc(r.Queues, func(q string) bool { return c.door(q).gated })
 }
 
 // release lets everything be written that is pending.

@@ -105,6 +105,30 @@ func TestHandOverOfAnAnswer(t *testing.T) {
 	})
 }
 
+// TestNoHandOverThroughGates: a queue with a limit counts in a transaction of its own, and nobody is overlooked.
+func TestNoHandOverThroughGates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watched, s := openWatched(t)
+		c := sojourn.NewClient(s)
+		if err := s.SetQueue(t.Context(), "default", sojourn.QueueSettings{Limit: 1}); err != nil {
+			t.Fatal(err)
+		}
+		first, second := blockedClaim(t.Context(), s, "first", 2), blockedClaim(t.Context(), s, "second", 2)
+		watched.updates = 0
+		if _, err := c.EnqueueAll(t.Context(), batchOf(2)); err != nil {
+			t.Fatal(err)
+		}
+		var got claimed
+		select {
+		case got = <-first:
+		case got = <-second:
+		}
+		if got.err != nil || len(got.jobs) != 1 || watched.updates < 2 {
+			t.Errorf("%+v after %d transactions, want one job after 2 or more", got, watched.updates)
+		}
+	})
+}
+
 // TestHandOverThatFails: what goes wrong with the claim is not the producer's trouble, and the claim goes on waiting.
 func TestHandOverThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
