@@ -20,7 +20,7 @@ type poll struct {
 const (
 	qPickPoll = `select id, r1, poll_at_us, lane from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us <= $3
 		order by poll_at_us, id limit $4 /*lock*/`
-	qNextPoll = `select poll_at_us from sj_live where queue = $1 and kind = $2 and poll_at_us > $3 order by poll_at_us limit 1`
+	qNextPoll = `select poll_at_us from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us > $3 order by poll_at_us limit 1`
 )
 
 // duePolls lists the poll steps of a queue that are due, those that wait longest first. Each uses 1 of the worker's capacity, whatever its job

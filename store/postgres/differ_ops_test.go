@@ -232,6 +232,28 @@ func (w *twins) respond() {
 	w.compare("Respond", func(s sojourn.Store, side int) any { return told(s.Respond(w.ctx, both[side])) })
 }
 
+// editInbox is a person who edits one of the newest responses, whatever became of it.
+func (w *twins) editInbox() {
+	newest, err := w.stores[0].Inbox(w.ctx, sojourn.InboxFilter{Limit: 20})
+	if err != nil {
+		w.Fatal(err)
+	}
+	e := sojourn.InboxEdit{Seq: 1 << 40, Action: oneOf(w, sojourn.InboxMatch, sojourn.InboxRetry, sojourn.InboxDiscard), By: w.text()}
+	if len(newest) > 0 && !w.chance(3) {
+		e.Seq = oneOf(w, newest...).Seq
+	}
+	switch {
+	case e.Action != sojourn.InboxMatch:
+	case w.chance(50) && len(w.jobs) > 0:
+		e.Job = oneOf(w, w.jobs...).ID
+	default:
+		e.Kind, e.Key = w.kind(), w.key()
+	}
+	w.compare(fmt.Sprint("EditInbox ", e.Action), func(s sojourn.Store, _ int) any {
+		return told(s.(sojourn.InboxKeeper).EditInbox(w.ctx, e))
+	})
+}
+
 func (w *twins) edit() {
 	f := sojourn.Filter{Limit: 1 + w.dice.IntN(3)}
 	switch w.dice.IntN(4) {

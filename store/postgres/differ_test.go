@@ -172,7 +172,7 @@ func (w *twins) step(n int) {
 		do     func()
 	}{
 		{"enqueue", 18, w.enqueue}, {"claim", 20, w.claim}, {"finish", 22, w.finish}, {"respond", 14, w.respond}, {"save", 5, w.save},
-		{"extend", 3, w.extend}, {"edit", 7, w.edit}, {"queue", 1, w.queue}, {"sweep", 4, w.sweep}, {"time", 6, w.time},
+		{"extend", 3, w.extend}, {"edit", 7, w.edit}, {"inbox", 5, w.editInbox}, {"queue", 1, w.queue}, {"sweep", 4, w.sweep}, {"time", 6, w.time},
 	}
 	sum := 0
 	for _, k := range kinds {

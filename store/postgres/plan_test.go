@@ -105,6 +105,39 @@ func TestCrowdOfGroups(t *testing.T) {
 	}
 }
 
+// TestPollsAskByIndex: a claim that asks about poll steps reads a handful of entries of indexes, however many jobs await without one.
+func TestPollsAskByIndex(t *testing.T) {
+	const claims = 10
+	schema := newSchema(t)
+	c := open(t, Schema(schema), AutoMigrate())
+	request := gatedtest.Polls(t, c, 400)
+	c.Close()
+	address := with(t, testURL(t), "application_name", schema)
+	ask := func() (entries int) {
+		c, err := Open(address, Schema(schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range claims {
+			request.Number++
+			if jobs, err := c.Store().Claim(t.Context(), request); err != nil || len(jobs) > 0 {
+				t.Fatal(jobs, err)
+			}
+		}
+		c.Close()
+		until(t, "the end of its sessions", func() bool { return sessions(t, schema) == 0 })
+		one(t, `select (select coalesce(sum(idx_tup_read), 0) from pg_stat_user_indexes where schemaname = $1 and relname = 'sj_live')
+			+ (select sum(seq_tup_read) from pg_stat_user_tables where schemaname = $1 and relname = 'sj_live')`, schema, &entries)
+		return entries
+	}
+	before := ask() // steps over what the claims before have left behind in the indexes
+	read := (ask() - before) / claims
+	t.Logf("a claim reads %d entries", read)
+	if read < 1 || read > 20 {
+		t.Errorf("a claim reads %d entries", read)
+	}
+}
+
 // one asks the server for one value.
 func one(t *testing.T, q, arg string, into any) {
 	t.Helper()

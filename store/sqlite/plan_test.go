@@ -110,6 +110,35 @@ func TestGatesAskByIndex(t *testing.T) {
 	}
 }
 
+// TestPollsAskByIndex: what a claim asks about poll steps it reads from their index, in its order, however many jobs await without one.
+func TestPollsAskByIndex(t *testing.T) {
+	r, s, advance := openRecording(t)
+	request := gatedtest.Polls(t, sojourn.NewClient(s), 50)
+	for want := range 2 {
+		request.Number++
+		jobs, err := s.Claim(t.Context(), request)
+		if err != nil || len(jobs) != want {
+			t.Fatalf("claim %d has found %d poll steps: %v", want+1, len(jobs), err)
+		}
+		advance(gatedtest.PollAfter)
+	}
+	r.checkPlans(t)
+	asked := 0
+	for q, n := range r.seen {
+		if !strings.Contains(q, "poll_at_us > ") || !strings.HasPrefix(q, "select") {
+			continue
+		}
+		asked++
+		steps := strings.Join(plan(t, r.DB, q, n), "\n")
+		if !strings.Contains(steps, "INDEX sj_live_poll (queue=? AND kind=? AND poll_at_us>") || strings.Contains(steps, "TEMP B-TREE") {
+			t.Errorf("does not read its index in order: %s\n%s", q, steps)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("%d statements about polls, want that for what is due and that for what comes next", asked)
+	}
+}
+
 // TestCrowdOfGroups: a claim reads as few rows from 10,000 groups, with as many jobs of a full group before them, as from ten.
 func TestCrowdOfGroups(t *testing.T) {
 	read := map[int]int{}

@@ -186,3 +186,34 @@ func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 		t.Errorf("the checks: %v %v", found, err)
 	}
 }
+
+// PollAfter is when the job of Polls is polled.
+const PollAfter = time.Minute
+
+// Polls makes n jobs that await an answer, of which one is polled, and returns a claim that may take only its poll step.
+func Polls(t *testing.T, c *sojourn.Client, n int) sojourn.ClaimRequest {
+	t.Helper()
+	jobs := make([]*sojourn.Job, n)
+	for i := range jobs {
+		jobs[i] = sojourn.NewJob("polled", nil, sojourn.Key(fmt.Sprint(i)))
+	}
+	if _, err := c.EnqueueAll(t.Context(), jobs); err != nil {
+		t.Fatal(err)
+	}
+	r := sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"polled"}, Max: n, Capacity: int64(n)}
+	claimed, err := c.Store().Claim(t.Context(), r)
+	if err != nil || len(claimed) != n {
+		t.Fatal(len(claimed), err)
+	}
+	outcomes := make([]sojourn.Outcome, n)
+	for i, j := range claimed {
+		outcomes[i] = sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeAwait}
+	}
+	outcomes[n/2].Wait.Poll = sojourn.Backoff{First: PollAfter, Factor: 1, Limit: PollAfter}
+	done, err := c.Store().Finish(t.Context(), outcomes)
+	if err != nil || done[n/2].State != sojourn.Awaiting {
+		t.Fatal(done, err)
+	}
+	r.Pollable, r.Max, r.Capacity = r.Kinds, 10, 10
+	return r
+}
