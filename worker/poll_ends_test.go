@@ -57,7 +57,7 @@ func TestPollHoldsTheQueue(t *testing.T) {
 	job, behind := number.New(1, sojourn.Key("own")), number.New(2)
 	enqueue(t, c, job)
 	<-asked
-	for { // the report of the step is on its way
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // the report of the step is on its way
 		q, err := c.Store().Queues(t.Context(), "default")
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,9 @@ func TestPollHoldsTheQueue(t *testing.T) {
 		if time.Until(time.UnixMicro(q[0].Pace.HoldUntil)) > 50*time.Minute {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
+		if time.Now().After(end) {
+			t.Fatalf("the queue is not held: %+v", q[0].Pace)
+		}
 	}
 	enqueue(t, c, behind)
 	if _, err := c.Respond(t.Context(), &sojourn.Response{Kind: "number", Key: "own", Failed: true, Reason: "gone", Error: "gone"}); err != nil {
@@ -98,6 +100,10 @@ func TestPollErrorIsRefused(t *testing.T) {
 	enqueue(t, c, job)
 	if j := await(t, c, job.ID, sojourn.Failed); j.Failures != 1 || sent != 2 {
 		t.Errorf("%d failures after %d responses, want 1 after 2", j.Failures, sent)
+	}
+	history, err := c.History(t.Context(), job.ID)
+	if err != nil || len(history) < 3 || history[1].Reason != "not now" || history[1].Outcome != "no_answer" {
+		t.Errorf("the history does not say why the first poll brought nothing: %+v, %v", history, err)
 	}
 }
 
