@@ -191,7 +191,7 @@ func (t table) source() (s Source, err error) {
 // webhook is a source without a broker: the sender comes to it.
 func (t table) webhook() (s Source, err error) {
 	d := *t.Webhook
-	s = Source{Rules: t.rules(), Broker: "webhook", From: d.path(t.Name), Signature: signatureHeaders[d.Signature], Kinds: d.Kinds}
+	s = Source{Rules: t.rules(), Broker: "webhook", From: d.path(t.Name, t.rules()), Signature: signatureHeaders[d.Signature], Kinds: d.Kinds}
 	if t.Batch != 0 {
 		return s, sojourn.Invalid("batch", "a webhook has no batches")
 	}

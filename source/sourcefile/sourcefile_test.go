@@ -82,6 +82,12 @@ known_only = true
 [[source]]
 name = "plain"
 webhook = { signature = "bearer", secret_files = ["none"], kinds = ["*"] }
+
+[[source]]
+name = "ruled"
+kind = '"charge_card"'
+key = 'body.order'
+webhook = { signature = "bearer", secrets = ["SOME_SECRET"], kinds = ["*"] }
 `
 
 func TestLoad(t *testing.T) {
@@ -90,7 +96,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := sourcefile.Load(file)
-	if err != nil || len(list) != 6 {
+	if err != nil || len(list) != 7 {
 		t.Fatalf("%d sources, %v", len(list), err)
 	}
 	s := list[0]
@@ -149,6 +155,9 @@ func TestWebhook(t *testing.T) {
 	}
 	if plain.From != "/respond/{kind}/{key}" || plain.Options.Match != nil {
 		t.Errorf("%+v", plain)
+	}
+	if ruled := list[6]; ruled.From != "/webhook/ruled" || ruled.Options.Match == nil {
+		t.Errorf("%+v", ruled)
 	}
 	if _, err := plain.Endpoint(); err == nil || !strings.Contains(err.Error(), "secret_files: open none") {
 		t.Errorf("a file that is not there: %v", err)

@@ -2,6 +2,7 @@ package sourcefile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -112,14 +113,11 @@ func (d door) secrets(env func(string) string) ([]string, error) {
 }
 
 // path is where the sender posts.
-func (d door) path(name string) string {
-	switch {
-	case d.Path != "":
-		return d.Path
-	case d.Signature == bearer:
+func (d door) path(name string, match rule.Match) string {
+	if match == (rule.Match{}) {
 		return "/respond/{kind}/{key}"
 	}
-	return "/webhook/" + name
+	return cmp.Or(d.Path, "/webhook/"+name)
 }
 
 // Endpoints reads a file of [[endpoint]] tables, the older form of sources that are webhooks: all fields stand in one table. env gives the secrets
