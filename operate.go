@@ -302,11 +302,11 @@ type Verb string
 const (
 	VerbEnqueue  Verb = "enqueue"   // store jobs
 	VerbRespond  Verb = "respond"   // answer jobs
-	VerbWork     Verb = "work"      // claim jobs, and write under their leases
+	VerbWork     Verb = "work"      // claim jobs, write under their leases, sweep
 	VerbRead     Verb = "read"      // look, without args, results, checkpoints and responses
 	VerbReadArgs Verb = "read:args" // with them
 	VerbOperate  Verb = "operate"   // cancel, redrive, change, hold
-	VerbAdmin    Verb = "admin"     // settings of queues, tokens, sweeps, purges
+	VerbAdmin    Verb = "admin"     // settings of queues, tokens, checks, purges
 )
 
 // Verbs are all of them.

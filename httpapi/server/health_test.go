@@ -105,6 +105,16 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
+// Workers sweep every few seconds: it needs no token of an operator, and does not fill the audit log.
+func TestWorkersMaySweep(t *testing.T) {
+	s := newSite(t, Options{})
+	work := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbWork}, Queue: "pay*"})
+	s.want("a sweep", s.send("POST", "/v1/sweep", `{"limit":10}`, work), 200, "")
+	if log, err := s.client.Store().(sojourn.AuditReader).AuditLog(t.Context(), sojourn.AuditFilter{}); err != nil || len(log) > 0 {
+		t.Errorf("the audit log has %+v, %v", log, err)
+	}
+}
+
 // A server that looks whether claims come through is no worker.
 func TestProbeIsNoWorker(t *testing.T) {
 	s := newSite(t, Options{Open: true})

@@ -50,7 +50,7 @@ var routes = slices.Concat(
 	),
 	tagged("store",
 		op(http.MethodGet, "/v1/status", "getStatus", "Describe the store", sojourn.VerbRead, reading, getStatus).but(shared),
-		op(http.MethodPost, "/v1/sweep", "sweep", "Handle what is overdue; the server does so by itself", sojourn.VerbAdmin, enqueueing, sweep),
+		op(http.MethodPost, "/v1/sweep", "sweep", "Handle what is overdue; the server does so by itself", sojourn.VerbWork, enqueueing, sweep).but(shared),
 		op(http.MethodPost, "/v1/check", "checkStore", "Check the store's own invariants, as sojourn doctor does", sojourn.VerbAdmin, reading, check),
 		op(http.MethodPost, "/v1/repair", "repairStore", "Make the sums of the weight in flight what the jobs hold, as sojourn doctor --repair does", sojourn.VerbAdmin, enqueueing, repair),
 		op(http.MethodGet, "/v1/audit", "listAudit", "What operators did through servers, newest first", sojourn.VerbAdmin, reading, listAudit),
