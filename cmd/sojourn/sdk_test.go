@@ -87,6 +87,9 @@ func lossy(t *testing.T, server string) string {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		repeats := r.Method == http.MethodGet || slices.Contains([]string{"/v1/ids", "/v1/claim", "/v1/extend", "/v1/save", "/v1/finish", "/v1/jobs/find"}, r.URL.Path)
+		if r.URL.Path == "/v1/finish" && bytes.Contains(body, []byte("InpvbWJpZSI=")) {
+			t.Error(`the step that has lost its lease reports its result, "zombie"`)
+		}
 		mu.Lock()
 		what := r.RequestURI + string(body)
 		lose := repeats && !seen[what] && len(seen)%3 == 2 && !bytes.Contains(body, []byte("released"))
