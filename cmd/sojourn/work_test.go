@@ -92,7 +92,7 @@ func (w *workshop) worker(args ...string) *exec.Cmd {
 func (w *workshop) job(id int) (j struct {
 	State, Reason, Error       string
 	Attempt, Failures, Crashes int
-	Result                     []byte
+	Result, Checkpoint         []byte
 }) {
 	w.Helper()
 	cmd := exec.Command(w.sojourn, "job", "get", strconv.Itoa(id), "-o", "json", "--store", w.store)
@@ -294,6 +294,53 @@ func TestWorkLosesItsLease(t *testing.T) {
 		w.until(fmt.Sprint(pid, " is gone"), func() bool { return !alive(pid) })
 	}
 	if j := w.job(1); string(j.Result) != "other\n" || j.Crashes != 1 {
+		t.Errorf("%+v", j)
+	}
+}
+
+// TestWorkGrace: after SIGTERM a program may end what it does. When the grace is over, what it makes of its own SIGTERM counts.
+func TestWorkGrace(t *testing.T) {
+	w := newWorkshop(t)
+	w.enqueue()
+	worker := w.worker("--exec", w.program(`echo $$ >>`+w.folder+`/pids; while [ ! -e `+w.folder+`/go ]; do sleep 0.05; done; echo whole >"$SOJOURN_RESULT"`))
+	w.pids("pids", 1)
+	_ = worker.Process.Signal(syscall.SIGTERM)
+	if err := os.WriteFile(filepath.Join(w.folder, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Wait(); err != nil {
+		t.Errorf("the worker ended with %v", err)
+	}
+	if j := w.job(1); j.State != "completed" || string(j.Result) != "whole\n" {
+		t.Errorf("within the grace: %+v", j)
+	}
+	w.enqueue()
+	worker = w.worker("--grace", "0", "--exec", w.program(`trap 'echo 1h >"$SOJOURN_RETRY_AFTER"; echo half >"$SOJOURN_CHECKPOINT"; exit 75' TERM
+echo $$ >>`+w.folder+`/second; while :; do sleep 0.05; done`))
+	w.pids("second", 1)
+	_ = worker.Process.Signal(syscall.SIGTERM)
+	if err := worker.Wait(); err != nil {
+		t.Errorf("the worker ended with %v", err)
+	}
+	if j := w.job(2); j.State != "scheduled" || string(j.Checkpoint) != "half\n" || j.Failures+j.Crashes != 0 {
+		t.Errorf("by its own word: %+v", j)
+	}
+}
+
+// TestWorkCheckpoint: a checkpoint that was moved to its place outlives kill -9, and the next run has it.
+func TestWorkCheckpoint(t *testing.T) {
+	w := newWorkshop(t)
+	w.enqueue()
+	program := w.program(`if [ -s "$SOJOURN_CHECKPOINT" ]; then cp "$SOJOURN_CHECKPOINT" "$SOJOURN_RESULT"; exit 0; fi
+echo row 7 >new; mv new "$SOJOURN_CHECKPOINT"; while :; do sleep 1; done`)
+	first := w.worker("--lease", "1s", "--exec", program)
+	w.until("the checkpoint is stored", func() bool { return string(w.job(1).Checkpoint) == "row 7\n" })
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	w.worker("--lease", "1s", "--exec", program)
+	w.until("the job is completed", func() bool { return w.job(1).State == "completed" })
+	if j := w.job(1); string(j.Result) != "row 7\n" || j.Attempt != 2 {
 		t.Errorf("%+v", j)
 	}
 }

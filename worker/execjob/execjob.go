@@ -43,6 +43,8 @@ const (
 	// readLast bounds the reading of what is left in the pipes of a group that has ended, should somebody outside of it hold them open.
 	readLast = 500 * time.Millisecond
 	saveTime = time.Second // for a checkpoint, when the step has ended
+	// lookEvery is how often a running program's checkpoint is looked at.
+	lookEvery = time.Second
 )
 
 // Reasons of errors. A program that ends with another status n has the reason exit_n.
@@ -115,7 +117,8 @@ func (p *Program) Close() error {
 //	exit 77            awaiting, with the wait in the file $SOJOURN_AWAIT, such as {"within": "6h"}; the next run has the answer
 //	anything else      an error with the reason exit_N and the end of standard error as its text
 //
-// The file $SOJOURN_CHECKPOINT is stored, if it was changed and the job is not completed.
+// The file $SOJOURN_CHECKPOINT is stored, if it was changed and the job is not completed; while the program runs, within a second, if another file was
+// moved to its place.
 func (p *Program) Run(ctx context.Context, job *sojourn.Job, _ []byte) error {
 	folder, err := p.watch.runFolder()
 	if err != nil {
@@ -184,7 +187,9 @@ func (p *Program) run(ctx context.Context, job *sojourn.Job, files *files) (*os.
 	p.watch.add(cmd.Process.Pid)
 	out.start()
 	errs.start()
+	stop := files.watchCheckpoint(ctx, job)
 	state, err := wait(ctx, cmd.Process)
+	stop()
 	p.watch.remove(cmd.Process.Pid)
 	out.end()
 	errs.end()

@@ -287,6 +287,39 @@ func (f *files) read(name string) ([]byte, error) {
 	return b, nil
 }
 
+// watchCheckpoint stores the checkpoint while the program runs, whenever another file has come to its place. A file that is written where it stands may be
+// half done, so it waits for the end. stop returns when nothing is stored any more.
+func (f *files) watchCheckpoint(ctx context.Context, job *sojourn.Job) (stop func()) {
+	at, err := os.Lstat(f.path("checkpoint"))
+	if err != nil {
+		return func() {}
+	}
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			now, err := os.Lstat(f.path("checkpoint"))
+			if err != nil || os.SameFile(at, now) {
+				continue
+			}
+			at = now
+			if err := f.saveCheckpoint(ctx, job); err != nil {
+				job.Log().Warn("the checkpoint was not stored", "error", err)
+			}
+		}
+	}()
+	return func() { close(ended); <-done }
+}
+
 // saveCheckpoint stores the checkpoint if the program has changed it, also when its context has ended: a shutdown leaves the lease.
 func (f *files) saveCheckpoint(ctx context.Context, job *sojourn.Job) error {
 	b, err := f.read("checkpoint")
@@ -295,5 +328,9 @@ func (f *files) saveCheckpoint(ctx context.Context, job *sojourn.Job) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
-	return job.SaveCheckpoint(ctx, b)
+	if err := job.SaveCheckpoint(ctx, b); err != nil {
+		return err
+	}
+	f.stored = b
+	return nil
 }
