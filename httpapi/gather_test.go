@@ -50,6 +50,7 @@ func TestGather(t *testing.T) {
 			})
 		}
 		group.Wait()
+		synctest.Wait() // the last request has been followed by a look for more
 		if jobs.Load() != 1000 || spoiled.Load() != 2 || g.flying != 0 || len(g.waiting) != 0 {
 			t.Errorf("%d jobs, %d spoiled, %d on their way", jobs.Load(), spoiled.Load(), g.flying)
 		}
