@@ -51,6 +51,8 @@ class Worker:
             raise make("invalid", "%r is out of range: at least 1" % concurrency, field="concurrency")
         if not 1 <= lease <= 3600:
             raise make("invalid", "%r is out of range: 1 to 3600 seconds" % lease, field="lease")
+        if isinstance(queues, str) or not queues:
+            raise make("invalid", "%r is not a list of names" % (queues,), field="queues")
         self.client, self.concurrency, self.queues = client, concurrency, list(queues)
         self.lease, self.grace = lease, grace
         label = name or "%s-%d" % (socket.gethostname(), os.getpid())
