@@ -150,8 +150,8 @@ func (a *app) workerGetCommand() *cobra.Command {
 	return cmd
 }
 
-const workerDrainHelp = `Gives a worker no more jobs, by its id, or all workers with a name. What it runs goes on. A worker of the Go library or of "sojourn work" then ends by
-itself, with exit code 0; others get the error worker_drained. It cannot be taken back: start the worker again, which gives it a new id.`
+const workerDrainHelp = `Gives a worker no more jobs, by its id, or all workers with a name. What it runs goes on. A worker of "sojourn work" or of the libraries for Go, Python and
+TypeScript then ends by itself, without an error; others get the error worker_drained. It cannot be taken back: start the worker again, which gives it a new id.`
 
 func (a *app) workerDrainCommand() *cobra.Command {
 	var yes, dryRun bool

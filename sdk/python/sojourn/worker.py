@@ -125,6 +125,9 @@ class Worker:
             except Error as e:
                 if self._stopping:
                     break
+                if e.code == "worker_drained":  # an operator wants it to end; nothing was taken
+                    self._unknown = False
+                    break
                 if not e.retryable:
                     raise
                 log.warning("sojourn: claim: %s", e)

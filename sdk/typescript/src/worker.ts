@@ -132,6 +132,10 @@ export class Worker {
         if (this.stopping.aborted) {
           break;
         }
+        if (e instanceof SojournError && e.code === "worker_drained") { // an operator wants it to end; nothing was taken
+          this.unknown = false;
+          break;
+        }
         if (!(e instanceof SojournError) || !e.retryable) {
           throw e;
         }
