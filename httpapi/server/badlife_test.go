@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -260,5 +261,17 @@ func TestBucket(t *testing.T) {
 	}
 	if left, wait := r.take("a", reading, now.Add(time.Hour)); wait != 0 || left != 9 {
 		t.Errorf("after an hour: left %d, wait %v", left, wait)
+	}
+}
+
+// TestTransportSecurity: over TLS, and only there, browsers are told to come by nothing else (sec:S2).
+func TestTransportSecurity(t *testing.T) {
+	s := newSite(t, Options{Open: true})
+	for scheme, want := range map[string]string{"http": "", "https": strictTransport} {
+		w := httptest.NewRecorder()
+		s.server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, scheme+"://127.0.0.1/v1/status", nil))
+		if got := w.Header().Get("Strict-Transport-Security"); got != want || w.Code != http.StatusOK {
+			t.Errorf("over %s: %d %q, want %q", scheme, w.Code, got, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net/http"
 	"testing"
 	"time"
 )
@@ -57,5 +58,34 @@ func TestPressure(t *testing.T) {
 	p.used = 0
 	if !p.enter(reading, 1<<20) {
 		t.Error("the only request is refused")
+	}
+}
+
+// TestUnderPressure: reads are refused first, figures and reports come through, and the refusal says what to do (bad:24).
+func TestUnderPressure(t *testing.T) {
+	s := newSite(t, Options{Open: true})
+	s.want("enqueue", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`), 201, "")
+	p := s.server.admit.pressure
+	fill := func(percent int64) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.used = p.limit * percent / 100
+	}
+	fill(60)
+	a := s.send(http.MethodGet, "/v1/status", "")
+	s.want("a read at 60 %", a, 503, "overloaded")
+	if a.head.Get("Retry-After") == "" {
+		t.Errorf("%v", a.head)
+	}
+	s.want("an enqueue at 60 %", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`), 201, "")
+	fill(80)
+	s.want("an enqueue at 80 %", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`), 503, "overloaded")
+	s.want("figures at 80 %", s.send(http.MethodGet, "/metrics", ""), 200, "")
+	lease := s.claimed("k")
+	fill(200)
+	s.want("a claim at 200 %", s.send(http.MethodPost, "/v1/claim", `{"worker":"w","queues":["default"],"kinds":["k"],"max":1}`), 503, "overloaded")
+	s.contains("a report at 200 %", s.finish(lease, `"type":"completed"`), 200, `"applied"`)
+	if n := s.stored(); n != 2 {
+		t.Errorf("%d jobs are stored", n)
 	}
 }

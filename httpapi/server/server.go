@@ -29,6 +29,7 @@ const (
 	finishFactor       = 4        // times MaxBody for outcomes: a long error text is cut by the store, never a ground to lose the outcome
 	bodyPatience       = 30 * time.Second
 	writePatience      = 30 * time.Second
+	strictTransport    = "max-age=31536000" // a browser that was here by TLS comes by nothing else for a year
 )
 
 // Options are settings of a server. The zero value is fine for loopback.
@@ -114,6 +115,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("X-Request-Id", id)
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Cache-Control", "no-store")
+	if r.TLS != nil {
+		head.Set("Strict-Transport-Security", strictTransport)
+	}
 	if len(r.TransferEncoding) > 0 {
 		head.Set("Connection", "close") // it may have had a length too, of which net/http does not tell: what follows could be part of the body
 	}
