@@ -156,8 +156,8 @@ wait
 `)
 }
 
-// TestWorkLife (spec:H10): a job waits for its answer between two runs, over a file and over a server alike.
-func TestWorkLife(t *testing.T) {
+// TestSojournWorkLife (spec:H10): a job waits for its answer between two runs, over a file and over a server alike.
+func TestSojournWorkLife(t *testing.T) {
 	for _, over := range []string{"file", "server"} {
 		t.Run(over, func(t *testing.T) {
 			w := newWorkshop(t)
@@ -195,8 +195,8 @@ cp "$SOJOURN_RESPONSE" "$SOJOURN_RESULT"; [ -f "$0" ] && [ "$1" = "an arg" ] && 
 	}
 }
 
-// TestWorkWithAToken: over a server the verb work for the kind is enough.
-func TestWorkWithAToken(t *testing.T) {
+// TestSojournWorkWithAToken: over a server the verb work for the kind is enough.
+func TestSojournWorkWithAToken(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
 	var made struct{ Token string }
@@ -220,8 +220,8 @@ func TestWorkWithAToken(t *testing.T) {
 	}
 }
 
-// TestWorkRefuses: a wrong command line ends before a job is claimed.
-func TestWorkRefuses(t *testing.T) {
+// TestSojournWorkRefuses: a wrong command line ends before a job is claimed.
+func TestSojournWorkRefuses(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
 	for want, args := range map[string][]string{
@@ -240,8 +240,8 @@ func TestWorkRefuses(t *testing.T) {
 	}
 }
 
-// TestWorkEndsTheGroup (spec:W6): whatever ends a run ends all that it has started, also what ignores SIGTERM.
-func TestWorkEndsTheGroup(t *testing.T) {
+// TestSojournWorkEndsTheGroup (spec:W6): whatever ends a run ends all that it has started, also what ignores SIGTERM.
+func TestSojournWorkEndsTheGroup(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		args   []string
@@ -276,8 +276,8 @@ func TestWorkEndsTheGroup(t *testing.T) {
 	}
 }
 
-// TestWorkLosesItsLease: a worker that stands still loses its job to another. When it goes on, its program is killed, and what that has done counts for nothing.
-func TestWorkLosesItsLease(t *testing.T) {
+// TestSojournWorkLosesItsLease: a worker that stands still loses its job to another. When it goes on, its program is killed, and what that has done counts for nothing.
+func TestSojournWorkLosesItsLease(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
 	still := w.worker("--lease", "1s", "--exec", w.stubborn())
@@ -298,8 +298,8 @@ func TestWorkLosesItsLease(t *testing.T) {
 	}
 }
 
-// TestWorkGrace: after SIGTERM a program may end what it does. When the grace is over, what it makes of its own SIGTERM counts.
-func TestWorkGrace(t *testing.T) {
+// TestSojournWorkGrace: after SIGTERM a program may end what it does. When the grace is over, what it makes of its own SIGTERM counts.
+func TestSojournWorkGrace(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
 	worker := w.worker("--exec", w.program(`echo $$ >>`+w.folder+`/pids; while [ ! -e `+w.folder+`/go ]; do sleep 0.05; done; echo whole >"$SOJOURN_RESULT"`))
@@ -327,8 +327,8 @@ echo $$ >>`+w.folder+`/second; while :; do sleep 0.05; done`))
 	}
 }
 
-// TestWorkCheckpoint: a checkpoint that was moved to its place outlives kill -9, and the next run has it.
-func TestWorkCheckpoint(t *testing.T) {
+// TestSojournWorkCheckpoint: a checkpoint that was moved to its place outlives kill -9, and the next run has it.
+func TestSojournWorkCheckpoint(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
 	program := w.program(`if [ -s "$SOJOURN_CHECKPOINT" ]; then cp "$SOJOURN_CHECKPOINT" "$SOJOURN_RESULT"; exit 0; fi
@@ -345,8 +345,8 @@ echo row 7 >new; mv new "$SOJOURN_CHECKPOINT"; while :; do sleep 1; done`)
 	}
 }
 
-// TestWorkIsKilled: with kill -9 of its worker all that its program has started dies too, nothing stays in the temporary folder, and the job runs elsewhere.
-func TestWorkIsKilled(t *testing.T) {
+// TestSojournWorkIsKilled: with kill -9 of its worker all that its program has started dies too, nothing stays in the temporary folder, and the job runs elsewhere.
+func TestSojournWorkIsKilled(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
 	temporary := t.TempDir()
@@ -370,8 +370,8 @@ func TestWorkIsKilled(t *testing.T) {
 	}
 }
 
-// TestWorkConcurrency (spec:W6): never more than N at a time, and N if there is work for them.
-func TestWorkConcurrency(t *testing.T) {
+// TestSojournWorkConcurrency (spec:W6): never more than N at a time, and N if there is work for them.
+func TestSojournWorkConcurrency(t *testing.T) {
 	w := newWorkshop(t)
 	for range 9 {
 		w.enqueue()
@@ -394,8 +394,8 @@ sleep 0.05; rmdir places/$SOJOURN_ID`)
 	}
 }
 
-// TestWorkHTTP: a request goes out with a link, and the answer to the link, which another process takes, completes the job.
-func TestWorkHTTP(t *testing.T) {
+// TestSojournWorkHTTP: a request goes out with a link, and the answer to the link, which another process takes, completes the job.
+func TestSojournWorkHTTP(t *testing.T) {
 	w := newWorkshop(t)
 	webhook := exec.Command(w.sojourn, "webhook", "--listen", "127.0.0.1:0", "--store", w.store)
 	said, err := webhook.StderrPipe()

@@ -2,6 +2,7 @@ package execjob
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,8 +33,27 @@ func (p *pipe) close() {
 // start reads until the last writer has closed the pipe. The program never waits for the log, which keeps what it has room for.
 func (p *pipe) start() {
 	p.w.Close()
-	p.done.Go(func() { _, _ = io.Copy(&p.lines, p.r) }) // ends with an error when end sets the deadline
+	p.done.Go(p.read)
 }
+
+// read reads to the end, or to the deadline that end sets. What is in the pipe by then is read all the same: the last lines say most.
+func (p *pipe) read() {
+	_, err := io.Copy(&p.lines, p.r)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return
+	}
+	b := make([]byte, pipeRoom)
+	for left := pipeRoom; left > 0 && p.r.SetReadDeadline(time.Now().Add(10*time.Millisecond)) == nil; {
+		n, err := p.r.Read(b[:left])
+		_, _ = p.lines.Write(b[:n])
+		if left -= n; err != nil {
+			return
+		}
+	}
+}
+
+// pipeRoom is what a pipe can hold: 64 KiB, and 1 MiB where the program has asked for more.
+const pipeRoom = 1 << 20
 
 // end waits for what the ended group has printed.
 func (p *pipe) end() {

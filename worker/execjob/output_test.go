@@ -1,8 +1,13 @@
+//go:build unix
+
 package execjob
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -24,5 +29,28 @@ func TestLinesAreBounded(t *testing.T) {
 	l.flush()
 	if len(got) != 3 || !strings.HasSuffix(got[0], "xx… [cut, 3276800 bytes]") || len(got[0]) > sojourn.MaxProgress || got[1] != "next" || got[2] != "no end" {
 		t.Errorf("%d lines: %.80q", len(got), got)
+	}
+}
+
+// TestLastLinesAreRead: what a program printed before its end is logged, also by a log that is slow, and while somebody else holds the pipe open.
+func TestLastLinesAreRead(t *testing.T) {
+	n := 0
+	p, err := newPipe(func(string) { time.Sleep(readLast / 20); n++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", p.w.Fd()), os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("needs /proc: ", err)
+	}
+	defer other.Close()
+	const lines = 45 // of 1 KiB: two reads, the first of which takes longer than readLast
+	if _, err := other.WriteString(strings.Repeat(strings.Repeat("x", 1023)+"\n", lines)); err != nil {
+		t.Fatal(err)
+	}
+	p.start()
+	p.end()
+	if n != lines {
+		t.Errorf("%d lines were logged of %d", n, lines)
 	}
 }
