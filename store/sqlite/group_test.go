@@ -119,3 +119,65 @@ func TestGroupOfFinishes(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupOfResponses: calls that share a transaction see what those before them have done, with a job that is stored and one that begins to wait in the
+// same transaction too; of two with one message id the second is a duplicate; and a refused call leaves nothing.
+func TestGroupOfResponses(t *testing.T) {
+	f, c := openFaulty(t)
+	ctx := context.Background()
+	if err := c.Reserve(ctx, 20); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "b", "last"} {
+		if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key(key))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	jobs, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 9, Capacity: 9})
+	if err != nil || len(jobs) != 3 {
+		t.Fatal(jobs, err)
+	}
+	finish := func(job int, as sojourn.OutcomeType) func() {
+		return func() {
+			if _, err := c.Store().Finish(ctx, []sojourn.Outcome{{Lease: jobs[job].Lease, Type: as}}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	finish(0, sojourn.OutcomeAwait)()
+	got := make([]sojourn.Responded, 6)
+	respond := func(i int, key, message string) func() {
+		return func() {
+			if got[i], err = c.Respond(ctx, &sojourn.Response{Kind: "k", Key: key, MessageID: message}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	together(f, finish(2, sojourn.OutcomeCompleted), finish(1, sojourn.OutcomeAwait),
+		respond(0, "a", "m1"), respond(1, "a", "m2"), respond(2, "b", "m1"), respond(3, "b", "m3"),
+		func() {
+			bad := []sojourn.Response{{Kind: "k", Key: "a", MessageID: "m4"}, {Job: 1 << 40, MessageID: "m5"}}
+			if _, err := c.Store().Respond(ctx, bad); sojourn.ErrorCode(err) != sojourn.CodeNotFound {
+				t.Error(err)
+			}
+		},
+		func() {
+			if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("new"))); err != nil {
+				t.Error(err)
+			}
+		},
+		respond(4, "new", "m6"), respond(5, "last", "m7"))
+	var outcomes []sojourn.ResponseOutcome
+	for _, r := range got {
+		outcomes = append(outcomes, r.Outcome)
+	}
+	if want := []sojourn.ResponseOutcome{"applied", "early", "duplicate", "applied", "early", "late"}; !slices.Equal(outcomes, want) {
+		t.Errorf("got %v, want %v", outcomes, want)
+	}
+	if got[2].Seq != got[0].Seq || got[4].Job == 0 || got[5].Job != jobs[2].Job.ID {
+		t.Errorf("%+v", got)
+	}
+	if inbox, err := c.Inbox(ctx, sojourn.InboxFilter{}); err != nil || len(inbox) != 5 {
+		t.Errorf("%d responses: %v", len(inbox), err)
+	}
+}
