@@ -14,6 +14,7 @@ var concurrentTrials = []trial{
 	{"one id from many retries", "Many repeats of one enqueue make one job.", "inv:A3 tr:N4 rules:F1", concurrentID},
 	{"id blocks side by side", "Blocks leased at the same time never overlap.", "spec:J1 inv:N2", concurrentBlocks},
 	{"one response from many deliveries", "Many deliveries of one message are one response.", "tr:R1 inv:U4 rules:B8", concurrentResponse},
+	{"many answers to one job", "A running job keeps every answer that comes, from wherever, and each of its waits gets one.", "tr:R5 tr:M1 inv:U4 rules:G1", concurrentAnswers},
 	{"one Finish from many retries", "Of many reports under one lease exactly one is applied.", "tr:F12 inv:F8 inv:F2", concurrentFinish},
 	{"many sweeps side by side", "However many sweeps run, each overdue thing is handled once.", "tr:W1 inv:F4 spec:L4 spec:L7", concurrentSweeps},
 	{"everything side by side", "Workers, producers, responders and sweeps together lose nothing and do nothing twice.",
@@ -155,6 +156,32 @@ func concurrentResponse(s *scene) {
 	same(s, "deliveries that were applied", applied, 1)
 	same(s, "duplicates counted", s.lies(answers[0].Seq, sojourn.Applied).Duplicates, callers-1)
 	same(s, "resumed", s.state(c.Job.ID, sojourn.Ready).Resumed, true)
+}
+
+func concurrentAnswers(s *scene) {
+	const rounds, callers = 4, 10
+	for round := range rounds {
+		key := fmt.Sprint("k", round)
+		c := s.running(sojourn.Key(key))
+		answers := make([]sojourn.Response, callers)
+		want := map[string]bool{}
+		for i := range answers {
+			answers[i] = s.answer(key)
+			want[string(answers[i].Body)] = true
+		}
+		s.crowd(callers, func(i int) error {
+			_, err := s.store.Respond(s.ctx, answers[i:i+1])
+			return err
+		})
+		same(s, "kept", s.state(c.Job.ID, sojourn.Running).Kept, callers)
+		for range callers {
+			s.finish(await(c, 0), sojourn.Ready)
+			c = s.claim()
+			delete(want, string(s.inHand(c).Body))
+		}
+		same(s, "answers that the handler was not given", len(want), 0)
+		s.finish(completed(c), sojourn.Completed)
+	}
 }
 
 func concurrentFinish(s *scene) {
