@@ -24,7 +24,6 @@ type savedRow struct {
 	state sojourn.State
 	epoch int64
 	now   *live
-	wait  string // the wait as it is stored
 	only  changed
 }
 
@@ -277,7 +276,7 @@ func (t *tx) flushSaves(all []savedRow) {
 			l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
 			numbers[c][i] = v
 		}
-		queue[i], key[i], worker[i], wait[i], lane[i] = l.queue, l.key, l.worker, r.wait, l.lane
+		queue[i], key[i], worker[i], wait[i], lane[i] = l.queue, l.key, l.worker, waitJSON(l), l.lane
 	}
 	t.laterBulk(qSaveLive, n, changedInside, numbers[0], columns(numbers[1:], queue, key, worker, wait, lane)...)
 }

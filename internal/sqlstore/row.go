@@ -73,7 +73,7 @@ func (t *tx) scanLive(r Row) (*live, error) {
 	}
 	if wait != "" {
 		l.awaited = true
-		err = json.Unmarshal([]byte(wait), &l.Wait)
+		l.Wait, err = t.s.wait(wait)
 	}
 	return &l, err
 }
@@ -249,10 +249,6 @@ func (t *tx) save(was, l *live) error {
 	if err := t.place(was, l); err != nil {
 		return err
 	}
-	wait, err := waitJSON(l)
-	if err != nil {
-		return err
-	}
 	state, epoch, err := t.unsaved(was)
 	if err != nil {
 		return err
@@ -263,7 +259,7 @@ func (t *tx) save(was, l *live) error {
 	}
 	t.land(was, l, l.Held)
 	p.place[l.ID] = len(p.saves)
-	p.saves = append(p.saves, savedRow{state: state, epoch: epoch, now: l, wait: wait})
+	p.saves = append(p.saves, savedRow{state: state, epoch: epoch, now: l})
 	t.noteChange(l)
 	return nil
 }
@@ -299,12 +295,25 @@ func (t *tx) unsaved(was *live) (sojourn.State, int64, error) {
 }
 
 // waitJSON is empty for a job that has never awaited in this generation: its key is what it would wait for.
-func waitJSON(l *live) (string, error) {
+func waitJSON(l *live) string {
 	if !l.awaited {
-		return "", nil
+		return ""
 	}
-	b, err := json.Marshal(l.Wait)
-	return string(b), err
+	b, _ := json.Marshal(l.Wait) // texts and numbers: it cannot fail
+	return string(b)
+}
+
+// wait decodes a stored wait; most without keys of their own share a few texts.
+func (s *Store) wait(text string) (sojourn.Wait, error) {
+	w, ok := s.waits.get(text)
+	if ok {
+		return w, nil
+	}
+	err := json.Unmarshal([]byte(text), &w)
+	if err == nil && len(w.Keys) == 0 {
+		s.waits.put(text, w)
+	}
+	return w, err
 }
 
 // noteChange collects what is to be told after the commit.

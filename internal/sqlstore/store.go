@@ -46,6 +46,7 @@ type Store struct {
 	rendered   sync.Map                            // statement → its text on this database
 	settings   memo[string, sojourn.QueueSettings] // JSON → what it says
 	policies   memo[string, sojourn.Policy]        // JSON → what it says; there are as many as kinds, not as jobs
+	waits      memo[string, sojourn.Wait]          // the same of waits without keys
 	spare      spareIDs                            // for transactions of the application
 	recent     recent
 	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
