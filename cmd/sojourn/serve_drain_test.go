@@ -54,7 +54,8 @@ func TestServeDrains(t *testing.T) {
 		polled <- body
 	}()
 	soon(t, "no long poll", func() bool { return strings.Contains(metricsOf(s, ""), "sojourn_http_long_polls 1") })
-	finish, half := s.slowly("/v1/jobs/stream", `{"kind":"k"}`+"\n")
+	finish := s.slowly("/v1/jobs", `{"kind":`)
+	soon(t, "a request whose body is on its way is not at work", func() bool { return strings.Contains(metricsOf(s, ""), "sojourn_http_requests_at_work 2") })
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +69,8 @@ func TestServeDrains(t *testing.T) {
 	if status, body := s.send("POST", "/v1/finish", `{"outcomes":[{"lease":`+string(claimed.Jobs[0].Lease)+`,"type":"completed"}]}`, ""); status != 200 || !strings.Contains(body, `"applied"`) {
 		t.Errorf("an outcome: %d %s", status, body)
 	}
-	if !strings.Contains(half, `"state":"ready"`) {
-		t.Errorf("the first line of a stream: %s", half)
-	}
-	if rest := finish(`{"kind":"k"}` + "\n"); !strings.Contains(rest, `"state":"ready"`) {
-		t.Errorf("a request that was begun before the end: %s", rest)
+	if got := finish(`"k"}`); !strings.Contains(got, `"state":"ready"`) {
+		t.Errorf("a request that was begun before the end: %s", got)
 	}
 	if err := s.cmd.Wait(); err != nil {
 		t.Errorf("the server ended with %v\n%s", err, s.log())
@@ -80,32 +78,40 @@ func TestServeDrains(t *testing.T) {
 	s.logged()
 }
 
-// slowly sends half of a request, and gives what is answered to it; finish sends the rest and gives the rest.
-func (s *started) slowly(path, half string) (finish func(rest string) string, first string) {
+// slowly sends half of a request; finish sends the rest and gives the answer.
+func (s *started) slowly(path, half string) (finish func(rest string) string) {
 	s.Helper()
 	read, write := io.Pipe()
 	r, err := http.NewRequestWithContext(s.Context(), "POST", s.url+path, read)
 	if err != nil {
 		s.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/x-ndjson")
-	go func() { _, _ = io.WriteString(write, half) }()
-	got, err := http.DefaultClient.Do(r)
-	if err != nil {
+	r.Header.Set("Content-Type", "application/json")
+	answer := make(chan string, 1)
+	go func() {
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer got.Body.Close()
+		b, _ := io.ReadAll(got.Body)
+		answer <- string(b)
+	}()
+	if _, err := io.WriteString(write, half); err != nil {
 		s.Fatal(err)
 	}
-	b := make([]byte, 4096)
-	n, _ := got.Body.Read(b)
 	return func(rest string) string {
 		s.Helper()
 		_, _ = io.WriteString(write, rest)
 		_ = write.Close()
-		b, err := io.ReadAll(got.Body)
-		if err != nil {
-			s.Errorf("the rest: %v", err)
+		select {
+		case got := <-answer:
+			return got
+		case <-time.After(patience):
+			return "nothing"
 		}
-		return string(b)
-	}, string(b[:n])
+	}
 }
 
 // profiled: profiles are on their own address, which the log names, and not on that of the API.

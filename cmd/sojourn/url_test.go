@@ -130,7 +130,12 @@ func TestCommandsOnPostgres(t *testing.T) {
 		{"job get none/k", "", exitNotFound},
 	} {
 		var out strings.Builder
-		a := &app{out: &out, err: &out, in: strings.NewReader(""), env: func(string) string { return []string{url, string(object)}[i%2] }}
+		a := &app{out: &out, err: &out, in: strings.NewReader(""), env: func(name string) string {
+			if name == "SOJOURN_URL" {
+				return []string{url, string(object)}[i%2]
+			}
+			return ""
+		}}
 		if code := run(context.Background(), a, strings.Fields(c.line)); code != c.code || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%s: exit code %d, want %d with %q:\n%s", c.line, code, c.code, c.want, &out)
 		}
