@@ -33,6 +33,7 @@ const (
 	CodeIDExpired   = "id_expired"           // the id block is older than IDLife: draw a new id
 	CodeOversize    = "weight_exceeds_limit" // the job is heavier than the limit of its queue, so it would never start
 	CodeQueueFull   = "queue_full"           // the queue has as many ready jobs as max_depth allows: try again later
+	CodeLowSpace    = "low_space"            // the disk is nearly full, and new jobs would take what those that are stored need
 	CodeUnknown     = "unknown_outcome"      // the call may or may not have been executed: repeat it with the same jobs
 	CodeUnavailable = "unavailable"          // the store could not be reached or written; nothing happened
 	CodeDrained     = "worker_drained"       // an operator has drained the worker: it gets no jobs any more and should end

@@ -49,6 +49,18 @@ func InboxTTL(d time.Duration) Option {
 	}
 }
 
+// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue; see sqlite.DeclaredQueues.
+func DeclaredQueues() Option {
+	return func(s *settings) {
+		s.sqlite, s.postgres = append(s.sqlite, sqlite.DeclaredQueues()), append(s.postgres, postgres.DeclaredQueues())
+	}
+}
+
+// LowSpace refuses new jobs while fewer bytes are free on the disk of an SQLite file; see sqlite.LowSpace. It does nothing elsewhere.
+func LowSpace(bytes int64) Option {
+	return func(s *settings) { s.sqlite = append(s.sqlite, sqlite.LowSpace(bytes)) }
+}
+
 // Throttle gives a queue a throttler in Go; see sqlite.Throttle and postgres.Throttle.
 func Throttle(queue string, t sojourn.Throttler) Option {
 	return func(s *settings) {

@@ -212,7 +212,7 @@ func exitCode(err error) int {
 		return exitNotFound
 	case sojourn.CodeConflict, sojourn.CodeLeaseLost:
 		return exitConflict
-	case sojourn.CodeUnavailable, sojourn.CodeUnknown, sojourn.CodeClosed, sojourn.CodeSchema, sojourn.CodeQueueFull:
+	case sojourn.CodeUnavailable, sojourn.CodeUnknown, sojourn.CodeClosed, sojourn.CodeSchema, sojourn.CodeQueueFull, sojourn.CodeLowSpace:
 		return exitUnavailable
 	}
 	return exitFailed

@@ -49,6 +49,8 @@ type serveFlags struct {
 	grace, notice                  time.Duration
 	limits                         server.Options
 	conns                          int
+	declared                       bool
+	lowSpace                       int64
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -69,6 +71,8 @@ func (a *app) serveCommand() *cobra.Command {
 	fl.IntVar(&f.limits.MaxWaiting, "max-waiting", server.DefaultMaxWaiting, "long polls at a time")
 	fl.Float64Var(&f.limits.Rate, "rate", 0, "requests a second of one token, four times as many reports of its workers; more are refused with 429 (default no bound)")
 	fl.IntVar(&f.conns, "max-conns", server.DefaultMaxConns, "connections at a time; the one that rests longest makes room")
+	fl.BoolVar(&f.declared, "declared-queues", false, `take jobs only for queues that "sojourn queue set" has made`)
+	fl.Int64Var(&f.lowSpace, "low-space", 64<<20, "bytes that must be free on the disk of an SQLite file for new jobs; 0 for no bound")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.validate(a.url()); err != nil {
 			return err
@@ -77,7 +81,10 @@ func (a *app) serveCommand() *cobra.Command {
 		if f.migrate {
 			options = append(options, store.Migrate())
 		}
-		c, err := store.Open(a.url(), append(options, store.Rules(rule.Throttlers()))...)
+		if f.declared {
+			options = append(options, store.DeclaredQueues())
+		}
+		c, err := store.Open(a.url(), append(options, store.LowSpace(f.lowSpace), store.Rules(rule.Throttlers()))...)
 		if err != nil {
 			return &unusableError{err}
 		}

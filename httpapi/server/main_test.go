@@ -29,7 +29,12 @@ type site struct {
 
 func newSite(t *testing.T, o Options) *site {
 	t.Helper()
-	c, err := sqlite.Open(":memory:")
+	return newSiteAt(t, o, ":memory:")
+}
+
+func newSiteAt(t *testing.T, o Options, path string, options ...sqlite.Option) *site {
+	t.Helper()
+	c, err := sqlite.Open(path, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,11 +58,22 @@ func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) (
 	if len(jobs) == 0 {
 		return nil, nil
 	}
+	if err := s.noRoom(); err != nil {
+		return nil, err
+	}
 	a, err := do[enqueueAnswer](ctx, s, classEnqueue, stepEnqueue, len(jobs), enqueueAsk{jobs, partial})
 	if err == nil {
 		err = a.refused
 	}
 	return a.done, err
+}
+
+// noRoom refuses new jobs where little space is left. What ends jobs, and their answers, is always taken.
+func (s *Store) noRoom() error {
+	if s.cfg.NoRoom == nil {
+		return nil
+	}
+	return s.cfg.NoRoom()
 }
 
 const (

@@ -24,6 +24,7 @@ type Config struct {
 	Runners  int              // transactions at a time; default 1
 	MaxRows  int              // of one transaction; default 1,000
 	Declared bool             // only queues that SetQueue has made take jobs
+	NoRoom   func() error     // why no new jobs may be stored for want of space; nil if there is no bound
 
 	Throttlers map[string]sojourn.Throttler                 // queue → its throttler in Go
 	Rules      func(text string) (sojourn.Throttler, error) // compiles the throttle setting of queues; nil: this process knows no rules

@@ -108,6 +108,9 @@ func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]so
 	if len(jobs) == 0 {
 		return nil, nil
 	}
+	if err := s.noRoom(); err != nil {
+		return nil, err
+	}
 	// Keys are locked until the application commits. takeKeys takes them in one order, so two transactions with several keys wait for each other, and do
 	// not end in a deadlock (rules: F4).
 	var out []sojourn.Enqueued

@@ -313,3 +313,22 @@ func nextTransaction(t *testing.T) (n int64) {
 	}
 	return n
 }
+
+// TestDeclaredQueues: spec:A9. With the option a job cannot make a queue by a typing mistake.
+func TestDeclaredQueues(t *testing.T) {
+	c := open(t, Schema(emptySchema(t)), AutoMigrate(), DeclaredQueues())
+	defer c.Close()
+	job := sojourn.NewJob("k", nil, sojourn.Queue("paymets"))
+	if _, err := c.Enqueue(t.Context(), job); !errors.Is(err, sojourn.ErrNotFound) {
+		t.Error(err)
+	}
+	if err := c.Store().SetQueue(t.Context(), "payments", sojourn.QueueSettings{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Queue("payments"))); err != nil {
+		t.Error(err)
+	}
+	if queues, err := c.Store().Queues(t.Context()); err != nil || len(queues) != 1 {
+		t.Error(queues, err)
+	}
+}

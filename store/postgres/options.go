@@ -18,6 +18,7 @@ type options struct {
 	clock      func() time.Time // nil: the clock of the database
 	inboxTTL   time.Duration    // 0: the store's default
 	relaxed    bool
+	declared   bool
 	migrate    bool
 	schema     string
 	prefix     string
@@ -38,6 +39,10 @@ func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d
 // Relaxed opens a database whose settings (fsync, synchronous_commit or full_page_writes off) may lose what was acknowledged. Status shows it
 // as durability "relaxed". It changes no setting.
 func Relaxed() Option { return func(o *options) { o.relaxed = true } }
+
+// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or sojourn queue set; others are refused with
+// ErrNotFound. By default the first job that names a queue makes it.
+func DeclaredQueues() Option { return func(o *options) { o.declared = true } }
 
 // AutoMigrate brings an older or missing schema to the newest version when the store opens. Without it Open refuses such a database and names
 // the command, because on a database of many processes the operator decides when the tables change.

@@ -41,7 +41,7 @@ func Open(address string, list ...Option) (*sojourn.Client, error) {
 
 func newStore(ctx context.Context, db *DB, o options) (*sqlstore.Store, error) {
 	cfg := sqlstore.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Runners: runners, Poll: o.poll,
-		Throttlers: o.throttlers, Rules: o.rules}
+		Throttlers: o.throttlers, Rules: o.rules, Declared: o.declared}
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true
 	}

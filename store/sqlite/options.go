@@ -20,6 +20,7 @@ type options struct {
 	noMigrate      bool
 	allowNetworkFS bool
 	declared       bool
+	lowSpace       int64
 	migrator       bool                 // only the tables are looked after, whatever version they have
 	more           []sqlstore.Migration // of tests, after the real ones
 }
@@ -46,6 +47,10 @@ func NoMigrate() Option { return func(o *options) { o.noMigrate = true } }
 // DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or sojourn queue set; others are refused with
 // ErrNotFound. By default the first job that names a queue makes it.
 func DeclaredQueues() Option { return func(o *options) { o.declared = true } }
+
+// LowSpace refuses new jobs with CodeLowSpace while fewer bytes than this are free on the disk of the file, so that what is stored can go on to its end:
+// claims, outcomes and answers are taken as long as the disk takes them. Default 0: no bound. It is looked at every second at most, and not known on Windows.
+func LowSpace(bytes int64) Option { return func(o *options) { o.lowSpace = bytes } }
 
 // AllowNetworkFS opens a file on a network file system all the same. SQLite's locks and shared memory do not work reliably there:
 // two machines on one file will corrupt it.
@@ -80,6 +85,9 @@ func newOptions(list []Option) (options, error) {
 	}
 	if o.inboxTTL != 0 && o.inboxTTL < time.Second {
 		return o, sojourn.Invalid("InboxTTL", "%v is too short; allowed is 1s or more", o.inboxTTL)
+	}
+	if o.lowSpace < 0 {
+		return o, sojourn.Invalid("LowSpace", "%d is negative", o.lowSpace)
 	}
 	return o, nil
 }

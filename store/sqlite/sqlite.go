@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -38,6 +39,9 @@ func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	defer cancel()
 	cfg := sqlstore.Config{Prefix: prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Declared: o.declared,
 		Throttlers: o.throttlers, Rules: o.rules}
+	if o.lowSpace > 0 && db.path != ":memory:" {
+		cfg.NoRoom = (&space{dir: filepath.Dir(db.path), least: o.lowSpace, free: freeBytes}).check
+	}
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true
 	}

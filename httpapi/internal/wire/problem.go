@@ -39,7 +39,7 @@ var status = map[string]int{
 	sojourn.CodeInvalid: http.StatusUnprocessableEntity, sojourn.CodeTooLarge: http.StatusRequestEntityTooLarge,
 	sojourn.CodeConflict: http.StatusConflict, sojourn.CodeNotFound: http.StatusNotFound, sojourn.CodeLeaseLost: http.StatusConflict,
 	sojourn.CodeClosed: http.StatusServiceUnavailable, sojourn.CodeIDExpired: http.StatusConflict, sojourn.CodeOversize: http.StatusUnprocessableEntity,
-	sojourn.CodeQueueFull: http.StatusTooManyRequests, sojourn.CodeUnknown: http.StatusServiceUnavailable,
+	sojourn.CodeLowSpace: http.StatusInsufficientStorage, sojourn.CodeQueueFull: http.StatusTooManyRequests, sojourn.CodeUnknown: http.StatusServiceUnavailable,
 	sojourn.CodeUnavailable: http.StatusServiceUnavailable, sojourn.CodeSchema: http.StatusServiceUnavailable, sojourn.CodeDrained: http.StatusConflict,
 
 	CodeEmptyBody: http.StatusBadRequest, CodeMalformed: http.StatusBadRequest, CodeTrailing: http.StatusBadRequest,

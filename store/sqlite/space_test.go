@@ -1,0 +1,65 @@
+package sqlite
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// TestLowSpace: bad:26. New jobs are refused while the disk is nearly full, and what is stored goes on to its end.
+func TestLowSpace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Key("a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if c, err = Open(path, LowSpace(math.MaxInt64)); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil)); sojourn.ErrorCode(err) != sojourn.CodeLowSpace {
+		t.Errorf("a new job: %v, want %s", err, sojourn.CodeLowSpace)
+	}
+	if r, err := c.Respond(t.Context(), &sojourn.Response{Kind: "k", Key: "a"}); err != nil || r.Job != e.ID {
+		t.Errorf("an answer: %+v %v", r, err)
+	}
+	jobs, err := c.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 2, Capacity: 2})
+	if err != nil || len(jobs) != 1 {
+		t.Fatal(jobs, err)
+	}
+	done, err := c.Store().Finish(t.Context(), []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
+	if err != nil || done[0].State != sojourn.Completed {
+		t.Errorf("an outcome: %+v %v", done, err)
+	}
+}
+
+// TestSpaceIsLookedAtAgain: the bound holds as long as the disk is full, and an unknown disk bounds nothing.
+func TestSpaceIsLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := int64(10)
+		s := &space{least: 10, free: func(string) int64 { return free }}
+		want := func(low bool) {
+			t.Helper()
+			if err := s.check(); (err != nil) != low {
+				t.Errorf("with %d bytes: %v", free, err)
+			}
+		}
+		want(false)
+		free = 9
+		want(false) // as it was a moment ago
+		time.Sleep(spaceEvery)
+		want(true)
+		free = -1
+		time.Sleep(spaceEvery)
+		want(false)
+	})
+}
