@@ -148,7 +148,8 @@ func TestGroupOfResponses(t *testing.T) {
 	got := make([]sojourn.Responded, 6)
 	respond := func(i int, key, message string) func() {
 		return func() {
-			if got[i], err = c.Respond(ctx, &sojourn.Response{Kind: "k", Key: key, MessageID: message}); err != nil {
+			r, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: key, MessageID: message})
+			if got[i] = r; err != nil {
 				t.Error(err)
 			}
 		}
