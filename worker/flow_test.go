@@ -120,8 +120,14 @@ func TestBreakerProbes(t *testing.T) {
 		enqueue(t, c, jobs...)
 		start(t, w)
 		eventually(t, "the breaker opens", func() bool { return pace(t, c).Mode == sojourn.BreakerOpen })
-		// What ran when it opened may still end; from then on there is one call for each probe, a second apart.
-		opened, before := pace(t, c).Until, calls.Load()
+		// What was claimed when it opened runs to its end; from then on there is one call for each probe, a second apart.
+		var opened, before int64
+		eventually(t, "what was claimed before has ended", func() bool {
+			opened = pace(t, c).Until
+			running, err := c.Find(t.Context(), sojourn.Filter{States: []sojourn.State{sojourn.Running}})
+			before = calls.Load()
+			return err == nil && len(running) == 0 && pace(t, c).Until == opened
+		})
 		eventually(t, "a probe has failed", func() bool { p := pace(t, c); return p.Mode == sojourn.BreakerOpen && p.Until > opened })
 		if probes := calls.Load() - before; probes < 1 || probes > 2 {
 			t.Errorf("%d calls for a probe", probes)
