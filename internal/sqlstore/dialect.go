@@ -23,6 +23,7 @@ type Dialect struct {
 	Hit    string                       // tells which rows of a Bulk changed something; %s is the column; "" if Bulk knows by itself
 	Ints   string                       // unfolds an argument of type Ints to a column; %s is the placeholder
 	Texts  string                       // the same for Texts
+	Among  string                       // "in (ints($n))" where the database finds rows by a list better than by a query; %s is the unfolding of $n; "" if it does not
 	Rows   func(params []string) string // the source of the rows of a Bulk; params are "$1 bigint", …
 	Limit  string                       // of a number of rows that is an argument; %s is the placeholder; "" is "limit %s"
 	Arrays bool                         // a column is bound as one array
@@ -43,6 +44,7 @@ type Dialect struct {
 var (
 	waitToken  = regexp.MustCompile(`/\*lock ([a-z_]+)\*/`)
 	hitToken   = regexp.MustCompile(`/\*hit ([a-z_.]+)\*/`)
+	amongToken = regexp.MustCompile(`\b(not )?in \(((?:ints|texts)\(\$[0-9]+\))\)`)
 	listToken  = regexp.MustCompile(`\b(ints|texts)\((\$[0-9]+)\)`)
 	rowsToken  = regexp.MustCompile(`\brows\((\$[0-9]+ [^()]*)\)`)
 	eachToken  = regexp.MustCompile(`\beach\((\$([0-9]+) [a-z]+)\)`)
@@ -64,6 +66,13 @@ func (d Dialect) SQL(prefix, name, text string) string {
 	})
 	text = hitToken.ReplaceAllStringFunc(text, func(token string) string {
 		return strings.ReplaceAll(d.Hit, "%s", hitToken.FindStringSubmatch(token)[1])
+	})
+	text = amongToken.ReplaceAllStringFunc(text, func(token string) string {
+		m := amongToken.FindStringSubmatch(token)
+		if d.Among == "" || m[1] != "" {
+			return token
+		}
+		return strings.ReplaceAll(d.Among, "%s", m[2])
 	})
 	text = listToken.ReplaceAllStringFunc(text, func(token string) string {
 		m := listToken.FindStringSubmatch(token)

@@ -18,8 +18,9 @@ func TestSQLRendersTokens(t *testing.T) {
 	}
 	pg := Dialect{
 		Arrays: true, Lock: "for update skip locked", Wait: "for update of %s", Hit: "returning %s", Ints: "select unnest(%s::bigint[])", Texts: "select unnest(%s::text[])",
-		Rows: func(ps []string) string { return "select * from unnest(" + strings.Join(ps, "|") + ")" },
-		Over: map[string]string{"end": "delete from sj_own where id = $1", "": "never"},
+		Among: "= any(array(%s))",
+		Rows:  func(ps []string) string { return "select * from unnest(" + strings.Join(ps, "|") + ")" },
+		Over:  map[string]string{"end": "delete from sj_own where id = $1", "": "never"},
 	}
 	for _, c := range []struct{ name, text, lite, pg string }{
 		{"", "select id from sj_live l, (sj_key) where $2 = $1 /*lock*/", "select id from app_live l, (app_key) where ?2 = ?1 ",
@@ -27,7 +28,9 @@ func TestSQLRendersTokens(t *testing.T) {
 		{"", "select l.id from sj_live l order by l.id /*lock l*/", "select l.id from app_live l order by l.id ", "select l.id from app_live l order by l.id for update of l"},
 		{"", "x in (ints($1)) or y in (texts($12)) or z in (ints($2))",
 			"x in (select value from json_each(?1)) or y in (select value from texts_each(?12)) or z in (select value from json_each(?2))",
-			"x in (select unnest($1::bigint[])) or y in (select unnest($12::text[])) or z in (select unnest($2::bigint[]))"},
+			"x = any(array(select unnest($1::bigint[]))) or y = any(array(select unnest($12::text[]))) or z = any(array(select unnest($2::bigint[])))"},
+		{"", "x not in (ints($1)) or y in (ints($2) union select 1)", "x not in (select value from json_each(?1)) or y in (select value from json_each(?2) union select 1)",
+			"x not in (select unnest($1::bigint[])) or y in (select unnest($2::bigint[]) union select 1)"},
 		{"", "insert into sj_t rows($1 bigint,\n\t$2 text, $3 bytea) /*hit t.id*/", "insert into app_t values (?1, ?2, ?3) ",
 			"insert into app_t select * from unnest($1 bigint|$2 text|$3 bytea) returning t.id"},
 		{"", "update sj_t set a = each($2 text) /*from each*/ where id = each($1 bigint) /*hit id*/", "update app_t set a = ?2  where id = ?1 ",

@@ -34,6 +34,8 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 		Hit:   "returning %s",
 		Ints:  "select unnest(%s::bigint[])",
 		Texts: "select unnest(%s::text[])",
+		// A join with the list may be planned the other way round while the table is empty: all rows, each compared with the list.
+		Among: "= any(array(%s))",
 		Rows: func(params []string) string {
 			for i, p := range params {
 				params[i] = strings.Replace(p, " ", "::", 1) + "[]"

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -135,6 +136,47 @@ func TestPollsAskByIndex(t *testing.T) {
 	t.Logf("a claim reads %d entries", read)
 	if read < 1 || read > 20 {
 		t.Errorf("a claim reads %d entries", read)
+	}
+}
+
+// TestAnswersKeepTheirPlans: a statement keeps the plan that it got while the tables were empty, when all rows were none. An answer reads its own all the
+// same once there are many.
+func TestAnswersKeepTheirPlans(t *testing.T) {
+	const lives = 150
+	schema := newSchema(t)
+	c, err := Open(with(t, testURL(t), "application_name", schema), Schema(schema), AutoMigrate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1}
+	for i := range lives {
+		key := strconv.Itoa(i)
+		if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Key(key))); err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range []sojourn.OutcomeType{sojourn.OutcomeAwait, sojourn.OutcomeCompleted} {
+			jobs, err := c.Store().Claim(t.Context(), request)
+			if err != nil || len(jobs) != 1 {
+				t.Fatal(jobs, err)
+			}
+			if _, err := c.Store().Finish(t.Context(), []sojourn.Outcome{{Lease: jobs[0].Lease, Type: end}}); err != nil {
+				t.Fatal(err)
+			}
+			if end == sojourn.OutcomeAwait {
+				if _, err := c.Respond(t.Context(), &sojourn.Response{Kind: "k", Key: key}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	c.Close()
+	until(t, "the end of its sessions", func() bool { return sessions(t, schema) == 0 })
+	var entries int
+	one(t, `select (select coalesce(sum(idx_tup_read), 0) from pg_stat_user_indexes where schemaname = $1 and relname = 'sj_response')
+		+ (select sum(seq_tup_read) from pg_stat_user_tables where schemaname = $1 and relname = 'sj_response')`, schema, &entries)
+	t.Logf("%d entries for each answer", entries/lives)
+	if entries < lives || entries > 20*lives {
+		t.Errorf("%d entries read for each answer", entries/lives)
 	}
 }
 
