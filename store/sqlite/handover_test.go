@@ -47,12 +47,12 @@ func TestHandOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		first, second := blockedClaim(t.Context(), s, "first", 2), blockedClaim(t.Context(), s, "second", 2)
-		watched.updates = 0
+		watched.updates.Store(0)
 		if _, err := c.EnqueueAll(t.Context(), batchOf(5)); err != nil {
 			t.Fatal(err)
 		}
-		if watched.updates != 1 {
-			t.Errorf("%d transactions to store and to start, want 1", watched.updates)
+		if watched.updates.Load() != 1 {
+			t.Errorf("%d transactions to store and to start, want 1", watched.updates.Load())
 		}
 		for i, ch := range []<-chan claimed{first, second} {
 			got := <-ch
@@ -94,13 +94,13 @@ func TestHandOverOfAnAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = blockedClaim(t.Context(), s, "v", 1)
-		watched.updates = 0
+		watched.updates.Store(0)
 		if _, err := c.Respond(t.Context(), &sojourn.Response{Kind: "k", Key: "key", Body: []byte("yes")}); err != nil {
 			t.Fatal(err)
 		}
 		resumed := <-got
-		if resumed.err != nil || len(resumed.jobs) != 1 || resumed.jobs[0].Purpose != sojourn.PurposeResume || watched.updates != 1 {
-			t.Errorf("%+v after %d transactions, want 1", resumed, watched.updates)
+		if resumed.err != nil || len(resumed.jobs) != 1 || resumed.jobs[0].Purpose != sojourn.PurposeResume || watched.updates.Load() != 1 {
+			t.Errorf("%+v after %d transactions, want 1", resumed, watched.updates.Load())
 		}
 	})
 }
@@ -114,7 +114,7 @@ func TestNoHandOverThroughGates(t *testing.T) {
 			t.Fatal(err)
 		}
 		first, second := blockedClaim(t.Context(), s, "first", 2), blockedClaim(t.Context(), s, "second", 2)
-		watched.updates = 0
+		watched.updates.Store(0)
 		if _, err := c.EnqueueAll(t.Context(), batchOf(2)); err != nil {
 			t.Fatal(err)
 		}
@@ -123,8 +123,8 @@ func TestNoHandOverThroughGates(t *testing.T) {
 		case got = <-first:
 		case got = <-second:
 		}
-		if got.err != nil || len(got.jobs) != 1 || watched.updates < 2 {
-			t.Errorf("%+v after %d transactions, want one job after 2 or more", got, watched.updates)
+		if got.err != nil || len(got.jobs) != 1 || watched.updates.Load() < 2 {
+			t.Errorf("%+v after %d transactions, want one job after 2 or more", got, watched.updates.Load())
 		}
 	})
 }

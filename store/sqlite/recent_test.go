@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,7 +74,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 // watchedDB notes the statements of its transactions, on connections that can still tell their version.
 type watchedDB struct {
 	*DB
-	updates int
+	updates atomic.Int64
 	queries []string
 	refuse  func(q string) error // nil = nothing
 }
@@ -84,7 +85,7 @@ type watchedConn struct {
 }
 
 func (d *watchedDB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
-	d.updates++
+	d.updates.Add(1)
 	return d.DB.Update(ctx, func(c sqlstore.Conn) error { return fn(watchedConn{c.(*conn), d}) })
 }
 
