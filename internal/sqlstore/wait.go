@@ -135,6 +135,7 @@ func (h *hub) settle(lent []*waiter, answers []claimAnswer) {
 	for i, w := range lent {
 		switch {
 		case answers == nil:
+			w.signal() // it looks for itself: what is said to have failed may have been committed, and then its number finds its jobs (C6)
 		case len(answers[i].jobs) > 0:
 			w.given = &answers[i]
 			w.signal()
