@@ -436,7 +436,7 @@ func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, leases []sojourn.
 }
 
 // lease gives the row a new epoch and sets its clocks: a start opens the attempt's timeout anew; a resumed attempt's clock, which stood
-// while it rested, goes on.
+// while it rested, goes on. If that has run out while an answer waited for the end of a poll step, the handler that it is for gets one lease (docs/decisions/031).
 func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
 	l.epoch, l.worker, l.began = was.epoch+1, r.Worker, max(t.now, was.updated)
 	l.leaseUs, l.leaseUntil = r.Lease.Microseconds(), t.now+r.Lease.Microseconds()
@@ -444,7 +444,9 @@ func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
 	case sojourn.PurposeStart:
 		l.timeoutAt = t.now + l.Policy.Timeout.Microseconds()
 	case sojourn.PurposeResume:
-		l.timeoutAt += t.now - was.rested
+		if l.timeoutAt += t.now - was.rested; l.timeoutAt <= t.now {
+			l.timeoutAt = t.now + min(l.leaseUs, l.Policy.Timeout.Microseconds())
+		}
 	}
 	l.rested, l.decideBy, l.pollAt = 0, 0, 0
 }

@@ -135,7 +135,11 @@ func (t *tx) discard(old *sojourn.Response, by string) (sojourn.Responded, error
 	}
 	now := *keeper
 	now.Kept--
-	return answer, t.save(keeper, &now)
+	if err := t.save(keeper, &now); err != nil {
+		return answer, err
+	}
+	_, err = t.match(&now) // the next one under the key counts now, and may be an error that ends the wait
+	return answer, err
 }
 
 const (

@@ -198,11 +198,9 @@ func (l *live) wake() {
 			l.wakeAt = earliest(l.timeoutAt, l.deadline)
 		}
 	case sojourn.Running:
-		// Timeout and deadline of a running job are first its worker's business, who was told the remaining time: the sweep acts one
-		// lease later, so that a live worker is never overlapped.
-		l.wakeAt = earliest(l.leaseUntil, later(l.deadline, l.leaseUs))
+		l.wakeAt = earliest(l.leaseUntil, l.oneLeaseLater(l.deadline))
 		if l.Purpose != sojourn.PurposeDecide {
-			l.wakeAt = earliest(l.wakeAt, later(l.timeoutAt, l.leaseUs))
+			l.wakeAt = earliest(l.wakeAt, l.oneLeaseLater(l.timeoutAt))
 		}
 		if l.Purpose == sojourn.PurposePoll {
 			l.wakeAt = earliest(l.wakeAt, l.waitEnd())
@@ -234,12 +232,13 @@ func earliest(times ...int64) int64 {
 	return e
 }
 
-// later adds to a time that is set.
-func later(us, add int64) int64 {
+// oneLeaseLater is when the sweep acts on a timeout or a deadline of a running job. First it is its worker's business, who was told the remaining time:
+// so a live worker is never overlapped, one either that has begun when the time was over already.
+func (l *live) oneLeaseLater(us int64) int64 {
 	if us == 0 {
 		return 0
 	}
-	return us + add
+	return max(us, l.began) + l.leaseUs
 }
 
 // save writes a row back, with the next flush, if its state and epoch are still those that were read.

@@ -125,8 +125,8 @@ func (t *tx) happen(was *live, e sojourn.Event) error {
 func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int, err error) {
 	past := func(us int64) bool { return us > 0 && us <= t.now }
 	deadline, timeout := l.deadline, l.timeoutAt
-	if l.State == sojourn.Running { // its worker reports both; the sweep comes one lease later
-		deadline, timeout = later(deadline, l.leaseUs), later(timeout, l.leaseUs)
+	if l.State == sojourn.Running {
+		deadline, timeout = l.oneLeaseLater(deadline), l.oneLeaseLater(timeout)
 	}
 	if past(deadline) {
 		return sojourn.Event{Type: sojourn.EventDeadline, Error: "sojourn: the deadline of the job has passed"}, &swept.Deadlines, nil

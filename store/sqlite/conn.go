@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -21,6 +22,7 @@ type conn struct {
 	broken  error    // the first I/O error or corruption seen, even if nobody reported it
 	running []string // the queries whose rows are being read, innermost last
 	waited  bool     // an end of context is being waited for, see interruptBy
+	reading bool     // in memory: this is a View
 }
 
 var errOutside = errors.New("sqlite: the Conn was used outside of its transaction")
@@ -131,6 +133,9 @@ func (c *conn) note(err error) error {
 func (c *conn) prepare(q string, args int) (*sqlite.Stmt, error) {
 	if c.ended != nil {
 		return nil, c.ended
+	}
+	if c.reading && !strings.HasPrefix(q, "select") && !strings.HasPrefix(q, "with") && !strings.HasPrefix(q, "pragma") {
+		return nil, fmt.Errorf("sqlite: a write in a read-only transaction: %w: %s", sqlite.ResultReadOnly.ToError(), q)
 	}
 	if slices.Contains(c.running, q) {
 		return nil, fmt.Errorf("sqlite: the rows of this query are still being read: %s", q)

@@ -148,11 +148,11 @@ func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
 		return err
 	}
 	defer func() { d.give(c, d.reader) }()
-	if d.memory() {
-		if err := run(c.raw, "pragma query_only=1"); err != nil {
-			return err
-		}
-		defer func() { c.note(run(c.raw, "pragma query_only=0")) }()
+	end := "commit"
+	if d.memory() { // The one connection may write. The pragma query_only would cost it all its prepared statements, twice.
+		end = "rollback"
+		c.reading = true
+		defer func() { c.reading = false }()
 	}
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if _, own := ctx.Deadline(); !own {
@@ -170,7 +170,7 @@ func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
 		}
 		return nil
 	}
-	err = c.transact(limited, begin, "commit", fn)
+	err = c.transact(limited, begin, end, fn)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil && errors.Is(err, limited.Err()) {
 		return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: err,
 			Message: fmt.Sprintf("the read took longer than %v; ask for less at a time", d.readLimit)}

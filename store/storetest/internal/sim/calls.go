@@ -227,14 +227,16 @@ func (m *model) take(r sojourn.ClaimRequest, jobs []*job) {
 			panic(err) // it was claimable
 		}
 		j.Row = tr.To
-		j.epoch, j.worker, j.updated = j.epoch+1, r.Worker, m.now
+		j.epoch, j.worker, j.updated, j.began = j.epoch+1, r.Worker, m.now, m.now
 		j.lease = cmp.Or(r.Lease, sojourn.DefaultLease).Microseconds()
 		j.leaseUntil = m.now + j.lease
 		switch j.Purpose {
 		case sojourn.PurposeStart:
 			j.timeoutAt = m.now + j.Policy.Timeout.Microseconds()
 		case sojourn.PurposeResume:
-			j.timeoutAt += m.now - was.rested
+			if j.timeoutAt += m.now - was.rested; j.timeoutAt <= m.now { // decision 031
+				j.timeoutAt = m.now + min(j.lease, j.Policy.Timeout.Microseconds())
+			}
 		}
 		j.rested, j.decideBy, j.pollAt = 0, 0, 0
 		m.touched[j.ID] = true

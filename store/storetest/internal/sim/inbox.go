@@ -54,13 +54,18 @@ func (m *model) discard(old *message) (sojourn.Responded, string) {
 	if old.outcome == sojourn.Discarded {
 		return answer, ""
 	}
-	if j := m.jobs[old.job]; old.outcome == sojourn.Early && j != nil {
-		j.Kept--
-		j.updated = m.now
-		m.touched[j.ID] = true
+	keeper := m.jobs[old.job]
+	if old.outcome != sojourn.Early {
+		keeper = nil
 	}
 	if old.outcome = sojourn.Discarded; old.job == 0 {
 		old.expires = m.now + sojourn.DefaultInboxKeep.Microseconds()
+	}
+	if keeper != nil {
+		keeper.Kept--
+		keeper.updated = m.now
+		m.touched[keeper.ID] = true
+		m.match(keeper)
 	}
 	return answer, ""
 }

@@ -81,7 +81,7 @@ type job struct {
 
 	created, updated, runAt, finished                 int64
 	leaseUntil, lease, waitUntil, timeoutAt, decideBy int64
-	beatUntil, pollAt, rested, deadline               int64
+	beatUntil, pollAt, rested, deadline, began        int64
 }
 
 // entry is a row of the history.
@@ -108,9 +108,9 @@ func (j *job) wakeAt() int64 {
 	case j.State.Final():
 		return math.MaxInt64
 	case j.State == sojourn.Running: // timeout and deadline are its worker's business for one more lease
-		at = []int64{j.leaseUntil, plus(j.deadline, j.lease)}
+		at = []int64{j.leaseUntil, j.oneLeaseLater(j.deadline)}
 		if j.Purpose != sojourn.PurposeDecide {
-			at = append(at, plus(j.timeoutAt, j.lease))
+			at = append(at, j.oneLeaseLater(j.timeoutAt))
 		}
 		if j.Purpose == sojourn.PurposePoll && j.Kept == 0 { // with a response beside it, the end of the step decides
 			at = append(at, j.waitUntil, j.beatUntil)
@@ -138,11 +138,12 @@ func earliest(times []int64) int64 {
 	return e
 }
 
-func plus(us, add int64) int64 {
+// oneLeaseLater is when a sweep ends a step because of a clock that its worker looks after: one lease after it, or after the beginning of the step.
+func (j *job) oneLeaseLater(us int64) int64 {
 	if us == 0 {
 		return 0
 	}
-	return us + add
+	return max(us, j.began) + j.lease
 }
 
 // ordered are the jobs in the order of their ids.

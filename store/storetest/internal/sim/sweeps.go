@@ -45,18 +45,18 @@ func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
 	waits := j.State == sojourn.Awaiting || j.Purpose == sojourn.PurposePoll && j.Kept == 0
 	silent := timedOut
 	silent.Reason = sojourn.ReasonBeat
-	running := int64(0)
+	deadline := j.deadline
 	if j.State == sojourn.Running {
-		running = j.lease
+		deadline = j.oneLeaseLater(deadline)
 	}
 	switch {
-	case past(plus(j.deadline, running)):
+	case past(deadline):
 		return sojourn.Event{Type: sojourn.EventDeadline}, &s.Deadlines
 	case j.State == sojourn.Scheduled && past(j.runAt):
 		return sojourn.Event{Type: sojourn.EventDue}, &s.Due
 	case j.State == sojourn.Running && past(j.leaseUntil):
 		return sojourn.Event{Type: sojourn.EventLeaseEnded}, &s.Lost
-	case j.State == sojourn.Running && j.Purpose != sojourn.PurposeDecide && past(plus(j.timeoutAt, j.lease)):
+	case j.State == sojourn.Running && j.Purpose != sojourn.PurposeDecide && past(j.oneLeaseLater(j.timeoutAt)):
 		return timedOut, &s.TimedOut
 	case waits && past(j.beatUntil) && (j.waitUntil == 0 || j.beatUntil < j.waitUntil):
 		return silent, &s.TimedOut
