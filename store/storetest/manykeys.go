@@ -20,6 +20,8 @@ var manyKeysTrials = []trial{
 		"tr:W10 tr:O8 rules:B5 rules:B10", awaitedKeyOutlives},
 	{"an awaited key after a redrive", "A job that was redriven is no earlier holder of the keys that it awaited before.", "tr:O3 rules:B10 inv:U1", awaitedKeyRedriven},
 	{"rules:B10 half of the answers", "A retry whose last wait needs all keys is not woken by some of them.", "tr:M3 rules:B10 tr:W4", awaitAllHalf},
+	{"an error behind a discarded answer", "When a person discards the first answer under a key, the next one counts: an error ends the wait, in the transaction of the discard.",
+		"tr:M2 rules:B6 rules:B10 inv:U4", awaitAllDiscarded},
 }
 
 func awaitAnyKeys(s *scene) {
@@ -137,6 +139,24 @@ func awaitAllHalf(s *scene) {
 	same(s, "answers", len(d.Job.Responses), 2)
 	s.counters(c.Job.ID, 2, 1, 0)
 	s.lies(half.Seq, sojourn.Applied)
+}
+
+func awaitAllDiscarded(s *scene) {
+	c := s.running(steady(time.Minute))
+	s.finish(awaitAll(c, 0, "a", "b"), sojourn.Awaiting)
+	good, bad := s.respond("a"), s.respond("a", failing("declined"))
+	s.became(good, sojourn.Early, c.Job.ID)
+	s.became(bad, sojourn.Early, c.Job.ID)
+	same(s, "outcome", s.editInbox(sojourn.InboxEdit{Seq: good.Seq, Action: sojourn.InboxDiscard}).Outcome, sojourn.Discarded)
+	j := s.state(c.Job.ID, sojourn.Scheduled)
+	same(s, "reason", j.Reason, "declined")
+	same(s, "kept", j.Kept, 0)
+	s.at("run_at", j.RunAt, s.now().Add(time.Minute))
+	s.counters(c.Job.ID, 1, 1, 0)
+	s.inFlight(0, "after the error")
+	s.lies(good.Seq, sojourn.Discarded)
+	s.lies(bad.Seq, sojourn.Applied)
+	s.happened(c.Job.ID, "await", "responded")
 }
 
 func awaitEarlyOther(s *scene) {

@@ -22,6 +22,8 @@ var pollTrials = []trial{
 		"tr:W3 rules:B11 inv:P2", pollLost},
 	{"the clocks of a polled wait", "Within and beat end a wait under a poll step too; its timeout one lease later.", "tr:W4 tr:W5 inv:L1", pollClocks},
 	{"a kept response and the end of a wait", "A response that came in time is not lost to the end of the wait while a poll step runs.", "tr:P1 tr:M1 inv:U4", pollInTime},
+	{"an answer that waited longer than the timeout", "A resumed step whose timeout ran out while its answer waited for the end of a poll step has one lease, or the whole timeout if that is less.",
+		"tr:W3 tr:M1 tr:C3 rules:C5 inv:F1", pollAnswerWaited},
 	{"polls and gates", "A pause and a rate hold poll steps back, a limit and a window do not.", "tr:C5 rules:B11 spec:T5", pollGates},
 	{"a poll step and little room", "A poll step uses one of the worker's capacity, whatever its job weighs.", "tr:C5", pollRoom},
 	{"a blocked claim and polls", "A blocked claim wakes up when a poll step comes due.", "tr:C5 spec:O14", pollWakes},
@@ -315,6 +317,28 @@ func pollInTime(s *scene) {
 	d := s.claim()
 	same(s, "the answer", string(s.inHand(d).Body), "in time")
 	s.counters(c.Job.ID, 1, 0, 0)
+}
+
+// pollAnswerWaited: nobody sweeps after the worker of the poll step has died, so that the claim itself ends its lease, long after the timeout.
+func pollAnswerWaited(s *scene) {
+	for _, timeout := range []time.Duration{time.Minute, 20 * time.Second} {
+		p := s.underPoll("k", sojourn.Timeout(timeout))
+		s.became(s.respond("k"), sojourn.Early, p.Job.ID)
+		s.advance(time.Hour)
+		d := s.claim()
+		same(s, "purpose", d.Purpose, sojourn.PurposeResume)
+		same(s, "timeout left", d.Timeout, min(lease, timeout))
+		s.swept(0, sojourn.Swept{})
+		for range 2 {
+			s.swept(20*time.Second, sojourn.Swept{})
+			s.extends(d.Lease, true)
+		}
+		s.swept(min(lease, timeout)+lease-40*time.Second-time.Microsecond, sojourn.Swept{})
+		s.swept(time.Microsecond, sojourn.Swept{TimedOut: 1})
+		same(s, "reason", s.state(d.Job.ID, sojourn.Scheduled).Reason, sojourn.ReasonTimeout)
+		s.counters(d.Job.ID, 1, 1, 1)
+		s.cancel(d.Job.ID)
+	}
 }
 
 func pollGates(s *scene) {

@@ -23,6 +23,7 @@ var clockTrials = []trial{
 		"tr:W5 rules:C5 spec:J7 spec:S7 inv:L2", clockTimeout},
 	{"rules:C3 the deadline", "The deadline fails a job from any live state, without retry handler or backoff.", "tr:W6 rules:C3 inv:L3 spec:J7", clockDeadline},
 	{"the deadline of a running job", "A running job meets its deadline one lease later.", "tr:W6 rules:C5 inv:L3", clockDeadlineRunning},
+	{"a step that begins after the deadline", "A step that begins although the deadline is over has one lease before the sweep ends it.", "tr:W6 rules:C5 inv:F1 inv:L3", clockDeadlineLate},
 	{"the deadline starts anew", "The deadline is a duration and starts anew at a redrive.", "tr:W6 tr:O3 rules:C3", clockDeadlineRedrive},
 	{"rules:C4 a wait has an end", "A wait ends at the earliest of within, timeout and deadline.", "rules:C4 tr:W4 tr:W6 spec:H3", clockWaitEnds},
 	{"no clock runs while a job waits to start", "A scheduled or ready job is not timed out, only its deadline ends it.", "inv:S4 spec:J7", clockWaiting},
@@ -211,6 +212,25 @@ func clockDeadlineRunning(s *scene) {
 	a := s.happened(c.Job.ID, "deadline")[0]
 	same(s, "epoch in the history", a.Epoch, 1)
 	s.extends(c.Lease, false)
+}
+
+// clockDeadlineLate: more jobs came due before the deadline than a claim handles on its way.
+func clockDeadlineLate(s *scene) {
+	s.enqueueMany(200, sojourn.Delay(time.Minute))
+	id := s.enqueue(sojourn.Deadline(2*time.Minute), sojourn.Priority(1))
+	s.advance(time.Hour)
+	c := s.claim()
+	same(s, "the claimed job", c.Job.ID, id)
+	if c.Deadline <= 0 || c.Deadline > time.Microsecond {
+		s.Fatalf("%v are left of a deadline that is over, want next to nothing", c.Deadline)
+	}
+	s.sweep()
+	s.state(id, sojourn.Running)
+	s.advance(lease - time.Second)
+	s.extends(c.Lease, true)
+	s.swept(time.Second-time.Microsecond, sojourn.Swept{})
+	s.swept(time.Microsecond, sojourn.Swept{Deadlines: 1})
+	same(s, "reason", s.state(id, sojourn.Failed).Reason, sojourn.ReasonDeadline)
 }
 
 func clockDeadlineRedrive(s *scene) {
