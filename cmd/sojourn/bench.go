@@ -39,7 +39,7 @@ The scenarios, of which all are measured if none is named:
 		fmt.Fprintf(&b, "  %-8s %s\n", s.Name, s.Short)
 	}
 	b.WriteString(`
-A machine that does something else at the same time gives other figures: compare only what one quiet run has measured.
+Without $GOGC in the environment it runs with GOGC=400. A machine that does something else at the same time gives other figures: compare only what one quiet run has measured.
 docs/benchmarks.md says what each column means, and how Sojourn compares with others.`)
 	return b.String()
 }
@@ -127,6 +127,7 @@ func unused(ctx context.Context, c *sojourn.Client, allowed bool) error {
 // bench measures, and shows each result when it is there.
 func (a *app) bench(ctx context.Context, b *bench.Bench, scenarios []string) error {
 	const line = "%-8s  %-48s  %9s  %9s  %9s  %9s  %9s  %7s  %7s  %7s  %7s  %7s\n"
+	bench.SetGC()
 	headed := false
 	b.Progress = func(r bench.Result) {
 		if a.asJSON() {

@@ -36,7 +36,7 @@ func (s *Store) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
 		}
 	}
 	err = s.db.Update(ctx, func(c Conn) error {
-		t, err := s.newTx(c)
+		t, err := s.newTx(c, false)
 		if err != nil {
 			return err
 		}

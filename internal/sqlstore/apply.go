@@ -142,7 +142,7 @@ func (t *tx) finish(was, l *live, tr sojourn.Transition, c change) error {
 	if err != nil {
 		return err
 	}
-	r := endedRow{state: state, epoch: epoch, now: l, finished: max(t.now, was.updated), reason: sojourn.Cut(tr.Reason, sojourn.MaxReason),
+	r := endedRow{state: state, epoch: epoch, writer: t.writers[was.ID], now: l, finished: max(t.now, was.updated), reason: sojourn.Cut(tr.Reason, sojourn.MaxReason),
 		errText: sojourn.Cut(tr.Error, sojourn.MaxError), result: c.result, resultType: c.resultType, awaited: was.awaited}
 	if keep := l.Policy.KeepKey; l.key != "" && keep > 0 {
 		r.held = t.now + keep.Microseconds()

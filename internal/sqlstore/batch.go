@@ -175,13 +175,13 @@ func (b *batcher) drain() {
 		for _, r := range group {
 			close(r.done)
 		}
-		if b.runners == 1 && len(group) > 1 {
+		if len(group) > 1 {
 			b.gather(len(group), took/gatherPart)
 		}
 	}
 }
 
-// gatherPart: the next transaction on SQLite waits for company at most this part of the time that the one before has taken.
+// gatherPart: the next transaction waits for company at most this part of the time that the one before has taken.
 const gatherPart = 10
 
 // gather gives callers who were just answered the time to come with their next request. Otherwise those that came during a transaction go alone
@@ -189,6 +189,10 @@ const gatherPart = 10
 // Who comes alone waits for nobody, and who waits for somebody who does not come waits little.
 func (b *batcher) gather(answered int, limit time.Duration) {
 	b.mu.Lock()
+	if b.full > 0 { // another runner waits, and takes them all
+		b.mu.Unlock()
+		return
+	}
 	b.full = b.waiting() + answered
 	b.mu.Unlock()
 	timer := time.NewTimer(limit)

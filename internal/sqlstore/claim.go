@@ -27,6 +27,7 @@ type claims struct {
 	doors map[string]door      // of the queues that they name and of all queues, if they have settings
 	idle  []idleClaim          // claims that have found nothing: the same ones after them find nothing either
 	swept bool                 // nothing that is due is left
+	ahead *foreseen            // nil if nothing was read ahead
 }
 
 type idleClaim struct {
@@ -56,8 +57,8 @@ var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([
 func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer, error) {
 	t.holding = true
 	defer t.release()
-	c, ok := t.first.(*claims)
-	if t.first = nil; !ok {
+	c, ok := takeLook[*claims](t)
+	if !ok {
 		c = &claims{tx: t}
 		if err := t.readAll(c.look(requests)); err != nil {
 			return nil, err
@@ -101,7 +102,7 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 		return claimAnswer{drained: true}, c.meet(r)
 	}
 	if !c.swept {
-		n, err := c.sweepDue(sweepPerClaim)
+		n, err := c.sweepFirst(r)
 		if err != nil {
 			return claimAnswer{}, err
 		}
@@ -368,7 +369,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		ids[i] = p.id
 	}
 	carries, found := make(map[sojourn.ID]carried, len(ids)), make(map[sojourn.ID]*live, len(ids))
-	if rest := c.takeFresh(ids, found, carries); len(rest) > 0 {
+	if rest := c.takeForeseen(c.takeFresh(ids, found, carries), found, carries); len(rest) > 0 {
 		err := c.loadInto(found, qTake, rest, func(r Row, l *live) error {
 			carries[l.ID] = scanCarried(r, liveColumnCount)
 			return nil

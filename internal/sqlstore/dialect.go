@@ -34,9 +34,11 @@ type Dialect struct {
 	// Concurrent says that several transactions write at a time, in this process or in others. The store then locks rows in ascending order
 	// before it decides by them, and looks again after a commit where two transactions have no row in common.
 	Concurrent bool
-	FindTable  string // counts the tables with the name $1
-	Shape      string // lists what the tables with the prefix $1 are made of: a thing's name, and its definition; see Migrator.Drift
-	Migrating  string // first statement of each step of a migration, which excludes other processes; "" if any write does
+	// Writer asks for the mark that the rows bear which this transaction has written; "" if nobody can ask for it. See trusted.
+	Writer    string
+	FindTable string // counts the tables with the name $1
+	Shape     string // lists what the tables with the prefix $1 are made of: a thing's name, and its definition; see Migrator.Drift
+	Migrating string // first statement of each step of a migration, which excludes other processes; "" if any write does
 
 	Migrations []Migration // ascending, versions 1, 2, … without gaps
 }

@@ -23,8 +23,8 @@ type enqueueAnswer struct {
 
 // stepEnqueue plans request after request over what it has looked up for all of them, and writes what all insert together.
 var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAnswer, error) {
-	e, ok := t.first.(*enqueue)
-	if t.first = nil; !ok {
+	e, ok := takeLook[*enqueue](t)
+	if !ok {
 		e = &enqueue{tx: t}
 		if err := e.lookUp(asks); err != nil {
 			return nil, err

@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// lookingFirst gives a step a look that can be sent with the beginning of the transaction: it depends on neither the clock nor anything that
-// another step of the group changes. The run finds in tx.first what it has returned, and clears it.
+// lookingFirst gives a step a look that can be sent with the beginning of the transaction: it does not depend on the clock. The run takes what it has
+// returned with takeLook.
 func (s *step) lookingFirst(look func(t *tx, in []any) (found any, reads []Statement)) *step {
 	s.look = look
 	return s
@@ -25,32 +25,58 @@ func (s *Store) arrange(group []*request) []*request {
 	return slices.Concat(rest, named, claims)
 }
 
-// lookAhead begins the transaction with what a group needs first: what its responses ask for, which locks the rows of its leases too; or else these rows,
-// locked in order; or else what its first step asks for.
+// lookAhead begins the transaction with what a group needs: the rows of its leases, locked in order, unless all of them are trusted, or what its responses
+// ask for locks these too; and what its first step asks for. The first try also asks for all others: what they find is then what was there before the
+// group, as if each had come first. Where that is not good enough, because a step of the group changes what another one relies on, the writes fail and
+// the second try looks in turn.
 func (t *tx) lookAhead(group []*request) error {
 	if _, ok := t.Conn.(Sender); !ok || len(group) == 0 {
 		return nil
 	}
-	ids := leasesOf(group)
-	t.leased = make(map[sojourn.ID]*live, len(ids))
-	for _, id := range ids {
-		t.leased[sojourn.ID(id)] = nil // not live, unless it is found
+	var reads []Statement
+	if !t.hasty || !t.trust(group) {
+		ids := leasesOf(group)
+		t.leased = make(map[sojourn.ID]*live, len(ids))
+		for _, id := range ids {
+			t.leased[sojourn.ID(id)] = nil // not live, unless it is found
+		}
+		if group[0].step != stepRespond && len(ids) > 0 {
+			reads = append(reads, Statement{Text: qLive, Args: []any{ids}, Each: t.scanInto(t.leased, noMore)})
+		}
 	}
-	st := group[0].step
-	if _, ok := group[0].in.([]sojourn.Response); !ok && len(ids) > 0 {
-		return t.send([]Statement{{Text: qLive, Args: []any{ids}, Each: t.scanInto(t.leased, noMore)}})
+	for rest := group; len(rest) > 0 && (t.hasty || len(reads) == 0); {
+		var same []*request
+		st := rest[0].step
+		same, rest = partition(rest, st)
+		if st.look == nil {
+			if !t.hasty {
+				break
+			}
+			continue
+		}
+		in := make([]any, len(same))
+		for i, r := range same {
+			in[i] = r.in
+		}
+		found, more := st.look(t, in)
+		t.looked = append(t.looked, found)
+		reads = append(reads, more...)
 	}
-	if st.look == nil {
+	if len(reads) == 0 {
 		return nil
 	}
-	same, _ := partition(group, st)
-	in := make([]any, len(same))
-	for i, r := range same {
-		in[i] = r.in
-	}
-	var reads []Statement
-	t.first, reads = st.look(t, in)
 	return t.send(reads)
+}
+
+// takeLook returns what the look of a step has found, once; false if it has not looked.
+func takeLook[T any](t *tx) (found T, ok bool) {
+	for i := range t.looked {
+		if found, ok = t.looked[i].(T); ok {
+			t.looked = slices.Delete(t.looked, i, i+1)
+			return found, true
+		}
+	}
+	return found, false
 }
 
 // leasesOf lists the jobs of all leases of a group.

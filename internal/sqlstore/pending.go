@@ -40,6 +40,7 @@ const (
 type endedRow struct {
 	state           sojourn.State // as read
 	epoch           int64
+	writer          int64 // the mark of the row if it was not read but is trusted; else 0
 	now             *live
 	finished, held  int64
 	reason, errText string
@@ -141,6 +142,7 @@ func (t *tx) commitWith(c Committer) error {
 	late := t.collect()
 	if t.wrote {
 		late = append(late, t.stillRelied()...)
+		late = append(late, t.noteWriter()...)
 	}
 	batch := make([]Statement, len(late))
 	for i, st := range late {
@@ -301,14 +303,13 @@ func (t *tx) flushEnded(rows []endedRow) {
 		return
 	}
 	n := len(rows)
-	gone, final := table(3, n), table(13, n)
+	final := table(13, n)
 	queue, kind, key, worker, reason, resultType := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	errors, results := make(Blobs, n), make(Blobs, n)
 	var awaited Ints
 	for i, r := range rows {
 		l := r.now
 		t.changed = append(t.changed, l)
-		gone[0][i], gone[1][i], gone[2][i] = int64(l.ID), int64(r.state), r.epoch
 		for c, v := range [...]int64{int64(l.ID), int64(l.State), int64(l.priority), int64(l.Weight), l.runAt, int64(l.generation), l.epoch, int64(l.Attempt),
 			int64(l.Failures), int64(l.Crashes), int64(l.history), bit(l.hasData), r.finished} {
 			final[c][i] = v
@@ -319,12 +320,29 @@ func (t *tx) flushEnded(rows []endedRow) {
 			awaited = append(awaited, int64(l.ID))
 		}
 	}
-	t.laterBulk(qDeleteLive, n, changedInside, gone[0], gone[1], gone[2])
+	t.deleteLive(rows)
 	t.laterBulk(qAddFinal, 0, "", final[0], columns(final[1:], queue, kind, key, worker, reason, resultType, errors, results)...)
 	t.freeKeys(rows)
 	if len(awaited) > 0 {
 		t.later(qFreeAwaited, 0, "", awaited)
 	}
+}
+
+// deleteLive deletes the rows of jobs that have ended, as they were read or are trusted to be.
+func (t *tx) deleteLive(rows []endedRow) {
+	slices.SortFunc(rows, func(a, b endedRow) int { return cmp.Compare(a.now.ID, b.now.ID) }) // those that are trusted are locked only now
+	read, trusted := table(4, len(rows)), table(4, len(rows))
+	n, m := 0, 0
+	for _, r := range rows {
+		to, at := read, &n
+		if r.writer > 0 {
+			to, at = trusted, &m
+		}
+		to[0][*at], to[1][*at], to[2][*at], to[3][*at] = int64(r.now.ID), int64(r.state), r.epoch, r.writer
+		*at++
+	}
+	t.laterBulk(qDeleteLive, n, changedInside, read[0][:n], read[1][:n], read[2][:n])
+	t.laterBulk(TextDeleteTrusted, m, "a job has changed since it was claimed", trusted[0][:m], trusted[1][:m], trusted[2][:m], trusted[3][:m])
 }
 
 // freeKeys frees the jobs' own keys, in one order everywhere.

@@ -74,27 +74,29 @@ func (c *claims) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 }
 
 // line is the beginning of a queue without gates as far as this worker knows its kinds.
-func (t *tx) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
+func (c *claims) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 	var line []candidate
 	add := func(row Row) error {
 		line = append(line, candidate{row.Int(0), row.Int(1), row.Int(2), row.Int(3)})
 		return nil
 	}
 	for _, kind := range r.Kinds {
-		if err := t.query(TextPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max); err != nil {
+		if first, ok := c.foreseenLine(queue, kind); ok {
+			line = append(line, first...)
+		} else if err := c.query(TextPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max); err != nil {
 			return nil, err
 		}
-		line = t.freshLine(line, queue, kind, r.Capacity)
+		line = c.freshLine(line, queue, kind, r.Capacity)
 	}
 	for _, kind := range r.Decidable {
 		if !slices.Contains(r.Kinds, kind) {
 			continue
 		}
-		if err := t.query(qPickErrored, add, queue, kind, r.Max); err != nil {
+		if err := c.query(qPickErrored, add, queue, kind, r.Max); err != nil {
 			return nil, err
 		}
 	}
-	polls, err := t.duePolls(queue, r)
+	polls, err := c.duePolls(queue, r)
 	for _, p := range polls {
 		line = append(line, p.candidate)
 	}

@@ -12,8 +12,8 @@ type respondAnswer struct {
 }
 
 var stepRespond = newStep("respond", func(t *tx, requests [][]sojourn.Response) ([]respondAnswer, error) {
-	r, ok := t.first.(*responding)
-	if t.first = nil; !ok {
+	r, ok := takeLook[*responding](t)
+	if !ok {
 		r = newResponding(t, requests)
 		if err := t.readAll(r.look()); err != nil {
 			return nil, err

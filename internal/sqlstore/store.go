@@ -50,6 +50,7 @@ type Store struct {
 	waits      memo[string, sojourn.Wait]          // the same of waits without keys
 	spare      spareIDs                            // for transactions of the application
 	recent     recent
+	trusted    trusted
 	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
 	lively     memo[string, bool] // queues with gates from which the last claim of this process has started something
@@ -178,13 +179,16 @@ type tx struct {
 	after  []func()         // run after the commit
 	never  map[string]error // windows that have refused a job, see mayStart
 
-	first   any                  // what the first step's look has found, see lookingFirst
+	hasty   bool                 // the first try: it trusts, and looks for all steps at the beginning
+	looked  []any                // what the looks of steps have found, see lookingFirst
 	pending pending              // written with the next flush
 	holding bool                 // but for the fresh rows, see canHold
 	inbox   inbox                // the same of responses
 	leased  map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
 	recent  map[sojourn.ID]*live // see recent
 	changed []*live              // rows as they were written, oldest first
+	writers map[sojourn.ID]int64 // rows that are trusted → their marks
+	writer  int64                // the mark of this transaction, once it has committed; 0 = not asked for
 	altered bool                 // a row was changed that is not among them
 	lines   []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places  map[string]queueRow  // queues as place has read them, since the last row was locked
@@ -193,8 +197,8 @@ type tx struct {
 }
 
 // newTx begins with a group of requests, of which there may be none.
-func (s *Store) newTx(c Conn, group ...*request) (*tx, error) {
-	t := &tx{Conn: c, s: s, ready: map[place]int{}, freed: map[string]int{}}
+func (s *Store) newTx(c Conn, hasty bool, group ...*request) (*tx, error) {
+	t := &tx{Conn: c, s: s, ready: map[place]int{}, freed: map[string]int{}, hasty: hasty}
 	if err := t.lookAhead(group); err != nil {
 		return nil, err
 	}

@@ -69,8 +69,16 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 // sweepDue ends what is overdue: one bounded page of the wake-up index, whatever sort of thing stands there.
 func (t *tx) sweepDue(limit int) (swept sojourn.Swept, err error) {
 	var ids Ints
-	if err := t.query(qOverdue, func(r Row) error { ids = append(ids, r.Int(0)); return nil }, t.now, limit); err != nil || len(ids) == 0 {
+	if err := t.query(qOverdue, func(r Row) error { ids = append(ids, r.Int(0)); return nil }, t.now, limit); err != nil {
 		return swept, err
+	}
+	return t.sweepThese(ids)
+}
+
+// sweepThese ends what of these rows is overdue.
+func (t *tx) sweepThese(ids Ints) (swept sojourn.Swept, err error) {
+	if len(ids) == 0 {
+		return swept, nil
 	}
 	t.release()
 	found, err := t.load(ids)

@@ -32,6 +32,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 	ctx, cancel := context.WithTimeout(context.Background(), txTime)
 	defer cancel()
 	var done *tx
+	tries := 0
 	group = s.arrange(group)
 	var lent []*waiter // the same ones if the transaction is run again
 	var given []claimAnswer
@@ -41,7 +42,11 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
 			}
 		}()
-		if done, err = s.newTx(c, group...); err != nil {
+		if done != nil {
+			s.trusted.forget(done.writers)
+		}
+		tries++
+		if done, err = s.newTx(c, tries == 1, group...); err != nil {
 			return err
 		}
 		if err := done.runGroup(group); err != nil {
@@ -60,6 +65,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 		s.hub.settle(lent, nil)
 		return len(lent) > 0, s.failed(err)
 	}
+	s.trusted.keep(done)
 	s.hub.settle(lent, given)
 	for _, f := range done.after {
 		f()

@@ -51,7 +51,7 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 	}
 	for try := 1; ; try++ {
 		err := guarded(func() error {
-			t, err := s.newTx(c)
+			t, err := s.newTx(c, false)
 			if err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
 	}
 	var done *tx
 	err := s.db.Update(ctx, func(c Conn) error {
-		t, err := s.newTx(c)
+		t, err := s.newTx(c, false)
 		if err != nil {
 			return err
 		}

@@ -56,6 +56,9 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 			// past heavy jobs without a bound.
 			sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and weight <= $4
 				order by r1, r2, id limit $5 /*lock*/`,
+			// A row's xmin is its mark: the transaction that has written it.
+			sqlstore.TextDeleteTrusted: `delete from sj_live l using unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) v(id, state, epoch, mark)
+				where l.id = v.id and l.state = v.state and l.epoch = v.epoch and cast(cast(l.xmin as text) as bigint) = v.mark returning l.id`,
 			// A join with ids is planned as a scan of all jobs as long as the server believes that there are few.
 			sqlstore.TextHeads: `select l.id, l.r1, l.r2, l.weight, t.lane from unnest($3::text[]) t(lane) cross join lateral
 				(select h.id, h.r1, h.r2, h.weight from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-'
@@ -64,6 +67,7 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 		Shape:      qShape,
 		Migrations: migrations,
 		Concurrent: true,
+		Writer:     "select cast(cast(pg_current_xact_id() as text) as bigint) % 4294967296",
 		FindTable:  "select case when to_regclass($1) is null then 0 else 1 end",
 		Migrating:  "lock table sj_migration in exclusive mode",
 	}, err

@@ -1,0 +1,85 @@
+package sqlstore
+
+import "github.com/sojourn-queue/sojourn"
+
+// foreseen is what a claim looks at first, read in one message with what is pending: what is overdue, and the beginning of its first queue without gates
+// with the rows that it will take. In turn that would be three messages.
+type foreseen struct {
+	overdue Ints
+	queue   string                 // "" if the claim has none
+	lines   map[string][]candidate // by kind
+	rows    map[sojourn.ID]*live
+	carries map[sojourn.ID]carried
+}
+
+// qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the greatest weight, how many to take.
+const qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
+	and weight <= $3 order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`
+
+// foresee reads for the first claim of a transaction, where a message costs a round trip. Rows of further queues would be locked in vain.
+func (c *claims) foresee(r sojourn.ClaimRequest) error {
+	if _, ok := c.Conn.(Sender); !ok {
+		return nil
+	}
+	f := &foreseen{lines: map[string][]candidate{}, rows: map[sojourn.ID]*live{}, carries: map[sojourn.ID]carried{}}
+	reads := []Statement{{Text: qOverdue, Args: []any{c.now, sweepPerClaim}, Each: func(row Row) error {
+		f.overdue = append(f.overdue, row.Int(0))
+		return nil
+	}}}
+	if first := c.door(r.Queues[0]); !first.paused && !first.gated {
+		f.queue = r.Queues[0]
+		for _, kind := range r.Kinds {
+			f.lines[kind] = nil
+			reads = append(reads, Statement{Text: qPickRows, Args: []any{f.queue, kind, r.Capacity, r.Max}, Each: c.scanInto(f.rows, func(row Row, l *live) error {
+				f.lines[kind] = append(f.lines[kind], candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)})
+				f.carries[l.ID] = scanCarried(row, liveColumnCount)
+				return nil
+			})})
+		}
+	}
+	c.places = nil // settings for a row are read after it was locked
+	c.ahead = f
+	return c.readAll(reads)
+}
+
+// sweepFirst handles what is overdue, and reads ahead for the claim if nothing is.
+func (c *claims) sweepFirst(r sojourn.ClaimRequest) (sojourn.Swept, error) {
+	if err := c.foresee(r); err != nil {
+		return sojourn.Swept{}, err
+	}
+	if c.ahead == nil {
+		return c.sweepDue(sweepPerClaim)
+	}
+	overdue := c.ahead.overdue
+	if len(overdue) > 0 {
+		c.ahead = nil // something may become ready that stands before what was read
+	}
+	return c.sweepThese(overdue)
+}
+
+// foreseenLine is the beginning of a queue for a kind, if it was read ahead.
+func (c *claims) foreseenLine(queue, kind string) (line []candidate, ok bool) {
+	if c.ahead == nil || c.ahead.queue != queue {
+		return nil, false
+	}
+	line, ok = c.ahead.lines[kind]
+	return line, ok
+}
+
+// takeForeseen moves the rows that were read ahead from ids to found and carries.
+func (c *claims) takeForeseen(ids Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]carried) (rest Ints) {
+	f := c.ahead
+	c.ahead = nil // what is written from here on may change what was read
+	if f == nil {
+		return ids
+	}
+	for _, id := range ids {
+		id := sojourn.ID(id)
+		if l := f.rows[id]; l != nil {
+			found[id], carries[id] = l, f.carries[id]
+		} else {
+			rest = append(rest, int64(id))
+		}
+	}
+	return rest
+}
