@@ -223,5 +223,6 @@ func TestBatcherWaitsForCompany(t *testing.T) {
 		began(fmt.Sprint([]int{1, company, 2}))
 		close(release)
 		wg.Wait()
+		b.close()
 	})
 }
