@@ -148,18 +148,26 @@ const (
 
 // help starts a runner for what waits, if that is worth one. The caller holds mu.
 func (b *batcher) help() {
-	if b.rows > 0 && b.busy < b.runners && (b.busy == b.slow || b.rows >= company<<(2*(b.busy-1))) {
+	if b.busy < b.runners && b.worth(b.busy) {
 		b.active++
 		b.busy++
 		go b.drain()
 	}
 }
 
-// drain commits group after group until nothing waits.
+// worth reports whether what waits is worth a transaction beside others at work. The caller holds mu.
+func (b *batcher) worth(others int) bool {
+	return b.rows > 0 && (others == b.slow || b.rows >= company<<(2*(others-1)))
+}
+
+// drain commits group after group until nothing waits, or too little beside the other runners, who come to it.
 func (b *batcher) drain() {
 	for {
 		b.mu.Lock()
-		group := b.take()
+		var group []*request
+		if b.worth(b.busy - 1) {
+			group = b.take()
+		}
 		if len(group) == 0 {
 			b.active--
 			b.busy--
