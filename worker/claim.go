@@ -118,11 +118,11 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 	if err != nil {
 		return 0, err
 	}
-	var from []string
+	from := make([]string, len(got))
 	for i := range got {
-		from = append(from, got[i].Job.Queue)
-		r.take(&got[i], sent, ctx.Err() != nil)
+		from[i] = got[i].Job.Queue
 	}
+	r.take(got, sent, ctx.Err() != nil)
 	w.order.took(from)
 	if len(got) > 0 {
 		r.observe(Event{Type: EventClaimed, Count: len(got), Took: time.Since(sent)})

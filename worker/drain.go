@@ -20,7 +20,7 @@ const (
 func (r *run) drain(grace time.Duration) error {
 	if !r.within(max(grace, 0), r.nothingLeft) {
 		for _, s := range r.phased(running) {
-			s.cancel(ErrShutdown)
+			s.ctx.cancel(ErrShutdown)
 		}
 		r.within(reactTime, r.nothingRuns)
 		for _, s := range r.phased(running) { // their handlers ignore the end of their contexts
@@ -45,9 +45,8 @@ func (r *run) drain(grace time.Duration) error {
 func (r *run) leftBehind() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.steps {
+	for s := range r.steps {
 		s.phase = gone
-		s.watch.Stop()
 	}
 	if n := len(r.steps) + r.abandoned; n > 0 {
 		return fmt.Errorf("worker: stopped before the store has taken the reports about %d jobs; they run again when their leases end", n)
@@ -94,7 +93,7 @@ func (r *run) nothingInHand() bool {
 func (r *run) phased(p phase) (found []*step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.steps {
+	for s := range r.steps {
 		if s.phase == p {
 			found = append(found, s)
 		}

@@ -124,7 +124,7 @@ func (r *run) finishSingly(batch []*step, refusal error) error {
 // settle takes what is answered out of the outbox. batch is its front.
 func (r *run) settle(batch []*step, answers []sojourn.Finished) {
 	var again []*step
-	events := make([]Event, 0, len(batch))
+	var events []Event // to observe or to log
 	r.mu.Lock()
 	for i, s := range batch {
 		a := answers[i]
@@ -145,7 +145,9 @@ func (r *run) settle(batch []*step, answers []sojourn.Finished) {
 			e.Call, e.Err = "finish", a.Err
 		}
 		e.State, e.Ran, e.Took = a.State, s.returned.Sub(s.began), time.Since(s.returned)
-		events = append(events, e)
+		if r.w.o.Observer != nil || e.Err != nil || e.Type == EventFailure {
+			events = append(events, e)
+		}
 	}
 	r.outbox = append(r.outbox[len(batch):], again...)
 	if len(r.outbox) == 0 {
@@ -206,7 +208,7 @@ func (r *run) giveUp(batch []*step) {
 func (r *run) flush() (done bool) {
 	r.mu.Lock()
 	var steps []*step
-	for _, s := range r.steps {
+	for s := range r.steps {
 		if s.phase == running && !s.inTx && s.log.waits() && len(steps) < sojourn.MaxBatch {
 			steps = append(steps, s)
 		}

@@ -96,7 +96,7 @@ func TestFinishIsBoundedInBytes(t *testing.T) {
 	f.maxBytes = sojourn.MaxMaxBytes
 	r := &run{w: New(sojourn.NewClient(f), Options{})}
 	for range 10 {
-		r.outbox = append(r.outbox, &step{log: newJobLog(1, nil), out: sojourn.Outcome{Result: make([]byte, 1<<20)}})
+		r.outbox = append(r.outbox, &step{out: sojourn.Outcome{Result: make([]byte, 1<<20)}})
 	}
 	if n := len(r.batch()); n != 4 {
 		t.Errorf("%d outcomes of 1 MiB in one call, want 4", n)

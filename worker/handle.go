@@ -10,6 +10,9 @@ import (
 
 // Handler runs one step of a job. What it returns is translated by sojourn.OutcomeOf. Its context ends when the job's run timeout,
 // timeout or deadline has passed, when the lease is lost, or at the end of a shutdown's grace; context.Cause says which.
+//
+// Handlers that run one after the other may share a goroutine. One that locks its thread (runtime.LockOSThread) or sets labels of the profiler
+// undoes it before it returns.
 type Handler func(ctx context.Context, job *sojourn.Job) error
 
 // Middleware wraps handlers. It runs inside what the worker guards: its panics count as the handler's. The args are decoded by the

@@ -32,10 +32,6 @@ type lines struct {
 	any   bool // there was a line
 }
 
-func newJobLog(attempt int32, wake chan struct{}) *jobLog {
-	return &jobLog{lines: &lines{attempt: attempt, wake: wake}}
-}
-
 // Enabled is true for all levels: who reads the log of one job wants everything.
 func (l *jobLog) Enabled(context.Context, slog.Level) bool { return true }
 

@@ -13,6 +13,9 @@ import (
 // context ends L/6 before the lease does, counted from before the request was sent that won or extended it. So two requests in a row
 // may fail before a handler is stopped, and it is stopped before another worker can have its job.
 
+// watchPause is at least between two looks at all steps.
+const watchPause = 10 * time.Millisecond
+
 // extendLoop keeps the leases of everything in hand. It has a goroutine of its own, so that no handler holds it up.
 func (r *run) extendLoop() {
 	every := r.w.o.Lease / 3
@@ -34,8 +37,8 @@ func (r *run) extendLoop() {
 func (r *run) extendAll(limit time.Duration) (failed error) {
 	r.mu.Lock()
 	steps := make([]*step, 0, len(r.steps))
-	for _, s := range r.steps {
-		if !s.as.Policy.NoExtend && !s.inTx {
+	for s := range r.steps {
+		if !s.as.noExtend && !s.inTx {
 			steps = append(steps, s)
 		}
 	}
@@ -82,7 +85,7 @@ func (r *run) extended(steps []*step, sent time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range steps {
-		if until := sent.Add(r.w.o.Lease); until.After(s.until) && !s.as.Policy.NoExtend {
+		if until := sent.Add(r.w.o.Lease); until.After(s.until) && !s.as.noExtend {
 			s.until = until
 		}
 	}
@@ -102,7 +105,7 @@ func (s *step) lose(reason string) {
 	if reason == sojourn.LostCancelled {
 		cause = ErrCancelled
 	}
-	s.cancel(cause)
+	s.ctx.cancel(cause)
 	s.r.observe(s.event(EventLost, reason))
 	signal(s.r.changed)
 }
@@ -110,35 +113,66 @@ func (s *step) lose(reason string) {
 // forget ends the worker's part in the step; r.mu is held.
 func (s *step) forget() {
 	s.phase = gone
-	s.watch.Stop()
 	if s.held != nil {
 		close(s.held)
 		s.held = nil
 	}
-	delete(s.r.steps, s.lease)
+	delete(s.r.steps, s)
 }
 
 // handlerEnd is when the handler must stop unless the lease is extended; r.mu is held.
 func (s *step) handlerEnd() time.Time { return s.until.Add(-s.r.w.o.Lease / 6) }
 
-// overdue runs at the handlerEnd that was known last. If the lease was not extended meanwhile, it ends the handler's context.
-func (s *step) overdue() {
-	s.r.mu.Lock()
-	left := time.Until(s.handlerEnd())
-	if s.phase == running && left > 0 {
-		s.watch.Reset(left)
+// watched makes sure that somebody looks at the step at its handlerEnd; r.mu is held.
+func (r *run) watched(s *step) {
+	if end := s.handlerEnd(); end.Before(r.watchAt) {
+		r.watchAt = end
+		signal(r.sooner)
 	}
-	over := s.phase == running && left <= 0
-	s.r.mu.Unlock()
-	if !over {
-		return
+}
+
+// watchLoop ends the contexts of handlers whose leases were not extended. One timer does for all steps: nearly all end long before their leases.
+func (r *run) watchLoop() {
+	for r.calls.Err() == nil {
+		over, next := r.notExtended()
+		for _, s := range over {
+			s.leaseEnds()
+		}
+		sleep(r.calls, max(next, watchPause), r.sooner)
 	}
-	if s.as.Policy.NoExtend {
-		s.cancel(ErrLeaseOver)
+}
+
+// notExtended takes down the steps whose handlerEnd has come, and says how long it is until the next look.
+func (r *run) notExtended() (over []*step, next time.Duration) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if left := r.watchAt.Sub(now); left > 0 {
+		return nil, left
+	}
+	r.watchAt = now.Add(r.w.o.Lease)
+	for s := range r.steps {
+		if s.phase != running || s.warned {
+			continue
+		}
+		if end := s.handlerEnd(); !end.After(now) {
+			s.warned = true
+			over = append(over, s)
+		} else if end.Before(r.watchAt) {
+			r.watchAt = end
+		}
+	}
+	return over, r.watchAt.Sub(now)
+}
+
+// leaseEnds ends the handler's context before the lease ends.
+func (s *step) leaseEnds() {
+	if s.as.noExtend {
+		s.ctx.cancel(ErrLeaseOver)
 		return
 	}
 	s.r.failed("extend", fmt.Errorf("job %d: %w", s.lease.ID, ErrNotExtended))
-	s.cancel(ErrNotExtended)
+	s.ctx.cancel(ErrNotExtended)
 }
 
 // overrun reports the steps whose handlers ignore that a limit of their job has passed, one lease after it. Such a handler keeps its
@@ -147,7 +181,7 @@ func (r *run) overrun() {
 	now := time.Now()
 	r.mu.Lock()
 	var over []*step
-	for _, s := range r.steps {
+	for s := range r.steps {
 		if s.phase == running && s.limit != nil && now.Sub(s.began) > s.limit.Limit+r.w.o.Lease {
 			over = append(over, s)
 		}
@@ -155,7 +189,7 @@ func (r *run) overrun() {
 	r.mu.Unlock()
 	for _, s := range over {
 		text := s.limit.Error() + "; the handler has not returned since"
-		r.w.log.Error("sojourn: a handler ignores the end of its context", "kind", s.as.Kind, "job", s.lease.ID, "reason", s.limit.Reason)
+		r.w.log.Error("sojourn: a handler ignores the end of its context", "kind", s.as.kind, "job", s.lease.ID, "reason", s.limit.Reason)
 		o := ended(sojourn.Outcome{Type: sojourn.OutcomeError, Text: text}, s.limit)
 		if s.purpose == sojourn.PurposePoll {
 			o.Type = sojourn.OutcomeNoAnswer

@@ -58,5 +58,5 @@ func (r *run) observe(e Event) {
 
 // event is one about the step. The outcome is set where there is one.
 func (s *step) event(t EventType, reason string) Event {
-	return Event{Type: t, Kind: s.as.Kind, Queue: s.as.Queue, Job: s.lease.ID, Purpose: s.purpose, Outcome: s.out.Type, Reason: reason}
+	return Event{Type: t, Kind: s.as.kind, Queue: s.as.queue, Job: s.lease.ID, Purpose: s.purpose, Outcome: s.out.Type, Reason: reason}
 }

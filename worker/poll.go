@@ -85,14 +85,12 @@ func (s *step) poll() {
 	if s.h.poll == nil {
 		return
 	}
-	ctx, stop := context.WithTimeoutCause(s.ctx, s.limit.Limit, s.limit)
-	defer stop()
-	s.r.observe(Event{Type: EventStarted, Kind: s.as.Kind, Queue: s.as.Queue, Job: s.lease.ID, Purpose: s.purpose})
-	answer, err := s.polled(ctx)
+	s.r.observe(Event{Type: EventStarted, Kind: s.as.kind, Queue: s.as.queue, Job: s.lease.ID, Purpose: s.purpose})
+	answer, err := s.polled()
 	var limit *LimitError
-	switch cause := context.Cause(ctx); {
+	switch cause := s.ctx.ended(); {
 	case err == nil && answer != nil && answer.Failed:
-		if err := s.sendFailure(ctx, answer); err != nil {
+		if err := s.sendFailure(answer); err != nil {
 			o.Reason, o.Text = sojourn.ReasonOf(err), sojourn.Cut(err.Error(), sojourn.MaxError)
 		}
 	case err == nil && answer != nil:
@@ -112,22 +110,22 @@ func (s *step) poll() {
 
 // sendFailure stores an error response for the job, which is kept while the poll step runs and ends the attempt when the step has ended. A wait for all
 // of several keys hears only what comes under one of them.
-func (s *step) sendFailure(ctx context.Context, a *Answer) error {
+func (s *step) sendFailure(a *Answer) error {
 	r := &sojourn.Response{Job: s.lease.ID, Source: sojourn.SourcePoll, MessageID: fmt.Sprintf("%d.%d", s.lease.ID, s.lease.Epoch), Failed: true,
 		Reason: sojourn.Cut(a.Reason, sojourn.MaxReason), Error: sojourn.Cut(a.Error, sojourn.MaxError), Body: a.Body, ContentType: cmp.Or(a.ContentType, "application/json")}
-	if w := s.as.Awaits; w != nil && w.Mode == sojourn.WaitAll && len(w.Keys) > 0 {
-		r.Job, r.Kind, r.Key = 0, s.as.Kind, w.Keys[0]
+	if w := s.whole.Awaits; w != nil && w.Mode == sojourn.WaitAll && len(w.Keys) > 0 {
+		r.Job, r.Kind, r.Key = 0, s.as.kind, w.Keys[0]
 	}
-	_, err := s.r.w.store.Respond(ctx, []sojourn.Response{*r})
+	_, err := s.r.w.store.Respond(&s.ctx, []sojourn.Response{*r})
 	return err
 }
 
 // polled calls the poll function and turns its panic into an error.
-func (s *step) polled(ctx context.Context) (a *Answer, err error) {
+func (s *step) polled() (a *Answer, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			a, err = nil, sojourn.WithReason(sojourn.ReasonPanic, &panicError{panicked(v, debug.Stack())})
 		}
 	}()
-	return s.h.poll(ctx, s.job)
+	return s.h.poll(&s.ctx, s.job)
 }

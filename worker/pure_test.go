@@ -147,7 +147,7 @@ type secret string
 func (secret) LogValue() slog.Value { return slog.StringValue("***") }
 
 func TestJobLogText(t *testing.T) {
-	h := newJobLog(3, make(chan struct{}, 1))
+	h := &jobLog{lines: &lines{attempt: 3, wake: make(chan struct{}, 1)}}
 	l := slog.New(h).With("n", 1).WithGroup("req").With("id", "a b")
 	l.Warn("slow call", "took", time.Second, slog.Group("in", "q", `say "hi"`), "key", secret("x"), "empty", "", slog.Attr{})
 	l.WithGroup("").Debug("no attributes")
@@ -164,7 +164,7 @@ func TestJobLogText(t *testing.T) {
 
 // The log of a step is bounded: its first line and the newest 99 stay, and the line behind a gap says how many are missing.
 func TestJobLogIsBounded(t *testing.T) {
-	h := newJobLog(1, make(chan struct{}, 1))
+	h := &jobLog{lines: &lines{attempt: 1, wake: make(chan struct{}, 1)}}
 	l := slog.New(h)
 	for i := range 250 {
 		l.Info(fmt.Sprint(i))

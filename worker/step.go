@@ -16,28 +16,36 @@ type step struct {
 	r        *run
 	h        *handling // nil if the kind has none here
 	job      *sojourn.Job
-	as       sojourn.Job // the job as it was claimed; handlers may write into theirs
+	as       original
+	whole    *sojourn.Job // the job as it was claimed, for those who look at all of it: retry policies and short steps
 	lease    sojourn.Lease
 	purpose  sojourn.Purpose
 	history  []sojourn.Attempt
 	weight   int64 // of the worker's concurrency
 	limit    *LimitError
-	window   time.Duration // after which the handler has to stop; 0 = none
 	leaseFor time.Duration
-	log      *jobLog
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
+	log      lines
+	ctx      stepContext
 	began    time.Time
 
 	// guarded by r.mu
 	phase    phase
-	until    time.Time // end of the lease, counted from before the request that won it was sent
-	watch    *time.Timer
+	until    time.Time       // end of the lease, counted from before the request that won it was sent
+	warned   bool            // the handler was told that the lease ends
 	out      sojourn.Outcome // once reported
 	returned time.Time
 	refused  int
 	held     chan struct{} // of one that holds a queue: closed when that is stored
 	inTx     bool          // a transaction of the application completes the job, see InTx
+}
+
+// original is what every step needs of its job as it was claimed; handlers may write into theirs.
+type original struct {
+	kind, queue string
+	failures    int32
+	maxAttempts int32
+	onPanic     sojourn.OnPanic
+	noExtend    bool
 }
 
 // phase of a step.
@@ -49,49 +57,100 @@ const (
 	gone                  // answered or lost
 )
 
-// take puts a claimed job into the worker's hands and starts its step, or hands it straight back.
-func (r *run) take(c *sojourn.Claimed, sent time.Time, back bool) {
-	s := &step{r: r, h: r.w.handlers[c.Job.Kind], job: &c.Job, as: c.Job, lease: c.Lease, purpose: c.Purpose, history: c.History,
-		leaseFor: c.LeaseFor, began: time.Now()}
-	s.as.Result, s.job.Result, s.job.ResultType = nil, nil, "" // of an earlier generation, if anything
+// take puts claimed jobs into the worker's hands and starts their steps, or hands them straight back.
+func (r *run) take(got []sojourn.Claimed, sent time.Time, back bool) {
+	steps := make([]*step, len(got))
+	for i := range got {
+		steps[i] = r.newStep(&got[i])
+	}
+	r.mu.Lock()
+	for _, s := range steps {
+		s.until = sent.Add(s.leaseFor)
+		r.watched(s)
+		r.steps[s] = struct{}{}
+		r.active++
+		r.used += s.weight
+		r.pending.heaviest = max(r.pending.heaviest, s.weight)
+	}
+	if !back {
+		r.waiting = append(r.waiting, steps...)
+		r.another()
+	}
+	r.mu.Unlock()
+	for _, s := range steps {
+		if back {
+			s.report(sojourn.Outcome{Type: sojourn.OutcomeReleased})
+			s.leave()
+		}
+	}
+}
+
+func (r *run) newStep(c *sojourn.Claimed) *step {
+	s := &step{r: r, h: r.w.handlers[c.Job.Kind], job: &c.Job, lease: c.Lease, purpose: c.Purpose, history: c.History,
+		leaseFor: c.LeaseFor, began: time.Now(), log: lines{attempt: c.Job.Attempt, wake: r.logged}}
+	s.job.Result, s.job.ResultType = nil, "" // of an earlier generation, if anything
+	s.as = original{c.Job.Kind, c.Job.Queue, c.Job.Failures, c.Job.Policy.MaxAttempts, c.Job.Policy.OnPanic, c.Job.Policy.NoExtend}
 	if s.leaseFor <= 0 {
 		s.leaseFor = r.w.o.Lease
 	}
-	if c.Purpose == sojourn.PurposeStart || c.Purpose == sojourn.PurposeResume {
-		s.weight, s.limit, s.window = int64(c.Job.Weight), nearest(c), c.Window
-	}
-	if c.Purpose == sojourn.PurposePoll {
+	s.ctx.base = r.base
+	switch c.Purpose {
+	case sojourn.PurposeStart, sojourn.PurposeResume:
+		s.weight, s.limit = int64(c.Job.Weight), nearest(c)
+		s.ctx.endAfter(s.began, s.limit, c.Window)
+	case sojourn.PurposePoll:
 		s.weight, s.limit = 1, &LimitError{sojourn.ReasonRunTimeout, MaxPoll}
+		s.ctx.endAfter(s.began, s.limit, 0)
 	}
-	s.log = newJobLog(c.Job.Attempt, r.logged)
-	s.ctx, s.cancel = context.WithCancelCause(r.base)
+	if short := c.Purpose == sojourn.PurposeDecide || c.Purpose == sojourn.PurposePoll; short || s.h != nil && s.h.retry != nil {
+		whole := c.Job
+		s.whole = &whole
+	}
 	s.job.Attach(s)
-	r.mu.Lock()
-	r.steps[s.lease] = s
-	r.active++
-	r.used += s.weight
-	r.pending.heaviest = max(r.pending.heaviest, s.weight)
-	s.until = sent.Add(s.leaseFor)
-	s.watch = time.AfterFunc(time.Until(s.handlerEnd()), s.overdue)
-	r.mu.Unlock()
-	if back {
-		s.report(sojourn.Outcome{Type: sojourn.OutcomeReleased})
-		s.leave()
-		return
-	}
-	go s.run()
+	return s
 }
 
 // nearest is the limit that ends the handler's context first, nil if there is none. The durations count from the claim's answer;
 // the store ends what overstays one lease later.
 func nearest(c *sojourn.Claimed) *LimitError {
-	var out *LimitError
-	for _, l := range []LimitError{{sojourn.ReasonRunTimeout, c.Job.Policy.RunTimeout}, {sojourn.ReasonTimeout, c.Timeout}, {sojourn.ReasonDeadline, c.Deadline}} {
-		if l.Limit != 0 && (out == nil || l.Limit < out.Limit) {
-			out = &l
+	var out LimitError
+	for _, l := range [...]LimitError{{sojourn.ReasonRunTimeout, c.Job.Policy.RunTimeout}, {sojourn.ReasonTimeout, c.Timeout}, {sojourn.ReasonDeadline, c.Deadline}} {
+		if l.Limit != 0 && (out.Limit == 0 || l.Limit < out.Limit) {
+			out = l
 		}
 	}
-	return out
+	if out.Limit == 0 {
+		return nil
+	}
+	return &out
+}
+
+// another starts a goroutine if steps wait for one and none is on its way; r.mu is held.
+func (r *run) another() {
+	if len(r.waiting) > 0 && !r.coming {
+		r.coming = true
+		go r.runSteps()
+	}
+}
+
+// runSteps runs one step after the other while there are any that wait, so that short handlers share a goroutine and the stack that it has
+// grown. No step waits for a handler of another one: before a goroutine runs a step it starts the next goroutine, if more of them wait.
+func (r *run) runSteps() {
+	for first := true; ; first = false {
+		r.mu.Lock()
+		if first {
+			r.coming = false
+		}
+		if len(r.waiting) == 0 {
+			r.mu.Unlock()
+			return
+		}
+		s := r.waiting[0]
+		r.waiting[0], r.waiting = nil, r.waiting[1:]
+		r.another()
+		r.mu.Unlock()
+		s.run()
+	}
 }
 
 // run does what the step is for.
@@ -119,18 +178,7 @@ func (e *panicError) Error() string { return e.text }
 
 // handle runs the handler.
 func (s *step) handle() {
-	ctx := s.ctx
-	if s.limit != nil {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, s.limit.Limit, s.limit)
-		defer stop()
-	}
-	if s.window > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, s.window, ErrWindowClosed)
-		defer stop()
-	}
-	s.r.observe(Event{Type: EventStarted, Kind: s.as.Kind, Queue: s.as.Queue, Job: s.lease.ID, Purpose: s.purpose})
+	s.r.observe(Event{Type: EventStarted, Kind: s.as.kind, Queue: s.as.queue, Job: s.lease.ID, Purpose: s.purpose})
 	var err error
 	returned := false
 	defer func() { // also when the handler panics, or ends its goroutine
@@ -139,9 +187,9 @@ func (s *step) handle() {
 		} else if !returned {
 			err = errExited
 		}
-		s.end(err, context.Cause(ctx))
+		s.end(err, s.ctx.ended())
 	}()
-	err = s.h.run(ctx, s.job)
+	err = s.h.run(&s.ctx, s.job)
 	returned = true
 }
 
@@ -156,7 +204,7 @@ func (s *step) end(err, cause error) {
 		o = rolledBack() // no question for the retry policy: nearly always the store answers that the job is completed
 		return
 	}
-	if o.Type == sojourn.OutcomeError && !o.Verdict.Final && !spent(s.as.Failures+1, s.as.Policy.MaxAttempts) {
+	if o.Type == sojourn.OutcomeError && s.h.retry != nil && !o.Verdict.Final && !spent(s.as.failures+1, s.as.maxAttempts) {
 		again := o.Verdict.Again
 		o.Verdict = s.ask(s.present(o), append(slices.Clip(s.history), s.attempt(o)))
 		o.Verdict.Again = o.Verdict.Again || again
@@ -170,7 +218,7 @@ func (s *step) outcome(err, cause error) sojourn.Outcome {
 	}
 	if p, ok := errors.AsType[*panicError](err); ok {
 		return sojourn.Outcome{Type: sojourn.OutcomeError, Reason: sojourn.ReasonPanic, Text: p.text,
-			Verdict: sojourn.Verdict{Final: s.as.Policy.OnPanic == sojourn.FailPanic}}
+			Verdict: sojourn.Verdict{Final: s.as.onPanic == sojourn.FailPanic}}
 	}
 	o := sojourn.OutcomeOf(err)
 	if o.Type == sojourn.OutcomeCompleted {
@@ -198,25 +246,22 @@ func ended(o sojourn.Outcome, cause error) sojourn.Outcome {
 
 // decide runs the retry policy alone: an attempt has ended where no handler code could decide.
 func (s *step) decide() {
-	o := sojourn.Outcome{Type: sojourn.OutcomeDecided, Reason: s.as.Reason, Text: s.as.Error}
+	o := sojourn.Outcome{Type: sojourn.OutcomeDecided, Reason: s.whole.Reason, Text: s.whole.Error}
 	if n := len(s.history); n > 0 && o.Reason == "" && o.Text == "" {
 		o.Reason, o.Text = s.history[n-1].Reason, s.history[n-1].Error
 	}
 	defer func() { s.report(o) }()
 	if s.h.retry != nil {
-		o.Verdict = s.ask(s.as, slices.Clone(s.history))
+		o.Verdict = s.ask(*s.whole, slices.Clone(s.history))
 	}
 }
 
-// ask calls the kind's retry policy with a copy of the job. Without one, or if it panics, the stored backoff decides.
+// ask calls the kind's retry policy with a copy of the job. If it panics, the stored backoff decides.
 func (s *step) ask(job sojourn.Job, history []sojourn.Attempt) (v sojourn.Verdict) {
-	if s.h.retry == nil {
-		return sojourn.Verdict{}
-	}
 	defer func() {
 		if p := recover(); p != nil {
 			v = sojourn.Verdict{}
-			s.r.w.log.Error("sojourn: a retry policy panicked; the stored backoff decides", "kind", s.as.Kind, "job", s.lease.ID, "panic", panicked(p, debug.Stack()))
+			s.r.w.log.Error("sojourn: a retry policy panicked; the stored backoff decides", "kind", s.as.kind, "job", s.lease.ID, "panic", panicked(p, debug.Stack()))
 		}
 	}()
 	return s.h.retry(&job, history)
@@ -224,7 +269,7 @@ func (s *step) ask(job sojourn.Job, history []sojourn.Attempt) (v sojourn.Verdic
 
 // present is the job as its retry policy sees it: with the present error counted.
 func (s *step) present(o sojourn.Outcome) sojourn.Job {
-	j := s.as
+	j := *s.whole
 	j.Failures, j.Reason, j.Error = j.Failures+1, o.Reason, o.Text
 	j.Checkpoint = s.job.Checkpoint
 	return j
@@ -232,13 +277,13 @@ func (s *step) present(o sojourn.Outcome) sojourn.Job {
 
 // attempt is the present error as an entry of the history. Its times are the store's, as far as the worker knows them.
 func (s *step) attempt(o sojourn.Outcome) sojourn.Attempt {
-	a := sojourn.Attempt{Seq: int32(len(s.history)) + 1, Generation: s.as.Generation, Attempt: s.as.Attempt, Epoch: s.lease.Epoch,
+	a := sojourn.Attempt{Seq: int32(len(s.history)) + 1, Generation: s.whole.Generation, Attempt: s.whole.Attempt, Epoch: s.lease.Epoch,
 		Purpose: s.purpose, Worker: s.lease.Worker, Outcome: string(o.Type), State: sojourn.Running, Reason: o.Reason, Error: o.Text}
 	if n := len(s.history); n > 0 {
 		a.Seq = s.history[n-1].Seq + 1
 	}
-	if !s.as.UpdatedAt.IsZero() {
-		a.BeganAt = s.as.UpdatedAt
+	if !s.whole.UpdatedAt.IsZero() {
+		a.BeganAt = s.whole.UpdatedAt
 		a.EndedAt = a.BeganAt.Add(time.Since(s.began))
 	}
 	return a
@@ -249,17 +294,16 @@ func spent(n, budget int32) bool { return budget > 0 && n >= budget }
 // leave gives the step's room back: its goroutine ends. Room of one that holds a queue is given back when the store knows of it, else this
 // worker would take the next job of the queue in between.
 func (s *step) leave() {
-	s.cancel(context.Canceled)
+	s.ctx.cancel(context.Canceled)
 	s.r.mu.Lock()
-	held := s.held
-	s.r.mu.Unlock()
-	if held != nil {
+	if held := s.held; held != nil {
+		s.r.mu.Unlock()
 		select {
 		case <-held:
 		case <-s.r.calls.Done():
 		}
+		s.r.mu.Lock()
 	}
-	s.r.mu.Lock()
 	s.r.active--
 	s.r.used -= s.weight
 	s.r.overtake()
@@ -290,7 +334,7 @@ func (s *step) Save(ctx context.Context, saved sojourn.Saved) error {
 func (s *step) RespondURL() string { return s.r.w.o.RespondURL }
 
 // Logger writes to the job's own log.
-func (s *step) Logger() *slog.Logger { return slog.New(s.log) }
+func (s *step) Logger() *slog.Logger { return slog.New(&jobLog{lines: &s.log}) }
 
 func (s *step) owns() bool {
 	s.r.mu.Lock()

@@ -5,8 +5,8 @@
 //	worker.Handle(w, ChargeCard, chargeCard)
 //	err := w.Run(ctx) // until ctx ends, then drains
 //
-// The roles stand in one file each: claim.go asks for jobs, order.go says in which queues first, step.go runs one step, lease.go
-// extends, poll.go asks for jobs that wait, finish.go reports in batches, joblog.go keeps the lines of Job.Log, sweep.go looks for what is overdue, drain.go ends it
+// The roles stand in one file each: claim.go asks for jobs, order.go says in which queues first, step.go runs one step, context.go is the context of
+// its handler, lease.go extends, poll.go asks for jobs that wait, finish.go reports in batches, joblog.go keeps the lines of Job.Log, sweep.go looks for what is overdue, drain.go ends it
 // all. The store's clock decides about jobs; this package measures only how long something takes here.
 package worker
 
@@ -115,12 +115,13 @@ func (w *Worker) begin(ctx context.Context) (*run, error) {
 	}
 	w.started, w.busy = true, true
 	r := &run{
-		w: w, base: context.WithoutCancel(ctx), steps: map[sojourn.Lease]*step{},
-		changed: make(chan struct{}, 1), filled: make(chan struct{}, 1), logged: make(chan struct{}, 1),
+		w: w, base: context.WithoutCancel(ctx), steps: map[*step]struct{}{},
+		changed: make(chan struct{}, 1), filled: make(chan struct{}, 1), logged: make(chan struct{}, 1), sooner: make(chan struct{}, 1),
 	}
 	r.kinds, r.decidable, r.pollable = w.kinds()
 	r.calls, r.stop = context.WithCancel(r.base)
 	r.loop(r.extendLoop)
+	r.loop(r.watchLoop)
 	r.loop(r.finishLoop)
 	return r, nil
 }
@@ -163,13 +164,17 @@ type run struct {
 	changed   chan struct{} // capacity 1: a handler returned, or a report was answered
 	filled    chan struct{} // capacity 1: the outbox has something
 	logged    chan struct{} // capacity 1: a job's log has something
+	sooner    chan struct{} // capacity 1: watchAt is earlier than it was
 
 	mu        sync.Mutex // guards the fields below and those of step that say so
-	steps     map[sojourn.Lease]*step
-	outbox    []*step // those whose outcome waits to be reported, in order
-	active    int     // handlers that run
-	used      int64   // their weight
-	abandoned int     // outcomes that could be reported no more
+	steps     map[*step]struct{}
+	waiting   []*step   // those that no goroutine has begun, in order
+	coming    bool      // a goroutine that takes one of them is on its way
+	watchAt   time.Time // when to look next which leases end
+	outbox    []*step   // those whose outcome waits to be reported, in order
+	active    int       // handlers that run
+	used      int64     // their weight
+	abandoned int       // outcomes that could be reported no more
 	pending   pending
 }
 
