@@ -46,7 +46,7 @@ func TestStepContextEnds(t *testing.T) {
 		{"cancel, then limit", time.Minute, 0, func(c *stepContext) { c.cancel(ErrShutdown); time.Sleep(time.Hour) }, context.Canceled, ErrShutdown.Error()},
 		{"limit, then cancel", time.Minute, 0, func(c *stepContext) { time.Sleep(time.Hour); c.cancel(ErrShutdown) }, context.DeadlineExceeded, "worker: timeout: over after 1m0s in this step"},
 	} {
-		for _, asks := range []string{"first", "later"} {
+		for _, asks := range []string{"first", "later", "for the error alone"} {
 			t.Run(c.name+", asked "+asks, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					ctx := newStepContext(c.limit, c.window)
@@ -56,6 +56,9 @@ func TestStepContextEnds(t *testing.T) {
 					}
 					c.does(ctx)
 					synctest.Wait()
+					if asks == "for the error alone" && (ctx.Err() != c.err || ctx.made != nil) {
+						t.Errorf("error %v, want %v; made %v", ctx.Err(), c.err, ctx.made)
+					}
 					if cause := ctx.ended(); text(cause) != c.cause || ctx.Err() != c.err || (ctx.made != nil) != (asks == "first") {
 						t.Errorf("ended by %v, error %v; want %q, %v", cause, ctx.Err(), c.cause, c.err)
 					}

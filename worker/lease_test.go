@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -225,6 +226,46 @@ func TestNoExtend(t *testing.T) {
 		mustStop(t, stop)
 		if j := f.job(1); j.State != sojourn.Failed || j.Reason != sojourn.ReasonLeaseLost || f.extends != 0 {
 			t.Errorf("job is %s, reason %q, after %d extends", j.State, j.Reason, f.extends)
+		}
+	})
+}
+
+// One timer watches all leases: each handler is told at its own time, whenever its job was claimed, and one that goes on is told once.
+func TestLeasesAreWatchedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.onExtend = func(context.Context) error { return errDown }
+		seen := &seen{}
+		w := New(sojourn.NewClient(f), Options{Observer: seen, Concurrency: 30, Logger: slog.New(slog.DiscardHandler)})
+		told := make(chan time.Duration, 21)
+		Handle(w, kindA, func(ctx context.Context, _ *sojourn.Job, _ args) error {
+			began := time.Now()
+			<-ctx.Done()
+			told <- time.Since(began)
+			time.Sleep(2 * time.Minute)
+			return nil
+		})
+		f.add(kindA.New(args{})) // a worker with a job in hand asks every second, and leases count from when it asked
+		stop := start(t, w)
+		for range 10 {
+			time.Sleep(3 * time.Second)
+			f.add(kindA.New(args{}), kindA.New(args{}))
+		}
+		for range 21 {
+			if after := <-told; after < 24*time.Second || after > 25*time.Second {
+				t.Errorf("a handler was told %v after its job was claimed, want 25 s", after)
+			}
+		}
+		time.Sleep(3 * time.Minute)
+		mustStop(t, stop)
+		warned := 0
+		for _, e := range seen.of(EventFailure) {
+			if errors.Is(e.Err, ErrNotExtended) {
+				warned++
+			}
+		}
+		if warned != 21 {
+			t.Errorf("%d warnings about 21 leases", warned)
 		}
 	})
 }
