@@ -119,11 +119,9 @@ func (c *Client) enqueue(ctx context.Context, jobs []*Job, partial bool) ([]Enqu
 // enqueueDrawn gives ids to jobs without one. Ids that this very call drew from an old block, and that the store therefore
 // refuses before it writes, are replaced once.
 func (c *Client) enqueueDrawn(ctx context.Context, jobs []*Job, partial bool) ([]Enqueued, error) {
-	var fresh []*Job
-	for _, j := range jobs {
-		if j.ID == 0 {
-			fresh = append(fresh, j)
-		}
+	fresh := jobs
+	if drawn := func(j *Job) bool { return j.ID != 0 }; slices.ContainsFunc(jobs, drawn) {
+		fresh = slices.DeleteFunc(slices.Clone(jobs), drawn)
 	}
 	es, err := c.drawAndSend(ctx, fresh, jobs, partial)
 	if ErrorCode(err) == CodeIDExpired && len(fresh) > 0 {
@@ -183,12 +181,9 @@ type idBlock struct {
 const idBlockSize = 1000
 
 func (b *idBlock) next(ctx context.Context, s Store) (ID, error) {
-	if err := b.reserve(ctx, s, 1); err != nil {
-		return 0, err
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.at == b.limit { // others took them meanwhile
+	if b.at == b.limit {
 		if err := b.lease(ctx, s, idBlockSize); err != nil {
 			return 0, err
 		}
