@@ -24,12 +24,12 @@ RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 ONCE := ^(TestSimulation|TestConformanceOfTwo|TestConformancePostgres|TestScriptsOverHTTP|TestSojournWork.*|TestQuickstartWithBash)$$
 SLOW := ./store/postgres ./httpapi ./store/sqlite
 
-# The slow packages first, so that none of them is left to the end alone. Tests over PostgreSQL wait for it half of the time, hence three at a time.
+# The slow packages first, so that none of them is left to the end alone. Tests over PostgreSQL wait for it half of the time, hence three at a time, and four seeds of the simulation.
 test:
 	@if go build -race -o /dev/null runtime/cgo 2>/dev/null; then \
 		echo 'race detector: on'; set -x; \
 		SOJOURN_SIM_SEEDS=5 go test -vet=off -p 3 -timeout 20m $(RACEFLAGS) -skip '^(TestConformanceOfTwo|TestConformancePostgres|TestScriptsOverHTTP|TestSojournWork.*|TestQuickstartWithBash)$$' $(TESTFLAGS) $(SLOW) ./... && \
-		go test -vet=off -p 3 -timeout 20m $(TESTFLAGS) -run '$(ONCE)' $(SLOW) ./cmd/sojourn; \
+		SOJOURN_SIM_SEEDS=200 go test -vet=off -p 3 -parallel 4 -timeout 20m $(TESTFLAGS) -run '$(ONCE)' $(SLOW) ./cmd/sojourn; \
 	else \
 		echo 'race detector: OFF (it needs a C compiler and cgo)'; set -x; \
 		go test -vet=off -timeout 20m $(TESTFLAGS) $(SLOW) ./...; \

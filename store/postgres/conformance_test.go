@@ -15,7 +15,12 @@ func TestConformance(t *testing.T) {
 
 func conforming(t *testing.T, o storetest.Options) sojourn.Store {
 	t.Helper()
-	options := []Option{Clock(o.Now), Schema(emptySchema(t)), AutoMigrate()}
+	return openKept(t, append(wished(o), Schema(emptySchema(t)))...)
+}
+
+// wished are the options of a store that the suite asks for.
+func wished(o storetest.Options) []Option {
+	options := []Option{Clock(o.Now), AutoMigrate()}
 	for queue, throttler := range o.Throttlers {
 		options = append(options, Throttle(queue, throttler))
 	}
@@ -28,7 +33,7 @@ func conforming(t *testing.T, o storetest.Options) sojourn.Store {
 	if o.InboxTTL > 0 {
 		options = append(options, InboxTTL(o.InboxTTL))
 	}
-	return open(t, options...).Store()
+	return options
 }
 
 func open(t testing.TB, options ...Option) *sojourn.Client {

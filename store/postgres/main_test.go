@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
+	closeKept()
 	stopServer()
 	os.Exit(code)
 }

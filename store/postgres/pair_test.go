@@ -16,20 +16,8 @@ import (
 func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
 	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
-		options := []Option{Clock(o.Now), Schema(emptySchema(t)), AutoMigrate(), func(o *options) { o.poll = 20 * time.Millisecond }}
-		for queue, throttler := range o.Throttlers {
-			options = append(options, Throttle(queue, throttler))
-		}
-		if o.Rules != nil {
-			options = append(options, Rules(o.Rules))
-		}
-		if o.MaxBytes > 0 {
-			options = append(options, MaxBytes(o.MaxBytes))
-		}
-		if o.InboxTTL > 0 {
-			options = append(options, InboxTTL(o.InboxTTL))
-		}
-		return &pair{stores: [2]sojourn.Store{open(t, options...).Store(), open(t, options...).Store()}}
+		options := append(wished(o), Schema(emptySchema(t)), func(o *options) { o.poll = 20 * time.Millisecond })
+		return &pair{stores: [2]sojourn.Store{openKept(t, options...), openKept(t, options...)}}
 	})
 }
 

@@ -40,23 +40,32 @@ func Open(address string, list ...Option) (*sojourn.Client, error) {
 }
 
 func newStore(ctx context.Context, db *DB, o options) (*sqlstore.Store, error) {
-	cfg := sqlstore.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Runners: runners, Poll: o.poll,
-		Throttlers: o.throttlers, Rules: o.rules, Declared: o.declared}
-	if o.clock != nil {
-		cfg.Now, cfg.Driven = o.clock, true
+	if err := o.fit(ctx, db); err != nil {
+		return nil, err
 	}
+	return sqlstore.New(ctx, db, o.config())
+}
+
+// fit brings the tables to this program's version, or refuses others.
+func (o options) fit(ctx context.Context, db *DB) error {
 	m := o.tend(db)
 	if o.migrate {
 		if err := m.Raise(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	schema, err := m.Schema(ctx)
 	if err == nil {
 		err = sqlstore.Fits(schema, db.location)
 	}
-	if err != nil {
-		return nil, err
+	return err
+}
+
+func (o options) config() sqlstore.Config {
+	cfg := sqlstore.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Runners: runners, Poll: o.poll,
+		Throttlers: o.throttlers, Rules: o.rules, Declared: o.declared}
+	if o.clock != nil {
+		cfg.Now, cfg.Driven = o.clock, true
 	}
-	return sqlstore.New(ctx, db, cfg)
+	return cfg
 }
