@@ -226,3 +226,41 @@ func TestBatcherWaitsForCompany(t *testing.T) {
 		b.close()
 	})
 }
+
+// TestBatcherLeavesCrumbs: a runner whose transaction is over leaves fewer than company rows to the one at work beside it.
+func TestBatcherLeavesCrumbs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sizes []int
+		releases := []chan struct{}{make(chan struct{}), make(chan struct{}), make(chan struct{})}
+		b := newBatcher(3, 1000, func(group []*request) {
+			sizes = append(sizes, len(group))
+			<-releases[len(sizes)-1]
+		})
+		var wg sync.WaitGroup
+		submit := func(n int) {
+			for range n {
+				wg.Go(func() { b.do(context.Background(), classEnqueue, stepA, 1, nil) })
+			}
+			synctest.Wait()
+		}
+		began := func(want ...int) {
+			t.Helper()
+			if !slices.Equal(sizes, want) {
+				t.Errorf("groups of %v requests have begun, not %v", sizes, want)
+			}
+		}
+		submit(1)
+		submit(company)
+		submit(2)
+		close(releases[1])
+		time.Sleep(patience / 2)
+		synctest.Wait()
+		began(1, company)
+		close(releases[0])
+		synctest.Wait()
+		began(1, company, 2)
+		close(releases[2])
+		wg.Wait()
+		b.close()
+	})
+}

@@ -77,6 +77,8 @@ var mutants = []mutant{
 	{"a claim that was lent gets nothing", "internal/sqlstore/wait.go", "w.given = &answers[i]", "w.given = nil", store},
 	{"a job that starts at once is stored as ready", "internal/sqlstore/fresh.go", "f.now, f.started = l, true", "f.started = true", store},
 	{"jobs that are stored stand in front", "internal/sqlstore/fresh.go", "candidate{int64(l.ID), l.r1, l.r2,", "candidate{int64(l.ID), 0, 0,", store},
+	{"a row is trusted without its mark", "store/postgres/dialect.go", " and cast(cast(l.xmin as text) as bigint) = v.mark returning", " returning", "-run=^TestFinishTrust ./store/postgres"},
+	{"a runner takes crumbs beside others", "internal/sqlstore/batch.go", "if b.worth(b.busy - 1) {", "if b.rows > 0 {", "./internal/sqlstore"},
 	{"a handler's panic ends the worker", "worker/step.go", "if v := recover(); v != nil {\n\t\t\terr", "if v := any(nil); v != nil {\n\t\t\terr", "./worker"},
 }
 
