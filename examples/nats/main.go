@@ -86,8 +86,9 @@ func bank(ctx context.Context, url string) (*nats.Conn, jetstream.JetStream) {
 	_, err = requests.Consume(func(m jetstream.Msg) {
 		for range 2 {
 			reply := &nats.Msg{Subject: "replies", Header: nats.Header{"event-id": {"evt-" + string(m.Data())}}, Data: fmt.Appendf(nil, `{"order":%q,"approved":true}`, m.Data())}
-			_, err := js.PublishMsg(ctx, reply)
-			check(err)
+			if _, err := js.PublishMsg(ctx, reply); ctx.Err() == nil { // the end may come between the two
+				check(err)
+			}
 		}
 		m.Ack()
 	})
