@@ -20,7 +20,7 @@ func short(path string) Config {
 	c.Path, c.Seed = path, 1
 	c.Within, c.Backoff.First = 500*time.Millisecond, 10*time.Millisecond
 	c.World = World{MinDelay: 5 * time.Millisecond, MaxDelay: 300 * time.Millisecond, Skew: 2,
-		Never: 0.1, Twice: 0.1, AtOnce: 0.1, Errors: 0.05, Declined: 0.05, Busy: 0.02, Strangers: 0.05}
+		Never: 0.1, Twice: 0.1, AtOnce: 0.1, Errors: 0.15, Declined: 0.05, Busy: 0.02, Strangers: 0.05}
 	c.Express, c.Later, c.Withdrawn = 0.1, 0, 0.05
 	return c
 }
