@@ -34,17 +34,18 @@ type shop struct {
 	db      *sql.DB
 	enqueue func(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojourn.Job) ([]sojourn.Enqueued, error)
 	finish  func(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job) error
+	settle  string // waits for whoever has written to app
 }
 
 // openShop opens a PostgreSQL URL or a SQLite file.
 func openShop(address string) (s shop, err error) {
 	if strings.HasPrefix(address, "postgres") {
-		s.enqueue, s.finish = postgres.EnqueueSQL, postgres.FinishSQL
+		s.enqueue, s.finish, s.settle = postgres.EnqueueSQL, postgres.FinishSQL, "lock table app in share mode"
 		if s.client, err = postgres.Open(address, postgres.AutoMigrate()); err == nil {
 			s.db, err = sql.Open("pgx", address)
 		}
 	} else {
-		s.enqueue, s.finish = sqlite.EnqueueTx, sqlite.FinishTx
+		s.enqueue, s.finish, s.settle = sqlite.EnqueueTx, sqlite.FinishTx, "select 1"
 		if s.client, err = sqlite.Open(address); err == nil {
 			s.db, err = sql.Open("sqlite", "file:"+address+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 		}
@@ -92,9 +93,23 @@ func chain(ctx context.Context, address string) error {
 	return w.Run(ctx)
 }
 
+// settled waits for commits of the killed process that a PostgreSQL server still carries out: one between the audit's reads would look torn.
+func (s shop) settled(ctx context.Context) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	_, err = tx.Exec(s.settle)
+	return err
+}
+
 // auditChains wants each number of each chain to be written once, by a completed job, and the next link to be there.
 func auditChains(t *testing.T, s shop, chains int) (total int) {
 	t.Helper()
+	if err := s.settled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	next := make([]int, chains)
 	rows, err := s.db.Query("select chain, n from app order by chain, n")
 	if err != nil {
