@@ -192,10 +192,10 @@ func TestChoose(t *testing.T) {
 // than patience.
 func TestBatcherWaitsForCompany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var sizes []int
+		var begun groupSizes
 		release := make(chan struct{})
 		b := newBatcher(3, 1000, func(group []*request) {
-			sizes = append(sizes, len(group))
+			begun.add(len(group))
 			<-release
 		})
 		var wg sync.WaitGroup
@@ -205,22 +205,16 @@ func TestBatcherWaitsForCompany(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		began := func(want string) {
-			t.Helper()
-			if got := fmt.Sprint(sizes); got != want {
-				t.Errorf("groups of %s requests have begun, not %s", got, want)
-			}
-		}
 		submit(1)
 		submit(company - 1)
-		began("[1]")
+		begun.are(t, 1)
 		submit(1)
-		began(fmt.Sprint([]int{1, company}))
+		begun.are(t, 1, company)
 		submit(2)
-		began(fmt.Sprint([]int{1, company}))
+		begun.are(t, 1, company)
 		time.Sleep(patience)
 		synctest.Wait()
-		began(fmt.Sprint([]int{1, company, 2}))
+		begun.are(t, 1, company, 2)
 		close(release)
 		wg.Wait()
 		b.close()
@@ -230,12 +224,9 @@ func TestBatcherWaitsForCompany(t *testing.T) {
 // TestBatcherLeavesCrumbs: a runner whose transaction is over leaves fewer than company rows to the one at work beside it.
 func TestBatcherLeavesCrumbs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var sizes []int
+		var begun groupSizes
 		releases := []chan struct{}{make(chan struct{}), make(chan struct{}), make(chan struct{})}
-		b := newBatcher(3, 1000, func(group []*request) {
-			sizes = append(sizes, len(group))
-			<-releases[len(sizes)-1]
-		})
+		b := newBatcher(3, 1000, func(group []*request) { <-releases[begun.add(len(group))] })
 		var wg sync.WaitGroup
 		submit := func(n int) {
 			for range n {
@@ -243,24 +234,41 @@ func TestBatcherLeavesCrumbs(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		began := func(want ...int) {
-			t.Helper()
-			if !slices.Equal(sizes, want) {
-				t.Errorf("groups of %v requests have begun, not %v", sizes, want)
-			}
-		}
 		submit(1)
 		submit(company)
 		submit(2)
 		close(releases[1])
 		time.Sleep(patience / 2)
 		synctest.Wait()
-		began(1, company)
+		begun.are(t, 1, company)
 		close(releases[0])
 		synctest.Wait()
-		began(1, company, 2)
+		begun.are(t, 1, company, 2)
 		close(releases[2])
 		wg.Wait()
 		b.close()
 	})
+}
+
+// groupSizes are those of the groups that have begun.
+type groupSizes struct {
+	mu    sync.Mutex
+	sizes []int
+}
+
+// add returns the group's number, from 0.
+func (g *groupSizes) add(n int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sizes = append(g.sizes, n)
+	return len(g.sizes) - 1
+}
+
+func (g *groupSizes) are(t *testing.T, want ...int) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !slices.Equal(g.sizes, want) {
+		t.Errorf("groups of %v requests have begun, not %v", g.sizes, want)
+	}
 }
