@@ -20,16 +20,17 @@ RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 .PHONY: test check vet benchmodules outside staticcheck format generated cross sim conform crash crash-http outage overload soak fuzz bench othersqlite
 
 # These run one call at a time, or repeat over another way what runs with the race detector: it finds nothing in them and makes them two to ten times
-# slower, so with it the simulation has few seeds and the others are left out. So are the tests of sojourn work, which start the command a hundred times, and the scripts of the command over a server.
-ONCE := ^(TestSimulation|TestConformanceOfTwo|TestConformancePostgres|TestScriptsOverHTTP|TestSojournWork.*|TestQuickstartWithBash)$$
+# slower, so with it the simulation has few seeds and the others are left out. So are the tests of sojourn work, which start the command a hundred times, and the scripts of the command over a
+# server. The conformance suite runs with it over a file of SQLite and over PostgreSQL; the tests of httpapi/server and of the command have the server.
+NORACE := TestConformanceOfTwo|TestConformanceMemory|TestConformanceSQLite|TestConformancePostgres|TestScriptsOverHTTP|TestSojournWork.*|TestQuickstartWithBash
 SLOW := ./store/postgres ./httpapi ./store/sqlite
 
 # The slow packages first, so that none of them is left to the end alone. Tests over PostgreSQL wait for it half of the time, hence three at a time, and four seeds of the simulation.
 test:
 	@if go build -race -o /dev/null runtime/cgo 2>/dev/null; then \
 		echo 'race detector: on'; set -x; \
-		SOJOURN_SIM_SEEDS=5 go test -vet=off -p 3 -timeout 20m $(RACEFLAGS) -skip '^(TestConformanceOfTwo|TestConformancePostgres|TestScriptsOverHTTP|TestSojournWork.*|TestQuickstartWithBash)$$' $(TESTFLAGS) $(SLOW) ./... && \
-		SOJOURN_SIM_SEEDS=200 go test -vet=off -p 3 -parallel 4 -timeout 20m $(TESTFLAGS) -run '$(ONCE)' $(SLOW) ./cmd/sojourn; \
+		SOJOURN_SIM_SEEDS=5 go test -vet=off -p 3 -timeout 20m $(RACEFLAGS) -skip '^($(NORACE))$$' $(TESTFLAGS) $(SLOW) ./... && \
+		SOJOURN_SIM_SEEDS=200 go test -vet=off -p 3 -parallel 4 -timeout 20m $(TESTFLAGS) -run '^(TestSimulation|$(NORACE))$$' $(SLOW) ./cmd/sojourn; \
 	else \
 		echo 'race detector: OFF (it needs a C compiler and cgo)'; set -x; \
 		go test -vet=off -timeout 20m $(TESTFLAGS) $(SLOW) ./...; \
