@@ -86,7 +86,7 @@ conform:
 	done
 
 crash:
-	SOJOURN_CRASH_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v ./internal/crash
+	SOJOURN_CRASH_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 60m -v ./internal/crash
 
 # sojourn serve under workers in Go, Python, TypeScript and bash. make test kills it three times.
 crash-http:

@@ -26,7 +26,7 @@ func demoSurvivesKill(t *testing.T, url string) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	sojourn := sojournCommand(t)
 	for _, life := range []time.Duration{1500 * time.Millisecond, 2300 * time.Millisecond} {
-		cmd := exec.Command(sojourn, "demo", "--store", url, "--headless", "--for", "1m", "-o", "json")
+		cmd := exec.Command(sojourn, "demo", "--store", url, "--headless", "--rate", "100", "--for", "1m", "-o", "json")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -67,10 +67,10 @@ type demoReport struct {
 	Partners []struct{ Jobs, Answered int }
 }
 
-// counts lets a demo go on for 4 s and count.
+// counts lets a demo go on for 4 s and count. Its rate is one that a slow machine with the race detector keeps up with, else nothing but orders is done.
 func counts(t *testing.T, sojourn, url string) (report demoReport) {
 	t.Helper()
-	cmd := exec.Command(sojourn, "demo", "--store", url, "--headless", "--for", "4s", "-o", "json")
+	cmd := exec.Command(sojourn, "demo", "--store", url, "--headless", "--rate", "100", "--for", "4s", "-o", "json")
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
