@@ -27,7 +27,7 @@ type claims struct {
 	doors map[string]door      // of the queues that they name and of all queues, if they have settings
 	idle  []idleClaim          // claims that have found nothing: the same ones after them find nothing either
 	swept bool                 // nothing that is due is left
-	ahead *foreseen            // nil if nothing was read ahead
+	ahead *foreseen            // for the first claim; nil if nothing was read ahead
 }
 
 type idleClaim struct {
@@ -63,12 +63,20 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 		if err := t.readAll(c.look(requests)); err != nil {
 			return nil, err
 		}
+	} else if t.wrote || t.altered || len(t.pending.saves) > 0 { // since then, so others may be ready now
+		if err := t.readAll(c.foresee(requests[0])); err != nil {
+			return nil, err
+		}
 	}
 	if !c.canHold() || slices.ContainsFunc(requests, c.gated) {
 		t.release()
+		c.ahead = nil // what is written now may stand before it
 	}
 	answers := make([]claimAnswer, len(requests))
 	for i, r := range requests {
+		if i > 0 {
+			c.ahead = nil // it was read for the first
+		}
 		if lent && c.gated(r) { // whose counting would let producers wait for the claims of other nodes
 			answers[i].again = true
 			continue
@@ -102,7 +110,7 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 		return claimAnswer{drained: true}, c.meet(r)
 	}
 	if !c.swept {
-		n, err := c.sweepFirst(r)
+		n, err := c.sweepFirst()
 		if err != nil {
 			return claimAnswer{}, err
 		}
@@ -302,7 +310,7 @@ func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
-// look asks for the newest claims of all workers, and for the doors of all queues.
+// look asks for the newest claims of all workers, for the doors of all queues, and for what the first claim will find.
 func (c *claims) look(requests []sojourn.ClaimRequest) []Statement {
 	c.last, c.doors = make(map[string]lastClaim, len(requests)), map[string]door{}
 	queues := Texts{sojourn.AllQueues}
@@ -316,10 +324,11 @@ func (c *claims) look(requests []sojourn.ClaimRequest) []Statement {
 		c.doors[r.Text(0)] = door{paused: r.Int(1) != 0, gated: r.Int(2) != 0, shape: r.Int(3)}
 		return nil
 	}}}
-	return append(reads, Statement{Text: qLastClaim, Rows: []Column{workers}, Each: func(row Row) error {
+	reads = append(reads, Statement{Text: qLastClaim, Rows: []Column{workers}, Each: func(row Row) error {
 		c.last[row.Text(0)] = lastClaim{number: row.Int(1), leases: row.Text(2), drained: row.Int(3) != 0}
 		return nil
 	}})
+	return append(reads, c.foresee(requests[0])...)
 }
 
 // repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.

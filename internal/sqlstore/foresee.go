@@ -2,51 +2,49 @@ package sqlstore
 
 import "github.com/sojourn-queue/sojourn"
 
-// foreseen is what a claim looks at first, read in one message with what is pending: what is overdue, and the beginning of its first queue without gates
-// with the rows that it will take. In turn that would be three messages.
+// foreseen is what the first claim of a transaction looks at first, read in the message that begins the transaction or that writes what is pending: what is
+// overdue, and the beginning of its first queue without gates with the rows that it will take. In turn that would be three messages.
 type foreseen struct {
 	overdue Ints
-	queue   string                 // "" if the claim has none
+	queue   string
 	lines   map[string][]candidate // by kind
 	rows    map[sojourn.ID]*live
 	carries map[sojourn.ID]carried
 }
 
-// qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the greatest weight, how many to take.
+// qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the greatest weight, how many to take. It does not know yet whether
+// the queue is open, and takes nothing if it is not.
 const qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
-	and weight <= $3 order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`
+	and weight <= $3 and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
+	order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`
 
-// foresee reads for the first claim of a transaction, where a message costs a round trip. Rows of further queues would be locked in vain.
-func (c *claims) foresee(r sojourn.ClaimRequest) error {
+// foresee reads for the first claim, where a message costs a round trip. Rows of further queues would be locked in vain. What is overdue it asks by an
+// estimate of the clock, which a transaction reads when it begins: what it misses by less than a round trip, the next claim finds.
+func (c *claims) foresee(r sojourn.ClaimRequest) []Statement {
 	if _, ok := c.Conn.(Sender); !ok {
 		return nil
 	}
-	f := &foreseen{lines: map[string][]candidate{}, rows: map[sojourn.ID]*live{}, carries: map[sojourn.ID]carried{}}
-	reads := []Statement{{Text: qOverdue, Args: []any{c.now, sweepPerClaim}, Each: func(row Row) error {
+	f := &foreseen{queue: r.Queues[0], lines: map[string][]candidate{}, rows: map[sojourn.ID]*live{}, carries: map[sojourn.ID]carried{}}
+	reads := []Statement{{Text: qOverdue, Args: []any{c.s.clock.estimate(), sweepPerClaim}, Each: func(row Row) error {
 		f.overdue = append(f.overdue, row.Int(0))
 		return nil
 	}}}
-	if first := c.door(r.Queues[0]); !first.paused && !first.gated {
-		f.queue = r.Queues[0]
-		for _, kind := range r.Kinds {
-			f.lines[kind] = nil
-			reads = append(reads, Statement{Text: qPickRows, Args: []any{f.queue, kind, r.Capacity, r.Max}, Each: c.scanInto(f.rows, func(row Row, l *live) error {
+	for _, kind := range r.Kinds {
+		f.lines[kind] = nil
+		reads = append(reads, Statement{Text: qPickRows, Args: []any{f.queue, kind, r.Capacity, r.Max, Texts{f.queue, sojourn.AllQueues}},
+			Each: c.scanInto(f.rows, func(row Row, l *live) error {
 				f.lines[kind] = append(f.lines[kind], candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)})
 				f.carries[l.ID] = scanCarried(row, liveColumnCount)
 				return nil
 			})})
-		}
 	}
 	c.places = nil // settings for a row are read after it was locked
 	c.ahead = f
-	return c.readAll(reads)
+	return reads
 }
 
-// sweepFirst handles what is overdue, and reads ahead for the claim if nothing is.
-func (c *claims) sweepFirst(r sojourn.ClaimRequest) (sojourn.Swept, error) {
-	if err := c.foresee(r); err != nil {
-		return sojourn.Swept{}, err
-	}
+// sweepFirst handles what is overdue.
+func (c *claims) sweepFirst() (sojourn.Swept, error) {
 	if c.ahead == nil {
 		return c.sweepDue(sweepPerClaim)
 	}

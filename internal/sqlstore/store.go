@@ -22,6 +22,7 @@ type Config struct {
 	MaxBytes int              // of args, result, body and checkpoint each; default 256 KiB
 	InboxTTL time.Duration    // of an early response without a live job; default 24 h
 	Runners  int              // transactions at a time; default 1
+	Enders   int              // beside them, for ends of steps alone; default 0: the Runners have those too
 	MaxRows  int              // of one transaction; default 1,000
 	Declared bool             // only queues that SetQueue has made take jobs
 	NoRoom   func() error     // why no new jobs may be stored for want of space; nil if there is no bound
@@ -36,6 +37,7 @@ type Store struct {
 	cfg        Config
 	clock      clock
 	batch      *batcher
+	ends       *batcher // of the ends of steps; without Enders the same one
 	hub        hub
 	backlog    backlog
 	instance   string
@@ -86,6 +88,10 @@ func New(ctx context.Context, db DB, cfg Config) (*Store, error) {
 	s.throttlers.own, s.throttlers.compile = cfg.Throttlers, cfg.Rules
 	s.clock = clock{wall: cfg.Now, driven: cfg.Driven}
 	s.batch = newBatcher(s.cfg.Runners, s.cfg.MaxRows, s.commit)
+	s.ends = s.batch
+	if s.cfg.Enders > 0 {
+		s.ends = newBatcher(s.cfg.Enders, s.cfg.MaxRows, s.commit)
+	}
 	s.hub.init(s)
 	if err := s.readMeta(ctx); err != nil {
 		return s, err
@@ -334,7 +340,11 @@ func errUnknown(ctx context.Context) error {
 
 // do submits a request and returns its typed answer.
 func do[A any](ctx context.Context, s *Store, c class, st *step, rows int, in any) (A, error) {
-	out, err := s.batch.do(ctx, c, st, rows, in)
+	b := s.batch
+	if st == stepFinish {
+		b = s.ends
+	}
+	out, err := b.do(ctx, c, st, rows, in)
 	if err != nil {
 		var none A
 		return none, err
@@ -383,6 +393,7 @@ func (s *Store) Close() error {
 		return nil // closed before
 	}
 	s.batch.close()
+	s.ends.close()
 	return s.db.Close()
 }
 

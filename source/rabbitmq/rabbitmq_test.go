@@ -105,7 +105,7 @@ func TestRabbitMQ(t *testing.T) {
 						publish(t, r, queue, p)
 					}
 				},
-				Restart: func(t *testing.T) { r.Kill(); r.Start(t) },
+				Restart: func(t *testing.T) { r.Stop(t); r.Start(t) },
 			}
 		})
 	})

@@ -20,6 +20,7 @@ type conn struct {
 	now int64 // of the database, when the transaction began
 
 	begun bool
+	same  *sameness // nil binds all columns as arrays
 }
 
 // Clock implements sqlstore.Clocked.
@@ -116,6 +117,7 @@ func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more .
 
 // Send implements sqlstore.Sender.
 func (c *conn) Send(batch []sqlstore.Statement) error {
+	c.fold(batch)
 	opened := c.opening(batch)
 	m, err := queue(opened)
 	if err != nil {
@@ -124,6 +126,14 @@ func (c *conn) Send(batch []sqlstore.Statement) error {
 	_, err = c.exchange(c.ctx, m)
 	copy(batch, opened[len(opened)-len(batch):]) // how many rows each has changed
 	return err
+}
+
+func (c *conn) fold(batch []sqlstore.Statement) {
+	for i := range batch {
+		if c.same != nil {
+			c.same.fold(&batch[i])
+		}
+	}
 }
 
 // message is statements with what they look like for the driver.

@@ -18,11 +18,12 @@ import (
 // The pool has a fixed number of connections, each with its work, so that readers never wait for writers nor the other way round. Handlers of
 // jobs use their own database connections, never these.
 const (
-	runners = 4 // transactions of the batcher at a time
+	runners = 4 // transactions at a time of what is not the end of a step
+	enders  = 2 // and of what is
 	readers = 4 // reads at a time
 	// One more writes: it leases ids, and looks again for responses that came at the same moment as their job began to wait. One more reads: it
 	// looks for changes of other processes.
-	connections = runners + 1 + readers + 1
+	connections = runners + enders + 1 + readers + 1
 )
 
 const (
@@ -39,6 +40,7 @@ type DB struct {
 	location string
 	tables   string // what their names begin with, with the schema
 	prefix   string // the same without
+	same     *sameness
 	server   settings
 	closed   atomic.Bool
 	updates  atomic.Int64  // that have committed
@@ -118,7 +120,7 @@ func (d *DB) write(ctx context.Context, fn func(sqlstore.Conn) error) error {
 		return err
 	}
 	defer c.Release()
-	w := &writer{conn: conn{ctx: ctx, raw: c.Conn()}}
+	w := &writer{conn: conn{ctx: ctx, raw: c.Conn(), same: d.same}}
 	if err = fn(w); err == nil && !w.over {
 		err = w.Commit(nil)
 	}

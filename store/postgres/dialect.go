@@ -40,7 +40,7 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 			for i, p := range params {
 				params[i] = strings.Replace(p, " ", "::", 1) + "[]"
 			}
-			return "select * from unnest(" + strings.Join(params, ", ") + ")"
+			return unfolding + strings.Join(params, ", ") + unfoldingEnd
 		},
 		Arrays: true,
 		Busy:   busy,
@@ -57,7 +57,7 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 			sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and weight <= $4
 				order by r1, r2, id limit $5 /*lock*/`,
 			// A row's xmin is its mark: the transaction that has written it.
-			sqlstore.TextDeleteTrusted: `delete from sj_live l using unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) v(id, state, epoch, mark)
+			sqlstore.TextDeleteTrusted: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)
 				where l.id = v.id and l.state = v.state and l.epoch = v.epoch and cast(cast(l.xmin as text) as bigint) = v.mark returning l.id`,
 			// A join with ids is planned as a scan of all jobs as long as the server believes that there are few.
 			sqlstore.TextHeads: `select l.id, l.r1, l.r2, l.weight, t.lane from unnest($3::text[]) t(lane) cross join lateral

@@ -40,7 +40,7 @@ func openDB(ctx context.Context, address string, o options) (_ *DB, err error) {
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "sojourn"
 	}
-	d := &DB{tables: o.tables(), prefix: o.prefix, location: location(cfg.ConnConfig, o), writing: make(chan struct{}, runners+1), reading: make(chan struct{}, readers)}
+	d := &DB{tables: o.tables(), prefix: o.prefix, same: newSameness(), location: location(cfg.ConnConfig, o), writing: make(chan struct{}, runners+enders+1), reading: make(chan struct{}, readers)}
 	if d.dialect, err = newDialect(o); err != nil {
 		return nil, err
 	}

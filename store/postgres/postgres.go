@@ -15,7 +15,7 @@ const pollEvery = time.Second
 // ("host=… dbname=…"), or a JSON object of them ({"host": "…", "port": 5432, "db": "…"}); what it leaves open comes from the usual PG…
 // variables. Any number of processes may use one database.
 //
-// The client keeps at most 10 connections: 5 that write, 4 that read, 1 that looks for changes. A pool_max_conns in the address is ignored.
+// The client keeps at most 12 connections: 7 that write, 4 that read, 1 that looks for changes. A pool_max_conns in the address is ignored.
 //
 // The tables must be of this program's version: an older or missing schema is refused with the name of the command (sojourn migrate up) unless
 // AutoMigrate is given, and so is a newer one that needs newer programs (CodeSchema). A server that may lose what it acknowledges is refused unless Relaxed is given,
@@ -62,7 +62,7 @@ func (o options) fit(ctx context.Context, db *DB) error {
 }
 
 func (o options) config() sqlstore.Config {
-	cfg := sqlstore.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Runners: runners, Poll: o.poll,
+	cfg := sqlstore.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Runners: runners, Enders: enders, Poll: o.poll,
 		Throttlers: o.throttlers, Rules: o.rules, Declared: o.declared}
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true

@@ -57,6 +57,7 @@ const commitLimit = time.Minute
 // Commit implements sqlstore.Committer. A statement that changes another number of rows than wanted divides by zero, so that the server itself ends
 // the transaction before it comes to the commit.
 func (w *writer) Commit(batch []sqlstore.Statement) error {
+	w.fold(batch)
 	for i := range batch {
 		if batch[i].Wanted > 0 {
 			batch[i] = exactly(batch[i])

@@ -1,0 +1,131 @@
+package postgres
+
+import (
+	"bytes"
+	"math/bits"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+// The jobs of one transaction have most of their columns in common: queue, kind, policy, worker, state and all that is still zero. Such a column is bound as
+// one value instead of an array of equal ones, which neither side unfolds: that is a third of what the server does for a row of 30 columns
+// (docs/decisions/034). Each choice of columns is a text of its own, which each connection prepares, so there are few of them.
+const (
+	maxChoices = 8  // for each text; then the best of these is taken
+	manyRows   = 16 // fewer make no new choice: what they have in common is chance
+)
+
+// unfolding is how rows(…) and each(…) become rows of arrays; the parameters stand between the two.
+const (
+	unfolding    = "select * from unnest("
+	unfoldingEnd = ")"
+)
+
+// sameness remembers the texts in which columns stand as one value. Safe for concurrent use.
+type sameness struct {
+	mu    sync.Mutex
+	texts map[string]map[columnSet]string // text → columns that are one value → text for that
+}
+
+func newSameness() *sameness { return &sameness{texts: map[string]map[columnSet]string{}} }
+
+// columnSet has a bit for each column of a statement. Columns behind the 64th are always arrays.
+type columnSet uint64
+
+// fold binds the columns of a statement that are the same in all rows as one value.
+func (s *sameness) fold(st *sqlstore.Statement) {
+	rows := 0
+	if len(st.Rows) > 0 {
+		rows = st.Rows[0].Len()
+	}
+	if rows == 0 || len(st.Args) > 0 || !strings.Contains(st.Text, unfolding) {
+		return
+	}
+	same := sameIn(st.Rows)
+	text, chosen := s.choose(st.Text, same, rows)
+	args := columnsOf(st.Rows)
+	for i, column := range st.Rows {
+		if chosen.has(i) {
+			args[i] = column.At(0)
+		}
+	}
+	st.Text, st.Args, st.Rows = text, args, nil
+}
+
+// choose returns the text in which the most of the columns stand as one value.
+func (s *sameness) choose(text string, same columnSet, rows int) (string, columnSet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.texts[text]
+	if known == nil {
+		known = map[columnSet]string{0: text}
+		s.texts[text] = known
+	}
+	// One row has everything in common with itself, and is not counted.
+	if _, ok := known[same]; !ok && (rows == 1 || rows >= manyRows && len(known) <= maxChoices) {
+		known[same] = folded(text, same)
+	}
+	best := columnSet(0)
+	for choice := range known {
+		if choice&^same == 0 && bits.OnesCount64(uint64(choice)) > bits.OnesCount64(uint64(best)) {
+			best = choice
+		}
+	}
+	return known[best], best
+}
+
+func (c columnSet) has(column int) bool { return column < 64 && c&(1<<column) != 0 }
+
+// sameIn lists the columns that have one value in all rows.
+func sameIn(columns []sqlstore.Column) (same columnSet) {
+	for i, column := range columns[:min(len(columns), 64)] {
+		if isSame(column) {
+			same |= 1 << i
+		}
+	}
+	return same
+}
+
+func isSame(column sqlstore.Column) bool {
+	switch c := column.(type) {
+	case sqlstore.Ints:
+		return equalToFirst(c, func(a, b int64) bool { return a == b })
+	case sqlstore.Texts:
+		return equalToFirst(c, func(a, b string) bool { return a == b })
+	case sqlstore.Blobs:
+		return equalToFirst(c, bytes.Equal) // nil stands for empty bytes
+	}
+	return false
+}
+
+func equalToFirst[T any](list []T, equal func(a, b T) bool) bool {
+	for _, v := range list[1:] {
+		if !equal(v, list[0]) {
+			return false
+		}
+	}
+	return true
+}
+
+// folded is a text whose unfolding of arrays is replaced by one in which the columns of same are parameters as they are.
+func folded(text string, same columnSet) string {
+	before, rest, _ := strings.Cut(text, unfolding)
+	params, after, _ := strings.Cut(rest, unfoldingEnd)
+	var list, arrays, names []string
+	for i, param := range strings.Split(params, ", ") { // $1::bigint[]
+		name := "u" + strconv.Itoa(i+1)
+		if same.has(i) {
+			list = append(list, strings.TrimSuffix(param, "[]"))
+		} else {
+			list, arrays, names = append(list, name), append(arrays, param), append(names, name)
+		}
+	}
+	text = before + "select " + strings.Join(list, ", ")
+	if len(arrays) > 0 {
+		text += " from unnest(" + strings.Join(arrays, ", ") + ") u(" + strings.Join(names, ", ") + ")"
+	}
+	return text + after
+}

@@ -1,0 +1,94 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+func TestFoldBindsWhatIsTheSameOnce(t *testing.T) {
+	d, err := newDialect(options{prefix: "sj_"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := sqlstore.Ints{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+	same := make(sqlstore.Texts, len(ids))
+	empty := make(sqlstore.Blobs, len(ids)) // nil is empty
+	empty[1] = []byte{}
+	for _, c := range []struct {
+		text string
+		rows []sqlstore.Column
+		want string
+		args []any
+	}{
+		{"insert into sj_a (a, b, c) rows($1 bigint, $2 text, $3 bytea)", []sqlstore.Column{ids, same, empty},
+			"insert into sj_a (a, b, c) select u1, $2::text, $3::bytea from unnest($1::bigint[]) u(u1)", []any{ids, "", []byte{}}},
+		{"insert into sj_a (a, b, c) rows($1 bigint, $2 text, $3 bytea)", []sqlstore.Column{ids[:1], same[:1], sqlstore.Blobs{{7}}},
+			"insert into sj_a (a, b, c) select $1::bigint, $2::text, $3::bytea", []any{int64(1), "", []byte{7}}},
+		{"update sj_a set b = each($2 text) /*from each*/ where id = each($1 bigint) and c = each($3 bigint) /*hit id*/", []sqlstore.Column{ids, same, ids},
+			"update sj_a set b = v.c2 from (select u1, $2::text, u3 from unnest($1::bigint[], $3::bigint[]) u(u1, u3)) v(c1, c2, c3) where id = v.c1 and c = v.c3 returning id",
+			[]any{ids, "", ids}},
+		{"insert into sj_a (a) rows($1 bigint)", []sqlstore.Column{ids}, "insert into sj_a (a) select * from unnest($1::bigint[])", []any{ids}},
+		{"select a from sj_a where id in (ints($1))", []sqlstore.Column{sqlstore.Ints{5}}, "select a from sj_a where id = any(array(select unnest($1::bigint[])))", nil},
+	} {
+		st := sqlstore.Statement{Text: d.SQL("sj_", "", c.text), Rows: c.rows}
+		newSameness().fold(&st)
+		if st.Text != c.want || fmt.Sprint(st.Args) != fmt.Sprint(c.args) || (c.args != nil) != (st.Rows == nil) {
+			t.Errorf("%s\n got %s %v %v\nwant %s %v", c.text, st.Text, st.Args, st.Rows, c.want, c.args)
+		}
+	}
+}
+
+// TestFoldMakesFewTexts: each text is prepared on each connection, so that load which has ever other columns in common must not make ever more.
+func TestFoldMakesFewTexts(t *testing.T) {
+	s := newSameness()
+	const columns = 10
+	text := "insert into a " + unfolding
+	for c := range columns {
+		text += fmt.Sprintf("$%d::bigint[], ", c+1)
+	}
+	text = text[:len(text)-2] + unfoldingEnd
+	texts := map[string]bool{}
+	fold := func(rows int, same columnSet) (bound int) {
+		st := sqlstore.Statement{Text: text}
+		for c := range columns {
+			column := make(sqlstore.Ints, rows)
+			for i := range column {
+				if !same.has(c) {
+					column[i] = int64(i)
+				}
+			}
+			st.Rows = append(st.Rows, column)
+		}
+		s.fold(&st)
+		texts[st.Text] = true
+		for _, a := range st.Args {
+			if _, ok := a.(int64); ok {
+				bound++
+			}
+		}
+		return bound
+	}
+	if n := fold(manyRows-1, 0b1110); n != 0 {
+		t.Errorf("%d columns of a few rows were taken for the rule", n)
+	}
+	if n := fold(manyRows, 0b1110); n != 3 {
+		t.Errorf("%d columns were bound once, want 3", n)
+	}
+	if n := fold(2, 0b1111110); n != 3 {
+		t.Errorf("%d columns of a few rows were bound once, want the 3 that are known", n)
+	}
+	for same := range columnSet(1 << columns) {
+		fold(manyRows, same)
+	}
+	if n := fold(1, 0); n != columns {
+		t.Errorf("%d columns of one row were bound once", n)
+	}
+	if len(texts) > maxChoices+2 { // with arrays alone, and of one row
+		t.Errorf("%d texts", len(texts))
+	}
+	if n := fold(manyRows, 1<<columns-1); n == 0 {
+		t.Error("what is known is not used any more")
+	}
+}
