@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -331,53 +330,13 @@ func (c *claims) look(requests []sojourn.ClaimRequest) []Statement {
 	return append(reads, c.foresee(requests[0])...)
 }
 
-// repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.
-func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, last int64, err error) {
-	if r.Number == 0 {
-		return nil, 0, nil
-	}
-	before := c.last[r.Worker]
-	last = before.number
-	if r.Number > last {
-		return nil, last, err
-	}
-	if r.Number < last {
-		return nil, answered, nil // older than the newest: its answer is not waited for any more
-	}
-	var leases []sojourn.Lease
-	if err := json.Unmarshal([]byte(before.leases), &leases); err != nil {
-		return nil, last, err
-	}
-	if err := c.readLeased(leases); err != nil {
-		return nil, last, err
-	}
-	var rows []*live
-	for _, lease := range leases {
-		if l := c.leased[lease.ID]; l != nil && l.stands(lease) {
-			rows = append(rows, l)
-		}
-	}
-	if len(rows) == 0 {
-		return nil, last, nil // nothing of it stands: the request may be answered with other jobs
-	}
-	carries := make(map[sojourn.ID]carried, len(rows))
-	err = c.peek(qCarried, func(row Row) error {
-		carries[sojourn.ID(row.Int(0))] = scanCarried(row, 1)
-		return nil
-	}, idsOf(rows))
-	if err == nil {
-		jobs, err = c.claimed(rows, carries, r)
-	}
-	return jobs, answered, err
-}
-
 // take marks the picked jobs as running and returns them with what their worker needs. last is the number of the worker's last claim.
 func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]sojourn.Claimed, error) {
 	ids := make(Ints, len(picked))
 	for i, p := range picked {
 		ids[i] = p.id
 	}
-	carries, found := make(map[sojourn.ID]carried, len(ids)), make(map[sojourn.ID]*live, len(ids))
+	carries, found := make(map[sojourn.ID]*carried, len(ids)), make(map[sojourn.ID]*live, len(ids))
 	if rest := c.takeForeseen(c.takeFresh(ids, found, carries), found, carries); len(rest) > 0 {
 		err := c.loadInto(found, qTake, rest, func(r Row, l *live) error {
 			carries[l.ID] = scanCarried(r, liveColumnCount)
@@ -403,7 +362,6 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		return nil, err
 	}
 	rows := make([]*live, 0, len(starts))
-	leases := make([]sojourn.Lease, 0, len(starts))
 	for _, was := range starts {
 		tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, was.kind)})
 		if err != nil {
@@ -416,33 +374,17 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 			return nil, err
 		}
 		rows = append(rows, &l)
-		leases = append(leases, l.leaseOf())
 	}
 	if len(rows) > 0 {
 		note := c.meet
 		if r.Number > 0 {
-			note = func(r sojourn.ClaimRequest) error { return c.saveClaim(r, last, leases) }
+			note = func(r sojourn.ClaimRequest) error { return c.saveClaim(r, last, rows) }
 		}
 		if err := note(r); err != nil {
 			return nil, err
 		}
 	}
 	return c.claimed(rows, carries, r)
-}
-
-// saveClaim notes what a worker has got, so that its repeated request gets the same.
-func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, leases []sojourn.Lease) error {
-	text, err := jsonText(leases)
-	if err != nil {
-		return err
-	}
-	c.last[r.Worker] = lastClaim{number: r.Number, leases: text}
-	wants, _, err := c.asksOf(r)
-	if err != nil {
-		return err
-	}
-	c.later(qSaveClaim, 1, "worker "+r.Worker+" has claimed meanwhile", r.Worker, r.Number, text, wants, c.now, last)
-	return nil
 }
 
 // lease gives the row a new epoch and sets its clocks: a start opens the attempt's timeout anew; a resumed attempt's clock, which stood
@@ -468,7 +410,7 @@ const (
 )
 
 // claimed makes the answer for running rows, in their order.
-func (t *tx) claimed(rows []*live, carries map[sojourn.ID]carried, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (t *tx) claimed(rows []*live, carries map[sojourn.ID]*carried, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	out := make([]sojourn.Claimed, len(rows))
 	jobs := newJobs(len(rows))
 	decidable := map[sojourn.ID]*sojourn.Claimed{}

@@ -25,20 +25,20 @@ type carried struct {
 }
 
 // scanCarried reads carriedColumns, and the args behind them.
-func scanCarried(r Row, from int) carried {
+func scanCarried(r Row, from int) *carried {
 	c := scanHead(r, from)
 	c.args = r.Bytes(from + carriedCount)
 	return c
 }
 
 // scanHead reads carriedColumns.
-func scanHead(r Row, from int) carried {
-	return carried{group: r.Text(from), contentType: r.Text(from + 1), tags: r.Text(from + 2), meta: r.Text(from + 3),
+func scanHead(r Row, from int) *carried {
+	return &carried{group: r.Text(from), contentType: r.Text(from + 1), tags: r.Text(from + 2), meta: r.Text(from + 3),
 		origRunAt: r.Int(from + 4), created: r.Int(from + 5)}
 }
 
 // give puts it into the job.
-func (c carried) give(j *sojourn.Job) error {
+func (c *carried) give(j *sojourn.Job) error {
 	j.Group, j.ContentType, j.Args = c.group, c.contentType, c.args
 	j.OrigRunAt, j.CreatedAt = at(c.origRunAt), at(c.created)
 	if c.tags != "" {

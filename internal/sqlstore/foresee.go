@@ -9,7 +9,7 @@ type foreseen struct {
 	queue   string
 	lines   map[string][]candidate // by kind
 	rows    map[sojourn.ID]*live
-	carries map[sojourn.ID]carried
+	carries map[sojourn.ID]*carried
 }
 
 // qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the greatest weight, how many to take. It does not know yet whether
@@ -24,7 +24,7 @@ func (c *claims) foresee(r sojourn.ClaimRequest) []Statement {
 	if _, ok := c.Conn.(Sender); !ok {
 		return nil
 	}
-	f := &foreseen{queue: r.Queues[0], lines: map[string][]candidate{}, rows: map[sojourn.ID]*live{}, carries: map[sojourn.ID]carried{}}
+	f := &foreseen{queue: r.Queues[0], lines: map[string][]candidate{}, rows: map[sojourn.ID]*live{}, carries: map[sojourn.ID]*carried{}}
 	reads := []Statement{{Text: qOverdue, Args: []any{c.s.clock.estimate(), sweepPerClaim}, Each: func(row Row) error {
 		f.overdue = append(f.overdue, row.Int(0))
 		return nil
@@ -65,7 +65,7 @@ func (c *claims) foreseenLine(queue, kind string) (line []candidate, ok bool) {
 }
 
 // takeForeseen moves the rows that were read ahead from ids to found and carries.
-func (c *claims) takeForeseen(ids Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]carried) (rest Ints) {
+func (c *claims) takeForeseen(ids Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]*carried) (rest Ints) {
 	f := c.ahead
 	c.ahead = nil // what is written from here on may change what was read
 	if f == nil {

@@ -49,7 +49,7 @@ func (t *tx) freshLine(line []candidate, queue, kind string, capacity int64) []c
 }
 
 // takeFresh moves the jobs that are held back from ids to found and carries.
-func (t *tx) takeFresh(ids Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]carried) (rest Ints) {
+func (t *tx) takeFresh(ids Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]*carried) (rest Ints) {
 	if !t.holding {
 		return ids
 	}
@@ -57,9 +57,10 @@ func (t *tx) takeFresh(ids Ints, found map[sojourn.ID]*live, carries map[sojourn
 	for _, id := range ids {
 		wanted[sojourn.ID(id)] = true
 	}
-	for _, f := range t.pending.fresh {
+	for i := range t.pending.fresh {
+		f := &t.pending.fresh[i]
 		if id := f.now.ID; wanted[id] {
-			found[id], carries[id] = f.now, f.carried
+			found[id], carries[id] = f.now, &f.carried
 		}
 	}
 	for _, id := range ids {

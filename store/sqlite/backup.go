@@ -101,7 +101,7 @@ func copyInto(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	c.interruptBy(ctx.Done())
+	c.interruptBy(ctx)
 	id, err := ask(c.raw, "pragma application_id")
 	if err == nil && id != fmt.Sprint(applicationID) {
 		err = sojourn.Invalid("path", "%s is no Sojourn store (application_id %s)", from, id)
@@ -116,7 +116,7 @@ func copyInto(ctx context.Context, from, to string) error {
 			return finish(st)
 		})
 	}
-	c.interruptBy(nil)
+	c.undisturbed()
 	err = errors.Join(because(ctx, err), c.raw.Close())
 	if err == nil {
 		err = intact(ctx, to)
@@ -137,7 +137,7 @@ func intact(ctx context.Context, path string) error {
 		return err
 	}
 	defer c.raw.Close()
-	c.interruptBy(ctx.Done())
+	c.interruptBy(ctx)
 	finding, err := ask(c.raw, "pragma integrity_check(1)")
 	if err != nil && !broken(err) {
 		return because(ctx, err)

@@ -45,8 +45,8 @@ func Compact(ctx context.Context, path string, full bool) (Compacted, error) {
 		return Compacted{}, err
 	}
 	defer func() { db.give(c, db.writer) }()
-	c.interruptBy(ctx.Done())
-	defer c.interruptBy(nil)
+	c.interruptBy(ctx)
+	defer c.undisturbed()
 	out := Compacted{Path: path, Before: fileSize(path) + fileSize(path+"-wal")}
 	if full {
 		err = db.rewrite(ctx, c)

@@ -18,11 +18,12 @@ import (
 // time.
 type conn struct {
 	raw     *sqlite.Conn
-	ended   error    // why no statement may run: outside of a transaction, or SQLite has rolled it back
-	broken  error    // the first I/O error or corruption seen, even if nobody reported it
-	running []string // the queries whose rows are being read, innermost last
-	waited  bool     // an end of context is being waited for, see interruptBy
-	reading bool     // in memory: this is a View
+	ended   error         // why no statement may run: outside of a transaction, or SQLite has rolled it back
+	broken  error         // the first I/O error or corruption seen, even if nobody reported it
+	running []string      // the queries whose rows are being read, innermost last
+	stop    chan struct{} // interrupts what runs when it is closed, see interruptBy; nil if nothing can
+	calm    func() bool   // keeps stop from being closed any more; nil if nobody would
+	reading bool          // in memory: this is a View
 }
 
 var errOutside = errors.New("sqlite: the Conn was used outside of its transaction")
@@ -30,11 +31,11 @@ var errOutside = errors.New("sqlite: the Conn was used outside of its transactio
 // transact runs fn between begin and end. begin may start several times, until it finds the database free or ctx ends. When fn
 // fails, panics or comes too late for ctx, everything is rolled back.
 func (c *conn) transact(ctx context.Context, begin func() error, end string, fn func(sqlstore.Conn) error) error {
-	c.interruptBy(ctx.Done())
-	defer c.interruptBy(nil)
+	c.interruptBy(ctx)
+	defer c.undisturbed()
 	if err := c.patiently(ctx, begin); err != nil {
 		if !c.raw.AutocommitEnabled() { // begin was interrupted half way, and its own rollback with it
-			c.interruptBy(nil)
+			c.undisturbed()
 			c.note(run(c.raw, "rollback"))
 		}
 		return because(ctx, err)
@@ -44,7 +45,7 @@ func (c *conn) transact(ctx context.Context, begin func() error, end string, fn 
 		c.ended = errOutside
 		c.running = c.running[:0]
 		if !c.raw.AutocommitEnabled() {
-			c.interruptBy(nil) // which would end the rollback too
+			c.undisturbed() // which would end the rollback too
 			c.note(run(c.raw, "rollback"))
 		}
 	}()
@@ -58,7 +59,7 @@ func (c *conn) transact(ctx context.Context, begin func() error, end string, fn 
 		return err
 	}
 	// From here the outcome is no longer ctx's to change: the caller is to know whether it is written.
-	c.interruptBy(nil)
+	c.undisturbed()
 	if err := c.patiently(context.WithoutCancel(ctx), func() error { return run(c.raw, end) }); err != nil {
 		return c.note(fmt.Errorf("sqlite: %s: %w", end, err))
 	}
@@ -73,13 +74,26 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// interruptBy ends statements under way when done is closed, from now on and until the next call. It costs a goroutine and a look
-// at every cached statement, so it does nothing where there is nothing to change.
-func (c *conn) interruptBy(done <-chan struct{}) {
-	if done != nil || c.waited {
-		c.raw.SetInterrupt(done)
-		c.waited = done != nil
+// interruptBy ends statements under way when ctx ends, from now on until undisturbed. The driver's SetInterrupt costs a goroutine and a look at every cached
+// statement, so it is called again only after it was needed.
+func (c *conn) interruptBy(ctx context.Context) {
+	c.undisturbed()
+	if c.stop == nil {
+		c.stop = make(chan struct{})
+		c.raw.SetInterrupt(c.stop)
 	}
+	stop := c.stop
+	c.calm = context.AfterFunc(ctx, func() { close(stop) })
+}
+
+// undisturbed lets statements run to their end again.
+func (c *conn) undisturbed() {
+	if c.calm != nil && !c.calm() {
+		<-c.stop // it is being closed
+		c.raw.SetInterrupt(nil)
+		c.stop = nil
+	}
+	c.calm = nil
 }
 
 // The pauses between two looks at a busy database. SQLite's own busy handler sleeps up to 100 ms, in which a second process

@@ -1,0 +1,81 @@
+package sqlstore
+
+import (
+	"encoding/json"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.
+func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, last int64, err error) {
+	if r.Number == 0 {
+		return nil, 0, nil
+	}
+	before := c.last[r.Worker]
+	last = before.number
+	if r.Number > last {
+		return nil, last, err
+	}
+	if r.Number < last {
+		return nil, answered, nil // older than the newest: its answer is not waited for any more
+	}
+	leases, err := leasesIn(before.leases, r.Worker)
+	if err != nil {
+		return nil, last, err
+	}
+	if err := c.readLeased(leases); err != nil {
+		return nil, last, err
+	}
+	var rows []*live
+	for _, lease := range leases {
+		if l := c.leased[lease.ID]; l != nil && l.stands(lease) {
+			rows = append(rows, l)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, last, nil // nothing of it stands: the request may be answered with other jobs
+	}
+	carries := make(map[sojourn.ID]*carried, len(rows))
+	err = c.peek(qCarried, func(row Row) error {
+		carries[sojourn.ID(row.Int(0))] = scanCarried(row, 1)
+		return nil
+	}, idsOf(rows))
+	if err == nil {
+		jobs, err = c.claimed(rows, carries, r)
+	}
+	return jobs, answered, err
+}
+
+// saveClaim notes what a worker has got, so that its repeated request gets the same.
+func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, rows []*live) error {
+	text := leasesText(rows)
+	c.last[r.Worker] = lastClaim{number: r.Number, leases: text}
+	wants, _, err := c.asksOf(r)
+	if err != nil {
+		return err
+	}
+	c.later(qSaveClaim, 1, "worker "+r.Worker+" has claimed meanwhile", r.Worker, r.Number, text, wants, c.now, last)
+	return nil
+}
+
+// leasesText lists the jobs and epochs of a worker's leases. Each claim writes it, so it is short.
+func leasesText(rows []*live) string {
+	list := make(Ints, 0, 2*len(rows))
+	for _, l := range rows {
+		list = append(list, int64(l.ID), l.epoch)
+	}
+	return list.JSON()
+}
+
+// leasesIn reads leasesText.
+func leasesIn(text, worker string) ([]sojourn.Lease, error) {
+	var list []int64
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, err
+	}
+	leases := make([]sojourn.Lease, len(list)/2)
+	for i := range leases {
+		leases[i] = sojourn.Lease{ID: sojourn.ID(list[2*i]), Epoch: list[2*i+1], Worker: worker}
+	}
+	return leases, nil
+}
