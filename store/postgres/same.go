@@ -35,13 +35,14 @@ func newSameness() *sameness { return &sameness{texts: map[string]map[columnSet]
 // columnSet has a bit for each column of a statement. Columns behind the 64th are always arrays.
 type columnSet uint64
 
-// fold binds the columns of a statement that are the same in all rows as one value.
+// fold binds the columns of an insert that are the same in all rows as one value. Where rows are joined with a table, a value that is known to be the same
+// would offer the planner another way: all rows of a kind, say, instead of one by its key, which is right only while there are few.
 func (s *sameness) fold(st *sqlstore.Statement) {
-	rows := 0
-	if len(st.Rows) > 0 {
-		rows = st.Rows[0].Len()
+	if !strings.HasPrefix(st.Text, "insert ") || !strings.Contains(st.Text, unfolding) || len(st.Rows) == 0 || len(st.Args) > 0 {
+		return
 	}
-	if rows == 0 || len(st.Args) > 0 || !strings.Contains(st.Text, unfolding) {
+	rows := st.Rows[0].Len()
+	if rows == 0 {
 		return
 	}
 	same := sameIn(st.Rows)
