@@ -73,6 +73,7 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 	}
 	answers := make([]claimAnswer, len(requests))
 	for i, r := range requests {
+		t.s.gated.put(r.Worker, c.gated(r))
 		if i > 0 {
 			c.ahead = nil // it was read for the first
 		}

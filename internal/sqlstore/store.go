@@ -22,7 +22,7 @@ type Config struct {
 	MaxBytes int              // of args, result, body and checkpoint each; default 256 KiB
 	InboxTTL time.Duration    // of an early response without a live job; default 24 h
 	Runners  int              // transactions at a time; default 1
-	Enders   int              // beside them, for ends of steps alone; default 0: the Runners have those too
+	Enders   int              // beside them, for ends of steps and claims from queues with gates; default 0: the Runners have those too
 	MaxRows  int              // of one transaction; default 1,000
 	Declared bool             // only queues that SetQueue has made take jobs
 	NoRoom   func() error     // why no new jobs may be stored for want of space; nil if there is no bound
@@ -37,7 +37,7 @@ type Store struct {
 	cfg        Config
 	clock      clock
 	batch      *batcher
-	ends       *batcher // of the ends of steps; without Enders the same one
+	ends       *batcher // see batcherFor; without Enders the same one
 	hub        hub
 	backlog    backlog
 	instance   string
@@ -53,6 +53,7 @@ type Store struct {
 	spare      spareIDs                            // for transactions of the application
 	recent     recent
 	trusted    trusted
+	gated      memo[string, bool]         // worker → whether there were gates before its last claim
 	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
 	lively     memo[string, bool] // queues with gates from which the last claim of this process has started something
@@ -338,13 +339,23 @@ func errUnknown(ctx context.Context) error {
 		Message: "the call ended while the store was writing; it may or may not have been executed: repeat it unchanged"}
 }
 
+// batcherFor is where a request finds what it has to do with: a claim what is being stored, unless its queues have gates, which see only what is stored and
+// which producers should not wait for; and the end of a step neither.
+func (s *Store) batcherFor(st *step, in any) *batcher {
+	switch st {
+	case stepFinish:
+		return s.ends
+	case stepClaim:
+		if gated, _ := s.gated.get(in.(sojourn.ClaimRequest).Worker); gated {
+			return s.ends
+		}
+	}
+	return s.batch
+}
+
 // do submits a request and returns its typed answer.
 func do[A any](ctx context.Context, s *Store, c class, st *step, rows int, in any) (A, error) {
-	b := s.batch
-	if st == stepFinish {
-		b = s.ends
-	}
-	out, err := b.do(ctx, c, st, rows, in)
+	out, err := s.batcherFor(st, in).do(ctx, c, st, rows, in)
 	if err != nil {
 		var none A
 		return none, err
