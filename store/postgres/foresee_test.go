@@ -11,19 +11,11 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestClaimsOfOneTransactionLookForThemselves: what is read with the beginning of a transaction is for its first claim; another one that may take heavier jobs
-// finds what the first one could not take.
-func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
+// together runs calls so that they share one transaction: an enqueue before them waits for a key that a transaction of the application holds, until they stand
+// in line behind it. They are begun in order; if one comes later all the same, a test is only weaker.
+func together(t *testing.T, c *sojourn.Client, application string, calls ...func()) {
+	t.Helper()
 	ctx := t.Context()
-	schema := newSchema(t)
-	c, err := Open(with(t, testURL(t), "application_name", schema), Schema(schema), AutoMigrate())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Weight(5))); err != nil {
-		t.Fatal(err)
-	}
 	conn, err := pgx.Connect(ctx, testURL(t))
 	if err != nil {
 		t.Fatal(err)
@@ -33,32 +25,81 @@ func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := EnqueueTx(ctx, c, tx, sojourn.NewJob("k", nil, sojourn.Key("taken"), sojourn.Delay(time.Hour))); err != nil {
+	held := func() *sojourn.Job { return sojourn.NewJob("k", nil, sojourn.Key("held"), sojourn.Delay(time.Hour)) }
+	if _, err := EnqueueTx(ctx, c, tx, held()); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
-	all.Go(func() { c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("taken"), sojourn.Delay(time.Hour))) })
-	until(t, "an enqueue that waits for the key, and both claims behind it", func() bool {
+	all.Go(func() { c.Enqueue(ctx, held()) })
+	until(t, "an enqueue that waits for the key", func() bool {
 		var waiting int
-		one(t, "select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'", schema, &waiting)
+		one(t, "select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'", application, &waiting)
 		return waiting > 0
 	})
-	var found [2][]sojourn.Claimed
-	for i, capacity := range []int64{1, 10} {
-		all.Go(func() {
-			var err error
-			found[i], err = c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: []string{"a", "b"}[i], Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: capacity})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-		time.Sleep(10 * time.Millisecond) // so that they stand in line; if they do not, the test is only weaker
+	for _, call := range calls {
+		all.Go(call)
+		time.Sleep(10 * time.Millisecond)
 	}
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
 	all.Wait()
+}
+
+// openNamed is a client whose sessions are known by the name of its schema.
+func openNamed(t *testing.T) (*sojourn.Client, string) {
+	t.Helper()
+	schema := newSchema(t)
+	c, err := Open(with(t, testURL(t), "application_name", schema), Schema(schema), AutoMigrate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, schema
+}
+
+// TestClaimsOfOneTransactionLookForThemselves: what is read with the beginning of a transaction is for its first claim; another one that may take heavier jobs
+// finds what the first one could not take.
+func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
+	c, schema := openNamed(t)
+	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Weight(5))); err != nil {
+		t.Fatal(err)
+	}
+	var found [2][]sojourn.Claimed
+	claim := func(i int, capacity int64) func() {
+		return func() { found[i] = claimAll(t, c, []string{"a", "b"}[i], capacity) }
+	}
+	together(t, c, schema, claim(0, 1), claim(1, 10))
 	if len(found[0]) != 0 || len(found[1]) != 1 {
 		t.Errorf("the claim for a weight of 1 has %d jobs, the one for 10 has %d", len(found[0]), len(found[1]))
 	}
+}
+
+// TestClaimSeesWhatItsTransactionHasChanged: what was read with the beginning of a transaction is read again if a step before the claim has changed it.
+func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
+	c, schema := openNamed(t)
+	job := sojourn.NewJob("k", []byte("old"))
+	if _, err := c.Enqueue(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	var found []sojourn.Claimed
+	changed := []byte("new")
+	together(t, c, schema, func() {
+		edited, err := c.Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{job.ID}}, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Args: &changed}})
+		if err != nil || edited.Changed != 1 {
+			t.Error(edited, err)
+		}
+	}, func() { found = claimAll(t, c, "w", 10) })
+	if len(found) != 1 || string(found[0].Job.Args) != "new" {
+		t.Errorf("claimed %+v", found)
+	}
+}
+
+func claimAll(t *testing.T, c *sojourn.Client, worker string, capacity int64) []sojourn.Claimed {
+	t.Helper()
+	jobs, err := c.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: worker, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: capacity})
+	if err != nil {
+		t.Error(err)
+	}
+	return jobs
 }

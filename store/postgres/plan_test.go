@@ -145,11 +145,7 @@ func TestLivesKeepTheirPlans(t *testing.T) {
 	const lives = 150
 	for _, together := range []int{1, 30} {
 		t.Run(strconv.Itoa(together), func(t *testing.T) {
-			schema := newSchema(t)
-			c, err := Open(with(t, testURL(t), "application_name", schema), Schema(schema), AutoMigrate())
-			if err != nil {
-				t.Fatal(err)
-			}
+			c, schema := openNamed(t)
 			for from := 0; from < lives; from += together {
 				liveTogether(t, c, from, from+together)
 			}

@@ -16,6 +16,7 @@ func TestFoldBindsWhatIsTheSameOnce(t *testing.T) {
 	same := make(sqlstore.Texts, len(ids))
 	empty := make(sqlstore.Blobs, len(ids)) // nil is empty
 	empty[1] = []byte{}
+	last := append(make(sqlstore.Texts, len(ids)-1), "another")
 	for _, c := range []struct {
 		text string
 		rows []sqlstore.Column
@@ -24,6 +25,7 @@ func TestFoldBindsWhatIsTheSameOnce(t *testing.T) {
 	}{
 		{"insert into sj_a (a, b, c) rows($1 bigint, $2 text, $3 bytea)", []sqlstore.Column{ids, same, empty},
 			"insert into sj_a (a, b, c) select u1, $2::text, $3::bytea from unnest($1::bigint[]) u(u1)", []any{ids, "", []byte{}}},
+		{"insert into sj_a (a, b) rows($1 bigint, $2 text)", []sqlstore.Column{ids, last}, "insert into sj_a (a, b) select * from unnest($1::bigint[], $2::text[])", []any{ids, last}},
 		{"insert into sj_a (a, b, c) rows($1 bigint, $2 text, $3 bytea)", []sqlstore.Column{ids[:1], same[:1], sqlstore.Blobs{{7}}},
 			"insert into sj_a (a, b, c) select $1::bigint, $2::text, $3::bytea", []any{int64(1), "", []byte{7}}},
 		{"update sj_a set b = each($2 text) /*from each*/ where id = each($1 bigint) and c = each($3 bigint) /*hit id*/", []sqlstore.Column{ids, same, ids},

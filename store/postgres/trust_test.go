@@ -12,11 +12,7 @@ import (
 // claim.
 func TestFinishTrusts(t *testing.T) {
 	const lives = 50
-	schema := newSchema(t)
-	c, err := Open(with(t, testURL(t), "application_name", schema), Schema(schema), AutoMigrate())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, schema := openNamed(t)
 	for range lives {
 		if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
 			t.Fatal(err)

@@ -56,7 +56,7 @@ var mutants = []mutant{
 	{"an early response expires beside a live job", "internal/sqlstore/sweep.go", "if live > 0 {", "if live < 0 {", store},
 	{"a paused queue hands out", "internal/sqlstore/pick.go", "case d.paused:", "case d.paused && d.gated:", store},
 	{"claims ignore the order", "internal/sqlstore/pick.go", "slices.SortFunc(line, less)\n\treturn line", "slices.SortFunc(line, func(a, b candidate) int { return less(b, a) })\n\treturn line", store},
-	{"a repeated claim claims again", "internal/sqlstore/claim.go", "if r.Number > last {", "if r.Number > 0 {", store},
+	{"a repeated claim claims again", "internal/sqlstore/repeat.go", "if r.Number > last {", "if r.Number > 0 {", store},
 	{"a claim of a caller that is gone keeps its leases", "internal/sqlstore/claim.go", "\t\ts.release(jobs)\n", "", store},
 	{"extend shortens", "internal/sqlstore/lease.go", "\tl.leaseUntil = max(l.leaseUntil, t.now+l.leaseUs)\n\treturn true", "\tl.leaseUntil = t.now + l.leaseUs/2\n\treturn true", store},
 	{"a lease twice as long", "internal/sqlstore/claim.go", "t.now+r.Lease.Microseconds()", "t.now+2*r.Lease.Microseconds()", store},
@@ -79,6 +79,10 @@ var mutants = []mutant{
 	{"jobs that are stored stand in front", "internal/sqlstore/fresh.go", "candidate{int64(l.ID), l.r1, l.r2,", "candidate{int64(l.ID), 0, 0,", store},
 	{"a row is trusted without its mark", "store/postgres/dialect.go", " and cast(cast(l.xmin as text) as bigint) = v.mark returning", " returning", "-run=^TestFinishTrust ./store/postgres"},
 	{"a runner takes crumbs beside others", "internal/sqlstore/batch.go", "if b.worth(b.busy - 1) {", "if b.rows > 0 {", "./internal/sqlstore"},
+	{"a second claim takes what was read for the first", "internal/sqlstore/claim.go", "\t\tif i > 0 {\n", "\t\tif i < 0 {\n", "-run=^TestClaim ./store/postgres"},
+	{"a claim does not see what its transaction has changed", "internal/sqlstore/claim.go", "} else if t.wrote || t.altered || len(t.pending.saves) > 0 {", "} else if false {", "-run=^TestClaim ./store/postgres"},
+	{"what two rows have in common counts for all", "store/postgres/same.go", "range list[1:] {", "range list[1:min(2, len(list))] {", "-run=^TestFold ./store/postgres"},
+	{"what a join has in common is one value", "store/postgres/same.go", "!strings.HasPrefix(st.Text, \"insert \") || ", "", "-run=^TestFold ./store/postgres"},
 	{"a handler's panic ends the worker", "worker/step.go", "if v := recover(); v != nil {\n\t\t\terr", "if v := any(nil); v != nil {\n\t\t\terr", "./worker"},
 }
 
