@@ -188,6 +188,25 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestBatcherFor: ends of steps have runners of their own, and so have claims of workers who have met gates.
+func TestBatcherFor(t *testing.T) {
+	s := &Store{batch: newBatcher(1, 1, nil), ends: newBatcher(1, 1, nil)}
+	s.gated.put("met", true)
+	s.gated.put("met no more", false)
+	for _, c := range []struct {
+		step *step
+		in   any
+		want *batcher
+	}{
+		{stepEnqueue, enqueueAsk{}, s.batch}, {stepRespond, nil, s.batch}, {stepFinish, []sojourn.Outcome{}, s.ends}, {stepClaim, sojourn.ClaimRequest{Worker: "new"}, s.batch},
+		{stepClaim, sojourn.ClaimRequest{Worker: "met"}, s.ends}, {stepClaim, sojourn.ClaimRequest{Worker: "met no more"}, s.batch},
+	} {
+		if s.batcherFor(c.step, c.in) != c.want {
+			t.Errorf("%s %+v has the wrong runners", c.step.name, c.in)
+		}
+	}
+}
+
 // TestBatcherWaitsForCompany: beside a transaction under way another one begins for company rows at once, and for fewer when the first takes longer
 // than patience.
 func TestBatcherWaitsForCompany(t *testing.T) {
@@ -199,12 +218,7 @@ func TestBatcherWaitsForCompany(t *testing.T) {
 			<-release
 		})
 		var wg sync.WaitGroup
-		submit := func(n int) {
-			for range n {
-				wg.Go(func() { b.do(context.Background(), classEnqueue, stepA, 1, nil) })
-			}
-			synctest.Wait()
-		}
+		submit := func(n int) { submit(&wg, b, n) }
 		submit(1)
 		submit(company - 1)
 		begun.are(t, 1)
@@ -228,12 +242,7 @@ func TestBatcherLeavesCrumbs(t *testing.T) {
 		releases := []chan struct{}{make(chan struct{}), make(chan struct{}), make(chan struct{})}
 		b := newBatcher(3, 1000, func(group []*request) { <-releases[begun.add(len(group))] })
 		var wg sync.WaitGroup
-		submit := func(n int) {
-			for range n {
-				wg.Go(func() { b.do(context.Background(), classEnqueue, stepA, 1, nil) })
-			}
-			synctest.Wait()
-		}
+		submit := func(n int) { submit(&wg, b, n) }
 		submit(1)
 		submit(company)
 		submit(2)
@@ -248,6 +257,14 @@ func TestBatcherLeavesCrumbs(t *testing.T) {
 		wg.Wait()
 		b.close()
 	})
+}
+
+// submit asks for n enqueues of a row each, and returns when all wait.
+func submit(wg *sync.WaitGroup, b *batcher, n int) {
+	for range n {
+		wg.Go(func() { b.do(context.Background(), classEnqueue, stepA, 1, nil) })
+	}
+	synctest.Wait()
 }
 
 // groupSizes are those of the groups that have begun.
