@@ -62,7 +62,7 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 		if err := t.readAll(c.look(requests)); err != nil {
 			return nil, err
 		}
-	} else if t.wrote || t.altered || len(t.pending.saves) > 0 { // since then, so others may be ready now
+	} else if t.wrote || t.altered || len(t.pending.saves)+len(t.pending.ended) > 0 { // since then, so others are ready now
 		if err := t.readAll(c.foresee(requests[0])); err != nil {
 			return nil, err
 		}
