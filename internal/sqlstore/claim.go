@@ -62,14 +62,16 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 		if err := t.readAll(c.look(requests)); err != nil {
 			return nil, err
 		}
-	} else if t.wrote || t.altered || len(t.pending.saves)+len(t.pending.ended) > 0 { // since then, so others are ready now
+	}
+	changed := t.wrote || t.altered || len(t.pending.saves)+len(t.pending.ended) > 0
+	switch {
+	case !c.canHold() || slices.ContainsFunc(requests, c.gated):
+		t.release()
+		c.ahead = nil // what is written now may stand before it
+	case ok && changed: // since the look, so others are ready now
 		if err := t.readAll(c.foresee(requests[0])); err != nil {
 			return nil, err
 		}
-	}
-	if !c.canHold() || slices.ContainsFunc(requests, c.gated) {
-		t.release()
-		c.ahead = nil // what is written now may stand before it
 	}
 	answers := make([]claimAnswer, len(requests))
 	for i, r := range requests {
