@@ -68,7 +68,7 @@ type request struct {
 }
 
 // batcher lets concurrent callers share transactions, like bbolt's Batch. A request that finds nobody at work starts at once; what arrives
-// meanwhile goes into the next group, see gather. Another runner begins beside one at work only when it has company rows to write, or when a
+// meanwhile goes into the next group, see gather. Another runner begins beside one at work only when it has company rows to write, see worth, or when a
 // transaction takes longer than patience: small transactions side by side cost more than large ones one after the other, and jobs that are stored in one
 // while a claim is in the other have to be read again (docs/decisions/034).
 type batcher struct {
@@ -144,6 +144,7 @@ func (b *batcher) alone(ctx context.Context, r *request) error {
 
 const (
 	company  = 256                    // rows
+	fewer    = 32                     // rows where neither claims nor enqueues wait, which want to meet in one transaction
 	patience = 100 * time.Millisecond // many times what a transaction takes that waits for nobody
 )
 
@@ -158,7 +159,11 @@ func (b *batcher) help() {
 
 // worth reports whether what waits is worth a transaction beside others at work. The caller holds mu.
 func (b *batcher) worth(others int) bool {
-	return b.rows > 0 && (others == b.slow || b.rows >= company)
+	enough := company
+	if b.queues[classClaim] == nil && b.queues[classEnqueue] == nil {
+		enough = fewer
+	}
+	return b.rows > 0 && (others == b.slow || b.rows >= enough)
 }
 
 // drain commits group after group until nothing waits, or too little beside the other runners, who come to it.

@@ -235,6 +235,36 @@ func TestBatcherWaitsForCompany(t *testing.T) {
 	})
 }
 
+// TestBatcherBeginsEarlierForAnswers: where neither claims nor enqueues wait, fewer rows are company enough.
+func TestBatcherBeginsEarlierForAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun groupSizes
+		release := make(chan struct{})
+		b := newBatcher(3, 1000, func(group []*request) {
+			begun.add(len(group))
+			<-release
+		})
+		var wg sync.WaitGroup
+		answers := func(n int) {
+			for range n {
+				wg.Go(func() { b.do(context.Background(), classFinish, stepA, 1, nil) })
+			}
+			synctest.Wait()
+		}
+		answers(1)
+		answers(fewer - 1)
+		begun.are(t, 1)
+		answers(1)
+		begun.are(t, 1, fewer)
+		submit(&wg, b, 1)
+		answers(fewer)
+		begun.are(t, 1, fewer)
+		close(release)
+		wg.Wait()
+		b.close()
+	})
+}
+
 // TestBatcherLeavesCrumbs: a runner whose transaction is over leaves fewer than company rows to the one at work beside it.
 func TestBatcherLeavesCrumbs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
