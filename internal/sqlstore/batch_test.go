@@ -218,7 +218,7 @@ func TestBatcherWaitsForCompany(t *testing.T) {
 			<-release
 		})
 		var wg sync.WaitGroup
-		submit := func(n int) { submit(&wg, b, n) }
+		submit := func(n int) { submit(&wg, b, classEnqueue, n) }
 		submit(1)
 		submit(company - 1)
 		begun.are(t, 1)
@@ -245,18 +245,13 @@ func TestBatcherBeginsEarlierForAnswers(t *testing.T) {
 			<-release
 		})
 		var wg sync.WaitGroup
-		answers := func(n int) {
-			for range n {
-				wg.Go(func() { b.do(context.Background(), classFinish, stepA, 1, nil) })
-			}
-			synctest.Wait()
-		}
+		answers := func(n int) { submit(&wg, b, classFinish, n) }
 		answers(1)
 		answers(fewer - 1)
 		begun.are(t, 1)
 		answers(1)
 		begun.are(t, 1, fewer)
-		submit(&wg, b, 1)
+		submit(&wg, b, classEnqueue, 1)
 		answers(fewer)
 		begun.are(t, 1, fewer)
 		close(release)
@@ -272,7 +267,7 @@ func TestBatcherLeavesCrumbs(t *testing.T) {
 		releases := []chan struct{}{make(chan struct{}), make(chan struct{}), make(chan struct{})}
 		b := newBatcher(3, 1000, func(group []*request) { <-releases[begun.add(len(group))] })
 		var wg sync.WaitGroup
-		submit := func(n int) { submit(&wg, b, n) }
+		submit := func(n int) { submit(&wg, b, classEnqueue, n) }
 		submit(1)
 		submit(company)
 		submit(2)
@@ -289,10 +284,10 @@ func TestBatcherLeavesCrumbs(t *testing.T) {
 	})
 }
 
-// submit asks for n enqueues of a row each, and returns when all wait.
-func submit(wg *sync.WaitGroup, b *batcher, n int) {
+// submit makes n requests of a row each, and returns when all wait.
+func submit(wg *sync.WaitGroup, b *batcher, c class, n int) {
 	for range n {
-		wg.Go(func() { b.do(context.Background(), classEnqueue, stepA, 1, nil) })
+		wg.Go(func() { b.do(context.Background(), c, stepA, 1, nil) })
 	}
 	synctest.Wait()
 }

@@ -67,7 +67,7 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 	switch {
 	case !c.canHold() || slices.ContainsFunc(requests, c.gated):
 		t.release()
-		c.ahead = nil // what is written now may stand before it
+		c.ahead = c.ahead.withoutLine() // what is written now may stand before it, and gates choose for themselves
 	case ok && changed: // since the look, so others are ready now
 		if err := t.readAll(c.foresee(requests[0])); err != nil {
 			return nil, err

@@ -1,11 +1,11 @@
 // Package sqlstore is the one implementation of sojourn.Store for SQL databases. It holds the statements, one text for every database,
 // and speaks to a database only through the seam [DB], [Conn] and [Dialect].
 //
-// Every call becomes a request to the [batcher], which gathers what waits into one transaction (group commit): finishes and responses
-// first, then claims, then enqueues. One step a file:
+// Every call becomes a request to a [batcher], which gathers what waits into one transaction (group commit): finishes and responses
+// first, then claims, then enqueues. On PostgreSQL finishes have one of their own. One step a file:
 //
 //	enqueue.go   plan.go  ids.go   jobs come in
-//	claim.go     wait.go       workers take them; who finds nothing waits for a hint
+//	claim.go     repeat.go     wait.go  workers take them; who repeats a claim gets the same; who finds nothing waits for a hint
 //	lease.go                   extend and save, under a lease
 //	finish.go    apply.go      an outcome meets sojourn.Decide
 //	first.go     foresee.go    what is read together, before it is asked for

@@ -55,6 +55,14 @@ func (c *claims) sweepFirst() (sojourn.Swept, error) {
 	return c.sweepThese(overdue)
 }
 
+// withoutLine keeps what is overdue alone, which is looked at again before it is ended.
+func (f *foreseen) withoutLine() *foreseen {
+	if f == nil {
+		return nil
+	}
+	return &foreseen{overdue: f.overdue}
+}
+
 // foreseenLine is the beginning of a queue for a kind, if it was read ahead.
 func (c *claims) foreseenLine(queue, kind string) (line []candidate, ok bool) {
 	if c.ahead == nil || c.ahead.queue != queue {

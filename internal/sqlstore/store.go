@@ -339,8 +339,8 @@ func errUnknown(ctx context.Context) error {
 		Message: "the call ended while the store was writing; it may or may not have been executed: repeat it unchanged"}
 }
 
-// batcherFor is where a request finds what it has to do with: a claim what is being stored, unless its queues have gates, which see only what is stored and
-// which producers should not wait for; and the end of a step neither.
+// batcherFor puts claims beside enqueues, so that jobs start in the transaction that stores them. Ends of steps have nothing to do with either. Nor have claims
+// from queues with gates: gates see only what is stored, and producers should not wait for them.
 func (s *Store) batcherFor(st *step, in any) *batcher {
 	switch st {
 	case stepFinish:

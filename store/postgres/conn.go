@@ -129,10 +129,11 @@ func (c *conn) Send(batch []sqlstore.Statement) error {
 }
 
 func (c *conn) fold(batch []sqlstore.Statement) {
+	if c.same == nil {
+		return
+	}
 	for i := range batch {
-		if c.same != nil {
-			c.same.fold(&batch[i])
-		}
+		c.same.fold(&batch[i])
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 // The pool has a fixed number of connections, each with its work, so that readers never wait for writers nor the other way round. Handlers of
 // jobs use their own database connections, never these.
 const (
-	runners = 4 // transactions at a time of what is not the end of a step
-	enders  = 2 // and of what is
+	runners = 4 // transactions at a time of all but these:
+	enders  = 2 // of ends of steps and of claims from queues with gates
 	readers = 4 // reads at a time
 	// One more writes: it leases ids, and looks again for responses that came at the same moment as their job began to wait. One more reads: it
 	// looks for changes of other processes.

@@ -65,7 +65,7 @@ func (s *sameness) choose(text string, same columnSet, rows int) (string, column
 		known = map[columnSet]string{0: text}
 		s.texts[text] = known
 	}
-	// One row has everything in common with itself, and is not counted.
+	// One row has everything in common with itself, however many choices there are.
 	if _, ok := known[same]; !ok && (rows == 1 || rows >= manyRows && len(known) <= maxChoices) {
 		known[same] = folded(text, same)
 	}
