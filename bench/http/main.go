@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	synced = "all that is acknowledged (WAL, synchronous=FULL)"
+	synced = "all that is acknowledged (WAL, synced before the answer)"
 	none   = "nothing: it checks the token and the jobs, and stores none"
 	always = "all that is acknowledged (appendfsync always)"
 	second = "all but the last second (appendfsync everysec)"

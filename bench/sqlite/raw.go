@@ -41,7 +41,7 @@ const (
 		`"backoff":{"first":5000000000,"factor":4,"limit":3600000000000,"jitter":1}}`
 )
 
-// rawPragmas are those of the connection that writes in package store/sqlite.
+// rawPragmas are those of the connection that writes in package store/sqlite, whose store syncs the log itself.
 var rawPragmas = []string{"journal_mode=wal", "synchronous=full", "fullfsync=1", "checkpoint_fullfsync=1", "temp_store=memory", "cache_size=-65536",
 	"wal_autocheckpoint=4000", "journal_size_limit=67108864"}
 

@@ -73,7 +73,7 @@ type request struct {
 // while a claim is in the other have to be read again (docs/decisions/034).
 type batcher struct {
 	commit  func(group []*request) // one transaction; sets out or err of every request
-	runners int                    // 1 on SQLite, which has one writer
+	runners int                    // 1 on SQLite, which has one writer, whose next transaction may run while the one before is on its way to the disk
 	maxRows int                    // of a group; above 500 to 2,000 a larger one gains less than 15 %
 
 	mu     sync.Mutex // guards the fields below

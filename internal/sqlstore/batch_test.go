@@ -188,21 +188,24 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestBatcherFor: ends of steps have runners of their own, and so have claims of workers who have met gates.
+// TestBatcherFor: ends of so many steps have runners of their own, and so have claims of workers who have met gates.
 func TestBatcherFor(t *testing.T) {
 	s := &Store{batch: newBatcher(1, 1, nil), ends: newBatcher(1, 1, nil)}
+	s.cfg.Apart = 2
 	s.gated.put("met", true)
 	s.gated.put("met no more", false)
 	for _, c := range []struct {
 		step *step
+		rows int
 		in   any
 		want *batcher
 	}{
-		{stepEnqueue, enqueueAsk{}, s.batch}, {stepRespond, nil, s.batch}, {stepFinish, []sojourn.Outcome{}, s.ends}, {stepClaim, sojourn.ClaimRequest{Worker: "new"}, s.batch},
-		{stepClaim, sojourn.ClaimRequest{Worker: "met"}, s.ends}, {stepClaim, sojourn.ClaimRequest{Worker: "met no more"}, s.batch},
+		{stepEnqueue, 2, enqueueAsk{}, s.batch}, {stepRespond, 2, nil, s.batch}, {stepFinish, 2, []sojourn.Outcome{}, s.ends}, {stepFinish, 1, []sojourn.Outcome{}, s.batch},
+		{stepClaim, 2, sojourn.ClaimRequest{Worker: "new"}, s.batch}, {stepClaim, 2, sojourn.ClaimRequest{Worker: "met"}, s.ends},
+		{stepClaim, 2, sojourn.ClaimRequest{Worker: "met no more"}, s.batch},
 	} {
-		if s.batcherFor(c.step, c.in) != c.want {
-			t.Errorf("%s %+v has the wrong runners", c.step.name, c.in)
+		if s.batcherFor(c.step, c.rows, c.in) != c.want {
+			t.Errorf("%s of %d rows, %+v, has the wrong runners", c.step.name, c.rows, c.in)
 		}
 	}
 }

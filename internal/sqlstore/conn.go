@@ -60,6 +60,10 @@ type Clocked interface {
 type Versioned interface {
 	// Version changes when another connection has committed something since; what this one has committed does not count.
 	Version() (int64, error)
+	// Ended has fn called when the transaction has ended, before the next one begins. failed says why it was rolled back.
+	Ended(fn func(failed error))
+	// Silent says that nobody is told what the transaction has read. One that has not written anything either need not wait until that is durable.
+	Silent()
 }
 
 // Row reads one result row. Columns count from 0. NULL reads as 0, "" and nil.

@@ -2,7 +2,7 @@
 // and speaks to a database only through the seam [DB], [Conn] and [Dialect].
 //
 // Every call becomes a request to a [batcher], which gathers what waits into one transaction (group commit): finishes and responses
-// first, then claims, then enqueues. On PostgreSQL finishes have one of their own. One step a file:
+// first, then claims, then enqueues. On PostgreSQL finishes have one of their own, on SQLite many do. One step a file:
 //
 //	enqueue.go   plan.go  ids.go   jobs come in
 //	claim.go     repeat.go     wait.go  workers take them; who repeats a claim gets the same; who finds nothing waits for a hint

@@ -31,15 +31,13 @@ func (k *recent) open(t *tx) error {
 		k.version, k.rows = version, map[sojourn.ID]*live{}
 	}
 	t.recent = k.rows
+	c.Ended(func(failed error) { k.keep(t, failed) })
 	return nil
 }
 
 // keep remembers what a transaction has written. If it has failed, or has changed rows in another way, nothing is remembered.
 func (k *recent) keep(t *tx, failed error) {
-	switch {
-	case t == nil || t.recent == nil:
-		return
-	case failed != nil || t.altered:
+	if failed != nil || t.altered {
 		k.rows = nil
 		return
 	}

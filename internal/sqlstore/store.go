@@ -23,6 +23,7 @@ type Config struct {
 	InboxTTL time.Duration    // of an early response without a live job; default 24 h
 	Runners  int              // transactions at a time; default 1
 	Enders   int              // beside them, for ends of steps and claims from queues with gates; default 0: the Runners have those too
+	Apart    int              // ends of fewer steps than this are left to the Runners all the same
 	MaxRows  int              // of one transaction; default 1,000
 	Declared bool             // only queues that SetQueue has made take jobs
 	NoRoom   func() error     // why no new jobs may be stored for want of space; nil if there is no bound
@@ -339,12 +340,15 @@ func errUnknown(ctx context.Context) error {
 		Message: "the call ended while the store was writing; it may or may not have been executed: repeat it unchanged"}
 }
 
-// batcherFor puts claims beside enqueues, so that jobs start in the transaction that stores them. Ends of steps have nothing to do with either. Nor have claims
-// from queues with gates: gates see only what is stored, and producers should not wait for them.
-func (s *Store) batcherFor(st *step, in any) *batcher {
+// batcherFor puts claims beside enqueues, so that jobs start in the transaction that stores them. Ends of many steps have nothing to do with either; those of a
+// few are not worth a sync of their own, where syncs are all that a transaction costs. Claims from queues with gates go with the ends: gates see only
+// what is stored, and producers should not wait for them.
+func (s *Store) batcherFor(st *step, rows int, in any) *batcher {
 	switch st {
 	case stepFinish:
-		return s.ends
+		if rows >= s.cfg.Apart {
+			return s.ends
+		}
 	case stepClaim:
 		if gated, _ := s.gated.get(in.(sojourn.ClaimRequest).Worker); gated {
 			return s.ends
@@ -355,7 +359,7 @@ func (s *Store) batcherFor(st *step, in any) *batcher {
 
 // do submits a request and returns its typed answer.
 func do[A any](ctx context.Context, s *Store, c class, st *step, rows int, in any) (A, error) {
-	out, err := s.batcherFor(st, in).do(ctx, c, st, rows, in)
+	out, err := s.batcherFor(st, rows, in).do(ctx, c, st, rows, in)
 	if err != nil {
 		var none A
 		return none, err

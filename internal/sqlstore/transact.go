@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -58,9 +59,14 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 		if given, err = done.handOver(lent); err != nil {
 			return err
 		}
-		return done.end()
+		if err := done.end(); err != nil {
+			return err
+		}
+		if silent, ok := c.(Versioned); ok && !done.wrote && foundNothing(group) {
+			silent.Silent()
+		}
+		return nil
 	})
-	s.recent.keep(done, err)
 	if err != nil {
 		s.hub.settle(lent, nil)
 		return len(lent) > 0, s.failed(err)
@@ -91,6 +97,14 @@ func (t *tx) runGroup(group []*request) error {
 		}
 	}
 	return nil
+}
+
+// foundNothing reports whether a group is claims that go on waiting.
+func foundNothing(group []*request) bool {
+	return !slices.ContainsFunc(group, func(r *request) bool {
+		a, ok := r.out.(claimAnswer)
+		return !ok || len(a.jobs) > 0 || a.drained
+	})
 }
 
 func partition(group []*request, st *step) (same, rest []*request) {

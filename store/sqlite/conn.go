@@ -24,13 +24,15 @@ type conn struct {
 	stop    chan struct{} // interrupts what runs when it is closed, see interruptBy; nil if nothing can
 	calm    func() bool   // keeps stop from being closed any more; nil if nobody would
 	reading bool          // in memory: this is a View
+	after   func(error)   // see Ended; nil if nobody asks
+	silent  bool          // see Silent
 }
 
 var errOutside = errors.New("sqlite: the Conn was used outside of its transaction")
 
 // transact runs fn between begin and end. begin may start several times, until it finds the database free or ctx ends. When fn
 // fails, panics or comes too late for ctx, everything is rolled back.
-func (c *conn) transact(ctx context.Context, begin func() error, end string, fn func(sqlstore.Conn) error) error {
+func (c *conn) transact(ctx context.Context, begin, end func() error, fn func(sqlstore.Conn) error) error {
 	c.interruptBy(ctx)
 	defer c.undisturbed()
 	if err := c.patiently(ctx, begin); err != nil {
@@ -60,8 +62,8 @@ func (c *conn) transact(ctx context.Context, begin func() error, end string, fn 
 	}
 	// From here the outcome is no longer ctx's to change: the caller is to know whether it is written.
 	c.undisturbed()
-	if err := c.patiently(context.WithoutCancel(ctx), func() error { return run(c.raw, end) }); err != nil {
-		return c.note(fmt.Errorf("sqlite: %s: %w", end, err))
+	if err := c.patiently(context.WithoutCancel(ctx), end); err != nil {
+		return c.note(fmt.Errorf("sqlite: the end of a transaction: %w", err))
 	}
 	return nil
 }
@@ -224,6 +226,15 @@ func (c *conn) Version() (version int64, err error) {
 	err = c.Query("pragma data_version", func(r sqlstore.Row) error { version = r.Int(0); return nil })
 	return version, err
 }
+
+// Ended implements sqlstore.Versioned.
+func (c *conn) Ended(fn func(failed error)) { c.after = fn }
+
+// Silent implements sqlstore.Versioned.
+func (c *conn) Silent() { c.silent = true }
+
+// text is run as a function.
+func (c *conn) text(q string) func() error { return func() error { return run(c.raw, q) } }
 
 // Bulk implements sqlstore.Conn.
 func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more ...sqlstore.Column) error {

@@ -41,6 +41,7 @@ type DB struct {
 	broken  atomic.Pointer[error] // why all work is refused
 	commits atomic.Int64          // in memory, that changed something
 	updates atomic.Int64          // that have committed
+	log     walLog
 
 	// Tests make these smaller.
 	readLimit time.Duration
@@ -107,30 +108,46 @@ func (d *DB) refusal() error {
 
 // Update implements sqlstore.DB.
 func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	silent, err := d.update(ctx, fn)
+	if err != nil || silent {
+		return err
+	}
+	return d.durable()
+}
+
+// update commits. That is durable when the log is.
+func (d *DB) update(ctx context.Context, fn func(sqlstore.Conn) error) (silent bool, err error) {
 	c, err := d.take(ctx, d.writer)
 	if err != nil {
-		return err
+		return false, err
 	}
-	defer func() { d.give(c, d.writer) }()
-	begin := func() error { return run(c.raw, "begin immediate") }
+	defer func() {
+		if c.after != nil {
+			c.after(err)
+		}
+		silent = c.silent
+		c.after, c.silent = nil, false
+		d.give(c, d.writer)
+	}()
 	if d.memory() {
-		return d.updateMemory(ctx, c, begin, fn)
+		return false, d.updateMemory(ctx, c, fn)
 	}
-	if err := c.transact(ctx, begin, "commit", fn); err != nil {
-		return err
+	commit := func() error { return d.log.commit(c.text("commit")) }
+	if err := c.transact(ctx, c.text("begin immediate"), commit, fn); err != nil {
+		return false, err
 	}
 	d.updates.Add(1)
 	d.boundWAL(c)
-	return nil
+	return false, nil
 }
 
 // updateMemory counts the commits that changed something, as data_version does for files.
-func (d *DB) updateMemory(ctx context.Context, c *conn, begin func() error, fn func(sqlstore.Conn) error) error {
+func (d *DB) updateMemory(ctx context.Context, c *conn, fn func(sqlstore.Conn) error) error {
 	before, err := ask(c.raw, "select total_changes()")
 	if err != nil {
 		return err
 	}
-	if err := c.transact(ctx, begin, "commit", fn); err != nil {
+	if err := c.transact(ctx, c.text("begin immediate"), c.text("commit"), fn); err != nil {
 		return err
 	}
 	d.updates.Add(1)
@@ -141,16 +158,23 @@ func (d *DB) updateMemory(ctx context.Context, c *conn, begin func() error, fn f
 	return err
 }
 
-// View implements sqlstore.DB.
+// View implements sqlstore.DB. It returns when what it has read is durable.
 func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	if err := d.view(ctx, fn); err != nil {
+		return err
+	}
+	return d.durable()
+}
+
+func (d *DB) view(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	c, err := d.take(ctx, d.reader)
 	if err != nil {
 		return err
 	}
 	defer func() { d.give(c, d.reader) }()
-	end := "commit"
+	end := c.text("commit")
 	if d.memory() { // The one connection may write. The pragma query_only would cost it all its prepared statements, twice.
-		end = "rollback"
+		end = c.text("rollback")
 		c.reading = true
 		defer func() { c.reading = false }()
 	}
@@ -265,8 +289,10 @@ func (d *DB) Close() (err error) {
 			}
 			errs = append(errs, (<-d.probe).raw.Close())
 		}
+		writer := <-d.writer
+		errs = append(errs, d.closeLog())
 		// The writer last: the last connection of all processes writes the log back and removes it.
-		errs = append(errs, (<-d.writer).raw.Close())
+		errs = append(errs, writer.raw.Close())
 		if !d.memory() {
 			errs = append(errs, d.owner.release())
 		}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"embed"
+	"errors"
 	"io/fs"
 	"strings"
 
@@ -63,6 +64,9 @@ func busy(err error) bool {
 func broken(err error) bool {
 	if err == nil {
 		return false
+	}
+	if errors.Is(err, errSync) {
+		return true
 	}
 	switch code := sqlite.ErrCode(err); code.ToPrimary() {
 	case sqlite.ResultIOErr:

@@ -53,5 +53,5 @@ func (d *DB) Rehearse(ctx context.Context, fn func(c sqlstore.Conn, prefix strin
 		return err
 	}
 	defer c.raw.Close()
-	return c.transact(ctx, func() error { return run(c.raw, "begin") }, "rollback", func(c sqlstore.Conn) error { return fn(c, prefix) })
+	return c.transact(ctx, c.text("begin"), c.text("rollback"), func(c sqlstore.Conn) error { return fn(c, prefix) })
 }

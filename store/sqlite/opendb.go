@@ -117,6 +117,11 @@ func (d *DB) open() (err error) {
 		}
 		made = append(made, c)
 	}
+	if !d.relaxed {
+		if err := d.openLog(); err != nil {
+			return err
+		}
+	}
 	d.writer <- made[0]
 	d.probe <- made[1]
 	for _, c := range made[2:] {
@@ -211,7 +216,7 @@ func (d *DB) prepareFile(c *conn, unclean bool) error {
 			return err
 		}
 	}
-	if err := c.set(writerPragmas(d.relaxed)); err != nil {
+	if err := c.set(writerPragmas()); err != nil {
 		return fmt.Errorf("sqlite: open %s: %w", d.path, err)
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestPragmas(t *testing.T) {
 	}
 	d := openTest(t, fileTest(t))
 	writer, reader := <-d.writer, <-d.reader
-	check(writer, map[string]string{"journal_mode": "wal", "synchronous": "2", "temp_store": "2", "cache_size": "-65536", "auto_vacuum": "2",
+	check(writer, map[string]string{"journal_mode": "wal", "synchronous": "1", "temp_store": "2", "cache_size": "-65536", "auto_vacuum": "2",
 		"wal_autocheckpoint": "4000", "journal_size_limit": "67108864", "fullfsync": "1", "application_id": fmt.Sprint(applicationID)})
 	check(reader, map[string]string{"journal_mode": "wal", "query_only": "1", "temp_store": "2"})
 	if err := writer.set([]pragma{{"synchronous", "nonsense", "2"}}); err == nil || !strings.Contains(err.Error(), "not accepted") {

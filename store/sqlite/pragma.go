@@ -12,15 +12,11 @@ type pragma struct{ name, value, reads string }
 
 // writerPragmas are measured: a cache from 32 MiB and a checkpoint each 4,000 pages cost nothing that shows, a checkpoint each 100 pages
 // a tenth; a page size other than the default brings nothing.
-func writerPragmas(relaxed bool) []pragma {
-	synchronous := pragma{"synchronous", "full", "2"}
-	if relaxed {
-		synchronous = pragma{"synchronous", "normal", "1"} // no fsync with a commit, only before a checkpoint: never corrupt
-	}
+func writerPragmas() []pragma {
 	return []pragma{
 		{"journal_mode", "wal", "wal"},
-		synchronous,
-		{"fullfsync", "1", "1"}, // on macOS fsync alone does not reach the disk
+		{"synchronous", "normal", "1"}, // no fsync with a commit, only before a checkpoint: never corrupt. See walLog
+		{"fullfsync", "1", "1"},        // on macOS fsync alone does not reach the disk
 		{"checkpoint_fullfsync", "1", "1"},
 		{"temp_store", "memory", "2"}, // statement journals of multi-row updates in files cost half of the speed
 		{"cache_size", "-65536", "-65536"},

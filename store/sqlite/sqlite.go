@@ -12,10 +12,14 @@ import (
 // prefix of every table. One file holds one instance.
 const prefix = "sj_"
 
+// apart is from how many ends of steps on they have a transaction of their own, which runs while the log is synced for jobs that start. With fewer, all that
+// comes from few callers meets in one, which is a sync less.
+const apart = 32
+
 // Open opens the queue in a SQLite file, or ":memory:" for a private one that lives as long as the client. A missing file is made
 // (mode 0600, its folder must exist), and an older schema is migrated, unless NoMigrate. Several processes on one file are normal.
 //
-// What is acknowledged is durable: write-ahead log with synchronous=FULL, set and read back. The error names what to do where the file is
+// What is acknowledged is durable: the write-ahead log is synced before a call is answered, but for Relaxed. The error names what to do where the file is
 // not ours, damaged, on a network file system, or too new for this program (CodeSchema).
 func Open(path string, list ...Option) (*sojourn.Client, error) {
 	o, err := newOptions(list)
@@ -41,6 +45,9 @@ func newStore(db *DB, o options) (*sqlstore.Store, error) {
 		Throttlers: o.throttlers, Rules: o.rules}
 	if o.lowSpace > 0 && db.path != ":memory:" {
 		cfg.NoRoom = (&space{dir: filepath.Dir(db.path), least: o.lowSpace, free: freeBytes}).check
+	}
+	if db.log.files != nil {
+		cfg.Enders, cfg.Apart = 1, apart
 	}
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true

@@ -1,0 +1,201 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+)
+
+func insertOne(c sqlstore.Conn) error {
+	_, err := c.Exec("insert into sj_t (name) values ('a')")
+	return err
+}
+
+// TestNothingIsToldBeforeTheDiskHasIt: while the log is on its way to the disk, the next transaction runs, and neither who has written nor who has read
+// what is written is answered. A sync counts for what was written before it began. Who says that nobody is told need not wait.
+func TestNothingIsToldBeforeTheDiskHasIt(t *testing.T) {
+	d := openTest(t, fileTest(t))
+	syncing := make(chan chan bool) // syncs that have begun; each ends when its channel is closed
+	d.log.sync = func(f *os.File) error {
+		release := make(chan bool)
+		syncing <- release
+		<-release
+		return f.Sync()
+	}
+	told := make(chan string, 3)
+	var all sync.WaitGroup
+	call := func(name string, do func() error) {
+		all.Go(func() {
+			if err := do(); err != nil {
+				t.Error(name, err)
+			}
+			told <- name
+		})
+	}
+	call("first", func() error { return d.Update(context.Background(), insertOne) })
+	held := map[chan bool]bool{}
+	end := func(sync chan bool) { close(sync); delete(held, sync) }
+	early := func(name string) {
+		for sync := range held {
+			end(sync)
+		}
+		d.log.sync = (*os.File).Sync
+		t.Fatalf("%s was told before the disk had it", name)
+	}
+	begun := func() (sync chan bool) {
+		select {
+		case sync = <-syncing:
+			held[sync] = true
+		case name := <-told:
+			early(name)
+		}
+		return sync
+	}
+	first := begun()
+	wrote, read := make(chan bool), make(chan int64)
+	call("second", func() error {
+		return d.Update(context.Background(), func(c sqlstore.Conn) error { defer close(wrote); return insertOne(c) })
+	})
+	<-wrote // beside the sync of the first
+	second := begun()
+	call("reader", func() error {
+		return d.View(context.Background(), func(c sqlstore.Conn) error {
+			return c.Query("select count(*) from sj_t", func(r sqlstore.Row) error { read <- r.Int(0); return nil })
+		})
+	})
+	if n := <-read; n != 2 {
+		t.Errorf("%d rows are visible", n)
+	}
+	err := d.Update(context.Background(), func(c sqlstore.Conn) error { c.(sqlstore.Versioned).Silent(); return nil })
+	if err != nil {
+		t.Error("who tells nobody:", err)
+	}
+	if len(told) > 0 {
+		early(<-told)
+	}
+	end(first)
+	if name := <-told; name != "first" {
+		early(name)
+	}
+	end(begun()) // for the reader
+	end(second)
+	all.Wait()
+	d.log.sync = (*os.File).Sync
+	if err := d.View(context.Background(), func(sqlstore.Conn) error { return nil }); err != nil || d.log.synced.Load() != d.log.written.Load() {
+		t.Error("an idle log:", err)
+	}
+}
+
+// TestFailedSync: inv:A6. After a sync has failed nothing is accepted or answered any more, although the next sync would succeed.
+func TestFailedSync(t *testing.T) {
+	d := openTest(t, fileTest(t))
+	before := d.log.synced.Load()
+	d.log.sync = func(*os.File) error {
+		d.log.sync = (*os.File).Sync
+		return syscall.EIO
+	}
+	if err := d.Update(t.Context(), insertOne); !errors.Is(err, syscall.EIO) || !d.Dialect().Broken(err) {
+		t.Error(err)
+	}
+	for name, err := range map[string]error{
+		"update": d.Update(t.Context(), func(sqlstore.Conn) error { t.Error("ran"); return nil }),
+		"view":   d.View(t.Context(), func(sqlstore.Conn) error { t.Error("ran"); return nil }),
+		"waits":  d.durable(),
+	} {
+		if !errors.Is(err, sojourn.ErrClosed) || !d.Dialect().Broken(err) {
+			t.Error(name, err)
+		}
+	}
+	if d.log.synced.Load() != before {
+		t.Error("what failed counts as synced")
+	}
+}
+
+// onDisk is what a power cut leaves at the least: the bytes that a sync has covered.
+type onDisk struct {
+	file, log []byte
+	acked     []sojourn.ID // while it was the newest
+}
+
+// TestPowerCut: inv:A1. What was acknowledged is in the bytes that were synced before, and these are a store that opens.
+func TestPowerCut(t *testing.T) {
+	path := fileTest(t)
+	o, err := newOptions(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDB(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newStore(d, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := sojourn.NewClient(s)
+	defer c.Close()
+	var mu sync.Mutex // guards cuts
+	cuts := []*onDisk{{}}
+	d.log.sync = func(f *os.File) error {
+		var cut onDisk
+		var err1, err2 error
+		cut.file, err1 = os.ReadFile(path)
+		cut.log, err2 = os.ReadFile(path + "-wal")
+		err := errors.Join(err1, err2, f.Sync())
+		mu.Lock()
+		defer mu.Unlock()
+		if len(cut.log) > len(cuts[len(cuts)-1].log) {
+			cuts = append(cuts, &cut)
+		}
+		return err
+	}
+	var producers sync.WaitGroup
+	for p := range 8 {
+		producers.Go(func() {
+			for i := range 25 {
+				e, err := c.Enqueue(context.Background(), sojourn.NewJob("k", nil, sojourn.Key(fmt.Sprint(p, "-", i))))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				newest := cuts[len(cuts)-1]
+				newest.acked = append(newest.acked, e.ID)
+				mu.Unlock()
+			}
+		})
+	}
+	producers.Wait()
+	for i, cut := range cuts {
+		if len(cut.acked) > 0 && (i%4 == 0 || i > len(cuts)-4) {
+			checkCut(t, cut)
+		}
+	}
+	t.Logf("%d syncs", len(cuts)-1)
+}
+
+func checkCut(t *testing.T, cut *onDisk) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cut.db")
+	if err := errors.Join(os.WriteFile(path, cut.file, 0o600), os.WriteFile(path+"-wal", cut.log, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, id := range cut.acked {
+		if _, err := c.Get(context.Background(), id); err != nil {
+			t.Errorf("job %d was acknowledged: %v", id, err)
+		}
+	}
+}
