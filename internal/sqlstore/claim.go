@@ -22,11 +22,12 @@ type claimAnswer struct {
 // claims are the claims of one transaction, executed one after the other.
 type claims struct {
 	*tx
-	last  map[string]lastClaim // worker → its newest claim
-	doors map[string]door      // of the queues that they name and of all queues, if they have settings
-	idle  []idleClaim          // claims that have found nothing: the same ones after them find nothing either
-	swept bool                 // nothing that is due is left
-	ahead *foreseen            // for the first claim; nil if nothing was read ahead
+	last    map[string]lastClaim // worker → its newest claim
+	doors   map[string]door      // of the queues that they name and of all queues, if they have settings
+	idle    []idleClaim          // claims that have found nothing: the same ones after them find nothing either
+	swept   bool                 // nothing that is due is left
+	emptied string               // a queue of which a claim has taken all
+	ahead   *foreseen            // for the first claim; nil if nothing was read ahead
 }
 
 type idleClaim struct {
@@ -63,6 +64,7 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 			return nil, err
 		}
 	}
+	t.claims = c
 	changed := t.wrote || t.altered || len(t.pending.saves)+len(t.pending.ended) > 0
 	switch {
 	case !c.canHold() || slices.ContainsFunc(requests, c.gated):
@@ -130,6 +132,9 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 		picked, err := c.pick(r)
 		if err != nil {
 			return claimAnswer{}, err
+		}
+		if c.emptied = ""; len(picked) < r.Max && len(r.Queues) == 1 {
+			c.emptied = r.Queues[0]
 		}
 		if len(picked) == 0 {
 			if err := c.settle(nil); err != nil {

@@ -105,6 +105,22 @@ func (c *clock) estimate() int64 {
 	return last + c.wall().Sub(started).Microseconds() - elapsed
 }
 
+// guess is what readFrom would read now if the database's clock went on as this machine's; false if it was never read.
+func (c *clock) guess() (reading, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.driven {
+		c.last = max(c.last, c.wall().UnixMicro())
+		return reading{now: c.last}, true
+	}
+	if !c.follows {
+		return reading{}, false
+	}
+	walked := max(c.wall().Sub(c.started).Microseconds()-c.elapsed, 0)
+	c.seen, c.elapsed, c.last = c.seen+walked, c.elapsed+walked, c.last+walked
+	return reading{now: c.last, grace: c.graceTil}, true
+}
+
 // floor makes the clock not read below us: the high water that an earlier process has left.
 func (c *clock) floor(us int64) {
 	c.mu.Lock()

@@ -10,6 +10,7 @@
 //	finish.go    apply.go      an outcome meets sojourn.Decide
 //	first.go     foresee.go    what is read together, before it is asked for
 //	recent.go    trust.go      what need not be read again
+//	guess.go                   what is not looked at, but asked when it is written
 //	await.go                   a job begins to wait
 //	pending.go                 what is decided is written, one statement a table for all requests of the transaction
 //	respond.go   responding.go match.go  responses meet their jobs, and sojourn.Match

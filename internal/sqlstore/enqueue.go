@@ -30,6 +30,7 @@ var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAn
 			return nil, err
 		}
 	}
+	t.enqueued = e
 	answers := make([]enqueueAnswer, len(asks))
 	for i, ask := range asks {
 		var err error
@@ -82,9 +83,10 @@ const (
 	qInsertJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, orig_run_at_us, created_us, args)
 		rows($1 bigint, $2 text, $3 text, $4 text, $5 text, $6 text, $7 text, $8 text, $9 bigint, $10 bigint, $11 bytea)`
 	// qAddJob is for transactions that somebody else may go on with.
-	qAddJob  = qInsertJob + ` on conflict (id) do nothing /*hit id*/`
-	qTakeKey = `insert into sj_key (job, kind, key, own, live, held_until_us) rows($1 bigint, $2 text, $3 text, $4 bigint, $5 bigint, $6 bigint)
-		on conflict (kind, key) do update set job = excluded.job, own = excluded.own, live = excluded.live, held_until_us = excluded.held_until_us
+	qAddJob = qInsertJob + ` on conflict (id) do nothing /*hit id*/`
+	// qNewKey is for a transaction that guesses that nobody has had the key, and fails if somebody has.
+	qNewKey  = `insert into sj_key (job, kind, key, own, live, held_until_us) rows($1 bigint, $2 text, $3 text, $4 bigint, $5 bigint, $6 bigint)`
+	qTakeKey = qNewKey + ` on conflict (kind, key) do update set job = excluded.job, own = excluded.own, live = excluded.live, held_until_us = excluded.held_until_us
 		where sj_key.live = 0 /*hit job*/`
 )
 
@@ -146,7 +148,11 @@ func (e *enqueue) takeKeys(fresh []*sojourn.Job, reused []kindKey) error {
 	for i, j := range keyed {
 		numbers[0][i], kinds[i], keys[i], numbers[1][i], numbers[2][i] = int64(j.ID), j.Kind, j.Key, 1, 1
 	}
-	e.laterBulk(qTakeKey, len(keyed), "a key was taken meanwhile", numbers[0], kinds, keys, numbers[1], numbers[2], numbers[3])
+	take, wanted := qTakeKey, len(keyed)
+	if e.guessed != nil {
+		take, wanted = qNewKey, 0
+	}
+	e.laterBulk(take, wanted, "a key was taken meanwhile", numbers[0], kinds, keys, numbers[1], numbers[2], numbers[3])
 	return nil
 }
 

@@ -75,6 +75,9 @@ func (b *block) scan(r Row) error {
 // checkID refuses an id that was not leased, or whose block is older than IDLife: the job that once had it may have been pruned since
 // (rules: an id is inserted once). last is the block found before; the ids of a batch mostly share one.
 func (t *tx) checkID(id sojourn.ID, last *block) error {
+	if b, ok := t.guessedBlock(id); ok {
+		*last = b
+	}
 	if !last.holds(int64(id)) {
 		*last = block{}
 		err := t.query(qFindBlock, last.scan, int64(id))

@@ -139,9 +139,11 @@ func (t *tx) flushWith(reads []Statement) error {
 
 // commitWith writes what is pending, looks whether what the transaction has relied on still holds, and commits: all in one message.
 func (t *tx) commitWith(c Committer) error {
-	late := t.collect()
+	late := append(t.guessed, t.collect()...)
 	if t.wrote {
-		late = append(late, t.stillRelied()...)
+		if t.guessed == nil { // which asks more
+			late = append(late, t.stillRelied()...)
+		}
 		late = append(late, t.noteWriter()...)
 	}
 	batch := make([]Statement, len(late))
@@ -149,7 +151,11 @@ func (t *tx) commitWith(c Committer) error {
 		batch[i] = st.Statement
 	}
 	t.render(batch)
-	return c.Commit(batch)
+	if err := c.Commit(batch); err != nil || t.guessed == nil {
+		return err
+	}
+	_, err := t.s.read(t.Conn) // as the message has brought it, for the next guess
+	return err
 }
 
 func (t *tx) render(batch []Statement) {

@@ -104,11 +104,17 @@ func (e *enqueue) look(asks []enqueueAsk) []Statement {
 // plan decides for each job of a call in turn: first the id, then the key, then insert. It only reads. A refused call leaves no trace; one that
 // is accepted is seen by those after it.
 func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
+	if e.hasty && e.concurrent() {
+		ask.jobs = slices.Clone(ask.jobs) // a second try resolves them by other settings
+	}
 	e.enqueuePlan = &enqueuePlan{jobs: ask.jobs, done: make([]sojourn.Enqueued, len(ask.jobs))}
 	for i := range e.jobs {
 		if err := e.planOne(i); err != nil {
 			if sojourn.ErrorCode(err) == "" {
 				return nil, err
+			}
+			if e.guessed != nil {
+				return nil, raced("who is refused may be known")
 			}
 			indexed := sojourn.AtIndex(i, err)
 			if !ask.partial {
@@ -190,8 +196,11 @@ func (e *enqueue) planKey(i int) (taken bool, err error) {
 		return true, nil
 	}
 	h, ok := e.holders[k]
-	if !ok {
+	switch {
+	case !ok:
 		return false, nil
+	case e.guessed != nil:
+		return true, raced("who comes second may be known")
 	}
 	if h.live && e.ending != nil && h.id == e.ending.ID {
 		h.live, h.held = false, e.now

@@ -35,6 +35,7 @@ type queueRow struct {
 	reshape   int64 // up to which id that is done; -1 = all
 	maxWeight int64
 	flow      sojourn.FlowState
+	text      string // the settings, as stored
 	flowText  string
 }
 
@@ -63,7 +64,7 @@ func (t *tx) scanQueueRow(r Row, rows map[string]*queueRow) (err error) {
 	if q == nil {
 		return nil // the name that was asked for cannot be stored
 	}
-	q.found, q.flowText, q.shape, q.reshape, q.maxWeight = true, r.Text(2), r.Int(3), r.Int(4), r.Int(5)
+	q.found, q.text, q.flowText, q.shape, q.reshape, q.maxWeight = true, r.Text(1), r.Text(2), r.Int(3), r.Int(4), r.Int(5)
 	if q.flowText != "" {
 		if err := json.Unmarshal([]byte(q.flowText), &q.flow); err != nil {
 			return err

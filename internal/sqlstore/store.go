@@ -54,6 +54,7 @@ type Store struct {
 	spare      spareIDs                            // for transactions of the application
 	recent     recent
 	trusted    trusted
+	guesses    guesses
 	gated      memo[string, bool]         // worker → whether there were gates before its last claim
 	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
@@ -187,26 +188,32 @@ type tx struct {
 	after  []func()         // run after the commit
 	never  map[string]error // windows that have refused a job, see mayStart
 
-	hasty   bool                 // the first try: it trusts, and looks for all steps at the beginning
-	looked  []any                // what the looks of steps have found, see lookingFirst
-	pending pending              // written with the next flush
-	holding bool                 // but for the fresh rows, see canHold
-	inbox   inbox                // the same of responses
-	leased  map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
-	recent  map[sojourn.ID]*live // see recent
-	changed []*live              // rows as they were written, oldest first
-	writers map[sojourn.ID]int64 // rows that are trusted → their marks
-	writer  int64                // the mark of this transaction, once it has committed; 0 = not asked for
-	altered bool                 // a row was changed that is not among them
-	lines   []*gatedLine         // of the queues with gates that a claim is taking jobs from
-	places  map[string]queueRow  // queues as place has read them, since the last row was locked
-	waits   waits                // of the finishes under way
-	unseen  []kindKey            // keys under which another transaction may have missed this one, see lookAgain
+	hasty    bool                 // the first try: it trusts, and looks for all steps at the beginning
+	looked   []any                // what the looks of steps have found, see lookingFirst
+	pending  pending              // written with the next flush
+	holding  bool                 // but for the fresh rows, see canHold
+	inbox    inbox                // the same of responses
+	leased   map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
+	recent   map[sojourn.ID]*live // see recent
+	changed  []*live              // rows as they were written, oldest first
+	writers  map[sojourn.ID]int64 // rows that are trusted → their marks
+	writer   int64                // the mark of this transaction, once it has committed; 0 = not asked for
+	altered  bool                 // a row was changed that is not among them
+	lines    []*gatedLine         // of the queues with gates that a claim is taking jobs from
+	places   map[string]queueRow  // queues as place has read them, since the last row was locked
+	waits    waits                // of the finishes under way
+	guessed  []statement          // the transaction has not looked, and asks these before it commits; nil: it has
+	enqueued *enqueue             // that has looked or guessed
+	claims   *claims              // the same
+	unseen   []kindKey            // keys under which another transaction may have missed this one, see lookAgain
 }
 
 // newTx begins with a group of requests, of which there may be none.
 func (s *Store) newTx(c Conn, hasty bool, group ...*request) (*tx, error) {
 	t := &tx{Conn: c, s: s, ready: map[place]int{}, freed: map[string]int{}, hasty: hasty}
+	if t.guess(group) {
+		return t, nil
+	}
 	if err := t.lookAhead(group); err != nil {
 		return nil, err
 	}

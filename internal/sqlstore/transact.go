@@ -45,6 +45,9 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 		}()
 		if done != nil {
 			s.trusted.forget(done.writers)
+			if done.guessed != nil {
+				s.guesses.miss()
+			}
 		}
 		tries++
 		if done, err = s.newTx(c, tries == 1, group...); err != nil {
@@ -72,6 +75,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 		return len(lent) > 0, s.failed(err)
 	}
 	s.trusted.keep(done)
+	s.guesses.keep(done)
 	s.hub.settle(lent, given)
 	for _, f := range done.after {
 		f()

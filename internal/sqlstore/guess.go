@@ -1,0 +1,217 @@
+package sqlstore
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// A transaction that stores jobs, and starts them for a worker whose claim waits, looks first: at ids, keys and queues, at the worker's last claim, at the line, at
+// what is due. Where a message costs a round trip, and transactions of this process have found a moment ago that nothing is in the way, it guesses that this is so
+// still, and its one message begins with the question whether it is. That ids and keys are new their inserts say. If the guess is wrong, nothing is
+// written, and the next try looks (docs/decisions/036).
+type guesses struct {
+	mu     sync.Mutex
+	queues map[string]queueRow // as they were found, without gates and pauses
+	empty  map[string]bool     // queues of which the last claim has taken all, and where nothing has become ready since, as far as this process knows
+	claims map[string]int64    // worker → number of its last claim
+	blocks []block             // of ids, the newest last
+	rest   int                 // transactions that look before one guesses again
+	wrong  int                 // rest after the next wrong guess
+}
+
+const (
+	// guessNear is by how many µs the clock may differ from the guess: no more than jobs may start late anyhow (pollEvery).
+	guessNear = int64(pollEvery / time.Microsecond)
+	// After a wrong guess so many transactions look, twice as many after the next one, and one less after each that was right.
+	restLeast, restMost = 8, 1024
+	guessedBlocks       = 64
+)
+
+// TextGuessed is the question, for Dialect.Over: the clock lies between two times, nothing is due at another, all queues have no settings, queues have
+// nothing ready of kinds, and a worker, if it is named, is not drained and has the last claim of that number.
+const TextGuessed = `select 1 where the clock is between $1 and $2, nothing is due at $3, and nothing is ready in (texts($4)) of (texts($5)) for $6 after $7`
+
+const qGuessedQueues = `select q.name from sj_queue q /*, each*/ where q.name = each($1 text) and q.settings = each($2 text) and q.flow = each($3 text)
+	and q.shape = each($4 bigint) and q.paused + q.gated = 0`
+
+// guess makes the looks of a group without looking, and reports whether it could.
+func (t *tx) guess(group []*request) bool {
+	if _, own := t.Conn.(Committer); !own || !t.hasty || t.s.db.Dialect().Over[TextGuessed] == "" {
+		return false
+	}
+	k := &t.s.guesses
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.rest > 0 {
+		k.rest--
+		return false
+	}
+	e := &enqueue{tx: t, known: map[sojourn.ID]knownJob{}, holders: map[kindKey]holder{}, rows: map[string]*queueRow{}}
+	var claim *sojourn.ClaimRequest
+	for _, r := range group {
+		switch in := r.in.(type) {
+		case enqueueAsk:
+			if !k.covers(e, in.jobs) {
+				return false
+			}
+		case sojourn.ClaimRequest:
+			if claim != nil || !k.expects(&in) {
+				return false
+			}
+			claim = &in
+		default:
+			return false
+		}
+	}
+	now, ok := t.s.clock.guess()
+	if !ok || len(e.rows) == 0 { // nothing is stored: a claim alone is better off with a look
+		return false
+	}
+	if claim != nil {
+		q := k.queues[claim.Queues[0]]
+		e.rows[claim.Queues[0]] = &q
+	}
+	t.reading = now
+	t.guessed = e.asks(claim)
+	t.looked = append(t.looked, e)
+	if claim != nil {
+		t.looked = append(t.looked, k.claimsOf(t, claim, e))
+	}
+	return true
+}
+
+// covers gives the queues of jobs to e, if they and the ids are known. Jobs with windows are written before a claim looks at them (canHold), and would be in
+// their own way.
+func (k *guesses) covers(e *enqueue, jobs []sojourn.Job) bool {
+	for i := range jobs {
+		j := &jobs[i]
+		if len(j.Policy.Windows) > 0 {
+			return false
+		}
+		if !e.block.holds(int64(j.ID)) {
+			b, ok := k.blockOf(int64(j.ID))
+			if !ok {
+				return false
+			}
+			e.block = b
+		}
+		if e.rows[j.Queue] == nil {
+			q, ok := k.queues[j.Queue]
+			if !ok || len(q.Defaults.Policy.Windows) > 0 {
+				return false
+			}
+			e.rows[j.Queue] = &q
+		}
+	}
+	return true
+}
+
+// expects reports whether a claim would find nothing but what its transaction stores.
+func (k *guesses) expects(r *sojourn.ClaimRequest) bool {
+	last, queue := k.claims[r.Worker], r.Queues[0]
+	_, known := k.queues[queue]
+	return known && k.empty[queue] && len(r.Queues) == 1 && len(r.Decidable)+len(r.Pollable) == 0 && last > 0 && r.Number > last
+}
+
+func (k *guesses) claimsOf(t *tx, r *sojourn.ClaimRequest, e *enqueue) *claims {
+	q := r.Queues[0]
+	c := &claims{tx: t, doors: map[string]door{q: {shape: e.rows[q].shape}}, last: map[string]lastClaim{r.Worker: {number: k.claims[r.Worker]}}}
+	c.ahead = &foreseen{queue: q, lines: map[string][]candidate{}}
+	for _, kind := range r.Kinds {
+		c.ahead.lines[kind] = nil
+	}
+	return c
+}
+
+// asks are the questions for the beginning of the commit.
+func (e *enqueue) asks(claim *sojourn.ClaimRequest) []statement {
+	var names, settings, flows Texts
+	var shapes Ints
+	for name, q := range e.rows {
+		names, settings, flows, shapes = append(names, name), append(settings, q.text), append(flows, q.flowText), append(shapes, q.shape)
+	}
+	due, queues, kinds, worker := int64(math.MinInt64), Texts{}, Texts{}, ""
+	if claim != nil {
+		due, queues, kinds, worker = e.now, claim.Queues, claim.Kinds, claim.Worker
+	}
+	first, last := e.now-guessNear, e.now+guessNear
+	if e.s.cfg.Driven {
+		first, last = math.MinInt64, math.MaxInt64
+	}
+	return []statement{
+		{Statement{Text: TextGuessed, Args: []any{first, last, due, queues, kinds, worker, e.s.guesses.claims[worker]}, Wanted: 1}, "the guess was wrong"},
+		{Statement{Text: qGuessedQueues, Rows: []Column{names, settings, flows, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"},
+	}
+}
+
+// keep remembers what a transaction has found, or that it has guessed right.
+func (k *guesses) keep(t *tx) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.queues == nil {
+		k.queues, k.empty, k.claims, k.wrong = map[string]queueRow{}, map[string]bool{}, map[string]int64{}, restLeast
+	}
+	if t.guessed != nil {
+		k.wrong = max(k.wrong-1, restLeast)
+	}
+	if len(k.queues) > memoSize || len(k.claims) > memoSize {
+		clear(k.queues)
+		clear(k.claims)
+	}
+	for p := range t.ready {
+		delete(k.empty, p.queue)
+	}
+	if c := t.claims; c != nil {
+		if c.emptied != "" {
+			k.empty[c.emptied] = true
+		}
+		_, all := c.doors[sojourn.AllQueues]
+		for worker, last := range c.last {
+			if k.claims[worker] = last.number; last.drained || all {
+				delete(k.claims, worker)
+			}
+		}
+	}
+	if e := t.enqueued; e != nil {
+		if b := e.block; b.size > 0 && !slices.Contains(k.blocks, b) {
+			k.blocks = append(k.blocks[max(0, len(k.blocks)-guessedBlocks+1):], b)
+		}
+		for name, q := range e.rows {
+			if k.queues[name] = *q; !q.found || q.reshape >= 0 || q.Paused || q.Gated() {
+				delete(k.queues, name)
+			}
+		}
+	}
+}
+
+// miss makes transactions look for a while.
+func (k *guesses) miss() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.rest, k.wrong = k.wrong, min(2*k.wrong, restMost)
+	clear(k.queues)
+	clear(k.empty)
+}
+
+func (k *guesses) blockOf(id int64) (block, bool) {
+	i := slices.IndexFunc(k.blocks, func(b block) bool { return b.holds(id) })
+	if i < 0 {
+		return block{}, false
+	}
+	return k.blocks[i], true
+}
+
+// guessedBlock is the block of an id in a transaction that guesses. Blocks never change.
+func (t *tx) guessedBlock(id sojourn.ID) (block, bool) {
+	if t.guessed == nil {
+		return block{}, false
+	}
+	k := &t.s.guesses
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.blockOf(int64(id))
+}
