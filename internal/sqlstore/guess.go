@@ -11,7 +11,7 @@ import (
 
 // A transaction that stores jobs, and starts them for a worker whose claim waits, looks first: at ids, keys and queues, at the worker's last claim, at the line, at
 // what is due. Where a message costs a round trip, and transactions of this process have found a moment ago that nothing is in the way, it guesses that this is so
-// still, and its one message begins with the question whether it is. That ids and keys are new their inserts say. If the guess is wrong, nothing is
+// still, and its one message asks whether it is. That ids and keys are new their inserts say. If the guess is wrong, nothing is
 // written, and the next try looks (docs/decisions/036).
 type guesses struct {
 	mu     sync.Mutex
@@ -127,8 +127,11 @@ func (k *guesses) claimsOf(t *tx, r *sojourn.ClaimRequest, e *enqueue) *claims {
 	return c
 }
 
-// asks are the questions for the beginning of the commit.
-func (e *enqueue) asks(claim *sojourn.ClaimRequest) []statement {
+// questions are what a transaction that has guessed asks when it commits: the first before anything is written; the last, about settings, when all is, because the
+// reshaping that follows a change of them waits for what was written before (see rely).
+type questions struct{ first, last statement }
+
+func (e *enqueue) asks(claim *sojourn.ClaimRequest) *questions {
 	var names, settings, flows Texts
 	var shapes Ints
 	for name, q := range e.rows {
@@ -142,9 +145,9 @@ func (e *enqueue) asks(claim *sojourn.ClaimRequest) []statement {
 	if e.s.cfg.Driven {
 		first, last = math.MinInt64, math.MaxInt64
 	}
-	return []statement{
-		{Statement{Text: TextGuessed, Args: []any{first, last, due, queues, kinds, worker, e.s.guesses.claims[worker]}, Wanted: 1}, "the guess was wrong"},
-		{Statement{Text: qGuessedQueues, Rows: []Column{names, settings, flows, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"},
+	return &questions{
+		statement{Statement{Text: TextGuessed, Args: []any{first, last, due, queues, kinds, worker, e.s.guesses.claims[worker]}, Wanted: 1}, "the guess was wrong"},
+		statement{Statement{Text: qGuessedQueues, Rows: []Column{names, settings, flows, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"},
 	}
 }
 

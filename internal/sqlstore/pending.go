@@ -139,11 +139,18 @@ func (t *tx) flushWith(reads []Statement) error {
 
 // commitWith writes what is pending, looks whether what the transaction has relied on still holds, and commits: all in one message.
 func (t *tx) commitWith(c Committer) error {
-	late := append(t.guessed, t.collect()...)
+	var late []statement
+	if t.guessed != nil {
+		late = append(late, t.guessed.first)
+	}
+	late = append(late, t.collect()...)
+	switch {
+	case t.guessed != nil:
+		late = append(late, t.guessed.last)
+	case t.wrote:
+		late = append(late, t.stillRelied()...)
+	}
 	if t.wrote {
-		if t.guessed == nil { // which asks more
-			late = append(late, t.stillRelied()...)
-		}
 		late = append(late, t.noteWriter()...)
 	}
 	batch := make([]Statement, len(late))

@@ -202,7 +202,7 @@ type tx struct {
 	lines    []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places   map[string]queueRow  // queues as place has read them, since the last row was locked
 	waits    waits                // of the finishes under way
-	guessed  []statement          // the transaction has not looked, and asks these before it commits; nil: it has
+	guessed  *questions           // the transaction has not looked, and asks these when it commits; nil: it has
 	enqueued *enqueue             // that has looked or guessed
 	claims   *claims              // the same
 	unseen   []kindKey            // keys under which another transaction may have missed this one, see lookAgain
