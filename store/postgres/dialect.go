@@ -46,10 +46,10 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 		Busy:   busy,
 		Over: map[string]string{
 			sqlstore.TextGuessed: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2
-				and not exists (select 1 from sj_queue where name = '*')
 				and not exists (select 1 from sj_live where wake_at_us <= $3 and wake_at_us < 9223372036854775807)
 				and not exists (select 1 from sj_live where queue in (texts($4)) and kind in (texts($5)) and state = 3)
-				and ($6 = '' or exists (select 1 from sj_worker where worker = $6 and claim_no = $7 and drained = 0))`,
+				and ($6 = '' or exists (select 1 from sj_worker where worker = $6 and claim_no = $7 and drained = 0)
+					and not exists (select 1 from sj_queue where name = '*' and paused + gated > 0))`,
 			// A counter's row stays locked until the commit: it would put the responses of all nodes into one line, and it is taken after the rows of
 			// jobs, which ends in deadlocks.
 			sqlstore.TextNextResponses: `select nextval('sj_response_seq'), 1::bigint from generate_series(1, $1::bigint)`,
