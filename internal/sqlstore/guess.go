@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -24,8 +23,8 @@ type guesses struct {
 }
 
 const (
-	// guessNear is by how many µs the clock may differ from the guess: no more than jobs may start late anyhow (pollEvery).
-	guessNear = int64(pollEvery / time.Microsecond)
+	// guessNear is by how much the clock may differ from the guess: no more than jobs may start late anyhow.
+	guessNear = pollEvery
 	// After a wrong guess so many transactions look, twice as many after the next one, and one less after each that was right.
 	restLeast, restMost = 8, 1024
 	guessedBlocks       = 64
@@ -141,7 +140,7 @@ func (e *enqueue) asks(claim *sojourn.ClaimRequest) *questions {
 	if claim != nil {
 		due, queues, kinds, worker = e.now, claim.Queues, claim.Kinds, claim.Worker
 	}
-	first, last := e.now-guessNear, e.now+guessNear
+	first, last := e.now-guessNear.Microseconds(), e.now+guessNear.Microseconds()
 	if e.s.cfg.Driven {
 		first, last = math.MinInt64, math.MaxInt64
 	}

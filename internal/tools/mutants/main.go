@@ -184,7 +184,7 @@ func plant(m mutant) (noticed bool, said string) {
 	if err != nil {
 		fatal(err)
 	}
-	args := append([]string{"test", "-vet=off", "-short", "-failfast", "-timeout", "3m", "-overlay", overlay}, strings.Fields(m.test)...)
+	args := append([]string{"test", "-count=1", "-vet=off", "-short", "-failfast", "-timeout", "3m", "-overlay", overlay}, strings.Fields(m.test)...)
 	out, err := exec.Command("go", args...).CombinedOutput()
 	if strings.Contains(string(out), "[build failed]") {
 		return false, "does not compile:\n" + string(out)
