@@ -126,13 +126,13 @@ func (d *DB) update(ctx context.Context, fn func(sqlstore.Conn) error) (silent b
 			c.after(err)
 		}
 		silent = c.silent
-		c.after, c.silent = nil, false
+		c.after, c.silent, c.wrote = nil, false, false
 		d.give(c, d.writer)
 	}()
 	if d.memory() {
 		return false, d.updateMemory(ctx, c, fn)
 	}
-	commit := func() error { return d.log.commit(c.text("commit")) }
+	commit := func() error { return d.log.commit(c.wrote, c.text("commit")) }
 	if err := c.transact(ctx, c.text("begin immediate"), commit, fn); err != nil {
 		return false, err
 	}

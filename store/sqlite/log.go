@@ -20,7 +20,7 @@ type walLog struct {
 	files   chan *os.File        // descriptors of the log at rest; nil if nobody waits for the disk (relaxed, or in memory); closed with the DB
 	sync    func(*os.File) error // (*os.File).Sync; tests stand between
 	commits sync.Mutex           // held while a commit becomes visible and is counted
-	written atomic.Int64         // commits
+	written atomic.Int64         // commits that may have changed something
 	synced  atomic.Int64         // of them, those that are on the disk
 }
 
@@ -60,8 +60,11 @@ func (d *DB) closeLog() error {
 	return err
 }
 
-// commit runs the commit of a transaction.
-func (l *walLog) commit(do func() error) error {
+// commit runs the commit of a transaction. One that has only read is not waited for, so that an idle store syncs nothing.
+func (l *walLog) commit(wrote bool, do func() error) error {
+	if !wrote {
+		return do()
+	}
 	l.commits.Lock()
 	defer l.commits.Unlock()
 	err := do()

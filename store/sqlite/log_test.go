@@ -89,6 +89,12 @@ func TestNothingIsToldBeforeTheDiskHasIt(t *testing.T) {
 	end(second)
 	all.Wait()
 	d.log.sync = (*os.File).Sync
+	written := d.log.written.Load()
+	if err := d.Update(context.Background(), func(c sqlstore.Conn) error {
+		return c.Query("select count(*) from sj_t", func(sqlstore.Row) error { return nil })
+	}); err != nil || d.log.written.Load() != written {
+		t.Error("who only reads counts as a writer:", err)
+	}
 	if err := d.View(context.Background(), func(sqlstore.Conn) error { return nil }); err != nil || d.log.synced.Load() != d.log.written.Load() {
 		t.Error("an idle log:", err)
 	}
