@@ -480,7 +480,7 @@ func (f WorkerFilter) Validate() error {
 }
 
 // WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so SeenAt of one that asks another process than the one that answers is when
-// it last got jobs, asked for something new or extended a lease, at most half of WorkerLife ago while it lives.
+// it last got jobs (to ten seconds), asked for something new or extended a lease, at most half of WorkerLife ago while it lives.
 type WorkerStatus struct {
 	Worker  string    `json:"worker"`         // its id, as in leases
 	Name    string    `json:"name,omitempty"` // what it calls itself

@@ -266,9 +266,15 @@ const (
 	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, $2, $3, $4, $5)
 		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, asks = excluded.asks, seen_us = excluded.seen_us
 		where sj_worker.claim_no = $6`
+	// When the worker was seen stands in an index. A row of which no index changes is all that PostgreSQL writes, so it says that once in noteSeen.
+	qNextClaim = `update sj_worker set claim_no = $2, claimed = $3, asks = $4, seen_us = case when $5 - seen_us < $7 then seen_us else $5 end
+		where worker = $1 and claim_no = $6`
 	qSaveAsker = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, 0, '[]', $2, $3)
 		on conflict (worker) do update set asks = excluded.asks, seen_us = excluded.seen_us`
 )
+
+// noteSeen is by how much the stored time may be too early at which a worker has last got jobs.
+const noteSeen = 10 * time.Second
 
 // answered instead of the number of the worker's last claim: the request was executed before.
 const answered = -1

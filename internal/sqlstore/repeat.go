@@ -54,7 +54,12 @@ func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, rows []*live) err
 	if err != nil {
 		return err
 	}
-	c.later(qSaveClaim, 1, "worker "+r.Worker+" has claimed meanwhile", r.Worker, r.Number, text, wants, c.now, last)
+	faster := "worker " + r.Worker + " has claimed meanwhile"
+	if last > 0 {
+		c.later(qNextClaim, 1, faster, r.Worker, r.Number, text, wants, c.now, last, noteSeen.Microseconds())
+	} else {
+		c.later(qSaveClaim, 1, faster, r.Worker, r.Number, text, wants, c.now, last)
+	}
 	return nil
 }
 

@@ -138,3 +138,26 @@ func finishOne(t *testing.T, s sojourn.Store, c sojourn.Claimed) sojourn.Finishe
 	}
 	return done[0]
 }
+
+// TestClaimsLeaveIndexesAlone: claims rewrite the row of their worker without its index entries, which would pile up until the next vacuum.
+func TestClaimsLeaveIndexesAlone(t *testing.T) {
+	const claims = 20
+	c, schema := openNamed(t)
+	for n := range claims {
+		if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
+			t.Fatal(err)
+		}
+		jobs, err := c.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: int64(n + 1), Queues: []string{"default"}, Kinds: []string{"k"},
+			Max: 1, Capacity: 1})
+		if err != nil || len(jobs) != 1 {
+			t.Fatal(jobs, err)
+		}
+	}
+	c.Close()
+	until(t, "the end of its sessions", func() bool { return sessions(t, schema) == 0 })
+	var heapOnly int
+	one(t, `select coalesce(sum(n_tup_hot_upd), 0) from pg_stat_user_tables where schemaname = $1 and relname = 'sj_worker'`, schema, &heapOnly)
+	if heapOnly < claims/2 { // the first inserts the row, and one is noted every 10 s
+		t.Errorf("%d of %d claims have left the indexes alone", heapOnly, claims)
+	}
+}
