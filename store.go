@@ -45,7 +45,8 @@ type Store interface {
 	Log(ctx context.Context, id ID) ([]LogLine, error)
 	// Queues lists all queues, or those named, in the order in which they were first seen, with counts.
 	Queues(ctx context.Context, names ...string) ([]QueueStatus, error)
-	// SetQueue stores settings; the queue is made if it does not exist.
+	// SetQueue stores settings; the queue is made if it does not exist. They count for new jobs at once. Jobs that wait stand in their new places when it
+	// returns, unless on PostgreSQL an open transaction has stored some by the old settings: then the sweep goes on once that is over.
 	SetQueue(ctx context.Context, name string, s QueueSettings) error
 	// ForgetQueue removes an empty queue; ErrConflict while it has jobs.
 	ForgetQueue(ctx context.Context, name string) error

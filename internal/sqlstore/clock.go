@@ -22,6 +22,7 @@ type clock struct {
 	graceTil int64      // after a jump forward: no lease ends before this
 	back     int        // steps back that were seen
 	follows  bool       // it reads the database's clock, with readFrom
+	behind   bool       // at the latest look it was behind what was given out before, by more than guessNear
 	ahead    int64      // by how much this machine's clock was ahead of it at the latest look, with the time a statement takes
 }
 
@@ -32,6 +33,7 @@ const jump = 2 * time.Second
 type reading struct {
 	now   int64 // microseconds since 1970
 	grace int64 // leases stand until then, whatever their end
+	taken int64 // of a guess: the monotonic time, as clock.elapsed
 }
 
 // read returns the time. leaseUs is the longest lease in use, granted anew after a jump.
@@ -85,7 +87,7 @@ func (c *clock) follow(elapsed, us, leaseUs int64) reading {
 	case drift < -jump.Microseconds():
 		c.back++
 	}
-	c.seen = us
+	c.seen, c.behind = us, us < c.last-guessNear.Microseconds()
 	c.elapsed += walked
 	if us < c.last-jump.Microseconds() {
 		us = c.last + walked
@@ -105,7 +107,8 @@ func (c *clock) estimate() int64 {
 	return last + c.wall().Sub(started).Microseconds() - elapsed
 }
 
-// guess is what readFrom would read now if the database's clock went on as this machine's; false if it was never read.
+// guess is what readFrom would read now if the database's clock went on as this machine's; false if it was never read, or is
+// behind. Only stood makes it count.
 func (c *clock) guess() (reading, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,12 +116,22 @@ func (c *clock) guess() (reading, bool) {
 		c.last = max(c.last, c.wall().UnixMicro())
 		return reading{now: c.last}, true
 	}
-	if !c.follows {
+	if !c.follows || c.behind {
 		return reading{}, false
 	}
-	walked := max(c.wall().Sub(c.started).Microseconds()-c.elapsed, 0)
-	c.seen, c.elapsed, c.last = c.seen+walked, c.elapsed+walked, c.last+walked
-	return reading{now: c.last, grace: c.graceTil}, true
+	taken := c.wall().Sub(c.started).Microseconds()
+	return reading{now: c.last + max(taken-c.elapsed, 0), grace: c.graceTil, taken: taken}, true
+}
+
+// stood says that a guess was right, so that no later reading is before it, and what the database's clock has shown just after it, however long ago that is:
+// a commit may be slow.
+func (c *clock) stood(r reading, us, leaseUs int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last, r.now)
+	if r.taken > c.elapsed { // else there was a later look
+		c.follow(r.taken, us, leaseUs)
+	}
 }
 
 // floor makes the clock not read below us: the high water that an earlier process has left.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sojourn-queue/sojourn"
 )
 
 // TestClockNeverGoesBack: inv:K1. The wall clock is set back by an hour: the store's clock goes on with the monotonic one, and the step is counted.
@@ -88,5 +90,64 @@ func TestClockFollowsTheDatabase(t *testing.T) {
 		if got := c.follow(step.elapsed, step.us, lease); got != step.want || c.stepsBack() != step.back {
 			t.Errorf("%s: %+v, %d back; want %+v, %d", step.name, got, c.stepsBack(), step.want, step.back)
 		}
+	}
+}
+
+// TestClockGuesses: a guess moves nothing until it has stood, a slow commit does not make the next one late, and nothing is guessed while the database is behind.
+func TestClockGuesses(t *testing.T) {
+	began := time.Unix(1_000_000, 0)
+	here := began
+	c := clock{wall: func() time.Time { return here }}
+	lease := sojourn.DefaultLease.Microseconds()
+	if _, ok := c.guess(); ok {
+		t.Error("a clock that was never read is guessed")
+	}
+	near := func(what string, got int64, want time.Time) {
+		t.Helper()
+		if d := time.UnixMicro(got).Sub(want).Abs(); d > 10*time.Millisecond {
+			t.Errorf("%s is %v off", what, d)
+		}
+	}
+	c.readFrom(began.UnixMicro(), lease)
+	here = began.Add(time.Hour)
+	if r, ok := c.guess(); !ok {
+		t.Error("it is not guessed")
+	} else {
+		near("a guess", r.now, here)
+	}
+	real := began.Add(time.Second) // it was wrong
+	near("a reading after a wrong guess", c.readFrom(real.UnixMicro(), lease).now, real)
+
+	here, real = here.Add(time.Second), real.Add(time.Second)
+	r, _ := c.guess()
+	near("the next guess", r.now, real)
+	here = here.Add(300 * time.Millisecond)
+	c.stood(r, real.UnixMicro(), lease)
+	real = real.Add(300 * time.Millisecond)
+	r, ok := c.guess()
+	near("a guess after a slow commit", r.now, real)
+
+	slow := r // its commit takes 5 s, while others read
+	before := real
+	here, real = here.Add(5*time.Second), real.Add(5*time.Second)
+	c.readFrom(real.UnixMicro(), lease)
+	c.stood(slow, before.UnixMicro(), lease)
+	if now := c.readFrom(real.UnixMicro(), lease); now.grace != 0 || c.stepsBack() > 1 { // one by the wrong guess above
+		t.Errorf("a slow commit counts as a step of the clock: %+v, %d back", now, c.stepsBack())
+	}
+	r, ok = c.guess()
+
+	back := real.Add(-time.Second)
+	here = here.Add(time.Millisecond)
+	if now := c.readFrom(back.UnixMicro(), lease).now; now < r.now-300_000 {
+		t.Errorf("it goes back by %d us", r.now-now)
+	}
+	if _, guessed := c.guess(); !ok || guessed {
+		t.Error("it is guessed while the database is behind")
+	}
+	here, real = here.Add(2*time.Second), real.Add(time.Second)
+	c.readFrom(real.UnixMicro(), lease)
+	if _, ok = c.guess(); !ok {
+		t.Error("it is not guessed after it was overtaken")
 	}
 }

@@ -34,6 +34,9 @@ const (
 // it is named, is not drained and has the last claim of that number, while no settings hold all queues back.
 const TextGuessed = `select 1 where the clock is between $1 and $2, nothing is due at $3, and nothing is ready in (texts($4)) of (texts($5)) for $6 after $7`
 
+// TextGuessedClock is the question of a transaction that only ends steps, for Dialect.Over.
+const TextGuessedClock = `select 1 where the clock is between $1 and $2`
+
 const qGuessedQueues = `select q.name from sj_queue q /*, each*/ where q.name = each($1 text) and q.settings = each($2 text) and q.flow = each($3 text)
 	and q.shape = each($4 bigint) and q.paused + q.gated = 0`
 
@@ -41,6 +44,9 @@ const qGuessedQueues = `select q.name from sj_queue q /*, each*/ where q.name = 
 func (t *tx) guess(group []*request) bool {
 	if _, own := t.Conn.(Committer); !own || !t.hasty || t.s.db.Dialect().Over[TextGuessed] == "" {
 		return false
+	}
+	if t.guessEnds(group) {
+		return true
 	}
 	k := &t.s.guesses
 	k.mu.Lock()
@@ -81,6 +87,29 @@ func (t *tx) guess(group []*request) bool {
 		t.looked = append(t.looked, k.claimsOf(t, claim, e))
 	}
 	return true
+}
+
+// guessEnds is guess for steps that end and whose rows are trusted: they need nothing but the clock. Another node that extends leases makes them wrong, which
+// says nothing about queues, so there is no rest after it.
+func (t *tx) guessEnds(group []*request) bool {
+	if len(group) == 0 || slices.ContainsFunc(group, func(r *request) bool { return r.step != stepFinish }) || !t.trust(group) {
+		return false
+	}
+	now, ok := t.s.clock.guess()
+	if ok {
+		t.reading = now
+		from, to := t.s.near(now.now)
+		t.guessed = &questions{first: statement{Statement{Text: TextGuessedClock, Args: []any{from, to}, Wanted: 1}, guessedWrong}}
+	}
+	return ok
+}
+
+// near is between what the server's clock may be where the guess is now.
+func (s *Store) near(now int64) (from, to int64) {
+	if s.cfg.Driven {
+		return math.MinInt64, math.MaxInt64
+	}
+	return now - guessNear.Microseconds(), now + guessNear.Microseconds()
 }
 
 // covers gives the queues of jobs to e, if they and the ids are known. Jobs with windows are written before a claim looks at them (canHold), and would be in
@@ -127,8 +156,13 @@ func (k *guesses) claimsOf(t *tx, r *sojourn.ClaimRequest, e *enqueue) *claims {
 }
 
 // questions are what a transaction that has guessed asks when it commits: the first before anything is written; the last, about settings, when all is, because the
-// reshaping that follows a change of them waits for what was written before (see rely).
+// reshaping that follows a change of them waits for what was written before (see rely). One that only ends steps has no last one.
 type questions struct{ first, last statement }
+
+const guessedWrong = "the guess was wrong"
+
+// ofQueues reports whether there is a guess about queues.
+func (q *questions) ofQueues() bool { return q != nil && q.last.Wanted > 0 }
 
 func (e *enqueue) asks(claim *sojourn.ClaimRequest) *questions {
 	var names, settings, flows Texts
@@ -140,12 +174,9 @@ func (e *enqueue) asks(claim *sojourn.ClaimRequest) *questions {
 	if claim != nil {
 		due, queues, kinds, worker = e.now, claim.Queues, claim.Kinds, claim.Worker
 	}
-	first, last := e.now-guessNear.Microseconds(), e.now+guessNear.Microseconds()
-	if e.s.cfg.Driven {
-		first, last = math.MinInt64, math.MaxInt64
-	}
+	from, to := e.s.near(e.now)
 	return &questions{
-		statement{Statement{Text: TextGuessed, Args: []any{first, last, due, queues, kinds, worker, e.s.guesses.claims[worker]}, Wanted: 1}, "the guess was wrong"},
+		statement{Statement{Text: TextGuessed, Args: []any{from, to, due, queues, kinds, worker, e.s.guesses.claims[worker]}, Wanted: 1}, guessedWrong},
 		statement{Statement{Text: qGuessedQueues, Rows: []Column{names, settings, flows, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"},
 	}
 }
@@ -157,7 +188,7 @@ func (k *guesses) keep(t *tx) {
 	if k.queues == nil {
 		k.queues, k.empty, k.claims, k.wrong = map[string]queueRow{}, map[string]bool{}, map[string]int64{}, restLeast
 	}
-	if t.guessed != nil {
+	if t.guessed.ofQueues() {
 		k.wrong = max(k.wrong-1, restLeast)
 	}
 	if len(k.queues) > memoSize || len(k.claims) > memoSize {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -147,19 +148,36 @@ const (
 	qReshapings = `select name from sj_queue where reshape >= 0`
 )
 
+// reshapeAsk asks for the next piece of a reshaping.
+type reshapeAsk struct {
+	queue  string
+	waited int64 // the shape of which those have ended who have written by an older one; 0 = none
+}
+
+// reshaped is what became of it.
+type reshaped struct {
+	done    bool
+	shape   int64
+	writers Texts // whose end it waits for
+}
+
 // stepReshape looks at the next piece of the live rows and puts those of the queue where its settings want them. It reports whether it was
 // the last one. Rows are locked before the queue, as everywhere.
-var stepReshape = eachStep("reshape", func(t *tx, queue string) (done bool, err error) {
+var stepReshape = eachStep("reshape", func(t *tx, ask reshapeAsk) (out reshaped, err error) {
+	queue := ask.queue
 	q, err := t.queueRow(queue)
 	if err != nil || q.reshape < 0 {
-		return true, err
+		return reshaped{done: true}, err
 	}
 	from := q.reshape
 	if from == 0 { // not begun
-		if err := t.allWritten(); err != nil {
-			return false, err
+		if t.concurrent() && ask.waited != q.shape {
+			out.shape = q.shape
+			if out.writers, err = t.writersOfLive(); err != nil || len(out.writers) > 0 {
+				return out, err
+			}
 		}
-		return false, t.endPiece(queue, q.shape, 0, 1)
+		return out, t.endPiece(queue, q.shape, 0, 1)
 	}
 	var mine Ints
 	seen, last := 0, from
@@ -170,11 +188,11 @@ var stepReshape = eachStep("reshape", func(t *tx, queue string) (done bool, err 
 		}
 		return nil
 	}, from-1, piece); err != nil {
-		return false, err
+		return out, err
 	}
 	found, err := t.load(mine)
 	if err != nil {
-		return false, err
+		return out, err
 	}
 	for _, id := range mine {
 		was := found[sojourn.ID(id)]
@@ -187,7 +205,7 @@ var stepReshape = eachStep("reshape", func(t *tx, queue string) (done bool, err 
 		}
 		t.land(was, &l, l.Held)
 		if _, err := t.exec(qSetPlace, l.r1, l.r2, l.lane, id); err != nil {
-			return false, err
+			return out, err
 		}
 	}
 	t.leased = nil // some may be among them
@@ -195,11 +213,52 @@ var stepReshape = eachStep("reshape", func(t *tx, queue string) (done bool, err 
 	if seen < piece {
 		next = -1
 	}
-	return next < 0, t.endPiece(queue, q.shape, from, next)
+	out.done = next < 0
+	return out, t.endPiece(queue, q.shape, from, next)
 })
 
-// allWritten waits until all transactions are over that have written live rows. Whoever wants to write waits behind the lock while it waits
-// itself; so it gives up soon, and the whole transaction is tried again.
+// TextWriters lists the transactions that have written live rows and are not over, for Dialect.Over.
+const TextWriters = `select the name of each transaction that has written sj_live`
+
+func (t *tx) writersOfLive() (list Texts, err error) {
+	err = t.query(TextWriters, func(r Row) error { list = append(list, r.Text(0)); return nil })
+	return list, err
+}
+
+const (
+	// writersTime is how long a change of settings waits for those who have written by the ones before. One of them may be a caller's own transaction.
+	writersTime  = 2 * time.Second
+	writersFirst = 2 * time.Millisecond // the first pause between two looks; each is twice the one before
+)
+
+// over waits until these transactions are over, and reports whether they are. It holds nothing up: a lock that excludes them would also make all wait who
+// come after it.
+func (s *Store) over(ctx context.Context, writers Texts) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, writersTime)
+	defer cancel()
+	for pause := writersFirst; ; pause *= 2 {
+		var still Texts
+		err := s.view(ctx, func(t *tx) (err error) {
+			still, err = t.writersOfLive()
+			return err
+		})
+		switch {
+		case ctx.Err() != nil:
+			return false, nil
+		case err != nil:
+			return false, err
+		case !slices.ContainsFunc(still, func(w string) bool { return slices.Contains(writers, w) }):
+			return true, nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// allWritten waits until all transactions are over that have written live rows, and keeps others from writing. Whoever wants to write waits behind the lock while
+// it waits itself; so it gives up soon, and the whole transaction is tried again.
 func (t *tx) allWritten() error {
 	if !t.concurrent() {
 		return nil
@@ -248,23 +307,34 @@ func (t *tx) mayHold(queue string, q sojourn.QueueSettings) (int64, error) {
 	return max(used, q.Limit), err
 }
 
-// reshape runs at most so many pieces. Where others write beside it each is a transaction of its own: it waits for locks.
+// reshape runs at most so many pieces; the sweep runs the rest, also where somebody's open transaction has written by older settings and does not end. Where
+// others write beside it each piece is a transaction of its own: it waits for locks.
 func (s *Store) reshape(ctx context.Context, queue string, pieces int) error {
-	for range pieces {
-		r := &request{step: stepReshape, in: queue}
-		if s.db.Dialect().Concurrent {
-			if err := s.batch.alone(ctx, r); err != nil {
-				return err
-			}
-			if r.out.(bool) {
-				return nil
-			}
-			continue
-		}
-		done, err := do[bool](ctx, s, classClaim, stepReshape, piece, queue)
-		if done || err != nil {
+	ask := reshapeAsk{queue: queue}
+	for pieces > 0 {
+		out, err := s.reshapePiece(ctx, ask)
+		if err != nil || out.done {
 			return err
 		}
+		if len(out.writers) == 0 {
+			pieces--
+			continue
+		}
+		if over, err := s.over(ctx, out.writers); err != nil || !over {
+			return err
+		}
+		ask.waited = out.shape
 	}
 	return nil
+}
+
+func (s *Store) reshapePiece(ctx context.Context, ask reshapeAsk) (reshaped, error) {
+	if !s.db.Dialect().Concurrent {
+		return do[reshaped](ctx, s, classClaim, stepReshape, piece, ask)
+	}
+	r := &request{step: stepReshape, in: ask}
+	if err := s.batch.alone(ctx, r); err != nil {
+		return reshaped{}, err
+	}
+	return r.out.(reshaped), nil
 }

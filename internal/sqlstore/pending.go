@@ -145,7 +145,7 @@ func (t *tx) commitWith(c Committer) error {
 	}
 	late = append(late, t.collect()...)
 	switch {
-	case t.guessed != nil:
+	case t.guessed.ofQueues():
 		late = append(late, t.guessed.last)
 	case t.wrote:
 		late = append(late, t.stillRelied()...)
@@ -161,7 +161,10 @@ func (t *tx) commitWith(c Committer) error {
 	if err := c.Commit(batch); err != nil || t.guessed == nil {
 		return err
 	}
-	t.s.read(t.Conn) // what the message has brought, for the next guess: it needs no other one, so it cannot fail
+	if own, ok := t.Conn.(Clocked); ok && !t.s.cfg.Driven {
+		now, _ := own.Clock() // the message has brought it, so this cannot fail
+		t.s.clock.stood(t.reading, now, sojourn.DefaultLease.Microseconds())
+	}
 	return nil
 }
 

@@ -214,10 +214,8 @@ func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettin
 
 // stepForgetQueue answers with the refusal, which was found before anything was written.
 var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal, error) {
-	if t.concurrent() {
-		if _, err := t.exec(`lock table sj_live in share mode`); err != nil {
-			return refusal{}, err
-		}
+	if err := t.allWritten(); err != nil {
+		return refusal{}, err
 	}
 	used, err := t.num(qQueueInUse, name)
 	if err != nil {

@@ -49,11 +49,6 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 		return swept, err
 	}
 	s.lookAgain(ctx, missed)
-	for _, queue := range unshaped { // whoever has changed its settings may have died over it
-		if err := s.reshape(ctx, queue, 1+limit/piece); err != nil {
-			return swept, err
-		}
-	}
 	if due > 0 {
 		more, err := do[sojourn.Swept](ctx, s, classClaim, stepSweep, limit, limit)
 		if err != nil {
@@ -62,8 +57,15 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 		more.Lost += swept.Lost
 		swept = more
 	}
-	swept.Pruned, err = s.prune(ctx, old)
-	return swept, err
+	if swept.Pruned, err = s.prune(ctx, old); err != nil {
+		return swept, err
+	}
+	for _, queue := range unshaped { // whoever has changed its settings may have died over it; last, because it may wait
+		if err := s.reshape(ctx, queue, 1+limit/piece); err != nil {
+			return swept, err
+		}
+	}
+	return swept, nil
 }
 
 // sweepDue ends what is overdue: one bounded page of the wake-up index, whatever sort of thing stands there.

@@ -45,7 +45,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 		}()
 		if done != nil {
 			s.trusted.forget(done.writers)
-			if done.guessed != nil {
+			if done.guessed.ofQueues() {
 				s.guesses.miss()
 			}
 		}

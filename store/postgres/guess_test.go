@@ -3,10 +3,15 @@ package postgres
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
 // TestGuessesAreAsked: a transaction that stores a job and starts one guesses what the last ones have found; what another node has changed meanwhile counts
@@ -118,4 +123,104 @@ func TestGuessedKeys(t *testing.T) {
 	if err != nil || done[0].Duplicate || !done[1].Duplicate || done[0].ID != done[1].ID {
 		t.Errorf("a key that stands twice: %+v %v", done, err)
 	}
+}
+
+// counted counts the messages with which the store's transactions go to the server.
+type counted struct{ messages atomic.Int64 }
+
+func (c *counted) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	c.messages.Add(1)
+	return ctx
+}
+func (c *counted) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (c *counted) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+func (c *counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (c *counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// openCounted opens a store in a new schema over connections that are counted, with this process's clock off by what is returned.
+func openCounted(t *testing.T) (s sojourn.Store, c *counted, off *atomic.Int64) {
+	t.Helper()
+	schema := newSchema(t)
+	open(t, Schema(schema), AutoMigrate()).Close()
+	o, err := newOptions([]Option{Schema(schema)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := openDB(t.Context(), testURL(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, off = &counted{}, &atomic.Int64{}
+	pool := db.pool.Config()
+	pool.ConnConfig.Tracer = c
+	db.pool.Close()
+	if db.pool, err = pgxpool.NewWithConfig(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	cfg := o.config()
+	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+	if s, err = sqlstore.New(t.Context(), db, cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, c, off
+}
+
+// TestEndsAreOneMessage: the end of a step that this process has started needs nothing but the clock, and guesses that.
+func TestEndsAreOneMessage(t *testing.T) {
+	const lives = 20
+	s, c, _ := openCounted(t)
+	sent := int64(0)
+	for range lives {
+		if _, err := s.Enqueue(t.Context(), newOne(t, s), false); err != nil {
+			t.Fatal(err)
+		}
+		job, before := claimOne(t, s), c.messages.Load()
+		if f := finishOne(t, s, job); f.Status != sojourn.FinishApplied {
+			t.Fatal(f)
+		}
+		sent += c.messages.Load() - before
+	}
+	if sent < lives || sent > lives+lives/2 { // the sweep sends some of its own
+		t.Errorf("%d messages for %d ends", sent, lives)
+	}
+}
+
+// TestGuessedClock: while this process's clock runs ahead by an hour, as after a sleep of the machine, nothing gets its time.
+func TestGuessedClock(t *testing.T) {
+	s, _, off := openCounted(t)
+	for range 3 { // until it guesses
+		enqueued(t, s)
+	}
+	for _, hour := range []time.Duration{1, 2} {
+		off.Store(int64(hour * time.Hour))
+		for range 2 { // the first guess is wrong, the second looks
+			job := enqueued(t, s)
+			claimed := claimOne(t, s)
+			off.Add(int64(10 * time.Minute))
+			if f := finishOne(t, s, claimed); f.Status != sojourn.FinishApplied {
+				t.Fatal(f)
+			}
+			ended, err := sojourn.NewClient(s).Get(t.Context(), claimed.Job.ID)
+			if err != nil || time.Until(ended.FinishedAt).Abs() > time.Minute || time.Until(job.CreatedAt).Abs() > time.Minute {
+				t.Errorf("enqueued at %v, ended at %v, %v", job.CreatedAt, ended.FinishedAt, err)
+			}
+		}
+	}
+}
+
+// enqueued stores a job and reads it.
+func enqueued(t *testing.T, s sojourn.Store) *sojourn.Job {
+	t.Helper()
+	one := newOne(t, s)
+	if _, err := s.Enqueue(t.Context(), one, false); err != nil {
+		t.Fatal(err)
+	}
+	j, err := sojourn.NewClient(s).Get(t.Context(), one[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
 }

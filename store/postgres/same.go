@@ -36,9 +36,10 @@ func newSameness() *sameness { return &sameness{texts: map[string]map[columnSet]
 type columnSet uint64
 
 // fold binds the columns of an insert that are the same in all rows as one value. Where rows are joined with a table, a value that is known to be the same
-// would offer the planner another way: all rows of a kind, say, instead of one by its key, which is right only while there are few.
+// would offer the planner another way: all rows of a kind, say, instead of one by its key, which is right only while there are few. Rows are deleted by
+// their ids, and no index has the other columns that are compared: there is no other way.
 func (s *sameness) fold(st *sqlstore.Statement) {
-	if !strings.HasPrefix(st.Text, "insert ") || !strings.Contains(st.Text, unfolding) || len(st.Rows) == 0 || len(st.Args) > 0 {
+	if !strings.HasPrefix(st.Text, "insert ") && !strings.HasPrefix(st.Text, "delete ") || !strings.Contains(st.Text, unfolding) || len(st.Rows) == 0 || len(st.Args) > 0 {
 		return
 	}
 	rows := st.Rows[0].Len()
