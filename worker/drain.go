@@ -10,7 +10,7 @@ import (
 
 // From the end of Run's context to its return pass at most the grace and these, together less than 5 s.
 const (
-	repeatTime = 500 * time.Millisecond  // to learn what a broken off claim has taken
+	repeatTime = 900 * time.Millisecond  // to learn what a broken off claim has taken
 	reactTime  = 1500 * time.Millisecond // for handlers to return after their contexts have ended
 	reportTime = 2 * time.Second         // for the store to answer the last reports
 	leaveTime  = 500 * time.Millisecond  // for the other roles to end

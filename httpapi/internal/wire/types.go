@@ -67,7 +67,7 @@ type InboxEdit struct {
 type ClaimRequest struct {
 	Worker    string         `json:"worker" doc:"random per process start"`
 	Name      string         `json:"name,omitempty" doc:"what people call it, such as host-pid"`
-	Number    int64          `json:"number,omitempty" doc:"rising per worker; the same number again is the same request, so a lost answer costs nothing; 0 is never repeated"`
+	Number    int64          `json:"number,omitempty" doc:"rising per worker; the same number again is the same request, so a lost answer costs nothing, and ends a call of that number or an earlier one that still waits (conflict); 0 is never repeated"`
 	Queues    []string       `json:"queues" doc:"in the order in which to look"`
 	Kinds     []string       `json:"kinds" doc:"only these"`
 	Decidable []string       `json:"decidable,omitempty" doc:"kinds among them whose retry handler this worker has"`

@@ -79,6 +79,8 @@ var mutants = []mutant{
 	{"pruned jobs leave their log", "internal/sqlstore/prune.go", "\t`delete from sj_log where job = $1`,\n", "", store},
 	{"the producer pays for a claim", "internal/sqlstore/transact.go", "(helped || len(group) > 1)", "(helped && false || len(group) > 1)", store},
 	{"a claim that was lent gets nothing", "internal/sqlstore/wait.go", "w.given = &answers[i]", "w.given = nil", store},
+	{"a repeated claim leaves the first one waiting", "internal/sqlstore/wait.go", "if w == nil || r.Number < w.request.Number {", "if true {", store},
+	{"a claim that was overtaken keeps its jobs", "internal/sqlstore/claim.go", "if w.next > r.Number {", "if false {", store},
 	{"a job that starts at once is stored as ready", "internal/sqlstore/fresh.go", "f.now, f.started = l, true", "f.started = true", store},
 	{"jobs that are stored stand in front", "internal/sqlstore/fresh.go", "candidate{int64(l.ID), l.r1, l.r2,", "candidate{int64(l.ID), 0, 0,", store},
 	{"a guess passes over what is ready", "store/postgres/dialect.go", "kind in (texts($5)) and state = 3)\n", "kind in (texts($5)) and state = 33)\n", "-run=^TestGuess ./store/postgres"},
