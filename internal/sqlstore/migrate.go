@@ -41,17 +41,31 @@ func NewMigrator(db DB, prefix string, now func() time.Time, before ...string) *
 func (m *Migrator) Close() error { return m.db.Close() }
 
 // Schema reads the version; see sojourn.Migrator.
-func (m *Migrator) Schema(ctx context.Context) (s sojourn.Schema, err error) {
-	d := m.db.Dialect()
-	s.Newest = d.newest()
+func (m *Migrator) Schema(ctx context.Context) (sojourn.Schema, error) {
+	s := sojourn.Schema{Newest: m.db.Dialect().newest()}
+	found := s
+	there, err := m.ifThere(ctx, m.sql("sj_migration"), func(c Conn) error { return m.read(c, &found) })
+	if there {
+		s = found
+	}
+	return s, err
+}
+
+// ifThere runs look if there is a table of this name. On PostgreSQL a snapshot does not keep a table that another process drops just then: it was not there.
+func (m *Migrator) ifThere(ctx context.Context, table string, look func(Conn) error) (there bool, err error) {
+	find := func(c Conn) error {
+		return c.Query(m.db.Dialect().FindTable, func(r Row) error { there = r.Int(0) > 0; return nil }, table)
+	}
 	err = m.db.View(ctx, func(c Conn) error {
-		there := false
-		if err := c.Query(d.FindTable, func(r Row) error { there = r.Int(0) > 0; return nil }, m.sql("sj_migration")); err != nil || !there {
+		if err := find(c); err != nil || !there {
 			return err
 		}
-		return m.read(c, &s)
+		return look(c)
 	})
-	return s, err
+	if err != nil && there && m.db.View(ctx, find) == nil && !there {
+		err = nil
+	}
+	return there, err
 }
 
 func (m *Migrator) read(c Conn, s *sojourn.Schema) error {
@@ -188,29 +202,23 @@ func (m *Migrator) lock() []string {
 
 // losses counts what a step down takes away. Tables that an earlier step down has taken, or that are not there, lose nothing more.
 func (m *Migrator) losses(ctx context.Context, step *sojourn.Migration) error {
-	d := m.db.Dialect()
-	return m.db.View(ctx, func(c Conn) error {
-		step.Loses = nil
-		for _, q := range step.SQL {
-			table, column := taken(q)
-			if table == "" || table == m.sql("sj_migration") {
-				continue
-			}
-			there := false
-			if err := c.Query(d.FindTable, func(r Row) error { there = r.Int(0) > 0; return nil }, table); err != nil {
-				return err
-			}
-			if !there {
-				continue
-			}
-			loss := sojourn.Loss{Table: table, Column: column}
-			if err := c.Query("select count(*) from "+table, func(r Row) error { loss.Rows = r.Int(0); return nil }); err != nil {
-				return err
-			}
+	for _, q := range step.SQL {
+		table, column := taken(q)
+		if table == "" || table == m.sql("sj_migration") {
+			continue
+		}
+		loss := sojourn.Loss{Table: table, Column: column}
+		there, err := m.ifThere(ctx, table, func(c Conn) error {
+			return c.Query("select count(*) from "+table, func(r Row) error { loss.Rows = r.Int(0); return nil })
+		})
+		if err != nil {
+			return err
+		}
+		if there {
 			step.Loses = append(step.Loses, loss)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 var dropped = regexp.MustCompile(`(?is)^\s*(?:--.*\n\s*)*(?:drop\s+table\s+(?:if\s+exists\s+)?([\w.]+)|alter\s+table\s+([\w.]+)\s+drop\s+column\s+(?:if\s+exists\s+)?(\w+))`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,6 +47,54 @@ func TestMigrationsTogether(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
 	migratetest.Together(t, migrations(address, schema), 3)
 	execute(t, address, "drop schema "+schema+" restrict") // fails if the ways down have left anything
+}
+
+// vanishing is a database whose tables somebody drops just when it has been asked whether they are there.
+type vanishing struct {
+	sqlstore.DB
+	drop func()
+}
+
+func (v vanishing) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	return v.DB.View(ctx, func(c sqlstore.Conn) error { return fn(vanishingConn{c, v}) })
+}
+
+type vanishingConn struct {
+	sqlstore.Conn
+	of vanishing
+}
+
+func (c vanishingConn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
+	err := c.Conn.Query(q, each, args...)
+	if q == c.of.Dialect().FindTable {
+		c.of.drop()
+	}
+	return err
+}
+
+// TestMigrationsVanish: a look at the version while another process takes the last step down finds no tables, and no error.
+func TestMigrationsVanish(t *testing.T) {
+	address, schema := testURL(t), newSchema(t)
+	all := migrations(address, schema)
+	drop := func() {
+		m, err := all.Open(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		if _, err := m.Migrate(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	m, err := all.Open(func(db sqlstore.DB) sqlstore.DB { return vanishing{db, sync.OnceFunc(drop)} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	open(t, Schema(schema), AutoMigrate()).Close()
+	if s, err := m.Schema(t.Context()); err != nil || s.Found != 0 || s.Needs != 0 || s.Newest == 0 {
+		t.Errorf("%+v %v", s, err)
+	}
 }
 
 func TestMigrationHistory(t *testing.T) {
