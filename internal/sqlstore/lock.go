@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -67,7 +68,7 @@ func storable(s string) string {
 	return s
 }
 
-// storableArgs replaces texts in place.
+// storableArgs replaces args in place, but not what lists contain: those may be the caller's, who reads them meanwhile.
 func storableArgs(args []any) []any {
 	for i, a := range args {
 		switch a := a.(type) {
@@ -76,19 +77,33 @@ func storableArgs(args []any) []any {
 				args[i] = clean
 			}
 		case Texts:
-			storableColumns([]Column{a})
+			if clean, changed := storableTexts(a); changed {
+				args[i] = clean
+			}
 		}
 	}
 	return args
 }
 
 func storableColumns(columns []Column) []Column {
-	for _, c := range columns {
+	for i, c := range columns {
 		if texts, ok := c.(Texts); ok {
-			for i := range texts {
-				texts[i] = storable(texts[i])
+			if clean, changed := storableTexts(texts); changed {
+				columns[i] = clean
 			}
 		}
 	}
 	return columns
+}
+
+func storableTexts(list Texts) (clean Texts, changed bool) {
+	for i, text := range list {
+		if one := storable(text); one != text {
+			if !changed {
+				list, changed = slices.Clone(list), true
+			}
+			list[i] = one
+		}
+	}
+	return list, changed
 }

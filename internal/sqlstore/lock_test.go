@@ -16,7 +16,12 @@ func TestStorable(t *testing.T) {
 			t.Errorf("storable(%q) = %q, want %q", c.text, got, c.want)
 		}
 	}
-	args := storableArgs([]any{int64(1), "\x00", Texts{"a", "\xff"}, []byte{0}})
+	own := Texts{"a", "\xff"}
+	args := storableArgs([]any{int64(1), "\x00", own, []byte{0}})
+	columns := storableColumns([]Column{own})
+	if columns[0].(Texts)[1] != "\uFFFD" || own[1] != "\xff" {
+		t.Errorf("%q, of the caller %q", columns, own)
+	}
 	if args[1] != "\uFFFD" || args[2].(Texts)[1] != "\uFFFD" || string(args[3].([]byte)) != "\x00" {
 		t.Errorf("%q", args)
 	}
