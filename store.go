@@ -9,8 +9,7 @@ import (
 type Claimer interface {
 	// Claim takes ready jobs under leases and returns at once when there are any; otherwise it waits up to r.Wait, so that
 	// in-process wake-ups, notifications and long polls all hide behind it. A repeated claim (same worker, same number) is
-	// answered with the same jobs as far as their leases still stand, so a lost answer costs nothing. It ends the call before it, or an
-	// older one, that still waits in the same process, with ErrConflict: nobody hears its answer. CodeDrained: see WorkerKeeper.
+	// answered with the same jobs as far as their leases still stand, so a lost answer costs nothing. CodeDrained: see WorkerKeeper.
 	Claim(ctx context.Context, r ClaimRequest) ([]Claimed, error)
 	// Extend prolongs leases to at least now + lease, all in one call. What no longer matches comes back as lost.
 	Extend(ctx context.Context, leases []Lease) (lost []Lost, err error)

@@ -40,8 +40,9 @@ type call struct {
 	status int
 	most   int64 // bytes of the body
 
-	detail  any               // of an operator's action, for the audit log
-	claimed []sojourn.Claimed // to be given back if the answer does not arrive
+	detail   any               // of an operator's action, for the audit log
+	claimed  []sojourn.Claimed // to be given back if the answer does not arrive
+	answered func()            // is called when it has arrived, or has been given up; nil = nothing is
 }
 
 // others is what a token with the verb, but for other queues and kinds than the request is about, is answered.
@@ -135,6 +136,11 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 	c := &call{Server: s, ctx: ctx, w: w, r: r, who: who, slot: slot, status: http.StatusOK, most: most,
 		codec: wire.Codec{Exact: r.Header.Get(wire.ExactHeader) == wire.ExactValue}}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.slow))
+	defer func() {
+		if c.answered != nil {
+			c.answered()
+		}
+	}()
 	out, err := rt.serve(c)
 	c.audit(rt, err)
 	if err != nil {

@@ -46,21 +46,22 @@ type Options struct {
 
 // Server is an http.Handler over a store. Safe for concurrent use.
 type Server struct {
-	store   sojourn.Store
-	client  *sojourn.Client // draws ids for jobs that come without one
-	o       Options
-	log     *slog.Logger
-	mux     *http.ServeMux
-	door    *door
-	admit   admission
-	rates   rates
-	slow    time.Duration // that a body may take
-	meters  *meters
-	ready   readiness
-	began   time.Time
-	closing atomic.Bool
-	drained context.Context // ends with Drain, and with it the long polls
-	drain   context.CancelFunc
+	store     sojourn.Store
+	client    *sojourn.Client // draws ids for jobs that come without one
+	o         Options
+	log       *slog.Logger
+	mux       *http.ServeMux
+	door      *door
+	admit     admission
+	rates     rates
+	claimants claimants
+	slow      time.Duration // that a body may take
+	meters    *meters
+	ready     readiness
+	began     time.Time
+	closing   atomic.Bool
+	drained   context.Context // ends with Drain, and with it the long polls
+	drain     context.CancelFunc
 }
 
 // New makes a server over a store, which the caller closes after the server has been shut down. Without Options.Open the store must be a

@@ -36,12 +36,19 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 	}
 	ctx, cancel := c.untilDrain()
 	defer cancel()
-	claimed, err := c.store.Claim(ctx, r)
-	if err != nil && c.cut() {
-		claimed, err = nil, nil
+	one, err := c.claimants.enter(ctx, r.Worker, r.Number, cancel)
+	if err == nil {
+		c.answered = one.leave
+		c.claimed, err = c.store.Claim(ctx, r)
 	}
-	c.claimed = claimed
-	return wire.ClaimAnswer{Jobs: wire.Each(claimed, wire.ClaimedOf)}, err
+	switch {
+	case err == nil:
+	case c.cut():
+		err = nil
+	case one != nil && one.overtaken() != nil:
+		err = one.overtaken()
+	}
+	return wire.ClaimAnswer{Jobs: wire.Each(c.claimed, wire.ClaimedOf)}, err
 }
 
 // untilDrain ends with the caller or with a drain.

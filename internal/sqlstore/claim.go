@@ -178,9 +178,6 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	if err := checkClaim(&r); err != nil {
 		return nil, err
 	}
-	if err := s.hub.overtake(ctx, &r); err != nil {
-		return nil, err
-	}
 	var jobs []sojourn.Claimed
 	defer s.present.come(&r, s.clock.estimate)()
 	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable, request: &r}
@@ -205,12 +202,6 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	}
 	if err == errDrained {
 		s.hub.wakeAll() // it may have taken a wake-up that another worker needs
-	}
-	if gone := s.hub.overtaken(w); gone != nil && len(jobs) > 0 {
-		if w.next > r.Number { // else they are the answer to the call that has overtaken this one
-			s.release(jobs)
-		}
-		return nil, gone
 	}
 	token := sojourn.TokenMaker(s.secret) // here, not in the transaction, where everybody waits
 	for i := range jobs {

@@ -124,7 +124,7 @@ func TestClockGuesses(t *testing.T) {
 	here = here.Add(300 * time.Millisecond)
 	c.stood(r, real.UnixMicro(), lease)
 	real = real.Add(300 * time.Millisecond)
-	r, ok := c.guess()
+	r, _ = c.guess()
 	near("a guess after a slow commit", r.now, real)
 
 	slow := r // its commit takes 5 s, while others read
@@ -135,7 +135,7 @@ func TestClockGuesses(t *testing.T) {
 	if now := c.readFrom(real.UnixMicro(), lease); now.grace != 0 || c.stepsBack() > 1 { // one by the wrong guess above
 		t.Errorf("a slow commit counts as a step of the clock: %+v, %d back", now, c.stepsBack())
 	}
-	r, ok = c.guess()
+	r, ok := c.guess()
 
 	back := real.Add(-time.Second)
 	here = here.Add(time.Millisecond)

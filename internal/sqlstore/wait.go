@@ -16,11 +16,10 @@ import (
 type hub struct {
 	s *Store
 
-	mu      sync.Mutex         // guards the fields below
-	waiters []*waiter          // in order of arrival
-	claims  map[string]*waiter // worker → its numbered Claim that waits
-	running bool               // the poll loop runs; only while somebody waits, so that an idle store does nothing at all
-	due     int64              // earliest wake_at known, microseconds; 0 = none
+	mu      sync.Mutex // guards the fields below
+	waiters []*waiter  // in order of arrival
+	running bool       // the poll loop runs; only while somebody waits, so that an idle store does nothing at all
+	due     int64      // earliest wake_at known, microseconds; 0 = none
 	closed  bool
 	done    chan struct{} // closed by close
 }
@@ -37,24 +36,19 @@ type waiter struct {
 	wake          chan struct{} // capacity 1
 
 	request *sojourn.ClaimRequest // of a Claim
-	next    int64                 // number of the claim with which its worker asks now; 0 = it waits for this one
-	left    chan struct{}         // closed when it waits no more
 	resting bool                  // it is asleep, so a transaction may run its request; see lend
 	lent    chan struct{}         // closed when the transaction that runs its request is over; nil if none does
 	given   *claimAnswer          // what that transaction has found, if it found jobs
 }
 
-func (h *hub) init(s *Store) { h.s, h.done, h.claims = s, make(chan struct{}), map[string]*waiter{} }
+func (h *hub) init(s *Store) { h.s, h.done = s, make(chan struct{}) }
 
 // wait registers w; cancel must be called. Register first, look into the database then, so that nothing falls between.
 func (h *hub) wait(w *waiter) (cancel func()) {
-	w.wake, w.left = make(chan struct{}, 1), make(chan struct{})
+	w.wake = make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiters = append(h.waiters, w)
-	if w.numbered() {
-		h.claims[w.request.Worker] = w
-	}
 	if !h.running && !h.closed {
 		h.running = true
 		go h.poll()
@@ -65,44 +59,7 @@ func (h *hub) wait(w *waiter) (cancel func()) {
 		if i := slices.Index(h.waiters, w); i >= 0 {
 			h.waiters = slices.Delete(h.waiters, i, i+1)
 		}
-		if w.numbered() && h.claims[w.request.Worker] == w {
-			delete(h.claims, w.request.Worker)
-		}
-		close(w.left)
 	}
-}
-
-func (w *waiter) numbered() bool { return w.request != nil && w.request.Number > 0 }
-
-// overtake ends the claim that a worker has here, if it asks again with the same number or a later one: whoever waited for that is gone, though a proxy between
-// may not say so, and would take jobs until their leases end. It returns when the claim is over, so that a repeated one finds what that has taken.
-func (h *hub) overtake(ctx context.Context, r *sojourn.ClaimRequest) error {
-	h.mu.Lock()
-	w := h.claims[r.Worker]
-	if w == nil || r.Number < w.request.Number {
-		h.mu.Unlock()
-		return nil
-	}
-	w.next = max(w.next, r.Number)
-	w.signal()
-	h.mu.Unlock()
-	select {
-	case <-w.left:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// overtaken is the error of a claim that its worker does not wait for any more.
-func (h *hub) overtaken(w *waiter) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if w.next == 0 {
-		return nil
-	}
-	return sojourn.Conflict("worker %s has asked again, with the number %d, while its claim %d waited: a worker id is of one worker, which waits for one claim at a time",
-		w.request.Worker, w.next, w.request.Number)
 }
 
 // tell passes on what a transaction did.
@@ -324,9 +281,6 @@ func (h *hub) block(ctx context.Context, w *waiter, wait time.Duration, look fun
 	timer := time.NewTimer(min(wait, sojourn.MaxWait))
 	defer timer.Stop()
 	for {
-		if err := h.overtaken(w); err != nil {
-			return err
-		}
 		if ok, err := look(); ok || err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package storetest
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -14,9 +13,6 @@ var blockedTrials = []trial{
 		"spec:O14 spec:O15 spec:W8 spec:O7 inv:L5 tr:M1 tr:O7", blockedWoken},
 	{"a blocked claim ends", "A claim that waits ends with nothing when its time is over.", "spec:O1 spec:W8", blockedEnds},
 	{"a blocked claim is given up", "A claim that was given up takes no job with it.", "rules:A3 spec:O14", blockedGivenUp},
-	{"a blocked claim is repeated", "The next claim of a worker ends the one that waits: its caller is gone, and would take the job with it.", "rules:A3 tr:C6 inv:P2", blockedRepeated},
-	{"a blocked claim is repeated beside an enqueue", "A job that comes just then is given to one of the claims of its worker, or to the next one.", "rules:A3 tr:C6 inv:P2",
-		blockedRepeatedBeside},
 	{"one job for two blocked claims", "One job wakes one of two claims, and the other goes on waiting.", "spec:O14 spec:O15 inv:F1", blockedTwo},
 	{"a claim that is not for this job", "A claim is not answered by jobs of other queues, kinds or weights.", "spec:O11 spec:O15", blockedOther},
 	{"close ends blocked calls", "Close ends calls that wait, with ErrClosed.", "inv:J1 spec:W11", blockedClose},
@@ -150,92 +146,6 @@ func blockedGivenUp(s *scene) {
 	same(s, "job", d.Job.ID, next)
 	same(s, "crashes", d.Job.Crashes, 0)
 	same(s, "attempt", d.Job.Attempt, 1)
-}
-
-// blockedRepeated repeats the claim until it has come to the process where the first one waits.
-func blockedRepeated(s *scene) {
-	for _, next := range []int64{0, 1} {
-		done := s.block(s.ctx)
-		r := s.request()
-		r.Number -= 1 - next
-		s.claims = r.Number
-		for late := time.After(patience / 2); len(done) == 0; {
-			same(s, "jobs", len(s.claimAs(r)), 0)
-			select {
-			case <-time.After(moment / 10):
-			case <-late:
-				s.Fatalf("a claim still waits %v after its worker has asked with the number %d more", patience/2, next)
-			}
-		}
-		if a := <-done; sojourn.ErrorCode(a.err) != sojourn.CodeConflict || len(a.jobs) > 0 {
-			s.Fatalf("a claim that its worker has repeated answered %v, %v", a.jobs, a.err)
-		}
-		id := s.enqueue()
-		c := s.claim()
-		same(s, "job", c.Job.ID, id)
-		s.finish(completed(c), sojourn.Completed)
-	}
-	earlier, waits := s.request(), s.block(s.ctx)
-	same(s, "jobs", len(s.claimAs(earlier)), 0)
-	s.stays(waits)
-	s.enqueue()
-	s.answered(waits, "an enqueue after an older claim")
-}
-
-func blockedRepeatedBeside(s *scene) {
-	for turn := range int64(4 * rounds) {
-		r := s.request(waiting())
-		next := r
-		next.Number, next.Wait = r.Number+turn%2, 0
-		s.claims = next.Number
-		ctx, cancel := context.WithCancel(s.ctx)
-		waits := make(chan claimAnswer, 1)
-		go func() {
-			jobs, err := s.store.Claim(ctx, r)
-			waits <- claimAnswer{jobs, err}
-		}()
-		time.Sleep(time.Duration(s.random(int(moment / 3))))
-		j, pause := s.job(), time.Duration(s.random(int(time.Millisecond)))
-		var err error
-		var again []sojourn.Claimed
-		side(func() { _, err = s.store.Enqueue(s.ctx, []sojourn.Job{j}, false) },
-			func() { time.Sleep(pause); again, _ = s.store.Claim(s.ctx, next) })
-		s.must(err, "Enqueue")
-		if len(again)+len(waits) == 0 {
-			again, _ = s.store.Claim(s.ctx, next)
-		}
-		cancel()
-		first := <-waits
-		c, held := s.holds(j.ID, slices.Concat(first.jobs, again))
-		if !held && len(again) > 0 && sojourn.ErrorCode(first.err) == sojourn.CodeConflict {
-			s.Fatalf("the repeated claim was given job %d, which was taken back", j.ID)
-		}
-		if !held {
-			c = s.claim()
-		}
-		s.finish(completed(c), sojourn.Completed)
-	}
-}
-
-// holds finds the lease under which a job runs among those that were given; held is false if the job is ready, which may take a moment after its claim was given up.
-func (s *scene) holds(id sojourn.ID, given []sojourn.Claimed) (_ sojourn.Claimed, held bool) {
-	s.Helper()
-	for late := time.After(patience / 2); ; {
-		now := s.get(id)
-		if now.State == sojourn.Ready {
-			return sojourn.Claimed{}, false
-		}
-		for _, c := range given {
-			if c.Lease.ID == id && c.Lease.Epoch == now.Epoch {
-				return c, true
-			}
-		}
-		select {
-		case <-time.After(moment / 10):
-		case <-late:
-			s.Fatalf("job %d is %s under a lease that nobody was given", id, now.State)
-		}
-	}
 }
 
 func blockedTwo(s *scene) {
