@@ -118,9 +118,7 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 		return err
 	}
 	if s.closing.Load() && rt.class != finishing {
-		e := wire.Refusal(wire.CodeDraining, "the server is shutting down; nothing happened, try again elsewhere or later")
-		e.Retryable = true
-		return e
+		return draining()
 	}
 	most := s.o.MaxBody
 	if rt.class == finishing {
@@ -150,6 +148,12 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 		c.giveBack()
 	}
 	return err
+}
+
+func draining() error {
+	e := wire.Refusal(wire.CodeDraining, "the server is shutting down; nothing happened, try again elsewhere or later")
+	e.Retryable = true
+	return e
 }
 
 // waits lets the request wait for something to happen: it gives its slot back, and a drain ends the wait with what there is then.

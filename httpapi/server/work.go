@@ -37,16 +37,20 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 	ctx, cancel := c.untilDrain()
 	defer cancel()
 	one, err := c.claimants.enter(ctx, r.Worker, r.Number, cancel)
-	if err == nil {
-		c.answered = one.leave
-		c.claimed, err = c.store.Claim(ctx, r)
+	if err != nil {
+		if c.cut() { // not that there is nothing: the claim before may have taken jobs
+			err = draining()
+		}
+		return wire.ClaimAnswer{}, err
 	}
-	switch {
+	c.answered = one.leave
+	c.claimed, err = c.store.Claim(ctx, r)
+	switch overtaken := one.overtaken(); {
 	case err == nil:
 	case c.cut():
 		err = nil
-	case one != nil && one.overtaken() != nil:
-		err = one.overtaken()
+	case overtaken != nil:
+		err = overtaken
 	}
 	return wire.ClaimAnswer{Jobs: wire.Each(c.claimed, wire.ClaimedOf)}, err
 }
