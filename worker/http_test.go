@@ -20,19 +20,25 @@ var overHTTP bool
 
 func dialled(t *testing.T, behind *sojourn.Client) *sojourn.Client {
 	t.Helper()
+	return through(t, behind, func(server string) string { return server })
+}
+
+// through dials a server over the store by the way that is made to it.
+func through(t *testing.T, behind *sojourn.Client, way func(server string) string) *sojourn.Client {
+	t.Helper()
 	h, err := server.New(t.Context(), behind.Store(), server.Options{Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(h)
-	c, err := httpapi.Dial(s.URL)
+	t.Cleanup(s.Close)
+	c, err := httpapi.Dial(way(s.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = c.Close()
 		h.Drain()
-		s.Close()
 	})
 	return c
 }
@@ -61,23 +67,17 @@ func TestOverHTTP(t *testing.T) {
 // hands back.
 func TestDrainEndsClaimsBehindProxies(t *testing.T) {
 	behind := open(t)
-	h, err := server.New(t.Context(), behind.Store(), server.Options{Open: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(h)
-	target, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forward := httputil.NewSingleHostReverseProxy(target)
-	deaf, over := context.WithCancel(context.Background())
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { forward.ServeHTTP(w, r.WithContext(deaf)) }))
-	c, err := httpapi.Dial(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(); over(); proxy.Close(); h.Drain(); s.Close() })
+	c := through(t, behind, func(server string) string {
+		target, err := url.Parse(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		forward := httputil.NewSingleHostReverseProxy(target)
+		deaf, over := context.WithCancel(context.Background())
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { forward.ServeHTTP(w, r.WithContext(deaf)) }))
+		t.Cleanup(func() { over(); proxy.Close() })
+		return proxy.URL
+	})
 	for range 3 {
 		w := worker.New(c, worker.Options{Concurrency: 2, Grace: -1})
 		worker.Handle(w, number, func(ctx context.Context, _ *sojourn.Job, _ int) error { <-ctx.Done(); return ctx.Err() })
