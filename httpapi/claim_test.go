@@ -92,7 +92,7 @@ func TestRepeatedClaimKeepsItsJobs(t *testing.T) {
 			_, err := client.Enqueue(t.Context(), sojourn.NewJob("k", nil))
 			stored <- err
 		}()
-		time.Sleep(time.Duration(turn) * time.Microsecond)
+		time.Sleep(time.Duration(turn) * time.Microsecond) // so that the claim is given up before the job comes, just then, and after it
 		cancel()
 		<-over
 		got, err := c.claim(t.Context(), number, 0)

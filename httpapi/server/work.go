@@ -36,21 +36,21 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 	}
 	ctx, cancel := c.untilDrain()
 	defer cancel()
-	one, err := c.claimants.enter(ctx, r.Worker, r.Number, cancel)
+	ctx, leave, err := c.claimants.enter(ctx, r.Worker, r.Number)
 	if err != nil {
 		if c.cut() { // not that there is nothing: the claim before may have taken jobs
 			err = draining()
 		}
 		return wire.ClaimAnswer{}, err
 	}
-	c.answered = one.leave
+	c.answered = leave
 	c.claimed, err = c.store.Claim(ctx, r)
-	switch overtaken := one.overtaken(); {
+	switch again := context.Cause(ctx); {
 	case err == nil:
 	case c.cut():
 		err = nil
-	case overtaken != nil:
-		err = overtaken
+	case sojourn.ErrorCode(again) != "":
+		err = again
 	}
 	return wire.ClaimAnswer{Jobs: wire.Each(c.claimed, wire.ClaimedOf)}, err
 }
