@@ -172,24 +172,35 @@ func (c *Client) drawAndSend(ctx context.Context, fresh, jobs []*Job, partial bo
 // Reserve draws ids ahead, so that the next n enqueues need no block of their own.
 func (c *Client) Reserve(ctx context.Context, n int) error { return c.ids.reserve(ctx, c.store, n) }
 
-// idBlock hands out ids from a block that the store has leased to this client.
+// idBlock hands out ids from a block that the store has leased to this client. Everybody waits for the lease of the next one, so a client that uses a block up
+// leases larger ones, until one expires.
 type idBlock struct {
 	mu        sync.Mutex // guards the fields below, and keeps callers from leasing two blocks
 	at, limit ID
 }
 
-const idBlockSize = 1000
+const (
+	idBlockSize = 1000
+	idBlockNext = 10_000 // what Store.IDs gives at most
+)
 
 func (b *idBlock) next(ctx context.Context, s Store) (ID, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.at == b.limit {
-		if err := b.lease(ctx, s, idBlockSize); err != nil {
+		if err := b.lease(ctx, s, b.nextSize()); err != nil {
 			return 0, err
 		}
 	}
 	b.at++
 	return b.at - 1, nil
+}
+
+func (b *idBlock) nextSize() int {
+	if b.limit == 0 {
+		return idBlockSize
+	}
+	return idBlockNext
 }
 
 func (b *idBlock) reserve(ctx context.Context, s Store, n int) error {

@@ -60,6 +60,7 @@ func TestEnqueueWritesTheIDFirst(t *testing.T) {
 	}
 }
 
+// A client that uses a block up leases larger ones, until one expires.
 func TestIDsAreDrawnInBlocks(t *testing.T) {
 	s, c := newFake()
 	for n := range 2500 {
@@ -67,11 +68,12 @@ func TestIDsAreDrawnInBlocks(t *testing.T) {
 			t.Fatalf("job %d: %+v, %v", n, e, err)
 		}
 	}
-	if !reflect.DeepEqual(s.blocks, []int{1000, 1000, 1000}) {
-		t.Errorf("blocks %v", s.blocks)
+	c.ids.drop()
+	if err := c.Reserve(t.Context(), 400); err != nil || !reflect.DeepEqual(s.blocks, []int{1000, 10_000, 1000}) {
+		t.Errorf("reserving 400: %v, blocks %v", err, s.blocks)
 	}
-	if err := c.Reserve(t.Context(), 400); err != nil || len(s.blocks) != 3 {
-		t.Errorf("500 ids are left, reserving 400: %v, blocks %v", err, s.blocks)
+	if err := c.Reserve(t.Context(), 900); err != nil || len(s.blocks) != 3 {
+		t.Errorf("1,000 ids are left, reserving 900: %v, blocks %v", err, s.blocks)
 	}
 	if err := c.Reserve(t.Context(), 5000); err != nil || len(s.blocks) != 4 || s.blocks[3] != 5000 {
 		t.Errorf("reserving 5,000: %v, blocks %v", err, s.blocks)

@@ -210,14 +210,26 @@ func (k *guesses) keep(t *tx) {
 		}
 	}
 	if e := t.enqueued; e != nil {
-		if b := e.block; b.size > 0 && !slices.Contains(k.blocks, b) {
-			k.blocks = append(k.blocks[max(0, len(k.blocks)-guessedBlocks+1):], b)
-		}
+		k.know(e.block)
 		for name, q := range e.rows {
 			if k.queues[name] = *q; !q.found || q.reshape >= 0 || q.Paused || q.Gated() {
 				delete(k.queues, name)
 			}
 		}
+	}
+}
+
+// leased remembers a block that this process has just leased, so that its first jobs need no look for it.
+func (k *guesses) leased(b block) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.know(b)
+}
+
+// know remembers a block. k.mu is held.
+func (k *guesses) know(b block) {
+	if b.size > 0 && !slices.Contains(k.blocks, b) {
+		k.blocks = append(k.blocks[max(0, len(k.blocks)-guessedBlocks+1):], b)
 	}
 }
 
