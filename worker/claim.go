@@ -13,8 +13,10 @@ const (
 	// askAnew bounds the wait of a claim that leaves something out: it has less room than will be free when handlers end, or none for a
 	// job heavier than the concurrency.
 	askAnew = time.Second
-	// settle lets several handlers end before a claim that is overtaken is broken off.
+	// settle lets several handlers end before a claim that is overtaken is broken off, and before one behind a backlog, see company.
 	settle = 5 * time.Millisecond
+	// companyPart: the next claim from a backlog waits for company at most this part of the time that the last one has taken.
+	companyPart = 3
 )
 
 // ask is what a claim asks for.
@@ -60,16 +62,24 @@ func (r *run) room(aloneIn time.Duration) (_ ask, ok bool) {
 func (r *run) claimLoop(ctx context.Context) error {
 	pause := backoff{first: 100 * time.Millisecond, limit: 10 * time.Second}
 	var aloneAt time.Time
+	var backlog time.Duration // what the last claim has taken, if it has got all that it has asked for
 	for ctx.Err() == nil {
 		a, ok := r.room(time.Until(aloneAt))
 		if !ok {
 			sleep(ctx, claimWait, r.changed)
 			continue
 		}
+		if r.company(ctx, min(backlog/companyPart, settle)) {
+			a, _ = r.room(time.Until(aloneAt))
+		}
 		queues, share := r.w.order.next(a.max)
+		asked := time.Now()
 		n, err := r.claim(ctx, a, queues, share)
 		if a.alone && n > 0 {
 			aloneAt = time.Now().Add(askAnew)
+		}
+		if backlog = 0; n == a.max {
+			backlog = time.Since(asked)
 		}
 		switch {
 		case err == nil:
@@ -85,6 +95,33 @@ func (r *run) claimLoop(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// company waits until half of the concurrency is free, and reports whether it had to. After a claim that has got all that it has asked for there is more: without
+// the wait the first handler that ends would make a claim for one job, and all that end meanwhile would wait for the answer.
+func (r *run) company(ctx context.Context, limit time.Duration) (waited bool) {
+	if limit == 0 || !r.fuller() {
+		return false
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for r.fuller() {
+		select {
+		case <-r.changed:
+		case <-timer.C:
+			return true
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return true
+}
+
+// fuller reports whether more than half of the concurrency is in use.
+func (r *run) fuller() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return 2*r.used > int64(r.w.o.Concurrency)
 }
 
 var errOvertaken = errors.New("worker: the claim was overtaken")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -331,6 +333,41 @@ func TestMinConcurrency(t *testing.T) {
 			t.Errorf("asked for %v jobs, want %s first", asked, want)
 		}
 	})
+}
+
+// Behind a backlog the next claim waits for company, so that the first handler that ends does not ask for one job while the others end; and not for long.
+func TestClaimsFromABacklog(t *testing.T) {
+	const took = 9 * time.Millisecond
+	for _, c := range []struct {
+		apart time.Duration // between the ends of handlers
+		want  []int
+	}{
+		{100 * time.Microsecond, []int{1, 9, 5, 5}},
+		{time.Second, []int{1, 9, 1, 1}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			for range 100 {
+				f.add(kindA.New(args{}))
+			}
+			f.onClaim = func(context.Context, sojourn.ClaimRequest) (before, after error) { time.Sleep(took); return nil, nil }
+			w := New(sojourn.NewClient(f), Options{Concurrency: 10, Logger: slog.New(slog.DiscardHandler)})
+			Handle(w, kindA, func(_ context.Context, j *sojourn.Job, _ args) error {
+				time.Sleep(time.Duration(j.ID%10+1) * c.apart)
+				return nil
+			})
+			stop := start(t, w)
+			time.Sleep(time.Minute)
+			mustStop(t, stop)
+			var asked []int
+			for _, q := range f.requests {
+				asked = append(asked, q.Max)
+			}
+			if !slices.Equal(asked[:4], c.want) {
+				t.Errorf("handlers that end %v apart: asked for %v jobs, want %v first", c.apart, asked, c.want)
+			}
+		})
+	}
 }
 
 // Capacity is free when a handler returns, not when its report is answered; but a store that takes no reports gets no more than a batch

@@ -66,11 +66,14 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 	}
 	t.claims = c
 	changed := t.wrote || t.altered || len(t.pending.saves)+len(t.pending.ended) > 0
+	if ok && c.early == nil && c.ahead != nil && c.ahead.started {
+		c.ahead = nil // it was not allowed to
+	}
 	switch {
 	case !c.canHold() || slices.ContainsFunc(requests, c.gated):
 		t.release()
 		c.ahead = c.ahead.withoutLine() // what is written now may stand before it, and gates choose for themselves
-	case ok && changed: // since the look, so others are ready now
+	case ok && changed && t.early == nil: // since the look, so others are ready now
 		if err := t.readAll(c.foresee(requests[0])); err != nil {
 			return nil, err
 		}
@@ -90,7 +93,7 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 			return nil, err
 		}
 	}
-	return answers, nil
+	return answers, c.allTaken()
 }
 
 // handOver runs the requests of blocked claims, beside which a transaction has stored jobs.
@@ -384,7 +387,11 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		l := *was
 		l.Row = tr.To
 		c.lease(was, &l, r)
-		if err := c.saveStart(was, &l); err != nil {
+		early, err := c.startedEarly(was, &l)
+		if err == nil && !early {
+			err = c.saveStart(was, &l)
+		}
+		if err != nil {
 			return nil, err
 		}
 		rows = append(rows, &l)

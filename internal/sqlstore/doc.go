@@ -11,6 +11,7 @@
 //	first.go     foresee.go    what is read together, before it is asked for
 //	recent.go    trust.go      what need not be read again
 //	guess.go                   what is not looked at, but asked when it is written
+//	alike.go                   jobs that start in the statement that finds them
 //	await.go                   a job begins to wait
 //	pending.go                 what is decided is written, one statement a table for all requests of the transaction
 //	respond.go   responding.go match.go  responses meet their jobs, and sojourn.Match

@@ -58,7 +58,9 @@ func (t *tx) lookAhead(group []*request) error {
 		for i, r := range same {
 			in[i] = r.in
 		}
+		t.starting = t.hasty && len(same) == len(group) && st == stepClaim
 		found, more := st.look(t, in)
+		t.starting = false
 		t.looked = append(t.looked, found)
 		reads = append(reads, more...)
 	}

@@ -10,6 +10,7 @@ type foreseen struct {
 	lines   map[string][]candidate // by kind
 	rows    map[sojourn.ID]*live
 	carries map[sojourn.ID]*carried
+	started bool // with the rows, see startAlike
 }
 
 // qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the greatest weight, how many to take. It does not know yet whether
@@ -24,13 +25,16 @@ func (c *claims) foresee(r sojourn.ClaimRequest) []Statement {
 	if _, ok := c.Conn.(Sender); !ok {
 		return nil
 	}
-	f := &foreseen{queue: r.Queues[0], lines: map[string][]candidate{}, rows: map[sojourn.ID]*live{}, carries: map[sojourn.ID]*carried{}}
+	c.places = nil // settings for a row are read after it was locked
+	if start, ok := c.startAlike(r); ok {
+		return start
+	}
+	f := newForeseen(r)
 	reads := []Statement{{Text: qOverdue, Args: []any{c.s.clock.estimate(), sweepPerClaim}, Each: func(row Row) error {
 		f.overdue = append(f.overdue, row.Int(0))
 		return nil
 	}}}
 	for _, kind := range r.Kinds {
-		f.lines[kind] = nil
 		reads = append(reads, Statement{Text: qPickRows, Args: []any{f.queue, kind, r.Capacity, r.Max, Texts{f.queue, sojourn.AllQueues}},
 			Each: c.scanInto(f.rows, func(row Row, l *live) error {
 				f.lines[kind] = append(f.lines[kind], candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)})
@@ -38,9 +42,16 @@ func (c *claims) foresee(r sojourn.ClaimRequest) []Statement {
 				return nil
 			})})
 	}
-	c.places = nil // settings for a row are read after it was locked
 	c.ahead = f
 	return reads
+}
+
+func newForeseen(r sojourn.ClaimRequest) *foreseen {
+	f := &foreseen{queue: r.Queues[0], lines: map[string][]candidate{}, rows: map[sojourn.ID]*live{}, carries: map[sojourn.ID]*carried{}}
+	for _, kind := range r.Kinds {
+		f.lines[kind] = nil
+	}
+	return f
 }
 
 // sweepFirst handles what is overdue.
@@ -78,6 +89,9 @@ func (c *claims) takeForeseen(ids Ints, found map[sojourn.ID]*live, carries map[
 	c.ahead = nil // what is written from here on may change what was read
 	if f == nil {
 		return ids
+	}
+	if c.early == nil {
+		c.s.alike.learn(f.queue, f.rows)
 	}
 	for _, id := range ids {
 		id := sojourn.ID(id)

@@ -55,6 +55,7 @@ type Store struct {
 	recent     recent
 	trusted    trusted
 	guesses    guesses
+	alike      alike
 	gated      memo[string, bool]         // worker → whether there were gates before its last claim
 	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
@@ -205,6 +206,8 @@ type tx struct {
 	guessed  *questions           // the transaction has not looked, and asks these when it commits; nil: it has
 	enqueued *enqueue             // that has looked or guessed
 	claims   *claims              // the same
+	starting bool                 // it is looking for claims alone, which may start jobs that are alike
+	early    *early               // what it has started before its claim was looked at; nil: nothing
 	unseen   []kindKey            // keys under which another transaction may have missed this one, see lookAgain
 }
 
@@ -216,6 +219,11 @@ func (s *Store) newTx(c Conn, hasty bool, group ...*request) (*tx, error) {
 	}
 	if err := t.lookAhead(group); err != nil {
 		return nil, err
+	}
+	if t.early != nil {
+		if err := t.settleEarly(); err != nil || t.early != nil {
+			return t, err
+		}
 	}
 	var err error
 	t.reading, err = s.read(c)

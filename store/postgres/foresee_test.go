@@ -84,12 +84,13 @@ func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
 	}
 	var found []sojourn.Claimed
 	changed := []byte("new")
-	together(t, c, schema, func() {
+	// The claim first: an edit that waits alone is worth a transaction of its own.
+	together(t, c, schema, func() { found = claimAll(t, c, "w", 10) }, func() {
 		edited, err := c.Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{job.ID}}, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Args: &changed}})
 		if err != nil || edited.Changed != 1 {
 			t.Error(edited, err)
 		}
-	}, func() { found = claimAll(t, c, "w", 10) })
+	})
 	if len(found) != 1 || string(found[0].Job.Args) != "new" {
 		t.Errorf("claimed %+v", found)
 	}

@@ -1,0 +1,274 @@
+package sqlstore
+
+import (
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// Ready jobs that nobody has claimed or changed yet differ in nothing that the rules look at but their policies. So what Decide says of one is true of all with
+// its policy, and where a message costs a round trip, one statement finds the first in line, locks them, starts them, and reads what their worker needs. It asks
+// for itself whether it may. If one of those in front is not like the others, the transaction is repeated, and reads them (docs/decisions/039).
+
+// alike remembers what jobs in front of queues are like that claims have read. Safe for concurrent use.
+type alike struct {
+	mu     sync.Mutex
+	queues map[string]*likeness // at most memoSize
+}
+
+// likeness is what the jobs in front of a queue without gates have in common.
+type likeness struct {
+	known    bool // the last ones that were read were alike
+	weight   int32
+	policies []string // as they are stored, at most likePolicies
+	rest     int      // claims that read before one believes in it again
+	wrong    int      // rest after the next time that they were not alike
+}
+
+// likePolicies bounds how many policies jobs may have to be alike. Mostly there are as many as kinds.
+const likePolicies = 8
+
+// TextStartAlike starts the first jobs of a queue, for Dialect.Over. A row of its answer, of which there is one at least, says whether it was allowed to, how many
+// jobs are first in line, and, of one that was started, id, kind, key, priority, run at, r1, r2, policy and what it carries with its args.
+const TextStartAlike = `if the clock is between $1 and $2, nothing is due at $3, worker $4 has no claim since $5 and is not drained, and (texts($6)) are open, start of queue $7
+	and (texts($8)) the first $10, whose weight is at most $9, which must be $11, with one of (texts($12)), until (ints($13)), to be looked at by (ints($14)), leases until
+	$15 of $16 µs, purpose $17, epoch $18, attempt $19, open $20, retry handler $21, held $22, given $23`
+
+// early is what TextStartAlike has been asked to do, and has done.
+type early struct {
+	reading  reading
+	policies []string
+	started  []live               // what it makes of a job with each
+	as       []live               // what that was before
+	rows     map[sojourn.ID]*live // that it has started and the claim has not taken, as they were before
+	open     bool
+	picked   int64
+}
+
+// startAlike is foresee for a transaction of claims alone: it also starts what it finds. false if the jobs need not be alike.
+func (c *claims) startAlike(r sojourn.ClaimRequest) ([]Statement, bool) {
+	if !c.starting || c.s.db.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
+		return nil, false
+	}
+	queue := r.Queues[0]
+	weight, policies := c.s.alike.of(queue)
+	now, ok := c.s.clock.guess()
+	if !ok || len(policies) == 0 || int64(weight) > r.Capacity {
+		return nil, false
+	}
+	e := &early{reading: now, policies: policies, rows: map[sojourn.ID]*live{}}
+	if !e.decide(c.tx, r, weight) {
+		return nil, false
+	}
+	c.early = e
+	c.ahead = newForeseen(r)
+	c.ahead.rows, c.ahead.started = e.rows, true
+	return []Statement{{Text: TextStartAlike, Args: e.args(c.s, r, weight), Each: func(row Row) error {
+		e.open, e.picked = row.Int(0) > 0, row.Int(1)
+		if row.Int(2) == 0 {
+			return nil
+		}
+		at := slices.Index(policies, row.Text(9))
+		if at < 0 {
+			return raced("a job has another policy than it was started with")
+		}
+		l := e.as[at]
+		l.ID, l.kind, l.key, l.priority, l.runAt, l.r1, l.r2 = sojourn.ID(row.Int(2)), row.Text(3), row.Text(4), int32(row.Int(5)), row.Int(6), row.Int(7), row.Int(8)
+		carries := scanCarried(row, 10)
+		l.group = carries.group
+		e.rows[l.ID], c.ahead.carries[l.ID] = &l, carries
+		c.ahead.lines[l.kind] = append(c.ahead.lines[l.kind], candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)})
+		return nil
+	}}}, true
+}
+
+// decide asks the rules what becomes of a job with each of the policies, and reports whether all become the same but for their times.
+func (e *early) decide(t *tx, r sojourn.ClaimRequest, weight int32) bool {
+	t.reading = e.reading
+	for _, text := range e.policies {
+		was := live{queue: r.Queues[0], generation: 1, updated: t.now, wakeAt: never, policyJSON: text}
+		was.State, was.Weight = sojourn.Ready, weight
+		var err error
+		if was.Policy, err = t.s.policy(text); err != nil {
+			return false
+		}
+		tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: sojourn.EventClaimed})
+		if err != nil {
+			return false
+		}
+		l := was
+		l.Row = tr.To
+		t.lease(&was, &l, r)
+		l.updated = t.now
+		l.wake()
+		e.as, e.started = append(e.as, was), append(e.started, l)
+		if l.State != sojourn.Running || !l.Claimed || l.Resumed || l.startNumbers() != e.started[0].startNumbers() {
+			return false
+		}
+	}
+	return true
+}
+
+// startNumbers are those of qSaveStart that TextStartAlike has once for all jobs.
+func (l *live) startNumbers() [11]int64 {
+	return [...]int64{l.leaseUntil, l.leaseUs, int64(l.Purpose), l.epoch, int64(l.Attempt), bit(l.AttemptOpen), bit(l.RetryHandler), int64(l.Held), bit(l.Given),
+		l.began, l.updated}
+}
+
+func (e *early) args(s *Store, r sojourn.ClaimRequest, weight int32) []any {
+	from, to := s.near(e.reading.now)
+	queue, first := r.Queues[0], int64(r.Max)
+	if weight > 0 {
+		first = min(first, r.Capacity/int64(weight))
+	}
+	timeouts, wakes := make(Ints, len(e.started)), make(Ints, len(e.started))
+	for i := range e.started {
+		timeouts[i], wakes[i] = e.started[i].timeoutAt, e.started[i].wakeAt
+	}
+	args := []any{from, to, e.reading.now, r.Worker, r.Number, Texts{queue, sojourn.AllQueues}, queue, Texts(r.Kinds), r.Capacity, first, int64(weight),
+		Texts(e.policies), timeouts, wakes}
+	numbers := e.started[0].startNumbers()
+	for _, n := range numbers[:9] { // the others are the time of the transaction
+		args = append(args, n)
+	}
+	return args
+}
+
+// settleEarly finds out what the start of jobs that are alike has come to. Where it was not allowed to, the claim goes on as any other.
+func (t *tx) settleEarly() error {
+	e, like := t.early, &t.s.alike
+	queue := e.as[0].queue
+	switch {
+	case !e.open:
+		like.miss(queue)
+		t.early = nil
+	case e.picked != int64(len(e.rows)):
+		like.miss(queue)
+		return raced("the jobs in front of queue " + queue + " are not alike")
+	default:
+		like.hit(queue)
+		t.reading = e.reading
+		t.wrote = t.wrote || e.picked > 0
+		own, _ := t.Conn.(Clocked)
+		now, err := own.Clock() // the message has brought it
+		if err != nil {
+			return err
+		}
+		if !t.s.cfg.Driven {
+			t.s.clock.stood(e.reading, now, sojourn.DefaultLease.Microseconds())
+		}
+	}
+	return nil
+}
+
+// startedEarly notes a row that the statement has started already, and reports whether was is one.
+func (t *tx) startedEarly(was, l *live) (bool, error) {
+	if t.early == nil || t.early.rows[was.ID] != was {
+		return false, nil
+	}
+	delete(t.early.rows, was.ID)
+	l.updated = max(t.now, was.updated)
+	l.wake()
+	at := slices.Index(t.early.policies, was.policyJSON)
+	if s := &t.early.started[at]; l.startNumbers() != s.startNumbers() || l.timeoutAt != s.timeoutAt || l.wakeAt != s.wakeAt {
+		return false, raced("a job was started otherwise than the rules say")
+	}
+	t.changed = append(t.changed, l)
+	t.noteChange(l)
+	return true, nil
+}
+
+// allTaken fails if the statement has started a job that its claim has not taken: something has come in between that it did not ask for.
+func (t *tx) allTaken() error {
+	if t.early != nil && len(t.early.rows) > 0 {
+		return raced("a job was started that nobody has claimed")
+	}
+	return nil
+}
+
+// of is what the jobs in front of a queue are like; no policies if that is not known.
+func (a *alike) of(queue string) (weight int32, policies []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := a.queues[queue]
+	if k == nil || !k.known {
+		return 0, nil
+	}
+	if k.rest > 0 {
+		k.rest--
+		return 0, nil
+	}
+	return k.weight, slices.Clone(k.policies)
+}
+
+// learn looks at jobs that a claim has read from the front of a queue.
+func (a *alike) learn(queue string, rows map[sojourn.ID]*live) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := a.queues[queue]
+	if k == nil {
+		if a.queues == nil || len(a.queues) >= memoSize {
+			a.queues = map[string]*likeness{}
+		}
+		k = &likeness{wrong: restLeast}
+		a.queues[queue] = k
+	}
+	switch {
+	case k.known || len(rows) == 0:
+	case k.rest > 0:
+		k.rest--
+	case !k.fits(rows):
+		k.doubt()
+	default:
+		k.known = true
+	}
+}
+
+// fits reports whether rows are alike, and takes over what they have in common.
+func (k *likeness) fits(rows map[sojourn.ID]*live) bool {
+	first := true
+	for _, l := range rows {
+		if first {
+			k.weight, first = l.Weight, false
+		}
+		if l.Weight != k.weight || !l.untouched() {
+			return false
+		}
+		if !slices.Contains(k.policies, l.policyJSON) {
+			if len(k.policies) == likePolicies {
+				k.policies = nil
+			}
+			k.policies = append(k.policies, l.policyJSON)
+		}
+	}
+	return true
+}
+
+// untouched reports whether a row is as it was when its job was stored or became ready, and has nothing but its policy that decides what becomes of it.
+func (l *live) untouched() bool {
+	blank := live{queue: l.queue, kind: l.kind, key: l.key, group: l.group, priority: l.priority, generation: 1, runAt: l.runAt, updated: l.updated,
+		policyJSON: l.policyJSON, r1: l.r1, r2: l.r2, wakeAt: never}
+	blank.ID, blank.State, blank.Weight, blank.Policy = l.ID, sojourn.Ready, l.Weight, l.Policy
+	return len(l.Policy.Windows) == 0 && reflect.DeepEqual(blank, *l)
+}
+
+func (a *alike) hit(queue string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if k := a.queues[queue]; k != nil {
+		k.wrong = max(k.wrong-1, restLeast)
+	}
+}
+
+// miss makes the claims from a queue read for a while, and learn anew.
+func (a *alike) miss(queue string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if k := a.queues[queue]; k != nil {
+		k.doubt()
+	}
+}
+
+func (k *likeness) doubt() { k.known, k.rest, k.wrong = false, k.wrong, min(2*k.wrong, restMost) }
