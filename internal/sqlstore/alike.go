@@ -23,7 +23,7 @@ type likeness struct {
 	known    bool // the last ones that were read were alike
 	weight   int32
 	policies []string // as they are stored, at most likePolicies
-	rest     int      // claims that read before one believes in it again
+	rest     int      // claims that read before one learns what they are like
 	wrong    int      // rest after the next time that they were not alike
 }
 
@@ -176,6 +176,7 @@ func (t *tx) startedEarly(was, l *live) (bool, error) {
 		return false, raced("a job was started otherwise than the rules say")
 	}
 	t.changed = append(t.changed, l)
+	t.dead++
 	t.noteChange(l)
 	return true, nil
 }
@@ -194,10 +195,6 @@ func (a *alike) of(queue string) (weight int32, policies []string) {
 	defer a.mu.Unlock()
 	k := a.queues[queue]
 	if k == nil || !k.known {
-		return 0, nil
-	}
-	if k.rest > 0 {
-		k.rest--
 		return 0, nil
 	}
 	return k.weight, slices.Clone(k.policies)

@@ -24,6 +24,7 @@ type Dialect struct {
 	Ints   string                       // unfolds an argument of type Ints to a column; %s is the placeholder
 	Texts  string                       // the same for Texts
 	Among  string                       // "in (ints($n))" where the database finds rows by a list better than by a query; %s is the unfolding of $n; "" if it does not
+	Probe  string                       // a comparison by which a join is to look up each row, however few the planner believes there are; %s is its right side; "" is "= %s"
 	Rows   func(params []string) string // the source of the rows of a Bulk; params are "$1 bigint", …
 	Limit  string                       // of a number of rows that is an argument; %s is the placeholder; "" is "limit %s"
 	Arrays bool                         // a column is bound as one array
@@ -51,6 +52,9 @@ var (
 	rowsToken  = regexp.MustCompile(`\brows\((\$[0-9]+ [^()]*)\)`)
 	eachToken  = regexp.MustCompile(`\beach\((\$([0-9]+) [a-z]+)\)`)
 	joinToken  = regexp.MustCompile(`/\*(,|from|using) each\*/`)
+	whereWord  = regexp.MustCompile(`\bwhere\b`)
+	eachEqual  = regexp.MustCompile(`= (each\(\$[0-9]+ [a-z]+\))`)
+	joinEqual  = regexp.MustCompile(`(\bjoin sj_[a-z]+ [a-z]+ on [a-z]+\.id) = ([a-z]+\.[a-z]+)`)
 	limitToken = regexp.MustCompile(`\blimit (\$[0-9]+)`)
 	paramToken = regexp.MustCompile(`\$([0-9]+)`)
 	tableToken = regexp.MustCompile(`\bsj_`)
@@ -91,7 +95,7 @@ func (d Dialect) SQL(prefix, name, text string) string {
 		}
 		return d.Rows(params)
 	})
-	text = d.each(text)
+	text = d.each(d.probe(text))
 	if d.Limit != "" {
 		text = limitToken.ReplaceAllStringFunc(text, func(token string) string {
 			return strings.ReplaceAll(d.Limit, "%s", limitToken.FindStringSubmatch(token)[1])
@@ -101,6 +105,19 @@ func (d Dialect) SQL(prefix, name, text string) string {
 		text = paramToken.ReplaceAllString(text, d.Param+"$1")
 	}
 	return tableToken.ReplaceAllLiteralString(text, prefix)
+}
+
+// probe renders the comparisons that find rows: of joins by ids, and of each.
+func (d Dialect) probe(text string) string {
+	if d.Probe == "" {
+		return text
+	}
+	text = joinEqual.ReplaceAllString(text, "$1 "+strings.ReplaceAll(d.Probe, "%s", "$2"))
+	where := whereWord.FindStringIndex(text)
+	if where == nil {
+		return text
+	}
+	return text[:where[0]] + eachEqual.ReplaceAllString(text[where[0]:], strings.ReplaceAll(d.Probe, "%s", "$1"))
 }
 
 // each renders the tokens of a text that is run for every row of its columns.

@@ -19,6 +19,7 @@
 //	sweep.go     prune.go      what is overdue, and what is old
 //	edit.go                    operators
 //	find.go      inbox.go      reading
+//	vacuum.go                  what transactions leave behind
 //	check.go                   the invariants, for sojourn doctor
 //
 // The unit of every step is one transaction whose writes repeat the state and the epoch they have read. The rules themselves are not

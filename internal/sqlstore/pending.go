@@ -277,6 +277,7 @@ func (t *tx) flushSaves(all []savedRow) {
 		if r.now != nil {
 			of[r.only] = append(of[r.only], r)
 			t.changed = append(t.changed, r.now)
+			t.dead++
 		}
 	}
 	t.flushStarts(of[byClaim])
@@ -319,6 +320,7 @@ func (t *tx) flushEnded(rows []endedRow) {
 		return
 	}
 	n := len(rows)
+	t.dead += n
 	final := table(13, n)
 	queue, kind, key, worker, reason, resultType := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	errors, results := make(Blobs, n), make(Blobs, n)

@@ -56,6 +56,7 @@ type Store struct {
 	trusted    trusted
 	guesses    guesses
 	alike      alike
+	churn      churn
 	gated      memo[string, bool]         // worker → whether there were gates before its last claim
 	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
@@ -199,6 +200,7 @@ type tx struct {
 	changed  []*live              // rows as they were written, oldest first
 	writers  map[sojourn.ID]int64 // rows that are trusted → their marks
 	writer   int64                // the mark of this transaction, once it has committed; 0 = not asked for
+	dead     int                  // rows that it leaves behind in sj_live
 	altered  bool                 // a row was changed that is not among them
 	lines    []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places   map[string]queueRow  // queues as place has read them, since the last row was locked

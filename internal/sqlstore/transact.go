@@ -82,6 +82,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 	}
 	s.hub.tell(done)
 	s.lookAgain(ctx, done.unseen)
+	s.leave(done.dead)
 	return len(lent) > 0, nil
 }
 

@@ -50,6 +50,7 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 		return txFailed(err)
 	}
 	for try := 1; ; try++ {
+		dead := 0
 		err := guarded(func() error {
 			t, err := s.newTx(c, false)
 			if err != nil {
@@ -61,9 +62,11 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 			if err := t.applyFelt(); err != nil {
 				return err
 			}
+			dead = t.dead
 			return t.end()
 		})
 		if err == nil {
+			s.leave(dead)
 			return txFailed(c.Keep())
 		}
 		if undone := c.Undo(); undone != nil {

@@ -213,6 +213,25 @@ const qBytes = `select pg_total_relation_size('sj_meta') + pg_total_relation_siz
 	+ pg_total_relation_size('sj_response') + pg_total_relation_size('sj_message') + pg_total_relation_size('sj_worker')
 	+ pg_total_relation_size('sj_access') + pg_total_relation_size('sj_audit')`
 
+// Vacuum implements sqlstore.Vacuumer. It takes the connection of a reader, and leaves a table alone that somebody else vacuums or locks. Where this role does not
+// own the tables, the server does nothing but warn.
+func (d *DB) Vacuum(ctx context.Context) error {
+	if err := enter(ctx, d.reading); err != nil {
+		return err
+	}
+	defer func() { <-d.reading }()
+	c, err := d.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	_, err = c.Conn().PgConn().Exec(ctx, d.dialect.SQL(d.tables, "", vacuum)).ReadAll()
+	return err
+}
+
+// vacuum removes the entries of indexes however few pages they are on, which the server would put off.
+const vacuum = `vacuum (skip_locked, index_cleanup on, truncate off, parallel 0) sj_live, sj_landed`
+
 // Close implements sqlstore.DB.
 func (d *DB) Close() error {
 	d.closed.Store(true)

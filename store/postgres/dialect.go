@@ -36,6 +36,9 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 		Texts: "select unnest(%s::text[])",
 		// A join with the list may be planned the other way round while the table is empty: all rows, each compared with the list.
 		Among: "= any(array(%s))",
+		// Two columns that are compared by = may be merged, so the planner also thinks of reading all of an index: of a table that was empty when it was vacuumed, and
+		// that plan stays until the next vacuum. A lookup by a list of one is nothing else.
+		Probe: "= any(array[%s])",
 		Rows: func(params []string) string {
 			for i, p := range params {
 				params[i] = strings.Replace(p, " ", "::", 1) + "[]"
@@ -68,7 +71,7 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 				order by r1, r2, id limit $5 /*lock*/`,
 			// A row's xmin is its mark: the transaction that has written it.
 			sqlstore.TextDeleteTrusted: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)
-				where l.id = v.id and l.state = v.state and l.epoch = v.epoch and cast(cast(l.xmin as text) as bigint) = v.mark returning l.id`,
+				where l.id = any(array[v.id]) and l.state = v.state and l.epoch = v.epoch and cast(cast(l.xmin as text) as bigint) = v.mark returning l.id`,
 			// A join with ids is planned as a scan of all jobs as long as the server believes that there are few.
 			sqlstore.TextHeads: `select l.id, l.r1, l.r2, l.weight, t.lane from unnest($3::text[]) t(lane) cross join lateral
 				(select h.id, h.r1, h.r2, h.weight from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-'

@@ -1,0 +1,53 @@
+package sqlstore
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// slowVacuum takes as long as it is told, or until its context ends.
+type slowVacuum struct {
+	DB
+	takes time.Duration
+	began int
+	err   error
+}
+
+func (d *slowVacuum) Vacuum(ctx context.Context) error {
+	d.began++
+	select {
+	case <-time.After(d.takes):
+	case <-ctx.Done():
+		d.err = ctx.Err()
+	}
+	return d.err
+}
+
+func TestVacuumRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &slowVacuum{takes: time.Second}
+		s := &Store{db: db}
+		s.hub.init(s)
+		for range 5 * 60 { // a minute
+			s.leave(vacuumRows / 5)
+			time.Sleep(200 * time.Millisecond)
+		}
+		if db.began != 3 { // after 0.8 s, and each 20 s
+			t.Errorf("%d times a minute", db.began)
+		}
+		time.Sleep(time.Minute)
+		db.takes = time.Hour
+		s.leave(vacuumRows - 1)
+		synctest.Wait()
+		if db.began != 4 { // what has come in the meantime counts
+			t.Errorf("%d times in all", db.began)
+		}
+		s.hub.close()
+		synctest.Wait()
+		if db.err != context.Canceled {
+			t.Errorf("a vacuum of a store that closes: %v", db.err)
+		}
+	})
+}
