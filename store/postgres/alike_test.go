@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
@@ -96,12 +95,7 @@ func (l *lineUp) open(options ...Option) (sojourn.Store, *starts) {
 		l.t.Fatal(err)
 	}
 	counts := &starts{}
-	pool := db.pool.Config()
-	pool.ConnConfig.Tracer = counts
-	db.pool.Close()
-	if db.pool, err = pgxpool.NewWithConfig(l.t.Context(), pool); err != nil {
-		l.t.Fatal(err)
-	}
+	trace(l.t, db, counts)
 	s, err := sqlstore.New(l.t.Context(), db, o.config())
 	if err != nil {
 		l.t.Fatal(err)
@@ -220,6 +214,7 @@ func changesOfALine(t *testing.T) map[string]func(*lineUp) {
 	return changes
 }
 
+// edit is the other way to change a job: that of an operator.
 func edit(l *lineUp, e sojourn.Edit) {
 	l.t.Helper()
 	other, _ := l.open()

@@ -153,12 +153,7 @@ func openCounted(t *testing.T) (s sojourn.Store, c *counted, off *atomic.Int64) 
 		t.Fatal(err)
 	}
 	c, off = &counted{}, &atomic.Int64{}
-	pool := db.pool.Config()
-	pool.ConnConfig.Tracer = c
-	db.pool.Close()
-	if db.pool, err = pgxpool.NewWithConfig(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
+	trace(t, db, c)
 	cfg := o.config()
 	cfg.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
 	if s, err = sqlstore.New(t.Context(), db, cfg); err != nil {
@@ -166,6 +161,18 @@ func openCounted(t *testing.T) (s sojourn.Store, c *counted, off *atomic.Int64) 
 	}
 	t.Cleanup(func() { s.Close() })
 	return s, c, off
+}
+
+// trace shows a tracer what the connections of a database do.
+func trace(t *testing.T, db *DB, tracer pgx.QueryTracer) {
+	t.Helper()
+	pool := db.pool.Config()
+	pool.ConnConfig.Tracer = tracer
+	db.pool.Close()
+	var err error
+	if db.pool, err = pgxpool.NewWithConfig(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestEndsAreOneMessage: the end of a step that this process has started needs nothing but the clock, and guesses that.
