@@ -132,9 +132,9 @@ func NewToken(secret []byte, id ID, generation, attempt int32) string {
 func TokenMaker(secret []byte) func(id ID, generation, attempt int32) string {
 	mac := hmac.New(sha256.New, secret)
 	var sum [sha256.Size]byte
+	text := make([]byte, 0, 64)
 	return func(id ID, generation, attempt int32) string {
-		text := make([]byte, 0, 64)
-		text = append(strconv.AppendInt(text, int64(id), 10), '.')
+		text = append(strconv.AppendInt(text[:0], int64(id), 10), '.')
 		text = append(strconv.AppendInt(text, int64(generation), 10), '.')
 		text = strconv.AppendInt(text, int64(attempt), 10)
 		mac.Reset()

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-queue/sojourn/store/postgres"
 )
 
+// concurrency of the worker, here as in River: what its own benchmark command has.
+const concurrency = 2000
+
 const (
 	synced = "all that is acknowledged (fsync, synchronous_commit=on)"
 	three  = "all that is committed (fsync, synchronous_commit=on)"
@@ -40,6 +43,6 @@ func (c *cluster) ours(bare bool) bench.Open {
 		if err != nil {
 			return nil, errors.Join(err, drop())
 		}
-		return &bench.Sojourn{Client: client, Bare: bare, After: drop}, nil
+		return &bench.Sojourn{Client: client, Concurrency: concurrency, Bare: bare, After: drop}, nil
 	}
 }

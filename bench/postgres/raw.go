@@ -17,7 +17,7 @@ import (
 // the driver and the server allow if there were no rules, no calls and no other goroutine.
 const (
 	rawAddJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, orig_run_at_us, created_us, args)
-		select id, 'bench', '', '', 'application/octet-stream', '', '', $3, $2, $2, args from unnest($1::bigint[], $4::bytea[]) as a (id, args)`
+		select id, 'bench', '', '', 'application/octet-stream', '', '', '', $2, $2, args from unnest($1::bigint[], $3::bytea[]) as a (id, args)`
 	rawAddLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
 		deadline_us, history, has_data, updated_us)
 		select id, 'bench', 'bench', '', 3, 100, $2::bigint, 100, 1, $2::bigint, 9223372036854775807, 1, 0, '', 0, 0, 0, $2::bigint from unnest($1::bigint[]) as a (id)`
@@ -29,18 +29,13 @@ const (
 		returning l.id, l.generation, l.epoch, l.attempt, l.priority, j.policy, j.content_type, j.args`
 	rawEnd      = `delete from sj_live where id = any($1::bigint[]) and state = 4 and epoch = 1 and worker = $2`
 	rawAddFinal = `insert into sj_final (id, queue, kind, key, state, priority, weight, run_at_us, generation, epoch, worker, attempt, failures, crashes,
-		history, has_data, finished_us, reason, result_type, error, result)
-		select id, 'bench', 'bench', '', 7, 100, 1, $2::bigint, 1, 1, $3, 1, 0, 0, 1, 0, $2::bigint, '', '', '', '' from unnest($1::bigint[]) as a (id)`
-	rawAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom,
-		began_us, ended_us) select id, 1, 1, 1, 1, 1, $3, 'completed', 7, '', '', '', $2::bigint, $2::bigint from unnest($1::bigint[]) as a (id)`
+		history, has_data, finished_us, step_epoch, purpose, began_us, outcome, by_whom, reason, result_type, error, result)
+		select id, 'bench', 'bench', '', 7, 100, 1, $2::bigint, 1, 1, $3, 1, 0, 0, 1, 0, $2::bigint, 1, 1, $2::bigint, 'completed', '', '', '', '', ''
+		from unnest($1::bigint[]) as a (id)`
 )
 
-const (
-	rawPolicy = `{"max_attempts":5,"max_crashes":3,"timeout":86400000000000,"decide_within":300000000000,` +
-		`"backoff":{"first":5000000000,"factor":4,"limit":3600000000000,"jitter":1}}`
-	// rawConnections work side by side: one backend of the server is one process, and it waits for its client and for the disk.
-	rawConnections = 2
-)
+// rawConnections work side by side: one backend of the server is one process, and it waits for its client and for the disk.
+const rawConnections = 2
 
 // raw is one connection to a database that our own migration has made.
 type raw struct {
@@ -73,7 +68,7 @@ func (r *raw) enqueue(ctx context.Context, n int) error {
 		ids[i], args[i] = first+int64(i), bench.Args(int(first)+i)
 	}
 	_, err := r.batch(ctx, func(b *pgx.Batch) {
-		b.Queue(rawAddJob, ids, now, rawPolicy, args)
+		b.Queue(rawAddJob, ids, now, args)
 		b.Queue(rawAddLive, ids, now)
 	})
 	return err
@@ -103,7 +98,6 @@ func (r *raw) finish(ctx context.Context, ids []int64) error {
 	changed, err := r.batch(ctx, func(b *pgx.Batch) {
 		b.Queue(rawEnd, ids, r.worker)
 		b.Queue(rawAddFinal, ids, now, r.worker)
-		b.Queue(rawAddHistory, ids, now, r.worker)
 	})
 	if err == nil && changed[0] != int64(len(ids)) {
 		err = fmt.Errorf("%d of %d rows were running", changed[0], len(ids))

@@ -19,7 +19,7 @@ import (
 // allow if there were no rules, no calls and no other goroutine.
 const (
 	rawAddJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, orig_run_at_us, created_us, args)
-		values (?1, 'bench', '', '', 'application/octet-stream', '', '', ?2, ?3, ?3, ?4)`
+		values (?1, 'bench', '', '', 'application/octet-stream', '', '', '', ?2, ?2, ?3)`
 	rawAddLive = `insert into sj_live (id, queue, kind, key, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, worker,
 		deadline_us, history, has_data, updated_us) values (?1, 'bench', 'bench', '', 3, 100, ?2, 100, 1, ?2, 9223372036854775807, 1, 0, '', 0, 0, 0, ?2)`
 	rawPick = `select l.id, l.generation, l.epoch, l.attempt, l.priority, j.policy, j.content_type, j.args from sj_live l join sj_job j on j.id = l.id
@@ -29,17 +29,11 @@ const (
 		where id in (select value from json_each(?4)) and state = 3`
 	rawEnd      = `delete from sj_live where id in (select value from json_each(?1)) and state = 4 and epoch = 1 and worker = ?2`
 	rawAddFinal = `insert into sj_final (id, queue, kind, key, state, priority, weight, run_at_us, generation, epoch, worker, attempt, failures, crashes,
-		history, has_data, finished_us, reason, result_type, error, result)
-		values (?1, 'bench', 'bench', '', 7, 100, 1, ?2, 1, 1, ?3, 1, 0, 0, 1, 0, ?2, '', '', x'', x'')`
-	rawAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom,
-		began_us, ended_us) values (?1, 1, 1, 1, 1, 1, ?3, 'completed', 7, '', x'', '', ?2, ?2)`
+		history, has_data, finished_us, step_epoch, purpose, began_us, outcome, by_whom, reason, result_type, error, result)
+		values (?1, 'bench', 'bench', '', 7, 100, 1, ?2, 1, 1, ?3, 1, 0, 0, 1, 0, ?2, 1, 1, ?2, 'completed', '', '', '', x'', x'')`
 )
 
-const (
-	rawWorker = "bench-raw"
-	rawPolicy = `{"max_attempts":5,"max_crashes":3,"timeout":86400000000000,"decide_within":300000000000,` +
-		`"backoff":{"first":5000000000,"factor":4,"limit":3600000000000,"jitter":1}}`
-)
+const rawWorker = "bench-raw"
 
 // rawPragmas are those of the connection that writes in package store/sqlite, whose store syncs the log itself.
 var rawPragmas = []string{"journal_mode=wal", "synchronous=full", "fullfsync=1", "checkpoint_fullfsync=1", "temp_store=memory", "cache_size=-65536",
@@ -139,7 +133,7 @@ func (r *raw) enqueue(n int) error {
 	return r.transaction(func(now int64) error {
 		for range n {
 			r.next++
-			if err := r.run(rawAddJob, r.next, rawPolicy, now, bench.Args(int(r.next))); err != nil {
+			if err := r.run(rawAddJob, r.next, now, bench.Args(int(r.next))); err != nil {
 				return err
 			}
 			if err := r.run(rawAddLive, r.next, now); err != nil {
@@ -185,9 +179,6 @@ func (r *raw) finish(ids []int64) error {
 		}
 		for _, id := range ids {
 			if err := r.run(rawAddFinal, id, now, rawWorker); err != nil {
-				return err
-			}
-			if err := r.run(rawAddHistory, id, now, rawWorker); err != nil {
 				return err
 			}
 		}

@@ -23,20 +23,21 @@ const (
 
 // Of the workers.
 const (
-	Concurrency = 500 // handlers of a worker that run at a time; it claims up to as many jobs in one call
+	Concurrency = 500 // handlers of a worker that run at a time, unless a Sojourn says otherwise; it claims up to as many jobs in one call
 	Claimers    = 8   // loops of bare claims and finishes
 	PerClaim    = 100 // what each of them claims at most
 )
 
 // Sojourn is the System of this module, over any of its stores.
 type Sojourn struct {
-	Client *sojourn.Client
-	Queue  string           // "" = the constant of that name
-	Groups int              // the jobs belong to so many groups in turn; 0 = to Group
-	Group  string           // "" = none
-	Bare   bool             // Work is loops of Store.Claim and Store.Finish, without package worker
-	Start  func(number int) // is called when the job with that number starts; nil = nobody is
-	After  func() error     // is called by Close in the end, to remove the store; nil = nothing
+	Client      *sojourn.Client
+	Queue       string           // "" = the constant of that name
+	Groups      int              // the jobs belong to so many groups in turn; 0 = to Group
+	Group       string           // "" = none
+	Concurrency int              // 0 = the constant of that name
+	Bare        bool             // Work is loops of Store.Claim and Store.Finish, without package worker
+	Start       func(number int) // is called when the job with that number starts; nil = nobody is
+	After       func() error     // is called by Close in the end, to remove the store; nil = nothing
 }
 
 // Args are the args of the job with a number.
@@ -88,7 +89,7 @@ func (s *Sojourn) Work(ctx context.Context, done func(int)) error {
 }
 
 func (s *Sojourn) worker(ctx context.Context, store sojourn.Store, handler func(context.Context, *sojourn.Job, []byte) error) error {
-	w := worker.New(sojourn.NewClient(store), worker.Options{Concurrency: Concurrency, Queues: []string{s.queue()},
+	w := worker.New(sojourn.NewClient(store), worker.Options{Concurrency: cmp.Or(s.Concurrency, Concurrency), Queues: []string{s.queue()},
 		Logger: slog.New(slog.DiscardHandler)})
 	worker.Handle(w, kind, handler)
 	return w.Run(ctx)

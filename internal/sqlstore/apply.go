@@ -20,9 +20,6 @@ func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 	l := *was
 	l.Row = tr.To
 	t.clocks(was, &l, tr, c.verdict)
-	if tr.Outcome != "" {
-		t.addHistory(was, &l, tr, c)
-	}
 	if c.verdict.Checkpoint != nil {
 		if err := t.saveData(&l, c.verdict.Checkpoint, nil); err != nil {
 			return nil, err
@@ -32,6 +29,7 @@ func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 	if tr.To.State.Final() {
 		return &l, t.finish(was, &l, tr, c)
 	}
+	t.addHistory(was, &l, tr, c)
 	return &l, t.save(was, &l)
 }
 
@@ -85,9 +83,19 @@ func (t *tx) inTime(d time.Duration) int64 {
 	return t.now + d.Microseconds()
 }
 
-// addHistory writes the row of a step that ended, or of a change without a step. The row of (job, epoch) with the reported outcome
-// is also what makes a repeated Finish harmless.
+// addHistory writes the row of the history, if the transition has one.
 func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
+	if r := t.history(was, l, tr, c); !r.none() {
+		t.pending.history = append(t.pending.history, r)
+	}
+}
+
+// history makes and counts the row of a step that ended, or of a change without a step; none for a transition that is neither. The row of (job, epoch) with the
+// reported outcome is also what makes a repeated Finish harmless.
+func (t *tx) history(was, l *live, tr sojourn.Transition, c change) historyRow {
+	if tr.Outcome == "" {
+		return historyRow{}
+	}
 	l.history++
 	var epoch, began int64
 	ended := max(t.now, was.updated) // another transaction's clock was read in another order than the two were executed in
@@ -95,11 +103,11 @@ func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
 	if was.State == sojourn.Running {
 		epoch, began, worker = was.epoch, was.began, was.worker
 	}
-	t.pending.history = append(t.pending.history, historyRow{
+	return historyRow{
 		ints:   [9]int64{int64(l.ID), int64(l.history), int64(was.generation), int64(was.Attempt), epoch, int64(was.Purpose), int64(l.State), began, ended},
 		texts:  [4]string{worker, tr.Outcome, sojourn.Cut(tr.Reason, sojourn.MaxReason), c.by},
 		failed: []byte(sojourn.Cut(tr.Error, sojourn.MaxError)),
-	})
+	}
 }
 
 // codes of sj_response.outcome.
@@ -136,14 +144,15 @@ func (t *tx) putDown(was *live, tr sojourn.Transition) {
 	}
 }
 
-// finish ends a job; flushEnded does the rest.
+// finish ends a job; flushEnded does the rest. The last row of its history goes into sj_final with it (docs/decisions/041).
 func (t *tx) finish(was, l *live, tr sojourn.Transition, c change) error {
 	state, epoch, err := t.unsaved(was)
 	if err != nil {
 		return err
 	}
-	r := endedRow{state: state, epoch: epoch, writer: t.writers[was.ID], now: l, finished: max(t.now, was.updated), reason: sojourn.Cut(tr.Reason, sojourn.MaxReason),
-		errText: sojourn.Cut(tr.Error, sojourn.MaxError), result: c.result, resultType: c.resultType, awaited: was.awaited}
+	r := endedRow{state: state, epoch: epoch, writer: t.writers[was.ID], last: t.history(was, l, tr, c), now: l, finished: max(t.now, was.updated),
+		reason: sojourn.Cut(tr.Reason, sojourn.MaxReason), errText: sojourn.Cut(tr.Error, sojourn.MaxError),
+		result: c.result, resultType: c.resultType, awaited: was.awaited}
 	if keep := l.Policy.KeepKey; l.key != "" && keep > 0 {
 		r.held = t.now + keep.Microseconds()
 	}

@@ -121,6 +121,7 @@ func (t *tx) endByHand(j *sojourn.Job, e *sojourn.Edit, event sojourn.EventType,
 
 const (
 	qFinalRow    = `select worker, history, has_data, finished_us from sj_final where id = $1`
+	qKeepLast    = `insert into sj_history (job, ` + historyColumns + `) select id, ` + lastColumns + ` from sj_final where id = $1 and outcome <> ''`
 	qDeleteFinal = `delete from sj_final where id = $1 and finished_us = $2 and state in (8, 9)`
 )
 
@@ -164,6 +165,9 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 		}
 	}
 	if _, err := t.exec(qForgetJob, int64(j.ID)); err != nil { // it is no earlier holder any more
+		return j.State, false, err
+	}
+	if _, err := t.exec(qKeepLast, int64(j.ID)); err != nil {
 		return j.State, false, err
 	}
 	n, err := t.exec(qDeleteFinal, int64(j.ID), finished)
@@ -300,7 +304,7 @@ func (t *tx) alterJob(j *sojourn.Job, l *live, c sojourn.Change) error {
 	if err != nil {
 		return err
 	}
-	policy, err := jsonText(l.Policy)
+	policy, err := storedPolicy(l.Policy)
 	if err != nil {
 		return err
 	}

@@ -251,30 +251,6 @@ func describe(j *sojourn.Job, policies *policyText) (d described, err error) {
 	return d, err
 }
 
-// policyText is the JSON of the last policy. Jobs that are stored together mostly have the same.
-type policyText struct {
-	last *sojourn.Policy
-	text string
-}
-
-func (t *policyText) of(p *sojourn.Policy) (string, error) {
-	if t.last != nil && samePolicy(t.last, p) {
-		return t.text, nil
-	}
-	var err error
-	t.last = p
-	t.text, err = jsonText(p)
-	return t.text, err
-}
-
-// samePolicy is false also for equal policies with windows, which it does not compare.
-func samePolicy(a, b *sojourn.Policy) bool {
-	return a.MaxAttempts == b.MaxAttempts && a.MaxCrashes == b.MaxCrashes && a.RunTimeout == b.RunTimeout && a.Timeout == b.Timeout &&
-		a.Deadline == b.Deadline && a.DecideWithin == b.DecideWithin && a.KeepKey == b.KeepKey && a.Backoff == b.Backoff && a.OnLost == b.OnLost &&
-		a.OnPanic == b.OnPanic && a.LateResponse == b.LateResponse && a.NoExtend == b.NoExtend && a.Windows == nil && b.Windows == nil &&
-		a.StopAtWindowEnd == b.StopAtWindowEnd
-}
-
 func jsonText(v any) (string, error) {
 	b, err := json.Marshal(v)
 	return string(b), err

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -13,6 +14,11 @@ var stepFinish = newStep("finish", func(t *tx, requests [][]sojourn.Outcome) ([]
 	if err := t.readAhead(requests); err != nil {
 		return nil, err
 	}
+	n := 0
+	for _, outcomes := range requests {
+		n += len(outcomes)
+	}
+	t.pending.ended = slices.Grow(t.pending.ended, n) // most end their jobs
 	answers := make([]finishAnswer, len(requests))
 	for i, outcomes := range requests {
 		answers[i] = make(finishAnswer, len(outcomes))
@@ -138,7 +144,8 @@ func refused(l *live, err error) sojourn.Finished {
 	return sojourn.Finished{Status: sojourn.FinishRefused, State: l.State, Err: err}
 }
 
-const qFinishedBefore = `select outcome, state from sj_history where job = $1 and epoch = $2 and worker = $3 order by seq desc limit 1`
+const qFinishedBefore = `select outcome, state, seq from sj_history where job = $1 and epoch = $2 and worker = $3
+	union all select outcome, state, history from sj_final where id = $1 and step_epoch = $2 and worker = $3 order by seq desc limit 1`
 
 // finishedBefore answers for a lease that does not stand: the same outcome was executed before (F12), or the lease is lost (L5).
 func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) {

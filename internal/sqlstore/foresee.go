@@ -16,7 +16,7 @@ type foreseen struct {
 // qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the greatest weight, how many to take. It does not know yet whether
 // the queue is open, and takes nothing if it is not.
 const qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
-	and weight <= $3 and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
+	and weight <= cast($3 as bigint) and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
 	order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`
 
 // foresee reads for the first claim, where a message costs a round trip. Rows of further queues would be locked in vain. What is overdue it asks by an

@@ -113,8 +113,15 @@ func scanHistory(r Row) sojourn.Attempt {
 const endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
 
 const (
-	qHistory = `select ` + historyColumns + ` from sj_history where job = $1 order by seq`
-	qErrors  = `select ` + historyColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `
+	// lastColumns are historyColumns of sj_final, where the last row of the history of a final job stands, if outcome is not ''.
+	lastColumns = `history, generation, attempt, step_epoch, purpose, case when step_epoch > 0 then worker else '' end, outcome, state, reason, error, by_whom,
+		began_us, finished_us`
+	// wholeHistory is the history of all jobs.
+	wholeHistory = `(select job, ` + historyColumns + ` from sj_history union all select id, ` + lastColumns + ` from sj_final where outcome <> '')`
+
+	qHistory = `select ` + historyColumns + ` from sj_history where job = $1
+		union all select ` + lastColumns + ` from sj_final where id = $1 and outcome <> '' order by seq`
+	qErrors = `select ` + historyColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `
 		order by job, seq`
 	qLog = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
 )

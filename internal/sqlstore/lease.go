@@ -53,6 +53,9 @@ func (t *tx) extend(lease sojourn.Lease) (bool, error) {
 	return true, t.save(was, &l)
 }
 
+const qTakenAway = `select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')
+	union all select outcome from sj_final where id = $1 and step_epoch = $2 and outcome in ('cancelled', 'failed')`
+
 // whyLost says what happened to a lease that does not stand any more.
 func (t *tx) whyLost(l sojourn.Lease) (string, error) {
 	reason := sojourn.LostEnded
@@ -65,7 +68,7 @@ func (t *tx) whyLost(l sojourn.Lease) (string, error) {
 	if err != nil || reason == sojourn.LostTaken {
 		return reason, err
 	}
-	err = t.query(`select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')`, func(Row) error {
+	err = t.query(qTakenAway, func(Row) error {
 		reason = sojourn.LostCancelled
 		return nil
 	}, int64(l.ID), l.Epoch)

@@ -46,15 +46,18 @@ type endedRow struct {
 	reason, errText string
 	result          []byte
 	resultType      string
-	awaited         bool // it has keys of its waits
+	awaited         bool       // it has keys of its waits
+	last            historyRow // none if nothing is said of the end
 }
 
-// historyRow is a row of sj_history.
+// historyRow is a row of the history.
 type historyRow struct {
-	ints   [9]int64 // job, seq, generation, attempt, epoch, purpose, state, began, ended
-	texts  [4]string
+	ints   [9]int64  // job, seq, generation, attempt, epoch, purpose, state, began, ended
+	texts  [4]string // worker, outcome, reason, by whom
 	failed []byte
 }
+
+func (r *historyRow) none() bool { return r.texts[1] == "" }
 
 func (p *pending) empty() bool {
 	return len(p.fresh)+len(p.saves)+len(p.ended)+len(p.history)+len(p.hands[0])+len(p.hands[1])+len(p.hands[2])+len(p.late) == 0
@@ -306,40 +309,45 @@ const changedInside = "a job changed inside a transaction"
 const (
 	qDeleteLive = `delete from sj_live /*using each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 	qAddFinal   = `insert into sj_final (id, state, priority, weight, run_at_us, generation, epoch, attempt, failures, crashes, history, has_data, finished_us,
-		queue, kind, key, worker, reason, result_type, error, result)
-		rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 bigint, $12 bigint,
-		$13 bigint, $14 text, $15 text, $16 text, $17 text, $18 text, $19 text, $20 bytea, $21 bytea)`
+		step_epoch, purpose, began_us, queue, kind, key, worker, outcome, by_whom, reason, result_type, error, result)
+		rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 bigint, $12 bigint, $13 bigint,
+		$14 bigint, $15 bigint, $16 bigint, $17 text, $18 text, $19 text, $20 text, $21 text, $22 text, $23 text, $24 text, $25 bytea, $26 bytea)`
 	qFreeKey = `update sj_key set live = 0, held_until_us = each($2 bigint) /*from each*/
 		where kind = each($3 text) and key = each($4 text) and job = each($1 bigint)`
 	qFreeAwaited = `update sj_key set live = 0 where job in (ints($1)) and own = 0`
 )
 
-// flushEnded moves jobs out of the hot table, in the transaction that ends them, and frees their keys.
+// flushEnded moves jobs out of the hot table, in the transaction that ends them, with the last rows of their histories, and frees their keys.
 func (t *tx) flushEnded(rows []endedRow) {
 	if len(rows) == 0 {
 		return
 	}
 	n := len(rows)
 	t.dead += n
-	final := table(13, n)
-	queue, kind, key, worker, reason, resultType := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
+	final := table(16, n)
+	var texts [8]Texts // queue, kind, key, worker, outcome, by whom, reason, type of the result
+	for c := range texts {
+		texts[c] = make(Texts, n)
+	}
 	errors, results := make(Blobs, n), make(Blobs, n)
 	var awaited Ints
 	for i, r := range rows {
 		l := r.now
 		t.changed = append(t.changed, l)
 		for c, v := range [...]int64{int64(l.ID), int64(l.State), int64(l.priority), int64(l.Weight), l.runAt, int64(l.generation), l.epoch, int64(l.Attempt),
-			int64(l.Failures), int64(l.Crashes), int64(l.history), bit(l.hasData), r.finished} {
+			int64(l.Failures), int64(l.Crashes), int64(l.history), bit(l.hasData), r.finished, r.last.ints[4], r.last.ints[5], r.last.ints[7]} {
 			final[c][i] = v
 		}
-		queue[i], kind[i], key[i], worker[i] = l.queue, l.kind, l.key, l.worker
-		reason[i], resultType[i], errors[i], results[i] = r.reason, r.resultType, []byte(r.errText), r.result
+		for c, v := range [...]string{l.queue, l.kind, l.key, l.worker, r.last.texts[1], r.last.texts[3], r.reason, r.resultType} {
+			texts[c][i] = v
+		}
+		errors[i], results[i] = []byte(r.errText), r.result
 		if r.awaited {
 			awaited = append(awaited, int64(l.ID))
 		}
 	}
 	t.deleteLive(rows)
-	t.laterBulk(qAddFinal, 0, "", final[0], columns(final[1:], queue, kind, key, worker, reason, resultType, errors, results)...)
+	t.laterBulk(qAddFinal, 0, "", final[0], columns(final[1:], texts[0], texts[1], texts[2], texts[3], texts[4], texts[5], texts[6], texts[7], errors, results)...)
 	t.freeKeys(rows)
 	if len(awaited) > 0 {
 		t.later(qFreeAwaited, 0, "", awaited)

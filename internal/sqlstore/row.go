@@ -78,19 +78,6 @@ func (t *tx) scanLive(r Row) (*live, error) {
 	return &l, err
 }
 
-// policy decodes a stored policy; most jobs share a few texts.
-func (s *Store) policy(text string) (sojourn.Policy, error) {
-	p, ok := s.policies.get(text)
-	if ok {
-		return p, nil
-	}
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return p, err
-	}
-	s.policies.put(text, p)
-	return p, nil
-}
-
 const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1)) order by l.id /*lock l*/`
 
 // load reads and locks live rows.

@@ -7,7 +7,7 @@ const qStartAlike = `with door as (select 1 where cast(extract(epoch from clock_
 		and not exists (select 1 from sj_worker where worker = $4 and (drained <> 0 or $5::bigint > 0 and claim_no >= $5::bigint))
 		and not exists (select 1 from sj_queue where name in (texts($6)) and paused + gated > 0)),
 	picked as (select h.id from door cross join unnest($8::text[]) k(kind) cross join lateral (select id, r1, r2 from sj_live where queue = $7 and kind = k.kind and state = 3
-		and weight <= $9 order by r1, r2, id limit $10 for update skip locked) h order by h.r1, h.r2, h.id limit $10),
+		and weight <= $9::bigint order by r1, r2, id limit $10 for update skip locked) h order by h.r1, h.r2, h.id limit $10),
 	started as (update sj_live l set state = 4, resumed = 0, claimed = 1, rested_us = 0, decide_by_us = 0, poll_at_us = 0, worker = $4, began_us = $3, updated_us = $3,
 		timeout_at_us = ($13::bigint[])[array_position($12::text[], j.policy)], wake_at_us = ($14::bigint[])[array_position($12::text[], j.policy)],
 		lease_until_us = $15, lease_us = $16, purpose = $17, epoch = $18, attempt = $19, attempt_open = $20, retry_handler = $21, held = $22, given = $23

@@ -246,11 +246,21 @@ func (r *row) scan(col int, into any) {
 }
 
 // Int implements sqlstore.Row. Nearly all columns are bigints in binary: the driver's own way costs five times as much.
-func (r *row) Int(col int) (n int64) {
-	f := &r.columns[col]
-	if v := r.values[col]; len(v) == 8 && f.DataTypeOID == pgtype.Int8OID && f.Format == pgx.BinaryFormatCode {
+func (r *row) Int(col int) int64 {
+	f, v := &r.columns[col], r.values[col]
+	switch binaryOf := f.Format == pgx.BinaryFormatCode; {
+	case binaryOf && len(v) == 8 && f.DataTypeOID == pgtype.Int8OID:
 		return int64(binary.BigEndian.Uint64(v))
+	case binaryOf && len(v) == 4 && f.DataTypeOID == pgtype.Int4OID:
+		return int64(int32(binary.BigEndian.Uint32(v)))
+	case binaryOf && len(v) == 2 && f.DataTypeOID == pgtype.Int2OID:
+		return int64(int16(binary.BigEndian.Uint16(v)))
 	}
+	return r.slowInt(col)
+}
+
+// slowInt is apart because what a driver writes into lies on the heap.
+func (r *row) slowInt(col int) (n int64) {
 	r.scan(col, &n)
 	return n
 }
@@ -261,7 +271,10 @@ func (r *row) Text(col int) string {
 	case pgtype.TextOID, pgtype.VarcharOID, pgtype.UnknownOID:
 		return string(r.values[col]) // the same in both formats
 	}
-	var s string
+	return r.slowText(col)
+}
+
+func (r *row) slowText(col int) (s string) {
 	r.scan(col, &s)
 	return s
 }

@@ -67,7 +67,7 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 				left join sj_message m on m.source = v.source and m.message_id = v.id left join sj_response r on r.seq = m.seq`,
 			// The shared text looks at 1,000 candidates and takes a few. Locked, all of them would be hidden from the other nodes; so this one looks
 			// past heavy jobs without a bound.
-			sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and weight <= $4
+			sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and weight <= $4::bigint
 				order by r1, r2, id limit $5 /*lock*/`,
 			// A row's xmin is its mark: the transaction that has written it.
 			sqlstore.TextDeleteTrusted: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)

@@ -44,6 +44,7 @@ func openDB(ctx context.Context, address string, o options) (_ *DB, err error) {
 	if d.dialect, err = newDialect(o); err != nil {
 		return nil, err
 	}
+	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error { useArrays(c.TypeMap()); return nil }
 	if d.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, err
 	}

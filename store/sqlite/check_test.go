@@ -134,8 +134,8 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 		"history-count-live":    `update sj_live set history = history + 1 where state = 5`,
 		"history-count-final":   `update sj_final set history = 0 where state = 7`,
 		"one-end-per-lease":     `update sj_history set epoch = 1 where epoch = 0`,
-		"no-overlap": `insert into sj_history select job, seq + 1, generation, attempt, epoch + 1, purpose, worker, outcome, state, reason, error, by_whom, began_us - 1, ended_us
-			from sj_history where job in (select id from sj_final)`,
+		"no-overlap": `insert into sj_history select id, history + 1, generation, attempt, step_epoch + 1, purpose, worker, outcome, state, reason, error, by_whom, began_us - 1,
+			finished_us from sj_final`,
 		"epoch-known":     `update sj_final set epoch = 0 where state = 7`,
 		"queue-exists":    `delete from sj_queue`,
 		"id-was-leased":   `update sj_meta set value = '1' where name = 'next_id'`,
@@ -145,7 +145,7 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 		"flight-known":    `delete from sj_landed where queue = 'limited'`,
 		"lane-of-job":     `update sj_live set lane = '0' where queue = 'limited' and state = 3`,
 		"token-of-server": `insert into sj_access (id, name, hash, grants, created_us, expires_us, revoked_us, used_us) values ('t', 't', x'00', '[]', 1, 1, 0, 0)`,
-		"rows-have-job":   `update sj_history set job = 999 where job = (select max(id) from sj_final)`,
+		"rows-have-job":   `update sj_history set job = 999 where job = (select max(job) from sj_history)`,
 	}
 	for _, name := range (&sqlstore.Store{}).Checks() {
 		t.Run(name, func(t *testing.T) {

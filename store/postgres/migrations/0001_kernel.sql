@@ -57,41 +57,18 @@ create table sj_job (
 	args bytea not null
 );
 
--- What changes while a job lives: narrow, because claims and finishes rewrite it. worker is that of the last claim, and epoch counts
--- claims; a lease stands exactly while state = 4 (running).
+-- What changes while a job lives: narrow, because claims and finishes rewrite it, and the wide columns first, so that none is padded. worker is that
+-- of the last claim, and epoch counts claims; a lease stands exactly while state = 4 (running).
 create table sj_live (
 	id bigint not null primary key,
-	queue text collate "C" not null,
-	kind text collate "C" not null,
-	key text collate "C" not null,
-	state bigint not null,
-	resumed bigint not null default 0,
-	purpose bigint not null default 0,
 	r1 bigint not null,
 	r2 bigint not null,
-	lane text collate "C" not null default '',
-	priority bigint not null,
-	weight bigint not null,
 	run_at_us bigint not null,
 	wake_at_us bigint not null,
-	generation bigint not null,
 	epoch bigint not null,
-	worker text collate "C" not null,
 	lease_until_us bigint not null default 0,
 	lease_us bigint not null default 0,
 	began_us bigint not null default 0,
-	attempt bigint not null default 0,
-	attempt_open bigint not null default 0,
-	failures bigint not null default 0,
-	crashes bigint not null default 0,
-	claimed bigint not null default 0,
-	retry_handler bigint not null default 0,
-	held bigint not null default 0,
-	kept bigint not null default 0,
-	in_hand bigint not null default 0,
-	given bigint not null default 0,
-	no_poll bigint not null default 0,
-	wait text not null default '',
 	wait_until_us bigint not null default 0,
 	beat_until_us bigint not null default 0,
 	poll_at_us bigint not null default 0,
@@ -99,9 +76,32 @@ create table sj_live (
 	rested_us bigint not null default 0,
 	decide_by_us bigint not null default 0,
 	deadline_us bigint not null,
-	history bigint not null,
-	has_data bigint not null,
-	updated_us bigint not null
+	updated_us bigint not null,
+	priority int not null,
+	weight int not null,
+	generation int not null,
+	attempt int not null default 0,
+	failures int not null default 0,
+	crashes int not null default 0,
+	held int not null default 0,
+	kept int not null default 0,
+	in_hand int not null default 0,
+	history int not null,
+	state smallint not null,
+	resumed smallint not null default 0,
+	purpose smallint not null default 0,
+	attempt_open smallint not null default 0,
+	claimed smallint not null default 0,
+	retry_handler smallint not null default 0,
+	given smallint not null default 0,
+	no_poll smallint not null default 0,
+	has_data smallint not null,
+	queue text collate "C" not null,
+	kind text collate "C" not null,
+	key text collate "C" not null,
+	lane text collate "C" not null default '',
+	worker text collate "C" not null,
+	wait text not null default ''
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05);
 -- Each step of a job leaves two or three dead rows here, so this table is vacuumed ten times as often as others.
 
@@ -164,25 +164,31 @@ create table sj_data (
 	progress text not null
 );
 
--- Final jobs. Nothing here changes; redrive moves the row back, retention deletes it.
+-- Final jobs. Nothing here changes; redrive moves the row back, retention deletes it. The last row of the history stands here as well, and moves to
+-- sj_history with a redrive: step_epoch is the epoch of the step that ended the job, 0 if none did; outcome is '' if the history has no row.
 create table sj_final (
 	id bigint not null primary key,
+	run_at_us bigint not null,
+	epoch bigint not null,
+	finished_us bigint not null,
+	step_epoch bigint not null,
+	began_us bigint not null,
+	priority int not null,
+	weight int not null,
+	generation int not null,
+	attempt int not null,
+	failures int not null,
+	crashes int not null,
+	history int not null,
+	state smallint not null,
+	has_data smallint not null,
+	purpose smallint not null,
 	queue text collate "C" not null,
 	kind text collate "C" not null,
 	key text collate "C" not null,
-	state bigint not null,
-	priority bigint not null,
-	weight bigint not null,
-	run_at_us bigint not null,
-	generation bigint not null,
-	epoch bigint not null,
 	worker text collate "C" not null,
-	attempt bigint not null,
-	failures bigint not null,
-	crashes bigint not null,
-	history bigint not null,
-	has_data bigint not null,
-	finished_us bigint not null,
+	outcome text not null,
+	by_whom text not null,
 	reason text not null,
 	result_type text not null,
 	error bytea not null,
@@ -190,22 +196,22 @@ create table sj_final (
 );
 create index ix_final_retention on sj_final (queue, state, finished_us, id);
 
--- One row a step that ended (epoch > 0) or a change without a step, numbered per job without gaps.
+-- One row a step that ended (epoch > 0) or a change without a step, numbered per job without gaps. The last one of a final job stands in sj_final.
 create table sj_history (
 	job bigint not null,
 	seq bigint not null,
-	generation bigint not null,
-	attempt bigint not null,
 	epoch bigint not null,
-	purpose bigint not null,
+	began_us bigint not null,
+	ended_us bigint not null,
+	generation int not null,
+	attempt int not null,
+	purpose smallint not null,
+	state smallint not null,
 	worker text collate "C" not null,
 	outcome text not null,
-	state bigint not null,
 	reason text not null,
 	error bytea not null,
 	by_whom text not null,
-	began_us bigint not null,
-	ended_us bigint not null,
 	primary key (job, seq)
 );
 

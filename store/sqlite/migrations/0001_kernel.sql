@@ -163,7 +163,8 @@ create table sj_data (
 	progress text not null
 ) strict;
 
--- Final jobs. Nothing here changes; redrive moves the row back, retention deletes it.
+-- Final jobs. Nothing here changes; redrive moves the row back, retention deletes it. The last row of the history stands here as well, and moves to
+-- sj_history with a redrive: step_epoch is the epoch of the step that ended the job, 0 if none did; outcome is '' if the history has no row.
 create table sj_final (
 	id integer not null primary key,
 	queue text not null,
@@ -182,6 +183,11 @@ create table sj_final (
 	history integer not null,
 	has_data integer not null,
 	finished_us integer not null,
+	step_epoch integer not null,
+	purpose integer not null,
+	began_us integer not null,
+	outcome text not null,
+	by_whom text not null,
 	reason text not null,
 	result_type text not null,
 	error blob not null,
@@ -189,7 +195,7 @@ create table sj_final (
 ) strict;
 create index sj_final_retention on sj_final (queue, state, finished_us, id);
 
--- One row a step that ended (epoch > 0) or a change without a step, numbered per job without gaps.
+-- One row a step that ended (epoch > 0) or a change without a step, numbered per job without gaps. The last one of a final job stands in sj_final.
 create table sj_history (
 	job integer not null,
 	seq integer not null,

@@ -1,0 +1,92 @@
+package sqlstore
+
+import (
+	"cmp"
+	"encoding/json"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// ordinary is what a stored policy leaves out: most jobs have it, so most jobs store none (docs/decisions/041). It is written down here and not taken from the
+// defaults of package sojourn, because what is stored has to mean the same when a default is another one. A stored policy is a resolved one, in which none of
+// these is 0.
+var ordinary = sojourn.Policy{MaxAttempts: 5, MaxCrashes: 3, Timeout: 24 * time.Hour, DecideWithin: 5 * time.Minute,
+	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1}}
+
+// storedPolicy is the text of a resolved policy: JSON without what is ordinary, ” if nothing is left.
+func storedPolicy(p sojourn.Policy) (string, error) {
+	leaveOut(&p.MaxAttempts, ordinary.MaxAttempts)
+	leaveOut(&p.MaxCrashes, ordinary.MaxCrashes)
+	leaveOut(&p.Timeout, ordinary.Timeout)
+	leaveOut(&p.DecideWithin, ordinary.DecideWithin)
+	leaveOut(&p.Backoff.First, ordinary.Backoff.First)
+	leaveOut(&p.Backoff.Factor, ordinary.Backoff.Factor)
+	leaveOut(&p.Backoff.Limit, ordinary.Backoff.Limit)
+	leaveOut(&p.Backoff.Jitter, ordinary.Backoff.Jitter)
+	text, err := jsonText(p)
+	if text == "{}" {
+		text = ""
+	}
+	return text, err
+}
+
+func leaveOut[T comparable](v *T, usual T) {
+	if *v == usual {
+		var zero T
+		*v = zero
+	}
+}
+
+// readPolicy is the policy that storedPolicy has made a text of.
+func readPolicy(text string) (p sojourn.Policy, err error) {
+	if text != "" {
+		err = json.Unmarshal([]byte(text), &p)
+	}
+	p.MaxAttempts = cmp.Or(p.MaxAttempts, ordinary.MaxAttempts)
+	p.MaxCrashes = cmp.Or(p.MaxCrashes, ordinary.MaxCrashes)
+	p.Timeout = cmp.Or(p.Timeout, ordinary.Timeout)
+	p.DecideWithin = cmp.Or(p.DecideWithin, ordinary.DecideWithin)
+	p.Backoff.First = cmp.Or(p.Backoff.First, ordinary.Backoff.First)
+	p.Backoff.Factor = cmp.Or(p.Backoff.Factor, ordinary.Backoff.Factor)
+	p.Backoff.Limit = cmp.Or(p.Backoff.Limit, ordinary.Backoff.Limit)
+	p.Backoff.Jitter = cmp.Or(p.Backoff.Jitter, ordinary.Backoff.Jitter)
+	return p, err
+}
+
+// policy decodes a stored policy; most jobs share a few texts.
+func (s *Store) policy(text string) (sojourn.Policy, error) {
+	p, ok := s.policies.get(text)
+	if ok {
+		return p, nil
+	}
+	p, err := readPolicy(text)
+	if err == nil {
+		s.policies.put(text, p)
+	}
+	return p, err
+}
+
+// policyText is the text of the last policy. Jobs that are stored together mostly have the same.
+type policyText struct {
+	last *sojourn.Policy
+	text string
+}
+
+func (t *policyText) of(p *sojourn.Policy) (string, error) {
+	if t.last != nil && samePolicy(t.last, p) {
+		return t.text, nil
+	}
+	var err error
+	t.last = p
+	t.text, err = storedPolicy(*p)
+	return t.text, err
+}
+
+// samePolicy is false also for equal policies with windows, which it does not compare.
+func samePolicy(a, b *sojourn.Policy) bool {
+	return a.MaxAttempts == b.MaxAttempts && a.MaxCrashes == b.MaxCrashes && a.RunTimeout == b.RunTimeout && a.Timeout == b.Timeout &&
+		a.Deadline == b.Deadline && a.DecideWithin == b.DecideWithin && a.KeepKey == b.KeepKey && a.Backoff == b.Backoff && a.OnLost == b.OnLost &&
+		a.OnPanic == b.OnPanic && a.LateResponse == b.LateResponse && a.NoExtend == b.NoExtend && a.Windows == nil && b.Windows == nil &&
+		a.StopAtWindowEnd == b.StopAtWindowEnd
+}
