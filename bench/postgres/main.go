@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/postgres"
 )
 
-// concurrency of the worker, here as in River: what its own benchmark command has.
-const concurrency = 2000
+// concurrency of our worker, which claims 1,000 jobs at most; River has as much as its own benchmark command.
+const concurrency = 1000
 
 const (
 	synced = "all that is acknowledged (fsync, synchronous_commit=on)"

@@ -17,6 +17,7 @@ import (
 
 // River's settings are those of its own benchmark command.
 const (
+	riverWorkers     = 2000
 	riverCooldown    = 2 * time.Millisecond
 	riverPoll        = 20 * time.Millisecond
 	riverConnections = 32
@@ -68,7 +69,7 @@ func (s *riverSystem) open(ctx context.Context, address string) error {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[riverArgs]) error { return nil }))
 	s.client, err = river.NewClient(driver, &river.Config{Logger: quiet, Workers: workers, FetchCooldown: riverCooldown, FetchPollInterval: riverPoll,
-		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: concurrency}}})
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: riverWorkers}}})
 	return err
 }
 

@@ -28,6 +28,7 @@ type Load struct {
 	WarmUp    int           // jobs before them that are not
 	Producers int           // goroutines that enqueue
 	Batch     int           // jobs of one call
+	OnlyBulk  bool          // a comparison leaves out what has one job a call
 	Within    time.Duration // a measurement that takes longer is cut
 }
 

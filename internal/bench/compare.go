@@ -61,13 +61,15 @@ func Measure(open, bare Open, load Load, bulk int) func(context.Context) (Figure
 			}
 			return m
 		}
-		life := on(open, load, Life)
-		alone := on(open, load, Enqueues)
-		f.LifePerS, f.EnqueuePerS = life.PerSecond(), alone.PerSecond()
-		f.EnqueueP50MS, f.EnqueueP99MS = Milliseconds(life.Ack.Quantile(0.5)), Milliseconds(life.Ack.Quantile(0.99))
-		f.AloneP99MS = Milliseconds(alone.Ack.Quantile(0.99))
-		if bare != nil {
-			f.BareLifePerS = on(bare, load, Life).PerSecond()
+		if !load.OnlyBulk {
+			life := on(open, load, Life)
+			alone := on(open, load, Enqueues)
+			f.LifePerS, f.EnqueuePerS = life.PerSecond(), alone.PerSecond()
+			f.EnqueueP50MS, f.EnqueueP99MS = Milliseconds(life.Ack.Quantile(0.5)), Milliseconds(life.Ack.Quantile(0.99))
+			f.AloneP99MS = Milliseconds(alone.Ack.Quantile(0.99))
+			if bare != nil {
+				f.BareLifePerS = on(bare, load, Life).PerSecond()
+			}
 		}
 		if bulk > 0 {
 			many := load
@@ -101,7 +103,8 @@ func Compare(ctx context.Context, entries []Entry, runs int, progress func(strin
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", e.Name, err)
 			}
-			progress(fmt.Sprintf("run %d of %d: %s: %.0f lives/s, %.0f enqueues/s", run+1, runs, e.Name, f.LifePerS, f.EnqueuePerS))
+			progress(fmt.Sprintf("run %d of %d: %s: %.0f lives/s, %.0f enqueues/s; in bulk %.0f and %.0f", run+1, runs, e.Name, f.LifePerS, f.EnqueuePerS,
+				f.BulkLifePerS, f.BulkPerS))
 			all[i] = append(all[i], f)
 		}
 	}

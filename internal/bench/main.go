@@ -42,14 +42,15 @@ func compare(ctx context.Context, setup Setup) error {
 	output := flag.String("o", "table", "table, markdown or json")
 	runs := flag.Int("runs", 3, "runs of each system, in turn; the figures are their medians")
 	bulk := flag.Int("bulk", 1000, "jobs of a call in the bulk figures; 0 leaves them out")
+	flag.BoolVar(&load.OnlyBulk, "only-bulk", false, "leave out the figures with one job a call")
 	only := flag.String("only", "", "measure only these systems beside ours, separated by commas")
 	flag.IntVar(&load.Jobs, "jobs", 10_000, "jobs of a measurement")
 	flag.IntVar(&load.Producers, "producers", 64, "goroutines that enqueue")
 	flag.DurationVar(&load.Within, "within", 2*time.Minute, "a measurement that takes longer is cut")
 	flag.Parse()
 	write := writers[*output]
-	if write == nil || *runs < 1 || *bulk < 0 || load.Jobs < 1 || load.Producers < 1 || flag.NArg() > 0 {
-		return fmt.Errorf("-o is table, markdown or json, -runs, -jobs and -producers are 1 and more, and nothing follows the flags")
+	if write == nil || *runs < 1 || *bulk < 0 || load.Jobs < 1 || load.Producers < 1 || load.OnlyBulk && *bulk == 0 || flag.NArg() > 0 {
+		return fmt.Errorf("-o is table, markdown or json, -runs, -jobs and -producers are 1 and more, -only-bulk needs -bulk, and nothing follows the flags")
 	}
 	load.WarmUp = load.Jobs / 10
 	chosen, stop, err := setup(ctx, load, *bulk)

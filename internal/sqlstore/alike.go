@@ -151,14 +151,7 @@ func (t *tx) settleEarly() error {
 		like.hit(queue)
 		t.reading = e.reading
 		t.wrote = t.wrote || e.picked > 0
-		own, _ := t.Conn.(Clocked)
-		now, err := own.Clock() // the message has brought it
-		if err != nil {
-			return err
-		}
-		if !t.s.cfg.Driven {
-			t.s.clock.stood(e.reading, now, sojourn.DefaultLease.Microseconds())
-		}
+		return t.clockStood()
 	}
 	return nil
 }

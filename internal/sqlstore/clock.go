@@ -134,6 +134,19 @@ func (c *clock) stood(r reading, us, leaseUs int64) {
 	}
 }
 
+// clockStood says that the transaction's reading was right, if that was a guess, after the message that has brought what the database's clock shows.
+func (t *tx) clockStood() error {
+	own, ok := t.Conn.(Clocked)
+	if !ok || t.s.cfg.Driven {
+		return nil
+	}
+	now, err := own.Clock()
+	if err == nil {
+		t.s.clock.stood(t.reading, now, sojourn.DefaultLease.Microseconds())
+	}
+	return err
+}
+
 // floor makes the clock not read below us: the high water that an earlier process has left.
 func (c *clock) floor(us int64) {
 	c.mu.Lock()

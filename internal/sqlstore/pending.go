@@ -164,11 +164,7 @@ func (t *tx) commitWith(c Committer) error {
 	if err := c.Commit(batch); err != nil || t.guessed == nil {
 		return err
 	}
-	if own, ok := t.Conn.(Clocked); ok && !t.s.cfg.Driven {
-		now, _ := own.Clock() // the message has brought it, so this cannot fail
-		t.s.clock.stood(t.reading, now, sojourn.DefaultLease.Microseconds())
-	}
-	return nil
+	return t.clockStood()
 }
 
 func (t *tx) render(batch []Statement) {

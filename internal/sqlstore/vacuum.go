@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -58,7 +59,14 @@ func (s *Store) vacuum(db Vacuumer) {
 		}
 	}()
 	began := time.Now()
-	db.Vacuum(ctx)
+	err := db.Vacuum(ctx)
+	select {
+	case <-s.hub.done:
+	default:
+		if err != nil {
+			slog.Warn("sojourn: dead rows were not removed; the database's own vacuum comes later", "error", err)
+		}
+	}
 	c := &s.churn
 	c.mu.Lock()
 	defer c.mu.Unlock()
