@@ -125,6 +125,9 @@ func (t *tx) insertLive(ls []*live) {
 
 func (t *tx) insertWaiting(ls []*live) {
 	n := len(ls)
+	if n == 0 {
+		return
+	}
 	numbers := table(14, n)
 	queue, kind, key, worker, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	for i, l := range ls {
@@ -139,6 +142,9 @@ func (t *tx) insertWaiting(ls []*live) {
 
 func (t *tx) insertStarted(ls []*live) {
 	n := len(ls)
+	if n == 0 {
+		return
+	}
 	numbers := table(25, n)
 	queue, kind, key, worker, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	for i, l := range ls {

@@ -257,6 +257,9 @@ const qSaveStart = `update sj_live set state = 4, resumed = 0, claimed = 1, rest
 
 func (t *tx) flushStarts(rows []savedRow) {
 	n := len(rows)
+	if n == 0 {
+		return
+	}
 	numbers, worker := table(16, n), make(Texts, n)
 	for i, r := range rows {
 		l := r.now
@@ -281,9 +284,15 @@ func (t *tx) flushSaves(all []savedRow) {
 	}
 	t.flushStarts(of[byClaim])
 	t.flushAnswered(of[byAnswer])
-	rows := of[byAny]
-	numbers := table(38, len(rows))
+	t.flushWhole(of[byAny])
+}
+
+func (t *tx) flushWhole(rows []savedRow) {
 	n := len(rows)
+	if n == 0 {
+		return
+	}
+	numbers := table(38, n)
 	queue, key, worker, wait, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
 	for i, r := range rows {
 		l := r.now
@@ -375,6 +384,9 @@ func (t *tx) freeKeys(rows []endedRow) {
 			keyed = append(keyed, r)
 		}
 	}
+	if len(keyed) == 0 {
+		return
+	}
 	slices.SortFunc(keyed, func(a, b endedRow) int {
 		return cmp.Or(cmp.Compare(a.now.kind, b.now.kind), cmp.Compare(a.now.key, b.now.key))
 	})
@@ -390,6 +402,9 @@ const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoc
 	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 text, $11 text, $12 text, $13 text, $14 bytea)`
 
 func (t *tx) flushHistory(rows []historyRow) {
+	if len(rows) == 0 {
+		return
+	}
 	numbers := table(9, len(rows))
 	var texts [4]Texts
 	for c := range texts {

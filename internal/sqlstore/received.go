@@ -118,6 +118,9 @@ const qSaveAnswered = `update sj_live set state = 3, resumed = 1, given = 0, wai
 
 func (t *tx) flushAnswered(rows []savedRow) {
 	n := len(rows)
+	if n == 0 {
+		return
+	}
 	numbers := table(11, n)
 	for i, r := range rows {
 		l := r.now
