@@ -21,8 +21,8 @@ var heading = []string{"system", "life/s", "ours", "enqueue/s", "ours", "p50 ms"
 // cells are a line under the heading. "ours" is how many times as much ours reaches.
 func cells(name string, f Figures) []string {
 	r := cmp.Or(f.Ratio, &Ratio{})
-	return []string{name, rate(f.LifePerS), times(r.Life), rate(f.EnqueuePerS), times(r.Enqueue), fmt.Sprintf("%.2f", f.EnqueueP50MS),
-		fmt.Sprintf("%.2f", f.EnqueueP99MS), rate(f.BareLifePerS), rate(f.BulkLifePerS), times(r.BulkLife), rate(f.BulkPerS), times(r.Bulk), f.Durability}
+	return []string{name, rate(f.LifePerS), times(r.Life), rate(f.EnqueuePerS), times(r.Enqueue), took(f.EnqueueP50MS),
+		took(f.EnqueueP99MS), rate(f.BareLifePerS), rate(f.BulkLifePerS), times(r.BulkLife), rate(f.BulkPerS), times(r.Bulk), f.Durability}
 }
 
 // WriteTable writes one line for each system, in the order of the entries.
@@ -50,6 +50,13 @@ func rate(perSecond float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.0f", perSecond)
+}
+
+func took(milliseconds float64) string {
+	if milliseconds == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", milliseconds)
 }
 
 func times(r float64) string {
