@@ -88,8 +88,7 @@ func (c *Client) enqueue(ctx context.Context, jobs []*Job, partial bool) ([]Enqu
 		return nil, Invalid("jobs", "%d jobs exceed the limit of %d a call; split them", len(jobs), MaxBatch)
 	}
 	out := make([]Enqueued, len(jobs))
-	var send []*Job
-	var place []int
+	send, place := make([]*Job, 0, len(jobs)), make([]int, 0, len(jobs))
 	for i, j := range jobs {
 		if err := j.Validate(MaxMaxBytes); err != nil { // the store knows its own, lower limit
 			if !partial {

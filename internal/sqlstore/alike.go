@@ -42,7 +42,7 @@ type early struct {
 	policies []string
 	started  []live               // what it makes of a job with each
 	as       []live               // what that was before
-	rows     map[sojourn.ID]*live // that it has started and the claim has not taken, as they were before
+	rows     map[sojourn.ID]*live // that it has started and the claim has not taken, as they were before; nil if it was not answered
 	open     bool
 	picked   int64
 }
@@ -58,15 +58,19 @@ func (c *claims) startAlike(r sojourn.ClaimRequest) ([]Statement, bool) {
 	if !ok || len(policies) == 0 || int64(weight) > r.Capacity {
 		return nil, false
 	}
-	e := &early{reading: now, policies: policies, rows: map[sojourn.ID]*live{}}
+	e := &early{reading: now, policies: policies}
 	if !e.decide(c.tx, r, weight) {
 		return nil, false
 	}
 	c.early = e
 	c.ahead = newForeseen(r)
-	c.ahead.rows, c.ahead.started = e.rows, true
+	c.ahead.started = true
 	return []Statement{{Text: TextStartAlike, Args: e.args(c.s, r, weight), Each: func(row Row) error {
-		e.open, e.picked = row.Int(0) > 0, row.Int(1)
+		if e.rows == nil {
+			e.open, e.picked = row.Int(0) > 0, row.Int(1)
+			e.rows = make(map[sojourn.ID]*live, e.picked)
+			c.ahead.rows, c.ahead.carries = e.rows, make(map[sojourn.ID]*carried, e.picked)
+		}
 		if row.Int(2) == 0 {
 			return nil
 		}
@@ -156,15 +160,15 @@ func (t *tx) settleEarly() error {
 	return nil
 }
 
-// startedEarly notes a row that the statement has started already, and reports whether was is one.
-func (t *tx) startedEarly(was, l *live) (bool, error) {
-	if t.early == nil || t.early.rows[was.ID] != was {
+// startedEarly notes a row that the statement has started already, and reports whether it is one.
+func (t *tx) startedEarly(l *live) (bool, error) {
+	if !t.early.has(l) {
 		return false, nil
 	}
-	delete(t.early.rows, was.ID)
-	l.updated = max(t.now, was.updated)
+	delete(t.early.rows, l.ID)
+	l.updated = max(t.now, l.updated)
 	l.wake()
-	at := slices.Index(t.early.policies, was.policyJSON)
+	at := slices.Index(t.early.policies, l.policyJSON)
 	if s := &t.early.started[at]; l.startNumbers() != s.startNumbers() || l.timeoutAt != s.timeoutAt || l.wakeAt != s.wakeAt {
 		return false, raced("a job was started otherwise than the rules say")
 	}
@@ -173,6 +177,9 @@ func (t *tx) startedEarly(was, l *live) (bool, error) {
 	t.noteChange(l)
 	return true, nil
 }
+
+// has reports whether the statement has started a row that its claim has not taken yet. Nobody else knows the row.
+func (e *early) has(row *live) bool { return e != nil && e.rows[row.ID] == row }
 
 // allTaken fails if the statement has started a job that its claim has not taken: something has come in between that it did not ask for.
 func (t *tx) allTaken() error {

@@ -93,20 +93,21 @@ func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
 // history makes and counts the row of a step that ended, or of a change without a step; none for a transition that is neither. The row of (job, epoch) with the
 // reported outcome is also what makes a repeated Finish harmless.
 func (t *tx) history(was, l *live, tr sojourn.Transition, c change) historyRow {
+	ended := max(t.now, was.updated) // another transaction's clock was read in another order than the two were executed in
+	reason, failed := sojourn.Cut(tr.Reason, sojourn.MaxReason), []byte(sojourn.Cut(tr.Error, sojourn.MaxError))
 	if tr.Outcome == "" {
-		return historyRow{}
+		return historyRow{ints: [9]int64{8: ended}, texts: [4]string{2: reason}, failed: failed}
 	}
 	l.history++
 	var epoch, began int64
-	ended := max(t.now, was.updated) // another transaction's clock was read in another order than the two were executed in
 	worker := ""
 	if was.State == sojourn.Running {
 		epoch, began, worker = was.epoch, was.began, was.worker
 	}
 	return historyRow{
 		ints:   [9]int64{int64(l.ID), int64(l.history), int64(was.generation), int64(was.Attempt), epoch, int64(was.Purpose), int64(l.State), began, ended},
-		texts:  [4]string{worker, tr.Outcome, sojourn.Cut(tr.Reason, sojourn.MaxReason), c.by},
-		failed: []byte(sojourn.Cut(tr.Error, sojourn.MaxError)),
+		texts:  [4]string{worker, tr.Outcome, reason, c.by},
+		failed: failed,
 	}
 }
 
@@ -150,8 +151,7 @@ func (t *tx) finish(was, l *live, tr sojourn.Transition, c change) error {
 	if err != nil {
 		return err
 	}
-	r := endedRow{state: state, epoch: epoch, writer: t.writers[was.ID], last: t.history(was, l, tr, c), now: l, finished: max(t.now, was.updated),
-		reason: sojourn.Cut(tr.Reason, sojourn.MaxReason), errText: sojourn.Cut(tr.Error, sojourn.MaxError),
+	r := endedRow{state: state, epoch: epoch, writer: t.writers[was.ID], last: t.history(was, l, tr, c), now: l,
 		result: c.result, resultType: c.resultType, awaited: was.awaited}
 	if keep := l.Policy.KeepKey; l.key != "" && keep > 0 {
 		r.held = t.now + keep.Microseconds()

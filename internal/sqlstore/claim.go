@@ -384,17 +384,21 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 		if err != nil {
 			return nil, err
 		}
-		l := *was
+		l := was
+		if !c.early.has(was) {
+			l = new(live)
+			*l = *was
+		}
 		l.Row = tr.To
-		c.lease(was, &l, r)
-		early, err := c.startedEarly(was, &l)
+		c.lease(was, l, r)
+		early, err := c.startedEarly(l)
 		if err == nil && !early {
-			err = c.saveStart(was, &l)
+			err = c.saveStart(was, l)
 		}
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, &l)
+		rows = append(rows, l)
 	}
 	if len(rows) > 0 {
 		note := c.meet

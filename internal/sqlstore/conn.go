@@ -73,7 +73,7 @@ type Row interface {
 	Bytes(col int) []byte // a copy: the caller's to keep; empty bytes that are not NULL read as []byte{}
 }
 
-// Column is an argument of Bulk: Ints, Texts or Blobs.
+// Column is an argument of Bulk: Ints, Texts, Blobs or Same.
 type Column interface {
 	// Len is the number of rows.
 	Len() int

@@ -156,7 +156,7 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 			return j.State, false, err
 		}
 		took := false
-		err = t.bulk(qTakeKey, func(int64) { took = true }, Ints{int64(j.ID)}, Texts{j.Kind}, Texts{j.Key}, Ints{1}, Ints{1}, Ints{0})
+		err = t.bulk(qTakeKey, func(int64) { took = true }, Ints{int64(j.ID)}, Ints{1}, Ints{1}, Ints{0}, Texts{j.Kind}, Texts{j.Key})
 		if err == nil && !took {
 			err = raced("the key of job " + strconv.FormatInt(int64(j.ID), 10) + " was taken meanwhile")
 		}

@@ -13,6 +13,35 @@ import (
 type enqueueAsk struct {
 	jobs    []sojourn.Job
 	partial bool
+	given   []given // where others write beside it: what the jobs were before they were resolved; nil elsewhere
+}
+
+// given is what of a job resolve overwrites: a transaction that is repeated may find other settings.
+type given struct {
+	priority, weight int32
+	runAt            time.Time
+	tags             []string
+	policy           sojourn.Policy
+}
+
+func (s *Store) ask(jobs []sojourn.Job, partial bool) enqueueAsk {
+	ask := enqueueAsk{jobs: jobs, partial: partial}
+	if s.db.Dialect().Concurrent {
+		ask.given = make([]given, len(jobs))
+		for i := range jobs {
+			j := &jobs[i]
+			ask.given[i] = given{j.Priority, j.Weight, j.RunAt, j.Tags, j.Policy}
+		}
+	}
+	return ask
+}
+
+// restore makes the jobs what they were.
+func (a *enqueueAsk) restore() {
+	for i := range a.given {
+		j, g := &a.jobs[i], &a.given[i]
+		j.Priority, j.Weight, j.RunAt, j.Tags, j.Policy = g.priority, g.weight, g.runAt, g.tags, g.policy
+	}
 }
 
 // enqueueAnswer carries a refusal that was found before anything was written, so that the others of the group need not be run again.
@@ -39,6 +68,10 @@ var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAn
 				return nil, err
 			}
 			answers[i].refused = err
+			continue
+		}
+		if i < len(asks)-1 {
+			e.remember()
 		}
 	}
 	return answers, e.write()
@@ -62,7 +95,7 @@ func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) (
 	if err := s.noRoom(); err != nil {
 		return nil, err
 	}
-	a, err := do[enqueueAnswer](ctx, s, classEnqueue, stepEnqueue, len(jobs), enqueueAsk{jobs, partial})
+	a, err := do[enqueueAnswer](ctx, s, classEnqueue, stepEnqueue, len(jobs), s.ask(jobs, partial))
 	if err == nil {
 		err = a.refused
 	}
@@ -80,12 +113,12 @@ func (s *Store) noRoom() error {
 const (
 	// qInsertJob fails if an id was used meanwhile, and with it the transaction, which is repeated. That costs PostgreSQL a third of qAddJob, which looks
 	// for each id before it writes the row, and marks the row once more after it.
-	qInsertJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, orig_run_at_us, created_us, args)
-		rows($1 bigint, $2 text, $3 text, $4 text, $5 text, $6 text, $7 text, $8 text, $9 bigint, $10 bigint, $11 bytea)`
+	qInsertJob = `insert into sj_job (id, orig_run_at_us, created_us, kind, key, grp, content_type, tags, meta, policy, args)
+		rows($1 bigint, $2 bigint, $3 bigint, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 bytea)`
 	// qAddJob is for transactions that somebody else may go on with.
 	qAddJob = qInsertJob + ` on conflict (id) do nothing /*hit id*/`
 	// qNewKey is for a transaction that guesses that nobody has had the key, and fails if somebody has.
-	qNewKey  = `insert into sj_key (job, kind, key, own, live, held_until_us) rows($1 bigint, $2 text, $3 text, $4 bigint, $5 bigint, $6 bigint)`
+	qNewKey  = `insert into sj_key (job, own, live, held_until_us, kind, key) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 text, $6 text)`
 	qTakeKey = qNewKey + ` on conflict (kind, key) do update set job = excluded.job, own = excluded.own, live = excluded.live, held_until_us = excluded.held_until_us
 		where sj_key.live = 0 /*hit job*/`
 )
@@ -143,45 +176,42 @@ func (e *enqueue) takeKeys(fresh []*sojourn.Job, reused []kindKey) error {
 	}
 	keyed := slices.DeleteFunc(slices.Clone(fresh), func(j *sojourn.Job) bool { return j.Key == "" })
 	slices.SortFunc(keyed, func(a, b *sojourn.Job) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key)) })
-	numbers := table(4, len(keyed)) // job, own, live, held until
-	kinds, keys := make(Texts, len(keyed)), make(Texts, len(keyed))
-	for i, j := range keyed {
-		numbers[0][i], kinds[i], keys[i], numbers[1][i], numbers[2][i] = int64(j.ID), j.Kind, j.Key, 1, 1
+	s := newSheet(len(keyed), 3, 2, 0)
+	for _, j := range keyed {
+		s.row(int64(j.ID)).ints(1, 1, 0).strings(j.Kind, j.Key)
 	}
 	take, wanted := qTakeKey, len(keyed)
 	if e.guessed != nil {
 		take, wanted = qNewKey, 0
 	}
-	e.laterBulk(take, wanted, "a key was taken meanwhile", numbers[0], kinds, keys, numbers[1], numbers[2], numbers[3])
+	e.laterSheet(take, wanted, "a key was taken meanwhile", s)
 	return nil
 }
 
 func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
 	n := len(fresh)
-	numbers := table(3, n) // id, run at, created
-	kind, key, group, contentType, tags, meta, policy := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
-	args := make(Blobs, n)
+	s := newSheet(n, 2, 7, 1)
+	e.pending.fresh = slices.Grow(e.pending.fresh, n)
 	var policies policyText
-	for i, j := range fresh {
+	for _, j := range fresh {
 		text, err := describe(j, &policies)
 		if err != nil {
 			return err
 		}
-		numbers[0][i], numbers[1][i], numbers[2][i] = int64(j.ID), j.RunAt.UnixMicro(), e.now
-		kind[i], key[i], group[i], contentType[i], args[i] = j.Kind, j.Key, j.Group, j.ContentType, j.Args
-		tags[i], meta[i], policy[i] = text.tags, text.meta, text.policy
+		runAt := j.RunAt.UnixMicro()
+		s.row(int64(j.ID)).ints(runAt, e.now).strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy).bytes(j.Args)
 		l := e.newLive(j)
 		l.policyJSON = text.policy
 		if l.Policy, err = e.s.policy(text.policy); err != nil {
 			return err
 		}
-		e.addFresh(l, carried{group: j.Group, contentType: j.ContentType, tags: text.tags, meta: text.meta, origRunAt: numbers[1][i], created: e.now, args: j.Args})
+		e.addFresh(l, carried{group: j.Group, contentType: j.ContentType, tags: text.tags, meta: text.meta, origRunAt: runAt, created: e.now, args: j.Args})
 	}
 	add, wanted := qAddJob, n
 	if _, own := e.Conn.(Committer); own {
 		add, wanted = qInsertJob, 0
 	}
-	e.laterBulk(add, wanted, "an id was used meanwhile", numbers[0], kind, key, group, contentType, tags, meta, policy, numbers[1], numbers[2], args)
+	e.laterSheet(add, wanted, "an id was used meanwhile", s)
 	return nil
 }
 

@@ -39,7 +39,9 @@ func (t *tx) readAhead(requests [][]sojourn.Outcome) error {
 	var leases []sojourn.Lease
 	for _, outcomes := range requests {
 		for i := range outcomes {
-			leases = append(leases, outcomes[i].Lease)
+			if lease := outcomes[i].Lease; t.leased[lease.ID] == nil {
+				leases = append(leases, lease)
+			}
 		}
 	}
 	if err := t.readLeased(leases); err != nil {
@@ -178,7 +180,7 @@ func (t *tx) planNext(was *live, o *sojourn.Outcome) (next *enqueue, refusal, er
 		return nil, sojourn.Invalid("next", "only a completed step enqueues jobs, not %s", o.Type), nil
 	}
 	next = &enqueue{tx: t, ending: was}
-	ask := enqueueAsk{jobs: o.Next}
+	ask := enqueueAsk{jobs: slices.Clone(o.Next)} // a second try resolves them by other settings
 	if err := next.lookUp([]enqueueAsk{ask}); err != nil {
 		return nil, nil, err
 	}

@@ -50,7 +50,7 @@ func (t *tx) freshLine(line []candidate, queue, kind string, capacity int64) []c
 
 // takeFresh moves the jobs that are held back from ids to found and carries.
 func (t *tx) takeFresh(ids Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]*carried) (rest Ints) {
-	if !t.holding {
+	if !t.holding || len(t.pending.fresh) == 0 {
 		return ids
 	}
 	wanted := make(map[sojourn.ID]bool, len(ids))
@@ -128,16 +128,12 @@ func (t *tx) insertWaiting(ls []*live) {
 	if n == 0 {
 		return
 	}
-	numbers := table(14, n)
-	queue, kind, key, worker, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
-	for i, l := range ls {
-		for c, v := range [...]int64{int64(l.ID), int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
-			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
-			numbers[c][i] = v
-		}
-		queue[i], kind[i], key[i], worker[i], lane[i] = l.queue, l.kind, l.key, l.worker, l.lane
+	s := newSheet(n, 13, 5, 0)
+	for _, l := range ls {
+		s.row(int64(l.ID)).ints(int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
+			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated).strings(l.queue, l.kind, l.key, l.worker, l.lane)
 	}
-	t.laterBulk(qInsertLive, 0, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
+	t.laterSheet(qInsertLive, 0, "", s)
 }
 
 func (t *tx) insertStarted(ls []*live) {
@@ -145,15 +141,11 @@ func (t *tx) insertStarted(ls []*live) {
 	if n == 0 {
 		return
 	}
-	numbers := table(25, n)
-	queue, kind, key, worker, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
-	for i, l := range ls {
-		for c, v := range [...]int64{int64(l.ID), int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
+	s := newSheet(n, 24, 5, 0)
+	for _, l := range ls {
+		s.row(int64(l.ID)).ints(int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
 			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated, int64(l.Purpose), l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt),
-			bit(l.AttemptOpen), bit(l.Claimed), bit(l.RetryHandler), int64(l.Held), bit(l.Given), l.timeoutAt} {
-			numbers[c][i] = v
-		}
-		queue[i], kind[i], key[i], worker[i], lane[i] = l.queue, l.kind, l.key, l.worker, l.lane
+			bit(l.AttemptOpen), bit(l.Claimed), bit(l.RetryHandler), int64(l.Held), bit(l.Given), l.timeoutAt).strings(l.queue, l.kind, l.key, l.worker, l.lane)
 	}
-	t.laterBulk(qInsertStarted, 0, "", numbers[0], columns(numbers[1:], queue, kind, key, worker, lane)...)
+	t.laterSheet(qInsertStarted, 0, "", s)
 }

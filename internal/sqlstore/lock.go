@@ -87,9 +87,14 @@ func storableArgs(args []any) []any {
 
 func storableColumns(columns []Column) []Column {
 	for i, c := range columns {
-		if texts, ok := c.(Texts); ok {
-			if clean, changed := storableTexts(texts); changed {
+		switch c := c.(type) {
+		case Texts:
+			if clean, changed := storableTexts(c); changed {
 				columns[i] = clean
+			}
+		case Same:
+			if text, ok := c.Value.(string); ok && storable(text) != text {
+				columns[i] = Same{storable(text), c.N}
 			}
 		}
 	}

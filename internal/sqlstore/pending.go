@@ -38,16 +38,15 @@ const (
 
 // endedRow is a live row to be moved to sj_final.
 type endedRow struct {
-	state           sojourn.State // as read
-	epoch           int64
-	writer          int64 // the mark of the row if it was not read but is trusted; else 0
-	now             *live
-	finished, held  int64
-	reason, errText string
-	result          []byte
-	resultType      string
-	awaited         bool       // it has keys of its waits
-	last            historyRow // none if nothing is said of the end
+	state      sojourn.State // as read
+	epoch      int64
+	writer     int64 // the mark of the row if it was not read but is trusted; else 0
+	now        *live
+	held       int64
+	result     []byte
+	resultType string
+	awaited    bool       // it has keys of its waits
+	last       historyRow // with the end's time, reason and error, also if nothing else is said of it
 }
 
 // historyRow is a row of the history.
@@ -218,25 +217,6 @@ func (t *tx) readAll(reads []Statement) error {
 	return nil
 }
 
-// table makes columns of integers with n rows.
-func table(columns, n int) []Ints {
-	memory := make(Ints, columns*n)
-	out := make([]Ints, columns)
-	for c := range out {
-		out[c] = memory[c*n : (c+1)*n : (c+1)*n]
-	}
-	return out
-}
-
-// columns lists columns of numbers as arguments of bulk.
-func columns(numbers []Ints, more ...Column) []Column {
-	out := make([]Column, 0, len(numbers)+len(more))
-	for _, c := range numbers {
-		out = append(out, c)
-	}
-	return append(out, more...)
-}
-
 const qSaveLive = `update sj_live set state = each($4 bigint), resumed = each($5 bigint), purpose = each($6 bigint), r1 = each($7 bigint), r2 = each($8 bigint),
 	priority = each($9 bigint), weight = each($10 bigint), run_at_us = each($11 bigint), wake_at_us = each($12 bigint), generation = each($13 bigint),
 	epoch = each($14 bigint), lease_until_us = each($15 bigint), lease_us = each($16 bigint), began_us = each($17 bigint), attempt = each($18 bigint),
@@ -260,17 +240,14 @@ func (t *tx) flushStarts(rows []savedRow) {
 	if n == 0 {
 		return
 	}
-	numbers, worker := table(16, n), make(Texts, n)
-	for i, r := range rows {
+	s := newSheet(n, 15, 1, 0)
+	for _, r := range rows {
 		l := r.now
 		t.changed = append(t.changed, l)
-		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch, int64(l.Purpose), l.wakeAt, l.epoch, l.leaseUntil, l.leaseUs, l.began,
-			int64(l.Attempt), bit(l.AttemptOpen), bit(l.RetryHandler), int64(l.Held), bit(l.Given), l.timeoutAt, l.updated} {
-			numbers[c][i] = v
-		}
-		worker[i] = l.worker
+		s.row(int64(l.ID)).ints(int64(r.state), r.epoch, int64(l.Purpose), l.wakeAt, l.epoch, l.leaseUntil, l.leaseUs, l.began,
+			int64(l.Attempt), bit(l.AttemptOpen), bit(l.RetryHandler), int64(l.Held), bit(l.Given), l.timeoutAt, l.updated).strings(l.worker)
 	}
-	t.laterBulk(qSaveStart, n, changedInside, numbers[0], columns(numbers[1:], worker)...)
+	t.laterSheet(qSaveStart, n, changedInside, s)
 }
 
 func (t *tx) flushSaves(all []savedRow) {
@@ -292,20 +269,17 @@ func (t *tx) flushWhole(rows []savedRow) {
 	if n == 0 {
 		return
 	}
-	numbers := table(38, n)
-	queue, key, worker, wait, lane := make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n), make(Texts, n)
-	for i, r := range rows {
+	s := newSheet(n, 37, 5, 0)
+	for _, r := range rows {
 		l := r.now
-		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch,
+		s.row(int64(l.ID)).ints(int64(r.state), r.epoch,
 			int64(l.State), bit(l.Resumed), int64(l.Purpose), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
 			l.epoch, l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt), bit(l.AttemptOpen), int64(l.Failures), int64(l.Crashes), bit(l.Claimed),
 			bit(l.RetryHandler), int64(l.Held), int64(l.Kept), int64(l.InHand), bit(l.Given), bit(l.NoPoll), l.waitUntil, l.beatUntil,
-			l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline, int64(l.history), bit(l.hasData), l.updated} {
-			numbers[c][i] = v
-		}
-		queue[i], key[i], worker[i], wait[i], lane[i] = l.queue, l.key, l.worker, waitJSON(l), l.lane
+			l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline, int64(l.history), bit(l.hasData), l.updated)
+		s.strings(l.queue, l.key, l.worker, waitJSON(l), l.lane)
 	}
-	t.laterBulk(qSaveLive, n, changedInside, numbers[0], columns(numbers[1:], queue, key, worker, wait, lane)...)
+	t.laterSheet(qSaveLive, n, changedInside, s)
 }
 
 // changedInside says that a row is not what was read of it. A live row was locked when it was read, so for one it is an assertion.
@@ -329,30 +303,21 @@ func (t *tx) flushEnded(rows []endedRow) {
 	}
 	n := len(rows)
 	t.dead += n
-	final := table(16, n)
-	var texts [8]Texts // queue, kind, key, worker, outcome, by whom, reason, type of the result
-	for c := range texts {
-		texts[c] = make(Texts, n)
-	}
-	errors, results := make(Blobs, n), make(Blobs, n)
+	final := newSheet(n, 15, 8, 2)
 	var awaited Ints
-	for i, r := range rows {
+	for i := range rows {
+		r := &rows[i]
 		l := r.now
 		t.changed = append(t.changed, l)
-		for c, v := range [...]int64{int64(l.ID), int64(l.State), int64(l.priority), int64(l.Weight), l.runAt, int64(l.generation), l.epoch, int64(l.Attempt),
-			int64(l.Failures), int64(l.Crashes), int64(l.history), bit(l.hasData), r.finished, r.last.ints[4], r.last.ints[5], r.last.ints[7]} {
-			final[c][i] = v
-		}
-		for c, v := range [...]string{l.queue, l.kind, l.key, l.worker, r.last.texts[1], r.last.texts[3], r.reason, r.resultType} {
-			texts[c][i] = v
-		}
-		errors[i], results[i] = []byte(r.errText), r.result
+		final.row(int64(l.ID)).ints(int64(l.State), int64(l.priority), int64(l.Weight), l.runAt, int64(l.generation), l.epoch, int64(l.Attempt),
+			int64(l.Failures), int64(l.Crashes), int64(l.history), bit(l.hasData), r.last.ints[8], r.last.ints[4], r.last.ints[5], r.last.ints[7])
+		final.strings(l.queue, l.kind, l.key, l.worker, r.last.texts[1], r.last.texts[3], r.last.texts[2], r.resultType).bytes(r.last.failed, r.result)
 		if r.awaited {
 			awaited = append(awaited, int64(l.ID))
 		}
 	}
 	t.deleteLive(rows)
-	t.laterBulk(qAddFinal, 0, "", final[0], columns(final[1:], texts[0], texts[1], texts[2], texts[3], texts[4], texts[5], texts[6], texts[7], errors, results)...)
+	t.laterSheet(qAddFinal, 0, "", final)
 	t.freeKeys(rows)
 	if len(awaited) > 0 {
 		t.later(qFreeAwaited, 0, "", awaited)
@@ -362,18 +327,16 @@ func (t *tx) flushEnded(rows []endedRow) {
 // deleteLive deletes the rows of jobs that have ended, as they were read or are trusted to be.
 func (t *tx) deleteLive(rows []endedRow) {
 	slices.SortFunc(rows, func(a, b endedRow) int { return cmp.Compare(a.now.ID, b.now.ID) }) // those that are trusted are locked only now
-	read, trusted := table(4, len(rows)), table(4, len(rows))
-	n, m := 0, 0
-	for _, r := range rows {
-		to, at := read, &n
-		if r.writer > 0 {
-			to, at = trusted, &m
+	read, trusted := newSheet(len(rows), 2, 0, 0), newSheet(len(rows), 3, 0, 0)
+	for i := range rows {
+		if r := &rows[i]; r.writer > 0 {
+			trusted.row(int64(r.now.ID)).ints(int64(r.state), r.epoch, r.writer)
+		} else {
+			read.row(int64(r.now.ID)).ints(int64(r.state), r.epoch)
 		}
-		to[0][*at], to[1][*at], to[2][*at], to[3][*at] = int64(r.now.ID), int64(r.state), r.epoch, r.writer
-		*at++
 	}
-	t.laterBulk(qDeleteLive, n, changedInside, read[0][:n], read[1][:n], read[2][:n])
-	t.laterBulk(TextDeleteTrusted, m, "a job has changed since it was claimed", trusted[0][:m], trusted[1][:m], trusted[2][:m], trusted[3][:m])
+	t.laterSheet(qDeleteLive, len(read.ids), changedInside, read)
+	t.laterSheet(TextDeleteTrusted, len(trusted.ids), "a job has changed since it was claimed", trusted)
 }
 
 // freeKeys frees the jobs' own keys, in one order everywhere.
@@ -390,12 +353,11 @@ func (t *tx) freeKeys(rows []endedRow) {
 	slices.SortFunc(keyed, func(a, b endedRow) int {
 		return cmp.Or(cmp.Compare(a.now.kind, b.now.kind), cmp.Compare(a.now.key, b.now.key))
 	})
-	numbers := table(2, len(keyed))
-	kinds, keys := make(Texts, len(keyed)), make(Texts, len(keyed))
-	for i, r := range keyed {
-		numbers[0][i], numbers[1][i], kinds[i], keys[i] = int64(r.now.ID), r.held, r.now.kind, r.now.key
+	s := newSheet(len(keyed), 1, 2, 0)
+	for _, r := range keyed {
+		s.row(int64(r.now.ID)).ints(r.held).strings(r.now.kind, r.now.key)
 	}
-	t.laterBulk(qFreeKey, 0, "", numbers[0], numbers[1], kinds, keys)
+	t.laterSheet(qFreeKey, 0, "", s)
 }
 
 const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, worker, outcome, reason, by_whom, error)
@@ -405,20 +367,10 @@ func (t *tx) flushHistory(rows []historyRow) {
 	if len(rows) == 0 {
 		return
 	}
-	numbers := table(9, len(rows))
-	var texts [4]Texts
-	for c := range texts {
-		texts[c] = make(Texts, len(rows))
+	s := newSheet(len(rows), 8, 4, 1)
+	for i := range rows {
+		r := &rows[i]
+		s.row(r.ints[0]).ints(r.ints[1:]...).strings(r.texts[:]...).bytes(r.failed)
 	}
-	errors := make(Blobs, len(rows))
-	for i, r := range rows {
-		for c, v := range r.ints {
-			numbers[c][i] = v
-		}
-		for c, v := range r.texts {
-			texts[c][i] = v
-		}
-		errors[i] = r.failed
-	}
-	t.laterBulk(qAddHistory, 0, "", numbers[0], columns(numbers[1:], texts[0], texts[1], texts[2], texts[3], errors)...)
+	t.laterSheet(qAddHistory, 0, "", s)
 }

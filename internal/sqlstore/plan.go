@@ -101,12 +101,9 @@ func (e *enqueue) look(asks []enqueueAsk) []Statement {
 	return reads
 }
 
-// plan decides for each job of a call in turn: first the id, then the key, then insert. It only reads. A refused call leaves no trace; one that
-// is accepted is seen by those after it.
+// plan decides for each job of a call in turn: first the id, then the key, then insert. It only reads. A refused call leaves no trace.
 func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
-	if e.hasty && e.concurrent() {
-		ask.jobs = slices.Clone(ask.jobs) // a second try resolves them by other settings
-	}
+	ask.restore()
 	e.enqueuePlan = &enqueuePlan{jobs: ask.jobs, done: make([]sojourn.Enqueued, len(ask.jobs))}
 	for i := range e.jobs {
 		if err := e.planOne(i); err != nil {
@@ -124,6 +121,14 @@ func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
 		}
 	}
 	e.plans = append(e.plans, e.enqueuePlan)
+	for _, q := range e.seen {
+		e.rows[q].found = true
+	}
+	return e.done, nil
+}
+
+// remember lets the calls behind the one that was planned see it.
+func (e *enqueue) remember() {
 	for _, i := range e.fresh {
 		j := &e.jobs[i]
 		e.known[j.ID] = knownJob{j.Kind, j.Key, j.Key, e.done[i].State}
@@ -137,10 +142,6 @@ func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
 		h.state = e.done[i].State
 		e.holders[k] = h
 	}
-	for _, q := range e.seen {
-		e.rows[q].found = true
-	}
-	return e.done, nil
 }
 
 func (e *enqueue) planOne(i int) error {

@@ -121,15 +121,12 @@ func (t *tx) flushAnswered(rows []savedRow) {
 	if n == 0 {
 		return
 	}
-	numbers := table(11, n)
-	for i, r := range rows {
+	s := newSheet(n, 10, 0, 0)
+	for _, r := range rows {
 		l := r.now
-		for c, v := range [...]int64{int64(l.ID), int64(r.state), r.epoch, l.r1, l.r2, l.wakeAt, int64(l.Kept), int64(l.InHand), l.rested,
-			int64(l.history), l.updated} {
-			numbers[c][i] = v
-		}
+		s.row(int64(l.ID)).ints(int64(r.state), r.epoch, l.r1, l.r2, l.wakeAt, int64(l.Kept), int64(l.InHand), l.rested, int64(l.history), l.updated)
 	}
-	t.laterBulk(qSaveAnswered, n, changedInside, numbers[0], columns(numbers[1:])...)
+	t.laterSheet(qSaveAnswered, n, changedInside, s)
 }
 
 // collectInbox makes statements of what is pending for responses.
@@ -146,11 +143,11 @@ func (t *tx) collectInbox() {
 			t.later(marked[i].q, 0, "", seqs)
 		}
 	}
-	numbers := table(2, len(b.repeats))
-	for i, seq := range slices.Sorted(maps.Keys(b.repeats)) {
-		numbers[0][i], numbers[1][i] = seq, b.repeats[seq]
+	s := newSheet(len(b.repeats), 1, 0, 0)
+	for _, seq := range slices.Sorted(maps.Keys(b.repeats)) {
+		s.row(seq).ints(b.repeats[seq])
 	}
-	t.laterBulk(qRepeated, 0, "", numbers[0], numbers[1])
+	t.laterSheet(qRepeated, 0, "", s)
 	*b = inbox{of: b.of}
 }
 
@@ -160,32 +157,19 @@ func (t *tx) addMessages(rs []*received) {
 	slices.SortFunc(rs, func(a, b *received) int {
 		return cmp.Or(cmp.Compare(a.in.Source, b.in.Source), cmp.Compare(a.in.MessageID, b.in.MessageID))
 	})
-	numbers := table(2, len(rs))
-	sources, ids := make(Texts, len(rs)), make(Texts, len(rs))
-	for i, s := range rs {
-		numbers[0][i], numbers[1][i], sources[i], ids[i] = s.seq, t.now, s.in.Source, s.in.MessageID
+	messages := newSheet(len(rs), 1, 2, 0)
+	for _, s := range rs {
+		messages.row(s.seq).ints(t.now).strings(s.in.Source, s.in.MessageID)
 	}
-	t.laterBulk(qAddMessages, 0, "", numbers[0], numbers[1], sources, ids)
+	t.laterSheet(qAddMessages, 0, "", messages)
 }
 
 func (t *tx) addResponses(rs []*received) {
-	n := len(rs)
-	numbers := table(10, n)
-	var texts [6]Texts
-	for c := range texts {
-		texts[c] = make(Texts, n)
-	}
-	errors, bodies := make(Blobs, n), make(Blobs, n)
-	for i, s := range rs {
+	responses := newSheet(len(rs), 9, 6, 2)
+	for _, s := range rs {
 		s.written = true
-		for c, v := range [...]int64{s.seq, int64(s.job), int64(s.generation), s.outcome, bit(s.inHand), bit(s.in.Failed), bit(s.in.Progress), t.now, s.expires,
-			s.duplicates} {
-			numbers[c][i] = v
-		}
-		for c, v := range [...]string{s.in.Source, s.in.MessageID, s.in.Kind, s.in.Key, s.reason, s.in.ContentType} {
-			texts[c][i] = v
-		}
-		errors[i], bodies[i] = []byte(s.errText), s.in.Body
+		responses.row(s.seq).ints(int64(s.job), int64(s.generation), s.outcome, bit(s.inHand), bit(s.in.Failed), bit(s.in.Progress), t.now, s.expires,
+			s.duplicates).strings(s.in.Source, s.in.MessageID, s.in.Kind, s.in.Key, s.reason, s.in.ContentType).bytes([]byte(s.errText), s.in.Body)
 	}
-	t.laterBulk(qAddResponses, 0, "", numbers[0], columns(numbers[1:], texts[0], texts[1], texts[2], texts[3], texts[4], texts[5], errors, bodies)...)
+	t.laterSheet(qAddResponses, 0, "", responses)
 }

@@ -49,7 +49,13 @@ func (t *tx) trust(group []*request) bool {
 	k := &t.s.trusted
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	rows, writers := map[sojourn.ID]*live{}, map[sojourn.ID]int64{}
+	n := 0
+	for _, r := range group {
+		if r.step == stepFinish {
+			n += r.rows
+		}
+	}
+	rows, writers := make(map[sojourn.ID]*live, n), make(map[sojourn.ID]int64, n)
 	for _, r := range group {
 		if r.step == stepEnqueue || r.step == stepClaim {
 			continue

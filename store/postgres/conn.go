@@ -185,7 +185,7 @@ func (c *conn) receive(answers pgx.BatchResults, st *sqlstore.Statement) (pgconn
 		if st.Each == nil {
 			continue
 		}
-		r.columns, r.values = found.FieldDescriptions(), own(found.RawValues())
+		r.columns, r.values = found.FieldDescriptions(), found.RawValues() // which hold until the next row
 		if err := errors.Join(st.Each(&r), r.err); err != nil {
 			return pgconn.CommandTag{}, err
 		}
@@ -215,9 +215,11 @@ func bind(args []any) ([]any, error) {
 				values[i] = []byte{}
 			}
 		case sqlstore.Ints:
-			values[i] = append([]int64{}, a...) // a nil slice would be NULL
+			values[i] = notNull(a)
 		case sqlstore.Texts:
-			values[i] = append([]string{}, a...)
+			values[i] = notNull(a)
+		case sqlstore.Same:
+			values[i] = a.Array()
 		case sqlstore.Blobs:
 			values[i] = a.Array()
 		default:
@@ -225,6 +227,14 @@ func bind(args []any) ([]any, error) {
 		}
 	}
 	return values, nil
+}
+
+// notNull makes an empty array of a nil slice, which would be NULL.
+func notNull[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
 
 // row implements sqlstore.Row.
@@ -283,7 +293,7 @@ func (r *row) slowText(col int) (s string) {
 func (r *row) Bytes(col int) []byte {
 	f := r.columns[col]
 	if v := r.values[col]; v != nil && f.DataTypeOID == pgtype.ByteaOID && f.Format == pgx.BinaryFormatCode {
-		return v
+		return append([]byte{}, v...)
 	}
 	var b []byte
 	r.scan(col, &b)

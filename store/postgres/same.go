@@ -93,6 +93,8 @@ func sameIn(columns []sqlstore.Column) (same columnSet) {
 
 func isSame(column sqlstore.Column) bool {
 	switch c := column.(type) {
+	case sqlstore.Same:
+		return true
 	case sqlstore.Ints:
 		return equalToFirst(c, func(a, b int64) bool { return a == b })
 	case sqlstore.Texts:

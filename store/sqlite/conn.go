@@ -272,6 +272,10 @@ func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more .
 func bindRow(st *sqlite.Stmt, columns []sqlstore.Column, i int) error {
 	for k, column := range columns {
 		switch column := column.(type) { // without At, which allocates for each value
+		case sqlstore.Same:
+			if i == 0 {
+				bindSame(st, k+2, column.Value)
+			}
 		case sqlstore.Ints:
 			if i == 0 || column[i] != column[i-1] {
 				st.BindInt64(k+2, column[i])
@@ -289,6 +293,17 @@ func bindRow(st *sqlite.Stmt, columns []sqlstore.Column, i int) error {
 		}
 	}
 	return nil
+}
+
+func bindSame(st *sqlite.Stmt, param int, value any) {
+	switch v := value.(type) {
+	case int64:
+		st.BindInt64(param, v)
+	case string:
+		st.BindText(param, v)
+	case []byte:
+		st.BindBytes(param, v)
+	}
 }
 
 // bind gives the arguments to a statement that was just prepared.

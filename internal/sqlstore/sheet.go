@@ -1,0 +1,149 @@
+package sqlstore
+
+import "bytes"
+
+// Same is a column of N rows with one value: an int64, a string or a []byte (never nil).
+type Same struct {
+	Value any
+	N     int
+}
+
+// Len is the number of rows.
+func (s Same) Len() int { return s.N }
+
+// At is the value of row i.
+func (s Same) At(int) any { return s.Value }
+
+// Array is the whole column as []int64, []string or [][]byte.
+func (s Same) Array() any {
+	switch v := s.Value.(type) {
+	case int64:
+		return repeated(v, s.N)
+	case string:
+		return repeated(v, s.N)
+	case []byte:
+		return repeated(v, s.N)
+	}
+	return nil
+}
+
+func repeated[T any](v T, n int) []T {
+	list := make([]T, n)
+	for i := range list {
+		list[i] = v
+	}
+	return list
+}
+
+// sheet is the rows of a bulk, column by column: first the ids, then numbers, then texts, then bytes. The rows of one transaction have most of their columns in
+// common, and such a column is kept as one value.
+type sheet struct {
+	rows    int // that are expected
+	ids     Ints
+	numbers cells[int64]
+	texts   cells[string]
+	blobs   []blobCells
+}
+
+// newSheet makes a sheet for so many rows with so many columns of each sort beside the ids.
+func newSheet(rows, numbers, texts, blobs int) *sheet {
+	return &sheet{rows: rows, numbers: make(cells[int64], numbers), texts: make(cells[string], texts), blobs: make([]blobCells, blobs)}
+}
+
+// row begins a row. The caller gives it the values of all columns, with the methods below.
+func (s *sheet) row(id int64) *sheet {
+	if s.ids == nil {
+		s.ids = make(Ints, 0, s.rows)
+	}
+	s.ids = append(s.ids, id)
+	return s
+}
+
+func (s *sheet) ints(values ...int64) *sheet {
+	s.numbers.add(s.rows, values)
+	return s
+}
+
+func (s *sheet) strings(values ...string) *sheet {
+	s.texts.add(s.rows, values)
+	return s
+}
+
+func (s *sheet) bytes(values ...[]byte) {
+	for i, v := range values {
+		s.blobs[i].add(s.rows, v)
+	}
+}
+
+// columns are all but the ids.
+func (s *sheet) columns() []Column {
+	out := make([]Column, 0, len(s.numbers)+len(s.texts)+len(s.blobs))
+	for i := range s.numbers {
+		if c := &s.numbers[i]; c.all != nil {
+			out = append(out, Ints(c.all))
+		} else {
+			out = append(out, Same{c.same, c.n})
+		}
+	}
+	for i := range s.texts {
+		if c := &s.texts[i]; c.all != nil {
+			out = append(out, Texts(c.all))
+		} else {
+			out = append(out, Same{c.same, c.n})
+		}
+	}
+	for i := range s.blobs {
+		if c := &s.blobs[i]; c.all != nil {
+			out = append(out, c.all)
+		} else {
+			out = append(out, Same{append([]byte{}, c.same...), c.n})
+		}
+	}
+	return out
+}
+
+// cells are columns of one sort.
+type cells[T comparable] []struct {
+	same T
+	n    int // rows with it, while there are no others
+	all  []T // nil until then
+}
+
+// add adds a value to each column.
+func (c cells[T]) add(rows int, values []T) {
+	for i, v := range values {
+		switch c := &c[i]; {
+		case c.all != nil:
+			c.all = append(c.all, v)
+		case c.n == 0 || v == c.same:
+			c.same = v
+			c.n++
+		default:
+			c.all = append(append(make([]T, 0, max(rows, c.n+1)), repeated(c.same, c.n)...), v)
+		}
+	}
+}
+
+// blobCells is a column of bytes; nil and empty bytes are the same.
+type blobCells struct {
+	same []byte
+	n    int
+	all  Blobs
+}
+
+func (c *blobCells) add(rows int, v []byte) {
+	switch {
+	case c.all != nil:
+		c.all = append(c.all, v)
+	case c.n == 0 || bytes.Equal(v, c.same):
+		c.same = v
+		c.n++
+	default:
+		c.all = append(append(make(Blobs, 0, max(rows, c.n+1)), repeated(c.same, c.n)...), v)
+	}
+}
+
+// laterSheet leaves a bulk of rows to the next flush. wanted rows must change; 0 for any number.
+func (t *tx) laterSheet(q string, wanted int, raced string, s *sheet) {
+	t.laterBulk(q, wanted, raced, s.ids, s.columns()...)
+}
