@@ -70,6 +70,9 @@ func (c *claims) startAlike(r sojourn.ClaimRequest) ([]Statement, bool) {
 			e.open, e.picked = row.Int(0) > 0, row.Int(1)
 			e.rows = make(map[sojourn.ID]*live, e.picked)
 			c.ahead.rows, c.ahead.carries = e.rows, make(map[sojourn.ID]*carried, e.picked)
+			if len(r.Kinds) == 1 {
+				c.ahead.lines[r.Kinds[0]] = make([]candidate, 0, e.picked)
+			}
 		}
 		if row.Int(2) == 0 {
 			return nil

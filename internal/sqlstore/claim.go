@@ -353,8 +353,8 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	for i, p := range picked {
 		ids[i] = p.id
 	}
-	carries, found := make(map[sojourn.ID]*carried, len(ids)), make(map[sojourn.ID]*live, len(ids))
-	if rest := c.takeForeseen(c.takeFresh(ids, found, carries), found, carries); len(rest) > 0 {
+	found, carries, rest := c.takeForeseen(ids)
+	if rest = c.takeFresh(rest, found, carries); len(rest) > 0 {
 		err := c.loadInto(found, qTake, rest, func(r Row, l *live) error {
 			carries[l.ID] = scanCarried(r, liveColumnCount)
 			return nil
@@ -437,12 +437,13 @@ const (
 // claimed makes the answer for running rows, in their order.
 func (t *tx) claimed(rows []*live, carries map[sojourn.ID]*carried, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	out := make([]sojourn.Claimed, len(rows))
-	jobs := newJobs(len(rows))
+	jobs := &jobs{}
 	decidable := map[sojourn.ID]*sojourn.Claimed{}
 	for i, l := range rows {
 		c := &out[i]
-		*c = sojourn.Claimed{Job: l.job(t.s), Lease: l.leaseOf(), Purpose: l.Purpose,
-			LeaseFor: t.left(l.leaseUntil), Timeout: t.left(l.timeoutAt), Deadline: t.left(l.deadline)}
+		l.job(&c.Job, t.s)
+		c.Lease, c.Purpose = l.leaseOf(), l.Purpose
+		c.LeaseFor, c.Timeout, c.Deadline = t.left(l.leaseUntil), t.left(l.timeoutAt), t.left(l.deadline)
 		var err error
 		if c.Window, err = t.windowLeft(l); err != nil {
 			return nil, err

@@ -13,7 +13,7 @@ import (
 type enqueueAsk struct {
 	jobs    []sojourn.Job
 	partial bool
-	given   []given // where others write beside it: what the jobs were before they were resolved; nil elsewhere
+	given   *[]given // where others write beside it: what the jobs were before they were resolved; nil elsewhere
 }
 
 // given is what of a job resolve overwrites: a transaction that is repeated may find other settings.
@@ -27,20 +27,26 @@ type given struct {
 func (s *Store) ask(jobs []sojourn.Job, partial bool) enqueueAsk {
 	ask := enqueueAsk{jobs: jobs, partial: partial}
 	if s.db.Dialect().Concurrent {
-		ask.given = make([]given, len(jobs))
-		for i := range jobs {
-			j := &jobs[i]
-			ask.given[i] = given{j.Priority, j.Weight, j.RunAt, j.Tags, j.Policy}
-		}
+		ask.given = new([]given)
 	}
 	return ask
 }
 
-// restore makes the jobs what they were.
+// restore makes the jobs what they were at its first call.
 func (a *enqueueAsk) restore() {
-	for i := range a.given {
-		j, g := &a.jobs[i], &a.given[i]
-		j.Priority, j.Weight, j.RunAt, j.Tags, j.Policy = g.priority, g.weight, g.runAt, g.tags, g.policy
+	switch {
+	case a.given == nil:
+	case *a.given == nil:
+		*a.given = make([]given, len(a.jobs))
+		for i := range a.jobs {
+			j := &a.jobs[i]
+			(*a.given)[i] = given{j.Priority, j.Weight, j.RunAt, j.Tags, j.Policy}
+		}
+	default:
+		for i, g := range *a.given {
+			j := &a.jobs[i]
+			j.Priority, j.Weight, j.RunAt, j.Tags, j.Policy = g.priority, g.weight, g.runAt, g.tags, g.policy
+		}
 	}
 }
 

@@ -54,9 +54,9 @@ func (c *carried) give(j *sojourn.Job) error {
 	return nil
 }
 
-// job is the row as applications see it.
-func (l *live) job(s *Store) sojourn.Job {
-	j := sojourn.Job{ID: l.ID, Kind: l.kind, Queue: l.queue, Key: l.key, Priority: l.priority, Weight: l.Weight, RunAt: at(l.runAt), Policy: l.Policy,
+// job makes j the row as applications see it.
+func (l *live) job(j *sojourn.Job, s *Store) {
+	*j = sojourn.Job{ID: l.ID, Kind: l.kind, Queue: l.queue, Key: l.key, Priority: l.priority, Weight: l.Weight, RunAt: at(l.runAt), Policy: l.Policy,
 		State: l.State, Resumed: l.Resumed, Instance: s.instance, Generation: l.generation, Epoch: l.epoch, Attempt: l.Attempt,
 		Failures: l.Failures, Crashes: l.Crashes, Purpose: l.Purpose, Kept: l.Kept, UpdatedAt: at(l.updated)}
 	if l.State == sojourn.Running {
@@ -71,35 +71,42 @@ func (l *live) job(s *Store) sojourn.Job {
 			j.Awaits.Keys = []string{l.key}
 		}
 	}
-	return j
 }
 
-// jobs are jobs on their way out, with what is still to be read for them.
+// jobs are jobs on their way out for which something is still to be read.
 type jobs struct {
-	byID            map[sojourn.ID]*sojourn.Job
-	ids, data, hand Ints
-	awaits          Ints // that wait and keep something
+	byID       map[sojourn.ID]*sojourn.Job
+	data, hand Ints
+	failed     Ints // that are not final, and have failed before
+	awaits     Ints // that wait and keep something
 }
-
-func newJobs(n int) *jobs { return &jobs{byID: make(map[sojourn.ID]*sojourn.Job, n)} }
 
 // addFull adds a job that is read with all that it has.
 func (js *jobs) addFull(j *sojourn.Job, hasData, inHand bool) {
 	js.add(j, hasData, inHand)
 	if j.Awaits != nil && j.Kept > 0 {
-		js.awaits = append(js.awaits, int64(j.ID))
+		js.note(&js.awaits, j)
 	}
 }
 
 func (js *jobs) add(j *sojourn.Job, hasData, inHand bool) {
-	js.byID[j.ID] = j
-	js.ids = append(js.ids, int64(j.ID))
 	if hasData {
-		js.data = append(js.data, int64(j.ID))
+		js.note(&js.data, j)
 	}
 	if inHand {
-		js.hand = append(js.hand, int64(j.ID))
+		js.note(&js.hand, j)
 	}
+	if j.State.Live() && j.Failures+j.Crashes > 0 {
+		js.note(&js.failed, j)
+	}
+}
+
+func (js *jobs) note(list *Ints, j *sojourn.Job) {
+	if js.byID == nil {
+		js.byID = map[sojourn.ID]*sojourn.Job{}
+	}
+	js.byID[j.ID] = j
+	*list = append(*list, int64(j.ID))
 }
 
 const (
@@ -151,17 +158,15 @@ const qLastErrors = `select h.job, h.reason, h.error from sj_history h /*, each*
 
 // lastErrors reads why the last attempts of jobs that are not final ended.
 func (t *tx) lastErrors(js *jobs) error {
-	var ids, generations Ints
-	for _, id := range js.ids {
-		if j := js.byID[sojourn.ID(id)]; j.State.Live() && j.Failures+j.Crashes > 0 {
-			ids, generations = append(ids, id), append(generations, int64(j.Generation))
-		}
+	generations := make(Ints, len(js.failed))
+	for i, id := range js.failed {
+		generations[i] = int64(js.byID[sojourn.ID(id)].Generation)
 	}
 	return t.each(qLastErrors, func(r Row) error {
 		j := js.byID[sojourn.ID(r.Int(0))]
 		j.Reason, j.Error = r.Text(1), string(r.Bytes(2))
 		return nil
-	}, ids, generations)
+	}, js.failed, generations)
 }
 
 // Find lists jobs; see sojourn.Store.
@@ -230,7 +235,7 @@ func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
 		return cmp.Or(rank[a.ID]-rank[b.ID], cmp.Compare(a.ID, b.ID))
 	})
 	out = out[:min(len(out), f.Limit)]
-	js := newJobs(len(out))
+	js := &jobs{}
 	for i := range out {
 		j := &out[i]
 		if f.Full {
@@ -269,7 +274,8 @@ func (t *tx) findLive(f sojourn.Filter, states Ints, add func(j sojourn.Job, dat
 		if err != nil {
 			return err
 		}
-		j := l.job(t.s)
+		var j sojourn.Job
+		l.job(&j, t.s)
 		if err := scanHead(r, liveColumnCount).give(&j); err != nil {
 			return err
 		}

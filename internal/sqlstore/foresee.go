@@ -1,6 +1,10 @@
 package sqlstore
 
-import "github.com/sojourn-queue/sojourn"
+import (
+	"maps"
+
+	"github.com/sojourn-queue/sojourn"
+)
 
 // foreseen is what the first claim of a transaction looks at first, read in the message that begins the transaction or that writes what is pending: what is
 // overdue, and the beginning of its first queue without gates with the rows that it will take. In turn that would be three messages.
@@ -83,23 +87,23 @@ func (c *claims) foreseenLine(queue, kind string) (line []candidate, ok bool) {
 	return line, ok
 }
 
-// takeForeseen moves the rows that were read ahead from ids to found and carries.
-func (c *claims) takeForeseen(ids Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]*carried) (rest Ints) {
+// takeForeseen returns the rows that were read ahead, and those of ids that are not among them.
+func (c *claims) takeForeseen(ids Ints) (found map[sojourn.ID]*live, carries map[sojourn.ID]*carried, rest Ints) {
 	f := c.ahead
 	c.ahead = nil // what is written from here on may change what was read
-	if f == nil {
-		return ids
+	if f == nil || f.rows == nil {
+		return make(map[sojourn.ID]*live, len(ids)), make(map[sojourn.ID]*carried, len(ids)), ids
 	}
 	if c.early == nil {
 		c.s.alike.learn(f.queue, f.rows)
 	}
 	for _, id := range ids {
-		id := sojourn.ID(id)
-		if l := f.rows[id]; l != nil {
-			found[id], carries[id] = l, f.carries[id]
-		} else {
-			rest = append(rest, int64(id))
+		if f.rows[sojourn.ID(id)] == nil {
+			rest = append(rest, id)
 		}
 	}
-	return rest
+	if len(rest) > 0 { // which come to them, and were not started early
+		return maps.Clone(f.rows), maps.Clone(f.carries), rest
+	}
+	return f.rows, f.carries, nil
 }

@@ -32,6 +32,7 @@ var stepIDs = eachStep("ids", func(t *tx, n int64) (sojourn.ID, error) {
 	if err != nil {
 		return 0, err
 	}
+	t.blocks = append(t.blocks, block{next, n, t.now})
 	t.after = append(t.after, func() { t.s.guesses.leased(block{next, n, t.now}) })
 	_, err = t.exec(qAddBlock, next, n, t.now)
 	return sojourn.ID(next), err

@@ -82,7 +82,7 @@ func (c *claims) line(queue string, r sojourn.ClaimRequest) ([]candidate, error)
 	}
 	for _, kind := range r.Kinds {
 		if first, ok := c.foreseenLine(queue, kind); ok {
-			line = append(line, first...)
+			line = append(line, first...) // a copy, which is sorted and cut
 		} else if err := c.query(TextPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max); err != nil {
 			return nil, err
 		}
@@ -160,7 +160,11 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 // choose merges the queues' lines: strictly in order, or in rounds in which each queue gives as many as its share. A job that does not
 // fit into the rest of the capacity is passed over.
 func choose(lines [][]candidate, r sojourn.ClaimRequest) []candidate {
-	var out []candidate
+	n := 0
+	for _, line := range lines {
+		n += len(line)
+	}
+	out := make([]candidate, 0, min(n, r.Max))
 	room := r.Capacity
 	for more := true; more && len(out) < r.Max; {
 		more = false

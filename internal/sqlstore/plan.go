@@ -28,7 +28,7 @@ type enqueuePlan struct {
 
 	seen     []string           // queues that do not exist yet
 	reused   []kindKey          // keys of final jobs that are still stored
-	ids      map[sojourn.ID]int // of this call → index
+	ids      map[sojourn.ID]int // of this call → index; nil if no id can stand twice
 	keys     map[kindKey]int    // of jobs that this call inserts → index
 	fresh    []int              // indices to insert
 	replaced []int              // indices whose values replace those of done[i].ID
@@ -71,7 +71,11 @@ func (e *enqueue) look(asks []enqueueAsk) []Statement {
 	for _, ask := range asks {
 		for i := range ask.jobs {
 			j := &ask.jobs[i]
-			ids = append(ids, int64(j.ID))
+			if b, fresh := e.unused(j.ID); fresh {
+				e.block = b
+			} else {
+				ids = append(ids, int64(j.ID))
+			}
 			if j.Key != "" {
 				kinds, keys = append(kinds, j.Kind), append(keys, j.Key)
 			}
@@ -81,22 +85,21 @@ func (e *enqueue) look(asks []enqueueAsk) []Statement {
 		}
 	}
 	e.rows = missing(queues)
-	reads := []Statement{
-		{Text: qKnown, Args: []any{ids}, Each: func(r Row) error {
+	reads := []Statement{{Text: qQueueRows, Args: []any{queues}, Each: func(r Row) error { return e.scanQueueRow(r, e.rows) }}}
+	if len(ids) > 0 {
+		reads = append(reads, Statement{Text: qKnown, Args: []any{ids}, Each: func(r Row) error {
 			e.known[sojourn.ID(r.Int(0))] = knownJob{r.Text(1), r.Text(2), r.Text(3), sojourn.State(r.Int(4))}
 			return nil
-		}},
-		{Text: qQueueRows, Args: []any{queues}, Each: func(r Row) error { return e.scanQueueRow(r, e.rows) }},
-		{Text: qFindBlock, Args: []any{int64(ids[0])}, Each: e.block.scan},
+		}})
+	}
+	if e.block.size == 0 { // else it was drawn a moment ago
+		reads = append(reads, Statement{Text: qFindBlock, Args: []any{ids[0]}, Each: e.block.scan})
 	}
 	if len(keys) > 0 {
 		reads = append(reads, Statement{Text: qHolders, Rows: []Column{kinds, keys}, Each: func(r Row) error {
 			e.holders[kindKey{r.Text(0), r.Text(1)}] = holder{id: sojourn.ID(r.Int(2)), live: r.Int(3) != 0, held: r.Int(4), state: sojourn.State(r.Int(5))}
 			return nil
 		}})
-	}
-	if e.block.size > 0 { // drawn a moment ago
-		reads = slices.Delete(reads, 2, 3)
 	}
 	return reads
 }
@@ -105,6 +108,9 @@ func (e *enqueue) look(asks []enqueueAsk) []Statement {
 func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
 	ask.restore()
 	e.enqueuePlan = &enqueuePlan{jobs: ask.jobs, done: make([]sojourn.Enqueued, len(ask.jobs))}
+	if !ascend(ask.jobs) {
+		e.ids = make(map[sojourn.ID]int, len(ask.jobs))
+	}
 	for i := range e.jobs {
 		if err := e.planOne(i); err != nil {
 			if sojourn.ErrorCode(err) == "" {
@@ -142,6 +148,16 @@ func (e *enqueue) remember() {
 		h.state = e.done[i].State
 		e.holders[k] = h
 	}
+}
+
+// ascend reports whether each id is greater than the one before, as clients draw them.
+func ascend(jobs []sojourn.Job) bool {
+	for i := 1; i < len(jobs); i++ {
+		if jobs[i-1].ID >= jobs[i].ID {
+			return false
+		}
+	}
+	return true
 }
 
 func (e *enqueue) planOne(i int) error {
@@ -263,6 +279,9 @@ func (e *enqueue) planInsert(i int) error {
 		return err
 	}
 	e.done[i] = sojourn.Enqueued{ID: j.ID, State: e.startState(j)}
+	if e.fresh == nil {
+		e.fresh = make([]int, 0, len(e.jobs))
+	}
 	e.fresh = append(e.fresh, i)
 	if len(e.jobs) == 1 {
 		return nil // nobody looks
@@ -278,10 +297,9 @@ func (e *enqueue) planInsert(i int) error {
 }
 
 func (p *enqueuePlan) noteID(id sojourn.ID, i int) {
-	if p.ids == nil {
-		p.ids = make(map[sojourn.ID]int, len(p.jobs))
+	if p.ids != nil {
+		p.ids[id] = i
 	}
-	p.ids[id] = i
 }
 
 // resolve fills the job's defaults and turns its delay into a time.

@@ -15,6 +15,7 @@ const recentRows = 10_000
 type recent struct {
 	version int64
 	rows    map[sojourn.ID]*live
+	unused  unused
 }
 
 // open gives the transaction the rows if they still hold.
@@ -27,6 +28,9 @@ func (k *recent) open(t *tx) error {
 	if err != nil {
 		return err
 	}
+	if version != k.version {
+		k.unused = nil
+	}
 	if version != k.version || k.rows == nil || len(k.rows) > recentRows {
 		k.version, k.rows = version, map[sojourn.ID]*live{}
 	}
@@ -37,6 +41,9 @@ func (k *recent) open(t *tx) error {
 
 // keep remembers what a transaction has written. If it has failed, or has changed rows in another way, nothing is remembered.
 func (k *recent) keep(t *tx, failed error) {
+	if failed == nil {
+		k.unused.add(t.blocks)
+	}
 	if failed != nil || t.altered {
 		k.rows = nil
 		return
@@ -53,6 +60,14 @@ func (k *recent) keep(t *tx, failed error) {
 // alters reports whether a statement changes rows beside those that a transaction saves.
 func alters(q string) bool {
 	return strings.HasPrefix(q, "update sj_live") || strings.HasPrefix(q, "update sj_job")
+}
+
+// unused is unused.take, if nobody else can have used it.
+func (t *tx) unused(id sojourn.ID) (block, bool) {
+	if t.recent == nil {
+		return block{}, false
+	}
+	return t.s.recent.unused.take(int64(id))
 }
 
 // recently is the row of a lease as it was left, if it is known and this transaction has written nothing yet.

@@ -197,6 +197,7 @@ type tx struct {
 	inbox    inbox                // the same of responses
 	leased   map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
 	recent   map[sojourn.ID]*live // see recent
+	blocks   []block              // of ids that it has leased
 	changed  []*live              // rows as they were written, oldest first
 	writers  map[sojourn.ID]int64 // rows that are trusted → their marks
 	writer   int64                // the mark of this transaction, once it has committed; 0 = not asked for

@@ -242,6 +242,7 @@ type row struct {
 	types   *pgtype.Map
 	columns []pgconn.FieldDescription
 	values  [][]byte
+	before  []string // the texts of the row before: most are the same, and need no memory of their own
 	err     error
 }
 
@@ -278,8 +279,14 @@ func (r *row) slowInt(col int) (n int64) {
 // Text implements sqlstore.Row.
 func (r *row) Text(col int) string {
 	switch r.columns[col].DataTypeOID {
-	case pgtype.TextOID, pgtype.VarcharOID, pgtype.UnknownOID:
-		return string(r.values[col]) // the same in both formats
+	case pgtype.TextOID, pgtype.VarcharOID, pgtype.UnknownOID: // the same in both formats
+		if len(r.before) != len(r.columns) {
+			r.before = make([]string, len(r.columns))
+		}
+		if r.before[col] != string(r.values[col]) {
+			r.before[col] = string(r.values[col])
+		}
+		return r.before[col]
 	}
 	return r.slowText(col)
 }

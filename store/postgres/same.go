@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -92,26 +91,8 @@ func sameIn(columns []sqlstore.Column) (same columnSet) {
 }
 
 func isSame(column sqlstore.Column) bool {
-	switch c := column.(type) {
-	case sqlstore.Same:
-		return true
-	case sqlstore.Ints:
-		return equalToFirst(c, func(a, b int64) bool { return a == b })
-	case sqlstore.Texts:
-		return equalToFirst(c, func(a, b string) bool { return a == b })
-	case sqlstore.Blobs:
-		return equalToFirst(c, bytes.Equal) // nil stands for empty bytes
-	}
-	return false
-}
-
-func equalToFirst[T any](list []T, equal func(a, b T) bool) bool {
-	for _, v := range list[1:] {
-		if !equal(v, list[0]) {
-			return false
-		}
-	}
-	return true
+	_, same := column.(sqlstore.Same)
+	return same || column.Len() == 1
 }
 
 // folded is a text whose unfolding of arrays is replaced by one in which the columns of same are parameters as they are.

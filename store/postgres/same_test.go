@@ -13,9 +13,7 @@ func TestFoldBindsWhatIsTheSameOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := sqlstore.Ints{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
-	same := make(sqlstore.Texts, len(ids))
-	empty := make(sqlstore.Blobs, len(ids)) // nil is empty
-	empty[1] = []byte{}
+	same, empty := sqlstore.Same{Value: "", N: len(ids)}, sqlstore.Same{Value: []byte{}, N: len(ids)}
 	last := append(make(sqlstore.Texts, len(ids)-1), "another")
 	for _, c := range []struct {
 		text string
@@ -26,7 +24,7 @@ func TestFoldBindsWhatIsTheSameOnce(t *testing.T) {
 		{"insert into sj_a (a, b, c) rows($1 bigint, $2 text, $3 bytea)", []sqlstore.Column{ids, same, empty},
 			"insert into sj_a (a, b, c) select u1, $2::text, $3::bytea from unnest($1::bigint[]) u(u1)", []any{ids, "", []byte{}}},
 		{"insert into sj_a (a, b) rows($1 bigint, $2 text)", []sqlstore.Column{ids, last}, "insert into sj_a (a, b) select * from unnest($1::bigint[], $2::text[])", []any{ids, last}},
-		{"insert into sj_a (a, b, c) rows($1 bigint, $2 text, $3 bytea)", []sqlstore.Column{ids[:1], same[:1], sqlstore.Blobs{{7}}},
+		{"insert into sj_a (a, b, c) rows($1 bigint, $2 text, $3 bytea)", []sqlstore.Column{ids[:1], sqlstore.Texts{""}, sqlstore.Blobs{{7}}},
 			"insert into sj_a (a, b, c) select $1::bigint, $2::text, $3::bytea", []any{int64(1), "", []byte{7}}},
 		{"update sj_a set b = each($2 text) /*from each*/ where id = each($1 bigint) and c = each($3 bigint) /*hit id*/", []sqlstore.Column{ids, same, ids},
 			// One value for all would let the planner read all rows that have it: an answer took 30 ms once there were 6,000 keys of its kind.
@@ -57,13 +55,11 @@ func TestFoldMakesFewTexts(t *testing.T) {
 	fold := func(rows int, same columnSet) (bound int) {
 		st := sqlstore.Statement{Text: text}
 		for c := range columns {
-			column := make(sqlstore.Ints, rows)
-			for i := range column {
-				if !same.has(c) {
-					column[i] = int64(i)
-				}
+			if same.has(c) {
+				st.Rows = append(st.Rows, sqlstore.Same{Value: int64(c), N: rows})
+			} else {
+				st.Rows = append(st.Rows, make(sqlstore.Ints, rows))
 			}
-			st.Rows = append(st.Rows, column)
 		}
 		s.fold(&st)
 		texts[st.Text] = true

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -138,5 +139,49 @@ func TestEndOfAStepReadsNothing(t *testing.T) {
 		if strings.Contains(q, "from sj_live") {
 			t.Errorf("the end of the step has read: %s", q)
 		}
+	}
+}
+
+// Ids that were leased here are not looked for before the first job that has them is stored. A second one with such an id is recognized all the same, and so is one that
+// another process has stored meanwhile.
+func TestLeasedIDsAreNotLookedFor(t *testing.T) {
+	watched, s := openWatched(t)
+	ids, err := s.IDs(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enqueue := func(s sojourn.Store, id sojourn.ID) sojourn.Enqueued {
+		t.Helper()
+		j := sojourn.NewJob("k", nil)
+		j.ID = id
+		done, err := s.Enqueue(t.Context(), []sojourn.Job{*j}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done[0]
+	}
+	looked := func() bool {
+		defer func() { watched.queries = nil }()
+		return slices.ContainsFunc(watched.queries, func(q string) bool { return strings.Contains(q, "from sj_job") || strings.Contains(q, "from sj_block") })
+	}
+	if e := enqueue(s, ids+1); e.Duplicate || looked() {
+		t.Errorf("the first one: %+v, and it was looked for", e)
+	}
+	if e := enqueue(s, ids+1); !e.Duplicate || !looked() {
+		t.Errorf("the same again: %+v", e)
+	}
+	if e := enqueue(s, ids); e.Duplicate || looked() {
+		t.Errorf("the one before: %+v, and it was looked for", e)
+	}
+	other, err := Open(watched.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if e := enqueue(other.Store(), ids+2); e.Duplicate {
+		t.Errorf("elsewhere: %+v", e)
+	}
+	if e := enqueue(s, ids+2); !e.Duplicate {
+		t.Errorf("stored elsewhere, and then here: %+v", e)
 	}
 }

@@ -1,0 +1,32 @@
+package sqlstore
+
+import "slices"
+
+// unused are ids that this process has leased and nobody has used, so that a job that is stored need not be looked for first. As recent, which it is a part of, it
+// holds as long as nobody else writes.
+type unused []*unusedBlock // the newest last, at most guessedBlocks
+
+type unusedBlock struct {
+	block
+	taken []uint64 // a bit for each id
+}
+
+// add takes up blocks that were just leased.
+func (u *unused) add(blocks []block) {
+	for _, b := range blocks {
+		*u = append((*u)[max(0, len(*u)-guessedBlocks+1):], &unusedBlock{b, make([]uint64, (b.size+63)/64)})
+	}
+}
+
+// take reports whether nobody has used an id, and with which block it was leased. It says so once.
+func (u unused) take(id int64) (block, bool) {
+	for _, b := range slices.Backward(u) {
+		if b.holds(id) {
+			word, bit := &b.taken[(id-b.first)/64], uint64(1)<<((id-b.first)%64)
+			free := *word&bit == 0
+			*word |= bit
+			return b.block, free
+		}
+	}
+	return block{}, false
+}
