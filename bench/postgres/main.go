@@ -10,8 +10,11 @@ import (
 	"github.com/sojourn-queue/sojourn/store/postgres"
 )
 
-// concurrency of our worker, which claims 1,000 jobs at most; River has as much as its own benchmark command.
-const concurrency = 1000
+// We have two workers, as on two nodes, each of which claims 1,000 jobs at most; River has as many as its own benchmark command in one.
+const (
+	workers     = 2
+	concurrency = 1000
+)
 
 const (
 	synced = "all that is acknowledged (fsync, synchronous_commit=on)"
@@ -43,6 +46,6 @@ func (c *cluster) ours(bare bool) bench.Open {
 		if err != nil {
 			return nil, errors.Join(err, drop())
 		}
-		return &bench.Sojourn{Client: client, Concurrency: concurrency, Bare: bare, After: drop}, nil
+		return &bench.Sojourn{Client: client, Concurrency: concurrency, Workers: workers, Bare: bare, After: drop}, nil
 	}
 }

@@ -34,7 +34,8 @@ type Sojourn struct {
 	Queue       string           // "" = the constant of that name
 	Groups      int              // the jobs belong to so many groups in turn; 0 = to Group
 	Group       string           // "" = none
-	Concurrency int              // 0 = the constant of that name
+	Concurrency int              // of each worker; 0 = the constant of that name
+	Workers     int              // 0 = 1
 	Bare        bool             // Work is loops of Store.Claim and Store.Finish, without package worker
 	Start       func(number int) // is called when the job with that number starts; nil = nobody is
 	After       func() error     // is called by Close in the end, to remove the store; nil = nothing
@@ -82,9 +83,11 @@ func (s *Sojourn) Work(ctx context.Context, done func(int)) error {
 	if s.Bare {
 		return s.claimers(ctx, store)
 	}
-	return s.worker(ctx, store, func(_ context.Context, j *sojourn.Job, _ []byte) error {
-		s.started(j)
-		return nil
+	return together(ctx, max(s.Workers, 1), func(ctx context.Context, _ int) error {
+		return s.worker(ctx, store, func(_ context.Context, j *sojourn.Job, _ []byte) error {
+			s.started(j)
+			return nil
+		})
 	})
 }
 
@@ -103,18 +106,26 @@ func (s *Sojourn) started(j *sojourn.Job) {
 
 // claimers are what a worker does, without its handlers, timeouts and extensions.
 func (s *Sojourn) claimers(ctx context.Context, store sojourn.Store) error {
+	return together(ctx, Claimers, func(ctx context.Context, i int) error { return s.claimer(ctx, store, fmt.Sprint("bench-", i)) })
+}
+
+// together runs n loops until ctx ends or one of them fails.
+func together(ctx context.Context, n int, loop func(ctx context.Context, i int) error) error {
+	working, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var all sync.WaitGroup
-	errs := make([]error, Claimers)
-	for i := range Claimers {
-		all.Go(func() { errs[i] = s.claimer(ctx, store, fmt.Sprint("bench-", i)) })
+	for i := range n {
+		all.Go(func() {
+			if err := loop(working, i); err != nil {
+				fail(err)
+			}
+		})
 	}
 	all.Wait()
-	for _, err := range errs {
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
+	if ctx.Err() != nil {
+		return nil
 	}
-	return nil
+	return context.Cause(working)
 }
 
 func (s *Sojourn) claimer(ctx context.Context, store sojourn.Store, name string) error {

@@ -210,6 +210,37 @@ func TestBatcherFor(t *testing.T) {
 	}
 }
 
+// dialectDB is a DB of which only the dialect matters.
+type dialectDB struct {
+	DB
+	dialect Dialect
+}
+
+func (d dialectDB) Dialect() Dialect { return d.dialect }
+
+// TestClaimRows: a claim from a backlog is company enough for a transaction beside others, where these can be; one that waits for jobs, or has gates before it, is not.
+func TestClaimRows(t *testing.T) {
+	s := &Store{}
+	for worker, filled := range map[string]bool{"filled": true, "not": false, "gated": true} {
+		s.filled.put(worker, filled)
+		s.gated.put(worker, worker == "gated")
+	}
+	for _, concurrent := range []bool{true, false} {
+		s.db = dialectDB{dialect: Dialect{Concurrent: concurrent}}
+		for worker, max := range map[string]int{"filled": company, "not": fewClaimed, "gated": fewClaimed, "new": fewClaimed} {
+			if !concurrent {
+				max = fewClaimed
+			}
+			if got := s.claimRows(sojourn.ClaimRequest{Worker: worker, Max: company}); got != max {
+				t.Errorf("concurrent %v: the claim of %s counts for %d rows, want %d", concurrent, worker, got, max)
+			}
+			if got := s.claimRows(sojourn.ClaimRequest{Worker: worker, Max: 3}); got != 3 {
+				t.Errorf("concurrent %v: a claim of 3 by %s counts for %d rows", concurrent, worker, got)
+			}
+		}
+	}
+}
+
 // TestBatcherWaitsForCompany: beside a transaction under way another one begins for company rows at once, and for fewer when the first takes longer
 // than patience.
 func TestBatcherWaitsForCompany(t *testing.T) {

@@ -186,11 +186,12 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable, request: &r}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
 		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
-		a, err := do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
+		a, err := do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, s.claimRows(r), r)
 		for a.again && err == nil && ctx.Err() == nil {
-			a, err = do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, min(r.Max, 100), r)
+			a, err = do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, s.claimRows(r), r)
 		}
 		jobs = a.jobs
+		s.filled.put(r.Worker, len(jobs) == r.Max)
 		if a.drained && err == nil {
 			return false, errDrained
 		}
@@ -216,6 +217,19 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		return nil, err
 	}
 	return jobs, err
+}
+
+// fewClaimed is how many rows a claim counts for that waits for what others store: it is to be in their transaction.
+const fewClaimed = 100
+
+// claimRows is how many rows a claim counts for, see batcher. One whose worker has a backlog before it waits for nobody's company, and the claims of two workers go
+// side by side, where others may write; but not with gates, whose queue is locked (docs/decisions/042).
+func (s *Store) claimRows(r sojourn.ClaimRequest) int {
+	filled, _ := s.filled.get(r.Worker)
+	if gated, _ := s.gated.get(r.Worker); filled && !gated && s.db.Dialect().Concurrent {
+		return r.Max
+	}
+	return min(r.Max, fewClaimed)
 }
 
 // release gives leases back whose claimer is gone, so that only a dead worker costs a crash (rules: A3).

@@ -9,11 +9,11 @@
 //	lease.go                   extend and save, under a lease
 //	finish.go    apply.go      an outcome meets sojourn.Decide
 //	first.go     foresee.go    what is read together, before it is asked for
-//	recent.go    trust.go      what need not be read again
+//	recent.go    unused.go     trust.go  what need not be read again
 //	guess.go                   what is not looked at, but asked when it is written
 //	alike.go                   jobs that start in the statement that finds them
 //	await.go                   a job begins to wait
-//	pending.go                 what is decided is written, one statement a table for all requests of the transaction
+//	pending.go   sheet.go      what is decided is written, one statement a table for all requests of the transaction
 //	respond.go   responding.go match.go  responses meet their jobs, and sojourn.Match
 //	received.go                what came of them is written
 //	sweep.go     prune.go      what is overdue, and what is old

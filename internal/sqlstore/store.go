@@ -58,6 +58,7 @@ type Store struct {
 	alike      alike
 	churn      churn
 	gated      memo[string, bool]         // worker → whether there were gates before its last claim
+	filled     memo[string, bool]         // worker → whether its last claim got all that it had asked for
 	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
 	lively     memo[string, bool] // queues with gates from which the last claim of this process has started something

@@ -114,6 +114,7 @@ var mutants = []mutant{
 	{"all rows have the value of the first", "internal/sqlstore/sheet.go", "case c.n == 0 || v == c.same:", "case c.all == nil:", "./internal/sqlstore"},
 	{"ids are unused whoever writes", "internal/sqlstore/recent.go", "\t\tk.unused = nil\n", "", "-run=^TestLeasedIDs ./store/sqlite"},
 	{"an id is unused twice", "internal/sqlstore/unused.go", "*word |= bit", "_ = bit", "-run=^TestLeasedIDs ./store/sqlite"},
+	{"claims from a backlog wait for company", "internal/sqlstore/claim.go", "filled && !gated && s.db", "filled && gated && s.db", "-run=^TestClaimRows ./internal/sqlstore"},
 	{"rows that were read count as started", "internal/sqlstore/foresee.go", "if len(rest) > 0 {", "if false {", "-run=^TestConformance$/^queues_in_order ./store/postgres"},
 	{"ids stand twice in a call", "internal/sqlstore/plan.go", "if jobs[i-1].ID >= jobs[i].ID {", "if jobs[i-1].ID > jobs[i].ID {", "-run=^TestConformanceMemory$ ./store/sqlite"},
 	{"a row is trusted without its mark", "store/postgres/dialect.go", " and cast(cast(l.xmin as text) as bigint) = v.mark returning", " returning", "-run=^TestFinishTrust ./store/postgres"},
