@@ -90,7 +90,7 @@ func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
 	}
 }
 
-// history makes and counts the row of a step that ended, or of a change without a step; none for a transition that is neither. The row of (job, epoch) with the
+// history makes and counts the row of a step that ended, or of a change without a step; of a transition that is neither it has nothing but the time and why. The row of (job, epoch) with the
 // reported outcome is also what makes a repeated Finish harmless.
 func (t *tx) history(was, l *live, tr sojourn.Transition, c change) historyRow {
 	ended := max(t.now, was.updated) // another transaction's clock was read in another order than the two were executed in

@@ -218,25 +218,31 @@ type dialectDB struct {
 
 func (d dialectDB) Dialect() Dialect { return d.dialect }
 
-// TestClaimRows: a claim from a backlog is company enough for a transaction beside others, where these can be; one that waits for jobs, or has gates before it, is not.
-func TestClaimRows(t *testing.T) {
-	s := &Store{}
-	for worker, filled := range map[string]bool{"filled": true, "not": false, "gated": true} {
-		s.filled.put(worker, filled)
-		s.gated.put(worker, worker == "gated")
-	}
+// TestClaimsGoApart: a claim from a backlog goes beside other transactions, where these can be, and beside one more of its sort; one that waits for jobs, or has gates
+// before it, does not.
+func TestClaimsGoApart(t *testing.T) {
 	for _, concurrent := range []bool{true, false} {
-		s.db = dialectDB{dialect: Dialect{Concurrent: concurrent}}
-		for worker, max := range map[string]int{"filled": company, "not": fewClaimed, "gated": fewClaimed, "new": fewClaimed} {
-			if !concurrent {
-				max = fewClaimed
+		s := &Store{db: dialectDB{dialect: Dialect{Concurrent: concurrent}}}
+		for worker, filled := range map[string]bool{"filled": true, "not": false, "gated": true} {
+			s.filled.put(worker, filled)
+			s.gated.put(worker, worker == "gated")
+		}
+		apart := func(worker string) bool { return s.goesApart(sojourn.ClaimRequest{Worker: worker}) }
+		for _, worker := range []string{"not", "gated", "new"} {
+			if apart(worker) {
+				t.Errorf("concurrent %v: the claim of %s goes apart", concurrent, worker)
 			}
-			if got := s.claimRows(sojourn.ClaimRequest{Worker: worker, Max: company}); got != max {
-				t.Errorf("concurrent %v: the claim of %s counts for %d rows, want %d", concurrent, worker, got, max)
+		}
+		for n := range int32(apartMost) {
+			if apart("filled") != concurrent || concurrent && s.apart.Load() != n+1 {
+				t.Errorf("concurrent %v: claim %d from a backlog", concurrent, n+1)
 			}
-			if got := s.claimRows(sojourn.ClaimRequest{Worker: worker, Max: 3}); got != 3 {
-				t.Errorf("concurrent %v: a claim of 3 by %s counts for %d rows", concurrent, worker, got)
-			}
+		}
+		if apart("filled") || concurrent && s.apart.Load() != apartMost {
+			t.Errorf("concurrent %v: %d claims go apart", concurrent, s.apart.Load())
+		}
+		if s.apart.Add(-1); apart("filled") != concurrent {
+			t.Errorf("concurrent %v: no claim goes apart after one has ended", concurrent)
 		}
 	}
 }

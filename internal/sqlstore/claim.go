@@ -186,9 +186,9 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable, request: &r}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
 		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
-		a, err := do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, s.claimRows(r), r)
+		a, err := s.claim(context.WithoutCancel(ctx), r)
 		for a.again && err == nil && ctx.Err() == nil {
-			a, err = do[claimAnswer](context.WithoutCancel(ctx), s, classClaim, stepClaim, s.claimRows(r), r)
+			a, err = s.claim(context.WithoutCancel(ctx), r)
 		}
 		jobs = a.jobs
 		s.filled.put(r.Worker, len(jobs) == r.Max)
@@ -219,17 +219,34 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	return jobs, err
 }
 
-// fewClaimed is how many rows a claim counts for that waits for what others store: it is to be in their transaction.
-const fewClaimed = 100
+const (
+	// fewClaimed is how many rows a claim counts for that waits for what others store: it is to be in their transaction.
+	fewClaimed = 100
+	// apartMost bounds the claims that go beside others, so that runners are left to producers.
+	apartMost = 2
+)
 
-// claimRows is how many rows a claim counts for, see batcher. One whose worker has a backlog before it waits for nobody's company, and the claims of two workers go
-// side by side, where others may write; but not with gates, whose queue is locked (docs/decisions/042).
-func (s *Store) claimRows(r sojourn.ClaimRequest) int {
-	filled, _ := s.filled.get(r.Worker)
-	if gated, _ := s.gated.get(r.Worker); filled && !gated && s.db.Dialect().Concurrent {
-		return r.Max
+func (s *Store) claim(ctx context.Context, r sojourn.ClaimRequest) (claimAnswer, error) {
+	rows := min(r.Max, fewClaimed)
+	if s.goesApart(r) {
+		rows = r.Max
+		defer s.apart.Add(-1)
 	}
-	return min(r.Max, fewClaimed)
+	return do[claimAnswer](ctx, s, classClaim, stepClaim, rows, r)
+}
+
+// goesApart reports whether a claim counts for all the rows that it asks for, see batcher: one whose worker has a backlog before it waits for nobody's company, and
+// the claims of two workers go side by side, where others may write; but not with gates, whose queue is locked (docs/decisions/042). The caller takes it off s.apart again.
+func (s *Store) goesApart(r sojourn.ClaimRequest) bool {
+	filled, _ := s.filled.get(r.Worker)
+	if gated, _ := s.gated.get(r.Worker); !filled || gated || !s.db.Dialect().Concurrent {
+		return false
+	}
+	if s.apart.Add(1) > apartMost {
+		s.apart.Add(-1)
+		return false
+	}
+	return true
 }
 
 // release gives leases back whose claimer is gone, so that only a dead worker costs a crash (rules: A3).

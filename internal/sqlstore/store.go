@@ -59,6 +59,7 @@ type Store struct {
 	churn      churn
 	gated      memo[string, bool]         // worker → whether there were gates before its last claim
 	filled     memo[string, bool]         // worker → whether its last claim got all that it had asked for
+	apart      atomic.Int32               // claims that go beside others
 	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
 	lively     memo[string, bool] // queues with gates from which the last claim of this process has started something
