@@ -27,39 +27,42 @@ func main() {
 		}
 		return
 	}
-	bench.Main(func(_ context.Context, load bench.Load, bulk int) ([]bench.Entry, func(), error) {
+	bench.Main(func(_ context.Context, single, bulk bench.Load) ([]bench.Entry, func(), error) {
 		return []bench.Entry{
-			{Name: "ours", Durability: synced, Run: bench.Measure(served(childServes, false), served(childServes, true), load, bulk)},
-			{Name: "ours_each", Durability: synced, Run: enqueueOnly(requests(childServes), load, 0)},
-			{Name: "empty_each", Durability: none, Run: enqueueOnly(requests(childEmpty), load, 0)},
-			{Name: "empty", Durability: none, Run: enqueueOnly(served(childEmpty, false), load, bulk)},
-			{Name: "embedded", Durability: synced, Run: bench.Measure(embedded(false), embedded(true), load, bulk)},
-			{Name: "faktory_always", Durability: always, Run: bench.Measure(openFaktory("always"), nil, load, bulk)},
-			{Name: "faktory_everysec", Durability: second, Run: bench.Measure(openFaktory("everysec"), nil, load, bulk)},
-			{Name: "asynq_always", Durability: always, Run: bench.Measure(openAsynq("always"), nil, load, 0)},
-			{Name: "asynq_everysec", Durability: second, Run: bench.Measure(openAsynq("everysec"), nil, load, 0)},
+			{Name: "ours", Durability: synced, Run: bench.Measure(served(childServes, false), served(childServes, true), single, bulk)},
+			{Name: "ours_each", Durability: synced, Run: enqueueOnly(requests(childServes), single, bench.Load{})},
+			{Name: "empty_each", Durability: none, Run: enqueueOnly(requests(childEmpty), single, bench.Load{})},
+			{Name: "empty", Durability: none, Run: enqueueOnly(served(childEmpty, false), single, bulk)},
+			{Name: "embedded", Durability: synced, Run: bench.Measure(embedded(false), embedded(true), single, bulk)},
+			{Name: "faktory_always", Durability: always, Run: bench.Measure(openFaktory("always"), nil, single, bulk)},
+			{Name: "faktory_everysec", Durability: second, Run: bench.Measure(openFaktory("everysec"), nil, single, bulk)},
+			{Name: "asynq_always", Durability: always, Run: bench.Measure(openAsynq("always"), nil, single, bench.Load{})},
+			{Name: "asynq_everysec", Durability: second, Run: bench.Measure(openAsynq("everysec"), nil, single, bench.Load{})},
 		}, func() {}, nil
 	})
 }
 
 // enqueueOnly measures what a system without a store can do.
-func enqueueOnly(open bench.Open, load bench.Load, bulk int) func(context.Context) (bench.Figures, error) {
+func enqueueOnly(open bench.Open, single, bulk bench.Load) func(context.Context) (bench.Figures, error) {
 	return func(ctx context.Context) (f bench.Figures, err error) {
 		sys, err := open(ctx)
 		if err != nil {
 			return f, err
 		}
 		defer sys.Close()
-		one, err := bench.Enqueues(ctx, sys, load)
-		if err != nil {
-			return f, err
+		if single.Jobs > 0 {
+			one, err := bench.Enqueues(ctx, sys, single)
+			if err != nil {
+				return f, err
+			}
+			f.EnqueuePerS, f.AloneP99MS = one.PerSecond(), bench.Milliseconds(one.Ack.Quantile(0.99))
 		}
-		f.EnqueuePerS, f.AloneP99MS = one.PerSecond(), bench.Milliseconds(one.Ack.Quantile(0.99))
-		if bulk > 0 {
-			load.Batch = bulk
-			many, err := bench.Enqueues(ctx, sys, load)
+		if bulk.Jobs > 0 {
+			many, err := bench.Enqueues(ctx, sys, bulk)
+			if err != nil {
+				return f, err
+			}
 			f.BulkPerS = many.PerSecond()
-			return f, err
 		}
 		return f, nil
 	}

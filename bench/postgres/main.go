@@ -22,15 +22,15 @@ const (
 )
 
 func main() {
-	bench.Main(func(_ context.Context, load bench.Load, bulk int) ([]bench.Entry, func(), error) {
+	bench.Main(func(_ context.Context, single, bulk bench.Load) ([]bench.Entry, func(), error) {
 		c, err := startCluster()
 		if err != nil {
 			return nil, nil, err
 		}
 		return []bench.Entry{
-			{Name: "ours", Durability: synced, Run: bench.Measure(c.ours(false), c.ours(true), load, bulk)},
-			{Name: "raw", Durability: three, Run: c.rawRun(load)},
-			{Name: "river", Durability: synced, Run: bench.Measure(c.river, nil, load, bulk)},
+			{Name: "ours", Durability: synced, Run: bench.Measure(c.ours(false), c.ours(true), single, bulk)},
+			{Name: "raw", Durability: three, Run: bench.Limit(single, bulk, c.rawRun((*raw).life), c.rawRun((*raw).enqueue))},
+			{Name: "river", Durability: synced, Run: bench.Measure(c.river, nil, single, bulk)},
 		}, c.stop, nil
 	})
 }

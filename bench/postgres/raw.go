@@ -123,49 +123,32 @@ func (r *raw) life(ctx context.Context, n int) error {
 	return nil
 }
 
-// rawRun measures the limit. Each figure has a database of its own, as with the others.
-func (c *cluster) rawRun(load bench.Load) func(context.Context) (bench.Figures, error) {
-	return func(ctx context.Context) (f bench.Figures, err error) {
-		on := func(batch int, step func(*raw, context.Context, int) error) (m bench.Measured) {
-			if err == nil {
-				m, err = c.rawLoop(ctx, load, batch, step)
-			}
-			return m
-		}
-		life, alone := on(bench.RawBatch, (*raw).life), on(bench.RawBatch, (*raw).enqueue)
-		// What a producer of many waits for at most: a round with one job of each of them.
-		round, single := on(load.Producers, (*raw).life), on(load.Producers, (*raw).enqueue)
-		f.LifePerS, f.EnqueuePerS, f.BareLifePerS = life.PerSecond(), alone.PerSecond(), life.PerSecond()
-		f.BulkLifePerS, f.BulkPerS = f.LifePerS, f.EnqueuePerS
-		f.EnqueueP50MS, f.EnqueueP99MS = bench.Milliseconds(round.Ack.Quantile(0.5)), bench.Milliseconds(round.Ack.Quantile(0.99))
-		f.AloneP99MS = bench.Milliseconds(single.Ack.Quantile(0.99))
-		return f, err
-	}
-}
-
-func (c *cluster) rawLoop(ctx context.Context, load bench.Load, batch int, step func(*raw, context.Context, int) error) (m bench.Measured, err error) {
-	db, drop, err := c.database(ctx)
-	if err != nil {
-		return m, err
-	}
-	defer func() { err = errors.Join(err, drop()) }()
-	client, err := postgres.Open(db, postgres.AutoMigrate())
-	if err != nil {
-		return m, err
-	}
-	if err := client.Close(); err != nil {
-		return m, err
-	}
-	var next atomic.Int64
-	var steps []func(int) error
-	for i := range rawConnections {
-		conn, err := pgx.Connect(ctx, db)
+// rawRun measures one step of raw on a database of its own, as the others have.
+func (c *cluster) rawRun(step func(*raw, context.Context, int) error) func(context.Context, bench.Load, int) (bench.Measured, error) {
+	return func(ctx context.Context, load bench.Load, batch int) (m bench.Measured, err error) {
+		db, drop, err := c.database(ctx)
 		if err != nil {
 			return m, err
 		}
-		defer conn.Close(context.WithoutCancel(ctx))
-		r := &raw{conn: conn, worker: fmt.Sprint("bench-raw-", i), next: &next}
-		steps = append(steps, func(n int) error { return step(r, ctx, n) })
+		defer func() { err = errors.Join(err, drop()) }()
+		client, err := postgres.Open(db, postgres.AutoMigrate())
+		if err != nil {
+			return m, err
+		}
+		if err := client.Close(); err != nil {
+			return m, err
+		}
+		var next atomic.Int64
+		var steps []func(int) error
+		for i := range rawConnections {
+			conn, err := pgx.Connect(ctx, db)
+			if err != nil {
+				return m, err
+			}
+			defer conn.Close(context.WithoutCancel(ctx))
+			r := &raw{conn: conn, worker: fmt.Sprint("bench-raw-", i), next: &next}
+			steps = append(steps, func(n int) error { return step(r, ctx, n) })
+		}
+		return bench.Loop(ctx, load, batch, steps...)
 	}
-	return bench.Loop(ctx, load, batch, steps...)
 }

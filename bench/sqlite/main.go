@@ -19,14 +19,14 @@ const (
 )
 
 func main() {
-	bench.Main(func(_ context.Context, load bench.Load, bulk int) ([]bench.Entry, func(), error) {
+	bench.Main(func(_ context.Context, single, bulk bench.Load) ([]bench.Entry, func(), error) {
 		return []bench.Entry{
-			{Name: "ours", Durability: own, Run: bench.Measure(ours(false), ours(true), load, bulk)},
-			{Name: "raw", Durability: three, Run: rawRun(load)},
-			{Name: "goqite", Durability: synced, Run: bench.Measure(openGoqite, nil, load, bulk)},
-			{Name: "river", Durability: synced, Run: bench.Measure(openRiver, nil, load, bulk)},
-			{Name: "asynq_always", Durability: always, Run: bench.Measure(openAsynq("always"), nil, load, 0)},
-			{Name: "asynq_everysec", Durability: second, Run: bench.Measure(openAsynq("everysec"), nil, load, 0)},
+			{Name: "ours", Durability: own, Run: bench.Measure(ours(false), ours(true), single, bulk)},
+			{Name: "raw", Durability: three, Run: bench.Limit(single, bulk, rawRun((*raw).life), rawRun((*raw).enqueue))},
+			{Name: "goqite", Durability: synced, Run: bench.Measure(openGoqite, nil, single, bulk)},
+			{Name: "river", Durability: synced, Run: bench.Measure(openRiver, nil, single, bulk)},
+			{Name: "asynq_always", Durability: always, Run: bench.Measure(openAsynq("always"), nil, single, bench.Load{})},
+			{Name: "asynq_everysec", Durability: second, Run: bench.Measure(openAsynq("everysec"), nil, single, bench.Load{})},
 		}, func() {}, nil
 	})
 }

@@ -214,35 +214,14 @@ func (r *raw) life(n int) error {
 	return r.finish(ids)
 }
 
-// rawRun measures the limit. Each figure has a database of its own, as with the others.
-func rawRun(load bench.Load) func(context.Context) (bench.Figures, error) {
-	return func(ctx context.Context) (f bench.Figures, err error) {
-		life, err := rawLoop(ctx, load, bench.RawBatch, (*raw).life)
+// rawRun measures one step of raw on a database of its own, as the others have.
+func rawRun(step func(*raw, int) error) func(context.Context, bench.Load, int) (bench.Measured, error) {
+	return func(ctx context.Context, load bench.Load, batch int) (bench.Measured, error) {
+		r, err := openRaw()
 		if err != nil {
-			return f, err
+			return bench.Measured{}, err
 		}
-		alone, err := rawLoop(ctx, load, bench.RawBatch, (*raw).enqueue)
-		if err != nil {
-			return f, err
-		}
-		// What a producer of many waits for at most: a round with one job of each of them.
-		round, err := rawLoop(ctx, load, load.Producers, (*raw).life)
-		if err != nil {
-			return f, err
-		}
-		single, err := rawLoop(ctx, load, load.Producers, (*raw).enqueue)
-		f.LifePerS, f.EnqueuePerS, f.BareLifePerS = life.PerSecond(), alone.PerSecond(), life.PerSecond()
-		f.EnqueueP50MS, f.EnqueueP99MS = bench.Milliseconds(round.Ack.Quantile(0.5)), bench.Milliseconds(round.Ack.Quantile(0.99))
-		f.AloneP99MS = bench.Milliseconds(single.Ack.Quantile(0.99))
-		return f, err
+		defer r.Close()
+		return bench.Loop(ctx, load, batch, func(n int) error { return step(r, n) })
 	}
-}
-
-func rawLoop(ctx context.Context, load bench.Load, batch int, step func(*raw, int) error) (bench.Measured, error) {
-	r, err := openRaw()
-	if err != nil {
-		return bench.Measured{}, err
-	}
-	defer r.Close()
-	return bench.Loop(ctx, load, batch, func(n int) error { return step(r, n) })
 }

@@ -24,11 +24,10 @@ type System interface {
 
 // Load says what a measurement does.
 type Load struct {
-	Jobs      int           // that are measured
+	Jobs      int           // that are measured; 0 leaves the measurement out of a comparison
 	WarmUp    int           // jobs before them that are not
 	Producers int           // goroutines that enqueue
 	Batch     int           // jobs of one call
-	OnlyBulk  bool          // a comparison leaves out what has one job a call
 	Within    time.Duration // a measurement that takes longer is cut
 }
 

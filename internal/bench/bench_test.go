@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -125,10 +126,12 @@ func TestCompare(t *testing.T) {
 		opened = append(opened, newMemory())
 		return opened[len(opened)-1], nil
 	}
-	load := Load{Jobs: 20, WarmUp: 4, Producers: 2, Batch: 1, Within: time.Minute}
+	single := Load{Jobs: 20, WarmUp: 4, Producers: 2, Batch: 1, Within: time.Minute}
+	bulk := single
+	bulk.Batch = 10
 	entries := []Entry{
-		{Name: "ours", Durability: "none", Run: Measure(open, open, load, 10)},
-		{Name: "theirs", Durability: "none either", Run: Measure(open, nil, load, 0)},
+		{Name: "ours", Durability: "none", Run: Measure(open, open, single, bulk)},
+		{Name: "theirs", Durability: "none either", Run: Measure(open, nil, single, Load{})},
 	}
 	var lines []string
 	synctest.Test(t, func(t *testing.T) {
@@ -208,4 +211,39 @@ func TestLoop(t *testing.T) {
 			t.Errorf("%+v %v", got, err)
 		}
 	})
+}
+
+func TestLimit(t *testing.T) {
+	single := Load{Jobs: 20, WarmUp: 2, Producers: 5, Batch: 1, Within: time.Minute}
+	bulk := Load{Jobs: 2000, WarmUp: 200, Producers: 5, Batch: 100, Within: time.Minute}
+	for name, c := range map[string]struct {
+		single, bulk Load
+		want         string
+		figures      Figures
+	}{
+		"both": {single, bulk, "life 20 by 500, enqueues 20 by 500, life 20 by 5, enqueues 20 by 5, life 2000 by 500, enqueues 2000 by 500",
+			Figures{LifePerS: 500, EnqueuePerS: 500, BareLifePerS: 500, EnqueueP50MS: 1000, EnqueueP99MS: 1000, AloneP99MS: 1000, BulkLifePerS: 500, BulkPerS: 500}},
+		"single": {single, Load{}, "life 20 by 500, enqueues 20 by 500, life 20 by 5, enqueues 20 by 5",
+			Figures{LifePerS: 500, EnqueuePerS: 500, BareLifePerS: 500, EnqueueP50MS: 1000, EnqueueP99MS: 1000, AloneP99MS: 1000}},
+		"bulk": {Load{}, bulk, "life 2000 by 500, enqueues 2000 by 500", Figures{BulkLifePerS: 500, BulkPerS: 500}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var calls []string
+			step := func(name string) func(context.Context, Load, int) (Measured, error) {
+				return func(ctx context.Context, load Load, batch int) (Measured, error) {
+					calls = append(calls, fmt.Sprintf("%s %d by %d", name, load.Jobs, batch))
+					return Loop(ctx, load, batch, func(int) error { time.Sleep(time.Second); return nil })
+				}
+			}
+			got, err := Limit(c.single, c.bulk, step("life"), step("enqueues"))(t.Context())
+			if err != nil || got != c.figures || strings.Join(calls, ", ") != c.want {
+				t.Errorf("%s: %+v %v after %q", name, got, err, calls)
+			}
+		})
+	}
+	failed := errors.New("no work today")
+	broken := func(context.Context, Load, int) (Measured, error) { return Measured{}, failed }
+	if _, err := Limit(single, bulk, broken, nil)(t.Context()); !errors.Is(err, failed) {
+		t.Error(err)
+	}
 }

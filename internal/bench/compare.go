@@ -48,9 +48,9 @@ type Entry struct {
 // Open makes a System with an empty database.
 type Open func(ctx context.Context) (System, error)
 
-// Measure makes the Run of a System: enqueues alone, and whole lives, each on a database of its own. bulk is the batch of the bulk figures;
-// 0 leaves them out. bare, if it is not nil, opens the system for the figure without the worker library.
-func Measure(open, bare Open, load Load, bulk int) func(context.Context) (Figures, error) {
+// Measure makes the Run of a System: enqueues alone, and whole lives, one job a call and many, each on a database of its own. A load without jobs is
+// left out. bare, if it is not nil, opens the system for the figure without the worker library.
+func Measure(open, bare Open, single, bulk Load) func(context.Context) (Figures, error) {
 	return func(ctx context.Context) (f Figures, err error) {
 		on := func(open Open, load Load, measure func(context.Context, System, Load) (Measured, error)) (m Measured) {
 			if err == nil {
@@ -61,21 +61,19 @@ func Measure(open, bare Open, load Load, bulk int) func(context.Context) (Figure
 			}
 			return m
 		}
-		if !load.OnlyBulk {
-			life := on(open, load, Life)
-			alone := on(open, load, Enqueues)
+		if single.Jobs > 0 {
+			life := on(open, single, Life)
+			alone := on(open, single, Enqueues)
 			f.LifePerS, f.EnqueuePerS = life.PerSecond(), alone.PerSecond()
 			f.EnqueueP50MS, f.EnqueueP99MS = Milliseconds(life.Ack.Quantile(0.5)), Milliseconds(life.Ack.Quantile(0.99))
 			f.AloneP99MS = Milliseconds(alone.Ack.Quantile(0.99))
 			if bare != nil {
-				f.BareLifePerS = on(bare, load, Life).PerSecond()
+				f.BareLifePerS = on(bare, single, Life).PerSecond()
 			}
 		}
-		if bulk > 0 {
-			many := load
-			many.Batch = bulk
-			f.BulkLifePerS = on(open, many, Life).PerSecond()
-			f.BulkPerS = on(open, many, Enqueues).PerSecond()
+		if bulk.Jobs > 0 {
+			f.BulkLifePerS = on(open, bulk, Life).PerSecond()
+			f.BulkPerS = on(open, bulk, Enqueues).PerSecond()
 		}
 		return f, err
 	}

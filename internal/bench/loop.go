@@ -11,6 +11,33 @@ import (
 // RawBatch is the number of jobs of a transaction where the raw limit of a database is measured.
 const RawBatch = 500
 
+// Limit makes the Run of a raw limit, whose life and enqueues measure rounds of batch jobs each on a database of their own. A load without jobs is left out.
+func Limit(single, bulk Load, life, enqueues func(ctx context.Context, load Load, batch int) (Measured, error)) func(context.Context) (Figures, error) {
+	return func(ctx context.Context) (f Figures, err error) {
+		on := func(measure func(context.Context, Load, int) (Measured, error), load Load, batch int) (m Measured) {
+			if err == nil {
+				m, err = measure(ctx, load, batch)
+			}
+			if m.Cut {
+				f.Cut++
+			}
+			return m
+		}
+		if single.Jobs > 0 {
+			f.LifePerS, f.EnqueuePerS = on(life, single, RawBatch).PerSecond(), on(enqueues, single, RawBatch).PerSecond()
+			f.BareLifePerS = f.LifePerS
+			// What a producer of many waits for at most: a round with one job of each of them.
+			round, alone := on(life, single, single.Producers), on(enqueues, single, single.Producers)
+			f.EnqueueP50MS, f.EnqueueP99MS = Milliseconds(round.Ack.Quantile(0.5)), Milliseconds(round.Ack.Quantile(0.99))
+			f.AloneP99MS = Milliseconds(alone.Ack.Quantile(0.99))
+		}
+		if bulk.Jobs > 0 {
+			f.BulkLifePerS, f.BulkPerS = on(life, bulk, RawBatch).PerSecond(), on(enqueues, bulk, RawBatch).PerSecond()
+		}
+		return f, err
+	}
+}
+
 // Loop measures calls of steps with batch jobs each until all jobs of the load are done. Each step is called by a goroutine of its own, one
 // call after the other.
 func Loop(ctx context.Context, load Load, batch int, steps ...func(n int) error) (Measured, error) {

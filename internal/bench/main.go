@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Setup makes the systems of a comparison, ours first, and what ends their servers. bulk is the batch of the bulk figures.
-type Setup func(ctx context.Context, load Load, bulk int) (entries []Entry, stop func(), err error)
+// Setup makes the systems of a comparison, ours first, and what ends their servers: single has one job a call, bulk has many.
+type Setup func(ctx context.Context, single, bulk Load) (entries []Entry, stop func(), err error)
 
 // SetGC sets GOGC to 400 for programs that measure, unless the environment has set it. The heap of a queue is a few megabytes, so that Go's default of 100
 // collects garbage after each 150 jobs, for a third of the processor time, in our store and in others. An application with a heap of its own does not.
@@ -38,22 +38,30 @@ func Main(setup Setup) {
 }
 
 func compare(ctx context.Context, setup Setup) error {
-	load := Load{Batch: 1}
+	single := Load{Batch: 1}
 	output := flag.String("o", "table", "table, markdown or json")
 	runs := flag.Int("runs", 3, "runs of each system, in turn; the figures are their medians")
-	bulk := flag.Int("bulk", 1000, "jobs of a call in the bulk figures; 0 leaves them out")
-	flag.BoolVar(&load.OnlyBulk, "only-bulk", false, "leave out the figures with one job a call")
+	batch := flag.Int("bulk", 1000, "jobs of a call in the bulk figures; 0 leaves them out")
+	onlyBulk := flag.Bool("only-bulk", false, "leave out the figures with one job a call")
 	only := flag.String("only", "", "measure only these systems beside ours, separated by commas")
-	flag.IntVar(&load.Jobs, "jobs", 10_000, "jobs of a measurement")
-	flag.IntVar(&load.Producers, "producers", 64, "goroutines that enqueue")
-	flag.DurationVar(&load.Within, "within", 2*time.Minute, "a measurement that takes longer is cut")
+	flag.IntVar(&single.Jobs, "jobs", 10_000, "jobs of a measurement, 10 times as many in bulk")
+	flag.IntVar(&single.Producers, "producers", 64, "goroutines that enqueue")
+	flag.DurationVar(&single.Within, "within", 2*time.Minute, "a measurement that takes longer is cut")
 	flag.Parse()
 	write := writers[*output]
-	if write == nil || *runs < 1 || *bulk < 0 || load.Jobs < 1 || load.Producers < 1 || load.OnlyBulk && *bulk == 0 || flag.NArg() > 0 {
+	if write == nil || *runs < 1 || *batch < 0 || single.Jobs < 1 || single.Producers < 1 || *onlyBulk && *batch == 0 || flag.NArg() > 0 {
 		return fmt.Errorf("-o is table, markdown or json, -runs, -jobs and -producers are 1 and more, -only-bulk needs -bulk, and nothing follows the flags")
 	}
-	load.WarmUp = load.Jobs / 10
-	chosen, stop, err := setup(ctx, load, *bulk)
+	bulk := single
+	bulk.Jobs, bulk.Batch = 10*single.Jobs, *batch
+	if *batch == 0 {
+		bulk.Jobs = 0
+	}
+	if *onlyBulk {
+		single.Jobs = 0
+	}
+	single.WarmUp, bulk.WarmUp = single.Jobs/10, bulk.Jobs/10
+	chosen, stop, err := setup(ctx, single, bulk)
 	if err != nil {
 		return err
 	}
