@@ -84,6 +84,7 @@ func fresh(ctx context.Context, open Open, load Load, measure func(context.Conte
 	if err != nil {
 		return Measured{}, err
 	}
+	settle()
 	m, err := measure(ctx, sys, load)
 	if closed := sys.Close(); err == nil {
 		err = closed

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package bench
+
+import "runtime"
+
+func settle() { runtime.GC() }
