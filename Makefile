@@ -1,4 +1,4 @@
-# Targets: test check cross sim conform crash crash-http outage overload soak fuzz bench othersqlite
+# Targets: test check cross sim conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
 
 SHELL := /bin/bash
 FUZZTIME ?= 30s
@@ -18,7 +18,7 @@ PLATFORMS := darwin/arm64 windows/amd64
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test check vet benchmodules outside staticcheck format generated cross sim conform crash crash-http outage overload soak fuzz bench othersqlite
+.PHONY: test check vet benchmodules outside staticcheck format generated cross sim conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
 
 # These run one call at a time, or repeat over another way what runs with the race detector: it finds nothing in them and makes them two to ten times
 # slower, so with it the simulation has few seeds and the others are left out. So are the tests of sojourn work, which start the command a hundred times, and the scripts of the command over a
@@ -93,10 +93,18 @@ crash:
 crash-http:
 	SOJOURN_CRASH_SERVE_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v -run '^TestKillServe$$' ./internal/crash
 
+# Each fault of sdk/faults.json on each call of the clients in Go, Python and TypeScript. make test runs the short ones.
+faults:
+	SOJOURN_FAULTS=all go test -vet=off -count=1 -timeout 10m -v -run '^TestFaults$$' ./cmd/sojourn
+
 # Brokers and sources that are killed while answers come. make test sends 2,000. STORE is sqlite or postgres, ONLY a
 # pattern of tests.
 outage:
 	SOJOURN_OUTAGE_JOBS=$(JOBS) SOJOURN_OUTAGE_STORE=$(STORE) go test -vet=off -count=1 -timeout 15m -v -run '$(ONLY)' ./internal/outage
+
+# Clients that never finish a request beside honest ones, for 30 s each: no honest request fails or takes longer than 1 s.
+silent:
+	SOJOURN_SILENT_LONG=1 go test -vet=off -count=1 -timeout 20m -v -run 'TestSilent' ./httpapi/server ./source/webhook
 
 # A server that is offered ten times what it can store. make test does so for 3 s and judges no times.
 overload:
@@ -105,6 +113,10 @@ overload:
 # A mixed load for a while, and lines fitted to what must stay flat, on SQLite and then on PostgreSQL.
 soak:
 	SOJOURN_SOAK=$(SOAK) go test -vet=off -count=1 -timeout 3h -run '^TestSoak$$' -v ./internal/crash
+
+# Every clock change of every zone, against windows that are walked minute by minute. make test leaves it out where it runs with the race detector.
+calendar:
+	go test -vet=off -count=1 -timeout 10m -v -run '^TestEveryTransition$$' ./internal/calendar
 
 fuzz:
 	@targets="$$(grep -roE --include='*_test.go' '^func Fuzz\w+' . | sort)"; \

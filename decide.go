@@ -23,6 +23,7 @@ type Row struct {
 	InHand       int32 // responses taken; they are Job.Response at its next start or resume
 	Given        bool  // a handler was started with what is in hand
 	NoPoll       bool  // poll steps of this wait were lost too often
+	Waits        int32 // waits of this generation that an answer has ended; a capability names the one that it answers by this number
 	Wait         Wait  // the last wait of this generation; its zero value is the job's own key
 	Policy       Policy
 }
@@ -122,6 +123,7 @@ func Decide(r Row, e Event) (Transition, error) {
 		return decideTimeout(r, e)
 	case EventErrorResponse:
 		if r.State == Awaiting {
+			r.Waits++
 			t := endAttempt(r, false, classOf(e.Reason, e.Error), e.Error)
 			t.Rule, t.Outcome = "M2", "responded"
 			return t, nil
@@ -302,6 +304,7 @@ func finishPoll(r Row, e Event) (Transition, error) {
 		t.Rule = "P4" // a kept response came first; Match follows
 	case o.Type == OutcomeAnswer:
 		t.Rule, t.To.State, t.To.Resumed, t.To.InHand, t.To.Given = "P2", Ready, true, 1, false
+		t.To.Waits++
 	case o.Type == OutcomeReleased:
 		t.Rule = "P3"
 	default:

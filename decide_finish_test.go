@@ -190,7 +190,7 @@ var stepCases = []decideCase{
 		to: []rowMod{leaves(Awaiting), holds(3), waitsFor(Wait{Poll: pollsOften})}, want: Transition{Outcome: "await", Poll: 10 * time.Second}},
 	{tr: "P2", when: "the answer: resumed with it", from: []Row{polls(), polls(crashed(2), failed(1)), polls(weighs(0), holds(0))},
 		e:    finish(Outcome{Type: OutcomeAnswer, Result: []byte("{}")}),
-		to:   []rowMod{func(r *Row) { r.State, r.Purpose, r.Resumed, r.InHand = Ready, NoPurpose, true, 1 }},
+		to:   []rowMod{func(r *Row) { r.State, r.Purpose, r.Resumed, r.InHand = Ready, NoPurpose, true, 1 }, waited},
 		want: Transition{Outcome: "answer"}},
 	{tr: "P3", when: "release", from: []Row{polls(), polls(crashed(2), failed(1)), polls(weighs(0), holds(0))},
 		e:  finish(Outcome{Type: OutcomeReleased}),

@@ -8,7 +8,7 @@ import (
 
 // broken names the law that the step from p to n by m breaks, or "".
 func (sc *walkScene) broken(p *life, m move, n *life) string {
-	for _, law := range []string{sc.brokenRow(&n.row), sc.brokenResponses(n), sc.brokenCount(p, m, n), brokenHand(p, m, n), brokenChange(p, m, n)} {
+	for _, law := range []string{sc.brokenRow(&n.row), sc.brokenResponses(n), sc.brokenLinks(n), sc.brokenCount(p, m, n), brokenHand(p, m, n), brokenChange(p, m, n)} {
 		if law != "" {
 			return law
 		}
@@ -77,12 +77,29 @@ func (sc *walkScene) brokenResponses(l *life) string {
 		return fmt.Sprintf("counts %d responses in hand, has %d", l.row.InHand, inHand)
 	case waits && (good || failed):
 		return "lost wake-up: it awaits although its answer lies there"
-	case retries && l.row.InHand == 0 && l.row.Policy.LateResponse == AcceptLate && good:
+	case retries && l.row.InHand == 0 && l.row.Policy.LateResponse != InboxLate && good:
 		return "a new request is due although the answer to the last one lies there"
 	case l.row.Purpose == PurposeResume && !l.poll && l.row.Wait.Mode == WaitAll && int(inHand) != len(l.row.Wait.Keys):
 		return "resumed after All with a part of the answers"
 	case retries && l.row.InHand > 0 && l.row.Wait.Mode == WaitAll && !l.poll && int(inHand) != len(l.row.Wait.Keys):
 		return "a retry took a part of what All waits for"
+	}
+	return ""
+}
+
+// brokenLinks: one capability, of which both responses are, answers one wait.
+func (sc *walkScene) brokenLinks(l *life) string {
+	answers := 0
+	for i := range sc.sent {
+		if sc.sent[i].ByToken && (l.at[i] == held || l.at[i] == done) {
+			answers++
+		}
+		if sc.sent[i].ByToken && l.at[i] == kept && answers > 0 {
+			return "a second answer by one capability is kept for the next wait"
+		}
+	}
+	if answers > 1 {
+		return "one capability has answered two waits"
 	}
 	return ""
 }
@@ -95,6 +112,9 @@ func (sc *walkScene) wouldEnd(l *life) (good, failed bool) {
 	}
 	missing := slices.Clone(keys)
 	for _, k := range sc.kept(l) {
+		if k.ByToken && l.row.Wait.Mode == WaitAny {
+			k.Key = keys[0]
+		}
 		if !slices.Contains(keys, k.Key) {
 			continue
 		}
@@ -149,7 +169,7 @@ func brokenHand(p *life, m move, n *life) string {
 			return fmt.Sprintf("response r%d is lost: it was in hand, and nobody disposed of it", i)
 		case was == held && is == done && !p.shown[i]:
 			return fmt.Sprintf("response r%d counts as applied although no handler was given it", i)
-		case was == held && is == kept, was == done && is != done, was == late && is != late:
+		case was == held && is == kept, was == done && is != done, was == late && is != late, was == stale && is != stale:
 			return fmt.Sprintf("response r%d went back", i)
 		case is == kept && n.row.State.Final(), is == held && n.row.State.Final():
 			return fmt.Sprintf("response r%d hangs on a final job", i)

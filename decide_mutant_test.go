@@ -144,6 +144,16 @@ var mutants = []struct {
 	{"a retry without a delay", "without a new run_at", after("F2", func(_ Row, t *Transition) { t.RunAt = KeepRunAt })},
 	{"an ended lease leaves no entry (rules:A2)", "without an entry", after("F7", func(_ Row, t *Transition) { t.Outcome = "" })},
 	{"M4 forgets to count down", "counts 1 kept", after("M4", func(r Row, t *Transition) { t.To.Kept = r.Kept })},
+	{"an answer does not count its wait (rules:B7)", "one capability", after("M1 M3", func(r Row, t *Transition) { t.To.Waits = r.Waits })},
+	{"an error response does not count its wait (rules:B7)", "one capability", after("M2", func(r Row, t *Transition) { t.To.Waits = r.Waits })},
+	{"what is kept by a capability outlives its wait (rules:B7)", "kept for the next wait",
+		matching(func(match func(Row, string, []KeptResponse) Matched, r Row, key string, kept []KeptResponse) Matched {
+			if m := match(r, key, kept); m.Transition.Rule != "M5" {
+				return m
+			}
+			return Matched{}
+		})},
+	{"M5 forgets to count down", "kept responses, has", after("M5", func(r Row, t *Transition) { t.To.Kept = r.Kept })},
 	{"the job's weight is lost on the way", "weight, id or policy changed", after("F11", func(_ Row, t *Transition) { t.To.Weight = 5 })},
 }
 

@@ -25,6 +25,7 @@ type lifeKey struct {
 	state                                             State
 	purpose                                           Purpose
 	resumed, claimed, handler, open, given, lost, set bool
+	waited                                            bool // capabilities of the first wait are stale
 	attempt, failures, crashes, held, kept, inHand    int32
 	at                                                [maxSent]place
 	seq                                               [maxSent]uint8 // of kept ones
@@ -41,7 +42,7 @@ func keyOf(l *life) lifeKey {
 		shown[i] = shown[i] && at == held
 	}
 	waited := len(r.Wait.Keys) > 0 || r.Wait.Within > 0
-	return lifeKey{r.State, r.Purpose, r.Resumed, r.Claimed, r.RetryHandler, r.AttemptOpen, r.Given, r.NoPoll, waited,
+	return lifeKey{r.State, r.Purpose, r.Resumed, r.Claimed, r.RetryHandler, r.AttemptOpen, r.Given, r.NoPoll, waited, r.Waits > 0 || l.again,
 		r.Attempt, r.Failures, r.Crashes, r.Held, r.Kept, r.InHand, l.at, seq, shown, l.poll}
 }
 
@@ -95,10 +96,14 @@ type walkScene struct {
 func walkScenes(l laws) []*walkScene {
 	waits := map[string]Wait{"own key": {Within: time.Minute}, "any": {Mode: WaitAny, Keys: []string{"a", "b"}}, "all": {Mode: WaitAll, Keys: []string{"a", "b"}}}
 	var out []*walkScene
-	for _, wait := range []string{"own key", "any", "all"} {
+	for _, wait := range []string{"own key", "any", "all", "own key, by links", "any, by links", "all, by links"} {
+		keys, byLinks := strings.CutSuffix(wait, ", by links")
 		for _, bits := range []int{0, 1, 2, 3, 4, 5, 6, 7} {
-			sc := &walkScene{scene: scene{laws: l, key: "own", sent: many(ok(0, "own"), ok(0, "own"))}, wait: waits[wait], handler: bits&1 != 0}
-			if wait != "own key" {
+			sc := &walkScene{scene: scene{laws: l, key: "own", sent: many(ok(0, "own"), ok(0, "own"))}, wait: waits[keys], handler: bits&1 != 0}
+			switch {
+			case byLinks:
+				sc.sent = many(linked(0, 0), linked(0, 0))
+			case wait != "own key":
 				sc.sent = many(ok(0, "a"), ok(0, "b"))
 			}
 			sc.sent[1].Failed = bits&2 != 0
@@ -232,7 +237,7 @@ func (e *edges) stuck(states int, goal func(k int) bool) int32 {
 
 // A job's life, walked to its end in every direction: no law is broken in any state, and every state has a way out.
 func TestWalkEveryLife(t *testing.T) {
-	if n := reflect.TypeFor[Row]().NumField(); n != 18 {
+	if n := reflect.TypeFor[Row]().NumField(); n != 19 {
 		t.Fatalf("Row has %d fields: let keyOf and the laws know of the new one", n)
 	}
 	began, total := time.Now(), 0

@@ -1,6 +1,7 @@
 package sojourn
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -26,6 +27,7 @@ var (
 const (
 	CodeInvalid     = "invalid"              // a field is malformed or out of range
 	CodeTooLarge    = "too_large"            // bytes above the store's limit
+	CodeInvalidJSON = "invalid_json"         // bytes whose content type is JSON do not parse; the message names the offset
 	CodeConflict    = "conflict"             // see ErrConflict
 	CodeNotFound    = "not_found"            // see ErrNotFound
 	CodeLeaseLost   = "lease_lost"           // see ErrLeaseLost
@@ -33,6 +35,7 @@ const (
 	CodeIDExpired   = "id_expired"           // the id block is older than IDLife: draw a new id
 	CodeOversize    = "weight_exceeds_limit" // the job is heavier than the limit of its queue, so it would never start
 	CodeQueueFull   = "queue_full"           // the queue has as many ready jobs as max_depth allows: try again later
+	CodeQueueLimit  = "queue_limit"          // jobs of the access token have created as many queues as it may
 	CodeLowSpace    = "low_space"            // the disk is nearly full, and new jobs would take what those that are stored need
 	CodeUnknown     = "unknown_outcome"      // the call may or may not have been executed: repeat it with the same jobs
 	CodeUnavailable = "unavailable"          // the store could not be reached or written; nothing happened
@@ -116,6 +119,7 @@ const (
 	MaxReason       = 128      // bytes of a reason; longer ones are cut
 	MaxProgress     = 4 << 10  // bytes of a progress text or log line; longer ones are cut with a mark
 	MaxLogLines     = 100      // of a job: the first and the newest 99
+	MaxHistory      = 100      // newest entries of a job's history that are kept, beside the first
 	MaxBatch        = 1000     // jobs, outcomes or responses of one Store call
 	MaxFind         = 1000     // jobs of one Find
 )
@@ -217,8 +221,8 @@ func (j *Job) Validate(maxBytes int) error {
 	if len(j.Args) > maxBytes {
 		return TooLarge("args", len(j.Args), maxBytes)
 	}
-	if len(j.ContentType) > MaxKey {
-		return TooLarge("content_type", len(j.ContentType), MaxKey)
+	if err := ValidContentType("content_type", j.ContentType); err != nil {
+		return err
 	}
 	if j.Weight < 0 || j.Weight > MaxWeight {
 		return Invalid("weight", "%d is out of range: 0 to %d", j.Weight, MaxWeight)
@@ -261,8 +265,11 @@ func validTags(tags []string) error {
 func validMeta(meta map[string]string) error {
 	size := 0
 	for k, v := range meta {
-		if k == "" || !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return Invalid("meta", "names are non-empty, and names and values are valid UTF-8; %.64q is not", k)
+		if !isToken(k) {
+			return Invalid("meta", "%.64q is not a name: use letters, digits and !#$%%&'*+-.^_`|~", k)
+		}
+		if !utf8.ValidString(v) {
+			return Invalid("meta", "the value of %.64q is not valid UTF-8", k)
 		}
 		size += len(k) + len(v)
 	}
@@ -270,6 +277,31 @@ func validMeta(meta map[string]string) error {
 		return TooLarge("meta", size, MaxMeta)
 	}
 	return nil
+}
+
+// ValidJSON checks that bytes of the content type application/json, or without one, are one JSON text. No bytes are no value, and fine. Bytes of another content
+// type are never parsed. The *Error has CodeInvalidJSON and names the offset.
+func ValidJSON(field, contentType string, b []byte) error {
+	if len(b) == 0 || !isJSON(contentType) || json.Valid(b) {
+		return nil
+	}
+	var raw json.RawMessage
+	err := json.Unmarshal(b, &raw)
+	at := int64(len(b))
+	if s, ok := errors.AsType[*json.SyntaxError](err); ok && !strings.HasPrefix(s.Error(), "unexpected end") {
+		at = s.Offset - 1 // Offset counts the byte at fault
+	}
+	return &Error{Code: CodeInvalidJSON, Field: field, Index: -1,
+		Message: fmt.Sprintf("the bytes are no JSON: %v, at byte %d; correct them, or give another content type", err, at)}
+}
+
+// isJSON reports whether bytes of a content type are JSON, which is the default.
+func isJSON(contentType string) bool {
+	if contentType == "" || contentType == "application/json" {
+		return true
+	}
+	t, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(strings.TrimSpace(t), "application/json")
 }
 
 // Cut shortens text to limit bytes without breaking a character, with a mark that gives the original length where there is room.
@@ -289,4 +321,85 @@ func Cut(text string, limit int) string {
 		}
 	}
 	return text[:cut] + mark
+}
+
+// ValidContentType checks a content type as HTTP has it (RFC 9110, section 8.3): type/subtype, and parameters such as charset=utf-8. Up to 255
+// bytes; empty is fine.
+func ValidContentType(field, v string) error {
+	if v == "" || v == "application/json" {
+		return nil
+	}
+	if len(v) > MaxKey {
+		return TooLarge(field, len(v), MaxKey)
+	}
+	if !isContentType(v) {
+		return Invalid(field, "%.64q is not a content type such as application/json or text/plain; charset=utf-8", v)
+	}
+	return nil
+}
+
+func isContentType(v string) bool {
+	essence, parameters, more := strings.Cut(v, ";")
+	kind, subtype, ok := strings.Cut(strings.TrimRight(essence, " \t"), "/")
+	if !ok || !isToken(kind) || !isToken(subtype) {
+		return false
+	}
+	for more {
+		parameters = strings.TrimLeft(parameters, " \t")
+		name, rest, ok := strings.Cut(parameters, "=")
+		if !ok {
+			return strings.TrimRight(parameters, " \t") == "" // a semicolon at the end
+		}
+		if !isToken(name) {
+			return false
+		}
+		if rest, ok = cutValue(rest); !ok {
+			return false
+		}
+		rest = strings.TrimLeft(rest, " \t")
+		if parameters, more = strings.CutPrefix(rest, ";"); !more && rest != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// cutValue takes the value of a parameter, a token or a quoted string, from the beginning of text.
+func cutValue(text string) (rest string, ok bool) {
+	quoted, ok := strings.CutPrefix(text, `"`)
+	if !ok {
+		end := 0
+		for end < len(text) && isTokenByte(text[end]) {
+			end++
+		}
+		return text[end:], end > 0
+	}
+	for i := 0; i < len(quoted); i++ {
+		switch c := quoted[i]; {
+		case c == '"':
+			return quoted[i+1:], true
+		case c == '\\':
+			i++
+			if i == len(quoted) || quoted[i] < ' ' && quoted[i] != '\t' || quoted[i] == 0x7f {
+				return "", false
+			}
+		case c < ' ' && c != '\t' || c >= 0x7f:
+			return "", false
+		}
+	}
+	return "", false
+}
+
+// isToken reports whether text is a token of RFC 9110, section 5.6.2.
+func isToken(text string) bool {
+	for i := range len(text) {
+		if !isTokenByte(text[i]) {
+			return false
+		}
+	}
+	return text != ""
+}
+
+func isTokenByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

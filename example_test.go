@@ -104,12 +104,12 @@ func ExampleDecide() {
 
 func ExampleParseToken() {
 	secret := []byte("kept by the store")
-	token := sojourn.NewToken(secret, 42, 1, 2)
+	token := sojourn.NewToken(secret, 42, 1, 2, 0)
 	c, err := sojourn.ParseToken(secret, token)
-	fmt.Println(c.Job, c.Generation, c.Attempt, err)
+	fmt.Println(c.Job, c.Generation, c.Attempt, c.Wait, err)
 	_, err = sojourn.ParseToken(secret, "43"+token[2:])
 	fmt.Println(sojourn.ErrorCode(err))
 	// Output:
-	// 42 1 2 <nil>
+	// 42 1 2 0 <nil>
 	// invalid
 }

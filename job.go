@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"sync"
 	"time"
 )
 
@@ -15,6 +17,74 @@ type ID int64
 // IDLife is how long the ids of a block are good for new jobs, counted from the lease of the block. No final job is pruned
 // or purged within this time of its enqueue, so an id is never inserted twice.
 const IDLife = 15 * time.Minute
+
+// serverOwner leases the ids that servers draw. No access token has this id.
+const serverOwner = "*"
+
+// IDOwner names who must have leased the block that the job's id comes from: the caller, or the
+// server if its Client has drawn the id. Stores compare it with the owner of the block.
+func (j *Job) IDOwner(c *Caller) string {
+	if j.set&setServerID != 0 {
+		return serverOwner
+	}
+	return c.Owner()
+}
+
+// idBlock hands out ids from a block that the store has leased to this client. All callers wait
+// for the lease of the next block, so a client that has used a block up leases larger ones, until
+// one expires.
+type idBlock struct {
+	mu        sync.Mutex // guards the fields below, and keeps callers from leasing two blocks
+	at, limit ID
+}
+
+const (
+	idBlockSize = 1000
+	idBlockNext = 10_000 // what Store.IDs gives at most
+)
+
+func (b *idBlock) next(ctx context.Context, s Store) (ID, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at == b.limit {
+		if err := b.lease(ctx, s, b.nextSize()); err != nil {
+			return 0, err
+		}
+	}
+	b.at++
+	return b.at - 1, nil
+}
+
+func (b *idBlock) nextSize() int {
+	if b.limit == 0 {
+		return idBlockSize
+	}
+	return idBlockNext
+}
+
+func (b *idBlock) reserve(ctx context.Context, s Store, n int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if int(b.limit-b.at) >= n {
+		return nil
+	}
+	return b.lease(ctx, s, max(n, idBlockSize))
+}
+
+func (b *idBlock) lease(ctx context.Context, s Store, n int) error {
+	first, err := s.IDs(ctx, n)
+	if err != nil {
+		return err
+	}
+	b.at, b.limit = first, first+ID(n)
+	return nil
+}
+
+func (b *idBlock) drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.at, b.limit = 0, 0
+}
 
 // Defaults of a job. An option wins over its kind, the kind over its queue, the queue over these.
 const (
@@ -72,14 +142,17 @@ type Job struct {
 	Result     []byte      `json:"result,omitempty"`
 	ResultType string      `json:"result_type,omitempty"`
 	Reason     string      `json:"reason,omitempty"`
-	Error      string      `json:"error,omitempty"`
-	OrigRunAt  time.Time   `json:"orig_run_at,omitzero"`
-	CreatedAt  time.Time   `json:"created_at,omitzero"`
-	UpdatedAt  time.Time   `json:"updated_at,omitzero"`
-	FinishedAt time.Time   `json:"finished_at,omitzero"`
-	WakeAt     time.Time   `json:"wake_at,omitzero"` // when the sweep looks at it next
-	Token      string      `json:"-"`                // capability of the present attempt; a secret
+	// Error says, with Reason, how the newest attempt that has ended ended: while attempt 3 runs, how attempt 2 failed. A completed job has none.
+	Error      string    `json:"error,omitempty"`
+	OrigRunAt  time.Time `json:"orig_run_at,omitzero"`
+	CreatedAt  time.Time `json:"created_at,omitzero"`
+	UpdatedAt  time.Time `json:"updated_at,omitzero"`
+	FinishedAt time.Time `json:"finished_at,omitzero"`
+	WakeAt     time.Time `json:"wake_at,omitzero"` // when the sweep looks at it next
+	Token      string    `json:"-"`                // capability of the present wait, or of the next; a secret
 
+	sent ID    // the id under which Enqueue sent this job, where the answer has put that of another one in its place
+	kept ID    // that other id
 	set  field // what was given explicitly, so that defaults of the kind and queue do not overwrite it
 	err  error // an error of New (the args did not encode), reported by Enqueue
 	step Step
@@ -235,9 +308,10 @@ type URLStep interface {
 	RespondURL() string
 }
 
-// RespondURL is a capability: whoever has the URL may answer this attempt of this job with a POST, and nothing else. It is good until the attempt
-// ends, and at most for within, counted from the claim by the store's clock; 0 sets no such bound. Treat it as a secret. CodeInvalid if the worker
-// has no Options.RespondURL, or within is negative.
+// RespondURL is a capability: whoever has the URL may answer the present wait of this job with a POST, and nothing else; while
+// no wait was begun, or after one was answered, that is the next wait. It is good until the wait is answered or the next
+// attempt begins, and at most for within, counted from the claim by the store's clock; 0 sets no such bound. Treat it as a
+// secret. CodeInvalid if the worker has no Options.RespondURL, or within is negative.
 func (j *Job) RespondURL(within time.Duration) (string, error) {
 	s, _ := j.step.(URLStep)
 	if s == nil || s.RespondURL() == "" {
@@ -270,6 +344,26 @@ func (j *Job) CompleteInTx() (Outcome, error) {
 		}
 	}
 	return o, nil
+}
+
+// Clone makes a new job of one that was read whole: with its kind, queue, key, group, args, priority, weight, tags, meta and policy, to run at once. It has
+// nothing of what has become of j. Options change it.
+func (j *Job) Clone(options ...Option) *Job {
+	c := NewJob(j.Kind, j.Args, Queue(j.Queue), Key(j.Key), Group(j.Group), Priority(j.Priority), Weight(j.Weight), Tags(j.Tags...),
+		WithPolicy(j.Policy.Explicit()), OnKeyConflict(ReturnError))
+	c.ContentType, c.Meta = j.ContentType, maps.Clone(j.Meta)
+	for _, o := range options {
+		o(c)
+	}
+	return c
+}
+
+// resend gives a job the id again under which it was sent before: a repeated call is the same call.
+func (j *Job) resend() {
+	if j.sent != 0 && j.ID == j.kept {
+		j.ID = j.sent
+	}
+	j.sent, j.kept = 0, 0
 }
 
 // Attach makes j's methods write through s. Workers call it; handlers never need it.

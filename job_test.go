@@ -136,12 +136,12 @@ func TestRespondURL(t *testing.T) {
 	refusal(t, err, CodeInvalid, "respond_url")
 	j.Attach(&reached{})
 	secret := []byte("a secret of this store")
-	j.Token, j.UpdatedAt = NewToken(secret, 42, 1, 2), time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	j.Token, j.UpdatedAt = NewToken(secret, 42, 1, 2, 3), time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	for _, within := range []time.Duration{-1, MaxHorizon + 1} {
 		_, err = j.RespondURL(within)
 		refusal(t, err, CodeInvalid, "within")
 	}
-	want := Capability{Job: 42, Generation: 1, Attempt: 2}
+	want := Capability{Job: 42, Generation: 1, Attempt: 2, Wait: 3}
 	for _, within := range []time.Duration{0, time.Hour} {
 		url, err := j.RespondURL(within)
 		token, ok := strings.CutPrefix(url, "https://shop.example/sojourn/respond/")

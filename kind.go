@@ -30,10 +30,10 @@ type Kind[T any] struct {
 	OnLost       OnLost
 	OnPanic      OnPanic
 	LateResponse LateResponse
-	NoExtend     bool
+	NoExtend     *bool // new(true)
 
 	Windows         Windows // in which its jobs may start; default always
-	StopAtWindowEnd bool    // see Policy
+	StopAtWindowEnd *bool   // see Policy; new(true)
 
 	Options []Option // further defaults, such as Priority(0) or Weight(0); options of New win
 }
@@ -108,7 +108,7 @@ func (k Kind[T]) New(args T, options ...Option) *Job {
 		o(j)
 	}
 	kind = kind.or(k.policy())
-	own := j.Policy.Windows // both must be open
+	own := j.Policy.Windows // both must be open, unless the options take the kind's back
 	j.Policy = j.Policy.or(kind)
 	if len(own) > 0 {
 		j.Policy.Windows = slices.Concat(own, kind.Windows)
@@ -158,6 +158,7 @@ const (
 	setQueue
 	setPriority
 	setWeight
+	setServerID // the id was drawn by the Client of a server, see NewServerClient
 )
 
 // Option sets one property of a job that New or NewJob makes.
@@ -223,7 +224,8 @@ func RetryBackoff(b Backoff) Option { return func(j *Job) { j.Policy.Backoff = b
 // OnKeyConflict says what Enqueue does when another live job of the kind has the key: default ReturnExisting.
 func OnKeyConflict(c OnConflict) Option { return func(j *Job) { j.OnConflict = c } }
 
-// WithPolicy sets every field of p that is not its zero value.
+// WithPolicy sets every field of p that is not its zero value. A default of the kind or the queue is taken back by None, RetryLost, new(false) and so on, see
+// Policy.
 func WithPolicy(p Policy) Option { return func(j *Job) { j.Policy = p.or(j.Policy) } }
 
 // In lets the job start only while one of the windows is open. It adds to the windows of its kind: all must be open, as those of the queue.

@@ -16,7 +16,7 @@ type charge struct {
 var chargeCard = Kind[charge]{
 	Name: "charge_card", Queue: "payments", Key: func(c charge) string { return "order-" + c.Order },
 	MaxAttempts: 4, MaxCrashes: 2, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour, DecideWithin: time.Second,
-	KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: true, StopAtWindowEnd: true,
+	KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: new(true), StopAtWindowEnd: new(true),
 	Windows: Windows{{Start: "00:00", End: "24:00"}},
 	Options: []Option{Priority(7), Tags("money"), Meta("team", "pay")},
 }
@@ -30,7 +30,7 @@ func TestKindNewUsesTheKindsDefaults(t *testing.T) {
 		t.Errorf("args %s, %s", j.Args, j.ContentType)
 	}
 	want := Policy{MaxAttempts: 4, MaxCrashes: 2, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour, DecideWithin: time.Second,
-		KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: true, Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: true}
+		KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: new(true), Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: new(true)}
 	for _, d := range differences(j.Policy, want) {
 		t.Error(d)
 	}
@@ -93,7 +93,7 @@ func TestKindOptionsWin(t *testing.T) {
 		t.Errorf("tags %v, meta %v", j.Tags, j.Meta)
 	}
 	want := Policy{MaxAttempts: 2, MaxCrashes: Unlimited, RunTimeout: 1, Timeout: 2 * time.Hour, Deadline: 3, DecideWithin: 5, KeepKey: 4,
-		Backoff: Backoff{Limit: time.Minute}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: true, Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: true}
+		Backoff: Backoff{Limit: time.Minute}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: new(true), Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: new(true)}
 	for _, d := range differences(j.Policy, want) {
 		t.Error(d)
 	}

@@ -30,6 +30,7 @@ const (
 	held         // in the job's hands
 	done         // applied and disposed of, or used up
 	late
+	stale
 )
 
 const maxSent = 4
@@ -41,6 +42,7 @@ type life struct {
 	seq   [maxSent]uint8 // order of arrival while kept
 	shown [maxSent]bool  // a handler was started with it in hand
 	poll  bool           // the answer of a poll step is in hand
+	again bool           // it was redriven: another generation
 	count uint8
 	last  []Transition // of the last event, with what Match did after it; not part of the state
 }
@@ -51,7 +53,7 @@ func (s *scene) do(l *life, e Event) error {
 	if err != nil {
 		return err
 	}
-	l.last = nil
+	l.last, l.again = nil, l.again || e.Type == EventRedrive
 	s.apply(l, t, e.Type == EventFinished && t.To.InHand > 0 && l.row.Purpose == PurposePoll)
 	if e.Type == EventClaimed && l.row.Given {
 		for i := range l.at {
@@ -91,6 +93,7 @@ func (s *scene) settle(l *life) error {
 		}
 		move(m.UsedUp, done)
 		move(m.Late, late)
+		move(m.Stale, stale)
 		s.apply(l, m.Transition, false)
 		move(m.Take, held)
 	}
@@ -111,10 +114,14 @@ func (s *scene) kept(l *life) []KeptResponse {
 	return out
 }
 
-// respond is R5, and R3 for a final job.
+// respond is R5, R3 for a final job, and R4: all capabilities of a scene were given out in attempt 1 of generation 1.
 func (s *scene) respond(l *life, i int) error {
 	if l.row.State.Final() {
 		l.at[i] = late
+		return nil
+	}
+	if r := s.sent[i]; r.ByToken && (l.again || l.row.Attempt != 1 || l.row.Waits != r.Wait) {
+		l.at[i], l.last = stale, nil
 		return nil
 	}
 	l.count++

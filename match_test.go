@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// matchCase is one branch of M1-M4, or one in which nothing happens (tr is empty).
+// matchCase is one branch of M1-M5, or one in which nothing happens (tr is empty).
 type matchCase struct {
 	tr   string
 	when string
@@ -18,6 +18,7 @@ type matchCase struct {
 	take []int64
 	used []int64
 	late []int64
+	gone []int64 // stale
 }
 
 func ok(seq int64, key string) KeptResponse { return KeptResponse{Seq: seq, Key: key} }
@@ -39,8 +40,19 @@ var (
 
 func toInbox(r *Row) { r.Policy.LateResponse = InboxLate }
 
-// takes puts n responses into the job's hands; no handler was given them.
-func takes(n int32) rowMod { return func(r *Row) { r.InHand, r.Given = n, false } }
+// takes puts n responses into the job's hands, which ends its wait; no handler was given them.
+func takes(n int32) rowMod { return func(r *Row) { r.InHand, r.Given, r.Waits = n, false, r.Waits+1 } }
+
+// waited ends a wait by an answer.
+func waited(r *Row) { r.Waits++ }
+
+// waitsBefore is how many waits were answered before.
+func waitsBefore(n int32) rowMod { return func(r *Row) { r.Waits = n } }
+
+// linked is a response that came by the capability of a wait.
+func linked(seq int64, wait int32) KeptResponse {
+	return KeptResponse{Seq: seq, ByToken: true, Wait: wait}
+}
 
 func respondedBad(rule RunAtRule, delay time.Duration) Transition {
 	return Transition{RunAt: rule, Delay: delay, Outcome: "responded", Reason: "declined", Error: "no funds"}
@@ -64,26 +76,26 @@ var matchCases = []matchCase{
 		kept: many(ok(1, "own")), to: []rowMod{is(Ready), resumed, takes(1), keeps(0)}, want: wakes, take: []int64{1}},
 
 	{tr: "M2", when: "an error response ends the attempt", from: []Row{awaits(waitOwn), awaits(waitOwn, weighs(0), holds(0))},
-		kept: many(bad(1, "own"), ok(2, "own")), to: []rowMod{leaves(Scheduled), closed, failed(1), keeps(1)},
+		kept: many(bad(1, "own"), ok(2, "own")), to: []rowMod{waited, leaves(Scheduled), closed, failed(1), keeps(1)},
 		want: respondedBad(RunAtDelay, 10*time.Second), used: []int64{1}},
 	{tr: "M2", when: "spec:R5 an error response without a reason: the class of its text", from: []Row{awaits(waitOwn)},
 		kept: many(KeptResponse{Seq: 1, Key: "own", Failed: true, Error: "account 4711 closed"}),
-		to:   []rowMod{leaves(Scheduled), closed, failed(1), keeps(0)}, used: []int64{1},
+		to:   []rowMod{waited, leaves(Scheduled), closed, failed(1), keeps(0)}, used: []int64{1},
 		want: Transition{RunAt: RunAtDelay, Delay: 10 * time.Second, Outcome: "responded", Reason: "account # closed", Error: "account 4711 closed"}},
 	{tr: "M2", when: "by id, against Any", from: []Row{awaits(waitOwn), awaits(waitAny)},
-		kept: many(bad(1, "")), to: []rowMod{leaves(Scheduled), closed, failed(1), keeps(0)},
+		kept: many(bad(1, "")), to: []rowMod{waited, leaves(Scheduled), closed, failed(1), keeps(0)},
 		want: respondedBad(RunAtDelay, 10*time.Second), used: []int64{1}},
 	{tr: "M2", when: "All: an error under one of the keys, before the wait is complete", from: []Row{awaits(waitAll)},
-		kept: many(ok(1, "a"), bad(2, "b"), ok(3, "b")), to: []rowMod{leaves(Scheduled), closed, failed(1), keeps(2)},
+		kept: many(ok(1, "a"), bad(2, "b"), ok(3, "b")), to: []rowMod{waited, leaves(Scheduled), closed, failed(1), keeps(2)},
 		want: respondedBad(RunAtDelay, 10*time.Second), used: []int64{2}},
 	{tr: "M2", when: "its retry handler decides", from: []Row{awaits(waitOwn, handler(true))},
-		kept: many(bad(1, "own"), ok(2, "own")), to: []rowMod{leaves(Errored), closed, failed(1), keeps(1)},
+		kept: many(bad(1, "own"), ok(2, "own")), to: []rowMod{waited, leaves(Errored), closed, failed(1), keeps(1)},
 		want: respondedBad(KeepRunAt, 0), used: []int64{1}},
 	{tr: "M2", when: "the last attempt: the rest becomes late", from: []Row{awaits(waitOwn, failed(4)), awaits(waitOwn, failed(4), handler(true))},
-		kept: many(bad(1, "own"), ok(2, "own")), to: []rowMod{ends(Failed), failed(5)},
+		kept: many(bad(1, "own"), ok(2, "own")), to: []rowMod{waited, ends(Failed), failed(5)},
 		want: Transition{Outcome: "responded", Reason: "declined", Error: "no funds", KeptLate: true}, used: []int64{1}},
 	{tr: "M2", when: "the last attempt, and nothing is left over", from: []Row{awaits(waitOwn, max2(1, 3))},
-		kept: many(bad(1, "own")), to: []rowMod{ends(Failed), failed(1)},
+		kept: many(bad(1, "own")), to: []rowMod{waited, ends(Failed), failed(1)},
 		want: Transition{Outcome: "responded", Reason: "declined", Error: "no funds"}, used: []int64{1}},
 
 	{tr: "M3", when: "a retry that waits takes it, and is ready at once without weight",
@@ -98,6 +110,16 @@ var matchCases = []matchCase{
 		from: []Row{retries(Scheduled), retries(Ready), retries(Ready, attempt(1)), retries(Scheduled, toInbox), retries(Scheduled, hand(1, true))},
 		kept: many(bad(1, "own"), ok(2, "own"), bad(3, "x")), to: []rowMod{keeps(1)}, late: []int64{1, 3}},
 
+	{tr: "M1", when: "by the capability of this wait", from: []Row{awaits(waitOwn, waitsBefore(2)), awaits(waitAny, waitsBefore(2))},
+		kept: many(linked(4, 2), linked(5, 2)), to: []rowMod{is(Ready), resumed, takes(1), keeps(1)}, want: wakes, take: []int64{4}},
+	{tr: "M3", when: "by the capability of the last wait", from: []Row{retries(Scheduled, waitsBefore(1)), retries(Ready, waitsBefore(1))},
+		kept: many(linked(4, 1)), to: []rowMod{is(Ready), takes(1), keeps(0)}, want: wakesNow, take: []int64{4}},
+
+	{tr: "M5", when: "answers by capabilities of waits that were answered; the rest is looked at next",
+		from: []Row{awaits(waitOwn, waitsBefore(2)), resumedRow(waitsBefore(2)), starts(waitsBefore(2)), resumes(waitsBefore(2)), polls(waitOwn, waitsBefore(2)),
+			errored(waitsBefore(2)), retries(Scheduled, waitsBefore(2)), retries(Ready, waitsBefore(2)), retries(Scheduled, toInbox, waitsBefore(2))},
+		kept: many(linked(1, 1), ok(2, "own"), linked(3, 2), linked(4, 0), bad(5, "own")), to: []rowMod{keeps(3)}, gone: []int64{1, 4}},
+
 	{when: "nothing kept", from: slices.Concat(liveRows, unseenRows)},
 	{when: "under another key", from: []Row{awaits(waitOwn), retries(Scheduled), retries(Ready)}, kept: many(ok(1, "x"), ok(2, "y"))},
 	{when: "an error under a key that the wait does not name", from: []Row{awaits(waitOwn), awaits(waitAny), awaits(waitAll)}, kept: many(bad(1, "x"))},
@@ -106,7 +128,7 @@ var matchCases = []matchCase{
 	{when: "late_response inbox", from: []Row{retries(Scheduled, toInbox), retries(Ready, toInbox)}, kept: many(ok(1, "own"))},
 	{when: "a response is in hand already", from: []Row{retries(Scheduled, hand(1, true)), retries(Ready, hand(1, false))}, kept: many(ok(1, "own"))},
 	{when: "never claimed in this generation", from: []Row{rowOf(), rowOf(is(Scheduled))}, kept: many(ok(1, "own"), bad(2, "own"))},
-	{when: "resumed, running, errored, blocked", kept: many(ok(1, "own"), bad(2, "own")),
+	{when: "resumed, running, errored, blocked", kept: many(ok(1, "own"), bad(2, "own"), linked(3, 0)),
 		from: []Row{resumedRow(), starts(), resumes(), decides(), polls(waitOwn), errored(), rowOf(is(Blocked))}},
 }
 
@@ -147,7 +169,7 @@ func checkMatch(t *testing.T, c matchCase, from Row) {
 	for _, d := range differences(got.Transition, want) {
 		t.Errorf("from %s, resumed %v: %s", from.State, from.Resumed, d)
 	}
-	for _, d := range differences(Matched{Take: got.Take, UsedUp: got.UsedUp, Late: got.Late}, Matched{Take: c.take, UsedUp: c.used, Late: c.late}) {
+	for _, d := range differences(Matched{Take: got.Take, UsedUp: got.UsedUp, Late: got.Late, Stale: got.Stale}, Matched{Take: c.take, UsedUp: c.used, Late: c.late, Stale: c.gone}) {
 		t.Errorf("from %s: %s", from.State, d)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Filter chooses jobs. Everything that is set must match.
+// Filter chooses jobs. Everything that is set must match. A nil list is no condition; a list that is not nil and has no entries
+// matches nothing, so that a program which has found no ids does not choose all jobs.
 type Filter struct {
 	IDs           []ID
 	Kind          string
@@ -23,7 +24,7 @@ type Filter struct {
 	After         ID            // the last id of the page before; 0 = from the start
 	Limit         int           // 1 to MaxFind; 0 = 100
 	Newest        bool          // descending
-	Next          bool          // the ready jobs of Queue in the order in which they will be claimed, without claiming them
+	Next          bool          // the jobs of Queue that are ready, or that the next claim makes ready, in the order of claims, without claiming them
 	Full          bool          // with args, result, checkpoint, responses
 	Wait          time.Duration // with IDs: wait up to this long until one matches; at most MaxWait
 }
@@ -64,6 +65,17 @@ func validTexts(texts []named) error {
 	return nil
 }
 
+// Empty reports whether f matches no job, because one of its lists is there and has no entries.
+func (f Filter) Empty() bool {
+	return f.IDs != nil && len(f.IDs) == 0 || f.States != nil && len(f.States) == 0
+}
+
+// all reports whether f has no condition. Paging is none.
+func (f Filter) all() bool {
+	return f.IDs == nil && f.States == nil && f.Kind == "" && f.Key == "" && f.Queue == "" && f.Group == "" && f.Tag == "" && f.Reason == "" &&
+		f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero()
+}
+
 // EditAction says what Edit does.
 type EditAction string
 
@@ -83,6 +95,8 @@ type Edit struct {
 	Reason     string // why, for the history and for Job.Reason of cancel and fail
 	Refuse     bool   // of cancel and fail: leave running jobs alone (ErrConflict)
 	Generation int32  // only if the job is in this generation; 0 = any. Makes a repeated redrive safe
+	All        bool   // edit every job of the store. Without it, a filter that has no condition is refused
+	DryRun     bool   // change nothing, and only count the jobs that the filter matches
 	Change     Change
 }
 
@@ -94,9 +108,12 @@ type Change struct {
 	Weight   *int32         `json:"weight,omitempty"`
 	Queue    *string        `json:"queue,omitempty"`
 	Group    *string        `json:"group,omitempty"`
-	Tags     *[]string      `json:"tags,omitempty"`   // also of final jobs, if nothing else is changed
-	Args     *[]byte        `json:"args,omitempty"`   // only while never claimed in this generation
-	Policy   *Policy        `json:"policy,omitempty"` // its non-zero fields; a new deadline counts from the edit
+	Tags     *[]string      `json:"tags,omitempty"` // also of final jobs, if nothing else is changed
+	Args     *[]byte        `json:"args,omitempty"` // only while never claimed in this generation
+	// Checkpoint and DropCheckpoint replace and remove what the next attempt would start from. EditRedrive takes them too, and no other new value.
+	Checkpoint     *[]byte `json:"checkpoint,omitempty"`
+	DropCheckpoint bool    `json:"drop_checkpoint,omitempty"`
+	Policy         *Policy `json:"policy,omitempty"` // its fields that are not zero, see Policy; a new deadline counts from the edit
 }
 
 // OnlyTags reports whether nothing but tags is changed.
@@ -108,14 +125,23 @@ func (c Change) OnlyTags() bool {
 
 // Validate checks the ranges. maxBytes bounds args.
 func (e Edit) Validate(maxBytes int) error {
+	c := e.Change
 	switch e.Action {
-	case EditCancel, EditFail, EditRedrive, EditPurge:
+	case EditCancel, EditFail, EditPurge:
 		return nil
-	case EditChange:
+	case EditRedrive, EditChange:
 	default:
 		return Invalid("action", "%.64q is not an action: use cancel, fail, redrive, purge or change", e.Action)
 	}
-	c := e.Change
+	if c.Checkpoint != nil && c.DropCheckpoint {
+		return Invalid("drop_checkpoint", "the checkpoint is either replaced or dropped: leave one of the two out")
+	}
+	if c.Checkpoint != nil && len(*c.Checkpoint) > maxBytes {
+		return TooLarge("checkpoint", len(*c.Checkpoint), maxBytes)
+	}
+	if e.Action == EditRedrive {
+		return nil
+	}
 	if c == (Change{}) {
 		return Invalid("change", "nothing to change")
 	}
@@ -149,11 +175,23 @@ func (c Change) Apply(p Policy) Policy {
 	if c.Policy == nil {
 		return p
 	}
-	return c.Policy.or(p)
+	return c.Policy.or(p).withDefaults()
 }
 
-// Edited is the answer to Edit.
+// Chooses checks that f says which jobs are edited: it has a condition, or e says All.
+func (e Edit) Chooses(f Filter) error {
+	switch {
+	case e.All && !f.all():
+		return Invalid("all", "edits every job: leave the conditions of the filter out, or leave all out")
+	case !e.All && f.all():
+		return Invalid("filter", "has no condition and would edit every job: name the jobs, for example by ids, queue or states, or set all")
+	}
+	return nil
+}
+
+// Edited is the answer to Edit. An id of the filter that no job has is an item with ErrNotFound.
 type Edited struct {
+	Matched int          `json:"matched,omitempty"` // of a dry run: the jobs that the filter matches, on all pages
 	Changed int          `json:"changed"`
 	Items   []EditedItem `json:"items"`
 	More    bool         `json:"more"` // the filter may match further jobs: call again
@@ -166,95 +204,6 @@ type EditedItem struct {
 	Changed bool  `json:"changed"` // false without Err: it was so already
 	Err     error `json:"-"`
 }
-
-// InboxFilter chooses responses. Everything that is set must match. What lies in the inbox (late, stale, unmatched, parked, discarded), what concerns one
-// job, and what came under one kind and key is found by index; other filters look through the responses from the newest on.
-type InboxFilter struct {
-	Outcomes []ResponseOutcome
-	Kind     string
-	Key      string
-	Job      ID
-	Source   string
-	Before   int64 // the last Seq of the page before; 0 = from the newest
-	Limit    int   // 1 to MaxFind; 0 = 100
-}
-
-// Validate checks the ranges. The error is an *Error with CodeInvalid.
-func (f InboxFilter) Validate() error {
-	if f.Limit < 0 || f.Limit > MaxFind {
-		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
-	}
-	return validTexts([]named{{"kind", f.Kind}, {"key", f.Key}, {"source", f.Source}})
-}
-
-// InboxAction says what EditInbox does.
-type InboxAction string
-
-// What EditInbox does.
-const (
-	InboxMatch   InboxAction = "match"   // send it to the job or the key that the edit names
-	InboxRetry   InboxAction = "retry"   // send it again to the address that it came with
-	InboxDiscard InboxAction = "discard" // put it away; a job that keeps it loses it
-)
-
-// InboxEdit is what a person does with one response. Match and retry store a new response with its content, under the same source and a message id that
-// begins with "replay:"; the old one keeps its outcome (an early one becomes unmatched, so that no job gets it a second time) and names the new one
-// in Replay.
-// A repeated call is a duplicate.
-type InboxEdit struct {
-	Seq    int64
-	Action InboxAction
-	Job    ID     // of match: this job,
-	Kind   string // or the job that has this key, now or later
-	Key    string
-	By     string // who; shown with the response
-}
-
-// Validate checks everything that can be checked without the store's data.
-func (e InboxEdit) Validate() error {
-	if e.Seq < 1 {
-		return Invalid("seq", "%d is not the number of a response", e.Seq)
-	}
-	switch e.Action {
-	case InboxMatch:
-		to := Response{Job: e.Job, Kind: e.Kind, Key: e.Key}
-		return to.Validate(0)
-	case InboxRetry, InboxDiscard:
-		if e.Job != 0 || e.Kind != "" || e.Key != "" {
-			return Invalid("job", "only match takes a job or a key")
-		}
-		return nil
-	}
-	return Invalid("action", "%.64q is not an action: use match, retry or discard", e.Action)
-}
-
-// InboxCounts counts what lies in the inbox.
-type InboxCounts struct {
-	Lying  map[ResponseOutcome]int64 `json:"lying"`          // early without a job, late, stale, unmatched, parked, discarded; each up to MaxInboxCount
-	Recent []SourceCount             `json:"recent"`         // the newest MaxInboxCount responses of all outcomes, by source and outcome
-	Since  time.Time                 `json:"since,omitzero"` // when the oldest of these came
-}
-
-// MaxInboxCount bounds what InboxCounts looks at, so that a large inbox answers as fast as a small one.
-const MaxInboxCount = 10_000
-
-// SourceCount is one line of InboxCounts.
-type SourceCount struct {
-	Source     string          `json:"source"`
-	Outcome    ResponseOutcome `json:"outcome"`
-	Responses  int64           `json:"responses"`
-	Duplicates int64           `json:"duplicates"` // repeats of them
-}
-
-// NearMiss is something whose key looks much like another one.
-type NearMiss struct {
-	Key string `json:"key"`
-	Job ID     `json:"job,omitempty"` // a live job that has the key or awaits it,
-	Seq int64  `json:"seq,omitempty"` // or a response that is early without a job, or unmatched
-}
-
-// MaxNearMisses bounds the answer of NearMisses.
-const MaxNearMisses = 10
 
 // Why says whether a job can be claimed now and, if not, what it waits for. It is asked of the same gates as a claim.
 type Why struct {

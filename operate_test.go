@@ -53,7 +53,7 @@ func TestChangeOnlyTagsAndApply(t *testing.T) {
 	if got := (Change{}).Apply(p); !reflect.DeepEqual(got, p) {
 		t.Errorf("no change gives %+v", got)
 	}
-	if got := (Change{Policy: &Policy{MaxAttempts: 7}}).Apply(p); !reflect.DeepEqual(got, Policy{MaxAttempts: 7, Timeout: time.Hour}) {
+	if got := (Change{Policy: &Policy{MaxAttempts: 7}}).Apply(p); !reflect.DeepEqual(got, Policy{MaxAttempts: 7, Timeout: time.Hour}.withDefaults()) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -327,6 +327,9 @@ func (o *Outcome) Validate(maxBytes int) error {
 	if len(o.Result) > maxBytes {
 		return TooLarge("result", len(o.Result), maxBytes)
 	}
+	if err := ValidContentType("result_type", o.ResultType); err != nil {
+		return err
+	}
 	if len(o.Verdict.Checkpoint) > maxBytes {
 		return TooLarge("checkpoint", len(o.Verdict.Checkpoint), maxBytes)
 	}

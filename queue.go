@@ -350,6 +350,26 @@ type QueueStatus struct {
 	Trouble     Trouble   `json:"trouble,omitzero"` // with its throttler
 }
 
+// QueueFilter chooses a page of queues.
+type QueueFilter struct {
+	After string // the last name of the page before; empty = from the start
+	Limit int    // 1 to MaxFind; 0 = 100
+}
+
+// Validate checks the ranges.
+func (f QueueFilter) Validate() error {
+	if f.Limit < 0 || f.Limit > MaxFind {
+		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	}
+	return nil
+}
+
+// QueuePage is a page of queues.
+type QueuePage struct {
+	Queues []QueueStatus
+	Next   string // QueueFilter.After of the next page; empty = there is none
+}
+
 // ResumedRank is the r1 of resumed jobs. They come before all others, because they hold weight already.
 const ResumedRank = math.MinInt32 - 1
 

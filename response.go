@@ -13,12 +13,14 @@ import (
 // Response is a message from the outside that answers a job. It addresses the job by Kind and Key, by Job, or by Token. The
 // store sets the second group.
 type Response struct {
-	Kind        string `json:"kind,omitempty"`
-	Key         string `json:"key,omitempty"`
-	Job         ID     `json:"job,omitempty"`
-	Token       string `json:"token,omitempty"`      // capability of one attempt of one job (Job.Token)
-	Source      string `json:"source,omitempty"`     // where it came from, such as "webhook"; part of the identity of MessageID
-	MessageID   string `json:"message_id,omitempty"` // the sender's own; a repeat is a duplicate. Client.Respond makes one where there is none
+	Kind   string `json:"kind,omitempty"`
+	Key    string `json:"key,omitempty"`
+	Job    ID     `json:"job,omitempty"`
+	Token  string `json:"token,omitempty"`  // capability of one wait of one job (Job.Token)
+	Source string `json:"source,omitempty"` // where it came from, such as "webhook"; see ValidSource
+	// MessageID is the sender's own: a repeat is a duplicate, and the same id with another address or body is a conflict. It is
+	// unique for the capability with Token, else for Source. Client.Respond makes one where there is none.
+	MessageID   string `json:"message_id,omitempty"`
 	Body        []byte `json:"body,omitempty"`
 	ContentType string `json:"content_type,omitempty"`
 	Failed      bool   `json:"failed,omitempty"` // an error response: ends the attempt with Reason and Error
@@ -29,6 +31,11 @@ type Response struct {
 	Error    string        `json:"error,omitempty"`
 	TTL      time.Duration `json:"-"`              // input only: of an early one without a live job, at least MinInboxTTL; 0 = the store's
 	Park     bool          `json:"park,omitempty"` // its source could not make sense of it: it addresses nobody, and Reason and Error say why
+	// PerKey says that MessageID is unique for Source and address only, not for all of Source: so webhook senders number their messages.
+	PerKey bool `json:"per_key,omitempty"`
+	// KeepConflict is for senders to whom nobody can answer, such as brokers: a response whose MessageID came before with
+	// other content is stored with the outcome Conflicting. Without it the call is refused with CodeConflict.
+	KeepConflict bool `json:"keep_conflict,omitempty"`
 
 	Seq        int64           `json:"seq,omitempty"` // number in the inbox, in order of arrival
 	Outcome    ResponseOutcome `json:"outcome,omitempty"`
@@ -47,12 +54,14 @@ type ResponseOutcome string
 const (
 	Applied   ResponseOutcome = "applied"   // a job has taken it
 	Early     ResponseOutcome = "early"     // stored; attached to a live job (kept), or lying in the inbox until one awaits its key
-	Duplicate ResponseOutcome = "duplicate" // its (source, message id) was stored before: only counted
+	Duplicate ResponseOutcome = "duplicate" // its message id was stored before, with the same content: only counted
 	Late      ResponseOutcome = "late"      // its job was final, or what it could end, or keep alive, had ended
-	Stale     ResponseOutcome = "stale"     // its token belongs to another attempt, or has expired
+	Stale     ResponseOutcome = "stale"     // its token belongs to another attempt or to a wait that was answered, or has expired
 	Unmatched ResponseOutcome = "unmatched" // early, and no job came within its time to live; or progress for nobody
 	Parked    ResponseOutcome = "parked"    // its source could not make sense of it; it lies in the inbox for people, and no job gets it by itself
 	Discarded ResponseOutcome = "discarded" // a person has put it away
+
+	Conflicting ResponseOutcome = "conflict" // its message id came before with another address or body; for people, like Parked
 )
 
 // SourcePoll is the source of the answers that poll functions bring. Their message ids are ID.EPOCH of the step.
@@ -70,6 +79,39 @@ type Responded struct {
 	Outcome ResponseOutcome `json:"outcome"`
 	Job     ID              `json:"job,omitempty"` // the job it was attached or applied to, or the final one it came too late for
 	Seq     int64           `json:"seq"`           // of the stored response; of the first one for a duplicate
+}
+
+// reservedSources begin names of sources that only a store gives.
+var reservedSources = []string{"token:", "link:", "key:", "conflict:"}
+
+// ValidSource checks the name of a source: 1 to MaxKey bytes of text that do not begin with "token:", "link:", "key:" or
+// "conflict:". Stores use those for responses of access tokens and to keep message ids of different senders apart.
+func ValidSource(field, name string) error {
+	for _, prefix := range reservedSources {
+		if strings.HasPrefix(name, prefix) {
+			return Invalid(field, "%.64q is no name of a source: names that begin with %q are reserved", name, prefix)
+		}
+	}
+	return ValidKey(field, name)
+}
+
+// Source is the source under which a store keeps a response of this caller that calls its source name: the same name for the
+// application, and "token:ID" or "token:ID/name" for the holder of an access token. So a token cannot speak for a
+// configured source, nor use up its message ids.
+func (c *Caller) Source(name string) (string, error) {
+	switch {
+	case c == nil && name == "":
+		return "", nil
+	case c == nil:
+		return name, ValidSource("source", name)
+	case name == "":
+		return reservedSources[0] + c.Token, nil
+	}
+	full := reservedSources[0] + c.Token + "/" + name
+	if len(full) > MaxKey {
+		return "", Invalid("source", "has %d bytes; with this access token, %d are allowed", len(name), MaxKey-(len(full)-len(name)))
+	}
+	return full, nil
 }
 
 // Validate checks everything about a response that can be checked without the store's data. maxBytes bounds the body.
@@ -109,8 +151,8 @@ func (r *Response) Validate(maxBytes int) error {
 	if r.Progress && r.Failed {
 		return Invalid("progress", "is no error response: set one of progress and failed")
 	}
-	if len(r.ContentType) > MaxKey {
-		return TooLarge("content_type", len(r.ContentType), MaxKey)
+	if err := ValidContentType("content_type", r.ContentType); err != nil {
+		return err
 	}
 	for _, c := range []struct{ field, v string }{{"source", r.Source}, {"message_id", r.MessageID}} {
 		if c.v != "" {
@@ -122,21 +164,113 @@ func (r *Response) Validate(maxBytes int) error {
 	return nil
 }
 
-// NewToken makes the capability of one attempt of one job: whoever has it may answer that attempt and nothing else. It is an
-// HMAC-SHA256 over "id.generation.attempt", cut to 128 bits. It is good until the attempt ends; [ExpiringToken] makes it end sooner.
-func NewToken(secret []byte, id ID, generation, attempt int32) string {
-	return TokenMaker(secret)(id, generation, attempt)
+// InboxFilter chooses responses. Everything that is set must match; Outcomes that are not nil and empty match nothing. What lies in the inbox (late, stale, unmatched, parked, discarded, conflict), what concerns one
+// job, and what came under one kind and key is found by index; other filters look through the responses from the newest on.
+type InboxFilter struct {
+	Outcomes []ResponseOutcome
+	Kind     string
+	Key      string
+	Job      ID
+	Source   string
+	Before   int64 // the last Seq of the page before; 0 = from the newest
+	Limit    int   // 1 to MaxFind; 0 = 100
+}
+
+// Validate checks the ranges. The error is an *Error with CodeInvalid.
+func (f InboxFilter) Validate() error {
+	if f.Limit < 0 || f.Limit > MaxFind {
+		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	}
+	return validTexts([]named{{"kind", f.Kind}, {"key", f.Key}, {"source", f.Source}})
+}
+
+// InboxAction says what EditInbox does.
+type InboxAction string
+
+// What EditInbox does.
+const (
+	InboxMatch   InboxAction = "match"   // send it to the job or the key that the edit names
+	InboxRetry   InboxAction = "retry"   // send it again to the address that it came with
+	InboxDiscard InboxAction = "discard" // put it away; a job that keeps it loses it
+)
+
+// InboxEdit is what a person does with one response. Match and retry store a new response with its content, under the same source and a message id that
+// begins with "replay:"; the old one keeps its outcome (an early one becomes unmatched, so that no job gets it a second time) and names the new one
+// in Replay.
+// A repeated call is a duplicate.
+type InboxEdit struct {
+	Seq    int64
+	Action InboxAction
+	Job    ID     // of match: this job,
+	Kind   string // or the job that has this key, now or later
+	Key    string
+	By     string // who; shown with the response
+}
+
+// Validate checks everything that can be checked without the store's data.
+func (e InboxEdit) Validate() error {
+	if e.Seq < 1 {
+		return Invalid("seq", "%d is not the number of a response", e.Seq)
+	}
+	switch e.Action {
+	case InboxMatch:
+		to := Response{Job: e.Job, Kind: e.Kind, Key: e.Key}
+		return to.Validate(0)
+	case InboxRetry, InboxDiscard:
+		if e.Job != 0 || e.Kind != "" || e.Key != "" {
+			return Invalid("job", "only match takes a job or a key")
+		}
+		return nil
+	}
+	return Invalid("action", "%.64q is not an action: use match, retry or discard", e.Action)
+}
+
+// InboxCounts counts what lies in the inbox.
+type InboxCounts struct {
+	Lying  map[ResponseOutcome]int64 `json:"lying"`          // early without a job, late, stale, unmatched, parked, discarded, conflict; each up to MaxInboxCount
+	Recent []SourceCount             `json:"recent"`         // the newest MaxInboxCount responses of all outcomes, by source and outcome
+	Since  time.Time                 `json:"since,omitzero"` // when the oldest of these came
+}
+
+// MaxInboxCount bounds what InboxCounts looks at, so that a large inbox answers as fast as a small one.
+const MaxInboxCount = 10_000
+
+// SourceCount is one line of InboxCounts.
+type SourceCount struct {
+	Source     string          `json:"source"`
+	Outcome    ResponseOutcome `json:"outcome"`
+	Responses  int64           `json:"responses"`
+	Duplicates int64           `json:"duplicates"` // repeats of them
+}
+
+// NearMiss is something whose key looks much like another one.
+type NearMiss struct {
+	Key string `json:"key"`
+	Job ID     `json:"job,omitempty"` // a live job that has the key or awaits it,
+	Seq int64  `json:"seq,omitempty"` // or a response that is early without a job, or unmatched
+}
+
+// MaxNearMisses bounds the answer of NearMisses.
+const MaxNearMisses = 10
+
+// NewToken makes the capability of one wait of one job: whoever has it may answer that wait and nothing else. It is an
+// HMAC-SHA256 over "id.generation.attempt.wait", cut to 128 bits. wait is Row.Waits: how many waits of the generation were
+// answered before. The capability is good until its wait is answered or the next attempt begins; [ExpiringToken] makes it
+// end sooner.
+func NewToken(secret []byte, id ID, generation, attempt, wait int32) string {
+	return TokenMaker(secret)(id, generation, attempt, wait)
 }
 
 // TokenMaker is NewToken for many capabilities: it prepares the secret once. The function that it returns belongs to one goroutine.
-func TokenMaker(secret []byte) func(id ID, generation, attempt int32) string {
+func TokenMaker(secret []byte) func(id ID, generation, attempt, wait int32) string {
 	mac := hmac.New(sha256.New, secret)
 	var sum [sha256.Size]byte
-	text := make([]byte, 0, 64)
-	return func(id ID, generation, attempt int32) string {
+	text := make([]byte, 0, 80)
+	return func(id ID, generation, attempt, wait int32) string {
 		text = append(strconv.AppendInt(text[:0], int64(id), 10), '.')
 		text = append(strconv.AppendInt(text, int64(generation), 10), '.')
-		text = strconv.AppendInt(text, int64(attempt), 10)
+		text = append(strconv.AppendInt(text, int64(attempt), 10), '.')
+		text = strconv.AppendInt(text, int64(wait), 10)
 		mac.Reset()
 		mac.Write(text)
 		return string(base64.RawURLEncoding.AppendEncode(append(text, '.'), mac.Sum(sum[:0])[:16]))
@@ -148,7 +282,7 @@ func TokenMaker(secret []byte) func(id ID, generation, attempt int32) string {
 func ExpiringToken(token string, until time.Time) (string, error) {
 	body, mac, found := cutLast(token)
 	key, err := base64.RawURLEncoding.DecodeString(mac)
-	if !found || err != nil || strings.Count(body, ".") != 2 || until.Unix() < 1 {
+	if !found || err != nil || strings.Count(body, ".") != 3 || until.Unix() < 1 {
 		return "", Invalid("token", "is not one that a store has given out, or expires already")
 	}
 	return narrowed(body, key, until.Unix()), nil
@@ -169,31 +303,33 @@ func cutLast(token string) (before, after string, found bool) {
 	return token[:i], token[i+1:], true
 }
 
-// Capability is what a token names: one attempt of one job.
+// Capability is what a token names: one wait of one attempt of one job.
 type Capability struct {
 	Job        ID
 	Generation int32
 	Attempt    int32
-	Until      time.Time // zero: until the attempt ends
+	Wait       int32     // see Row.Waits
+	Until      time.Time // zero: it has no time limit of its own
 }
 
 // ParseToken verifies a capability in constant time and returns what it names. Whether it has expired, only the store's clock can say.
 func ParseToken(secret []byte, token string) (Capability, error) {
 	bad := Invalid("token", "is not one that this store has given out")
 	parts := strings.Split(token, ".")
-	if len(parts) < 4 || len(parts) > 5 || len(token) > MaxKey {
+	if len(parts) < 5 || len(parts) > 6 || len(token) > MaxKey {
 		return Capability{}, bad
 	}
 	n, err1 := strconv.ParseInt(parts[0], 10, 64)
 	g, err2 := strconv.ParseInt(parts[1], 10, 32)
 	a, err3 := strconv.ParseInt(parts[2], 10, 32)
-	if err1 != nil || err2 != nil || err3 != nil {
+	w, err4 := strconv.ParseInt(parts[3], 10, 32)
+	if err1 != nil || err2 != nil || err3 != nil || err4 != nil {
 		return Capability{}, bad
 	}
-	c := Capability{Job: ID(n), Generation: int32(g), Attempt: int32(a)}
-	want := NewToken(secret, c.Job, c.Generation, c.Attempt)
-	if len(parts) == 5 {
-		until, err := strconv.ParseInt(parts[3], 10, 64)
+	c := Capability{Job: ID(n), Generation: int32(g), Attempt: int32(a), Wait: int32(w)}
+	want := NewToken(secret, c.Job, c.Generation, c.Attempt, c.Wait)
+	if len(parts) == 6 {
+		until, err := strconv.ParseInt(parts[4], 10, 64)
 		if err != nil || until < 1 {
 			return Capability{}, bad
 		}
@@ -215,6 +351,9 @@ type KeptResponse struct {
 	Failed bool
 	Reason string
 	Error  string
+
+	ByToken bool  // it came by a capability
+	Wait    int32 // that names this wait, see Row.Waits
 }
 
 // Matched is what Match found.
@@ -223,16 +362,21 @@ type Matched struct {
 	Take       []int64    // these become applied and are in hand
 	UsedUp     []int64    // these become applied and are used up: an error response that ended the attempt
 	Late       []int64    // these become late: errors for an attempt that has ended
+	Stale      []int64    // these become stale: answers by capabilities of waits that were answered already
 }
 
 // Found reports whether there is anything to do.
 func (m Matched) Found() bool { return m.Transition.Rule != "" || len(m.Late) > 0 }
 
-// Match says what the kept responses, in their order of arrival, do to a job whose own key is key: M1-M4. It is pure. It ends
+// Match says what the kept responses, in their order of arrival, do to a job whose own key is key: M1-M5. It is pure. It ends
 // every transaction that stores a response for a live job, or after which a job awaits or a retry waits; the store calls
 // it until it finds nothing more.
 func Match(r Row, key string, kept []KeptResponse) Matched {
 	waitsForRetry := (r.State == Scheduled || r.State == Ready && !r.Resumed) && r.Claimed
+	if stale := answeredBefore(r, kept); len(stale) > 0 {
+		r.Kept -= int32(len(stale))
+		return Matched{Transition: Transition{Rule: "M5", To: r}, Stale: stale}
+	}
 	switch {
 	case r.State == Awaiting:
 		take, failed := satisfied(r.Wait, key, kept)
@@ -273,8 +417,20 @@ func Match(r Row, key string, kept []KeptResponse) Matched {
 	return Matched{}
 }
 
+// answeredBefore lists the kept responses whose capability names a wait that was answered already: without it the second
+// click on a link would answer the next question.
+func answeredBefore(r Row, kept []KeptResponse) (stale []int64) {
+	for _, k := range kept {
+		if k.ByToken && k.Wait < r.Waits {
+			stale = append(stale, k.Seq)
+		}
+	}
+	return stale
+}
+
 func taken(t Transition, take []int64) Matched {
 	t.To.InHand, t.To.Given, t.To.Kept = int32(len(take)), false, t.To.Kept-int32(len(take))
+	t.To.Waits++
 	return Matched{Transition: t, Take: take}
 }
 

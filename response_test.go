@@ -7,22 +7,24 @@ import (
 	"time"
 )
 
-func TestTokenNamesOneAttempt(t *testing.T) {
+func TestTokenNamesOneWait(t *testing.T) {
 	secret := []byte("a secret of this store")
 	seen := map[string]bool{}
 	for _, id := range []ID{1, 42, 1<<53 - 1} {
 		for _, generation := range []int32{1, 2, math.MaxInt32} {
 			for _, attempt := range []int32{1, 12, math.MaxInt32} {
-				token := NewToken(secret, id, generation, attempt)
-				c, err := ParseToken(secret, token)
-				if want := (Capability{Job: id, Generation: generation, Attempt: attempt}); err != nil || c != want {
-					t.Errorf("%s: %v, %v", token, c, err)
-				}
-				if seen[token] {
-					t.Errorf("%s names two attempts", token)
-				}
-				if seen[token] = true; len(token) > MaxKey || strings.Trim(token, "0123456789.ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_") != "" {
-					t.Errorf("%q does not fit into a URL", token)
+				for _, wait := range []int32{0, 1, math.MaxInt32} {
+					token := NewToken(secret, id, generation, attempt, wait)
+					c, err := ParseToken(secret, token)
+					if want := (Capability{Job: id, Generation: generation, Attempt: attempt, Wait: wait}); err != nil || c != want {
+						t.Errorf("%s: %v, %v", token, c, err)
+					}
+					if seen[token] {
+						t.Errorf("%s names two waits", token)
+					}
+					if seen[token] = true; len(token) > MaxKey || strings.Trim(token, "0123456789.ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_") != "" {
+						t.Errorf("%q does not fit into a URL", token)
+					}
 				}
 			}
 		}
@@ -31,31 +33,34 @@ func TestTokenNamesOneAttempt(t *testing.T) {
 
 func TestTokenCannotBeForged(t *testing.T) {
 	secret := []byte("a secret of this store")
-	token := NewToken(secret, 42, 1, 2)
+	token := NewToken(secret, 42, 1, 2, 3)
 	parts := strings.Split(token, ".")
 	forged := map[string]string{
 		"empty":               "",
 		"no parts":            "42",
-		"no signature":        "42.1.2.",
-		"another id":          "43.1.2." + parts[3],
-		"another generation":  "42.2.2." + parts[3],
-		"another attempt":     "42.1.3." + parts[3],
-		"a plus sign":         "+42.1.2." + parts[3],
-		"a leading zero":      "042.1.2." + parts[3],
+		"no signature":        "42.1.2.3.",
+		"another id":          "43.1.2.3." + parts[4],
+		"another generation":  "42.2.2.3." + parts[4],
+		"another attempt":     "42.1.3.3." + parts[4],
+		"another wait":        "42.1.2.4." + parts[4],
+		"of a whole attempt":  "42.1.2." + parts[4],
+		"a wait below 0":      "42.1.2.-3." + parts[4],
+		"a plus sign":         "+42.1.2.3." + parts[4],
+		"a leading zero":      "042.1.2.3." + parts[4],
 		"a space":             " " + token,
 		"more":                token + "A",
 		"padded":              token + "==",
 		"another part":        token + ".x",
 		"cut":                 token[:len(token)-1],
-		"in lower case":       "42.1.2." + strings.ToLower(parts[3]) + "x",
-		"an id above int64":   "92233720368547758080.1.2." + parts[3],
-		"an attempt above 32": "42.1.4294967298." + parts[3],
+		"in lower case":       "42.1.2.3." + strings.ToLower(parts[4]) + "x",
+		"an id above int64":   "92233720368547758080.1.2.3." + parts[4],
+		"an attempt above 32": "42.1.4294967298.3." + parts[4],
 		"very long":           token + strings.Repeat("A", 1<<20),
-		"of another store":    NewToken([]byte("another secret"), 42, 1, 2),
-		"of no secret":        NewToken(nil, 42, 1, 2),
-		"given a time":        "42.1.2.1800000000." + parts[3],
+		"of another store":    NewToken([]byte("another secret"), 42, 1, 2, 3),
+		"of no secret":        NewToken(nil, 42, 1, 2, 3),
+		"given a time":        "42.1.2.3.1800000000." + parts[4],
 		"another time":        strings.Replace(expiring(t, token, 1_800_000_000), ".18", ".19", 1),
-		"time taken away":     "42.1.2." + lastPart(expiring(t, token, 1_800_000_000)),
+		"time taken away":     "42.1.2.3." + lastPart(expiring(t, token, 1_800_000_000)),
 		"two times":           expiring(t, token, 1_800_000_000) + ".1",
 	}
 	for name, f := range forged {
@@ -75,8 +80,8 @@ func TestTokenCannotBeForged(t *testing.T) {
 			}
 		}
 	}
-	_, err := ParseToken(secret, NewToken([]byte("another secret"), 42, 1, 2))
-	if strings.Contains(err.Error(), parts[3]) || strings.Contains(err.Error(), "secret") {
+	_, err := ParseToken(secret, NewToken([]byte("another secret"), 42, 1, 2, 3))
+	if strings.Contains(err.Error(), parts[4]) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("the refusal says too much: %v", err)
 	}
 }
@@ -94,16 +99,16 @@ func expiring(t testing.TB, token string, until int64) string {
 
 func TestExpiringToken(t *testing.T) {
 	secret := []byte("a secret of this store")
-	token := NewToken(secret, 42, 1, 2)
+	token := NewToken(secret, 42, 1, 2, 3)
 	narrow := expiring(t, token, 1_800_000_000)
 	c, err := ParseToken(secret, narrow)
-	if want := (Capability{42, 1, 2, time.Unix(1_800_000_000, 0)}); err != nil || c != want {
+	if want := (Capability{42, 1, 2, 3, time.Unix(1_800_000_000, 0)}); err != nil || c != want {
 		t.Errorf("%v, %v, want %v", c, err, want)
 	}
 	if strings.Contains(narrow, lastPart(token)) {
 		t.Errorf("%s carries the signature of %s, so its time could be taken away", narrow, token)
 	}
-	for _, bad := range []string{"", "42.1.2", "42.1.2.***", narrow, "." + lastPart(token)} {
+	for _, bad := range []string{"", "42.1.2.3", "42.1.2.3.***", narrow, "." + lastPart(token)} {
 		if _, err := ExpiringToken(bad, time.Unix(1_900_000_000, 0)); ErrorCode(err) != CodeInvalid {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -115,9 +120,9 @@ func TestExpiringToken(t *testing.T) {
 
 func FuzzParseToken(f *testing.F) {
 	secret := []byte("a secret of this store")
-	good := NewToken(secret, 42, 1, 2)
-	for _, s := range []string{"", good, good + "A", "42.1.2.", "....", "1.1.1.AAAAAAAAAAAAAAAAAAAAAA", "-1.-1.-1.x", "+42" + good[2:], "\x00.1.1.1", NewToken(nil, 1, 1, 1),
-		expiring(f, good, 1), expiring(f, good, 1<<62), "42.1.2.9223372036854775808." + lastPart(good)} {
+	good := NewToken(secret, 42, 1, 2, 3)
+	for _, s := range []string{"", good, good + "A", "42.1.2.3.", "....", "1.1.1.1.AAAAAAAAAAAAAAAAAAAAAA", "-1.-1.-1.-1.x", "+42" + good[2:], "\x00.1.1.1.1", NewToken(nil, 1, 1, 1, 1),
+		expiring(f, good, 1), expiring(f, good, 1<<62), "42.1.2.3.9223372036854775808." + lastPart(good)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
@@ -128,7 +133,7 @@ func FuzzParseToken(f *testing.F) {
 			}
 			return
 		}
-		want := NewToken(secret, c.Job, c.Generation, c.Attempt)
+		want := NewToken(secret, c.Job, c.Generation, c.Attempt, c.Wait)
 		if !c.Until.IsZero() {
 			want = expiring(t, want, c.Until.Unix())
 		}

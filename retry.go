@@ -8,26 +8,28 @@ import (
 )
 
 // Policy is how a job's errors, losses and clocks are handled. It is resolved at enqueue (option, kind, queue, built-in
-// default) and stored with the job, so that every worker in any language gets the same answer. 0 means the default.
+// default) and stored with the job, so that every worker in any language gets the same answer. A zero field takes the value of the next one in that
+// order. To take a default back: None for RunTimeout, Deadline and KeepKey, RetryLost, RetryPanic and AcceptLate, new(false) for NoExtend and
+// StopAtWindowEnd, and a list of Windows that is not nil and has no entries. In a stored policy everything is decided: 0 is none there.
 type Policy struct {
 	MaxAttempts  int32         `json:"max_attempts,omitempty"`  // errors and timeouts until failed: default 5, 1 = no retry, -1 = unlimited
 	MaxCrashes   int32         `json:"max_crashes,omitempty"`   // leases that end without a report: default 3, -1 = unlimited
-	RunTimeout   time.Duration `json:"run_timeout,omitempty"`   // one execution of the handler: default none
+	RunTimeout   time.Duration `json:"run_timeout,omitempty"`   // one execution of the handler: default none; None
 	Timeout      time.Duration `json:"timeout,omitempty"`       // the attempt with its waiting: default 24 h
-	Deadline     time.Duration `json:"deadline,omitempty"`      // the whole life, counted from enqueue or redrive: default none
+	Deadline     time.Duration `json:"deadline,omitempty"`      // the whole life, counted from enqueue or redrive: default none; None
 	DecideWithin time.Duration `json:"decide_within,omitempty"` // how long an errored job waits for its retry handler: default 5 min
-	KeepKey      time.Duration `json:"keep_key,omitempty"`      // how long a final job still holds its key: default 0
+	KeepKey      time.Duration `json:"keep_key,omitempty"`      // how long a final job still holds its key: default 0; None
 	Backoff      Backoff       `json:"backoff,omitzero"`
 	OnLost       OnLost        `json:"on_lost,omitempty"`
 	OnPanic      OnPanic       `json:"on_panic,omitempty"`
 	LateResponse LateResponse  `json:"late_response,omitempty"`
-	NoExtend     bool          `json:"no_extend,omitempty"` // strict lease: a step lasts at most one lease
+	NoExtend     *bool         `json:"no_extend,omitempty"` // strict lease: a step lasts at most one lease
 
 	// Windows say when attempts may start: at moments at which all of them are open, and those of the queue. Default always; at most 8.
-	Windows []Windows `json:"windows,omitempty"`
+	Windows []Windows `json:"windows,omitzero"`
 	// StopAtWindowEnd ends the handler's context when the windows close. What it returns then as an error hands the job back, to go on with the
 	// same attempt at the next opening. Without it a step that has started may run on. Steps that were resumed by a response are not stopped.
-	StopAtWindowEnd bool `json:"stop_at_window_end,omitempty"`
+	StopAtWindowEnd *bool `json:"stop_at_window_end,omitempty"`
 }
 
 // OnLost says what a lease that ends without a report means.
@@ -35,8 +37,8 @@ type OnLost uint8
 
 // What a lost lease means.
 const (
-	RetryLost OnLost = iota // run it again, within MaxCrashes (at least once; default)
-	FailLost                // fail the job (at most once)
+	RetryLost OnLost = 1 + iota // run it again, within MaxCrashes (at least once; default)
+	FailLost                    // fail the job (at most once)
 )
 
 // OnPanic says what a panic of the handler means.
@@ -44,8 +46,8 @@ type OnPanic uint8
 
 // What a panic means.
 const (
-	RetryPanic OnPanic = iota // an ordinary error (default)
-	FailPanic                 // fail the job
+	RetryPanic OnPanic = 1 + iota // an ordinary error (default)
+	FailPanic                     // fail the job
 )
 
 // LateResponse says whether a response that comes while a retry waits is given to that retry.
@@ -53,12 +55,36 @@ type LateResponse uint8
 
 // What happens to a response that comes while a retry waits.
 const (
-	AcceptLate LateResponse = iota // the retry is ready at once with the response in hand (default)
-	InboxLate                      // only the next Await takes it
+	AcceptLate LateResponse = 1 + iota // the retry is ready at once with the response in hand (default)
+	InboxLate                          // only the next Await takes it
 )
 
-// withDefaults fills what is 0 with the built-in defaults.
+// None as a duration of a Policy takes a default back: no such time.
+const None time.Duration = -1
+
+// Strict reports whether a step lasts at most one lease: NoExtend.
+func (p Policy) Strict() bool { return p.NoExtend != nil && *p.NoExtend }
+
+// Stops reports whether the end of its windows ends a step: StopAtWindowEnd.
+func (p Policy) Stops() bool { return p.StopAtWindowEnd != nil && *p.StopAtWindowEnd }
+
+// withDefaults fills what is 0 with the built-in defaults, and decides what was taken back.
 func (p Policy) withDefaults() Policy {
+	for _, d := range []*time.Duration{&p.RunTimeout, &p.Deadline, &p.KeepKey} {
+		*d = max(*d, 0)
+	}
+	pick(&p.OnLost, RetryLost)
+	pick(&p.OnPanic, RetryPanic)
+	pick(&p.LateResponse, AcceptLate)
+	if !p.Strict() {
+		p.NoExtend = nil
+	}
+	if !p.Stops() {
+		p.StopAtWindowEnd = nil
+	}
+	if len(p.Windows) == 0 {
+		p.Windows = nil
+	}
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts = DefaultMaxAttempts
 	}
@@ -90,8 +116,22 @@ func (p Policy) or(q Policy) Policy {
 	pick(&p.LateResponse, q.LateResponse)
 	pick(&p.NoExtend, q.NoExtend)
 	pick(&p.StopAtWindowEnd, q.StopAtWindowEnd)
-	if len(p.Windows) == 0 {
+	if p.Windows == nil {
 		p.Windows = q.Windows
+	}
+	return p
+}
+
+// Explicit is a policy in which everything is said, made of a stored one: no default changes it.
+func (p Policy) Explicit() Policy {
+	p = p.withDefaults()
+	pick(&p.RunTimeout, None)
+	pick(&p.Deadline, None)
+	pick(&p.KeepKey, None)
+	pick(&p.NoExtend, new(false))
+	pick(&p.StopAtWindowEnd, new(false))
+	if p.Windows == nil {
+		p.Windows = []Windows{}
 	}
 	return p
 }
@@ -115,8 +155,10 @@ func (p Policy) validate() error {
 	for _, c := range []struct {
 		field string
 		v     time.Duration
-	}{{"run_timeout", p.RunTimeout}, {"timeout", p.Timeout}, {"deadline", p.Deadline}, {"decide_within", p.DecideWithin}, {"keep_key", p.KeepKey}} {
-		if c.v < 0 || c.v > MaxHorizon {
+		least time.Duration
+	}{{"run_timeout", p.RunTimeout, None}, {"timeout", p.Timeout, 0}, {"deadline", p.Deadline, None}, {"decide_within", p.DecideWithin, 0},
+		{"keep_key", p.KeepKey, None}} {
+		if c.v < c.least || c.v > MaxHorizon {
 			return Invalid(c.field, "%v is out of range: 0 (the default) to 10 years", c.v)
 		}
 	}
@@ -214,8 +256,8 @@ type Verdict struct {
 	Again      bool          `json:"again,omitempty"`      // put the response in hand down, as [Again] does
 }
 
-// Now as Verdict.Delay means without any delay.
-const Now time.Duration = -1
+// Now as Verdict.Delay means without any delay. It is not None, which is no delay that was asked for.
+const Now time.Duration = math.MinInt64
 
 // Holds.
 const (

@@ -167,19 +167,47 @@ func TestRuleB6AnErrorForAnAttemptThatIsOver(t *testing.T) {
 	tr.claim().answer(0).answer(1).then(finish(boom)).rules("F2", "M4", "M3").stands("ready", late, held)
 }
 
-// rules:B7 A capability names id, generation and attempt: it outlives every step of the attempt, and no attempt.
-func TestRuleB7ACapabilityLastsAsLongAsItsAttempt(t *testing.T) {
-	token := func(tr *trace) string { return NewToken([]byte("secret"), tr.row.ID, 1, tr.row.Attempt) }
+// rules:B7 A capability names id, generation, attempt and wait: it outlives every step that does not answer the wait, and no attempt.
+func TestRuleB7ACapabilityLastsAsLongAsItsWait(t *testing.T) {
+	token := func(tr *trace) string { return NewToken([]byte("secret"), tr.row.ID, 1, tr.row.Attempt, tr.row.Waits) }
 	tr := begin(t).claim()
 	first := token(tr)
-	tr.say(OutcomeAwait).answer(0).claim().say(OutcomeAwait).answer(1).claim().say(OutcomeReleased).claim().
-		say(OutcomeSnooze).event(EventDue).claim()
+	tr.say(OutcomeReleased).claim().say(OutcomeSnooze).event(EventDue).claim().say(OutcomeAwait).claim().stands("running poll").
+		event(EventLeaseEnded).claim().say(OutcomeNoAnswer)
 	if token(tr) != first {
-		t.Errorf("the capability of attempt 1 became stale at attempt %d without an end of the attempt", tr.row.Attempt)
+		t.Errorf("the capability of the first wait became stale without an answer: %+v", tr.row)
 	}
-	if tr.then(finish(boom)).event(EventDue).claim(); token(tr) == first {
+	tr.answer(0).claim()
+	second := token(tr)
+	if tr.say(OutcomeAwait).answer(1).claim(); second == first || token(tr) == second {
+		t.Error("a capability answers two waits of one attempt")
+	}
+	third := token(tr)
+	if tr.then(finish(boom)); token(tr) != third {
+		t.Error("the end of an attempt has answered a wait")
+	}
+	if tr.event(EventDue).claim(); token(tr) == third {
 		t.Error("the capability of attempt 1 answers attempt 2")
 	}
+}
+
+// rules:B7 The second answer by one capability is stale, whenever it comes and whatever ends the wait.
+func TestRuleB7ADoubleClick(t *testing.T) {
+	byLink := func() *trace {
+		tr := begin(t)
+		tr.sent = many(linked(0, 0), linked(0, 0), ok(0, "own"))
+		return tr
+	}
+	byLink().claim().say(OutcomeAwait).answer(0).answer(1).stands("ready resumed", held, stale).claim().say(OutcomeAwait).stands("awaiting", done, stale)
+	byLink().claim().answer(0).answer(1).answer(2).stands("running start", kept, kept, kept).
+		say(OutcomeAwait).rules("F5", "M1", "M5").stands("ready resumed", held, stale, kept)
+	byLink().claim().answer(0).answer(1).then(finish(boom)).rules("F2", "M3", "M5").stands("ready", held, stale)
+	byLink().claim().then(finish(boom)).answer(0).rules("M3").answer(1).stands("ready", held, stale)
+	declined := byLink()
+	declined.sent[0].Failed = true
+	declined.claim().answer(0).answer(1).say(OutcomeAwait).rules("F5", "M2", "M5").stands("scheduled", done, stale)
+	byLink().claim().await(Wait{Mode: WaitAll, Keys: []string{"a", "b"}}).answer(0).claim().stands("running poll", kept).
+		say(OutcomeAnswer).rules("P2", "M5").stands("ready resumed", stale).answer(1).stands("ready resumed", stale, stale)
 }
 
 // rules:B10 All needs all, also for a waiting retry; a key has one owner.

@@ -39,10 +39,24 @@ type Client struct {
 	store    Store
 	ids      idBlock
 	messages messageIDs
+	server   bool // see NewServerClient
 }
 
 // NewClient makes a Client over any Store.
 func NewClient(s Store) *Client { return &Client{store: s} }
+
+// NewServerClient makes the Client of a server. The ids that it draws for jobs without one belong to
+// the server and not to the Caller in the context, so that no caller can use them before the server
+// does. A job that comes with an id must have one that its caller has leased, as with any Client.
+func NewServerClient(s Store) *Client { return &Client{store: s, server: true} }
+
+// leasing is the context in which c leases ids.
+func (c *Client) leasing(ctx context.Context) context.Context {
+	if !c.server {
+		return ctx
+	}
+	return WithCaller(ctx, &Caller{Token: serverOwner})
+}
 
 // Store gives the store below, for workers and tools.
 func (c *Client) Store() Store { return c.store }
@@ -51,8 +65,8 @@ func (c *Client) Store() Store { return c.store }
 func (c *Client) Close() error { return c.store.Close() }
 
 // Enqueue stores one job and returns when it is durable. It writes the id into j before it calls the store: if the error has
-// CodeUnknown, repeat the call with the same j, and at most one job exists. If a live job of the kind has the key, the answer
-// names that one and nothing changes (see OnKeyConflict).
+// CodeUnknown, repeat the call with the same j, and at most one job exists. If a live job of the kind has the key, the answer and
+// then j.ID name that one, and nothing changes (see OnKeyConflict); the call may still be repeated with the same j.
 func (c *Client) Enqueue(ctx context.Context, j *Job) (Enqueued, error) {
 	es, err := c.enqueue(ctx, []*Job{j}, false)
 	if err != nil {
@@ -118,6 +132,19 @@ func (c *Client) enqueue(ctx context.Context, jobs []*Job, partial bool) ([]Enqu
 // enqueueDrawn gives ids to jobs without one. Ids that this very call drew from an old block, and that the store therefore
 // refuses before it writes, are replaced once.
 func (c *Client) enqueueDrawn(ctx context.Context, jobs []*Job, partial bool) ([]Enqueued, error) {
+	for _, j := range jobs {
+		j.resend()
+	}
+	es, err := c.drawFresh(ctx, jobs, partial)
+	for i, e := range es {
+		if j := jobs[i]; err == nil && e.Err == nil && e.ID != 0 && e.ID != j.ID {
+			j.sent, j.kept, j.ID = j.ID, e.ID, e.ID
+		}
+	}
+	return es, err
+}
+
+func (c *Client) drawFresh(ctx context.Context, jobs []*Job, partial bool) ([]Enqueued, error) {
 	fresh := jobs
 	if drawn := func(j *Job) bool { return j.ID != 0 }; slices.ContainsFunc(jobs, drawn) {
 		fresh = slices.DeleteFunc(slices.Clone(jobs), drawn)
@@ -152,78 +179,45 @@ func (c *Client) enqueueDrawn(ctx context.Context, jobs []*Job, partial bool) ([
 // drawAndSend gives new ids to the fresh ones among jobs, and stores all.
 func (c *Client) drawAndSend(ctx context.Context, fresh, jobs []*Job, partial bool) ([]Enqueued, error) {
 	for _, j := range fresh {
-		id, err := c.ids.next(ctx, c.store)
+		id, err := c.ids.next(c.leasing(ctx), c.store)
 		if err != nil {
 			for _, f := range fresh {
 				f.ID = 0
 			}
 			return nil, err
 		}
-		j.ID = id
+		if j.ID = id; c.server {
+			j.set |= setServerID
+		}
 	}
 	send := make([]Job, len(jobs))
 	for i, j := range jobs {
 		send[i] = *j
 	}
-	return c.store.Enqueue(ctx, send, partial)
+	es, err := c.store.Enqueue(ctx, send, partial)
+	ownNotDuplicate(es, fresh, jobs)
+	return es, err
+}
+
+// ownNotDuplicate takes back Duplicate where the job that was there before was stored by this very call: the store
+// may have sent it twice because the first answer was lost. Nobody else can know an id that this call has drawn.
+func ownNotDuplicate(es []Enqueued, fresh, jobs []*Job) {
+	if !slices.ContainsFunc(es, func(e Enqueued) bool { return e.Duplicate }) {
+		return
+	}
+	seen := make(map[ID]bool, len(jobs))
+	for i := range es {
+		id := jobs[i].ID
+		if es[i].Duplicate && es[i].ID == id && !seen[id] && slices.Contains(fresh, jobs[i]) {
+			es[i].Duplicate = false
+		}
+		seen[id] = true
+	}
 }
 
 // Reserve draws ids ahead, so that the next n enqueues need no block of their own.
-func (c *Client) Reserve(ctx context.Context, n int) error { return c.ids.reserve(ctx, c.store, n) }
-
-// idBlock hands out ids from a block that the store has leased to this client. Everybody waits for the lease of the next one, so a client that uses a block up
-// leases larger ones, until one expires.
-type idBlock struct {
-	mu        sync.Mutex // guards the fields below, and keeps callers from leasing two blocks
-	at, limit ID
-}
-
-const (
-	idBlockSize = 1000
-	idBlockNext = 10_000 // what Store.IDs gives at most
-)
-
-func (b *idBlock) next(ctx context.Context, s Store) (ID, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.at == b.limit {
-		if err := b.lease(ctx, s, b.nextSize()); err != nil {
-			return 0, err
-		}
-	}
-	b.at++
-	return b.at - 1, nil
-}
-
-func (b *idBlock) nextSize() int {
-	if b.limit == 0 {
-		return idBlockSize
-	}
-	return idBlockNext
-}
-
-func (b *idBlock) reserve(ctx context.Context, s Store, n int) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if int(b.limit-b.at) >= n {
-		return nil
-	}
-	return b.lease(ctx, s, max(n, idBlockSize))
-}
-
-func (b *idBlock) lease(ctx context.Context, s Store, n int) error {
-	first, err := s.IDs(ctx, n)
-	if err != nil {
-		return err
-	}
-	b.at, b.limit = first, first+ID(n)
-	return nil
-}
-
-func (b *idBlock) drop() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.at, b.limit = 0, 0
+func (c *Client) Reserve(ctx context.Context, n int) error {
+	return c.ids.reserve(c.leasing(ctx), c.store, n)
 }
 
 // Wake makes the workers and the waiting calls of this process look again. After the commit of a transaction with EnqueueTx or FinishTx it saves
@@ -339,6 +333,16 @@ func (c *Client) Redrive(ctx context.Context, id ID, generation int32, by string
 	return c.editOne(ctx, id, Edit{Action: EditRedrive, Generation: generation, By: by})
 }
 
+// Clone makes a new job of one that may have ended, with the same args, and stores it: see Job.Clone. A call that is repeated after an unknown outcome makes
+// another one; to be safe against that, Get the job and Enqueue its Clone. ErrConflict if the key still belongs to another job: give another one with Key.
+func (c *Client) Clone(ctx context.Context, id ID, options ...Option) (Enqueued, error) {
+	j, err := c.Get(ctx, id)
+	if err != nil {
+		return Enqueued{}, err
+	}
+	return c.Enqueue(ctx, j.Clone(options...))
+}
+
 func (c *Client) editOne(ctx context.Context, id ID, e Edit) error {
 	edited, err := c.store.Edit(ctx, Filter{IDs: []ID{id}}, e)
 	switch {
@@ -353,9 +357,14 @@ func (c *Client) editOne(ctx context.Context, id ID, e Edit) error {
 // Find lists jobs; see Filter.
 func (c *Client) Find(ctx context.Context, f Filter) ([]Job, error) { return c.store.Find(ctx, f) }
 
-// History returns what happened to a job, oldest first.
+// History returns what happened to a job, oldest first: all that is kept of it, see MaxHistory.
 func (c *Client) History(ctx context.Context, id ID) ([]Attempt, error) {
-	return c.store.History(ctx, id)
+	return c.HistoryPage(ctx, id, HistoryFilter{Limit: MaxFind})
+}
+
+// HistoryPage returns a page of what happened to a job, oldest first.
+func (c *Client) HistoryPage(ctx context.Context, id ID, f HistoryFilter) ([]Attempt, error) {
+	return c.store.History(ctx, id, f)
 }
 
 // Log returns a job's own log lines, oldest first.
@@ -426,4 +435,62 @@ func (c *Client) HoldQueue(ctx context.Context, queue string, d time.Duration, r
 		return Invalid("store", "cannot hold queues; ask the process that has the database")
 	}
 	return h.HoldQueue(ctx, queue, d, reason)
+}
+
+// Caller is on whose behalf a Store is called. A server puts the holder of the access token of a request into the context of
+// each call; without a Caller the application itself calls, which may do everything. A store checks with it what a route cannot
+// see: effects of a call on jobs of other queues.
+type Caller struct {
+	Token     string  // id of the access token, never empty
+	Grants    []Grant // of the token
+	MaxQueues int     // queues that jobs of the token may create, see CodeQueueLimit; 0 = any number
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context for calls on behalf of c. A nil c is the application itself.
+func WithCaller(ctx context.Context, c *Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerOf returns the Caller of a context, nil for the application itself.
+func CallerOf(ctx context.Context) *Caller {
+	c, _ := ctx.Value(callerKey{}).(*Caller)
+	return c
+}
+
+// Allows reports whether one of the grants allows verb on jobs of a queue and kind. The nil Caller may do everything. An empty
+// queue or kind means all of them, as in Grant.Allows.
+func (c *Caller) Allows(verb Verb, queue, kind string) bool {
+	if c == nil {
+		return true
+	}
+	for _, g := range c.Grants {
+		if g.Allows(verb, queue, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// Sees reports whether one of the grants allows to read jobs of a queue, of some kind at least.
+func (c *Caller) Sees(queue string) bool {
+	if c == nil {
+		return true
+	}
+	for _, g := range c.Grants {
+		g.Kind = ""
+		if g.Allows(VerbRead, queue, "") {
+			return true
+		}
+	}
+	return false
+}
+
+// Owner names who leases ids and sends responses: the id of the token, or "" for every caller without one.
+func (c *Caller) Owner() string {
+	if c == nil {
+		return ""
+	}
+	return c.Token
 }

@@ -26,11 +26,18 @@ type Claimer interface {
 // When ctx ends while a write is under way, the error has CodeUnknown: repeating the same call is safe.
 type Store interface {
 	Claimer
-	// IDs leases a block of n ids (1 to 10,000), good for IDLife, and returns the first; they are consecutive.
+	// IDs leases a block of n ids (1 to 10,000) for the Caller in ctx, good for IDLife, and returns
+	// the first; they are consecutive.
 	IDs(ctx context.Context, n int) (first ID, err error)
-	// Enqueue stores jobs that have ids. It looks first at the id (known: that job, unchanged; other kind or key: ErrConflict),
-	// then at the key (held by a live job: see OnConflict), then inserts. All or nothing; with partial each refusal is in its
+	// Enqueue stores jobs that have ids. It looks first at the id (known: that job, unchanged; known
+	// with other content than it was first enqueued with: ErrConflict), then at the key (held by a
+	// live job: see OnConflict), then inserts. All or nothing; with partial each refusal is in its
 	// item's Err.
+	//
+	// An id must come from a block that was leased for the Caller in ctx (see Job.IDOwner), else
+	// CodeInvalid, whether a job has the id or not. A key that is held by a job for which the Caller
+	// has no grant is ErrConflict. The store may fill defaults into jobs, so a repeated call passes
+	// them as they were before the first.
 	Enqueue(ctx context.Context, jobs []Job, partial bool) ([]Enqueued, error)
 	// Respond stores responses and matches them with jobs.
 	Respond(ctx context.Context, rs []Response) ([]Responded, error)
@@ -39,11 +46,11 @@ type Store interface {
 	Edit(ctx context.Context, f Filter, e Edit) (Edited, error)
 	// Find returns jobs in the order of their ids (Newest: descending). Without Full they lack args, result, checkpoint and responses.
 	Find(ctx context.Context, f Filter) ([]Job, error)
-	// History returns what happened to a job, oldest first: one entry a step or change.
-	History(ctx context.Context, id ID) ([]Attempt, error)
+	// History returns what happened to a job, oldest first: one entry a step or change. The first and the newest MaxHistory are kept.
+	History(ctx context.Context, id ID, f HistoryFilter) ([]Attempt, error)
 	// Log returns the lines of a job's own log, oldest first.
 	Log(ctx context.Context, id ID) ([]LogLine, error)
-	// Queues lists all queues, or those named, in the order in which they were first seen, with counts.
+	// Queues lists all queues, or those named, in the order in which they were first seen, with counts. ErrNotFound if one that is named does not exist.
 	Queues(ctx context.Context, names ...string) ([]QueueStatus, error)
 	// SetQueue stores settings; the queue is made if it does not exist. They count for new jobs at once. Jobs that wait stand in their new places when it
 	// returns, unless on PostgreSQL an open transaction has stored some by the old settings: then the sweep goes on once that is over.
@@ -66,6 +73,21 @@ type Checker interface {
 	Check(ctx context.Context) ([]Violation, error)
 	// Checks names the invariants that Check looks at.
 	Checks() []string
+}
+
+// ProgressChecker is an optional ability of a Checker that takes its time.
+type ProgressChecker interface {
+	Checker
+	// CheckWith is Check that calls report now and then, from its own goroutine.
+	CheckWith(ctx context.Context, report func(CheckProgress)) ([]Violation, error)
+}
+
+// CheckProgress says how far a check of a store has come.
+type CheckProgress struct {
+	Check  string // that runs
+	Number int    // of the check, from 1
+	Of     int    // checks
+	Rows   int64  // that were read so far, by all checks
 }
 
 // Repairer is an optional ability of a Store: it corrects what it can derive from the jobs, as sojourn doctor --repair does.
@@ -145,6 +167,13 @@ type Holder interface {
 	HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error
 }
 
+// QueueLister is an optional ability of a Store: it lists queues in pages, where there may be many.
+type QueueLister interface {
+	// ListQueues lists the queues that the Caller in ctx may read jobs of, with counts, in the order
+	// of Queues. ErrNotFound if there is no queue f.After.
+	ListQueues(ctx context.Context, f QueueFilter) (QueuePage, error)
+}
+
 // InboxKeeper is an optional ability of a Store: people look after the responses that no job has taken.
 type InboxKeeper interface {
 	// EditInbox matches, retries or discards one response, and answers with what became of the new one, or of the discarded one. ErrNotFound if there is
@@ -195,6 +224,9 @@ type ClaimRequest struct {
 	Lease     time.Duration  // length of the lease: 1 s to 1 h, default 30 s
 	Wait      time.Duration  // how long to wait for a job: at most MaxWait
 	Share     map[string]int // weights of the queues: claims are spread in this proportion; nil = strictly in order
+	// Reserve keeps jobs that are heavier than Capacity from starving: one that has been ready for this long is not passed over: nothing
+	// behind it is taken, so that the worker's room drains until the job fits. 0 = such jobs are always passed over.
+	Reserve time.Duration
 }
 
 // MaxWait bounds ClaimRequest.Wait and Filter.Wait; longer is clamped.
@@ -271,9 +303,27 @@ type Enqueued struct {
 	Err       error `json:"-"` // of this item, in partial mode
 }
 
+// HistoryFilter chooses a page of a job's history.
+type HistoryFilter struct {
+	After int32 // the Seq of the last entry of the page before; 0 = from the first
+	Limit int   // 1 to MaxFind; 0 = 100
+}
+
+// Validate checks the ranges. The error is an *Error with CodeInvalid.
+func (f HistoryFilter) Validate() error {
+	if f.After < 0 {
+		return Invalid("after", "%d is negative", f.After)
+	}
+	if f.Limit < 0 || f.Limit > MaxFind {
+		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	}
+	return nil
+}
+
 // Attempt is one entry of a job's history: a step that ended (Epoch > 0), or a change without a step.
 type Attempt struct {
-	Seq        int32     `json:"seq"` // from 1, without gaps
+	Seq        int32     `json:"seq"`               // from 1, with a gap where entries were dropped
+	Dropped    int32     `json:"dropped,omitempty"` // entries that stood between the one before and this one and were dropped, see MaxHistory
 	Generation int32     `json:"generation"`
 	Attempt    int32     `json:"attempt"`
 	Epoch      int64     `json:"epoch,omitempty"`
@@ -315,7 +365,7 @@ type Status struct {
 	Instance   string    `json:"instance"` // first part of Job.IdempotencyKey
 	MaxBytes   int       `json:"max_bytes"`
 	Now        time.Time `json:"now"`   // the store's clock
-	Clock      string    `json:"clock"` // "steady", or what was seen: steps back
+	Clock      string    `json:"clock"` // "steady", or how often it was set forward and back
 	Bytes      int64     `json:"bytes"` // on disk
 	WALBytes   int64     `json:"wal_bytes"`
 	Commits    int64     `json:"commits"` // transactions that this open store has committed; what waited together counts once

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -19,9 +20,9 @@ import (
 const (
 	maxTries    = 3
 	firstPause  = 50 * time.Millisecond // before the second try, four times as long before the third
-	longestWait = 2 * time.Second       // of what Retry-After may ask for
-	patience    = time.Minute           // for an answer, beside the time that a call is meant to wait
-	maxProblem  = 1 << 20               // bytes of an error
+	longestWait = 10 * time.Second      // a call that is to be repeated later than this, says Retry-After, is not repeated
+	patience    = time.Minute           // for a whole answer, beside the time that a call is meant to wait
+	maxAnswer   = 64 << 20              // bytes of a body
 )
 
 // safety says what may be done about a call whose answer did not come.
@@ -39,6 +40,21 @@ type request struct {
 	in, out      any
 	safety       safety
 	wait         time.Duration // that the server may take longer
+	complete     func() bool   // whether out is an answer to the request; nil if any is
+}
+
+// again says whether and when a request may be sent again. The zero value means that it may not.
+type again struct {
+	after time.Duration // at least
+	asked bool          // by the server, so the pause does not grow
+}
+
+// pause is the time before the try with that number, from 2.
+func (a again) pause(try int) time.Duration {
+	if a.asked {
+		return a.after
+	}
+	return a.after << (2 * (try - 2))
 }
 
 // codec is exact: what a program stores comes back byte for byte.
@@ -60,11 +76,11 @@ func (s *Store) call(ctx context.Context, r request) error {
 		if err := s.ended(ctx, r, try > 1); err != nil {
 			return err
 		}
-		pause, err := s.once(ctx, r, body)
+		next, err := s.once(ctx, r, body)
 		switch {
 		case err == nil:
 			return nil
-		case pause == 0:
+		case next.after == 0:
 			return err
 		case ctx.Err() != nil:
 			return s.ended(ctx, r, true)
@@ -72,7 +88,7 @@ func (s *Store) call(ctx context.Context, r request) error {
 			return err
 		}
 		select {
-		case <-time.After(pause << (2 * (try - 1))):
+		case <-time.After(next.pause(try + 1)):
 		case <-ctx.Done():
 		}
 	}
@@ -92,33 +108,36 @@ func (s *Store) ended(ctx context.Context, r request, sent bool) error {
 	return context.Cause(ctx)
 }
 
-// once sends a request. pause is how long to wait before it may be sent again; 0 means never.
-func (s *Store) once(ctx context.Context, r request, body []byte) (pause time.Duration, err error) {
+// once sends a request, and says whether it may be sent again.
+func (s *Store) once(ctx context.Context, r request, body []byte) (again, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience+r.wait)
 	defer cancel()
 	answer, err := s.send(ctx, r, body)
-	if err == nil {
-		defer answer.Body.Close()
-		if answer.StatusCode >= 400 {
-			return refused(r, answer)
-		}
-		var b []byte
-		if b, err = io.ReadAll(answer.Body); err == nil {
-			if r.out == nil {
-				return 0, nil
-			}
-			if err = codec.Read(b, r.out); err == nil {
-				return 0, nil
-			}
-		}
+	if err != nil {
+		return unanswered(r, plainly(err), err)
 	}
-	if r.safety == unsafe {
-		return 0, unanswered(sojourn.CodeUnknown, "the server's answer did not come ("+plainly(err)+"); the call may or may not have been executed", err)
+	defer answer.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	if err == nil && len(b) > maxAnswer {
+		err = fmt.Errorf("it has more than %d MiB", maxAnswer>>20)
 	}
-	if r.safety == safe {
-		return firstPause, unanswered(sojourn.CodeUnknown, "the server's answer did not come ("+plainly(err)+"); repeat the call unchanged", err)
+	if err != nil {
+		return unanswered(r, plainly(err), err)
 	}
-	return firstPause, unanswered(sojourn.CodeUnavailable, "the server cannot be reached: "+plainly(err), err)
+	if answer.StatusCode >= 300 {
+		return refused(r, answer, b)
+	}
+	if r.out == nil {
+		return again{}, nil
+	}
+	err = codec.Read(b, r.out)
+	if err == nil && r.complete != nil && !r.complete() {
+		err = errors.New("it does not answer the request")
+	}
+	if err != nil {
+		return unanswered(r, "it is not that of a Sojourn server: "+plainly(err), err)
+	}
+	return again{}, nil
 }
 
 func (s *Store) send(ctx context.Context, r request, body []byte) (*http.Response, error) {
@@ -144,34 +163,49 @@ func plainly(err error) string {
 	return sojourn.Cut(err.Error(), sojourn.MaxReason)
 }
 
-func unanswered(code, message string, err error) error {
+// unanswered is the error of a request without an answer of a Sojourn server. It may have been executed, whatever came instead.
+func unanswered(r request, why string, err error) (again, error) {
+	switch r.safety {
+	case unsafe:
+		return again{}, unknown(sojourn.CodeUnknown, "the server's answer did not come ("+why+"); the call may or may not have been executed", err)
+	case safe:
+		return again{after: firstPause}, unknown(sojourn.CodeUnknown, "the server's answer did not come ("+why+"); repeat the call unchanged", err)
+	}
+	return again{after: firstPause}, unknown(sojourn.CodeUnavailable, "the server cannot be reached: "+why, err)
+}
+
+func unknown(code, message string, err error) error {
 	return &sojourn.Error{Code: code, Index: -1, Retryable: true, Message: message, Err: err}
 }
 
 // refused reads an error. A server that is too busy or about to end says that nothing has happened, so any call may be sent again.
-func refused(r request, answer *http.Response) (pause time.Duration, err error) {
-	b, err := io.ReadAll(io.LimitReader(answer.Body, maxProblem))
+func refused(r request, answer *http.Response, b []byte) (again, error) {
 	var p wire.Problem
-	if t, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); err != nil || t != "application/problem+json" || codec.Read(b, &p) != nil {
-		code := sojourn.CodeUnavailable // it comes from something in between
-		if r.safety != looks && answer.StatusCode >= 500 {
-			code = sojourn.CodeUnknown
-		}
-		return 0, unanswered(code, "the answer is not that of a Sojourn server: "+answer.Status, err)
+	t, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if t != "application/problem+json" || codec.Read(b, &p) != nil || p.Code == "" || p.Status != answer.StatusCode {
+		return unanswered(r, "the answer is not that of a Sojourn server: "+answer.Status, nil) // something in between has written it
 	}
-	if p.Code == wire.CodeOverloaded || p.Code == wire.CodeDraining || p.Code == wire.CodeRateLimited {
+	switch p.Code {
+	case wire.CodeOverloaded, wire.CodeDraining, wire.CodeRateLimited:
 		return retryAfter(answer.Header), p.Err()
-	}
-	if p.Code == wire.CodeBodyTooLarge {
+	case wire.CodeInternal:
+		if r.safety != unsafe {
+			return again{after: firstPause}, p.Err()
+		}
+	case wire.CodeBodyTooLarge:
 		p.Code = sojourn.CodeTooLarge
 	}
-	return 0, p.Err()
+	return again{}, p.Err()
 }
 
-func retryAfter(h http.Header) time.Duration {
+// retryAfter is the time that the server asks for. One that is too long to wait here is left to the caller.
+func retryAfter(h http.Header) again {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 1 {
-		return firstPause
+		return again{after: firstPause}
 	}
-	return min(time.Duration(seconds)*time.Second, longestWait)
+	if after := time.Duration(min(seconds, 1<<20)) * time.Second; after <= longestWait {
+		return again{after: after, asked: true}
+	}
+	return again{}
 }

@@ -2,9 +2,11 @@ package httpapi_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"net/http/httptest"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi"
@@ -19,19 +21,38 @@ import (
 type far struct {
 	*httpapi.Store
 	behind sojourn.Store
+	t      *testing.T
 }
 
 func (f far) Nudge() { f.behind.(interface{ Nudge() }).Nudge() }
 
+// As is the same store as the holder of a token sees it, through a server that asks for tokens.
+func (f far) As(c *sojourn.Caller) sojourn.Store {
+	f.t.Helper()
+	bearer := "sj_" + c.Token + "_secret"
+	hash := sha256.Sum256([]byte(bearer))
+	token := sojourn.AccessToken{ID: c.Token, Name: c.Token, Hash: hash[:], Grants: c.Grants, ExpiresAt: time.Now().Add(time.Hour)}
+	if err := f.behind.(sojourn.AccessStore).SetAccessToken(f.t.Context(), token); err != nil {
+		f.t.Fatal(err)
+	}
+	return dial(f.t, f.behind, server.Options{MaxQueues: c.MaxQueues}, httpapi.Token(bearer))
+}
+
 // serving starts a server over a store and dials it.
 func serving(t *testing.T, behind *sojourn.Client) far {
 	t.Helper()
-	h, err := server.New(context.Background(), behind.Store(), server.Options{Open: true})
+	t.Cleanup(func() { _ = behind.Close() })
+	return far{dial(t, behind.Store(), server.Options{Open: true}), behind.Store(), t}
+}
+
+func dial(t *testing.T, behind sojourn.Store, o server.Options, options ...httpapi.Option) *httpapi.Store {
+	t.Helper()
+	h, err := server.New(context.Background(), behind, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(h)
-	c, err := httpapi.Dial(s.URL)
+	c, err := httpapi.Dial(s.URL, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +60,8 @@ func serving(t *testing.T, behind *sojourn.Client) far {
 		_ = c.Close()
 		h.Drain()
 		s.Close()
-		_ = behind.Close()
 	})
-	return far{c.Store().(*httpapi.Store), behind.Store()}
+	return c.Store().(*httpapi.Store)
 }
 
 func TestMain(m *testing.M) {

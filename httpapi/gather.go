@@ -50,7 +50,7 @@ func (g *gatherer) enqueue(ctx context.Context, job wire.NewJob) (wire.Enqueued,
 	case <-one.done:
 		return one.out, one.err
 	case <-ctx.Done():
-		return wire.Enqueued{}, unanswered(sojourn.CodeUnknown, "the call ended before the server had answered; it may or may not have been executed: repeat it unchanged", context.Cause(ctx))
+		return wire.Enqueued{}, unknown(sojourn.CodeUnknown, "the call ended before the server had answered; it may or may not have been executed: repeat it unchanged", context.Cause(ctx))
 	}
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -76,9 +77,9 @@ func TestGatherFew(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 1000 {
 			ctx, cancel := context.WithCancel(t.Context())
-			args := make([]byte, 10)
+			args := bytes.Repeat([]byte("1"), 10)
 			if i%100 == 0 {
-				args = make([]byte, gatherBytes/2)
+				args = bytes.Repeat([]byte("1"), gatherBytes/2)
 			}
 			group.Go(func() {
 				_, err := g.enqueue(ctx, wire.NewJob{Args: args})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -12,11 +13,35 @@ import (
 
 func queuePath(name, part string) string { return "/v1/queues/" + url.PathEscape(name) + part }
 
-// Queues lists queues with their counts.
-func (s *Store) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStatus, error) {
-	q := url.Values{"name": names}
+// Queues lists queues with their counts: those named, or page after page all of them.
+func (s *Store) Queues(ctx context.Context, names ...string) (all []sojourn.QueueStatus, err error) {
+	if len(names) > 0 {
+		a, err := get[wire.QueuesAnswer](ctx, s, "/v1/queues?"+url.Values{"name": names}.Encode())
+		return a.Queues, err
+	}
+	for f := (sojourn.QueueFilter{Limit: sojourn.MaxFind}); ; {
+		p, err := s.ListQueues(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p.Queues...)
+		if f.After = p.Next; f.After == "" {
+			return all, nil
+		}
+	}
+}
+
+// ListQueues lists a page of queues with their counts.
+func (s *Store) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.QueuePage, error) {
+	q := url.Values{}
+	if f.After != "" {
+		q.Set("after", f.After)
+	}
+	if f.Limit != 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
 	a, err := get[wire.QueuesAnswer](ctx, s, "/v1/queues?"+q.Encode())
-	return a.Queues, err
+	return sojourn.QueuePage{Queues: a.Queues, Next: a.Next}, err
 }
 
 // SetQueue stores settings.

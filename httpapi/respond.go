@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
@@ -17,12 +18,17 @@ func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.R
 			how = unsafe
 		}
 	}
-	a, err := post[wire.RespondAnswer](ctx, s, "/v1/responses/batch", wire.RespondRequest{Responses: wire.Each(rs, wire.ResponseOf)}, how, 0)
+	a, err := post(ctx, s, "/v1/responses/batch", wire.RespondRequest{Responses: wire.Each(rs, wire.ResponseOf)}, how, 0, func(a wire.RespondAnswer) bool {
+		return len(a.Responses) == len(rs) && !slices.ContainsFunc(a.Responses, func(r sojourn.Responded) bool { return r.Outcome == "" })
+	})
 	return a.Responses, err
 }
 
 // Inbox lists responses.
 func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
+	if f.Outcomes != nil && len(f.Outcomes) == 0 { // a query string has no empty list
+		return nil, s.ended(ctx, request{}, false)
+	}
 	a, err := get[wire.InboxAnswer](ctx, s, "/v1/inbox?"+inboxQuery(f).Encode())
 	if err != nil {
 		return nil, err
@@ -51,7 +57,7 @@ func inboxQuery(f sojourn.InboxFilter) url.Values {
 // EditInbox matches, retries or discards one response. Match and retry store a response under a message id of their own, so a repeated call is a
 // duplicate.
 func (s *Store) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
-	return post[sojourn.Responded](ctx, s, "/v1/inbox/edit", wire.InboxEdit(e), safe, 0)
+	return post[sojourn.Responded](ctx, s, "/v1/inbox/edit", wire.InboxEdit(e), safe, 0, func(r sojourn.Responded) bool { return r.Outcome != "" })
 }
 
 // CountInbox counts what lies in the inbox.

@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -14,14 +16,14 @@ import (
 
 // Store is a sojourn.Store on the other side of a network. Safe for concurrent use.
 //
-// A call whose answer is lost is sent again, up to twice, where that has the same effect as once: everything that only looks, Enqueue (by id),
+// A call whose answer is lost, or answered by something in between, is sent again, up to twice, where that has the same effect as once: everything that only looks, Enqueue (by id),
 // Claim (by number), Extend, Finish (by lease and outcome), Respond where every response has a message id, SetQueue, HoldQueue, and Save without
-// log lines. The other calls answer with CodeUnknown then. A server that is overloaded or shutting down says that nothing has happened; such calls
-// are all repeated, after the time that it asks for.
+// log lines. The other calls answer with CodeUnknown then. A server that is overloaded, shutting down or limits the rate of the token says that
+// nothing has happened; such calls are all repeated, after the time that it asks for, if that is 10 s or less. An answer has at most 64 MiB.
 //
 // Single jobs that are enqueued at the same time go in one request, each for itself; a lone one leaves at once.
 //
-// It is also a sojourn.Explainer, Holder, Checker, Repairer, InboxKeeper, WorkerKeeper and AuditReader, as far as the store behind the server is.
+// It is also a sojourn.Explainer, Holder, Checker, Repairer, InboxKeeper, QueueLister, WorkerKeeper and AuditReader, as far as the store behind the server is.
 type Store struct {
 	base   *url.URL
 	token  string
@@ -40,6 +42,7 @@ var (
 	_ sojourn.Checker     = (*Store)(nil)
 	_ sojourn.InboxKeeper = (*Store)(nil)
 
+	_ sojourn.QueueLister  = (*Store)(nil)
 	_ sojourn.WorkerKeeper = (*Store)(nil)
 	_ sojourn.AuditReader  = (*Store)(nil)
 	_ sojourn.Repairer     = (*Store)(nil)
@@ -55,10 +58,15 @@ func newStore(base *url.URL, o options) *Store {
 	return s
 }
 
-// post is what most calls are.
-func post[Out any](ctx context.Context, s *Store, path string, in any, how safety, wait time.Duration) (Out, error) {
+// post is what most calls are. complete, if there is one, tells an answer to the request from JSON of others: a page of a proxy, or a list of another
+// length. Without it the caller would index past the end, or take a lease for extended that is not.
+func post[Out any](ctx context.Context, s *Store, path string, in any, how safety, wait time.Duration, complete func(Out) bool) (Out, error) {
 	var out Out
-	err := s.call(ctx, request{method: http.MethodPost, path: path, in: in, out: &out, safety: how, wait: wait})
+	r := request{method: http.MethodPost, path: path, in: in, out: &out, safety: how, wait: wait}
+	if complete != nil {
+		r.complete = func() bool { return complete(out) }
+	}
+	err := s.call(ctx, r)
 	return out, err
 }
 
@@ -70,7 +78,7 @@ func get[Out any](ctx context.Context, s *Store, path string) (Out, error) {
 
 // IDs leases a block of ids. A repeated call leases another one, which wastes the first and nothing else.
 func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
-	a, err := post[wire.IDsAnswer](ctx, s, "/v1/ids", wire.IDsRequest{Count: n}, safe, 0)
+	a, err := post[wire.IDsAnswer](ctx, s, "/v1/ids", wire.IDsRequest{Count: n}, safe, 0, func(a wire.IDsAnswer) bool { return a.First > 0 })
 	return a.First, err
 }
 
@@ -123,10 +131,9 @@ func (s *Store) enqueue(ctx context.Context, send []wire.NewJob, partial bool) (
 }
 
 func (s *Store) enqueueTogether(ctx context.Context, send []wire.NewJob, partial bool) ([]wire.Enqueued, error) {
-	a, err := post[wire.EnqueueAnswer](ctx, s, "/v1/jobs/batch", wire.EnqueueRequest{Jobs: send, Partial: partial}, safe, 0)
-	if err == nil && len(a.Jobs) != len(send) {
-		err = unanswered(sojourn.CodeUnknown, "the server answered about another number of jobs; repeat the call unchanged", nil)
-	}
+	a, err := post(ctx, s, "/v1/jobs/batch", wire.EnqueueRequest{Jobs: send, Partial: partial}, safe, 0, func(a wire.EnqueueAnswer) bool {
+		return len(a.Jobs) == len(send) && !slices.ContainsFunc(a.Jobs, func(e wire.Enqueued) bool { return e.Error == nil && (e.ID <= 0 || e.State == 0) })
+	})
 	return a.Jobs, err
 }
 
@@ -144,7 +151,9 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	if r.Number == 0 {
 		how = unsafe
 	}
-	a, err := post[wire.ClaimAnswer](ctx, s, "/v1/claim", wire.ClaimRequest(r), how, min(r.Wait, sojourn.MaxWait))
+	a, err := post[wire.ClaimAnswer](ctx, s, "/v1/claim", wire.ClaimRequest(r), how, min(r.Wait, sojourn.MaxWait), func(a wire.ClaimAnswer) bool {
+		return a.Jobs != nil && !slices.ContainsFunc(a.Jobs, func(c wire.Claimed) bool { return c.Lease.ID <= 0 || c.Lease.ID != c.Job.ID })
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +162,9 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 
 // Extend prolongs leases.
 func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.Lost, error) {
-	a, err := post[wire.ExtendAnswer](ctx, s, "/v1/extend", wire.ExtendRequest{Leases: leases}, safe, 0)
+	a, err := post[wire.ExtendAnswer](ctx, s, "/v1/extend", wire.ExtendRequest{Leases: leases}, safe, 0, func(a wire.ExtendAnswer) bool {
+		return a.Lost != nil && !slices.ContainsFunc(a.Lost, func(l sojourn.Lost) bool { return l.Lease.ID <= 0 })
+	})
 	return a.Lost, err
 }
 
@@ -166,7 +177,9 @@ func (s *Store) Save(ctx context.Context, items []sojourn.Saved) ([]error, error
 		}
 	}
 	body := wire.SaveRequest{Items: wire.Each(items, func(i sojourn.Saved) wire.Saved { return wire.Saved(i) })}
-	a, err := post[wire.SaveAnswer](ctx, s, "/v1/save", body, how, 0)
+	a, err := post(ctx, s, "/v1/save", body, how, 0, func(a wire.SaveAnswer) bool {
+		return len(a.Errors) == len(items) && !slices.ContainsFunc(a.Errors, func(p *wire.Problem) bool { return p != nil && p.Code == "" })
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -179,20 +192,36 @@ func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojou
 		o.Reason, o.Text = sojourn.Cut(o.Reason, sojourn.MaxReason), sojourn.Cut(o.Text, sojourn.MaxError) // as the store would
 		return wire.OutcomeOf(o)
 	})}
-	a, err := post[wire.FinishAnswer](ctx, s, "/v1/finish", body, safe, 0)
+	a, err := post(ctx, s, "/v1/finish", body, safe, 0, func(a wire.FinishAnswer) bool {
+		return len(a.Outcomes) == len(outcomes) && !slices.ContainsFunc(a.Outcomes, unfinished)
+	})
 	if err != nil {
 		return nil, err
 	}
 	return wire.Each(a.Outcomes, wire.Finished.Domain), nil
 }
 
+// unfinished reports whether an entry says nothing about its outcome.
+func unfinished(f wire.Finished) bool {
+	switch f.Status {
+	case sojourn.FinishApplied, sojourn.FinishRepeated, sojourn.FinishLost:
+		return false
+	case sojourn.FinishRefused:
+		return f.Error == nil || f.Error.Code == ""
+	}
+	return true
+}
+
 // Edit cancels, fails, redrives, purges or changes jobs.
 func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
 	how := unsafe
-	if e.Action == sojourn.EditCancel || e.Action == sojourn.EditFail {
+	switch {
+	case e.DryRun:
+		how = looks
+	case e.Action == sojourn.EditCancel || e.Action == sojourn.EditFail:
 		how = safe
 	}
-	a, err := post[wire.EditAnswer](ctx, s, "/v1/jobs/edit", wire.EditRequest{Filter: wire.Filter(f), Edit: wire.Edit(e)}, how, 0)
+	a, err := post[wire.EditAnswer](ctx, s, "/v1/jobs/edit", wire.EditRequest{Filter: wire.Filter(f), Edit: wire.Edit(e)}, how, 0, func(a wire.EditAnswer) bool { return a.Items != nil })
 	if err != nil {
 		return sojourn.Edited{}, err
 	}
@@ -201,7 +230,9 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 
 // Find returns jobs.
 func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
-	a, err := post[wire.JobsAnswer](ctx, s, "/v1/jobs/find", wire.Filter(f), looks, min(f.Wait, sojourn.MaxWait))
+	a, err := post[wire.JobsAnswer](ctx, s, "/v1/jobs/find", wire.Filter(f), looks, min(f.Wait, sojourn.MaxWait), func(a wire.JobsAnswer) bool {
+		return a.Jobs != nil && !slices.ContainsFunc(a.Jobs, func(j wire.JobView) bool { return j.ID <= 0 })
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -213,8 +244,8 @@ func jobPath(id sojourn.ID, part string) string {
 }
 
 // History returns what happened to a job.
-func (s *Store) History(ctx context.Context, id sojourn.ID) ([]sojourn.Attempt, error) {
-	a, err := get[wire.HistoryAnswer](ctx, s, jobPath(id, "/history"))
+func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) ([]sojourn.Attempt, error) {
+	a, err := get[wire.HistoryAnswer](ctx, s, fmt.Sprintf("%s?after=%d&limit=%d", jobPath(id, "/history"), f.After, f.Limit))
 	return a.History, err
 }
 
@@ -231,7 +262,7 @@ func (s *Store) Why(ctx context.Context, id sojourn.ID) (sojourn.Why, error) {
 
 // Sweep handles what is overdue.
 func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
-	return post[sojourn.Swept](ctx, s, "/v1/sweep", wire.SweepRequest{Limit: limit}, unsafe, 0)
+	return post[sojourn.Swept](ctx, s, "/v1/sweep", wire.SweepRequest{Limit: limit}, unsafe, 0, nil)
 }
 
 // Status describes the store behind the server.
@@ -241,7 +272,7 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 
 // Check returns what breaks an invariant of the store behind the server.
 func (s *Store) Check(ctx context.Context) ([]sojourn.Violation, error) {
-	a, err := post[wire.CheckAnswer](ctx, s, "/v1/check", nil, looks, time.Hour)
+	a, err := post[wire.CheckAnswer](ctx, s, "/v1/check", nil, looks, time.Hour, func(a wire.CheckAnswer) bool { return len(a.Checks) > 0 })
 	s.checks.Store(&a.Checks)
 	return a.Violations, err
 }

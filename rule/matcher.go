@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -256,7 +257,7 @@ func (l *letter) ResolveName(name string) (any, bool) {
 	case "content_type":
 		return types.String(l.m.ContentType), true
 	case "headers":
-		return types.NewStringStringMap(types.DefaultTypeAdapter, l.m.Headers), true
+		return headers{types.NewStringStringMap(types.DefaultTypeAdapter, l.m.Headers)}, true
 	case "time":
 		return types.Timestamp{Time: l.m.Time}, true
 	case "raw":
@@ -269,6 +270,30 @@ func (l *letter) ResolveName(name string) (any, bool) {
 		return l.body, l.unreadable == nil
 	}
 	return nil, false
+}
+
+// headers looks names up whatever their case. The names themselves are in lower case, see source.Message.
+type headers struct{ traits.Mapper }
+
+func lower(key ref.Val) ref.Val {
+	if name, ok := key.(types.String); ok {
+		return types.String(strings.ToLower(string(name)))
+	}
+	return key
+}
+
+// Contains is the operator in.
+func (h headers) Contains(key ref.Val) ref.Val { return h.Mapper.Contains(lower(key)) }
+
+// Find is what rules look up by. An error names the key as the rule has it.
+func (h headers) Find(key ref.Val) (ref.Val, bool) { return h.Mapper.Find(lower(key)) }
+
+// Get is Find with an error for a name that is not there.
+func (h headers) Get(key ref.Val) ref.Val {
+	if v, found := h.Find(key); found {
+		return v
+	}
+	return h.Mapper.Get(key)
 }
 
 // readJSON reads one value. Numbers become int or uint if they are whole and fit, else double.

@@ -53,6 +53,10 @@ func TestMatcherAnswers(t *testing.T) {
 		{"key", `key`, `charge order-7 replies/0@17`},
 		{"key", `body.meta.order.lowerAscii()`, "!1:27: undeclared reference to 'lowerAscii'"},
 		{"id", `headers["event-id"]`, `charge order-42 evt_1`},
+		{"id", `headers["Event-ID"]`, `charge order-42 evt_1`},
+		{"id", `"EVENT-ID" in headers ? headers["eVENT-iD"] : "none"`, `charge order-42 evt_1`},
+		{"id", `headers.all(name, name == "event-id") && size(headers) == 1 && headers == {"event-id": "evt_1"} ? "all" : "none"`, `charge order-42 all`},
+		{"id", `has(headers.Event) ? "some" : string("X" in headers)`, `charge order-42 false`},
 		{"ok", `body.type == "charge.ok"`, `charge order-42 replies/0@17`},
 		{"ok", `body.type != "charge.ok"`, `charge order-42 replies/0@17 failed charge.ok: from replies`},
 		{"progress", `has(body.type)`, `charge order-42 replies/0@17 progress`},
@@ -111,6 +115,7 @@ func TestMatcherParks(t *testing.T) {
 		{"body", `{1: 2}`, ``, "rule: body: 1:1: the body has a map with a key of type int; JSON needs strings"},
 		{"body", `time`, ``, "rule: body: 1:1: gives google.protobuf.Timestamp, which has no form in JSON; convert it to a string"},
 		{"id", `headers["none"]`, ``, "rule: id: 1:8: no such key: none"},
+		{"id", `headers["None"]`, ``, "rule: id: 1:8: no such key: None"},
 		{"ok", `int(body.type) == 1`, ``, "rule: ok: 1:4: type conversion error from 'string' to 'int'"},
 	} {
 		match, err := rule.Matcher(one(c.name, strings.ReplaceAll(c.text, `\n`, "\n")))

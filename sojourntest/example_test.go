@@ -49,7 +49,7 @@ func Example() {
 	fmt.Println(h.Job(id).State)
 
 	h.Advance(5 * time.Hour)
-	h.Respond(sojourn.Response{Kind: "charge", Key: "order-42", Body: []byte("approved")})
+	h.Respond(sojourn.Response{Kind: "charge", Key: "order-42", ContentType: "text/plain", Body: []byte("approved")})
 	h.RunUntilIdle()
 	fmt.Println(h.Job(id).State)
 	// Output:
@@ -68,7 +68,7 @@ func ExampleHarness_Crash() {
 	h := sojourntest.New(t)
 	id := h.Enqueue(charge.New("order-42"))
 	h.Crash("charge")
-	fmt.Println(h.Respond(sojourn.Response{Kind: "charge", Key: "order-42", Body: []byte("approved")}).Outcome)
+	fmt.Println(h.Respond(sojourn.Response{Kind: "charge", Key: "order-42", ContentType: "text/plain", Body: []byte("approved")}).Outcome)
 
 	h.Advance(sojourn.DefaultLease)
 	sojourntest.Handle(h, charge, func(_ context.Context, job *sojourn.Job, order string) error {

@@ -43,7 +43,7 @@ func TestAwaitAndRespond(t *testing.T) {
 		h := sojourntest.New(t)
 		requests := 0
 		sojourntest.Handle(h, charge, ask(&requests))
-		answer := sojourn.Response{Kind: charge.Name, Key: "42", Body: []byte("ok")}
+		answer := sojourn.Response{Kind: charge.Name, Key: "42", ContentType: "text/plain", Body: []byte("ok")}
 		if early { // before the job is there
 			if r := h.Respond(answer); r.Outcome != sojourn.Early {
 				t.Errorf("the early response is %s", r.Outcome)

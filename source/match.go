@@ -1,11 +1,15 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -43,7 +47,7 @@ func (match Matcher) Response(ctx context.Context, name string, m *Message) *soj
 	case r == nil:
 		return nil
 	}
-	r.Source = name
+	r.Source, r.KeepConflict = name, true // nobody at the broker can be told
 	if r.MessageID == "" {
 		r.MessageID = m.ID
 	}
@@ -51,10 +55,18 @@ func (match Matcher) Response(ctx context.Context, name string, m *Message) *soj
 	if r.Body == nil {
 		r.Body = m.Body
 	}
-	if r.ContentType == "" {
-		r.ContentType = m.ContentType
+	if r.ContentType == "" { // without any, the body is bytes, which the store does not parse
+		r.ContentType = cmp.Or(ContentType(m.ContentType), "application/octet-stream")
 	}
 	return r
+}
+
+// ContentType is the content type that a message names, if it is one that a store takes, else application/octet-stream.
+func ContentType(named string) string {
+	if sojourn.ValidContentType("content_type", named) != nil {
+		return "application/octet-stream"
+	}
+	return named
 }
 
 func (match Matcher) call(ctx context.Context, m *Message) (r *sojourn.Response, err error) {
@@ -63,7 +75,33 @@ func (match Matcher) call(ctx context.Context, m *Message) (r *sojourn.Response,
 			r, err = nil, &ParkError{ReasonPanic, fmt.Errorf("the matcher panicked: %v", v)}
 		}
 	}()
+	m.Headers = LowerCase(m.Headers)
 	return match(ctx, m)
+}
+
+// LowerCase gives headers names in lower case, so that it does not matter how a sender or a broker writes them. Of names that
+// differ only in case, the first in byte order counts. Matchers see all messages so; a broker that knows the order in which the
+// sender wrote the headers keeps the first one by itself.
+func LowerCase(headers map[string]string) map[string]string {
+	is := true
+	for name := range headers {
+		is = is && name == strings.ToLower(name)
+	}
+	if is {
+		return headers
+	}
+	out := make(map[string]string, len(headers))
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		if lower := strings.ToLower(name); !has(out, lower) {
+			out[lower] = headers[name]
+		}
+	}
+	return out
+}
+
+func has(headers map[string]string, name string) bool {
+	_, ok := headers[name]
+	return ok
 }
 
 // parkedID keeps the ids of parked messages apart from those of responses: once the matcher is mended and the message is sent again, it is no
@@ -75,8 +113,8 @@ func parked(name string, m *Message, err error) *sojourn.Response {
 	if p, ok := errors.AsType[*ParkError](err); ok {
 		reason = p.Reason
 	}
-	return &sojourn.Response{Park: true, Source: name, MessageID: storable(parkedID + m.ID), Reason: reason, Error: err.Error(),
-		Body: m.Body, ContentType: m.ContentType}
+	return &sojourn.Response{Park: true, KeepConflict: true, Source: name, MessageID: storable(parkedID + m.ID), Reason: reason, Error: err.Error(),
+		Body: m.Body, ContentType: ContentType(m.ContentType)}
 }
 
 // keptOfRefused is how much of a body that the store refuses is kept, if it takes that much.

@@ -5,7 +5,7 @@
 //
 // Nothing is lost between the two, whoever dies: a message whose response is not durable is not acknowledged and comes again, and one that comes
 // again has the same id and is a duplicate. A message that the matcher cannot make sense of, or that the store refuses, is parked in the inbox with
-// its reason, and the next ones go on.
+// its reason, and the next ones go on. One with the id of an earlier message and another address or body lies in the inbox as conflict.
 //
 // This package links no broker. Each has a package of its own: source/nats, source/kafka, source/rabbitmq. Rules in CEL are matchers too, see
 // rule.Matcher.
@@ -39,7 +39,7 @@ type Message struct {
 	ID          string
 	Topic       string            // topic, subject or routing key
 	Key         string            // the broker's own key of the message, if it has such a thing
-	Headers     map[string]string // the first value of each name
+	Headers     map[string]string // the first value of each name; a matcher sees the names in lower case, see LowerCase
 	ContentType string
 	Time        time.Time // when the broker or the sender made it; zero if unknown
 	Body        []byte
@@ -73,7 +73,7 @@ type Handled struct {
 
 // Options of a Source.
 type Options struct {
-	// Name says in the inbox where responses come from, 1-255 bytes. Message ids are unique within it: do not use one name for two brokers, and
+	// Name says in the inbox where responses come from, 1-255 bytes, see sojourn.ValidSource. Message ids are unique within it: do not use one name for two brokers, and
 	// do not change it while messages that were handled may come again.
 	Name string
 	// Match makes the responses.
@@ -100,7 +100,7 @@ type Source struct {
 
 // New makes a source; Run starts it. The error is about the options.
 func New(to Responder, from Broker, o Options) (*Source, error) {
-	if err := sojourn.ValidKey("name", o.Name); err != nil {
+	if err := sojourn.ValidSource("name", o.Name); err != nil {
 		return nil, err
 	}
 	if o.Match == nil {
@@ -245,5 +245,5 @@ func refused(e *sojourn.Error, n int) bool {
 	if e == nil || e.Index < 0 || e.Index >= n {
 		return false
 	}
-	return e.Code == sojourn.CodeInvalid || e.Code == sojourn.CodeTooLarge || e.Code == sojourn.CodeNotFound
+	return e.Code == sojourn.CodeInvalid || e.Code == sojourn.CodeInvalidJSON || e.Code == sojourn.CodeTooLarge || e.Code == sojourn.CodeNotFound
 }

@@ -179,6 +179,35 @@ func TestEachMessageHasOneEnd(t *testing.T) {
 	})
 }
 
+// TestBrokenJSON: a body that is declared as JSON and does not parse is refused by the store. It is parked as it came, and the messages behind it go on.
+func TestBrokenJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := sqlite.Open(":memory:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		b := &sourcetest.Memory{}
+		publish(b, `{"a":1}`, `{"a":`, `{"a":2}`)
+		b.Publish(source.Message{Body: []byte(`{"a":`)}) // of a type that nobody has named
+		byID := func(_ context.Context, m *source.Message) (*sojourn.Response, error) {
+			return &sojourn.Response{Kind: "k", Key: m.ID}, nil
+		}
+		handled, err := run(t, c, b, source.Options{Match: byID})
+		if err != nil || len(handled) != 4 {
+			t.Fatalf("%d handled, %v", len(handled), err)
+		}
+		for i, want := range []sojourn.ResponseOutcome{sojourn.Early, sojourn.Parked, sojourn.Early, sojourn.Early} {
+			if h := handled[i]; h.Answer.Outcome != want {
+				t.Errorf("message %d is %s (%s), want %s", i, h.Answer.Outcome, h.Response.Reason, want)
+			}
+		}
+		if r := handled[1].Response; r.Reason != sojourn.CodeInvalidJSON || string(r.Body) != `{"a":` || !strings.Contains(r.Error, "at byte 5") {
+			t.Errorf("parked as %+v", r)
+		}
+	})
+}
+
 // TestStoreSmallerThanTheRest: the cut body of a refused message is left out as well where the store takes less.
 func TestStoreSmallerThanTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -361,6 +390,69 @@ func TestOptions(t *testing.T) {
 		_, err := source.New(&responder{}, b, o)
 		if e, ok := errors.AsType[*sojourn.Error](err); !ok || e.Field != field {
 			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// TestHeaderNames: a matcher sees names of headers in lower case, whatever the sender and the broker make of them; of names
+// that differ only in case one counts.
+func TestHeaderNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &sourcetest.Memory{}
+		b.Publish(source.Message{Headers: map[string]string{"Event-ID": "evt_1", "X-Order": "first", "x-order": "second", "plain": "p"}})
+		var seen map[string]string
+		match := func(_ context.Context, m *source.Message) (*sojourn.Response, error) {
+			seen = m.Headers
+			return nil, nil
+		}
+		if _, err := run(t, &responder{}, b, source.Options{Match: match}); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(seen); got != "map[event-id:evt_1 plain:p x-order:first]" {
+			t.Errorf("the matcher sees %s", got)
+		}
+	})
+}
+
+// TestConflictsStopNothing: a message whose id was used for another key or body lies in the inbox as conflict and is acknowledged; those behind it
+// go on, and delivered again it is known (spec:H5, inv:U4).
+func TestConflictsStopNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := sqlite.Open(":memory:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		b := &sourcetest.Memory{}
+		for range 2 { // everything comes twice
+			for i, body := range []string{`{"kind":"k","key":"1"}`, `{"kind":"k","key":"2"}`, `{"kind":"k","key":"1"} `, `{`, `{"kind":"k","key":"3"}`} {
+				m := source.Message{ID: "same", Body: []byte(body)}
+				if i == 4 {
+					m.ID = "behind"
+				}
+				b.Publish(m)
+			}
+		}
+		handled, err := run(t, c, b, source.Options{Batch: 3})
+		if err != nil || len(handled) != 10 || b.Left() != 0 {
+			t.Fatalf("%d handled, %d left, %v", len(handled), b.Left(), err)
+		}
+		for i, want := range []string{"early", "conflict", "conflict", "parked", "early", "duplicate", "conflict", "conflict", "duplicate", "duplicate"} {
+			if got := handled[i].Answer; string(got.Outcome) != want || i >= 5 && got.Seq != handled[i-5].Answer.Seq {
+				t.Errorf("message %d: %s, number %d; want %s", i, got.Outcome, got.Seq, want)
+			}
+		}
+		lies, err := c.Inbox(t.Context(), sojourn.InboxFilter{Outcomes: []sojourn.ResponseOutcome{"conflict"}})
+		if err != nil || len(lies) != 2 || lies[1].Key != "2" || lies[0].MessageID != "same" || lies[0].Duplicates != 1 {
+			t.Errorf("in the inbox as conflict: %+v, %v", lies, err)
+		}
+	})
+}
+
+func TestReservedNames(t *testing.T) {
+	for _, name := range []string{"token:abc", "link:1", "key:", "conflict:bank"} {
+		if _, err := source.New(&responder{}, (&sourcetest.Memory{}).Open(), source.Options{Name: name, Match: byBody}); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
+			t.Errorf("a source called %s: %v", name, err)
 		}
 	}
 }

@@ -3,10 +3,8 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -116,8 +114,7 @@ func IsServer(address string) bool {
 	return strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://")
 }
 
-// prepare reads an address and the options: path is that of an SQLite file, "" for servers and PostgreSQL, whose address then is without the
-// parameters that have become options.
+// prepare reads an address and the options: path is that of an SQLite file, "" for servers and PostgreSQL.
 func prepare(address string, options []Option) (s settings, path, server string, err error) {
 	for _, o := range options {
 		o(&s)
@@ -126,9 +123,7 @@ func prepare(address string, options []Option) (s settings, path, server string,
 		return s, "", address, nil // Dial checks it
 	}
 	if isPostgres(address) {
-		server, tables, err := postgresTables(address)
-		s.postgres = append(s.postgres, tables...)
-		return s, "", server, err
+		return s, "", address, postgres.Valid(address)
 	}
 	path, err = sqlitePath(address)
 	if err == nil && s.mustExist {
@@ -158,8 +153,7 @@ func Valid(address string) error {
 		return err
 	}
 	if isPostgres(address) {
-		_, _, err := postgresTables(address)
-		return err
+		return postgres.Valid(address)
 	}
 	_, err := sqlitePath(address)
 	return err
@@ -171,49 +165,6 @@ func isPostgres(address string) bool {
 
 func isJSON(address string) bool { return strings.HasPrefix(strings.TrimSpace(address), "{") }
 
-// tableOptions are the parameters of an address that say where the tables are, which the server would refuse.
-var tableOptions = map[string]func(string) postgres.Option{"schema": postgres.Schema, "prefix": postgres.Prefix}
-
-// postgresTables takes them out of an address.
-func postgresTables(address string) (string, []postgres.Option, error) {
-	if isJSON(address) {
-		return jsonTables(address)
-	}
-	u, err := url.Parse(address)
-	if err != nil { // whose text shows the password
-		return "", nil, sojourn.Invalid("store", "%.64q is no URL; use postgres://user:password@host:port/database", withoutSecret(address))
-	}
-	q := u.Query()
-	var options []postgres.Option
-	for name, option := range tableOptions {
-		if v := q.Get(name); v != "" {
-			options = append(options, option(v))
-		}
-		q.Del(name)
-	}
-	u.RawQuery = q.Encode()
-	return u.String(), options, nil
-}
-
-// jsonTables does the same for a JSON object.
-func jsonTables(address string) (string, []postgres.Option, error) {
-	var object map[string]any
-	d := json.NewDecoder(strings.NewReader(address))
-	d.UseNumber()
-	if err := d.Decode(&object); err != nil || d.More() { // whose text may show the password
-		return "", nil, sojourn.Invalid("store", `begins like a JSON object and is none; use {"host": …, "port": …, "db": …, "user": …}`)
-	}
-	var options []postgres.Option
-	for name, option := range tableOptions {
-		if v, ok := object[name].(string); ok && v != "" {
-			options = append(options, option(v))
-			delete(object, name)
-		}
-	}
-	rest, err := json.Marshal(object)
-	return string(rest), options, err
-}
-
 const memory = ":memory:"
 
 // sqlitePath gives the file that a URL names.
@@ -222,24 +173,26 @@ func sqlitePath(url string) (string, error) {
 	switch {
 	case url == "":
 		return "", sojourn.Invalid("store", "is empty; use sqlite:FILE, postgres://… or http://…")
+	case !ok && keyword.MatchString(url):
+		return "", sojourn.Invalid("store", "a connection string of keywords (host=… user=…) is not taken; use postgres://user:password@host:port/database")
 	case !ok && scheme(url) != "":
-		return "", sojourn.Invalid("store", "%.64q has the scheme %q, which this program does not know; use sqlite:FILE, postgres://… or http://…", withoutSecret(url), scheme(url))
+		return "", sojourn.Invalid("store", "%.64q has the scheme %q, which this program does not know; use sqlite:FILE, postgres://… or http://…", Redact(url), scheme(url))
 	case !ok && strings.HasSuffix(url, ".db"):
 		path = url
 	case !ok:
-		return "", sojourn.Invalid("store", "%.64q is neither sqlite:FILE nor postgres://… nor http://… nor a file that ends in .db", url)
+		return "", sojourn.Invalid("store", "%.64q is neither sqlite:FILE nor postgres://… nor http://… nor a file that ends in .db", Redact(url))
 	}
 	if path == memory {
 		return path, nil
 	}
 	if rest, ok := strings.CutPrefix(path, "//"); ok {
 		if !strings.HasPrefix(rest, "/") {
-			return "", sojourn.Invalid("store", "%.64q names a host; write sqlite:FILE, without //", url)
+			return "", sojourn.Invalid("store", "%.64q names a host; write sqlite:FILE, without //", Redact(url))
 		}
 		path = rest
 	}
 	if strings.ContainsAny(path, "?#\x00") {
-		return "", sojourn.Invalid("store", "%.64q has parameters; sqlite:FILE takes a plain file name", url)
+		return "", sojourn.Invalid("store", "has parameters; sqlite:FILE takes a plain file name")
 	}
 	if path == "" {
 		return "", sojourn.Invalid("store", "%q names no file; use sqlite:FILE", url)
@@ -254,14 +207,6 @@ func scheme(url string) string {
 		return ""
 	}
 	return before
-}
-
-// withoutSecret cuts a URL before what may be a password, because errors end up in logs.
-func withoutSecret(url string) string {
-	if before, _, ok := strings.Cut(url, "//"); ok {
-		return before + "//…"
-	}
-	return url
 }
 
 func exists(path string) error {

@@ -15,6 +15,9 @@ const (
 	askAnew = time.Second
 	// settle lets several handlers end before a claim that is overtaken is broken off, and before one behind a backlog, see company.
 	settle = 5 * time.Millisecond
+	// leastAnswer is for the answer to a claim behind its wait, or a third of the lease if that is longer. The claim is then repeated with
+	// its number, while the leases that it may have taken have a third of their time left.
+	leastAnswer = time.Second
 	// companyPart: the next claim from a backlog waits for company at most this part of the time that the last one has taken.
 	companyPart = 3
 )
@@ -41,11 +44,16 @@ type pending struct {
 // aloneIn. Capacity is free as soon as a handler has returned, so that a slow commit does not idle the worker; what is in hand,
 // unreported jobs included, never exceeds the concurrency by more than a batch.
 //
+// A worker that was idle asks for one job first, which may be heavier than its concurrency. The claim after it fills up, whatever MinConcurrency is.
+//
 // A full worker does not ask for jobs of weight 0 alone: the store would have to look through all that stands before them.
-func (r *run) room(aloneIn time.Duration) (_ ask, ok bool) {
+func (r *run) room(aloneIn time.Duration, fill bool) (_ ask, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	limit, refill := int64(r.w.o.Concurrency), int64(r.w.o.MinConcurrency)
+	if fill {
+		refill = limit
+	}
 	hand := min(limit+sojourn.MaxBatch-int64(len(r.steps)), sojourn.MaxBatch)
 	wait := min(claimWait, r.w.o.Lease/3)
 	switch {
@@ -62,20 +70,21 @@ func (r *run) room(aloneIn time.Duration) (_ ask, ok bool) {
 func (r *run) claimLoop(ctx context.Context) error {
 	pause := backoff{first: 100 * time.Millisecond, limit: 10 * time.Second}
 	var aloneAt time.Time
+	var fill bool             // the last claim has taken one job alone
 	var backlog time.Duration // what the last claim has taken, if it has got all that it has asked for
 	for ctx.Err() == nil {
-		a, ok := r.room(time.Until(aloneAt))
+		a, ok := r.room(time.Until(aloneAt), fill)
 		if !ok {
 			sleep(ctx, claimWait, r.changed)
 			continue
 		}
 		if r.company(ctx, min(backlog/companyPart, settle)) {
-			a, _ = r.room(time.Until(aloneAt))
+			a, _ = r.room(time.Until(aloneAt), fill)
 		}
 		queues, share := r.w.order.next(a.max)
 		asked := time.Now()
 		n, err := r.claim(ctx, a, queues, share)
-		if a.alone && n > 0 {
+		if fill = a.alone && n > 0; fill {
 			aloneAt = time.Now().Add(askAnew)
 		}
 		if backlog = 0; n == a.max {
@@ -136,9 +145,9 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 	}
 	request := sojourn.ClaimRequest{
 		Worker: w.id, Name: w.o.Name, Number: number, Queues: queues, Kinds: r.kinds, Decidable: r.decidable, Pollable: r.pollable,
-		Max: a.max, Capacity: a.capacity, Lease: w.o.Lease, Wait: a.wait, Share: share,
+		Max: a.max, Capacity: a.capacity, Lease: w.o.Lease, Wait: a.wait, Share: share, Reserve: max(w.o.ReserveAfter, 0),
 	}
-	call, cancel := context.WithTimeout(ctx, a.wait+w.o.Lease)
+	call, cancel := context.WithTimeout(ctx, a.wait+max(w.o.Lease/3, leastAnswer))
 	defer cancel()
 	r.pend(a, cancel)
 	sent := time.Now()

@@ -176,7 +176,7 @@ func (j *fakeJob) claimed(r sojourn.ClaimRequest) sojourn.Claimed {
 	c.Job.State, c.Job.Attempt, c.Job.Failures, c.Job.Crashes = sojourn.Running, j.row.Attempt, j.row.Failures, j.row.Crashes
 	c.Job.Purpose, c.Job.Worker, c.Job.Epoch, c.Job.Generation = j.row.Purpose, r.Worker, j.Epoch, 1
 	c.Job.UpdatedAt = time.Now()
-	if j.Policy.StopAtWindowEnd && c.Purpose == sojourn.PurposeStart {
+	if j.Policy.Stops() && c.Purpose == sojourn.PurposeStart {
 		shuts, _ := sojourn.NextClosing(time.Now(), 24*time.Hour, j.Policy.Windows...)
 		c.Window = time.Until(shuts)
 	}

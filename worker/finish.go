@@ -97,7 +97,7 @@ func (r *run) finish(batch []*step) error {
 	call, cancel := context.WithTimeout(r.calls, r.w.o.Lease)
 	defer cancel()
 	answers, err := r.w.store.Finish(call, outcomes)
-	if code := sojourn.ErrorCode(err); code == sojourn.CodeInvalid || code == sojourn.CodeTooLarge {
+	if code := sojourn.ErrorCode(err); code == sojourn.CodeInvalid || code == sojourn.CodeInvalidJSON || code == sojourn.CodeTooLarge {
 		return r.finishSingly(batch, err)
 	}
 	if err != nil {

@@ -167,7 +167,7 @@ func TestWindowClosesOverRunningJobs(t *testing.T) {
 		}
 		shuts := status.Now.UTC().Add(3 * time.Second)
 		set(t, c, sojourn.QueueSettings{Windows: sojourn.Windows{{Start: shuts.Add(-time.Hour).Format(time.TimeOnly), End: shuts.Format(time.TimeOnly)}}})
-		runsOn, stops := number.New(1), number.New(2, sojourn.WithPolicy(sojourn.Policy{StopAtWindowEnd: true}))
+		runsOn, stops := number.New(1), number.New(2, sojourn.WithPolicy(sojourn.Policy{StopAtWindowEnd: new(true)}))
 		enqueue(t, c, runsOn, stops)
 		start(t, w)
 		await(t, c, runsOn.ID, sojourn.Running)

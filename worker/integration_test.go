@@ -93,7 +93,7 @@ func TestAwaitAndRespond(t *testing.T) {
 	job := number.New(7, sojourn.Key("k7"))
 	enqueue(t, c, job)
 	await(t, c, job.ID, sojourn.Awaiting)
-	if r, err := c.Respond(t.Context(), &sojourn.Response{Kind: "number", Key: "k7", Body: []byte("yes")}); err != nil || r.Outcome != sojourn.Applied {
+	if r, err := c.Respond(t.Context(), &sojourn.Response{Kind: "number", Key: "k7", ContentType: "text/plain", Body: []byte("yes")}); err != nil || r.Outcome != sojourn.Applied {
 		t.Fatalf("respond: %+v, %v", r, err)
 	}
 	if j := await(t, c, job.ID, sojourn.Completed); string(j.Result) != "yes" || j.Attempt != 1 || j.Epoch != 2 {
@@ -128,7 +128,7 @@ func TestPoll(t *testing.T) {
 		if j.Awaits.Polls == 0 && n == 1 {
 			return nil, nil
 		}
-		return &worker.Answer{Body: fmt.Appendf(nil, "poll %d", n)}, nil
+		return &worker.Answer{Body: fmt.Appendf(nil, "poll %d", n), ContentType: "text/plain"}, nil
 	}))
 	start(t, w)
 	time.Sleep(50 * time.Millisecond) // so that its claim waits already; without it the test is only weaker
@@ -139,7 +139,7 @@ func TestPoll(t *testing.T) {
 	}
 	enqueue(t, c, two)
 	<-respond
-	if a, err := c.Respond(t.Context(), &sojourn.Response{Kind: "number", Key: "two", Body: []byte("response")}); err != nil || a.Outcome != sojourn.Early {
+	if a, err := c.Respond(t.Context(), &sojourn.Response{Kind: "number", Key: "two", ContentType: "text/plain", Body: []byte("response")}); err != nil || a.Outcome != sojourn.Early {
 		t.Errorf("Respond during a poll: %+v, %v", a, err)
 	}
 	respond <- 0
@@ -169,7 +169,7 @@ func TestAwaitSeveralKeys(t *testing.T) {
 	await(t, c, one.ID, sojourn.Awaiting)
 	await(t, c, two.ID, sojourn.Awaiting)
 	for _, key := range []string{"refused", "stock", "paid", "credit"} {
-		if _, err := c.Respond(t.Context(), &sojourn.Response{Kind: "number", Key: key, Body: []byte("yes, " + key)}); err != nil {
+		if _, err := c.Respond(t.Context(), &sojourn.Response{Kind: "number", Key: key, ContentType: "text/plain", Body: []byte("yes, " + key)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -275,7 +275,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s: reason %q, failures %d, error %.200q", do, j.Reason, j.Failures, j.Error)
 		}
 	}
-	job := sojourn.NewJob("words", []byte{0, 0xff}, sojourn.MaxAttempts(1))
+	job := sojourn.NewJob("words", []byte{0, 0xff}, sojourn.MaxAttempts(1), func(j *sojourn.Job) { j.ContentType = "application/octet-stream" })
 	enqueue(t, c, job)
 	if j := await(t, c, job.ID, sojourn.Failed); j.Reason != "undecodable" || j.Failures != 0 || string(j.Args) != "\x00\xff" {
 		t.Errorf("undecodable: reason %q, failures %d, args %q", j.Reason, j.Failures, j.Args)
@@ -412,7 +412,8 @@ func TestWeightsOnTheStore(t *testing.T) {
 	}
 }
 
-// spec:P3: an idle worker starts a job at once when it is enqueued, and one with a delay soon after it is due, never before.
+// spec:P3: an idle worker starts a job when it is enqueued, and one with a delay when it is due, never before. That a time which this process knows wakes
+// the claim within 100 ms is asserted on driven time, see TestTimersOfWaitingClaims in internal/sqlstore.
 func TestIdleWorkerStartsPromptly(t *testing.T) {
 	c := open(t)
 	began := make(chan time.Time, 1)
@@ -425,8 +426,8 @@ func TestIdleWorkerStartsPromptly(t *testing.T) {
 		enqueue(t, c, job)
 		select {
 		case at := <-began:
-			if late := at.Sub(before) - delay; late < 0 || late > time.Second {
-				t.Errorf("delay %v: started %v after it was due", delay, late)
+			if late := at.Sub(before) - delay; late < 0 {
+				t.Errorf("delay %v: started %v before it was due", delay, -late)
 			}
 		case <-time.After(patience):
 			t.Fatal("never started")

@@ -207,7 +207,7 @@ func TestExtendIsRepeated(t *testing.T) {
 func TestNoExtend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		f.add(kindA.New(args{}, sojourn.WithPolicy(sojourn.Policy{NoExtend: true, MaxAttempts: 1})))
+		f.add(kindA.New(args{}, sojourn.WithPolicy(sojourn.Policy{NoExtend: new(true), MaxAttempts: 1})))
 		w := New(sojourn.NewClient(f), Options{})
 		causes := make(chan error, 1)
 		Handle(w, kindA, func(ctx context.Context, j *sojourn.Job, a args) error {

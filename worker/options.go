@@ -16,6 +16,7 @@ const (
 	DefaultConcurrency = 10
 	DefaultGrace       = 30 * time.Second
 	DefaultSweepEvery  = 5 * time.Second
+	DefaultReserve     = 5 * time.Second
 )
 
 // Options of a Worker. The zero value is a good start.
@@ -27,6 +28,9 @@ type Options struct {
 	// MinConcurrency makes the worker ask for jobs in fewer, larger bites: it claims only while less than this weight runs, and then up
 	// to Concurrency. 0 means Concurrency, that is, whenever there is room.
 	MinConcurrency int
+	// ReserveAfter is how long a ready job may be passed over because it weighs more than what is free. After it the worker takes no other
+	// jobs until enough is free for this one, or until nothing runs if it is heavier than Concurrency. Default 5 s, -1 for never.
+	ReserveAfter time.Duration
 	// Queues are the queues to take jobs from, each once. Default: sojourn.DefaultQueue.
 	Queues []string
 	// Order says which queue comes first. Default: InOrder.
@@ -84,6 +88,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.SweepEvery == 0 {
 		o.SweepEvery = DefaultSweepEvery
 	}
+	if o.ReserveAfter == 0 {
+		o.ReserveAfter = DefaultReserve
+	}
 	if o.Name == "" {
 		host, _ := os.Hostname() // without one the label is less telling, no more
 		o.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
@@ -114,6 +121,9 @@ func (o Options) validate() error {
 	}
 	if o.SweepEvery != -1 && o.SweepEvery != 0 && (o.SweepEvery < 100*time.Millisecond || o.SweepEvery > sojourn.MaxHorizon) {
 		return sojourn.Invalid("sweep_every", "%v is out of range: at least 100ms, -1 for never, or 0 for %v", o.SweepEvery, DefaultSweepEvery)
+	}
+	if o.ReserveAfter < -1 || o.ReserveAfter > sojourn.MaxHorizon {
+		return sojourn.Invalid("reserve_after", "%v is out of range: up to 10 years, -1 for never, or 0 for %v", o.ReserveAfter, DefaultReserve)
 	}
 	if i := slices.IndexFunc(o.Middleware, func(m Middleware) bool { return m == nil }); i >= 0 {
 		return sojourn.Invalid("middleware", "number %d is nil", i)

@@ -87,6 +87,11 @@ func (s *step) poll() {
 	}
 	s.r.observe(Event{Type: EventStarted, Kind: s.as.kind, Queue: s.as.queue, Job: s.lease.ID, Purpose: s.purpose})
 	answer, err := s.polled()
+	if err != nil {
+		if instead := readError(err, func() { sojourn.OutcomeOf(err) }); instead != nil {
+			err = sojourn.WithReason(sojourn.ReasonPanic, instead)
+		}
+	}
 	var limit *LimitError
 	switch cause := s.ctx.ended(); {
 	case err == nil && answer != nil && answer.Failed:

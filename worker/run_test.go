@@ -335,6 +335,32 @@ func TestMinConcurrency(t *testing.T) {
 	})
 }
 
+// An idle worker first asks for one job, which may be heavier than its concurrency. That job must not be all that runs until it has ended.
+func TestMinConcurrencyOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		for range 20 {
+			f.add(kindA.New(args{}))
+		}
+		release := make(chan struct{})
+		w := New(sojourn.NewClient(f), Options{Concurrency: 10, MinConcurrency: 1})
+		Handle(w, kindA, func(context.Context, *sojourn.Job, args) error {
+			<-release
+			return nil
+		})
+		stop := start(t, w)
+		time.Sleep(time.Minute)
+		f.mu.Lock()
+		requests := slices.Clone(f.requests)
+		f.mu.Unlock()
+		if len(requests) != 2 || requests[0].Max != 1 || requests[1].Max != 9 {
+			t.Errorf("%d claims within the first minute: %+v, want one job and then nine", len(requests), requests)
+		}
+		close(release)
+		mustStop(t, stop)
+	})
+}
+
 // Behind a backlog the next claim waits for company, so that the first handler that ends does not ask for one job while the others end; and not for long.
 func TestClaimsFromABacklog(t *testing.T) {
 	const took = 9 * time.Millisecond

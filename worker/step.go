@@ -3,7 +3,9 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -89,7 +91,7 @@ func (r *run) newStep(c *sojourn.Claimed) *step {
 	s := &step{r: r, h: r.w.handlers[c.Job.Kind], job: &c.Job, lease: c.Lease, purpose: c.Purpose, history: c.History,
 		leaseFor: c.LeaseFor, began: time.Now(), log: lines{attempt: c.Job.Attempt, wake: r.logged}}
 	s.job.Result, s.job.ResultType = nil, "" // of an earlier generation, if anything
-	s.as = original{c.Job.Kind, c.Job.Queue, c.Job.Failures, c.Job.Policy.MaxAttempts, c.Job.Policy.OnPanic, c.Job.Policy.NoExtend}
+	s.as = original{c.Job.Kind, c.Job.Queue, c.Job.Failures, c.Job.Policy.MaxAttempts, c.Job.Policy.OnPanic, c.Job.Policy.Strict()}
 	if s.leaseFor <= 0 {
 		s.leaseFor = r.w.o.Lease
 	}
@@ -157,7 +159,7 @@ func (r *run) runSteps() {
 func (s *step) run() {
 	defer s.leave()
 	switch {
-	case s.h == nil: // a store that hands out what nobody asked for
+	case s.h == nil || s.leaseOver(time.Now()): // nil: a store that hands out kinds that were not asked for
 		s.report(sojourn.Outcome{Type: sojourn.OutcomeReleased})
 	case s.purpose == sojourn.PurposeDecide:
 		s.decide()
@@ -168,8 +170,18 @@ func (s *step) run() {
 	}
 }
 
-// errExited is the error of a handler that has ended its goroutine.
-var errExited = sojourn.WithReason("goexit", errors.New("the handler called runtime.Goexit"))
+// leaseOver reports whether the lease has ended before the step could start, as after a pause of the whole process: another worker
+// may have the job by now. The wall clock is compared too, because the monotonic clock stands still while the machine sleeps.
+func (s *step) leaseOver(now time.Time) bool {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	return !now.Before(s.until) || !now.Round(0).Before(s.until.Round(0))
+}
+
+// exited is the reason of a handler that has ended its goroutine.
+const exited = "goexit"
+
+var errExited = sojourn.WithReason(exited, errors.New("the handler called runtime.Goexit"))
 
 // panicError is the error of a handler that has panicked.
 type panicError struct{ text string }
@@ -195,11 +207,12 @@ func (s *step) handle() {
 
 // end reports what the handler has returned; cause says why its context had ended before, if it had.
 func (s *step) end(err, cause error) {
-	o := s.outcome(err, cause)
+	o := sojourn.Outcome{Type: sojourn.OutcomeError, Reason: exited, Text: errExited.Error()}
+	defer func() { s.report(o) }() // also if a method of the error or the retry policy ends the goroutine
+	o = s.outcome(err, cause)
 	if o.Type == sojourn.OutcomeAwait {
 		o.Wait.Poll = s.h.pollEvery
 	}
-	defer func() { s.report(o) }() // also if the retry policy ends the goroutine
 	if o.Type == sojourn.OutcomeCompleted && s.leftAlone() {
 		o = rolledBack() // no question for the retry policy: nearly always the store answers that the job is completed
 		return
@@ -211,8 +224,36 @@ func (s *step) end(err, cause error) {
 	}
 }
 
-// outcome translates what the handler has returned.
-func (s *step) outcome(err, cause error) sojourn.Outcome {
+// readError calls read, which calls methods of err, and returns the error to use instead if one of them panics; nil if none does.
+// A typed nil pointer, returned as an error by mistake, is the usual cause.
+func readError(err error, read func()) (instead *panicError) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		what := fmt.Sprintf("an error of type %T that panics when it is read", err)
+		if p := reflect.ValueOf(err); p.Kind() == reflect.Pointer && p.IsNil() {
+			what = fmt.Sprintf("a nil %T as its error; return a plain nil for success", err)
+		}
+		instead = &panicError{sojourn.Cut("the handler returned "+what+": "+panicked(v, debug.Stack()), sojourn.MaxError)}
+	}()
+	read()
+	return nil
+}
+
+// outcome translates what the handler has returned. An error that cannot be read counts as a panic of the handler.
+func (s *step) outcome(err, cause error) (o sojourn.Outcome) {
+	if err == nil {
+		return s.translate(nil, cause)
+	}
+	if instead := readError(err, func() { o = s.translate(err, cause) }); instead != nil {
+		return s.translate(instead, cause)
+	}
+	return o
+}
+
+func (s *step) translate(err, cause error) sojourn.Outcome {
 	if broken, ok := errors.AsType[*undecodable](err); ok {
 		return sojourn.Outcome{Type: sojourn.OutcomeUndecodable, Reason: sojourn.ReasonUndecodable, Text: sojourn.Cut(broken.Error(), sojourn.MaxError)}
 	}

@@ -131,7 +131,7 @@ func TestWindowEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, began := newFake(), time.Now().UTC()
 		window := sojourn.Window{Start: began.Format("15:04"), End: began.Add(2 * time.Hour).Format("15:04")}
-		f.add(kindA.New(args{}, sojourn.In(window), sojourn.WithPolicy(sojourn.Policy{StopAtWindowEnd: true})))
+		f.add(kindA.New(args{}, sojourn.In(window), sojourn.WithPolicy(sojourn.Policy{StopAtWindowEnd: new(true)})))
 		j := once(t, f, Options{}, kindA, func(ctx context.Context, _ *sojourn.Job, _ args) error {
 			<-ctx.Done()
 			if !errors.Is(context.Cause(ctx), ErrWindowClosed) || time.Since(began) != 2*time.Hour {

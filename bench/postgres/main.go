@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/postgres"
 )
 
-// We have two workers, as on two nodes, each of which claims 1,000 jobs at most; River has as many as its own benchmark command in one.
+// We have two workers in one process, which share one store; each claims 1,000 jobs at most. River has one with as many as its own
+// benchmark command.
 const (
 	workers     = 2
 	concurrency = 1000
@@ -30,6 +31,7 @@ func main() {
 		return []bench.Entry{
 			{Name: "ours", Durability: synced, Run: bench.Measure(c.ours(false), c.ours(true), single, bulk)},
 			{Name: "raw", Durability: three, Run: bench.Limit(single, bulk, c.rawRun((*raw).life), c.rawRun((*raw).enqueue))},
+			{Name: "raw_start", Durability: three, Run: bench.Limit(single, bulk, c.rawRun((*raw).startedLife), c.rawRun((*raw).enqueue))},
 			{Name: "river", Durability: synced, Run: bench.Measure(c.river, nil, single, bulk)},
 		}, c.stop, nil
 	})

@@ -33,6 +33,7 @@ func TestRawLeavesTheSameRows(t *testing.T) {
 	r := &raw{conn: conn, worker: worker, next: new(atomic.Int64)}
 	var ids []int64
 	var lease sojourn.Lease
+	claimed := map[string][]string{} // table -> rows that our store leaves after the claim
 	for _, step := range []struct {
 		name       string
 		ours, bare func() error
@@ -56,14 +57,30 @@ func TestRawLeavesTheSameRows(t *testing.T) {
 		if err := step.bare(); err != nil {
 			t.Fatal(step.name, err)
 		}
-		for _, table := range []string{"sj_job", "sj_live", "sj_final", "sj_history", "sj_key", "sj_data"} {
+		for _, table := range tables {
 			want, got := rows(t, mine, table), rows(t, conn, table)
+			if step.name == "claim" {
+				claimed[table] = want
+			}
 			if !slices.Equal(want, got) {
 				t.Errorf("after %s, %s holds\n%s\nand raw leaves\n%s", step.name, table, strings.Join(want, "\n"), strings.Join(got, "\n"))
 			}
 		}
 	}
+	_, other := open(t, server)
+	started := &raw{conn: other, worker: worker, next: new(atomic.Int64)}
+	if _, err := started.start(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		if got := rows(t, other, table); !slices.Equal(claimed[table], got) {
+			t.Errorf("%s holds\n%s\nafter the claim, and raw_start leaves\n%s", table, strings.Join(claimed[table], "\n"), strings.Join(got, "\n"))
+		}
+	}
 }
+
+// tables are those that a job's life writes.
+var tables = []string{"sj_job", "sj_live", "sj_final", "sj_history", "sj_key", "sj_data"}
 
 // open makes a database with our tables, a client, and a connection beside it.
 func open(t *testing.T, server *cluster) (*sojourn.Client, *pgx.Conn) {
@@ -88,7 +105,7 @@ func open(t *testing.T, server *cluster) (*sojourn.Client, *pgx.Conn) {
 	return c, conn
 }
 
-// rows reads a table as text. Of times it says only whether they are set.
+// rows reads a table as text. Of times it says only whether they are set, of digests how long they are.
 func rows(t *testing.T, conn *pgx.Conn, table string) (out []string) {
 	t.Helper()
 	found, err := conn.Query(t.Context(), "select * from "+table)
@@ -106,6 +123,9 @@ func rows(t *testing.T, conn *pgx.Conn, table string) (out []string) {
 			v := fmt.Sprint(values[i])
 			if n, ok := values[i].(int64); ok && (column.Name == "r2" || strings.HasSuffix(column.Name, "_us") && column.Name != "lease_us" && n != 9223372036854775807) {
 				v = fmt.Sprint(n != 0)
+			}
+			if b, ok := values[i].([]byte); ok && column.Name == "digest" {
+				v = fmt.Sprint(len(b), " bytes")
 			}
 			line = append(line, column.Name+"="+v)
 		}

@@ -23,6 +23,7 @@ func main() {
 		return []bench.Entry{
 			{Name: "ours", Durability: own, Run: bench.Measure(ours(false), ours(true), single, bulk)},
 			{Name: "raw", Durability: three, Run: bench.Limit(single, bulk, rawRun((*raw).life), rawRun((*raw).enqueue))},
+			{Name: "raw_start", Durability: three, Run: bench.Limit(single, bulk, rawRun((*raw).startedLife), rawRun((*raw).enqueue))},
 			{Name: "goqite", Durability: synced, Run: bench.Measure(openGoqite, nil, single, bulk)},
 			{Name: "river", Durability: synced, Run: bench.Measure(openRiver, nil, single, bulk)},
 			{Name: "asynq_always", Durability: always, Run: bench.Measure(openAsynq("always"), nil, single, bench.Load{})},

@@ -34,6 +34,7 @@ func TestRawLeavesTheSameRows(t *testing.T) {
 	defer ours.conn.Close()
 	var ids []int64
 	var lease sojourn.Lease
+	claimed := map[string][]string{} // table -> rows that our store leaves after the claim
 	for _, step := range []struct {
 		name       string
 		ours, bare func() error
@@ -57,16 +58,35 @@ func TestRawLeavesTheSameRows(t *testing.T) {
 		if err := step.bare(); err != nil {
 			t.Fatal(step.name, err)
 		}
-		for _, table := range []string{"sj_job", "sj_live", "sj_final", "sj_history", "sj_key", "sj_data"} {
+		for _, table := range tables {
 			want, got := rows(t, ours, table), rows(t, r, table)
+			if step.name == "claim" {
+				claimed[table] = want
+			}
 			if !slices.Equal(want, got) {
 				t.Errorf("after %s, %s holds\n%s\nand raw leaves\n%s", step.name, table, strings.Join(want, "\n"), strings.Join(got, "\n"))
 			}
 		}
 	}
+	started, err := openRaw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer started.Close()
+	if _, err := started.start(1); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		if got := rows(t, started, table); !slices.Equal(claimed[table], got) {
+			t.Errorf("%s holds\n%s\nafter the claim, and raw_start leaves\n%s", table, strings.Join(claimed[table], "\n"), strings.Join(got, "\n"))
+		}
+	}
 }
 
-// rows reads a table as text. Of times it says only whether they are set.
+// tables are those that a job's life writes.
+var tables = []string{"sj_job", "sj_live", "sj_final", "sj_history", "sj_key", "sj_data"}
+
+// rows reads a table as text. Of times it says only whether they are set, of digests how long they are.
 func rows(t *testing.T, r *raw, table string) (out []string) {
 	t.Helper()
 	st, err := r.conn.Prepare("select * from " + table)
@@ -87,6 +107,9 @@ func rows(t *testing.T, r *raw, table string) (out []string) {
 			name, v := st.ColumnName(i), st.ColumnText(i)
 			if n := st.ColumnInt64(i); name == "r2" || strings.HasSuffix(name, "_us") && name != "lease_us" && n != 9223372036854775807 {
 				v = fmt.Sprint(n != 0)
+			}
+			if name == "digest" {
+				v = fmt.Sprint(st.ColumnLen(i), " bytes")
 			}
 			row[name] = v
 		}

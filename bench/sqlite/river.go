@@ -70,12 +70,11 @@ func (s *riverSystem) Enqueue(ctx context.Context, first, n int) error {
 		_, err := s.client.Insert(ctx, riverArgs{bench.Args(first)}, nil)
 		return err
 	}
-	// InsertManyFast of this version ends in a nil pointer before the client was started.
 	jobs := make([]river.InsertManyParams, n)
 	for i := range jobs {
 		jobs[i].Args = riverArgs{bench.Args(first + i)}
 	}
-	_, err := s.client.InsertMany(ctx, jobs)
+	_, err := s.client.InsertManyFast(ctx, jobs)
 	return err
 }
 

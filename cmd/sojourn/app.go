@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,6 +29,7 @@ type app struct {
 	config  string // --config
 	keep    *kept  // of a watch
 	started bool   // arguments and flags are fine; what fails from now on is not the usage
+	warned  map[string]bool
 }
 
 // Exit codes, stable across versions. docs/reference/cli.md and --help list them.
@@ -132,19 +132,7 @@ func (a *app) url() string { return cmp.Or(a.store, a.fallback(), "sqlite:sojour
 func (a *app) fallback() string { return cmp.Or(a.named, a.env("SOJOURN_URL")) }
 
 // shown is the store's URL without what may be a password.
-func (a *app) shown() string { return withoutSecret(a.url()) }
-
-func withoutSecret(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || strings.HasPrefix(address, "{") {
-		return "the store"
-	}
-	if q := u.Query(); q.Has("password") {
-		q.Set("password", "xxxxx")
-		u.RawQuery = q.Encode()
-	}
-	return u.Redacted()
-}
+func (a *app) shown() string { return store.Redact(a.url()) }
 
 // with opens an existing store for fn and closes it.
 func (a *app) with(fn func(c *sojourn.Client) error) error { return a.using(fn, store.MustExist()) }
@@ -206,7 +194,7 @@ func exitCode(err error) int {
 		return exitUnavailable
 	}
 	switch sojourn.ErrorCode(err) {
-	case sojourn.CodeInvalid, sojourn.CodeTooLarge, sojourn.CodeOversize:
+	case sojourn.CodeInvalid, sojourn.CodeInvalidJSON, sojourn.CodeTooLarge, sojourn.CodeOversize:
 		return exitUsage
 	case sojourn.CodeNotFound:
 		return exitNotFound

@@ -89,6 +89,9 @@ func (a *app) configFile() (name string, named bool) {
 // readConfig reads the file.
 func (a *app) readConfig(known []setting) (map[string]entry, error) {
 	name, named := a.configFile()
+	if err := a.trusted(name, false); err != nil {
+		return nil, err
+	}
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil, nil
@@ -145,7 +148,7 @@ func (a *app) resolveOne(s setting, file map[string]entry) (resolved, error) {
 		r.value, r.origin = e.text, e.place
 		if s.key == tokenKey {
 			var err error
-			if r.value, err = fileOf(e.place, e.text); err != nil {
+			if r.value, err = a.fileOf(e.place, e.text); err != nil {
 				return r, err
 			}
 		}
@@ -157,7 +160,7 @@ func (a *app) resolveOne(s setting, file map[string]entry) (resolved, error) {
 	case plain != "":
 		r.value, r.origin = plain, s.env
 	case name != "":
-		text, err := fileOf(s.env+"_FILE", name)
+		text, err := a.fileOf(s.env+"_FILE", name)
 		if err != nil {
 			return r, err
 		}
@@ -167,7 +170,10 @@ func (a *app) resolveOne(s setting, file map[string]entry) (resolved, error) {
 }
 
 // fileOf reads the value that stands in a file of its own.
-func fileOf(origin, name string) (string, error) {
+func (a *app) fileOf(origin, name string) (string, error) {
+	if err := a.trusted(name, true); err != nil {
+		return "", err
+	}
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return "", sojourn.Invalid(origin, "%v", err)
@@ -260,7 +266,7 @@ func masked(r resolved) string {
 	case r.key == tokenKey:
 		return "***"
 	case r.key == storeKey:
-		return withoutSecret(r.value)
+		return store.Redact(r.value)
 	}
 	return r.value
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +25,7 @@ type check struct {
 }
 
 const doctorHelp = `Checks what must always hold in a store, while it is in use or not. Without --repair it changes nothing. Exit code 1 if anything
-is broken, also after a repair.`
+is broken, also after a repair. It reads a few thousand rows at a time and says on stderr how far it has come; it takes as long as the store is large.`
 
 // repaired corrects what can be corrected, if that is wanted, and says what it was.
 func repaired(ctx context.Context, c *sojourn.Client, wanted bool) (lines []string, err error) {
@@ -55,16 +57,84 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			violations, err := checker.Check(cmd.Context())
+			violations, err := a.check(cmd.Context(), checker)
 			if err != nil {
 				return err
 			}
-			d := diagnose(checker.Checks(), violations)
+			d := diagnose(append(checker.Checks(), readableCheck), append(violations, unreadable(cmd.Context(), c)...))
 			d.Repaired = repaired
 			return a.printDiagnosis(d)
 		})
 	}
 	return cmd
+}
+
+// readableCheck is whether the commands can read what is stored. The invariants do not read every column.
+const readableCheck = "rows-readable"
+
+// unreadable reads everything that job ls, queue ls, worker ls, inbox ls and token ls read, and the args and results of all jobs.
+func unreadable(ctx context.Context, c *sojourn.Client) (found []sojourn.Violation) {
+	note := func(what string, err error) {
+		if err != nil {
+			found = append(found, sojourn.Violation{Check: readableCheck, Detail: what + " cannot be read: " + err.Error()})
+		}
+	}
+	var after sojourn.ID
+	for {
+		jobs, err := c.Find(ctx, sojourn.Filter{After: after, Limit: doctorPage, Full: true})
+		note(fmt.Sprintf("the jobs after id %d", after), err)
+		if err != nil || len(jobs) < doctorPage {
+			break
+		}
+		after = jobs[len(jobs)-1].ID
+	}
+	var seq int64
+	for {
+		responses, err := c.Inbox(ctx, sojourn.InboxFilter{Before: seq, Limit: doctorPage})
+		note(fmt.Sprintf("the inbox before number %d (0 is the newest)", seq), err)
+		if err != nil || len(responses) < doctorPage {
+			break
+		}
+		seq = responses[len(responses)-1].Seq
+	}
+	_, err := c.Store().Queues(ctx)
+	note("the queues", err)
+	if s, ok := c.Store().(sojourn.WorkerKeeper); ok {
+		_, err := s.Workers(ctx, sojourn.WorkerFilter{})
+		note("the workers", err)
+	}
+	if s, ok := c.Store().(sojourn.AccessStore); ok {
+		_, err := s.AccessTokens(ctx)
+		note("the tokens", err)
+	}
+	return found
+}
+
+// doctorPage is how many rows are read at a time, with their args.
+const doctorPage = 200
+
+// progressEvery is how often doctor says how far it has come. A check of a small store is over
+// before that.
+const progressEvery = 5 * time.Second
+
+// check runs the checks, and reports on stderr how far they have come.
+func (a *app) check(ctx context.Context, c sojourn.Checker) ([]sojourn.Violation, error) {
+	p, ok := c.(sojourn.ProgressChecker)
+	if !ok {
+		return c.Check(ctx)
+	}
+	return p.CheckWith(ctx, progress(a.err, progressEvery))
+}
+
+// progress writes a line at most once in every.
+func progress(out io.Writer, every time.Duration) func(sojourn.CheckProgress) {
+	last := time.Now()
+	return func(at sojourn.CheckProgress) {
+		if time.Since(last) >= every {
+			last = time.Now()
+			fmt.Fprintf(out, "check %d of %d, %s: %d rows read so far\n", at.Number, at.Of, at.Check, at.Rows)
+		}
+	}
 }
 
 // diagnose sorts violations by their checks. One of a check that is not in names is shown all the same.

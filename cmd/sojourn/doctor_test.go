@@ -6,9 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/sojourn-queue/sojourn"
 )
 
 // commandLine runs a command line in this process.
@@ -32,6 +35,17 @@ func tamper(t *testing.T, file, sql string) {
 	}
 }
 
+// TestDoctorProgress: how far the checks have come goes to stderr, line by line.
+func TestDoctorProgress(t *testing.T) {
+	var out strings.Builder
+	report := progress(&out, 0)
+	report(sojourn.CheckProgress{Check: "live-state", Number: 4, Of: 41, Rows: 12000})
+	progress(&out, time.Hour)(sojourn.CheckProgress{Check: "too soon"})
+	if out.String() != "check 4 of 41, live-state: 12000 rows read so far\n" {
+		t.Errorf("%q", out.String())
+	}
+}
+
 // A scheduled job that nothing will ever look at again (inv:L1): doctor says so, in both forms, with exit code 1.
 func TestDoctorFindsAPlantedViolation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
@@ -49,6 +63,60 @@ func TestDoctorFindsAPlantedViolation(t *testing.T) {
 	code, out, _ = commandLine(t, "--store", file, "doctor", "-o", "json")
 	if code != exitFailed || !strings.HasPrefix(out, `{"healthy":false,`) || strings.Count(out, "\n") != 1 {
 		t.Errorf("%d %s", code, out)
+	}
+}
+
+// TestDoctorReadsWhatCommandsRead: what job ls or another command cannot read, doctor finds.
+func TestDoctorReadsWhatCommandsRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		sql  string
+		fail []string
+	}{
+		"a policy": {"update sj_job set policy = '{'", []string{"job", "get", "1"}},
+		"tags":     {"update sj_job set tags = '{'", []string{"job", "ls"}},
+		"meta":     {"update sj_job set meta = '['", []string{"job", "get", "1"}},
+		"grants":   {"update sj_access set grants = '{'", []string{"token", "ls"}},
+	} {
+		file := filepath.Join(t.TempDir(), "jobs.db")
+		for _, args := range [][]string{{"enqueue", "mail", "--tag", "a"}, {"token", "create", "--name", "n", "--verb", "read"}} {
+			if code, _, errs := commandLine(t, append(args, "--store", file)...); code != exitOK {
+				t.Fatal(errs)
+			}
+		}
+		tamper(t, file, c.sql)
+		if code, out, _ := commandLine(t, append(c.fail, "--store", file)...); code == exitOK {
+			t.Errorf("%s: %v reads it: %s", name, c.fail, out)
+		}
+		if code, out, errs := commandLine(t, "--store", file, "doctor"); code == exitOK || !strings.Contains(out, "cannot be read") {
+			t.Errorf("%s: doctor ends with %d\n%s%s", name, code, out, errs)
+		}
+	}
+}
+
+// TestRestoreOfNothing: a backup that is not there is no reason to create a store.
+func TestRestoreOfNothing(t *testing.T) {
+	dir := t.TempDir()
+	code, _, errs := commandLine(t, "--store", filepath.Join(dir, "jobs.db"), "store", "restore", filepath.Join(dir, "missing.db"))
+	if code == exitOK || !strings.Contains(errs, "there is no backup at") || strings.Contains(errs, "enqueue") || strings.Contains(errs, "migrate") {
+		t.Errorf("%d %s", code, errs)
+	}
+	if code, _, errs = commandLine(t, "--store", filepath.Join(dir, "jobs.db"), "store", "backup", filepath.Join(dir, "b.db")); code == exitOK ||
+		strings.Contains(errs, "backup at") {
+		t.Errorf("%d %s", code, errs)
+	}
+}
+
+// TestEmptyPattern: an empty pattern, as of a variable that is not set, does not open everything.
+func TestEmptyPattern(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "jobs.db")
+	for _, flag := range []string{"--queue", "--kind"} {
+		code, out, errs := commandLine(t, "--store", file, "token", "create", "--name", "n", "--verb", "read", flag, "")
+		if code != exitUsage || out != "" || !strings.Contains(errs, "'*'") {
+			t.Errorf("%s '': %d %s%s", flag, code, out, errs)
+		}
+		if code, _, errs := commandLine(t, "--store", file, "token", "create", "--name", "n", "--verb", "read", flag, "*"); code != exitOK {
+			t.Errorf("%s '*': %d %s", flag, code, errs)
+		}
 	}
 }
 

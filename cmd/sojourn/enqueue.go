@@ -61,6 +61,14 @@ func (a *app) enqueueCommand() *cobra.Command {
 	return cmd
 }
 
+// orNone makes 0, where it was given, take a default of the queue back.
+func orNone(given bool, d time.Duration) time.Duration {
+	if given && d == 0 {
+		return sojourn.None
+	}
+	return d
+}
+
 func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.Job, error) {
 	input, err := a.bytesFrom("args", f.args)
 	if err != nil {
@@ -78,9 +86,12 @@ func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.
 	if !ok {
 		return nil, sojourn.Invalid("on-conflict", "%.64q is none of return, error and replace", f.onConflict)
 	}
+	given := cmd.Flags().Changed
+	policy := sojourn.Policy{MaxAttempts: f.maxAttempts, MaxCrashes: f.maxCrashes, RunTimeout: orNone(given("run-timeout"), f.runTimeout), Timeout: f.timeout,
+		Deadline: orNone(given("deadline"), f.deadline), KeepKey: orNone(given("keep-key"), f.keepKey)}
+	set(given("stop-at-window-end"), &policy.StopAtWindowEnd, f.stopAtWindowEnd)
 	options = append(options, sojourn.OnKeyConflict(conflict), sojourn.Key(f.key), sojourn.Group(f.group), sojourn.Tags(f.tags...),
-		sojourn.Delay(f.delay), sojourn.WithPolicy(sojourn.Policy{MaxAttempts: f.maxAttempts, MaxCrashes: f.maxCrashes, RunTimeout: f.runTimeout, Timeout: f.timeout,
-			Deadline: f.deadline, KeepKey: f.keepKey, StopAtWindowEnd: f.stopAtWindowEnd}))
+		sojourn.Delay(f.delay), sojourn.WithPolicy(policy))
 	windows, err := parseWindows(f.windows)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ func (a *app) inboxCommand() *cobra.Command {
 }
 
 var responseOutcomes = []sojourn.ResponseOutcome{sojourn.Applied, sojourn.Early, sojourn.Late, sojourn.Stale, sojourn.Unmatched, sojourn.Parked,
-	sojourn.Discarded}
+	sojourn.Discarded, sojourn.Conflicting}
 
 func (a *app) inboxLsCommand() *cobra.Command {
 	var f sojourn.InboxFilter
@@ -24,7 +24,7 @@ func (a *app) inboxLsCommand() *cobra.Command {
 	var job int64
 	cmd := &cobra.Command{Use: "ls", Short: "list responses, the newest first", Args: cobra.NoArgs}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&outcomes, "outcome", nil, "`outcomes`: applied, early, late, stale, unmatched, parked, discarded; duplicates are counted with the first")
+	fl.StringSliceVar(&outcomes, "outcome", nil, "`outcomes`: applied, early, late, stale, unmatched, parked, discarded, conflict; duplicates are counted with the first")
 	fl.StringVar(&f.Kind, "kind", "", "kind")
 	fl.StringVar(&f.Key, "key", "", "key")
 	fl.Int64Var(&job, "job", 0, "`id` of the job")
@@ -35,7 +35,7 @@ func (a *app) inboxLsCommand() *cobra.Command {
 		f.Outcomes = nil // with --watch it runs again
 		for _, o := range outcomes {
 			if !slices.Contains(responseOutcomes, sojourn.ResponseOutcome(o)) {
-				return sojourn.Invalid("outcome", "%.64q is not an outcome: use applied, early, late, stale, unmatched, parked or discarded", o)
+				return sojourn.Invalid("outcome", "%.64q is not an outcome: use applied, early, late, stale, unmatched, parked, discarded or conflict", o)
 			}
 			f.Outcomes = append(f.Outcomes, sojourn.ResponseOutcome(o))
 		}

@@ -15,7 +15,7 @@ import (
 func (a *app) jobCommand() *cobra.Command {
 	return group("job", "look at jobs and change them",
 		a.jobLsCommand(), a.jobGetCommand(), a.jobHistoryCommand(), a.jobLogCommand(), a.jobCancelCommand(), a.jobRedriveCommand(),
-		a.jobPurgeCommand(), a.jobEditCommand())
+		a.jobCloneCommand(), a.jobPurgeCommand(), a.jobEditCommand())
 }
 
 // filterFlags choose jobs.
@@ -170,6 +170,9 @@ func (a *app) jobHistoryCommand() *cobra.Command {
 		}
 		t := newTable(a.out, "SEQ", "GEN", "ATTEMPT", "STEP", "OUTCOME", "STATE", "ENDED", "TOOK", "BY", "REASON", "ERROR")
 		for _, h := range history {
+			if h.Dropped > 0 {
+				t.row("...", "", "", "", fmt.Sprintf("%d dropped", h.Dropped))
+			}
 			took := ""
 			if !h.BeganAt.IsZero() {
 				took = human(h.EndedAt.Sub(h.BeganAt))
@@ -197,7 +200,7 @@ func (a *app) jobLogCommand() *cobra.Command {
 					return err
 				}
 			}
-			if err := a.printf("%s %-5s attempt %d  %s\n", l.At.Format(time.RFC3339), l.Level, l.Attempt, printable(l.Text)); err != nil {
+			if err := a.printf("%s %-5s attempt %d  %s\n", l.At.Format(time.RFC3339), l.Level, l.Attempt, clean(l.Text)); err != nil {
 				return err
 			}
 		}

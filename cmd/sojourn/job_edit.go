@@ -42,8 +42,8 @@ type refusal struct {
 // bulkFlags are those of cancel, redrive and purge.
 type bulkFlags struct {
 	filterFlags
-	by, why     string
-	yes, dryRun bool
+	by, why          string
+	all, yes, dryRun bool
 }
 
 func (a *app) bulkCommand(use, short string, f *bulkFlags, fill func(b *bulk)) *cobra.Command {
@@ -51,6 +51,7 @@ func (a *app) bulkCommand(use, short string, f *bulkFlags, fill func(b *bulk)) *
 	f.bind(cmd)
 	cmd.Flags().StringVar(&f.by, "by", "", "who does it, for the history (default $USER)")
 	cmd.Flags().StringVar(&f.why, "why", "", "why, for the history")
+	cmd.Flags().BoolVar(&f.all, "all", false, "every job of the store in a state in which this is possible, instead of filters")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do it, for more than one job")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count the jobs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -74,10 +75,19 @@ func (a *app) bulkCommand(use, short string, f *bulkFlags, fill func(b *bulk)) *
 
 // choose says which jobs: by id, or by filters, but not by nothing.
 func (b *bulk) choose(cmd *cobra.Command, args []string) error {
-	filtered := slices.ContainsFunc([]string{"state", "kind", "key", "queue", "group", "tag", "reason"}, cmd.Flags().Changed)
+	given := slices.DeleteFunc([]string{"state", "kind", "key", "queue", "group", "tag", "reason"}, func(flag string) bool { return !cmd.Flags().Changed(flag) })
+	for _, flag := range given { // a shell variable that is not set must not choose every job
+		if v := cmd.Flags().Lookup(flag).Value.String(); v == "" || v == "[]" {
+			return sojourn.Invalid(flag, "is empty; leave --%s out, or give --all for every job", flag)
+		}
+	}
+	filtered := len(given) > 0
+	all, err := cmd.Flags().GetBool("all")
 	switch {
-	case b.byName && filtered:
-		return sojourn.Invalid("id", "give ids or filters, not both")
+	case err != nil:
+		return err
+	case b.byName && filtered, b.byName && all, filtered && all:
+		return sojourn.Invalid("id", "give one of ids, filters and --all")
 	case b.byName:
 		ids, err := parseIDs(args)
 		if err != nil {
@@ -86,8 +96,8 @@ func (b *bulk) choose(cmd *cobra.Command, args []string) error {
 		slices.Sort(ids)
 		b.filter = sojourn.Filter{IDs: slices.Compact(ids)}
 		return b.filter.Validate()
-	case !filtered:
-		return sojourn.Invalid("id", "name the jobs by their ids or by filters such as --state and --kind")
+	case !filtered && !all:
+		return sojourn.Invalid("id", "name the jobs by their ids or by filters such as --state and --kind, or give --all")
 	case len(b.filter.States) == 0:
 		b.filter.States = b.usual
 	}
@@ -112,11 +122,46 @@ func (a *app) jobCancelCommand() *cobra.Command {
 func (a *app) jobRedriveCommand() *cobra.Command {
 	var f bulkFlags
 	var generation int32
+	var change sojourn.Change
+	var checkpoint string
 	cmd := a.bulkCommand("redrive", "run failed or cancelled jobs again", &f, func(b *bulk) {
-		b.edit = sojourn.Edit{Action: sojourn.EditRedrive, Generation: generation}
+		b.edit = sojourn.Edit{Action: sojourn.EditRedrive, Generation: generation, Change: change}
 		b.states, b.usual, b.done = []sojourn.State{sojourn.Failed, sojourn.Cancelled}, []sojourn.State{sojourn.Failed}, "redriven"
 	})
 	cmd.Flags().Int32Var(&generation, "generation", 0, "only if the job is in this generation, so that a repeated command is safe")
+	cmd.Flags().BoolVar(&change.DropCheckpoint, "drop-checkpoint", false, "start without the checkpoint of the attempts before")
+	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "start with this checkpoint: `JSON`, @FILE, or - for standard input")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if !cmd.Flags().Changed("checkpoint") {
+			return nil
+		}
+		b, err := a.bytesFrom("checkpoint", checkpoint)
+		change.Checkpoint = &b
+		return orElse(err, func() error {
+			return sojourn.Edit{Action: sojourn.EditRedrive, Change: change}.Validate(sojourn.MaxMaxBytes)
+		})
+	}
+	return cmd
+}
+
+func (a *app) jobCloneCommand() *cobra.Command {
+	var key, queue string
+	cmd := a.onJob("clone", "make a new job of one, with the same args", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
+		n := j.Clone()
+		if key != "" {
+			n.Key = key
+		}
+		if queue != "" {
+			n.Queue = queue
+		}
+		e, err := c.Enqueue(ctx, n)
+		if err != nil || a.asJSON() {
+			return orElse(err, func() error { return a.json(e) })
+		}
+		return a.printf("job %d is a clone of job %d\n", e.ID, j.ID)
+	})
+	cmd.Flags().StringVar(&key, "key", "", "key of the new job, instead of the same one")
+	cmd.Flags().StringVar(&queue, "queue", "", "queue of the new job, instead of the same one")
 	return cmd
 }
 
@@ -174,7 +219,7 @@ func (a *app) printBulk(b *bulk, s summary, first error) error {
 		}
 	} else {
 		for _, r := range s.Refused {
-			if err := a.printf("job %d: %s\n", r.ID, printable(r.Error)); err != nil {
+			if err := a.printf("job %d: %s\n", r.ID, clean(r.Error)); err != nil {
 				return err
 			}
 		}
@@ -194,14 +239,13 @@ func (a *app) printBulk(b *bulk, s summary, first error) error {
 
 // rehearse counts the jobs, and asks for --yes unless that was all.
 func (a *app) rehearse(ctx context.Context, c *sojourn.Client, b *bulk) error {
-	n := 0
-	err := b.pages(ctx, c, func(ids []sojourn.ID) error {
-		n += len(ids)
-		return nil
-	})
+	e := b.edit
+	e.DryRun = true
+	edited, err := c.Edit(ctx, b.filter, e)
 	if err != nil {
 		return err
 	}
+	n := edited.Matched
 	if !b.dryRun {
 		return sojourn.Invalid("yes", "%s would be %s; add --yes to do it, or --dry-run to count only", plural(n, "job"), b.done)
 	}
@@ -298,7 +342,7 @@ func (a *app) change(cmd *cobra.Command, f changeFlags) (sojourn.Change, error) 
 	set(given("delay"), &c.Delay, f.delay)
 	set(given("tag") || f.noTags, &c.Tags, append([]string{}, f.tags...))
 	set(given("max-attempts") || given("timeout") || given("deadline"), &c.Policy,
-		sojourn.Policy{MaxAttempts: f.maxAttempts, Timeout: f.timeout, Deadline: f.deadline})
+		sojourn.Policy{MaxAttempts: f.maxAttempts, Timeout: f.timeout, Deadline: orNone(given("deadline"), f.deadline)})
 	if f.noTags && given("tag") || given("delay") && given("run-at") {
 		return c, sojourn.Invalid("change", "--tag and --no-tags, --delay and --run-at exclude each other")
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -92,25 +93,38 @@ func (t table) flush() error {
 	return nil
 }
 
-// clean makes text safe for one cell.
-func clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
+// hidden reports whether a character would act on the terminal instead of being shown: control characters, line separators, and those that change the
+// direction of text, which make it look like another text.
+func hidden(r rune) bool {
+	switch {
+	case r == '\u061c', r == '\u200e', r == '\u200f', r == '\ufeff', r >= '\u2028' && r <= '\u202e', r >= '\u2060' && r <= '\u206f', r >= 0xe0000 && r <= 0xe007f:
+		return true
+	}
+	return unicode.IsControl(r)
 }
 
-// printable makes text of several lines safe for a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return '\uFFFD'
+// escape shows hidden characters as Go writes them, such as \n, \x1b and \u202e, but for those in but.
+func escape(text, but string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if !strings.ContainsFunc(text, hidden) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if hidden(r) && !strings.ContainsRune(but, r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			continue
 		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
+		b.WriteRune(r)
+	}
+	return b.String()
 }
+
+// clean makes text safe for one line.
+func clean(text string) string { return escape(text, "") }
+
+// printable makes text of several lines safe for a terminal.
+func printable(text string) string { return escape(text, "\n\t") }
 
 // short cuts text for a column.
 func short(text string, n int) string {
@@ -190,7 +204,7 @@ func (a *app) nextPage(cmd *cobra.Command, args []string, flag, last string) {
 		}
 		words = append(words, "--"+f.Name, quote(f.Value.String()))
 	})
-	fmt.Fprintf(a.err, "more: %s --%s %s\n", strings.Join(words, " "), flag, quote(last))
+	fmt.Fprintf(a.err, "more: %s --%s %s\n", strings.Join(words, " "), flag, clean(quote(last)))
 }
 
 // quote makes a word safe for a POSIX shell.

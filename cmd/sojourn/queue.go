@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,11 +30,7 @@ func (a *app) queueLsCommand() *cobra.Command {
 			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, sojourn.MaxFind)
 		}
 		return a.with(func(c *sojourn.Client) error {
-			queues, err := c.Store().Queues(cmd.Context(), args...)
-			if err != nil {
-				return err
-			}
-			page, more, err := queuePage(queues, after, limit)
+			page, more, err := queuePage(cmd.Context(), c.Store(), args, after, limit)
 			if err != nil {
 				return err
 			}
@@ -51,8 +48,17 @@ func (a *app) queueLsCommand() *cobra.Command {
 	return a.watchable(cmd)
 }
 
-// queuePage are the queues of one page, and whether there are more. A store gives them all, in the order in which they were first seen, which never changes.
-func queuePage(all []sojourn.QueueStatus, after string, limit int) (page []sojourn.QueueStatus, more bool, err error) {
+// queuePage lists the queues of one page, and whether there are more. Queues that are named are read
+// at once, and so are all queues of a store that has no pages.
+func queuePage(ctx context.Context, st sojourn.Store, names []string, after string, limit int) (page []sojourn.QueueStatus, more bool, err error) {
+	if lister, ok := st.(sojourn.QueueLister); ok && len(names) == 0 {
+		p, err := lister.ListQueues(ctx, sojourn.QueueFilter{After: after, Limit: limit})
+		return p.Queues, p.Next != "", err
+	}
+	all, err := st.Queues(ctx, names...)
+	if err != nil {
+		return nil, false, err
+	}
 	if after != "" {
 		i := slices.IndexFunc(all, func(q sojourn.QueueStatus) bool { return q.Name == after })
 		if i < 0 {
@@ -196,7 +202,7 @@ func (a *app) queueSetCommand() *cobra.Command {
 		return a.creating(func(c *sojourn.Client) error {
 			var s sojourn.QueueSettings
 			queues, err := c.Store().Queues(cmd.Context(), args[0])
-			if err != nil {
+			if err != nil && !errors.Is(err, sojourn.ErrNotFound) { // it is made
 				return err
 			}
 			if len(queues) > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,7 +102,7 @@ func (a *app) queueGetCommand() *cobra.Command {
 func queueNamed(ctx context.Context, c *sojourn.Client, name string) (sojourn.QueueStatus, error) {
 	queues, err := c.Store().Queues(ctx, name)
 	switch {
-	case err != nil:
+	case err != nil && !errors.Is(err, sojourn.ErrNotFound):
 		return sojourn.QueueStatus{}, err
 	case len(queues) > 0:
 		return queues[0], nil

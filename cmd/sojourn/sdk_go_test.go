@@ -63,7 +63,7 @@ type scenarioJob struct {
 	OnConflict       string `json:"on_conflict"`
 	Policy           struct {
 		MaxAttempts int32 `json:"max_attempts"`
-		NoExtend    bool  `json:"no_extend"`
+		NoExtend    *bool `json:"no_extend"`
 		Backoff     struct{ First string }
 	}
 }

@@ -35,10 +35,8 @@ SIGTERM ends it in order: /readyz fails, new work is refused, long polls are ans
 
 // Times of the server.
 const (
-	headerPatience = 5 * time.Second
-	idlePatience   = 2 * time.Minute
-	maxHeader      = 16 << 10
-	maxRate        = 1_000_000 // requests a second
+	headerPatience = 5 * time.Second // of the port for profiles
+	maxRate        = 1_000_000       // requests a second
 	warnEvery      = time.Minute
 )
 
@@ -48,7 +46,7 @@ type serveFlags struct {
 	insecure, migrate              bool
 	grace, notice                  time.Duration
 	limits                         server.Options
-	conns                          int
+	conns, queues                  int
 	declared                       bool
 	lowSpace                       int64
 }
@@ -70,7 +68,8 @@ func (a *app) serveCommand() *cobra.Command {
 	fl.IntVar(&f.limits.MaxRequests, "max-requests", server.DefaultMaxRequests, "requests at work at a time; more are refused with 503")
 	fl.IntVar(&f.limits.MaxWaiting, "max-waiting", server.DefaultMaxWaiting, "long polls at a time")
 	fl.Float64Var(&f.limits.Rate, "rate", 0, "requests a second of one token, four times as many reports of its workers; more are refused with 429 (default no bound)")
-	fl.IntVar(&f.conns, "max-conns", server.DefaultMaxConns, "connections at a time; the one that rests longest makes room")
+	fl.IntVar(&f.queues, "max-queues-per-token", server.DefaultMaxQueues, "queues that the jobs of one token may create; 0 for no bound")
+	fl.IntVar(&f.conns, "max-conns", server.DefaultMaxConns, "connections at a time, a quarter of them only for clients with a valid token; the oldest without a token makes room")
 	fl.BoolVar(&f.declared, "declared-queues", false, `take jobs only for queues that "sojourn queue set" has made`)
 	fl.Int64Var(&f.lowSpace, "low-space", 64<<20, "bytes that must be free on the disk of an SQLite file for new jobs; 0 for no bound")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -95,13 +94,16 @@ func (a *app) serveCommand() *cobra.Command {
 
 func (f serveFlags) validate(url string) error {
 	if store.IsServer(url) {
-		return sojourn.Invalid("store", "%s is a server already: name the database", url)
+		return sojourn.Invalid("store", "%s is a server already: name the database", store.Redact(url))
 	}
 	if (f.cert == "") != (f.key == "") {
 		return sojourn.Invalid("tls-cert", "and --tls-key belong together")
 	}
 	if f.conns < 1 || f.limits.Rate < 0 || f.limits.Rate > maxRate {
 		return sojourn.Invalid("max-conns", "is 1 or more, and --rate 0 to %d", maxRate)
+	}
+	if f.queues < 0 {
+		return sojourn.Invalid("max-queues-per-token", "is not negative; 0 for no bound")
 	}
 	if f.notice < 0 || f.grace < 0 {
 		return sojourn.Invalid("grace", "and --notice are not negative")
@@ -155,13 +157,14 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 		return err
 	}
 	f.limits.Logger, f.limits.AnyHost = log, f.insecure
+	if f.limits.MaxQueues = f.queues; f.queues == 0 {
+		f.limits.MaxQueues = -1
+	}
 	s, err := server.New(ctx, c.Store(), f.limits)
 	if err != nil {
 		return err
 	}
-	h := &http.Server{Handler: s, ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: maxHeader,
-		ConnState: server.NewConns(f.conns).Track,
-		ErrorLog:  slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	h := s.HTTP(f.conns)
 	if f.cert != "" {
 		files := &certificate{cert: f.cert, key: f.key}
 		if _, err := files.get(nil); err != nil {

@@ -55,7 +55,7 @@ func TestServeDrains(t *testing.T) {
 	}()
 	soon(t, "no long poll", func() bool { return strings.Contains(metricsOf(s, ""), "sojourn_http_long_polls 1") })
 	finish := s.slowly("/v1/jobs", `{"kind":`)
-	soon(t, "a request whose body is on its way is not at work", func() bool { return strings.Contains(metricsOf(s, ""), "sojourn_http_requests_at_work 2") })
+	soon(t, "a body is on its way and nobody reads it", func() bool { return strings.Contains(metricsOf(s, ""), "sojourn_http_bodies 1") })
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

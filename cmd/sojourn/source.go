@@ -19,39 +19,66 @@ import (
 )
 
 func (a *app) sourceCommand() *cobra.Command {
-	return group("source", "bring answers from brokers to jobs, as a file says", a.sourceLsCommand(), a.sourceTestCommand(), a.sourceRunCommand())
+	return group("source", "bring answers from brokers to jobs, as a file says", a.sourceLsCommand(), a.sourceCheckCommand(), a.sourceTestCommand(), a.sourceRunCommand())
 }
 
 func (a *app) sourceLsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "ls FILE", Short: "check a file and list its sources", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "ls FILE", Short: "list the sources of a file, and which of their secrets are not set", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		_ = a.trusted(args[0], false)
 		list, err := sourcefile.Load(args[0])
 		if err != nil {
 			return err
 		}
 		type line struct {
-			Name   string `json:"name"`
-			Broker string `json:"broker"`
-			From   string `json:"from"`
-			Kind   string `json:"kind"`
-			Key    string `json:"key"`
-			When   string `json:"when,omitempty"`
+			Name   string   `json:"name"`
+			Broker string   `json:"broker"`
+			From   string   `json:"from"`
+			Kind   string   `json:"kind"`
+			Key    string   `json:"key"`
+			When   string   `json:"when,omitempty"`
+			Unset  []string `json:"unset,omitempty"`
 		}
-		t := newTable(a.out, "NAME", "BROKER", "FROM", "KIND", "KEY", "WHEN")
+		t := newTable(a.out, "NAME", "BROKER", "FROM", "KIND", "KEY", "WHEN", "UNSET")
 		for _, s := range list {
-			l := line{s.Options.Name, s.Broker, s.From, s.Rules.Kind, s.Rules.Key, s.Rules.When}
+			l := line{s.Options.Name, s.Broker, s.From, s.Rules.Kind, s.Rules.Key, s.Rules.When, s.Unset()}
 			if a.asJSON() {
 				if err := a.json(l); err != nil {
 					return err
 				}
 				continue
 			}
-			t.row(l.Name, l.Broker, l.From, short(l.Kind, 32), short(l.Key, 40), short(l.When, 40))
+			t.row(l.Name, l.Broker, l.From, short(l.Kind, 32), short(l.Key, 40), short(l.When, 40), strings.Join(l.Unset, ","))
 		}
 		if a.asJSON() {
 			return nil
 		}
 		return t.flush()
+	}
+	return cmd
+}
+
+func (a *app) sourceCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "check FILE", Short: "check a file and the secrets that it names, without a broker", Args: cobra.ExactArgs(1)}
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		list, err := sourcefile.Load(args[0])
+		if err != nil {
+			return err
+		}
+		var bad []error
+		for _, s := range list {
+			unset := s.Unset()
+			for _, name := range unset {
+				bad = append(bad, fmt.Errorf("source %s: the secret %s is not set: set the environment variable, or write the file", s.Options.Name, name))
+			}
+			if s.Endpoint == nil || len(unset) > 0 {
+				continue
+			}
+			if _, err := s.Endpoint(); err != nil {
+				bad = append(bad, fmt.Errorf("source %s: %s", s.Options.Name, strings.TrimPrefix(err.Error(), "sojourn: ")))
+			}
+		}
+		return errors.Join(bad...)
 	}
 	return cmd
 }
@@ -83,7 +110,7 @@ func (a *app) sourceTestCommand() *cobra.Command {
 	fl.StringVar(&m.ContentType, "content-type", "", "content type of the message")
 	fl.StringVar(&at, "at", "", "check the signature of a webhook as of this `time`, such as 2026-01-31T12:00:00Z (default now)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := oneSource(args[0], name)
+		s, err := a.oneSource(args[0], name)
 		if err != nil {
 			return err
 		}
@@ -110,7 +137,8 @@ func (a *app) sourceTestCommand() *cobra.Command {
 	return cmd
 }
 
-func oneSource(file, name string) (sourcefile.Source, error) {
+func (a *app) oneSource(file, name string) (sourcefile.Source, error) {
+	_ = a.trusted(file, false)
 	list, err := sourcefile.Load(file)
 	if err != nil {
 		return sourcefile.Source{}, err
@@ -206,7 +234,7 @@ func (a *app) printVerdict(v verdict, r *sojourn.Response) error {
 }
 
 const sourceRunHelp = `Brings messages of brokers to the jobs of the store, until it is told to stop. A message is acknowledged when its response is durable.
-While a broker or the store is away it tries again. If the file has webhooks, they are taken on --listen, and so are links that answer one attempt.`
+While a broker or the store is away it tries again. If the file has webhooks, they are taken on --listen, and so are links that answer one wait.`
 
 func (a *app) sourceRunCommand() *cobra.Command {
 	var name string
@@ -217,12 +245,13 @@ func (a *app) sourceRunCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "a line for each message")
 	hooks.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		_ = a.trusted(args[0], false)
 		list, err := sourcefile.Load(args[0])
 		if err != nil {
 			return err
 		}
 		if name != "" {
-			s, err := oneSource(args[0], name)
+			s, err := a.oneSource(args[0], name)
 			if err != nil {
 				return err
 			}

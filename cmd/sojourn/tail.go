@@ -95,7 +95,7 @@ type follower struct {
 	state    sojourn.State
 	begun    bool
 	progress string
-	entries  int
+	entries  int32           // the Seq of the newest that was shown
 	lines    map[string]bool // of the log
 }
 
@@ -113,13 +113,15 @@ func (f *follower) look(ctx context.Context, c *sojourn.Client, id sojourn.ID) (
 	if err != nil {
 		return nil, err
 	}
-	for i := range history[min(f.entries, len(history)):] {
-		h := history[f.entries+i]
+	for _, h := range history {
+		if h.Seq <= f.entries {
+			continue
+		}
+		f.entries = h.Seq
 		if err := f.show(j, happened{At: h.EndedAt, Event: "history", Text: stepText(h), History: &h}); err != nil {
 			return nil, err
 		}
 	}
-	f.entries = max(f.entries, len(history))
 	for _, l := range log {
 		if key := fmt.Sprint(l.At.UnixNano(), l.Attempt, l.Level, l.Text); !f.lines[key] {
 			f.lines[key] = true
@@ -147,7 +149,7 @@ func (f *follower) show(j *sojourn.Job, h happened) error {
 	if f.asJSON() {
 		return f.json(h)
 	}
-	return f.printf("%s %-8s %s\n", h.At.UTC().Format(time.RFC3339), h.Event, printable(h.Text))
+	return f.printf("%s %-8s %s\n", h.At.UTC().Format(time.RFC3339), h.Event, clean(h.Text))
 }
 
 // stepText is one entry of the history in a line.

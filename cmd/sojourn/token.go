@@ -44,6 +44,11 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	fl.StringVar(&kind, "kind", "", "`PATTERN` of the kinds (default all)")
 	fl.DurationVar(&life, "for", 90*24*time.Hour, "how long it is good")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		for name, pattern := range map[string]string{"queue": queue, "kind": kind} {
+			if pattern == "" && cmd.Flags().Changed(name) { // such as --queue "$QUEUE" with a variable that is not set
+				return sojourn.Invalid(name, "is empty, which would mean all: give a pattern, or '*' for all")
+			}
+		}
 		grant := sojourn.Grant{Queue: queue, Kind: kind}
 		for _, v := range verbs {
 			grant.Verbs = append(grant.Verbs, sojourn.Verb(v))

@@ -140,7 +140,7 @@ func (a *app) draw(now, before *picture, trouble error, wide, high int) error {
 	if now != nil {
 		frame += now.text(before, wide, high)
 	}
-	return a.redraw(strings.ReplaceAll(strings.TrimSuffix(frame, "\n"), "\n", "\r\n"))
+	return a.redraw(strings.TrimSuffix(frame, "\n")) // a line feed behind the last line would scroll
 }
 
 // keys returns when somebody wants to end it: with q, Ctrl-C or Ctrl-D.

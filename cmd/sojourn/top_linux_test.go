@@ -2,13 +2,15 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/hinshun/vt10x"
 	"golang.org/x/sys/unix"
 
 	"github.com/sojourn-queue/sojourn"
@@ -58,30 +60,19 @@ func TestTopOnATerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		var mu sync.Mutex // guards shown
-		var shown strings.Builder
-		go func() {
-			b := make([]byte, 4096)
-			for {
-				n, err := main.Read(b)
-				mu.Lock()
-				shown.Write(b[:n])
-				mu.Unlock()
-				if err != nil {
-					return
-				}
-			}
-		}()
-		// last is what was drawn last.
-		last := func() string {
-			mu.Lock()
-			defer mu.Unlock()
-			frames := strings.Split(shown.String(), "\x1b[H")
-			return frames[len(frames)-1]
-		}
-		soon(t, "no picture", func() bool { return strings.Contains(last(), "OLDEST") && strings.Contains(last(), "WORKER") })
+		screen := vt10x.New(vt10x.WithSize(150, 40))
+		go func() { _, _ = io.Copy(screen, main) }()
+		soon(t, "no picture", func() bool {
+			lines := strings.Split(screen.String(), "\n")
+			return strings.Contains(lines[1], "QUEUE") && strings.Contains(lines[1], "OLDEST") && strings.Contains(screen.String(), "WORKER") &&
+				slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "default ") })
+		})
+		screen.Resize(30, 3)
 		size(30, 3)
-		soon(t, "the picture does not shrink with the terminal", func() bool { return strings.Contains(last(), "…") && strings.Contains(last(), "lines more") })
+		soon(t, "the picture does not shrink with the terminal", func() bool {
+			lines := strings.Split(screen.String(), "\n")
+			return strings.HasSuffix(strings.TrimSpace(lines[0]), "…") && strings.Contains(lines[2], "lines more")
+		})
 		if _, err := main.WriteString("xq"); err != nil {
 			t.Fatal(err)
 		}
@@ -92,6 +83,10 @@ func TestTopOnATerminal(t *testing.T) {
 		if err != nil || *after != *before {
 			t.Errorf("the terminal is not as it was: %v\n%+v\n%+v", err, before, after)
 		}
-		soon(t, "the other screen stays", func() bool { return strings.HasSuffix(last(), "\x1b[?25h\x1b[?1049l") })
+		soon(t, "the other screen stays", func() bool {
+			screen.Lock()
+			defer screen.Unlock()
+			return screen.Mode()&vt10x.ModeAltScreen == 0 && screen.CursorVisible()
+		})
 	})
 }

@@ -17,7 +17,7 @@ import (
 // commandLines has each command that needs a store, with arguments it accepts.
 var commandLines = []string{
 	"demo --headless --for 1s", "bench --jobs 1 claim", "enqueue mail", "respond mail k --body {}",
-	"job ls", "job get 1", "job history 1", "job log 1", "job edit 1 --priority 1", "job cancel 1", "job redrive 1", "job purge 1",
+	"job ls", "job get 1", "job history 1", "job log 1", "job edit 1 --priority 1", "job cancel 1", "job redrive 1", "job purge 1", "job clone 1",
 	"queue ls", "queue get q", "queue set q", "queue pause q", "queue resume q", "queue forget q", "queue peek q", "queue hold q", "queue unhold q", "why 1", "work --kind k --exec true", "audit ls", "top --once", "tail 1", "worker ls", "worker get w", "worker drain w", "window preview --queue q", "inbox ls",
 	"inbox get 1", "inbox count", "inbox match 1 --job 1", "inbox retry 1", "inbox discard 1", "webhook",
 	"token create --name a --verb read", "token ls", "token revoke 1", "token rotate 1",
@@ -25,7 +25,7 @@ var commandLines = []string{
 }
 
 // storeless are commands that open no store, or something else before it; serve calls any store that it cannot open unusable.
-var storeless = []string{"sojourn version", "sojourn config", "sojourn serve", "sojourn source ls", "sojourn source test", "sojourn source run"}
+var storeless = []string{"sojourn version", "sojourn config", "sojourn serve", "sojourn source ls", "sojourn source test", "sojourn source run", "sojourn source check"}
 
 // TestStoreOfEveryCommand shows for every command that takes a store that the flag goes before SOJOURN_URL, and that before the default.
 func TestStoreOfEveryCommand(t *testing.T) {

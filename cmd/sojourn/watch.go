@@ -81,12 +81,17 @@ func (a *app) frame(list func() error) (string, error) {
 	return text.String(), err
 }
 
-// redraw shows a frame in the place of the one before, from the top of the screen.
+// redraw shows a frame in the place of the one before, from the top of the screen. Each line is erased before it is written: erased
+// after a carriage return, or after its last column, it would lose what was just written.
 func (a *app) redraw(frame string) error {
 	var b strings.Builder
 	b.WriteString("\x1b[H")
 	for line := range strings.Lines(frame) {
-		b.WriteString(strings.TrimRight(line, "\n") + "\x1b[K\n")
+		text, ended := strings.CutSuffix(line, "\n")
+		b.WriteString("\x1b[2K" + text)
+		if ended {
+			b.WriteString("\r\n")
+		}
 	}
 	b.WriteString("\x1b[J")
 	_, err := io.WriteString(a.out, b.String())

@@ -141,7 +141,7 @@ func TestTail(t *testing.T) {
 					t.Errorf("%q is missing in %q", text, seen)
 				}
 			}
-			o := sojourn.Outcome{Lease: got[0].Lease, Type: sojourn.OutcomeCompleted, Result: []byte("fine")}
+			o := sojourn.Outcome{Lease: got[0].Lease, Type: sojourn.OutcomeCompleted, Result: []byte("fine"), ResultType: "text/plain"}
 			if want == exitFailed {
 				o.Type, o.Reason, o.Text = sojourn.OutcomeAbort, "declined", "no money"
 			}

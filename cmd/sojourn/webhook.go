@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-queue/sojourn/source/webhook"
 )
 
-const webhookHelp = `Takes answers over HTTP, on a port of its own: signed webhooks of the senders that a file names, and links that answer one attempt.
+const webhookHelp = `Takes answers over HTTP, on a port of its own: signed webhooks of the senders that a file names, and links that answer one wait.
 
   [[endpoint]]
   name      = "bank"                          # POST /webhook/bank
@@ -45,6 +45,7 @@ func (a *app) webhookCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.check, "check", false, "check the file and end")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) == 1 {
+			_ = a.trusted(args[0], false)
 			if f.o.Endpoints, err = sourcefile.Endpoints(args[0], a.env); err != nil {
 				return err
 			}
@@ -67,7 +68,8 @@ func (f *webhookFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.behindTLS, "behind-tls", false, "listen without TLS beyond this machine, because a proxy in front has it")
 	fl.IntVar(&f.o.MaxBytes, "max-bytes", webhook.DefaultMaxBytes, "bytes of a body")
 	fl.DurationVar(&f.o.Timeout, "timeout", webhook.DefaultTimeout, "for a body to come, and for the store")
-	fl.IntVar(&f.o.MaxInFlight, "max-in-flight", webhook.DefaultMaxInFlight, "requests whose body is held at a time")
+	fl.IntVar(&f.o.MaxInFlight, "max-in-flight", webhook.DefaultMaxInFlight, "requests that are verified and stored at a time")
+	fl.IntVar(&f.o.MaxConns, "max-conns", webhook.DefaultMaxConns, "connections at a time, a quarter of them only for known senders; the oldest other one makes room")
 	fl.BoolVar(&f.o.NoCapabilities, "no-links", false, "take no answers by links")
 }
 

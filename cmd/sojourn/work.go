@@ -44,7 +44,8 @@ lease is lost. Of the environment it gets PATH, HOME, USER, LOGNAME, SHELL, LANG
 
 With --http it sends the requests of jobs of the kind http, with a program or without. 2xx completes the job with the response, or parks it if "await" is
 true; then the header Sojourn-Respond-Url has the link that takes the answer (--respond-url). Retry-After holds the queue, 5xx is retried, 4xx is final.
-Requests go to public addresses only, unless --allow-cidr names others. $SOJOURN_HTTP_SECRETS, or the file $SOJOURN_HTTP_SECRETS_FILE, signs them.`
+Requests go to public addresses only, unless --allow-cidr names others. $SOJOURN_HTTP_SECRETS, or the file $SOJOURN_HTTP_SECRETS_FILE, signs them:
+bank.example=whsec_…, with the hosts that the secret is for.`
 
 // workFlags are the flags of work.
 type workFlags struct {

@@ -53,10 +53,16 @@ func (a *app) caller(f callFlags) (*httpjob.Caller, error) {
 	secrets := a.env(variable)
 	if file := a.env(variable + "_FILE"); secrets == "" && file != "" {
 		var err error
-		if secrets, err = fileOf(variable+"_FILE", file); err != nil {
+		if secrets, err = a.fileOf(variable+"_FILE", file); err != nil {
 			return nil, err
 		}
 	}
-	o.Secrets = strings.Fields(secrets)
+	for _, text := range strings.Fields(secrets) {
+		s, err := httpjob.ParseSecret(text)
+		if err != nil {
+			return nil, err
+		}
+		o.Secrets = append(o.Secrets, s)
+	}
 	return httpjob.New(o)
 }

@@ -6,7 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +25,7 @@ type workshop struct {
 	*testing.T
 	folder, store string
 	sojourn       string
+	alive         *os.File // see stubborn
 }
 
 func newWorkshop(t *testing.T) *workshop {
@@ -139,21 +140,37 @@ func (w *workshop) pids(file string, n int) (pids []int) {
 	return pids
 }
 
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err == nil {
-		_, after, _ := strings.Cut(string(stat), ") ")
-		return !strings.HasPrefix(after, "Z") // one that nobody has collected yet
-	}
-	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
-}
-
-// stubborn is a program whose child ignores SIGTERM. Both outlive every test unless they are killed. FOLDER is where they say who they are.
+// stubborn is a program whose child ignores SIGTERM. Both outlive every test unless they are killed. They write their process ids to the
+// file pids, and hold the writing end of a named pipe as long as they live.
 func (w *workshop) stubborn() string {
-	return w.program(`bash -c 'trap "" TERM; echo $$ >>"$0/pids"; while :; do sleep 1; done' ` + w.folder + ` &
+	w.Helper()
+	pipe := filepath.Join(w.folder, "alive")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		w.Fatal(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0) // first: opening the other end waits for it
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { reader.Close() })
+	w.alive = reader
+	return w.program(`exec 9>"` + pipe + `"
+bash -c 'trap "" TERM; echo $$ >>"$0/pids"; while :; do sleep 1; done' ` + w.folder + ` &
 echo $$ >>` + w.folder + `/pids
 wait
 `)
+}
+
+// allGone waits until both processes of the stubborn program are dead. The kernel closes the pipe when a process dies, also where no
+// init collects the dead, as in many containers.
+func (w *workshop) allGone() {
+	w.Helper()
+	if err := w.alive.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.alive.Read(make([]byte, 1)); err != io.EOF {
+		w.Fatalf("a process of the program lives on: %v", err)
+	}
 }
 
 // TestSojournWorkLife (spec:H10): a job waits for its answer between two runs, over a file and over a server alike.
@@ -263,11 +280,9 @@ func TestSojournWorkEndsTheGroup(t *testing.T) {
 			w := newWorkshop(t)
 			w.enqueue()
 			worker := w.worker(append(c.args, "--exec", w.stubborn())...)
-			pids := w.pids("pids", 2)
+			w.pids("pids", 2)
 			c.end(w, worker)
-			for _, pid := range pids {
-				w.until(fmt.Sprint(pid, " is gone"), func() bool { return !alive(pid) })
-			}
+			w.allGone()
 			w.until("the job is "+c.state, func() bool { return w.job(1).State == c.state })
 			if j := w.job(1); j.Reason != c.reason || c.state == "ready" && j.Failures+j.Crashes != 0 {
 				t.Errorf("%+v", j)
@@ -281,7 +296,7 @@ func TestSojournWorkLosesItsLease(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
 	still := w.worker("--lease", "1s", "--exec", w.stubborn())
-	pids := w.pids("pids", 2)
+	w.pids("pids", 2)
 	if err := still.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -290,9 +305,7 @@ func TestSojournWorkLosesItsLease(t *testing.T) {
 	if err := still.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range pids {
-		w.until(fmt.Sprint(pid, " is gone"), func() bool { return !alive(pid) })
-	}
+	w.allGone()
 	if j := w.job(1); string(j.Result) != "other\n" || j.Crashes != 1 {
 		t.Errorf("%+v", j)
 	}
@@ -315,14 +328,14 @@ func TestSojournWorkGrace(t *testing.T) {
 		t.Errorf("within the grace: %+v", j)
 	}
 	w.enqueue()
-	worker = w.worker("--grace", "0", "--exec", w.program(`trap 'echo 1h >"$SOJOURN_RETRY_AFTER"; echo half >"$SOJOURN_CHECKPOINT"; exit 75' TERM
+	worker = w.worker("--grace", "0", "--exec", w.program(`trap 'echo 1h >"$SOJOURN_RETRY_AFTER"; echo 2 >"$SOJOURN_CHECKPOINT"; exit 75' TERM
 echo $$ >>`+w.folder+`/second; while :; do sleep 0.05; done`))
 	w.pids("second", 1)
 	_ = worker.Process.Signal(syscall.SIGTERM)
 	if err := worker.Wait(); err != nil {
 		t.Errorf("the worker ended with %v", err)
 	}
-	if j := w.job(2); j.State != "scheduled" || string(j.Checkpoint) != "half\n" || j.Failures+j.Crashes != 0 {
+	if j := w.job(2); j.State != "scheduled" || string(j.Checkpoint) != "2\n" || j.Failures+j.Crashes != 0 {
 		t.Errorf("by its own word: %+v", j)
 	}
 }
@@ -332,15 +345,15 @@ func TestSojournWorkCheckpoint(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
 	program := w.program(`if [ -s "$SOJOURN_CHECKPOINT" ]; then cp "$SOJOURN_CHECKPOINT" "$SOJOURN_RESULT"; exit 0; fi
-echo row 7 >new; mv new "$SOJOURN_CHECKPOINT"; while :; do sleep 1; done`)
+echo 7 >new; mv new "$SOJOURN_CHECKPOINT"; while :; do sleep 1; done`)
 	first := w.worker("--lease", "1s", "--exec", program)
-	w.until("the checkpoint is stored", func() bool { return string(w.job(1).Checkpoint) == "row 7\n" })
+	w.until("the checkpoint is stored", func() bool { return string(w.job(1).Checkpoint) == "7\n" })
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	w.worker("--lease", "1s", "--exec", program)
 	w.until("the job is completed", func() bool { return w.job(1).State == "completed" })
-	if j := w.job(1); string(j.Result) != "row 7\n" || j.Attempt != 2 {
+	if j := w.job(1); string(j.Result) != "7\n" || j.Attempt != 2 {
 		t.Errorf("%+v", j)
 	}
 }
@@ -352,13 +365,11 @@ func TestSojournWorkIsKilled(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	first := w.worker("--lease", "1s", "--exec", w.stubborn())
-	pids := w.pids("pids", 2)
+	w.pids("pids", 2)
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range pids {
-		w.until(fmt.Sprint(pid, " is gone"), func() bool { return !alive(pid) })
-	}
+	w.allGone()
 	w.until("the folder of the run is gone", func() bool {
 		left, err := filepath.Glob(filepath.Join(temporary, "sojourn-work-*"))
 		return err == nil && len(left) == 0

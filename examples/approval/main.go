@@ -59,8 +59,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	first, second := <-mail, <-mail // nobody answers the first letter in time, so the attempt ends
-	answer(ctx, client, &sojourn.Response{Token: first, Body: []byte("no")})
-	answer(ctx, client, &sojourn.Response{Token: second, Body: []byte("yes")})
+	answer(ctx, client, &sojourn.Response{Token: first, ContentType: "text/plain", Body: []byte("no")})
+	answer(ctx, client, &sojourn.Response{Token: second, ContentType: "text/plain", Body: []byte("yes")})
 	report(ctx, client, ticket.ID)
 
 	if _, err := client.Enqueue(ctx, pen); err != nil {
@@ -68,7 +68,7 @@ func run(ctx context.Context) error {
 	}
 	<-mail
 	// Everybody can guess an id: your program decides who may answer with one.
-	answer(ctx, client, &sojourn.Response{Job: pen.ID, Body: []byte("no")})
+	answer(ctx, client, &sojourn.Response{Job: pen.ID, ContentType: "text/plain", Body: []byte("no")})
 	report(ctx, client, pen.ID)
 	stop()
 	return <-stopped

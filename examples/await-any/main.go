@@ -154,7 +154,7 @@ func (s *shop) waiting(n int) (*sojourn.Job, error) {
 }
 
 func (s *shop) respond(key, body string) error {
-	a, err := s.client.Respond(s.ctx, &sojourn.Response{Kind: order.Name, Key: key, Body: []byte(body)})
+	a, err := s.client.Respond(s.ctx, &sojourn.Response{Kind: order.Name, Key: key, ContentType: "text/plain", Body: []byte(body)})
 	if err == nil {
 		fmt.Printf("  %s: %s\n", key, a.Outcome)
 	}

@@ -32,7 +32,7 @@ func main() {
 	go w.Run(ctx) // until ctx ends, then drains
 	stored := must(client.Enqueue(ctx, chargeCard.New(charge{"42"}, sojourn.Key("order-42"))))
 	// Elsewhere, minutes or hours later, perhaps in another process after a restart: the gateway calls a webhook.
-	must(client.Respond(ctx, &sojourn.Response{Kind: "charge_card", Key: "order-42", Body: []byte("approved")}))
+	must(client.Respond(ctx, &sojourn.Response{Kind: "charge_card", Key: "order-42", ContentType: "text/plain", Body: []byte("approved")}))
 	job := must(client.Wait(ctx, stored.ID))
 	fmt.Printf("%s: %s\n", job.State, job.Result)
 }

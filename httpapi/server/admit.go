@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -23,14 +22,16 @@ var shares = [...]int64{reading: 50, enqueueing: 75, claiming: 90, finishing: 10
 
 // admission bounds what is at work at a time. What it has no room for is refused at once, before anything has happened, so that the caller may
 // repeat it: a queue of requests in front of a busy store would only make all of them late.
+//
+// A request takes a slot only when its body has been read, so that slow senders hold none; connlimit.Budget bounds the bodies themselves.
 type admission struct {
-	requests, bytes, waiting          *atomic.Int64
-	pressure                          *pressure
-	maxRequests, maxBytes, maxWaiting int64
+	requests, waiting       *atomic.Int64
+	pressure                *pressure
+	maxRequests, maxWaiting int64
 }
 
 func newAdmission(o Options) admission {
-	return admission{new(atomic.Int64), new(atomic.Int64), new(atomic.Int64), &pressure{limit: firstLimit}, int64(o.MaxRequests), o.MaxBytes, int64(o.MaxWaiting)}
+	return admission{new(atomic.Int64), new(atomic.Int64), &pressure{limit: firstLimit}, int64(o.MaxRequests), int64(o.MaxWaiting)}
 }
 
 func overloaded() error {
@@ -48,25 +49,39 @@ type slot struct {
 	read    time.Time // when the body was there; zero for one that is read while the request is at work
 }
 
+// full reports whether a request of a class would be refused now. It takes nothing: it spares reading a body for which there is no slot.
+func (a *admission) full(c class) bool {
+	return (a.requests.Load()+1)*100 > a.maxRequests*shares[c] || a.pressure.full(c)
+}
+
 // enter takes a slot for a request of a class with a body of so many bytes.
 func (a *admission) enter(c class, bytes int64) (*slot, error) {
-	n, b := a.requests.Add(1), a.bytes.Add(bytes)
-	if n*100 > a.maxRequests*shares[c] || b*100 > a.maxBytes*shares[c] && b > bytes || !a.pressure.enter(c, cost(bytes)) {
+	n := a.requests.Add(1)
+	if n*100 > a.maxRequests*shares[c] || !a.pressure.enter(c, cost(bytes)) {
 		a.requests.Add(-1)
-		a.bytes.Add(-bytes)
 		return nil, overloaded()
 	}
 	return &slot{a: a, class: c, bytes: bytes}, nil
 }
+
+// wait counts a request that waits without a slot.
+func (a *admission) wait() error {
+	if a.waiting.Add(1) > a.maxWaiting {
+		a.waiting.Add(-1)
+		return overloaded()
+	}
+	return nil
+}
+
+func (a *admission) waited() { a.waiting.Add(-1) }
 
 // park gives the slot back while the request waits for something to happen.
 func (s *slot) park() error {
 	if s.waiting {
 		return nil
 	}
-	if s.a.waiting.Add(1) > s.a.maxWaiting {
-		s.a.waiting.Add(-1)
-		return overloaded()
+	if err := s.a.wait(); err != nil {
+		return err
 	}
 	s.waiting = true
 	s.a.requests.Add(-1)
@@ -75,9 +90,8 @@ func (s *slot) park() error {
 }
 
 func (s *slot) leave() {
-	s.a.bytes.Add(-s.bytes)
 	if s.waiting {
-		s.a.waiting.Add(-1)
+		s.a.waited()
 		return
 	}
 	s.a.requests.Add(-1)
@@ -86,12 +100,4 @@ func (s *slot) leave() {
 		took = max(now.Sub(s.read), 1)
 	}
 	s.a.pressure.leave(cost(s.bytes), took, now)
-}
-
-// length is what a body may take in memory. One of unknown length counts as the largest.
-func length(r *http.Request, most int64) int64 {
-	if r.ContentLength < 0 {
-		return most
-	}
-	return min(r.ContentLength, most)
 }

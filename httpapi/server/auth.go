@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,36 +14,50 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
 
 const (
 	bearerPrefix = "sj_"
-	tokensFresh  = 2 * time.Second // how long the list of tokens is believed: a revocation works within this time on every node
+	tokensFresh  = time.Second            // age of the cached list of tokens. With recheckEvery a revocation takes effect within 2 s on every node
+	tokensRetry  = 500 * time.Millisecond // after the list could not be read: until then requests get the same error
+	tokensWithin = 5 * time.Second        // for reading the list
 	usedEvery    = time.Minute
 )
 
 // door knows the tokens of the store.
 type door struct {
 	store sojourn.AccessStore
+	log   *slog.Logger
+	now   func() time.Time
 
-	mu     sync.Mutex // guards the fields below, and keeps requests from reading the same list at once
-	tokens map[string]sojourn.AccessToken
-	at     time.Time
-	used   map[string]time.Time // when the store was told
+	mu       sync.Mutex // guards the fields below, and keeps requests from reading the same list at once
+	tokens   map[string]sojourn.AccessToken
+	at       time.Time            // when the reading of tokens began
+	failedAt time.Time            // when it failed last
+	used     map[string]time.Time // when the store was told
 }
 
-func newDoor(store sojourn.AccessStore) *door {
-	return &door{store: store, used: map[string]time.Time{}}
+func newDoor(store sojourn.AccessStore, log *slog.Logger) *door {
+	return &door{store: store, log: log, now: time.Now, used: map[string]time.Time{}}
 }
 
 // holder is who sends a request: the holder of a token, or anybody at an open door.
 type holder struct {
 	id     string
-	grants []sojourn.Grant
+	hash   []byte // of the secret
+	until  time.Time
+	caller *sojourn.Caller // for the store; nil of anybody
 	anyone bool
 }
 
-var unauthorized = wire.Refusal(wire.CodeUnauthorized, "send a token that is good, as Authorization: Bearer; sojourn token create makes one")
+var unauthorized = wire.Refusal(wire.CodeUnauthorized, `missing, wrong, expired or revoked token; send "Authorization: Bearer <token>" (create one with "sojourn token create")`)
+
+// tokensUnknown is the answer while the tokens cannot be read. It tells nothing about the store, because the caller may be anybody.
+func tokensUnknown() error {
+	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true,
+		Message: "the server cannot check tokens now; nothing happened, try again (its log has the cause)"}
+}
 
 // enter lets a request in whose token has the verb for anything at all; the operation asks again for its jobs.
 func (s *Server) enter(r *http.Request, verb sojourn.Verb) (*holder, error) {
@@ -57,13 +72,40 @@ func (s *Server) enter(r *http.Request, verb sojourn.Verb) (*holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &holder{id: t.ID, grants: t.Grants}
-	for _, g := range t.Grants {
+	connlimit.SetAuthenticated(r.Context(), true)
+	h := holderOf(t)
+	h.caller.MaxQueues = s.o.MaxQueues
+	return h, h.has(verb)
+}
+
+func holderOf(t sojourn.AccessToken) *holder {
+	return &holder{id: t.ID, hash: t.Hash, until: t.ExpiresAt, caller: &sojourn.Caller{Token: t.ID, Grants: t.Grants}}
+}
+
+// has refuses a holder that has a verb for nothing at all.
+func (h *holder) has(verb sojourn.Verb) error {
+	if h.anyone {
+		return nil
+	}
+	for _, g := range h.caller.Grants {
 		if g.Has(verb) {
-			return h, nil
+			return nil
 		}
 	}
-	return nil, forbidden(verb, "", "")
+	return forbidden(verb, "", "")
+}
+
+// current is the holder as the list of tokens has it now.
+func (d *door) current(ctx context.Context, h *holder) (*holder, error) {
+	tokens, err := d.list(ctx)
+	if err != nil {
+		return h, err
+	}
+	t, ok := tokens[h.id]
+	if !ok || !t.Good(d.now()) || subtle.ConstantTimeCompare(t.Hash, h.hash) != 1 {
+		return nil, unauthorized
+	}
+	return holderOf(t), nil
 }
 
 // find gives the token that a bearer is, if it opens anything now. Unknown, wrong, expired and revoked ones get the same answer after the same
@@ -75,7 +117,7 @@ func (d *door) find(ctx context.Context, bearer string) (sojourn.AccessToken, er
 	}
 	t, hash := tokens[bearerID(bearer)], sha256.Sum256([]byte(bearer))
 	same := subtle.ConstantTimeCompare(hash[:], t.Hash) == 1
-	if !same || !t.Good(time.Now()) {
+	if !same || !t.Good(d.now()) {
 		return sojourn.AccessToken{}, unauthorized
 	}
 	d.note(ctx, t)
@@ -85,14 +127,22 @@ func (d *door) find(ctx context.Context, bearer string) (sojourn.AccessToken, er
 func (d *door) list(ctx context.Context) (map[string]sojourn.AccessToken, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if time.Since(d.at) < tokensFresh {
+	now := d.now()
+	if now.Sub(d.at) < tokensFresh {
 		return d.tokens, nil
 	}
+	if now.Sub(d.failedAt) < tokensRetry {
+		return nil, tokensUnknown()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokensWithin)
+	defer cancel()
 	all, err := d.store.AccessTokens(ctx)
 	if err != nil {
-		return nil, err
+		d.failedAt = d.now()
+		d.log.Error("the tokens cannot be read", "error", err)
+		return nil, tokensUnknown()
 	}
-	d.tokens, d.at = make(map[string]sojourn.AccessToken, len(all)), time.Now()
+	d.tokens, d.at = make(map[string]sojourn.AccessToken, len(all)), now
 	for _, t := range all {
 		d.tokens[t.ID] = t
 	}
@@ -101,7 +151,7 @@ func (d *door) list(ctx context.Context) (map[string]sojourn.AccessToken, error)
 
 // note tells the store, at most once a minute, that a token is in use. It matters too little to fail a request.
 func (d *door) note(ctx context.Context, t sojourn.AccessToken) {
-	now := time.Now()
+	now := d.now()
 	d.mu.Lock()
 	due := now.Sub(d.used[t.ID]) >= usedEvery && now.Sub(t.UsedAt) >= usedEvery
 	if due {
@@ -130,15 +180,7 @@ func (h *holder) may(verb sojourn.Verb, queue, kind string) error {
 }
 
 func (h *holder) allows(verb sojourn.Verb, queue, kind string) bool {
-	if h.anyone {
-		return true
-	}
-	for _, g := range h.grants {
-		if g.Allows(verb, queue, kind) {
-			return true
-		}
-	}
-	return false
+	return h.anyone || h.caller.Allows(verb, queue, kind)
 }
 
 // everywhere reports whether verb is allowed on all jobs.
@@ -163,16 +205,7 @@ func (h *holder) holds(l sojourn.Lease) error {
 
 // sees reports whether the holder may look at a queue, though perhaps not at all of its kinds.
 func (h *holder) sees(queue string) bool {
-	if h.anyone {
-		return true
-	}
-	for _, g := range h.grants {
-		g.Kind = ""
-		if g.Allows(sojourn.VerbRead, queue, "") {
-			return true
-		}
-	}
-	return false
+	return h.anyone || h.caller.Sees(queue)
 }
 
 // by names the holder in the history, with what the caller says of itself.

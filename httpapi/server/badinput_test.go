@@ -5,8 +5,11 @@ import (
 	"compress/gzip"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -93,7 +96,7 @@ func TestBadRequests(t *testing.T) {
 		fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", 1<<20+1, strings.Repeat(" ", 1<<20+1))), 413, "body_too_large")
 	s.want("2 cut body", s.raw("POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n"+job), 400, "malformed_json")
 	s.want("14 gzip bomb", s.send(http.MethodPost, "/v1/jobs", bomb.String(), "Content-Encoding: gzip"), 413, "body_too_large")
-	s.want("14 unknown encoding", s.send(http.MethodPost, "/v1/jobs", job, "Content-Encoding: br"), 415, "unsupported_media_type")
+	s.want("14 unknown encoding", s.send(http.MethodPost, "/v1/jobs", job, "Content-Encoding: br"), 415, "unsupported_encoding")
 	s.want("15 content type", s.send(http.MethodPost, "/v1/jobs", job, "Content-Type: text/plain"), 415, "unsupported_media_type")
 	s.want("17 method", s.send(http.MethodPatch, "/v1/jobs", job), 405, "method_not_allowed")
 	s.want("17 path", s.send(http.MethodGet, "/v2/jobs", ""), 404, "no_such_route")
@@ -116,9 +119,99 @@ func TestBadRequests(t *testing.T) {
 		t.Errorf("%d jobs are stored", n)
 	}
 	s.want("14 gzip", s.send(http.MethodPost, "/v1/jobs", small.String(), "Content-Encoding: gzip"), 201, "")
-	s.want("9 any bytes", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k","args":{"$base64":"AAH/"}}`), 201, "")
+	s.want("9 any bytes as JSON", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k","args":{"$base64":"AAH/"}}`), 422, "invalid_json")
+	s.want("9 any bytes", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k","content_type":"application/octet-stream","args":{"$base64":"AAH/"}}`), 201, "")
 	s.want("9 raw bytes", s.send(http.MethodPost, "/v1/jobs/raw?kind=k", "\x00\x01\xff", "Content-Type: application/x-thing"), 201, "")
+	s.want("9 bytes that are said to be JSON", s.send(http.MethodPost, "/v1/jobs/raw?kind=k", `{"a":`, "Content-Type: application/json"), 422, "invalid_json")
 	if n := s.stored(); n != 3 {
 		t.Errorf("%d jobs are stored, want 3", n)
+	}
+}
+
+// TestOtherSpellings: one id has one spelling, in a path, in a query and in a body.
+func TestOtherSpellings(t *testing.T) {
+	s := newSite(t, Options{Open: true})
+	s.want("a job", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`), 201, "")
+	for _, id := range []string{"01", "+1", "%31", "1.0", "1e0", "0x1", "%2b1", "-0", "%201", "1%20", "٣"} {
+		for _, path := range []string{"/v1/jobs/" + id, "/v1/jobs/" + id + "/args", "/v1/jobs/" + id + "/history", "/v1/jobs/" + id + "/why"} {
+			if a := s.raw("GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); a.status != 404 && a.status != 400 || a.code == "" && a.status != 400 {
+				t.Errorf("%s: answered %d %s", path, a.status, a.body)
+			}
+		}
+	}
+	for _, id := range []string{"01", "%2b1", "1.0", "1e0", "%201"} {
+		s.want("a query with "+id, s.send(http.MethodGet, "/v1/jobs?id="+id, ""), 422, "invalid")
+	}
+	for id, want := range map[string]int{"01": 400, "+1": 400, `"1"`: 422, `"01"`: 422, "1.0": 422, "1e0": 422} {
+		for path, body := range map[string]string{"/v1/jobs": `{"kind":"k","id":%s}`, "/v1/jobs/find": `{"ids":[%s]}`} {
+			if a := s.send(http.MethodPost, path, fmt.Sprintf(body, id)); a.status != want || a.code == "" {
+				t.Errorf("%s with the id %s in its body: answered %d %s, want %d", path, id, a.status, a.body, want)
+			}
+		}
+	}
+	s.want("the job", s.send(http.MethodGet, "/v1/jobs/1", ""), 200, "")
+	s.want("the job by a query", s.send(http.MethodGet, "/v1/jobs?id=1", ""), 200, "")
+}
+
+// TestEncodings: what is compressed without saying so, or in a way that the server does not read, is not called malformed.
+func TestEncodings(t *testing.T) {
+	s := newSite(t, Options{Open: true})
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write([]byte("{\"kind\":\"k\"}\n"))
+	_ = z.Close()
+	body := packed.String()
+	for name, a := range map[string]answer{
+		"a stream as gzip":               s.send(http.MethodPost, "/v1/jobs/stream", body, "Content-Type: "+ndjsonType, "Content-Encoding: gzip"),
+		"a stream that is gzip":          s.send(http.MethodPost, "/v1/jobs/stream", body, "Content-Type: "+ndjsonType),
+		"a job that is gzip":             s.send(http.MethodPost, "/v1/jobs", body),
+		"a job as br":                    s.send(http.MethodPost, "/v1/jobs", body, "Content-Encoding: br"),
+		"a job as gzip twice":            s.send(http.MethodPost, "/v1/jobs", body, "Content-Encoding: gzip, gzip"),
+		"a raw job as zstd":              s.send(http.MethodPost, "/v1/jobs/raw?kind=k", body, "Content-Encoding: zstd"),
+		"a claim that is gzip":           s.send(http.MethodPost, "/v1/claim", body),
+		"an outcome as deflate":          s.send(http.MethodPost, "/v1/finish", body, "Content-Encoding: deflate"),
+		"settings of a queue as deflate": s.send(http.MethodPut, "/v1/queues/q", body, "Content-Encoding: deflate"),
+	} {
+		s.want(name, a, 415, "unsupported_encoding")
+		if !strings.Contains(a.body, "Content-Encoding") {
+			t.Errorf("%s: %s does not name the header", name, a.body)
+		}
+	}
+	if n := s.stored(); n != 0 {
+		t.Errorf("%d jobs are stored", n)
+	}
+	s.want("gzip in capitals", s.send(http.MethodPost, "/v1/jobs", body, "Content-Encoding: GZIP"), 201, "")
+	s.want("raw bytes that are gzip", s.send(http.MethodPost, "/v1/jobs/raw?kind=k", body, "Content-Type: application/gzip"), 201, "")
+}
+
+// TestLongHeaders: 16 KiB of headers are taken, and one byte more is refused.
+func TestLongHeaders(t *testing.T) {
+	s := newSite(t, Options{Open: true})
+	h := httptest.NewUnstartedServer(nil)
+	h.Config = s.server.HTTP(0)
+	h.Start()
+	t.Cleanup(h.Close)
+	s.url = h.URL
+	const around = "GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: \r\n"
+	long := func(n int) answer {
+		return s.raw("GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + strings.Repeat("x", n-len(around)) + "\r\n\r\n")
+	}
+	s.want("16 KiB", long(MaxHeader), 200, "")
+	s.want("16 KiB and a byte", long(MaxHeader+1), 431, "header_too_large")
+	s.want("30 KiB", long(30<<10), 431, "header_too_large")
+	s.want("64 KiB", long(64<<10), 431, "")
+	s.want("a long path", s.raw("GET /v1/jobs/"+strings.Repeat("1", MaxHeader)+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"), 431, "header_too_large")
+}
+
+// TestLocation: only an admin learns where the store is.
+func TestLocation(t *testing.T) {
+	s := newSiteAt(t, Options{}, filepath.Join(t.TempDir(), "hidden.db"))
+	for verb, sees := range map[sojourn.Verb]bool{sojourn.VerbRead: false, sojourn.VerbReadArgs: false, sojourn.VerbOperate: false, sojourn.VerbAdmin: true} {
+		token := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbRead, verb}})
+		a := s.send(http.MethodGet, "/v1/status", "", token)
+		s.want("status", a, 200, "")
+		if strings.Contains(a.body, "hidden.db") != sees {
+			t.Errorf("%s: %s", verb, a.body)
+		}
 	}
 }

@@ -57,11 +57,13 @@ func TestBadReports(t *testing.T) {
 	s.contains("48 large result", s.finish(lease, `"type":"completed","result":"`+strings.Repeat("x", sojourn.DefaultMaxBytes)+`"`), 200, `"too_large"`)
 	s.contains("an outcome that is none", s.finish(lease, `"type":"done"`), 200, `"field":"type"`)
 	s.contains("48 the lease is kept", s.send(http.MethodPost, "/v1/extend", `{"leases":[`+lease+`]}`), 200, `"lost":[]`)
-	s.contains("9 any bytes in a result", s.finish(lease, `"type":"completed","result":{"$base64":"AP8="}`), 200, `"applied"`)
+	s.contains("9 any bytes as a JSON result", s.finish(lease, `"type":"completed","result":{"$base64":"AP8="}`), 200, `"refused"`, `"invalid_json"`)
+	bytes := `"type":"completed","result_type":"application/octet-stream","result":{"$base64":"AP8="}`
+	s.contains("9 any bytes in a result", s.finish(lease, bytes), 200, `"applied"`)
 	if a := s.send(http.MethodGet, "/v1/jobs/1/result", ""); a.body != "\x00\xff" || a.head.Get("Content-Disposition") != "attachment" {
 		t.Errorf("the result came back as %q %v", a.body, a.head)
 	}
-	s.contains("44 the same again", s.finish(lease, `"type":"completed","result":{"$base64":"AP8="}`), 200, `"outcomes":[{"status":"`, `"state":"completed"`)
+	s.contains("44 the same again", s.finish(lease, bytes), 200, `"outcomes":[{"status":"`, `"state":"completed"`)
 	s.contains("45 another outcome", s.finish(lease, `"type":"error","error":"x"`), 200, `"lost"`)
 	s.contains("50 edit a final job", s.send(http.MethodPost, "/v1/jobs/edit", `{"filter":{"ids":[1]},"edit":{"action":"cancel"}}`), 200, `"conflict"`)
 	put("b", "")

@@ -92,7 +92,7 @@ func TestPaths(t *testing.T) {
 // TestSlowBody: a body that trickles is cut, and others are answered meanwhile (bad:60).
 func TestSlowBody(t *testing.T) {
 	s := newSite(t, Options{Open: true})
-	s.server.slow = 300 * time.Millisecond
+	s.server.setPatience(300 * time.Millisecond)
 	conn := s.dial()
 	if _, err := io.WriteString(conn, post("/v1/jobs", "Content-Length: 1000")+"{"); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestSlowBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.want("the slow one", s.read(got), 400, "malformed_json")
+	s.want("the slow one", s.read(got), 408, "body_timeout")
 	if took := time.Since(began); took > patience/2 || !got.Close {
 		t.Errorf("it took %v, and the connection is closed: %v", took, got.Close)
 	}

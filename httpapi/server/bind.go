@@ -8,12 +8,16 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
 
 const jsonType = "application/json"
@@ -41,9 +45,12 @@ func (c *call) bind(in any) error {
 	if t, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); t != jsonType {
 		return wire.Refusal(wire.CodeMediaType, "send the body as %s", jsonType)
 	}
-	b, err := c.body()
+	b, err := c.readBody()
 	if err != nil {
 		return err
+	}
+	if gzipped(b) {
+		return unsaidEncoding()
 	}
 	return c.codec.ReadStrict(b, body.Addr().Interface())
 }
@@ -61,7 +68,11 @@ func takes(t reflect.Type, name string) bool {
 func (c *call) fill(v reflect.Value, query url.Values) error {
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		if p := f.Tag.Get("path"); p != "" {
-			if err := setOne(v.FieldByIndex(f.Index), p, c.r.PathValue(p)); err != nil {
+			err := setOne(v.FieldByIndex(f.Index), p, c.r.PathValue(p))
+			if err == nil && f.Type.Kind() != reflect.String && !slices.Contains(strings.Split(c.r.URL.EscapedPath(), "/"), c.r.PathValue(p)) {
+				err = sojourn.Invalid(p, "a number is written without percent encoding")
+			}
+			if err != nil {
 				return sojourn.NotFound("there is nothing at this path: %s", err.(*sojourn.Error).Message)
 			}
 			continue
@@ -123,7 +134,7 @@ func setOne(v reflect.Value, name, text string) error {
 		v.SetBool(b)
 	default:
 		n, err := strconv.ParseInt(text, 10, v.Type().Bits())
-		if err != nil {
+		if err != nil || strconv.FormatInt(n, 10) != text { // 01 and +1 too: one thing has one name
 			return sojourn.Invalid(name, "%.64q is not a whole number in its range", text)
 		}
 		v.SetInt(n)
@@ -141,50 +152,86 @@ func wrap(name string, err error) error {
 	return err
 }
 
-// body reads the whole body, at most c.most bytes of it after decompression.
-func (c *call) body() ([]byte, error) {
-	in, err := c.reader()
-	if err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(io.LimitReader(in, c.most+1))
-	if int64(len(b)) > c.most {
-		return nil, c.tooLarge()
-	}
-	if err != nil {
-		return nil, c.broken(err)
-	}
-	c.slot.read = time.Now()
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // from here on a read only notices that the caller has gone
-	return b, nil
-}
-
-// reader gives the body without its compression.
-func (c *call) reader() (io.Reader, error) {
+// readBody reads the whole body, at most c.most bytes of it after decompression, and then takes the slot of the request.
+func (c *call) readBody() ([]byte, error) {
 	if c.r.ContentLength > c.most {
 		return nil, c.tooLarge()
 	}
-	in := http.MaxBytesReader(c.w, c.r.Body, c.most)
-	switch c.r.Header.Get("Content-Encoding") {
-	case "", "identity":
-		return in, nil
-	case "gzip":
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, c.broken(err)
-		}
-		return z, nil
+	began := time.Now()
+	c.arriving.Add(1)
+	defer c.arriving.Add(-1)
+	c.body = c.bodies.Body(c.w, http.MaxBytesReader(c.w, c.r.Body, c.most))
+	in, announced, err := c.decoded()
+	if err != nil {
+		return nil, err
 	}
-	return nil, wire.Refusal(wire.CodeMediaType, "Content-Encoding may be gzip or nothing")
+	b, err := c.body.ReadAll(in, announced, c.most, shares[c.class])
+	if err != nil {
+		return nil, c.broken(err)
+	}
+	c.w.read = true
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // from here on a read only notices that the caller has gone
+	if time.Since(began) > tokensFresh {
+		if err := c.renew(); err != nil { // the token may have been revoked while the body came
+			return nil, err
+		}
+	}
+	c.raw = false
+	if err := c.begin(int64(len(b))); err != nil {
+		return nil, err
+	}
+	c.slot.read = time.Now()
+	return b, nil
+}
+
+// decoded gives the body without its compression, and the length that the header names, or -1.
+func (c *call) decoded() (io.Reader, int64, error) {
+	switch encoding := contentEncoding(c.r.Header); encoding {
+	case "":
+		return c.body, c.r.ContentLength, nil
+	case "gzip":
+		z, err := gzip.NewReader(c.body)
+		if err != nil {
+			return nil, 0, c.broken(err)
+		}
+		return z, -1, nil
+	default:
+		return nil, 0, wire.Refusal(wire.CodeEncoding, "the header Content-Encoding is %.64q: send the body as gzip, or without a Content-Encoding", encoding)
+	}
+}
+
+// contentEncoding is "" for a body as it is.
+func contentEncoding(h http.Header) string {
+	encoding := strings.ToLower(strings.Join(h.Values("Content-Encoding"), ", "))
+	if encoding == "identity" {
+		return ""
+	}
+	return encoding
+}
+
+// gzipped reports whether bytes that should be JSON begin as gzip does.
+func gzipped(b []byte) bool { return len(b) > 1 && b[0] == 0x1f && b[1] == 0x8b }
+
+func unsaidEncoding() error {
+	return wire.Refusal(wire.CodeEncoding, "the body is compressed with gzip, but the request has no header Content-Encoding: gzip")
 }
 
 func (c *call) tooLarge() error {
 	return wire.Refusal(wire.CodeBodyTooLarge, "the body exceeds the limit of %d bytes; send it in several requests, or raise --max-body", c.most)
 }
 
+// broken explains an error of reading a body.
 func (c *call) broken(err error) error {
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case large, errors.Is(err, connlimit.ErrTooLarge):
 		return c.tooLarge()
+	case errors.Is(err, connlimit.ErrNoRoom):
+		return overloaded()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		e := wire.Refusal(wire.CodeBodyTimeout, "the body did not arrive in time: at least %d KiB, or its end, must come within %v", connlimit.MinPiece>>10, c.patience)
+		e.Retryable = true
+		return e
 	}
-	return wire.Refusal(wire.CodeMalformed, "the body ended too early, came too slowly, or is not what its headers say")
+	return wire.Refusal(wire.CodeMalformed, "the body ended too early, or is not what its headers say")
 }

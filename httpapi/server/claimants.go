@@ -48,7 +48,7 @@ func (cs *claimants) enter(ctx context.Context, worker string, number int64) (_ 
 		case <-before.left:
 		case <-ctx.Done():
 			stop(nil)
-			return nil, nil, ctx.Err()
+			return ctx, nil, ctx.Err()
 		}
 	}
 }

@@ -1,57 +1,46 @@
 package server
 
 import (
-	"container/list"
-	"net"
+	"log/slog"
 	"net/http"
-	"sync"
+	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
 
-// DefaultMaxConns is how many connections a server holds at a time.
-const DefaultMaxConns = 10_000
+// Limits of connections.
+const (
+	DefaultMaxConns = 10_000
+	MaxHeader       = 16 << 10 // bytes of the request line and the headers
 
-// Conns bounds the connections of an http.Server: when one too many comes, the connection that has rested longest without a request is closed, and
-// if all are at work, the new one. Its method Track is for http.Server.ConnState. Safe for concurrent use.
-type Conns struct {
-	most int
+	// readHeader is more than MaxHeader, so that most requests above it get an answer of the API. Above readHeader net/http answers 431 as plain text.
+	readHeader     = 2 * MaxHeader
+	headerPatience = 5 * time.Second // for the headers to come, and for the handshake of TLS
+	idlePatience   = 2 * time.Minute // of a connection between two requests
+	answerPatience = 5 * time.Minute // from the headers to the end of the answer, unless the answer sets its own deadline
+	reservedShare  = 4               // one connection in so many is kept for clients with a valid token
+)
 
-	mu    sync.Mutex // guards the fields below
-	open  map[net.Conn]bool
-	idle  *list.List // oldest first
-	place map[net.Conn]*list.Element
+// HTTP is an http.Server for a port of the server's own, with limits against slow clients. It holds at most maxConns connections (0:
+// DefaultMaxConns). A quarter of them is kept for connections that have carried a valid token. Strangers never refuse a newcomer its place: of the
+// connections without a token the oldest is closed. Without tokens (Options.Open), a connection counts as authenticated between whole requests.
+func (s *Server) HTTP(maxConns int) *http.Server {
+	if maxConns == 0 {
+		maxConns = DefaultMaxConns
+	}
+	h := &http.Server{Handler: s, ReadHeaderTimeout: headerPatience, WriteTimeout: answerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: readHeader,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	connlimit.New(maxConns, maxConns/reservedShare).Install(h)
+	return h
 }
 
-// NewConns makes a bound; most is 1 or more.
-func NewConns(most int) *Conns {
-	return &Conns{most: most, open: map[net.Conn]bool{}, idle: list.New(), place: map[net.Conn]*list.Element{}}
-}
-
-// Track is told how the state of a connection changes.
-func (c *Conns) Track(conn net.Conn, s http.ConnState) {
-	if excess := c.track(conn, s); excess != nil {
-		_ = excess.Close()
+// headerSize is how many bytes the request line and the headers have, as HTTP/1.1 sends them.
+func headerSize(r *http.Request) int {
+	n := len(r.Method) + len(r.RequestURI) + len(r.Proto) + len("  \r\n") + len("Host: \r\n") + len(r.Host)
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += len(name) + len(v) + len(": \r\n")
+		}
 	}
-}
-
-func (c *Conns) track(conn net.Conn, s http.ConnState) (excess net.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at := c.place[conn]; at != nil {
-		c.idle.Remove(at)
-		delete(c.place, conn)
-	}
-	switch s {
-	case http.StateClosed, http.StateHijacked:
-		delete(c.open, conn)
-	case http.StateNew, http.StateIdle: // one that has sent nothing yet rests too
-		c.place[conn] = c.idle.PushBack(conn)
-		c.open[conn] = true
-	}
-	if s != http.StateNew || len(c.open) <= c.most {
-		return nil
-	}
-	excess = c.idle.Remove(c.idle.Front()).(net.Conn) // there is one: this
-	delete(c.place, excess)
-	delete(c.open, excess)
-	return excess
+	return n
 }

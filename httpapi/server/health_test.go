@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -122,4 +124,33 @@ func TestProbeIsNoWorker(t *testing.T) {
 	if a := s.send("GET", "/v1/workers", ""); a.status != 200 || strings.Contains(a.body, sojourn.ProbeQueue) {
 		t.Errorf("the workers are %s", a.body)
 	}
+}
+
+// TestReadyzOfRemovedFile: somebody removes the file of the store. The server is not ready any more, also if nothing else is asked of it.
+func TestReadyzOfRemovedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	s := newSiteAt(t, Options{Open: true}, path)
+	sweeping, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.server.Sweep(sweeping) }()
+	defer func() { stop(); <-ended }()
+	until := func(status int, text string) {
+		t.Helper()
+		deadline := time.Now().Add(patience)
+		for {
+			a := s.send("GET", "/readyz", "")
+			if a.status == status && strings.Contains(a.body, text) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("readyz answers %d %s, not %d", a.status, a.body, status)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	until(200, "")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	until(503, sojourn.CodeClosed)
 }

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
@@ -55,7 +57,7 @@ type enqueueRawIn struct {
 }
 
 func enqueueRaw(c *call, in *enqueueRawIn) (wire.Enqueued, error) {
-	b, err := c.body()
+	b, err := c.readBody()
 	if err != nil {
 		return wire.Enqueued{}, err
 	}
@@ -82,17 +84,27 @@ func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
 	if f.Full {
 		verb = sojourn.VerbReadArgs
 	}
-	if len(f.IDs) == 0 {
-		if err := c.who.may(verb, f.Queue, f.Kind); err != nil {
-			return wire.JobsAnswer{}, err
+	needs := func(h *holder) error {
+		if f.IDs != nil {
+			return h.has(verb)
 		}
+		return h.may(verb, f.Queue, f.Kind)
 	}
-	if err := c.waits(f.Wait); err != nil {
+	if err := needs(c.who); err != nil {
 		return wire.JobsAnswer{}, err
 	}
-	ctx, cancel := c.untilDrain()
-	defer cancel()
+	ctx, end, err := c.waiting(f.Wait, needs)
+	if err != nil {
+		return wire.JobsAnswer{}, err
+	}
+	defer end()
 	jobs, err := c.store.Find(ctx, f)
+	if no := denied(ctx); no != nil {
+		return wire.JobsAnswer{}, no
+	}
+	if f.Wait > tokensFresh && err == nil { // the grants may have changed meanwhile
+		err = c.renew()
+	}
 	if err != nil && c.cut() {
 		jobs, err = nil, nil
 	}
@@ -169,11 +181,17 @@ func (c *call) visible(id sojourn.ID) error {
 	return err
 }
 
-func getHistory(c *call, in *jobIn) (wire.HistoryAnswer, error) {
+type historyIn struct {
+	ID    sojourn.ID `path:"id"`
+	After int32      `query:"after" doc:"the seq of the last entry of the page before"`
+	Limit int        `query:"limit" doc:"1 to 1,000; default 100"`
+}
+
+func getHistory(c *call, in *historyIn) (wire.HistoryAnswer, error) {
 	if err := c.visible(in.ID); err != nil {
 		return wire.HistoryAnswer{}, err
 	}
-	h, err := c.store.History(c.ctx, in.ID)
+	h, err := c.store.History(c.ctx, in.ID, sojourn.HistoryFilter{After: in.After, Limit: in.Limit})
 	return wire.HistoryAnswer{History: h}, err
 }
 
@@ -209,38 +227,59 @@ func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
 		By     string             `json:"by,omitempty"`
 		Reason string             `json:"reason,omitempty"`
 	}{in.Body.Filter, e.Action, e.By, e.Reason}
-	if err := c.mayEdit(verb, &f, e); err != nil {
+	hidden, err := c.mayEdit(verb, &f, e)
+	if err != nil {
 		return wire.EditAnswer{}, err
 	}
 	edited, err := c.store.Edit(c.ctx, f, e)
-	return wire.EditedOf(edited), err
+	if err != nil || e.DryRun {
+		return wire.EditedOf(edited), err
+	}
+	for _, id := range hidden {
+		edited.Items = append(edited.Items, sojourn.EditedItem{ID: id, Err: sojourn.NotFound("no job has the id %d", id)})
+	}
+	slices.SortStableFunc(edited.Items, func(a, b sojourn.EditedItem) int {
+		if f.Newest {
+			a, b = b, a
+		}
+		return cmp.Compare(a.ID, b.ID)
+	})
+	return wire.EditedOf(edited), nil
 }
 
-// mayEdit holds a filter against the grants. Of ids it keeps those that the caller may edit; what it leaves out looks as if it did not exist.
-func (c *call) mayEdit(verb sojourn.Verb, f *sojourn.Filter, e sojourn.Edit) error {
+// mayEdit holds a filter against the grants. Of ids it keeps those that the caller may edit. It returns the others, which are answered as if no job
+// had them.
+func (c *call) mayEdit(verb sojourn.Verb, f *sojourn.Filter, e sojourn.Edit) (hidden []sojourn.ID, err error) {
 	if c.who.everywhere(verb) {
-		return nil
+		return nil, nil
 	}
 	if q := e.Change.Queue; q != nil {
 		if err := c.who.may(verb, *q, f.Kind); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if len(f.IDs) == 0 {
-		return c.who.may(verb, f.Queue, f.Kind)
+	if f.IDs == nil {
+		return nil, c.who.may(verb, f.Queue, f.Kind)
+	}
+	if err := cmp.Or(f.Validate(), e.Chooses(*f)); err != nil {
+		return nil, err
 	}
 	jobs, err := c.store.Find(c.ctx, sojourn.Filter{IDs: f.IDs, Limit: sojourn.MaxFind})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f.IDs = nil
+	mine := map[sojourn.ID]bool{}
 	for _, j := range jobs {
-		if c.who.allows(verb, j.Queue, j.Kind) {
-			f.IDs = append(f.IDs, j.ID)
+		mine[j.ID] = c.who.allows(verb, j.Queue, j.Kind)
+	}
+	allowed := []sojourn.ID{} // not nil: nil would be no condition
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(f.IDs))) {
+		if mine[id] {
+			allowed = append(allowed, id)
+		} else {
+			hidden = append(hidden, id)
 		}
 	}
-	if len(f.IDs) == 0 { // no filter at all would mean every job
-		return sojourn.NotFound("no job has one of these ids")
-	}
-	return nil
+	f.IDs = allowed
+	return hidden, nil
 }

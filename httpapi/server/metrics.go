@@ -36,6 +36,7 @@ func (m *meters) watch(s *Server) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, fn))
 	}
 	gauge("sojourn_http_requests_at_work", "Requests at work in this server, long polls not counted.", func() float64 { return float64(s.admit.requests.Load()) })
+	gauge("sojourn_http_bodies", "Requests whose body this server is reading; they have no slot yet.", func() float64 { return float64(s.arriving.Load()) })
 	gauge("sojourn_http_long_polls", "Requests that wait in this server for something to happen.", func() float64 { return float64(s.admit.waiting.Load()) })
 	gauge("sojourn_sweep_lag_seconds", "Seconds since the sweep of this server has last succeeded; since its start if it never has.", func() float64 { return s.sweepLag().Seconds() })
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_build_info", Help: "1; the version of the program stands in the labels."}, []string{"version", "go"})
@@ -62,6 +63,9 @@ func (m *meters) sweep(s sojourn.Swept) { m.swept.Add(float64(s.Total())) }
 var metricsRoute = route{method: http.MethodGet, path: "/metrics", id: "metrics", verb: sojourn.VerbRead, class: claiming, serve: metrics}
 
 func metrics(c *call) (any, error) {
+	if err := c.begin(0); err != nil {
+		return nil, err
+	}
 	queues, err := c.store.Queues(c.ctx)
 	if err != nil {
 		return nil, err

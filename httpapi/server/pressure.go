@@ -38,6 +38,13 @@ func (p *pressure) enter(c class, units int64) bool {
 	return true
 }
 
+// full reports whether enter would refuse the smallest request of a class.
+func (p *pressure) full(c class) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return c != finishing && p.used > 0 && (p.used+1)*100 > p.limit*shares[c]
+}
+
 // leave gives the room back. took is how long the work has taken; 0 says nothing about it.
 func (p *pressure) leave(units int64, took time.Duration, now time.Time) {
 	p.mu.Lock()

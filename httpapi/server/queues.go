@@ -8,10 +8,23 @@ import (
 )
 
 type listQueuesIn struct {
-	Names []string `query:"name" doc:"only these"`
+	Names []string `query:"name" doc:"only these, all in one page"`
+	After string   `query:"after" doc:"the last name of the page before: next of its answer"`
+	Limit int      `query:"limit" doc:"1 to 1,000; default 100"`
 }
 
 func listQueues(c *call, in *listQueuesIn) (wire.QueuesAnswer, error) {
+	if len(in.Names) == 0 {
+		return c.listPage(sojourn.QueueFilter{After: in.After, Limit: in.Limit})
+	}
+	if len(in.Names) > sojourn.MaxFind {
+		return wire.QueuesAnswer{}, sojourn.Invalid("name", "%d names exceed the limit of %d a call", len(in.Names), sojourn.MaxFind)
+	}
+	for _, name := range in.Names { // as if it did not exist
+		if !c.who.sees(name) {
+			return wire.QueuesAnswer{}, sojourn.NotFound("there is no queue %.64q", name)
+		}
+	}
 	queues, err := c.store.Queues(c.ctx, in.Names...)
 	seen := []sojourn.QueueStatus{}
 	for _, q := range queues {
@@ -20,6 +33,19 @@ func listQueues(c *call, in *listQueuesIn) (wire.QueuesAnswer, error) {
 		}
 	}
 	return wire.QueuesAnswer{Queues: seen}, err
+}
+
+// listPage lists the queues that the caller may see; the store leaves out the others.
+func (c *call) listPage(f sojourn.QueueFilter) (wire.QueuesAnswer, error) {
+	lister, ok := c.store.(sojourn.QueueLister)
+	if !ok {
+		return wire.QueuesAnswer{}, unsupported()
+	}
+	p, err := lister.ListQueues(c.ctx, f)
+	if p.Queues == nil {
+		p.Queues = []sojourn.QueueStatus{}
+	}
+	return wire.QueuesAnswer{Queues: p.Queues, Next: p.Next}, err
 }
 
 type setQueueIn struct {
@@ -76,7 +102,14 @@ func unsupported() error {
 
 type nothingIn struct{}
 
-func getStatus(c *call, _ *nothingIn) (sojourn.Status, error) { return c.store.Status(c.ctx) }
+// getStatus names the place of the store only to admins: it is a path or the address of a database.
+func getStatus(c *call, _ *nothingIn) (sojourn.Status, error) {
+	status, err := c.store.Status(c.ctx)
+	if !c.who.everywhere(sojourn.VerbAdmin) {
+		status.Location = ""
+	}
+	return status, err
+}
 
 type sweepIn struct{ Body wire.SweepRequest }
 

@@ -8,10 +8,10 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
 
 // route is one operation of the API.
@@ -35,7 +35,10 @@ type call struct {
 	w      *recorder
 	r      *http.Request
 	who    *holder
-	slot   *slot
+	raw    bool // the operation reads the body
+	class  class
+	slot   *slot           // nil until the body has been read
+	body   *connlimit.Body // nil if none has been read
 	codec  wire.Codec
 	status int
 	most   int64 // bytes of the body
@@ -69,6 +72,9 @@ func op[In, Out any](method, path, id, summary string, verb sojourn.Verb, c clas
 				d.defaults()
 			}
 			if err := c.bind(in); err != nil {
+				return nil, err
+			}
+			if err := c.begin(0); err != nil {
 				return nil, err
 			}
 			return fn(c, in)
@@ -120,20 +126,14 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 	if s.closing.Load() && rt.class != finishing {
 		return draining()
 	}
-	most := s.o.MaxBody
-	if rt.class == finishing {
-		most *= finishFactor
+	if s.admit.full(rt.class) {
+		return overloaded()
 	}
-	slot, err := s.admit.enter(rt.class, length(r, most))
-	if err != nil {
-		return err
-	}
-	defer slot.leave()
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancel(sojourn.WithCaller(r.Context(), who.caller))
 	defer cancel()
-	c := &call{Server: s, ctx: ctx, w: w, r: r, who: who, slot: slot, status: http.StatusOK, most: most,
+	c := &call{Server: s, ctx: ctx, w: w, r: r, who: who, raw: rt.raw, class: rt.class, status: http.StatusOK, most: s.most(rt.class),
 		codec: wire.Codec{Exact: r.Header.Get(wire.ExactHeader) == wire.ExactValue}}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.slow))
+	defer c.end()
 	defer func() {
 		if c.answered != nil {
 			c.answered()
@@ -150,18 +150,40 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 	return err
 }
 
+// most is how many bytes a body of a class may have.
+func (s *Server) most(c class) int64 {
+	if c == finishing {
+		return s.o.MaxBody * finishFactor
+	}
+	return s.o.MaxBody
+}
+
+// begin takes the slot of a request whose body has been read. It does nothing if the request has its slot, or if the operation is yet to read the body.
+func (c *call) begin(bytes int64) (err error) {
+	if c.slot != nil || c.raw {
+		return nil
+	}
+	if c.door == nil { // a stranger at an open door counts as a client as soon as a whole request has come
+		connlimit.SetAuthenticated(c.ctx, true)
+	}
+	c.slot, err = c.admit.enter(c.class, bytes)
+	return err
+}
+
+// end gives back what the request holds.
+func (c *call) end() {
+	if c.slot != nil {
+		c.slot.leave()
+	}
+	if c.body != nil {
+		c.body.Release()
+	}
+}
+
 func draining() error {
 	e := wire.Refusal(wire.CodeDraining, "the server is shutting down; nothing happened, try again elsewhere or later")
 	e.Retryable = true
 	return e
-}
-
-// waits lets the request wait for something to happen: it gives its slot back, and a drain ends the wait with what there is then.
-func (c *call) waits(d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	return c.slot.park()
 }
 
 // bytesAnswer is an answer that is not JSON. It is never shown by a browser, because it is somebody else's bytes.
@@ -194,7 +216,6 @@ func (c *call) write(out any) error {
 	if len(c.claimed) > 0 && c.r.Context().Err() != nil { // asked before the answer goes out: who has it may leave at once
 		return &undelivered{c.r.Context().Err()}
 	}
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writePatience))
 	head.Set("Content-Length", strconv.Itoa(len(body)))
 	c.w.WriteHeader(c.status)
 	_, err := c.w.Write(body)

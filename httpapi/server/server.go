@@ -18,16 +18,18 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
 
 // Defaults of Options.
 const (
-	DefaultMaxBody     = 4 << 20  // bytes; raised to what two values of the store's MaxBytes need
-	DefaultMaxRequests = 1024     // at work at a time
-	DefaultMaxWaiting  = 10_000   // long polls at a time
-	DefaultMaxBytes    = 64 << 20 // of bodies at work at a time
-	finishFactor       = 4        // times MaxBody for outcomes: a long error text is cut by the store, never a ground to lose the outcome
-	bodyPatience       = 30 * time.Second
+	DefaultMaxBody     = 4 << 20          // bytes; raised to what two values of the store's MaxBytes need
+	DefaultMaxRequests = 1024             // at work at a time
+	DefaultMaxWaiting  = 10_000           // long polls at a time
+	DefaultMaxBytes    = 64 << 20         // of bodies in memory at a time
+	DefaultMaxQueues   = 1000             // that the jobs of one token may create
+	finishFactor       = 4                // times MaxBody for outcomes: a long error text is cut by the store, never a ground to lose the outcome
+	bodyPatience       = 10 * time.Second // for the next connlimit.MinPiece bytes of a body, or for its end
 	writePatience      = 30 * time.Second
 	strictTransport    = "max-age=31536000" // a browser that was here by TLS comes by nothing else for a year
 )
@@ -40,7 +42,8 @@ type Options struct {
 	MaxBody     int64        // bytes of a request's body
 	MaxRequests int          // requests at work at a time, long polls not counted
 	MaxWaiting  int          // long polls at a time
-	MaxBytes    int64        // bytes of all bodies at work at a time
+	MaxBytes    int64        // bytes of all bodies in memory at a time
+	MaxQueues   int          // queues that the jobs of one token may create: default DefaultMaxQueues, below 0 any number
 	Rate        float64      // requests a second of one token, in bursts of up to a second's; four times as many reports of workers; default no bound
 }
 
@@ -55,7 +58,10 @@ type Server struct {
 	admit     admission
 	rates     rates
 	claimants claimants
-	slow      time.Duration // that a body may take
+	bodies    *connlimit.Budget
+	patience  time.Duration // of bodies
+	arriving  atomic.Int64  // bodies that are being read
+	lasting   lasting       // long polls and streams
 	meters    *meters
 	ready     readiness
 	began     time.Time
@@ -78,8 +84,10 @@ func New(ctx context.Context, store sojourn.Store, o Options) (*Server, error) {
 	o.MaxBody = cmp.Or(o.MaxBody, max(DefaultMaxBody, 3*int64(status.MaxBytes)))
 	o.MaxRequests = cmp.Or(o.MaxRequests, DefaultMaxRequests)
 	o.MaxWaiting = cmp.Or(o.MaxWaiting, DefaultMaxWaiting)
+	o.MaxQueues = max(cmp.Or(o.MaxQueues, DefaultMaxQueues), 0)
 	o.MaxBytes = max(cmp.Or(o.MaxBytes, DefaultMaxBytes), o.MaxBody)
-	s := &Server{began: time.Now(), store: store, client: sojourn.NewClient(store), o: o, log: o.Logger, mux: http.NewServeMux(), meters: newMeters(), slow: bodyPatience}
+	s := &Server{began: time.Now(), store: store, client: sojourn.NewServerClient(store), o: o, log: o.Logger, mux: http.NewServeMux(), meters: newMeters()}
+	s.setPatience(bodyPatience)
 	s.rates.perSecond, s.rates.full = o.Rate, map[bucketKey]time.Time{}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -88,7 +96,7 @@ func New(ctx context.Context, store sojourn.Store, o Options) (*Server, error) {
 	s.meters.watch(s)
 	s.drained, s.drain = context.WithCancel(context.Background())
 	if !o.Open {
-		s.door = newDoor(access)
+		s.door = newDoor(access, s.log)
 	}
 	for _, r := range routes {
 		s.mux.Handle(r.method+" "+r.path, s.handler(r))
@@ -99,6 +107,11 @@ func New(ctx context.Context, store sojourn.Store, o Options) (*Server, error) {
 	s.mux.HandleFunc("GET /openapi.json", serveFile("application/json", specification))
 	s.mux.HandleFunc("GET /docs", serveDocs)
 	return s, nil
+}
+
+// setPatience makes the budget of the bodies.
+func (s *Server) setPatience(d time.Duration) {
+	s.patience, s.bodies = d, connlimit.NewBudget(s.o.MaxBytes, d)
 }
 
 // Drain ends long polls with what they have and refuses new requests, except completions and extensions, with CodeDraining. Call it before
@@ -122,6 +135,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 {
 		head.Set("Connection", "close") // it may have had a length too, of which net/http does not tell: what follows could be part of the body
 	}
+	s.bodies.Begin(w, r)
 	answer := &recorder{ResponseWriter: w}
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, id))
 	defer func() {
@@ -131,6 +145,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			s.log.Error("panic", "request_id", id, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 			s.fail(answer, r, errors.New("panic"))
+		}
+		if !answer.read {
+			s.bodies.End(w, r)
 		}
 		took := time.Since(began)
 		s.meters.request(r.Pattern, answer.status, took)
@@ -147,6 +164,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refused says what is wrong with a request whatever its route is.
 func (s *Server) refused(r *http.Request) error {
+	if headerSize(r) > MaxHeader {
+		return wire.Refusal(wire.CodeHeaderSize, "the request line and the headers have more than %d bytes", MaxHeader)
+	}
 	// http.ServeMux would redirect to the cleaned path; what a path means must not depend on who cleans it. Names may hold an encoded slash.
 	if p := r.URL.EscapedPath(); p != path.Clean(p) {
 		return wire.Refusal(wire.CodeNoRoute, "there is nothing at this path; /docs lists what there is")
@@ -189,19 +209,22 @@ func requestID(r *http.Request) string {
 type recorder struct {
 	http.ResponseWriter
 	status      int
+	read        bool // the body was read to its end
 	token, code string
 }
 
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
+		// The deadline of the answer before is still set: net/http keeps it for the whole connection.
+		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(writePatience))
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
-		r.status = http.StatusOK
+		r.WriteHeader(http.StatusOK)
 	}
 	return r.ResponseWriter.Write(b)
 }
@@ -220,11 +243,12 @@ func (s *Server) fail(w *recorder, r *http.Request, err error) {
 	head := w.Header()
 	switch {
 	case p.Code == wire.CodeUnauthorized:
+		connlimit.SetAuthenticated(r.Context(), false)
 		head.Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 	case head.Get("Retry-After") != "":
 	case p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable:
 		head.Set("Retry-After", "1")
-	case p.Code == wire.CodeBodyTooLarge:
+	case p.Code == wire.CodeBodyTooLarge || p.Code == wire.CodeBodyTimeout || p.Code == wire.CodeHeaderSize:
 		head.Set("Connection", "close")
 	case p.Code == wire.CodeMediaType:
 		head.Set("Accept-Post", jsonType)
@@ -239,7 +263,7 @@ func (s *Server) fail(w *recorder, r *http.Request, err error) {
 // coded gives an error its code. What has none is ours, and its text stays in the log.
 func (s *Server) coded(r *http.Request, id string, err error) *sojourn.Error {
 	if e, ok := errors.AsType[*sojourn.Error](err); ok {
-		return e
+		return s.public(id, e)
 	}
 	switch {
 	case errors.Is(err, sojourn.ErrNotFound):
@@ -251,6 +275,26 @@ func (s *Server) coded(r *http.Request, id string, err error) *sojourn.Error {
 	}
 	s.log.Error("internal error", "request_id", id, "error", err.Error())
 	return wire.Refusal(wire.CodeInternal, "the server failed; its log has the cause under this request_id")
+}
+
+// public is an error without what a driver says: its text names hosts, databases, users and files. That text stays in the log.
+func (s *Server) public(id string, e *sojourn.Error) *sojourn.Error {
+	if e.Err == nil {
+		return e
+	}
+	shown := *e
+	switch e.Code {
+	case sojourn.CodeUnavailable:
+		shown.Message = "the store cannot be reached or written; nothing happened (the server's log has the cause)"
+	case sojourn.CodeUnknown:
+		shown.Message = "the call may or may not have been executed: repeat it unchanged (the server's log has the cause)"
+	case sojourn.CodeSchema:
+		shown.Message = "the store's tables do not fit this server (its log has the cause)"
+	default:
+		return e
+	}
+	s.log.Warn("the store failed", "request_id", id, "code", e.Code, "error", e.Error())
+	return &shown
 }
 
 // problems turns the plain refusals of http.ServeMux, for unknown paths and methods, into problems.

@@ -3,6 +3,8 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -15,8 +17,10 @@ import (
 
 const (
 	ndjsonType     = "application/x-ndjson"
-	streamBatch    = 500              // lines that are stored together, if they have come
-	streamPatience = 60 * time.Second // between two lines, and for taking the acknowledgements
+	streamBuffer   = 16 << 10              // bytes
+	streamRetry    = 20 * time.Millisecond // until the next attempt to take a slot
+	streamBatch    = 500                   // lines that are stored together, if they have come
+	streamPatience = 60 * time.Second      // between two lines, and for taking the acknowledgements
 )
 
 // Acknowledged is the answer to one line of a stream.
@@ -30,6 +34,7 @@ type stream struct {
 	*call
 	in   *bufio.Reader
 	out  *http.ResponseController
+	last *lastingCall
 	line int
 }
 
@@ -39,11 +44,29 @@ func enqueueStream(c *call, _ *nothingIn) (done, error) {
 	if t, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); t != ndjsonType {
 		return done{}, wire.Refusal(wire.CodeMediaType, "send one JSON object a line, as %s", ndjsonType)
 	}
-	s := &stream{call: c, in: bufio.NewReaderSize(c.r.Body, 64<<10), out: http.NewResponseController(c.w)}
+	if encoding := contentEncoding(c.r.Header); encoding != "" {
+		return done{}, wire.Refusal(wire.CodeEncoding, "the header Content-Encoding is %.64q: send a stream without a Content-Encoding", encoding)
+	}
+	if err := c.admit.wait(); err != nil {
+		return done{}, err
+	}
+	defer c.admit.waited()
+	ctx, last, forget := c.last(c.ctx, c.who, func(h *holder) error { return h.has(sojourn.VerbEnqueue) })
+	defer forget()
+	c.ctx, c.raw = ctx, false
+	s := &stream{call: c, in: bufio.NewReaderSize(c.r.Body, streamBuffer), out: http.NewResponseController(c.w), last: last}
+	defer context.AfterFunc(ctx, s.interrupt)()
 	_ = s.out.EnableFullDuplex()
 	c.w.Header().Set("Content-Type", ndjsonType)
+	_ = s.out.SetReadDeadline(time.Now().Add(streamPatience))
+	if first, _ := s.in.Peek(2); gzipped(first) {
+		return done{}, unsaidEncoding()
+	}
 	for {
 		lines, err := s.batch()
+		if no := denied(ctx); no != nil {
+			lines, err = nil, no // what has come since the token became invalid is not stored
+		}
 		if len(lines) > 0 {
 			if failed := s.store(lines); failed != nil {
 				return done{}, failed
@@ -62,9 +85,16 @@ func enqueueStream(c *call, _ *nothingIn) (done, error) {
 	}
 }
 
+// interrupt ends the reading of a stream.
+func (s *stream) interrupt() { _ = s.out.SetReadDeadline(time.Now().Add(-time.Second)) }
+
 // batch reads the lines that have come, at least one.
 func (s *stream) batch() (lines [][]byte, err error) {
 	_ = s.out.SetReadDeadline(time.Now().Add(streamPatience))
+	_ = s.out.SetWriteDeadline(time.Now().Add(streamPatience)) // else that of the server ends the stream
+	if s.ctx.Err() != nil {
+		s.interrupt() // the deadline may have replaced that of an interrupt
+	}
 	for len(lines) < streamBatch {
 		line, err := s.next()
 		if len(bytes.TrimSpace(line)) > 0 {
@@ -100,6 +130,9 @@ func (s *stream) next() ([]byte, error) {
 }
 
 func (s *stream) store(lines [][]byte) error {
+	if h := s.last.who.Load(); h != s.who { // its grants may have changed
+		s.setHolder(h)
+	}
 	answers := make([]Acknowledged, len(lines))
 	var jobs []*sojourn.Job
 	var place []int
@@ -119,6 +152,11 @@ func (s *stream) store(lines [][]byte) error {
 		jobs, place = append(jobs, &j), append(place, i)
 	}
 	if len(jobs) > 0 {
+		slot, err := s.slotWhenFree()
+		if err != nil {
+			return err
+		}
+		defer slot.leave()
 		es, err := s.client.EnqueuePartial(s.ctx, jobs)
 		for k, i := range place {
 			if err != nil {
@@ -132,6 +170,21 @@ func (s *stream) store(lines [][]byte) error {
 		}
 	}
 	return s.acknowledge(answers)
+}
+
+// slotWhenFree takes the slot for a batch. A stream waits for it instead of being refused: the sender is slowed down, because nothing is read meanwhile.
+func (s *stream) slotWhenFree() (*slot, error) {
+	for {
+		slot, err := s.admit.enter(s.class, 0)
+		if err == nil {
+			return slot, nil
+		}
+		select {
+		case <-s.ctx.Done():
+			return nil, cmp.Or(denied(s.ctx), s.ctx.Err())
+		case <-time.After(streamRetry):
+		}
+	}
 }
 
 func (s *stream) acknowledge(answers []Acknowledged) error {

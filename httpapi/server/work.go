@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -22,29 +23,39 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 	if len(b.Kinds) > maxKinds || len(b.Queues) > maxKinds {
 		return wire.ClaimAnswer{}, sojourn.Invalid("kinds", "a claim names at most %d kinds and %d queues", maxKinds, maxKinds)
 	}
-	for _, queue := range b.Queues {
-		for _, kind := range b.Kinds {
-			if err := c.who.may(sojourn.VerbWork, queue, kind); err != nil {
-				return wire.ClaimAnswer{}, err
+	needs := func(h *holder) error {
+		for _, queue := range b.Queues {
+			for _, kind := range b.Kinds {
+				if err := h.may(sojourn.VerbWork, queue, kind); err != nil {
+					return err
+				}
 			}
 		}
+		return nil
+	}
+	if err := needs(c.who); err != nil {
+		return wire.ClaimAnswer{}, err
 	}
 	r := sojourn.ClaimRequest(b)
 	r.Worker = c.who.worker(b.Worker)
-	if err := c.waits(r.Wait); err != nil {
+	ctx, end, err := c.waiting(r.Wait, needs)
+	if err != nil {
 		return wire.ClaimAnswer{}, err
 	}
-	ctx, cancel := c.untilDrain()
-	defer cancel()
+	defer end()
 	ctx, leave, err := c.claimants.enter(ctx, r.Worker, r.Number)
 	if err != nil {
 		if c.cut() { // not that there is nothing: the claim before may have taken jobs
 			err = draining()
 		}
-		return wire.ClaimAnswer{}, err
+		return wire.ClaimAnswer{}, cmp.Or(denied(ctx), err)
 	}
 	c.answered = leave
 	c.claimed, err = c.store.Claim(ctx, r)
+	if no := denied(ctx); no != nil {
+		c.giveBack() // jobs that were claimed at the moment at which the token became invalid
+		return wire.ClaimAnswer{}, no
+	}
 	switch again := context.Cause(ctx); {
 	case err == nil:
 	case c.cut():
@@ -53,13 +64,6 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 		err = again
 	}
 	return wire.ClaimAnswer{Jobs: wire.Each(c.claimed, wire.ClaimedOf)}, err
-}
-
-// untilDrain ends with the caller or with a drain.
-func (c *call) untilDrain() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	stop := context.AfterFunc(c.drained, cancel)
-	return ctx, func() { stop(); cancel() }
 }
 
 // cut reports whether a drain, and nothing else, has ended a wait: the answer is then that there is nothing.
@@ -79,6 +83,7 @@ func (c *call) giveBack() {
 	if _, err := c.store.Finish(ctx, released); err != nil {
 		c.log.Warn("claimed jobs could not be given back", "jobs", len(released), "error", err)
 	}
+	c.claimed = nil
 }
 
 type extendIn struct{ Body wire.ExtendRequest }

@@ -161,9 +161,9 @@ func (s *site) produceRemotely(ctx context.Context, l *ledger) {
 	defer c.Close()
 	for ctx.Err() == nil {
 		id, err := c.Store().IDs(context.WithoutCancel(ctx), 1)
+		job := remote.New(length())
+		job.ID = id
 		for err == nil {
-			job := remote.New(length())
-			job.ID = id
 			if _, failed := c.Enqueue(context.WithoutCancel(ctx), job); failed == nil {
 				l.mu.Lock()
 				l.acked[id] = true

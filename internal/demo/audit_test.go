@@ -12,8 +12,8 @@ import (
 // twoEnds is a store whose histories end twice.
 type twoEnds struct{ sojourn.Store }
 
-func (s twoEnds) History(ctx context.Context, id sojourn.ID) ([]sojourn.Attempt, error) {
-	h, err := s.Store.History(ctx, id)
+func (s twoEnds) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) ([]sojourn.Attempt, error) {
+	h, err := s.Store.History(ctx, id, f)
 	return append(h, h...), err
 }
 

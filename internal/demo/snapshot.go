@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -38,7 +39,9 @@ func (s *stage) snapshot(r *rates) Snapshot {
 		EnqueueMS: s.stats.enqueues.percentiles(), WaitMS: s.stats.waits.percentiles(), Events: s.stats.newest()}
 	all, err := s.client.Store().Queues(ctx, queues()...)
 	if err != nil {
-		shot.Trouble = err.Error()
+		if !errors.Is(err, sojourn.ErrNotFound) { // else they are made with their first jobs
+			shot.Trouble = err.Error()
+		}
 		return shot
 	}
 	for _, q := range all {

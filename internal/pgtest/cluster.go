@@ -14,12 +14,17 @@ import (
 	"time"
 )
 
-// Cluster is a throwaway database cluster in a temporary folder, reachable by a Unix socket only, with the default settings, which are the durable
-// ones. initdb refuses root, so root becomes nobody.
+// Cluster is a throwaway database cluster in a temporary folder, reachable by a Unix socket only, with the
+// default settings, which are the durable ones. initdb refuses root, so root becomes nobody. Its server does
+// not outlive the test process, however that ends.
 type Cluster struct {
 	URL      string // of its database postgres
 	bin, dir string
+	flags    string // more flags of the server
 	as       *syscall.SysProcAttr
+	guard    *guard
+	killed   bool // by Kill, and not started since
+	sender   int  // the process that sends to its standby, see Stall
 }
 
 // NewCluster makes a cluster of the test's own, which the test may crash, and starts it. Without PostgreSQL the test is skipped, and fails in CI.
@@ -37,6 +42,13 @@ func NewCluster(t testing.TB) *Cluster {
 }
 
 func startCluster() (*Cluster, error) {
+	return makeCluster(func(c *Cluster) error {
+		return c.run("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions")
+	})
+}
+
+// makeCluster starts a server in a new folder, which fill has filled.
+func makeCluster(fill func(*Cluster) error) (*Cluster, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -47,14 +59,17 @@ func startCluster() (*Cluster, error) {
 	}
 	as, chown := Unprivileged()
 	c := &Cluster{bin: bin, dir: dir, as: as, URL: "postgres:///postgres?" + url.Values{"host": {dir}, "user": {"postgres"}}.Encode()}
-	err = chown(dir)
+	if err = chown(dir); err == nil {
+		c.guard, err = watchOver(dir)
+	}
 	if err == nil {
-		err = c.run("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions")
+		err = fill(c)
 	}
 	if err == nil {
 		err = c.Start()
 	}
 	if err != nil {
+		c.guard.end()
 		os.RemoveAll(dir)
 		return nil, err
 	}
@@ -75,12 +90,13 @@ func (c *Cluster) run(name string, args ...string) error {
 // Start starts the server and waits until it takes connections, after a crash until it has recovered.
 func (c *Cluster) Start() error {
 	log := filepath.Join(c.dir, "log")
-	flags := "-c listen_addresses= -c unix_socket_directories=" + c.dir + " -c max_connections=200 -c log_min_messages=fatal"
+	flags := "-c listen_addresses= -c unix_socket_directories=" + c.dir + " -c max_connections=200 -c log_min_messages=fatal" + c.flags
 	err := c.run("pg_ctl", "start", "-D", c.data(), "-w", "-s", "-t", "60", "-l", log, "-o", flags)
 	if err != nil {
 		text, _ := os.ReadFile(log)
 		return fmt.Errorf("%w\n%s", err, text)
 	}
+	c.killed = false
 	return nil
 }
 
@@ -104,6 +120,7 @@ func (c *Cluster) Kill() error {
 	if err == nil {
 		err = p.Kill()
 	}
+	c.killed = err == nil
 	return err
 }
 
@@ -119,10 +136,13 @@ func (c *Cluster) Restart() error {
 	return err
 }
 
-// Stop ends the server and removes the folder.
+// Stop ends the server, if it runs, and removes the folder.
 func (c *Cluster) Stop() {
-	if err := c.Immediate(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	if _, err := os.Stat(filepath.Join(c.data(), "postmaster.pid")); err == nil && !c.killed {
+		if err := c.Immediate(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
 	}
+	c.guard.end()
 	os.RemoveAll(c.dir)
 }

@@ -163,6 +163,10 @@ func SQL(t testing.TB, address, text string) {
 // binaries finds the folder with initdb.
 func binaries() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
+		// A link to it may stand alone in its folder.
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
 		return filepath.Dir(path), nil
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")

@@ -34,7 +34,7 @@ const likePolicies = 8
 // jobs are first in line, and, of one that was started, id, kind, key, priority, run at, r1, r2, policy and what it carries with its args.
 const TextStartAlike = `if the clock is between $1 and $2, nothing is due at $3, worker $4 has no claim since $5 and is not drained, and (texts($6)) are open, start of queue $7
 	and (texts($8)) the first $10, whose weight is at most $9, which must be $11, with one of (texts($12)), until (ints($13)), to be looked at by (ints($14)), leases until
-	$15 of $16 µs, purpose $17, epoch $18, attempt $19, open $20, retry handler $21, held $22, given $23`
+	$15 of $16 µs, purpose $17, epoch $18, attempt $19, open $20, retry handler $21, held $22, given $23; a job heavier than $9 that was to run before $24 is not passed over`
 
 // early is what TextStartAlike has been asked to do, and has done.
 type early struct {
@@ -140,7 +140,7 @@ func (e *early) args(s *Store, r sojourn.ClaimRequest, weight int32) []any {
 	for _, n := range numbers[:9] { // the others are the time of the transaction
 		args = append(args, n)
 	}
-	return args
+	return append(args, reserveBefore(e.reading.now, r))
 }
 
 // settleEarly finds out what the start of jobs that are alike has come to. Where it was not allowed to, the claim goes on as any other.
@@ -158,7 +158,7 @@ func (t *tx) settleEarly() error {
 		like.hit(queue)
 		t.reading = e.reading
 		t.wrote = t.wrote || e.picked > 0
-		return t.clockStood()
+		return t.confirmClock()
 	}
 	return nil
 }

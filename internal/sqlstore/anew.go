@@ -48,8 +48,8 @@ func (s *Store) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
 		if _, err := t.exec(qForgetAsks); err != nil {
 			return err
 		}
-		stored, err := t.num(qMeta, "clock_us") // absent is 0
-		if err != nil {
+		var stored int64
+		if err := t.query(qMeta, func(r Row) error { stored = readShared(r.Text(0)).mark; return nil }, metaClock); err != nil {
 			return err
 		}
 		id, err := t.nextID()

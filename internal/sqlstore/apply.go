@@ -113,7 +113,7 @@ func (t *tx) history(was, l *live, tr sojourn.Transition, c change) historyRow {
 
 // codes of sj_response.outcome.
 var outcomeCodes = []sojourn.ResponseOutcome{"", sojourn.Applied, sojourn.Early, sojourn.Duplicate, sojourn.Late, sojourn.Stale, sojourn.Unmatched,
-	sojourn.Parked, sojourn.Discarded}
+	sojourn.Parked, sojourn.Discarded, sojourn.Conflicting}
 
 const (
 	outApplied   int64 = 1
@@ -123,6 +123,7 @@ const (
 	outUnmatched int64 = 6
 	outParked    int64 = 7
 	outDiscarded int64 = 8
+	outConflict  int64 = 9
 )
 
 const (

@@ -13,14 +13,14 @@ type waits struct {
 }
 
 // readWaits reads the keys of all steps that begin to wait, and which of them have no early response, in one query each.
-func (t *tx) readWaits(requests [][]sojourn.Outcome) error {
+func (t *tx) readWaits(requests []finishAsk) error {
 	t.waits = waits{map[sojourn.ID][]string{}, map[kindKey]bool{}}
 	var begin []*live
 	var again Ints
-	for _, outcomes := range requests {
-		for i := range outcomes {
-			l := t.leased[outcomes[i].Lease.ID]
-			if l == nil || outcomes[i].Type != sojourn.OutcomeAwait {
+	for _, r := range requests {
+		for i := range r.outcomes {
+			l := t.leased[r.outcomes[i].Lease.ID]
+			if l == nil || r.outcomes[i].Type != sojourn.OutcomeAwait {
 				continue
 			}
 			begin = append(begin, l)

@@ -175,11 +175,16 @@ func TestChoose(t *testing.T) {
 		{"max", [][]candidate{line("A", 1, 1, 1)}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 2, Capacity: 100}, "AA"},
 		{"passed over", [][]candidate{line("A", 5, 1), line("B", 2)}, sojourn.ClaimRequest{Queues: []string{"A", "B"}, Max: 9, Capacity: 3}, "AB"},
 		{"weight 0 always fits", [][]candidate{line("A", 3, 0, 1)}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 9, Capacity: 3}, "AA"},
+		{"kept room", [][]candidate{line("A", 1, 5, 1), line("B", 2)}, sojourn.ClaimRequest{Queues: []string{"A", "B"}, Max: 9, Capacity: 3, Reserve: 1}, "A"},
+		{"kept room in turn", [][]candidate{line("A", 1, 1, 1), line("B", 4, 1)},
+			sojourn.ClaimRequest{Queues: []string{"A", "B"}, Max: 9, Capacity: 4, Reserve: 1, Share: map[string]int{"A": 2, "B": 1}}, "AA"},
+		{"behind what fills the room", [][]candidate{line("A", 1, 1, 3)}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 2, Capacity: 3, Reserve: 1}, "AA"},
 		{"nothing", [][]candidate{nil}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 9, Capacity: 3}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := letters(choose(c.lines, c.r)); got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
+			got, err := choose(c.lines, c.r, func(r sojourn.ClaimRequest, _ int64) (bool, error) { return r.Reserve > 0, nil })
+			if err != nil || letters(got) != c.want {
+				t.Errorf("got %s, %v, want %s", letters(got), err, c.want)
 			}
 		})
 	}
@@ -200,7 +205,7 @@ func TestBatcherFor(t *testing.T) {
 		in   any
 		want *batcher
 	}{
-		{stepEnqueue, 2, enqueueAsk{}, s.batch}, {stepRespond, 2, nil, s.batch}, {stepFinish, 2, []sojourn.Outcome{}, s.ends}, {stepFinish, 1, []sojourn.Outcome{}, s.batch},
+		{stepEnqueue, 2, enqueueAsk{}, s.batch}, {stepRespond, 2, nil, s.batch}, {stepFinish, 2, finishAsk{}, s.ends}, {stepFinish, 1, finishAsk{}, s.batch},
 		{stepClaim, 2, sojourn.ClaimRequest{Worker: "new"}, s.batch}, {stepClaim, 2, sojourn.ClaimRequest{Worker: "met"}, s.ends},
 		{stepClaim, 2, sojourn.ClaimRequest{Worker: "met no more"}, s.batch},
 	} {

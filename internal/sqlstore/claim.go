@@ -13,10 +13,11 @@ const sweepPerClaim = 100
 
 type claimAnswer struct {
 	jobs    []sojourn.Claimed
-	due     int64 // when the next thing is due; 0 = nothing
-	opens   int64 // when a gate opens that holds jobs back; 0 = not known
-	drained bool  // the worker gets nothing any more
-	again   bool  // many were put off: the next transaction goes on
+	waits   map[sojourn.ID]int32 // Row.Waits of the jobs for which it is not 0
+	due     int64                // when the next thing is due; 0 = nothing
+	opens   int64                // when a gate opens that holds jobs back; 0 = not known
+	drained bool                 // the worker gets nothing any more
+	again   bool                 // many were put off: the next transaction goes on
 }
 
 // claims are the claims of one transaction, executed one after the other.
@@ -28,6 +29,7 @@ type claims struct {
 	swept   bool                 // nothing that is due is left
 	emptied string               // a queue of which a claim has taken all
 	ahead   *foreseen            // for the first claim; nil if nothing was read ahead
+	ended   map[sojourn.ID]int32 // Row.Waits of the claimed jobs for which it is not 0
 }
 
 type idleClaim struct {
@@ -111,7 +113,7 @@ func (t *tx) handOver(lent []*waiter) ([]claimAnswer, error) {
 func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 	jobs, last, err := c.repeatedClaim(r)
 	if last == answered || err != nil {
-		return claimAnswer{jobs: jobs}, err
+		return claimAnswer{jobs: jobs, waits: c.ended}, err
 	}
 	if c.last[r.Worker].drained {
 		return claimAnswer{drained: true}, c.meet(r)
@@ -147,7 +149,7 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 			return c.foundNothing(r, c.opens)
 		}
 		if jobs, err = c.take(r, last, picked); err != nil || len(jobs) > 0 {
-			return claimAnswer{jobs: jobs}, err
+			return claimAnswer{jobs: jobs, waits: c.ended}, err
 		}
 	}
 	return claimAnswer{again: true}, nil
@@ -155,7 +157,7 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 
 // covers reports whether a claim looks at the same jobs as another, and no less far.
 func (a idleClaim) covers(b sojourn.ClaimRequest) bool {
-	return a.Capacity == b.Capacity && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable) &&
+	return a.Capacity == b.Capacity && a.Reserve == b.Reserve && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable) &&
 		slices.Equal(a.Pollable, b.Pollable)
 }
 
@@ -182,6 +184,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		return nil, err
 	}
 	var jobs []sojourn.Claimed
+	var waits map[sojourn.ID]int32
 	defer s.present.come(&r, s.clock.estimate)()
 	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable, request: &r}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
@@ -190,19 +193,18 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		for a.again && err == nil && ctx.Err() == nil {
 			a, err = s.claim(context.WithoutCancel(ctx), r)
 		}
-		jobs = a.jobs
+		jobs, waits = a.jobs, a.waits
 		s.filled.put(r.Worker, len(jobs) == r.Max)
 		if a.drained && err == nil {
 			return false, errDrained
 		}
 		if len(jobs) == 0 && err == nil {
-			s.hub.setDue(a.due)
-			s.hub.setOpens(w, a.opens)
+			s.hub.foundNothing(w, a.due, a.opens)
 		}
 		return len(jobs) > 0, err
 	})
 	if w.given != nil {
-		jobs = w.given.jobs
+		jobs, waits = w.given.jobs, w.given.waits
 	}
 	if err == errDrained {
 		s.hub.wakeAll() // it may have taken a wake-up that another worker needs
@@ -210,7 +212,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	token := sojourn.TokenMaker(s.secret) // here, not in the transaction, where everybody waits
 	for i := range jobs {
 		j := &jobs[i].Job
-		j.Token = token(j.ID, j.Generation, j.Attempt)
+		j.Token = token(j.ID, j.Generation, j.Attempt, waits[j.ID])
 	}
 	if err := ctx.Err(); err != nil && len(jobs) > 0 {
 		s.release(jobs)
@@ -263,8 +265,8 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 		return err
 	}
 	r.Name = sojourn.Cut(r.Name, sojourn.MaxName)
-	if r.Max < 1 || r.Capacity < 0 || r.Wait < 0 || r.Number < 0 {
-		return sojourn.Invalid("max", "max is at least 1, and capacity, wait and number are not negative")
+	if r.Max < 1 || r.Capacity < 0 || r.Wait < 0 || r.Number < 0 || r.Reserve < 0 {
+		return sojourn.Invalid("max", "max is at least 1, and capacity, wait, number and reserve are not negative")
 	}
 	r.Max = min(r.Max, sojourn.MaxBatch)
 	if r.Lease == 0 {
@@ -448,6 +450,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
 	l.epoch, l.worker, l.began = was.epoch+1, r.Worker, max(t.now, was.updated)
 	l.leaseUs, l.leaseUntil = r.Lease.Microseconds(), t.now+r.Lease.Microseconds()
+	t.s.leasing.Store(true)
 	switch l.Purpose {
 	case sojourn.PurposeStart:
 		l.timeoutAt = t.now + l.Policy.Timeout.Microseconds()
@@ -464,35 +467,3 @@ const (
 		where l.id in (ints($1)) order by l.id /*lock l*/`
 	qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
 )
-
-// claimed makes the answer for running rows, in their order.
-func (t *tx) claimed(rows []*live, carries map[sojourn.ID]*carried, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
-	out := make([]sojourn.Claimed, len(rows))
-	jobs := &jobs{}
-	decidable := map[sojourn.ID]*sojourn.Claimed{}
-	for i, l := range rows {
-		c := &out[i]
-		l.job(&c.Job, t.s)
-		c.Lease, c.Purpose = l.leaseOf(), l.Purpose
-		c.LeaseFor, c.Timeout, c.Deadline = t.left(l.leaseUntil), t.left(l.timeoutAt), t.left(l.deadline)
-		var err error
-		if c.Window, err = t.windowLeft(l); err != nil {
-			return nil, err
-		}
-		if err = carries[l.ID].give(&c.Job); err != nil {
-			return nil, err
-		}
-		jobs.add(&c.Job, l.hasData, l.InHand > 0 && l.Purpose != sojourn.PurposeDecide)
-		if slices.Contains(r.Decidable, l.kind) {
-			decidable[l.ID] = c
-		}
-	}
-	err := t.lastErrors(jobs)
-	if err == nil {
-		err = t.errorsOf(decidable)
-	}
-	if err == nil {
-		err = t.fill(jobs)
-	}
-	return out, err
-}

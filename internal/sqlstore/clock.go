@@ -4,111 +4,138 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/sojourn-queue/sojourn"
 )
 
-// clock is the store's: every due, lease and deadline decision uses it and no other (inv:K1). It never goes back: it follows the wall
-// clock forward, and between two looks at it the monotonic one, whichever is later.
+// clock is the store's clock: every due, lease and deadline decision uses it and no other
+// (inv:K1). It follows the clock of the database server, or the wall clock where the database has
+// none. Small steps back are not followed: it stands still until it is overtaken. A larger step is
+// detected against the monotonic clock of this process and is followed only after the leases
+// have been shifted with it, see rebase (docs/decisions/046).
 type clock struct {
-	wall   func() time.Time
-	driven bool // a test moves it: no protection against jumps
+	wall    func() time.Time
+	elapsed func() time.Duration // the monotonic clock; nil: that of wall
+	started time.Time            // the origin of the monotonic clock
+	driven  bool                 // a test moves wall: no protection against steps
+	lone    bool                 // a test wants no protection against steps
 
-	mu       sync.Mutex // guards the fields below
-	started  time.Time  // the first look; elapsed time is counted from it
-	elapsed  int64      // monotonic time at the latest look, microseconds since started
-	seen     int64      // what the wall showed then
-	last     int64      // the latest reading that was given out
-	graceTil int64      // after a jump forward: no lease ends before this
-	back     int        // steps back that were seen
-	follows  bool       // it reads the database's clock, with readFrom
-	behind   bool       // at the latest look it was behind what was given out before, by more than guessNear
-	ahead    int64      // by how much this machine's clock was ahead of it at the latest look, with the time a statement takes
+	mu      sync.Mutex // guards the fields below
+	begun   bool
+	offset  span  // of the clock that is followed to the monotonic one
+	at      int64 // monotonic time at which offset was measured last
+	last    int64 // the latest reading that was given out
+	stepped bool  // the clock has been set, and the leases were not shifted yet
+	before  span  // offset before that step
+	asked   int64 // readings that were asked for before this monotonic time precede the step
+	shared  sharedClock
+	back    int   // steps back that were seen
+	forward int   // steps forward that were seen
+	follows bool  // it reads the database's clock, with readFrom
+	ahead   int64 // by how much this machine's clock is ahead of the database's
 }
 
-// jump is how far the wall may run ahead of the monotonic clock before it counts as a jump (a resumed machine, a clock set).
-const jump = 2 * time.Second
+// span bounds a number that is known to a range only.
+type span struct{ low, high int64 }
 
-// reading is the clock at the start of a transaction.
+func (s span) middle() int64 { return s.low + (s.high-s.low)/2 }
+
+const (
+	// jump is how far a clock may leave the monotonic one before that counts as a step.
+	jump = 2 * time.Second
+	// graceMost bounds for how long a lease of unknown age stands after a step or an opening.
+	graceMost = time.Minute
+)
+
+// reading is the clock at the start of a transaction. All times are microseconds.
 type reading struct {
-	now   int64 // microseconds since 1970
-	grace int64 // leases stand until then, whatever their end
-	taken int64 // of a guess: the monotonic time, as clock.elapsed
+	now     int64 // since 1970
+	since   int64 // leases that were written before this time may end gap too early
+	gap     int64
+	stepped bool  // the leases have to be shifted before any is granted or ended
+	taken   int64 // of a guess: the monotonic time
 }
 
-// read returns the time. leaseUs is the longest lease in use, granted anew after a jump.
-func (c *clock) read(leaseUs int64) reading {
+// monotonic is the time since the process opened the store, in microseconds.
+func (c *clock) monotonic() int64 {
+	if c.elapsed != nil {
+		return c.elapsed().Microseconds()
+	}
+	return c.wall().Sub(c.started).Microseconds() // Sub uses the monotonic reading
+}
+
+// read is readFrom for a database without a clock of its own.
+func (c *clock) read() reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall := c.wall()
 	if c.driven {
-		c.last = max(c.last, wall.UnixMicro())
+		c.last = max(c.last, c.wall().UnixMicro())
 		return reading{now: c.last}
 	}
-	if c.started.IsZero() {
-		c.started, c.seen = wall, wall.UnixMicro()
-	}
-	return c.advance(wall.Sub(c.started).Microseconds(), wall.UnixMicro(), leaseUs) // Sub is monotonic
+	wall, now := c.wall(), c.monotonic()
+	return c.observe(wall.UnixMicro(), now, now)
 }
 
-// advance is read for a monotonic and a wall reading. A wall that ran ahead of the monotonic clock has jumped forward: leases get grace
-// (inv:K3). One that fell behind was set back: the store's clock goes on with the monotonic one, and the step is counted.
-func (c *clock) advance(elapsed, wall, leaseUs int64) reading {
-	walked := elapsed - c.elapsed
-	switch drift := wall - c.seen - walked; {
-	case drift > jump.Microseconds():
-		c.graceTil = max(wall, c.last) + leaseUs
-	case drift < -jump.Microseconds():
-		c.back++
-	}
-	c.last = max(wall, c.last+walked)
-	c.elapsed, c.seen = elapsed, wall
-	return reading{now: c.last, grace: c.graceTil}
-}
-
-// readFrom is read with a reading of the database's own clock, which all processes share: it is followed exactly, except that this process never
-// sees it go back. After a step back by more than jump the clock goes on with the monotonic one, from where it was, until it is overtaken.
-func (c *clock) readFrom(us, leaseUs int64) reading {
+// readFrom returns the time for a reading of the database's clock that was asked for at the
+// monotonic time sent.
+func (c *clock) readFrom(us, sent int64) reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	here := c.wall()
-	if c.started.IsZero() {
-		c.started, c.seen, c.last = here, us, max(c.last, us)
-	}
-	c.follows, c.ahead = true, here.UnixMicro()-us
-	return c.follow(here.Sub(c.started).Microseconds(), us, leaseUs)
+	c.follows, c.ahead = true, c.wall().UnixMicro()-us
+	return c.observe(us, sent, c.monotonic())
 }
 
-func (c *clock) follow(elapsed, us, leaseUs int64) reading {
-	walked := max(elapsed-c.elapsed, 0) // transactions are read in another order than they began
-	switch drift := us - c.seen - walked; {
-	case drift > jump.Microseconds():
-		c.graceTil = max(us, c.last) + leaseUs
-	case drift < -jump.Microseconds():
-		c.back++
+// observe takes a reading of the clock that is followed. It was taken at some monotonic time from
+// sent to got, so its offset to the monotonic clock is known to a range. A range that
+// does not meet the one of earlier readings by more than jump is a step; nothing else is, however
+// late the answer came. c.mu is held.
+func (c *clock) observe(us, sent, got int64) reading {
+	now := span{us - got, us - sent}
+	if !c.begun {
+		c.begun, c.offset, c.at, c.last = true, now, got, us
 	}
-	c.seen, c.behind = us, us < c.last-guessNear.Microseconds()
-	c.elapsed += walked
-	if us < c.last-jump.Microseconds() {
-		us = c.last + walked
+	if sent < c.asked {
+		return reading{now: c.last, since: c.shared.since, gap: c.shared.gap, stepped: true}
 	}
-	c.last = max(c.last, us)
-	return reading{now: c.last, grace: c.graceTil}
+	slack := jump.Microseconds() + (got-c.at)>>10 // two clocks drift apart by less than 1/1024
+	forward, back := now.low > c.offset.high+slack, now.high < c.offset.low-slack
+	switch {
+	case (forward || back) && c.lone:
+		c.offset, c.last = now, us
+	case forward || back:
+		if !c.stepped {
+			c.stepped, c.before = true, c.offset
+		}
+		c.shared = c.shared.after(us, now.middle()-c.offset.middle())
+		c.offset, c.asked, c.last = now, got, us
+		if back {
+			c.back++
+		} else {
+			c.forward++
+		}
+	case now.low > c.offset.high || now.high < c.offset.low: // drift, or a small step
+		c.offset = now
+	default:
+		c.offset = span{max(c.offset.low, now.low), min(c.offset.high, now.high)}
+	}
+	c.at, c.last = got, max(c.last, us)
+	return reading{now: c.last, since: c.shared.since, gap: c.shared.gap, stepped: c.stepped}
 }
 
 // estimate is about what the clock shows now, outside of a transaction.
 func (c *clock) estimate() int64 {
-	c.mu.Lock()
-	follows, started, elapsed, last := c.follows, c.started, c.elapsed, c.last
-	c.mu.Unlock()
-	if !follows {
-		return c.read(sojourn.DefaultLease.Microseconds()).now
+	if c.driven {
+		return c.read().now // never back, as each transaction reads it
 	}
-	return last + c.wall().Sub(started).Microseconds() - elapsed
+	c.mu.Lock()
+	begun, low := c.begun, c.offset.low
+	c.mu.Unlock()
+	if !begun {
+		return c.wall().UnixMicro()
+	}
+	return c.monotonic() + low
 }
 
-// guess is what readFrom would read now if the database's clock went on as this machine's; false if it was never read, or is
-// behind. Only stood makes it count.
+// guess is what readFrom would read now if the database's clock went on as this machine's; false
+// if it was never read, has been set, or is behind. Only confirm makes it count.
 func (c *clock) guess() (reading, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,64 +143,51 @@ func (c *clock) guess() (reading, bool) {
 		c.last = max(c.last, c.wall().UnixMicro())
 		return reading{now: c.last}, true
 	}
-	if !c.follows || c.behind {
+	taken := c.monotonic()
+	now := taken + c.offset.low
+	if !c.follows || c.stepped || now < c.last-guessNear.Microseconds() {
 		return reading{}, false
 	}
-	taken := c.wall().Sub(c.started).Microseconds()
-	return reading{now: c.last + max(taken-c.elapsed, 0), grace: c.graceTil, taken: taken}, true
+	return reading{now: max(c.last, now), since: c.shared.since, gap: c.shared.gap, taken: taken}, true
 }
 
-// stood says that a guess was right, so that no later reading is before it, and what the database's clock has shown just after it, however long ago that is:
-// a commit may be slow.
-func (c *clock) stood(r reading, us, leaseUs int64) {
+// confirm says that the server has accepted a guess, so that no later reading is before it, and
+// what the server's clock has shown after the guess was made, however long ago that is.
+func (c *clock) confirm(r reading, us int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = max(c.last, r.now)
-	if r.taken > c.elapsed { // else there was a later look
-		c.follow(r.taken, us, leaseUs)
+	if !c.stepped {
+		c.last = max(c.last, r.now)
 	}
+	c.observe(us, r.taken, c.monotonic())
 }
 
-// clockStood says that the transaction's reading was right, if that was a guess, after the message that has brought what the database's clock shows.
-func (t *tx) clockStood() error {
+// confirmClock passes on what the server's clock showed when it accepted the transaction's guess.
+func (t *tx) confirmClock() error {
 	own, ok := t.Conn.(Clocked)
 	if !ok || t.s.cfg.Driven {
 		return nil
 	}
 	now, err := own.Clock()
 	if err == nil {
-		t.s.clock.stood(t.reading, now, sojourn.DefaultLease.Microseconds())
+		t.s.clock.confirm(t.reading, now)
 	}
 	return err
 }
 
-// floor makes the clock not read below us: the high water that an earlier process has left.
-func (c *clock) floor(us int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last = max(c.last, us)
-}
-
 // describe says for Status whether the clock has been steady.
 func (c *clock) describe() string {
-	text := "steady"
-	if n := c.stepsBack(); n > 0 {
-		text = fmt.Sprintf("stepped back %d times", n)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	text := "steady"
+	if c.back+c.forward > 0 {
+		text = fmt.Sprintf("set forward %d times and back %d times", c.forward, c.back)
+	}
 	if c.follows {
 		ahead := (time.Duration(c.ahead) * time.Microsecond).Round(time.Millisecond)
 		text += fmt.Sprintf("; the clock of the database, this node's is %v ahead", ahead)
 	}
 	return text
-}
-
-// stepsBack is how often the wall was set back by more than two seconds.
-func (c *clock) stepsBack() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.back
 }
 
 // at is a time as it is stored; 0 is none.
@@ -182,4 +196,29 @@ func at(us int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(us).UTC()
+}
+
+// inGrace reports whether a running row was written before the latest step of the clock, or before
+// the latest time without a process, and may therefore end too early by gap. Until the returned
+// time its worker, if it lives, extends the lease or shifts it.
+func (t *tx) inGrace(l *live) (until int64, grace bool) {
+	if l.updated >= t.since || t.gap == 0 {
+		return 0, false
+	}
+	until = min(l.leaseUntil+t.gap, t.since+min(l.leaseUs, graceMost.Microseconds()))
+	return until, until > t.now
+}
+
+// read reads the clock for a transaction: the database's own, if it has one. sent is the monotonic
+// time before the transaction began.
+func (s *Store) read(c Conn, sent int64) (reading, error) {
+	own, ok := c.(Clocked)
+	if !ok || s.cfg.Driven {
+		return s.clock.read(), nil
+	}
+	now, err := own.Clock()
+	if err != nil {
+		return reading{}, err
+	}
+	return s.clock.readFrom(now, sent), nil
 }

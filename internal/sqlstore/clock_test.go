@@ -8,97 +8,111 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestClockNeverGoesBack: inv:K1. The wall clock is set back by an hour: the store's clock goes on with the monotonic one, and the step is counted.
-func TestClockNeverGoesBack(t *testing.T) {
+// TestDrivenClockNeverGoesBack: inv:K1. A clock that a test drives stands still while it is set back, and otherwise shows what the test says.
+func TestDrivenClockNeverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wall := time.Now()
 		c := clock{wall: func() time.Time { return wall }, driven: true}
-		first := c.read(0).now
+		first := c.read().now
 		wall = wall.Add(-time.Hour)
-		if again := c.read(0).now; again != first {
+		if again := c.read().now; again != first {
 			t.Errorf("went from %d to %d", first, again)
 		}
 		wall = wall.Add(2 * time.Hour)
-		if later := c.read(0).now; later-first != time.Hour.Microseconds() {
+		if later := c.read().now; later-first != time.Hour.Microseconds() {
 			t.Errorf("a driven clock went on by %d", later-first)
 		}
-		c.floor(first + 2*time.Hour.Microseconds())
-		if floor := c.read(0).now; floor != first+2*time.Hour.Microseconds() {
-			t.Error("below its floor:", floor)
-		}
 	})
 }
 
-// TestClockFollowsMonotonicTime: between two looks the clock advances with real time.
+// TestClockFollowsMonotonicTime: between two readings the clock advances with real time.
 func TestClockFollowsMonotonicTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := clock{wall: time.Now}
-		first := c.read(0)
+		c := clock{wall: time.Now, started: time.Now()}
+		first := c.read()
 		time.Sleep(time.Minute)
-		second := c.read(0)
-		if second.now-first.now != time.Minute.Microseconds() || second.grace != 0 || c.stepsBack() != 0 {
-			t.Errorf("%+v %+v", first, second)
+		second := c.read()
+		if second.now-first.now != time.Minute.Microseconds() || second.stepped || c.describe() != "steady" {
+			t.Errorf("%+v %+v %s", first, second, c.describe())
 		}
 	})
 }
 
-// TestClockGrantsGraceAfterAJump: inv:K3. A machine resumes after an hour: the wall has gone on, the monotonic clock has not. Every lease gets
-// one more lease.
-func TestClockGrantsGraceAfterAJump(t *testing.T) {
+// TestClockSeesSteps: inv:K1, inv:K3. Only a reading that fits no moment between its question and its answer is a step; after one, nothing is guessed until
+// the leases were shifted.
+func TestClockSeesSteps(t *testing.T) {
 	const second, hour = int64(1_000_000), int64(3_600_000_000)
-	c := clock{seen: hour, last: hour}
-	lease := 30 * second
-	if r := c.advance(second, hour+second, lease); r != (reading{now: hour + second}) {
-		t.Errorf("an honest second: %+v", r)
-	}
-	if r := c.advance(2*second, 2*hour, lease); r != (reading{now: 2 * hour, grace: 2*hour + lease}) {
-		t.Errorf("a jump forward: %+v", r)
-	}
-	if c.stepsBack() != 0 {
-		t.Error("counted as a step back")
-	}
-	if r := c.advance(3*second, hour, lease); r.now != 2*hour+second {
-		t.Errorf("a step back: %+v", r)
-	}
-	if c.stepsBack() != 1 {
-		t.Error("steps back:", c.stepsBack())
-	}
-	if r := c.advance(4*second, hour+second, lease); r.now != 2*hour+2*second || c.stepsBack() != 1 {
-		t.Errorf("after the step back: %+v", r)
-	}
-}
-
-// TestClockFollowsTheDatabase: inv:K1, inv:K3. The clock of a server is followed exactly, by all nodes alike; it never goes back here, a jump
-// forward grants grace, and after a step back time goes on.
-func TestClockFollowsTheDatabase(t *testing.T) {
-	const second, hour = int64(1_000_000), int64(3_600_000_000)
-	c := clock{seen: hour, last: hour}
-	lease := 30 * second
+	elapsed := time.Duration(0)
+	c := clock{wall: time.Now, elapsed: func() time.Duration { return elapsed }}
 	for _, step := range []struct {
-		name        string
-		elapsed, us int64
-		want        reading
-		back        int
+		name          string
+		sent, got, us int64
+		stepped       bool
+		now           int64
 	}{
-		{"a second", second, hour + second, reading{now: hour + second}, 0},
-		{"a slower clock is followed, not overtaken", 2 * second, hour + second + second*9/10, reading{now: hour + second + second*9/10}, 0},
-		{"an earlier reading that comes later", 2*second + 1, hour + second, reading{now: hour + second + second*9/10}, 0},
-		{"a jump forward", 3 * second, 2 * hour, reading{now: 2 * hour, grace: 2*hour + lease}, 0},
-		{"a step back", 4 * second, hour, reading{now: 2*hour + second, grace: 2*hour + lease}, 1},
-		{"after it", 6 * second, hour + 2*second, reading{now: 2*hour + 3*second, grace: 2*hour + lease}, 1},
+		{"the first", 0, 0, hour, false, hour},
+		{"a second", second, second, hour + second, false, hour + second},
+		{"a slower clock is followed", 2 * second, 2 * second, hour + 2*second - 100_000, false, hour + 2*second - 100_000},
+		{"an earlier reading that comes later", second, 3 * second, hour + second + 500_000, false, hour + 2*second - 100_000},
+		{"an answer that took 10 s", 3 * second, 13 * second, hour + 4*second, false, hour + 4*second},
+		{"a small step back stands still", 14 * second, 14 * second, hour + 3*second + 900_000, true, hour + 3*second + 900_000},
 	} {
-		if got := c.follow(step.elapsed, step.us, lease); got != step.want || c.stepsBack() != step.back {
-			t.Errorf("%s: %+v, %d back; want %+v, %d", step.name, got, c.stepsBack(), step.want, step.back)
+		elapsed = time.Duration(step.got) * time.Microsecond
+		c.mu.Lock()
+		r := c.observe(step.us, step.sent, step.got)
+		c.mu.Unlock()
+		if r.now != step.now || r.stepped != step.stepped {
+			t.Errorf("%s: %+v, want now %d, stepped %v", step.name, r, step.now, step.stepped)
 		}
 	}
+	if c.back != 1 || c.forward != 0 {
+		t.Errorf("%d back, %d forward", c.back, c.forward)
+	}
+	c.follows = true
+	if _, ok := c.guess(); ok {
+		t.Error("it is guessed before the leases were shifted")
+	}
+	if r := c.observe(2*hour, 13*second, 15*second); !r.stepped || c.forward != 0 {
+		t.Errorf("what was asked before the step was seen counts: %+v", r)
+	}
+	p := c.pendingStep()
+	c.rebased(p, sharedClock{})
+	if _, ok := c.guess(); !ok {
+		t.Error("it is not guessed after the leases were shifted")
+	}
+	elapsed += time.Second
+	if r := c.observe(hour+5*second+2*hour, 15*second, 15*second); !r.stepped || r.gap < hour || r.since != 3*hour+5*second {
+		t.Errorf("a step forward: %+v", r)
+	}
 }
 
-// TestClockGuesses: a guess moves nothing until it has stood, a slow commit does not make the next one late, and nothing is guessed while the database is behind.
+// TestStepsAreShared: a step that another process has applied is not applied again, and one that differs is.
+func TestStepsAreShared(t *testing.T) {
+	const second, hour = int64(1_000_000), int64(3_600_000_000)
+	for name, c := range map[string]struct{ us, known, stored, want int64 }{
+		"nobody has":                   {hour, 0, 0, hour},
+		"another has":                  {hour, 5, hour + 5, 0},
+		"another has, a second off":    {hour, 0, hour - second, 0},
+		"another has a part":           {hour, 0, hour - 60*second, 60 * second},
+		"another has seen another one": {10 * second, 0, hour, 10 * second},
+		"back, by a mark of 9 s ago":   {-hour, 0, -hour + 9*second, 0},
+		"back, and another was asleep": {-hour, 0, hour, -hour},
+	} {
+		if got := (clockStep{us: c.us, known: c.known}).remaining(c.stored); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	r := readShared("7 8 9 10")
+	if r.mark != 7 || r.steps != 8 || r.since != 9 || r.gap != 10 || r.String() != "7 8 9 10" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestClockGuesses: a guess moves nothing until it is confirmed, a slow commit does not make the next one late, and nothing is guessed while the database is behind.
 func TestClockGuesses(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
-	here := began
-	c := clock{wall: func() time.Time { return here }}
-	lease := sojourn.DefaultLease.Microseconds()
+	elapsed := time.Duration(0)
+	c := clock{wall: func() time.Time { return began.Add(elapsed) }, elapsed: func() time.Duration { return elapsed }}
 	if _, ok := c.guess(); ok {
 		t.Error("a clock that was never read is guessed")
 	}
@@ -108,46 +122,65 @@ func TestClockGuesses(t *testing.T) {
 			t.Errorf("%s is %v off", what, d)
 		}
 	}
-	c.readFrom(began.UnixMicro(), lease)
-	here = began.Add(time.Hour)
-	if r, ok := c.guess(); !ok {
-		t.Error("it is not guessed")
-	} else {
-		near("a guess", r.now, here)
-	}
-	real := began.Add(time.Second) // it was wrong
-	near("a reading after a wrong guess", c.readFrom(real.UnixMicro(), lease).now, real)
-
-	here, real = here.Add(time.Second), real.Add(time.Second)
+	read := func(at time.Time) reading { return c.readFrom(at.UnixMicro(), c.monotonic()) }
+	read(began)
+	elapsed = time.Second
+	real := began.Add(time.Second)
 	r, _ := c.guess()
 	near("the next guess", r.now, real)
-	here = here.Add(300 * time.Millisecond)
-	c.stood(r, real.UnixMicro(), lease)
+	elapsed += 300 * time.Millisecond
+	c.confirm(r, real.UnixMicro())
 	real = real.Add(300 * time.Millisecond)
 	r, _ = c.guess()
 	near("a guess after a slow commit", r.now, real)
 
-	slow := r // its commit takes 5 s, while others read
-	before := real
-	here, real = here.Add(5*time.Second), real.Add(5*time.Second)
-	c.readFrom(real.UnixMicro(), lease)
-	c.stood(slow, before.UnixMicro(), lease)
-	if now := c.readFrom(real.UnixMicro(), lease); now.grace != 0 || c.stepsBack() > 1 { // one by the wrong guess above
-		t.Errorf("a slow commit counts as a step of the clock: %+v, %d back", now, c.stepsBack())
+	slow, before := r, real // its commit takes 5 s, while others read
+	elapsed += 5 * time.Second
+	real = real.Add(5 * time.Second)
+	read(real)
+	c.confirm(slow, before.UnixMicro())
+	if now := read(real); now.stepped || now.gap != 0 {
+		t.Errorf("a slow commit counts as a step of the clock: %+v", now)
 	}
-	r, ok := c.guess()
-
-	back := real.Add(-time.Second)
-	here = here.Add(time.Millisecond)
-	if now := c.readFrom(back.UnixMicro(), lease).now; now < r.now-300_000 {
+	if _, ok := c.guess(); !ok {
+		t.Error("it is not guessed")
+	}
+	elapsed += time.Millisecond
+	if now := read(real.Add(-time.Second)).now; now < r.now-300_000 {
 		t.Errorf("it goes back by %d us", r.now-now)
 	}
-	if _, guessed := c.guess(); !ok || guessed {
+	if _, ok := c.guess(); ok {
 		t.Error("it is guessed while the database is behind")
 	}
-	here, real = here.Add(2*time.Second), real.Add(time.Second)
-	c.readFrom(real.UnixMicro(), lease)
-	if _, ok = c.guess(); !ok {
+	elapsed += 2 * time.Second
+	read(real.Add(time.Second))
+	if _, ok := c.guess(); !ok {
 		t.Error("it is not guessed after it was overtaken")
+	}
+}
+
+// TestGrace: inv:K3. A lease from before a step stands for as long as the step may have shortened it, up to one lease, and a minute at most.
+func TestGrace(t *testing.T) {
+	const second = int64(1_000_000)
+	row := func(until, lease, updated int64) *live {
+		l := &live{leaseUntil: until, leaseUs: lease, updated: updated}
+		l.State = sojourn.Running
+		return l
+	}
+	at := &tx{reading: reading{now: 1000 * second, since: 990 * second, gap: 100 * second}}
+	for name, c := range map[string]struct {
+		row   *live
+		until int64
+		grace bool
+	}{
+		"ended by the step":          {row(970*second, 30*second, 960*second), 1020 * second, true},
+		"written after it":           {row(970*second, 30*second, 990*second), 0, false},
+		"had ended long before":      {row(890*second, 30*second, 880*second), 990 * second, false},
+		"a long lease":               {row(970*second, 3600*second, 960*second), 1050 * second, true},
+		"a short lease, a while ago": {row(985*second, 5*second, 980*second), 995 * second, false},
+	} {
+		if until, grace := at.inGrace(c.row); until != c.until || grace != c.grace {
+			t.Errorf("%s: until %d, %v; want %d, %v", name, until/second, grace, c.until/second, c.grace)
+		}
 	}
 }

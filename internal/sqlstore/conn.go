@@ -50,6 +50,26 @@ type Committer interface {
 	Commit(batch []Statement) error
 }
 
+// Silencer is an optional ability of a Committer. Without Silent, the Commit of a transaction that has written nothing
+// makes durable what it has read: it may be what another transaction has committed a moment ago.
+type Silencer interface {
+	// Silent says that no caller is told anything that the transaction has read.
+	Silent()
+}
+
+// DurableReader is an optional ability of the Conn of a View, whose database may show commits that a power cut or a
+// failover can still undo.
+type DurableReader interface {
+	// ReadDurably makes View return only when everything that it has read is durable.
+	ReadDurably()
+}
+
+// DurableJoiner is an optional ability of a Joined.
+type DurableJoiner interface {
+	// ReadDurably makes the commit of the transaction make durable what it has read, although it writes nothing.
+	ReadDurably() error
+}
+
 // Clocked is an optional ability of a Conn whose database has a clock of its own, as a server has that several machines use.
 type Clocked interface {
 	// Clock is what the database's clock showed when the transaction began, in microseconds since 1970. It stays the same.
@@ -64,6 +84,13 @@ type Versioned interface {
 	Ended(fn func(failed error))
 	// Silent says that nobody is told what the transaction has read. One that has not written anything either need not wait until that is durable.
 	Silent()
+}
+
+// Durable is an optional ability of a DB in which a commit becomes visible before it is on the disk. Update and View wait for the disk
+// themselves; this is for transactions of the application. Safe for concurrent use.
+type Durable interface {
+	// Durable returns when everything that is committed now is on the disk.
+	Durable() error
 }
 
 // Row reads one result row. Columns count from 0. NULL reads as 0, "" and nil.
@@ -186,8 +213,9 @@ type DB interface {
 	// A busy database never surfaces: Update waits until ctx ends. ctx ends fn's statements, never a commit under way, so
 	// an error of ctx means that nothing was written.
 	Update(ctx context.Context, fn func(Conn) error) error
-	// View runs fn over a read-only snapshot, which fn must leave soon: after 5 s, or at ctx's own deadline if it has one, it is
-	// ended with an error. A snapshot that is held keeps the write-ahead log from being reused.
+	// View runs fn over a read-only snapshot, which fn must leave soon: after 5 s it is ended with an error that is a
+	// context.DeadlineExceeded. On SQLite a deadline of ctx takes the place of the 5 s. A snapshot that is held keeps the write-ahead log from being
+	// reused and dead rows from being removed.
 	View(ctx context.Context, fn func(Conn) error) error
 	// Version changes when any process has committed something: a hint to look again, cheap enough to poll.
 	Version(ctx context.Context) (int64, error)
@@ -215,8 +243,7 @@ type Description struct {
 type Owners interface {
 	// OwnerID names this open store: [a-z0-9]{16}, random; "" where nobody else can open the database.
 	OwnerID() string
-	// Dead lists the owners whose process has died and that nobody has forgotten yet.
-	Dead(ctx context.Context) ([]string, error)
-	// Forget removes the trace of a dead owner, once its leases are ended. It is no error if another process was faster.
-	Forget(owner string) error
+	// EndDead calls end for each owner whose process has died, and forgets the owner if end returns true. Until end has returned, no process can
+	// become that owner. Two processes may do so at a time.
+	EndDead(ctx context.Context, end func(owner string) (finished bool, err error)) error
 }

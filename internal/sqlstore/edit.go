@@ -1,7 +1,10 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
@@ -17,7 +20,7 @@ var stepEdit = eachStep("edit", func(t *tx, ask editAsk) (sojourn.Edited, error)
 	if err != nil {
 		return sojourn.Edited{}, err
 	}
-	out := sojourn.Edited{Items: make([]sojourn.EditedItem, len(found)), More: len(found) == ask.f.Limit && len(ask.f.IDs) == 0}
+	out := sojourn.Edited{Items: make([]sojourn.EditedItem, len(found)), More: len(found) == ask.f.Limit && ask.f.IDs == nil}
 	for i, j := range found {
 		state, changed, err := t.editOne(&found[i], &ask.e)
 		if err != nil && sojourn.ErrorCode(err) == "" {
@@ -28,8 +31,43 @@ var stepEdit = eachStep("edit", func(t *tx, ask editAsk) (sojourn.Edited, error)
 			out.Changed++
 		}
 	}
-	return out, nil
+	return out, t.addUnknown(&out, ask.f)
 })
+
+const qKnownIDs = `select id from sj_job where id in (ints($1))`
+
+// addUnknown adds an item for each id of the filter that no job has. A job that the other conditions leave out has none.
+func (t *tx) addUnknown(out *sojourn.Edited, f sojourn.Filter) error {
+	answered := map[sojourn.ID]bool{}
+	for _, item := range out.Items {
+		answered[item.ID] = true
+	}
+	var ids Ints
+	for _, id := range f.IDs {
+		if !answered[id] {
+			answered[id], ids = true, append(ids, int64(id))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	known := map[int64]bool{}
+	if err := t.query(qKnownIDs, func(r Row) error { known[r.Int(0)] = true; return nil }, ids); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if !known[id] {
+			out.Items = append(out.Items, sojourn.EditedItem{ID: sojourn.ID(id), Err: sojourn.NotFound("no job has the id %d", id)})
+		}
+	}
+	slices.SortFunc(out.Items, func(a, b sojourn.EditedItem) int {
+		if f.Newest {
+			a, b = b, a
+		}
+		return cmp.Compare(a.ID, b.ID)
+	})
+	return nil
+}
 
 // findLocked finds jobs and keeps other transactions from changing them.
 func (t *tx) findLocked(f sojourn.Filter) ([]sojourn.Job, error) {
@@ -68,9 +106,20 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 	if err := e.Validate(s.cfg.MaxBytes); err != nil {
 		return sojourn.Edited{}, err
 	}
+	if err := e.Chooses(f); err != nil {
+		return sojourn.Edited{}, err
+	}
 	f.Full, f.Wait = false, 0
 	if f.Limit == 0 {
 		f.Limit = sojourn.MaxFind
+	}
+	if e.DryRun {
+		var out sojourn.Edited
+		err := s.view(ctx, func(t *tx) (err error) {
+			out.Matched, err = t.count(f)
+			return err
+		})
+		return out, err
 	}
 	return do[sojourn.Edited](ctx, s, classFinish, stepEdit, 100, editAsk{f, e})
 }
@@ -93,13 +142,24 @@ func (t *tx) editOne(j *sojourn.Job, e *sojourn.Edit) (state sojourn.State, chan
 	return t.alter(j, e)
 }
 
+// toRunAgain says how a job runs once more.
+func toRunAgain(j *sojourn.Job) string {
+	switch j.State {
+	case sojourn.Completed:
+		return fmt.Sprintf("to run it again, make a new job of it (sojourn job clone %d)", j.ID)
+	case sojourn.Failed, sojourn.Cancelled:
+		return fmt.Sprintf("to run it again, redrive it (sojourn job redrive %d)", j.ID)
+	}
+	return "it has not ended yet"
+}
+
 // endByHand is O1: any live job becomes final at once; the worker of a running one learns it with its next call.
 func (t *tx) endByHand(j *sojourn.Job, e *sojourn.Edit, event sojourn.EventType, to sojourn.State) (sojourn.State, bool, error) {
 	switch {
 	case j.State == to:
 		return to, false, nil
 	case j.State.Final():
-		return j.State, false, sojourn.Conflict("job %d is %s already; final jobs do not change (redrive it to run it again)", j.ID, j.State)
+		return j.State, false, sojourn.Conflict("job %d is %s already, and final jobs do not change; %s", j.ID, j.State, toRunAgain(j))
 	case j.State == sojourn.Running && e.Refuse:
 		return j.State, false, sojourn.Conflict("job %d is running", j.ID)
 	}
@@ -129,7 +189,10 @@ const (
 func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	tr, err := sojourn.Decide(sojourn.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, sojourn.Event{Type: sojourn.EventRedrive, Reason: e.Reason})
 	if err != nil {
-		return j.State, false, sojourn.Conflict("job %d is %s; only failed and cancelled jobs are redriven", j.ID, j.State)
+		return j.State, false, sojourn.Conflict("job %d is %s, and only failed and cancelled jobs are redriven; %s", j.ID, j.State, toRunAgain(j))
+	}
+	if err := validCheckpoint(j, e.Change); err != nil {
+		return j.State, false, err
 	}
 	was := &live{Row: sojourn.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, generation: j.Generation}
 	l := &live{Row: tr.To, queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: j.Generation + 1, epoch: j.Epoch,
@@ -178,6 +241,9 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 		return j.State, false, err
 	}
 	t.addHistory(was, l, tr, change{by: e.By})
+	if err := t.setCheckpoint(l, e.Change); err != nil {
+		return j.State, false, err
+	}
 	l.updated = finished
 	q, err := t.queueRow(l.queue)
 	if err != nil {
@@ -187,6 +253,25 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	l.put(q.QueueSettings)
 	t.insertLive([]*live{l})
 	return l.State, true, t.seeQueue(l.queue)
+}
+
+// validCheckpoint refuses a new checkpoint that does not parse as what its job's content type says.
+func validCheckpoint(j *sojourn.Job, c sojourn.Change) error {
+	if c.Checkpoint == nil {
+		return nil
+	}
+	return sojourn.ValidJSON("checkpoint", j.ContentType, *c.Checkpoint)
+}
+
+// setCheckpoint replaces or drops the checkpoint of a job that nobody runs. The caller saves the row.
+func (t *tx) setCheckpoint(l *live, c sojourn.Change) error {
+	switch {
+	case c.Checkpoint != nil:
+		return t.saveData(l, append([]byte{}, *c.Checkpoint...), nil)
+	case c.DropCheckpoint && l.hasData:
+		return t.saveData(l, []byte{}, nil)
+	}
+	return nil
 }
 
 // purge is O8.
@@ -228,8 +313,16 @@ func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error)
 	if err != nil {
 		return j.State, false, err
 	}
+	if c.Args != nil {
+		if err := sojourn.ValidJSON("args", j.ContentType, *c.Args); err != nil {
+			return j.State, false, err
+		}
+	}
 	if c.Args != nil && was.Claimed {
 		return j.State, false, sojourn.Conflict("job %d was started already; its args do not change any more", j.ID)
+	}
+	if err := validCheckpoint(j, c); err != nil {
+		return j.State, false, err
 	}
 	l := *was
 	if err := t.changeRow(&l, c); err != nil { // refuses before it writes
@@ -237,7 +330,11 @@ func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error)
 	}
 	tr := sojourn.Transition{Rule: "O5", To: l.Row, Outcome: "edited", Reason: e.Reason}
 	t.addHistory(was, &l, tr, change{by: e.By})
-	if err := t.alterJob(j, &l, c); err != nil {
+	err = t.alterJob(j, &l, c)
+	if err == nil {
+		err = t.setCheckpoint(&l, c)
+	}
+	if err != nil {
 		return j.State, false, err
 	}
 	if err := t.save(was, &l); err != nil {
@@ -271,10 +368,10 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 		l.group = *c.Group
 	}
 	l.Policy = c.Apply(l.Policy)
-	if c.Policy != nil && c.Policy.Deadline > 0 {
+	if c.Policy != nil && c.Policy.Deadline != 0 {
 		l.deadline = t.deadlineOf(l.Policy)
 	}
-	if c.RunAt == nil && c.Delay == nil && (c.Policy == nil || len(c.Policy.Windows) == 0) {
+	if c.RunAt == nil && c.Delay == nil && (c.Policy == nil || c.Policy.Windows == nil) {
 		return nil
 	}
 	if c.RunAt != nil {

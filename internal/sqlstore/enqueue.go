@@ -12,7 +12,10 @@ import (
 
 type enqueueAsk struct {
 	jobs    []sojourn.Job
+	digests []digest // of the jobs
+	caller  *sojourn.Caller
 	partial bool
+	notJSON []error  // the refusal of each job whose args do not parse; nil if all do
 	given   *[]given // where others write beside it: what the jobs were before they were resolved; nil elsewhere
 }
 
@@ -24,8 +27,8 @@ type given struct {
 	policy           sojourn.Policy
 }
 
-func (s *Store) ask(jobs []sojourn.Job, partial bool) enqueueAsk {
-	ask := enqueueAsk{jobs: jobs, partial: partial}
+func (s *Store) ask(c *sojourn.Caller, jobs []sojourn.Job, partial bool) enqueueAsk {
+	ask := enqueueAsk{jobs: jobs, digests: digests(jobs, c), caller: c, partial: partial, notJSON: s.jsonErrors(jobs)}
 	if s.db.Dialect().Concurrent {
 		ask.given = new([]given)
 	}
@@ -101,7 +104,7 @@ func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) (
 	if err := s.noRoom(); err != nil {
 		return nil, err
 	}
-	a, err := do[enqueueAnswer](ctx, s, classEnqueue, stepEnqueue, len(jobs), s.ask(jobs, partial))
+	a, err := do[enqueueAnswer](ctx, s, classEnqueue, stepEnqueue, len(jobs), s.ask(sojourn.CallerOf(ctx), jobs, partial))
 	if err == nil {
 		err = a.refused
 	}
@@ -119,8 +122,8 @@ func (s *Store) noRoom() error {
 const (
 	// qInsertJob fails if an id was used meanwhile, and with it the transaction, which is repeated. That costs PostgreSQL a third of qAddJob, which looks
 	// for each id before it writes the row, and marks the row once more after it.
-	qInsertJob = `insert into sj_job (id, orig_run_at_us, created_us, kind, key, grp, content_type, tags, meta, policy, args)
-		rows($1 bigint, $2 bigint, $3 bigint, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 bytea)`
+	qInsertJob = `insert into sj_job (id, orig_run_at_us, created_us, kind, key, grp, content_type, tags, meta, policy, digest, args)
+		rows($1 bigint, $2 bigint, $3 bigint, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 bytea, $12 bytea)`
 	// qAddJob is for transactions that somebody else may go on with.
 	qAddJob = qInsertJob + ` on conflict (id) do nothing /*hit id*/`
 	// qNewKey is for a transaction that guesses that nobody has had the key, and fails if somebody has.
@@ -137,24 +140,21 @@ func (e *enqueue) write() error {
 		return nil
 	}
 	var fresh []*sojourn.Job
+	var contents [][]byte // digests of fresh
 	var reused []kindKey
-	var queues []string
 	for _, p := range plans {
 		for _, i := range p.fresh {
-			fresh = append(fresh, &p.jobs[i])
+			fresh, contents = append(fresh, &p.jobs[i]), append(contents, p.digests[i][:])
 		}
-		reused, queues = append(reused, p.reused...), append(queues, p.seen...)
+		reused = append(reused, p.reused...)
 	}
 	if err := e.takeKeys(fresh, reused); err != nil {
 		return err
 	}
-	if err := e.insertJobs(fresh); err != nil {
+	if err := e.insertJobs(fresh, contents); err != nil {
 		return err
 	}
-	slices.Sort(queues)
-	for _, q := range slices.Compact(queues) {
-		e.later(qSeeQueue, 0, "", q)
-	}
+	e.insertQueues(plans)
 	for _, p := range plans {
 		if err := e.replace(p); err != nil {
 			return err
@@ -194,18 +194,18 @@ func (e *enqueue) takeKeys(fresh []*sojourn.Job, reused []kindKey) error {
 	return nil
 }
 
-func (e *enqueue) insertJobs(fresh []*sojourn.Job) error {
+func (e *enqueue) insertJobs(fresh []*sojourn.Job, contents [][]byte) error {
 	n := len(fresh)
-	s := newSheet(n, 2, 7, 1)
+	s := newSheet(n, 2, 7, 2)
 	e.pending.fresh = slices.Grow(e.pending.fresh, n)
 	var policies policyText
-	for _, j := range fresh {
+	for i, j := range fresh {
 		text, err := describe(j, &policies)
 		if err != nil {
 			return err
 		}
 		runAt := j.RunAt.UnixMicro()
-		s.row(int64(j.ID)).ints(runAt, e.now).strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy).bytes(j.Args)
+		s.row(int64(j.ID)).ints(runAt, e.now).strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy).bytes(contents[i], j.Args)
 		l := e.newLive(j)
 		l.policyJSON = text.policy
 		if l.Policy, err = e.s.policy(text.policy); err != nil {
@@ -261,7 +261,7 @@ func (e *enqueue) replace(p *enqueuePlan) error {
 		l.queue, l.group, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, opening(j.RunAt.UnixMicro(), j.Policy), e.startState(j)
 		l.Policy, l.deadline = j.Policy, e.deadlineOf(j.Policy)
 		tr := sojourn.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
-		e.addHistory(was, &l, tr, change{})
+		e.addHistory(was, &l, tr, change{by: p.caller.Owner()})
 		if err := e.save(was, &l); err != nil {
 			return err
 		}

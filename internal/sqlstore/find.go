@@ -180,39 +180,98 @@ func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, erro
 	if len(f.IDs) == 0 {
 		f.Wait = 0
 	}
+	looking := ctx
+	if f.Wait > 0 {
+		var cancel context.CancelFunc
+		looking, cancel = context.WithTimeout(ctx, min(f.Wait, sojourn.MaxWait))
+		defer cancel()
+	}
 	var found []sojourn.Job
 	err := s.hub.block(ctx, &waiter{ids: f.IDs}, f.Wait, func() (bool, error) {
-		err := s.view(ctx, func(t *tx) (err error) {
-			found, err = t.find(f)
+		err := s.view(looking, func(t *tx) (err error) {
+			if found, err = t.find(f); err == nil && reportsFinal(f, found) {
+				t.readDurably()
+			}
 			return err
 		})
+		if err != nil && ctx.Err() == nil && looking.Err() != nil {
+			found, err = nil, nil // what was found is not durable yet: the wait is over without it
+		}
 		return len(found) > 0, err
 	})
 	return found, err
 }
 
-// find reads the two halves, live and final, and merges them by id.
-func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
-	rank := map[sojourn.ID]int{}
+// reportsFinal reports whether callers may rely on the final state of a job that was asked for. Lists of other jobs may
+// run ahead of what is durable.
+func reportsFinal(f sojourn.Filter, found []sojourn.Job) bool {
+	named := f.Key != "" || len(f.IDs) > 0
+	return named && slices.ContainsFunc(found, func(j sojourn.Job) bool { return j.State.Final() })
+}
+
+// readDurably makes a View return only when all that it has read is durable.
+func (t *tx) readDurably() {
+	if d, ok := t.Conn.(DurableReader); ok {
+		d.ReadDurably()
+	}
+}
+
+// narrow replaces the conditions of a filter that a query cannot express, Next and Key, by ids. rank is the order of the ids of Next.
+func (t *tx) narrow(f sojourn.Filter) (_ sojourn.Filter, rank map[sojourn.ID]int, err error) {
 	if f.Next {
 		ids, err := t.next(f)
-		if err != nil || len(ids) == 0 {
-			return nil, err
+		if err != nil {
+			return f, nil, err
 		}
+		rank = make(map[sojourn.ID]int, len(ids))
+		f.IDs, f.States = append([]sojourn.ID{}, ids...), []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running}
 		for i, id := range ids {
 			rank[id] = i
 		}
-		f.IDs, f.States = ids, []sojourn.State{sojourn.Ready}
 	}
-	if f.Key != "" {
-		var holder sojourn.ID
-		if err := t.query(qKey, func(r Row) error { holder = sojourn.ID(r.Int(0)); return nil }, f.Kind, f.Key); err != nil {
-			return nil, err
+	if f.Key == "" || f.Empty() {
+		return f, rank, nil
+	}
+	held := []sojourn.ID{}
+	err = t.query(qKey, func(r Row) error {
+		if holder := sojourn.ID(r.Int(0)); holder != 0 && (f.IDs == nil || slices.Contains(f.IDs, holder)) {
+			held = append(held, holder)
 		}
-		if holder == 0 || len(f.IDs) > 0 && !slices.Contains(f.IDs, holder) {
-			return nil, nil
+		return nil
+	}, f.Kind, f.Key)
+	f.IDs = held
+	return f, rank, err
+}
+
+// count counts the jobs that a filter matches, on all pages.
+func (t *tx) count(f sojourn.Filter) (n int, err error) {
+	if f, _, err = t.narrow(f); err != nil || f.Empty() {
+		return 0, err
+	}
+	add := func(r Row) error { n += int(r.Int(0)); return nil }
+	if states, ok := half(f.States, sojourn.State.Live); ok && f.Reason == "" {
+		q := where{}
+		q.common("l", f, states)
+		if err := t.query(`select count(*) from sj_live l join sj_job j on j.id = l.id`+q.clause(), add, q.args...); err != nil {
+			return 0, err
 		}
-		f.IDs = []sojourn.ID{holder}
+	}
+	if states, ok := half(f.States, sojourn.State.Final); ok {
+		q := where{}
+		q.common("f", f, states)
+		if f.Reason != "" {
+			q.add("f.reason = %s", f.Reason)
+		}
+		err = t.query(`select count(*) from sj_final f join sj_job j on j.id = f.id`+q.clause(), add, q.args...)
+	}
+	return n, err
+}
+
+// find reads the two halves, live and final, and merges them by id.
+func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
+	f, rank, err := t.narrow(f)
+	if err != nil || f.Empty() {
+		return nil, err
 	}
 	var out []sojourn.Job
 	hasData, inHand := map[sojourn.ID]bool{}, map[sojourn.ID]bool{}
@@ -345,7 +404,7 @@ func (w *where) clause() string {
 
 // common adds what live and final jobs are filtered by alike; a is the alias of the table.
 func (w *where) common(a string, f sojourn.Filter, states Ints) {
-	if len(f.IDs) > 0 {
+	if f.IDs != nil {
 		ids := make(Ints, len(f.IDs))
 		for i, id := range f.IDs {
 			ids[i] = int64(id)

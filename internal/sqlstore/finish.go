@@ -9,21 +9,26 @@ import (
 
 type finishAnswer []sojourn.Finished
 
+type finishAsk struct {
+	outcomes []sojourn.Outcome
+	caller   *sojourn.Caller
+}
+
 // stepFinish reads ahead what the outcomes of all requests need, decides one after the other, and leaves the writing to flush.
-var stepFinish = newStep("finish", func(t *tx, requests [][]sojourn.Outcome) ([]finishAnswer, error) {
+var stepFinish = newStep("finish", func(t *tx, requests []finishAsk) ([]finishAnswer, error) {
 	if err := t.readAhead(requests); err != nil {
 		return nil, err
 	}
 	n := 0
-	for _, outcomes := range requests {
-		n += len(outcomes)
+	for _, r := range requests {
+		n += len(r.outcomes)
 	}
 	t.pending.ended = slices.Grow(t.pending.ended, n) // most end their jobs
 	answers := make([]finishAnswer, len(requests))
-	for i, outcomes := range requests {
-		answers[i] = make(finishAnswer, len(outcomes))
-		for k := range outcomes {
-			f, err := t.finishOne(&outcomes[k])
+	for i, r := range requests {
+		answers[i] = make(finishAnswer, len(r.outcomes))
+		for k := range r.outcomes {
+			f, err := t.finishOne(&r.outcomes[k], r.caller)
 			if err != nil {
 				return nil, err
 			}
@@ -35,11 +40,11 @@ var stepFinish = newStep("finish", func(t *tx, requests [][]sojourn.Outcome) ([]
 })
 
 // readAhead reads the rows of all leases, and what steps need that begin to wait.
-func (t *tx) readAhead(requests [][]sojourn.Outcome) error {
+func (t *tx) readAhead(requests []finishAsk) error {
 	var leases []sojourn.Lease
-	for _, outcomes := range requests {
-		for i := range outcomes {
-			if lease := outcomes[i].Lease; t.leased[lease.ID] == nil {
+	for _, r := range requests {
+		for i := range r.outcomes {
+			if lease := r.outcomes[i].Lease; t.leased[lease.ID] == nil {
 				leases = append(leases, lease)
 			}
 		}
@@ -58,11 +63,11 @@ func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojou
 	if len(outcomes) == 0 {
 		return nil, nil
 	}
-	return do[finishAnswer](ctx, s, classFinish, stepFinish, len(outcomes), outcomes)
+	return do[finishAnswer](ctx, s, classFinish, stepFinish, len(outcomes), finishAsk{outcomes, sojourn.CallerOf(ctx)})
 }
 
 // finishOne ends one step: fence, checks, Decide, apply, Match. Whatever refuses it does so before the first write.
-func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
+func (t *tx) finishOne(o *sojourn.Outcome, c *sojourn.Caller) (sojourn.Finished, error) {
 	was, err := t.underLease(o.Lease)
 	if err != nil {
 		return sojourn.Finished{}, err
@@ -76,6 +81,12 @@ func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
 	if err := sojourn.ValidRunAt(o.Verdict.RunAt, at(t.now)); err != nil {
 		return refused(was, err), nil
 	}
+	if err := t.validBytes(was, o); err != nil {
+		if sojourn.ErrorCode(err) == "" {
+			return sojourn.Finished{}, err
+		}
+		return refused(was, err), nil
+	}
 	e, err := t.finished(was, o)
 	if err != nil {
 		return sojourn.Finished{}, err
@@ -85,7 +96,7 @@ func (t *tx) finishOne(o *sojourn.Outcome) (sojourn.Finished, error) {
 	if err != nil {
 		return refused(was, err), nil
 	}
-	next, refusal, err := t.planNext(was, o)
+	next, refusal, err := t.planNext(was, o, c)
 	if err != nil {
 		return sojourn.Finished{}, err
 	}
@@ -149,9 +160,12 @@ func refused(l *live, err error) sojourn.Finished {
 const qFinishedBefore = `select outcome, state, seq from sj_history where job = $1 and epoch = $2 and worker = $3
 	union all select outcome, state, history from sj_final where id = $1 and step_epoch = $2 and worker = $3 order by seq desc limit 1`
 
-// finishedBefore answers for a lease that does not stand: the same outcome was executed before (F12), or the lease is lost (L5).
+// finishedBefore answers for a lease that does not stand: the same outcome was executed before (F12), or the lease is lost (L5). Of a lease that the
+// worker never had it tells nothing about the job, which may be anybody's.
 func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) {
+	had := false
 	err = t.query(qFinishedBefore, func(r Row) error {
+		had = true
 		if r.Text(0) == string(o.Type) {
 			f = sojourn.Finished{Status: sojourn.FinishRepeated, State: sojourn.State(r.Int(1))}
 		}
@@ -160,8 +174,11 @@ func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) 
 	if err != nil || f.Status != "" {
 		return f, err
 	}
+	if !had {
+		return sojourn.Finished{Status: sojourn.FinishLost, Reason: sojourn.LostEnded}, nil
+	}
 	f.Status = sojourn.FinishLost
-	if f.Reason, err = t.whyLost(o.Lease); err != nil {
+	if f.Reason, err = t.whyEnded(o.Lease); err != nil {
 		return f, err
 	}
 	state, err := t.num(qStateOf, int64(o.Lease.ID))
@@ -172,7 +189,7 @@ func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) 
 const qStateOf = `select coalesce((select state from sj_live where id = $1), (select state from sj_final where id = $1), 0)`
 
 // planNext checks the jobs that a completion carries along. They pass no limit and are refused by none (rules: C7).
-func (t *tx) planNext(was *live, o *sojourn.Outcome) (next *enqueue, refusal, err error) {
+func (t *tx) planNext(was *live, o *sojourn.Outcome, c *sojourn.Caller) (next *enqueue, refusal, err error) {
 	if len(o.Next) == 0 {
 		return nil, nil, nil
 	}
@@ -180,7 +197,7 @@ func (t *tx) planNext(was *live, o *sojourn.Outcome) (next *enqueue, refusal, er
 		return nil, sojourn.Invalid("next", "only a completed step enqueues jobs, not %s", o.Type), nil
 	}
 	next = &enqueue{tx: t, ending: was}
-	ask := enqueueAsk{jobs: slices.Clone(o.Next)} // a second try resolves them by other settings
+	ask := enqueueAsk{jobs: slices.Clone(o.Next), digests: digests(o.Next, c), caller: c, notJSON: t.s.jsonErrors(o.Next)} // a second try resolves them by other settings
 	if err := next.lookUp([]enqueueAsk{ask}); err != nil {
 		return nil, nil, err
 	}

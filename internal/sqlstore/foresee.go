@@ -17,10 +17,10 @@ type foreseen struct {
 	started bool // with the rows, see startAlike
 }
 
-// qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the greatest weight, how many to take. It does not know yet whether
-// the queue is open, and takes nothing if it is not.
+// qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the greatest weight, how many to take, the queues that must be open,
+// and the run_at of jobs that may be heavier. It does not know yet whether the queue is open, and takes nothing if it is not.
 const qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
-	and weight <= cast($3 as bigint) and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
+	and (weight <= cast($3 as bigint) or run_at_us <= cast($6 as bigint)) and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
 	order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`
 
 // foresee reads for the first claim, where a message costs a round trip. Rows of further queues would be locked in vain. What is overdue it asks by an
@@ -39,7 +39,7 @@ func (c *claims) foresee(r sojourn.ClaimRequest) []Statement {
 		return nil
 	}}}
 	for _, kind := range r.Kinds {
-		reads = append(reads, Statement{Text: qPickRows, Args: []any{f.queue, kind, r.Capacity, r.Max, Texts{f.queue, sojourn.AllQueues}},
+		reads = append(reads, Statement{Text: qPickRows, Args: []any{f.queue, kind, r.Capacity, r.Max, Texts{f.queue, sojourn.AllQueues}, reserveBefore(c.s.clock.estimate(), r)},
 			Each: c.scanInto(f.rows, func(row Row, l *live) error {
 				f.lines[kind] = append(f.lines[kind], candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)})
 				f.carries[l.ID] = scanCarried(row, liveColumnCount)

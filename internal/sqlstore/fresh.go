@@ -36,12 +36,12 @@ func (c *claims) gated(r sojourn.ClaimRequest) bool {
 func (t *tx) release() { t.holding = false }
 
 // freshLine adds to the beginning of a queue what is held back of it.
-func (t *tx) freshLine(line []candidate, queue, kind string, capacity int64) []candidate {
+func (t *tx) freshLine(line []candidate, queue, kind string, r sojourn.ClaimRequest) []candidate {
 	if !t.holding {
 		return line
 	}
 	for _, f := range t.pending.fresh {
-		if l := f.now; l.State == sojourn.Ready && l.queue == queue && l.kind == kind && int64(l.Weight) <= capacity {
+		if l := f.now; l.State == sojourn.Ready && l.queue == queue && l.kind == kind && (int64(l.Weight) <= r.Capacity || l.runAt <= reserveBefore(t.now, r)) {
 			line = append(line, candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)})
 		}
 	}

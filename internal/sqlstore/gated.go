@@ -27,8 +27,10 @@ type gatedLine struct {
 	pass    *pass            // of the throttler; nil if there is none
 	flight  *sojourn.Flight  // and what it sees
 	known   map[int64]*sojourn.Candidate
-	refused bool // somebody was held back whose followers may start
-	weighty bool // somebody was held back for lack of weight
+	refused bool       // somebody was held back whose followers may start
+	weighty bool       // somebody was held back for lack of weight
+	heavy   *candidate // does not fit into the worker's room, and must not be passed over
+	err     error      // of a look at one candidate
 }
 
 // entrant is a candidate of a gated queue.
@@ -199,10 +201,17 @@ func (l *gatedLine) isAsked(e *entrant) {
 	l.askedOf[e.lane]++
 }
 
-// ask admits one candidate or says who holds it back. One that is too heavy for this worker is not asked: another worker may start it.
+// ask admits one candidate or says who holds it back. One that is too heavy for this worker is left to others, unless the worker's
+// room is the only thing that it lacks and it has waited for the claim's reserve.
 func (l *gatedLine) ask(e *entrant) sojourn.Gate {
 	if e.weight > l.r.Capacity {
 		l.refused = true
+		if l.heavy == nil && l.err == nil {
+			yes, err := l.reserves(l.r, e.id)
+			if l.err = err; yes && l.flow.Ask(e.asks()).Open {
+				l.heavy = &e.candidate
+			}
+		}
 		return sojourn.Gate{Scope: sojourn.ScopeGroup}
 	}
 	l.isAsked(e)

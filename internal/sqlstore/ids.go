@@ -20,21 +20,27 @@ const (
 		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + cast($1 as bigint) as text)
 		returning cast(value as bigint) - cast($1 as bigint), cast($1 as bigint)`
 
-	qAddBlock  = `insert into sj_block (first, size, leased_us) values ($1, $2, $3)`
-	qFindBlock = `select first, size, leased_us from sj_block where first <= $1 order by first desc limit 1`
+	qAddBlock  = `insert into sj_block (first, size, leased_us, owner) values ($1, $2, $3, $4)`
+	qFindBlock = `select first, size, leased_us, owner from sj_block where first <= $1 order by first desc limit 1`
 )
 
 // TextNextResponses names the statement that numbers responses, for Dialect.Over.
 const TextNextResponses = qNextResponses
 
-var stepIDs = eachStep("ids", func(t *tx, n int64) (sojourn.ID, error) {
-	next, err := t.num(qNextIDs, n)
+type idsAsk struct {
+	size  int64
+	owner string
+}
+
+var stepIDs = eachStep("ids", func(t *tx, ask idsAsk) (sojourn.ID, error) {
+	next, err := t.num(qNextIDs, ask.size)
 	if err != nil {
 		return 0, err
 	}
-	t.blocks = append(t.blocks, block{next, n, t.now})
-	t.after = append(t.after, func() { t.s.guesses.leased(block{next, n, t.now}) })
-	_, err = t.exec(qAddBlock, next, n, t.now)
+	b := block{first: next, size: ask.size, leased: t.now, owner: ask.owner}
+	t.blocks = append(t.blocks, b)
+	t.after = append(t.after, func() { t.s.guesses.leased(b) })
+	_, err = t.exec(qAddBlock, b.first, b.size, b.leased, b.owner)
 	return sojourn.ID(next), err
 })
 
@@ -43,15 +49,16 @@ func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
 	if n < 1 || n > maxBlock {
 		return 0, sojourn.Invalid("n", "%d ids are out of range: 1 to %d a call", n, maxBlock)
 	}
+	ask := idsAsk{size: int64(n), owner: sojourn.CallerOf(ctx).Owner()}
 	if s.db.Dialect().Concurrent {
 		// In a transaction of its own: the counter's row stays locked until the commit, and everybody needs it.
-		r := &request{step: stepIDs, in: int64(n)}
+		r := &request{step: stepIDs, in: ask}
 		if err := s.batch.alone(ctx, r); err != nil {
 			return 0, err
 		}
 		return r.out.(sojourn.ID), nil
 	}
-	return do[sojourn.ID](ctx, s, classClaim, stepIDs, 1, int64(n))
+	return do[sojourn.ID](ctx, s, classClaim, stepIDs, 1, ask)
 }
 
 // nextID is the first id that was not given out.
@@ -64,41 +71,52 @@ func (t *tx) nextID() (int64, error) {
 	return next, err
 }
 
-// block is a range of ids with the time of its lease.
-type block struct{ first, size, leased int64 }
+// block is a range of ids with the time of its lease and the caller who has leased it: the id of an
+// access token, "" without one; see sojourn.Job.IDOwner.
+type block struct {
+	first, size, leased int64
+	owner               string
+}
 
 func (b block) holds(id int64) bool { return id >= b.first && id < b.first+b.size }
 
 func (b *block) scan(r Row) error {
-	*b = block{r.Int(0), r.Int(1), r.Int(2)}
+	*b = block{r.Int(0), r.Int(1), r.Int(2), r.Text(3)}
 	return nil
 }
 
-// checkID refuses an id that was not leased, or whose block is older than IDLife: the job that once had it may have been pruned since
-// (rules: an id is inserted once). last is the block found before; the ids of a batch mostly share one.
-func (t *tx) checkID(id sojourn.ID, last *block) error {
+// checkID refuses an id that its owner has not leased, and one whose block is older than IDLife: the
+// job that once had it may have been pruned since, and an id is inserted once. Whether a job has the
+// id makes no difference. last is the block found before; the ids of a batch mostly share one.
+func (t *tx) checkID(id sojourn.ID, owner string, last *block) error {
 	if b, ok := t.guessedBlock(id); ok {
 		*last = b
 	}
 	if !last.holds(int64(id)) {
 		*last = block{}
-		err := t.query(qFindBlock, last.scan, int64(id))
-		if err != nil {
+		if err := t.query(qFindBlock, last.scan, int64(id)); err != nil {
 			return err
 		}
 	}
-	if !last.holds(int64(id)) {
+	switch {
+	case last.holds(int64(id)) && t.now-last.leased > sojourn.IDLife.Microseconds():
+	case last.holds(int64(id)) && last.owner == owner:
+		return nil
+	case last.holds(int64(id)):
+		return notLeased(id)
+	default:
 		next, err := t.nextID()
-		if err == nil && int64(id) >= next {
-			err = sojourn.Invalid("id", "%d was not leased from this store; draw ids with Store.IDs, or leave 0", id)
-		}
 		if err != nil {
 			return err
 		}
+		if int64(id) >= next {
+			return notLeased(id)
+		}
 	}
-	if !last.holds(int64(id)) || t.now-last.leased > sojourn.IDLife.Microseconds() {
-		return &sojourn.Error{Code: sojourn.CodeIDExpired, Field: "id", Index: -1,
-			Message: "the block of id " + strconv.FormatInt(int64(id), 10) + " is older than " + sojourn.IDLife.String() + "; draw a new id. Nothing was stored"}
-	}
-	return nil
+	return &sojourn.Error{Code: sojourn.CodeIDExpired, Field: "id", Index: -1,
+		Message: "the block of id " + strconv.FormatInt(int64(id), 10) + " is older than " + sojourn.IDLife.String() + "; draw a new id. Nothing was stored"}
+}
+
+func notLeased(id sojourn.ID) error {
+	return sojourn.Invalid("id", "%d is not in a block of ids that this caller has leased; lease ids with Store.IDs (POST /v1/ids), or leave it out", id)
 }

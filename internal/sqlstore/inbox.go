@@ -31,13 +31,15 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 	for _, o := range f.Outcomes {
 		code := slices.Index(outcomeCodes, o)
 		if code < 1 || o == sojourn.Duplicate {
-			return nil, sojourn.Invalid("outcomes", "%.64q is not one that is stored: use applied, early, late, stale, unmatched, parked or discarded (duplicates are counted on the first)", o)
+			return nil, sojourn.Invalid("outcomes", "%.64q is not one that is stored: use applied, early, late, stale, unmatched, parked, discarded or conflict (duplicates are counted on the first)", o)
 		}
 		codes = append(codes, int64(code))
 	}
 	var out []sojourn.Response
 	err := s.view(ctx, func(t *tx) error {
-		out = nil
+		if out = nil; f.Outcomes != nil && len(f.Outcomes) == 0 {
+			return nil
+		}
 		for _, part := range inboxParts(f, codes) {
 			q := inboxWhere(f, part)
 			q.args = append(q.args, f.Limit)
@@ -116,11 +118,9 @@ const (
 	// lastColumns are historyColumns of sj_final, where the last row of the history of a final job stands, if outcome is not ''.
 	lastColumns = `history, generation, attempt, step_epoch, purpose, case when step_epoch > 0 then worker else '' end, outcome, state, reason, error, by_whom,
 		began_us, finished_us`
-	// wholeHistory is the history of all jobs.
-	wholeHistory = `(select job, ` + historyColumns + ` from sj_history union all select id, ` + lastColumns + ` from sj_final where outcome <> '')`
 
-	qHistory = `select ` + historyColumns + ` from sj_history where job = $1
-		union all select ` + lastColumns + ` from sj_final where id = $1 and outcome <> '' order by seq`
+	qHistory = `select ` + historyColumns + ` from sj_history where job = $1 and seq > $2
+		union all select ` + lastColumns + ` from sj_final where id = $1 and outcome <> '' and history > $2 order by seq limit $3`
 	qErrors = `select ` + historyColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `
 		order by job, seq`
 	qLog = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
@@ -140,10 +140,19 @@ func (t *tx) errorsOf(jobs map[sojourn.ID]*sojourn.Claimed) error {
 }
 
 // History returns what happened to a job; see sojourn.Store.
-func (s *Store) History(ctx context.Context, id sojourn.ID) (out []sojourn.Attempt, err error) {
+func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
 	err = s.view(ctx, func(t *tx) error {
 		out = nil
-		return t.ofJob(id, qHistory, func(r Row) error { out = append(out, scanHistory(r)); return nil })
+		last := f.After
+		return t.ofJob(id, qHistory, func(r Row) error {
+			a := scanHistory(r)
+			a.Dropped, last = a.Seq-last-1, a.Seq
+			out = append(out, a)
+			return nil
+		}, int64(f.After), cmp.Or(f.Limit, 100))
 	})
 	return out, err
 }
@@ -161,7 +170,7 @@ func (s *Store) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, 
 }
 
 // ofJob runs a query about a job that must exist.
-func (t *tx) ofJob(id sojourn.ID, q string, each func(Row) error) error {
+func (t *tx) ofJob(id sojourn.ID, q string, each func(Row) error, more ...any) error {
 	n, err := t.num(`select count(*) from sj_job where id = $1`, int64(id))
 	if err == nil && n == 0 {
 		err = sojourn.NotFound("no job has the id %d", id)
@@ -169,5 +178,5 @@ func (t *tx) ofJob(id sojourn.ID, q string, each func(Row) error) error {
 	if err != nil {
 		return err
 	}
-	return t.query(q, each, int64(id))
+	return t.query(q, each, append([]any{int64(id)}, more...)...)
 }

@@ -93,8 +93,8 @@ func replayOf(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Response, err
 	default:
 		return r, sojourn.Conflict("response %d has no address to try again: match it with a job", old.Seq)
 	}
-	if old.Outcome == sojourn.Parked {
-		r.Reason, r.Error = "", "" // they say why it was parked
+	if old.Outcome == sojourn.Parked || old.Outcome == sojourn.Conflicting && !old.Failed {
+		r.Reason, r.Error = "", "" // they say why it lies there
 	}
 	return r, nil
 }
@@ -157,7 +157,7 @@ func (s *Store) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err er
 		if out.Lying[sojourn.Early], err = t.num(qCountEarly, sojourn.MaxInboxCount); err != nil {
 			return err
 		}
-		for _, code := range []int64{outLate, outStale, outUnmatched, outParked, outDiscarded} {
+		for _, code := range []int64{outLate, outStale, outUnmatched, outParked, outDiscarded, outConflict} {
 			if out.Lying[outcomeCodes[code]], err = t.num(qCountLying, code, sojourn.MaxInboxCount); err != nil {
 				return err
 			}

@@ -45,19 +45,33 @@ func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.L
 // extend prolongs one lease: until = max(until, now + lease). A strict lease (Policy.NoExtend) stays as long as it is.
 func (t *tx) extend(lease sojourn.Lease) (bool, error) {
 	was, err := t.underLease(lease)
-	if err != nil || was == nil || was.Policy.NoExtend {
+	if err != nil || was == nil || was.Policy.Strict() {
 		return was != nil, err
 	}
 	l := *was
 	l.leaseUntil = max(l.leaseUntil, t.now+l.leaseUs)
+	t.s.leasing.Store(true)
 	return true, t.save(was, &l)
 }
 
 const qTakenAway = `select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')
 	union all select outcome from sj_final where id = $1 and step_epoch = $2 and outcome in ('cancelled', 'failed')`
 
-// whyLost says what happened to a lease that does not stand any more.
+// whyLost says what happened to a lease that does not stand any more. One that the worker never had has ended, as one of a job that does not exist.
 func (t *tx) whyLost(l sojourn.Lease) (string, error) {
+	had := false
+	err := t.query(qFinishedBefore, func(Row) error {
+		had = true
+		return nil
+	}, int64(l.ID), l.Epoch, l.Worker)
+	if err != nil || !had {
+		return sojourn.LostEnded, err
+	}
+	return t.whyEnded(l)
+}
+
+// whyEnded says what happened to a lease that the worker had.
+func (t *tx) whyEnded(l sojourn.Lease) (string, error) {
 	reason := sojourn.LostEnded
 	err := t.query(`select epoch from sj_live where id = $1`, func(r Row) error {
 		if r.Int(0) > l.Epoch {
@@ -128,6 +142,9 @@ func (t *tx) saveOne(s *sojourn.Saved) error {
 		}
 		return &sojourn.Error{Code: sojourn.CodeLeaseLost, Index: -1, Message: "the lease of job " + fmt.Sprint(s.Lease.ID) + " is lost: " + reason, Err: sojourn.ErrLeaseLost}
 	}
+	if err := t.validJSON("checkpoint", "", s.Checkpoint, was.ID); err != nil {
+		return err
+	}
 	l := *was
 	if s.Key != "" && s.Key != was.key {
 		if err := t.setKey(&l, s.Key); err != nil {
@@ -142,7 +159,7 @@ func (t *tx) saveOne(s *sojourn.Saved) error {
 	if err := t.addLog(&l, s.Log); err != nil {
 		return err
 	}
-	if !l.Policy.NoExtend {
+	if !l.Policy.Strict() {
 		l.leaseUntil = max(l.leaseUntil, t.now+l.leaseUs)
 	}
 	return t.save(was, &l)

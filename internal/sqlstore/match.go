@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-const qKept = `select seq, key, failed, reason, error from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
+const qKept = `select seq, key, failed, reason, error, wait from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
 
 // match gives the job what it keeps. It ends every transaction after which a job awaits or a retry waits, as matchKept ends each that stores a response for
 // a live job, so that it never matters which of two commits comes first. It returns the row.
@@ -34,13 +34,14 @@ func (t *tx) matchKept(l *live, kept []sojourn.KeptResponse) (*live, []sojourn.K
 		t.inbox.mark(markTaken, m.Take)
 		t.inbox.mark(markUsedUp, m.UsedUp)
 		t.inbox.mark(markLate, m.Late)
+		t.inbox.mark(markStale, m.Stale)
 		if len(m.UsedUp) > 0 {
 			if err := t.feelLost(l, m.Transition); err != nil {
 				return nil, nil, err
 			}
 		}
 		by := bySeq(m.Take, m.UsedUp)
-		gone := slices.Concat(m.Take, m.UsedUp, m.Late)
+		gone := slices.Concat(m.Take, m.UsedUp, m.Late, m.Stale)
 		kept = slices.DeleteFunc(kept, func(k sojourn.KeptResponse) bool { return slices.Contains(gone, k.Seq) })
 		_, before := t.pending.place[l.ID]
 		var err error
@@ -68,8 +69,17 @@ func bySeq(seqs ...[]int64) string {
 
 func (t *tx) keptOf(id sojourn.ID) (kept []sojourn.KeptResponse, err error) {
 	err = t.query(qKept, func(r Row) error {
-		kept = append(kept, sojourn.KeptResponse{Seq: r.Int(0), Key: r.Text(1), Failed: r.Int(2) != 0, Reason: r.Text(3), Error: string(r.Bytes(4))})
+		kept = append(kept, scanKept(r, 0))
 		return nil
 	}, int64(id))
 	return kept, err
+}
+
+// scanKept reads a kept response from the columns of qKept, which begin at column i.
+func scanKept(r Row, i int) sojourn.KeptResponse {
+	k := sojourn.KeptResponse{Seq: r.Int(i), Key: r.Text(i + 1), Failed: r.Int(i+2) != 0, Reason: r.Text(i + 3), Error: string(r.Bytes(i + 4))}
+	if wait := r.Int(i + 5); wait >= 0 {
+		k.ByToken, k.Wait = true, int32(wait)
+	}
+	return k
 }

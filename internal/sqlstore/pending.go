@@ -160,10 +160,13 @@ func (t *tx) commitWith(c Committer) error {
 		batch[i] = st.Statement
 	}
 	t.render(batch)
+	if s, ok := c.(Silencer); ok && t.silent && !t.wrote {
+		s.Silent()
+	}
 	if err := c.Commit(batch); err != nil || t.guessed == nil {
 		return err
 	}
-	return t.clockStood()
+	return t.confirmClock()
 }
 
 func (t *tx) render(batch []Statement) {
@@ -224,8 +227,8 @@ const qSaveLive = `update sj_live set state = each($4 bigint), resumed = each($5
 	held = each($24 bigint), kept = each($25 bigint), in_hand = each($26 bigint), given = each($27 bigint), no_poll = each($28 bigint),
 	wait_until_us = each($29 bigint), beat_until_us = each($30 bigint), poll_at_us = each($31 bigint), timeout_at_us = each($32 bigint),
 	rested_us = each($33 bigint), decide_by_us = each($34 bigint), deadline_us = each($35 bigint), history = each($36 bigint),
-	has_data = each($37 bigint), updated_us = each($38 bigint),
-	queue = each($39 text), key = each($40 text), worker = each($41 text), wait = each($42 text), lane = each($43 text)
+	has_data = each($37 bigint), updated_us = each($38 bigint), waits = each($39 bigint),
+	queue = each($40 text), key = each($41 text), worker = each($42 text), wait = each($43 text), lane = each($44 text)
 	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 
 // qSaveStart is qSaveLive for what a claim changes: a binding less for each of 26 columns that stay as they are.
@@ -269,14 +272,14 @@ func (t *tx) flushWhole(rows []savedRow) {
 	if n == 0 {
 		return
 	}
-	s := newSheet(n, 37, 5, 0)
+	s := newSheet(n, 38, 5, 0)
 	for _, r := range rows {
 		l := r.now
 		s.row(int64(l.ID)).ints(int64(r.state), r.epoch,
 			int64(l.State), bit(l.Resumed), int64(l.Purpose), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
 			l.epoch, l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt), bit(l.AttemptOpen), int64(l.Failures), int64(l.Crashes), bit(l.Claimed),
 			bit(l.RetryHandler), int64(l.Held), int64(l.Kept), int64(l.InHand), bit(l.Given), bit(l.NoPoll), l.waitUntil, l.beatUntil,
-			l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline, int64(l.history), bit(l.hasData), l.updated)
+			l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline, int64(l.history), bit(l.hasData), l.updated, int64(l.Waits))
 		s.strings(l.queue, l.key, l.worker, waitJSON(l), l.lane)
 	}
 	t.laterSheet(qSaveLive, n, changedInside, s)
@@ -318,6 +321,7 @@ func (t *tx) flushEnded(rows []endedRow) {
 	}
 	t.deleteLive(rows)
 	t.laterSheet(qAddFinal, 0, "", final)
+	t.trimHistory(n, func(i int) *historyRow { return &rows[i].last })
 	t.freeKeys(rows)
 	if len(awaited) > 0 {
 		t.later(qFreeAwaited, 0, "", awaited)
@@ -363,10 +367,31 @@ func (t *tx) freeKeys(rows []endedRow) {
 const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, worker, outcome, reason, by_whom, error)
 	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 text, $11 text, $12 text, $13 text, $14 bytea)`
 
+// qTrimHistory drops the entry that is one too many beside the first and the newest MaxHistory.
+const qTrimHistory = `delete from sj_history /*using each*/ where job = each($1 bigint) and seq = each($2 bigint)`
+
+// trimHistory keeps the history of jobs within its bound, in the transaction that adds an entry. Most jobs have far fewer, and need no statement.
+func (t *tx) trimHistory(n int, row func(i int) *historyRow) {
+	var s *sheet
+	for i := range n {
+		r := row(i)
+		if drop := r.ints[1] - sojourn.MaxHistory; drop > 1 {
+			if s == nil {
+				s = newSheet(n, 1, 0, 0)
+			}
+			s.row(r.ints[0]).ints(drop)
+		}
+	}
+	if s != nil {
+		t.laterSheet(qTrimHistory, 0, "", s)
+	}
+}
+
 func (t *tx) flushHistory(rows []historyRow) {
 	if len(rows) == 0 {
 		return
 	}
+	defer t.trimHistory(len(rows), func(i int) *historyRow { return &rows[i] })
 	s := newSheet(len(rows), 8, 4, 1)
 	for i := range rows {
 		r := &rows[i]

@@ -18,12 +18,14 @@ func less(a, b candidate) int {
 // depth bounds how far a claim looks past jobs that are too heavy for it.
 const depth = 1000
 
-// TextPick is the choice of a claim's candidates, for Dialect.Over: queue, kind, how far to look, the greatest weight, how many to take. Where
-// other transactions run beside, only what is taken may be locked, and what they have locked must not count.
-const TextPick = `select id, r1, r2, weight from (select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3
-	order by r1, r2, id limit $3) c where weight <= $4 order by r1, r2, id limit $5`
+// TextPick is the choice of a claim's candidates, for Dialect.Over: queue, kind, how far to look, the greatest weight, how many to take, and
+// the run_at of jobs that may be heavier, see reserves. Where other transactions run beside, only what is taken may be locked, and what they
+// have locked must not count.
+const TextPick = `select id, r1, r2, weight from (select id, r1, r2, weight, run_at_us from sj_live where queue = $1 and kind = $2 and state = 3
+	order by r1, r2, id limit $3) c where weight <= $4 or run_at_us <= $6 order by r1, r2, id limit $5`
 
 const (
+	qReserves    = `select id from sj_live where id = $1 and run_at_us <= $2`
 	qNext        = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
 	qPickErrored = `select id, r1, r2, 0 from sj_live where queue = $1 and kind = $2 and state = 6 order by r1, r2, id limit $3 /*lock*/`
 )
@@ -45,10 +47,13 @@ func (c *claims) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 			continue
 		case d.gated:
 			l, err := c.gatedLine(q, r)
-			if err != nil {
+			if err = cmp.Or(err, l.err); err != nil {
 				return nil, err
 			}
 			c.lines = append(c.lines, l)
+			if l.heavy != nil {
+				lines[i] = append(lines[i], *l.heavy)
+			}
 			for _, e := range l.admit {
 				lines[i] = append(lines[i], e.candidate)
 			}
@@ -63,9 +68,11 @@ func (c *claims) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 		}
 		found += len(lines[i])
 	}
-	chosen := choose(lines, r)
+	chosen, err := choose(lines, r, c.reserves)
+	if err != nil {
+		return nil, err
+	}
 	for _, l := range c.lines {
-		var err error
 		if chosen, err = l.close(chosen); err != nil {
 			return nil, err
 		}
@@ -83,10 +90,10 @@ func (c *claims) line(queue string, r sojourn.ClaimRequest) ([]candidate, error)
 	for _, kind := range r.Kinds {
 		if first, ok := c.foreseenLine(queue, kind); ok {
 			line = append(line, first...) // a copy, which is sorted and cut
-		} else if err := c.query(TextPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max); err != nil {
+		} else if err := c.query(TextPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max, reserveBefore(c.now, r)); err != nil {
 			return nil, err
 		}
-		line = c.freshLine(line, queue, kind, r.Capacity)
+		line = c.freshLine(line, queue, kind, r)
 	}
 	for _, kind := range r.Decidable {
 		if !slices.Contains(r.Kinds, kind) {
@@ -148,6 +155,12 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 				return nil, err
 			}
 		}
+	}
+	due, err := t.dueNext(f, q.QueueSettings)
+	if err != nil {
+		return nil, err
+	}
+	if line = append(line, due...); !q.Grouped() { // else those that are not ready yet have no turn, and stand last
 		slices.SortFunc(line, less)
 	}
 	ids := make([]sojourn.ID, min(len(line), f.Limit))
@@ -157,9 +170,60 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	return ids, nil
 }
 
+// reserveBefore is the latest run_at of a ready job that a claim must not pass over for its weight; 0 without a reserve.
+func reserveBefore(now int64, r sojourn.ClaimRequest) int64 {
+	if r.Reserve <= 0 {
+		return 0
+	}
+	return now - r.Reserve.Microseconds()
+}
+
+// reserves reports whether a claim must not pass over a candidate that does not fit into the room left.
+func (t *tx) reserves(r sojourn.ClaimRequest, id int64) (yes bool, err error) {
+	if r.Reserve <= 0 {
+		return false, nil
+	}
+	err = t.query(qReserves, func(Row) error { yes = true; return nil }, id, reserveBefore(t.now, r))
+	return yes, err
+}
+
+const qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.wake_at_us <= $1 and l.wake_at_us < 9223372036854775807 order by l.wake_at_us limit $2`
+
+// dueNext are the jobs of a queue that the next claim makes ready before it takes any: due ones, and those whose lease has ended.
+func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate, err error) {
+	var rows []*live
+	if err := t.query(qOverdueRows, func(r Row) error {
+		l, err := t.scanLive(r)
+		if err == nil && l.queue == f.Queue && (f.Kind == "" || l.kind == f.Kind) {
+			rows = append(rows, l)
+		}
+		return err
+	}, t.now, sweepPerClaim); err != nil {
+		return nil, err
+	}
+	for _, l := range rows {
+		e, ended, err := t.overdue(l, &sojourn.Swept{})
+		if err != nil {
+			return nil, err
+		}
+		if ended == nil {
+			continue
+		}
+		tr, err := sojourn.Decide(l.Row, e)
+		if err != nil {
+			return nil, err
+		}
+		if tr.To.State == sojourn.Ready && (l.State == sojourn.Scheduled || l.State == sojourn.Running) {
+			r1, r2 := q.Rank(l.priority, at(l.runAt), tr.To.Resumed)
+			due = append(due, candidate{int64(l.ID), r1, r2, int64(tr.To.Weight)})
+		}
+	}
+	return due, nil
+}
+
 // choose merges the queues' lines: strictly in order, or in rounds in which each queue gives as many as its share. A job that does not
-// fit into the rest of the capacity is passed over.
-func choose(lines [][]candidate, r sojourn.ClaimRequest) []candidate {
+// fit into the rest of the capacity is passed over, unless reserves says otherwise: then nothing behind it is taken, so that room drains.
+func choose(lines [][]candidate, r sojourn.ClaimRequest, reserves func(sojourn.ClaimRequest, int64) (bool, error)) ([]candidate, error) {
 	n := 0
 	for _, line := range lines {
 		n += len(line)
@@ -177,6 +241,9 @@ func choose(lines [][]candidate, r sojourn.ClaimRequest) []candidate {
 				c := lines[i][0]
 				lines[i] = lines[i][1:]
 				if c.weight > room {
+					if stop, err := reserves(r, c.id); stop || err != nil {
+						return out, err
+					}
 					continue
 				}
 				room -= c.weight
@@ -185,5 +252,5 @@ func choose(lines [][]candidate, r sojourn.ClaimRequest) []candidate {
 			}
 		}
 	}
-	return out
+	return out, nil
 }

@@ -1,8 +1,6 @@
 package sqlstore
 
 import (
-	"slices"
-
 	"github.com/sojourn-queue/sojourn"
 )
 
@@ -16,6 +14,8 @@ type enqueue struct {
 	holders map[kindKey]holder
 	rows    map[string]*queueRow // every queue that a job names
 	block   block
+	drawn   block            // ids that were drawn for jobs without one, see draw
+	counted map[string]int64 // token → queues that it has created, with those of the planned calls
 
 	plans        []*enqueuePlan // what is to be written; a refused call leaves nothing here
 	*enqueuePlan                // of the call that is being planned
@@ -23,10 +23,13 @@ type enqueue struct {
 
 // enqueuePlan is what one call does.
 type enqueuePlan struct {
-	jobs []sojourn.Job
-	done []sojourn.Enqueued
+	jobs    []sojourn.Job
+	digests []digest // of the jobs
+	caller  *sojourn.Caller
+	done    []sojourn.Enqueued
+	notJSON []error // see enqueueAsk
 
-	seen     []string           // queues that do not exist yet
+	created  map[string]bool    // queues that do not exist yet
 	reused   []kindKey          // keys of final jobs that are still stored
 	ids      map[sojourn.ID]int // of this call → index; nil if no id can stand twice
 	keys     map[kindKey]int    // of jobs that this call inserts → index
@@ -36,15 +39,16 @@ type enqueuePlan struct {
 
 type kindKey struct{ kind, key string }
 
-// knownJob is a job that was stored before: the call is repeated.
+// knownJob is a job that was stored before: the call is repeated if it has the same digest.
 type knownJob struct {
-	kind, key, keyNow string
-	state             sojourn.State
+	digest digest
+	state  sojourn.State
 }
 
 // holder has a key: a live job, or a final one that may keep it.
 type holder struct {
 	id    sojourn.ID
+	queue string
 	live  bool
 	held  int64 // until when a final one keeps it
 	state sojourn.State
@@ -52,9 +56,9 @@ type holder struct {
 }
 
 const (
-	qKnown = `select j.id, j.kind, j.key, coalesce(l.key, j.key), coalesce(l.state, f.state, 0) from sj_job j
+	qKnown = `select j.id, j.digest, coalesce(l.state, f.state, 0) from sj_job j
 		left join sj_live l on l.id = j.id left join sj_final f on f.id = j.id where j.id in (ints($1))`
-	qHolders = `select k.kind, k.key, k.job, k.live, k.held_until_us, coalesce(l.state, f.state, 0) from sj_key k
+	qHolders = `select k.kind, k.key, k.job, k.live, k.held_until_us, coalesce(l.state, f.state, 0), coalesce(l.queue, f.queue, '') from sj_key k
 		left join sj_live l on l.id = k.job left join sj_final f on f.id = k.job /*, each*/
 		where k.kind = each($1 text) and k.key = each($2 text)`
 	qKey = `select job, live, held_until_us from sj_key where kind = $1 and key = $2`
@@ -68,10 +72,11 @@ func (e *enqueue) look(asks []enqueueAsk) []Statement {
 	e.known, e.holders = map[sojourn.ID]knownJob{}, map[kindKey]holder{}
 	var ids Ints
 	var kinds, keys, queues Texts
+	e.rows = map[string]*queueRow{}
 	for _, ask := range asks {
 		for i := range ask.jobs {
 			j := &ask.jobs[i]
-			if b, fresh := e.unused(j.ID); fresh {
+			if b, fresh := e.unused(j.ID, j.IDOwner(ask.caller)); fresh {
 				e.block = b
 			} else {
 				ids = append(ids, int64(j.ID))
@@ -79,25 +84,28 @@ func (e *enqueue) look(asks []enqueueAsk) []Statement {
 			if j.Key != "" {
 				kinds, keys = append(kinds, j.Kind), append(keys, j.Key)
 			}
-			if !slices.Contains(queues, j.Queue) {
+			if e.rows[j.Queue] == nil {
+				e.rows[j.Queue] = &queueRow{reshape: -1}
 				queues = append(queues, j.Queue)
 			}
 		}
 	}
-	e.rows = missing(queues)
 	reads := []Statement{{Text: qQueueRows, Args: []any{queues}, Each: func(r Row) error { return e.scanQueueRow(r, e.rows) }}}
 	if len(ids) > 0 {
 		reads = append(reads, Statement{Text: qKnown, Args: []any{ids}, Each: func(r Row) error {
-			e.known[sojourn.ID(r.Int(0))] = knownJob{r.Text(1), r.Text(2), r.Text(3), sojourn.State(r.Int(4))}
+			k := knownJob{state: sojourn.State(r.Int(2))}
+			copy(k.digest[:], r.Bytes(1))
+			e.known[sojourn.ID(r.Int(0))] = k
 			return nil
 		}})
 	}
-	if e.block.size == 0 { // else it was drawn a moment ago
+	if e.block.size+e.drawn.size == 0 { // else it was leased or drawn a moment ago
 		reads = append(reads, Statement{Text: qFindBlock, Args: []any{ids[0]}, Each: e.block.scan})
 	}
 	if len(keys) > 0 {
 		reads = append(reads, Statement{Text: qHolders, Rows: []Column{kinds, keys}, Each: func(r Row) error {
-			e.holders[kindKey{r.Text(0), r.Text(1)}] = holder{id: sojourn.ID(r.Int(2)), live: r.Int(3) != 0, held: r.Int(4), state: sojourn.State(r.Int(5))}
+			e.holders[kindKey{r.Text(0), r.Text(1)}] = holder{id: sojourn.ID(r.Int(2)), queue: r.Text(6), live: r.Int(3) != 0, held: r.Int(4),
+				state: sojourn.State(r.Int(5))}
 			return nil
 		}})
 	}
@@ -107,7 +115,7 @@ func (e *enqueue) look(asks []enqueueAsk) []Statement {
 // plan decides for each job of a call in turn: first the id, then the key, then insert. It only reads. A refused call leaves no trace.
 func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
 	ask.restore()
-	e.enqueuePlan = &enqueuePlan{jobs: ask.jobs, done: make([]sojourn.Enqueued, len(ask.jobs))}
+	e.enqueuePlan = &enqueuePlan{jobs: ask.jobs, digests: ask.digests, caller: ask.caller, notJSON: ask.notJSON, done: make([]sojourn.Enqueued, len(ask.jobs))}
 	if !ascend(ask.jobs) {
 		e.ids = make(map[sojourn.ID]int, len(ask.jobs))
 	}
@@ -127,8 +135,11 @@ func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
 		}
 	}
 	e.plans = append(e.plans, e.enqueuePlan)
-	for _, q := range e.seen {
+	for q := range e.created {
 		e.rows[q].found = true
+	}
+	if n, ok := e.counted[e.caller.Owner()]; ok {
+		e.counted[e.caller.Owner()] = n + int64(len(e.created))
 	}
 	return e.done, nil
 }
@@ -137,15 +148,15 @@ func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
 func (e *enqueue) remember() {
 	for _, i := range e.fresh {
 		j := &e.jobs[i]
-		e.known[j.ID] = knownJob{j.Kind, j.Key, j.Key, e.done[i].State}
+		e.known[j.ID] = knownJob{e.digests[i], e.done[i].State}
 		if j.Key != "" {
-			e.holders[kindKey{j.Kind, j.Key}] = holder{id: j.ID, live: true, state: e.done[i].State, fresh: true}
+			e.holders[kindKey{j.Kind, j.Key}] = holder{id: j.ID, queue: j.Queue, live: true, state: e.done[i].State, fresh: true}
 		}
 	}
 	for _, i := range e.replaced {
 		k := kindKey{e.jobs[i].Kind, e.jobs[i].Key}
 		h := e.holders[k]
-		h.state = e.done[i].State
+		h.state, h.queue = e.done[i].State, e.jobs[i].Queue
 		e.holders[k] = h
 	}
 }
@@ -165,31 +176,36 @@ func (e *enqueue) planOne(i int) error {
 	if err := j.Validate(e.s.cfg.MaxBytes); err != nil {
 		return err
 	}
+	if e.notJSON != nil && e.notJSON[i] != nil {
+		return e.notJSON[i]
+	}
 	if j.ID <= 0 {
 		return sojourn.Invalid("id", "the job has none; draw ids with Store.IDs, or use Client.Enqueue")
 	}
 	if err := sojourn.ValidRunAt(j.RunAt, at(e.now)); err != nil {
 		return err
 	}
-	if k, ok := e.known[j.ID]; ok {
-		// Not the args: a replace or an operator may have changed them since.
-		if k.kind != j.Kind || k.key != j.Key && k.keyNow != j.Key {
-			return sojourn.Conflict("a job with the id %d exists, with another kind or key; draw a new id", j.ID)
-		}
+	k, known := e.known[j.ID]
+	if known && k.digest == e.digests[i] { // it has the owner of the id in it
 		e.done[i] = sojourn.Enqueued{ID: j.ID, State: k.state, Duplicate: true}
 		return nil
 	}
-	if first, ok := e.ids[j.ID]; ok {
-		f := &e.jobs[first]
-		if f.Kind != j.Kind || f.Key != j.Key || string(f.Args) != string(j.Args) {
+	if first, ok := e.ids[j.ID]; ok && !known {
+		if e.digests[first] != e.digests[i] {
 			return sojourn.Conflict("the id %d stands twice in the batch, with different jobs", j.ID)
 		}
 		e.done[i] = e.done[first]
 		e.done[i].Duplicate = true
 		return nil
 	}
-	if err := e.checkID(j.ID, &e.block); err != nil {
-		return err
+	// Before the conflict, so that nobody learns whether an id of another caller has a job.
+	if !e.drawn.holds(int64(j.ID)) {
+		if err := e.checkID(j.ID, j.IDOwner(e.caller), &e.block); err != nil {
+			return err
+		}
+	}
+	if known {
+		return sojourn.Conflict("a job with the id %d exists, with other content; draw a new id", j.ID)
 	}
 	if j.Key != "" {
 		if taken, err := e.planKey(i); taken || err != nil {
@@ -235,6 +251,9 @@ func (e *enqueue) planKey(i int) (taken bool, err error) {
 // meetHolder answers for a key that is taken: by a live job, or by a final one that keeps it.
 func (e *enqueue) meetHolder(i int, h holder) error {
 	j := &e.jobs[i]
+	if !e.caller.Allows(sojourn.VerbEnqueue, h.queue, j.Kind) {
+		return sojourn.Conflict("a job that this token has no grant for has the key %.64q of kind %s; use another key", j.Key, j.Kind)
+	}
 	if j.OnConflict == sojourn.ReturnError {
 		return sojourn.Conflict("job %d of kind %s has the key %.64q", h.id, j.Kind, j.Key)
 	}
@@ -308,8 +327,10 @@ func (e *enqueue) resolve(j *sojourn.Job) error {
 	if !q.found && e.s.cfg.Declared {
 		return sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with SetQueue", j.Queue)
 	}
-	if !q.found && !slices.Contains(e.seen, j.Queue) {
-		e.seen = append(e.seen, j.Queue)
+	if !q.found {
+		if err := e.createQueue(j.Queue); err != nil {
+			return err
+		}
 	}
 	e.rely(j.Queue, q.shape)
 	j.Resolve(q.Defaults)

@@ -12,7 +12,8 @@ import (
 // defaults of package sojourn, because what is stored has to mean the same when a default is another one. A stored policy is a resolved one, in which none of
 // these is 0.
 var ordinary = sojourn.Policy{MaxAttempts: 5, MaxCrashes: 3, Timeout: 24 * time.Hour, DecideWithin: 5 * time.Minute,
-	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1}}
+	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1},
+	OnLost:  sojourn.RetryLost, OnPanic: sojourn.RetryPanic, LateResponse: sojourn.AcceptLate}
 
 // storedPolicy is the text of a resolved policy: JSON without what is ordinary, ” if nothing is left.
 func storedPolicy(p sojourn.Policy) (string, error) {
@@ -24,6 +25,9 @@ func storedPolicy(p sojourn.Policy) (string, error) {
 	leaveOut(&p.Backoff.Factor, ordinary.Backoff.Factor)
 	leaveOut(&p.Backoff.Limit, ordinary.Backoff.Limit)
 	leaveOut(&p.Backoff.Jitter, ordinary.Backoff.Jitter)
+	leaveOut(&p.OnLost, ordinary.OnLost)
+	leaveOut(&p.OnPanic, ordinary.OnPanic)
+	leaveOut(&p.LateResponse, ordinary.LateResponse)
 	text, err := jsonText(p)
 	if text == "{}" {
 		text = ""
@@ -51,6 +55,9 @@ func readPolicy(text string) (p sojourn.Policy, err error) {
 	p.Backoff.Factor = cmp.Or(p.Backoff.Factor, ordinary.Backoff.Factor)
 	p.Backoff.Limit = cmp.Or(p.Backoff.Limit, ordinary.Backoff.Limit)
 	p.Backoff.Jitter = cmp.Or(p.Backoff.Jitter, ordinary.Backoff.Jitter)
+	p.OnLost = cmp.Or(p.OnLost, ordinary.OnLost)
+	p.OnPanic = cmp.Or(p.OnPanic, ordinary.OnPanic)
+	p.LateResponse = cmp.Or(p.LateResponse, ordinary.LateResponse)
 	return p, err
 }
 
@@ -87,6 +94,6 @@ func (t *policyText) of(p *sojourn.Policy) (string, error) {
 func samePolicy(a, b *sojourn.Policy) bool {
 	return a.MaxAttempts == b.MaxAttempts && a.MaxCrashes == b.MaxCrashes && a.RunTimeout == b.RunTimeout && a.Timeout == b.Timeout &&
 		a.Deadline == b.Deadline && a.DecideWithin == b.DecideWithin && a.KeepKey == b.KeepKey && a.Backoff == b.Backoff && a.OnLost == b.OnLost &&
-		a.OnPanic == b.OnPanic && a.LateResponse == b.LateResponse && a.NoExtend == b.NoExtend && a.Windows == nil && b.Windows == nil &&
-		a.StopAtWindowEnd == b.StopAtWindowEnd
+		a.OnPanic == b.OnPanic && a.LateResponse == b.LateResponse && a.Strict() == b.Strict() && a.Windows == nil && b.Windows == nil &&
+		a.Stops() == b.Stops()
 }

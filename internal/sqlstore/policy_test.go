@@ -27,7 +27,7 @@ func TestStoredPolicy(t *testing.T) {
 			p.Backoff = sojourn.Backoff{First: -1, Factor: 1, Limit: time.Minute, Jitter: -1}
 		}),
 			`{"backoff":{"first":-1,"factor":1,"limit":60000000000,"jitter":-1}}`},
-		{resolved(func(p *sojourn.Policy) { p.Backoff.Factor, p.NoExtend = 2, true }), `{"backoff":{"factor":2},"no_extend":true}`},
+		{resolved(func(p *sojourn.Policy) { p.Backoff.Factor, p.NoExtend = 2, new(true) }), `{"backoff":{"factor":2},"no_extend":true}`},
 	} {
 		text, err := storedPolicy(c.policy)
 		if err != nil || text != c.text {
@@ -54,8 +54,8 @@ func TestSamePolicy(t *testing.T) {
 		var p sojourn.Policy
 		f := reflect.ValueOf(&p).Elem().Field(i)
 		switch v := f.Addr().Interface().(type) {
-		case *bool:
-			*v = true
+		case **bool:
+			*v = new(true)
 		case *time.Duration:
 			*v = 1
 		case *sojourn.Backoff:

@@ -77,7 +77,7 @@ func (t *tx) answeredBefore(l *live) (bool, error) {
 	return sojourn.Match(waits, l.key, kept).Found(), nil
 }
 
-const qPollMessage = `insert into sj_message (source, message_id, seq, at_us) values ($1, $2, $3, $4) on conflict (source, message_id) do nothing`
+const qPollMessage = `insert into sj_message (scope, message_id, seq, at_us, digest) values ($1, $2, $3, $4, $5) on conflict (scope, message_id) do nothing`
 
 // keepAnswer records what a poll step has brought, as a response in hand, or as one that came too late. What its end does to other responses is written before.
 func (t *tx) keepAnswer(was *live, o *sojourn.Outcome, late bool) error {
@@ -86,8 +86,8 @@ func (t *tx) keepAnswer(was *live, o *sojourn.Outcome, late bool) error {
 		return err
 	}
 	r := sojourn.Response{Source: sojourn.SourcePoll, MessageID: fmt.Sprintf("%d.%d", was.ID, was.epoch), Body: o.Result,
-		ContentType: sojourn.Cut(o.ResultType, sojourn.MaxKey)}
-	if _, err := t.exec(qPollMessage, r.Source, r.MessageID, seq, t.now); err != nil {
+		ContentType: o.ResultType}
+	if _, err := t.exec(qPollMessage, r.Source, r.MessageID, seq, t.now, []byte{}); err != nil {
 		return err
 	}
 	s := t.received(&r, seq, outApplied, was, was.ID)

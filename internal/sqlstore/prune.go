@@ -62,7 +62,7 @@ func (t *tx) oldJobs(limit int) ([]expired, error) {
 
 // housekeeping of small tables: message ids outlive their responses, blocks and workers are forgotten after a day.
 const (
-	qOldMessages = `delete from sj_message where (source, message_id) in (select source, message_id from sj_message where at_us <= $1 order by at_us limit $2)`
+	qOldMessages = `delete from sj_message where (scope, message_id) in (select scope, message_id from sj_message where at_us <= $1 order by at_us limit $2)`
 	qOldBlocks   = `delete from sj_block where leased_us <= $1`
 	qOldWorkers  = `delete from sj_worker where worker in (select worker from sj_worker where seen_us <= $1 order by seen_us limit $2)`
 )

@@ -14,7 +14,6 @@ const (
 	qDoors       = `select name, paused, gated, shape from sj_queue where name in (texts($1))`
 	qLockedQueue = `select q.name from sj_queue q where q.name = $1 /*lock q*/`
 	qFreeQueue   = `select name from sj_queue where name = $1 /*lock*/`
-	qSeeQueue    = `insert into sj_queue (name, seq) select $1, coalesce(max(seq), 0) + 1 from sj_queue where 1 = 1 on conflict (name) do nothing`
 	qSetQueue    = `update sj_queue set paused = $1, gated = $2, counted = $3, grouped = $4, max_weight = $5, shape = $6, reshape = $7,
 		settings = $8, flow = $9 where name = $10`
 	qForgetQueue   = `delete from sj_queue where name = $1`
@@ -258,41 +257,7 @@ func (s *Store) Queues(ctx context.Context, names ...string) ([]sojourn.QueueSta
 		if err != nil {
 			return err
 		}
-		status := func(r Row) *sojourn.QueueStatus {
-			if i, ok := place[r.Text(0)]; ok {
-				return &out[i]
-			}
-			return &sojourn.QueueStatus{Counts: map[sojourn.State]int64{}} // not asked for
-		}
-		if err := t.query(qLiveCounts, func(r Row) error {
-			q := status(r)
-			q.Counts[sojourn.State(r.Int(1))] += r.Int(3)
-			q.InFlight += r.Int(4)
-			if r.Int(2) != 0 {
-				q.Resumed += r.Int(3)
-			}
-			if since := at(r.Int(5)); r.Int(1) == int64(sojourn.Ready) && (q.OldestReady.IsZero() || since.Before(q.OldestReady)) {
-				q.OldestReady = since
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
-		if err := t.query(qStalled, func(r Row) error { status(r).Stalled = r.Int(1); return nil }, t.now); err != nil {
-			return err
-		}
-		if err := t.query(qFinalCounts, func(r Row) error {
-			status(r).Counts[sojourn.State(r.Int(1))] = r.Int(2)
-			return nil
-		}); err != nil {
-			return err
-		}
-		return t.unhandled(func(queue string) *sojourn.QueueStatus {
-			if i, ok := place[queue]; ok {
-				return &out[i]
-			}
-			return nil
-		})
+		return t.countQueues(place, out)
 	})
 	return out, err
 }
@@ -308,20 +273,19 @@ func (t *tx) listQueues(names []string, out *[]sojourn.QueueStatus) (map[string]
 		if len(wanted) > 0 && !wanted[r.Text(0)] || len(wanted) == 0 && r.Text(0) == sojourn.AllQueues {
 			return nil
 		}
-		settings, err := t.s.queueSettings(r.Text(1))
+		q, err := t.queueStatus(r)
 		if err != nil {
 			return err
 		}
-		var flow sojourn.FlowState
-		if text := r.Text(2); text != "" {
-			if err := json.Unmarshal([]byte(text), &flow); err != nil {
-				return err
-			}
-		}
-		place[r.Text(0)] = len(*out)
-		*out = append(*out, sojourn.QueueStatus{Name: r.Text(0), Settings: settings, Counts: map[sojourn.State]int64{}, Pace: flow.Pace, Trouble: flow.Trouble})
+		place[q.Name] = len(*out)
+		*out = append(*out, q)
 		return nil
 	})
+	for _, name := range names {
+		if _, ok := place[name]; !ok && name != sojourn.AllQueues && err == nil {
+			err = sojourn.NotFound("there is no queue %.64q", name)
+		}
+	}
 	return place, err
 }
 

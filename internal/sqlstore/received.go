@@ -11,21 +11,24 @@ import (
 // received is a response of this transaction. It is written once, as the transaction has left it.
 type received struct {
 	in              *sojourn.Response
+	as              message // whose id it has
+	digest          digest
 	seq             int64
 	outcome         int64
 	inHand          bool
 	job             sojourn.ID
 	generation      int32
+	wait            int64 // that the capability names by which it came; -1: it came without one
 	expires         int64
 	duplicates      int64
 	reason, errText string // as they are stored
-	named           bool   // its message id is stored already
+	named           bool   // its message id is not to be stored: that is done already
 	written         bool
 }
 
 // received is what a store adds to a response.
 func (t *tx) received(in *sojourn.Response, seq, outcome int64, l *live, job sojourn.ID) *received {
-	s := &received{in: in, seq: seq, outcome: outcome, job: job, errText: sojourn.Cut(in.Error, sojourn.MaxError), reason: sojourn.Cut(in.Reason, sojourn.MaxReason)}
+	s := &received{in: in, seq: seq, outcome: outcome, job: job, wait: -1, errText: sojourn.Cut(in.Error, sojourn.MaxError), reason: sojourn.Cut(in.Reason, sojourn.MaxReason)}
 	if in.Failed && s.reason == "" {
 		s.reason = "response"
 	}
@@ -44,7 +47,7 @@ func (t *tx) received(in *sojourn.Response, seq, outcome int64, l *live, job soj
 type inbox struct {
 	new     []*received
 	of      map[int64]*received // by number, also those that are written
-	marks   [3]Ints             // responses that were stored before and become something, see marked
+	marks   [4]Ints             // responses that were stored before and become something, see marked
 	repeats map[int64]int64     // number of a response that is stored → how often it came again
 }
 
@@ -53,19 +56,26 @@ const (
 	markTaken  = iota // in hand
 	markUsedUp        // an error that has ended the attempt
 	markLate
+	markStale
 )
 
-var marked = [3]struct {
+var marked = [4]struct {
 	q       string
 	outcome int64
 }{
 	markTaken:  {`update sj_response set outcome = 1, in_hand = 1 where seq in (ints($1))`, outApplied},
 	markUsedUp: {`update sj_response set outcome = 1 where seq in (ints($1))`, outApplied},
 	markLate:   {`update sj_response set outcome = 4 where seq in (ints($1))`, outLate},
+	markStale:  {`update sj_response set outcome = 5 where seq in (ints($1))`, outStale},
 }
 
 func (b *inbox) empty() bool {
-	return len(b.new)+len(b.repeats)+len(b.marks[markTaken])+len(b.marks[markUsedUp])+len(b.marks[markLate]) == 0
+	for _, seqs := range b.marks {
+		if len(seqs) > 0 {
+			return false
+		}
+	}
+	return len(b.new)+len(b.repeats) == 0
 }
 
 // add leaves a response to the next flush.
@@ -103,16 +113,16 @@ func (b *inbox) again(first *received) {
 }
 
 const (
-	qAddMessages  = `insert into sj_message (seq, at_us, source, message_id) rows($1 bigint, $2 bigint, $3 text, $4 text)`
-	qAddResponses = `insert into sj_response (seq, job, generation, outcome, in_hand, failed, progress, received_us, expires_us, duplicates, source, message_id, kind,
+	qAddMessages  = `insert into sj_message (seq, at_us, scope, message_id, digest) rows($1 bigint, $2 bigint, $3 text, $4 text, $5 bytea)`
+	qAddResponses = `insert into sj_response (seq, job, generation, outcome, in_hand, failed, progress, received_us, expires_us, duplicates, wait, source, message_id, kind,
 		key, reason, content_type, error, body) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
-		$10 bigint, $11 text, $12 text, $13 text, $14 text, $15 text, $16 text, $17 bytea, $18 bytea)`
+		$10 bigint, $11 bigint, $12 text, $13 text, $14 text, $15 text, $16 text, $17 text, $18 bytea, $19 bytea)`
 	qRepeated = `update sj_response set duplicates = duplicates + each($2 bigint) /*from each*/ where seq = each($1 bigint)`
 )
 
 // qSaveAnswered is qSaveLive for what an answer changes that ends a wait.
 const qSaveAnswered = `update sj_live set state = 3, resumed = 1, given = 0, wait_until_us = 0, beat_until_us = 0, poll_at_us = 0, decide_by_us = 0,
-	r1 = each($4 bigint), r2 = each($5 bigint), wake_at_us = each($6 bigint), kept = each($7 bigint), in_hand = each($8 bigint),
+	waits = waits + 1, r1 = each($4 bigint), r2 = each($5 bigint), wake_at_us = each($6 bigint), kept = each($7 bigint), in_hand = each($8 bigint),
 	rested_us = each($9 bigint), history = each($10 bigint), updated_us = each($11 bigint)
 	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 
@@ -155,21 +165,21 @@ func (t *tx) collectInbox() {
 func (t *tx) addMessages(rs []*received) {
 	rs = slices.DeleteFunc(slices.Clone(rs), func(s *received) bool { return s.named })
 	slices.SortFunc(rs, func(a, b *received) int {
-		return cmp.Or(cmp.Compare(a.in.Source, b.in.Source), cmp.Compare(a.in.MessageID, b.in.MessageID))
+		return cmp.Or(cmp.Compare(a.as.scope, b.as.scope), cmp.Compare(a.as.id, b.as.id))
 	})
-	messages := newSheet(len(rs), 1, 2, 0)
+	messages := newSheet(len(rs), 1, 2, 1)
 	for _, s := range rs {
-		messages.row(s.seq).ints(t.now).strings(s.in.Source, s.in.MessageID)
+		messages.row(s.seq).ints(t.now).strings(s.as.scope, s.as.id).bytes(s.digest[:])
 	}
 	t.laterSheet(qAddMessages, 0, "", messages)
 }
 
 func (t *tx) addResponses(rs []*received) {
-	responses := newSheet(len(rs), 9, 6, 2)
+	responses := newSheet(len(rs), 10, 6, 2)
 	for _, s := range rs {
 		s.written = true
 		responses.row(s.seq).ints(int64(s.job), int64(s.generation), s.outcome, bit(s.inHand), bit(s.in.Failed), bit(s.in.Progress), t.now, s.expires,
-			s.duplicates).strings(s.in.Source, s.in.MessageID, s.in.Kind, s.in.Key, s.reason, s.in.ContentType).bytes([]byte(s.errText), s.in.Body)
+			s.duplicates, s.wait).strings(s.in.Source, s.in.MessageID, s.in.Kind, s.in.Key, s.reason, s.in.ContentType).bytes([]byte(s.errText), s.in.Body)
 	}
 	t.laterSheet(qAddResponses, 0, "", responses)
 }

@@ -63,11 +63,11 @@ func alters(q string) bool {
 }
 
 // unused is unused.take, if nobody else can have used it.
-func (t *tx) unused(id sojourn.ID) (block, bool) {
+func (t *tx) unused(id sojourn.ID, owner string) (block, bool) {
 	if t.recent == nil {
 		return block{}, false
 	}
-	return t.s.recent.unused.take(int64(id))
+	return t.s.recent.unused.take(int64(id), owner)
 }
 
 // recently is the row of a lease as it was left, if it is known and this transaction has written nothing yet.

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -46,13 +47,17 @@ var stepRespond = newStep("respond", func(t *tx, requests [][]sojourn.Response) 
 	return r, r.look()
 })
 
-// Respond stores responses and matches them; see sojourn.Store.
+// Respond stores responses and matches them; see sojourn.Store. The sources of a caller with an access token are its own.
 func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
 	if len(rs) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("responses", "%d responses exceed the limit of %d a call; split them", len(rs), sojourn.MaxBatch)
 	}
 	if len(rs) == 0 {
 		return nil, nil
+	}
+	rs, err := sourcesOf(sojourn.CallerOf(ctx), rs)
+	if err != nil {
+		return nil, err
 	}
 	a, err := do[respondAnswer](ctx, s, classFinish, stepRespond, len(rs), rs)
 	if err == nil {
@@ -61,12 +66,33 @@ func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.R
 	return a.done, err
 }
 
-// target is whom a response addresses.
+// sourcesOf gives responses the sources under which those of their caller are kept. Those of the application stay as they are.
+func sourcesOf(c *sojourn.Caller, rs []sojourn.Response) ([]sojourn.Response, error) {
+	if c != nil {
+		rs = slices.Clone(rs)
+	}
+	for i := range rs {
+		source, err := c.Source(rs[i].Source)
+		if err != nil {
+			return nil, sojourn.AtIndex(i, err)
+		}
+		if c != nil {
+			rs[i].Source = source
+		}
+	}
+	return rs, nil
+}
+
+// target is whom a response addresses, and how it is known again.
 type target struct {
-	id                  sojourn.ID // 0: whoever has the key
-	token               bool
-	generation, attempt int32 // of a token
-	until               int64 // of a token, microseconds; 0 = it does not expire
+	id                        sojourn.ID // 0: whoever has the key
+	token                     bool
+	generation, attempt, wait int32 // of a token
+	until                     int64 // of a token, microseconds; 0 = it does not expire
+
+	as       message
+	digest   digest
+	conflict bool // its message id has another digest, so that as is an id of its own
 }
 
 // aim checks a response and finds out whom it addresses, without a look at what is stored.
@@ -78,8 +104,8 @@ func (t *tx) aim(r *sojourn.Response) (target, error) {
 		return target{}, sojourn.Invalid("message_id", "is empty; Client.Respond makes one, so that a repeated call is recognised")
 	}
 	if r.Token == "" {
-		return target{id: r.Job}, nil
+		return target{id: r.Job, as: messageOf(r), digest: responseDigest(r)}, nil
 	}
 	c, err := sojourn.ParseToken(t.s.secret, r.Token)
-	return target{c.Job, true, c.Generation, c.Attempt, micros(c.Until)}, err
+	return target{as: linkMessage(c, r.MessageID), digest: responseDigest(r), id: c.Job, token: true, generation: c.Generation, attempt: c.Attempt, wait: c.Wait, until: micros(c.Until)}, err
 }

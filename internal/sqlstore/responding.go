@@ -30,13 +30,6 @@ type respondCall struct {
 	refused error
 }
 
-// message is what tells whether two responses are the same.
-type message struct{ source, id string }
-
-func messageOf(r *sojourn.Response) message {
-	return message{storable(r.Source), storable(r.MessageID)}
-}
-
 func newResponding(t *tx, requests [][]sojourn.Response) *responding {
 	r := &responding{tx: t, calls: make([]respondCall, len(requests)), firsts: map[message]*received{}, holders: map[kindKey]holder{},
 		rows: map[sojourn.ID]*live{}, kept: map[sojourn.ID][]sojourn.KeptResponse{}, signs: map[sojourn.ID]string{}}
@@ -66,14 +59,14 @@ func (r *responding) accepted(do func(in *sojourn.Response, to *target)) {
 }
 
 const (
-	// qMessages finds who had a message id first. Where its dialect has a text of its own, that also numbers those who are the first.
-	qMessages = `select m.source, m.message_id, m.seq, coalesce(r.job, 0), 1 from sj_message m left join sj_response r on r.seq = m.seq /*, each*/
-		where m.source = each($1 text) and m.message_id = each($2 text)`
+	// qMessages finds who had a message id first, with its digest. Where its dialect has a text of its own, that also numbers those who are the first.
+	qMessages = `select m.scope, m.message_id, m.seq, coalesce(r.job, 0), 1, m.digest from sj_message m left join sj_response r on r.seq = m.seq /*, each*/
+		where m.scope = each($1 text) and m.message_id = each($2 text)`
 	qKeys = `select k.kind, k.key, k.job, k.live from sj_key k /*, each*/ where k.kind = each($1 text) and k.key = each($2 text)`
 	// qLiveNamed locks whom responses name, and whom leases name, in one order. What is read after it is what the transactions before have left.
 	qLiveNamed = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1) union
 		select k.job from sj_key k where (k.kind, k.key) in (rows($2 text, $3 text))) order by l.id /*lock l*/`
-	qKeptOf = `select job, seq, key, failed, reason, error from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
+	qKeptOf = `select job, seq, key, failed, reason, error, wait from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
 )
 
 // TextMessages names the statement that finds message ids, and may number the new ones, for Dialect.Over.
@@ -93,10 +86,10 @@ func (r *responding) look() (reads []Statement) {
 	for id := range r.leased {
 		ids = append(ids, int64(id))
 	}
-	var sources, texts, kinds, keys Texts
+	var scopes, texts, kinds, keys Texts
 	byID := false
 	r.accepted(func(in *sojourn.Response, to *target) {
-		sources, texts = append(sources, in.Source), append(texts, in.MessageID)
+		scopes, texts = append(scopes, to.as.scope), append(texts, to.as.id)
 		byID = byID || in.Job != 0
 		if to.id != 0 {
 			ids = append(ids, int64(to.id))
@@ -108,7 +101,7 @@ func (r *responding) look() (reads []Statement) {
 		reads = append(reads, Statement{Text: qLiveNamed, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: r.scanInto(r.rows, r.noteLeased)})
 	}
 	if len(texts) > 0 {
-		reads = append(reads, Statement{Text: qMessages, Rows: []Column{sources, texts}, Each: r.scanMessage})
+		reads = append(reads, Statement{Text: qMessages, Rows: []Column{scopes, texts}, Each: r.scanMessage})
 	}
 	if len(keys) > 0 {
 		reads = append(reads, Statement{Text: qKeys, Rows: []Column{kinds, keys}, Each: func(row Row) error {
@@ -137,7 +130,9 @@ func (r *responding) scanMessage(row Row) error {
 		r.numbers = append(r.numbers, row.Int(2))
 		return nil
 	}
-	r.firsts[message{row.Text(0), row.Text(1)}] = &received{seq: row.Int(2), job: sojourn.ID(row.Int(3)), written: true}
+	first := &received{seq: row.Int(2), job: sojourn.ID(row.Int(3)), written: true}
+	copy(first.digest[:], row.Bytes(5))
+	r.firsts[message{row.Text(0), row.Text(1)}] = first
 	return nil
 }
 
@@ -151,12 +146,12 @@ func (r *responding) prepare() error {
 			}
 		}
 	}
+	fresh, err := r.identify()
+	if err != nil {
+		return err
+	}
 	var ids Ints
-	fresh := map[message]bool{}
 	r.accepted(func(in *sojourn.Response, to *target) {
-		if m := messageOf(in); r.firsts[m] == nil {
-			fresh[m] = true
-		}
 		if to.id == 0 && !in.Park {
 			h := r.holders[kindKey{in.Kind, in.Key}]
 			if to.id = h.id; !h.live && r.concurrent() {
@@ -168,6 +163,9 @@ func (r *responding) prepare() error {
 			ids = append(ids, int64(to.id))
 		}
 	})
+	if err := r.refuseJSON(); err != nil {
+		return err
+	}
 	if len(ids) > 0 {
 		found, err := r.load(ids)
 		if err != nil {
@@ -175,7 +173,7 @@ func (r *responding) prepare() error {
 		}
 		maps.Copy(r.rows, found)
 	}
-	if more := len(fresh) - len(r.numbers); more > 0 {
+	if more := fresh - len(r.numbers); more > 0 {
 		if err := r.query(qNextResponses, func(row Row) error {
 			for seq := row.Int(0); seq < row.Int(0)+row.Int(1); seq++ {
 				r.numbers = append(r.numbers, seq)
@@ -202,16 +200,18 @@ func (r *responding) readKept() error {
 	}
 	return r.query(qKeptOf, func(row Row) error {
 		id := sojourn.ID(row.Int(0))
-		r.kept[id] = append(r.kept[id], sojourn.KeptResponse{Seq: row.Int(1), Key: row.Text(2), Failed: row.Int(3) != 0, Reason: row.Text(4), Error: string(row.Bytes(5))})
+		r.kept[id] = append(r.kept[id], scanKept(row, 1))
 		return nil
 	}, keepers)
 }
 
 // one stores one response and gives it to its job: R1-R6.
 func (r *responding) one(in *sojourn.Response, to target) (sojourn.Responded, error) {
-	m := messageOf(in)
-	if first := r.firsts[m]; first != nil {
+	if first := r.firsts[to.as]; first != nil {
 		r.inbox.again(first)
+		if to.conflict {
+			return sojourn.Responded{Outcome: sojourn.Conflicting, Job: first.job, Seq: first.seq}, nil
+		}
 		return sojourn.Responded{Outcome: sojourn.Duplicate, Job: first.job, Seq: first.seq}, nil
 	}
 	seq := r.numbers[0]
@@ -219,7 +219,11 @@ func (r *responding) one(in *sojourn.Response, to target) (sojourn.Responded, er
 	l := r.rows[to.id]
 	outcome := r.outcomeFor(in, l, to)
 	s := r.received(in, seq, outcome, l, to.id)
-	r.firsts[m] = s
+	if to.token {
+		s.wait = int64(to.wait)
+	}
+	s.as, s.digest = to.as, to.digest
+	r.firsts[to.as] = s
 	r.inbox.add(s)
 	switch {
 	case l == nil:
@@ -242,7 +246,8 @@ func (r *responding) one(in *sojourn.Response, to target) (sojourn.Responded, er
 func (r *responding) keep(l *live, s *received) error {
 	now := *l
 	now.Kept++
-	kept := append(r.kept[l.ID], sojourn.KeptResponse{Seq: s.seq, Key: s.in.Key, Failed: s.in.Failed, Reason: s.reason, Error: s.errText})
+	kept := append(r.kept[l.ID], sojourn.KeptResponse{Seq: s.seq, Key: s.in.Key, Failed: s.in.Failed, Reason: s.reason, Error: s.errText,
+		ByToken: s.wait >= 0, Wait: int32(max(s.wait, 0))})
 	after, kept, err := r.matchKept(&now, kept)
 	if err == nil && after == &now { // nobody waits for it
 		err = r.save(l, after)
@@ -287,6 +292,8 @@ const qSigns = `insert into sj_data (job, checkpoint, progress) rows($1 bigint, 
 // outcomeFor is what a response is before Match looks at it. Progress is never kept: it would answer the next wait.
 func (t *tx) outcomeFor(r *sojourn.Response, l *live, to target) int64 {
 	switch {
+	case to.conflict:
+		return outConflict
 	case r.Park:
 		return outParked
 	case l == nil && to.id == 0 && r.Progress:
@@ -295,7 +302,7 @@ func (t *tx) outcomeFor(r *sojourn.Response, l *live, to target) int64 {
 		return outEarly // R2
 	case l == nil:
 		return outLate // R3: the job that had the key is final, or gone
-	case to.until > 0 && t.now >= to.until, to.token && (to.generation != l.generation || to.attempt != l.Attempt):
+	case to.until > 0 && t.now >= to.until, to.token && (to.generation != l.generation || to.attempt != l.Attempt || to.wait != l.Waits):
 		return outStale // R4
 	case r.Progress && l.AttemptOpen && (l.State == sojourn.Running || l.State == sojourn.Awaiting):
 		return outApplied // R6

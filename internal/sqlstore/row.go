@@ -43,10 +43,10 @@ type live struct {
 // liveColumns are read by scanLive in this order, from sj_live l join sj_job j.
 const liveColumns = `l.id, l.queue, l.kind, l.key, l.state, l.resumed, l.purpose, l.priority, l.weight, l.run_at_us,
 	l.generation, l.epoch, l.worker, l.lease_until_us, l.lease_us, l.began_us, l.attempt, l.attempt_open, l.failures, l.crashes,
-	l.claimed, l.retry_handler, l.held, l.kept, l.in_hand, l.given, l.no_poll, l.wait, l.wait_until_us, l.beat_until_us,
+	l.claimed, l.retry_handler, l.held, l.kept, l.in_hand, l.given, l.no_poll, l.waits, l.wait, l.wait_until_us, l.beat_until_us,
 	l.poll_at_us, l.timeout_at_us, l.rested_us, l.decide_by_us, l.deadline_us, l.history, l.has_data, l.updated_us, l.wake_at_us, l.r1, l.r2, l.lane, j.grp, j.policy`
 
-const liveColumnCount = 44
+const liveColumnCount = 45
 
 func (t *tx) scanLive(r Row) (*live, error) {
 	n := 0
@@ -61,7 +61,7 @@ func (t *tx) scanLive(r Row) (*live, error) {
 	l.priority, l.Weight, l.runAt = num32(), num32(), num()
 	l.generation, l.epoch, l.worker, l.leaseUntil, l.leaseUs, l.began = num32(), num(), text(), num(), num(), num()
 	l.Attempt, l.AttemptOpen, l.Failures, l.Crashes = num32(), flag(), num32(), num32()
-	l.Claimed, l.RetryHandler, l.Held, l.Kept, l.InHand, l.Given, l.NoPoll = flag(), flag(), num32(), num32(), num32(), flag(), flag()
+	l.Claimed, l.RetryHandler, l.Held, l.Kept, l.InHand, l.Given, l.NoPoll, l.Waits = flag(), flag(), num32(), num32(), num32(), flag(), flag(), num32()
 	wait := text()
 	l.waitUntil, l.beatUntil, l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline = num(), num(), num(), num(), num(), num(), num()
 	l.history, l.hasData, l.updated, l.wakeAt = num32(), flag(), num(), num()

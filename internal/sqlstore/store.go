@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,18 +14,23 @@ import (
 
 // Config is what a database package chooses for its store.
 type Config struct {
-	Prefix   string           // of every table; default "sj_"
-	Now      func() time.Time // the clock of the database
-	Driven   bool             // Now is moved by a test
-	Poll     time.Duration    // how often blocked calls look for changes of other processes; default 100 ms
-	MaxBytes int              // of args, result, body and checkpoint each; default 256 KiB
-	InboxTTL time.Duration    // of an early response without a live job; default 24 h
-	Runners  int              // transactions at a time; default 1
-	Enders   int              // beside them, for ends of steps and claims from queues with gates; default 0: the Runners have those too
-	Apart    int              // ends of fewer steps than this are left to the Runners all the same
-	MaxRows  int              // of one transaction; default 1,000
-	Declared bool             // only queues that SetQueue has made take jobs
-	NoRoom   func() error     // why no new jobs may be stored for want of space; nil if there is no bound
+	Prefix string           // of every table; default "sj_"
+	Now    func() time.Time // the clock of the database
+	Driven bool             // Now is moved by a test
+
+	// Of tests that set the clock while the store is open.
+	Elapsed   func() time.Duration // the monotonic clock of this process; nil: that of Now
+	LoneClock bool                 // leases are not shifted when the clock is set, as the control of such a test
+
+	Poll     time.Duration // how often blocked calls look for changes of other processes; default 100 ms
+	MaxBytes int           // of args, result, body and checkpoint each; default 256 KiB
+	InboxTTL time.Duration // of an early response without a live job; default 24 h
+	Runners  int           // transactions at a time; default 1
+	Enders   int           // beside them, for ends of steps and claims from queues with gates; default 0: the Runners have those too
+	Apart    int           // ends of fewer steps than this are left to the Runners all the same
+	MaxRows  int           // of one transaction; default 1,000
+	Declared bool          // only queues that SetQueue has made take jobs
+	NoRoom   func() error  // why no new jobs may be stored for want of space; nil if there is no bound
 
 	Throttlers map[string]sojourn.Throttler                 // queue → its throttler in Go
 	Rules      func(text string) (sojourn.Throttler, error) // compiles the throttle setting of queues; nil: this process knows no rules
@@ -44,7 +48,8 @@ type Store struct {
 	instance   string
 	secret     []byte
 	broken     atomic.Pointer[error] // a disk error after which nothing is accepted any more
-	saved      atomic.Int64          // the high water of the clock that is stored
+	rebasing   sync.Mutex            // held while leases are shifted after a step of the clock
+	leasing    atomic.Bool           // leases were granted since the shared clock was marked
 	present    present
 	asked      memo[string, asked]                 // worker → what it asks for, as stored
 	rendered   sync.Map                            // statement → its text on this database
@@ -93,7 +98,7 @@ func New(ctx context.Context, db DB, cfg Config) (*Store, error) {
 		s.cfg.Poll = pollEvery
 	}
 	s.throttlers.own, s.throttlers.compile = cfg.Throttlers, cfg.Rules
-	s.clock = clock{wall: cfg.Now, driven: cfg.Driven}
+	s.clock = clock{wall: cfg.Now, elapsed: cfg.Elapsed, driven: cfg.Driven, lone: cfg.LoneClock, started: cfg.Now()}
 	s.batch = newBatcher(s.cfg.Runners, s.cfg.MaxRows, s.commit)
 	s.ends = s.batch
 	if s.cfg.Enders > 0 {
@@ -123,10 +128,15 @@ func (s *Store) readMeta(ctx context.Context) error {
 		if err := Fits(schema, "the store"); err != nil {
 			return err
 		}
+		sent := s.clock.monotonic()
 		t := &tx{Conn: c, s: s}
+		now, err := s.read(c, sent)
+		if err != nil {
+			return err
+		}
 		found := map[string]string{}
 		read := func() error {
-			for _, name := range []string{"instance", "secret", "clock_us"} {
+			for _, name := range []string{"instance", "secret", metaClock} {
 				if err := t.query(qMeta, func(r Row) error { found[name] = r.Text(0); return nil }, name); err != nil {
 					return err
 				}
@@ -139,7 +149,8 @@ func (s *Store) readMeta(ctx context.Context) error {
 		if found["instance"] == "" {
 			key := make([]byte, 32)
 			rand.Read(key) // never fails, says crypto/rand
-			for name, value := range map[string]string{"instance": rand.Text()[:8], "secret": base64.StdEncoding.EncodeToString(key)} {
+			for name, value := range map[string]string{"instance": rand.Text()[:8], "secret": base64.StdEncoding.EncodeToString(key),
+				metaClock: sharedClock{mark: now.now}.String()} {
 				if _, err := t.exec(qInitMeta, name, value); err != nil {
 					return err
 				}
@@ -149,27 +160,10 @@ func (s *Store) readMeta(ctx context.Context) error {
 			}
 		}
 		s.instance = found["instance"]
-		us, _ := strconv.ParseInt(found["clock_us"], 10, 64) // absent is 0
-		if !s.cfg.Driven {
-			s.clock.floor(us)
-		}
-		var err error
+		s.clock.open(readShared(found[metaClock]))
 		s.secret, err = base64.StdEncoding.DecodeString(found["secret"])
 		return err
 	})
-}
-
-// read reads the clock for a transaction: the database's own, if it has one.
-func (s *Store) read(c Conn) (reading, error) {
-	own, ok := c.(Clocked)
-	if !ok || s.cfg.Driven {
-		return s.clock.read(sojourn.DefaultLease.Microseconds()), nil
-	}
-	now, err := own.Clock()
-	if err != nil {
-		return reading{}, err
-	}
-	return s.clock.readFrom(now, sojourn.DefaultLease.Microseconds()), nil
 }
 
 // tx is one transaction: its connection, its one reading of the clock, and what is to be told after the commit.
@@ -178,6 +172,7 @@ type tx struct {
 	s *Store
 	reading
 	wrote  bool
+	silent bool             // no caller is told what it has read
 	ready  map[place]int    // jobs that became claimable
 	freed  map[string]int   // weight that was returned, by queue
 	opens  int64            // when a gate opens that has held a claim back; 0 = not known
@@ -218,6 +213,7 @@ type tx struct {
 
 // newTx begins with a group of requests, of which there may be none.
 func (s *Store) newTx(c Conn, hasty bool, group ...*request) (*tx, error) {
+	sent := s.clock.monotonic()
 	t := &tx{Conn: c, s: s, ready: map[place]int{}, freed: map[string]int{}, hasty: hasty}
 	if t.guess(group) {
 		return t, nil
@@ -231,7 +227,9 @@ func (s *Store) newTx(c Conn, hasty bool, group ...*request) (*tx, error) {
 		}
 	}
 	var err error
-	t.reading, err = s.read(c)
+	if t.reading, err = s.read(c, sent); err == nil && t.stepped && len(group) > 0 {
+		return nil, errClockStep
+	}
 	return t, err
 }
 
@@ -319,23 +317,7 @@ func (t *tx) end() error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	if err := t.checkRelied(); err != nil {
-		return err
-	}
-	return t.saveClock()
-}
-
-// saveClock stores the high water of the clock, at most every 10 s and only beside other writes, so that an idle store commits nothing.
-func (t *tx) saveClock() error {
-	if _, own := t.Conn.(Clocked); own {
-		return nil // the database's clock needs no memory
-	}
-	if !t.wrote || t.s.cfg.Driven || t.now-t.s.saved.Load() < (10*time.Second).Microseconds() {
-		return nil
-	}
-	t.s.saved.Store(t.now)
-	_, err := t.exec(qSetMeta, "clock_us", strconv.FormatInt(t.now, 10))
-	return err
+	return t.checkRelied()
 }
 
 // failed translates an error of the database. After one that leaves the disk in doubt the store refuses everything (inv:A6): an fsync
@@ -395,8 +377,9 @@ func (s *Store) view(ctx context.Context, fn func(t *tx) error) error {
 	if err := s.broken.Load(); err != nil {
 		return *err
 	}
+	sent := s.clock.monotonic()
 	err := s.db.View(ctx, func(c Conn) error {
-		now, err := s.read(c)
+		now, err := s.read(c, sent)
 		if err != nil {
 			return err
 		}

@@ -33,8 +33,14 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	var old []expired
 	var missed []kindKey
 	var unshaped []string
+	var clock string
+	var now int64
 	err = s.view(ctx, func(t *tx) (err error) {
 		if due, err = t.num(qAnyOverdue, t.now); err != nil {
+			return err
+		}
+		now = t.now
+		if err := t.query(qMeta, func(r Row) error { clock = r.Text(0); return nil }, metaClock); err != nil {
 			return err
 		}
 		if err := t.query(qReshapings, func(r Row) error { unshaped = append(unshaped, r.Text(0)); return nil }); err != nil {
@@ -49,7 +55,10 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 		return swept, err
 	}
 	s.lookAgain(ctx, missed)
-	if due > 0 {
+	if err := s.keepMark(ctx, clock, now); err != nil {
+		return swept, s.failed(err)
+	}
+	if due > 0 || s.clock.hasStepped() {
 		more, err := do[sojourn.Swept](ctx, s, classClaim, stepSweep, limit, limit)
 		if err != nil {
 			return swept, err
@@ -147,9 +156,12 @@ func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int
 			return sojourn.Event{Type: sojourn.EventDue}, &swept.Due, nil
 		}
 	case sojourn.Running:
-		if past(l.leaseUntil) && t.now < t.grace {
-			l.leaseUntil = t.grace // the clock has jumped: every lease gets one more
-			return e, nil, nil
+		if until, grace := t.inGrace(l); grace {
+			l.leaseUntil = max(l.leaseUntil, until)
+			if l.timeoutAt > 0 {
+				l.timeoutAt += t.gap
+			}
+			return e, nil, t.grantGrace()
 		}
 		if past(l.leaseUntil) {
 			return sojourn.Event{Type: sojourn.EventLeaseEnded}, &swept.Lost, nil
@@ -224,27 +236,25 @@ func (s *Store) sweepOwners(ctx context.Context, limit int) (swept sojourn.Swept
 	if !ok {
 		return swept, nil
 	}
-	dead, err := o.Dead(ctx)
-	if err != nil {
-		return swept, s.failed(err)
-	}
-	for _, owner := range dead {
-		for {
-			n, err := do[int](ctx, s, classClaim, stepOwner, 1, owner)
-			if err != nil {
-				return swept, err
+	err = o.EndDead(ctx, func(owner string) (finished bool, err error) {
+		for swept.Lost < limit { // the rest with the next sweep
+			if err := ctx.Err(); err != nil {
+				return false, err
+			}
+			// To its end even if ctx ends: the owner is known to be dead only until this function returns.
+			n, err := do[int](context.WithoutCancel(ctx), s, classClaim, stepOwner, 1, owner)
+			if err != nil || n == 0 {
+				return err == nil, err
 			}
 			swept.Lost += n
-			if n == 0 {
-				break
-			}
-			if swept.Lost >= limit {
-				return swept, nil // the rest with the next sweep
-			}
 		}
-		if err := o.Forget(owner); err != nil {
-			return swept, s.failed(err)
-		}
+		return false, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return swept, ctx.Err()
+	}
+	if err != nil {
+		return swept, s.failed(err)
 	}
 	return swept, nil
 }

@@ -2,21 +2,26 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/sojourn-queue/sojourn"
 )
 
-// commit runs a group of requests in one transaction. If it fails with several in it, each is run alone, so that only the one at
-// fault fails.
+// commit runs a group of requests in one transaction. If it was rolled back with several in it, each is run alone, so
+// that only the one at fault fails.
 func (s *Store) commit(group []*request) {
 	helped, err := s.transact(group, true)
 	if err == nil {
 		return
 	}
+	// If the outcome is unknown, the group may be stored. What another run would say of it is not what this one did.
+	again := (helped || len(group) > 1) && s.broken.Load() == nil && sojourn.ErrorCode(err) != sojourn.CodeUnknown
 	for _, r := range group {
-		if r.err = err; (helped || len(group) > 1) && s.broken.Load() == nil {
+		if r.err = err; again {
 			_, r.err = s.transact([]*request{r}, false)
 		}
 	}
@@ -37,7 +42,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 	group = s.arrange(group)
 	var lent []*waiter // the same ones if the transaction is run again
 	var given []claimAnswer
-	err = s.db.Update(ctx, func(c Conn) (err error) {
+	err = s.update(ctx, func(c Conn) (err error) {
 		defer func() { // a mistake of ours fails the request that meets it, and nothing else
 			if v := recover(); v != nil {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
@@ -62,6 +67,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 		if given, err = done.handOver(lent); err != nil {
 			return err
 		}
+		done.silent = foundNothing(group)
 		if err := done.end(); err != nil {
 			return err
 		}
@@ -84,6 +90,19 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 	s.lookAgain(ctx, done.unseen)
 	s.leave(done.dead)
 	return len(lent) > 0, nil
+}
+
+// update is DB.Update that shifts the leases first when fn finds that the clock was set.
+func (s *Store) update(ctx context.Context, fn func(Conn) error) error {
+	for {
+		err := s.db.Update(ctx, fn)
+		if !errors.Is(err, errClockStep) || ctx.Err() != nil {
+			return err
+		}
+		if err := s.rebase(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 func (t *tx) runGroup(group []*request) error {

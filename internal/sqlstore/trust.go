@@ -63,7 +63,7 @@ func (t *tx) trust(group []*request) bool {
 		if r.step != stepFinish {
 			return false
 		}
-		outcomes := r.in.([]sojourn.Outcome)
+		outcomes := r.in.(finishAsk).outcomes
 		for i := range outcomes {
 			o := &outcomes[i]
 			m, ok := k.rows[o.Lease.ID]

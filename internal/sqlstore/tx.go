@@ -63,6 +63,11 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 				return err
 			}
 			dead = t.dead
+			if d, ok := c.(DurableJoiner); ok && !t.wrote && t.pending.empty() {
+				if err := d.ReadDurably(); err != nil {
+					return err
+				}
+			}
 			return t.end()
 		})
 		if err == nil {
@@ -117,9 +122,11 @@ func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]so
 	// Keys are locked until the application commits. takeKeys takes them in one order, so two transactions with several keys wait for each other, and do
 	// not end in a deadlock (rules: F4).
 	var out []sojourn.Enqueued
+	notJSON := s.jsonErrors(jobs)
 	err := s.join(ctx, in, func(t *tx) error {
 		e := enqueue{tx: t}
-		ask := enqueueAsk{jobs: slices.Clone(jobs)}
+		c := sojourn.CallerOf(ctx)
+		ask := enqueueAsk{jobs: slices.Clone(jobs), digests: digests(jobs, c), caller: c, notJSON: notJSON}
 		if err := e.draw(ctx, ask.jobs); err != nil {
 			return err
 		}
@@ -132,16 +139,27 @@ func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]so
 		}
 		return e.write()
 	})
+	if err == nil && slices.ContainsFunc(out, func(e sojourn.Enqueued) bool { return e.Duplicate }) {
+		err = s.durable() // a duplicate rests on the commit of another transaction
+	}
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
+// durable waits until everything that is committed is on the disk.
+func (s *Store) durable() error {
+	if db, ok := s.db.(Durable); ok {
+		return db.Durable()
+	}
+	return nil
+}
+
 // FinishTx ends a step in a transaction of the application; see sojourn.TxStore.
 func (s *Store) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
 	return s.join(ctx, in, func(t *tx) error {
-		f, err := t.finishOne(&o)
+		f, err := t.finishOne(&o, sojourn.CallerOf(ctx))
 		if err != nil {
 			return err
 		}
@@ -174,11 +192,11 @@ func (e *enqueue) draw(ctx context.Context, jobs []sojourn.Job) error {
 	if n == 0 {
 		return nil
 	}
-	// checkID takes the block from here: a transaction with an older snapshot does not see that it was leased, and on SQLite it is stored nowhere,
+	// They are not checked: a transaction with an older snapshot does not see that the block was leased, and on SQLite it is stored nowhere,
 	// because an id that is not stored with its job now never will be.
 	if e.concurrent() {
 		var err error
-		if e.block, err = e.s.spare.take(ctx, e.s, e.now, n); err != nil {
+		if e.drawn, err = e.s.spare.take(ctx, e.s, e.now, n); err != nil {
 			return err
 		}
 	} else {
@@ -186,10 +204,10 @@ func (e *enqueue) draw(ctx context.Context, jobs []sojourn.Job) error {
 		if err != nil {
 			return err
 		}
-		e.block = block{first: first, size: n, leased: e.now}
+		e.drawn = block{first: first, size: n, leased: e.now}
 	}
 	for k, i := range without {
-		jobs[i].ID = sojourn.ID(e.block.first + int64(k))
+		jobs[i].ID = sojourn.ID(e.drawn.first + int64(k))
 	}
 	return nil
 }
@@ -208,7 +226,7 @@ func (b *spareIDs) take(ctx context.Context, s *Store, now, n int64) (block, err
 	defer b.mu.Unlock()
 	if b.left.size < n || now-b.left.leased > sojourn.IDLife.Microseconds()/2 {
 		size := max(n, spareSize)
-		first, err := s.IDs(ctx, int(size))
+		first, err := s.IDs(sojourn.WithCaller(ctx, nil), int(size)) // callers share the block
 		if err != nil {
 			return block{}, err
 		}

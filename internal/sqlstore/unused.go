@@ -18,10 +18,14 @@ func (u *unused) add(blocks []block) {
 	}
 }
 
-// take reports whether nobody has used an id, and with which block it was leased. It says so once.
-func (u unused) take(id int64) (block, bool) {
+// take reports whether nobody has used an id, and with which block its owner has leased it. It says
+// so once. For another owner it changes nothing.
+func (u unused) take(id int64, owner string) (block, bool) {
 	for _, b := range slices.Backward(u) {
 		if b.holds(id) {
+			if b.owner != owner {
+				break
+			}
 			word, bit := &b.taken[(id-b.first)/64], uint64(1)<<((id-b.first)%64)
 			free := *word&bit == 0
 			*word |= bit

@@ -8,23 +8,37 @@ func TestUnused(t *testing.T) {
 	u.add([]block{{first: 100, size: 65, leased: 7}})
 	u.add([]block{{first: 1000, size: 1, leased: 8}})
 	for _, id := range []int64{100, 163, 164, 1000} {
-		b, free := u.take(id)
-		if again, once := u.take(id); !free || !b.holds(id) || once || again != b {
+		b, free := u.take(id, "")
+		if again, once := u.take(id, ""); !free || !b.holds(id) || once || again != b {
 			t.Errorf("%d: %v of %+v, then %v of %+v", id, free, b, once, again)
 		}
 	}
-	if _, free := u.take(101); !free {
+	if _, free := u.take(101, ""); !free {
 		t.Error("101 went with its neighbours")
 	}
 	for _, id := range []int64{99, 165, 999, 1001} {
-		if b, free := u.take(id); free || b.size != 0 {
+		if b, free := u.take(id, ""); free || b.size != 0 {
 			t.Errorf("%d was not leased, but is unused in %+v", id, b)
 		}
 	}
 	for i := range int64(guessedBlocks) {
 		u.add([]block{{first: 2000 + i, size: 1}})
 	}
-	if _, free := u.take(102); free || len(u) != guessedBlocks {
+	if _, free := u.take(102, ""); free || len(u) != guessedBlocks {
 		t.Errorf("the oldest block is one of %d still", len(u))
+	}
+}
+
+// An id is unused for the owner of its block alone, and another caller does not use it up.
+func TestUnusedByOwner(t *testing.T) {
+	var u unused
+	u.add([]block{{first: 100, size: 10, owner: "alice"}})
+	for _, owner := range []string{"", "bob", "*"} {
+		if b, free := u.take(105, owner); free || b.size != 0 {
+			t.Errorf("%q takes an id of alice in %+v", owner, b)
+		}
+	}
+	if _, free := u.take(105, "alice"); !free {
+		t.Error("the id is used up")
 	}
 }

@@ -20,11 +20,14 @@ type hub struct {
 	waiters []*waiter  // in order of arrival
 	running bool       // the poll loop runs; only while somebody waits, so that an idle store does nothing at all
 	due     int64      // earliest wake_at known, microseconds; 0 = none
+	sleeps  int64      // when the poll loop looks at the times again, microseconds; 0 = at once
+	sooner  chan struct{}
 	closed  bool
 	done    chan struct{} // closed by close
 }
 
-// pollEvery is the default of Config.Poll: it bounds how late a job is started that another process has enqueued, or whose run_at has come.
+// pollEvery is the default of Config.Poll: it bounds how late a job starts that another process has
+// enqueued or scheduled. What this process has scheduled sets the timer of the poll loop.
 const pollEvery = 100 * time.Millisecond
 
 // waiter is a blocked Claim (places) or Find (ids).
@@ -41,7 +44,7 @@ type waiter struct {
 	given   *claimAnswer          // what that transaction has found, if it found jobs
 }
 
-func (h *hub) init(s *Store) { h.s, h.done = s, make(chan struct{}) }
+func (h *hub) init(s *Store) { h.s, h.done, h.sooner = s, make(chan struct{}), make(chan struct{}, 1) }
 
 // wait registers w; cancel must be called. Register first, look into the database then, so that nothing falls between.
 func (h *hub) wait(w *waiter) (cancel func()) {
@@ -90,12 +93,29 @@ func (h *hub) tell(t *tx) {
 	for _, p := range t.polls {
 		for _, w := range h.waiters {
 			if slices.Contains(w.queues, p.queue) && slices.Contains(w.pollable, p.kind) {
-				w.opens = earliest(w.opens, p.at)
+				h.opensBy(w, p.at)
 			}
 		}
 	}
-	if t.due > 0 && (h.due == 0 || t.due < h.due) {
-		h.due = t.due
+	h.dueBy(t.due)
+}
+
+// dueBy says that something is due at a time; 0 = nothing. An earlier time stays, because the
+// transaction that has read this one may have begun before it was written. h.mu is held.
+func (h *hub) dueBy(us int64) {
+	if us > 0 && (h.due == 0 || us < h.due) {
+		h.due = us
+		h.wakeBy(us)
+	}
+}
+
+// wakeBy wakes the poll loop if it would sleep beyond a time. h.mu is held.
+func (h *hub) wakeBy(us int64) {
+	if us < h.sleeps {
+		select {
+		case h.sooner <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -142,7 +162,7 @@ func (h *hub) settle(lent []*waiter, answers []claimAnswer) {
 		case answers[i].drained || answers[i].again:
 			w.signal() // it finds out by itself
 		default:
-			h.due, w.opens = answers[i].due, answers[i].opens
+			h.found(w, answers[i].due, answers[i].opens)
 		}
 		close(w.lent)
 		w.lent = nil
@@ -185,55 +205,58 @@ func (h *hub) wakeAll() {
 	}
 }
 
-// setDue says when the next thing is due, as an empty claim has read it; 0 = nothing.
-func (h *hub) setDue(us int64) {
+// foundNothing says when the next thing is due, and when a gate opens that holds back what w waits
+// for, as an empty claim has read it; 0 = nothing.
+func (h *hub) foundNothing(w *waiter, due, opens int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.due = us
+	h.found(w, due, opens)
 }
 
-// setOpens says when a gate opens that has held back what w waits for.
-func (h *hub) setOpens(w *waiter, us int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	w.opens = us
+// found is foundNothing with h.mu held. A time that has passed is one at which the claim could do
+// nothing, because another transaction had locked the row: the next claim looks a moment later.
+func (h *hub) found(w *waiter, due, opens int64) {
+	now := h.s.clock.estimate()
+	again := now + pollEvery.Microseconds()
+	if 0 < due && due <= now {
+		due = again
+	}
+	if 0 < opens && opens <= now {
+		opens = again
+	}
+	h.dueBy(due)
+	h.opensBy(w, opens)
 }
 
-// poll runs while somebody waits.
+// opensBy is dueBy for a gate, or for a poll step. h.mu is held.
+func (h *hub) opensBy(w *waiter, us int64) {
+	if us > 0 && (w.opens == 0 || us < w.opens) {
+		w.opens = us
+		h.wakeBy(us)
+	}
+}
+
+// poll runs while a call waits. It looks for commits of other processes every Config.Poll, and at
+// the known times when they have come.
 func (h *hub) poll() {
+	tick := time.NewTicker(h.s.cfg.Poll)
+	defer tick.Stop()
 	timer := time.NewTimer(h.s.cfg.Poll)
 	defer timer.Stop()
 	version, _ := h.s.db.Version(context.Background()) // an error shows as a change below
 	h.wakeAll()                                        // who has looked before this version was read may have missed what it contains already
 	for {
-		next := h.s.cfg.Poll
-		h.mu.Lock()
-		if len(h.waiters) == 0 || h.closed {
-			h.running = false
-			h.mu.Unlock()
+		next, ok := h.wakeDue(h.s.clock.estimate())
+		if !ok {
 			return
 		}
-		now := h.s.clock.estimate()
-		if h.due > 0 {
-			if left := time.Duration(h.due-now) * time.Microsecond; left > 0 {
-				next = min(next, left)
-			} else {
-				h.due = 0 // whoever is woken reads it anew
-				h.wakeClaim()
-			}
-		}
-		for _, w := range h.waiters {
-			if left := time.Duration(w.opens-now) * time.Microsecond; w.opens > 0 && left > 0 {
-				next = min(next, left)
-			} else if w.opens > 0 {
-				w.opens = 0
-				w.signal()
-			}
-		}
-		h.mu.Unlock()
 		timer.Reset(next)
 		select {
 		case <-timer.C:
+			continue
+		case <-h.sooner:
+			continue
+		case <-tick.C:
 		case <-h.done:
 		}
 		if v, err := h.s.db.Version(context.Background()); err != nil || v != version {
@@ -241,6 +264,33 @@ func (h *hub) poll() {
 			h.wakeAll()
 		}
 	}
+}
+
+// wakeDue wakes the calls whose time has come, and returns how long the poll loop may sleep; false
+// if no call waits.
+func (h *hub) wakeDue(now int64) (next time.Duration, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.waiters) == 0 || h.closed {
+		h.running = false
+		return 0, false
+	}
+	h.sleeps = now + h.s.cfg.Poll.Microseconds()
+	if h.due > now {
+		h.sleeps = min(h.sleeps, h.due)
+	} else if h.due > 0 {
+		h.due = 0 // the claim that is woken reads it anew
+		h.wakeClaim()
+	}
+	for _, w := range h.waiters {
+		if w.opens > now {
+			h.sleeps = min(h.sleeps, w.opens)
+		} else if w.opens > 0 {
+			w.opens = 0
+			w.signal()
+		}
+	}
+	return time.Duration(h.sleeps-now) * time.Microsecond, true
 }
 
 // wakeClaim wakes one blocked Claim, which promotes what is due and so wakes the others as far as there is work. h.mu is held.

@@ -131,7 +131,7 @@ func (t *tx) putOffUntil(l *live) int64 {
 
 // windowLeft is how long a step that stops with its windows may last; 0 = as long as it likes.
 func (t *tx) windowLeft(l *live) (time.Duration, error) {
-	if !l.Policy.StopAtWindowEnd || l.Purpose != sojourn.PurposeStart {
+	if !l.Policy.Stops() || l.Purpose != sojourn.PurposeStart {
 		return 0, nil
 	}
 	q, err := t.queueRow(l.queue)

@@ -28,11 +28,13 @@ var allowances = []allowance{
 	{"internal/sqlstore/vacuum.go", []string{"time.Now", "time.Since"}, "how long a vacuum took: the next one waits a multiple of that"},
 	{"internal/sqlstore/...", []string{"crypto/rand"}, "the name of an instance and the secret of its tokens, drawn once"},
 	{"internal/sqlstore/migratetest/...", []string{"math/rand/v2"}, "the moment at which a process of a test dies"},
+	{"internal/sqlstore/clocktest/...", []string{"math/rand/v2"}, "random schedules of a test, by a seed"},
 	{"internal/demo/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "the other side: a gateway with its own clock and moods"},
 	{"internal/bench/...", []string{"time.Now", "time.Since"}, "a stopwatch"},
 	{"bench/...", []string{"time.Now", "time.Since"}, "a stopwatch, and the times that statements of the raw limit write"},
 	{"source/webhook/...", []string{"time.Now", "crypto/rand"}, "the age of signatures, the time a body may take; ids of messages whose sender gives none"},
 	{"httpapi/server/...", []string{"time.Now", "time.Since", "crypto/rand"}, "deadlines of connections, the age of what is remembered, the ends and secrets of tokens"},
+	{"internal/connlimit/...", []string{"time.Now"}, "deadlines of connections"},
 	{"cmd/...", []string{"time.Now", "time.Since", "time.Until"}, "ages on a screen, the length of a run"},
 	{"examples/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "programs of users"},
 }

@@ -42,13 +42,14 @@ var direction = []row{
 		because: "it tests any Store, so it knows none"},
 	{dir: "store", may: []string{".", "store/...", "httpapi"}, because: "it opens a store by its URL"},
 	{dir: "sojourntest/...", may: []string{".", "worker", "store/sqlite"}, because: "users' tests run on SQLite in memory"},
-	{dir: "httpapi/server/...", may: []string{".", "httpapi/internal/...", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang/..."},
+	{dir: "httpapi/server/...", may: []string{".", "httpapi/internal/...", "internal/connlimit", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang/..."},
 		not: []string{"database"}, because: "HTTP speaks to a Store, not to SQL"},
 	{dir: "httpapi/...", may: []string{".", "httpapi/internal/...", "github.com/go-json-experiment/json/..."}, not: []string{"database"},
 		because: "a client of a server links neither a database nor the server"},
 	{dir: "source", may: []string{"."}, not: []string{"net", "database"}, because: "the loop of all sources knows no broker"},
 	{dir: "source/sourcefile", may: []string{".", "source/...", "rule", "github.com/pelletier/go-toml/v2/...", "github.com/twmb/franz-go/..."}, not: []string{"database"},
 		because: "it opens any source that a file names"},
+	{dir: "source/webhook", may: []string{".", "source", "internal/connlimit"}, not: []string{"database"}, because: "its senders speak HTTP"},
 	{dir: "source/...", may: []string{".", "source/...", "*"}, not: []string{"database"}, because: "a source brings its broker's client"},
 	{dir: "internal/ui/...", may: []string{".", "internal/ui/..."}, not: []string{"database"}, because: "pages over a Client"},
 	{dir: "internal/demo/brokers", may: []string{"internal/demo", "source/...", "source", "github.com/nats-io/...", "github.com/twmb/franz-go/..."}, not: []string{"database"},
@@ -59,6 +60,8 @@ var direction = []row{
 		because: "it measures any store that it is given"},
 	{dir: "internal/pgtest", may: []string{"github.com/jackc/pgx/v5/..."}, because: "it starts servers for tests"},
 	{dir: "internal/brokertest", may: []string{"internal/pgtest", "*"}, because: "it starts servers for tests"},
+	{dir: "internal/connlimit", not: []string{"database"}, because: "it limits any HTTP server"},
+	{dir: "internal/slowclients", because: "it is the other side in tests of servers"},
 	{dir: "internal/crash", because: "only its tests run processes"},
 	{dir: "internal/outage", because: "only its tests run processes"},
 	{dir: "internal/overload", because: "only its tests run processes"},
@@ -142,7 +145,8 @@ func importDirection(f *file) (found []string) {
 // testModules keeps what only tests need out of users' programs. These packages are themselves for tests.
 func testModules(f *file) (found []string) {
 	if f.isTest() || covers("store/storetest/...", f.dir()) ||
-		slices.Contains([]string{"source/sourcetest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest"}, f.dir()) {
+		slices.Contains([]string{"source/sourcetest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest", "internal/sqlstore/clocktest",
+			"internal/sqlstore/checktest"}, f.dir()) {
 		return nil
 	}
 	for _, s := range f.syntax.Imports {

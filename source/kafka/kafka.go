@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -91,8 +92,9 @@ func (b *broker) Receive(ctx context.Context, limit int) (ms []*source.Message, 
 func message(r *kgo.Record) *source.Message {
 	headers := make(map[string]string, len(r.Headers))
 	for _, h := range r.Headers {
-		if _, ok := headers[h.Key]; !ok {
-			headers[h.Key] = string(h.Value)
+		name := strings.ToLower(h.Key)
+		if _, ok := headers[name]; !ok { // the first one counts
+			headers[name] = string(h.Value)
 		}
 	}
 	return &source.Message{ID: fmt.Sprintf("%s/%d@%d", r.Topic, r.Partition, r.Offset), Topic: r.Topic, Key: string(r.Key), Headers: headers,

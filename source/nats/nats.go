@@ -196,7 +196,8 @@ func (b *broker) message(m jetstream.Msg) (*source.Message, error) {
 			headers[name] = values[0]
 		}
 	}
-	return &source.Message{ID: fmt.Sprint(b.prefix, meta.Sequence.Stream), Topic: m.Subject(), Headers: headers, ContentType: headers["Content-Type"],
+	headers = source.LowerCase(headers)
+	return &source.Message{ID: fmt.Sprint(b.prefix, meta.Sequence.Stream), Topic: m.Subject(), Headers: headers, ContentType: headers["content-type"],
 		Time: meta.Timestamp, Body: m.Data(), Ref: m}, nil
 }
 

@@ -170,6 +170,7 @@ func message(d amqp.Delivery) *source.Message {
 	if m.ID == "" {
 		m.ID = identity(m, d.Type, d.AppId)
 	}
+	m.Headers = source.LowerCase(headers)
 	return m
 }
 

@@ -58,6 +58,13 @@ func (k *kafka) mechanism(password string) (sasl.Mechanism, error) {
 	return nil, sojourn.Invalid("sasl", "%.64q is unknown: use plain, scram-sha-256 or scram-sha-512", k.SASL)
 }
 
+func (k *kafka) unset() []string {
+	if k.SASL != "" && os.Getenv(k.PasswordEnv) == "" {
+		return []string{k.PasswordEnv}
+	}
+	return nil
+}
+
 func (k *kafka) open() (source.Broker, error) {
 	o := k.options()
 	if k.TLS {

@@ -31,6 +31,14 @@ func (n *nats) check() error {
 	return n.options().Validate()
 }
 
+func (n *nats) unset() []string {
+	missing := n.address.unset()
+	if unreadable(n.Credentials) {
+		missing = append(missing, n.Credentials)
+	}
+	return missing
+}
+
 func (n *nats) open() (_ source.Broker, err error) {
 	o := n.options()
 	if o.URL, err = n.get(); err != nil {

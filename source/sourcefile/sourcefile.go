@@ -42,6 +42,18 @@ type Source struct {
 	// Signature is the header that has the signature, or the secret, of a webhook; empty of a broker.
 	Signature string
 	Kinds     []string // those that a webhook may answer
+
+	door   *door  // of a webhook
+	broker opener // else
+}
+
+// Unset lists the environment variables and files with secrets that the source needs and that are empty or cannot be read now: with one of them
+// Open, or Endpoint, fails.
+func (s Source) Unset() []string {
+	if s.door != nil {
+		return s.door.unset(os.Getenv)
+	}
+	return s.broker.unset()
 }
 
 // maxFile bounds a file, in bytes.
@@ -88,6 +100,7 @@ type opener interface {
 	name() string
 	from() string
 	check() error
+	unset() []string // environment variables and files that are missing
 	open() (source.Broker, error)
 }
 
@@ -181,7 +194,7 @@ func (t table) source() (s Source, err error) {
 	if _, err := source.New(nobody{}.Responder, nobody{}.Broker, s.Options); err != nil {
 		return s, err
 	}
-	s.Broker, s.From, s.Open = all[0].name(), all[0].from(), all[0].open
+	s.Broker, s.From, s.Open, s.broker = all[0].name(), all[0].from(), all[0].open, all[0]
 	if e, ok := errors.AsType[*sojourn.Error](all[0].check()); ok {
 		return s, sojourn.Invalid(s.Broker+"."+e.Field, "%s", e.Message)
 	}
@@ -191,7 +204,7 @@ func (t table) source() (s Source, err error) {
 // webhook is a source without a broker: the sender comes to it.
 func (t table) webhook() (s Source, err error) {
 	d := *t.Webhook
-	s = Source{Rules: t.rules(), Broker: "webhook", From: d.path(t.Name, t.rules()), Signature: signatureHeaders[d.Signature], Kinds: d.Kinds}
+	s = Source{Rules: t.rules(), Broker: "webhook", From: d.path(t.Name, t.rules()), Signature: signatureHeaders[d.Signature], Kinds: d.Kinds, door: &d}
 	if t.Batch != 0 {
 		return s, sojourn.Invalid("batch", "a webhook has no batches")
 	}
@@ -234,6 +247,22 @@ func (a address) check() error {
 		return sojourn.Invalid("url", "give url or url_env, not both")
 	}
 	return nil
+}
+
+func (a address) unset() []string {
+	if a.Env != "" && os.Getenv(a.Env) == "" {
+		return []string{a.Env}
+	}
+	return nil
+}
+
+// unreadable reports whether there is a name of a file and nothing to read in it.
+func unreadable(file string) bool {
+	if file == "" {
+		return false
+	}
+	text, err := os.ReadFile(file)
+	return err != nil || len(bytes.TrimSpace(text)) == 0
 }
 
 func (a address) get() (string, error) {

@@ -112,6 +112,19 @@ func (d door) secrets(env func(string) string) ([]string, error) {
 	return secrets, nil
 }
 
+// unset lists what secrets cannot do without.
+func (d door) unset(env func(string) string) (missing []string) {
+	if len(d.Secrets) > 0 && env(d.Secrets[0]) == "" {
+		missing = append(missing, d.Secrets[0])
+	}
+	for _, name := range d.SecretFiles {
+		if unreadable(name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
 // path is where the sender posts.
 func (d door) path(name string, match rule.Match) string {
 	if match == (rule.Match{}) {

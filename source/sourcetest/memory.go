@@ -28,6 +28,7 @@ func (b *Memory) Publish(ms ...source.Message) {
 		if m.ID == "" {
 			m.ID = "memory/" + strconv.Itoa(len(b.log))
 		}
+		m.Headers = source.LowerCase(m.Headers)
 		b.log = append(b.log, m)
 	}
 	b.tell()

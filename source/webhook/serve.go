@@ -1,12 +1,12 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/connlimit"
 	"github.com/sojourn-queue/sojourn/source"
 )
 
@@ -32,6 +33,10 @@ func (r *refusal) Error() string { return r.code }
 // One answer for whatever is not there, so that nobody learns whether a token was nearly right.
 var notFound = &refusal{http.StatusNotFound, "not_found", "there is nothing here: look at the path", false}
 
+// A message whose id came before with another key or body lies in the inbox. Its sender is told, because it has to choose another id.
+var conflict = &refusal{http.StatusConflict, "conflict", "the message id came before with another key or body: give each message an id of its own", false}
+var busy = &refusal{http.StatusServiceUnavailable, "busy", "too many requests are being stored: try again", true}
+
 // door is where a request goes.
 type door struct {
 	endpoint  *Endpoint // nil: of a capability, or one that the secret has to show
@@ -42,7 +47,9 @@ type door struct {
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	done := Handled{Status: http.StatusInternalServerError, Code: "internal"}
+	h.bodies.Begin(w, r)
 	defer func() {
+		h.bodies.End(w, r)
 		v := recover()
 		if v == http.ErrAbortHandler {
 			panic(v)
@@ -59,7 +66,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	done.Status, done.Code, done.Outcome = http.StatusOK, "", answer.Outcome
+	done.Outcome = answer.Outcome
+	if answer.Outcome == sojourn.Conflicting {
+		done.Status, done.Code = conflict.status, conflict.code
+		refuse(w, conflict)
+		return
+	}
+	done.Status, done.Code = http.StatusOK, ""
 	if answer.Outcome == sojourn.Early && answer.Job == 0 || answer.Outcome == sojourn.Parked {
 		done.Status = http.StatusAccepted
 	}
@@ -80,22 +93,27 @@ func (h *Handler) handle(w http.ResponseWriter, r *http.Request, done *Handled) 
 		return none, no
 	}
 	done.Endpoint = d.name()
-	select {
+	arriving := h.bodies.Body(w, http.MaxBytesReader(w, r.Body, int64(h.o.MaxBytes)))
+	defer arriving.Release()
+	body, no := h.body(w, r, arriving)
+	if no != nil {
+		return none, no
+	}
+	select { // only now, so that senders whose bodies never come hold no room
 	case h.room <- struct{}{}:
 		defer func() { <-h.room }()
 	default:
-		return none, &refusal{http.StatusServiceUnavailable, "busy", "too many requests are being stored: try again", true}
-	}
-	body, no := h.body(w, r)
-	if no != nil {
-		return none, no
+		return none, busy
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), h.o.Timeout)
 	defer cancel()
 	if d.token != "" {
-		return h.capability(ctx, d, r, body)
+		answer, no := h.capability(ctx, d, r, body)
+		connlimit.SetAuthenticated(r.Context(), no != notFound)
+		return answer, no
 	}
 	e, v, no := h.verify(d, r.Header, body)
+	connlimit.SetAuthenticated(r.Context(), no == nil)
 	if no != nil {
 		return none, no
 	}
@@ -150,29 +168,28 @@ func (h *Handler) route(r *http.Request) (d door, no *refusal) {
 }
 
 // body reads all of it, in bounded time and space.
-func (h *Handler) body(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
+func (h *Handler) body(w http.ResponseWriter, r *http.Request, arriving *connlimit.Body) ([]byte, *refusal) {
 	tooLarge := &refusal{http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("at most %d bytes are taken: send a reference", h.o.MaxBytes), false}
 	if r.ContentLength > int64(h.o.MaxBytes) {
 		w.Header().Set("Connection", "close")
 		return nil, tooLarge
 	}
-	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(h.o.Timeout)) // not all servers can; theirs counts then
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.o.MaxBytes)))
-	if err == nil {
-		_ = deadline.SetReadDeadline(time.Time{}) // else it stays, because the server reads on to the end of a broken body
-	}
-	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+	body, err := arriving.ReadAll(arriving, r.ContentLength, int64(h.o.MaxBytes), 100)
+	_, over := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case err == nil:
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // else it stays, because the server reads on to the end of a broken body
+		return body, nil
+	case over || errors.Is(err, connlimit.ErrTooLarge):
 		return nil, tooLarge
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	case errors.Is(err, connlimit.ErrNoRoom):
+		w.Header().Set("Connection", "close")
+		return nil, busy
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
 		return nil, &refusal{http.StatusRequestTimeout, "body_timeout", "the body has not come in time: try again", true}
 	}
-	if err != nil {
-		return nil, &refusal{http.StatusBadRequest, "body_broken", "the body has not come whole: try again", true}
-	}
-	return body, nil
+	return nil, &refusal{http.StatusBadRequest, "body_broken", "the body has not come whole: try again", true}
 }
 
 // verify says who has sent a message.
@@ -212,14 +229,15 @@ func (e *Endpoint) Message(h http.Header, body []byte, v Verified) *source.Messa
 	return m
 }
 
-// contentType is that of the request as far as a store takes it.
+// contentType is that of the request. One that is none must not refuse the message: its sender cannot mend it. A sender that gives none
+// has sent bytes (RFC 9110, section 8.3).
 func contentType(h http.Header) string {
-	return sojourn.Cut(strings.ToValidUTF8(h.Get("Content-Type"), ""), sojourn.MaxKey)
+	return cmp.Or(source.ContentType(h.Get("Content-Type")), "application/octet-stream")
 }
 
 // capability stores the answer of whoever has the URL. Only the store can verify the token.
 func (h *Handler) capability(ctx context.Context, d door, r *http.Request, body []byte) (sojourn.Responded, *refusal) {
-	response := &sojourn.Response{Token: d.token, Source: CapabilitySource, MessageID: givenID(r.Header), Body: body, ContentType: contentType(r.Header)}
+	response := &sojourn.Response{Token: d.token, Source: CapabilitySource, MessageID: givenID(r.Header), KeepConflict: true, Body: body, ContentType: contentType(r.Header)}
 	answer, err := h.client.Respond(ctx, response)
 	if e, ok := errors.AsType[*sojourn.Error](err); ok && e.Field == "token" {
 		return answer, notFound
@@ -232,9 +250,9 @@ func (h *Handler) store(ctx context.Context, e *Endpoint, response *sojourn.Resp
 	if no := h.allowed(ctx, e, response); no != nil {
 		return answer, no
 	}
-	response.TTL = e.TTL
+	response.TTL, response.PerKey, response.KeepConflict = e.TTL, true, true
 	answer, err := h.client.Respond(ctx, response)
-	if code := sojourn.ErrorCode(err); m != nil && !response.Park && (code == sojourn.CodeInvalid || code == sojourn.CodeNotFound) {
+	if code := sojourn.ErrorCode(err); m != nil && !response.Park && (code == sojourn.CodeInvalid || code == sojourn.CodeInvalidJSON || code == sojourn.CodeNotFound) {
 		cause := err
 		why := source.Matcher(func(context.Context, *source.Message) (*sojourn.Response, error) {
 			return nil, &source.ParkError{Reason: code, Err: cause}
@@ -269,6 +287,8 @@ func (h *Handler) refused(endpoint string, err error) *refusal {
 		return nil
 	case code == sojourn.CodeInvalid:
 		return &refusal{http.StatusBadRequest, "invalid", "kind, key or message id is malformed", false}
+	case code == sojourn.CodeInvalidJSON:
+		return &refusal{http.StatusBadRequest, code, "the body is no JSON, which its content type says it is", false}
 	case code == sojourn.CodeTooLarge:
 		return &refusal{http.StatusRequestEntityTooLarge, "body_too_large", "the store takes no body of this size: send a reference", false}
 	case errors.Is(err, sojourn.ErrNotFound):

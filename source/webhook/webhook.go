@@ -2,13 +2,14 @@
 //
 //	POST /webhook/{name}          (or Endpoint.Path) a signed message of one sender, of which a source.Matcher makes a response
 //	POST /respond/{kind}/{key}    the body is the answer to the job of that key, from a sender who knows a secret
-//	POST /respond/{token}         a capability: the body is the answer to one attempt of one job (sojourn.Job.RespondURL)
+//	POST /respond/{token}         a capability: the body is the answer to one wait of one job (sojourn.Job.RespondURL)
 //
 // An answer with 2xx means that the message is durable, whatever became of it, and that nobody need send it again; docs/guides/webhooks.md has all
 // status codes and which of them make a sender try again. Tokens, secrets, headers and bodies are never logged.
 package webhook
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/connlimit"
 	"github.com/sojourn-queue/sojourn/source"
 )
 
@@ -24,10 +26,12 @@ import (
 const (
 	DefaultMaxBytes    = sojourn.DefaultMaxBytes // of a body
 	DefaultTimeout     = 10 * time.Second        // for the body to come, and for the store to make the response durable
-	DefaultMaxInFlight = 100                     // requests whose body is held at a time
+	DefaultMaxInFlight = 100                     // requests that are verified and stored at a time
+	DefaultMaxConns    = 10_000                  // of Server: connections at a time
 	MaxHeaderBytes     = 16 << 10                // of Server
 	HeaderTimeout      = 5 * time.Second         // of Server: for the header to come
 	IdleTimeout        = 2 * time.Minute         // of Server: of a connection between two requests
+	reservedShare      = 4                       // one connection in so many is kept for known senders
 )
 
 // CapabilitySource is the source of responses that came by a capability.
@@ -36,7 +40,7 @@ const CapabilitySource = "capability"
 // Endpoint is the door of one sender.
 type Endpoint struct {
 	// Name is the source of its responses in the inbox, and with Match the last part of the default path: 1-128 bytes of A-Za-z0-9_.:-. Message ids are unique
-	// within it.
+	// within it and a key: two endpoints, or two keys, may have the same ones.
 	Name string
 	// Path is where the sender posts, default /webhook/{name}: up to 255 bytes of A-Za-z0-9_.:~-/ that do not begin with /respond. It needs Match.
 	Path string
@@ -64,8 +68,12 @@ type Options struct {
 	MaxBytes int
 	// Timeout is for the body to come, and then for the store: 100 ms to 10 min, default 10 s.
 	Timeout time.Duration
-	// MaxInFlight bounds the requests whose body is held at a time; others are told to try again. 1 to 100,000, default 100.
+	// MaxInFlight bounds the requests that are verified and stored at a time; others are told to try again. All bodies together take as much memory
+	// as so many of MaxBytes. 1 to 100,000, default 100.
 	MaxInFlight int
+	// MaxConns bounds the connections of Server. A quarter is kept for those that have carried a message of a known sender or a valid link; of the
+	// others the oldest makes room. 1 to 1,000,000, default 10,000.
+	MaxConns int
 	// Logger gets what goes wrong at the store, and panics. Default: slog.Default().
 	Logger *slog.Logger
 	// Observe is called with each request that had an answer. Default: none.
@@ -89,6 +97,7 @@ type Handler struct {
 	at     map[string]*Endpoint // those with Match, by path
 	open   []*Endpoint          // the others
 	room   chan struct{}        // one token for each request in flight
+	bodies *connlimit.Budget
 }
 
 // New makes a receiver that gives responses to client. An error is about the options.
@@ -122,11 +131,12 @@ func New(client *sojourn.Client, o Options) (*Handler, error) {
 		return nil, err
 	}
 	h.room = make(chan struct{}, h.o.MaxInFlight)
+	h.bodies = connlimit.NewBudget(int64(h.o.MaxInFlight)*int64(h.o.MaxBytes), h.o.Timeout)
 	return h, nil
 }
 
 func (e *Endpoint) validate() error {
-	if err := sojourn.ValidName("name", e.Name); err != nil {
+	if err := cmp.Or(sojourn.ValidName("name", e.Name), sojourn.ValidSource("name", e.Name)); err != nil {
 		return err
 	}
 	if strings.Contains(e.Name, "/") || e.Name == CapabilitySource {
@@ -183,6 +193,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxInFlight < 0 || o.MaxInFlight > 100_000 {
 		return o, sojourn.Invalid("max_in_flight", "%d is out of range: 1 to 100000, or 0 for %d", o.MaxInFlight, DefaultMaxInFlight)
 	}
+	if o.MaxConns < 0 || o.MaxConns > 1_000_000 {
+		return o, sojourn.Invalid("max_conns", "%d is out of range: 1 to 1000000, or 0 for %d", o.MaxConns, DefaultMaxConns)
+	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
@@ -191,6 +204,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight = DefaultMaxInFlight
+	}
+	if o.MaxConns == 0 {
+		o.MaxConns = DefaultMaxConns
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -207,6 +223,8 @@ func (o Options) withDefaults() (Options, error) {
 // Server is an http.Server for a port of the receiver's own, with limits against slow and large requests. Set Addr, then call ListenAndServe or
 // ListenAndServeTLS, and Shutdown to end it: requests that are being stored get their answer first.
 func Server(h *Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: HeaderTimeout, ReadTimeout: HeaderTimeout + h.o.Timeout, WriteTimeout: HeaderTimeout + 3*h.o.Timeout,
+	s := &http.Server{Handler: h, ReadHeaderTimeout: HeaderTimeout, WriteTimeout: HeaderTimeout + 3*h.o.Timeout,
 		IdleTimeout: IdleTimeout, MaxHeaderBytes: MaxHeaderBytes, ErrorLog: slog.NewLogLogger(h.o.Logger.Handler(), slog.LevelDebug)}
+	connlimit.New(h.o.MaxConns, h.o.MaxConns/reservedShare).Install(s)
+	return s
 }

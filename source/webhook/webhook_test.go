@@ -239,12 +239,13 @@ func TestPlain(t *testing.T) {
 	onBoth(t, func(s *stage) {
 		s.awaiting("a/b")
 		raw := "{\x00\xff"
-		s.gets(200, "applied", "/respond/charge/a%2Fb", raw, bearerOf(secret, "Content-Type", "application/json", "Idempotency-Key", "k1"))
+		s.gets(200, "applied", "/respond/charge/a%2Fb", raw, bearerOf(secret, "Content-Type", "application/x-raw", "Idempotency-Key", "k1"))
 		r := s.claim().Response
-		if r == nil || string(r.Body) != raw || r.ContentType != "application/json" || r.Source != "shop" || r.MessageID != "k1" {
+		if r == nil || string(r.Body) != raw || r.ContentType != "application/x-raw" || r.Source != "shop" || r.MessageID != "k1" {
 			s.Errorf("%+v", r)
 		}
 		s.gets(200, "duplicate", "/respond/charge/a%2Fb", raw, bearerOf(secret, "Idempotency-Key", "k1"))
+		s.gets(400, "invalid_json", "/respond/charge/a%2Fb", raw, bearerOf(secret, "Content-Type", "application/json", "Idempotency-Key", "k2")) // unless it is said to be JSON
 		s.gets(202, "early", "/respond/charge/nobody", "", bearerOf(secret))
 		if early := s.inbox()[0]; early.ExpiresAt.Sub(early.ReceivedAt) != time.Hour {
 			s.Errorf("the time to live of the endpoint: %+v", early)
@@ -271,7 +272,7 @@ func TestPlain(t *testing.T) {
 	})
 }
 
-// A capability answers one attempt of one job: an older, an expired and a foreign one change nothing (spec:H6, tr:R4).
+// A capability answers one wait of one job: an older, a used, an expired and a foreign one change nothing (spec:H6, tr:R4).
 func TestCapability(t *testing.T) {
 	onBoth(t, func(s *stage) {
 		j := s.running("42")
@@ -291,13 +292,14 @@ func TestCapability(t *testing.T) {
 			s.Errorf("a stale capability has changed the job: %+v", after)
 		}
 		s.unchanged(func() {
-			foreign := sojourn.NewToken([]byte("the secret of another store"), j.ID, 1, 2)
+			foreign := sojourn.NewToken([]byte("the secret of another store"), j.ID, 1, 2, 0)
 			for _, bad := range []string{foreign, j.Token + "x", "1.1.1", "x", strings.Repeat("1", 300), strings.Replace(soon, ".", ".0", 1)} {
 				s.gets(404, "not_found", "/respond/"+bad, "yes", nil)
 			}
 		})
 		s.gets(200, "applied", "/respond/"+soon, "yes", header("Content-Type", "text/plain", "Webhook-Id", "click-1"))
 		s.gets(200, "duplicate", "/respond/"+soon, "yes", header("Webhook-Id", "click-1"))
+		s.gets(200, "stale", "/respond/"+soon, "yes", nil) // the second click
 		j = s.claim()
 		if r := j.Response; r == nil || string(r.Body) != "yes" || r.Source != CapabilitySource {
 			s.Errorf("%+v", r)
@@ -345,4 +347,42 @@ type neverEnds struct{ t *testing.T }
 func (n neverEnds) Read([]byte) (int, error) {
 	n.t.Error("the body is read beyond the limit")
 	return 0, io.EOF
+}
+
+// A message id says nothing about another key of its endpoint. The same id and key with another body is a conflict: the sender is told, and the
+// message lies in the inbox, once. So it is with links, whose ids are those of one wait of one job.
+func TestMessageIDs(t *testing.T) {
+	onBoth(t, func(s *stage) {
+		a, b := s.running("42"), s.running("43")
+		for _, j := range []sojourn.Job{a, b} {
+			s.finish(j, sojourn.Outcome{Type: sojourn.OutcomeAwait})
+		}
+		const one, other, changed = `{"order":"42"}`, `{"order":"43"}`, `{"order":"42","amount":1}`
+		s.gets(200, "applied", "/webhook/bank", one, sign(s, newSecret, "m1", noon, one))
+		s.gets(200, "applied", "/webhook/bank", other, sign(s, newSecret, "m1", noon, other))
+		s.gets(200, "duplicate", "/webhook/bank", one, sign(s, newSecret, "m1", noon, one))
+		for range 2 {
+			s.gets(409, "conflict", "/webhook/bank", changed, sign(s, newSecret, "m1", noon, changed))
+		}
+		s.gets(409, "conflict", "/webhook/bank", `{"order":"42","amount":2}`, sign(s, newSecret, "m1", noon, `{"order":"42","amount":2}`))
+		a, b = s.claim(), s.claim()
+		for _, j := range []sojourn.Job{a, b} {
+			s.finish(j, sojourn.Outcome{Type: sojourn.OutcomeAwait})
+		}
+		s.gets(200, "applied", "/respond/"+a.Token, "yes", header("Webhook-Id", "1"))
+		s.gets(200, "applied", "/respond/"+b.Token, "no", header("Webhook-Id", "1"))
+		s.gets(200, "duplicate", "/respond/"+b.Token, "no", header("Webhook-Id", "1"))
+		s.gets(409, "conflict", "/respond/"+b.Token, "yes", header("Webhook-Id", "1"))
+		s.gets(202, "early", "/respond/charge/x", "1", bearerOf(secret, "Idempotency-Key", "k1"))
+		s.gets(202, "early", "/respond/charge/y", "1", bearerOf(secret, "Idempotency-Key", "k1"))
+		s.gets(409, "conflict", "/respond/charge/y", "2", bearerOf(secret, "Idempotency-Key", "k1"))
+		var outcomes []string
+		for _, r := range s.inbox() {
+			outcomes = append(outcomes, fmt.Sprint(r.Outcome, " ", r.Source, " ", r.MessageID, " ", r.Duplicates))
+		}
+		if got := strings.Join(outcomes, ", "); got != "conflict shop k1 0, early shop k1 0, early shop k1 0, conflict capability 1 0, applied capability 1 1, applied capability 1 0, "+
+			"conflict bank m1 0, conflict bank m1 1, applied bank m1 0, applied bank m1 1" {
+			s.Error("the inbox, newest first:", got)
+		}
+	})
 }

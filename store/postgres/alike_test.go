@@ -60,7 +60,7 @@ func newLineUp(t *testing.T) *lineUp {
 	}
 	var jobs []sojourn.Job
 	for i := range 7 {
-		j := sojourn.NewJob([]string{"k", "l"}[i%2], []byte{byte(i)}, sojourn.Key(fmt.Sprint("key-", i)), sojourn.Group(fmt.Sprint("group-", i%3)), sojourn.Tags("t"),
+		j := sojourn.NewJob([]string{"k", "l"}[i%2], []byte{byte('0' + i)}, sojourn.Key(fmt.Sprint("key-", i)), sojourn.Group(fmt.Sprint("group-", i%3)), sojourn.Tags("t"),
 			sojourn.Meta("i", fmt.Sprint(i)), sojourn.Priority(int32(100-i)))
 		if i%2 == 1 {
 			j.Policy.Timeout = time.Hour

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -30,7 +31,7 @@ func benchmarkLife(b *testing.B, mode string, producers int) {
 	}
 	defer c.Close()
 	s := c.Store()
-	args := make([]byte, 100)
+	args := bytes.Repeat([]byte("1"), 100)
 	var made, done atomic.Int64
 	finished := make(chan struct{})
 	var workers, makers sync.WaitGroup

@@ -20,7 +20,9 @@ type conn struct {
 	now int64 // of the database, when the transaction began
 
 	begun bool
+	wrote bool      // a statement has inserted, updated or deleted rows
 	same  *sameness // nil binds all columns as arrays
+	db    *DB       // notices a cut connection; nil in a transaction of the application
 }
 
 // Clock implements sqlstore.Clocked.
@@ -38,7 +40,12 @@ func (c *conn) Exec(q string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	tag, err := c.raw.Exec(c.ctx, q, values...)
+	var tag pgconn.CommandTag
+	err = c.await(c.ctx, func(ctx context.Context) (err error) {
+		tag, err = c.raw.Exec(ctx, q, values...)
+		return err
+	})
+	c.note(tag)
 	return tag.RowsAffected(), err
 }
 
@@ -52,19 +59,23 @@ func (c *conn) Query(q string, each func(sqlstore.Row) error, args ...any) error
 	if err != nil {
 		return err
 	}
-	found, err := c.raw.Query(c.ctx, q, values...)
+	r := row{types: c.raw.TypeMap()}
+	var rows [][][]byte
+	err = c.await(c.ctx, func(ctx context.Context) error {
+		found, err := c.raw.Query(ctx, q, values...)
+		if err != nil {
+			return err
+		}
+		for found.Next() {
+			rows = append(rows, own(found.RawValues()))
+		}
+		r.columns = found.FieldDescriptions()
+		c.note(found.CommandTag())
+		return found.Err()
+	})
 	if err != nil {
 		return err
 	}
-	r := row{types: c.raw.TypeMap(), columns: found.FieldDescriptions()}
-	var rows [][][]byte
-	for found.Next() {
-		rows = append(rows, own(found.RawValues()))
-	}
-	if err := found.Err(); err != nil {
-		return err
-	}
-	r.columns = found.FieldDescriptions()
 	for _, r.values = range rows {
 		if err := each(&r); err != nil {
 			return err
@@ -123,9 +134,17 @@ func (c *conn) Send(batch []sqlstore.Statement) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.exchange(c.ctx, m)
+	err = c.await(c.ctx, func(ctx context.Context) error {
+		_, err := c.exchange(ctx, m)
+		return err
+	})
 	copy(batch, opened[len(opened)-len(batch):]) // how many rows each has changed
 	return err
+}
+
+// note remembers that a statement has written.
+func (c *conn) note(tag pgconn.CommandTag) {
+	c.wrote = c.wrote || tag.RowsAffected() > 0 && (tag.Insert() || tag.Update() || tag.Delete())
 }
 
 func (c *conn) fold(batch []sqlstore.Statement) {
@@ -192,6 +211,7 @@ func (c *conn) receive(answers pgx.BatchResults, st *sqlstore.Statement) (pgconn
 	}
 	found.Close()
 	st.Changed = found.CommandTag().RowsAffected()
+	c.note(found.CommandTag())
 	return found.CommandTag(), found.Err()
 }
 

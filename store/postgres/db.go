@@ -15,16 +15,34 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// The pool has a fixed number of connections, each with its work, so that readers never wait for writers nor the other way round. Handlers of
-// jobs use their own database connections, never these.
+// split says how many connections do what, so that readers never wait for writers nor the other way round. One more
+// connection looks for changes of other processes. Handlers of jobs use their own connections, never these.
+type split struct{ writers, readers int }
+
 const (
-	runners = 4 // transactions at a time of all but these:
-	enders  = 2 // of ends of steps and of claims from queues with gates
-	readers = 4 // reads at a time
-	// One more writes: it leases ids, and looks again for responses that came at the same moment as their job began to wait. One more reads: it
-	// looks for changes of other processes.
-	connections = runners + enders + 1 + readers + 1
+	fewestConnections = 3
+	mostConnections   = 12 // 7 writers and 4 readers; more would not make it faster
 )
+
+// splitOf shares out so many connections.
+func splitOf(most int) (split, error) {
+	if most < fewestConnections {
+		return split{}, sojourn.Invalid("url", "pool_max_conns is %d; the store needs %d connections or more", most, fewestConnections)
+	}
+	n := min(most, mostConnections) - 1
+	s := split{writers: max(1, n*7/11)}
+	s.readers = n - s.writers
+	return s, nil
+}
+
+func (s split) total() int { return s.writers + s.readers + 1 }
+
+// enders is how many transactions at a time are for ends of steps and for claims from queues with gates.
+func (s split) enders() int { return s.writers / 3 }
+
+// runners is how many transactions at a time are for everything else. One more connection leases ids, and looks again
+// for responses that came at the same moment as their job began to wait.
+func (s split) runners() int { return max(1, s.writers-s.enders()-1) }
 
 const (
 	readLimit  = 5 * time.Second        // of a View: an old snapshot keeps dead rows from being removed
@@ -46,6 +64,11 @@ type DB struct {
 	updates  atomic.Int64  // that have committed
 	writing  chan struct{} // has room for each write under way
 	reading  chan struct{}
+	closing  chan struct{} // closed by Close
+	barrier  barrier
+	limits   limits
+
+	readLimit time.Duration // of a View; tests make it shorter
 }
 
 var _ interface {
@@ -59,10 +82,6 @@ func (d *DB) Dialect() sqlstore.Dialect { return d.dialect }
 // Update implements sqlstore.DB. The isolation is READ COMMITTED: each statement sees what is committed, and rows are locked before anything is
 // decided by them.
 func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
-	if err := enter(ctx, d.writing); err != nil {
-		return err
-	}
-	defer func() { <-d.writing }()
 	pause := firstPause
 	for try := 1; ; try++ {
 		err := d.write(ctx, fn)
@@ -86,18 +105,26 @@ func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
 
 // View implements sqlstore.DB. All statements see one snapshot.
 func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
-	if err := enter(ctx, d.reading); err != nil {
-		return err
-	}
-	defer func() { <-d.reading }()
-	limited, cancel := context.WithTimeout(ctx, readLimit)
-	defer cancel()
-	err := d.read(limited, fn)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: err,
-			Message: fmt.Sprintf("the read took longer than %v; ask for less at a time", readLimit)}
+	behind, err := d.view(ctx, fn)
+	if err == nil && behind {
+		err = d.barrier.wait(ctx, d)
 	}
 	return err
+}
+
+func (d *DB) view(ctx context.Context, fn func(sqlstore.Conn) error) (behind bool, err error) {
+	if err := enter(ctx, d.reading); err != nil {
+		return false, err
+	}
+	defer func() { <-d.reading }()
+	limited, cancel := context.WithTimeout(ctx, d.readLimit)
+	defer cancel()
+	behind, err = d.read(limited, fn)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return false, &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: err,
+			Message: fmt.Sprintf("the read took longer than %v; ask for less at a time", d.readLimit)}
+	}
+	return behind, err
 }
 
 // enter waits for room.
@@ -115,39 +142,48 @@ func enter(ctx context.Context, room chan struct{}) error {
 
 // write runs fn in a transaction that begins with fn's first message and ends, unless fn has committed, with a commit.
 func (d *DB) write(ctx context.Context, fn func(sqlstore.Conn) error) error {
-	c, err := d.acquire(ctx)
-	if err != nil {
+	if err := enter(ctx, d.writing); err != nil {
 		return err
 	}
-	defer c.Release()
-	w := &writer{conn: conn{ctx: ctx, raw: c.Conn(), same: d.same}}
+	c, err := d.acquire(ctx)
+	if err != nil {
+		<-d.writing
+		return err
+	}
+	w := &writer{conn: conn{ctx: ctx, raw: c.Conn(), same: d.same, db: d}, release: func() { c.Release(); <-d.writing }}
 	if err = fn(w); err == nil && !w.over {
 		err = w.Commit(nil)
+	}
+	if w.abandoned {
+		return err // the goroutine that still waits for the commit releases the connection
 	}
 	if err != nil {
 		d.rollBack(ctx, c.Conn())
 	}
+	w.release()
 	return err
 }
 
 // beginRead is one message of several statements: the clock costs no round trip of its own.
-const beginRead = `begin isolation level repeatable read read only; select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)`
+const beginRead = `begin isolation level repeatable read read only; select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint),
+	` + standbyExpected
 
-// read runs fn over one snapshot.
-func (d *DB) read(ctx context.Context, fn func(sqlstore.Conn) error) error {
+// read runs fn over one snapshot. behind says that what it has read may not be on the standby yet, and has to be.
+func (d *DB) read(ctx context.Context, fn func(sqlstore.Conn) error) (behind bool, err error) {
 	c, err := d.acquire(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer c.Release()
-	now, err := ask(ctx, c.Conn(), beginRead)
+	found, err := ask(ctx, c.Conn(), beginRead)
 	if err != nil {
 		c.Conn().Close(ctx) // whatever state it is in
-		return err
+		return false, err
 	}
-	err = fn(&conn{ctx: ctx, raw: c.Conn(), now: now, begun: true})
+	r := &reader{conn: conn{ctx: ctx, raw: c.Conn(), now: found[0], begun: true}}
+	err = fn(r)
 	d.rollBack(ctx, c.Conn()) // there is nothing to commit
-	return err
+	return r.durably && found[1] != 0, err
 }
 
 func (d *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
@@ -170,17 +206,23 @@ func (d *DB) rollBack(ctx context.Context, raw *pgx.Conn) {
 	}
 }
 
-// ask sends several statements in one message and returns the number that the last one gives.
-func ask(ctx context.Context, raw *pgx.Conn, q string) (int64, error) {
+// ask sends several statements in one message and returns the numbers that the last one gives in one row.
+func ask(ctx context.Context, raw *pgx.Conn, q string) ([]int64, error) {
 	results, err := raw.PgConn().Exec(ctx, q).ReadAll()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	last := results[len(results)-1]
 	if last.Err != nil || len(last.Rows) != 1 {
-		return 0, errors.Join(last.Err, fmt.Errorf("%d rows instead of one", len(last.Rows)))
+		return nil, errors.Join(last.Err, fmt.Errorf("%d rows instead of one", len(last.Rows)))
 	}
-	return strconv.ParseInt(string(last.Rows[0][0]), 10, 64)
+	numbers := make([]int64, len(last.Rows[0]))
+	for i, text := range last.Rows[0] {
+		if numbers[i], err = strconv.ParseInt(string(text), 10, 64); err != nil {
+			return nil, err
+		}
+	}
+	return numbers, nil
 }
 
 // Version implements sqlstore.DB. A snapshot names the transactions that have written and are not over, so it changes with every commit of the
@@ -194,7 +236,11 @@ func (d *DB) Version(ctx context.Context) (version int64, err error) {
 		return 0, err
 	}
 	defer c.Release()
-	return ask(ctx, c.Conn(), `select hashtextextended(cast(pg_current_snapshot() as text), 0)`)
+	found, err := ask(ctx, c.Conn(), `select hashtextextended(cast(pg_current_snapshot() as text), 0)`)
+	if err != nil {
+		return 0, err
+	}
+	return found[0], nil
 }
 
 // Describe implements sqlstore.DB.
@@ -234,7 +280,9 @@ const vacuum = `vacuum (skip_locked, index_cleanup on, truncate off, parallel 0)
 
 // Close implements sqlstore.DB.
 func (d *DB) Close() error {
-	d.closed.Store(true)
+	if d.closed.CompareAndSwap(false, true) {
+		close(d.closing)
+	}
 	d.pool.Close() // waits for connections in use
 	return nil
 }

@@ -29,6 +29,15 @@ func refused(t *testing.T, address, code, text string, options ...Option) {
 	}
 }
 
+func testOptions(t *testing.T, list ...Option) options {
+	t.Helper()
+	o, err := newOptions(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
 // TestOpenRefuses: spec:A7, inv:A1. What is wrong is said before anything is touched.
 func TestOpenRefuses(t *testing.T) {
 	address := testURL(t)
@@ -127,7 +136,7 @@ func database(t *testing.T) (*DB, string) {
 	t.Helper()
 	schema := newSchema(t)
 	open(t, Schema(schema), AutoMigrate()).Close()
-	d, err := openDB(context.Background(), testURL(t), options{schema: schema, prefix: "sj_"})
+	d, err := openDB(context.Background(), testURL(t), testOptions(t, Schema(schema)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +310,7 @@ func TestIdle(t *testing.T) {
 
 func nextTransaction(t *testing.T) (n int64) {
 	t.Helper()
-	d, err := openDB(context.Background(), testURL(t), options{prefix: "sj_"})
+	d, err := openDB(context.Background(), testURL(t), testOptions(t))
 	if err != nil {
 		t.Fatal(err)
 	}

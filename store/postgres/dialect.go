@@ -62,12 +62,12 @@ func newDialect(o options) (sqlstore.Dialect, error) {
 			// jobs, which ends in deadlocks.
 			sqlstore.TextNextResponses: `select nextval('sj_response_seq'), 1::bigint from generate_series(1, $1::bigint)`,
 			// The new ones get their numbers in the same message.
-			sqlstore.TextMessages: `select v.source, v.id, coalesce(m.seq, nextval('sj_response_seq')), coalesce(r.job, 0),
-				case when m.seq is null then 0 else 1 end::bigint from (select distinct * from unnest($1::text[], $2::text[]) u(source, id)) v
-				left join sj_message m on m.source = v.source and m.message_id = v.id left join sj_response r on r.seq = m.seq`,
+			sqlstore.TextMessages: `select v.scope, v.id, coalesce(m.seq, nextval('sj_response_seq')), coalesce(r.job, 0),
+				case when m.seq is null then 0 else 1 end::bigint, m.digest from (select distinct * from unnest($1::text[], $2::text[]) u(scope, id)) v
+				left join sj_message m on m.scope = v.scope and m.message_id = v.id left join sj_response r on r.seq = m.seq`,
 			// The shared text looks at 1,000 candidates and takes a few. Locked, all of them would be hidden from the other nodes; so this one looks
 			// past heavy jobs without a bound.
-			sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and weight <= $4::bigint
+			sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and (weight <= $4::bigint or run_at_us <= $6::bigint)
 				order by r1, r2, id limit $5 /*lock*/`,
 			// A row's xmin is its mark: the transaction that has written it.
 			sqlstore.TextDeleteTrusted: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)

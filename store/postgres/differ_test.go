@@ -152,7 +152,7 @@ func (w *twins) everything(s sojourn.Store, _ int) any {
 	for after := sojourn.ID(0); ; {
 		jobs, err := s.Find(w.ctx, sojourn.Filter{After: after, Limit: 500, Full: true})
 		for _, j := range jobs {
-			history, err1 := s.History(w.ctx, j.ID)
+			history, err1 := s.History(w.ctx, j.ID, sojourn.HistoryFilter{Limit: sojourn.MaxFind})
 			lines, err2 := s.Log(w.ctx, j.ID)
 			all = append(all, masked(j), told(history, err1), told(lines, err2))
 			after = j.ID

@@ -78,12 +78,12 @@ func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
 // TestClaimSeesWhatItsTransactionHasChanged: what was read with the beginning of a transaction is read again if a step before the claim has changed it.
 func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
 	c, schema := openNamed(t)
-	job := sojourn.NewJob("k", []byte("old"))
+	job := sojourn.NewJob("k", []byte(`"old"`))
 	if _, err := c.Enqueue(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
 	var found []sojourn.Claimed
-	changed := []byte("new")
+	changed := []byte(`"new"`)
 	// The claim first: an edit that waits alone is worth a transaction of its own.
 	together(t, c, schema, func() { found = claimAll(t, c, "w", 10) }, func() {
 		edited, err := c.Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{job.ID}}, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Args: &changed}})
@@ -91,7 +91,7 @@ func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
 			t.Error(edited, err)
 		}
 	})
-	if len(found) != 1 || string(found[0].Job.Args) != "new" {
+	if len(found) != 1 || string(found[0].Job.Args) != `"new"` {
 		t.Errorf("claimed %+v", found)
 	}
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func TestGuessesAreAsked(t *testing.T) {
 	}
 	other := func(options ...sojourn.Option) func(*sojourn.Client) error {
 		return func(b *sojourn.Client) error {
-			_, err := b.Enqueue(context.Background(), sojourn.NewJob("k", []byte("other"), options...))
+			_, err := b.Enqueue(context.Background(), sojourn.NewJob("k", []byte(`"other"`), options...))
 			return err
 		}
 	}
@@ -54,11 +55,11 @@ func TestGuessesAreAsked(t *testing.T) {
 				jobs, _ := a.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"},
 					Max: atMost, Capacity: 9})
 				for _, j := range jobs {
-					args = append(args, string(j.Job.Args))
+					args = append(args, strings.Trim(string(j.Job.Args), `"`))
 				}
 				return args
 			}
-			mine := sojourn.NewJob("k", []byte("mine"))
+			mine := sojourn.NewJob("k", []byte(`"mine"`))
 			for range 2 { // the second finds the queue
 				if _, err := a.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
 					t.Fatal(err)

@@ -35,7 +35,7 @@ func openKept(t testing.TB, list ...Option) sojourn.Store {
 		}
 	}
 	db := &DB{pool: before.pool, dialect: before.dialect, location: before.location, tables: before.tables, prefix: before.prefix, server: before.server,
-		same: before.same, writing: make(chan struct{}, runners+enders+1), reading: make(chan struct{}, readers)}
+		same: before.same, limits: o.limits, writing: make(chan struct{}, o.split.writers), reading: make(chan struct{}, o.split.readers), closing: make(chan struct{}), readLimit: readLimit}
 	s, err := sqlstore.New(ctx, &keptDB{DB: db}, o.config())
 	if err != nil {
 		t.Fatal(err)

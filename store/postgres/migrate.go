@@ -12,6 +12,9 @@ import (
 // OpenMigrator connects to a database to look after the tables of a store, whatever version they have; see sojourn.Migrator.
 func OpenMigrator(address string, list ...Option) (sojourn.Migrator, error) {
 	o, err := newOptions(list)
+	if err == nil {
+		o, err = o.from(address)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,10 @@ func moreSteps() []sqlstore.Migration {
 func migrations(address, schema string) migratetest.Database {
 	return migratetest.Database{
 		Open: func(between func(sqlstore.DB) sqlstore.DB) (sojourn.Migrator, error) {
-			o := options{schema: schema, prefix: "sj_", more: moreSteps()}
+			o, err := newOptions([]Option{Schema(schema), func(o *options) { o.more = moreSteps() }})
+			if err != nil {
+				return nil, err
+			}
 			db, err := openDB(context.Background(), address, o)
 			if err != nil || between == nil {
 				return o.tend(db), err

@@ -32,19 +32,27 @@ const qSettings = `select current_setting('server_version'), current_setting('se
 
 // openDB connects and checks the server. It brings no schema.
 func openDB(ctx context.Context, address string, o options) (_ *DB, err error) {
-	cfg, err := parse(address)
+	cfg, _, err := parse(address)
 	if err != nil {
 		return nil, err
 	}
-	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = connections, 0, 0
+	// writing and reading bound the connections in use. The pool has room beside them for those that are being closed:
+	// for a cut connection that takes a while, and others must not wait for it.
+	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = 2*int32(o.split.total()), 0, 0
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "sojourn"
 	}
-	d := &DB{tables: o.tables(), prefix: o.prefix, same: newSameness(), location: location(cfg.ConnConfig, o), writing: make(chan struct{}, runners+enders+1), reading: make(chan struct{}, readers)}
+	cfg.ConnConfig.OnNotice = onNotice
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = connectLimit
+	}
+	cfg.ConnConfig.DialFunc = dialer(cfg.ConnConfig.ConnectTimeout).DialContext
+	d := &DB{tables: o.tables(), prefix: o.prefix, same: newSameness(), location: location(cfg.ConnConfig, o), limits: o.limits,
+		writing: make(chan struct{}, o.split.writers), reading: make(chan struct{}, o.split.readers), closing: make(chan struct{}), readLimit: readLimit}
 	if d.dialect, err = newDialect(o); err != nil {
 		return nil, err
 	}
-	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error { useArrays(c.TypeMap()); return nil }
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { useArrays(c.TypeMap()); return noticeCuts(ctx, c) }
 	if d.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, err
 	}

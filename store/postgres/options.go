@@ -23,6 +23,8 @@ type options struct {
 	schema     string
 	prefix     string
 	poll       time.Duration        // tests make it shorter
+	limits     limits               // the same
+	split      split                // of the connections
 	more       []sqlstore.Migration // of tests, after the real ones
 }
 
@@ -77,21 +79,30 @@ func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
 
 // newOptions applies the options over the defaults and checks the ranges.
 func newOptions(list []Option) (options, error) {
-	o := options{maxBytes: sojourn.DefaultMaxBytes, prefix: "sj_", poll: pollEvery}
+	all, err := splitOf(mostConnections)
+	if err != nil {
+		return options{}, err
+	}
+	o := options{maxBytes: sojourn.DefaultMaxBytes, prefix: "sj_", poll: pollEvery, limits: defaultLimits, split: all}
 	for _, option := range list {
 		option(&o)
 	}
+	return o, o.check()
+}
+
+// check refuses values that are out of range.
+func (o options) check() error {
 	switch {
 	case o.maxBytes < 1 || o.maxBytes > sojourn.MaxMaxBytes:
-		return o, sojourn.Invalid("MaxBytes", "%d is out of range; allowed are 1 to %d", o.maxBytes, sojourn.MaxMaxBytes)
+		return sojourn.Invalid("MaxBytes", "%d is out of range; allowed are 1 to %d", o.maxBytes, sojourn.MaxMaxBytes)
 	case o.inboxTTL != 0 && o.inboxTTL < time.Second:
-		return o, sojourn.Invalid("InboxTTL", "%v is too short; allowed is 1s or more", o.inboxTTL)
+		return sojourn.Invalid("InboxTTL", "%v is too short; allowed is 1s or more", o.inboxTTL)
 	case o.schema != "" && (!plainName.MatchString(o.schema) || len(o.schema) > 48):
-		return o, sojourn.Invalid("Schema", "%.64q is no plain name; allowed are up to 48 bytes of a-z, 0-9 and _", o.schema)
+		return sojourn.Invalid("Schema", "%.64q is no plain name; allowed are up to 48 bytes of a-z, 0-9 and _", o.schema)
 	case !plainName.MatchString(o.prefix) || len(o.prefix) > 32:
-		return o, sojourn.Invalid("Prefix", "%.64q is no plain name; allowed are up to 32 bytes of a-z, 0-9 and _", o.prefix)
+		return sojourn.Invalid("Prefix", "%.64q is no plain name; allowed are up to 32 bytes of a-z, 0-9 and _", o.prefix)
 	}
-	return o, nil
+	return nil
 }
 
 // tables is what stands before the name of each table.

@@ -79,8 +79,8 @@ func (p *pair) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error
 	return p.next().Find(ctx, f)
 }
 
-func (p *pair) History(ctx context.Context, id sojourn.ID) ([]sojourn.Attempt, error) {
-	return p.next().History(ctx, id)
+func (p *pair) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) ([]sojourn.Attempt, error) {
+	return p.next().History(ctx, id, f)
 }
 
 func (p *pair) Log(ctx context.Context, id sojourn.ID) ([]sojourn.LogLine, error) {
@@ -183,7 +183,7 @@ func TestSweepLooksAgain(t *testing.T) {
 	if _, err := c.Store().Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeAwait}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody's", Body: []byte("paid")}); err != nil {
+	if _, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody's", Body: []byte(`"paid"`)}); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, testURL(t), "update "+schema+".sj_response set key = 'order'")
@@ -193,7 +193,7 @@ func TestSweepLooksAgain(t *testing.T) {
 	if _, err := c.Store().Sweep(ctx, 100); err != nil {
 		t.Fatal(err)
 	}
-	if j, err := c.Get(ctx, jobs[0].Job.ID); err != nil || !j.Resumed || j.Response == nil || string(j.Response.Body) != "paid" {
+	if j, err := c.Get(ctx, jobs[0].Job.ID); err != nil || !j.Resumed || j.Response == nil || string(j.Response.Body) != `"paid"` {
 		t.Errorf("%+v %v", j, err)
 	}
 }

@@ -280,7 +280,7 @@ func busyDay(t *testing.T, c *sojourn.Client) {
 	}
 	must(s.Claim(ctx, r)) // repeated
 	text := "x"
-	must(s.Save(ctx, []sojourn.Saved{{Lease: jobs[0].Lease, Checkpoint: []byte("x"), Progress: &text, Log: []sojourn.LogLine{{Text: "x"}}}}))
+	must(s.Save(ctx, []sojourn.Saved{{Lease: jobs[0].Lease, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "x"}}}}))
 	must(s.Extend(ctx, []sojourn.Lease{jobs[0].Lease, {ID: 1, Epoch: 999, Worker: "x"}}))
 	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: jobs[1].Job.Key}))
 	for range 2 {

@@ -30,7 +30,7 @@ func pooler(t *testing.T) string {
 		}
 		t.Skip("no pgbouncer")
 	}
-	cfg, err := parse(testURL(t))
+	cfg, _, err := parse(testURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestPooler(t *testing.T) {
 		group.Go(func() {
 			for i := range 20 {
 				kind := fmt.Sprint("k", w)
-				if _, err := c.Enqueue(ctx, sojourn.NewJob(kind, []byte{0, 255}, sojourn.Key(fmt.Sprint(i)))); err != nil {
+				if _, err := c.Enqueue(ctx, sojourn.NewJob(kind, []byte(`"\u00ff"`), sojourn.Key(fmt.Sprint(i)))); err != nil {
 					t.Error(err)
 					return
 				}

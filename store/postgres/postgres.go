@@ -13,15 +13,20 @@ const pollEvery = time.Second
 
 // Open opens the queue in a PostgreSQL database. The address is a URL (postgres://user:password@host:port/database), keywords
 // ("host=… dbname=…"), or a JSON object of them ({"host": "…", "port": 5432, "db": "…"}); what it leaves open comes from the usual PG…
-// variables. Any number of processes may use one database.
+// variables. schema and prefix among its parameters mean the options of these names. Any number of processes may use
+// one database.
 //
-// The client keeps at most 12 connections: 7 that write, 4 that read, 1 that looks for changes. A pool_max_conns in the address is ignored.
+// The client uses at most 12 connections: 7 that write, 4 that read, 1 that looks for changes. A pool_max_conns in the
+// address makes them fewer, down to 3.
 //
 // The tables must be of this program's version: an older or missing schema is refused with the name of the command (sojourn migrate up) unless
 // AutoMigrate is given, and so is a newer one that needs newer programs (CodeSchema). A server that may lose what it acknowledges is refused unless Relaxed is given,
 // and so are versions before 13, encodings other than UTF8 and standbys.
 func Open(address string, list ...Option) (*sojourn.Client, error) {
 	o, err := newOptions(list)
+	if err == nil {
+		o, err = o.from(address)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +67,7 @@ func (o options) fit(ctx context.Context, db *DB) error {
 }
 
 func (o options) config() sqlstore.Config {
-	cfg := sqlstore.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Runners: runners, Enders: enders, Poll: o.poll,
+	cfg := sqlstore.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Runners: o.split.runners(), Enders: o.split.enders(), Poll: o.poll,
 		Throttlers: o.throttlers, Rules: o.rules, Declared: o.declared}
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true

@@ -1,11 +1,14 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
@@ -17,12 +20,13 @@ import (
 //   - A prepared statement keeps the plan that it got when the tables were small, or had no statistics yet, and read all of a table that has grown
 //     to 20,000 jobs since: a claim took 4.4 ms instead of 0.7. Every statement of a write finds its rows by an index, so nothing else is offered.
 //   - What is not offered counts as very dear, and the server would compile a statement that has to read all of a small table, for 100 ms and more.
+var openWrite = `select set_config('idle_in_transaction_session_timeout', '` + strconv.FormatInt(idleInTransaction.Milliseconds(), 10) + `', true),
+	set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true),
+	cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)`
+
 const (
-	beginWrite = `begin isolation level read committed read write`
-	openWrite  = `select set_config('idle_in_transaction_session_timeout', '30000', true), set_config('enable_seqscan', 'off', true),
-		set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true),
-		set_config('jit', 'off', true),
-		cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)`
+	beginWrite  = `begin isolation level read committed read write`
 	openedClock = 6 // its column
 )
 
@@ -45,48 +49,123 @@ func (c *conn) opening(batch []sqlstore.Statement) []sqlstore.Statement {
 	}}}, batch...)
 }
 
-// writer is the conn of a transaction that this package has begun, and so may commit. It implements sqlstore.Committer.
+// writer is the conn of a transaction that this package has begun, and so may commit. It implements
+// sqlstore.Committer and sqlstore.Silencer.
 type writer struct {
 	conn
-	over bool // committed, or nobody knows
+	over      bool   // committed, or the outcome is unknown
+	silent    bool   // its answer does not rest on what it has read
+	abandoned bool   // the commit is still under way, and release is called when it ends
+	release   func() // gives the connection back
 }
 
-// commitLimit is how long a message with a commit may take. A commit under way is never given up with its caller's context.
-const commitLimit = time.Minute
+// Silent implements sqlstore.Silencer.
+func (w *writer) Silent() { w.silent = true }
 
 // Commit implements sqlstore.Committer. A statement that changes another number of rows than wanted divides by zero, so that the server itself ends
 // the transaction before it comes to the commit.
 func (w *writer) Commit(batch []sqlstore.Statement) error {
+	writes := w.wrote
 	w.fold(batch)
 	for i := range batch {
+		writes = writes || certainlyWrites(&batch[i])
 		if batch[i].Wanted > 0 {
 			batch[i] = exactly(batch[i])
 		}
 	}
-	m, err := queue(append(w.opening(batch), sqlstore.Statement{Text: "commit"}))
+	batch = w.opening(batch)
+	if !writes && !w.silent {
+		batch = append(batch, sqlstore.Statement{Text: waitForStandby})
+	}
+	m, err := queue(append(batch, sqlstore.Statement{Text: "commit"}))
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), commitLimit)
-	defer cancel()
-	switch last, err := w.exchange(ctx, m); {
+	return w.commit(m)
+}
+
+// commit sends a message that ends with a commit. The commit is never given up with its caller's context: a cancel
+// request would end a wait for the synchronous standby, and make visible what the standby does not have. After
+// the limit the caller is told that the outcome is unknown, and the connection goes on waiting.
+func (w *writer) commit(m *message) error {
+	done := make(chan error, 1)
+	go func() { done <- w.finish(m) }()
+	timer := time.NewTimer(w.db.limits.commit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		var ours *sojourn.Error
+		w.over = err == nil || errors.As(err, &ours)
+		return err
+	case <-timer.C:
+	}
+	w.over, w.abandoned = true, true
+	go func() {
+		<-done
+		w.release()
+	}()
+	return unknown("the server has not answered a commit for "+w.db.limits.commit.String(), nil)
+}
+
+// finish is commit without the limit. Its error is an *Error if the outcome is unknown.
+func (w *writer) finish(m *message) error {
+	var last pgconn.CommandTag
+	err := w.await(context.WithoutCancel(w.ctx), func(ctx context.Context) (err error) {
+		last, err = w.exchange(ctx, m)
+		return err
+	})
+	switch {
+	case tookUnreplicated(w.raw.PgConn()):
+		return unknown("the server has given up waiting for its synchronous standby", err)
 	case err == nil && last.String() != "COMMIT": // a statement had failed before, and whoever ran it went on
 		return errors.New("the transaction was rolled back by the server")
 	case err == nil:
-		w.over = true
 		return nil
 	case code(err) == divisionByZero:
 		return errors.Join(sqlstore.ErrRaced, err)
-	case code(err) != "": // the server has refused
+	case provesRollback(err):
 		return err
-	default:
-		w.over = true
-		return &sojourn.Error{Code: sojourn.CodeUnknown, Index: -1, Retryable: true, Err: err,
-			Message: "the connection broke during a commit (" + err.Error() + "); it may or may not have been executed: repeat the call unchanged"}
 	}
+	return unknown("the connection broke during a commit ("+err.Error()+")", err)
 }
 
-const divisionByZero = "22012"
+func unknown(why string, err error) error {
+	return &sojourn.Error{Code: sojourn.CodeUnknown, Index: -1, Retryable: true, Err: err,
+		Message: why + "; it may or may not have been executed: repeat the call unchanged"}
+}
+
+const (
+	divisionByZero = "22012"
+	idleTooLong    = "25P03" // the server has ended the transaction because its client sent nothing for so long
+)
+
+// provesRollback reports whether an error proves that nothing was committed. An answer of the severity ERROR ends the
+// transaction, and the server skips the rest of the message with the commit in it. FATAL does not prove that: a
+// backend that is terminated says so after its commit too. Neither do errors that a pooler makes when it has
+// lost the server: class 08, and 57P and 58, which some use.
+func provesRollback(err error) bool {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return pgconn.SafeToRetry(err) // nothing was sent
+	}
+	for _, class := range []string{"08", "57P", "58"} {
+		if strings.HasPrefix(answer.Code, class) {
+			return false
+		}
+	}
+	return cmp.Or(answer.SeverityUnlocalized, answer.Severity) == "ERROR" || answer.Code == idleTooLong
+}
+
+// certainlyWrites reports whether a statement writes rows, or ends the transaction in an error.
+func certainlyWrites(st *sqlstore.Statement) bool {
+	switch verb, _, _ := strings.Cut(st.Text, " "); verb {
+	case "insert":
+		return st.Wanted > 0 || !strings.Contains(st.Text, "on conflict")
+	case "update", "delete":
+		return st.Wanted > 0
+	}
+	return false
+}
 
 // exactly makes a statement fail that changes or reads another number of rows than it wants.
 func exactly(st sqlstore.Statement) sqlstore.Statement {

@@ -43,19 +43,15 @@ func Backup(ctx context.Context, path, to string) (Copied, error) {
 	}
 	defer db.Close()
 	// The files of copies that were killed half way have dead owners.
-	mine, err := newOwner(to, 0)
+	mine, err := newOwner(to, 0, nil)
 	if err != nil {
 		return Copied{}, err
 	}
 	defer mine.release()
-	dead, _, err := lookAtOwners(to, mine.id)
-	if err != nil {
+	if err := endDead(to, mine.id, func(id string) (bool, error) {
+		return true, ignoreMissing(os.Remove(partial(to, id)))
+	}); err != nil {
 		return Copied{}, err
-	}
-	for _, id := range dead {
-		if err := errors.Join(ignoreMissing(os.Remove(partial(to, id))), forgetOwner(to, id)); err != nil {
-			return Copied{}, err
-		}
 	}
 	part := partial(to, mine.id)
 	defer os.Remove(part)
@@ -77,7 +73,7 @@ func locateExisting(path string) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "path", Index: -1, Message: "there is no store at " + path, Err: err}
+		return path, &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "path", Index: -1, Message: "there is no store at " + path, Err: err}
 	}
 	return path, nil
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ func enqueueTest(t *testing.T, c *sojourn.Client, n int) (ids []sojourn.ID) {
 	t.Helper()
 	jobs := make([]*sojourn.Job, n)
 	for i := range jobs {
-		jobs[i] = sojourn.NewJob("mail", make([]byte, 2000))
+		jobs[i] = sojourn.NewJob("mail", bytes.Repeat([]byte("1"), 2000))
 	}
 	if _, err := c.EnqueueAll(context.Background(), jobs); err != nil {
 		t.Fatal(err)

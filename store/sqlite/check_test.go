@@ -4,169 +4,32 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/checktest"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
-// every is a job in every state that the kernel knows, under ids that the planted violations name.
-type every struct {
-	ready, scheduled, running, awaiting, errored, resumed, completed, failed sojourn.ID
-}
-
-// buildEvery fills a new file through the public calls and closes it. Doctor finds nothing in it.
-func buildEvery(t *testing.T, path string) every {
-	t.Helper()
-	c, err := Open(path)
+// TestDoctorFindsEachPlantedViolation breaks one invariant at a time in a healthy file (spec:A18).
+func TestDoctorFindsEachPlantedViolation(t *testing.T) {
+	healthy := filepath.Join(t.TempDir(), "healthy.db")
+	c, err := Open(healthy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	ctx := context.Background()
-	add := func(kind, key string, o ...sojourn.Option) sojourn.ID {
-		t.Helper()
-		e, err := c.Enqueue(ctx, sojourn.NewJob(kind, []byte(`{}`), append(o, sojourn.Key(key))...))
+	checktest.Run(t, c, "x''", func(t *testing.T, plant string) sojourn.Checker {
+		file := filepath.Join(t.TempDir(), "sick.db")
+		b, err := os.ReadFile(healthy)
+		if err == nil {
+			err = os.WriteFile(file, b, 0o600)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		return e.ID
-	}
-	claim := func(kind string) sojourn.Lease {
-		t.Helper()
-		jobs, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{kind}, Decidable: []string{"errored"}, Max: 1, Capacity: 1, Lease: time.Hour})
-		if err != nil || len(jobs) != 1 {
-			t.Fatal(kind, jobs, err)
-		}
-		return jobs[0].Lease
-	}
-	finish := func(l sojourn.Lease, o sojourn.Outcome) {
-		t.Helper()
-		o.Lease = l
-		if f, err := c.Store().Finish(ctx, []sojourn.Outcome{o}); err != nil || f[0].Status != sojourn.FinishApplied {
-			t.Fatal(f, err)
-		}
-	}
-	respond := func(kind, key string, failed bool) {
-		t.Helper()
-		if _, err := c.Respond(ctx, &sojourn.Response{Kind: kind, Key: key, Failed: failed}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	await := sojourn.Outcome{Type: sojourn.OutcomeAwait}
-	e := every{ready: add("ready", "a"), scheduled: add("scheduled", "b", sojourn.Delay(time.Hour), sojourn.Deadline(48*time.Hour)),
-		running: add("running", "c"), awaiting: add("awaiting", "d"), errored: add("errored", "e"), resumed: add("resumed", "f"),
-		completed: add("completed", "g"), failed: add("failed", "h")}
-	l := claim("running")
-	text := "half"
-	if errs, err := c.Store().Save(ctx, []sojourn.Saved{{Lease: l, Checkpoint: []byte("x"), Progress: &text, Log: []sojourn.LogLine{{Text: "line"}}}}); err != nil || errs[0] != nil {
-		t.Fatal(errs, err)
-	}
-	respond("running", "c", false) // kept
-	finish(claim("awaiting"), await)
-	finish(claim("errored"), await)
-	respond("errored", "e", true)
-	finish(claim("resumed"), await)
-	respond("resumed", "f", false)
-	finish(claim("completed"), sojourn.Outcome{Type: sojourn.OutcomeCompleted})
-	finish(claim("failed"), sojourn.Outcome{Type: sojourn.OutcomeAbort})
-	respond("nobody", "early", false)
-	buildLimited(t, c)
-	return e
-}
-
-// buildLimited adds a queue with a limit: two of its jobs run, a third one waits.
-func buildLimited(t *testing.T, c *sojourn.Client) {
-	t.Helper()
-	ctx := context.Background()
-	if err := c.Store().SetQueue(ctx, "limited", sojourn.QueueSettings{Limit: 2}); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if _, err := c.Enqueue(ctx, sojourn.NewJob("limited", nil, sojourn.Queue("limited"))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r := sojourn.ClaimRequest{Worker: "w", Queues: []string{"limited"}, Kinds: []string{"limited"}, Max: 3, Capacity: 3, Lease: time.Hour}
-	if jobs, err := c.Store().Claim(ctx, r); err != nil || len(jobs) != 2 {
-		t.Fatal(jobs, err)
-	}
-}
-
-// TestDoctorFindsEachPlantedViolation breaks one invariant at a time in a healthy file (spec:A18). A check that no plant covers fails the test.
-func TestDoctorFindsEachPlantedViolation(t *testing.T) {
-	healthy := filepath.Join(t.TempDir(), "healthy.db")
-	e := buildEvery(t, healthy)
-	if found := doctor(t, healthy, ""); len(found) != 0 {
-		t.Fatalf("a healthy store is reported: %v", found)
-	}
-	plants := map[string]string{
-		"job-in-one-place":      `delete from sj_live where id = $1`,
-		"live-has-job":          `delete from sj_job where id = $1`,
-		"final-has-job":         `delete from sj_job where id = (select id from sj_final where state = 7)`,
-		"live-state":            `update sj_live set state = 7 where id = $1`,
-		"final-state":           `update sj_final set state = 3 where state = 7`,
-		"lease-iff-running":     `update sj_live set lease_until_us = 0 where state = 4`,
-		"held-iff-in-flight":    `update sj_live set held = 0 where state = 5`,
-		"resumed-is-ready":      `update sj_live set resumed = 1 where state = 2`,
-		"wakes-up":              `update sj_live set wake_at_us = 9223372036854775807 where state = 5`,
-		"wakes-in-time":         `update sj_live set wake_at_us = run_at_us + 1 where state = 2`,
-		"nothing-overdue":       `update sj_live set wake_at_us = 1 where state = 2`,
-		"key-of-live-job":       `delete from sj_key where job = $1`,
-		"key-has-live-job":      `update sj_key set live = 1 where kind = 'completed'`,
-		"past-key-holder-final": `insert into sj_key_past select kind, key, job from sj_key where kind = 'completed'`,
-		"one-live-job-per-key":  `update sj_live set kind = 'ready', key = 'a' where state = 2`,
-		"counters":              `update sj_live set failures = attempt + 1 where state = 5`,
-		"attempt-open":          `update sj_live set attempt_open = 0 where state = 5`,
-		"kept-count":            `update sj_live set kept = 0 where state = 4`,
-		"in-hand-count":         `update sj_live set in_hand = 0 where resumed = 1`,
-		"in-hand-applied":       `update sj_response set outcome = 4 where in_hand = 1`,
-		"no-lost-wake-up":       `update sj_response set job = (select id from sj_live where state = 5), key = 'd' where outcome = 2 and job > 0`,
-		"no-early-beside-await": `update sj_response set kind = 'awaiting', key = 'd' where outcome = 2 and job = 0`,
-		"kept-by-live":          `update sj_response set job = (select id from sj_final where state = 7) where outcome = 2 and job > 0`,
-		"response-outcome":      `update sj_response set outcome = 3 where outcome = 2 and job = 0`,
-		"early-expires":         `update sj_response set expires_us = 0 where outcome = 2 and job = 0`,
-		"message-of-response":   `delete from sj_message`,
-		"history-gapless":       `update sj_history set seq = seq + 10`,
-		"history-count-live":    `update sj_live set history = history + 1 where state = 5`,
-		"history-count-final":   `update sj_final set history = 0 where state = 7`,
-		"one-end-per-lease":     `update sj_history set epoch = 1 where epoch = 0`,
-		"no-overlap": `insert into sj_history select id, history + 1, generation, attempt, step_epoch + 1, purpose, worker, outcome, state, reason, error, by_whom, began_us - 1,
-			finished_us from sj_final`,
-		"epoch-known":     `update sj_final set epoch = 0 where state = 7`,
-		"queue-exists":    `delete from sj_queue`,
-		"id-was-leased":   `update sj_meta set value = '1' where name = 'next_id'`,
-		"limit-kept":      `update sj_queue set max_weight = 1 where name = 'limited'`,
-		"flight-counted":  `update sj_live set lane = '' where queue = 'limited' and held > 0`,
-		"flight-summed":   `update sj_landed set held = held + 1 where queue = 'limited'`,
-		"flight-known":    `delete from sj_landed where queue = 'limited'`,
-		"lane-of-job":     `update sj_live set lane = '0' where queue = 'limited' and state = 3`,
-		"token-of-server": `insert into sj_access (id, name, hash, grants, created_us, expires_us, revoked_us, used_us) values ('t', 't', x'00', '[]', 1, 1, 0, 0)`,
-		"rows-have-job":   `update sj_history set job = 999 where job = (select max(job) from sj_history)`,
-	}
-	for _, name := range (&sqlstore.Store{}).Checks() {
-		t.Run(name, func(t *testing.T) {
-			plant, ok := plants[name]
-			if !ok {
-				t.Fatal("no violation is planted for this check")
-			}
-			file := filepath.Join(t.TempDir(), "sick.db")
-			b, err := os.ReadFile(healthy)
-			if err == nil {
-				err = os.WriteFile(file, b, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := doctor(t, file, plant, int64(e.ready))
-			if !slices.Contains(found, name) {
-				t.Errorf("planted %q; doctor reports %v", plant, found)
-			}
-		})
-	}
+		return planted(t, file, plant)
+	})
 }
 
 // TestRepairOfTheLedger: while jobs start and end, what was mislaid is corrected, and what they change meanwhile is not counted twice. inv:T2
@@ -194,8 +57,8 @@ func TestRepairOfTheLedger(t *testing.T) {
 	})
 }
 
-// doctor runs a statement on a file behind the store's back, then all checks, and returns the names of those that found something.
-func doctor(t *testing.T, file, plant string, id ...int64) (names []string) {
+// planted opens a file in which a statement is executed behind the store's back.
+func planted(t *testing.T, file, plant string) *sqlstore.Store {
 	t.Helper()
 	o, err := newOptions(nil)
 	if err != nil {
@@ -209,31 +72,19 @@ func doctor(t *testing.T, file, plant string, id ...int64) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	if plant != "" {
-		err := db.Update(context.Background(), func(c sqlstore.Conn) error {
-			var args []any
-			if len(id) > 0 && containsParameter(plant) {
-				args = append(args, id[0])
-			}
-			n, err := c.Exec(plant, args...)
-			if err == nil && n == 0 {
-				t.Error("the plant changed nothing:", plant)
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	t.Cleanup(func() { s.Close() })
+	if plant == "" {
+		return s
 	}
-	found, err := s.Check(context.Background())
+	err = db.Update(context.Background(), func(c sqlstore.Conn) error {
+		n, err := c.Exec(plant)
+		if err == nil && n == 0 {
+			t.Error("the plant changed nothing:", plant)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range found {
-		names = append(names, v.Check)
-	}
-	return names
+	return s
 }
-
-func containsParameter(q string) bool { return slices.Contains([]byte(q), '$') }

@@ -26,7 +26,6 @@ type conn struct {
 	reading bool          // in memory: this is a View
 	after   func(error)   // see Ended; nil if nobody asks
 	silent  bool          // see Silent
-	wrote   bool          // a statement may have changed something
 }
 
 var errOutside = errors.New("sqlite: the Conn was used outside of its transaction")
@@ -161,7 +160,6 @@ func (c *conn) prepare(q string, args int) (*sqlite.Stmt, error) {
 	if err != nil {
 		return nil, c.note(err)
 	}
-	c.wrote = c.wrote || !strings.HasPrefix(q, "select") && !strings.HasPrefix(q, "pragma")
 	if n := st.BindParamCount(); n != args {
 		return nil, fmt.Errorf("sqlite: %d arguments for %d parameters: %s", args, n, q)
 	}

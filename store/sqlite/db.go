@@ -38,10 +38,15 @@ type DB struct {
 
 	closed  chan struct{}
 	closing sync.Once
+	begins  sync.Mutex            // held while a call begins, which Close then waits for
+	calls   sync.WaitGroup        // calls under way, which use the files
 	broken  atomic.Pointer[error] // why all work is refused
 	commits atomic.Int64          // in memory, that changed something
 	updates atomic.Int64          // that have committed
 	log     walLog
+	places  []place // the files that are open; none in memory
+
+	created func() // see options
 
 	// Tests make these smaller.
 	readLimit time.Duration
@@ -53,6 +58,8 @@ var _ interface {
 	sqlstore.DB
 	sqlstore.Owners
 	sqlstore.Crowded
+	sqlstore.Durable
+	sqlstore.Located
 	sqlstore.Rehearser
 } = (*DB)(nil)
 
@@ -60,6 +67,17 @@ var _ interface {
 func (d *DB) Dialect() sqlstore.Dialect { return d.dialect }
 
 func (d *DB) memory() bool { return d.owner == nil }
+
+// begin lets a call use the files until it calls d.calls.Done, or refuses it.
+func (d *DB) begin() error {
+	d.begins.Lock()
+	defer d.begins.Unlock()
+	if err := d.refusal(); err != nil {
+		return err
+	}
+	d.calls.Add(1)
+	return nil
+}
 
 // take waits for a connection.
 func (d *DB) take(ctx context.Context, from chan *conn) (*conn, error) {
@@ -99,23 +117,37 @@ func (d *DB) refusal() error {
 		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Message: "the store is closed", Err: sojourn.ErrClosed}
 	default:
 	}
-	if cause := d.broken.Load(); cause != nil {
+	cause := d.broken.Load()
+	if cause != nil && errors.Is(*cause, errMoved) {
+		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Err: fmt.Errorf("%w: %w", sojourn.ErrClosed, *cause),
+			Message: fmt.Sprintf("the store refuses all work, because %v and what it writes would be lost; stop every process that uses %s, "+
+				"put the file back or restore a backup, then start again", *cause, d.path)}
+	}
+	if cause != nil {
 		return &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Err: fmt.Errorf("%w: %w", sojourn.ErrClosed, *cause),
 			Message: fmt.Sprintf("the store refuses all work after an error of the disk or file (%v); look after %s, then open it again", *cause, d.path)}
 	}
 	return nil
 }
 
-// Update implements sqlstore.DB.
+// Update implements sqlstore.DB. It returns when everything that it has written or read is durable,
+// whichever process has written it.
 func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
-	silent, err := d.update(ctx, fn)
-	if err != nil || silent {
+	if err := d.begin(); err != nil {
 		return err
 	}
-	return d.durable()
+	defer d.calls.Done()
+	silent, err := d.update(ctx, fn)
+	if err == nil && !silent {
+		err = d.durable()
+	}
+	if err != nil {
+		return err
+	}
+	return d.inPlace()
 }
 
-// update commits. That is durable when the log is.
+// update commits, and does not wait for the disk.
 func (d *DB) update(ctx context.Context, fn func(sqlstore.Conn) error) (silent bool, err error) {
 	c, err := d.take(ctx, d.writer)
 	if err != nil {
@@ -126,14 +158,13 @@ func (d *DB) update(ctx context.Context, fn func(sqlstore.Conn) error) (silent b
 			c.after(err)
 		}
 		silent = c.silent
-		c.after, c.silent, c.wrote = nil, false, false
+		c.after, c.silent = nil, false
 		d.give(c, d.writer)
 	}()
 	if d.memory() {
 		return false, d.updateMemory(ctx, c, fn)
 	}
-	commit := func() error { return d.log.commit(c.wrote, c.text("commit")) }
-	if err := c.transact(ctx, c.text("begin immediate"), commit, fn); err != nil {
+	if err := c.transact(ctx, c.text("begin immediate"), c.text("commit"), fn); err != nil {
 		return false, err
 	}
 	d.updates.Add(1)
@@ -160,10 +191,17 @@ func (d *DB) updateMemory(ctx context.Context, c *conn, fn func(sqlstore.Conn) e
 
 // View implements sqlstore.DB. It returns when what it has read is durable.
 func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
+	if err := d.begin(); err != nil {
+		return err
+	}
+	defer d.calls.Done()
 	if err := d.view(ctx, fn); err != nil {
 		return err
 	}
-	return d.durable()
+	if err := d.durable(); err != nil {
+		return err
+	}
+	return d.inPlace()
 }
 
 func (d *DB) view(ctx context.Context, fn func(sqlstore.Conn) error) error {
@@ -207,6 +245,13 @@ func (d *DB) Version(ctx context.Context) (version int64, err error) {
 	if d.memory() { // nobody else can write
 		return d.commits.Load(), d.refusal()
 	}
+	if err := d.begin(); err != nil {
+		return 0, err
+	}
+	defer d.calls.Done()
+	if err := d.inPlace(); err != nil { // so that calls that wait learn of it
+		return 0, err
+	}
 	c, err := d.take(ctx, d.probe)
 	if err != nil {
 		return 0, err
@@ -220,6 +265,18 @@ func (d *DB) Version(ctx context.Context) (version int64, err error) {
 		return err
 	})
 	return version, err
+}
+
+// Durable implements sqlstore.Durable.
+func (d *DB) Durable() error {
+	if err := d.begin(); err != nil {
+		return err
+	}
+	defer d.calls.Done()
+	if err := d.durable(); err != nil {
+		return err
+	}
+	return d.inPlace()
 }
 
 // boundWAL cuts the write-ahead log when it is too large. SQLite's own checkpoint after a commit copies it back but never waits for
@@ -281,7 +338,10 @@ func (d *DB) Describe(ctx context.Context) (sqlstore.Description, error) {
 // Close implements sqlstore.DB.
 func (d *DB) Close() (err error) {
 	d.closing.Do(func() {
+		d.begins.Lock()
 		close(d.closed)
+		d.begins.Unlock()
+		d.calls.Wait()
 		var errs []error
 		if !d.memory() {
 			for range readers {
@@ -309,19 +369,10 @@ func (d *DB) OwnerID() string {
 	return d.owner.id
 }
 
-// Dead implements sqlstore.Owners.
-func (d *DB) Dead(ctx context.Context) ([]string, error) {
+// EndDead implements sqlstore.Owners.
+func (d *DB) EndDead(ctx context.Context, end func(owner string) (finished bool, err error)) error {
 	if err := errors.Join(ctx.Err(), d.refusal()); err != nil || d.memory() {
-		return nil, err
+		return err
 	}
-	dead, _, err := lookAtOwners(d.path, d.owner.id)
-	return dead, err
-}
-
-// Forget implements sqlstore.Owners.
-func (d *DB) Forget(owner string) error {
-	if d.memory() {
-		return nil
-	}
-	return forgetOwner(d.path, owner)
+	return endDead(d.path, d.owner.id, end)
 }

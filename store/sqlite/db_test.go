@@ -288,7 +288,7 @@ func TestClose(t *testing.T) {
 			t.Error(err)
 		}
 		_, err1 := d.Version(t.Context())
-		_, err2 := d.Dead(t.Context())
+		_, err2 := deadOwners(d)
 		_, err3 := d.Describe(t.Context())
 		for i, err := range []error{err1, err2, err3, d.View(t.Context(), nil), d.Update(t.Context(), nil)} {
 			if !errors.Is(err, sojourn.ErrClosed) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -111,7 +112,7 @@ func TestOneFailureInAGroup(t *testing.T) {
 	errs := make([]error, len(args))
 	var group sync.WaitGroup
 	for i, a := range args {
-		group.Go(func() { _, errs[i] = c.Enqueue(context.Background(), sojourn.NewJob("k", []byte(a))) })
+		group.Go(func() { _, errs[i] = c.Enqueue(context.Background(), sojourn.NewJob("k", []byte(strconv.Quote(a)))) })
 		if i == 0 {
 			<-began // the others wait behind this commit and then share one
 		}

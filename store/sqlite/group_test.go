@@ -121,7 +121,8 @@ func TestGroupOfFinishes(t *testing.T) {
 }
 
 // TestGroupOfResponses: calls that share a transaction see what those before them have done, with a job that is stored and one that begins to wait in the
-// same transaction too; of two with one message id the second is a duplicate; and a refused call leaves nothing.
+// same transaction too; of two with one message id the second is a duplicate, or a conflict if
+// it says something else; and a refused call leaves nothing.
 func TestGroupOfResponses(t *testing.T) {
 	f, c := openFaulty(t)
 	ctx := context.Background()
@@ -155,7 +156,13 @@ func TestGroupOfResponses(t *testing.T) {
 		}
 	}
 	together(f, finish(2, sojourn.OutcomeCompleted), finish(1, sojourn.OutcomeAwait),
-		respond(0, "a", "m1"), respond(1, "a", "m2"), respond(2, "b", "m1"), respond(3, "b", "m3"),
+		respond(0, "a", "m1"), respond(1, "a", "m2"), respond(2, "a", "m1"), respond(3, "b", "m3"),
+		func() {
+			other := []sojourn.Response{{Kind: "k", Key: "nobody", MessageID: "m8"}, {Kind: "k", Key: "b", MessageID: "m1"}}
+			if _, err := c.Store().Respond(ctx, other); sojourn.ErrorCode(err) != sojourn.CodeConflict {
+				t.Error(err)
+			}
+		},
 		func() {
 			bad := []sojourn.Response{{Kind: "k", Key: "a", MessageID: "m4"}, {Job: 1 << 40, MessageID: "m5"}}
 			if _, err := c.Store().Respond(ctx, bad); sojourn.ErrorCode(err) != sojourn.CodeNotFound {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,7 +33,7 @@ func blockedClaim(ctx context.Context, s *sqlstore.Store, worker string, limit i
 func batchOf(n int) []*sojourn.Job {
 	jobs := make([]*sojourn.Job, n)
 	for i := range jobs {
-		jobs[i] = sojourn.NewJob("k", []byte{byte(i)}, sojourn.Priority(int32(n-1-i)), sojourn.Tags("t"))
+		jobs[i] = sojourn.NewJob("k", strconv.AppendInt(nil, int64(i+1), 10), sojourn.Priority(int32(n-1-i)), sojourn.Tags("t"))
 	}
 	return jobs
 }
@@ -60,7 +61,7 @@ func TestHandOver(t *testing.T) {
 				t.Fatal(got)
 			}
 			for k, j := range got.jobs {
-				if want := byte(4 - 2*i - k); j.Job.Args[0] != want { // the most urgent first
+				if want := byte('1' + 4 - 2*i - k); j.Job.Args[0] != want { // the most urgent first
 					t.Errorf("worker %d, job %d: %d, want %d", i, k, j.Job.Args[0], want)
 				}
 				stored, err := c.Get(t.Context(), j.Job.ID)
@@ -75,7 +76,7 @@ func TestHandOver(t *testing.T) {
 			}
 		}
 		third := <-blockedClaim(t.Context(), s, "third", 2)
-		if len(third.jobs) != 1 || third.jobs[0].Job.Args[0] != 0 {
+		if len(third.jobs) != 1 || third.jobs[0].Job.Args[0] != '1' {
 			t.Errorf("the job that nobody had asked for: %+v", third)
 		}
 	})
@@ -95,7 +96,7 @@ func TestHandOverOfAnAnswer(t *testing.T) {
 		}
 		got = blockedClaim(t.Context(), s, "v", 1)
 		watched.updates.Store(0)
-		if _, err := c.Respond(t.Context(), &sojourn.Response{Kind: "k", Key: "key", Body: []byte("yes")}); err != nil {
+		if _, err := c.Respond(t.Context(), &sojourn.Response{Kind: "k", Key: "key", Body: []byte(`"yes"`)}); err != nil {
 			t.Fatal(err)
 		}
 		resumed := <-got

@@ -30,14 +30,21 @@ var markLibrary = sync.OnceValue(func() error {
 	return nil
 })
 
-// addMain adds the function to a new connection.
+// addMain adds the functions to a new connection.
 func addMain(tls *libc.TLS, db, _, _ uintptr) int32 {
-	name, err := libc.CString(mainFunction)
+	if code := addFunction(tls, db, mainFunction, 0, pointer(callMain)); code != lib.SQLITE_OK {
+		return code
+	}
+	return addFunction(tls, db, walIndexFunction, 1, pointer(callWALIndex))
+}
+
+func addFunction(tls *libc.TLS, db uintptr, name string, args int32, call uintptr) int32 {
+	text, err := libc.CString(name)
 	if err != nil {
 		return lib.SQLITE_NOMEM
 	}
-	defer libc.Xfree(tls, name)
-	return lib.Xsqlite3_create_function_v2(tls, db, name, 0, lib.SQLITE_UTF8|lib.SQLITE_DIRECTONLY, 0, pointer(callMain), 0, 0, 0)
+	defer libc.Xfree(tls, text)
+	return lib.Xsqlite3_create_function_v2(tls, db, text, args, lib.SQLITE_UTF8|lib.SQLITE_DIRECTONLY, 0, call, 0, 0, 0)
 }
 
 // callMain answers a call of the function.

@@ -4,47 +4,74 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 )
 
-// syncers is how many may sync the log at a time: one for those who start jobs, one for those who end them (sqlstore.Config.Enders). On a disk that takes
-// long, each would otherwise wait for the other's sync before its own.
+// syncers is how many fsyncs of the log may run at a time: one for transactions that start jobs, one
+// for those that end them (sqlstore.Config.Enders). On a slow disk each would otherwise wait for the
+// fsync of the other before its own.
 const syncers = 2
 
-// walLog is the write-ahead log on its way to the disk. With synchronous=FULL SQLite syncs it inside of the commit, while nobody else can write and nobody can
-// read what is written. Here a commit only writes, the next transaction begins, and whoever has written or read the commit is not answered before a
-// sync has covered it. The log is valid up to its first gap, and a sync covers all that was written before it, so nothing that is acknowledged stands behind
-// something that is lost: docs/decisions/035.
+// walLog makes commits durable. With synchronous=FULL SQLite syncs the write-ahead log inside of the
+// commit, and nobody can write meanwhile. Here a commit only writes to the log, the next transaction
+// begins, and a call is answered after an fsync that covers all that the call has written or read.
+// The log is valid up to its first gap, so whatever an answer rests on is durable with it:
+// docs/decisions/035.
+//
+// That includes commits of other processes, whose own fsync may still be under way, or will never
+// come because they were killed: docs/decisions/044. So states of the log are counted as they are
+// found in the wal-index, whoever has written them.
 type walLog struct {
-	files   chan *os.File        // descriptors of the log at rest; nil if nobody waits for the disk (relaxed, or in memory); closed with the DB
-	sync    func(*os.File) error // (*os.File).Sync; tests stand between
-	commits sync.Mutex           // held while a commit becomes visible and is counted
-	written atomic.Int64         // commits that may have changed something
-	synced  atomic.Int64         // of them, those that are on the disk
+	files chan *os.File        // unused descriptors of the log; nil if nobody waits for the disk (relaxed, or in memory); closed with the DB
+	sync  func(*os.File) error // (*os.File).Sync; tests replace it
+	index walIndex
+
+	mu     sync.Mutex // guards the fields below
+	header walHeader  // of the newest state
+	states int64      // how many states of the log were found
+
+	synced atomic.Int64 // the state up to which the log is on the disk
 }
 
 var errSync = errors.New("sqlite: the write-ahead log did not reach the disk")
 
-// openLog opens the log, which is there as soon as a connection has looked into the database. SQLite keeps its locks on other files, so closing this one frees none.
-func (d *DB) openLog() error {
+// openLog opens the log, which exists as soon as a connection has read the database, and syncs it
+// and its folder once: what the file contains may have been written by a process that was killed
+// before its fsync. SQLite keeps its locks on other files, so closing this one drops none.
+func (d *DB) openLog(c *conn) (err error) {
+	if d.log.index, err = openWALIndex(c); err != nil {
+		return err
+	}
 	files := make(chan *os.File, syncers)
-	for range syncers {
-		f, err := os.OpenFile(d.path+"-wal", os.O_RDWR, 0) // to write, because Windows syncs no other
+	defer func() {
 		if err != nil {
+			d.log.files = nil
 			close(files)
 			for f := range files {
 				f.Close()
 			}
+		}
+	}()
+	for range syncers {
+		f, err := os.OpenFile(d.path+"-wal", os.O_RDWR, 0) // for writing, because Windows syncs no other file
+		if err != nil {
 			return fmt.Errorf("sqlite: open the write-ahead log: %w", err)
 		}
 		files <- f
 	}
-	d.log.files, d.log.sync = files, (*os.File).Sync
+	d.log.files = files
+	if err := d.durable(); err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(d.path)); err != nil {
+		return fmt.Errorf("sqlite: sync the folder of the database: %w", err)
+	}
 	return nil
 }
 
-// closeLog closes the log when nothing is written any more, after a last sync for those who wait for one.
+// closeLog closes the log when nothing is written any more, after a last fsync.
 func (d *DB) closeLog() error {
 	if d.log.files == nil {
 		return nil
@@ -60,25 +87,16 @@ func (d *DB) closeLog() error {
 	return err
 }
 
-// commit runs the commit of a transaction. One that has only read is not waited for, so that an idle store syncs nothing.
-func (l *walLog) commit(wrote bool, do func() error) error {
-	if !wrote {
-		return do()
-	}
-	l.commits.Lock()
-	defer l.commits.Unlock()
-	err := do()
-	if err == nil {
-		l.written.Add(1)
-	}
-	return err
-}
-
-// visible is how many commits somebody may have seen.
+// visible is the number of the newest state that anybody may have seen. The wal-index must be
+// mapped: the caller is between d.begin and d.calls.Done, or opens or closes the DB.
 func (l *walLog) visible() int64 {
-	l.commits.Lock()
-	defer l.commits.Unlock()
-	return l.written.Load()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if header := l.index.read(); header != l.header {
+		l.header = header
+		l.states++
+	}
+	return l.states
 }
 
 // durable returns when all that is visible now is on the disk.
@@ -90,10 +108,7 @@ func (d *DB) durable() error {
 		if d.broken.Load() != nil {
 			return d.refusal()
 		}
-		f, open := <-d.log.files
-		if !open {
-			continue // what was visible is on the disk, or it is broken
-		}
+		f := <-d.log.files
 		var err error
 		if d.broken.Load() == nil && d.log.synced.Load() < visible {
 			err = d.syncLog(f)
@@ -106,10 +121,11 @@ func (d *DB) durable() error {
 	return nil
 }
 
-// syncLog refuses all work after a failure before it lets go of the descriptor, on which the next sync may succeed without having written: the kernel tells
-// each descriptor once.
+// syncLog makes the log durable. After a failure it refuses all work before it releases the
+// descriptor, because the next fsync may succeed without having written: the kernel reports a lost
+// write once to each descriptor.
 func (d *DB) syncLog(f *os.File) error {
-	covered := d.log.written.Load()
+	covered := d.log.visible()
 	if err := d.log.sync(f); err != nil {
 		err = fmt.Errorf("%w: %w", errSync, err)
 		d.broken.CompareAndSwap(nil, &err)

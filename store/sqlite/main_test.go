@@ -34,6 +34,8 @@ func runChild(command []string, path string) error {
 		return corrupt(path)
 	case "backup", "restore", "compact":
 		return tendChild(command, path)
+	case "act":
+		return actChild(path, command[1])
 	case "migrate":
 		return migratetest.Child(migrations(path), strings.Join(command, " "))
 	}
@@ -87,7 +89,7 @@ func corrupt(path string) error {
 
 type process struct {
 	*exec.Cmd
-	stdin io.Closer
+	stdin io.WriteCloser
 	lines *bufio.Scanner
 }
 

@@ -37,7 +37,7 @@ func (d *DB) Others(_ context.Context, level int) (below int, err error) {
 	if d.memory() {
 		return 0, d.refusal()
 	}
-	_, living, err := lookAtOwners(d.path, d.owner.id)
+	living, err := livingOwners(d.path, d.owner.id)
 	for _, l := range living {
 		if l < level {
 			below++

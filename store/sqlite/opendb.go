@@ -42,10 +42,13 @@ func openDB(path string, o options) (_ *DB, err error) {
 	if err := markLibrary(); err != nil {
 		return nil, err
 	}
-	d := &DB{path: path, relaxed: o.relaxed, closed: make(chan struct{}), writer: make(chan *conn, 1),
+	d := &DB{path: path, relaxed: o.relaxed, created: o.created, closed: make(chan struct{}), writer: make(chan *conn, 1),
 		readLimit: readLimit, walLimit: walLimit, walNext: walLimit}
 	if d.dialect, err = newDialect(); err != nil {
 		return nil, err
+	}
+	if d.log.sync = o.sync; d.log.sync == nil {
+		d.log.sync = (*os.File).Sync
 	}
 	d.dialect.Migrations = append(d.dialect.Migrations, o.more...)
 	d.level = len(d.dialect.Migrations)
@@ -68,6 +71,9 @@ func openDB(path string, o options) (_ *DB, err error) {
 	if d.path, err = locate(path, network); err != nil {
 		return nil, err
 	}
+	if err := oneName(d.path); err != nil {
+		return nil, err
+	}
 	opening.Lock()
 	defer opening.Unlock()
 	d.reader, d.probe = make(chan *conn, readers), make(chan *conn, 1)
@@ -80,7 +86,7 @@ func openDB(path string, o options) (_ *DB, err error) {
 // open makes the connections, the one that writes first: it creates and checks the file. The owner comes before all, so that a restore sees it,
 // or it sees the restore.
 func (d *DB) open() (err error) {
-	if d.owner, err = newOwner(d.path, d.level); err != nil {
+	if d.owner, err = newOwner(d.path, d.level, d.created); err != nil {
 		return err
 	}
 	var made []*conn
@@ -102,6 +108,10 @@ func (d *DB) open() (err error) {
 	if err := createFile(d.path); err != nil {
 		return err
 	}
+	opened, err := identify(d.path)
+	if err != nil {
+		return fmt.Errorf("sqlite: look at %s: %w", d.path, err)
+	}
 	writer, err := connect(d.path, sqlite.OpenReadWrite, nil)
 	if err != nil {
 		return err
@@ -117,8 +127,17 @@ func (d *DB) open() (err error) {
 		}
 		made = append(made, c)
 	}
+	if d.places, err = places(d.path); err != nil {
+		return err
+	}
+	if d.places[0].file != opened {
+		return fmt.Errorf("sqlite: %s was %w", d.path, errMoved)
+	}
+	if err := d.owner.opened(d.level, opened); err != nil {
+		return err
+	}
 	if !d.relaxed {
-		if err := d.openLog(); err != nil {
+		if err := d.openLog(writer); err != nil {
 			return err
 		}
 	}
@@ -167,6 +186,20 @@ func locate(path string, network func(dir string) string) (string, error) {
 	return path, nil
 }
 
+// oneName refuses a file with several names. SQLite finds the log by the name under which a file is opened, so what is written under one name would
+// be missing under the other, and both would write over each other.
+func oneName(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || links(info) < 2 {
+		return nil // opening says what is wrong
+	}
+	if _, err := os.Stat(path + restoreMark); err == nil {
+		return nil // a restore that was interrupted has given the store a second name, which no program uses
+	}
+	return sojourn.Invalid("path", "%s has %d names (hard links), each of which would have a log of its own; stop all programs that use the file, keep the "+
+		"name beside which the files -wal and -shm are, and remove the others, which \"find DIR -samefile %[1]s\" lists. To copy a store use sojourn store backup", path, links(info))
+}
+
 // createFile makes a missing file that only its owner can read; SQLite gives the log the same mode. An existing file must not be
 // opened here: closing it again would free the locks that other connections of this process hold on it, since POSIX locks belong
 // to the process. For the same reason nobody may connect to the new file before it is closed here.
@@ -186,7 +219,7 @@ func (d *DB) unclean() (bool, error) {
 	if fileSize(d.path+"-wal") == 0 {
 		return false, nil
 	}
-	_, living, err := lookAtOwners(d.path, d.OwnerID())
+	living, err := livingOwners(d.path, d.OwnerID())
 	return len(living) == 0, err
 }
 

@@ -181,13 +181,13 @@ func TestKilled(t *testing.T) {
 	if unclean, err := (&DB{path: path}).unclean(); err != nil || unclean {
 		t.Error("a log that a living store uses is no sign of an unclean stop:", err)
 	}
-	if dead, err := d.Dead(t.Context()); err != nil || len(dead) != 1 || dead[0] != owner {
+	if dead, err := deadOwners(d); err != nil || len(dead) != 1 || dead[0] != owner {
 		t.Errorf("dead: %q %v, want %q", dead, err, owner)
 	}
-	if err := d.Forget(owner); err != nil {
+	if err := forgetDead(d); err != nil {
 		t.Error(err)
 	}
-	if dead, err := d.Dead(t.Context()); err != nil || len(dead) != 0 {
+	if dead, err := deadOwners(d); err != nil || len(dead) != 0 {
 		t.Errorf("dead: %q %v", dead, err)
 	}
 }
@@ -256,5 +256,43 @@ func TestCreateTogether(t *testing.T) {
 		for _, p := range all {
 			p.end(t)
 		}
+	}
+}
+
+// TestHardLink: a file with two names is refused under both, as what it is, and nothing is lost.
+func TestHardLink(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
+		t.Fatal(err)
+	}
+	other := path + "2"
+	if err := os.Link(path, other); err != nil {
+		t.Skip(err)
+	}
+	for _, name := range []string{other, path} {
+		d, err := Open(name)
+		if err == nil {
+			_ = d.Close()
+		}
+		if sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), "hard links") || strings.Contains(err.Error(), "damaged") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if jobs, err := c.Find(t.Context(), sojourn.Filter{}); err != nil || len(jobs) != 1 {
+		t.Errorf("%d jobs, %v", len(jobs), err)
 	}
 }

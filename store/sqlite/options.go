@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"os"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -23,6 +24,8 @@ type options struct {
 	lowSpace       int64
 	migrator       bool                 // only the tables are looked after, whatever version they have
 	more           []sqlstore.Migration // of tests, after the real ones
+	sync           func(*os.File) error // of tests; nil: (*os.File).Sync
+	created        func()               // of tests: the owner's file exists and is not locked yet
 }
 
 // MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default

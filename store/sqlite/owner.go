@@ -11,38 +11,54 @@ import (
 	"strings"
 )
 
-// An owner is one open store. It holds the operating system's lock on a file of its own beside the database, FILE-owner-ID, for as
-// long as it is open. The system frees the lock when the process dies, however it dies; the file stays and tells the others who
-// is dead. Behind the byte that is locked, the file says the newest version of the schema that the program knows.
+// An owner is one open store. As long as it is open it holds the operating system's exclusive lock on
+// a file of its own beside the database, FILE-owner-ID. The system releases the lock when the process
+// dies, and the file stays: an owner is dead if its file can be locked. Behind the byte that is
+// locked, the file contains the newest version of the schema that the program knows and, once the
+// database is open, which file that is and the process.
+//
+// Others take a shared lock while they look at an owner or act on its death. So they do not take each
+// other for the owner, and nobody can become that owner before they have finished.
 type owner struct {
 	id   string
+	path string
 	file *os.File
 }
 
-const ownerMark = "-owner-"
+const (
+	ownerMark   = "-owner-"
+	unbornMark  = ".new" // behind the name of an owner's file that is not locked yet
+	ownerLength = 16
+)
 
-const ownerLength = 16
-
-func newOwner(database string, level int) (*owner, error) {
+// newOwner creates an owner. Its file is locked before it has its name, see ownerTemporary. Tests
+// pass created, which is called between the creation of the file and its lock.
+func newOwner(database string, level int, created func()) (*owner, error) {
 	for {
 		id := strings.ToLower(rand.Text()[:ownerLength]) // a-z2-7: 80 bits
 		path := database + ownerMark + id
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		temporary := ownerTemporary(path)
+		f, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("sqlite: the directory of the database must be writable: %w", err)
 		}
-		// Between the creation and the lock the file looks like a dead owner's, and another process may forget it.
+		if created != nil {
+			created()
+		}
 		locked, err := lock(f)
-		if locked && stillThere(f, path) {
-			if _, err := f.WriteAt(fmt.Append(nil, level), 1); err != nil {
-				return nil, errors.Join(fmt.Errorf("sqlite: write %s: %w", path, err), removeLocked(f))
+		if locked && stillThere(f, temporary) {
+			if _, err = f.WriteAt(fmt.Append(nil, level), 1); err == nil && temporary != path {
+				err = os.Rename(temporary, path)
 			}
-			return &owner{id, f}, nil
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("sqlite: write %s: %w", path, err), removeLocked(f, temporary))
+			}
+			return &owner{id, path, f}, nil
 		}
 		f.Close()
-		os.Remove(path)
+		os.Remove(temporary) // somebody took it for the leftover of a dead process: try another name
 		if err != nil {
-			return nil, fmt.Errorf("sqlite: lock %s: %w", path, err)
+			return nil, fmt.Errorf("sqlite: lock %s: %w", temporary, err)
 		}
 	}
 }
@@ -55,66 +71,106 @@ func stillThere(f *os.File, path string) bool {
 
 // release ends the ownership. What the store leased is left to the ends of the leases.
 func (o *owner) release() error {
-	return ignoreMissing(removeLocked(o.file))
+	return ignoreMissing(removeLocked(o.file, o.path))
 }
 
-// lookAtOwners lists the dead owners of a database and the levels of the living, without the one called self.
-func lookAtOwners(database, self string) (dead []string, living []int, err error) {
+// livingOwners returns the levels of the living owners of a database, without the one called self.
+func livingOwners(database, self string) (levels []int, err error) {
+	err = eachOwner(database, self, func(_ string, f *os.File, dead bool) error {
+		if !dead {
+			levels = append(levels, levelOf(f))
+		}
+		return nil
+	})
+	return levels, err
+}
+
+// endDead calls end for each dead owner of a database, and removes the owner's file if end returns
+// true. It holds a shared lock on that file, so the owner stays dead until end has returned.
+func endDead(database, self string, end func(id string) (finished bool, err error)) error {
+	return eachOwner(database, self, func(id string, f *os.File, dead bool) error {
+		if !dead {
+			return nil
+		}
+		finished, err := end(id)
+		if err != nil || !finished {
+			return err
+		}
+		return ignoreMissing(removeLocked(f, f.Name()))
+	})
+}
+
+// eachOwner calls look for each owner of a database but self, with its open file. If the owner is
+// dead, the file is locked until look returns. Files that a process left before they had their names
+// are removed.
+func eachOwner(database, self string, look func(id string, f *os.File, dead bool) error) error {
 	entries, err := os.ReadDir(filepath.Dir(database))
 	if err != nil {
-		return nil, nil, fmt.Errorf("sqlite: look for owners: %w", err)
+		return fmt.Errorf("sqlite: look for owners: %w", err)
 	}
 	prefix := filepath.Base(database) + ownerMark
 	for _, e := range entries {
-		id, ok := strings.CutPrefix(e.Name(), prefix)
+		name, ok := strings.CutPrefix(e.Name(), prefix)
+		id, unborn := strings.CutSuffix(name, unbornMark)
 		if !ok || id == self || !validOwner(id) {
 			continue
 		}
-		f, err := os.OpenFile(database+ownerMark+id, os.O_RDWR, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // another process was faster
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("sqlite: look at an owner: %w", err)
-		}
-		locked, err := lock(f)
-		level := levelOf(f)
-		f.Close()
-		switch {
-		case err != nil:
-			return nil, nil, fmt.Errorf("sqlite: look at an owner: %w", err)
-		case locked:
-			dead = append(dead, id)
-		default:
-			living = append(living, level)
+		if err := lookAtOwner(database+ownerMark+name, func(f *os.File, dead bool) error {
+			if !unborn {
+				return look(id, f, dead)
+			}
+			if dead {
+				return ignoreMissing(removeLocked(f, f.Name()))
+			}
+			return nil
+		}); err != nil {
+			return err
 		}
 	}
-	return dead, living, nil
+	return nil
+}
+
+// lookAtOwner opens an owner's file, if it is still there, and calls look with a shared lock if that
+// is free.
+func lookAtOwner(path string, look func(f *os.File, dead bool) error) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another process was faster
+	}
+	if err != nil {
+		return fmt.Errorf("sqlite: look at an owner: %w", err)
+	}
+	defer f.Close() // again after removeLocked, which does no harm
+	dead, err := lockShared(f)
+	if err != nil {
+		return fmt.Errorf("sqlite: look at an owner: %w", err)
+	}
+	if dead && !stillThere(f, path) {
+		return nil // it was closed, or another process has removed it
+	}
+	return look(f, dead)
+}
+
+// opened tells others which file the owner has opened.
+func (o *owner) opened(level int, file fileID) error {
+	if _, err := o.file.WriteAt(fmt.Append(nil, level, " ", os.Getpid(), " ", file), 1); err != nil {
+		return fmt.Errorf("sqlite: write %s: %w", o.path, err)
+	}
+	return nil
+}
+
+// ownerFields reads what an owner has written: its level, process and file.
+func ownerFields(f *os.File) (fields [3]string) {
+	text := make([]byte, 100)
+	n, _ := f.ReadAt(text, 1)
+	copy(fields[:], strings.Fields(string(text[:n])))
+	return fields
 }
 
 // levelOf reads the level of an owner; 0 if it has not written one yet.
 func levelOf(f *os.File) int {
-	text := make([]byte, 16)
-	n, _ := f.ReadAt(text, 1)
-	level, _ := strconv.Atoi(string(text[:n]))
+	level, _ := strconv.Atoi(ownerFields(f)[0])
 	return level
-}
-
-// forgetOwner removes the file of a dead owner. That of a living one stays.
-func forgetOwner(database, id string) error {
-	if !validOwner(id) {
-		return fmt.Errorf("sqlite: %q is no owner's id", id)
-	}
-	f, err := os.OpenFile(database+ownerMark+id, os.O_RDWR, 0)
-	if err != nil {
-		return ignoreMissing(err)
-	}
-	locked, err := lock(f)
-	if err != nil || !locked {
-		f.Close()
-		return err
-	}
-	return ignoreMissing(removeLocked(f))
 }
 
 func validOwner(id string) bool {

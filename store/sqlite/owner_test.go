@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,6 +13,16 @@ import (
 )
 
 func sqlStatements(text string) []string { return sqlstore.Statements(text) }
+
+// deadOwners lists the dead owners of a store.
+func deadOwners(d *DB) (ids []string, err error) {
+	err = d.EndDead(context.Background(), func(id string) (bool, error) { ids = append(ids, id); return false, nil })
+	return ids, err
+}
+
+func forgetDead(d *DB) error {
+	return d.EndDead(context.Background(), func(string) (bool, error) { return true, nil })
+}
 
 // spec:L8. Two stores of one process are two owners; each sees that the other lives.
 func TestOwners(t *testing.T) {
@@ -29,16 +40,16 @@ func TestOwners(t *testing.T) {
 	}
 	dead := func(want ...string) {
 		t.Helper()
-		got, err := a.Dead(t.Context())
+		got, err := deadOwners(a)
 		if err != nil || len(got) != len(want) || len(got) == 1 && got[0] != want[0] {
 			t.Errorf("dead: %q, want %q: %v", got, want, err)
 		}
 	}
 	dead()
+	if err := forgetDead(a); err != nil {
+		t.Error(err)
+	}
 	for _, living := range []string{a.OwnerID(), b.OwnerID(), c} {
-		if err := a.Forget(living); err != nil {
-			t.Error(err)
-		}
 		if _, err := os.Stat(a.path + ownerMark + living); err != nil {
 			t.Error("a living owner was forgotten:", err)
 		}
@@ -46,8 +57,19 @@ func TestOwners(t *testing.T) {
 	p.kill()
 	dead(c)
 	dead(c) // looking changes nothing
-	if err := errors.Join(a.Forget(c), b.Forget(c)); err != nil {
-		t.Error("who comes second finds the work done:", err)
+	if err := a.EndDead(t.Context(), func(id string) (bool, error) {
+		again, err := deadOwners(b)
+		if !slices.Equal(again, []string{id}) || err != nil {
+			t.Error("another store sees, while the death is acted on,", again, err)
+		}
+		if f, err := os.OpenFile(a.path+ownerMark+id, os.O_RDWR, 0); err != nil {
+			t.Error(err)
+		} else if locked, err := lock(f); locked || err != nil {
+			t.Error("the dead owner could come back while its death is acted on:", err)
+		}
+		return true, forgetDead(b)
+	}); err != nil {
+		t.Error("of two that act on a death, the second one fails:", err)
 	}
 	dead()
 	own := b.path + ownerMark + b.OwnerID()
@@ -58,22 +80,31 @@ func TestOwners(t *testing.T) {
 		t.Error("Close left its owner's file:", err)
 	}
 	dead()
-	for _, bad := range []string{"", "../../etc/passwd", "ABCDEFGHIJKLMNOP", "abc"} {
-		if err := a.Forget(bad); err == nil {
-			t.Errorf("Forget(%q) was accepted", bad)
+	for _, bad := range []string{"", "ABCDEFGHIJKLMNOP", "abc", "abcdefghijklmnop.old"} { // files of others
+		if err := os.WriteFile(a.path+ownerMark+bad, nil, 0o600); err != nil {
+			t.Error(err)
 		}
+	}
+	dead()
+	unborn := a.path + ownerMark + "abcdefghijklmnop" + unbornMark
+	if err := os.WriteFile(unborn, nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	dead()
+	if _, err := os.Stat(unborn); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("what was left of an owner that was never born stays:", err)
 	}
 }
 
 func TestOwnersInMemory(t *testing.T) {
 	d := openTest(t, inMemory)
-	dead, err := d.Dead(t.Context())
-	if d.OwnerID() != "" || len(dead) != 0 || err != nil || d.Forget("x") != nil {
+	dead, err := deadOwners(d)
+	if d.OwnerID() != "" || len(dead) != 0 || err != nil {
 		t.Error(d.OwnerID(), dead, err)
 	}
 }
 
-// An owner that somebody takes for dead while it is being made ends up with a file that stands.
+// While owners are created and released, nobody takes one for dead.
 func TestOwnerRace(t *testing.T) {
 	database := fileTest(t)
 	stop := make(chan bool)
@@ -85,21 +116,18 @@ func TestOwnerRace(t *testing.T) {
 				return
 			default:
 			}
-			dead, _, err := lookAtOwners(database, "")
-			if err != nil {
+			if err := endDead(database, "", func(id string) (bool, error) {
+				t.Error("a living owner is called dead:", id)
+				return true, nil
+			}); err != nil {
 				t.Error(err)
 				return
-			}
-			for _, id := range dead {
-				if err := forgetOwner(database, id); err != nil {
-					t.Error(err)
-				}
 			}
 		}
 	})
 	var all []*owner
 	for range 300 {
-		o, err := newOwner(database, 7)
+		o, err := newOwner(database, 7, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,9 +141,9 @@ func TestOwnerRace(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	dead, living, err := lookAtOwners(database, "")
-	if err != nil || len(dead) != 0 || !slices.Equal(living, slices.Repeat([]int{7}, len(all))) {
-		t.Error(len(dead), "dead,", living, "living of", len(all), err)
+	living, err := livingOwners(database, "")
+	if err != nil || !slices.Equal(living, slices.Repeat([]int{7}, len(all))) {
+		t.Error(living, "living of", len(all), err)
 	}
 	for _, o := range all {
 		if err := o.release(); err != nil {

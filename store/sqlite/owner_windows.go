@@ -7,22 +7,31 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lock takes the file's lock if it is free; closing the file frees it.
-func lock(f *os.File) (bool, error) {
-	const mode = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
-	err := windows.LockFileEx(windows.Handle(f.Fd()), mode, 0, 1, 0, new(windows.Overlapped))
+// lock takes the file's lock for its owner if it is free; closing the file releases it.
+func lock(f *os.File) (bool, error) { return lockFile(f, windows.LOCKFILE_EXCLUSIVE_LOCK) }
+
+// lockShared takes the lock together with others who look at the file, unless its owner lives.
+func lockShared(f *os.File) (bool, error) { return lockFile(f, 0) }
+
+func lockFile(f *os.File, how uint32) (bool, error) {
+	err := windows.LockFileEx(windows.Handle(f.Fd()), how|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, new(windows.Overlapped))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return false, nil
 	}
 	return err == nil, os.NewSyscallError("LockFileEx", err)
 }
 
-// removeLocked removes a file whose lock is held. Windows removes no open file, so the lock goes first; for the same reason an
-// owner that comes in between keeps its file.
-func removeLocked(f *os.File) error {
+// ownerTemporary is the name of an owner's file until it is locked. Windows renames no open file, so
+// it has its name at once. Who takes it for dead before it is locked holds the lock while acting on
+// that; the new owner then does not get the lock, and takes another name.
+func ownerTemporary(path string) string { return path }
+
+// removeLocked removes a file whose lock is held. Windows removes no open file, so the lock goes
+// first; for the same reason an owner that comes in between keeps its file.
+func removeLocked(f *os.File, path string) error {
 	err := f.Close()
-	removed := os.Remove(f.Name())
-	if errors.Is(removed, windows.ERROR_SHARING_VIOLATION) { // somebody is looking at it; it shows up as dead again
+	removed := os.Remove(path)
+	if errors.Is(removed, windows.ERROR_SHARING_VIOLATION) { // somebody is looking at it; it is found dead again
 		removed = nil
 	}
 	return errors.Join(err, removed)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,7 +30,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	mine, theirs := stores[0], stores[1]
 	claim := func(key string) sojourn.Lease {
 		t.Helper()
-		if _, err := mine.Enqueue(t.Context(), sojourn.NewJob("k", []byte(key), sojourn.Key(key))); err != nil {
+		if _, err := mine.Enqueue(t.Context(), sojourn.NewJob("k", []byte(strconv.Quote(key)), sojourn.Key(key))); err != nil {
 			t.Fatal(err)
 		}
 		jobs, err := mine.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
@@ -48,7 +49,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	}
 	// Their response is kept by the running job, so the step that ends in a wait finds it at once.
 	l := claim("answered")
-	if _, err := theirs.Respond(t.Context(), &sojourn.Response{Kind: "k", Key: "answered", Body: []byte("yes")}); err != nil {
+	if _, err := theirs.Respond(t.Context(), &sojourn.Response{Kind: "k", Key: "answered", Body: []byte(`"yes"`)}); err != nil {
 		t.Fatal(err)
 	}
 	if f := finish(l, sojourn.OutcomeAwait); f.State != sojourn.Ready {

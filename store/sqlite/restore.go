@@ -84,7 +84,10 @@ type restoring struct {
 }
 
 func (r *restoring) run(ctx context.Context, backup, path string) (out Restored, err error) {
-	if out.From, err = locateExisting(backup); err != nil {
+	if out.From, err = locateExisting(backup); errors.Is(err, fs.ErrNotExist) {
+		return out, &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "backup", Index: -1,
+			Message: "there is no backup at " + out.From + "; name a file that sojourn store backup has written"}
+	} else if err != nil {
 		return out, err
 	}
 	if r.path, err = locate(path, networkFS); err != nil {
@@ -99,7 +102,7 @@ func (r *restoring) run(ctx context.Context, backup, path string) (out Restored,
 	}
 	defer func() {
 		if text, look := phase(r.mark); look == nil && text != replacing {
-			removeLocked(r.mark)
+			removeLocked(r.mark, r.mark.Name())
 		} else {
 			r.mark.Close()
 		}
@@ -146,14 +149,14 @@ func (r *restoring) begin() error {
 	var living []int
 	if err == nil {
 		r.mark = f
-		_, living, err = lookAtOwners(r.path, "")
+		living, err = livingOwners(r.path, "")
 	}
 	if err == nil && len(living) > 0 {
 		err = sojourn.Conflict("%d open stores use %s; stop their processes first", len(living), r.path)
 	}
 	if err != nil && r.mark != nil {
 		if text, look := phase(f); look == nil && text != replacing {
-			return errors.Join(err, removeLocked(f))
+			return errors.Join(err, removeLocked(f, name))
 		}
 	}
 	if err != nil {
@@ -200,14 +203,9 @@ func (r *restoring) prepare(ctx context.Context, backup string, next int64) (soj
 			return 0, err
 		}
 	}
-	dead, _, err := lookAtOwners(part, "")
-	if err != nil {
+	// Owners of a restore that was killed.
+	if err := endDead(part, "", func(string) (bool, error) { return true, nil }); err != nil {
 		return 0, err
-	}
-	for _, id := range dead { // of a restore that was killed
-		if err := forgetOwner(part, id); err != nil {
-			return 0, err
-		}
 	}
 	if err := copyInto(ctx, backup, part); err != nil {
 		return 0, err

@@ -86,13 +86,15 @@ func (s *scene) audit() {
 // history reads what happened to a job and checks that it is complete.
 func (s *scene) history(id sojourn.ID) []sojourn.Attempt {
 	s.Helper()
-	as, err := s.store.History(s.ctx, id)
+	as, err := s.store.History(s.ctx, id, sojourn.HistoryFilter{Limit: sojourn.MaxFind})
 	s.must(err, "History of %d", id)
 	steps := map[int64]bool{}
+	last := int32(0)
 	for i, a := range as {
-		if a.Seq != int32(i+1) {
-			s.Fatalf("history of job %d: entry %d has the number %d (inv:S1)", id, i+1, a.Seq)
+		if a.Seq != last+a.Dropped+1 || a.Dropped < 0 || a.Dropped > 0 && (i != 1 || len(as) != sojourn.MaxHistory+1) {
+			s.Fatalf("history of job %d: entry %d has the number %d behind %d, dropped %d (inv:S1)", id, i+1, a.Seq, last, a.Dropped)
 		}
+		last = a.Seq
 		if a.Epoch > 0 && steps[a.Epoch] {
 			s.Fatalf("history of job %d: two entries for the step with epoch %d (rules:A2)", id, a.Epoch)
 		}

@@ -37,7 +37,7 @@ func (s *scene) roundTrip(b []byte) {
 		}
 	}
 	own := bytes.Clone(b)
-	id := s.enqueue(sojourn.Key("k"), func(j *sojourn.Job) { j.Args = own })
+	id := s.enqueue(sojourn.Key("k"), typed(plain), func(j *sojourn.Job) { j.Args = own })
 	c := s.claim()
 	is("claimed args", c.Job.Args)
 	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: bytes.Clone(b)}), "Save")

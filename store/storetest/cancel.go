@@ -188,7 +188,7 @@ func editBad(s *scene) {
 
 func editNothing(s *scene) {
 	for _, action := range []sojourn.EditAction{sojourn.EditCancel, sojourn.EditFail, sojourn.EditRedrive, sojourn.EditPurge} {
-		ed, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{1 << 40}}, sojourn.Edit{Action: action})
+		ed, err := s.store.Edit(s.ctx, sojourn.Filter{Kind: "unknown"}, sojourn.Edit{Action: action})
 		s.must(err, "Edit %s of nothing", action)
 		if ed.Changed != 0 || len(ed.Items) != 0 || ed.More {
 			s.Fatalf("Edit %s of nothing answered %+v", action, ed)

@@ -14,6 +14,9 @@ var claimTrials = []trial{
 	{"claim only what was asked for", "A claim gives only jobs of the named kinds, from the named queues.", "spec:O11 spec:O10 spec:W8", claimFilters},
 	{"claim no more than was asked for", "A claim gives at most Max jobs, and more than MaxBatch is clamped.", "spec:O1 spec:B4", claimMax},
 	{"claim within the capacity", "A job that does not fit the worker's room is passed over, and weight 0 always fits.", "spec:W9 spec:J12", claimCapacity},
+	{"claim keeps room", "A job that does not fit the worker's room and has been ready for the claim's reserve is not passed over any more.",
+		"spec:W9 spec:J12", claimReserve},
+	{"claim keeps room at gates", "In a queue with gates, room is kept only for a job that all gates let through.", "spec:W9 rules:C9", claimReserveGated},
 	{"claim an attempt that is open", "A job that was snoozed or released goes on with its attempt, with its timeout set anew.",
 		"tr:C2 rules:E1 inv:P2 spec:J9 spec:J19", claimOpen},
 	{"claim a resumed job", "A resumed job goes on with its attempt and its clock, which stood while it rested.",
@@ -103,6 +106,52 @@ func claimCapacity(s *scene) {
 	cs = s.claimMany(upTo(10), room(7))
 	if len(cs) != 2 || cs[0].Job.ID != heavy || cs[1].Job.ID != more {
 		s.Fatalf("with room for 7 the claim gave %v, want %d and %d", claimedIDs(cs), heavy, more)
+	}
+}
+
+// reserving is a claim of up to 10 jobs by a worker with room for so much.
+func reserving(capacity int64, after time.Duration) wish {
+	return func(r *sojourn.ClaimRequest) { r.Max, r.Capacity, r.Reserve = 10, capacity, after }
+}
+
+func claimReserve(s *scene) {
+	const after = 10 * time.Second
+	heavy := s.enqueue(sojourn.Weight(5), sojourn.Priority(1))
+	s.enqueueMany(9)
+	same(s, "light jobs before the reserve", len(s.claimMany(reserving(3, after))), 3)
+	s.advance(after)
+	other := s.enqueue(sojourn.Queue("other"))
+	s.claimNone("room is kept", reserving(3, after))
+	s.claimNone("room is kept, in all queues of the claim", reserving(3, after), from(line, "other"))
+	same(s, "a claim without a reserve", len(s.claimMany(upTo(2), room(3))), 2)
+	same(s, "a queue without heavy jobs", s.claim(reserving(3, after), from("other")).Job.ID, other)
+	cs := s.claimMany(reserving(6, after))
+	if len(cs) != 2 || cs[0].Job.ID != heavy {
+		s.Fatalf("with room for 6 the claim gave %v, want %d and a light job", claimedIDs(cs), heavy)
+	}
+	urgent := s.enqueue(sojourn.Priority(0))
+	late := s.enqueue(sojourn.Weight(5), sojourn.Priority(1))
+	s.advance(after)
+	same(s, "what stands before it starts", s.claim(reserving(5, after)).Job.ID, urgent)
+	same(s, "then it", s.claim(reserving(5, after)).Job.ID, late)
+	_, err := s.store.Claim(s.ctx, s.request(reserving(5, -1)))
+	s.refused(err, sojourn.CodeInvalid, "a negative reserve")
+}
+
+func claimReserveGated(s *scene) {
+	const after = 10 * time.Second
+	s.setQueue(line, sojourn.QueueSettings{Limit: 100})
+	heavy := s.enqueue(sojourn.Weight(5), sojourn.Priority(1))
+	s.enqueueMany(6)
+	s.advance(after)
+	s.claimNone("room is kept", reserving(3, after))
+	same(s, "a claim without a reserve", len(s.claimMany(upTo(1), room(3))), 1)
+	s.setQueue(line, sojourn.QueueSettings{Limit: 4})
+	same(s, "the limit holds the heavy job back, not the room", len(s.claimMany(reserving(3, after))), 3)
+	s.setQueue(line, sojourn.QueueSettings{Limit: 100})
+	cs := s.claimMany(reserving(6, after))
+	if len(cs) != 2 || cs[0].Job.ID != heavy {
+		s.Fatalf("with room for 6 the claim gave %v, want %d and a light job", claimedIDs(cs), heavy)
 	}
 }
 

@@ -19,13 +19,13 @@ var enqueueTrials = []trial{
 		"spec:J1 spec:J2 spec:J3 spec:J11 spec:J12 spec:J22 spec:J23 spec:J24 spec:P4 spec:A17", enqueueFields},
 	{"enqueue fills in defaults", "What neither option nor kind nor queue says is the built-in default, stored with the job.",
 		"spec:J7 spec:J11 spec:J12 spec:J19 spec:J24 spec:A12", enqueueDefaults},
-	{"enqueue the same id again", "The same id with the same kind and key is the same job, whatever its state, and nothing changes.",
+	{"enqueue the same id again", "The same id with the same content is the same job, whatever its state, and nothing changes.",
 		"tr:N4 spec:J1 inv:A3 inv:U3 rules:F1", enqueueSameID},
 	{"rules:F6 the id of a job that has just ended", "Ids are unique over live and final jobs: a repeated enqueue never runs a finished job again.",
 		"tr:N4 rules:F6 inv:S2 inv:A3 spec:S5", enqueueFinalID},
 	{"enqueue the same id after its args have changed", "A repeated enqueue is that job, also when a replace or an operator has changed its args meanwhile.",
 		"tr:N4 tr:N6 tr:O5 rules:F2 inv:A3", enqueueChangedArgs},
-	{"enqueue an id with other content", "A known id with another kind or key is a conflict and changes nothing.",
+	{"enqueue an id with other content", "A known id with other content is a conflict and changes nothing.",
 		"tr:N4 spec:J1 rules:F2", enqueueOtherContent},
 	{"enqueue a batch, all or nothing", "A batch with one bad job stores none of it, and the error names the job.",
 		"spec:P10 spec:A16 inv:A7 spec:B5", enqueueBatch},
@@ -82,7 +82,7 @@ func enqueuePast(s *scene) {
 func enqueueFields(s *scene) {
 	p := sojourn.Policy{MaxAttempts: 7, MaxCrashes: sojourn.Unlimited, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour,
 		DecideWithin: 3 * time.Minute, KeepKey: time.Second, OnLost: sojourn.FailLost, OnPanic: sojourn.FailPanic,
-		LateResponse: sojourn.InboxLate, NoExtend: true, StopAtWindowEnd: true,
+		LateResponse: sojourn.InboxLate, NoExtend: new(true), StopAtWindowEnd: new(true),
 		Windows: []sojourn.Windows{{{Start: "00:00", End: "23:59:59", Zone: "Europe/Berlin", Except: []string{"2026-12-25"}}, {Start: "12:00", End: "12:00"}}},
 		Backoff: sojourn.Backoff{First: 1500 * time.Millisecond, Factor: 2.5, Limit: 7 * time.Minute, Jitter: 0.25}}
 	j := s.job(ofKind("mail.send:v2/eu-1"), sojourn.Queue("mail_OUT"), sojourn.Key("Bestellung № 42 ü"), sojourn.Group("Händler/7"), args("{\"a\": [ 1.0 ] }\n"),
@@ -108,7 +108,9 @@ func enqueueFields(s *scene) {
 }
 
 func enqueueDefaults(s *scene) {
-	j := s.get(s.enqueue())
+	made := *sojourn.NewJob(charge, nil)
+	made.ID = s.id()
+	j := s.get(s.put(made).ID)
 	same(s, "priority", j.Priority, sojourn.DefaultPriority)
 	same(s, "weight", j.Weight, sojourn.DefaultWeight)
 	same(s, "max_attempts", j.Policy.MaxAttempts, sojourn.DefaultMaxAttempts)
@@ -123,11 +125,10 @@ func enqueueDefaults(s *scene) {
 	same(s, "weight 0, given", z.Weight, 0)
 }
 
-// again enqueues the same job once more, with another priority and delay, and wants nothing to change.
+// again enqueues the same job once more, and wants nothing to change.
 func (s *scene) again(j sojourn.Job, want sojourn.State) {
 	s.Helper()
 	before := s.picture(j.ID)
-	j.Priority, j.Delay = 7, time.Hour
 	if e := s.put(j); e.ID != j.ID || !e.Duplicate || e.State != want || e.Replaced {
 		s.Fatalf("the same id again answered %+v, want a duplicate of %d, %s", e, j.ID, want)
 	}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -8,6 +9,8 @@ import (
 )
 
 var errorTrials = []trial{
+	{"the error while the next attempt runs", "Reason and Error are those of the newest attempt that has ended, also while the next one runs; a completed job has none.",
+		"spec:J8 spec:J9", errorWhileRunning},
 	{"an error is retried", "An error closes the attempt, keeps its reason and text, and runs again after the stored backoff of the store's clock.",
 		"tr:F2 spec:S3 spec:S4 spec:J8 spec:R8 spec:R13 inv:S5", errorRetried},
 	{"the stored backoff", "The delay is the policy's own formula at the number of failures, the same every time.", "tr:F2 spec:J24 spec:R8 inv:N1", errorBackoff},
@@ -174,4 +177,21 @@ func countersApart(s *scene) {
 	s.finish(failure(c), sojourn.Scheduled)
 	s.counters(id, 3, 2, 1)
 	same(s, "epoch", s.get(id).Epoch, 7)
+}
+
+func errorWhileRunning(s *scene) {
+	c := s.running(steady(time.Second), sojourn.MaxAttempts(9))
+	same(s, "error of the first attempt while it runs", s.get(c.Job.ID).Error, "")
+	for attempt := range 3 {
+		o := failure(c)
+		o.Reason, o.Text = fmt.Sprint("reason ", attempt), fmt.Sprint("error ", attempt)
+		s.finish(o, sojourn.Scheduled)
+		s.advance(time.Second)
+		c = s.claim()
+		for what, j := range inOrder(map[string]sojourn.Job{"found": s.state(c.Job.ID, sojourn.Running), "claimed": c.Job}) {
+			same(s, what, j.Reason+": "+j.Error, fmt.Sprintf("reason %d: error %d", attempt, attempt))
+		}
+	}
+	j := s.finish(completed(c), sojourn.Completed)
+	same(s, "of the completed job", j.Reason+j.Error, "")
 }

@@ -85,12 +85,12 @@ func inboxFields(s *scene) {
 func inboxAddsUp(s *scene) {
 	c := s.awaiting(sojourn.Key("k"))
 	old := c.Job.Token
-	s.respond("k")                                    // applied
-	s.respond("k", message("test", "m1"))             // its duplicate
-	s.respond("k")                                    // early: behind the one in hand
-	s.respond("nobody")                               // early: for nobody
-	s.finish(completed(s.claim()), sojourn.Completed) // the kept one becomes late
-	s.respond("k")                                    // late
+	s.respond("k")                                          // applied
+	s.respond("k", message("test", "m1"), body("answer 1")) // its duplicate
+	s.respond("k")                                          // early: behind the one in hand
+	s.respond("nobody")                                     // early: for nobody
+	s.finish(completed(s.claim()), sojourn.Completed)       // the kept one becomes late
+	s.respond("k")                                          // late
 	d := s.retrying(sojourn.Key("k"))
 	s.advance(10 * time.Second)
 	s.claim()
@@ -281,9 +281,9 @@ func inboxCounts(s *scene) {
 	s.advance(time.Second)
 	c := s.awaiting(sojourn.Key("k"))
 	first := s.now()
-	s.respond("k", message("bank", "m1"))
+	s.respond("k", message("bank", "m1"), body("one"))
 	s.advance(time.Second)
-	s.respond("k", message("bank", "m1"))
+	s.respond("k", message("bank", "m1"), body("one"))
 	s.respond("nobody")
 	gone := s.respond("nobody")
 	s.editInbox(sojourn.InboxEdit{Seq: gone.Seq, Action: sojourn.InboxDiscard})
@@ -292,7 +292,7 @@ func inboxCounts(s *scene) {
 	counts, err := s.keeper().CountInbox(s.ctx)
 	s.must(err, "CountInbox")
 	same(s, "lying", text(counts.Lying), text(map[sojourn.ResponseOutcome]int64{sojourn.Early: 1, sojourn.Late: 1, sojourn.Stale: 0, sojourn.Unmatched: 0,
-		sojourn.Parked: 0, sojourn.Discarded: 1}))
+		sojourn.Parked: 0, sojourn.Discarded: 1, sojourn.Conflicting: 0}))
 	same(s, "recent", text(counts.Recent), text([]sojourn.SourceCount{{Source: "bank", Outcome: sojourn.Applied, Responses: 1, Duplicates: 1},
 		{Source: "bank", Outcome: sojourn.Late, Responses: 1}, {Source: "test", Outcome: sojourn.Early, Responses: 1},
 		{Source: "test", Outcome: sojourn.Discarded, Responses: 1}}))

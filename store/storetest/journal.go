@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -11,6 +12,8 @@ var historyTrials = []trial{
 	{"the history of a life", "Each step and each change leaves one entry, numbered without gaps, with who, when, what and why.",
 		"spec:J17 spec:X14 spec:R13 spec:J16 inv:S1 rules:E1 rules:A2", historyOfLife},
 	{"a long history", "A history keeps its order and its numbers over many steps.", "spec:J17 inv:S1", historyLong},
+	{"the bound of a history", "The first and the newest 100 entries of a history are kept; the entry behind a gap counts what was dropped.", "spec:J17 spec:X14 inv:S1", historyBound},
+	{"a history page by page", "Pages of a history give every entry once, in order.", "spec:X14 spec:R10", historyPages},
 	{"updated_at", "Every change sets updated_at, and nothing does after the end.", "spec:J14", updatedAt},
 }
 
@@ -66,12 +69,12 @@ func historyOfLife(s *scene) {
 
 func historyLong(s *scene) {
 	id := s.enqueue(policy(sojourn.Policy{MaxAttempts: sojourn.Unlimited}))
-	for range 150 {
+	for range 100 {
 		s.finish(released(s.claim()), sojourn.Ready)
 	}
-	want := strings.Fields(strings.Repeat("released ", 150))
+	want := strings.Fields(strings.Repeat("released ", 100))
 	as := s.happened(id, want...)
-	same(s, "the last epoch", as[149].Epoch, 150)
+	same(s, "the last epoch", as[99].Epoch, 100)
 }
 
 func updatedAt(s *scene) {
@@ -98,4 +101,81 @@ func updatedAt(s *scene) {
 	s.respond("k")
 	s.sweep()
 	s.at("updated_at after the end", s.get(id).UpdatedAt, at)
+}
+
+// busy makes a job with so many entries in its history.
+func (s *scene) busy(entries int) sojourn.ID {
+	s.Helper()
+	id := s.enqueue()
+	for i := range entries {
+		p := int32(i)
+		s.edit(id, sojourn.Edit{Action: sojourn.EditChange, By: fmt.Sprint("change ", i+1), Change: sojourn.Change{Priority: &p}})
+	}
+	return id
+}
+
+// holdsHistory wants the history to be the first entry and the newest ones up to last, and to say what is missing.
+func (s *scene) holdsHistory(id sojourn.ID, last int32) []sojourn.Attempt {
+	s.Helper()
+	h := s.history(id)
+	want := min(int(last), sojourn.MaxHistory+1)
+	if len(h) != want || h[0].Seq != 1 || h[want-1].Seq != last {
+		s.Fatalf("the history has %d entries, from %d to %d, want %d, from 1 to %d", len(h), h[0].Seq, h[len(h)-1].Seq, want, last)
+	}
+	if dropped := last - int32(want); h[1].Dropped != dropped {
+		s.Fatalf("the second entry counts %d as dropped, want %d", h[1].Dropped, dropped)
+	}
+	return h
+}
+
+func historyBound(s *scene) {
+	const bound = sojourn.MaxHistory + 1
+	id := s.busy(bound)
+	s.holdsHistory(id, bound)
+	c := s.claim()
+	o := snooze(c, time.Minute)
+	s.finish(o, sojourn.Scheduled)
+	s.holdsHistory(id, bound+1)
+	same(s, "the first", s.history(id)[0].By, "change 1")
+	s.reports(o, sojourn.FinishRepeated) // what is kept still answers for a repeated call
+	s.advance(time.Minute)
+	for range 3 {
+		c = s.claim()
+		s.finish(released(c), sojourn.Ready)
+	}
+	o = abort(s.claim())
+	s.finish(o, sojourn.Failed)
+	s.holdsHistory(id, bound+5)
+	s.reports(o, sojourn.FinishRepeated)
+	s.edited(id, redriveEdit, sojourn.Ready)
+	h := s.holdsHistory(id, bound+6)
+	same(s, "the newest", h[len(h)-1].Outcome, "redriven")
+	same(s, "the one before", h[len(h)-2].Outcome, "abort")
+	o = completed(s.claim())
+	s.finish(o, sojourn.Completed)
+	s.holdsHistory(id, bound+7)
+	s.reports(o, sojourn.FinishRepeated)
+}
+
+func historyPages(s *scene) {
+	id := s.busy(sojourn.MaxHistory + 20)
+	whole := s.history(id)
+	var got []sojourn.Attempt
+	for f := (sojourn.HistoryFilter{Limit: 17}); ; f.After = got[len(got)-1].Seq {
+		page, err := s.store.History(s.ctx, id, f)
+		s.must(err, "History")
+		if got = append(got, page...); len(page) < 17 {
+			break
+		}
+	}
+	same(s, "the pages", text(got), text(whole))
+	page, err := s.store.History(s.ctx, id, sojourn.HistoryFilter{})
+	s.must(err, "History")
+	same(s, "the default limit", len(page), 100)
+	for _, f := range []sojourn.HistoryFilter{{After: -1}, {Limit: -1}, {Limit: sojourn.MaxFind + 1}} {
+		_, err := s.store.History(s.ctx, id, f)
+		s.refused(err, sojourn.CodeInvalid, "a bad page")
+	}
+	_, err = s.store.History(s.ctx, 1<<40, sojourn.HistoryFilter{})
+	s.is(err, sojourn.ErrNotFound, "the history of an unknown job")
 }

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -11,6 +13,7 @@ var leaseTrials = []trial{
 	{"an extend never shortens", "A lease ends at the later of what it was and now + lease.", "tr:L1 spec:L3", extendNeverShortens},
 	{"extend many", "One Extend prolongs what stands and names what does not.", "tr:L1 tr:L5 inv:P4 spec:L2", extendMany},
 	{"why a lease is lost", "A lost lease is reported as ended, cancelled or taken.", "tr:L5 spec:L2 spec:P8 rules:A5 inv:C2", whyLost},
+	{"an invented lease", "A lease that nobody has had is answered as that of a job that does not exist, whatever the job's state.", "tr:L5 inv:C2", inventedLease},
 	{"rules:A4 a lease ends when somebody ends it", "A lease past its end that nobody has ended may still be extended, saved under and finished.",
 		"rules:A4 tr:L1 tr:L2 tr:F1 inv:F3", pastItsEnd},
 	{"a strict lease", "A kind with NoExtend runs for one lease at most.", "spec:L3 tr:L1 tr:W1", strictLease},
@@ -119,6 +122,31 @@ func whyLost(s *scene) {
 	same(s, "after its own Finish", s.extends(f.Lease, false), sojourn.LostEnded)
 }
 
+func inventedLease(s *scene) {
+	invented := func(id sojourn.ID, epoch int64, worker string) (answers [4]string) {
+		l := sojourn.Lease{ID: id, Epoch: epoch, Worker: worker}
+		f, err := s.store.Finish(s.ctx, []sojourn.Outcome{{Lease: l, Type: sojourn.OutcomeCompleted}})
+		s.must(err, "Finish")
+		answers[0] = string(f[0].Status) + " " + f[0].State.String() + " " + f[0].Reason
+		answers[1] = s.extends(l, false)
+		errs, err := s.store.Save(s.ctx, []sojourn.Saved{{Lease: l, Checkpoint: []byte("x")}})
+		s.must(err, "Save")
+		answers[2], answers[3] = sojourn.ErrorCode(errs[0]), strings.ReplaceAll(errs[0].Error(), fmt.Sprint(id), "n")
+		return answers
+	}
+	running, ended, cancelled, waiting := s.running(), s.running(), s.running(), s.running()
+	s.finish(completed(ended), sojourn.Completed)
+	s.cancel(cancelled.Job.ID)
+	s.finish(await(waiting, time.Hour), sojourn.Awaiting)
+	nothing := invented(cancelled.Job.ID+1_000_000, 1, "w1")
+	for what, id := range map[string]sojourn.ID{"a running job": running.Job.ID, "a completed job": ended.Job.ID, "a cancelled job": cancelled.Job.ID,
+		"an awaiting job": waiting.Job.ID} {
+		for _, epoch := range []int64{0, 1, 2} {
+			same(s, fmt.Sprintf("the answer about %s at epoch %d", what, epoch), invented(id, epoch, "stranger"), nothing)
+		}
+	}
+}
+
 func pastItsEnd(s *scene) {
 	c := s.running()
 	s.advance(3 * lease)
@@ -133,7 +161,7 @@ func pastItsEnd(s *scene) {
 }
 
 func strictLease(s *scene) {
-	c := s.running(policy(sojourn.Policy{NoExtend: true}))
+	c := s.running(policy(sojourn.Policy{NoExtend: new(true)}))
 	s.advance(20 * time.Second)
 	s.extends(c.Lease, true) // it still stands, only no longer
 	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("c")}), "Save")

@@ -253,7 +253,7 @@ func depthHolds(s *scene) {
 
 // jobOf makes a job with the id of one that is stored.
 func (s *scene) jobOf(id sojourn.ID) sojourn.Job {
-	j := *sojourn.NewJob(charge, []byte(`{"order":42}`))
+	j := *sojourn.NewJob(charge, []byte(`{"order":42}`), typed("text/plain"))
 	j.ID = id
 	return j
 }

@@ -14,6 +14,7 @@ var nextTrials = []trial{
 
 var peekTrials = []trial{
 	{"peek", "The next jobs of a queue are listed in the order of claims, and nothing changes.", "spec:O2 spec:O4", peek},
+	{"peek at what is due", "The next jobs of a queue include those that the next claim makes ready first: due ones, and those whose lease was lost.", "spec:O2 spec:O4 tr:W1", peekDue},
 	{"ready jobs that nobody asks for", "A queue reports the ready jobs of kinds for which no worker has asked.", "spec:A10", unhandled},
 	{"a light job behind heavy ones", "A job that does not fit is passed over, and the next that fits is taken.", "spec:W9 spec:J12", passedOver},
 }
@@ -94,6 +95,30 @@ func peek(s *scene) {
 	s.refused(err, sojourn.CodeInvalid, "next without a queue")
 	same(s, "claimed first", s.claim(kinds(charge, "b")).Job.ID, resumed)
 	same(s, "claimed then", s.claim(kinds(charge, "b")).Job.ID, first)
+}
+
+func peekDue(s *scene) {
+	lost := s.running(sojourn.Priority(50))
+	due := s.enqueue(sojourn.Priority(20), sojourn.Delay(time.Minute))
+	s.enqueue(sojourn.Delay(time.Hour), sojourn.Priority(1))
+	ready := s.enqueue()
+	s.advance(time.Minute)
+	want := []sojourn.ID{due, lost.Job.ID, ready}
+	peeked := s.find(sojourn.Filter{Next: true, Queue: line})
+	for range 2 { // it is the order of the claims, and looking changes nothing
+		s.finds(sojourn.Filter{Next: true, Queue: line}, peekOrder(s, peeked, want)...)
+	}
+	s.finds(sojourn.Filter{Next: true, Queue: line, Limit: 1}, due)
+	s.finds(sojourn.Filter{Next: true, Queue: line, Kind: "other"})
+	for _, id := range want {
+		same(s, "claimed next", s.claim(by("w2")).Job.ID, id)
+	}
+}
+
+func peekOrder(s *scene, got, want []sojourn.ID) []sojourn.ID {
+	s.Helper()
+	same(s, "the next jobs", text(got), text(want))
+	return want
 }
 
 func unhandled(s *scene) {

@@ -34,9 +34,15 @@ func queueList(s *scene) {
 		names = append(names, q.Name)
 	}
 	same(s, "the queues", text(names), text([]string{"zebra", "apple", "Mango", "banana"}))
-	qs, err = s.store.Queues(s.ctx, "banana", "zebra", "unknown")
+	for _, names := range [][]string{{"unknown"}, {"banana", "unknown", "zebra"}, {""}, {"a b"}} {
+		_, err = s.store.Queues(s.ctx, names...)
+		s.is(err, sojourn.ErrNotFound, "a queue that does not exist: "+text(names))
+	}
+	_, err = s.store.Queues(s.ctx, sojourn.AllQueues) // what holds for all queues exists always
+	s.must(err, "Queues of all queues")
+	qs, err = s.store.Queues(s.ctx, "banana", "zebra", "banana")
 	s.must(err, "Queues")
-	same(s, "the named queues that exist", len(qs), 2)
+	same(s, "the named queues", len(qs), 2)
 	for _, q := range qs {
 		if q.Name != "banana" && q.Name != "zebra" {
 			s.Fatalf("Queues gave %s, which was not named", q.Name)
@@ -124,9 +130,8 @@ func queueSettings(s *scene) {
 func queueForget(s *scene) {
 	s.setQueue("empty", sojourn.QueueSettings{Paused: true})
 	s.must(s.store.ForgetQueue(s.ctx, "empty"), "ForgetQueue")
-	qs, err := s.store.Queues(s.ctx, "empty")
-	s.must(err, "Queues")
-	same(s, "queues", len(qs), 0)
+	_, err := s.store.Queues(s.ctx, "empty")
+	s.is(err, sojourn.ErrNotFound, "a forgotten queue")
 	c := s.running(sojourn.Queue("used"))
 	s.is(s.store.ForgetQueue(s.ctx, "used"), sojourn.ErrConflict, "forgetting a queue with a running job")
 	s.finish(completed(c), sojourn.Completed)

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -16,6 +18,8 @@ var redriveTrials = []trial{
 	{"redrive takes the key again", "A redriven job owns its key, and what came late stays late.", "tr:O3 inv:U1 rules:B5", redriveKey},
 	{"redrive a job that keeps its key", "The key that a final job keeps by KeepKey does not stand in the way of its own redrive.", "tr:O3 inv:U1 inv:U2", redriveKeptKey},
 	{"a response to a redriven job", "A response that comes before the redriven job was claimed is kept for its Await.", "tr:O3 tr:R5 rules:B4", redriveResponse},
+	{"redrive without the checkpoint", "A redrive drops or replaces the checkpoint on request, and so does a change.", "tr:O3 tr:O5 spec:J4", redriveCheckpoint},
+	{"clone a final job", "A completed job runs again as a new job, and the refusals of cancel and redrive say so.", "tr:O1 tr:O3 spec:S11", cloneFinal},
 	{"redrive many", "All failed jobs that a filter finds are redriven in one call.", "tr:O3 spec:R9 rules:A7", redriveMany},
 }
 
@@ -166,4 +170,63 @@ func redriveMany(s *scene) {
 	s.state(done, sojourn.Completed)
 	s.state(cancelled, sojourn.Cancelled)
 	s.order(s.drain(), failed) // oldest first
+}
+
+func redriveCheckpoint(s *scene) {
+	redriven := func(e sojourn.Change) string {
+		c := s.running(typed(jsonTyped))
+		s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte(`"stale"`)}), "Save")
+		s.finish(abort(c), sojourn.Failed)
+		s.edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, Change: e}, sojourn.Ready)
+		d := s.claim()
+		same(s, "the job", d.Job.ID, c.Job.ID)
+		s.finish(completed(d), sojourn.Completed)
+		return string(d.Job.Checkpoint)
+	}
+	newer, bad := []byte(`{"page":1}`), []byte("{")
+	same(s, "kept", redriven(sojourn.Change{}), `"stale"`)
+	same(s, "dropped", redriven(sojourn.Change{DropCheckpoint: true}), "")
+	same(s, "replaced", redriven(sojourn.Change{Checkpoint: &newer}), `{"page":1}`)
+	c := s.final(sojourn.Failed, typed(jsonTyped)) // it had none
+	s.refused(s.edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, Change: sojourn.Change{Checkpoint: &bad}}).Err, sojourn.CodeInvalidJSON, "a broken checkpoint")
+	both := sojourn.Edit{Action: sojourn.EditRedrive, Change: sojourn.Change{Checkpoint: &newer, DropCheckpoint: true}}
+	_, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{c.Job.ID}}, both)
+	s.refused(err, sojourn.CodeInvalid, "replaced and dropped")
+	s.state(c.Job.ID, sojourn.Failed)
+	s.edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, Change: sojourn.Change{DropCheckpoint: true}}, sojourn.Ready)
+	same(s, "changed", string(s.change(c.Job.ID, sojourn.Change{Checkpoint: &newer}, sojourn.Ready).Checkpoint), `{"page":1}`)
+	same(s, "dropped by a change", string(s.change(c.Job.ID, sojourn.Change{DropCheckpoint: true}, sojourn.Ready).Checkpoint), "")
+}
+
+func cloneFinal(s *scene) {
+	c := sojourn.NewClient(s.store)
+	done := s.final(sojourn.Completed, sojourn.Key("k"), sojourn.Group("g"), sojourn.Tags("t"), sojourn.Meta("m", "n"), sojourn.Priority(0), sojourn.Weight(0),
+		policy(sojourn.Policy{MaxAttempts: 7}), args("again")).Job
+	for what, e := range map[string]sojourn.Edit{"cancel": {Action: sojourn.EditCancel}, "fail": {Action: sojourn.EditFail}, "redrive": redriveEdit} {
+		err := s.edit(done.ID, e).Err
+		s.is(err, sojourn.ErrConflict, what+" of a completed job")
+		if text := err.Error(); !strings.Contains(text, fmt.Sprintf("sojourn job clone %d", done.ID)) || strings.Contains(text, "redrive it") {
+			s.Fatalf("%s of a completed job says %q", what, text)
+		}
+	}
+	failed := s.final(sojourn.Failed)
+	if text := s.edit(failed.Job.ID, sojourn.Edit{Action: sojourn.EditCancel}).Err.Error(); !strings.Contains(text, "redrive it") {
+		s.Fatalf("cancel of a failed job says %q", text)
+	}
+	s.setQueue(line, sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Policy: sojourn.Policy{Deadline: time.Hour}}})
+	e, err := c.Clone(s.ctx, done.ID)
+	s.must(err, "Clone")
+	same(s, "another id", e.ID != done.ID && !e.Duplicate, true)
+	j := s.get(e.ID)
+	same(s, "content", text([]any{j.Kind, j.Queue, j.Key, j.Group, j.Tags, j.Meta, j.Priority, j.Weight, string(j.Args), j.ContentType, j.Policy}),
+		text([]any{done.Kind, done.Queue, done.Key, done.Group, done.Tags, done.Meta, done.Priority, done.Weight, string(done.Args), done.ContentType, done.Policy}))
+	same(s, "of its own life", text([]any{j.State, j.Generation, j.Attempt, j.Epoch}), text([]any{sojourn.Ready, 1, 0, 0}))
+	s.state(done.ID, sojourn.Completed)
+	_, err = c.Clone(s.ctx, done.ID)
+	s.is(err, sojourn.ErrConflict, "a clone whose key a live job has")
+	e, err = c.Clone(s.ctx, done.ID, sojourn.Key("k2"))
+	s.must(err, "Clone with another key")
+	same(s, "its key", s.get(e.ID).Key, "k2")
+	_, err = c.Clone(s.ctx, 1<<40)
+	s.is(err, sojourn.ErrNotFound, "a clone of an unknown job")
 }

@@ -71,10 +71,10 @@ func respondDuplicate(s *scene) {
 	s.became(other, sojourn.Early, c.Job.ID) // the same id of another source is another message
 	d := s.claim()
 	s.finish(await(d, 0), sojourn.Ready)
-	same(s, "outcome", s.respond("k", message("webhook", "evt_1")).Outcome, sojourn.Duplicate)
+	same(s, "outcome", s.respond("k", message("webhook", "evt_1"), body("one")).Outcome, sojourn.Duplicate)
 	s.finish(completed(s.claim()), sojourn.Completed)
-	same(s, "outcome after the end", s.respond("k", message("webhook", "evt_1")).Outcome, sojourn.Duplicate)
-	same(s, "outcome under another key", s.respond("l", message("webhook", "evt_1")).Outcome, sojourn.Duplicate)
+	same(s, "outcome after the end", s.respond("k", message("webhook", "evt_1"), body("one")).Outcome, sojourn.Duplicate)
+	s.conflicts(s.answer("l", message("webhook", "evt_1"), body("one")), "another key")
 	same(s, "responses", len(s.inbox(sojourn.InboxFilter{})), 2)
 }
 

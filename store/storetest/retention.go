@@ -143,11 +143,11 @@ func retentionIDLife(s *scene) {
 func retentionMessages(s *scene) {
 	s.retain(sojourn.Retention{Age: time.Hour})
 	c := s.awaiting(sojourn.Key("k"))
-	r := s.respond("k", message("webhook", "evt_1"))
+	r := s.respond("k", message("webhook", "evt_1"), body("one"))
 	s.finish(completed(s.claim()), sojourn.Completed)
 	s.swept(2*time.Hour, sojourn.Swept{Pruned: 1})
 	s.gone(c.Job.ID)
-	again := s.respond("k", message("webhook", "evt_1"))
+	again := s.respond("k", message("webhook", "evt_1"), body("one"))
 	same(s, "outcome", again.Outcome, sojourn.Duplicate)
 	same(s, "the first one", again.Seq, r.Seq)
 	s.became(s.respond("k", message("webhook", "evt_2")), sojourn.Early, 0) // no job has the key any more

@@ -179,10 +179,15 @@ func steady(d time.Duration) sojourn.Option {
 // policy sets fields of the policy.
 func policy(p sojourn.Policy) sojourn.Option { return sojourn.WithPolicy(p) }
 
-// job makes a job with a fresh id.
+// typed sets the content type of the args.
+func typed(contentType string) sojourn.Option {
+	return func(j *sojourn.Job) { j.ContentType = contentType }
+}
+
+// job makes a job with a fresh id. Its content type is not JSON, so that args, result and checkpoint may be any text.
 func (s *scene) job(options ...sojourn.Option) sojourn.Job {
 	s.Helper()
-	j := *sojourn.NewJob(charge, []byte(`{"order":42}`), options...)
+	j := *sojourn.NewJob(charge, []byte(`{"order":42}`), append([]sojourn.Option{typed("text/plain")}, options...)...)
 	j.ID = s.id()
 	return j
 }

@@ -30,6 +30,10 @@ type Options struct {
 // Run checks a store. open makes a new, empty one each time it is called and fails t if it cannot; the suite closes it. If the
 // store has a method Nudge(), the suite calls it after each move of the clock, so that blocked calls look again.
 //
+// The suite calls a store on behalf of tenants with a sojourn.Caller in the context. A store that does
+// not look at the context, because it sends the call to a server, has a method As(*sojourn.Caller)
+// sojourn.Store that gives the same store as that caller sees it.
+//
 // SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
 func Run(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {
 	for _, c := range trials() {
@@ -48,9 +52,9 @@ type trial struct {
 // trials are all cases, area by area.
 func trials() []trial {
 	return slices.Concat(enqueueTrials, keyTrials, idTrials, claimTrials, repeatTrials, orderTrials, leaseTrials, saveTrials, fenceTrials,
-		finishTrials, errorTrials, awaitTrials, manyKeysTrials, respondTrials, progressTrials, pollTrials, addressTrials, handTrials, raceTrials, erroredTrials,
-		sweepTrials, clockTrials, retentionTrials, cancelTrials, redriveTrials, changeTrials, queueTrials, pauseTrials, windowTrials, peekTrials, nextTrials, findTrials,
-		inboxTrials, historyTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, limitTrials, blockedTrials, concurrentTrials, accessTrials, workerTrials, lifeTrials)
+		finishTrials, errorTrials, awaitTrials, manyKeysTrials, respondTrials, progressTrials, pollTrials, addressTrials, capabilityTrials, messageTrials, handTrials, raceTrials, erroredTrials,
+		sweepTrials, clockTrials, retentionTrials, cancelTrials, redriveTrials, changeTrials, bulkTrials, policyTrials, queueTrials, pauseTrials, windowTrials, peekTrials, nextTrials, findTrials,
+		inboxTrials, historyTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, jsonTrials, limitTrials, blockedTrials, concurrentTrials, accessTrials, tenantTrials, workerTrials, lifeTrials)
 }
 
 func (c trial) play(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {

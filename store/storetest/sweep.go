@@ -92,7 +92,7 @@ func sweepUnmatched(s *scene) {
 	s.lies(r.Seq, sojourn.Unmatched)
 	c := s.running(sojourn.Key("k")) // by itself it is never matched again
 	s.finish(await(c, 0), sojourn.Awaiting)
-	same(s, "a repeat of its message", s.respond("k", message("test", "m1")).Outcome, sojourn.Duplicate)
+	same(s, "a repeat of its message", s.respond("k", message("test", "m1"), body("answer 1")).Outcome, sojourn.Duplicate)
 	s.state(c.Job.ID, sojourn.Awaiting)
 }
 

@@ -54,6 +54,8 @@ var txTrials = []txTrial{
 		"inv:A8 rules:F4 tr:N5 inv:U1", txKeyTaken},
 	{"one key twice in a transaction", "Uniqueness holds inside of one call and of one transaction.", "inv:A8 inv:U1 spec:P10", txKeyTwice},
 	{"replace", "Replaced values come with the commit, and go with a rollback.", "inv:A8 tr:N6", txReplace},
+	{"callers", "Ids and keys of other callers are refused inside of a transaction too, and drawn ids may stand beside leased ones.",
+		"inv:A8 tr:N4 tr:N5 rules:F2", txCallers},
 	{"a refusal", "A job that is refused stores none of its call, and the transaction goes on.", "inv:A8 spec:P10", txRefused},
 	{"times and queues", "Delays count by the store's clock, and a queue exists once the first transaction that names it is committed.", "inv:A8 tr:N3", txTimes},
 	{"many", "A transaction takes as many jobs as a call may have; their order is that of the answers.", "inv:A8 spec:P10", txMany},
@@ -142,7 +144,7 @@ func (s *txScene) none(when string) {
 
 // anonymous is a new job without an id.
 func anonymous(options ...sojourn.Option) sojourn.Job {
-	return *sojourn.NewJob(charge, []byte(`{"order":42}`), options...)
+	return *sojourn.NewJob(charge, []byte(`{"order":42}`), append([]sojourn.Option{typed("text/plain")}, options...)...)
 }
 
 func txCommit(s *txScene) {

@@ -182,3 +182,28 @@ func txFinishNext(s *txScene) {
 	s.state(e.ID, sojourn.Ready)
 	same(s.scene, "the next", s.claim().Job.ID, e.ID)
 }
+
+func txCallers(s *txScene) {
+	alice, mallory := s.tenant("alice", everything), s.tenant("mallory", sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "attack-*"})
+	store := s.store.(sojourn.TxStore)
+	own := alice.job(sojourn.Key("k"))
+	x := s.begin()
+	for _, t := range []*scene{s.scene, mallory} {
+		foreign := *sojourn.NewJob(charge, nil, sojourn.Queue("attack-1"))
+		foreign.ID = own.ID
+		_, err := store.EnqueueTx(t.ctx, x.Handle, []sojourn.Job{foreign})
+		s.refused(err, sojourn.CodeInvalid, "an id of another caller")
+	}
+	es, err := store.EnqueueTx(alice.ctx, x.Handle, []sojourn.Job{anonymous(), own, anonymous()})
+	s.must(err, "EnqueueTx with leased and drawn ids")
+	x.commit()
+	for _, e := range es {
+		s.state(e.ID, sojourn.Ready)
+	}
+	same(s.scene, "a repeat outside", alice.put(own).Duplicate, true)
+	x = s.begin()
+	stolen := anonymous(sojourn.Key("k"), sojourn.Queue("attack-1"), sojourn.OnKeyConflict(sojourn.Replace))
+	_, err = store.EnqueueTx(mallory.ctx, x.Handle, []sojourn.Job{stolen})
+	s.is(err, sojourn.ErrConflict, "the key of a job out of reach")
+	x.rollback()
+}

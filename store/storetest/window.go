@@ -267,10 +267,10 @@ func windowReplace(s *scene) {
 }
 
 func windowEnd(s *scene) {
-	stops := policy(sojourn.Policy{StopAtWindowEnd: true, Windows: []sojourn.Windows{{office}}})
+	stops := policy(sojourn.Policy{StopAtWindowEnd: new(true), Windows: []sojourn.Windows{{office}}})
 	same(s, "left of the windows", s.running(stops).Window, 8*time.Hour)
 	same(s, "without the option", s.running(sojourn.In(office)).Window, 0)
-	same(s, "without windows", s.running(policy(sojourn.Policy{StopAtWindowEnd: true})).Window, 0)
+	same(s, "without windows", s.running(policy(sojourn.Policy{StopAtWindowEnd: new(true)})).Window, 0)
 	s.setQueue(line, sojourn.QueueSettings{Windows: sojourn.Windows{{Start: "08:00", End: "09:30"}}})
 	same(s, "left of the windows of the queue", s.running(stops).Window, 30*time.Minute)
 	s.resumed("r", stops)

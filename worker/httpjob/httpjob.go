@@ -12,9 +12,6 @@ package httpjob
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,18 +62,30 @@ type Options struct {
 	AllowPorts []uint16
 	// Timeout is the default, and the most, for a request: 100 ms to MaxTimeout, default DefaultTimeout.
 	Timeout time.Duration
-	// Secrets sign the requests as Standard Webhooks have it (https://www.standardwebhooks.com): "whsec_" and the base64 of 24 to 64 bytes; several while one
-	// takes the place of another. Default: unsigned.
-	Secrets []string
+	// Secrets sign the requests as Standard Webhooks have it (https://www.standardwebhooks.com). With any, a request to a host that none of them names
+	// is refused: a signature for one receiver must not be collected by another. Default: no request is signed.
+	Secrets []Secret
 	// Resolver finds the addresses of names. Default: net.DefaultResolver.
 	Resolver *net.Resolver
 }
+
+// Secret signs the requests to some hosts.
+type Secret struct {
+	// Hosts are names or addresses, such as bank.example; *.bank.example stands for all names below bank.example. Never empty.
+	Hosts []string
+	// Key is "whsec_" and the base64 of 24 to 64 bytes. Several secrets may name one host while one takes the place of another: the request carries a
+	// signature by each. Unsigned allows requests to the hosts without a signature.
+	Key string
+}
+
+// Unsigned as the key of a Secret lets requests to its hosts go without a signature.
+const Unsigned = "unsigned"
 
 // Caller sends the requests of jobs. It is safe for concurrent use.
 type Caller struct {
 	guard   guard
 	timeout time.Duration
-	secrets [][]byte
+	secrets []secret
 	http    *http.Client
 }
 
@@ -97,9 +106,9 @@ func New(o Options) (*Caller, error) {
 		return nil, sojourn.Invalid("allow_port", "0 is not a port")
 	}
 	for i, s := range o.Secrets {
-		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s, "whsec_"))
-		if err != nil || len(key) < 24 || len(key) > 64 {
-			return nil, sojourn.Invalid("secrets", "number %d is not \"whsec_\" with the base64 of 24 to 64 bytes", i+1)
+		key, err := s.check(i + 1)
+		if err != nil {
+			return nil, err
 		}
 		c.secrets = append(c.secrets, key)
 	}
@@ -205,6 +214,10 @@ func (c *Caller) request(ctx context.Context, job *sojourn.Job, args Args) (r *h
 	if err != nil {
 		return nil, nil, refused(err)
 	}
+	keys, err := c.keys(u.Hostname())
+	if err != nil {
+		return nil, nil, refused(err)
+	}
 	timeout := time.Duration(args.Timeout)
 	if timeout > c.timeout {
 		return nil, nil, refused(sojourn.Invalid("timeout", "%v is more than the worker's %v (--http-timeout)", timeout, c.timeout))
@@ -242,26 +255,8 @@ func (c *Caller) request(ctx context.Context, job *sojourn.Job, args Args) (r *h
 			r.Header.Set("Sojourn-Respond-Url", link)
 		}
 	}
-	c.sign(r.Header, job.IdempotencyKey(), body)
+	sign(r.Header, keys, job.IdempotencyKey(), body)
 	return r, cancel, nil
-}
-
-// sign adds the headers of Standard Webhooks. The id is the same over all attempts, the time is that of this one.
-func (c *Caller) sign(h http.Header, id string, body []byte) {
-	if len(c.secrets) == 0 {
-		return
-	}
-	stamp := strconv.FormatInt(time.Now().Unix(), 10)
-	var signatures []string
-	for _, secret := range c.secrets {
-		mac := hmac.New(sha256.New, secret)
-		mac.Write([]byte(id + "." + stamp + "."))
-		mac.Write(body)
-		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-	}
-	h.Set("Webhook-Id", id)
-	h.Set("Webhook-Timestamp", stamp)
-	h.Set("Webhook-Signature", strings.Join(signatures, " "))
 }
 
 // send sends the request and reads the response.

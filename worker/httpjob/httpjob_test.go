@@ -189,7 +189,7 @@ func TestAwait(t *testing.T) {
 		t.Fatalf("the link is %q", link)
 	}
 	stale, _ := strings.CutPrefix(firstLink, "https://shop.example/in/respond/")
-	if r := c.Respond(sojourn.Response{Token: stale, Body: []byte("x")}); r.Outcome != sojourn.Stale {
+	if r := c.Respond(sojourn.Response{Token: stale, Body: []byte(`"x"`)}); r.Outcome != sojourn.Stale {
 		t.Errorf("the link of the first attempt: %v", r.Outcome)
 	}
 	c.Respond(sojourn.Response{Token: token, Body: []byte(`{"paid":true}`), Source: "bank", MessageID: "evt_1"})
@@ -287,7 +287,7 @@ func TestBadArgs(t *testing.T) {
 		`{"url": "URL", "timeout": "5"}`: "is not a duration", `{"url": "URL", "timeout": "-5s"}`: "is not a duration", `{"url": "URL", "retry_on": [500]}`: "retry_on",
 		`{"url": "URL", "within": "5s"}`: "within", `{"url": "URL", "body": {"$base64": "%"}}`: "base64", `{"url": "URL", "body": {"$base64": 5}}`: "base64", `{"url": "http://[::1"}`: "is not a URL",
 	} {
-		id := c.job(args)
+		id := c.job(args, func(j *sojourn.Job) { j.ContentType = "text/plain" }) // so that the store does not look into them
 		c.Step()
 		if job := c.Job(id); job.State != sojourn.Failed || job.Reason != sojourn.ReasonUndecodable || !strings.Contains(job.Error, want) {
 			t.Errorf("%s: %v %s %q, want %q", args, job.State, job.Reason, job.Error, want)
@@ -299,7 +299,7 @@ func TestBadArgs(t *testing.T) {
 		t.Errorf("a long timeout: %v %s %q", job.State, job.Reason, job.Error)
 	}
 	for want, o := range map[string]httpjob.Options{
-		"http_timeout": {Timeout: time.Hour}, "secrets": {Secrets: []string{"whsec_c2hvcnQ="}}, "allow_port": {AllowPorts: []uint16{0}}, "100ms": {Timeout: -1},
+		"http_timeout": {Timeout: time.Hour}, "secrets": {Secrets: []httpjob.Secret{{Hosts: []string{"a"}, Key: "whsec_c2hvcnQ="}}}, "no host": {Secrets: []httpjob.Secret{{Key: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}}, "allow_port": {AllowPorts: []uint16{0}}, "100ms": {Timeout: -1},
 	} {
 		if _, err := httpjob.New(o); sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", o, err)
@@ -311,7 +311,8 @@ func TestBadArgs(t *testing.T) {
 func TestSigned(t *testing.T) {
 	secrets := []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_" + strings.Repeat("QUJD", 10)}
 	ids := map[string]int{}
-	c := receive(t, httpjob.Options{Secrets: secrets}, func(w http.ResponseWriter, r *http.Request) {
+	hosts := []string{"127.0.0.1"}
+	c := receive(t, httpjob.Options{Secrets: []httpjob.Secret{{Hosts: hosts, Key: secrets[0]}, {Hosts: hosts, Key: secrets[1]}}}, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		for i, secret := range secrets {
 			verifier, err := webhook.Standard(secret)
@@ -348,5 +349,63 @@ func TestArgsOfAProgram(t *testing.T) {
 	}
 	if job := httpjob.Kind.New(httpjob.Args{URL: "https://bank.example/"}); string(job.Args) != `{"url":"https://bank.example/"}` {
 		t.Errorf("%s", job.Args)
+	}
+}
+
+// TestSecretsOfHosts: a secret signs requests to its hosts and to no other, which a redirect does not change.
+func TestSecretsOfHosts(t *testing.T) {
+	const key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	for hosts, want := range map[string]struct {
+		state  sojourn.State
+		signed bool
+	}{
+		"127.0.0.1=" + key:                            {sojourn.Completed, true},
+		"bank.example,127.0.0.1=" + key:               {sojourn.Completed, true},
+		"bank.example=" + key:                         {sojourn.Failed, false},
+		"*.0.0.1=" + key:                              {sojourn.Completed, true},
+		"*.127.0.0.1=" + key:                          {sojourn.Failed, false},
+		"bank.example=" + key + " 127.0.0.1=unsigned": {sojourn.Completed, false},
+	} {
+		var secrets []httpjob.Secret
+		for _, text := range strings.Fields(hosts) {
+			s, err := httpjob.ParseSecret(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			secrets = append(secrets, s)
+		}
+		came, signed := 0, false
+		c := receive(t, httpjob.Options{Secrets: secrets}, func(w http.ResponseWriter, r *http.Request) {
+			came, signed = came+1, r.Header.Get("Webhook-Signature") != ""
+			w.WriteHeader(200)
+		})
+		id := c.job(`{"url": "URL"}`)
+		c.Step()
+		job := c.Job(id)
+		if job.State != want.state || signed != want.signed || (came == 1) != (want.state == sojourn.Completed) {
+			t.Errorf("%s: %v %s %q, %d requests, signed %v", hosts, job.State, job.Reason, job.Error, came, signed)
+		}
+		if job.State == sojourn.Failed && (job.Reason != httpjob.ReasonRefused || !strings.Contains(job.Error, "not be signed")) {
+			t.Errorf("%s: %s %q", hosts, job.Reason, job.Error)
+		}
+	}
+	came := 0
+	c := receive(t, httpjob.Options{Secrets: []httpjob.Secret{{Hosts: []string{"127.0.0.1"}, Key: key}}}, func(w http.ResponseWriter, r *http.Request) {
+		came++
+		http.Redirect(w, r, strings.Replace("http://"+r.Host, "127.0.0.1", "localhost", 1), http.StatusTemporaryRedirect)
+	})
+	id := c.job(`{"url": "URL"}`)
+	c.Step()
+	if job := c.Job(id); job.State != sojourn.Failed || came != 1 {
+		t.Errorf("a redirect: %v after %d requests", job.State, came)
+	}
+	for _, text := range []string{key, "=" + key, "https://bank.example=" + key, "bank.example:443/x=" + key, "*=" + key, "a b=" + key} {
+		s, err := httpjob.ParseSecret(text)
+		if err == nil {
+			_, err = httpjob.New(httpjob.Options{Secrets: []httpjob.Secret{s}})
+		}
+		if sojourn.ErrorCode(err) != sojourn.CodeInvalid || strings.Contains(err.Error(), key) {
+			t.Errorf("%.20s: %v", text, err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,21 +109,38 @@ func fromBase64(v jsontext.Value) (b []byte, is bool, err error) {
 	return append([]byte{}, b...), true, nil
 }
 
-// FormatDuration writes d in seconds, with as many decimals as it needs: "90s", "0.5s".
+// Durations that are no length of time.
+const (
+	noneText = "none" // sojourn.None
+	nowText  = "now"  // sojourn.Now
+)
+
+// FormatDuration writes d in seconds, with as many decimals as it needs: "90s", "0.5s"; or as "none" or "now".
 func FormatDuration(d time.Duration) string {
 	sign, n := "", uint64(d)
 	if d < 0 {
 		sign, n = "-", -n
 	}
 	whole, part := n/uint64(time.Second), n%uint64(time.Second)
+	if d == sojourn.None {
+		return noneText
+	} else if d == sojourn.Now {
+		return nowText
+	}
 	if part == 0 {
 		return sign + strconv.FormatUint(whole, 10) + "s"
 	}
 	return sign + strings.TrimRight(fmt.Sprintf("%d.%09d", whole, part), "0") + "s"
 }
 
-// ParseDuration reads a duration with its unit, as in 90s, 1.5h or 1h30m.
+// ParseDuration reads a duration with its unit, as in 90s, 1.5h or 1h30m, or "none" or "now".
 func ParseDuration(text string) (time.Duration, error) {
+	switch text {
+	case noneText:
+		return sojourn.None, nil
+	case nowText:
+		return sojourn.Now, nil
+	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		return 0, sojourn.Invalid("", "%.64q is not a duration with its unit, such as 90s, 1.5h or 1h30m", text)
@@ -157,12 +175,15 @@ var (
 	OnConflictNames   = []string{"existing", "error", "replace"}
 )
 
+// inherited are the names of a type whose zero value says nothing.
+func inherited(names []string) []string { return append([]string{""}, names...) }
+
 var (
-	nameMarshalers = json.JoinMarshalers(named[sojourn.OnLost](OnLostNames), named[sojourn.OnPanic](OnPanicNames),
-		named[sojourn.LateResponse](LateResponseNames), named[sojourn.WaitMode](WaitModeNames), named[sojourn.Scope](ScopeNames),
+	nameMarshalers = json.JoinMarshalers(named[sojourn.OnLost](inherited(OnLostNames)), named[sojourn.OnPanic](inherited(OnPanicNames)),
+		named[sojourn.LateResponse](inherited(LateResponseNames)), named[sojourn.WaitMode](WaitModeNames), named[sojourn.Scope](ScopeNames),
 		named[sojourn.OnConflict](OnConflictNames))
-	nameUnmarshalers = json.JoinUnmarshalers(unnamed[sojourn.OnLost](OnLostNames), unnamed[sojourn.OnPanic](OnPanicNames),
-		unnamed[sojourn.LateResponse](LateResponseNames), unnamed[sojourn.WaitMode](WaitModeNames), unnamed[sojourn.Scope](ScopeNames),
+	nameUnmarshalers = json.JoinUnmarshalers(unnamed[sojourn.OnLost](inherited(OnLostNames)), unnamed[sojourn.OnPanic](inherited(OnPanicNames)),
+		unnamed[sojourn.LateResponse](inherited(LateResponseNames)), unnamed[sojourn.WaitMode](WaitModeNames), unnamed[sojourn.Scope](ScopeNames),
 		unnamed[sojourn.OnConflict](OnConflictNames))
 )
 
@@ -183,11 +204,11 @@ func unnamed[T ~uint8](names []string) *json.Unmarshalers {
 			return err
 		}
 		for i, n := range names {
-			if t.Kind() == '"' && n == t.String() {
+			if t.Kind() == '"' && n == t.String() && n != "" {
 				*v = T(i)
 				return nil
 			}
 		}
-		return sojourn.Invalid("", "is not one of the words %s", strings.Join(names, ", "))
+		return sojourn.Invalid("", "is not one of the words %s", strings.Join(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "" }), ", "))
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 // NewJob is a job to be enqueued.
 type NewJob struct {
-	ID          sojourn.ID         `json:"id,omitempty" doc:"out of a block of POST /v1/ids, so that repeating the request means the same job; none: the server draws one"`
+	ID          sojourn.ID         `json:"id,omitempty" doc:"out of a block that this token has leased with POST /v1/ids, so that repeating the request means the same job; none: the server draws one"`
 	Kind        string             `json:"kind" doc:"which handler runs it"`
 	Queue       string             `json:"queue,omitempty" doc:"default \"default\""`
 	Key         string             `json:"key,omitempty" doc:"the application's own name, unique per kind while the job is live; responses find the job by it"`
@@ -141,7 +141,7 @@ func (c Claimed) Domain() sojourn.Claimed {
 // Outcome is what a worker reports; next jobs have the form of new ones.
 type Outcome struct {
 	sojourn.Outcome
-	Next []NewJob `json:"next,omitempty" doc:"jobs to enqueue in the same transaction, with ids out of a block of POST /v1/ids"`
+	Next []NewJob `json:"next,omitempty" doc:"jobs to enqueue in the same transaction, with ids out of a block that this token has leased with POST /v1/ids"`
 }
 
 // OutcomeOf is o on the wire.

@@ -20,6 +20,9 @@ const (
 	CodeTooDeep       = "too_deep"
 	CodeBodyTooLarge  = "body_too_large"
 	CodeMediaType     = "unsupported_media_type"
+	CodeEncoding      = "unsupported_encoding"
+	CodeBodyTimeout   = "body_timeout"
+	CodeHeaderSize    = "header_too_large"
 	CodeMethod        = "method_not_allowed"
 	CodeNoRoute       = "no_such_route"
 	CodeUnauthorized  = "unauthorized"
@@ -39,8 +42,9 @@ var status = map[string]int{
 	sojourn.CodeInvalid: http.StatusUnprocessableEntity, sojourn.CodeTooLarge: http.StatusRequestEntityTooLarge,
 	sojourn.CodeConflict: http.StatusConflict, sojourn.CodeNotFound: http.StatusNotFound, sojourn.CodeLeaseLost: http.StatusConflict,
 	sojourn.CodeClosed: http.StatusServiceUnavailable, sojourn.CodeIDExpired: http.StatusConflict, sojourn.CodeOversize: http.StatusUnprocessableEntity,
-	sojourn.CodeLowSpace: http.StatusInsufficientStorage, sojourn.CodeQueueFull: http.StatusTooManyRequests, sojourn.CodeUnknown: http.StatusServiceUnavailable,
+	sojourn.CodeLowSpace: http.StatusInsufficientStorage, sojourn.CodeQueueFull: http.StatusTooManyRequests, sojourn.CodeQueueLimit: http.StatusUnprocessableEntity, sojourn.CodeUnknown: http.StatusServiceUnavailable,
 	sojourn.CodeUnavailable: http.StatusServiceUnavailable, sojourn.CodeSchema: http.StatusServiceUnavailable, sojourn.CodeDrained: http.StatusConflict,
+	sojourn.CodeInvalidJSON: http.StatusUnprocessableEntity,
 
 	CodeEmptyBody: http.StatusBadRequest, CodeMalformed: http.StatusBadRequest, CodeTrailing: http.StatusBadRequest,
 	CodeDuplicate: http.StatusBadRequest, CodeUnknownField: http.StatusUnprocessableEntity, CodeInvalidUTF8: http.StatusBadRequest,
@@ -48,6 +52,7 @@ var status = map[string]int{
 	CodeMediaType: http.StatusUnsupportedMediaType, CodeMethod: http.StatusMethodNotAllowed, CodeNoRoute: http.StatusNotFound,
 	CodeUnauthorized: http.StatusUnauthorized, CodeForbidden: http.StatusForbidden, CodeTokenInURL: http.StatusBadRequest,
 	CodeCrossOrigin: http.StatusForbidden, CodeRateLimited: http.StatusTooManyRequests, CodeNotAcceptable: http.StatusNotAcceptable, CodeOverloaded: http.StatusServiceUnavailable, CodeDraining: http.StatusServiceUnavailable,
+	CodeEncoding: http.StatusUnsupportedMediaType, CodeBodyTimeout: http.StatusRequestTimeout, CodeHeaderSize: http.StatusRequestHeaderFieldsTooLarge,
 	CodeInternal: http.StatusInternalServerError, CodeUnimplemented: http.StatusNotImplemented,
 }
 

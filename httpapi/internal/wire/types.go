@@ -9,11 +9,11 @@ import (
 
 // Filter is sojourn.Filter, in a body or in a query.
 type Filter struct {
-	IDs           []sojourn.ID    `json:"ids,omitempty" query:"id"`
+	IDs           []sojourn.ID    `json:"ids,omitzero" query:"id" doc:"an empty list matches nothing; leave it out for no condition"`
 	Kind          string          `json:"kind,omitempty" query:"kind"`
 	Key           string          `json:"key,omitempty" query:"key" doc:"with kind: the live job of the key, else the newest final one"`
 	Queue         string          `json:"queue,omitempty" query:"queue"`
-	States        []sojourn.State `json:"states,omitempty" query:"state"`
+	States        []sojourn.State `json:"states,omitzero" query:"state" doc:"an empty list matches nothing"`
 	Group         string          `json:"group,omitempty" query:"group"`
 	Tag           string          `json:"tag,omitempty" query:"tag"`
 	Reason        string          `json:"reason,omitempty" query:"reason" doc:"of final jobs"`
@@ -22,14 +22,14 @@ type Filter struct {
 	After         sojourn.ID      `json:"after,omitempty" query:"after" doc:"the last id of the page before"`
 	Limit         int             `json:"limit,omitempty" query:"limit" doc:"1 to 1,000; default 100"`
 	Newest        bool            `json:"newest,omitempty" query:"newest" doc:"descending"`
-	Next          bool            `json:"next,omitempty" query:"next" doc:"the ready jobs of the queue in the order of claims"`
+	Next          bool            `json:"next,omitempty" query:"next" doc:"the jobs of the queue that are ready, or that the next claim makes ready, in the order of claims"`
 	Full          bool            `json:"full,omitempty" query:"full" doc:"with args, result, checkpoint and responses"`
 	Wait          time.Duration   `json:"wait,omitempty" query:"wait" doc:"with ids: wait up to this long until one matches; at most 60s"`
 }
 
 // InboxFilter is sojourn.InboxFilter, in a query.
 type InboxFilter struct {
-	Outcomes []sojourn.ResponseOutcome `json:"outcomes,omitempty" query:"outcome"`
+	Outcomes []sojourn.ResponseOutcome `json:"outcomes,omitzero" query:"outcome" doc:"an empty list matches nothing"`
 	Kind     string                    `json:"kind,omitempty" query:"kind"`
 	Key      string                    `json:"key,omitempty" query:"key"`
 	Job      sojourn.ID                `json:"job,omitempty" query:"job"`
@@ -77,6 +77,7 @@ type ClaimRequest struct {
 	Lease     time.Duration  `json:"lease,omitempty" doc:"1s to 1h, default 30s"`
 	Wait      time.Duration  `json:"wait,omitempty" doc:"how long to wait for a job: at most 60s"`
 	Share     map[string]int `json:"share,omitempty" doc:"weights of the queues: claims are spread in this proportion; none = strictly in order"`
+	Reserve   time.Duration  `json:"reserve,omitempty" doc:"a job that does not fit into capacity and has been ready for this long is not passed over: nothing behind it is taken, so that room drains for it; none = passed over"`
 }
 
 // Saved is sojourn.Saved.
@@ -95,6 +96,8 @@ type Edit struct {
 	Reason     string             `json:"reason,omitempty" doc:"why, for the history and for the reason of cancel and fail"`
 	Refuse     bool               `json:"refuse,omitempty" doc:"of cancel and fail: leave running jobs alone"`
 	Generation int32              `json:"generation,omitempty" doc:"only if the job is in this generation; makes a repeated redrive safe"`
+	All        bool               `json:"all,omitempty" doc:"edit every job of the store; without it, a filter that has no condition is refused"`
+	DryRun     bool               `json:"dry_run,omitempty" doc:"change nothing, and only count the jobs that the filter matches"`
 	Change     sojourn.Change     `json:"change,omitzero"`
 }
 
@@ -175,6 +178,7 @@ type (
 	}
 	// EditAnswer says what became of them.
 	EditAnswer struct {
+		Matched int          `json:"matched,omitempty" doc:"of a dry run: the jobs that the filter matches, on all pages"`
 		Changed int          `json:"changed"`
 		Items   []EditedItem `json:"items"`
 		More    bool         `json:"more" doc:"the filter may match further jobs: call again"`
@@ -191,9 +195,10 @@ type (
 	LogAnswer struct {
 		Log []sojourn.LogLine `json:"log"`
 	}
-	// QueuesAnswer lists queues.
+	// QueuesAnswer is a page of queues.
 	QueuesAnswer struct {
 		Queues []sojourn.QueueStatus `json:"queues"`
+		Next   string                `json:"next,omitempty" doc:"the parameter after of the next page; absent = there is none"`
 	}
 	// WorkersAnswer lists workers.
 	WorkersAnswer struct {
@@ -281,12 +286,12 @@ func (f Finished) Domain() sojourn.Finished {
 
 // EditedOf shows what became of jobs.
 func EditedOf(e sojourn.Edited) EditAnswer {
-	return EditAnswer{e.Changed, each(e.Items, func(i sojourn.EditedItem) EditedItem { return EditedItem{i, problemOf(i.Err)} }), e.More}
+	return EditAnswer{e.Matched, e.Changed, each(e.Items, func(i sojourn.EditedItem) EditedItem { return EditedItem{i, problemOf(i.Err)} }), e.More}
 }
 
 // Domain is the answer again.
 func (a EditAnswer) Domain() sojourn.Edited {
-	return sojourn.Edited{Changed: a.Changed, More: a.More, Items: each(a.Items, func(i EditedItem) sojourn.EditedItem {
+	return sojourn.Edited{Matched: a.Matched, Changed: a.Changed, More: a.More, Items: each(a.Items, func(i EditedItem) sojourn.EditedItem {
 		i.EditedItem.Err = i.Error.Err()
 		return i.EditedItem
 	})}

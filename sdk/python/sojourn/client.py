@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from urllib.parse import urlencode
 
 from .errors import Error, IdExpired, make, of_problem
-from .forms import Duration, Enqueued, Job, NewJob, Responded, encode, plain, seconds_text, wrap
+from .forms import Duration, Enqueued, Job, NewJob, Responded, encode, listed, plain, seconds_text, typed, wrap
 from .transport import Transport
 
 BLOCK = 1000  # ids that are drawn at once
@@ -19,10 +19,12 @@ BLOCK = 1000  # ids that are drawn at once
 class Client:
     """A server's jobs. Safe for use by several threads; each has a connection of its own, which is kept.
 
-    ``token`` is one of ``sojourn token create``. ``context`` is for certificates of one's own. ``timeout`` is how long an answer may take, beside
-    the time that a call is meant to wait: default 60 s. ``retry_for`` is how long calls are repeated while the server is away, overloaded or
-    shutting down: default 10 s, 0 for not at all. Only calls with the same effect as once are repeated: an enqueue has its id and a response its
-    message id before the first try. Over http:// to another machine a token is only sent with ``cleartext=True``.
+    ``token`` is one of ``sojourn token create``. ``context`` is for certificates of one's own. ``timeout`` is how long a whole answer may take,
+    beside the time that a call is meant to wait: default 60 s. ``retry_for`` is how long calls are repeated while the server is away,
+    overloaded, shutting down or limiting the token's rate, or something in between answers in its place: default 10 s, 0 for not at all. Only
+    calls with the same effect as once are repeated: an enqueue has its id and a response its message id before the first try. Over http:// to
+    another machine a token is only sent with ``cleartext=True``. The variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY are honoured, in lower case
+    too; a server on this machine is reached directly.
     """
 
     def __init__(self, url: str = "http://127.0.0.1:7575", *, token: Optional[str] = None, context: Optional[ssl.SSLContext] = None,
@@ -90,19 +92,21 @@ class Client:
             except Error as e:
                 e.index = i
                 raise
-        a = self._transport.call("POST", "/v1/jobs/batch", {"jobs": forms, "partial": partial}, safe=True)
-        return [Enqueued.of(e) for e in a["jobs"]]
+        out: List[Enqueued] = self._transport.call("POST", "/v1/jobs/batch", {"jobs": forms, "partial": partial}, safe=True,
+                                                   read=lambda a: [Enqueued.of(e) for e in listed(a, "jobs", len(forms))])
+        return out
 
     def draw_ids(self, count: int) -> int:
         """Draws 1 to 10,000 ids and returns the first; they are consecutive, and good for new jobs for 15 minutes."""
-        first: int = self._transport.call("POST", "/v1/ids", {"count": count}, safe=True)["first"]
+        first: int = self._transport.call("POST", "/v1/ids", {"count": count}, safe=True, read=lambda a: typed(a["first"], int))
         return first
 
     # Look.
 
     def get(self, id: int) -> Job:
         """A job, complete. NotFound if there is none."""
-        return Job(self._transport.call("GET", "/v1/jobs/%d" % id, safe=True))
+        job: Job = self._transport.call("GET", "/v1/jobs/%d" % id, safe=True, read=lambda a: _job(a, id))
+        return job
 
     def get_by_key(self, kind: str, key: str) -> Job:
         """The live job of a kind that has the key, else the newest final one. NotFound if there is none."""
@@ -113,7 +117,9 @@ class Client:
 
     def find(self, **filter: Any) -> List[Job]:
         """Lists jobs by the fields of ``POST /v1/jobs/find``: ids, kind, key, queue, states, group, tag, reason, after, limit, newest, full, …"""
-        return [Job(j) for j in self._transport.call("POST", "/v1/jobs/find", plain(filter, "filter"), safe=True)["jobs"]]
+        jobs: List[Job] = self._transport.call("POST", "/v1/jobs/find", plain(filter, "filter"), safe=True,
+                                               read=lambda a: [Job(j) for j in listed(a, "jobs")])
+        return jobs
 
     def wait(self, id: int, timeout: Optional[float] = None) -> Job:
         """The job once it is completed, failed or cancelled. TimeoutError after ``timeout`` seconds; default: no limit."""
@@ -121,7 +127,7 @@ class Client:
         while True:
             poll = 30.0 if end is None else min(30.0, max(end - time.monotonic(), 0))
             path = "/v1/jobs/%d?%s" % (id, urlencode({"wait": seconds_text(poll, "wait")}))
-            job = Job(self._transport.call("GET", path, safe=True, wait=poll))
+            job: Job = self._transport.call("GET", path, safe=True, wait=poll, read=lambda a: _job(a, id))
             if job.final:
                 return job
             if end is not None and time.monotonic() >= end:
@@ -129,7 +135,7 @@ class Client:
 
     def history(self, id: int) -> List[Dict[str, Any]]:
         """What happened to a job, oldest first."""
-        out: List[Dict[str, Any]] = self._transport.call("GET", "/v1/jobs/%d/history" % id, safe=True)["history"] or []
+        out: List[Dict[str, Any]] = self._transport.call("GET", "/v1/jobs/%d/history" % id, safe=True, read=lambda a: listed(a, "history"))
         return out
 
     # Answer.
@@ -151,8 +157,9 @@ class Client:
             form["body"] = wrap(b)
         if ttl is not None:
             form["ttl"] = seconds_text(ttl, "ttl")
-        a = self._transport.call("POST", "/v1/responses", form, safe=True)
-        return Responded(a["outcome"], a.get("job", 0), a.get("seq", 0))
+        answer: Responded = self._transport.call("POST", "/v1/responses", form, safe=True, read=lambda a: Responded(
+            typed(a["outcome"], str), typed(a.get("job", 0), int), typed(a.get("seq", 0), int)))
+        return answer
 
     # Operate.
 
@@ -170,11 +177,19 @@ class Client:
 
     def _edit(self, id: int, edit: Dict[str, Any], safe: bool) -> None:
         body = {"filter": {"ids": [id]}, "edit": {k: v for k, v in edit.items() if v}}
-        items = self._transport.call("POST", "/v1/jobs/edit", body, safe=safe)["items"]
-        if not items:
+        errors = self._transport.call("POST", "/v1/jobs/edit", body, safe=safe, read=lambda a: [
+            of_problem(i["error"]) if i.get("error") is not None else None for i in listed(a, "items")])
+        if not errors:
             raise make("not_found", "no job has the id %d" % id, status=404)
-        if items[0].get("error"):
-            raise of_problem(items[0]["error"])
+        if errors[0]:
+            raise errors[0]
+
+
+def _job(answer: Any, id: int) -> Job:
+    job = Job(answer)
+    if job.id != id:
+        raise ValueError("another job")
+    return job
 
 
 class _Ids:

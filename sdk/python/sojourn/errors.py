@@ -58,7 +58,7 @@ class QueueFull(Error):
 
 
 class Overloaded(Error):
-    """The server has too much to do, or is shutting down. Nothing has happened."""
+    """The server has too much to do, is shutting down, or the token sends too many requests. Nothing has happened."""
 
 
 class Unavailable(Error):
@@ -74,11 +74,11 @@ class IdExpired(Error):
 
 
 _CLASSES = {
-    "invalid": Invalid, "unknown_field": Invalid, "too_deep": Invalid, "empty_body": Invalid, "malformed_json": Invalid, "trailing_data": Invalid,
+    "invalid": Invalid, "invalid_json": Invalid, "unknown_field": Invalid, "too_deep": Invalid, "empty_body": Invalid, "malformed_json": Invalid, "trailing_data": Invalid,
     "duplicate_field": Invalid, "invalid_utf8": Invalid, "unsupported_media_type": Invalid, "weight_exceeds_limit": Invalid, "token_in_url": Invalid,
     "too_large": TooLarge, "body_too_large": TooLarge, "conflict": Conflict, "not_found": NotFound, "lease_lost": LeaseLost,
-    "unauthorized": Unauthorized, "insufficient_scope": Forbidden, "cross_origin": Forbidden, "queue_full": QueueFull, "overloaded": Overloaded,
-    "draining": Overloaded, "unavailable": Unavailable, "closed": Unavailable, "unknown_outcome": UnknownOutcome, "id_expired": IdExpired,
+    "unauthorized": Unauthorized, "insufficient_scope": Forbidden, "cross_origin": Forbidden, "queue_full": QueueFull,
+    "overloaded": Overloaded, "draining": Overloaded, "rate_limited": Overloaded, "unavailable": Unavailable, "closed": Unavailable, "unknown_outcome": UnknownOutcome, "id_expired": IdExpired,
 }
 
 
@@ -88,6 +88,17 @@ def make(code: str, message: str, **more: Any) -> Error:
 
 
 def of_problem(p: Mapping[str, Any]) -> Error:
-    """The error that a problem document, or the error of an item, tells about."""
-    return make(str(p.get("code", "")), str(p.get("detail", "")), status=int(p.get("status", 0)), field=str(p.get("field", "")),
-                index=p.get("index"), retryable=bool(p.get("retryable")), outcome=str(p.get("outcome", "")), request_id=str(p.get("request_id", "")))
+    """The error that a problem document, or the error of an item, tells about. ValueError if it has not the form of one."""
+    code, detail, status, index = p.get("code"), p.get("detail"), p.get("status", 0), p.get("index")
+    if not isinstance(code, str) or not code or not isinstance(detail, str) or type(status) is not int or type(index) not in (int, type(None)):
+        raise ValueError("an error without a code")
+    return make(code, detail, status=status, field=str(p.get("field", "")), index=index, retryable=p.get("retryable") is True,
+                outcome=str(p.get("outcome", "")), request_id=str(p.get("request_id", "")))
+
+
+def said(e: BaseException) -> str:
+    """The text of an exception, also of one whose own methods fail."""
+    try:
+        return str(e)
+    except BaseException:
+        return "an exception whose text cannot be read"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
-from .errors import Error, make, of_problem
+from .errors import Error, make, of_problem, said
 
 #: Seconds, or a timedelta.
 Duration = Union[int, float, timedelta]
@@ -56,8 +56,8 @@ def plain(value: Any, name: str) -> Any:
 def dumps(value: Any, name: str) -> bytes:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError, RecursionError) as e:
-        raise make("invalid", "does not encode as JSON: %s" % e, field=name) from None
+    except Exception as e:  # also those of the value's own methods
+        raise make("invalid", "does not encode as JSON: %s" % said(e), field=name) from None
 
 
 def loads(text: Union[str, bytes]) -> Any:
@@ -65,8 +65,32 @@ def loads(text: Union[str, bytes]) -> Any:
 
 
 def loads_answer(text: bytes) -> Any:
-    """An answer in the exact form: what is not plain JSON in it comes as base64 and becomes bytes."""
-    return json.loads(text, object_hook=_unwrap)
+    """An answer in the exact form: what is not plain JSON in it comes as base64 and becomes bytes. ValueError or RecursionError if it is none."""
+    return json.loads(text.decode("utf-8"), object_hook=_unwrap, parse_constant=_no_number)
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError("%s is no number of JSON" % name)
+
+
+def listed(answer: Any, name: str, count: Optional[int] = None) -> List[Any]:
+    """The list of that name in an answer. ValueError if there is none, or one of another length."""
+    items = answer[name] if isinstance(answer, dict) else None
+    if not isinstance(items, list) or count is not None and len(items) != count:
+        raise ValueError("%s is not the list that was asked for" % name)
+    return items
+
+
+def typed(value: Any, kind: type) -> Any:
+    """The value, if it is of that type. ValueError otherwise."""
+    if type(value) is not kind:
+        raise ValueError("%.64r is no %s" % (value, kind.__name__))
+    return value
+
+
+def mended(text: str) -> str:
+    """The text with each lone surrogate replaced, which no UTF-8 has."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _unwrap(o: Dict[str, Any]) -> Any:
@@ -180,8 +204,9 @@ class Enqueued:
 
     @classmethod
     def of(cls, d: Mapping[str, Any]) -> "Enqueued":
-        error = of_problem(d["error"]) if d.get("error") else None
-        return cls(d.get("id", 0), d.get("state", "none"), bool(d.get("duplicate")), bool(d.get("replaced")), error)
+        if d.get("error") is not None:
+            return cls(typed(d.get("id", 0), int), str(d.get("state", "none")), error=of_problem(d["error"]))
+        return cls(typed(d["id"], int), typed(d["state"], str), bool(d.get("duplicate")), bool(d.get("replaced")))
 
 
 @dataclass(frozen=True)
@@ -227,7 +252,7 @@ class Job:
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.raw = raw
-        self.id: int = raw["id"]
+        self.id: int = typed(raw["id"], int)
         self.kind, self.queue, self.key, self.group = _text(raw.get("kind")), _text(raw.get("queue")), _text(raw.get("key")), _text(raw.get("group"))
         self.state, self.reason, self.error = _text(raw.get("state")), _text(raw.get("reason")), _text(raw.get("error"))
         self.content_type, self.result_type = _text(raw.get("content_type")), _text(raw.get("result_type"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from .errors import Error, LeaseLost, make, of_problem
-from .forms import Duration, Job, Response, dumps, seconds_of, wrap
+from .forms import Duration, Job, Response, dumps, listed, mended, seconds_of, typed, wrap
 from .verdicts import Await
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ class RunningJob(Job):
     def __init__(self, worker: "Worker", claimed: Mapping[str, Any], sent: float) -> None:
         super().__init__(claimed["job"])
         self._worker, self.lease = worker, dict(claimed["lease"])
-        self.purpose: str = claimed["purpose"]
+        self.purpose: str = typed(claimed["purpose"], str)
+        typed(self.lease["epoch"], int)
+        typed(self.lease["worker"], str)
+        if self.lease["id"] != self.id:
+            raise ValueError("the lease of another job")
         self.token = str(self.raw.get("token") or "")
         self.raw_result, self.result_type = None, ""  # of an earlier generation, if anything
         self._began = time.monotonic()
@@ -46,7 +50,10 @@ class RunningJob(Job):
         self._limits = {name: self._began + left for name, left in _limits(claimed, self.policy).items()}
         self._extends = not self.policy.get("no_extend")
         self._phase = RUNNING
+        self._reported = 0.0  # when its outcome was first sent
+        self._number = 0  # of the message that told the heartbeat process of the lease
         self._stop = threading.Event()
+        self._on_stop: Optional[Callable[[], None]] = None
         self._stop_reason = ""
         self._log: List[Dict[str, Any]] = []
 
@@ -78,7 +85,7 @@ class RunningJob(Job):
 
     def set_progress(self, text: str) -> None:
         """Stores a short text for people."""
-        self._save({"progress": text})
+        self._save({"progress": mended(str(text))})
 
     def set_key(self, key: str) -> None:
         """Gives a job without a key its key, at once and durably, so that responses find it. Conflict if another live job of the kind has it."""
@@ -87,7 +94,7 @@ class RunningJob(Job):
 
     def log(self, text: str, level: str = "info") -> None:
         """Adds a line to the job's own log, stored when the step ends: the first and the newest 99 are kept."""
-        self._log.append({"attempt": self.attempt, "level": level, "text": str(text)})
+        self._log.append({"attempt": self.attempt, "level": mended(str(level)), "text": mended(str(text))})
         if len(self._log) > 100:
             dropped = self._log.pop(1)
             self._log[1]["dropped"] = self._log[1].get("dropped", 0) + dropped.get("dropped", 0) + 1
@@ -115,11 +122,13 @@ class RunningJob(Job):
             raise make("lease_lost", "the step does not own its job any more")
         item["lease"] = self.lease
         sent = time.monotonic()
-        a = self._worker.client._transport.call("POST", "/v1/save", {"items": [item]}, safe=True)
-        if a["errors"][0] is None:
+        lease = self._worker.lease
+        e: Optional[Error] = self._worker.client._transport.call(
+            "POST", "/v1/save", {"items": [item]}, safe=True, timeout=max(lease / 2, 1), retry_for=max(lease, 10),
+            read=lambda a: None if listed(a, "errors", 1)[0] is None else of_problem(a["errors"][0]))
+        if e is None:
             self._worker._extended([self], sent)
             return
-        e: Error = of_problem(a["errors"][0])
         if isinstance(e, LeaseLost):
             self._worker._lose(self, "ended")
         raise e
@@ -128,6 +137,14 @@ class RunningJob(Job):
         if not self._stop.is_set():
             self._stop_reason = reason
             self._stop.set()
+            if self._on_stop:
+                self._on_stop()
+
+    def _when_stopped(self, fn: Callable[[], None]) -> None:
+        """Calls fn once the handler should stop, perhaps twice."""
+        self._on_stop = fn
+        if self._stop.is_set():
+            fn()
 
 
 def _limits(claimed: Mapping[str, Any], policy: Mapping[str, Any]) -> Dict[str, float]:

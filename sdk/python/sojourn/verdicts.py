@@ -90,7 +90,7 @@ class Retry(_Failure):
         self.verdict: Dict[str, Any] = {"again": True} if again else {}
         if after is not None:
             text = seconds_text(after, "after")
-            self.verdict["delay"] = "-0.000000001s" if text == "0s" else text  # 0 would mean the stored backoff
+            self.verdict["delay"] = "now" if text == "0s" else text  # 0 would mean the stored backoff
 
     def outcome(self) -> Dict[str, Any]:
         return {"type": "error", "reason": self.reason or "retry", "error": self.message, "verdict": self.verdict}

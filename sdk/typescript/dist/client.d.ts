@@ -4,9 +4,12 @@ import type { Duration, Enqueued, JobOptions, JobState, Raw, Responded } from ".
 export interface ClientOptions {
     /** One of `sojourn token create`. */
     token?: string;
-    /** Seconds that an answer may take, beside the time that a call is meant to wait. Default 60. */
+    /** Seconds that a whole answer may take, beside the time that a call is meant to wait. Default 60. */
     timeout?: number;
-    /** Seconds for which calls are repeated while the server is away, overloaded or shutting down. Default 10, 0 for not at all. */
+    /**
+     * Seconds for which calls are repeated while the server is away, overloaded, shutting down or limiting the token's rate, or something in between answers
+     * in its place. Default 10, 0 for not at all.
+     */
     retryFor?: number;
     /** Sends the token over http:// to another machine too. */
     cleartext?: boolean;
@@ -65,7 +68,7 @@ export interface EditOptions {
  * A server's jobs.
  *
  * Only calls with the same effect as once are repeated: an enqueue has its id and a response its message id before the first try. Connections are kept
- * by fetch.
+ * by fetch. Under Node the variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY are honoured, in lower case too; a server on this machine is reached directly.
  */
 export declare class Client {
     private at;

@@ -1,5 +1,5 @@
 import { IdExpired, make, ofProblem, SojournError } from "./errors.js";
-import { durationText, encode, enqueuedOf, Job, NewJob, wrap } from "./forms.js";
+import { durationText, encode, enqueuedOf, Job, listed, NewJob, typed, wrap } from "./forms.js";
 import { random } from "./json.js";
 import { Transport } from "./transport.js";
 const block = 1000; // ids that are drawn at once
@@ -7,7 +7,7 @@ const block = 1000; // ids that are drawn at once
  * A server's jobs.
  *
  * Only calls with the same effect as once are repeated: an enqueue has its id and a response its message id before the first try. Connections are kept
- * by fetch.
+ * by fetch. Under Node the variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY are honoured, in lower case too; a server on this machine is reached directly.
  */
 export class Client {
     /** @internal */
@@ -81,7 +81,7 @@ export class Client {
                 throw e;
             }
         });
-        return (await this.transport.call("POST", "/v1/jobs/batch", { jobs: forms, partial }, { safe: true })).jobs.map(enqueuedOf);
+        return this.transport.call("POST", "/v1/jobs/batch", { jobs: forms, partial }, { safe: true, read: (a) => listed(a, "jobs", forms.length).map(enqueuedOf) });
     }
     /** Gives ids out of a block, so that most enqueues need no request for theirs. One at a time draws a block. */
     giveIds(jobs) {
@@ -99,11 +99,11 @@ export class Client {
     }
     /** Draws 1 to 10,000 ids and returns the first; they are consecutive, and good for new jobs for 15 minutes. */
     async drawIds(count) {
-        return (await this.transport.call("POST", "/v1/ids", { count }, { safe: true })).first;
+        return this.transport.call("POST", "/v1/ids", { count }, { safe: true, read: (a) => typed(a.first, "number") });
     }
     /** A job, complete. NotFound if there is none. */
     async get(id) {
-        return new Job(await this.transport.call("GET", `/v1/jobs/${id}`, undefined, { safe: true }));
+        return this.transport.call("GET", `/v1/jobs/${id}`, undefined, { safe: true, read: (a) => jobOf(a, id) });
     }
     /** The live job of a kind that has the key, else the newest final one. NotFound if there is none. */
     async getByKey(kind, key) {
@@ -118,14 +118,14 @@ export class Client {
         const body = { ids: f.ids, kind: f.kind, key: f.key, queue: f.queue, states: f.states, group: f.group, tag: f.tag, reason: f.reason,
             created_after: f.createdAfter, created_before: f.createdBefore, after: f.after, limit: f.limit, newest: f.newest, full: f.full,
             wait: f.wait === undefined ? undefined : durationText(f.wait, "wait") };
-        return (await this.transport.call("POST", "/v1/jobs/find", body, { safe: true })).jobs.map((j) => new Job(j));
+        return this.transport.call("POST", "/v1/jobs/find", body, { safe: true, read: (a) => listed(a, "jobs").map((j) => new Job(j)) });
     }
     /** The job once it is completed, failed or cancelled. A DOMException named TimeoutError after `timeout` seconds; default: no limit. */
     async wait(id, options = {}) {
         const end = options.timeout === undefined ? Infinity : performance.now() / 1000 + options.timeout;
         for (;;) {
             const poll = Math.max(Math.min(30, end - performance.now() / 1000), 0);
-            const job = new Job(await this.transport.call("GET", `/v1/jobs/${id}?wait=${durationText(poll, "wait")}`, undefined, { safe: true, wait: poll, signal: options.signal }));
+            const job = await this.transport.call("GET", `/v1/jobs/${id}?wait=${durationText(poll, "wait")}`, undefined, { safe: true, wait: poll, signal: options.signal, read: (a) => jobOf(a, id) });
             if (job.final) {
                 return job;
             }
@@ -136,7 +136,7 @@ export class Client {
     }
     /** What happened to a job, oldest first, as the API writes it. */
     async history(id) {
-        return (await this.transport.call("GET", `/v1/jobs/${id}/history`, undefined, { safe: true })).history ?? [];
+        return this.transport.call("GET", `/v1/jobs/${id}/history`, undefined, { safe: true, read: (a) => listed(a, "history") });
     }
     /** Answers a job. It is on disk when this resolves. */
     async respond(r) {
@@ -150,8 +150,8 @@ export class Client {
         if (r.ttl !== undefined) {
             form.ttl = durationText(r.ttl, "ttl");
         }
-        const a = await this.transport.call("POST", "/v1/responses", form, { safe: true });
-        return { outcome: a.outcome, job: a.job ?? 0, seq: a.seq ?? 0 };
+        return this.transport.call("POST", "/v1/responses", form, { safe: true,
+            read: (a) => ({ outcome: typed(a.outcome, "string"), job: typed(a.job ?? 0, "number"), seq: typed(a.seq ?? 0, "number") }) });
     }
     /** Cancels a live job, a running one at once. Conflict if it ended otherwise; one that is cancelled already is no error. */
     cancel(id, o = {}) {
@@ -166,12 +166,19 @@ export class Client {
         return this.edit(id, { action: "redrive", generation: o.generation, by: o.by }, false);
     }
     async edit(id, edit, safe) {
-        const { items } = await this.transport.call("POST", "/v1/jobs/edit", { filter: { ids: [id] }, edit }, { safe });
-        if (!items?.length) {
+        const errors = await this.transport.call("POST", "/v1/jobs/edit", { filter: { ids: [id] }, edit }, { safe, read: (a) => listed(a, "items").map((i) => i.error && ofProblem(i.error)) });
+        if (errors.length === 0) {
             throw make("not_found", `no job has the id ${id}`, { status: 404 });
         }
-        if (items[0].error) {
-            throw ofProblem(items[0].error);
+        if (errors[0]) {
+            throw errors[0];
         }
     }
+}
+function jobOf(answer, id) {
+    const job = new Job(answer);
+    if (job.id !== id) {
+        throw new TypeError("another job");
+    }
+    return job;
 }

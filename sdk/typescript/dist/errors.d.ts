@@ -49,7 +49,7 @@ export declare class Forbidden extends SojournError {
 /** The queue has as many ready jobs as it may have: try again later. */
 export declare class QueueFull extends SojournError {
 }
-/** The server has too much to do, or is shutting down. Nothing has happened. */
+/** The server has too much to do, is shutting down, or the token sends too many requests. Nothing has happened. */
 export declare class Overloaded extends SojournError {
 }
 /** The server, or the store behind it, cannot be reached. Nothing has happened. */
@@ -63,5 +63,7 @@ export declare class IdExpired extends SojournError {
 }
 /** An error of the class that belongs to its code. */
 export declare function make(code: string, message: string, parts?: ErrorParts): SojournError;
-/** The error that a problem document, or the error of an item, tells about. */
+/** The error that a problem document, or the error of an item, tells about. TypeError if it has not the form of one. */
 export declare function ofProblem(p: Record<string, unknown>): SojournError;
+/** The text of something that was thrown, also of a value whose own methods fail. */
+export declare function said(e: unknown): string;

@@ -12,6 +12,12 @@ export declare type Raw = Record<string, any>;
 export declare function durationText(d: Duration, name: string): string;
 /** What an answer says of a duration, in seconds; they are all written in seconds. */
 export declare function secondsOf(text: unknown): number;
+/** The text with each lone surrogate replaced, which no UTF-8 has. */
+export declare function wellFormed(text: string): string;
+/** The list of that name in an answer. TypeError if there is none, or one of another length. */
+export declare function listed(answer: any, name: string, count?: number): any[];
+/** The value, if it is of that type. TypeError otherwise. */
+export declare function typed<T extends number | string>(value: unknown, type: "number" | "string"): T;
 /** Bytes as the API takes them, exactly. */
 export declare function wrap(b: Uint8Array): Raw;
 /** An answer in the exact form: what is not plain JSON in it comes as base64 and becomes bytes. */

@@ -21,6 +21,31 @@ export function secondsOf(text) {
 }
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const mended = new TextDecoder("utf-8", { ignoreBOM: true });
+/** The text with each lone surrogate replaced, which no UTF-8 has. */
+export function wellFormed(text) {
+    return mended.decode(new TextEncoder().encode(text));
+}
+/** The list of that name in an answer. TypeError if there is none, or one of another length. */
+export function listed(answer, name, count) {
+    const items = answer?.[name];
+    if (!Array.isArray(items) || (count !== undefined && items.length !== count)) {
+        throw new TypeError(`${name} is not the list that was asked for`);
+    }
+    return items;
+}
+/** The value, if it is of that type. TypeError otherwise. */
+export function typed(value, type) {
+    if (typeof value !== type) {
+        throw new TypeError(`a ${typeof value} is no ${type}`);
+    }
+    return value;
+}
+function timeText(t, name) {
+    if (t !== undefined && !(t instanceof Date && Number.isFinite(t.getTime()))) {
+        throw make("invalid", "is not a valid Date", { field: name });
+    }
+    return t?.toISOString();
+}
 /** Bytes as the API takes them, exactly. */
 export function wrap(b) {
     let text = "";
@@ -110,7 +135,7 @@ export class NewJob {
     form() {
         const o = this.options;
         const out = { id: this.id || undefined, kind: this.kind, queue: o.queue, key: o.key, group: o.group, content_type: o.contentType,
-            priority: o.priority, weight: o.weight, tags: o.tags, meta: o.meta, run_at: o.runAt?.toISOString(), on_conflict: o.onConflict };
+            priority: o.priority, weight: o.weight, tags: o.tags, meta: o.meta, run_at: timeText(o.runAt, "run_at"), on_conflict: o.onConflict };
         if (this.args !== undefined) {
             const { bytes, contentType } = encode(this.args, o.contentType ?? "", "args");
             out.args = wrap(bytes);
@@ -126,11 +151,10 @@ export class NewJob {
     }
 }
 export function enqueuedOf(d) {
-    const out = { id: d.id ?? 0, state: d.state ?? "none", duplicate: !!d.duplicate, replaced: !!d.replaced };
-    if (d.error) {
-        out.error = ofProblem(d.error);
+    if (d.error !== undefined && d.error !== null) {
+        return { id: typed(d.id ?? 0, "number"), state: d.state ?? "none", duplicate: false, replaced: false, error: ofProblem(d.error) };
     }
-    return out;
+    return { id: typed(d.id, "number"), state: typed(d.state, "string"), duplicate: !!d.duplicate, replaced: !!d.replaced };
 }
 /** An answer in hand. `rawBody` are its bytes, `body` what they mean; see Job. */
 export class Response {
@@ -192,7 +216,7 @@ export class Job {
     responses;
     constructor(raw) {
         this.raw = raw;
-        this.id = raw.id;
+        this.id = typed(raw.id, "number");
         this.kind = textOf(raw.kind);
         this.queue = textOf(raw.queue);
         this.key = textOf(raw.key);

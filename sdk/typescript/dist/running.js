@@ -1,5 +1,5 @@
 import { LeaseLost, make, ofProblem } from "./errors.js";
-import { Job, secondsOf, wrap } from "./forms.js";
+import { Job, listed, secondsOf, typed, wellFormed, wrap } from "./forms.js";
 import { stringify } from "./json.js";
 import { sleep } from "./transport.js";
 import { Await } from "./verdicts.js";
@@ -28,6 +28,7 @@ export class RunningJob extends Job {
     /** @internal */ phase = "running";
     /** @internal */ until;
     /** @internal */ extends;
+    /** @internal When its outcome was first sent; 0 before. */ reported = 0;
     /** @internal */ limits;
     /** @internal */ lines = [];
     worker;
@@ -36,8 +37,13 @@ export class RunningJob extends Job {
     constructor(worker, claimed, sent) {
         super(claimed.job);
         this.worker = worker;
+        typed(claimed.lease.epoch, "number");
+        typed(claimed.lease.worker, "string");
+        if (claimed.lease.id !== this.id) {
+            throw new TypeError("the lease of another job");
+        }
         this.lease = claimed.lease;
-        this.purpose = claimed.purpose;
+        this.purpose = typed(claimed.purpose, "string");
         this.token = claimed.job.token ?? "";
         this.rawResult = undefined; // of an earlier generation, if anything
         this.resultType = "";
@@ -77,7 +83,7 @@ export class RunningJob extends Job {
     }
     /** Stores a short text for people. */
     async setProgress(text) {
-        await this.write({ progress: text });
+        await this.write({ progress: wellFormed(String(text)) });
     }
     /** Gives a job without a key its key, at once and durably, so that responses find it. Conflict if another live job of the kind has it. */
     async setKey(key) {
@@ -86,7 +92,7 @@ export class RunningJob extends Job {
     }
     /** Adds a line to the job's own log, stored when the step ends: the first and the newest 99 are kept. */
     log(text, level = "info") {
-        this.lines.push({ attempt: this.attempt, level, text });
+        this.lines.push({ attempt: this.attempt, level: wellFormed(String(level)), text: wellFormed(String(text)) });
         if (this.lines.length > 100) {
             const [dropped] = this.lines.splice(1, 1);
             this.lines[1].dropped = (this.lines[1].dropped ?? 0) + (dropped.dropped ?? 0) + 1;
@@ -118,12 +124,13 @@ export class RunningJob extends Job {
             throw make("lease_lost", "the step does not own its job any more");
         }
         const sent = clock();
-        const a = await this.worker.client.transport.call("POST", "/v1/save", { items: [{ ...item, lease: this.lease }] }, { safe: true });
-        if (!a.errors[0]) {
+        const lease = this.worker.lease;
+        const e = await this.worker.client.transport.call("POST", "/v1/save", { items: [{ ...item, lease: this.lease }] }, { safe: true,
+            timeout: Math.max(lease / 2, 1), retryFor: Math.max(lease, 10), read: (a) => (listed(a, "errors", 1)[0] === null ? null : ofProblem(a.errors[0])) });
+        if (!e) {
             this.worker.extended([this], sent);
             return;
         }
-        const e = ofProblem(a.errors[0]);
         if (e instanceof LeaseLost) {
             this.worker.lose(this, "ended");
         }

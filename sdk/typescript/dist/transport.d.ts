@@ -1,3 +1,4 @@
+import { SojournError } from "./errors.js";
 /** Growing pauses in seconds, with jitter, so that many callers of a server that was away do not come back in step. */
 export declare class Pauses {
     private now;
@@ -23,6 +24,14 @@ export declare class Bell implements Ending {
 }
 /** Waits for so many seconds, or until a signal is aborted. */
 export declare function sleep(seconds: number, signal?: Ending): Promise<void>;
+/** What came back for a request: its status, its headers, and its body as it comes. */
+export interface Answer {
+    status: number;
+    header(name: string): string;
+    chunks: AsyncIterable<Uint8Array>;
+}
+/** Sends one request, over fetch or through a proxy. */
+export declare type Send = (method: string, url: string, headers: Record<string, string>, text: string | undefined, signal: AbortSignal) => Promise<Answer>;
 export interface CallOptions {
     /** The same call again has the same effect. */
     safe: boolean;
@@ -34,6 +43,8 @@ export interface CallOptions {
     timeout?: number;
     /** Ends the call. */
     signal?: Ending | undefined;
+    /** Takes the answer apart. One on which it throws is not that of a Sojourn server. */
+    read?: (answer: any) => any;
 }
 export interface TransportOptions {
     token: string;
@@ -44,6 +55,8 @@ export interface TransportOptions {
 /** Calls to one server. */
 export declare class Transport {
     private readonly url;
+    private readonly server;
+    private sending;
     private readonly options;
     private readonly closed;
     constructor(url: string, options: TransportOptions);
@@ -53,3 +66,5 @@ export declare class Transport {
     private once;
     private send;
 }
+/** Whether an error says that the call was not executed and may be sent again, whatever it is. */
+export declare function nothingHappened(e: SojournError): boolean;

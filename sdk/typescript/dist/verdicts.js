@@ -93,7 +93,7 @@ export class Retry extends Verdict {
         }
         if (options.after !== undefined) {
             const text = durationText(options.after, "after");
-            this.verdict.delay = text === "0s" ? "-0.000000001s" : text; // 0 would mean the stored backoff
+            this.verdict.delay = text === "0s" ? "now" : text; // 0 would mean the stored backoff
         }
     }
     outcome() {

@@ -24,7 +24,8 @@ export interface WorkerOptions {
  * otherwise. Leases are extended by a timer: a handler that computes without awaiting anything for longer than a sixth of the lease costs its lease, so
  * such work belongs in a worker thread.
  *
- * While the server is away the worker goes on: it asks again, at growing intervals of up to 5 s, and repeats its reports until they are answered.
+ * Whatever the server, or something in between, answers, the worker goes on: it asks again at growing intervals of up to 5 s, and repeats its reports
+ * unchanged. Only 401 or 403 of the server itself for a minute end `run`.
  */
 export declare class Worker {
     readonly client: Client;
@@ -34,11 +35,14 @@ export declare class Worker {
     grace: number;
     /** Random per worker. */
     readonly id: string;
-    private readonly warn;
+    private readonly tell;
     private readonly handlers;
     private readonly steps;
     private readonly stopping;
     private readonly ended;
+    private early;
+    private readonly inside;
+    private readonly known;
     private changed;
     private number;
     private unknown;
@@ -49,32 +53,39 @@ export declare class Worker {
     /**
      * Works until `stop`, then drains: what runs may go on for `grace`, and what still runs then is handed back. Call it once.
      *
-     * Under Node SIGINT and SIGTERM stop it, unless `signals` is false. A SojournError that no repetition helps, such as Unauthorized, ends it too and
-     * rejects.
+     * Under Node SIGINT and SIGTERM stop it, unless `signals` is false. Unauthorized and Forbidden, once the server has answered with them for a minute,
+     * end it too and reject.
      */
     run(options?: {
         signals?: boolean;
     }): Promise<void>;
     /** Makes `run` claim nothing more and drain. */
     stop(): void;
+    private warn;
     private claimLoop;
     /**
      * Takes jobs and starts them. After a claim whose outcome is unknown the next one carries the same number and does not wait, so that no job is lost to
-     * an answer that nobody got.
+     * an answer that nobody got. The answer has a third of the lease, so that what was taken can still run after a repetition.
      */
     private claim;
+    private start;
+    /** Runs a step and reports. Its room in the worker is free afterwards, whatever has happened. */
+    private work;
     private extendLoop;
     private extend;
     private forget;
+    private wake;
     /** Asks handlers to stop whose time is over, and reports for those that do not, a lease later. */
     private watchLoop;
+    private handlerEnd;
     /** Runs the handler and says what became of the step. */
     private step;
     /**
-     * Reports until it is answered, because repeating is safe; the lease is extended meanwhile. The first report of a step counts, and one that was lost
-     * has none.
+     * Reports until the server has answered, because repeating is safe; the lease is extended meanwhile, see reportLeases. The first report of a step
+     * counts, and one that was lost has none.
      */
     private report;
+    private repeat;
     private drain;
     private until;
     /** Waits until a step has ended, or the worker is told to stop, at most for so long. */

@@ -1,13 +1,19 @@
-import { LeaseLost, make, SojournError } from "./errors.js";
-import { encode, wrap } from "./forms.js";
+import { Forbidden, LeaseLost, make, ofProblem, said, SojournError, Unauthorized } from "./errors.js";
+import { encode, listed, typed, wellFormed, wrap } from "./forms.js";
 import { random } from "./json.js";
 import { clock, RunningJob } from "./running.js";
-import { Bell, Pauses, sleep } from "./transport.js";
+import { Bell, nothingHappened, Pauses, sleep } from "./transport.js";
 import { Verdict } from "./verdicts.js";
 const maxBatch = 1000; // leases of one call
 const maxText = 32 << 10; // characters of an error with its stack
 const react = 1.5; // seconds for handlers to return after they were asked to stop
 const report = 2; // seconds for the server to take the last reports
+const repeatClaim = 0.9; // seconds, at the end, to learn what a claim that was broken off has taken
+const longestWait = 30; // seconds of what Retry-After may ask a worker for
+const reportLeases = 10; // a report that only others answer is repeated, and its lease extended, for so many lengths of the lease
+const known = 10000; // claimed steps that a worker remembers, so that an answer that comes twice starts nothing twice
+// Refusals of an outcome as such: it is replaced by an error. All else is repeated, because it says nothing about the outcome.
+const refusals = ["invalid", "too_large", "body_too_large", "invalid_json", "invalid_utf8", "too_deep"];
 /**
  * Runs handlers, `concurrency` at a time.
  *
@@ -15,7 +21,8 @@ const report = 2; // seconds for the server to take the last reports
  * otherwise. Leases are extended by a timer: a handler that computes without awaiting anything for longer than a sixth of the lease costs its lease, so
  * such work belongs in a worker thread.
  *
- * While the server is away the worker goes on: it asks again, at growing intervals of up to 5 s, and repeats its reports until they are answered.
+ * Whatever the server, or something in between, answers, the worker goes on: it asks again at growing intervals of up to 5 s, and repeats its reports
+ * unchanged. Only 401 or 403 of the server itself for a minute end `run`.
  */
 export class Worker {
     client;
@@ -25,11 +32,15 @@ export class Worker {
     grace;
     /** Random per worker. */
     id;
-    warn;
+    tell;
     handlers = new Map();
     steps = new Map();
     stopping = new Bell();
     ended = new Bell();
+    early = new Bell(); // a lease is to be extended at once
+    inside = new Set(); // whose handlers have not returned, lost ones too
+    known = new Set();
+    /** @internal Seconds of 401 or 403 until run ends. */ refusedFor = 60;
     changed = [];
     number = 0;
     unknown = false;
@@ -40,7 +51,7 @@ export class Worker {
         this.queues = options.queues ?? ["default"];
         this.lease = options.lease ?? 30;
         this.grace = options.grace ?? 30;
-        this.warn = options.warn ?? ((m) => console.warn(m));
+        this.tell = options.warn ?? ((m) => console.warn(m));
         this.id = `${(options.name ?? "node").replace(/[^A-Za-z0-9_.:/-]/g, "-").slice(0, 80)}.${random(8)}`;
         if (!Number.isInteger(this.concurrency) || this.concurrency < 1) {
             throw make("invalid", `${this.concurrency} is out of range: at least 1`, { field: "concurrency" });
@@ -60,8 +71,8 @@ export class Worker {
     /**
      * Works until `stop`, then drains: what runs may go on for `grace`, and what still runs then is handed back. Call it once.
      *
-     * Under Node SIGINT and SIGTERM stop it, unless `signals` is false. A SojournError that no repetition helps, such as Unauthorized, ends it too and
-     * rejects.
+     * Under Node SIGINT and SIGTERM stop it, unless `signals` is false. Unauthorized and Forbidden, once the server has answered with them for a minute,
+     * end it too and reject.
      */
     async run(options = {}) {
         if (this.ran || this.handlers.size === 0) {
@@ -86,18 +97,27 @@ export class Worker {
     stop() {
         this.stopping.abort();
     }
+    warn(message) {
+        try {
+            this.tell(message);
+        }
+        catch {
+            // what takes warnings must not end the worker
+        }
+    }
     // Claims.
     async claimLoop() {
         const pauses = new Pauses(0.1, 5);
-        while (!this.stopping.aborted) {
-            const room = Math.min(this.concurrency - this.steps.size, maxBatch);
+        for (let refused = 0; !this.stopping.aborted;) { // refused: when the server began to answer 401 or 403
+            const room = Math.min(this.concurrency - new Set([...this.inside, ...this.steps.values()]).size, maxBatch);
             if (room <= 0) {
                 await this.change(this.lease);
                 continue;
             }
             try {
-                await this.claim(room, this.stopping);
+                await this.claim(room, Math.max(this.lease / 3, 1), this.stopping);
                 pauses.reset();
+                refused = 0;
             }
             catch (e) {
                 if (this.stopping.aborted) {
@@ -107,34 +127,62 @@ export class Worker {
                     this.unknown = false;
                     break;
                 }
-                if (!(e instanceof SojournError) || !e.retryable) {
+                refused = e instanceof Unauthorized || e instanceof Forbidden ? refused || clock() : 0;
+                if ((e instanceof SojournError && e.code === "closed" && e.status === 0) || (refused && clock() - refused >= this.refusedFor)) {
                     throw e;
                 }
-                this.warn(`sojourn: claim: ${e.message}`);
-                await sleep(pauses.next(), this.stopping);
+                this.warn(`sojourn: claim: ${said(e)}`);
+                await sleep(Math.max(pauses.next(), waitOf(e)), this.stopping);
             }
         }
         if (this.unknown) { // the claim that was broken off may have taken jobs
-            await this.claim(this.concurrency).catch((e) => this.warn(`sojourn: claim: ${e.message}`));
+            await this.claim(this.concurrency, repeatClaim).catch((e) => this.warn(`sojourn: claim: ${said(e)}`));
         }
     }
     /**
      * Takes jobs and starts them. After a claim whose outcome is unknown the next one carries the same number and does not wait, so that no job is lost to
-     * an answer that nobody got.
+     * an answer that nobody got. The answer has a third of the lease, so that what was taken can still run after a repetition.
      */
-    async claim(room, signal) {
+    async claim(room, timeout, signal) {
         const wait = this.unknown ? 0 : Math.min(30, this.lease / 3);
         const body = { worker: this.id, number: this.number + 1, queues: this.queues, kinds: [...this.handlers.keys()], max: room, lease: `${this.lease}s`,
             wait: `${wait}s` };
         this.unknown = true;
         const sent = clock();
-        const a = await this.client.transport.call("POST", "/v1/claim", body, { safe: true, wait, retryFor: 0, timeout: this.lease, signal });
+        const jobs = await this.client.transport.call("POST", "/v1/claim", body, { safe: true, wait, retryFor: 0, timeout, signal,
+            read: (a) => listed(a, "jobs").map((claimed) => new RunningJob(this, claimed, sent)) });
         this.number++;
         this.unknown = false;
-        for (const claimed of a.jobs ?? []) {
-            const job = new RunningJob(this, claimed, sent);
-            this.steps.set(keyOf(job.lease), job);
-            void (this.stopping.aborted ? this.report(job, { type: "released" }) : this.step(job).then((o) => this.report(job, o)));
+        jobs.forEach((job) => this.start(job, sent));
+    }
+    start(job, sent) {
+        const key = keyOf(job.lease);
+        if (this.known.has(key)) {
+            this.warn(`sojourn: claim: job ${job.id} came twice; it runs once`);
+            return;
+        }
+        this.known.add(key);
+        if (this.known.size > known) {
+            this.known.delete(this.known.values().next().value);
+        }
+        this.steps.set(key, job);
+        this.inside.add(job);
+        if (job.until < sent + this.lease * 0.9) { // a repeated claim: part of the lease is over
+            this.early.abort();
+        }
+        void this.work(job);
+    }
+    /** Runs a step and reports. Its room in the worker is free afterwards, whatever has happened. */
+    async work(job) {
+        try {
+            await this.report(job, this.stopping.aborted ? { type: "released" } : await this.step(job));
+        }
+        catch (e) {
+            this.warn(`sojourn: job ${job.id}: its report failed: ${said(e)}`);
+        }
+        finally {
+            this.inside.delete(job);
+            this.wake();
         }
     }
     // Leases. A claim waits a third of the lease at most, all leases are extended every third of it in one call, and a handler is asked to stop a sixth
@@ -143,18 +191,24 @@ export class Worker {
     async extendLoop() {
         const every = this.lease / 3;
         for (let pause = every;;) {
-            await sleep(pause, this.ended);
+            await sleep(pause, this.early);
             if (this.ended.aborted) {
                 return;
             }
+            this.early = new Bell();
             pause = every;
+            for (const s of this.steps.values()) {
+                if (s.reported && clock() - s.reported > reportLeases * this.lease) {
+                    s.extends = false;
+                }
+            }
             const steps = [...this.steps.values()].filter((s) => s.extends);
             for (let i = 0; i < steps.length; i += maxBatch) {
                 try {
                     await this.extend(steps.slice(i, i + maxBatch), every);
                 }
                 catch (e) {
-                    this.warn(`sojourn: extend: ${e.message}`);
+                    this.warn(`sojourn: extend: ${said(e)}`);
                     pause = every / 10;
                 }
             }
@@ -162,8 +216,8 @@ export class Worker {
     }
     async extend(steps, limit) {
         const sent = clock();
-        const a = await this.client.transport.call("POST", "/v1/extend", { leases: steps.map((s) => s.lease) }, { safe: true, retryFor: 0, timeout: limit, signal: this.ended });
-        const lost = new Map((a.lost ?? []).map((l) => [keyOf(l.lease), l.reason]));
+        const lost = await this.client.transport.call("POST", "/v1/extend", { leases: steps.map((s) => s.lease) }, { safe: true, retryFor: 0, timeout: limit, signal: this.ended,
+            read: (a) => new Map(listed(a, "lost").map((l) => [keyOf(l.lease), typed(l.reason, "string")])) });
         for (const s of steps) {
             const reason = lost.get(keyOf(s.lease));
             if (reason !== undefined) {
@@ -192,6 +246,9 @@ export class Worker {
     forget(job) {
         job.phase = "gone";
         this.steps.delete(keyOf(job.lease));
+        this.wake();
+    }
+    wake() {
         this.changed.splice(0).forEach((wake) => wake());
     }
     /** Asks handlers to stop whose time is over, and reports for those that do not, a lease later. */
@@ -213,18 +270,21 @@ export class Worker {
                         void this.report(s, endedBy(s, { type: "error", error: `${name} is over, and the handler has not returned since` }));
                     }
                 }
-                if (now >= s.until - this.lease / 6) {
+                if (now >= this.handlerEnd(s)) {
                     s.askToStop(s.extends ? "lease_lost" : "lease_over");
                 }
             }
         }
     }
+    handlerEnd(s) {
+        return s.until - this.lease / 6;
+    }
     // Steps.
     /** Runs the handler and says what became of the step. */
     async step(job) {
         const fn = this.handlers.get(job.kind);
-        if (!fn || (job.purpose !== "start" && job.purpose !== "resume")) {
-            return { type: "released" }; // a server that hands out what nobody asked for
+        if (!fn || (job.purpose !== "start" && job.purpose !== "resume") || clock() >= this.handlerEnd(job)) {
+            return { type: "released" }; // a server that hands out what nobody asked for, or a lease that is over before the handler begins
         }
         try {
             void job.args;
@@ -241,55 +301,66 @@ export class Worker {
             return { type: "completed", result: wrap(bytes), result_type: contentType };
         }
         catch (e) {
-            const outcome = e instanceof Verdict ? e.outcome() : { type: "error", reason: reasonOf(e), error: textOf(e) };
+            const outcome = outcomeOf(e);
             return outcome.type === "error" ? endedBy(job, outcome) : outcome;
         }
     }
     /**
-     * Reports until it is answered, because repeating is safe; the lease is extended meanwhile. The first report of a step counts, and one that was lost
-     * has none.
+     * Reports until the server has answered, because repeating is safe; the lease is extended meanwhile, see reportLeases. The first report of a step
+     * counts, and one that was lost has none.
      */
     async report(job, o) {
         if (job.phase !== "running") {
             return;
         }
         job.phase = "reported";
-        let outcome = { ...o, lease: job.lease, log: job.lines };
+        job.reported = clock();
+        try {
+            await this.repeat(job, { ...o, lease: job.lease, log: job.lines });
+        }
+        finally {
+            this.forget(job);
+        }
+    }
+    async repeat(job, outcome) {
         const pauses = new Pauses(0.05, 5);
         for (let refused = 0; !this.ended.aborted;) {
             let code, text;
             try {
-                const a = await this.client.transport.call("POST", "/v1/finish", { outcomes: [outcome] }, { safe: true, retryFor: 0, timeout: this.lease, signal: this.ended });
-                const answer = a.outcomes[0];
-                if (answer.status === "lost") {
-                    this.warn(`sojourn: job ${job.id}: the lease is lost: ${answer.reason ?? ""}`);
+                const { lost, refusal } = await this.client.transport.call("POST", "/v1/finish", { outcomes: [outcome] }, { safe: true, retryFor: 0, timeout: Math.max(this.lease / 2, 1), signal: this.ended, read: finishedOf });
+                if (refusal) {
+                    throw refusal;
                 }
-                if (answer.status !== "refused") {
-                    break;
+                if (lost) {
+                    this.warn(`sojourn: job ${job.id}: the lease is lost: ${lost}`);
                 }
-                code = answer.error?.code ?? "invalid";
-                text = answer.error?.detail ?? "the server refused the outcome";
+                return;
             }
             catch (e) {
                 if (e instanceof LeaseLost) {
-                    break;
+                    this.warn(`sojourn: job ${job.id}: the lease is lost: ${e.message}`);
+                    return;
                 }
-                if (e instanceof SojournError && e.retryable) {
-                    this.warn(`sojourn: finish: ${e.message}`);
-                    await sleep(pauses.next(), this.ended);
+                code = e instanceof SojournError ? e.code : "invalid";
+                if (!refusals.includes(code) && !(code === "insufficient_scope" && outcome.type === "hold")) {
+                    this.warn(`sojourn: finish: ${said(e)}`);
+                    if (clock() >= job.until && clock() - job.reported > reportLeases * this.lease && !nothingHappened(e)) {
+                        this.warn(`sojourn: job ${job.id}: nobody takes its report; its lease has ended, and it runs again`);
+                        return;
+                    }
+                    await sleep(Math.max(pauses.next(), waitOf(e)), this.ended);
                     continue;
                 }
-                code = e instanceof SojournError ? (e.code === "body_too_large" ? "too_large" : e.code) : "invalid";
-                text = e.message;
+                code = code === "body_too_large" ? "too_large" : code;
+                text = said(e);
             }
             if (++refused > 2) {
                 this.warn(`sojourn: job ${job.id}: the server refuses each report; its lease will end: ${text}`);
-                break;
+                return;
             }
             // The error in the place of what the server refuses: once with the log, once without.
-            outcome = { type: "error", reason: code, error: text, lease: job.lease, log: refused === 1 ? job.lines : [] };
+            outcome = { type: "error", reason: code, error: wellFormed(text), lease: job.lease, log: refused === 1 ? job.lines : [] };
         }
-        this.forget(job);
     }
     // The end.
     async drain() {
@@ -303,6 +374,7 @@ export class Worker {
             this.warn(`sojourn: stopped before the server has taken the reports about ${this.steps.size} jobs; they run again when their leases end`);
         }
         this.ended.abort();
+        this.early.abort();
     }
     async until(seconds, done) {
         for (const end = clock() + seconds; !done() && clock() < end;) {
@@ -325,12 +397,55 @@ export class Worker {
 function keyOf(lease) {
     return `${lease.id}.${lease.epoch}`;
 }
-function reasonOf(e) {
-    return e instanceof SojournError ? e.code : e instanceof Error ? e.name : typeof e;
+/** What Retry-After asks for, in seconds. */
+function waitOf(e) {
+    return e instanceof SojournError ? Math.min(e.retryAfter, longestWait) : 0;
+}
+/** Of an answer to one outcome: why the lease was lost, if it was, and why the outcome was refused. Throws if the answer is not ours. */
+function finishedOf(answer) {
+    const [one] = listed(answer, "outcomes", 1);
+    switch (one.status) {
+        case "refused":
+            return { lost: "", refusal: ofProblem(one.error) };
+        case "lost":
+            return { lost: String(one.reason || "ended") };
+        case "applied":
+        case "repeated":
+            return { lost: "" };
+    }
+    throw new TypeError("no status of an outcome");
+}
+/** What a thrown value makes of the step, also one whose own methods fail. */
+function outcomeOf(e) {
+    let reason = "error";
+    try {
+        if (e instanceof Verdict) {
+            const outcome = e.outcome();
+            for (const name of ["reason", "error"]) {
+                if (outcome[name] !== undefined) {
+                    outcome[name] = wellFormed(String(outcome[name]));
+                }
+            }
+            return outcome;
+        }
+        reason = wellFormed(e instanceof SojournError ? e.code : e instanceof Error ? String(e.name) : typeof e);
+    }
+    catch {
+        // of the value's own methods
+    }
+    return { type: "error", reason, error: textOf(e) };
 }
 function textOf(e) {
-    const text = e instanceof Error ? `${e.name}: ${e.message}\n${e.stack ?? ""}` : String(e);
-    return text.slice(0, maxText);
+    let text = said(e);
+    try {
+        if (e instanceof Error) {
+            text = `${String(e.name)}: ${text}\n${String(e.stack ?? "")}`;
+        }
+    }
+    catch {
+        // of the value's own methods
+    }
+    return wellFormed(text.slice(0, maxText));
 }
 /** What an error means that comes after the handler was asked to stop. What is not the job's fault hands it back and uses up nothing. */
 function endedBy(job, outcome) {

@@ -1,5 +1,5 @@
 import { IdExpired, make, ofProblem, SojournError } from "./errors.js";
-import { durationText, encode, enqueuedOf, Job, NewJob, wrap } from "./forms.js";
+import { durationText, encode, enqueuedOf, Job, listed, NewJob, typed, wrap } from "./forms.js";
 import type { Duration, Enqueued, JobOptions, JobState, Raw, Responded } from "./forms.js";
 import { random } from "./json.js";
 import { Transport } from "./transport.js";
@@ -10,9 +10,12 @@ const block = 1000; // ids that are drawn at once
 export interface ClientOptions {
   /** One of `sojourn token create`. */
   token?: string;
-  /** Seconds that an answer may take, beside the time that a call is meant to wait. Default 60. */
+  /** Seconds that a whole answer may take, beside the time that a call is meant to wait. Default 60. */
   timeout?: number;
-  /** Seconds for which calls are repeated while the server is away, overloaded or shutting down. Default 10, 0 for not at all. */
+  /**
+   * Seconds for which calls are repeated while the server is away, overloaded, shutting down or limiting the token's rate, or something in between answers
+   * in its place. Default 10, 0 for not at all.
+   */
   retryFor?: number;
   /** Sends the token over http:// to another machine too. */
   cleartext?: boolean;
@@ -75,7 +78,7 @@ export interface EditOptions {
  * A server's jobs.
  *
  * Only calls with the same effect as once are repeated: an enqueue has its id and a response its message id before the first try. Connections are kept
- * by fetch.
+ * by fetch. Under Node the variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY are honoured, in lower case too; a server on this machine is reached directly.
  */
 export class Client {
   /** @internal */
@@ -152,7 +155,8 @@ export class Client {
         throw e;
       }
     });
-    return (await this.transport.call("POST", "/v1/jobs/batch", { jobs: forms, partial }, { safe: true })).jobs.map(enqueuedOf);
+    return this.transport.call("POST", "/v1/jobs/batch", { jobs: forms, partial },
+      { safe: true, read: (a) => listed(a, "jobs", forms.length).map(enqueuedOf) });
   }
 
   /** Gives ids out of a block, so that most enqueues need no request for theirs. One at a time draws a block. */
@@ -172,12 +176,12 @@ export class Client {
 
   /** Draws 1 to 10,000 ids and returns the first; they are consecutive, and good for new jobs for 15 minutes. */
   async drawIds(count: number): Promise<number> {
-    return (await this.transport.call("POST", "/v1/ids", { count }, { safe: true })).first;
+    return this.transport.call("POST", "/v1/ids", { count }, { safe: true, read: (a) => typed(a.first, "number") });
   }
 
   /** A job, complete. NotFound if there is none. */
   async get(id: number): Promise<Job> {
-    return new Job(await this.transport.call("GET", `/v1/jobs/${id}`, undefined, { safe: true }));
+    return this.transport.call("GET", `/v1/jobs/${id}`, undefined, { safe: true, read: (a) => jobOf(a, id) });
   }
 
   /** The live job of a kind that has the key, else the newest final one. NotFound if there is none. */
@@ -194,7 +198,7 @@ export class Client {
     const body = { ids: f.ids, kind: f.kind, key: f.key, queue: f.queue, states: f.states, group: f.group, tag: f.tag, reason: f.reason,
       created_after: f.createdAfter, created_before: f.createdBefore, after: f.after, limit: f.limit, newest: f.newest, full: f.full,
       wait: f.wait === undefined ? undefined : durationText(f.wait, "wait") };
-    return (await this.transport.call("POST", "/v1/jobs/find", body, { safe: true })).jobs.map((j: Raw) => new Job(j));
+    return this.transport.call("POST", "/v1/jobs/find", body, { safe: true, read: (a) => listed(a, "jobs").map((j: Raw) => new Job(j)) });
   }
 
   /** The job once it is completed, failed or cancelled. A DOMException named TimeoutError after `timeout` seconds; default: no limit. */
@@ -202,8 +206,8 @@ export class Client {
     const end = options.timeout === undefined ? Infinity : performance.now() / 1000 + options.timeout;
     for (;;) {
       const poll = Math.max(Math.min(30, end - performance.now() / 1000), 0);
-      const job = new Job(await this.transport.call("GET", `/v1/jobs/${id}?wait=${durationText(poll, "wait")}`, undefined,
-        { safe: true, wait: poll, signal: options.signal }));
+      const job: Job = await this.transport.call("GET", `/v1/jobs/${id}?wait=${durationText(poll, "wait")}`, undefined,
+        { safe: true, wait: poll, signal: options.signal, read: (a) => jobOf(a, id) });
       if (job.final) {
         return job;
       }
@@ -215,7 +219,7 @@ export class Client {
 
   /** What happened to a job, oldest first, as the API writes it. */
   async history(id: number): Promise<Raw[]> {
-    return (await this.transport.call("GET", `/v1/jobs/${id}/history`, undefined, { safe: true })).history ?? [];
+    return this.transport.call("GET", `/v1/jobs/${id}/history`, undefined, { safe: true, read: (a) => listed(a, "history") });
   }
 
   /** Answers a job. It is on disk when this resolves. */
@@ -230,8 +234,8 @@ export class Client {
     if (r.ttl !== undefined) {
       form.ttl = durationText(r.ttl, "ttl");
     }
-    const a = await this.transport.call("POST", "/v1/responses", form, { safe: true });
-    return { outcome: a.outcome, job: a.job ?? 0, seq: a.seq ?? 0 };
+    return this.transport.call("POST", "/v1/responses", form, { safe: true,
+      read: (a) => ({ outcome: typed(a.outcome, "string"), job: typed(a.job ?? 0, "number"), seq: typed(a.seq ?? 0, "number") }) });
   }
 
   /** Cancels a live job, a running one at once. Conflict if it ended otherwise; one that is cancelled already is no error. */
@@ -250,12 +254,21 @@ export class Client {
   }
 
   private async edit(id: number, edit: Raw, safe: boolean): Promise<void> {
-    const { items } = await this.transport.call("POST", "/v1/jobs/edit", { filter: { ids: [id] }, edit }, { safe });
-    if (!items?.length) {
+    const errors: (SojournError | undefined)[] = await this.transport.call("POST", "/v1/jobs/edit", { filter: { ids: [id] }, edit },
+      { safe, read: (a) => listed(a, "items").map((i) => i.error && ofProblem(i.error)) });
+    if (errors.length === 0) {
       throw make("not_found", `no job has the id ${id}`, { status: 404 });
     }
-    if (items[0].error) {
-      throw ofProblem(items[0].error);
+    if (errors[0]) {
+      throw errors[0];
     }
   }
+}
+
+function jobOf(answer: Raw, id: number): Job {
+  const job = new Job(answer);
+  if (job.id !== id) {
+    throw new TypeError("another job");
+  }
+  return job;
 }

@@ -55,7 +55,7 @@ export class Unauthorized extends SojournError {}
 export class Forbidden extends SojournError {}
 /** The queue has as many ready jobs as it may have: try again later. */
 export class QueueFull extends SojournError {}
-/** The server has too much to do, or is shutting down. Nothing has happened. */
+/** The server has too much to do, is shutting down, or the token sends too many requests. Nothing has happened. */
 export class Overloaded extends SojournError {}
 /** The server, or the store behind it, cannot be reached. Nothing has happened. */
 export class Unavailable extends SojournError {}
@@ -65,9 +65,9 @@ export class UnknownOutcome extends SojournError {}
 export class IdExpired extends SojournError {}
 
 const classes: Record<string, typeof SojournError> = {
-  invalid: Invalid, unknown_field: Invalid, too_deep: Invalid, empty_body: Invalid, malformed_json: Invalid, trailing_data: Invalid,
+  invalid: Invalid, invalid_json: Invalid, unknown_field: Invalid, too_deep: Invalid, empty_body: Invalid, malformed_json: Invalid, trailing_data: Invalid,
   duplicate_field: Invalid, invalid_utf8: Invalid, unsupported_media_type: Invalid, weight_exceeds_limit: Invalid, token_in_url: Invalid,
-  too_large: TooLarge, body_too_large: TooLarge, conflict: Conflict, not_found: NotFound, lease_lost: LeaseLost, unauthorized: Unauthorized,
+  rate_limited: Overloaded, too_large: TooLarge, body_too_large: TooLarge, conflict: Conflict, not_found: NotFound, lease_lost: LeaseLost, unauthorized: Unauthorized,
   insufficient_scope: Forbidden, cross_origin: Forbidden, queue_full: QueueFull, overloaded: Overloaded, draining: Overloaded,
   unavailable: Unavailable, closed: Unavailable, unknown_outcome: UnknownOutcome, id_expired: IdExpired,
 };
@@ -77,10 +77,21 @@ export function make(code: string, message: string, parts: ErrorParts = {}): Soj
   return new (classes[code] ?? SojournError)(code, message, parts);
 }
 
-/** The error that a problem document, or the error of an item, tells about. */
+/** The error that a problem document, or the error of an item, tells about. TypeError if it has not the form of one. */
 export function ofProblem(p: Record<string, unknown>): SojournError {
-  return make(String(p.code ?? ""), String(p.detail ?? ""), {
-    status: Number(p.status ?? 0), field: String(p.field ?? ""), index: p.index as number | undefined, retryable: p.retryable === true,
-    outcome: String(p.outcome ?? ""), requestId: String(p.request_id ?? ""),
-  });
+  const { code, detail, status = 0, index } = p;
+  if (typeof code !== "string" || !code || typeof detail !== "string" || typeof status !== "number" || !["number", "undefined"].includes(typeof index)) {
+    throw new TypeError("an error without a code");
+  }
+  return make(code, detail, { status, field: String(p.field ?? ""), index: index as number | undefined, retryable: p.retryable === true,
+    outcome: String(p.outcome ?? ""), requestId: String(p.request_id ?? "") });
+}
+
+/** The text of something that was thrown, also of a value whose own methods fail. */
+export function said(e: unknown): string {
+  try {
+    return e instanceof Error ? String(e.message) : String(e);
+  } catch {
+    return "a value that cannot be read";
+  }
 }

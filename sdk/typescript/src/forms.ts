@@ -35,6 +35,35 @@ export function secondsOf(text: unknown): number {
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const mended = new TextDecoder("utf-8", { ignoreBOM: true });
 
+/** The text with each lone surrogate replaced, which no UTF-8 has. */
+export function wellFormed(text: string): string {
+  return mended.decode(new TextEncoder().encode(text));
+}
+
+/** The list of that name in an answer. TypeError if there is none, or one of another length. */
+export function listed(answer: any, name: string, count?: number): any[] {
+  const items = answer?.[name];
+  if (!Array.isArray(items) || (count !== undefined && items.length !== count)) {
+    throw new TypeError(`${name} is not the list that was asked for`);
+  }
+  return items;
+}
+
+/** The value, if it is of that type. TypeError otherwise. */
+export function typed<T extends number | string>(value: unknown, type: "number" | "string"): T {
+  if (typeof value !== type) {
+    throw new TypeError(`a ${typeof value} is no ${type}`);
+  }
+  return value as T;
+}
+
+function timeText(t: Date | undefined, name: string): string | undefined {
+  if (t !== undefined && !(t instanceof Date && Number.isFinite(t.getTime()))) {
+    throw make("invalid", "is not a valid Date", { field: name });
+  }
+  return t?.toISOString();
+}
+
 /** Bytes as the API takes them, exactly. */
 export function wrap(b: Uint8Array): Raw {
   let text = "";
@@ -176,7 +205,7 @@ export class NewJob {
   form(): Raw {
     const o = this.options;
     const out: Raw = { id: this.id || undefined, kind: this.kind, queue: o.queue, key: o.key, group: o.group, content_type: o.contentType,
-      priority: o.priority, weight: o.weight, tags: o.tags, meta: o.meta, run_at: o.runAt?.toISOString(), on_conflict: o.onConflict };
+      priority: o.priority, weight: o.weight, tags: o.tags, meta: o.meta, run_at: timeText(o.runAt, "run_at"), on_conflict: o.onConflict };
     if (this.args !== undefined) {
       const { bytes, contentType } = encode(this.args, o.contentType ?? "", "args");
       out.args = wrap(bytes);
@@ -202,11 +231,10 @@ export interface Enqueued {
 }
 
 export function enqueuedOf(d: Raw): Enqueued {
-  const out: Enqueued = { id: d.id ?? 0, state: d.state ?? "none", duplicate: !!d.duplicate, replaced: !!d.replaced };
-  if (d.error) {
-    out.error = ofProblem(d.error);
+  if (d.error !== undefined && d.error !== null) {
+    return { id: typed(d.id ?? 0, "number"), state: d.state ?? "none", duplicate: false, replaced: false, error: ofProblem(d.error) };
   }
-  return out;
+  return { id: typed(d.id, "number"), state: typed(d.state, "string"), duplicate: !!d.duplicate, replaced: !!d.replaced };
 }
 
 /** What became of a response: "applied", "early", "duplicate", "late" or "stale". `job` is 0 if no job has it. */
@@ -280,7 +308,7 @@ export class Job {
 
   constructor(raw: Raw) {
     this.raw = raw;
-    this.id = raw.id;
+    this.id = typed(raw.id, "number");
     this.kind = textOf(raw.kind);
     this.queue = textOf(raw.queue);
     this.key = textOf(raw.key);

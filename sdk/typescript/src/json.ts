@@ -1,6 +1,6 @@
 // JSON in which integers of any size are exact: those beyond 2^53 are bigint.
 
-import { make } from "./errors.js";
+import { make, said } from "./errors.js";
 
 // Nothing else has this text in it, so it marks integers on their way through JSON.parse and JSON.stringify.
 const mark = "bigint " + random(16) + " ";
@@ -28,12 +28,18 @@ export function parse(text: string, revive: (value: unknown) => unknown = (v) =>
   return JSON.parse(marked, (_, v) => (typeof v === "string" && v.startsWith(mark) ? BigInt(v.slice(mark.length)) : revive(v)));
 }
 
-/** Writes JSON. bigint becomes an integer. Numbers that JSON does not have are refused, not written as null. */
+// What JSON.stringify writes as {} or as an object of numbers, so that its content would be lost.
+const lost = [Map, Set, WeakMap, WeakSet, Promise, ArrayBuffer];
+
+/**
+ * Writes JSON. bigint becomes an integer. Values that JSON does not have are refused, not written as null or {}: NaN and the infinities, an invalid Date,
+ * Map, Set, Promise, and bytes inside of other values.
+ */
 export function stringify(value: unknown, name: string): string {
   let bigs = false;
   let text: string | undefined;
   try {
-    text = JSON.stringify(value, (_, v) => {
+    text = JSON.stringify(value, function (this: any, key, v) {
       if (typeof v === "bigint") {
         bigs = true;
         return mark + String(v);
@@ -41,10 +47,16 @@ export function stringify(value: unknown, name: string): string {
       if (typeof v === "number" && !Number.isFinite(v)) {
         throw new TypeError(`${v} is no number of JSON`);
       }
+      if (this[key] instanceof Date && Number.isNaN(this[key].getTime())) { // v is null already
+        throw new TypeError("an invalid Date");
+      }
+      if (v !== null && typeof v === "object" && (ArrayBuffer.isView(v) || lost.some((type) => v instanceof type))) {
+        throw new TypeError(`JSON has no form for a ${v.constructor?.name ?? "value"}; convert it to an array or a plain object`);
+      }
       return v;
     });
   } catch (e) {
-    throw make("invalid", `does not encode as JSON: ${(e as Error).message}`, { field: name });
+    throw make("invalid", `does not encode as JSON: ${said(e)}`, { field: name });
   }
   if (text === undefined) {
     throw make("invalid", `a ${typeof value} does not encode as JSON`, { field: name });

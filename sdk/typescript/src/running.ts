@@ -1,5 +1,6 @@
 import { LeaseLost, make, ofProblem } from "./errors.js";
-import { Job, secondsOf, wrap } from "./forms.js";
+import type { SojournError } from "./errors.js";
+import { Job, listed, secondsOf, typed, wellFormed, wrap } from "./forms.js";
 import type { Raw, Response } from "./forms.js";
 import { stringify } from "./json.js";
 import { sleep } from "./transport.js";
@@ -40,7 +41,8 @@ export class RunningJob extends Job {
   readonly token: string;
   /** @internal */ phase: "running" | "reported" | "gone" = "running";
   /** @internal */ until: number;
-  /** @internal */ readonly extends: boolean;
+  /** @internal */ extends: boolean;
+  /** @internal When its outcome was first sent; 0 before. */ reported = 0;
   /** @internal */ readonly limits: [StopReason, number][];
   /** @internal */ readonly lines: Raw[] = [];
   private readonly worker: Worker;
@@ -50,8 +52,13 @@ export class RunningJob extends Job {
   constructor(worker: Worker, claimed: Raw, sent: number) {
     super(claimed.job);
     this.worker = worker;
+    typed(claimed.lease.epoch, "number");
+    typed(claimed.lease.worker, "string");
+    if (claimed.lease.id !== this.id) {
+      throw new TypeError("the lease of another job");
+    }
     this.lease = claimed.lease;
-    this.purpose = claimed.purpose;
+    this.purpose = typed(claimed.purpose, "string");
     this.token = claimed.job.token ?? "";
     this.rawResult = undefined; // of an earlier generation, if anything
     this.resultType = "";
@@ -97,7 +104,7 @@ export class RunningJob extends Job {
 
   /** Stores a short text for people. */
   async setProgress(text: string): Promise<void> {
-    await this.write({ progress: text });
+    await this.write({ progress: wellFormed(String(text)) });
   }
 
   /** Gives a job without a key its key, at once and durably, so that responses find it. Conflict if another live job of the kind has it. */
@@ -108,7 +115,7 @@ export class RunningJob extends Job {
 
   /** Adds a line to the job's own log, stored when the step ends: the first and the newest 99 are kept. */
   log(text: string, level = "info"): void {
-    this.lines.push({ attempt: this.attempt, level, text });
+    this.lines.push({ attempt: this.attempt, level: wellFormed(String(level)), text: wellFormed(String(text)) });
     if (this.lines.length > 100) {
       const [dropped] = this.lines.splice(1, 1);
       this.lines[1]!.dropped = (this.lines[1]!.dropped ?? 0) + (dropped!.dropped ?? 0) + 1;
@@ -143,12 +150,13 @@ export class RunningJob extends Job {
       throw make("lease_lost", "the step does not own its job any more");
     }
     const sent = clock();
-    const a = await this.worker.client.transport.call("POST", "/v1/save", { items: [{ ...item, lease: this.lease }] }, { safe: true });
-    if (!a.errors[0]) {
+    const lease = this.worker.lease;
+    const e: SojournError | null = await this.worker.client.transport.call("POST", "/v1/save", { items: [{ ...item, lease: this.lease }] }, { safe: true,
+      timeout: Math.max(lease / 2, 1), retryFor: Math.max(lease, 10), read: (a) => (listed(a, "errors", 1)[0] === null ? null : ofProblem(a.errors[0])) });
+    if (!e) {
       this.worker.extended([this], sent);
       return;
     }
-    const e = ofProblem(a.errors[0]);
     if (e instanceof LeaseLost) {
       this.worker.lose(this, "ended");
     }

@@ -1,12 +1,13 @@
 // Requests, repeated where that is safe.
 
-import { make, ofProblem, SojournError } from "./errors.js";
+import { make, ofProblem, said, SojournError } from "./errors.js";
 import { parseAnswer } from "./forms.js";
-import type { Raw } from "./forms.js";
 import { stringify } from "./json.js";
+import { loopback, throughProxy } from "./proxy.js";
 
 const firstPause = 0.05; // seconds before the second try; each following pause is twice as long
 const lastPause = 2;
+const maxAnswer = 64 << 20; // bytes of a body
 
 /** Growing pauses in seconds, with jitter, so that many callers of a server that was away do not come back in step. */
 export class Pauses {
@@ -71,6 +72,16 @@ export function sleep(seconds: number, signal?: Ending): Promise<void> {
   });
 }
 
+/** What came back for a request: its status, its headers, and its body as it comes. */
+export interface Answer {
+  status: number;
+  header(name: string): string;
+  chunks: AsyncIterable<Uint8Array>;
+}
+
+/** Sends one request, over fetch or through a proxy. */
+export type Send = (method: string, url: string, headers: Record<string, string>, text: string | undefined, signal: AbortSignal) => Promise<Answer>;
+
 export interface CallOptions {
   /** The same call again has the same effect. */
   safe: boolean;
@@ -82,6 +93,8 @@ export interface CallOptions {
   timeout?: number;
   /** Ends the call. */
   signal?: Ending | undefined;
+  /** Takes the answer apart. One on which it throws is not that of a Sojourn server. */
+  read?: (answer: any) => any;
 }
 
 export interface TransportOptions {
@@ -94,6 +107,8 @@ export interface TransportOptions {
 /** Calls to one server. */
 export class Transport {
   private readonly url: string;
+  private readonly server: URL;
+  private sending: Promise<Send> | undefined;
   private readonly options: TransportOptions;
   private readonly closed = new Bell();
 
@@ -107,10 +122,11 @@ export class Transport {
     if (!u || !/^https?:$/.test(u.protocol) || u.username || u.search || u.hash) {
       throw make("invalid", "is no address of a server: use http://HOST:PORT or https://HOST:PORT, and give a token as token", { field: "url" });
     }
-    if (options.token && u.protocol === "http:" && !options.cleartext && !/^(localhost|127\.[\d.]+|\[::1\])$/.test(u.hostname)) {
+    if (options.token && u.protocol === "http:" && !options.cleartext && !loopback(u.hostname)) {
       throw make("invalid", `a token would go to ${u.hostname} in clear text: use https://, or cleartext: true in a network that you trust`,
         { field: "url" });
     }
+    this.server = u;
     this.url = u.href.replace(/\/+$/, "");
     this.options = options;
   }
@@ -134,7 +150,7 @@ export class Transport {
         if (!(e instanceof SojournError)) {
           throw e;
         }
-        const pause = Math.max(pauses.next(), Math.min(e.retryAfter, lastPause));
+        const pause = Math.max(pauses.next(), e.retryAfter);
         if (!again(e, o.safe) || o.signal?.aborted || performance.now() / 1000 + pause > end) {
           throw e;
         }
@@ -150,14 +166,14 @@ export class Transport {
     const signals = [this.closed, o.signal];
     signals.forEach((s) => (s?.aborted ? abort() : s?.addEventListener("abort", abort)));
     try {
-      return await this.send(method, path, text, ended.signal);
+      return await this.send(method, path, text, ended.signal, o.read);
     } finally {
       clearTimeout(timer);
       signals.forEach((s) => s?.removeEventListener("abort", abort));
     }
   }
 
-  private async send(method: string, path: string, text: string | undefined, signal: AbortSignal): Promise<any> {
+  private async send(method: string, path: string, text: string | undefined, signal: AbortSignal, read?: (answer: any) => any): Promise<any> {
     const headers: Record<string, string> = { "Sojourn-Bytes": "base64", Accept: "application/json" };
     if (text !== undefined) {
       headers["Content-Type"] = "application/json";
@@ -165,58 +181,101 @@ export class Transport {
     if (this.options.token) {
       headers.Authorization = "Bearer " + this.options.token;
     }
-    let answer, got;
+    this.sending ??= throughProxy(this.server).then((send) => send ?? fetched);
+    const send = await this.sending;
+    let answer: Answer, got: string;
     try {
-      // A redirect could take the token elsewhere.
-      answer = await fetch(this.url + path, { method, headers, body: text ?? null, signal, redirect: "manual" });
-      got = await answer.text();
+      answer = await send(method, this.url + path, headers, text, signal);
+      got = await textOf(answer.chunks);
     } catch (e) {
       throw unanswered(method, e);
     }
-    const media = answer.headers.get("Content-Type") ?? "";
-    if (answer.ok) {
-      try {
-        return media.startsWith("application/json") ? parseAnswer(got) : got;
-      } catch (e) {
-        throw unanswered(method, e);
-      }
-    }
+    const media = (answer.header("Content-Type").split(";")[0] ?? "").trim().toLowerCase();
     let problem: SojournError | undefined;
-    if (media.startsWith("application/problem+json")) {
-      try {
-        problem = ofProblem(parseAnswer(got) as Raw);
-      } catch {
-        // it comes from something in between
+    try {
+      if (answer.status >= 200 && answer.status < 300) {
+        const value = media === "application/json" ? parseAnswer(got) : got;
+        return read ? read(value) : value;
       }
+      problem = media === "application/problem+json" ? problemOf(answer.status, parseAnswer(got)) : undefined;
+    } catch (e) {
+      throw foreign(method, answer.status, said(e)); // whatever is wrong with it, it is not ours
     }
     if (!problem) {
-      const code = answer.status >= 500 && method !== "GET" ? "unknown_outcome" : "unavailable";
-      throw make(code, `the answer is not that of a Sojourn server: status ${answer.status}`, { status: answer.status, retryable: answer.status >= 500 });
+      throw foreign(method, answer.status);
     }
-    problem.retryAfter = Number(answer.headers.get("Retry-After")) || 0;
+    const after = answer.header("Retry-After");
+    problem.retryAfter = /^[0-9]{1,6}$/.test(after) ? Number(after) : 0;
     throw problem;
   }
 }
 
-function again(e: SojournError, safe: boolean): boolean {
-  if (e.code === "overloaded" || e.code === "draining" || (e.code === "unavailable" && e.status === 0 && e.outcome === "not_stored")) {
-    return true; // nothing has happened
+/** Sends a request with fetch. A redirect is not followed: it could take the token elsewhere. */
+async function fetched(method: string, url: string, headers: Record<string, string>, text: string | undefined, signal: AbortSignal): Promise<Answer> {
+  const answer = await fetch(url, { method, headers, body: text ?? null, signal, redirect: "manual" });
+  return { status: answer.status, header: (name) => answer.headers.get(name) ?? "", chunks: chunksOf(answer.body) };
+}
+
+async function* chunksOf(body: ReadableStream<Uint8Array> | null): AsyncGenerator<Uint8Array> {
+  const reader = body?.getReader();
+  try {
+    for (let chunk = await reader?.read(); chunk?.value; chunk = await reader?.read()) {
+      yield chunk.value;
+    }
+  } finally {
+    void reader?.cancel().catch(() => undefined);
   }
-  return safe && e.retryable && ["unavailable", "unknown_outcome", "closed"].includes(e.code);
+}
+
+/** The whole body, which must be UTF-8. Throws as soon as there is more of it than maxAnswer. */
+async function textOf(chunks: AsyncIterable<Uint8Array>): Promise<string> {
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  const parts: string[] = [];
+  let size = 0;
+  for await (const chunk of chunks) {
+    size += chunk.length;
+    if (size > maxAnswer) {
+      throw new Error(`the answer has more than ${maxAnswer >> 20} MiB`);
+    }
+    parts.push(decoder.decode(chunk, { stream: true }));
+  }
+  parts.push(decoder.decode());
+  return parts.join("");
+}
+
+/** The error of a problem document that our API has written: others have no code, or another status than their answer. */
+function problemOf(status: number, p: any): SojournError | undefined {
+  return p?.status === status && typeof p.retryable === "boolean" ? ofProblem(p) : undefined;
+}
+
+/** Whether an error says that the call was not executed and may be sent again, whatever it is. */
+export function nothingHappened(e: SojournError): boolean {
+  return ["overloaded", "draining", "rate_limited"].includes(e.code) || (e.code === "unavailable" && e.status === 0 && e.outcome === "not_stored");
+}
+
+function again(e: SojournError, safe: boolean): boolean {
+  return nothingHappened(e) || (safe && (e.code === "internal" || (e.retryable && ["unavailable", "unknown_outcome", "closed"].includes(e.code))));
 }
 
 // What Node says when there was no connection, so that the server has not seen the request. Others say less, and the outcome counts as unknown.
 const unsent = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
 
 function unanswered(method: string, e: unknown): SojournError {
-  const cause = (e as { cause?: { code?: string; message?: string } }).cause;
-  const why = [(e as Error).message, cause?.code ?? cause?.message].filter(Boolean).join(": ");
-  if (unsent.has(cause?.code ?? "")) {
+  const { code, cause } = e as { code?: unknown; cause?: { code?: string; message?: string } };
+  const why = [said(e), cause?.code ?? cause?.message].filter(Boolean).join(": ");
+  if (unsent.has(cause?.code ?? String(code))) {
     return make("unavailable", `the server cannot be reached: ${why}`, { retryable: true, outcome: "not_stored" });
   }
+  return unknown(method, `the server's answer did not come (${why})`);
+}
+
+function foreign(method: string, status: number, why = ""): SojournError {
+  return unknown(method, `the answer is not that of a Sojourn server: status ${status}${why && ", " + why}`, status);
+}
+
+function unknown(method: string, why: string, status = 0): SojournError {
   if (method === "GET") {
-    return make("unavailable", `the server's answer did not come (${why})`, { retryable: true });
+    return make("unavailable", why, { status, retryable: true });
   }
-  return make("unknown_outcome", `the server's answer did not come (${why}); the call may or may not have been executed`,
-    { retryable: true, outcome: "unknown" });
+  return make("unknown_outcome", why + "; the call may or may not have been executed", { status, retryable: true, outcome: "unknown" });
 }

@@ -2,23 +2,26 @@
 -- the clock of this database; 0 means none. Bytes are never null: absent bytes are empty bytes. Names and keys compare by their bytes,
 -- whatever the collation of the database.
 
--- Facts about the instance: instance (its name in idempotency keys), secret (of capability tokens), next_id.
+-- Facts about the instance: instance (its name in idempotency keys), secret (of capability tokens), next_id,
+-- clock (what all processes share about the clock: its mark, the sum of its steps, and since when and by how much leases may end too early).
 create table sj_meta (
 	name text collate "C" not null primary key,
 	value text not null
 );
 
--- Blocks of ids leased to clients. A job may be inserted with an id for 15 minutes after its block was leased.
+-- Blocks of ids leased to clients. owner is the id of the access token that leased the block, '' for
+-- callers without one, and * for the server itself. A job may be inserted with an id for 15 minutes after its block was leased.
 create table sj_block (
 	first bigint not null primary key,
 	size bigint not null,
-	leased_us bigint not null
+	leased_us bigint not null,
+	owner text not null
 );
 
 -- settings and flow (what the gates remember from claim to claim) are JSON; paused, gated, counted, grouped and max_weight say of the settings
 -- what every claim must know and what the doctor looks at. shape changes with whatever decides where jobs stand in line; then all live jobs of the queue are
 -- looked at, in pieces, and reshape is the id up to which that is done (-1: all). max_weight is the weight that may be in flight: the limit,
--- or what was in flight when it was lowered; 0 = any.
+-- or what was in flight when it was lowered; 0 = any. owner is the access token whose job created the queue, '' for any other way.
 create table sj_queue (
 	name text collate "C" not null primary key,
 	seq bigint not null,
@@ -30,8 +33,11 @@ create table sj_queue (
 	shape bigint not null default 0,
 	reshape bigint not null default -1,
 	settings text not null default '',
-	flow text not null default ''
+	flow text not null default '',
+	owner text not null default ''
 );
+create index ix_queue_seq on sj_queue (seq, name);
+create index ix_queue_owner on sj_queue (owner) where owner <> '';
 
 -- When the rate buckets of groups will be full again, in nanoseconds. A full bucket has no row.
 create table sj_bucket (
@@ -42,7 +48,7 @@ create table sj_bucket (
 );
 
 -- What a job carries. Written once (operators may edit a job that is not running) and kept until the job is pruned, so that its id
--- conflicts here for as long as anybody may repeat the enqueue.
+-- conflicts here for as long as anybody may repeat the enqueue. digest identifies the content of its first enqueue.
 create table sj_job (
 	id bigint not null primary key,
 	kind text collate "C" not null,
@@ -54,6 +60,7 @@ create table sj_job (
 	policy text not null,
 	orig_run_at_us bigint not null,
 	created_us bigint not null,
+	digest bytea not null,
 	args bytea not null
 );
 
@@ -83,6 +90,7 @@ create table sj_live (
 	attempt int not null default 0,
 	failures int not null default 0,
 	crashes int not null default 0,
+	waits int not null default 0,
 	held int not null default 0,
 	kept int not null default 0,
 	in_hand int not null default 0,
@@ -229,8 +237,9 @@ create table sj_log (
 -- Numbers the responses. A counter in a row would be locked by each response until its commit, by all nodes in turn.
 create sequence sj_response_seq;
 
--- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched, 7 parked, 8 discarded. An early one
--- with a job is kept by it; an applied one with in_hand = 1 is Job.Response. replay is the response that by_whom has made of it.
+-- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched, 7 parked, 8 discarded, 9 conflict. An early one
+-- with a job is kept by it; an applied one with in_hand = 1 is Job.Response. replay is the response that by_whom has made of it. wait is the wait
+-- that the capability names by which it came, -1 without one.
 create table sj_response (
 	seq bigint not null primary key,
 	source text collate "C" not null,
@@ -243,6 +252,7 @@ create table sj_response (
 	in_hand bigint not null,
 	failed bigint not null,
 	progress bigint not null,
+	wait bigint not null default -1,
 	reason text not null,
 	error bytea not null,
 	content_type text not null,
@@ -260,13 +270,16 @@ create index ix_response_expiry on sj_response (expires_us, seq) where expires_u
 create index ix_response_lying on sj_response (outcome, seq) where outcome > 2;
 create index ix_response_lying_key on sj_response (kind, key, seq) where outcome > 2;
 
--- Message ids outlive the responses.
+-- Message ids outlive the responses. scope says whose ids they are: the name of a source (token:ID or token:ID/NAME for an access token), link: with
+-- a capability, key: with a source and an address, or conflict: before one of these for responses with the outcome conflict. digest is that of
+-- address and content.
 create table sj_message (
-	source text collate "C" not null,
+	scope text collate "C" not null,
 	message_id text collate "C" not null,
 	seq bigint not null,
 	at_us bigint not null,
-	primary key (source, message_id)
+	digest bytea not null,
+	primary key (scope, message_id)
 );
 create index ix_message_at on sj_message (at_us);
 

@@ -2,23 +2,25 @@
 -- 0 means none. Bytes are never null: absent bytes are empty bytes.
 
 -- Facts about the instance: instance (its name in idempotency keys), secret (of capability tokens), next_id, next_response,
--- clock_us (high water of the clock, at most 10 s old).
+-- clock (what all processes share about the clock: its mark, the sum of its steps, and since when and by how much leases may end too early).
 create table sj_meta (
 	name text not null primary key,
 	value text not null
 ) strict, without rowid;
 
--- Blocks of ids leased to clients. A job may be inserted with an id for 15 minutes after its block was leased.
+-- Blocks of ids leased to clients. owner is the id of the access token that leased the block, '' for
+-- callers without one, and * for the server itself. A job may be inserted with an id for 15 minutes after its block was leased.
 create table sj_block (
 	first integer not null primary key,
 	size integer not null,
-	leased_us integer not null
+	leased_us integer not null,
+	owner text not null
 ) strict;
 
 -- settings and flow (what the gates remember from claim to claim) are JSON; paused, gated, counted, grouped and max_weight say of the settings
 -- what every claim must know and what the doctor looks at. shape changes with whatever decides where jobs stand in line; then all live jobs of the queue are
 -- looked at, in pieces, and reshape is the id up to which that is done (-1: all). max_weight is the weight that may be in flight: the limit,
--- or what was in flight when it was lowered; 0 = any.
+-- or what was in flight when it was lowered; 0 = any. owner is the access token whose job created the queue, '' for any other way.
 create table sj_queue (
 	name text not null primary key,
 	seq integer not null,
@@ -30,8 +32,11 @@ create table sj_queue (
 	shape integer not null default 0,
 	reshape integer not null default -1,
 	settings text not null default '',
-	flow text not null default ''
+	flow text not null default '',
+	owner text not null default ''
 ) strict, without rowid;
+create index sj_queue_seq on sj_queue (seq, name);
+create index sj_queue_owner on sj_queue (owner) where owner <> '';
 
 -- When the rate buckets of groups will be full again, in nanoseconds. A full bucket has no row.
 create table sj_bucket (
@@ -42,7 +47,7 @@ create table sj_bucket (
 ) strict, without rowid;
 
 -- What a job carries. Written once (operators may edit a job that is not running) and kept until the job is pruned, so that its id
--- conflicts here for as long as anybody may repeat the enqueue. args stand last: reading the rest needs no overflow page.
+-- conflicts here for as long as anybody may repeat the enqueue. digest identifies the content of its first enqueue. args stand last: reading the rest needs no overflow page.
 create table sj_job (
 	id integer not null primary key,
 	kind text not null,
@@ -54,6 +59,7 @@ create table sj_job (
 	policy text not null,
 	orig_run_at_us integer not null,
 	created_us integer not null,
+	digest blob not null,
 	args blob not null
 ) strict;
 
@@ -84,6 +90,7 @@ create table sj_live (
 	attempt_open integer not null default 0,
 	failures integer not null default 0,
 	crashes integer not null default 0,
+	waits integer not null default 0,
 	claimed integer not null default 0,
 	retry_handler integer not null default 0,
 	held integer not null default 0,
@@ -225,8 +232,9 @@ create table sj_log (
 	primary key (job, seq)
 ) strict, without rowid;
 
--- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched, 7 parked, 8 discarded. An early one
--- with a job is kept by it; an applied one with in_hand = 1 is Job.Response. replay is the response that by_whom has made of it.
+-- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched, 7 parked, 8 discarded, 9 conflict. An early one
+-- with a job is kept by it; an applied one with in_hand = 1 is Job.Response. replay is the response that by_whom has made of it. wait is the wait
+-- that the capability names by which it came, -1 without one.
 create table sj_response (
 	seq integer not null primary key,
 	source text not null,
@@ -239,6 +247,7 @@ create table sj_response (
 	in_hand integer not null,
 	failed integer not null,
 	progress integer not null,
+	wait integer not null default -1,
 	reason text not null,
 	error blob not null,
 	content_type text not null,
@@ -257,13 +266,16 @@ create index sj_response_expiry on sj_response (expires_us, seq) where expires_u
 create index sj_response_lying on sj_response (outcome, seq) where outcome > 2;
 create index sj_response_lying_key on sj_response (kind, key, seq) where outcome > 2;
 
--- Message ids outlive the responses.
+-- Message ids outlive the responses. scope says whose ids they are: the name of a source (token:ID or token:ID/NAME for an access token), link: with
+-- a capability, key: with a source and an address, or conflict: before one of these for responses with the outcome conflict. digest is that of
+-- address and content.
 create table sj_message (
-	source text not null,
+	scope text not null,
 	message_id text not null,
 	seq integer not null,
 	at_us integer not null,
-	primary key (source, message_id)
+	digest blob not null,
+	primary key (scope, message_id)
 ) strict, without rowid;
 create index sj_message_at on sj_message (at_us);
 

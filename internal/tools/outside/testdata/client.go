@@ -96,7 +96,7 @@ func look(ctx context.Context, c *api.ClientWithResponses, id int64, wait string
 	if list.JSON200 == nil || len(*list.JSON200.Jobs) != 1 {
 		return refused("list", list.Status(), list.Body)
 	}
-	past, err := c.GetHistoryWithResponse(ctx, history)
+	past, err := c.GetHistoryWithResponse(ctx, history, nil)
 	if err != nil {
 		return err
 	}

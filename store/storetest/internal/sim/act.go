@@ -233,7 +233,7 @@ func (r *run) claim(q sojourn.ClaimRequest) []sojourn.Claimed {
 			r.fail("%s: %s", what, d)
 		}
 		r.leases = append(r.leases, given{c.Lease, c.Purpose})
-		r.tokens = append(r.tokens, tokened{c.Job.Token, capability{c.Job.ID, c.Job.Generation, c.Job.Attempt}})
+		r.tokens = append(r.tokens, tokened{c.Job.Token, capability{c.Job.ID, c.Job.Generation, c.Job.Attempt, r.m.jobs[c.Job.ID].Waits}})
 	}
 	return got
 }

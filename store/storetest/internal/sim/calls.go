@@ -2,6 +2,8 @@ package sim
 
 import (
 	"cmp"
+	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -37,15 +39,13 @@ type plan struct {
 // one decides about a job: first its id, then its key. It returns the code of a refusal.
 func (p *plan) one(i int) string {
 	m, j := p.m, &p.jobs[i]
-	if known := m.jobs[j.ID]; known != nil {
-		if known.kind != j.Kind || known.firstKey != j.Key && (known.State.Final() || known.key != j.Key) {
-			return sojourn.CodeConflict
-		}
+	known := m.jobs[j.ID]
+	if known != nil && sameContent(&known.first, j) {
 		p.done[i] = sojourn.Enqueued{ID: j.ID, State: known.State, Duplicate: true}
 		return ""
 	}
-	if first, ok := p.ids[j.ID]; ok {
-		if f := &p.jobs[first]; f.Kind != j.Kind || f.Key != j.Key || string(f.Args) != string(j.Args) {
+	if first, ok := p.ids[j.ID]; ok && known == nil {
+		if !sameContent(&p.jobs[first], j) {
 			return sojourn.CodeConflict
 		}
 		p.done[i] = p.done[first]
@@ -54,6 +54,9 @@ func (p *plan) one(i int) string {
 	}
 	if !m.good(j.ID) {
 		return sojourn.CodeIDExpired
+	}
+	if known != nil {
+		return sojourn.CodeConflict
 	}
 	if j.Key != "" {
 		if met, code := p.key(i); met || code != "" {
@@ -65,6 +68,14 @@ func (p *plan) one(i int) string {
 	p.ids[j.ID] = i
 	p.fresh = append(p.fresh, i)
 	return ""
+}
+
+// sameContent reports whether two calls enqueue the same job, but for what they say about keys that
+// are taken.
+func sameContent(a, b *sojourn.Job) bool {
+	x, y := *a, *b
+	x.ID, x.OnConflict, y.ID, y.OnConflict = 0, 0, 0, 0
+	return reflect.DeepEqual(x, y)
 }
 
 // key looks at who has the key, and reports whether the job is not to be inserted.
@@ -102,7 +113,7 @@ func (p *plan) write() {
 	m := p.m
 	for _, i := range p.fresh {
 		in := &p.jobs[i]
-		j := &job{queue: in.Queue, kind: in.Kind, key: in.Key, firstKey: in.Key, generation: 1, created: m.now, updated: m.now}
+		j := &job{queue: in.Queue, kind: in.Kind, key: in.Key, first: *in, generation: 1, created: m.now, updated: m.now}
 		j.ID = in.ID
 		m.fill(j, in)
 		m.jobs[j.ID] = j
@@ -203,6 +214,36 @@ func (m *model) claimable(r sojourn.ClaimRequest) []*job {
 	return out
 }
 
+// next is the line of a queue, with what the next claim makes ready before it takes any.
+func (m *model) next(queue string) []*job {
+	resumed := map[sojourn.ID]bool{}
+	line := m.that(func(j *job) bool {
+		if j.queue != queue || j.State != sojourn.Ready && j.State != sojourn.Scheduled && j.State != sojourn.Running {
+			return false
+		}
+		resumed[j.ID] = j.Resumed
+		if j.State == sojourn.Ready {
+			return true
+		}
+		e, count := m.overdue(j, &sojourn.Swept{})
+		if count == nil || j.wakeAt() > m.now {
+			return false
+		}
+		tr, err := sojourn.Decide(j.Row, e)
+		resumed[j.ID] = tr.To.Resumed
+		return err == nil && tr.To.State == sojourn.Ready
+	})
+	rank := func(j *job) (int64, int64) {
+		return sojourn.QueueSettings{}.Rank(j.priority, time.UnixMicro(j.runAt), resumed[j.ID])
+	}
+	slices.SortFunc(line, func(a, b *job) int {
+		a1, a2 := rank(a)
+		b1, b2 := rank(b)
+		return cmp.Or(cmp.Compare(a1, b1), cmp.Compare(a2, b2), cmp.Compare(a.ID, b.ID))
+	})
+	return line
+}
+
 // uses is how much of a worker's capacity a step of a job takes.
 func uses(j *job) int64 {
 	switch j.State {
@@ -261,7 +302,7 @@ func (m *model) extend(leases []sojourn.Lease) []sojourn.Lost {
 }
 
 func (m *model) prolong(j *job) {
-	if !j.Policy.NoExtend {
+	if !j.Policy.Strict() {
 		j.leaseUntil = max(j.leaseUntil, m.now+j.lease)
 		j.updated = m.now
 		m.touched[j.ID] = true
@@ -270,7 +311,7 @@ func (m *model) prolong(j *job) {
 
 func (m *model) whyLost(l sojourn.Lease) string {
 	j := m.jobs[l.ID]
-	if j == nil {
+	if j == nil || !j.had(l) {
 		return sojourn.LostEnded
 	}
 	if j.State.Live() && j.epoch > l.Epoch {
@@ -282,6 +323,11 @@ func (m *model) whyLost(l sojourn.Lease) string {
 		}
 	}
 	return sojourn.LostEnded
+}
+
+// had reports whether the worker of a lease that does not stand had it: only then it is told about the job.
+func (j *job) had(l sojourn.Lease) bool {
+	return slices.ContainsFunc(j.history, func(e entry) bool { return e.epoch == l.Epoch && e.worker == l.Worker })
 }
 
 // save is the code that Save must answer for one item, "" for none.
@@ -344,7 +390,7 @@ func (m *model) finish(o sojourn.Outcome) sojourn.Finished {
 func (m *model) finishedBefore(o sojourn.Outcome) sojourn.Finished {
 	f := sojourn.Finished{Status: sojourn.FinishLost, Reason: m.whyLost(o.Lease)}
 	j := m.jobs[o.Lease.ID]
-	if j == nil {
+	if j == nil || !j.had(o.Lease) {
 		return f
 	}
 	f.State = j.State
@@ -359,19 +405,23 @@ func (m *model) finishedBefore(o sojourn.Outcome) sojourn.Finished {
 	return f
 }
 
-// respond is what Respond must answer. token is the job and the attempt that a capability names.
+// respond is what Respond must answer. t is what the capability names by which it comes.
 func (m *model) respond(r sojourn.Response, t *capability) sojourn.Responded {
-	if first, ok := m.messages[r.MessageID]; ok {
-		answer := sojourn.Responded{Outcome: sojourn.Duplicate, Seq: first}
-		if stored := m.inbox[first]; stored != nil {
+	id, again, conflict := identity(r, t), sojourn.Duplicate, false
+	if first, ok := m.messages[id]; ok && first.content != content(r) {
+		id, again, conflict = id+" conflict "+content(r), sojourn.Conflicting, true
+	}
+	if first, ok := m.messages[id]; ok {
+		answer := sojourn.Responded{Outcome: again, Seq: first.seq}
+		if stored := m.inbox[first.seq]; stored != nil {
 			answer.Job = stored.job
 			stored.duplicates++
 		}
 		return answer
 	}
-	s := &message{seq: m.nextSeq, r: r, outcome: sojourn.Early, received: m.now}
+	s := &message{seq: m.nextSeq, r: r, by: t, outcome: sojourn.Early, received: m.now}
 	m.nextSeq++
-	m.messages[r.MessageID], m.inbox[s.seq] = s.seq, s
+	m.messages[id], m.inbox[s.seq] = known{s.seq, content(r)}, s
 	to := r.Job
 	if t != nil {
 		to = t.job
@@ -385,6 +435,11 @@ func (m *model) respond(r sojourn.Response, t *capability) sojourn.Responded {
 	}
 	running := j != nil && (j.State == sojourn.Running || j.State == sojourn.Awaiting) && j.AttemptOpen
 	switch {
+	case conflict:
+		s.outcome = sojourn.Conflicting
+		if j == nil || j.State.Final() {
+			s.expires = m.now + sojourn.DefaultInboxKeep.Microseconds()
+		}
 	case r.Park:
 		s.outcome, s.expires = sojourn.Parked, m.now+sojourn.DefaultInboxKeep.Microseconds()
 	case to == 0 && r.Progress:
@@ -393,7 +448,7 @@ func (m *model) respond(r sojourn.Response, t *capability) sojourn.Responded {
 		s.expires = m.now + m.inboxTTL
 	case j == nil || j.State.Final():
 		s.outcome, s.expires = sojourn.Late, m.now+sojourn.DefaultInboxKeep.Microseconds()
-	case t != nil && (t.generation != j.generation || t.attempt != j.Attempt):
+	case t != nil && (t.generation != j.generation || t.attempt != j.Attempt || t.wait != j.Waits):
 		s.outcome = sojourn.Stale
 	case r.Progress && running:
 		s.outcome = sojourn.Applied
@@ -406,6 +461,25 @@ func (m *model) respond(r sojourn.Response, t *capability) sojourn.Responded {
 		m.match(j)
 	}
 	return sojourn.Responded{Outcome: s.outcome, Job: to, Seq: s.seq}
+}
+
+// identity is the message id with its scope: the capability, the key of a source, or the source.
+func identity(r sojourn.Response, t *capability) string {
+	switch {
+	case t != nil:
+		return fmt.Sprint(*t, " ", r.MessageID)
+	case r.PerKey && !r.Park:
+		return fmt.Sprintf("%s %s/%s %d %s", r.Source, r.Kind, r.Key, r.Job, r.MessageID)
+	}
+	return r.Source + " " + r.MessageID
+}
+
+// content is what must be the same when a message is sent again.
+func content(r sojourn.Response) string {
+	if r.Park {
+		r.Reason, r.Error = "", ""
+	}
+	return fmt.Sprintf("%s/%s %d %v %v %v %q %q %q", r.Kind, r.Key, r.Job, r.Failed, r.Progress, r.Park, r.Reason, r.Error, r.Body)
 }
 
 // progress lets the beat of a wait start anew.
@@ -421,6 +495,6 @@ func (m *model) progress(j *job, text string) {
 
 // capability is what a token names.
 type capability struct {
-	job                 sojourn.ID
-	generation, attempt int32
+	job                       sojourn.ID
+	generation, attempt, wait int32
 }

@@ -22,6 +22,7 @@ func (m *model) inboxEdit(e sojourn.InboxEdit) (sojourn.Responded, string) {
 		return sojourn.Responded{}, sojourn.CodeConflict
 	}
 	r := old.r
+	r.PerKey, r.KeepConflict = false, false
 	r.Kind, r.Key, r.Job, r.Token, r.Park, r.TTL, r.MessageID = "", "", 0, "", false, 0, fmt.Sprint("replay:", old.seq)
 	switch {
 	case e.Action == sojourn.InboxMatch && e.Job > 0:
@@ -35,7 +36,7 @@ func (m *model) inboxEdit(e sojourn.InboxEdit) (sojourn.Responded, string) {
 	default:
 		return sojourn.Responded{}, sojourn.CodeConflict
 	}
-	if old.outcome == sojourn.Parked {
+	if old.outcome == sojourn.Parked || old.outcome == sojourn.Conflicting && !old.r.Failed {
 		r.Reason, r.Error = "", ""
 	}
 	answer := m.respond(r, nil)
@@ -77,10 +78,6 @@ type editedInbox struct {
 }
 
 func (r *run) editInbox(e sojourn.InboxEdit) {
-	var id string
-	if old := r.m.inbox[e.Seq]; old != nil {
-		id = old.r.MessageID
-	}
 	f := r.fault(lost, down, twice)
 	got, ok := attempt(r, fmt.Sprintf("EditInbox %s response %d, job %d, key %s/%s", e.Action, e.Seq, e.Job, e.Kind, e.Key), f,
 		func() editedInbox { answer, code := r.m.inboxEdit(e); return editedInbox{answer, code} },
@@ -99,7 +96,7 @@ func (r *run) editInbox(e sojourn.InboxEdit) {
 			return ""
 		})
 	if ok && got.Code == "" { // whoever gets it after this gets it in spite of a person
-		r.ledger.disposed[id] = string(e.Action) + " by a person"
+		r.ledger.disposed[e.Seq] = string(e.Action) + " by a person"
 	}
 }
 

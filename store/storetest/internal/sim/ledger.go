@@ -13,8 +13,8 @@ type ledger struct {
 	acked    map[sojourn.ID]bool
 	steps    map[sojourn.ID]*started
 	frozen   map[sojourn.ID]frozen
-	owner    map[string]sojourn.ID // message → the job that was given it
-	disposed map[string]string     // message → how a handler was done with it
+	owner    map[int64]sojourn.ID // response → the job that was given it
+	disposed map[int64]string     // response → how a handler was done with it
 }
 
 // started is the step of a job that was claimed last.
@@ -23,7 +23,7 @@ type started struct {
 	until  int64 // the end of the lease, as its worker knows it
 	limit  int64 // the end of the attempt or the life, with one lease on top
 	over   bool
-	inHand []string
+	inHand []int64
 }
 
 // frozen is a job that has ended.
@@ -33,7 +33,7 @@ type frozen struct {
 }
 
 func newLedger() ledger {
-	return ledger{map[sojourn.ID]bool{}, map[sojourn.ID]*started{}, map[sojourn.ID]frozen{}, map[string]sojourn.ID{}, map[string]string{}}
+	return ledger{map[sojourn.ID]bool{}, map[sojourn.ID]*started{}, map[sojourn.ID]frozen{}, map[int64]sojourn.ID{}, map[int64]string{}}
 }
 
 // claimed checks a job that a worker was given: no other step of it runs, epochs rise, and no answer is given to two jobs, or again after it was
@@ -61,14 +61,14 @@ func (l *ledger) claimed(c sojourn.Claimed, now int64) string {
 		}
 	}
 	for _, r := range c.Job.Responses {
-		if how, ok := l.disposed[r.MessageID]; ok {
+		if how, ok := l.disposed[r.Seq]; ok {
 			return fmt.Sprintf("job %d was given answer %s again, after a handler was done with it: %s (rules:B2)", c.Job.ID, r.MessageID, how)
 		}
-		if job, ok := l.owner[r.MessageID]; ok && job != c.Job.ID {
+		if job, ok := l.owner[r.Seq]; ok && job != c.Job.ID {
 			return fmt.Sprintf("answer %s was given to jobs %d and %d (rules:B5)", r.MessageID, job, c.Job.ID)
 		}
-		l.owner[r.MessageID] = c.Job.ID
-		s.inHand = append(s.inHand, r.MessageID)
+		l.owner[r.Seq] = c.Job.ID
+		s.inHand = append(s.inHand, r.Seq)
 	}
 	l.steps[c.Job.ID] = s
 	return ""

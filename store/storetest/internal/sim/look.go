@@ -270,7 +270,7 @@ func (r *run) inboxIs() {
 }
 
 func (r *run) historyIs(j *job) {
-	got, err := r.store.History(r.ctx, j.ID)
+	got, err := r.store.History(r.ctx, j.ID, sojourn.HistoryFilter{Limit: sojourn.MaxFind})
 	if err != nil {
 		r.fail("History of %d: %v", j.ID, err)
 	}

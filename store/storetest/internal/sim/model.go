@@ -21,7 +21,7 @@ type model struct {
 	keys     map[name]*holder
 	past     map[name]map[sojourn.ID]bool // final jobs that stood for a key before its holder
 	inbox    map[int64]*message
-	messages map[string]int64 // message id → seq
+	messages map[string]known // message id, in its scope → what it was used for
 	queues   map[string]sojourn.QueueSettings
 	workers  map[string]*asked
 	blocks   []block
@@ -53,10 +53,17 @@ type asked struct {
 	leases []sojourn.Lease
 }
 
+// known is a message id that was used.
+type known struct {
+	seq     int64
+	content string
+}
+
 // message is a response as it is stored.
 type message struct {
 	seq               int64
 	r                 sojourn.Response
+	by                *capability // nil if it came without one
 	job               sojourn.ID
 	outcome           sojourn.ResponseOutcome
 	inHand            bool
@@ -68,16 +75,17 @@ type message struct {
 // job is a job as it is stored. Times are in microseconds, 0 = none.
 type job struct {
 	sojourn.Row
-	queue, kind, key, firstKey string
-	args                       string
-	priority                   int32
-	generation                 int32
-	epoch                      int64
-	worker                     string
-	awaited                    bool // has keys of its waits
-	checkpoint, progress       string
-	result, reason, text       string
-	history                    []entry
+	queue, kind, key     string
+	first                sojourn.Job // as it was first enqueued
+	args                 string
+	priority             int32
+	generation           int32
+	epoch                int64
+	worker               string
+	awaited              bool // has keys of its waits
+	checkpoint, progress string
+	result, reason, text string
+	history              []entry
 
 	created, updated, runAt, finished                 int64
 	leaseUntil, lease, waitUntil, timeoutAt, decideBy int64
@@ -97,7 +105,7 @@ type entry struct {
 
 func newModel(now time.Time, inboxTTL time.Duration) *model {
 	return &model{now: now.UnixMicro(), inboxTTL: inboxTTL.Microseconds(), jobs: map[sojourn.ID]*job{}, keys: map[name]*holder{},
-		past: map[name]map[sojourn.ID]bool{}, inbox: map[int64]*message{}, messages: map[string]int64{},
+		past: map[name]map[sojourn.ID]bool{}, inbox: map[int64]*message{}, messages: map[string]known{},
 		queues: map[string]sojourn.QueueSettings{}, workers: map[string]*asked{}, nextID: 1, nextSeq: 1, touched: map[sojourn.ID]bool{}}
 }
 
@@ -309,12 +317,16 @@ func (m *model) keepAnswer(j *job, e sojourn.Event) {
 		s.outcome, s.inHand = sojourn.Late, false
 	}
 	m.nextSeq++
-	m.messages[s.r.MessageID], m.inbox[s.seq] = s.seq, s
+	m.messages[identity(s.r, nil)], m.inbox[s.seq] = known{seq: s.seq}, s
 }
 
 func (m *model) keptOf(j *job) (kept []sojourn.KeptResponse) {
 	for _, r := range m.kept(j.ID) {
-		kept = append(kept, sojourn.KeptResponse{Seq: r.seq, Key: r.r.Key, Failed: r.r.Failed, Reason: cmp.Or(r.r.Reason, "response"), Error: r.r.Error})
+		k := sojourn.KeptResponse{Seq: r.seq, Key: r.r.Key, Failed: r.r.Failed, Reason: cmp.Or(r.r.Reason, "response"), Error: r.r.Error}
+		if r.by != nil {
+			k.ByToken, k.Wait = true, r.by.wait
+		}
+		kept = append(kept, k)
 	}
 	return kept
 }
@@ -351,6 +363,9 @@ func (m *model) match(j *job) {
 		}
 		for _, seq := range found.Late {
 			m.inbox[seq].outcome = sojourn.Late
+		}
+		for _, seq := range found.Stale {
+			m.inbox[seq].outcome = sojourn.Stale
 		}
 		m.apply(j, found.Transition, change{})
 		for _, seq := range found.Take {

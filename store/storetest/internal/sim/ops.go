@@ -55,7 +55,7 @@ func (r *run) job(next bool) sojourn.Job {
 		p.OnLost = sojourn.FailLost
 	}
 	if r.chance(10) {
-		p.NoExtend = true
+		p.NoExtend = new(true)
 	}
 	if r.chance(20) {
 		p.DecideWithin = 30 * time.Second
@@ -69,7 +69,7 @@ func (r *run) job(next bool) sojourn.Job {
 		options = append(options, sojourn.Delay(r.between(time.Microsecond, 10*time.Minute)))
 	}
 	j := *sojourn.NewJob(oneOf(r.dice, kinds...), []byte(r.name("args ")), options...)
-	j.ID = r.draw()
+	j.ID, j.ContentType = r.draw(), "text/plain" // its bytes are no JSON
 	r.everJobs++
 	return j
 }
@@ -240,7 +240,7 @@ func (r *run) respondSome() {
 			p.r.Kind, p.r.Key, p.r.Job, p.r.Token, p.of = first.r.Kind, first.r.Key, first.r.Job, first.r.Token, first.of
 		}
 		if r.chance(10) {
-			p.r.MessageID = replies[0].r.MessageID
+			p.r.MessageID = replies[0].r.MessageID // often with another address: a conflict
 		}
 		replies = append(replies, p)
 	}
@@ -249,7 +249,8 @@ func (r *run) respondSome() {
 
 // reply is mostly for somebody who waits, or soon will, and now and then for nobody.
 func (r *run) reply() reply {
-	p := reply{r: sojourn.Response{Kind: oneOf(r.dice, kinds...), Source: "sim", MessageID: r.name("m"), Body: []byte("answer")}}
+	p := reply{r: sojourn.Response{Kind: oneOf(r.dice, kinds...), Source: "sim", MessageID: r.name("m"), Body: []byte("answer"),
+		KeepConflict: true, PerKey: r.chance(20)}} // a refusal leaves a gap in the numbers of some stores
 	if r.chance(3) {
 		p.r.Kind, p.r.Park, p.r.Reason = "", true, "undecodable"
 		return p
@@ -418,10 +419,7 @@ func (r *run) peekSome() {
 	if err != nil {
 		r.fail("Find next in %s: %v", q, err)
 	}
-	paused := r.m.queues[q]
-	r.m.queues[q] = sojourn.QueueSettings{}
-	want := r.m.claimable(sojourn.ClaimRequest{Queues: []string{q}, Kinds: kinds, Capacity: roomy})
-	r.m.queues[q] = paused
+	want := r.m.next(q)
 	for i, j := range want[:min(len(want), 5)] {
 		if i >= len(got) || got[i].ID != j.ID {
 			r.fail("Find next in %s: place %d of %d is not job %d", q, i, len(got), j.ID)

@@ -1,0 +1,99 @@
+package sqlstore
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// digest is the first half of a SHA-256. That of a job as it was first enqueued is stored with it and
+// tells a repeated call (duplicate) from another job under the same id (conflict), whatever has
+// become of the job meanwhile: see docs/decisions/047. That of a response does the same for its
+// message id, see responseDigest.
+type digest [sha256.Size / 2]byte
+
+// inlineArgs is the size up to which args are hashed together with the rest. Stored digests depend
+// on it.
+const inlineArgs = 256
+
+// digests computes the digest of each job, before the defaults of its queue are filled in.
+func digests(jobs []sojourn.Job, c *sojourn.Caller) []digest {
+	out := make([]digest, len(jobs))
+	var b [512]byte
+	var policies policyDigest
+	for i := range jobs {
+		out[i] = jobDigest(b[:0], &jobs[i], c, &policies)
+	}
+	return out
+}
+
+// jobDigest hashes the owner of the id and everything that the caller said about the job. The id is
+// not part of it, because the digest is compared under the id. Neither is OnConflict, which says
+// what this call does about the key. Each field begins with its length, or has a fixed form, so
+// that no two jobs have the same bytes.
+func jobDigest(b []byte, j *sojourn.Job, c *sojourn.Caller, policies *policyDigest) (d digest) {
+	for _, s := range [...]string{j.IDOwner(c), j.Kind, j.Queue, j.Key, j.Group, j.ContentType} {
+		b = appendText(b, s)
+	}
+	b = binary.AppendUvarint(b, uint64(len(j.Args)))
+	if len(j.Args) <= inlineArgs {
+		b = append(b, j.Args...)
+	} else { // hashed on their own, so that large ones are not copied
+		args := sha256.Sum256(j.Args)
+		b = append(b, args[:]...)
+	}
+	priority, weight := j.Given()
+	b = append(b, byte(bit(priority)), byte(bit(weight)))
+	for _, n := range [...]int64{int64(j.Priority), int64(j.Weight), micros(j.RunAt), int64(j.Delay), int64(len(j.Tags))} {
+		b = binary.AppendVarint(b, n)
+	}
+	for _, t := range j.Tags {
+		b = appendText(b, t)
+	}
+	b = binary.AppendUvarint(b, uint64(len(j.Meta)))
+	if len(j.Meta) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(j.Meta)) {
+			b = appendText(appendText(b, name), j.Meta[name])
+		}
+	}
+	b = appendText(b, policies.of(&j.Policy))
+	sum := sha256.Sum256(b)
+	copy(d[:], sum[:])
+	return d
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// policyDigest is the JSON of the last policy, "" for one that says nothing. Jobs that are stored
+// together mostly have the same.
+type policyDigest struct {
+	last *sojourn.Policy
+	text string
+}
+
+func (t *policyDigest) of(p *sojourn.Policy) string {
+	if saysTheSame(p, &sojourn.Policy{}) {
+		return ""
+	}
+	if t.last == nil || !saysTheSame(t.last, p) {
+		// A policy that has no JSON, such as one with a factor that is not a number, is refused later.
+		t.text, _ = jsonText(p)
+		if p.Windows != nil && len(p.Windows) == 0 {
+			t.text += " no windows" // which JSON omits
+		}
+		t.last = p
+	}
+	return t.text
+}
+
+// saysTheSame compares policies as their caller gave them, where false is not the same as nothing.
+func saysTheSame(a, b *sojourn.Policy) bool {
+	return samePolicy(a, b) && sameBool(a.NoExtend, b.NoExtend) && sameBool(a.StopAtWindowEnd, b.StopAtWindowEnd)
+}
+
+func sameBool(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }

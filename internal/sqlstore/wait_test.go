@@ -1,0 +1,91 @@
+package sqlstore
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// quiet is a database in which no other process writes.
+type quiet struct{ DB }
+
+func (quiet) Version(context.Context) (int64, error) { return 1, nil }
+
+// TestTimersOfWaitingClaims: spec:P3, spec:O7. What this process has scheduled wakes a claim at its time, however long the poll loop would have slept. Time is
+// driven: a claim is woken within 100 ms of it or not at all.
+func TestTimersOfWaitingClaims(t *testing.T) {
+	soon := func(at int64) *tx { return &tx{due: at} }
+	for _, c := range []struct {
+		name  string
+		poll  time.Duration
+		after time.Duration // after the poll loop has gone to sleep
+		tell  func(h *hub, w *waiter, at int64)
+	}{
+		{"a job that is due before the next poll", time.Second, 300 * time.Millisecond, func(h *hub, _ *waiter, at int64) { h.tell(soon(at)) }},
+		{"a job that is due after it", time.Second, 2300 * time.Millisecond, func(h *hub, _ *waiter, at int64) { h.tell(soon(at)) }},
+		{"a poll that never comes", time.Hour, time.Minute, func(h *hub, _ *waiter, at int64) { h.tell(soon(at)) }},
+		{"a job before another one", time.Second, 200 * time.Millisecond, func(h *hub, _ *waiter, at int64) {
+			h.tell(soon(at + 600_000))
+			h.tell(soon(at))
+		}},
+		{"an empty claim that began before the job was stored", time.Second, 200 * time.Millisecond, func(h *hub, w *waiter, at int64) {
+			h.tell(soon(at))
+			h.foundNothing(w, 0, 0)
+		}},
+		{"what an empty claim has found", time.Second, 200 * time.Millisecond, func(h *hub, w *waiter, at int64) { h.foundNothing(w, at, 0) }},
+		{"a gate that opens", time.Second, 200 * time.Millisecond, func(h *hub, w *waiter, at int64) { h.foundNothing(w, 0, at) }},
+		{"a poll step", time.Second, 200 * time.Millisecond, func(h *hub, _ *waiter, at int64) {
+			h.tell(&tx{polls: []poll{{place{"q", "k"}, at}}})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &Store{db: quiet{}, cfg: Config{Poll: c.poll}, clock: clock{wall: time.Now, driven: true}}
+				h := &s.hub
+				h.init(s)
+				w := &waiter{queues: []string{"q"}, kinds: []string{"k"}, pollable: []string{"k"}, request: &sojourn.ClaimRequest{}}
+				cancel := h.wait(w)
+				<-w.wake // the poll loop has read the version
+				synctest.Wait()
+				at := time.Now().Add(c.after)
+				c.tell(h, w, at.UnixMicro())
+				select {
+				case <-w.wake:
+					if late := time.Since(at); late < 0 || late > 100*time.Millisecond {
+						t.Errorf("woken %v after its time", late)
+					}
+				case <-time.After(c.after + time.Minute):
+					t.Error("not woken")
+				}
+				cancel()
+				h.close()
+			})
+		})
+	}
+}
+
+// TestLockedRowsDoNotSpin: a claim that cannot do what is due, because others have locked it, is not repeated at once.
+func TestLockedRowsDoNotSpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{db: quiet{}, cfg: Config{Poll: time.Second}, clock: clock{wall: time.Now, driven: true}}
+		h := &s.hub
+		h.init(s)
+		w := &waiter{queues: []string{"q"}, kinds: []string{"k"}, request: &sojourn.ClaimRequest{}}
+		cancel := h.wait(w)
+		<-w.wake
+		synctest.Wait()
+		due, began := time.Now().UnixMicro(), time.Now()
+		for range 10 {
+			h.foundNothing(w, due, 0)
+			<-w.wake
+		}
+		if took := time.Since(began); took < time.Second {
+			t.Errorf("ten claims in %v", took)
+		}
+		cancel()
+		h.close()
+	})
+}

@@ -1,0 +1,136 @@
+// What the scenario and the table of faults do not show: unit.js URL [CASE...], with the token in SOJOURN_TOKEN. Prints a line for each case.
+
+import assert from "node:assert/strict";
+import { createServer } from "node:net";
+import * as sojourn from "../dist/index.js";
+
+const patience = 60; // seconds for what must happen
+const [url, ...names] = process.argv.slice(2);
+const token = process.env.SOJOURN_TOKEN || undefined;
+const client = () => new sojourn.Client(url, { token, cleartext: true });
+const policy = { maxAttempts: 1 };
+let unhandled = 0;
+process.on("unhandledRejection", () => unhandled++).on("uncaughtException", () => unhandled++);
+
+/** Runs a worker of one queue with handlers while fn runs. */
+async function working(queue, handlers, fn, options = {}) {
+  const c = client();
+  const worker = new sojourn.Worker(c, { queues: [queue], warn: () => {}, ...options }).handle("probe", () => "here");
+  Object.entries(handlers).forEach(([kind, h]) => worker.handle(kind, h));
+  const running = worker.run({ signals: false });
+  const done = async (kind, args, o = {}) => c.wait((await c.enqueue(kind, args, { queue, ...o })).id, { timeout: patience });
+  try {
+    await fn(done, c, worker);
+  } finally {
+    worker.stop();
+    await running;
+  }
+}
+
+const bad = {
+  map: () => new Map([[1, 2]]), set: () => ({ deep: [new Set([1])] }), date: () => ({ at: new Date(NaN) }), nan: () => [NaN],
+  promise: () => ({ p: Promise.resolve(1) }), bytes: () => ({ b: new Uint8Array(2) }),
+  circular: () => {
+    const a = {};
+    a.a = a;
+    return a;
+  },
+};
+
+const cases = {
+  async thrown_values() {
+    const mute = new Error("x");
+    Object.defineProperty(mute, "message", { get() { throw new Error("no message"); } });
+    const stackless = new Error("x");
+    Object.defineProperty(stackless, "stack", { get() { throw new Error("no stack"); } });
+    const symbol = new Error("named by a symbol");
+    symbol.name = Symbol("name");
+    class Odd extends sojourn.Verdict {
+      outcome() {
+        throw mute;
+      }
+    }
+    const thrown = { mute, stackless, symbol, null_prototype: Object.create(null), value: Symbol("v"), none: undefined, odd: new Odd(),
+      trap: new Proxy({}, { getPrototypeOf() { throw mute; }, get() { throw mute; } }), fail: new sojourn.Fail(Object.create(null)?.x, "r\ud800") };
+    const handlers = Object.fromEntries(Object.entries(thrown).map(([kind, e]) => [kind, () => { throw e; }]));
+    handlers.rejected = () => Promise.reject(mute);
+    handlers.thenable = () => ({ get then() { throw mute; } });
+    await working("thrown", handlers, async (done) => {
+      for (const kind of Object.keys(handlers)) {
+        const job = await done(kind, undefined, { policy });
+        assert.deepEqual([kind, job.state, job.crashes], [kind, "failed", 0]);
+      }
+      assert.equal((await done("probe")).result, "here"); // the one slot is free
+    }, { concurrency: 1 });
+  },
+
+  async results_that_json_has_not() {
+    await working("results", bad, async (done, c) => {
+      for (const kind of Object.keys(bad)) {
+        const job = await done(kind, undefined, { policy });
+        assert.deepEqual([kind, job.state, job.reason], [kind, "failed", "invalid"]);
+        const before = (await c.find({ kind: "never" })).length;
+        await assert.rejects(c.enqueue("never", bad[kind]()), (e) => e instanceof sojourn.Invalid && e.field === "args");
+        assert.equal((await c.find({ kind: "never" })).length, before);
+      }
+      await assert.rejects(c.enqueue("never", 1, { runAt: new Date(NaN) }), (e) => e instanceof sojourn.Invalid && e.field === "run_at");
+    });
+  },
+
+  async surrogates_in_the_log() {
+    const log = async (job) => {
+      job.log("a\ud800b \u{1f600}", "\udc00");
+      await job.setProgress("p\ud800");
+      return "good";
+    };
+    await working("surrogates", { log, fail: () => { throw new Error("\ud800"); } }, async (done, c) => {
+      const job = await done("log");
+      assert.deepEqual([job.state, job.result, job.attempt, job.failures], ["completed", "good", 1, 0]);
+      assert.equal((await c.request("GET", `/v1/jobs/${job.id}/log`)).log.at(-1).text, "a\ufffdb \u{1f600}");
+      assert.equal((await done("fail", undefined, { policy })).reason, "Error");
+    });
+  },
+
+  async sigterm_during_a_hung_claim() {
+    const server = createServer((s) => s.once("data", () => process.kill(process.pid, "SIGTERM")).on("error", () => {}));
+    await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+    const worker = new sojourn.Worker(new sojourn.Client(`http://127.0.0.1:${server.address().port}`), { lease: 3600, warn: () => {} });
+    worker.handle("k", () => undefined);
+    const began = performance.now();
+    await worker.run();
+    assert.ok(performance.now() - began < patience * 1000); // and not the 20 minutes that the claim may take
+    server.close();
+  },
+
+  async refused_for_a_minute() {
+    let claims = 0;
+    const worker = new sojourn.Worker(new sojourn.Client(url, { token: "sj_wrong" }), { warn: () => claims++ }).handle("k", () => undefined);
+    worker.refusedFor = 0.5;
+    await assert.rejects(worker.run({ signals: false }), sojourn.Unauthorized);
+    assert.ok(claims > 1);
+  },
+
+  async warnings_that_throw() {
+    const worker = new sojourn.Worker(new sojourn.Client("http://127.0.0.1:1"), { warn: () => { throw new Error("full"); } }).handle("k", () => undefined);
+    const running = worker.run({ signals: false });
+    await new Promise((later) => setTimeout(later, 0));
+    worker.stop();
+    await running;
+  },
+};
+
+if (names[0] === "proxied") { // a call through the proxy that the environment names
+  const c = new sojourn.Client(url, { token, cleartext: true, retryFor: 0 });
+  console.log("proxied", (await c.get((await c.enqueue("nobody")).id)).state);
+  process.exit(0);
+}
+for (const name of names.length ? names : Object.keys(cases)) {
+  try {
+    await cases[name]();
+    console.log("ok", name);
+  } catch (e) {
+    console.log("FAIL", name, e.stack);
+  }
+}
+console.log(unhandled === 0 ? "ok unhandled" : `FAIL unhandled ${unhandled}`);
+process.exit(0);

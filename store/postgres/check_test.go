@@ -1,0 +1,113 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/checktest"
+)
+
+// TestDoctorFindsEachPlantedViolation breaks one invariant at a time in a healthy store (spec:A18).
+func TestDoctorFindsEachPlantedViolation(t *testing.T) {
+	schema := newSchema(t)
+	conn, err := pgx.Connect(t.Context(), with(t, testURL(t), "search_path", schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	execute := func(t *testing.T, q string) int64 {
+		t.Helper()
+		tag, err := conn.Exec(t.Context(), q)
+		if err != nil {
+			t.Fatal(q, err)
+		}
+		return tag.RowsAffected()
+	}
+	var tables []string
+	var c *sojourn.Client
+	checktest.Run(t, open(t, Schema(schema), AutoMigrate()), "''::bytea", func(t *testing.T, plant string) sojourn.Checker {
+		if c == nil { // keep the healthy tables beside
+			c = open(t, Schema(schema))
+			rows, err := conn.Query(t.Context(), "select tablename from pg_tables where schemaname = $1", schema)
+			if err == nil {
+				tables, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range tables {
+				execute(t, "create table kept_"+table+" as table "+table)
+			}
+		}
+		for _, table := range tables {
+			execute(t, "truncate "+table)
+			execute(t, "insert into "+table+" select * from kept_"+table)
+		}
+		if plant != "" && execute(t, plant) == 0 {
+			t.Error("the plant changed nothing:", plant)
+		}
+		return c.Store().(sojourn.Checker)
+	})
+	c.Close()
+}
+
+// TestDoctorReadsInSlices: however little time a read has, the doctor gets to the end of a store that would take longer in one read, finds what is wrong at
+// its end, and ends when its caller's time is over.
+func TestDoctorReadsInSlices(t *testing.T) {
+	const n = 5000
+	schema := newSchema(t)
+	o, err := newOptions([]Option{Schema(schema), AutoMigrate()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := openDB(t.Context(), testURL(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newStore(t.Context(), db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := sojourn.NewClient(s)
+	for range n / sojourn.MaxBatch {
+		jobs := make([]*sojourn.Job, sojourn.MaxBatch)
+		for i := range jobs {
+			jobs[i] = sojourn.NewJob("k", nil)
+		}
+		if _, err := c.EnqueueAll(t.Context(), jobs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(t, testURL(t), "update "+schema+".sj_live set attempt = -1 where id = (select max(id) from "+schema+".sj_live)")
+
+	db.readLimit = 20 * time.Millisecond
+	var last sojourn.CheckProgress
+	reports, most := 0, int64(0)
+	found, err := s.CheckWith(t.Context(), func(p sojourn.CheckProgress) {
+		most = max(most, p.Rows-last.Rows)
+		if p.Number < last.Number || p.Rows < last.Rows || p.Check == "" {
+			t.Errorf("%+v after %+v", p, last)
+		}
+		last = p
+		reports++
+	})
+	if err != nil || len(found) != 1 || found[0].Check != "counters" {
+		t.Errorf("%v %v", found, err)
+	}
+	if last.Number != last.Of || last.Rows < 2*n || reports <= last.Of || most > 2000 {
+		t.Errorf("%d reports, up to %d rows at a time, the last %+v", reports, most, last)
+	}
+	db.readLimit = readLimit
+	short, cancel := context.WithCancel(t.Context())
+	if _, err := s.CheckWith(short, func(sojourn.CheckProgress) { cancel() }); err != context.Canceled {
+		t.Errorf("a caller who went away: %v", err)
+	}
+}
+
+var _ sojourn.ProgressChecker = (*sqlstore.Store)(nil)

@@ -1,0 +1,147 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A connection is cut when its packets vanish without an error: a firewall has forgotten it, a cable or a
+// machine is gone, a proxy hangs. Each of the limits below counts from the last packet, so a cut costs those
+// who wait for the connection, or for locks that its transaction holds, at most 10 s.
+const (
+	// The server ends a transaction whose client sends nothing for so long, and releases its locks.
+	idleInTransaction = 5 * time.Second
+	// The operating systems of both sides close a connection whose peer confirms nothing for so long.
+	peerSilence = 6 * time.Second
+	// They ask a connection on which nothing is sent for a sign of life after keepIdle, then each keepEvery.
+	keepIdle, keepEvery = 3 * time.Second, time.Second
+	keepProbes          = 3
+	// The server looks during a long statement whether its client is still connected. PostgreSQL 14 or newer.
+	clientCheck = 2 * time.Second
+	// connectLimit is for a new connection, unless the address says connect_timeout.
+	connectLimit = 10 * time.Second
+)
+
+const (
+	// Without an answer for answerLimit, the server is asked over another connection whether it works on one. A proxy
+	// confirms packets for a server that it does not reach, so the operating system notices nothing.
+	answerLimit = 4 * time.Second
+	// checkLimit is for that question; without an answer to it the connection counts as cut.
+	checkLimit = 3 * time.Second
+	// graceLimit is for an answer that was on its way when the server was asked.
+	graceLimit = time.Second
+	// After commitLimit the caller of a commit is told that its outcome is unknown.
+	commitLimit = time.Minute
+)
+
+// limits are those of one store. Tests make them shorter.
+type limits struct{ answer, check, grace, commit time.Duration }
+
+var defaultLimits = limits{answer: answerLimit, check: checkLimit, grace: graceLimit, commit: commitLimit}
+
+var (
+	errCut     = errors.New("the server has not answered, and does not work on an answer: the connection was cut")
+	errClosing = errors.New("the store was closed")
+)
+
+// await runs an exchange of messages, and ends it if the connection is cut.
+func (c *conn) await(ctx context.Context, exchange func(ctx context.Context) error) error {
+	if _, behindPooler := c.raw.PgConn().CustomData()[pooled]; c.db == nil || behindPooler {
+		return exchange(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(c.db.limits.answer, func() { c.db.examine(ctx, c.raw.PgConn().PID(), cancel) })
+	defer timer.Stop()
+	err := exchange(ctx)
+	if cause := context.Cause(ctx); err != nil && (cause == errCut || cause == errClosing) {
+		_ = c.raw.PgConn().Conn().Close() // the driver would wait 15 s for the server to close it
+		err = errors.Join(cause, err)
+	}
+	return err
+}
+
+// examine ends an exchange with the backend of this process id once the server does not work on it any more.
+func (d *DB) examine(ctx context.Context, pid uint32, end context.CancelCauseFunc) {
+	for {
+		if !d.working(ctx, pid) && !after(ctx, d.limits.grace, nil) {
+			end(errCut)
+			return
+		}
+		if after(ctx, d.limits.answer, d.closing) {
+			end(errClosing) // does nothing if ctx has ended
+			return
+		}
+	}
+}
+
+// after waits, and reports whether ctx or the store has ended.
+func after(ctx context.Context, pause time.Duration, closing <-chan struct{}) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return false
+	case <-ctx.Done():
+	case <-closing:
+	}
+	return true
+}
+
+// qWorking finds a backend that runs a statement, waits for a lock, or waits for a standby. Where its state may
+// not be seen, it counts as working.
+const qWorking = `select count(*) from pg_stat_activity where cast(pid as bigint) = $1 and coalesce(state, '') not like 'idle%'`
+
+// working asks over a new connection whether a backend works. A server that refuses the connection lives, and
+// then this is not known.
+func (d *DB) working(ctx context.Context, pid uint32) bool {
+	ctx, cancel := context.WithTimeout(ctx, d.limits.check)
+	defer cancel()
+	config := d.pool.Config().ConnConfig
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err == nil {
+		defer c.Close(ctx)
+		n := 0
+		err = c.QueryRow(ctx, qWorking, int64(pid)).Scan(&n)
+		if err == nil {
+			return n > 0
+		}
+	}
+	_, answered := errors.AsType[*pgconn.PgError](err)
+	return answered
+}
+
+// dialer makes connections on which this side notices a cut.
+func dialer(timeout time.Duration) *net.Dialer {
+	return &net.Dialer{Timeout: timeout, Control: limitSilence,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: keepEvery, Count: keepProbes}}
+}
+
+// qNoticeCuts makes the server's side notice cuts. It changes settings of the session, so it does nothing behind
+// a pooler, where the session belongs to others too: there the process id that the driver got is not the backend's.
+// Settings that the server does not know are left out.
+var qNoticeCuts = fmt.Sprintf(`select set_config(v.name, v.value, false) from (values ('tcp_keepalives_idle', '%d'), ('tcp_keepalives_interval', '%d'),
+	('tcp_keepalives_count', '%d'), ('tcp_user_timeout', '%d'), ('client_connection_check_interval', '%d')) v(name, value)
+	join pg_settings s on s.name = v.name where cast(pg_backend_pid() as bigint) = $1`, seconds(keepIdle), seconds(keepEvery), keepProbes, peerSilence.Milliseconds(),
+	clientCheck.Milliseconds())
+
+func seconds(d time.Duration) int64 { return int64(d / time.Second) }
+
+// pooled marks a connection whose other end is a pooler. A wait for one of its connections to the server, which
+// may be long, cannot be told from a cut there, so only the limit of the whole transaction holds.
+const pooled = "sojourn.pooled"
+
+func noticeCuts(ctx context.Context, c *pgx.Conn) error {
+	tag, err := c.Exec(ctx, qNoticeCuts, pgx.QueryExecModeExec, int64(c.PgConn().PID()))
+	if err == nil && tag.RowsAffected() == 0 {
+		c.PgConn().CustomData()[pooled] = true
+	}
+	return err
+}

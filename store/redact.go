@@ -1,0 +1,48 @@
+package store
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// shownParameters of an address are no secrets. All others are left out, because new parameters with secrets come up.
+var shownParameters = []string{"schema", "prefix"}
+
+// keyword is the beginning of a connection string such as "host=db password=secret".
+var keyword = regexp.MustCompile(`^\s*[A-Za-z_]+\s*=`)
+
+// Redact is an address as it may be shown: without passwords, whatever form it has and whether or not it is well-formed.
+func Redact(address string) string {
+	scheme, _, isURL := strings.Cut(address, "://")
+	switch {
+	case isJSON(address):
+		return "the database of a JSON object"
+	case keyword.MatchString(address) || !isURL && strings.Contains(address, "password"):
+		return "the database of a connection string"
+	case !isURL && strings.Contains(address, "@"):
+		return "…"
+	case !isURL:
+		file, _, _ := strings.Cut(address, "?")
+		return file
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || strings.Contains(u.Host, "@") {
+		return scheme + "://…"
+	}
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if name := u.User.Username(); name != "" {
+		shown.User = url.User(name)
+		if _, has := u.User.Password(); has {
+			shown.User = url.UserPassword(name, "xxxxx")
+		}
+	}
+	q, show := u.Query(), url.Values{}
+	for _, name := range shownParameters {
+		if q.Has(name) {
+			show[name] = q[name]
+		}
+	}
+	shown.RawQuery = show.Encode()
+	return shown.String()
+}
