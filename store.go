@@ -227,6 +227,9 @@ type ClaimRequest struct {
 	// Reserve keeps jobs that are heavier than Capacity from starving: one that has been ready for this long is not passed over: nothing
 	// behind it is taken, so that the worker's room drains until the job fits. 0 = such jobs are always passed over.
 	Reserve time.Duration
+	// Close takes nothing. It answers the jobs that the claim with Number has taken, if it was executed, and closes that number: should the
+	// claim arrive after this one, it takes nothing either. For a worker that stops and has not heard the answer. Wait must be 0.
+	Close bool
 }
 
 // MaxWait bounds ClaimRequest.Wait and Filter.Wait; longer is clamped.

@@ -154,7 +154,7 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 	got, err := w.store.Claim(call, request)
 	overtaken := r.unpend()
 	if err != nil && ctx.Err() != nil && sojourn.ErrorCode(err) == sojourn.CodeUnknown {
-		request.Wait = 0
+		request.Wait, request.Close = 0, true
 		got, err = r.repeatClaim(request)
 	}
 	w.claimed(number, err)
@@ -176,7 +176,8 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 	return len(got), nil
 }
 
-// repeatClaim learns, at a shutdown, whether the claim that was broken off has taken jobs, so that they can be handed back.
+// repeatClaim learns, at a shutdown, whether the claim that was broken off has taken jobs, so that they can be handed back. It closes the number of that
+// claim, which may still be on its way: over another connection it may arrive after this call, and nobody would hear what it takes.
 func (r *run) repeatClaim(request sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	call, cancel := context.WithTimeout(r.calls, repeatTime)
 	defer cancel()

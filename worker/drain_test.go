@@ -107,6 +107,10 @@ func TestDrainReturnsLateClaims(t *testing.T) {
 			stop := start(t, w)
 			time.Sleep(time.Second)
 			mustStop(t, stop)
+			last := f.requests[len(f.requests)-1]
+			if last.Close != unknown {
+				t.Errorf("unknown %v: the last claim is %+v", unknown, last)
+			}
 			if j := f.job(1); j.State != sojourn.Ready || j.Epoch != 1 || len(f.finishes) != 1 {
 				t.Errorf("unknown %v: job is %s after %d claims and %d reports", unknown, j.State, j.Epoch, len(f.finishes))
 			}

@@ -130,6 +130,10 @@ func (f *fake) pick(r sojourn.ClaimRequest) (got []*fakeJob) {
 		}
 		return got
 	}
+	if r.Close {
+		f.answers[r.Number] = nil
+		return nil
+	}
 	room := r.Capacity
 	for _, q := range r.Queues {
 		for _, j := range f.jobs {

@@ -49,7 +49,7 @@ type early struct {
 
 // startAlike is foresee for a transaction of claims alone: it also starts what it finds. false if the jobs need not be alike.
 func (c *claims) startAlike(r sojourn.ClaimRequest) ([]Statement, bool) {
-	if !c.starting || c.s.db.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
+	if !c.starting || r.Close || c.s.db.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
 		return nil, false
 	}
 	queue := r.Queues[0]

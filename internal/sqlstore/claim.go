@@ -115,6 +115,9 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 	if last == answered || err != nil {
 		return claimAnswer{jobs: jobs, waits: c.ended}, err
 	}
+	if r.Close {
+		return claimAnswer{}, c.saveClaim(r, last, nil)
+	}
 	if c.last[r.Worker].drained {
 		return claimAnswer{drained: true}, c.meet(r)
 	}
@@ -265,6 +268,9 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 		return err
 	}
 	r.Name = sojourn.Cut(r.Name, sojourn.MaxName)
+	if r.Close && (r.Number == 0 || r.Wait != 0) {
+		return sojourn.Invalid("close", "a claim that closes a number names it, and does not wait: set number, and leave out wait")
+	}
 	if r.Max < 1 || r.Capacity < 0 || r.Wait < 0 || r.Number < 0 || r.Reserve < 0 {
 		return sojourn.Invalid("max", "max is at least 1, and capacity, wait, number and reserve are not negative")
 	}

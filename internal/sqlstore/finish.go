@@ -12,6 +12,7 @@ type finishAnswer []sojourn.Finished
 type finishAsk struct {
 	outcomes []sojourn.Outcome
 	caller   *sojourn.Caller
+	notJSON  []notJSON // of each outcome; nil if all parse
 }
 
 // stepFinish reads ahead what the outcomes of all requests need, decides one after the other, and leaves the writing to flush.
@@ -28,7 +29,7 @@ var stepFinish = newStep("finish", func(t *tx, requests []finishAsk) ([]finishAn
 	for i, r := range requests {
 		answers[i] = make(finishAnswer, len(r.outcomes))
 		for k := range r.outcomes {
-			f, err := t.finishOne(&r.outcomes[k], r.caller)
+			f, err := t.finishOne(&requests[i], k)
 			if err != nil {
 				return nil, err
 			}
@@ -52,6 +53,9 @@ func (t *tx) readAhead(requests []finishAsk) error {
 	if err := t.readLeased(leases); err != nil {
 		return err
 	}
+	if err := t.readTypes(requests); err != nil {
+		return err
+	}
 	return t.readWaits(requests)
 }
 
@@ -63,11 +67,12 @@ func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojou
 	if len(outcomes) == 0 {
 		return nil, nil
 	}
-	return do[finishAnswer](ctx, s, classFinish, stepFinish, len(outcomes), finishAsk{outcomes, sojourn.CallerOf(ctx)})
+	return do[finishAnswer](ctx, s, classFinish, stepFinish, len(outcomes), newFinishAsk(outcomes, sojourn.CallerOf(ctx)))
 }
 
-// finishOne ends one step: fence, checks, Decide, apply, Match. Whatever refuses it does so before the first write.
-func (t *tx) finishOne(o *sojourn.Outcome, c *sojourn.Caller) (sojourn.Finished, error) {
+// finishOne ends the step of outcome k: fence, checks, Decide, apply, Match. Whatever refuses it does so before the first write.
+func (t *tx) finishOne(ask *finishAsk, k int) (sojourn.Finished, error) {
+	o := &ask.outcomes[k]
 	was, err := t.underLease(o.Lease)
 	if err != nil {
 		return sojourn.Finished{}, err
@@ -81,11 +86,10 @@ func (t *tx) finishOne(o *sojourn.Outcome, c *sojourn.Caller) (sojourn.Finished,
 	if err := sojourn.ValidRunAt(o.Verdict.RunAt, at(t.now)); err != nil {
 		return refused(was, err), nil
 	}
-	if err := t.validBytes(was, o); err != nil {
-		if sojourn.ErrorCode(err) == "" {
-			return sojourn.Finished{}, err
+	if ask.notJSON != nil {
+		if err := t.types.refusal(ask.notJSON[k], was.ID); err != nil {
+			return refused(was, err), nil
 		}
-		return refused(was, err), nil
 	}
 	e, err := t.finished(was, o)
 	if err != nil {
@@ -96,7 +100,7 @@ func (t *tx) finishOne(o *sojourn.Outcome, c *sojourn.Caller) (sojourn.Finished,
 	if err != nil {
 		return refused(was, err), nil
 	}
-	next, refusal, err := t.planNext(was, o, c)
+	next, refusal, err := t.planNext(was, o, ask.caller)
 	if err != nil {
 		return sojourn.Finished{}, err
 	}

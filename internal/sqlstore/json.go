@@ -1,7 +1,7 @@
 package sqlstore
 
 import (
-	"cmp"
+	"encoding/json"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -24,55 +24,104 @@ func (s *Store) jsonErrors(jobs []sojourn.Job) (refused []error) {
 	return refused
 }
 
-const qContentType = `select content_type from sj_job where id = $1`
+const (
+	qTypes = `select id, content_type from sj_job where id in (ints($1))`
+	// qTypesNamed does the same for jobs that are named by their keys too.
+	qTypesNamed = `select j.id, j.content_type from sj_job j where j.id in (ints($1) union
+		select k.job from sj_key k where (k.kind, k.key) in (rows($2 text, $3 text)))`
+)
 
-// validJSON refuses bytes that come for a job and do not parse. Their content type is their own, else that of the job, which is read only for bytes that
-// are no JSON. An error without a code is one of the database.
-func (t *tx) validJSON(field, own string, b []byte, id sojourn.ID) error {
-	refusal := sojourn.ValidJSON(field, own, b)
-	if refusal == nil || own != "" {
-		return refusal
+// contentTypes has the content types of jobs that get bytes that are no JSON and declare no type: those bytes take the type of their job.
+type contentTypes map[sojourn.ID]string
+
+func (c contentTypes) scan(row Row) error {
+	c[sojourn.ID(row.Int(0))] = row.Text(1)
+	return nil
+}
+
+// notJSON is what came for a job and does not parse; the zero value if it parses, or is declared to be something else.
+type notJSON struct {
+	err   error  // of bytes that are declared to be JSON
+	field string // of those that are not declared, and so are what the args of their job are
+	bytes []byte
+}
+
+func parse(field, own string, b []byte) notJSON {
+	switch {
+	case own != "":
+		return notJSON{err: sojourn.ValidJSON(field, own, b)}
+	case len(b) == 0 || json.Valid(b):
+		return notJSON{}
 	}
-	var ofJob error // nil for a response before its job, or after it was pruned: nothing says what it is
-	err := t.query(qContentType, func(r Row) error {
-		ofJob = sojourn.ValidJSON(field, r.Text(0), b)
+	return notJSON{field: field, bytes: b}
+}
+
+// undeclared reports whether the content type of the job decides.
+func (n notJSON) undeclared() bool { return n.field != "" }
+
+// newFinishAsk parses what outcomes carry, before they wait for a transaction.
+func newFinishAsk(outcomes []sojourn.Outcome, c *sojourn.Caller) finishAsk {
+	ask := finishAsk{outcomes: outcomes, caller: c}
+	for i := range outcomes {
+		o := &outcomes[i]
+		n := parse("result", o.ResultType, o.Result)
+		if n.err == nil && !n.undeclared() {
+			n = parse("checkpoint", "", o.Verdict.Checkpoint)
+		}
+		if n.err != nil || n.undeclared() {
+			if ask.notJSON == nil {
+				ask.notJSON = make([]notJSON, len(outcomes))
+			}
+			ask.notJSON[i] = n
+		}
+	}
+	return ask
+}
+
+// readTypes reads the content types that outcomes need, in one query.
+func (t *tx) readTypes(requests []finishAsk) error {
+	var ids Ints
+	for _, r := range requests {
+		for i, n := range r.notJSON {
+			if n.undeclared() {
+				ids = append(ids, int64(r.outcomes[i].Lease.ID))
+			}
+		}
+	}
+	return t.readTypesOf(ids)
+}
+
+func (t *tx) readTypesOf(ids Ints) error {
+	if len(ids) == 0 {
 		return nil
-	}, int64(id))
-	return cmp.Or(err, ofJob)
-}
-
-// validBytes refuses an outcome with bytes that do not parse.
-func (t *tx) validBytes(was *live, o *sojourn.Outcome) error {
-	err := t.validJSON("result", o.ResultType, o.Result, was.ID)
-	if err == nil {
-		err = t.validJSON("checkpoint", "", o.Verdict.Checkpoint, was.ID)
 	}
-	return err
+	if t.types == nil {
+		t.types = make(contentTypes, len(ids))
+	}
+	return t.query(qTypes, t.types.scan, ids)
 }
 
-// refuseJSON refuses the calls with a body that does not parse. Progress is a text for people, and what is parked addresses nobody. It comes after the
-// look, which says whom a response is for.
+// refusal is why bytes for a job are refused. Nothing says what bytes are whose job does not exist yet, or was pruned.
+func (c contentTypes) refusal(n notJSON, id sojourn.ID) error {
+	if !n.undeclared() {
+		return n.err
+	}
+	own, known := c[id]
+	if !known {
+		return nil
+	}
+	return sojourn.ValidJSON(n.field, own, n.bytes)
+}
+
+// refuseJSON refuses the calls with a body that does not parse. It comes after the look, which says whom a response is for.
 func (r *responding) refuseJSON() error {
-	types, err := r.undeclaredTypes()
-	if err != nil {
+	if err := r.readTypes(); err != nil {
 		return err
 	}
 	for i := range r.calls {
 		c := &r.calls[i]
 		for k := range c.rs {
-			in := &c.rs[k]
-			if c.refused != nil || in.Park || in.Progress {
-				continue
-			}
-			err := sojourn.ValidJSON("body", in.ContentType, in.Body)
-			if err != nil && in.ContentType == "" {
-				own, known := types[int64(c.targets[k].id)]
-				if !known {
-					continue // before its job, or after it was pruned: nothing says what it is
-				}
-				err = sojourn.ValidJSON("body", own, in.Body)
-			}
-			if err != nil {
+			if err := r.types.refusal(c.targets[k].notJSON, c.targets[k].id); c.refused == nil && err != nil {
 				c.refused = sojourn.AtIndex(k, err)
 			}
 		}
@@ -80,25 +129,33 @@ func (r *responding) refuseJSON() error {
 	return nil
 }
 
-// undeclaredTypes reads, in one query, the content types of the jobs whose responses are no JSON and declare no type.
-func (r *responding) undeclaredTypes() (map[int64]string, error) {
+// readTypes reads the content types that the responses need and the look has not read. A key may have got another job since the look.
+func (r *responding) readTypes() error {
 	var ids Ints
-	for i := range r.calls {
-		c := &r.calls[i]
-		for k := range c.rs {
-			in := &c.rs[k]
-			if c.refused == nil && !in.Park && !in.Progress && in.ContentType == "" && sojourn.ValidJSON("body", "", in.Body) != nil {
-				ids = append(ids, int64(c.targets[k].id))
-			}
+	r.accepted(func(_ *sojourn.Response, to *target) {
+		if _, known := r.types[to.id]; !known && to.id != 0 && to.notJSON.undeclared() {
+			ids = append(ids, int64(to.id))
 		}
-	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	types := make(map[int64]string, len(ids))
-	err := r.query(`select id, content_type from sj_job where id in (ints($1))`, func(row Row) error {
-		types[row.Int(0)] = row.Text(1)
+	})
+	return r.readTypesOf(ids)
+}
+
+// lookForTypes reads them with the rows, in the same round trip.
+func (r *responding) lookForTypes() (reads []Statement) {
+	var ids Ints
+	var kinds, keys Texts
+	r.accepted(func(in *sojourn.Response, to *target) {
+		switch {
+		case !to.notJSON.undeclared():
+		case to.id != 0:
+			ids = append(ids, int64(to.id))
+		default:
+			kinds, keys = append(kinds, in.Kind), append(keys, in.Key)
+		}
+	})
+	if len(ids) == 0 && len(keys) == 0 {
 		return nil
-	}, ids)
-	return types, err
+	}
+	r.types = contentTypes{}
+	return []Statement{{Text: qTypesNamed, Args: []any{ids, kinds, keys}, Each: r.types.scan}}
 }

@@ -101,6 +101,17 @@ var stepSave = newStep("save", func(t *tx, requests [][]sojourn.Saved) ([]saveAn
 	if err := t.readLeased(leases); err != nil {
 		return nil, err
 	}
+	var ids Ints
+	for _, items := range requests {
+		for i := range items {
+			if parse("checkpoint", "", items[i].Checkpoint).undeclared() {
+				ids = append(ids, int64(items[i].Lease.ID))
+			}
+		}
+	}
+	if err := t.readTypesOf(ids); err != nil {
+		return nil, err
+	}
 	answers := make([]saveAnswer, len(requests))
 	for i, items := range requests {
 		answers[i] = make(saveAnswer, len(items))
@@ -142,7 +153,7 @@ func (t *tx) saveOne(s *sojourn.Saved) error {
 		}
 		return &sojourn.Error{Code: sojourn.CodeLeaseLost, Index: -1, Message: "the lease of job " + fmt.Sprint(s.Lease.ID) + " is lost: " + reason, Err: sojourn.ErrLeaseLost}
 	}
-	if err := t.validJSON("checkpoint", "", s.Checkpoint, was.ID); err != nil {
+	if err := t.types.refusal(parse("checkpoint", "", s.Checkpoint), was.ID); err != nil {
 		return err
 	}
 	l := *was

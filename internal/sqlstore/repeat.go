@@ -19,9 +19,12 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 	if r.Number < last {
 		return nil, answered, nil // older than the newest: its answer is not waited for any more
 	}
-	leases, err := leasesIn(before.leases, r.Worker)
+	leases, closed, err := leasesIn(before.leases, r.Worker)
 	if err != nil {
 		return nil, last, err
+	}
+	if closed && !r.Close {
+		return nil, answered, nil // it has arrived after the claim that closed its number
 	}
 	if err := c.readLeased(leases); err != nil {
 		return nil, last, err
@@ -40,6 +43,9 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 		carries[sojourn.ID(row.Int(0))] = scanCarried(row, 1)
 		return nil
 	}, idsOf(rows))
+	if err == nil && r.Close && !closed {
+		err = c.saveClaim(r, last, rows)
+	}
 	if err == nil {
 		jobs, err = c.claimed(rows, carries, r)
 	}
@@ -48,7 +54,7 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 
 // saveClaim notes what a worker has got, so that its repeated request gets the same.
 func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, rows []*live) error {
-	text := leasesText(rows)
+	text := leasesText(rows, r.Close)
 	c.last[r.Worker] = lastClaim{number: r.Number, leases: text}
 	wants, _, err := c.asksOf(r)
 	if err != nil {
@@ -63,9 +69,12 @@ func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, rows []*live) err
 	return nil
 }
 
-// leasesText lists the jobs and epochs of a worker's leases. Each claim writes it, so it is short.
-func leasesText(rows []*live) string {
-	list := make(Ints, 0, 2*len(rows))
+// leasesText lists the jobs and epochs of a worker's leases. Each claim writes it, so it is short. A 0 in front says that the claim's number is closed.
+func leasesText(rows []*live, closed bool) string {
+	list := make(Ints, 0, 2*len(rows)+1)
+	if closed {
+		list = append(list, 0)
+	}
 	for _, l := range rows {
 		list = append(list, int64(l.ID), l.epoch)
 	}
@@ -73,14 +82,17 @@ func leasesText(rows []*live) string {
 }
 
 // leasesIn reads leasesText.
-func leasesIn(text, worker string) ([]sojourn.Lease, error) {
+func leasesIn(text, worker string) (leases []sojourn.Lease, closed bool, err error) {
 	var list []int64
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	leases := make([]sojourn.Lease, len(list)/2)
+	if closed = len(list)%2 == 1; closed {
+		list = list[1:]
+	}
+	leases = make([]sojourn.Lease, len(list)/2)
 	for i := range leases {
 		leases[i] = sojourn.Lease{ID: sojourn.ID(list[2*i]), Epoch: list[2*i+1], Worker: worker}
 	}
-	return leases, nil
+	return leases, closed, nil
 }

@@ -90,6 +90,7 @@ type target struct {
 	generation, attempt, wait int32 // of a token
 	until                     int64 // of a token, microseconds; 0 = it does not expire
 
+	notJSON  notJSON
 	as       message
 	digest   digest
 	conflict bool // its message id has another digest, so that as is an id of its own
@@ -103,9 +104,16 @@ func (t *tx) aim(r *sojourn.Response) (target, error) {
 	if r.MessageID == "" {
 		return target{}, sojourn.Invalid("message_id", "is empty; Client.Respond makes one, so that a repeated call is recognised")
 	}
+	to := target{digest: responseDigest(r)}
+	if !r.Park && !r.Progress { // progress is a text for people, and what is parked addresses nobody
+		to.notJSON = parse("body", r.ContentType, r.Body)
+	}
 	if r.Token == "" {
-		return target{id: r.Job, as: messageOf(r), digest: responseDigest(r)}, nil
+		to.id, to.as = r.Job, messageOf(r)
+		return to, nil
 	}
 	c, err := sojourn.ParseToken(t.s.secret, r.Token)
-	return target{as: linkMessage(c, r.MessageID), digest: responseDigest(r), id: c.Job, token: true, generation: c.Generation, attempt: c.Attempt, wait: c.Wait, until: micros(c.Until)}, err
+	to.as, to.token, to.id, to.until = linkMessage(c, r.MessageID), true, c.Job, micros(c.Until)
+	to.generation, to.attempt, to.wait = c.Generation, c.Attempt, c.Wait
+	return to, err
 }

@@ -99,6 +99,7 @@ func (r *responding) look() (reads []Statement) {
 	})
 	if r.concurrent() {
 		reads = append(reads, Statement{Text: qLiveNamed, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: r.scanInto(r.rows, r.noteLeased)})
+		reads = append(reads, r.lookForTypes()...)
 	}
 	if len(texts) > 0 {
 		reads = append(reads, Statement{Text: qMessages, Rows: []Column{scopes, texts}, Each: r.scanMessage})

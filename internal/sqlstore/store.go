@@ -203,6 +203,7 @@ type tx struct {
 	lines    []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places   map[string]queueRow  // queues as place has read them, since the last row was locked
 	waits    waits                // of the finishes under way
+	types    contentTypes         // of the jobs whose bytes need them
 	guessed  *questions           // the transaction has not looked, and asks these when it commits; nil: it has
 	enqueued *enqueue             // that has looked or guessed
 	claims   *claims              // the same

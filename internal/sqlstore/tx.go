@@ -158,8 +158,13 @@ func (s *Store) durable() error {
 
 // FinishTx ends a step in a transaction of the application; see sojourn.TxStore.
 func (s *Store) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
+	outcomes := []sojourn.Outcome{o}
 	return s.join(ctx, in, func(t *tx) error {
-		f, err := t.finishOne(&o, sojourn.CallerOf(ctx))
+		ask := newFinishAsk(outcomes, sojourn.CallerOf(ctx))
+		if err := t.readTypes([]finishAsk{ask}); err != nil {
+			return err
+		}
+		f, err := t.finishOne(&ask, 0)
 		if err != nil {
 			return err
 		}

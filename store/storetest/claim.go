@@ -23,6 +23,8 @@ var claimTrials = []trial{
 		"tr:C3 tr:M1 spec:H3 rules:C2 inv:F1", claimResumed},
 	{"claim never sees the rest", "A claim never gives a scheduled, awaiting, errored, running or final job.", "tr:C1 tr:C4 inv:S4 spec:S12 spec:S13", claimNever},
 	{"claim refuses bad input", "A malformed claim is refused with a code.", "spec:O1 spec:A3 spec:W1", claimBad},
+	{"claim that closes a number", "A claim that closes a number takes nothing, answers what the claim with the number has taken, and lets it take nothing should it arrive later.",
+		"tr:C6 spec:A3", claimCloses},
 	{"a claim promotes what is due", "A claim takes jobs that have come due and leases that have ended without waiting for a sweep.",
 		"tr:S1 tr:W1 spec:O7 spec:L4 spec:O16 inv:L5", claimPromotes},
 }
@@ -82,6 +84,31 @@ func claimFilters(s *scene) {
 	s.claimNone("nobody runs this kind", from("q1", "q2"), kinds("mail"))
 	same(s, "the job of q2", s.claim(from("q2", "q1"), kinds("refund")).Job.ID, b)
 	same(s, "the job of q1", s.claim(from("q2", "q1"), kinds("refund", charge)).Job.ID, a)
+}
+
+func claimCloses(s *scene) {
+	closing := func(r *sojourn.ClaimRequest) { r.Close = true }
+	one := s.enqueue()
+	s.claimNone("it only closes number 1", numbered(1), closing)
+	s.claimNone("number 1 is closed", numbered(1))
+	s.claimNone("number 1 is closed", numbered(1), closing)
+	c := s.claim(numbered(2))
+	same(s, "the job of number 2", c.Job.ID, one)
+	s.enqueue()
+	for range 2 {
+		same(s, "what number 2 has taken", s.claim(numbered(2), closing).Lease, c.Lease)
+	}
+	s.claimNone("number 2 is closed", numbered(2))
+	s.finish(sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeReleased}, sojourn.Ready)
+	s.claimNone("number 2 is closed", numbered(2))
+	s.claimNone("nothing of number 2 stands", numbered(2), closing)
+	same(s, "jobs of number 3", len(s.claimMany(numbered(3), upTo(10))), 2)
+	r := sojourn.ClaimRequest{Worker: "w1", Queues: []string{line}, Kinds: []string{charge}, Max: 1, Close: true}
+	_, err := s.store.Claim(s.ctx, r)
+	s.refused(err, sojourn.CodeInvalid, "without a number")
+	r.Number, r.Wait = 4, time.Second
+	_, err = s.store.Claim(s.ctx, r)
+	s.refused(err, sojourn.CodeInvalid, "with a wait")
 }
 
 func claimMax(s *scene) {

@@ -78,6 +78,7 @@ type ClaimRequest struct {
 	Wait      time.Duration  `json:"wait,omitempty" doc:"how long to wait for a job: at most 60s"`
 	Share     map[string]int `json:"share,omitempty" doc:"weights of the queues: claims are spread in this proportion; none = strictly in order"`
 	Reserve   time.Duration  `json:"reserve,omitempty" doc:"a job that does not fit into capacity and has been ready for this long is not passed over: nothing behind it is taken, so that room drains for it; none = passed over"`
+	Close     bool           `json:"close,omitempty" doc:"take nothing, answer what the claim with this number has taken, and let a claim with it that arrives later take nothing: for a worker that stops; without wait"`
 }
 
 // Saved is sojourn.Saved.

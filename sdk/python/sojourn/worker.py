@@ -162,7 +162,7 @@ class Worker:
                 self._pause(max(pauses.next(), min(getattr(e, "retry_after", 0.0), LONGEST_WAIT)))
         if self._unknown:  # the claim that was broken off may have taken jobs
             try:
-                self._claim(self.concurrency, None, REPEAT_CLAIM)
+                self._claim(self.concurrency, None, REPEAT_CLAIM, close=True)
             except Exception as e:
                 log.warning("sojourn: claim: %s", said(e))
 
@@ -171,12 +171,14 @@ class Worker:
         while not self._stopping and time.monotonic() < end:
             time.sleep(min(0.1, max(end - time.monotonic(), 0)))
 
-    def _claim(self, room: int, line: Optional[Line], timeout: float) -> None:
+    def _claim(self, room: int, line: Optional[Line], timeout: float, close: bool = False) -> None:
         """Takes jobs and starts them. After a claim whose outcome is unknown the next one carries the same number and does not wait, so that no job
         is lost to an answer that nobody got. The answer has a third of the lease, so that what was taken can still run after a repetition."""
         wait = 0.0 if self._unknown else min(30.0, self.lease / 3)
         body = {"worker": self.id, "number": self._number + 1, "queues": self.queues, "kinds": sorted(self._handlers), "max": room,
                 "lease": "%gs" % self.lease, "wait": "%gs" % wait}
+        if close:  # takes nothing: the claim of this number that was broken off may still be on its way, and then takes nothing either
+            body["close"] = True
         self._unknown = True
         sent = time.monotonic()
         jobs: List[RunningJob] = self.client._transport.call(

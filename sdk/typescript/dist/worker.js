@@ -136,17 +136,18 @@ export class Worker {
             }
         }
         if (this.unknown) { // the claim that was broken off may have taken jobs
-            await this.claim(this.concurrency, repeatClaim).catch((e) => this.warn(`sojourn: claim: ${said(e)}`));
+            await this.claim(this.concurrency, repeatClaim, undefined, true).catch((e) => this.warn(`sojourn: claim: ${said(e)}`));
         }
     }
     /**
      * Takes jobs and starts them. After a claim whose outcome is unknown the next one carries the same number and does not wait, so that no job is lost to
      * an answer that nobody got. The answer has a third of the lease, so that what was taken can still run after a repetition.
      */
-    async claim(room, timeout, signal) {
+    async claim(room, timeout, signal, close = false) {
         const wait = this.unknown ? 0 : Math.min(30, this.lease / 3);
         const body = { worker: this.id, number: this.number + 1, queues: this.queues, kinds: [...this.handlers.keys()], max: room, lease: `${this.lease}s`,
-            wait: `${wait}s` };
+            wait: `${wait}s`,
+            ...(close && { close }) }; // takes nothing: the claim of this number that was broken off may still be on its way, and then takes nothing either
         this.unknown = true;
         const sent = clock();
         const jobs = await this.client.transport.call("POST", "/v1/claim", body, { safe: true, wait, retryFor: 0, timeout, signal,

@@ -166,7 +166,7 @@ export class Worker {
       }
     }
     if (this.unknown) { // the claim that was broken off may have taken jobs
-      await this.claim(this.concurrency, repeatClaim).catch((e) => this.warn(`sojourn: claim: ${said(e)}`));
+      await this.claim(this.concurrency, repeatClaim, undefined, true).catch((e) => this.warn(`sojourn: claim: ${said(e)}`));
     }
   }
 
@@ -174,10 +174,11 @@ export class Worker {
    * Takes jobs and starts them. After a claim whose outcome is unknown the next one carries the same number and does not wait, so that no job is lost to
    * an answer that nobody got. The answer has a third of the lease, so that what was taken can still run after a repetition.
    */
-  private async claim(room: number, timeout: number, signal?: Bell): Promise<void> {
+  private async claim(room: number, timeout: number, signal?: Bell, close = false): Promise<void> {
     const wait = this.unknown ? 0 : Math.min(30, this.lease / 3);
     const body = { worker: this.id, number: this.number + 1, queues: this.queues, kinds: [...this.handlers.keys()], max: room, lease: `${this.lease}s`,
-      wait: `${wait}s` };
+      wait: `${wait}s`,
+      ...(close && { close }) }; // takes nothing: the claim of this number that was broken off may still be on its way, and then takes nothing either
     this.unknown = true;
     const sent = clock();
     const jobs: RunningJob[] = await this.client.transport.call("POST", "/v1/claim", body, { safe: true, wait, retryFor: 0, timeout, signal,
