@@ -326,7 +326,8 @@ func Cut(text string, limit int) string {
 // ValidContentType checks a content type as HTTP has it (RFC 9110, section 8.3): type/subtype, and parameters such as charset=utf-8. Up to 255
 // bytes; empty is fine.
 func ValidContentType(field, v string) error {
-	if v == "" || v == "application/json" {
+	switch v {
+	case "", "application/json", "text/plain", "application/octet-stream":
 		return nil
 	}
 	if len(v) > MaxKey {

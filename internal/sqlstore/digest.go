@@ -77,7 +77,7 @@ type policyDigest struct {
 }
 
 func (t *policyDigest) of(p *sojourn.Policy) string {
-	if saysTheSame(p, &sojourn.Policy{}) {
+	if saysTheSame(p, &noPolicy) {
 		return ""
 	}
 	if t.last == nil || !saysTheSame(t.last, p) {
@@ -90,6 +90,8 @@ func (t *policyDigest) of(p *sojourn.Policy) string {
 	}
 	return t.text
 }
+
+var noPolicy sojourn.Policy
 
 // saysTheSame compares policies as their caller gave them, where false is not the same as nothing.
 func saysTheSame(a, b *sojourn.Policy) bool {

@@ -24,12 +24,7 @@ func (s *Store) jsonErrors(jobs []sojourn.Job) (refused []error) {
 	return refused
 }
 
-const (
-	qTypes = `select id, content_type from sj_job where id in (ints($1))`
-	// qTypesNamed does the same for jobs that are named by their keys too.
-	qTypesNamed = `select j.id, j.content_type from sj_job j where j.id in (ints($1) union
-		select k.job from sj_key k where (k.kind, k.key) in (rows($2 text, $3 text)))`
-)
+const qTypes = `select id, content_type from sj_job where id in (ints($1))`
 
 // contentTypes has the content types of jobs that get bytes that are no JSON and declare no type: those bytes take the type of their job.
 type contentTypes map[sojourn.ID]string
@@ -140,22 +135,14 @@ func (r *responding) readTypes() error {
 	return r.readTypesOf(ids)
 }
 
-// lookForTypes reads them with the rows, in the same round trip.
-func (r *responding) lookForTypes() (reads []Statement) {
-	var ids Ints
-	var kinds, keys Texts
-	r.accepted(func(in *sojourn.Response, to *target) {
-		switch {
-		case !to.notJSON.undeclared():
-		case to.id != 0:
-			ids = append(ids, int64(to.id))
-		default:
-			kinds, keys = append(kinds, in.Kind), append(keys, in.Key)
-		}
-	})
-	if len(ids) == 0 && len(keys) == 0 {
-		return nil
-	}
-	r.types = contentTypes{}
-	return []Statement{{Text: qTypesNamed, Args: []any{ids, kinds, keys}, Each: r.types.scan}}
+// needTypes reports whether the content types of jobs decide about responses.
+func (r *responding) needTypes() (need bool) {
+	r.accepted(func(_ *sojourn.Response, to *target) { need = need || to.notJSON.undeclared() })
+	return need
+}
+
+// noteType notes the content type of a job, which the look reads with its row.
+func (r *responding) noteType(row Row, l *live) error {
+	r.types[l.ID] = row.Text(liveColumnCount)
+	return r.noteLeased(row, l)
 }

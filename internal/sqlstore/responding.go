@@ -64,7 +64,9 @@ const (
 		where m.scope = each($1 text) and m.message_id = each($2 text)`
 	qKeys = `select k.kind, k.key, k.job, k.live from sj_key k /*, each*/ where k.kind = each($1 text) and k.key = each($2 text)`
 	// qLiveNamed locks whom responses name, and whom leases name, in one order. What is read after it is what the transactions before have left.
-	qLiveNamed = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1) union
+	qLiveNamed      = `select ` + liveColumns + qNamed
+	qLiveNamedTyped = `select ` + liveColumns + `, j.content_type` + qNamed
+	qNamed          = ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1) union
 		select k.job from sj_key k where (k.kind, k.key) in (rows($2 text, $3 text))) order by l.id /*lock l*/`
 	qKeptOf = `select job, seq, key, failed, reason, error, wait from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
 )
@@ -98,8 +100,11 @@ func (r *responding) look() (reads []Statement) {
 		}
 	})
 	if r.concurrent() {
-		reads = append(reads, Statement{Text: qLiveNamed, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: r.scanInto(r.rows, r.noteLeased)})
-		reads = append(reads, r.lookForTypes()...)
+		text, note := qLiveNamed, r.noteLeased
+		if r.needTypes() {
+			text, note, r.types = qLiveNamedTyped, r.noteType, contentTypes{}
+		}
+		reads = append(reads, Statement{Text: text, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: r.scanInto(r.rows, note)})
 	}
 	if len(texts) > 0 {
 		reads = append(reads, Statement{Text: qMessages, Rows: []Column{scopes, texts}, Each: r.scanMessage})

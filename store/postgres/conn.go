@@ -22,7 +22,7 @@ type conn struct {
 	begun bool
 	wrote bool      // a statement has inserted, updated or deleted rows
 	same  *sameness // nil binds all columns as arrays
-	db    *DB       // notices a cut connection; nil in a transaction of the application
+	link  *link     // nil in a transaction of the application
 }
 
 // Clock implements sqlstore.Clocked.
@@ -41,8 +41,8 @@ func (c *conn) Exec(q string, args ...any) (int64, error) {
 		return 0, err
 	}
 	var tag pgconn.CommandTag
-	err = c.await(c.ctx, func(ctx context.Context) (err error) {
-		tag, err = c.raw.Exec(ctx, q, values...)
+	err = c.link.exchange(false, func() (err error) {
+		tag, err = c.raw.Exec(c.ctx, q, values...)
 		return err
 	})
 	c.note(tag)
@@ -61,8 +61,8 @@ func (c *conn) Query(q string, each func(sqlstore.Row) error, args ...any) error
 	}
 	r := row{types: c.raw.TypeMap()}
 	var rows [][][]byte
-	err = c.await(c.ctx, func(ctx context.Context) error {
-		found, err := c.raw.Query(ctx, q, values...)
+	err = c.link.exchange(false, func() error {
+		found, err := c.raw.Query(c.ctx, q, values...)
 		if err != nil {
 			return err
 		}
@@ -134,8 +134,8 @@ func (c *conn) Send(batch []sqlstore.Statement) error {
 	if err != nil {
 		return err
 	}
-	err = c.await(c.ctx, func(ctx context.Context) error {
-		_, err := c.exchange(ctx, m)
+	err = c.link.exchange(false, func() error {
+		_, err := c.exchange(c.ctx, m)
 		return err
 	})
 	copy(batch, opened[len(opened)-len(batch):]) // how many rows each has changed

@@ -45,63 +45,14 @@ type limits struct{ answer, check, grace, commit time.Duration }
 
 var defaultLimits = limits{answer: answerLimit, check: checkLimit, grace: graceLimit, commit: commitLimit}
 
-var (
-	errCut     = errors.New("the server has not answered, and does not work on an answer: the connection was cut")
-	errClosing = errors.New("the store was closed")
-)
-
-// await runs an exchange of messages, and ends it if the connection is cut.
-func (c *conn) await(ctx context.Context, exchange func(ctx context.Context) error) error {
-	if _, behindPooler := c.raw.PgConn().CustomData()[pooled]; c.db == nil || behindPooler {
-		return exchange(ctx)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	timer := time.AfterFunc(c.db.limits.answer, func() { c.db.examine(ctx, c.raw.PgConn().PID(), cancel) })
-	defer timer.Stop()
-	err := exchange(ctx)
-	if cause := context.Cause(ctx); err != nil && (cause == errCut || cause == errClosing) {
-		_ = c.raw.PgConn().Conn().Close() // the driver would wait 15 s for the server to close it
-		err = errors.Join(cause, err)
-	}
-	return err
-}
-
-// examine ends an exchange with the backend of this process id once the server does not work on it any more.
-func (d *DB) examine(ctx context.Context, pid uint32, end context.CancelCauseFunc) {
-	for {
-		if !d.working(ctx, pid) && !after(ctx, d.limits.grace, nil) {
-			end(errCut)
-			return
-		}
-		if after(ctx, d.limits.answer, d.closing) {
-			end(errClosing) // does nothing if ctx has ended
-			return
-		}
-	}
-}
-
-// after waits, and reports whether ctx or the store has ended.
-func after(ctx context.Context, pause time.Duration, closing <-chan struct{}) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return false
-	case <-ctx.Done():
-	case <-closing:
-	}
-	return true
-}
-
 // qWorking finds a backend that runs a statement, waits for a lock, or waits for a standby. Where its state may
 // not be seen, it counts as working.
 const qWorking = `select count(*) from pg_stat_activity where cast(pid as bigint) = $1 and coalesce(state, '') not like 'idle%'`
 
 // working asks over a new connection whether a backend works. A server that refuses the connection lives, and
 // then this is not known.
-func (d *DB) working(ctx context.Context, pid uint32) bool {
-	ctx, cancel := context.WithTimeout(ctx, d.limits.check)
+func (d *DB) working(pid uint32) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), d.limits.check)
 	defer cancel()
 	config := d.pool.Config().ConnConfig
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
@@ -134,14 +85,12 @@ var qNoticeCuts = fmt.Sprintf(`select set_config(v.name, v.value, false) from (v
 
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }
 
-// pooled marks a connection whose other end is a pooler. A wait for one of its connections to the server, which
-// may be long, cannot be told from a cut there, so only the limit of the whole transaction holds.
-const pooled = "sojourn.pooled"
-
+// noticeCuts sets up a new connection. Behind a pooler it changes and watches nothing: a wait for one of the pooler's
+// connections to the server, which may be long, cannot be told from a cut, so only the limit of the whole transaction holds.
 func noticeCuts(ctx context.Context, c *pgx.Conn) error {
 	tag, err := c.Exec(ctx, qNoticeCuts, pgx.QueryExecModeExec, int64(c.PgConn().PID()))
-	if err == nil && tag.RowsAffected() == 0 {
-		c.PgConn().CustomData()[pooled] = true
+	if err == nil {
+		linkOf(c).established(c.PgConn().PID(), tag.RowsAffected() == 0)
 	}
 	return err
 }

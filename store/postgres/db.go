@@ -150,17 +150,22 @@ func (d *DB) write(ctx context.Context, fn func(sqlstore.Conn) error) error {
 		<-d.writing
 		return err
 	}
-	w := &writer{conn: conn{ctx: ctx, raw: c.Conn(), same: d.same, db: d}, release: func() { c.Release(); <-d.writing }}
+	w := &writer{conn: conn{ctx: ctx, raw: c.Conn(), same: d.same, link: linkOf(c.Conn())}}
 	if err = fn(w); err == nil && !w.over {
 		err = w.Commit(nil)
-	}
-	if w.abandoned {
-		return err // the goroutine that still waits for the commit releases the connection
 	}
 	if err != nil {
 		d.rollBack(ctx, c.Conn())
 	}
-	w.release()
+	c.Release()
+	if w.late {
+		go func() {
+			w.link.wait()
+			<-d.writing
+		}()
+		return err
+	}
+	<-d.writing
 	return err
 }
 

@@ -46,13 +46,14 @@ func openDB(ctx context.Context, address string, o options) (_ *DB, err error) {
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectLimit
 	}
-	cfg.ConnConfig.DialFunc = dialer(cfg.ConnConfig.ConnectTimeout).DialContext
 	d := &DB{tables: o.tables(), prefix: o.prefix, same: newSameness(), location: location(cfg.ConnConfig, o), limits: o.limits,
 		writing: make(chan struct{}, o.split.writers), reading: make(chan struct{}, o.split.readers), closing: make(chan struct{}), readLimit: readLimit}
 	if d.dialect, err = newDialect(o); err != nil {
 		return nil, err
 	}
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { useArrays(c.TypeMap()); return noticeCuts(ctx, c) }
+	dial := dialer(cfg.ConnConfig.ConnectTimeout).DialContext
+	cfg.BeforeConnect = func(_ context.Context, one *pgx.ConnConfig) error { one.DialFunc = d.dialLink(dial); return nil }
 	if d.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, err
 	}

@@ -94,8 +94,24 @@ func postOne(t *testing.T, ctx context.Context, base string, id sojourn.ID) said
 type storm struct {
 	store sojourn.Store
 	http  string
-	next  atomic.Int64 // id
 	acked atomic.Int64
+
+	mu          sync.Mutex // guards the fields below
+	next, limit sojourn.ID
+}
+
+// id is one that nobody has used. The store leases many at a time; it may refuse while its connections are being killed.
+func (s *storm) id(t *testing.T) sojourn.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.next == s.limit && t.Context().Err() == nil {
+		const size = 10_000
+		if first, err := s.store.IDs(t.Context(), size); err == nil {
+			s.next, s.limit = first, first+size
+		}
+	}
+	s.next++
+	return s.next - 1
 }
 
 func newStorm(t *testing.T, address string, options ...Option) *storm {
@@ -110,12 +126,8 @@ func newStorm(t *testing.T, address string, options ...Option) *storm {
 	}
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
-	first, err := c.Store().IDs(t.Context(), 10_000)
-	if err != nil {
-		t.Fatal(err)
-	}
 	st := &storm{store: c.Store(), http: s.URL}
-	st.next.Store(int64(first))
+	st.id(t) // leases, before anything goes wrong
 	return st
 }
 
@@ -126,7 +138,7 @@ func (s *storm) blow(t *testing.T, n int, more func() bool) (all []said) {
 	for caller := range n {
 		group.Go(func() {
 			for more() {
-				id := sojourn.ID(s.next.Add(1))
+				id := s.id(t)
 				var one said
 				if caller%2 == 0 {
 					one = enqueueOne(t.Context(), s.store, id)

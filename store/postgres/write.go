@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -53,10 +52,9 @@ func (c *conn) opening(batch []sqlstore.Statement) []sqlstore.Statement {
 // sqlstore.Committer and sqlstore.Silencer.
 type writer struct {
 	conn
-	over      bool   // committed, or the outcome is unknown
-	silent    bool   // its answer does not rest on what it has read
-	abandoned bool   // the commit is still under way, and release is called when it ends
-	release   func() // gives the connection back
+	over   bool // committed, or the outcome is unknown
+	silent bool // its answer does not rest on what it has read
+	late   bool // the commit is still under way, and the link waits for its end
 }
 
 // Silent implements sqlstore.Silencer.
@@ -86,35 +84,26 @@ func (w *writer) Commit(batch []sqlstore.Statement) error {
 
 // commit sends a message that ends with a commit. The commit is never given up with its caller's context: a cancel
 // request would end a wait for the synchronous standby, and make visible what the standby does not have. After
-// the limit the caller is told that the outcome is unknown, and the connection goes on waiting.
+// the limit the caller is told that the outcome is unknown, and the link goes on waiting.
 func (w *writer) commit(m *message) error {
-	done := make(chan error, 1)
-	go func() { done <- w.finish(m) }()
-	timer := time.NewTimer(w.db.limits.commit)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		var ours *sojourn.Error
-		w.over = err == nil || errors.As(err, &ours)
-		return err
-	case <-timer.C:
-	}
-	w.over, w.abandoned = true, true
-	go func() {
-		<-done
-		w.release()
-	}()
-	return unknown("the server has not answered a commit for "+w.db.limits.commit.String(), nil)
+	err := w.finish(m)
+	var ours *sojourn.Error
+	w.over = err == nil || errors.As(err, &ours)
+	return err
 }
 
-// finish is commit without the limit. Its error is an *Error if the outcome is unknown.
+// finish is commit; its error is an *Error if the outcome is unknown.
 func (w *writer) finish(m *message) error {
 	var last pgconn.CommandTag
-	err := w.await(context.WithoutCancel(w.ctx), func(ctx context.Context) (err error) {
+	ctx := context.WithoutCancel(w.ctx)
+	err := w.link.exchange(true, func() (err error) {
 		last, err = w.exchange(ctx, m)
 		return err
 	})
+	w.late = errors.Is(err, errLate)
 	switch {
+	case w.late:
+		return unknown("the server has not answered a commit for "+w.link.db.limits.commit.String(), err)
 	case tookUnreplicated(w.raw.PgConn()):
 		return unknown("the server has given up waiting for its synchronous standby", err)
 	case err == nil && last.String() != "COMMIT": // a statement had failed before, and whoever ran it went on
