@@ -288,12 +288,6 @@ func (t *tx) violations(c check, bounds []any) (found []sojourn.Violation, err e
 	return found, err
 }
 
-// Located is an optional ability of a DB that is a file. Safe for concurrent use.
-type Located interface {
-	// Elsewhere lists the ids of processes that have opened another file under the path of this database: it was removed or replaced meanwhile.
-	Elsewhere(ctx context.Context) (processes []string, err error)
-}
-
 // checkFiles appends the processes that use another file. It is no query, so it is not among checks.
 func (s *Store) checkFiles(ctx context.Context, out []sojourn.Violation) ([]sojourn.Violation, error) {
 	db, ok := s.db.(Located)

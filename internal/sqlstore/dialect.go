@@ -139,3 +139,11 @@ func (d Dialect) each(text string) string {
 	})
 	return eachToken.ReplaceAllString(text, "v.c$2")
 }
+
+// newest is the version of the last migration.
+func (d Dialect) newest() int {
+	if n := len(d.Migrations); n > 0 {
+		return d.Migrations[n-1].Version
+	}
+	return 0
+}

@@ -10,12 +10,6 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Rehearser is the ability of a DB to try migrations without leaving anything behind.
-type Rehearser interface {
-	// Rehearse runs fn where tables with the prefix that it is given can be made and vanish after it.
-	Rehearse(ctx context.Context, fn func(c Conn, prefix string) error) error
-}
-
 // Drift compares what is there with what the migrations make; see sojourn.Migrator.
 func (m *Migrator) Drift(ctx context.Context) ([]string, error) {
 	s, err := m.Schema(ctx)

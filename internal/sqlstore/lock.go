@@ -1,16 +1,11 @@
 package sqlstore
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
-
-// ErrRaced is the error of a step that found something else when it wrote than when it looked, because another transaction was faster. Nothing
-// is wrong: a DB with Concurrent in its dialect runs the function again. Test with errors.Is.
-var ErrRaced = errors.New("another transaction was faster")
 
 func raced(what string) error {
 	return fmt.Errorf("%s: %w", what, ErrRaced) // without a code: it is never an answer for one item

@@ -16,12 +16,6 @@ const (
 	qNeeds      = `select coalesce(max(needs), 0) from sj_migration`
 )
 
-// Crowded is an optional ability of a DB that knows the other processes that have it open. Safe for concurrent use.
-type Crowded interface {
-	// Others counts the other open stores on this database whose programs know only versions of the schema below level.
-	Others(ctx context.Context, level int) (int, error)
-}
-
 // Migrator implements sojourn.Migrator over a DB.
 type Migrator struct {
 	db     DB
@@ -75,14 +69,6 @@ func (m *Migrator) read(c Conn, s *sojourn.Schema) error {
 		err = c.Query(m.sql(qNeeds), func(r Row) error { s.Needs = int(r.Int(0)); return nil })
 	}
 	return err
-}
-
-// newest is the version of the last migration.
-func (d Dialect) newest() int {
-	if n := len(d.Migrations); n > 0 {
-		return d.Migrations[n-1].Version
-	}
-	return 0
 }
 
 func (m *Migrator) sql(text string) string { return m.db.Dialect().SQL(m.prefix, "", text) }

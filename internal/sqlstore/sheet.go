@@ -2,39 +2,6 @@ package sqlstore
 
 import "bytes"
 
-// Same is a column of N rows with one value: an int64, a string or a []byte (never nil).
-type Same struct {
-	Value any
-	N     int
-}
-
-// Len is the number of rows.
-func (s Same) Len() int { return s.N }
-
-// At is the value of row i.
-func (s Same) At(int) any { return s.Value }
-
-// Array is the whole column as []int64, []string or [][]byte.
-func (s Same) Array() any {
-	switch v := s.Value.(type) {
-	case int64:
-		return repeated(v, s.N)
-	case string:
-		return repeated(v, s.N)
-	case []byte:
-		return repeated(v, s.N)
-	}
-	return nil
-}
-
-func repeated[T any](v T, n int) []T {
-	list := make([]T, n)
-	for i := range list {
-		list[i] = v
-	}
-	return list
-}
-
 // sheet is the rows of a bulk, column by column: first the ids, then numbers, then texts, then bytes. The rows of one transaction have most of their columns in
 // common, and such a column is kept as one value (docs/decisions/043).
 type sheet struct {

@@ -13,22 +13,6 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Joiner is an optional ability of a DB: it works inside of transactions that the application has begun. Safe for concurrent use.
-type Joiner interface {
-	// Join begins a savepoint in tx and checks that tx stands in this very database: secret is what it must find in sj_meta. It refuses, with
-	// an *Error, a tx of another type, of another database, or of a driver that cannot share the database safely.
-	Join(ctx context.Context, tx any, secret string) (Joined, error)
-}
-
-// Joined is a Conn inside of a savepoint of somebody's transaction.
-type Joined interface {
-	Conn
-	// Undo takes back everything since Join, even if its context has ended. The savepoint stays.
-	Undo() error
-	// Keep ends the savepoint: what was done belongs to the transaction.
-	Keep() error
-}
-
 // maxRaces is how often a step is tried inside of one transaction of the application when others are faster each time.
 const maxRaces = 20
 

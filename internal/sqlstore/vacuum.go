@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// Vacuumer is an optional ability of a DB in which rows that were changed or deleted stay in the way until somebody removes them.
-type Vacuumer interface {
-	// Vacuum removes the dead rows of the hot tables. Others read and write meanwhile.
-	Vacuum(ctx context.Context) error
-}
-
 // churn counts what this process leaves behind in the hot tables, and has it removed. Whoever looks for what is due or first in line passes over all of it: after
 // a minute of 30,000 lives a second, which the database takes for itself to come, a look took 4 ms instead of 0.03, and there were 5,000 lives a second
 // (docs/decisions/040). Safe for concurrent use.
