@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const (
@@ -29,7 +30,7 @@ func (s *Store) AccessTokens(ctx context.Context) ([]sojourn.AccessToken, error)
 	var out []sojourn.AccessToken
 	err := s.view(ctx, func(t *tx) error {
 		out = nil
-		return t.query(qTokens, func(r Row) error {
+		return t.query(qTokens, func(r sqldb.Row) error {
 			a := sojourn.AccessToken{ID: r.Text(0), Name: r.Text(1), Hash: r.Bytes(2), CreatedAt: at(r.Int(4)), ExpiresAt: at(r.Int(5)),
 				RevokedAt: at(r.Int(6)), UsedAt: at(r.Int(7))}
 			out = append(out, a)
@@ -110,7 +111,7 @@ func (s *Store) AuditLog(ctx context.Context, f sojourn.AuditFilter) ([]sojourn.
 	var out []sojourn.AuditEntry
 	err := s.view(ctx, func(t *tx) error {
 		out = nil
-		return t.query(qAuditLog, func(r Row) error {
+		return t.query(qAuditLog, func(r sqldb.Row) error {
 			out = append(out, sojourn.AuditEntry{Seq: r.Int(0), At: at(r.Int(1)), Who: r.Text(2), Action: r.Text(3), Target: r.Text(4), Detail: r.Text(5),
 				Code: r.Text(6), Request: r.Text(7), From: r.Text(8)})
 			return nil

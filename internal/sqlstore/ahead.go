@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // A throttler may refuse any job for a reason of its own, so in its queue a refused job hides nobody. Groups take turns. A claim asks about the
@@ -96,7 +97,7 @@ const (
 func (t *tx) inTheAir(queue string) (*sojourn.Flight, error) {
 	f := &sojourn.Flight{Now: at(t.now)}
 	seen := 0
-	err := t.query(qInTheAir, func(r Row) error {
+	err := t.query(qInTheAir, func(r sqldb.Row) error {
 		if seen++; seen <= sojourn.MaxFlight {
 			f.List = append(f.List, sojourn.FlightJob{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Group: groupOf(r.Text(2)), State: sojourn.State(r.Int(3)),
 				Weight: int32(r.Int(4)), Priority: int32(r.Int(5))})
@@ -108,7 +109,7 @@ func (t *tx) inTheAir(queue string) (*sojourn.Flight, error) {
 		return f, err
 	}
 	f = &sojourn.Flight{Now: f.Now, List: f.List}
-	return f, t.query(qAirLoads, func(r Row) error {
+	return f, t.query(qAirLoads, func(r sqldb.Row) error {
 		f.Count(r.Text(0), groupOf(r.Text(1)), sojourn.State(r.Int(2)), sojourn.Load{Jobs: r.Int(3), Weight: r.Int(4)})
 		return nil
 	}, queue)
@@ -123,7 +124,7 @@ func groupOf(lane string) string {
 
 // describe reads what throttlers see of jobs, of those not read before.
 func (l *gatedLine) describe(es []entrant) error {
-	var ids Ints
+	var ids sqldb.Ints
 	for _, e := range es {
 		if l.known[e.id] == nil {
 			ids = append(ids, e.id)
@@ -132,7 +133,7 @@ func (l *gatedLine) describe(es []entrant) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return l.query(qDescribe, func(r Row) error {
+	return l.query(qDescribe, func(r sqldb.Row) error {
 		c := &sojourn.Candidate{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Key: r.Text(2), Group: r.Text(3), Priority: int32(r.Int(4)),
 			Attempt: int32(r.Int(5) + 1 - r.Int(6)), RunAt: at(r.Int(7)), CreatedAt: at(r.Int(8))}
 		l.known[r.Int(0)] = c
@@ -377,15 +378,15 @@ type move struct {
 
 // doMoves puts jobs off, and fails them, as gates have said.
 func (l *gatedLine) doMoves() error {
-	ids := make(Ints, len(l.moves))
+	ids := make(sqldb.Ints, len(l.moves))
 	for i, m := range l.moves {
 		ids[i] = m.id
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	var free Ints
-	if err := l.query(qFreeAgain, func(r Row) error { free = append(free, r.Int(0)); return nil }, ids, l.queue); err != nil {
+	var free sqldb.Ints
+	if err := l.query(qFreeAgain, func(r sqldb.Row) error { free = append(free, r.Int(0)); return nil }, ids, l.queue); err != nil {
 		return err
 	}
 	rows, err := l.load(free)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // Ready jobs that nobody has claimed or changed yet differ in nothing that the rules look at but their policies. So what Decide says of one is true of all with
@@ -48,7 +49,7 @@ type early struct {
 }
 
 // startAlike is foresee for a transaction of claims alone: it also starts what it finds. false if the jobs need not be alike.
-func (c *claims) startAlike(r sojourn.ClaimRequest) ([]Statement, bool) {
+func (c *claims) startAlike(r sojourn.ClaimRequest) ([]sqldb.Statement, bool) {
 	if !c.starting || r.Close || c.s.db.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
 		return nil, false
 	}
@@ -65,7 +66,7 @@ func (c *claims) startAlike(r sojourn.ClaimRequest) ([]Statement, bool) {
 	c.early = e
 	c.ahead = newForeseen(r)
 	c.ahead.started = true
-	return []Statement{{Text: TextStartAlike, Args: e.args(c.s, r, weight), Each: func(row Row) error {
+	return []sqldb.Statement{{Text: TextStartAlike, Args: e.args(c.s, r, weight), Each: func(row sqldb.Row) error {
 		if e.rows == nil {
 			e.open, e.picked = row.Int(0) > 0, row.Int(1)
 			e.rows = make(map[sojourn.ID]*live, e.picked)
@@ -130,12 +131,12 @@ func (e *early) args(s *Store, r sojourn.ClaimRequest, weight int32) []any {
 	if weight > 0 {
 		first = min(first, r.Capacity/int64(weight))
 	}
-	timeouts, wakes := make(Ints, len(e.started)), make(Ints, len(e.started))
+	timeouts, wakes := make(sqldb.Ints, len(e.started)), make(sqldb.Ints, len(e.started))
 	for i := range e.started {
 		timeouts[i], wakes[i] = e.started[i].timeoutAt, e.started[i].wakeAt
 	}
-	args := []any{from, to, e.reading.now, r.Worker, r.Number, Texts{queue, sojourn.AllQueues}, queue, Texts(r.Kinds), r.Capacity, first, int64(weight),
-		Texts(e.policies), timeouts, wakes}
+	args := []any{from, to, e.reading.now, r.Worker, r.Number, sqldb.Texts{queue, sojourn.AllQueues}, queue, sqldb.Texts(r.Kinds), r.Capacity, first, int64(weight),
+		sqldb.Texts(e.policies), timeouts, wakes}
 	numbers := e.started[0].startNumbers()
 	for _, n := range numbers[:9] { // the others are the time of the transaction
 		args = append(args, n)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const (
@@ -35,7 +36,7 @@ func (s *Store) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
 				Message: fmt.Sprintf("sojourn doctor finds %q broken in the copy: %s. It was not put in place", v.Check, v.Detail)}
 		}
 	}
-	err = s.db.Update(ctx, func(c Conn) error {
+	err = s.db.Update(ctx, func(c sqldb.Conn) error {
 		t, err := s.newTx(c, false)
 		if err != nil {
 			return err
@@ -49,7 +50,7 @@ func (s *Store) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
 			return err
 		}
 		var stored int64
-		if err := t.query(qMeta, func(r Row) error { stored = readShared(r.Text(0)).mark; return nil }, metaClock); err != nil {
+		if err := t.query(qMeta, func(r sqldb.Row) error { stored = readShared(r.Text(0)).mark; return nil }, metaClock); err != nil {
 			return err
 		}
 		id, err := t.nextID()

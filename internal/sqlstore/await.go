@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // waits is what is read ahead for the steps of a transaction that begin to wait.
@@ -16,7 +17,7 @@ type waits struct {
 func (t *tx) readWaits(requests []finishAsk) error {
 	t.waits = waits{map[sojourn.ID][]string{}, map[kindKey]bool{}}
 	var begin []*live
-	var again Ints
+	var again sqldb.Ints
 	for _, r := range requests {
 		for i := range r.outcomes {
 			l := t.leased[r.outcomes[i].Lease.ID]
@@ -31,7 +32,7 @@ func (t *tx) readWaits(requests []finishAsk) error {
 		}
 	}
 	if len(again) > 0 {
-		err := t.query(qWaitKeys, func(r Row) error {
+		err := t.query(qWaitKeys, func(r sqldb.Row) error {
 			id := sojourn.ID(r.Int(0))
 			t.waits.keys[id] = append(t.waits.keys[id], r.Text(1))
 			return nil
@@ -40,9 +41,9 @@ func (t *tx) readWaits(requests []finishAsk) error {
 			return err
 		}
 	}
-	var kinds, keys Texts
+	var kinds, keys sqldb.Texts
 	for _, l := range begin {
-		own := Texts{l.key}
+		own := sqldb.Texts{l.key}
 		for _, k := range append(own, t.waits.keys[l.ID]...) {
 			if k != "" {
 				kinds, keys = append(kinds, l.kind), append(keys, k)
@@ -53,7 +54,7 @@ func (t *tx) readWaits(requests []finishAsk) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	return t.each(qAnyEarly, func(r Row) error { delete(t.waits.nothingEarly, kindKey{r.Text(0), r.Text(1)}); return nil }, kinds, keys)
+	return t.each(qAnyEarly, func(r sqldb.Row) error { delete(t.waits.nothingEarly, kindKey{r.Text(0), r.Text(1)}); return nil }, kinds, keys)
 }
 
 const (
@@ -81,12 +82,12 @@ func (t *tx) beginWait(l *live) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	var early Ints
+	var early sqldb.Ints
 	for _, k := range keys {
 		if t.waits.nothingEarly[kindKey{l.kind, k}] {
 			continue
 		}
-		if err := t.query(qEarlyOf, func(r Row) error { early = append(early, r.Int(0)); return nil }, l.kind, k); err != nil {
+		if err := t.query(qEarlyOf, func(r sqldb.Row) error { early = append(early, r.Int(0)); return nil }, l.kind, k); err != nil {
 			return nil, err
 		}
 	}
@@ -107,7 +108,7 @@ func (t *tx) keysOf(l *live) (keys []string, err error) {
 	if known, ok := t.waits.keys[l.ID]; ok && len(l.Wait.Keys) == 0 {
 		keys = slices.Clone(known)
 	} else if l.awaited || len(l.Wait.Keys) > 0 {
-		err = t.query(qWaitKeys, func(r Row) error { keys = append(keys, r.Text(1)); return nil }, Ints{int64(l.ID)})
+		err = t.query(qWaitKeys, func(r sqldb.Row) error { keys = append(keys, r.Text(1)); return nil }, sqldb.Ints{int64(l.ID)})
 	}
 	if l.key != "" && !slices.Contains(keys, l.key) {
 		keys = append(keys, l.key)

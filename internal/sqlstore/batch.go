@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // class says who finds a place in a group first: finishes make room and free keys, claims keep workers busy, and a bulk producer starves
@@ -22,7 +24,7 @@ const (
 type step struct {
 	name string
 	run  func(t *tx, in []any) ([]any, error)
-	look func(t *tx, in []any) (found any, reads []Statement) // see lookingFirst; nil if it has none
+	look func(t *tx, in []any) (found any, reads []sqldb.Statement) // see lookingFirst; nil if it has none
 }
 
 func newStep[Q, A any](name string, run func(t *tx, qs []Q) ([]A, error)) *step {

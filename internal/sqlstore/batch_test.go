@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 var (
@@ -217,17 +218,17 @@ func TestBatcherFor(t *testing.T) {
 
 // dialectDB is a DB of which only the dialect matters.
 type dialectDB struct {
-	DB
-	dialect Dialect
+	sqldb.DB
+	dialect sqldb.Dialect
 }
 
-func (d dialectDB) Dialect() Dialect { return d.dialect }
+func (d dialectDB) Dialect() sqldb.Dialect { return d.dialect }
 
 // TestClaimsGoApart: a claim from a backlog goes beside other transactions, where these can be, and beside one more of its sort; one that waits for jobs, or has gates
 // before it, does not.
 func TestClaimsGoApart(t *testing.T) {
 	for _, concurrent := range []bool{true, false} {
-		s := &Store{db: dialectDB{dialect: Dialect{Concurrent: concurrent}}}
+		s := &Store{db: dialectDB{dialect: sqldb.Dialect{Concurrent: concurrent}}}
 		for worker, filled := range map[string]bool{"filled": true, "not": false, "gated": true} {
 			s.filled.put(worker, filled)
 			s.gated.put(worker, worker == "gated")

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const (
@@ -260,7 +261,7 @@ func (s *Store) runCheck(ctx context.Context, c check, report func(rows int)) (f
 
 // sliceEnd is the last key of the slice after a key, and how many rows it has.
 func (t *tx) sliceEnd(over slicing, after []any, size int) (end []any, rows int, err error) {
-	err = t.query(over.end, func(r Row) error {
+	err = t.query(over.end, func(r sqldb.Row) error {
 		rows++
 		if over.texts {
 			end = []any{r.Text(0), r.Text(1)}
@@ -281,7 +282,7 @@ func (t *tx) violations(c check, bounds []any) (found []sojourn.Violation, err e
 	if strings.Contains(c.q, fmt.Sprintf("$%d", len(args)+1)) {
 		args = append(args, t.now-60_000_000)
 	}
-	err = t.query(c.q+fmt.Sprintf(" limit %d", maxFindings), func(r Row) error {
+	err = t.query(c.q+fmt.Sprintf(" limit %d", maxFindings), func(r sqldb.Row) error {
 		found = append(found, sojourn.Violation{Check: c.name, Detail: fmt.Sprintf("%d %s (%s)", r.Int(0), r.Text(1), c.law)})
 		return nil
 	}, args...)
@@ -290,7 +291,7 @@ func (t *tx) violations(c check, bounds []any) (found []sojourn.Violation, err e
 
 // checkFiles appends the processes that use another file. It is no query, so it is not among checks.
 func (s *Store) checkFiles(ctx context.Context, out []sojourn.Violation) ([]sojourn.Violation, error) {
-	db, ok := s.db.(Located)
+	db, ok := s.db.(sqldb.Located)
 	if !ok {
 		return out, nil
 	}

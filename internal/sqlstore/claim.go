@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // sweepPerClaim bounds how many overdue things a claim handles on its way, so that due jobs start without anybody calling Sweep.
@@ -46,7 +47,7 @@ type lastClaim struct {
 
 var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
 	return runClaims(t, requests, false)
-}).lookingFirst(func(t *tx, in []any) (any, []Statement) {
+}).lookingFirst(func(t *tx, in []any) (any, []sqldb.Statement) {
 	requests := make([]sojourn.ClaimRequest, len(in))
 	for i := range in {
 		requests[i] = in[i].(sojourn.ClaimRequest)
@@ -366,20 +367,20 @@ func union(a, b []string) []string {
 }
 
 // look asks for the newest claims of all workers, for the doors of all queues, and for what the first claim will find.
-func (c *claims) look(requests []sojourn.ClaimRequest) []Statement {
+func (c *claims) look(requests []sojourn.ClaimRequest) []sqldb.Statement {
 	c.last, c.doors = make(map[string]lastClaim, len(requests)), map[string]door{}
-	queues := Texts{sojourn.AllQueues}
-	var workers Texts
+	queues := sqldb.Texts{sojourn.AllQueues}
+	var workers sqldb.Texts
 	for _, r := range requests {
 		workers = append(workers, r.Worker)
 		queues = append(queues, r.Queues...)
 	}
 	slices.Sort(queues)
-	reads := []Statement{{Text: qDoors, Args: []any{slices.Compact(queues)}, Each: func(r Row) error {
+	reads := []sqldb.Statement{{Text: qDoors, Args: []any{slices.Compact(queues)}, Each: func(r sqldb.Row) error {
 		c.doors[r.Text(0)] = door{paused: r.Int(1) != 0, gated: r.Int(2) != 0, shape: r.Int(3)}
 		return nil
 	}}}
-	reads = append(reads, Statement{Text: qLastClaim, Rows: []Column{workers}, Each: func(row Row) error {
+	reads = append(reads, sqldb.Statement{Text: qLastClaim, Rows: []sqldb.Column{workers}, Each: func(row sqldb.Row) error {
 		c.last[row.Text(0)] = lastClaim{number: row.Int(1), leases: row.Text(2), drained: row.Int(3) != 0}
 		return nil
 	}})
@@ -388,13 +389,13 @@ func (c *claims) look(requests []sojourn.ClaimRequest) []Statement {
 
 // take marks the picked jobs as running and returns them with what their worker needs. last is the number of the worker's last claim.
 func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]sojourn.Claimed, error) {
-	ids := make(Ints, len(picked))
+	ids := make(sqldb.Ints, len(picked))
 	for i, p := range picked {
 		ids[i] = p.id
 	}
 	found, carries, rest := c.takeForeseen(ids)
 	if rest = c.takeFresh(rest, found, carries); len(rest) > 0 {
-		err := c.loadInto(found, qTake, rest, func(r Row, l *live) error {
+		err := c.loadInto(found, qTake, rest, func(r sqldb.Row, l *live) error {
 			carries[l.ID] = scanCarried(r, liveColumnCount)
 			return nil
 		})

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // clock is the store's clock: every due, lease and deadline decision uses it and no other
@@ -164,7 +166,7 @@ func (c *clock) confirm(r reading, us int64) {
 
 // confirmClock passes on what the server's clock showed when it accepted the transaction's guess.
 func (t *tx) confirmClock() error {
-	own, ok := t.Conn.(Clocked)
+	own, ok := t.Conn.(sqldb.Clocked)
 	if !ok || t.s.cfg.Driven {
 		return nil
 	}
@@ -211,8 +213,8 @@ func (t *tx) inGrace(l *live) (until int64, grace bool) {
 
 // read reads the clock for a transaction: the database's own, if it has one. sent is the monotonic
 // time before the transaction began.
-func (s *Store) read(c Conn, sent int64) (reading, error) {
-	own, ok := c.(Clocked)
+func (s *Store) read(c sqldb.Conn, sent int64) (reading, error) {
+	own, ok := c.(sqldb.Clocked)
 	if !ok || s.cfg.Driven {
 		return s.clock.read(), nil
 	}

@@ -1,5 +1,5 @@
 // Package sqlstore is the one implementation of sojourn.Store for SQL databases. It holds the statements, one text for every database,
-// and speaks to a database only through the seam [DB], [Conn] and [Dialect].
+// and speaks to a database only through the seam, package sqldb.
 //
 // Every call becomes a request to a [batcher], which gathers what waits into one transaction (group commit): finishes and responses
 // first, then claims, then enqueues. On PostgreSQL finishes have one of their own, on SQLite many do. One step a file:

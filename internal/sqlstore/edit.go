@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 type editAsk struct {
@@ -42,7 +43,7 @@ func (t *tx) addUnknown(out *sojourn.Edited, f sojourn.Filter) error {
 	for _, item := range out.Items {
 		answered[item.ID] = true
 	}
-	var ids Ints
+	var ids sqldb.Ints
 	for _, id := range f.IDs {
 		if !answered[id] {
 			answered[id], ids = true, append(ids, int64(id))
@@ -52,7 +53,7 @@ func (t *tx) addUnknown(out *sojourn.Edited, f sojourn.Filter) error {
 		return nil
 	}
 	known := map[int64]bool{}
-	if err := t.query(qKnownIDs, func(r Row) error { known[r.Int(0)] = true; return nil }, ids); err != nil {
+	if err := t.query(qKnownIDs, func(r sqldb.Row) error { known[r.Int(0)] = true; return nil }, ids); err != nil {
 		return err
 	}
 	for _, id := range ids {
@@ -75,7 +76,7 @@ func (t *tx) findLocked(f sojourn.Filter) ([]sojourn.Job, error) {
 	if err != nil || len(found) == 0 || !t.concurrent() {
 		return found, err
 	}
-	ids := make(Ints, len(found))
+	ids := make(sqldb.Ints, len(found))
 	f.IDs, f.Key = make([]sojourn.ID, len(found)), ""
 	for i, j := range found {
 		ids[i], f.IDs[i] = int64(j.ID), j.ID
@@ -201,7 +202,7 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 		l.State = sojourn.Scheduled
 	}
 	var finished int64
-	if err := t.query(qFinalRow, func(r Row) error {
+	if err := t.query(qFinalRow, func(r sqldb.Row) error {
 		l.worker, l.history, l.hasData, finished = r.Text(0), int32(r.Int(1)), r.Int(2) != 0, r.Int(3)
 		return nil
 	}, int64(j.ID)); err != nil {
@@ -219,7 +220,7 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 			return j.State, false, err
 		}
 		took := false
-		err = t.bulk(qTakeKey, func(int64) { took = true }, Ints{int64(j.ID)}, Ints{1}, Ints{1}, Ints{0}, Texts{j.Kind}, Texts{j.Key})
+		err = t.bulk(qTakeKey, func(int64) { took = true }, sqldb.Ints{int64(j.ID)}, sqldb.Ints{1}, sqldb.Ints{1}, sqldb.Ints{0}, sqldb.Texts{j.Kind}, sqldb.Texts{j.Key})
 		if err == nil && !took {
 			err = raced("the key of job " + strconv.FormatInt(int64(j.ID), 10) + " was taken meanwhile")
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 type enqueueAsk struct {
@@ -84,7 +85,7 @@ var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAn
 		}
 	}
 	return answers, e.write()
-}).lookingFirst(func(t *tx, in []any) (any, []Statement) {
+}).lookingFirst(func(t *tx, in []any) (any, []sqldb.Statement) {
 	asks := make([]enqueueAsk, len(in))
 	for i := range in {
 		asks[i] = in[i].(enqueueAsk)
@@ -214,7 +215,7 @@ func (e *enqueue) insertJobs(fresh []*sojourn.Job, contents [][]byte) error {
 		e.addFresh(l, carried{group: j.Group, contentType: j.ContentType, tags: text.tags, meta: text.meta, origRunAt: runAt, created: e.now, args: j.Args})
 	}
 	add, wanted := qAddJob, n
-	if _, own := e.Conn.(Committer); own {
+	if _, own := e.Conn.(sqldb.Committer); own {
 		add, wanted = qInsertJob, 0
 	}
 	e.laterSheet(add, wanted, "an id was used meanwhile", s)

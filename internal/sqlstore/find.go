@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // carriedColumns are what a job carries, without its args, which may stand behind them; scanCarried reads them all.
@@ -25,14 +26,14 @@ type carried struct {
 }
 
 // scanCarried reads carriedColumns, and the args behind them.
-func scanCarried(r Row, from int) *carried {
+func scanCarried(r sqldb.Row, from int) *carried {
 	c := scanHead(r, from)
 	c.args = r.Bytes(from + carriedCount)
 	return c
 }
 
 // scanHead reads carriedColumns.
-func scanHead(r Row, from int) *carried {
+func scanHead(r sqldb.Row, from int) *carried {
 	return &carried{group: r.Text(from), contentType: r.Text(from + 1), tags: r.Text(from + 2), meta: r.Text(from + 3),
 		origRunAt: r.Int(from + 4), created: r.Int(from + 5)}
 }
@@ -76,9 +77,9 @@ func (l *live) job(j *sojourn.Job, s *Store) {
 // jobs are jobs on their way out for which something is still to be read.
 type jobs struct {
 	byID       map[sojourn.ID]*sojourn.Job
-	data, hand Ints
-	failed     Ints // that are not final, and have failed before
-	awaits     Ints // that wait and keep something
+	data, hand sqldb.Ints
+	failed     sqldb.Ints // that are not final, and have failed before
+	awaits     sqldb.Ints // that wait and keep something
 }
 
 // addFull adds a job that is read with all that it has.
@@ -101,7 +102,7 @@ func (js *jobs) add(j *sojourn.Job, hasData, inHand bool) {
 	}
 }
 
-func (js *jobs) note(list *Ints, j *sojourn.Job) {
+func (js *jobs) note(list *sqldb.Ints, j *sojourn.Job) {
 	if js.byID == nil {
 		js.byID = map[sojourn.ID]*sojourn.Job{}
 	}
@@ -118,7 +119,7 @@ const (
 // fill reads checkpoints, progress and the responses in hand.
 func (t *tx) fill(js *jobs) error {
 	if len(js.data) > 0 {
-		err := t.query(qData, func(r Row) error {
+		err := t.query(qData, func(r sqldb.Row) error {
 			j := js.byID[sojourn.ID(r.Int(0))]
 			j.Checkpoint, j.Progress = r.Bytes(1), r.Text(2)
 			return nil
@@ -128,7 +129,7 @@ func (t *tx) fill(js *jobs) error {
 		}
 	}
 	if len(js.awaits) > 0 {
-		err := t.query(qKeptKeys, func(r Row) error {
+		err := t.query(qKeptKeys, func(r sqldb.Row) error {
 			a := js.byID[sojourn.ID(r.Int(0))].Awaits
 			if key := r.Text(1); slices.Contains(a.Keys, key) && !slices.Contains(a.Answered, key) {
 				a.Answered = append(a.Answered, key)
@@ -142,7 +143,7 @@ func (t *tx) fill(js *jobs) error {
 	if len(js.hand) == 0 {
 		return nil
 	}
-	return t.query(qInHand, func(r Row) error {
+	return t.query(qInHand, func(r sqldb.Row) error {
 		resp := scanResponse(r)
 		j := js.byID[resp.Job]
 		if j.Response == nil {
@@ -158,11 +159,11 @@ const qLastErrors = `select h.job, h.reason, h.error from sj_history h /*, each*
 
 // lastErrors reads why the last attempts of jobs that are not final ended.
 func (t *tx) lastErrors(js *jobs) error {
-	generations := make(Ints, len(js.failed))
+	generations := make(sqldb.Ints, len(js.failed))
 	for i, id := range js.failed {
 		generations[i] = int64(js.byID[sojourn.ID(id)].Generation)
 	}
-	return t.each(qLastErrors, func(r Row) error {
+	return t.each(qLastErrors, func(r sqldb.Row) error {
 		j := js.byID[sojourn.ID(r.Int(0))]
 		j.Reason, j.Error = r.Text(1), string(r.Bytes(2))
 		return nil
@@ -211,7 +212,7 @@ func reportsFinal(f sojourn.Filter, found []sojourn.Job) bool {
 
 // readDurably makes a View return only when all that it has read is durable.
 func (t *tx) readDurably() {
-	if d, ok := t.Conn.(DurableReader); ok {
+	if d, ok := t.Conn.(sqldb.DurableReader); ok {
 		d.ReadDurably()
 	}
 }
@@ -233,7 +234,7 @@ func (t *tx) narrow(f sojourn.Filter) (_ sojourn.Filter, rank map[sojourn.ID]int
 		return f, rank, nil
 	}
 	held := []sojourn.ID{}
-	err = t.query(qKey, func(r Row) error {
+	err = t.query(qKey, func(r sqldb.Row) error {
 		if holder := sojourn.ID(r.Int(0)); holder != 0 && (f.IDs == nil || slices.Contains(f.IDs, holder)) {
 			held = append(held, holder)
 		}
@@ -248,7 +249,7 @@ func (t *tx) count(f sojourn.Filter) (n int, err error) {
 	if f, _, err = t.narrow(f); err != nil || f.Empty() {
 		return 0, err
 	}
-	add := func(r Row) error { n += int(r.Int(0)); return nil }
+	add := func(r sqldb.Row) error { n += int(r.Int(0)); return nil }
 	if states, ok := half(f.States, sojourn.State.Live); ok && f.Reason == "" {
 		q := where{}
 		q.common("l", f, states)
@@ -310,8 +311,8 @@ func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
 }
 
 // half returns those of the wanted states that satisfy is; ok is false if states are wanted and none does.
-func half(states []sojourn.State, is func(sojourn.State) bool) (Ints, bool) {
-	var some Ints
+func half(states []sojourn.State, is func(sojourn.State) bool) (sqldb.Ints, bool) {
+	var some sqldb.Ints
 	for _, s := range states {
 		if is(s) {
 			some = append(some, int64(s))
@@ -320,7 +321,7 @@ func half(states []sojourn.State, is func(sojourn.State) bool) (Ints, bool) {
 	return some, len(states) == 0 || len(some) > 0
 }
 
-func (t *tx) findLive(f sojourn.Filter, states Ints, add func(j sojourn.Job, data, hand bool)) error {
+func (t *tx) findLive(f sojourn.Filter, states sqldb.Ints, add func(j sojourn.Job, data, hand bool)) error {
 	q := where{}
 	q.common("l", f, states)
 	args := ""
@@ -328,7 +329,7 @@ func (t *tx) findLive(f sojourn.Filter, states Ints, add func(j sojourn.Job, dat
 		args = ", j.args"
 	}
 	text := `select ` + liveColumns + `, ` + carriedColumns + args + ` from sj_live l join sj_job j on j.id = l.id` + q.text("l", f)
-	return t.query(text, func(r Row) error {
+	return t.query(text, func(r sqldb.Row) error {
 		l, err := t.scanLive(r)
 		if err != nil {
 			return err
@@ -351,7 +352,7 @@ const finalColumns = `f.id, f.queue, f.kind, f.key, f.state, f.priority, f.weigh
 
 const finalColumnCount = 19
 
-func (t *tx) findFinal(f sojourn.Filter, states Ints, add func(j sojourn.Job, data bool)) error {
+func (t *tx) findFinal(f sojourn.Filter, states sqldb.Ints, add func(j sojourn.Job, data bool)) error {
 	q := where{}
 	q.common("f", f, states)
 	if f.Reason != "" {
@@ -362,7 +363,7 @@ func (t *tx) findFinal(f sojourn.Filter, states Ints, add func(j sojourn.Job, da
 		bytes = ", j.args, f.result"
 	}
 	text := `select ` + finalColumns + `, ` + carriedColumns + bytes + ` from sj_final f join sj_job j on j.id = f.id` + q.text("f", f)
-	return t.query(text, func(r Row) error {
+	return t.query(text, func(r sqldb.Row) error {
 		j := sojourn.Job{ID: sojourn.ID(r.Int(0)), Queue: r.Text(1), Kind: r.Text(2), Key: r.Text(3), State: sojourn.State(r.Int(4)),
 			Priority: int32(r.Int(5)), Weight: int32(r.Int(6)), RunAt: at(r.Int(7)), Instance: t.s.instance, Generation: int32(r.Int(8)),
 			Epoch: r.Int(9), Attempt: int32(r.Int(10)), Failures: int32(r.Int(11)), Crashes: int32(r.Int(12)),
@@ -403,9 +404,9 @@ func (w *where) clause() string {
 }
 
 // common adds what live and final jobs are filtered by alike; a is the alias of the table.
-func (w *where) common(a string, f sojourn.Filter, states Ints) {
+func (w *where) common(a string, f sojourn.Filter, states sqldb.Ints) {
 	if f.IDs != nil {
-		ids := make(Ints, len(f.IDs))
+		ids := make(sqldb.Ints, len(f.IDs))
 		for i, id := range f.IDs {
 			ids[i] = int64(id)
 		}

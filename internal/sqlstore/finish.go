@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 type finishAnswer []sojourn.Finished
@@ -168,7 +169,7 @@ const qFinishedBefore = `select outcome, state, seq from sj_history where job = 
 // worker never had it tells nothing about the job, which may be anybody's.
 func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) {
 	had := false
-	err = t.query(qFinishedBefore, func(r Row) error {
+	err = t.query(qFinishedBefore, func(r sqldb.Row) error {
 		had = true
 		if r.Text(0) == string(o.Type) {
 			f = sojourn.Finished{Status: sojourn.FinishRepeated, State: sojourn.State(r.Int(1))}
@@ -218,7 +219,7 @@ func (t *tx) planNext(was *live, o *sojourn.Outcome, c *sojourn.Caller) (next *e
 func (t *tx) keysTaken(l *live, keys []string) (bool, error) {
 	for _, k := range keys {
 		taken := false
-		err := t.query(qKey, func(r Row) error {
+		err := t.query(qKey, func(r sqldb.Row) error {
 			taken = sojourn.ID(r.Int(0)) != l.ID && (r.Int(1) != 0 || r.Int(2) > t.now)
 			return nil
 		}, l.kind, k)

@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // lookingFirst gives a step a look that can be sent with the beginning of the transaction: it does not depend on the clock. The run takes what it has
 // returned with takeLook.
-func (s *step) lookingFirst(look func(t *tx, in []any) (found any, reads []Statement)) *step {
+func (s *step) lookingFirst(look func(t *tx, in []any) (found any, reads []sqldb.Statement)) *step {
 	s.look = look
 	return s
 }
@@ -30,10 +31,10 @@ func (s *Store) arrange(group []*request) []*request {
 // group, as if each had come first. Where that is not good enough, because a step of the group changes what another one relies on, the writes fail and
 // the second try looks in turn.
 func (t *tx) lookAhead(group []*request) error {
-	if _, ok := t.Conn.(Sender); !ok || len(group) == 0 {
+	if _, ok := t.Conn.(sqldb.Sender); !ok || len(group) == 0 {
 		return nil
 	}
-	var reads []Statement
+	var reads []sqldb.Statement
 	if !t.hasty || !t.trust(group) {
 		ids := leasesOf(group)
 		t.leased = make(map[sojourn.ID]*live, len(ids))
@@ -41,7 +42,7 @@ func (t *tx) lookAhead(group []*request) error {
 			t.leased[sojourn.ID(id)] = nil // not live, unless it is found
 		}
 		if group[0].step != stepRespond && len(ids) > 0 {
-			reads = append(reads, Statement{Text: qLive, Args: []any{ids}, Each: t.scanInto(t.leased, noMore)})
+			reads = append(reads, sqldb.Statement{Text: qLive, Args: []any{ids}, Each: t.scanInto(t.leased, noMore)})
 		}
 	}
 	for rest := group; len(rest) > 0 && (t.hasty || len(reads) == 0); {
@@ -82,7 +83,7 @@ func takeLook[T any](t *tx) (found T, ok bool) {
 }
 
 // leasesOf lists the jobs of all leases of a group.
-func leasesOf(group []*request) (ids Ints) {
+func leasesOf(group []*request) (ids sqldb.Ints) {
 	for _, r := range group {
 		switch in := r.in.(type) {
 		case []sojourn.Outcome:

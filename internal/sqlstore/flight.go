@@ -1,5 +1,9 @@
 package sqlstore
 
+import (
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+)
+
 // The weight in flight of a queue that counts is kept as a ledger: one row a lane, and one row for each transaction that has changed it since
 // they were added up. Adding rows up for each claim instead of counting jobs makes the cost of a claim independent of the number of jobs in
 // flight. The doctor compares both.
@@ -47,8 +51,8 @@ const (
 
 // leaveFlight leaves what the transaction has changed so far to the next flush.
 func (t *tx) leaveFlight() {
-	var held Ints
-	var queue, lane Texts
+	var held sqldb.Ints
+	var queue, lane sqldb.Texts
 	for f, n := range t.flight {
 		if n != 0 {
 			held, queue, lane = append(held, n), append(queue, f.queue), append(lane, f.lane)
@@ -62,8 +66,8 @@ func (t *tx) leaveFlight() {
 func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err error) {
 	t.leaveFlight()
 	groups = map[string]int64{}
-	rows, worth := int64(0), Texts{}
-	err = t.query(qFlight, func(r Row) error {
+	rows, worth := int64(0), sqldb.Texts{}
+	err = t.query(qFlight, func(r sqldb.Row) error {
 		lane, held, landed, net := r.Text(0), r.Int(1), r.Int(2), r.Int(3)
 		used += held
 		if landed > 0 && net == 0 || landed >= manyOfOne {
@@ -81,14 +85,14 @@ func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err er
 }
 
 // addUp moves the newer rows of some lanes into the ledger's sums. What others have added to them since they were read is moved with them.
-func (t *tx) addUp(queue string, lanes Texts) error {
+func (t *tx) addUp(queue string, lanes sqldb.Texts) error {
 	sum := map[string]int64{}
-	if err := t.query(qTakeLanded, func(r Row) error { sum[r.Text(0)] += r.Int(1); return nil }, queue, lanes); err != nil {
+	if err := t.query(qTakeLanded, func(r sqldb.Row) error { sum[r.Text(0)] += r.Int(1); return nil }, queue, lanes); err != nil {
 		return err
 	}
 	t.wrote = true
-	var held Ints
-	var queues, names Texts
+	var held sqldb.Ints
+	var queues, names sqldb.Texts
 	for lane, n := range sum {
 		if n != 0 {
 			held, queues, names = append(held, n), append(queues, queue), append(names, lane)

@@ -4,12 +4,13 @@ import (
 	"maps"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // foreseen is what the first claim of a transaction looks at first, read in the message that begins the transaction or that writes what is pending: what is
 // overdue, and the beginning of its first queue without gates with the rows that it will take. In turn that would be three messages.
 type foreseen struct {
-	overdue Ints
+	overdue sqldb.Ints
 	queue   string
 	lines   map[string][]candidate // by kind
 	rows    map[sojourn.ID]*live
@@ -25,8 +26,8 @@ const qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args fr
 
 // foresee reads for the first claim, where a message costs a round trip. Rows of further queues would be locked in vain. What is overdue it asks by an
 // estimate of the clock, which a transaction reads when it begins: what it misses by less than a round trip, the next claim finds.
-func (c *claims) foresee(r sojourn.ClaimRequest) []Statement {
-	if _, ok := c.Conn.(Sender); !ok {
+func (c *claims) foresee(r sojourn.ClaimRequest) []sqldb.Statement {
+	if _, ok := c.Conn.(sqldb.Sender); !ok {
 		return nil
 	}
 	c.places = nil // settings for a row are read after it was locked
@@ -34,13 +35,13 @@ func (c *claims) foresee(r sojourn.ClaimRequest) []Statement {
 		return start
 	}
 	f := newForeseen(r)
-	reads := []Statement{{Text: qOverdue, Args: []any{c.s.clock.estimate(), sweepPerClaim}, Each: func(row Row) error {
+	reads := []sqldb.Statement{{Text: qOverdue, Args: []any{c.s.clock.estimate(), sweepPerClaim}, Each: func(row sqldb.Row) error {
 		f.overdue = append(f.overdue, row.Int(0))
 		return nil
 	}}}
 	for _, kind := range r.Kinds {
-		reads = append(reads, Statement{Text: qPickRows, Args: []any{f.queue, kind, r.Capacity, r.Max, Texts{f.queue, sojourn.AllQueues}, reserveBefore(c.s.clock.estimate(), r)},
-			Each: c.scanInto(f.rows, func(row Row, l *live) error {
+		reads = append(reads, sqldb.Statement{Text: qPickRows, Args: []any{f.queue, kind, r.Capacity, r.Max, sqldb.Texts{f.queue, sojourn.AllQueues}, reserveBefore(c.s.clock.estimate(), r)},
+			Each: c.scanInto(f.rows, func(row sqldb.Row, l *live) error {
 				f.lines[kind] = append(f.lines[kind], candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)})
 				f.carries[l.ID] = scanCarried(row, liveColumnCount)
 				return nil
@@ -88,7 +89,7 @@ func (c *claims) foreseenLine(queue, kind string) (line []candidate, ok bool) {
 }
 
 // takeForeseen returns the rows that were read ahead, and those of ids that are not among them.
-func (c *claims) takeForeseen(ids Ints) (found map[sojourn.ID]*live, carries map[sojourn.ID]*carried, rest Ints) {
+func (c *claims) takeForeseen(ids sqldb.Ints) (found map[sojourn.ID]*live, carries map[sojourn.ID]*carried, rest sqldb.Ints) {
 	f := c.ahead
 	c.ahead = nil // what is written from here on may change what was read
 	if f == nil || f.rows == nil {

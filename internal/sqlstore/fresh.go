@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // freshRow is a live row of a job that this transaction stores. As long as it is not written, a claim of the same transaction can start the job: then
@@ -49,7 +50,7 @@ func (t *tx) freshLine(line []candidate, queue, kind string, r sojourn.ClaimRequ
 }
 
 // takeFresh moves the jobs that are held back from ids to found and carries.
-func (t *tx) takeFresh(ids Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]*carried) (rest Ints) {
+func (t *tx) takeFresh(ids sqldb.Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]*carried) (rest sqldb.Ints) {
 	if !t.holding || len(t.pending.fresh) == 0 {
 		return ids
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // gatedLine is the beginning of a queue with gates, as one claim sees it: who may start, in order. The gates are asked under the lock of the
@@ -117,7 +118,7 @@ const qHead = `select r1, r2, weight, kind, lane from sj_live where id = $1 and 
 
 // snapshot reads what the gates look at.
 func (l *gatedLine) snapshot() (err error) {
-	rows, err := l.queueRows(Texts{l.queue, sojourn.AllQueues})
+	rows, err := l.queueRows(sqldb.Texts{l.queue, sojourn.AllQueues})
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (l *gatedLine) snapshot() (err error) {
 		return err
 	}
 	if head := l.flow.State.Head; head > 0 {
-		err := l.query(qHead, func(r Row) error {
+		err := l.query(qHead, func(r sqldb.Row) error {
 			l.head = entrant{candidate{int64(head), r.Int(0), r.Int(1), r.Int(2)}, r.Text(3), r.Text(4), sojourn.PurposeStart}
 			return nil
 		}, int64(head), l.queue)
@@ -154,7 +155,7 @@ const (
 
 // each reads candidates of one kind. Resumed ones go on, whatever the others are for.
 func (l *gatedLine) each(purpose sojourn.Purpose, out *[]entrant, q, kind string, more ...any) error {
-	return l.query(q, func(r Row) error {
+	return l.query(q, func(r sqldb.Row) error {
 		e := entrant{candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)}, kind, r.Text(4), purpose}
 		if e.r1 == sojourn.ResumedRank {
 			e.purpose = sojourn.PurposeResume
@@ -175,7 +176,7 @@ func (l *gatedLine) going(resumed bool) (all []entrant, err error) {
 		if !slices.Contains(l.r.Decidable, kind) {
 			continue
 		}
-		if err := l.query(qPickErrored, func(r Row) error {
+		if err := l.query(qPickErrored, func(r sqldb.Row) error {
 			all = append(all, entrant{candidate{r.Int(0), r.Int(1), r.Int(2), 0}, kind, "", sojourn.PurposeDecide})
 			return nil
 		}, l.queue, kind, l.r.Max); err != nil {
@@ -284,7 +285,7 @@ func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 	for i := range l.admit {
 		l.place[l.admit[i].id] = i
 	}
-	var ids Ints
+	var ids sqldb.Ints
 	for _, c := range chosen {
 		if _, ok := l.place[c.id]; ok {
 			ids = append(ids, c.id)
@@ -292,7 +293,7 @@ func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 	}
 	if l.concurrent() && len(ids) > 0 {
 		free := map[int64]bool{}
-		if err := l.query(qFreeAgain, func(r Row) error { free[r.Int(0)] = true; return nil }, ids, l.queue); err != nil {
+		if err := l.query(qFreeAgain, func(r sqldb.Row) error { free[r.Int(0)] = true; return nil }, ids, l.queue); err != nil {
 			return nil, err
 		}
 		chosen = slices.DeleteFunc(chosen, func(c candidate) bool { _, here := l.place[c.id]; return here && !free[c.id] })

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // A transaction that stores jobs, and starts them for a worker whose claim waits, looks first: at ids, keys and queues, at the worker's last claim, at the line, at
@@ -42,7 +43,7 @@ const qGuessedQueues = `select q.name from sj_queue q /*, each*/ where q.name = 
 
 // guess makes the looks of a group without looking, and reports whether it could.
 func (t *tx) guess(group []*request) bool {
-	if _, own := t.Conn.(Committer); !own || !t.hasty || t.s.db.Dialect().Over[TextGuessed] == "" {
+	if _, own := t.Conn.(sqldb.Committer); !own || !t.hasty || t.s.db.Dialect().Over[TextGuessed] == "" {
 		return false
 	}
 	if t.guessEnds(group) {
@@ -99,7 +100,7 @@ func (t *tx) guessEnds(group []*request) bool {
 	if ok {
 		t.reading = now
 		from, to := t.s.near(now.now)
-		t.guessed = &questions{first: statement{Statement{Text: TextGuessedClock, Args: []any{from, to}, Wanted: 1}, guessedWrong}}
+		t.guessed = &questions{first: statement{sqldb.Statement{Text: TextGuessedClock, Args: []any{from, to}, Wanted: 1}, guessedWrong}}
 	}
 	return ok
 }
@@ -165,19 +166,19 @@ const guessedWrong = "the guess was wrong"
 func (q *questions) ofQueues() bool { return q != nil && q.last.Wanted > 0 }
 
 func (e *enqueue) asks(claim *sojourn.ClaimRequest) *questions {
-	var names, settings, flows Texts
-	var shapes Ints
+	var names, settings, flows sqldb.Texts
+	var shapes sqldb.Ints
 	for name, q := range e.rows {
 		names, settings, flows, shapes = append(names, name), append(settings, q.text), append(flows, q.flowText), append(shapes, q.shape)
 	}
-	due, queues, kinds, worker := int64(math.MinInt64), Texts{}, Texts{}, ""
+	due, queues, kinds, worker := int64(math.MinInt64), sqldb.Texts{}, sqldb.Texts{}, ""
 	if claim != nil {
 		due, queues, kinds, worker = e.now, claim.Queues, claim.Kinds, claim.Worker
 	}
 	from, to := e.s.near(e.now)
 	return &questions{
-		statement{Statement{Text: TextGuessed, Args: []any{from, to, due, queues, kinds, worker, e.s.guesses.claims[worker]}, Wanted: 1}, guessedWrong},
-		statement{Statement{Text: qGuessedQueues, Rows: []Column{names, settings, flows, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"},
+		statement{sqldb.Statement{Text: TextGuessed, Args: []any{from, to, due, queues, kinds, worker, e.s.guesses.claims[worker]}, Wanted: 1}, guessedWrong},
+		statement{sqldb.Statement{Text: qGuessedQueues, Rows: []sqldb.Column{names, settings, flows, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // maxBlock bounds one lease of ids.
@@ -64,7 +65,7 @@ func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
 // nextID is the first id that was not given out.
 func (t *tx) nextID() (int64, error) {
 	next := int64(1)
-	err := t.query(qMeta, func(r Row) (err error) {
+	err := t.query(qMeta, func(r sqldb.Row) (err error) {
 		next, err = strconv.ParseInt(r.Text(0), 10, 64)
 		return err
 	}, "next_id")
@@ -80,7 +81,7 @@ type block struct {
 
 func (b block) holds(id int64) bool { return id >= b.first && id < b.first+b.size }
 
-func (b *block) scan(r Row) error {
+func (b *block) scan(r sqldb.Row) error {
 	*b = block{r.Int(0), r.Int(1), r.Int(2), r.Text(3)}
 	return nil
 }

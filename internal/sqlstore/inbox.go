@@ -7,12 +7,13 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const responseColumns = `seq, source, message_id, kind, key, job, generation, outcome, failed, progress, reason, error, content_type, received_us,
 	expires_us, duplicates, body, replay, by_whom`
 
-func scanResponse(r Row) sojourn.Response {
+func scanResponse(r sqldb.Row) sojourn.Response {
 	return sojourn.Response{Seq: r.Int(0), Source: r.Text(1), MessageID: r.Text(2), Kind: r.Text(3), Key: r.Text(4), Job: sojourn.ID(r.Int(5)),
 		Generation: int32(r.Int(6)), Outcome: outcomeCodes[r.Int(7)], Failed: r.Int(8) != 0, Progress: r.Int(9) != 0, Reason: r.Text(10),
 		Error: string(r.Bytes(11)), ContentType: r.Text(12), ReceivedAt: at(r.Int(13)), ExpiresAt: at(r.Int(14)), Duplicates: int32(r.Int(15)), Body: r.Bytes(16),
@@ -27,7 +28,7 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
-	var codes Ints
+	var codes sqldb.Ints
 	for _, o := range f.Outcomes {
 		code := slices.Index(outcomeCodes, o)
 		if code < 1 || o == sojourn.Duplicate {
@@ -44,7 +45,7 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 			q := inboxWhere(f, part)
 			q.args = append(q.args, f.Limit)
 			text := `select ` + responseColumns + ` from sj_response` + q.clause() + fmt.Sprintf(" order by seq desc limit $%d", len(q.args))
-			if err := t.query(text, func(r Row) error { out = append(out, scanResponse(r)); return nil }, q.args...); err != nil {
+			if err := t.query(text, func(r sqldb.Row) error { out = append(out, scanResponse(r)); return nil }, q.args...); err != nil {
 				return err
 			}
 		}
@@ -55,14 +56,14 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 }
 
 // inboxParts splits outcomes that have an index into one query each: an index (outcome, seq) gives the newest of one outcome without a look at the others.
-func inboxParts(f sojourn.InboxFilter, codes Ints) []Ints {
+func inboxParts(f sojourn.InboxFilter, codes sqldb.Ints) []sqldb.Ints {
 	lying := !slices.ContainsFunc(codes, func(code int64) bool { return code <= outEarly })
 	if len(codes) == 0 || !lying || f.Job > 0 || f.Kind != "" && f.Key != "" {
-		return []Ints{codes}
+		return []sqldb.Ints{codes}
 	}
-	var parts []Ints
+	var parts []sqldb.Ints
 	for _, code := range slices.Compact(slices.Sorted(slices.Values(codes))) {
-		parts = append(parts, Ints{code})
+		parts = append(parts, sqldb.Ints{code})
 	}
 	return parts
 }
@@ -74,7 +75,7 @@ const seqsOfKey = `seq in (select seq from sj_response where kind = $1 and key =
 	union all select r.seq from sj_response r where r.job > 0 and r.kind = $1 and r.key = $2 and r.job in
 	(select job from sj_key where kind = $1 and key = $2 union select job from sj_key_past where kind = $1 and key = $2))`
 
-func inboxWhere(f sojourn.InboxFilter, codes Ints) (q where) {
+func inboxWhere(f sojourn.InboxFilter, codes sqldb.Ints) (q where) {
 	if f.Kind != "" && f.Key != "" {
 		q.args, q.conds = []any{f.Kind, f.Key}, []string{seqsOfKey}
 	} else if f.Kind != "" {
@@ -105,7 +106,7 @@ const (
 	historyCount   = 13
 )
 
-func scanHistory(r Row) sojourn.Attempt {
+func scanHistory(r sqldb.Row) sojourn.Attempt {
 	return sojourn.Attempt{Seq: int32(r.Int(0)), Generation: int32(r.Int(1)), Attempt: int32(r.Int(2)), Epoch: r.Int(3), Purpose: sojourn.Purpose(r.Int(4)),
 		Worker: r.Text(5), Outcome: r.Text(6), State: sojourn.State(r.Int(7)), Reason: r.Text(8), Error: string(r.Bytes(9)), By: r.Text(10),
 		BeganAt: at(r.Int(11)), EndedAt: at(r.Int(12))}
@@ -128,11 +129,11 @@ const (
 
 // errorsOf reads the error histories of the jobs' generations, for retry policies.
 func (t *tx) errorsOf(jobs map[sojourn.ID]*sojourn.Claimed) error {
-	var ids, generations Ints
+	var ids, generations sqldb.Ints
 	for id, c := range jobs {
 		ids, generations = append(ids, int64(id)), append(generations, int64(c.Job.Generation))
 	}
-	return t.each(qErrors, func(r Row) error {
+	return t.each(qErrors, func(r sqldb.Row) error {
 		c := jobs[sojourn.ID(r.Int(historyCount))]
 		c.History = append(c.History, scanHistory(r))
 		return nil
@@ -147,7 +148,7 @@ func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFil
 	err = s.view(ctx, func(t *tx) error {
 		out = nil
 		last := f.After
-		return t.ofJob(id, qHistory, func(r Row) error {
+		return t.ofJob(id, qHistory, func(r sqldb.Row) error {
 			a := scanHistory(r)
 			a.Dropped, last = a.Seq-last-1, a.Seq
 			out = append(out, a)
@@ -161,7 +162,7 @@ func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFil
 func (s *Store) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		out = nil
-		return t.ofJob(id, qLog, func(r Row) error {
+		return t.ofJob(id, qLog, func(r sqldb.Row) error {
 			out = append(out, sojourn.LogLine{At: at(r.Int(0)), Attempt: int32(r.Int(1)), Level: r.Text(2), Text: r.Text(3), Dropped: r.Int(4)})
 			return nil
 		})
@@ -170,7 +171,7 @@ func (s *Store) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, 
 }
 
 // ofJob runs a query about a job that must exist.
-func (t *tx) ofJob(id sojourn.ID, q string, each func(Row) error, more ...any) error {
+func (t *tx) ofJob(id sojourn.ID, q string, each func(sqldb.Row) error, more ...any) error {
 	n, err := t.num(`select count(*) from sj_job where id = $1`, int64(id))
 	if err == nil && n == 0 {
 		err = sojourn.NotFound("no job has the id %d", id)

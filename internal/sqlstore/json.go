@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // jsonErrors has the refusal of each job whose args do not parse; nil if all do. Callers run it before they wait for a transaction, which parses for
@@ -29,7 +30,7 @@ const qTypes = `select id, content_type from sj_job where id in (ints($1))`
 // contentTypes has the content types of jobs that get bytes that are no JSON and declare no type: those bytes take the type of their job.
 type contentTypes map[sojourn.ID]string
 
-func (c contentTypes) scan(row Row) error {
+func (c contentTypes) scan(row sqldb.Row) error {
 	c[sojourn.ID(row.Int(0))] = row.Text(1)
 	return nil
 }
@@ -75,7 +76,7 @@ func newFinishAsk(outcomes []sojourn.Outcome, c *sojourn.Caller) finishAsk {
 
 // readTypes reads the content types that outcomes need, in one query.
 func (t *tx) readTypes(requests []finishAsk) error {
-	var ids Ints
+	var ids sqldb.Ints
 	for _, r := range requests {
 		for i, n := range r.notJSON {
 			if n.undeclared() {
@@ -86,7 +87,7 @@ func (t *tx) readTypes(requests []finishAsk) error {
 	return t.readTypesOf(ids)
 }
 
-func (t *tx) readTypesOf(ids Ints) error {
+func (t *tx) readTypesOf(ids sqldb.Ints) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -126,7 +127,7 @@ func (r *responding) refuseJSON() error {
 
 // readTypes reads the content types that the responses need and the look has not read. A key may have got another job since the look.
 func (r *responding) readTypes() error {
-	var ids Ints
+	var ids sqldb.Ints
 	r.accepted(func(_ *sojourn.Response, to *target) {
 		if _, known := r.types[to.id]; !known && to.id != 0 && to.notJSON.undeclared() {
 			ids = append(ids, int64(to.id))
@@ -142,7 +143,7 @@ func (r *responding) needTypes() (need bool) {
 }
 
 // noteType notes the content type of a job, which the look reads with its row.
-func (r *responding) noteType(row Row, l *live) error {
+func (r *responding) noteType(row sqldb.Row, l *live) error {
 	r.types[l.ID] = row.Text(liveColumnCount)
 	return r.noteLeased(row, l)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/nearkey"
 )
 
 var stepInbox = eachStep("inbox", func(t *tx, e sojourn.InboxEdit) (sojourn.Responded, error) {
@@ -32,7 +34,7 @@ const qResponse = `select ` + responseColumns + ` from sj_response where seq = $
 
 func (t *tx) response(seq int64) (*sojourn.Response, error) {
 	var found *sojourn.Response
-	err := t.query(qResponse, func(r Row) error { one := scanResponse(r); found = &one; return nil }, seq)
+	err := t.query(qResponse, func(r sqldb.Row) error { one := scanResponse(r); found = &one; return nil }, seq)
 	if err == nil && found == nil {
 		err = sojourn.NotFound("no response has the number %d", seq)
 	}
@@ -162,7 +164,7 @@ func (s *Store) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err er
 				return err
 			}
 		}
-		return t.query(qRecent, func(r Row) error {
+		return t.query(qRecent, func(r sqldb.Row) error {
 			out.Recent = append(out.Recent, sojourn.SourceCount{Source: r.Text(0), Outcome: outcomeCodes[r.Int(1)], Responses: r.Int(2), Duplicates: r.Int(3)})
 			if since := at(r.Int(4)); out.Since.IsZero() || since.Before(out.Since) {
 				out.Since = since
@@ -187,17 +189,17 @@ func (s *Store) NearMisses(ctx context.Context, kind, key string) (out []sojourn
 	if err := sojourn.ValidKey("key", key); err != nil {
 		return nil, err
 	}
-	near := Texts(nearKeys(key))
+	near := sqldb.Texts(nearkey.Similar(key))
 	err = s.view(ctx, func(t *tx) error {
 		out = nil
-		if err := t.query(qNearJobs, func(r Row) error {
+		if err := t.query(qNearJobs, func(r sqldb.Row) error {
 			out = append(out, sojourn.NearMiss{Key: r.Text(0), Job: sojourn.ID(r.Int(1))})
 			return nil
 		}, kind, near, sojourn.MaxNearMisses); err != nil {
 			return err
 		}
 		for _, q := range []string{qNearEarly, qNearUnmatched} {
-			if err := t.query(q, func(r Row) error {
+			if err := t.query(q, func(r sqldb.Row) error {
 				out = append(out, sojourn.NearMiss{Key: r.Text(0), Seq: r.Int(1)})
 				return nil
 			}, kind, near, sojourn.MaxNearMisses); err != nil {

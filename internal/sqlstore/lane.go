@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // A live job of a queue whose weight in flight matters has a lane. Lanes say what counts, and where claims find the first of each group; two
@@ -108,23 +109,23 @@ func (t *tx) stillRelied() []statement {
 	if len(t.relied) == 0 {
 		return nil
 	}
-	var names Texts
-	var shapes Ints
+	var names sqldb.Texts
+	var shapes sqldb.Ints
 	for name, shape := range t.relied {
 		names, shapes = append(names, name), append(shapes, shape)
 	}
-	return []statement{{Statement{Text: qSameShapes, Rows: []Column{names, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"}}
+	return []statement{{sqldb.Statement{Text: qSameShapes, Rows: []sqldb.Column{names, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"}}
 }
 
 func (t *tx) checkRelied() error {
 	if len(t.relied) == 0 || !t.wrote {
 		return nil
 	}
-	names := make(Texts, 0, len(t.relied))
+	names := make(sqldb.Texts, 0, len(t.relied))
 	for name := range t.relied {
 		names = append(names, name)
 	}
-	if err := t.query(qShapes, func(r Row) error {
+	if err := t.query(qShapes, func(r sqldb.Row) error {
 		if shape, ok := t.relied[r.Text(0)]; ok && shape == r.Int(1) {
 			delete(t.relied, r.Text(0))
 		}
@@ -158,7 +159,7 @@ type reshapeAsk struct {
 type reshaped struct {
 	done    bool
 	shape   int64
-	writers Texts // whose end it waits for
+	writers sqldb.Texts // whose end it waits for
 }
 
 // stepReshape looks at the next piece of the live rows and puts those of the queue where its settings want them. It reports whether it was
@@ -179,9 +180,9 @@ var stepReshape = eachStep("reshape", func(t *tx, ask reshapeAsk) (out reshaped,
 		}
 		return out, t.endPiece(queue, q.shape, 0, 1)
 	}
-	var mine Ints
+	var mine sqldb.Ints
 	seen, last := 0, from
-	if err := t.query(qPiece, func(r Row) error {
+	if err := t.query(qPiece, func(r sqldb.Row) error {
 		seen, last = seen+1, r.Int(0)
 		if r.Text(1) == queue {
 			mine = append(mine, r.Int(0))
@@ -220,8 +221,8 @@ var stepReshape = eachStep("reshape", func(t *tx, ask reshapeAsk) (out reshaped,
 // TextWriters lists the transactions that have written live rows and are not over, for Dialect.Over.
 const TextWriters = `select the name of each transaction that has written sj_live`
 
-func (t *tx) writersOfLive() (list Texts, err error) {
-	err = t.query(TextWriters, func(r Row) error { list = append(list, r.Text(0)); return nil })
+func (t *tx) writersOfLive() (list sqldb.Texts, err error) {
+	err = t.query(TextWriters, func(r sqldb.Row) error { list = append(list, r.Text(0)); return nil })
 	return list, err
 }
 
@@ -233,11 +234,11 @@ const (
 
 // over waits until these transactions are over, and reports whether they are. It holds nothing up: a lock that excludes them would also make all wait who
 // come after it.
-func (s *Store) over(ctx context.Context, writers Texts) (bool, error) {
+func (s *Store) over(ctx context.Context, writers sqldb.Texts) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, writersTime)
 	defer cancel()
 	for pause := writersFirst; ; pause *= 2 {
-		var still Texts
+		var still sqldb.Texts
 		err := s.view(ctx, func(t *tx) (err error) {
 			still, err = t.writersOfLive()
 			return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 var stepExtend = newStep("extend", func(t *tx, requests [][]sojourn.Lease) ([][]sojourn.Lost, error) {
@@ -60,7 +61,7 @@ const qTakenAway = `select outcome from sj_history where job = $1 and epoch = $2
 // whyLost says what happened to a lease that does not stand any more. One that the worker never had has ended, as one of a job that does not exist.
 func (t *tx) whyLost(l sojourn.Lease) (string, error) {
 	had := false
-	err := t.query(qFinishedBefore, func(Row) error {
+	err := t.query(qFinishedBefore, func(sqldb.Row) error {
 		had = true
 		return nil
 	}, int64(l.ID), l.Epoch, l.Worker)
@@ -73,7 +74,7 @@ func (t *tx) whyLost(l sojourn.Lease) (string, error) {
 // whyEnded says what happened to a lease that the worker had.
 func (t *tx) whyEnded(l sojourn.Lease) (string, error) {
 	reason := sojourn.LostEnded
-	err := t.query(`select epoch from sj_live where id = $1`, func(r Row) error {
+	err := t.query(`select epoch from sj_live where id = $1`, func(r sqldb.Row) error {
 		if r.Int(0) > l.Epoch {
 			reason = sojourn.LostTaken
 		}
@@ -82,7 +83,7 @@ func (t *tx) whyEnded(l sojourn.Lease) (string, error) {
 	if err != nil || reason == sojourn.LostTaken {
 		return reason, err
 	}
-	err = t.query(qTakenAway, func(Row) error {
+	err = t.query(qTakenAway, func(sqldb.Row) error {
 		reason = sojourn.LostCancelled
 		return nil
 	}, int64(l.ID), l.Epoch)
@@ -101,7 +102,7 @@ var stepSave = newStep("save", func(t *tx, requests [][]sojourn.Saved) ([]saveAn
 	if err := t.readLeased(leases); err != nil {
 		return nil, err
 	}
-	var ids Ints
+	var ids sqldb.Ints
 	for _, items := range requests {
 		for i := range items {
 			if parse("checkpoint", "", items[i].Checkpoint).undeclared() {
@@ -189,7 +190,7 @@ func (t *tx) setKey(l *live, key string) error {
 		return sojourn.Conflict("job %d has the key %.64q already; a key never changes", l.ID, l.key)
 	}
 	taken, mine := false, false
-	err := t.query(qKey, func(r Row) error {
+	err := t.query(qKey, func(r sqldb.Row) error {
 		taken = r.Int(1) != 0 || r.Int(2) > t.now
 		mine = r.Int(1) != 0 && sojourn.ID(r.Int(0)) == l.ID // it has awaited the key before
 		return nil

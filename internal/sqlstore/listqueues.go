@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const (
@@ -44,7 +45,7 @@ func (t *tx) pageOfQueues(c *sojourn.Caller, f sojourn.QueueFilter, p *sojourn.Q
 	seq, name := int64(-1), f.After
 	if f.After != "" {
 		found := false
-		if err := t.query(qQueueSeq, func(r Row) error { seq, found = r.Int(0), true; return nil }, f.After); err != nil {
+		if err := t.query(qQueueSeq, func(r sqldb.Row) error { seq, found = r.Int(0), true; return nil }, f.After); err != nil {
 			return err
 		}
 		if !found || !c.Sees(f.After) {
@@ -53,7 +54,7 @@ func (t *tx) pageOfQueues(c *sojourn.Caller, f sojourn.QueueFilter, p *sojourn.Q
 	}
 	for {
 		read := 0
-		err := t.query(qQueuePage, func(r Row) error {
+		err := t.query(qQueuePage, func(r sqldb.Row) error {
 			read, name, seq = read+1, r.Text(0), r.Int(3)
 			switch {
 			case !c.Sees(name) || p.Next != "":
@@ -73,7 +74,7 @@ func (t *tx) pageOfQueues(c *sojourn.Caller, f sojourn.QueueFilter, p *sojourn.Q
 }
 
 // queueStatus reads name, settings and flow.
-func (t *tx) queueStatus(r Row) (q sojourn.QueueStatus, err error) {
+func (t *tx) queueStatus(r sqldb.Row) (q sojourn.QueueStatus, err error) {
 	q = sojourn.QueueStatus{Name: r.Text(0), Counts: map[sojourn.State]int64{}}
 	if q.Settings, err = t.s.queueSettings(r.Text(1)); err != nil {
 		return q, err
@@ -90,13 +91,13 @@ func (t *tx) queueStatus(r Row) (q sojourn.QueueStatus, err error) {
 
 // countQueues fills the counts of the queues that stand in out at their places.
 func (t *tx) countQueues(place map[string]int, out []sojourn.QueueStatus) error {
-	status := func(r Row) *sojourn.QueueStatus {
+	status := func(r sqldb.Row) *sojourn.QueueStatus {
 		if i, ok := place[r.Text(0)]; ok {
 			return &out[i]
 		}
 		return &sojourn.QueueStatus{Counts: map[sojourn.State]int64{}} // not asked for
 	}
-	if err := t.query(qLiveCounts, func(r Row) error {
+	if err := t.query(qLiveCounts, func(r sqldb.Row) error {
 		q := status(r)
 		q.Counts[sojourn.State(r.Int(1))] += r.Int(3)
 		q.InFlight += r.Int(4)
@@ -110,10 +111,10 @@ func (t *tx) countQueues(place map[string]int, out []sojourn.QueueStatus) error 
 	}); err != nil {
 		return err
 	}
-	if err := t.query(qStalled, func(r Row) error { status(r).Stalled = r.Int(1); return nil }, t.now); err != nil {
+	if err := t.query(qStalled, func(r sqldb.Row) error { status(r).Stalled = r.Int(1); return nil }, t.now); err != nil {
 		return err
 	}
-	if err := t.query(qFinalCounts, func(r Row) error {
+	if err := t.query(qFinalCounts, func(r sqldb.Row) error {
 		status(r).Counts[sojourn.State(r.Int(1))] = r.Int(2)
 		return nil
 	}); err != nil {

@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 func raced(what string) error {
-	return fmt.Errorf("%s: %w", what, ErrRaced) // without a code: it is never an answer for one item
+	return fmt.Errorf("%s: %w", what, sqldb.ErrRaced) // without a code: it is never an answer for one item
 }
 
 // Where transactions run side by side they lock in one order: first the live rows that the whole group names, ascending, then keys. A claim
@@ -23,11 +25,11 @@ const (
 func (t *tx) concurrent() bool { return t.s.db.Dialect().Concurrent }
 
 // lock waits for rows that others are changing and keeps them unchanged until the end of the transaction.
-func (t *tx) lock(q string, ids Ints) error {
+func (t *tx) lock(q string, ids sqldb.Ints) error {
 	if len(ids) == 0 || !t.concurrent() {
 		return nil
 	}
-	return t.query(q, func(Row) error { return nil }, ids)
+	return t.query(q, func(sqldb.Row) error { return nil }, ids)
 }
 
 // lockReused locks the rows of keys that final jobs have left, in order, and checks that they are still free.
@@ -37,7 +39,7 @@ func (e *enqueue) lockReused(keys []kindKey) error {
 	}
 	for _, k := range keys {
 		free := true
-		err := e.query(qLockKey, func(r Row) error {
+		err := e.query(qLockKey, func(r sqldb.Row) error {
 			free = r.Int(1) == 0 && r.Int(2) <= e.now || e.ending != nil && r.Int(0) == int64(e.ending.ID)
 			return nil
 		}, k.kind, k.key)
@@ -71,7 +73,7 @@ func storableArgs(args []any) []any {
 			if clean := storable(a); clean != a {
 				args[i] = clean
 			}
-		case Texts:
+		case sqldb.Texts:
 			if clean, changed := storableTexts(a); changed {
 				args[i] = clean
 			}
@@ -80,23 +82,23 @@ func storableArgs(args []any) []any {
 	return args
 }
 
-func storableColumns(columns []Column) []Column {
+func storableColumns(columns []sqldb.Column) []sqldb.Column {
 	for i, c := range columns {
 		switch c := c.(type) {
-		case Texts:
+		case sqldb.Texts:
 			if clean, changed := storableTexts(c); changed {
 				columns[i] = clean
 			}
-		case Same:
+		case sqldb.Same:
 			if text, ok := c.Value.(string); ok && storable(text) != text {
-				columns[i] = Same{storable(text), c.N}
+				columns[i] = sqldb.Same{Value: storable(text), N: c.N}
 			}
 		}
 	}
 	return columns
 }
 
-func storableTexts(list Texts) (clean Texts, changed bool) {
+func storableTexts(list sqldb.Texts) (clean sqldb.Texts, changed bool) {
 	for i, text := range list {
 		if one := storable(text); one != text {
 			if !changed {

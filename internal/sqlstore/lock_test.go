@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // TestStorable: inv:C6. What no database stores as text is replaced, all else stays byte for byte.
@@ -16,20 +17,20 @@ func TestStorable(t *testing.T) {
 			t.Errorf("storable(%q) = %q, want %q", c.text, got, c.want)
 		}
 	}
-	own := Texts{"a", "\xff"}
+	own := sqldb.Texts{"a", "\xff"}
 	args := storableArgs([]any{int64(1), "\x00", own, []byte{0}})
-	columns := storableColumns([]Column{own})
-	if columns[0].(Texts)[1] != "\uFFFD" || own[1] != "\xff" {
+	columns := storableColumns([]sqldb.Column{own})
+	if columns[0].(sqldb.Texts)[1] != "\uFFFD" || own[1] != "\xff" {
 		t.Errorf("%q, of the caller %q", columns, own)
 	}
-	if args[1] != "\uFFFD" || args[2].(Texts)[1] != "\uFFFD" || string(args[3].([]byte)) != "\x00" {
+	if args[1] != "\uFFFD" || args[2].(sqldb.Texts)[1] != "\uFFFD" || string(args[3].([]byte)) != "\x00" {
 		t.Errorf("%q", args)
 	}
 }
 
 // TestRacedIsNoAnswer: a lost race has no code, so no batch takes it for the refusal of one item.
 func TestRacedIsNoAnswer(t *testing.T) {
-	if err := raced("a key was taken"); sojourn.ErrorCode(err) != "" || !errors.Is(err, ErrRaced) {
+	if err := raced("a key was taken"); sojourn.ErrorCode(err) != "" || !errors.Is(err, sqldb.ErrRaced) {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const qKept = `select seq, key, failed, reason, error, wait from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
@@ -68,7 +69,7 @@ func bySeq(seqs ...[]int64) string {
 }
 
 func (t *tx) keptOf(id sojourn.ID) (kept []sojourn.KeptResponse, err error) {
-	err = t.query(qKept, func(r Row) error {
+	err = t.query(qKept, func(r sqldb.Row) error {
 		kept = append(kept, scanKept(r, 0))
 		return nil
 	}, int64(id))
@@ -76,7 +77,7 @@ func (t *tx) keptOf(id sojourn.ID) (kept []sojourn.KeptResponse, err error) {
 }
 
 // scanKept reads a kept response from the columns of qKept, which begin at column i.
-func scanKept(r Row, i int) sojourn.KeptResponse {
+func scanKept(r sqldb.Row, i int) sojourn.KeptResponse {
 	k := sojourn.KeptResponse{Seq: r.Int(i), Key: r.Text(i + 1), Failed: r.Int(i+2) != 0, Reason: r.Text(i + 3), Error: string(r.Bytes(i + 4))}
 	if wait := r.Int(i + 5); wait >= 0 {
 		k.ByToken, k.Wait = true, int32(wait)

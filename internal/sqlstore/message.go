@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // message is the identity of a response: an id that is unique within a scope (docs/decisions/048).
@@ -71,7 +72,7 @@ func responseDigest(r *sojourn.Response) (d digest) {
 // KeepConflict an identity of their own, before anything is written. It returns how many of the identities are new.
 func (r *responding) identify() (fresh int, err error) {
 	unseen := make(map[message]digest, len(r.calls))
-	var scopes, ids Texts // of conflicts
+	var scopes, ids sqldb.Texts // of conflicts
 	for i := range r.calls {
 		c := &r.calls[i]
 		var mine []message // new with this call, to be forgotten if it is refused
@@ -110,8 +111,8 @@ func (r *responding) identify() (fresh int, err error) {
 }
 
 // identifyConflicts finds which conflicting responses are stored already, and adds the others to the new ones.
-func (r *responding) identifyConflicts(fresh int, scopes, ids Texts) (int, error) {
-	err := r.readAll([]Statement{{Text: qMessages, Rows: []Column{scopes, ids}, Each: r.scanMessage}})
+func (r *responding) identifyConflicts(fresh int, scopes, ids sqldb.Texts) (int, error) {
+	err := r.readAll([]sqldb.Statement{{Text: qMessages, Rows: []sqldb.Column{scopes, ids}, Each: r.scanMessage}})
 	unseen := map[message]bool{}
 	for i := range ids {
 		if m := (message{scopes[i], ids[i]}); r.firsts[m] == nil {

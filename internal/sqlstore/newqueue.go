@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // Queues number themselves in the order in which they were created, by an index on seq, so that the
@@ -43,7 +44,7 @@ func (e *enqueue) mayCreate() error {
 	owner, most := e.caller.Owner(), int64(e.caller.MaxQueues)
 	n, ok := e.counted[owner]
 	if !ok {
-		err := e.query(qCreatedQueues, func(r Row) error { n = r.Int(0); return nil }, owner, most)
+		err := e.query(qCreatedQueues, func(r sqldb.Row) error { n = r.Int(0); return nil }, owner, most)
 		if err != nil {
 			return err
 		}
@@ -70,8 +71,8 @@ func (e *enqueue) insertQueues(plans []*enqueuePlan) {
 	if len(owners) == 0 {
 		return
 	}
-	names := Texts(slices.Sorted(maps.Keys(owners)))
-	of, ones := make(Texts, len(names)), make(Ints, len(names))
+	names := sqldb.Texts(slices.Sorted(maps.Keys(owners)))
+	of, ones := make(sqldb.Texts, len(names)), make(sqldb.Ints, len(names))
 	for i, name := range names {
 		of[i], ones[i] = owners[name], 1
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // What a queue remembers of its rate, holds and breaker is sojourn.Pace, a part of the flow that its row keeps as JSON. A claim writes it with
@@ -217,7 +218,7 @@ func (l *gatedLine) readBuckets() error {
 		return nil
 	}
 	l.flow.GroupFullAt, l.buckets = map[string]int64{}, map[string]int64{}
-	return l.query(qBuckets, func(r Row) error {
+	return l.query(qBuckets, func(r sqldb.Row) error {
 		l.flow.GroupFullAt[groupOf(r.Text(0))], l.buckets[groupOf(r.Text(0))] = r.Int(1), r.Int(1)
 		return nil
 	}, l.queue, l.now*1000)

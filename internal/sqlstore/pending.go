@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // pending is what a transaction has decided and not written yet, so that all that its requests write into one table goes in one statement.
@@ -15,8 +16,8 @@ type pending struct {
 	place   map[sojourn.ID]int // job → its row in saves
 	ended   []endedRow
 	history []historyRow
-	hands   [3]Ints     // jobs whose responses change, for each of putDowns
-	late    []statement // whatever else, after all these
+	hands   [3]sqldb.Ints // jobs whose responses change, for each of putDowns
+	late    []statement   // whatever else, after all these
 }
 
 // savedRow is a live row to be updated, where state and epoch are still those that were read.
@@ -67,19 +68,19 @@ var putDowns = [3]string{qPutDown, qHandLate, qKeptLate}
 
 // statement is one that is pending. If it does not change as many rows as wanted, another transaction was faster.
 type statement struct {
-	Statement
+	sqldb.Statement
 	raced string
 }
 
 // later leaves a statement to the next flush. wanted rows must change; 0 for any number.
 func (t *tx) later(q string, wanted int, raced string, args ...any) {
-	t.pending.late = append(t.pending.late, statement{Statement{Text: q, Args: args, Wanted: int64(wanted)}, raced})
+	t.pending.late = append(t.pending.late, statement{sqldb.Statement{Text: q, Args: args, Wanted: int64(wanted)}, raced})
 }
 
 // laterBulk leaves a bulk to the next flush. wanted rows must change; 0 for any number.
-func (t *tx) laterBulk(q string, wanted int, raced string, first Ints, more ...Column) {
+func (t *tx) laterBulk(q string, wanted int, raced string, first sqldb.Ints, more ...sqldb.Column) {
 	if len(first) > 0 {
-		t.pending.late = append(t.pending.late, statement{Statement{Text: q, Rows: append([]Column{first}, more...), Wanted: int64(wanted)}, raced})
+		t.pending.late = append(t.pending.late, statement{sqldb.Statement{Text: q, Rows: append([]sqldb.Column{first}, more...), Wanted: int64(wanted)}, raced})
 	}
 }
 
@@ -119,12 +120,12 @@ func (t *tx) collect() []statement {
 func (t *tx) flush() error { return t.flushWith(nil) }
 
 // flushWith runs reads in the message that writes what is pending, after it.
-func (t *tx) flushWith(reads []Statement) error {
+func (t *tx) flushWith(reads []sqldb.Statement) error {
 	late := t.collect()
 	if len(late)+len(reads) == 0 {
 		return nil
 	}
-	batch := make([]Statement, len(late), len(late)+len(reads))
+	batch := make([]sqldb.Statement, len(late), len(late)+len(reads))
 	for i, st := range late {
 		batch[i] = st.Statement
 	}
@@ -140,7 +141,7 @@ func (t *tx) flushWith(reads []Statement) error {
 }
 
 // commitWith writes what is pending, looks whether what the transaction has relied on still holds, and commits: all in one message.
-func (t *tx) commitWith(c Committer) error {
+func (t *tx) commitWith(c sqldb.Committer) error {
 	var late []statement
 	if t.guessed != nil {
 		late = append(late, t.guessed.first)
@@ -155,12 +156,12 @@ func (t *tx) commitWith(c Committer) error {
 	if t.wrote {
 		late = append(late, t.noteWriter()...)
 	}
-	batch := make([]Statement, len(late))
+	batch := make([]sqldb.Statement, len(late))
 	for i, st := range late {
 		batch[i] = st.Statement
 	}
 	t.render(batch)
-	if s, ok := c.(Silencer); ok && t.silent && !t.wrote {
+	if s, ok := c.(sqldb.Silencer); ok && t.silent && !t.wrote {
 		s.Silent()
 	}
 	if err := c.Commit(batch); err != nil || t.guessed == nil {
@@ -169,7 +170,7 @@ func (t *tx) commitWith(c Committer) error {
 	return t.confirmClock()
 }
 
-func (t *tx) render(batch []Statement) {
+func (t *tx) render(batch []sqldb.Statement) {
 	for i := range batch {
 		storableArgs(batch[i].Args)
 		storableColumns(batch[i].Rows)
@@ -178,9 +179,9 @@ func (t *tx) render(batch []Statement) {
 }
 
 // send runs statements together, in one message where that is worth something.
-func (t *tx) send(batch []Statement) error {
+func (t *tx) send(batch []sqldb.Statement) error {
 	t.render(batch)
-	if c, ok := t.Conn.(Sender); ok {
+	if c, ok := t.Conn.(sqldb.Sender); ok {
 		return c.Send(batch)
 	}
 	for i := range batch {
@@ -188,7 +189,7 @@ func (t *tx) send(batch []Statement) error {
 		var err error
 		switch {
 		case st.Rows != nil:
-			err = t.Bulk(st.Text, func(int64) { st.Changed++ }, st.Rows[0].(Ints), st.Rows[1:]...)
+			err = t.Bulk(st.Text, func(int64) { st.Changed++ }, st.Rows[0].(sqldb.Ints), st.Rows[1:]...)
 		case st.Each != nil:
 			err = t.Query(st.Text, st.Each, st.Args...)
 		default:
@@ -202,8 +203,8 @@ func (t *tx) send(batch []Statement) error {
 }
 
 // readAll runs queries together. Those with Rows run for every row.
-func (t *tx) readAll(reads []Statement) error {
-	if _, ok := t.Conn.(Sender); ok {
+func (t *tx) readAll(reads []sqldb.Statement) error {
+	if _, ok := t.Conn.(sqldb.Sender); ok {
 		return t.flushWith(reads)
 	}
 	for _, st := range reads {
@@ -307,7 +308,7 @@ func (t *tx) flushEnded(rows []endedRow) {
 	n := len(rows)
 	t.dead += n
 	final := newSheet(n, 15, 8, 2)
-	var awaited Ints
+	var awaited sqldb.Ints
 	for i := range rows {
 		r := &rows[i]
 		l := r.now

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // candidate is a job that a claim may take.
@@ -83,7 +84,7 @@ func (c *claims) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 // line is the beginning of a queue without gates as far as this worker knows its kinds.
 func (c *claims) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 	var line []candidate
-	add := func(row Row) error {
+	add := func(row sqldb.Row) error {
 		line = append(line, candidate{row.Int(0), row.Int(1), row.Int(2), row.Int(3)})
 		return nil
 	}
@@ -118,7 +119,7 @@ func (c *claims) line(queue string, r sojourn.ClaimRequest) ([]candidate, error)
 func (t *tx) readyKinds(queue string) (kinds []string, err error) {
 	for kind := ""; ; {
 		after := kind
-		if err := t.query(`select coalesce(min(kind), '') from sj_live where queue = $1 and state = 3 and kind > $2`, func(r Row) error {
+		if err := t.query(`select coalesce(min(kind), '') from sj_live where queue = $1 and state = 3 and kind > $2`, func(r sqldb.Row) error {
 			kind = r.Text(0)
 			return nil
 		}, queue, after); err != nil || kind == "" {
@@ -148,7 +149,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 		}
 	} else {
 		for _, kind := range kinds {
-			if err := t.query(qNext, func(r Row) error {
+			if err := t.query(qNext, func(r sqldb.Row) error {
 				line = append(line, candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)})
 				return nil
 			}, f.Queue, kind, f.Limit); err != nil {
@@ -183,7 +184,7 @@ func (t *tx) reserves(r sojourn.ClaimRequest, id int64) (yes bool, err error) {
 	if r.Reserve <= 0 {
 		return false, nil
 	}
-	err = t.query(qReserves, func(Row) error { yes = true; return nil }, id, reserveBefore(t.now, r))
+	err = t.query(qReserves, func(sqldb.Row) error { yes = true; return nil }, id, reserveBefore(t.now, r))
 	return yes, err
 }
 
@@ -192,7 +193,7 @@ const qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on
 // dueNext are the jobs of a queue that the next claim makes ready before it takes any: due ones, and those whose lease has ended.
 func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate, err error) {
 	var rows []*live
-	if err := t.query(qOverdueRows, func(r Row) error {
+	if err := t.query(qOverdueRows, func(r sqldb.Row) error {
 		l, err := t.scanLive(r)
 		if err == nil && l.queue == f.Queue && (f.Kind == "" || l.kind == f.Kind) {
 			rows = append(rows, l)

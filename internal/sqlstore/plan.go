@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // enqueue is the calls of one transaction: first everything is looked up and decided, then everything is written.
@@ -68,10 +69,10 @@ const (
 func (e *enqueue) lookUp(asks []enqueueAsk) error { return e.readAll(e.look(asks)) }
 
 // look asks for each sort with one query.
-func (e *enqueue) look(asks []enqueueAsk) []Statement {
+func (e *enqueue) look(asks []enqueueAsk) []sqldb.Statement {
 	e.known, e.holders = map[sojourn.ID]knownJob{}, map[kindKey]holder{}
-	var ids Ints
-	var kinds, keys, queues Texts
+	var ids sqldb.Ints
+	var kinds, keys, queues sqldb.Texts
 	e.rows = map[string]*queueRow{}
 	for _, ask := range asks {
 		for i := range ask.jobs {
@@ -90,9 +91,9 @@ func (e *enqueue) look(asks []enqueueAsk) []Statement {
 			}
 		}
 	}
-	reads := []Statement{{Text: qQueueRows, Args: []any{queues}, Each: func(r Row) error { return e.scanQueueRow(r, e.rows) }}}
+	reads := []sqldb.Statement{{Text: qQueueRows, Args: []any{queues}, Each: func(r sqldb.Row) error { return e.scanQueueRow(r, e.rows) }}}
 	if len(ids) > 0 {
-		reads = append(reads, Statement{Text: qKnown, Args: []any{ids}, Each: func(r Row) error {
+		reads = append(reads, sqldb.Statement{Text: qKnown, Args: []any{ids}, Each: func(r sqldb.Row) error {
 			k := knownJob{state: sojourn.State(r.Int(2))}
 			copy(k.digest[:], r.Bytes(1))
 			e.known[sojourn.ID(r.Int(0))] = k
@@ -100,10 +101,10 @@ func (e *enqueue) look(asks []enqueueAsk) []Statement {
 		}})
 	}
 	if e.block.size+e.drawn.size == 0 { // else it was leased or drawn a moment ago
-		reads = append(reads, Statement{Text: qFindBlock, Args: []any{ids[0]}, Each: e.block.scan})
+		reads = append(reads, sqldb.Statement{Text: qFindBlock, Args: []any{ids[0]}, Each: e.block.scan})
 	}
 	if len(keys) > 0 {
-		reads = append(reads, Statement{Text: qHolders, Rows: []Column{kinds, keys}, Each: func(r Row) error {
+		reads = append(reads, sqldb.Statement{Text: qHolders, Rows: []sqldb.Column{kinds, keys}, Each: func(r sqldb.Row) error {
 			e.holders[kindKey{r.Text(0), r.Text(1)}] = holder{id: sojourn.ID(r.Int(2)), queue: r.Text(6), live: r.Int(3) != 0, held: r.Int(4),
 				state: sojourn.State(r.Int(5))}
 			return nil

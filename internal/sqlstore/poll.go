@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // Waiting jobs whose wait names when to poll stand in an index of their own, by the time of the next poll step. A claim that names their kind as
@@ -30,7 +31,7 @@ func (t *tx) duePolls(queue string, r sojourn.ClaimRequest) (due []entrant, err 
 		if !slices.Contains(r.Kinds, kind) {
 			continue
 		}
-		err := t.query(qPickPoll, func(row Row) error {
+		err := t.query(qPickPoll, func(row sqldb.Row) error {
 			due = append(due, entrant{candidate{row.Int(0), sojourn.ResumedRank, row.Int(2), 1}, kind, row.Text(3), sojourn.PurposePoll})
 			return nil
 		}, queue, kind, t.now, r.Max)

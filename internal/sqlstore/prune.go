@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // expired is a final job that retention wants gone, as it was when it was read.
@@ -46,11 +47,14 @@ func (t *tx) oldJobs(limit int) ([]expired, error) {
 			}
 			var nth expired
 			if count < math.MaxInt64 {
-				if err := t.query(qNthNewest, func(r Row) error { nth = expired{id: r.Int(1), finished: r.Int(0)}; return nil }, q.Name, int64(state), count); err != nil {
+				if err := t.query(qNthNewest, func(r sqldb.Row) error { nth = expired{id: r.Int(1), finished: r.Int(0)}; return nil }, q.Name, int64(state), count); err != nil {
 					return nil, err
 				}
 			}
-			err := t.query(qOld, func(r Row) error { old = append(old, expired{r.Int(0), r.Int(1), r.Text(2), r.Text(3)}); return nil },
+			err := t.query(qOld, func(r sqldb.Row) error {
+				old = append(old, expired{r.Int(0), r.Int(1), r.Text(2), r.Text(3)})
+				return nil
+			},
 				q.Name, int64(state), min(max(before, nth.finished), t.now-sojourn.IDLife.Microseconds()), before, nth.finished, nth.id, t.now, limit-len(old))
 			if err != nil {
 				return nil, err
@@ -124,7 +128,7 @@ func (t *tx) remove(e expired) (int64, error) {
 		return 0, err
 	}
 	keys := []kindKey{{e.kind, e.key}}
-	if err := t.query(qAwaitedKeys, func(r Row) error { keys = append(keys, kindKey{r.Text(0), r.Text(1)}); return nil }, e.id); err != nil {
+	if err := t.query(qAwaitedKeys, func(r sqldb.Row) error { keys = append(keys, kindKey{r.Text(0), r.Text(1)}); return nil }, e.id); err != nil {
 		return 0, err
 	}
 	for _, k := range keys {
@@ -165,7 +169,7 @@ func (t *tx) removeHolder(id int64, k kindKey) error {
 		return nil
 	}
 	if t.concurrent() { // one at a time changes what is remembered of a key
-		if err := t.query(qLockKey, func(Row) error { return nil }, k.kind, k.key); err != nil {
+		if err := t.query(qLockKey, func(sqldb.Row) error { return nil }, k.kind, k.key); err != nil {
 			return err
 		}
 	}

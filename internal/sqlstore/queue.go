@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const (
@@ -39,18 +40,18 @@ type queueRow struct {
 }
 
 func (t *tx) queueRow(name string) (queueRow, error) {
-	found, err := t.queueRows(Texts{name})
+	found, err := t.queueRows(sqldb.Texts{name})
 	return *found[name], err
 }
 
 // queueRows has a row for each name.
-func (t *tx) queueRows(names Texts) (map[string]*queueRow, error) {
+func (t *tx) queueRows(names sqldb.Texts) (map[string]*queueRow, error) {
 	rows := missing(names)
-	return rows, t.peek(qQueueRows, func(r Row) error { return t.scanQueueRow(r, rows) }, names)
+	return rows, t.peek(qQueueRows, func(r sqldb.Row) error { return t.scanQueueRow(r, rows) }, names)
 }
 
 // missing are queues as long as nothing is found of them.
-func missing(names Texts) map[string]*queueRow {
+func missing(names sqldb.Texts) map[string]*queueRow {
 	rows := make(map[string]*queueRow, len(names))
 	for _, name := range names {
 		rows[name] = &queueRow{reshape: -1}
@@ -58,7 +59,7 @@ func missing(names Texts) map[string]*queueRow {
 	return rows
 }
 
-func (t *tx) scanQueueRow(r Row, rows map[string]*queueRow) (err error) {
+func (t *tx) scanQueueRow(r sqldb.Row, rows map[string]*queueRow) (err error) {
 	q := rows[r.Text(0)]
 	if q == nil {
 		return nil // the name that was asked for cannot be stored
@@ -125,7 +126,7 @@ func (t *tx) lockQueue(queue string) (bool, error) {
 		q = qFreeQueue
 	}
 	got := false
-	err := t.query(q, func(Row) error { got = true; return nil }, queue)
+	err := t.query(q, func(sqldb.Row) error { got = true; return nil }, queue)
 	if got {
 		t.locked = append(t.locked, queue)
 	}
@@ -269,7 +270,7 @@ func (t *tx) listQueues(names []string, out *[]sojourn.QueueStatus) (map[string]
 		wanted[n] = true
 	}
 	place := map[string]int{}
-	err := t.query(qQueues, func(r Row) error {
+	err := t.query(qQueues, func(r sqldb.Row) error {
 		if len(wanted) > 0 && !wanted[r.Text(0)] || len(wanted) == 0 && r.Text(0) == sojourn.AllQueues {
 			return nil
 		}
@@ -304,7 +305,7 @@ type asks struct {
 // unhandled reports ready jobs for which no worker asks (spec:A10).
 func (t *tx) unhandled(status func(queue string) *sojourn.QueueStatus) error {
 	handled := map[place]bool{}
-	err := t.query(qAskers, func(r Row) error {
+	err := t.query(qAskers, func(r sqldb.Row) error {
 		var a asks
 		err := json.Unmarshal([]byte(r.Text(0)), &a)
 		for _, q := range a.Queues {
@@ -317,7 +318,7 @@ func (t *tx) unhandled(status func(queue string) *sojourn.QueueStatus) error {
 	if err != nil {
 		return err
 	}
-	return t.query(qReadyKinds, func(r Row) error {
+	return t.query(qReadyKinds, func(r sqldb.Row) error {
 		q := status(r.Text(0))
 		if q == nil || handled[place{r.Text(0), r.Text(1)}] {
 			return nil

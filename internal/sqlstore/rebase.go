@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // A lease is stored as the time at which it ends. When the clock is set, this time means something
@@ -140,7 +141,7 @@ func (s *Store) rebase(ctx context.Context) error {
 	var done *tx
 	var p clockStep
 	var r sharedClock
-	err := s.db.Update(ctx, func(c Conn) error {
+	err := s.db.Update(ctx, func(c sqldb.Conn) error {
 		t, err := s.newTx(c, false)
 		if err != nil {
 			return err
@@ -150,7 +151,7 @@ func (s *Store) rebase(ctx context.Context) error {
 			return err
 		}
 		r = sharedClock{}
-		if err := t.query(qLockClock, func(row Row) error { r = readShared(row.Text(0)); return nil }, metaClock); err != nil {
+		if err := t.query(qLockClock, func(row sqldb.Row) error { r = readShared(row.Text(0)); return nil }, metaClock); err != nil {
 			return err
 		}
 		p = s.clock.pendingStep()
@@ -181,8 +182,8 @@ func (s *Store) rebase(ctx context.Context) error {
 // shift moves what was counted before a step: leases and the timeouts of running steps, and after
 // a step back also the delays of waiting jobs.
 func (t *tx) shift(us int64) error {
-	var ids Ints
-	collect := func(r Row) error { ids = append(ids, r.Int(0)); return nil }
+	var ids sqldb.Ints
+	collect := func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }
 	if err := t.query(qRunning, collect); err != nil {
 		return err
 	}
@@ -266,7 +267,7 @@ func (s *Store) keepMark(ctx context.Context, stored string, now int64) error {
 		return nil
 	}
 	r.mark = now
-	return s.db.Update(ctx, func(c Conn) error {
+	return s.db.Update(ctx, func(c sqldb.Conn) error {
 		t := &tx{Conn: c, s: s, ready: map[place]int{}, freed: map[string]int{}}
 		_, err := t.exec(qSwapClock, r.String(), metaClock, stored)
 		return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // received is a response of this transaction. It is written once, as the transaction has left it.
@@ -47,7 +48,7 @@ func (t *tx) received(in *sojourn.Response, seq, outcome int64, l *live, job soj
 type inbox struct {
 	new     []*received
 	of      map[int64]*received // by number, also those that are written
-	marks   [4]Ints             // responses that were stored before and become something, see marked
+	marks   [4]sqldb.Ints       // responses that were stored before and become something, see marked
 	repeats map[int64]int64     // number of a response that is stored → how often it came again
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // recentRows bounds what recent remembers: 10,000 rows are some 10 MB.
@@ -20,7 +21,7 @@ type recent struct {
 
 // open gives the transaction the rows if they still hold.
 func (k *recent) open(t *tx) error {
-	c, ok := t.Conn.(Versioned)
+	c, ok := t.Conn.(sqldb.Versioned)
 	if !ok {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // qMislaid finds the lanes whose ledger is not what their jobs hold. Whoever changes what a job holds adds the same to the ledger in the same
@@ -21,9 +22,9 @@ var stepRepair = eachStep("repair", func(t *tx, queue string) (found []sojourn.V
 		return nil, err
 	}
 	t.leaveFlight() // of what stands before this in the transaction
-	var held Ints
-	var queues, lanes Texts
-	if err := t.query(qMislaid, func(r Row) error {
+	var held sqldb.Ints
+	var queues, lanes sqldb.Texts
+	if err := t.query(qMislaid, func(r sqldb.Row) error {
 		lane, booked, jobs := r.Text(0), r.Int(1), r.Int(2)
 		held, queues, lanes = append(held, jobs-booked), append(queues, queue), append(lanes, lane)
 		found = append(found, sojourn.Violation{Check: "flight-summed",
@@ -41,7 +42,7 @@ func (s *Store) Repair(ctx context.Context) (found []sojourn.Violation, err erro
 	var names []string
 	if err := s.view(ctx, func(t *tx) error {
 		names = nil
-		return t.query(qQueues, func(r Row) error { names = append(names, r.Text(0)); return nil })
+		return t.query(qQueues, func(r sqldb.Row) error { names = append(names, r.Text(0)); return nil })
 	}); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.
@@ -39,7 +40,7 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 		return nil, last, nil // nothing of it stands: the request may be answered with other jobs
 	}
 	carries := make(map[sojourn.ID]*carried, len(rows))
-	err = c.peek(qCarried, func(row Row) error {
+	err = c.peek(qCarried, func(row sqldb.Row) error {
 		carries[sojourn.ID(row.Int(0))] = scanCarried(row, 1)
 		return nil
 	}, idsOf(rows))
@@ -71,7 +72,7 @@ func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, rows []*live) err
 
 // leasesText lists the jobs and epochs of a worker's leases. Each claim writes it, so it is short. A 0 in front says that the claim's number is closed.
 func leasesText(rows []*live, closed bool) string {
-	list := make(Ints, 0, 2*len(rows)+1)
+	list := make(sqldb.Ints, 0, 2*len(rows)+1)
 	if closed {
 		list = append(list, 0)
 	}

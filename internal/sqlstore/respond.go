@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 type respondAnswer struct {
@@ -38,7 +39,7 @@ var stepRespond = newStep("respond", func(t *tx, requests [][]sojourn.Response) 
 	}
 	r.write()
 	return answers, nil
-}).lookingFirst(func(t *tx, in []any) (any, []Statement) {
+}).lookingFirst(func(t *tx, in []any) (any, []sqldb.Statement) {
 	requests := make([][]sojourn.Response, len(in))
 	for i := range in {
 		requests[i] = in[i].([]sojourn.Response)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // responding is the responses of one transaction. What they need is read for all of them together. Then each is decided in turn, by the rows as
@@ -18,7 +19,7 @@ type responding struct {
 	holders map[kindKey]holder                    // who has, or had, the key
 	rows    map[sojourn.ID]*live                  // as they are by now; nil: not live
 	kept    map[sojourn.ID][]sojourn.KeptResponse // of the rows, in order of arrival
-	numbers Ints                                  // for the responses that are new, ascending
+	numbers sqldb.Ints                            // for the responses that are new, ascending
 	nextID  int64                                 // the first that was not given out
 	signs   map[sojourn.ID]string                 // progress, the newest of each job
 }
@@ -83,12 +84,12 @@ func (r *responding) read() error {
 }
 
 // look asks for the rows of the jobs, where they are locked in one order; which message ids are known; and who has the keys.
-func (r *responding) look() (reads []Statement) {
-	ids := make(Ints, 0, len(r.leased))
+func (r *responding) look() (reads []sqldb.Statement) {
+	ids := make(sqldb.Ints, 0, len(r.leased))
 	for id := range r.leased {
 		ids = append(ids, int64(id))
 	}
-	var scopes, texts, kinds, keys Texts
+	var scopes, texts, kinds, keys sqldb.Texts
 	byID := false
 	r.accepted(func(in *sojourn.Response, to *target) {
 		scopes, texts = append(scopes, to.as.scope), append(texts, to.as.id)
@@ -104,19 +105,19 @@ func (r *responding) look() (reads []Statement) {
 		if r.needTypes() {
 			text, note, r.types = qLiveNamedTyped, r.noteType, contentTypes{}
 		}
-		reads = append(reads, Statement{Text: text, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: r.scanInto(r.rows, note)})
+		reads = append(reads, sqldb.Statement{Text: text, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: r.scanInto(r.rows, note)})
 	}
 	if len(texts) > 0 {
-		reads = append(reads, Statement{Text: qMessages, Rows: []Column{scopes, texts}, Each: r.scanMessage})
+		reads = append(reads, sqldb.Statement{Text: qMessages, Rows: []sqldb.Column{scopes, texts}, Each: r.scanMessage})
 	}
 	if len(keys) > 0 {
-		reads = append(reads, Statement{Text: qKeys, Rows: []Column{kinds, keys}, Each: func(row Row) error {
+		reads = append(reads, sqldb.Statement{Text: qKeys, Rows: []sqldb.Column{kinds, keys}, Each: func(row sqldb.Row) error {
 			r.holders[kindKey{row.Text(0), row.Text(1)}] = holder{id: sojourn.ID(row.Int(2)), live: row.Int(3) != 0}
 			return nil
 		}})
 	}
 	if byID {
-		reads = append(reads, Statement{Text: qMeta, Args: []any{"next_id"}, Each: func(row Row) (err error) {
+		reads = append(reads, sqldb.Statement{Text: qMeta, Args: []any{"next_id"}, Each: func(row sqldb.Row) (err error) {
 			r.nextID, err = strconv.ParseInt(row.Text(0), 10, 64)
 			return err
 		}})
@@ -124,14 +125,14 @@ func (r *responding) look() (reads []Statement) {
 	return reads
 }
 
-func (r *responding) noteLeased(_ Row, l *live) error {
+func (r *responding) noteLeased(_ sqldb.Row, l *live) error {
 	if _, ok := r.leased[l.ID]; ok {
 		r.leased[l.ID] = l
 	}
 	return nil
 }
 
-func (r *responding) scanMessage(row Row) error {
+func (r *responding) scanMessage(row sqldb.Row) error {
 	if known := row.Int(4) != 0; !known {
 		r.numbers = append(r.numbers, row.Int(2))
 		return nil
@@ -156,7 +157,7 @@ func (r *responding) prepare() error {
 	if err != nil {
 		return err
 	}
-	var ids Ints
+	var ids sqldb.Ints
 	r.accepted(func(in *sojourn.Response, to *target) {
 		if to.id == 0 && !in.Park {
 			h := r.holders[kindKey{in.Kind, in.Key}]
@@ -180,7 +181,7 @@ func (r *responding) prepare() error {
 		maps.Copy(r.rows, found)
 	}
 	if more := fresh - len(r.numbers); more > 0 {
-		if err := r.query(qNextResponses, func(row Row) error {
+		if err := r.query(qNextResponses, func(row sqldb.Row) error {
 			for seq := row.Int(0); seq < row.Int(0)+row.Int(1); seq++ {
 				r.numbers = append(r.numbers, seq)
 			}
@@ -195,7 +196,7 @@ func (r *responding) prepare() error {
 
 // readKept reads what the jobs keep. Their rows say how many those are, and most keep none.
 func (r *responding) readKept() error {
-	var keepers Ints
+	var keepers sqldb.Ints
 	for id, l := range r.rows {
 		if l != nil && l.Kept > 0 {
 			keepers = append(keepers, int64(id))
@@ -204,7 +205,7 @@ func (r *responding) readKept() error {
 	if len(keepers) == 0 {
 		return nil
 	}
-	return r.query(qKeptOf, func(row Row) error {
+	return r.query(qKeptOf, func(row sqldb.Row) error {
 		id := sojourn.ID(row.Int(0))
 		r.kept[id] = append(r.kept[id], scanKept(row, 1))
 		return nil
@@ -285,7 +286,7 @@ func (r *responding) progress(l *live, text string) error {
 // write leaves to the next flush what is not the jobs' own.
 func (r *responding) write() {
 	ids := slices.Sorted(maps.Keys(r.signs))
-	jobs, nothing, texts := make(Ints, len(ids)), make(Blobs, len(ids)), make(Texts, len(ids))
+	jobs, nothing, texts := make(sqldb.Ints, len(ids)), make(sqldb.Blobs, len(ids)), make(sqldb.Texts, len(ids))
 	for i, id := range ids {
 		jobs[i], texts[i] = int64(id), sojourn.Cut(r.signs[id], sojourn.MaxProgress)
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // never is the wake_at of a job that nothing but a claim moves.
@@ -48,7 +49,7 @@ const liveColumns = `l.id, l.queue, l.kind, l.key, l.state, l.resumed, l.purpose
 
 const liveColumnCount = 45
 
-func (t *tx) scanLive(r Row) (*live, error) {
+func (t *tx) scanLive(r sqldb.Row) (*live, error) {
 	n := 0
 	num := func() int64 { n++; return r.Int(n - 1) }
 	num32 := func() int32 { return int32(num()) }
@@ -81,25 +82,25 @@ func (t *tx) scanLive(r Row) (*live, error) {
 const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1)) order by l.id /*lock l*/`
 
 // load reads and locks live rows.
-func (t *tx) load(ids Ints) (map[sojourn.ID]*live, error) {
+func (t *tx) load(ids sqldb.Ints) (map[sojourn.ID]*live, error) {
 	return t.loadBy(qLive, ids, noMore)
 }
 
-func noMore(Row, *live) error { return nil }
+func noMore(sqldb.Row, *live) error { return nil }
 
 // loadBy is load by a query that begins with liveColumns; more reads what stands behind them.
-func (t *tx) loadBy(q string, ids Ints, more func(Row, *live) error) (map[sojourn.ID]*live, error) {
+func (t *tx) loadBy(q string, ids sqldb.Ints, more func(sqldb.Row, *live) error) (map[sojourn.ID]*live, error) {
 	found := make(map[sojourn.ID]*live, len(ids))
 	return found, t.loadInto(found, q, ids, more)
 }
 
-func (t *tx) loadInto(found map[sojourn.ID]*live, q string, ids Ints, more func(Row, *live) error) error {
+func (t *tx) loadInto(found map[sojourn.ID]*live, q string, ids sqldb.Ints, more func(sqldb.Row, *live) error) error {
 	t.places = nil // settings for a row are read after it was locked
 	return t.query(q, t.scanInto(found, more), ids)
 }
 
-func (t *tx) scanInto(found map[sojourn.ID]*live, more func(Row, *live) error) func(Row) error {
-	return func(r Row) error {
+func (t *tx) scanInto(found map[sojourn.ID]*live, more func(sqldb.Row, *live) error) func(sqldb.Row) error {
+	return func(r sqldb.Row) error {
 		l, err := t.scanLive(r)
 		if err != nil {
 			return err
@@ -109,8 +110,8 @@ func (t *tx) scanInto(found map[sojourn.ID]*live, more func(Row, *live) error) f
 	}
 }
 
-func idsOf(rows []*live) Ints {
-	ids := make(Ints, len(rows))
+func idsOf(rows []*live) sqldb.Ints {
+	ids := make(sqldb.Ints, len(rows))
 	for i, l := range rows {
 		ids[i] = int64(l.ID)
 	}
@@ -118,7 +119,7 @@ func idsOf(rows []*live) Ints {
 }
 
 func (t *tx) loadOne(id sojourn.ID) (*live, error) {
-	found, err := t.load(Ints{int64(id)})
+	found, err := t.load(sqldb.Ints{int64(id)})
 	return found[id], err
 }
 
@@ -127,7 +128,7 @@ func (t *tx) readLeased(leases []sojourn.Lease) error {
 	if t.leased == nil {
 		t.leased = make(map[sojourn.ID]*live, len(leases))
 	}
-	ids := make(Ints, 0, len(leases))
+	ids := make(sqldb.Ints, 0, len(leases))
 	for _, l := range leases {
 		if _, ok := t.leased[l.ID]; ok {
 			continue

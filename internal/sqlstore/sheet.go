@@ -1,12 +1,17 @@
 package sqlstore
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+)
 
 // sheet is the rows of a bulk, column by column: first the ids, then numbers, then texts, then bytes. The rows of one transaction have most of their columns in
 // common, and such a column is kept as one value (docs/decisions/043).
 type sheet struct {
 	rows    int // that are expected
-	ids     Ints
+	ids     sqldb.Ints
 	numbers cells[int64]
 	texts   cells[string]
 	blobs   []blobCells
@@ -20,7 +25,7 @@ func newSheet(rows, numbers, texts, blobs int) *sheet {
 // row begins a row. The caller gives it the values of all columns, with the methods below.
 func (s *sheet) row(id int64) *sheet {
 	if s.ids == nil {
-		s.ids = make(Ints, 0, s.rows)
+		s.ids = make(sqldb.Ints, 0, s.rows)
 	}
 	s.ids = append(s.ids, id)
 	return s
@@ -43,27 +48,27 @@ func (s *sheet) bytes(values ...[]byte) {
 }
 
 // columns are all but the ids.
-func (s *sheet) columns() []Column {
-	out := make([]Column, 0, len(s.numbers)+len(s.texts)+len(s.blobs))
+func (s *sheet) columns() []sqldb.Column {
+	out := make([]sqldb.Column, 0, len(s.numbers)+len(s.texts)+len(s.blobs))
 	for i := range s.numbers {
 		if c := &s.numbers[i]; c.all != nil {
-			out = append(out, Ints(c.all))
+			out = append(out, sqldb.Ints(c.all))
 		} else {
-			out = append(out, Same{c.same, c.n})
+			out = append(out, sqldb.Same{Value: c.same, N: c.n})
 		}
 	}
 	for i := range s.texts {
 		if c := &s.texts[i]; c.all != nil {
-			out = append(out, Texts(c.all))
+			out = append(out, sqldb.Texts(c.all))
 		} else {
-			out = append(out, Same{c.same, c.n})
+			out = append(out, sqldb.Same{Value: c.same, N: c.n})
 		}
 	}
 	for i := range s.blobs {
 		if c := &s.blobs[i]; c.all != nil {
 			out = append(out, c.all)
 		} else {
-			out = append(out, Same{append([]byte{}, c.same...), c.n})
+			out = append(out, sqldb.Same{Value: append([]byte{}, c.same...), N: c.n})
 		}
 	}
 	return out
@@ -86,7 +91,7 @@ func (c cells[T]) add(rows int, values []T) {
 			c.same = v
 			c.n++
 		default:
-			c.all = append(append(make([]T, 0, max(rows, c.n+1)), repeated(c.same, c.n)...), v)
+			c.all = append(append(make([]T, 0, max(rows, c.n+1)), slices.Repeat([]T{c.same}, c.n)...), v)
 		}
 	}
 }
@@ -95,7 +100,7 @@ func (c cells[T]) add(rows int, values []T) {
 type blobCells struct {
 	same []byte
 	n    int
-	all  Blobs
+	all  sqldb.Blobs
 }
 
 func (c *blobCells) add(rows int, v []byte) {
@@ -106,7 +111,7 @@ func (c *blobCells) add(rows int, v []byte) {
 		c.same = v
 		c.n++
 	default:
-		c.all = append(append(make(Blobs, 0, max(rows, c.n+1)), repeated(c.same, c.n)...), v)
+		c.all = append(append(make(sqldb.Blobs, 0, max(rows, c.n+1)), slices.Repeat([][]byte{c.same}, c.n)...), v)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // A column is one value as long as all rows agree, and has all rows as soon as one does not.
@@ -12,10 +14,10 @@ func TestSheet(t *testing.T) {
 	s.row(1).ints(7, 0, 4).strings("a", "x").bytes(nil, []byte("p"), nil)
 	s.row(2).ints(7, 0, 5).strings("a", "").bytes([]byte{}, []byte("p"), nil)
 	s.row(3).ints(7, 1, 5).strings("a", "").bytes(nil, []byte("p"), []byte("q"))
-	if want := (Ints{1, 2, 3}); !reflect.DeepEqual(s.ids, want) {
+	if want := (sqldb.Ints{1, 2, 3}); !reflect.DeepEqual(s.ids, want) {
 		t.Errorf("ids %v, want %v", s.ids, want)
 	}
-	want := []Column{Same{int64(7), 3}, Ints{0, 0, 1}, Ints{4, 5, 5}, Same{"a", 3}, Texts{"x", "", ""}, Same{[]byte{}, 3}, Same{[]byte("p"), 3}, Blobs{nil, nil, []byte("q")}}
+	want := []sqldb.Column{sqldb.Same{Value: int64(7), N: 3}, sqldb.Ints{0, 0, 1}, sqldb.Ints{4, 5, 5}, sqldb.Same{Value: "a", N: 3}, sqldb.Texts{"x", "", ""}, sqldb.Same{Value: []byte{}, N: 3}, sqldb.Same{Value: []byte("p"), N: 3}, sqldb.Blobs{nil, nil, []byte("q")}}
 	got := s.columns()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("columns\n%#v, want\n%#v", got, want)
@@ -51,7 +53,7 @@ func TestSheetStorable(t *testing.T) {
 	s.row(1).strings("\xff", "a")
 	s.row(2).strings("\xff", "b\x00")
 	got := storableColumns(s.columns())
-	if want := []Column{Same{"\uFFFD", 2}, Texts{"a", "b\uFFFD"}}; !reflect.DeepEqual(got, want) {
+	if want := []sqldb.Column{sqldb.Same{Value: "\uFFFD", N: 2}, sqldb.Texts{"a", "b\uFFFD"}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%#v, want %#v", got, want)
 	}
 }

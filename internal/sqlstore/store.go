@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // Config is what a database package chooses for its store.
@@ -38,7 +40,7 @@ type Config struct {
 
 // Store is a sojourn.Store over any database behind the seam. Safe for concurrent use.
 type Store struct {
-	db         DB
+	db         sqldb.DB
 	cfg        Config
 	clock      clock
 	batch      *batcher
@@ -72,7 +74,7 @@ type Store struct {
 }
 
 // New makes a store over db, whose schema must be up to date.
-func New(ctx context.Context, db DB, cfg Config) (*Store, error) {
+func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
 	s := &Store{db: db, cfg: cfg}
 	for _, d := range []struct {
 		v   *int
@@ -119,13 +121,13 @@ const (
 
 // readMeta reads the instance's name and secret, or draws them for a new instance.
 func (s *Store) readMeta(ctx context.Context) error {
-	return s.db.Update(ctx, func(c Conn) error {
+	return s.db.Update(ctx, func(c sqldb.Conn) error {
 		// Again, because another process may have migrated since this one looked; where one transaction writes at a time, it cannot do so unseen now.
 		var schema sojourn.Schema
-		if err := NewMigrator(s.db, s.cfg.Prefix, s.cfg.Now).read(c, &schema); err != nil {
+		if err := migrate.New(s.db, s.cfg.Prefix, s.cfg.Now).ReadSchema(c, &schema); err != nil {
 			return err
 		}
-		if err := Fits(schema, "the store"); err != nil {
+		if err := migrate.Fits(schema, "the store"); err != nil {
 			return err
 		}
 		sent := s.clock.monotonic()
@@ -137,7 +139,7 @@ func (s *Store) readMeta(ctx context.Context) error {
 		found := map[string]string{}
 		read := func() error {
 			for _, name := range []string{"instance", "secret", metaClock} {
-				if err := t.query(qMeta, func(r Row) error { found[name] = r.Text(0); return nil }, name); err != nil {
+				if err := t.query(qMeta, func(r sqldb.Row) error { found[name] = r.Text(0); return nil }, name); err != nil {
 					return err
 				}
 			}
@@ -168,7 +170,7 @@ func (s *Store) readMeta(ctx context.Context) error {
 
 // tx is one transaction: its connection, its one reading of the clock, and what is to be told after the commit.
 type tx struct {
-	Conn
+	sqldb.Conn
 	s *Store
 	reading
 	wrote  bool
@@ -213,7 +215,7 @@ type tx struct {
 }
 
 // newTx begins with a group of requests, of which there may be none.
-func (s *Store) newTx(c Conn, hasty bool, group ...*request) (*tx, error) {
+func (s *Store) newTx(c sqldb.Conn, hasty bool, group ...*request) (*tx, error) {
 	sent := s.clock.monotonic()
 	t := &tx{Conn: c, s: s, ready: map[place]int{}, freed: map[string]int{}, hasty: hasty}
 	if t.guess(group) {
@@ -256,7 +258,7 @@ func (t *tx) exec(q string, args ...any) (int64, error) {
 	return n, err
 }
 
-func (t *tx) query(q string, each func(Row) error, args ...any) error {
+func (t *tx) query(q string, each func(sqldb.Row) error, args ...any) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
@@ -264,12 +266,12 @@ func (t *tx) query(q string, each func(Row) error, args ...any) error {
 }
 
 // peek is query for what nothing pending changes.
-func (t *tx) peek(q string, each func(Row) error, args ...any) error {
+func (t *tx) peek(q string, each func(sqldb.Row) error, args ...any) error {
 	return t.Query(t.s.sql(q), each, storableArgs(args)...)
 }
 
 // each runs a query for every row of the columns, which must have one length, in any order.
-func (t *tx) each(q string, row func(Row) error, columns ...Column) error {
+func (t *tx) each(q string, row func(sqldb.Row) error, columns ...sqldb.Column) error {
 	n := columns[0].Len()
 	if n == 0 {
 		return nil
@@ -292,7 +294,7 @@ func (t *tx) each(q string, row func(Row) error, columns ...Column) error {
 	return nil
 }
 
-func (t *tx) bulk(q string, hit func(int64), first Ints, more ...Column) error {
+func (t *tx) bulk(q string, hit func(int64), first sqldb.Ints, more ...sqldb.Column) error {
 	if len(first) == 0 {
 		return nil
 	}
@@ -305,14 +307,14 @@ func (t *tx) bulk(q string, hit func(int64), first Ints, more ...Column) error {
 
 // num runs a query that gives one number.
 func (t *tx) num(q string, args ...any) (n int64, err error) {
-	err = t.query(q, func(r Row) error { n = r.Int(0); return nil }, args...)
+	err = t.query(q, func(r sqldb.Row) error { n = r.Int(0); return nil }, args...)
 	return n, err
 }
 
 // end is the last thing that a transaction does: it writes what is pending, and looks whether what it has relied on still holds.
 func (t *tx) end() error {
 	t.leaveFlight()
-	if c, ok := t.Conn.(Committer); ok {
+	if c, ok := t.Conn.(sqldb.Committer); ok {
 		return t.commitWith(c)
 	}
 	if err := t.flush(); err != nil {
@@ -379,7 +381,7 @@ func (s *Store) view(ctx context.Context, fn func(t *tx) error) error {
 		return *err
 	}
 	sent := s.clock.monotonic()
-	err := s.db.View(ctx, func(c Conn) error {
+	err := s.db.View(ctx, func(c sqldb.Conn) error {
 		now, err := s.read(c, sent)
 		if err != nil {
 			return err
@@ -400,7 +402,7 @@ func (s *Store) Nudge() { s.hub.wakeAll() }
 
 // OwnerID names this process; see sojourn.Owner. It is empty on databases that do not know their processes.
 func (s *Store) OwnerID() string {
-	if o, ok := s.db.(Owners); ok {
+	if o, ok := s.db.(sqldb.Owners); ok {
 		return o.OwnerID()
 	}
 	return ""
@@ -427,11 +429,11 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 	err = s.view(ctx, func(t *tx) error {
 		st.Now, st.Clock = at(t.now), s.clock.describe()
 		var schema sojourn.Schema
-		if err := NewMigrator(s.db, s.cfg.Prefix, s.cfg.Now).read(t, &schema); err != nil {
+		if err := migrate.New(s.db, s.cfg.Prefix, s.cfg.Now).ReadSchema(t, &schema); err != nil {
 			return err
 		}
 		st.Schema = schema.Found
-		return Fits(schema, "the store") // it may have been migrated since it was opened
+		return migrate.Fits(schema, "the store") // it may have been migrated since it was opened
 	})
 	return st, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const (
@@ -40,10 +41,10 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 			return err
 		}
 		now = t.now
-		if err := t.query(qMeta, func(r Row) error { clock = r.Text(0); return nil }, metaClock); err != nil {
+		if err := t.query(qMeta, func(r sqldb.Row) error { clock = r.Text(0); return nil }, metaClock); err != nil {
 			return err
 		}
-		if err := t.query(qReshapings, func(r Row) error { unshaped = append(unshaped, r.Text(0)); return nil }); err != nil {
+		if err := t.query(qReshapings, func(r sqldb.Row) error { unshaped = append(unshaped, r.Text(0)); return nil }); err != nil {
 			return err
 		}
 		if missed, err = t.missed(limit); err == nil {
@@ -79,15 +80,15 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 
 // sweepDue ends what is overdue: one bounded page of the wake-up index, whatever sort of thing stands there.
 func (t *tx) sweepDue(limit int) (swept sojourn.Swept, err error) {
-	var ids Ints
-	if err := t.query(qOverdue, func(r Row) error { ids = append(ids, r.Int(0)); return nil }, t.now, limit); err != nil {
+	var ids sqldb.Ints
+	if err := t.query(qOverdue, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, t.now, limit); err != nil {
 		return swept, err
 	}
 	return t.sweepThese(ids)
 }
 
 // sweepThese ends what of these rows is overdue.
-func (t *tx) sweepThese(ids Ints) (swept sojourn.Swept, err error) {
+func (t *tx) sweepThese(ids sqldb.Ints) (swept sojourn.Swept, err error) {
 	if len(ids) == 0 {
 		return swept, nil
 	}
@@ -213,9 +214,9 @@ const qRunningOf = `select id from sj_live where wake_at_us < 922337203685477580
 
 // stepOwner ends leases of a dead process. Its workers are named owner.something.
 var stepOwner = eachStep("owner", func(t *tx, owner string) (int, error) {
-	var ids Ints
+	var ids sqldb.Ints
 	// "/" follows "." in every collation that compares bytes.
-	if err := t.query(qRunningOf, func(r Row) error { ids = append(ids, r.Int(0)); return nil }, owner+".", owner+"/", sojourn.MaxBatch); err != nil {
+	if err := t.query(qRunningOf, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, owner+".", owner+"/", sojourn.MaxBatch); err != nil {
 		return 0, err
 	}
 	found, err := t.load(ids)
@@ -232,7 +233,7 @@ var stepOwner = eachStep("owner", func(t *tx, owner string) (int, error) {
 
 // sweepOwners ends the leases of processes on this machine that have died, without waiting for the leases' end.
 func (s *Store) sweepOwners(ctx context.Context, limit int) (swept sojourn.Swept, err error) {
-	o, ok := s.db.(Owners)
+	o, ok := s.db.(sqldb.Owners)
 	if !ok {
 		return swept, nil
 	}
@@ -274,14 +275,14 @@ func (t *tx) sweepInbox(limit int, swept *sojourn.Swept) error {
 		kind, key    string
 	}
 	var rows []row
-	err := t.query(qExpired, func(r Row) error {
+	err := t.query(qExpired, func(r sqldb.Row) error {
 		rows = append(rows, row{r.Int(0), r.Int(3), r.Text(1), r.Text(2)})
 		return nil
 	}, t.now, limit)
 	if err != nil {
 		return err
 	}
-	var gone Ints
+	var gone sqldb.Ints
 	for _, r := range rows {
 		if r.outcome != outEarly {
 			gone = append(gone, r.seq)

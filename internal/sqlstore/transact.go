@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // commit runs a group of requests in one transaction. If it was rolled back with several in it, each is run alone, so
@@ -42,7 +43,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 	group = s.arrange(group)
 	var lent []*waiter // the same ones if the transaction is run again
 	var given []claimAnswer
-	err = s.update(ctx, func(c Conn) (err error) {
+	err = s.update(ctx, func(c sqldb.Conn) (err error) {
 		defer func() { // a mistake of ours fails the request that meets it, and nothing else
 			if v := recover(); v != nil {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
@@ -71,7 +72,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 		if err := done.end(); err != nil {
 			return err
 		}
-		if silent, ok := c.(Versioned); ok && !done.wrote && foundNothing(group) {
+		if silent, ok := c.(sqldb.Versioned); ok && !done.wrote && foundNothing(group) {
 			silent.Silent()
 		}
 		return nil
@@ -93,7 +94,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 }
 
 // update is DB.Update that shifts the leases first when fn finds that the clock was set.
-func (s *Store) update(ctx context.Context, fn func(Conn) error) error {
+func (s *Store) update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	for {
 		err := s.db.Update(ctx, fn)
 		if !errors.Is(err, errClockStep) || ctx.Err() != nil {

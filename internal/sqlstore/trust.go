@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // trusted are rows of running jobs as transactions of this process have left them, where others write beside it. The end of a step neither reads nor locks
@@ -97,7 +98,7 @@ func (t *tx) noteWriter() []statement {
 	}
 	for _, l := range t.changed {
 		if mayTrust(l) {
-			return []statement{{Statement: Statement{Text: q, Each: func(r Row) error { t.writer = r.Int(0); return nil }}}}
+			return []statement{{Statement: sqldb.Statement{Text: q, Each: func(r sqldb.Row) error { t.writer = r.Int(0); return nil }}}}
 		}
 	}
 	return nil

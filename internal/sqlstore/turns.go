@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // Groups take turns: one job each, in the order of their names, going on where the last claim has stopped. The lanes index finds the next
@@ -155,7 +156,7 @@ func (l *gatedLine) readyLanes(turn string, want int) (ready []string, err error
 		var found []string
 		if len(ready) < want && part[0] < part[1] {
 			for _, kind := range l.r.Kinds {
-				if err := l.query(qLanes, func(r Row) error { found = append(found, r.Text(0)); return nil }, l.queue, kind, part[0], full, want-len(ready), part[1]); err != nil {
+				if err := l.query(qLanes, func(r sqldb.Row) error { found = append(found, r.Text(0)); return nil }, l.queue, kind, part[0], full, want-len(ready), part[1]); err != nil {
 					return nil, err
 				}
 			}
@@ -167,8 +168,8 @@ func (l *gatedLine) readyLanes(turn string, want int) (ready []string, err error
 }
 
 // fullGroups are the lanes at their limit or share. A group without jobs in flight is at its limit only if it has no share at all.
-func (l *gatedLine) fullGroups() Texts {
-	full := Texts{}
+func (l *gatedLine) fullGroups() sqldb.Texts {
+	full := sqldb.Texts{}
 	for group := range l.flow.Groups {
 		if !l.mayStart(group) {
 			full = append(full, laneGroup+group)
@@ -196,7 +197,7 @@ func (l *gatedLine) heads(lanes []string) (map[string][]entrant, error) {
 	deep := min((l.r.Max+len(lanes)-1)/len(lanes)+asked, l.r.Max)
 	var all []entrant
 	for _, kind := range l.r.Kinds {
-		if err := l.each(sojourn.PurposeStart, &all, TextHeads, kind, Texts(lanes), deep); err != nil {
+		if err := l.each(sojourn.PurposeStart, &all, TextHeads, kind, sqldb.Texts(lanes), deep); err != nil {
 			return nil, err
 		}
 	}

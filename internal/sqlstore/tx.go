@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // maxRaces is how often a step is tried inside of one transaction of the application when others are faster each time.
@@ -25,7 +26,7 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 	if err := s.broken.Load(); err != nil {
 		return *err
 	}
-	db, ok := s.db.(Joiner)
+	db, ok := s.db.(sqldb.Joiner)
 	if !ok {
 		return sojourn.Invalid("tx", "this store cannot work inside of a transaction of the application")
 	}
@@ -47,7 +48,7 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 				return err
 			}
 			dead = t.dead
-			if d, ok := c.(DurableJoiner); ok && !t.wrote && t.pending.empty() {
+			if d, ok := c.(sqldb.DurableJoiner); ok && !t.wrote && t.pending.empty() {
 				if err := d.ReadDurably(); err != nil {
 					return err
 				}
@@ -61,7 +62,7 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 		if undone := c.Undo(); undone != nil {
 			return txFailed(errors.Join(err, undone))
 		}
-		if !errors.Is(err, ErrRaced) || try == maxRaces || ctx.Err() != nil {
+		if !errors.Is(err, sqldb.ErrRaced) || try == maxRaces || ctx.Err() != nil {
 			return txFailed(errors.Join(err, c.Keep()))
 		}
 	}
@@ -86,7 +87,7 @@ func txFailed(err error) error {
 		return nil
 	}
 	message := "the database refused (" + err.Error() + "): roll back, then repeat the whole transaction"
-	if errors.Is(err, ErrRaced) {
+	if errors.Is(err, sqldb.ErrRaced) {
 		message = "other transactions were faster each time (" + err.Error() + "): roll back, then repeat the whole transaction; READ COMMITTED sees what they did"
 	}
 	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Message: message, Err: err}
@@ -134,7 +135,7 @@ func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]so
 
 // durable waits until everything that is committed is on the disk.
 func (s *Store) durable() error {
-	if db, ok := s.db.(Durable); ok {
+	if db, ok := s.db.(sqldb.Durable); ok {
 		return db.Durable()
 	}
 	return nil

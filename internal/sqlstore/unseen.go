@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // mayBeUnseen notes a key under which a response and the job that waits for it may have missed each other, because both are written by
@@ -22,7 +23,7 @@ func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
 		return
 	}
 	var done *tx
-	err := s.db.Update(ctx, func(c Conn) error {
+	err := s.db.Update(ctx, func(c sqldb.Conn) error {
 		t, err := s.newTx(c, false)
 		if err != nil {
 			return err
@@ -52,13 +53,13 @@ func (t *tx) missed(limit int) (keys []kindKey, err error) {
 	if !t.concurrent() {
 		return nil, nil
 	}
-	err = t.query(qEarlyMissed, func(r Row) error { keys = append(keys, kindKey{r.Text(0), r.Text(1)}); return nil }, limit)
+	err = t.query(qEarlyMissed, func(r sqldb.Row) error { keys = append(keys, kindKey{r.Text(0), r.Text(1)}); return nil }, limit)
 	return keys, err
 }
 
 // attachEarly gives live jobs the early responses of these keys, as if they came now.
 func (t *tx) attachEarly(keys []kindKey) error {
-	kinds, texts := make(Texts, len(keys)), make(Texts, len(keys))
+	kinds, texts := make(sqldb.Texts, len(keys)), make(sqldb.Texts, len(keys))
 	for i, k := range keys {
 		kinds[i], texts[i] = k.kind, k.key
 	}
@@ -67,8 +68,8 @@ func (t *tx) attachEarly(keys []kindKey) error {
 		job int64
 	}
 	var found []holder
-	var ids Ints
-	if err := t.query(qEarlyHolders, func(r Row) error {
+	var ids sqldb.Ints
+	if err := t.query(qEarlyHolders, func(r sqldb.Row) error {
 		found, ids = append(found, holder{kindKey{r.Text(0), r.Text(1)}, r.Int(2)}), append(ids, r.Int(2))
 		return nil
 	}, kinds, texts); err != nil || len(found) == 0 {
@@ -94,8 +95,8 @@ func (t *tx) attachEarly(keys []kindKey) error {
 
 // attachTo attaches the early responses of a key of a job, and matches.
 func (t *tx) attachTo(l *live, k kindKey) error {
-	var early Ints
-	err := t.query(qEarlyOf, func(r Row) error { early = append(early, r.Int(0)); return nil }, k.kind, k.key)
+	var early sqldb.Ints
+	err := t.query(qEarlyOf, func(r sqldb.Row) error { early = append(early, r.Int(0)); return nil }, k.kind, k.key)
 	if err != nil || len(early) == 0 {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // churn counts what this process leaves behind in the hot tables, and has it removed. Whoever looks for what is due or first in line passes over all of it: after
@@ -25,7 +27,7 @@ const (
 
 // leave notes that a transaction has left dead rows behind.
 func (s *Store) leave(dead int) {
-	db, ok := s.db.(Vacuumer)
+	db, ok := s.db.(sqldb.Vacuumer)
 	if !ok || dead == 0 {
 		return
 	}
@@ -40,7 +42,7 @@ func (s *Store) leave(dead int) {
 }
 
 // vacuum ends with the store. If it fails, the database's own comes later.
-func (s *Store) vacuum(db Vacuumer) {
+func (s *Store) vacuum(db sqldb.Vacuumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), vacuumLimit)
 	defer cancel()
 	ended := make(chan struct{})

@@ -5,11 +5,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // slowVacuum takes as long as it is told, or until its context ends.
 type slowVacuum struct {
-	DB
+	sqldb.DB
 	takes time.Duration
 	began int
 	err   error

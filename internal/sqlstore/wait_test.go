@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // quiet is a database in which no other process writes.
-type quiet struct{ DB }
+type quiet struct{ sqldb.DB }
 
 func (quiet) Version(context.Context) (int64, error) { return 1, nil }
 

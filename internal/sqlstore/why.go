@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 func (s *Store) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		var l *live
-		err := t.query(qLook, func(r Row) (err error) {
+		err := t.query(qLook, func(r sqldb.Row) (err error) {
 			l, err = t.scanLive(r)
 			return err
 		}, int64(id))
@@ -42,7 +43,7 @@ func (s *Store) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err erro
 }
 
 func (t *tx) whyFinal(id sojourn.ID) (w sojourn.Why, err error) {
-	err = t.query(qFinalLook, func(r Row) error {
+	err = t.query(qFinalLook, func(r sqldb.Row) error {
 		w = sojourn.Why{ID: id, Queue: r.Text(0), Kind: r.Text(1), State: sojourn.State(r.Int(2)), Waits: "for nothing: it has ended"}
 		if reason := r.Text(3); reason != "" {
 			w.Waits += ", reason " + reason
@@ -163,7 +164,7 @@ func (l *gatedLine) whyBehind(w *sojourn.Why, e *entrant) error {
 func (l *gatedLine) kinds(fn func(kind string) error) error {
 	for kind := ""; ; {
 		after := kind
-		if err := l.query(qReadyKind, func(r Row) error { kind = r.Text(0); return nil }, l.queue, after); err != nil || kind == "" {
+		if err := l.query(qReadyKind, func(r sqldb.Row) error { kind = r.Text(0); return nil }, l.queue, after); err != nil || kind == "" {
 			return err
 		}
 		if err := fn(kind); err != nil {
@@ -189,7 +190,7 @@ func (l *gatedLine) ahead1000(e *entrant) (n int64, err error) {
 // nobodyAsks reports whether no worker has asked for a kind in a queue within the last day.
 func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 	nobody := true
-	err := t.query(qAskers, func(r Row) error {
+	err := t.query(qAskers, func(r sqldb.Row) error {
 		var a asks
 		err := json.Unmarshal([]byte(r.Text(0)), &a)
 		nobody = nobody && !(slices.Contains(a.Queues, queue) && slices.Contains(a.Kinds, kind))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // The windows of a job move its run_at: they are stored with it and do not change by themselves. Those of a queue are looked at by each claim and
@@ -98,7 +99,7 @@ func (c *claims) putOffFront(r sojourn.ClaimRequest) error {
 	if err != nil {
 		return err
 	}
-	ids := make(Ints, len(picked))
+	ids := make(sqldb.Ints, len(picked))
 	for i, p := range picked {
 		ids[i] = p.id
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // present are the workers that ask this process for jobs. An idle worker writes nothing, so only the process that it asks knows that it is alive.
@@ -111,7 +112,7 @@ func (t *tx) workers(f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
 		return known[id]
 	}
 	since := t.now - sojourn.WorkerLife.Microseconds()
-	if err := t.query(qWorkers, func(r Row) error {
+	if err := t.query(qWorkers, func(r sqldb.Row) error {
 		var a asks
 		w := worker(r.Text(0))
 		w.SeenAt, w.Drained = at(r.Int(2)), r.Int(3) != 0
@@ -121,7 +122,7 @@ func (t *tx) workers(f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
 	}, since); err != nil {
 		return nil, err
 	}
-	if err := t.query(qWorkersRun, func(r Row) error {
+	if err := t.query(qWorkersRun, func(r sqldb.Row) error {
 		w := worker(r.Text(0))
 		w.Running, w.Stalled = r.Int(1), r.Int(2)
 		if seen := at(r.Int(3)); seen.After(w.SeenAt) {
@@ -163,11 +164,11 @@ func (t *tx) page(known map[string]*sojourn.WorkerStatus, f sojourn.WorkerFilter
 		return out, nil
 	}
 	place := make(map[string]int, len(out))
-	var ids Texts
+	var ids sqldb.Texts
 	for i, w := range out {
 		place[w.Worker], ids = i, append(ids, w.Worker)
 	}
-	return out, t.query(qRunningJobs, func(r Row) error {
+	return out, t.query(qRunningJobs, func(r sqldb.Row) error {
 		w := &out[place[r.Text(0)]]
 		w.Jobs = append(w.Jobs, sojourn.ID(r.Int(1)))
 		return nil

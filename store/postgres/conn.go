@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// conn implements sqlstore.Conn, sqlstore.Sender and sqlstore.Clocked. It lives as long as one transaction, and holds its context for so long.
+// conn implements sqldb.Conn, sqldb.Sender and sqldb.Clocked. It lives as long as one transaction, and holds its context for so long.
 type conn struct {
 	ctx context.Context
 	raw *pgx.Conn
@@ -25,13 +25,13 @@ type conn struct {
 	link  *link     // nil in a transaction of the application
 }
 
-// Clock implements sqlstore.Clocked.
+// Clock implements sqldb.Clocked.
 func (c *conn) Clock() (int64, error) {
 	err := c.begin()
 	return c.now, err
 }
 
-// Exec implements sqlstore.Conn.
+// Exec implements sqldb.Conn.
 func (c *conn) Exec(q string, args ...any) (int64, error) {
 	values, err := bind(args)
 	if err == nil {
@@ -49,9 +49,9 @@ func (c *conn) Exec(q string, args ...any) (int64, error) {
 	return tag.RowsAffected(), err
 }
 
-// Query implements sqlstore.Conn. It reads all rows before it calls each, because a connection runs one statement at a time and each may
+// Query implements sqldb.Conn. It reads all rows before it calls each, because a connection runs one statement at a time and each may
 // run another.
-func (c *conn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
+func (c *conn) Query(q string, each func(sqldb.Row) error, args ...any) error {
 	values, err := bind(args)
 	if err == nil {
 		err = c.begin()
@@ -106,8 +106,8 @@ func own(raw [][]byte) [][]byte {
 	return values
 }
 
-// Bulk implements sqlstore.Conn.
-func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more ...sqlstore.Column) error {
+// Bulk implements sqldb.Conn.
+func (c *conn) Bulk(q string, hit func(first int64), first sqldb.Ints, more ...sqldb.Column) error {
 	args := make([]any, 1, 1+len(more))
 	args[0] = first
 	for i, column := range more {
@@ -123,11 +123,11 @@ func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more .
 		_, err := c.Exec(q, args...)
 		return err
 	}
-	return c.Query(q, func(r sqlstore.Row) error { hit(r.Int(0)); return nil }, args...)
+	return c.Query(q, func(r sqldb.Row) error { hit(r.Int(0)); return nil }, args...)
 }
 
-// Send implements sqlstore.Sender.
-func (c *conn) Send(batch []sqlstore.Statement) error {
+// Send implements sqldb.Sender.
+func (c *conn) Send(batch []sqldb.Statement) error {
 	c.fold(batch)
 	opened := c.opening(batch)
 	m, err := queue(opened)
@@ -147,7 +147,7 @@ func (c *conn) note(tag pgconn.CommandTag) {
 	c.wrote = c.wrote || tag.RowsAffected() > 0 && (tag.Insert() || tag.Update() || tag.Delete())
 }
 
-func (c *conn) fold(batch []sqlstore.Statement) {
+func (c *conn) fold(batch []sqldb.Statement) {
 	if c.same == nil {
 		return
 	}
@@ -158,11 +158,11 @@ func (c *conn) fold(batch []sqlstore.Statement) {
 
 // message is statements with what they look like for the driver.
 type message struct {
-	batch  []sqlstore.Statement
+	batch  []sqldb.Statement
 	driver pgx.Batch
 }
 
-func queue(batch []sqlstore.Statement) (*message, error) {
+func queue(batch []sqldb.Statement) (*message, error) {
 	m := &message{batch: batch}
 	for _, st := range batch {
 		values, err := bind(append(st.Args, columnsOf(st.Rows)...))
@@ -174,7 +174,7 @@ func queue(batch []sqlstore.Statement) (*message, error) {
 	return m, nil
 }
 
-func columnsOf(rows []sqlstore.Column) []any {
+func columnsOf(rows []sqldb.Column) []any {
 	args := make([]any, len(rows))
 	for i, column := range rows {
 		args[i] = column
@@ -193,7 +193,7 @@ func (c *conn) exchange(ctx context.Context, m *message) (last pgconn.CommandTag
 	return last, answers.Close()
 }
 
-func (c *conn) receive(answers pgx.BatchResults, st *sqlstore.Statement) (pgconn.CommandTag, error) {
+func (c *conn) receive(answers pgx.BatchResults, st *sqldb.Statement) (pgconn.CommandTag, error) {
 	found, err := answers.Query()
 	if err != nil {
 		return pgconn.CommandTag{}, err
@@ -234,13 +234,13 @@ func bind(args []any) ([]any, error) {
 			if a == nil {
 				values[i] = []byte{}
 			}
-		case sqlstore.Ints:
+		case sqldb.Ints:
 			values[i] = notNull(a)
-		case sqlstore.Texts:
+		case sqldb.Texts:
 			values[i] = notNull(a)
-		case sqlstore.Same:
+		case sqldb.Same:
 			values[i] = a.Array()
-		case sqlstore.Blobs:
+		case sqldb.Blobs:
 			values[i] = a.Array()
 		default:
 			return nil, fmt.Errorf("postgres: argument %d has type %T", i+1, a)
@@ -257,7 +257,7 @@ func notNull[T any](list []T) []T {
 	return list
 }
 
-// row implements sqlstore.Row.
+// row implements sqldb.Row.
 type row struct {
 	types   *pgtype.Map
 	columns []pgconn.FieldDescription
@@ -276,7 +276,7 @@ func (r *row) scan(col int, into any) {
 	}
 }
 
-// Int implements sqlstore.Row. Nearly all columns are bigints in binary: the driver's own way costs five times as much.
+// Int implements sqldb.Row. Nearly all columns are bigints in binary: the driver's own way costs five times as much.
 func (r *row) Int(col int) int64 {
 	f, v := &r.columns[col], r.values[col]
 	switch binaryOf := f.Format == pgx.BinaryFormatCode; {
@@ -296,7 +296,7 @@ func (r *row) slowInt(col int) (n int64) {
 	return n
 }
 
-// Text implements sqlstore.Row.
+// Text implements sqldb.Row.
 func (r *row) Text(col int) string {
 	switch r.columns[col].DataTypeOID {
 	case pgtype.TextOID, pgtype.VarcharOID, pgtype.UnknownOID: // the same in both formats
@@ -316,7 +316,7 @@ func (r *row) slowText(col int) (s string) {
 	return s
 }
 
-// Bytes implements sqlstore.Row.
+// Bytes implements sqldb.Row.
 func (r *row) Bytes(col int) []byte {
 	f := r.columns[col]
 	if v := r.values[col]; v != nil && f.DataTypeOID == pgtype.ByteaOID && f.Format == pgx.BinaryFormatCode {

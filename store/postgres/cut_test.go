@@ -10,7 +10,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // stalledLimit is for calls beside a cut connection: far more than the 10 s that a cut may cost, so that the test
@@ -87,7 +87,7 @@ func TestLongStatement(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	slow := func(c sqlstore.Conn) error { _, err := c.Exec(`select pg_sleep(1)`); return err }
+	slow := func(c sqldb.Conn) error { _, err := c.Exec(`select pg_sleep(1)`); return err }
 	if err := d.Update(t.Context(), slow); err != nil {
 		t.Error(err)
 	}
@@ -108,9 +108,9 @@ func TestCutSettings(t *testing.T) {
 	if !strings.HasPrefix(d.pool.Config().ConnConfig.Host, "/") { // a Unix socket has none of them
 		want["tcp_keepalives_idle"], want["tcp_keepalives_interval"], want["tcp_keepalives_count"], want["tcp_user_timeout"] = "3", "1", "3", "6s"
 	}
-	err = d.Update(t.Context(), func(c sqlstore.Conn) error {
+	err = d.Update(t.Context(), func(c sqldb.Conn) error {
 		for name, value := range want {
-			err := c.Query(`select current_setting($1, true)`, func(r sqlstore.Row) error {
+			err := c.Query(`select current_setting($1, true)`, func(r sqldb.Row) error {
 				if got := r.Text(0); got != value && (got != "" || d.server.number >= 140_000) {
 					t.Errorf("%s is %q, not %q", name, got, value)
 				}

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // split says how many connections do what, so that readers never wait for writers nor the other way round. One more
@@ -51,10 +51,10 @@ const (
 	lastPause  = 100 * time.Millisecond // so that one that others always overtake gets its turn
 )
 
-// DB is one PostgreSQL database. It implements sqlstore.DB.
+// DB is one PostgreSQL database. It implements sqldb.DB.
 type DB struct {
 	pool     *pgxpool.Pool
-	dialect  sqlstore.Dialect
+	dialect  sqldb.Dialect
 	location string
 	tables   string // what their names begin with, with the schema
 	prefix   string // the same without
@@ -72,16 +72,16 @@ type DB struct {
 }
 
 var _ interface {
-	sqlstore.DB
-	sqlstore.Rehearser
+	sqldb.DB
+	sqldb.Rehearser
 } = (*DB)(nil)
 
-// Dialect implements sqlstore.DB.
-func (d *DB) Dialect() sqlstore.Dialect { return d.dialect }
+// Dialect implements sqldb.DB.
+func (d *DB) Dialect() sqldb.Dialect { return d.dialect }
 
-// Update implements sqlstore.DB. The isolation is READ COMMITTED: each statement sees what is committed, and rows are locked before anything is
+// Update implements sqldb.DB. The isolation is READ COMMITTED: each statement sees what is committed, and rows are locked before anything is
 // decided by them.
-func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
+func (d *DB) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
 		err := d.write(ctx, fn)
@@ -103,8 +103,8 @@ func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	}
 }
 
-// View implements sqlstore.DB. All statements see one snapshot.
-func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
+// View implements sqldb.DB. All statements see one snapshot.
+func (d *DB) View(ctx context.Context, fn func(sqldb.Conn) error) error {
 	behind, err := d.view(ctx, fn)
 	if err == nil && behind {
 		err = d.barrier.wait(ctx, d)
@@ -112,7 +112,7 @@ func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	return err
 }
 
-func (d *DB) view(ctx context.Context, fn func(sqlstore.Conn) error) (behind bool, err error) {
+func (d *DB) view(ctx context.Context, fn func(sqldb.Conn) error) (behind bool, err error) {
 	if err := enter(ctx, d.reading); err != nil {
 		return false, err
 	}
@@ -141,7 +141,7 @@ func enter(ctx context.Context, room chan struct{}) error {
 }
 
 // write runs fn in a transaction that begins with fn's first message and ends, unless fn has committed, with a commit.
-func (d *DB) write(ctx context.Context, fn func(sqlstore.Conn) error) error {
+func (d *DB) write(ctx context.Context, fn func(sqldb.Conn) error) error {
 	if err := enter(ctx, d.writing); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ const beginRead = `begin isolation level repeatable read read only; select cast(
 	` + standbyExpected
 
 // read runs fn over one snapshot. behind says that what it has read may not be on the standby yet, and has to be.
-func (d *DB) read(ctx context.Context, fn func(sqlstore.Conn) error) (behind bool, err error) {
+func (d *DB) read(ctx context.Context, fn func(sqldb.Conn) error) (behind bool, err error) {
 	c, err := d.acquire(ctx)
 	if err != nil {
 		return false, err
@@ -230,7 +230,7 @@ func ask(ctx context.Context, raw *pgx.Conn, q string) ([]int64, error) {
 	return numbers, nil
 }
 
-// Version implements sqlstore.DB. A snapshot names the transactions that have written and are not over, so it changes with every commit of the
+// Version implements sqldb.DB. A snapshot names the transactions that have written and are not over, so it changes with every commit of the
 // server, of other databases too. That costs a blocked Claim one look without a result for each poll at most, and needs neither a session
 // nor a row that every transaction would have to write.
 func (d *DB) Version(ctx context.Context) (version int64, err error) {
@@ -248,12 +248,12 @@ func (d *DB) Version(ctx context.Context) (version int64, err error) {
 	return found[0], nil
 }
 
-// Describe implements sqlstore.DB.
-func (d *DB) Describe(ctx context.Context) (sqlstore.Description, error) {
-	out := sqlstore.Description{Name: "postgres", Version: d.server.version, Location: d.location, Durability: d.server.durability(),
+// Describe implements sqldb.DB.
+func (d *DB) Describe(ctx context.Context) (sqldb.Description, error) {
+	out := sqldb.Description{Name: "postgres", Version: d.server.version, Location: d.location, Durability: d.server.durability(),
 		Commits: d.updates.Load()}
-	err := d.View(ctx, func(c sqlstore.Conn) error {
-		return c.Query(d.dialect.SQL(d.tables, "", qBytes), func(r sqlstore.Row) error { out.Bytes = r.Int(0); return nil })
+	err := d.View(ctx, func(c sqldb.Conn) error {
+		return c.Query(d.dialect.SQL(d.tables, "", qBytes), func(r sqldb.Row) error { out.Bytes = r.Int(0); return nil })
 	})
 	return out, err
 }
@@ -264,7 +264,7 @@ const qBytes = `select pg_total_relation_size('sj_meta') + pg_total_relation_siz
 	+ pg_total_relation_size('sj_response') + pg_total_relation_size('sj_message') + pg_total_relation_size('sj_worker')
 	+ pg_total_relation_size('sj_access') + pg_total_relation_size('sj_audit')`
 
-// Vacuum implements sqlstore.Vacuumer. It takes the connection of a reader, and leaves a table alone that somebody else vacuums or locks. Where this role does not
+// Vacuum implements sqldb.Vacuumer. It takes the connection of a reader, and leaves a table alone that somebody else vacuums or locks. Where this role does not
 // own the tables, the server does nothing but warn.
 func (d *DB) Vacuum(ctx context.Context) error {
 	if err := enter(ctx, d.reading); err != nil {
@@ -283,7 +283,7 @@ func (d *DB) Vacuum(ctx context.Context) error {
 // vacuum removes the entries of indexes however few pages they are on, which the server would put off.
 const vacuum = `vacuum (skip_locked, index_cleanup on, truncate off, parallel 0) sj_live, sj_landed`
 
-// Close implements sqlstore.DB.
+// Close implements sqldb.DB.
 func (d *DB) Close() error {
 	if d.closed.CompareAndSwap(false, true) {
 		close(d.closing)

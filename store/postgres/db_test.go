@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
@@ -150,14 +150,14 @@ func TestUpdateRepeats(t *testing.T) {
 	d, table := database(t)
 	ctx := context.Background()
 	tries := 0
-	err := d.Update(ctx, func(c sqlstore.Conn) error {
+	err := d.Update(ctx, func(c sqldb.Conn) error {
 		tries++
 		if _, err := c.Exec("insert into "+table+" (name, value) values ($1, 'x')", fmt.Sprint("row ", tries)); err != nil {
 			return err
 		}
 		switch tries {
 		case 1:
-			return fmt.Errorf("a key: %w", sqlstore.ErrRaced)
+			return fmt.Errorf("a key: %w", sqldb.ErrRaced)
 		case 2:
 			_, err := c.Exec("insert into " + table + " (name, value) values ('row 2', 'y')") // unique violation
 			return err
@@ -168,13 +168,13 @@ func TestUpdateRepeats(t *testing.T) {
 		t.Error(tries, err)
 	}
 	tries = 0
-	err = d.Update(ctx, func(sqlstore.Conn) error { tries++; return sqlstore.ErrRaced })
-	if !errors.Is(err, sqlstore.ErrRaced) || tries != maxRaces {
+	err = d.Update(ctx, func(sqldb.Conn) error { tries++; return sqldb.ErrRaced })
+	if !errors.Is(err, sqldb.ErrRaced) || tries != maxRaces {
 		t.Error("races without end:", tries, err)
 	}
 	var names []string
-	if err := d.View(ctx, func(c sqlstore.Conn) error {
-		return c.Query("select name from "+table+" where name like 'row%'", func(r sqlstore.Row) error { names = append(names, r.Text(0)); return nil })
+	if err := d.View(ctx, func(c sqldb.Conn) error {
+		return c.Query("select name from "+table+" where name like 'row%'", func(r sqldb.Row) error { names = append(names, r.Text(0)); return nil })
 	}); err != nil || fmt.Sprint(names) != "[row 3]" {
 		t.Error(names, err)
 	}
@@ -184,12 +184,12 @@ func TestUpdateRepeats(t *testing.T) {
 func TestUpdateEndsDeadlocks(t *testing.T) {
 	d, table := database(t)
 	ctx := context.Background()
-	set := func(c sqlstore.Conn, name string) error {
+	set := func(c sqldb.Conn, name string) error {
 		_, err := c.Exec("insert into "+table+" (name, value) values ($1, '1') on conflict (name) do update set value = "+
 			"cast(cast(excluded.value as bigint) + 1 as text)", name)
 		return err
 	}
-	if err := d.Update(ctx, func(c sqlstore.Conn) error { return errors.Join(set(c, "a"), set(c, "b")) }); err != nil {
+	if err := d.Update(ctx, func(c sqldb.Conn) error { return errors.Join(set(c, "a"), set(c, "b")) }); err != nil {
 		t.Fatal(err)
 	}
 	var first, group sync.WaitGroup
@@ -197,7 +197,7 @@ func TestUpdateEndsDeadlocks(t *testing.T) {
 	tries := make([]int, 2)
 	for i, order := range [][]string{{"a", "b"}, {"b", "a"}} {
 		group.Go(func() {
-			err := d.Update(ctx, func(c sqlstore.Conn) error {
+			err := d.Update(ctx, func(c sqldb.Conn) error {
 				tries[i]++
 				if err := set(c, order[0]); err != nil {
 					return err
@@ -222,23 +222,23 @@ func TestUpdateEndsDeadlocks(t *testing.T) {
 // TestConnTakesEveryType: what Conn promises of arguments and rows, NULL and nested statements included.
 func TestConnTakesEveryType(t *testing.T) {
 	d, table := database(t)
-	err := d.Update(context.Background(), func(c sqlstore.Conn) error {
+	err := d.Update(context.Background(), func(c sqldb.Conn) error {
 		err := c.Query(`select $1::bigint, $2::bigint, $3::bigint, $4::text, $5::bytea, $6::bytea, $7::bigint, (select sum(v) from unnest($8::bigint[]) v),
-			cardinality($9::text[]), 7::numeric`, func(r sqlstore.Row) error {
+			cardinality($9::text[]), 7::numeric`, func(r sqldb.Row) error {
 			if r.Int(0) != 1 || r.Int(1) != 2 || r.Int(2) != 1 || r.Text(3) != "ä" || string(r.Bytes(4)) != "\x00\xff" || r.Bytes(5) == nil || len(r.Bytes(5)) != 0 ||
 				r.Int(6) != 0 || r.Bytes(6) != nil || r.Int(7) != 3 || r.Int(8) != 0 || r.Int(9) != 7 {
 				t.Error("a value came back as another")
 			}
 			_, err := c.Exec("insert into " + table + " (name, value) values ('nested', '')")
 			return err
-		}, int64(1), 2, true, "ä", []byte{0, 255}, []byte(nil), nil, sqlstore.Ints{1, 2}, sqlstore.Texts(nil))
+		}, int64(1), 2, true, "ä", []byte{0, 255}, []byte(nil), nil, sqldb.Ints{1, 2}, sqldb.Texts(nil))
 		if err != nil {
 			return err
 		}
 		if _, err := c.Exec("select $1", 1.5); err == nil || !strings.Contains(err.Error(), "float64") {
 			t.Error(err)
 		}
-		if err := c.Bulk("select 1", nil, sqlstore.Ints{1}, sqlstore.Texts{}); err == nil {
+		if err := c.Bulk("select 1", nil, sqldb.Ints{1}, sqldb.Texts{}); err == nil {
 			t.Error("columns of different length were taken")
 		}
 		return nil
@@ -315,8 +315,8 @@ func nextTransaction(t *testing.T) (n int64) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.View(context.Background(), func(c sqlstore.Conn) error {
-		return c.Query("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint", func(r sqlstore.Row) error { n = r.Int(0); return nil })
+	if err := d.View(context.Background(), func(c sqldb.Conn) error {
+		return c.Query("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint", func(r sqldb.Row) error { n = r.Int(0); return nil })
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -15,19 +16,19 @@ import (
 var migrationFiles embed.FS
 
 // newDialect is how PostgreSQL differs.
-func newDialect(o options) (sqlstore.Dialect, error) {
+func newDialect(o options) (sqldb.Dialect, error) {
 	folder, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
-		return sqlstore.Dialect{}, err
+		return sqldb.Dialect{}, err
 	}
-	migrations, err := sqlstore.LoadMigrations(folder)
+	migrations, err := sqldb.LoadMigrations(folder)
 	migrations = append(migrations, o.more...)
 	for i := range migrations {
 		// An index stands in the schema of its table, and its name must not say which, so sj_ cannot stand in it.
 		migrations[i].Up = strings.ReplaceAll(migrations[i].Up, "create index ix_", "create index ix_"+o.prefix)
 		migrations[i].Down = strings.ReplaceAll(migrations[i].Down, "drop index ix_", "drop index "+strings.TrimSuffix(o.tables(), o.prefix)+"ix_"+o.prefix)
 	}
-	return sqlstore.Dialect{
+	return sqldb.Dialect{
 		Name:  "postgres",
 		Lock:  "for update skip locked",
 		Wait:  "for update of %s",
@@ -123,7 +124,7 @@ const (
 
 // busy tells errors after which the whole transaction is worth another try.
 func busy(err error) bool {
-	if errors.Is(err, sqlstore.ErrRaced) {
+	if errors.Is(err, sqldb.ErrRaced) {
 		return true
 	}
 	switch code(err) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -95,11 +96,11 @@ func (d *keptDB) while(call func() error) error {
 	return call()
 }
 
-func (d *keptDB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
+func (d *keptDB) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	return d.while(func() error { return d.DB.Update(ctx, fn) })
 }
 
-func (d *keptDB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
+func (d *keptDB) View(ctx context.Context, fn func(sqldb.Conn) error) error {
 	return d.while(func() error { return d.DB.View(ctx, fn) })
 }
 

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/migratetest"
+	"github.com/sojourn-queue/sojourn/internal/migrate/migratetest"
 )
 
 // The test binary is also the processes that TestNodes kills.

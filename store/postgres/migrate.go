@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // OpenMigrator connects to a database to look after the tables of a store, whatever version they have; see sojourn.Migrator.
@@ -27,7 +28,7 @@ func OpenMigrator(address string, list ...Option) (sojourn.Migrator, error) {
 	return o.tend(db), nil
 }
 
-func (o options) tend(db *DB) *sqlstore.Migrator {
+func (o options) tend(db *DB) *migrate.Migrator {
 	now := time.Now
 	if o.clock != nil {
 		now = o.clock
@@ -36,15 +37,15 @@ func (o options) tend(db *DB) *sqlstore.Migrator {
 	if o.schema != "" {
 		before = append(before, "create schema if not exists "+o.schema)
 	}
-	return sqlstore.NewMigrator(db, o.tables(), now, before...)
+	return migrate.New(db, o.tables(), now, before...)
 }
 
 var errRehearsed = errors.New("rehearsed")
 
-// Rehearse implements sqlstore.Rehearser: with temporary tables, in a transaction that is rolled back. The role needs the right to make them, which
+// Rehearse implements sqldb.Rehearser: with temporary tables, in a transaction that is rolled back. The role needs the right to make them, which
 // everybody has by default.
-func (d *DB) Rehearse(ctx context.Context, fn func(c sqlstore.Conn, prefix string) error) error {
-	err := d.Update(ctx, func(c sqlstore.Conn) error {
+func (d *DB) Rehearse(ctx context.Context, fn func(c sqldb.Conn, prefix string) error) error {
+	err := d.Update(ctx, func(c sqldb.Conn) error {
 		if err := fn(c, "pg_temp."+d.prefix); err != nil {
 			return err
 		}

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/migratetest"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/migrate/migratetest"
 )
 
 // moreSteps are the real migrations and two of the test.
-func moreSteps() []sqlstore.Migration {
+func moreSteps() []sqldb.Migration {
 	d, err := newDialect(options{prefix: "sj_"})
 	if err != nil {
 		panic(err)
@@ -25,7 +26,7 @@ func moreSteps() []sqlstore.Migration {
 // migrations is a schema with these steps.
 func migrations(address, schema string) migratetest.Database {
 	return migratetest.Database{
-		Open: func(between func(sqlstore.DB) sqlstore.DB) (sojourn.Migrator, error) {
+		Open: func(between func(sqldb.DB) sqldb.DB) (sojourn.Migrator, error) {
 			o, err := newOptions([]Option{Schema(schema), func(o *options) { o.more = moreSteps() }})
 			if err != nil {
 				return nil, err
@@ -34,7 +35,7 @@ func migrations(address, schema string) migratetest.Database {
 			if err != nil || between == nil {
 				return o.tend(db), err
 			}
-			return sqlstore.NewMigrator(between(db), o.tables(), time.Now, "create schema if not exists "+schema), nil
+			return migrate.New(between(db), o.tables(), time.Now, "create schema if not exists "+schema), nil
 		},
 		Start: func(command string) func() (string, error) {
 			cmd := exec.Command(os.Args[0])
@@ -54,20 +55,20 @@ func TestMigrationsTogether(t *testing.T) {
 
 // vanishing is a database whose tables somebody drops just when it has been asked whether they are there.
 type vanishing struct {
-	sqlstore.DB
+	sqldb.DB
 	drop func()
 }
 
-func (v vanishing) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
-	return v.DB.View(ctx, func(c sqlstore.Conn) error { return fn(vanishingConn{c, v}) })
+func (v vanishing) View(ctx context.Context, fn func(sqldb.Conn) error) error {
+	return v.DB.View(ctx, func(c sqldb.Conn) error { return fn(vanishingConn{c, v}) })
 }
 
 type vanishingConn struct {
-	sqlstore.Conn
+	sqldb.Conn
 	of vanishing
 }
 
-func (c vanishingConn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
+func (c vanishingConn) Query(q string, each func(sqldb.Row) error, args ...any) error {
 	err := c.Conn.Query(q, each, args...)
 	if q == c.of.Dialect().FindTable {
 		c.of.drop()
@@ -89,7 +90,7 @@ func TestMigrationsVanish(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	m, err := all.Open(func(db sqlstore.DB) sqlstore.DB { return vanishing{db, sync.OnceFunc(drop)} })
+	m, err := all.Open(func(db sqldb.DB) sqldb.DB { return vanishing{db, sync.OnceFunc(drop)} })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // Option changes how a store opens.
@@ -22,10 +22,10 @@ type options struct {
 	migrate    bool
 	schema     string
 	prefix     string
-	poll       time.Duration        // tests make it shorter
-	limits     limits               // the same
-	split      split                // of the connections
-	more       []sqlstore.Migration // of tests, after the real ones
+	poll       time.Duration     // tests make it shorter
+	limits     limits            // the same
+	split      split             // of the connections
+	more       []sqldb.Migration // of tests, after the real ones
 }
 
 // MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default sojourn.DefaultMaxBytes. All

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -61,7 +62,7 @@ func (o options) fit(ctx context.Context, db *DB) error {
 	}
 	schema, err := m.Schema(ctx)
 	if err == nil {
-		err = sqlstore.Fits(schema, db.location)
+		err = migrate.Fits(schema, db.location)
 	}
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // The jobs of one transaction have most of their columns in common: queue, kind, policy, worker, state and all that is still zero. Such a column is bound as
@@ -37,7 +37,7 @@ type columnSet uint64
 // fold binds the columns of an insert that are the same in all rows as one value. Where rows are joined with a table, a value that is known to be the same
 // would offer the planner another way: all rows of a kind, say, instead of one by its key, which is right only while there are few. Rows are deleted by
 // their ids, and no index has the other columns that are compared: there is no other way.
-func (s *sameness) fold(st *sqlstore.Statement) {
+func (s *sameness) fold(st *sqldb.Statement) {
 	if !strings.HasPrefix(st.Text, "insert ") && !strings.HasPrefix(st.Text, "delete ") || !strings.Contains(st.Text, unfolding) || len(st.Rows) == 0 || len(st.Args) > 0 {
 		return
 	}
@@ -81,7 +81,7 @@ func (s *sameness) choose(text string, same columnSet, rows int) (string, column
 func (c columnSet) has(column int) bool { return column < 64 && c&(1<<column) != 0 }
 
 // sameIn lists the columns that have one value in all rows.
-func sameIn(columns []sqlstore.Column) (same columnSet) {
+func sameIn(columns []sqldb.Column) (same columnSet) {
 	for i, column := range columns[:min(len(columns), 64)] {
 		if isSame(column) {
 			same |= 1 << i
@@ -90,8 +90,8 @@ func sameIn(columns []sqlstore.Column) (same columnSet) {
 	return same
 }
 
-func isSame(column sqlstore.Column) bool {
-	_, same := column.(sqlstore.Same)
+func isSame(column sqldb.Column) bool {
+	_, same := column.(sqldb.Same)
 	return same || column.Len() == 1
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // A commit waits for the synchronous standby before it becomes visible. But the wait may be given up (by
@@ -30,10 +30,10 @@ type reader struct {
 	durably bool
 }
 
-// ReadDurably implements sqlstore.DurableReader.
+// ReadDurably implements sqldb.DurableReader.
 func (r *reader) ReadDurably() { r.durably = true }
 
-// ReadDurably implements sqlstore.DurableReader for the transaction of an application.
+// ReadDurably implements sqldb.DurableReader for the transaction of an application.
 func (c *joined) ReadDurably() error {
 	_, err := c.Exec(waitForStandby)
 	return err
@@ -89,7 +89,7 @@ func (b *barrier) run(d *DB) {
 		}
 		b.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), d.limits.commit)
-		err := d.Update(ctx, func(sqlstore.Conn) error { return nil })
+		err := d.Update(ctx, func(sqldb.Conn) error { return nil })
 		cancel()
 		if err != nil {
 			p.err = &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: err,

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // EnqueueTx stores up to sojourn.MaxBatch jobs inside of tx, all or none: they exist exactly if tx is committed. What Client.Enqueue promises about
@@ -94,9 +94,9 @@ const (
 	notPermitted    = "42501"
 )
 
-// Join implements sqlstore.Joiner for pgx.Tx and *sql.Tx.
-func (d *DB) Join(ctx context.Context, in any, secret string) (sqlstore.Joined, error) {
-	var j sqlstore.Joined
+// Join implements sqldb.Joiner for pgx.Tx and *sql.Tx.
+func (d *DB) Join(ctx context.Context, in any, secret string) (sqldb.Joined, error) {
+	var j sqldb.Joined
 	var clock *int64
 	switch tx := in.(type) {
 	case pgx.Tx:
@@ -106,7 +106,7 @@ func (d *DB) Join(ctx context.Context, in any, secret string) (sqlstore.Joined, 
 		own := &joined{conn{ctx: ctx, raw: tx.Conn(), begun: true}}
 		j, clock = own, &own.now
 	case *sql.Tx:
-		over, err := sqlstore.JoinSQL(ctx, tx, bindOne, false)
+		over, err := sqldb.JoinSQL(ctx, tx, bindOne, false)
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func (d *DB) Join(ctx context.Context, in any, secret string) (sqlstore.Joined, 
 		return nil, sojourn.Invalid("tx", "this store is in PostgreSQL, whose transactions are pgx.Tx or *sql.Tx, not %T", in)
 	}
 	found := ""
-	err := j.Query(d.dialect.SQL(d.tables, "", qSecret), func(r sqlstore.Row) error {
+	err := j.Query(d.dialect.SQL(d.tables, "", qSecret), func(r sqldb.Row) error {
 		found, *clock = r.Text(0), r.Int(1)
 		return nil
 	})
@@ -135,16 +135,16 @@ func (d *DB) Join(ctx context.Context, in any, secret string) (sqlstore.Joined, 
 
 const savepoint = "savepoint sojourn"
 
-// joined implements sqlstore.Joined and sqlstore.Clocked over a pgx.Tx.
+// joined implements sqldb.Joined and sqldb.Clocked over a pgx.Tx.
 type joined struct{ conn }
 
-// Undo implements sqlstore.Joined.
+// Undo implements sqldb.Joined.
 func (c *joined) Undo() error {
 	_, err := c.raw.Exec(context.WithoutCancel(c.ctx), "rollback to "+savepoint)
 	return err
 }
 
-// Keep implements sqlstore.Joined.
+// Keep implements sqldb.Joined.
 func (c *joined) Keep() error {
 	_, err := c.raw.Exec(c.ctx, "release "+savepoint)
 	return err
@@ -152,11 +152,11 @@ func (c *joined) Keep() error {
 
 // joinedSQL implements them over a *sql.Tx.
 type joinedSQL struct {
-	*sqlstore.SQLTx
+	*sqldb.SQLTx
 	now int64
 }
 
-// Clock implements sqlstore.Clocked.
+// Clock implements sqldb.Clocked.
 func (c *joinedSQL) Clock() (int64, error) { return c.now, nil }
 
 // bindOne is bind for one argument.

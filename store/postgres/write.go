@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // A write begins with its first message, so that neither the beginning nor the clock costs a round trip of its own. The settings are local to the
@@ -38,18 +38,18 @@ func (c *conn) begin() error {
 }
 
 // opening is a batch, with the beginning of the transaction in front of the first one.
-func (c *conn) opening(batch []sqlstore.Statement) []sqlstore.Statement {
+func (c *conn) opening(batch []sqldb.Statement) []sqldb.Statement {
 	if c.begun {
 		return batch
 	}
-	return append([]sqlstore.Statement{{Text: beginWrite}, {Text: openWrite, Each: func(r sqlstore.Row) error {
+	return append([]sqldb.Statement{{Text: beginWrite}, {Text: openWrite, Each: func(r sqldb.Row) error {
 		c.now, c.begun = r.Int(openedClock), true
 		return nil
 	}}}, batch...)
 }
 
 // writer is the conn of a transaction that this package has begun, and so may commit. It implements
-// sqlstore.Committer and sqlstore.Silencer.
+// sqldb.Committer and sqldb.Silencer.
 type writer struct {
 	conn
 	over   bool // committed, or the outcome is unknown
@@ -57,12 +57,12 @@ type writer struct {
 	late   bool // the commit is still under way, and the link waits for its end
 }
 
-// Silent implements sqlstore.Silencer.
+// Silent implements sqldb.Silencer.
 func (w *writer) Silent() { w.silent = true }
 
-// Commit implements sqlstore.Committer. A statement that changes another number of rows than wanted divides by zero, so that the server itself ends
+// Commit implements sqldb.Committer. A statement that changes another number of rows than wanted divides by zero, so that the server itself ends
 // the transaction before it comes to the commit.
-func (w *writer) Commit(batch []sqlstore.Statement) error {
+func (w *writer) Commit(batch []sqldb.Statement) error {
 	writes := w.wrote
 	w.fold(batch)
 	for i := range batch {
@@ -73,9 +73,9 @@ func (w *writer) Commit(batch []sqlstore.Statement) error {
 	}
 	batch = w.opening(batch)
 	if !writes && !w.silent {
-		batch = append(batch, sqlstore.Statement{Text: waitForStandby})
+		batch = append(batch, sqldb.Statement{Text: waitForStandby})
 	}
-	m, err := queue(append(batch, sqlstore.Statement{Text: "commit"}))
+	m, err := queue(append(batch, sqldb.Statement{Text: "commit"}))
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (w *writer) finish(m *message) error {
 	case err == nil:
 		return nil
 	case code(err) == divisionByZero:
-		return errors.Join(sqlstore.ErrRaced, err)
+		return errors.Join(sqldb.ErrRaced, err)
 	case provesRollback(err):
 		return err
 	}
@@ -146,7 +146,7 @@ func provesRollback(err error) bool {
 }
 
 // certainlyWrites reports whether a statement writes rows, or ends the transaction in an error.
-func certainlyWrites(st *sqlstore.Statement) bool {
+func certainlyWrites(st *sqldb.Statement) bool {
 	switch verb, _, _ := strings.Cut(st.Text, " "); verb {
 	case "insert":
 		return st.Wanted > 0 || !strings.Contains(st.Text, "on conflict")
@@ -157,7 +157,7 @@ func certainlyWrites(st *sqlstore.Statement) bool {
 }
 
 // exactly makes a statement fail that changes or reads another number of rows than it wants.
-func exactly(st sqlstore.Statement) sqlstore.Statement {
+func exactly(st sqldb.Statement) sqldb.Statement {
 	text := st.Text
 	if !strings.HasPrefix(text, "select") && !strings.Contains(text, "returning") {
 		text += " returning 1"

@@ -5,17 +5,17 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // TestNothingIsAcknowledgedThatTheServerRolledBack: a commit after a failed statement is a rollback, which the server reports as a success (inv:A1).
 func TestNothingIsAcknowledgedThatTheServerRolledBack(t *testing.T) {
 	d, table := database(t)
-	for name, end := range map[string]func(sqlstore.Conn) error{
-		"by Update": func(sqlstore.Conn) error { return nil },
-		"by Commit": func(c sqlstore.Conn) error { return c.(sqlstore.Committer).Commit(nil) },
+	for name, end := range map[string]func(sqldb.Conn) error{
+		"by Update": func(sqldb.Conn) error { return nil },
+		"by Commit": func(c sqldb.Conn) error { return c.(sqldb.Committer).Commit(nil) },
 	} {
-		err := d.Update(context.Background(), func(c sqlstore.Conn) error {
+		err := d.Update(context.Background(), func(c sqldb.Conn) error {
 			if _, err := c.Exec("insert into " + table + " (name, value) values ('lost', 'x')"); err != nil {
 				return err
 			}
@@ -34,33 +34,33 @@ func TestNothingIsAcknowledgedThatTheServerRolledBack(t *testing.T) {
 func TestCommitWantsItsRows(t *testing.T) {
 	d, table := database(t)
 	ctx := context.Background()
-	insert := sqlstore.Statement{Text: "insert into " + table + " (name, value) values ('a', 'x')", Wanted: 1}
+	insert := sqldb.Statement{Text: "insert into " + table + " (name, value) values ('a', 'x')", Wanted: 1}
 	count := func() (n int64) {
 		t.Helper()
-		if err := d.View(ctx, func(c sqlstore.Conn) error {
-			return c.Query("select count(*) from "+table+" where name = 'a'", func(r sqlstore.Row) error { n = r.Int(0); return nil })
+		if err := d.View(ctx, func(c sqldb.Conn) error {
+			return c.Query("select count(*) from "+table+" where name = 'a'", func(r sqldb.Row) error { n = r.Int(0); return nil })
 		}); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	for _, other := range []sqlstore.Statement{
+	for _, other := range []sqldb.Statement{
 		{Text: "update " + table + " set value = 'y' where name = $1", Args: []any{"nobody"}, Wanted: 1},
 		{Text: "delete from " + table + " where name = $1 returning name", Args: []any{"a"}, Wanted: 2},
 		{Text: "select name from " + table + " where name = $1", Args: []any{"nobody"}, Wanted: 1},
 	} {
 		tries := 0
-		err := d.Update(ctx, func(c sqlstore.Conn) error {
+		err := d.Update(ctx, func(c sqldb.Conn) error {
 			if tries++; tries > 2 {
 				return errors.New("enough")
 			}
-			return c.(sqlstore.Committer).Commit([]sqlstore.Statement{insert, other})
+			return c.(sqldb.Committer).Commit([]sqldb.Statement{insert, other})
 		})
 		if tries != 3 || err == nil || count() != 0 {
 			t.Errorf("%s: %d tries, %v, %d rows", other.Text, tries, err, count())
 		}
 	}
-	if err := d.Update(ctx, func(c sqlstore.Conn) error { return c.(sqlstore.Committer).Commit([]sqlstore.Statement{insert}) }); err != nil || count() != 1 {
+	if err := d.Update(ctx, func(c sqldb.Conn) error { return c.(sqldb.Committer).Commit([]sqldb.Statement{insert}) }); err != nil || count() != 1 {
 		t.Error(err, count())
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/checktest"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
@@ -42,7 +44,7 @@ func TestRepairOfTheLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
+	if err := migrate.Up(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	s, err := newStore(db, o)
@@ -51,7 +53,7 @@ func TestRepairOfTheLedger(t *testing.T) {
 	}
 	defer s.Close()
 	gatedtest.Mislay(t, sojourn.NewClient(s), func(sql string) {
-		if err := db.Update(context.Background(), func(c sqlstore.Conn) error { _, err := c.Exec(sql); return err }); err != nil {
+		if err := db.Update(context.Background(), func(c sqldb.Conn) error { _, err := c.Exec(sql); return err }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -76,7 +78,7 @@ func planted(t *testing.T, file, plant string) *sqlstore.Store {
 	if plant == "" {
 		return s
 	}
-	err = db.Update(context.Background(), func(c sqlstore.Conn) error {
+	err = db.Update(context.Background(), func(c sqldb.Conn) error {
 		n, err := c.Exec(plant)
 		if err == nil && n == 0 {
 			t.Error("the plant changed nothing:", plant)

@@ -11,10 +11,10 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// conn is one connection to the database and implements sqlstore.Conn while a transaction is open. One goroutine uses it at a
+// conn is one connection to the database and implements sqldb.Conn while a transaction is open. One goroutine uses it at a
 // time.
 type conn struct {
 	raw     *sqlite.Conn
@@ -32,7 +32,7 @@ var errOutside = errors.New("sqlite: the Conn was used outside of its transactio
 
 // transact runs fn between begin and end. begin may start several times, until it finds the database free or ctx ends. When fn
 // fails, panics or comes too late for ctx, everything is rolled back.
-func (c *conn) transact(ctx context.Context, begin, end func() error, fn func(sqlstore.Conn) error) error {
+func (c *conn) transact(ctx context.Context, begin, end func() error, fn func(sqldb.Conn) error) error {
 	c.interruptBy(ctx)
 	defer c.undisturbed()
 	if err := c.patiently(ctx, begin); err != nil {
@@ -166,7 +166,7 @@ func (c *conn) prepare(q string, args int) (*sqlite.Stmt, error) {
 	return st, nil
 }
 
-// Exec implements sqlstore.Conn.
+// Exec implements sqldb.Conn.
 func (c *conn) Exec(q string, args ...any) (int64, error) {
 	st, err := c.prepare(q, len(args))
 	if err != nil {
@@ -192,8 +192,8 @@ func finish(st *sqlite.Stmt) error {
 	}
 }
 
-// Query implements sqlstore.Conn.
-func (c *conn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
+// Query implements sqldb.Conn.
+func (c *conn) Query(q string, each func(sqldb.Row) error, args ...any) error {
 	st, err := c.prepare(q, len(args))
 	if err != nil {
 		return err
@@ -221,23 +221,23 @@ func (c *conn) Query(q string, each func(sqlstore.Row) error, args ...any) error
 	}
 }
 
-// Version implements sqlstore.Versioned.
+// Version implements sqldb.Versioned.
 func (c *conn) Version() (version int64, err error) {
-	err = c.Query("pragma data_version", func(r sqlstore.Row) error { version = r.Int(0); return nil })
+	err = c.Query("pragma data_version", func(r sqldb.Row) error { version = r.Int(0); return nil })
 	return version, err
 }
 
-// Ended implements sqlstore.Versioned.
+// Ended implements sqldb.Versioned.
 func (c *conn) Ended(fn func(failed error)) { c.after = fn }
 
-// Silent implements sqlstore.Versioned.
+// Silent implements sqldb.Versioned.
 func (c *conn) Silent() { c.silent = true }
 
 // text is run as a function.
 func (c *conn) text(q string) func() error { return func() error { return run(c.raw, q) } }
 
-// Bulk implements sqlstore.Conn.
-func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more ...sqlstore.Column) error {
+// Bulk implements sqldb.Conn.
+func (c *conn) Bulk(q string, hit func(first int64), first sqldb.Ints, more ...sqldb.Column) error {
 	for i, column := range more {
 		if column.Len() != len(first) {
 			return fmt.Errorf("sqlite: column %d has %d rows, the first has %d: %s", i+1, column.Len(), len(first), q)
@@ -267,22 +267,22 @@ func (c *conn) Bulk(q string, hit func(first int64), first sqlstore.Ints, more .
 
 // bindRow gives row i of a Bulk to its statement. A parameter stays bound from row to row, so only what differs is bound: rows that are written
 // together have most in common.
-func bindRow(st *sqlite.Stmt, columns []sqlstore.Column, i int) error {
+func bindRow(st *sqlite.Stmt, columns []sqldb.Column, i int) error {
 	for k, column := range columns {
 		switch column := column.(type) { // without At, which allocates for each value
-		case sqlstore.Same:
+		case sqldb.Same:
 			if i == 0 {
 				bindSame(st, k+2, column.Value)
 			}
-		case sqlstore.Ints:
+		case sqldb.Ints:
 			if i == 0 || column[i] != column[i-1] {
 				st.BindInt64(k+2, column[i])
 			}
-		case sqlstore.Texts:
+		case sqldb.Texts:
 			if i == 0 || column[i] != column[i-1] {
 				st.BindText(k+2, column[i])
 			}
-		case sqlstore.Blobs:
+		case sqldb.Blobs:
 			if i == 0 || !bytes.Equal(column[i], column[i-1]) {
 				st.BindBytes(k+2, column[i])
 			}
@@ -320,9 +320,9 @@ func bind(st *sqlite.Stmt, args []any) error {
 			st.BindBytes(i+1, a) // nil as empty bytes
 		case nil:
 			st.BindNull(i + 1)
-		case sqlstore.Ints:
+		case sqldb.Ints:
 			st.BindText(i+1, a.JSON())
-		case sqlstore.Texts:
+		case sqldb.Texts:
 			st.BindText(i+1, a.JSON())
 		default:
 			return fmt.Errorf("sqlite: argument %d has type %T", i+1, a)
@@ -331,7 +331,7 @@ func bind(st *sqlite.Stmt, args []any) error {
 	return nil
 }
 
-// row implements sqlstore.Row.
+// row implements sqldb.Row.
 type row struct{ st *sqlite.Stmt }
 
 func (r row) Int(col int) int64   { return r.st.ColumnInt64(col) }

@@ -13,7 +13,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const (
@@ -23,10 +23,10 @@ const (
 )
 
 // DB is one SQLite database: a connection that writes, and beside it some that read, so that readers never wait for the writer. It
-// implements sqlstore.DB and sqlstore.Owners.
+// implements sqldb.DB and sqldb.Owners.
 type DB struct {
 	path    string // absolute, without symbolic links; ":memory:"
-	dialect sqlstore.Dialect
+	dialect sqldb.Dialect
 	relaxed bool
 	owner   *owner // nil in memory
 	level   int    // the newest version of the schema that this program can work with
@@ -55,16 +55,16 @@ type DB struct {
 }
 
 var _ interface {
-	sqlstore.DB
-	sqlstore.Owners
-	sqlstore.Crowded
-	sqlstore.Durable
-	sqlstore.Located
-	sqlstore.Rehearser
+	sqldb.DB
+	sqldb.Owners
+	sqldb.Crowded
+	sqldb.Durable
+	sqldb.Located
+	sqldb.Rehearser
 } = (*DB)(nil)
 
-// Dialect implements sqlstore.DB.
-func (d *DB) Dialect() sqlstore.Dialect { return d.dialect }
+// Dialect implements sqldb.DB.
+func (d *DB) Dialect() sqldb.Dialect { return d.dialect }
 
 func (d *DB) memory() bool { return d.owner == nil }
 
@@ -130,9 +130,9 @@ func (d *DB) refusal() error {
 	return nil
 }
 
-// Update implements sqlstore.DB. It returns when everything that it has written or read is durable,
+// Update implements sqldb.DB. It returns when everything that it has written or read is durable,
 // whichever process has written it.
-func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
+func (d *DB) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (d *DB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
 }
 
 // update commits, and does not wait for the disk.
-func (d *DB) update(ctx context.Context, fn func(sqlstore.Conn) error) (silent bool, err error) {
+func (d *DB) update(ctx context.Context, fn func(sqldb.Conn) error) (silent bool, err error) {
 	c, err := d.take(ctx, d.writer)
 	if err != nil {
 		return false, err
@@ -173,7 +173,7 @@ func (d *DB) update(ctx context.Context, fn func(sqlstore.Conn) error) (silent b
 }
 
 // updateMemory counts the commits that changed something, as data_version does for files.
-func (d *DB) updateMemory(ctx context.Context, c *conn, fn func(sqlstore.Conn) error) error {
+func (d *DB) updateMemory(ctx context.Context, c *conn, fn func(sqldb.Conn) error) error {
 	before, err := ask(c.raw, "select total_changes()")
 	if err != nil {
 		return err
@@ -189,8 +189,8 @@ func (d *DB) updateMemory(ctx context.Context, c *conn, fn func(sqlstore.Conn) e
 	return err
 }
 
-// View implements sqlstore.DB. It returns when what it has read is durable.
-func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
+// View implements sqldb.DB. It returns when what it has read is durable.
+func (d *DB) View(ctx context.Context, fn func(sqldb.Conn) error) error {
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (d *DB) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	return d.inPlace()
 }
 
-func (d *DB) view(ctx context.Context, fn func(sqlstore.Conn) error) error {
+func (d *DB) view(ctx context.Context, fn func(sqldb.Conn) error) error {
 	c, err := d.take(ctx, d.reader)
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (d *DB) view(ctx context.Context, fn func(sqlstore.Conn) error) error {
 	return err
 }
 
-// Version implements sqlstore.DB.
+// Version implements sqldb.DB.
 func (d *DB) Version(ctx context.Context) (version int64, err error) {
 	if d.memory() { // nobody else can write
 		return d.commits.Load(), d.refusal()
@@ -267,7 +267,7 @@ func (d *DB) Version(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
-// Durable implements sqlstore.Durable.
+// Durable implements sqldb.Durable.
 func (d *DB) Durable() error {
 	if err := d.begin(); err != nil {
 		return err
@@ -315,14 +315,14 @@ func fileSize(path string) int64 {
 	return info.Size()
 }
 
-// Describe implements sqlstore.DB.
-func (d *DB) Describe(ctx context.Context) (sqlstore.Description, error) {
-	out := sqlstore.Description{Name: "sqlite", Version: sqlite.Version, Location: d.path, Durability: "fsync", Commits: d.updates.Load()}
+// Describe implements sqldb.DB.
+func (d *DB) Describe(ctx context.Context) (sqldb.Description, error) {
+	out := sqldb.Description{Name: "sqlite", Version: sqlite.Version, Location: d.path, Durability: "fsync", Commits: d.updates.Load()}
 	switch {
 	case d.memory():
 		out.Durability = "memory"
-		err := d.View(ctx, func(c sqlstore.Conn) error {
-			return c.Query("select page_count * page_size from pragma_page_count, pragma_page_size", func(r sqlstore.Row) error {
+		err := d.View(ctx, func(c sqldb.Conn) error {
+			return c.Query("select page_count * page_size from pragma_page_count, pragma_page_size", func(r sqldb.Row) error {
 				out.Bytes = r.Int(0)
 				return nil
 			})
@@ -335,7 +335,7 @@ func (d *DB) Describe(ctx context.Context) (sqlstore.Description, error) {
 	return out, d.refusal()
 }
 
-// Close implements sqlstore.DB.
+// Close implements sqldb.DB.
 func (d *DB) Close() (err error) {
 	d.closing.Do(func() {
 		d.begins.Lock()
@@ -361,7 +361,7 @@ func (d *DB) Close() (err error) {
 	return err
 }
 
-// OwnerID implements sqlstore.Owners.
+// OwnerID implements sqldb.Owners.
 func (d *DB) OwnerID() string {
 	if d.memory() {
 		return ""
@@ -369,7 +369,7 @@ func (d *DB) OwnerID() string {
 	return d.owner.id
 }
 
-// EndDead implements sqlstore.Owners.
+// EndDead implements sqldb.Owners.
 func (d *DB) EndDead(ctx context.Context, end func(owner string) (finished bool, err error)) error {
 	if err := errors.Join(ctx.Err(), d.refusal()); err != nil || d.memory() {
 		return err

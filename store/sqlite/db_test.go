@@ -12,7 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
@@ -28,7 +28,7 @@ func TestBusyWaits(t *testing.T) {
 	inside, leave := make(chan bool), make(chan bool)
 	holder := make(chan error)
 	go func() {
-		holder <- a.Update(context.Background(), func(c sqlstore.Conn) error {
+		holder <- a.Update(context.Background(), func(c sqldb.Conn) error {
 			_, err := c.Exec("insert into sj_t (id, name) values (1, 'a')")
 			close(inside)
 			<-leave
@@ -38,7 +38,7 @@ func TestBusyWaits(t *testing.T) {
 	<-inside
 	ctx, cancel := contextFor(50 * time.Millisecond)
 	defer cancel()
-	never := func(sqlstore.Conn) error { t.Error("two transactions write at once"); return nil }
+	never := func(sqldb.Conn) error { t.Error("two transactions write at once"); return nil }
 	err := b.Update(ctx, never)
 	if !errors.Is(err, context.DeadlineExceeded) || busy(err) {
 		t.Error("busy until ctx ended:", err)
@@ -48,7 +48,7 @@ func TestBusyWaits(t *testing.T) {
 	}
 	waiter := make(chan error, 1)
 	go func() {
-		waiter <- b.Update(context.Background(), func(c sqlstore.Conn) error {
+		waiter <- b.Update(context.Background(), func(c sqldb.Conn) error {
 			_, err := c.Exec("insert into sj_t (id, name) select max(id) + 1, 'b' from sj_t")
 			return err
 		})
@@ -89,7 +89,7 @@ func TestBusyProcesses(t *testing.T) {
 func TestViewBesideUpdate(t *testing.T) {
 	d := openTest(t, fileTest(t))
 	var wg sync.WaitGroup
-	err := d.Update(t.Context(), func(c sqlstore.Conn) error {
+	err := d.Update(t.Context(), func(c sqldb.Conn) error {
 		_, err := c.Exec("insert into sj_t (id, name) values (1, 'a')")
 		for range 3 * readers {
 			wg.Go(func() {
@@ -104,9 +104,9 @@ func TestViewBesideUpdate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = d.View(t.Context(), func(c sqlstore.Conn) error { // nothing is read before the write
+	err = d.View(t.Context(), func(c sqldb.Conn) error { // nothing is read before the write
 		execute(t, d, "insert into sj_t (id, name) values (2, 'b')")
-		return c.Query("select count(*) from sj_t", func(r sqlstore.Row) error {
+		return c.Query("select count(*) from sj_t", func(r sqldb.Row) error {
 			if r.Int(0) != 1 {
 				t.Error("the snapshot moved:", r.Int(0))
 			}
@@ -123,29 +123,29 @@ const endless = "with recursive n(i) as (select 1 union all select i + 1 from n)
 func TestContextEndsStatements(t *testing.T) {
 	each(t, func(t *testing.T, d *DB) {
 		execute(t, d, "insert into sj_t (id, name) values (1, 'a')")
-		for name, do := range map[string]func(context.Context, func(sqlstore.Conn) error) error{"view": d.View, "update": d.Update} {
+		for name, do := range map[string]func(context.Context, func(sqldb.Conn) error) error{"view": d.View, "update": d.Update} {
 			ctx, cancel := context.WithCancel(t.Context())
-			err := do(ctx, func(c sqlstore.Conn) error {
-				return c.Query(fmt.Sprintf(endless, "i"), func(sqlstore.Row) error { cancel(); return nil })
+			err := do(ctx, func(c sqldb.Conn) error {
+				return c.Query(fmt.Sprintf(endless, "i"), func(sqldb.Row) error { cancel(); return nil })
 			})
 			if err != context.Canceled {
 				t.Error(name, "between rows:", err)
 			}
 			ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
-			err = do(ctx, func(c sqlstore.Conn) error {
-				return c.Query(fmt.Sprintf(endless, "count(*)"), func(sqlstore.Row) error { return nil })
+			err = do(ctx, func(c sqldb.Conn) error {
+				return c.Query(fmt.Sprintf(endless, "count(*)"), func(sqldb.Row) error { return nil })
 			})
 			cancel()
 			if err != context.DeadlineExceeded {
 				t.Error(name, "inside of a step:", err)
 			}
-			if err := do(ctx, func(sqlstore.Conn) error { t.Error("ran after ctx's end"); return nil }); err != ctx.Err() {
+			if err := do(ctx, func(sqldb.Conn) error { t.Error("ran after ctx's end"); return nil }); err != ctx.Err() {
 				t.Error(name, "after ctx's end:", err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		err := d.Update(ctx, func(c sqlstore.Conn) error {
+		err := d.Update(ctx, func(c sqldb.Conn) error {
 			_, err := c.Exec("insert into sj_t (id, name) " + fmt.Sprintf(endless, "i + 1, 'x'"))
 			return err
 		})
@@ -160,8 +160,8 @@ func TestContextEndsStatements(t *testing.T) {
 func TestViewLimit(t *testing.T) {
 	each(t, func(t *testing.T, d *DB) {
 		d.readLimit = 30 * time.Millisecond
-		err := d.View(t.Context(), func(c sqlstore.Conn) error {
-			return c.Query(fmt.Sprintf(endless, "i"), func(sqlstore.Row) error { return nil })
+		err := d.View(t.Context(), func(c sqldb.Conn) error {
+			return c.Query(fmt.Sprintf(endless, "i"), func(sqldb.Row) error { return nil })
 		})
 		if sojourn.ErrorCode(err) != sojourn.CodeUnavailable {
 			t.Error(err)
@@ -177,7 +177,7 @@ func TestWALBounded(t *testing.T) {
 		execute(t, d, "insert into sj_t (name, body) values ('x', zeroblob(100000))")
 	}
 	var held int64
-	err := d.View(t.Context(), func(sqlstore.Conn) error { // an old reader keeps the log from being cut
+	err := d.View(t.Context(), func(sqldb.Conn) error { // an old reader keeps the log from being cut
 		for range 20 {
 			write()
 		}
@@ -228,7 +228,7 @@ func TestVersion(t *testing.T) {
 		}
 		before := version()
 		for _, w := range writers {
-			w.Update(t.Context(), func(c sqlstore.Conn) error {
+			w.Update(t.Context(), func(c sqldb.Conn) error {
 				c.Exec("insert into sj_t (id, name) values (1, 'a')")
 				return errors.New("rolled back")
 			})
@@ -265,7 +265,7 @@ func TestClose(t *testing.T) {
 		inside, leave := make(chan bool), make(chan bool)
 		holder, waiter, closer := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 		go func() {
-			holder <- d.Update(context.Background(), func(c sqlstore.Conn) error {
+			holder <- d.Update(context.Background(), func(c sqldb.Conn) error {
 				close(inside)
 				<-leave
 				_, err := c.Exec("insert into sj_t (id, name) values (1, 'a')")
@@ -273,7 +273,7 @@ func TestClose(t *testing.T) {
 			})
 		}()
 		<-inside
-		go func() { waiter <- d.Update(context.Background(), func(sqlstore.Conn) error { return nil }) }()
+		go func() { waiter <- d.Update(context.Background(), func(sqldb.Conn) error { return nil }) }()
 		go func() { closer <- d.Close() }()
 		if err := <-waiter; !errors.Is(err, sojourn.ErrClosed) {
 			t.Error("a waiting call:", err)
@@ -321,16 +321,16 @@ func TestBrokenRefuses(t *testing.T) {
 	// by another process: this one would lose its locks with the end of a second access to the file
 	child(t, d.path, "corrupt").end(t)
 	var first error
-	err := d.View(t.Context(), func(c sqlstore.Conn) error {
-		first = c.Query("select sum(length(hex(body))), count(name) from sj_t", func(sqlstore.Row) error { return nil })
+	err := d.View(t.Context(), func(c sqldb.Conn) error {
+		first = c.Query("select sum(length(hex(body))), count(name) from sj_t", func(sqldb.Row) error { return nil })
 		return nil
 	})
 	if !d.Dialect().Broken(first) {
 		t.Fatal("the damage was not seen:", first, err)
 	}
 	for name, err := range map[string]error{
-		"update": d.Update(t.Context(), func(sqlstore.Conn) error { t.Error("ran"); return nil }),
-		"view":   d.View(t.Context(), func(sqlstore.Conn) error { t.Error("ran"); return nil }),
+		"update": d.Update(t.Context(), func(sqldb.Conn) error { t.Error("ran"); return nil }),
+		"view":   d.View(t.Context(), func(sqldb.Conn) error { t.Error("ran"); return nil }),
 	} {
 		if !errors.Is(err, sojourn.ErrClosed) || sojourn.ErrorCode(err) != sojourn.CodeClosed || !d.Dialect().Broken(err) {
 			t.Error(name, err)

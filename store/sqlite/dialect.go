@@ -8,20 +8,20 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
 // newDialect is how SQLite differs.
-func newDialect() (sqlstore.Dialect, error) {
+func newDialect() (sqldb.Dialect, error) {
 	folder, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
-		return sqlstore.Dialect{}, err
+		return sqldb.Dialect{}, err
 	}
-	migrations, err := sqlstore.LoadMigrations(folder)
-	return sqlstore.Dialect{
+	migrations, err := sqldb.LoadMigrations(folder)
+	return sqldb.Dialect{
 		Name: "sqlite",
 		// SQLite numbers $1, $2 as it meets them; ?1, ?2 are what the text says.
 		Param: "?",

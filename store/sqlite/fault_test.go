@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -23,22 +25,22 @@ type faulty struct {
 }
 
 type faultyConn struct {
-	sqlstore.Conn
+	sqldb.Conn
 	f *faulty
 }
 
-func (f *faulty) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
+func (f *faulty) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	if f.before != nil {
 		f.before()
 	}
-	err := f.DB.Update(ctx, func(c sqlstore.Conn) error { return fn(faultyConn{c, f}) })
+	err := f.DB.Update(ctx, func(c sqldb.Conn) error { return fn(faultyConn{c, f}) })
 	if f.after != nil {
 		f.after()
 	}
 	return err
 }
 
-func (c faultyConn) Bulk(q string, hit func(int64), first sqlstore.Ints, more ...sqlstore.Column) error {
+func (c faultyConn) Bulk(q string, hit func(int64), first sqldb.Ints, more ...sqldb.Column) error {
 	for _, column := range more {
 		for i := range column.Len() {
 			b, ok := column.At(i).([]byte)
@@ -62,7 +64,7 @@ func openFaulty(t *testing.T) (*faulty, *sojourn.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
+	if err := migrate.Up(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	f := &faulty{DB: db}

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-func insertOne(c sqlstore.Conn) error {
+func insertOne(c sqldb.Conn) error {
 	_, err := c.Exec("insert into sj_t (name) values ('a')")
 	return err
 }
@@ -62,19 +62,19 @@ func TestNothingIsToldBeforeTheDiskHasIt(t *testing.T) {
 	first := begun()
 	wrote, read := make(chan bool), make(chan int64)
 	call("second", func() error {
-		return d.Update(context.Background(), func(c sqlstore.Conn) error { defer close(wrote); return insertOne(c) })
+		return d.Update(context.Background(), func(c sqldb.Conn) error { defer close(wrote); return insertOne(c) })
 	})
 	<-wrote // beside the sync of the first
 	second := begun()
 	call("reader", func() error {
-		return d.View(context.Background(), func(c sqlstore.Conn) error {
-			return c.Query("select count(*) from sj_t", func(r sqlstore.Row) error { read <- r.Int(0); return nil })
+		return d.View(context.Background(), func(c sqldb.Conn) error {
+			return c.Query("select count(*) from sj_t", func(r sqldb.Row) error { read <- r.Int(0); return nil })
 		})
 	})
 	if n := <-read; n != 2 {
 		t.Errorf("%d rows are visible", n)
 	}
-	err := d.Update(context.Background(), func(c sqlstore.Conn) error { c.(sqlstore.Versioned).Silent(); return nil })
+	err := d.Update(context.Background(), func(c sqldb.Conn) error { c.(sqldb.Versioned).Silent(); return nil })
 	if err != nil {
 		t.Error("who tells nobody:", err)
 	}
@@ -89,12 +89,12 @@ func TestNothingIsToldBeforeTheDiskHasIt(t *testing.T) {
 	end(second)
 	all.Wait()
 	d.log.sync = func(*os.File) error { t.Error("an idle log was synced"); return nil }
-	if err := d.Update(context.Background(), func(c sqlstore.Conn) error {
-		return c.Query("select count(*) from sj_t", func(sqlstore.Row) error { return nil })
+	if err := d.Update(context.Background(), func(c sqldb.Conn) error {
+		return c.Query("select count(*) from sj_t", func(sqldb.Row) error { return nil })
 	}); err != nil {
 		t.Error("a transaction that only reads:", err)
 	}
-	if err := d.View(context.Background(), func(sqlstore.Conn) error { return nil }); err != nil {
+	if err := d.View(context.Background(), func(sqldb.Conn) error { return nil }); err != nil {
 		t.Error("an idle log:", err)
 	}
 	d.log.sync = (*os.File).Sync
@@ -112,8 +112,8 @@ func TestFailedSync(t *testing.T) {
 		t.Error(err)
 	}
 	for name, err := range map[string]error{
-		"update": d.Update(t.Context(), func(sqlstore.Conn) error { t.Error("ran"); return nil }),
-		"view":   d.View(t.Context(), func(sqlstore.Conn) error { t.Error("ran"); return nil }),
+		"update": d.Update(t.Context(), func(sqldb.Conn) error { t.Error("ran"); return nil }),
+		"view":   d.View(t.Context(), func(sqldb.Conn) error { t.Error("ran"); return nil }),
 		"waits":  d.durable(),
 	} {
 		if !errors.Is(err, sojourn.ErrClosed) || !d.Dialect().Broken(err) {
@@ -215,8 +215,8 @@ func TestStatesOfTheLog(t *testing.T) {
 	b.log.sync = func(f *os.File) error { syncs++; return f.Sync() }
 	reads := func() { count(t, b) }
 	looks := func() {
-		if err := b.Update(t.Context(), func(c sqlstore.Conn) error {
-			return c.Query("select count(*) from sj_t", func(sqlstore.Row) error { return nil })
+		if err := b.Update(t.Context(), func(c sqldb.Conn) error {
+			return c.Query("select count(*) from sj_t", func(sqldb.Row) error { return nil })
 		}); err != nil {
 			t.Error(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/migratetest"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/migrate/migratetest"
 )
 
 // The test binary is also the second process of the tests: child starts it again with a command.
@@ -46,7 +46,7 @@ func runChild(command []string, path string) error {
 	defer d.Close()
 	ctx, cancel := contextFor(time.Minute)
 	defer cancel()
-	err = d.Update(ctx, func(c sqlstore.Conn) error { _, err := c.Exec(testTable); return err })
+	err = d.Update(ctx, func(c sqldb.Conn) error { _, err := c.Exec(testTable); return err })
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func runChild(command []string, path string) error {
 		var from, n int
 		fmt.Sscan(command[1]+" "+command[2], &from, &n)
 		for id := from; id < from+n; id++ {
-			err := d.Update(ctx, func(c sqlstore.Conn) error {
+			err := d.Update(ctx, func(c sqldb.Conn) error {
 				_, err := c.Exec("insert into sj_t (id, name, body) values ($1, $2, zeroblob(2000))", id, fmt.Sprint("row ", id))
 				return err
 			})

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // TestNewQueuesAskByIndex: a batch of jobs for new queues runs the same statements and reads as many rows in a store with many queues as in one with
@@ -55,7 +55,7 @@ func TestNewQueuesAskByIndex(t *testing.T) {
 // fill makes queues past the store.
 func fill(t *testing.T, db *DB, n int) {
 	t.Helper()
-	err := db.Update(t.Context(), func(c sqlstore.Conn) error {
+	err := db.Update(t.Context(), func(c sqldb.Conn) error {
 		_, err := c.Exec(`insert into sj_queue (name, seq) with recursive n (i) as (select 1 union all select i + 1 from n where i < ?1)
 			select 'filled-' || i, 1000000 + i from n`, n)
 		return err

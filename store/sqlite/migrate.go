@@ -7,7 +7,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // OpenMigrator opens a SQLite file to look after its tables, whatever version they have; see sojourn.Migrator. A missing file is made.
@@ -24,15 +25,15 @@ func OpenMigrator(path string, list ...Option) (sojourn.Migrator, error) {
 	return o.tend(db), nil
 }
 
-func (o options) tend(db *DB) *sqlstore.Migrator {
+func (o options) tend(db *DB) *migrate.Migrator {
 	now := time.Now
 	if o.clock != nil {
 		now = o.clock
 	}
-	return sqlstore.NewMigrator(db, prefix, now)
+	return migrate.New(db, prefix, now)
 }
 
-// Others implements sqlstore.Crowded.
+// Others implements sqldb.Crowded.
 func (d *DB) Others(_ context.Context, level int) (below int, err error) {
 	if d.memory() {
 		return 0, d.refusal()
@@ -46,12 +47,12 @@ func (d *DB) Others(_ context.Context, level int) (below int, err error) {
 	return below, err
 }
 
-// Rehearse implements sqlstore.Rehearser: in memory.
-func (d *DB) Rehearse(ctx context.Context, fn func(c sqlstore.Conn, prefix string) error) error {
+// Rehearse implements sqldb.Rehearser: in memory.
+func (d *DB) Rehearse(ctx context.Context, fn func(c sqldb.Conn, prefix string) error) error {
 	c, err := connect(inMemory, sqlite.OpenReadWrite|sqlite.OpenMemory, memoryPragmas())
 	if err != nil {
 		return err
 	}
 	defer c.raw.Close()
-	return c.transact(ctx, c.text("begin"), c.text("rollback"), func(c sqlstore.Conn) error { return fn(c, prefix) })
+	return c.transact(ctx, c.text("begin"), c.text("rollback"), func(c sqldb.Conn) error { return fn(c, prefix) })
 }

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/migratetest"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/migrate/migratetest"
 )
 
 // moreSteps are the real migrations and two of the test.
-func moreSteps() []sqlstore.Migration {
+func moreSteps() []sqldb.Migration {
 	d, err := newDialect()
 	if err != nil {
 		panic(err)
@@ -26,13 +27,13 @@ func moreSteps() []sqlstore.Migration {
 // migrations is a file with these steps.
 func migrations(path string) migratetest.Database {
 	return migratetest.Database{
-		Open: func(between func(sqlstore.DB) sqlstore.DB) (sojourn.Migrator, error) {
+		Open: func(between func(sqldb.DB) sqldb.DB) (sojourn.Migrator, error) {
 			o := options{migrator: true, more: moreSteps()}
 			db, err := openDB(path, o)
 			if err != nil || between == nil {
 				return o.tend(db), err
 			}
-			return sqlstore.NewMigrator(between(db), prefix, time.Now), nil
+			return migrate.New(between(db), prefix, time.Now), nil
 		},
 		Start: func(command string) func() (string, error) {
 			cmd := exec.Command(os.Args[0])
@@ -56,7 +57,7 @@ func TestMigrationHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		if err := db.Update(context.Background(), func(c sqlstore.Conn) error { _, err := c.Exec(q); return err }); err != nil {
+		if err := db.Update(context.Background(), func(c sqldb.Conn) error { _, err := c.Exec(q); return err }); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -128,7 +129,7 @@ func TestStatusLooksAtTheSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	err = db.Update(t.Context(), func(c sqlstore.Conn) error {
+	err = db.Update(t.Context(), func(c sqldb.Conn) error {
 		_, err := c.Exec(`insert into sj_migration (version, name, needs, at_us) values (999, 'later', 999, 0)`)
 		return err
 	})

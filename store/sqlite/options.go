@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // Option changes how a store opens.
@@ -23,7 +23,7 @@ type options struct {
 	declared       bool
 	lowSpace       int64
 	migrator       bool                 // only the tables are looked after, whatever version they have
-	more           []sqlstore.Migration // of tests, after the real ones
+	more           []sqldb.Migration    // of tests, after the real ones
 	sync           func(*os.File) error // of tests; nil: (*os.File).Sync
 	created        func()               // of tests: the owner's file exists and is not locked yet
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -67,7 +68,7 @@ func TestOwnerIsBornLocked(t *testing.T) {
 	judged, claimed := make(chan bool), make(chan bool)
 	var once sync.Once
 	l := looker{d, func() { once.Do(func() { close(judged); <-claimed }) }}
-	if err := sqlstore.MigrateUp(t.Context(), d, prefix, 1); err != nil {
+	if err := migrate.Up(t.Context(), d, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	s, err := sqlstore.New(t.Context(), l, sqlstore.Config{Prefix: prefix, Now: time.Now})

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-func sqlStatements(text string) []string { return sqlstore.Statements(text) }
+func sqlStatements(text string) []string { return sqldb.Statements(text) }
 
 // deadOwners lists the dead owners of a store.
 func deadOwners(d *DB) (ids []string, err error) {

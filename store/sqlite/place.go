@@ -47,7 +47,7 @@ func (d *DB) inPlace() error {
 	return nil
 }
 
-// Elsewhere implements sqlstore.Located.
+// Elsewhere implements sqldb.Located.
 func (d *DB) Elsewhere(context.Context) (processes []string, err error) {
 	if d.memory() {
 		return nil, d.refusal()

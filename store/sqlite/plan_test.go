@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
@@ -24,16 +26,16 @@ type recording struct {
 }
 
 type recordingConn struct {
-	sqlstore.Conn
+	sqldb.Conn
 	r *recording
 }
 
-func (r *recording) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
-	return r.DB.Update(ctx, func(c sqlstore.Conn) error { return fn(recordingConn{c, r}) })
+func (r *recording) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
+	return r.DB.Update(ctx, func(c sqldb.Conn) error { return fn(recordingConn{c, r}) })
 }
 
-func (r *recording) View(ctx context.Context, fn func(sqlstore.Conn) error) error {
-	return r.DB.View(ctx, func(c sqlstore.Conn) error { return fn(recordingConn{c, r}) })
+func (r *recording) View(ctx context.Context, fn func(sqldb.Conn) error) error {
+	return r.DB.View(ctx, func(c sqldb.Conn) error { return fn(recordingConn{c, r}) })
 }
 
 func (r *recording) note(q string, args int) {
@@ -48,12 +50,12 @@ func (c recordingConn) Exec(q string, args ...any) (int64, error) {
 	return c.Conn.Exec(q, args...)
 }
 
-func (c recordingConn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
+func (c recordingConn) Query(q string, each func(sqldb.Row) error, args ...any) error {
 	c.r.note(q, len(args))
-	return c.Conn.Query(q, func(r sqlstore.Row) error { c.r.rows++; return each(r) }, args...)
+	return c.Conn.Query(q, func(r sqldb.Row) error { c.r.rows++; return each(r) }, args...)
 }
 
-func (c recordingConn) Bulk(q string, hit func(int64), first sqlstore.Ints, more ...sqlstore.Column) error {
+func (c recordingConn) Bulk(q string, hit func(int64), first sqldb.Ints, more ...sqldb.Column) error {
 	c.r.note(q, 1+len(more))
 	return c.Conn.Bulk(q, hit, first, more...)
 }
@@ -67,7 +69,7 @@ func openRecording(t *testing.T) (r *recording, s *sqlstore.Store, advance func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
+	if err := migrate.Up(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	r = &recording{DB: db, seen: map[string]int{}}
@@ -182,8 +184,8 @@ func (r *recording) checkPlans(t *testing.T) {
 
 func plan(t *testing.T, db *DB, q string, args int) (steps []string) {
 	t.Helper()
-	err := db.View(context.Background(), func(c sqlstore.Conn) error {
-		return c.Query("explain query plan "+q, func(r sqlstore.Row) error {
+	err := db.View(context.Background(), func(c sqldb.Conn) error {
+		return c.Query("explain query plan "+q, func(r sqldb.Row) error {
 			steps = append(steps, r.Text(3))
 			return nil
 		}, make([]any, args)...)

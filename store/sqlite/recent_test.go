@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -86,12 +88,12 @@ type watchedConn struct {
 	db *watchedDB
 }
 
-func (d *watchedDB) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
+func (d *watchedDB) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	d.updates.Add(1)
-	return d.DB.Update(ctx, func(c sqlstore.Conn) error { return fn(watchedConn{c.(*conn), d}) })
+	return d.DB.Update(ctx, func(c sqldb.Conn) error { return fn(watchedConn{c.(*conn), d}) })
 }
 
-func (c watchedConn) Query(q string, each func(sqlstore.Row) error, args ...any) error {
+func (c watchedConn) Query(q string, each func(sqldb.Row) error, args ...any) error {
 	c.db.queries = append(c.db.queries, q)
 	if c.db.refuse != nil {
 		if err := c.db.refuse(q); err != nil {
@@ -110,7 +112,7 @@ func openWatched(t *testing.T) (*watchedDB, *sqlstore.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sqlstore.MigrateUp(context.Background(), db, prefix, 1); err != nil {
+	if err := migrate.Up(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	watched := &watchedDB{DB: db}

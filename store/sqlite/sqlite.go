@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migrate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -60,7 +61,7 @@ func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	}
 	s, err := m.Schema(ctx)
 	if err == nil {
-		err = sqlstore.Fits(s, db.path)
+		err = migrate.Fits(s, db.path)
 	}
 	if err != nil {
 		return nil, err

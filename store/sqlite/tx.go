@@ -12,7 +12,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // EnqueueTx stores up to sojourn.MaxBatch jobs inside of tx, all or none: they exist exactly if tx is committed. What Client.Enqueue promises about
@@ -64,8 +64,8 @@ func txStore(c *sojourn.Client) (sojourn.TxStore, error) {
 	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of sqlite.Open", c.Store())
 }
 
-// Join implements sqlstore.Joiner.
-func (d *DB) Join(ctx context.Context, in any, _ string) (sqlstore.Joined, error) {
+// Join implements sqldb.Joiner.
+func (d *DB) Join(ctx context.Context, in any, _ string) (sqldb.Joined, error) {
 	tx, ok := in.(*sql.Tx)
 	switch {
 	case !ok || tx == nil:
@@ -79,7 +79,7 @@ func (d *DB) Join(ctx context.Context, in any, _ string) (sqlstore.Joined, error
 	if err := takeLock(ctx, tx); err != nil {
 		return nil, err
 	}
-	return sqlstore.JoinSQL(ctx, tx, bindSQL, true)
+	return sqldb.JoinSQL(ctx, tx, bindSQL, true)
 }
 
 // sameFile refuses a transaction of another copy of SQLite, or of another file. It reads no table, so it begins no snapshot that could be outdated
@@ -145,7 +145,7 @@ func codeOf(err error) int {
 	return 0
 }
 
-// bindSQL turns an argument of a sqlstore.Conn into one of the driver.
+// bindSQL turns an argument of a sqldb.Conn into one of the driver.
 func bindSQL(a any) (any, error) {
 	switch a := a.(type) {
 	case int64, string, nil:
@@ -162,9 +162,9 @@ func bindSQL(a any) (any, error) {
 			return []byte{}, nil
 		}
 		return a, nil
-	case sqlstore.Ints:
+	case sqldb.Ints:
 		return a.JSON(), nil
-	case sqlstore.Texts:
+	case sqldb.Texts:
 		return a.JSON(), nil
 	}
 	return nil, fmt.Errorf("sqlite: type %T", a)

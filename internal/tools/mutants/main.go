@@ -86,7 +86,7 @@ var mutants = []mutant{
 	{"one failing request fails its group", "internal/sqlstore/transact.go", "(helped || len(group) > 1) && s.broken.Load() == nil &&", "(helped || len(group) > 1) && s.broken.Load() != nil &&", store},
 	{"a jump of the clock ends leases", "internal/sqlstore/clock.go", "if l.updated >= t.since || t.gap == 0 {", "if true {", "./internal/sqlstore"},
 	{"a refused call leaves what it has planned", "internal/sqlstore/plan.go", "\t\t\t\treturn nil, indexed\n", "\t\t\t\te.plans = append(e.plans, e.enqueuePlan)\n\t\t\t\treturn nil, indexed\n", store},
-	{"a look does not see what was decided", "internal/sqlstore/store.go", "func (t *tx) query(q string, each func(Row) error, args ...any) error {\n\tif err := t.flush(); err != nil {", "func (t *tx) query(q string, each func(Row) error, args ...any) error {\n\tif err := error(nil); err != nil {", store},
+	{"a look does not see what was decided", "internal/sqlstore/store.go", "func (t *tx) query(q string, each func(sqldb.Row) error, args ...any) error {\n\tif err := t.flush(); err != nil {", "func (t *tx) query(q string, each func(sqldb.Row) error, args ...any) error {\n\tif err := error(nil); err != nil {", store},
 	{"history loses its number", "internal/sqlstore/apply.go", "\tl.history++\n", "\tl.history += 2\n", store},
 	{"pruned jobs leave their log", "internal/sqlstore/prune.go", "\t`delete from sj_log where job = $1`,\n", "", store},
 	{"the producer pays for a claim", "internal/sqlstore/transact.go", "(helped || len(group) > 1)", "(helped && false || len(group) > 1)", store},

@@ -1,4 +1,4 @@
-package sqlstore
+package sqldb
 
 import (
 	"regexp"
@@ -140,8 +140,8 @@ func (d Dialect) each(text string) string {
 	return eachToken.ReplaceAllString(text, "v.c$2")
 }
 
-// newest is the version of the last migration.
-func (d Dialect) newest() int {
+// Newest is the version of the last migration.
+func (d Dialect) Newest() int {
 	if n := len(d.Migrations); n > 0 {
 		return d.Migrations[n-1].Version
 	}

@@ -1,4 +1,4 @@
-package sqlstore
+package sqldb
 
 // Conn is one connection inside one transaction, which begins at the latest with the first call. It belongs to one goroutine and is valid only
 // inside the function that got it from [DB].Update or [DB].View; the context was given there.

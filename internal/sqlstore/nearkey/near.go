@@ -1,4 +1,4 @@
-package sqlstore
+package nearkey
 
 import (
 	"slices"
@@ -11,10 +11,10 @@ import (
 // insertions and substitutions of the last characters are left out.
 const maxNear = 8000
 
-// nearKeys lists the keys that people and programs mistake for key: other case, other separators or none, leading zeros more or less, space around it, and
+// Similar lists the keys that people and programs mistake for key: other case, other separators or none, leading zeros more or less, space around it, and
 // one character more, less or other. Looking each of them up costs a few milliseconds when a person asks, and nothing on the way of jobs and answers;
 // an index over folded keys would cost every enqueue.
-func nearKeys(key string) []string {
+func Similar(key string) []string {
 	n := nearSet{not: key, seen: map[string]bool{}}
 	for _, folded := range []string{key, strings.TrimSpace(key)} {
 		for _, tokens := range [][]string{split(folded, false), split(folded, true)} {

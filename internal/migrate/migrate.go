@@ -1,4 +1,4 @@
-package sqlstore
+package migrate
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 
 // Migrator implements sojourn.Migrator over a DB.
 type Migrator struct {
-	db     DB
+	db     sqldb.DB
 	prefix string
 	now    func() time.Time
 	before []string // run before the first step of all, to make room for the tables
@@ -26,8 +27,8 @@ type Migrator struct {
 
 var _ sojourn.Migrator = (*Migrator)(nil)
 
-// NewMigrator makes one for the tables of a prefix. before are statements that make room for them, such as a schema; they may run again.
-func NewMigrator(db DB, prefix string, now func() time.Time, before ...string) *Migrator {
+// New makes one for the tables of a prefix. before are statements that make room for them, such as a schema; they may run again.
+func New(db sqldb.DB, prefix string, now func() time.Time, before ...string) *Migrator {
 	return &Migrator{db: db, prefix: prefix, now: now, before: before}
 }
 
@@ -36,9 +37,9 @@ func (m *Migrator) Close() error { return m.db.Close() }
 
 // Schema reads the version; see sojourn.Migrator.
 func (m *Migrator) Schema(ctx context.Context) (sojourn.Schema, error) {
-	s := sojourn.Schema{Newest: m.db.Dialect().newest()}
+	s := sojourn.Schema{Newest: m.db.Dialect().Newest()}
 	found := s
-	there, err := m.ifThere(ctx, m.sql("sj_migration"), func(c Conn) error { return m.read(c, &found) })
+	there, err := m.ifThere(ctx, m.sql("sj_migration"), func(c sqldb.Conn) error { return m.ReadSchema(c, &found) })
 	if there {
 		s = found
 	}
@@ -46,11 +47,11 @@ func (m *Migrator) Schema(ctx context.Context) (sojourn.Schema, error) {
 }
 
 // ifThere runs look if there is a table of this name. On PostgreSQL a snapshot does not keep a table that another process drops just then: it was not there.
-func (m *Migrator) ifThere(ctx context.Context, table string, look func(Conn) error) (there bool, err error) {
-	find := func(c Conn) error {
-		return c.Query(m.db.Dialect().FindTable, func(r Row) error { there = r.Int(0) > 0; return nil }, table)
+func (m *Migrator) ifThere(ctx context.Context, table string, look func(sqldb.Conn) error) (there bool, err error) {
+	find := func(c sqldb.Conn) error {
+		return c.Query(m.db.Dialect().FindTable, func(r sqldb.Row) error { there = r.Int(0) > 0; return nil }, table)
 	}
-	err = m.db.View(ctx, func(c Conn) error {
+	err = m.db.View(ctx, func(c sqldb.Conn) error {
 		if err := find(c); err != nil || !there {
 			return err
 		}
@@ -62,11 +63,12 @@ func (m *Migrator) ifThere(ctx context.Context, table string, look func(Conn) er
 	return there, err
 }
 
-func (m *Migrator) read(c Conn, s *sojourn.Schema) error {
-	s.Newest = m.db.Dialect().newest()
-	err := c.Query(m.sql(qVersion), func(r Row) error { s.Found = int(r.Int(0)); return nil })
+// ReadSchema fills in what the database says of its schema. The table of migrations must exist.
+func (m *Migrator) ReadSchema(c sqldb.Conn, s *sojourn.Schema) error {
+	s.Newest = m.db.Dialect().Newest()
+	err := c.Query(m.sql(qVersion), func(r sqldb.Row) error { s.Found = int(r.Int(0)); return nil })
 	if err == nil {
-		err = c.Query(m.sql(qNeeds), func(r Row) error { s.Needs = int(r.Int(0)); return nil })
+		err = c.Query(m.sql(qNeeds), func(r sqldb.Row) error { s.Needs = int(r.Int(0)); return nil })
 	}
 	return err
 }
@@ -98,9 +100,9 @@ func (m *Migrator) Raise(ctx context.Context) error {
 	return err
 }
 
-// MigrateUp does the same at a given time, for tests of single databases.
-func MigrateUp(ctx context.Context, db DB, prefix string, nowUs int64) error {
-	return NewMigrator(db, prefix, func() time.Time { return time.UnixMicro(nowUs) }).Raise(ctx)
+// Up does the same at a given time, for tests of single databases.
+func Up(ctx context.Context, db sqldb.DB, prefix string, nowUs int64) error {
+	return New(db, prefix, func() time.Time { return time.UnixMicro(nowUs) }).Raise(ctx)
 }
 
 // Plan lists the steps; see sojourn.Migrator.
@@ -151,13 +153,13 @@ func (m *Migrator) route(s sojourn.Schema, to int) ([]sojourn.Migration, error) 
 }
 
 // up writes a step up down to its last statement.
-func (m *Migrator) up(s Migration) sojourn.Migration {
+func (m *Migrator) up(s sqldb.Migration) sojourn.Migration {
 	out := sojourn.Migration{Version: s.Version, Name: s.Name, Needs: s.Needs}
 	if s.Version == 1 {
 		out.SQL = append(append(out.SQL, m.before...), m.sql(qMigrations))
 	}
 	out.SQL = append(out.SQL, m.lock()...)
-	for _, statement := range Statements(s.Up) {
+	for _, statement := range sqldb.Statements(s.Up) {
 		out.SQL = append(out.SQL, m.sql(statement))
 	}
 	out.SQL = append(out.SQL, m.sql(fmt.Sprintf("insert into sj_migration (version, name, needs, at_us) values (%d, '%s', %d, %d)",
@@ -166,9 +168,9 @@ func (m *Migrator) up(s Migration) sojourn.Migration {
 }
 
 // down writes a step down. The last one leaves nothing.
-func (m *Migrator) down(s Migration, needs int) sojourn.Migration {
+func (m *Migrator) down(s sqldb.Migration, needs int) sojourn.Migration {
 	out := sojourn.Migration{Version: s.Version, Name: s.Name, Down: true, Needs: needs, SQL: m.lock()}
-	for _, statement := range Statements(s.Down) {
+	for _, statement := range sqldb.Statements(s.Down) {
 		out.SQL = append(out.SQL, m.sql(statement))
 	}
 	last := fmt.Sprintf("delete from sj_migration where version = %d", s.Version)
@@ -194,8 +196,8 @@ func (m *Migrator) losses(ctx context.Context, step *sojourn.Migration) error {
 			continue
 		}
 		loss := sojourn.Loss{Table: table, Column: column}
-		there, err := m.ifThere(ctx, table, func(c Conn) error {
-			return c.Query("select count(*) from "+table, func(r Row) error { loss.Rows = r.Int(0); return nil })
+		there, err := m.ifThere(ctx, table, func(c sqldb.Conn) error {
+			return c.Query("select count(*) from "+table, func(r sqldb.Row) error { loss.Rows = r.Int(0); return nil })
 		})
 		if err != nil {
 			return err
@@ -252,7 +254,7 @@ func (m *Migrator) take(ctx context.Context, s sojourn.Schema, step sojourn.Migr
 	if !step.Down && step.Version == 1 {
 		first += len(m.before) + 1
 	}
-	return m.db.Update(ctx, func(c Conn) error {
+	return m.db.Update(ctx, func(c sqldb.Conn) error {
 		for i, q := range step.SQL {
 			if i == first {
 				if err := m.alone(ctx, c, s, step); err != nil {
@@ -269,15 +271,15 @@ func (m *Migrator) take(ctx context.Context, s sojourn.Schema, step sojourn.Migr
 
 // alone refuses a step that another process has taken, and one after which other processes that have the store open could not go on working,
 // where that can be known.
-func (m *Migrator) alone(ctx context.Context, c Conn, s sojourn.Schema, step sojourn.Migration) error {
+func (m *Migrator) alone(ctx context.Context, c sqldb.Conn, s sojourn.Schema, step sojourn.Migration) error {
 	var now sojourn.Schema
-	if err := m.read(c, &now); err != nil {
+	if err := m.ReadSchema(c, &now); err != nil {
 		return err
 	}
 	if now.Found != s.Found {
 		return errOvertaken
 	}
-	db, ok := m.db.(Crowded)
+	db, ok := m.db.(sqldb.Crowded)
 	if !ok || s.Found == 0 {
 		return nil
 	}

@@ -1,6 +1,9 @@
-package sqlstore
+package sqldb
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // Column is an argument of Bulk: Ints, Texts, Blobs or Same.
 type Column interface {
@@ -124,19 +127,11 @@ func (s Same) At(int) any { return s.Value }
 func (s Same) Array() any {
 	switch v := s.Value.(type) {
 	case int64:
-		return repeated(v, s.N)
+		return slices.Repeat([]int64{v}, s.N)
 	case string:
-		return repeated(v, s.N)
+		return slices.Repeat([]string{v}, s.N)
 	case []byte:
-		return repeated(v, s.N)
+		return slices.Repeat([][]byte{v}, s.N)
 	}
 	return nil
-}
-
-func repeated[T any](v T, n int) []T {
-	list := make([]T, n)
-	for i := range list {
-		list[i] = v
-	}
-	return list
 }

@@ -1,4 +1,4 @@
-package sqlstore
+package migrate
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // Drift compares what is there with what the migrations make; see sojourn.Migrator.
@@ -23,15 +24,15 @@ func (m *Migrator) Drift(ctx context.Context) ([]string, error) {
 		return nil, &sojourn.Error{Code: sojourn.CodeSchema, Field: "store", Index: -1,
 			Message: fmt.Sprintf("the schema has version %d and this program knows %d: check it with the program that made it", s.Found, s.Newest)}
 	}
-	db, ok := m.db.(Rehearser)
+	db, ok := m.db.(sqldb.Rehearser)
 	if !ok {
 		return nil, errors.New("this database cannot try its migrations")
 	}
 	var want, have map[string]string
 	d := m.db.Dialect()
-	err = db.Rehearse(ctx, func(c Conn, prefix string) (err error) {
+	err = db.Rehearse(ctx, func(c sqldb.Conn, prefix string) (err error) {
 		for _, step := range d.Migrations[:s.Found] {
-			for _, q := range append([]string{qMigrations}, Statements(step.Up)...) {
+			for _, q := range append([]string{qMigrations}, sqldb.Statements(step.Up)...) {
 				if _, err := c.Exec(d.SQL(prefix, "", q)); err != nil {
 					return err
 				}
@@ -41,15 +42,15 @@ func (m *Migrator) Drift(ctx context.Context) ([]string, error) {
 		return err
 	})
 	if err == nil {
-		err = m.db.View(ctx, func(c Conn) (err error) { have, err = outline(c, d, m.prefix); return err })
+		err = m.db.View(ctx, func(c sqldb.Conn) (err error) { have, err = outline(c, d, m.prefix); return err })
 	}
 	return differences(want, have), err
 }
 
 // outline reads what the tables of a prefix are made of: the things by their names, such as "column sj_job.id", with their definitions.
-func outline(c Conn, d Dialect, prefix string) (map[string]string, error) {
+func outline(c sqldb.Conn, d sqldb.Dialect, prefix string) (map[string]string, error) {
 	out := map[string]string{}
-	err := c.Query(d.Shape, func(r Row) error {
+	err := c.Query(d.Shape, func(r sqldb.Row) error {
 		out[r.Text(0)] = strings.Join(strings.Fields(r.Text(1)), " ")
 		return nil
 	}, prefix)

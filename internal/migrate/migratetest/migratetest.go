@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // T is what is needed of a testing.T.
@@ -32,8 +32,8 @@ type T interface {
 
 // Steps are two more steps after the last real one. The first only adds, so that older programs go on; the second does not. Their statements are
 // common SQL; many makes many rows, slowly enough to be killed in the middle of it.
-func Steps(last sqlstore.Migration, many string) []sqlstore.Migration {
-	return []sqlstore.Migration{
+func Steps(last sqldb.Migration, many string) []sqldb.Migration {
+	return []sqldb.Migration{
 		{Version: last.Version + 1, Name: "extra", Needs: last.Needs,
 			Up: `create table sj_extra (id bigint not null primary key, text text not null);
 				insert into sj_extra (id, text) ` + many + `;
@@ -52,7 +52,7 @@ func Steps(last sqlstore.Migration, many string) []sqlstore.Migration {
 // Database opens one database again and again, each time as another process would.
 type Database struct {
 	// Open opens it with Steps; fn, if not nil, stands between the migrator and the database.
-	Open func(fn func(sqlstore.DB) sqlstore.DB) (sojourn.Migrator, error)
+	Open func(fn func(sqldb.DB) sqldb.DB) (sojourn.Migrator, error)
 	// Start starts this test binary as a process of its own that calls Child(command), and gives its output when it has ended.
 	Start func(command string) (wait func() (output string, err error))
 }
@@ -64,7 +64,7 @@ func Child(db Database, command string) error {
 	if _, err := fmt.Sscanf(command, "migrate %d %d", &to, &at); err != nil {
 		return err
 	}
-	m, err := db.Open(func(inner sqlstore.DB) sqlstore.DB { return &mortal{DB: inner, at: at} })
+	m, err := db.Open(func(inner sqldb.DB) sqldb.DB { return &mortal{DB: inner, at: at} })
 	if err != nil {
 		return err
 	}
@@ -80,25 +80,25 @@ func Child(db Database, command string) error {
 
 // mortal is a DB whose process dies.
 type mortal struct {
-	sqlstore.DB
+	sqldb.DB
 	at   int
 	seen int
 }
 
 // Others passes the ability on.
 func (d *mortal) Others(ctx context.Context, level int) (int, error) {
-	if c, ok := d.DB.(sqlstore.Crowded); ok {
+	if c, ok := d.DB.(sqldb.Crowded); ok {
 		return c.Others(ctx, level)
 	}
 	return 0, nil
 }
 
-func (d *mortal) Update(ctx context.Context, fn func(sqlstore.Conn) error) error {
-	return d.DB.Update(ctx, func(c sqlstore.Conn) error { return fn(&mortalConn{c, d}) })
+func (d *mortal) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
+	return d.DB.Update(ctx, func(c sqldb.Conn) error { return fn(&mortalConn{c, d}) })
 }
 
 type mortalConn struct {
-	sqlstore.Conn
+	sqldb.Conn
 	db *mortal
 }
 
