@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/migrate/migratetest"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // The test binary is also the second process of the tests: child starts it again with a command.

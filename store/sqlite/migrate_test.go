@@ -10,8 +10,8 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migrate"
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/migrate/migratetest"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // moreSteps are the real migrations and two of the test.
