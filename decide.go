@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Row is what the rules read and change of a job: no clocks, no bytes. A store keeps it with the job, calls Decide and Match in
-// the transaction of the event, and writes what they return.
+// Row is what the rules read and change of a job: no clocks, no bytes. A store keeps it with the
+// job, calls Decide and Match in the transaction of the event, and writes what they return.
 type Row struct {
 	ID           ID
 	State        State
@@ -72,7 +72,8 @@ const (
 	RunAtOpening // of its windows, see PutOff
 )
 
-// Transition is what an event does to a job. It holds durations, never times: the store adds its clock.
+// Transition is what an event does to a job. It holds durations, never times: the store adds its
+// clock.
 type Transition struct {
 	Rule     string // the row of the transition table, such as "F2"
 	To       Row
@@ -99,8 +100,9 @@ const (
 	ReasonRolledBack  = "rolled_back" // the handler returned nil, but the transaction of its FinishTx was not committed
 )
 
-// Decide says what an event does to a job. It is pure. The error is an *Error with CodeInvalid if the event cannot happen to a
-// job in this state; then nothing changes. After the transition the store calls Match if anything is kept.
+// Decide says what an event does to a job. It is pure. The error is an *Error with CodeInvalid if
+// the event cannot happen to a job in this state; then nothing changes. After the transition the
+// store calls Match if anything is kept.
 func Decide(r Row, e Event) (Transition, error) {
 	switch e.Type {
 	case EventDue:
@@ -258,7 +260,8 @@ func finishRun(r Row, e Event) (Transition, error) {
 	return impossible(r, e)
 }
 
-// finishError is F2, F3 and F4: the worker has asked the kind's retry policy, or leaves it to the stored backoff.
+// finishError is F2, F3 and F4: the worker has asked the kind's retry policy, or leaves it to the
+// stored backoff.
 func finishError(r Row, o *Outcome) Transition {
 	t := ended(r, "F2", Scheduled, o)
 	t.Reason, t.To.AttemptOpen, t.To.Failures = classOf(o.Reason, o.Text), false, r.Failures+1
@@ -355,9 +358,10 @@ func decideTimeout(r Row, e Event) (Transition, error) {
 	return t, nil
 }
 
-// endAttempt closes an attempt where no handler code could decide: budgets, then the kind's retry handler, then the stored
-// backoff. The first lost lease keeps run_at, so that the job stands at the front of its priority; later ones back off, so
-// that a poison job does not meet the same neighbours each time.
+// endAttempt closes an attempt where no handler code could decide: budgets, then the kind's retry
+// handler, then the stored backoff. The first lost lease keeps run_at, so that the job stands at
+// the front of its priority; later ones back off, so that a poison job does not meet the same
+// neighbours each time.
 func endAttempt(r Row, lost bool, reason, text string) Transition {
 	t := ended(r, "", Scheduled, nil)
 	t.Reason, t.Error = reason, text
@@ -396,7 +400,8 @@ func ended(r Row, rule string, to State, o *Outcome) Transition {
 	return t
 }
 
-// final ends the job: lease, weight, wait, hand and attempt. The store frees the key and turns what is left over into late.
+// final ends the job: lease, weight, wait, hand and attempt. The store frees the key and turns what
+// is left over into late.
 func final(r Row, to State, rule, outcome, reason, text string) Transition {
 	t := ended(r, rule, to, nil)
 	t.Outcome, t.Reason, t.Error = outcome, reason, text

@@ -53,7 +53,8 @@ func (sc *walkScene) brokenRow(r *Row) string {
 	return ""
 }
 
-// brokenResponses compares the row with where the responses are, and with what an independent look says that Match must find.
+// brokenResponses compares the row with where the responses are, and with what an independent look
+// says that Match must find.
 func (sc *walkScene) brokenResponses(l *life) string {
 	var inHand, keptNow int32
 	for i := range l.at {
@@ -104,7 +105,8 @@ func (sc *walkScene) brokenLinks(l *life) string {
 	return ""
 }
 
-// wouldEnd says whether good kept responses end the last wait, or an error response does. It is written apart from Match.
+// wouldEnd says whether good kept responses end the last wait, or an error response does. It is
+// written apart from Match.
 func (sc *walkScene) wouldEnd(l *life) (good, failed bool) {
 	keys := l.row.Wait.Keys
 	if len(keys) == 0 {
@@ -127,7 +129,8 @@ func (sc *walkScene) wouldEnd(l *life) (good, failed bool) {
 	return len(missing) == 0 || l.row.Wait.Mode == WaitAny && len(missing) < len(keys), failed
 }
 
-// brokenCount is about what a step may count: attempts at their opening, errors and losses once, rests never.
+// brokenCount is about what a step may count: attempts at their opening, errors and losses once,
+// rests never.
 func (sc *walkScene) brokenCount(p *life, m move, n *life) string {
 	a := p.row
 	for k, t := range n.last {
@@ -160,7 +163,8 @@ func (sc *walkScene) brokenCount(p *life, m move, n *life) string {
 	return ""
 }
 
-// brokenHand: a response in hand leaves it only when a handler that was given it disposes of it, or as a late one with the job.
+// brokenHand: a response in hand leaves it only when a handler that was given it disposes of it, or
+// as a late one with the job.
 func brokenHand(p *life, m move, n *life) string {
 	for i := range p.at {
 		was, is := p.at[i], n.at[i]
@@ -180,7 +184,8 @@ func brokenHand(p *life, m move, n *life) string {
 	return ""
 }
 
-// failedOnly reports whether response i may be late for a live job: error responses for an attempt that is over are.
+// failedOnly reports whether response i may be late for a live job: error responses for an attempt
+// that is over are.
 func (l *life) failedOnly(i int, p *life) bool {
 	return i == 1 && (p.row.State == Scheduled || p.row.State == Ready) && !p.row.Resumed && l.row.Claimed
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The rows of the transition table that Decide and Match implement. The others belong to the store: they need a second job, a
-// clock or the inbox.
+// The rows of the transition table that Decide and Match implement. The others belong to the store:
+// they need a second job, a clock or the inbox.
 var rowsInScope = []string{
 	"S1", "S2", "S6",
 	"C1", "C2", "C3", "C4", "C5",
@@ -25,7 +25,8 @@ var rowsInScope = []string{
 	"O1", "O3",
 }
 
-// decideCase is one row of the table, or one of its branches: to lists what changes, and everything else must stay as it was.
+// decideCase is one row of the table, or one of its branches: to lists what changes, and everything
+// else must stay as it was.
 type decideCase struct {
 	tr   string // the row, such as "F2"
 	when string // the branch
@@ -85,7 +86,8 @@ func ends(to State) rowMod {
 	}
 }
 
-// starts and resumes run the handler, without and with an answer in hand; decides and polls are the other two purposes.
+// starts and resumes run the handler, without and with an answer in hand; decides and polls are the
+// other two purposes.
 func starts(mods ...rowMod) Row {
 	return rowOf(append([]rowMod{runs(PurposeStart), attempt(1), holds(3)}, mods...)...)
 }
@@ -141,7 +143,8 @@ func rowAfter(r Row, mods []rowMod) Row {
 	return r
 }
 
-// differences names every field of two structs that differs, so that a failure says what is wrong and not only that it is.
+// differences names every field of two structs that differs, so that a failure says what is wrong
+// and not only that it is.
 func differences(got, want any) []string {
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	var out []string
@@ -162,7 +165,8 @@ func allDecideCases() []decideCase {
 	return slices.Concat(claimCases, finishCases, stepCases, sweepCases, operatorCases)
 }
 
-// Every branch is walked with nothing kept, and with two kept responses, which only a final state turns into late ones.
+// Every branch is walked with nothing kept, and with two kept responses, which only a final state
+// turns into late ones.
 func TestDecideWalksTheTable(t *testing.T) {
 	for _, c := range allDecideCases() {
 		t.Run("tr:"+c.tr+"/"+c.when, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// move is a step of the walk. good ones happen by themselves when nothing more goes wrong: claims, honest workers, the sweep;
-// sweep ones happen even when no worker is left.
+// move is a step of the walk. good ones happen by themselves when nothing more goes wrong: claims,
+// honest workers, the sweep; sweep ones happen even when no worker is left.
 type move struct {
 	name        string
 	e           Event
@@ -20,7 +20,8 @@ type move struct {
 	disposes    bool // the handler is done with what it has in hand
 }
 
-// lifeKey is a state of the walk. Policy, weight and id never change, and the wait is the scene's or none.
+// lifeKey is a state of the walk. Policy, weight and id never change, and the wait is the scene's
+// or none.
 type lifeKey struct {
 	state                                             State
 	purpose                                           Purpose
@@ -235,7 +236,8 @@ func (e *edges) stuck(states int, goal func(k int) bool) int32 {
 	return int32(slices.Index(reached, false))
 }
 
-// A job's life, walked to its end in every direction: no law is broken in any state, and every state has a way out.
+// A job's life, walked to its end in every direction: no law is broken in any state, and every
+// state has a way out.
 func TestWalkEveryLife(t *testing.T) {
 	if n := reflect.TypeFor[Row]().NumField(); n != 19 {
 		t.Fatalf("Row has %d fields: let keyOf and the laws know of the new one", n)

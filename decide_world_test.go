@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// The second walk is about what one job alone cannot show: three workers that die, sleep and repeat what has got no answer, two jobs at a limit
-// or under one key, two responses, and the store around Decide and Match: fence, history, keys, inbox. Each of its rules can be switched off.
+// The second walk is about what one job alone cannot show: three workers that die, sleep and repeat
+// what has got no answer, two jobs at a limit or under one key, two responses, and the store around
+// Decide and Match: fence, history, keys, inbox. Each of its rules can be switched off.
 
 const (
 	worldJobs    = 2
@@ -115,7 +116,8 @@ func (sc *worldScene) past(w *world, key string) int {
 	return 0
 }
 
-// happen is one transaction of the store: Decide, the early responses of a job that awaits now, Match. The end of a lease is recorded.
+// happen is one transaction of the store: Decide, the early responses of a job that awaits now,
+// Match. The end of a lease is recorded.
 func (sc *worldScene) happen(w *world, j int, e Event) error {
 	b, s := &w.jobs[j], sc.of(j)
 	was := b.row
@@ -155,7 +157,8 @@ func (sc *worldScene) happen(w *world, j int, e Event) error {
 	return err
 }
 
-// stands is the fence: id (with its life, which the worker's name stands for), epoch, worker and state.
+// stands is the fence: id (with its life, which the worker's name stands for), epoch, worker and
+// state.
 func (sc *worldScene) stands(w *world, h grip) bool {
 	b := &w.jobs[h.job]
 	switch {

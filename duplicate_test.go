@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOwnJobIsNoDuplicate: a store that has lost the first answer sends the call again, and finds the jobs stored.
-// Ids that the call itself has drawn cannot have been stored by anybody else.
+// TestOwnJobIsNoDuplicate: a store that has lost the first answer sends the call again, and finds
+// the jobs stored. Ids that the call itself has drawn cannot have been stored by anybody else.
 func TestOwnJobIsNoDuplicate(t *testing.T) {
 	s := &fakeStore{onEnqueue: func(_ int, jobs []Job, _ bool) ([]Enqueued, error) {
 		out := stored(jobs)

@@ -17,7 +17,8 @@ var (
 	ErrNotFound = errors.New("sojourn: not found")
 	// ErrLeaseLost: the lease of the step has ended; nothing the step writes is accepted any more.
 	ErrLeaseLost = errors.New("sojourn: lease lost")
-	// ErrConflict: the job exists with other content, another live job holds the key, or its state does not allow the change.
+	// ErrConflict: the job exists with other content, another live job holds the key, or its state
+	// does not allow the change.
 	ErrConflict = errors.New("sojourn: conflict")
 	// ErrClosed: the store or the client is closed, or refuses work after a disk error.
 	ErrClosed = errors.New("sojourn: closed")
@@ -96,7 +97,8 @@ func ErrorCode(err error) string {
 	return ""
 }
 
-// AtIndex names the job of a batch in an error that carries a code; any other error comes back as it is.
+// AtIndex names the job of a batch in an error that carries a code; any other error comes back as
+// it is.
 func AtIndex(index int, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		c := *e
@@ -106,8 +108,8 @@ func AtIndex(index int, err error) error {
 	return err
 }
 
-// Limits that no option raises. MaxBytes bounds args, result, response body and checkpoint each, and is an option of the store
-// (DefaultMaxBytes, at most MaxMaxBytes).
+// Limits that no option raises. MaxBytes bounds args, result, response body and checkpoint each,
+// and is an option of the store (DefaultMaxBytes, at most MaxMaxBytes).
 const (
 	DefaultMaxBytes = 256 << 10
 	MaxMaxBytes     = 16 << 20
@@ -140,7 +142,8 @@ func ValidName(field, name string) error {
 	return nil
 }
 
-// ValidKey checks a key, group, source or message id: 1-255 bytes of UTF-8 without control characters.
+// ValidKey checks a key, group, source or message id: 1-255 bytes of UTF-8 without control
+// characters.
 func ValidKey(field, key string) error {
 	if len(key) < 1 || len(key) > MaxKey {
 		return Invalid(field, "has %d bytes; allowed are 1 to %d", len(key), MaxKey)
@@ -157,8 +160,8 @@ func ValidKey(field, key string) error {
 	return nil
 }
 
-// Resolve fills what the job's options and kind left open from its queue and the built-in defaults, and removes double tags.
-// Stores call it in the transaction that enqueues.
+// Resolve fills what the job's options and kind left open from its queue and the built-in defaults,
+// and removes double tags. Stores call it in the transaction that enqueues.
 func (j *Job) Resolve(q QueueDefaults) {
 	if j.set&setPriority == 0 && q.Priority != nil {
 		j.Priority = *q.Priority
@@ -177,7 +180,8 @@ func (j *Job) Resolve(q QueueDefaults) {
 	j.Tags = tags
 }
 
-// Explicit marks priority and weight as given, for jobs that were built from a wire format; queue defaults then leave them.
+// Explicit marks priority and weight as given, for jobs that were built from a wire format; queue
+// defaults then leave them.
 func (j *Job) Explicit(priority, weight bool) {
 	j.set |= setMade
 	if priority {
@@ -191,7 +195,8 @@ func (j *Job) Explicit(priority, weight bool) {
 // Given reports whether priority and weight were given, as Explicit sets it.
 func (j *Job) Given() (priority, weight bool) { return j.set&setPriority != 0, j.set&setWeight != 0 }
 
-// Validate checks everything about a job that can be checked without the store's data. maxBytes bounds the args.
+// Validate checks everything about a job that can be checked without the store's data. maxBytes
+// bounds the args.
 func (j *Job) Validate(maxBytes int) error {
 	if j == nil {
 		return Invalid("job", "is nil")
@@ -242,7 +247,8 @@ func (j *Job) Validate(maxBytes int) error {
 	return j.Policy.validate()
 }
 
-// ValidRunAt checks that t is at most ten years after the store's clock. Times in the past are fine: they mean now.
+// ValidRunAt checks that t is at most ten years after the store's clock. Times in the past are
+// fine: they mean now.
 func ValidRunAt(t, now time.Time) error {
 	if t.Sub(now) > MaxHorizon {
 		return Invalid("run_at", "%s is more than 10 years ahead", t.Format(time.RFC3339))
@@ -279,8 +285,9 @@ func validMeta(meta map[string]string) error {
 	return nil
 }
 
-// ValidJSON checks that bytes of the content type application/json, or without one, are one JSON text. No bytes are no value, and fine. Bytes of another content
-// type are never parsed. The *Error has CodeInvalidJSON and names the offset.
+// ValidJSON checks that bytes of the content type application/json, or without one, are one JSON
+// text. No bytes are no value, and fine. Bytes of another content type are never parsed. The *Error
+// has CodeInvalidJSON and names the offset.
 func ValidJSON(field, contentType string, b []byte) error {
 	if len(b) == 0 || !isJSON(contentType) || json.Valid(b) {
 		return nil
@@ -304,7 +311,8 @@ func isJSON(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(t), "application/json")
 }
 
-// Cut shortens text to limit bytes without breaking a character, with a mark that gives the original length where there is room.
+// Cut shortens text to limit bytes without breaking a character, with a mark that gives the
+// original length where there is room.
 func Cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -323,8 +331,8 @@ func Cut(text string, limit int) string {
 	return text[:cut] + mark
 }
 
-// ValidContentType checks a content type as HTTP has it (RFC 9110, section 8.3): type/subtype, and parameters such as charset=utf-8. Up to 255
-// bytes; empty is fine.
+// ValidContentType checks a content type as HTTP has it (RFC 9110, section 8.3): type/subtype, and
+// parameters such as charset=utf-8. Up to 255 bytes; empty is fine.
 func ValidContentType(field, v string) error {
 	switch v {
 	case "", "application/json", "text/plain", "application/octet-stream":

@@ -26,8 +26,8 @@ func refusal(t *testing.T, err error, code, field string) {
 
 const big = 1 << 20
 
-// spec:A3 names and keys, spec:J3 args, spec:J7 timeouts, spec:J11 priority, spec:J12 weight, spec:J19 budgets, spec:P2 delay,
-// spec:P4 tags; inv:N1 ranges, inv:N3 sizes.
+// spec:A3 names and keys, spec:J3 args, spec:J7 timeouts, spec:J11 priority, spec:J12 weight,
+// spec:J19 budgets, spec:P2 delay, spec:P4 tags; inv:N1 ranges, inv:N3 sizes.
 func TestJobValidateRefuses(t *testing.T) {
 	bytesOf := func(n int) string { return strings.Repeat("x", n) }
 	tags := func(n int) (out []string) {
@@ -131,7 +131,8 @@ func TestJobValidateTakesTheLimits(t *testing.T) {
 	}
 }
 
-// spec:A12: what neither option nor kind says comes from the queue, then from the built-in defaults; spec:P4 double tags go.
+// spec:A12: what neither option nor kind says comes from the queue, then from the built-in
+// defaults; spec:P4 double tags go.
 func TestResolve(t *testing.T) {
 	five, nine := int32(5), int32(9)
 	q := QueueDefaults{Priority: &five, Weight: &nine, Policy: Policy{MaxAttempts: 7, Timeout: time.Hour, OnLost: FailLost}}

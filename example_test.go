@@ -14,7 +14,8 @@ type Charge struct {
 	Cents int    `json:"cents"`
 }
 
-// ChargeCard is declared once: its name is stored, and its defaults hold for every job that New makes.
+// ChargeCard is declared once: its name is stored, and its defaults hold for every job that New
+// makes.
 var ChargeCard = sojourn.Kind[Charge]{
 	Name:        "charge_card",
 	Queue:       "payments",

@@ -17,7 +17,8 @@ var gateNow = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 // closedNow are windows that are closed at gateNow.
 var closedNow = Windows{{Start: "22:00", End: "23:00"}}
 
-// TestGates asks each gate what it says about one job. spec:K1, spec:K2, spec:K3, spec:K4, inv:T1, inv:T4, rules:B11
+// TestGates asks each gate what it says about one job. spec:K1, spec:K2, spec:K3, spec:K4, inv:T1,
+// inv:T4, rules:B11
 func TestGates(t *testing.T) {
 	abc := map[string]float64{"a": .4, "b": .3}
 	for _, c := range []struct {
@@ -240,7 +241,8 @@ func TestFlowSettingsValidate(t *testing.T) {
 	}
 }
 
-// TestRankOfOrders: hipq's table by time, FIFO inside of a bucket and priority, and the bound of ageing. spec:O3, spec:O4, inv:W1, inv:W2
+// TestRankOfOrders: hipq's table by time, FIFO inside of a bucket and priority, and the bound of
+// ageing. spec:O3, spec:O4, inv:W1, inv:W2
 func TestRankOfOrders(t *testing.T) {
 	before := func(q QueueSettings, p1 int32, t1 time.Duration, p2 int32, t2 time.Duration) bool {
 		a1, a2 := q.Rank(p1, gateNow.Add(t1), false)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The gates, in the order in which a claim asks them. The first one that is closed holds a job back.
+// The gates, in the order in which a claim asks them. The first one that is closed holds a job
+// back.
 const (
 	GatePause    = "pause"
 	GateWindow   = "window"
@@ -68,8 +69,9 @@ type Candidate struct {
 	CreatedAt time.Time
 }
 
-// Flow is a queue at one moment: everything that its gates look at. The gates are pure functions over it, so a claim and the answer to
-// "why does this job not start" cannot differ. Not safe for concurrent use.
+// Flow is a queue at one moment: everything that its gates look at. The gates are pure functions
+// over it, so a claim and the answer to "why does this job not start" cannot differ. Not safe for
+// concurrent use.
 type Flow struct {
 	Queue    string
 	Now      time.Time     // by the store's clock
@@ -89,7 +91,8 @@ type Flow struct {
 	met       bool  // this claim has come by the head
 }
 
-// FlowState is what the gates of a queue remember from claim to claim. The store keeps it beside the settings.
+// FlowState is what the gates of a queue remember from claim to claim. The store keeps it beside
+// the settings.
 type FlowState struct {
 	Pace     Pace      `json:"pace,omitzero"`
 	Trouble  Trouble   `json:"trouble,omitzero"`
@@ -102,7 +105,8 @@ type FlowState struct {
 	Overtook int       `json:"overtook,omitempty"` // claims that have started others since
 }
 
-// reserveClaims is how many claims may overtake the head for lack of weight before weight is kept for it.
+// reserveClaims is how many claims may overtake the head for lack of weight before weight is kept
+// for it.
 const reserveClaims = 100
 
 // gates in their order.
@@ -122,8 +126,8 @@ var gates = []struct {
 	{GateThrottle, startsOnly, (*Flow).throttleGate},
 }
 
-// reach says which steps a gate holds back. What goes on, and what only decides, is held back by a pause only; a poll calls outside, as a start
-// does (rules: B11).
+// reach says which steps a gate holds back. What goes on, and what only decides, is held back by a
+// pause only; a poll calls outside, as a start does (rules: B11).
 type reach uint8
 
 const (
@@ -188,14 +192,16 @@ func (f *Flow) Start(c *Candidate) {
 	}
 }
 
-// Refuse notes that g has held c back. The first job that lacks nothing but weight becomes the head, and stays it until it starts or is gone.
+// Refuse notes that g has held c back. The first job that lacks nothing but weight becomes the
+// head, and stays it until it starts or is gone.
 func (f *Flow) Refuse(c *Candidate, g Gate) {
 	if f.State.Head == 0 && g.Name == GateLimit && f.groupGate(c).Open && f.shareGate(c).Open {
 		f.State.Head, f.State.Needs, f.met = c.ID, c.Weight, true
 	}
 }
 
-// Close ends a claim: it returns what the gates are to remember. A head that nobody has overtaken is forgotten, it only waits in line.
+// Close ends a claim: it returns what the gates are to remember. A head that nobody has overtaken
+// is forgotten, it only waits in line.
 func (f *Flow) Close() FlowState {
 	s := f.State
 	if s.Head == 0 {
@@ -216,13 +222,15 @@ func (f *Flow) Close() FlowState {
 	return s
 }
 
-// HeadFirst reports whether the head has been overtaken long enough: it is asked before all others, and nobody else gets the weight that it needs.
+// HeadFirst reports whether the head has been overtaken long enough: it is asked before all others,
+// and nobody else gets the weight that it needs.
 func (f *Flow) HeadFirst() bool {
 	s := f.State
 	return s.Head > 0 && (s.Overtook >= reserveClaims || s.Overtook > 0 && f.Now.Sub(s.Since) >= f.Settings.reserveAfter())
 }
 
-// reserved is the weight that is kept for the head. A head that no claim has come by for a while has no worker, and keeps nothing.
+// reserved is the weight that is kept for the head. A head that no claim has come by for a while
+// has no worker, and keeps nothing.
 func (f *Flow) reserved() int64 {
 	if !f.HeadFirst() || !f.met && f.Now.Sub(f.State.Met) > 2*f.Settings.reserveAfter() {
 		return 0
@@ -282,7 +290,8 @@ func (f *Flow) openWindows(all ...Windows) Gate {
 	return Gate{Open: true}
 }
 
-// holdGate: an operator or the other side has told the queue to wait; after that starts come on a ramp.
+// holdGate: an operator or the other side has told the queue to wait; after that starts come on a
+// ramp.
 func (f *Flow) holdGate(*Candidate) Gate {
 	p, now := f.State.Pace, f.Now.UnixMicro()
 	starts, next := p.HoldRoom(now)
@@ -384,7 +393,8 @@ func (f *Flow) pace(group string, starts int64) {
 	}
 }
 
-// limitGate: the summed weight in flight stays within the limit. A job heavier than the limit runs alone.
+// limitGate: the summed weight in flight stays within the limit. A job heavier than the limit runs
+// alone.
 func (f *Flow) limitGate(c *Candidate) Gate {
 	limit, weight := f.Settings.Limit, int64(c.Weight)
 	g := Gate{Open: true, Used: f.Used, Of: max(limit, 0)}
@@ -439,7 +449,8 @@ func (f *Flow) shareGate(c *Candidate) Gate {
 	return g
 }
 
-// unnamed adds up what groups without a share of their own have in flight. There may be thousands of them, and each is asked about.
+// unnamed adds up what groups without a share of their own have in flight. There may be thousands
+// of them, and each is asked about.
 func (f *Flow) unnamed() *Gate {
 	if f.others == nil {
 		f.others = &Gate{Of: f.Settings.restOfLimit()}

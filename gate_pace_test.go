@@ -11,8 +11,9 @@ import (
 
 const second = int64(time.Second)
 
-// TestRateIsABucket: whatever is asked when, Room and Take keep a token bucket (spec:K8): in every span of time d at most burst + starts × d / per
-// jobs start, and whoever takes all there is gets at least that but for one, over restarts (the state is one number) and steps of the clock.
+// TestRateIsABucket: whatever is asked when, Room and Take keep a token bucket (spec:K8): in every
+// span of time d at most burst + starts × d / per jobs start, and whoever takes all there is gets
+// at least that but for one, over restarts (the state is one number) and steps of the clock.
 func TestRateIsABucket(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -73,7 +74,8 @@ func TestRateBacksOffSafely(t *testing.T) {
 	if room, next := rate.Room(full, now); room != 0 || next != now+second/10 {
 		t.Errorf("an empty bucket: %d, %d", room, next-now)
 	}
-	// The clock steps back by an hour: nothing starts at once, and the wait is that of an empty bucket, not an hour.
+	// The clock steps back by an hour: nothing starts at once, and the wait is that of an empty
+	// bucket, not an hour.
 	back := now - 3600*second
 	if room, next := rate.Room(full, back); room != 0 || next != back+second/10 {
 		t.Errorf("after a step back: %d, %v", room, time.Duration(next-back))
@@ -96,7 +98,8 @@ func TestRateBacksOffSafely(t *testing.T) {
 	}
 }
 
-// TestBreakerTable is the breaker's state machine, an event a line: seconds, what happens, the mode after it, the room, and until when.
+// TestBreakerTable is the breaker's state machine, an event a line: seconds, what happens, the mode
+// after it, the room, and until when.
 func TestBreakerTable(t *testing.T) {
 	b := Breaker{Failures: 3, Within: time.Minute, Open: 30 * time.Second, Probes: 2, Reasons: []string{"http_5*", "timeout"}}
 	const all = math.MaxInt64
@@ -163,7 +166,8 @@ func run(t *testing.T, line int, b Breaker, at int64, do string, began int64, mo
 	}
 }
 
-// TestBreakerOff: without a number of failures it does nothing; with one, what happens on our own side does not count by default.
+// TestBreakerOff: without a number of failures it does nothing; with one, what happens on our own
+// side does not count by default.
 func TestBreakerOff(t *testing.T) {
 	var f Pace
 	for range 10_000 {
@@ -179,7 +183,8 @@ func TestBreakerOff(t *testing.T) {
 	}
 }
 
-// TestHoldAndRamp: a hold stops starts; after it they are 1 in the first second and twice as many in each following one, for ten seconds.
+// TestHoldAndRamp: a hold stops starts; after it they are 1 in the first second and twice as many
+// in each following one, for ten seconds.
 func TestHoldAndRamp(t *testing.T) {
 	const s = 1_000_000
 	f := Pace{}.Hold(100*s, "Retry-After").Hold(50*s, "shorter")

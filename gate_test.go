@@ -74,7 +74,8 @@ func TestNextOpening(t *testing.T) {
 	}
 }
 
-// spec:J13: the windows of a job and of its kind are both kept; a kind's option wins over its field.
+// spec:J13: the windows of a job and of its kind are both kept; a kind's option wins over its
+// field.
 func TestWindowsOfKindAndJob(t *testing.T) {
 	a, b, c := windowOf(t, "09:00-17:00"), windowOf(t, "12:00-13:00"), windowOf(t, "10:00-11:00")
 	k := Kind[int]{Name: "k", Windows: Windows{a}}
@@ -101,7 +102,8 @@ func TestWindowsOfKindAndJob(t *testing.T) {
 	}
 }
 
-// bad-input 37: unknown zones, malformed times and too many of anything are refused, wherever windows are given.
+// bad-input 37: unknown zones, malformed times and too many of anything are refused, wherever
+// windows are given.
 func TestBadWindowsAreRefused(t *testing.T) {
 	good := windowOf(t, "09:00-17:00")
 	for field, ws := range map[string]Windows{
@@ -132,7 +134,8 @@ func TestBadWindowsAreRefused(t *testing.T) {
 	}
 }
 
-// spec:T4: a job that was put off starts inside all windows, in their first tenth, at most a minute after they open, the same job at the same time.
+// spec:T4: a job that was put off starts inside all windows, in their first tenth, at most a minute
+// after they open, the same job at the same time.
 func TestPutOff(t *testing.T) {
 	night := []Windows{{windowOf(t, "22:00-06:00")}}
 	ten := monday.Add(10 * time.Hour)

@@ -10,12 +10,14 @@ import (
 	"time"
 )
 
-// ID names a job: positive, below 2^53, unique in its store for ever. Clients draw IDs in blocks ([Store.IDs]) before the
-// insert, so the same call repeated after an unknown outcome means the same job.
+// ID names a job: positive, below 2^53, unique in its store for ever. Clients draw IDs in blocks
+// ([Store.IDs]) before the insert, so the same call repeated after an unknown outcome means the
+// same job.
 type ID int64
 
-// IDLife is how long the ids of a block are good for new jobs, counted from the lease of the block. No final job is pruned
-// or purged within this time of its enqueue, so an id is never inserted twice.
+// IDLife is how long the ids of a block are good for new jobs, counted from the lease of the block.
+// No final job is pruned or purged within this time of its enqueue, so an id is never inserted
+// twice.
 const IDLife = 15 * time.Minute
 
 // serverOwner leases the ids that servers draw. No access token has this id.
@@ -104,8 +106,9 @@ const (
 	Unlimited = -1
 )
 
-// Job is one unit of work. [Kind.New] and [NewJob] make it, the store keeps it, a handler gets it. The fields of the first
-// group are input; the store sets the rest. A Job is not safe for concurrent use, except its methods that take a context.
+// Job is one unit of work. [Kind.New] and [NewJob] make it, the store keeps it, a handler gets it.
+// The fields of the first group are input; the store sets the rest. A Job is not safe for
+// concurrent use, except its methods that take a context.
 type Job struct {
 	ID          ID                `json:"id"`
 	Kind        string            `json:"kind"`
@@ -142,7 +145,8 @@ type Job struct {
 	Result     []byte      `json:"result,omitempty"`
 	ResultType string      `json:"result_type,omitempty"`
 	Reason     string      `json:"reason,omitempty"`
-	// Error says, with Reason, how the newest attempt that has ended ended: while attempt 3 runs, how attempt 2 failed. A completed job has none.
+	// Error says, with Reason, how the newest attempt that has ended ended: while attempt 3 runs,
+	// how attempt 2 failed. A completed job has none.
 	Error      string    `json:"error,omitempty"`
 	OrigRunAt  time.Time `json:"orig_run_at,omitzero"`
 	CreatedAt  time.Time `json:"created_at,omitzero"`
@@ -269,8 +273,9 @@ func (p *Purpose) UnmarshalText(b []byte) error {
 	return Invalid("purpose", "%.64q is not a purpose", b)
 }
 
-// Lease is time-limited ownership of a running job. All three fields and the state running must match for a write to be
-// accepted: the epoch rises with every claim, and Worker is random per process start.
+// Lease is time-limited ownership of a running job. All three fields and the state running must
+// match for a write to be accepted: the epoch rises with every claim, and Worker is random per
+// process start.
 type Lease struct {
 	ID     ID     `json:"id"`
 	Epoch  int64  `json:"epoch"`
@@ -287,7 +292,8 @@ const (
 	Replace                          // give the existing job these args, run_at, priority and so on, if it was never claimed
 )
 
-// Step is what a worker attaches to the Job it hands to a handler, so that the Job's methods reach the store.
+// Step is what a worker attaches to the Job it hands to a handler, so that the Job's methods reach
+// the store.
 type Step interface {
 	// Save writes checkpoint, progress, key or log lines under the step's lease and extends it.
 	Save(ctx context.Context, s Saved) error
@@ -297,21 +303,25 @@ type Step interface {
 
 // TxStep is an optional ability of a Step: a transaction of the application ends it.
 type TxStep interface {
-	// InTx tells the worker that from now on only a committed transaction completes the job, and that the lease must be left alone, because the
-	// transaction has the row locked. It returns the log lines that are not stored yet, or ErrLeaseLost.
+	// InTx tells the worker that from now on only a committed transaction completes the job, and
+	// that the lease must be left alone, because the transaction has the row locked. It returns the
+	// log lines that are not stored yet, or ErrLeaseLost.
 	InTx() ([]LogLine, error)
 }
 
-// URLStep is an optional ability of a Step: it knows under which URL the receiver of responses is reached from outside.
+// URLStep is an optional ability of a Step: it knows under which URL the receiver of responses is
+// reached from outside.
 type URLStep interface {
-	// RespondURL is where the receiver of source/webhook is mounted, without a slash at the end; "" if nobody has said.
+	// RespondURL is where the receiver of source/webhook is mounted, without a slash at the end; ""
+	// if nobody has said.
 	RespondURL() string
 }
 
-// RespondURL is a capability: whoever has the URL may answer the present wait of this job with a POST, and nothing else; while
-// no wait was begun, or after one was answered, that is the next wait. It is good until the wait is answered or the next
-// attempt begins, and at most for within, counted from the claim by the store's clock; 0 sets no such bound. Treat it as a
-// secret. CodeInvalid if the worker has no Options.RespondURL, or within is negative.
+// RespondURL is a capability: whoever has the URL may answer the present wait of this job with a
+// POST, and nothing else; while no wait was begun, or after one was answered, that is the next
+// wait. It is good until the wait is answered or the next attempt begins, and at most for within,
+// counted from the claim by the store's clock; 0 sets no such bound. Treat it as a secret.
+// CodeInvalid if the worker has no Options.RespondURL, or within is negative.
 func (j *Job) RespondURL(within time.Duration) (string, error) {
 	s, _ := j.step.(URLStep)
 	if s == nil || s.RespondURL() == "" {
@@ -330,8 +340,9 @@ func (j *Job) RespondURL(within time.Duration) (string, error) {
 	return s.RespondURL() + "/respond/" + token, nil
 }
 
-// CompleteInTx is the outcome that completes j with j.Result, for [TxStore].FinishTx. Once it was called, a handler that returns nil without a
-// commit has failed, with ReasonRolledBack. Applications call sqlite.FinishTx or postgres.FinishTx instead.
+// CompleteInTx is the outcome that completes j with j.Result, for [TxStore].FinishTx. Once it was
+// called, a handler that returns nil without a commit has failed, with ReasonRolledBack.
+// Applications call sqlite.FinishTx or postgres.FinishTx instead.
 func (j *Job) CompleteInTx() (Outcome, error) {
 	if j.step == nil {
 		return Outcome{}, Invalid("job", "this Job is not running: only the Job that a handler was given can be finished")
@@ -346,8 +357,9 @@ func (j *Job) CompleteInTx() (Outcome, error) {
 	return o, nil
 }
 
-// Clone makes a new job of one that was read whole: with its kind, queue, key, group, args, priority, weight, tags, meta and policy, to run at once. It has
-// nothing of what has become of j. Options change it.
+// Clone makes a new job of one that was read whole: with its kind, queue, key, group, args,
+// priority, weight, tags, meta and policy, to run at once. It has nothing of what has become of j.
+// Options change it.
 func (j *Job) Clone(options ...Option) *Job {
 	c := NewJob(j.Kind, j.Args, Queue(j.Queue), Key(j.Key), Group(j.Group), Priority(j.Priority), Weight(j.Weight), Tags(j.Tags...),
 		WithPolicy(j.Policy.Explicit()), OnKeyConflict(ReturnError))
@@ -376,8 +388,8 @@ func (j *Job) save(ctx context.Context, s Saved) error {
 	return j.step.Save(ctx, s)
 }
 
-// SaveCheckpoint stores progress that later attempts start from (Job.Checkpoint). It is durable when it returns nil, and
-// extends the lease. ErrLeaseLost means the step no longer owns the job.
+// SaveCheckpoint stores progress that later attempts start from (Job.Checkpoint). It is durable
+// when it returns nil, and extends the lease. ErrLeaseLost means the step no longer owns the job.
 func (j *Job) SaveCheckpoint(ctx context.Context, b []byte) error {
 	if b == nil {
 		b = []byte{}
@@ -394,8 +406,8 @@ func (j *Job) SetProgress(ctx context.Context, text string) error {
 	return j.save(ctx, Saved{Progress: &text})
 }
 
-// SetKey gives a job without a key its key, at once and durably, so that responses find it. ErrConflict: another live job
-// of the kind has that key, or this job has another one.
+// SetKey gives a job without a key its key, at once and durably, so that responses find it.
+// ErrConflict: another live job of the kind has that key, or this job has another one.
 func (j *Job) SetKey(ctx context.Context, key string) error {
 	if err := ValidKey("key", key); err != nil {
 		return err
@@ -407,8 +419,8 @@ func (j *Job) SetKey(ctx context.Context, key string) error {
 	return nil
 }
 
-// Log returns a logger whose lines are stored with the job: the newest 100, and the first is kept. Outside a handler it
-// discards.
+// Log returns a logger whose lines are stored with the job: the newest 100, and the first is kept.
+// Outside a handler it discards.
 func (j *Job) Log() *slog.Logger {
 	if j.step == nil {
 		return slog.New(slog.DiscardHandler)
@@ -416,7 +428,8 @@ func (j *Job) Log() *slog.Logger {
 	return j.step.Logger()
 }
 
-// SetResult sets what is stored when the handler completes the job: []byte as it is, anything else as JSON.
+// SetResult sets what is stored when the handler completes the job: []byte as it is, anything else
+// as JSON.
 func (j *Job) SetResult(v any) error {
 	if b, ok := v.([]byte); ok {
 		j.Result, j.ResultType = b, "application/octet-stream"
@@ -430,14 +443,14 @@ func (j *Job) SetResult(v any) error {
 	return nil
 }
 
-// IdempotencyKey is what a handler passes to the outside so that a repeated request is recognised: the same over all attempts of
-// a generation, different after a redrive.
+// IdempotencyKey is what a handler passes to the outside so that a repeated request is recognised:
+// the same over all attempts of a generation, different after a redrive.
 func (j *Job) IdempotencyKey() string {
 	return fmt.Sprintf("%s-%d-%d", j.Instance, j.ID, j.Generation)
 }
 
-// Fence is the epoch: strictly rising with every claim of the job. An outside system that remembers the highest one it has
-// seen can refuse a zombie.
+// Fence is the epoch: strictly rising with every claim of the job. An outside system that remembers
+// the highest one it has seen can refuse a zombie.
 func (j *Job) Fence() int64 { return j.Epoch }
 
 // Lease returns the fence of the present step.

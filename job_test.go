@@ -44,7 +44,8 @@ func TestPurposeNames(t *testing.T) {
 	refusal(t, p.UnmarshalText([]byte("stop")), CodeInvalid, "purpose")
 }
 
-// What a store answers travels over HTTP: every state and purpose comes back as it was, also the ones that are not set.
+// What a store answers travels over HTTP: every state and purpose comes back as it was, also the
+// ones that are not set.
 func TestStatesTravelAsJSON(t *testing.T) {
 	for s := range Cancelled + 1 {
 		for p := range PurposePoll + 1 {
@@ -184,7 +185,8 @@ func TestJobSetResult(t *testing.T) {
 	}
 }
 
-// spec:S6, rules:A8 the key for the outside is the same over all attempts; the fence rises with every claim.
+// spec:S6, rules:A8 the key for the outside is the same over all attempts; the fence rises with
+// every claim.
 func TestJobIdempotencyKeyAndFence(t *testing.T) {
 	j := &Job{ID: 42, Instance: "main", Generation: 2, Attempt: 3, Epoch: 9, Worker: "w"}
 	before := j.IdempotencyKey()

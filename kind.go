@@ -11,8 +11,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/calendar"
 )
 
-// Kind declares one kind of job with arguments of type T: its name, which is stored and must stay stable, and its defaults.
-// A Kind is a value without state; declare it once, as a package variable. Safe for concurrent use.
+// Kind declares one kind of job with arguments of type T: its name, which is stored and must stay
+// stable, and its defaults. A Kind is a value without state; declare it once, as a package
+// variable. Safe for concurrent use.
 type Kind[T any] struct {
 	Name  string         // 1-128 bytes of A-Za-z0-9_.:/-
 	Queue string         // default "default"
@@ -40,7 +41,8 @@ type Kind[T any] struct {
 
 // Codec turns arguments into bytes and back.
 type Codec interface {
-	// Encode gives the bytes of v, a T of the kind. Its error is reported by Enqueue as CodeInvalid.
+	// Encode gives the bytes of v, a T of the kind. Its error is reported by Enqueue as
+	// CodeInvalid.
 	Encode(v any) ([]byte, error)
 	// Decode fills v, a pointer to a T. Its error shelves the job as undecodable.
 	Decode(b []byte, v any) error
@@ -85,7 +87,8 @@ func (Bytes) Decode(b []byte, v any) error {
 // ContentType is application/octet-stream.
 func (Bytes) ContentType() string { return "application/octet-stream" }
 
-// New makes a job of this kind. Nothing is checked or stored before [Client.Enqueue], which also reports args that do not encode.
+// New makes a job of this kind. Nothing is checked or stored before [Client.Enqueue], which also
+// reports args that do not encode.
 func (k Kind[T]) New(args T, options ...Option) *Job {
 	b, err := k.codec().Encode(args)
 	if err != nil {
@@ -140,8 +143,8 @@ func (k Kind[T]) policy() Policy {
 	return p
 }
 
-// NewJob makes a job of a kind that is known by name only. Args of kinds declared elsewhere are usually JSON; set
-// Job.ContentType where they are not.
+// NewJob makes a job of a kind that is known by name only. Args of kinds declared elsewhere are
+// usually JSON; set Job.ContentType where they are not.
 func NewJob(kind string, args []byte, options ...Option) *Job {
 	j := &Job{Kind: kind, Queue: DefaultQueue, Args: args, ContentType: "application/json", Priority: DefaultPriority, Weight: DefaultWeight, set: setMade}
 	for _, o := range options {
@@ -176,7 +179,8 @@ func Group(name string) Option { return func(j *Job) { j.Group = name } }
 // Priority sets the priority: lower first, default 100.
 func Priority(p int32) Option { return func(j *Job) { j.Priority, j.set = p, j.set|setPriority } }
 
-// Weight sets how much of the queue's limit and the worker's concurrency the job uses, 0 to MaxWeight, default 1.
+// Weight sets how much of the queue's limit and the worker's concurrency the job uses, 0 to
+// MaxWeight, default 1.
 func Weight(w int32) Option { return func(j *Job) { j.Weight, j.set = w, j.set|setWeight } }
 
 // RunAt sets the earliest start. A time in the past means now.
@@ -200,7 +204,8 @@ func Meta(name, value string) Option {
 	}
 }
 
-// MaxAttempts sets how many errors and timeouts end the job: default 5, 1 = no retry, -1 = unlimited.
+// MaxAttempts sets how many errors and timeouts end the job: default 5, 1 = no retry, -1 =
+// unlimited.
 func MaxAttempts(n int32) Option { return func(j *Job) { j.Policy.MaxAttempts = n } }
 
 // MaxCrashes sets how many lost leases end the job: default 3, -1 = unlimited.
@@ -215,28 +220,32 @@ func Timeout(d time.Duration) Option { return func(j *Job) { j.Policy.Timeout = 
 // Deadline bounds the whole life, counted from the enqueue: default none.
 func Deadline(d time.Duration) Option { return func(j *Job) { j.Policy.Deadline = d } }
 
-// KeepKey holds the key for d after the job ends, so that a redelivered event does not run it twice: default 0.
+// KeepKey holds the key for d after the job ends, so that a redelivered event does not run it
+// twice: default 0.
 func KeepKey(d time.Duration) Option { return func(j *Job) { j.Policy.KeepKey = d } }
 
 // RetryBackoff sets the stored delay between attempts.
 func RetryBackoff(b Backoff) Option { return func(j *Job) { j.Policy.Backoff = b } }
 
-// OnKeyConflict says what Enqueue does when another live job of the kind has the key: default ReturnExisting.
+// OnKeyConflict says what Enqueue does when another live job of the kind has the key: default
+// ReturnExisting.
 func OnKeyConflict(c OnConflict) Option { return func(j *Job) { j.OnConflict = c } }
 
-// WithPolicy sets every field of p that is not its zero value. A default of the kind or the queue is taken back by None, RetryLost, new(false) and so on, see
-// Policy.
+// WithPolicy sets every field of p that is not its zero value. A default of the kind or the queue
+// is taken back by None, RetryLost, new(false) and so on, see Policy.
 func WithPolicy(p Policy) Option { return func(j *Job) { j.Policy = p.or(j.Policy) } }
 
-// In lets the job start only while one of the windows is open. It adds to the windows of its kind: all must be open, as those of the queue.
+// In lets the job start only while one of the windows is open. It adds to the windows of its kind:
+// all must be open, as those of the queue.
 func In(windows ...Window) Option {
 	return func(j *Job) {
 		j.Policy.Windows = append(j.Policy.Windows[:len(j.Policy.Windows):len(j.Policy.Windows)], windows)
 	}
 }
 
-// Window is a time of day in which jobs may start: from Start until End, without End, by the wall clock of Zone. A time of day means the first
-// instant at which that clock has reached it: what a clock change skips means the moment of the change, what comes twice its first occurrence.
+// Window is a time of day in which jobs may start: from Start until End, without End, by the wall
+// clock of Zone. A time of day means the first instant at which that clock has reached it: what a
+// clock change skips means the moment of the change, what comes twice its first occurrence.
 type Window struct {
 	Days   []string `json:"days,omitempty"`   // on which it opens: mon, or a range such as mon-fri; none = every day
 	Start  string   `json:"start"`            // 22:00 or 22:00:00
@@ -252,10 +261,11 @@ type Windows []Window
 const (
 	MaxWindows = 32  // windows of a job, a kind or a queue each
 	MaxExcept  = 400 // dates of one window
-	// WindowHorizon is how far ahead an opening is looked for. Windows that do not open within it are refused.
+	// WindowHorizon is how far ahead an opening is looked for. Windows that do not open within it
+	// are refused.
 	WindowHorizon = 5 * 365 * 24 * time.Hour
-	// TZVersion is the release of the IANA time zone database that all windows are read with. It is part of the program: the zone files
-	// of the machine do not count.
+	// TZVersion is the release of the IANA time zone database that all windows are read with. It is
+	// part of the program: the zone files of the machine do not count.
 	TZVersion = calendar.TZVersion
 )
 
@@ -265,7 +275,8 @@ const maxSets = 8
 // maxSpread bounds how long after an opening a job starts that was put off.
 const maxSpread = time.Minute
 
-// ParseWindow reads a window as [DAYS] START-END [ZONE] [except DATES]: "mon-fri 22:00-06:00 Europe/Berlin except 2026-12-24,2026-12-25".
+// ParseWindow reads a window as [DAYS] START-END [ZONE] [except DATES]: "mon-fri 22:00-06:00
+// Europe/Berlin except 2026-12-24,2026-12-25".
 func ParseWindow(text string) (Window, error) {
 	var w Window
 	words := strings.Fields(text)
@@ -302,7 +313,8 @@ func (w Window) String() string {
 	return strings.Join(words, " ")
 }
 
-// Zone is an IANA time zone by the rules that windows are read with; empty means UTC. The error has CodeInvalid.
+// Zone is an IANA time zone by the rules that windows are read with; empty means UTC. The error has
+// CodeInvalid.
 func Zone(name string) (*time.Location, error) {
 	z, err := calendar.Zone(name)
 	if err != nil {
@@ -350,8 +362,9 @@ func calendarOf(all []Windows) (c calendar.Calendar, err error) {
 	return c, nil
 }
 
-// NextOpening is the first instant at or after t at which all of the windows are open: t itself if they are. The error has CodeInvalid: a
-// window cannot be read, or they are not open together within WindowHorizon.
+// NextOpening is the first instant at or after t at which all of the windows are open: t itself if
+// they are. The error has CodeInvalid: a window cannot be read, or they are not open together
+// within WindowHorizon.
 func NextOpening(t time.Time, all ...Windows) (time.Time, error) {
 	c, err := calendarOf(all)
 	if err != nil || len(c) == 0 {
@@ -364,15 +377,17 @@ func NextOpening(t time.Time, all ...Windows) (time.Time, error) {
 	return opens, nil
 }
 
-// NextClosing is the first instant after t at which one of the windows is closed, if they are open at t; t+within if they are open until then.
+// NextClosing is the first instant after t at which one of the windows is closed, if they are open
+// at t; t+within if they are open until then.
 func NextClosing(t time.Time, within time.Duration, all ...Windows) (time.Time, error) {
 	c, err := calendarOf(all)
 	return c.Until(t, t.Add(within)), err
 }
 
-// PutOff is when a job starts that was found outside its own windows: at their next opening, later by at most a tenth of the time for which they
-// and those of its queue are open then, and by at most a minute. The part is derived from id and opening, so that jobs which were put off
-// together do not start together, and each opening gives another order.
+// PutOff is when a job starts that was found outside its own windows: at their next opening, later
+// by at most a tenth of the time for which they and those of its queue are open then, and by at
+// most a minute. The part is derived from id and opening, so that jobs which were put off together
+// do not start together, and each opening gives another order.
 func PutOff(id ID, now time.Time, own []Windows, queue Windows) (time.Time, error) {
 	opens, err := NextOpening(now, own...)
 	if err != nil {

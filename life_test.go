@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// laws are the two functions that make a job's life. The walk also runs broken ones, to show that it finds them.
+// laws are the two functions that make a job's life. The walk also runs broken ones, to show that
+// it finds them.
 type laws struct {
 	decide func(Row, Event) (Transition, error)
 	match  func(Row, string, []KeptResponse) Matched
@@ -114,7 +115,8 @@ func (s *scene) kept(l *life) []KeptResponse {
 	return out
 }
 
-// respond is R5, R3 for a final job, and R4: all capabilities of a scene were given out in attempt 1 of generation 1.
+// respond is R5, R3 for a final job, and R4: all capabilities of a scene were given out in attempt
+// 1 of generation 1.
 func (s *scene) respond(l *life, i int) error {
 	if l.row.State.Final() {
 		l.at[i] = late
@@ -131,7 +133,8 @@ func (s *scene) respond(l *life, i int) error {
 	return s.settle(l)
 }
 
-// answered is what a store finds out before it finishes a poll step: would a kept response end the wait?
+// answered is what a store finds out before it finishes a poll step: would a kept response end the
+// wait?
 func (s *scene) answered(l *life) bool {
 	r := l.row
 	r.State, r.Purpose = Awaiting, NoPurpose
@@ -145,7 +148,8 @@ type trace struct {
 	life
 }
 
-// begin is a job of weight 1 that was just enqueued, with up to four responses that may come, all under its own key.
+// begin is a job of weight 1 that was just enqueued, with up to four responses that may come, all
+// under its own key.
 func begin(t *testing.T, mods ...rowMod) *trace {
 	own := ok(0, "own")
 	return &trace{t: t, scene: scene{laws: ours(), key: "own", sent: []KeptResponse{own, own, own, own}},
@@ -192,7 +196,8 @@ func (tr *trace) refuses(e Event) *trace {
 	return tr
 }
 
-// stands checks the state (with its purpose or privilege, as in "running resume" or "ready resumed") and where the responses are.
+// stands checks the state (with its purpose or privilege, as in "running resume" or "ready
+// resumed") and where the responses are.
 func (tr *trace) stands(state string, places ...place) *trace {
 	tr.t.Helper()
 	got := tr.row.State.String()

@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Filter chooses jobs. Everything that is set must match. A nil list is no condition; a list that is not nil and has no entries
-// matches nothing, so that a program which has found no ids does not choose all jobs.
+// Filter chooses jobs. Everything that is set must match. A nil list is no condition; a list that
+// is not nil and has no entries matches nothing, so that a program which has found no ids does not
+// choose all jobs.
 type Filter struct {
 	IDs           []ID
 	Kind          string
@@ -52,7 +53,8 @@ func (f Filter) Validate() error {
 // named is a text of a filter with the name of its field.
 type named struct{ field, text string }
 
-// validTexts refuses what a database does not take or what no stored text can be as long as. Anything else that no job has only finds nothing.
+// validTexts refuses what a database does not take or what no stored text can be as long as.
+// Anything else that no job has only finds nothing.
 func validTexts(texts []named) error {
 	for _, t := range texts {
 		if len(t.text) > MaxKey {
@@ -110,7 +112,8 @@ type Change struct {
 	Group    *string        `json:"group,omitempty"`
 	Tags     *[]string      `json:"tags,omitempty"` // also of final jobs, if nothing else is changed
 	Args     *[]byte        `json:"args,omitempty"` // only while never claimed in this generation
-	// Checkpoint and DropCheckpoint replace and remove what the next attempt would start from. EditRedrive takes them too, and no other new value.
+	// Checkpoint and DropCheckpoint replace and remove what the next attempt would start from.
+	// EditRedrive takes them too, and no other new value.
 	Checkpoint     *[]byte `json:"checkpoint,omitempty"`
 	DropCheckpoint bool    `json:"drop_checkpoint,omitempty"`
 	Policy         *Policy `json:"policy,omitempty"` // its fields that are not zero, see Policy; a new deadline counts from the edit
@@ -205,7 +208,8 @@ type EditedItem struct {
 	Err     error `json:"-"`
 }
 
-// Why says whether a job can be claimed now and, if not, what it waits for. It is asked of the same gates as a claim.
+// Why says whether a job can be claimed now and, if not, what it waits for. It is asked of the same
+// gates as a claim.
 type Why struct {
 	ID        ID        `json:"id"`
 	Kind      string    `json:"kind"`
@@ -261,7 +265,8 @@ const (
 // Verbs are all of them.
 var Verbs = []Verb{VerbEnqueue, VerbRespond, VerbWork, VerbRead, VerbReadArgs, VerbOperate, VerbAdmin}
 
-// Grant allows verbs on the jobs whose queue and kind match the patterns, in which * stands for any text. An empty pattern matches everything.
+// Grant allows verbs on the jobs whose queue and kind match the patterns, in which * stands for any
+// text. An empty pattern matches everything.
 type Grant struct {
 	Verbs []Verb `json:"verbs"`
 	Queue string `json:"queue,omitempty"`
@@ -273,12 +278,14 @@ func (g Grant) Has(verb Verb) bool {
 	return slices.Contains(g.Verbs, verb) || slices.Contains(g.Verbs, VerbAdmin)
 }
 
-// Allows reports whether g allows verb on jobs of a queue and a kind; an empty name means all queues or kinds.
+// Allows reports whether g allows verb on jobs of a queue and a kind; an empty name means all
+// queues or kinds.
 func (g Grant) Allows(verb Verb, queue, kind string) bool {
 	return g.Has(verb) && matches(g.Queue, queue) && matches(g.Kind, kind)
 }
 
-// matches compares a name with a pattern. Only a pattern that matches everything matches all names at once.
+// matches compares a name with a pattern. Only a pattern that matches everything matches all names
+// at once.
 func matches(pattern, name string) bool {
 	if strings.Trim(pattern, "*") == "" {
 		return true
@@ -356,7 +363,8 @@ func (t AccessToken) Validate() error {
 type AccessStore interface {
 	// AccessTokens lists all, oldest first.
 	AccessTokens(ctx context.Context) ([]AccessToken, error)
-	// SetAccessToken stores a token, in the place of one with the same id. CreatedAt is the store's; of a known id it stays.
+	// SetAccessToken stores a token, in the place of one with the same id. CreatedAt is the
+	// store's; of a known id it stays.
 	SetAccessToken(ctx context.Context, t AccessToken) error
 	// UseAccessToken notes that a token was used now. One that is not there is no error.
 	UseAccessToken(ctx context.Context, id string) error
@@ -400,14 +408,16 @@ type AuditReader interface {
 	AuditLog(ctx context.Context, f AuditFilter) ([]AuditEntry, error)
 }
 
-// AuditStore is an optional ability of a Store: it keeps what operators did. Nothing in it changes an entry.
+// AuditStore is an optional ability of a Store: it keeps what operators did. Nothing in it changes
+// an entry.
 type AuditStore interface {
 	AuditReader
 	// Audit adds an entry.
 	Audit(ctx context.Context, e AuditEntry) error
 }
 
-// ProbeQueue is the queue in which servers claim to see whether claims come through. It has no jobs, and who asks for it alone is not listed as a worker.
+// ProbeQueue is the queue in which servers claim to see whether claims come through. It has no
+// jobs, and who asks for it alone is not listed as a worker.
 const ProbeQueue = "sojourn.readyz"
 
 // WorkerLife is how long a worker is listed that does not ask for jobs any more.
@@ -428,8 +438,9 @@ func (f WorkerFilter) Validate() error {
 	return nil
 }
 
-// WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so SeenAt of one that asks another process than the one that answers is when
-// it last got jobs (to ten seconds), asked for something new or extended a lease, at most half of WorkerLife ago while it lives.
+// WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so SeenAt of one
+// that asks another process than the one that answers is when it last got jobs (to ten seconds),
+// asked for something new or extended a lease, at most half of WorkerLife ago while it lives.
 type WorkerStatus struct {
 	Worker  string    `json:"worker"`         // its id, as in leases
 	Name    string    `json:"name,omitempty"` // what it calls itself

@@ -14,8 +14,9 @@ import (
 // OutcomeType is what a worker reports about a step.
 type OutcomeType string
 
-// What a worker may report. The first group ends a step with purpose start or resume, OutcomeDecided one with purpose decide,
-// OutcomeNoAnswer and OutcomeAnswer one with purpose poll; OutcomeReleased ends any.
+// What a worker may report. The first group ends a step with purpose start or resume,
+// OutcomeDecided one with purpose decide, OutcomeNoAnswer and OutcomeAnswer one with purpose poll;
+// OutcomeReleased ends any.
 const (
 	OutcomeCompleted   OutcomeType = "completed"
 	OutcomeError       OutcomeType = "error"       // with Reason, Text and the Verdict on what follows
@@ -31,7 +32,8 @@ const (
 	OutcomeAnswer      OutcomeType = "answer" // Result is the answer's body
 )
 
-// Outcome says what happened to a step. Workers in every language send outcomes; nobody sends a transition.
+// Outcome says what happened to a step. Workers in every language send outcomes; nobody sends a
+// transition.
 type Outcome struct {
 	Lease      Lease         `json:"lease"`
 	Type       OutcomeType   `json:"type"`
@@ -136,7 +138,8 @@ func (m WaitMode) String() string {
 	return "any"
 }
 
-// verdictError is what Await, Snooze, Hold, Abort, Cancel, Again and WithReason return: an error value that carries an outcome.
+// verdictError is what Await, Snooze, Hold, Abort, Cancel, Again and WithReason return: an error
+// value that carries an outcome.
 type verdictError struct {
 	out   Outcome
 	cause error
@@ -151,21 +154,25 @@ func (e *verdictError) Error() string {
 
 func (e *verdictError) Unwrap() error { return e.cause }
 
-// Await parks the job until a response for its key (or its id, or its capability token) comes. The worker is free; the job's
-// weight stays in the queue's limit. The response makes the job ready for the same attempt, and the handler runs with
-// Job.Response set. within bounds the wait; 0 means until the attempt's timeout. When the wait ends without a response, the
-// attempt ends with the reason "timeout".
+// Await parks the job until a response for its key (or its id, or its capability token) comes. The
+// worker is free; the job's weight stays in the queue's limit. The response makes the job ready for
+// the same attempt, and the handler runs with Job.Response set. within bounds the wait; 0 means
+// until the attempt's timeout. When the wait ends without a response, the attempt ends with the
+// reason "timeout".
 func Await(within time.Duration) error {
 	return &verdictError{out: Outcome{Type: OutcomeAwait, Wait: Wait{Within: within}}}
 }
 
-// AwaitAny is Await for the first response under any of the keys, success or failure: name the key of each event that may come. The keys are
-// of the job's kind and stay the job's until it is final; Job.Response says in Key which one came. What comes under the others is kept, for a
-// later Await of theirs, and ends as late with the job. A key that belongs to another live job ends the attempt with the reason "key_conflict".
+// AwaitAny is Await for the first response under any of the keys, success or failure: name the key
+// of each event that may come. The keys are of the job's kind and stay the job's until it is final;
+// Job.Response says in Key which one came. What comes under the others is kept, for a later Await
+// of theirs, and ends as late with the job. A key that belongs to another live job ends the attempt
+// with the reason "key_conflict".
 func AwaitAny(within time.Duration, keys ...string) error { return awaitKeys(WaitAny, within, keys) }
 
-// AwaitAll is Await for one response under each of the keys: the handler runs once all are there, and finds them in Job.Responses and by
-// Job.ResponseTo. An error response under any of them ends the attempt at once. A response by id or token has no key and does not count.
+// AwaitAll is Await for one response under each of the keys: the handler runs once all are there,
+// and finds them in Job.Responses and by Job.ResponseTo. An error response under any of them ends
+// the attempt at once. A response by id or token has no key and does not count.
 func AwaitAll(within time.Duration, keys ...string) error { return awaitKeys(WaitAll, within, keys) }
 
 func awaitKeys(mode WaitMode, within time.Duration, keys []string) error {
@@ -175,8 +182,9 @@ func awaitKeys(mode WaitMode, within time.Duration, keys []string) error {
 	return &verdictError{out: Outcome{Type: OutcomeAwait, Wait: Wait{Mode: mode, Keys: slices.Clone(keys), Within: within}}}
 }
 
-// WithBeat lets a wait end when the other side falls silent: with the reason "beat", once no progress response (Response.Progress) has come for
-// so long, counted from the beginning of the wait. It takes what Await, AwaitAny or AwaitAll return; every is more than 0.
+// WithBeat lets a wait end when the other side falls silent: with the reason "beat", once no
+// progress response (Response.Progress) has come for so long, counted from the beginning of the
+// wait. It takes what Await, AwaitAny or AwaitAll return; every is more than 0.
 func WithBeat(every time.Duration, await error) error {
 	v, ok := errors.AsType[*verdictError](await)
 	if !ok || v.out.Type != OutcomeAwait {
@@ -198,11 +206,13 @@ func Snooze(d time.Duration) error {
 	return &verdictError{out: Outcome{Type: OutcomeSnooze, Delay: d}}
 }
 
-// Hold closes a queue for everybody, on all nodes: what a handler returns when the other side says 429 or Retry-After. An empty queue is the
-// job's own. d is at least a second and is cut at MaxHold; a longer hold stays. It counts neither as an error nor as an attempt: a job of that
-// queue goes back to where it stood in line, one of another queue runs again after d. After the hold the queue's jobs start on a ramp: one in the
-// first second and twice as many in each following one, until HoldRamp has passed. Responses and resumed jobs go on all the time. A poll function
-// may return it as well: its job goes on waiting.
+// Hold closes a queue for everybody, on all nodes: what a handler returns when the other side says
+// 429 or Retry-After. An empty queue is the job's own. d is at least a second and is cut at
+// MaxHold; a longer hold stays. It counts neither as an error nor as an attempt: a job of that
+// queue goes back to where it stood in line, one of another queue runs again after d. After the
+// hold the queue's jobs start on a ramp: one in the first second and twice as many in each
+// following one, until HoldRamp has passed. Responses and resumed jobs go on all the time. A poll
+// function may return it as well: its job goes on waiting.
 func Hold(queue string, d time.Duration) error {
 	if d >= 0 {
 		d = min(max(d, time.Second), MaxHold)
@@ -220,14 +230,16 @@ func Cancel(err error) error {
 	return &verdictError{out: Outcome{Type: OutcomeCancelled}, cause: err}
 }
 
-// Again is an error that asks for a fresh request: the response in hand is put down, so that the next attempt runs with
-// Job.Response nil. Any other error leaves the response for the next attempt.
+// Again is an error that asks for a fresh request: the response in hand is put down, so that the
+// next attempt runs with Job.Response nil. Any other error leaves the response for the next
+// attempt.
 func Again(err error) error {
 	return &verdictError{out: Outcome{Type: OutcomeError, Verdict: Verdict{Again: true}}, cause: err}
 }
 
-// WithReason gives an error the short stable class by which failures are grouped (cut at MaxReason bytes). Without it the
-// class comes from the error's type or from a fingerprint of its text. A nil err stays nil, and an empty reason changes nothing.
+// WithReason gives an error the short stable class by which failures are grouped (cut at MaxReason
+// bytes). Without it the class comes from the error's type or from a fingerprint of its text. A nil
+// err stays nil, and an empty reason changes nothing.
 func WithReason(reason string, err error) error {
 	if err == nil || reason == "" {
 		return err
@@ -243,7 +255,8 @@ type reasonError struct {
 func (e *reasonError) Error() string { return e.cause.Error() }
 func (e *reasonError) Unwrap() error { return e.cause }
 
-// OutcomeOf translates what a handler returned. It leaves Lease, Result and the Verdict on retries to the worker.
+// OutcomeOf translates what a handler returned. It leaves Lease, Result and the Verdict on retries
+// to the worker.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return Outcome{Type: OutcomeCompleted}
@@ -261,8 +274,9 @@ func OutcomeOf(err error) Outcome {
 	return out
 }
 
-// ReasonOf classifies an error: the reason of WithReason, else the name of the first type in its chain that is not one of the
-// errors and fmt packages, else a fingerprint of its text, in which numbers and quoted parts are masked.
+// ReasonOf classifies an error: the reason of WithReason, else the name of the first type in its
+// chain that is not one of the errors and fmt packages, else a fingerprint of its text, in which
+// numbers and quoted parts are masked.
 func ReasonOf(err error) string {
 	if r, ok := errors.AsType[*reasonError](err); ok {
 		return Cut(r.reason, MaxReason)
@@ -282,8 +296,8 @@ func ReasonOf(err error) string {
 	return fingerprint(err.Error())
 }
 
-// classOf gives a failure that was reported without a reason the class of its text: workers in other languages and error
-// responses may lack one.
+// classOf gives a failure that was reported without a reason the class of its text: workers in
+// other languages and error responses may lack one.
 func classOf(reason, text string) string {
 	if reason == "" {
 		return fingerprint(text)

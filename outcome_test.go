@@ -95,7 +95,8 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
-// spec:J8 an error text is cut with a mark, and never a reason to refuse an outcome; spec:R5 a reason has at most 128 bytes.
+// spec:J8 an error text is cut with a mark, and never a reason to refuse an outcome; spec:R5 a
+// reason has at most 128 bytes.
 func TestOutcomeOfLongErrors(t *testing.T) {
 	o := OutcomeOf(WithReason(strings.Repeat("ü", 100), errors.New(strings.Repeat("x", 200_000))))
 	if len(o.Text) != MaxError || !strings.HasSuffix(o.Text, "… [cut, 200000 bytes]") {
@@ -106,7 +107,8 @@ func TestOutcomeOfLongErrors(t *testing.T) {
 	}
 }
 
-// spec:R5 a reason is never empty, and equal for errors that differ only in numbers and quoted parts.
+// spec:R5 a reason is never empty, and equal for errors that differ only in numbers and quoted
+// parts.
 func TestReasonOf(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -5,15 +5,17 @@ import (
 	"time"
 )
 
-// QueueDefaults are what jobs of a queue get where neither option nor kind says anything. nil and 0 mean the built-in default.
+// QueueDefaults are what jobs of a queue get where neither option nor kind says anything. nil and 0
+// mean the built-in default.
 type QueueDefaults struct {
 	Priority *int32 `json:"priority,omitempty"`
 	Weight   *int32 `json:"weight,omitempty"`
 	Policy   Policy `json:"policy,omitzero"`
 }
 
-// Retention says how long final jobs of a queue are kept. Completed and cancelled jobs go after an age or above a count; failed ones
-// are kept until they are redriven, cancelled or purged, unless a cap is set. Nothing goes within IDLife of its end.
+// Retention says how long final jobs of a queue are kept. Completed and cancelled jobs go after an
+// age or above a count; failed ones are kept until they are redriven, cancelled or purged, unless a
+// cap is set. Nothing goes within IDLife of its end.
 type Retention struct {
 	Age         time.Duration `json:"age,omitempty"`          // completed and cancelled; default 7 days, -1 = for ever
 	Count       int64         `json:"count,omitempty"`        // completed and cancelled, each; default 50,000, -1 = any number
@@ -27,8 +29,8 @@ const (
 	DefaultRetentionCount = 50_000
 )
 
-// Of returns the age and count for jobs that ended in state s; ok is false where they are kept for ever, and for live jobs. Unlimited
-// parts are the largest value.
+// Of returns the age and count for jobs that ended in state s; ok is false where they are kept for
+// ever, and for live jobs. Unlimited parts are the largest value.
 func (r Retention) Of(s State) (age time.Duration, count int64, ok bool) {
 	age, count = r.Age, r.Count
 	pick(&age, DefaultRetentionAge)
@@ -48,10 +50,12 @@ func (r Retention) Of(s State) (age time.Duration, count int64, ok bool) {
 	return age, count, ok
 }
 
-// AllQueues names, in SetQueue and Queues, what holds for every queue: Paused and PausedKinds. No queue can have this name.
+// AllQueues names, in SetQueue and Queues, what holds for every queue: Paused and PausedKinds. No
+// queue can have this name.
 const AllQueues = "*"
 
-// QueueSettings are stored and changed at run time with Store.SetQueue; every process obeys them with its next transaction.
+// QueueSettings are stored and changed at run time with Store.SetQueue; every process obeys them
+// with its next transaction.
 type QueueSettings struct {
 	Paused      bool          `json:"paused,omitempty"`       // hands out nothing; responses, timeouts and lease ends go on
 	PausedKinds []string      `json:"paused_kinds,omitempty"` // these kinds are not handed out
@@ -61,21 +65,25 @@ type QueueSettings struct {
 	// Windows say when its jobs may start; those of the jobs must be open too. Default always.
 	Windows Windows `json:"windows,omitempty"`
 
-	// Limit bounds the summed weight of jobs in flight: running, awaiting, resumed. Below 1 there is none.
+	// Limit bounds the summed weight of jobs in flight: running, awaiting, resumed. Below 1 there
+	// is none.
 	Limit int64 `json:"limit,omitempty"`
-	// ReserveAfter is how long a job may be overtaken for lack of weight before what becomes free is kept for it: default 30 s, up to 24 h.
-	// It also happens after 100 claims.
+	// ReserveAfter is how long a job may be overtaken for lack of weight before what becomes free
+	// is kept for it: default 30 s, up to 24 h. It also happens after 100 claims.
 	ReserveAfter time.Duration `json:"reserve_after,omitempty"`
-	// MaxDepth refuses an Enqueue that would leave more ready jobs than this: CodeQueueFull, retryable. 0 = any number. Next jobs are never refused.
+	// MaxDepth refuses an Enqueue that would leave more ready jobs than this: CodeQueueFull,
+	// retryable. 0 = any number. Next jobs are never refused.
 	MaxDepth int64 `json:"max_depth,omitempty"`
 
 	Order   Order         `json:"order,omitempty"`    // default OrderPriority
 	Bucket  time.Duration `json:"bucket,omitempty"`   // of OrderTime: run_at is cut to this; default 1 min, 1 s to 24 h
 	AgeStep time.Duration `json:"age_step,omitempty"` // of OrderPriority: waiting this long counts as one priority; 0 = no ageing, 1 ms to 24 h
 
-	// GroupLimit bounds the summed weight in flight of each group. Below 1 there is none; 1 with jobs of weight 1 is strict FIFO per group.
+	// GroupLimit bounds the summed weight in flight of each group. Below 1 there is none; 1 with
+	// jobs of weight 1 is strict FIFO per group.
 	GroupLimit int64 `json:"group_limit,omitempty"`
-	// Shares are the parts of Limit that groups may use, as fractions above 0 that add up to at most 1. Groups without a share divide the rest.
+	// Shares are the parts of Limit that groups may use, as fractions above 0 that add up to at
+	// most 1. Groups without a share divide the rest.
 	Shares map[string]float64 `json:"shares,omitempty"`
 	Borrow bool               `json:"borrow,omitempty"` // shares that their groups leave idle may be used by others
 	Fair   bool               `json:"fair,omitempty"`   // groups take turns also without GroupLimit, Shares and GroupRate
@@ -95,8 +103,9 @@ const (
 	OrderTime     Order = "time"     // run_at cut to the bucket, then priority
 )
 
-// Rate bounds how many jobs start per time: a bucket that holds Burst starts and gains Count of them each Per. In any span of time d at most
-// Burst + Count × d / Per jobs start, over all nodes and restarts. Steps that only resume or decide a job are free.
+// Rate bounds how many jobs start per time: a bucket that holds Burst starts and gains Count of
+// them each Per. In any span of time d at most Burst + Count × d / Per jobs start, over all nodes
+// and restarts. Steps that only resume or decide a job are free.
 type Rate struct {
 	Count int64         `json:"count"`           // 1 to 1,000,000
 	Per   time.Duration `json:"per"`             // 1 ms to 24 h, and at least 1 µs a start
@@ -122,7 +131,8 @@ func (r *Rate) validate(field string) error {
 // MaxStarts bounds Rate.Count and Rate.Burst.
 const MaxStarts = 1_000_000
 
-// interval is the time that one start takes to come back, in nanoseconds, rounded up: the error is below 0.1 %, on the safe side.
+// interval is the time that one start takes to come back, in nanoseconds, rounded up: the error is
+// below 0.1 %, on the safe side.
 func (r *Rate) interval() int64 { return (int64(r.Per) + r.Count - 1) / r.Count }
 
 func (r *Rate) burst() int64 {
@@ -132,9 +142,10 @@ func (r *Rate) burst() int64 {
 	return max(int64(time.Second)/r.interval(), 1)
 }
 
-// Room says how many jobs may start now, and, if that is none, when the next may. The whole state of a bucket is fullAt, the moment at which it
-// will be full again, in nanoseconds since 1970 by the store's clock; 0 is a full one. A bucket that would be full further ahead than it can
-// hold (the clock was set back, or the rate raised) counts as empty, so it opens late but never twice.
+// Room says how many jobs may start now, and, if that is none, when the next may. The whole state
+// of a bucket is fullAt, the moment at which it will be full again, in nanoseconds since 1970 by
+// the store's clock; 0 is a full one. A bucket that would be full further ahead than it can hold
+// (the clock was set back, or the rate raised) counts as empty, so it opens late but never twice.
 func (r *Rate) Room(fullAt, now int64) (starts, next int64) {
 	if r == nil {
 		return math.MaxInt64, 0
@@ -179,7 +190,8 @@ func (q QueueSettings) Gated() bool {
 	return q.Counted() || len(q.PausedKinds) > 0 || len(q.Windows) > 0 || q.Rate != nil || q.Breaker != nil
 }
 
-// ShareOf is the part of the limit that a group may use; groups without a share of their own get the rest, together.
+// ShareOf is the part of the limit that a group may use; groups without a share of their own get
+// the rest, together.
 func (q QueueSettings) ShareOf(group string) int64 {
 	if f, ok := q.Shares[group]; ok {
 		return q.partOfLimit(f)
@@ -341,10 +353,12 @@ type QueueStatus struct {
 	Counts   map[State]int64 `json:"counts"`  // by state; states without jobs are missing
 	Resumed  int64           `json:"resumed"` // of the ready ones
 	Stalled  int64           `json:"stalled"` // running with a lease past its end
-	// Unhandled are the ready jobs by kind for which no worker has asked in this queue within the last day: nobody will run them.
+	// Unhandled are the ready jobs by kind for which no worker has asked in this queue within the
+	// last day: nobody will run them.
 	Unhandled map[string]int64 `json:"unhandled,omitempty"`
 	InFlight  int64            `json:"in_flight"` // summed weight of running, awaiting and resumed jobs, to be compared with Settings.Limit
-	// OldestReady is since when the ready job is ready that has been so for longest; a change of the job begins anew.
+	// OldestReady is since when the ready job is ready that has been so for longest; a change of
+	// the job begins anew.
 	OldestReady time.Time `json:"oldest_ready,omitzero"`
 	Pace        Pace      `json:"pace,omitzero"`    // what rate, holds and breaker remember
 	Trouble     Trouble   `json:"trouble,omitzero"` // with its throttler
@@ -370,7 +384,8 @@ type QueuePage struct {
 	Next   string // QueueFilter.After of the next page; empty = there is none
 }
 
-// ResumedRank is the r1 of resumed jobs. They come before all others, because they hold weight already.
+// ResumedRank is the r1 of resumed jobs. They come before all others, because they hold weight
+// already.
 const ResumedRank = math.MinInt32 - 1
 
 // Rank is a job's place in its queue: claims take the smallest (r1, r2, id) first.
@@ -393,5 +408,6 @@ func (q QueueSettings) Rank(priority int32, runAt time.Time, resumed bool) (r1, 
 	return int64(priority), us
 }
 
-// maxAge bounds what a priority counts in microseconds with ageing: beyond it priorities do not differ any more.
+// maxAge bounds what a priority counts in microseconds with ageing: beyond it priorities do not
+// differ any more.
 const maxAge = 1 << 61

@@ -10,31 +10,35 @@ import (
 	"time"
 )
 
-// Response is a message from the outside that answers a job. It addresses the job by Kind and Key, by Job, or by Token. The
-// store sets the second group.
+// Response is a message from the outside that answers a job. It addresses the job by Kind and Key,
+// by Job, or by Token. The store sets the second group.
 type Response struct {
 	Kind   string `json:"kind,omitempty"`
 	Key    string `json:"key,omitempty"`
 	Job    ID     `json:"job,omitempty"`
 	Token  string `json:"token,omitempty"`  // capability of one wait of one job (Job.Token)
 	Source string `json:"source,omitempty"` // where it came from, such as "webhook"; see ValidSource
-	// MessageID is the sender's own: a repeat is a duplicate, and the same id with another address or body is a conflict. It is
-	// unique for the capability with Token, else for Source. Client.Respond makes one where there is none.
+	// MessageID is the sender's own: a repeat is a duplicate, and the same id with another address
+	// or body is a conflict. It is unique for the capability with Token, else for Source.
+	// Client.Respond makes one where there is none.
 	MessageID   string `json:"message_id,omitempty"`
 	Body        []byte `json:"body,omitempty"`
 	ContentType string `json:"content_type,omitempty"`
 	Failed      bool   `json:"failed,omitempty"` // an error response: ends the attempt with Reason and Error
-	// Progress marks a sign of life that answers nothing: while the job runs or awaits, Body becomes its progress text (cut at MaxProgress bytes;
-	// empty leaves it), and the beat of its wait starts anew. It is applied then, else late; unmatched where no job has the key.
+	// Progress marks a sign of life that answers nothing: while the job runs or awaits, Body
+	// becomes its progress text (cut at MaxProgress bytes; empty leaves it), and the beat of its
+	// wait starts anew. It is applied then, else late; unmatched where no job has the key.
 	Progress bool          `json:"progress,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
 	Error    string        `json:"error,omitempty"`
 	TTL      time.Duration `json:"-"`              // input only: of an early one without a live job, at least MinInboxTTL; 0 = the store's
 	Park     bool          `json:"park,omitempty"` // its source could not make sense of it: it addresses nobody, and Reason and Error say why
-	// PerKey says that MessageID is unique for Source and address only, not for all of Source: so webhook senders number their messages.
+	// PerKey says that MessageID is unique for Source and address only, not for all of Source: so
+	// webhook senders number their messages.
 	PerKey bool `json:"per_key,omitempty"`
-	// KeepConflict is for senders to whom nobody can answer, such as brokers: a response whose MessageID came before with
-	// other content is stored with the outcome Conflicting. Without it the call is refused with CodeConflict.
+	// KeepConflict is for senders to whom nobody can answer, such as brokers: a response whose
+	// MessageID came before with other content is stored with the outcome Conflicting. Without it
+	// the call is refused with CodeConflict.
 	KeepConflict bool `json:"keep_conflict,omitempty"`
 
 	Seq        int64           `json:"seq,omitempty"` // number in the inbox, in order of arrival
@@ -64,7 +68,8 @@ const (
 	Conflicting ResponseOutcome = "conflict" // its message id came before with another address or body; for people, like Parked
 )
 
-// SourcePoll is the source of the answers that poll functions bring. Their message ids are ID.EPOCH of the step.
+// SourcePoll is the source of the answers that poll functions bring. Their message ids are ID.EPOCH
+// of the step.
 const SourcePoll = "poll"
 
 // Retention of the inbox.
@@ -84,8 +89,9 @@ type Responded struct {
 // reservedSources begin names of sources that only a store gives.
 var reservedSources = []string{"token:", "link:", "key:", "conflict:"}
 
-// ValidSource checks the name of a source: 1 to MaxKey bytes of text that do not begin with "token:", "link:", "key:" or
-// "conflict:". Stores use those for responses of access tokens and to keep message ids of different senders apart.
+// ValidSource checks the name of a source: 1 to MaxKey bytes of text that do not begin with
+// "token:", "link:", "key:" or "conflict:". Stores use those for responses of access tokens and to
+// keep message ids of different senders apart.
 func ValidSource(field, name string) error {
 	for _, prefix := range reservedSources {
 		if strings.HasPrefix(name, prefix) {
@@ -95,9 +101,9 @@ func ValidSource(field, name string) error {
 	return ValidKey(field, name)
 }
 
-// Source is the source under which a store keeps a response of this caller that calls its source name: the same name for the
-// application, and "token:ID" or "token:ID/name" for the holder of an access token. So a token cannot speak for a
-// configured source, nor use up its message ids.
+// Source is the source under which a store keeps a response of this caller that calls its source
+// name: the same name for the application, and "token:ID" or "token:ID/name" for the holder of an
+// access token. So a token cannot speak for a configured source, nor use up its message ids.
 func (c *Caller) Source(name string) (string, error) {
 	switch {
 	case c == nil && name == "":
@@ -114,7 +120,8 @@ func (c *Caller) Source(name string) (string, error) {
 	return full, nil
 }
 
-// Validate checks everything about a response that can be checked without the store's data. maxBytes bounds the body.
+// Validate checks everything about a response that can be checked without the store's data.
+// maxBytes bounds the body.
 func (r *Response) Validate(maxBytes int) error {
 	if r == nil {
 		return Invalid("response", "is nil")
@@ -164,8 +171,10 @@ func (r *Response) Validate(maxBytes int) error {
 	return nil
 }
 
-// InboxFilter chooses responses. Everything that is set must match; Outcomes that are not nil and empty match nothing. What lies in the inbox (late, stale, unmatched, parked, discarded, conflict), what concerns one
-// job, and what came under one kind and key is found by index; other filters look through the responses from the newest on.
+// InboxFilter chooses responses. Everything that is set must match; Outcomes that are not nil and
+// empty match nothing. What lies in the inbox (late, stale, unmatched, parked, discarded,
+// conflict), what concerns one job, and what came under one kind and key is found by index; other
+// filters look through the responses from the newest on.
 type InboxFilter struct {
 	Outcomes []ResponseOutcome
 	Kind     string
@@ -194,10 +203,10 @@ const (
 	InboxDiscard InboxAction = "discard" // put it away; a job that keeps it loses it
 )
 
-// InboxEdit is what a person does with one response. Match and retry store a new response with its content, under the same source and a message id that
-// begins with "replay:"; the old one keeps its outcome (an early one becomes unmatched, so that no job gets it a second time) and names the new one
-// in Replay.
-// A repeated call is a duplicate.
+// InboxEdit is what a person does with one response. Match and retry store a new response with its
+// content, under the same source and a message id that begins with "replay:"; the old one keeps its
+// outcome (an early one becomes unmatched, so that no job gets it a second time) and names the new
+// one in Replay. A repeated call is a duplicate.
 type InboxEdit struct {
 	Seq    int64
 	Action InboxAction
@@ -232,7 +241,8 @@ type InboxCounts struct {
 	Since  time.Time                 `json:"since,omitzero"` // when the oldest of these came
 }
 
-// MaxInboxCount bounds what InboxCounts looks at, so that a large inbox answers as fast as a small one.
+// MaxInboxCount bounds what InboxCounts looks at, so that a large inbox answers as fast as a small
+// one.
 const MaxInboxCount = 10_000
 
 // SourceCount is one line of InboxCounts.
@@ -253,15 +263,16 @@ type NearMiss struct {
 // MaxNearMisses bounds the answer of NearMisses.
 const MaxNearMisses = 10
 
-// NewToken makes the capability of one wait of one job: whoever has it may answer that wait and nothing else. It is an
-// HMAC-SHA256 over "id.generation.attempt.wait", cut to 128 bits. wait is Row.Waits: how many waits of the generation were
-// answered before. The capability is good until its wait is answered or the next attempt begins; [ExpiringToken] makes it
-// end sooner.
+// NewToken makes the capability of one wait of one job: whoever has it may answer that wait and
+// nothing else. It is an HMAC-SHA256 over "id.generation.attempt.wait", cut to 128 bits. wait is
+// Row.Waits: how many waits of the generation were answered before. The capability is good until
+// its wait is answered or the next attempt begins; [ExpiringToken] makes it end sooner.
 func NewToken(secret []byte, id ID, generation, attempt, wait int32) string {
 	return TokenMaker(secret)(id, generation, attempt, wait)
 }
 
-// TokenMaker is NewToken for many capabilities: it prepares the secret once. The function that it returns belongs to one goroutine.
+// TokenMaker is NewToken for many capabilities: it prepares the secret once. The function that it
+// returns belongs to one goroutine.
 func TokenMaker(secret []byte) func(id ID, generation, attempt, wait int32) string {
 	mac := hmac.New(sha256.New, secret)
 	var sum [sha256.Size]byte
@@ -277,8 +288,9 @@ func TokenMaker(secret []byte) func(id ID, generation, attempt, wait int32) stri
 	}
 }
 
-// ExpiringToken narrows a capability to a time: whoever has only the result cannot answer after it. It needs no secret, because the signature of
-// the token signs the time. Whole seconds count. CodeInvalid if token is no capability, or one that expires already.
+// ExpiringToken narrows a capability to a time: whoever has only the result cannot answer after it.
+// It needs no secret, because the signature of the token signs the time. Whole seconds count.
+// CodeInvalid if token is no capability, or one that expires already.
 func ExpiringToken(token string, until time.Time) (string, error) {
 	body, mac, found := cutLast(token)
 	key, err := base64.RawURLEncoding.DecodeString(mac)
@@ -312,7 +324,8 @@ type Capability struct {
 	Until      time.Time // zero: it has no time limit of its own
 }
 
-// ParseToken verifies a capability in constant time and returns what it names. Whether it has expired, only the store's clock can say.
+// ParseToken verifies a capability in constant time and returns what it names. Whether it has
+// expired, only the store's clock can say.
 func ParseToken(secret []byte, token string) (Capability, error) {
 	bad := Invalid("token", "is not one that this store has given out")
 	parts := strings.Split(token, ".")
@@ -368,9 +381,9 @@ type Matched struct {
 // Found reports whether there is anything to do.
 func (m Matched) Found() bool { return m.Transition.Rule != "" || len(m.Late) > 0 }
 
-// Match says what the kept responses, in their order of arrival, do to a job whose own key is key: M1-M5. It is pure. It ends
-// every transaction that stores a response for a live job, or after which a job awaits or a retry waits; the store calls
-// it until it finds nothing more.
+// Match says what the kept responses, in their order of arrival, do to a job whose own key is key:
+// M1-M5. It is pure. It ends every transaction that stores a response for a live job, or after
+// which a job awaits or a retry waits; the store calls it until it finds nothing more.
 func Match(r Row, key string, kept []KeptResponse) Matched {
 	waitsForRetry := (r.State == Scheduled || r.State == Ready && !r.Resumed) && r.Claimed
 	if stale := answeredBefore(r, kept); len(stale) > 0 {
@@ -417,8 +430,8 @@ func Match(r Row, key string, kept []KeptResponse) Matched {
 	return Matched{}
 }
 
-// answeredBefore lists the kept responses whose capability names a wait that was answered already: without it the second
-// click on a link would answer the next question.
+// answeredBefore lists the kept responses whose capability names a wait that was answered already:
+// without it the second click on a link would answer the next question.
 func answeredBefore(r Row, kept []KeptResponse) (stale []int64) {
 	for _, k := range kept {
 		if k.ByToken && k.Wait < r.Waits {

@@ -7,10 +7,12 @@ import (
 	"time"
 )
 
-// Policy is how a job's errors, losses and clocks are handled. It is resolved at enqueue (option, kind, queue, built-in
-// default) and stored with the job, so that every worker in any language gets the same answer. A zero field takes the value of the next one in that
-// order. To take a default back: None for RunTimeout, Deadline and KeepKey, RetryLost, RetryPanic and AcceptLate, new(false) for NoExtend and
-// StopAtWindowEnd, and a list of Windows that is not nil and has no entries. In a stored policy everything is decided: 0 is none there.
+// Policy is how a job's errors, losses and clocks are handled. It is resolved at enqueue (option,
+// kind, queue, built-in default) and stored with the job, so that every worker in any language gets
+// the same answer. A zero field takes the value of the next one in that order. To take a default
+// back: None for RunTimeout, Deadline and KeepKey, RetryLost, RetryPanic and AcceptLate, new(false)
+// for NoExtend and StopAtWindowEnd, and a list of Windows that is not nil and has no entries. In a
+// stored policy everything is decided: 0 is none there.
 type Policy struct {
 	MaxAttempts  int32         `json:"max_attempts,omitempty"`  // errors and timeouts until failed: default 5, 1 = no retry, -1 = unlimited
 	MaxCrashes   int32         `json:"max_crashes,omitempty"`   // leases that end without a report: default 3, -1 = unlimited
@@ -25,10 +27,12 @@ type Policy struct {
 	LateResponse LateResponse  `json:"late_response,omitempty"`
 	NoExtend     *bool         `json:"no_extend,omitempty"` // strict lease: a step lasts at most one lease
 
-	// Windows say when attempts may start: at moments at which all of them are open, and those of the queue. Default always; at most 8.
+	// Windows say when attempts may start: at moments at which all of them are open, and those of
+	// the queue. Default always; at most 8.
 	Windows []Windows `json:"windows,omitzero"`
-	// StopAtWindowEnd ends the handler's context when the windows close. What it returns then as an error hands the job back, to go on with the
-	// same attempt at the next opening. Without it a step that has started may run on. Steps that were resumed by a response are not stopped.
+	// StopAtWindowEnd ends the handler's context when the windows close. What it returns then as an
+	// error hands the job back, to go on with the same attempt at the next opening. Without it a
+	// step that has started may run on. Steps that were resumed by a response are not stopped.
 	StopAtWindowEnd *bool `json:"stop_at_window_end,omitempty"`
 }
 
@@ -180,9 +184,10 @@ func (p Policy) validate() error {
 	return p.Backoff.validate()
 }
 
-// Backoff is the stored delay before the next attempt: First × Factor^(n-1), at most Limit, of which the part Jitter is
-// random. n counts the failures (or losses) so far, from 1. The formula is Effectum's with a cap; the default is full jitter
-// with the floor First or 1 s, whichever is less. Safe at any n.
+// Backoff is the stored delay before the next attempt: First × Factor^(n-1), at most Limit, of
+// which the part Jitter is random. n counts the failures (or losses) so far, from 1. The formula is
+// Effectum's with a cap; the default is full jitter with the floor First or 1 s, whichever is less.
+// Safe at any n.
 type Backoff struct {
 	First  time.Duration `json:"first,omitempty"`  // default 5 s; -1 = no delay at all
 	Factor float64       `json:"factor,omitempty"` // default 4; at least 1
@@ -214,8 +219,8 @@ func (b Backoff) validate() error {
 	return nil
 }
 
-// Delay is the wait after the n-th failure of a job. The random part is derived from id and n, so the same failure always
-// waits the same time and a run can be replayed.
+// Delay is the wait after the n-th failure of a job. The random part is derived from id and n, so
+// the same failure always waits the same time and a run can be replayed.
 func (b Backoff) Delay(id ID, n int32) time.Duration {
 	b = b.withDefaults()
 	if b.First < 0 {
@@ -228,8 +233,8 @@ func (b Backoff) Delay(id ID, n int32) time.Duration {
 	return max(min(time.Duration(d), b.Limit), min(b.First, b.Limit, time.Second)) // above 2^53 a float64 is rounded, maybe up
 }
 
-// unit is a number in [0, 1) derived from a and b (splitmix64, Steele and others, "Fast splittable pseudorandom number
-// generators", 2014).
+// unit is a number in [0, 1) derived from a and b (splitmix64, Steele and others, "Fast splittable
+// pseudorandom number generators", 2014).
 func unit(a, b uint64) float64 {
 	x := a*0x9e3779b97f4a7c15 + b*0xbf58476d1ce4e5b9
 	x ^= x >> 30
@@ -240,10 +245,11 @@ func unit(a, b uint64) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
-// RetryPolicy decides, in the worker, what follows an error: the code form of a Backoff. It sees the whole error history, the
-// present one last. It runs where the handler ran, or, when an attempt ended without handler code at hand (lost lease,
-// timeout, error response), as a step of its own while the job is errored. A panic in it counts as the stored Backoff's
-// answer. It never runs once MaxAttempts or MaxCrashes is used up.
+// RetryPolicy decides, in the worker, what follows an error: the code form of a Backoff. It sees
+// the whole error history, the present one last. It runs where the handler ran, or, when an attempt
+// ended without handler code at hand (lost lease, timeout, error response), as a step of its own
+// while the job is errored. A panic in it counts as the stored Backoff's answer. It never runs once
+// MaxAttempts or MaxCrashes is used up.
 type RetryPolicy func(job *Job, history []Attempt) Verdict
 
 // Verdict is a RetryPolicy's answer. The zero Verdict means: retry after the stored Backoff.
@@ -256,7 +262,8 @@ type Verdict struct {
 	Again      bool          `json:"again,omitempty"`      // put the response in hand down, as [Again] does
 }
 
-// Now as Verdict.Delay means without any delay. It is not None, which is no delay that was asked for.
+// Now as Verdict.Delay means without any delay. It is not None, which is no delay that was asked
+// for.
 const Now time.Duration = math.MinInt64
 
 // Holds.
@@ -276,7 +283,8 @@ func rampRoom(since time.Duration) int64 {
 	return 1<<(since/(HoldRamp/rampSteps)+1) - 1
 }
 
-// Breaker closes a queue by itself when what its jobs call seems to be down, and lets a few probes find out when it is back.
+// Breaker closes a queue by itself when what its jobs call seems to be down, and lets a few probes
+// find out when it is back.
 type Breaker struct {
 	Failures int           `json:"failures"`          // so many within Within open it: 1 to 1,000
 	Within   time.Duration `json:"within,omitempty"`  // default 1 min, 1 s to 24 h
@@ -344,8 +352,9 @@ const (
 	BreakerProbes BreakerMode = "half_open" // the probes are on their way
 )
 
-// Pace is what a queue remembers of its rate, its holds and its breaker. It is stored with the queue, so it is the same on all nodes and after a
-// restart. Its functions are pure. Times are microseconds since 1970 by the store's clock; 0 = none.
+// Pace is what a queue remembers of its rate, its holds and its breaker. It is stored with the
+// queue, so it is the same on all nodes and after a restart. Its functions are pure. Times are
+// microseconds since 1970 by the store's clock; 0 = none.
 type Pace struct {
 	RateFullAt int64       `json:"rate_full_at_ns,omitempty"` // see Rate.Room
 	HoldUntil  int64       `json:"hold_until_us,omitempty"`
@@ -374,7 +383,8 @@ func (f Pace) Unhold() Pace {
 	return f
 }
 
-// Failed counts a failure of a step that began then (0 = unknown, such as a timeout of a waiting job).
+// Failed counts a failure of a step that began then (0 = unknown, such as a timeout of a waiting
+// job).
 func (f Pace) Failed(setting *Breaker, reason string, began, now int64) Pace {
 	b := setting.filled()
 	if b.Failures == 0 || !b.Counts(reason) {

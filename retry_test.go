@@ -35,7 +35,8 @@ func TestBackoffDelay(t *testing.T) {
 	}
 }
 
-// inv:N1: never negative, never above the cap, up to the largest number of failures; inv:B1: full jitter by default.
+// inv:N1: never negative, never above the cap, up to the largest number of failures; inv:B1: full
+// jitter by default.
 func TestBackoffHasAFloorACapAndFullJitter(t *testing.T) {
 	b := Backoff{First: 10 * time.Second, Factor: 2, Limit: time.Hour}
 	for _, n := range []int32{math.MinInt32, -1, 0, 1, 2, 30, 63, 64, 65, 1000, 1 << 20, math.MaxInt32 - 1, math.MaxInt32} {

@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// The traces behind the rules, as far as Decide and Match alone can show them: each is the shortest story that goes wrong with
-// any other reading.
+// The traces behind the rules, as far as Decide and Match alone can show them: each is the shortest
+// story that goes wrong with any other reading.
 
 // rules:A1 The epoch does not change when a lease ends, so the running state is part of the fence.
 func TestRuleA1ALeaseThatHasEndedWritesNothing(t *testing.T) {
 	begin(t).claim().event(EventLeaseEnded).stands("ready").
 		refuses(finish(Outcome{Type: OutcomeCompleted})).
 		refuses(finish(Outcome{Type: OutcomeAwait}))
-	// Finish(await) executed, its answer lost; a response comes; the repeated Finish must not park the job again.
+	// Finish(await) executed, its answer lost; a response comes; the repeated Finish must not park
+	// the job again.
 	begin(t).claim().say(OutcomeAwait).answer(0).stands("ready resumed", held).
 		refuses(finish(Outcome{Type: OutcomeAwait})).stands("ready resumed", held).
 		claim().stands("running resume", held)
@@ -167,7 +168,8 @@ func TestRuleB6AnErrorForAnAttemptThatIsOver(t *testing.T) {
 	tr.claim().answer(0).answer(1).then(finish(boom)).rules("F2", "M4", "M3").stands("ready", late, held)
 }
 
-// rules:B7 A capability names id, generation, attempt and wait: it outlives every step that does not answer the wait, and no attempt.
+// rules:B7 A capability names id, generation, attempt and wait: it outlives every step that does
+// not answer the wait, and no attempt.
 func TestRuleB7ACapabilityLastsAsLongAsItsWait(t *testing.T) {
 	token := func(tr *trace) string { return NewToken([]byte("secret"), tr.row.ID, 1, tr.row.Attempt, tr.row.Waits) }
 	tr := begin(t).claim()
@@ -191,7 +193,8 @@ func TestRuleB7ACapabilityLastsAsLongAsItsWait(t *testing.T) {
 	}
 }
 
-// rules:B7 The second answer by one capability is stale, whenever it comes and whatever ends the wait.
+// rules:B7 The second answer by one capability is stale, whenever it comes and whatever ends the
+// wait.
 func TestRuleB7ADoubleClick(t *testing.T) {
 	byLink := func() *trace {
 		tr := begin(t)
@@ -244,7 +247,8 @@ func TestRuleC1ErroredHasTwoWaysOut(t *testing.T) {
 	begin(t, max2(1, 3)).claimDeciding().say(OutcomeAwait).event(EventTimedOut).stands("failed").counts(1, 1, 0)
 }
 
-// rules:C2 A resumed job whose kind has no worker gives its weight back, and does not fail for that.
+// rules:C2 A resumed job whose kind has no worker gives its weight back, and does not fail for
+// that.
 func TestRuleC2ResumedWithoutAWorker(t *testing.T) {
 	begin(t, max2(1, 1)).claim().say(OutcomeAwait).answer(0).stands("ready resumed", held).weight(1).
 		refuses(Event{Type: EventTimedOut, Reason: ReasonTimeout}).
@@ -307,7 +311,8 @@ func TestRuleE1WhatAnAttemptIs(t *testing.T) {
 		event(EventLeaseEnded).counts(2, 1, 1).claim().counts(3, 1, 1).event(EventTimedOut).counts(3, 2, 1)
 }
 
-// rules:E2 Two budgets: losses use up no attempt, failures no crash; the first loss keeps run_at, later ones back off.
+// rules:E2 Two budgets: losses use up no attempt, failures no crash; the first loss keeps run_at,
+// later ones back off.
 func TestRuleE2TwoBudgets(t *testing.T) {
 	tr := begin(t, max2(2, 3)).claim().event(EventLeaseEnded).stands("ready").counts(1, 0, 1)
 	if got := tr.last[0]; got.RunAt != KeepRunAt {

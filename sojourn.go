@@ -1,8 +1,10 @@
-// Package sojourn is a durable job queue for work that waits on the outside world: a job sends a request, frees its worker,
-// and is finished by an answer that comes later over another channel, matched by a key the application already has.
+// Package sojourn is a durable job queue for work that waits on the outside world: a job sends a
+// request, frees its worker, and is finished by an answer that comes later over another channel,
+// matched by a key the application already has.
 //
-// There are five nouns. A [Job] is one unit of work. Its [Kind] says which handler runs it. It stands in a queue. A worker
-// (package worker) claims it under a [Lease] and runs the handler. Its key matches the [Response] that arrives later.
+// There are five nouns. A [Job] is one unit of work. Its [Kind] says which handler runs it. It
+// stands in a queue. A worker (package worker) claims it under a [Lease] and runs the handler. Its
+// key matches the [Response] that arrives later.
 //
 // The flow, in the order in which to read the code:
 //
@@ -14,13 +16,13 @@
 //	Client.Respond    brings the answer; Match says whom it wakes (pure)         response.go, decide.go
 //	Store.Sweep       ends what is overdue: leases, waits, deadlines             store.go
 //
-// This package is the domain. It does no input or output and reads no clock: a [Store] does both. Constructors such as
-// sqlite.Open return a [Client] over their store. Decide and Match are the only place where the rules of a job's life stand;
-// every store calls them, so that all behave alike.
+// This package is the domain. It does no input or output and reads no clock: a [Store] does both.
+// Constructors such as sqlite.Open return a [Client] over their store. Only Decide and Match hold
+// the rules of a job's life; every store calls them.
 //
-// Delivery is at least once. What is promised beyond that: an acknowledged enqueue is durable, a job has one live lease at a
-// time, every write on behalf of a step repeats (id, epoch, worker) and the running state, and a worker that lost its lease
-// changes nothing any more.
+// Delivery is at least once. What is promised beyond that: an acknowledged enqueue is durable, a
+// job has one live lease at a time, every write on behalf of a step repeats (id, epoch, worker) and
+// the running state, and a worker that lost its lease changes nothing any more.
 package sojourn
 
 import (
@@ -33,8 +35,8 @@ import (
 	"time"
 )
 
-// Client is what applications use: it checks before the first write, draws ids, and speaks in typed jobs. Constructors such as
-// sqlite.Open return one over their store. Safe for concurrent use.
+// Client is what applications use: it checks before the first write, draws ids, and speaks in typed
+// jobs. Constructors such as sqlite.Open return one over their store. Safe for concurrent use.
 type Client struct {
 	store    Store
 	ids      idBlock
@@ -45,9 +47,9 @@ type Client struct {
 // NewClient makes a Client over any Store.
 func NewClient(s Store) *Client { return &Client{store: s} }
 
-// NewServerClient makes the Client of a server. The ids that it draws for jobs without one belong to
-// the server and not to the Caller in the context, so that no caller can use them before the server
-// does. A job that comes with an id must have one that its caller has leased, as with any Client.
+// NewServerClient makes the Client of a server. The ids that it draws belong to the server, not to
+// the Caller in the context, so no caller can use them first. A job that comes with an id must have
+// one that its caller has leased.
 func NewServerClient(s Store) *Client { return &Client{store: s, server: true} }
 
 // leasing is the context in which c leases ids.
@@ -64,9 +66,10 @@ func (c *Client) Store() Store { return c.store }
 // Close closes the store. Jobs that are running elsewhere go on.
 func (c *Client) Close() error { return c.store.Close() }
 
-// Enqueue stores one job and returns when it is durable. It writes the id into j before it calls the store: if the error has
-// CodeUnknown, repeat the call with the same j, and at most one job exists. If a live job of the kind has the key, the answer and
-// then j.ID name that one, and nothing changes (see OnKeyConflict); the call may still be repeated with the same j.
+// Enqueue stores one job and returns when it is durable. It writes the id into j before it calls
+// the store: if the error has CodeUnknown, repeat the call with the same j, and at most one job
+// exists. If a live job of the kind has the key, the answer and then j.ID name that one, and
+// nothing changes (see OnKeyConflict); the call may still be repeated with the same j.
 func (c *Client) Enqueue(ctx context.Context, j *Job) (Enqueued, error) {
 	es, err := c.enqueue(ctx, []*Job{j}, false)
 	if err != nil {
@@ -85,14 +88,14 @@ func alone(err error) error {
 	return err
 }
 
-// EnqueueAll stores up to MaxBatch jobs in one transaction, all or none. The answers stand in the order of jobs. An *Error names
-// the job at fault in Index.
+// EnqueueAll stores up to MaxBatch jobs in one transaction, all or none. The answers stand in the
+// order of jobs. An *Error names the job at fault in Index.
 func (c *Client) EnqueueAll(ctx context.Context, jobs []*Job) ([]Enqueued, error) {
 	return c.enqueue(ctx, jobs, false)
 }
 
-// EnqueuePartial stores up to MaxBatch jobs, each for itself: Enqueued.Err has the refusal of an item. The error is about the
-// whole call.
+// EnqueuePartial stores up to MaxBatch jobs, each for itself: Enqueued.Err has the refusal of an
+// item. The error is about the whole call.
 func (c *Client) EnqueuePartial(ctx context.Context, jobs []*Job) ([]Enqueued, error) {
 	return c.enqueue(ctx, jobs, true)
 }
@@ -129,8 +132,8 @@ func (c *Client) enqueue(ctx context.Context, jobs []*Job, partial bool) ([]Enqu
 	return out, nil
 }
 
-// enqueueDrawn gives ids to jobs without one. Ids that this very call drew from an old block, and that the store therefore
-// refuses before it writes, are replaced once.
+// enqueueDrawn gives ids to jobs without one. Ids that this very call drew from an old block, and
+// that the store therefore refuses before it writes, are replaced once.
 func (c *Client) enqueueDrawn(ctx context.Context, jobs []*Job, partial bool) ([]Enqueued, error) {
 	for _, j := range jobs {
 		j.resend()
@@ -199,8 +202,8 @@ func (c *Client) drawAndSend(ctx context.Context, fresh, jobs []*Job, partial bo
 	return es, err
 }
 
-// ownNotDuplicate takes back Duplicate where the job that was there before was stored by this very call: the store
-// may have sent it twice because the first answer was lost. Nobody else can know an id that this call has drawn.
+// ownNotDuplicate takes back Duplicate where this very call stored the job: the store may have sent
+// it twice because the first answer was lost. Nobody else knows an id that this call has drawn.
 func ownNotDuplicate(es []Enqueued, fresh, jobs []*Job) {
 	if !slices.ContainsFunc(es, func(e Enqueued) bool { return e.Duplicate }) {
 		return
@@ -220,8 +223,8 @@ func (c *Client) Reserve(ctx context.Context, n int) error {
 	return c.ids.reserve(c.leasing(ctx), c.store, n)
 }
 
-// Wake makes the workers and the waiting calls of this process look again. After the commit of a transaction with EnqueueTx or FinishTx it saves
-// them the interval at which the store looks for commits that it has not made itself; it is never needed.
+// Wake makes workers and waiting calls of this process look for jobs now. It is never needed, but
+// saves one poll interval after the commit of a transaction with EnqueueTx or FinishTx.
 func (c *Client) Wake() {
 	if s, ok := c.store.(interface{ Nudge() }); ok {
 		s.Nudge()
@@ -233,7 +236,7 @@ func (c *Client) Get(ctx context.Context, id ID) (*Job, error) {
 	return c.one(ctx, Filter{IDs: []ID{id}, Full: true}, "no job has the id %d", id)
 }
 
-// GetByKey returns the live job of (kind, key), else the newest final one. ErrNotFound if there is none.
+// GetByKey returns the live job of (kind, key), else the newest final one, or ErrNotFound.
 func (c *Client) GetByKey(ctx context.Context, kind, key string) (*Job, error) {
 	return c.one(ctx, Filter{Kind: kind, Key: key, Full: true}, "no job of kind %.64q has the key %.64q", kind, key)
 }
@@ -249,7 +252,7 @@ func (c *Client) one(ctx context.Context, f Filter, missing string, a ...any) (*
 	return &jobs[0], nil
 }
 
-// Wait returns the job once it is final, or ctx's error. ErrNotFound if there is no such job, or it was pruned meanwhile.
+// Wait returns the job once it is final, or ctx's error. ErrNotFound if there is none any more.
 func (c *Client) Wait(ctx context.Context, id ID) (*Job, error) {
 	for {
 		if _, err := c.one(ctx, Filter{IDs: []ID{id}}, "no job has the id %d", id); err != nil {
@@ -269,9 +272,9 @@ func (c *Client) Wait(ctx context.Context, id ID) (*Job, error) {
 	}
 }
 
-// Respond stores a message from the outside durably and gives it to the job it answers. Acknowledge to the sender only after
-// it returns nil. A response without a MessageID gets a random one, written into r before the first try, so that a repeated
-// call with the same r is a duplicate.
+// Respond stores a message from the outside durably and gives it to the job it answers. Acknowledge
+// to the sender only after it returns nil. A response without a MessageID gets a random one,
+// written into r before the first try, so that a repeated call with the same r is a duplicate.
 func (c *Client) Respond(ctx context.Context, r *Response) (Responded, error) {
 	as, err := c.RespondAll(ctx, []*Response{r})
 	if err != nil {
@@ -298,8 +301,8 @@ func (c *Client) RespondAll(ctx context.Context, rs []*Response) ([]Responded, e
 	return c.store.Respond(ctx, send)
 }
 
-// messageIDs makes ids for responses without one. Those of one client begin alike and go up, so that they stand side by side in the store's index,
-// where ids that are random from the start change a page each. The end is random: who has seen one cannot guess the next.
+// messageIDs makes ids for responses without one. Those of one client have a common prefix and
+// ascend, so that they share pages of the store's index. The random end makes them unguessable.
 type messageIDs struct {
 	mu     sync.Mutex // guards the fields below
 	prefix string
@@ -321,20 +324,21 @@ func (c *Client) Edit(ctx context.Context, f Filter, e Edit) (Edited, error) {
 	return c.store.Edit(ctx, f, e)
 }
 
-// Cancel ends one job, a running one at once: its worker learns it with its next Extend or Finish. A job that is cancelled
-// already is no error; one that ended otherwise is ErrConflict.
+// Cancel ends one job, a running one at once: its worker learns it with its next Extend or Finish.
+// A job that is cancelled already is no error; one that ended otherwise is ErrConflict.
 func (c *Client) Cancel(ctx context.Context, id ID, by, reason string) error {
 	return c.editOne(ctx, id, Edit{Action: EditCancel, By: by, Reason: reason})
 }
 
-// Redrive runs one failed or cancelled job again, from generation to generation+1; 0 means whatever it is in. With the generation
-// given, a repeated call is ErrConflict instead of a second run.
+// Redrive runs one failed or cancelled job again, from generation to generation+1; 0 means whatever
+// it is in. With the generation given, a repeated call is ErrConflict instead of a second run.
 func (c *Client) Redrive(ctx context.Context, id ID, generation int32, by string) error {
 	return c.editOne(ctx, id, Edit{Action: EditRedrive, Generation: generation, By: by})
 }
 
-// Clone makes a new job of one that may have ended, with the same args, and stores it: see Job.Clone. A call that is repeated after an unknown outcome makes
-// another one; to be safe against that, Get the job and Enqueue its Clone. ErrConflict if the key still belongs to another job: give another one with Key.
+// Clone stores a new job with the args of one that may have ended; see Job.Clone. A call repeated
+// after an unknown outcome makes another one; to avoid that, Get the job and Enqueue its Clone.
+// ErrConflict if the key still belongs to another job: give another one with Key.
 func (c *Client) Clone(ctx context.Context, id ID, options ...Option) (Enqueued, error) {
 	j, err := c.Get(ctx, id)
 	if err != nil {
@@ -428,7 +432,7 @@ func (c *Client) WhyQueue(ctx context.Context, queue string) (QueueWhy, error) {
 	return e.WhyQueue(ctx, queue)
 }
 
-// HoldQueue starts nothing of a queue for so long; 0 ends a hold. See Holder, and Hold for handlers.
+// HoldQueue starts nothing of a queue for so long; 0 ends a hold. See Holder; handlers use Hold.
 func (c *Client) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
 	h, ok := c.store.(Holder)
 	if !ok {
@@ -437,9 +441,9 @@ func (c *Client) HoldQueue(ctx context.Context, queue string, d time.Duration, r
 	return h.HoldQueue(ctx, queue, d, reason)
 }
 
-// Caller is on whose behalf a Store is called. A server puts the holder of the access token of a request into the context of
-// each call; without a Caller the application itself calls, which may do everything. A store checks with it what a route cannot
-// see: effects of a call on jobs of other queues.
+// Caller is on whose behalf a Store is called: the holder of an access token, which a server puts
+// into the context of each call. Without one the application itself calls, which may do everything.
+// A store checks with it the effects of a call on jobs of other queues, which no route can see.
 type Caller struct {
 	Token     string  // id of the access token, never empty
 	Grants    []Grant // of the token
@@ -459,8 +463,8 @@ func CallerOf(ctx context.Context) *Caller {
 	return c
 }
 
-// Allows reports whether one of the grants allows verb on jobs of a queue and kind. The nil Caller may do everything. An empty
-// queue or kind means all of them, as in Grant.Allows.
+// Allows reports whether one of the grants allows verb on jobs of a queue and kind. The nil Caller
+// may do everything. An empty queue or kind means all of them, as in Grant.Allows.
 func (c *Caller) Allows(verb Verb, queue, kind string) bool {
 	if c == nil {
 		return true
@@ -487,7 +491,7 @@ func (c *Caller) Sees(queue string) bool {
 	return false
 }
 
-// Owner names who leases ids and sends responses: the id of the token, or "" for every caller without one.
+// Owner names who leases ids and sends responses: the id of the token, "" without one.
 func (c *Caller) Owner() string {
 	if c == nil {
 		return ""

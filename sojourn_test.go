@@ -26,7 +26,8 @@ func plainJobs(n int) []*Job {
 
 var unknown = &Error{Code: CodeUnknown, Index: -1, Message: "the call may have been executed", Retryable: true}
 
-// rules:F1 the id is in the caller's Job before the store is called, so a repeated call is the same job.
+// rules:F1 the id is in the caller's Job before the store is called, so a repeated call is the same
+// job.
 func TestEnqueueWritesTheIDFirst(t *testing.T) {
 	s, c := newFake()
 	s.onEnqueue = func(call int, jobs []Job, _ bool) ([]Enqueued, error) {
@@ -93,7 +94,8 @@ func TestIDsAreDrawnInBlocks(t *testing.T) {
 	}
 }
 
-// A process that rests longer than IDLife draws again, once, for the ids that this very call has drawn.
+// A process that rests longer than IDLife draws again, once, for the ids that this very call has
+// drawn.
 func TestExpiredIDsAreRedrawnOnce(t *testing.T) {
 	expired := &Error{Code: CodeIDExpired, Index: 0, Message: "draw a new id"}
 	s, c := newFake()
@@ -196,7 +198,8 @@ func TestEnqueueNamesTheJobAtFault(t *testing.T) {
 	}
 }
 
-// spec:P10 partial: each item for itself, the answers in the order of the jobs, the errors with the caller's places.
+// spec:P10 partial: each item for itself, the answers in the order of the jobs, the errors with the
+// caller's places.
 func TestEnqueuePartialKeepsThePlaces(t *testing.T) {
 	s, c := newFake()
 	s.onEnqueue = func(_ int, jobs []Job, partial bool) ([]Enqueued, error) {

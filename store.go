@@ -7,69 +7,76 @@ import (
 
 // Claimer is the part of a Store that a worker needs. All methods are safe for concurrent use.
 type Claimer interface {
-	// Claim takes ready jobs under leases and returns at once when there are any; otherwise it waits up to r.Wait, so that
-	// in-process wake-ups, notifications and long polls all hide behind it. A repeated claim (same worker, same number) is
-	// answered with the same jobs as far as their leases still stand, so a lost answer costs nothing. CodeDrained: see WorkerKeeper.
+	// Claim takes ready jobs under leases and returns at once when there are any; otherwise it
+	// waits up to r.Wait, so that in-process wake-ups, notifications and long polls all hide behind
+	// it. A repeated claim (same worker, same number) is answered with the same jobs as far as
+	// their leases still stand, so a lost answer costs nothing. CodeDrained: see WorkerKeeper.
 	Claim(ctx context.Context, r ClaimRequest) ([]Claimed, error)
-	// Extend prolongs leases to at least now + lease, all in one call. What no longer matches comes back as lost.
+	// Extend prolongs leases to at least now + lease. Those that have ended come back as lost.
 	Extend(ctx context.Context, leases []Lease) (lost []Lost, err error)
-	// Save writes checkpoint, progress, key and log lines under the lease and extends it. The answer has one error per item:
-	// nil, ErrLeaseLost, ErrConflict for the key, or an *Error with CodeInvalid or CodeTooLarge.
+	// Save writes checkpoint, progress, key and log lines under the lease and extends it. The
+	// answer has one error per item: nil, ErrLeaseLost, ErrConflict for the key, or an *Error with
+	// CodeInvalid or CodeTooLarge.
 	Save(ctx context.Context, items []Saved) ([]error, error)
 	// Finish ends steps. It is idempotent by lease and outcome; each item is answered for itself.
 	Finish(ctx context.Context, outcomes []Outcome) ([]Finished, error)
 }
 
-// Store keeps jobs. Each method is one atomic step, takes a batch and is durable when it returns nil. Applications use [Client];
-// storetest.Run checks every implementation. All methods are safe for concurrent use. After Close they return ErrClosed.
+// Store keeps jobs. Each method is one atomic step, takes a batch and is durable when it returns
+// nil. Applications use [Client]; storetest.Run checks every implementation. All methods are safe
+// for concurrent use. After Close they return ErrClosed.
 //
-// When ctx ends while a write is under way, the error has CodeUnknown: repeating the same call is safe.
+// When ctx ends during a write, the error has CodeUnknown: repeating the same call is safe.
 type Store interface {
 	Claimer
-	// IDs leases a block of n ids (1 to 10,000) for the Caller in ctx, good for IDLife, and returns
-	// the first; they are consecutive.
+	// IDs leases n consecutive ids (1 to 10,000) for the Caller in ctx, valid for IDLife.
 	IDs(ctx context.Context, n int) (first ID, err error)
-	// Enqueue stores jobs that have ids. It looks first at the id (known: that job, unchanged; known
-	// with other content than it was first enqueued with: ErrConflict), then at the key (held by a
-	// live job: see OnConflict), then inserts. All or nothing; with partial each refusal is in its
-	// item's Err.
+	// Enqueue stores jobs that have ids. It looks first at the id (known: that job, unchanged;
+	// known with other content than it was first enqueued with: ErrConflict), then at the key (held
+	// by a live job: see OnConflict), then inserts. All or nothing; with partial each refusal is in
+	// its item's Err.
 	//
 	// An id must come from a block that was leased for the Caller in ctx (see Job.IDOwner), else
-	// CodeInvalid, whether a job has the id or not. A key that is held by a job for which the Caller
-	// has no grant is ErrConflict. The store may fill defaults into jobs, so a repeated call passes
-	// them as they were before the first.
+	// CodeInvalid, whether a job has the id or not. A key that is held by a job for which the
+	// Caller has no grant is ErrConflict. The store may fill defaults into jobs, so a repeated call
+	// passes them as they were before the first.
 	Enqueue(ctx context.Context, jobs []Job, partial bool) ([]Enqueued, error)
 	// Respond stores responses and matches them with jobs.
 	Respond(ctx context.Context, rs []Response) ([]Responded, error)
-	// Edit cancels, fails, redrives, purges or changes the jobs that f finds, at most MaxFind of them; one refusal does not stop the
-	// others.
+	// Edit cancels, fails, redrives, purges or changes the jobs that f finds, at most MaxFind of
+	// them; one refusal does not stop the others.
 	Edit(ctx context.Context, f Filter, e Edit) (Edited, error)
-	// Find returns jobs in the order of their ids (Newest: descending). Without Full they lack args, result, checkpoint and responses.
+	// Find returns jobs in the order of their ids (Newest: descending). Without Full they lack
+	// args, result, checkpoint and responses.
 	Find(ctx context.Context, f Filter) ([]Job, error)
-	// History returns what happened to a job, oldest first: one entry a step or change. The first and the newest MaxHistory are kept.
+	// History returns what happened to a job, oldest first: one entry a step or change. The first
+	// and the newest MaxHistory are kept.
 	History(ctx context.Context, id ID, f HistoryFilter) ([]Attempt, error)
 	// Log returns the lines of a job's own log, oldest first.
 	Log(ctx context.Context, id ID) ([]LogLine, error)
-	// Queues lists all queues, or those named, in the order in which they were first seen, with counts. ErrNotFound if one that is named does not exist.
+	// Queues lists all queues, or those named, in the order in which they were first seen, with
+	// counts. ErrNotFound if one that is named does not exist.
 	Queues(ctx context.Context, names ...string) ([]QueueStatus, error)
-	// SetQueue stores settings; the queue is made if it does not exist. They count for new jobs at once. Jobs that wait stand in their new places when it
-	// returns, unless on PostgreSQL an open transaction has stored some by the old settings: then the sweep goes on once that is over.
+	// SetQueue stores settings; the queue is made if it does not exist. They count for new jobs at
+	// once. Jobs that wait stand in their new places when it returns, unless on PostgreSQL an open
+	// transaction has stored some by the old settings: then the sweep goes on once that is over.
 	SetQueue(ctx context.Context, name string, s QueueSettings) error
 	// ForgetQueue removes an empty queue; ErrConflict while it has jobs.
 	ForgetQueue(ctx context.Context, name string) error
 	// Inbox lists responses, newest first.
 	Inbox(ctx context.Context, f InboxFilter) ([]Response, error)
-	// Sweep handles up to limit overdue things of each sort and reports how many it handled. Any process may call it at any time.
+	// Sweep handles up to limit overdue items of each sort. Any process may call it at any time.
 	Sweep(ctx context.Context, limit int) (Swept, error)
-	// Status describes the store. The error has CodeSchema if its tables have been migrated to a version that this program cannot work with.
+	// Status describes the store. The error has CodeSchema if its tables have been migrated to a
+	// version that this program cannot work with.
 	Status(ctx context.Context) (Status, error)
-	// Close ends blocked calls with ErrClosed and lets go of the database. Closing again is no error.
+	// Close ends blocked calls with ErrClosed and releases the database. It may be called again.
 	Close() error
 }
 
 // Checker is an optional ability of a Store: its own invariants, as sojourn doctor runs them.
 type Checker interface {
-	// Check returns what breaks an invariant, at most 20 lines for each. An empty answer is a healthy store.
+	// Check returns up to 20 violations of each invariant; none if the store is healthy.
 	Check(ctx context.Context) ([]Violation, error)
 	// Checks names the invariants that Check looks at.
 	Checks() []string
@@ -90,32 +97,36 @@ type CheckProgress struct {
 	Rows   int64  // that were read so far, by all checks
 }
 
-// Repairer is an optional ability of a Store: it corrects what it can derive from the jobs, as sojourn doctor --repair does.
+// Repairer is an optional ability of a Store: it corrects what it can derive from the jobs, as
+// sojourn doctor --repair does.
 type Repairer interface {
-	// Repair makes the sums of the weight in flight what the jobs hold, while the store is in use or not, and says what was wrong. What Check finds
-	// besides needs a person.
+	// Repair makes the sums of the weight in flight what the jobs hold, while the store is in use
+	// or not, and says what was wrong. What Check finds besides needs a person.
 	Repair(ctx context.Context) ([]Violation, error)
 }
 
-// Migrator looks after the tables of a store, whatever version they have: sqlite.OpenMigrator, postgres.OpenMigrator and store.OpenMigrator
-// give one. All methods are safe for concurrent use, in several processes too.
+// Migrator looks after the tables of a store, whatever version they have: sqlite.OpenMigrator,
+// postgres.OpenMigrator and store.OpenMigrator give one. All methods are safe for concurrent use,
+// in several processes too.
 type Migrator interface {
 	// Schema says which version the tables have.
 	Schema(ctx context.Context) (Schema, error)
-	// Plan lists the steps from the version found to another one, 0 (no tables) to Schema.Newest, with the statements that Migrate would run
-	// and what a way down takes away. It changes nothing.
+	// Plan lists the steps from the version found to another one, 0 (no tables) to Schema.Newest,
+	// with their statements and what a step down would delete. It changes nothing.
 	Plan(ctx context.Context, to int) ([]Migration, error)
-	// Migrate takes these steps, each in a transaction of its own, and returns those that it took: an error leaves the steps before it, and
-	// another process may have been faster. It asks for no confirmation: show the Plan first.
+	// Migrate takes these steps, each in a transaction of its own, and returns those that it took:
+	// an error leaves the steps before it, and another process may have been faster. It asks for no
+	// confirmation: show the Plan first.
 	Migrate(ctx context.Context, to int) ([]Migration, error)
-	// Drift compares the tables, columns, constraints and indexes with those that the migrations make, and says in what they differ.
+	// Drift lists how tables, columns, constraints and indexes differ from the migrations.
 	Drift(ctx context.Context) ([]string, error)
 	// Close lets go of the database.
 	Close() error
 }
 
-// Schema says which version the tables of a store have, and what this program makes of it. The error with CodeSchema of Open rests on it: a
-// program opens tables of its own version, and newer ones whose Needs is not above it.
+// Schema says which version the tables of a store have, and what this program makes of it. The
+// error with CodeSchema of Open rests on it: a program opens tables of its own version, and newer
+// ones whose Needs is not above it.
 type Schema struct {
 	Found  int `json:"found"`  // 0: there are none
 	Newest int `json:"newest"` // that this program knows
@@ -139,68 +150,76 @@ type Loss struct {
 	Rows   int64  `json:"rows"` // that the table has now
 }
 
-// Owner is an optional ability of a Store that knows when a process on its machine has died: workers whose name starts with
-// OwnerID and a dot lose their leases at once, without waiting for the lease's end.
+// Owner is an optional ability of a Store that knows when a process on its machine has died:
+// workers whose name starts with OwnerID and a dot lose their leases at once.
 type Owner interface {
 	// OwnerID names this process. It is the same for the store's whole life.
 	OwnerID() string
 }
 
-// TxStore is an optional ability of a Store whose tables stand in a database that the application uses too: it writes inside of a
-// transaction that the application has begun, so that jobs and the application's own rows are committed together or not at all. Applications
-// call it through the typed functions of the store's package, such as sqlite.EnqueueTx and postgres.FinishTx, which say what tx is.
+// TxStore is an optional ability of a Store whose tables stand in a database that the application
+// uses too: it writes inside of a transaction that the application has begun, so that jobs and the
+// application's own rows are committed together or not at all. Applications call it through the
+// typed functions of the store's package, such as sqlite.EnqueueTx and postgres.FinishTx, which say
+// what tx is.
 //
-// The transaction stays the application's to commit or to roll back. When a call fails, what it has written is taken back; an error that is
-// Retryable asks to roll back and to repeat the whole transaction. Both methods wait for no other call of this store.
+// The transaction stays the application's to commit or to roll back. When a call fails, what it has
+// written is taken back; an error that is Retryable asks to roll back and to repeat the whole
+// transaction. Both methods wait for no other call of this store.
 type TxStore interface {
-	// EnqueueTx is Store.Enqueue, all or nothing. A job without an id gets one, which stands in the answer only.
+	// EnqueueTx is Store.Enqueue, all or nothing. A job without an id gets one, in the answer
+	// only.
 	EnqueueTx(ctx context.Context, tx any, jobs []Job) ([]Enqueued, error)
-	// FinishTx is Claimer.Finish for one outcome. nil: it is applied once the transaction is committed. ErrLeaseLost: the lease does not stand,
-	// or this outcome was reported before; whatever the transaction did for this step must be rolled back.
+	// FinishTx is Claimer.Finish for one outcome. nil: it is applied once the transaction is
+	// committed. ErrLeaseLost: the lease does not stand, or this outcome was reported before;
+	// whatever the transaction did for this step must be rolled back.
 	FinishTx(ctx context.Context, tx any, o Outcome) error
 }
 
 // Holder is an optional ability of a Store: operators hold queues, as handlers do with Hold.
 type Holder interface {
-	// HoldQueue starts nothing of a queue for so long, up to MaxHold, whatever hold it had; 0 ends a hold at once and without a ramp. The reason is
-	// shown. ErrNotFound if there is no such queue.
+	// HoldQueue starts nothing of a queue for so long, up to MaxHold, whatever hold it had; 0 ends
+	// a hold at once and without a ramp. The reason is shown. ErrNotFound: no such queue.
 	HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error
 }
 
 // QueueLister is an optional ability of a Store: it lists queues in pages, where there may be many.
 type QueueLister interface {
-	// ListQueues lists the queues that the Caller in ctx may read jobs of, with counts, in the order
-	// of Queues. ErrNotFound if there is no queue f.After.
+	// ListQueues lists the queues that the Caller in ctx may read jobs of, with counts, in the
+	// order of Queues. ErrNotFound if there is no queue f.After.
 	ListQueues(ctx context.Context, f QueueFilter) (QueuePage, error)
 }
 
-// InboxKeeper is an optional ability of a Store: people look after the responses that no job has taken.
+// InboxKeeper is an optional ability of a Store: operators handle responses that no job took.
 type InboxKeeper interface {
-	// EditInbox matches, retries or discards one response, and answers with what became of the new one, or of the discarded one. ErrNotFound if there is
-	// no such response; ErrConflict if a job has it or will get it by itself.
+	// EditInbox matches, retries or discards one response, and answers with what became of the new
+	// one, or of the discarded one. ErrNotFound if there is no such response; ErrConflict if a job
+	// has it or will get it by itself.
 	EditInbox(ctx context.Context, e InboxEdit) (Responded, error)
 	// CountInbox counts what lies in the inbox, and what came lately.
 	CountInbox(ctx context.Context) (InboxCounts, error)
-	// NearMisses finds up to MaxNearMisses live jobs and responses without a job whose key differs from this one in case, separators, leading zeros or one
-	// character.
+	// NearMisses finds up to MaxNearMisses live jobs and responses without a job whose key differs
+	// from this one in case, separators, leading zeros or one character.
 	NearMisses(ctx context.Context, kind, key string) ([]NearMiss, error)
 }
 
 // Explainer is an optional ability of a Store: it answers why a job does not run.
 type Explainer interface {
-	// Why asks the gates of a job's queue about it, as the next claim would. ErrNotFound if there is no such job.
+	// Why asks the gates of a job's queue about it, as the next claim would, or ErrNotFound.
 	Why(ctx context.Context, id ID) (Why, error)
-	// WhyQueue asks them about the jobs in front of a queue's lines. ErrNotFound if there is no such queue.
+	// WhyQueue asks them about the jobs that a claim would take next, or ErrNotFound.
 	WhyQueue(ctx context.Context, queue string) (QueueWhy, error)
 }
 
 // WorkerKeeper is an optional ability of a Store: it knows the workers that ask it for jobs.
 type WorkerKeeper interface {
-	// Workers lists the workers of the last WorkerLife and those that hold leases, in the order of their ids.
+	// Workers lists the workers of the last WorkerLife and those that hold leases, in the order of
+	// their ids.
 	Workers(ctx context.Context, f WorkerFilter) ([]WorkerStatus, error)
-	// DrainWorker gives a worker no more jobs: a claim that waits ends at once, and each later one, with CodeDrained. What it runs goes on under its
-	// leases. It holds as long as the worker goes on asking, and cannot be taken back: start another worker. Draining again is no error. ErrNotFound
-	// if Workers does not list it.
+	// DrainWorker gives a worker no more jobs: a claim that waits ends at once, and each later one,
+	// with CodeDrained. What it runs goes on under its leases. It holds as long as the worker goes
+	// on asking, and cannot be taken back: start another worker. Draining again is no error.
+	// ErrNotFound if Workers does not list it.
 	DrainWorker(ctx context.Context, worker string) error
 }
 
@@ -224,18 +243,21 @@ type ClaimRequest struct {
 	Lease     time.Duration  // length of the lease: 1 s to 1 h, default 30 s
 	Wait      time.Duration  // how long to wait for a job: at most MaxWait
 	Share     map[string]int // weights of the queues: claims are spread in this proportion; nil = strictly in order
-	// Reserve keeps jobs that are heavier than Capacity from starving: one that has been ready for this long is not passed over: nothing
-	// behind it is taken, so that the worker's room drains until the job fits. 0 = such jobs are always passed over.
+	// Reserve keeps jobs that are heavier than Capacity from starving: one that has been ready for
+	// this long is not passed over: nothing behind it is taken, so that the worker's room drains
+	// until the job fits. 0 = such jobs are always passed over.
 	Reserve time.Duration
-	// Close takes nothing. It answers the jobs that the claim with Number has taken, if it was executed, and closes that number: should the
-	// claim arrive after this one, it takes nothing either. For a worker that stops and has not heard the answer. Wait must be 0.
+	// Close takes nothing. It answers the jobs that the claim with Number has taken, if it was
+	// executed, and closes that number: should the claim arrive after this one, it takes nothing
+	// either. For a worker that stops and has not heard the answer. Wait must be 0.
 	Close bool
 }
 
 // MaxWait bounds ClaimRequest.Wait and Filter.Wait; longer is clamped.
 const MaxWait = time.Minute
 
-// Claimed is a job with what its worker needs to know. Durations count from the answer; a worker subtracts its own request time.
+// Claimed is a job with what its worker needs to know. Durations count from the answer; a worker
+// subtracts its own request time.
 type Claimed struct {
 	Job      Job // complete, with args, checkpoint, responses in hand
 	Lease    Lease
@@ -323,7 +345,8 @@ func (f HistoryFilter) Validate() error {
 	return nil
 }
 
-// Attempt is one entry of a job's history: a step that ended (Epoch > 0), or a change without a step.
+// Attempt is one entry of a job's history: a step that ended (Epoch > 0), or a change without a
+// step.
 type Attempt struct {
 	Seq        int32     `json:"seq"`               // from 1, with a gap where entries were dropped
 	Dropped    int32     `json:"dropped,omitempty"` // entries that stood between the one before and this one and were dropped, see MaxHistory
@@ -374,13 +397,15 @@ type Status struct {
 	Commits    int64     `json:"commits"` // transactions that this open store has committed; what waited together counts once
 }
 
-// Throttler decides which candidates of a queue may start, after all other gates have let them through. It is asked inside the claim's
-// transaction, for one candidate after the other: it must be quick, must not call the store, and may be called from several goroutines.
+// Throttler decides which candidates of a queue may start, after all other gates have let them
+// through. It is asked inside the claim's transaction, for one candidate after the other: it must
+// be quick, must not call the store, and may be called from several goroutines.
 //
-// An error, a panic and an answer that takes longer than MaxThrottle close the gate for the rest of that pass; they are counted and shown in
-// the queue's status and by why.
+// An error, a panic and an answer that takes longer than MaxThrottle close the gate for the rest of
+// that pass; they are counted and shown in the queue's status and by why.
 type Throttler interface {
-	// Throttle says what becomes of c. Neither c nor f may be changed or kept. ctx ends with the time budget.
+	// Throttle says what becomes of c. Neither c nor f may be changed or kept. ctx ends with the
+	// time budget.
 	Throttle(ctx context.Context, c *Candidate, f *Flight) (Admission, error)
 }
 
@@ -398,7 +423,8 @@ type Load struct {
 	Weight int64 `json:"weight"`
 }
 
-// Flight is what is in flight in a queue, with what the present claim has already let start. Resumed jobs count as Ready.
+// Flight is what is in flight in a queue, with what the present claim has already let start.
+// Resumed jobs count as Ready.
 type Flight struct {
 	Now   time.Time // by the store's clock
 	Limit int64     // of the queue; 0 = none

@@ -30,7 +30,8 @@ var packages = []string{thisModule, thisModule + "/worker", thisModule + "/inter
 	thisModule + "/store/postgres", thisModule + "/internal/bench", thisModule + "/source", thisModule + "/rule",
 	thisModule + "/source/nats", thisModule + "/source/kafka", thisModule + "/source/rabbitmq", thisModule + "/worker/execjob", thisModule + "/worker/httpjob", thisModule + "/httpapi", thisModule + "/httpapi/server"}
 
-// sources imports packages of this module from their source, as far as their constants need it, and others from what go build has made.
+// sources imports packages of this module from their source, as far as their constants need it, and
+// others from what go build has made.
 type sources struct {
 	set  *token.FileSet
 	rest types.Importer
@@ -64,7 +65,8 @@ func (s *sources) Import(p string) (*types.Package, error) {
 	return pkg, nil
 }
 
-// inCode are all constants of the packages under names such as worker.DefaultGrace, and the defaults of Backoff.
+// inCode are all constants of the packages under names such as worker.DefaultGrace, and the
+// defaults of Backoff.
 func inCode(t *testing.T) map[string]constant.Value {
 	t.Helper()
 	s := &sources{set: token.NewFileSet(), rest: importer.Default(), seen: map[string]*types.Package{}}
@@ -113,7 +115,8 @@ func value(cell string) (constant.Value, error) {
 	return constant.MakeInt64(int64(n * float64(scale))), nil
 }
 
-// disagreements compares the rows of a Markdown text, whose last cell names a constant and whose second one gives its value, with the code.
+// disagreements compares the rows of a Markdown text, whose last cell names a constant and whose
+// second one gives its value, with the code.
 func disagreements(text string, code map[string]constant.Value) (found []string) {
 	named := map[string]bool{}
 	for i, line := range strings.Split(text, "\n") {
@@ -188,7 +191,8 @@ func TestDisagreementsArePlanted(t *testing.T) {
 	}
 }
 
-// TestGuaranteesListTheChecks: docs/guarantees.md names exactly the checks that sojourn doctor runs, in their order (spec:A18).
+// TestGuaranteesListTheChecks: docs/guarantees.md names exactly the checks that sojourn doctor
+// runs, in their order (spec:A18).
 func TestGuaranteesListTheChecks(t *testing.T) {
 	c, err := sqlite.Open(":memory:")
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/brokertest"
 )
 
-// stories are what the examples print, one regular expression a line. Each folder has one, but for readme, which has its own test.
+// stories are what the examples print, one regular expression a line. Each folder has one, but for
+// readme, which has its own test.
 var stories = []struct {
 	folder string // spec:H8
 	covers string

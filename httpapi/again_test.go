@@ -39,7 +39,8 @@ func answer(status int, kind, retryAfter, body string) *http.Response {
 	return &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: h, Body: io.NopCloser(strings.NewReader(body))}
 }
 
-// TestWhatIsSentAgain: the pauses before a request is sent again, and which answers let it be sent again.
+// TestWhatIsSentAgain: the pauses before a request is sent again, and which answers let it be sent
+// again.
 func TestWhatIsSentAgain(t *testing.T) {
 	const (
 		html    = "<html>an error page of a proxy</html>"

@@ -94,7 +94,8 @@ func (s *Store) call(ctx context.Context, r request) error {
 	}
 }
 
-// ended says how a call ends whose context or store has ended, if it has. sent tells whether the server may have seen it.
+// ended says how a call ends whose context or store has ended, if it has. sent tells whether the
+// server may have seen it.
 func (s *Store) ended(ctx context.Context, r request, sent bool) error {
 	switch {
 	case s.closed.Err() != nil:
@@ -163,7 +164,8 @@ func plainly(err error) string {
 	return sojourn.Cut(err.Error(), sojourn.MaxReason)
 }
 
-// unanswered is the error of a request without an answer of a Sojourn server. It may have been executed, whatever came instead.
+// unanswered is the error of a request without an answer of a Sojourn server. It may have been
+// executed, whatever came instead.
 func unanswered(r request, why string, err error) (again, error) {
 	switch r.safety {
 	case unsafe:
@@ -178,7 +180,8 @@ func unknown(code, message string, err error) error {
 	return &sojourn.Error{Code: code, Index: -1, Retryable: true, Message: message, Err: err}
 }
 
-// refused reads an error. A server that is too busy or about to end says that nothing has happened, so any call may be sent again.
+// refused reads an error. A server that is too busy or about to end says that nothing has happened,
+// so any call may be sent again.
 func refused(r request, answer *http.Response, b []byte) (again, error) {
 	var p wire.Problem
 	t, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
@@ -198,7 +201,8 @@ func refused(r request, answer *http.Response, b []byte) (again, error) {
 	return again{}, p.Err()
 }
 
-// retryAfter is the time that the server asks for. One that is too long to wait here is left to the caller.
+// retryAfter is the time that the server asks for. One that is too long to wait here is left to the
+// caller.
 func retryAfter(h http.Header) again {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 1 {

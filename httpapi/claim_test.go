@@ -54,7 +54,8 @@ func (c claimer) begin(ctx context.Context, number int64) (over chan error) {
 	}
 }
 
-// TestRepeatedClaimEndsTheFirst: the next claim of a worker ends the one that waits, whose caller is gone though a proxy may not say so.
+// TestRepeatedClaimEndsTheFirst: the next claim of a worker ends the one that waits, whose caller
+// is gone though a proxy may not say so.
 func TestRepeatedClaimEndsTheFirst(t *testing.T) {
 	c := newClaimer(t)
 	for n, next := range []int64{0, 1, 0} {
@@ -77,8 +78,9 @@ func TestRepeatedClaimEndsTheFirst(t *testing.T) {
 	}
 }
 
-// TestRepeatedClaimKeepsItsJobs: rules:A3. A job that comes just when a claim is given up and repeated is given to the repeat and stays there; what the first
-// call gives back it gives back before.
+// TestRepeatedClaimKeepsItsJobs: rules:A3. A job that comes just when a claim is given up and
+// repeated is given to the repeat and stays there; what the first call gives back it gives back
+// before.
 func TestRepeatedClaimKeepsItsJobs(t *testing.T) {
 	c := newClaimer(t)
 	client := sojourn.NewClient(c.behind)

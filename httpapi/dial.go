@@ -23,10 +23,12 @@ type options struct {
 // Token is what opens the server's door: one of sojourn token create.
 func Token(bearer string) Option { return func(o *options) { o.token = bearer } }
 
-// Cleartext sends a token to another machine over http:// all the same. Whoever sees the traffic has the token then.
+// Cleartext sends a token to another machine over http:// all the same. Whoever sees the traffic
+// has the token then.
 func Cleartext() Option { return func(o *options) { o.cleartext = true } }
 
-// Transport replaces the HTTP transport, for certificates of one's own and for tests. The default keeps up to 256 idle connections.
+// Transport replaces the HTTP transport, for certificates of one's own and for tests. The default
+// keeps up to 256 idle connections.
 func Transport(t http.RoundTripper) Option { return func(o *options) { o.transport = t } }
 
 // Connections.
@@ -36,10 +38,12 @@ const (
 	idleFor      = 90 * time.Second
 )
 
-// Dial makes a client of the server at http://HOST:PORT or https://HOST:PORT, with a path in front of /v1 where a proxy adds one. It does not
-// connect yet: the first call does. The error is an *sojourn.Error with CodeInvalid about the URL.
+// Dial makes a client of the server at http://HOST:PORT or https://HOST:PORT, with a path in front
+// of /v1 where a proxy adds one. It does not connect yet: the first call does. The error is an
+// *sojourn.Error with CodeInvalid about the URL.
 //
-// The client's store is a *Store. It repeats calls that failed on their way as often as that is safe, see Store.
+// The client's store is a *Store. It repeats calls that failed on their way as often as that is
+// safe, see Store.
 func Dial(address string, list ...Option) (*sojourn.Client, error) {
 	var o options
 	for _, option := range list {
@@ -59,7 +63,8 @@ func Dial(address string, list ...Option) (*sojourn.Client, error) {
 	return sojourn.NewClient(newStore(u, o)), nil
 }
 
-// Valid checks the form of a URL for Dial, and nothing else. The error is an *sojourn.Error with CodeInvalid.
+// Valid checks the form of a URL for Dial, and nothing else. The error is an *sojourn.Error with
+// CodeInvalid.
 func Valid(address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(address, "/"))
 	switch {

@@ -16,7 +16,8 @@ const (
 	gatherFlights = 4       // such requests on their way at a time; what comes meanwhile waits for the next
 )
 
-// gatherer sends the single jobs of callers who enqueue at the same time in one request. A lone caller waits for nobody: its request leaves at once.
+// gatherer sends the single jobs of callers who enqueue at the same time in one request. A lone
+// caller waits for nobody: its request leaves at once.
 type gatherer struct {
 	send func(ctx context.Context, jobs []wire.NewJob) ([]wire.Enqueued, error)
 
@@ -33,7 +34,8 @@ type single struct {
 	err  error
 }
 
-// enqueue stores one job. Each job stands for itself: what is wrong with one is told to its caller only.
+// enqueue stores one job. Each job stands for itself: what is wrong with one is told to its caller
+// only.
 func (g *gatherer) enqueue(ctx context.Context, job wire.NewJob) (wire.Enqueued, error) {
 	one := &single{job: job, done: make(chan struct{})}
 	g.mu.Lock()

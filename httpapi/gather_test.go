@@ -14,7 +14,8 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// TestGather: jobs of callers who come while requests are on their way share the next one, and each caller gets the answer about its own job.
+// TestGather: jobs of callers who come while requests are on their way share the next one, and each
+// caller gets the answer about its own job.
 func TestGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests, jobs, spoiled atomic.Int64
@@ -58,7 +59,8 @@ func TestGather(t *testing.T) {
 	})
 }
 
-// TestGatherFew: 1,000 callers at once take few requests, none larger than the limits, and one who leaves takes nobody along.
+// TestGatherFew: 1,000 callers at once take few requests, none larger than the limits, and one who
+// leaves takes nobody along.
 func TestGatherFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests atomic.Int64

@@ -14,7 +14,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// TestLostAnswerIsNoDuplicate: the server stores the job, its answer is lost, and the client sends the call again.
+// TestLostAnswerIsNoDuplicate: the server stores the job, its answer is lost, and the client sends
+// the call again.
 func TestLostAnswerIsNoDuplicate(t *testing.T) {
 	behind, err := sqlite.Open(":memory:")
 	if err != nil {

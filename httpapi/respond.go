@@ -54,8 +54,8 @@ func inboxQuery(f sojourn.InboxFilter) url.Values {
 	return q
 }
 
-// EditInbox matches, retries or discards one response. Match and retry store a response under a message id of their own, so a repeated call is a
-// duplicate.
+// EditInbox matches, retries or discards one response. Match and retry store a response under a
+// message id of their own, so a repeated call is a duplicate.
 func (s *Store) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
 	return post[sojourn.Responded](ctx, s, "/v1/inbox/edit", wire.InboxEdit(e), safe, 0, func(r sojourn.Responded) bool { return r.Outcome != "" })
 }

@@ -16,14 +16,19 @@ import (
 
 // Store is a sojourn.Store on the other side of a network. Safe for concurrent use.
 //
-// A call whose answer is lost, or answered by something in between, is sent again, up to twice, where that has the same effect as once: everything that only looks, Enqueue (by id),
-// Claim (by number), Extend, Finish (by lease and outcome), Respond where every response has a message id, SetQueue, HoldQueue, and Save without
-// log lines. The other calls answer with CodeUnknown then. A server that is overloaded, shutting down or limits the rate of the token says that
-// nothing has happened; such calls are all repeated, after the time that it asks for, if that is 10 s or less. An answer has at most 64 MiB.
+// A call whose answer is lost, or answered by something in between, is sent again, up to twice,
+// where that has the same effect as once: everything that only looks, Enqueue (by id), Claim (by
+// number), Extend, Finish (by lease and outcome), Respond where every response has a message id,
+// SetQueue, HoldQueue, and Save without log lines. The other calls answer with CodeUnknown then. A
+// server that is overloaded, shutting down or limits the rate of the token says that nothing has
+// happened; such calls are all repeated, after the time that it asks for, if that is 10 s or less.
+// An answer has at most 64 MiB.
 //
-// Single jobs that are enqueued at the same time go in one request, each for itself; a lone one leaves at once.
+// Single jobs that are enqueued at the same time go in one request, each for itself; a lone one
+// leaves at once.
 //
-// It is also a sojourn.Explainer, Holder, Checker, Repairer, InboxKeeper, QueueLister, WorkerKeeper and AuditReader, as far as the store behind the server is.
+// It is also a sojourn.Explainer, Holder, Checker, Repairer, InboxKeeper, QueueLister, WorkerKeeper
+// and AuditReader, as far as the store behind the server is.
 type Store struct {
 	base   *url.URL
 	token  string
@@ -58,8 +63,9 @@ func newStore(base *url.URL, o options) *Store {
 	return s
 }
 
-// post is what most calls are. complete, if there is one, tells an answer to the request from JSON of others: a page of a proxy, or a list of another
-// length. Without it the caller would index past the end, or take a lease for extended that is not.
+// post is what most calls are. complete, if there is one, tells an answer to the request from JSON
+// of others: a page of a proxy, or a list of another length. Without it the caller would index past
+// the end, or take a lease for extended that is not.
 func post[Out any](ctx context.Context, s *Store, path string, in any, how safety, wait time.Duration, complete func(Out) bool) (Out, error) {
 	var out Out
 	r := request{method: http.MethodPost, path: path, in: in, out: &out, safety: how, wait: wait}
@@ -76,7 +82,8 @@ func get[Out any](ctx context.Context, s *Store, path string) (Out, error) {
 	return out, err
 }
 
-// IDs leases a block of ids. A repeated call leases another one, which wastes the first and nothing else.
+// IDs leases a block of ids. A repeated call leases another one, which wastes the first and nothing
+// else.
 func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
 	a, err := post[wire.IDsAnswer](ctx, s, "/v1/ids", wire.IDsRequest{Count: n}, safe, 0, func(a wire.IDsAnswer) bool { return a.First > 0 })
 	return a.First, err
@@ -285,7 +292,8 @@ func (s *Store) Checks() []string {
 	return nil
 }
 
-// Repair corrects what can be derived from the jobs. Doing it twice has the same effect, but the second answer does not say what the first has mended.
+// Repair corrects what can be derived from the jobs. Doing it twice has the same effect, but the
+// second answer does not say what the first has mended.
 func (s *Store) Repair(ctx context.Context) ([]sojourn.Violation, error) {
 	var a wire.RepairAnswer
 	err := s.call(ctx, request{method: http.MethodPost, path: "/v1/repair", out: &a, safety: unsafe, wait: time.Hour})

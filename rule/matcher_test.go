@@ -99,7 +99,8 @@ func TestMatcherAnswers(t *testing.T) {
 	}
 }
 
-// TestMatcherParks: a message that a rule cannot deal with is parked under the right reason, with the rule and the place in it.
+// TestMatcherParks: a message that a rule cannot deal with is parked under the right reason, with
+// the rule and the place in it.
 func TestMatcherParks(t *testing.T) {
 	for _, c := range []struct{ name, text, body, want string }{
 		{"key", `body.order`, ``, "rule: key: 1:5: no such key: order"},
@@ -141,7 +142,8 @@ func TestMatcherParks(t *testing.T) {
 	}
 }
 
-// TestMatcherRefuses: rules are checked when they are compiled; the error names the rule, the line and the column.
+// TestMatcherRefuses: rules are checked when they are compiled; the error names the rule, the line
+// and the column.
 func TestMatcherRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"key", ``, "key: the rule is empty"},
@@ -163,7 +165,8 @@ func TestMatcherRefuses(t *testing.T) {
 	}
 }
 
-// TestMatcherIsBounded: an expensive rule parks its message, and the next ones are free of it (sec:S18).
+// TestMatcherIsBounded: an expensive rule parks its message, and the next ones are free of it
+// (sec:S18).
 func TestMatcherIsBounded(t *testing.T) {
 	match, err := rule.Matcher(one("key", `[1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, [1,2,3,4,5,6,7,8,9,10].map(d,
 		[1,2,3,4,5,6,7,8,9,10].map(e, a + b + c + d + e))))).size() > 0 ? topic : topic`))
@@ -178,7 +181,8 @@ func TestMatcherIsBounded(t *testing.T) {
 	t.Logf("stopped after %v", time.Since(began))
 }
 
-// FuzzMatcher: no body and no rule makes a matcher panic, and each message gets one end that a store takes (sec:S18).
+// FuzzMatcher: no body and no rule makes a matcher panic, and each message gets one end that a
+// store takes (sec:S18).
 func FuzzMatcher(f *testing.F) {
 	f.Add(`body.meta.order`, []byte(`{"meta":{"order":"a"}}`), "k")
 	f.Add(`string(body.a[0]) + key`, []byte(`{"a":[1e999,{}]}`), "\xff")

@@ -1,11 +1,12 @@
-// Package rule holds rules in CEL, the Common Expression Language. It is the only package that links CEL: a program that uses no rules carries
-// none of it.
+// Package rule holds rules in CEL, the Common Expression Language. It is the only package that
+// links CEL: a program that uses no rules carries none of it.
 //
-// A rule is compiled once, and its types are checked then; an error names line and column. Its cost is bounded three times: by the size of the
-// text, by CEL's own count of steps, and by a time budget. A compiled rule is safe for concurrent use.
+// A rule is compiled once, and its types are checked then; an error names line and column. Its cost
+// is bounded three times: by the size of the text, by CEL's own count of steps, and by a time
+// budget. A compiled rule is safe for concurrent use.
 //
-// Rules throttle queues: see [Throttler] for what such a rule sees and answers, and [Throttlers] for how a store gets to know them. And they say
-// what the messages of a source mean: see [Match].
+// Rules throttle queues: see [Throttler] for what such a rule sees and answers, and [Throttlers]
+// for how a store gets to know them. And they say what the messages of a source mean: see [Match].
 package rule
 
 import (
@@ -63,7 +64,8 @@ type program struct {
 	places *ast.SourceInfo
 }
 
-// compile checks the text against an environment and wants one of the types as its result, any if there are none. field names the text in errors.
+// compile checks the text against an environment and wants one of the types as its result, any if
+// there are none. field names the text in errors.
 func compile(env *cel.Env, field, text string, b bounds, results ...*cel.Type) (*program, error) {
 	if len(text) > sojourn.MaxRule {
 		return nil, sojourn.TooLarge(field, len(text), sojourn.MaxRule)
@@ -120,7 +122,8 @@ func (p *program) eval(ctx context.Context, vars any) (v ref.Val, err error) {
 	return v, err
 }
 
-// place is where in the text an error of an evaluation arose, as "line:column: " from 1, or nothing if that is not known.
+// place is where in the text an error of an evaluation arose, as "line:column: " from 1, or nothing
+// if that is not known.
 func (p *program) place(err error) string {
 	e, ok := errors.AsType[*types.Err](err)
 	if !ok || e.NodeID() == 0 {

@@ -11,21 +11,24 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Throttlers is what a store is given so that it knows rules, as in sqlite.Rules(rule.Throttlers()). It compiles the text of a queue's setting
-// "throttle".
+// Throttlers is what a store is given so that it knows rules, as in
+// sqlite.Rules(rule.Throttlers()). It compiles the text of a queue's setting "throttle".
 func Throttlers(list ...Option) func(text string) (sojourn.Throttler, error) {
 	return func(text string) (sojourn.Throttler, error) { return Throttler(text, list...) }
 }
 
-// Throttler compiles a rule that decides which candidates of a queue may start. It sees of the candidate
+// Throttler compiles a rule that decides which candidates of a queue may start. It sees of the
+// candidate
 //
 //	kind, key, group string   weight, priority, attempt int   tags list(string)   meta map(string, string)   run_at, created_at timestamp
 //
-// and beside it now (the store's clock), limit (of the queue; 0 = none) and in_flight, which is narrowed by in_flight.kind("k"), .group("g") and
-// .state("running", "awaiting" or "resumed"), in any combination, and answers jobs() and weight(), and list(), the first 1,000 of the jobs, each
-// a map with id, kind, group, state, weight and priority.
+// and beside it now (the store's clock), limit (of the queue; 0 = none) and in_flight, which is
+// narrowed by in_flight.kind("k"), .group("g") and .state("running", "awaiting" or "resumed"), in
+// any combination, and answers jobs() and weight(), and list(), the first 1,000 of the jobs, each a
+// map with id, kind, group, state, weight and priority.
 //
-// Its result is a bool, true to start, or one of start(), not_now(text), not_before(timestamp) and fail(reason):
+// Its result is a bool, true to start, or one of start(), not_now(text), not_before(timestamp) and
+// fail(reason):
 //
 //	in_flight.group(group).weight() + weight <= {"east": 40, "north": 30, "west": 30}[group]
 //

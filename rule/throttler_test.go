@@ -32,7 +32,8 @@ func someCandidate() *sojourn.Candidate {
 		Meta: map[string]string{"tenant": "t1"}, RunAt: now.Add(-time.Minute), CreatedAt: now.Add(-time.Hour)}
 }
 
-// TestThrottlerAnswers: what a rule sees of the candidate and of what is in flight, and what it may answer (spec:K5, spec:K6).
+// TestThrottlerAnswers: what a rule sees of the candidate and of what is in flight, and what it may
+// answer (spec:K5, spec:K6).
 func TestThrottlerAnswers(t *testing.T) {
 	for text, want := range map[string]sojourn.Admission{
 		`true`:  {Start: true},
@@ -114,7 +115,8 @@ func TestThrottlerFails(t *testing.T) {
 	}
 }
 
-// TestThrottlerKeepsItsBudget: a rule that would run for minutes ends with its time budget, or with that of the caller.
+// TestThrottlerKeepsItsBudget: a rule that would run for minutes ends with its time budget, or with
+// that of the caller.
 func TestThrottlerKeepsItsBudget(t *testing.T) {
 	f := someFlight()
 	for i := range sojourn.MaxFlight {
@@ -163,7 +165,8 @@ func TestThrottlerIsConcurrent(t *testing.T) {
 	all.Wait()
 }
 
-// FuzzThrottler: no text makes the compiler or a compiled rule panic or outlast its budget, and nothing but true and start() starts.
+// FuzzThrottler: no text makes the compiler or a compiled rule panic or outlast its budget, and
+// nothing but true and start() starts.
 func FuzzThrottler(f *testing.F) {
 	for _, text := range []string{`true`, `in_flight.group(group).weight() + weight <= 40`, `tags.exists(t, t == "a")`, `not_before(now + duration("1h"))`,
 		`fail(meta["tenant"])`, `in_flight.list().map(j, j.kind)[0] == kind`, `weight / 0 == 1`, `[1,2,3].all(x, x < weight)`, `meta == {"a": "b"}`,

@@ -16,7 +16,8 @@ var (
 	admissionType = cel.OpaqueType("verdict")
 )
 
-// flight is the value of in_flight in a rule: all that is in flight, or what its parts narrow it to. nil and 0 mean any.
+// flight is the value of in_flight in a rule: all that is in flight, or what its parts narrow it
+// to. nil and 0 mean any.
 type flight struct {
 	of          *sojourn.Flight
 	kind, group *string

@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-queue/sojourn/sojourntest"
 )
 
-// recorder stands in for the *testing.T of a test, so that an Example can run. Fatalf panics with the text.
+// recorder stands in for the *testing.T of a test, so that an Example can run. Fatalf panics with
+// the text.
 type recorder struct {
 	testing.TB
 	cleanups []func()

@@ -1,5 +1,6 @@
-// Package sojourntest lets a test drive jobs through their lives: a store in memory, a clock that moves only when the test says so, one
-// step of a job at a time, workers that die, and responses that come before their time.
+// Package sojourntest lets a test drive jobs through their lives: a store in memory, a clock that
+// moves only when the test says so, one step of a job at a time, workers that die, and responses
+// that come before their time.
 //
 //	h := sojourntest.New(t)
 //	sojourntest.Handle(h, ChargeCard, chargeCard)
@@ -9,7 +10,8 @@
 //	h.RunUntilIdle()
 //	if j := h.Job(id); j.State != sojourn.Completed { … }
 //
-// The store is the SQLite one, with all its rules. When the test ends, it is checked for breaches of its invariants.
+// The store is the SQLite one, with all its rules. When the test ends, it is checked for breaches
+// of its invariants.
 package sojourntest
 
 import (
@@ -29,8 +31,9 @@ import (
 // Start is where the clock of a Harness stands at first.
 var Start = time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 
-// Harness is one test's queue. An unexpected error in its methods ends the test (or, called from a handler, that handler). Its methods
-// are safe for concurrent use, and for use by handlers: time may pass, and a response may come, while a handler runs.
+// Harness is one test's queue. An unexpected error in its methods ends the test (or, called from a
+// handler, that handler). Its methods are safe for concurrent use, and for use by handlers: time
+// may pass, and a response may come, while a handler runs.
 type Harness struct {
 	// Client is for all that has no shorter form here.
 	Client *sojourn.Client
@@ -50,13 +53,14 @@ type Option func(*Harness)
 // At sets the clock, default Start.
 func At(t time.Time) Option { return func(h *Harness) { h.now = t } }
 
-// WithStore opens the store with further options, such as sqlite.MaxBytes. The clock stays the Harness's.
+// WithStore opens the store with further options, such as sqlite.MaxBytes. The clock stays the
+// Harness's.
 func WithStore(options ...sqlite.Option) Option {
 	return func(h *Harness) { h.store = append(h.store, options...) }
 }
 
-// WithWorker sets the options of the workers that run the steps, such as Queues and Middleware. Without Queues they take the jobs of
-// all queues that the store knows.
+// WithWorker sets the options of the workers that run the steps, such as Queues and Middleware.
+// Without Queues they take the jobs of all queues that the store knows.
 func WithWorker(o worker.Options) Option { return func(h *Harness) { h.worker = o } }
 
 // New opens a queue for the time of a test.
@@ -102,7 +106,8 @@ func (h *Harness) must(what string, err error) {
 	}
 }
 
-// Handle gives the workers the handler of a kind. A second one for the same kind takes the place of the first, like a deployment.
+// Handle gives the workers the handler of a kind. A second one for the same kind takes the place of
+// the first, like a deployment.
 func Handle[T any](h *Harness, k sojourn.Kind[T], fn func(ctx context.Context, job *sojourn.Job, args T) error, options ...worker.HandleOption) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,9 +121,9 @@ func (h *Harness) Now() time.Time {
 	return h.now
 }
 
-// Advance moves the clock by d, which is not negative, and handles what is overdue then: due jobs become ready, leases, waits, attempts
-// and lives end. It runs no handler. What happens in between happens at the end: to see a chain of timeouts, advance step by
-// step.
+// Advance moves the clock by d, which is not negative, and handles what is overdue then: due jobs
+// become ready, leases, waits, attempts and lives end. It runs no handler. What happens in between
+// happens at the end: to see a chain of timeouts, advance step by step.
 func (h *Harness) Advance(d time.Duration) {
 	h.t.Helper()
 	if d < 0 {
@@ -139,7 +144,8 @@ func (h *Harness) Advance(d time.Duration) {
 	}
 }
 
-// Enqueue stores a job and returns its id: that of the job that was there before if a live one has its key.
+// Enqueue stores a job and returns its id: that of the job that was there before if a live one has
+// its key.
 func (h *Harness) Enqueue(j *sojourn.Job) sojourn.ID {
 	h.t.Helper()
 	e, err := h.Client.Enqueue(context.Background(), j)
@@ -163,9 +169,10 @@ func (h *Harness) Job(id sojourn.ID) *sojourn.Job {
 	return j
 }
 
-// Step runs one step of the job that stands first among those ready for the handlers, and reports whether there was one. It returns
-// when the store has taken the report. Only what a job waits for is driven by the clock of the Harness; the run timeout and the
-// context of a handler that runs follow the real one.
+// Step runs one step of the job that stands first among those ready for the handlers, and reports
+// whether there was one. It returns when the store has taken the report. Only what a job waits for
+// is driven by the clock of the Harness; the run timeout and the context of a handler that runs
+// follow the real one.
 func (h *Harness) Step() bool {
 	h.t.Helper()
 	w := h.newWorker()
@@ -180,8 +187,8 @@ func (h *Harness) Step() bool {
 // maxSteps is more than a test means to run in one go.
 const maxSteps = 1000
 
-// RunUntilIdle runs steps until none is ready, and returns how many. The clock stands still meanwhile. 1,000 steps end the test: some
-// handler asks for its job again at once.
+// RunUntilIdle runs steps until none is ready, and returns how many. The clock stands still
+// meanwhile. 1,000 steps end the test: some handler asks for its job again at once.
 func (h *Harness) RunUntilIdle() int {
 	h.t.Helper()
 	for n := range maxSteps {
@@ -193,8 +200,9 @@ func (h *Harness) RunUntilIdle() int {
 	return maxSteps
 }
 
-// Crash claims the job that stands first among those of the kind, as a worker that dies at once, and returns it as that worker got it.
-// The job is running until its lease ends: Advance by sojourn.DefaultLease.
+// Crash claims the job that stands first among those of the kind, as a worker that dies at once,
+// and returns it as that worker got it. The job is running until its lease ends: Advance by
+// sojourn.DefaultLease.
 func (h *Harness) Crash(kind string) *sojourn.Job {
 	h.t.Helper()
 	w := worker.New(h.Client, worker.Options{Logger: slog.New(slog.DiscardHandler)}) // only for a name that nobody else has

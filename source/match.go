@@ -15,12 +15,15 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Matcher says what a message means: the response it brings, addressed by kind and key, by job or by token. What the response leaves open is taken
-// from the message: message id, body, content type. nil without an error passes the message over: it is acknowledged and not stored. An error
-// parks it, under the reason of a *ParkError, else ReasonUndecodable. A matcher must give the same answer whenever it is asked about a message.
+// Matcher says what a message means: the response it brings, addressed by kind and key, by job or
+// by token. What the response leaves open is taken from the message: message id, body, content
+// type. nil without an error passes the message over: it is acknowledged and not stored. An error
+// parks it, under the reason of a *ParkError, else ReasonUndecodable. A matcher must give the same
+// answer whenever it is asked about a message.
 type Matcher func(ctx context.Context, m *Message) (*sojourn.Response, error)
 
-// Reasons of parked messages. One that the store refuses has the code of the refusal, such as sojourn.CodeTooLarge.
+// Reasons of parked messages. One that the store refuses has the code of the refusal, such as
+// sojourn.CodeTooLarge.
 const (
 	ReasonUndecodable = "undecodable" // the body is not what it should be
 	ReasonRule        = "rule"        // a rule could not be evaluated, or gave something of the wrong type
@@ -38,7 +41,8 @@ func (e *ParkError) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *ParkError) Unwrap() error { return e.Err }
 
-// Response is what a source of this name hands to the store: nil for a message that the matcher passes over, and one that is parked if it fails.
+// Response is what a source of this name hands to the store: nil for a message that the matcher
+// passes over, and one that is parked if it fails.
 func (match Matcher) Response(ctx context.Context, name string, m *Message) *sojourn.Response {
 	r, err := match.call(ctx, m)
 	switch {
@@ -61,7 +65,8 @@ func (match Matcher) Response(ctx context.Context, name string, m *Message) *soj
 	return r
 }
 
-// ContentType is the content type that a message names, if it is one that a store takes, else application/octet-stream.
+// ContentType is the content type that a message names, if it is one that a store takes, else
+// application/octet-stream.
 func ContentType(named string) string {
 	if sojourn.ValidContentType("content_type", named) != nil {
 		return "application/octet-stream"
@@ -79,9 +84,10 @@ func (match Matcher) call(ctx context.Context, m *Message) (r *sojourn.Response,
 	return match(ctx, m)
 }
 
-// LowerCase gives headers names in lower case, so that it does not matter how a sender or a broker writes them. Of names that
-// differ only in case, the first in byte order counts. Matchers see all messages so; a broker that knows the order in which the
-// sender wrote the headers keeps the first one by itself.
+// LowerCase gives headers names in lower case, so that it does not matter how a sender or a broker
+// writes them. Of names that differ only in case, the first in byte order counts. Matchers see all
+// messages so; a broker that knows the order in which the sender wrote the headers keeps the first
+// one by itself.
 func LowerCase(headers map[string]string) map[string]string {
 	is := true
 	for name := range headers {
@@ -104,8 +110,8 @@ func has(headers map[string]string, name string) bool {
 	return ok
 }
 
-// parkedID keeps the ids of parked messages apart from those of responses: once the matcher is mended and the message is sent again, it is no
-// duplicate of what lies parked.
+// parkedID keeps the ids of parked messages apart from those of responses: once the matcher is
+// mended and the message is sent again, it is no duplicate of what lies parked.
 const parkedID = "parked:"
 
 func parked(name string, m *Message, err error) *sojourn.Response {
@@ -120,8 +126,8 @@ func parked(name string, m *Message, err error) *sojourn.Response {
 // keptOfRefused is how much of a body that the store refuses is kept, if it takes that much.
 const keptOfRefused = 64 << 10
 
-// parkRefused puts in the place of a response that the store refuses one that it takes: the message parked, and smaller if need be. It reports
-// whether there was anything left to change.
+// parkRefused puts in the place of a response that the store refuses one that it takes: the message
+// parked, and smaller if need be. It reports whether there was anything left to change.
 func parkRefused(r *sojourn.Response, m *Message, e sojourn.Error) bool {
 	keep := keptOfRefused
 	switch {
@@ -145,7 +151,8 @@ func parkRefused(r *sojourn.Response, m *Message, e sojourn.Error) bool {
 	return true
 }
 
-// storable makes a message id that every store takes: the id itself, or if it is too long or not text, its SHA-256.
+// storable makes a message id that every store takes: the id itself, or if it is too long or not
+// text, its SHA-256.
 func storable(id string) string {
 	if sojourn.ValidKey("message_id", id) == nil {
 		return id

@@ -1,14 +1,17 @@
-// Package source brings the answers of other systems to jobs. A Source receives messages from a broker, lets a Matcher make responses of them,
-// stores these, and acknowledges the messages only then:
+// Package source brings the answers of other systems to jobs. A Source receives messages from a
+// broker, lets a Matcher make responses of them, stores these, and acknowledges the messages only
+// then:
 //
 //	receive → match → respond → acknowledge
 //
-// Nothing is lost between the two, whoever dies: a message whose response is not durable is not acknowledged and comes again, and one that comes
-// again has the same id and is a duplicate. A message that the matcher cannot make sense of, or that the store refuses, is parked in the inbox with
-// its reason, and the next ones go on. One with the id of an earlier message and another address or body lies in the inbox as conflict.
+// Nothing is lost between the two, whoever dies: a message whose response is not durable is not
+// acknowledged and comes again, and one that comes again has the same id and is a duplicate. A
+// message that the matcher cannot make sense of, or that the store refuses, is parked in the inbox
+// with its reason, and the next ones go on. One with the id of an earlier message and another
+// address or body lies in the inbox as conflict.
 //
-// This package links no broker. Each has a package of its own: source/nats, source/kafka, source/rabbitmq. Rules in CEL are matchers too, see
-// rule.Matcher.
+// This package links no broker. Each has a package of its own: source/nats, source/kafka,
+// source/rabbitmq. Rules in CEL are matchers too, see rule.Matcher.
 package source
 
 import (
@@ -34,8 +37,9 @@ const acknowledgeTime = 10 * time.Second
 
 // Message is one message as the broker has it.
 type Message struct {
-	// ID is the same whenever the broker delivers this message, and no other of the source has it. It is the message id of the response
-	// unless the matcher sets another, so a redelivery is a duplicate.
+	// ID is the same whenever the broker delivers this message, and no other of the source has it.
+	// It is the message id of the response unless the matcher sets another, so a redelivery is a
+	// duplicate.
 	ID          string
 	Topic       string            // topic, subject or routing key
 	Key         string            // the broker's own key of the message, if it has such a thing
@@ -48,12 +52,13 @@ type Message struct {
 
 // Broker delivers messages at least once. The calls come from one goroutine, one after the other.
 type Broker interface {
-	// Receive waits until there is a message, and returns up to max of them in the order of their arrival without waiting for more. It may
-	// return messages beside an error. After an error it is called again: it reconnects if that is what is needed. A message of an earlier
-	// Receive that was not acknowledged need not come again before the broker is opened anew.
+	// Receive waits until there is a message, and returns up to max of them in the order of their
+	// arrival without waiting for more. It may return messages beside an error. After an error it
+	// is called again: it reconnects if that is what is needed. A message of an earlier Receive
+	// that was not acknowledged need not come again before the broker is opened anew.
 	Receive(ctx context.Context, max int) ([]*Message, error)
-	// Acknowledge tells the broker that ms, all that was received since the last Acknowledge, is done with. After an error they may come again,
-	// which does no harm.
+	// Acknowledge tells the broker that ms, all that was received since the last Acknowledge, is
+	// done with. After an error they may come again, which does no harm.
 	Acknowledge(ctx context.Context, ms []*Message) error
 	// Close gives back what is not acknowledged and disconnects.
 	Close() error
@@ -73,21 +78,25 @@ type Handled struct {
 
 // Options of a Source.
 type Options struct {
-	// Name says in the inbox where responses come from, 1-255 bytes, see sojourn.ValidSource. Message ids are unique within it: do not use one name for two brokers, and
-	// do not change it while messages that were handled may come again.
+	// Name says in the inbox where responses come from, 1-255 bytes, see sojourn.ValidSource.
+	// Message ids are unique within it: do not use one name for two brokers, and do not change it
+	// while messages that were handled may come again.
 	Name string
 	// Match makes the responses.
 	Match Matcher
-	// Batch bounds the messages in hand: so many at most are received, stored in one transaction and acknowledged. 1 to 1,000, default 100.
+	// Batch bounds the messages in hand: so many at most are received, stored in one transaction
+	// and acknowledged. 1 to 1,000, default 100.
 	Batch int
-	// Grace is for storing and acknowledging what is in hand when Run's context has ended: default 10 s. What is not stored then comes again.
+	// Grace is for storing and acknowledging what is in hand when Run's context has ended: default
+	// 10 s. What is not stored then comes again.
 	Grace time.Duration
-	// TTL is how long a response that no job awaits yet stays early before it is unmatched: 1 s and more; 0 = the store's own, 24 h by default.
-	// The matcher may set another.
+	// TTL is how long a response that no job awaits yet stays early before it is unmatched: 1 s and
+	// more; 0 = the store's own, 24 h by default. The matcher may set another.
 	TTL time.Duration
 	// Logger gets what goes wrong between broker and store. Default: slog.Default().
 	Logger *slog.Logger
-	// Observe is called with each message after it was acknowledged, in order, from the goroutine of Run. Default: none.
+	// Observe is called with each message after it was acknowledged, in order, from the goroutine
+	// of Run. Default: none.
 	Observe func(Handled)
 }
 
@@ -128,9 +137,10 @@ func New(to Responder, from Broker, o Options) (*Source, error) {
 	return &Source{to, from, o}, nil
 }
 
-// Run receives and stores until ctx ends, finishes what is in hand, closes the broker and returns nil. It outlasts outages of the broker and of
-// the store, however long. It returns an error when going on is pointless: the store is closed or of a wrong version; or when messages in
-// hand could not be stored within the grace: those come again.
+// Run receives and stores until ctx ends, finishes what is in hand, closes the broker and returns
+// nil. It outlasts outages of the broker and of the store, however long. It returns an error when
+// going on is pointless: the store is closed or of a wrong version; or when messages in hand could
+// not be stored within the grace: those come again.
 func (s *Source) Run(ctx context.Context) error {
 	err := s.loop(ctx)
 	if closing := s.from.Close(); closing != nil {
@@ -215,8 +225,8 @@ func (s *Source) unstored(ctx context.Context, n int, err error) error {
 	return fmt.Errorf("source %s: %d messages are not stored and will come again: %w", s.o.Name, n, errors.Join(context.Cause(ctx), err))
 }
 
-// store makes the responses durable, however long it takes. What the store refuses is parked in its place. The message ids stay, so a repetition of
-// a call whose outcome is unknown is harmless.
+// store makes the responses durable, however long it takes. What the store refuses is parked in its
+// place. The message ids stay, so a repetition of a call whose outcome is unknown is harmless.
 func (s *Source) store(ctx context.Context, rs []*sojourn.Response, of []*Message) (answers []sojourn.Responded, err error) {
 	if len(rs) == 0 {
 		return nil, nil

@@ -103,7 +103,8 @@ func (r *responder) ids() (ids []string) {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// run runs a source inside a bubble until the broker has nothing left or a limit of virtual time is over.
+// run runs a source inside a bubble until the broker has nothing left or a limit of virtual time is
+// over.
 func run(t *testing.T, to source.Responder, b *sourcetest.Memory, o source.Options) (handled []source.Handled, err error) {
 	t.Helper()
 	o.Name, o.Logger = "test", quiet
@@ -131,7 +132,8 @@ func publish(b *sourcetest.Memory, bodies ...string) {
 	}
 }
 
-// TestEachMessageHasOneEnd: stored, parked with its reason, or passed over; and the ones behind go on (inv:U4, spec:H2).
+// TestEachMessageHasOneEnd: stored, parked with its reason, or passed over; and the ones behind go
+// on (inv:U4, spec:H2).
 func TestEachMessageHasOneEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := sqlite.Open(":memory:", sqlite.MaxBytes(100_000))
@@ -179,7 +181,8 @@ func TestEachMessageHasOneEnd(t *testing.T) {
 	})
 }
 
-// TestBrokenJSON: a body that is declared as JSON and does not parse is refused by the store. It is parked as it came, and the messages behind it go on.
+// TestBrokenJSON: a body that is declared as JSON and does not parse is refused by the store. It is
+// parked as it came, and the messages behind it go on.
 func TestBrokenJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := sqlite.Open(":memory:")
@@ -208,7 +211,8 @@ func TestBrokenJSON(t *testing.T) {
 	})
 }
 
-// TestStoreSmallerThanTheRest: the cut body of a refused message is left out as well where the store takes less.
+// TestStoreSmallerThanTheRest: the cut body of a refused message is left out as well where the
+// store takes less.
 func TestStoreSmallerThanTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := sqlite.Open(":memory:", sqlite.MaxBytes(100))
@@ -225,8 +229,8 @@ func TestStoreSmallerThanTheRest(t *testing.T) {
 	})
 }
 
-// TestOutages: while the store is away, or says that it does not know, the same messages are stored again with the same ids, and nothing is
-// acknowledged before (spec:H4, spec:H5).
+// TestOutages: while the store is away, or says that it does not know, the same messages are stored
+// again with the same ids, and nothing is acknowledged before (spec:H4, spec:H5).
 func TestOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &sourcetest.Memory{}
@@ -265,7 +269,8 @@ func TestOutages(t *testing.T) {
 	})
 }
 
-// TestHopeless: what will not go away by trying again ends Run, and the messages stay with the broker.
+// TestHopeless: what will not go away by trying again ends Run, and the messages stay with the
+// broker.
 func TestHopeless(t *testing.T) {
 	for _, hopeless := range []error{sojourn.ErrClosed, &sojourn.Error{Code: sojourn.CodeSchema, Index: -1}, &sojourn.Error{Code: sojourn.CodeInvalid, Index: -1}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -279,7 +284,8 @@ func TestHopeless(t *testing.T) {
 	}
 }
 
-// TestStop: when the context ends, what is in hand is stored within the grace; what cannot be stays with the broker (spec:H8 graceful shutdown).
+// TestStop: when the context ends, what is in hand is stored within the grace; what cannot be stays
+// with the broker (spec:H8 graceful shutdown).
 func TestStop(t *testing.T) {
 	for _, outage := range []time.Duration{time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -307,7 +313,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestMatcherBrokenOff: a matcher whose context has ended has said nothing about its message, so it is not parked for that.
+// TestMatcherBrokenOff: a matcher whose context has ended has said nothing about its message, so it
+// is not parked for that.
 func TestMatcherBrokenOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &sourcetest.Memory{}
@@ -331,7 +338,8 @@ type deaf struct{ source.Broker }
 
 func (deaf) Acknowledge(context.Context, []*source.Message) error { return errors.New("gone") }
 
-// TestRedelivery: messages whose acknowledgement was lost come again and are duplicates (spec:H5, tr:R1).
+// TestRedelivery: messages whose acknowledgement was lost come again and are duplicates (spec:H5,
+// tr:R1).
 func TestRedelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, to := &sourcetest.Memory{}, &responder{}
@@ -359,7 +367,8 @@ func TestRedelivery(t *testing.T) {
 	})
 }
 
-// TestMendedMatcher: once the matcher can read it, a message that was parked is no duplicate of itself.
+// TestMendedMatcher: once the matcher can read it, a message that was parked is no duplicate of
+// itself.
 func TestMendedMatcher(t *testing.T) {
 	m := &source.Message{ID: "p/0@7", Body: []byte("<xml/>")}
 	broken := source.Matcher(byBody).Response(t.Context(), "s", m)
@@ -394,8 +403,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestHeaderNames: a matcher sees names of headers in lower case, whatever the sender and the broker make of them; of names
-// that differ only in case one counts.
+// TestHeaderNames: a matcher sees names of headers in lower case, whatever the sender and the
+// broker make of them; of names that differ only in case one counts.
 func TestHeaderNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &sourcetest.Memory{}
@@ -414,8 +423,9 @@ func TestHeaderNames(t *testing.T) {
 	})
 }
 
-// TestConflictsStopNothing: a message whose id was used for another key or body lies in the inbox as conflict and is acknowledged; those behind it
-// go on, and delivered again it is known (spec:H5, inv:U4).
+// TestConflictsStopNothing: a message whose id was used for another key or body lies in the inbox
+// as conflict and is acknowledged; those behind it go on, and delivered again it is known (spec:H5,
+// inv:U4).
 func TestConflictsStopNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := sqlite.Open(":memory:")

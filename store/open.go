@@ -1,5 +1,5 @@
-// Package store opens any store of this module by its URL, for programs whose store is a setting. A program that always uses one
-// kind of store imports that package instead and links nothing else.
+// Package store opens any store of this module by its URL, for programs whose store is a setting. A
+// program that always uses one kind of store imports that package instead and links nothing else.
 package store
 
 import (
@@ -25,17 +25,18 @@ type settings struct {
 	postgres  []postgres.Option
 }
 
-// MustExist refuses to create a store: where there is none, Open returns an *sojourn.Error with CodeUnavailable whose Err is
-// fs.ErrNotExist. PostgreSQL always answers for itself.
+// MustExist refuses to create a store: where there is none, Open returns an *sojourn.Error with
+// CodeUnavailable whose Err is fs.ErrNotExist. PostgreSQL always answers for itself.
 func MustExist() Option { return func(s *settings) { s.mustExist = true } }
 
-// NoMigrate refuses an older schema with CodeSchema instead of migrating it, as PostgreSQL does by itself.
+// NoMigrate refuses an older schema with CodeSchema instead of migrating it, as PostgreSQL does by
+// itself.
 func NoMigrate() Option {
 	return func(s *settings) { s.sqlite = append(s.sqlite, sqlite.NoMigrate()) }
 }
 
-// Migrate brings an older or missing schema to the newest version. SQLite does so by itself; on PostgreSQL, which many programs share, Open
-// refuses to without this option.
+// Migrate brings an older or missing schema to the newest version. SQLite does so by itself; on
+// PostgreSQL, which many programs share, Open refuses to without this option.
 func Migrate() Option {
 	return func(s *settings) { s.postgres = append(s.postgres, postgres.AutoMigrate()) }
 }
@@ -47,14 +48,16 @@ func InboxTTL(d time.Duration) Option {
 	}
 }
 
-// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue; see sqlite.DeclaredQueues.
+// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue; see
+// sqlite.DeclaredQueues.
 func DeclaredQueues() Option {
 	return func(s *settings) {
 		s.sqlite, s.postgres = append(s.sqlite, sqlite.DeclaredQueues()), append(s.postgres, postgres.DeclaredQueues())
 	}
 }
 
-// LowSpace refuses new jobs while fewer bytes are free on the disk of an SQLite file; see sqlite.LowSpace. It does nothing elsewhere.
+// LowSpace refuses new jobs while fewer bytes are free on the disk of an SQLite file; see
+// sqlite.LowSpace. It does nothing elsewhere.
 func LowSpace(bytes int64) Option {
 	return func(s *settings) { s.sqlite = append(s.sqlite, sqlite.LowSpace(bytes)) }
 }
@@ -78,7 +81,8 @@ func ServerToken(bearer string) Option {
 	return func(s *settings) { s.http = append(s.http, httpapi.Token(bearer)) }
 }
 
-// Path gives the file of an SQLite URL, ":memory:" for a store in memory, and "" for a valid URL of another store. An error is as that of Open.
+// Path gives the file of an SQLite URL, ":memory:" for a store in memory, and "" for a valid URL of
+// another store. An error is as that of Open.
 func Path(address string) (string, error) {
 	if isPostgres(address) || IsServer(address) {
 		return "", Valid(address)
@@ -95,7 +99,8 @@ func Path(address string) (string, error) {
 //	{"host": …}       the same as a JSON object: host, port, db, user, password, schema, prefix, …
 //	http://HOST:PORT  a server, sojourn serve; also https://. Options about tables, throttlers and the inbox are the server's own business
 //
-// Anything else is an *sojourn.Error with CodeInvalid that says what is accepted. The caller closes the client.
+// Anything else is an *sojourn.Error with CodeInvalid that says what is accepted. The caller closes
+// the client.
 func Open(address string, options ...Option) (*sojourn.Client, error) {
 	s, path, address, err := prepare(address, options)
 	switch {
@@ -114,7 +119,8 @@ func IsServer(address string) bool {
 	return strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://")
 }
 
-// prepare reads an address and the options: path is that of an SQLite file, "" for servers and PostgreSQL.
+// prepare reads an address and the options: path is that of an SQLite file, "" for servers and
+// PostgreSQL.
 func prepare(address string, options []Option) (s settings, path, server string, err error) {
 	for _, o := range options {
 		o(&s)
@@ -132,7 +138,8 @@ func prepare(address string, options []Option) (s settings, path, server string,
 	return s, path, "", err
 }
 
-// OpenMigrator opens a store of any version to look after its tables. URLs and options are those of Open; the caller closes it.
+// OpenMigrator opens a store of any version to look after its tables. URLs and options are those of
+// Open; the caller closes it.
 func OpenMigrator(address string, options ...Option) (sojourn.Migrator, error) {
 	s, path, address, err := prepare(address, options)
 	switch {
@@ -146,7 +153,8 @@ func OpenMigrator(address string, options ...Option) (sojourn.Migrator, error) {
 	return sqlite.OpenMigrator(path, s.sqlite...)
 }
 
-// Valid checks the form of a URL for Open, and nothing else. The error is an *sojourn.Error with CodeInvalid.
+// Valid checks the form of a URL for Open, and nothing else. The error is an *sojourn.Error with
+// CodeInvalid.
 func Valid(address string) error {
 	if IsServer(address) {
 		_, err := httpapi.Valid(address)
@@ -200,7 +208,8 @@ func sqlitePath(url string) (string, error) {
 	return path, nil
 }
 
-// scheme gives what stands before the colon of a URL; "" for file names. A single letter is a drive of Windows.
+// scheme gives what stands before the colon of a URL; "" for file names. A single letter is a drive
+// of Windows.
 func scheme(url string) string {
 	before, _, ok := strings.Cut(url, ":")
 	if !ok || len(before) < 2 || strings.ContainsAny(before, `/\.`) {

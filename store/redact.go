@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// shownParameters of an address are no secrets. All others are left out, because new parameters with secrets come up.
+// shownParameters of an address are no secrets. All others are left out, because new parameters
+// with secrets come up.
 var shownParameters = []string{"schema", "prefix"}
 
 // keyword is the beginning of a connection string such as "host=db password=secret".
 var keyword = regexp.MustCompile(`^\s*[A-Za-z_]+\s*=`)
 
-// Redact is an address as it may be shown: without passwords, whatever form it has and whether or not it is well-formed.
+// Redact is an address as it may be shown: without passwords, whatever form it has and whether or
+// not it is well-formed.
 func Redact(address string) string {
 	scheme, _, isURL := strings.Cut(address, "://")
 	switch {

@@ -12,7 +12,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// nilError panics when it is asked for its text as a nil pointer: the most common mistake with error values in Go.
+// nilError panics when it is asked for its text as a nil pointer: the most common mistake with
+// error values in Go.
 type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
@@ -23,7 +24,8 @@ type hostileError struct{ text, unwrap func() }
 func (e hostileError) Error() string { e.text(); return "hostile" }
 func (e hostileError) Unwrap() error { e.unwrap(); return nil }
 
-// An error that cannot be read is a failed attempt, as a panic is; it never ends the process. inv:J3.
+// An error that cannot be read is a failed attempt, as a panic is; it never ends the process.
+// inv:J3.
 func TestErrorsThatPanic(t *testing.T) {
 	fine, boom, exit := func() {}, func() { panic("boom") }, runtime.Goexit
 	for _, c := range []struct {
@@ -69,8 +71,8 @@ func TestPollErrorsThatPanic(t *testing.T) {
 	})
 }
 
-// A step whose lease has ended before its handler could start, because the process was stopped meanwhile, is handed back: another
-// worker may have the job by now. inv:F5.
+// A step whose lease has ended before its handler could start, because the process was stopped
+// meanwhile, is handed back: another worker may have the job by now. inv:F5.
 func TestHandlersDoNotStartAfterTheirLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -92,7 +94,8 @@ func TestHandlersDoNotStartAfterTheirLease(t *testing.T) {
 	})
 }
 
-// pausedStore answers a claim late, as it looks to a process that is stopped while the answer is on its way.
+// pausedStore answers a claim late, as it looks to a process that is stopped while the answer is on
+// its way.
 type pausedStore struct {
 	*fake
 	pause time.Duration

@@ -10,15 +10,18 @@ import (
 
 const (
 	claimWait = 30 * time.Second // at most a third of the lease, see lease.go
-	// askAnew bounds the wait of a claim that leaves something out: it has less room than will be free when handlers end, or none for a
-	// job heavier than the concurrency.
+	// askAnew bounds the wait of a claim that leaves something out: it has less room than will be
+	// free when handlers end, or none for a job heavier than the concurrency.
 	askAnew = time.Second
-	// settle lets several handlers end before a claim that is overtaken is broken off, and before one behind a backlog, see company.
+	// settle lets several handlers end before a claim that is overtaken is broken off, and before
+	// one behind a backlog, see company.
 	settle = 5 * time.Millisecond
-	// leastAnswer is for the answer to a claim behind its wait, or a third of the lease if that is longer. The claim is then repeated with
-	// its number, while the leases that it may have taken have a third of their time left.
+	// leastAnswer is for the answer to a claim behind its wait, or a third of the lease if that is
+	// longer. The claim is then repeated with its number, while the leases that it may have taken
+	// have a third of their time left.
 	leastAnswer = time.Second
-	// companyPart: the next claim from a backlog waits for company at most this part of the time that the last one has taken.
+	// companyPart: the next claim from a backlog waits for company at most this part of the time
+	// that the last one has taken.
 	companyPart = 3
 )
 
@@ -30,9 +33,10 @@ type ask struct {
 	alone    bool // one job, however heavy
 }
 
-// pending is a claim that waits. Once handlers have ended and jobs as heavy as those seen before would fit better, it is overtaken:
-// broken off and asked anew. Where all jobs weigh the same that never happens, which is well, because now and then a claim is broken off
-// just when it has taken jobs, and the store has to take them back.
+// pending is a claim that waits. Once handlers have ended and jobs as heavy as those seen before
+// would fit better, it is overtaken: broken off and asked anew. Where all jobs weigh the same that
+// never happens, which is well, because now and then a claim is broken off just when it has taken
+// jobs, and the store has to take them back.
 type pending struct {
 	capacity int64
 	cancel   context.CancelFunc // nil if none waits
@@ -40,13 +44,16 @@ type pending struct {
 	heaviest int64              // of the jobs seen
 }
 
-// room says what to ask for; ok is false while there is room for nothing. A job heavier than the concurrency may be asked for again in
-// aloneIn. Capacity is free as soon as a handler has returned, so that a slow commit does not idle the worker; what is in hand,
-// unreported jobs included, never exceeds the concurrency by more than a batch.
+// room says what to ask for; ok is false while there is room for nothing. A job heavier than the
+// concurrency may be asked for again in aloneIn. Capacity is free as soon as a handler has
+// returned, so that a slow commit does not idle the worker; what is in hand, unreported jobs
+// included, never exceeds the concurrency by more than a batch.
 //
-// A worker that was idle asks for one job first, which may be heavier than its concurrency. The claim after it fills up, whatever MinConcurrency is.
+// A worker that was idle asks for one job first, which may be heavier than its concurrency. The
+// claim after it fills up, whatever MinConcurrency is.
 //
-// A full worker does not ask for jobs of weight 0 alone: the store would have to look through all that stands before them.
+// A full worker does not ask for jobs of weight 0 alone: the store would have to look through all
+// that stands before them.
 func (r *run) room(aloneIn time.Duration, fill bool) (_ ask, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,8 +113,9 @@ func (r *run) claimLoop(ctx context.Context) error {
 	return nil
 }
 
-// company waits until half of the concurrency is free, and reports whether it had to. After a claim that has got all that it has asked for there is more: without
-// the wait the first handler that ends would make a claim for one job, and all that end meanwhile would wait for the answer.
+// company waits until half of the concurrency is free, and reports whether it had to. After a claim
+// that has got all that it has asked for there is more: without the wait the first handler that
+// ends would make a claim for one job, and all that end meanwhile would wait for the answer.
 func (r *run) company(ctx context.Context, limit time.Duration) (waited bool) {
 	if limit == 0 || !r.fuller() {
 		return false
@@ -135,8 +143,8 @@ func (r *run) fuller() bool {
 
 var errOvertaken = errors.New("worker: the claim was overtaken")
 
-// claim takes jobs and starts them. After one whose outcome is unknown the next carries the same number and does not wait, so that no
-// job is lost to an answer that nobody got.
+// claim takes jobs and starts them. After one whose outcome is unknown the next carries the same
+// number and does not wait, so that no job is lost to an answer that nobody got.
 func (r *run) claim(ctx context.Context, a ask, queues []string, share map[string]int) (int, error) {
 	w := r.w
 	number, unknown := w.nextClaim()
@@ -176,8 +184,9 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 	return len(got), nil
 }
 
-// repeatClaim learns, at a shutdown, whether the claim that was broken off has taken jobs, so that they can be handed back. It closes the number of that
-// claim, which may still be on its way: over another connection it may arrive after this call, and nobody would hear what it takes.
+// repeatClaim learns, at a shutdown, whether the claim that was broken off has taken jobs, so that
+// they can be handed back. It closes the number of that claim, which may still be on its way: over
+// another connection it may arrive after this call, and nobody would hear what it takes.
 func (r *run) repeatClaim(request sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	call, cancel := context.WithTimeout(r.calls, repeatTime)
 	defer cancel()
@@ -191,7 +200,8 @@ func (w *Worker) nextClaim() (number int64, unknown bool) {
 	return w.number + 1, w.unknown
 }
 
-// claimed notes how a claim ended. Its own context's end, told as such, says that nothing was taken.
+// claimed notes how a claim ended. Its own context's end, told as such, says that nothing was
+// taken.
 func (w *Worker) claimed(number int64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// stepContext is the context of a handler. With its timer and its place among the children of another one, a context costs more than a short
-// handler, so it is made when the handler first asks for more than Deadline and Err.
+// stepContext is the context of a handler. With its timer and its place among the children of
+// another one, a context costs more than a short handler, so it is made when the handler first asks
+// for more than Deadline and Err.
 type stepContext struct {
 	base     context.Context // what it inherits: values
 	deadline time.Time       // zero = none
@@ -21,7 +22,8 @@ type stepContext struct {
 	cause error                   // with err
 }
 
-// endAfter sets the deadline: the limit, if any, or the time until the window closes, if there is one; counted from began.
+// endAfter sets the deadline: the limit, if any, or the time until the window closes, if there is
+// one; counted from began.
 func (c *stepContext) endAfter(began time.Time, limit *LimitError, window time.Duration) {
 	switch {
 	case window > 0 && (limit == nil || window < limit.Limit):
@@ -37,7 +39,8 @@ func (c *stepContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadl
 // Done implements context.Context.
 func (c *stepContext) Done() <-chan struct{} { return c.whole().Done() }
 
-// Value implements context.Context. context.Cause and contexts below find what is made by a value of their own.
+// Value implements context.Context. context.Cause and contexts below find what is made by a value
+// of their own.
 func (c *stepContext) Value(key any) any { return c.whole().Value(key) }
 
 // Err implements context.Context.

@@ -25,8 +25,8 @@ func newStepContext(limit, window time.Duration) *stepContext {
 	return c
 }
 
-// A handler's context ends once, with the error and the cause of what came first, whenever the handler asks for the first time, and contexts below
-// it end likewise.
+// A handler's context ends once, with the error and the cause of what came first, whenever the
+// handler asks for the first time, and contexts below it end likewise.
 func TestStepContextEnds(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -88,7 +88,8 @@ func text(err error) string {
 	return err.Error()
 }
 
-// What waits for the context learns of its end, of whatever sort it is, and the deadline is there for those who ask for no more.
+// What waits for the context learns of its end, of whatever sort it is, and the deadline is there
+// for those who ask for no more.
 func TestStepContextIsAContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -124,8 +125,8 @@ func TestStepContextIsAContext(t *testing.T) {
 	})
 }
 
-// Handlers share goroutines, but none waits for another one to return: those of one claim, and of later ones, meet in the middle. A handler that ends
-// its goroutine takes no other step with it.
+// Handlers share goroutines, but none waits for another one to return: those of one claim, and of
+// later ones, meet in the middle. A handler that ends its goroutine takes no other step with it.
 func TestStepsDoNotWaitForOneAnother(t *testing.T) {
 	const n = 200
 	synctest.Test(t, func(t *testing.T) {
@@ -227,7 +228,8 @@ func (s *idle) Finish(_ context.Context, outcomes []sojourn.Outcome) ([]sojourn.
 	return out, nil
 }
 
-// What the worker itself costs for each job: with a handler that does nothing, and with one that looks at its context as clients do.
+// What the worker itself costs for each job: with a handler that does nothing, and with one that
+// looks at its context as clients do.
 func BenchmarkSteps(b *testing.B) {
 	for name, looks := range map[string]bool{"nothing": false, "context": true} {
 		b.Run(name, func(b *testing.B) {

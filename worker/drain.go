@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// From the end of Run's context to its return pass at most the grace and these, together less than 5 s.
+// From the end of Run's context to its return pass at most the grace and these, together less than
+// 5 s.
 const (
 	repeatTime = 900 * time.Millisecond  // to learn what a broken off claim has taken
 	reactTime  = 1500 * time.Millisecond // for handlers to return after their contexts have ended
@@ -16,7 +17,8 @@ const (
 	leaveTime  = 500 * time.Millisecond  // for the other roles to end
 )
 
-// drain ends a run whose claims have ended: it waits for the handlers, stops them, hands back what they hold, and ends the other roles.
+// drain ends a run whose claims have ended: it waits for the handlers, stops them, hands back what
+// they hold, and ends the other roles.
 func (r *run) drain(grace time.Duration) error {
 	if !r.within(max(grace, 0), r.nothingLeft) {
 		for _, s := range r.phased(running) {

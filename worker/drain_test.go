@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// inv:J2, spec:W11, tr:F11: the grace is for handlers to end by themselves; then their contexts end, and an error hands the job back
-// with its budgets untouched, while a result counts.
+// inv:J2, spec:W11, tr:F11: the grace is for handlers to end by themselves; then their contexts
+// end, and an error hands the job back with its budgets untouched, while a result counts.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -58,8 +58,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A handler that ignores its context is left behind; its job is handed back, and what it still does changes nothing. Always within the
-// grace and 5 s: inv:J2.
+// A handler that ignores its context is left behind; its job is handed back, and what it still does
+// changes nothing. Always within the grace and 5 s: inv:J2.
 func TestDrainLeavesHandlersBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -84,7 +84,8 @@ func TestDrainLeavesHandlersBehind(t *testing.T) {
 	})
 }
 
-// Jobs that a claim has taken although Run's context had ended are handed back at once, and never started.
+// Jobs that a claim has taken although Run's context had ended are handed back at once, and never
+// started.
 func TestDrainReturnsLateClaims(t *testing.T) {
 	for _, unknown := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -118,7 +119,8 @@ func TestDrainReturnsLateClaims(t *testing.T) {
 	}
 }
 
-// A store that does not answer cannot hold the end up, not even one that ignores its context; Run says what was left.
+// A store that does not answer cannot hold the end up, not even one that ignores its context; Run
+// says what was left.
 func TestDrainFromADeadStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -11,8 +11,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// fake is the part of a Store that a worker uses, in memory, on the clock of the process (which synctest drives). What it does to a job
-// is what sojourn.Decide says. Methods that a worker must not call are nil and panic.
+// fake is the part of a Store that a worker uses, in memory, on the clock of the process (which
+// synctest drives). What it does to a job is what sojourn.Decide says. Methods that a worker must
+// not call are nil and panic.
 type fake struct {
 	sojourn.Store
 	maxBytes int

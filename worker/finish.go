@@ -13,8 +13,8 @@ const (
 	maxOutbytes = 4 << 20     // of results, errors and log lines in one Finish, so that large ones do not pile up to gigabytes
 )
 
-// report hands the outcome of a step to the finisher. The first one counts: a step that was lost, or reported for a handler that
-// ignores its context, has no other.
+// report hands the outcome of a step to the finisher. The first one counts: a step that was lost,
+// or reported for a handler that ignores its context, has no other.
 func (s *step) report(o sojourn.Outcome) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -30,8 +30,9 @@ func (s *step) report(o sojourn.Outcome) {
 	signal(s.r.filled)
 }
 
-// finishLoop reports outcomes, all that wait in one call, the next call as soon as the one before is answered; and flushes the logs of
-// running jobs in between. It is one goroutine for both, so that the lines of a step are on disk, or in its outcome, when it ends.
+// finishLoop reports outcomes, all that wait in one call, the next call as soon as the one before
+// is answered; and flushes the logs of running jobs in between. It is one goroutine for both, so
+// that the lines of a step are on disk, or in its outcome, when it ends.
 func (r *run) finishLoop() {
 	pause := backoff{first: 50 * time.Millisecond, limit: 5 * time.Second}
 	var flush <-chan time.Time
@@ -88,7 +89,8 @@ func (r *run) batch() []*step {
 	return r.outbox[:n:n]
 }
 
-// finish reports one batch. An error means that its outcome is unknown or that nothing happened; repeating it is safe.
+// finish reports one batch. An error means that its outcome is unknown or that nothing happened;
+// repeating it is safe.
 func (r *run) finish(batch []*step) error {
 	outcomes := make([]sojourn.Outcome, len(batch))
 	for i, s := range batch {
@@ -107,7 +109,8 @@ func (r *run) finish(batch []*step) error {
 	return nil
 }
 
-// finishSingly finds the outcome for which a store has refused a whole batch, so that it cannot hold up the others.
+// finishSingly finds the outcome for which a store has refused a whole batch, so that it cannot
+// hold up the others.
 func (r *run) finishSingly(batch []*step, refusal error) error {
 	if len(batch) == 1 {
 		r.settle(batch, []sojourn.Finished{{Status: sojourn.FinishRefused, Err: refusal}})
@@ -165,7 +168,8 @@ func (r *run) settle(batch []*step, answers []sojourn.Finished) {
 	signal(r.changed)
 }
 
-// replace puts the error in the place of an outcome that the store refuses: once with the step's log, once without. r.mu is held.
+// replace puts the error in the place of an outcome that the store refuses: once with the step's
+// log, once without. r.mu is held.
 func (s *step) replace(err error) bool {
 	s.refused++
 	if s.refused > 2 {

@@ -38,8 +38,8 @@ func TestFinishIsBatched(t *testing.T) {
 	})
 }
 
-// inv:C5, inv:F8, tr:F12: a report is repeated until it is answered; meanwhile the lease is extended, and an Extend that finds it ended
-// by the report itself says nothing.
+// inv:C5, inv:F8, tr:F12: a report is repeated until it is answered; meanwhile the lease is
+// extended, and an Extend that finds it ended by the report itself says nothing.
 func TestFinishIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -115,7 +115,8 @@ func texts(lines []sojourn.LogLine) string {
 	return strings.Join(all, ",")
 }
 
-// Lines of Job.Log are stored after a second at most, or with the outcome, in order and once; a handler never waits for them.
+// Lines of Job.Log are stored after a second at most, or with the outcome, in order and once; a
+// handler never waits for them.
 func TestJobLogIsFlushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

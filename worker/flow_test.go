@@ -60,7 +60,8 @@ func pace(t *testing.T, c *sojourn.Client) sojourn.Pace {
 	return queues[0].Pace
 }
 
-// A handler obeys a Retry-After: until then no other job of the queue starts, then they come on a ramp, and nobody has lost an attempt. spec:K8 tr:F14
+// A handler obeys a Retry-After: until then no other job of the queue starts, then they come on a
+// ramp, and nobody has lost an attempt. spec:K8 tr:F14
 func TestHandlerHoldsItsQueue(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client) {
 		const retryAfter = 1200 * time.Millisecond
@@ -97,7 +98,8 @@ func TestHandlerHoldsItsQueue(t *testing.T) {
 	})
 }
 
-// Failures open the breaker; a probe that fails leaves it open, one that succeeds lets everything through. spec:K8
+// Failures open the breaker; a probe that fails leaves it open, one that succeeds lets everything
+// through. spec:K8
 func TestBreakerProbes(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client) {
 		set(t, c, sojourn.QueueSettings{Breaker: &sojourn.Breaker{Failures: 2, Open: time.Second}})
@@ -120,7 +122,8 @@ func TestBreakerProbes(t *testing.T) {
 		enqueue(t, c, jobs...)
 		start(t, w)
 		eventually(t, "the breaker opens", func() bool { return pace(t, c).Mode == sojourn.BreakerOpen })
-		// What was claimed when it opened runs to its end; from then on there is one call for each probe, a second apart.
+		// What was claimed when it opened runs to its end; from then on there is one call for each
+		// probe, a second apart.
 		var opened, before int64
 		eventually(t, "what was claimed before has ended", func() bool {
 			opened = pace(t, c).Until
@@ -142,8 +145,8 @@ func TestBreakerProbes(t *testing.T) {
 	})
 }
 
-// A window closes over running jobs: they run on, those that want to stop are stopped and go on later with the same attempt, and nothing else starts.
-// spec:T4
+// A window closes over running jobs: they run on, those that want to stop are stopped and go on
+// later with the same attempt, and nothing else starts. spec:T4
 func TestWindowClosesOverRunningJobs(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client) {
 		w := worker.New(c, worker.Options{Concurrency: 2})

@@ -8,23 +8,25 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Handler runs one step of a job. What it returns is translated by sojourn.OutcomeOf. Its context ends when the job's run timeout,
-// timeout or deadline has passed, when the lease is lost, or at the end of a shutdown's grace; context.Cause says which.
+// Handler runs one step of a job. What it returns is translated by sojourn.OutcomeOf. Its context
+// ends when the job's run timeout, timeout or deadline has passed, when the lease is lost, or at
+// the end of a shutdown's grace; context.Cause says which.
 //
-// Handlers that run one after the other may share a goroutine. One that locks its thread (runtime.LockOSThread) or sets labels of the profiler
-// undoes it before it returns.
+// Handlers that run one after the other may share a goroutine. One that locks its thread
+// (runtime.LockOSThread) or sets labels of the profiler undoes it before it returns.
 type Handler func(ctx context.Context, job *sojourn.Job) error
 
-// Middleware wraps handlers. It runs inside what the worker guards: its panics count as the handler's. The args are decoded by the
-// innermost handler, so one that finds them broken returns an error that middleware should pass on.
+// Middleware wraps handlers. It runs inside what the worker guards: its panics count as the
+// handler's. The args are decoded by the innermost handler, so one that finds them broken returns
+// an error that middleware should pass on.
 type Middleware func(next Handler) Handler
 
 // HandleOption is an option of Handle.
 type HandleOption func(*handling)
 
-// Retry gives a kind its own retry policy. It is asked after each error that leaves attempts, in the worker that ran the handler;
-// and when an attempt ended without one (lost lease, timeout, error response), by the next worker that has it. Several steps may
-// ask it at the same time.
+// Retry gives a kind its own retry policy. It is asked after each error that leaves attempts, in
+// the worker that ran the handler; and when an attempt ended without one (lost lease, timeout,
+// error response), by the next worker that has it. Several steps may ask it at the same time.
 func Retry(p sojourn.RetryPolicy) HandleOption {
 	return func(h *handling) { h.retry = p }
 }
@@ -39,11 +41,12 @@ type handling struct {
 	pollEvery sojourn.Backoff
 }
 
-// Handle gives w the handler of a kind. Call it before Run. It panics if the kind's name is not valid or has a handler already, if
-// fn is nil, or if w has run: these are mistakes in the program, not in its input.
+// Handle gives w the handler of a kind. Call it before Run. It panics if the kind's name is not
+// valid or has a handler already, if fn is nil, or if w has run: these are mistakes in the program,
+// not in its input.
 //
-// Args that do not decode never reach fn: the job fails with the reason "undecodable", its args are kept for a redrive, and no
-// attempt is used up.
+// Args that do not decode never reach fn: the job fails with the reason "undecodable", its args are
+// kept for a redrive, and no attempt is used up.
 func Handle[T any](w *Worker, k sojourn.Kind[T], fn func(ctx context.Context, job *sojourn.Job, args T) error, options ...HandleOption) {
 	if err := sojourn.ValidName("kind", k.Name); err != nil {
 		panic("worker: Handle: " + err.Error())

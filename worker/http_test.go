@@ -43,8 +43,8 @@ func through(t *testing.T, behind *sojourn.Client, way func(server string) strin
 	return c
 }
 
-// TestOverHTTP runs the tests of the worker on a real store once more, with a server in between. The one that counts goroutines would count
-// idle connections.
+// TestOverHTTP runs the tests of the worker on a real store once more, with a server in between.
+// The one that counts goroutines would count idle connections.
 func TestOverHTTP(t *testing.T) {
 	overHTTP = true
 	defer func() { overHTTP = false }()
@@ -63,8 +63,8 @@ func TestOverHTTP(t *testing.T) {
 	}
 }
 
-// rules:A3: behind a proxy that does not tell the server that its caller has gone, a claim that a worker has broken off takes no job any more that the worker
-// hands back.
+// rules:A3: behind a proxy that does not tell the server that its caller has gone, a claim that a
+// worker has broken off takes no job any more that the worker hands back.
 func TestDrainEndsClaimsBehindProxies(t *testing.T) {
 	behind := open(t)
 	c := through(t, behind, func(server string) string {

@@ -17,7 +17,8 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// These tests run a worker on the store that most programs use, on the real clock. What they wait for, they wait for by looking.
+// These tests run a worker on the store that most programs use, on the real clock. What they wait
+// for, they wait for by looking.
 
 const patience = 20 * time.Second
 
@@ -78,7 +79,8 @@ func await(t *testing.T, c *sojourn.Client, id sojourn.ID, states ...sojourn.Sta
 
 var number = sojourn.Kind[int]{Name: "number"}
 
-// The whole way: request, wait, answer, completion, in two steps of one attempt: tr:F5, tr:M1, tr:C3, tr:F1.
+// The whole way: request, wait, answer, completion, in two steps of one attempt: tr:F5, tr:M1,
+// tr:C3, tr:F1.
 func TestAwaitAndRespond(t *testing.T) {
 	c := open(t)
 	w := worker.New(c, worker.Options{})
@@ -108,8 +110,9 @@ func TestAwaitAndRespond(t *testing.T) {
 	}
 }
 
-// inv:C2: a cancelled job's handler learns it with the next Extend, and writes nothing any more.
-// An idle worker polls in time, the answer is durable, and a response that comes during a poll wins: tr:C5, tr:P2, tr:P4.
+// inv:C2: a cancelled job's handler learns it with the next Extend, and writes nothing any more. An
+// idle worker polls in time, the answer is durable, and a response that comes during a poll wins:
+// tr:C5, tr:P2, tr:P4.
 func TestPoll(t *testing.T) {
 	c := open(t)
 	polled, respond := make(chan sojourn.ID, 100), make(chan sojourn.ID)
@@ -216,7 +219,8 @@ func TestCancelReachesTheHandler(t *testing.T) {
 	}
 }
 
-// spec:P2, inv:J2: a shutdown hands jobs back at once without using up an attempt; another worker goes on with the same attempt: tr:F11, tr:C2.
+// spec:P2, inv:J2: a shutdown hands jobs back at once without using up an attempt; another worker
+// goes on with the same attempt: tr:F11, tr:C2.
 func TestDrainBurnsNoAttempt(t *testing.T) {
 	c := open(t)
 	job := number.New(7, sojourn.MaxAttempts(1), sojourn.MaxCrashes(1))
@@ -282,7 +286,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// spec:R7, tr:M2, tr:C4, tr:D1: where no handler code was at hand, the next worker with the retry policy decides, in a step of its own.
+// spec:R7, tr:M2, tr:C4, tr:D1: where no handler code was at hand, the next worker with the retry
+// policy decides, in a step of its own.
 func TestRetryPolicyDecidesErrored(t *testing.T) {
 	c := open(t)
 	var mu sync.Mutex
@@ -381,7 +386,8 @@ func TestQueueOrders(t *testing.T) {
 	}
 }
 
-// spec:W9: many jobs of all weights never exceed the concurrency, the oversize one runs alone, and all are done.
+// spec:W9: many jobs of all weights never exceed the concurrency, the oversize one runs alone, and
+// all are done.
 func TestWeightsOnTheStore(t *testing.T) {
 	c := open(t)
 	var used, highest, beside atomic.Int64
@@ -412,8 +418,9 @@ func TestWeightsOnTheStore(t *testing.T) {
 	}
 }
 
-// spec:P3: an idle worker starts a job when it is enqueued, and one with a delay when it is due, never before. That a time which this process knows wakes
-// the claim within 100 ms is asserted on driven time, see TestTimersOfWaitingClaims in internal/sqlstore.
+// spec:P3: an idle worker starts a job when it is enqueued, and one with a delay when it is due,
+// never before. That a time which this process knows wakes the claim within 100 ms is asserted on
+// driven time, see TestTimersOfWaitingClaims in internal/sqlstore.
 func TestIdleWorkerStartsPromptly(t *testing.T) {
 	c := open(t)
 	began := make(chan time.Time, 1)
@@ -436,7 +443,8 @@ func TestIdleWorkerStartsPromptly(t *testing.T) {
 	}
 }
 
-// inv:J1: nothing is left of a worker that has run; and two workers on one store share the jobs, each once.
+// inv:J1: nothing is left of a worker that has run; and two workers on one store share the jobs,
+// each once.
 func TestTwoWorkersLeaveNothingBehind(t *testing.T) {
 	c := open(t)
 	var mu sync.Mutex

@@ -12,8 +12,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// jobLog is the slog.Handler of Job.Log. It keeps the lines of one step until the finisher takes them: at most a second, or with the
-// outcome. It never waits and is bounded: of lines that nobody takes in time, the step's first and the newest 99 stay.
+// jobLog is the slog.Handler of Job.Log. It keeps the lines of one step until the finisher takes
+// them: at most a second, or with the outcome. It never waits and is bounded: of lines that nobody
+// takes in time, the step's first and the newest 99 stay.
 type jobLog struct {
 	*lines
 	group string // prefix of the names of attributes, such as "request."

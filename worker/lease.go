@@ -9,14 +9,16 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// The lease's length L sets the pace. A claim waits L/3 at most, all leases are extended every L/3 in one call, and a handler's
-// context ends L/6 before the lease does, counted from before the request was sent that won or extended it. So two requests in a row
-// may fail before a handler is stopped, and it is stopped before another worker can have its job.
+// The lease's length L sets the pace. A claim waits L/3 at most, all leases are extended every L/3
+// in one call, and a handler's context ends L/6 before the lease does, counted from before the
+// request was sent that won or extended it. So two requests in a row may fail before a handler is
+// stopped, and it is stopped before another worker can have its job.
 
 // watchPause is at least between two looks at all steps.
 const watchPause = 10 * time.Millisecond
 
-// extendLoop keeps the leases of everything in hand. It has a goroutine of its own, so that no handler holds it up.
+// extendLoop keeps the leases of everything in hand. It has a goroutine of its own, so that no
+// handler holds it up.
 func (r *run) extendLoop() {
 	every := r.w.o.Lease / 3
 	for next := every; ; {
@@ -33,7 +35,8 @@ func (r *run) extendLoop() {
 	}
 }
 
-// extendAll extends what is in hand, reported steps too: until its report is answered, a slow store must not take a job for lost.
+// extendAll extends what is in hand, reported steps too: until its report is answered, a slow store
+// must not take a job for lost.
 func (r *run) extendAll(limit time.Duration) (failed error) {
 	r.mu.Lock()
 	steps := make([]*step, 0, len(r.steps))
@@ -91,8 +94,8 @@ func (r *run) extended(steps []*step, sent time.Time) {
 	}
 }
 
-// lose takes the step out of the worker's hands and ends its handler's context. A step whose report is on its way is not lost: the
-// report itself may have ended the lease, and its answer tells.
+// lose takes the step out of the worker's hands and ends its handler's context. A step whose report
+// is on its way is not lost: the report itself may have ended the lease, and its answer tells.
 func (s *step) lose(reason string) {
 	s.r.mu.Lock()
 	if s.phase != running {
@@ -131,7 +134,8 @@ func (r *run) watched(s *step) {
 	}
 }
 
-// watchLoop ends the contexts of handlers whose leases were not extended. One timer does for all steps: nearly all end long before their leases.
+// watchLoop ends the contexts of handlers whose leases were not extended. One timer does for all
+// steps: nearly all end long before their leases.
 func (r *run) watchLoop() {
 	for r.calls.Err() == nil {
 		over, next := r.notExtended()
@@ -142,7 +146,8 @@ func (r *run) watchLoop() {
 	}
 }
 
-// notExtended takes down the steps whose handlerEnd has come, and says how long it is until the next look.
+// notExtended takes down the steps whose handlerEnd has come, and says how long it is until the
+// next look.
 func (r *run) notExtended() (over []*step, next time.Duration) {
 	now := time.Now()
 	r.mu.Lock()
@@ -175,8 +180,8 @@ func (s *step) leaseEnds() {
 	s.ctx.cancel(ErrNotExtended)
 }
 
-// overrun reports the steps whose handlers ignore that a limit of their job has passed, one lease after it. Such a handler keeps its
-// room in the worker until it ends, but no longer its job.
+// overrun reports the steps whose handlers ignore that a limit of their job has passed, one lease
+// after it. Such a handler keeps its room in the worker until it ends, but no longer its job.
 func (r *run) overrun() {
 	now := time.Now()
 	r.mu.Lock()

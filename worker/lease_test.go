@@ -22,7 +22,8 @@ func waitForCause(causes chan<- error) func(context.Context, *sojourn.Job, args)
 	}
 }
 
-// All leases are extended in one call every third of the lease, for as long as handlers run: spec:L2, tr:L1.
+// All leases are extended in one call every third of the lease, for as long as handlers run:
+// spec:L2, tr:L1.
 func TestExtends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -116,8 +117,8 @@ func TestLostLeases(t *testing.T) {
 	}
 }
 
-// inv:F3: without an extension the context ends before the lease does; what the handler has is still reported (rules: A4), and its error
-// is not held against the job.
+// inv:F3: without an extension the context ends before the lease does; what the handler has is
+// still reported (rules: A4), and its error is not held against the job.
 func TestNotExtended(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -203,7 +204,8 @@ func TestExtendIsRepeated(t *testing.T) {
 	})
 }
 
-// spec:L3: a strict lease is not extended; the handler's context ends with it, and its error counts.
+// spec:L3: a strict lease is not extended; the handler's context ends with it, and its error
+// counts.
 func TestNoExtend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -230,7 +232,8 @@ func TestNoExtend(t *testing.T) {
 	})
 }
 
-// One timer watches all leases: each handler is told at its own time, whenever its job was claimed, and one that goes on is told once.
+// One timer watches all leases: each handler is told at its own time, whenever its job was claimed,
+// and one that goes on is told once.
 func TestLeasesAreWatchedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

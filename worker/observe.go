@@ -7,8 +7,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Observer is told what a worker does, for metrics and traces. Observe is called from many goroutines at the same time and holds
-// them up, so it must be quick. A panic in it is logged and changes nothing.
+// Observer is told what a worker does, for metrics and traces. Observe is called from many
+// goroutines at the same time and holds them up, so it must be quick. A panic in it is logged and
+// changes nothing.
 type Observer interface {
 	Observe(e Event)
 }

@@ -21,29 +21,35 @@ const (
 
 // Options of a Worker. The zero value is a good start.
 type Options struct {
-	// Concurrency is the summed weight of the jobs whose handlers run at the same time: 1 to 1,000,000, default 10. A job of weight 0
-	// uses none of it, but is only taken while there is room for any; a worker has at most 1,000 jobs more than Concurrency in hand.
-	// A job heavier than Concurrency runs alone: it is taken when nothing else runs.
+	// Concurrency is the summed weight of the jobs whose handlers run at the same time: 1 to
+	// 1,000,000, default 10. A job of weight 0 uses none of it, but is only taken while there is
+	// room for any; a worker has at most 1,000 jobs more than Concurrency in hand. A job heavier
+	// than Concurrency runs alone: it is taken when nothing else runs.
 	Concurrency int
-	// MinConcurrency makes the worker ask for jobs in fewer, larger bites: it claims only while less than this weight runs, and then up
-	// to Concurrency. 0 means Concurrency, that is, whenever there is room.
+	// MinConcurrency makes the worker ask for jobs in fewer, larger bites: it claims only while
+	// less than this weight runs, and then up to Concurrency. 0 means Concurrency, that is,
+	// whenever there is room.
 	MinConcurrency int
-	// ReserveAfter is how long a ready job may be passed over because it weighs more than what is free. After it the worker takes no other
-	// jobs until enough is free for this one, or until nothing runs if it is heavier than Concurrency. Default 5 s, -1 for never.
+	// ReserveAfter is how long a ready job may be passed over because it weighs more than what is
+	// free. After it the worker takes no other jobs until enough is free for this one, or until
+	// nothing runs if it is heavier than Concurrency. Default 5 s, -1 for never.
 	ReserveAfter time.Duration
 	// Queues are the queues to take jobs from, each once. Default: sojourn.DefaultQueue.
 	Queues []string
 	// Order says which queue comes first. Default: InOrder.
 	Order Order
-	// Shares are the proportions in which the queues get claims while all have jobs, 1 to 1,000 for each of Queues. They stand in place
-	// of Order.
+	// Shares are the proportions in which the queues get claims while all have jobs, 1 to 1,000 for
+	// each of Queues. They stand in place of Order.
 	Shares map[string]int
-	// Lease is how long a dead worker keeps its jobs: 1 s to 1 h, default 30 s. A living one extends every third of it.
+	// Lease is how long a dead worker keeps its jobs: 1 s to 1 h, default 30 s. A living one
+	// extends every third of it.
 	Lease time.Duration
-	// Grace is how long handlers may go on when Run's context has ended: default 30 s, -1 for not at all.
+	// Grace is how long handlers may go on when Run's context has ended: default 30 s, -1 for not
+	// at all.
 	Grace time.Duration
-	// SweepEvery is how often the worker looks for what is overdue in the whole store: default 5 s, at least 100 ms, -1 for never.
-	// Each worker takes up to a fifth off, so that many do not march in step.
+	// SweepEvery is how often the worker looks for what is overdue in the whole store: default 5 s,
+	// at least 100 ms, -1 for never. Each worker takes up to a fifth off, so that many do not march
+	// in step.
 	SweepEvery time.Duration
 	// Name is a label for people, in logs and in the list of workers. Default: host-pid.
 	Name string
@@ -51,8 +57,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Observer is told what the worker does. Default: none.
 	Observer Observer
-	// RespondURL is where the receiver of answers (source/webhook) is reached from outside, such as https://shop.example/sojourn; Job.RespondURL
-	// builds on it. Default: none.
+	// RespondURL is where the receiver of answers (source/webhook) is reached from outside, such as
+	// https://shop.example/sojourn; Job.RespondURL builds on it. Default: none.
 	RespondURL string
 	// Middleware wraps all handlers, the first one outermost.
 	Middleware []Middleware

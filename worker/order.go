@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// order says in which sequence to look into the queues. Taking turns and shares are one rule (stride scheduling, Waldspurger and
-// Weihl, 1995): each job moves its queue back by 1/share, and the queue that is furthest ahead is asked first. A queue that has
-// nothing is moved along, so that it saves up no claims. Used by one goroutine at a time.
+// order says in which sequence to look into the queues. Taking turns and shares are one rule
+// (stride scheduling, Waldspurger and Weihl, 1995): each job moves its queue back by 1/share, and
+// the queue that is furthest ahead is asked first. A queue that has nothing is moved along, so that
+// it saves up no claims. Used by one goroutine at a time.
 type order struct {
 	lines []line
 	share map[string]int // nil: strictly in order
@@ -36,7 +37,8 @@ func newOrder(o Options) *order {
 	return out
 }
 
-// next gives the queues for a claim of up to n jobs, and for more than one the shares by which the store spreads them.
+// next gives the queues for a claim of up to n jobs, and for more than one the shares by which the
+// store spreads them.
 func (o *order) next(n int) (queues []string, share map[string]int) {
 	lines := slices.Clone(o.lines)
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })

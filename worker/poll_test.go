@@ -74,7 +74,8 @@ func TestPollEnds(t *testing.T) {
 	}
 }
 
-// A waiting job is polled with back-off, until the poll function brings the answer; then the handler runs for the same attempt.
+// A waiting job is polled with back-off, until the poll function brings the answer; then the
+// handler runs for the same attempt.
 func TestPollBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -115,7 +116,8 @@ func TestPollBacksOff(t *testing.T) {
 	})
 }
 
-// A worker without a poll function asks for no poll steps, and its waits name none; one of a kind claims those of this kind only.
+// A worker without a poll function asks for no poll steps, and its waits name none; one of a kind
+// claims those of this kind only.
 func TestPollOnlyWithFunction(t *testing.T) {
 	f := newFake()
 	f.add(kindA.New(args{1}))

@@ -57,7 +57,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// An empty queue saves up no claims for the time when it has jobs again, and the position is remembered between claims: spec:O9.
+// An empty queue saves up no claims for the time when it has jobs again, and the position is
+// remembered between claims: spec:O9.
 func TestOrderSavesNothingUp(t *testing.T) {
 	o := newOrder(Options{Queues: []string{"A", "B"}, Order: RoundRobin})
 	serve(o, map[string]int{"A": 100})
@@ -90,7 +91,8 @@ func TestNearestLimit(t *testing.T) {
 	}
 }
 
-// What a handler's return means, by the cause with which its context had ended before: inv:J2, rules A4.
+// What a handler's return means, by the cause with which its context had ended before: inv:J2,
+// rules A4.
 func TestOutcomes(t *testing.T) {
 	limit := func(reason string) error { return &LimitError{Reason: reason, Limit: time.Second} }
 	other := fmt.Errorf("request: %w", context.Canceled)
@@ -162,7 +164,8 @@ func TestJobLogText(t *testing.T) {
 	}
 }
 
-// The log of a step is bounded: its first line and the newest 99 stay, and the line behind a gap says how many are missing.
+// The log of a step is bounded: its first line and the newest 99 stay, and the line behind a gap
+// says how many are missing.
 func TestJobLogIsBounded(t *testing.T) {
 	h := &jobLog{lines: &lines{attempt: 1, wake: make(chan struct{}, 1)}}
 	l := slog.New(h)

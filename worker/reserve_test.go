@@ -11,8 +11,9 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// spec:W9: a backlog of light jobs does not starve heavy ones, not even those that are heavier than the worker. Each light job stores
-// another one and goes on until the next one has started, so that without a reserve the worker never has room.
+// spec:W9: a backlog of light jobs does not starve heavy ones, not even those that are heavier than
+// the worker. Each light job stores another one and goes on until the next one has started, so that
+// without a reserve the worker never has room.
 func TestHeavyJobsDoNotStarve(t *testing.T) {
 	const most = 2_000 // light jobs; it gives up then
 	c := open(t)

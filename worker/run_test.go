@@ -124,7 +124,8 @@ func TestRunOnlyOnce(t *testing.T) {
 	})
 }
 
-// The answer to an executed claim is lost: the same number is asked again, and no job waits for the end of its lease. rules A3, tr:C6
+// The answer to an executed claim is lost: the same number is asked again, and no job waits for the
+// end of its lease. rules A3, tr:C6
 func TestClaimAnswerLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -150,7 +151,8 @@ func TestClaimAnswerLost(t *testing.T) {
 	})
 }
 
-// A store that is down is asked again with growing pauses: at most every 10 s, and the worker works again when it is back.
+// A store that is down is asked again with growing pauses: at most every 10 s, and the worker works
+// again when it is back.
 func TestStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -244,7 +246,8 @@ func (l *load) handle(d time.Duration) func(context.Context, *sojourn.Job, args)
 	}
 }
 
-// Weights count against the concurrency; weight 0 does not; one that is heavier than the concurrency runs alone. spec:W9, spec:B4
+// Weights count against the concurrency; weight 0 does not; one that is heavier than the
+// concurrency runs alone. spec:W9, spec:B4
 func TestWeights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -269,7 +272,8 @@ func TestWeights(t *testing.T) {
 	})
 }
 
-// A claim that was sent with little room is asked anew soon, so that a heavy job does not wait for it when more is free.
+// A claim that was sent with little room is asked anew soon, so that a heavy job does not wait for
+// it when more is free.
 func TestHeavyJobAfterLittleRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -290,8 +294,8 @@ func TestHeavyJobAfterLittleRoom(t *testing.T) {
 	})
 }
 
-// Where weights differ, a claim that waits is broken off as soon as handlers have made room for jobs as heavy as those seen before; and
-// no job is lost or run twice by that.
+// Where weights differ, a claim that waits is broken off as soon as handlers have made room for
+// jobs as heavy as those seen before; and no job is lost or run twice by that.
 func TestClaimIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -335,7 +339,8 @@ func TestMinConcurrency(t *testing.T) {
 	})
 }
 
-// An idle worker first asks for one job, which may be heavier than its concurrency. That job must not be all that runs until it has ended.
+// An idle worker first asks for one job, which may be heavier than its concurrency. That job must
+// not be all that runs until it has ended.
 func TestMinConcurrencyOfOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -361,7 +366,8 @@ func TestMinConcurrencyOfOne(t *testing.T) {
 	})
 }
 
-// Behind a backlog the next claim waits for company, so that the first handler that ends does not ask for one job while the others end; and not for long.
+// Behind a backlog the next claim waits for company, so that the first handler that ends does not
+// ask for one job while the others end; and not for long.
 func TestClaimsFromABacklog(t *testing.T) {
 	const took = 9 * time.Millisecond
 	for _, c := range []struct {
@@ -396,8 +402,8 @@ func TestClaimsFromABacklog(t *testing.T) {
 	}
 }
 
-// Capacity is free when a handler returns, not when its report is answered; but a store that takes no reports gets no more than a batch
-// beyond the concurrency.
+// Capacity is free when a handler returns, not when its report is answered; but a store that takes
+// no reports gets no more than a batch beyond the concurrency.
 func TestUnreportedOutcomesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -13,7 +13,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// step is one job in the worker's hands, from the claim to the answer to its report. It is the sojourn.Step of its Job.
+// step is one job in the worker's hands, from the claim to the answer to its report. It is the
+// sojourn.Step of its Job.
 type step struct {
 	r        *run
 	h        *handling // nil if the kind has none here
@@ -59,7 +60,8 @@ const (
 	gone                  // answered or lost
 )
 
-// take puts claimed jobs into the worker's hands and starts their steps, or hands them straight back.
+// take puts claimed jobs into the worker's hands and starts their steps, or hands them straight
+// back.
 func (r *run) take(got []sojourn.Claimed, sent time.Time, back bool) {
 	steps := make([]*step, len(got))
 	for i := range got {
@@ -112,8 +114,8 @@ func (r *run) newStep(c *sojourn.Claimed) *step {
 	return s
 }
 
-// nearest is the limit that ends the handler's context first, nil if there is none. The durations count from the claim's answer;
-// the store ends what overstays one lease later.
+// nearest is the limit that ends the handler's context first, nil if there is none. The durations
+// count from the claim's answer; the store ends what overstays one lease later.
 func nearest(c *sojourn.Claimed) *LimitError {
 	var out LimitError
 	for _, l := range [...]LimitError{{sojourn.ReasonRunTimeout, c.Job.Policy.RunTimeout}, {sojourn.ReasonTimeout, c.Timeout}, {sojourn.ReasonDeadline, c.Deadline}} {
@@ -135,8 +137,9 @@ func (r *run) another() {
 	}
 }
 
-// runSteps runs one step after the other while there are any that wait, so that short handlers share a goroutine and the stack that it has
-// grown. No step waits for a handler of another one: before a goroutine runs a step it starts the next goroutine, if more of them wait.
+// runSteps runs one step after the other while there are any that wait, so that short handlers
+// share a goroutine and the stack that it has grown. No step waits for a handler of another one:
+// before a goroutine runs a step it starts the next goroutine, if more of them wait.
 func (r *run) runSteps() {
 	for first := true; ; first = false {
 		r.mu.Lock()
@@ -170,8 +173,9 @@ func (s *step) run() {
 	}
 }
 
-// leaseOver reports whether the lease has ended before the step could start, as after a pause of the whole process: another worker
-// may have the job by now. The wall clock is compared too, because the monotonic clock stands still while the machine sleeps.
+// leaseOver reports whether the lease has ended before the step could start, as after a pause of
+// the whole process: another worker may have the job by now. The wall clock is compared too,
+// because the monotonic clock stands still while the machine sleeps.
 func (s *step) leaseOver(now time.Time) bool {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -205,7 +209,8 @@ func (s *step) handle() {
 	returned = true
 }
 
-// end reports what the handler has returned; cause says why its context had ended before, if it had.
+// end reports what the handler has returned; cause says why its context had ended before, if it
+// had.
 func (s *step) end(err, cause error) {
 	o := sojourn.Outcome{Type: sojourn.OutcomeError, Reason: exited, Text: errExited.Error()}
 	defer func() { s.report(o) }() // also if a method of the error or the retry policy ends the goroutine
@@ -224,8 +229,9 @@ func (s *step) end(err, cause error) {
 	}
 }
 
-// readError calls read, which calls methods of err, and returns the error to use instead if one of them panics; nil if none does.
-// A typed nil pointer, returned as an error by mistake, is the usual cause.
+// readError calls read, which calls methods of err, and returns the error to use instead if one of
+// them panics; nil if none does. A typed nil pointer, returned as an error by mistake, is the usual
+// cause.
 func readError(err error, read func()) (instead *panicError) {
 	defer func() {
 		v := recover()
@@ -242,7 +248,8 @@ func readError(err error, read func()) (instead *panicError) {
 	return nil
 }
 
-// outcome translates what the handler has returned. An error that cannot be read counts as a panic of the handler.
+// outcome translates what the handler has returned. An error that cannot be read counts as a panic
+// of the handler.
 func (s *step) outcome(err, cause error) (o sojourn.Outcome) {
 	if err == nil {
 		return s.translate(nil, cause)
@@ -271,8 +278,8 @@ func (s *step) translate(err, cause error) sojourn.Outcome {
 	return o
 }
 
-// ended says what an error means that a handler returns after its context has ended: the end, however the error is worded. What is
-// not the job's fault hands it back and uses up nothing.
+// ended says what an error means that a handler returns after its context has ended: the end,
+// however the error is worded. What is not the job's fault hands it back and uses up nothing.
 func ended(o sojourn.Outcome, cause error) sojourn.Outcome {
 	if l, ok := errors.AsType[*LimitError](cause); ok {
 		o.Reason, o.Verdict.Final = l.Reason, l.Reason == sojourn.ReasonDeadline
@@ -297,7 +304,8 @@ func (s *step) decide() {
 	}
 }
 
-// ask calls the kind's retry policy with a copy of the job. If it panics, the stored backoff decides.
+// ask calls the kind's retry policy with a copy of the job. If it panics, the stored backoff
+// decides.
 func (s *step) ask(job sojourn.Job, history []sojourn.Attempt) (v sojourn.Verdict) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -316,7 +324,8 @@ func (s *step) present(o sojourn.Outcome) sojourn.Job {
 	return j
 }
 
-// attempt is the present error as an entry of the history. Its times are the store's, as far as the worker knows them.
+// attempt is the present error as an entry of the history. Its times are the store's, as far as the
+// worker knows them.
 func (s *step) attempt(o sojourn.Outcome) sojourn.Attempt {
 	a := sojourn.Attempt{Seq: int32(len(s.history)) + 1, Generation: s.whole.Generation, Attempt: s.whole.Attempt, Epoch: s.lease.Epoch,
 		Purpose: s.purpose, Worker: s.lease.Worker, Outcome: string(o.Type), State: sojourn.Running, Reason: o.Reason, Error: o.Text}
@@ -332,8 +341,9 @@ func (s *step) attempt(o sojourn.Outcome) sojourn.Attempt {
 
 func spent(n, budget int32) bool { return budget > 0 && n >= budget }
 
-// leave gives the step's room back: its goroutine ends. Room of one that holds a queue is given back when the store knows of it, else this
-// worker would take the next job of the queue in between.
+// leave gives the step's room back: its goroutine ends. Room of one that holds a queue is given
+// back when the store knows of it, else this worker would take the next job of the queue in
+// between.
 func (s *step) leave() {
 	s.ctx.cancel(context.Canceled)
 	s.r.mu.Lock()
@@ -352,7 +362,8 @@ func (s *step) leave() {
 	signal(s.r.changed)
 }
 
-// Save writes under the step's lease. After the step has been reported or lost it is sojourn.ErrLeaseLost.
+// Save writes under the step's lease. After the step has been reported or lost it is
+// sojourn.ErrLeaseLost.
 func (s *step) Save(ctx context.Context, saved sojourn.Saved) error {
 	if !s.owns() {
 		return sojourn.ErrLeaseLost

@@ -91,7 +91,8 @@ func TestResultAndMiddleware(t *testing.T) {
 	}
 }
 
-// The first limit to pass ends the handler's context, with a cause that says which: spec:J19, tr:F2, tr:W6.
+// The first limit to pass ends the handler's context, with a cause that says which: spec:J19,
+// tr:F2, tr:W6.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		policy sojourn.Policy
@@ -126,7 +127,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// spec:T4: a step that has to stop with its windows is told, and what it returns then as an error hands its job back; tr:F11.
+// spec:T4: a step that has to stop with its windows is told, and what it returns then as an error
+// hands its job back; tr:F11.
 func TestWindowEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, began := newFake(), time.Now().UTC()
@@ -196,7 +198,8 @@ func (a *asked) policy(j *sojourn.Job, h []sojourn.Attempt) sojourn.Verdict {
 	return a.answer(len(a.jobs))
 }
 
-// spec:R7: the policy sees the whole history, the present error last, and decides; with the budget used up it is not asked: tr:F2, tr:F3.
+// spec:R7: the policy sees the whole history, the present error last, and decides; with the budget
+// used up it is not asked: tr:F2, tr:F3.
 func TestRetryPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -269,7 +272,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// An outcome that the store refuses is reported as an error with the refusal's code: tr:F14, inv:C3.
+// An outcome that the store refuses is reported as an error with the refusal's code: tr:F14,
+// inv:C3.
 func TestRefusedOutcomes(t *testing.T) {
 	f := newFake()
 	f.maxBytes = 10

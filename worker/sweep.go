@@ -7,7 +7,8 @@ import (
 
 const sweepLimit = 500 // things of each sort in one call
 
-// sweepLoop looks for what is overdue, at the start and then every SweepEvery. Where nothing is, the store writes nothing.
+// sweepLoop looks for what is overdue, at the start and then every SweepEvery. Where nothing is,
+// the store writes nothing.
 func (r *run) sweepLoop() {
 	if r.w.o.SweepEvery < 0 {
 		return

@@ -6,8 +6,10 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// A handler may complete its job inside of a transaction of its own (sqlite.FinishTx, postgres.FinishTx). The worker does not see whether that is
-// committed, so it reports what is true if it is not: an error. If it is, the lease does not stand any more, and the report changes nothing.
+// A handler may complete its job inside of a transaction of its own (sqlite.FinishTx,
+// postgres.FinishTx). The worker does not see whether that is committed, so it reports what is true
+// if it is not: an error. If it is, the lease does not stand any more, and the report changes
+// nothing.
 
 // InTx implements sojourn.TxStep.
 func (s *step) InTx() ([]sojourn.LogLine, error) {
@@ -26,13 +28,15 @@ func (s *step) leftAlone() bool {
 	return s.inTx
 }
 
-// rolledBack is the outcome of a handler that has returned nil after FinishTx, unless the job is completed.
+// rolledBack is the outcome of a handler that has returned nil after FinishTx, unless the job is
+// completed.
 func rolledBack() sojourn.Outcome {
 	err := errors.New("the handler returned nil, but the transaction in which FinishTx completed the job was not committed")
 	return sojourn.OutcomeOf(sojourn.WithReason(sojourn.ReasonRolledBack, err))
 }
 
-// committed tells from the answer to a report whether the transaction has completed the job; r.mu is held.
+// committed tells from the answer to a report whether the transaction has completed the job; r.mu
+// is held.
 func (s *step) committed(a sojourn.Finished) bool {
 	return s.inTx && a.Status == sojourn.FinishLost && a.Reason == sojourn.LostEnded && a.State == sojourn.Completed
 }

@@ -65,7 +65,8 @@ func shared(t *testing.T) (*sojourn.Client, *sql.DB) {
 	return c, db
 }
 
-// What a handler does with the transaction in which it has called FinishTx (inv:A8): only a commit completes the job.
+// What a handler does with the transaction in which it has called FinishTx (inv:A8): only a commit
+// completes the job.
 func TestFinishTx(t *testing.T) {
 	errLate := errors.New("too late")
 	for name, c := range map[string]struct {
@@ -209,7 +210,8 @@ func TestFinishTxRetries(t *testing.T) {
 	}
 }
 
-// A blocked worker finds what a transaction has enqueued, at the latest when it polls; Wake saves it that (rules:F5).
+// A blocked worker finds what a transaction has enqueued, at the latest when it polls; Wake saves
+// it that (rules:F5).
 func TestEnqueueTxReachesABlockedWorker(t *testing.T) {
 	client, db := shared(t)
 	w := worker.New(client, worker.Options{})

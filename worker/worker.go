@@ -1,13 +1,16 @@
-// Package worker runs handlers for jobs: it claims them under leases, keeps the leases alive, runs one step of each job, reports what
-// came of it, and hands back what it cannot finish when it is told to stop.
+// Package worker runs handlers for jobs: it claims them under leases, keeps the leases alive, runs
+// one step of each job, reports what came of it, and hands back what it cannot finish when it is
+// told to stop.
 //
 //	w := worker.New(client, worker.Options{Concurrency: 10})
 //	worker.Handle(w, ChargeCard, chargeCard)
 //	err := w.Run(ctx) // until ctx ends, then drains
 //
-// The roles stand in one file each: claim.go asks for jobs, order.go says in which queues first, step.go runs one step, context.go is the context of
-// its handler, lease.go extends, poll.go asks for jobs that wait, finish.go reports in batches, joblog.go keeps the lines of Job.Log, sweep.go looks for what is overdue, drain.go ends it
-// all. The store's clock decides about jobs; this package measures only how long something takes here.
+// The roles stand in one file each: claim.go asks for jobs, order.go says in which queues first,
+// step.go runs one step, context.go is the context of its handler, lease.go extends, poll.go asks
+// for jobs that wait, finish.go reports in batches, joblog.go keeps the lines of Job.Log, sweep.go
+// looks for what is overdue, drain.go ends it all. The store's clock decides about jobs; this
+// package measures only how long something takes here.
 package worker
 
 import (
@@ -24,7 +27,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Worker runs the handlers that [Handle] gave it. All its methods are safe for concurrent use; Handle is not.
+// Worker runs the handlers that [Handle] gave it. All its methods are safe for concurrent use;
+// Handle is not.
 type Worker struct {
 	store    sojourn.Store
 	o        Options
@@ -42,8 +46,8 @@ type Worker struct {
 	unknown bool       // that of the claim after it is not
 }
 
-// New makes a Worker over the client's store. What is wrong with the options is reported by Run and RunOnce, as an *Error with
-// CodeInvalid.
+// New makes a Worker over the client's store. What is wrong with the options is reported by Run and
+// RunOnce, as an *Error with CodeInvalid.
 func New(c *sojourn.Client, o Options) *Worker {
 	o, err := o.withDefaults()
 	w := &Worker{store: c.Store(), o: o, err: err, id: rand.Text(), handlers: map[string]*handling{}}
@@ -62,13 +66,16 @@ func (w *Worker) ID() string { return w.id }
 // Name is the label for people, Options.Name or host-pid. It decides nothing.
 func (w *Worker) Name() string { return w.o.Name }
 
-// Run claims jobs and runs their handlers until ctx ends, or an operator drains the worker. Then it claims no more, gives the handlers Options.Grace to end, cancels
-// their contexts with ErrShutdown, hands back the jobs of those that end with an error then or do not end at all, and returns,
-// at the latest 5 s after the grace. A job handed back is ready again at once and has used up no attempt.
+// Run claims jobs and runs their handlers until ctx ends, or an operator drains the worker. Then it
+// claims no more, gives the handlers Options.Grace to end, cancels their contexts with ErrShutdown,
+// hands back the jobs of those that end with an error then or do not end at all, and returns, at
+// the latest 5 s after the grace. A job handed back is ready again at once and has used up no
+// attempt.
 //
-// The error is nil after a drain that left nothing behind. It has CodeInvalid if the options are wrong, no kind has a handler, or
-// the worker runs already; it wraps sojourn.ErrClosed if the store is closed under it. Other errors of the store do not end Run:
-// it goes on trying and reports them to the Logger and the Observer.
+// The error is nil after a drain that left nothing behind. It has CodeInvalid if the options are
+// wrong, no kind has a handler, or the worker runs already; it wraps sojourn.ErrClosed if the store
+// is closed under it. Other errors of the store do not end Run: it goes on trying and reports them
+// to the Logger and the Observer.
 func (w *Worker) Run(ctx context.Context) error {
 	r, err := w.begin(ctx)
 	if err != nil {
@@ -84,8 +91,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	return errors.Join(err, r.drain(grace))
 }
 
-// RunOnce claims at most one job that is ready now, runs one step of it, and returns when the store has answered the report: true
-// if there was a job. It is for tests and for programs that start when there is work. If ctx ends meanwhile, it drains as Run does.
+// RunOnce claims at most one job that is ready now, runs one step of it, and returns when the store
+// has answered the report: true if there was a job. It is for tests and for programs that start
+// when there is work. If ctx ends meanwhile, it drains as Run does.
 func (w *Worker) RunOnce(ctx context.Context) (bool, error) {
 	r, err := w.begin(ctx)
 	if err != nil {
@@ -132,7 +140,8 @@ func (w *Worker) end() {
 	w.busy = false
 }
 
-// kinds lists the kinds with a handler, and those among them with a retry policy and with a poll function.
+// kinds lists the kinds with a handler, and those among them with a retry policy and with a poll
+// function.
 func (w *Worker) kinds() (all, decidable, pollable []string) {
 	all = slices.Sorted(maps.Keys(w.handlers))
 	for _, k := range all {
@@ -146,7 +155,8 @@ func (w *Worker) kinds() (all, decidable, pollable []string) {
 	return all, decidable, pollable
 }
 
-// spread takes up to a fifth off a period, the same part for all periods of a worker, so that many workers do not march in step.
+// spread takes up to a fifth off a period, the same part for all periods of a worker, so that many
+// workers do not march in step.
 func (w *Worker) spread(d time.Duration) time.Duration {
 	return d - d/5*time.Duration(w.phase&31)/31
 }

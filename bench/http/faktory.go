@@ -64,7 +64,8 @@ func serveFaktory() error {
 	return nil
 }
 
-// durable has Redis write what it acknowledges. Faktory leaves it at snapshots, which lose up to two minutes.
+// durable has Redis write what it acknowledges. Faktory leaves it at snapshots, which lose up to
+// two minutes.
 func durable(socket, fsync string) error {
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
 	defer c.Close()
@@ -72,7 +73,8 @@ func durable(socket, fsync string) error {
 	return errors.Join(c.ConfigSet(ctx, "appendfsync", fsync).Err(), c.ConfigSet(ctx, "appendonly", "yes").Err(), c.ConfigSet(ctx, "save", "").Err())
 }
 
-// faktorySystem is Faktory, with its own client. Its worker library cannot be had from the module proxy, so these loops fetch, run and acknowledge.
+// faktorySystem is Faktory, with its own client. Its worker library cannot be had from the module
+// proxy, so these loops fetch, run and acknowledge.
 type faktorySystem struct {
 	process *process
 	at      *faktory.Server

@@ -1,5 +1,6 @@
-// Command http measures Sojourn's server, in a process of its own, beside the store inside of the program, beside the same server without a store, and
-// beside other job servers: see docs/benchmarks.md.
+// Command http measures Sojourn's server, in a process of its own, beside the store inside of the
+// program, beside the same server without a store, and beside other job servers: see
+// docs/benchmarks.md.
 package main
 
 import (

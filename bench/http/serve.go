@@ -32,7 +32,8 @@ const (
 	childFaktory = "faktory"
 )
 
-// process is this program once more, as a server. It ends when its standard input does, so also when this process is killed.
+// process is this program once more, as a server. It ends when its standard input does, so also
+// when this process is killed.
 type process struct {
 	cmd   *exec.Cmd
 	input io.Closer
@@ -140,7 +141,8 @@ func (n *nothing) Enqueue(_ context.Context, jobs []sojourn.Job, _ bool) ([]sojo
 	return out, nil
 }
 
-// each sends one request for each job, on a connection of each producer's own, as programs without our client do.
+// each sends one request for each job, on a connection of each producer's own, as programs without
+// our client do.
 type each struct {
 	*process
 	http *http.Client

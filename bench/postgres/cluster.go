@@ -18,15 +18,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// cluster is a PostgreSQL server of our own in a temporary folder, reached by a Unix socket only, with the default settings of durability.
+// cluster is a PostgreSQL server of our own in a temporary folder, reached by a Unix socket only,
+// with the default settings of durability.
 type cluster struct {
 	folder, bin string
 	as          *syscall.SysProcAttr
 	databases   atomic.Int64
 }
 
-// settings of the server. The first two are its defaults, written down because everything depends on them. shared_buffers keeps the tables of
-// all systems in memory, max_wal_size keeps checkpoints from falling into the middle of a measurement.
+// settings of the server. The first two are its defaults, written down because everything depends
+// on them. shared_buffers keeps the tables of all systems in memory, max_wal_size keeps checkpoints
+// from falling into the middle of a measurement.
 const settings = "-c fsync=on -c synchronous_commit=on -c full_page_writes=on -c listen_addresses= -c max_connections=200 -c shared_buffers=512MB " +
 	"-c max_wal_size=4GB -c log_min_messages=fatal"
 
@@ -96,7 +98,8 @@ func (c *cluster) url(database string) string {
 	return "postgres:///" + database + "?" + url.Values{"host": {c.folder}, "user": {"postgres"}}.Encode()
 }
 
-// database makes an empty database, after a checkpoint, so that nobody pays for what another has written.
+// database makes an empty database, after a checkpoint, so that nobody pays for what another has
+// written.
 func (c *cluster) database(ctx context.Context) (address string, drop func() error, err error) {
 	name := fmt.Sprint("bench_", c.databases.Add(1))
 	if err := c.admin(ctx, "create database "+name, "checkpoint"); err != nil {

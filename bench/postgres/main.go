@@ -1,5 +1,6 @@
-// Command postgres measures Sojourn on PostgreSQL beside other job queues and beside the raw limit of its own tables: see docs/benchmarks.md.
-// It starts a server of its own from the installed binaries.
+// Command postgres measures Sojourn on PostgreSQL beside other job queues and beside the raw limit
+// of its own tables: see docs/benchmarks.md. It starts a server of its own from the installed
+// binaries.
 package main
 
 import (
@@ -10,8 +11,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/postgres"
 )
 
-// We have two workers in one process, which share one store; each claims 1,000 jobs at most. River has one with as many as its own
-// benchmark command.
+// We have two workers in one process, which share one store; each claims 1,000 jobs at most. River
+// has one with as many as its own benchmark command.
 const (
 	workers     = 2
 	concurrency = 1000

@@ -14,9 +14,10 @@ import (
 	"github.com/sojourn-queue/sojourn/store/postgres"
 )
 
-// Statements that leave the same rows in our tables as our store does, after the enqueue, after the claim and after the finish, whole columns
-// as arrays: the limit set by tables, indexes, driver and server without rules, calls and other goroutines. A job that is stored as running,
-// as in rawAddStarted, needs one write and one transaction less.
+// Statements that leave the same rows in our tables as our store does, after the enqueue, after the
+// claim and after the finish, whole columns as arrays: the limit set by tables, indexes, driver and
+// server without rules, calls and other goroutines. A job that is stored as running, as in
+// rawAddStarted, needs one write and one transaction less.
 const (
 	rawAddJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, orig_run_at_us, created_us, digest, args)
 		select id, 'bench', '', '', 'application/octet-stream', '', '', '', $2, $2, digest, args from unnest($1::bigint[], $3::bytea[], $4::bytea[]) as a (id, args, digest)`
@@ -40,7 +41,8 @@ const (
 		from unnest($1::bigint[]) as a (id)`
 )
 
-// rawConnections work side by side: one backend of the server is one process, and it waits for its client and for the disk.
+// rawConnections work side by side: one backend of the server is one process, and it waits for its
+// client and for the disk.
 const rawConnections = 2
 
 // raw is one connection to a database that our own migration has made.
@@ -139,7 +141,8 @@ func (r *raw) finish(ctx context.Context, ids []int64) error {
 	return err
 }
 
-// life takes n jobs through their whole lives, in three transactions. What the other connection has locked is left to it.
+// life takes n jobs through their whole lives, in three transactions. What the other connection has
+// locked is left to it.
 func (r *raw) life(ctx context.Context, n int) error {
 	if err := r.enqueue(ctx, n); err != nil {
 		return err

@@ -15,8 +15,9 @@ import (
 	"github.com/sojourn-queue/sojourn/store/postgres"
 )
 
-// TestRawLeavesTheSameRows takes one job through our store and one through the raw statements, in two databases, and compares after each step
-// what stands in the tables. If the schema or what the store writes changes, the limit that we measure ourselves by must change with it.
+// TestRawLeavesTheSameRows takes one job through our store and one through the raw statements, in
+// two databases, and compares after each step what stands in the tables. If the schema or what the
+// store writes changes, the limit that we measure ourselves by must change with it.
 func TestRawLeavesTheSameRows(t *testing.T) {
 	if _, err := binaries(); err != nil {
 		t.Skip(err)
@@ -105,7 +106,8 @@ func open(t *testing.T, server *cluster) (*sojourn.Client, *pgx.Conn) {
 	return c, conn
 }
 
-// rows reads a table as text. Of times it says only whether they are set, of digests how long they are.
+// rows reads a table as text. Of times it says only whether they are set, of digests how long they
+// are.
 func rows(t *testing.T, conn *pgx.Conn, table string) (out []string) {
 	t.Helper()
 	found, err := conn.Query(t.Context(), "select * from "+table)

@@ -17,7 +17,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/bench"
 )
 
-// Asynq's settings. An idle processor of its default sleeps for a second, in which it would look slower than it is.
+// Asynq's settings. An idle processor of its default sleeps for a second, in which it would look
+// slower than it is.
 const (
 	asynqConcurrency = 64
 	asynqIdle        = 5 * time.Millisecond

@@ -1,4 +1,5 @@
-// Command sqlite measures Sojourn on SQLite beside other job queues and beside the raw limit of its own tables: see docs/benchmarks.md.
+// Command sqlite measures Sojourn on SQLite beside other job queues and beside the raw limit of its
+// own tables: see docs/benchmarks.md.
 package main
 
 import (

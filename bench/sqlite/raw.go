@@ -16,9 +16,10 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// Statements that leave the same rows in our tables as our store does, after the enqueue, after the claim and after the finish: the limit
-// set by tables, indexes, driver and disk without rules, calls and other goroutines. A job that is stored as running, as in rawAddStarted,
-// needs one write and one transaction less.
+// Statements that leave the same rows in our tables as our store does, after the enqueue, after the
+// claim and after the finish: the limit set by tables, indexes, driver and disk without rules,
+// calls and other goroutines. A job that is stored as running, as in rawAddStarted, needs one write
+// and one transaction less.
 const (
 	rawAddJob = `insert into sj_job (id, kind, key, grp, content_type, tags, meta, policy, orig_run_at_us, created_us, digest, args)
 		values (?1, 'bench', '', '', 'application/octet-stream', '', '', '', ?2, ?2, ?4, ?3)`
@@ -40,7 +41,8 @@ const (
 
 const rawWorker = "bench-raw"
 
-// rawPragmas are those of the connection that writes in package store/sqlite, whose store syncs the log itself.
+// rawPragmas are those of the connection that writes in package store/sqlite, whose store syncs the
+// log itself.
 var rawPragmas = []string{"journal_mode=wal", "synchronous=full", "fullfsync=1", "checkpoint_fullfsync=1", "temp_store=memory", "cache_size=-65536",
 	"wal_autocheckpoint=4000", "journal_size_limit=67108864"}
 

@@ -13,8 +13,9 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// TestRawLeavesTheSameRows takes one job through our store and one through the raw statements, in two files, and compares after each step what
-// stands in the tables. If the schema or what the store writes changes, the limit that we measure ourselves by must change with it.
+// TestRawLeavesTheSameRows takes one job through our store and one through the raw statements, in
+// two files, and compares after each step what stands in the tables. If the schema or what the
+// store writes changes, the limit that we measure ourselves by must change with it.
 func TestRawLeavesTheSameRows(t *testing.T) {
 	r, err := openRaw()
 	if err != nil {
@@ -86,7 +87,8 @@ func TestRawLeavesTheSameRows(t *testing.T) {
 // tables are those that a job's life writes.
 var tables = []string{"sj_job", "sj_live", "sj_final", "sj_history", "sj_key", "sj_data"}
 
-// rows reads a table as text. Of times it says only whether they are set, of digests how long they are.
+// rows reads a table as text. Of times it says only whether they are set, of digests how long they
+// are.
 func rows(t *testing.T, r *raw, table string) (out []string) {
 	t.Helper()
 	st, err := r.conn.Prepare("select * from " + table)

@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/bench"
 )
 
-// River's settings: those of its own benchmark command, with fewer workers, since one connection is all that SQLite gives them.
+// River's settings: those of its own benchmark command, with fewer workers, since one connection is
+// all that SQLite gives them.
 const (
 	riverWorkers  = 500
 	riverCooldown = 2 * time.Millisecond

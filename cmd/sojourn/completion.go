@@ -71,7 +71,8 @@ func first(fn cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// ask asks the store, for a short time. Whatever goes wrong, there is nothing to offer, and nothing is said: the shell would print it into the line.
+// ask asks the store, for a short time. Whatever goes wrong, there is nothing to offer, and nothing
+// is said: the shell would print it into the line.
 func (a *app) ask(cmd *cobra.Command, o offer) []string {
 	found := make(chan []string, 1)
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)

@@ -33,7 +33,8 @@ const (
 	tokenEnv = "SOJOURN_TOKEN"
 )
 
-// perRun are flags that belong to one command line, what it runs and how often: a file that happens to lie in the folder shall not say that.
+// perRun are flags that belong to one command line, what it runs and how often: a file that happens
+// to lie in the folder shall not say that.
 var perRun = []string{"help", "check", "exec", "once"}
 
 // configured are the commands whose flags are settings, with what their variables begin with.
@@ -80,7 +81,8 @@ type resolved struct {
 	origin string // default, a flag, a variable, or a place in the file
 }
 
-// configFile is the file of the command's settings: that of --config, else that of $SOJOURN_CONFIG, else sojourn.toml in the working folder if it is there.
+// configFile is the file of the command's settings: that of --config, else that of $SOJOURN_CONFIG,
+// else sojourn.toml in the working folder if it is there.
 func (a *app) configFile() (name string, named bool) {
 	name = cmp.Or(a.config, a.env("SOJOURN_CONFIG"))
 	return cmp.Or(name, "sojourn.toml"), name != ""
@@ -181,7 +183,8 @@ func (a *app) fileOf(origin, name string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// configure gives the flags of a command the values that the environment and the file have for them.
+// configure gives the flags of a command the values that the environment and the file have for
+// them.
 func (a *app) configure(cmd *cobra.Command) error {
 	values, err := a.resolve(cmd.Root(), cmd)
 	if err != nil {

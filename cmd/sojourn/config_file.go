@@ -18,7 +18,8 @@ type entry struct {
 	place string // file:line:column
 }
 
-// parseConfig reads a file of settings. What is not a setting is refused where it stands, because a misspelt one would be dropped silently.
+// parseConfig reads a file of settings. What is not a setting is refused where it stands, because a
+// misspelt one would be dropped silently.
 func parseConfig(name string, text []byte, known []setting) (map[string]entry, error) {
 	var whole map[string]any
 	if err := toml.Unmarshal(text, &whole); err != nil {

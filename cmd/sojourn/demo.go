@@ -75,7 +75,8 @@ func (a *app) demoCommand() *cobra.Command {
 	return cmd
 }
 
-// demoStore is the URL of the store that the flags or the environment name; "" means a temporary one.
+// demoStore is the URL of the store that the flags or the environment name; "" means a temporary
+// one.
 func (a *app) demoStore(db string) (url string, err error) {
 	switch {
 	case db != "" && a.store != "":
@@ -97,7 +98,8 @@ func (a *app) demoStore(db string) (url string, err error) {
 	return url, err
 }
 
-// config turns the flags into the demo's own. The path of the ledgers is not among them: the store decides it.
+// config turns the flags into the demo's own. The path of the ledgers is not among them: the store
+// decides it.
 func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 	cfg := demo.Defaults()
 	if f.headless {
@@ -122,7 +124,8 @@ func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 	return cfg, probe.Validate()
 }
 
-// demo runs on a fresh client of the store. An answer for an order that nobody placed waits as long as a job awaits its answer.
+// demo runs on a fresh client of the store. An answer for an order that nobody placed waits as long
+// as a job awaits its answer.
 func (a *app) demo(ctx context.Context, url, ledger string, cfg demo.Config, headless bool) error {
 	c, err := store.Open(url, store.ServerToken(a.token), store.Migrate(), store.InboxTTL(max(cfg.Within, time.Second)))
 	if err != nil {
@@ -161,8 +164,9 @@ func (a *app) demoOn(ctx context.Context, c *sojourn.Client, url, ledger string,
 	return demo.Run(ctx, c, cfg, a.demoView(&cfg, headless))
 }
 
-// ledgerPath is where the demo keeps its books: where it is told to, or beside the store's file. Those of a server lie in the user's cache
-// folder under the instance's name, which is new when the tables are made anew: books about other tables would accuse these of losing jobs.
+// ledgerPath is where the demo keeps its books: where it is told to, or beside the store's file.
+// Those of a server lie in the user's cache folder under the instance's name, which is new when the
+// tables are made anew: books about other tables would accuse these of losing jobs.
 func ledgerPath(ctx context.Context, c *sojourn.Client, url, ledger string) (string, error) {
 	if ledger != "" {
 		return ledger, nil
@@ -182,7 +186,8 @@ func ledgerPath(ctx context.Context, c *sojourn.Client, url, ledger string) (str
 	return filepath.Join(folder, "demo-"+status.Instance), os.MkdirAll(folder, 0o700)
 }
 
-// demoView draws on a terminal, and writes lines elsewhere. What the worker complains about goes to stderr, except below a screen.
+// demoView draws on a terminal, and writes lines elsewhere. What the worker complains about goes to
+// stderr, except below a screen.
 func (a *app) demoView(cfg *demo.Config, headless bool) func(demo.Snapshot) {
 	out := a.out
 	if a.asJSON() { // stdout is for the report

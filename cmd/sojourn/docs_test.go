@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestReferenceIsComplete holds docs/reference/cli.md against the program: each command has a heading, and each flag stands in the section
-// of its group. So do the exit codes.
+// TestReferenceIsComplete holds docs/reference/cli.md against the program: each command has a
+// heading, and each flag stands in the section of its group. So do the exit codes.
 func TestReferenceIsComplete(t *testing.T) {
 	b, err := os.ReadFile("../../docs/reference/cli.md")
 	if err != nil {

@@ -69,10 +69,12 @@ func (a *app) doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// readableCheck is whether the commands can read what is stored. The invariants do not read every column.
+// readableCheck is whether the commands can read what is stored. The invariants do not read every
+// column.
 const readableCheck = "rows-readable"
 
-// unreadable reads everything that job ls, queue ls, worker ls, inbox ls and token ls read, and the args and results of all jobs.
+// unreadable reads everything that job ls, queue ls, worker ls, inbox ls and token ls read, and the
+// args and results of all jobs.
 func unreadable(ctx context.Context, c *sojourn.Client) (found []sojourn.Violation) {
 	note := func(what string, err error) {
 		if err != nil {
@@ -137,7 +139,8 @@ func progress(out io.Writer, every time.Duration) func(sojourn.CheckProgress) {
 	}
 }
 
-// diagnose sorts violations by their checks. One of a check that is not in names is shown all the same.
+// diagnose sorts violations by their checks. One of a check that is not in names is shown all the
+// same.
 func diagnose(names []string, violations []sojourn.Violation) diagnosis {
 	d := diagnosis{Healthy: len(violations) == 0}
 	place := map[string]int{}

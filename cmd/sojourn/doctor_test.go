@@ -46,7 +46,8 @@ func TestDoctorProgress(t *testing.T) {
 	}
 }
 
-// A scheduled job that nothing will ever look at again (inv:L1): doctor says so, in both forms, with exit code 1.
+// A scheduled job that nothing will ever look at again (inv:L1): doctor says so, in both forms,
+// with exit code 1.
 func TestDoctorFindsAPlantedViolation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
 	if code, _, errs := commandLine(t, "--store", file, "enqueue", "mail", "--delay", "1h"); code != exitOK {
@@ -120,7 +121,8 @@ func TestEmptyPattern(t *testing.T) {
 	}
 }
 
-// A ledger that does not say what its jobs hold is found, and repaired where that is asked for. inv:T2
+// A ledger that does not say what its jobs hold is found, and repaired where that is asked for.
+// inv:T2
 func TestDoctorRepairsTheLedger(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
 	for _, args := range [][]string{{"queue", "set", "calls", "--limit", "2"}, {"enqueue", "call", "--queue", "calls"}} {
@@ -141,7 +143,8 @@ func TestDoctorRepairsTheLedger(t *testing.T) {
 	}
 }
 
-// A schema that is too old or too new is no wrong usage: status says 1, and what cannot go on says 5.
+// A schema that is too old or too new is no wrong usage: status says 1, and what cannot go on says
+// 5.
 func TestSchemaOfAnotherVersion(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
 	if code, _, errs := commandLine(t, "--store", file, "migrate", "up"); code != exitOK {

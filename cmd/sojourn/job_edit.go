@@ -172,7 +172,8 @@ func (a *app) jobPurgeCommand() *cobra.Command {
 	})
 }
 
-// doBulk changes page after page, in the order of ids. A job that left its state since it was found is left alone.
+// doBulk changes page after page, in the order of ids. A job that left its state since it was found
+// is left alone.
 func (a *app) doBulk(ctx context.Context, c *sojourn.Client, b *bulk) error {
 	if b.dryRun || !b.yes && !(b.byName && len(b.filter.IDs) == 1) {
 		return a.rehearse(ctx, c, b)

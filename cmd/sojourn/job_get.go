@@ -84,8 +84,8 @@ func headLines(j *sojourn.Job, now time.Time) [][2]string {
 	return append(lines, clocks(j, now)...)
 }
 
-// clocks are what still runs for a live job. wakes is when the store looks at it next, whatever else happens: at its start, at
-// the end of a lease or a wait, or at a clock below.
+// clocks are what still runs for a live job. wakes is when the store looks at it next, whatever
+// else happens: at its start, at the end of a lease or a wait, or at a clock below.
 func clocks(j *sojourn.Job, now time.Time) [][2]string {
 	if j.State.Final() {
 		return nil

@@ -17,8 +17,9 @@ import (
 	"github.com/sojourn-queue/sojourn/store"
 )
 
-// TestDemoSurvivesKill kills the demo in the middle of its work, twice, and lets the third one on the same store count: nothing that was
-// acknowledged to it is gone, nobody is charged twice, and the doctor finds nothing (spec:L8, inv:A1).
+// TestDemoSurvivesKill kills the demo in the middle of its work, twice, and lets the third one on
+// the same store count: nothing that was acknowledged to it is gone, nobody is charged twice, and
+// the doctor finds nothing (spec:L8, inv:A1).
 func TestDemoSurvivesKill(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { demoSurvivesKill(t, "sqlite:"+filepath.Join(t.TempDir(), "demo.db")) })
 	t.Run("postgres", func(t *testing.T) {
@@ -107,7 +108,8 @@ func counts(t *testing.T, sojourn, url string, life time.Duration) (report demoR
 	return report
 }
 
-// sojournCommand is the command as a program: under this name the test binary is the command, see TestMain.
+// sojournCommand is the command as a program: under this name the test binary is the command, see
+// TestMain.
 func sojournCommand(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS == "windows" {

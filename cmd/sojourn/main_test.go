@@ -32,8 +32,9 @@ func (t tests) Run() int {
 	return t.m.Run()
 }
 
-// TestScripts runs testdata/*.txt, one for each group of commands. In them "exits N COMMAND..." wants that exit code, and "claims NAME KIND" claims a job of
-// the kind, if there is one, for a worker called NAME; "! claims" wants it to be refused because the worker is drained.
+// TestScripts runs testdata/*.txt, one for each group of commands. In them "exits N COMMAND..."
+// wants that exit code, and "claims NAME KIND" claims a job of the kind, if there is one, for a
+// worker called NAME; "! claims" wants it to be refused because the worker is drained.
 func TestScripts(t *testing.T) {
 	scripts(t, "sqlite:jobs.db", "testdata/*.txt")
 }
@@ -48,7 +49,8 @@ func TestScriptsOverHTTP(t *testing.T) {
 // overHTTP are the scripts about what stands in a store, wherever that is.
 var overHTTP = []string{"server/audit", "completion", "enqueue", "inbox", "job", "job_edit", "queue", "respond", "server/local", "top", "why", "window", "worker"}
 
-// TestEveryCommandOverHTTP: each command is in one of these scripts, except those that have no store of their own.
+// TestEveryCommandOverHTTP: each command is in one of these scripts, except those that have no
+// store of their own.
 func TestEveryCommandOverHTTP(t *testing.T) {
 	var text strings.Builder
 	for _, name := range overHTTP {

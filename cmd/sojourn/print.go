@@ -71,7 +71,8 @@ func newTable(out io.Writer, header ...string) table {
 	return t
 }
 
-// row writes one line of cells. What stands in them may come from anywhere, so control characters do not reach the terminal.
+// row writes one line of cells. What stands in them may come from anywhere, so control characters
+// do not reach the terminal.
 func (t table) row(cells ...string) {
 	for i := range cells {
 		cells[i] = clean(cells[i])
@@ -93,8 +94,9 @@ func (t table) flush() error {
 	return nil
 }
 
-// hidden reports whether a character would act on the terminal instead of being shown: control characters, line separators, and those that change the
-// direction of text, which make it look like another text.
+// hidden reports whether a character would act on the terminal instead of being shown: control
+// characters, line separators, and those that change the direction of text, which make it look like
+// another text.
 func hidden(r rune) bool {
 	switch {
 	case r == '\u061c', r == '\u200e', r == '\u200f', r == '\ufeff', r >= '\u2028' && r <= '\u202e', r >= '\u2060' && r <= '\u206f', r >= 0xe0000 && r <= 0xe007f:
@@ -103,7 +105,8 @@ func hidden(r rune) bool {
 	return unicode.IsControl(r)
 }
 
-// escape shows hidden characters as Go writes them, such as \n, \x1b and \u202e, but for those in but.
+// escape shows hidden characters as Go writes them, such as \n, \x1b and \u202e, but for those in
+// but.
 func escape(text, but string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if !strings.ContainsFunc(text, hidden) {

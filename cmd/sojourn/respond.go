@@ -68,7 +68,8 @@ func (a *app) respondCommand() *cobra.Command {
 	return cmd
 }
 
-// address takes KIND and KEY from the arguments; others are the flags that may stand for them. That just one address is given, Validate checks.
+// address takes KIND and KEY from the arguments; others are the flags that may stand for them. That
+// just one address is given, Validate checks.
 func address(r *sojourn.Response, args []string, others string) error {
 	switch len(args) {
 	case 1:

@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store"
 )
 
-// TestDrainedWorkersOfAllLanguagesEnd: a worker that an operator drains ends by itself, without an error (spec:W3).
+// TestDrainedWorkersOfAllLanguagesEnd: a worker that an operator drains ends by itself, without an
+// error (spec:W3).
 func TestDrainedWorkersOfAllLanguagesEnd(t *testing.T) {
 	for name, program := range map[string]struct{ file, text string }{
 		"python3": {"w.py", `import sys, sojourn

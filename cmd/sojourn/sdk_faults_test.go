@@ -43,8 +43,9 @@ type faultResult struct {
 	Wrong string `json:"wrong"`
 }
 
-// TestFaults runs sdk/faults.json: each fault on each call of the clients and workers in Go, Python and TypeScript. No job fails or runs twice because
-// of an answer that is not the server's, all errors are typed, and the worker goes on. Without SOJOURN_FAULTS=all only the short rows run.
+// TestFaults runs sdk/faults.json: each fault on each call of the clients and workers in Go, Python
+// and TypeScript. No job fails or runs twice because of an answer that is not the server's, all
+// errors are typed, and the worker goes on. Without SOJOURN_FAULTS=all only the short rows run.
 func TestFaults(t *testing.T) {
 	text, err := os.ReadFile("../../sdk/faults.json")
 	if err != nil {
@@ -63,7 +64,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFaultsControl is the control arm: a row without a fault is good, and one in which the server itself refuses the outcome is not.
+// TestFaultsControl is the control arm: a row without a fault is good, and one in which the server
+// itself refuses the outcome is not.
 func TestFaultsControl(t *testing.T) {
 	own := &fault{Name: "own_422", Status: 422, Headers: map[string]string{"Content-Type": "application/problem+json"},
 		Body: `{"type":"about:blank","title":"x","status":422,"detail":"from the control arm","code":"invalid","retryable":false}`}
@@ -79,7 +81,8 @@ func TestFaultsControl(t *testing.T) {
 	}
 }
 
-// TestLeaseIsLetGo: a report that nobody of ours answers is not repeated for ever. The lease ends, the job runs again, and the worker has its slot.
+// TestLeaseIsLetGo: a report that nobody of ours answers is not repeated for ever. The lease ends,
+// the job runs again, and the worker has its slot.
 func TestLeaseIsLetGo(t *testing.T) {
 	object := &fault{Name: "object", Status: 200, Headers: map[string]string{"Content-Type": "application/json"}, Body: "{}", Times: -1, Before: true}
 	for name, drive := range faultDrivers {

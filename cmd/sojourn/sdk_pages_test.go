@@ -17,7 +17,8 @@ var (
 	pageBlock = regexp.MustCompile("(?s)```(sh|text)\n(.*?)```")
 )
 
-// TestQuickstarts runs the pages for other languages as they stand: their files are written, their commands run, and what they print is compared.
+// TestQuickstarts runs the pages for other languages as they stand: their files are written, their
+// commands run, and what they print is compared.
 func TestQuickstarts(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, folder string) (env []string){
 		"python": func(t *testing.T, _ string) []string {
@@ -75,7 +76,8 @@ func installTypeScript(t *testing.T, folder, sdk string) {
 
 var declares = regexp.MustCompile(`(?m)^export declare type `)
 
-// TestTypeScriptIsBuilt compiles the SDK, compares the result with what is committed, and checks the page's programs against its types.
+// TestTypeScriptIsBuilt compiles the SDK, compares the result with what is committed, and checks
+// the page's programs against its types.
 func TestTypeScriptIsBuilt(t *testing.T) {
 	t.Parallel()
 	tsc := interpreter(t, "tsc")
@@ -153,7 +155,8 @@ func freePort(t *testing.T) {
 	}
 }
 
-// runPage writes the files of a page into a folder, runs its commands there in one shell, and wants each of its texts in what they print.
+// runPage writes the files of a page into a folder, runs its commands there in one shell, and wants
+// each of its texts in what they print.
 func runPage(t *testing.T, path, folder string, env []string) {
 	t.Helper()
 	b, err := os.ReadFile(path)

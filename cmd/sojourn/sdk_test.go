@@ -24,8 +24,9 @@ import (
 // scenario is the file that every client and worker runs.
 const scenario = "../../sdk/scenario.json"
 
-// TestScenario runs the same steps with the client and the worker of each language against a server of its own: spec:H7, spec:H10, spec:P11,
-// inv:F5, bad:48, tr:M1, tr:R1, tr:R5, tr:L5, tr:F5, tr:F8, tr:O1.
+// TestScenario runs the same steps with the client and the worker of each language against a server
+// of its own: spec:H7, spec:H10, spec:P11, inv:F5, bad:48, tr:M1, tr:R1, tr:R5, tr:L5, tr:F5,
+// tr:F8, tr:O1.
 func TestScenario(t *testing.T) {
 	text, err := os.ReadFile(scenario)
 	if err != nil {
@@ -68,8 +69,9 @@ func TestScenario(t *testing.T) {
 	}
 }
 
-// lossy is a way to a server on which every third request is lost, in turns before it is executed and after that with its answer, as far as a client
-// may send such a request again and gets the same answer. What it sends again arrives.
+// lossy is a way to a server on which every third request is lost, in turns before it is executed
+// and after that with its answer, as far as a client may send such a request again and gets the
+// same answer. What it sends again arrives.
 func lossy(t *testing.T, server string) string {
 	target, err := url.Parse(server)
 	if err != nil {

@@ -18,14 +18,16 @@ import (
 	"testing"
 )
 
-// unitPrograms show what the scenario and the table of faults do not: a line "ok NAME" or "FAIL NAME ..." for each case.
+// unitPrograms show what the scenario and the table of faults do not: a line "ok NAME" or "FAIL
+// NAME ..." for each case.
 var unitPrograms = map[string][]string{
 	"python":     {"python3", "../../sdk/python/tests/unit.py"},
 	"typescript": {"node", "../../sdk/typescript/test/unit.js"},
 }
 
-// TestSDKUnits: coroutines as handlers, exceptions and thrown values whose own methods fail, values that JSON has not, lone surrogates, SIGTERM during a
-// claim that hangs, and the heartbeat in a process of its own.
+// TestSDKUnits: coroutines as handlers, exceptions and thrown values whose own methods fail, values
+// that JSON has not, lone surrogates, SIGTERM during a claim that hangs, and the heartbeat in a
+// process of its own.
 func TestSDKUnits(t *testing.T) {
 	for language, command := range unitPrograms {
 		t.Run(language, func(t *testing.T) {
@@ -44,8 +46,8 @@ func TestSDKUnits(t *testing.T) {
 	}
 }
 
-// TestProxyVariables: HTTP_PROXY and HTTPS_PROXY lead the clients in Python and TypeScript to a server whose name only the proxy knows, and NO_PROXY
-// leads past it.
+// TestProxyVariables: HTTP_PROXY and HTTPS_PROXY lead the clients in Python and TypeScript to a
+// server whose name only the proxy knows, and NO_PROXY leads past it.
 func TestProxyVariables(t *testing.T) {
 	server, token := serveScenario(t)
 	target, err := url.Parse(server)

@@ -32,8 +32,9 @@ func soon(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestServeDrains: between SIGTERM and its end a server is not ready, takes no new work, ends long polls and still takes the outcomes of workers. A request
-// that it has begun is finished, and the exit code is 0.
+// TestServeDrains: between SIGTERM and its end a server is not ready, takes no new work, ends long
+// polls and still takes the outcomes of workers. A request that it has begun is finished, and the
+// exit code is 0.
 func TestServeDrains(t *testing.T) {
 	s := serve(t, "--store", "sqlite:"+filepath.Join(t.TempDir(), "jobs.db"), "--notice", "2s", "--grace", "20s", "--log", "json", "--pprof", "127.0.0.1:0")
 	soon(t, "not ready", func() bool { status, _ := s.send("GET", "/readyz", "", ""); return status == 200 })
@@ -156,7 +157,8 @@ func (s *started) logged() {
 	}
 }
 
-// TestServeReloadsItsCertificate: new files are used by the next connections, a pair that does not fit is not.
+// TestServeReloadsItsCertificate: new files are used by the next connections, a pair that does not
+// fit is not.
 func TestServeReloadsItsCertificate(t *testing.T) {
 	folder := t.TempDir()
 	cert, key := filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")

@@ -22,7 +22,8 @@ func (s *started) connect() net.Conn {
 	return c
 }
 
-// TestServeHeaders: long headers are refused, slow ones are cut, and others are answered meanwhile (bad:59, bad:60).
+// TestServeHeaders: long headers are refused, slow ones are cut, and others are answered meanwhile
+// (bad:59, bad:60).
 func TestServeHeaders(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--store", "sqlite:"+filepath.Join(t.TempDir(), "jobs.db"))

@@ -95,8 +95,8 @@ func (s *started) command(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestServe starts a server, drains it in the middle of a long poll, and starts it again with a token in the store. Neither args nor tokens are in the
-// log.
+// TestServe starts a server, drains it in the middle of a long poll, and starts it again with a
+// token in the store. Neither args nor tokens are in the log.
 func TestServe(t *testing.T) {
 	store := "sqlite:" + filepath.Join(t.TempDir(), "jobs.db")
 	s := serve(t, "--store", store)

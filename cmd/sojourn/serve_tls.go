@@ -10,7 +10,8 @@ import (
 // lookEvery is how often the files of a certificate are looked at.
 const lookEvery = time.Second
 
-// certificate reads its files again when one of them has changed. A pair that does not fit, as while they are being replaced, leaves the old one.
+// certificate reads its files again when one of them has changed. A pair that does not fit, as
+// while they are being replaced, leaves the old one.
 type certificate struct {
 	cert, key string
 

@@ -19,7 +19,8 @@ func madeFor(t *testing.T, store string, args ...string) (made struct{ ID, Token
 	return made
 }
 
-// opens asks a server until a token does, or does not, open its door, and gives the time that this took.
+// opens asks a server until a token does, or does not, open its door, and gives the time that this
+// took.
 func (s *started) opens(token string, want bool) time.Duration {
 	s.Helper()
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -33,7 +34,8 @@ func (s *started) opens(token string, want bool) time.Duration {
 	}
 }
 
-// TestTokensOnTwoServers: rotation leaves no gap, and an end reaches every server within 5 s (sec:S3).
+// TestTokensOnTwoServers: rotation leaves no gap, and an end reaches every server within 5 s
+// (sec:S3).
 func TestTokensOnTwoServers(t *testing.T) {
 	t.Parallel()
 	store := "sqlite:" + filepath.Join(t.TempDir(), "jobs.db")
@@ -67,8 +69,9 @@ func TestTokensOnTwoServers(t *testing.T) {
 	}
 }
 
-// TestLogsAreSilent takes jobs through their lives, with mistakes on the way, and looks for what must not be in the logs: tokens, capabilities, args,
-// results, errors, keys and bodies (sec:S3, sec:S14).
+// TestLogsAreSilent takes jobs through their lives, with mistakes on the way, and looks for what
+// must not be in the logs: tokens, capabilities, args, results, errors, keys and bodies (sec:S3,
+// sec:S14).
 func TestLogsAreSilent(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"text", "json"} {

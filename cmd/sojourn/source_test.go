@@ -37,7 +37,8 @@ func (p *page) String() string {
 	return p.text.String()
 }
 
-// TestSourceRun runs the sources of a file beside a store: an answer, one that cannot be read, one that is not meant, and an orderly end.
+// TestSourceRun runs the sources of a file beside a store: an answer, one that cannot be read, one
+// that is not meant, and an orderly end.
 func TestSourceRun(t *testing.T) {
 	server := brokertest.StartNATS(t)
 	conn, err := nats.Connect(server.URL)

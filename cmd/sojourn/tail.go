@@ -56,7 +56,8 @@ func (a *app) tailCommand() *cobra.Command {
 	return cmd
 }
 
-// tail shows a job until it is final, or a time above 0 has passed: how it stands is shown at least once.
+// tail shows a job until it is final, or a time above 0 has passed: how it stands is shown at least
+// once.
 func (a *app) tail(ctx context.Context, c *sojourn.Client, id sojourn.ID, length time.Duration) error {
 	f := follower{app: a, lines: map[string]bool{}}
 	for first := true; ; first = false {
@@ -99,7 +100,8 @@ type follower struct {
 	lines    map[string]bool // of the log
 }
 
-// look shows what is new. The job is read first: what is read after it is at least as new, so nothing is missing when the job is final.
+// look shows what is new. The job is read first: what is read after it is at least as new, so
+// nothing is missing when the job is final.
 func (f *follower) look(ctx context.Context, c *sojourn.Client, id sojourn.ID) (*sojourn.Job, error) {
 	j, err := c.Get(ctx, id)
 	if err != nil {

@@ -83,7 +83,8 @@ func (a *app) topOnce(ctx context.Context, c *sojourn.Client) error {
 	return err
 }
 
-// top draws until ctx ends or q is typed, on the other screen of the terminal, so that what was there comes back.
+// top draws until ctx ends or q is typed, on the other screen of the terminal, so that what was
+// there comes back.
 func (a *app) top(ctx context.Context, c *sojourn.Client, screen *os.File, every time.Duration) error {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
@@ -154,7 +155,8 @@ func keys(in io.Reader) {
 	}
 }
 
-// text is the picture, in as many columns and lines as there are; 0 = any number. before is the one before it, for the rates.
+// text is the picture, in as many columns and lines as there are; 0 = any number. before is the one
+// before it, for the rates.
 func (p picture) text(before *picture, wide, high int) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s  %s  %s\n", clean(p.Status.Store), clean(p.Status.Location), p.Status.Now.UTC().Format(time.RFC3339), p.sums())
@@ -212,7 +214,8 @@ func oldest(q sojourn.QueueStatus) time.Time {
 	return q.OldestReady
 }
 
-// rate is how many jobs of a queue have ended a second. What retention has deleted meanwhile is missing in it.
+// rate is how many jobs of a queue have ended a second. What retention has deleted meanwhile is
+// missing in it.
 func (p picture) rate(q sojourn.QueueStatus, before *picture) string {
 	if before == nil {
 		return "-"

@@ -16,7 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// terminalPair is a terminal: what a program prints to side appears at main, and what is written to main is typed.
+// terminalPair is a terminal: what a program prints to side appears at main, and what is written to
+// main is typed.
 func terminalPair(t *testing.T) (main, side *os.File) {
 	t.Helper()
 	main, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -38,7 +39,8 @@ func terminalPair(t *testing.T) (main, side *os.File) {
 	return main, side
 }
 
-// TestTopOnATerminal: top draws, follows the size of the terminal, ends with q, and leaves the terminal as it was.
+// TestTopOnATerminal: top draws, follows the size of the terminal, ends with q, and leaves the
+// terminal as it was.
 func TestTopOnATerminal(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client, url string) {
 		enqueueOne(t, c, "a")

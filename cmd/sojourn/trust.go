@@ -15,8 +15,9 @@ const (
 	othersWrite fs.FileMode = 0o022 // the group too
 )
 
-// trusted looks at the mode of a file with settings or a secret. A file with a secret that others can write is refused, as ssh does. All else is a
-// warning: a container gets its secrets as files that everybody in it can read.
+// trusted looks at the mode of a file with settings or a secret. A file with a secret that others
+// can write is refused, as ssh does. All else is a warning: a container gets its secrets as files
+// that everybody in it can read.
 func (a *app) trusted(name string, secret bool) error {
 	info, err := os.Stat(name)
 	if err != nil || !info.Mode().IsRegular() || runtime.GOOS == "windows" {

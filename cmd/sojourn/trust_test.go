@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestFilesOfOthers: files with settings or secrets that other users can write or read do not go unnoticed.
+// TestFilesOfOthers: files with settings or secrets that other users can write or read do not go
+// unnoticed.
 func TestFilesOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {

@@ -24,10 +24,12 @@ var commandLines = []string{
 	"migrate status", "migrate up", "migrate down", "migrate print", "migrate check", "store backup b.db", "store restore b.db", "store compact", "doctor",
 }
 
-// storeless are commands that open no store, or something else before it; serve calls any store that it cannot open unusable.
+// storeless are commands that open no store, or something else before it; serve calls any store
+// that it cannot open unusable.
 var storeless = []string{"sojourn version", "sojourn config", "sojourn serve", "sojourn source ls", "sojourn source test", "sojourn source run", "sojourn source check"}
 
-// TestStoreOfEveryCommand shows for every command that takes a store that the flag goes before SOJOURN_URL, and that before the default.
+// TestStoreOfEveryCommand shows for every command that takes a store that the flag goes before
+// SOJOURN_URL, and that before the default.
 func TestStoreOfEveryCommand(t *testing.T) {
 	t.Chdir(t.TempDir())
 	lines := map[string]string{}
@@ -90,7 +92,8 @@ func TestStoreOfEveryCommand(t *testing.T) {
 	}
 }
 
-// TestCommandsOnPostgres runs the commands of a job's life on a server that only SOJOURN_URL names, as a URL and as a JSON object (spec:A7).
+// TestCommandsOnPostgres runs the commands of a job's life on a server that only SOJOURN_URL names,
+// as a URL and as a JSON object (spec:A7).
 func TestCommandsOnPostgres(t *testing.T) {
 	schema := pgtest.NewSchema(t)
 	url := pgtest.With(t, pgtest.URL(t), "schema", schema)

@@ -39,7 +39,8 @@ func (a *app) watchable(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// watch calls list until ctx ends, with one open store. The first failure ends it; later ones are said, and it goes on: a store that is away comes back.
+// watch calls list until ctx ends, with one open store. The first failure ends it; later ones are
+// said, and it goes on: a store that is away comes back.
 func (a *app) watch(ctx context.Context, every time.Duration, list func() error) error {
 	a.keep = &kept{}
 	defer func() { a.keep.close(); a.keep = nil }()
@@ -81,8 +82,9 @@ func (a *app) frame(list func() error) (string, error) {
 	return text.String(), err
 }
 
-// redraw shows a frame in the place of the one before, from the top of the screen. Each line is erased before it is written: erased
-// after a carriage return, or after its last column, it would lose what was just written.
+// redraw shows a frame in the place of the one before, from the top of the screen. Each line is
+// erased before it is written: erased after a carriage return, or after its last column, it would
+// lose what was just written.
 func (a *app) redraw(frame string) error {
 	var b strings.Builder
 	b.WriteString("\x1b[H")

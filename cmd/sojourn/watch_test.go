@@ -41,7 +41,8 @@ func onBoth(t *testing.T, fn func(t *testing.T, c *sojourn.Client, url string)) 
 	}
 }
 
-// following runs a command that goes on. next is its next line; interrupt interrupts it; exit is its exit code, when it has ended.
+// following runs a command that goes on. next is its next line; interrupt interrupts it; exit is
+// its exit code, when it has ended.
 func following(t *testing.T, url string, args ...string) (next func() string, interrupt func(), exit func() int) {
 	t.Helper()
 	read, write := io.Pipe()

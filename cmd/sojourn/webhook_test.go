@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// TestWebhookCommand: the command listens, stores what a known sender brings, and ends with its context.
+// TestWebhookCommand: the command listens, stores what a known sender brings, and ends with its
+// context.
 func TestWebhookCommand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c, err := sqlite.Open(path)

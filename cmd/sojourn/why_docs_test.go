@@ -23,7 +23,8 @@ type held struct {
 	ask     []string
 }
 
-// Each section of the page has the command that sets its gate, and what why says then. Job 1 is the first that was enqueued.
+// Each section of the page has the command that sets its gate, and what why says then. Job 1 is the
+// first that was enqueued.
 var heldCases = []held{
 	{gate: "Pause", setup: [][]string{{"queue", "set", "calls", "--paused"}}, ask: []string{"why", "1"}},
 	{gate: "Window", setup: [][]string{{"queue", "set", "calls", "--window", "sun 03:00:00-03:00:01 Europe/Berlin"}}, ask: []string{"why", "1"}},
@@ -41,8 +42,8 @@ var heldCases = []held{
 		ask: []string{"why", "--queue", "calls"}},
 }
 
-// TestPageOfGates runs what docs/guides/gates.md shows: each command line stands in its section, and the output is what the program writes, but
-// for times.
+// TestPageOfGates runs what docs/guides/gates.md shows: each command line stands in its section,
+// and the output is what the program writes, but for times.
 func TestPageOfGates(t *testing.T) {
 	b, err := os.ReadFile("../../docs/guides/gates.md")
 	if err != nil {

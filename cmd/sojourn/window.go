@@ -152,7 +152,8 @@ func zoneOf(name string, all []sojourn.Windows) (*time.Location, error) {
 	return sojourn.Zone(name)
 }
 
-// nextOpenings are at most n openings from a moment on. If the windows are open then, the first began before it.
+// nextOpenings are at most n openings from a moment on. If the windows are open then, the first
+// began before it.
 func nextOpenings(from time.Time, n int, all []sojourn.Windows) ([]opening, error) {
 	var list []opening
 	for at := from; len(list) < n; {

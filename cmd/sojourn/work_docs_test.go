@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestQuickstartWithBash runs docs/guides/bash.md as it stands, and once more with the URL of a server in the place of the file.
+// TestQuickstartWithBash runs docs/guides/bash.md as it stands, and once more with the URL of a
+// server in the place of the file.
 func TestQuickstartWithBash(t *testing.T) {
 	page, err := os.ReadFile("../../docs/guides/bash.md")
 	if err != nil {

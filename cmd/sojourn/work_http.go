@@ -27,7 +27,8 @@ func (f *callFlags) register(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.timeout, "http-timeout", httpjob.DefaultTimeout, "of the kind http: for a request, at most")
 }
 
-// caller sends the requests of jobs; nil if it is not asked for. The secrets that sign them are not given as flags, because those show in the list of processes.
+// caller sends the requests of jobs; nil if it is not asked for. The secrets that sign them are not
+// given as flags, because those show in the list of processes.
 func (a *app) caller(f callFlags) (*httpjob.Caller, error) {
 	o := httpjob.Options{AllowHTTP: f.allowHTTP, Timeout: f.timeout}
 	if !f.on {

@@ -140,8 +140,9 @@ func (w *workshop) pids(file string, n int) (pids []int) {
 	return pids
 }
 
-// stubborn is a program whose child ignores SIGTERM. Both outlive every test unless they are killed. They write their process ids to the
-// file pids, and hold the writing end of a named pipe as long as they live.
+// stubborn is a program whose child ignores SIGTERM. Both outlive every test unless they are
+// killed. They write their process ids to the file pids, and hold the writing end of a named pipe
+// as long as they live.
 func (w *workshop) stubborn() string {
 	w.Helper()
 	pipe := filepath.Join(w.folder, "alive")
@@ -161,8 +162,8 @@ wait
 `)
 }
 
-// allGone waits until both processes of the stubborn program are dead. The kernel closes the pipe when a process dies, also where no
-// init collects the dead, as in many containers.
+// allGone waits until both processes of the stubborn program are dead. The kernel closes the pipe
+// when a process dies, also where no init collects the dead, as in many containers.
 func (w *workshop) allGone() {
 	w.Helper()
 	if err := w.alive.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -173,7 +174,8 @@ func (w *workshop) allGone() {
 	}
 }
 
-// TestSojournWorkLife (spec:H10): a job waits for its answer between two runs, over a file and over a server alike.
+// TestSojournWorkLife (spec:H10): a job waits for its answer between two runs, over a file and over
+// a server alike.
 func TestSojournWorkLife(t *testing.T) {
 	for _, over := range []string{"file", "server"} {
 		t.Run(over, func(t *testing.T) {
@@ -257,7 +259,8 @@ func TestSojournWorkRefuses(t *testing.T) {
 	}
 }
 
-// TestSojournWorkEndsTheGroup (spec:W6): whatever ends a run ends all that it has started, also what ignores SIGTERM.
+// TestSojournWorkEndsTheGroup (spec:W6): whatever ends a run ends all that it has started, also
+// what ignores SIGTERM.
 func TestSojournWorkEndsTheGroup(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -291,7 +294,8 @@ func TestSojournWorkEndsTheGroup(t *testing.T) {
 	}
 }
 
-// TestSojournWorkLosesItsLease: a worker that stands still loses its job to another. When it goes on, its program is killed, and what that has done counts for nothing.
+// TestSojournWorkLosesItsLease: a worker that stands still loses its job to another. When it goes
+// on, its program is killed, and what that has done counts for nothing.
 func TestSojournWorkLosesItsLease(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
@@ -311,7 +315,8 @@ func TestSojournWorkLosesItsLease(t *testing.T) {
 	}
 }
 
-// TestSojournWorkGrace: after SIGTERM a program may end what it does. When the grace is over, what it makes of its own SIGTERM counts.
+// TestSojournWorkGrace: after SIGTERM a program may end what it does. When the grace is over, what
+// it makes of its own SIGTERM counts.
 func TestSojournWorkGrace(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
@@ -340,7 +345,8 @@ echo $$ >>`+w.folder+`/second; while :; do sleep 0.05; done`))
 	}
 }
 
-// TestSojournWorkCheckpoint: a checkpoint that was moved to its place outlives kill -9, and the next run has it.
+// TestSojournWorkCheckpoint: a checkpoint that was moved to its place outlives kill -9, and the
+// next run has it.
 func TestSojournWorkCheckpoint(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
@@ -358,7 +364,8 @@ echo 7 >new; mv new "$SOJOURN_CHECKPOINT"; while :; do sleep 1; done`)
 	}
 }
 
-// TestSojournWorkIsKilled: with kill -9 of its worker all that its program has started dies too, nothing stays in the temporary folder, and the job runs elsewhere.
+// TestSojournWorkIsKilled: with kill -9 of its worker all that its program has started dies too,
+// nothing stays in the temporary folder, and the job runs elsewhere.
 func TestSojournWorkIsKilled(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()
@@ -381,13 +388,15 @@ func TestSojournWorkIsKilled(t *testing.T) {
 	}
 }
 
-// TestSojournWorkConcurrency (spec:W6): never more than N at a time, and N if there is work for them.
+// TestSojournWorkConcurrency (spec:W6): never more than N at a time, and N if there is work for
+// them.
 func TestSojournWorkConcurrency(t *testing.T) {
 	w := newWorkshop(t)
 	for range 9 {
 		w.enqueue()
 	}
-	// Each takes a place, says how many are taken, and waits until three are, so that the test needs three at a time.
+	// Each takes a place, says how many are taken, and waits until three are, so that the test
+	// needs three at a time.
 	program := w.program(`cd ` + w.folder + ` && mkdir -p places && mkdir places/$SOJOURN_ID && ls places | wc -l >>seen
 for i in $(seq 1000); do [ $(wc -l <seen) -ge 3 ] && break; sleep 0.02; done
 sleep 0.05; rmdir places/$SOJOURN_ID`)
@@ -405,7 +414,8 @@ sleep 0.05; rmdir places/$SOJOURN_ID`)
 	}
 }
 
-// TestSojournWorkHTTP: a request goes out with a link, and the answer to the link, which another process takes, completes the job.
+// TestSojournWorkHTTP: a request goes out with a link, and the answer to the link, which another
+// process takes, completes the job.
 func TestSojournWorkHTTP(t *testing.T) {
 	w := newWorkshop(t)
 	webhook := exec.Command(w.sojourn, "webhook", "--listen", "127.0.0.1:0", "--store", w.store)

@@ -1,4 +1,5 @@
-// Command approval-link shows a job that waits for a person, who gets a link by mail, sees a page of the program's own and presses a button.
+// Command approval-link shows a job that waits for a person, who gets a link by mail, sees a page
+// of the program's own and presses a button.
 package main
 
 import (

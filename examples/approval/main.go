@@ -1,4 +1,5 @@
-// Command approval shows a job that waits for a person, who answers by a link (a token that is good for one attempt) or by the job's id.
+// Command approval shows a job that waits for a person, who answers by a link (a token that is good
+// for one attempt) or by the job's id.
 package main
 
 import (
@@ -74,7 +75,8 @@ func run(ctx context.Context) error {
 	return <-stopped
 }
 
-// answer is what a person's click does. One that overtakes the Await is "early", and the Await finds it.
+// answer is what a person's click does. One that overtakes the Await is "early", and the Await
+// finds it.
 func answer(ctx context.Context, client *sojourn.Client, r *sojourn.Response) {
 	got, err := client.Respond(ctx, r)
 	if err != nil {

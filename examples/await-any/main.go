@@ -1,4 +1,5 @@
-// Command await-any shows jobs that wait for the first of several answers, for all of several, and for a side that falls silent.
+// Command await-any shows jobs that wait for the first of several answers, for all of several, and
+// for a side that falls silent.
 package main
 
 import (

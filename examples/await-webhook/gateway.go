@@ -24,7 +24,8 @@ type (
 	}
 )
 
-// gateway is the other side. It answers a request with 202 at once and calls the webhook a moment later, twice, as real ones do.
+// gateway is the other side. It answers a request with 202 at once and calls the webhook a moment
+// later, twice, as real ones do.
 type gateway struct {
 	url, hook string
 	delivered sync.WaitGroup

@@ -1,4 +1,5 @@
-// Command await-webhook shows a job that asks a gateway over HTTP and is finished by the gateway's webhook, which comes later, and twice.
+// Command await-webhook shows a job that asks a gateway over HTTP and is finished by the gateway's
+// webhook, which comes later, and twice.
 package main
 
 import (
@@ -21,7 +22,8 @@ type shop struct {
 	gateway *gateway
 }
 
-// charge is the handler. It runs twice: to send the request, and when the answer is there. In between no worker is held.
+// charge is the handler. It runs twice: to send the request, and when the answer is there. In
+// between no worker is held.
 func (s *shop) charge(ctx context.Context, job *sojourn.Job, order string) error {
 	if job.Response == nil {
 		if err := s.gateway.ask(ctx, job.Key, job.IdempotencyKey()); err != nil {

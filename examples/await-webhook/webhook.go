@@ -9,7 +9,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// webhook acknowledges an answer when it is durable, never before: until then the gateway repeats it. Check the sender's signature in yours.
+// webhook acknowledges an answer when it is durable, never before: until then the gateway repeats
+// it. Check the sender's signature in yours.
 func (s *shop) webhook(w http.ResponseWriter, r *http.Request) {
 	var a answer
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, sojourn.DefaultMaxBytes))

@@ -1,4 +1,5 @@
-// Command checkpoint shows a long job that goes on after an error where it stopped, not from the start.
+// Command checkpoint shows a long job that goes on after an error where it stopped, not from the
+// start.
 package main
 
 import (
@@ -25,8 +26,9 @@ func handle(ctx context.Context, job *sojourn.Job, customers int) error {
 			return errors.New("the mail server is away")
 		}
 		fmt.Println("  message to customer", n)
-		// Durable when it returns nil, and it extends the lease. After a crash at worst the last customer gets a second message: save after
-		// each step that must not be repeated, or every few where it does not matter.
+		// Durable when it returns nil, and it extends the lease. After a crash at worst the last
+		// customer gets a second message: save after each step that must not be repeated, or every
+		// few where it does not matter.
 		if err := job.SaveCheckpoint(ctx, []byte(strconv.Itoa(n))); err != nil {
 			return err // sojourn.ErrLeaseLost: somebody else has the job now
 		}

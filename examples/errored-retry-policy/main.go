@@ -1,5 +1,6 @@
-// Command errored-retry-policy shows a kind with a retry policy of its own. It is asked after each error, also where no handler was running:
-// when the answer to a request did not come, the job is errored, and a worker claims it only to ask the policy.
+// Command errored-retry-policy shows a kind with a retry policy of its own. It is asked after each
+// error, also where no handler was running: when the answer to a request did not come, the job is
+// errored, and a worker claims it only to ask the policy.
 package main
 
 import (
@@ -24,8 +25,8 @@ func handle(ctx context.Context, job *sojourn.Job, account string) error {
 	return nil
 }
 
-// policy says what follows an error. The zero Verdict means: what the stored backoff says. history has all errors, for policies that want
-// to know more than the last one.
+// policy says what follows an error. The zero Verdict means: what the stored backoff says. history
+// has all errors, for policies that want to know more than the last one.
 func policy(job *sojourn.Job, history []sojourn.Attempt) sojourn.Verdict {
 	fmt.Printf("policy: error %d is %s\n", job.Failures, job.Reason)
 	switch {

@@ -1,4 +1,5 @@
-// Command expired shows what becomes of a job whose worker dies, and of one whose handler takes too long: both run again.
+// Command expired shows what becomes of a job whose worker dies, and of one whose handler takes too
+// long: both run again.
 package main
 
 import (
@@ -35,7 +36,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 
-	// A worker takes the first job and dies. It claims by hand, because a program cannot kill a part of itself.
+	// A worker takes the first job and dies. It claims by hand, because a program cannot kill a
+	// part of itself.
 	dead, err := client.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "dead", Queues: []string{sojourn.DefaultQueue}, Kinds: []string{charge.Name},
 		Max: 1, Capacity: 1, Lease: time.Second}) // the shortest; the default is 30 s
 	if err != nil {
@@ -68,7 +70,8 @@ func run(ctx context.Context) error {
 			return err
 		}
 	}
-	// The dead come back, as a process does whose machine was asleep. Its report changes nothing any more.
+	// The dead come back, as a process does whose machine was asleep. Its report changes nothing
+	// any more.
 	late, err := client.Store().Finish(ctx, []sojourn.Outcome{{Lease: dead[0].Lease, Type: sojourn.OutcomeAbort}})
 	if err != nil {
 		return err

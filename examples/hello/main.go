@@ -15,7 +15,8 @@ type greeting struct {
 	Name string `json:"name"`
 }
 
-// A kind is declared once, as a package variable. Its name is stored with every job, so it stays as it is.
+// A kind is declared once, as a package variable. Its name is stored with every job, so it stays as
+// it is.
 var greet = sojourn.Kind[greeting]{Name: "greet"}
 
 func main() {

@@ -1,4 +1,5 @@
-// A job that sends a request over Kafka and waits for the answer, which comes over another topic. It needs a cluster that makes topics by itself:
+// A job that sends a request over Kafka and waits for the answer, which comes over another topic.
+// It needs a cluster that makes topics by itself:
 //
 //	KAFKA_BROKER=127.0.0.1:9092 go run ./examples/kafka
 package main
@@ -40,7 +41,8 @@ func main() {
 	check(err)
 	defer client.Close()
 
-	// The answers: a record of the topic replies becomes the response to the job that its key names.
+	// The answers: a record of the topic replies becomes the response to the job that its key
+	// names.
 	check(producer.ProduceSync(ctx, &kgo.Record{Topic: "replies", Key: []byte("hello"), Value: []byte(`{"noise":true}`)}).FirstErr())
 	broker, err := kafka.Open(kafka.Options{Brokers: []string{address}, Topics: []string{"replies"}, Group: "shop"})
 	check(err)

@@ -1,4 +1,5 @@
-// A job that sends a request over NATS and waits for the answer, which comes over a stream. It needs a server with JetStream:
+// A job that sends a request over NATS and waits for the answer, which comes over a stream. It
+// needs a server with JetStream:
 //
 //	nats-server -js &
 //	go run ./examples/nats
@@ -40,7 +41,8 @@ func main() {
 	check(err)
 	defer client.Close()
 
-	// The answers: a message of the stream REPLIES becomes the response to the job with its order as key.
+	// The answers: a message of the stream REPLIES becomes the response to the job with its order
+	// as key.
 	broker, err := natssource.Open(natssource.Options{URL: url, Stream: "REPLIES", Durable: "shop"})
 	check(err)
 	match, err := rule.Matcher(rule.Match{Kind: `"charge_card"`, Key: `body.order`, ID: `headers["event-id"]`})

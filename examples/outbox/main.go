@@ -1,5 +1,6 @@
-// Command outbox has a producer whose orders are in another database than the queue. It writes each message into a table beside its orders, in one
-// transaction; a relay turns the rows of that table into jobs. The relay dies once, at the worst moment, and no job is lost or doubled.
+// Command outbox has a producer whose orders are in another database than the queue. It writes each
+// message into a table beside its orders, in one transaction; a relay turns the rows of that table
+// into jobs. The relay dies once, at the worst moment, and no job is lost or doubled.
 package main
 
 import (
@@ -89,8 +90,9 @@ func place(ctx context.Context, db *sql.DB, number int, kind string) error {
 	return tx.Commit()
 }
 
-// relay moves up to 100 messages. First they are durable in the queue, then they leave the outbox: if it dies in between, the next run sends
-// them again, and the key, kept for a day after the job's end, makes each the job that it is already. So several relays may run at once.
+// relay moves up to 100 messages. First they are durable in the queue, then they leave the outbox:
+// if it dies in between, the next run sends them again, and the key, kept for a day after the job's
+// end, makes each the job that it is already. So several relays may run at once.
 func relay(ctx context.Context, client *sojourn.Client, db *sql.DB, between func() error) error {
 	rows, err := db.QueryContext(ctx, "select id, kind, args from outbox where refused = '' order by id limit 100")
 	if err != nil {

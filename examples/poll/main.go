@@ -1,4 +1,5 @@
-// Command poll shows a job whose other side never calls back: a poll function asks how it stands, until there is an answer.
+// Command poll shows a job whose other side never calls back: a poll function asks how it stands,
+// until there is an answer.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command priority shows the order in which jobs start: the lowest priority number first, then the earlier run_at, then the lower id.
+// Command priority shows the order in which jobs start: the lowest priority number first, then the
+// earlier run_at, then the lower id.
 package main
 
 import (

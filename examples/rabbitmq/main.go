@@ -1,4 +1,5 @@
-// A job that sends a request over RabbitMQ and waits for the answer, which comes into another queue with the job's key as correlation id:
+// A job that sends a request over RabbitMQ and waits for the answer, which comes into another queue
+// with the job's key as correlation id:
 //
 //	RABBITMQ_URL=amqp://guest:guest@127.0.0.1:5672/ go run ./examples/rabbitmq
 package main
@@ -69,7 +70,8 @@ func main() {
 	running.Wait()
 }
 
-// bank is the other side: it answers each request, and says everything twice. It returns a channel for requests.
+// bank is the other side: it answers each request, and says everything twice. It returns a channel
+// for requests.
 func bank(url string) (*amqp.Connection, *amqp.Channel) {
 	conn, err := amqp.Dial(url)
 	check(err)

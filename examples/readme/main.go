@@ -1,4 +1,5 @@
-// Command readme is the example of the README: a job that asks a gateway, frees its worker, and goes on with the answer.
+// Command readme is the example of the README: a job that asks a gateway, frees its worker, and
+// goes on with the answer.
 package main
 
 import (
@@ -31,7 +32,8 @@ func main() {
 	worker.Handle(w, chargeCard, handle)
 	go w.Run(ctx) // until ctx ends, then drains
 	stored := must(client.Enqueue(ctx, chargeCard.New(charge{"42"}, sojourn.Key("order-42"))))
-	// Elsewhere, minutes or hours later, perhaps in another process after a restart: the gateway calls a webhook.
+	// Elsewhere, minutes or hours later, perhaps in another process after a restart: the gateway
+	// calls a webhook.
 	must(client.Respond(ctx, &sojourn.Response{Kind: "charge_card", Key: "order-42", ContentType: "text/plain", Body: []byte("approved")}))
 	job := must(client.Wait(ctx, stored.ID))
 	fmt.Printf("%s: %s\n", job.State, job.Result)

@@ -1,5 +1,5 @@
-// Command regions divides the 100 slots of a service among three regions, 40/30/30, and counts what is in flight at the service: running and
-// waiting for its answer.
+// Command regions divides the 100 slots of a service among three regions, 40/30/30, and counts what
+// is in flight at the service: running and waiting for its answer.
 package main
 
 import (

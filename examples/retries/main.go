@@ -1,4 +1,5 @@
-// Command retries shows what an error of a handler does: a retry with backoff, a class by which failures are grouped, and an end.
+// Command retries shows what an error of a handler does: a retry with backoff, a class by which
+// failures are grouped, and an end.
 package main
 
 import (
@@ -16,7 +17,8 @@ import (
 var charge = sojourn.Kind[string]{
 	Name:        "charge",
 	MaxAttempts: 4,
-	// 50 ms, 100 ms, 200 ms, … without chance, so that it can be seen. Leave Jitter alone in your programs.
+	// 50 ms, 100 ms, 200 ms, … without chance, so that it can be seen. Leave Jitter alone in your
+	// programs.
 	Backoff: sojourn.Backoff{First: 50 * time.Millisecond, Factor: 2, Jitter: -1},
 }
 

@@ -1,5 +1,6 @@
-// Command shutdown shows what a worker does when it is told to stop: it claims nothing more, lets its handlers end within the grace, then
-// ends their contexts and hands their jobs back. Nothing is lost, and no attempt is used up.
+// Command shutdown shows what a worker does when it is told to stop: it claims nothing more, lets
+// its handlers end within the grace, then ends their contexts and hands their jobs back. Nothing is
+// lost, and no attempt is used up.
 package main
 
 import (
@@ -52,7 +53,8 @@ func run(ctx context.Context) error {
 	started := make(chan sojourn.ID, 2)
 	w := worker.New(client, worker.Options{Grace: time.Second}) // default 30 s
 	worker.Handle(w, export, handle(started))
-	// Ctrl-C and SIGTERM end the context; a second one ends the program, because stop gives the signals back.
+	// Ctrl-C and SIGTERM end the context; a second one ends the program, because stop gives the
+	// signals back.
 	signalled, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-started

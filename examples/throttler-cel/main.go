@@ -1,4 +1,5 @@
-// Command throttler-cel decides with a rule which jobs may start: of 100 slots 40 are for the east, 30 for the north and 30 for the west.
+// Command throttler-cel decides with a rule which jobs may start: of 100 slots 40 are for the east,
+// 30 for the north and 30 for the west.
 package main
 
 import (
@@ -13,7 +14,8 @@ import (
 
 var visit = sojourn.Kind[int]{Name: "visit"}
 
-// regions is a rule in CEL. It is a setting of the queue, so it may be changed while everything runs.
+// regions is a rule in CEL. It is a setting of the queue, so it may be changed while everything
+// runs.
 const regions = `group in {"east": 40, "north": 30, "west": 30} &&
 	in_flight.group(group).weight() + weight <= {"east": 40, "north": 30, "west": 30}[group]
 	? start() : not_now("the slots of " + group + " are taken")`

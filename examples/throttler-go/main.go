@@ -1,4 +1,5 @@
-// Command throttler-go decides in Go which jobs may start: of 100 slots 40 are for the east, 30 for the north and 30 for the west.
+// Command throttler-go decides in Go which jobs may start: of 100 slots 40 are for the east, 30 for
+// the north and 30 for the west.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command transaction keeps a shop's orders and its jobs in one file: a job exists exactly if its order does, and what its handler writes
-// is written exactly once, however often the handler runs.
+// Command transaction keeps a shop's orders and its jobs in one file: a job exists exactly if its
+// order does, and what its handler writes is written exactly once, however often the handler runs.
 package main
 
 import (

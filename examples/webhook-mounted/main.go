@@ -1,4 +1,5 @@
-// Command webhook-mounted shows the receiver of signed webhooks in a program that has a server of its own.
+// Command webhook-mounted shows the receiver of signed webhooks in a program that has a server of
+// its own.
 package main
 
 import (
@@ -26,7 +27,8 @@ var secret = []byte("a secret that the bank has given")
 
 var charge = sojourn.Kind[string]{Name: "charge", Key: func(order string) string { return "order-" + order }}
 
-// match says which job a message of the bank answers. What it does not set is taken from the message.
+// match says which job a message of the bank answers. What it does not set is taken from the
+// message.
 func match(_ context.Context, m *source.Message) (*sojourn.Response, error) {
 	var event struct {
 		Type, Reference string

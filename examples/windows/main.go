@@ -1,5 +1,6 @@
-// Command windows shows jobs that start only at certain times of day: 5 to 7 in the morning and 10 to 11 in the evening, in Berlin, over the night in which
-// the clock goes back. The store's clock is turned by hand, so that two days pass in a moment; a worker in production just runs.
+// Command windows shows jobs that start only at certain times of day: 5 to 7 in the morning and 10
+// to 11 in the evening, in Berlin, over the night in which the clock goes back. The store's clock
+// is turned by hand, so that two days pass in a moment; a worker in production just runs.
 package main
 
 import (

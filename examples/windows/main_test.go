@@ -9,7 +9,8 @@ import (
 	"github.com/sojourn-queue/sojourn/sojourntest"
 )
 
-// How an application tests its own windows: the clock moves only when the test says so (spec:T1, spec:T2).
+// How an application tests its own windows: the clock moves only when the test says so (spec:T1,
+// spec:T2).
 func TestReportsRunInTheMorningAndTheEvening(t *testing.T) {
 	noon := time.Date(2026, 10, 24, 10, 0, 0, 0, time.UTC) // 12:00 in Berlin
 	h := sojourntest.New(t, sojourntest.At(noon))

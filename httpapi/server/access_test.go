@@ -121,8 +121,8 @@ func (s *site) badTokens(verb sojourn.Verb) map[string]string {
 	}
 }
 
-// TestEveryRouteAndToken tries every operation of the description with every verb and every sort of token, and wants what the description
-// declares (bad:18, bad:19, bad:20, sec:S4).
+// TestEveryRouteAndToken tries every operation of the description with every verb and every sort of
+// token, and wants what the description declares (bad:18, bad:19, bad:20, sec:S4).
 func TestEveryRouteAndToken(t *testing.T) {
 	s := newSite(t, Options{})
 	s.seed()
@@ -267,7 +267,8 @@ func TestScopes(t *testing.T) {
 	s.leasesOfOthers(pay, admin)
 }
 
-// leasesOfOthers: a token reports only on the leases that it holds, and what operators do stands in the audit log.
+// leasesOfOthers: a token reports only on the leases that it holds, and what operators do stands in
+// the audit log.
 func (s *site) leasesOfOthers(pay, admin string) {
 	s.Helper()
 	a := s.send(http.MethodPost, "/v1/claim", `{"worker":"w","queues":["payments"],"kinds":["charge_card"],"max":1}`, pay)

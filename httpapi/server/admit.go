@@ -7,7 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// class says what matters most when there is too much to do: what ends work comes before what begins it, and looking comes last.
+// class says what matters most when there is too much to do: what ends work comes before what
+// begins it, and looking comes last.
 type class uint8
 
 const (
@@ -17,13 +18,16 @@ const (
 	finishing // and extending: a lease that is lost for lack of a slot is work done twice
 )
 
-// shares are the parts of the slots, in percent, up to which a class is admitted: the rest is kept for the classes above it.
+// shares are the parts of the slots, in percent, up to which a class is admitted: the rest is kept
+// for the classes above it.
 var shares = [...]int64{reading: 50, enqueueing: 75, claiming: 90, finishing: 100}
 
-// admission bounds what is at work at a time. What it has no room for is refused at once, before anything has happened, so that the caller may
-// repeat it: a queue of requests in front of a busy store would only make all of them late.
+// admission bounds what is at work at a time. What it has no room for is refused at once, before
+// anything has happened, so that the caller may repeat it: a queue of requests in front of a busy
+// store would only make all of them late.
 //
-// A request takes a slot only when its body has been read, so that slow senders hold none; connlimit.Budget bounds the bodies themselves.
+// A request takes a slot only when its body has been read, so that slow senders hold none;
+// connlimit.Budget bounds the bodies themselves.
 type admission struct {
 	requests, waiting       *atomic.Int64
 	pressure                *pressure
@@ -49,7 +53,8 @@ type slot struct {
 	read    time.Time // when the body was there; zero for one that is read while the request is at work
 }
 
-// full reports whether a request of a class would be refused now. It takes nothing: it spares reading a body for which there is no slot.
+// full reports whether a request of a class would be refused now. It takes nothing: it spares
+// reading a body for which there is no slot.
 func (a *admission) full(c class) bool {
 	return (a.requests.Load()+1)*100 > a.maxRequests*shares[c] || a.pressure.full(c)
 }

@@ -10,8 +10,8 @@ import (
 
 const auditPatience = 5 * time.Second
 
-// audit writes down what an operator did or tried. It is a transaction of its own, after the action: one that fails is in the server's log, with all
-// that it says.
+// audit writes down what an operator did or tried. It is a transaction of its own, after the
+// action: one that fails is in the server's log, with all that it says.
 func (c *call) audit(rt route, err error) {
 	store, keeps := c.store.(sojourn.AuditStore)
 	if !keeps || rt.class == reading || rt.verb != sojourn.VerbOperate && rt.verb != sojourn.VerbAdmin {

@@ -53,13 +53,15 @@ type holder struct {
 
 var unauthorized = wire.Refusal(wire.CodeUnauthorized, `missing, wrong, expired or revoked token; send "Authorization: Bearer <token>" (create one with "sojourn token create")`)
 
-// tokensUnknown is the answer while the tokens cannot be read. It tells nothing about the store, because the caller may be anybody.
+// tokensUnknown is the answer while the tokens cannot be read. It tells nothing about the store,
+// because the caller may be anybody.
 func tokensUnknown() error {
 	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true,
 		Message: "the server cannot check tokens now; nothing happened, try again (its log has the cause)"}
 }
 
-// enter lets a request in whose token has the verb for anything at all; the operation asks again for its jobs.
+// enter lets a request in whose token has the verb for anything at all; the operation asks again
+// for its jobs.
 func (s *Server) enter(r *http.Request, verb sojourn.Verb) (*holder, error) {
 	if s.door == nil {
 		return &holder{anyone: true}, nil
@@ -108,8 +110,8 @@ func (d *door) current(ctx context.Context, h *holder) (*holder, error) {
 	return holderOf(t), nil
 }
 
-// find gives the token that a bearer is, if it opens anything now. Unknown, wrong, expired and revoked ones get the same answer after the same
-// work.
+// find gives the token that a bearer is, if it opens anything now. Unknown, wrong, expired and
+// revoked ones get the same answer after the same work.
 func (d *door) find(ctx context.Context, bearer string) (sojourn.AccessToken, error) {
 	tokens, err := d.list(ctx)
 	if err != nil {
@@ -149,7 +151,8 @@ func (d *door) list(ctx context.Context) (map[string]sojourn.AccessToken, error)
 	return d.tokens, nil
 }
 
-// note tells the store, at most once a minute, that a token is in use. It matters too little to fail a request.
+// note tells the store, at most once a minute, that a token is in use. It matters too little to
+// fail a request.
 func (d *door) note(ctx context.Context, t sojourn.AccessToken) {
 	now := d.now()
 	d.mu.Lock()
@@ -171,7 +174,8 @@ func forbidden(verb sojourn.Verb, queue, kind string) error {
 	return wire.Refusal(wire.CodeForbidden, "the token does not have %s%s", verb, where)
 }
 
-// may refuses what no grant allows. An empty queue or kind means all of them, which takes a grant without a pattern there.
+// may refuses what no grant allows. An empty queue or kind means all of them, which takes a grant
+// without a pattern there.
 func (h *holder) may(verb sojourn.Verb, queue, kind string) error {
 	if h.allows(verb, queue, kind) {
 		return nil
@@ -186,8 +190,8 @@ func (h *holder) allows(verb sojourn.Verb, queue, kind string) bool {
 // everywhere reports whether verb is allowed on all jobs.
 func (h *holder) everywhere(verb sojourn.Verb) bool { return h.allows(verb, "", "") }
 
-// worker is the name under which the holder's worker claims: it begins with the id of the token, so that a token can report only on the leases
-// that it holds, on whichever node they were claimed.
+// worker is the name under which the holder's worker claims: it begins with the id of the token, so
+// that a token can report only on the leases that it holds, on whichever node they were claimed.
 func (h *holder) worker(name string) string {
 	if h.anyone || strings.HasPrefix(name, h.id+"/") {
 		return name
@@ -216,8 +220,9 @@ func (h *holder) by(name string) string {
 	return h.id + "/" + name
 }
 
-// NewToken makes a token and the text that its holder sends, which is shown once and stored nowhere: prefix, id, underscore, secret. The secret
-// has 256 random bits, so a plain hash of it is enough.
+// NewToken makes a token and the text that its holder sends, which is shown once and stored
+// nowhere: prefix, id, underscore, secret. The secret has 256 random bits, so a plain hash of it is
+// enough.
 func NewToken(name string, life time.Duration, grants []sojourn.Grant) (t sojourn.AccessToken, bearer string) {
 	id := strings.ToLower(rand.Text()[:10])
 	bearer = bearerPrefix + id + "_" + rand.Text() + rand.Text()
@@ -225,7 +230,8 @@ func NewToken(name string, life time.Duration, grants []sojourn.Grant) (t sojour
 	return sojourn.AccessToken{ID: id, Name: name, Hash: hash[:], Grants: grants, ExpiresAt: time.Now().Add(life)}, bearer
 }
 
-// bearerID reads the id out of what a holder sends. It says nothing about whether the rest is right.
+// bearerID reads the id out of what a holder sends. It says nothing about whether the rest is
+// right.
 func bearerID(bearer string) string {
 	rest, _ := strings.CutPrefix(bearer, bearerPrefix)
 	id, _, _ := strings.Cut(rest, "_")

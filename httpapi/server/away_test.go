@@ -38,7 +38,8 @@ func (away) Enqueue(context.Context, []sojourn.Job, bool) ([]sojourn.Enqueued, e
 	return nil, errAway
 }
 
-// TestDatabaseIsAway: nobody learns the name, the user or the address of the database, or the text of its errors, from an answer.
+// TestDatabaseIsAway: nobody learns the name, the user or the address of the database, or the text
+// of its errors, from an answer.
 func TestDatabaseIsAway(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		s := newSite(t, Options{Open: open})

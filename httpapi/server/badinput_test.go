@@ -14,7 +14,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestBadBodies sends what no job can be made of, and wants nothing to be stored. The numbers are those of the table of bad input.
+// TestBadBodies sends what no job can be made of, and wants nothing to be stored. The numbers are
+// those of the table of bad input.
 func TestBadBodies(t *testing.T) {
 	s := newSite(t, Options{Open: true, MaxBody: 1 << 20})
 	deep := func(n int) string {
@@ -153,7 +154,8 @@ func TestOtherSpellings(t *testing.T) {
 	s.want("the job by a query", s.send(http.MethodGet, "/v1/jobs?id=1", ""), 200, "")
 }
 
-// TestEncodings: what is compressed without saying so, or in a way that the server does not read, is not called malformed.
+// TestEncodings: what is compressed without saying so, or in a way that the server does not read,
+// is not called malformed.
 func TestEncodings(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	var packed bytes.Buffer

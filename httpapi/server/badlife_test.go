@@ -42,7 +42,8 @@ func (s *site) contains(what string, a answer, status int, texts ...string) {
 	}
 }
 
-// TestBadReports sends what is wrong about leases and outcomes; the numbers are those of the table of bad input.
+// TestBadReports sends what is wrong about leases and outcomes; the numbers are those of the table
+// of bad input.
 func TestBadReports(t *testing.T) {
 	s := newSite(t, Options{Open: true, MaxBody: 4 << 20})
 	put := func(kind, rest string) {
@@ -176,7 +177,8 @@ func (b broken) Enqueue(context.Context, []sojourn.Job, bool) ([]sojourn.Enqueue
 	return nil, b.err
 }
 
-// TestBrokenStore: trouble behind the server says whether something was stored, and tells nothing else (bad:24, bad:25, bad:71, sec:S17).
+// TestBrokenStore: trouble behind the server says whether something was stored, and tells nothing
+// else (bad:24, bad:25, bad:71, sec:S17).
 func TestBrokenStore(t *testing.T) {
 	secret := "host db.internal, password hunter2"
 	for _, c := range []struct {
@@ -199,7 +201,8 @@ func TestBrokenStore(t *testing.T) {
 	}
 }
 
-// TestDraining: new work is refused with what to do, reports of workers are still taken (bad:24, bad:70).
+// TestDraining: new work is refused with what to do, reports of workers are still taken (bad:24,
+// bad:70).
 func TestDraining(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.want("enqueue", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`), 201, "")
@@ -214,7 +217,8 @@ func TestDraining(t *testing.T) {
 	s.contains("finish while draining", s.finish(lease, `"type":"completed"`), 200, `"applied"`)
 }
 
-// TestRate: a token that sends too many is told when to come back; its reports have a bucket of their own, four times as large (bad:22).
+// TestRate: a token that sends too many is told when to come back; its reports have a bucket of
+// their own, four times as large (bad:22).
 func TestRate(t *testing.T) {
 	s := newSite(t, Options{Rate: 5})
 	grant := sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbAdmin}}
@@ -266,7 +270,8 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// TestTransportSecurity: over TLS, and only there, browsers are told to come by nothing else (sec:S2).
+// TestTransportSecurity: over TLS, and only there, browsers are told to come by nothing else
+// (sec:S2).
 func TestTransportSecurity(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	for scheme, want := range map[string]string{"http": "", "https": strictTransport} {

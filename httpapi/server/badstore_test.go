@@ -42,7 +42,8 @@ func TestDeclaredQueues(t *testing.T) {
 	}
 }
 
-// TestSameID: bad:28 and bad:29. A job's id is what a repeated request is known by (docs/decisions/017).
+// TestSameID: bad:28 and bad:29. A job's id is what a repeated request is known by
+// (docs/decisions/017).
 func TestSameID(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	ids := s.send(http.MethodPost, "/v1/ids", `{"count":2}`)
@@ -73,7 +74,8 @@ func TestSameID(t *testing.T) {
 	}
 }
 
-// TestForeignClock: bad:72. What a client says in durations does not depend on its clock; times are taken and shown as they are given, in UTC.
+// TestForeignClock: bad:72. What a client says in durations does not depend on its clock; times are
+// taken and shown as they are given, in UTC.
 func TestForeignClock(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	year := time.Now().AddDate(1, 0, 0).Truncate(time.Second)

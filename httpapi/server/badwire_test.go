@@ -32,7 +32,8 @@ func post(path string, headers ...string) string {
 	return "POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" + strings.Join(append(headers, "", ""), "\r\n")
 }
 
-// TestSmuggling sends what two servers in a row could read as different requests. Either it is refused, or nothing after it is read (bad:59).
+// TestSmuggling sends what two servers in a row could read as different requests. Either it is
+// refused, or nothing after it is read (bad:59).
 func TestSmuggling(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	job, hidden := `{"kind":"k"}`, post("/v1/jobs", "Content-Length: 12")+`{"kind":"h"}`
@@ -109,7 +110,8 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// TestLargeBodyIsNotRead: the answer comes before the body, and the connection ends (bad:11, bad:12).
+// TestLargeBodyIsNotRead: the answer comes before the body, and the connection ends (bad:11,
+// bad:12).
 func TestLargeBodyIsNotRead(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	conn := s.dial()
@@ -127,7 +129,8 @@ func TestLargeBodyIsNotRead(t *testing.T) {
 	}
 }
 
-// TestStreamIsCut: what was acknowledged line by line is stored, and half a line is not (bad:42). A line that is none stops nothing.
+// TestStreamIsCut: what was acknowledged line by line is stored, and half a line is not (bad:42). A
+// line that is none stops nothing.
 func TestStreamIsCut(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	conn := s.dial()
@@ -216,7 +219,8 @@ func (a absent) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	return a.Store.Claim(context.WithoutCancel(ctx), r)
 }
 
-// TestClaimIsGivenBack: jobs that were claimed for a caller who has left are ready again at once, and it counts as no failure (bad:52).
+// TestClaimIsGivenBack: jobs that were claimed for a caller who has left are ready again at once,
+// and it counts as no failure (bad:52).
 func TestClaimIsGivenBack(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.seed()
@@ -234,7 +238,8 @@ func TestClaimIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestClaimIsKept: a caller who leaves as soon as it has the answer keeps its jobs, as a script with curl does (inv:F1).
+// TestClaimIsKept: a caller who leaves as soon as it has the answer keeps its jobs, as a script
+// with curl does (inv:F1).
 func TestClaimIsKept(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	const n = 200

@@ -22,8 +22,9 @@ import (
 
 const jsonType = "application/json"
 
-// bind fills a request: fields with the tag path from the path, fields with the tag query from the query, and a field named Body from the body.
-// What nobody asks for is refused, because a misspelt parameter would be dropped silently.
+// bind fills a request: fields with the tag path from the path, fields with the tag query from the
+// query, and a field named Body from the body. What nobody asks for is refused, because a misspelt
+// parameter would be dropped silently.
 func (c *call) bind(in any) error {
 	v := reflect.ValueOf(in).Elem()
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
@@ -152,7 +153,8 @@ func wrap(name string, err error) error {
 	return err
 }
 
-// readBody reads the whole body, at most c.most bytes of it after decompression, and then takes the slot of the request.
+// readBody reads the whole body, at most c.most bytes of it after decompression, and then takes the
+// slot of the request.
 func (c *call) readBody() ([]byte, error) {
 	if c.r.ContentLength > c.most {
 		return nil, c.tooLarge()

@@ -7,9 +7,11 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// claimants are the numbered claims under way, at most one of each worker. A worker asks again when it has not heard the answer, or does not want to wait for it;
-// but a proxy may keep from the server that nobody hears, and then the claim before would go on waiting and take a job until its lease ends, or would give back,
-// as undelivered, what the repeat has just been told. So the next claim ends it, and begins when it is over.
+// claimants are the numbered claims under way, at most one of each worker. A worker asks again when
+// it has not heard the answer, or does not want to wait for it; but a proxy may keep from the
+// server that nobody hears, and then the claim before would go on waiting and take a job until its
+// lease ends, or would give back, as undelivered, what the repeat has just been told. So the next
+// claim ends it, and begins when it is over.
 type claimants struct {
 	mu    sync.Mutex // guards under
 	under map[string]*claimant
@@ -21,8 +23,9 @@ type claimant struct {
 	left   chan struct{}           // closed when it has answered, or has given back what it could not answer
 }
 
-// enter begins a claim, which runs under the context that it returns: when the worker asks again, that ends with the error that says so. leave must be called when
-// the claim is answered. One without a number, or with an older one than that under way, goes beside it.
+// enter begins a claim, which runs under the context that it returns: when the worker asks again,
+// that ends with the error that says so. leave must be called when the claim is answered. One
+// without a number, or with an older one than that under way, goes beside it.
 func (cs *claimants) enter(ctx context.Context, worker string, number int64) (_ context.Context, leave func(), err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	c := &claimant{number: number, stop: stop, left: make(chan struct{})}

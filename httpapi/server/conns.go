@@ -13,7 +13,8 @@ const (
 	DefaultMaxConns = 10_000
 	MaxHeader       = 16 << 10 // bytes of the request line and the headers
 
-	// readHeader is more than MaxHeader, so that most requests above it get an answer of the API. Above readHeader net/http answers 431 as plain text.
+	// readHeader is more than MaxHeader, so that most requests above it get an answer of the API.
+	// Above readHeader net/http answers 431 as plain text.
 	readHeader     = 2 * MaxHeader
 	headerPatience = 5 * time.Second // for the headers to come, and for the handshake of TLS
 	idlePatience   = 2 * time.Minute // of a connection between two requests
@@ -21,9 +22,11 @@ const (
 	reservedShare  = 4               // one connection in so many is kept for clients with a valid token
 )
 
-// HTTP is an http.Server for a port of the server's own, with limits against slow clients. It holds at most maxConns connections (0:
-// DefaultMaxConns). A quarter of them is kept for connections that have carried a valid token. Strangers never refuse a newcomer its place: of the
-// connections without a token the oldest is closed. Without tokens (Options.Open), a connection counts as authenticated between whole requests.
+// HTTP is an http.Server for a port of the server's own, with limits against slow clients. It holds
+// at most maxConns connections (0: DefaultMaxConns). A quarter of them is kept for connections that
+// have carried a valid token. Strangers never refuse a newcomer its place: of the connections
+// without a token the oldest is closed. Without tokens (Options.Open), a connection counts as
+// authenticated between whole requests.
 func (s *Server) HTTP(maxConns int) *http.Server {
 	if maxConns == 0 {
 		maxConns = DefaultMaxConns

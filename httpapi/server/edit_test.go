@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestEditFilter sends edits with an empty list and without a condition. The difference must survive JSON.
+// TestEditFilter sends edits with an empty list and without a condition. The difference must
+// survive JSON.
 func TestEditFilter(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.want("a job", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`), 201, "")
@@ -32,7 +33,8 @@ func TestEditFilter(t *testing.T) {
 	s.contains("all of them", edit(`{}`, `{"action":"cancel","all":true}`), 200, `"changed":1`)
 }
 
-// TestEditHidden holds the answer about a job that a token may not edit against that about a job that does not exist.
+// TestEditHidden holds the answer about a job that a token may not edit against that about a job
+// that does not exist.
 func TestEditHidden(t *testing.T) {
 	s := newSite(t, Options{})
 	pay := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbOperate}, Queue: "pay*"})

@@ -37,7 +37,8 @@ type readyCheck struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Sweep handles what is overdue until ctx ends. Any number of servers and workers may do so at the same time.
+// Sweep handles what is overdue until ctx ends. Any number of servers and workers may do so at the
+// same time.
 func (s *Server) Sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -68,13 +69,15 @@ func (s *Server) sweepLag() time.Duration {
 	return time.Since(s.began) - time.Duration(s.ready.swept.Load())
 }
 
-// livez says that the process answers. It looks at nothing else, so that trouble of the store restarts no server.
+// livez says that the process answers. It looks at nothing else, so that trouble of the store
+// restarts no server.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// readyz says whether the server can do its work: the store answers and has the right schema, a claim comes through, and the sweep is alive.
+// readyz says whether the server can do its work: the store answers and has the right schema, a
+// claim comes through, and the sweep is alive.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	checks := s.probe(r.Context())
 	status := http.StatusOK

@@ -107,7 +107,8 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
-// Workers sweep every few seconds: it needs no token of an operator, and does not fill the audit log.
+// Workers sweep every few seconds: it needs no token of an operator, and does not fill the audit
+// log.
 func TestWorkersMaySweep(t *testing.T) {
 	s := newSite(t, Options{})
 	work := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbWork}, Queue: "pay*"})
@@ -126,7 +127,8 @@ func TestProbeIsNoWorker(t *testing.T) {
 	}
 }
 
-// TestReadyzOfRemovedFile: somebody removes the file of the store. The server is not ready any more, also if nothing else is asked of it.
+// TestReadyzOfRemovedFile: somebody removes the file of the store. The server is not ready any
+// more, also if nothing else is asked of it.
 func TestReadyzOfRemovedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	s := newSiteAt(t, Options{Open: true}, path)

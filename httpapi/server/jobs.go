@@ -77,8 +77,9 @@ func findJobs(c *call, in *findJobsIn) (wire.JobsAnswer, error) {
 	return c.find(sojourn.Filter(in.Body))
 }
 
-// find lists jobs. A token that may not see all of them names the queue and the kind that it looks at, or jobs by their ids, of which it then gets
-// those that it may see: the others look as if they did not exist.
+// find lists jobs. A token that may not see all of them names the queue and the kind that it looks
+// at, or jobs by their ids, of which it then gets those that it may see: the others look as if they
+// did not exist.
 func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
 	verb := sojourn.VerbRead
 	if f.Full {
@@ -143,7 +144,8 @@ func getJob(c *call, in *getJobIn) (wire.JobView, error) {
 	return wire.View(j), err
 }
 
-// one gets a job that the caller may see, complete as far as it may see that too. Any other is not found.
+// one gets a job that the caller may see, complete as far as it may see that too. Any other is not
+// found.
 func (c *call) one(id sojourn.ID, verb sojourn.Verb) (sojourn.Job, error) {
 	jobs, err := c.store.Find(c.ctx, sojourn.Filter{IDs: []sojourn.ID{id}, Full: true})
 	if err != nil {
@@ -172,7 +174,8 @@ func getResult(c *call, in *jobIn) (bytesAnswer, error) {
 	return bytesAnswer{j.ResultType, j.Result}, err
 }
 
-// visible refuses the id of a job that the caller may not see as if there were none. Callers that may see all ask the store themselves.
+// visible refuses the id of a job that the caller may not see as if there were none. Callers that
+// may see all ask the store themselves.
 func (c *call) visible(id sojourn.ID) error {
 	if c.who.everywhere(sojourn.VerbRead) {
 		return nil
@@ -247,8 +250,8 @@ func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
 	return wire.EditedOf(edited), nil
 }
 
-// mayEdit holds a filter against the grants. Of ids it keeps those that the caller may edit. It returns the others, which are answered as if no job
-// had them.
+// mayEdit holds a filter against the grants. Of ids it keeps those that the caller may edit. It
+// returns the others, which are answered as if no job had them.
 func (c *call) mayEdit(verb sojourn.Verb, f *sojourn.Filter, e sojourn.Edit) (hidden []sojourn.ID, err error) {
 	if c.who.everywhere(verb) {
 		return nil, nil

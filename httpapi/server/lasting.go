@@ -13,8 +13,9 @@ import (
 // recheckEvery is how often the tokens of long polls and streams are checked.
 const recheckEvery = 500 * time.Millisecond
 
-// lasting are the requests that stay open: long polls and streams. While there are any, the server checks whether their tokens are still valid and
-// still have the grants that the request needs, and ends those of which that is no longer true.
+// lasting are the requests that stay open: long polls and streams. While there are any, the server
+// checks whether their tokens are still valid and still have the grants that the request needs, and
+// ends those of which that is no longer true.
 type lasting struct {
 	mu      sync.Mutex // guards the fields below
 	open    map[*lastingCall]bool
@@ -28,8 +29,9 @@ type lastingCall struct {
 	stop  context.CancelCauseFunc // ends the request with the reason
 }
 
-// last makes a request end, with the context that it returns, when its token is no longer valid or no longer suffices. The cause of that context is
-// then the error for the caller. forget must be called when the request ends.
+// last makes a request end, with the context that it returns, when its token is no longer valid or
+// no longer suffices. The cause of that context is then the error for the caller. forget must be
+// called when the request ends.
 func (s *Server) last(ctx context.Context, who *holder, needs func(*holder) error) (_ context.Context, l *lastingCall, forget func()) {
 	ctx, stop := context.WithCancelCause(ctx)
 	l = &lastingCall{needs: needs, stop: stop}
@@ -119,8 +121,9 @@ func (c *call) setHolder(h *holder) {
 	c.who, c.ctx = h, sojourn.WithCaller(c.ctx, h.caller)
 }
 
-// waiting lets a request wait for something to happen for at most d: it gives its slot back, and the context that it returns ends with the caller,
-// with a drain, which answers what there is then, or when denied has a reason. end must be called.
+// waiting lets a request wait for something to happen for at most d: it gives its slot back, and
+// the context that it returns ends with the caller, with a drain, which answers what there is then,
+// or when denied has a reason. end must be called.
 func (c *call) waiting(d time.Duration, needs func(*holder) error) (_ context.Context, end func(), err error) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	stop := context.AfterFunc(c.drained, cancel)

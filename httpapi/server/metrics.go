@@ -48,7 +48,8 @@ func (m *meters) watch(s *Server) {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 }
 
-// request counts one. The label is the pattern of the route, never the path, so that nobody can make new ones.
+// request counts one. The label is the pattern of the route, never the path, so that nobody can
+// make new ones.
 func (m *meters) request(pattern string, status int, took time.Duration) {
 	if pattern == "" {
 		pattern = "other"
@@ -58,8 +59,9 @@ func (m *meters) request(pattern string, status int, took time.Duration) {
 
 func (m *meters) sweep(s sojourn.Swept) { m.swept.Add(float64(s.Total())) }
 
-// metricsRoute shows what Prometheus reads. It names queues and kinds, so it takes a token like any other look. It is admitted as claims are: when a
-// server has too much to do, its figures are what people need.
+// metricsRoute shows what Prometheus reads. It names queues and kinds, so it takes a token like any
+// other look. It is admitted as claims are: when a server has too much to do, its figures are what
+// people need.
 var metricsRoute = route{method: http.MethodGet, path: "/metrics", id: "metrics", verb: sojourn.VerbRead, class: claiming, serve: metrics}
 
 func metrics(c *call) (any, error) {

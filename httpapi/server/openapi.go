@@ -20,7 +20,8 @@ import (
 //go:embed openapi.json
 var embedded []byte
 
-// specification is the description of the API as it was when the program was built; a test holds it against the routes.
+// specification is the description of the API as it was when the program was built; a test holds it
+// against the routes.
 func specification() []byte { return embedded }
 
 // Extensions of an operation in the description.
@@ -103,7 +104,8 @@ func operation(registry huma.Registry, rt route, problem *huma.Schema) *huma.Ope
 	return o
 }
 
-// openAnswers lets answers have more fields than this version knows. Schemas that requests use stay closed, because requests are read strictly.
+// openAnswers lets answers have more fields than this version knows. Schemas that requests use stay
+// closed, because requests are read strictly.
 func openAnswers(doc *huma.OpenAPI, registry huma.Registry) {
 	closed := map[string]bool{}
 	var visit func(s *huma.Schema)

@@ -15,8 +15,9 @@ const (
 	largestCost  = 256 // so that one large body finds room under the smallest limit
 )
 
-// pressure bounds how much work is let in, by how long the work takes: what is let in stands in front of all that comes later, also of what is
-// admitted first. The limit falls by a quarter while enqueues are late and grows while they are quick and fill it. Safe for concurrent use.
+// pressure bounds how much work is let in, by how long the work takes: what is let in stands in
+// front of all that comes later, also of what is admitted first. The limit falls by a quarter while
+// enqueues are late and grows while they are quick and fill it. Safe for concurrent use.
 type pressure struct {
 	mu    sync.Mutex // guards the fields below
 	used  int64

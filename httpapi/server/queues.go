@@ -113,8 +113,8 @@ func getStatus(c *call, _ *nothingIn) (sojourn.Status, error) {
 
 type sweepIn struct{ Body wire.SweepRequest }
 
-// sweep needs no more than work: each worker sweeps every few seconds, the server does the same, and there is no choice in it. So it is not in the audit
-// log either, which it would fill.
+// sweep needs no more than work: each worker sweeps every few seconds, the server does the same,
+// and there is no choice in it. So it is not in the audit log either, which it would fill.
 func sweep(c *call, in *sweepIn) (sojourn.Swept, error) {
 	return c.store.Sweep(c.ctx, in.Body.Limit)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// finishShare is how many times Options.Rate a token may finish, save and extend: a worker that has started jobs must be able to report them.
+// finishShare is how many times Options.Rate a token may finish, save and extend: a worker that has
+// started jobs must be able to report them.
 const finishShare = 4
 
 // rates bounds how many requests a token sends. At an open door all callers share one bucket.
@@ -28,8 +29,9 @@ type bucketKey struct {
 	finishing bool
 }
 
-// take counts a request at now. It may come while the bucket, which holds as many requests as a second refills, at least one, is not empty. left
-// is what it holds then, wait the time until there is room for a request that was refused.
+// take counts a request at now. It may come while the bucket, which holds as many requests as a
+// second refills, at least one, is not empty. left is what it holds then, wait the time until there
+// is room for a request that was refused.
 func (r *rates) take(token string, c class, now time.Time) (left int, wait time.Duration) {
 	per := r.perSecond
 	if c == finishing {

@@ -98,7 +98,8 @@ func TestRevokedLongPoll(t *testing.T) {
 	}
 }
 
-// TestRevokedStream: a stream ends when its token does. What was acknowledged before is stored, nothing after it is, and the last line says why.
+// TestRevokedStream: a stream ends when its token does. What was acknowledged before is stored,
+// nothing after it is, and the last line says why.
 func TestRevokedStream(t *testing.T) {
 	for name, c := range invalid {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +135,8 @@ func TestRevokedStream(t *testing.T) {
 	}
 }
 
-// TestRecheck: a check of the tokens takes over grants that still suffice, and one that cannot read the tokens ends nothing that has not expired.
+// TestRecheck: a check of the tokens takes over grants that still suffice, and one that cannot read
+// the tokens ends nothing that has not expired.
 func TestRecheck(t *testing.T) {
 	s := newSite(t, Options{})
 	r := s.revocable(sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbWork}})

@@ -48,7 +48,8 @@ type call struct {
 	answered func()            // is called when it has arrived, or has been given up; nil = nothing is
 }
 
-// others is what a token with the verb, but for other queues and kinds than the request is about, is answered.
+// others is what a token with the verb, but for other queues and kinds than the request is about,
+// is answered.
 type others string
 
 const (
@@ -158,7 +159,8 @@ func (s *Server) most(c class) int64 {
 	return s.o.MaxBody
 }
 
-// begin takes the slot of a request whose body has been read. It does nothing if the request has its slot, or if the operation is yet to read the body.
+// begin takes the slot of a request whose body has been read. It does nothing if the request has
+// its slot, or if the operation is yet to read the body.
 func (c *call) begin(bytes int64) (err error) {
 	if c.slot != nil || c.raw {
 		return nil
@@ -186,7 +188,8 @@ func draining() error {
 	return e
 }
 
-// bytesAnswer is an answer that is not JSON. It is never shown by a browser, because it is somebody else's bytes.
+// bytesAnswer is an answer that is not JSON. It is never shown by a browser, because it is somebody
+// else's bytes.
 type bytesAnswer struct {
 	contentType string
 	body        []byte
@@ -228,7 +231,8 @@ func (c *call) write(out any) error {
 	return nil
 }
 
-// acceptable refuses a request before anything has happened whose answer the caller does not want. Errors are told all the same.
+// acceptable refuses a request before anything has happened whose answer the caller does not want.
+// Errors are told all the same.
 func acceptable(r *http.Request, rt route) error {
 	wants := strings.Join(r.Header.Values("Accept"), ",")
 	if wants == "" || rt.out == nil || rt.out == reflect.TypeFor[bytesAnswer]() {

@@ -70,8 +70,8 @@ type Server struct {
 	drain     context.CancelFunc
 }
 
-// New makes a server over a store, which the caller closes after the server has been shut down. Without Options.Open the store must be a
-// sojourn.AccessStore.
+// New makes a server over a store, which the caller closes after the server has been shut down.
+// Without Options.Open the store must be a sojourn.AccessStore.
 func New(ctx context.Context, store sojourn.Store, o Options) (*Server, error) {
 	access, keeps := store.(sojourn.AccessStore)
 	if !keeps && !o.Open {
@@ -114,8 +114,8 @@ func (s *Server) setPatience(d time.Duration) {
 	s.patience, s.bodies = d, connlimit.NewBudget(s.o.MaxBytes, d)
 }
 
-// Drain ends long polls with what they have and refuses new requests, except completions and extensions, with CodeDraining. Call it before
-// http.Server.Shutdown; /readyz fails from then on.
+// Drain ends long polls with what they have and refuses new requests, except completions and
+// extensions, with CodeDraining. Call it before http.Server.Shutdown; /readyz fails from then on.
 func (s *Server) Drain() {
 	s.closing.Store(true)
 	s.drain()
@@ -167,25 +167,29 @@ func (s *Server) refused(r *http.Request) error {
 	if headerSize(r) > MaxHeader {
 		return wire.Refusal(wire.CodeHeaderSize, "the request line and the headers have more than %d bytes", MaxHeader)
 	}
-	// http.ServeMux would redirect to the cleaned path; what a path means must not depend on who cleans it. Names may hold an encoded slash.
+	// http.ServeMux would redirect to the cleaned path; what a path means must not depend on who
+	// cleans it. Names may hold an encoded slash.
 	if p := r.URL.EscapedPath(); p != path.Clean(p) {
 		return wire.Refusal(wire.CodeNoRoute, "there is nothing at this path; /docs lists what there is")
 	}
 	if q := r.URL.RawQuery; strings.Contains(q, "token=") || strings.Contains(q, bearerPrefix) {
 		return wire.Refusal(wire.CodeTokenInURL, "a token does not belong into a URL, which is logged everywhere: send it as Authorization: Bearer, and rotate this one")
 	}
-	// A page whose name suddenly resolves to this machine looks like our own origin. A token stops it; an open door must look at the name.
+	// A page whose name suddenly resolves to this machine looks like our own origin. A token stops
+	// it; an open door must look at the name.
 	if s.o.Open && !s.o.AnyHost && !plainHost(r.Host) {
 		return wire.Refusal(wire.CodeCrossOrigin, "without tokens the server is only reached by its address or as localhost")
 	}
-	// A browser names the page that sends a request. No page of another origin may use this API, whatever the address it reaches.
+	// A browser names the page that sends a request. No page of another origin may use this API,
+	// whatever the address it reaches.
 	if err := new(http.CrossOriginProtection).Check(r); err != nil {
 		return wire.Refusal(wire.CodeCrossOrigin, "a page of another origin sent this request")
 	}
 	return nil
 }
 
-// plainHost reports whether a host is an address or this machine, so that no name server has a say in it.
+// plainHost reports whether a host is an address or this machine, so that no name server has a say
+// in it.
 func plainHost(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -216,7 +220,8 @@ type recorder struct {
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
-		// The deadline of the answer before is still set: net/http keeps it for the whole connection.
+		// The deadline of the answer before is still set: net/http keeps it for the whole
+		// connection.
 		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(writePatience))
 	}
 	r.ResponseWriter.WriteHeader(status)
@@ -277,7 +282,8 @@ func (s *Server) coded(r *http.Request, id string, err error) *sojourn.Error {
 	return wire.Refusal(wire.CodeInternal, "the server failed; its log has the cause under this request_id")
 }
 
-// public is an error without what a driver says: its text names hosts, databases, users and files. That text stays in the log.
+// public is an error without what a driver says: its text names hosts, databases, users and files.
+// That text stays in the log.
 func (s *Server) public(id string, e *sojourn.Error) *sojourn.Error {
 	if e.Err == nil {
 		return e

@@ -38,8 +38,9 @@ type stream struct {
 	line int
 }
 
-// enqueueStream stores one job a line. A line is acknowledged when it is durable, so what was acknowledged before the connection breaks is stored,
-// and nothing else of a line that was not is promised. Lines that cannot be taken are answered with an error and stop nothing.
+// enqueueStream stores one job a line. A line is acknowledged when it is durable, so what was
+// acknowledged before the connection breaks is stored, and nothing else of a line that was not is
+// promised. Lines that cannot be taken are answered with an error and stop nothing.
 func enqueueStream(c *call, _ *nothingIn) (done, error) {
 	if t, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); t != ndjsonType {
 		return done{}, wire.Refusal(wire.CodeMediaType, "send one JSON object a line, as %s", ndjsonType)
@@ -172,7 +173,8 @@ func (s *stream) store(lines [][]byte) error {
 	return s.acknowledge(answers)
 }
 
-// slotWhenFree takes the slot for a batch. A stream waits for it instead of being refused: the sender is slowed down, because nothing is read meanwhile.
+// slotWhenFree takes the slot for a batch. A stream waits for it instead of being refused: the
+// sender is slowed down, because nothing is read meanwhile.
 func (s *stream) slotWhenFree() (*slot, error) {
 	for {
 		slot, err := s.admit.enter(s.class, 0)

@@ -29,8 +29,9 @@ func enqueued(t *testing.T, a answer) (e struct {
 	return e
 }
 
-// TestNobodySquatsIDs: a token that may enqueue posts jobs with the ids that the server will draw next and with those that another token has leased.
-// All of them are refused, and the jobs of the other token are stored.
+// TestNobodySquatsIDs: a token that may enqueue posts jobs with the ids that the server will draw
+// next and with those that another token has leased. All of them are refused, and the jobs of the
+// other token are stored.
 func TestNobodySquatsIDs(t *testing.T) {
 	s := newSite(t, Options{})
 	mallory, alice := s.token(time.Hour, grant("att*", "", sojourn.VerbEnqueue)), s.token(time.Hour, grant("vic*", "", sojourn.VerbEnqueue))
@@ -83,7 +84,8 @@ func TestNobodySquatsIDsOfAnOpenServer(t *testing.T) {
 	}
 }
 
-// TestKeysStopAtGrants: a token neither replaces a job in a queue that it has no grant for, nor learns of it.
+// TestKeysStopAtGrants: a token neither replaces a job in a queue that it has no grant for, nor
+// learns of it.
 func TestKeysStopAtGrants(t *testing.T) {
 	s := newSite(t, Options{})
 	j := sojourn.NewJob("k", []byte(`"mine"`), sojourn.Key("order"), sojourn.Queue("vic"))
@@ -106,7 +108,8 @@ func TestKeysStopAtGrants(t *testing.T) {
 	}
 }
 
-// TestQueuesOfATokenAreBounded: a token that creates queues without end is stopped, and others are not.
+// TestQueuesOfATokenAreBounded: a token that creates queues without end is stopped, and others are
+// not.
 func TestQueuesOfATokenAreBounded(t *testing.T) {
 	s := newSite(t, Options{MaxQueues: 3})
 	mallory, alice := s.token(time.Hour, grant("", "", sojourn.VerbEnqueue)), s.token(time.Hour, grant("", "", sojourn.VerbEnqueue))
@@ -122,7 +125,8 @@ func TestQueuesOfATokenAreBounded(t *testing.T) {
 	enqueued(t, post("q3", mallory))
 }
 
-// TestQueuesComeInPages: the list of queues has at most as many entries as its limit, and says where the next page begins.
+// TestQueuesComeInPages: the list of queues has at most as many entries as its limit, and says
+// where the next page begins.
 func TestQueuesComeInPages(t *testing.T) {
 	s := newSite(t, Options{})
 	for i := range 7 {

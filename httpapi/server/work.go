@@ -66,10 +66,12 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 	return wire.ClaimAnswer{Jobs: wire.Each(c.claimed, wire.ClaimedOf)}, err
 }
 
-// cut reports whether a drain, and nothing else, has ended a wait: the answer is then that there is nothing.
+// cut reports whether a drain, and nothing else, has ended a wait: the answer is then that there is
+// nothing.
 func (c *call) cut() bool { return c.drained.Err() != nil && c.ctx.Err() == nil }
 
-// giveBack releases what was claimed for a caller who could not be told, so that it costs neither the time of a lease nor a crash.
+// giveBack releases what was claimed for a caller who could not be told, so that it costs neither
+// the time of a lease nor a crash.
 func (c *call) giveBack() {
 	if len(c.claimed) == 0 {
 		return

@@ -7,7 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// The cases of answers alone: the same callers, one call each, while nobody works. The second is compared with the first.
+// The cases of answers alone: the same callers, one call each, while nobody works. The second is
+// compared with the first.
 const (
 	enqueuesAlone = "enqueues alone"
 	answersAlone  = "answers alone"

@@ -10,10 +10,12 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// steady is how many answers are under way at a time where the time from an answer to its handler is measured: few, so that it is not a queue that is measured.
+// steady is how many answers are under way at a time where the time from an answer to its handler
+// is measured: few, so that it is not a queue that is measured.
 const steady = 4
 
-// awaits measures answers to some of many jobs that await one: few at a time, and as many as the store takes.
+// awaits measures answers to some of many jobs that await one: few at a time, and as many as the
+// store takes.
 func awaits(ctx context.Context, b *Bench) error {
 	for _, n := range b.Awaiting {
 		for _, at := range []int{steady, answerers} {

@@ -1,8 +1,10 @@
-// Package bench measures job queues: the one at hand for "sojourn bench", and others beside it for the modules below bench/.
+// Package bench measures job queues: the one at hand for "sojourn bench", and others beside it for
+// the modules below bench/.
 //
-// A [System] is a queue with a database of its own. [Enqueues] and [Life] load it as many producers do who each wait for every
-// acknowledgement; [Compare] does so with several systems in turn, several times, and takes medians. Speed is reported here and asserted
-// nowhere: a machine that does something else at the same time halves every figure.
+// A [System] is a queue with a database of its own. [Enqueues] and [Life] load it as many producers
+// do who each wait for every acknowledgement; [Compare] does so with several systems in turn,
+// several times, and takes medians. Speed is reported here and asserted nowhere: a machine that
+// does something else at the same time halves every figure.
 package bench
 
 import (
@@ -14,9 +16,11 @@ import (
 
 // System is a job queue under measurement. Its methods may be called at the same time.
 type System interface {
-	// Enqueue stores n jobs in one call and returns when they are acknowledged. They have the numbers from first on, which are used once.
+	// Enqueue stores n jobs in one call and returns when they are acknowledged. They have the
+	// numbers from first on, which are used once.
 	Enqueue(ctx context.Context, first, n int) error
-	// Work runs all jobs with a handler that does nothing, until ctx ends, and calls done each time that the ends of n more jobs are stored.
+	// Work runs all jobs with a handler that does nothing, until ctx ends, and calls done each time
+	// that the ends of n more jobs are stored.
 	Work(ctx context.Context, done func(n int)) error
 	// Close ends everything that belongs to the system.
 	Close() error
@@ -60,7 +64,8 @@ func Enqueues(ctx context.Context, sys System, load Load) (Measured, error) {
 	return m, err
 }
 
-// Life measures whole lives of jobs: producers enqueue while workers work, until the end of the last job is stored.
+// Life measures whole lives of jobs: producers enqueue while workers work, until the end of the
+// last job is stored.
 func Life(ctx context.Context, sys System, load Load) (m Measured, err error) {
 	ctx, cancel := context.WithTimeout(ctx, load.Within)
 	defer cancel()
@@ -93,7 +98,8 @@ func Life(ctx context.Context, sys System, load Load) (m Measured, err error) {
 	return m, err
 }
 
-// produce enqueues the jobs from the number first on and waits for every acknowledgement. When ctx ends it returns what was done by then.
+// produce enqueues the jobs from the number first on and waits for every acknowledgement. When ctx
+// ends it returns what was done by then.
 func produce(ctx context.Context, sys System, load Load, first, jobs int) (Measured, error) {
 	var (
 		next    atomic.Int64

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// memory is a System that keeps numbers. Each enqueue takes a millisecond; each job is worked on for another one, one after the other.
+// memory is a System that keeps numbers. Each enqueue takes a millisecond; each job is worked on
+// for another one, one after the other.
 type memory struct {
 	mu      sync.Mutex
 	calls   []int // the jobs of each call
@@ -161,7 +162,8 @@ func TestCompare(t *testing.T) {
 	if len(lines) != 6 || !strings.HasPrefix(lines[1], "run 1 of 3: theirs") {
 		t.Errorf("not in turn: %q", lines)
 	}
-	// 5 measurements a run of ours, 2 of theirs. Each has a system of its own, and the bulk ones do not change what comes after them.
+	// 5 measurements a run of ours, 2 of theirs. Each has a system of its own, and the bulk ones do
+	// not change what comes after them.
 	for i, m := range opened {
 		bulk := i%7 == 3 || i%7 == 4
 		if !m.closed || len(m.seen) != 24 || (len(m.calls) == 24) == bulk {

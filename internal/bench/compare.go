@@ -22,7 +22,8 @@ type Figures struct {
 	Ratio        *Ratio  `json:"ours_to_this,omitempty"`
 }
 
-// Ratio is ours divided by theirs in the same run, the median of the runs; of p99 as well, where less is better.
+// Ratio is ours divided by theirs in the same run, the median of the runs; of p99 as well, where
+// less is better.
 type Ratio struct {
 	Life       float64 `json:"life"`
 	Enqueue    float64 `json:"enqueue"`
@@ -48,8 +49,9 @@ type Entry struct {
 // Open makes a System with an empty database.
 type Open func(ctx context.Context) (System, error)
 
-// Measure makes the Run of a System: enqueues alone, and whole lives, one job a call and many, each on a database of its own. A load without jobs is
-// left out. bare, if it is not nil, opens the system for the figure without the worker library.
+// Measure makes the Run of a System: enqueues alone, and whole lives, one job a call and many, each
+// on a database of its own. A load without jobs is left out. bare, if it is not nil, opens the
+// system for the figure without the worker library.
 func Measure(open, bare Open, single, bulk Load) func(context.Context) (Figures, error) {
 	return func(ctx context.Context) (f Figures, err error) {
 		on := func(open Open, load Load, measure func(context.Context, System, Load) (Measured, error)) (m Measured) {
@@ -92,8 +94,9 @@ func fresh(ctx context.Context, open Open, load Load, measure func(context.Conte
 	return m, err
 }
 
-// Compare runs the entries in turn, as often as runs says, and answers with the medians. The first entry's ratio to each of the others is taken
-// within each run, because whatever else the machine does then has slowed both. progress is told what is done.
+// Compare runs the entries in turn, as often as runs says, and answers with the medians. The first
+// entry's ratio to each of the others is taken within each run, because whatever else the machine
+// does then has slowed both. progress is told what is done.
 func Compare(ctx context.Context, entries []Entry, runs int, progress func(string)) (map[string]Figures, error) {
 	all := make([][]Figures, len(entries))
 	for run := range runs {

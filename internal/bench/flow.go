@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// room is a limit that nobody comes up to: what is measured is what asking costs, not what waiting does.
+	// room is a limit that nobody comes up to: what is measured is what asking costs, not what
+	// waiting does.
 	room = 1_000_000
 	// flowGroups have a share each, and stand in line behind the giant.
 	flowGroups = 1000
@@ -19,7 +20,8 @@ const (
 	ofEach = 10
 	// giantClaims are measured with the giant, and as many without, in each run.
 	giantClaims = 300
-	// giant is the group with the backlog. In the order of names, which is that of the turns, it comes before the others.
+	// giant is the group with the backlog. In the order of names, which is that of the turns, it
+	// comes before the others.
 	giant = "giant"
 	// flowRule is asked for each job, and looks at what is in flight.
 	flowRule = `in_flight.weight() + weight <= 1000000`
@@ -47,7 +49,8 @@ func evenShares() map[string]float64 {
 
 func groupName(i int) string { return fmt.Sprintf("group-%d", i) }
 
-// flows measures what gates cost: whole lives with and without them, and claims behind a group that is at its limit.
+// flows measures what gates cost: whole lives with and without them, and claims behind a group that
+// is at its limit.
 func flows(ctx context.Context, b *Bench) error {
 	all := make([][]Result, len(flowCases))
 	for run := range b.Runs {
@@ -79,7 +82,8 @@ func flows(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// middle is the run whose rate is the median, with the median of the ratios to what was measured in the same run beside it.
+// middle is the run whose rate is the median, with the median of the ratios to what was measured in
+// the same run beside it.
 func middle(of, beside []Result) Result {
 	var ratios []float64
 	for i := range of {
@@ -93,8 +97,8 @@ func middle(of, beside []Result) Result {
 	return r
 }
 
-// giants measures claims of one job from many small groups, on two stores in turn. In the second a group with a large backlog stands before
-// them, and is at its limit.
+// giants measures claims of one job from many small groups, on two stores in turn. In the second a
+// group with a large backlog stands before them, and is at its limit.
 func giants(ctx context.Context, b *Bench, backlog int) (err error) {
 	var systems [2]*Sojourn
 	results := [2]Result{{Queue: "small groups"}, {Queue: "behind a full group"}}
@@ -132,7 +136,8 @@ func giants(ctx context.Context, b *Bench, backlog int) (err error) {
 	return ctx.Err()
 }
 
-// fillGroups makes a queue whose groups may have one job in flight each, with small groups, and a group of so many jobs at its limit.
+// fillGroups makes a queue whose groups may have one job in flight each, with small groups, and a
+// group of so many jobs at its limit.
 func fillGroups(ctx context.Context, s *Sojourn, backlog int) error {
 	if err := s.Client.Store().SetQueue(ctx, s.queue(), sojourn.QueueSettings{GroupLimit: 1}); err != nil {
 		return err
@@ -161,7 +166,8 @@ func fillGroups(ctx context.Context, s *Sojourn, backlog int) error {
 	return fill(flowGroups * ofEach)
 }
 
-// claimOfGroups measures claims of one job each. What is claimed is finished, and another job of its group takes its place.
+// claimOfGroups measures claims of one job each. What is claimed is finished, and another job of
+// its group takes its place.
 func claimOfGroups(ctx context.Context, s *Sojourn, load Load, before int) (m Measured, err error) {
 	store := s.Client.Store()
 	r := sojourn.ClaimRequest{Worker: "claims-of-" + s.queue(), Number: int64(before), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: 1, Capacity: 1}

@@ -11,7 +11,8 @@ import (
 // RawBatch is the number of jobs of a transaction where the raw limit of a database is measured.
 const RawBatch = 500
 
-// Limit makes the Run of a raw limit, whose life and enqueues measure rounds of batch jobs each on a database of their own. A load without jobs is left out.
+// Limit makes the Run of a raw limit, whose life and enqueues measure rounds of batch jobs each on
+// a database of their own. A load without jobs is left out.
 func Limit(single, bulk Load, life, enqueues func(ctx context.Context, load Load, batch int) (Measured, error)) func(context.Context) (Figures, error) {
 	return func(ctx context.Context) (f Figures, err error) {
 		on := func(measure func(context.Context, Load, int) (Measured, error), load Load, batch int) (m Measured) {
@@ -38,8 +39,8 @@ func Limit(single, bulk Load, life, enqueues func(ctx context.Context, load Load
 	}
 }
 
-// Loop measures calls of steps with batch jobs each until all jobs of the load are done. Each step is called by a goroutine of its own, one
-// call after the other.
+// Loop measures calls of steps with batch jobs each until all jobs of the load are done. Each step
+// is called by a goroutine of its own, one call after the other.
 func Loop(ctx context.Context, load Load, batch int, steps ...func(n int) error) (Measured, error) {
 	settle()
 	if _, err := loop(ctx, load, load.WarmUp, batch, steps); err != nil {

@@ -14,11 +14,14 @@ import (
 	"time"
 )
 
-// Setup makes the systems of a comparison, ours first, and what ends their servers: single has one job a call, bulk has many.
+// Setup makes the systems of a comparison, ours first, and what ends their servers: single has one
+// job a call, bulk has many.
 type Setup func(ctx context.Context, single, bulk Load) (entries []Entry, stop func(), err error)
 
-// SetGC sets GOGC to 400 for programs that measure, unless the environment has set it. The heap of a queue is a few megabytes, so that Go's default of 100
-// collects garbage after each 150 jobs, for a third of the processor time, in our store and in others. An application with a heap of its own does not.
+// SetGC sets GOGC to 400 for programs that measure, unless the environment has set it. The heap of
+// a queue is a few megabytes, so that Go's default of 100 collects garbage after each 150 jobs, for
+// a third of the processor time, in our store and in others. An application with a heap of its own
+// does not.
 func SetGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)

@@ -33,8 +33,9 @@ func responds(ctx context.Context, b *Bench) error {
 	return awaits(ctx, b)
 }
 
-// answering is a System whose jobs await an answer, which comes as soon as they do. What it measures as acknowledgement is that of the answer,
-// and as start that of the handler which gets it.
+// answering is a System whose jobs await an answer, which comes as soon as they do. What it
+// measures as acknowledgement is that of the answer, and as start that of the handler which gets
+// it.
 type answering struct {
 	*Sojourn
 	resumed *watch

@@ -12,7 +12,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Result is what one case of a scenario came to. The first group says what was measured; a field that does not matter is 0 or empty.
+// Result is what one case of a scenario came to. The first group says what was measured; a field
+// that does not matter is 0 or empty.
 type Result struct {
 	Scenario  string `json:"scenario"`
 	Producers int    `json:"producers,omitzero"` // goroutines that enqueue
@@ -76,7 +77,8 @@ func (r *Result) starts(s Sample) {
 	r.StartP50MS, r.StartP99MS = Milliseconds(s.Quantile(0.5)), Milliseconds(s.Quantile(0.99))
 }
 
-// settle notes the store as it is before the measurement. A store that does not tell leaves the figures out.
+// settle notes the store as it is before the measurement. A store that does not tell leaves the
+// figures out.
 func (r *Result) settle(ctx context.Context, c *sojourn.Client) {
 	if s, err := c.Store().Status(ctx); err == nil {
 		r.before = s

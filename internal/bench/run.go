@@ -36,7 +36,8 @@ type Report struct {
 	Results    []Result  `json:"results"`
 }
 
-// Run measures the scenarios with these names, or all, in the order of Scenarios. The error for a name that there is not has CodeInvalid.
+// Run measures the scenarios with these names, or all, in the order of Scenarios. The error for a
+// name that there is not has CodeInvalid.
 func (b *Bench) Run(ctx context.Context, names []string) (Report, error) {
 	chosen, err := choose(names)
 	if err == nil {
@@ -84,7 +85,8 @@ func (b *Bench) load(producers, batch int) Load {
 	return Load{Jobs: b.Jobs, WarmUp: b.Jobs / 10, Producers: producers, Batch: batch, Within: b.Within}
 }
 
-// measure runs one case on a store and in a queue of its own, and keeps its result. run may add to the result.
+// measure runs one case on a store and in a queue of its own, and keeps its result. run may add to
+// the result.
 func (b *Bench) measure(ctx context.Context, r Result, run func(ctx context.Context, s *Sojourn, r *Result) (Measured, error)) error {
 	r, err := b.once(ctx, r, run)
 	if err == nil {
@@ -109,7 +111,8 @@ func (b *Bench) once(ctx context.Context, r Result, run func(ctx context.Context
 	return r, errors.Join(err, done())
 }
 
-// open gives a store, with a queue of its own: what an earlier case, or an earlier run on this store, has left stands in another one.
+// open gives a store, with a queue of its own: what an earlier case, or an earlier run on this
+// store, has left stands in another one.
 func (b *Bench) open(ctx context.Context, r *Result) (s *Sojourn, done func() error, err error) {
 	c, done, err := b.Open(ctx)
 	if err != nil {

@@ -17,7 +17,8 @@ func (s *Sample) Add(d time.Duration) { s.all, s.sorted = append(s.all, d), fals
 // Len is their number.
 func (s *Sample) Len() int { return len(s.all) }
 
-// Quantile is the least duration that at least the part q of all, 0 to 1, do not exceed; 0 for an empty sample.
+// Quantile is the least duration that at least the part q of all, 0 to 1, do not exceed; 0 for an
+// empty sample.
 func (s *Sample) Quantile(q float64) time.Duration {
 	if len(s.all) == 0 {
 		return 0

@@ -17,7 +17,8 @@ const (
 	DefaultWithin  = 30 * time.Second // after which a measurement is cut
 	// DefaultProducers are the numbers of goroutines that enqueue, as a flag has them.
 	DefaultProducers = "1,8,64,512"
-	// DefaultAwaiting are the numbers of jobs that await while some are answered, as a flag has them.
+	// DefaultAwaiting are the numbers of jobs that await while some are answered, as a flag has
+	// them.
 	DefaultAwaiting = "100,10000"
 )
 
@@ -68,8 +69,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Scenario is one thing that "sojourn bench" measures. A further one is a further entry of Scenarios: its Run calls Bench.measure for each of
-// its cases.
+// Scenario is one thing that "sojourn bench" measures. A further one is a further entry of
+// Scenarios: its Run calls Bench.measure for each of its cases.
 type Scenario struct {
 	Name  string
 	Short string
@@ -86,7 +87,8 @@ var Scenarios = []Scenario{
 	{"flow", "what a limit, shares, a rule and a full group cost, beside the same without", flows},
 }
 
-// bulkMore is how many times Config.Jobs a bulk measurement enqueues: a call takes a hundred times as long, and some are needed for a quantile.
+// bulkMore is how many times Config.Jobs a bulk measurement enqueues: a call takes a hundred times
+// as long, and some are needed for a quantile.
 const bulkMore = 10
 
 // usual is the number of producers where only one is measured.
@@ -147,7 +149,8 @@ func workerName(bare bool) string {
 	return "worker"
 }
 
-// backlogBatches is how many claims of PerClaim jobs, and how many of one, are measured before a backlog.
+// backlogBatches is how many claims of PerClaim jobs, and how many of one, are measured before a
+// backlog.
 const backlogBatches = 100
 
 // fillLimit bounds the making of a backlog.
@@ -177,7 +180,8 @@ func claims(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// claimBefore measures claims alone. Between them the claimed jobs are finished, and as many enqueued, so that the backlog stays.
+// claimBefore measures claims alone. Between them the claimed jobs are finished, and as many
+// enqueued, so that the backlog stays.
 func claimBefore(ctx context.Context, s *Sojourn, load Load, next, perClaim int) (m Measured, err error) {
 	store := s.Client.Store()
 	request := sojourn.ClaimRequest{Worker: "claims-of-" + s.queue(), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: perClaim, Capacity: int64(perClaim)}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// watch measures for each job from when it is handed over to when its handler starts. Its methods may be called at the same time.
+// watch measures for each job from when it is handed over to when its handler starts. Its methods
+// may be called at the same time.
 type watch struct {
 	first int // the number of the first job that counts
 	born  time.Time

@@ -14,7 +14,8 @@ type Kafka struct {
 	cluster *kfake.Cluster
 }
 
-// StartKafka starts one and stops it when the test ends. Topics are made as they are used, with three partitions unless others are given.
+// StartKafka starts one and stops it when the test ends. Topics are made as they are used, with
+// three partitions unless others are given.
 func StartKafka(t *testing.T, options ...kfake.Opt) *Kafka {
 	t.Helper()
 	k := &Kafka{dir: t.TempDir()}

@@ -1,4 +1,5 @@
-// Package brokertest starts brokers for tests, on ports of their own and with files that go when the test ends.
+// Package brokertest starts brokers for tests, on ports of their own and with files that go when
+// the test ends.
 package brokertest
 
 import (

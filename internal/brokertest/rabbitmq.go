@@ -15,8 +15,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
-// RabbitMQ is a node of the test's own, out of the programs that Debian has: its ports, files and port mapper are no other node's. RabbitMQ refuses
-// nothing to root, but root becomes nobody all the same.
+// RabbitMQ is a node of the test's own, out of the programs that Debian has: its ports, files and
+// port mapper are no other node's. RabbitMQ refuses nothing to root, but root becomes nobody all
+// the same.
 type RabbitMQ struct {
 	URL        string
 	dir        string
@@ -27,7 +28,8 @@ type RabbitMQ struct {
 
 const rabbitmqServer = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
-// StartRabbitMQ starts a node and its port mapper, and stops both when the test ends. Without RabbitMQ the test is skipped, and fails in CI.
+// StartRabbitMQ starts a node and its port mapper, and stops both when the test ends. Without
+// RabbitMQ the test is skipped, and fails in CI.
 func StartRabbitMQ(t *testing.T) *RabbitMQ {
 	t.Helper()
 	epmd, err := exec.LookPath("epmd")
@@ -102,8 +104,8 @@ func (r *RabbitMQ) Start(t *testing.T) {
 	t.Fatalf("the node does not start:\n%s", text[max(len(text)-4000, 0):])
 }
 
-// Stop ends the node in order. After a Kill a node once came back without a queue that had been declared just before; internal/outage kills a node that
-// has had its queue for longer.
+// Stop ends the node in order. After a Kill a node once came back without a queue that had been
+// declared just before; internal/outage kills a node that has had its queue for longer.
 func (r *RabbitMQ) Stop(t *testing.T) {
 	t.Helper()
 	if err := r.node.Process.Signal(syscall.SIGTERM); err != nil {

@@ -1,9 +1,12 @@
-// Package calendar answers when windows of the day are open. It is pure arithmetic over the time-zone rules that it carries itself, so the same
-// version of the program gives the same answers on every machine.
+// Package calendar answers when windows of the day are open. It is pure arithmetic over the
+// time-zone rules that it carries itself, so the same version of the program gives the same answers
+// on every machine.
 //
-// One rule covers every clock change: a time of day means the first instant at which the wall clock of the zone has reached it. So what
-// falls into a gap (spring, a day that the zone skips) means the end of the gap, and what comes twice (autumn) means its first occurrence.
-// The instants keep the order of the times, therefore windows that follow each other never overlap and leave nothing between them.
+// One rule covers every clock change: a time of day means the first instant at which the wall clock
+// of the zone has reached it. So what falls into a gap (spring, a day that the zone skips) means
+// the end of the gap, and what comes twice (autumn) means its first occurrence. The instants keep
+// the order of the times, therefore windows that follow each other never overlap and leave nothing
+// between them.
 package calendar
 
 import (
@@ -28,8 +31,8 @@ type Calendar []Set
 
 const day = 86_400
 
-// Next is the first instant at or after t at which c is open: t itself, or an opening, a whole second. ok is false if c stays closed
-// until limit.
+// Next is the first instant at or after t at which c is open: t itself, or an opening, a whole
+// second. ok is false if c stays closed until limit.
 func (c Calendar) Next(t, limit time.Time) (opens time.Time, ok bool) {
 	at, end := t.Unix(), limit.Unix()
 	for moved := true; moved; {
@@ -50,7 +53,8 @@ func (c Calendar) Next(t, limit time.Time) (opens time.Time, ok bool) {
 	return time.Unix(at, 0).UTC(), true
 }
 
-// Until is the first instant after t at which c is closed, if it is open at t; limit if it is still open then.
+// Until is the first instant after t at which c is closed, if it is open at t; limit if it is still
+// open then.
 func (c Calendar) Until(t, limit time.Time) time.Time {
 	end := limit.Unix()
 	for _, s := range c {
@@ -75,7 +79,8 @@ func (s Set) next(at, limit int64) (opens int64, ok bool) {
 	return opens, ok
 }
 
-// until follows windows that overlap or touch. Each round ends later than the one before, and no round passes limit.
+// until follows windows that overlap or touch. Each round ends later than the one before, and no
+// round passes limit.
 func (s Set) until(at, limit int64) int64 {
 	for at < limit {
 		end := at
@@ -92,11 +97,12 @@ func (s Set) until(at, limit int64) int64 {
 	return min(at, limit)
 }
 
-// span is the opening that holds at, or else the first one after it, if it opens at or before limit. Days that a zone skips and windows
-// that fall into a gap as a whole are no opening.
+// span is the opening that holds at, or else the first one after it, if it opens at or before
+// limit. Days that a zone skips and windows that fall into a gap as a whole are no opening.
 func (w Window) span(at, limit int64) (open, shut int64, ok bool) {
 	_, offset := time.Unix(at, 0).In(w.zone).Zone()
-	// An opening that holds this moment began today, yesterday, or, where the clock was set back since, the day before.
+	// An opening that holds this moment began today, yesterday, or, where the clock was set back
+	// since, the day before.
 	for d := floorDiv(at+int64(offset), day) - 2; d*day-maxOffset <= limit; d++ {
 		if w.days&(1<<uint((d%7+11)%7)) == 0 || w.excepted(d) { // day 0 was a Thursday
 			continue
@@ -118,7 +124,8 @@ func (w Window) excepted(d int64) bool {
 // maxOffset is more than any zone has ever been away from UTC (15:56:08, Manila before 1844).
 const maxOffset = 16 * 3600
 
-// instant is the first second at which the wall clock of z has reached local, given in seconds since 1970-01-01 00:00 of that clock.
+// instant is the first second at which the wall clock of z has reached local, given in seconds
+// since 1970-01-01 00:00 of that clock.
 func instant(z *time.Location, local int64) int64 {
 	for t := local - maxOffset; ; {
 		offset, end := period(z, t)
@@ -129,7 +136,8 @@ func instant(z *time.Location, local int64) int64 {
 	}
 }
 
-// period is the offset of z from UTC at t, and a later second until which it certainly holds, in seconds.
+// period is the offset of z from UTC at t, and a later second until which it certainly holds, in
+// seconds.
 func period(z *time.Location, t int64) (offset, end int64) {
 	at := time.Unix(t, 0).In(z)
 	_, o := at.Zone()
@@ -138,8 +146,8 @@ func period(z *time.Location, t int64) (offset, end int64) {
 	case bound.IsZero():
 		end = math.MaxInt64
 	case end <= t:
-		// Go 1.26 gives each year 365 days where a zone follows its last rule, so that on December 31 of a leap year the bound has passed. The
-		// offset holds until the year ends.
+		// Go 1.26 gives each year 365 days where a zone follows its last rule, so that on December
+		// 31 of a leap year the bound has passed. The offset holds until the year ends.
 		end = (floorDiv(t, day) + 1) * day
 	}
 	return int64(o), end

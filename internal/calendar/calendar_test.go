@@ -50,7 +50,8 @@ func openings(c Calendar, from time.Time, n int) string {
 	return strings.Join(out, ", ")
 }
 
-// spec:T1 and the example of the seeds, 5-7 AM and 10-11 PM; inv:E3 for the clock changes, of which each row names one.
+// spec:T1 and the example of the seeds, 5-7 AM and 10-11 PM; inv:E3 for the clock changes, of which
+// each row names one.
 func TestOpenings(t *testing.T) {
 	const berlin = "Europe/Berlin" // in 2026: gap at March 29 02:00, repeated hour at October 25 03:00
 	for _, c := range []struct {
@@ -148,7 +149,8 @@ func TestDefinitionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestTZVersion compares the embedded database with that of the Go toolchain, where this names the same version.
+// TestTZVersion compares the embedded database with that of the Go toolchain, where this names the
+// same version.
 func TestTZVersion(t *testing.T) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -16,9 +16,10 @@ func bad(field, format string, a ...any) *FieldError {
 	return &FieldError{field, fmt.Sprintf(format, a...)}
 }
 
-// New reads the definition of a window. days are names (mon) or ranges (mon-fri, sat-mon), none = every day. start and end are 15:04 or
-// 15:04:05; end may be 24:00. An end before the start is on the next day, and equal ones mean 24 hours of the wall clock. except are dates
-// (2006-01-02) on which it does not open. An error is a *FieldError.
+// New reads the definition of a window. days are names (mon) or ranges (mon-fri, sat-mon), none =
+// every day. start and end are 15:04 or 15:04:05; end may be 24:00. An end before the start is on
+// the next day, and equal ones mean 24 hours of the wall clock. except are dates (2006-01-02) on
+// which it does not open. An error is a *FieldError.
 func New(days []string, start, end, zone string, except []string) (w Window, err error) {
 	if w.days, err = parseDays(days); err != nil {
 		return w, err

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// walker is the oracle: it goes through the minutes of a stretch of time, one after the other, reads the wall clock of the zone in each, and
-// remembers the greatest minute that the clock has shown. It knows nothing of instants and periods. Minutes are counted since 1970, of the
-// wall clock those of its date and time.
+// walker is the oracle: it goes through the minutes of a stretch of time, one after the other,
+// reads the wall clock of the zone in each, and remembers the greatest minute that the clock has
+// shown. It knows nothing of instants and periods. Minutes are counted since 1970, of the wall
+// clock those of its date and time.
 type walker struct {
 	from  int64
 	shown []int64 // for each minute since from: the greatest wall minute shown up to then
@@ -71,7 +72,8 @@ func (r rule) String() string {
 	return fmt.Sprintf("days %07b %02d:%02d-%02d:%02d except %v", r.days, r.start/60, r.start%60, r.end/60, r.end%60, r.except)
 }
 
-// compare checks Next and Until against the minutes that were walked: calendar is open in exactly those in which open says so.
+// compare checks Next and Until against the minutes that were walked: calendar is open in exactly
+// those in which open says so.
 func compare(t *testing.T, c Calendar, w walker, open func(m int) bool, name func() string) {
 	t.Helper()
 	last := time.Unix((w.from+int64(len(w.shown)))*60, 0).UTC()
@@ -98,7 +100,8 @@ func compare(t *testing.T, c Calendar, w walker, open func(m int) bool, name fun
 	}
 }
 
-// transitions are the seconds from 2000 to 2037 at which the zone's offset changes. It looks at every quarter of an hour, and asks no table.
+// transitions are the seconds from 2000 to 2037 at which the zone's offset changes. It looks at
+// every quarter of an hour, and asks no table.
 func transitions(z *time.Location) (all []time.Time) {
 	const step = 900
 	offset := func(s int64) int { _, o := time.Unix(s, 0).In(z).Zone(); return o }
@@ -157,7 +160,8 @@ func must[T any](t *testing.T, f func() (T, error)) T {
 
 const everyDay = 1<<7 - 1
 
-// around makes the windows that a clock change can trouble: their ends stand before, on, inside and after what is skipped or repeated.
+// around makes the windows that a clock change can trouble: their ends stand before, on, inside and
+// after what is skipped or repeated.
 func around(change time.Time) []rule {
 	_, was := change.Add(-time.Second).Zone()
 	_, is := change.Zone()
@@ -176,7 +180,8 @@ func around(change time.Time) []rule {
 	return append(rules, rule{days: only, start: m, end: h}, rule{days: everyDay, start: m, end: l, except: []int64{day}})
 }
 
-// inv:E3 spec:T1: every window that a clock change can trouble, at every change of every zone, against the walker.
+// inv:E3 spec:T1: every window that a clock change can trouble, at every change of every zone,
+// against the walker.
 func TestEveryTransition(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one goroutine: nothing to find for the race detector")
@@ -200,7 +205,8 @@ func TestEveryTransition(t *testing.T) {
 	}
 }
 
-// FuzzCalendar compares a calendar of two sets, one with two windows, with the walker, anywhere in any zone.
+// FuzzCalendar compares a calendar of two sets, one with two windows, with the walker, anywhere in
+// any zone.
 func FuzzCalendar(f *testing.F) {
 	names, err := Zones()
 	if err != nil {

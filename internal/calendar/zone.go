@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TZVersion is the release of the IANA time zone database in zoneinfo.zip, which is lib/time/zoneinfo.zip of Go 1.26.8. Its version stands
-// there in lib/time/update.bash (CODE). To renew it, copy the file of a newer Go and set both names here; TestTZVersion compares.
+// TZVersion is the release of the IANA time zone database in zoneinfo.zip, which is
+// lib/time/zoneinfo.zip of Go 1.26.8. Its version stands there in lib/time/update.bash (CODE). To
+// renew it, copy the file of a newer Go and set both names here; TestTZVersion compares.
 const TZVersion = "2025c"
 
 //go:embed zoneinfo.zip
@@ -23,8 +24,9 @@ var archive = sync.OnceValues(func() (*zip.Reader, error) { return zip.NewReader
 // zones holds what Zone has read: at most as many as the archive has.
 var zones sync.Map
 
-// Zone returns the rules of an IANA zone, such as Europe/Berlin, from the embedded database; empty means UTC. The zone files of the
-// machine are not looked at, so that all processes agree. Safe for concurrent use.
+// Zone returns the rules of an IANA zone, such as Europe/Berlin, from the embedded database; empty
+// means UTC. The zone files of the machine are not looked at, so that all processes agree. Safe for
+// concurrent use.
 func Zone(name string) (*time.Location, error) {
 	if name == "" || name == "UTC" {
 		return time.UTC, nil

@@ -11,13 +11,16 @@ import (
 )
 
 const (
-	// MinPiece is what must arrive of a body within the patience of its Budget, unless it ends before: a body that drips ends as one that is silent.
+	// MinPiece is what must arrive of a body within the patience of its Budget, unless it ends
+	// before: a body that drips ends as one that is silent.
 	MinPiece = 64 << 10
-	// firstBuffer is memory that a body has without counting, as its connection has a buffer of that size too.
+	// firstBuffer is memory that a body has without counting, as its connection has a buffer of
+	// that size too.
 	firstBuffer = 4 << 10
 	// settled is how long a body may be on its way before it can be given up for another.
 	settled = time.Second
-	// drainPatience is how long the rest of a body that nobody reads may take to arrive before its connection is closed.
+	// drainPatience is how long the rest of a body that nobody reads may take to arrive before its
+	// connection is closed.
 	drainPatience = time.Second
 )
 
@@ -27,8 +30,9 @@ var (
 	ErrNoRoom   = errors.New("the bodies that are being read exceed their memory")
 )
 
-// Budget bounds the memory of request bodies. A body counts with the bytes that have arrived, so one that is only announced takes nothing. If there
-// is no room, the body that has been on its way longest is given up, so slow senders cannot hold the memory. Safe for concurrent use.
+// Budget bounds the memory of request bodies. A body counts with the bytes that have arrived, so
+// one that is only announced takes nothing. If there is no room, the body that has been on its way
+// longest is given up, so slow senders cannot hold the memory. Safe for concurrent use.
 type Budget struct {
 	most     int64
 	patience time.Duration
@@ -39,7 +43,8 @@ type Budget struct {
 	reading *list.List // of *Body, oldest first
 }
 
-// NewBudget makes a budget of so many bytes. A body must bring MinPiece bytes, or its end, within each patience.
+// NewBudget makes a budget of so many bytes. A body must bring MinPiece bytes, or its end, within
+// each patience.
 func NewBudget(most int64, patience time.Duration) *Budget {
 	return &Budget{most: most, patience: patience, now: time.Now, reading: list.New()}
 }
@@ -47,15 +52,17 @@ func NewBudget(most int64, patience time.Duration) *Budget {
 // SetPatience changes it for later bodies. It must not be called while there are requests.
 func (b *Budget) SetPatience(d time.Duration) { b.patience = d }
 
-// Begin sets the deadline for the first piece of the body of a request. Call it before anything reads or waits. A request without a body gets none.
+// Begin sets the deadline for the first piece of the body of a request. Call it before anything
+// reads or waits. A request without a body gets none.
 func (b *Budget) Begin(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
 		_ = http.NewResponseController(w).SetReadDeadline(b.now().Add(b.patience)) // not every server can; its own deadlines apply then
 	}
 }
 
-// End shortens the deadline for a body that the handler has not read to its end: net/http reads the rest of it, so that the connection can be used
-// again, and closes the connection if that fails. Call it when the handler returns.
+// End shortens the deadline for a body that the handler has not read to its end: net/http reads the
+// rest of it, so that the connection can be used again, and closes the connection if that fails.
+// Call it when the handler returns.
 func (b *Budget) End(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
 		_ = http.NewResponseController(w).SetReadDeadline(b.now().Add(drainPatience))
@@ -98,8 +105,9 @@ func (y *Body) extend() {
 	}
 }
 
-// ReadAll reads decoded, which reads from y, up to most bytes. announced is the length that the request names, or less than 0. share is the part of
-// the budget, in percent, that bodies of this sort may fill. Release must be called, after an error too.
+// ReadAll reads decoded, which reads from y, up to most bytes. announced is the length that the
+// request names, or less than 0. share is the part of the budget, in percent, that bodies of this
+// sort may fill. Release must be called, after an error too.
 func (y *Body) ReadAll(decoded io.Reader, announced, most, share int64) ([]byte, error) {
 	first := int64(firstBuffer)
 	if announced >= 0 {
@@ -133,7 +141,8 @@ func (y *Body) ReadAll(decoded io.Reader, announced, most, share int64) ([]byte,
 	}
 }
 
-// reserve makes the memory of a body grow to so many bytes. One that has been read is not given up any more.
+// reserve makes the memory of a body grow to so many bytes. One that has been read is not given up
+// any more.
 func (y *Body) reserve(bytes, share int64, read bool) error {
 	b := y.budget
 	b.mu.Lock()

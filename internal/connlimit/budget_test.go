@@ -42,7 +42,8 @@ func send(b *Budget, announced, most int64) *sender {
 	return s
 }
 
-// write returns when all of the text has been read and counted, because a pipe has no buffer and the last byte is taken by the read after.
+// write returns when all of the text has been read and counted, because a pipe has no buffer and
+// the last byte is taken by the read after.
 func (s *sender) write(n int) {
 	_, _ = io.WriteString(s.pipe, strings.Repeat("x", n))
 	_, _ = s.pipe.Write(nil)
@@ -56,7 +57,8 @@ func (s *sender) end(t *testing.T, want error) {
 	}
 }
 
-// TestBudget: what is announced costs nothing; when the memory is full, the body that has been on its way longest is given up for another.
+// TestBudget: what is announced costs nothing; when the memory is full, the body that has been on
+// its way longest is given up for another.
 func TestBudget(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := NewBudget(100_000, time.Minute)
@@ -94,7 +96,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestLimit: a body above the limit of its route is refused, and a large one alone is taken whatever the budget is.
+// TestLimit: a body above the limit of its route is refused, and a large one alone is taken
+// whatever the budget is.
 func TestLimit(t *testing.T) {
 	b := NewBudget(10_000, time.Minute)
 	large := send(b, -1, 50_000)

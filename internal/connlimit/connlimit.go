@@ -1,5 +1,7 @@
-// Package connlimit keeps clients that hold connections or send slow bodies from keeping others out. A Limiter bounds the connections of an
-// http.Server and keeps a share of them for authenticated clients; a Budget bounds the memory of request bodies and the time that they may take.
+// Package connlimit keeps clients that hold connections or send slow bodies from keeping others
+// out. A Limiter bounds the connections of an http.Server and keeps a share of them for
+// authenticated clients; a Budget bounds the memory of request bodies and the time that they may
+// take.
 package connlimit
 
 import (
@@ -12,10 +14,11 @@ import (
 	"sync/atomic"
 )
 
-// Limiter bounds the connections of an http.Server. A connection is unauthenticated until SetAuthenticated is called with the context of one of its
-// requests. Unauthenticated connections never take more than their share, and the oldest of them is closed to make room: a newcomer is never refused,
-// so nobody is locked out, however many connections a stranger opens. Activity does not count, because a stranger can send a byte at any time.
-// Safe for concurrent use.
+// Limiter bounds the connections of an http.Server. A connection is unauthenticated until
+// SetAuthenticated is called with the context of one of its requests. Unauthenticated connections
+// never take more than their share, and the oldest of them is closed to make room: a newcomer is
+// never refused, so nobody is locked out, however many connections a stranger opens. Activity does
+// not count, because a stranger can send a byte at any time. Safe for concurrent use.
 type Limiter struct {
 	most     int // connections
 	unauthed int // of them at most unauthenticated
@@ -53,7 +56,8 @@ func (l *Limiter) Install(h *http.Server) {
 	}
 }
 
-// SetAuthenticated says whether the client of a request has proved who it is. It does nothing where no Limiter is installed.
+// SetAuthenticated says whether the client of a request has proved who it is. It does nothing where
+// no Limiter is installed.
 func SetAuthenticated(ctx context.Context, yes bool) {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	if c == nil || c.authed.Load() == yes {
@@ -111,7 +115,8 @@ func (l *Limiter) remove(c *conn) {
 	delete(l.open, c.Conn)
 }
 
-// excess chooses the connection that makes room for a new one; nil if there is room. If all others are authenticated and at work, it is the new one.
+// excess chooses the connection that makes room for a new one; nil if there is room. If all others
+// are authenticated and at work, it is the new one.
 func (l *Limiter) excess(added *conn) *conn {
 	if l.fresh.Len() <= l.unauthed && len(l.open) <= l.most {
 		return nil
@@ -141,7 +146,8 @@ func (l *Limiter) track(n net.Conn, s http.ConnState) {
 	}
 }
 
-// closeNow closes a connection without the farewell of TLS, which would wait for a client that does not read.
+// closeNow closes a connection without the farewell of TLS, which would wait for a client that does
+// not read.
 func closeNow(n net.Conn) {
 	if t, ok := n.(*tls.Conn); ok {
 		n = t.NetConn()

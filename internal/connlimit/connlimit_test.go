@@ -63,7 +63,8 @@ func (c *crowd) wantClosed(what string, want ...*probe) {
 	}
 }
 
-// TestStrangersMakeRoom: the oldest connection without a token is closed, whether it has sent something or not, and a newcomer is never refused.
+// TestStrangersMakeRoom: the oldest connection without a token is closed, whether it has sent
+// something or not, and a newcomer is never refused.
 func TestStrangersMakeRoom(t *testing.T) {
 	c := newCrowd(t, 4, 1)
 	first := c.open()
@@ -79,7 +80,8 @@ func TestStrangersMakeRoom(t *testing.T) {
 	c.wantClosed("a token that has become invalid", first, second)
 }
 
-// TestReserve: strangers cannot take the share of authenticated clients, and those cannot shut out newcomers with idle connections.
+// TestReserve: strangers cannot take the share of authenticated clients, and those cannot shut out
+// newcomers with idle connections.
 func TestReserve(t *testing.T) {
 	c := newCrowd(t, 8, 2)
 	var strangers []*probe
@@ -100,7 +102,8 @@ func TestReserve(t *testing.T) {
 	c.wantClosed("two of eight are for newcomers while clients are idle", append(strangers[:7:7], idle)...)
 }
 
-// TestNewcomersRoom: when authenticated clients fill the server, their longest idle connection makes room for a newcomer.
+// TestNewcomersRoom: when authenticated clients fill the server, their longest idle connection
+// makes room for a newcomer.
 func TestNewcomersRoom(t *testing.T) {
 	c := newCrowd(t, 4, 1)
 	for range 2 {

@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// Jobs never fail here for having been interrupted often: a job that is not completed at the end is stuck.
+// Jobs never fail here for having been interrupted often: a job that is not completed at the end is
+// stuck.
 var patient = sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited, Backoff: sojourn.Backoff{First: -1}}
 
 var (
@@ -51,7 +52,8 @@ var (
 
 func onServer(address string) bool { return strings.HasPrefix(address, "postgres") }
 
-// open opens a SQLite file or a PostgreSQL URL; one with synchronous_commit=off has to be asked for.
+// open opens a SQLite file or a PostgreSQL URL; one with synchronous_commit=off has to be asked
+// for.
 func open(address string) (*sojourn.Client, error) {
 	switch {
 	case strings.Contains(address, "synchronous_commit=off"):

@@ -181,8 +181,9 @@ func cycles(t *testing.T) int {
 	return n
 }
 
-// TestKill kills a process that enqueues, works and answers at a random instant, again and again (inv:A1, inv:L2, spec:L8, spec:S8). What it
-// had acknowledged is stored, every job gets to its end, and a job runs twice only where its lease had ended.
+// TestKill kills a process that enqueues, works and answers at a random instant, again and again
+// (inv:A1, inv:L2, spec:L8, spec:S8). What it had acknowledged is stored, every job gets to its
+// end, and a job runs twice only where its lease had ended.
 func TestKill(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "crash.db")
 	seed := rand.Uint64()
@@ -205,7 +206,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestKillControl is the control arm: a child that acknowledges before the commit must lose jobs, else TestKill could not fail.
+// TestKillControl is the control arm: a child that acknowledges before the commit must lose jobs,
+// else TestKill could not fail.
 func TestKillControl(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "crash.db")
 	l := newLedger()

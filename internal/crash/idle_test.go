@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// TestIdle lets a worker wait for jobs that do not come: nothing is committed. SOJOURN_IDLE sets for how long, default 2s; the processor
-// time it took is printed.
+// TestIdle lets a worker wait for jobs that do not come: nothing is committed. SOJOURN_IDLE sets
+// for how long, default 2s; the processor time it took is printed.
 func TestIdle(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SOJOURN_IDLE"))
 	if err != nil {

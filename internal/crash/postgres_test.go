@@ -38,8 +38,9 @@ func crashServer(t *testing.T, c *pgtest.Cluster, kill bool) {
 	}
 }
 
-// TestKillPostgres kills a process that enqueues, works and answers, or the server below it, or both, at random instants (inv:A1, inv:L2, spec:L8). What
-// was acknowledged is stored, and every job gets to its end.
+// TestKillPostgres kills a process that enqueues, works and answers, or the server below it, or
+// both, at random instants (inv:A1, inv:L2, spec:L8). What was acknowledged is stored, and every
+// job gets to its end.
 func TestKillPostgres(t *testing.T) {
 	cluster := newDatabase(t)
 	seed := rand.Uint64()
@@ -71,8 +72,8 @@ func TestKillPostgres(t *testing.T) {
 	}
 }
 
-// TestKillPostgresControl is the control arm: with synchronous_commit=off a crash of the server must lose acknowledged jobs, else TestKillPostgres could not
-// fail.
+// TestKillPostgresControl is the control arm: with synchronous_commit=off a crash of the server
+// must lose acknowledged jobs, else TestKillPostgres could not fail.
 func TestKillPostgresControl(t *testing.T) {
 	cluster := newDatabase(t)
 	address := pgtest.With(t, cluster.URL, "synchronous_commit", "off")

@@ -151,7 +151,8 @@ func length() int {
 	return rand.IntN(30)
 }
 
-// produceRemotely enqueues until ctx ends. A call whose outcome is not known is repeated with the same job.
+// produceRemotely enqueues until ctx ends. A call whose outcome is not known is repeated with the
+// same job.
 func (s *site) produceRemotely(ctx context.Context, l *ledger) {
 	c, err := httpapi.Dial(s.url(), httpapi.Token(s.token))
 	if err != nil {
@@ -181,8 +182,9 @@ func (s *site) produceRemotely(ctx context.Context, l *ledger) {
 	}
 }
 
-// TestKillServe kills a server with kill -9 under workers in four languages and producers that reach it over HTTP, starts it again, and so on
-// (spec:H7, spec:H10, inv:A1). What it had acknowledged is stored, every job is completed, and no job ran twice at the same time.
+// TestKillServe kills a server with kill -9 under workers in four languages and producers that
+// reach it over HTTP, starts it again, and so on (spec:H7, spec:H10, inv:A1). What it had
+// acknowledged is stored, every job is completed, and no job ran twice at the same time.
 func TestKillServe(t *testing.T) {
 	cycles, err := strconv.Atoi(os.Getenv("SOJOURN_CRASH_SERVE_CYCLES"))
 	if err != nil {
@@ -261,8 +263,8 @@ type run struct {
 	began, end int64 // ns; 0 if it did not end
 }
 
-// heard reads what the workers have written: runs by worker, and how many began while another of the same job had not ended. Each must have an
-// attempt in the history.
+// heard reads what the workers have written: runs by worker, and how many began while another of
+// the same job had not ended. Each must have an attempt in the history.
 func (l *ledger) heard(t *testing.T, file, path string) (ran map[string]int, overlapping int) {
 	t.Helper()
 	b, err := os.ReadFile(path)

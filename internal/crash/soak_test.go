@@ -124,7 +124,8 @@ func soak(t *testing.T, address string, length time.Duration) {
 	}
 }
 
-// report fits lines to the second half, when caches are full, and wants them flat: what a leak of one a second would add is far above.
+// report fits lines to the second half, when caches are full, and wants them flat: what a leak of
+// one a second would add is far above.
 func report(t *testing.T, samples []sample, load string) {
 	half := samples[len(samples)/2:]
 	first, last := half[0], half[len(half)-1]
@@ -149,7 +150,8 @@ func report(t *testing.T, samples []sample, load string) {
 	t.Log(text)
 }
 
-// TestSoak lets a mixed load run for SOJOURN_SOAK, such as 10m, in one process, and fits lines to what must stay flat (inv:J1).
+// TestSoak lets a mixed load run for SOJOURN_SOAK, such as 10m, in one process, and fits lines to
+// what must stay flat (inv:J1).
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SOJOURN_SOAK"))
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 // childChains is a mode of the child: it works on chains until killed.
 const childChains = "chains"
 
-// link is one job of a chain: it writes its number beside those before, completes itself and enqueues the next link, all in one transaction.
+// link is one job of a chain: it writes its number beside those before, completes itself and
+// enqueues the next link, all in one transaction.
 type link struct{ Chain, N int }
 
 var links = sojourn.Kind[link]{Name: "link", Options: []sojourn.Option{sojourn.WithPolicy(patient)}}
@@ -93,7 +94,8 @@ func chain(ctx context.Context, address string) error {
 	return w.Run(ctx)
 }
 
-// settled waits for commits of the killed process that a PostgreSQL server still carries out: one between the audit's reads would look torn.
+// settled waits for commits of the killed process that a PostgreSQL server still carries out: one
+// between the audit's reads would look torn.
 func (s shop) settled(ctx context.Context) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -104,7 +106,8 @@ func (s shop) settled(ctx context.Context) error {
 	return err
 }
 
-// auditChains wants each number of each chain to be written once, by a completed job, and the next link to be there.
+// auditChains wants each number of each chain to be written once, by a completed job, and the next
+// link to be there.
 func auditChains(t *testing.T, s shop, chains int) (total int) {
 	t.Helper()
 	if err := s.settled(t.Context()); err != nil {
@@ -161,8 +164,8 @@ func auditChains(t *testing.T, s shop, chains int) (total int) {
 	return total
 }
 
-// killChains kills a process between the statements of its transactions, again and again (inv:A8): every effect happens exactly once, though deliveries
-// do not.
+// killChains kills a process between the statements of its transactions, again and again (inv:A8):
+// every effect happens exactly once, though deliveries do not.
 func killChains(t *testing.T, address string, cycles int) {
 	const chains = 4
 	s, err := openShop(address)

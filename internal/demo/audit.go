@@ -29,8 +29,8 @@ type Report struct {
 }
 
 // Responses counts what Respond answered to messages, in this run and those before. An early one is
-// applied later, which is not counted again. Unmatched counts those whose time in the inbox has ended without a job; when they came,
-// they were early.
+// applied later, which is not counted again. Unmatched counts those whose time in the inbox has
+// ended without a job; when they came, they were early.
 type Responses struct {
 	Applied   int `json:"applied"`
 	Early     int `json:"early"`
@@ -139,7 +139,8 @@ func (r *Report) count(s sojourn.State) {
 	}
 }
 
-// auditHistory wants one end in the history of a final job's generation, and none in that of a live one.
+// auditHistory wants one end in the history of a final job's generation, and none in that of a live
+// one.
 func auditHistory(ctx context.Context, c *sojourn.Client, j sojourn.Job, r *Report) error {
 	history, err := c.History(ctx, j.ID)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // RandomSeed draws a seed below 2^31, short enough to type.
 func RandomSeed() uint64 { return uint64(rand.Uint32() >> 1) }
 
-// chance draws from the seed and a name, so that what happens to an order depends on nothing that happened before: not on the
-// order in which goroutines run, and not on a restart.
+// chance draws from the seed and a name, so that what happens to an order depends on nothing that
+// happened before: not on the order in which goroutines run, and not on a restart.
 func chance(seed uint64, name string, number int) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(name))

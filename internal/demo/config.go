@@ -32,7 +32,8 @@ type Config struct {
 	Logger *slog.Logger // of the worker; nil = none
 }
 
-// World is the behaviour of the gateway, and of the companies behind the brokers: Never, Twice, AtOnce and Garbled are theirs, and half of the delay. Shares are of requests, from 0 to 1.
+// World is the behaviour of the gateway, and of the companies behind the brokers: Never, Twice,
+// AtOnce and Garbled are theirs, and half of the delay. Shares are of requests, from 0 to 1.
 type World struct {
 	MinDelay  time.Duration // the shortest time until an answer
 	MaxDelay  time.Duration // the longest
@@ -58,8 +59,8 @@ const (
 
 const dropShare = 0.01
 
-// Defaults are for watching: 25 orders a second until the context ends. A job waits 12 s for its answer, a little longer than
-// the slowest one takes.
+// Defaults are for watching: 25 orders a second until the context ends. A job waits 12 s for its
+// answer, a little longer than the slowest one takes.
 func Defaults() Config {
 	return Config{
 		Rate: 25, Clerks: 16, Workers: 20,
@@ -73,9 +74,10 @@ func Defaults() Config {
 	}
 }
 
-// Headless are for checking: 250 orders a second for the first 60 % of d (later, if the machine is slow), then d's rest for the
-// answers to come. Jobs wait for 40 % of d, 1 s to 12 s, so that missing answers are asked for again in time. Orders whose answer
-// is still out at the end count as live.
+// Headless are for checking: 250 orders a second for the first 60 % of d (later, if the machine is
+// slow), then d's rest for the answers to come. Jobs wait for 40 % of d, 1 s to 12 s, so that
+// missing answers are asked for again in time. Orders whose answer is still out at the end count as
+// live.
 func Headless(d time.Duration) Config {
 	c := Defaults()
 	c.For, c.Orders = d, 1

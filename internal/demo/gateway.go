@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// gateway is the outside world: a payment provider with an HTTP server, webhooks, and a memory of its own that outlives a kill -9. A
-// repeated request with the same Idempotency-Key charges nobody twice.
+// gateway is the outside world: a payment provider with an HTTP server, webhooks, and a memory of
+// its own that outlives a kill -9. A repeated request with the same Idempotency-Key charges nobody
+// twice.
 type gateway struct {
 	seed    uint64
 	world   World
@@ -115,7 +116,8 @@ func (g *gateway) count(fate string, atOnce bool) {
 	}
 }
 
-// expect books a message that will be sent. An approved charge is made when it is decided, not when its message arrives.
+// expect books a message that will be sent. An approved charge is made when it is decided, not when
+// its message arrives.
 func (g *gateway) expect(m *message) {
 	c := g.charges[m.Charge]
 	if c == nil {
@@ -187,8 +189,8 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// accept decides about a request and writes it down before anything is sent. It returns the messages to send, none in an empty
-// slice; nil means busy.
+// accept decides about a request and writes it down before anything is sent. It returns the
+// messages to send, none in an empty slice; nil means busy.
 func (g *gateway) accept(key string, o order) (send []*message, atOnce bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// journal is a file of JSON lines that only grows. A line is written with one call, so a process that is killed leaves whole
-// lines; what a full disk has torn is skipped. It is not synced: a power cut may take the newest lines, and then the audit
-// demands less than it could, never more.
+// journal is a file of JSON lines that only grows. A line is written with one call, so a process
+// that is killed leaves whole lines; what a full disk has torn is skipped. It is not synced: a
+// power cut may take the newest lines, and then the audit demands less than it could, never more.
 type journal struct {
 	mu sync.Mutex // guards file
 	f  *os.File
@@ -60,8 +60,8 @@ func (j *journal) append(v any) error {
 
 func (j *journal) close() error { return j.f.Close() }
 
-// ledger holds what the store has acknowledged: orders that Enqueue answered, and messages for which the gateway got a 2xx. All
-// of it must be found in the store.
+// ledger holds what the store has acknowledged: orders that Enqueue answered, and messages for
+// which the gateway got a 2xx. All of it must be found in the store.
 type ledger struct {
 	journal *journal
 
@@ -75,8 +75,9 @@ type ledger struct {
 // answer is a message that was acknowledged.
 type answer struct{ source, id string }
 
-// entry is a line of the ledger: an order with its job, or a message with what Respond answered. An order stands there after the other jobs that it
-// brings along: without it, all of them are enqueued again.
+// entry is a line of the ledger: an order with its job, or a message with what Respond answered. An
+// order stands there after the other jobs that it brings along: without it, all of them are
+// enqueued again.
 type entry struct {
 	Order   int                     `json:"order,omitempty"`
 	Job     sojourn.ID              `json:"job,omitempty"`
@@ -156,8 +157,9 @@ func (l *ledger) over(wire, kind string) PartnerReport {
 	return r
 }
 
-// open gives the numbers below the highest acknowledged order that are not acknowledged themselves, and the first one above. A
-// process that died may have stored some of them, so they are enqueued first, under the same key.
+// open gives the numbers below the highest acknowledged order that are not acknowledged themselves,
+// and the first one above. A process that died may have stored some of them, so they are enqueued
+// first, under the same key.
 func (l *ledger) open() (gaps []int, next int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

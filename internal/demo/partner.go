@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// Wire is a broker inside this process, with the topics [Requests] and [Replies]. It is safe for concurrent use, but for Close.
+// Wire is a broker inside this process, with the topics [Requests] and [Replies]. It is safe for
+// concurrent use, but for Close.
 type Wire interface {
 	// Name is that of the broker: "nats" or "kafka".
 	Name() string
@@ -57,8 +58,8 @@ var trades = []trade{
 		kind: sojourn.Kind[asked]{Name: "book_parcel", Queue: "parcels", Key: keyOf, Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour}},
 }
 
-// partner is a company that is asked over a wire and answers over it, later. It forgets whom it owes an answer when the process dies; the
-// broker forgets nothing.
+// partner is a company that is asked over a wire and answers over it, later. It forgets whom it
+// owes an answer when the process dies; the broker forgets nothing.
 type partner struct {
 	trade
 	cfg    Config
@@ -199,7 +200,8 @@ func (p *partner) hear(ctx context.Context, requests source.Broker) {
 	}
 }
 
-// answer sends what fate says. An answer that cannot be read is followed by none, until the job asks again.
+// answer sends what fate says. An answer that cannot be read is followed by none, until the job
+// asks again.
 func (p *partner) answer(ctx context.Context, r request) {
 	f := p.cfg.World.fate(p.cfg.Seed, r.Key, int(r.Try))
 	if f.never || !sleep(ctx, f.delay/2) {

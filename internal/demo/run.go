@@ -16,10 +16,11 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// Run plays the demo on a store until ctx ends or cfg.For is over, drains, and holds the store against the ledger. It goes on where
-// an earlier run with the same store and Path stopped, however it stopped. One Run at a time may use a Path. view, if not nil, is
-// called at most four times a second, by one goroutine. The error is about the run itself; what the store has lost stands in the
-// Report.
+// Run plays the demo on a store until ctx ends or cfg.For is over, drains, and holds the store
+// against the ledger. It goes on where an earlier run with the same store and Path stopped, however
+// it stopped. One Run at a time may use a Path. view, if not nil, is called at most four times a
+// second, by one goroutine. The error is about the run itself; what the store has lost stands in
+// the Report.
 func Run(ctx context.Context, c *sojourn.Client, cfg Config, view func(Snapshot)) (Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
@@ -155,8 +156,9 @@ func keepAll(ctx context.Context, c *sojourn.Client, queue string) error {
 	return c.Store().SetQueue(ctx, queue, q)
 }
 
-// Alone refuses a store in which other jobs than the demo's are: it was perhaps not meant for the demo, which does in the queues
-// "payments", "exports" and "parcels" as it likes. The error is an *sojourn.Error with CodeConflict.
+// Alone refuses a store in which other jobs than the demo's are: it was perhaps not meant for the
+// demo, which does in the queues "payments", "exports" and "parcels" as it likes. The error is an
+// *sojourn.Error with CodeConflict.
 func Alone(ctx context.Context, c *sojourn.Client) error {
 	jobs, err := c.Find(ctx, sojourn.Filter{Limit: sojourn.MaxFind})
 	if err != nil {
@@ -193,7 +195,8 @@ func (s *stage) fail(err error) {
 	}
 }
 
-// play runs the demo and drains in the order of the flow, so that whatever is under way finds the next door still open.
+// play runs the demo and drains in the order of the flow, so that whatever is under way finds the
+// next door still open.
 func (s *stage) play(ctx context.Context, view func(Snapshot)) error {
 	if s.cfg.For > 0 {
 		var cancel context.CancelFunc

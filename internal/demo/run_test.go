@@ -45,7 +45,8 @@ func check(t *testing.T, r Report, err error) {
 	}
 }
 
-// inv:A1 over two runs on one file: nothing that was acknowledged is lost, and the second goes on where the first stopped.
+// inv:A1 over two runs on one file: nothing that was acknowledged is lost, and the second goes on
+// where the first stopped.
 func TestRunAccountsForEverything(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo.db")
 	cfg := short(path)
@@ -68,7 +69,8 @@ func TestRunAccountsForEverything(t *testing.T) {
 		t.Errorf("%d snapshots", shots)
 	}
 
-	// The first client is still open, as that of a process that was killed: it holds no lease any more.
+	// The first client is still open, as that of a process that was killed: it holds no lease any
+	// more.
 	cfg.Orders, cfg.For = 20, time.Second
 	more, err := Run(context.Background(), open(t, path), cfg, nil)
 	check(t, more, err)

@@ -26,8 +26,8 @@ const (
 	tag   = "demo"
 )
 
-// chargeCard keeps the key of an order for a year after its job ends: a shop that died between the store's commit and its own
-// note enqueues the order again, and is told that it is there already.
+// chargeCard keeps the key of an order for a year after its job ends: a shop that died between the
+// store's commit and its own note enqueues the order again, and is told that it is there already.
 var chargeCard = sojourn.Kind[charged]{
 	Name: "charge_card", Queue: queue, Key: func(c charged) string { return c.Order },
 	Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour,
@@ -72,7 +72,8 @@ func (s *shop) handle(ctx context.Context, job *sojourn.Job, c charged) error {
 	return job.SetResult(map[string]any{"order": c.Order, "charged_cents": answer.Cents})
 }
 
-// request asks the gateway to charge a card. The Idempotency-Key is the same whenever the job is run again.
+// request asks the gateway to charge a card. The Idempotency-Key is the same whenever the job is
+// run again.
 func (s *shop) request(ctx context.Context, job *sojourn.Job, c charged) error {
 	body, err := json.Marshal(order(c))
 	if err != nil {
@@ -101,7 +102,8 @@ func (s *shop) request(ctx context.Context, job *sojourn.Job, c charged) error {
 	return sojourn.Await(s.cfg.Within)
 }
 
-// clerk sells orders at the shop's rate until ctx ends or the orders run out. Behind time it hurries.
+// clerk sells orders at the shop's rate until ctx ends or the orders run out. Behind time it
+// hurries.
 func (s *shop) clerk(ctx context.Context) error {
 	for {
 		n, due, ok := s.next()
@@ -131,7 +133,8 @@ func (s *shop) next() (n int, due time.Time, ok bool) {
 	return s.upcoming - 1, due, true
 }
 
-// sell enqueues one order, after what it brings along, and notes the acknowledgements. All are finished even if ctx ends meanwhile.
+// sell enqueues one order, after what it brings along, and notes the acknowledgements. All are
+// finished even if ctx ends meanwhile.
 func (s *shop) sell(ctx context.Context, n int) error {
 	for _, job := range s.extras(n) {
 		id, err := s.enqueue(ctx, job, false)
@@ -173,8 +176,8 @@ func (c Config) options(t traits) []sojourn.Option {
 // giveUp is how long the shop tries to enqueue an order while the store refuses for the moment.
 const giveUp = 30 * time.Second
 
-// enqueue stores a job. While the outcome is unknown or the store is unavailable, it repeats the call with the same job, so that at
-// most one exists. The fault drop-ack only draws an id.
+// enqueue stores a job. While the outcome is unknown or the store is unavailable, it repeats the
+// call with the same job, so that at most one exists. The fault drop-ack only draws an id.
 func (s *shop) enqueue(ctx context.Context, job *sojourn.Job, drop bool) (sojourn.ID, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUp)
 	defer cancel()
@@ -194,7 +197,8 @@ func (s *shop) enqueue(ctx context.Context, job *sojourn.Job, drop bool) (sojour
 	}
 }
 
-// withdraw cancels an order after a while, as customers do. One that has ended meanwhile stays as it is.
+// withdraw cancels an order after a while, as customers do. One that has ended meanwhile stays as
+// it is.
 func (s *shop) withdraw(ctx context.Context, id sojourn.ID, name string, after time.Duration) {
 	if !sleep(ctx, after) {
 		return

@@ -12,8 +12,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Screen draws snapshots over each other on a terminal of at least 100 columns and 24 lines. It neither hides the cursor nor switches to another
-// screen, because the process may be killed at any time and could not undo that.
+// Screen draws snapshots over each other on a terminal of at least 100 columns and 24 lines. It
+// neither hides the cursor nor switches to another screen, because the process may be killed at any
+// time and could not undo that.
 func Screen(w io.Writer) func(Snapshot) {
 	first := true
 	return func(s Snapshot) {
@@ -135,7 +136,8 @@ func ms(v float64) string {
 	return fmt.Sprintf("%.0f ms", v)
 }
 
-// cut keeps a text within n characters and on one line, without anything that a terminal would obey.
+// cut keeps a text within n characters and on one line, without anything that a terminal would
+// obey.
 func cut(text string, n int) string {
 	r := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -20,8 +20,8 @@ type webhook struct {
 	Cents  int    `json:"cents"`
 }
 
-// receiver is the shop's door for webhooks. It answers 2xx only once the answer is stored durably: whatever comes after that, the
-// gateway need not send it again.
+// receiver is the shop's door for webhooks. It answers 2xx only once the answer is stored durably:
+// whatever comes after that, the gateway need not send it again.
 type receiver struct {
 	client *sojourn.Client
 	drops  func(message string) bool // the fault drop-ack
@@ -121,8 +121,8 @@ func (s *senders) count() int {
 	return len(s.pending)
 }
 
-// start sends what is pending from an earlier process, and whatever comes from now on. ack and fail may be called by several
-// goroutines at once.
+// start sends what is pending from an earlier process, and whatever comes from now on. ack and fail
+// may be called by several goroutines at once.
 func (g *gateway) start(ack func(string, sojourn.ResponseOutcome) error, fail func(error)) {
 	s := &g.senders
 	s.mu.Lock()
@@ -137,7 +137,8 @@ func (g *gateway) start(ack func(string, sojourn.ResponseOutcome) error, fail fu
 	}
 }
 
-// stop ends the sending: messages on the wire get their answer, all others stay in the gateway's memory.
+// stop ends the sending: messages on the wire get their answer, all others stay in the gateway's
+// memory.
 func (g *gateway) stop() {
 	s := &g.senders
 	s.mu.Lock()

@@ -47,7 +47,8 @@ func (m *Migrator) Drift(ctx context.Context) ([]string, error) {
 	return differences(want, have), err
 }
 
-// outline reads what the tables of a prefix are made of: the things by their names, such as "column sj_job.id", with their definitions.
+// outline reads what the tables of a prefix are made of: the things by their names, such as "column
+// sj_job.id", with their definitions.
 func outline(c sqldb.Conn, d sqldb.Dialect, prefix string) (map[string]string, error) {
 	out := map[string]string{}
 	err := c.Query(d.Shape, func(r sqldb.Row) error {

@@ -27,7 +27,8 @@ type Migrator struct {
 
 var _ sojourn.Migrator = (*Migrator)(nil)
 
-// New makes one for the tables of a prefix. before are statements that make room for them, such as a schema; they may run again.
+// New makes one for the tables of a prefix. before are statements that make room for them, such as
+// a schema; they may run again.
 func New(db sqldb.DB, prefix string, now func() time.Time, before ...string) *Migrator {
 	return &Migrator{db: db, prefix: prefix, now: now, before: before}
 }
@@ -46,7 +47,8 @@ func (m *Migrator) Schema(ctx context.Context) (sojourn.Schema, error) {
 	return s, err
 }
 
-// ifThere runs look if there is a table of this name. On PostgreSQL a snapshot does not keep a table that another process drops just then: it was not there.
+// ifThere runs look if there is a table of this name. On PostgreSQL a snapshot does not keep a
+// table that another process drops just then: it was not there.
 func (m *Migrator) ifThere(ctx context.Context, table string, look func(sqldb.Conn) error) (there bool, err error) {
 	find := func(c sqldb.Conn) error {
 		return c.Query(m.db.Dialect().FindTable, func(r sqldb.Row) error { there = r.Int(0) > 0; return nil }, table)
@@ -75,7 +77,8 @@ func (m *Migrator) ReadSchema(c sqldb.Conn, s *sojourn.Schema) error {
 
 func (m *Migrator) sql(text string) string { return m.db.Dialect().SQL(m.prefix, "", text) }
 
-// Fits says whether a program may work with the tables that it has found; where names the store. The error has CodeSchema.
+// Fits says whether a program may work with the tables that it has found; where names the store.
+// The error has CodeSchema.
 func Fits(s sojourn.Schema, where string) error {
 	refuse := func(format string, a ...any) error {
 		return &sojourn.Error{Code: sojourn.CodeSchema, Field: "store", Index: -1, Message: where + " " + fmt.Sprintf(format, a...)}
@@ -91,7 +94,8 @@ func Fits(s sojourn.Schema, where string) error {
 	return nil
 }
 
-// Raise brings older or missing tables to the newest version, as a store does that migrates when it opens. Newer ones it leaves alone.
+// Raise brings older or missing tables to the newest version, as a store does that migrates when it
+// opens. Newer ones it leaves alone.
 func (m *Migrator) Raise(ctx context.Context) error {
 	s, err := m.Schema(ctx)
 	if err == nil && s.Found < s.Newest {
@@ -188,7 +192,8 @@ func (m *Migrator) lock() []string {
 	return nil
 }
 
-// losses counts what a step down takes away. Tables that an earlier step down has taken, or that are not there, lose nothing more.
+// losses counts what a step down takes away. Tables that an earlier step down has taken, or that
+// are not there, lose nothing more.
 func (m *Migrator) losses(ctx context.Context, step *sojourn.Migration) error {
 	for _, q := range step.SQL {
 		table, column := taken(q)
@@ -247,8 +252,9 @@ func (m *Migrator) Migrate(ctx context.Context, to int) (done []sojourn.Migratio
 	return done, sojourn.Conflict("other processes migrate this store to another version; stop them, and begin anew")
 }
 
-// take runs one step in one transaction. The statements before the first of the step itself make the table of versions and keep other
-// processes out; what was decided before is looked at again behind them.
+// take runs one step in one transaction. The statements before the first of the step itself make
+// the table of versions and keep other processes out; what was decided before is looked at again
+// behind them.
 func (m *Migrator) take(ctx context.Context, s sojourn.Schema, step sojourn.Migration) error {
 	first := len(m.lock())
 	if !step.Down && step.Version == 1 {
@@ -269,8 +275,8 @@ func (m *Migrator) take(ctx context.Context, s sojourn.Schema, step sojourn.Migr
 	})
 }
 
-// alone refuses a step that another process has taken, and one after which other processes that have the store open could not go on working,
-// where that can be known.
+// alone refuses a step that another process has taken, and one after which other processes that
+// have the store open could not go on working, where that can be known.
 func (m *Migrator) alone(ctx context.Context, c sqldb.Conn, s sojourn.Schema, step sojourn.Migration) error {
 	var now sojourn.Schema
 	if err := m.ReadSchema(c, &now); err != nil {

@@ -15,8 +15,9 @@ import (
 
 var echo = sojourn.Kind[int]{Name: "echo"}
 
-// TestOtherSQLite opens a store, and transactions on its file by three ways. The test must be the only one of its process: a connection that is older than
-// the first store of a process is refused too.
+// TestOtherSQLite opens a store, and transactions on its file by three ways. The test must be the
+// only one of its process: a connection that is older than the first store of a process is refused
+// too.
 func TestOtherSQLite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	early := open(t, "sqlite", path)

@@ -19,7 +19,8 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// A process of this test has a role, in SOJOURN_OUTAGE_ROLE, and an address, in SOJOURN_OUTAGE_ADDRESS, whose form is up to the role.
+// A process of this test has a role, in SOJOURN_OUTAGE_ROLE, and an address, in
+// SOJOURN_OUTAGE_ADDRESS, whose form is up to the role.
 var (
 	opens  = map[string]func(address string) (source.Broker, error){} // by the name of the broker: the role of a child
 	serves = map[string]func(address string) error{}                  // by its role: a broker in a process of its own
@@ -62,7 +63,8 @@ func (h hasty) Receive(ctx context.Context, limit int) ([]*source.Message, error
 
 func (h hasty) Acknowledge(context.Context, []*source.Message) error { return nil }
 
-// child takes answers from the broker and works on the jobs until it is told to stop, or killed. It says how many messages it has handled.
+// child takes answers from the broker and works on the jobs until it is told to stop, or killed. It
+// says how many messages it has handled.
 func child(broker, address string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -132,7 +132,8 @@ func TestNATSOfDebian(t *testing.T) {
 	run(t, &natsServer{program: program(t, "nats-server", "/usr/sbin/nats-server")})
 }
 
-// TestControl is the control arm: a source that acknowledges before it stores must lose answers, else the tests here could not fail.
+// TestControl is the control arm: a source that acknowledges before it stores must lose answers,
+// else the tests here could not fail.
 func TestControl(t *testing.T) {
 	s := &natsServer{}
 	s.start(t)

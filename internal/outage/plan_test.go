@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// kind of the jobs. They never fail here for having been interrupted often: one that is not completed at the end is stuck.
+// kind of the jobs. They never fail here for having been interrupted often: one that is not
+// completed at the end is stuck.
 var ask = sojourn.Kind[int]{Name: "ask", Options: []sojourn.Option{sojourn.WithPolicy(sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited,
 	Backoff: sojourn.Backoff{First: -1}})}}
 
@@ -29,7 +30,8 @@ func key(i int) string { return fmt.Sprintf("order-%d", i) }
 
 func answer(key string, i int) string { return fmt.Sprintf(`{"order":%q,"answer":%d}`, key, 7*i) }
 
-// plan is what is sent in one run: first the early ones, before there are jobs, then all others, shuffled.
+// plan is what is sent in one run: first the early ones, before there are jobs, then all others,
+// shuffled.
 type plan struct {
 	jobs, unknown, broken, twice int
 	early, rest                  []message
@@ -70,8 +72,9 @@ func (p plan) messages() int { return len(p.early) + len(p.rest) }
 // stored is how many responses there are in the end: duplicates are none.
 func (p plan) stored() int { return p.jobs + p.unknown + p.broken }
 
-// audit holds the store against the plan: every job completed with its own answer, every answer applied once, and every other message in the
-// inbox under its right outcome. resent is how many messages may have been sent twice because the broker died before it said that it has them.
+// audit holds the store against the plan: every job completed with its own answer, every answer
+// applied once, and every other message in the inbox under its right outcome. resent is how many
+// messages may have been sent twice because the broker died before it said that it has them.
 func (p plan) audit(t *testing.T, c *sojourn.Client, resent int) {
 	t.Helper()
 	p.auditJobs(t, c)

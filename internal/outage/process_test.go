@@ -98,7 +98,8 @@ func until(t *testing.T, what string, met func() bool) {
 	}
 }
 
-// program finds one that Debian has, in PATH or beside. Without it a test is skipped, but fails in CI.
+// program finds one that Debian has, in PATH or beside. Without it a test is skipped, but fails in
+// CI.
 func program(t *testing.T, names ...string) string {
 	t.Helper()
 	for _, n := range names {

@@ -51,7 +51,8 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// storeURL makes the store of a test, which SOJOURN_OUTAGE_STORE names: sqlite, the default, or postgres, in a cluster of its own.
+// storeURL makes the store of a test, which SOJOURN_OUTAGE_STORE names: sqlite, the default, or
+// postgres, in a cluster of its own.
 func storeURL(t *testing.T) string {
 	t.Helper()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "outage.db")
@@ -72,8 +73,9 @@ func storeURL(t *testing.T) string {
 	return url
 }
 
-// run sends the answers to all jobs over the broker. Whenever another sixth of the messages is handled, the child is killed; in the middle, the
-// broker too (spec:H1, spec:H4, spec:H5, inv:U4, inv:A1).
+// run sends the answers to all jobs over the broker. Whenever another sixth of the messages is
+// handled, the child is killed; in the middle, the broker too (spec:H1, spec:H4, spec:H5, inv:U4,
+// inv:A1).
 func run(t *testing.T, s server) {
 	began := time.Now()
 	seed := number(t, "SOJOURN_OUTAGE_SEED", rand.Uint64())

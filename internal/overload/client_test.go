@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// caller sends requests past the Go client, which would wait and try again. It counts what comes back.
+// caller sends requests past the Go client, which would wait and try again. It counts what comes
+// back.
 type caller struct {
 	http  *http.Client
 	url   string

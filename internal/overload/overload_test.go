@@ -114,7 +114,8 @@ func capacity(ctx context.Context, c *caller, acked *atomic.Int64) float64 {
 	return float64(stored.Load()) / time.Since(began).Seconds()
 }
 
-// flood offers batches at a rate, whatever becomes of those before, until ctx ends. acked counts the jobs that are stored, unsure those that may be.
+// flood offers batches at a rate, whatever becomes of those before, until ctx ends. acked counts
+// the jobs that are stored, unsure those that may be.
 func flood(ctx context.Context, c *caller, rate float64, acked, unsure *atomic.Int64) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -180,7 +181,8 @@ func (c *caller) insist(sort, path string, body []byte) answer {
 	}
 }
 
-// work claims jobs, holds them for some heartbeats and completes them, until ctx ends; those that it holds then it completes too.
+// work claims jobs, holds them for some heartbeats and completes them, until ctx ends; those that
+// it holds then it completes too.
 func work(ctx context.Context, c *caller, name string, done *atomic.Int64) {
 	for number := 1; ctx.Err() == nil; number++ {
 		began := time.Now()

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Cluster is a throwaway database cluster in a temporary folder, reachable by a Unix socket only, with the
-// default settings, which are the durable ones. initdb refuses root, so root becomes nobody. Its server does
-// not outlive the test process, however that ends.
+// Cluster is a throwaway database cluster in a temporary folder, reachable by a Unix socket only,
+// with the default settings, which are the durable ones. initdb refuses root, so root becomes
+// nobody. Its server does not outlive the test process, however that ends.
 type Cluster struct {
 	URL      string // of its database postgres
 	bin, dir string
@@ -27,7 +27,8 @@ type Cluster struct {
 	sender   int  // the process that sends to its standby, see Stall
 }
 
-// NewCluster makes a cluster of the test's own, which the test may crash, and starts it. Without PostgreSQL the test is skipped, and fails in CI.
+// NewCluster makes a cluster of the test's own, which the test may crash, and starts it. Without
+// PostgreSQL the test is skipped, and fails in CI.
 func NewCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c, err := startCluster()
@@ -87,7 +88,8 @@ func (c *Cluster) run(name string, args ...string) error {
 	return nil
 }
 
-// Start starts the server and waits until it takes connections, after a crash until it has recovered.
+// Start starts the server and waits until it takes connections, after a crash until it has
+// recovered.
 func (c *Cluster) Start() error {
 	log := filepath.Join(c.dir, "log")
 	flags := "-c listen_addresses= -c unix_socket_directories=" + c.dir + " -c max_connections=200 -c log_min_messages=fatal" + c.flags
@@ -105,7 +107,8 @@ func (c *Cluster) Immediate() error {
 	return c.run("pg_ctl", "stop", "-D", c.data(), "-m", "immediate", "-s")
 }
 
-// Kill is kill -9 of the server's first process; the others notice it and end. What only stood in its shared memory is gone.
+// Kill is kill -9 of the server's first process; the others notice it and end. What only stood in
+// its shared memory is gone.
 func (c *Cluster) Kill() error {
 	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
 	if err != nil {
@@ -124,7 +127,8 @@ func (c *Cluster) Kill() error {
 	return err
 }
 
-// Restart starts the server after Kill: as soon as the last of its processes has let go of the folder.
+// Restart starts the server after Kill: as soon as the last of its processes has let go of the
+// folder.
 func (c *Cluster) Restart() error {
 	var err error
 	for range 100 {

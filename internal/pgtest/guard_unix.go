@@ -8,14 +8,16 @@ import (
 	"syscall"
 )
 
-// guard is a process that ends the server of a folder when this test process has ended, even by kill -9.
+// guard is a process that ends the server of a folder when this test process has ended, even by
+// kill -9.
 type guard struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 }
 
-// guardScript waits for the end of its input, which only this process holds open. It kills a process only if
-// its command line names the folder: the id in postmaster.pid may belong to another process by now.
+// guardScript waits for the end of its input, which only this process holds open. It kills a
+// process only if its command line names the folder: the id in postmaster.pid may belong to another
+// process by now.
 const guardScript = `read -r line && exit
 pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)
 case "$(ps -o args= -p "${pid:-0}" 2>/dev/null)" in *"$1"*) kill -QUIT "$pid"; sleep 6; kill -KILL "$pid" ;; esac

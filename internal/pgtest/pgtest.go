@@ -1,5 +1,6 @@
-// Package pgtest gives tests a PostgreSQL server: the one that SOJOURN_TEST_POSTGRES names, or a throwaway cluster that it starts from the
-// installed binaries. A test binary that uses it calls [Stop] at the end of its TestMain.
+// Package pgtest gives tests a PostgreSQL server: the one that SOJOURN_TEST_POSTGRES names, or a
+// throwaway cluster that it starts from the installed binaries. A test binary that uses it calls
+// [Stop] at the end of its TestMain.
 package pgtest
 
 import (
@@ -21,8 +22,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The server of the tests: SOJOURN_TEST_POSTGRES, the URL of a database in which they may make schemas, or a throwaway cluster that they start
-// from the installed binaries.
+// The server of the tests: SOJOURN_TEST_POSTGRES, the URL of a database in which they may make
+// schemas, or a throwaway cluster that they start from the installed binaries.
 var server struct {
 	once sync.Once
 	url  string
@@ -88,16 +89,17 @@ func NewSchema(t testing.TB) string {
 	return name
 }
 
-// emptied are schemas whose tests are over, with their tables and without rows. One connection empties them all: a new one would have to learn their
-// tables first, which takes 20 ms.
+// emptied are schemas whose tests are over, with their tables and without rows. One connection
+// empties them all: a new one would have to learn their tables first, which takes 20 ms.
 var emptied struct {
 	sync.Mutex
 	names []string
 	by    *pgx.Conn
 }
 
-// EmptySchema names a schema that is either new or has been emptied after another test, with the tables of today's migrations still in it: to make
-// these takes more time than most tests. Open it with AutoMigrate, and leave the tables as they are.
+// EmptySchema names a schema that is either new or has been emptied after another test, with the
+// tables of today's migrations still in it: to make these takes more time than most tests. Open it
+// with AutoMigrate, and leave the tables as they are.
 func EmptySchema(t testing.TB) string {
 	t.Helper()
 	address := URL(t)

@@ -151,8 +151,8 @@ func (p *Proxy) request(c *proxied, b []byte) ([]byte, bool) {
 
 func (c *proxied) hang() { c.once.Do(func() { close(c.hangs) }) }
 
-// CutCommits closes the connections of the next n commits after the server has executed them. Instead of their
-// answer the client gets reply, which may be nil or an [ErrorResponse].
+// CutCommits closes the connections of the next n commits after the server has executed them.
+// Instead of their answer the client gets reply, which may be nil or an [ErrorResponse].
 func (p *Proxy) CutCommits(n int, reply []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,8 +166,8 @@ func (p *Proxy) Left() int {
 	return p.strikes
 }
 
-// HangAt makes the connection hang on which the client next sends text: neither that nor anything after it is
-// forwarded, and nothing is closed.
+// HangAt makes the connection hang on which the client next sends text: neither that nor anything
+// after it is forwarded, and nothing is closed.
 func (p *Proxy) HangAt(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

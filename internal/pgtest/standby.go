@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// NewStandby makes a streaming standby of c that commits on c wait for: synchronous_standby_names is '*'.
+// NewStandby makes a streaming standby of c that commits on c wait for: synchronous_standby_names
+// is '*'.
 func (c *Cluster) NewStandby(t testing.TB) *Cluster {
 	t.Helper()
 	s, err := makeCluster(func(s *Cluster) error {
@@ -30,7 +31,8 @@ func (c *Cluster) NewStandby(t testing.TB) *Cluster {
 	return s
 }
 
-// Stall stops the process of c that sends to the standby: from now on nothing that c writes arrives there.
+// Stall stops the process of c that sends to the standby: from now on nothing that c writes arrives
+// there.
 func (c *Cluster) Stall(t testing.TB) {
 	t.Helper()
 	c.sender = int(Number(t, c.URL, `select pid from pg_stat_replication`))

@@ -1,4 +1,5 @@
-// Package slowclients holds connections to a server open without finishing a request, for tests of how servers defend themselves.
+// Package slowclients holds connections to a server open without finishing a request, for tests of
+// how servers defend themselves.
 package slowclients
 
 import (
@@ -22,7 +23,8 @@ func Second(ctx context.Context) {
 	}
 }
 
-// Turns is a Pause that ends when something is sent to it: the pace of the silent clients is then that of the honest ones, however busy the machine is.
+// Turns is a Pause that ends when something is sent to it: the pace of the silent clients is then
+// that of the honest ones, however busy the machine is.
 type Turns chan struct{}
 
 // Pause waits for a turn.
@@ -41,7 +43,8 @@ func (t Turns) Give() {
 	}
 }
 
-// Client is what one connection does: it sends Text and then, if Drip is set, one more byte of it a second.
+// Client is what one connection does: it sends Text and then, if Drip is set, one more byte of it a
+// second.
 type Client struct {
 	Text string
 	Drip bool
@@ -58,7 +61,8 @@ func Headers() []Client {
 	}
 }
 
-// Bodies are clients that never finish the body of a request to one of the paths. Header lines may be added, such as a token.
+// Bodies are clients that never finish the body of a request to one of the paths. Header lines may
+// be added, such as a token.
 func Bodies(paths []string, headers ...string) (all []Client) {
 	head := strings.Join(append(headers, ""), "\r\n")
 	for _, p := range paths {
@@ -72,8 +76,8 @@ func Bodies(paths []string, headers ...string) (all []Client) {
 	return all
 }
 
-// Start opens n connections to an address, with TLS if secure is not nil, and keeps them open until stop is called. It returns when each has been
-// opened once.
+// Start opens n connections to an address, with TLS if secure is not nil, and keeps them open until
+// stop is called. It returns when each has been opened once.
 func Start(addr string, secure *tls.Config, n int, clients []Client, pause Pause) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running, opened sync.WaitGroup

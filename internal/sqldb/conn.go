@@ -1,23 +1,27 @@
 package sqldb
 
-// Conn is one connection inside one transaction, which begins at the latest with the first call. It belongs to one goroutine and is valid only
-// inside the function that got it from [DB].Update or [DB].View; the context was given there.
+// Conn is one connection inside one transaction, which begins at the latest with the first call. It
+// belongs to one goroutine and is valid only inside the function that got it from [DB].Update or
+// [DB].View; the context was given there.
 //
-// An argument is int64, int, bool (0 or 1), string, []byte (nil is empty bytes, never NULL), nil (NULL), [Ints] or [Texts]
-// (what ints($n) and texts($n) unfold). Any other type is an error. The number of arguments must fit the text.
+// An argument is int64, int, bool (0 or 1), string, []byte (nil is empty bytes, never NULL), nil
+// (NULL), [Ints] or [Texts] (what ints($n) and texts($n) unfold). Any other type is an error. The
+// number of arguments must fit the text.
 type Conn interface {
-	// Exec runs q and returns the number of rows that it inserted, updated or deleted; after any other statement the number
-	// means nothing.
+	// Exec runs q and returns the number of rows that it inserted, updated or deleted; after any
+	// other statement the number means nothing.
 	Exec(q string, args ...any) (int64, error)
-	// Query runs q and calls each for every row; the Row is valid only during that call. An error of each ends the query and
-	// is returned. A nested call may run other texts, never q itself.
+	// Query runs q and calls each for every row; the Row is valid only during that call. An error
+	// of each ends the query and is returned. A nested call may run other texts, never q itself.
 	Query(q string, each func(Row) error, args ...any) error
-	// Bulk runs q for every row of the columns, which must have one length, and calls hit (if not nil) with the first column's
-	// value of each row that changed something, in any order. Without rows it does nothing.
+	// Bulk runs q for every row of the columns, which must have one length, and calls hit (if not
+	// nil) with the first column's value of each row that changed something, in any order. Without
+	// rows it does nothing.
 	//
-	// SQLite loops over one prepared statement and looks at its change counter, because RETURNING costs a quarter there;
-	// PostgreSQL binds whole columns as arrays to one statement that returns the hits. So a text for Bulk uses rows($1 type, …)
-	// or Dialect.Over, and /*hit column*/ where hit is not nil.
+	// SQLite loops over one prepared statement and looks at its change counter, because RETURNING
+	// costs a quarter there; PostgreSQL binds whole columns as arrays to one statement that returns
+	// the hits. So a text for Bulk uses rows($1 type, …) or Dialect.Over, and /*hit column*/ where
+	// hit is not nil.
 	Bulk(q string, hit func(first int64), first Ints, more ...Column) error
 }
 
@@ -40,20 +44,21 @@ type Sender interface {
 // Committer is an optional ability of a Sender whose transaction is its own.
 type Committer interface {
 	Sender
-	// Commit runs statements in order and commits, in one message. The error of a statement whose number of rows is not the wanted one is
-	// ErrRaced. Nothing may follow it.
+	// Commit runs statements in order and commits, in one message. The error of a statement whose
+	// number of rows is not the wanted one is ErrRaced. Nothing may follow it.
 	Commit(batch []Statement) error
 }
 
-// Silencer is an optional ability of a Committer. Without Silent, the Commit of a transaction that has written nothing
-// makes durable what it has read: it may be what another transaction has committed a moment ago.
+// Silencer is an optional ability of a Committer. Without Silent, the Commit of a transaction that
+// has written nothing makes durable what it has read: it may be what another transaction has
+// committed a moment ago.
 type Silencer interface {
 	// Silent says that no caller is told anything that the transaction has read.
 	Silent()
 }
 
-// DurableReader is an optional ability of the Conn of a View, whose database may show commits that a power cut or a
-// failover can still undo.
+// DurableReader is an optional ability of the Conn of a View, whose database may show commits that
+// a power cut or a failover can still undo.
 type DurableReader interface {
 	// ReadDurably makes View return only when everything that it has read is durable.
 	ReadDurably()
@@ -61,23 +66,29 @@ type DurableReader interface {
 
 // DurableJoiner is an optional ability of a Joined.
 type DurableJoiner interface {
-	// ReadDurably makes the commit of the transaction make durable what it has read, although it writes nothing.
+	// ReadDurably makes the commit of the transaction make durable what it has read, although it
+	// writes nothing.
 	ReadDurably() error
 }
 
-// Clocked is an optional ability of a Conn whose database has a clock of its own, as a server has that several machines use.
+// Clocked is an optional ability of a Conn whose database has a clock of its own, as a server has
+// that several machines use.
 type Clocked interface {
-	// Clock is what the database's clock showed when the transaction began, in microseconds since 1970. It stays the same.
+	// Clock is what the database's clock showed when the transaction began, in microseconds since
+	// 1970. It stays the same.
 	Clock() (int64, error)
 }
 
 // Versioned is an optional ability of a Conn whose transactions write alone.
 type Versioned interface {
-	// Version changes when another connection has committed something since; what this one has committed does not count.
+	// Version changes when another connection has committed something since; what this one has
+	// committed does not count.
 	Version() (int64, error)
-	// Ended has fn called when the transaction has ended, before the next one begins. failed says why it was rolled back.
+	// Ended has fn called when the transaction has ended, before the next one begins. failed says
+	// why it was rolled back.
 	Ended(fn func(failed error))
-	// Silent says that nobody is told what the transaction has read. One that has not written anything either need not wait until that is durable.
+	// Silent says that nobody is told what the transaction has read. One that has not written
+	// anything either need not wait until that is durable.
 	Silent()
 }
 

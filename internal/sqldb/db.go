@@ -5,22 +5,27 @@ import (
 	"errors"
 )
 
-// ErrRaced is the error of a step that found something else when it wrote than when it looked, because another transaction was faster. Nothing
-// is wrong: a DB with Concurrent in its dialect runs the function again. Test with errors.Is.
+// ErrRaced is the error of a step that found something else when it wrote than when it looked,
+// because another transaction was faster. Nothing is wrong: a DB with Concurrent in its dialect
+// runs the function again. Test with errors.Is.
 var ErrRaced = errors.New("another transaction was faster")
 
-// DB opens transactions. All methods are safe for concurrent use; a function given to Update or View must not call its DB.
+// DB opens transactions. All methods are safe for concurrent use; a function given to Update or
+// View must not call its DB.
 type DB interface {
-	// Update runs fn in one write transaction, which is durable when Update returns nil. An error of fn rolls it back and is
-	// returned. fn may be called again when the database asks for a repetition, so it begins by resetting what it collects.
-	// A busy database never surfaces: Update waits until ctx ends. ctx ends fn's statements, never a commit under way, so
-	// an error of ctx means that nothing was written.
+	// Update runs fn in one write transaction, which is durable when Update returns nil. An error
+	// of fn rolls it back and is returned. fn may be called again when the database asks for a
+	// repetition, so it begins by resetting what it collects. A busy database never surfaces:
+	// Update waits until ctx ends. ctx ends fn's statements, never a commit under way, so an error
+	// of ctx means that nothing was written.
 	Update(ctx context.Context, fn func(Conn) error) error
-	// View runs fn over a read-only snapshot, which fn must leave soon: after 5 s it is ended with an error that is a
-	// context.DeadlineExceeded. On SQLite a deadline of ctx takes the place of the 5 s. A snapshot that is held keeps the write-ahead log from being
-	// reused and dead rows from being removed.
+	// View runs fn over a read-only snapshot, which fn must leave soon: after 5 s it is ended with
+	// an error that is a context.DeadlineExceeded. On SQLite a deadline of ctx takes the place of
+	// the 5 s. A snapshot that is held keeps the write-ahead log from being reused and dead rows
+	// from being removed.
 	View(ctx context.Context, fn func(Conn) error) error
-	// Version changes when any process has committed something: a hint to look again, cheap enough to poll.
+	// Version changes when any process has committed something: a hint to look again, cheap enough
+	// to poll.
 	Version(ctx context.Context) (int64, error)
 	// Dialect is how this database's SQL differs. It does not change.
 	Dialect() Dialect
@@ -41,27 +46,33 @@ type Description struct {
 	Commits    int64  // calls of Update that have committed
 }
 
-// Owners is an optional ability of a DB that knows which processes on its machine live: a process holds an operating system lock
-// while it lives, and the lock of a dead one is free. All methods are safe for concurrent use.
+// Owners is an optional ability of a DB that knows which processes on its machine live: a process
+// holds an operating system lock while it lives, and the lock of a dead one is free. All methods
+// are safe for concurrent use.
 type Owners interface {
-	// OwnerID names this open store: [a-z0-9]{16}, random; "" where nobody else can open the database.
+	// OwnerID names this open store: [a-z0-9]{16}, random; "" where nobody else can open the
+	// database.
 	OwnerID() string
-	// EndDead calls end for each owner whose process has died, and forgets the owner if end returns true. Until end has returned, no process can
-	// become that owner. Two processes may do so at a time.
+	// EndDead calls end for each owner whose process has died, and forgets the owner if end returns
+	// true. Until end has returned, no process can become that owner. Two processes may do so at a
+	// time.
 	EndDead(ctx context.Context, end func(owner string) (finished bool, err error)) error
 }
 
-// Durable is an optional ability of a DB in which a commit becomes visible before it is on the disk. Update and View wait for the disk
-// themselves; this is for transactions of the application. Safe for concurrent use.
+// Durable is an optional ability of a DB in which a commit becomes visible before it is on the
+// disk. Update and View wait for the disk themselves; this is for transactions of the application.
+// Safe for concurrent use.
 type Durable interface {
 	// Durable returns when everything that is committed now is on the disk.
 	Durable() error
 }
 
-// Joiner is an optional ability of a DB: it works inside of transactions that the application has begun. Safe for concurrent use.
+// Joiner is an optional ability of a DB: it works inside of transactions that the application has
+// begun. Safe for concurrent use.
 type Joiner interface {
-	// Join begins a savepoint in tx and checks that tx stands in this very database: secret is what it must find in sj_meta. It refuses, with
-	// an *Error, a tx of another type, of another database, or of a driver that cannot share the database safely.
+	// Join begins a savepoint in tx and checks that tx stands in this very database: secret is what
+	// it must find in sj_meta. It refuses, with an *Error, a tx of another type, of another
+	// database, or of a driver that cannot share the database safely.
 	Join(ctx context.Context, tx any, secret string) (Joined, error)
 }
 
@@ -76,23 +87,28 @@ type Joined interface {
 
 // Rehearser is the ability of a DB to try migrations without leaving anything behind.
 type Rehearser interface {
-	// Rehearse runs fn where tables with the prefix that it is given can be made and vanish after it.
+	// Rehearse runs fn where tables with the prefix that it is given can be made and vanish after
+	// it.
 	Rehearse(ctx context.Context, fn func(c Conn, prefix string) error) error
 }
 
-// Crowded is an optional ability of a DB that knows the other processes that have it open. Safe for concurrent use.
+// Crowded is an optional ability of a DB that knows the other processes that have it open. Safe for
+// concurrent use.
 type Crowded interface {
-	// Others counts the other open stores on this database whose programs know only versions of the schema below level.
+	// Others counts the other open stores on this database whose programs know only versions of the
+	// schema below level.
 	Others(ctx context.Context, level int) (int, error)
 }
 
 // Located is an optional ability of a DB that is a file. Safe for concurrent use.
 type Located interface {
-	// Elsewhere lists the ids of processes that have opened another file under the path of this database: it was removed or replaced meanwhile.
+	// Elsewhere lists the ids of processes that have opened another file under the path of this
+	// database: it was removed or replaced meanwhile.
 	Elsewhere(ctx context.Context) (processes []string, err error)
 }
 
-// Vacuumer is an optional ability of a DB in which rows that were changed or deleted stay in the way until somebody removes them.
+// Vacuumer is an optional ability of a DB in which rows that were changed or deleted stay in the
+// way until somebody removes them.
 type Vacuumer interface {
 	// Vacuum removes the dead rows of the hot tables. Others read and write meanwhile.
 	Vacuum(ctx context.Context) error

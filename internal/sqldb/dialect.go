@@ -7,14 +7,17 @@ import (
 	"strings"
 )
 
-// Dialect is everything in which the databases differ: strings and three functions, no methods to override.
+// Dialect is everything in which the databases differ: strings and three functions, no methods to
+// override.
 //
-// The shared texts are common SQL but for these tokens, which SQL fills in once when a store opens: the table prefix sj_,
-// placeholders $1, $2, …, /*lock*/, /*lock alias*/, /*hit column*/, ints($n), texts($n), rows($1 type, …) and each($n type). The order of
-// RETURNING rows differs: sort in Go. Integers are bigint, bytes are bytea or blob; nothing is NULL that has a natural empty value.
+// The shared texts are common SQL but for these tokens, which SQL fills in once when a store opens:
+// the table prefix sj_, placeholders $1, $2, …, /*lock*/, /*lock alias*/, /*hit column*/, ints($n),
+// texts($n), rows($1 type, …) and each($n type). The order of RETURNING rows differs: sort in Go.
+// Integers are bigint, bytes are bytea or blob; nothing is NULL that has a natural empty value.
 //
-// A text with each($n type) is run for every row of its columns. Where Arrays is set that is one statement over all rows, and /*from each*/,
-// /*using each*/ or /*, each*/ says where in it they are joined; elsewhere it is run once a row, and the tokens vanish.
+// A text with each($n type) is run for every row of its columns. Where Arrays is set that is one
+// statement over all rows, and /*from each*/, /*using each*/ or /*, each*/ says where in it they
+// are joined; elsewhere it is run once a row, and the tokens vanish.
 type Dialect struct {
 	Name   string                       // "sqlite" or "postgres"
 	Param  string                       // stands before the number of a placeholder; "" is "$"
@@ -32,10 +35,12 @@ type Dialect struct {
 	Broken func(error) bool             // an I/O error or corruption, after which the store must refuse all work
 	Over   map[string]string            // name of a text → a text of its own, where a measurement or a lock says so
 
-	// Concurrent says that several transactions write at a time, in this process or in others. The store then locks rows in ascending order
-	// before it decides by them, and looks again after a commit where two transactions have no row in common.
+	// Concurrent says that several transactions write at a time, in this process or in others. The
+	// store then locks rows in ascending order before it decides by them, and looks again after a
+	// commit where two transactions have no row in common.
 	Concurrent bool
-	// Writer asks for the mark that the rows bear which this transaction has written; "" if nobody can ask for it. See trusted.
+	// Writer asks for the mark that the rows bear which this transaction has written; "" if nobody
+	// can ask for it. See trusted.
 	Writer    string
 	FindTable string // counts the tables with the name $1
 	Shape     string // lists what the tables with the prefix $1 are made of: a thing's name, and its definition; see Migrator.Drift
@@ -60,8 +65,9 @@ var (
 	tableToken = regexp.MustCompile(`\bsj_`)
 )
 
-// SQL renders one text for this database: text, or the dialect's own one of that name ("" has none). prefix replaces sj_ at the
-// beginning of names. Call it once for each text when a store opens, not for each call: it is slow.
+// SQL renders one text for this database: text, or the dialect's own one of that name ("" has
+// none). prefix replaces sj_ at the beginning of names. Call it once for each text when a store
+// opens, not for each call: it is slow.
 func (d Dialect) SQL(prefix, name, text string) string {
 	if own, ok := d.Over[name]; ok && name != "" {
 		text = own

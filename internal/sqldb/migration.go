@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Migration is one step of the schema. Each direction is run in one transaction, statement by statement.
+// Migration is one step of the schema. Each direction is run in one transaction, statement by
+// statement.
 type Migration struct {
 	Version int    // from 1, without gaps
 	Name    string // such as "jobs"
@@ -19,14 +20,16 @@ type Migration struct {
 	Down    string // takes Up back; "" if there is no way back
 }
 
-// needsLine is a line of a way up that says which programs may go on working after it, by the newest version they know: "-- needs: 3" stands in a
-// step that only adds what programs of version 3 need not know. Without it a step needs its own version.
+// needsLine is a line of a way up that says which programs may go on working after it, by the
+// newest version they know: "-- needs: 3" stands in a step that only adds what programs of version
+// 3 need not know. Without it a step needs its own version.
 var needsLine = regexp.MustCompile(`(?m)^-- needs: ([0-9]+)$`)
 
 var migrationFile = regexp.MustCompile(`^([0-9]{4})_([a-z0-9_]+)(\.down)?\.sql$`)
 
-// LoadMigrations reads a folder's files NNNN_name.sql and, for the way back, NNNN_name.down.sql, ascending by version. A file
-// with another name, a gap in the versions and a text without statements are errors.
+// LoadMigrations reads a folder's files NNNN_name.sql and, for the way back, NNNN_name.down.sql,
+// ascending by version. A file with another name, a gap in the versions and a text without
+// statements are errors.
 func LoadMigrations(folder fs.FS) ([]Migration, error) {
 	entries, err := fs.ReadDir(folder, ".")
 	if err != nil {
@@ -82,8 +85,9 @@ func LoadMigrations(folder fs.FS) ([]Migration, error) {
 	return out, nil
 }
 
-// Statements splits a text at its semicolons, but not inside quotes, comments and dollar quotes. Pieces that hold only space and
-// comments are left out. A trigger's body would be cut apart: migrations do without triggers.
+// Statements splits a text at its semicolons, but not inside quotes, comments and dollar quotes.
+// Pieces that hold only space and comments are left out. A trigger's body would be cut apart:
+// migrations do without triggers.
 func Statements(text string) []string {
 	var out []string
 	start, full := 0, false // full: the piece since start holds more than space and comments
@@ -108,8 +112,8 @@ func Statements(text string) []string {
 
 const space = " \t\n\r\f" // as SQLite and PostgreSQL have it, which is less than Go has
 
-// lexeme measures what s begins with: ' ' for space and comments, ';', or 'x' for anything else. What is never closed reaches to
-// the end, where the database will complain.
+// lexeme measures what s begins with: ' ' for space and comments, ';', or 'x' for anything else.
+// What is never closed reaches to the end, where the database will complain.
 func lexeme(s string) (n int, kind byte) {
 	until := func(from int, end string) int {
 		if k := strings.Index(s[from:], end); k >= 0 {

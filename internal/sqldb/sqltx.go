@@ -15,8 +15,9 @@ type SQLTx struct {
 	loop bool
 }
 
-// JoinSQL begins a savepoint in tx. bind turns an argument of a Conn into what the driver takes. With loop a Bulk is a loop over one prepared
-// statement that looks at its change counter, otherwise one statement with whole columns as arguments.
+// JoinSQL begins a savepoint in tx. bind turns an argument of a Conn into what the driver takes.
+// With loop a Bulk is a loop over one prepared statement that looks at its change counter,
+// otherwise one statement with whole columns as arguments.
 func JoinSQL(ctx context.Context, tx *sql.Tx, bind func(arg any) (any, error), loop bool) (*SQLTx, error) {
 	_, err := tx.ExecContext(ctx, "savepoint sojourn")
 	return &SQLTx{ctx: ctx, tx: tx, bind: bind, loop: loop}, err
@@ -59,7 +60,8 @@ func (c *SQLTx) Exec(q string, args ...any) (int64, error) {
 	return result.RowsAffected()
 }
 
-// Query implements Conn. It reads all rows before it calls each, because not every driver runs a statement while the rows of another are open.
+// Query implements Conn. It reads all rows before it calls each, because not every driver runs a
+// statement while the rows of another are open.
 func (c *SQLTx) Query(q string, each func(Row) error, args ...any) error {
 	values, err := c.bound(args)
 	if err != nil {
@@ -159,7 +161,8 @@ func (c *SQLTx) eachRow(q string, hit func(first int64), first Ints, more []Colu
 	return nil
 }
 
-// sqlRow reads a row that the driver has given as it likes: a number may be a text, a text may be bytes.
+// sqlRow reads a row that the driver has given as it likes: a number may be a text, a text may be
+// bytes.
 type sqlRow struct {
 	values []any
 	err    error

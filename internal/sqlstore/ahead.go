@@ -11,10 +11,12 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A throttler may refuse any job for a reason of its own, so in its queue a refused job hides nobody. Groups take turns. A claim asks about the
-// first job of each group, of as many groups as it gets to, and then on within the groups, a few jobs of each in turn. What it does not get to in
-// lookAhead questions, or half of the time that a throttler has, it remembers the place of, and the next claim goes on there after the first
-// groups in turn. So every ready job is asked about after a bounded number of claims, however many before it are refused.
+// A throttler may refuse any job for a reason of its own, so in its queue a refused job hides
+// nobody. Groups take turns. A claim asks about the first job of each group, of as many groups as
+// it gets to, and then on within the groups, a few jobs of each in turn. What it does not get to in
+// lookAhead questions, or half of the time that a throttler has, it remembers the place of, and the
+// next claim goes on there after the first groups in turn. So every ready job is asked about after
+// a bounded number of claims, however many before it are refused.
 const (
 	lookAhead = depth                               // jobs asked about in one claim, half of them the first of their groups
 	laneTurn  = 10                                  // of one group before the next group has its turn
@@ -165,7 +167,8 @@ type laneLook struct {
 	first  candidate // from here; none once it has come back
 }
 
-// ahead asks about jobs of a queue with a throttler until the claim has what it wants, its questions are used up, or nobody is left.
+// ahead asks about jobs of a queue with a throttler until the claim has what it wants, its
+// questions are used up, or nobody is left.
 func (l *gatedLine) ahead() error {
 	was := l.s.looks.get(l.queue)
 	now := look{heads: was.heads, deep: was.deep, at: map[string]candidate{}}
@@ -198,8 +201,9 @@ func (l *gatedLine) goesOn(questions int) bool {
 	return len(l.admit) < l.r.Max && len(l.asked) < questions && !l.pass.stopped()
 }
 
-// askHeads asks about the first job of each group: of those whose turn it is, and of those that the last claim did not get to. It returns the groups that
-// started one, and those that the throttler refused one of.
+// askHeads asks about the first job of each group: of those whose turn it is, and of those that the
+// last claim did not get to. It returns the groups that started one, and those that the throttler
+// refused one of.
 func (l *gatedLine) askHeads(was look, now *look) (hot, cold []*laneLook, err error) {
 	from, seen := l.row.flow.Turn, map[string]bool{}
 	for page := 0; l.goesOn(lookAhead / 2); page++ {
@@ -252,7 +256,8 @@ func (l *gatedLine) askHeads(was look, now *look) (hot, cold []*laneLook, err er
 // goesInto reports whether another job of a group whose first was refused may be asked about.
 func (l *gatedLine) goesInto() bool { return l.goesOn(lookAhead) && l.reads < laneReads }
 
-// goInto asks on within groups whose first jobs were refused, in turn after the group at which the last claim stopped.
+// goInto asks on within groups whose first jobs were refused, in turn after the group at which the
+// last claim stopped.
 func (l *gatedLine) goInto(cold []*laneLook, was look, now *look) error {
 	slices.SortFunc(cold, func(a, b *laneLook) int { return cmp.Compare(a.lane, b.lane) })
 	at, _ := slices.BinarySearchFunc(cold, was.deep+"\x00", func(w *laneLook, lane string) int { return cmp.Compare(w.lane, lane) })
@@ -410,7 +415,8 @@ func (l *gatedLine) doMoves() error {
 	return nil
 }
 
-// troubleEvery is how often what goes wrong with a throttler is written, at most: each write wakes the other processes' claims.
+// troubleEvery is how often what goes wrong with a throttler is written, at most: each write wakes
+// the other processes' claims.
 const troubleEvery = 10 * time.Second
 
 // trouble adds what went wrong with the throttler to what the queue remembers.

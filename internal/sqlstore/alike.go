@@ -9,11 +9,14 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// Ready jobs that nobody has claimed or changed yet differ in nothing that the rules look at but their policies. So what Decide says of one is true of all with
-// its policy, and where a message costs a round trip, one statement finds the first in line, locks them, starts them, and reads what their worker needs. It asks
-// for itself whether it may. If one of those in front is not like the others, the transaction is repeated, and reads them (docs/decisions/039).
+// Ready jobs that nobody has claimed or changed yet differ in nothing that the rules look at but
+// their policies. So what Decide says of one is true of all with its policy, and where a message
+// costs a round trip, one statement finds the first in line, locks them, starts them, and reads
+// what their worker needs. It asks for itself whether it may. If one of those in front is not like
+// the others, the transaction is repeated, and reads them (docs/decisions/039).
 
-// alike remembers what jobs in front of queues are like that claims have read. Safe for concurrent use.
+// alike remembers what jobs in front of queues are like that claims have read. Safe for concurrent
+// use.
 type alike struct {
 	mu     sync.Mutex
 	queues map[string]*likeness // at most memoSize
@@ -28,11 +31,14 @@ type likeness struct {
 	wrong    int      // rest after the next time that they were not alike
 }
 
-// likePolicies bounds how many policies jobs may have to be alike. Mostly there are as many as kinds.
+// likePolicies bounds how many policies jobs may have to be alike. Mostly there are as many as
+// kinds.
 const likePolicies = 8
 
-// TextStartAlike starts the first jobs of a queue, for Dialect.Over. A row of its answer, of which there is one at least, says whether it was allowed to, how many
-// jobs are first in line, and, of one that was started, id, kind, key, priority, run at, r1, r2, policy and what it carries with its args.
+// TextStartAlike starts the first jobs of a queue, for Dialect.Over. A row of its answer, of which
+// there is one at least, says whether it was allowed to, how many jobs are first in line, and, of
+// one that was started, id, kind, key, priority, run at, r1, r2, policy and what it carries with
+// its args.
 const TextStartAlike = `if the clock is between $1 and $2, nothing is due at $3, worker $4 has no claim since $5 and is not drained, and (texts($6)) are open, start of queue $7
 	and (texts($8)) the first $10, whose weight is at most $9, which must be $11, with one of (texts($12)), until (ints($13)), to be looked at by (ints($14)), leases until
 	$15 of $16 µs, purpose $17, epoch $18, attempt $19, open $20, retry handler $21, held $22, given $23; a job heavier than $9 that was to run before $24 is not passed over`
@@ -48,7 +54,8 @@ type early struct {
 	picked   int64
 }
 
-// startAlike is foresee for a transaction of claims alone: it also starts what it finds. false if the jobs need not be alike.
+// startAlike is foresee for a transaction of claims alone: it also starts what it finds. false if
+// the jobs need not be alike.
 func (c *claims) startAlike(r sojourn.ClaimRequest) ([]sqldb.Statement, bool) {
 	if !c.starting || r.Close || c.s.db.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
 		return nil, false
@@ -92,7 +99,8 @@ func (c *claims) startAlike(r sojourn.ClaimRequest) ([]sqldb.Statement, bool) {
 	}}}, true
 }
 
-// decide asks the rules what becomes of a job with each of the policies, and reports whether all become the same but for their times.
+// decide asks the rules what becomes of a job with each of the policies, and reports whether all
+// become the same but for their times.
 func (e *early) decide(t *tx, r sojourn.ClaimRequest, weight int32) bool {
 	t.reading = e.reading
 	for _, text := range e.policies {
@@ -144,7 +152,8 @@ func (e *early) args(s *Store, r sojourn.ClaimRequest, weight int32) []any {
 	return append(args, reserveBefore(e.reading.now, r))
 }
 
-// settleEarly finds out what the start of jobs that are alike has come to. Where it was not allowed to, the claim goes on as any other.
+// settleEarly finds out what the start of jobs that are alike has come to. Where it was not allowed
+// to, the claim goes on as any other.
 func (t *tx) settleEarly() error {
 	e, like := t.early, &t.s.alike
 	queue := e.as[0].queue
@@ -182,10 +191,12 @@ func (t *tx) startedEarly(l *live) (bool, error) {
 	return true, nil
 }
 
-// has reports whether the statement has started a row that its claim has not taken yet. Nobody else knows the row.
+// has reports whether the statement has started a row that its claim has not taken yet. Nobody else
+// knows the row.
 func (e *early) has(row *live) bool { return e != nil && e.rows[row.ID] == row }
 
-// allTaken fails if the statement has started a job that its claim has not taken: something has come in between that it did not ask for.
+// allTaken fails if the statement has started a job that its claim has not taken: something has
+// come in between that it did not ask for.
 func (t *tx) allTaken() error {
 	if t.early != nil && len(t.early.rows) > 0 {
 		return raced("a job was started that nobody has claimed")
@@ -247,7 +258,8 @@ func (k *likeness) fits(rows map[sojourn.ID]*live) bool {
 	return true
 }
 
-// untouched reports whether a row is as it was when its job was stored or became ready, and has nothing but its policy that decides what becomes of it.
+// untouched reports whether a row is as it was when its job was stored or became ready, and has
+// nothing but its policy that decides what becomes of it.
 func (l *live) untouched() bool {
 	blank := live{queue: l.queue, kind: l.kind, key: l.key, group: l.group, priority: l.priority, generation: 1, runAt: l.runAt, updated: l.updated,
 		policyJSON: l.policyJSON, r1: l.r1, r2: l.r2, wakeAt: never}

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// A restored store skips so many ids, and so many more for each second since its clock was last stored: far more than one database gives out.
+	// A restored store skips so many ids, and so many more for each second since its clock was last
+	// stored: far more than one database gives out.
 	idsSkipped          = 10_000_000
 	idsSkippedPerSecond = 1_000_000
 	// epochsSkipped is more often than a job is claimed in one generation.
@@ -23,8 +24,9 @@ const (
 	overdueCheck = "nothing-overdue"
 )
 
-// BeginAnew examines a store that was copied at an earlier moment and gives it ids and epochs that cannot have been given out since: next is the
-// lowest id that is certainly free, as far as somebody knows. It returns the next id. Nobody else may use the store.
+// BeginAnew examines a store that was copied at an earlier moment and gives it ids and epochs that
+// cannot have been given out since: next is the lowest id that is certainly free, as far as
+// somebody knows. It returns the next id. Nobody else may use the store.
 func (s *Store) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
 	found, err := s.Check(ctx)
 	if err != nil {

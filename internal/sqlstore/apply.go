@@ -14,8 +14,9 @@ type change struct {
 	verdict    sojourn.Verdict
 }
 
-// apply writes a transition: the row (or, at the end of the job, its move to sj_final), the history, and what becomes of the responses.
-// It returns the new row. The caller runs match after it.
+// apply writes a transition: the row (or, at the end of the job, its move to sj_final), the
+// history, and what becomes of the responses. It returns the new row. The caller runs match after
+// it.
 func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 	l := *was
 	l.Row = tr.To
@@ -33,7 +34,8 @@ func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 	return &l, t.save(was, &l)
 }
 
-// clocks sets the times that a transition starts and ends. The four clocks of a job run as the table in docs/concepts.md says.
+// clocks sets the times that a transition starts and ends. The four clocks of a job run as the
+// table in docs/concepts.md says.
 func (t *tx) clocks(was, l *live, tr sojourn.Transition, v sojourn.Verdict) {
 	switch tr.RunAt {
 	case sojourn.RunAtNow:
@@ -90,7 +92,8 @@ func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
 	}
 }
 
-// history makes and counts the row of a step that ended, or of a change without a step; of a transition that is neither it has nothing but the time and why. The row of (job, epoch) with the
+// history makes and counts the row of a step that ended, or of a change without a step; of a
+// transition that is neither it has nothing but the time and why. The row of (job, epoch) with the
 // reported outcome is also what makes a repeated Finish harmless.
 func (t *tx) history(was, l *live, tr sojourn.Transition, c change) historyRow {
 	ended := max(t.now, was.updated) // another transaction's clock was read in another order than the two were executed in
@@ -146,7 +149,8 @@ func (t *tx) putDown(was *live, tr sojourn.Transition) {
 	}
 }
 
-// finish ends a job; flushEnded does the rest. The last row of its history goes into sj_final with it (docs/decisions/041).
+// finish ends a job; flushEnded does the rest. The last row of its history goes into sj_final with
+// it (docs/decisions/041).
 func (t *tx) finish(was, l *live, tr sojourn.Transition, c change) error {
 	state, epoch, err := t.unsaved(was)
 	if err != nil {
@@ -185,7 +189,8 @@ func (t *tx) saveData(l *live, checkpoint []byte, progress *string) error {
 	return err
 }
 
-// left is the time from now until us, more than 0 even if it has passed; 0 for a time that is not set.
+// left is the time from now until us, more than 0 even if it has passed; 0 for a time that is not
+// set.
 func (t *tx) left(us int64) time.Duration {
 	if us == 0 {
 		return 0

@@ -13,7 +13,8 @@ type waits struct {
 	nothingEarly map[kindKey]bool        // keys without an early response
 }
 
-// readWaits reads the keys of all steps that begin to wait, and which of them have no early response, in one query each.
+// readWaits reads the keys of all steps that begin to wait, and which of them have no early
+// response, in one query each.
 func (t *tx) readWaits(requests []finishAsk) error {
 	t.waits = waits{map[sojourn.ID][]string{}, map[kindKey]bool{}}
 	var begin []*live
@@ -64,8 +65,9 @@ const (
 	qAttach   = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3)) and outcome = 2 and job = 0`
 )
 
-// beginWait registers the awaited keys to the job, until it is final, and attaches what lies early under all keys that it has: a response
-// that came before the request was even answered is found here.
+// beginWait registers the awaited keys to the job, until it is final, and attaches what lies early
+// under all keys that it has: a response that came before the request was even answered is found
+// here.
 func (t *tx) beginWait(l *live) (*live, error) {
 	for _, k := range l.Wait.Keys {
 		if k == l.key {

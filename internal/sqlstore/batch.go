@@ -8,8 +8,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// class says who finds a place in a group first: finishes make room and free keys, claims keep workers busy, and a bulk producer starves
-// neither. Inside the group claims come last, so that they can start what it has stored.
+// class says who finds a place in a group first: finishes make room and free keys, claims keep
+// workers busy, and a bulk producer starves neither. Inside the group claims come last, so that
+// they can start what it has stored.
 type class uint8
 
 const (
@@ -19,8 +20,8 @@ const (
 	classes
 )
 
-// step is one kind of work. Its run gets all requests of the kind that share a transaction, and answers each; an error rolls the
-// whole transaction back.
+// step is one kind of work. Its run gets all requests of the kind that share a transaction, and
+// answers each; an error rolls the whole transaction back.
 type step struct {
 	name string
 	run  func(t *tx, in []any) ([]any, error)
@@ -69,10 +70,12 @@ type request struct {
 	done chan struct{} // closed when out or err is set
 }
 
-// batcher lets concurrent callers share transactions, like bbolt's Batch. A request that finds nobody at work starts at once; what arrives
-// meanwhile goes into the next group, see gather. Another runner begins beside one at work only when it has company rows to write, see worth, or when a
-// transaction takes longer than patience: small transactions side by side cost more than large ones one after the other, and jobs that are stored in one
-// while a claim is in the other have to be read again (docs/decisions/034).
+// batcher lets concurrent callers share transactions, like bbolt's Batch. A request that finds
+// nobody at work starts at once; what arrives meanwhile goes into the next group, see gather.
+// Another runner begins beside one at work only when it has company rows to write, see worth, or
+// when a transaction takes longer than patience: small transactions side by side cost more than
+// large ones one after the other, and jobs that are stored in one while a claim is in the other
+// have to be read again (docs/decisions/034).
 type batcher struct {
 	commit  func(group []*request) // one transaction; sets out or err of every request
 	runners int                    // 1 on SQLite, which has one writer, whose next transaction may run while the one before is on its way to the disk
@@ -97,7 +100,8 @@ func newBatcher(runners, maxRows int, commit func([]*request)) *batcher {
 	return b
 }
 
-// do runs in as part of some transaction and returns when it is durable. If ctx ends first the outcome is unknown; the work goes on.
+// do runs in as part of some transaction and returns when it is durable. If ctx ends first the
+// outcome is unknown; the work goes on.
 func (b *batcher) do(ctx context.Context, c class, s *step, rows int, in any) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -159,7 +163,8 @@ func (b *batcher) help() {
 	}
 }
 
-// worth reports whether what waits is worth a transaction beside others at work. The caller holds mu.
+// worth reports whether what waits is worth a transaction beside others at work. The caller holds
+// mu.
 func (b *batcher) worth(others int) bool {
 	enough := company
 	if b.queues[classClaim] == nil && b.queues[classEnqueue] == nil {
@@ -168,7 +173,8 @@ func (b *batcher) worth(others int) bool {
 	return b.rows > 0 && (others == b.slow || b.rows >= enough)
 }
 
-// drain commits group after group until nothing waits, or too little beside the other runners, who come to it.
+// drain commits group after group until nothing waits, or too little beside the other runners, who
+// come to it.
 func (b *batcher) drain() {
 	for {
 		b.mu.Lock()
@@ -197,13 +203,15 @@ func (b *batcher) drain() {
 	}
 }
 
-// gatherPart: the next transaction waits for company at most this part of the time that the one before has taken. On PostgreSQL, with 64 producers on two
-// cores, 2 to 5 are equally good, 10 is a tenth slower and 20 a fifth; on SQLite nothing differs.
+// gatherPart: the next transaction waits for company at most this part of the time that the one
+// before has taken. On PostgreSQL, with 64 producers on two cores, 2 to 5 are equally good, 10 is a
+// tenth slower and 20 a fifth; on SQLite nothing differs.
 const gatherPart = 3
 
-// gather gives callers who were just answered the time to come with their next request. Otherwise those that came during a transaction go alone
-// into the next one, those that it has answered into the one after, and so on by turns: twice as many transactions, each with half of the callers.
-// Who comes alone waits for nobody, and who waits for somebody who does not come waits little.
+// gather gives callers who were just answered the time to come with their next request. Otherwise
+// those that came during a transaction go alone into the next one, those that it has answered into
+// the one after, and so on by turns: twice as many transactions, each with half of the callers. Who
+// comes alone waits for nobody, and who waits for somebody who does not come waits little.
 func (b *batcher) gather(answered int, limit time.Duration) {
 	b.mu.Lock()
 	if b.full > 0 { // another runner waits, and takes them all

@@ -19,8 +19,8 @@ var (
 	stepB = &step{name: "b"}
 )
 
-// TestBatcherSharesCommits: whoever arrives while a commit is under way goes into the next one together, finishes first, whatever the order
-// of arrival (spec:B5).
+// TestBatcherSharesCommits: whoever arrives while a commit is under way goes into the next one
+// together, finishes first, whatever the order of arrival (spec:B5).
 func TestBatcherSharesCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var groups [][]string
@@ -55,8 +55,8 @@ func TestBatcherSharesCommits(t *testing.T) {
 	})
 }
 
-// TestBatcherGathers: callers in a closed loop meet in each transaction, instead of half of them in every other one. One who does not come back holds
-// nobody up.
+// TestBatcherGathers: callers in a closed loop meet in each transaction, instead of half of them in
+// every other one. One who does not come back holds nobody up.
 func TestBatcherGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, calls = 8, 50
@@ -85,7 +85,8 @@ func TestBatcherGathers(t *testing.T) {
 	})
 }
 
-// TestBatcherBoundsGroups: a group ends before maxRows is exceeded, and one request larger than it goes alone.
+// TestBatcherBoundsGroups: a group ends before maxRows is exceeded, and one request larger than it
+// goes alone.
 func TestBatcherBoundsGroups(t *testing.T) {
 	b := newBatcher(1, 10, nil)
 	for _, rows := range []int{4, 6, 1, 50, 3} {
@@ -105,7 +106,8 @@ func TestBatcherBoundsGroups(t *testing.T) {
 	}
 }
 
-// TestBatcherEnds: a caller whose context ends is told that the outcome is unknown, and the work goes on; after close everybody is refused.
+// TestBatcherEnds: a caller whose context ends is told that the outcome is unknown, and the work
+// goes on; after close everybody is refused.
 func TestBatcherEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, committed := make(chan struct{}), 0
@@ -146,8 +148,8 @@ func TestPartitionKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestChoose is the order over several queues: spec:O8 strictly in order, spec:O9 in rounds, shares, and a job that does not fit is passed
-// over (spec:W9).
+// TestChoose is the order over several queues: spec:O8 strictly in order, spec:O9 in rounds,
+// shares, and a job that does not fit is passed over (spec:W9).
 func TestChoose(t *testing.T) {
 	line := func(name string, weights ...int64) (cs []candidate) {
 		for i, w := range weights {
@@ -194,7 +196,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestBatcherFor: ends of so many steps have runners of their own, and so have claims of workers who have met gates.
+// TestBatcherFor: ends of so many steps have runners of their own, and so have claims of workers
+// who have met gates.
 func TestBatcherFor(t *testing.T) {
 	s := &Store{batch: newBatcher(1, 1, nil), ends: newBatcher(1, 1, nil)}
 	s.cfg.Apart = 2
@@ -224,8 +227,8 @@ type dialectDB struct {
 
 func (d dialectDB) Dialect() sqldb.Dialect { return d.dialect }
 
-// TestClaimsGoApart: a claim from a backlog goes beside other transactions, where these can be, and beside one more of its sort; one that waits for jobs, or has gates
-// before it, does not.
+// TestClaimsGoApart: a claim from a backlog goes beside other transactions, where these can be, and
+// beside one more of its sort; one that waits for jobs, or has gates before it, does not.
 func TestClaimsGoApart(t *testing.T) {
 	for _, concurrent := range []bool{true, false} {
 		s := &Store{db: dialectDB{dialect: sqldb.Dialect{Concurrent: concurrent}}}
@@ -253,8 +256,8 @@ func TestClaimsGoApart(t *testing.T) {
 	}
 }
 
-// TestBatcherWaitsForCompany: beside a transaction under way another one begins for company rows at once, and for fewer when the first takes longer
-// than patience.
+// TestBatcherWaitsForCompany: beside a transaction under way another one begins for company rows at
+// once, and for fewer when the first takes longer than patience.
 func TestBatcherWaitsForCompany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun groupSizes
@@ -281,7 +284,8 @@ func TestBatcherWaitsForCompany(t *testing.T) {
 	})
 }
 
-// TestBatcherBeginsEarlierForAnswers: where neither claims nor enqueues wait, fewer rows are company enough.
+// TestBatcherBeginsEarlierForAnswers: where neither claims nor enqueues wait, fewer rows are
+// company enough.
 func TestBatcherBeginsEarlierForAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun groupSizes
@@ -306,7 +310,8 @@ func TestBatcherBeginsEarlierForAnswers(t *testing.T) {
 	})
 }
 
-// TestBatcherLeavesCrumbs: a runner whose transaction is over leaves fewer than company rows to the one at work beside it.
+// TestBatcherLeavesCrumbs: a runner whose transaction is over leaves fewer than company rows to the
+// one at work beside it.
 func TestBatcherLeavesCrumbs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun groupSizes

@@ -58,9 +58,10 @@ var (
 const historyOf = `(select job, ` + historyColumns + ` from sj_history where $1 < job and job <= $2
 	union all select id, ` + lastColumns + ` from sj_final where $1 < id and id <= $2 and outcome <> '')`
 
-// checks are the invariants of docs/guarantees.md that a query can see. States: 1 blocked, 2 scheduled, 3 ready, 4 running, 5 awaiting, 6 errored,
-// 7 completed, 8 failed, 9 cancelled. Purposes: 1 start, 2 resume, 3 decide, 4 poll. The sweep's lag is allowed for by a last parameter, the time one
-// minute ago.
+// checks are the invariants of docs/guarantees.md that a query can see. States: 1 blocked, 2
+// scheduled, 3 ready, 4 running, 5 awaiting, 6 errored, 7 completed, 8 failed, 9 cancelled.
+// Purposes: 1 start, 2 resume, 3 decide, 4 poll. The sweep's lag is allowed for by a last
+// parameter, the time one minute ago.
 var checks = []check{
 	{"job-in-one-place", "every job is either live or final", byJob,
 		`select j.id, 'has ' || (select count(*) from sj_live l where l.id = j.id) || ' live and ' || (select count(*) from sj_final f where f.id = j.id) || ' final rows'
@@ -289,7 +290,8 @@ func (t *tx) violations(c check, bounds []any) (found []sojourn.Violation, err e
 	return found, err
 }
 
-// checkFiles appends the processes that use another file. It is no query, so it is not among checks.
+// checkFiles appends the processes that use another file. It is no query, so it is not among
+// checks.
 func (s *Store) checkFiles(ctx context.Context, out []sojourn.Violation) ([]sojourn.Violation, error) {
 	db, ok := s.db.(sqldb.Located)
 	if !ok {

@@ -9,7 +9,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// sweepPerClaim bounds how many overdue things a claim handles on its way, so that due jobs start without anybody calling Sweep.
+// sweepPerClaim bounds how many overdue things a claim handles on its way, so that due jobs start
+// without anybody calling Sweep.
 const sweepPerClaim = 100
 
 type claimAnswer struct {
@@ -56,7 +57,8 @@ var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([
 	return c, c.look(requests)
 })
 
-// runClaims runs the requests one after the other. Those that are lent by blocked claims are left to these where a queue has gates.
+// runClaims runs the requests one after the other. Those that are lent by blocked claims are left
+// to these where a queue has gates.
 func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer, error) {
 	t.holding = true
 	defer t.release()
@@ -192,7 +194,8 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	defer s.present.come(&r, s.clock.estimate)()
 	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable, request: &r}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
-		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases back.
+		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases
+		// back.
 		a, err := s.claim(context.WithoutCancel(ctx), r)
 		for a.again && err == nil && ctx.Err() == nil {
 			a, err = s.claim(context.WithoutCancel(ctx), r)
@@ -226,7 +229,8 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 }
 
 const (
-	// fewClaimed is how many rows a claim counts for that waits for what others store: it is to be in their transaction.
+	// fewClaimed is how many rows a claim counts for that waits for what others store: it is to be
+	// in their transaction.
 	fewClaimed = 100
 	// apartMost bounds the claims that go beside others, so that runners are left to producers.
 	apartMost = 2
@@ -241,8 +245,10 @@ func (s *Store) claim(ctx context.Context, r sojourn.ClaimRequest) (claimAnswer,
 	return do[claimAnswer](ctx, s, classClaim, stepClaim, rows, r)
 }
 
-// goesApart reports whether a claim counts for all the rows that it asks for, see batcher: one whose worker has a backlog before it waits for nobody's company, and
-// the claims of two workers go side by side, where others may write; but not with gates, whose queue is locked (docs/decisions/042). The caller takes it off s.apart again.
+// goesApart reports whether a claim counts for all the rows that it asks for, see batcher: one
+// whose worker has a backlog before it waits for nobody's company, and the claims of two workers go
+// side by side, where others may write; but not with gates, whose queue is locked
+// (docs/decisions/042). The caller takes it off s.apart again.
 func (s *Store) goesApart(r sojourn.ClaimRequest) bool {
 	filled, _ := s.filled.get(r.Worker)
 	if gated, _ := s.gated.get(r.Worker); !filled || gated || !s.db.Dialect().Concurrent {
@@ -255,7 +261,8 @@ func (s *Store) goesApart(r sojourn.ClaimRequest) bool {
 	return true
 }
 
-// release gives leases back whose claimer is gone, so that only a dead worker costs a crash (rules: A3).
+// release gives leases back whose claimer is gone, so that only a dead worker costs a crash (rules:
+// A3).
 func (s *Store) release(jobs []sojourn.Claimed) {
 	outcomes := make([]sojourn.Outcome, len(jobs))
 	for i, j := range jobs {
@@ -304,12 +311,14 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 }
 
 const (
-	// Without a lock, which would be a write of each claim that finds nothing: qSaveClaim compares instead.
+	// Without a lock, which would be a write of each claim that finds nothing: qSaveClaim compares
+	// instead.
 	qLastClaim = `select w.worker, w.claim_no, w.claimed, w.drained from sj_worker w /*, each*/ where w.worker = each($1 text)`
 	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, $2, $3, $4, $5)
 		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, asks = excluded.asks, seen_us = excluded.seen_us
 		where sj_worker.claim_no = $6`
-	// When the worker was seen stands in an index. A row of which no index changes is all that PostgreSQL writes, so it says that once in noteSeen.
+	// When the worker was seen stands in an index. A row of which no index changes is all that
+	// PostgreSQL writes, so it says that once in noteSeen.
 	qNextClaim = `update sj_worker set claim_no = $2, claimed = $3, asks = $4, seen_us = case when $5 - seen_us < $7 then seen_us else $5 end
 		where worker = $1 and claim_no = $6`
 	qSaveAsker = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, 0, '[]', $2, $3)
@@ -322,11 +331,12 @@ const noteSeen = 10 * time.Second
 // answered instead of the number of the worker's last claim: the request was executed before.
 const answered = -1
 
-// stillThere is how often an idle worker is noted again, so that it is not forgotten. It is long: an idle store writes nothing.
+// stillThere is how often an idle worker is noted again, so that it is not forgotten. It is long:
+// an idle store writes nothing.
 const stillThere = sojourn.WorkerLife / 2
 
-// meet notes what a worker asks for, once, and again when there is more or after stillThere. A worker may ask for its queues in turn, so what it
-// has asked for before stays.
+// meet notes what a worker asks for, once, and again when there is more or after stillThere. A
+// worker may ask for its queues in turn, so what it has asked for before stays.
 func (t *tx) meet(r sojourn.ClaimRequest) error {
 	text, known, err := t.asksOf(r)
 	if err != nil || known {
@@ -343,7 +353,8 @@ type asked struct {
 	at   int64 // when it was stored
 }
 
-// asksOf is what a worker has asked for so far, with what it asks for now, and whether that is stored already.
+// asksOf is what a worker has asked for so far, with what it asks for now, and whether that is
+// stored already.
 func (t *tx) asksOf(r sojourn.ClaimRequest) (text string, known bool, err error) {
 	before, ok := t.s.asked.get(r.Worker)
 	if ok && subset(r.Queues, before.Queues) && subset(r.Kinds, before.Kinds) && t.now-before.at < stillThere.Microseconds() {
@@ -366,7 +377,8 @@ func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
-// look asks for the newest claims of all workers, for the doors of all queues, and for what the first claim will find.
+// look asks for the newest claims of all workers, for the doors of all queues, and for what the
+// first claim will find.
 func (c *claims) look(requests []sojourn.ClaimRequest) []sqldb.Statement {
 	c.last, c.doors = make(map[string]lastClaim, len(requests)), map[string]door{}
 	queues := sqldb.Texts{sojourn.AllQueues}
@@ -387,7 +399,8 @@ func (c *claims) look(requests []sojourn.ClaimRequest) []sqldb.Statement {
 	return append(reads, c.foresee(requests[0])...)
 }
 
-// take marks the picked jobs as running and returns them with what their worker needs. last is the number of the worker's last claim.
+// take marks the picked jobs as running and returns them with what their worker needs. last is the
+// number of the worker's last claim.
 func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]sojourn.Claimed, error) {
 	ids := make(sqldb.Ints, len(picked))
 	for i, p := range picked {
@@ -452,8 +465,10 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	return c.claimed(rows, carries, r)
 }
 
-// lease gives the row a new epoch and sets its clocks: a start opens the attempt's timeout anew; a resumed attempt's clock, which stood
-// while it rested, goes on. If that has run out while an answer waited for the end of a poll step, the handler that it is for gets one lease (docs/decisions/031).
+// lease gives the row a new epoch and sets its clocks: a start opens the attempt's timeout anew; a
+// resumed attempt's clock, which stood while it rested, goes on. If that has run out while an
+// answer waited for the end of a poll step, the handler that it is for gets one lease
+// (docs/decisions/031).
 func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
 	l.epoch, l.worker, l.began = was.epoch+1, r.Worker, max(t.now, was.updated)
 	l.leaseUs, l.leaseUntil = r.Lease.Microseconds(), t.now+r.Lease.Microseconds()

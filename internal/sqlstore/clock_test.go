@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestDrivenClockNeverGoesBack: inv:K1. A clock that a test drives stands still while it is set back, and otherwise shows what the test says.
+// TestDrivenClockNeverGoesBack: inv:K1. A clock that a test drives stands still while it is set
+// back, and otherwise shows what the test says.
 func TestDrivenClockNeverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wall := time.Now()
@@ -38,8 +39,8 @@ func TestClockFollowsMonotonicTime(t *testing.T) {
 	})
 }
 
-// TestClockSeesSteps: inv:K1, inv:K3. Only a reading that fits no moment between its question and its answer is a step; after one, nothing is guessed until
-// the leases were shifted.
+// TestClockSeesSteps: inv:K1, inv:K3. Only a reading that fits no moment between its question and
+// its answer is a step; after one, nothing is guessed until the leases were shifted.
 func TestClockSeesSteps(t *testing.T) {
 	const second, hour = int64(1_000_000), int64(3_600_000_000)
 	elapsed := time.Duration(0)
@@ -86,7 +87,8 @@ func TestClockSeesSteps(t *testing.T) {
 	}
 }
 
-// TestStepsAreShared: a step that another process has applied is not applied again, and one that differs is.
+// TestStepsAreShared: a step that another process has applied is not applied again, and one that
+// differs is.
 func TestStepsAreShared(t *testing.T) {
 	const second, hour = int64(1_000_000), int64(3_600_000_000)
 	for name, c := range map[string]struct{ us, known, stored, want int64 }{
@@ -108,7 +110,8 @@ func TestStepsAreShared(t *testing.T) {
 	}
 }
 
-// TestClockGuesses: a guess moves nothing until it is confirmed, a slow commit does not make the next one late, and nothing is guessed while the database is behind.
+// TestClockGuesses: a guess moves nothing until it is confirmed, a slow commit does not make the
+// next one late, and nothing is guessed while the database is behind.
 func TestClockGuesses(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	elapsed := time.Duration(0)
@@ -159,7 +162,8 @@ func TestClockGuesses(t *testing.T) {
 	}
 }
 
-// TestGrace: inv:K3. A lease from before a step stands for as long as the step may have shortened it, up to one lease, and a minute at most.
+// TestGrace: inv:K3. A lease from before a step stands for as long as the step may have shortened
+// it, up to one lease, and a minute at most.
 func TestGrace(t *testing.T) {
 	const second = int64(1_000_000)
 	row := func(until, lease, updated int64) *live {

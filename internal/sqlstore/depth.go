@@ -6,9 +6,11 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// backlog remembers, for each queue with a max_depth, how many ready jobs it had when they were last counted, and how many this process has
-// added since. Counting costs an index entry for each job up to the limit, so it is done when the last count is a second old, or says that the
-// queue is full; then at most once in countEvery. What other processes add meanwhile is seen with the next count.
+// backlog remembers, for each queue with a max_depth, how many ready jobs it had when they were
+// last counted, and how many this process has added since. Counting costs an index entry for each
+// job up to the limit, so it is done when the last count is a second old, or says that the queue is
+// full; then at most once in countEvery. What other processes add meanwhile is seen with the next
+// count.
 type backlog struct {
 	mu    sync.Mutex // guards known
 	known map[string]depthCount
@@ -22,7 +24,8 @@ const (
 	qDepth     = `select count(*) from (select 1 from sj_live where queue = $1 and state = 3 limit $2) a`
 )
 
-// admit refuses what can never start, and what a full queue does not take. Jobs that a completion carries along pass (rules: C7).
+// admit refuses what can never start, and what a full queue does not take. Jobs that a completion
+// carries along pass (rules: C7).
 func (e *enqueue) admit(j *sojourn.Job) error {
 	q := e.rows[j.Queue]
 	if e.ending != nil {
@@ -42,7 +45,8 @@ func (e *enqueue) admit(j *sojourn.Job) error {
 	return err
 }
 
-// oversize refuses a weight above a limit. A job whose queue has got a lower limit since runs alone.
+// oversize refuses a weight above a limit. A job whose queue has got a lower limit since runs
+// alone.
 func oversize(limit int64, weight int32) error {
 	if limit < 1 || int64(weight) <= limit {
 		return nil

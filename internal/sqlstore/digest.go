@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// digest is the first half of a SHA-256. That of a job as it was first enqueued is stored with it and
-// tells a repeated call (duplicate) from another job under the same id (conflict), whatever has
+// digest is the first half of a SHA-256. That of a job as it was first enqueued is stored with it
+// and tells a repeated call (duplicate) from another job under the same id (conflict), whatever has
 // become of the job meanwhile: see docs/decisions/047. That of a response does the same for its
 // message id, see responseDigest.
 type digest [sha256.Size / 2]byte
@@ -81,7 +81,8 @@ func (t *policyDigest) of(p *sojourn.Policy) string {
 		return ""
 	}
 	if t.last == nil || !saysTheSame(t.last, p) {
-		// A policy that has no JSON, such as one with a factor that is not a number, is refused later.
+		// A policy that has no JSON, such as one with a factor that is not a number, is refused
+		// later.
 		t.text, _ = jsonText(p)
 		if p.Windows != nil && len(p.Windows) == 0 {
 			t.text += " no windows" // which JSON omits

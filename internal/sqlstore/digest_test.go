@@ -10,7 +10,8 @@ import (
 
 func oneDigest(j *sojourn.Job, c *sojourn.Caller) digest { return digests([]sojourn.Job{*j}, c)[0] }
 
-// TestDigestOfPolicies: each field of a policy, also one that is added later, is part of the digest.
+// TestDigestOfPolicies: each field of a policy, also one that is added later, is part of the
+// digest.
 func TestDigestOfPolicies(t *testing.T) {
 	seen := map[digest]string{oneDigest(sojourn.NewJob("k", nil), nil): "none"}
 	var walk func(name string, p *sojourn.Policy, v reflect.Value)

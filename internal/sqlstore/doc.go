@@ -1,8 +1,10 @@
-// Package sqlstore is the one implementation of sojourn.Store for SQL databases. It holds the statements, one text for every database,
-// and speaks to a database only through the seam, package sqldb.
+// Package sqlstore is the one implementation of sojourn.Store for SQL databases. It holds the
+// statements, one text for every database, and speaks to a database only through the seam, package
+// sqldb.
 //
-// Every call becomes a request to a [batcher], which gathers what waits into one transaction (group commit): finishes and responses
-// first, then claims, then enqueues. On PostgreSQL finishes have one of their own, on SQLite many do. One step a file:
+// Every call becomes a request to a [batcher], which gathers what waits into one transaction (group
+// commit): finishes and responses first, then claims, then enqueues. On PostgreSQL finishes have
+// one of their own, on SQLite many do. One step a file:
 //
 //	enqueue.go   plan.go  ids.go   jobs come in
 //	claim.go     repeat.go     wait.go  workers take them; who repeats a claim gets the same; who finds nothing waits for a hint
@@ -22,6 +24,7 @@
 //	vacuum.go                  what transactions leave behind
 //	check.go                   the invariants, for sojourn doctor
 //
-// The unit of every step is one transaction whose writes repeat the state and the epoch they have read. The rules themselves are not
-// here: sojourn.Decide and sojourn.Match are pure functions of the root package.
+// The unit of every step is one transaction whose writes repeat the state and the epoch they have
+// read. The rules themselves are not here: sojourn.Decide and sojourn.Match are pure functions of
+// the root package.
 package sqlstore

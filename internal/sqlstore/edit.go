@@ -37,7 +37,8 @@ var stepEdit = eachStep("edit", func(t *tx, ask editAsk) (sojourn.Edited, error)
 
 const qKnownIDs = `select id from sj_job where id in (ints($1))`
 
-// addUnknown adds an item for each id of the filter that no job has. A job that the other conditions leave out has none.
+// addUnknown adds an item for each id of the filter that no job has. A job that the other
+// conditions leave out has none.
 func (t *tx) addUnknown(out *sojourn.Edited, f sojourn.Filter) error {
 	answered := map[sojourn.ID]bool{}
 	for _, item := range out.Items {
@@ -154,7 +155,8 @@ func toRunAgain(j *sojourn.Job) string {
 	return "it has not ended yet"
 }
 
-// endByHand is O1: any live job becomes final at once; the worker of a running one learns it with its next call.
+// endByHand is O1: any live job becomes final at once; the worker of a running one learns it with
+// its next call.
 func (t *tx) endByHand(j *sojourn.Job, e *sojourn.Edit, event sojourn.EventType, to sojourn.State) (sojourn.State, bool, error) {
 	switch {
 	case j.State == to:
@@ -186,7 +188,8 @@ const (
 	qDeleteFinal = `delete from sj_final where id = $1 and finished_us = $2 and state in (8, 9)`
 )
 
-// redrive is O3 and O4: the row goes back to the hot table in the next generation; what the finished one did stays in the history.
+// redrive is O3 and O4: the row goes back to the hot table in the next generation; what the
+// finished one did stays in the history.
 func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	tr, err := sojourn.Decide(sojourn.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, sojourn.Event{Type: sojourn.EventRedrive, Reason: e.Reason})
 	if err != nil {
@@ -264,7 +267,8 @@ func validCheckpoint(j *sojourn.Job, c sojourn.Change) error {
 	return sojourn.ValidJSON("checkpoint", j.ContentType, *c.Checkpoint)
 }
 
-// setCheckpoint replaces or drops the checkpoint of a job that nobody runs. The caller saves the row.
+// setCheckpoint replaces or drops the checkpoint of a job that nobody runs. The caller saves the
+// row.
 func (t *tx) setCheckpoint(l *live, c sojourn.Change) error {
 	switch {
 	case c.Checkpoint != nil:

@@ -20,7 +20,8 @@ type enqueueAsk struct {
 	given   *[]given // where others write beside it: what the jobs were before they were resolved; nil elsewhere
 }
 
-// given is what of a job resolve overwrites: a transaction that is repeated may find other settings.
+// given is what of a job resolve overwrites: a transaction that is repeated may find other
+// settings.
 type given struct {
 	priority, weight int32
 	runAt            time.Time
@@ -54,13 +55,15 @@ func (a *enqueueAsk) restore() {
 	}
 }
 
-// enqueueAnswer carries a refusal that was found before anything was written, so that the others of the group need not be run again.
+// enqueueAnswer carries a refusal that was found before anything was written, so that the others of
+// the group need not be run again.
 type enqueueAnswer struct {
 	done    []sojourn.Enqueued
 	refused error
 }
 
-// stepEnqueue plans request after request over what it has looked up for all of them, and writes what all insert together.
+// stepEnqueue plans request after request over what it has looked up for all of them, and writes
+// what all insert together.
 var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAnswer, error) {
 	e, ok := takeLook[*enqueue](t)
 	if !ok {
@@ -112,7 +115,8 @@ func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) (
 	return a.done, err
 }
 
-// noRoom refuses new jobs where little space is left. What ends jobs, and their answers, is always taken.
+// noRoom refuses new jobs where little space is left. What ends jobs, and their answers, is always
+// taken.
 func (s *Store) noRoom() error {
 	if s.cfg.NoRoom == nil {
 		return nil
@@ -121,13 +125,15 @@ func (s *Store) noRoom() error {
 }
 
 const (
-	// qInsertJob fails if an id was used meanwhile, and with it the transaction, which is repeated. That costs PostgreSQL a third of qAddJob, which looks
-	// for each id before it writes the row, and marks the row once more after it.
+	// qInsertJob fails if an id was used meanwhile, and with it the transaction, which is repeated.
+	// That costs PostgreSQL a third of qAddJob, which looks for each id before it writes the row,
+	// and marks the row once more after it.
 	qInsertJob = `insert into sj_job (id, orig_run_at_us, created_us, kind, key, grp, content_type, tags, meta, policy, digest, args)
 		rows($1 bigint, $2 bigint, $3 bigint, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 bytea, $12 bytea)`
 	// qAddJob is for transactions that somebody else may go on with.
 	qAddJob = qInsertJob + ` on conflict (id) do nothing /*hit id*/`
-	// qNewKey is for a transaction that guesses that nobody has had the key, and fails if somebody has.
+	// qNewKey is for a transaction that guesses that nobody has had the key, and fails if somebody
+	// has.
 	qNewKey  = `insert into sj_key (job, own, live, held_until_us, kind, key) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 text, $6 text)`
 	qTakeKey = qNewKey + ` on conflict (kind, key) do update set job = excluded.job, own = excluded.own, live = excluded.live, held_until_us = excluded.held_until_us
 		where sj_key.live = 0 /*hit job*/`

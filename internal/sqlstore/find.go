@@ -12,7 +12,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// carriedColumns are what a job carries, without its args, which may stand behind them; scanCarried reads them all.
+// carriedColumns are what a job carries, without its args, which may stand behind them; scanCarried
+// reads them all.
 const (
 	carriedColumns = `j.grp, j.content_type, j.tags, j.meta, j.orig_run_at_us, j.created_us`
 	carriedCount   = 6
@@ -203,8 +204,8 @@ func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, erro
 	return found, err
 }
 
-// reportsFinal reports whether callers may rely on the final state of a job that was asked for. Lists of other jobs may
-// run ahead of what is durable.
+// reportsFinal reports whether callers may rely on the final state of a job that was asked for.
+// Lists of other jobs may run ahead of what is durable.
 func reportsFinal(f sojourn.Filter, found []sojourn.Job) bool {
 	named := f.Key != "" || len(f.IDs) > 0
 	return named && slices.ContainsFunc(found, func(j sojourn.Job) bool { return j.State.Final() })
@@ -217,7 +218,8 @@ func (t *tx) readDurably() {
 	}
 }
 
-// narrow replaces the conditions of a filter that a query cannot express, Next and Key, by ids. rank is the order of the ids of Next.
+// narrow replaces the conditions of a filter that a query cannot express, Next and Key, by ids.
+// rank is the order of the ids of Next.
 func (t *tx) narrow(f sojourn.Filter) (_ sojourn.Filter, rank map[sojourn.ID]int, err error) {
 	if f.Next {
 		ids, err := t.next(f)
@@ -310,7 +312,8 @@ func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
 	return out, t.fill(js)
 }
 
-// half returns those of the wanted states that satisfy is; ok is false if states are wanted and none does.
+// half returns those of the wanted states that satisfy is; ok is false if states are wanted and
+// none does.
 func half(states []sojourn.State, is func(sojourn.State) bool) (sqldb.Ints, bool) {
 	var some sqldb.Ints
 	for _, s := range states {

@@ -16,7 +16,8 @@ type finishAsk struct {
 	notJSON  []notJSON // of each outcome; nil if all parse
 }
 
-// stepFinish reads ahead what the outcomes of all requests need, decides one after the other, and leaves the writing to flush.
+// stepFinish reads ahead what the outcomes of all requests need, decides one after the other, and
+// leaves the writing to flush.
 var stepFinish = newStep("finish", func(t *tx, requests []finishAsk) ([]finishAnswer, error) {
 	if err := t.readAhead(requests); err != nil {
 		return nil, err
@@ -71,7 +72,8 @@ func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojou
 	return do[finishAnswer](ctx, s, classFinish, stepFinish, len(outcomes), newFinishAsk(outcomes, sojourn.CallerOf(ctx)))
 }
 
-// finishOne ends the step of outcome k: fence, checks, Decide, apply, Match. Whatever refuses it does so before the first write.
+// finishOne ends the step of outcome k: fence, checks, Decide, apply, Match. Whatever refuses it
+// does so before the first write.
 func (t *tx) finishOne(ask *finishAsk, k int) (sojourn.Finished, error) {
 	o := &ask.outcomes[k]
 	was, err := t.underLease(o.Lease)
@@ -165,8 +167,9 @@ func refused(l *live, err error) sojourn.Finished {
 const qFinishedBefore = `select outcome, state, seq from sj_history where job = $1 and epoch = $2 and worker = $3
 	union all select outcome, state, history from sj_final where id = $1 and step_epoch = $2 and worker = $3 order by seq desc limit 1`
 
-// finishedBefore answers for a lease that does not stand: the same outcome was executed before (F12), or the lease is lost (L5). Of a lease that the
-// worker never had it tells nothing about the job, which may be anybody's.
+// finishedBefore answers for a lease that does not stand: the same outcome was executed before
+// (F12), or the lease is lost (L5). Of a lease that the worker never had it tells nothing about the
+// job, which may be anybody's.
 func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) {
 	had := false
 	err = t.query(qFinishedBefore, func(r sqldb.Row) error {
@@ -193,7 +196,8 @@ func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) 
 
 const qStateOf = `select coalesce((select state from sj_live where id = $1), (select state from sj_final where id = $1), 0)`
 
-// planNext checks the jobs that a completion carries along. They pass no limit and are refused by none (rules: C7).
+// planNext checks the jobs that a completion carries along. They pass no limit and are refused by
+// none (rules: C7).
 func (t *tx) planNext(was *live, o *sojourn.Outcome, c *sojourn.Caller) (next *enqueue, refusal, err error) {
 	if len(o.Next) == 0 {
 		return nil, nil, nil
@@ -258,7 +262,8 @@ func (t *tx) addLog(l *live, lines []sojourn.LogLine) error {
 	return t.trimLog(l.ID, last-(sojourn.MaxLogLines-1))
 }
 
-// trimLog drops the lines from the second to the one with the number upTo; the line behind them says how many they were.
+// trimLog drops the lines from the second to the one with the number upTo; the line behind them
+// says how many they were.
 func (t *tx) trimLog(id sojourn.ID, upTo int64) error {
 	dropped, err := t.num(qDropped, int64(id), upTo)
 	if err != nil || dropped == 0 {

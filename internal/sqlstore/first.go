@@ -7,16 +7,17 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// lookingFirst gives a step a look that can be sent with the beginning of the transaction: it does not depend on the clock. The run takes what it has
-// returned with takeLook.
+// lookingFirst gives a step a look that can be sent with the beginning of the transaction: it does
+// not depend on the clock. The run takes what it has returned with takeLook.
 func (s *step) lookingFirst(look func(t *tx, in []any) (found any, reads []sqldb.Statement)) *step {
 	s.look = look
 	return s
 }
 
-// arrange puts the responses of a group where they cost least. They name rows that only the database knows: where the group begins with a look that
-// locks, they are in it, and elsewhere they come later, after what needs no look because the last transactions have left it in memory. Claims come last, so
-// that they start what the others have made ready.
+// arrange puts the responses of a group where they cost least. They name rows that only the
+// database knows: where the group begins with a look that locks, they are in it, and elsewhere they
+// come later, after what needs no look because the last transactions have left it in memory. Claims
+// come last, so that they start what the others have made ready.
 func (s *Store) arrange(group []*request) []*request {
 	claims, others := partition(group, stepClaim)
 	named, rest := partition(others, stepRespond)
@@ -26,10 +27,12 @@ func (s *Store) arrange(group []*request) []*request {
 	return slices.Concat(rest, named, claims)
 }
 
-// lookAhead begins the transaction with what a group needs: the rows of its leases, locked in order, unless all of them are trusted, or what its responses
-// ask for locks these too; and what its first step asks for. The first try also asks for all others: what they find is then what was there before the
-// group, as if each had come first. Where that is not good enough, because a step of the group changes what another one relies on, the writes fail and
-// the second try looks in turn.
+// lookAhead begins the transaction with what a group needs: the rows of its leases, locked in
+// order, unless all of them are trusted, or what its responses ask for locks these too; and what
+// its first step asks for. The first try also asks for all others: what they find is then what was
+// there before the group, as if each had come first. Where that is not good enough, because a step
+// of the group changes what another one relies on, the writes fail and the second try looks in
+// turn.
 func (t *tx) lookAhead(group []*request) error {
 	if _, ok := t.Conn.(sqldb.Sender); !ok || len(group) == 0 {
 		return nil

@@ -7,8 +7,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// foreseen is what the first claim of a transaction looks at first, read in the message that begins the transaction or that writes what is pending: what is
-// overdue, and the beginning of its first queue without gates with the rows that it will take. In turn that would be three messages.
+// foreseen is what the first claim of a transaction looks at first, read in the message that begins
+// the transaction or that writes what is pending: what is overdue, and the beginning of its first
+// queue without gates with the rows that it will take. In turn that would be three messages.
 type foreseen struct {
 	overdue sqldb.Ints
 	queue   string
@@ -18,14 +19,16 @@ type foreseen struct {
 	started bool // with the rows, see startAlike
 }
 
-// qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the greatest weight, how many to take, the queues that must be open,
-// and the run_at of jobs that may be heavier. It does not know yet whether the queue is open, and takes nothing if it is not.
+// qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the
+// greatest weight, how many to take, the queues that must be open, and the run_at of jobs that may
+// be heavier. It does not know yet whether the queue is open, and takes nothing if it is not.
 const qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
 	and (weight <= cast($3 as bigint) or run_at_us <= cast($6 as bigint)) and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
 	order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`
 
-// foresee reads for the first claim, where a message costs a round trip. Rows of further queues would be locked in vain. What is overdue it asks by an
-// estimate of the clock, which a transaction reads when it begins: what it misses by less than a round trip, the next claim finds.
+// foresee reads for the first claim, where a message costs a round trip. Rows of further queues
+// would be locked in vain. What is overdue it asks by an estimate of the clock, which a transaction
+// reads when it begins: what it misses by less than a round trip, the next claim finds.
 func (c *claims) foresee(r sojourn.ClaimRequest) []sqldb.Statement {
 	if _, ok := c.Conn.(sqldb.Sender); !ok {
 		return nil

@@ -7,23 +7,26 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// freshRow is a live row of a job that this transaction stores. As long as it is not written, a claim of the same transaction can start the job: then
-// the row is written once, as running, and nobody ever reads it (docs/decisions/027).
+// freshRow is a live row of a job that this transaction stores. As long as it is not written, a
+// claim of the same transaction can start the job: then the row is written once, as running, and
+// nobody ever reads it (docs/decisions/027).
 type freshRow struct {
 	now     *live
 	carried carried
 	started bool
 }
 
-// addFresh adds the row of a job that was put into line, with the next flush that does not hold it back.
+// addFresh adds the row of a job that was put into line, with the next flush that does not hold it
+// back.
 func (t *tx) addFresh(l *live, c carried) {
 	l.updated = max(t.now, l.updated)
 	l.wake()
 	t.pending.fresh = append(t.pending.fresh, freshRow{now: l, carried: c})
 }
 
-// canHold reports whether the rows that are not written yet may be held back while claims look for jobs, which find them here: if they change nothing but
-// the line of a queue. What windows say is asked of rows that stand in the database, and gates count there.
+// canHold reports whether the rows that are not written yet may be held back while claims look for
+// jobs, which find them here: if they change nothing but the line of a queue. What windows say is
+// asked of rows that stand in the database, and gates count there.
 func (t *tx) canHold() bool {
 	return !slices.ContainsFunc(t.pending.fresh, func(f freshRow) bool { return len(f.now.Policy.Windows) > 0 })
 }
@@ -114,7 +117,8 @@ const (
 	$25 bigint, $26 text, $27 text, $28 text, $29 text, $30 text)`
 )
 
-// insertLive adds rows of jobs that nobody has claimed in their generation, and that were put into line.
+// insertLive adds rows of jobs that nobody has claimed in their generation, and that were put into
+// line.
 func (t *tx) insertLive(ls []*live) {
 	for _, l := range ls {
 		l.updated = max(t.now, l.updated)

@@ -8,8 +8,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// gatedLine is the beginning of a queue with gates, as one claim sees it: who may start, in order. The gates are asked under the lock of the
-// queue's row, so that what they count stays true until the commit.
+// gatedLine is the beginning of a queue with gates, as one claim sees it: who may start, in order.
+// The gates are asked under the lock of the queue's row, so that what they count stays true until
+// the commit.
 type gatedLine struct {
 	*tx
 	queue string
@@ -54,9 +55,10 @@ func (t *tx) newLine(queue string, r sojourn.ClaimRequest) *gatedLine {
 	return &gatedLine{tx: t, queue: queue, r: r, asked: map[int64]bool{}, askedOf: map[string]int{}}
 }
 
-// gatedLine asks the gates. Where other transactions claim beside this one it looks without a lock first: a claim that finds nothing to start
-// must write nothing, or two idle nodes would wake each other for ever. After a claim that has found something it takes the lock at once, and
-// asks only once.
+// gatedLine asks the gates. Where other transactions claim beside this one it looks without a lock
+// first: a claim that finds nothing to start must write nothing, or two idle nodes would wake each
+// other for ever. After a claim that has found something it takes the lock at once, and asks only
+// once.
 func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
 	starts, _ := t.s.lively.get(queue)
 	if !starts && !t.owns(queue) {
@@ -165,7 +167,8 @@ func (l *gatedLine) each(purpose sojourn.Purpose, out *[]entrant, q, kind string
 	}, append([]any{l.queue, kind}, more...)...)
 }
 
-// going lists what goes on: errored jobs, which need no weight, jobs to poll, and, if asked for, resumed ones, which hold theirs.
+// going lists what goes on: errored jobs, which need no weight, jobs to poll, and, if asked for,
+// resumed ones, which hold theirs.
 func (l *gatedLine) going(resumed bool) (all []entrant, err error) {
 	for _, kind := range l.r.Kinds {
 		if resumed {
@@ -202,8 +205,9 @@ func (l *gatedLine) isAsked(e *entrant) {
 	l.askedOf[e.lane]++
 }
 
-// ask admits one candidate or says who holds it back. One that is too heavy for this worker is left to others, unless the worker's
-// room is the only thing that it lacks and it has waited for the claim's reserve.
+// ask admits one candidate or says who holds it back. One that is too heavy for this worker is left
+// to others, unless the worker's room is the only thing that it lacks and it has waited for the
+// claim's reserve.
 func (l *gatedLine) ask(e *entrant) sojourn.Gate {
 	if e.weight > l.r.Capacity {
 		l.refused = true
@@ -238,8 +242,9 @@ func (l *gatedLine) ask(e *entrant) sojourn.Gate {
 	return g
 }
 
-// front admits the first in order of a queue without groups, beside those that it is given. It looks past jobs that are too heavy, but no further
-// than depth; jobs without weight have a line of their own, so that a full limit does not hide them.
+// front admits the first in order of a queue without groups, beside those that it is given. It
+// looks past jobs that are too heavy, but no further than depth; jobs without weight have a line of
+// their own, so that a full limit does not hide them.
 func (l *gatedLine) front(all []entrant, full bool) error {
 	for _, far := range []int{l.r.Max, l.r.Max + depth} {
 		if full || len(l.admit) >= l.r.Max || far > l.r.Max && !l.refused {
@@ -279,7 +284,8 @@ const (
 	qSetFlow   = `update sj_queue set flow = $1, max_weight = $2, gated = $3 where name = $4 and flow = $5`
 )
 
-// close takes out what cannot be locked, and puts off and fails what gates have said. The queue is locked if anything starts.
+// close takes out what cannot be locked, and puts off and fails what gates have said. The queue is
+// locked if anything starts.
 func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 	l.place = map[int64]int{}
 	for i := range l.admit {
@@ -301,7 +307,8 @@ func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 	return chosen, l.doMoves()
 }
 
-// settle ends what pick has begun: the gates of its queues learn which jobs have started. One that was found outside its windows has not.
+// settle ends what pick has begun: the gates of its queues learn which jobs have started. One that
+// was found outside its windows has not.
 func (t *tx) settle(started []*live) error {
 	lines := t.lines
 	t.lines = nil
@@ -338,7 +345,8 @@ func (l *gatedLine) settle(rows []*live) error {
 	return l.remember(flow, allowed)
 }
 
-// remember stores what the gates remember and the weight that may be in flight, if either has changed.
+// remember stores what the gates remember and the weight that may be in flight, if either has
+// changed.
 func (l *gatedLine) remember(flow sojourn.FlowState, allowed int64) error {
 	text, err := jsonText(flow)
 	same := text == l.row.flowText || l.row.flowText == "" && text == "{}"

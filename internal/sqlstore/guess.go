@@ -9,10 +9,12 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A transaction that stores jobs, and starts them for a worker whose claim waits, looks first: at ids, keys and queues, at the worker's last claim, at the line, at
-// what is due. Where a message costs a round trip, and transactions of this process have found a moment ago that nothing is in the way, it guesses that this is so
-// still, and its one message asks whether it is. That ids and keys are new their inserts say. If the guess is wrong, nothing is
-// written, and the next try looks (docs/decisions/036).
+// A transaction that stores jobs, and starts them for a worker whose claim waits, looks first: at
+// ids, keys and queues, at the worker's last claim, at the line, at what is due. Where a message
+// costs a round trip, and transactions of this process have found a moment ago that nothing is in
+// the way, it guesses that this is so still, and its one message asks whether it is. That ids and
+// keys are new their inserts say. If the guess is wrong, nothing is written, and the next try looks
+// (docs/decisions/036).
 type guesses struct {
 	mu     sync.Mutex
 	queues map[string]queueRow // as they were found, without gates and pauses
@@ -24,15 +26,18 @@ type guesses struct {
 }
 
 const (
-	// guessNear is by how much the clock may differ from the guess: no more than jobs may start late anyhow.
+	// guessNear is by how much the clock may differ from the guess: no more than jobs may start
+	// late anyhow.
 	guessNear = pollEvery
-	// After a wrong guess so many transactions look, twice as many after the next one, and one less after each that was right.
+	// After a wrong guess so many transactions look, twice as many after the next one, and one less
+	// after each that was right.
 	restLeast, restMost = 8, 1024
 	guessedBlocks       = 64
 )
 
-// TextGuessed is the question, for Dialect.Over: the clock lies between two times, nothing is due at another, queues have nothing ready of kinds, and a worker, if
-// it is named, is not drained and has the last claim of that number, while no settings hold all queues back.
+// TextGuessed is the question, for Dialect.Over: the clock lies between two times, nothing is due
+// at another, queues have nothing ready of kinds, and a worker, if it is named, is not drained and
+// has the last claim of that number, while no settings hold all queues back.
 const TextGuessed = `select 1 where the clock is between $1 and $2, nothing is due at $3, and nothing is ready in (texts($4)) of (texts($5)) for $6 after $7`
 
 // TextGuessedClock is the question of a transaction that only ends steps, for Dialect.Over.
@@ -90,8 +95,9 @@ func (t *tx) guess(group []*request) bool {
 	return true
 }
 
-// guessEnds is guess for steps that end and whose rows are trusted: they need nothing but the clock. Another node that extends leases makes them wrong, which
-// says nothing about queues, so there is no rest after it.
+// guessEnds is guess for steps that end and whose rows are trusted: they need nothing but the
+// clock. Another node that extends leases makes them wrong, which says nothing about queues, so
+// there is no rest after it.
 func (t *tx) guessEnds(group []*request) bool {
 	if len(group) == 0 || slices.ContainsFunc(group, func(r *request) bool { return r.step != stepFinish }) || !t.trust(group) {
 		return false
@@ -113,8 +119,8 @@ func (s *Store) near(now int64) (from, to int64) {
 	return now - guessNear.Microseconds(), now + guessNear.Microseconds()
 }
 
-// covers gives the queues of jobs to e, if they and the ids are known. Jobs with windows are written before a claim looks at them (canHold), and would be in
-// their own way.
+// covers gives the queues of jobs to e, if they and the ids are known. Jobs with windows are
+// written before a claim looks at them (canHold), and would be in their own way.
 func (k *guesses) covers(e *enqueue, jobs []sojourn.Job) bool {
 	for i := range jobs {
 		j := &jobs[i]
@@ -156,8 +162,9 @@ func (k *guesses) claimsOf(t *tx, r *sojourn.ClaimRequest, e *enqueue) *claims {
 	return c
 }
 
-// questions are what a transaction that has guessed asks when it commits: the first before anything is written; the last, about settings, when all is, because the
-// reshaping that follows a change of them waits for what was written before (see rely). One that only ends steps has no last one.
+// questions are what a transaction that has guessed asks when it commits: the first before anything
+// is written; the last, about settings, when all is, because the reshaping that follows a change of
+// them waits for what was written before (see rely). One that only ends steps has no last one.
 type questions struct{ first, last statement }
 
 const guessedWrong = "the guess was wrong"
@@ -220,7 +227,8 @@ func (k *guesses) keep(t *tx) {
 	}
 }
 
-// leased remembers a block that this process has just leased, so that its first jobs need no look for it.
+// leased remembers a block that this process has just leased, so that its first jobs need no look
+// for it.
 func (k *guesses) leased(b block) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

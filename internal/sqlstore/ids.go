@@ -12,7 +12,8 @@ import (
 const maxBlock = 10_000
 
 const (
-	// One row counts the ids, so that they come without gaps and in blocks of any size. Both texts return the first number.
+	// One row counts the ids, so that they come without gaps and in blocks of any size. Both texts
+	// return the first number.
 	qNextIDs = `insert into sj_meta (name, value) values ('next_id', cast(1 + cast($1 as bigint) as text))
 		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + cast($1 as bigint) as text)
 		returning cast(value as bigint) - cast($1 as bigint)`
@@ -52,7 +53,8 @@ func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
 	}
 	ask := idsAsk{size: int64(n), owner: sojourn.CallerOf(ctx).Owner()}
 	if s.db.Dialect().Concurrent {
-		// In a transaction of its own: the counter's row stays locked until the commit, and everybody needs it.
+		// In a transaction of its own: the counter's row stays locked until the commit, and
+		// everybody needs it.
 		r := &request{step: stepIDs, in: ask}
 		if err := s.batch.alone(ctx, r); err != nil {
 			return 0, err
@@ -86,9 +88,10 @@ func (b *block) scan(r sqldb.Row) error {
 	return nil
 }
 
-// checkID refuses an id that its owner has not leased, and one whose block is older than IDLife: the
-// job that once had it may have been pruned since, and an id is inserted once. Whether a job has the
-// id makes no difference. last is the block found before; the ids of a batch mostly share one.
+// checkID refuses an id that its owner has not leased, and one whose block is older than IDLife:
+// the job that once had it may have been pruned since, and an id is inserted once. Whether a job
+// has the id makes no difference. last is the block found before; the ids of a batch mostly share
+// one.
 func (t *tx) checkID(id sojourn.ID, owner string, last *block) error {
 	if b, ok := t.guessedBlock(id); ok {
 		*last = b

@@ -55,7 +55,8 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 	return out[:min(len(out), f.Limit)], err
 }
 
-// inboxParts splits outcomes that have an index into one query each: an index (outcome, seq) gives the newest of one outcome without a look at the others.
+// inboxParts splits outcomes that have an index into one query each: an index (outcome, seq) gives
+// the newest of one outcome without a look at the others.
 func inboxParts(f sojourn.InboxFilter, codes sqldb.Ints) []sqldb.Ints {
 	lying := !slices.ContainsFunc(codes, func(code int64) bool { return code <= outEarly })
 	if len(codes) == 0 || !lying || f.Job > 0 || f.Kind != "" && f.Key != "" {
@@ -68,8 +69,8 @@ func inboxParts(f sojourn.InboxFilter, codes sqldb.Ints) []sqldb.Ints {
 	return parts
 }
 
-// seqsOfKey are the responses that came under a kind and a key: early ones without a job, those that lie in the inbox, and those of the jobs that have or
-// had the key.
+// seqsOfKey are the responses that came under a kind and a key: early ones without a job, those
+// that lie in the inbox, and those of the jobs that have or had the key.
 const seqsOfKey = `seq in (select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0
 	union all select seq from sj_response where kind = $1 and key = $2 and outcome > 2
 	union all select r.seq from sj_response r where r.job > 0 and r.kind = $1 and r.key = $2 and r.job in
@@ -112,11 +113,13 @@ func scanHistory(r sqldb.Row) sojourn.Attempt {
 		BeganAt: at(r.Int(11)), EndedAt: at(r.Int(12))}
 }
 
-// endedInError is true of history rows that closed an attempt: not of what was decided or done by hand after it.
+// endedInError is true of history rows that closed an attempt: not of what was decided or done by
+// hand after it.
 const endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
 
 const (
-	// lastColumns are historyColumns of sj_final, where the last row of the history of a final job stands, if outcome is not ''.
+	// lastColumns are historyColumns of sj_final, where the last row of the history of a final job
+	// stands, if outcome is not ''.
 	lastColumns = `history, generation, attempt, step_epoch, purpose, case when step_epoch > 0 then worker else '' end, outcome, state, reason, error, by_whom,
 		began_us, finished_us`
 

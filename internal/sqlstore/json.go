@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// jsonErrors has the refusal of each job whose args do not parse; nil if all do. Callers run it before they wait for a transaction, which parses for
-// nobody then.
+// jsonErrors has the refusal of each job whose args do not parse; nil if all do. Callers run it
+// before they wait for a transaction, which parses for nobody then.
 func (s *Store) jsonErrors(jobs []sojourn.Job) (refused []error) {
 	for i := range jobs {
 		j := &jobs[i]
@@ -27,7 +27,8 @@ func (s *Store) jsonErrors(jobs []sojourn.Job) (refused []error) {
 
 const qTypes = `select id, content_type from sj_job where id in (ints($1))`
 
-// contentTypes has the content types of jobs that get bytes that are no JSON and declare no type: those bytes take the type of their job.
+// contentTypes has the content types of jobs that get bytes that are no JSON and declare no type:
+// those bytes take the type of their job.
 type contentTypes map[sojourn.ID]string
 
 func (c contentTypes) scan(row sqldb.Row) error {
@@ -35,7 +36,8 @@ func (c contentTypes) scan(row sqldb.Row) error {
 	return nil
 }
 
-// notJSON is what came for a job and does not parse; the zero value if it parses, or is declared to be something else.
+// notJSON is what came for a job and does not parse; the zero value if it parses, or is declared to
+// be something else.
 type notJSON struct {
 	err   error  // of bytes that are declared to be JSON
 	field string // of those that are not declared, and so are what the args of their job are
@@ -97,7 +99,8 @@ func (t *tx) readTypesOf(ids sqldb.Ints) error {
 	return t.query(qTypes, t.types.scan, ids)
 }
 
-// refusal is why bytes for a job are refused. Nothing says what bytes are whose job does not exist yet, or was pruned.
+// refusal is why bytes for a job are refused. Nothing says what bytes are whose job does not exist
+// yet, or was pruned.
 func (c contentTypes) refusal(n notJSON, id sojourn.ID) error {
 	if !n.undeclared() {
 		return n.err
@@ -109,7 +112,8 @@ func (c contentTypes) refusal(n notJSON, id sojourn.ID) error {
 	return sojourn.ValidJSON(n.field, own, n.bytes)
 }
 
-// refuseJSON refuses the calls with a body that does not parse. It comes after the look, which says whom a response is for.
+// refuseJSON refuses the calls with a body that does not parse. It comes after the look, which says
+// whom a response is for.
 func (r *responding) refuseJSON() error {
 	if err := r.readTypes(); err != nil {
 		return err
@@ -125,7 +129,8 @@ func (r *responding) refuseJSON() error {
 	return nil
 }
 
-// readTypes reads the content types that the responses need and the look has not read. A key may have got another job since the look.
+// readTypes reads the content types that the responses need and the look has not read. A key may
+// have got another job since the look.
 func (r *responding) readTypes() error {
 	var ids sqldb.Ints
 	r.accepted(func(_ *sojourn.Response, to *target) {

@@ -41,8 +41,9 @@ func (t *tx) response(seq int64) (*sojourn.Response, error) {
 	return found, err
 }
 
-// qReplayed repeats that no job has the old response. It is the last write, so that rows are locked in the order of every other response; if the
-// condition fails, the new response is rolled back with it. An early one ends as unmatched, else a job would get it a second time.
+// qReplayed repeats that no job has the old response. It is the last write, so that rows are locked
+// in the order of every other response; if the condition fails, the new response is rolled back
+// with it. An early one ends as unmatched, else a job would get it a second time.
 const qReplayed = `update sj_response set replay = $1, by_whom = $2, outcome = case when outcome = 2 then 6 else outcome end,
 	expires_us = case when outcome = 2 then $3 else expires_us end where seq = $4 and (outcome > 2 or outcome = 2 and job = 0)`
 
@@ -71,7 +72,8 @@ func belongs(r *sojourn.Response) error {
 	return sojourn.Conflict("job %d keeps response %d until it waits for it; discard it first if another job is meant", r.Job, r.Seq)
 }
 
-// replayOf is the new response. Its message id says which one is repeated, and for whom, so that the same call twice makes one.
+// replayOf is the new response. Its message id says which one is repeated, and for whom, so that
+// the same call twice makes one.
 func replayOf(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Response, error) {
 	switch {
 	case old.Outcome == sojourn.Applied, old.Outcome == sojourn.Early && old.Job > 0:

@@ -9,8 +9,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A live job of a queue whose weight in flight matters has a lane. Lanes say what counts, and where claims find the first of each group; two
-// partial indexes hold them, so that jobs of other queues pay nothing.
+// A live job of a queue whose weight in flight matters has a lane. Lanes say what counts, and where
+// claims find the first of each group; two partial indexes hold them, so that jobs of other queues
+// pay nothing.
 const (
 	laneNone     = ""  // the queue counts nothing
 	lanePlain    = "-" // counts; the queue has no groups
@@ -20,7 +21,8 @@ const (
 	afterGroups  = ";" // after the last one
 )
 
-// laneOf is where a job of weight w belongs. What is in flight stays in the lane it was claimed from.
+// laneOf is where a job of weight w belongs. What is in flight stays in the lane it was claimed
+// from.
 func laneOf(q sojourn.QueueSettings, group string, w int32) string {
 	switch {
 	case !q.Counted():
@@ -51,7 +53,8 @@ func shapeOf(q sojourn.QueueSettings) shape {
 	return s
 }
 
-// put gives a row its rank and lane by the queue's settings, and reports whether they are others than before.
+// put gives a row its rank and lane by the queue's settings, and reports whether they are others
+// than before.
 func (l *live) put(q sojourn.QueueSettings) bool {
 	r1, r2, lane := l.r1, l.r2, l.lane
 	l.r1, l.r2 = q.Rank(l.priority, at(l.runAt), l.Resumed)
@@ -59,8 +62,9 @@ func (l *live) put(q sojourn.QueueSettings) bool {
 	return r1 != l.r1 || r2 != l.r2 || lane != l.lane
 }
 
-// place puts a row into line where it has to stand anew: after a retry, an edit, an answer. The settings are read after the row was locked:
-// so either they are the newest, or the reshaping that follows a change of them finds this row.
+// place puts a row into line where it has to stand anew: after a retry, an edit, an answer. The
+// settings are read after the row was locked: so either they are the newest, or the reshaping that
+// follows a change of them finds this row.
 func (t *tx) place(was, l *live) error {
 	if l.Resumed {
 		l.r1, l.r2 = sojourn.QueueSettings{}.Rank(l.priority, at(l.runAt), true)
@@ -87,8 +91,9 @@ func (t *tx) place(was, l *live) error {
 	return nil
 }
 
-// rely notes that the transaction writes rows by settings that it has read without a lock. checkRelied looks, after these writes, whether
-// they have changed meanwhile: then the transaction is repeated. If not, the reshaping that follows a later change waits for these writes.
+// rely notes that the transaction writes rows by settings that it has read without a lock.
+// checkRelied looks, after these writes, whether they have changed meanwhile: then the transaction
+// is repeated. If not, the reshaping that follows a later change waits for these writes.
 func (t *tx) rely(queue string, shape int64) {
 	if !t.concurrent() {
 		return
@@ -162,8 +167,9 @@ type reshaped struct {
 	writers sqldb.Texts // whose end it waits for
 }
 
-// stepReshape looks at the next piece of the live rows and puts those of the queue where its settings want them. It reports whether it was
-// the last one. Rows are locked before the queue, as everywhere.
+// stepReshape looks at the next piece of the live rows and puts those of the queue where its
+// settings want them. It reports whether it was the last one. Rows are locked before the queue, as
+// everywhere.
 var stepReshape = eachStep("reshape", func(t *tx, ask reshapeAsk) (out reshaped, err error) {
 	queue := ask.queue
 	q, err := t.queueRow(queue)
@@ -218,7 +224,8 @@ var stepReshape = eachStep("reshape", func(t *tx, ask reshapeAsk) (out reshaped,
 	return out, t.endPiece(queue, q.shape, from, next)
 })
 
-// TextWriters lists the transactions that have written live rows and are not over, for Dialect.Over.
+// TextWriters lists the transactions that have written live rows and are not over, for
+// Dialect.Over.
 const TextWriters = `select the name of each transaction that has written sj_live`
 
 func (t *tx) writersOfLive() (list sqldb.Texts, err error) {
@@ -227,13 +234,14 @@ func (t *tx) writersOfLive() (list sqldb.Texts, err error) {
 }
 
 const (
-	// writersTime is how long a change of settings waits for those who have written by the ones before. One of them may be a caller's own transaction.
+	// writersTime is how long a change of settings waits for those who have written by the ones
+	// before. One of them may be a caller's own transaction.
 	writersTime  = 2 * time.Second
 	writersFirst = 2 * time.Millisecond // the first pause between two looks; each is twice the one before
 )
 
-// over waits until these transactions are over, and reports whether they are. It holds nothing up: a lock that excludes them would also make all wait who
-// come after it.
+// over waits until these transactions are over, and reports whether they are. It holds nothing up:
+// a lock that excludes them would also make all wait who come after it.
 func (s *Store) over(ctx context.Context, writers sqldb.Texts) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, writersTime)
 	defer cancel()
@@ -258,8 +266,9 @@ func (s *Store) over(ctx context.Context, writers sqldb.Texts) (bool, error) {
 	}
 }
 
-// allWritten waits until all transactions are over that have written live rows, and keeps others from writing. Whoever wants to write waits behind the lock while
-// it waits itself; so it gives up soon, and the whole transaction is tried again.
+// allWritten waits until all transactions are over that have written live rows, and keeps others
+// from writing. Whoever wants to write waits behind the lock while it waits itself; so it gives up
+// soon, and the whole transaction is tried again.
 func (t *tx) allWritten() error {
 	if !t.concurrent() {
 		return nil
@@ -272,7 +281,8 @@ func (t *tx) allWritten() error {
 	return nil
 }
 
-// endPiece moves the mark of a reshaping on, if nobody else has. With the last piece everything in flight is counted.
+// endPiece moves the mark of a reshaping on, if nobody else has. With the last piece everything in
+// flight is counted.
 func (t *tx) endPiece(queue string, shape, from, next int64) error {
 	if _, err := t.lockQueue(queue); err != nil {
 		return err
@@ -308,8 +318,9 @@ func (t *tx) mayHold(queue string, q sojourn.QueueSettings) (int64, error) {
 	return max(used, q.Limit), err
 }
 
-// reshape runs at most so many pieces; the sweep runs the rest, also where somebody's open transaction has written by older settings and does not end. Where
-// others write beside it each piece is a transaction of its own: it waits for locks.
+// reshape runs at most so many pieces; the sweep runs the rest, also where somebody's open
+// transaction has written by older settings and does not end. Where others write beside it each
+// piece is a transaction of its own: it waits for locks.
 func (s *Store) reshape(ctx context.Context, queue string, pieces int) error {
 	ask := reshapeAsk{queue: queue}
 	for pieces > 0 {

@@ -43,7 +43,8 @@ func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.L
 	return do[[]sojourn.Lost](ctx, s, classFinish, stepExtend, len(leases), leases)
 }
 
-// extend prolongs one lease: until = max(until, now + lease). A strict lease (Policy.NoExtend) stays as long as it is.
+// extend prolongs one lease: until = max(until, now + lease). A strict lease (Policy.NoExtend)
+// stays as long as it is.
 func (t *tx) extend(lease sojourn.Lease) (bool, error) {
 	was, err := t.underLease(lease)
 	if err != nil || was == nil || was.Policy.Strict() {
@@ -58,7 +59,8 @@ func (t *tx) extend(lease sojourn.Lease) (bool, error) {
 const qTakenAway = `select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')
 	union all select outcome from sj_final where id = $1 and step_epoch = $2 and outcome in ('cancelled', 'failed')`
 
-// whyLost says what happened to a lease that does not stand any more. One that the worker never had has ended, as one of a job that does not exist.
+// whyLost says what happened to a lease that does not stand any more. One that the worker never had
+// has ended, as one of a job that does not exist.
 func (t *tx) whyLost(l sojourn.Lease) (string, error) {
 	had := false
 	err := t.query(qFinishedBefore, func(sqldb.Row) error {

@@ -2,8 +2,8 @@ package sqlstore
 
 import "sync"
 
-// memoSize bounds a memo. What it remembers comes in as many sorts as a program has kinds and workers; one that makes up a policy for each
-// job must not fill the memory.
+// memoSize bounds a memo. What it remembers comes in as many sorts as a program has kinds and
+// workers; one that makes up a policy for each job must not fill the memory.
 const memoSize = 4096
 
 // memo remembers answers that are cheap to find again. Safe for concurrent use.

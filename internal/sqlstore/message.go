@@ -32,18 +32,21 @@ func messageOf(r *sojourn.Response) message {
 	return m
 }
 
-// linkMessage is the identity of a response that comes by a capability: its ids are those of one wait of one job.
+// linkMessage is the identity of a response that comes by a capability: its ids are those of one
+// wait of one job.
 func linkMessage(c sojourn.Capability, id string) message {
 	return message{fmt.Sprintf("%s%d.%d.%d.%d", linkScope, c.Job, c.Generation, c.Attempt, c.Wait), id}
 }
 
-// conflicting is the identity of a response whose own identity has another content: sent again, it is known.
+// conflicting is the identity of a response whose own identity has another content: sent again, it
+// is known.
 func (m message) conflicting(d digest) message {
 	return message{conflictScope + m.scope, hex.EncodeToString(d[:]) + ":" + m.id}
 }
 
-// responseDigest covers what a response says: whom it addresses, what it is, and its bytes. It leaves out
-// what may differ when the same message is sent again: content type, time to live, and why it is parked.
+// responseDigest covers what a response says: whom it addresses, what it is, and its bytes. It
+// leaves out what may differ when the same message is sent again: content type, time to live, and
+// why it is parked.
 func responseDigest(r *sojourn.Response) (d digest) {
 	var array [1 << 10]byte // most responses are small, and need no memory of their own
 	text := array[:0]
@@ -68,8 +71,9 @@ func responseDigest(r *sojourn.Response) (d digest) {
 	return digest(sum[:len(d)])
 }
 
-// identify finds which responses repeat a message id with other content. It refuses their calls, or gives those with
-// KeepConflict an identity of their own, before anything is written. It returns how many of the identities are new.
+// identify finds which responses repeat a message id with other content. It refuses their calls, or
+// gives those with KeepConflict an identity of their own, before anything is written. It returns
+// how many of the identities are new.
 func (r *responding) identify() (fresh int, err error) {
 	unseen := make(map[message]digest, len(r.calls))
 	var scopes, ids sqldb.Texts // of conflicts
@@ -110,7 +114,8 @@ func (r *responding) identify() (fresh int, err error) {
 	return r.identifyConflicts(fresh, scopes, ids)
 }
 
-// identifyConflicts finds which conflicting responses are stored already, and adds the others to the new ones.
+// identifyConflicts finds which conflicting responses are stored already, and adds the others to
+// the new ones.
 func (r *responding) identifyConflicts(fresh int, scopes, ids sqldb.Texts) (int, error) {
 	err := r.readAll([]sqldb.Statement{{Text: qMessages, Rows: []sqldb.Column{scopes, ids}, Each: r.scanMessage}})
 	unseen := map[message]bool{}

@@ -10,8 +10,8 @@ import (
 )
 
 // Queues number themselves in the order in which they were created, by an index on seq, so that the
-// cost of a new queue does not depend on how many there are. owner is the access token whose job has
-// created the queue.
+// cost of a new queue does not depend on how many there are. owner is the access token whose job
+// has created the queue.
 const (
 	qSeeQueue = `insert into sj_queue (name, seq) select $1, coalesce((select max(seq) from sj_queue), 0) + 1 where 1 = 1
 		on conflict (name) do nothing`

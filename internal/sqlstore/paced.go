@@ -11,8 +11,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// What a queue remembers of its rate, holds and breaker is sojourn.Pace, a part of the flow that its row keeps as JSON. A claim writes it with
-// what it has started; here is what writes it besides: outcomes, sweeps and operators.
+// What a queue remembers of its rate, holds and breaker is sojourn.Pace, a part of the flow that
+// its row keeps as JSON. A claim writes it with what it has started; here is what writes it
+// besides: outcomes, sweeps and operators.
 
 // felt is what a transaction has learned about the other side of a queue.
 type felt struct {
@@ -39,7 +40,8 @@ func (t *tx) feel(queue string) *felt {
 	return f
 }
 
-// feelOutcome notes what a step that ended says about the other side. A released, snoozed or undecodable one says nothing.
+// feelOutcome notes what a step that ended says about the other side. A released, snoozed or
+// undecodable one says nothing.
 func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr sojourn.Transition) error {
 	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
 		queue := o.Queue
@@ -71,7 +73,8 @@ func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr sojourn.Transition) e
 	return nil
 }
 
-// feelLost notes an attempt that ended without its worker's word: timeouts, lost leases, error responses.
+// feelLost notes an attempt that ended without its worker's word: timeouts, lost leases, error
+// responses.
 func (t *tx) feelLost(was *live, tr sojourn.Transition) error {
 	if tr.Reason == "" {
 		return nil
@@ -90,7 +93,8 @@ type knownBreaker struct {
 	at      int64
 }
 
-// breaker reads a queue's breaker at most once a second: every outcome asks for it, and few queues have one.
+// breaker reads a queue's breaker at most once a second: every outcome asks for it, and few queues
+// have one.
 func (t *tx) breaker(queue string) (*sojourn.Breaker, error) {
 	if k, ok := t.s.breakers.get(queue); ok {
 		if t.now-k.at < time.Second.Microseconds() && t.now >= k.at {
@@ -105,7 +109,8 @@ func (t *tx) breaker(queue string) (*sojourn.Breaker, error) {
 	return q.Breaker, nil
 }
 
-// applyFelt writes what was learned. Where nothing changes, as with every success while the breaker is closed, it locks and writes nothing.
+// applyFelt writes what was learned. Where nothing changes, as with every success while the breaker
+// is closed, it locks and writes nothing.
 func (t *tx) applyFelt() error {
 	if len(t.felt) == 0 {
 		return nil
@@ -140,7 +145,8 @@ func (t *tx) applyFelt() error {
 
 const qSetPace = `update sj_queue set flow = $1, gated = $2 where name = $3`
 
-// changePace changes what a queue remembers, under its lock. A queue that does not exist remembers nothing.
+// changePace changes what a queue remembers, under its lock. A queue that does not exist remembers
+// nothing.
 func (t *tx) changePace(queue string, change func(q *queueRow)) error {
 	for locked := false; ; locked = true {
 		q, err := t.queueRow(queue)

@@ -8,8 +8,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// pending is what a transaction has decided and not written yet, so that all that its requests write into one table goes in one statement.
-// Nothing sees the difference: whatever else the transaction runs, a look or a write, is preceded by flush.
+// pending is what a transaction has decided and not written yet, so that all that its requests
+// write into one table goes in one statement. Nothing sees the difference: whatever else the
+// transaction runs, a look or a write, is preceded by flush.
 type pending struct {
 	fresh   []freshRow
 	saves   []savedRow
@@ -66,7 +67,8 @@ func (p *pending) empty() bool {
 // putDowns change the responses of jobs; pending.hands has the jobs of each.
 var putDowns = [3]string{qPutDown, qHandLate, qKeptLate}
 
-// statement is one that is pending. If it does not change as many rows as wanted, another transaction was faster.
+// statement is one that is pending. If it does not change as many rows as wanted, another
+// transaction was faster.
 type statement struct {
 	sqldb.Statement
 	raced string
@@ -84,8 +86,9 @@ func (t *tx) laterBulk(q string, wanted int, raced string, first sqldb.Ints, mor
 	}
 }
 
-// collect makes statements of what is pending. Rows of one job stand in each statement once, so the order among the statements does not matter;
-// locks are taken in the order that lock.go names: live rows, which were locked when they were read, then keys.
+// collect makes statements of what is pending. Rows of one job stand in each statement once, so the
+// order among the statements does not matter; locks are taken in the order that lock.go names: live
+// rows, which were locked when they were read, then keys.
 func (t *tx) collect() []statement {
 	if t.pending.empty() && t.inbox.empty() {
 		return nil
@@ -140,7 +143,8 @@ func (t *tx) flushWith(reads []sqldb.Statement) error {
 	return nil
 }
 
-// commitWith writes what is pending, looks whether what the transaction has relied on still holds, and commits: all in one message.
+// commitWith writes what is pending, looks whether what the transaction has relied on still holds,
+// and commits: all in one message.
 func (t *tx) commitWith(c sqldb.Committer) error {
 	var late []statement
 	if t.guessed != nil {
@@ -232,7 +236,8 @@ const qSaveLive = `update sj_live set state = each($4 bigint), resumed = each($5
 	queue = each($40 text), key = each($41 text), worker = each($42 text), wait = each($43 text), lane = each($44 text)
 	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 
-// qSaveStart is qSaveLive for what a claim changes: a binding less for each of 26 columns that stay as they are.
+// qSaveStart is qSaveLive for what a claim changes: a binding less for each of 26 columns that stay
+// as they are.
 const qSaveStart = `update sj_live set state = 4, resumed = 0, claimed = 1, rested_us = 0, decide_by_us = 0, poll_at_us = 0, purpose = each($4 bigint),
 	wake_at_us = each($5 bigint), epoch = each($6 bigint), lease_until_us = each($7 bigint), lease_us = each($8 bigint), began_us = each($9 bigint),
 	attempt = each($10 bigint), attempt_open = each($11 bigint), retry_handler = each($12 bigint), held = each($13 bigint), given = each($14 bigint),
@@ -286,7 +291,8 @@ func (t *tx) flushWhole(rows []savedRow) {
 	t.laterSheet(qSaveLive, n, changedInside, s)
 }
 
-// changedInside says that a row is not what was read of it. A live row was locked when it was read, so for one it is an assertion.
+// changedInside says that a row is not what was read of it. A live row was locked when it was read,
+// so for one it is an assertion.
 const changedInside = "a job changed inside a transaction"
 
 const (
@@ -300,7 +306,8 @@ const (
 	qFreeAwaited = `update sj_key set live = 0 where job in (ints($1)) and own = 0`
 )
 
-// flushEnded moves jobs out of the hot table, in the transaction that ends them, with the last rows of their histories, and frees their keys.
+// flushEnded moves jobs out of the hot table, in the transaction that ends them, with the last rows
+// of their histories, and frees their keys.
 func (t *tx) flushEnded(rows []endedRow) {
 	if len(rows) == 0 {
 		return
@@ -371,7 +378,8 @@ const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoc
 // qTrimHistory drops the entry that is one too many beside the first and the newest MaxHistory.
 const qTrimHistory = `delete from sj_history /*using each*/ where job = each($1 bigint) and seq = each($2 bigint)`
 
-// trimHistory keeps the history of jobs within its bound, in the transaction that adds an entry. Most jobs have far fewer, and need no statement.
+// trimHistory keeps the history of jobs within its bound, in the transaction that adds an entry.
+// Most jobs have far fewer, and need no statement.
 func (t *tx) trimHistory(n int, row func(i int) *historyRow) {
 	var s *sheet
 	for i := range n {

@@ -19,9 +19,10 @@ func less(a, b candidate) int {
 // depth bounds how far a claim looks past jobs that are too heavy for it.
 const depth = 1000
 
-// TextPick is the choice of a claim's candidates, for Dialect.Over: queue, kind, how far to look, the greatest weight, how many to take, and
-// the run_at of jobs that may be heavier, see reserves. Where other transactions run beside, only what is taken may be locked, and what they
-// have locked must not count.
+// TextPick is the choice of a claim's candidates, for Dialect.Over: queue, kind, how far to look,
+// the greatest weight, how many to take, and the run_at of jobs that may be heavier, see reserves.
+// Where other transactions run beside, only what is taken may be locked, and what they have locked
+// must not count.
 const TextPick = `select id, r1, r2, weight from (select id, r1, r2, weight, run_at_us from sj_live where queue = $1 and kind = $2 and state = 3
 	order by r1, r2, id limit $3) c where weight <= $4 or run_at_us <= $6 order by r1, r2, id limit $5`
 
@@ -31,9 +32,10 @@ const (
 	qPickErrored = `select id, r1, r2, 0 from sj_live where queue = $1 and kind = $2 and state = 6 order by r1, r2, id limit $3 /*lock*/`
 )
 
-// pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit and that its gates let through, then
-// over the queues as the request says. It reads no more than Max + depth candidates a queue and kind, by index, whatever stands behind them.
-// The caller ends it with settle.
+// pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit
+// and that its gates let through, then over the queues as the request says. It reads no more than
+// Max + depth candidates a queue and kind, by index, whatever stands behind them. The caller ends
+// it with settle.
 func (c *claims) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 	lines := make([][]candidate, len(r.Queues))
 	c.lines = nil
@@ -115,7 +117,8 @@ func (c *claims) line(queue string, r sojourn.ClaimRequest) ([]candidate, error)
 	return line[:min(len(line), r.Max)], nil
 }
 
-// readyKinds lists the kinds of which a queue has ready jobs. One probe of the claim index finds each.
+// readyKinds lists the kinds of which a queue has ready jobs. One probe of the claim index finds
+// each.
 func (t *tx) readyKinds(queue string) (kinds []string, err error) {
 	for kind := ""; ; {
 		after := kind
@@ -129,7 +132,8 @@ func (t *tx) readyKinds(queue string) (kinds []string, err error) {
 	}
 }
 
-// next is the beginning of a queue in the order of claims, whoever knows which kinds, and whatever its gates say.
+// next is the beginning of a queue in the order of claims, whoever knows which kinds, and whatever
+// its gates say.
 func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	kinds, err := t.readyKinds(f.Queue)
 	if err != nil {
@@ -171,7 +175,8 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	return ids, nil
 }
 
-// reserveBefore is the latest run_at of a ready job that a claim must not pass over for its weight; 0 without a reserve.
+// reserveBefore is the latest run_at of a ready job that a claim must not pass over for its weight;
+// 0 without a reserve.
 func reserveBefore(now int64, r sojourn.ClaimRequest) int64 {
 	if r.Reserve <= 0 {
 		return 0
@@ -179,7 +184,8 @@ func reserveBefore(now int64, r sojourn.ClaimRequest) int64 {
 	return now - r.Reserve.Microseconds()
 }
 
-// reserves reports whether a claim must not pass over a candidate that does not fit into the room left.
+// reserves reports whether a claim must not pass over a candidate that does not fit into the room
+// left.
 func (t *tx) reserves(r sojourn.ClaimRequest, id int64) (yes bool, err error) {
 	if r.Reserve <= 0 {
 		return false, nil
@@ -190,7 +196,8 @@ func (t *tx) reserves(r sojourn.ClaimRequest, id int64) (yes bool, err error) {
 
 const qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.wake_at_us <= $1 and l.wake_at_us < 9223372036854775807 order by l.wake_at_us limit $2`
 
-// dueNext are the jobs of a queue that the next claim makes ready before it takes any: due ones, and those whose lease has ended.
+// dueNext are the jobs of a queue that the next claim makes ready before it takes any: due ones,
+// and those whose lease has ended.
 func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate, err error) {
 	var rows []*live
 	if err := t.query(qOverdueRows, func(r sqldb.Row) error {
@@ -222,8 +229,9 @@ func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate
 	return due, nil
 }
 
-// choose merges the queues' lines: strictly in order, or in rounds in which each queue gives as many as its share. A job that does not
-// fit into the rest of the capacity is passed over, unless reserves says otherwise: then nothing behind it is taken, so that room drains.
+// choose merges the queues' lines: strictly in order, or in rounds in which each queue gives as
+// many as its share. A job that does not fit into the rest of the capacity is passed over, unless
+// reserves says otherwise: then nothing behind it is taken, so that room drains.
 func choose(lines [][]candidate, r sojourn.ClaimRequest, reserves func(sojourn.ClaimRequest, int64) (bool, error)) ([]candidate, error) {
 	n := 0
 	for _, line := range lines {

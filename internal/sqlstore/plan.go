@@ -5,7 +5,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// enqueue is the calls of one transaction: first everything is looked up and decided, then everything is written.
+// enqueue is the calls of one transaction: first everything is looked up and decided, then
+// everything is written.
 type enqueue struct {
 	*tx
 	ending *live // the job whose completion carries these along: its key is free by then
@@ -113,7 +114,8 @@ func (e *enqueue) look(asks []enqueueAsk) []sqldb.Statement {
 	return reads
 }
 
-// plan decides for each job of a call in turn: first the id, then the key, then insert. It only reads. A refused call leaves no trace.
+// plan decides for each job of a call in turn: first the id, then the key, then insert. It only
+// reads. A refused call leaves no trace.
 func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
 	ask.restore()
 	e.enqueuePlan = &enqueuePlan{jobs: ask.jobs, digests: ask.digests, caller: ask.caller, notJSON: ask.notJSON, done: make([]sojourn.Enqueued, len(ask.jobs))}

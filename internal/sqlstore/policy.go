@@ -8,14 +8,16 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// ordinary is what a stored policy leaves out: most jobs have it, so most jobs store none (docs/decisions/041). It is written down here and not taken from the
-// defaults of package sojourn, because what is stored has to mean the same when a default is another one. A stored policy is a resolved one, in which none of
-// these is 0.
+// ordinary is what a stored policy leaves out: most jobs have it, so most jobs store none
+// (docs/decisions/041). It is written down here and not taken from the defaults of package sojourn,
+// because what is stored has to mean the same when a default is another one. A stored policy is a
+// resolved one, in which none of these is 0.
 var ordinary = sojourn.Policy{MaxAttempts: 5, MaxCrashes: 3, Timeout: 24 * time.Hour, DecideWithin: 5 * time.Minute,
 	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1},
 	OnLost:  sojourn.RetryLost, OnPanic: sojourn.RetryPanic, LateResponse: sojourn.AcceptLate}
 
-// storedPolicy is the text of a resolved policy: JSON without what is ordinary, ” if nothing is left.
+// storedPolicy is the text of a resolved policy: JSON without what is ordinary, ” if nothing is
+// left.
 func storedPolicy(p sojourn.Policy) (string, error) {
 	leaveOut(&p.MaxAttempts, ordinary.MaxAttempts)
 	leaveOut(&p.MaxCrashes, ordinary.MaxCrashes)

@@ -16,9 +16,10 @@ type expired struct {
 	kind, key    string
 }
 
-// qOld finds final jobs of one queue and state that ended before a time. None goes within IDLife of its end, so while somebody may repeat its
-// enqueue, or while it still holds its key. The end and not the enqueue counts because the index knows it: a queue that finishes more than its
-// count within IDLife would otherwise be read from end to end by each sweep.
+// qOld finds final jobs of one queue and state that ended before a time. None goes within IDLife of
+// its end, so while somebody may repeat its enqueue, or while it still holds its key. The end and
+// not the enqueue counts because the index knows it: a queue that finishes more than its count
+// within IDLife would otherwise be read from end to end by each sweep.
 const (
 	qOld = `select f.id, f.finished_us, f.kind, f.key from sj_final f
 		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)
@@ -64,7 +65,8 @@ func (t *tx) oldJobs(limit int) ([]expired, error) {
 	return old, nil
 }
 
-// housekeeping of small tables: message ids outlive their responses, blocks and workers are forgotten after a day.
+// housekeeping of small tables: message ids outlive their responses, blocks and workers are
+// forgotten after a day.
 const (
 	qOldMessages = `delete from sj_message where (scope, message_id) in (select scope, message_id from sj_message where at_us <= $1 order by at_us limit $2)`
 	qOldBlocks   = `delete from sj_block where leased_us <= $1`
@@ -92,7 +94,8 @@ var stepPrune = eachStep("prune", func(t *tx, old []expired) (int, error) {
 	return n, err
 })
 
-// prunePerTx bounds one transaction of retention: a pass is several, so that workers get their turn between them.
+// prunePerTx bounds one transaction of retention: a pass is several, so that workers get their turn
+// between them.
 const prunePerTx = 500
 
 func (s *Store) prune(ctx context.Context, old []expired) (int, error) {
@@ -109,7 +112,8 @@ func (s *Store) prune(ctx context.Context, old []expired) (int, error) {
 	return total, nil
 }
 
-// qRemove repeats what was read: the job is still the same final one. After it everything else of the job goes.
+// qRemove repeats what was read: the job is still the same final one. After it everything else of
+// the job goes.
 const qRemove = `delete from sj_final where id = $1 and finished_us = $2 and state in (7, 8, 9)`
 
 var qRemoveRest = []string{
@@ -155,15 +159,16 @@ const (
 	qDropKey      = `delete from sj_key where kind = $1 and key = $2 and job = $3 and live = 0`
 )
 
-// rememberHolder notes the final job that has stood for a key until now, before another job takes it. The job may have held it itself, in an
-// earlier generation.
+// rememberHolder notes the final job that has stood for a key until now, before another job takes
+// it. The job may have held it itself, in an earlier generation.
 func (t *tx) rememberHolder(kind, key string, taker int64) error {
 	_, err := t.exec(qRemember, kind, key, taker)
 	return err
 }
 
-// removeHolder takes a job away from one of its keys: the newest of the earlier ones stands for it then, if one is still stored, so that an answer
-// for it is late and not early for whoever comes next.
+// removeHolder takes a job away from one of its keys: the newest of the earlier ones stands for it
+// then, if one is still stored, so that an answer for it is late and not early for whoever comes
+// next.
 func (t *tx) removeHolder(id int64, k kindKey) error {
 	if k.key == "" {
 		return nil

@@ -115,8 +115,9 @@ func (t *tx) pausedFor(queue, kind string) (bool, error) {
 	return !f.Ask(&sojourn.Candidate{Kind: kind, Purpose: sojourn.PurposeDecide}).Open, err
 }
 
-// lockQueue keeps other transactions from changing the queue, and from claiming where they must count. It waits for them in the order of the
-// names; out of that order it does not wait, and reports false where another transaction has the lock.
+// lockQueue keeps other transactions from changing the queue, and from claiming where they must
+// count. It waits for them in the order of the names; out of that order it does not wait, and
+// reports false where another transaction has the lock.
 func (t *tx) lockQueue(queue string) (bool, error) {
 	if t.owns(queue) {
 		return true, nil
@@ -133,8 +134,8 @@ func (t *tx) lockQueue(queue string) (bool, error) {
 	return got, err
 }
 
-// seeQueue makes a queue that does not exist yet. It comes after the job's row, for whose transaction ForgetQueue waits: so the job is seen
-// there, or the queue is missed here.
+// seeQueue makes a queue that does not exist yet. It comes after the job's row, for whose
+// transaction ForgetQueue waits: so the job is seen there, or the queue is missed here.
 func (t *tx) seeQueue(name string) error {
 	_, err := t.exec(qSeeQueue, name)
 	return err
@@ -249,7 +250,8 @@ func (s *Store) ForgetQueue(ctx context.Context, name string) error {
 	return err
 }
 
-// Queues lists queues with counts; see sojourn.Store. It counts rows, so it costs time in proportion to the jobs stored.
+// Queues lists queues with counts; see sojourn.Store. It counts rows, so it costs time in
+// proportion to the jobs stored.
 func (s *Store) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStatus, error) {
 	var out []sojourn.QueueStatus
 	err := s.view(ctx, func(t *tx) error {

@@ -44,7 +44,8 @@ func (t *tx) received(in *sojourn.Response, seq, outcome int64, l *live, job soj
 	return s
 }
 
-// inbox is what a transaction does to responses. It is written before all that jobs' ends do to the responses they leave over.
+// inbox is what a transaction does to responses. It is written before all that jobs' ends do to the
+// responses they leave over.
 type inbox struct {
 	new     []*received
 	of      map[int64]*received // by number, also those that are written
@@ -162,7 +163,8 @@ func (t *tx) collectInbox() {
 	*b = inbox{of: b.of}
 }
 
-// addMessages stores the message ids, in one order everywhere: two transactions with the same ones wait for each other.
+// addMessages stores the message ids, in one order everywhere: two transactions with the same ones
+// wait for each other.
 func (t *tx) addMessages(rs []*received) {
 	rs = slices.DeleteFunc(slices.Clone(rs), func(s *received) bool { return s.named })
 	slices.SortFunc(rs, func(a, b *received) int {

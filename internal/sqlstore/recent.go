@@ -10,9 +10,11 @@ import (
 // recentRows bounds what recent remembers: 10,000 rows are some 10 MB.
 const recentRows = 10_000
 
-// recent are the rows of running jobs as this process's last transactions have left them, so that the end of a step need not read what its claim
-// has just written. They hold as long as nobody else writes: another connection's commit changes the version, and all are forgotten. So only a
-// connection that is Versioned uses them, which is one that writes alone. They belong to its transaction.
+// recent are the rows of running jobs as this process's last transactions have left them, so that
+// the end of a step need not read what its claim has just written. They hold as long as nobody else
+// writes: another connection's commit changes the version, and all are forgotten. So only a
+// connection that is Versioned uses them, which is one that writes alone. They belong to its
+// transaction.
 type recent struct {
 	version int64
 	rows    map[sojourn.ID]*live
@@ -40,7 +42,8 @@ func (k *recent) open(t *tx) error {
 	return nil
 }
 
-// keep remembers what a transaction has written. If it has failed, or has changed rows in another way, nothing is remembered.
+// keep remembers what a transaction has written. If it has failed, or has changed rows in another
+// way, nothing is remembered.
 func (k *recent) keep(t *tx, failed error) {
 	if failed == nil {
 		k.unused.add(t.blocks)
@@ -71,7 +74,8 @@ func (t *tx) unused(id sojourn.ID, owner string) (block, bool) {
 	return t.s.recent.unused.take(int64(id), owner)
 }
 
-// recently is the row of a lease as it was left, if it is known and this transaction has written nothing yet.
+// recently is the row of a lease as it was left, if it is known and this transaction has written
+// nothing yet.
 func (t *tx) recently(lease sojourn.Lease) *live {
 	if t.wrote || t.altered || !t.pending.empty() {
 		return nil

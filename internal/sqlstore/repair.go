@@ -8,8 +8,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// qMislaid finds the lanes whose ledger is not what their jobs hold. Whoever changes what a job holds adds the same to the ledger in the same
-// transaction, so one statement sees both or neither, and the difference stays right whatever is committed after it.
+// qMislaid finds the lanes whose ledger is not what their jobs hold. Whoever changes what a job
+// holds adds the same to the ledger in the same transaction, so one statement sees both or neither,
+// and the difference stays right whatever is committed after it.
 const qMislaid = `select lane, sum(booked), sum(held) from (
 	select lane, held as booked, 0 as held from sj_flight where queue = $1
 	union all select lane, held, 0 from sj_landed where queue = $1

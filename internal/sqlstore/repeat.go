@@ -7,7 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// repeatedClaim answers a request that was executed before with the jobs of that time whose leases still stand: C6.
+// repeatedClaim answers a request that was executed before with the jobs of that time whose leases
+// still stand: C6.
 func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, last int64, err error) {
 	if r.Number == 0 {
 		return nil, 0, nil
@@ -70,7 +71,8 @@ func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, rows []*live) err
 	return nil
 }
 
-// leasesText lists the jobs and epochs of a worker's leases. Each claim writes it, so it is short. A 0 in front says that the claim's number is closed.
+// leasesText lists the jobs and epochs of a worker's leases. Each claim writes it, so it is short.
+// A 0 in front says that the claim's number is closed.
 func leasesText(rows []*live, closed bool) string {
 	list := make(sqldb.Ints, 0, 2*len(rows)+1)
 	if closed {

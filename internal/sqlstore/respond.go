@@ -48,7 +48,8 @@ var stepRespond = newStep("respond", func(t *tx, requests [][]sojourn.Response) 
 	return r, r.look()
 })
 
-// Respond stores responses and matches them; see sojourn.Store. The sources of a caller with an access token are its own.
+// Respond stores responses and matches them; see sojourn.Store. The sources of a caller with an
+// access token are its own.
 func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
 	if len(rs) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("responses", "%d responses exceed the limit of %d a call; split them", len(rs), sojourn.MaxBatch)
@@ -67,7 +68,8 @@ func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.R
 	return a.done, err
 }
 
-// sourcesOf gives responses the sources under which those of their caller are kept. Those of the application stay as they are.
+// sourcesOf gives responses the sources under which those of their caller are kept. Those of the
+// application stay as they are.
 func sourcesOf(c *sojourn.Caller, rs []sojourn.Response) ([]sojourn.Response, error) {
 	if c != nil {
 		rs = slices.Clone(rs)

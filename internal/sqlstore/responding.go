@@ -9,8 +9,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// responding is the responses of one transaction. What they need is read for all of them together. Then each is decided in turn, by the rows as
-// those before it have left them, and what came of all is written together.
+// responding is the responses of one transaction. What they need is read for all of them together.
+// Then each is decided in turn, by the rows as those before it have left them, and what came of all
+// is written together.
 type responding struct {
 	*tx
 	calls []respondCall
@@ -60,11 +61,13 @@ func (r *responding) accepted(do func(in *sojourn.Response, to *target)) {
 }
 
 const (
-	// qMessages finds who had a message id first, with its digest. Where its dialect has a text of its own, that also numbers those who are the first.
+	// qMessages finds who had a message id first, with its digest. Where its dialect has a text of
+	// its own, that also numbers those who are the first.
 	qMessages = `select m.scope, m.message_id, m.seq, coalesce(r.job, 0), 1, m.digest from sj_message m left join sj_response r on r.seq = m.seq /*, each*/
 		where m.scope = each($1 text) and m.message_id = each($2 text)`
 	qKeys = `select k.kind, k.key, k.job, k.live from sj_key k /*, each*/ where k.kind = each($1 text) and k.key = each($2 text)`
-	// qLiveNamed locks whom responses name, and whom leases name, in one order. What is read after it is what the transactions before have left.
+	// qLiveNamed locks whom responses name, and whom leases name, in one order. What is read after
+	// it is what the transactions before have left.
 	qLiveNamed      = `select ` + liveColumns + qNamed
 	qLiveNamedTyped = `select ` + liveColumns + `, j.content_type` + qNamed
 	qNamed          = ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1) union
@@ -72,7 +75,8 @@ const (
 	qKeptOf = `select job, seq, key, failed, reason, error, wait from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
 )
 
-// TextMessages names the statement that finds message ids, and may number the new ones, for Dialect.Over.
+// TextMessages names the statement that finds message ids, and may number the new ones, for
+// Dialect.Over.
 const TextMessages = qMessages
 
 // read looks and prepares.
@@ -83,7 +87,8 @@ func (r *responding) read() error {
 	return r.prepare()
 }
 
-// look asks for the rows of the jobs, where they are locked in one order; which message ids are known; and who has the keys.
+// look asks for the rows of the jobs, where they are locked in one order; which message ids are
+// known; and who has the keys.
 func (r *responding) look() (reads []sqldb.Statement) {
 	ids := make(sqldb.Ints, 0, len(r.leased))
 	for id := range r.leased {
@@ -143,7 +148,8 @@ func (r *responding) scanMessage(row sqldb.Row) error {
 	return nil
 }
 
-// prepare reads what depends on what the look has found: rows that are not locked yet, what they keep, and numbers. It ends with the last refusal.
+// prepare reads what depends on what the look has found: rows that are not locked yet, what they
+// keep, and numbers. It ends with the last refusal.
 func (r *responding) prepare() error {
 	for i := range r.calls {
 		c := &r.calls[i]
@@ -296,7 +302,8 @@ func (r *responding) write() {
 const qSigns = `insert into sj_data (job, checkpoint, progress) rows($1 bigint, $2 bytea, $3 text)
 	on conflict (job) do update set progress = excluded.progress`
 
-// outcomeFor is what a response is before Match looks at it. Progress is never kept: it would answer the next wait.
+// outcomeFor is what a response is before Match looks at it. Progress is never kept: it would
+// answer the next wait.
 func (t *tx) outcomeFor(r *sojourn.Response, l *live, to target) int64 {
 	switch {
 	case to.conflict:

@@ -123,7 +123,8 @@ func (t *tx) loadOne(id sojourn.ID) (*live, error) {
 	return found[id], err
 }
 
-// readLeased reads and locks the rows of leases that were not read yet. A row that changes in this transaction is read again.
+// readLeased reads and locks the rows of leases that were not read yet. A row that changes in this
+// transaction is read again.
 func (t *tx) readLeased(leases []sojourn.Lease) error {
 	if t.leased == nil {
 		t.leased = make(map[sojourn.ID]*live, len(leases))
@@ -165,8 +166,8 @@ func (t *tx) underLease(lease sojourn.Lease) (*live, error) {
 	return nil, nil
 }
 
-// stands reports whether id, epoch and worker of a lease are the row's and the state is running. This is the fence of every write on behalf of a
-// step (inv:F2).
+// stands reports whether id, epoch and worker of a lease are the row's and the state is running.
+// This is the fence of every write on behalf of a step (inv:F2).
 func (l *live) stands(lease sojourn.Lease) bool {
 	return l.ID == lease.ID && l.epoch == lease.Epoch && l.worker == lease.Worker && l.State == sojourn.Running
 }
@@ -200,8 +201,9 @@ func (l *live) wake() {
 	}
 }
 
-// waitEnd is when the wait ends by its own limit or by silence; never if neither runs. While a poll step runs beside a response that came before
-// it ended, both stand still: the end of the step finds out whether the response ends the wait.
+// waitEnd is when the wait ends by its own limit or by silence; never if neither runs. While a poll
+// step runs beside a response that came before it ended, both stand still: the end of the step
+// finds out whether the response ends the wait.
 func (l *live) waitEnd() int64 {
 	if l.State == sojourn.Running && l.Kept > 0 {
 		return never
@@ -220,8 +222,9 @@ func earliest(times ...int64) int64 {
 	return e
 }
 
-// oneLeaseLater is when the sweep acts on a timeout or a deadline of a running job. First it is its worker's business, who was told the remaining time:
-// so a live worker is never overlapped, one either that has begun when the time was over already.
+// oneLeaseLater is when the sweep acts on a timeout or a deadline of a running job. First it is its
+// worker's business, who was told the remaining time: so a live worker is never overlapped, one
+// either that has begun when the time was over already.
 func (l *live) oneLeaseLater(us int64) int64 {
 	if us == 0 {
 		return 0
@@ -229,7 +232,8 @@ func (l *live) oneLeaseLater(us int64) int64 {
 	return max(us, l.began) + l.leaseUs
 }
 
-// save writes a row back, with the next flush, if its state and epoch are still those that were read.
+// save writes a row back, with the next flush, if its state and epoch are still those that were
+// read.
 func (t *tx) save(was, l *live) error {
 	l.updated = max(t.now, was.updated)
 	l.wake()
@@ -264,8 +268,8 @@ func (t *tx) saveStart(was, l *live) error {
 	return err
 }
 
-// unsaved takes a row back that the transaction was to save, because it changes once more, and returns the state and the epoch that stand in the
-// database.
+// unsaved takes a row back that the transaction was to save, because it changes once more, and
+// returns the state and the epoch that stand in the database.
 func (t *tx) unsaved(was *live) (sojourn.State, int64, error) {
 	delete(t.leased, was.ID)
 	i, ok := t.pending.place[was.ID]
@@ -281,7 +285,8 @@ func (t *tx) unsaved(was *live) (sojourn.State, int64, error) {
 	return before.state, before.epoch, nil
 }
 
-// waitJSON is empty for a job that has never awaited in this generation: its key is what it would wait for.
+// waitJSON is empty for a job that has never awaited in this generation: its key is what it would
+// wait for.
 func waitJSON(l *live) string {
 	if !l.awaited {
 		return ""

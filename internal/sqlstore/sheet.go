@@ -7,8 +7,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// sheet is the rows of a bulk, column by column: first the ids, then numbers, then texts, then bytes. The rows of one transaction have most of their columns in
-// common, and such a column is kept as one value (docs/decisions/043).
+// sheet is the rows of a bulk, column by column: first the ids, then numbers, then texts, then
+// bytes. The rows of one transaction have most of their columns in common, and such a column is
+// kept as one value (docs/decisions/043).
 type sheet struct {
 	rows    int // that are expected
 	ids     sqldb.Ints

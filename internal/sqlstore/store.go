@@ -122,7 +122,8 @@ const (
 // readMeta reads the instance's name and secret, or draws them for a new instance.
 func (s *Store) readMeta(ctx context.Context) error {
 	return s.db.Update(ctx, func(c sqldb.Conn) error {
-		// Again, because another process may have migrated since this one looked; where one transaction writes at a time, it cannot do so unseen now.
+		// Again, because another process may have migrated since this one looked; where one
+		// transaction writes at a time, it cannot do so unseen now.
 		var schema sojourn.Schema
 		if err := migrate.New(s.db, s.cfg.Prefix, s.cfg.Now).ReadSchema(c, &schema); err != nil {
 			return err
@@ -168,7 +169,8 @@ func (s *Store) readMeta(ctx context.Context) error {
 	})
 }
 
-// tx is one transaction: its connection, its one reading of the clock, and what is to be told after the commit.
+// tx is one transaction: its connection, its one reading of the clock, and what is to be told after
+// the commit.
 type tx struct {
 	sqldb.Conn
 	s *Store
@@ -311,7 +313,8 @@ func (t *tx) num(q string, args ...any) (n int64, err error) {
 	return n, err
 }
 
-// end is the last thing that a transaction does: it writes what is pending, and looks whether what it has relied on still holds.
+// end is the last thing that a transaction does: it writes what is pending, and looks whether what
+// it has relied on still holds.
 func (t *tx) end() error {
 	t.leaveFlight()
 	if c, ok := t.Conn.(sqldb.Committer); ok {
@@ -323,8 +326,9 @@ func (t *tx) end() error {
 	return t.checkRelied()
 }
 
-// failed translates an error of the database. After one that leaves the disk in doubt the store refuses everything (inv:A6): an fsync
-// that failed once may report success the next time without having written.
+// failed translates an error of the database. After one that leaves the disk in doubt the store
+// refuses everything (inv:A6): an fsync that failed once may report success the next time without
+// having written.
 func (s *Store) failed(err error) error {
 	if _, ours := errors.AsType[*sojourn.Error](err); ours {
 		return err
@@ -345,9 +349,10 @@ func errUnknown(ctx context.Context) error {
 		Message: "the call ended while the store was writing; it may or may not have been executed: repeat it unchanged"}
 }
 
-// batcherFor puts claims beside enqueues, so that jobs start in the transaction that stores them. Ends of many steps have nothing to do with either; those of a
-// few are not worth a sync of their own, where syncs are all that a transaction costs. Claims from queues with gates go with the ends: gates see only
-// what is stored, and producers should not wait for them.
+// batcherFor puts claims beside enqueues, so that jobs start in the transaction that stores them.
+// Ends of many steps have nothing to do with either; those of a few are not worth a sync of their
+// own, where syncs are all that a transaction costs. Claims from queues with gates go with the
+// ends: gates see only what is stored, and producers should not wait for them.
 func (s *Store) batcherFor(st *step, rows int, in any) *batcher {
 	switch st {
 	case stepFinish:
@@ -400,7 +405,8 @@ func (s *Store) view(ctx context.Context, fn func(t *tx) error) error {
 // Nudge makes every blocked Claim and Find look again, as after a driven clock has moved.
 func (s *Store) Nudge() { s.hub.wakeAll() }
 
-// OwnerID names this process; see sojourn.Owner. It is empty on databases that do not know their processes.
+// OwnerID names this process; see sojourn.Owner. It is empty on databases that do not know their
+// processes.
 func (s *Store) OwnerID() string {
 	if o, ok := s.db.(sqldb.Owners); ok {
 		return o.OwnerID()
@@ -408,7 +414,8 @@ func (s *Store) OwnerID() string {
 	return ""
 }
 
-// Close refuses new calls, waits for the transaction under way and closes the database. Blocked calls return ErrClosed.
+// Close refuses new calls, waits for the transaction under way and closes the database. Blocked
+// calls return ErrClosed.
 func (s *Store) Close() error {
 	if !s.hub.close() {
 		return nil // closed before

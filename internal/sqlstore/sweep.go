@@ -21,7 +21,8 @@ var stepSweep = eachStep("sweep", func(t *tx, limit int) (sojourn.Swept, error) 
 	return swept, err
 })
 
-// Sweep handles what is overdue; see sojourn.Store. It reads first, so that a sweep with nothing to do writes nothing.
+// Sweep handles what is overdue; see sojourn.Store. It reads first, so that a sweep with nothing to
+// do writes nothing.
 func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	if limit < 1 || limit > 10*sojourn.MaxBatch {
 		return sojourn.Swept{}, sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, 10*sojourn.MaxBatch)
@@ -78,7 +79,8 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	return swept, nil
 }
 
-// sweepDue ends what is overdue: one bounded page of the wake-up index, whatever sort of thing stands there.
+// sweepDue ends what is overdue: one bounded page of the wake-up index, whatever sort of thing
+// stands there.
 func (t *tx) sweepDue(limit int) (swept sojourn.Swept, err error) {
 	var ids sqldb.Ints
 	if err := t.query(qOverdue, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, t.now, limit); err != nil {
@@ -140,8 +142,8 @@ func (t *tx) happen(was *live, e sojourn.Event) error {
 	return err
 }
 
-// overdue says which clock of a row has run out, and which number of the sweep counts it. A nil count means none has; l may have been
-// moved on.
+// overdue says which clock of a row has run out, and which number of the sweep counts it. A nil
+// count means none has; l may have been moved on.
 func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int, err error) {
 	past := func(us int64) bool { return us > 0 && us <= t.now }
 	deadline, timeout := l.deadline, l.timeoutAt
@@ -231,7 +233,8 @@ var stepOwner = eachStep("owner", func(t *tx, owner string) (int, error) {
 	return len(ids), nil
 })
 
-// sweepOwners ends the leases of processes on this machine that have died, without waiting for the leases' end.
+// sweepOwners ends the leases of processes on this machine that have died, without waiting for the
+// leases' end.
 func (s *Store) sweepOwners(ctx context.Context, limit int) (swept sojourn.Swept, err error) {
 	o, ok := s.db.(sqldb.Owners)
 	if !ok {
@@ -242,7 +245,8 @@ func (s *Store) sweepOwners(ctx context.Context, limit int) (swept sojourn.Swept
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
-			// To its end even if ctx ends: the owner is known to be dead only until this function returns.
+			// To its end even if ctx ends: the owner is known to be dead only until this function
+			// returns.
 			n, err := do[int](context.WithoutCancel(ctx), s, classClaim, stepOwner, 1, owner)
 			if err != nil || n == 0 {
 				return err == nil, err
@@ -267,8 +271,8 @@ const (
 	qKeyLive = `select count(*) from sj_key where kind = $1 and key = $2 and live = 1`
 )
 
-// sweepInbox ends the time to live of early responses for which no job came (W9), and deletes those whose retention is over. As long as a
-// live job has the key, its Await may still come for them.
+// sweepInbox ends the time to live of early responses for which no job came (W9), and deletes those
+// whose retention is over. As long as a live job has the key, its Await may still come for them.
 func (t *tx) sweepInbox(limit int, swept *sojourn.Swept) error {
 	type row struct {
 		seq, outcome int64

@@ -14,11 +14,12 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// GoThrottler as the throttle setting of a queue says that its throttler is Go code: a process that was given none for the queue starts nothing
-// of it, as with a rule and a process without rules.
+// GoThrottler as the throttle setting of a queue says that its throttler is Go code: a process that
+// was given none for the queue starts nothing of it, as with a rule and a process without rules.
 const GoThrottler = "go"
 
-// throttlers are what this process knows of throttling, with what it has compiled. Safe for concurrent use.
+// throttlers are what this process knows of throttling, with what it has compiled. Safe for
+// concurrent use.
 type throttlers struct {
 	own     map[string]sojourn.Throttler // by queue; never changed
 	compile func(text string) (sojourn.Throttler, error)
@@ -43,7 +44,8 @@ var (
 	errNoGo    = errors.New(`the queue wants a throttler in Go ("throttle": "go"): open this process's store with the option Throttle`)
 )
 
-// of returns what must be asked about the jobs of a queue, the rule first, or why it cannot be asked.
+// of returns what must be asked about the jobs of a queue, the rule first, or why it cannot be
+// asked.
 func (th *throttlers) of(queue, text string) (asked []sojourn.Throttler, err error) {
 	own := th.own[queue]
 	switch {
@@ -82,14 +84,16 @@ func (th *throttlers) rule(text string) compiled {
 	return c
 }
 
-// enough is the time of answers after which a claim asks about nobody else: many cheap answers are no reason to fail closed.
+// enough is the time of answers after which a claim asks about nobody else: many cheap answers are
+// no reason to fail closed.
 const enough = sojourn.MaxThrottle / 10
 
 // stopped reports whether the pass is over, or has used up the time for more.
 func (p *pass) stopped() bool { return p.over != nil || p.took > enough }
 
-// pass asks the throttlers of one queue about the candidates of one claim. After an answer that took too long it is over: everything is refused
-// until the next pass. Only the time of answers counts, not that of the database.
+// pass asks the throttlers of one queue about the candidates of one claim. After an answer that
+// took too long it is over: everything is refused until the next pass. Only the time of answers
+// counts, not that of the database.
 type pass struct {
 	th     *throttlers
 	queue  string
@@ -129,8 +133,9 @@ func (p *pass) end(now time.Time) {
 	}
 }
 
-// ask returns what the throttlers say together: the first that does not start the candidate decides. An error refuses this candidate only, so
-// that one job whose data a rule cannot handle stops nobody else.
+// ask returns what the throttlers say together: the first that does not start the candidate
+// decides. An error refuses this candidate only, so that one job whose data a rule cannot handle
+// stops nobody else.
 func (p *pass) ask(c *sojourn.Candidate, f *sojourn.Flight) sojourn.Admission {
 	if p.over != nil {
 		return sojourn.Admission{Text: firstLine(p.over)}
@@ -149,8 +154,8 @@ func (p *pass) ask(c *sojourn.Candidate, f *sojourn.Flight) sojourn.Admission {
 	return sojourn.Admission{Start: true}
 }
 
-// answer asks one throttler. Rules keep their budget by themselves. Go code may not, so it is asked on the side: one that does not come back is
-// left behind, and until it returns nobody asks again.
+// answer asks one throttler. Rules keep their budget by themselves. Go code may not, so it is asked
+// on the side: one that does not come back is left behind, and until it returns nobody asks again.
 func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
 	began := time.Now()
 	defer func() { p.took += time.Since(began) }()
@@ -235,7 +240,8 @@ func firstLine(err error) string {
 	return sojourn.Cut(text, sojourn.MaxReason)
 }
 
-// validThrottle compiles a new text. A process without rules cannot, and may only leave what is there.
+// validThrottle compiles a new text. A process without rules cannot, and may only leave what is
+// there.
 func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
 	if text == "" || text == GoThrottler {
 		return nil
@@ -252,7 +258,8 @@ func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
 	})
 }
 
-// announce gives the queues that have a throttler in this process the setting that makes every other process need one too.
+// announce gives the queues that have a throttler in this process the setting that makes every
+// other process need one too.
 func (s *Store) announce(ctx context.Context) error {
 	for queue, t := range s.throttlers.own {
 		if t == nil {

@@ -12,14 +12,15 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// commit runs a group of requests in one transaction. If it was rolled back with several in it, each is run alone, so
-// that only the one at fault fails.
+// commit runs a group of requests in one transaction. If it was rolled back with several in it,
+// each is run alone, so that only the one at fault fails.
 func (s *Store) commit(group []*request) {
 	helped, err := s.transact(group, true)
 	if err == nil {
 		return
 	}
-	// If the outcome is unknown, the group may be stored. What another run would say of it is not what this one did.
+	// If the outcome is unknown, the group may be stored. What another run would say of it is not
+	// what this one did.
 	again := (helped || len(group) > 1) && s.broken.Load() == nil && sojourn.ErrorCode(err) != sojourn.CodeUnknown
 	for _, r := range group {
 		if r.err = err; again {
@@ -31,7 +32,8 @@ func (s *Store) commit(group []*request) {
 // txTime bounds one transaction, with all waiting for another process's lock on the file.
 const txTime = 30 * time.Second
 
-// transact runs a group in one transaction, with blocked claims if it may hand jobs over to them. helped says whether there were any.
+// transact runs a group in one transaction, with blocked claims if it may hand jobs over to them.
+// helped says whether there were any.
 func (s *Store) transact(group []*request, handing bool) (helped bool, err error) {
 	if err := s.broken.Load(); err != nil {
 		return false, *err

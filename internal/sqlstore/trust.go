@@ -7,9 +7,11 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// trusted are rows of running jobs as transactions of this process have left them, where others write beside it. The end of a step neither reads nor locks
-// such a row: the database marks each row with the transaction that has written it, and the statement that deletes the row asks for the mark. If
-// somebody has written the row since, the whole transaction is repeated, and reads (docs/decisions/032). Safe for concurrent use.
+// trusted are rows of running jobs as transactions of this process have left them, where others
+// write beside it. The end of a step neither reads nor locks such a row: the database marks each
+// row with the transaction that has written it, and the statement that deletes the row asks for the
+// mark. If somebody has written the row since, the whole transaction is repeated, and reads
+// (docs/decisions/032). Safe for concurrent use.
 type trusted struct {
 	mu   sync.Mutex
 	rows map[sojourn.ID]trustedRow // at most recentRows
@@ -39,13 +41,15 @@ func (k *trusted) keep(t *tx) {
 	}
 }
 
-// mayTrust reports whether a row is one of a step whose end concerns nothing but the job: nobody counts what is in flight, and it is not a poll.
+// mayTrust reports whether a row is one of a step whose end concerns nothing but the job: nobody
+// counts what is in flight, and it is not a poll.
 func mayTrust(l *live) bool {
 	return l.State == sojourn.Running && l.lane == laneNone && (l.Purpose == sojourn.PurposeStart || l.Purpose == sojourn.PurposeResume)
 }
 
-// trust takes the rows of all leases of a group as they are remembered, or none. Rows that are read are locked in one order before anything is decided,
-// and those that are trusted only when they are deleted, so a group does not have both.
+// trust takes the rows of all leases of a group as they are remembered, or none. Rows that are read
+// are locked in one order before anything is decided, and those that are trusted only when they are
+// deleted, so a group does not have both.
 func (t *tx) trust(group []*request) bool {
 	k := &t.s.trusted
 	k.mu.Lock()
@@ -87,7 +91,8 @@ func (k *trusted) forget(ids map[sojourn.ID]int64) {
 	}
 }
 
-// TextDeleteTrusted is qDeleteLive for rows that were not read, for Dialect.Over: id, state, epoch and mark of each.
+// TextDeleteTrusted is qDeleteLive for rows that were not read, for Dialect.Over: id, state, epoch
+// and mark of each.
 const TextDeleteTrusted = `delete from sj_live where id, state, epoch and mark are each those of rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)`
 
 // noteWriter asks for the mark of this transaction, if there is something to remember.

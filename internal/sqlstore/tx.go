@@ -14,11 +14,13 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// maxRaces is how often a step is tried inside of one transaction of the application when others are faster each time.
+// maxRaces is how often a step is tried inside of one transaction of the application when others
+// are faster each time.
 const maxRaces = 20
 
-// join runs fn inside of the application's transaction. A lost race is repeated from the savepoint. Nothing in memory learns what fn did, because nobody
-// here sees whether it is committed; blocked calls find it when they look.
+// join runs fn inside of the application's transaction. A lost race is repeated from the savepoint.
+// Nothing in memory learns what fn did, because nobody here sees whether it is committed; blocked
+// calls find it when they look.
 func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 	if s.hub.isClosed() {
 		return errClosed
@@ -68,7 +70,8 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 	}
 }
 
-// guarded makes an error of a panic: a mistake of ours fails the call that meets it, and nothing else.
+// guarded makes an error of a panic: a mistake of ours fails the call that meets it, and nothing
+// else.
 func guarded(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -78,7 +81,8 @@ func guarded(fn func() error) (err error) {
 	return fn()
 }
 
-// txFailed translates an error. What the database says goes to the application, whose transaction it is; it says nothing about the store.
+// txFailed translates an error. What the database says goes to the application, whose transaction
+// it is; it says nothing about the store.
 func txFailed(err error) error {
 	if ours, ok := errors.AsType[*sojourn.Error](err); ok {
 		return ours
@@ -104,8 +108,8 @@ func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]so
 	if err := s.noRoom(); err != nil {
 		return nil, err
 	}
-	// Keys are locked until the application commits. takeKeys takes them in one order, so two transactions with several keys wait for each other, and do
-	// not end in a deadlock (rules: F4).
+	// Keys are locked until the application commits. takeKeys takes them in one order, so two
+	// transactions with several keys wait for each other, and do not end in a deadlock (rules: F4).
 	var out []sojourn.Enqueued
 	notJSON := s.jsonErrors(jobs)
 	err := s.join(ctx, in, func(t *tx) error {
@@ -168,9 +172,11 @@ func (s *Store) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
 
 // draw gives ids to the jobs without one.
 //
-// Where one transaction writes at a time, they come from the counter inside of the application's transaction: a block of their own would have to be leased
-// by the writer, which waits for this very transaction. A rollback takes the counter back, so the id of such a job means nothing before the commit.
-// Elsewhere they come from a block that this store has leased, whatever becomes of the transaction.
+// Where one transaction writes at a time, they come from the counter inside of the application's
+// transaction: a block of their own would have to be leased by the writer, which waits for this
+// very transaction. A rollback takes the counter back, so the id of such a job means nothing before
+// the commit. Elsewhere they come from a block that this store has leased, whatever becomes of the
+// transaction.
 func (e *enqueue) draw(ctx context.Context, jobs []sojourn.Job) error {
 	var without []int
 	for i := range jobs {
@@ -182,8 +188,9 @@ func (e *enqueue) draw(ctx context.Context, jobs []sojourn.Job) error {
 	if n == 0 {
 		return nil
 	}
-	// They are not checked: a transaction with an older snapshot does not see that the block was leased, and on SQLite it is stored nowhere,
-	// because an id that is not stored with its job now never will be.
+	// They are not checked: a transaction with an older snapshot does not see that the block was
+	// leased, and on SQLite it is stored nowhere, because an id that is not stored with its job now
+	// never will be.
 	if e.concurrent() {
 		var err error
 		if e.drawn, err = e.s.spare.take(ctx, e.s, e.now, n); err != nil {
@@ -210,7 +217,8 @@ type spareIDs struct {
 
 const spareSize = 1000
 
-// take gives n ids that are good for half of IDLife at least. What is left of a block that does not suffice stays unused.
+// take gives n ids that are good for half of IDLife at least. What is left of a block that does not
+// suffice stays unused.
 func (b *spareIDs) take(ctx context.Context, s *Store, now, n int64) (block, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

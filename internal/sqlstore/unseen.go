@@ -7,17 +7,19 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// mayBeUnseen notes a key under which a response and the job that waits for it may have missed each other, because both are written by
-// transactions under way that have no row in common: a response to a key that nobody had, and a wait that took a key for itself.
+// mayBeUnseen notes a key under which a response and the job that waits for it may have missed each
+// other, because both are written by transactions under way that have no row in common: a response
+// to a key that nobody had, and a wait that took a key for itself.
 func (t *tx) mayBeUnseen(kind, key string) {
 	if key != "" && t.concurrent() {
 		t.unseen = append(t.unseen, kindKey{kind, key})
 	}
 }
 
-// lookAgain attaches early responses to the live jobs of their keys. Whoever stores a response for a key that nobody has, and whoever takes
-// a key to wait under it, looks again in a second transaction after its commit: then at least one of two sees the other (rules: G2; one look of one of
-// the two is not enough). If the process dies between the two transactions, a sweep does it.
+// lookAgain attaches early responses to the live jobs of their keys. Whoever stores a response for
+// a key that nobody has, and whoever takes a key to wait under it, looks again in a second
+// transaction after its commit: then at least one of two sees the other (rules: G2; one look of one
+// of the two is not enough). If the process dies between the two transactions, a sweep does it.
 func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
 	if len(keys) == 0 {
 		return
@@ -48,7 +50,8 @@ const (
 		where r.seq > (select coalesce(max(seq), 0) from sj_response) - 10000 and r.outcome = 2 and r.job = 0 limit $1`
 )
 
-// missed finds keys with an early response beside a job that waits: what lookAgain would have found.
+// missed finds keys with an early response beside a job that waits: what lookAgain would have
+// found.
 func (t *tx) missed(limit int) (keys []kindKey, err error) {
 	if !t.concurrent() {
 		return nil, nil

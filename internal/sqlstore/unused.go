@@ -2,8 +2,9 @@ package sqlstore
 
 import "slices"
 
-// unused are ids that this process has leased and nobody has used, so that a job that is stored need not be looked for first. As recent, which it is a part of, it
-// holds as long as nobody else writes (docs/decisions/043).
+// unused are ids that this process has leased and nobody has used, so that a job that is stored
+// need not be looked for first. As recent, which it is a part of, it holds as long as nobody else
+// writes (docs/decisions/043).
 type unused []*unusedBlock // the newest last, at most guessedBlocks
 
 type unusedBlock struct {

@@ -10,9 +10,10 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// hub wakes blocked calls. Its hints come from this process's commits, from the clock (something is due), and, for other processes on the
-// same database, from a look at the database's version every Config.Poll. A hint may be lost or wrong without harm: a Claim that is
-// woken looks into the database, and the look at the version finds what no hint has told.
+// hub wakes blocked calls. Its hints come from this process's commits, from the clock (something is
+// due), and, for other processes on the same database, from a look at the database's version every
+// Config.Poll. A hint may be lost or wrong without harm: a Claim that is woken looks into the
+// database, and the look at the version finds what no hint has told.
 type hub struct {
 	s *Store
 
@@ -46,7 +47,8 @@ type waiter struct {
 
 func (h *hub) init(s *Store) { h.s, h.done, h.sooner = s, make(chan struct{}), make(chan struct{}, 1) }
 
-// wait registers w; cancel must be called. Register first, look into the database then, so that nothing falls between.
+// wait registers w; cancel must be called. Register first, look into the database then, so that
+// nothing falls between.
 func (h *hub) wait(w *waiter) (cancel func()) {
 	w.wake = make(chan struct{}, 1)
 	h.mu.Lock()
@@ -119,8 +121,9 @@ func (h *hub) wakeBy(us int64) {
 	}
 }
 
-// lend picks blocked claims for the jobs that a transaction makes ready, so that it may run their requests: a job then starts in the transaction that
-// stores it or its answer, and not in the next one. settle gives them back.
+// lend picks blocked claims for the jobs that a transaction makes ready, so that it may run their
+// requests: a job then starts in the transaction that stores it or its answer, and not in the next
+// one. settle gives them back.
 func (h *hub) lend(t *tx) (lent []*waiter) {
 	room := maps.Clone(t.ready)
 	for _, f := range t.pending.fresh {
@@ -175,7 +178,8 @@ func (h *hub) rest(w *waiter) {
 	w.resting = w.request != nil
 }
 
-// rise ends the rest of a waiter and reports whether it was given something. If its request is being run, it waits for the end of that.
+// rise ends the rest of a waiter and reports whether it was given something. If its request is
+// being run, it waits for the end of that.
 func (h *hub) rise(w *waiter) bool {
 	h.mu.Lock()
 	w.resting = false
@@ -293,7 +297,8 @@ func (h *hub) wakeDue(now int64) (next time.Duration, ok bool) {
 	return time.Duration(h.sleeps-now) * time.Microsecond, true
 }
 
-// wakeClaim wakes one blocked Claim, which promotes what is due and so wakes the others as far as there is work. h.mu is held.
+// wakeClaim wakes one blocked Claim, which promotes what is due and so wakes the others as far as
+// there is work. h.mu is held.
 func (h *hub) wakeClaim() {
 	for _, w := range h.waiters {
 		if w.ids == nil && w.signal() {
@@ -320,7 +325,8 @@ func (h *hub) close() bool {
 	return true
 }
 
-// block calls look until it reports that it is satisfied, or wait has passed, or ctx ends, or the store closes.
+// block calls look until it reports that it is satisfied, or wait has passed, or ctx ends, or the
+// store closes.
 func (h *hub) block(ctx context.Context, w *waiter, wait time.Duration, look func() (bool, error)) error {
 	if wait <= 0 {
 		_, err := look()

@@ -15,8 +15,9 @@ type quiet struct{ sqldb.DB }
 
 func (quiet) Version(context.Context) (int64, error) { return 1, nil }
 
-// TestTimersOfWaitingClaims: spec:P3, spec:O7. What this process has scheduled wakes a claim at its time, however long the poll loop would have slept. Time is
-// driven: a claim is woken within 100 ms of it or not at all.
+// TestTimersOfWaitingClaims: spec:P3, spec:O7. What this process has scheduled wakes a claim at its
+// time, however long the poll loop would have slept. Time is driven: a claim is woken within 100 ms
+// of it or not at all.
 func TestTimersOfWaitingClaims(t *testing.T) {
 	soon := func(at int64) *tx { return &tx{due: at} }
 	for _, c := range []struct {
@@ -68,7 +69,8 @@ func TestTimersOfWaitingClaims(t *testing.T) {
 	}
 }
 
-// TestLockedRowsDoNotSpin: a claim that cannot do what is due, because others have locked it, is not repeated at once.
+// TestLockedRowsDoNotSpin: a claim that cannot do what is due, because others have locked it, is
+// not repeated at once.
 func TestLockedRowsDoNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Store{db: quiet{}, cfg: Config{Poll: time.Second}, clock: clock{wall: time.Now, driven: true}}

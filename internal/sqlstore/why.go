@@ -21,7 +21,8 @@ const (
 		and (r1, r2, id) < ($3, $4, $5) limit $6) a`
 )
 
-// Why says what a job waits for; see sojourn.Explainer. It takes the snapshot that a claim takes and asks the same gates.
+// Why says what a job waits for; see sojourn.Explainer. It takes the snapshot that a claim takes
+// and asks the same gates.
 func (s *Store) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		var l *live
@@ -117,8 +118,8 @@ func (t *tx) whyGates(w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
 	return nil
 }
 
-// look takes the snapshot that the gates look at. A claim lets groups borrow when all others have had their turn, and so does why. The caller
-// ends the pass.
+// look takes the snapshot that the gates look at. A claim lets groups borrow when all others have
+// had their turn, and so does why. The caller ends the pass.
 func (l *gatedLine) look() (*pass, error) {
 	if err := l.snapshot(); err != nil {
 		return nil, err
@@ -127,7 +128,8 @@ func (l *gatedLine) look() (*pass, error) {
 	return l.throttle()
 }
 
-// whyBehind says whether a job that no gate holds back waits behind another of its group: order within a group is strict.
+// whyBehind says whether a job that no gate holds back waits behind another of its group: order
+// within a group is strict.
 func (l *gatedLine) whyBehind(w *sojourn.Why, e *entrant) error {
 	w.Claimable, w.Waits = true, "for its turn and a worker"
 	first := l.flow.HeadFirst() && e.id == int64(l.flow.State.Head) // asked before all others, whatever stands before it

@@ -8,11 +8,12 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// The windows of a job move its run_at: they are stored with it and do not change by themselves. Those of a queue are looked at by each claim and
-// move nothing, so that a change is in force with the next transaction, and a queue with a million ready jobs closes and opens without a write.
+// The windows of a job move its run_at: they are stored with it and do not change by themselves.
+// Those of a queue are looked at by each claim and move nothing, so that a change is in force with
+// the next transaction, and a queue with a million ready jobs closes and opens without a write.
 
-// unreadable is how long a job rests whose windows do not open any more (their exceptions, or a new release of the zone rules), before they
-// are looked at again.
+// unreadable is how long a job rests whose windows do not open any more (their exceptions, or a new
+// release of the zone rules), before they are looked at again.
 const unreadable = 24 * time.Hour
 
 // windowsOf are those of a policy and a queue together.
@@ -32,7 +33,8 @@ func opening(us int64, p sojourn.Policy) int64 {
 	return max(opens.UnixMicro(), us)
 }
 
-// mayStart refuses a job that could never start. To see that takes some 20 ms, so a batch of them asks once for the same windows and day.
+// mayStart refuses a job that could never start. To see that takes some 20 ms, so a batch of them
+// asks once for the same windows and day.
 func (t *tx) mayStart(j *sojourn.Job, queue sojourn.Windows) error {
 	if len(j.Policy.Windows) == 0 {
 		return nil
@@ -74,7 +76,8 @@ func neverKey(j *sojourn.Job, all []sojourn.Windows) (string, error) {
 	return j.RunAt.UTC().Format(time.DateOnly) + text, err
 }
 
-// putOff is S2: a claim has found a job outside its windows. It moves to their next opening, and no attempt is counted.
+// putOff is S2: a claim has found a job outside its windows. It moves to their next opening, and no
+// attempt is counted.
 func (t *tx) putOff(l *live) (bool, error) {
 	if len(l.Policy.Windows) == 0 || l.State != sojourn.Ready || l.Resumed {
 		return false, nil
@@ -89,10 +92,12 @@ func (t *tx) putOff(l *live) (bool, error) {
 	return true, err
 }
 
-// putOffRounds bounds how often one transaction looks for jobs whose windows are open behind those that it puts off.
+// putOffRounds bounds how often one transaction looks for jobs whose windows are open behind those
+// that it puts off.
 const putOffRounds = 10
 
-// putOffFront puts off, besides what a claim has picked, what stands next in line: the jobs of a kind mostly have the same windows.
+// putOffFront puts off, besides what a claim has picked, what stands next in line: the jobs of a
+// kind mostly have the same windows.
 func (c *claims) putOffFront(r sojourn.ClaimRequest) error {
 	r.Max, r.Capacity = max(r.Max, 100), math.MaxInt64
 	picked, err := c.pick(r)

@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// present are the workers that ask this process for jobs. An idle worker writes nothing, so only the process that it asks knows that it is alive.
+// present are the workers that ask this process for jobs. An idle worker writes nothing, so only
+// the process that it asks knows that it is alive.
 type present struct {
 	mu      sync.Mutex // guards workers
 	workers map[string]*presence
@@ -24,7 +25,8 @@ type presence struct {
 	waiting int   // claims under way that may wait
 }
 
-// maxPresent bounds the memory: 10,000 workers are some 5 MB. What is not remembered is known from the database.
+// maxPresent bounds the memory: 10,000 workers are some 5 MB. What is not remembered is known from
+// the database.
 const maxPresent = 10_000
 
 // come notes that a worker asks; what it returns notes that it has its answer.
@@ -83,7 +85,8 @@ const (
 	qWorkers     = `select worker, asks, seen_us, drained from sj_worker where seen_us > $1`
 	qWorkersRun  = `select worker, count(*), sum(case when lease_until_us <= $1 then 1 else 0 end), max(lease_until_us - lease_us) from sj_live where state = 4 group by worker`
 	qRunningJobs = `select worker, id from sj_live where state = 4 and worker in (texts($1)) order by id limit $2`
-	// A worker without a row has leases by claims without a number, or waits here for its first job.
+	// A worker without a row has leases by claims without a number, or waits here for its first
+	// job.
 	qDrain = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us, drained) values ($1, 0, '[]', '{}', $2, 1)
 		on conflict (worker) do update set drained = 1`
 )
@@ -187,7 +190,8 @@ var stepDrain = eachStep("drain worker", func(t *tx, worker string) (struct{}, e
 	return struct{}{}, err
 })
 
-// DrainWorker gives a worker no more jobs; see sojourn.WorkerKeeper. Claims that wait in other processes end when these look at the database again.
+// DrainWorker gives a worker no more jobs; see sojourn.WorkerKeeper. Claims that wait in other
+// processes end when these look at the database again.
 func (s *Store) DrainWorker(ctx context.Context, worker string) error {
 	if err := sojourn.ValidName("worker", worker); err != nil {
 		return err

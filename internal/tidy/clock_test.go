@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// allowance lets the files that the pattern covers use a source of time or chance. All else is handed in, so that a test can drive
-// it and a run can be repeated.
+// allowance lets the files that the pattern covers use a source of time or chance. All else is
+// handed in, so that a test can drive it and a run can be repeated.
 type allowance struct {
 	files   string // as in the table direction, of a file or a directory
 	names   []string

@@ -1,5 +1,6 @@
-// Package tidy is the house's order, as tests. It has no code of its own: each law is a pure function over the text of a file,
-// stands in a test file with the reason for it, runs over the whole tree, and is shown a planted breach that it must find.
+// Package tidy is the house's order, as tests. It has no code of its own: each law is a pure
+// function over the text of a file, stands in a test file with the reason for it, runs over the
+// whole tree, and is shown a planted breach that it must find.
 //
 //	length_test.go    how long a function, a file and the list at the root may be
 //	docs_test.go      every package and every exported name says what it is; gofmt; nothing left open

@@ -21,8 +21,9 @@ func packageComments(files []*file) (found []string) {
 	return found
 }
 
-// exportedDocs wants a comment for each exported name. A group of constants or variables may have one together. Nobody can refer to
-// the names of a command or a test, and everybody knows what String and Error do.
+// exportedDocs wants a comment for each exported name. A group of constants or variables may have
+// one together. Nobody can refer to the names of a command or a test, and everybody knows what
+// String and Error do.
 func exportedDocs(f *file) (found []string) {
 	if f.isTest() || f.syntax.Name.Name == "main" {
 		return nil
@@ -51,7 +52,8 @@ func exportedDocs(f *file) (found []string) {
 // smallInterface is the number of methods that the comment of an interface can describe with it.
 const smallInterface = 3
 
-// undocumented calls missing with the names of s that have no comment, those of interface methods among them.
+// undocumented calls missing with the names of s that have no comment, those of interface methods
+// among them.
 func undocumented(d *ast.GenDecl, s ast.Spec, missing func(*ast.Ident)) {
 	switch s := s.(type) {
 	case *ast.TypeSpec:

@@ -22,7 +22,8 @@ func testsOurTree(dir string) bool {
 	return covers("bench/...", dir) || dir == "internal/othersqlite"
 }
 
-// noReplace: go install and users' builds ignore a replace directive, so what we test would not be what they run.
+// noReplace: go install and users' builds ignore a replace directive, so what we test would not be
+// what they run.
 func noReplace(f *file) (found []string) {
 	if path.Base(f.path) != "go.mod" {
 		return nil
@@ -40,8 +41,8 @@ var (
 	sections = []string{"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 )
 
-// changelog wants the shape of keepachangelog.com: a title, what is unreleased, releases with a date, six names of sections, no
-// section without a line.
+// changelog wants the shape of keepachangelog.com: a title, what is unreleased, releases with a
+// date, six names of sections, no section without a line.
 func changelog(f *file) (found []string) {
 	if f.path != "CHANGELOG.md" {
 		return nil
@@ -131,7 +132,8 @@ func anchors(text []byte) map[string]bool {
 	return found
 }
 
-// links returns the law that relative links lead somewhere. read gives the text of a path from the root, nil for a directory.
+// links returns the law that relative links lead somewhere. read gives the text of a path from the
+// root, nil for a directory.
 func links(read func(string) ([]byte, error)) law {
 	return func(f *file) (found []string) {
 		if path.Ext(f.path) != ".md" {
@@ -167,7 +169,8 @@ func readTree(name string) ([]byte, error) {
 	return os.ReadFile(at)
 }
 
-// Paths and addresses that only one machine has. A directory of one letter, as in an example, is nobody's.
+// Paths and addresses that only one machine has. A directory of one letter, as in an example, is
+// nobody's.
 var workplace = []*regexp.Regexp{
 	regexp.MustCompile(`(^|[^\w.~*-])/(home|root|work|Users|srv)/\w\w`),
 	regexp.MustCompile(`(?i)\b[a-z]:\\users\\`),

@@ -19,7 +19,8 @@ import (
 // root is where the tree begins, seen from this package.
 const root = "../.."
 
-// file is one file of the tree. Its path is relative to the root and has slashes. syntax is nil unless it is Go.
+// file is one file of the tree. Its path is relative to the root and has slashes. syntax is nil
+// unless it is Go.
 type file struct {
 	path   string
 	text   []byte
@@ -27,8 +28,8 @@ type file struct {
 	syntax *ast.File
 }
 
-// tree is every text file below the root that is not ignored, in the order of the paths. Directories are walked by this process
-// itself, so that the cache of go test sees a new file.
+// tree is every text file below the root that is not ignored, in the order of the paths.
+// Directories are walked by this process itself, so that the cache of go test sees a new file.
 var tree = sync.OnceValues(func() ([]*file, error) {
 	ignored, err := ignoredNames(os.ReadFile(filepath.Join(root, ".gitignore")))
 	if err != nil {
@@ -61,7 +62,8 @@ var tree = sync.OnceValues(func() ([]*file, error) {
 	return files, err
 })
 
-// ignoredNames reads the two forms of pattern that our .gitignore has: "/name" at the root, "name" anywhere.
+// ignoredNames reads the two forms of pattern that our .gitignore has: "/name" at the root, "name"
+// anywhere.
 func ignoredNames(patterns []byte, err error) (func(string) bool, error) {
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
@@ -161,7 +163,8 @@ func (l law) finds(t *testing.T, all ...planted) {
 	}
 }
 
-// entry returns the files of the tree with this path, so that a law about one file can skip a tree without it.
+// entry returns the files of the tree with this path, so that a law about one file can skip a tree
+// without it.
 func entry(t *testing.T, name string) *file {
 	t.Helper()
 	files, err := tree()
@@ -176,7 +179,8 @@ func entry(t *testing.T, name string) *file {
 	return nil
 }
 
-// dirs returns the directories of this module that hold Go files besides tests. A go.mod below the root begins another module.
+// dirs returns the directories of this module that hold Go files besides tests. A go.mod below the
+// root begins another module.
 func dirs(files []*file) map[string][]*file {
 	nested := map[string]bool{}
 	for _, f := range files {

@@ -34,7 +34,8 @@ var (
 	emptyPackages = []string{"base", "common", "helper", "helpers", "misc", "models", "shared", "types", "util", "utils"}
 )
 
-// parts splits a name at its capitals and at everything that is no letter or digit, and gives the parts in lower case.
+// parts splits a name at its capitals and at everything that is no letter or digit, and gives the
+// parts in lower case.
 func parts(name string) (all []string) {
 	var part []rune
 	runes := []rune(name)
@@ -60,7 +61,8 @@ func parts(name string) (all []string) {
 	return all
 }
 
-// avoided returns the first avoided word in a text, with the word to use. Longer words are found in their other forms too.
+// avoided returns the first avoided word in a text, with the word to use. Longer words are found in
+// their other forms too.
 func avoided(text string) (word, use string) {
 	for _, p := range parts(text) {
 		for w, use := range instead {
@@ -72,7 +74,8 @@ func avoided(text string) (word, use string) {
 	return "", ""
 }
 
-// declared looks at the names of types, functions, methods, fields, constants and package variables.
+// declared looks at the names of types, functions, methods, fields, constants and package
+// variables.
 func declared(f *file) (found []string) {
 	check := func(n *ast.Ident) {
 		if word, use := avoided(n.Name); word != "" {
@@ -120,8 +123,8 @@ var (
 	bareName = regexp.MustCompile(`^-{0,2}[A-Za-z0-9_.-]+$`)
 )
 
-// quoted looks at the strings in which names go out: SQL, JSON tags, and the flags, verbs and columns of the command, which are its
-// strings of a single word.
+// quoted looks at the strings in which names go out: SQL, JSON tags, and the flags, verbs and
+// columns of the command, which are its strings of a single word.
 func quoted(f *file) (found []string) {
 	if f.isTest() {
 		return nil

@@ -1,5 +1,6 @@
-// Package kafka receives records from topics of Kafka, as a member of a consumer group. Offsets are committed after the store's commit, and a
-// partition is given up only between two batches, when nothing of it is in hand.
+// Package kafka receives records from topics of Kafka, as a member of a consumer group. Offsets are
+// committed after the store's commit, and a partition is given up only between two batches, when
+// nothing of it is in hand.
 package kafka
 
 import (
@@ -25,8 +26,9 @@ type Options struct {
 	Brokers []string // host:port of some of the cluster. Default: 127.0.0.1:9092
 	Topics  []string
 	Group   string // the consumer group, which holds the offsets. Default: sojourn
-	// Instance makes the process a static member of the group: started again under the same name, it goes on at once, without a rebalance.
-	// Each living process needs another one. Default: none, so that a dead process is waited for 45 s.
+	// Instance makes the process a static member of the group: started again under the same name,
+	// it goes on at once, without a rebalance. Each living process needs another one. Default:
+	// none, so that a dead process is waited for 45 s.
 	Instance string
 	Client   []kgo.Opt // of the client, such as TLS, SASL and timeouts; they come after the package's own
 }
@@ -44,11 +46,13 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Open makes a client and returns at once; it connects in Receive, which waits for a cluster that is away. The error is about the options. Where the
-// group has no offset yet, it begins with the oldest record.
+// Open makes a client and returns at once; it connects in Receive, which waits for a cluster that
+// is away. The error is about the options. Where the group has no offset yet, it begins with the
+// oldest record.
 //
-// The id of a message is TOPIC/PARTITION@OFFSET. A topic that is deleted and made anew counts from 0 again: give the source a new name then, or a
-// rule for the id. Of a header with several values the first one counts.
+// The id of a message is TOPIC/PARTITION@OFFSET. A topic that is deleted and made anew counts from
+// 0 again: give the source a new name then, or a rule for the id. Of a header with several values
+// the first one counts.
 func Open(o Options) (source.Broker, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

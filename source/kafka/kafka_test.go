@@ -82,7 +82,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestRebalance: members come and go while messages flow; each message is stored, and the offsets never run ahead of the store.
+// TestRebalance: members come and go while messages flow; each message is stored, and the offsets
+// never run ahead of the store.
 func TestRebalance(t *testing.T) {
 	k := brokertest.StartKafka(t, kfake.DefaultNumPartitions(8))
 	c := outside(t, k)
@@ -150,7 +151,8 @@ func TestRebalance(t *testing.T) {
 	t.Logf("%d messages handled %d times", n, handled.Load())
 }
 
-// TestHandOver: a member that joins gets no partition of which another has messages in hand; after the acknowledgement it goes on behind them.
+// TestHandOver: a member that joins gets no partition of which another has messages in hand; after
+// the acknowledgement it goes on behind them.
 func TestHandOver(t *testing.T) {
 	k := brokertest.StartKafka(t, kfake.DefaultNumPartitions(2))
 	c := outside(t, k)

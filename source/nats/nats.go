@@ -1,4 +1,5 @@
-// Package nats receives messages from a stream of NATS JetStream, through a durable consumer with explicit acknowledgement.
+// Package nats receives messages from a stream of NATS JetStream, through a durable consumer with
+// explicit acknowledgement.
 package nats
 
 import (
@@ -23,7 +24,8 @@ const (
 )
 
 const (
-	// alive is how often the server says that it lives while it holds a request for a message that is not there yet. It is missed after two.
+	// alive is how often the server says that it lives while it holds a request for a message that
+	// is not there yet. It is missed after two.
 	alive = time.Second
 	// connectTime bounds a wait for the connection, so that a log says that there is none.
 	connectTime = 5 * time.Second
@@ -52,11 +54,13 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Open starts to connect and returns at once; a server that is away is waited for in Receive. The error is about the options. A consumer that is
-// missing is made, one that has other settings is changed, unless Existing.
+// Open starts to connect and returns at once; a server that is away is waited for in Receive. The
+// error is about the options. A consumer that is missing is made, one that has other settings is
+// changed, unless Existing.
 //
-// The id of a message is STREAM@TIME/SEQUENCE, where TIME is when the stream was made, in milliseconds since 1970: a stream that is made anew
-// counts from 1 again. A message has no key. Of a header with several values the first one counts.
+// The id of a message is STREAM@TIME/SEQUENCE, where TIME is when the stream was made, in
+// milliseconds since 1970: a stream that is made anew counts from 1 again. A message has no key. Of
+// a header with several values the first one counts.
 func Open(o Options) (source.Broker, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

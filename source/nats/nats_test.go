@@ -88,7 +88,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestStreamMadeAnew: it counts from 1 again, and its messages are no duplicates of those before. The consumer is made anew with it.
+// TestStreamMadeAnew: it counts from 1 again, and its messages are no duplicates of those before.
+// The consumer is made anew with it.
 func TestStreamMadeAnew(t *testing.T) {
 	m := brokertest.StartNATS(t)
 	js := dial(t, m)
@@ -169,7 +170,8 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// TestServerIsAway: opening does not need a server; receiving says that there is none, and finds it when it comes.
+// TestServerIsAway: opening does not need a server; receiving says that there is none, and finds it
+// when it comes.
 func TestServerIsAway(t *testing.T) {
 	m := brokertest.StartNATS(t)
 	stream(t, dial(t, m), "S")

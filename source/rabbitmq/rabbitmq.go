@@ -1,4 +1,5 @@
-// Package rabbitmq receives messages from a queue of RabbitMQ, with manual acknowledgement and a prefetch.
+// Package rabbitmq receives messages from a queue of RabbitMQ, with manual acknowledgement and a
+// prefetch.
 package rabbitmq
 
 import (
@@ -56,12 +57,15 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Open returns at once; it connects in Receive, which fails as long as the server is away. The error is about the options.
+// Open returns at once; it connects in Receive, which fails as long as the server is away. The
+// error is about the options.
 //
-// The id of a message is its property message-id. AMQP knows no other: where the sender sets none, it is the SHA-256 of the message, so that one that
-// comes again is recognised. Two messages that are equal in body, routing key, type, correlation id, application, timestamp and headers are then one;
-// a sender that means two gives them ids. Headers that begin with x- do not count, because servers add them on the way.
-// The key of a message is its correlation id. Headers that are no text appear as fmt prints them.
+// The id of a message is its property message-id. AMQP knows no other: where the sender sets none,
+// it is the SHA-256 of the message, so that one that comes again is recognised. Two messages that
+// are equal in body, routing key, type, correlation id, application, timestamp and headers are then
+// one; a sender that means two gives them ids. Headers that begin with x- do not count, because
+// servers add them on the way. The key of a message is its correlation id. Headers that are no text
+// appear as fmt prints them.
 func Open(o Options) (source.Broker, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -140,7 +144,8 @@ func (b *broker) connect() (err error) {
 	return nil
 }
 
-// lost says why the deliveries have ended, and disconnects. The server may have ended the consumer alone, because the queue is gone.
+// lost says why the deliveries have ended, and disconnects. The server may have ended the consumer
+// alone, because the queue is gone.
 func (b *broker) lost() error {
 	err := errors.New("the server has ended the consumer")
 	select {
@@ -174,7 +179,8 @@ func message(d amqp.Delivery) *source.Message {
 	return m
 }
 
-// identity is the SHA-256 of what does not change when a message comes again. Each part stands with its length.
+// identity is the SHA-256 of what does not change when a message comes again. Each part stands with
+// its length.
 func identity(m *source.Message, more ...string) string {
 	h := sha256.New()
 	write := func(part string) { fmt.Fprintf(h, "%d ", len(part)); io.WriteString(h, part) }
@@ -190,7 +196,8 @@ func identity(m *source.Message, more ...string) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// Acknowledge speaks of the last message, and with it of all before it. Messages of a connection that has ended cannot be acknowledged: they come again.
+// Acknowledge speaks of the last message, and with it of all before it. Messages of a connection
+// that has ended cannot be acknowledged: they come again.
 func (b *broker) Acknowledge(_ context.Context, ms []*source.Message) error {
 	if len(ms) == 0 {
 		return nil

@@ -114,7 +114,8 @@ func TestRabbitMQ(t *testing.T) {
 	t.Run("a queue that goes", func(t *testing.T) { testGone(t, r) })
 }
 
-// testIdentity: without a message id, a message that comes again is the same, and one that differs in anything is another (spec:H5).
+// testIdentity: without a message id, a message that comes again is the same, and one that differs
+// in anything is another (spec:H5).
 func testIdentity(t *testing.T, r *brokertest.RabbitMQ) {
 	declare(t, r, "anonymous")
 	same := amqp.Publishing{Body: []byte("x"), CorrelationId: "c", Type: "t", Headers: amqp.Table{"a": "1"}}

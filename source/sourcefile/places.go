@@ -57,7 +57,8 @@ func path(p *unstable.Parser, e *unstable.Node) (keys []string, line int) {
 	return keys, line
 }
 
-// locate names file and line in an error about a source. A position in the text of a rule stays in the message.
+// locate names file and line in an error about a source. A position in the text of a rule stays in
+// the message.
 func (w places) locate(name string, source int, err error) error {
 	field, message := "", err.Error()
 	if e, ok := errors.AsType[*sojourn.Error](err); ok {

@@ -1,5 +1,5 @@
-// Package sourcefile reads sources from a file in TOML. It links the client of every broker, and CEL; a program that uses one broker builds its source
-// in Go instead.
+// Package sourcefile reads sources from a file in TOML. It links the client of every broker, and
+// CEL; a program that uses one broker builds its source in Go instead.
 //
 //	[[source]]
 //	name = "bank"
@@ -36,10 +36,11 @@ type Source struct {
 	Broker  string                        // such as "nats", or "webhook"
 	From    string                        // the stream, topic, queue or path
 	Open    func() (source.Broker, error) // see the Open of the broker's package; nil of a webhook
-	// Endpoint is the door of a webhook, with its secrets; nil of a broker. Without rules, the sender names kind and key in the path, and Options.Match
-	// is nil.
+	// Endpoint is the door of a webhook, with its secrets; nil of a broker. Without rules, the
+	// sender names kind and key in the path, and Options.Match is nil.
 	Endpoint func() (webhook.Endpoint, error)
-	// Signature is the header that has the signature, or the secret, of a webhook; empty of a broker.
+	// Signature is the header that has the signature, or the secret, of a webhook; empty of a
+	// broker.
 	Signature string
 	Kinds     []string // those that a webhook may answer
 
@@ -47,8 +48,8 @@ type Source struct {
 	broker opener // else
 }
 
-// Unset lists the environment variables and files with secrets that the source needs and that are empty or cannot be read now: with one of them
-// Open, or Endpoint, fails.
+// Unset lists the environment variables and files with secrets that the source needs and that are
+// empty or cannot be read now: with one of them Open, or Endpoint, fails.
 func (s Source) Unset() []string {
 	if s.door != nil {
 		return s.door.unset(os.Getenv)
@@ -236,7 +237,8 @@ func decoding(name string, err error) error {
 	return sojourn.Invalid("file", "%s: %v", name, err)
 }
 
-// address is a URL, or the environment variable that has it, so that a file need not hold passwords.
+// address is a URL, or the environment variable that has it, so that a file need not hold
+// passwords.
 type address struct {
 	URL string `toml:"url"`
 	Env string `toml:"url_env"`

@@ -131,7 +131,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A webhook has no broker but a door, whose secrets are read when it is opened: from variables, of which the second may be empty, and from files.
+// A webhook has no broker but a door, whose secrets are read when it is opened: from variables, of
+// which the second may be empty, and from files.
 func TestWebhook(t *testing.T) {
 	list, err := sourcefile.Parse("f", []byte(good))
 	if err != nil {
@@ -179,7 +180,8 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// TestRefused: each mistake is found when the file is loaded, with its line, and its column where the text says so.
+// TestRefused: each mistake is found when the file is loaded, with its line, and its column where
+// the text says so.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{good, "", "f.toml has no [[source]]"},

@@ -16,7 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn/source/webhook"
 )
 
-// door is what a file says of a sender of webhooks: the table [source.webhook], and a part of [[endpoint]].
+// door is what a file says of a sender of webhooks: the table [source.webhook], and a part of
+// [[endpoint]].
 type door struct {
 	Path        string   `toml:"path"`
 	Signature   string   `toml:"signature"`
@@ -133,8 +134,9 @@ func (d door) path(name string, match rule.Match) string {
 	return cmp.Or(d.Path, "/webhook/"+name)
 }
 
-// Endpoints reads a file of [[endpoint]] tables, the older form of sources that are webhooks: all fields stand in one table. env gives the secrets
-// by the names of their variables. Errors name the file, and the endpoint.
+// Endpoints reads a file of [[endpoint]] tables, the older form of sources that are webhooks: all
+// fields stand in one table. env gives the secrets by the names of their variables. Errors name the
+// file, and the endpoint.
 func Endpoints(name string, env func(string) string) (out []webhook.Endpoint, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package sourcetest tests what belongs to sources: Run is the conformance suite for brokers, and Memory a broker in memory for tests of matchers
-// and of programs that run a source.
+// Package sourcetest tests what belongs to sources: Run is the conformance suite for brokers, and
+// Memory a broker in memory for tests of matchers and of programs that run a source.
 package sourcetest
 
 import (
@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-queue/sojourn/source"
 )
 
-// Memory is a broker in memory: a log of messages and one position in it. The zero value is empty and ready. It is safe for concurrent use.
+// Memory is a broker in memory: a log of messages and one position in it. The zero value is empty
+// and ready. It is safe for concurrent use.
 type Memory struct {
 	mu   sync.Mutex // guards the fields below
 	log  []source.Message
@@ -34,7 +35,8 @@ func (b *Memory) Publish(ms ...source.Message) {
 	b.tell()
 }
 
-// Open connects; the connection before breaks. What was received through that one and not acknowledged comes again.
+// Open connects; the connection before breaks. What was received through that one and not
+// acknowledged comes again.
 func (b *Memory) Open() source.Broker {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 type Bench struct {
 	// Open connects a consumer that goes on where the one before was.
 	Open func(t *testing.T) source.Broker
-	// Publish sends messages with their Body, and Headers and Key if the broker has them, and returns when they are durable. ID is one that
-	// the sender gives; a broker with ids of its own may ignore it.
+	// Publish sends messages with their Body, and Headers and Key if the broker has them, and
+	// returns when they are durable. ID is one that the sender gives; a broker with ids of its own
+	// may ignore it.
 	Publish func(t *testing.T, ms ...source.Message)
 	// Restart kills the broker and starts it again with its data. nil: it cannot.
 	Restart func(t *testing.T)
@@ -23,10 +24,12 @@ type Bench struct {
 	NoKey, NoHeaders bool
 }
 
-// patience bounds every wait for something that must happen; long, so that a slow machine fails nothing.
+// patience bounds every wait for something that must happen; long, so that a slow machine fails
+// nothing.
 const patience = time.Minute
 
-// Run checks an implementation of source.Broker against what source.Source relies on. make gives each case a new topic.
+// Run checks an implementation of source.Broker against what source.Source relies on. make gives
+// each case a new topic.
 func Run(t *testing.T, make func(t *testing.T) Bench) {
 	for _, c := range []struct {
 		name string

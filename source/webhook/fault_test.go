@@ -33,7 +33,8 @@ func (f *faulty) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.
 	return nil, f.err
 }
 
-// 2xx only when the response is durable: whatever fails at the store is answered so that the sender tries again.
+// 2xx only when the response is durable: whatever fails at the store is answered so that the sender
+// tries again.
 func TestStoreFails(t *testing.T) {
 	for want, err := range map[string]error{
 		"unavailable":     &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Message: "the disk is full", Retryable: true},
@@ -63,7 +64,8 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// A store that hangs holds no sender longer than the timeout, and no more requests than fit are held meanwhile.
+// A store that hangs holds no sender longer than the timeout, and no more requests than fit are
+// held meanwhile.
 func TestStoreHangs(t *testing.T) {
 	f := &faulty{Store: must[*sojourn.Client](t)(sqlite.Open(":memory:")).Store(), block: make(chan struct{})}
 	s := newStage(t, sojourn.NewClient(f))
@@ -163,7 +165,8 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// TestServer speaks raw TCP to a receiver on a port of its own: slow and large requests are cut off, and an expected body is not read in vain.
+// TestServer speaks raw TCP to a receiver on a port of its own: slow and large requests are cut
+// off, and an expected body is not read in vain.
 func TestServer(t *testing.T) {
 	s := newStage(t, must[*sojourn.Client](t)(sqlite.Open(":memory:")))
 	s.open(func(o *Options) { o.Timeout = 300 * time.Millisecond })

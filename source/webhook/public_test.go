@@ -29,7 +29,8 @@ func signPrivately(key ed25519.PrivateKey, id string, at time.Time, body string)
 	return header("Webhook-Id", id, "Webhook-Timestamp", stamp, "Webhook-Signature", "v1a,"+base64.StdEncoding.EncodeToString(sum))
 }
 
-// TestPublishedExample: a message with key and signature that a sender has published for its receivers to try. The public library signs only v1.
+// TestPublishedExample: a message with key and signature that a sender has published for its
+// receivers to try. The public library signs only v1.
 func TestPublishedExample(t *testing.T) {
 	v := must[*Signed](t)(Standard("whpk_3wjctSTLJgR7u2or7sx0sW60ad+zZLHYHGUdMQc1QC8="))
 	const stamp, body = 1752855494, `{"brand_name":"Amazon","brand_registration_id":"01981e54-4117-71b3-8122-076c7eade396","campaign_registration_id":null,` +

@@ -33,7 +33,8 @@ func (r *refusal) Error() string { return r.code }
 // One answer for whatever is not there, so that nobody learns whether a token was nearly right.
 var notFound = &refusal{http.StatusNotFound, "not_found", "there is nothing here: look at the path", false}
 
-// A message whose id came before with another key or body lies in the inbox. Its sender is told, because it has to choose another id.
+// A message whose id came before with another key or body lies in the inbox. Its sender is told,
+// because it has to choose another id.
 var conflict = &refusal{http.StatusConflict, "conflict", "the message id came before with another key or body: give each message an id of its own", false}
 var busy = &refusal{http.StatusServiceUnavailable, "busy", "too many requests are being stored: try again", true}
 
@@ -85,7 +86,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // PassedOver is the outcome of a message that its matcher passes over: it is not stored.
 const PassedOver sojourn.ResponseOutcome = "passed_over"
 
-// handle does the steps in their order: nothing of a message is parsed before it is verified, and nothing is acknowledged before it is stored.
+// handle does the steps in their order: nothing of a message is parsed before it is verified, and
+// nothing is acknowledged before it is stored.
 func (h *Handler) handle(w http.ResponseWriter, r *http.Request, done *Handled) (sojourn.Responded, *refusal) {
 	var none sojourn.Responded
 	d, no := h.route(r)
@@ -139,7 +141,8 @@ func (d door) name() string {
 	return ""
 }
 
-// route reads the path as it was sent, so that an encoded slash belongs to a key, and nothing is ever redirected.
+// route reads the path as it was sent, so that an encoded slash belongs to a key, and nothing is
+// ever redirected.
 func (h *Handler) route(r *http.Request) (d door, no *refusal) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	for i, p := range parts {
@@ -214,8 +217,9 @@ func (h *Handler) verify(d door, header http.Header, body []byte) (e *Endpoint, 
 	return e, v, nil
 }
 
-// Message is what the matcher of the endpoint gets of a request that was verified. Names of headers are in lower case, and those that carry secrets
-// are left out. A message without an id gets a random one.
+// Message is what the matcher of the endpoint gets of a request that was verified. Names of headers
+// are in lower case, and those that carry secrets are left out. A message without an id gets a
+// random one.
 func (e *Endpoint) Message(h http.Header, body []byte, v Verified) *source.Message {
 	m := &source.Message{ID: v.ID, Topic: e.Name, Headers: map[string]string{}, ContentType: contentType(h), Time: v.Time, Body: body}
 	if m.ID == "" {
@@ -229,8 +233,8 @@ func (e *Endpoint) Message(h http.Header, body []byte, v Verified) *source.Messa
 	return m
 }
 
-// contentType is that of the request. One that is none must not refuse the message: its sender cannot mend it. A sender that gives none
-// has sent bytes (RFC 9110, section 8.3).
+// contentType is that of the request. One that is none must not refuse the message: its sender
+// cannot mend it. A sender that gives none has sent bytes (RFC 9110, section 8.3).
 func contentType(h http.Header) string {
 	return cmp.Or(source.ContentType(h.Get("Content-Type")), "application/octet-stream")
 }
@@ -245,7 +249,8 @@ func (h *Handler) capability(ctx context.Context, d door, r *http.Request, body 
 	return answer, h.refused(CapabilitySource, err)
 }
 
-// store makes a response durable. What the store refuses of a matched message is parked: sending it again would change nothing.
+// store makes a response durable. What the store refuses of a matched message is parked: sending it
+// again would change nothing.
 func (h *Handler) store(ctx context.Context, e *Endpoint, response *sojourn.Response, m *source.Message) (answer sojourn.Responded, no *refusal) {
 	if no := h.allowed(ctx, e, response); no != nil {
 		return answer, no

@@ -19,8 +19,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// TestSilentSenders: senders whose messages never arrive keep no other sender out. With SOJOURN_SILENT_LONG it takes 30 s, and no message may take
-// longer than 1 s.
+// TestSilentSenders: senders whose messages never arrive keep no other sender out. With
+// SOJOURN_SILENT_LONG it takes 30 s, and no message may take longer than 1 s.
 func TestSilentSenders(t *testing.T) {
 	paths := []string{"/respond/charge/a", "/webhook/bank", "/respond/sj_link", "/nothing"}
 	for name, clients := range map[string][]slowclients.Client{

@@ -31,8 +31,9 @@ type Verified struct {
 	Time time.Time // when it was signed; zero if the signature does not say
 }
 
-// Verifier says whether a message comes from its sender. It looks at the body as bytes: nothing is parsed before it returns nil. It must be safe
-// for concurrent use, and compare secrets in constant time. Any error is answered with 401 and says nothing about itself.
+// Verifier says whether a message comes from its sender. It looks at the body as bytes: nothing is
+// parsed before it returns nil. It must be safe for concurrent use, and compare secrets in constant
+// time. Any error is answered with 401 and says nothing about itself.
 type Verifier interface {
 	Verify(h http.Header, body []byte, now time.Time) (Verified, error)
 }
@@ -43,9 +44,11 @@ var (
 	ErrStale     = errors.New("webhook: the message was signed too long ago, or in the future")
 )
 
-// Signed verifies signatures over the body: HMAC-SHA256, and with public keys Ed25519. Standard, GitHub and Stripe make it. Its fields may be changed before the first message.
+// Signed verifies signatures over the body: HMAC-SHA256, and with public keys Ed25519. Standard,
+// GitHub and Stripe make it. Its fields may be changed before the first message.
 type Signed struct {
-	// Tolerance is how far the time of a signature may be from now, either way: default 5 min. It has no effect on GitHub, whose signatures have no time.
+	// Tolerance is how far the time of a signature may be from now, either way: default 5 min. It
+	// has no effect on GitHub, whose signatures have no time.
 	Tolerance time.Duration
 
 	secrets [][]byte
@@ -63,7 +66,8 @@ type claim struct {
 	id     func() string
 }
 
-// Verify compares every signature with every secret, so that the time it takes says nothing about which fits.
+// Verify compares every signature with every secret, so that the time it takes says nothing about
+// which fits.
 func (s *Signed) Verify(h http.Header, body []byte, now time.Time) (Verified, error) {
 	c, ok := s.read(h, body)
 	if !ok || len(c.given)+len(c.public) == 0 {
@@ -96,7 +100,8 @@ func (s *Signed) Verify(h http.Header, body []byte, now time.Time) (Verified, er
 	return c.Verified, nil
 }
 
-// signedPrivately reports whether a signature fits a public key. Public keys are no secrets, so the time that this takes may say which.
+// signedPrivately reports whether a signature fits a public key. Public keys are no secrets, so the
+// time that this takes may say which.
 func (s *Signed) signedPrivately(c claim) bool {
 	if len(s.public) == 0 || len(c.public) == 0 {
 		return false
@@ -112,9 +117,11 @@ func (s *Signed) signedPrivately(c claim) bool {
 	return false
 }
 
-// Standard verifies Standard Webhooks (https://www.standardwebhooks.com): the headers webhook-id, webhook-timestamp and webhook-signature. A secret is
-// "whsec_" and the base64 of 24 to 64 bytes, for the signatures v1, or a public key, "whpk_" and the base64 of 32 bytes, for v1a; give the new one beside
-// the old one while the sender changes over. The id is signed, so a replayed message is a duplicate.
+// Standard verifies Standard Webhooks (https://www.standardwebhooks.com): the headers webhook-id,
+// webhook-timestamp and webhook-signature. A secret is "whsec_" and the base64 of 24 to 64 bytes,
+// for the signatures v1, or a public key, "whpk_" and the base64 of 32 bytes, for v1a; give the new
+// one beside the old one while the sender changes over. The id is signed, so a replayed message is
+// a duplicate.
 func Standard(secrets ...string) (*Signed, error) {
 	s := &Signed{read: readStandard}
 	for i, text := range secrets {
@@ -154,8 +161,9 @@ func readStandard(h http.Header, body []byte) (claim, bool) {
 	return c, ok && id != ""
 }
 
-// GitHub verifies X-Hub-Signature-256, "sha256=" and the hex HMAC of the body. Neither a time nor X-GitHub-Delivery is signed, so the id of a message
-// is the digest of its body: whoever has recorded one cannot replay it under another id.
+// GitHub verifies X-Hub-Signature-256, "sha256=" and the hex HMAC of the body. Neither a time nor
+// X-GitHub-Delivery is signed, so the id of a message is the digest of its body: whoever has
+// recorded one cannot replay it under another id.
 func GitHub(secrets ...string) (*Signed, error) {
 	keys, err := plain(secrets)
 	if err != nil {
@@ -168,8 +176,9 @@ func GitHub(secrets ...string) (*Signed, error) {
 	})
 }
 
-// Stripe verifies Stripe-Signature, "t=" and a time, "v1=" and the hex HMAC of "time.body". The id of a message is the top-level "id" of its body, which
-// stays the same when Stripe sends it again; without one it is the digest of the body.
+// Stripe verifies Stripe-Signature, "t=" and a time, "v1=" and the hex HMAC of "time.body". The id
+// of a message is the top-level "id" of its body, which stays the same when Stripe sends it again;
+// without one it is the digest of the body.
 func Stripe(secrets ...string) (*Signed, error) {
 	keys, err := plain(secrets)
 	if err != nil {
@@ -247,8 +256,9 @@ func parseStamp(text string) (time.Time, bool) {
 // bearer knows the digests of secrets.
 type bearer [][sha256.Size]byte
 
-// Bearer verifies "Authorization: Bearer SECRET", for senders that sign nothing. A secret has 16 bytes or more. The id of a message is the header
-// Webhook-Id or Idempotency-Key; without one a message that is sent twice is two messages.
+// Bearer verifies "Authorization: Bearer SECRET", for senders that sign nothing. A secret has 16
+// bytes or more. The id of a message is the header Webhook-Id or Idempotency-Key; without one a
+// message that is sent twice is two messages.
 func Bearer(secrets ...string) (Verifier, error) {
 	keys, err := plain(secrets)
 	if err != nil {

@@ -1,11 +1,13 @@
-// Package webhook takes answers over HTTP. A Handler stands in your own server or on a port of its own, and knows three doors:
+// Package webhook takes answers over HTTP. A Handler stands in your own server or on a port of its
+// own, and knows three doors:
 //
 //	POST /webhook/{name}          (or Endpoint.Path) a signed message of one sender, of which a source.Matcher makes a response
 //	POST /respond/{kind}/{key}    the body is the answer to the job of that key, from a sender who knows a secret
 //	POST /respond/{token}         a capability: the body is the answer to one wait of one job (sojourn.Job.RespondURL)
 //
-// An answer with 2xx means that the message is durable, whatever became of it, and that nobody need send it again; docs/guides/webhooks.md has all
-// status codes and which of them make a sender try again. Tokens, secrets, headers and bodies are never logged.
+// An answer with 2xx means that the message is durable, whatever became of it, and that nobody need
+// send it again; docs/guides/webhooks.md has all status codes and which of them make a sender try
+// again. Tokens, secrets, headers and bodies are never logged.
 package webhook
 
 import (
@@ -39,22 +41,26 @@ const CapabilitySource = "capability"
 
 // Endpoint is the door of one sender.
 type Endpoint struct {
-	// Name is the source of its responses in the inbox, and with Match the last part of the default path: 1-128 bytes of A-Za-z0-9_.:-. Message ids are unique
-	// within it and a key: two endpoints, or two keys, may have the same ones.
+	// Name is the source of its responses in the inbox, and with Match the last part of the default
+	// path: 1-128 bytes of A-Za-z0-9_.:-. Message ids are unique within it and a key: two
+	// endpoints, or two keys, may have the same ones.
 	Name string
-	// Path is where the sender posts, default /webhook/{name}: up to 255 bytes of A-Za-z0-9_.:~-/ that do not begin with /respond. It needs Match.
+	// Path is where the sender posts, default /webhook/{name}: up to 255 bytes of A-Za-z0-9_.:~-/
+	// that do not begin with /respond. It needs Match.
 	Path string
 	// Verify says whether a message comes from the sender.
 	Verify Verifier
-	// Match makes responses of messages. Without it the sender names kind and key in the path, which no signature covers, so Verify must be one that
-	// knows a secret, such as Bearer.
+	// Match makes responses of messages. Without it the sender names kind and key in the path,
+	// which no signature covers, so Verify must be one that knows a secret, such as Bearer.
 	Match source.Matcher
-	// Kinds are those that the sender may answer; "*" stands for all. A response to a job by its id needs "*". Never empty.
+	// Kinds are those that the sender may answer; "*" stands for all. A response to a job by its id
+	// needs "*". Never empty.
 	Kinds []string
-	// TTL is how long an answer for which there is no job yet lies early. 0: as long as the store says (24 h).
+	// TTL is how long an answer for which there is no job yet lies early. 0: as long as the store
+	// says (24 h).
 	TTL time.Duration
-	// KnownOnly refuses answers under a key that no job has or had, with 404, so that the sender tries again. Default: they are kept, and a job that
-	// awaits the key within the TTL gets them.
+	// KnownOnly refuses answers under a key that no job has or had, with 404, so that the sender
+	// tries again. Default: they are kept, and a job that awaits the key within the TTL gets them.
 	KnownOnly bool
 }
 
@@ -64,15 +70,18 @@ type Options struct {
 	Endpoints []Endpoint
 	// NoCapabilities closes the door of capabilities.
 	NoCapabilities bool
-	// MaxBytes bounds a body: 1 to 16 MiB, default 256 KiB. The store has a limit of its own; the lower one counts.
+	// MaxBytes bounds a body: 1 to 16 MiB, default 256 KiB. The store has a limit of its own; the
+	// lower one counts.
 	MaxBytes int
 	// Timeout is for the body to come, and then for the store: 100 ms to 10 min, default 10 s.
 	Timeout time.Duration
-	// MaxInFlight bounds the requests that are verified and stored at a time; others are told to try again. All bodies together take as much memory
-	// as so many of MaxBytes. 1 to 100,000, default 100.
+	// MaxInFlight bounds the requests that are verified and stored at a time; others are told to
+	// try again. All bodies together take as much memory as so many of MaxBytes. 1 to 100,000,
+	// default 100.
 	MaxInFlight int
-	// MaxConns bounds the connections of Server. A quarter is kept for those that have carried a message of a known sender or a valid link; of the
-	// others the oldest makes room. 1 to 1,000,000, default 10,000.
+	// MaxConns bounds the connections of Server. A quarter is kept for those that have carried a
+	// message of a known sender or a valid link; of the others the oldest makes room. 1 to
+	// 1,000,000, default 10,000.
 	MaxConns int
 	// Logger gets what goes wrong at the store, and panics. Default: slog.Default().
 	Logger *slog.Logger
@@ -220,8 +229,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Server is an http.Server for a port of the receiver's own, with limits against slow and large requests. Set Addr, then call ListenAndServe or
-// ListenAndServeTLS, and Shutdown to end it: requests that are being stored get their answer first.
+// Server is an http.Server for a port of the receiver's own, with limits against slow and large
+// requests. Set Addr, then call ListenAndServe or ListenAndServeTLS, and Shutdown to end it:
+// requests that are being stored get their answer first.
 func Server(h *Handler) *http.Server {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: HeaderTimeout, WriteTimeout: HeaderTimeout + 3*h.o.Timeout,
 		IdleTimeout: IdleTimeout, MaxHeaderBytes: MaxHeaderBytes, ErrorLog: slog.NewLogLogger(h.o.Logger.Handler(), slog.LevelDebug)}

@@ -272,7 +272,8 @@ func TestPlain(t *testing.T) {
 	})
 }
 
-// A capability answers one wait of one job: an older, a used, an expired and a foreign one change nothing (spec:H6, tr:R4).
+// A capability answers one wait of one job: an older, a used, an expired and a foreign one change
+// nothing (spec:H6, tr:R4).
 func TestCapability(t *testing.T) {
 	onBoth(t, func(s *stage) {
 		j := s.running("42")
@@ -349,8 +350,9 @@ func (n neverEnds) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A message id says nothing about another key of its endpoint. The same id and key with another body is a conflict: the sender is told, and the
-// message lies in the inbox, once. So it is with links, whose ids are those of one wait of one job.
+// A message id says nothing about another key of its endpoint. The same id and key with another
+// body is a conflict: the sender is told, and the message lies in the inbox, once. So it is with
+// links, whose ids are those of one wait of one job.
 func TestMessageIDs(t *testing.T) {
 	onBoth(t, func(s *stage) {
 		a, b := s.running("42"), s.running("43")

@@ -1,7 +1,8 @@
 package postgres
 
-// qStartAlike locks no more than it starts, and no row for which another transaction holds a lock. A job is as it was stored if it has no column that is not
-// named in the second half; began and updated are the time of the transaction.
+// qStartAlike locks no more than it starts, and no row for which another transaction holds a lock.
+// A job is as it was stored if it has no column that is not named in the second half; began and
+// updated are the time of the transaction.
 const qStartAlike = `with door as (select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2
 		and not exists (select 1 from sj_live where wake_at_us <= $3 and wake_at_us < 9223372036854775807)
 		and not exists (select 1 from sj_worker where worker = $4 and (drained <> 0 or $5::bigint > 0 and claim_no >= $5::bigint))

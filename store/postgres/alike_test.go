@@ -17,7 +17,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// starts counts the statements that start the jobs that they find, and those that read the rows of jobs.
+// starts counts the statements that start the jobs that they find, and those that read the rows of
+// jobs.
 type starts struct {
 	counted
 	n, reads atomic.Int64
@@ -41,7 +42,8 @@ func (s *starts) count(text string) {
 	}
 }
 
-// lineUp is a queue of jobs in a schema of its own, and the store that has claimed the first of them.
+// lineUp is a queue of jobs in a schema of its own, and the store that has claimed the first of
+// them.
 type lineUp struct {
 	t      *testing.T
 	schema string
@@ -134,8 +136,9 @@ func (l *lineUp) rows(table string) (rows []map[string]any) {
 	return rows
 }
 
-// TestJobsAlike: a claim that starts the jobs of a line in the statement that finds them does what one does that has read them, whatever somebody has done to the
-// second of them. In a column that is added later too.
+// TestJobsAlike: a claim that starts the jobs of a line in the statement that finds them does what
+// one does that has read them, whatever somebody has done to the second of them. In a column that
+// is added later too.
 func TestJobsAlike(t *testing.T) {
 	for name, change := range changesOfALine(t) {
 		a, b := newLineUp(t), newLineUp(t)
@@ -223,8 +226,8 @@ func edit(l *lineUp, e sojourn.Edit) {
 	}
 }
 
-// TestUnlikeJobsAreRead: where the jobs in front of a line differ now and again, claims read them, and do not start any in vain. Once they are alike for long
-// enough, they start so.
+// TestUnlikeJobsAreRead: where the jobs in front of a line differ now and again, claims read them,
+// and do not start any in vain. Once they are alike for long enough, they start so.
 func TestUnlikeJobsAreRead(t *testing.T) {
 	const turns = 60
 	l := newLineUp(t)
@@ -262,7 +265,8 @@ func TestUnlikeJobsAreRead(t *testing.T) {
 	t.Error("jobs that are alike are read for ever")
 }
 
-// TestStartedByTheServersClock: a job that is started before it was read has the time of the server's clock, also while this process's clock runs ahead.
+// TestStartedByTheServersClock: a job that is started before it was read has the time of the
+// server's clock, also while this process's clock runs ahead.
 func TestStartedByTheServersClock(t *testing.T) {
 	s, c, off := openCounted(t)
 	for range 3 {

@@ -9,8 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Nearly all that is written goes as whole columns in arrays. The driver makes an interface value of each element and looks up how to encode it; these codecs
-// write the arrays of the three types that columns have themselves, in the binary format of PostgreSQL's array_recv, and leave everything else to the driver.
+// Nearly all that is written goes as whole columns in arrays. The driver makes an interface value
+// of each element and looks up how to encode it; these codecs write the arrays of the three types
+// that columns have themselves, in the binary format of PostgreSQL's array_recv, and leave
+// everything else to the driver.
 
 // useArrays makes a connection encode them.
 func useArrays(m *pgtype.Map) {
@@ -102,7 +104,8 @@ func appendEach[T string | []byte](buf []byte, element uint32, values []T) []byt
 
 const headSize = 20
 
-// arrayHead begins an array of n elements: one dimension, no NULLs, the type, the length of the dimension and its first index.
+// arrayHead begins an array of n elements: one dimension, no NULLs, the type, the length of the
+// dimension and its first index.
 func arrayHead(buf []byte, element uint32, n int) []byte {
 	for _, v := range [...]uint32{1, 0, element, uint32(n), 1} {
 		buf = binary.BigEndian.AppendUint32(buf, v)

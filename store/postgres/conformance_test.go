@@ -7,7 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
-// TestConformance runs the whole suite on PostgreSQL, the same cases as on SQLite. Each case has a schema of its own, without rows.
+// TestConformance runs the whole suite on PostgreSQL, the same cases as on SQLite. Each case has a
+// schema of its own, without rows.
 func TestConformance(t *testing.T) {
 	testURL(t)
 	storetest.Run(t, conforming)

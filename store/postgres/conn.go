@@ -13,7 +13,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// conn implements sqldb.Conn, sqldb.Sender and sqldb.Clocked. It lives as long as one transaction, and holds its context for so long.
+// conn implements sqldb.Conn, sqldb.Sender and sqldb.Clocked. It lives as long as one transaction,
+// and holds its context for so long.
 type conn struct {
 	ctx context.Context
 	raw *pgx.Conn
@@ -49,8 +50,8 @@ func (c *conn) Exec(q string, args ...any) (int64, error) {
 	return tag.RowsAffected(), err
 }
 
-// Query implements sqldb.Conn. It reads all rows before it calls each, because a connection runs one statement at a time and each may
-// run another.
+// Query implements sqldb.Conn. It reads all rows before it calls each, because a connection runs
+// one statement at a time and each may run another.
 func (c *conn) Query(q string, each func(sqldb.Row) error, args ...any) error {
 	values, err := bind(args)
 	if err == nil {
@@ -276,7 +277,8 @@ func (r *row) scan(col int, into any) {
 	}
 }
 
-// Int implements sqldb.Row. Nearly all columns are bigints in binary: the driver's own way costs five times as much.
+// Int implements sqldb.Row. Nearly all columns are bigints in binary: the driver's own way costs
+// five times as much.
 func (r *row) Int(col int) int64 {
 	f, v := &r.columns[col], r.values[col]
 	switch binaryOf := f.Format == pgx.BinaryFormatCode; {

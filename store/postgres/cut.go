@@ -11,26 +11,31 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A connection is cut when its packets vanish without an error: a firewall has forgotten it, a cable or a
-// machine is gone, a proxy hangs. Each of the limits below counts from the last packet, so a cut costs those
-// who wait for the connection, or for locks that its transaction holds, at most 10 s.
+// A connection is cut when its packets vanish without an error: a firewall has forgotten it, a
+// cable or a machine is gone, a proxy hangs. Each of the limits below counts from the last packet,
+// so a cut costs those who wait for the connection, or for locks that its transaction holds, at
+// most 10 s.
 const (
 	// The server ends a transaction whose client sends nothing for so long, and releases its locks.
 	idleInTransaction = 5 * time.Second
-	// The operating systems of both sides close a connection whose peer confirms nothing for so long.
+	// The operating systems of both sides close a connection whose peer confirms nothing for so
+	// long.
 	peerSilence = 6 * time.Second
-	// They ask a connection on which nothing is sent for a sign of life after keepIdle, then each keepEvery.
+	// They ask a connection on which nothing is sent for a sign of life after keepIdle, then each
+	// keepEvery.
 	keepIdle, keepEvery = 3 * time.Second, time.Second
 	keepProbes          = 3
-	// The server looks during a long statement whether its client is still connected. PostgreSQL 14 or newer.
+	// The server looks during a long statement whether its client is still connected. PostgreSQL 14
+	// or newer.
 	clientCheck = 2 * time.Second
 	// connectLimit is for a new connection, unless the address says connect_timeout.
 	connectLimit = 10 * time.Second
 )
 
 const (
-	// Without an answer for answerLimit, the server is asked over another connection whether it works on one. A proxy
-	// confirms packets for a server that it does not reach, so the operating system notices nothing.
+	// Without an answer for answerLimit, the server is asked over another connection whether it
+	// works on one. A proxy confirms packets for a server that it does not reach, so the operating
+	// system notices nothing.
 	answerLimit = 4 * time.Second
 	// checkLimit is for that question; without an answer to it the connection counts as cut.
 	checkLimit = 3 * time.Second
@@ -45,12 +50,12 @@ type limits struct{ answer, check, grace, commit time.Duration }
 
 var defaultLimits = limits{answer: answerLimit, check: checkLimit, grace: graceLimit, commit: commitLimit}
 
-// qWorking finds a backend that runs a statement, waits for a lock, or waits for a standby. Where its state may
-// not be seen, it counts as working.
+// qWorking finds a backend that runs a statement, waits for a lock, or waits for a standby. Where
+// its state may not be seen, it counts as working.
 const qWorking = `select count(*) from pg_stat_activity where cast(pid as bigint) = $1 and coalesce(state, '') not like 'idle%'`
 
-// working asks over a new connection whether a backend works. A server that refuses the connection lives, and
-// then this is not known.
+// working asks over a new connection whether a backend works. A server that refuses the connection
+// lives, and then this is not known.
 func (d *DB) working(pid uint32) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), d.limits.check)
 	defer cancel()
@@ -75,9 +80,9 @@ func dialer(timeout time.Duration) *net.Dialer {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepIdle, Interval: keepEvery, Count: keepProbes}}
 }
 
-// qNoticeCuts makes the server's side notice cuts. It changes settings of the session, so it does nothing behind
-// a pooler, where the session belongs to others too: there the process id that the driver got is not the backend's.
-// Settings that the server does not know are left out.
+// qNoticeCuts makes the server's side notice cuts. It changes settings of the session, so it does
+// nothing behind a pooler, where the session belongs to others too: there the process id that the
+// driver got is not the backend's. Settings that the server does not know are left out.
 var qNoticeCuts = fmt.Sprintf(`select set_config(v.name, v.value, false) from (values ('tcp_keepalives_idle', '%d'), ('tcp_keepalives_interval', '%d'),
 	('tcp_keepalives_count', '%d'), ('tcp_user_timeout', '%d'), ('client_connection_check_interval', '%d')) v(name, value)
 	join pg_settings s on s.name = v.name where cast(pg_backend_pid() as bigint) = $1`, seconds(keepIdle), seconds(keepEvery), keepProbes, peerSilence.Milliseconds(),
@@ -85,8 +90,9 @@ var qNoticeCuts = fmt.Sprintf(`select set_config(v.name, v.value, false) from (v
 
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }
 
-// noticeCuts sets up a new connection. Behind a pooler it changes and watches nothing: a wait for one of the pooler's
-// connections to the server, which may be long, cannot be told from a cut, so only the limit of the whole transaction holds.
+// noticeCuts sets up a new connection. Behind a pooler it changes and watches nothing: a wait for
+// one of the pooler's connections to the server, which may be long, cannot be told from a cut, so
+// only the limit of the whole transaction holds.
 func noticeCuts(ctx context.Context, c *pgx.Conn) error {
 	tag, err := c.Exec(ctx, qNoticeCuts, pgx.QueryExecModeExec, int64(c.PgConn().PID()))
 	if err == nil {

@@ -8,7 +8,8 @@ import (
 // tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not name.
 const tcpUserTimeout = 0x12
 
-// limitSilence has the operating system close a connection whose peer confirms nothing for peerSilence.
+// limitSilence has the operating system close a connection whose peer confirms nothing for
+// peerSilence.
 func limitSilence(network, _ string, c syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

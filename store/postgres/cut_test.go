@@ -13,13 +13,13 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// stalledLimit is for calls beside a cut connection: far more than the 10 s that a cut may cost, so that the test
-// holds on a busy machine. TestCutSettings checks the times themselves.
+// stalledLimit is for calls beside a cut connection: far more than the 10 s that a cut may cost, so
+// that the test holds on a busy machine. TestCutSettings checks the times themselves.
 const stalledLimit = 25 * time.Second
 
-// TestCutConnection: a proxy stops forwarding one connection of a store, without closing it, when the transaction
-// on it holds the lock of a job and is about to commit. Callers of other processes get the lock, and the caller on
-// the cut connection an answer.
+// TestCutConnection: a proxy stops forwarding one connection of a store, without closing it, when
+// the transaction on it holds the lock of a job and is about to commit. Callers of other processes
+// get the lock, and the caller on the cut connection an answer.
 func TestCutConnection(t *testing.T) {
 	t.Parallel()
 	p, name := pgtest.NewProxy(t, testURL(t)), newSchema(t)
@@ -93,7 +93,8 @@ func TestLongStatement(t *testing.T) {
 	}
 }
 
-// TestCutSettings: what bounds the cost of a cut is set on each connection, and in each transaction that writes.
+// TestCutSettings: what bounds the cost of a cut is set on each connection, and in each transaction
+// that writes.
 func TestCutSettings(t *testing.T) {
 	o, err := newOptions(nil)
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// split says how many connections do what, so that readers never wait for writers nor the other way round. One more
-// connection looks for changes of other processes. Handlers of jobs use their own connections, never these.
+// split says how many connections do what, so that readers never wait for writers nor the other way
+// round. One more connection looks for changes of other processes. Handlers of jobs use their own
+// connections, never these.
 type split struct{ writers, readers int }
 
 const (
@@ -37,11 +38,12 @@ func splitOf(most int) (split, error) {
 
 func (s split) total() int { return s.writers + s.readers + 1 }
 
-// enders is how many transactions at a time are for ends of steps and for claims from queues with gates.
+// enders is how many transactions at a time are for ends of steps and for claims from queues with
+// gates.
 func (s split) enders() int { return s.writers / 3 }
 
-// runners is how many transactions at a time are for everything else. One more connection leases ids, and looks again
-// for responses that came at the same moment as their job began to wait.
+// runners is how many transactions at a time are for everything else. One more connection leases
+// ids, and looks again for responses that came at the same moment as their job began to wait.
 func (s split) runners() int { return max(1, s.writers-s.enders()-1) }
 
 const (
@@ -79,8 +81,8 @@ var _ interface {
 // Dialect implements sqldb.DB.
 func (d *DB) Dialect() sqldb.Dialect { return d.dialect }
 
-// Update implements sqldb.DB. The isolation is READ COMMITTED: each statement sees what is committed, and rows are locked before anything is
-// decided by them.
+// Update implements sqldb.DB. The isolation is READ COMMITTED: each statement sees what is
+// committed, and rows are locked before anything is decided by them.
 func (d *DB) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
@@ -140,7 +142,8 @@ func enter(ctx context.Context, room chan struct{}) error {
 	}
 }
 
-// write runs fn in a transaction that begins with fn's first message and ends, unless fn has committed, with a commit.
+// write runs fn in a transaction that begins with fn's first message and ends, unless fn has
+// committed, with a commit.
 func (d *DB) write(ctx context.Context, fn func(sqldb.Conn) error) error {
 	if err := enter(ctx, d.writing); err != nil {
 		return err
@@ -173,7 +176,8 @@ func (d *DB) write(ctx context.Context, fn func(sqldb.Conn) error) error {
 const beginRead = `begin isolation level repeatable read read only; select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint),
 	` + standbyExpected
 
-// read runs fn over one snapshot. behind says that what it has read may not be on the standby yet, and has to be.
+// read runs fn over one snapshot. behind says that what it has read may not be on the standby yet,
+// and has to be.
 func (d *DB) read(ctx context.Context, fn func(sqldb.Conn) error) (behind bool, err error) {
 	c, err := d.acquire(ctx)
 	if err != nil {
@@ -199,7 +203,8 @@ func (d *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return c, err
 }
 
-// rollBack ends a transaction that failed. A connection that does not obey is closed, which ends it as well.
+// rollBack ends a transaction that failed. A connection that does not obey is closed, which ends it
+// as well.
 func (d *DB) rollBack(ctx context.Context, raw *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 	defer cancel()
@@ -211,7 +216,8 @@ func (d *DB) rollBack(ctx context.Context, raw *pgx.Conn) {
 	}
 }
 
-// ask sends several statements in one message and returns the numbers that the last one gives in one row.
+// ask sends several statements in one message and returns the numbers that the last one gives in
+// one row.
 func ask(ctx context.Context, raw *pgx.Conn, q string) ([]int64, error) {
 	results, err := raw.PgConn().Exec(ctx, q).ReadAll()
 	if err != nil {
@@ -230,9 +236,10 @@ func ask(ctx context.Context, raw *pgx.Conn, q string) ([]int64, error) {
 	return numbers, nil
 }
 
-// Version implements sqldb.DB. A snapshot names the transactions that have written and are not over, so it changes with every commit of the
-// server, of other databases too. That costs a blocked Claim one look without a result for each poll at most, and needs neither a session
-// nor a row that every transaction would have to write.
+// Version implements sqldb.DB. A snapshot names the transactions that have written and are not
+// over, so it changes with every commit of the server, of other databases too. That costs a blocked
+// Claim one look without a result for each poll at most, and needs neither a session nor a row that
+// every transaction would have to write.
 func (d *DB) Version(ctx context.Context) (version int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -264,8 +271,9 @@ const qBytes = `select pg_total_relation_size('sj_meta') + pg_total_relation_siz
 	+ pg_total_relation_size('sj_response') + pg_total_relation_size('sj_message') + pg_total_relation_size('sj_worker')
 	+ pg_total_relation_size('sj_access') + pg_total_relation_size('sj_audit')`
 
-// Vacuum implements sqldb.Vacuumer. It takes the connection of a reader, and leaves a table alone that somebody else vacuums or locks. Where this role does not
-// own the tables, the server does nothing but warn.
+// Vacuum implements sqldb.Vacuumer. It takes the connection of a reader, and leaves a table alone
+// that somebody else vacuums or locks. Where this role does not own the tables, the server does
+// nothing but warn.
 func (d *DB) Vacuum(ctx context.Context) error {
 	if err := enter(ctx, d.reading); err != nil {
 		return err
@@ -280,7 +288,8 @@ func (d *DB) Vacuum(ctx context.Context) error {
 	return err
 }
 
-// vacuum removes the entries of indexes however few pages they are on, which the server would put off.
+// vacuum removes the entries of indexes however few pages they are on, which the server would put
+// off.
 const vacuum = `vacuum (skip_locked, index_cleanup on, truncate off, parallel 0) sj_live, sj_landed`
 
 // Close implements sqldb.DB.

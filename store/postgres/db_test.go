@@ -80,7 +80,8 @@ func TestSchemaVersions(t *testing.T) {
 	refused(t, address, sojourn.CodeSchema, "sojourn migrate up", Schema(schema))
 }
 
-// TestDurability: spec:A8. A server that may lose what it acknowledged is refused, and shown if it is wanted all the same.
+// TestDurability: spec:A8. A server that may lose what it acknowledged is refused, and shown if it
+// is wanted all the same.
 func TestDurability(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
 	c := open(t, Schema(schema), AutoMigrate())
@@ -144,8 +145,8 @@ func database(t *testing.T) (*DB, string) {
 	return d, schema + ".sj_meta"
 }
 
-// TestUpdateRepeats: rules F and G. A lost race, a deadlock and a row that is suddenly there make the transaction run again, and nothing of the
-// failed try stays.
+// TestUpdateRepeats: rules F and G. A lost race, a deadlock and a row that is suddenly there make
+// the transaction run again, and nothing of the failed try stays.
 func TestUpdateRepeats(t *testing.T) {
 	d, table := database(t)
 	ctx := context.Background()
@@ -180,7 +181,8 @@ func TestUpdateRepeats(t *testing.T) {
 	}
 }
 
-// TestUpdateEndsDeadlocks locks two rows in opposite order, which the database ends and Update repeats.
+// TestUpdateEndsDeadlocks locks two rows in opposite order, which the database ends and Update
+// repeats.
 func TestUpdateEndsDeadlocks(t *testing.T) {
 	d, table := database(t)
 	ctx := context.Background()
@@ -219,7 +221,8 @@ func TestUpdateEndsDeadlocks(t *testing.T) {
 	}
 }
 
-// TestConnTakesEveryType: what Conn promises of arguments and rows, NULL and nested statements included.
+// TestConnTakesEveryType: what Conn promises of arguments and rows, NULL and nested statements
+// included.
 func TestConnTakesEveryType(t *testing.T) {
 	d, table := database(t)
 	err := d.Update(context.Background(), func(c sqldb.Conn) error {

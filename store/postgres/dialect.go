@@ -24,7 +24,8 @@ func newDialect(o options) (sqldb.Dialect, error) {
 	migrations, err := sqldb.LoadMigrations(folder)
 	migrations = append(migrations, o.more...)
 	for i := range migrations {
-		// An index stands in the schema of its table, and its name must not say which, so sj_ cannot stand in it.
+		// An index stands in the schema of its table, and its name must not say which, so sj_
+		// cannot stand in it.
 		migrations[i].Up = strings.ReplaceAll(migrations[i].Up, "create index ix_", "create index ix_"+o.prefix)
 		migrations[i].Down = strings.ReplaceAll(migrations[i].Down, "drop index ix_", "drop index "+strings.TrimSuffix(o.tables(), o.prefix)+"ix_"+o.prefix)
 	}
@@ -35,10 +36,12 @@ func newDialect(o options) (sqldb.Dialect, error) {
 		Hit:   "returning %s",
 		Ints:  "select unnest(%s::bigint[])",
 		Texts: "select unnest(%s::text[])",
-		// A join with the list may be planned the other way round while the table is empty: all rows, each compared with the list.
+		// A join with the list may be planned the other way round while the table is empty: all
+		// rows, each compared with the list.
 		Among: "= any(array(%s))",
-		// Two columns that are compared by = may be merged, so the planner also thinks of reading all of an index: of a table that was empty when it was vacuumed, and
-		// that plan stays until the next vacuum. A lookup by a list of one is nothing else.
+		// Two columns that are compared by = may be merged, so the planner also thinks of reading
+		// all of an index: of a table that was empty when it was vacuumed, and that plan stays
+		// until the next vacuum. A lookup by a list of one is nothing else.
 		Probe: "= any(array[%s])",
 		Rows: func(params []string) string {
 			for i, p := range params {
@@ -46,38 +49,9 @@ func newDialect(o options) (sqldb.Dialect, error) {
 			}
 			return unfolding + strings.Join(params, ", ") + unfoldingEnd
 		},
-		Arrays: true,
-		Busy:   busy,
-		Over: map[string]string{
-			sqlstore.TextGuessed: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2
-				and not exists (select 1 from sj_live where wake_at_us <= $3 and wake_at_us < 9223372036854775807)
-				and not exists (select 1 from sj_live where queue in (texts($4)) and kind in (texts($5)) and state = 3)
-				and ($6 = '' or exists (select 1 from sj_worker where worker = $6 and claim_no = $7 and drained = 0)
-					and not exists (select 1 from sj_queue where name = '*' and paused + gated > 0))`,
-			sqlstore.TextStartAlike:   qStartAlike,
-			sqlstore.TextGuessedClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
-			// Whoever has written a table holds this lock on it until it is over.
-			sqlstore.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
-				and database = (select oid from pg_database where datname = current_database()) and granted and pid is distinct from pg_backend_pid()`,
-			// A counter's row stays locked until the commit: it would put the responses of all nodes into one line, and it is taken after the rows of
-			// jobs, which ends in deadlocks.
-			sqlstore.TextNextResponses: `select nextval('sj_response_seq'), 1::bigint from generate_series(1, $1::bigint)`,
-			// The new ones get their numbers in the same message.
-			sqlstore.TextMessages: `select v.scope, v.id, coalesce(m.seq, nextval('sj_response_seq')), coalesce(r.job, 0),
-				case when m.seq is null then 0 else 1 end::bigint, m.digest from (select distinct * from unnest($1::text[], $2::text[]) u(scope, id)) v
-				left join sj_message m on m.scope = v.scope and m.message_id = v.id left join sj_response r on r.seq = m.seq`,
-			// The shared text looks at 1,000 candidates and takes a few. Locked, all of them would be hidden from the other nodes; so this one looks
-			// past heavy jobs without a bound.
-			sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and (weight <= $4::bigint or run_at_us <= $6::bigint)
-				order by r1, r2, id limit $5 /*lock*/`,
-			// A row's xmin is its mark: the transaction that has written it.
-			sqlstore.TextDeleteTrusted: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)
-				where l.id = any(array[v.id]) and l.state = v.state and l.epoch = v.epoch and cast(cast(l.xmin as text) as bigint) = v.mark returning l.id`,
-			// A join with ids is planned as a scan of all jobs as long as the server believes that there are few.
-			sqlstore.TextHeads: `select l.id, l.r1, l.r2, l.weight, t.lane from unnest($3::text[]) t(lane) cross join lateral
-				(select h.id, h.r1, h.r2, h.weight from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-'
-				and h.lane = t.lane and h.r1 > -2147483649 order by h.r1, h.r2, h.id limit $4) l`,
-		},
+		Arrays:     true,
+		Busy:       busy,
+		Over:       ownTexts,
 		Shape:      qShape,
 		Migrations: migrations,
 		Concurrent: true,
@@ -87,8 +61,9 @@ func newDialect(o options) (sqldb.Dialect, error) {
 	}, err
 }
 
-// qShape leaves out what operators may set as they like, such as the parameters of autovacuum, and the tables of another instance whose prefix
-// begins with this one. A definition that names a table or sequence names it without its schema.
+// qShape leaves out what operators may set as they like, such as the parameters of autovacuum, and
+// the tables of another instance whose prefix begins with this one. A definition that names a table
+// or sequence names it without its schema.
 const qShape = `with home as (select relnamespace as id, regexp_replace($1, '^.*[.]', '') as prefix from pg_class where oid = to_regclass($1 || 'migration')),
 	own as (select c.oid, c.relname, c.relkind, c.relpersistence from pg_class c, home where c.relnamespace = home.id and c.relkind in ('r', 'p', 'S', 'v', 'm')
 		and starts_with(c.relname, home.prefix) and not exists (select 1 from pg_class o where o.relnamespace = home.id
@@ -115,7 +90,8 @@ const (
 	deadlock      = "40P01"
 	// A wait for all writers was given up, so that nobody waits behind it for long.
 	lockTimeout = "55P03"
-	// A row that another transaction has inserted after this one had looked. Seen again, it is not inserted.
+	// A row that another transaction has inserted after this one had looked. Seen again, it is not
+	// inserted.
 	unique = "23505"
 	// Two processes make the first table at once.
 	duplicateTable  = "42P07"
@@ -140,4 +116,37 @@ func code(err error) string {
 		return pe.Code
 	}
 	return ""
+}
+
+// ownTexts are the statements that have a text of their own here.
+var ownTexts = map[string]string{
+	sqlstore.TextGuessed: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2
+		and not exists (select 1 from sj_live where wake_at_us <= $3 and wake_at_us < 9223372036854775807)
+		and not exists (select 1 from sj_live where queue in (texts($4)) and kind in (texts($5)) and state = 3)
+		and ($6 = '' or exists (select 1 from sj_worker where worker = $6 and claim_no = $7 and drained = 0)
+			and not exists (select 1 from sj_queue where name = '*' and paused + gated > 0))`,
+	sqlstore.TextStartAlike:   qStartAlike,
+	sqlstore.TextGuessedClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
+	// Whoever has written a table holds this lock on it until it is over.
+	sqlstore.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
+		and database = (select oid from pg_database where datname = current_database()) and granted and pid is distinct from pg_backend_pid()`,
+	// A counter's row stays locked until the commit: it would put the responses of all
+	// nodes into one line, and it is taken after the rows of jobs, which ends in deadlocks.
+	sqlstore.TextNextResponses: `select nextval('sj_response_seq'), 1::bigint from generate_series(1, $1::bigint)`,
+	// The new ones get their numbers in the same message.
+	sqlstore.TextMessages: `select v.scope, v.id, coalesce(m.seq, nextval('sj_response_seq')), coalesce(r.job, 0),
+		case when m.seq is null then 0 else 1 end::bigint, m.digest from (select distinct * from unnest($1::text[], $2::text[]) u(scope, id)) v
+		left join sj_message m on m.scope = v.scope and m.message_id = v.id left join sj_response r on r.seq = m.seq`,
+	// The shared text looks at 1,000 candidates and takes a few. Locked, all of them would
+	// be hidden from the other nodes; so this one looks past heavy jobs without a bound.
+	sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and (weight <= $4::bigint or run_at_us <= $6::bigint)
+		order by r1, r2, id limit $5 /*lock*/`,
+	// A row's xmin is its mark: the transaction that has written it.
+	sqlstore.TextDeleteTrusted: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)
+		where l.id = any(array[v.id]) and l.state = v.state and l.epoch = v.epoch and cast(cast(l.xmin as text) as bigint) = v.mark returning l.id`,
+	// A join with ids is planned as a scan of all jobs as long as the server believes that
+	// there are few.
+	sqlstore.TextHeads: `select l.id, l.r1, l.r2, l.weight, t.lane from unnest($3::text[]) t(lane) cross join lateral
+		(select h.id, h.r1, h.r2, h.weight from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-'
+		and h.lane = t.lane and h.r1 > -2147483649 order by h.r1, h.r2, h.id limit $4) l`,
 }

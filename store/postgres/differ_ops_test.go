@@ -292,7 +292,8 @@ func (w *twins) sweep() {
 	w.compare("Sweep", func(s sojourn.Store, _ int) any { return told(s.Sweep(w.ctx, limit)) })
 }
 
-// contentType is one whose bytes are not parsed. A response that is refused for its bytes leaves a gap in the numbers of PostgreSQL.
+// contentType is one whose bytes are not parsed. A response that is refused for its bytes leaves a
+// gap in the numbers of PostgreSQL.
 func (w *twins) contentType() string {
 	return oneOf(w, "text/plain", "application/octet-stream", "text/csv; charset=utf-8")
 }

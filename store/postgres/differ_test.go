@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// twins are two stores that are asked the same, one on SQLite and one on PostgreSQL, with one clock.
+// twins are two stores that are asked the same, one on SQLite and one on PostgreSQL, with one
+// clock.
 type twins struct {
 	*testing.T
 	ctx    context.Context
@@ -55,8 +56,9 @@ func number(name string, otherwise int) int {
 	return otherwise
 }
 
-// TestTwins asks a store on SQLite and one on PostgreSQL the same random things and compares every answer, and what can be seen afterwards
-// (spec:A8). SOJOURN_TWINS sets the number of operations, SOJOURN_SEED the seed.
+// TestTwins asks a store on SQLite and one on PostgreSQL the same random things and compares every
+// answer, and what can be seen afterwards (spec:A8). SOJOURN_TWINS sets the number of operations,
+// SOJOURN_SEED the seed.
 func TestTwins(t *testing.T) {
 	ops := number("SOJOURN_TWINS", 2000)
 	seed := uint64(number("SOJOURN_SEED", int(rand.Uint32())))

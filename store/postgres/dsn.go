@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Valid checks the form of an address, and the names in it, without a connection. The error is an *sojourn.Error
-// with CodeInvalid and shows no password.
+// Valid checks the form of an address, and the names in it, without a connection. The error is an
+// *sojourn.Error with CodeInvalid and shows no password.
 func Valid(address string) error {
 	o, err := newOptions(nil)
 	if err == nil {
@@ -24,7 +24,8 @@ func Valid(address string) error {
 	return err
 }
 
-// tableParameters are the parameters of an address that say where the tables are, and the options that they mean.
+// tableParameters are the parameters of an address that say where the tables are, and the options
+// that they mean.
 var tableParameters = []struct {
 	name   string
 	option func(string) Option
@@ -62,8 +63,8 @@ func (o options) from(address string) (options, error) {
 	return o, o.check()
 }
 
-// parse reads an address in one of its three forms. own are the parameters that are not the server's. An error shows no
-// password.
+// parse reads an address in one of its three forms. own are the parameters that are not the
+// server's. An error shows no password.
 func parse(address string) (cfg *pgxpool.Config, own map[string]string, err error) {
 	if strings.HasPrefix(strings.TrimSpace(address), "{") {
 		if address, err = keywords(address); err != nil {
@@ -92,8 +93,8 @@ var (
 	quotedValue  = regexp.MustCompile("(?s)[\"`'].*[\"`']")
 )
 
-// withoutValues is what the driver says about an address, without any part of the address: where it is malformed, what looks like a port or a
-// host may be a password.
+// withoutValues is what the driver says about an address, without any part of the address: where it
+// is malformed, what looks like a port or a host may be a password.
 func withoutValues(address string, err error) string {
 	if strings.Contains(address, "://") {
 		if _, malformed := url.Parse(address); malformed != nil {
@@ -103,7 +104,8 @@ func withoutValues(address string, err error) string {
 	return "cannot be used: " + quotedValue.ReplaceAllString(wholeAddress.ReplaceAllString(err.Error(), ""), "…")
 }
 
-// keywords turns a JSON object with connection parameters into the form "host=… port=…". db is another name for dbname.
+// keywords turns a JSON object with connection parameters into the form "host=… port=…". db is
+// another name for dbname.
 func keywords(text string) (string, error) {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.UseNumber()

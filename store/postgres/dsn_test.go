@@ -59,7 +59,8 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestPoolMaxConns: a store uses no more connections than its address allows, and works with the fewest.
+// TestPoolMaxConns: a store uses no more connections than its address allows, and works with the
+// fewest.
 func TestPoolMaxConns(t *testing.T) {
 	refused(t, with(t, testURL(t), "pool_max_conns", "2"), sojourn.CodeInvalid, "3 connections or more")
 	for most, want := range map[int]split{3: {1, 1}, 4: {1, 2}, 6: {3, 2}, 12: {7, 4}, 50: {7, 4}} {

@@ -16,10 +16,11 @@ import (
 // standbyWaits counts connections whose commit waits for the standby.
 const standbyWaits = `select count(*) from pg_stat_activity where wait_event = 'SyncRep'`
 
-// TestFailover stalls a synchronous standby, makes calls whose commits therefore wait, has the server give up
-// these waits, and repeats the calls. Then the primary dies and the standby is promoted. Whatever was
-// acknowledged, or reported as final, must be there. In the control arm no commit waits for the standby, so
-// acknowledged jobs must be lost: otherwise the test could not see a loss.
+// TestFailover stalls a synchronous standby, makes calls whose commits therefore wait, has the
+// server give up these waits, and repeats the calls. Then the primary dies and the standby is
+// promoted. Whatever was acknowledged, or reported as final, must be there. In the control arm no
+// commit waits for the standby, so acknowledged jobs must be lost: otherwise the test could not see
+// a loss.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	for _, arm := range []struct {
@@ -62,7 +63,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// failover is a primary with a standby, a store, and one job for each call that ends or changes one.
+// failover is a primary with a standby, a store, and one job for each call that ends or changes
+// one.
 type failover struct {
 	t                *testing.T
 	primary, standby *pgtest.Cluster
@@ -155,7 +157,8 @@ func (f *failover) calls() map[string]func(ctx context.Context) error {
 	}
 }
 
-// reports are calls that tell a final state, which are not among those that the server makes wait at first.
+// reports are calls that tell a final state, which are not among those that the server makes wait
+// at first.
 func (f *failover) reports() map[string]func(ctx context.Context) error {
 	find := func(filter sojourn.Filter) func(ctx context.Context) error {
 		return func(ctx context.Context) error {
@@ -192,8 +195,8 @@ func (f *failover) run(limit time.Duration, calls ...map[string]func(ctx context
 	group.Wait()
 }
 
-// giveUp makes the calls once, one after the other, and has the server give up each of their waits; or waits for
-// the store to do so.
+// giveUp makes the calls once, one after the other, and has the server give up each of their waits;
+// or waits for the store to do so.
 func (f *failover) giveUp(how string) {
 	for name, call := range f.calls() {
 		done := make(chan error, 1)

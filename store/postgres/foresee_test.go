@@ -11,8 +11,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// together runs calls so that they share one transaction: an enqueue before them waits for a key that a transaction of the application holds, until they stand
-// in line behind it. They are begun in order; if one comes later all the same, a test is only weaker.
+// together runs calls so that they share one transaction: an enqueue before them waits for a key
+// that a transaction of the application holds, until they stand in line behind it. They are begun
+// in order; if one comes later all the same, a test is only weaker.
 func together(t *testing.T, c *sojourn.Client, application string, calls ...func()) {
 	t.Helper()
 	ctx := t.Context()
@@ -58,8 +59,9 @@ func openNamed(t *testing.T) (*sojourn.Client, string) {
 	return c, schema
 }
 
-// TestClaimsOfOneTransactionLookForThemselves: what is read with the beginning of a transaction is for its first claim; another one that may take heavier jobs
-// finds what the first one could not take.
+// TestClaimsOfOneTransactionLookForThemselves: what is read with the beginning of a transaction is
+// for its first claim; another one that may take heavier jobs finds what the first one could not
+// take.
 func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
 	c, schema := openNamed(t)
 	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Weight(5))); err != nil {
@@ -75,7 +77,8 @@ func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
 	}
 }
 
-// TestClaimSeesWhatItsTransactionHasChanged: what was read with the beginning of a transaction is read again if a step before the claim has changed it.
+// TestClaimSeesWhatItsTransactionHasChanged: what was read with the beginning of a transaction is
+// read again if a step before the claim has changed it.
 func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
 	c, schema := openNamed(t)
 	job := sojourn.NewJob("k", []byte(`"old"`))

@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// TestGuessesAreAsked: a transaction that stores a job and starts one guesses what the last ones have found; what another node has changed meanwhile counts
-// all the same.
+// TestGuessesAreAsked: a transaction that stores a job and starts one guesses what the last ones
+// have found; what another node has changed meanwhile counts all the same.
 func TestGuessesAreAsked(t *testing.T) {
 	priority := int32(7)
 	set := func(queue string, q sojourn.QueueSettings) func(*sojourn.Client) error {
@@ -88,7 +88,8 @@ func TestGuessesAreAsked(t *testing.T) {
 	}
 }
 
-// TestGuessedKeys: a key that another node has given away, or that stands twice in a transaction, is found all the same, and so is a repeated call.
+// TestGuessedKeys: a key that another node has given away, or that stands twice in a transaction,
+// is found all the same, and so is a repeated call.
 func TestGuessedKeys(t *testing.T) {
 	a, schema := openNamed(t)
 	b, err := Open(testURL(t), Schema(schema))
@@ -140,7 +141,8 @@ func (c *counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 }
 func (c *counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// openCounted opens a store in a new schema over connections that are counted, with this process's clock off by what is returned.
+// openCounted opens a store in a new schema over connections that are counted, with this process's
+// clock off by what is returned.
 func openCounted(t *testing.T) (s sojourn.Store, c *counted, off *atomic.Int64) {
 	t.Helper()
 	schema := newSchema(t)
@@ -176,7 +178,8 @@ func trace(t *testing.T, db *DB, tracer pgx.QueryTracer) {
 	}
 }
 
-// TestEndsAreOneMessage: the end of a step that this process has started needs nothing but the clock, and guesses that.
+// TestEndsAreOneMessage: the end of a step that this process has started needs nothing but the
+// clock, and guesses that.
 func TestEndsAreOneMessage(t *testing.T) {
 	const lives = 20
 	s, c, _ := openCounted(t)
@@ -196,7 +199,8 @@ func TestEndsAreOneMessage(t *testing.T) {
 	}
 }
 
-// TestGuessedClock: while this process's clock runs ahead by an hour, as after a sleep of the machine, nothing gets its time.
+// TestGuessedClock: while this process's clock runs ahead by an hour, as after a sleep of the
+// machine, nothing gets its time.
 func TestGuessedClock(t *testing.T) {
 	s, _, off := openCounted(t)
 	for range 3 { // until it guesses

@@ -10,14 +10,16 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// kept are databases whose connections outlive their stores, by what the names of their tables begin with. A new connection has to learn the tables
-// and to plan each statement, which takes more time than most cases of the suite.
+// kept are databases whose connections outlive their stores, by what the names of their tables
+// begin with. A new connection has to learn the tables and to plan each statement, which takes more
+// time than most cases of the suite.
 var kept struct {
 	sync.Mutex
 	free map[string][]*DB
 }
 
-// openKept is Open over connections that an earlier store over the same tables has left, if there are any.
+// openKept is Open over connections that an earlier store over the same tables has left, if there
+// are any.
 func openKept(t testing.TB, list ...Option) sojourn.Store {
 	t.Helper()
 	o, err := newOptions(list)
@@ -86,7 +88,8 @@ func (d *keptDB) Close() error {
 	return nil
 }
 
-// while runs a call unless the store is closed: what it leaves behind must not reach the tables of the next one.
+// while runs a call unless the store is closed: what it leaves behind must not reach the tables of
+// the next one.
 func (d *keptDB) while(call func() error) error {
 	d.calls.RLock()
 	defer d.calls.RUnlock()

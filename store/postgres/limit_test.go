@@ -14,9 +14,11 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
-// TestLimitOnNodes runs three processes of eight workers on one queue with a limit and groups, kills one after the other with kill -9, lowers and
-// raises the limit, cancels jobs that run or await, and sums what is in flight all the while, as other transactions see it: after every commit (inv:T1,
-// inv:T2, spec:K2, spec:K4). In the end the doctor finds the ledger in order. SOJOURN_LIMIT_JOBS sets the number of jobs.
+// TestLimitOnNodes runs three processes of eight workers on one queue with a limit and groups,
+// kills one after the other with kill -9, lowers and raises the limit, cancels jobs that run or
+// await, and sums what is in flight all the while, as other transactions see it: after every commit
+// (inv:T1, inv:T2, spec:K2, spec:K4). In the end the doctor finds the ledger in order.
+// SOJOURN_LIMIT_JOBS sets the number of jobs.
 func TestLimitOnNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs and kills processes for a while")
@@ -93,7 +95,8 @@ func cancelOne(t *testing.T, c *sojourn.Client, state sojourn.State) {
 	}
 }
 
-// TestRepairOfTheLedger: while jobs start and end, what was mislaid is corrected, and what they change meanwhile is not counted twice. inv:T2
+// TestRepairOfTheLedger: while jobs start and end, what was mislaid is corrected, and what they
+// change meanwhile is not counted twice. inv:T2
 func TestRepairOfTheLedger(t *testing.T) {
 	schema := newSchema(t)
 	c := open(t, Schema(schema), AutoMigrate())

@@ -20,13 +20,14 @@ var (
 	errCommits = errors.New("a cancel request would end the commit's wait for the standby")
 )
 
-// link is the network connection below a connection of the driver. It ends an exchange of messages whose connection
-// was cut, and leaves alone a commit that takes too long.
+// link is the network connection below a connection of the driver. It ends an exchange of messages
+// whose connection was cut, and leaves alone a commit that takes too long.
 //
-// After any error the driver asks the server to cancel the statement under way. That would end a commit's wait for the
-// synchronous standby, so no such request is sent while the link commits. And a commit is never ended by closing the
-// connection either: after its limit the driver gets an error, and the link goes on waiting for the server's answer,
-// so that no more commits wait for a standby than the store has writers.
+// After any error the driver asks the server to cancel the statement under way. That would end a
+// commit's wait for the synchronous standby, so no such request is sent while the link commits. And
+// a commit is never ended by closing the connection either: after its limit the driver gets an
+// error, and the link goes on waiting for the server's answer, so that no more commits wait for a
+// standby than the store has writers.
 type link struct {
 	net.Conn
 	db       *DB
@@ -44,7 +45,8 @@ type link struct {
 	cause  error         // why the exchange was ended
 }
 
-// dialLink makes the function by which the driver opens one connection, and later its cancel requests.
+// dialLink makes the function by which the driver opens one connection, and later its cancel
+// requests.
 func (d *DB) dialLink(dial pgconn.DialFunc) pgconn.DialFunc {
 	var l *link
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -92,7 +94,8 @@ func (l *link) commits() bool {
 	return l.commit
 }
 
-// exchange runs an exchange of messages, and ends it if the connection is cut, or if it is a commit that takes too long.
+// exchange runs an exchange of messages, and ends it if the connection is cut, or if it is a commit
+// that takes too long.
 func (l *link) exchange(commit bool, run func() error) error {
 	if l == nil {
 		return run()
@@ -185,7 +188,8 @@ func (l *link) detach(over chan struct{}) {
 	}
 }
 
-// wait waits for the server's answer on a detached link, or for the end of the store, and closes the connection.
+// wait waits for the server's answer on a detached link, or for the end of the store, and closes
+// the connection.
 func (l *link) wait() {
 	answered := make(chan struct{})
 	go func() {

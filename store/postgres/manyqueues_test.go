@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
-// TestNewQueuesAskByIndex: a batch of jobs for new queues reads as many rows of the table of queues, by an index or not, in a store with many queues as
-// in one with few.
+// TestNewQueuesAskByIndex: a batch of jobs for new queues reads as many rows of the table of
+// queues, by an index or not, in a store with many queues as in one with few.
 func TestNewQueuesAskByIndex(t *testing.T) {
 	const batch = 100
 	schema := newSchema(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// OpenMigrator connects to a database to look after the tables of a store, whatever version they have; see sojourn.Migrator.
+// OpenMigrator connects to a database to look after the tables of a store, whatever version they
+// have; see sojourn.Migrator.
 func OpenMigrator(address string, list ...Option) (sojourn.Migrator, error) {
 	o, err := newOptions(list)
 	if err == nil {
@@ -42,8 +43,8 @@ func (o options) tend(db *DB) *migrate.Migrator {
 
 var errRehearsed = errors.New("rehearsed")
 
-// Rehearse implements sqldb.Rehearser: with temporary tables, in a transaction that is rolled back. The role needs the right to make them, which
-// everybody has by default.
+// Rehearse implements sqldb.Rehearser: with temporary tables, in a transaction that is rolled back.
+// The role needs the right to make them, which everybody has by default.
 func (d *DB) Rehearse(ctx context.Context, fn func(c sqldb.Conn, prefix string) error) error {
 	err := d.Update(ctx, func(c sqldb.Conn) error {
 		if err := fn(c, "pg_temp."+d.prefix); err != nil {

@@ -53,7 +53,8 @@ func TestMigrationsTogether(t *testing.T) {
 	execute(t, address, "drop schema "+schema+" restrict") // fails if the ways down have left anything
 }
 
-// vanishing is a database whose tables somebody drops just when it has been asked whether they are there.
+// vanishing is a database whose tables somebody drops just when it has been asked whether they are
+// there.
 type vanishing struct {
 	sqldb.DB
 	drop func()
@@ -76,7 +77,8 @@ func (c vanishingConn) Query(q string, each func(sqldb.Row) error, args ...any) 
 	return err
 }
 
-// TestMigrationsVanish: a look at the version while another process takes the last step down finds no tables, and no error.
+// TestMigrationsVanish: a look at the version while another process takes the last step down finds
+// no tables, and no error.
 func TestMigrationsVanish(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
 	all := migrations(address, schema)
@@ -107,7 +109,8 @@ func TestMigrationHistory(t *testing.T) {
 	execute(t, address, "drop schema "+schema+" restrict")
 }
 
-// TestTwoInstancesAreNoDrift: of two instances in one schema, one with a prefix that begins like the other's, neither is held against the other.
+// TestTwoInstancesAreNoDrift: of two instances in one schema, one with a prefix that begins like
+// the other's, neither is held against the other.
 func TestTwoInstancesAreNoDrift(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
 	for _, prefix := range []string{"sj_", "sj_two_", "sj_t"} {
@@ -125,7 +128,8 @@ func TestTwoInstancesAreNoDrift(t *testing.T) {
 	}
 }
 
-// TestCodeLevels: a program works with newer tables if they say that it may, and refuses them if not (design: rolling deploys).
+// TestCodeLevels: a program works with newer tables if they say that it may, and refuses them if
+// not (design: rolling deploys).
 func TestCodeLevels(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
 	ctx := context.Background()

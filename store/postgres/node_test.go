@@ -12,7 +12,8 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// Jobs never fail here for having been interrupted often: a job that is not completed in the end is stuck.
+// Jobs never fail here for having been interrupted often: a job that is not completed in the end is
+// stuck.
 var patient = sojourn.WithPolicy(sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited, Timeout: time.Hour,
 	Backoff: sojourn.Backoff{First: 100 * time.Millisecond, Limit: time.Second}})
 
@@ -24,7 +25,8 @@ var (
 	direct = sojourn.Kind[int]{Name: "direct", Options: []sojourn.Option{patient}} // is answered by its id
 )
 
-// node is one process: a worker of eight that answers its own questions, until it is killed or its input ends.
+// node is one process: a worker of eight that answers its own questions, until it is killed or its
+// input ends.
 func node(address, schema string) error {
 	c, err := Open(address, Schema(schema))
 	if err != nil {

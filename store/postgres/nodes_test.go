@@ -16,7 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// span is one run of a handler, as its process has told. The clock is the machine's, the same for all.
+// span is one run of a handler, as its process has told. The clock is the machine's, the same for
+// all.
 type span struct{ began, ended int64 } // microseconds; ended is 0 if its process was killed before it
 
 // witness is what the parent has heard from all nodes.
@@ -92,9 +93,11 @@ func (w *witness) node(t *testing.T, schema string) (kill func(), stop func() er
 		}
 }
 
-// TestNodes runs three processes of eight workers on one database and kills one after the other with kill -9, while they work on jobs with keys,
-// weights, waits and answers (inv:A1, inv:F1, inv:L7, spec:L8, spec:B6). In the end every job is completed, no answer that was acknowledged is
-// lost, no two steps of a job have overlapped, and the doctor finds nothing. SOJOURN_NODES_JOBS sets the number of jobs.
+// TestNodes runs three processes of eight workers on one database and kills one after the other
+// with kill -9, while they work on jobs with keys, weights, waits and answers (inv:A1, inv:F1,
+// inv:L7, spec:L8, spec:B6). In the end every job is completed, no answer that was acknowledged is
+// lost, no two steps of a job have overlapped, and the doctor finds nothing. SOJOURN_NODES_JOBS
+// sets the number of jobs.
 func TestNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs and kills processes for a while")

@@ -7,7 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestOneAnswerForOneNumber: a claim that is repeated at another node, while the first call is still under way, gets the same jobs.
+// TestOneAnswerForOneNumber: a claim that is repeated at another node, while the first call is
+// still under way, gets the same jobs.
 func TestOneAnswerForOneNumber(t *testing.T) {
 	a, schema := openNamed(t)
 	b := open(t, Schema(schema))

@@ -36,8 +36,9 @@ func openDB(ctx context.Context, address string, o options) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// writing and reading bound the connections in use. The pool has room beside them for those that are being closed:
-	// for a cut connection that takes a while, and others must not wait for it.
+	// writing and reading bound the connections in use. The pool has room beside them for those
+	// that are being closed: for a cut connection that takes a while, and others must not wait for
+	// it.
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = 2*int32(o.split.total()), 0, 0
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "sojourn"
@@ -112,7 +113,8 @@ func (s settings) check(location string, relaxed bool) error {
 
 const durable = "fsync"
 
-// durability as Description has it. local, remote_write and remote_apply wait for this server's disk too.
+// durability as Description has it. local, remote_write and remote_apply wait for this server's
+// disk too.
 func (s settings) durability() string {
 	if s.fsync == "on" && s.fullPageWrites == "on" && s.syncCommit != "off" {
 		return durable

@@ -28,40 +28,46 @@ type options struct {
 	more       []sqldb.Migration // of tests, after the real ones
 }
 
-// MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default sojourn.DefaultMaxBytes. All
-// processes on one database should agree.
+// MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to
+// sojourn.MaxMaxBytes, default sojourn.DefaultMaxBytes. All processes on one database should agree.
 func MaxBytes(n int) Option { return func(o *options) { o.maxBytes = n } }
 
-// Clock replaces the clock of the database, for tests that drive time themselves. now is called from several goroutines.
+// Clock replaces the clock of the database, for tests that drive time themselves. now is called
+// from several goroutines.
 func Clock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
 
-// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default the store's own.
+// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default the store's
+// own.
 func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
 
-// Relaxed opens a database whose settings (fsync, synchronous_commit or full_page_writes off) may lose what was acknowledged. Status shows it
-// as durability "relaxed". It changes no setting.
+// Relaxed opens a database whose settings (fsync, synchronous_commit or full_page_writes off) may
+// lose what was acknowledged. Status shows it as durability "relaxed". It changes no setting.
 func Relaxed() Option { return func(o *options) { o.relaxed = true } }
 
-// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or sojourn queue set; others are refused with
-// ErrNotFound. By default the first job that names a queue makes it.
+// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or
+// sojourn queue set; others are refused with ErrNotFound. By default the first job that names a
+// queue makes it.
 func DeclaredQueues() Option { return func(o *options) { o.declared = true } }
 
-// AutoMigrate brings an older or missing schema to the newest version when the store opens. Without it Open refuses such a database and names
-// the command, because on a database of many processes the operator decides when the tables change.
+// AutoMigrate brings an older or missing schema to the newest version when the store opens. Without
+// it Open refuses such a database and names the command, because on a database of many processes
+// the operator decides when the tables change.
 func AutoMigrate() Option { return func(o *options) { o.migrate = true } }
 
-// Schema is the schema of the tables: [a-z_][a-z0-9_]*, up to 48 bytes. Default: the first one of the connection's search_path. AutoMigrate
-// makes a missing one.
+// Schema is the schema of the tables: [a-z_][a-z0-9_]*, up to 48 bytes. Default: the first one of
+// the connection's search_path. AutoMigrate makes a missing one.
 func Schema(name string) Option { return func(o *options) { o.schema = name } }
 
-// Prefix begins the name of every table, so that several instances fit into one schema: [a-z_][a-z0-9_]*, up to 32 bytes, default "sj_".
+// Prefix begins the name of every table, so that several instances fit into one schema:
+// [a-z_][a-z0-9_]*, up to 32 bytes, default "sj_".
 func Prefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
 
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// Throttle gives a queue a throttler in Go: it is asked before each start, inside the claim's transaction, so it must be quick and must not
-// call the store. The queue's setting throttle becomes "go", unless it has a rule: from then on processes without a throttler for it start none of
-// its jobs.
+// Throttle gives a queue a throttler in Go: it is asked before each start, inside the claim's
+// transaction, so it must be quick and must not call the store. The queue's setting throttle
+// becomes "go", unless it has a rule: from then on processes without a throttler for it start none
+// of its jobs.
 func Throttle(queue string, t sojourn.Throttler) Option {
 	return func(o *options) {
 		if o.throttlers == nil {
@@ -71,8 +77,8 @@ func Throttle(queue string, t sojourn.Throttler) Option {
 	}
 }
 
-// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers(). Without it nothing is started in a queue that has a
-// rule, and why says so.
+// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers().
+// Without it nothing is started in a queue that has a rule, and why says so.
 func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
 	return func(o *options) { o.rules = compile }
 }

@@ -100,7 +100,8 @@ type storm struct {
 	next, limit sojourn.ID
 }
 
-// id is one that nobody has used. The store leases many at a time; it may refuse while its connections are being killed.
+// id is one that nobody has used. The store leases many at a time; it may refuse while its
+// connections are being killed.
 func (s *storm) id(t *testing.T) sojourn.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +132,8 @@ func newStorm(t *testing.T, address string, options ...Option) *storm {
 	return st
 }
 
-// blow has n callers at a time enqueue until more says no. Each job has an id that nobody used before.
+// blow has n callers at a time enqueue until more says no. Each job has an id that nobody used
+// before.
 func (s *storm) blow(t *testing.T, n int, more func() bool) (all []said) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -158,9 +160,9 @@ func (s *storm) blow(t *testing.T, n int, more func() bool) (all []said) {
 	return all
 }
 
-// TestCommitAnswerLost: the server has committed, and its answer is lost or replaced. Nobody may be told that
-// nothing has happened, nor that a first call was a duplicate. In the control arm the server says that it has rolled
-// back what it has committed: the oracle must notice.
+// TestCommitAnswerLost: the server has committed, and its answer is lost or replaced. Nobody may be
+// told that nothing has happened, nor that a first call was a duplicate. In the control arm the
+// server says that it has rolled back what it has committed: the oracle must notice.
 func TestCommitAnswerLost(t *testing.T) {
 	for name, reply := range map[string][]byte{
 		"closed":         nil,
@@ -183,8 +185,8 @@ func TestCommitAnswerLost(t *testing.T) {
 	}
 }
 
-// TestTerminatedBackends kills the connections of a store under load. The oracle compares what callers were told
-// with what is stored.
+// TestTerminatedBackends kills the connections of a store under load. The oracle compares what
+// callers were told with what is stored.
 func TestTerminatedBackends(t *testing.T) {
 	schema := emptySchema(t)
 	s := newStorm(t, with(t, testURL(t), "application_name", schema), Schema(schema))

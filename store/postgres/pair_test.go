@@ -11,8 +11,9 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
-// TestConformanceOfTwo runs the whole suite on two stores over one database that take turns, call by call, as two processes behind a load
-// balancer do (spec:B6): nothing may depend on what a process remembers.
+// TestConformanceOfTwo runs the whole suite on two stores over one database that take turns, call
+// by call, as two processes behind a load balancer do (spec:B6): nothing may depend on what a
+// process remembers.
 func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
 	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
@@ -124,8 +125,8 @@ func (p *pair) Nudge() {
 	}
 }
 
-// TestAwaitedKeysRace lets a job of one process take a key to wait under while another stores the answer to it: whichever commits first, the
-// job is resumed (rules:G2). No sweep helps.
+// TestAwaitedKeysRace lets a job of one process take a key to wait under while another stores the
+// answer to it: whichever commits first, the job is resumed (rules:G2). No sweep helps.
 func TestAwaitedKeysRace(t *testing.T) {
 	schema := newSchema(t)
 	a, b := open(t, Schema(schema), AutoMigrate()), open(t, Schema(schema), AutoMigrate())
@@ -166,8 +167,8 @@ func TestAwaitedKeysRace(t *testing.T) {
 	t.Logf("%d answers came first", early)
 }
 
-// TestSweepLooksAgain: a process that dies between its commit and its second look leaves an answer beside a job that waits for it. The next sweep
-// of any process finds it (rules:G2).
+// TestSweepLooksAgain: a process that dies between its commit and its second look leaves an answer
+// beside a job that waits for it. The next sweep of any process finds it (rules:G2).
 func TestSweepLooksAgain(t *testing.T) {
 	schema := newSchema(t)
 	c := open(t, Schema(schema), AutoMigrate())

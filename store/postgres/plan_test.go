@@ -14,8 +14,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
-// TestNoStatementScansATable does what workers, producers, answers and operators do, with sequential scans made so dear that the planner takes
-// one only where no index fits, and looks at the server's counts: a table that grows with the jobs is never read from end to end.
+// TestNoStatementScansATable does what workers, producers, answers and operators do, with
+// sequential scans made so dear that the planner takes one only where no index fits, and looks at
+// the server's counts: a table that grows with the jobs is never read from end to end.
 func TestNoStatementScansATable(t *testing.T) {
 	neverScans(t, func(c *sojourn.Client) {
 		for range 3 {
@@ -60,8 +61,9 @@ func neverScans(t *testing.T, work func(c *sojourn.Client), options ...Option) {
 	}
 }
 
-// TestCrowdOfGroups: a claim reads a handful of entries of indexes, and no table, where there are 2,000 groups and as many jobs of a full group before
-// them. The server knows nothing of how many jobs there are, as in a store that has just been filled.
+// TestCrowdOfGroups: a claim reads a handful of entries of indexes, and no table, where there are
+// 2,000 groups and as many jobs of a full group before them. The server knows nothing of how many
+// jobs there are, as in a store that has just been filled.
 func TestCrowdOfGroups(t *testing.T) {
 	const groups, claims = 2000, 20
 	schema := newSchema(t)
@@ -106,7 +108,8 @@ func TestCrowdOfGroups(t *testing.T) {
 	}
 }
 
-// TestPollsAskByIndex: a claim that asks about poll steps reads a handful of entries of indexes, however many jobs await without one.
+// TestPollsAskByIndex: a claim that asks about poll steps reads a handful of entries of indexes,
+// however many jobs await without one.
 func TestPollsAskByIndex(t *testing.T) {
 	const claims = 10
 	schema := newSchema(t)
@@ -139,8 +142,9 @@ func TestPollsAskByIndex(t *testing.T) {
 	}
 }
 
-// TestLivesKeepTheirPlans: a statement keeps the plan that it got while the tables were empty, when all rows were none. Each life reads its own rows all the
-// same once there are many, one by one and in transactions of many that have their kind in common.
+// TestLivesKeepTheirPlans: a statement keeps the plan that it got while the tables were empty, when
+// all rows were none. Each life reads its own rows all the same once there are many, one by one and
+// in transactions of many that have their kind in common.
 func TestLivesKeepTheirPlans(t *testing.T) {
 	const lives = 150
 	for _, together := range []int{1, 30} {
@@ -164,7 +168,8 @@ func TestLivesKeepTheirPlans(t *testing.T) {
 	}
 }
 
-// liveTogether takes jobs with keys through their lives, with an answer each, all of them in each call.
+// liveTogether takes jobs with keys through their lives, with an answer each, all of them in each
+// call.
 func liveTogether(t *testing.T, c *sojourn.Client, from, to int) {
 	t.Helper()
 	jobs, answers := make([]*sojourn.Job, 0, to-from), make([]sojourn.Response, 0, to-from)

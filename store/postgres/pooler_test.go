@@ -17,7 +17,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
-// pooler starts PgBouncer in transaction mode with two connections to the server, and returns the address of the same database behind it.
+// pooler starts PgBouncer in transaction mode with two connections to the server, and returns the
+// address of the same database behind it.
 func pooler(t *testing.T) string {
 	t.Helper()
 	binary, err := exec.LookPath("pgbouncer")
@@ -82,7 +83,8 @@ func pooler(t *testing.T) string {
 	return ""
 }
 
-// TestPooler runs jobs behind a pooler that gives every transaction another session: nothing may depend on one.
+// TestPooler runs jobs behind a pooler that gives every transaction another session: nothing may
+// depend on one.
 func TestPooler(t *testing.T) {
 	address, schema := pooler(t), newSchema(t)
 	address = with(t, address, "default_query_exec_mode", "cache_describe")

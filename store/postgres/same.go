@@ -9,9 +9,11 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// The jobs of one transaction have most of their columns in common: queue, kind, policy, worker, state and all that is still zero. Such a column is bound as
-// one value instead of an array of equal ones, which neither side unfolds: that is a third of what the server does for a row of 30 columns
-// (docs/decisions/034). Each choice of columns is a text of its own, which each connection prepares, so there are few of them.
+// The jobs of one transaction have most of their columns in common: queue, kind, policy, worker,
+// state and all that is still zero. Such a column is bound as one value instead of an array of
+// equal ones, which neither side unfolds: that is a third of what the server does for a row of 30
+// columns (docs/decisions/034). Each choice of columns is a text of its own, which each connection
+// prepares, so there are few of them.
 const (
 	maxChoices = 8  // for each text; then the best of these is taken
 	manyRows   = 16 // fewer make no new choice: what they have in common is chance
@@ -34,9 +36,11 @@ func newSameness() *sameness { return &sameness{texts: map[string]map[columnSet]
 // columnSet has a bit for each column of a statement. Columns behind the 64th are always arrays.
 type columnSet uint64
 
-// fold binds the columns of an insert that are the same in all rows as one value. Where rows are joined with a table, a value that is known to be the same
-// would offer the planner another way: all rows of a kind, say, instead of one by its key, which is right only while there are few. Rows are deleted by
-// their ids, and no index has the other columns that are compared: there is no other way.
+// fold binds the columns of an insert that are the same in all rows as one value. Where rows are
+// joined with a table, a value that is known to be the same would offer the planner another way:
+// all rows of a kind, say, instead of one by its key, which is right only while there are few. Rows
+// are deleted by their ids, and no index has the other columns that are compared: there is no other
+// way.
 func (s *sameness) fold(st *sqldb.Statement) {
 	if !strings.HasPrefix(st.Text, "insert ") && !strings.HasPrefix(st.Text, "delete ") || !strings.Contains(st.Text, unfolding) || len(st.Rows) == 0 || len(st.Args) > 0 {
 		return
@@ -95,7 +99,8 @@ func isSame(column sqldb.Column) bool {
 	return same || column.Len() == 1
 }
 
-// folded is a text whose unfolding of arrays is replaced by one in which the columns of same are parameters as they are.
+// folded is a text whose unfolding of arrays is replaced by one in which the columns of same are
+// parameters as they are.
 func folded(text string, same columnSet) string {
 	before, rest, _ := strings.Cut(text, unfolding)
 	params, after, _ := strings.Cut(rest, unfoldingEnd)

@@ -27,7 +27,8 @@ func TestFoldBindsWhatIsTheSameOnce(t *testing.T) {
 		{"insert into sj_a (a, b, c) rows($1 bigint, $2 text, $3 bytea)", []sqldb.Column{ids[:1], sqldb.Texts{""}, sqldb.Blobs{{7}}},
 			"insert into sj_a (a, b, c) select $1::bigint, $2::text, $3::bytea", []any{int64(1), "", []byte{7}}},
 		{"update sj_a set b = each($2 text) /*from each*/ where id = each($1 bigint) and c = each($3 bigint) /*hit id*/", []sqldb.Column{ids, same, ids},
-			// One value for all would let the planner read all rows that have it: an answer took 30 ms once there were 6,000 keys of its kind.
+			// One value for all would let the planner read all rows that have it: an answer took 30
+			// ms once there were 6,000 keys of its kind.
 			"update sj_a set b = v.c2 from (select * from unnest($1::bigint[], $2::text[], $3::bigint[])) v(c1, c2, c3) where id = any(array[v.c1]) and c = any(array[v.c3]) returning id", nil},
 		{"select a from sj_a t /*, each*/ where t.b = each($1 text) and t.c = each($2 bigint)", []sqldb.Column{same, ids},
 			"select a from sj_a t , (select * from unnest($1::text[], $2::bigint[])) v(c1, c2) where t.b = any(array[v.c1]) and t.c = any(array[v.c2])", nil},
@@ -42,7 +43,8 @@ func TestFoldBindsWhatIsTheSameOnce(t *testing.T) {
 	}
 }
 
-// TestFoldMakesFewTexts: each text is prepared on each connection, so that load which has ever other columns in common must not make ever more.
+// TestFoldMakesFewTexts: each text is prepared on each connection, so that load which has ever
+// other columns in common must not make ever more.
 func TestFoldMakesFewTexts(t *testing.T) {
 	s := newSameness()
 	const columns = 10

@@ -26,8 +26,9 @@ func elsewhere(t *testing.T, address string) pgx.Tx {
 	return tx
 }
 
-// TestGuessedPlaces: a job that is stored by guessed settings while they change stands in line by the new ones: either its transaction sees the change, or the
-// reshaping that follows the change sees the job.
+// TestGuessedPlaces: a job that is stored by guessed settings while they change stands in line by
+// the new ones: either its transaction sees the change, or the reshaping that follows the change
+// sees the job.
 func TestGuessedPlaces(t *testing.T) {
 	a, schema := openNamed(t)
 	b := open(t, Schema(schema))
@@ -74,8 +75,9 @@ func TestGuessedPlaces(t *testing.T) {
 	}
 }
 
-// TestOpenTransactionsHoldUpNobody: while somebody's own transaction, which has stored a job by the settings of then, stays open, settings can be changed, jobs
-// stored and what is due is swept; its job stands in line by the new settings once it is over.
+// TestOpenTransactionsHoldUpNobody: while somebody's own transaction, which has stored a job by the
+// settings of then, stays open, settings can be changed, jobs stored and what is due is swept; its
+// job stands in line by the new settings once it is over.
 func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 	c, schema := openNamed(t)
 	t.Cleanup(func() { c.Close() })

@@ -10,17 +10,18 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A commit waits for the synchronous standby before it becomes visible. But the wait may be given up (by
-// pg_cancel_backend, statement_timeout or pg_terminate_backend), and then the commit is visible although the
-// standby may not have it. An answer that rests on such rows must not be sent before the standby has them:
-// a failover would undo it. So a transaction whose answer rests on what it has read, and that writes nothing
-// itself, writes a message into the WAL: its commit then waits for the standby, which receives the WAL in
-// order (docs/decisions/045).
+// A commit waits for the synchronous standby before it becomes visible. But the wait may be given
+// up (by pg_cancel_backend, statement_timeout or pg_terminate_backend), and then the commit is
+// visible although the standby may not have it. An answer that rests on such rows must not be sent
+// before the standby has them: a failover would undo it. So a transaction whose answer rests on
+// what it has read, and that writes nothing itself, writes a message into the WAL: its commit then
+// waits for the standby, which receives the WAL in order (docs/decisions/045).
 const (
 	// standbyExpected is 1 if commits may wait for a standby.
 	standbyExpected = `case when current_setting('synchronous_standby_names') = '' then 0 else 1 end`
-	// waitForStandby makes the transaction's commit wait for the standby. A transaction id alone would not:
-	// the server waits only for transactions that have written WAL. Every role may emit a message.
+	// waitForStandby makes the transaction's commit wait for the standby. A transaction id alone
+	// would not: the server waits only for transactions that have written WAL. Every role may emit
+	// a message.
 	waitForStandby = `select case when current_setting('synchronous_standby_names') <> '' then pg_logical_emit_message(true, 'sojourn', '') end`
 )
 
@@ -45,8 +46,8 @@ func (c *joinedSQL) ReadDurably() error {
 	return err
 }
 
-// barrier waits until the standby has everything that is visible now. Callers that wait at the same time share
-// one commit.
+// barrier waits until the standby has everything that is visible now. Callers that wait at the same
+// time share one commit.
 type barrier struct {
 	mu   sync.Mutex // guards the fields below
 	next *passage   // for who comes now: the one under way may have begun before their reads
@@ -102,8 +103,8 @@ func (b *barrier) run(d *DB) {
 // unreplicated marks a connection whose commit became visible before the standby had it.
 const unreplicated = "sojourn.unreplicated"
 
-// onNotice looks for the warning that comes with such a commit. The text depends on the server's language; the
-// name of its source file does not.
+// onNotice looks for the warning that comes with such a commit. The text depends on the server's
+// language; the name of its source file does not.
 func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 	if n.File == "syncrep.c" {
 		c.CustomData()[unreplicated] = true

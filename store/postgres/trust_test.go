@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestFinishTrusts: the end of a step does not read what this process's claim has written (decision 032): each life reads its row of sj_job once, at the
-// claim.
+// TestFinishTrusts: the end of a step does not read what this process's claim has written (decision
+// 032): each life reads its row of sj_job once, at the claim.
 func TestFinishTrusts(t *testing.T) {
 	const lives = 50
 	c, schema := openNamed(t)
@@ -31,7 +31,8 @@ func TestFinishTrusts(t *testing.T) {
 	}
 }
 
-// TestFinishTrustsNothingThatHasChanged: whatever another process does to a running job between its claim and its end, the end sees it.
+// TestFinishTrustsNothingThatHasChanged: whatever another process does to a running job between its
+// claim and its end, the end sees it.
 func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 	var a, b sojourn.Store
 	for name, change := range map[string]func(t *testing.T, c sojourn.Claimed){
@@ -93,7 +94,8 @@ func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 	}
 }
 
-// TestFinishTrustsNoEndedLease: a lease that another process has ended is lost, whatever this one remembers.
+// TestFinishTrustsNoEndedLease: a lease that another process has ended is lost, whatever this one
+// remembers.
 func TestFinishTrustsNoEndedLease(t *testing.T) {
 	schema := newSchema(t)
 	a, b := open(t, Schema(schema), AutoMigrate()).Store(), open(t, Schema(schema)).Store()
@@ -139,7 +141,8 @@ func finishOne(t *testing.T, s sojourn.Store, c sojourn.Claimed) sojourn.Finishe
 	return done[0]
 }
 
-// TestClaimsLeaveIndexesAlone: claims rewrite the row of their worker without its index entries, which would pile up until the next vacuum.
+// TestClaimsLeaveIndexesAlone: claims rewrite the row of their worker without its index entries,
+// which would pile up until the next vacuum.
 func TestClaimsLeaveIndexesAlone(t *testing.T) {
 	const claims = 20
 	c, schema := openNamed(t)

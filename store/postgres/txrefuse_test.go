@@ -15,7 +15,8 @@ import (
 
 var echo = sojourn.Kind[int]{Name: "echo"}
 
-// shop opens a store in a schema of its own on the server's clock, and a pool of the application whose search_path is path.
+// shop opens a store in a schema of its own on the server's clock, and a pool of the application
+// whose search_path is path.
 func shop(t *testing.T, path func(schema string) string, options ...Option) (*sojourn.Client, *pgxpool.Pool, string) {
 	t.Helper()
 	schema := newSchema(t)
@@ -47,11 +48,13 @@ func mustBegin(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel) pgx.Tx {
 	return tx
 }
 
-// TestTransactionElsewhere: a transaction that does not reach the store's own tables is refused and stays usable: no tables at all, tables of another instance.
+// TestTransactionElsewhere: a transaction that does not reach the store's own tables is refused and
+// stays usable: no tables at all, tables of another instance.
 func TestTransactionElsewhere(t *testing.T) {
 	mine, _, _ := shop(t, itself)
 	_, pool, _ := shop(t, func(string) string { return "pg_catalog" })
-	// The store's tables are named with their schema, so only another database lacks them; a client without a Schema looks along the search_path.
+	// The store's tables are named with their schema, so only another database lacks them; a client
+	// without a Schema looks along the search_path.
 	loose, err := Open(with(t, testURL(t), "search_path", schemaOf(t, mine)))
 	if err != nil {
 		t.Fatal(err)
@@ -86,8 +89,8 @@ func schemaOf(t *testing.T, c *sojourn.Client) string {
 	return schema
 }
 
-// TestStrictIsolation: under REPEATABLE READ a key that was taken since the snapshot is an error that asks to repeat the transaction, which then finds the
-// key's job (rules: F4).
+// TestStrictIsolation: under REPEATABLE READ a key that was taken since the snapshot is an error
+// that asks to repeat the transaction, which then finds the key's job (rules: F4).
 func TestStrictIsolation(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
@@ -115,8 +118,9 @@ func TestStrictIsolation(t *testing.T) {
 	}
 }
 
-// TestKeyOfAnOpenTransaction: two transactions that take one key wait for each other; the second finds the job of the first, or takes the key if that is
-// rolled back, without an error (rules: F4).
+// TestKeyOfAnOpenTransaction: two transactions that take one key wait for each other; the second
+// finds the job of the first, or takes the key if that is rolled back, without an error (rules:
+// F4).
 func TestKeyOfAnOpenTransaction(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	for _, commit := range []bool{true, false} {
@@ -159,7 +163,8 @@ func TestKeyOfAnOpenTransaction(t *testing.T) {
 	}
 }
 
-// TestIDsSurviveARollback: the id stays with the *Job, so a repeated transaction makes the same job, whatever became of the first commit (rules: F1).
+// TestIDsSurviveARollback: the id stays with the *Job, so a repeated transaction makes the same
+// job, whatever became of the first commit (rules: F1).
 func TestIDsSurviveARollback(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	j := echo.New(1)
@@ -184,7 +189,8 @@ func TestIDsSurviveARollback(t *testing.T) {
 	}
 }
 
-// TestOthersGoOnBesideFinishTx: while a transaction has completed a job and is not over, calls about other jobs go on.
+// TestOthersGoOnBesideFinishTx: while a transaction has completed a job and is not over, calls
+// about other jobs go on.
 func TestOthersGoOnBesideFinishTx(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -39,7 +39,8 @@ func backlog(t *testing.T, c *sojourn.Client, n int) {
 	}
 }
 
-// TestDeadRowsAreRemoved: a store that has left many dead rows behind does not wait for the server's own vacuum, which comes once a minute.
+// TestDeadRowsAreRemoved: a store that has left many dead rows behind does not wait for the
+// server's own vacuum, which comes once a minute.
 func TestDeadRowsAreRemoved(t *testing.T) {
 	const jobs = 12_000 // each leaves two
 	c, schema := openNamed(t)
@@ -58,8 +59,8 @@ func TestDeadRowsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestPlansOfAnEmptyTable: what was planned while the table of live jobs was known to be empty, as after each quiet hour, finds its rows by their ids all the same when
-// it has filled.
+// TestPlansOfAnEmptyTable: what was planned while the table of live jobs was known to be empty, as
+// after each quiet hour, finds its rows by their ids all the same when it has filled.
 func TestPlansOfAnEmptyTable(t *testing.T) {
 	const jobs, claims, most = 5000, 5, 100
 	c, schema := openNamed(t)

@@ -13,12 +13,16 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A write begins with its first message, so that neither the beginning nor the clock costs a round trip of its own. The settings are local to the
-// transaction, as a pooler wants it:
-//   - The server ends the transaction of a client that has vanished, so that its locks hold up nobody for long.
-//   - A prepared statement keeps the plan that it got when the tables were small, or had no statistics yet, and read all of a table that has grown
-//     to 20,000 jobs since: a claim took 4.4 ms instead of 0.7. Every statement of a write finds its rows by an index, so nothing else is offered.
-//   - What is not offered counts as very dear, and the server would compile a statement that has to read all of a small table, for 100 ms and more.
+// A write begins with its first message, so that neither the beginning nor the clock costs a round
+// trip of its own. The settings are local to the transaction, as a pooler wants it:
+//   - The server ends the transaction of a client that has vanished, so that its locks hold up
+//     nobody for long.
+//   - A prepared statement keeps the plan that it got when the tables were small, or had no
+//     statistics yet, and read all of a table that has grown to 20,000 jobs since: a claim took 4.4
+//     ms instead of 0.7. Every statement of a write finds its rows by an index, so nothing else is
+//     offered.
+//   - What is not offered counts as very dear, and the server would compile a statement that has to
+//     read all of a small table, for 100 ms and more.
 var openWrite = `select set_config('idle_in_transaction_session_timeout', '` + strconv.FormatInt(idleInTransaction.Milliseconds(), 10) + `', true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
 	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true),
@@ -60,8 +64,8 @@ type writer struct {
 // Silent implements sqldb.Silencer.
 func (w *writer) Silent() { w.silent = true }
 
-// Commit implements sqldb.Committer. A statement that changes another number of rows than wanted divides by zero, so that the server itself ends
-// the transaction before it comes to the commit.
+// Commit implements sqldb.Committer. A statement that changes another number of rows than wanted
+// divides by zero, so that the server itself ends the transaction before it comes to the commit.
 func (w *writer) Commit(batch []sqldb.Statement) error {
 	writes := w.wrote
 	w.fold(batch)
@@ -82,9 +86,10 @@ func (w *writer) Commit(batch []sqldb.Statement) error {
 	return w.commit(m)
 }
 
-// commit sends a message that ends with a commit. The commit is never given up with its caller's context: a cancel
-// request would end a wait for the synchronous standby, and make visible what the standby does not have. After
-// the limit the caller is told that the outcome is unknown, and the link goes on waiting.
+// commit sends a message that ends with a commit. The commit is never given up with its caller's
+// context: a cancel request would end a wait for the synchronous standby, and make visible what the
+// standby does not have. After the limit the caller is told that the outcome is unknown, and the
+// link goes on waiting.
 func (w *writer) commit(m *message) error {
 	err := w.finish(m)
 	var ours *sojourn.Error
@@ -128,10 +133,11 @@ const (
 	idleTooLong    = "25P03" // the server has ended the transaction because its client sent nothing for so long
 )
 
-// provesRollback reports whether an error proves that nothing was committed. An answer of the severity ERROR ends the
-// transaction, and the server skips the rest of the message with the commit in it. FATAL does not prove that: a
-// backend that is terminated says so after its commit too. Neither do errors that a pooler makes when it has
-// lost the server: class 08, and 57P and 58, which some use.
+// provesRollback reports whether an error proves that nothing was committed. An answer of the
+// severity ERROR ends the transaction, and the server skips the rest of the message with the commit
+// in it. FATAL does not prove that: a backend that is terminated says so after its commit too.
+// Neither do errors that a pooler makes when it has lost the server: class 08, and 57P and 58,
+// which some use.
 func provesRollback(err error) bool {
 	answer, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

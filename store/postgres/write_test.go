@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// TestNothingIsAcknowledgedThatTheServerRolledBack: a commit after a failed statement is a rollback, which the server reports as a success (inv:A1).
+// TestNothingIsAcknowledgedThatTheServerRolledBack: a commit after a failed statement is a
+// rollback, which the server reports as a success (inv:A1).
 func TestNothingIsAcknowledgedThatTheServerRolledBack(t *testing.T) {
 	d, table := database(t)
 	for name, end := range map[string]func(sqldb.Conn) error{
@@ -30,7 +31,8 @@ func TestNothingIsAcknowledgedThatTheServerRolledBack(t *testing.T) {
 	}
 }
 
-// TestCommitWantsItsRows: a statement that changes or reads another number of rows than wanted ends the transaction before its commit (rules: F, G).
+// TestCommitWantsItsRows: a statement that changes or reads another number of rows than wanted ends
+// the transaction before its commit (rules: F, G).
 func TestCommitWantsItsRows(t *testing.T) {
 	d, table := database(t)
 	ctx := context.Background()

@@ -22,9 +22,11 @@ type Copied struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Backup copies the store at path into a new file, while other processes work on it. The copy is the store at one moment after the call: what was
-// acknowledged before the call is in it. It is checked, synced, and appears under its name when it is complete, so there is never half a
-// file; an existing file is refused with ErrConflict. Readers and writers are not held up, but the write-ahead log cannot be cut meanwhile.
+// Backup copies the store at path into a new file, while other processes work on it. The copy is
+// the store at one moment after the call: what was acknowledged before the call is in it. It is
+// checked, synced, and appears under its name when it is complete, so there is never half a file;
+// an existing file is refused with ErrConflict. Readers and writers are not held up, but the
+// write-ahead log cannot be cut meanwhile.
 func Backup(ctx context.Context, path, to string) (Copied, error) {
 	from, err := locateExisting(path)
 	if err != nil {
@@ -88,7 +90,8 @@ func mustBeFree(to string) error {
 	return nil
 }
 
-// copyInto writes a consistent copy of a database into a new file, without its free pages, and checks and syncs it. It reads one snapshot.
+// copyInto writes a consistent copy of a database into a new file, without its free pages, and
+// checks and syncs it. It reads one snapshot.
 func copyInto(ctx context.Context, from, to string) error {
 	if err := createFile(to); err != nil {
 		return err

@@ -65,8 +65,9 @@ func coded(t *testing.T, err error, code, about string) {
 	}
 }
 
-// TestBackupUnderLoad: what was acknowledged before the backup began is in it; and after a restore nothing that was given out since comes again,
-// neither ids nor idempotency keys nor fences (spec:L8, inv:A1).
+// TestBackupUnderLoad: what was acknowledged before the backup began is in it; and after a restore
+// nothing that was given out since comes again, neither ids nor idempotency keys nor fences
+// (spec:L8, inv:A1).
 func TestBackupUnderLoad(t *testing.T) {
 	path := fileTest(t)
 	copied := path + ".backup"
@@ -245,7 +246,8 @@ func purge(t *testing.T, path string, from, to sojourn.ID) {
 	}
 }
 
-// tendChild does one of the three and says so: "backup TO", "restore FROM AT" killing itself before step AT, "compact FULL".
+// tendChild does one of the three and says so: "backup TO", "restore FROM AT" killing itself before
+// step AT, "compact FULL".
 func tendChild(command []string, path string) error {
 	ctx := context.Background()
 	var err error
@@ -272,7 +274,8 @@ func tendChild(command []string, path string) error {
 	return err
 }
 
-// TestRestoreKilled kills a restore between all its steps. The store is the old one, the new one, or refuses to open; the second run completes.
+// TestRestoreKilled kills a restore between all its steps. The store is the old one, the new one,
+// or refuses to open; the second run completes.
 func TestRestoreKilled(t *testing.T) {
 	for _, damaged := range []bool{false, true} {
 		path := fileTest(t)
@@ -336,7 +339,8 @@ func afterKill(t *testing.T, path string, damaged bool, ids, later []sojourn.ID)
 	return "new"
 }
 
-// TestBackupAndCompactKilled kills both at random moments, while the store is worked on: the backup is whole or not there, the store whole.
+// TestBackupAndCompactKilled kills both at random moments, while the store is worked on: the backup
+// is whole or not there, the store whole.
 func TestBackupAndCompactKilled(t *testing.T) {
 	path := fileTest(t)
 	c := storeTest(t, path)

@@ -14,8 +14,9 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// BenchmarkLife is the whole life of a job, every operation durable: single enqueues from n producers, claims of up to 100 by 8
-// workers, each job acknowledged in batches of what was claimed.
+// BenchmarkLife is the whole life of a job, every operation durable: single enqueues from n
+// producers, claims of up to 100 by 8 workers, each job acknowledged in batches of what was
+// claimed.
 func BenchmarkLife(b *testing.B) {
 	for _, producers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint("producers=", producers), func(b *testing.B) { benchmarkLife(b, producers) })
@@ -81,8 +82,8 @@ func benchmarkLife(b *testing.B, producers int) {
 	workers.Wait()
 }
 
-// BenchmarkClaim is one claim and finish of a job in front of a backlog. The cost must not depend on the backlog: compare 10,000 with
-// 1,000,000 of each sort.
+// BenchmarkClaim is one claim and finish of a job in front of a backlog. The cost must not depend
+// on the backlog: compare 10,000 with 1,000,000 of each sort.
 func BenchmarkClaim(b *testing.B) {
 	for _, sort := range []string{"ready", "scheduled", "final", "unknown-kind"} {
 		for _, n := range []int{10_000, 1_000_000} {

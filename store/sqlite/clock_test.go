@@ -10,8 +10,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clocktest"
 )
 
-// TestWallClockIsSet: inv:K1, inv:K3. The wall clock of the machine goes forward and back while processes live, die and open: no lease of a living worker ends
-// early, and the jobs of killed ones are claimed again in time.
+// TestWallClockIsSet: inv:K1, inv:K3. The wall clock of the machine goes forward and back while
+// processes live, die and open: no lease of a living worker ends early, and the jobs of killed ones
+// are claimed again in time.
 func TestWallClockIsSet(t *testing.T) {
 	clocktest.Run(t, []uint64{1, 2}, func(t *testing.T) clocktest.Database {
 		o, err := newOptions([]Option{Relaxed()})

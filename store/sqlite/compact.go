@@ -26,10 +26,11 @@ const (
 	compactRoom  = 64 << 20              // bytes that the disk must have free: moved pages pass through the log
 )
 
-// Compact gives the space of deleted jobs back to the file system, which SQLite does not do by itself: it uses it for new ones. It works in small
-// transactions beside other processes, and may end at any time; what is done stays done. full writes the whole file anew instead, which takes
-// twice its size of disk space and is refused with ErrConflict while another process has the store open; a file that was not made by Sojourn
-// itself can be compacted only so.
+// Compact gives the space of deleted jobs back to the file system, which SQLite does not do by
+// itself: it uses it for new ones. It works in small transactions beside other processes, and may
+// end at any time; what is done stays done. full writes the whole file anew instead, which takes
+// twice its size of disk space and is refused with ErrConflict while another process has the store
+// open; a file that was not made by Sojourn itself can be compacted only so.
 func Compact(ctx context.Context, path string, full bool) (Compacted, error) {
 	path, err := locateExisting(path)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// conn is one connection to the database and implements sqldb.Conn while a transaction is open. One goroutine uses it at a
-// time.
+// conn is one connection to the database and implements sqldb.Conn while a transaction is open. One
+// goroutine uses it at a time.
 type conn struct {
 	raw     *sqlite.Conn
 	ended   error         // why no statement may run: outside of a transaction, or SQLite has rolled it back
@@ -30,8 +30,9 @@ type conn struct {
 
 var errOutside = errors.New("sqlite: the Conn was used outside of its transaction")
 
-// transact runs fn between begin and end. begin may start several times, until it finds the database free or ctx ends. When fn
-// fails, panics or comes too late for ctx, everything is rolled back.
+// transact runs fn between begin and end. begin may start several times, until it finds the
+// database free or ctx ends. When fn fails, panics or comes too late for ctx, everything is rolled
+// back.
 func (c *conn) transact(ctx context.Context, begin, end func() error, fn func(sqldb.Conn) error) error {
 	c.interruptBy(ctx)
 	defer c.undisturbed()
@@ -60,7 +61,8 @@ func (c *conn) transact(ctx context.Context, begin, end func() error, fn func(sq
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// From here the outcome is no longer ctx's to change: the caller is to know whether it is written.
+	// From here the outcome is no longer ctx's to change: the caller is to know whether it is
+	// written.
 	c.undisturbed()
 	if err := c.patiently(context.WithoutCancel(ctx), end); err != nil {
 		return c.note(fmt.Errorf("sqlite: the end of a transaction: %w", err))
@@ -76,8 +78,9 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// interruptBy ends statements under way when ctx ends, from now on until undisturbed. The driver's SetInterrupt costs a goroutine and a look at every cached
-// statement, so it is called again only after it was needed.
+// interruptBy ends statements under way when ctx ends, from now on until undisturbed. The driver's
+// SetInterrupt costs a goroutine and a look at every cached statement, so it is called again only
+// after it was needed.
 func (c *conn) interruptBy(ctx context.Context) {
 	c.undisturbed()
 	if c.stop == nil {
@@ -98,8 +101,8 @@ func (c *conn) undisturbed() {
 	c.calm = nil
 }
 
-// The pauses between two looks at a busy database. SQLite's own busy handler sleeps up to 100 ms, in which a second process
-// that commits one transaction after the other would let this one starve.
+// The pauses between two looks at a busy database. SQLite's own busy handler sleeps up to 100 ms,
+// in which a second process that commits one transaction after the other would let this one starve.
 const (
 	firstPause = 250 * time.Microsecond
 	lastPause  = 4 * time.Millisecond
@@ -137,8 +140,8 @@ func (c *conn) note(err error) error {
 	if c.broken == nil && broken(err) {
 		c.broken = err
 	}
-	// After some errors (a full disk, an interrupted write) SQLite has rolled everything back. The next statement would commit
-	// by itself then, so none may follow.
+	// After some errors (a full disk, an interrupted write) SQLite has rolled everything back. The
+	// next statement would commit by itself then, so none may follow.
 	if c.ended == nil && c.raw.AutocommitEnabled() {
 		c.ended = fmt.Errorf("sqlite: the transaction was rolled back: %w", err)
 	}
@@ -265,8 +268,8 @@ func (c *conn) Bulk(q string, hit func(first int64), first sqldb.Ints, more ...s
 	return nil
 }
 
-// bindRow gives row i of a Bulk to its statement. A parameter stays bound from row to row, so only what differs is bound: rows that are written
-// together have most in common.
+// bindRow gives row i of a Bulk to its statement. A parameter stays bound from row to row, so only
+// what differs is bound: rows that are written together have most in common.
 func bindRow(st *sqlite.Stmt, columns []sqldb.Column, i int) error {
 	for k, column := range columns {
 		switch column := column.(type) { // without At, which allocates for each value

@@ -240,7 +240,8 @@ func TestRollback(t *testing.T) {
 	})
 }
 
-// A full disk makes SQLite roll the whole transaction back. If fn goes on after that, nothing of it may be written by itself.
+// A full disk makes SQLite roll the whole transaction back. If fn goes on after that, nothing of it
+// may be written by itself.
 func TestRolledBackBySQLite(t *testing.T) {
 	d := openTest(t, filepath.Join(t.TempDir(), "jobs.db"))
 	execute(t, d, "insert into sj_t (id, name) values (1, 'a')")
@@ -268,7 +269,8 @@ func TestRolledBackBySQLite(t *testing.T) {
 	execute(t, d, "insert into sj_t (id, name) values (5, 'fits')")
 }
 
-// What is bound stays bound from row to row, so each row must get its own values whatever stood in the one before it.
+// What is bound stays bound from row to row, so each row must get its own values whatever stood in
+// the one before it.
 func TestBulkBindsEachRow(t *testing.T) {
 	each(t, func(t *testing.T, d *DB) {
 		ids := sqldb.Ints{1, 2, 3, 4, 5, 6}

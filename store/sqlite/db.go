@@ -22,8 +22,8 @@ const (
 	walLimit  = 64 << 20        // bytes of the write-ahead log above which it is cut
 )
 
-// DB is one SQLite database: a connection that writes, and beside it some that read, so that readers never wait for the writer. It
-// implements sqldb.DB and sqldb.Owners.
+// DB is one SQLite database: a connection that writes, and beside it some that read, so that
+// readers never wait for the writer. It implements sqldb.DB and sqldb.Owners.
 type DB struct {
 	path    string // absolute, without symbolic links; ":memory:"
 	dialect sqldb.Dialect
@@ -31,7 +31,8 @@ type DB struct {
 	owner   *owner // nil in memory
 	level   int    // the newest version of the schema that this program can work with
 
-	// The connections rest in channels: to take one out is to own it, and waiting for it ends with the caller's context.
+	// The connections rest in channels: to take one out is to own it, and waiting for it ends with
+	// the caller's context.
 	writer chan *conn
 	reader chan *conn // the writer's channel in memory, where there is one connection
 	probe  chan *conn // for Version
@@ -109,8 +110,9 @@ func (d *DB) give(c *conn, to chan *conn) {
 	to <- c
 }
 
-// refusal is why nothing may be done any more. After an I/O error nobody knows what is on the disk: a second fsync on the same
-// file may report success for pages that the kernel has dropped. Only a new start, which reads the file again, may go on.
+// refusal is why nothing may be done any more. After an I/O error nobody knows what is on the disk:
+// a second fsync on the same file may report success for pages that the kernel has dropped. Only a
+// new start, which reads the file again, may go on.
 func (d *DB) refusal() error {
 	select {
 	case <-d.closed:
@@ -279,8 +281,9 @@ func (d *DB) Durable() error {
 	return d.inPlace()
 }
 
-// boundWAL cuts the write-ahead log when it is too large. SQLite's own checkpoint after a commit copies it back but never waits for
-// a reader, so under steady reading the file would only grow. It runs between transactions, with the writer in hand.
+// boundWAL cuts the write-ahead log when it is too large. SQLite's own checkpoint after a commit
+// copies it back but never waits for a reader, so under steady reading the file would only grow. It
+// runs between transactions, with the writer in hand.
 func (d *DB) boundWAL(c *conn) {
 	size := fileSize(d.path + "-wal")
 	if size < d.walLimit {
@@ -290,7 +293,8 @@ func (d *DB) boundWAL(c *conn) {
 	if size < d.walNext {
 		return
 	}
-	// A short wait first, because writers wait meanwhile. A log that grew all the same is worth waiting for the oldest reader.
+	// A short wait first, because writers wait meanwhile. A log that grew all the same is worth
+	// waiting for the oldest reader.
 	patience := 100 * time.Millisecond
 	if size > 4*d.walLimit {
 		patience = d.readLimit + time.Second

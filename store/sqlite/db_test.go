@@ -21,7 +21,8 @@ func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
 
 func fileTest(t *testing.T) string { return filepath.Join(t.TempDir(), "jobs.db") }
 
-// inv:Q1. While one store holds the write lock, the other waits as long as its context allows, and reads meanwhile.
+// inv:Q1. While one store holds the write lock, the other waits as long as its context allows, and
+// reads meanwhile.
 func TestBusyWaits(t *testing.T) {
 	path := fileTest(t)
 	a, b := openTest(t, path), openTest(t, path)
@@ -65,7 +66,8 @@ func TestBusyWaits(t *testing.T) {
 	}
 }
 
-// inv:Q1. Processes that create one file together and then write to it, one transaction after the other, all come through.
+// inv:Q1. Processes that create one file together and then write to it, one transaction after the
+// other, all come through.
 func TestBusyProcesses(t *testing.T) {
 	path := fileTest(t)
 	const n = 150
@@ -85,7 +87,8 @@ func TestBusyProcesses(t *testing.T) {
 	}
 }
 
-// Readers keep their snapshot and never wait for the writer; there may be more of them than connections.
+// Readers keep their snapshot and never wait for the writer; there may be more of them than
+// connections.
 func TestViewBesideUpdate(t *testing.T) {
 	d := openTest(t, fileTest(t))
 	var wg sync.WaitGroup
@@ -307,7 +310,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// inv:A6. After an error of the disk or file everything is refused, even if the caller swallowed the error.
+// inv:A6. After an error of the disk or file everything is refused, even if the caller swallowed
+// the error.
 func TestBrokenRefuses(t *testing.T) {
 	d := openTest(t, fileTest(t))
 	for range 50 {

@@ -18,7 +18,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// image is what a power cut leaves at the least: the files as they were when the newest fsync began.
+// image is what a power cut leaves at the least: the files as they were when the newest fsync
+// began.
 type image struct {
 	path string
 
@@ -96,7 +97,8 @@ func (a act) do(ctx context.Context, c *sojourn.Client) (err error) {
 	return err
 }
 
-// actChild opens the store and says "ready". After a line of input it acts; its fsync never returns, and says "committed".
+// actChild opens the store and says "ready". After a line of input it acts; its fsync never
+// returns, and says "committed".
 func actChild(path, encoded string) error {
 	var a act
 	text, err := base64.StdEncoding.DecodeString(encoded)
@@ -230,9 +232,10 @@ var acknowledgements = []acknowledgement{
 	}},
 }
 
-// TestAcknowledgedByAnotherProcess: inv:A1. A process commits, and its fsync does not return. Another process, which was there before or was started after the
-// first one was killed, answers a call that writes nothing and rests on that commit. Then the power is cut: what was answered is still true. The control
-// arm is a store that does not wait for the disk, and must lose it.
+// TestAcknowledgedByAnotherProcess: inv:A1. A process commits, and its fsync does not return.
+// Another process, which was there before or was started after the first one was killed, answers a
+// call that writes nothing and rests on that commit. Then the power is cut: what was answered is
+// still true. The control arm is a store that does not wait for the disk, and must lose it.
 func TestAcknowledgedByAnotherProcess(t *testing.T) {
 	for _, a := range acknowledgements {
 		t.Run(a.name, func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// faulty is a DB between which and its store a test stands. Only the faults are injected: everything else is the real database.
+// faulty is a DB between which and its store a test stands. Only the faults are injected:
+// everything else is the real database.
 type faulty struct {
 	*DB
 	before func()               // a transaction begins
@@ -76,8 +77,8 @@ func openFaulty(t *testing.T) (*faulty, *sojourn.Client) {
 	return f, sojourn.NewClient(s)
 }
 
-// TestClaimOfACallerThatIsGone: rules:A3. The claim is executed, and its caller has ended meanwhile: the lease is given back at once, and no
-// crash is counted.
+// TestClaimOfACallerThatIsGone: rules:A3. The claim is executed, and its caller has ended
+// meanwhile: the lease is given back at once, and no crash is counted.
 func TestClaimOfACallerThatIsGone(t *testing.T) {
 	f, c := openFaulty(t)
 	e, err := c.Enqueue(context.Background(), sojourn.NewJob("k", nil))
@@ -96,7 +97,8 @@ func TestClaimOfACallerThatIsGone(t *testing.T) {
 	}
 }
 
-// TestOneFailureInAGroup: several calls share a transaction and one of them fails in the middle of it: it fails alone, the others are stored.
+// TestOneFailureInAGroup: several calls share a transaction and one of them fails in the middle of
+// it: it fails alone, the others are stored.
 func TestOneFailureInAGroup(t *testing.T) {
 	f, c := openFaulty(t)
 	if err := c.Reserve(context.Background(), 10); err != nil {

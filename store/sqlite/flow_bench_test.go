@@ -10,9 +10,10 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// BenchmarkGates is one claim and finish of a job of a queue with gates; compare with "none", the same queue without. In "flight" so many jobs
-// are in flight beside. In "giant" one group with 200,000 ready jobs is at its limit in front of 10,000 small groups; "small" is the same
-// without it.
+// BenchmarkGates is one claim and finish of a job of a queue with gates; compare with "none", the
+// same queue without. In "flight" so many jobs are in flight beside. In "giant" one group with
+// 200,000 ready jobs is at its limit in front of 10,000 small groups; "small" is the same without
+// it.
 func BenchmarkGates(b *testing.B) {
 	limit := func(n int64) sojourn.QueueSettings { return sojourn.QueueSettings{Limit: n} }
 	groups := sojourn.QueueSettings{Limit: 1_000_000, GroupLimit: 1}

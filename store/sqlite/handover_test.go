@@ -18,7 +18,8 @@ type claimed struct {
 	err  error
 }
 
-// blockedClaim begins a claim that finds nothing, and returns when it is asleep. Call it inside of a bubble.
+// blockedClaim begins a claim that finds nothing, and returns when it is asleep. Call it inside of
+// a bubble.
 func blockedClaim(ctx context.Context, s *sqlstore.Store, worker string, limit int) <-chan claimed {
 	out := make(chan claimed, 1)
 	go func() {
@@ -38,8 +39,9 @@ func batchOf(n int) []*sojourn.Job {
 	return jobs
 }
 
-// TestHandOver: jobs that somebody waits for start in the transaction that stores them, in the order of claims and as often as each worker asks, and
-// what the worker gets is what is stored (docs/decisions/027).
+// TestHandOver: jobs that somebody waits for start in the transaction that stores them, in the
+// order of claims and as often as each worker asks, and what the worker gets is what is stored
+// (docs/decisions/027).
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched, s := openWatched(t)
@@ -106,7 +108,8 @@ func TestHandOverOfAnAnswer(t *testing.T) {
 	})
 }
 
-// TestNoHandOverThroughGates: a queue with a limit counts in a transaction of its own, and nobody is overlooked.
+// TestNoHandOverThroughGates: a queue with a limit counts in a transaction of its own, and nobody
+// is overlooked.
 func TestNoHandOverThroughGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched, s := openWatched(t)
@@ -130,7 +133,8 @@ func TestNoHandOverThroughGates(t *testing.T) {
 	})
 }
 
-// TestHandOverThatFails: what goes wrong with the claim is not the producer's trouble, and the claim goes on waiting.
+// TestHandOverThatFails: what goes wrong with the claim is not the producer's trouble, and the
+// claim goes on waiting.
 func TestHandOverThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched, s := openWatched(t)
@@ -152,7 +156,8 @@ func TestHandOverThatFails(t *testing.T) {
 	})
 }
 
-// TestHandOverToNobody: rules:A3. The caller of the claim is gone when the transaction ends: the lease is given back, and costs no crash.
+// TestHandOverToNobody: rules:A3. The caller of the claim is gone when the transaction ends: the
+// lease is given back, and costs no crash.
 func TestHandOverToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched, s := openWatched(t)

@@ -9,16 +9,16 @@ import (
 	"sync/atomic"
 )
 
-// syncers is how many fsyncs of the log may run at a time: one for transactions that start jobs, one
-// for those that end them (sqlstore.Config.Enders). On a slow disk each would otherwise wait for the
-// fsync of the other before its own.
+// syncers is how many fsyncs of the log may run at a time: one for transactions that start jobs,
+// one for those that end them (sqlstore.Config.Enders). On a slow disk each would otherwise wait
+// for the fsync of the other before its own.
 const syncers = 2
 
-// walLog makes commits durable. With synchronous=FULL SQLite syncs the write-ahead log inside of the
-// commit, and nobody can write meanwhile. Here a commit only writes to the log, the next transaction
-// begins, and a call is answered after an fsync that covers all that the call has written or read.
-// The log is valid up to its first gap, so whatever an answer rests on is durable with it:
-// docs/decisions/035.
+// walLog makes commits durable. With synchronous=FULL SQLite syncs the write-ahead log inside of
+// the commit, and nobody can write meanwhile. Here a commit only writes to the log, the next
+// transaction begins, and a call is answered after an fsync that covers all that the call has
+// written or read. The log is valid up to its first gap, so whatever an answer rests on is durable
+// with it: docs/decisions/035.
 //
 // That includes commits of other processes, whose own fsync may still be under way, or will never
 // come because they were killed: docs/decisions/044. So states of the log are counted as they are

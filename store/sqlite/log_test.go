@@ -19,8 +19,9 @@ func insertOne(c sqldb.Conn) error {
 	return err
 }
 
-// TestNothingIsToldBeforeTheDiskHasIt: while the log is on its way to the disk, the next transaction runs, and neither who has written nor who has read
-// what is written is answered. A sync counts for what was written before it began. Who says that nobody is told need not wait.
+// TestNothingIsToldBeforeTheDiskHasIt: while the log is on its way to the disk, the next
+// transaction runs, and neither who has written nor who has read what is written is answered. A
+// sync counts for what was written before it began. Who says that nobody is told need not wait.
 func TestNothingIsToldBeforeTheDiskHasIt(t *testing.T) {
 	d := openTest(t, fileTest(t))
 	syncing := make(chan chan bool) // syncs that have begun; each ends when its channel is closed
@@ -100,7 +101,8 @@ func TestNothingIsToldBeforeTheDiskHasIt(t *testing.T) {
 	d.log.sync = (*os.File).Sync
 }
 
-// TestFailedSync: inv:A6. After a sync has failed nothing is accepted or answered any more, although the next sync would succeed.
+// TestFailedSync: inv:A6. After a sync has failed nothing is accepted or answered any more,
+// although the next sync would succeed.
 func TestFailedSync(t *testing.T) {
 	d := openTest(t, fileTest(t))
 	before := d.log.synced.Load()
@@ -131,7 +133,8 @@ type onDisk struct {
 	acked     []sojourn.ID // while it was the newest
 }
 
-// TestPowerCut: inv:A1. What was acknowledged is in the bytes that were synced before, and these are a store that opens.
+// TestPowerCut: inv:A1. What was acknowledged is in the bytes that were synced before, and these
+// are a store that opens.
 func TestPowerCut(t *testing.T) {
 	path := fileTest(t)
 	o, err := newOptions(nil)
@@ -206,8 +209,9 @@ func checkCut(t *testing.T, cut *onDisk) {
 	}
 }
 
-// TestStatesOfTheLog: a store syncs the log once for each answer that rests on something new, whoever has committed it, and never otherwise; also after
-// another one has written the log back and begun it again.
+// TestStatesOfTheLog: a store syncs the log once for each answer that rests on something new,
+// whoever has committed it, and never otherwise; also after another one has written the log back
+// and begun it again.
 func TestStatesOfTheLog(t *testing.T) {
 	path := fileTest(t)
 	a, b := openTest(t, path), openTest(t, path)

@@ -9,8 +9,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// TestNewQueuesAskByIndex: a batch of jobs for new queues runs the same statements and reads as many rows in a store with many queues as in one with
-// few, and none of its statements reads the table of queues from end to end.
+// TestNewQueuesAskByIndex: a batch of jobs for new queues runs the same statements and reads as
+// many rows in a store with many queues as in one with few, and none of its statements reads the
+// table of queues from end to end.
 func TestNewQueuesAskByIndex(t *testing.T) {
 	const batch = 200
 	type cost struct{ statements, rows, runs int }

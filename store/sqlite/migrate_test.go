@@ -63,7 +63,8 @@ func TestMigrationHistory(t *testing.T) {
 	})
 }
 
-// TestCodeLevels: a program works with newer tables if they say that it may, and refuses them if not (design: rolling deploys).
+// TestCodeLevels: a program works with newer tables if they say that it may, and refuses them if
+// not (design: rolling deploys).
 func TestCodeLevels(t *testing.T) {
 	path := fileTest(t)
 	ctx := context.Background()
@@ -113,7 +114,8 @@ func TestCodeLevels(t *testing.T) {
 	}
 }
 
-// TestStatusLooksAtTheSchema: a store whose tables become too new while it is open says so (spec:H7, readyz).
+// TestStatusLooksAtTheSchema: a store whose tables become too new while it is open says so
+// (spec:H7, readyz).
 func TestStatusLooksAtTheSchema(t *testing.T) {
 	path := fileTest(t)
 	c, err := Open(path)

@@ -38,8 +38,9 @@ var filesMoved = map[string]func(path string) error{
 	"removed and created": func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) },
 }
 
-// TestFileTakenAway: inv:A1. When the database, its log or the log's index is removed or replaced under an open store, nothing is acknowledged or shown any
-// more: every call is refused with an error that says so, also a claim that was waiting before.
+// TestFileTakenAway: inv:A1. When the database, its log or the log's index is removed or replaced
+// under an open store, nothing is acknowledged or shown any more: every call is refused with an
+// error that says so, also a claim that was waiting before.
 func TestFileTakenAway(t *testing.T) {
 	for name, take := range filesMoved {
 		for _, relaxed := range []bool{false, true} {
@@ -98,7 +99,8 @@ func takenAway(t *testing.T, c *sojourn.Client, path string, take func(path stri
 	}
 }
 
-// TestDoctorFindsAnotherFile: the check of the store that is at the path now names a process that still has the old file open.
+// TestDoctorFindsAnotherFile: the check of the store that is at the path now names a process that
+// still has the old file open.
 func TestDoctorFindsAnotherFile(t *testing.T) {
 	path := fileTest(t)
 	old := child(t, path, "hold")

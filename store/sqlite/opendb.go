@@ -24,10 +24,12 @@ const (
 	// applicationID marks a database file as ours, in SQLite's header. file(1) shows it.
 	applicationID = 0x536a726e // "Sjrn"
 
-	// oldestSQLite is the first version in which a checkpoint that meets a reset of the log can no longer corrupt the database.
+	// oldestSQLite is the first version in which a checkpoint that meets a reset of the log can no
+	// longer corrupt the database.
 	oldestSQLite = 3_051_003
 
-	// openPatience is how long opening waits for a busy database, such as one that another process is recovering.
+	// openPatience is how long opening waits for a busy database, such as one that another process
+	// is recovering.
 	openPatience = 30 * time.Second
 )
 
@@ -83,8 +85,8 @@ func openDB(path string, o options) (_ *DB, err error) {
 	return d, nil
 }
 
-// open makes the connections, the one that writes first: it creates and checks the file. The owner comes before all, so that a restore sees it,
-// or it sees the restore.
+// open makes the connections, the one that writes first: it creates and checks the file. The owner
+// comes before all, so that a restore sees it, or it sees the restore.
 func (d *DB) open() (err error) {
 	if d.owner, err = newOwner(d.path, d.level, d.created); err != nil {
 		return err
@@ -157,8 +159,9 @@ func supported(version int) error {
 	return nil
 }
 
-// locate turns the user's path into the one under which SQLite will know the file, so that the log and the owners' files stand
-// beside the file itself and not beside a symbolic link to it. network names the network file system of a directory.
+// locate turns the user's path into the one under which SQLite will know the file, so that the log
+// and the owners' files stand beside the file itself and not beside a symbolic link to it. network
+// names the network file system of a directory.
 func locate(path string, network func(dir string) string) (string, error) {
 	if path == "" || strings.IndexByte(path, 0) >= 0 {
 		return "", sojourn.Invalid("path", "%q names no file", path)
@@ -186,8 +189,9 @@ func locate(path string, network func(dir string) string) (string, error) {
 	return path, nil
 }
 
-// oneName refuses a file with several names. SQLite finds the log by the name under which a file is opened, so what is written under one name would
-// be missing under the other, and both would write over each other.
+// oneName refuses a file with several names. SQLite finds the log by the name under which a file is
+// opened, so what is written under one name would be missing under the other, and both would write
+// over each other.
 func oneName(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || links(info) < 2 {
@@ -200,9 +204,10 @@ func oneName(path string) error {
 		"name beside which the files -wal and -shm are, and remove the others, which \"find DIR -samefile %[1]s\" lists. To copy a store use sojourn store backup", path, links(info))
 }
 
-// createFile makes a missing file that only its owner can read; SQLite gives the log the same mode. An existing file must not be
-// opened here: closing it again would free the locks that other connections of this process hold on it, since POSIX locks belong
-// to the process. For the same reason nobody may connect to the new file before it is closed here.
+// createFile makes a missing file that only its owner can read; SQLite gives the log the same mode.
+// An existing file must not be opened here: closing it again would free the locks that other
+// connections of this process hold on it, since POSIX locks belong to the process. For the same
+// reason nobody may connect to the new file before it is closed here.
 func createFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -214,7 +219,8 @@ func createFile(path string) error {
 	return f.Close()
 }
 
-// unclean tells whether the last process that used the file did not close it: it left a log, and nobody is using the file now.
+// unclean tells whether the last process that used the file did not close it: it left a log, and
+// nobody is using the file now.
 func (d *DB) unclean() (bool, error) {
 	if fileSize(d.path+"-wal") == 0 {
 		return false, nil

@@ -157,7 +157,8 @@ func TestOpenTogether(t *testing.T) {
 	wg.Wait()
 }
 
-// inv:A1, inv:Q4, spec:L8. After kill -9 everything acknowledged is there, the stop is noticed, and the owner is known to be dead.
+// inv:A1, inv:Q4, spec:L8. After kill -9 everything acknowledged is there, the stop is noticed, and
+// the owner is known to be dead.
 func TestKilled(t *testing.T) {
 	path := fileTest(t)
 	p := child(t, path, "write 1 100000")
@@ -241,8 +242,8 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// inv:Q1. Processes that meet while the file is being made are patient with each other too: this is the only time when the database
-// is not in WAL mode and readers can be in a writer's way.
+// inv:Q1. Processes that meet while the file is being made are patient with each other too: this is
+// the only time when the database is not in WAL mode and readers can be in a writer's way.
 func TestCreateTogether(t *testing.T) {
 	for range 10 {
 		path := fileTest(t)

@@ -28,40 +28,45 @@ type options struct {
 	created        func()               // of tests: the owner's file exists and is not locked yet
 }
 
-// MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to sojourn.MaxMaxBytes, default
-// sojourn.DefaultMaxBytes.
+// MaxBytes bounds args, result, response body and checkpoint, each, in bytes: 1 to
+// sojourn.MaxMaxBytes, default sojourn.DefaultMaxBytes.
 func MaxBytes(n int) Option { return func(o *options) { o.maxBytes = n } }
 
-// Clock replaces the store's clock, for tests that drive time themselves. The protection against clock jumps is off then. now is
-// called from several goroutines.
+// Clock replaces the store's clock, for tests that drive time themselves. The protection against
+// clock jumps is off then. now is called from several goroutines.
 func Clock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
 
-// Relaxed gives up durability for speed: what was acknowledged during the last moments may be gone after a power cut or a crash
-// of the operating system, though not after a crash of the process. Status shows it as durability "relaxed". All processes on
-// one file should agree.
+// Relaxed gives up durability for speed: what was acknowledged during the last moments may be gone
+// after a power cut or a crash of the operating system, though not after a crash of the process.
+// Status shows it as durability "relaxed". All processes on one file should agree.
 func Relaxed() Option { return func(o *options) { o.relaxed = true } }
 
-// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default the store's own.
+// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default the store's
+// own.
 func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
 
 // NoMigrate leaves the schema as it is; opening then fails if it is not the newest.
 func NoMigrate() Option { return func(o *options) { o.noMigrate = true } }
 
-// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or sojourn queue set; others are refused with
-// ErrNotFound. By default the first job that names a queue makes it.
+// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or
+// sojourn queue set; others are refused with ErrNotFound. By default the first job that names a
+// queue makes it.
 func DeclaredQueues() Option { return func(o *options) { o.declared = true } }
 
-// LowSpace refuses new jobs with CodeLowSpace while fewer bytes than this are free on the disk of the file, so that what is stored can go on to its end:
-// claims, outcomes and answers are taken as long as the disk takes them. Default 0: no bound. It is looked at every second at most, and not known on Windows.
+// LowSpace refuses new jobs with CodeLowSpace while fewer bytes than this are free on the disk of
+// the file, so that what is stored can go on to its end: claims, outcomes and answers are taken as
+// long as the disk takes them. Default 0: no bound. It is looked at every second at most, and not
+// known on Windows.
 func LowSpace(bytes int64) Option { return func(o *options) { o.lowSpace = bytes } }
 
-// AllowNetworkFS opens a file on a network file system all the same. SQLite's locks and shared memory do not work reliably there:
-// two machines on one file will corrupt it.
+// AllowNetworkFS opens a file on a network file system all the same. SQLite's locks and shared
+// memory do not work reliably there: two machines on one file will corrupt it.
 func AllowNetworkFS() Option { return func(o *options) { o.allowNetworkFS = true } }
 
-// Throttle gives a queue a throttler in Go: it is asked before each start, inside the claim's transaction, so it must be quick and must not
-// call the store. The queue's setting throttle becomes "go", unless it has a rule: from then on processes without a throttler for it start none of
-// its jobs.
+// Throttle gives a queue a throttler in Go: it is asked before each start, inside the claim's
+// transaction, so it must be quick and must not call the store. The queue's setting throttle
+// becomes "go", unless it has a rule: from then on processes without a throttler for it start none
+// of its jobs.
 func Throttle(queue string, t sojourn.Throttler) Option {
 	return func(o *options) {
 		if o.throttlers == nil {
@@ -71,8 +76,8 @@ func Throttle(queue string, t sojourn.Throttler) Option {
 	}
 }
 
-// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers(). Without it nothing is started in a queue that has a
-// rule, and why says so.
+// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers().
+// Without it nothing is started in a queue that has a rule, and why says so.
 func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
 	return func(o *options) { o.rules = compile }
 }

@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// An owner is one open store. As long as it is open it holds the operating system's exclusive lock on
-// a file of its own beside the database, FILE-owner-ID. The system releases the lock when the process
-// dies, and the file stays: an owner is dead if its file can be locked. Behind the byte that is
-// locked, the file contains the newest version of the schema that the program knows and, once the
-// database is open, which file that is and the process.
+// An owner is one open store. As long as it is open it holds the operating system's exclusive lock
+// on a file of its own beside the database, FILE-owner-ID. The system releases the lock when the
+// process dies, and the file stays: an owner is dead if its file can be locked. Behind the byte
+// that is locked, the file contains the newest version of the schema that the program knows and,
+// once the database is open, which file that is and the process.
 //
-// Others take a shared lock while they look at an owner or act on its death. So they do not take each
-// other for the owner, and nobody can become that owner before they have finished.
+// Others take a shared lock while they look at an owner or act on its death. So they do not take
+// each other for the owner, and nobody can become that owner before they have finished.
 type owner struct {
 	id   string
 	path string
@@ -101,8 +101,8 @@ func endDead(database, self string, end func(id string) (finished bool, err erro
 }
 
 // eachOwner calls look for each owner of a database but self, with its open file. If the owner is
-// dead, the file is locked until look returns. Files that a process left before they had their names
-// are removed.
+// dead, the file is locked until look returns. Files that a process left before they had their
+// names are removed.
 func eachOwner(database, self string, look func(id string, f *os.File, dead bool) error) error {
 	entries, err := os.ReadDir(filepath.Dir(database))
 	if err != nil {
@@ -130,8 +130,8 @@ func eachOwner(database, self string, look func(id string, f *os.File, dead bool
 	return nil
 }
 
-// lookAtOwner opens an owner's file, if it is still there, and calls look with a shared lock if that
-// is free.
+// lookAtOwner opens an owner's file, if it is still there, and calls look with a shared lock if
+// that is free.
 func lookAtOwner(path string, look func(f *os.File, dead bool) error) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {

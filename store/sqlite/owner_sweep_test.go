@@ -60,8 +60,9 @@ func stillHeld(t *testing.T, c *sojourn.Client, jobs []sojourn.Claimed) {
 	}
 }
 
-// TestOwnerIsBornLocked: spec:L8. A store looks for dead owners while another one is being opened, between the creation of its owner's file and the lock, and
-// acts on what it saw only after the other one has claimed: the leases stand.
+// TestOwnerIsBornLocked: spec:L8. A store looks for dead owners while another one is being opened,
+// between the creation of its owner's file and the lock, and acts on what it saw only after the
+// other one has claimed: the leases stand.
 func TestOwnerIsBornLocked(t *testing.T) {
 	path := fileTest(t)
 	d := openTest(t, path)
@@ -101,7 +102,8 @@ func TestOwnerIsBornLocked(t *testing.T) {
 	stillHeld(t, born, jobs)
 }
 
-// TestOwnersBesideSweeps: the same without a hook: stores are opened, claim 100 jobs and are closed, while others sweep all the time.
+// TestOwnersBesideSweeps: the same without a hook: stores are opened, claim 100 jobs and are
+// closed, while others sweep all the time.
 func TestOwnersBesideSweeps(t *testing.T) {
 	path := fileTest(t)
 	stop := make(chan bool)

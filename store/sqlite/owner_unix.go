@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock takes the file's lock for its owner if it is free; closing the file releases it. flock belongs
-// to the open file, so two stores of one process see each other like two processes, which they would
-// not do with locks of fcntl.
+// lock takes the file's lock for its owner if it is free; closing the file releases it. flock
+// belongs to the open file, so two stores of one process see each other like two processes, which
+// they would not do with locks of fcntl.
 func lock(f *os.File) (bool, error) { return flock(f, unix.LOCK_EX) }
 
 // lockShared takes the lock together with others who look at the file, unless its owner lives.
@@ -30,8 +30,8 @@ func flock(f *os.File, how int) (bool, error) {
 	}
 }
 
-// ownerTemporary is the name of an owner's file until it is locked. An owner that has its name and is
-// not locked is dead: it cannot be one that is being created.
+// ownerTemporary is the name of an owner's file until it is locked. An owner that has its name and
+// is not locked is dead: it cannot be one that is being created.
 func ownerTemporary(path string) string { return path + unbornMark }
 
 // removeLocked removes a file whose lock is held, and releases the lock after that: in the other

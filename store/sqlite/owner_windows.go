@@ -21,9 +21,9 @@ func lockFile(f *os.File, how uint32) (bool, error) {
 	return err == nil, os.NewSyscallError("LockFileEx", err)
 }
 
-// ownerTemporary is the name of an owner's file until it is locked. Windows renames no open file, so
-// it has its name at once. Who takes it for dead before it is locked holds the lock while acting on
-// that; the new owner then does not get the lock, and takes another name.
+// ownerTemporary is the name of an owner's file until it is locked. Windows renames no open file,
+// so it has its name at once. Who takes it for dead before it is locked holds the lock while acting
+// on that; the new owner then does not get the lock, and takes another name.
 func ownerTemporary(path string) string { return path }
 
 // removeLocked removes a file whose lock is held. Windows removes no open file, so the lock goes

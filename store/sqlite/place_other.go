@@ -7,5 +7,6 @@ type fileID struct{}
 
 func (fileID) String() string { return "" }
 
-// identify finds nothing to compare: Windows neither removes nor renames a file that SQLite has open.
+// identify finds nothing to compare: Windows neither removes nor renames a file that SQLite has
+// open.
 func identify(string) (fileID, error) { return fileID{}, nil }

@@ -13,8 +13,8 @@ type fileID struct{ device, inode uint64 }
 
 func (f fileID) String() string { return fmt.Sprintf("%d:%d", f.device, f.inode) }
 
-// identify finds the file that a path leads to. It opens nothing: closing a second descriptor of the
-// database would drop the locks of SQLite.
+// identify finds the file that a path leads to. It opens nothing: closing a second descriptor of
+// the database would drop the locks of SQLite.
 func identify(path string) (fileID, error) {
 	var s unix.Stat_t
 	for {

@@ -83,15 +83,17 @@ func openRecording(t *testing.T) (r *recording, s *sqlstore.Store, advance func(
 	return r, s, func(d time.Duration) { now = now.Add(d) }
 }
 
-// TestNoStatementScansATable runs everything that workers, producers and answers do, and looks at SQLite's plan of each statement: a table that
-// grows with the jobs is never read from end to end, so that the cost of a call does not depend on the backlog.
+// TestNoStatementScansATable runs everything that workers, producers and answers do, and looks at
+// SQLite's plan of each statement: a table that grows with the jobs is never read from end to end,
+// so that the cost of a call does not depend on the backlog.
 func TestNoStatementScansATable(t *testing.T) {
 	r, s, advance := openRecording(t)
 	workload(t, s, advance)
 	r.checkPlans(t)
 }
 
-// TestGatesAskByIndex is the same for what gates ask. The line of a group is found by its index, and nothing but a few rows is ever sorted.
+// TestGatesAskByIndex is the same for what gates ask. The line of a group is found by its index,
+// and nothing but a few rows is ever sorted.
 func TestGatesAskByIndex(t *testing.T) {
 	r, s, _ := openRecording(t)
 	gatedtest.Day(t, sojourn.NewClient(s))
@@ -114,7 +116,8 @@ func TestGatesAskByIndex(t *testing.T) {
 	}
 }
 
-// TestPollsAskByIndex: what a claim asks about poll steps it reads from their index, in its order, however many jobs await without one.
+// TestPollsAskByIndex: what a claim asks about poll steps it reads from their index, in its order,
+// however many jobs await without one.
 func TestPollsAskByIndex(t *testing.T) {
 	r, s, advance := openRecording(t)
 	request := gatedtest.Polls(t, sojourn.NewClient(s), 50)
@@ -143,7 +146,8 @@ func TestPollsAskByIndex(t *testing.T) {
 	}
 }
 
-// TestCrowdOfGroups: a claim reads as few rows from 10,000 groups, with as many jobs of a full group before them, as from ten.
+// TestCrowdOfGroups: a claim reads as few rows from 10,000 groups, with as many jobs of a full
+// group before them, as from ten.
 func TestCrowdOfGroups(t *testing.T) {
 	read := map[int]int{}
 	for _, groups := range []int{10, 10_000} {

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// A pragma is a setting of a connection that is read back after it is set, because SQLite ignores silently what it does not know or
-// cannot do.
+// A pragma is a setting of a connection that is read back after it is set, because SQLite ignores
+// silently what it does not know or cannot do.
 type pragma struct{ name, value, reads string }
 
-// writerPragmas are measured: a cache from 32 MiB and a checkpoint each 4,000 pages cost nothing that shows, a checkpoint each 100 pages
-// a tenth; a page size other than the default brings nothing.
+// writerPragmas are measured: a cache from 32 MiB and a checkpoint each 4,000 pages cost nothing
+// that shows, a checkpoint each 100 pages a tenth; a page size other than the default brings
+// nothing.
 func writerPragmas() []pragma {
 	return []pragma{
 		{"journal_mode", "wal", "wal"},

@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// A store remembers the rows that it has leased. What another process changes in them meanwhile must be seen all the same, before the end of the step
-// and after it.
+// A store remembers the rows that it has leased. What another process changes in them meanwhile
+// must be seen all the same, before the end of the step and after it.
 func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	var stores [2]*sojourn.Client
@@ -75,7 +75,8 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	}
 }
 
-// watchedDB notes the statements of its transactions, on connections that can still tell their version.
+// watchedDB notes the statements of its transactions, on connections that can still tell their
+// version.
 type watchedDB struct {
 	*DB
 	updates atomic.Int64
@@ -124,7 +125,8 @@ func openWatched(t *testing.T) (*watchedDB, *sqlstore.Store) {
 	return watched, s
 }
 
-// TestEndOfAStepReadsNothing: who has claimed a job a moment ago knows its row, so the end of the step does not read it (docs/decisions/019).
+// TestEndOfAStepReadsNothing: who has claimed a job a moment ago knows its row, so the end of the
+// step does not read it (docs/decisions/019).
 func TestEndOfAStepReadsNothing(t *testing.T) {
 	watched, s := openWatched(t)
 	if _, err := sojourn.NewClient(s).Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
@@ -145,8 +147,9 @@ func TestEndOfAStepReadsNothing(t *testing.T) {
 	}
 }
 
-// Ids that were leased here are not looked for before the first job that has them is stored. A second one with such an id is recognized all the same, and so is one that
-// another process has stored meanwhile.
+// Ids that were leased here are not looked for before the first job that has them is stored. A
+// second one with such an id is recognized all the same, and so is one that another process has
+// stored meanwhile.
 func TestLeasedIDsAreNotLookedFor(t *testing.T) {
 	watched, s := openWatched(t)
 	ids, err := s.IDs(t.Context(), 3)

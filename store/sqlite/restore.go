@@ -24,12 +24,14 @@ type Restored struct {
 	NextID   sojourn.ID `json:"next_id"`            // of the first new job; below it are gaps
 }
 
-// Restore makes a backup the store at path. It copies the backup, checks it as the database and as sojourn doctor does, and only then puts it in
-// place; a store that is there already is refused with ErrConflict unless replace is set, and is kept beside under another name. While any process
+// Restore makes a backup the store at path. It copies the backup, checks it as the database and as
+// sojourn doctor does, and only then puts it in place; a store that is there already is refused
+// with ErrConflict unless replace is set, and is kept beside under another name. While any process
 // has it open nothing is done, and none can open it meanwhile.
 //
-// New jobs get ids above all that can have been given out since the backup, so that neither ids nor idempotency keys come again; and epochs
-// rise, so that leases and Job.Fence of that time are behind. A process that is killed here leaves the old store or the new one, or a store that
+// New jobs get ids above all that can have been given out since the backup, so that neither ids nor
+// idempotency keys come again; and epochs rise, so that leases and Job.Fence of that time are
+// behind. A process that is killed here leaves the old store or the new one, or a store that
 // refuses to open until Restore has been repeated.
 func Restore(ctx context.Context, backup, path string, replace bool) (Restored, error) {
 	r := restoring{step: func() {}, now: time.Now, replace: replace}
@@ -41,7 +43,8 @@ const (
 	replacing   = "replacing" // in that file: the store's files are being moved, so it must not be opened
 )
 
-// noRestore refuses to open a store that is being restored, or that was left by a restore in a state that nobody may work on.
+// noRestore refuses to open a store that is being restored, or that was left by a restore in a
+// state that nobody may work on.
 func noRestore(path string) error {
 	f, err := os.OpenFile(path+restoreMark, os.O_RDWR, 0)
 	if err != nil {
@@ -135,7 +138,8 @@ func (r *restoring) run(ctx context.Context, backup, path string) (out Restored,
 	return out, err
 }
 
-// begin takes the mark, and then looks for others: who opens the store makes itself known first and looks for the mark then.
+// begin takes the mark, and then looks for others: who opens the store makes itself known first and
+// looks for the mark then.
 func (r *restoring) begin() error {
 	name := r.path + restoreMark
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -165,8 +169,8 @@ func (r *restoring) begin() error {
 	return err
 }
 
-// settle writes the log of the old store back, so that its file alone is the whole of it, and reads its next id. A store that cannot be read is
-// not healthy.
+// settle writes the log of the old store back, so that its file alone is the whole of it, and reads
+// its next id. A store that cannot be read is not healthy.
 func (r *restoring) settle(ctx context.Context) (healthy bool, next int64, err error) {
 	c, err := connect(r.path, sqlite.OpenReadWrite, nil)
 	if err != nil {
@@ -256,8 +260,8 @@ func (r *restoring) swap() (kept string, err error) {
 	return kept, syncDir(filepath.Dir(r.path))
 }
 
-// moveIn moves away what there is, a file that cannot be read with its log, and puts the new store in its place. Meanwhile a mark keeps others from
-// opening, and so from making, a store there.
+// moveIn moves away what there is, a file that cannot be read with its log, and puts the new store
+// in its place. Meanwhile a mark keeps others from opening, and so from making, a store there.
 func (r *restoring) moveIn() (kept string, err error) {
 	if _, err := r.mark.WriteAt([]byte(replacing), 1); err != nil {
 		return "", err

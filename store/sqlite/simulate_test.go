@@ -7,7 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
-// TestSimulation lets stores in memory live random lives with faults (inv:A1, inv:F1, inv:S2, inv:U1, inv:T2, inv:L1). make sim runs more seeds.
+// TestSimulation lets stores in memory live random lives with faults (inv:A1, inv:F1, inv:S2,
+// inv:U1, inv:T2, inv:L1). make sim runs more seeds.
 func TestSimulation(t *testing.T) {
 	seeds := 100
 	if testing.Short() {

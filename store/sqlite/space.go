@@ -18,7 +18,8 @@ type space struct {
 	low    error
 }
 
-// spaceEvery is how old what is known of the disk may be: in a second a store writes some 100 MB at most.
+// spaceEvery is how old what is known of the disk may be: in a second a store writes some 100 MB at
+// most.
 const spaceEvery = time.Second
 
 func (s *space) check() error {

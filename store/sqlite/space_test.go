@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestLowSpace: bad:26. New jobs are refused while the disk is nearly full, and what is stored goes on to its end.
+// TestLowSpace: bad:26. New jobs are refused while the disk is nearly full, and what is stored goes
+// on to its end.
 func TestLowSpace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c, err := Open(path)
@@ -42,7 +43,8 @@ func TestLowSpace(t *testing.T) {
 	}
 }
 
-// TestSpaceIsLookedAtAgain: the bound holds as long as the disk is full, and an unknown disk bounds nothing.
+// TestSpaceIsLookedAtAgain: the bound holds as long as the disk is full, and an unknown disk bounds
+// nothing.
 func TestSpaceIsLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := int64(10)

@@ -13,15 +13,18 @@ import (
 // prefix of every table. One file holds one instance.
 const prefix = "sj_"
 
-// apart is from how many ends of steps on they have a transaction of their own, which runs while the log is synced for jobs that start. With fewer, all that
-// comes from few callers meets in one, which is a sync less.
+// apart is from how many ends of steps on they have a transaction of their own, which runs while
+// the log is synced for jobs that start. With fewer, all that comes from few callers meets in one,
+// which is a sync less.
 const apart = 32
 
-// Open opens the queue in a SQLite file, or ":memory:" for a private one that lives as long as the client. A missing file is made
-// (mode 0600, its folder must exist), and an older schema is migrated, unless NoMigrate. Several processes on one file are normal.
+// Open opens the queue in a SQLite file, or ":memory:" for a private one that lives as long as the
+// client. A missing file is made (mode 0600, its folder must exist), and an older schema is
+// migrated, unless NoMigrate. Several processes on one file are normal.
 //
-// What is acknowledged is durable: the write-ahead log is synced before a call is answered, but for Relaxed. The error names what to do where the file is
-// not ours, damaged, on a network file system, or too new for this program (CodeSchema).
+// What is acknowledged is durable: the write-ahead log is synced before a call is answered, but for
+// Relaxed. The error names what to do where the file is not ours, damaged, on a network file
+// system, or too new for this program (CodeSchema).
 func Open(path string, list ...Option) (*sojourn.Client, error) {
 	o, err := newOptions(list)
 	if err != nil {

@@ -15,16 +15,21 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// EnqueueTx stores up to sojourn.MaxBatch jobs inside of tx, all or none: they exist exactly if tx is committed. What Client.Enqueue promises about
-// keys, queues and run_at holds here too. The ids stand in the answers, in the order of jobs, and mean nothing before the commit: after a rollback
-// another job may get them. The jobs themselves are left without, so that they can be enqueued again.
+// EnqueueTx stores up to sojourn.MaxBatch jobs inside of tx, all or none: they exist exactly if tx
+// is committed. What Client.Enqueue promises about keys, queues and run_at holds here too. The ids
+// stand in the answers, in the order of jobs, and mean nothing before the commit: after a rollback
+// another job may get them. The jobs themselves are left without, so that they can be enqueued
+// again.
 //
-// tx must be of a driver that is built on modernc.org/sqlite (its own "sqlite", for one), on the store's own file as its main database, and on a
-// connection that was opened after the store; anything else is refused with CodeInvalid before anything is written. Begin it with _txlock=immediate: a
-// transaction that has read before it writes is refused (CodeUnavailable, Retryable) when others have written since.
+// tx must be of a driver that is built on modernc.org/sqlite (its own "sqlite", for one), on the
+// store's own file as its main database, and on a connection that was opened after the store;
+// anything else is refused with CodeInvalid before anything is written. Begin it with
+// _txlock=immediate: a transaction that has read before it writes is refused (CodeUnavailable,
+// Retryable) when others have written since.
 //
-// While tx has written and is not over, nobody else can write, and a call that writes through the client waits for tx: inside of tx such a call waits for
-// itself, until its context ends or 30 s are over. Workers find the jobs within 100 ms of the commit, or at once after Client.Wake.
+// While tx has written and is not over, nobody else can write, and a call that writes through the
+// client waits for tx: inside of tx such a call waits for itself, until its context ends or 30 s
+// are over. Workers find the jobs within 100 ms of the commit, or at once after Client.Wake.
 func EnqueueTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojourn.Job) ([]sojourn.Enqueued, error) {
 	s, err := txStore(c)
 	if err != nil {
@@ -37,12 +42,14 @@ func EnqueueTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojo
 	return s.EnqueueTx(ctx, tx, send)
 }
 
-// FinishTx completes the job that a handler runs inside of tx, with the result that job.SetResult has set: the job is completed exactly if tx is
-// committed, so what else tx writes happens exactly once. It is the last statement before the commit; then the handler returns nil.
+// FinishTx completes the job that a handler runs inside of tx, with the result that job.SetResult
+// has set: the job is completed exactly if tx is committed, so what else tx writes happens exactly
+// once. It is the last statement before the commit; then the handler returns nil.
 //
-// ErrLeaseLost: the job is no longer the handler's, or was completed before; roll back. After any other error roll back too and return it, and the job is
-// tried again as its policy says. Once FinishTx was called, only a commit completes the job: a handler that returns nil after a rollback has failed, with
-// sojourn.ReasonRolledBack. What it returns after the commit changes nothing.
+// ErrLeaseLost: the job is no longer the handler's, or was completed before; roll back. After any
+// other error roll back too and return it, and the job is tried again as its policy says. Once
+// FinishTx was called, only a commit completes the job: a handler that returns nil after a rollback
+// has failed, with sojourn.ReasonRolledBack. What it returns after the commit changes nothing.
 //
 // About tx see EnqueueTx.
 func FinishTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job) error {
@@ -82,8 +89,8 @@ func (d *DB) Join(ctx context.Context, in any, _ string) (sqldb.Joined, error) {
 	return sqldb.JoinSQL(ctx, tx, bindSQL, true)
 }
 
-// sameFile refuses a transaction of another copy of SQLite, or of another file. It reads no table, so it begins no snapshot that could be outdated
-// by the first write.
+// sameFile refuses a transaction of another copy of SQLite, or of another file. It reads no table,
+// so it begins no snapshot that could be outdated by the first write.
 func (d *DB) sameFile(ctx context.Context, tx *sql.Tx) error {
 	var answer string
 	err := tx.QueryRowContext(ctx, "select "+mainFunction+"()").Scan(&answer)
@@ -111,8 +118,8 @@ func (d *DB) sameFile(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// takeLock begins writing, as early as can be: what is read after it stays true. Where the transaction has neither read nor written before, it waits for
-// the lock as the store does.
+// takeLock begins writing, as early as can be: what is read after it stays true. Where the
+// transaction has neither read nor written before, it waits for the lock as the store does.
 func takeLock(ctx context.Context, tx *sql.Tx) error {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -133,10 +140,12 @@ func takeLock(ctx context.Context, tx *sql.Tx) error {
 	}
 }
 
-// lockPatience is how long a transaction of the application waits for the write lock of the file, if its context does not end before.
+// lockPatience is how long a transaction of the application waits for the write lock of the file,
+// if its context does not end before.
 const lockPatience = 30 * time.Second
 
-// codeOf is SQLite's extended code in an error of any driver built on modernc.org/sqlite; 0 for others.
+// codeOf is SQLite's extended code in an error of any driver built on modernc.org/sqlite; 0 for
+// others.
 func codeOf(err error) int {
 	var coded interface{ Code() int }
 	if errors.As(err, &coded) {

@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
-// TestTransactions runs the suite of transactions of the application, on modernc's driver of database/sql.
+// TestTransactions runs the suite of transactions of the application, on modernc's driver of
+// database/sql.
 func TestTransactions(t *testing.T) {
 	storetest.RunTx(t, func(t *testing.T, o storetest.Options) storetest.Application {
 		path := filepath.Join(t.TempDir(), "jobs.db")

@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// stranger is a driver whose SQLite is another copy: it does not know the function, or a function of that name that says another word.
+// stranger is a driver whose SQLite is another copy: it does not know the function, or a function
+// of that name that says another word.
 type stranger struct{ answer string }
 
 func (s stranger) Open(string) (driver.Conn, error)             { return s, nil }
@@ -75,7 +76,8 @@ func openIn(t *testing.T, path string) *sojourn.Client {
 
 var echo = sojourn.Kind[int]{Name: "echo"}
 
-// TestRefusedTransactions: only a connection of the same copy of SQLite, whose main database is the store's file, is let in.
+// TestRefusedTransactions: only a connection of the same copy of SQLite, whose main database is the
+// store's file, is let in.
 func TestRefusedTransactions(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "jobs.db")
@@ -153,8 +155,9 @@ func TestMemoryTakesNoTransaction(t *testing.T) {
 	}
 }
 
-// TestDeferredTransaction: a transaction that begins without the lock takes it with EnqueueTx, and waits for it as the store does, even on a
-// connection without a busy timeout. One that has read what is outdated by then is told to begin again.
+// TestDeferredTransaction: a transaction that begins without the lock takes it with EnqueueTx, and
+// waits for it as the store does, even on a connection without a busy timeout. One that has read
+// what is outdated by then is told to begin again.
 func TestDeferredTransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c := openIn(t, path)
@@ -223,8 +226,9 @@ func TestDeferredTransaction(t *testing.T) {
 	}
 }
 
-// TestCallInsideATransaction: a call through the client waits for the transaction around it. Its context ends the waiting; what it asked for happens once
-// the transaction is over, so the outcome is unknown, and a repetition with the same job is that job.
+// TestCallInsideATransaction: a call through the client waits for the transaction around it. Its
+// context ends the waiting; what it asked for happens once the transaction is over, so the outcome
+// is unknown, and a repetition with the same job is that job.
 func TestCallInsideATransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c := openIn(t, path)
@@ -253,7 +257,8 @@ func TestCallInsideATransaction(t *testing.T) {
 	}
 }
 
-// TestNoIDsFromTheWriter: an EnqueueTx in a transaction that holds the write lock needs no id from a block, of which a new client has none (rules:F3).
+// TestNoIDsFromTheWriter: an EnqueueTx in a transaction that holds the write lock needs no id from
+// a block, of which a new client has none (rules:F3).
 func TestNoIDsFromTheWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c := openIn(t, path)

@@ -20,7 +20,8 @@ var cancelTrials = []trial{
 	{"edit of nothing", "An Edit that finds nothing changes nothing and is no error.", "spec:A17 tr:O1", editNothing},
 }
 
-// everyState makes one job in each live state. Each has its own kind-wide key, so that they do not meet.
+// everyState makes one job in each live state. Each has its own kind-wide key, so that they do not
+// meet.
 func (s *scene) everyState() map[string]sojourn.ID {
 	s.Helper()
 	return map[string]sojourn.ID{

@@ -238,8 +238,8 @@ func concurrentSweeps(s *scene) {
 	}
 }
 
-// concurrentAll lets three workers send requests and finish with the answers, while a responder answers each request twice, two
-// producers enqueue, and a sweep runs.
+// concurrentAll lets three workers send requests and finish with the answers, while a responder
+// answers each request twice, two producers enqueue, and a sweep runs.
 func concurrentAll(s *scene) {
 	const producers, each = 2, 60
 	var batches [producers][]sojourn.Job

@@ -104,7 +104,8 @@ func inboxAddsUp(s *scene) {
 	same(s, "the outcomes", text(counts), text(want))
 }
 
-// inboxParked: neither an enqueue nor an Await nor a sweep takes it, and its own id is not that of the message that a better rule reads later.
+// inboxParked: neither an enqueue nor an Await nor a sweep takes it, and its own id is not that of
+// the message that a better rule reads later.
 func inboxParked(s *scene) {
 	park := sojourn.Response{Park: true, Source: "bank", MessageID: "m", Body: []byte("{"), Reason: "undecodable", Error: "unexpected end"}
 	r := s.send(park)

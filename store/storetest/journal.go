@@ -114,7 +114,8 @@ func (s *scene) busy(entries int) sojourn.ID {
 	return id
 }
 
-// holdsHistory wants the history to be the first entry and the newest ones up to last, and to say what is missing.
+// holdsHistory wants the history to be the first entry and the newest ones up to last, and to say
+// what is missing.
 func (s *scene) holdsHistory(id sojourn.ID, last int32) []sojourn.Attempt {
 	s.Helper()
 	h := s.history(id)

@@ -41,8 +41,8 @@ func (s *scene) extends(l sojourn.Lease, stands bool) string {
 	return ""
 }
 
-// outlive extends a lease beyond a timeout or deadline that ends with the lease's first length, and wants the sweep to act one
-// lease later, while the lease itself still stands.
+// outlive extends a lease beyond a timeout or deadline that ends with the lease's first length, and
+// wants the sweep to act one lease later, while the lease itself still stands.
 func (s *scene) outlive(l sojourn.Lease, want sojourn.Swept) {
 	s.Helper()
 	for range 3 {

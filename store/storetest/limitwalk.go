@@ -47,7 +47,8 @@ func limitWalk(s *scene) {
 // load is what is in flight in the queue or a group.
 type load struct{ sum, jobs int64 }
 
-// kept checks a limit: a step may leave more in flight than it allows, but makes no more of it, and one job alone may be heavier.
+// kept checks a limit: a step may leave more in flight than it allows, but makes no more of it, and
+// one job alone may be heavier.
 func (w *limitWalker) kept(what string, limit int64, before, after load) {
 	if limit > 0 && after.sum > limit && after.sum > before.sum && after.jobs > 1 {
 		w.Fatalf("%s has %d in flight of %d, and had %d", what, after.sum, limit, before.sum)
@@ -111,8 +112,8 @@ func (w *limitWalker) end() string {
 	return string(o.Type)
 }
 
-// inHand adds up what the jobs themselves hold, not what the store has counted: those that run, await, or are ready again with an answer. The queue's
-// sum has no name.
+// inHand adds up what the jobs themselves hold, not what the store has counted: those that run,
+// await, or are ready again with an answer. The queue's sum has no name.
 func (w *limitWalker) inHand() map[string]load {
 	jobs, err := w.store.Find(w.ctx, sojourn.Filter{Queue: line, States: []sojourn.State{sojourn.Running, sojourn.Awaiting, sojourn.Ready}, Limit: sojourn.MaxFind})
 	w.must(err, "Find")

@@ -177,7 +177,8 @@ func orderReleased(s *scene) {
 	s.order(s.drain(), []sojourn.ID{c.Job.ID, behind})
 }
 
-// table enqueues the jobs of the specification's example: 10:32/700, 10:33/50, 10:33/100, 10:40/1, 10:40/7, in another order.
+// table enqueues the jobs of the specification's example: 10:32/700, 10:33/50, 10:33/100, 10:40/1,
+// 10:40/7, in another order.
 func (s *scene) table() map[int32]sojourn.ID {
 	s.Helper()
 	ten := s.now().Truncate(time.Hour).Add(time.Hour)
@@ -200,7 +201,8 @@ func orderTable(s *scene) {
 	s.order(s.drain(), []sojourn.ID{t[1], t[7], t[50], t[100], t[700]})
 }
 
-// starve keeps ten jobs of priority 1 ready, starts one a second, and says after how many the one of priority 2 started.
+// starve keeps ten jobs of priority 1 ready, starts one a second, and says after how many the one
+// of priority 2 started.
 func (s *scene) starve() int {
 	s.Helper()
 	poor := s.enqueue(sojourn.Priority(2))
@@ -221,8 +223,8 @@ func orderStarves(s *scene) { same(s, "starts before the job of priority 2", s.s
 
 func orderAges(s *scene) {
 	s.setQueue(line, sojourn.QueueSettings{AgeStep: 30 * time.Second})
-	// What became ready in the first 30 s may overtake it: the ten of the beginning and one a second. The one of second 30 is its equal, and has
-	// the larger id.
+	// What became ready in the first 30 s may overtake it: the ten of the beginning and one a
+	// second. The one of second 30 is its equal, and has the larger id.
 	same(s, "starts before the job of priority 2", s.starve(), 10+29)
 }
 

@@ -54,7 +54,8 @@ func answers(c sojourn.Claimed, text string) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAnswer, Result: []byte(text), ResultType: "text/plain"}
 }
 
-// underPoll is a new job that waits under the key, polled every ten seconds, whose first poll step runs.
+// underPoll is a new job that waits under the key, polled every ten seconds, whose first poll step
+// runs.
 func (s *scene) underPoll(key string, options ...sojourn.Option) sojourn.Claimed {
 	s.Helper()
 	c := s.running(append([]sojourn.Option{sojourn.Key(key), steady(time.Minute)}, options...)...)
@@ -319,7 +320,8 @@ func pollInTime(s *scene) {
 	s.counters(c.Job.ID, 1, 0, 0)
 }
 
-// pollAnswerWaited: nobody sweeps after the worker of the poll step has died, so that the claim itself ends its lease, long after the timeout.
+// pollAnswerWaited: nobody sweeps after the worker of the poll step has died, so that the claim
+// itself ends its lease, long after the timeout.
 func pollAnswerWaited(s *scene) {
 	for _, timeout := range []time.Duration{time.Minute, 20 * time.Second} {
 		p := s.underPoll("k", sojourn.Timeout(timeout))

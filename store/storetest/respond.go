@@ -205,7 +205,8 @@ func respondErrorRetry(s *scene) {
 	same(s, "reason", j.Reason, "gateway")
 	s.counters(c.Job.ID, 1, 1, 0)
 	same(s, "kept", j.Kept, 0)
-	// The same when the retry finds it: it came while the step ran, and the step ends with an error.
+	// The same when the retry finds it: it came while the step ran, and the step ends with an
+	// error.
 	d := s.running(sojourn.Key("l"), steady(time.Minute))
 	r := s.respond("l", failing("declined"))
 	s.became(r, sojourn.Early, d.Job.ID)

@@ -21,7 +21,8 @@ const (
 	charge = "charge_card" // a kind
 	line   = "default"     // a queue
 	lease  = 30 * time.Second
-	// patience bounds every wait for something that must happen. It is real time and long, so that a slow machine fails nothing.
+	// patience bounds every wait for something that must happen. It is real time and long, so that
+	// a slow machine fails nothing.
 	patience = 20 * time.Second
 	// moment is how long something that must not happen is given to happen.
 	moment = 30 * time.Millisecond
@@ -184,7 +185,8 @@ func typed(contentType string) sojourn.Option {
 	return func(j *sojourn.Job) { j.ContentType = contentType }
 }
 
-// job makes a job with a fresh id. Its content type is not JSON, so that args, result and checkpoint may be any text.
+// job makes a job with a fresh id. Its content type is not JSON, so that args, result and
+// checkpoint may be any text.
 func (s *scene) job(options ...sojourn.Option) sojourn.Job {
 	s.Helper()
 	j := *sojourn.NewJob(charge, []byte(`{"order":42}`), append([]sojourn.Option{typed("text/plain")}, options...)...)

@@ -1,10 +1,11 @@
-// Package storetest is the conformance suite of sojourn.Store. Every store passes all of it, so that an application sees the
-// same behaviour whatever lies below.
+// Package storetest is the conformance suite of sojourn.Store. Every store passes all of it, so
+// that an application sees the same behaviour whatever lies below.
 //
-// Each case has a law, one sentence that says what a store promises, and names what it covers: rows of the specification (spec:),
-// invariants (inv:), rows of the transition table (tr:) and rules (rules:). A case drives its own clock and its own store, so
-// cases are deterministic and need no waiting; blocked calls run in real goroutines. After each case the suite audits
-// everything the store holds, and runs the store's own checks if it is a sojourn.Checker.
+// Each case has a law, one sentence that says what a store promises, and names what it covers: rows
+// of the specification (spec:), invariants (inv:), rows of the transition table (tr:) and rules
+// (rules:). A case drives its own clock and its own store, so cases are deterministic and need no
+// waiting; blocked calls run in real goroutines. After each case the suite audits everything the
+// store holds, and runs the store's own checks if it is a sojourn.Checker.
 package storetest
 
 import (
@@ -27,12 +28,13 @@ type Options struct {
 	Rules      func(text string) (sojourn.Throttler, error)
 }
 
-// Run checks a store. open makes a new, empty one each time it is called and fails t if it cannot; the suite closes it. If the
-// store has a method Nudge(), the suite calls it after each move of the clock, so that blocked calls look again.
+// Run checks a store. open makes a new, empty one each time it is called and fails t if it cannot;
+// the suite closes it. If the store has a method Nudge(), the suite calls it after each move of the
+// clock, so that blocked calls look again.
 //
-// The suite calls a store on behalf of tenants with a sojourn.Caller in the context. A store that does
-// not look at the context, because it sends the call to a server, has a method As(*sojourn.Caller)
-// sojourn.Store that gives the same store as that caller sees it.
+// The suite calls a store on behalf of tenants with a sojourn.Caller in the context. A store that
+// does not look at the context, because it sends the call to a server, has a method
+// As(*sojourn.Caller) sojourn.Store that gives the same store as that caller sees it.
 //
 // SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
 func Run(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {

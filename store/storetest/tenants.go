@@ -25,14 +25,15 @@ var tenantTrials = []trial{
 	{"a replace names who replaced", "The history of a replaced job names the token.", "tr:N6 spec:H7", replacedBy},
 }
 
-// Distant is an optional ability of a store that learns who calls from something else than the sojourn.Caller in the context, such as
-// the connection to a server.
+// Distant is an optional ability of a store that learns who calls from something else than the
+// sojourn.Caller in the context, such as the connection to a server.
 type Distant interface {
 	// As is a store over the same data, whose calls are those of the holder of an access token.
 	As(c *sojourn.Caller) sojourn.Store
 }
 
-// tenant is the scene as the holder of a token sees it. A store that is far away has to be asked for a connection with that token.
+// tenant is the scene as the holder of a token sees it. A store that is far away has to be asked
+// for a connection with that token.
 func (s *scene) tenant(token string, grants ...sojourn.Grant) *scene {
 	s.Helper()
 	return s.caller(&sojourn.Caller{Token: token, Grants: grants})
@@ -240,7 +241,8 @@ func repeatExpired(s *scene) {
 	s.gone(free.ID)
 }
 
-// unreachable enqueues a job whose key a job of another tenant has, in each way, and wants a conflict that names nothing of it.
+// unreachable enqueues a job whose key a job of another tenant has, in each way, and wants a
+// conflict that names nothing of it.
 func (s *scene) unreachable(key string, holder sojourn.ID, what string) {
 	s.Helper()
 	for _, on := range []sojourn.OnConflict{sojourn.ReturnExisting, sojourn.ReturnError, sojourn.Replace} {

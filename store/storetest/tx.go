@@ -8,12 +8,15 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Application is a program with rows of its own in the store's database: a table with one integer column.
+// Application is a program with rows of its own in the store's database: a table with one integer
+// column.
 type Application struct {
 	Store sojourn.Store // also a sojourn.TxStore
-	// Begin begins a transaction that may write, waiting for its turn where only one may at a time. It is called from several goroutines.
+	// Begin begins a transaction that may write, waiting for its turn where only one may at a time.
+	// It is called from several goroutines.
 	Begin func() (Tx, error)
-	// Rows lists the numbers in the application's table, ascending, as a transaction of its own sees them.
+	// Rows lists the numbers in the application's table, ascending, as a transaction of its own
+	// sees them.
 	Rows func(t *testing.T) []int64
 }
 
@@ -26,8 +29,8 @@ type Tx struct {
 	Rollback func() error
 }
 
-// RunTx checks a store that is a sojourn.TxStore. open makes a new, empty one each time it is called, beside an empty table of the application. The suite
-// closes the store.
+// RunTx checks a store that is a sojourn.TxStore. open makes a new, empty one each time it is
+// called, beside an empty table of the application. The suite closes the store.
 func RunTx(t *testing.T, open func(t *testing.T, o Options) Application) {
 	for _, c := range txTrials {
 		t.Run(c.name, func(t *testing.T) {

@@ -16,7 +16,8 @@ const (
 	maxRepeats  = 50 // of a transaction that others overtake
 )
 
-// txSideBySide runs producers with transactions of the application, producers without, and workers that complete in transactions, all at once.
+// txSideBySide runs producers with transactions of the application, producers without, and workers
+// that complete in transactions, all at once.
 func txSideBySide(s *txScene) {
 	var mu sync.Mutex // guards the two below
 	committed := map[int64]bool{}
@@ -70,7 +71,8 @@ func txSideBySide(s *txScene) {
 	s.sideBySide(committed)
 }
 
-// sideBySide compares what is stored with what was committed: numbers of producers from 0, of completions from 1,000,000.
+// sideBySide compares what is stored with what was committed: numbers of producers from 0, of
+// completions from 1,000,000.
 func (s *txScene) sideBySide(committed map[int64]bool) {
 	rows := map[int64]int{}
 	for _, n := range s.app.Rows(s.T) {
@@ -106,7 +108,8 @@ func (s *txScene) sideBySide(committed map[int64]bool) {
 	}
 }
 
-// produce makes one transaction: a row, a job of its own, and two jobs with keys over which all race. Every third one rolls back.
+// produce makes one transaction: a row, a job of its own, and two jobs with keys over which all
+// race. Every third one rolls back.
 func (s *txScene) produce(n int64) (committed bool, err error) {
 	a, b := fmt.Sprint("k", n%txKeys), fmt.Sprint("k", (n*3+1)%txKeys)
 	return n%3 != 0, s.repeatedly(func(x tx) (bool, error) {

@@ -1,14 +1,18 @@
-// Package execjob works jobs off with programs: one run of a command is one step of a job. It needs Unix.
+// Package execjob works jobs off with programs: one run of a command is one step of a job. It needs
+// Unix.
 //
 //	program, err := execjob.New(execjob.Options{Command: []string{"./charge.sh"}})
 //	worker.Handle(w, sojourn.Kind[[]byte]{Name: "charge_card", Codec: sojourn.Bytes{}}, program.Run)
 //
-// The program finds the job as JSON on its standard input, and its parts as files whose names are in its environment; input.go has both. It runs in a
-// folder of its own, which is removed afterwards. Its exit status says what becomes of the job, see [Program.Run]. What it prints goes to the job's log.
+// The program finds the job as JSON on its standard input, and its parts as files whose names are
+// in its environment; input.go has both. It runs in a folder of its own, which is removed
+// afterwards. Its exit status says what becomes of the job, see [Program.Run]. What it prints goes
+// to the job's log.
 //
-// It is the leader of a process group. Nothing of the group outlives the step: what the program leaves behind is killed when it has ended, and when the
-// context of the step ends, the group gets SIGTERM and after [KillAfter] SIGKILL. When the
-// worker itself is killed, a shell beside it kills the groups (watchman.go), and Linux kills the programs. A process that leaves its group (setsid)
+// It is the leader of a process group. Nothing of the group outlives the step: what the program
+// leaves behind is killed when it has ended, and when the context of the step ends, the group gets
+// SIGTERM and after [KillAfter] SIGKILL. When the worker itself is killed, a shell beside it kills
+// the groups (watchman.go), and Linux kills the programs. A process that leaves its group (setsid)
 // is not followed.
 package execjob
 
@@ -25,7 +29,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// The exit statuses that mean something. 0 completes the job; all others are errors, which the job's retry policy counts.
+// The exit statuses that mean something. 0 completes the job; all others are errors, which the
+// job's retry policy counts.
 const (
 	ExitAbort = 65 // EX_DATAERR: the job fails, whatever attempts remain
 	ExitRetry = 75 // EX_TEMPFAIL: run it again later; counts as no error
@@ -35,12 +40,14 @@ const (
 const (
 	// DefaultRetryAfter is how long a job rests after ExitRetry, if the program does not say.
 	DefaultRetryAfter = time.Minute
-	// KillAfter is how long a process group may take to end after SIGTERM. It is shorter than the time a worker has after its grace.
+	// KillAfter is how long a process group may take to end after SIGTERM. It is shorter than the
+	// time a worker has after its grace.
 	KillAfter = time.Second
 	// MaxTail is how many bytes of the end of standard error become part of an error's text.
 	MaxTail = 4 << 10
 
-	// readLast bounds the reading of what is left in the pipes of a group that has ended, should somebody outside of it hold them open.
+	// readLast bounds the reading of what is left in the pipes of a group that has ended, should
+	// somebody outside of it hold them open.
 	readLast = 500 * time.Millisecond
 	saveTime = time.Second // for a checkpoint, when the step has ended
 	// lookEvery is how often a running program's checkpoint is looked at.
@@ -56,11 +63,13 @@ const (
 
 // Options of a Program.
 type Options struct {
-	// Command is the program and its arguments. A name without a slash is looked for in PATH, now; a relative one counts from the present folder.
+	// Command is the program and its arguments. A name without a slash is looked for in PATH, now;
+	// a relative one counts from the present folder.
 	Command []string
 	// Timeout bounds one run. 0 = only the job's own clocks do.
 	Timeout time.Duration
-	// Env are variables, as NAME=VALUE, that the program gets besides those of [Passed] and its own.
+	// Env are variables, as NAME=VALUE, that the program gets besides those of [Passed] and its
+	// own.
 	Env []string
 	// Folder is where the folders of runs are made. Default: os.TempDir().
 	Folder string
@@ -102,14 +111,16 @@ func New(o Options) (*Program, error) {
 	return &Program{o: o, path: path, watch: watchman{parent: o.Folder, live: map[int]bool{}}}, nil
 }
 
-// Close ends what runs, and the shell that waits for the end of this process. A program that has run nothing since needs no Close.
+// Close ends what runs, and the shell that waits for the end of this process. A program that has
+// run nothing since needs no Close.
 func (p *Program) Close() error {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
 	return p.watch.stop()
 }
 
-// Run runs the command for one step of job; it is the handler of a kind. Standard output and standard error go to the job's log, line by line.
+// Run runs the command for one step of job; it is the handler of a kind. Standard output and
+// standard error go to the job's log, line by line.
 //
 //	exit 0             completed, with what is in the file $SOJOURN_RESULT
 //	exit 65            failed, whatever attempts remain
@@ -117,8 +128,8 @@ func (p *Program) Close() error {
 //	exit 77            awaiting, with the wait in the file $SOJOURN_AWAIT, such as {"within": "6h"}; the next run has the answer
 //	anything else      an error with the reason exit_N and the end of standard error as its text
 //
-// The file $SOJOURN_CHECKPOINT is stored, if it was changed and the job is not completed; while the program runs, within a second, if another file was
-// moved to its place.
+// The file $SOJOURN_CHECKPOINT is stored, if it was changed and the job is not completed; while the
+// program runs, within a second, if another file was moved to its place.
 func (p *Program) Run(ctx context.Context, job *sojourn.Job, _ []byte) error {
 	folder, err := p.watch.runFolder()
 	if err != nil {
@@ -174,7 +185,8 @@ func (p *Program) run(ctx context.Context, job *sojourn.Job, files *files) (*os.
 		out.close()
 		return nil, "", err
 	}
-	// Linux kills the child when the thread that has made it ends, not when the process does; so the thread stays.
+	// Linux kills the child when the thread that has made it ends, not when the process does; so
+	// the thread stays.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := &exec.Cmd{Path: p.path, Args: p.o.Command, Dir: files.path("work"), Env: p.environment(files), Stdin: in, Stdout: out.w, Stderr: errs.w, SysProcAttr: ownGroup()}

@@ -122,7 +122,8 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// TestWhatAProgramSees: the job as JSON, its bytes as files, an answer and a checkpoint in the next run; the environment is a short list.
+// TestWhatAProgramSees: the job as JSON, its bytes as files, an answer and a checkpoint in the next
+// run; the environment is a short list.
 func TestWhatAProgramSees(t *testing.T) {
 	t.Setenv("SOJOURN_TOKEN", "secret-token")
 	t.Setenv("SOJOURN_URL", "postgres://user:secret-word@db/x")
@@ -203,7 +204,8 @@ func TestResultTypes(t *testing.T) {
 	}
 }
 
-// TestOutputIsTheLog: lines of both streams, cut as the log cuts them, the first and the newest; 5 MB in one line and 100,000 lines need no room.
+// TestOutputIsTheLog: lines of both streams, cut as the log cuts them, the first and the newest; 5
+// MB in one line and 100,000 lines need no room.
 func TestOutputIsTheLog(t *testing.T) {
 	h := handled(t, script(t, `echo first; printf '\377\000odd\n\n' ; printf 'no end' >&2; head -c 5000000 /dev/zero | tr '\0' x; echo; yes | head -n 100000; exit 1`))
 	id := h.Enqueue(kind.New(nil))
@@ -231,7 +233,8 @@ func TestOutputIsTheLog(t *testing.T) {
 	}
 }
 
-// TestTail: of a long standard error the text of the error has the end, from the beginning of a line on.
+// TestTail: of a long standard error the text of the error has the end, from the beginning of a
+// line on.
 func TestTail(t *testing.T) {
 	h := handled(t, script(t, `i=0; while [ $i -lt 2000 ]; do echo "line $i" >&2; i=$((i+1)); done; exit 1`))
 	id := h.Enqueue(kind.New(nil))
@@ -263,7 +266,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestProgramGoesMissing: one that has gone since the start, or that no system can run, is an error of the job.
+// TestProgramGoesMissing: one that has gone since the start, or that no system can run, is an error
+// of the job.
 func TestProgramGoesMissing(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"gone":    os.Remove,
@@ -283,7 +287,8 @@ func TestProgramGoesMissing(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftBehind: what a program has started ends with it, and holds nothing up by keeping its output open.
+// TestNothingIsLeftBehind: what a program has started ends with it, and holds nothing up by keeping
+// its output open.
 func TestNothingIsLeftBehind(t *testing.T) {
 	h := handled(t, script(t, `trap "" TERM; sleep 1000 & echo $! >"$SOJOURN_RESULT"`))
 	id := h.Enqueue(kind.New(nil))

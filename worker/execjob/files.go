@@ -20,12 +20,14 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Passed are the variables that a program inherits, if they are set. All others stay with the worker, because they may hold what
-// opens the store, and a program is told by name which of them it gets.
+// Passed are the variables that a program inherits, if they are set. All others stay with the
+// worker, because they may hold what opens the store, and a program is told by name which of them
+// it gets.
 var Passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ"}
 
-// files are the folder of one run. A program reads job.json on its standard input; args, response and checkpoint have the exact bytes; result, await and
-// retry_after are for the program to write. It runs in the folder work below, so that it does not write one of them by accident.
+// files are the folder of one run. A program reads job.json on its standard input; args, response
+// and checkpoint have the exact bytes; result, await and retry_after are for the program to write.
+// It runs in the folder work below, so that it does not write one of them by accident.
 type files struct {
 	folder  string
 	vars    []string // of the environment
@@ -85,7 +87,8 @@ func (p *Program) environment(f *files) []string {
 	return slices.Concat(env, p.o.Env, f.vars)
 }
 
-// value is bytes as they stand in the JSON of the HTTP API: JSON as it is, but for spaces between its parts, anything else as {"$base64": "…"}.
+// value is bytes as they stand in the JSON of the HTTP API: JSON as it is, but for spaces between
+// its parts, anything else as {"$base64": "…"}.
 type value []byte
 
 func (v value) MarshalJSON() ([]byte, error) {
@@ -145,7 +148,8 @@ func describe(job *sojourn.Job, url string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// verdict translates how the program has ended. cause says why its context had ended before, if it had.
+// verdict translates how the program has ended. cause says why its context had ended before, if it
+// had.
 func (f *files) verdict(state *os.ProcessState, tail string, cause error) error {
 	code := state.ExitCode()
 	text := state.String() // exit status 3, signal: killed
@@ -261,7 +265,8 @@ func wrong(file, format string, a ...any) error {
 	return sojourn.WithReason(ReasonOutput, fmt.Errorf("the file %s: "+format, append([]any{file}, a...)...))
 }
 
-// read gives what the program has left in a file, nil if nothing. A program may leave there what would block or never end: only files are read.
+// read gives what the program has left in a file, nil if nothing. A program may leave there what
+// would block or never end: only files are read.
 func (f *files) read(name string) ([]byte, error) {
 	about, err := os.Lstat(f.path(name))
 	switch {
@@ -287,8 +292,9 @@ func (f *files) read(name string) ([]byte, error) {
 	return b, nil
 }
 
-// watchCheckpoint stores the checkpoint while the program runs, whenever another file has come to its place. A file that is written where it stands may be
-// half done, so it waits for the end. stop returns when nothing is stored any more.
+// watchCheckpoint stores the checkpoint while the program runs, whenever another file has come to
+// its place. A file that is written where it stands may be half done, so it waits for the end. stop
+// returns when nothing is stored any more.
 func (f *files) watchCheckpoint(ctx context.Context, job *sojourn.Job) (stop func()) {
 	at, err := os.Lstat(f.path("checkpoint"))
 	if err != nil {
@@ -320,7 +326,8 @@ func (f *files) watchCheckpoint(ctx context.Context, job *sojourn.Job) (stop fun
 	return func() { close(ended); <-done }
 }
 
-// saveCheckpoint stores the checkpoint if the program has changed it, also when its context has ended: a shutdown leaves the lease.
+// saveCheckpoint stores the checkpoint if the program has changed it, also when its context has
+// ended: a shutdown leaves the lease.
 func (f *files) saveCheckpoint(ctx context.Context, job *sojourn.Job) error {
 	b, err := f.read("checkpoint")
 	if err != nil || b == nil || bytes.Equal(b, f.stored) {

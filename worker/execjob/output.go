@@ -30,13 +30,15 @@ func (p *pipe) close() {
 	p.w.Close()
 }
 
-// start reads until the last writer has closed the pipe. The program never waits for the log, which keeps what it has room for.
+// start reads until the last writer has closed the pipe. The program never waits for the log, which
+// keeps what it has room for.
 func (p *pipe) start() {
 	p.w.Close()
 	p.done.Go(p.read)
 }
 
-// read reads to the end, or to the deadline that end sets. What is in the pipe by then is read all the same: the last lines say most.
+// read reads to the end, or to the deadline that end sets. What is in the pipe by then is read all
+// the same: the last lines say most.
 func (p *pipe) read() {
 	_, err := io.Copy(&p.lines, p.r)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -63,7 +65,8 @@ func (p *pipe) end() {
 	p.lines.flush()
 }
 
-// lines makes log lines of what is written, and remembers its end. What a line has beyond lineRoom is counted, not kept.
+// lines makes log lines of what is written, and remembers its end. What a line has beyond lineRoom
+// is counted, not kept.
 type lines struct {
 	log  func(line string)
 	part []byte // the beginning of a line that has not ended

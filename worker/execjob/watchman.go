@@ -11,9 +11,11 @@ import (
 	"sync"
 )
 
-// watchman is a shell beside the worker. It is told which groups live, and sees by the end of its standard input that the worker is gone, however that
-// has come: then it kills the groups and removes the folder of the runs. Without it a job of a worker that was killed would run elsewhere while what
-// the first program has started goes on. A worker that ends in order leaves it nothing to do but the folder.
+// watchman is a shell beside the worker. It is told which groups live, and sees by the end of its
+// standard input that the worker is gone, however that has come: then it kills the groups and
+// removes the folder of the runs. Without it a job of a worker that was killed would run elsewhere
+// while what the first program has started goes on. A worker that ends in order leaves it nothing
+// to do but the folder.
 type watchman struct {
 	parent string // where the folder is made; "" is the system's own place
 
@@ -26,7 +28,8 @@ type watchman struct {
 
 const shell = "/bin/sh"
 
-// The shell needs no program but kill and rm. Killed processes may still write for a moment, so what could not be removed is removed once more.
+// The shell needs no program but kill and rm. Killed processes may still write for a moment, so
+// what could not be removed is removed once more.
 const watch = `trap '' HUP INT TERM QUIT
 live=' '
 while read -r what group; do
@@ -54,7 +57,8 @@ func (m *watchman) runFolder() (string, error) {
 	return os.MkdirTemp(m.folder, "run-")
 }
 
-// makeFolder makes the folder of the runs, again if somebody has removed it: there are programs that remove from /tmp what is old. m.mu is held.
+// makeFolder makes the folder of the runs, again if somebody has removed it: there are programs
+// that remove from /tmp what is old. m.mu is held.
 func (m *watchman) makeFolder() error {
 	if m.folder == "" {
 		parent, err := filepath.Abs(cmp.Or(m.parent, os.TempDir()))

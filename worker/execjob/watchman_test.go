@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestWatchman: it ends what lives when its standard input ends, as it does when the worker dies, leaves what has ended alone, and removes the folder. One
-// that was killed itself is replaced, and knows what lives.
+// TestWatchman: it ends what lives when its standard input ends, as it does when the worker dies,
+// leaves what has ended alone, and removes the folder. One that was killed itself is replaced, and
+// knows what lives.
 func TestWatchman(t *testing.T) {
 	m := &watchman{parent: t.TempDir(), live: map[int]bool{}}
 	sleeper := func() *exec.Cmd {

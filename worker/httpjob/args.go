@@ -19,7 +19,8 @@ import (
 // KindName is what the kind is called.
 const KindName = "http"
 
-// Kind are jobs that send one request. Its args are read strictly: an unknown field, or a value out of range, makes a job undecodable.
+// Kind are jobs that send one request. Its args are read strictly: an unknown field, or a value out
+// of range, makes a job undecodable.
 var Kind = sojourn.Kind[Args]{Name: KindName, Codec: codec{}}
 
 // Args are the input of a job of the kind http.
@@ -27,7 +28,8 @@ type Args struct {
 	URL     string            `json:"url"`               // https, without user, password and fragment
 	Method  string            `json:"method,omitempty"`  // default POST
 	Headers map[string]string `json:"headers,omitempty"` // besides those that each request has
-	// Body is sent as it stands here, as application/json; {"$base64": "…"} stands for other bytes. Default: none.
+	// Body is sent as it stands here, as application/json; {"$base64": "…"} stands for other bytes.
+	// Default: none.
 	Body    json.RawMessage `json:"body,omitempty"`
 	Timeout Duration        `json:"timeout,omitzero"`   // for the whole request; default and most is the worker's, 30 s
 	RetryOn []int           `json:"retry_on,omitempty"` // further statuses after which the request is repeated, 300 to 499
@@ -161,7 +163,8 @@ func contentOf(b []byte, truncated bool) Content {
 	return c
 }
 
-// Result is what a job of the kind http has as its result, and as its checkpoint in between: the response to the last request, and with await the answer.
+// Result is what a job of the kind http has as its result, and as its checkpoint in between: the
+// response to the last request, and with await the answer.
 type Result struct {
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers,omitempty"` // several of one name are joined by a comma

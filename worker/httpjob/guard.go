@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// RefusedError says that a request was not sent, because of the address to which it would have gone.
+// RefusedError says that a request was not sent, because of the address to which it would have
+// gone.
 type RefusedError struct {
 	Address string // as connected to, behind all names
 	Why     string
@@ -25,8 +26,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("httpjob: %s is refused: %s", e.Address, e.Why)
 }
 
-// inside are the parts of the Internet's address space that lead somewhere else (IANA's registries of special-purpose addresses). Of IPv6 only 2000::/3 is
-// given out, so all else is inside.
+// inside are the parts of the Internet's address space that lead somewhere else (IANA's registries
+// of special-purpose addresses). Of IPv6 only 2000::/3 is given out, so all else is inside.
 var inside = prefixes("0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 " +
 	"198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 2001::/23 2001:db8::/32 2002::/16 3fff::/20")
 
@@ -69,7 +70,8 @@ func (g *guard) checkAddress(at netip.AddrPort) error {
 	return nil
 }
 
-// checkURL judges what can be seen without a look at the network. What a name leads to is judged when it is connected to.
+// checkURL judges what can be seen without a look at the network. What a name leads to is judged
+// when it is connected to.
 func (g *guard) checkURL(u *url.URL) error {
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":
@@ -111,8 +113,9 @@ func (g *guard) checkURL(u *url.URL) error {
 	return nil
 }
 
-// numeric reports whether a host ends in a number, as the URL standard has it. Resolvers of systems read such names as addresses, each in its own way:
-// 2130706433, 0x7f.1 and 0177.0.0.1 may all be 127.0.0.1.
+// numeric reports whether a host ends in a number, as the URL standard has it. Resolvers of systems
+// read such names as addresses, each in its own way: 2130706433, 0x7f.1 and 0177.0.0.1 may all be
+// 127.0.0.1.
 func numeric(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
@@ -124,7 +127,8 @@ func numeric(host string) bool {
 	return (hex || digits != "") && strings.Trim(digits, set) == ""
 }
 
-// dialer connects to what checkAddress allows. Control runs for each address, after its name was resolved and before the first packet.
+// dialer connects to what checkAddress allows. Control runs for each address, after its name was
+// resolved and before the first packet.
 func (g *guard) dialer(resolver *net.Resolver) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{Resolver: resolver, Timeout: connectTime, KeepAlive: 30 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)

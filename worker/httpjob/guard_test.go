@@ -69,7 +69,8 @@ func caller(t *testing.T, o httpjob.Options) *httpjob.Caller {
 	return c
 }
 
-// refused are URLs that no request may go to, PORT being one that is allowed. Those behind names are refused when the connection is made.
+// refused are URLs that no request may go to, PORT being one that is allowed. Those behind names
+// are refused when the connection is made.
 var refused = strings.Fields(`
 	http://127.0.0.1:PORT/ http://127.0.0.2:PORT/ http://127.255.255.254:PORT/ http://0.0.0.0:PORT/ http://0.1.2.3:PORT/
 	http://[::1]:PORT/ http://[::]:PORT/ http://[0:0:0:0:0:0:0:1]:PORT/ http://[::127.0.0.1]:PORT/ http://[::ffff:127.0.0.1]:PORT/ http://[::ffff:7f00:1]:PORT/
@@ -94,7 +95,8 @@ var refused = strings.Fields(`
 	http://private.test:PORT/ http://metadata.test:PORT/ http://nat64.test:PORT/ http://zero.test:PORT/ http://mixed.test:PORT/ http://LOOP.TEST.:PORT/
 `)
 
-// TestNoRequestGoesInside (sec:S12, bad:69): nothing connects to what is not public, however it is written.
+// TestNoRequestGoesInside (sec:S12, bad:69): nothing connects to what is not public, however it is
+// written.
 func TestNoRequestGoesInside(t *testing.T) {
 	in := newInner(t)
 	t.Setenv("http_proxy", fmt.Sprintf("http://127.0.0.1:%d", in.port)) // is not used
@@ -137,8 +139,8 @@ func TestWhatIsPublicIsAllowed(t *testing.T) {
 	}
 }
 
-// TestRebinding (sec:S12): a name that leads to an allowed address when it is asked first, and inside the next time, gets nowhere. Each connection is
-// judged by itself.
+// TestRebinding (sec:S12): a name that leads to an allowed address when it is asked first, and
+// inside the next time, gets nowhere. Each connection is judged by itself.
 func TestRebinding(t *testing.T) {
 	in := newInner(t)
 	names := newNames(t)

@@ -1,12 +1,14 @@
-// Package httpjob is the built-in kind http: a job that sends one request, and may wait for the answer that comes later.
+// Package httpjob is the built-in kind http: a job that sends one request, and may wait for the
+// answer that comes later.
 //
 //	caller, err := httpjob.New(httpjob.Options{})
 //	worker.Handle(w, httpjob.Kind, caller.Run)
 //	client.Enqueue(ctx, httpjob.Kind.New(httpjob.Args{URL: "https://bank.example/charges", Body: body, Await: true}))
 //
-// The URL comes from whoever may enqueue, who may not be trusted with the network of the worker. So requests go to public addresses only, unless
-// [Options] allow others; what is judged is the address about to be connected to, after its name was resolved, each time (guard.go). Redirects are not
-// followed, and proxies of the environment are not used.
+// The URL comes from whoever may enqueue, who may not be trusted with the network of the worker. So
+// requests go to public addresses only, unless [Options] allow others; what is judged is the
+// address about to be connected to, after its name was resolved, each time (guard.go). Redirects
+// are not followed, and proxies of the environment are not used.
 package httpjob
 
 import (
@@ -60,10 +62,12 @@ type Options struct {
 	AllowCIDR []netip.Prefix
 	// AllowPorts are allowed besides 443, and 80 with AllowHTTP.
 	AllowPorts []uint16
-	// Timeout is the default, and the most, for a request: 100 ms to MaxTimeout, default DefaultTimeout.
+	// Timeout is the default, and the most, for a request: 100 ms to MaxTimeout, default
+	// DefaultTimeout.
 	Timeout time.Duration
-	// Secrets sign the requests as Standard Webhooks have it (https://www.standardwebhooks.com). With any, a request to a host that none of them names
-	// is refused: a signature for one receiver must not be collected by another. Default: no request is signed.
+	// Secrets sign the requests as Standard Webhooks have it (https://www.standardwebhooks.com).
+	// With any, a request to a host that none of them names is refused: a signature for one
+	// receiver must not be collected by another. Default: no request is signed.
 	Secrets []Secret
 	// Resolver finds the addresses of names. Default: net.DefaultResolver.
 	Resolver *net.Resolver
@@ -71,10 +75,12 @@ type Options struct {
 
 // Secret signs the requests to some hosts.
 type Secret struct {
-	// Hosts are names or addresses, such as bank.example; *.bank.example stands for all names below bank.example. Never empty.
+	// Hosts are names or addresses, such as bank.example; *.bank.example stands for all names below
+	// bank.example. Never empty.
 	Hosts []string
-	// Key is "whsec_" and the base64 of 24 to 64 bytes. Several secrets may name one host while one takes the place of another: the request carries a
-	// signature by each. Unsigned allows requests to the hosts without a signature.
+	// Key is "whsec_" and the base64 of 24 to 64 bytes. Several secrets may name one host while one
+	// takes the place of another: the request carries a signature by each. Unsigned allows requests
+	// to the hosts without a signature.
 	Key string
 }
 
@@ -120,14 +126,16 @@ func New(o Options) (*Caller, error) {
 	return c, nil
 }
 
-// Run sends the request of one step; it is the handler of [Kind]. With await it runs twice, and the second time it has the answer.
+// Run sends the request of one step; it is the handler of [Kind]. With await it runs twice, and the
+// second time it has the answer.
 //
 //	2xx                           completed with a Result; with await, awaiting
 //	429, 503 with Retry-After     the queue is held for so long, at most MaxHold; counts as no error
 //	other 5xx, 408, 425, 429      an error, retried with backoff; so are those of retry_on, and errors of the network
 //	other 4xx, 3xx                failed, whatever attempts remain
 //
-// A response that is no success is stored as the job's checkpoint, because errors are shown to people who may not see what jobs carry.
+// A response that is no success is stored as the job's checkpoint, because errors are shown to
+// people who may not see what jobs carry.
 func (c *Caller) Run(ctx context.Context, job *sojourn.Job, args Args) error {
 	if r := job.Response; args.Await && r != nil {
 		var done Result
@@ -187,7 +195,8 @@ func verdict(status int, header http.Header, where string, retryOn []int) error 
 	return sojourn.Abort(again)
 }
 
-// retryAfter reads seconds or a date, which is compared with that of the response, so that clocks do not matter.
+// retryAfter reads seconds or a date, which is compared with that of the response, so that clocks
+// do not matter.
 func retryAfter(h http.Header) (time.Duration, bool) {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
@@ -277,7 +286,8 @@ func (c *Caller) send(r *http.Request) (Result, http.Header, error) {
 	return got, response.Header, nil
 }
 
-// failed says what a request without a response means. Errors of net/http show the whole URL, whose query may hold secrets.
+// failed says what a request without a response means. Errors of net/http show the whole URL, whose
+// query may hold secrets.
 func (c *Caller) failed(ctx context.Context, r *http.Request, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // the step has ended, not the request

@@ -219,7 +219,8 @@ func TestAwaitNeedsALink(t *testing.T) {
 	}
 }
 
-// TestResponseIsBounded (sec:S12): 64 KiB of a body are kept and no more is read; what is no text is kept as bytes.
+// TestResponseIsBounded (sec:S12): 64 KiB of a body are kept and no more is read; what is no text
+// is kept as bytes.
 func TestResponseIsBounded(t *testing.T) {
 	sent := 0
 	c := receive(t, httpjob.Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -352,7 +353,8 @@ func TestArgsOfAProgram(t *testing.T) {
 	}
 }
 
-// TestSecretsOfHosts: a secret signs requests to its hosts and to no other, which a redirect does not change.
+// TestSecretsOfHosts: a secret signs requests to its hosts and to no other, which a redirect does
+// not change.
 func TestSecretsOfHosts(t *testing.T) {
 	const key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	for hosts, want := range map[string]struct {

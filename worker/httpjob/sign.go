@@ -81,7 +81,8 @@ func covers(pattern, host string) bool {
 	return pattern == host
 }
 
-// sign adds the headers of Standard Webhooks. The id is the same over all attempts, the time is that of this one.
+// sign adds the headers of Standard Webhooks. The id is the same over all attempts, the time is
+// that of this one.
 func sign(h http.Header, keys [][]byte, id string, body []byte) {
 	if len(keys) == 0 {
 		return

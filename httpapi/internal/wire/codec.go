@@ -17,11 +17,13 @@ import (
 // MaxDepth bounds how deep values are nested, in requests and in bytes that are shown as JSON.
 const MaxDepth = 64
 
-// Codec is a form of JSON. The zero value is the plain form, for people and for clients that read JSON: bytes that are JSON are shown as JSON,
-// without the white space between its parts, and text that is not UTF-8 is mended. The exact form gives every byte back.
+// Codec is a form of JSON. The zero value is the plain form, for people and for clients that read
+// JSON: bytes that are JSON are shown as JSON, without the white space between its parts, and text
+// that is not UTF-8 is mended. The exact form gives every byte back.
 type Codec struct{ Exact bool }
 
-// ExactHeader, with the value ExactValue, marks a request whose body has the exact form, and asks for an answer in it.
+// ExactHeader, with the value ExactValue, marks a request whose body has the exact form, and asks
+// for an answer in it.
 const (
 	ExactHeader = "Sojourn-Bytes"
 	ExactValue  = "base64"
@@ -50,11 +52,12 @@ func (c Codec) Write(w io.Writer, v any) error { return json.MarshalWrite(w, v, 
 // Marshal encodes v.
 func (c Codec) Marshal(v any) ([]byte, error) { return json.Marshal(v, c.options()) }
 
-// Read decodes an answer. Fields that this program does not know are passed over, so that a newer server can add some.
+// Read decodes an answer. Fields that this program does not know are passed over, so that a newer
+// server can add some.
 func (c Codec) Read(b []byte, v any) error { return json.Unmarshal(b, v, c.options()) }
 
-// ReadStrict decodes a request: one document, no duplicate, unknown or wrongly written names, valid UTF-8, at most MaxDepth deep. The error is
-// an *sojourn.Error whose Field is a JSON pointer.
+// ReadStrict decodes a request: one document, no duplicate, unknown or wrongly written names, valid
+// UTF-8, at most MaxDepth deep. The error is an *sojourn.Error whose Field is a JSON pointer.
 func (c Codec) ReadStrict(b []byte, v any) error {
 	if len(bytes.TrimSpace(b)) == 0 {
 		return refusal(CodeEmptyBody, "", "the body is empty; send a JSON document")
@@ -69,7 +72,8 @@ func (c Codec) ReadStrict(b []byte, v any) error {
 	return explain(err)
 }
 
-// depth is how deep the objects and arrays of a JSON document are nested. Of anything else it is some number.
+// depth is how deep the objects and arrays of a JSON document are nested. Of anything else it is
+// some number.
 func depth(b []byte) (deepest int) {
 	now, text := 0, false
 	for i := 0; i < len(b); i++ {

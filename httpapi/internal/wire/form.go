@@ -20,7 +20,8 @@ import (
 // base64Name is the only member of the object that stands for bytes.
 const base64Name = "$base64"
 
-// plainMarshaler shows bytes that are JSON as JSON, unless a reader would take it for the object that stands for bytes.
+// plainMarshaler shows bytes that are JSON as JSON, unless a reader would take it for the object
+// that stands for bytes.
 var plainMarshaler = json.MarshalToFunc(func(e *jsontext.Encoder, b []byte) error {
 	if b == nil {
 		return e.WriteToken(jsontext.Null)
@@ -115,7 +116,8 @@ const (
 	nowText  = "now"  // sojourn.Now
 )
 
-// FormatDuration writes d in seconds, with as many decimals as it needs: "90s", "0.5s"; or as "none" or "now".
+// FormatDuration writes d in seconds, with as many decimals as it needs: "90s", "0.5s"; or as
+// "none" or "now".
 func FormatDuration(d time.Duration) string {
 	sign, n := "", uint64(d)
 	if d < 0 {

@@ -12,8 +12,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// FuzzReadStrict holds the strict decoder against the standard library's and against what it must refuse (bad:1 to bad:10): what it takes is one JSON
-// document in UTF-8 without duplicate names and not too deep, and means the same after it was written again. What it refuses has a code, and
+// FuzzReadStrict holds the strict decoder against the standard library's and against what it must
+// refuse (bad:1 to bad:10): what it takes is one JSON document in UTF-8 without duplicate names and
+// not too deep, and means the same after it was written again. What it refuses has a code, and
 // echoes little.
 func FuzzReadStrict(f *testing.F) {
 	for _, s := range []string{`{"jobs":[{"kind":"k"}]}`, `{"jobs":[{"kind":"k","args":{"a":[1,2.5e3,"\u00e9",null]},"tags":["x"],"meta":{"a":"b"}}],"partial":true}`,

@@ -56,7 +56,8 @@ var status = map[string]int{
 	CodeInternal: http.StatusInternalServerError, CodeUnimplemented: http.StatusNotImplemented,
 }
 
-// Problem is an error on the wire: RFC 9457 with a stable code. Inside of an answer it stands for the error of one item.
+// Problem is an error on the wire: RFC 9457 with a stable code. Inside of an answer it stands for
+// the error of one item.
 type Problem struct {
 	Type      string  `json:"type,omitempty" doc:"the page about the code"`
 	Title     string  `json:"title,omitempty" doc:"the status in words"`
@@ -117,7 +118,8 @@ func Of(e *sojourn.Error, requestID string) *Problem {
 	return p
 }
 
-// pointer is where the field stands in the body, as far as that is known: errors of the decoder bring a pointer, those of the domain a name.
+// pointer is where the field stands in the body, as far as that is known: errors of the decoder
+// bring a pointer, those of the domain a name.
 func pointer(e *sojourn.Error) string {
 	if strings.HasPrefix(e.Field, "/") {
 		return e.Field

@@ -7,8 +7,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestNothingIsLeftOut: a field that the domain gets must not be dropped on its way. Types that are converted are held by the compiler; here are those
-// that are copied by hand, and the fields that the domain keeps out of its own JSON.
+// TestNothingIsLeftOut: a field that the domain gets must not be dropped on its way. Types that are
+// converted are held by the compiler; here are those that are copied by hand, and the fields that
+// the domain keeps out of its own JSON.
 func TestNothingIsLeftOut(t *testing.T) {
 	for domain, here := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[sojourn.Claimed](): reflect.TypeFor[Claimed](), reflect.TypeFor[sojourn.Edited](): reflect.TypeFor[EditAnswer](),

@@ -1,5 +1,6 @@
-// Package brokers starts real brokers inside the demo: a NATS server with JetStream, and kfake, the broker of franz-go's own tests that speaks the
-// protocol of Kafka. They listen on loopback, on ports that are free, and keep their files beside the demo's store.
+// Package brokers starts real brokers inside the demo: a NATS server with JetStream, and kfake, the
+// broker of franz-go's own tests that speaks the protocol of Kafka. They listen on loopback, on
+// ports that are free, and keep their files beside the demo's store.
 //
 // It is the one package outside tests that links servers; see docs/decisions.
 package brokers
@@ -11,8 +12,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/demo"
 )
 
-// Start starts both. Their files are in the folders PATH.nats and PATH.kafka. One process at a time may use a path. An error is about files or
-// ports.
+// Start starts both. Their files are in the folders PATH.nats and PATH.kafka. One process at a time
+// may use a path. An error is about files or ports.
 func Start(path string) ([]demo.Wire, error) {
 	n, err := startNATS(path + ".nats")
 	if err != nil {

@@ -46,7 +46,8 @@ func run(t *testing.T, c demo.Config, enough func(demo.Snapshot) bool) demo.Repo
 	return r
 }
 
-// TestAnswersComeOverBrokers: exports are answered over NATS, parcels over Kafka, and a second run with the same files goes on (spec:H1, inv:A1).
+// TestAnswersComeOverBrokers: exports are answered over NATS, parcels over Kafka, and a second run
+// with the same files goes on (spec:H1, inv:A1).
 func TestAnswersComeOverBrokers(t *testing.T) {
 	c := lively(filepath.Join(t.TempDir(), "demo.db"))
 	r := run(t, c, func(s demo.Snapshot) bool {

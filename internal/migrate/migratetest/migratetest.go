@@ -1,5 +1,6 @@
-// Package migratetest tests migrations on one database: two more steps after the real ones, of which there is one today, and processes that
-// are killed in the middle of them. The packages of the databases run it, because only they can open a database with such steps.
+// Package migratetest tests migrations on one database: two more steps after the real ones, of
+// which there is one today, and processes that are killed in the middle of them. The packages of
+// the databases run it, because only they can open a database with such steps.
 package migratetest
 
 import (
@@ -30,8 +31,9 @@ type T interface {
 	Logf(format string, args ...any)
 }
 
-// Steps are two more steps after the last real one. The first only adds, so that older programs go on; the second does not. Their statements are
-// common SQL; many makes many rows, slowly enough to be killed in the middle of it.
+// Steps are two more steps after the last real one. The first only adds, so that older programs go
+// on; the second does not. Their statements are common SQL; many makes many rows, slowly enough to
+// be killed in the middle of it.
 func Steps(last sqldb.Migration, many string) []sqldb.Migration {
 	return []sqldb.Migration{
 		{Version: last.Version + 1, Name: "extra", Needs: last.Needs,
@@ -53,12 +55,14 @@ func Steps(last sqldb.Migration, many string) []sqldb.Migration {
 type Database struct {
 	// Open opens it with Steps; fn, if not nil, stands between the migrator and the database.
 	Open func(fn func(sqldb.DB) sqldb.DB) (sojourn.Migrator, error)
-	// Start starts this test binary as a process of its own that calls Child(command), and gives its output when it has ended.
+	// Start starts this test binary as a process of its own that calls Child(command), and gives
+	// its output when it has ended.
 	Start func(command string) (wait func() (output string, err error))
 }
 
-// Child is what a process does: "migrate TO AT", killing itself with kill -9 before statement AT of all that it runs (a negative AT: in the
-// middle of that statement, a little later; 0: never). It prints the steps that it took.
+// Child is what a process does: "migrate TO AT", killing itself with kill -9 before statement AT of
+// all that it runs (a negative AT: in the middle of that statement, a little later; 0: never). It
+// prints the steps that it took.
 func Child(db Database, command string) error {
 	var to, at int
 	if _, err := fmt.Sscanf(command, "migrate %d %d", &to, &at); err != nil {
@@ -122,8 +126,9 @@ func die() {
 	select {}
 }
 
-// Kill takes all steps up and down again while processes die between the statements and inside of them. After each death the tables are those of
-// some version, whole, and a second run completes (spec:L8). One in seven statements, unless SOJOURN_KILL_EVERY says another number.
+// Kill takes all steps up and down again while processes die between the statements and inside of
+// them. After each death the tables are those of some version, whole, and a second run completes
+// (spec:L8). One in seven statements, unless SOJOURN_KILL_EVERY says another number.
 func Kill(t T, db Database) {
 	t.Helper()
 	every, err := strconv.Atoi(cmp.Or(os.Getenv("SOJOURN_KILL_EVERY"), "7"))
@@ -158,7 +163,8 @@ func Kill(t T, db Database) {
 	t.Logf("%d processes killed; versions found after it: %v", deaths, versions)
 }
 
-// whole holds the tables against those of the version that they claim. What a way down to nothing has left, the next way up finds out.
+// whole holds the tables against those of the version that they claim. What a way down to nothing
+// has left, the next way up finds out.
 func whole(t T, m sojourn.Migrator, when string) (found int) {
 	t.Helper()
 	s, err := m.Schema(context.Background())
@@ -208,7 +214,8 @@ func newestOf(t T, db Database) int {
 	return s.Newest
 }
 
-// Together lets two processes migrate at once, several times up and down: both succeed, and each step is taken once.
+// Together lets two processes migrate at once, several times up and down: both succeed, and each
+// step is taken once.
 func Together(t T, db Database, rounds int) {
 	t.Helper()
 	newest := newestOf(t, db)
@@ -250,7 +257,8 @@ func Command(cmd *exec.Cmd) func() (string, error) {
 	}
 }
 
-// History walks the steps one by one and looks at what each direction says and does: the plan, the losses, what needs what, drift.
+// History walks the steps one by one and looks at what each direction says and does: the plan, the
+// losses, what needs what, drift.
 func History(t T, db Database, exec func(q string)) {
 	t.Helper()
 	ctx := context.Background()

@@ -1,4 +1,5 @@
-// Package checktest plants violations of the invariants in a store, one at a time, and has the doctor find them.
+// Package checktest plants violations of the invariants in a store, one at a time, and has the
+// doctor find them.
 package checktest
 
 import (
@@ -137,8 +138,9 @@ var plants = map[string]string{
 	"rows-have-job":   `update sj_history set job = 999 where job = (select max(job) from sj_history)`,
 }
 
-// Run plants each violation in a copy of a store (spec:A18). c is a client of the new store that is copied, and is closed before the first copy. sick returns
-// a copy in which a statement has been executed behind the store's back; it fails if that has changed nothing. A check that no plant
+// Run plants each violation in a copy of a store (spec:A18). c is a client of the new store that is
+// copied, and is closed before the first copy. sick returns a copy in which a statement has been
+// executed behind the store's back; it fails if that has changed nothing. A check that no plant
 // covers fails the test.
 func Run(t *testing.T, c *sojourn.Client, blob string, sick func(t *testing.T, plant string) sojourn.Checker) {
 	e := build(t, c)

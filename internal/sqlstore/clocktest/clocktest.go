@@ -1,5 +1,5 @@
-// Package clocktest tests that several processes on one database keep their leases when the clock of
-// the database is set. Time is driven: nothing sleeps. A process is a store handle with its own
+// Package clocktest tests that several processes on one database keep their leases when the clock
+// of the database is set. Time is driven: nothing sleeps. A process is a store handle with its own
 // monotonic clock; all of them read one clock that the test sets.
 package clocktest
 

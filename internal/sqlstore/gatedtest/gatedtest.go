@@ -1,4 +1,5 @@
-// Package gatedtest makes a store ask all of its gates, for tests of a database: how it runs the statements of that, and what it keeps of them.
+// Package gatedtest makes a store ask all of its gates, for tests of a database: how it runs the
+// statements of that, and what it keeps of them.
 package gatedtest
 
 import (
@@ -89,7 +90,8 @@ func Day(t testing.TB, c *sojourn.Client) {
 	}
 }
 
-// Crowd makes a queue of so many groups with one ready job each, behind one that has as many and is at its limit.
+// Crowd makes a queue of so many groups with one ready job each, behind one that has as many and is
+// at its limit.
 func Crowd(t testing.TB, c *sojourn.Client, groups int) {
 	t.Helper()
 	ctx := context.Background()
@@ -125,8 +127,9 @@ func ClaimOne(t testing.TB, c *sojourn.Client) string {
 	return jobs[0].Job.Group
 }
 
-// Mislay breaks the ledger of the weight in flight again and again while jobs start and end, and has it repaired: then the checks find nothing, and
-// what is in flight is none. exec runs a statement behind the store's back.
+// Mislay breaks the ledger of the weight in flight again and again while jobs start and end, and
+// has it repaired: then the checks find nothing, and what is in flight is none. exec runs a
+// statement behind the store's back.
 func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 	t.Helper()
 	ctx, s := context.Background(), c.Store()
@@ -190,7 +193,8 @@ func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 // PollAfter is when the job of Polls is polled.
 const PollAfter = time.Minute
 
-// Polls makes n jobs that await an answer, of which one is polled, and returns a claim that may take only its poll step.
+// Polls makes n jobs that await an answer, of which one is polled, and returns a claim that may
+// take only its poll step.
 func Polls(t *testing.T, c *sojourn.Client, n int) sojourn.ClaimRequest {
 	t.Helper()
 	jobs := make([]*sojourn.Job, n)

@@ -7,13 +7,15 @@ import (
 	"unicode"
 )
 
-// maxNear bounds the keys that are looked up for one: each costs a probe of an index, about 2 µs. Keys above some 60 characters reach it; then
-// insertions and substitutions of the last characters are left out.
+// maxNear bounds the keys that are looked up for one: each costs a probe of an index, about 2 µs.
+// Keys above some 60 characters reach it; then insertions and substitutions of the last characters
+// are left out.
 const maxNear = 8000
 
-// Similar lists the keys that people and programs mistake for key: other case, other separators or none, leading zeros more or less, space around it, and
-// one character more, less or other. Looking each of them up costs a few milliseconds when a person asks, and nothing on the way of jobs and answers;
-// an index over folded keys would cost every enqueue.
+// Similar lists the keys that people and programs mistake for key: other case, other separators or
+// none, leading zeros more or less, space around it, and one character more, less or other. Looking
+// each of them up costs a few milliseconds when a person asks, and nothing on the way of jobs and
+// answers; an index over folded keys would cost every enqueue.
 func Similar(key string) []string {
 	n := nearSet{not: key, seen: map[string]bool{}}
 	for _, folded := range []string{key, strings.TrimSpace(key)} {
@@ -79,7 +81,8 @@ func split(key string, bounds bool) (tokens []string) {
 	return tokens
 }
 
-// zeros gives the tokens as they are, with all numbers without leading zeros, and with the last number filled up to 10 digits.
+// zeros gives the tokens as they are, with all numbers without leading zeros, and with the last
+// number filled up to 10 digits.
 func zeros(tokens []string) [][]string {
 	out := [][]string{tokens}
 	bare, last := slices.Clone(tokens), -1

@@ -1,10 +1,13 @@
-// Command mutants plants one bug at a time and runs the tests that must notice it. It prints caught/planted and exits 1 if one survives.
+// Command mutants plants one bug at a time and runs the tests that must notice it. It prints
+// caught/planted and exits 1 if one survives.
 //
 //	go run -C internal/tools ./mutants [-only NAME] [-sim] [-v] [-dry]
 //
-// With -sim only the simulation in memory looks for them, so that the figure says what it finds alone.
+// With -sim only the simulation in memory looks for them, so that the figure says what it finds
+// alone.
 //
-// A mutant replaces one piece of text in one file by go test's -overlay, so the tree itself is never touched.
+// A mutant replaces one piece of text in one file by go test's -overlay, so the tree itself is
+// never touched.
 package main
 
 import (
@@ -190,7 +193,8 @@ func find(m mutant) (string, error) {
 	return string(text), err
 }
 
-// plant runs the tests over one mutant and reports whether a test failed. A mutant that does not compile counts as a mistake in the list.
+// plant runs the tests over one mutant and reports whether a test failed. A mutant that does not
+// compile counts as a mistake in the list.
 func plant(m mutant) (noticed bool, said string) {
 	text, err := find(m)
 	if err != nil {

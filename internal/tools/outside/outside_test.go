@@ -68,8 +68,9 @@ func run(t *testing.T, folder, name string, args ...string) string {
 	return string(out)
 }
 
-// TestGeneratedClient lets a client that a public generator has made of the document enqueue and complete a job on a server in a process of its
-// own. Every answer on the way is held against the document.
+// TestGeneratedClient lets a client that a public generator has made of the document enqueue and
+// complete a job on a server in a process of its own. Every answer on the way is held against the
+// document.
 func TestGeneratedClient(t *testing.T) {
 	doc := document(t)
 	folder := t.TempDir()

@@ -51,7 +51,8 @@ func (r *run) fault(kinds ...fault) fault {
 	return f
 }
 
-// attempt makes one call: the model predicts its answer, which is compared. again repeats the call later if its caller does not learn what became of it.
+// attempt makes one call: the model predicts its answer, which is compared. again repeats the call
+// later if its caller does not learn what became of it.
 func attempt[A any](r *run, what string, f fault, predict func() A, call func() (A, error), again func(), differs func(got, want A) string) (got A, ok bool) {
 	r.result.Calls++
 	clear(r.m.touched)
@@ -188,7 +189,8 @@ func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
 	}
 }
 
-// claim is a call of Claim by a worker. With a capacity that binds, any choice within it will do whose first job is the right one.
+// claim is a call of Claim by a worker. With a capacity that binds, any choice within it will do
+// whose first job is the right one.
 func (r *run) claim(q sojourn.ClaimRequest) []sojourn.Claimed {
 	what := fmt.Sprintf("Claim by %s, number %d, up to %d of %v in %v", q.Worker, q.Number, q.Max, q.Kinds, q.Queues)
 	kinds := []fault{lost, down, twice}

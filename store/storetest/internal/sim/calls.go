@@ -169,7 +169,8 @@ func (m *model) good(id sojourn.ID) bool {
 	return false
 }
 
-// repeated is what a claim is answered with that was executed before; fresh says that it is to be executed.
+// repeated is what a claim is answered with that was executed before; fresh says that it is to be
+// executed.
 func (m *model) repeated(r sojourn.ClaimRequest) (jobs []*job, fresh bool) {
 	last := m.workers[r.Worker]
 	if r.Number == 0 || last == nil || r.Number > last.number {
@@ -325,7 +326,8 @@ func (m *model) whyLost(l sojourn.Lease) string {
 	return sojourn.LostEnded
 }
 
-// had reports whether the worker of a lease that does not stand had it: only then it is told about the job.
+// had reports whether the worker of a lease that does not stand had it: only then it is told about
+// the job.
 func (j *job) had(l sojourn.Lease) bool {
 	return slices.ContainsFunc(j.history, func(e entry) bool { return e.epoch == l.Epoch && e.worker == l.Worker })
 }
@@ -491,10 +493,4 @@ func (m *model) progress(j *job, text string) {
 		j.progress = text
 	}
 	j.updated = m.now
-}
-
-// capability is what a token names.
-type capability struct {
-	job                       sojourn.ID
-	generation, attempt, wait int32
 }

@@ -2,7 +2,8 @@ package sim
 
 import "time"
 
-// dice is a sequence of random numbers (splitmix64): one for each operation, so that an operation stays the same when others are dropped.
+// dice is a sequence of random numbers (splitmix64): one for each operation, so that an operation
+// stays the same when others are dropped.
 type dice struct{ state uint64 }
 
 // throw makes the dice of the n-th operation of a seed.

@@ -100,7 +100,8 @@ func (r *run) editInbox(e sojourn.InboxEdit) {
 	}
 }
 
-// editInboxSome is a person who looks through the inbox: mostly at what lies there, now and then at what a job has or keeps.
+// editInboxSome is a person who looks through the inbox: mostly at what lies there, now and then at
+// what a job has or keeps.
 func (r *run) editInboxSome() {
 	if _, ok := r.store.Store.(sojourn.InboxKeeper); !ok {
 		return
@@ -126,4 +127,10 @@ func (r *run) editInboxSome() {
 		}
 	}
 	r.editInbox(e)
+}
+
+// capability is what a token names.
+type capability struct {
+	job                       sojourn.ID
+	generation, attempt, wait int32
 }

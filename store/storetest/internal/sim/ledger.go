@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// ledger is what the callers know by themselves, without the model and its rules: promises that they can hold a store to.
+// ledger is what the callers know by themselves, without the model and its rules: promises that
+// they can hold a store to.
 type ledger struct {
 	acked    map[sojourn.ID]bool
 	steps    map[sojourn.ID]*started
@@ -36,8 +37,8 @@ func newLedger() ledger {
 	return ledger{map[sojourn.ID]bool{}, map[sojourn.ID]*started{}, map[sojourn.ID]frozen{}, map[int64]sojourn.ID{}, map[int64]string{}}
 }
 
-// claimed checks a job that a worker was given: no other step of it runs, epochs rise, and no answer is given to two jobs, or again after it was
-// disposed of.
+// claimed checks a job that a worker was given: no other step of it runs, epochs rise, and no
+// answer is given to two jobs, or again after it was disposed of.
 func (l *ledger) claimed(c sojourn.Claimed, now int64) string {
 	if s := l.steps[c.Job.ID]; s != nil && s.lease != c.Lease {
 		if !s.over && now < min(s.until, s.limit) {
@@ -80,7 +81,8 @@ func (l *ledger) prolonged(lease sojourn.Lease, until int64) {
 	}
 }
 
-// reported notes that a handler has come to its end, and, if its report was accepted, what it was done with.
+// reported notes that a handler has come to its end, and, if its report was accepted, what it was
+// done with.
 func (l *ledger) reported(o sojourn.Outcome, accepted bool) {
 	s := l.steps[o.Lease.ID]
 	if s == nil || s.lease != o.Lease || s.over {

@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// model is the smallest store: what a store must show after each call, in maps and without any care for speed. It shares the pure rules,
-// sojourn.Decide and sojourn.Match, with the real ones; the clocks, keys, the inbox and the order of claims are written anew here, after
-// docs/concepts.md.
+// model is the smallest store: what a store must show after each call, in maps and without any care
+// for speed. It shares the pure rules, sojourn.Decide and sojourn.Match, with the real ones; the
+// clocks, keys, the inbox and the order of claims are written anew here, after docs/concepts.md.
 type model struct {
 	now      int64 // microseconds; never goes back
 	inboxTTL int64
@@ -146,7 +146,8 @@ func earliest(times []int64) int64 {
 	return e
 }
 
-// oneLeaseLater is when a sweep ends a step because of a clock that its worker looks after: one lease after it, or after the beginning of the step.
+// oneLeaseLater is when a sweep ends a step because of a clock that its worker looks after: one
+// lease after it, or after the beginning of the step.
 func (j *job) oneLeaseLater(us int64) int64 {
 	if us == 0 {
 		return 0
@@ -188,7 +189,8 @@ func (m *model) responses(that func(r *message) bool) []*message {
 	return out
 }
 
-// stands returns the job of a lease that has not ended: id, epoch and worker are the row's, and the state is running.
+// stands returns the job of a lease that has not ended: id, epoch and worker are the row's, and the
+// state is running.
 func (m *model) stands(l sojourn.Lease) *job {
 	if j := m.jobs[l.ID]; j != nil && j.State == sojourn.Running && j.epoch == l.Epoch && j.worker == l.Worker {
 		return j
@@ -302,7 +304,8 @@ func (m *model) after(d time.Duration) int64 {
 	return m.now + d.Microseconds()
 }
 
-// answered reports whether something that a job keeps ends its wait, which comes before what a poll step brings.
+// answered reports whether something that a job keeps ends its wait, which comes before what a poll
+// step brings.
 func (m *model) answered(j *job) bool {
 	waits := j.Row
 	waits.State, waits.Purpose = sojourn.Awaiting, sojourn.NoPurpose
@@ -374,7 +377,8 @@ func (m *model) match(j *job) {
 	}
 }
 
-// beginWait registers the awaited keys to the job and attaches what lies early under all of its keys.
+// beginWait registers the awaited keys to the job and attaches what lies early under all of its
+// keys.
 func (m *model) beginWait(j *job) {
 	for _, k := range j.Wait.Keys {
 		if k == j.key {
@@ -396,7 +400,8 @@ func (m *model) beginWait(j *job) {
 	}
 }
 
-// remember notes that another job takes a key, whose holder is final and still stored. One that was redriven is not final any more.
+// remember notes that another job takes a key, whose holder is final and still stored. One that was
+// redriven is not final any more.
 func (m *model) remember(n name, taker sojourn.ID) {
 	if h := m.keys[n]; h != nil && !h.live && h.job != taker && m.jobs[h.job].State.Final() {
 		if m.past[n] == nil {
@@ -412,7 +417,8 @@ func (m *model) taken(j sojourn.ID, n name) bool {
 	return h != nil && h.job != j && (h.live || h.until > m.now)
 }
 
-// remove deletes a final job with everything of it. The newest final job that held one of its keys before stands for the key then.
+// remove deletes a final job with everything of it. The newest final job that held one of its keys
+// before stands for the key then.
 func (m *model) remove(j *job) {
 	m.touched[j.ID] = true
 	delete(m.jobs, j.ID)

@@ -120,7 +120,8 @@ func (r *run) claimSome() {
 	r.claim(r.request(oneOf(r.dice, r.workers...), w))
 }
 
-// lease is mostly one that stands; else one of a worker that sleeps, is dead, or has reported before.
+// lease is mostly one that stands; else one of a worker that sleeps, is dead, or has reported
+// before.
 func (r *run) lease() (l given, ok bool) {
 	running := r.m.that(func(j *job) bool { return j.State == sojourn.Running })
 	if len(running) > 0 && r.chance(85) {
@@ -231,7 +232,8 @@ func (r *run) wait() (w sojourn.Wait) {
 	return w
 }
 
-// respondSome is the outside. Some of its calls have several responses, mostly for the same job: each must see what those before it have done.
+// respondSome is the outside. Some of its calls have several responses, mostly for the same job:
+// each must see what those before it have done.
 func (r *run) respondSome() {
 	replies := []reply{r.reply()}
 	for range oneOf(r.dice, 0, 0, 0, 1, 2, 3) {
@@ -285,7 +287,8 @@ func (r *run) reply() reply {
 	return p
 }
 
-// letTimePass moves the clock: a little, to the very moment at which something is due, past leases, by hours, back.
+// letTimePass moves the clock: a little, to the very moment at which something is due, past leases,
+// by hours, back.
 func (r *run) letTimePass() {
 	d := r.between(0, 10*time.Second)
 	switch way := r.n(20); {
@@ -435,7 +438,8 @@ func (r *run) changeQueue() {
 	r.setQueue(oneOf(r.dice, queues...), s)
 }
 
-// workerDies leaves the leases of a worker to their end. Its process starts again under another name.
+// workerDies leaves the leases of a worker to their end. Its process starts again under another
+// name.
 func (r *run) workerDies() {
 	r.result.Faults["worker dies"]++
 	i := r.n(len(r.workers))

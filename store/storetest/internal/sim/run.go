@@ -1,5 +1,6 @@
-// Package sim lets a store live random lives and looks at each step whether it shows what a model says it must. Nothing in it is
-// concurrent, and all chance comes from a seed, so that a run repeats bit for bit: the same operations, the same answers.
+// Package sim lets a store live random lives and looks at each step whether it shows what a model
+// says it must. Nothing in it is concurrent, and all chance comes from a seed, so that a run
+// repeats bit for bit: the same operations, the same answers.
 //
 //	dice.go             chance, a sequence of its own for each operation
 //	model.go            the model: what a store must show
@@ -88,7 +89,8 @@ type reply struct {
 
 const workers = 4
 
-// Run lives through the operations of a seed: first with faults, then without, until every job is final.
+// Run lives through the operations of a seed: first with faults, then without, until every job is
+// final.
 func Run(open Open, seed uint64, ops []int) (result Result) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -150,11 +152,12 @@ func (r *run) say(format string, a ...any) {
 	r.result.Log = append(r.result.Log, op+" "+at+"  "+fmt.Sprintf(format, a...))
 }
 
-// rounds bounds the phase without faults. The slowest way to an end: three crashes, four errors, each with a backoff of at most a minute, and a
-// wait between them; a round takes ten minutes.
+// rounds bounds the phase without faults. The slowest way to an end: three crashes, four errors,
+// each with a backoff of at most a minute, and a wait between them; a round takes ten minutes.
 const rounds = 60
 
-// live ends all faults: honest workers, answers to every wait, nothing paused. Every job must become final.
+// live ends all faults: honest workers, answers to every wait, nothing paused. Every job must
+// become final.
 func (r *run) live() {
 	r.calm, r.outage = true, 0
 	r.say("the faults end")

@@ -1,7 +1,8 @@
 package sim
 
-// Shrink drops operations as long as the run fails, in at most tries runs, and returns the shortest list that was found with its result. An
-// operation stays what it is when others are dropped, as far as what it refers to is still there.
+// Shrink drops operations as long as the run fails, in at most tries runs, and returns the shortest
+// list that was found with its result. An operation stays what it is when others are dropped, as
+// far as what it refers to is still there.
 func Shrink(open Open, seed uint64, ops []int, tries int) ([]int, Result) {
 	best := Run(open, seed, ops)
 	if best.Err == nil {

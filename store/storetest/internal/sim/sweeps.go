@@ -76,7 +76,8 @@ func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
 	return sojourn.Event{}, nil
 }
 
-// sweepInbox ends the time to live of early responses for whose key no live job has come, and deletes what is past its retention.
+// sweepInbox ends the time to live of early responses for whose key no live job has come, and
+// deletes what is past its retention.
 func (m *model) sweepInbox(limit int, s *sojourn.Swept) {
 	expired := m.responses(func(r *message) bool { return r.expires > 0 && r.expires <= m.now })
 	slices.SortStableFunc(expired, func(a, b *message) int { return cmp.Compare(a.expires, b.expires) })
