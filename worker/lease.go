@@ -11,8 +11,9 @@ import (
 
 // The lease's length L sets the pace. A claim waits L/3 at most, all leases are extended every L/3
 // in one call, and a handler's context ends L/6 before the lease does, counted from before the
-// request was sent that won or extended it. So two requests in a row may fail before a handler is
-// stopped, and it is stopped before another worker can have its job.
+// request was sent that won or extended it. A request that extends is given up after L/6 and sent
+// again. So two requests in a row may fail, or not be answered, before a handler is stopped, and it
+// is stopped before another worker can have its job.
 
 // watchPause is at least between two looks at all steps.
 const watchPause = 10 * time.Millisecond
@@ -21,6 +22,7 @@ const watchPause = 10 * time.Millisecond
 // handler holds it up.
 func (r *run) extendLoop() {
 	every := r.w.o.Lease / 3
+	limit := max(every/2, min(every, leastAnswer))
 	for next := every; ; {
 		sleep(r.calls, next, nil)
 		if r.calls.Err() != nil {
@@ -28,7 +30,7 @@ func (r *run) extendLoop() {
 		}
 		r.overrun()
 		next = every
-		if err := r.extendAll(every); err != nil && r.calls.Err() == nil {
+		if err := r.extendAll(limit); err != nil && r.calls.Err() == nil {
 			r.failed("extend", err)
 			next = every / 10
 		}

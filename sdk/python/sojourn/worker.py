@@ -35,6 +35,7 @@ REACT = 1.5  # seconds for handlers to return after they were asked to stop
 REPORT = 2.0  # seconds for the server to take the last reports
 REPEAT_CLAIM = 0.9  # seconds, at the end, to learn what a claim that was broken off has taken
 LONGEST_WAIT = 30.0  # seconds of what Retry-After may ask a worker for
+LEAST_EXTEND = 1.0  # seconds for the answer to an extend, or a sixth of the lease if that is longer
 REPORT_LEASES = 10  # a report that only others answer is repeated, and its lease extended, for so many lengths of the lease
 KNOWN = 10_000  # claimed steps that a worker remembers, so that an answer that comes twice starts nothing twice
 
@@ -210,7 +211,7 @@ class Worker:
             self._work.put(job)
 
     # Leases. A claim waits a third of the lease at most, all leases are extended every third of it in one call, and a handler is asked to stop a
-    # sixth before the lease ends, counted from before the request was sent that won or extended it. So two requests in a row may fail before a
+    # sixth before the lease ends, counted from before the request was sent that won or extended it. So two requests in a row may fail, or not be answered, before a
     # handler is stopped, and it is stopped before another worker can have its job.
 
     def _extend_loop(self) -> None:
@@ -223,7 +224,7 @@ class Worker:
             try:
                 self._let_go()
                 if not self._ended.is_set() and not self._beaten():
-                    self._extend_all(every)
+                    self._extend_all(max(every / 2, min(every, LEAST_EXTEND)))
             except BaseException as e:  # the heartbeat goes on whatever comes
                 log.warning("sojourn: extend: %s", said(e))
                 pause = every / 10

@@ -32,6 +32,7 @@ const react = 1.5; // seconds for handlers to return after they were asked to st
 const report = 2; // seconds for the server to take the last reports
 const repeatClaim = 0.9; // seconds, at the end, to learn what a claim that was broken off has taken
 const longestWait = 30; // seconds of what Retry-After may ask a worker for
+const leastExtend = 1; // seconds for the answer to an extend, or a sixth of the lease if that is longer
 const reportLeases = 10; // a report that only others answer is repeated, and its lease extended, for so many lengths of the lease
 const known = 10_000; // claimed steps that a worker remembers, so that an answer that comes twice starts nothing twice
 
@@ -219,7 +220,7 @@ export class Worker {
   }
 
   // Leases. A claim waits a third of the lease at most, all leases are extended every third of it in one call, and a handler is asked to stop a sixth
-  // before the lease ends, counted from before the request was sent that won or extended it. So two requests in a row may fail before a handler is
+  // before the lease ends, counted from before the request was sent that won or extended it. So two requests in a row may fail, or not be answered, before a handler is
   // stopped, and it is stopped before another worker can have its job.
 
   private async extendLoop(): Promise<void> {
@@ -239,7 +240,7 @@ export class Worker {
       const steps = [...this.steps.values()].filter((s) => s.extends);
       for (let i = 0; i < steps.length; i += maxBatch) {
         try {
-          await this.extend(steps.slice(i, i + maxBatch), every);
+          await this.extend(steps.slice(i, i + maxBatch), Math.max(every / 2, Math.min(every, leastExtend)));
         } catch (e) {
           this.warn(`sojourn: extend: ${said(e)}`);
           pause = every / 10;
