@@ -20,7 +20,7 @@ type jobPage struct {
 }
 
 func (a *app) jobGetCommand() *cobra.Command {
-	return a.onJob("get", "show everything about a job", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
+	return a.onJob("get", "show a job in full, with its responses", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
 		inbox, err := c.Inbox(ctx, sojourn.InboxFilter{Job: j.ID, Limit: sojourn.MaxFind})
 		if err != nil {
 			return err
