@@ -48,7 +48,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	fl.Int32Var(&f.maxCrashes, "max-crashes", 0, "lost leases until the job fails; -1 = no limit (default 3)")
 	fl.DurationVar(&f.runTimeout, "run-timeout", 0, "time limit of one execution of the handler (default none)")
 	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of one attempt, its waits included (default 24h)")
-	fl.DurationVar(&f.deadline, "deadline", 0, "time limit from enqueue to the end of the job (default none)")
+	fl.DurationVar(&f.deadline, "deadline", 0, "time limit of the job's whole life (default none)")
 	fl.StringVar(&f.onConflict, "on-conflict", "return", "if a live job has the key: `return` it, error, or replace it")
 	fl.DurationVar(&f.keepKey, "keep-key", 0, "keep the key reserved this long after the job ends")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -313,7 +313,7 @@ func (a *app) jobEditCommand() *cobra.Command {
 	fl.BoolVar(&f.noTags, "no-tags", false, "remove the labels")
 	fl.Int32Var(&f.maxAttempts, "max-attempts", 0, "errors and timeouts until the job fails; -1 = no limit")
 	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of one attempt, its waits included")
-	fl.DurationVar(&f.deadline, "deadline", 0, "time limit from enqueue to the end of the job")
+	fl.DurationVar(&f.deadline, "deadline", 0, "time limit of the job's whole life")
 	fl.StringVar(&by, "by", "", "user name for the history (default $USER)")
 	fl.BoolVar(&yes, "yes", false, "confirm a change of more than one job")
 	fl.BoolVar(&dryRun, "dry-run", false, "only count the jobs")

@@ -112,7 +112,7 @@ func clocks(j *sojourn.Job, now time.Time) [][2]string {
 	}
 	lines = append(lines, waits(j.Awaits, now)...)
 	if j.Kept > 0 {
-		lines = append(lines, [2]string{"kept", plural(int(j.Kept), "response") + " that no handler has yet"})
+		lines = append(lines, [2]string{"attached", plural(int(j.Kept), "response") + " that no handler has received yet"})
 	}
 	return lines
 }

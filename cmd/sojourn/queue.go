@@ -182,7 +182,7 @@ func (a *app) queueSetCommand() *cobra.Command {
 	fl.Int32Var(&f.policy.MaxCrashes, "max-crashes", 0, "default number of lost leases until a job fails; -1 = no limit")
 	fl.DurationVar(&f.policy.RunTimeout, "run-timeout", 0, "default time limit of one execution of the handler")
 	fl.DurationVar(&f.policy.Timeout, "timeout", 0, "default time limit of one attempt, its waits included")
-	fl.DurationVar(&f.policy.Deadline, "deadline", 0, "default time limit from enqueue to the end of the job")
+	fl.DurationVar(&f.policy.Deadline, "deadline", 0, "default time limit of the job's whole life")
 	fl.DurationVar(&f.policy.KeepKey, "keep-key", 0, "default time to keep a key reserved after the job ends")
 	fl.DurationVar(&f.retentionAge, "retention-age", 0, "keep completed and cancelled jobs this long (default 168h)")
 	fl.Int64Var(&f.retentionCount, "retention-count", 0, "keep this many completed and this many cancelled jobs (default 50000)")
