@@ -93,7 +93,7 @@ func (a *app) root() *cobra.Command {
 				}
 			}
 			if a.output != "table" && a.output != "json" {
-				return fmt.Errorf("-o %s: use table or json", a.output)
+				return fmt.Errorf("-o %s is not an output format; use table or json", a.output)
 			}
 			a.started = true
 			return nil

@@ -107,7 +107,7 @@ func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 			f.length = 10 * time.Second
 		}
 		if f.length <= 0 {
-			return cfg, sojourn.Invalid("for", "%v is out of range: a headless demo ends after a time above 0", f.length)
+			return cfg, sojourn.Invalid("for", "%v is out of range; with --headless use a duration above 0", f.length)
 		}
 		cfg = demo.Headless(f.length)
 	}

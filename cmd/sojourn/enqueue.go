@@ -141,7 +141,7 @@ func (a *app) enqueue(ctx context.Context, c *sojourn.Client, job *sojourn.Job) 
 	case e.Replaced:
 		note = ", replaced"
 	case e.Duplicate:
-		note = ", was there before"
+		note = ", already existed"
 	}
 	return a.printf("job %d is %s%s\n", e.ID, e.State, note)
 }

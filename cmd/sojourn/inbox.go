@@ -35,7 +35,7 @@ func (a *app) inboxLsCommand() *cobra.Command {
 		f.Outcomes = nil // with --watch it runs again
 		for _, o := range outcomes {
 			if !slices.Contains(responseOutcomes, sojourn.ResponseOutcome(o)) {
-				return sojourn.Invalid("outcome", "%.64q is not an outcome: use applied, early, late, stale, unmatched, parked, discarded or conflict", o)
+				return sojourn.Invalid("outcome", "%.64q is not an outcome; use applied, early, late, stale, unmatched, parked, discarded or conflict", o)
 			}
 			f.Outcomes = append(f.Outcomes, sojourn.ResponseOutcome(o))
 		}

@@ -134,13 +134,13 @@ func find(ctx context.Context, c *sojourn.Client, kind, arg string) (*sojourn.Jo
 	}
 	if kind, key, ok := strings.Cut(arg, "/"); ok {
 		if kind == "" || key == "" {
-			return nil, sojourn.Invalid("job", "%.64q is neither an id nor KIND/KEY", arg)
+			return nil, sojourn.Invalid("job", "%.64q is neither a job id nor KIND/KEY", arg)
 		}
 		return c.GetByKey(ctx, kind, key)
 	}
 	n, err := parseID(arg)
 	if err != nil {
-		return nil, sojourn.Invalid("job", "%.64q is neither an id nor KIND/KEY", arg)
+		return nil, sojourn.Invalid("job", "%.64q is neither a job id nor KIND/KEY", arg)
 	}
 	return c.Get(ctx, n)
 }

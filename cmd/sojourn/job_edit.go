@@ -226,7 +226,7 @@ func (a *app) printBulk(b *bulk, s summary, first error) error {
 		}
 		already := ""
 		if s.Unchanged > 0 {
-			already = fmt.Sprintf(", %d already were", s.Unchanged)
+			already = fmt.Sprintf(", %d unchanged", s.Unchanged)
 		}
 		if err := a.printf("%s %s%s\n", plural(s.Changed, "job"), b.done, already); err != nil {
 			return err

@@ -110,7 +110,7 @@ func (f serveFlags) validate(url string) error {
 		return sojourn.Invalid("grace", "a time is negative: --grace and --notice must be 0 or more")
 	}
 	if f.logs != "text" && f.logs != "json" {
-		return sojourn.Invalid("log", "%.64q: use text or json", f.logs)
+		return sojourn.Invalid("log", "%.64q is not a log format; use text or json", f.logs)
 	}
 	if _, _, err := net.SplitHostPort(f.addr); err != nil {
 		return sojourn.Invalid("addr", "%.64q is not of the form HOST:PORT", f.addr)
