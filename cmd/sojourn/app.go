@@ -42,11 +42,12 @@ const (
 	exitUnavailable = 5
 )
 
-const longHelp = `sojourn looks after a store of durable jobs: jobs that send a request, wait for an answer that comes later,
-and survive crashes meanwhile. "sojourn demo" shows it.
+const longHelp = `sojourn manages a store of durable jobs: jobs that send a request, wait for an answer that comes later,
+and survive crashes. Try "sojourn demo".
 
-The store is --store, else $SOJOURN_URL, else that of sojourn.toml, else sqlite:sojourn.db ("sojourn config" shows it). Only demo, bench, enqueue, queue set, migrate up,
-serve, token and store restore create one that is missing. It is also http://HOST:PORT of a server; $SOJOURN_TOKEN then opens its door.
+The store is --store, else $SOJOURN_URL, else the store in sojourn.toml, else sqlite:sojourn.db ("sojourn config" shows it).
+--store also takes a server URL, http://HOST:PORT; set $SOJOURN_TOKEN to authenticate.
+Only demo, bench, enqueue, queue set, migrate up, serve, token and store restore create a missing store.
 
 Exit codes:
   0  done
@@ -55,8 +56,8 @@ Exit codes:
   3  no such job, queue or response
   4  conflict: the state or the key does not allow it
   5  the store is missing, unusable, busy, full or closed
-  6  of tail: the job is cancelled
-  7  of tail: the job is not final yet`
+  6  tail: the job is cancelled
+  7  tail: the job is not final yet`
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, a *app, args []string) int {
@@ -92,15 +93,15 @@ func (a *app) root() *cobra.Command {
 				}
 			}
 			if a.output != "table" && a.output != "json" {
-				return fmt.Errorf("-o %s: use table or json", a.output)
+				return fmt.Errorf("-o %s is not an output format; use table or json", a.output)
 			}
 			a.started = true
 			return nil
 		},
 	}
 	root.PersistentFlags().StringVar(&a.store, "store", "", "`URL` of the store, such as sqlite:FILE (default $SOJOURN_URL, else sqlite:sojourn.db)")
-	root.PersistentFlags().StringVar(&a.config, "config", "", "`FILE` of settings (default $SOJOURN_CONFIG, else sojourn.toml if it is there)")
-	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "`table` or json: one object, or one line for each")
+	root.PersistentFlags().StringVar(&a.config, "config", "", "settings `FILE` (default $SOJOURN_CONFIG, else sojourn.toml if it exists)")
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "`table` or json; a list in JSON is one object per line")
 	root.AddCommand(a.demoCommand(), a.benchCommand(), a.enqueueCommand(), a.respondCommand(), a.jobCommand(), a.queueCommand(), a.workerCommand(), a.whyCommand(), a.windowCommand(), a.inboxCommand(), a.sourceCommand(),
 		a.webhookCommand(), a.migrateCommand(), a.storeCommand(), a.serveCommand(), a.workCommand(), a.tokenCommand(), a.auditCommand(), a.topCommand(), a.tailCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	a.completions(root)
@@ -210,9 +211,9 @@ func exitCode(err error) int {
 func hint(err error, cmd *cobra.Command, code int) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && code == exitUnavailable:
-		return `  Create it with "sojourn migrate up" or a first "sojourn enqueue", or name another with --store or SOJOURN_URL.`
+		return `  Create it with "sojourn migrate up" or a first "sojourn enqueue", or name another store with --store or SOJOURN_URL.`
 	case sojourn.ErrorCode(err) == sojourn.CodeUnknown:
-		return `  It may have happened. Look with "sojourn job ls" before you repeat it.`
+		return `  The operation may have succeeded. Check with "sojourn job ls" before you repeat it.`
 	case code == exitUsage:
 		return fmt.Sprintf("  See %q.", cmd.CommandPath()+" --help")
 	}

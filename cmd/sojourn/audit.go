@@ -9,18 +9,18 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-const auditHelp = `Lists what operators did or tried through servers, the newest first: changes of jobs, queues and responses, with who (the id of a token), from where and with
-which result. Commands that open the database themselves are not in it: who did them stands in the history of the jobs.`
+const auditHelp = `Lists the operations that operators ran or tried to run through servers, newest first: changes of jobs, queues, workers and responses, and repairs. Each entry has
+the token id, the client address and the result. Commands that open the database directly are not in the audit log; the job history names their user.`
 
 func (a *app) auditCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "ls", Short: "list what operators did through servers, the newest first", Long: auditHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "ls", Short: "list the operations of operators through servers, newest first", Long: auditHelp, Args: cobra.NoArgs}
 	f := sojourn.AuditFilter{}
 	var since string
 	fl := cmd.Flags()
-	fl.StringVar(&f.Who, "who", "", "only what the token with this `ID` did")
-	fl.StringVar(&since, "since", "", "only from this `time` on, such as 2026-01-31T18:00:00Z, or of the last such as 90m")
-	fl.IntVar(&f.Limit, "limit", 100, "entries of a page, 1 to 1000")
-	fl.Int64Var(&f.Before, "before", 0, "the last `seq` of the page before")
+	fl.StringVar(&f.Who, "who", "", "only operations of the token with this `ID`")
+	fl.StringVar(&since, "since", "", "only entries since this `time`, such as 2026-01-31T18:00:00Z, or of the last 90m")
+	fl.IntVar(&f.Limit, "limit", 100, "entries per page, 1 to 1000")
+	fl.Int64Var(&f.Before, "before", 0, "continue after this `seq`, the last one of the previous page")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.Limit < 1 {
 			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", f.Limit, sojourn.MaxFind)
@@ -31,7 +31,7 @@ func (a *app) auditCommand() *cobra.Command {
 		return a.with(func(c *sojourn.Client) error { return a.auditLs(cmd, c, f, since) })
 	}
 	a.watchable(cmd)
-	return group("audit", "see what operators did through servers", cmd)
+	return group("audit", "show the operations of operators through servers", cmd)
 }
 
 func (a *app) auditLs(cmd *cobra.Command, c *sojourn.Client, f sojourn.AuditFilter, since string) error {

@@ -28,34 +28,34 @@ type benchFlags struct {
 
 func benchHelp() string {
 	var b strings.Builder
-	b.WriteString(`Measures this machine: how many jobs a second the store takes and works off, and how long a call and a start take.
-Every operation is durable. Without --store it runs on an SQLite file in a temporary folder, a new one for each case;
-$SOJOURN_URL does not count here. A store named by --store must be empty, and keeps the jobs that were measured:
-give it a schema of its own, such as postgres://localhost/db?schema=bench, and drop that afterwards.
+	b.WriteString(`Measures the throughput of this machine and a store in jobs per second, the latency of a call, and the time until a job starts.
+Every operation is durable. Without --store it uses an SQLite file in a temporary folder, a new file for each case;
+it ignores $SOJOURN_URL. A store named by --store must be empty, and the measured jobs stay in it:
+use a separate schema, such as postgres://localhost/db?schema=bench, and drop it afterwards.
 
-The scenarios, of which all are measured if none is named:
+Scenarios (default all):
 `)
 	for _, s := range bench.Scenarios {
 		fmt.Fprintf(&b, "  %-8s %s\n", s.Name, s.Short)
 	}
 	b.WriteString(`
-Without $GOGC in the environment it runs with GOGC=400. A machine that does something else at the same time gives other figures: compare only what one quiet run has measured.
-docs/benchmarks.md says what each column means, and how Sojourn compares with others.`)
+If $GOGC is not set, it runs with GOGC=400. Other load on the machine changes the figures: compare only figures of one run on an idle machine.
+docs/benchmarks.md explains the columns and compares Sojourn with other systems.`)
 	return b.String()
 }
 
 func (a *app) benchCommand() *cobra.Command {
 	var f benchFlags
-	cmd := &cobra.Command{Use: "bench [SCENARIO...]", Short: "measure how fast this machine and a store are", Long: benchHelp(), Args: cobra.ArbitraryArgs}
+	cmd := &cobra.Command{Use: "bench [SCENARIO...]", Short: "measure the throughput and latency of this machine and a store", Long: benchHelp(), Args: cobra.ArbitraryArgs}
 	fl := cmd.Flags()
-	fl.IntVar(&f.config.Jobs, "jobs", bench.DefaultJobs, "jobs of a measurement, 10 times as many in bulk")
-	fl.StringVar(&f.producers, "producers", bench.DefaultProducers, "`numbers` of goroutines that enqueue, separated by commas; bulk takes those up to 64")
-	fl.IntVar(&f.config.Batch, "batch", bench.DefaultBatch, "jobs of a call in bulk, 1 to 1000")
-	fl.StringVar(&f.backlog, "backlog", strconv.Itoa(bench.DefaultBacklog), "`numbers` of ready jobs before which claims are measured, such as 10000,1000000")
-	fl.StringVar(&f.awaiting, "awaiting", bench.DefaultAwaiting, "`numbers` of jobs that await while some of them are answered, such as 100,100000")
-	fl.IntVar(&f.config.Runs, "runs", bench.DefaultRuns, "runs of each case that is compared with another, in turn; the figures are their medians")
-	fl.DurationVar(&f.config.Within, "within", bench.DefaultWithin, "a measurement that takes longer is cut")
-	fl.BoolVar(&f.used, "used", false, "measure on a store that has jobs already")
+	fl.IntVar(&f.config.Jobs, "jobs", bench.DefaultJobs, "jobs per measurement; bulk uses 10 times as many")
+	fl.StringVar(&f.producers, "producers", bench.DefaultProducers, "`numbers` of enqueuing goroutines, separated by commas; bulk uses those up to 64")
+	fl.IntVar(&f.config.Batch, "batch", bench.DefaultBatch, "jobs per call in bulk, 1 to 1000")
+	fl.StringVar(&f.backlog, "backlog", strconv.Itoa(bench.DefaultBacklog), "backlog sizes for claim: `numbers` of ready jobs, such as 10000,1000000")
+	fl.StringVar(&f.awaiting, "awaiting", bench.DefaultAwaiting, "`numbers` of awaiting jobs, some of which get a response, such as 100,100000")
+	fl.IntVar(&f.config.Runs, "runs", bench.DefaultRuns, "runs of each case that is compared with another, in turn; the result is the median")
+	fl.DurationVar(&f.config.Within, "within", bench.DefaultWithin, "stop a measurement after this time")
+	fl.BoolVar(&f.used, "used", false, "allow a store that already has jobs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
 		if f.config.Producers, err = parseNumbers("producers", f.producers); err != nil {
@@ -89,7 +89,7 @@ func parseNumbers(flag, text string) (numbers []int, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil {
-			return nil, sojourn.Invalid(flag, "%.64q is no list of whole numbers such as 1,8,64", text)
+			return nil, sojourn.Invalid(flag, "%.64q is not a list of whole numbers such as 1,8,64", text)
 		}
 		numbers = append(numbers, n)
 	}
@@ -117,7 +117,7 @@ func unused(ctx context.Context, c *sojourn.Client, allowed bool) error {
 	for _, q := range queues {
 		for state, n := range q.Counts {
 			if n > 0 {
-				return sojourn.Conflict("the store has jobs (%d %s in the queue %s); name an empty one, or give --used", n, state, q.Name)
+				return sojourn.Conflict("the store has jobs (%d %s in queue %s); use an empty store, or add --used", n, state, q.Name)
 			}
 		}
 	}

@@ -158,7 +158,7 @@ func (a *app) resolveOne(s setting, file map[string]entry) (resolved, error) {
 	plain, name := a.env(s.env), a.env(s.env+"_FILE")
 	switch {
 	case plain != "" && name != "":
-		return r, sojourn.Invalid(s.env, "and %s_FILE are both set; use one of them", s.env)
+		return r, sojourn.Invalid(s.env, "%s_FILE is set too; unset one of them", s.env)
 	case plain != "":
 		r.value, r.origin = plain, s.env
 	case name != "":
@@ -198,7 +198,7 @@ func (a *app) configure(cmd *cobra.Command) error {
 			a.named, fromHere = r.value, r.fromFile() && !named
 		case r.key == tokenKey:
 			if r.value != "" && !r.fromFile() && fromHere && store.IsServer(a.named) {
-				return sojourn.Invalid(r.origin, "is not sent to a server that only the file in this folder names; name the server with --store or SOJOURN_URL, or the file with --config")
+				return sojourn.Invalid(r.origin, "the token is not sent, because only the settings file in the working folder names the server; name the server with --store or SOJOURN_URL, or the file with --config")
 			}
 			a.token = r.value
 		case r.key != storeKey && r.origin != "default" && !strings.HasPrefix(r.origin, "--"):
@@ -218,9 +218,8 @@ func (a *app) configure(cmd *cobra.Command) error {
 // fromFile reports whether the value stands in the file of settings.
 func (r resolved) fromFile() bool { return strings.Contains(r.origin, ":") }
 
-const configHelp = `Shows the settings as they are now. Each comes from, in this order: a flag, a variable SOJOURN_…, a file that the same variable with _FILE behind it
-names, sojourn.toml in the working folder (or the file of --config or $SOJOURN_CONFIG), the default. docs/reference/config.md has them all. Secrets are
-not shown.`
+const configHelp = `Shows the current settings, without secrets. The first source that sets a value wins: a flag, a variable SOJOURN_…, the file named by the same variable with
+the suffix _FILE, sojourn.toml in the working folder (or the file of --config or $SOJOURN_CONFIG), the default. docs/reference/config.md lists all settings.`
 
 // shownSetting is one line of config.
 type shownSetting struct {
@@ -232,8 +231,8 @@ type shownSetting struct {
 
 func (a *app) configCommand() *cobra.Command {
 	var origins bool
-	cmd := &cobra.Command{Use: "config", Short: "show the settings, and where they come from", Long: configHelp, Args: cobra.NoArgs}
-	cmd.Flags().BoolVar(&origins, "origins", false, "where each comes from, and the variable that would set it")
+	cmd := &cobra.Command{Use: "config", Short: "show the settings and their origins", Long: configHelp, Args: cobra.NoArgs}
+	cmd.Flags().BoolVar(&origins, "origins", false, "also show the origin of each setting and its environment variable")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		values, err := a.resolve(cmd.Root(), nil)
 		if err != nil {
@@ -311,5 +310,5 @@ func hintOf(name string, names []string) string {
 	if n := nearest(name, names); n != "" {
 		return fmt.Sprintf("; did you mean %s?", n)
 	}
-	return "; sojourn config lists the keys"
+	return "; \"sojourn config\" lists the keys"
 }

@@ -73,7 +73,7 @@ func textOf(v *unstable.Node, key string, list bool) (string, error) {
 		for i := v.Children(); i.Next(); {
 			text, err := textOf(i.Node(), key, false)
 			if err != nil || strings.Contains(text, ",") {
-				return "", fmt.Errorf("%s is a list of texts without commas", key)
+				return "", fmt.Errorf("%s must be a list of strings without commas", key)
 			}
 			all = append(all, text)
 		}
@@ -81,7 +81,7 @@ func textOf(v *unstable.Node, key string, list bool) (string, error) {
 	case v.Kind == unstable.String, v.Kind == unstable.Integer, v.Kind == unstable.Bool, v.Kind == unstable.Float:
 		return string(v.Data), nil
 	}
-	return "", fmt.Errorf("%s is one text, number, true or false; durations are texts such as \"30s\"", key)
+	return "", fmt.Errorf("%s must be a string, a number, true or false; write durations as strings such as \"30s\"", key)
 }
 
 // keyOf is the key of an expression, and where it stands.

@@ -18,18 +18,18 @@ import (
 	"github.com/sojourn-queue/sojourn/store"
 )
 
-const demoHelp = `Runs a small shop: it enqueues orders, a worker asks a payment gateway for the money over HTTP on loopback, and
-the gateway answers later by webhook: late, early, twice, with errors, or never. Exports are asked for and answered
-over NATS, parcels over Kafka; both brokers run inside the demo. At its end the demo holds the store against its own
-ledger of what was acknowledged; exit code 1 if anything is lost.
+const demoHelp = `Runs a small shop. It enqueues orders. A worker sends a payment request for each to a gateway over HTTP on loopback, and
+the gateway answers later by webhook: late, early, twice, with errors, or never. Exports are requested and answered
+over NATS, parcels over Kafka; both brokers run inside the demo. At the end the demo compares the store with its own
+ledger of acknowledged operations; exit code 1 if anything is lost.
 
   sojourn demo                                   watch it
-  sojourn demo --db shop.db                      keep it: kill -9 it, and start it again
+  sojourn demo --db shop.db                      keep the store: kill -9 the demo, and start it again
   sojourn demo --store postgres://…              the same on PostgreSQL
-  sojourn demo --headless --for 10s -o json      check it, and print one JSON object
+  sojourn demo --headless --for 10s -o json      check the result, and print one JSON object
 
-It runs in a temporary folder unless --db, --store or SOJOURN_URL names a store. There it makes what is missing, turns the
-retention of the queues "payments", "exports" and "parcels" off, and leaves its orders behind; a store from SOJOURN_URL with other jobs in it is refused.
+It runs in a temporary folder unless --db, --store or SOJOURN_URL names a store. In a named store it creates missing tables, turns off
+retention for the queues "payments", "exports" and "parcels", and leaves its orders there. A store from SOJOURN_URL that has other jobs is refused.
 
 docs/demo.md explains the numbers.`
 
@@ -44,15 +44,15 @@ type demoFlags struct {
 
 func (a *app) demoCommand() *cobra.Command {
 	var f demoFlags
-	cmd := &cobra.Command{Use: "demo", Short: "watch jobs wait for answers, and survive", Long: demoHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "demo", Short: "watch jobs wait for answers and survive crashes", Long: demoHelp, Args: cobra.NoArgs}
 	fl := cmd.Flags()
-	fl.StringVar(&f.db, "db", "", "keep the store in this `file`, and go on with it: short for --store sqlite:FILE")
-	fl.StringVar(&f.ledger, "ledger", "", "keep the demo's own books as `PATH`.ledger and PATH.gateway, and its brokers' files in PATH.nats and PATH.kafka (default beside the file; for a server in the user's cache folder, by the instance's name)")
-	fl.BoolVar(&f.headless, "headless", false, "show nothing, and end by itself")
+	fl.StringVar(&f.db, "db", "", "keep the store in this `file`, or continue with it; short for --store sqlite:FILE")
+	fl.StringVar(&f.ledger, "ledger", "", "keep the demo's own records in `PATH`.ledger and PATH.gateway, and its brokers' files in PATH.nats and PATH.kafka (default next to the store's file; for a server, in the user's cache folder, named by the instance)")
+	fl.BoolVar(&f.headless, "headless", false, "show nothing and end automatically")
 	fl.DurationVar(&f.length, "for", 0, "end after this `duration` (default 10s with --headless, else Ctrl-C)")
-	fl.Float64Var(&f.rate, "rate", 0, "orders a second (default 25, with --headless 250)")
-	fl.Uint64Var(&f.seed, "seed", 0, "of all chance (default a random one, which is shown)")
-	fl.StringVar(&f.fault, "fault", "", "do it wrong, so that the check fails: drop-ack acknowledges some orders and answers without storing them")
+	fl.Float64Var(&f.rate, "rate", 0, "orders per second (default 25, with --headless 250)")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random numbers (default a random seed, which is shown)")
+	fl.StringVar(&f.fault, "fault", "", "inject a `fault`, so that the check fails: drop-ack acknowledges some orders and answers without storing them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := f.config(cmd.Flags().Changed)
 		if err != nil {
@@ -80,7 +80,7 @@ func (a *app) demoCommand() *cobra.Command {
 func (a *app) demoStore(db string) (url string, err error) {
 	switch {
 	case db != "" && a.store != "":
-		return "", sojourn.Invalid("db", "and --store name a store both; use one of them")
+		return "", sojourn.Invalid("db", "give --db or --store, not both")
 	case db != "":
 		url = "sqlite:" + strings.TrimPrefix(db, "sqlite:")
 	case a.store != "":
@@ -93,7 +93,7 @@ func (a *app) demoStore(db string) (url string, err error) {
 	}
 	path, err := store.Path(url)
 	if err == nil && path == ":memory:" {
-		err = sojourn.Invalid("store", "%s is no file; name none for a store that is not kept", path)
+		err = sojourn.Invalid("store", "%s is not a file; leave --store out for a temporary store", path)
 	}
 	return url, err
 }
@@ -107,7 +107,7 @@ func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 			f.length = 10 * time.Second
 		}
 		if f.length <= 0 {
-			return cfg, sojourn.Invalid("for", "%v is out of range: a headless demo ends after a time above 0", f.length)
+			return cfg, sojourn.Invalid("for", "%v is out of range; with --headless use a duration above 0", f.length)
 		}
 		cfg = demo.Headless(f.length)
 	}
@@ -155,7 +155,7 @@ func (a *app) demoOn(ctx context.Context, c *sojourn.Client, url, ledger string,
 		}
 	}
 	if cfg.Wires == nil {
-		fmt.Fprintln(a.err, "this build has no brokers: the demo goes without exports and parcels")
+		fmt.Fprintln(a.err, "this build has no brokers: the demo runs without exports and parcels")
 	}
 	var err error
 	if cfg.Path, err = ledgerPath(ctx, c, url, ledger); err != nil {
@@ -180,7 +180,7 @@ func ledgerPath(ctx context.Context, c *sojourn.Client, url, ledger string) (str
 	}
 	folder, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("name a place for the demo's books with --ledger PATH: %w", err)
+		return "", fmt.Errorf("there is no folder for the demo's records; name one with --ledger PATH: %w", err)
 	}
 	folder = filepath.Join(folder, "sojourn")
 	return filepath.Join(folder, "demo-"+status.Instance), os.MkdirAll(folder, 0o700)

@@ -24,8 +24,8 @@ type check struct {
 	Violations []string `json:"violations"` // at most 20
 }
 
-const doctorHelp = `Checks what must always hold in a store, while it is in use or not. Without --repair it changes nothing. Exit code 1 if anything
-is broken, also after a repair. It reads a few thousand rows at a time and says on stderr how far it has come; it takes as long as the store is large.`
+const doctorHelp = `Checks the invariants of a store. The store may be in use. Without --repair it changes nothing. Exit code 1 if an invariant
+is violated, also after a repair. It reads a few thousand rows at a time and reports progress on stderr; the time grows with the store.`
 
 // repaired corrects what can be corrected, if that is wanted, and says what it was.
 func repaired(ctx context.Context, c *sojourn.Client, wanted bool) (lines []string, err error) {
@@ -45,8 +45,8 @@ func repaired(ctx context.Context, c *sojourn.Client, wanted bool) (lines []stri
 
 func (a *app) doctorCommand() *cobra.Command {
 	var repair bool
-	cmd := &cobra.Command{Use: "doctor", Short: "check the store's own invariants", Args: cobra.NoArgs, Long: doctorHelp}
-	cmd.Flags().BoolVar(&repair, "repair", false, "before, correct the sums of the weight in flight; nothing else can be derived from the jobs")
+	cmd := &cobra.Command{Use: "doctor", Short: "check the invariants of the store", Args: cobra.NoArgs, Long: doctorHelp}
+	cmd.Flags().BoolVar(&repair, "repair", false, "recompute the in-flight counters first, then check; repairs nothing else")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.with(func(c *sojourn.Client) error {
 			checker, ok := c.Store().(sojourn.Checker)

@@ -20,8 +20,8 @@ type enqueueFlags struct {
 
 const enqueueHelp = `Stores one job of KIND and returns when it is durable.
 
-With --key, a live job of the kind that has the key is left alone and named (see --on-conflict), so the
-command can be repeated safely.
+With --key, the command can be repeated safely: if a live job of the kind has the key, no job is created, and the
+output names the existing job (see --on-conflict).
 
   sojourn enqueue mail --args '{"to":"ada@example.com"}' --key welcome-ada
   sojourn enqueue resize --args @photo.json --delay 10m
@@ -32,25 +32,25 @@ func (a *app) enqueueCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "enqueue KIND", Short: "store a job", Long: enqueueHelp, Args: cobra.ExactArgs(1)}
 	fl := cmd.Flags()
 	fl.StringVar(&f.args, "args", "{}", "the input: `JSON`, @FILE, or - for standard input")
-	fl.StringVar(&f.contentType, "content-type", "application/json", "what the input is; JSON is checked")
-	fl.StringVar(&f.key, "key", "", "the application's own name of the job")
+	fl.StringVar(&f.contentType, "content-type", "application/json", "content type of the input; JSON is validated")
+	fl.StringVar(&f.key, "key", "", "the application's own name for the job, unique per kind while it is live")
 	fl.StringVar(&f.queue, "queue", sojourn.DefaultQueue, "queue")
 	fl.StringVar(&f.group, "group", "", "label inside the queue")
-	fl.Int32Var(&f.priority, "priority", sojourn.DefaultPriority, "lower first")
-	fl.Int32Var(&f.weight, "weight", sojourn.DefaultWeight, "how much of a limit it uses")
+	fl.Int32Var(&f.priority, "priority", sojourn.DefaultPriority, "priority; the lower number starts first")
+	fl.Int32Var(&f.weight, "weight", sojourn.DefaultWeight, "how much of a limit the job uses")
 	fl.DurationVar(&f.delay, "delay", 0, "start no earlier than after this `duration`, such as 90s or 2h")
 	fl.StringVar(&f.runAt, "run-at", "", "start no earlier than at this `time`, such as 2026-01-31T18:00:00Z")
-	fl.StringArrayVar(&f.windows, "window", nil, "start only in this `WINDOW`, see window preview; may be repeated")
-	fl.BoolVar(&f.stopAtWindowEnd, "stop-at-window-end", false, "end the handler's context when the windows close")
-	fl.StringArrayVar(&f.tags, "tag", nil, "label to search by; may be repeated")
-	fl.StringArrayVar(&f.meta, "meta", nil, "`NAME=VALUE` that travels with the job; may be repeated")
-	fl.Int32Var(&f.maxAttempts, "max-attempts", 0, "errors and timeouts until it fails; -1 = no limit (default 5)")
-	fl.Int32Var(&f.maxCrashes, "max-crashes", 0, "lost leases until it fails; -1 = no limit (default 3)")
-	fl.DurationVar(&f.runTimeout, "run-timeout", 0, "of one execution of the handler (default none)")
-	fl.DurationVar(&f.timeout, "timeout", 0, "of an attempt with its waiting (default 24h)")
-	fl.DurationVar(&f.deadline, "deadline", 0, "of the whole life (default none)")
+	fl.StringArrayVar(&f.windows, "window", nil, "start only in this `WINDOW` (see \"window preview\"); may be repeated")
+	fl.BoolVar(&f.stopAtWindowEnd, "stop-at-window-end", false, "cancel the handler's context when the windows close")
+	fl.StringArrayVar(&f.tags, "tag", nil, "label for searches; may be repeated")
+	fl.StringArrayVar(&f.meta, "meta", nil, "`NAME=VALUE` stored with the job; may be repeated")
+	fl.Int32Var(&f.maxAttempts, "max-attempts", 0, "errors and timeouts until the job fails; -1 = no limit (default 5)")
+	fl.Int32Var(&f.maxCrashes, "max-crashes", 0, "lost leases until the job fails; -1 = no limit (default 3)")
+	fl.DurationVar(&f.runTimeout, "run-timeout", 0, "time limit of one execution of the handler (default none)")
+	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of one attempt, its waits included (default 24h)")
+	fl.DurationVar(&f.deadline, "deadline", 0, "time limit of the job's whole life (default none)")
 	fl.StringVar(&f.onConflict, "on-conflict", "return", "if a live job has the key: `return` it, error, or replace it")
-	fl.DurationVar(&f.keepKey, "keep-key", 0, "hold the key this long after the job's end")
+	fl.DurationVar(&f.keepKey, "keep-key", 0, "keep the key reserved this long after the job ends")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		job, err := a.newJob(cmd, args[0], f)
 		if err != nil {
@@ -84,7 +84,7 @@ func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.
 	conflicts := map[string]sojourn.OnConflict{"return": sojourn.ReturnExisting, "error": sojourn.ReturnError, "replace": sojourn.Replace}
 	conflict, ok := conflicts[f.onConflict]
 	if !ok {
-		return nil, sojourn.Invalid("on-conflict", "%.64q is none of return, error and replace", f.onConflict)
+		return nil, sojourn.Invalid("on-conflict", "%.64q is not a value for --on-conflict; use return, error or replace", f.onConflict)
 	}
 	given := cmd.Flags().Changed
 	policy := sojourn.Policy{MaxAttempts: f.maxAttempts, MaxCrashes: f.maxCrashes, RunTimeout: orNone(given("run-timeout"), f.runTimeout), Timeout: f.timeout,
@@ -100,11 +100,11 @@ func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.
 		options = append(options, sojourn.In(windows...))
 	}
 	if f.key == "" && cmd.Flags().Changed("key") { // a script's variable without a value would make many jobs
-		return nil, sojourn.Invalid("key", "is empty")
+		return nil, sojourn.Invalid("key", "the key is empty; give a key, or leave --key out")
 	}
 	if f.runAt != "" {
 		if f.delay != 0 {
-			return nil, sojourn.Invalid("run-at", "and --delay say the same thing: give one of them")
+			return nil, sojourn.Invalid("run-at", "give --run-at or --delay, not both")
 		}
 		t, err := parseTime("run-at", f.runAt)
 		if err != nil {
@@ -141,7 +141,7 @@ func (a *app) enqueue(ctx context.Context, c *sojourn.Client, job *sojourn.Job) 
 	case e.Replaced:
 		note = ", replaced"
 	case e.Duplicate:
-		note = ", was there before"
+		note = ", already existed"
 	}
 	return a.printf("job %d is %s%s\n", e.ID, e.State, note)
 }

@@ -10,9 +10,9 @@ import (
 )
 
 func (a *app) inboxCommand() *cobra.Command {
-	return group("inbox", "look after the responses that have come", a.inboxLsCommand(), a.inboxGetCommand(), a.inboxCountCommand(),
-		a.inboxMatchCommand(), a.inboxEachCommand(sojourn.InboxRetry, "send responses again to where they came for"),
-		a.inboxEachCommand(sojourn.InboxDiscard, "put responses away: no job gets them any more"))
+	return group("inbox", "list received responses, and match, retry or discard them", a.inboxLsCommand(), a.inboxGetCommand(), a.inboxCountCommand(),
+		a.inboxMatchCommand(), a.inboxEachCommand(sojourn.InboxRetry, "deliver responses again to their original address"),
+		a.inboxEachCommand(sojourn.InboxDiscard, "discard responses: no job gets them any more"))
 }
 
 var responseOutcomes = []sojourn.ResponseOutcome{sojourn.Applied, sojourn.Early, sojourn.Late, sojourn.Stale, sojourn.Unmatched, sojourn.Parked,
@@ -22,20 +22,20 @@ func (a *app) inboxLsCommand() *cobra.Command {
 	var f sojourn.InboxFilter
 	var outcomes []string
 	var job int64
-	cmd := &cobra.Command{Use: "ls", Short: "list responses, the newest first", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "ls", Short: "list responses, newest first", Args: cobra.NoArgs}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&outcomes, "outcome", nil, "`outcomes`: applied, early, late, stale, unmatched, parked, discarded, conflict; duplicates are counted with the first")
+	fl.StringSliceVar(&outcomes, "outcome", nil, "`outcomes`: applied, early, late, stale, unmatched, parked, discarded, conflict; duplicates are counted on the first response")
 	fl.StringVar(&f.Kind, "kind", "", "kind")
 	fl.StringVar(&f.Key, "key", "", "key")
 	fl.Int64Var(&job, "job", 0, "`id` of the job")
 	fl.StringVar(&f.Source, "source", "", "source")
-	fl.IntVar(&f.Limit, "limit", 100, "responses of a page, 1 to 1000")
-	fl.Int64Var(&f.Before, "before", 0, "the last `seq` of the page before")
+	fl.IntVar(&f.Limit, "limit", 100, "responses per page, 1 to 1000")
+	fl.Int64Var(&f.Before, "before", 0, "continue after this `seq`, the last one of the previous page")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.Outcomes = nil // with --watch it runs again
 		for _, o := range outcomes {
 			if !slices.Contains(responseOutcomes, sojourn.ResponseOutcome(o)) {
-				return sojourn.Invalid("outcome", "%.64q is not an outcome: use applied, early, late, stale, unmatched, parked, discarded or conflict", o)
+				return sojourn.Invalid("outcome", "%.64q is not an outcome; use applied, early, late, stale, unmatched, parked, discarded or conflict", o)
 			}
 			f.Outcomes = append(f.Outcomes, sojourn.ResponseOutcome(o))
 		}

@@ -19,7 +19,7 @@ type responsePage struct {
 }
 
 func (a *app) inboxGetCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "get SEQ", Short: "show everything about a response, and whom it may have meant", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "get SEQ", Short: "show a response in full, and jobs with a similar key if no job has it", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		seqs, err := parseSeqs(args)
 		if err != nil {
@@ -97,15 +97,15 @@ func nearText(n sojourn.NearMiss, seq int64) string {
 	return fmt.Sprintf("%s, response %d", n.Key, n.Seq)
 }
 
-const inboxMatchHelp = `Gives a response that nobody took to a job, or to whoever has or awaits a key: its content is stored as a new response, whose outcome is
-printed. The old one stays and names the new one. The same call again is a duplicate.
+const inboxMatchHelp = `Delivers a response that no job took to a job, or to the job that has or awaits a key. The content is stored as a new response, and its
+outcome is printed. The old response stays and refers to the new one. If you repeat the command, the outcome is duplicate.
 
   sojourn inbox match 17 --job 4711
   sojourn inbox match 17 charge_card inv-43`
 
 func (a *app) inboxMatchCommand() *cobra.Command {
 	var job int64
-	cmd := &cobra.Command{Use: "match SEQ (KIND KEY | --job ID)", Short: "give a response to a job", Long: inboxMatchHelp, Args: cobra.RangeArgs(1, 3)}
+	cmd := &cobra.Command{Use: "match SEQ (KIND KEY | --job ID)", Short: "deliver a response to a job", Long: inboxMatchHelp, Args: cobra.RangeArgs(1, 3)}
 	cmd.Flags().Int64Var(&job, "job", 0, "the job's `id`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		seqs, err := parseSeqs(args[:1])
@@ -205,7 +205,7 @@ func parseSeqs(args []string) ([]int64, error) {
 	for _, arg := range args {
 		seq, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || seq < 1 {
-			return nil, sojourn.Invalid("seq", "%.64q is not the number of a response: \"sojourn inbox ls\" shows them as SEQ", arg)
+			return nil, sojourn.Invalid("seq", "%.64q is not the number of a response; use a SEQ of \"sojourn inbox ls\"", arg)
 		}
 		if !slices.Contains(seqs, seq) {
 			seqs = append(seqs, seq)

@@ -47,15 +47,25 @@ func readAll(r io.Reader) ([]byte, error) {
 // checkJSON refuses what claims to be JSON and is not.
 func checkJSON(flag, contentType string, b []byte) error {
 	if contentType == "application/json" && !json.Valid(b) {
-		return sojourn.Invalid(flag, "is not JSON; name what it is with --content-type")
+		return sojourn.Invalid(flag, "the value is not JSON; fix it, or set its type with --content-type")
 	}
 	return nil
+}
+
+// badUsage is an error of the command line that is not about one flag alone.
+func badUsage(format string, args ...any) *sojourn.Error {
+	return &sojourn.Error{Code: sojourn.CodeInvalid, Index: -1, Message: fmt.Sprintf(format, args...)}
+}
+
+// confirm refuses a change of several things that --yes does not confirm.
+func confirm(verb, things string) *sojourn.Error {
+	return badUsage("this would %s %s; repeat with --yes, or with --dry-run to only count", verb, things)
 }
 
 func parseID(text string) (sojourn.ID, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 || id >= 1<<53 {
-		return 0, sojourn.Invalid("id", "%.64q is not the id of a job: a whole number from 1", text)
+		return 0, sojourn.Invalid("id", "%.64q is not a job id; use a whole number from 1", text)
 	}
 	return sojourn.ID(id), nil
 }
@@ -76,7 +86,7 @@ func parseIDs(args []string) ([]sojourn.ID, error) {
 func parseTime(flag, text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, sojourn.Invalid(flag, "%.64q is not a time such as 2026-01-31T18:00:00Z", text)
+		return t, sojourn.Invalid(flag, "%.64q is not a time; use a form such as 2026-01-31T18:00:00Z", text)
 	}
 	return t, nil
 }
@@ -112,7 +122,7 @@ func parseMeta(pairs []string) ([]sojourn.Option, error) {
 	for _, p := range pairs {
 		name, value, ok := strings.Cut(p, "=")
 		if !ok || name == "" {
-			return nil, sojourn.Invalid("meta", "%.64q is not NAME=VALUE", p)
+			return nil, sojourn.Invalid("meta", "%.64q is not of the form NAME=VALUE", p)
 		}
 		options = append(options, sojourn.Meta(name, value))
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) jobCommand() *cobra.Command {
-	return group("job", "look at jobs and change them",
+	return group("job", "list, show and change jobs",
 		a.jobLsCommand(), a.jobGetCommand(), a.jobHistoryCommand(), a.jobLogCommand(), a.jobCancelCommand(), a.jobRedriveCommand(),
 		a.jobCloneCommand(), a.jobPurgeCommand(), a.jobEditCommand())
 }
@@ -51,10 +51,10 @@ func (a *app) jobLsCommand() *cobra.Command {
 	var newest, full bool
 	cmd := &cobra.Command{Use: "ls", Short: "list jobs in the order of their ids", Args: cobra.NoArgs}
 	f.bind(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 100, "jobs of a page, 1 to 1000")
-	cmd.Flags().Int64Var(&after, "after", 0, "the last `id` of the page before")
-	cmd.Flags().BoolVar(&newest, "newest", false, "the newest first")
-	cmd.Flags().BoolVar(&full, "full", false, "with -o json: with args, result, checkpoint and responses")
+	cmd.Flags().IntVar(&limit, "limit", 100, "jobs per page, 1 to 1000")
+	cmd.Flags().Int64Var(&after, "after", 0, "continue after this `id`, the last one of the previous page")
+	cmd.Flags().BoolVar(&newest, "newest", false, "newest first")
+	cmd.Flags().BoolVar(&full, "full", false, "with -o json: include args, result, checkpoint and responses")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		filter, err := f.filter()
 		if err != nil {
@@ -134,13 +134,13 @@ func find(ctx context.Context, c *sojourn.Client, kind, arg string) (*sojourn.Jo
 	}
 	if kind, key, ok := strings.Cut(arg, "/"); ok {
 		if kind == "" || key == "" {
-			return nil, sojourn.Invalid("job", "%.64q is neither an id nor KIND/KEY", arg)
+			return nil, sojourn.Invalid("job", "%.64q is neither a job id nor KIND/KEY", arg)
 		}
 		return c.GetByKey(ctx, kind, key)
 	}
 	n, err := parseID(arg)
 	if err != nil {
-		return nil, sojourn.Invalid("job", "%.64q is neither an id nor KIND/KEY", arg)
+		return nil, sojourn.Invalid("job", "%.64q is neither a job id nor KIND/KEY", arg)
 	}
 	return c.Get(ctx, n)
 }
@@ -149,7 +149,7 @@ func find(ctx context.Context, c *sojourn.Client, kind, arg string) (*sojourn.Jo
 func (a *app) onJob(use, short string, fn func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error) *cobra.Command {
 	var kind string
 	cmd := &cobra.Command{Use: use + " ID | KIND/KEY", Short: short, Args: cobra.ExactArgs(1)}
-	cmd.Flags().StringVar(&kind, "kind", "", "take the argument as a key of this kind, which may have a / in its name")
+	cmd.Flags().StringVar(&kind, "kind", "", "read the argument as a key of this kind; for kinds with a / in their name")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.with(func(c *sojourn.Client) error {
 			j, err := find(cmd.Context(), c, kind, args[0])
@@ -163,7 +163,7 @@ func (a *app) onJob(use, short string, fn func(ctx context.Context, c *sojourn.C
 }
 
 func (a *app) jobHistoryCommand() *cobra.Command {
-	return a.onJob("history", "show what happened to a job", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
+	return a.onJob("history", "show the finished steps and changes of a job", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
 		history, err := c.History(ctx, j.ID)
 		if err != nil || a.asJSON() {
 			return orElse(err, func() error { return jsonLines(a, history) })
@@ -189,7 +189,7 @@ func (a *app) jobHistoryCommand() *cobra.Command {
 }
 
 func (a *app) jobLogCommand() *cobra.Command {
-	return a.onJob("log", "show the lines that a job's handler has logged", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
+	return a.onJob("log", "show the log lines of a job's handler", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
 		lines, err := c.Log(ctx, j.ID)
 		if err != nil || a.asJSON() {
 			return orElse(err, func() error { return jsonLines(a, lines) })

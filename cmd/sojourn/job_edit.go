@@ -49,10 +49,10 @@ type bulkFlags struct {
 func (a *app) bulkCommand(use, short string, f *bulkFlags, fill func(b *bulk)) *cobra.Command {
 	cmd := &cobra.Command{Use: use + " ID... | filters", Short: short}
 	f.bind(cmd)
-	cmd.Flags().StringVar(&f.by, "by", "", "who does it, for the history (default $USER)")
-	cmd.Flags().StringVar(&f.why, "why", "", "why, for the history")
-	cmd.Flags().BoolVar(&f.all, "all", false, "every job of the store in a state in which this is possible, instead of filters")
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "do it, for more than one job")
+	cmd.Flags().StringVar(&f.by, "by", "", "user name for the history (default $USER)")
+	cmd.Flags().StringVar(&f.why, "why", "", "reason for the history")
+	cmd.Flags().BoolVar(&f.all, "all", false, "select every job whose state allows this, instead of filters")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "confirm a change of more than one job")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count the jobs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		b := &bulk{yes: f.yes, dryRun: f.dryRun, byName: len(args) > 0}
@@ -78,7 +78,7 @@ func (b *bulk) choose(cmd *cobra.Command, args []string) error {
 	given := slices.DeleteFunc([]string{"state", "kind", "key", "queue", "group", "tag", "reason"}, func(flag string) bool { return !cmd.Flags().Changed(flag) })
 	for _, flag := range given { // a shell variable that is not set must not choose every job
 		if v := cmd.Flags().Lookup(flag).Value.String(); v == "" || v == "[]" {
-			return sojourn.Invalid(flag, "is empty; leave --%s out, or give --all for every job", flag)
+			return sojourn.Invalid(flag, "the filter is empty; leave --%s out, or give --all for every job", flag)
 		}
 	}
 	filtered := len(given) > 0
@@ -87,7 +87,7 @@ func (b *bulk) choose(cmd *cobra.Command, args []string) error {
 	case err != nil:
 		return err
 	case b.byName && filtered, b.byName && all, filtered && all:
-		return sojourn.Invalid("id", "give one of ids, filters and --all")
+		return sojourn.Invalid("id", "give ids, filters or --all, and only one of them")
 	case b.byName:
 		ids, err := parseIDs(args)
 		if err != nil {
@@ -97,7 +97,7 @@ func (b *bulk) choose(cmd *cobra.Command, args []string) error {
 		b.filter = sojourn.Filter{IDs: slices.Compact(ids)}
 		return b.filter.Validate()
 	case !filtered && !all:
-		return sojourn.Invalid("id", "name the jobs by their ids or by filters such as --state and --kind, or give --all")
+		return sojourn.Invalid("id", "no jobs selected; name the jobs by ids or by filters such as --state and --kind, or give --all")
 	case len(b.filter.States) == 0:
 		b.filter.States = b.usual
 	}
@@ -112,7 +112,7 @@ func (b *bulk) choose(cmd *cobra.Command, args []string) error {
 func (a *app) jobCancelCommand() *cobra.Command {
 	var f bulkFlags
 	var spare bool
-	cmd := a.bulkCommand("cancel", "end live jobs, running ones at once", &f, func(b *bulk) {
+	cmd := a.bulkCommand("cancel", "cancel live jobs, including running ones", &f, func(b *bulk) {
 		b.edit, b.states, b.usual, b.done = sojourn.Edit{Action: sojourn.EditCancel, Refuse: spare}, liveStates, liveStates, "cancelled"
 	})
 	cmd.Flags().BoolVar(&spare, "spare-running", false, "refuse jobs that are running")
@@ -128,8 +128,8 @@ func (a *app) jobRedriveCommand() *cobra.Command {
 		b.edit = sojourn.Edit{Action: sojourn.EditRedrive, Generation: generation, Change: change}
 		b.states, b.usual, b.done = []sojourn.State{sojourn.Failed, sojourn.Cancelled}, []sojourn.State{sojourn.Failed}, "redriven"
 	})
-	cmd.Flags().Int32Var(&generation, "generation", 0, "only if the job is in this generation, so that a repeated command is safe")
-	cmd.Flags().BoolVar(&change.DropCheckpoint, "drop-checkpoint", false, "start without the checkpoint of the attempts before")
+	cmd.Flags().Int32Var(&generation, "generation", 0, "only if the job is in this generation, so that the command can be repeated safely")
+	cmd.Flags().BoolVar(&change.DropCheckpoint, "drop-checkpoint", false, "start without the checkpoint of earlier attempts")
 	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "start with this checkpoint: `JSON`, @FILE, or - for standard input")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("checkpoint") {
@@ -146,7 +146,7 @@ func (a *app) jobRedriveCommand() *cobra.Command {
 
 func (a *app) jobCloneCommand() *cobra.Command {
 	var key, queue string
-	cmd := a.onJob("clone", "make a new job of one, with the same args", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
+	cmd := a.onJob("clone", "enqueue a copy of a job, with the same args", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
 		n := j.Clone()
 		if key != "" {
 			n.Key = key
@@ -160,8 +160,8 @@ func (a *app) jobCloneCommand() *cobra.Command {
 		}
 		return a.printf("job %d is a clone of job %d\n", e.ID, j.ID)
 	})
-	cmd.Flags().StringVar(&key, "key", "", "key of the new job, instead of the same one")
-	cmd.Flags().StringVar(&queue, "queue", "", "queue of the new job, instead of the same one")
+	cmd.Flags().StringVar(&key, "key", "", "key of the new job (default the same key)")
+	cmd.Flags().StringVar(&queue, "queue", "", "queue of the new job (default the same queue)")
 	return cmd
 }
 
@@ -226,14 +226,14 @@ func (a *app) printBulk(b *bulk, s summary, first error) error {
 		}
 		already := ""
 		if s.Unchanged > 0 {
-			already = fmt.Sprintf(", %d did not have to be", s.Unchanged)
+			already = fmt.Sprintf(", %d unchanged", s.Unchanged)
 		}
 		if err := a.printf("%s %s%s\n", plural(s.Changed, "job"), b.done, already); err != nil {
 			return err
 		}
 	}
 	if first != nil {
-		return fmt.Errorf("%s refused, the first because: %w", plural(len(s.Refused), "job"), first)
+		return fmt.Errorf("%s refused; the first error: %w", plural(len(s.Refused), "job"), first)
 	}
 	return nil
 }
@@ -248,12 +248,20 @@ func (a *app) rehearse(ctx context.Context, c *sojourn.Client, b *bulk) error {
 	}
 	n := edited.Matched
 	if !b.dryRun {
-		return sojourn.Invalid("yes", "%s would be %s; add --yes to do it, or --dry-run to count only", plural(n, "job"), b.done)
+		return confirm(b.verb(), plural(n, "job"))
 	}
 	if a.asJSON() {
 		return a.json(summary{Action: b.edit.Action, DryRun: true, Matched: n})
 	}
 	return a.printf("%s would be %s\n", plural(n, "job"), b.done)
+}
+
+// verb names the change: the name of the command.
+func (b *bulk) verb() string {
+	if b.edit.Action == sojourn.EditChange {
+		return "edit"
+	}
+	return string(b.edit.Action)
 }
 
 // pages calls fn with the ids of the jobs, at most MaxFind at a time.
@@ -285,29 +293,29 @@ type changeFlags struct {
 	noTags                        bool
 }
 
-const editHelp = `Gives jobs new values. Blocked, scheduled, ready and errored jobs take any; args only before their first
-claim. Final jobs take tags. Running and awaiting jobs take none.`
+const editHelp = `Changes values of jobs. Blocked, scheduled, ready and errored jobs accept all values, but args only before the
+first claim. Final jobs accept only tags. Running and awaiting jobs accept no change.`
 
 func (a *app) jobEditCommand() *cobra.Command {
 	var f changeFlags
 	var yes, dryRun bool
 	var by string
-	cmd := &cobra.Command{Use: "edit ID...", Short: "give jobs new values", Long: editHelp, Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "edit ID...", Short: "change values of jobs", Long: editHelp, Args: cobra.MinimumNArgs(1)}
 	fl := cmd.Flags()
 	fl.StringVar(&f.args, "args", "", "a new input: `JSON`, @FILE, or - for standard input")
 	fl.StringVar(&f.queue, "queue", "", "move to this queue")
 	fl.StringVar(&f.group, "group", "", "label inside the queue; empty for none")
-	fl.Int32Var(&f.priority, "priority", 0, "lower first")
-	fl.Int32Var(&f.weight, "weight", 0, "how much of a limit it uses")
+	fl.Int32Var(&f.priority, "priority", 0, "priority; the lower number starts first")
+	fl.Int32Var(&f.weight, "weight", 0, "how much of a limit the job uses")
 	fl.DurationVar(&f.delay, "delay", 0, "start no earlier than after this `duration`")
 	fl.StringVar(&f.runAt, "run-at", "", "start no earlier than at this `time`, such as 2026-01-31T18:00:00Z")
 	fl.StringArrayVar(&f.tags, "tag", nil, "replace the labels; may be repeated")
 	fl.BoolVar(&f.noTags, "no-tags", false, "remove the labels")
-	fl.Int32Var(&f.maxAttempts, "max-attempts", 0, "errors and timeouts until it fails; -1 = no limit")
-	fl.DurationVar(&f.timeout, "timeout", 0, "of an attempt with its waiting")
-	fl.DurationVar(&f.deadline, "deadline", 0, "of the whole life")
-	fl.StringVar(&by, "by", "", "who does it, for the history (default $USER)")
-	fl.BoolVar(&yes, "yes", false, "do it, for more than one job")
+	fl.Int32Var(&f.maxAttempts, "max-attempts", 0, "errors and timeouts until the job fails; -1 = no limit")
+	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of one attempt, its waits included")
+	fl.DurationVar(&f.deadline, "deadline", 0, "time limit of the job's whole life")
+	fl.StringVar(&by, "by", "", "user name for the history (default $USER)")
+	fl.BoolVar(&yes, "yes", false, "confirm a change of more than one job")
 	fl.BoolVar(&dryRun, "dry-run", false, "only count the jobs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		change, err := a.change(cmd, f)
@@ -345,7 +353,7 @@ func (a *app) change(cmd *cobra.Command, f changeFlags) (sojourn.Change, error) 
 	set(given("max-attempts") || given("timeout") || given("deadline"), &c.Policy,
 		sojourn.Policy{MaxAttempts: f.maxAttempts, Timeout: f.timeout, Deadline: orNone(given("deadline"), f.deadline)})
 	if f.noTags && given("tag") || given("delay") && given("run-at") {
-		return c, sojourn.Invalid("change", "--tag and --no-tags, --delay and --run-at exclude each other")
+		return c, sojourn.Invalid("change", "give --tag or --no-tags, and --delay or --run-at, not both")
 	}
 	if given("run-at") {
 		t, err := parseTime("run-at", f.runAt)

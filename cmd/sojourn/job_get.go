@@ -20,7 +20,7 @@ type jobPage struct {
 }
 
 func (a *app) jobGetCommand() *cobra.Command {
-	return a.onJob("get", "show everything about a job", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
+	return a.onJob("get", "show a job in full, with its responses", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
 		inbox, err := c.Inbox(ctx, sojourn.InboxFilter{Job: j.ID, Limit: sojourn.MaxFind})
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func clocks(j *sojourn.Job, now time.Time) [][2]string {
 	}
 	lines = append(lines, waits(j.Awaits, now)...)
 	if j.Kept > 0 {
-		lines = append(lines, [2]string{"kept", plural(int(j.Kept), "response") + " that no handler has yet"})
+		lines = append(lines, [2]string{"attached", plural(int(j.Kept), "response") + " that no handler has received yet"})
 	}
 	return lines
 }

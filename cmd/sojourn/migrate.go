@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) migrateCommand() *cobra.Command {
-	return group("migrate", "look after the tables of a store", a.migrateStatusCommand(), a.migrateUpCommand(), a.migrateDownCommand(),
+	return group("migrate", "manage the schema of a store", a.migrateStatusCommand(), a.migrateUpCommand(), a.migrateDownCommand(),
 		a.migratePrintCommand(), a.migrateCheckCommand())
 }
 
@@ -35,7 +35,7 @@ func (a *app) migrating(fn func(m sojourn.Migrator) error, options ...store.Opti
 		return err
 	}
 	if store.IsServer(a.url()) {
-		return sojourn.Invalid("store", "%s is a server, which looks after its own tables: name the database, where the server runs", a.shown())
+		return sojourn.Invalid("store", "%s is a server; run this command on the server's machine and name its database with --store", a.shown())
 	}
 	m, err := store.OpenMigrator(a.url(), options...)
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *app) show(s schema) error {
 }
 
 func (a *app) migrateStatusCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "status", Short: "show the schema's version; exit code 1 if this program cannot work with it", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "status", Short: "show the schema version; exit code 1 if this program cannot use it", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.migrating(func(m sojourn.Migrator) error {
 			found, err := m.Schema(cmd.Context())
@@ -78,16 +78,16 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 func usable(s sojourn.Schema) error {
 	switch {
 	case s.Found < s.Newest:
-		return errors.New(`the schema is not the newest: run "sojourn migrate up"`)
+		return errors.New(`the schema is out of date; run "sojourn migrate up"`)
 	case s.Needs > s.Newest:
-		return fmt.Errorf("the tables need version %d of the schema: use a newer program", s.Needs)
+		return fmt.Errorf("the tables need schema version %d; use a newer program", s.Needs)
 	}
 	return nil
 }
 
 func (a *app) migrateUpCommand() *cobra.Command {
 	to := -1
-	cmd := &cobra.Command{Use: "up", Short: "bring the schema to the newest version, creating a missing store", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "up", Short: "migrate the schema to the newest version; creates a missing store", Args: cobra.NoArgs}
 	cmd.Flags().IntVar(&to, "to", -1, "stop at this `version` (default the newest)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.migrating(func(m sojourn.Migrator) error {
@@ -100,7 +100,7 @@ func (a *app) migrateUpCommand() *cobra.Command {
 				goal = to
 			}
 			if goal < s.Found && goal >= 0 && s.Found <= s.Newest {
-				return sojourn.Invalid("to", `%d is below the version found, %d: use "sojourn migrate down"`, goal, s.Found)
+				return sojourn.Invalid("to", `%d is below the current version, %d; use "sojourn migrate down"`, goal, s.Found)
 			}
 			return a.migrate(cmd.Context(), m, goal)
 		})
@@ -134,17 +134,17 @@ func stepName(m sojourn.Migration) string {
 	return fmt.Sprintf("%04d_%s", m.Version, m.Name)
 }
 
-const downHelp = `Takes back the newest steps of the schema, and with them everything that only these steps know. It says what goes;
-if rows go, it wants --yes. "sojourn migrate print --down" shows the statements. Stop all programs that use the store first:
-on SQLite that is checked. The next program that opens an SQLite store migrates it up again.`
+const downHelp = `Reverts the newest migrations of the schema and removes the tables and columns that they created. It lists tables and columns with
+rows; to delete rows it requires --yes. "sojourn migrate print --down" shows the statements. Stop all programs that use the store first;
+on SQLite this is checked. The next program that opens an SQLite store migrates it up again.`
 
 func (a *app) migrateDownCommand() *cobra.Command {
 	var steps, to int
 	var yes bool
-	cmd := &cobra.Command{Use: "down", Short: "take back the newest steps of the schema", Long: downHelp, Args: cobra.NoArgs}
-	cmd.Flags().IntVar(&steps, "steps", 1, "take back so `many`")
-	cmd.Flags().IntVar(&to, "to", 0, "go back to this `version` (0: no tables at all), instead of --steps")
-	cmd.Flags().BoolVar(&yes, "yes", false, "take away the rows that the steps hold")
+	cmd := &cobra.Command{Use: "down", Short: "revert the newest migrations of the schema", Long: downHelp, Args: cobra.NoArgs}
+	cmd.Flags().IntVar(&steps, "steps", 1, "`number` of migrations to revert")
+	cmd.Flags().IntVar(&to, "to", 0, "revert to this `version` (0: no tables), instead of --steps")
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete the rows of the removed tables and columns")
 	cmd.MarkFlagsMutuallyExclusive("steps", "to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.migrating(func(m sojourn.Migrator) error {
@@ -157,9 +157,9 @@ func (a *app) migrateDownCommand() *cobra.Command {
 				return err
 			}
 			if goes := loses(plan); len(goes) > 0 && !yes {
-				return sojourn.Invalid("yes", "is missing, and these would be gone: %s", strings.Join(goes, ", "))
+				return badUsage("this would delete %s; repeat with --yes", strings.Join(goes, ", "))
 			} else if len(goes) > 0 {
-				fmt.Fprintln(a.err, "taking away "+strings.Join(goes, ", "))
+				fmt.Fprintln(a.err, "deleting "+strings.Join(goes, ", "))
 			}
 			return a.migrate(cmd.Context(), m, goal)
 		}, store.MustExist())
@@ -174,9 +174,9 @@ func downGoal(cmd *cobra.Command, m sojourn.Migrator, steps, to int) (int, error
 	case err != nil:
 		return 0, err
 	case s.Found == 0:
-		return 0, sojourn.Invalid("store", "has no tables to take away")
+		return 0, sojourn.Invalid("store", "the store has no tables to remove")
 	case cmd.Flags().Changed("to") && (to < 0 || to >= s.Found):
-		return 0, sojourn.Invalid("to", "%d is not below the version found, %d", to, s.Found)
+		return 0, sojourn.Invalid("to", "%d is not below the current version, %d", to, s.Found)
 	case cmd.Flags().Changed("to"):
 		return to, nil
 	case steps < 1 || steps > s.Found:
@@ -204,10 +204,10 @@ func loses(plan []sojourn.Migration) (out []string) {
 func (a *app) migratePrintCommand() *cobra.Command {
 	var steps, to int
 	var down bool
-	cmd := &cobra.Command{Use: "print", Short: "print the statements of migrate up, or down, and run none", Args: cobra.NoArgs}
-	cmd.Flags().BoolVar(&down, "down", false, "those of migrate down")
-	cmd.Flags().IntVar(&steps, "steps", 1, "with --down: so `many`")
-	cmd.Flags().IntVar(&to, "to", 0, "those that lead to this `version`, up or down")
+	cmd := &cobra.Command{Use: "print", Short: "print the statements of migrate up or down without running them", Args: cobra.NoArgs}
+	cmd.Flags().BoolVar(&down, "down", false, "print the statements of migrate down")
+	cmd.Flags().IntVar(&steps, "steps", 1, "with --down: `number` of migrations to revert")
+	cmd.Flags().IntVar(&to, "to", 0, "print the statements that lead to this `version`, up or down")
 	cmd.MarkFlagsMutuallyExclusive("steps", "to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		show := func(m sojourn.Migrator) error {
@@ -249,7 +249,7 @@ func (a *app) printPlan(plan []sojourn.Migration) error {
 		}
 		text := "-- " + stepName(step) + "\n"
 		for _, l := range loses([]sojourn.Migration{step}) {
-			text += "-- takes away " + l + "\n"
+			text += "-- deletes " + l + "\n"
 		}
 		text += "begin;\n" + strings.Join(step.SQL, ";\n") + ";\ncommit;\n"
 		if err := a.printf("%s", text); err != nil {
@@ -260,7 +260,7 @@ func (a *app) printPlan(plan []sojourn.Migration) error {
 }
 
 func (a *app) migrateCheckCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "check", Short: "compare the tables with what the migrations make; exit code 1 if they differ", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "check", Short: "compare the tables with the migrations; exit code 1 if they differ", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.migrating(func(m sojourn.Migrator) error {
 			found, err := m.Schema(cmd.Context())
@@ -280,9 +280,9 @@ func (a *app) migrateCheckCommand() *cobra.Command {
 			case err != nil:
 				return err
 			case len(s.Drift) > 0:
-				return fmt.Errorf("the tables differ from what the migrations make in %s", plural(len(s.Drift), "place"))
+				return fmt.Errorf("the tables differ from the migrations in %s", plural(len(s.Drift), "place"))
 			case found.Found > found.Newest:
-				return errors.New("the schema is newer than this program: check it with the program that made it")
+				return errors.New("the schema is newer than this program; check it with the program that created it")
 			}
 			return nil
 		}, store.MustExist())

@@ -15,16 +15,16 @@ import (
 )
 
 func (a *app) queueCommand() *cobra.Command {
-	return group("queue", "look at queues and change their settings",
-		a.queueLsCommand(), a.queueGetCommand(), a.queuePeekCommand(), a.pauseCommand("pause", "hand out no jobs; responses and timeouts go on", true),
+	return group("queue", "list, show and configure queues",
+		a.queueLsCommand(), a.queueGetCommand(), a.queuePeekCommand(), a.pauseCommand("pause", "hand out no jobs; running jobs, responses and timeouts continue", true),
 		a.pauseCommand("resume", "hand out jobs again", false), a.queueSetCommand(), a.queueHoldCommand(), a.queueUnholdCommand(), a.queueForgetCommand())
 }
 
 func (a *app) queueLsCommand() *cobra.Command {
 	limit, after := 100, ""
-	cmd := &cobra.Command{Use: "ls [QUEUE...]", Short: "list queues with their jobs by state"}
-	cmd.Flags().IntVar(&limit, "limit", limit, "queues of a page, 1 to 1000")
-	cmd.Flags().StringVar(&after, "after", "", "the last `queue` of the page before")
+	cmd := &cobra.Command{Use: "ls [QUEUE...]", Short: "list queues with their job counts by state"}
+	cmd.Flags().IntVar(&limit, "limit", limit, "queues per page, 1 to 1000")
+	cmd.Flags().StringVar(&after, "after", "", "continue after this `queue`, the last one of the previous page")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if limit < 1 || limit > sojourn.MaxFind {
 			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, sojourn.MaxFind)
@@ -62,7 +62,7 @@ func queuePage(ctx context.Context, st sojourn.Store, names []string, after stri
 	if after != "" {
 		i := slices.IndexFunc(all, func(q sojourn.QueueStatus) bool { return q.Name == after })
 		if i < 0 {
-			return nil, false, sojourn.NotFound("there is no queue %.64q to begin after", after)
+			return nil, false, sojourn.NotFound("there is no queue %.64q to continue after; \"sojourn queue ls\" lists the queues", after)
 		}
 		all = all[i+1:]
 	}
@@ -93,7 +93,7 @@ func (a *app) printQueues(queues []sojourn.QueueStatus) error {
 func (a *app) queuePeekCommand() *cobra.Command {
 	limit := 25
 	cmd := &cobra.Command{Use: "peek QUEUE", Short: "list the jobs that will be claimed next, in order, without claiming them", Args: cobra.ExactArgs(1)}
-	cmd.Flags().IntVar(&limit, "limit", limit, "how many, 1 to 1000")
+	cmd.Flags().IntVar(&limit, "limit", limit, "number of jobs, 1 to 1000")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.with(func(c *sojourn.Client) error {
 			jobs, err := c.Find(cmd.Context(), sojourn.Filter{Queue: args[0], Next: true, Limit: limit})
@@ -165,31 +165,31 @@ type queueFlags struct {
 	windows                     []string
 }
 
-const queueSetHelp = `Stores settings of a queue, which is made if it does not exist. What is not named stays as it is. The
-defaults are for jobs that are enqueued later and say nothing themselves; except for priority and weight, 0
-takes a default back. Retention deletes completed and cancelled jobs after an age or above a count, failed
-ones only where a cap is set; -1ns or -1 means never. The queue "*" stands for all: it takes --paused and
---pause-kind only.`
+const queueSetHelp = `Stores settings of a queue and creates the queue if it does not exist. Settings without a flag stay unchanged.
+Defaults apply to jobs enqueued from now on that set no value. 0 removes a default (not for --priority and
+--weight). Retention deletes completed and cancelled jobs above an age or a count, and failed jobs only if you
+set --failed-age or --failed-count; -1ns or -1 means never. The queue "*" stands for all queues; it accepts only
+--paused and --pause-kind.`
 
 func (a *app) queueSetCommand() *cobra.Command {
 	var f queueFlags
 	cmd := &cobra.Command{Use: "set QUEUE", Short: "change the settings of a queue", Long: queueSetHelp, Args: cobra.ExactArgs(1)}
 	fl := cmd.Flags()
 	fl.BoolVar(&f.paused, "paused", false, "hand out no jobs")
-	fl.Int32Var(&f.priority, "priority", 0, "default priority, lower first")
+	fl.Int32Var(&f.priority, "priority", 0, "default priority; the lower number starts first")
 	fl.Int32Var(&f.weight, "weight", 0, "default weight")
 	fl.Int32Var(&f.policy.MaxAttempts, "max-attempts", 0, "default number of errors and timeouts until a job fails; -1 = no limit")
 	fl.Int32Var(&f.policy.MaxCrashes, "max-crashes", 0, "default number of lost leases until a job fails; -1 = no limit")
-	fl.DurationVar(&f.policy.RunTimeout, "run-timeout", 0, "default of one execution of the handler")
-	fl.DurationVar(&f.policy.Timeout, "timeout", 0, "default of an attempt with its waiting")
-	fl.DurationVar(&f.policy.Deadline, "deadline", 0, "default of the whole life")
-	fl.DurationVar(&f.policy.KeepKey, "keep-key", 0, "default time for which a key is held after the job's end")
+	fl.DurationVar(&f.policy.RunTimeout, "run-timeout", 0, "default time limit of one execution of the handler")
+	fl.DurationVar(&f.policy.Timeout, "timeout", 0, "default time limit of one attempt, its waits included")
+	fl.DurationVar(&f.policy.Deadline, "deadline", 0, "default time limit of the job's whole life")
+	fl.DurationVar(&f.policy.KeepKey, "keep-key", 0, "default time to keep a key reserved after the job ends")
 	fl.DurationVar(&f.retentionAge, "retention-age", 0, "keep completed and cancelled jobs this long (default 168h)")
-	fl.Int64Var(&f.retentionCount, "retention-count", 0, "keep so many of each (default 50000)")
-	fl.DurationVar(&f.failedAge, "failed-age", 0, "keep failed jobs this long (default for ever)")
-	fl.Int64Var(&f.failedCount, "failed-count", 0, "keep so many failed jobs (default all)")
+	fl.Int64Var(&f.retentionCount, "retention-count", 0, "keep this many completed and this many cancelled jobs (default 50000)")
+	fl.DurationVar(&f.failedAge, "failed-age", 0, "keep failed jobs this long (default forever)")
+	fl.Int64Var(&f.failedCount, "failed-count", 0, "keep this many failed jobs (default all)")
 	f.flow.register(fl)
-	fl.StringArrayVar(&f.windows, "window", nil, "start jobs only in this `WINDOW`, see window preview; may be repeated; none = always")
+	fl.StringArrayVar(&f.windows, "window", nil, "start jobs only in this `WINDOW` (see \"window preview\"); may be repeated; none = always")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := cmd.Flags().Changed
 		var windows sojourn.Windows

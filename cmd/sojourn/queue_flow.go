@@ -27,18 +27,18 @@ type flowFlags struct {
 }
 
 func (f *flowFlags) register(fl *pflag.FlagSet) {
-	fl.Int64Var(&f.limit, "limit", 0, "summed weight of the jobs in flight: running, awaiting, resumed; 0 = none")
-	fl.DurationVar(&f.reserveAfter, "reserve-after", 0, "keep what is free for a job that was overtaken this long for lack of weight (default 30s)")
-	fl.Int64Var(&f.maxDepth, "max-depth", 0, "refuse to enqueue when so many jobs are ready; 0 = never")
-	fl.StringVar(&f.order, "order", "", "priority or time (default priority)")
-	fl.DurationVar(&f.bucket, "bucket", 0, "of the order time: cut run_at to this (default 1m)")
-	fl.DurationVar(&f.ageStep, "age-step", 0, "of the order priority: waiting this long counts as one priority; 0 = never")
-	fl.Int64Var(&f.groupLimit, "group-limit", 0, "summed weight in flight of each group; 0 = none")
-	fl.StringSliceVar(&f.shares, "share", nil, "part of the limit for a group, as east=40% or east=0.4; repeat it; all are replaced, \"\" takes them away")
-	fl.BoolVar(&f.borrow, "borrow", false, "shares that their groups leave idle may be used by others")
-	fl.BoolVar(&f.fair, "fair", false, "groups take turns also without limits and shares")
+	fl.Int64Var(&f.limit, "limit", 0, "maximum total weight in flight (running, awaiting and resumed jobs); 0 = no limit")
+	fl.DurationVar(&f.reserveAfter, "reserve-after", 0, "if other jobs overtake a heavy job this long, reserve free weight for it (default 30s)")
+	fl.Int64Var(&f.maxDepth, "max-depth", 0, "refuse to enqueue when this many jobs are ready; 0 = never")
+	fl.StringVar(&f.order, "order", "", "order of the jobs: priority or time (default priority)")
+	fl.DurationVar(&f.bucket, "bucket", 0, "with --order time: truncate run_at to this duration (default 1m)")
+	fl.DurationVar(&f.ageStep, "age-step", 0, "with --order priority: each wait of this length counts as one priority step; 0 = never")
+	fl.Int64Var(&f.groupLimit, "group-limit", 0, "maximum total weight in flight of each group; 0 = no limit")
+	fl.StringSliceVar(&f.shares, "share", nil, "part of the limit for a group, such as east=40% or east=0.4; may be repeated; replaces all shares, \"\" removes them")
+	fl.BoolVar(&f.borrow, "borrow", false, "let groups use the idle shares of other groups")
+	fl.BoolVar(&f.fair, "fair", false, "groups take turns, even without limits and shares")
 	f.pace.register(fl)
-	fl.StringSliceVar(&f.pausedKinds, "pause-kind", nil, "do not hand out these kinds; all are replaced, \"\" ends the pause")
+	fl.StringSliceVar(&f.pausedKinds, "pause-kind", nil, "hand out no jobs of these kinds; replaces the list, \"\" ends the pause")
 }
 
 // apply takes over what was given.
@@ -62,7 +62,7 @@ func (f *flowFlags) apply(given func(string) bool, s *sojourn.QueueSettings) err
 		number, percent := strings.CutSuffix(part, "%")
 		fraction, err := strconv.ParseFloat(number, 64)
 		if !ok || err != nil {
-			return sojourn.Invalid("share", "%.64q is not a share: write GROUP=40%% or GROUP=0.4", text)
+			return sojourn.Invalid("share", "%.64q is not a share; use GROUP=40%% or GROUP=0.4", text)
 		}
 		if percent {
 			fraction /= 100
@@ -81,7 +81,7 @@ func named(texts []string) []string {
 }
 
 func (a *app) queueGetCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "get QUEUE", Short: "show a queue, its settings and what is in flight", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "get QUEUE", Short: "show a queue: settings, job counts and weight in flight", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.with(func(c *sojourn.Client) error {
 			q, err := queueNamed(cmd.Context(), c, args[0])

@@ -23,16 +23,16 @@ type paceFlags struct {
 }
 
 func (f *paceFlags) register(fl *pflag.FlagSet) {
-	fl.StringVar(&f.rate, "rate", "", "starts of the queue in a time, as 50/s, 10/m or 100/15m; none = any number")
-	fl.Int64Var(&f.burst, "rate-burst", 0, "starts at once after a quiet time (default: what one second brings, at least 1)")
-	fl.StringVar(&f.groupRate, "group-rate", "", "the same for each group")
-	fl.Int64Var(&f.groupBurst, "group-rate-burst", 0, "the same for each group")
-	fl.IntVar(&f.failures, "breaker", 0, "stop the queue after so many failures within --breaker-within; 0 = never")
-	fl.DurationVar(&f.breakerWithin, "breaker-within", 0, "the time in which failures count (default 1m)")
-	fl.DurationVar(&f.breakerOpens, "breaker-open", 0, "how long a breaker stays open before it probes (default 30s)")
-	fl.IntVar(&f.probes, "breaker-probes", 0, "jobs that must succeed before the breaker closes (default 1)")
-	fl.StringSliceVar(&f.reasons, "breaker-reason", nil, "count failures with these reasons, such as http_5*; all are replaced, \"\" counts what the other side causes")
-	fl.StringVar(&f.throttle, "throttle", "", "a `RULE` in CEL that each job must pass, or @FILE; none = no rule")
+	fl.StringVar(&f.rate, "rate", "", "maximum start rate of the queue, such as 50/s, 10/m or 100/15m; none = no limit")
+	fl.Int64Var(&f.burst, "rate-burst", 0, "starts that may follow at once after an idle time (default: the starts of one second, at least 1)")
+	fl.StringVar(&f.groupRate, "group-rate", "", "like --rate, for each group")
+	fl.Int64Var(&f.groupBurst, "group-rate-burst", 0, "like --rate-burst, for each group")
+	fl.IntVar(&f.failures, "breaker", 0, "circuit breaker: stop starts after this many failures within --breaker-within; 0 = never")
+	fl.DurationVar(&f.breakerWithin, "breaker-within", 0, "time span in which failures are counted (default 1m)")
+	fl.DurationVar(&f.breakerOpens, "breaker-open", 0, "how long the breaker stays open before it starts a probe (default 30s)")
+	fl.IntVar(&f.probes, "breaker-probes", 0, "probe jobs that must succeed before the breaker closes (default 1)")
+	fl.StringSliceVar(&f.reasons, "breaker-reason", nil, "count only failures with these reasons, such as http_5*; replaces the list, \"\" counts all failures that the other side causes")
+	fl.StringVar(&f.throttle, "throttle", "", "throttler: a `RULE` in CEL that decides which jobs start, or @FILE; none = no rule")
 }
 
 // apply takes over what was given.
@@ -69,7 +69,7 @@ func applyRate(given func(string) bool, flag, text string, burst int64, to **soj
 		return nil
 	}
 	if *to == nil {
-		return sojourn.Invalid(flag+"-burst", "the queue has no such rate: give --%s as well", flag)
+		return sojourn.Invalid(flag+"-burst", "the queue has no such rate; add --%s", flag)
 	}
 	r := **to // nobody else's value is changed
 	r.Burst = burst
@@ -87,7 +87,7 @@ func parseRate(flag, text string) (count int64, per time.Duration, err error) {
 	}
 	per, bad := time.ParseDuration(unit)
 	if !ok || err != nil || bad != nil {
-		return 0, 0, sojourn.Invalid(flag, "%.64q is not a rate: write 50/s, 10/m or 100/15m", text)
+		return 0, 0, sojourn.Invalid(flag, "%.64q is not a rate; use a form such as 50/s, 10/m or 100/15m", text)
 	}
 	return count, per, nil
 }
@@ -109,7 +109,7 @@ func (f *paceFlags) applyBreaker(given func(string) bool, s *sojourn.QueueSettin
 			continue
 		}
 		if b.Failures == 0 {
-			return sojourn.Invalid(flag, "the queue has no breaker: give --breaker as well")
+			return sojourn.Invalid(flag, "the queue has no breaker; add --breaker")
 		}
 		apply()
 	}
@@ -158,7 +158,7 @@ func paceLines(q sojourn.QueueStatus, now time.Time) (lines [][2]string) {
 		add("on hold until", "%s", strings.TrimSpace(stamp(until, now)+" "+clean(p.HoldReason)))
 	}
 	if b := s.Breaker; b != nil {
-		counts := "all that the other side causes"
+		counts := "all failures that the other side causes"
 		if len(b.Reasons) > 0 {
 			counts = strings.Join(b.Reasons, ", ")
 		}

@@ -8,17 +8,17 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-const respondHelp = `Brings an answer to a job: by its kind and key, by its id, or by the token of one attempt. What became of
-it is no error but the output:
+const respondHelp = `Delivers a response to a job: by kind and key, by job id, or by the token of one attempt. The output is the
+outcome; none of these is an error:
 
-  applied    the job has taken it
-  early      stored, until a job awaits it
-  duplicate  its source and message id were there before
-  late       its job has ended, or the attempt that it could end
-  stale      its token belongs to another attempt
+  applied    a job has taken it
+  early      stored until a job awaits it
+  duplicate  a response with the same source and message id exists
+  late       the job or the attempt that it was for has ended
+  stale      the token belongs to another attempt, or to a wait that was answered
   unmatched  progress for a key that no job has
 
-With --progress it is no answer but a sign of life: the body becomes the job's progress text, and the beat of its wait starts anew.
+With --progress it is a progress report, not an answer: the body becomes the job's progress text and restarts the beat of the wait.
 
   sojourn respond charge_card order-42 --body '{"approved":true}' --message-id evt_77
   sojourn respond charge_card order-42 --progress --body 'the bank has it'
@@ -28,19 +28,19 @@ func (a *app) respondCommand() *cobra.Command {
 	var r sojourn.Response
 	var body string
 	var job int64
-	cmd := &cobra.Command{Use: "respond KIND KEY | --job ID | --token TOKEN", Short: "bring an answer to a job", Long: respondHelp,
+	cmd := &cobra.Command{Use: "respond KIND KEY | --job ID | --token TOKEN", Short: "deliver a response to a job", Long: respondHelp,
 		Args: cobra.RangeArgs(0, 2)}
 	fl := cmd.Flags()
 	fl.Int64Var(&job, "job", 0, "the job's `id`")
-	fl.StringVar(&r.Token, "token", "", "the capability of one attempt")
+	fl.StringVar(&r.Token, "token", "", "the secret response token of one attempt")
 	fl.StringVar(&body, "body", "", "the answer: `JSON`, @FILE, or - for standard input")
-	fl.StringVar(&r.ContentType, "content-type", "application/json", "what the body is; JSON is checked")
-	fl.StringVar(&r.MessageID, "message-id", "", "the sender's own `id` of the message; a repeat is a duplicate (default a random one)")
-	fl.StringVar(&r.Source, "source", "cli", "where it came from; message ids are unique for each source")
-	fl.BoolVar(&r.Failed, "failed", false, "an error response: it ends the attempt")
-	fl.BoolVar(&r.Progress, "progress", false, "a sign of life and no answer; the body is plain text")
-	fl.StringVar(&r.Reason, "reason", "", "of --failed: a short stable class")
-	fl.StringVar(&r.Error, "error", "", "of --failed: the error itself")
+	fl.StringVar(&r.ContentType, "content-type", "application/json", "content type of the body; JSON is validated")
+	fl.StringVar(&r.MessageID, "message-id", "", "the sender's `id` of the message, for deduplication (default a random id)")
+	fl.StringVar(&r.Source, "source", "cli", "name of the source; message ids are unique per source")
+	fl.BoolVar(&r.Failed, "failed", false, "send an error response, which ends the attempt")
+	fl.BoolVar(&r.Progress, "progress", false, "report progress instead of an answer; the body is plain text")
+	fl.StringVar(&r.Reason, "reason", "", "with --failed: a short, stable class of the error")
+	fl.StringVar(&r.Error, "error", "", "with --failed: the error text")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		r.Job = sojourn.ID(job)
 		if r.Progress && !fl.Changed("content-type") {
@@ -58,7 +58,7 @@ func (a *app) respondCommand() *cobra.Command {
 			}
 		}
 		if !r.Failed && (r.Reason != "" || r.Error != "") {
-			return sojourn.Invalid("failed", "--reason and --error belong to an error response: add --failed")
+			return sojourn.Invalid("failed", "--reason and --error need an error response; add --failed")
 		}
 		if err := r.Validate(sojourn.MaxMaxBytes); err != nil {
 			return err
@@ -73,11 +73,11 @@ func (a *app) respondCommand() *cobra.Command {
 func address(r *sojourn.Response, args []string, others string) error {
 	switch len(args) {
 	case 1:
-		return sojourn.Invalid("key", "is missing: give KIND and KEY, or %s", others)
+		return sojourn.Invalid("key", "the key is missing; give KIND and KEY, or %s", others)
 	case 2:
 		r.Kind, r.Key = args[0], args[1]
 		if r.Key == "" {
-			return sojourn.Invalid("key", "is empty")
+			return sojourn.Invalid("key", "the key is empty; give KIND and KEY")
 		}
 	}
 	return nil

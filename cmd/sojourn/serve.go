@@ -21,17 +21,18 @@ import (
 	"github.com/sojourn-queue/sojourn/store"
 )
 
-const serveHelp = `Gives a store to everyone over HTTP: programs in Go by the URL http://HOST:PORT, all others by requests. The API is at
-/docs, the health at /livez and /readyz, the metrics at /metrics; docs/guides/server.md says how to run it.
+const serveHelp = `Serves a store over HTTP. Go programs use the URL http://HOST:PORT as their store, other programs send HTTP requests. The API is documented
+at /docs; health checks are at /livez and /readyz, metrics at /metrics. docs/guides/server.md explains how to run a server.
 
   sojourn serve                                        sqlite:sojourn.db on 127.0.0.1:7575
   sojourn serve --store postgres://… --addr :7575 --tls-cert cert.pem --tls-key key.pem
 
-On loopback, and as long as the store has no token, whoever reaches the port may do everything. With the first token that
-"sojourn token create" makes, every request needs one; a server that runs then is to be restarted. On any other address the server
-does not start without a token.
+On loopback, while the store has no token, every client that reaches the port may do everything. Once "sojourn token create" has
+created a token, every request needs one; restart a server that was already running. On any other address the server does not start
+if the store has no token.
 
-SIGTERM ends it in order: /readyz fails, new work is refused, long polls are answered, and what runs is finished. A second one kills.`
+SIGTERM shuts down gracefully: /readyz fails, new work is refused, long polls are answered, and running requests finish. A second signal
+ends it at once.`
 
 // Times of the server.
 const (
@@ -53,25 +54,25 @@ type serveFlags struct {
 
 func (a *app) serveCommand() *cobra.Command {
 	f := serveFlags{}
-	cmd := &cobra.Command{Use: "serve", Short: "give the store to everyone over HTTP", Long: serveHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "serve", Short: "serve the store over HTTP", Long: serveHelp, Args: cobra.NoArgs}
 	fl := cmd.Flags()
 	fl.StringVar(&f.addr, "addr", "127.0.0.1:7575", "`HOST:PORT` to listen on")
-	fl.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate and what signs it; read again when it changes")
-	fl.StringVar(&f.key, "tls-key", "", "`FILE` with its key")
-	fl.BoolVar(&f.insecure, "insecure-no-auth", false, "ask nobody for a token, on any address")
-	fl.BoolVar(&f.migrate, "migrate", false, "bring the tables of a PostgreSQL database to the newest version; SQLite files always are")
-	fl.StringVar(&f.logs, "log", "text", "`text` or json, on stderr")
+	fl.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate and its chain; reloaded when it changes")
+	fl.StringVar(&f.key, "tls-key", "", "`FILE` with the private key")
+	fl.BoolVar(&f.insecure, "insecure-no-auth", false, "require no token, on any address")
+	fl.BoolVar(&f.migrate, "migrate", false, "migrate a PostgreSQL database to the newest schema first; SQLite files are always migrated")
+	fl.StringVar(&f.logs, "log", "text", "log format: `text` or json, on stderr")
 	fl.StringVar(&f.profile, "pprof", "", "`HOST:PORT` on loopback for /debug/pprof (default none)")
-	fl.DurationVar(&f.grace, "grace", 30*time.Second, "how long running requests have after SIGTERM")
-	fl.DurationVar(&f.notice, "notice", time.Second, "after SIGTERM, how long /readyz fails before the port is closed, so that others go elsewhere")
-	fl.Int64Var(&f.limits.MaxBody, "max-body", 0, "bytes of a request's body (default 4 MiB, more if the store takes larger values)")
-	fl.IntVar(&f.limits.MaxRequests, "max-requests", server.DefaultMaxRequests, "requests at work at a time; more are refused with 503")
-	fl.IntVar(&f.limits.MaxWaiting, "max-waiting", server.DefaultMaxWaiting, "long polls at a time")
-	fl.Float64Var(&f.limits.Rate, "rate", 0, "requests a second of one token, four times as many reports of its workers; more are refused with 429 (default no bound)")
-	fl.IntVar(&f.queues, "max-queues-per-token", server.DefaultMaxQueues, "queues that the jobs of one token may create; 0 for no bound")
-	fl.IntVar(&f.conns, "max-conns", server.DefaultMaxConns, "connections at a time, a quarter of them only for clients with a valid token; the oldest without a token makes room")
-	fl.BoolVar(&f.declared, "declared-queues", false, `take jobs only for queues that "sojourn queue set" has made`)
-	fl.Int64Var(&f.lowSpace, "low-space", 64<<20, "bytes that must be free on the disk of an SQLite file for new jobs; 0 for no bound")
+	fl.DurationVar(&f.grace, "grace", 30*time.Second, "how long running requests may take after SIGTERM")
+	fl.DurationVar(&f.notice, "notice", time.Second, "how long /readyz fails after SIGTERM before the port is closed, so that load balancers stop sending requests")
+	fl.Int64Var(&f.limits.MaxBody, "max-body", 0, "maximum bytes of a request body (default 4 MiB, more if the store allows larger values)")
+	fl.IntVar(&f.limits.MaxRequests, "max-requests", server.DefaultMaxRequests, "maximum concurrent requests; more are refused with 503")
+	fl.IntVar(&f.limits.MaxWaiting, "max-waiting", server.DefaultMaxWaiting, "maximum concurrent long polls")
+	fl.Float64Var(&f.limits.Rate, "rate", 0, "requests per second per token (4x for worker reports); more are refused with 429 (default no limit)")
+	fl.IntVar(&f.queues, "max-queues-per-token", server.DefaultMaxQueues, "maximum queues that the jobs of one token may create; 0 = no limit")
+	fl.IntVar(&f.conns, "max-conns", server.DefaultMaxConns, "maximum connections, a quarter of them reserved for clients with a valid token; when full, the oldest connection without a token is closed")
+	fl.BoolVar(&f.declared, "declared-queues", false, `accept jobs only for queues created by "sojourn queue set"`)
+	fl.Int64Var(&f.lowSpace, "low-space", 64<<20, "refuse new jobs if fewer bytes are free on the disk of an SQLite file; 0 = no limit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.validate(a.url()); err != nil {
 			return err
@@ -94,28 +95,28 @@ func (a *app) serveCommand() *cobra.Command {
 
 func (f serveFlags) validate(url string) error {
 	if store.IsServer(url) {
-		return sojourn.Invalid("store", "%s is a server already: name the database", store.Redact(url))
+		return sojourn.Invalid("store", "%s is a server already; name the database with --store", store.Redact(url))
 	}
 	if (f.cert == "") != (f.key == "") {
-		return sojourn.Invalid("tls-cert", "and --tls-key belong together")
+		return sojourn.Invalid("tls-cert", "give --tls-cert and --tls-key together")
 	}
 	if f.conns < 1 || f.limits.Rate < 0 || f.limits.Rate > maxRate {
-		return sojourn.Invalid("max-conns", "is 1 or more, and --rate 0 to %d", maxRate)
+		return sojourn.Invalid("max-conns", "out of range: --max-conns must be 1 or more, and --rate 0 to %d", maxRate)
 	}
 	if f.queues < 0 {
-		return sojourn.Invalid("max-queues-per-token", "is not negative; 0 for no bound")
+		return sojourn.Invalid("max-queues-per-token", "%d is negative; use 0 for no limit", f.queues)
 	}
 	if f.notice < 0 || f.grace < 0 {
-		return sojourn.Invalid("grace", "and --notice are not negative")
+		return sojourn.Invalid("grace", "a time is negative: --grace and --notice must be 0 or more")
 	}
 	if f.logs != "text" && f.logs != "json" {
-		return sojourn.Invalid("log", "%.64q: use text or json", f.logs)
+		return sojourn.Invalid("log", "%.64q is not a log format; use text or json", f.logs)
 	}
 	if _, _, err := net.SplitHostPort(f.addr); err != nil {
-		return sojourn.Invalid("addr", "%.64q is not HOST:PORT", f.addr)
+		return sojourn.Invalid("addr", "%.64q is not of the form HOST:PORT", f.addr)
 	}
 	if f.profile != "" && !loopback(f.profile) {
-		return sojourn.Invalid("pprof", "%.64q is not on loopback: profiles show what is in memory", f.profile)
+		return sojourn.Invalid("pprof", "%.64q is not on loopback; profiles show memory contents, so use a loopback address", f.profile)
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func (f serveFlags) open(ctx context.Context, c *sojourn.Client) (bool, error) {
 	}
 	keeper, ok := c.Store().(sojourn.AccessStore)
 	if !ok {
-		return false, sojourn.Invalid("store", "keeps no tokens")
+		return false, sojourn.Invalid("store", "this store cannot hold tokens; use another store, or --insecure-no-auth")
 	}
 	tokens, err := keeper.AccessTokens(ctx)
 	switch {
@@ -145,9 +146,9 @@ func (f serveFlags) open(ctx context.Context, c *sojourn.Client) (bool, error) {
 	case loopback(f.addr):
 		return true, nil
 	}
-	return false, sojourn.Invalid("addr", `%s is reached from other machines, and the store has no token yet; make one with
+	return false, sojourn.Invalid("addr", `other machines can reach %s, and the store has no token yet; create one with
   sojourn token create --name admin --verb admin --for 720h
-or start with --insecure-no-auth, if everybody who reaches the port may do everything`, f.addr)
+or start with --insecure-no-auth, if every client that reaches the port may do everything`, f.addr)
 }
 
 func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error {
@@ -168,7 +169,7 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 	if f.cert != "" {
 		files := &certificate{cert: f.cert, key: f.key}
 		if _, err := files.get(nil); err != nil {
-			return sojourn.Invalid("tls-cert", "cannot be used: %v", err)
+			return sojourn.Invalid("tls-cert", "cannot load the certificate: %v", err)
 		}
 		h.TLSConfig = &tls.Config{GetCertificate: files.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	}
@@ -211,7 +212,7 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 	defer cancel()
 	if err := h.Shutdown(grace); err != nil {
 		_ = h.Close()
-		log.Warn("requests were cut at the end of the grace")
+		log.Warn("grace period over, requests were aborted")
 	}
 	log.Info("stopped")
 	return nil
@@ -239,7 +240,7 @@ func warn(ctx context.Context, log *slog.Logger, f serveFlags) {
 	tick := time.NewTicker(warnEvery)
 	defer tick.Stop()
 	for {
-		log.Warn("no token is asked for: whoever reaches the address may do everything", "addr", f.addr)
+		log.Warn("authentication is off: every client that reaches the address may do everything", "addr", f.addr)
 		select {
 		case <-ctx.Done():
 			return

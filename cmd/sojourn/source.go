@@ -19,11 +19,11 @@ import (
 )
 
 func (a *app) sourceCommand() *cobra.Command {
-	return group("source", "bring answers from brokers to jobs, as a file says", a.sourceLsCommand(), a.sourceCheckCommand(), a.sourceTestCommand(), a.sourceRunCommand())
+	return group("source", "deliver responses from brokers and webhooks to jobs, as a file configures", a.sourceLsCommand(), a.sourceCheckCommand(), a.sourceTestCommand(), a.sourceRunCommand())
 }
 
 func (a *app) sourceLsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "ls FILE", Short: "list the sources of a file, and which of their secrets are not set", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "ls FILE", Short: "list the sources of a file and their missing secrets", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		_ = a.trusted(args[0], false)
 		list, err := sourcefile.Load(args[0])
@@ -59,7 +59,7 @@ func (a *app) sourceLsCommand() *cobra.Command {
 }
 
 func (a *app) sourceCheckCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "check FILE", Short: "check a file and the secrets that it names, without a broker", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "check FILE", Short: "check a file and its secrets, without a broker", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		list, err := sourcefile.Load(args[0])
 		if err != nil {
@@ -69,7 +69,7 @@ func (a *app) sourceCheckCommand() *cobra.Command {
 		for _, s := range list {
 			unset := s.Unset()
 			for _, name := range unset {
-				bad = append(bad, fmt.Errorf("source %s: the secret %s is not set: set the environment variable, or write the file", s.Options.Name, name))
+				bad = append(bad, fmt.Errorf("source %s: the secret %s is not set; set the environment variable, or create the file", s.Options.Name, name))
 			}
 			if s.Endpoint == nil || len(unset) > 0 {
 				continue
@@ -83,32 +83,32 @@ func (a *app) sourceCheckCommand() *cobra.Command {
 	return cmd
 }
 
-const sourceTestHelp = `Says what a source makes of one message, without a broker and without a store. The outcome is one of
+const sourceTestHelp = `Shows how a source handles one message, without a broker and without a store. The outcome is one of
 
-  response     it answers the job of this kind and key
-  error        it answers it with an error response
-  progress     it is a sign of life
-  passed_over  the rule "when" says that it is not meant
-  parked       it cannot be read; the reason names the rule and the place in it. Exit code 1
-  refused      of a webhook: the signature does not fit, or the kind is not among those it may answer. Exit code 1
+  response     a response to the job with this kind and key
+  error        an error response to that job
+  progress     a progress report for that job
+  passed_over  ignored: the rule "when" is false
+  parked       unreadable; the reason names the rule and the position in it. Exit code 1
+  refused      webhooks only: the signature is not valid, or the webhook may not answer this kind. Exit code 1
 
   sojourn source test sources.toml --file sample.json --header event-id=evt_77
 
-Give the headers of a webhook with its signature, and the signature is checked with the secrets of the file.`
+If you give the headers of a webhook with its signature, the signature is checked with the secrets of the file.`
 
 func (a *app) sourceTestCommand() *cobra.Command {
 	var name, file, at string
 	var headers []string
 	m := source.Message{ID: "sample"}
-	cmd := &cobra.Command{Use: "test FILE --file SAMPLE", Short: "say what a source makes of a message", Long: sourceTestHelp, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "test FILE --file SAMPLE", Short: "show how a source handles a message", Long: sourceTestHelp, Args: cobra.ExactArgs(1)}
 	fl := cmd.Flags()
 	fl.StringVar(&file, "file", "-", "the body of the message: a `file`, or - for standard input")
-	fl.StringVar(&name, "source", "", "the source to ask (default the only one of the file)")
+	fl.StringVar(&name, "source", "", "name of the source (default the only source of the file)")
 	fl.StringArrayVar(&headers, "header", nil, "a header of the message, `NAME=VALUE`; may be repeated")
 	fl.StringVar(&m.Topic, "topic", "", "topic, subject or routing key of the message")
 	fl.StringVar(&m.Key, "key", "", "the broker's key of the message")
 	fl.StringVar(&m.ContentType, "content-type", "", "content type of the message")
-	fl.StringVar(&at, "at", "", "check the signature of a webhook as of this `time`, such as 2026-01-31T12:00:00Z (default now)")
+	fl.StringVar(&at, "at", "", "check the signature of a webhook at this `time`, such as 2026-01-31T12:00:00Z (default now)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := a.oneSource(args[0], name)
 		if err != nil {
@@ -129,7 +129,7 @@ func (a *app) sourceTestCommand() *cobra.Command {
 		now := time.Now()
 		if at != "" {
 			if now, err = time.Parse(time.RFC3339, at); err != nil {
-				return sojourn.Invalid("at", "%.64q is no time such as 2026-01-31T12:00:00Z", at)
+				return sojourn.Invalid("at", "%.64q is not a time; use a form such as 2026-01-31T12:00:00Z", at)
 			}
 		}
 		return a.webhookTest(cmd.Context(), s, m, now)
@@ -148,7 +148,7 @@ func (a *app) oneSource(file, name string) (sourcefile.Source, error) {
 	}
 	switch {
 	case len(list) == 0:
-		return sourcefile.Source{}, sojourn.Invalid("source", "%s has no source %q", file, name)
+		return sourcefile.Source{}, sojourn.Invalid("source", "%s has no source %q; \"sojourn source ls\" lists its sources", file, name)
 	case len(list) > 1:
 		return sourcefile.Source{}, sojourn.Invalid("source", "%s has %d sources; name one with --source", file, len(list))
 	}
@@ -160,7 +160,7 @@ func pairs(flag string, list []string) (map[string]string, error) {
 	for _, p := range list {
 		name, value, ok := strings.Cut(p, "=")
 		if !ok || name == "" {
-			return nil, sojourn.Invalid(flag, "%.64q is not NAME=VALUE", p)
+			return nil, sojourn.Invalid(flag, "%.64q is not of the form NAME=VALUE", p)
 		}
 		out[name] = value
 	}
@@ -233,16 +233,16 @@ func (a *app) printVerdict(v verdict, r *sojourn.Response) error {
 	return t.flush()
 }
 
-const sourceRunHelp = `Brings messages of brokers to the jobs of the store, until it is told to stop. A message is acknowledged when its response is durable.
-While a broker or the store is away it tries again. If the file has webhooks, they are taken on --listen, and so are links that answer one wait.`
+const sourceRunHelp = `Delivers messages of brokers to the jobs of the store until SIGINT or SIGTERM. A message is acknowledged when its response is durable.
+While a broker or the store is unavailable, it retries. If the file has webhooks, it receives them on --listen, and also requests to response links.`
 
 func (a *app) sourceRunCommand() *cobra.Command {
 	var name string
 	var verbose bool
 	var hooks webhookFlags
-	cmd := &cobra.Command{Use: "run FILE", Short: "run the sources of a file beside the store", Long: sourceRunHelp, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "run FILE", Short: "run the sources of a file", Long: sourceRunHelp, Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&name, "source", "", "only this source")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "a line for each message")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print a line for each message")
 	hooks.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		_ = a.trusted(args[0], false)

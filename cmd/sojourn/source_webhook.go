@@ -23,10 +23,10 @@ const (
 // webhookTest says what a webhook makes of a request. The signature is checked if there is one.
 func (a *app) webhookTest(ctx context.Context, s sourcefile.Source, m source.Message, now time.Time) error {
 	if m.Topic != "" || m.Key != "" {
-		return sojourn.Invalid("topic", "a webhook has neither topic nor key; give headers with --header")
+		return sojourn.Invalid("topic", "a webhook has no topic and no key; give headers with --header")
 	}
 	if s.Options.Match == nil {
-		return sojourn.Invalid("source", "%q has no rules to test: its sender names kind and key in the path", s.Options.Name)
+		return sojourn.Invalid("source", "%q has no rules to test: the sender names kind and key in the path", s.Options.Name)
 	}
 	h := http.Header{}
 	for name, value := range m.Headers {
@@ -57,9 +57,9 @@ func (a *app) webhookTest(ctx context.Context, s sourcefile.Source, m source.Mes
 }
 
 func (a *app) refusedWebhook(err error) error {
-	v := verdict{Outcome: "refused", Reason: "bad_signature", Error: "no signature of a known secret fits headers and body"}
+	v := verdict{Outcome: "refused", Reason: "bad_signature", Error: "the signature does not match headers and body under any secret of the file"}
 	if errors.Is(err, webhook.ErrStale) {
-		v.Reason, v.Error = "stale", "the signature fits, but its time is too far from now; give the time of the sample with --at"
+		v.Reason, v.Error = "stale", "the signature is valid, but its time is too far from now; give the time of the sample with --at"
 	}
 	return a.sayVerdict(v, nil)
 }

@@ -21,17 +21,17 @@ func (a *app) file() (string, error) {
 	switch {
 	case err != nil:
 	case store.IsServer(a.url()):
-		err = sojourn.Invalid("store", "%s is a server: name its file, where the server runs", a.shown())
+		err = sojourn.Invalid("store", "%s is a server; run this command on the server's machine and name its file with --store", a.shown())
 	case path == "":
-		err = sojourn.Invalid("store", "is a PostgreSQL database: use pg_dump or base backups, see docs/guides/postgresql.md")
+		err = sojourn.Invalid("store", "the store is a PostgreSQL database; use pg_dump or base backups, see docs/guides/postgresql.md")
 	case path == ":memory:":
-		err = sojourn.Invalid("store", "%s is no file", path)
+		err = sojourn.Invalid("store", "%s is not a file; name an SQLite file with --store", path)
 	}
 	return path, err
 }
 
 func (a *app) storeBackupCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "backup FILE", Short: "copy the store into a new file, while it is in use", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "backup FILE", Short: "copy the store into a new file; the store may be in use", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return onFile(cmd, a, func(ctx context.Context, path string) (sqlite.Copied, error) {
 			return sqlite.Backup(ctx, path, args[0])
@@ -41,15 +41,15 @@ func (a *app) storeBackupCommand() *cobra.Command {
 	return cmd
 }
 
-const restoreHelp = `Puts a backup in the place of the store, after it has passed the checks of SQLite and of sojourn doctor. Stop all
-programs that use the store first; it is refused while one has it open. What happened after the backup is lost: jobs that have ended
-since run again, with the same idempotency keys. New jobs get ids above all that were given out since, so that neither ids nor
-idempotency keys come again.`
+const restoreHelp = `Replaces the store by a backup, after the backup has passed the checks of SQLite and of "sojourn doctor". Stop all
+programs that use the store first; the command is refused while one has it open. Changes after the backup are lost: jobs that have ended
+since then run again, with the same idempotency keys. New jobs get ids above all ids issued since the backup, so that neither ids nor
+idempotency keys are reused.`
 
 func (a *app) storeRestoreCommand() *cobra.Command {
 	var replace bool
-	cmd := &cobra.Command{Use: "restore FILE", Short: "put a backup in the place of the store", Long: restoreHelp, Args: cobra.ExactArgs(1)}
-	cmd.Flags().BoolVar(&replace, "replace", false, "where there is a store already: keep it under another name")
+	cmd := &cobra.Command{Use: "restore FILE", Short: "replace the store by a backup", Long: restoreHelp, Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&replace, "replace", false, "if a store exists already: rename it and restore the backup in its place")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return onFile(cmd, a, func(ctx context.Context, path string) (sqlite.Restored, error) {
 			return sqlite.Restore(ctx, args[0], path, replace)
@@ -57,7 +57,7 @@ func (a *app) storeRestoreCommand() *cobra.Command {
 			func(r sqlite.Restored) string {
 				text := fmt.Sprintf("%s is restored from %s; new jobs begin with id %d", r.To, r.From, r.NextID)
 				if r.Replaced != "" {
-					text += "\nthe store that was there is " + r.Replaced
+					text += "\nthe previous store is now " + r.Replaced
 				}
 				return text
 			})
@@ -67,14 +67,14 @@ func (a *app) storeRestoreCommand() *cobra.Command {
 
 func (a *app) storeCompactCommand() *cobra.Command {
 	var full bool
-	cmd := &cobra.Command{Use: "compact", Short: "give the space of deleted jobs back to the disk", Args: cobra.NoArgs}
-	cmd.Flags().BoolVar(&full, "full", false, "write the whole file anew: needs twice its size, and nobody else on it")
+	cmd := &cobra.Command{Use: "compact", Short: "return the disk space of deleted jobs to the file system", Args: cobra.NoArgs}
+	cmd.Flags().BoolVar(&full, "full", false, "rewrite the whole file; needs twice its size on disk, and no other process may use it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return onFile(cmd, a, func(ctx context.Context, path string) (sqlite.Compacted, error) {
 			return sqlite.Compact(ctx, path, full)
 		},
 			func(c sqlite.Compacted) string {
-				return fmt.Sprintf("%s: %d bytes given back, from %d to %d", c.Path, c.Before-c.After, c.Before, c.After)
+				return fmt.Sprintf("%s: %d bytes freed, from %d to %d", c.Path, c.Before-c.After, c.Before, c.After)
 			})
 	}
 	return cmd

@@ -20,8 +20,8 @@ const (
 	exitUnended   = 7
 )
 
-const tailHelp = `Shows what happened to a job and goes on until it is final: its steps, its progress and the lines of its log. The exit code tells how it ended: 0 completed,
-1 failed, 6 cancelled, 7 not final yet, when it was interrupted or --for has passed. JSON: one line for each thing, {"at", "event", "text", …}.`
+const tailHelp = `Follows a job until it is final and shows its steps, progress and log lines. The exit code is the result: 0 completed, 1 failed, 6 cancelled,
+7 not final yet (interrupted, or --for has passed). JSON: one line per event, {"at", "event", "text", …}.`
 
 // happened is one line of tail.
 type happened struct {
@@ -38,11 +38,11 @@ func (a *app) tailCommand() *cobra.Command {
 	var kind string
 	var length time.Duration
 	cmd := &cobra.Command{Use: "tail ID | KIND/KEY", Short: "follow one job until it is final", Long: tailHelp, Args: cobra.ExactArgs(1)}
-	cmd.Flags().StringVar(&kind, "kind", "", "take the argument as a key of this kind, which may have a / in its name")
-	cmd.Flags().DurationVar(&length, "for", 0, "give up after this time (default never)")
+	cmd.Flags().StringVar(&kind, "kind", "", "read the argument as a key of this kind; for kinds with a / in their name")
+	cmd.Flags().DurationVar(&length, "for", 0, "stop after this time (default never)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if length < 0 {
-			return sojourn.Invalid("for", "%v is less than nothing", length)
+			return sojourn.Invalid("for", "%v is negative; use a duration above 0", length)
 		}
 		return a.with(func(c *sojourn.Client) error {
 			ctx := cmd.Context()

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) tokenCommand() *cobra.Command {
-	return group("token", "make and end the tokens that open servers", a.tokenCreateCommand(), a.tokenLsCommand(), a.tokenRevokeCommand(), a.tokenRotateCommand())
+	return group("token", "create, list and revoke access tokens for servers", a.tokenCreateCommand(), a.tokenLsCommand(), a.tokenRevokeCommand(), a.tokenRotateCommand())
 }
 
 // madeToken is the output of create and rotate: the only place at which a token is ever shown.
@@ -23,30 +23,30 @@ type madeToken struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-const tokenCreateHelp = `Makes a token and shows it, this once: only its hash is stored. A server asks for it as Authorization: Bearer, and the
-client takes it from SOJOURN_TOKEN. The verbs hold for the jobs whose queue and kind match the patterns, in which * stands for any text.
+const tokenCreateHelp = `Creates a token and prints it once; only its hash is stored. Clients send it as "Authorization: Bearer TOKEN"; the sojourn command
+reads it from SOJOURN_TOKEN. The verbs apply to jobs whose queue and kind match the patterns; * matches any text.
 
   sojourn token create --name shop --verb enqueue,respond --queue 'pay*' --for 2160h
   sojourn token create --name workers --verb work,enqueue --kind 'charge_*'
   sojourn token create --name admin --verb admin
 
-Verbs: enqueue, respond, work, read (without args and results), read:args, operate (cancel, redrive, change, hold), admin (all).`
+Verbs: enqueue, respond, work, read (without args and results), read:args, operate (cancel, redrive, change, hold), admin (everything).`
 
 func (a *app) tokenCreateCommand() *cobra.Command {
 	var name, queue, kind string
 	var verbs []string
 	var life time.Duration
-	cmd := &cobra.Command{Use: "create", Short: "make a token, and show it once", Long: tokenCreateHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "create", Short: "create a token and print it once", Long: tokenCreateHelp, Args: cobra.NoArgs}
 	fl := cmd.Flags()
-	fl.StringVar(&name, "name", "", "what people call it")
-	fl.StringSliceVar(&verbs, "verb", nil, "`VERBS` that it allows")
-	fl.StringVar(&queue, "queue", "", "`PATTERN` of the queues (default all)")
-	fl.StringVar(&kind, "kind", "", "`PATTERN` of the kinds (default all)")
-	fl.DurationVar(&life, "for", 90*24*time.Hour, "how long it is good")
+	fl.StringVar(&name, "name", "", "name of the token, for people")
+	fl.StringSliceVar(&verbs, "verb", nil, "allowed `VERBS`")
+	fl.StringVar(&queue, "queue", "", "`PATTERN` of the allowed queues (default all)")
+	fl.StringVar(&kind, "kind", "", "`PATTERN` of the allowed kinds (default all)")
+	fl.DurationVar(&life, "for", 90*24*time.Hour, "how long the token is valid")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		for name, pattern := range map[string]string{"queue": queue, "kind": kind} {
 			if pattern == "" && cmd.Flags().Changed(name) { // such as --queue "$QUEUE" with a variable that is not set
-				return sojourn.Invalid(name, "is empty, which would mean all: give a pattern, or '*' for all")
+				return sojourn.Invalid(name, "the pattern is empty; give a pattern, or '*' for all")
 			}
 		}
 		grant := sojourn.Grant{Queue: queue, Kind: kind}
@@ -62,7 +62,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 
 func (a *app) makeToken(ctx context.Context, s sojourn.AccessStore, name string, life time.Duration, grants []sojourn.Grant) error {
 	if life <= 0 || life > sojourn.MaxHorizon {
-		return sojourn.Invalid("for", "%v is out of range: above 0, to 10 years", life)
+		return sojourn.Invalid("for", "%v is out of range: above 0, up to 10 years", life)
 	}
 	t, bearer := server.NewToken(name, life, grants)
 	if err := s.SetAccessToken(ctx, t); err != nil {
@@ -79,7 +79,7 @@ func (a *app) withTokens(fn func(s sojourn.AccessStore) error) error {
 	return a.creating(func(c *sojourn.Client) error {
 		s, ok := c.Store().(sojourn.AccessStore)
 		if !ok {
-			return sojourn.Invalid("store", "%s keeps no tokens: name the database, where the server runs", a.shown())
+			return sojourn.Invalid("store", "%s gives no access to tokens; run this command on the server's machine and name its database with --store", a.shown())
 		}
 		return fn(s)
 	})
@@ -144,13 +144,13 @@ func tokenNamed(ctx context.Context, s sojourn.AccessStore, id string) (sojourn.
 		}
 	}
 	if err == nil {
-		err = sojourn.NotFound("no token has the id %.64q", id)
+		err = sojourn.NotFound("no token has the id %.64q; \"sojourn token ls\" lists them", id)
 	}
 	return sojourn.AccessToken{}, err
 }
 
 func (a *app) tokenRevokeCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "revoke ID...", Short: "end tokens, within 2 s on every server", Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "revoke ID...", Short: "revoke tokens; every server refuses them within 2 s", Args: cobra.MinimumNArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withTokens(func(s sojourn.AccessStore) error {
 			for _, id := range args {
@@ -176,14 +176,14 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 
 func (a *app) tokenRotateCommand() *cobra.Command {
 	var overlap, life time.Duration
-	cmd := &cobra.Command{Use: "rotate ID", Short: "make a token that allows the same, and end the old one after an overlap", Args: cobra.ExactArgs(1)}
-	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the old one stays good")
-	cmd.Flags().DurationVar(&life, "for", 90*24*time.Hour, "how long the new one is good")
+	cmd := &cobra.Command{Use: "rotate ID", Short: "create a token with the same grants; the old one expires after an overlap", Args: cobra.ExactArgs(1)}
+	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the old token stays valid")
+	cmd.Flags().DurationVar(&life, "for", 90*24*time.Hour, "how long the new token is valid")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withTokens(func(s sojourn.AccessStore) error {
 			old, err := tokenNamed(cmd.Context(), s, args[0])
 			if err == nil && !old.Good(time.Now()) {
-				err = sojourn.Conflict("token %s has ended; make a new one with token create", old.ID)
+				err = sojourn.Conflict("token %s has expired or is revoked; create a new one with \"sojourn token create\"", old.ID)
 			}
 			if err != nil {
 				return err

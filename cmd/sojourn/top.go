@@ -23,23 +23,23 @@ const (
 	topResize = 200 * time.Millisecond // how often the size of the terminal is looked at
 )
 
-const topHelp = `Shows queues and workers on a terminal, drawn anew every second, until q or Ctrl-C. RATE is how many jobs a second ended since the picture before, OLDEST how
-long the job waits that has been ready for longest. The queues with the oldest ready jobs come first. Counting looks at every job of the store: with
-millions of them take a longer --every.`
+const topHelp = `Shows queues and workers on a terminal, refreshed every second, until q or Ctrl-C. RATE is the number of jobs per second that ended since the last refresh,
+OLDEST the age of the oldest ready job. The queues with the oldest ready jobs come first. Each refresh counts every job of the store; with millions of
+jobs use a longer --every.`
 
 func (a *app) topCommand() *cobra.Command {
 	var once bool
 	every := topEvery
 	cmd := &cobra.Command{Use: "top", Short: "watch queues and workers on a terminal", Long: topHelp, Args: cobra.NoArgs}
-	cmd.Flags().BoolVar(&once, "once", false, "print one picture and end; JSON: {\"status\", \"queues\", \"workers\"}")
-	cmd.Flags().DurationVar(&every, "every", topEvery, "how often, 100ms to 1h")
+	cmd.Flags().BoolVar(&once, "once", false, "print once and end; JSON: {\"status\", \"queues\", \"workers\"}")
+	cmd.Flags().DurationVar(&every, "every", topEvery, "refresh interval, 100ms to 1h")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if every < watchLeast || every > watchMost {
 			return sojourn.Invalid("every", "%v is out of range: %v to %v", every, watchLeast, watchMost)
 		}
 		screen, ok := a.out.(*os.File)
 		if !once && (!ok || !term.IsTerminal(int(screen.Fd()))) {
-			return sojourn.Invalid("once", "standard output is no terminal: print one picture with --once, or use queue ls --watch")
+			return sojourn.Invalid("once", "standard output is not a terminal; print once with --once, or use \"sojourn queue ls --watch\"")
 		}
 		return a.with(func(c *sojourn.Client) error {
 			if once {
@@ -135,7 +135,7 @@ func (a *app) top(ctx context.Context, c *sojourn.Client, screen *os.File, every
 func (a *app) draw(now, before *picture, trouble error, wide, high int) error {
 	frame := ""
 	if trouble != nil && !errors.Is(trouble, context.Canceled) {
-		frame = cut("trouble: "+clean(trouble.Error()), wide) + "\n"
+		frame = cut("error: "+clean(trouble.Error()), wide) + "\n"
 		high--
 	}
 	if now != nil {

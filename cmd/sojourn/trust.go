@@ -26,9 +26,9 @@ func (a *app) trusted(name string, secret bool) error {
 	mode := info.Mode().Perm()
 	switch {
 	case mode&othersWrite != 0 && secret:
-		return sojourn.Invalid("file", "%s holds a secret, and other users can write it (mode %#o): run chmod 600 %[1]s", name, mode)
+		return sojourn.Invalid("file", "%s holds a secret, and other users can write it (mode %#o); run chmod 600 %[1]s", name, mode)
 	case mode&othersWrite != 0:
-		a.warnOnce("%s can be written by other users (mode %#o), who can thereby change what this program does; run chmod 644 %[1]s", name, mode)
+		a.warnOnce("%s can be written by other users (mode %#o), who can change the behavior of this program; run chmod 644 %[1]s", name, mode)
 	case mode&othersRead != 0 && secret:
 		a.warnOnce("%s holds a secret, and other users can read it (mode %#o); run chmod 600 %[1]s", name, mode)
 	}

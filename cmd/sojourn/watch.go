@@ -24,8 +24,8 @@ const (
 // watchable lets a command that lists things list them again and again.
 func (a *app) watchable(cmd *cobra.Command) *cobra.Command {
 	watch, every := false, watchEvery
-	cmd.Flags().BoolVar(&watch, "watch", false, "list again and again, until interrupted: drawn anew on a terminal, else the lines that are new or have changed")
-	cmd.Flags().DurationVar(&every, "every", watchEvery, "with --watch: how often, 100ms to 1h")
+	cmd.Flags().BoolVar(&watch, "watch", false, "repeat the list until interrupted; on a terminal it is redrawn, elsewhere only new and changed lines are printed")
+	cmd.Flags().DurationVar(&every, "every", watchEvery, "with --watch: interval, 100ms to 1h")
 	once := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !watch {

@@ -17,18 +17,18 @@ import (
 	"github.com/sojourn-queue/sojourn/source/webhook"
 )
 
-const webhookHelp = `Takes answers over HTTP, on a port of its own: signed webhooks of the senders that a file names, and links that answer one wait.
+const webhookHelp = `Receives responses over HTTP on a separate port: signed webhooks of the senders in a file, and requests to response links.
 
   [[endpoint]]
   name      = "bank"                          # POST /webhook/bank
   signature = "standard"                      # standard, github, stripe, or bearer
   secrets   = ["BANK_SECRET", "BANK_SECRET_OLD"]  # environment variables; all but the first may be empty
-  kinds     = ["charge_card"]                 # those it may answer; "*" is all
-  kind      = '"charge_card"'                 # rules in CEL, as of sources
+  kinds     = ["charge_card"]                 # kinds that it may answer; "*" is all
+  kind      = '"charge_card"'                 # rules in CEL, as for sources
   key       = 'body.order'
 
-Without rules, and with the signature bearer, the sender names kind and key: POST /respond/{kind}/{key}.
-Without FILE only links are taken: POST /respond/{token}.`
+With the signature bearer and without rules, the sender names kind and key in the path: POST /respond/{kind}/{key}.
+Without FILE it accepts only response links: POST /respond/{token}.`
 
 // webhookFlags are the flags of webhook.
 type webhookFlags struct {
@@ -40,9 +40,9 @@ type webhookFlags struct {
 
 func (a *app) webhookCommand() *cobra.Command {
 	var f webhookFlags
-	cmd := &cobra.Command{Use: "webhook [FILE]", Short: "take answers over HTTP", Long: webhookHelp, Args: cobra.MaximumNArgs(1)}
+	cmd := &cobra.Command{Use: "webhook [FILE]", Short: "receive responses over HTTP", Long: webhookHelp, Args: cobra.MaximumNArgs(1)}
 	f.add(cmd.Flags())
-	cmd.Flags().BoolVar(&f.check, "check", false, "check the file and end")
+	cmd.Flags().BoolVar(&f.check, "check", false, "only check the file")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) == 1 {
 			_ = a.trusted(args[0], false)
@@ -64,25 +64,25 @@ func (a *app) webhookCommand() *cobra.Command {
 func (f *webhookFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:7576", "`address` to listen on")
 	fl.StringVar(&f.cert, "tls-cert", "", "certificate `file`; with --tls-key")
-	fl.StringVar(&f.key, "tls-key", "", "`file` of its key")
-	fl.BoolVar(&f.behindTLS, "behind-tls", false, "listen without TLS beyond this machine, because a proxy in front has it")
-	fl.IntVar(&f.o.MaxBytes, "max-bytes", webhook.DefaultMaxBytes, "bytes of a body")
-	fl.DurationVar(&f.o.Timeout, "timeout", webhook.DefaultTimeout, "for a body to come, and for the store")
-	fl.IntVar(&f.o.MaxInFlight, "max-in-flight", webhook.DefaultMaxInFlight, "requests that are verified and stored at a time")
-	fl.IntVar(&f.o.MaxConns, "max-conns", webhook.DefaultMaxConns, "connections at a time, a quarter of them only for known senders; the oldest other one makes room")
-	fl.BoolVar(&f.o.NoCapabilities, "no-links", false, "take no answers by links")
+	fl.StringVar(&f.key, "tls-key", "", "private key `file`; with --tls-cert")
+	fl.BoolVar(&f.behindTLS, "behind-tls", false, "allow other addresses than loopback without TLS, because a proxy in front terminates TLS")
+	fl.IntVar(&f.o.MaxBytes, "max-bytes", webhook.DefaultMaxBytes, "maximum bytes of a body")
+	fl.DurationVar(&f.o.Timeout, "timeout", webhook.DefaultTimeout, "time limit to receive a body, and then to store it")
+	fl.IntVar(&f.o.MaxInFlight, "max-in-flight", webhook.DefaultMaxInFlight, "maximum requests being verified and stored at the same time")
+	fl.IntVar(&f.o.MaxConns, "max-conns", webhook.DefaultMaxConns, "maximum connections, a quarter of them reserved for known senders; when full, the oldest connection of another sender is closed")
+	fl.BoolVar(&f.o.NoCapabilities, "no-links", false, "accept no response links")
 }
 
 func (f *webhookFlags) validate() error {
 	host, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
-		return sojourn.Invalid("listen", "%.64q is no address such as 127.0.0.1:7576", f.listen)
+		return sojourn.Invalid("listen", "%.64q is not an address; use a form such as 127.0.0.1:7576", f.listen)
 	}
 	if (f.cert == "") != (f.key == "") {
 		return sojourn.Invalid("tls_cert", "give --tls-cert and --tls-key together")
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && f.cert == "" && !f.behindTLS {
-		return sojourn.Invalid("listen", "%.64q is reached from other machines, and secrets and links travel in the requests: give --tls-cert and --tls-key, or --behind-tls", f.listen)
+		return sojourn.Invalid("listen", "other machines can reach %.64q, and requests contain secrets and links; give --tls-cert and --tls-key, or --behind-tls", f.listen)
 	}
 	_, err = webhook.New(nil, f.o)
 	return err

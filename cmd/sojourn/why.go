@@ -14,11 +14,11 @@ import (
 
 func (a *app) whyCommand() *cobra.Command {
 	var queue string
-	cmd := &cobra.Command{Use: "why [ID | KIND/KEY]", Short: "say why a job does not run, or what holds a queue back", Args: cobra.MaximumNArgs(1)}
-	cmd.Flags().StringVar(&queue, "queue", "", "ask about the jobs in front of this queue")
+	cmd := &cobra.Command{Use: "why [ID | KIND/KEY]", Short: "explain why a job does not run, or why a queue starts no jobs", Args: cobra.MaximumNArgs(1)}
+	cmd.Flags().StringVar(&queue, "queue", "", "explain the first 1,000 ready jobs of this `queue`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (queue == "") == (len(args) == 0) {
-			return sojourn.Invalid("queue", "name either a job or, with --queue, a queue")
+			return sojourn.Invalid("queue", "give either a job or, with --queue, a queue")
 		}
 		return a.with(func(c *sojourn.Client) error {
 			status, err := c.Store().Status(cmd.Context())
@@ -86,7 +86,7 @@ func (a *app) printWhy(w sojourn.Why, near []sojourn.NearMiss, now time.Time) er
 		t.row("ahead", ahead)
 	}
 	if w.Unhandled {
-		t.row("worker", "none has asked for this kind in this queue within the last day")
+		t.row("worker", "no worker has polled for this kind in this queue within the last day")
 	}
 	if err := t.flush(); err != nil || len(w.Gates) == 0 {
 		return err
@@ -102,9 +102,9 @@ func (a *app) printWhy(w sojourn.Why, near []sojourn.NearMiss, now time.Time) er
 }
 
 func gateRow(g sojourn.Gate, now time.Time) []string {
-	state, used, of := "open", "", ""
+	state, used, of := "pass", "", ""
 	if !g.Open {
-		state = "closed"
+		state = "hold"
 	}
 	if g.Of > 0 {
 		used, of = fmt.Sprint(g.Used), fmt.Sprint(g.Of)
@@ -116,7 +116,7 @@ func (a *app) printQueueWhy(w sojourn.QueueWhy, now time.Time) error {
 	if a.asJSON() {
 		return a.json(w)
 	}
-	if err := a.printf("%d jobs asked about, %d of them could start\n", w.Asked, w.Open); err != nil {
+	if err := a.printf("%s checked, %d of them could start\n", plural(int(w.Asked), "job"), w.Open); err != nil {
 		return err
 	}
 	if w.Trouble.Count > 0 {
@@ -137,12 +137,12 @@ func (a *app) printQueueWhy(w sojourn.QueueWhy, now time.Time) error {
 func (a *app) queueHoldCommand() *cobra.Command {
 	var d time.Duration
 	var reason string
-	cmd := &cobra.Command{Use: "hold QUEUE", Short: "start nothing of a queue for a time, then on a ramp; answers go on", Args: cobra.ExactArgs(1)}
-	cmd.Flags().DurationVar(&d, "for", 10*time.Minute, "how long, up to 24h")
-	cmd.Flags().StringVar(&reason, "reason", "", "why; it is shown")
+	cmd := &cobra.Command{Use: "hold QUEUE", Short: "start no jobs of a queue for a time, then ramp up; resumed jobs continue", Args: cobra.ExactArgs(1)}
+	cmd.Flags().DurationVar(&d, "for", 10*time.Minute, "duration of the hold, up to 24h")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason to show")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if d <= 0 {
-			return sojourn.Invalid("for", "%v is no time; \"sojourn queue unhold\" ends a hold", d)
+			return sojourn.Invalid("for", "%v is out of range: above 0; \"sojourn queue unhold\" ends a hold", d)
 		}
 		return a.with(func(c *sojourn.Client) error {
 			err := c.HoldQueue(cmd.Context(), args[0], d, reason)
@@ -153,11 +153,11 @@ func (a *app) queueHoldCommand() *cobra.Command {
 }
 
 func (a *app) queueUnholdCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "unhold QUEUE", Short: "end a hold at once, without a ramp", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "unhold QUEUE", Short: "end a hold at once, without ramping up", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.with(func(c *sojourn.Client) error {
 			err := c.HoldQueue(cmd.Context(), args[0], 0, "")
-			return orElse(err, func() error { return a.printf("queue %s goes on\n", args[0]) })
+			return orElse(err, func() error { return a.printf("queue %s is no longer on hold\n", args[0]) })
 		})
 	}
 	return cmd

@@ -12,19 +12,19 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-const windowHelp = `Shows when windows open and close, with the zone's clock changes. A WINDOW is
-[DAYS] START-END [ZONE] [except DATES], or the same as JSON; several are alternatives, of which one must be open:
+const windowHelp = `Shows when windows open and close, and clock changes of the time zone. A WINDOW is
+[DAYS] START-END [ZONE] [except DATES], or the same as JSON. If you give several, at least one must be open:
 
   sojourn window preview "05:00-07:00 Europe/Berlin" "22:00-23:00 Europe/Berlin"
   sojourn window preview "mon-fri 22:00-06:00 America/New_York except 2026-12-24,2026-12-25" -n 10
   sojourn window preview '{"days":["sun"],"start":"02:30","end":"04:00","zone":"Europe/Berlin"}' --from 2026-10-24T00:00:00Z
-  sojourn window preview --queue reports       those of a queue
-  sojourn window preview --job 42              those of a job, its kind and its queue together
+  sojourn window preview --queue reports       windows of a queue
+  sojourn window preview --job 42              windows of a job, its kind and its queue combined
 
-With --queue or --job, the given windows must be open besides: so a change can be looked at before it is made. Without both, no store is needed.`
+With --queue or --job, the given windows must be open too, so you can preview a change. Without both, no store is needed.`
 
 func (a *app) windowCommand() *cobra.Command {
-	return group("window", "look at time windows", a.windowPreviewCommand())
+	return group("window", "preview time windows", a.windowPreviewCommand())
 }
 
 // previewFlags are the options of window preview.
@@ -40,9 +40,9 @@ func (a *app) windowPreviewCommand() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.queue, "queue", "", "the windows of this queue")
 	fl.Int64Var(&f.job, "job", 0, "the windows of this job and its queue")
-	fl.StringVar(&f.from, "from", "", "look from this `time` on, such as 2026-10-24T00:00:00Z (default now)")
-	fl.StringVar(&f.zone, "zone", "", "show times in this zone (default that of the first window)")
-	fl.IntVarP(&f.count, "count", "n", f.count, "how many openings, 1 to 1000")
+	fl.StringVar(&f.from, "from", "", "start at this `time`, such as 2026-10-24T00:00:00Z (default now)")
+	fl.StringVar(&f.zone, "zone", "", "time zone of the output (default the zone of the first window)")
+	fl.IntVarP(&f.count, "count", "n", f.count, "number of openings, 1 to 1000")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given, err := parseWindows(args)
 		if err != nil {
@@ -220,7 +220,7 @@ func strictJSON(text string, v any) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return sojourn.Invalid("window", "%s is not the JSON of a window: %v", strconv.Quote(short(text, 60)), err)
+		return sojourn.Invalid("window", "%s is not valid JSON for a window: %v", strconv.Quote(short(text, 60)), err)
 	}
 	return nil
 }

@@ -20,32 +20,33 @@ import (
 	"github.com/sojourn-queue/sojourn/worker/httpjob"
 )
 
-const workHelp = `Claims jobs and runs a program for each, until SIGTERM or SIGINT; then it lets them go on for --grace. The store is a file, a database
-or a server alike.
+const workHelp = `Claims jobs and runs a program for each, until SIGTERM or SIGINT; running programs then have --grace to finish. The store may be a file,
+a database or a server.
 
   sojourn work --kind resize --exec ./resize.sh
   sojourn work --kind resize --concurrency 4 -- python3 resize.py --quick
 
 The program gets the job as JSON on standard input, and as files: $SOJOURN_ARGS, $SOJOURN_RESPONSE (once there is an answer) and
-$SOJOURN_CHECKPOINT. It runs in a folder of its own, which is removed afterwards, and what it prints goes to the job's log. How it ends says
-what becomes of the job:
+$SOJOURN_CHECKPOINT. It runs in a temporary folder, which is removed afterwards, and its output goes to the job's log. The exit status
+decides the outcome of the job:
 
   exit 0   completed, with the file $SOJOURN_RESULT
-  exit 65  failed, whatever attempts remain
-  exit 75  run again after a minute, or what the file $SOJOURN_RETRY_AFTER says, such as 90s; counts as no error
-  exit 77  parked until the answer comes; the file $SOJOURN_AWAIT may say more: {"within": "6h", "keys": ["order-42"]}
-  others   an error, retried with backoff, with the end of standard error as its text
+  exit 65  failed, even if attempts remain
+  exit 75  run again after a minute, or after the duration in the file $SOJOURN_RETRY_AFTER, such as 90s; not counted as an error
+  exit 77  awaiting a response; the file $SOJOURN_AWAIT may configure the wait: {"within": "6h", "keys": ["order-42"]}
+  others   an error, retried with backoff; the error text is the end of standard error
 
-It and all that it starts is a process group, which gets SIGTERM, and SIGKILL a second later, when the job is cancelled, a time is over or the
-lease is lost. Of the environment it gets PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_ALL, LC_CTYPE, TZ and what --env names.
+The program and its child processes form a process group. When the job is cancelled, a time limit passes or the lease is lost, the group
+gets SIGTERM, and SIGKILL a second later. The environment has only PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_ALL, LC_CTYPE, TZ and the
+variables named by --env.
 
   sojourn work --http
   sojourn enqueue http --args '{"url": "https://bank.example/charges", "body": {"cents": 1999}, "await": true, "within": "6h"}'
 
-With --http it sends the requests of jobs of the kind http, with a program or without. 2xx completes the job with the response, or parks it if "await" is
-true; then the header Sojourn-Respond-Url has the link that takes the answer (--respond-url). Retry-After holds the queue, 5xx is retried, 4xx is final.
-Requests go to public addresses only, unless --allow-cidr names others. $SOJOURN_HTTP_SECRETS, or the file $SOJOURN_HTTP_SECRETS_FILE, signs them:
-bank.example=whsec_…, with the hosts that the secret is for.`
+With --http it also sends the requests of jobs of the kind http; a program is then optional. 2xx completes the job with the response. If "await" is true,
+the job awaits a response instead; the request header Sojourn-Respond-Url has the link for it (--respond-url). Retry-After holds the queue, 5xx is retried, 4xx is final.
+Requests go to public addresses only, unless --allow-cidr allows others. $SOJOURN_HTTP_SECRETS, or the file $SOJOURN_HTTP_SECRETS_FILE, has the secrets that
+sign requests, each with its hosts: bank.example=whsec_….`
 
 // workFlags are the flags of work.
 type workFlags struct {
@@ -59,24 +60,24 @@ type workFlags struct {
 
 func (a *app) workCommand() *cobra.Command {
 	var f workFlags
-	cmd := &cobra.Command{Use: "work {--kind KIND {--exec PROGRAM | -- COMMAND...} | --http}", Short: "work jobs off with a program in any language, or by requests", Long: workHelp}
+	cmd := &cobra.Command{Use: "work {--kind KIND {--exec PROGRAM | -- COMMAND...} | --http}", Short: "run jobs with a program in any language, or by sending HTTP requests", Long: workHelp}
 	fl := cmd.Flags()
-	fl.StringArrayVar(&f.kinds, "kind", nil, "`KIND` of the jobs; may be repeated")
-	fl.StringVar(&f.program, "exec", "", "the `PROGRAM`; one with arguments stands behind --")
-	fl.StringArrayVar(&f.o.Queues, "queue", []string{sojourn.DefaultQueue}, "`QUEUE` to take jobs from; may be repeated, the first comes first")
-	fl.IntVar(&f.o.Concurrency, "concurrency", worker.DefaultConcurrency, "how many run at a time, as the sum of their weights")
-	fl.DurationVar(&f.timeout, "timeout", 0, "of one run (default none; the job's own clocks count too)")
-	fl.DurationVar(&f.o.Grace, "grace", worker.DefaultGrace, "how long programs may go on after SIGTERM")
-	fl.DurationVar(&f.o.Lease, "lease", sojourn.DefaultLease, "after which the jobs of a worker that is dead go to others, 1s to 1h")
-	fl.StringArrayVar(&f.env, "env", nil, "`NAME` of a variable that programs get too; may be repeated")
-	fl.StringVar(&f.o.RespondURL, "respond-url", "", "`URL` where \"sojourn webhook\" is reached from outside: programs get links that answer their jobs")
-	fl.StringVar(&f.o.Name, "name", "", "what the worker is called in the list of workers (default HOST-PID)")
-	fl.BoolVar(&f.once, "once", false, "run one job that is ready and end; exit code 3 if there is none")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "a line for each run on standard output")
+	fl.StringArrayVar(&f.kinds, "kind", nil, "`KIND` of jobs to run; may be repeated")
+	fl.StringVar(&f.program, "exec", "", "the `PROGRAM`; put a command with arguments after --")
+	fl.StringArrayVar(&f.o.Queues, "queue", []string{sojourn.DefaultQueue}, "`QUEUE` to claim from; may be repeated, earlier queues come first")
+	fl.IntVar(&f.o.Concurrency, "concurrency", worker.DefaultConcurrency, "maximum total weight of jobs that run at the same time")
+	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of one run (default none; the job's own time limits apply too)")
+	fl.DurationVar(&f.o.Grace, "grace", worker.DefaultGrace, "how long programs may continue after SIGTERM")
+	fl.DurationVar(&f.o.Lease, "lease", sojourn.DefaultLease, "lease duration; jobs of a dead worker run elsewhere after it, 1s to 1h")
+	fl.StringArrayVar(&f.env, "env", nil, "`NAME` of an environment variable to pass to programs; may be repeated")
+	fl.StringVar(&f.o.RespondURL, "respond-url", "", "public `URL` of \"sojourn webhook\"; programs get response links for their jobs")
+	fl.StringVar(&f.o.Name, "name", "", "name of the worker in \"sojourn worker ls\" (default HOST-PID)")
+	fl.BoolVar(&f.once, "once", false, "run one ready job and end; exit code 3 if there is none")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print a line for each run")
 	f.call.register(fl)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-			return sojourn.Invalid("exec", "%.64q: put the command behind --", args[0])
+			return sojourn.Invalid("exec", "%.64q is unexpected; put the command after --", args[0])
 		}
 		var program *execjob.Program
 		caller, err := a.caller(f.call)
@@ -101,33 +102,33 @@ func (a *app) workCommand() *cobra.Command {
 func (a *app) program(f workFlags, args []string) (*execjob.Program, error) {
 	switch {
 	case f.program == "" && len(args) == 0:
-		return nil, sojourn.Invalid("exec", "name a program with --exec, or a command behind --")
+		return nil, sojourn.Invalid("exec", "name a program with --exec, or put a command after --")
 	case f.program != "" && len(args) > 0:
-		return nil, sojourn.Invalid("exec", "give the program with --exec, or with its arguments behind --, not both")
+		return nil, sojourn.Invalid("exec", "give a program with --exec, or a command after --, not both")
 	case len(f.kinds) == 0:
-		return nil, sojourn.Invalid("kind", "name at least one")
+		return nil, sojourn.Invalid("kind", "no kind given; name at least one with --kind")
 	case f.program != "":
 		args = []string{f.program}
 	}
 	if f.o.Grace < 0 {
-		return nil, sojourn.Invalid("grace", "%v is less than nothing", f.o.Grace)
+		return nil, sojourn.Invalid("grace", "%v is negative; use 0 or more", f.o.Grace)
 	}
 	for i, k := range f.kinds {
 		if err := sojourn.ValidName("kind", k); err != nil {
 			return nil, err
 		}
 		if slices.Contains(f.kinds[:i], k) || f.call.on && k == httpjob.KindName {
-			return nil, sojourn.Invalid("kind", "%q is named twice", k)
+			return nil, sojourn.Invalid("kind", "%q is named twice; name each kind once", k)
 		}
 	}
 	o := execjob.Options{Command: args, Timeout: f.timeout}
 	for _, name := range f.env {
 		if name == "" || strings.Contains(name, "=") {
-			return nil, sojourn.Invalid("env", "%.64q: give the name of a variable, so that its value does not show in the list of processes", name)
+			return nil, sojourn.Invalid("env", "%.64q is not the name of a variable; give only the name, so that the value does not appear in the process list", name)
 		}
 		v, ok := os.LookupEnv(name)
 		if !ok {
-			return nil, sojourn.Invalid("env", "%.64q is not set", name)
+			return nil, sojourn.Invalid("env", "the variable %.64q is not set; set it, or leave --env out", name)
 		}
 		o.Env = append(o.Env, name+"="+v)
 	}

@@ -20,11 +20,11 @@ type callFlags struct {
 }
 
 func (f *callFlags) register(fl *pflag.FlagSet) {
-	fl.BoolVar(&f.on, "http", false, "also work off the built-in kind http: jobs that send a request")
-	fl.BoolVar(&f.allowHTTP, "allow-http", false, "of the kind http: also http, on port 80")
-	fl.StringArrayVar(&f.cidrs, "allow-cidr", nil, "of the kind http: a `NETWORK` that is allowed though it is not public, such as 10.0.0.0/8; may be repeated")
-	fl.UintSliceVar(&f.ports, "allow-port", nil, "of the kind http: a `PORT` that is allowed besides 443; may be repeated")
-	fl.DurationVar(&f.timeout, "http-timeout", httpjob.DefaultTimeout, "of the kind http: for a request, at most")
+	fl.BoolVar(&f.on, "http", false, "also run jobs of the built-in kind http, which send a request")
+	fl.BoolVar(&f.allowHTTP, "allow-http", false, "for the kind http: also allow plain http, on port 80")
+	fl.StringArrayVar(&f.cidrs, "allow-cidr", nil, "for the kind http: allow this non-public `NETWORK`, such as 10.0.0.0/8; may be repeated")
+	fl.UintSliceVar(&f.ports, "allow-port", nil, "for the kind http: allow this `PORT` in addition to 443; may be repeated")
+	fl.DurationVar(&f.timeout, "http-timeout", httpjob.DefaultTimeout, "for the kind http: time limit of a request")
 }
 
 // caller sends the requests of jobs; nil if it is not asked for. The secrets that sign them are not
@@ -33,20 +33,20 @@ func (a *app) caller(f callFlags) (*httpjob.Caller, error) {
 	o := httpjob.Options{AllowHTTP: f.allowHTTP, Timeout: f.timeout}
 	if !f.on {
 		if f.allowHTTP || len(f.cidrs) > 0 || len(f.ports) > 0 {
-			return nil, sojourn.Invalid("http", "--allow-http, --allow-cidr and --allow-port are about the kind http: give --http too")
+			return nil, sojourn.Invalid("http", "--allow-http, --allow-cidr and --allow-port need --http; give --http too")
 		}
 		return nil, nil
 	}
 	for _, text := range f.cidrs {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, sojourn.Invalid("allow-cidr", "%.64q is not a network such as 10.0.0.0/8 or 10.1.2.3/32", text)
+			return nil, sojourn.Invalid("allow-cidr", "%.64q is not a network; use a form such as 10.0.0.0/8 or 10.1.2.3/32", text)
 		}
 		o.AllowCIDR = append(o.AllowCIDR, p)
 	}
 	for _, n := range f.ports {
 		if n == 0 || n > 65535 {
-			return nil, sojourn.Invalid("allow-port", "%d is not a port", n)
+			return nil, sojourn.Invalid("allow-port", "%d is not a port; use 1 to 65535", n)
 		}
 		o.AllowPorts = append(o.AllowPorts, uint16(n))
 	}

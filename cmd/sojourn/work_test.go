@@ -245,7 +245,7 @@ func TestSojournWorkRefuses(t *testing.T) {
 	w.enqueue()
 	for want, args := range map[string][]string{
 		"name at least one": {"--exec", "/bin/true"}, "name a program": {"--kind", "k"}, "not both": {"--kind", "k", "--exec", "/bin/true", "--", "true"},
-		"behind --": {"--kind", "k", "/bin/true"}, "./NAME": {"--kind", "k", "--exec", "no-such-program"}, "no such file": {"--kind", "k", "--exec", "./none"},
+		"after --": {"--kind", "k", "/bin/true"}, "./NAME": {"--kind", "k", "--exec", "no-such-program"}, "no such file": {"--kind", "k", "--exec", "./none"},
 		"is named twice": {"--kind", "k", "--kind", "k", "--exec", "/bin/true"}, "is not set": {"--kind", "k", "--exec", "/bin/true", "--env", "NO_SUCH_NAME"},
 		"name of a variable": {"--kind", "k", "--exec", "/bin/true", "--env", "A=b"}, "lease": {"--kind", "k", "--exec", "/bin/true", "--lease", "1ms"},
 		"concurrency": {"--kind", "k", "--exec", "/bin/true", "--concurrency", "-1"}, "A-Z": {"--kind", "a b", "--exec", "/bin/true"},

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	return group("worker", "look at workers and drain them", a.workerLsCommand(), a.workerGetCommand(), a.workerDrainCommand())
+	return group("worker", "list, show and drain workers", a.workerLsCommand(), a.workerGetCommand(), a.workerDrainCommand())
 }
 
 // withWorkers opens a store that knows its workers.
@@ -20,7 +20,7 @@ func (a *app) withWorkers(fn func(c *sojourn.Client, k sojourn.WorkerKeeper) err
 	return a.with(func(c *sojourn.Client) error {
 		k, ok := c.Store().(sojourn.WorkerKeeper)
 		if !ok {
-			return fmt.Errorf("this store does not know its workers")
+			return fmt.Errorf("this store keeps no list of workers")
 		}
 		return fn(c, k)
 	})
@@ -29,8 +29,8 @@ func (a *app) withWorkers(fn func(c *sojourn.Client, k sojourn.WorkerKeeper) err
 func (a *app) workerLsCommand() *cobra.Command {
 	f := sojourn.WorkerFilter{}
 	cmd := &cobra.Command{Use: "ls", Short: "list workers in the order of their ids", Args: cobra.NoArgs}
-	cmd.Flags().IntVar(&f.Limit, "limit", 100, "workers of a page, 1 to 1000")
-	cmd.Flags().StringVar(&f.After, "after", "", "the last `id` of the page before")
+	cmd.Flags().IntVar(&f.Limit, "limit", 100, "workers per page, 1 to 1000")
+	cmd.Flags().StringVar(&f.After, "after", "", "continue after this `id`, the last one of the previous page")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.Limit < 1 {
 			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", f.Limit, sojourn.MaxFind)
@@ -117,13 +117,13 @@ func workersNamed(ctx context.Context, k sojourn.WorkerKeeper, arg string) ([]so
 		f.After = page[len(page)-1].Worker
 	}
 	if len(ids) == 0 {
-		return nil, sojourn.NotFound("no worker has the id or the name %.64q", arg)
+		return nil, sojourn.NotFound("no worker has the id or the name %.64q; \"sojourn worker ls\" lists them", arg)
 	}
 	return k.Workers(ctx, sojourn.WorkerFilter{Workers: ids, Limit: min(len(ids), sojourn.MaxFind)})
 }
 
 func (a *app) workerGetCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "get WORKER", Short: "show a worker and the jobs that it runs, by its id or its name", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "get WORKER", Short: "show a worker and its running jobs, by id or name", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withWorkers(func(c *sojourn.Client, k sojourn.WorkerKeeper) error {
 			workers, err := workersNamed(cmd.Context(), k, args[0])
@@ -150,13 +150,13 @@ func (a *app) workerGetCommand() *cobra.Command {
 	return cmd
 }
 
-const workerDrainHelp = `Gives a worker no more jobs, by its id, or all workers with a name. What it runs goes on. A worker of "sojourn work" or of the libraries for Go, Python and
-TypeScript then ends by itself, without an error; others get the error worker_drained. It cannot be taken back: start the worker again, which gives it a new id.`
+const workerDrainHelp = `Stops giving jobs to the worker with this id, or to all workers with this name. Running jobs finish. A worker of "sojourn work" or of the libraries for Go, Python and
+TypeScript then ends without an error; others get the error worker_drained. A drain cannot be undone: restart the worker, which gives it a new id.`
 
 func (a *app) workerDrainCommand() *cobra.Command {
 	var yes, dryRun bool
-	cmd := &cobra.Command{Use: "drain WORKER", Short: "give a worker no more jobs", Long: workerDrainHelp, Args: cobra.ExactArgs(1)}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it, for more than one worker")
+	cmd := &cobra.Command{Use: "drain WORKER", Short: "stop giving jobs to a worker", Long: workerDrainHelp, Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm for more than one worker")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the workers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withWorkers(func(_ *sojourn.Client, k sojourn.WorkerKeeper) error {
@@ -168,7 +168,7 @@ func (a *app) workerDrainCommand() *cobra.Command {
 				return a.result(map[string]any{"dry_run": true, "matched": len(workers)}, "%s would be drained\n", plural(len(workers), "worker"))
 			}
 			if len(workers) > 1 && !yes {
-				return sojourn.Invalid("yes", "%s would be drained; add --yes to do it, or --dry-run to count only", plural(len(workers), "worker"))
+				return confirm("drain", plural(len(workers), "worker"))
 			}
 			var jobs int64
 			for _, w := range workers {
