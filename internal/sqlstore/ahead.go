@@ -27,8 +27,7 @@ const (
 	goOn      = int64(pollEvery / time.Microsecond) // µs after which a claim that did not reach the end continues
 )
 
-// look is the cursor at which a claim stopped, in a queue with a throttler. Only this process has
-// it.
+// look is the cursor of a claim in a queue with a throttler. It lives in this process only.
 type look struct {
 	heads string               // the last group whose first job was asked about
 	deep  string               // the last group that was read into

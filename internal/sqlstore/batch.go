@@ -188,7 +188,7 @@ func (b *batcher) drain() {
 			b.mu.Unlock()
 			return
 		}
-		b.help() // with what is left
+		b.help() // for the requests that are left
 		b.mu.Unlock()
 		began := time.Now()
 		b.patiently(func() { b.commit(group) })

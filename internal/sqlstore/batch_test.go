@@ -196,8 +196,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestBatcherFor: ends of so many steps have runners of their own, and so have claims of workers
-// who have met gates.
+// TestBatcherFor: large finishes use runners of their own, and so do claims of workers that have
+// met gates.
 func TestBatcherFor(t *testing.T) {
 	s := &Store{batch: newBatcher(1, 1, nil), ends: newBatcher(1, 1, nil)}
 	s.cfg.Apart = 2

@@ -344,8 +344,7 @@ func (t *tx) meet(r sojourn.ClaimRequest) error {
 	return err
 }
 
-// asked holds the queues and kinds that a worker has claimed so far in this process, and their
-// text.
+// asked holds the queues and kinds that a worker has claimed in this process, and their text.
 type asked struct {
 	asks
 	text string

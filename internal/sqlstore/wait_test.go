@@ -69,8 +69,8 @@ func TestTimersOfWaitingClaims(t *testing.T) {
 	}
 }
 
-// TestLockedRowsDoNotSpin: a claim that cannot do what is due, because others have locked it, is
-// not repeated at once.
+// TestLockedRowsDoNotSpin: a claim that cannot handle due jobs, because another transaction has
+// locked them, is not repeated at once.
 func TestLockedRowsDoNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Store{db: quiet{}, cfg: Config{Poll: time.Second}, clock: clock{wall: time.Now, driven: true}}

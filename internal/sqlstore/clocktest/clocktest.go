@@ -228,7 +228,7 @@ func (w *world) claimable() {
 	}
 }
 
-// judge counts what was not claimed in time, and has the doctor look.
+// judge counts jobs that were not claimed in time, and runs the doctor.
 func (w *world) judge() {
 	w.t.Helper()
 	found, err := w.procs[0].store.(sojourn.Checker).Check(context.Background())
@@ -336,7 +336,7 @@ func (w *world) idle() {
 	w.set(90 * time.Minute)
 	b := w.open()
 	w.run(90*time.Second, 5)
-	for _, p := range w.procs { // finishes what it has, and then is silent for hours
+	for _, p := range w.procs { // finishes its jobs, and then is silent for hours
 		w.claim(p, 0)
 	}
 	w.run(60*time.Second, 0)
@@ -363,7 +363,7 @@ func (w *world) killedBefore() {
 	w.run(70*time.Second, 4)
 }
 
-// runAt: what is due at a time of the clock starts then, also after steps.
+// runAt: a job that is due at a time of the clock starts then, also after steps.
 func (w *world) runAt() {
 	w.open()
 	later := w.enqueue(1, sojourn.RunAt(w.clock().Add(30*time.Minute)))

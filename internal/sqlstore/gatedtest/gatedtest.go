@@ -1,5 +1,5 @@
 // Package gatedtest makes a store ask all of its gates, for tests of a database: how it runs the
-// statements of that, and what it keeps of them.
+// statements of the gates, and which state it stores.
 package gatedtest
 
 import (
@@ -128,8 +128,8 @@ func ClaimOne(t testing.TB, c *sojourn.Client) string {
 }
 
 // Mislay breaks the ledger of the weight in flight again and again while jobs start and end, and
-// has it repaired: then the checks find nothing, and what is in flight is none. exec runs a
-// statement behind the store's back.
+// has it repaired: then the checks find nothing, and no weight is in flight. exec runs a statement
+// behind the store's back.
 func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 	t.Helper()
 	ctx, s := context.Background(), c.Store()
