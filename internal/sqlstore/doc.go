@@ -7,7 +7,7 @@
 // have a batcher of their own, on SQLite large finishes do. One step a file:
 //
 //	enqueue.go   plan.go  ids.go   enqueue jobs
-//	claim.go     repeat.go     wait.go  claim jobs; a repeated claim gets the same jobs; an empty claim waits for a hint
+//	claim.go     repeat.go     wait.go  claim jobs; repeat a claim; wait for hints
 //	lease.go                   extend and save, under a lease
 //	finish.go    apply.go      apply an outcome with sojourn.Decide
 //	first.go     foresee.go    prefetch in the first message of a transaction
@@ -15,7 +15,7 @@
 //	guess.go                   optimistic reads, validated at commit
 //	alike.go                   bulk start: one statement finds and starts jobs
 //	await.go                   begin the wait of a job
-//	pending.go   sheet.go      write set: one statement a table for all requests of the transaction
+//	pending.go   sheet.go      write set: one statement a table for all requests
 //	respond.go   responding.go match.go  find the jobs of responses, apply sojourn.Match
 //	received.go                write the responses and their outcomes
 //	sweep.go     prune.go      end overdue waits and leases, delete old jobs

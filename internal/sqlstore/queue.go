@@ -134,9 +134,8 @@ func (t *tx) lockQueue(queue string) (bool, error) {
 	return got, err
 }
 
-// seeQueue creates a queue that does not exist yet. It runs after the insert of the job's row, for
-// whose transaction ForgetQueue waits: so either the job is seen there, or the queue is missed
-// here.
+// seeQueue creates a queue that does not exist yet. It runs after the job's insert, for whose
+// transaction ForgetQueue waits: so either the job is seen there, or the queue is missed here.
 func (t *tx) seeQueue(name string) error {
 	_, err := t.exec(qSeeQueue, name)
 	return err

@@ -55,9 +55,9 @@ func (r sharedClock) after(now, step int64) sharedClock {
 	return r
 }
 
-// open loads the shared record when the store opens. The time since the mark may be real time or a
-// step; which cannot be known. Until a lease after the opening, all of it may be a step. A mark in
-// the future is certainly a step back.
+// open loads the shared record when the store opens. It cannot know how much of the time
+// since the mark was a step of the clock: until a lease after the opening, all of it may be one. A
+// mark in the future is certainly a step back.
 func (c *clock) open(r sharedClock) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

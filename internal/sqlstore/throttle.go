@@ -153,8 +153,7 @@ func (p *pass) ask(c *sojourn.Candidate, f *sojourn.Flight) sojourn.Admission {
 }
 
 // answer asks one throttler. Rules keep their time limit themselves. Go code may not, so it runs in
-// a goroutine: a call that does not return is abandoned, and until it returns no further call is
-// made.
+// a goroutine: a call that hangs is abandoned, and blocks further calls until it returns.
 func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
 	began := time.Now()
 	defer func() { p.took += time.Since(began) }()

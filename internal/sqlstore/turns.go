@@ -15,9 +15,8 @@ import (
 
 // qLanes returns the next groups with ready jobs of a kind after $3 and up to $6, without those at
 // their limit. The condition that selects the index must not be a lower bound of the lane: SQLite
-// would begin there, and read all jobs of the groups in between. The least lane is found by order
-// and limit, because PostgreSQL may read all lanes for a min() that it plans before it knows their
-// number.
+// would begin there, and read all jobs of the groups in between. The least lane is the first of an
+// order, because PostgreSQL may read all lanes for a min() if it does not know their number.
 const qLanes = `with recursive g (lane) as (
 	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > $3 and l.lane <= $6
 		order by l.lane limit 1)

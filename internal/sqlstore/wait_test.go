@@ -15,7 +15,7 @@ type quiet struct{ sqldb.DB }
 
 func (quiet) Version(context.Context) (int64, error) { return 1, nil }
 
-// TestTimersOfWaitingClaims: spec:P3, spec:O7. What this process has scheduled wakes a claim at its
+// TestTimersOfWaitingClaims: spec:P3, spec:O7. A job scheduled by this process wakes a claim at its
 // time, however long the poll loop would have slept. Time is driven: a claim is woken within 100 ms
 // of it or not at all.
 func TestTimersOfWaitingClaims(t *testing.T) {

@@ -106,8 +106,7 @@ func zeros(tokens []string) [][]string {
 	return out
 }
 
-// edits adds the keys at one edit: one character deleted, swapped with the next, replaced,
-// inserted.
+// edits adds the keys at one edit: a character deleted, swapped, replaced, inserted.
 func (n *nearSet) edits(key []rune) {
 	for i := range key {
 		n.add(string(slices.Delete(slices.Clone(key), i, i+1)))
