@@ -150,7 +150,7 @@ func (b *batcher) alone(ctx context.Context, r *request) error {
 const (
 	company  = 256                    // rows
 	fewer    = 32                     // rows if neither claims nor enqueues wait, which should share one transaction
-	patience = 100 * time.Millisecond // many times the duration of a transaction that waits for no lock
+	patience = 100 * time.Millisecond // many times the duration of a transaction that does not wait
 )
 
 // help starts a runner for the waiting requests, if they justify one. The caller holds mu.

@@ -227,9 +227,8 @@ type dialectDB struct {
 
 func (d dialectDB) Dialect() sqldb.Dialect { return d.dialect }
 
-// TestClaimsGoApart: a claim from a backlog runs concurrently with other transactions, if the
-// database allows it, and with one more such claim; one that waits for jobs, or met gates, does
-// not.
+// TestClaimsGoApart: a claim from a backlog runs concurrently with other transactions, if possible,
+// and with one more such claim; a claim that waits for jobs, or met gates, does not.
 func TestClaimsGoApart(t *testing.T) {
 	for _, concurrent := range []bool{true, false} {
 		s := &Store{db: dialectDB{dialect: sqldb.Dialect{Concurrent: concurrent}}}

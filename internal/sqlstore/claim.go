@@ -57,8 +57,8 @@ var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([
 	return c, c.look(requests)
 })
 
-// runClaims runs the requests one after the other. lent requests belong to blocked claims. If a
-// queue has gates, these run by themselves.
+// runClaims runs the requests one after the other. Those of lent claims, which
+// are blocked, are skipped if a queue has gates: the blocked claims then run them themselves.
 func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer, error) {
 	t.holding = true
 	defer t.release()
@@ -323,7 +323,7 @@ const (
 		on conflict (worker) do update set asks = excluded.asks, seen_us = excluded.seen_us`
 )
 
-// noteSeen bounds how much too early the stored time of a worker's last full claim may be.
+// noteSeen bounds by how much the stored time of a worker's last claim with jobs may be too early.
 const noteSeen = 10 * time.Second
 
 // answered replaces the number of the worker's last claim if the request was executed before.

@@ -53,7 +53,7 @@ type reading struct {
 	since   int64 // leases that were written before this time may end gap too early
 	gap     int64
 	stepped bool  // the leases have to be shifted before any is granted or ended
-	taken   int64 // of a guess: the monotonic time
+	taken   int64 // of a predicted time: the monotonic time
 }
 
 // monotonic is the time since the process opened the store, in microseconds.

@@ -316,7 +316,7 @@ func (t *tx) mayHold(queue string, q sojourn.QueueSettings) (int64, error) {
 	return max(used, q.Limit), err
 }
 
-// reshape runs at most so many batches; the sweep runs the rest, also if an open transaction that
+// reshape runs at most pieces batches; the sweep runs the rest, also if an open transaction that
 // has written by older settings does not end. With concurrent writers each batch is a transaction
 // of its own, because it waits for locks.
 func (s *Store) reshape(ctx context.Context, queue string, pieces int) error {

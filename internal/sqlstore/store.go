@@ -24,7 +24,7 @@ type Config struct {
 	Elapsed   func() time.Duration // the monotonic clock of this process; nil: that of Now
 	LoneClock bool                 // leases are not shifted when the clock is set, as the control of such a test
 
-	Poll     time.Duration // how often blocked calls look for changes of other processes; default 100 ms
+	Poll     time.Duration // how often blocked calls check for changes of other processes; default 100 ms
 	MaxBytes int           // of args, result, body and checkpoint each; default 256 KiB
 	InboxTTL time.Duration // of an early response without a live job; default 24 h
 	Runners  int           // transactions at a time; default 1

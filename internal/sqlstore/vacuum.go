@@ -22,7 +22,7 @@ type churn struct {
 
 const (
 	vacuumRows  = 20_000      // dead rows of this process that justify one
-	vacuumPart  = 20          // it takes at most one in so many parts of the time: an open transaction makes it long
+	vacuumPart  = 20          // it takes at most one in so many parts of the time: an open transaction makes it long and useless
 	vacuumLimit = time.Minute // of one
 )
 
