@@ -18,7 +18,7 @@ type sheet struct {
 	blobs   []blobCells
 }
 
-// newSheet makes a sheet with space for rows, and the number of columns of each type beside the ids.
+// newSheet makes a sheet with space for rows, and with columns of each type beside the ids.
 func newSheet(rows, numbers, texts, blobs int) *sheet {
 	return &sheet{rows: rows, numbers: make(cells[int64], numbers), texts: make(cells[string], texts), blobs: make([]blobCells, blobs)}
 }
