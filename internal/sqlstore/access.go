@@ -16,8 +16,7 @@ const (
 		on conflict (id) do update set name = excluded.name, hash = excluded.hash, grants = excluded.grants, expires_us = excluded.expires_us,
 		revoked_us = excluded.revoked_us`
 	qUseToken = `update sj_access set used_us = $1 where id = $2 and used_us < $3`
-	// The counter's row keeps entries one after the other, so that the numbers have the order of
-	// the commits.
+	// The counter's row serialises entries, so that the numbers have the order of the commits.
 	qNextAudit = `insert into sj_meta (name, value) values ('next_audit', '2')
 		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + 1 as text) returning cast(value as bigint) - 1`
 	qAudit    = `insert into sj_audit (seq, at_us, who, action, target, detail, code, request, source) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`

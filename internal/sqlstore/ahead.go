@@ -11,30 +11,30 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A throttler may refuse any job for a reason of its own, so in its queue a refused job hides
-// nobody. Groups take turns. A claim asks about the first job of each group, of as many groups as
-// it gets to, and then on within the groups, a few jobs of each in turn. What it does not get to in
-// lookAhead questions, or half of the time that a throttler has, it remembers the place of, and the
-// next claim goes on there after the first groups in turn. So every ready job is asked about after
-// a bounded number of claims, however many before it are refused.
+// A throttler may refuse any job for a reason of its own, so in its queue a refused job does not
+// block the jobs behind it. Groups take turns. A claim asks about the first job of as many groups
+// as it can, and then about a few further jobs of each group in turn. It stops after lookAhead
+// questions, or half of the throttler's time, and saves a cursor. The next claim starts with the
+// first groups in turn, then continues at the cursor. So each ready job is asked about after a
+// bounded number of claims, however many before it are refused.
 const (
 	lookAhead = depth                               // jobs asked about in one claim, half of them the first of their groups
-	laneTurn  = 10                                  // of one group before the next group has its turn
+	laneTurn  = 10                                  // jobs of one group before the next group has its turn
 	lanePage  = 50                                  // jobs of a group read at a time
 	lanesPage = 100                                 // groups read at a time
-	laneReads = 50                                  // groups that one claim goes into: each costs two queries
-	askAgain  = int64(time.Second / 1000)           // µs after which a refusal is asked about again: a rule may look at the time
-	goOn      = int64(pollEvery / time.Microsecond) // µs after which a claim that did not get to the end goes on
+	laneReads = 50                                  // groups that one claim reads into: each costs two queries
+	askAgain  = int64(time.Second / 1000)           // µs after which a refusal is asked about again: a rule may depend on the time
+	goOn      = int64(pollEvery / time.Microsecond) // µs after which a claim that did not reach the end continues
 )
 
-// look is where a claim stopped, in a queue with a throttler. It lives in this process only.
+// look is the cursor of a claim in a queue with a throttler. It lives in this process only.
 type look struct {
 	heads string               // the last group whose first job was asked about
-	deep  string               // the last group that was gone into
-	at    map[string]candidate // in groups that it did not get to the end of
+	deep  string               // the last group that was read into
+	at    map[string]candidate // positions in groups that it did not read to the end
 }
 
-// looks of all queues. Safe for concurrent use.
+// looks are the cursors of all queues. Safe for concurrent use.
 type looks struct {
 	mu sync.Mutex
 	of map[string]look
@@ -95,7 +95,7 @@ const (
 		and (r1, r2, id) > ($4, $5, $6) order by r1, r2, id limit $7`
 )
 
-// inTheAir lists what is in flight for a throttler.
+// inTheAir lists the jobs in flight for a throttler.
 func (t *tx) inTheAir(queue string) (*sojourn.Flight, error) {
 	f := &sojourn.Flight{Now: at(t.now)}
 	seen := 0
@@ -124,7 +124,7 @@ func groupOf(lane string) string {
 	return ""
 }
 
-// describe reads what throttlers see of jobs, of those not read before.
+// describe reads the throttlers' view of jobs, except for jobs read before.
 func (l *gatedLine) describe(es []entrant) error {
 	var ids sqldb.Ints
 	for _, e := range es {
@@ -159,21 +159,21 @@ func readTagsMeta(tags, meta string, c *sojourn.Candidate) error {
 type laneLook struct {
 	lane  string
 	list  []entrant
-	last  candidate // of what was read
-	asked candidate // the last that was asked about
-	more  bool      // there may be others behind it
+	last  candidate // the last job that was read
+	asked candidate // the last job that was asked about
+	more  bool      // there may be more jobs behind list
 
-	jumped bool      // to where the last claim stopped,
+	jumped bool      // to the cursor of the last claim,
 	first  candidate // from here; none once it has come back
 }
 
-// ahead asks about jobs of a queue with a throttler until the claim has what it wants, its
-// questions are used up, or nobody is left.
+// ahead asks about jobs of a queue with a throttler until the claim is full, its questions are used
+// up, or no job is left.
 func (l *gatedLine) ahead() error {
 	was := l.s.looks.get(l.queue)
 	now := look{heads: was.heads, deep: was.deep, at: map[string]candidate{}}
 	hot, cold, err := l.askHeads(was, &now)
-	for err == nil && len(hot) > 0 && l.goesOn(lookAhead) { // each group one job a turn, as long as it starts some
+	for err == nil && len(hot) > 0 && l.goesOn(lookAhead) { // one job of each group a turn, as long as the group's jobs start
 		var next []*laneLook
 		for _, w := range hot {
 			g, some, failed := l.askNext(w, was)
@@ -201,9 +201,9 @@ func (l *gatedLine) goesOn(questions int) bool {
 	return len(l.admit) < l.r.Max && len(l.asked) < questions && !l.pass.stopped()
 }
 
-// askHeads asks about the first job of each group: of those whose turn it is, and of those that the
-// last claim did not get to. It returns the groups that started one, and those that the throttler
-// refused one of.
+// askHeads asks about the first job of each group: first of the groups whose turn it is, then of
+// the groups that the last claim did not reach. hot are the groups of which a job starts, cold
+// those of which the throttler refused one.
 func (l *gatedLine) askHeads(was look, now *look) (hot, cold []*laneLook, err error) {
 	from, seen := l.row.flow.Turn, map[string]bool{}
 	for page := 0; l.goesOn(lookAhead / 2); page++ {
@@ -256,8 +256,8 @@ func (l *gatedLine) askHeads(was look, now *look) (hot, cold []*laneLook, err er
 // goesInto reports whether another job of a group whose first was refused may be asked about.
 func (l *gatedLine) goesInto() bool { return l.goesOn(lookAhead) && l.reads < laneReads }
 
-// goInto asks on within groups whose first jobs were refused, in turn after the group at which the
-// last claim stopped.
+// goInto asks about further jobs of groups whose first job was refused, beginning after the group
+// at which the last claim stopped.
 func (l *gatedLine) goInto(cold []*laneLook, was look, now *look) error {
 	slices.SortFunc(cold, func(a, b *laneLook) int { return cmp.Compare(a.lane, b.lane) })
 	at, _ := slices.BinarySearchFunc(cold, was.deep+"\x00", func(w *laneLook, lane string) int { return cmp.Compare(w.lane, lane) })
@@ -266,7 +266,7 @@ func (l *gatedLine) goInto(cold []*laneLook, was look, now *look) error {
 		var next []*laneLook
 		for _, w := range cold {
 			if at, ok := was.at[w.lane]; ok && !l.goesInto() && less(at, w.asked) > 0 {
-				now.at[w.lane] = at // not come to: it stays where it was
+				now.at[w.lane] = at // not reached: the cursor stays
 				continue
 			}
 			goes := true
@@ -310,7 +310,7 @@ func (l *gatedLine) laneLooks(lanes []string) ([]*laneLook, error) {
 			continue
 		}
 		w := &laneLook{lane: lane, list: list, last: list[len(list)-1].candidate, more: true}
-		last := map[string]candidate{} // each kind was read to a place of its own: go on behind the first of them
+		last := map[string]candidate{} // each kind was read up to its own position: continue behind the lowest of them
 		for _, e := range list {
 			last[e.kind] = e.candidate
 		}
@@ -340,14 +340,14 @@ func (l *gatedLine) askNext(w *laneLook, was look) (g sojourn.Gate, some bool, e
 	return g, true, nil
 }
 
-// readOn reads the next jobs of a group, the second time from where the last claim stopped.
+// readOn reads the next jobs of a group, the second time from the cursor of the last claim.
 func (l *gatedLine) readOn(w *laneLook, was look) error {
 	if at, ok := was.at[w.lane]; ok && !w.jumped && less(at, w.last) > 0 {
 		w.first, w.last, w.jumped = w.last, at, true
 	}
 	l.reads++
 	for len(w.list) == 0 && (w.more || w.jumped && w.first != candidate{}) {
-		if !w.more { // at the end: now what was jumped over
+		if !w.more { // at the end: read the skipped range
 			w.last, w.first, w.more = w.first, candidate{}, true
 		}
 		var all []entrant
@@ -367,7 +367,7 @@ func (l *gatedLine) readOn(w *laneLook, was look) error {
 	return l.describe(w.list)
 }
 
-// opensBy makes a claim that finds nothing look again at that time, at the latest.
+// opensBy makes an empty claim try again at that time, at the latest.
 func (l *gatedLine) opensBy(us int64) {
 	if l.opens == 0 || us < l.opens {
 		l.opens = us
@@ -381,7 +381,7 @@ type move struct {
 	fail  string
 }
 
-// doMoves puts jobs off, and fails them, as gates have said.
+// doMoves puts jobs off, and fails them, as the gates decided.
 func (l *gatedLine) doMoves() error {
 	ids := make(sqldb.Ints, len(l.moves))
 	for i, m := range l.moves {
@@ -415,11 +415,11 @@ func (l *gatedLine) doMoves() error {
 	return nil
 }
 
-// troubleEvery is how often what goes wrong with a throttler is written, at most: each write wakes
-// the other processes' claims.
+// troubleEvery limits how often errors of a throttler are written: each write wakes the other
+// processes' claims.
 const troubleEvery = 10 * time.Second
 
-// trouble adds what went wrong with the throttler to what the queue remembers.
+// trouble adds the throttler's errors to the stored state of the queue.
 func (l *gatedLine) trouble(was sojourn.Trouble) sojourn.Trouble {
 	if l.pass == nil {
 		return was

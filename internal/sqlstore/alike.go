@@ -9,53 +9,51 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// Ready jobs that nobody has claimed or changed yet differ in nothing that the rules look at but
-// their policies. So what Decide says of one is true of all with its policy, and where a message
-// costs a round trip, one statement finds the first in line, locks them, starts them, and reads
-// what their worker needs. It asks for itself whether it may. If one of those in front is not like
-// the others, the transaction is repeated, and reads them (docs/decisions/039).
+// Ready jobs that were never claimed or changed differ only in their policies, as far as the rules
+// are concerned. So one Decide per policy holds for all of them. Where a message costs a round
+// trip, one statement finds and locks the first jobs, starts them, and returns the data for their
+// worker. It checks its own preconditions. If a job in front differs, the transaction is repeated
+// with reads (docs/decisions/039).
 
-// alike remembers what jobs in front of queues are like that claims have read. Safe for concurrent
-// use.
+// alike caches the common columns of the jobs that claims have read from the front of queues. Safe
+// for concurrent use.
 type alike struct {
 	mu     sync.Mutex
 	queues map[string]*likeness // at most memoSize
 }
 
-// likeness is what the jobs in front of a queue without gates have in common.
+// likeness holds the common columns of the jobs in front of a queue without gates.
 type likeness struct {
-	known    bool // the last ones that were read were alike
+	known    bool // the last jobs that were read had them in common
 	weight   int32
 	policies []string // as they are stored, at most likePolicies
-	rest     int      // claims that read before one learns what they are like
-	wrong    int      // rest after the next time that they were not alike
+	rest     int      // claims that read before one learns again
+	wrong    int      // rest after the next mismatch
 }
 
-// likePolicies bounds how many policies jobs may have to be alike. Mostly there are as many as
-// kinds.
+// likePolicies bounds the number of policies of a bulk start. Mostly there are as many as kinds.
 const likePolicies = 8
 
-// TextStartAlike starts the first jobs of a queue, for Dialect.Over. A row of its answer, of which
-// there is one at least, says whether it was allowed to, how many jobs are first in line, and, of
-// one that was started, id, kind, key, priority, run at, r1, r2, policy and what it carries with
-// its args.
+// TextStartAlike starts the first jobs of a queue, for Dialect.Over. It returns at least one row.
+// Each has whether the preconditions held and how many jobs are first in line. A started job adds
+// id, kind, key, priority, run at, r1, r2, policy, and the columns for its worker with its args.
 const TextStartAlike = `if the clock is between $1 and $2, nothing is due at $3, worker $4 has no claim since $5 and is not drained, and (texts($6)) are open, start of queue $7
 	and (texts($8)) the first $10, whose weight is at most $9, which must be $11, with one of (texts($12)), until (ints($13)), to be looked at by (ints($14)), leases until
 	$15 of $16 µs, purpose $17, epoch $18, attempt $19, open $20, retry handler $21, held $22, given $23; a job heavier than $9 that was to run before $24 is not passed over`
 
-// early is what TextStartAlike has been asked to do, and has done.
+// early is the request of a TextStartAlike and its result.
 type early struct {
 	reading  reading
 	policies []string
-	started  []live               // what it makes of a job with each
-	as       []live               // what that was before
-	rows     map[sojourn.ID]*live // that it has started and the claim has not taken, as they were before; nil if it was not answered
+	started  []live               // the row of a started job, for each policy
+	as       []live               // the row of the same job before
+	rows     map[sojourn.ID]*live // started, but not taken by the claim yet, as before the start; nil without an answer
 	open     bool
 	picked   int64
 }
 
-// startAlike is foresee for a transaction of claims alone: it also starts what it finds. false if
-// the jobs need not be alike.
+// startAlike is foresee for a transaction of claims alone: it also starts the jobs that it finds.
+// It returns false if the jobs may differ.
 func (c *claims) startAlike(r sojourn.ClaimRequest) ([]sqldb.Statement, bool) {
 	if !c.starting || r.Close || c.s.db.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
 		return nil, false
@@ -99,8 +97,8 @@ func (c *claims) startAlike(r sojourn.ClaimRequest) ([]sqldb.Statement, bool) {
 	}}}, true
 }
 
-// decide asks the rules what becomes of a job with each of the policies, and reports whether all
-// become the same but for their times.
+// decide runs the rules for a job with each of the policies, and reports whether all results are
+// the same except for their times.
 func (e *early) decide(t *tx, r sojourn.ClaimRequest, weight int32) bool {
 	t.reading = e.reading
 	for _, text := range e.policies {
@@ -127,7 +125,7 @@ func (e *early) decide(t *tx, r sojourn.ClaimRequest, weight int32) bool {
 	return true
 }
 
-// startNumbers are those of qSaveStart that TextStartAlike has once for all jobs.
+// startNumbers are the columns of qSaveStart that TextStartAlike sets to one value for all jobs.
 func (l *live) startNumbers() [11]int64 {
 	return [...]int64{l.leaseUntil, l.leaseUs, int64(l.Purpose), l.epoch, int64(l.Attempt), bit(l.AttemptOpen), bit(l.RetryHandler), int64(l.Held), bit(l.Given),
 		l.began, l.updated}
@@ -146,14 +144,14 @@ func (e *early) args(s *Store, r sojourn.ClaimRequest, weight int32) []any {
 	args := []any{from, to, e.reading.now, r.Worker, r.Number, sqldb.Texts{queue, sojourn.AllQueues}, queue, sqldb.Texts(r.Kinds), r.Capacity, first, int64(weight),
 		sqldb.Texts(e.policies), timeouts, wakes}
 	numbers := e.started[0].startNumbers()
-	for _, n := range numbers[:9] { // the others are the time of the transaction
+	for _, n := range numbers[:9] { // the other two are the time of the transaction
 		args = append(args, n)
 	}
 	return append(args, reserveBefore(e.reading.now, r))
 }
 
-// settleEarly finds out what the start of jobs that are alike has come to. Where it was not allowed
-// to, the claim goes on as any other.
+// settleEarly evaluates the bulk start. If its preconditions did not hold, the claim continues on
+// the normal path.
 func (t *tx) settleEarly() error {
 	e, like := t.early, &t.s.alike
 	queue := e.as[0].queue
@@ -191,12 +189,12 @@ func (t *tx) startedEarly(l *live) (bool, error) {
 	return true, nil
 }
 
-// has reports whether the statement has started a row that its claim has not taken yet. Nobody else
-// knows the row.
+// has reports whether the statement has started a row that its claim has not taken yet. No other
+// code holds the row.
 func (e *early) has(row *live) bool { return e != nil && e.rows[row.ID] == row }
 
-// allTaken fails if the statement has started a job that its claim has not taken: something has
-// come in between that it did not ask for.
+// allTaken fails if a bulk-started job was not taken by its claim: a change that the statement does
+// not check has come in between.
 func (t *tx) allTaken() error {
 	if t.early != nil && len(t.early.rows) > 0 {
 		return raced("a job was started that nobody has claimed")
@@ -204,7 +202,7 @@ func (t *tx) allTaken() error {
 	return nil
 }
 
-// of is what the jobs in front of a queue are like; no policies if that is not known.
+// of returns the common columns of the jobs in front of a queue; no policies if they are unknown.
 func (a *alike) of(queue string) (weight int32, policies []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -215,7 +213,7 @@ func (a *alike) of(queue string) (weight int32, policies []string) {
 	return k.weight, slices.Clone(k.policies)
 }
 
-// learn looks at jobs that a claim has read from the front of a queue.
+// learn caches the common columns of jobs that a claim has read from the front of a queue.
 func (a *alike) learn(queue string, rows map[sojourn.ID]*live) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -238,7 +236,7 @@ func (a *alike) learn(queue string, rows map[sojourn.ID]*live) {
 	}
 }
 
-// fits reports whether rows are alike, and takes over what they have in common.
+// fits reports whether rows have weight and state in common, and stores their weight and policies.
 func (k *likeness) fits(rows map[sojourn.ID]*live) bool {
 	first := true
 	for _, l := range rows {
@@ -258,8 +256,8 @@ func (k *likeness) fits(rows map[sojourn.ID]*live) bool {
 	return true
 }
 
-// untouched reports whether a row is as it was when its job was stored or became ready, and has
-// nothing but its policy that decides what becomes of it.
+// untouched reports whether a row is unchanged since its job was stored or became ready, and only
+// its policy matters to the rules.
 func (l *live) untouched() bool {
 	blank := live{queue: l.queue, kind: l.kind, key: l.key, group: l.group, priority: l.priority, generation: 1, runAt: l.runAt, updated: l.updated,
 		policyJSON: l.policyJSON, r1: l.r1, r2: l.r2, wakeAt: never}
@@ -275,7 +273,7 @@ func (a *alike) hit(queue string) {
 	}
 }
 
-// miss makes the claims from a queue read for a while, and learn anew.
+// miss disables the bulk start of a queue for a while; later claims learn again.
 func (a *alike) miss(queue string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// A restored store skips so many ids, and so many more for each second since its clock was last
-	// stored: far more than one database gives out.
+	// A restored store skips this many ids, and as many more for each second since its clock was
+	// last stored: far more than one database allocates.
 	idsSkipped          = 10_000_000
 	idsSkippedPerSecond = 1_000_000
-	// epochsSkipped is more often than a job is claimed in one generation.
+	// epochsSkipped is more than the number of claims of a job in one generation.
 	epochsSkipped = 1_000_000
 
 	qLiveEpochs  = `update sj_live set epoch = epoch + $1`
@@ -24,16 +24,16 @@ const (
 	overdueCheck = "nothing-overdue"
 )
 
-// BeginAnew examines a store that was copied at an earlier moment and gives it ids and epochs that
-// cannot have been given out since: next is the lowest id that is certainly free, as far as
-// somebody knows. It returns the next id. Nobody else may use the store.
+// BeginAnew checks a store that was restored from an older copy and advances its ids and epochs
+// beyond all that were allocated since. next is the lowest id that is certainly free, as far as the
+// caller knows. It returns the next id. No other process may use the store.
 func (s *Store) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
 	found, err := s.Check(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for _, v := range found {
-		if v.Check != overdueCheck { // since the copy was made, much has come due
+		if v.Check != overdueCheck { // many jobs have become due since the copy was made
 			return 0, &sojourn.Error{Code: sojourn.CodeInvalid, Field: "store", Index: -1,
 				Message: fmt.Sprintf("sojourn doctor finds %q broken in the copy: %s. It was not put in place", v.Check, v.Detail)}
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// change is what comes along with a transition, beside what sojourn.Decide has decided.
+// change holds the data of a transition that sojourn.Decide has not decided.
 type change struct {
 	result     []byte // of a completed job
 	resultType string
@@ -15,8 +15,7 @@ type change struct {
 }
 
 // apply writes a transition: the row (or, at the end of the job, its move to sj_final), the
-// history, and what becomes of the responses. It returns the new row. The caller runs match after
-// it.
+// history, and the outcomes of responses. It returns the new row. The caller runs match after it.
 func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 	l := *was
 	l.Row = tr.To
@@ -34,8 +33,8 @@ func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 	return &l, t.save(was, &l)
 }
 
-// clocks sets the times that a transition starts and ends. The four clocks of a job run as the
-// table in docs/concepts.md says.
+// clocks sets the times that a transition starts and ends, by the table of the four clocks in
+// docs/concepts.md.
 func (t *tx) clocks(was, l *live, tr sojourn.Transition, v sojourn.Verdict) {
 	switch tr.RunAt {
 	case sojourn.RunAtNow:
@@ -64,7 +63,7 @@ func (t *tx) clocks(was, l *live, tr sojourn.Transition, v sojourn.Verdict) {
 	case l.State == sojourn.Errored:
 		l.decideBy = t.now + l.Policy.DecideWithin.Microseconds()
 	case l.State == sojourn.Ready && l.Resumed:
-		l.rested = t.now // the attempt's clock stands until a worker takes it
+		l.rested = t.now // the attempt's clock stands still until a worker takes it
 		if was.rested > 0 {
 			l.rested = was.rested
 		}
@@ -92,9 +91,9 @@ func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
 	}
 }
 
-// history makes and counts the row of a step that ended, or of a change without a step; of a
-// transition that is neither it has nothing but the time and why. The row of (job, epoch) with the
-// reported outcome is also what makes a repeated Finish harmless.
+// history builds and counts the row of a step that ended, or of a change without a step; for any
+// other transition it has only the time and the reason. The row of (job, epoch) with the reported
+// outcome also makes a repeated Finish harmless.
 func (t *tx) history(was, l *live, tr sojourn.Transition, c change) historyRow {
 	ended := max(t.now, was.updated) // another transaction's clock was read in another order than the two were executed in
 	reason, failed := sojourn.Cut(tr.Reason, sojourn.MaxReason), []byte(sojourn.Cut(tr.Error, sojourn.MaxError))
@@ -135,7 +134,7 @@ const (
 	qKeptLate = `update sj_response set outcome = 4 where job in (ints($1)) and job > 0 and outcome = 2`
 )
 
-// putDown notes what a transition says of the responses that the job had in hand or kept.
+// putDown records a transition's changes to the job's taken and attached responses.
 func (t *tx) putDown(was *live, tr sojourn.Transition) {
 	note := func(i int) { t.pending.hands[i] = append(t.pending.hands[i], int64(was.ID)) }
 	switch {

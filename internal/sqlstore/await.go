@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// waits is what is read ahead for the steps of a transaction that begin to wait.
+// waits holds prefetched reads for the steps of a transaction that begin to wait.
 type waits struct {
-	keys         map[sojourn.ID][]string // of earlier waits, of each of their jobs
+	keys         map[sojourn.ID][]string // keys of earlier waits, by job
 	nothingEarly map[kindKey]bool        // keys without an early response
 }
 
@@ -65,9 +65,8 @@ const (
 	qAttach   = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3)) and outcome = 2 and job = 0`
 )
 
-// beginWait registers the awaited keys to the job, until it is final, and attaches what lies early
-// under all keys that it has: a response that came before the request was even answered is found
-// here.
+// beginWait registers the awaited keys to the job, until it is final, and attaches the early
+// responses of all its keys. It also finds a response that came before the request returned.
 func (t *tx) beginWait(l *live) (*live, error) {
 	for _, k := range l.Wait.Keys {
 		if k == l.key {
@@ -118,7 +117,7 @@ func (t *tx) keysOf(l *live) (keys []string, err error) {
 	return keys, err
 }
 
-// takeAwaited gives the job a key that it awaits, if it has not got it from an earlier wait.
+// takeAwaited gives the job a key that it awaits, if it does not have it from an earlier wait.
 func (t *tx) takeAwaited(l *live, key string) error {
 	n, err := t.exec(qTakeOneKey, l.kind, key, int64(l.ID), 0, t.now)
 	if err != nil || n == 1 {

@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// class says who finds a place in a group first: finishes make room and free keys, claims keep
-// workers busy, and a bulk producer starves neither. Inside the group claims come last, so that
-// they can start what it has stored.
+// class is the priority for a place in a group: finishes free weight and keys, claims keep workers
+// busy, and a bulk producer starves neither. Inside the group claims run last, so that they can
+// start the jobs that it has stored.
 type class uint8
 
 const (
@@ -46,7 +46,7 @@ func newStep[Q, A any](name string, run func(t *tx, qs []Q) ([]A, error)) *step 
 	}}
 }
 
-// eachStep is a step whose requests do not profit from each other's company.
+// eachStep is a step that runs its requests one by one.
 func eachStep[Q, A any](name string, run func(t *tx, q Q) (A, error)) *step {
 	return newStep(name, func(t *tx, qs []Q) ([]A, error) {
 		as := make([]A, len(qs))
@@ -70,12 +70,11 @@ type request struct {
 	done chan struct{} // closed when out or err is set
 }
 
-// batcher lets concurrent callers share transactions, like bbolt's Batch. A request that finds
-// nobody at work starts at once; what arrives meanwhile goes into the next group, see gather.
-// Another runner begins beside one at work only when it has company rows to write, see worth, or
-// when a transaction takes longer than patience: small transactions side by side cost more than
-// large ones one after the other, and jobs that are stored in one while a claim is in the other
-// have to be read again (docs/decisions/034).
+// batcher lets concurrent callers share transactions, like bbolt's Batch. If it is idle, a request
+// starts at once; requests that arrive meanwhile go into the next group, see gather. A further
+// runner starts only when company rows wait, see worth, or when a transaction takes longer than
+// patience: small concurrent transactions cost more than large ones in sequence, and a job stored
+// in one while a claim runs in the other must be read again (docs/decisions/034).
 type batcher struct {
 	commit  func(group []*request) // one transaction; sets out or err of every request
 	runners int                    // 1 on SQLite, which has one writer, whose next transaction may run while the one before is on its way to the disk
@@ -87,7 +86,7 @@ type batcher struct {
 	slow   int        // runners whose transaction takes longer than patience
 	rows   int        // in queues
 	queues [classes][]*request
-	full   int // requests for which a runner waits, see gather; 0 = none does
+	full   int // requests that a runner waits for, see gather; 0 = none does
 	closed bool
 	idle   sync.Cond // signalled when active falls to 0
 
@@ -101,7 +100,7 @@ func newBatcher(runners, maxRows int, commit func([]*request)) *batcher {
 }
 
 // do runs in as part of some transaction and returns when it is durable. If ctx ends first the
-// outcome is unknown; the work goes on.
+// outcome is unknown; the work continues.
 func (b *batcher) do(ctx context.Context, c class, s *step, rows int, in any) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -128,7 +127,7 @@ func (b *batcher) do(ctx context.Context, c class, s *step, rows int, in any) (a
 	}
 }
 
-// alone runs a request as a transaction of its own, beside the runners.
+// alone runs a request as a transaction of its own, concurrently with the runners.
 func (b *batcher) alone(ctx context.Context, r *request) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -150,11 +149,11 @@ func (b *batcher) alone(ctx context.Context, r *request) error {
 
 const (
 	company  = 256                    // rows
-	fewer    = 32                     // rows where neither claims nor enqueues wait, which want to meet in one transaction
-	patience = 100 * time.Millisecond // many times what a transaction takes that waits for nobody
+	fewer    = 32                     // rows if neither claims nor enqueues wait, which should share one transaction
+	patience = 100 * time.Millisecond // many times the duration of a transaction that does not wait
 )
 
-// help starts a runner for what waits, if that is worth one. The caller holds mu.
+// help starts a runner for the waiting requests, if they justify one. The caller holds mu.
 func (b *batcher) help() {
 	if b.busy < b.runners && b.worth(b.busy) {
 		b.active++
@@ -163,7 +162,7 @@ func (b *batcher) help() {
 	}
 }
 
-// worth reports whether what waits is worth a transaction beside others at work. The caller holds
+// worth reports whether the queued rows justify another concurrent transaction. The caller holds
 // mu.
 func (b *batcher) worth(others int) bool {
 	enough := company
@@ -173,8 +172,8 @@ func (b *batcher) worth(others int) bool {
 	return b.rows > 0 && (others == b.slow || b.rows >= enough)
 }
 
-// drain commits group after group until nothing waits, or too little beside the other runners, who
-// come to it.
+// drain commits group after group until no request waits, or too few to justify a transaction
+// beside the other runners, which then take them.
 func (b *batcher) drain() {
 	for {
 		b.mu.Lock()
@@ -189,7 +188,7 @@ func (b *batcher) drain() {
 			b.mu.Unlock()
 			return
 		}
-		b.help() // with what is left
+		b.help() // for the requests that are left
 		b.mu.Unlock()
 		began := time.Now()
 		b.patiently(func() { b.commit(group) })
@@ -203,18 +202,18 @@ func (b *batcher) drain() {
 	}
 }
 
-// gatherPart: the next transaction waits for company at most this part of the time that the one
-// before has taken. On PostgreSQL, with 64 producers on two cores, 2 to 5 are equally good, 10 is a
+// gatherPart limits the batching delay of the next transaction to this fraction of the duration of
+// the last one. On PostgreSQL, with 64 producers on two cores, 2 to 5 are equally good, 10 is a
 // tenth slower and 20 a fifth; on SQLite nothing differs.
 const gatherPart = 3
 
-// gather gives callers who were just answered the time to come with their next request. Otherwise
-// those that came during a transaction go alone into the next one, those that it has answered into
-// the one after, and so on by turns: twice as many transactions, each with half of the callers. Who
-// comes alone waits for nobody, and who waits for somebody who does not come waits little.
+// gather gives the callers just answered the time to send their next request. Otherwise callers
+// split into two halves whose transactions alternate: twice as many transactions, each with half of
+// the callers. A single caller does not wait, and the delay for a caller that does not return is
+// short.
 func (b *batcher) gather(answered int, limit time.Duration) {
 	b.mu.Lock()
-	if b.full > 0 { // another runner waits, and takes them all
+	if b.full > 0 { // another runner is gathering, and takes them all
 		b.mu.Unlock()
 		return
 	}
@@ -230,7 +229,7 @@ func (b *batcher) gather(answered int, limit time.Duration) {
 	defer b.mu.Unlock()
 	b.full = 0
 	select {
-	case <-b.complete: // it became so just when the time was up
+	case <-b.complete: // it was completed just when the time was up
 	default:
 	}
 }
@@ -243,7 +242,7 @@ func (b *batcher) waiting() (n int) {
 	return n
 }
 
-// patiently runs one transaction. When it takes long, others do not wait for it.
+// patiently runs one transaction. If it takes long, another runner may start.
 func (b *batcher) patiently(transaction func()) {
 	if b.runners == 1 {
 		transaction()

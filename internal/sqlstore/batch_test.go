@@ -19,8 +19,8 @@ var (
 	stepB = &step{name: "b"}
 )
 
-// TestBatcherSharesCommits: whoever arrives while a commit is under way goes into the next one
-// together, finishes first, whatever the order of arrival (spec:B5).
+// TestBatcherSharesCommits: requests that arrive during a commit go into the next one together,
+// finishes first, regardless of the order of arrival (spec:B5).
 func TestBatcherSharesCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var groups [][]string
@@ -55,8 +55,8 @@ func TestBatcherSharesCommits(t *testing.T) {
 	})
 }
 
-// TestBatcherGathers: callers in a closed loop meet in each transaction, instead of half of them in
-// every other one. One who does not come back holds nobody up.
+// TestBatcherGathers: callers in a closed loop share each transaction, instead of half of them
+// every other one. A caller that does not come back delays no other.
 func TestBatcherGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, calls = 8, 50
@@ -107,7 +107,7 @@ func TestBatcherBoundsGroups(t *testing.T) {
 }
 
 // TestBatcherEnds: a caller whose context ends is told that the outcome is unknown, and the work
-// goes on; after close everybody is refused.
+// continues; after close all calls are refused.
 func TestBatcherEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, committed := make(chan struct{}), 0
@@ -149,7 +149,7 @@ func TestPartitionKeepsOrder(t *testing.T) {
 }
 
 // TestChoose is the order over several queues: spec:O8 strictly in order, spec:O9 in rounds,
-// shares, and a job that does not fit is passed over (spec:W9).
+// shares, and a job that does not fit is skipped (spec:W9).
 func TestChoose(t *testing.T) {
 	line := func(name string, weights ...int64) (cs []candidate) {
 		for i, w := range weights {
@@ -196,8 +196,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestBatcherFor: ends of so many steps have runners of their own, and so have claims of workers
-// who have met gates.
+// TestBatcherFor: large finishes use runners of their own, and so do claims of workers that have
+// met gates.
 func TestBatcherFor(t *testing.T) {
 	s := &Store{batch: newBatcher(1, 1, nil), ends: newBatcher(1, 1, nil)}
 	s.cfg.Apart = 2
@@ -227,8 +227,8 @@ type dialectDB struct {
 
 func (d dialectDB) Dialect() sqldb.Dialect { return d.dialect }
 
-// TestClaimsGoApart: a claim from a backlog goes beside other transactions, where these can be, and
-// beside one more of its sort; one that waits for jobs, or has gates before it, does not.
+// TestClaimsGoApart: a claim from a backlog runs concurrently with other transactions, if possible,
+// and with one more such claim; a claim that waits for jobs, or met gates, does not.
 func TestClaimsGoApart(t *testing.T) {
 	for _, concurrent := range []bool{true, false} {
 		s := &Store{db: dialectDB{dialect: sqldb.Dialect{Concurrent: concurrent}}}
@@ -256,8 +256,8 @@ func TestClaimsGoApart(t *testing.T) {
 	}
 }
 
-// TestBatcherWaitsForCompany: beside a transaction under way another one begins for company rows at
-// once, and for fewer when the first takes longer than patience.
+// TestBatcherWaitsForCompany: during a transaction another one begins for company rows at once, and
+// for fewer rows when the first takes longer than patience.
 func TestBatcherWaitsForCompany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun groupSizes
@@ -284,8 +284,8 @@ func TestBatcherWaitsForCompany(t *testing.T) {
 	})
 }
 
-// TestBatcherBeginsEarlierForAnswers: where neither claims nor enqueues wait, fewer rows are
-// company enough.
+// TestBatcherBeginsEarlierForAnswers: if neither claims nor enqueues wait, fewer rows justify a
+// transaction.
 func TestBatcherBeginsEarlierForAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun groupSizes
@@ -311,7 +311,7 @@ func TestBatcherBeginsEarlierForAnswers(t *testing.T) {
 }
 
 // TestBatcherLeavesCrumbs: a runner whose transaction is over leaves fewer than company rows to the
-// one at work beside it.
+// other runner at work.
 func TestBatcherLeavesCrumbs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun groupSizes
@@ -343,7 +343,7 @@ func submit(wg *sync.WaitGroup, b *batcher, c class, n int) {
 	synctest.Wait()
 }
 
-// groupSizes are those of the groups that have begun.
+// groupSizes are the sizes of the groups that have begun.
 type groupSizes struct {
 	mu    sync.Mutex
 	sizes []int

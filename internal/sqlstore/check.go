@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxFindings bounds what one check reports.
+	// maxFindings bounds the findings of one check.
 	maxFindings = 20
 	// checkSlice is how many rows a check reads at a time. A read that takes too long is
 	// repeated with fewer, and after checkTries with one row the check gives up.
@@ -21,8 +21,8 @@ const (
 	checkTries = 20
 )
 
-// check is an invariant as a query whose rows break it: an id and what is wrong with it. All that
-// it compares is read in one snapshot, so a store in use shows no violation that is none.
+// check is an invariant as a query for its violations: an id and the problem. A check reads one
+// snapshot, so a store in use shows no false violation.
 type check struct {
 	name string
 	law  string
@@ -30,10 +30,10 @@ type check struct {
 	q    string
 }
 
-// slicing is how a check is cut into pieces. A query with $1 and $2 sees the rows whose number is
-// above $1 and up to $2; one by texts has two for each end.
+// slicing divides a check into slices. A query with $1 and $2 covers the rows whose number is above
+// $1 and up to $2; one by texts has two parameters for each end.
 type slicing struct {
-	end   string // the last key of a slice that begins after the one given; none if there are no more
+	end   string // query for the last key of the slice that begins after a key; no row if there are no more
 	texts bool   // the key is a kind and a key
 }
 
@@ -42,7 +42,7 @@ func byNumber(table, column string) slicing {
 }
 
 var (
-	whole      = slicing{} // it reads what is small, or found by an index
+	whole      = slicing{} // it reads small tables, or by an index
 	byJob      = byNumber("sj_job", "id")
 	byLive     = byNumber("sj_live", "id")
 	byFinal    = byNumber("sj_final", "id")
@@ -58,10 +58,10 @@ var (
 const historyOf = `(select job, ` + historyColumns + ` from sj_history where $1 < job and job <= $2
 	union all select id, ` + lastColumns + ` from sj_final where $1 < id and id <= $2 and outcome <> '')`
 
-// checks are the invariants of docs/guarantees.md that a query can see. States: 1 blocked, 2
+// checks are the invariants of docs/guarantees.md that a query can check. States: 1 blocked, 2
 // scheduled, 3 ready, 4 running, 5 awaiting, 6 errored, 7 completed, 8 failed, 9 cancelled.
-// Purposes: 1 start, 2 resume, 3 decide, 4 poll. The sweep's lag is allowed for by a last
-// parameter, the time one minute ago.
+// Purposes: 1 start, 2 resume, 3 decide, 4 poll. A last parameter, the time one minute ago, allows
+// for the sweep's lag.
 var checks = []check{
 	{"job-in-one-place", "every job is either live or final", byJob,
 		`select j.id, 'has ' || (select count(*) from sj_live l where l.id = j.id) || ' live and ' || (select count(*) from sj_final f where f.id = j.id) || ' final rows'
@@ -196,7 +196,7 @@ func (s *Store) Checks() []string {
 	return names
 }
 
-// Check looks at every invariant; see sojourn.Checker.
+// Check runs every check; see sojourn.Checker.
 func (s *Store) Check(ctx context.Context) ([]sojourn.Violation, error) {
 	return s.CheckWith(ctx, func(sojourn.CheckProgress) {})
 }
@@ -260,7 +260,7 @@ func (s *Store) runCheck(ctx context.Context, c check, report func(rows int)) (f
 	return found[:min(len(found), maxFindings)], nil
 }
 
-// sliceEnd is the last key of the slice after a key, and how many rows it has.
+// sliceEnd returns the last key of the slice after a key, and its number of rows.
 func (t *tx) sliceEnd(over slicing, after []any, size int) (end []any, rows int, err error) {
 	err = t.query(over.end, func(r sqldb.Row) error {
 		rows++

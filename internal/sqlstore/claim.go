@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// sweepPerClaim bounds how many overdue things a claim handles on its way, so that due jobs start
-// without anybody calling Sweep.
+// sweepPerClaim bounds how many overdue jobs a claim handles on its way, so that due jobs start
+// even if no process calls Sweep.
 const sweepPerClaim = 100
 
 type claimAnswer struct {
@@ -18,8 +18,8 @@ type claimAnswer struct {
 	waits   map[sojourn.ID]int32 // Row.Waits of the jobs for which it is not 0
 	due     int64                // when the next thing is due; 0 = nothing
 	opens   int64                // when a gate opens that holds jobs back; 0 = not known
-	drained bool                 // the worker gets nothing any more
-	again   bool                 // many were put off: the next transaction goes on
+	drained bool                 // the worker gets no more jobs
+	again   bool                 // many jobs were put off: the next transaction goes on
 }
 
 // claims are the claims of one transaction, executed one after the other.
@@ -27,10 +27,10 @@ type claims struct {
 	*tx
 	last    map[string]lastClaim // worker → its newest claim
 	doors   map[string]door      // of the queues that they name and of all queues, if they have settings
-	idle    []idleClaim          // claims that have found nothing: the same ones after them find nothing either
-	swept   bool                 // nothing that is due is left
-	emptied string               // a queue of which a claim has taken all
-	ahead   *foreseen            // for the first claim; nil if nothing was read ahead
+	idle    []idleClaim          // empty claims: the same claims after them are empty too
+	swept   bool                 // no due job is left
+	emptied string               // a queue whose ready jobs were all claimed
+	ahead   *foreseen            // prefetch for the first claim; nil if there is none
 	ended   map[sojourn.ID]int32 // Row.Waits of the claimed jobs for which it is not 0
 }
 
@@ -57,8 +57,8 @@ var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([
 	return c, c.look(requests)
 })
 
-// runClaims runs the requests one after the other. Those that are lent by blocked claims are left
-// to these where a queue has gates.
+// runClaims runs the requests one after the other. Those of lent claims, which
+// are blocked, are skipped if a queue has gates: the blocked claims then run them themselves.
 func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer, error) {
 	t.holding = true
 	defer t.release()
@@ -72,13 +72,13 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 	t.claims = c
 	changed := t.wrote || t.altered || len(t.pending.saves)+len(t.pending.ended) > 0
 	if ok && c.early == nil && c.ahead != nil && c.ahead.started {
-		c.ahead = nil // it was not allowed to
+		c.ahead = nil // the bulk start was not allowed
 	}
 	switch {
 	case !c.canHold() || slices.ContainsFunc(requests, c.gated):
 		t.release()
-		c.ahead = c.ahead.withoutLine() // what is written now may stand before it, and gates choose for themselves
-	case ok && changed && t.early == nil: // since the look, so others are ready now
+		c.ahead = c.ahead.withoutLine() // pending writes may rank before the prefetched jobs, and gates choose for themselves
+	case ok && changed && t.early == nil: // the group has changed rows since the prefetch, so other jobs are ready now
 		if err := t.readAll(c.foresee(requests[0])); err != nil {
 			return nil, err
 		}
@@ -87,9 +87,9 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 	for i, r := range requests {
 		t.s.gated.put(r.Worker, c.gated(r))
 		if i > 0 {
-			c.ahead = nil // it was read for the first
+			c.ahead = nil // the prefetch was for the first claim
 		}
-		if lent && c.gated(r) { // whose counting would let producers wait for the claims of other nodes
+		if lent && c.gated(r) { // else producers would wait for the claims of other nodes, behind the gates' lock
 			answers[i].again = true
 			continue
 		}
@@ -101,7 +101,7 @@ func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer
 	return answers, c.allTaken()
 }
 
-// handOver runs the requests of blocked claims, beside which a transaction has stored jobs.
+// handOver runs the requests of blocked claims in a transaction that has stored jobs.
 func (t *tx) handOver(lent []*waiter) ([]claimAnswer, error) {
 	if len(lent) == 0 {
 		return nil, nil
@@ -135,7 +135,7 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 		return c.foundNothing(r, c.idle[i].opens)
 	}
 	for round := range putOffRounds {
-		if round > 0 { // all that was picked has been put off
+		if round > 0 { // all picked jobs have been put off
 			if err := c.putOffFront(r); err != nil {
 				return claimAnswer{}, err
 			}
@@ -161,15 +161,15 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 	return claimAnswer{again: true}, nil
 }
 
-// covers reports whether a claim looks at the same jobs as another, and no less far.
+// covers reports whether claim a selects the same jobs as claim b, and at least as many.
 func (a idleClaim) covers(b sojourn.ClaimRequest) bool {
 	return a.Capacity == b.Capacity && a.Reserve == b.Reserve && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable) &&
 		slices.Equal(a.Pollable, b.Pollable)
 }
 
-// foundNothing answers a claim for which there is nothing.
+// foundNothing answers an empty claim.
 func (c *claims) foundNothing(r sojourn.ClaimRequest, opens int64) (claimAnswer, error) {
-	c.release() // what is due next may be fresh
+	c.release() // the earliest due job may be a fresh row that is not written yet
 	if err := c.meet(r); err != nil {
 		return claimAnswer{}, err
 	}
@@ -194,8 +194,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	defer s.present.come(&r, s.clock.estimate)()
 	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable, request: &r}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
-		// A claim is not abandoned half way: whoever has asked is answered, or gives the leases
-		// back.
+		// A claim is not abandoned half way: its jobs are returned, or their leases are given back.
 		a, err := s.claim(context.WithoutCancel(ctx), r)
 		for a.again && err == nil && ctx.Err() == nil {
 			a, err = s.claim(context.WithoutCancel(ctx), r)
@@ -214,9 +213,9 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 		jobs, waits = w.given.jobs, w.given.waits
 	}
 	if err == errDrained {
-		s.hub.wakeAll() // it may have taken a wake-up that another worker needs
+		s.hub.wakeAll() // this call may have consumed a wake-up that another worker needs
 	}
-	token := sojourn.TokenMaker(s.secret) // here, not in the transaction, where everybody waits
+	token := sojourn.TokenMaker(s.secret) // outside of the transaction, which other callers wait for
 	for i := range jobs {
 		j := &jobs[i].Job
 		j.Token = token(j.ID, j.Generation, j.Attempt, waits[j.ID])
@@ -229,10 +228,9 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 }
 
 const (
-	// fewClaimed is how many rows a claim counts for that waits for what others store: it is to be
-	// in their transaction.
+	// fewClaimed is the batch size of a claim that should share a transaction with enqueues.
 	fewClaimed = 100
-	// apartMost bounds the claims that go beside others, so that runners are left to producers.
+	// apartMost bounds the concurrent claims, so that runners are left to producers.
 	apartMost = 2
 )
 
@@ -245,10 +243,10 @@ func (s *Store) claim(ctx context.Context, r sojourn.ClaimRequest) (claimAnswer,
 	return do[claimAnswer](ctx, s, classClaim, stepClaim, rows, r)
 }
 
-// goesApart reports whether a claim counts for all the rows that it asks for, see batcher: one
-// whose worker has a backlog before it waits for nobody's company, and the claims of two workers go
-// side by side, where others may write; but not with gates, whose queue is locked
-// (docs/decisions/042). The caller takes it off s.apart again.
+// goesApart reports whether a claim counts all the rows that it asks for, see batcher: its worker's
+// last claim was full, so it need not wait to be batched. Claims of two workers run concurrently
+// where the database allows concurrent writers, but not with gates, because these lock the queue
+// (docs/decisions/042). If true, the caller decrements s.apart at the end.
 func (s *Store) goesApart(r sojourn.ClaimRequest) bool {
 	filled, _ := s.filled.get(r.Worker)
 	if gated, _ := s.gated.get(r.Worker); !filled || gated || !s.db.Dialect().Concurrent {
@@ -261,14 +259,14 @@ func (s *Store) goesApart(r sojourn.ClaimRequest) bool {
 	return true
 }
 
-// release gives leases back whose claimer is gone, so that only a dead worker costs a crash (rules:
+// release gives back leases whose caller is gone, so that only a dead worker costs a crash (rules:
 // A3).
 func (s *Store) release(jobs []sojourn.Claimed) {
 	outcomes := make([]sojourn.Outcome, len(jobs))
 	for i, j := range jobs {
 		outcomes[i] = sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeReleased}
 	}
-	s.Finish(context.Background(), outcomes) // if it fails, the leases end by themselves
+	s.Finish(context.Background(), outcomes) // if it fails, the leases expire
 }
 
 func checkClaim(r *sojourn.ClaimRequest) error {
@@ -311,32 +309,32 @@ func checkClaim(r *sojourn.ClaimRequest) error {
 }
 
 const (
-	// Without a lock, which would be a write of each claim that finds nothing: qSaveClaim compares
-	// instead.
+	// Without a lock: a lock would be a write by each claim that finds nothing. qSaveClaim compares
+	// the number instead.
 	qLastClaim = `select w.worker, w.claim_no, w.claimed, w.drained from sj_worker w /*, each*/ where w.worker = each($1 text)`
 	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, $2, $3, $4, $5)
 		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, asks = excluded.asks, seen_us = excluded.seen_us
 		where sj_worker.claim_no = $6`
-	// When the worker was seen stands in an index. A row of which no index changes is all that
-	// PostgreSQL writes, so it says that once in noteSeen.
+	// seen_us is indexed. PostgreSQL writes the row alone if no indexed column changes (a HOT
+	// update), so seen_us changes only once in noteSeen.
 	qNextClaim = `update sj_worker set claim_no = $2, claimed = $3, asks = $4, seen_us = case when $5 - seen_us < $7 then seen_us else $5 end
 		where worker = $1 and claim_no = $6`
 	qSaveAsker = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, 0, '[]', $2, $3)
 		on conflict (worker) do update set asks = excluded.asks, seen_us = excluded.seen_us`
 )
 
-// noteSeen is by how much the stored time may be too early at which a worker has last got jobs.
+// noteSeen bounds by how much the stored time of a worker's last claim with jobs may be too early.
 const noteSeen = 10 * time.Second
 
-// answered instead of the number of the worker's last claim: the request was executed before.
+// answered replaces the number of the worker's last claim if the request was executed before.
 const answered = -1
 
-// stillThere is how often an idle worker is noted again, so that it is not forgotten. It is long:
-// an idle store writes nothing.
+// stillThere is the interval at which an idle worker is recorded again, so that it is not
+// forgotten. It is long: an idle store writes nothing.
 const stillThere = sojourn.WorkerLife / 2
 
-// meet notes what a worker asks for, once, and again when there is more or after stillThere. A
-// worker may ask for its queues in turn, so what it has asked for before stays.
+// meet records the queues and kinds that a worker claims: once, then again when there are new ones
+// or after stillThere. A worker may claim its queues in turn, so earlier ones stay.
 func (t *tx) meet(r sojourn.ClaimRequest) error {
 	text, known, err := t.asksOf(r)
 	if err != nil || known {
@@ -346,15 +344,15 @@ func (t *tx) meet(r sojourn.ClaimRequest) error {
 	return err
 }
 
-// asked is what a worker has asked for so far in this process, and how it is stored.
+// asked holds the queues and kinds that a worker has claimed in this process, and their text.
 type asked struct {
 	asks
 	text string
 	at   int64 // when it was stored
 }
 
-// asksOf is what a worker has asked for so far, with what it asks for now, and whether that is
-// stored already.
+// asksOf returns the queues and kinds that a worker has claimed, including those of this request,
+// and whether they are stored already.
 func (t *tx) asksOf(r sojourn.ClaimRequest) (text string, known bool, err error) {
 	before, ok := t.s.asked.get(r.Worker)
 	if ok && subset(r.Queues, before.Queues) && subset(r.Kinds, before.Kinds) && t.now-before.at < stillThere.Microseconds() {
@@ -372,13 +370,13 @@ func subset(part, all []string) bool {
 	return !slices.ContainsFunc(part, func(s string) bool { return !slices.Contains(all, s) })
 }
 
-// union is sorted and without doubles.
+// union is sorted and without duplicates.
 func union(a, b []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
-// look asks for the newest claims of all workers, for the doors of all queues, and for what the
-// first claim will find.
+// look returns the reads for all requests: the workers' newest claims, the gates and pauses of all
+// queues, and the prefetch for the first claim.
 func (c *claims) look(requests []sojourn.ClaimRequest) []sqldb.Statement {
 	c.last, c.doors = make(map[string]lastClaim, len(requests)), map[string]door{}
 	queues := sqldb.Texts{sojourn.AllQueues}
@@ -399,8 +397,8 @@ func (c *claims) look(requests []sojourn.ClaimRequest) []sqldb.Statement {
 	return append(reads, c.foresee(requests[0])...)
 }
 
-// take marks the picked jobs as running and returns them with what their worker needs. last is the
-// number of the worker's last claim.
+// take marks the picked jobs as running and returns them with the data for their worker. last is
+// the number of the worker's last claim.
 func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]sojourn.Claimed, error) {
 	ids := make(sqldb.Ints, len(picked))
 	for i, p := range picked {
@@ -465,10 +463,10 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	return c.claimed(rows, carries, r)
 }
 
-// lease gives the row a new epoch and sets its clocks: a start opens the attempt's timeout anew; a
-// resumed attempt's clock, which stood while it rested, goes on. If that has run out while an
-// answer waited for the end of a poll step, the handler that it is for gets one lease
-// (docs/decisions/031).
+// lease gives the row a new epoch and sets its clocks. A start restarts the attempt's timeout. A
+// resume continues the attempt's clock, which stood still while the job was ready. If that has run
+// out while a response waited for the end of a poll step, the handler of the response gets one
+// lease (docs/decisions/031).
 func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
 	l.epoch, l.worker, l.began = was.epoch+1, r.Worker, max(t.now, was.updated)
 	l.leaseUs, l.leaseUntil = r.Lease.Microseconds(), t.now+r.Lease.Microseconds()

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// claimed makes the answer for running rows, in their order.
+// claimed builds the answer for running rows, in their order.
 func (c *claims) claimed(rows []*live, carries map[sojourn.ID]*carried, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	out := make([]sojourn.Claimed, len(rows))
 	jobs := &jobs{}

@@ -8,11 +8,11 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// clock is the store's clock: every due, lease and deadline decision uses it and no other
-// (inv:K1). It follows the clock of the database server, or the wall clock where the database has
-// none. Small steps back are not followed: it stands still until it is overtaken. A larger step is
-// detected against the monotonic clock of this process and is followed only after the leases
-// have been shifted with it, see rebase (docs/decisions/046).
+// clock is the store's clock: every due, lease and deadline decision uses it and no other (inv:K1).
+// It follows the clock of the database server, or the wall clock if the database has none. After a
+// small step back it stands still until the followed clock has caught up. A larger step is detected
+// against the monotonic clock of this process, and followed only after the leases were shifted by
+// it, see rebase (docs/decisions/046).
 type clock struct {
 	wall    func() time.Time
 	elapsed func() time.Duration // the monotonic clock; nil: that of wall
@@ -22,28 +22,28 @@ type clock struct {
 
 	mu      sync.Mutex // guards the fields below
 	begun   bool
-	offset  span  // of the clock that is followed to the monotonic one
+	offset  span  // of the followed clock to the monotonic one
 	at      int64 // monotonic time at which offset was measured last
-	last    int64 // the latest reading that was given out
+	last    int64 // the latest reading that was returned
 	stepped bool  // the clock has been set, and the leases were not shifted yet
 	before  span  // offset before that step
-	asked   int64 // readings that were asked for before this monotonic time precede the step
+	asked   int64 // readings requested before this monotonic time precede the step
 	shared  sharedClock
-	back    int   // steps back that were seen
-	forward int   // steps forward that were seen
+	back    int   // steps back
+	forward int   // steps forward
 	follows bool  // it reads the database's clock, with readFrom
 	ahead   int64 // by how much this machine's clock is ahead of the database's
 }
 
-// span bounds a number that is known to a range only.
+// span is a number of which only bounds are known.
 type span struct{ low, high int64 }
 
 func (s span) middle() int64 { return s.low + (s.high-s.low)/2 }
 
 const (
-	// jump is how far a clock may leave the monotonic one before that counts as a step.
+	// jump is the difference to the monotonic clock above which a change counts as a step.
 	jump = 2 * time.Second
-	// graceMost bounds for how long a lease of unknown age stands after a step or an opening.
+	// graceMost bounds the extra time of a lease of unknown age after a step or an opening.
 	graceMost = time.Minute
 )
 
@@ -53,7 +53,7 @@ type reading struct {
 	since   int64 // leases that were written before this time may end gap too early
 	gap     int64
 	stepped bool  // the leases have to be shifted before any is granted or ended
-	taken   int64 // of a guess: the monotonic time
+	taken   int64 // of a predicted time: the monotonic time
 }
 
 // monotonic is the time since the process opened the store, in microseconds.
@@ -76,7 +76,7 @@ func (c *clock) read() reading {
 	return c.observe(wall.UnixMicro(), now, now)
 }
 
-// readFrom returns the time for a reading of the database's clock that was asked for at the
+// readFrom returns the time for a reading of the database's clock that was requested at the
 // monotonic time sent.
 func (c *clock) readFrom(us, sent int64) reading {
 	c.mu.Lock()
@@ -85,10 +85,10 @@ func (c *clock) readFrom(us, sent int64) reading {
 	return c.observe(us, sent, c.monotonic())
 }
 
-// observe takes a reading of the clock that is followed. It was taken at some monotonic time from
-// sent to got, so its offset to the monotonic clock is known to a range. A range that
-// does not meet the one of earlier readings by more than jump is a step; nothing else is, however
-// late the answer came. c.mu is held.
+// observe takes a reading of the followed clock. It was taken at some monotonic time from sent to
+// got, so only bounds of its offset to the monotonic clock are known. It is a step only if these
+// miss the bounds of earlier readings by more than jump, however late the answer came. c.mu is
+// held.
 func (c *clock) observe(us, sent, got int64) reading {
 	now := span{us - got, us - sent}
 	if !c.begun {
@@ -122,7 +122,7 @@ func (c *clock) observe(us, sent, got int64) reading {
 	return reading{now: c.last, since: c.shared.since, gap: c.shared.gap, stepped: c.stepped}
 }
 
-// estimate is about what the clock shows now, outside of a transaction.
+// estimate returns the approximate time of the clock, outside of a transaction.
 func (c *clock) estimate() int64 {
 	if c.driven {
 		return c.read().now // never back, as each transaction reads it
@@ -136,8 +136,8 @@ func (c *clock) estimate() int64 {
 	return c.monotonic() + low
 }
 
-// guess is what readFrom would read now if the database's clock went on as this machine's; false
-// if it was never read, has been set, or is behind. Only confirm makes it count.
+// guess predicts the result of readFrom from this machine's clock; false if the database's clock
+// was never read, has been set, or is behind. The prediction takes effect with confirm.
 func (c *clock) guess() (reading, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,8 +153,8 @@ func (c *clock) guess() (reading, bool) {
 	return reading{now: max(c.last, now), since: c.shared.since, gap: c.shared.gap, taken: taken}, true
 }
 
-// confirm says that the server has accepted a guess, so that no later reading is before it, and
-// what the server's clock has shown after the guess was made, however long ago that is.
+// confirm records that the server has accepted a predicted time, so that no later reading is before
+// it. us is the time of the server's clock after the prediction, however long ago that is.
 func (c *clock) confirm(r reading, us int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +164,7 @@ func (c *clock) confirm(r reading, us int64) {
 	c.observe(us, r.taken, c.monotonic())
 }
 
-// confirmClock passes on what the server's clock showed when it accepted the transaction's guess.
+// confirmClock confirms the transaction's predicted time with the time of the server's clock.
 func (t *tx) confirmClock() error {
 	own, ok := t.Conn.(sqldb.Clocked)
 	if !ok || t.s.cfg.Driven {
@@ -177,7 +177,7 @@ func (t *tx) confirmClock() error {
 	return err
 }
 
-// describe says for Status whether the clock has been steady.
+// describe tells Status whether the clock has been steady.
 func (c *clock) describe() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +192,7 @@ func (c *clock) describe() string {
 	return text
 }
 
-// at is a time as it is stored; 0 is none.
+// at converts a stored time; 0 is none.
 func at(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}

@@ -9,7 +9,7 @@ import (
 )
 
 // TestDrivenClockNeverGoesBack: inv:K1. A clock that a test drives stands still while it is set
-// back, and otherwise shows what the test says.
+// back, and otherwise shows the test's time.
 func TestDrivenClockNeverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wall := time.Now()
@@ -39,8 +39,8 @@ func TestClockFollowsMonotonicTime(t *testing.T) {
 	})
 }
 
-// TestClockSeesSteps: inv:K1, inv:K3. Only a reading that fits no moment between its question and
-// its answer is a step; after one, nothing is guessed until the leases were shifted.
+// TestClockSeesSteps: inv:K1, inv:K3. A reading is a step only if it fits no moment between its
+// request and its answer; after one, no time is predicted until the leases were shifted.
 func TestClockSeesSteps(t *testing.T) {
 	const second, hour = int64(1_000_000), int64(3_600_000_000)
 	elapsed := time.Duration(0)
@@ -110,8 +110,8 @@ func TestStepsAreShared(t *testing.T) {
 	}
 }
 
-// TestClockGuesses: a guess moves nothing until it is confirmed, a slow commit does not make the
-// next one late, and nothing is guessed while the database is behind.
+// TestClockGuesses: a prediction changes nothing until it is confirmed, a slow commit does not make
+// the next one late, and no time is predicted while the database is behind.
 func TestClockGuesses(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	elapsed := time.Duration(0)
@@ -162,7 +162,7 @@ func TestClockGuesses(t *testing.T) {
 	}
 }
 
-// TestGrace: inv:K3. A lease from before a step stands for as long as the step may have shortened
+// TestGrace: inv:K3. A lease from before a step is valid for as long as the step may have shortened
 // it, up to one lease, and a minute at most.
 func TestGrace(t *testing.T) {
 	const second = int64(1_000_000)

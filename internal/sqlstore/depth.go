@@ -6,11 +6,10 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// backlog remembers, for each queue with a max_depth, how many ready jobs it had when they were
-// last counted, and how many this process has added since. Counting costs an index entry for each
-// job up to the limit, so it is done when the last count is a second old, or says that the queue is
-// full; then at most once in countEvery. What other processes add meanwhile is seen with the next
-// count.
+// backlog caches, for each queue with a max_depth, the last count of its ready jobs and the number
+// that this process has added since. Counting costs an index entry for each job up to the limit. So
+// it is repeated only when the count is a second old, or the queue is full; then at most once in
+// countEvery. Jobs added by other processes are seen with the next count.
 type backlog struct {
 	mu    sync.Mutex // guards known
 	known map[string]depthCount
@@ -20,12 +19,12 @@ type depthCount struct{ at, ready int64 }
 
 const (
 	countEvery = 100_000   // microseconds between two counts of a queue that is full
-	countStale = 1_000_000 // microseconds until a count is not good any more
+	countStale = 1_000_000 // microseconds until a count is stale
 	qDepth     = `select count(*) from (select 1 from sj_live where queue = $1 and state = 3 limit $2) a`
 )
 
-// admit refuses what can never start, and what a full queue does not take. Jobs that a completion
-// carries along pass (rules: C7).
+// admit refuses jobs that can never start, and jobs for a full queue. The next jobs of a completion
+// pass (rules: C7).
 func (e *enqueue) admit(j *sojourn.Job) error {
 	q := e.rows[j.Queue]
 	if e.ending != nil {
@@ -45,8 +44,7 @@ func (e *enqueue) admit(j *sojourn.Job) error {
 	return err
 }
 
-// oversize refuses a weight above a limit. A job whose queue has got a lower limit since runs
-// alone.
+// oversize refuses a weight above a limit. A job that exceeds a later, lower limit runs alone.
 func oversize(limit int64, weight int32) error {
 	if limit < 1 || int64(weight) <= limit {
 		return nil
@@ -80,7 +78,7 @@ func (e *enqueue) full(queue string, limit int64) (bool, error) {
 	return full, nil
 }
 
-// coming is how many jobs of the queue the calls so far have planned and not written yet.
+// coming is the number of the queue's jobs that are planned and not written yet.
 func (e *enqueue) coming(queue string) (n int) {
 	for _, p := range append(e.plans[:len(e.plans):len(e.plans)], e.enqueuePlan) {
 		for _, i := range p.fresh {

@@ -9,10 +9,10 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// digest is the first half of a SHA-256. That of a job as it was first enqueued is stored with it
-// and tells a repeated call (duplicate) from another job under the same id (conflict), whatever has
-// become of the job meanwhile: see docs/decisions/047. That of a response does the same for its
-// message id, see responseDigest.
+// digest is the first half of a SHA-256. The digest of a job as it was first enqueued is stored
+// with it. It distinguishes a repeated call (duplicate) from another job under the same id
+// (conflict), even if the job has changed since: see docs/decisions/047. The digest of a response
+// does the same for its message id, see responseDigest.
 type digest [sha256.Size / 2]byte
 
 // inlineArgs is the size up to which args are hashed together with the rest. Stored digests depend
@@ -30,10 +30,9 @@ func digests(jobs []sojourn.Job, c *sojourn.Caller) []digest {
 	return out
 }
 
-// jobDigest hashes the owner of the id and everything that the caller said about the job. The id is
-// not part of it, because the digest is compared under the id. Neither is OnConflict, which says
-// what this call does about the key. Each field begins with its length, or has a fixed form, so
-// that no two jobs have the same bytes.
+// jobDigest hashes the owner of the id and all fields that the caller set. The id is left out,
+// because digests are compared under one id. So is OnConflict, which concerns only this call's key.
+// Each field begins with its length, or has a fixed form, so that no two jobs have the same bytes.
 func jobDigest(b []byte, j *sojourn.Job, c *sojourn.Caller, policies *policyDigest) (d digest) {
 	for _, s := range [...]string{j.IDOwner(c), j.Kind, j.Queue, j.Key, j.Group, j.ContentType} {
 		b = appendText(b, s)
@@ -69,7 +68,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// policyDigest is the JSON of the last policy, "" for one that says nothing. Jobs that are stored
+// policyDigest is the JSON of the last policy, "" for one that sets nothing. Jobs that are stored
 // together mostly have the same.
 type policyDigest struct {
 	last *sojourn.Policy
@@ -94,7 +93,7 @@ func (t *policyDigest) of(p *sojourn.Policy) string {
 
 var noPolicy sojourn.Policy
 
-// saysTheSame compares policies as their caller gave them, where false is not the same as nothing.
+// saysTheSame compares policies as their caller gave them, where false is not the same as unset.
 func saysTheSame(a, b *sojourn.Policy) bool {
 	return samePolicy(a, b) && sameBool(a.NoExtend, b.NoExtend) && sameBool(a.StopAtWindowEnd, b.StopAtWindowEnd)
 }

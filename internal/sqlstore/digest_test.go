@@ -57,8 +57,8 @@ func TestDigestOfPolicies(t *testing.T) {
 	}
 }
 
-// TestDigestOfNeighbours: what stands in one field does not look like another field, and the same
-// job has the same digest again.
+// TestDigestOfNeighbours: a value in one field does not look like another field, and the same job
+// has the same digest again.
 func TestDigestOfNeighbours(t *testing.T) {
 	alice, bob := &sojourn.Caller{Token: "alice"}, &sojourn.Caller{Token: "bob"}
 	make := func(options ...sojourn.Option) *sojourn.Job { return sojourn.NewJob("k", []byte("a"), options...) }

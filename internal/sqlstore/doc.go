@@ -2,29 +2,29 @@
 // statements, one text for every database, and speaks to a database only through the seam, package
 // sqldb.
 //
-// Every call becomes a request to a [batcher], which gathers what waits into one transaction (group
-// commit): finishes and responses first, then claims, then enqueues. On PostgreSQL finishes have
-// one of their own, on SQLite many do. One step a file:
+// Every call becomes a request to a [batcher], which gathers waiting requests into one transaction
+// (group commit): finishes and responses first, then claims, then enqueues. On PostgreSQL finishes
+// have a batcher of their own, on SQLite large finishes do. One step a file:
 //
-//	enqueue.go   plan.go  ids.go   jobs come in
-//	claim.go     repeat.go     wait.go  workers take them; who repeats a claim gets the same; who finds nothing waits for a hint
+//	enqueue.go   plan.go  ids.go   enqueue jobs
+//	claim.go     repeat.go     wait.go  claim jobs; repeat a claim; wait for hints
 //	lease.go                   extend and save, under a lease
-//	finish.go    apply.go      an outcome meets sojourn.Decide
-//	first.go     foresee.go    what is read together, before it is asked for
-//	recent.go    unused.go     trust.go  what need not be read again
-//	guess.go                   what is not looked at, but asked when it is written
-//	alike.go                   jobs that start in the statement that finds them
-//	await.go                   a job begins to wait
-//	pending.go   sheet.go      what is decided is written, one statement a table for all requests of the transaction
-//	respond.go   responding.go match.go  responses meet their jobs, and sojourn.Match
-//	received.go                what came of them is written
-//	sweep.go     prune.go      what is overdue, and what is old
+//	finish.go    apply.go      apply an outcome with sojourn.Decide
+//	first.go     foresee.go    prefetch in the first message of a transaction
+//	recent.go    unused.go     trust.go  row and id caches
+//	guess.go                   optimistic reads, validated at commit
+//	alike.go                   bulk start: one statement finds and starts jobs
+//	await.go                   begin the wait of a job
+//	pending.go   sheet.go      write set: one statement a table for all requests
+//	respond.go   responding.go match.go  find the jobs of responses, apply sojourn.Match
+//	received.go                write the responses and their outcomes
+//	sweep.go     prune.go      end overdue waits and leases, delete old jobs
 //	edit.go                    operators
 //	find.go      inbox.go      reading
-//	vacuum.go                  what transactions leave behind
+//	vacuum.go                  dead tuples
 //	check.go                   the invariants, for sojourn doctor
 //
-// The unit of every step is one transaction whose writes repeat the state and the epoch they have
-// read. The rules themselves are not here: sojourn.Decide and sojourn.Match are pure functions of
-// the root package.
+// Each step is one transaction whose writes repeat the state and the epoch that it has read. The
+// rules themselves are not here: sojourn.Decide and sojourn.Match are pure functions of the root
+// package.
 package sqlstore

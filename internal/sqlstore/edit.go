@@ -38,7 +38,7 @@ var stepEdit = eachStep("edit", func(t *tx, ask editAsk) (sojourn.Edited, error)
 const qKnownIDs = `select id from sj_job where id in (ints($1))`
 
 // addUnknown adds an item for each id of the filter that no job has. A job that the other
-// conditions leave out has none.
+// conditions exclude gets none.
 func (t *tx) addUnknown(out *sojourn.Edited, f sojourn.Filter) error {
 	answered := map[sojourn.ID]bool{}
 	for _, item := range out.Items {
@@ -88,7 +88,7 @@ func (t *tx) findLocked(f sojourn.Filter) ([]sojourn.Job, error) {
 	if err := t.lock(qLockFinal, ids); err != nil {
 		return nil, err
 	}
-	return t.find(f) // as they are now, and only those that the filter still fits
+	return t.find(f) // in their present state, and only those that still match the filter
 }
 
 // loadFound loads a live job that find has found.
@@ -144,7 +144,7 @@ func (t *tx) editOne(j *sojourn.Job, e *sojourn.Edit) (state sojourn.State, chan
 	return t.alter(j, e)
 }
 
-// toRunAgain says how a job runs once more.
+// toRunAgain tells the operator how to run a job once more.
 func toRunAgain(j *sojourn.Job) string {
 	switch j.State {
 	case sojourn.Completed:
@@ -188,8 +188,8 @@ const (
 	qDeleteFinal = `delete from sj_final where id = $1 and finished_us = $2 and state in (8, 9)`
 )
 
-// redrive is O3 and O4: the row goes back to the hot table in the next generation; what the
-// finished one did stays in the history.
+// redrive is O3 and O4: the row goes back to the hot table in the next generation; the finished
+// generation stays in the history.
 func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	tr, err := sojourn.Decide(sojourn.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, sojourn.Event{Type: sojourn.EventRedrive, Reason: e.Reason})
 	if err != nil {
@@ -231,7 +231,7 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 			return j.State, false, err
 		}
 	}
-	if _, err := t.exec(qForgetJob, int64(j.ID)); err != nil { // it is no earlier holder any more
+	if _, err := t.exec(qForgetJob, int64(j.ID)); err != nil { // it is no longer an earlier holder
 		return j.State, false, err
 	}
 	if _, err := t.exec(qKeepLast, int64(j.ID)); err != nil {
@@ -259,7 +259,7 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	return l.State, true, t.seeQueue(l.queue)
 }
 
-// validCheckpoint refuses a new checkpoint that does not parse as what its job's content type says.
+// validCheckpoint refuses a new checkpoint that does not parse as its job's content type.
 func validCheckpoint(j *sojourn.Job, c sojourn.Change) error {
 	if c.Checkpoint == nil {
 		return nil
@@ -267,7 +267,7 @@ func validCheckpoint(j *sojourn.Job, c sojourn.Change) error {
 	return sojourn.ValidJSON("checkpoint", j.ContentType, *c.Checkpoint)
 }
 
-// setCheckpoint replaces or drops the checkpoint of a job that nobody runs. The caller saves the
+// setCheckpoint replaces or drops the checkpoint of a job that is not running. The caller saves the
 // row.
 func (t *tx) setCheckpoint(l *live, c sojourn.Change) error {
 	switch {
@@ -297,12 +297,12 @@ const (
 	qAlterTags = `update sj_job set tags = $1 where id = $2`
 )
 
-// alter is O5: jobs that hold no weight and that nobody runs.
+// alter is O5: jobs that hold no weight and are not running.
 func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	c := e.Change
 	if c.Tags != nil {
 		j.Tags = *c.Tags
-		j.Resolve(sojourn.QueueDefaults{}) // without doubles
+		j.Resolve(sojourn.QueueDefaults{}) // without duplicates
 	}
 	if j.State.Final() && c.OnlyTags() {
 		text, err := tagText(j.Tags)

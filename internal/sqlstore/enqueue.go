@@ -17,10 +17,10 @@ type enqueueAsk struct {
 	caller  *sojourn.Caller
 	partial bool
 	notJSON []error  // the refusal of each job whose args do not parse; nil if all do
-	given   *[]given // where others write beside it: what the jobs were before they were resolved; nil elsewhere
+	given   *[]given // where others write concurrently: the jobs before they were resolved; nil elsewhere
 }
 
-// given is what of a job resolve overwrites: a transaction that is repeated may find other
+// given holds the fields of a job that resolve overwrites: a repeated transaction may find other
 // settings.
 type given struct {
 	priority, weight int32
@@ -37,7 +37,7 @@ func (s *Store) ask(c *sojourn.Caller, jobs []sojourn.Job, partial bool) enqueue
 	return ask
 }
 
-// restore makes the jobs what they were at its first call.
+// restore resets the jobs to their state at its first call.
 func (a *enqueueAsk) restore() {
 	switch {
 	case a.given == nil:
@@ -55,15 +55,15 @@ func (a *enqueueAsk) restore() {
 	}
 }
 
-// enqueueAnswer carries a refusal that was found before anything was written, so that the others of
-// the group need not be run again.
+// enqueueAnswer carries a refusal that was found before any write, so that the other requests of
+// the group need not run again.
 type enqueueAnswer struct {
 	done    []sojourn.Enqueued
 	refused error
 }
 
-// stepEnqueue plans request after request over what it has looked up for all of them, and writes
-// what all insert together.
+// stepEnqueue plans the requests in turn, on reads made for all of them together, and writes the
+// rows of all requests together.
 var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAnswer, error) {
 	e, ok := takeLook[*enqueue](t)
 	if !ok {
@@ -115,8 +115,7 @@ func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) (
 	return a.done, err
 }
 
-// noRoom refuses new jobs where little space is left. What ends jobs, and their answers, is always
-// taken.
+// noRoom refuses new jobs if little space is left. Finishes and responses are always accepted.
 func (s *Store) noRoom() error {
 	if s.cfg.NoRoom == nil {
 		return nil
@@ -126,20 +125,19 @@ func (s *Store) noRoom() error {
 
 const (
 	// qInsertJob fails if an id was used meanwhile, and with it the transaction, which is repeated.
-	// That costs PostgreSQL a third of qAddJob, which looks for each id before it writes the row,
+	// On PostgreSQL it costs a third of qAddJob, which looks up each id before it writes the row,
 	// and marks the row once more after it.
 	qInsertJob = `insert into sj_job (id, orig_run_at_us, created_us, kind, key, grp, content_type, tags, meta, policy, digest, args)
 		rows($1 bigint, $2 bigint, $3 bigint, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 bytea, $12 bytea)`
-	// qAddJob is for transactions that somebody else may go on with.
+	// qAddJob is for transactions of the application, which may continue after a conflict.
 	qAddJob = qInsertJob + ` on conflict (id) do nothing /*hit id*/`
-	// qNewKey is for a transaction that guesses that nobody has had the key, and fails if somebody
-	// has.
+	// qNewKey is for a transaction that assumes that the key was never used, and fails if it was.
 	qNewKey  = `insert into sj_key (job, own, live, held_until_us, kind, key) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 text, $6 text)`
 	qTakeKey = qNewKey + ` on conflict (kind, key) do update set job = excluded.job, own = excluded.own, live = excluded.live, held_until_us = excluded.held_until_us
 		where sj_key.live = 0 /*hit job*/`
 )
 
-// write inserts what the calls have planned so far.
+// write inserts the jobs planned so far.
 func (e *enqueue) write() error {
 	plans := e.plans
 	e.plans = nil
@@ -176,7 +174,7 @@ func (e *enqueue) write() error {
 	return nil
 }
 
-// takeKeys gives the keys to the jobs that are to be inserted, in one order everywhere.
+// takeKeys gives the keys to the jobs to be inserted, in one order everywhere.
 func (e *enqueue) takeKeys(fresh []*sojourn.Job, reused []kindKey) error {
 	slices.SortFunc(reused, func(a, b kindKey) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.key, b.key)) })
 	if err := e.lockReused(reused); err != nil {
@@ -276,7 +274,7 @@ func (e *enqueue) replace(p *enqueuePlan) error {
 	return nil
 }
 
-// described is what of a job is stored as JSON.
+// described holds the fields of a job that are stored as JSON.
 type described struct{ tags, meta, policy string }
 
 func describe(j *sojourn.Job, policies *policyText) (d described, err error) {

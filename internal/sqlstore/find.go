@@ -12,21 +12,21 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// carriedColumns are what a job carries, without its args, which may stand behind them; scanCarried
-// reads them all.
+// carriedColumns are the columns of sj_job for the worker, without the args, which may follow them;
+// scanCarried reads them all.
 const (
 	carriedColumns = `j.grp, j.content_type, j.tags, j.meta, j.orig_run_at_us, j.created_us`
 	carriedCount   = 6
 )
 
-// carried is what a job carries, as it is stored.
+// carried holds the columns of sj_job for the worker, as they are stored.
 type carried struct {
 	group, contentType, tags, meta string
 	origRunAt, created             int64
 	args                           []byte // nil if they were not read
 }
 
-// scanCarried reads carriedColumns, and the args behind them.
+// scanCarried reads carriedColumns, and the args after them.
 func scanCarried(r sqldb.Row, from int) *carried {
 	c := scanHead(r, from)
 	c.args = r.Bytes(from + carriedCount)
@@ -39,7 +39,7 @@ func scanHead(r sqldb.Row, from int) *carried {
 		origRunAt: r.Int(from + 4), created: r.Int(from + 5)}
 }
 
-// give puts it into the job.
+// give copies the columns into the job.
 func (c *carried) give(j *sojourn.Job) error {
 	j.Group, j.ContentType, j.Args = c.group, c.contentType, c.args
 	j.OrigRunAt, j.CreatedAt = at(c.origRunAt), at(c.created)
@@ -56,7 +56,7 @@ func (c *carried) give(j *sojourn.Job) error {
 	return nil
 }
 
-// job makes j the row as applications see it.
+// job fills j from the row, as applications see it.
 func (l *live) job(j *sojourn.Job, s *Store) {
 	*j = sojourn.Job{ID: l.ID, Kind: l.kind, Queue: l.queue, Key: l.key, Priority: l.priority, Weight: l.Weight, RunAt: at(l.runAt), Policy: l.Policy,
 		State: l.State, Resumed: l.Resumed, Instance: s.instance, Generation: l.generation, Epoch: l.epoch, Attempt: l.Attempt,
@@ -75,15 +75,15 @@ func (l *live) job(j *sojourn.Job, s *Store) {
 	}
 }
 
-// jobs are jobs on their way out for which something is still to be read.
+// jobs are jobs of a result for which further rows must be read.
 type jobs struct {
 	byID       map[sojourn.ID]*sojourn.Job
 	data, hand sqldb.Ints
-	failed     sqldb.Ints // that are not final, and have failed before
-	awaits     sqldb.Ints // that wait and keep something
+	failed     sqldb.Ints // jobs that are not final, and have failed before
+	awaits     sqldb.Ints // jobs that wait and have attached responses
 }
 
-// addFull adds a job that is read with all that it has.
+// addFull adds a job that is read with all its data.
 func (js *jobs) addFull(j *sojourn.Job, hasData, inHand bool) {
 	js.add(j, hasData, inHand)
 	if j.Awaits != nil && j.Kept > 0 {
@@ -117,7 +117,7 @@ const (
 	qInHand   = `select ` + responseColumns + ` from sj_response where job in (ints($1)) and job > 0 and in_hand = 1 order by seq`
 )
 
-// fill reads checkpoints, progress and the responses in hand.
+// fill reads checkpoints, progress and the taken responses.
 func (t *tx) fill(js *jobs) error {
 	if len(js.data) > 0 {
 		err := t.query(qData, func(r sqldb.Row) error {
@@ -158,7 +158,7 @@ func (t *tx) fill(js *jobs) error {
 const qLastErrors = `select h.job, h.reason, h.error from sj_history h /*, each*/ where h.job = each($1 bigint)
 	and h.seq = (select max(seq) from sj_history where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `)`
 
-// lastErrors reads why the last attempts of jobs that are not final ended.
+// lastErrors reads the last errors of jobs that are not final.
 func (t *tx) lastErrors(js *jobs) error {
 	generations := make(sqldb.Ints, len(js.failed))
 	for i, id := range js.failed {
@@ -197,21 +197,21 @@ func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, erro
 			return err
 		})
 		if err != nil && ctx.Err() == nil && looking.Err() != nil {
-			found, err = nil, nil // what was found is not durable yet: the wait is over without it
+			found, err = nil, nil // the results are not durable yet: the wait is over without them
 		}
 		return len(found) > 0, err
 	})
 	return found, err
 }
 
-// reportsFinal reports whether callers may rely on the final state of a job that was asked for.
-// Lists of other jobs may run ahead of what is durable.
+// reportsFinal reports whether callers may rely on the final state of a job that the filter names.
+// Lists of other jobs may be ahead of durability.
 func reportsFinal(f sojourn.Filter, found []sojourn.Job) bool {
 	named := f.Key != "" || len(f.IDs) > 0
 	return named && slices.ContainsFunc(found, func(j sojourn.Job) bool { return j.State.Final() })
 }
 
-// readDurably makes a View return only when all that it has read is durable.
+// readDurably makes a View return only when all the data that it has read is durable.
 func (t *tx) readDurably() {
 	if d, ok := t.Conn.(sqldb.DurableReader); ok {
 		d.ReadDurably()
@@ -312,8 +312,8 @@ func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
 	return out, t.fill(js)
 }
 
-// half returns those of the wanted states that satisfy is; ok is false if states are wanted and
-// none does.
+// half returns the wanted states that satisfy is; ok is false if states are wanted and none
+// satisfies it.
 func half(states []sojourn.State, is func(sojourn.State) bool) (sqldb.Ints, bool) {
 	var some sqldb.Ints
 	for _, s := range states {
@@ -386,7 +386,7 @@ func (t *tx) findFinal(f sojourn.Filter, states sqldb.Ints, add func(j sojourn.J
 	}, q.args...)
 }
 
-// where collects conditions with their arguments, whose placeholders stand in ascending order.
+// where collects conditions with their arguments, whose placeholders are in ascending order.
 type where struct {
 	conds []string
 	args  []any
@@ -406,7 +406,7 @@ func (w *where) clause() string {
 	return " where " + strings.Join(w.conds, " and ")
 }
 
-// common adds what live and final jobs are filtered by alike; a is the alias of the table.
+// common adds the conditions for both live and final jobs; a is the alias of the table.
 func (w *where) common(a string, f sojourn.Filter, states sqldb.Ints) {
 	if f.IDs != nil {
 		ids := make(sqldb.Ints, len(f.IDs))

@@ -16,8 +16,8 @@ type finishAsk struct {
 	notJSON  []notJSON // of each outcome; nil if all parse
 }
 
-// stepFinish reads ahead what the outcomes of all requests need, decides one after the other, and
-// leaves the writing to flush.
+// stepFinish prefetches for the outcomes of all requests, decides them in turn, and leaves the
+// writes to flush.
 var stepFinish = newStep("finish", func(t *tx, requests []finishAsk) ([]finishAnswer, error) {
 	if err := t.readAhead(requests); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ var stepFinish = newStep("finish", func(t *tx, requests []finishAsk) ([]finishAn
 	return answers, nil
 })
 
-// readAhead reads the rows of all leases, and what steps need that begin to wait.
+// readAhead reads the rows of all leases, and the keys of steps that begin to wait.
 func (t *tx) readAhead(requests []finishAsk) error {
 	var leases []sojourn.Lease
 	for _, r := range requests {
@@ -72,8 +72,8 @@ func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojou
 	return do[finishAnswer](ctx, s, classFinish, stepFinish, len(outcomes), newFinishAsk(outcomes, sojourn.CallerOf(ctx)))
 }
 
-// finishOne ends the step of outcome k: fence, checks, Decide, apply, Match. Whatever refuses it
-// does so before the first write.
+// finishOne ends the step of outcome k: fence, checks, Decide, apply, Match. All refusals come
+// before the first write.
 func (t *tx) finishOne(ask *finishAsk, k int) (sojourn.Finished, error) {
 	o := &ask.outcomes[k]
 	was, err := t.underLease(o.Lease)
@@ -142,7 +142,7 @@ func (t *tx) finishOne(ask *finishAsk, k int) (sojourn.Finished, error) {
 	return sojourn.Finished{Status: sojourn.FinishApplied, State: l.State}, nil
 }
 
-// finished is what the rules are told of an outcome.
+// finished builds the event of an outcome for the rules.
 func (t *tx) finished(was *live, o *sojourn.Outcome) (e sojourn.Event, err error) {
 	e = sojourn.Event{Type: sojourn.EventFinished, Outcome: o}
 	switch o.Type {
@@ -151,7 +151,7 @@ func (t *tx) finished(was *live, o *sojourn.Outcome) (e sojourn.Event, err error
 	case sojourn.OutcomeAnswer:
 		e.Answered, err = t.answeredBefore(was)
 	case sojourn.OutcomeHold:
-		if o.Queue == was.queue { // said in full
+		if o.Queue == was.queue { // the queue is named, but is the job's own
 			own := *o
 			own.Queue = ""
 			e.Outcome = &own
@@ -167,9 +167,9 @@ func refused(l *live, err error) sojourn.Finished {
 const qFinishedBefore = `select outcome, state, seq from sj_history where job = $1 and epoch = $2 and worker = $3
 	union all select outcome, state, history from sj_final where id = $1 and step_epoch = $2 and worker = $3 order by seq desc limit 1`
 
-// finishedBefore answers for a lease that does not stand: the same outcome was executed before
-// (F12), or the lease is lost (L5). Of a lease that the worker never had it tells nothing about the
-// job, which may be anybody's.
+// finishedBefore answers for a lease that is not valid: the same outcome was executed before (F12),
+// or the lease is lost (L5). For a lease that the worker never had it reveals nothing about the
+// job, which may be another caller's.
 func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) {
 	had := false
 	err = t.query(qFinishedBefore, func(r sqldb.Row) error {
@@ -196,8 +196,8 @@ func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) 
 
 const qStateOf = `select coalesce((select state from sj_live where id = $1), (select state from sj_final where id = $1), 0)`
 
-// planNext checks the jobs that a completion carries along. They pass no limit and are refused by
-// none (rules: C7).
+// planNext checks the next jobs of a completion. They use up no limit and no limit refuses them
+// (rules: C7).
 func (t *tx) planNext(was *live, o *sojourn.Outcome, c *sojourn.Caller) (next *enqueue, refusal, err error) {
 	if len(o.Next) == 0 {
 		return nil, nil, nil
@@ -239,7 +239,7 @@ const (
 	qAddLog  = `insert into sj_log (job, seq, at_us, attempt, level, text, dropped) values ($1, $2, $3, $4, $5, $6, $7)`
 	qDropped = `select coalesce(sum(1 + dropped), 0) from sj_log where job = $1 and seq > 1 and seq <= $2`
 	qTrimLog = `delete from sj_log where job = $1 and seq > 1 and seq <= $2`
-	// The numbers have gaps only where lines were dropped before, so the line behind them exists.
+	// The numbers have gaps only where lines were dropped before, so the line after upTo exists.
 	qSayDropped = `update sj_log set dropped = dropped + $1 where job = $2 and seq = $3`
 )
 
@@ -262,8 +262,8 @@ func (t *tx) addLog(l *live, lines []sojourn.LogLine) error {
 	return t.trimLog(l.ID, last-(sojourn.MaxLogLines-1))
 }
 
-// trimLog drops the lines from the second to the one with the number upTo; the line behind them
-// says how many they were.
+// trimLog drops the lines from the second to number upTo; the next line records how many were
+// dropped.
 func (t *tx) trimLog(id sojourn.ID, upTo int64) error {
 	dropped, err := t.num(qDropped, int64(id), upTo)
 	if err != nil || dropped == 0 {

@@ -7,17 +7,17 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// lookingFirst gives a step a look that can be sent with the beginning of the transaction: it does
-// not depend on the clock. The run takes what it has returned with takeLook.
+// lookingFirst gives a step reads that can be sent in the first message of the transaction: they do
+// not depend on the clock. The run takes their result with takeLook.
 func (s *step) lookingFirst(look func(t *tx, in []any) (found any, reads []sqldb.Statement)) *step {
 	s.look = look
 	return s
 }
 
-// arrange puts the responses of a group where they cost least. They name rows that only the
-// database knows: where the group begins with a look that locks, they are in it, and elsewhere they
-// come later, after what needs no look because the last transactions have left it in memory. Claims
-// come last, so that they start what the others have made ready.
+// arrange orders the requests of a group. The rows of responses are known only to the database. If
+// the group begins with reads that lock, responses come first and share them; elsewhere they come
+// after the requests whose rows are cached. Claims come last, so that they start the jobs that the
+// others have made ready.
 func (s *Store) arrange(group []*request) []*request {
 	claims, others := partition(group, stepClaim)
 	named, rest := partition(others, stepRespond)
@@ -27,12 +27,11 @@ func (s *Store) arrange(group []*request) []*request {
 	return slices.Concat(rest, named, claims)
 }
 
-// lookAhead begins the transaction with what a group needs: the rows of its leases, locked in
-// order, unless all of them are trusted, or what its responses ask for locks these too; and what
-// its first step asks for. The first try also asks for all others: what they find is then what was
-// there before the group, as if each had come first. Where that is not good enough, because a step
-// of the group changes what another one relies on, the writes fail and the second try looks in
-// turn.
+// lookAhead begins the transaction with the reads of a group: the rows of its leases, locked in
+// order (unless all are cached, or the reads of its responses lock them), and the reads of its
+// first step. The first try adds the reads of all other steps. These see the state before the
+// group, as if each step came first. If one step changes the rows of another, the writes fail, and
+// the second try reads for each step in turn.
 func (t *tx) lookAhead(group []*request) error {
 	if _, ok := t.Conn.(sqldb.Sender); !ok || len(group) == 0 {
 		return nil
@@ -74,7 +73,7 @@ func (t *tx) lookAhead(group []*request) error {
 	return t.send(reads)
 }
 
-// takeLook returns what the look of a step has found, once; false if it has not looked.
+// takeLook returns the prefetched reads of a step, once; false if there are none.
 func takeLook[T any](t *tx) (found T, ok bool) {
 	for i := range t.looked {
 		if found, ok = t.looked[i].(T); ok {

@@ -5,14 +5,14 @@ import (
 )
 
 // The weight in flight of a queue that counts is kept as a ledger: one row a lane, and one row for
-// each transaction that has changed it since they were added up. Adding rows up for each claim
-// instead of counting jobs makes the cost of a claim independent of the number of jobs in flight.
-// The doctor compares both.
+// each transaction that has changed it since the last summation. A claim sums rows of the ledger
+// instead of counting jobs, so its cost is independent of the number of jobs in flight. The doctor
+// compares both.
 
-// flight is where weight is in flight.
+// flight is the key of the ledger.
 type flight struct{ queue, lane string }
 
-// land notes what a change of a row means for the weight in flight.
+// land adds the effect of a row's change to the weight in flight.
 func (t *tx) land(was, l *live, held int32) {
 	if was.lane == l.lane && was.queue == l.queue && was.Held == held {
 		return
@@ -43,14 +43,14 @@ const (
 	qNoFlight = `delete from sj_flight where queue = $1 and held = 0`
 )
 
-// Rows of the ledger are added up from so many on that are worth the write: those of lanes where
-// they cancel each other out, as in a group whose jobs have ended, and of lanes with some of them.
+// Rows of the ledger are summed from this number on: rows of lanes in which they cancel out, as in
+// a group whose jobs have ended, and of lanes with manyOfOne of them.
 const (
 	addUpFrom = 50
 	manyOfOne = 10
 )
 
-// leaveFlight leaves what the transaction has changed so far to the next flush.
+// leaveFlight adds the changes of the ledger so far to the write set.
 func (t *tx) leaveFlight() {
 	var held sqldb.Ints
 	var queue, lane sqldb.Texts
@@ -63,8 +63,8 @@ func (t *tx) leaveFlight() {
 	t.laterBulk(qLand, 0, "", held, queue, lane)
 }
 
-// inFlight sums the weight in flight of a queue, by group. Under the queue's lock nobody else can
-// add to it, only take away.
+// inFlight sums the weight in flight of a queue, by group. Under the queue's lock other
+// transactions can only reduce it.
 func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err error) {
 	t.leaveFlight()
 	groups = map[string]int64{}
@@ -86,8 +86,8 @@ func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err er
 	return used, groups, err
 }
 
-// addUp moves the newer rows of some lanes into the ledger's sums. What others have added to them
-// since they were read is moved with them.
+// addUp moves the newer rows of some lanes into the ledger's sums, including rows that other
+// transactions have added since they were read.
 func (t *tx) addUp(queue string, lanes sqldb.Texts) error {
 	sum := map[string]int64{}
 	if err := t.query(qTakeLanded, func(r sqldb.Row) error { sum[r.Text(0)] += r.Int(1); return nil }, queue, lanes); err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// foreseen is what the first claim of a transaction looks at first, read in the message that begins
-// the transaction or that writes what is pending: what is overdue, and the beginning of its first
-// queue without gates with the rows that it will take. In turn that would be three messages.
+// foreseen is the prefetch for the first claim of a transaction: the overdue jobs, and the head of
+// its first queue without gates with its rows. It is read in the message that begins the
+// transaction or flushes its writes. Separate reads would cost three messages.
 type foreseen struct {
 	overdue sqldb.Ints
 	queue   string
@@ -20,15 +20,15 @@ type foreseen struct {
 }
 
 // qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the
-// greatest weight, how many to take, the queues that must be open, and the run_at of jobs that may
-// be heavier. It does not know yet whether the queue is open, and takes nothing if it is not.
+// greatest weight, the limit, the queues that must be open, and the run_at of jobs that may be
+// heavier. It checks itself whether the queue is open, and takes nothing if it is not.
 const qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
 	and (weight <= cast($3 as bigint) or run_at_us <= cast($6 as bigint)) and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
 	order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`
 
-// foresee reads for the first claim, where a message costs a round trip. Rows of further queues
-// would be locked in vain. What is overdue it asks by an estimate of the clock, which a transaction
-// reads when it begins: what it misses by less than a round trip, the next claim finds.
+// foresee prefetches for the first claim, where a message costs a round trip. Rows of further
+// queues would be locked in vain. Overdue jobs are found by an estimate of the clock; the next
+// claim finds those missed by less than a round trip.
 func (c *claims) foresee(r sojourn.ClaimRequest) []sqldb.Statement {
 	if _, ok := c.Conn.(sqldb.Sender); !ok {
 		return nil
@@ -62,19 +62,19 @@ func newForeseen(r sojourn.ClaimRequest) *foreseen {
 	return f
 }
 
-// sweepFirst handles what is overdue.
+// sweepFirst handles overdue jobs.
 func (c *claims) sweepFirst() (sojourn.Swept, error) {
 	if c.ahead == nil {
 		return c.sweepDue(sweepPerClaim)
 	}
 	overdue := c.ahead.overdue
 	if len(overdue) > 0 {
-		c.ahead = nil // something may become ready that stands before what was read
+		c.ahead = nil // a job that becomes ready may rank before the prefetched ones
 	}
 	return c.sweepThese(overdue)
 }
 
-// withoutLine keeps what is overdue alone, which is looked at again before it is ended.
+// withoutLine keeps only the overdue jobs; their rows are read again before they are ended.
 func (f *foreseen) withoutLine() *foreseen {
 	if f == nil {
 		return nil
@@ -82,7 +82,7 @@ func (f *foreseen) withoutLine() *foreseen {
 	return &foreseen{overdue: f.overdue}
 }
 
-// foreseenLine is the beginning of a queue for a kind, if it was read ahead.
+// foreseenLine returns the prefetched head of a queue for a kind, if there is one.
 func (c *claims) foreseenLine(queue, kind string) (line []candidate, ok bool) {
 	if c.ahead == nil || c.ahead.queue != queue {
 		return nil, false
@@ -91,10 +91,10 @@ func (c *claims) foreseenLine(queue, kind string) (line []candidate, ok bool) {
 	return line, ok
 }
 
-// takeForeseen returns the rows that were read ahead, and those of ids that are not among them.
+// takeForeseen returns the prefetched rows, and as rest the ids that were not prefetched.
 func (c *claims) takeForeseen(ids sqldb.Ints) (found map[sojourn.ID]*live, carries map[sojourn.ID]*carried, rest sqldb.Ints) {
 	f := c.ahead
-	c.ahead = nil // what is written from here on may change what was read
+	c.ahead = nil // later writes may change the prefetched rows
 	if f == nil || f.rows == nil {
 		return make(map[sojourn.ID]*live, len(ids)), make(map[sojourn.ID]*carried, len(ids)), ids
 	}
@@ -106,7 +106,7 @@ func (c *claims) takeForeseen(ids sqldb.Ints) (found map[sojourn.ID]*live, carri
 			rest = append(rest, id)
 		}
 	}
-	if len(rest) > 0 { // which come to them, and were not started early
+	if len(rest) > 0 { // the caller adds these rows to the clones; they were not started early
 		return maps.Clone(f.rows), maps.Clone(f.carries), rest
 	}
 	return f.rows, f.carries, nil

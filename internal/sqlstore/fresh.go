@@ -7,26 +7,26 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// freshRow is a live row of a job that this transaction stores. As long as it is not written, a
-// claim of the same transaction can start the job: then the row is written once, as running, and
-// nobody ever reads it (docs/decisions/027).
+// freshRow is the pending insert of a live row for a job that this transaction stores. Until it is
+// written, a claim of the same transaction can start the job: then the row is written once, as
+// running, and never read (docs/decisions/027).
 type freshRow struct {
 	now     *live
 	carried carried
 	started bool
 }
 
-// addFresh adds the row of a job that was put into line, with the next flush that does not hold it
-// back.
+// addFresh adds the row of a job with its rank and lane. The next flush writes it, unless that
+// holds fresh rows back.
 func (t *tx) addFresh(l *live, c carried) {
 	l.updated = max(t.now, l.updated)
 	l.wake()
 	t.pending.fresh = append(t.pending.fresh, freshRow{now: l, carried: c})
 }
 
-// canHold reports whether the rows that are not written yet may be held back while claims look for
-// jobs, which find them here: if they change nothing but the line of a queue. What windows say is
-// asked of rows that stand in the database, and gates count there.
+// canHold reports whether the pending rows may be held back while claims search for jobs, which
+// find them here. Windows prevent it: they are evaluated on rows in the database. So do gates,
+// which count there.
 func (t *tx) canHold() bool {
 	return !slices.ContainsFunc(t.pending.fresh, func(f freshRow) bool { return len(f.now.Policy.Windows) > 0 })
 }
@@ -36,10 +36,10 @@ func (c *claims) gated(r sojourn.ClaimRequest) bool {
 	return slices.ContainsFunc(r.Queues, func(q string) bool { return c.door(q).gated })
 }
 
-// release lets everything be written that is pending.
+// release lets the next flush write all pending rows.
 func (t *tx) release() { t.holding = false }
 
-// freshLine adds to the beginning of a queue what is held back of it.
+// freshLine adds the held-back jobs of a queue to its head.
 func (t *tx) freshLine(line []candidate, queue, kind string, r sojourn.ClaimRequest) []candidate {
 	if !t.holding {
 		return line
@@ -52,7 +52,7 @@ func (t *tx) freshLine(line []candidate, queue, kind string, r sojourn.ClaimRequ
 	return line
 }
 
-// takeFresh moves the jobs that are held back from ids to found and carries.
+// takeFresh moves the held-back jobs from ids to found and carries.
 func (t *tx) takeFresh(ids sqldb.Ints, found map[sojourn.ID]*live, carries map[sojourn.ID]*carried) (rest sqldb.Ints) {
 	if !t.holding || len(t.pending.fresh) == 0 {
 		return ids
@@ -75,7 +75,7 @@ func (t *tx) takeFresh(ids sqldb.Ints, found map[sojourn.ID]*live, carries map[s
 	return rest
 }
 
-// startFresh makes l of a row that is not written yet, and reports whether was is one.
+// startFresh replaces a pending row by l, and reports whether was is one.
 func (t *tx) startFresh(was, l *live) bool {
 	for i := range t.pending.fresh {
 		if f := &t.pending.fresh[i]; f.now == was {
@@ -109,7 +109,7 @@ const (
 	updated_us, queue, kind, key, worker, lane) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
 	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 bigint, $15 text, $16 text, $17 text, $18 text, $19 text)`
 
-	// A row that qInsertLive has written and qSaveStart has changed.
+	// The insert of qInsertLive with the changes of qSaveStart.
 	qInsertStarted = `insert into sj_live (id, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, deadline_us, history, has_data,
 	updated_us, purpose, lease_until_us, lease_us, began_us, attempt, attempt_open, claimed, retry_handler, held, given, timeout_at_us, queue, kind, key, worker, lane)
 	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 bigint, $12 bigint,
@@ -117,8 +117,8 @@ const (
 	$25 bigint, $26 text, $27 text, $28 text, $29 text, $30 text)`
 )
 
-// insertLive adds rows of jobs that nobody has claimed in their generation, and that were put into
-// line.
+// insertLive adds rows of jobs that were not claimed in their generation and have their rank and
+// lane.
 func (t *tx) insertLive(ls []*live) {
 	for _, l := range ls {
 		l.updated = max(t.now, l.updated)

@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// gatedLine is the beginning of a queue with gates, as one claim sees it: who may start, in order.
-// The gates are asked under the lock of the queue's row, so that what they count stays true until
-// the commit.
+// gatedLine is the head of a queue with gates in one claim: the jobs that may start, in order. The
+// gates are asked under the lock of the queue's row, so that their counts stay valid until the
+// commit.
 type gatedLine struct {
 	*tx
 	queue string
@@ -27,12 +27,12 @@ type gatedLine struct {
 	moves   []move
 	buckets map[string]int64 // of groups, as they were read
 	pass    *pass            // of the throttler; nil if there is none
-	flight  *sojourn.Flight  // and what it sees
+	flight  *sojourn.Flight  // and the weight in flight for it
 	known   map[int64]*sojourn.Candidate
-	refused bool       // somebody was held back whose followers may start
-	weighty bool       // somebody was held back for lack of weight
+	refused bool       // a candidate was held back whose followers may start
+	weighty bool       // a candidate was held back for lack of weight
 	heavy   *candidate // does not fit into the worker's room, and must not be passed over
-	err     error      // of a look at one candidate
+	err     error      // of reading one candidate
 }
 
 // entrant is a candidate of a gated queue.
@@ -50,15 +50,14 @@ func (e *entrant) asks() *sojourn.Candidate {
 	return c
 }
 
-// newLine is a queue to ask about.
+// newLine returns an empty gatedLine for a queue.
 func (t *tx) newLine(queue string, r sojourn.ClaimRequest) *gatedLine {
 	return &gatedLine{tx: t, queue: queue, r: r, asked: map[int64]bool{}, askedOf: map[string]int{}}
 }
 
-// gatedLine asks the gates. Where other transactions claim beside this one it looks without a lock
-// first: a claim that finds nothing to start must write nothing, or two idle nodes would wake each
-// other for ever. After a claim that has found something it takes the lock at once, and asks only
-// once.
+// gatedLine asks the gates. Where other transactions may claim concurrently, it first runs without
+// a lock: a claim that starts nothing must write nothing, or two idle nodes would wake each other
+// for ever. If the last claim started jobs, it locks at once, and asks only once.
 func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
 	starts, _ := t.s.lively.get(queue)
 	if !starts && !t.owns(queue) {
@@ -67,9 +66,9 @@ func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error)
 		if err != nil || len(l.admit)+len(l.moves) == 0 {
 			return l, err
 		}
-		t.s.looks.set(queue, was) // what was found from there must be found again
+		t.s.looks.set(queue, was) // the second pass must begin at the same cursor
 	}
-	if got, err := t.lockQueue(queue); err != nil || !got { // another claim is under way here; its commit wakes this one
+	if got, err := t.lockQueue(queue); err != nil || !got { // another claim holds the lock; its commit wakes this one
 		return t.newLine(queue, r), err
 	}
 	l, err := t.askGates(queue, r)
@@ -92,7 +91,7 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 		return l, err
 	}
 	g, full := l.flow.Closed(), l.row.Limit > 0 && (l.flow.Used >= l.row.Limit || l.flow.State.Counting)
-	apart := !g.Open || full || l.row.Grouped() || l.flow.HeadFirst() // else what goes on stands at the beginning of the line
+	apart := !g.Open || full || l.row.Grouped() || l.flow.HeadFirst() // else these jobs are at the head of the line anyhow
 	going, err := l.going(apart)
 	if err != nil {
 		return l, err
@@ -101,7 +100,7 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 		l.askInOrder(going)
 		going = nil
 	}
-	if !g.Open { // whatever stands there, nothing of it starts
+	if !g.Open { // no new job of the queue starts
 		if !g.Until.IsZero() {
 			l.opens = earliest(l.opens, g.Until.UnixMicro())
 		}
@@ -118,7 +117,7 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 
 const qHead = `select r1, r2, weight, kind, lane from sj_live where id = $1 and queue = $2 and state = 3 and resumed = 0`
 
-// snapshot reads what the gates look at.
+// snapshot reads the data of the gates.
 func (l *gatedLine) snapshot() (err error) {
 	rows, err := l.queueRows(sqldb.Texts{l.queue, sojourn.AllQueues})
 	if err != nil {
@@ -155,7 +154,7 @@ const (
 		order by r1, r2, id limit $4`
 )
 
-// each reads candidates of one kind. Resumed ones go on, whatever the others are for.
+// each reads candidates of one kind. Resumed ones always get PurposeResume.
 func (l *gatedLine) each(purpose sojourn.Purpose, out *[]entrant, q, kind string, more ...any) error {
 	return l.query(q, func(r sqldb.Row) error {
 		e := entrant{candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)}, kind, r.Text(4), purpose}
@@ -167,8 +166,8 @@ func (l *gatedLine) each(purpose sojourn.Purpose, out *[]entrant, q, kind string
 	}, append([]any{l.queue, kind}, more...)...)
 }
 
-// going lists what goes on: errored jobs, which need no weight, jobs to poll, and, if asked for,
-// resumed ones, which hold theirs.
+// going lists the jobs that continue: errored jobs, which need no weight, jobs to poll, and, if
+// asked for, resumed jobs, which hold theirs.
 func (l *gatedLine) going(resumed bool) (all []entrant, err error) {
 	for _, kind := range l.r.Kinds {
 		if resumed {
@@ -190,7 +189,7 @@ func (l *gatedLine) going(resumed bool) (all []entrant, err error) {
 	return append(all, polls...), err
 }
 
-// askInOrder asks the gates for each that was not asked yet.
+// askInOrder asks the gates for each candidate that was not asked about yet.
 func (l *gatedLine) askInOrder(all []entrant) {
 	slices.SortFunc(all, func(a, b entrant) int { return less(a.candidate, b.candidate) })
 	for i := range all {
@@ -205,8 +204,8 @@ func (l *gatedLine) isAsked(e *entrant) {
 	l.askedOf[e.lane]++
 }
 
-// ask admits one candidate or says who holds it back. One that is too heavy for this worker is left
-// to others, unless the worker's room is the only thing that it lacks and it has waited for the
+// ask admits one candidate or returns the gate that holds it back. A job too heavy for this worker
+// is left to other workers, unless only the worker's room is missing and the job has waited for the
 // claim's reserve.
 func (l *gatedLine) ask(e *entrant) sojourn.Gate {
 	if e.weight > l.r.Capacity {
@@ -242,8 +241,8 @@ func (l *gatedLine) ask(e *entrant) sojourn.Gate {
 	return g
 }
 
-// front admits the first in order of a queue without groups, beside those that it is given. It
-// looks past jobs that are too heavy, but no further than depth; jobs without weight have a line of
+// front admits the first jobs in order of a queue without groups, merged with those in all. It
+// skips jobs that are too heavy, but no further than depth. Jobs without weight have a lane of
 // their own, so that a full limit does not hide them.
 func (l *gatedLine) front(all []entrant, full bool) error {
 	for _, far := range []int{l.r.Max, l.r.Max + depth} {
@@ -267,7 +266,7 @@ func (l *gatedLine) front(all []entrant, full bool) error {
 	return nil
 }
 
-// critical admits jobs that weigh nothing.
+// critical admits jobs without weight.
 func (l *gatedLine) critical() error {
 	var all []entrant
 	for _, kind := range l.r.Kinds {
@@ -284,8 +283,8 @@ const (
 	qSetFlow   = `update sj_queue set flow = $1, max_weight = $2, gated = $3 where name = $4 and flow = $5`
 )
 
-// close takes out what cannot be locked, and puts off and fails what gates have said. The queue is
-// locked if anything starts.
+// close removes jobs that cannot be locked, and puts off and fails jobs as the gates decided. The
+// queue is locked if any job starts.
 func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 	l.place = map[int64]int{}
 	for i := range l.admit {
@@ -307,8 +306,8 @@ func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 	return chosen, l.doMoves()
 }
 
-// settle ends what pick has begun: the gates of its queues learn which jobs have started. One that
-// was found outside its windows has not.
+// settle ends the work of pick: it tells the gates of its queues which jobs have started. A job
+// outside its windows has not.
 func (t *tx) settle(started []*live) error {
 	lines := t.lines
 	t.lines = nil
@@ -320,7 +319,7 @@ func (t *tx) settle(started []*live) error {
 	return nil
 }
 
-// settle stores what the gates remember.
+// settle stores the state of the gates.
 func (l *gatedLine) settle(rows []*live) error {
 	last := -1
 	var started []*entrant
@@ -345,7 +344,7 @@ func (l *gatedLine) settle(rows []*live) error {
 	return l.remember(flow, allowed)
 }
 
-// remember stores what the gates remember and the weight that may be in flight, if either has
+// remember stores the state of the gates and the weight that may be in flight, if either has
 // changed.
 func (l *gatedLine) remember(flow sojourn.FlowState, allowed int64) error {
 	text, err := jsonText(flow)

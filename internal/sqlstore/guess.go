@@ -9,44 +9,43 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A transaction that stores jobs, and starts them for a worker whose claim waits, looks first: at
-// ids, keys and queues, at the worker's last claim, at the line, at what is due. Where a message
-// costs a round trip, and transactions of this process have found a moment ago that nothing is in
-// the way, it guesses that this is so still, and its one message asks whether it is. That ids and
-// keys are new their inserts say. If the guess is wrong, nothing is written, and the next try looks
-// (docs/decisions/036).
+// A transaction that stores jobs, and starts them for a waiting claim, first reads ids, keys and
+// queues, the worker's last claim, the head of the queue, and overdue jobs. Where a message costs a
+// round trip, it uses the results cached by this process's last transactions instead, and its one
+// message validates them. The inserts themselves check that ids and keys are new. If a validator
+// fails, nothing is written, and the next try reads (docs/decisions/036).
 type guesses struct {
 	mu     sync.Mutex
-	queues map[string]queueRow // as they were found, without gates and pauses
+	queues map[string]queueRow // as they were read, without gates and pauses
 	empty  map[string]bool     // queues of which the last claim has taken all, and where nothing has become ready since, as far as this process knows
 	claims map[string]int64    // worker → number of its last claim
 	blocks []block             // of ids, the newest last
-	rest   int                 // transactions that look before one guesses again
-	wrong  int                 // rest after the next wrong guess
+	rest   int                 // transactions that read before the cache is used again
+	wrong  int                 // rest after the next failed validation
 }
 
 const (
-	// guessNear is by how much the clock may differ from the guess: no more than jobs may start
-	// late anyhow.
+	// guessNear is the allowed difference between the clock and its estimate: no more than the
+	// delay that is tolerated for job starts anyhow.
 	guessNear = pollEvery
-	// After a wrong guess so many transactions look, twice as many after the next one, and one less
-	// after each that was right.
+	// After a failed validation restLeast transactions read, twice as many after the next failure,
+	// and one less after each success.
 	restLeast, restMost = 8, 1024
 	guessedBlocks       = 64
 )
 
-// TextGuessed is the question, for Dialect.Over: the clock lies between two times, nothing is due
-// at another, queues have nothing ready of kinds, and a worker, if it is named, is not drained and
-// has the last claim of that number, while no settings hold all queues back.
+// TextGuessed is the validator of enqueues, for Dialect.Over. It checks that the clock lies between
+// two times, no job is due at another, queues have no ready jobs of kinds, a named worker is not
+// drained and has the last claim of that number, and no settings hold all queues back.
 const TextGuessed = `select 1 where the clock is between $1 and $2, nothing is due at $3, and nothing is ready in (texts($4)) of (texts($5)) for $6 after $7`
 
-// TextGuessedClock is the question of a transaction that only ends steps, for Dialect.Over.
+// TextGuessedClock is the validator of a transaction that only ends steps, for Dialect.Over.
 const TextGuessedClock = `select 1 where the clock is between $1 and $2`
 
 const qGuessedQueues = `select q.name from sj_queue q /*, each*/ where q.name = each($1 text) and q.settings = each($2 text) and q.flow = each($3 text)
 	and q.shape = each($4 bigint) and q.paused + q.gated = 0`
 
-// guess makes the looks of a group without looking, and reports whether it could.
+// guess takes the reads of a group from caches, and reports whether it could.
 func (t *tx) guess(group []*request) bool {
 	if _, own := t.Conn.(sqldb.Committer); !own || !t.hasty || t.s.db.Dialect().Over[TextGuessed] == "" {
 		return false
@@ -79,7 +78,7 @@ func (t *tx) guess(group []*request) bool {
 		}
 	}
 	now, ok := t.s.clock.guess()
-	if !ok || len(e.rows) == 0 { // nothing is stored: a claim alone is better off with a look
+	if !ok || len(e.rows) == 0 { // no job is stored: a claim alone is better off with reads
 		return false
 	}
 	if claim != nil {
@@ -95,9 +94,9 @@ func (t *tx) guess(group []*request) bool {
 	return true
 }
 
-// guessEnds is guess for steps that end and whose rows are trusted: they need nothing but the
-// clock. Another node that extends leases makes them wrong, which says nothing about queues, so
-// there is no rest after it.
+// guessEnds is guess for finishes whose rows are cached: they need only the clock. Another node
+// that extends leases makes them stale, which is no evidence about queues, so a failure disables
+// nothing.
 func (t *tx) guessEnds(group []*request) bool {
 	if len(group) == 0 || slices.ContainsFunc(group, func(r *request) bool { return r.step != stepFinish }) || !t.trust(group) {
 		return false
@@ -111,7 +110,7 @@ func (t *tx) guessEnds(group []*request) bool {
 	return ok
 }
 
-// near is between what the server's clock may be where the guess is now.
+// near returns the bounds of the server's clock for the estimate now.
 func (s *Store) near(now int64) (from, to int64) {
 	if s.cfg.Driven {
 		return math.MinInt64, math.MaxInt64
@@ -119,8 +118,8 @@ func (s *Store) near(now int64) (from, to int64) {
 	return now - guessNear.Microseconds(), now + guessNear.Microseconds()
 }
 
-// covers gives the queues of jobs to e, if they and the ids are known. Jobs with windows are
-// written before a claim looks at them (canHold), and would be in their own way.
+// covers gives the queues of jobs to e, if they and the ids are cached. Jobs with windows are
+// written before a claim runs (canHold), so their own rows would fail the validator.
 func (k *guesses) covers(e *enqueue, jobs []sojourn.Job) bool {
 	for i := range jobs {
 		j := &jobs[i]
@@ -145,7 +144,7 @@ func (k *guesses) covers(e *enqueue, jobs []sojourn.Job) bool {
 	return true
 }
 
-// expects reports whether a claim would find nothing but what its transaction stores.
+// expects reports whether a claim would find only the jobs that its transaction stores.
 func (k *guesses) expects(r *sojourn.ClaimRequest) bool {
 	last, queue := k.claims[r.Worker], r.Queues[0]
 	_, known := k.queues[queue]
@@ -162,14 +161,14 @@ func (k *guesses) claimsOf(t *tx, r *sojourn.ClaimRequest, e *enqueue) *claims {
 	return c
 }
 
-// questions are what a transaction that has guessed asks when it commits: the first before anything
-// is written; the last, about settings, when all is, because the reshaping that follows a change of
-// them waits for what was written before (see rely). One that only ends steps has no last one.
+// questions are the validators of a transaction with cached reads. The first runs before the
+// writes. The last checks settings after the writes: a later reindexing waits for these writes (see
+// rely). A transaction that only ends steps has no last one.
 type questions struct{ first, last statement }
 
 const guessedWrong = "the guess was wrong"
 
-// ofQueues reports whether there is a guess about queues.
+// ofQueues reports whether cached queues must be validated.
 func (q *questions) ofQueues() bool { return q != nil && q.last.Wanted > 0 }
 
 func (e *enqueue) asks(claim *sojourn.ClaimRequest) *questions {
@@ -189,7 +188,7 @@ func (e *enqueue) asks(claim *sojourn.ClaimRequest) *questions {
 	}
 }
 
-// keep remembers what a transaction has found, or that it has guessed right.
+// keep caches the results of a transaction's reads, or confirms cached ones.
 func (k *guesses) keep(t *tx) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -227,22 +226,22 @@ func (k *guesses) keep(t *tx) {
 	}
 }
 
-// leased remembers a block that this process has just leased, so that its first jobs need no look
-// for it.
+// leased caches a block that this process has just leased, so that its first jobs need no read of
+// it.
 func (k *guesses) leased(b block) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.know(b)
 }
 
-// know remembers a block. k.mu is held.
+// know caches a block. k.mu is held.
 func (k *guesses) know(b block) {
 	if b.size > 0 && !slices.Contains(k.blocks, b) {
 		k.blocks = append(k.blocks[max(0, len(k.blocks)-guessedBlocks+1):], b)
 	}
 }
 
-// miss makes transactions look for a while.
+// miss makes transactions read for a while.
 func (k *guesses) miss() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -259,7 +258,7 @@ func (k *guesses) blockOf(id int64) (block, bool) {
 	return k.blocks[i], true
 }
 
-// guessedBlock is the block of an id in a transaction that guesses. Blocks never change.
+// guessedBlock returns the cached block of an id in an optimistic transaction. Blocks never change.
 func (t *tx) guessedBlock(id sojourn.ID) (block, bool) {
 	if t.guessed == nil {
 		return block{}, false

@@ -12,7 +12,7 @@ import (
 const maxBlock = 10_000
 
 const (
-	// One row counts the ids, so that they come without gaps and in blocks of any size. Both texts
+	// One row counts the ids, so that they are without gaps and in blocks of any size. Both texts
 	// return the first number.
 	qNextIDs = `insert into sj_meta (name, value) values ('next_id', cast(1 + cast($1 as bigint) as text))
 		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + cast($1 as bigint) as text)
@@ -53,8 +53,8 @@ func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
 	}
 	ask := idsAsk{size: int64(n), owner: sojourn.CallerOf(ctx).Owner()}
 	if s.db.Dialect().Concurrent {
-		// In a transaction of its own: the counter's row stays locked until the commit, and
-		// everybody needs it.
+		// In a transaction of its own: the counter's row stays locked until the commit, and all
+		// enqueues need it.
 		r := &request{step: stepIDs, in: ask}
 		if err := s.batch.alone(ctx, r); err != nil {
 			return 0, err
@@ -64,7 +64,7 @@ func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
 	return do[sojourn.ID](ctx, s, classClaim, stepIDs, 1, ask)
 }
 
-// nextID is the first id that was not given out.
+// nextID is the first id that was never allocated.
 func (t *tx) nextID() (int64, error) {
 	next := int64(1)
 	err := t.query(qMeta, func(r sqldb.Row) (err error) {
@@ -74,8 +74,8 @@ func (t *tx) nextID() (int64, error) {
 	return next, err
 }
 
-// block is a range of ids with the time of its lease and the caller who has leased it: the id of an
-// access token, "" without one; see sojourn.Job.IDOwner.
+// block is a range of ids with the time of its lease and its owner: the id of the caller's access
+// token, "" without one; see sojourn.Job.IDOwner.
 type block struct {
 	first, size, leased int64
 	owner               string
@@ -88,10 +88,9 @@ func (b *block) scan(r sqldb.Row) error {
 	return nil
 }
 
-// checkID refuses an id that its owner has not leased, and one whose block is older than IDLife:
-// the job that once had it may have been pruned since, and an id is inserted once. Whether a job
-// has the id makes no difference. last is the block found before; the ids of a batch mostly share
-// one.
+// checkID refuses an id that its owner has not leased, or whose block is older than IDLife: an id
+// is inserted once, and its job may have been pruned since. Whether a job has the id makes no
+// difference. last is the block found before; the ids of a batch mostly share one.
 func (t *tx) checkID(id sojourn.ID, owner string, last *block) error {
 	if b, ok := t.guessedBlock(id); ok {
 		*last = b

@@ -56,7 +56,7 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 }
 
 // inboxParts splits outcomes that have an index into one query each: an index (outcome, seq) gives
-// the newest of one outcome without a look at the others.
+// the newest responses of one outcome without reading the others.
 func inboxParts(f sojourn.InboxFilter, codes sqldb.Ints) []sqldb.Ints {
 	lying := !slices.ContainsFunc(codes, func(code int64) bool { return code <= outEarly })
 	if len(codes) == 0 || !lying || f.Job > 0 || f.Kind != "" && f.Key != "" {
@@ -69,8 +69,8 @@ func inboxParts(f sojourn.InboxFilter, codes sqldb.Ints) []sqldb.Ints {
 	return parts
 }
 
-// seqsOfKey are the responses that came under a kind and a key: early ones without a job, those
-// that lie in the inbox, and those of the jobs that have or had the key.
+// seqsOfKey selects the responses of a kind and a key: early ones without a job, those in the
+// inbox, and those of the jobs that have or had the key.
 const seqsOfKey = `seq in (select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0
 	union all select seq from sj_response where kind = $1 and key = $2 and outcome > 2
 	union all select r.seq from sj_response r where r.job > 0 and r.kind = $1 and r.key = $2 and r.job in
@@ -113,13 +113,13 @@ func scanHistory(r sqldb.Row) sojourn.Attempt {
 		BeganAt: at(r.Int(11)), EndedAt: at(r.Int(12))}
 }
 
-// endedInError is true of history rows that closed an attempt: not of what was decided or done by
-// hand after it.
+// endedInError selects the history rows that closed an attempt, without later decisions and changes
+// by operators.
 const endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
 
 const (
-	// lastColumns are historyColumns of sj_final, where the last row of the history of a final job
-	// stands, if outcome is not ''.
+	// lastColumns are historyColumns of sj_final, which contains the last history row of a final
+	// job, if outcome is not ''.
 	lastColumns = `history, generation, attempt, step_epoch, purpose, case when step_epoch > 0 then worker else '' end, outcome, state, reason, error, by_whom,
 		began_us, finished_us`
 
@@ -143,7 +143,7 @@ func (t *tx) errorsOf(jobs map[sojourn.ID]*sojourn.Claimed) error {
 	}, ids, generations)
 }
 
-// History returns what happened to a job; see sojourn.Store.
+// History returns the history of a job; see sojourn.Store.
 func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {
 	if err := f.Validate(); err != nil {
 		return nil, err

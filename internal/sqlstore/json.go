@@ -8,7 +8,7 @@ import (
 )
 
 // jsonErrors has the refusal of each job whose args do not parse; nil if all do. Callers run it
-// before they wait for a transaction, which parses for nobody then.
+// before they wait for a transaction, so that no other call waits for the parser.
 func (s *Store) jsonErrors(jobs []sojourn.Job) (refused []error) {
 	for i := range jobs {
 		j := &jobs[i]
@@ -36,11 +36,11 @@ func (c contentTypes) scan(row sqldb.Row) error {
 	return nil
 }
 
-// notJSON is what came for a job and does not parse; the zero value if it parses, or is declared to
-// be something else.
+// notJSON is the bytes for a job that do not parse; the zero value if they parse, or are declared
+// to be of another type.
 type notJSON struct {
 	err   error  // of bytes that are declared to be JSON
-	field string // of those that are not declared, and so are what the args of their job are
+	field string // of undeclared bytes, which have the content type of their job's args
 	bytes []byte
 }
 
@@ -57,7 +57,7 @@ func parse(field, own string, b []byte) notJSON {
 // undeclared reports whether the content type of the job decides.
 func (n notJSON) undeclared() bool { return n.field != "" }
 
-// newFinishAsk parses what outcomes carry, before they wait for a transaction.
+// newFinishAsk parses the bytes of outcomes, before they wait for a transaction.
 func newFinishAsk(outcomes []sojourn.Outcome, c *sojourn.Caller) finishAsk {
 	ask := finishAsk{outcomes: outcomes, caller: c}
 	for i := range outcomes {
@@ -99,8 +99,8 @@ func (t *tx) readTypesOf(ids sqldb.Ints) error {
 	return t.query(qTypes, t.types.scan, ids)
 }
 
-// refusal is why bytes for a job are refused. Nothing says what bytes are whose job does not exist
-// yet, or was pruned.
+// refusal returns why bytes for a job are refused. It accepts bytes for a job that does not exist
+// yet, or was pruned, because their type is unknown.
 func (c contentTypes) refusal(n notJSON, id sojourn.ID) error {
 	if !n.undeclared() {
 		return n.err
@@ -112,8 +112,8 @@ func (c contentTypes) refusal(n notJSON, id sojourn.ID) error {
 	return sojourn.ValidJSON(n.field, own, n.bytes)
 }
 
-// refuseJSON refuses the calls with a body that does not parse. It comes after the look, which says
-// whom a response is for.
+// refuseJSON refuses the calls with a body that does not parse. It runs after look, which finds the
+// jobs of the responses.
 func (r *responding) refuseJSON() error {
 	if err := r.readTypes(); err != nil {
 		return err
@@ -129,8 +129,8 @@ func (r *responding) refuseJSON() error {
 	return nil
 }
 
-// readTypes reads the content types that the responses need and the look has not read. A key may
-// have got another job since the look.
+// readTypes reads the content types that the responses need and look has not read. A key may have
+// got another job since look ran.
 func (r *responding) readTypes() error {
 	var ids sqldb.Ints
 	r.accepted(func(_ *sojourn.Response, to *target) {
@@ -141,13 +141,13 @@ func (r *responding) readTypes() error {
 	return r.readTypesOf(ids)
 }
 
-// needTypes reports whether the content types of jobs decide about responses.
+// needTypes reports whether any response depends on the content type of its job.
 func (r *responding) needTypes() (need bool) {
 	r.accepted(func(_ *sojourn.Response, to *target) { need = need || to.notJSON.undeclared() })
 	return need
 }
 
-// noteType notes the content type of a job, which the look reads with its row.
+// noteType notes the content type of a job, which look reads with its row.
 func (r *responding) noteType(row sqldb.Row, l *live) error {
 	r.types[l.ID] = row.Text(liveColumnCount)
 	return r.noteLeased(row, l)

@@ -41,13 +41,13 @@ func (t *tx) response(seq int64) (*sojourn.Response, error) {
 	return found, err
 }
 
-// qReplayed repeats that no job has the old response. It is the last write, so that rows are locked
+// qReplayed checks that no job has the old response. It is the last write, so that rows are locked
 // in the order of every other response; if the condition fails, the new response is rolled back
-// with it. An early one ends as unmatched, else a job would get it a second time.
+// with it. An early response becomes unmatched, else a job would get it a second time.
 const qReplayed = `update sj_response set replay = $1, by_whom = $2, outcome = case when outcome = 2 then 6 else outcome end,
 	expires_us = case when outcome = 2 then $3 else expires_us end where seq = $4 and (outcome > 2 or outcome = 2 and job = 0)`
 
-// replay stores a response again, addressed to whom a person has chosen: O9.
+// replay stores a response again, addressed to the job or key that a person has chosen: O9.
 func (t *tx) replay(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Responded, error) {
 	r, err := replayOf(old, e)
 	if err != nil {
@@ -64,7 +64,7 @@ func (t *tx) replay(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Respond
 	return answer, err
 }
 
-// belongs refuses what a job has, or will get without help.
+// belongs refuses a response that a job has taken, or will take without help.
 func belongs(r *sojourn.Response) error {
 	if r.Outcome == sojourn.Applied {
 		return sojourn.Conflict("job %d has taken response %d", r.Job, r.Seq)
@@ -72,8 +72,8 @@ func belongs(r *sojourn.Response) error {
 	return sojourn.Conflict("job %d keeps response %d until it waits for it; discard it first if another job is meant", r.Job, r.Seq)
 }
 
-// replayOf is the new response. Its message id says which one is repeated, and for whom, so that
-// the same call twice makes one.
+// replayOf returns the new response. Its message id names the repeated response and the addressee,
+// so that a repeated call makes only one.
 func replayOf(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Response, error) {
 	switch {
 	case old.Outcome == sojourn.Applied, old.Outcome == sojourn.Early && old.Job > 0:
@@ -98,23 +98,23 @@ func replayOf(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Response, err
 		return r, sojourn.Conflict("response %d has no address to try again: match it with a job", old.Seq)
 	}
 	if old.Outcome == sojourn.Parked || old.Outcome == sojourn.Conflicting && !old.Failed {
-		r.Reason, r.Error = "", "" // they say why it lies there
+		r.Reason, r.Error = "", "" // they describe the old response's place in the inbox
 	}
 	return r, nil
 }
 
-// qDiscard repeats what was read. What lies there with a job goes when that job is pruned.
+// qDiscard checks the row as it was read. An attached response is deleted when its job is pruned.
 const qDiscard = `update sj_response set outcome = 8, by_whom = $1, expires_us = case when job = 0 then $2 else expires_us end
 	where seq = $3 and job = $4 and (outcome > 2 or outcome = 2)`
 
-// discard puts a response away, from a job that keeps it too.
+// discard discards a response, also one that is attached to a job.
 func (t *tx) discard(old *sojourn.Response, by string) (sojourn.Responded, error) {
 	answer := sojourn.Responded{Outcome: sojourn.Discarded, Job: old.Job, Seq: old.Seq}
 	if old.Outcome == sojourn.Discarded {
 		return answer, nil
 	}
 	var keeper *live
-	if old.Outcome == sojourn.Early && old.Job > 0 { // locks the job; then nobody takes the response
+	if old.Outcome == sojourn.Early && old.Job > 0 { // locks the job; then the response cannot be taken
 		var err error
 		if keeper, err = t.loadOne(old.Job); err != nil {
 			return answer, err
@@ -142,7 +142,7 @@ func (t *tx) discard(old *sojourn.Response, by string) (sojourn.Responded, error
 	if err := t.save(keeper, &now); err != nil {
 		return answer, err
 	}
-	_, err = t.match(&now) // the next one under the key counts now, and may be an error that ends the wait
+	_, err = t.match(&now) // the next response of the key counts now, and may be an error that ends the wait
 	return answer, err
 }
 
@@ -153,7 +153,7 @@ const (
 		(select source, outcome, duplicates, received_us from sj_response order by seq desc limit $1) newest group by source, outcome order by source, outcome`
 )
 
-// CountInbox counts what lies in the inbox; see sojourn.InboxKeeper.
+// CountInbox counts the responses in the inbox; see sojourn.InboxKeeper.
 func (s *Store) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		out = sojourn.InboxCounts{Lying: map[sojourn.ResponseOutcome]int64{}}
@@ -183,7 +183,7 @@ const (
 	qNearUnmatched = `select key, seq from sj_response where kind = $1 and key in (texts($2)) and outcome > 2 and outcome = 6 order by seq desc limit $3`
 )
 
-// NearMisses looks each key up that differs little; see sojourn.InboxKeeper.
+// NearMisses looks up the keys that differ little from key; see sojourn.InboxKeeper.
 func (s *Store) NearMisses(ctx context.Context, kind, key string) (out []sojourn.NearMiss, err error) {
 	if err := sojourn.ValidName("kind", kind); err != nil {
 		return nil, err

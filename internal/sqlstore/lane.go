@@ -9,20 +9,20 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A live job of a queue whose weight in flight matters has a lane. Lanes say what counts, and where
-// claims find the first of each group; two partial indexes hold them, so that jobs of other queues
-// pay nothing.
+// A live job has a lane if its queue counts the weight in flight. The lane tells how the job
+// counts, and lets claims find the first job of each group. Two partial indexes hold the lanes, so
+// that jobs of other queues pay nothing.
 const (
 	laneNone     = ""  // the queue counts nothing
 	lanePlain    = "-" // counts; the queue has no groups
 	laneCritical = "0" // weighs nothing, so that no limit holds it back
-	laneGroup    = ":" // and the group: counts, and takes turns with other groups
+	laneGroup    = ":" // with the group appended: counts, and takes turns with other groups
 	beforeGroups = "9" // between laneCritical and the first group
 	afterGroups  = ";" // after the last one
 )
 
-// laneOf is where a job of weight w belongs. What is in flight stays in the lane it was claimed
-// from.
+// laneOf returns the lane of a job of weight w. A job in flight stays in the lane from which it was
+// claimed.
 func laneOf(q sojourn.QueueSettings, group string, w int32) string {
 	switch {
 	case !q.Counted():
@@ -35,7 +35,7 @@ func laneOf(q sojourn.QueueSettings, group string, w int32) string {
 	return lanePlain
 }
 
-// shape is what of a queue's settings decides where its jobs stand in line.
+// shape is the part of a queue's settings that determines the order of its jobs.
 type shape struct {
 	order            sojourn.Order
 	bucket, ageStep  time.Duration
@@ -53,8 +53,7 @@ func shapeOf(q sojourn.QueueSettings) shape {
 	return s
 }
 
-// put gives a row its rank and lane by the queue's settings, and reports whether they are others
-// than before.
+// put sets a row's rank and lane by the queue's settings, and reports whether either has changed.
 func (l *live) put(q sojourn.QueueSettings) bool {
 	r1, r2, lane := l.r1, l.r2, l.lane
 	l.r1, l.r2 = q.Rank(l.priority, at(l.runAt), l.Resumed)
@@ -62,9 +61,9 @@ func (l *live) put(q sojourn.QueueSettings) bool {
 	return r1 != l.r1 || r2 != l.r2 || lane != l.lane
 }
 
-// place puts a row into line where it has to stand anew: after a retry, an edit, an answer. The
-// settings are read after the row was locked: so either they are the newest, or the reshaping that
-// follows a change of them finds this row.
+// place sets the rank of a row that is ordered again: after a retry, an edit, a response. The
+// settings are read after the row was locked. So either they are the newest, or the reindexing
+// after a later change finds this row.
 func (t *tx) place(was, l *live) error {
 	if l.Resumed {
 		l.r1, l.r2 = sojourn.QueueSettings{}.Rank(l.priority, at(l.runAt), true)
@@ -91,9 +90,9 @@ func (t *tx) place(was, l *live) error {
 	return nil
 }
 
-// rely notes that the transaction writes rows by settings that it has read without a lock.
-// checkRelied looks, after these writes, whether they have changed meanwhile: then the transaction
-// is repeated. If not, the reshaping that follows a later change waits for these writes.
+// rely records that the transaction writes rows by settings that it has read without a lock. After
+// these writes, checkRelied validates them; if they have changed, the transaction is repeated. If
+// not, the reindexing after a later change waits for these writes.
 func (t *tx) rely(queue string, shape int64) {
 	if !t.concurrent() {
 		return
@@ -144,7 +143,7 @@ func (t *tx) checkRelied() error {
 	return nil
 }
 
-// piece is how many live rows a reshaping looks at in one transaction.
+// piece is the number of live rows that a reindexing reads in one transaction.
 const piece = 1000
 
 const (
@@ -154,21 +153,21 @@ const (
 	qReshapings = `select name from sj_queue where reshape >= 0`
 )
 
-// reshapeAsk asks for the next piece of a reshaping.
+// reshapeAsk requests the next batch of a reindexing.
 type reshapeAsk struct {
 	queue  string
-	waited int64 // the shape of which those have ended who have written by an older one; 0 = none
+	waited int64 // the shape for which all writers by older settings have ended; 0 = none
 }
 
-// reshaped is what became of it.
+// reshaped is the result of a reshapeAsk.
 type reshaped struct {
 	done    bool
 	shape   int64
-	writers sqldb.Texts // whose end it waits for
+	writers sqldb.Texts // transactions whose end it waits for
 }
 
-// stepReshape looks at the next piece of the live rows and puts those of the queue where its
-// settings want them. It reports whether it was the last one. Rows are locked before the queue, as
+// stepReshape reads the next batch of live rows and sets the rank and lane of the queue's rows by
+// its settings. It reports whether it was the last batch. Rows are locked before the queue, as
 // everywhere.
 var stepReshape = eachStep("reshape", func(t *tx, ask reshapeAsk) (out reshaped, err error) {
 	queue := ask.queue
@@ -215,7 +214,7 @@ var stepReshape = eachStep("reshape", func(t *tx, ask reshapeAsk) (out reshaped,
 			return out, err
 		}
 	}
-	t.leased = nil // some may be among them
+	t.leased = nil // it may contain changed rows
 	next := last + 1
 	if seen < piece {
 		next = -1
@@ -224,8 +223,7 @@ var stepReshape = eachStep("reshape", func(t *tx, ask reshapeAsk) (out reshaped,
 	return out, t.endPiece(queue, q.shape, from, next)
 })
 
-// TextWriters lists the transactions that have written live rows and are not over, for
-// Dialect.Over.
+// TextWriters lists the open transactions that have written live rows, for Dialect.Over.
 const TextWriters = `select the name of each transaction that has written sj_live`
 
 func (t *tx) writersOfLive() (list sqldb.Texts, err error) {
@@ -234,14 +232,14 @@ func (t *tx) writersOfLive() (list sqldb.Texts, err error) {
 }
 
 const (
-	// writersTime is how long a change of settings waits for those who have written by the ones
-	// before. One of them may be a caller's own transaction.
+	// writersTime bounds how long a change of settings waits for transactions that have written by
+	// the settings before. One of them may be the application's own.
 	writersTime  = 2 * time.Second
-	writersFirst = 2 * time.Millisecond // the first pause between two looks; each is twice the one before
+	writersFirst = 2 * time.Millisecond // the first pause between two checks; each pause is twice the one before
 )
 
-// over waits until these transactions are over, and reports whether they are. It holds nothing up:
-// a lock that excludes them would also make all wait who come after it.
+// over waits until these transactions have ended, and reports whether they have. It blocks no other
+// call: a lock that excludes them would also block all later writers.
 func (s *Store) over(ctx context.Context, writers sqldb.Texts) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, writersTime)
 	defer cancel()
@@ -266,9 +264,9 @@ func (s *Store) over(ctx context.Context, writers sqldb.Texts) (bool, error) {
 	}
 }
 
-// allWritten waits until all transactions are over that have written live rows, and keeps others
-// from writing. Whoever wants to write waits behind the lock while it waits itself; so it gives up
-// soon, and the whole transaction is tried again.
+// allWritten waits until all transactions that have written live rows have ended, and locks out
+// further writers. New writers queue behind the lock while it waits. So it gives up soon, and the
+// whole transaction is tried again.
 func (t *tx) allWritten() error {
 	if !t.concurrent() {
 		return nil
@@ -281,8 +279,8 @@ func (t *tx) allWritten() error {
 	return nil
 }
 
-// endPiece moves the mark of a reshaping on, if nobody else has. With the last piece everything in
-// flight is counted.
+// endPiece advances the mark of a reindexing, unless another process has. After the last batch
+// everything in flight is counted.
 func (t *tx) endPiece(queue string, shape, from, next int64) error {
 	if _, err := t.lockQueue(queue); err != nil {
 		return err
@@ -309,7 +307,7 @@ func (t *tx) endPiece(queue string, shape, from, next int64) error {
 	return err
 }
 
-// mayHold is the weight that may be in flight: the limit, or what is in flight above it.
+// mayHold returns the weight that may be in flight: the limit, or the weight in flight above it.
 func (t *tx) mayHold(queue string, q sojourn.QueueSettings) (int64, error) {
 	if q.Limit < 1 {
 		return 0, nil
@@ -318,9 +316,9 @@ func (t *tx) mayHold(queue string, q sojourn.QueueSettings) (int64, error) {
 	return max(used, q.Limit), err
 }
 
-// reshape runs at most so many pieces; the sweep runs the rest, also where somebody's open
-// transaction has written by older settings and does not end. Where others write beside it each
-// piece is a transaction of its own: it waits for locks.
+// reshape runs at most pieces batches; the sweep runs the rest, also if an open transaction that
+// has written by older settings does not end. With concurrent writers each batch is a transaction
+// of its own, because it waits for locks.
 func (s *Store) reshape(ctx context.Context, queue string, pieces int) error {
 	ask := reshapeAsk{queue: queue}
 	for pieces > 0 {

@@ -59,8 +59,8 @@ func (t *tx) extend(lease sojourn.Lease) (bool, error) {
 const qTakenAway = `select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')
 	union all select outcome from sj_final where id = $1 and step_epoch = $2 and outcome in ('cancelled', 'failed')`
 
-// whyLost says what happened to a lease that does not stand any more. One that the worker never had
-// has ended, as one of a job that does not exist.
+// whyLost returns why a lease is no longer valid. A lease that the worker never had has ended, like
+// one of a job that does not exist.
 func (t *tx) whyLost(l sojourn.Lease) (string, error) {
 	had := false
 	err := t.query(qFinishedBefore, func(sqldb.Row) error {
@@ -73,7 +73,7 @@ func (t *tx) whyLost(l sojourn.Lease) (string, error) {
 	return t.whyEnded(l)
 }
 
-// whyEnded says what happened to a lease that the worker had.
+// whyEnded returns why a lease that the worker had has ended.
 func (t *tx) whyEnded(l sojourn.Lease) (string, error) {
 	reason := sojourn.LostEnded
 	err := t.query(`select epoch from sj_live where id = $1`, func(r sqldb.Row) error {
@@ -197,7 +197,7 @@ func (t *tx) setKey(l *live, key string) error {
 		mine = r.Int(1) != 0 && sojourn.ID(r.Int(0)) == l.ID // it has awaited the key before
 		return nil
 	}, l.kind, key)
-	if err == nil && taken && !mine { // before anything is written
+	if err == nil && taken && !mine { // before any write
 		err = sojourn.Conflict("another job of kind %s has the key %.64q", l.kind, key)
 	}
 	if err == nil && !mine {
@@ -209,7 +209,7 @@ func (t *tx) setKey(l *live, key string) error {
 	return err
 }
 
-// takeFreeKey gives the job a key that nobody has, as was just read.
+// takeFreeKey gives the job a key that was just read as free.
 func (t *tx) takeFreeKey(l *live, key string) error {
 	if err := t.rememberHolder(l.kind, key, int64(l.ID)); err != nil {
 		return err

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// Queues are listed in the order in which they were created; the name decides between those of
-	// one statement.
+	// Queues are listed in the order of their creation; the name orders the queues of one
+	// statement.
 	qQueuePage = `select name, settings, flow, seq from sj_queue where (seq, name) > ($1, $2) and name <> '*' order by seq, name limit $3`
 	qQueueSeq  = `select seq from sj_queue where name = $1`
 )
 
-// ListQueues lists a page of queues with counts; see sojourn.QueueLister. As Queues it counts rows,
-// so it costs time in proportion to the jobs stored.
+// ListQueues lists a page of queues with counts; see sojourn.QueueLister. Like Queues it counts
+// rows, so it costs time in proportion to the jobs stored.
 func (s *Store) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.QueuePage, error) {
 	if err := f.Validate(); err != nil {
 		return sojourn.QueuePage{}, err
@@ -89,13 +89,13 @@ func (t *tx) queueStatus(r sqldb.Row) (q sojourn.QueueStatus, err error) {
 	return q, nil
 }
 
-// countQueues fills the counts of the queues that stand in out at their places.
+// countQueues fills the counts of the queues in out, whose indices are in place.
 func (t *tx) countQueues(place map[string]int, out []sojourn.QueueStatus) error {
 	status := func(r sqldb.Row) *sojourn.QueueStatus {
 		if i, ok := place[r.Text(0)]; ok {
 			return &out[i]
 		}
-		return &sojourn.QueueStatus{Counts: map[sojourn.State]int64{}} // not asked for
+		return &sojourn.QueueStatus{Counts: map[sojourn.State]int64{}} // this queue is not wanted
 	}
 	if err := t.query(qLiveCounts, func(r sqldb.Row) error {
 		q := status(r)

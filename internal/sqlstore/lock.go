@@ -13,10 +13,10 @@ func raced(what string) error {
 	return fmt.Errorf("%s: %w", what, sqldb.ErrRaced) // without a code: it is never an answer for one item
 }
 
-// Where transactions run side by side they lock in one order: first the live rows that the whole
-// group names, ascending, then keys. A claim and a sweep skip rows that others have locked, so they
-// wait for nobody. What is locked out of this order (rows that are found on the way) may end in a
-// deadlock, which the database finds and DB.Update repeats.
+// Where transactions run concurrently they lock in one order: first the live rows that the whole
+// group names, ascending, then keys. A claim and a sweep skip locked rows, so they never wait.
+// Locks out of this order (rows that are found on the way) may end in a deadlock, which the
+// database detects and DB.Update repeats.
 const (
 	qLockLive  = `select l.id from sj_live l where l.id in (ints($1)) order by l.id /*lock l*/`
 	qLockFinal = `select f.id from sj_final f where f.id in (ints($1)) order by f.id /*lock f*/`
@@ -56,9 +56,9 @@ func (e *enqueue) lockReused(keys []kindKey) error {
 	return nil
 }
 
-// storable is text as every database can store it: without NUL, and valid UTF-8. Keys and names are
-// refused if they are not; reasons, log lines and the like must never be a ground to lose an
-// outcome, so what cannot be stored of them is replaced.
+// storable is text as every database can store it: without NUL, and valid UTF-8. Keys and names
+// that are not storable are refused. In reasons, log lines and the like such bytes are replaced,
+// because they must never cause the loss of an outcome.
 func storable(s string) string {
 	if strings.IndexByte(s, 0) >= 0 {
 		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
@@ -69,8 +69,8 @@ func storable(s string) string {
 	return s
 }
 
-// storableArgs replaces args in place, but not what lists contain: those may be the caller's, who
-// reads them meanwhile.
+// storableArgs replaces args in place, but not the elements of lists: these may belong to the
+// caller, who reads them concurrently.
 func storableArgs(args []any) []any {
 	for i, a := range args {
 		switch a := a.(type) {

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// TestStorable: inv:C6. What no database stores as text is replaced, all else stays byte for byte.
+// TestStorable: inv:C6. Text that no database can store is replaced, other text is unchanged.
 func TestStorable(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", ""}, {"plain ä€😀 \x7f", "plain ä€😀 \x7f"}, {"a\x00b\x00", "a\uFFFDb\uFFFD"}, {"\xff\xfe", "\uFFFD"}, {"\xed\xa0\x80x", "\uFFFDx"},

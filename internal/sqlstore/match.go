@@ -10,9 +10,9 @@ import (
 
 const qKept = `select seq, key, failed, reason, error, wait from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
 
-// match gives the job what it keeps. It ends every transaction after which a job awaits or a retry
-// waits, as matchKept ends each that stores a response for a live job, so that it never matters
-// which of two commits comes first. It returns the row.
+// match matches the attached responses of a job. It runs at the end of every transaction that
+// starts a wait or a retry's delay. matchKept does the same after a response is stored for a live
+// job, so the order of two commits never matters. It returns the row.
 func (t *tx) match(l *live) (*live, error) {
 	if l.Kept == 0 || !l.State.Live() {
 		return l, nil
@@ -25,8 +25,8 @@ func (t *tx) match(l *live) (*live, error) {
 	return l, err
 }
 
-// matchKept gives a live job what it keeps, as long as sojourn.Match finds something to do. It
-// returns the row, which is the same if there was nothing, and what is still kept.
+// matchKept applies sojourn.Match to a live job until nothing matches. It returns the row, which is
+// the same if nothing matched, and the responses that are still attached.
 func (t *tx) matchKept(l *live, kept []sojourn.KeptResponse) (*live, []sojourn.KeptResponse, error) {
 	for len(kept) > 0 && l.State.Live() {
 		m := sojourn.Match(l.Row, l.key, kept)

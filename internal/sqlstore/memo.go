@@ -2,11 +2,11 @@ package sqlstore
 
 import "sync"
 
-// memoSize bounds a memo. What it remembers comes in as many sorts as a program has kinds and
-// workers; one that makes up a policy for each job must not fill the memory.
+// memoSize bounds a memo. It has an entry for each kind and worker of a program; a program with a
+// policy of its own for each job must not fill the memory.
 const memoSize = 4096
 
-// memo remembers answers that are cheap to find again. Safe for concurrent use.
+// memo caches values that are cheap to compute again. Safe for concurrent use.
 type memo[K comparable, V any] struct {
 	mu    sync.Mutex
 	known map[K]V

@@ -13,7 +13,7 @@ import (
 // message is the identity of a response: an id that is unique within a scope (docs/decisions/048).
 type message struct{ scope, id string }
 
-// Scopes that are no source. Sources do not begin so, see sojourn.ValidSource.
+// Scopes that are not sources. The name of a source cannot begin so, see sojourn.ValidSource.
 const (
 	linkScope     = "link:"
 	keyScope      = "key:"
@@ -32,21 +32,21 @@ func messageOf(r *sojourn.Response) message {
 	return m
 }
 
-// linkMessage is the identity of a response that comes by a capability: its ids are those of one
-// wait of one job.
+// linkMessage is the identity of a response that comes by a capability: its scope is one wait of
+// one job.
 func linkMessage(c sojourn.Capability, id string) message {
 	return message{fmt.Sprintf("%s%d.%d.%d.%d", linkScope, c.Job, c.Generation, c.Attempt, c.Wait), id}
 }
 
-// conflicting is the identity of a response whose own identity has another content: sent again, it
-// is known.
+// conflicting is the identity of a response whose own identity has other content. A repeat of the
+// response gets the same one.
 func (m message) conflicting(d digest) message {
 	return message{conflictScope + m.scope, hex.EncodeToString(d[:]) + ":" + m.id}
 }
 
-// responseDigest covers what a response says: whom it addresses, what it is, and its bytes. It
-// leaves out what may differ when the same message is sent again: content type, time to live, and
-// why it is parked.
+// responseDigest covers the content of a response: its addressee, its type, and its bytes. It
+// leaves out fields that may differ when the same message is sent again: content type, time to
+// live, and the reason for parking.
 func responseDigest(r *sojourn.Response) (d digest) {
 	var array [1 << 10]byte // most responses are small, and need no memory of their own
 	text := array[:0]
@@ -71,15 +71,15 @@ func responseDigest(r *sojourn.Response) (d digest) {
 	return digest(sum[:len(d)])
 }
 
-// identify finds which responses repeat a message id with other content. It refuses their calls, or
-// gives those with KeepConflict an identity of their own, before anything is written. It returns
-// how many of the identities are new.
+// identify finds responses that repeat a message id with other content. It refuses their calls, or
+// gives those with KeepConflict an identity of their own, before any write. It returns the number
+// of new identities.
 func (r *responding) identify() (fresh int, err error) {
 	unseen := make(map[message]digest, len(r.calls))
 	var scopes, ids sqldb.Texts // of conflicts
 	for i := range r.calls {
 		c := &r.calls[i]
-		var mine []message // new with this call, to be forgotten if it is refused
+		var mine []message // new with this call, removed if the call is refused
 		for k := range c.rs {
 			if c.refused != nil {
 				break
@@ -114,7 +114,7 @@ func (r *responding) identify() (fresh int, err error) {
 	return r.identifyConflicts(fresh, scopes, ids)
 }
 
-// identifyConflicts finds which conflicting responses are stored already, and adds the others to
+// identifyConflicts finds the conflicting responses that are stored already, and adds the others to
 // the new ones.
 func (r *responding) identifyConflicts(fresh int, scopes, ids sqldb.Texts) (int, error) {
 	err := r.readAll([]sqldb.Statement{{Text: qMessages, Rows: []sqldb.Column{scopes, ids}, Each: r.scanMessage}})

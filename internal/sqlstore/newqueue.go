@@ -9,9 +9,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// Queues number themselves in the order in which they were created, by an index on seq, so that the
-// cost of a new queue does not depend on how many there are. owner is the access token whose job
-// has created the queue.
+// Queues are numbered in the order of their creation, by an index on seq, so that the cost of a new
+// queue does not depend on their number. owner is the access token whose job has created the queue.
 const (
 	qSeeQueue = `insert into sj_queue (name, seq) select $1, coalesce((select max(seq) from sj_queue), 0) + 1 where 1 = 1
 		on conflict (name) do nothing`
@@ -35,8 +34,8 @@ func (e *enqueue) createQueue(name string) error {
 	return nil
 }
 
-// mayCreate refuses another queue to a token that has reached its limit. Transactions that run at
-// the same time do not see each other's new queues, so each of them may go to the limit.
+// mayCreate refuses another queue to a token that has reached its limit. Concurrent transactions do
+// not see each other's new queues, so each of them may go to the limit.
 func (e *enqueue) mayCreate() error {
 	if e.caller == nil || e.caller.MaxQueues <= 0 {
 		return nil

@@ -11,14 +11,14 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// What a queue remembers of its rate, holds and breaker is sojourn.Pace, a part of the flow that
-// its row keeps as JSON. A claim writes it with what it has started; here is what writes it
-// besides: outcomes, sweeps and operators.
+// The stored state of a queue's rate, holds and breaker is sojourn.Pace, a part of the flow that
+// its row keeps as JSON. A claim writes it with the jobs that it starts. This file has the other
+// writers: outcomes, sweeps and operators.
 
-// felt is what a transaction has learned about the other side of a queue.
+// felt is the outcome statistics of a queue in one transaction: the health of the other side.
 type felt struct {
-	answered []int64       // steps that began then have got an answer
-	failed   []failedStep  // and these have not
+	answered []int64       // start times of steps that got an answer
+	failed   []failedStep  // and of steps that did not
 	hold     time.Duration // of a handler; 0 = none
 	reason   string
 }
@@ -40,8 +40,8 @@ func (t *tx) feel(queue string) *felt {
 	return f
 }
 
-// feelOutcome notes what a step that ended says about the other side. A released, snoozed or
-// undecodable one says nothing.
+// feelOutcome records the evidence of an ended step about the other side. A released, snoozed or
+// undecodable step is no evidence.
 func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr sojourn.Transition) error {
 	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
 		queue := o.Queue
@@ -73,8 +73,8 @@ func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr sojourn.Transition) e
 	return nil
 }
 
-// feelLost notes an attempt that ended without its worker's word: timeouts, lost leases, error
-// responses.
+// feelLost records an attempt that ended without a report of its worker: timeouts, lost leases,
+// error responses.
 func (t *tx) feelLost(was *live, tr sojourn.Transition) error {
 	if tr.Reason == "" {
 		return nil
@@ -87,13 +87,13 @@ func (t *tx) feelLost(was *live, tr sojourn.Transition) error {
 	return nil
 }
 
-// knownBreaker is a queue's setting as it was read then.
+// knownBreaker is a queue's setting and the time at which it was read.
 type knownBreaker struct {
 	setting *sojourn.Breaker
 	at      int64
 }
 
-// breaker reads a queue's breaker at most once a second: every outcome asks for it, and few queues
+// breaker reads a queue's breaker at most once a second: every outcome needs it, and few queues
 // have one.
 func (t *tx) breaker(queue string) (*sojourn.Breaker, error) {
 	if k, ok := t.s.breakers.get(queue); ok {
@@ -109,8 +109,8 @@ func (t *tx) breaker(queue string) (*sojourn.Breaker, error) {
 	return q.Breaker, nil
 }
 
-// applyFelt writes what was learned. Where nothing changes, as with every success while the breaker
-// is closed, it locks and writes nothing.
+// applyFelt writes the outcome statistics. If nothing changes, as with every success while the
+// breaker is closed, it locks and writes nothing.
 func (t *tx) applyFelt() error {
 	if len(t.felt) == 0 {
 		return nil
@@ -145,8 +145,8 @@ func (t *tx) applyFelt() error {
 
 const qSetPace = `update sj_queue set flow = $1, gated = $2 where name = $3`
 
-// changePace changes what a queue remembers, under its lock. A queue that does not exist remembers
-// nothing.
+// changePace changes the stored pace of a queue, under its lock. A queue that does not exist has
+// none.
 func (t *tx) changePace(queue string, change func(q *queueRow)) error {
 	for locked := false; ; locked = true {
 		q, err := t.queueRow(queue)
@@ -173,7 +173,7 @@ func (t *tx) changePace(queue string, change func(q *queueRow)) error {
 	}
 }
 
-// mustAsk reports whether claims must ask the gates: a hold is one without any setting.
+// mustAsk reports whether claims must ask the gates: a hold is a gate without a setting.
 func (q *queueRow) mustAsk() bool { return q.Gated() || q.flow.Pace.RampFrom > 0 }
 
 type holdAsk struct {
@@ -230,7 +230,7 @@ func (l *gatedLine) readBuckets() error {
 	}, l.queue, l.now*1000)
 }
 
-// pay takes what was really started out of the buckets, of all that the gates have let through.
+// pay charges the buckets for the jobs that really started, out of all that the gates admitted.
 func (l *gatedLine) pay(started []*entrant) (sojourn.Pace, error) {
 	n := int64(0)
 	groups := map[string]int64{}

@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// pending is what a transaction has decided and not written yet, so that all that its requests
-// write into one table goes in one statement. Nothing sees the difference: whatever else the
-// transaction runs, a look or a write, is preceded by flush.
+// pending is the write set of a transaction: writes that are decided but not sent, so that all
+// requests of the transaction share one statement per table. The delay is invisible: flush precedes
+// every other statement of the transaction, read or write.
 type pending struct {
 	fresh   []freshRow
 	saves   []savedRow
@@ -18,7 +18,7 @@ type pending struct {
 	ended   []endedRow
 	history []historyRow
 	hands   [3]sqldb.Ints // jobs whose responses change, for each of putDowns
-	late    []statement   // whatever else, after all these
+	late    []statement   // all other statements, after these
 }
 
 // savedRow is a live row to be updated, where state and epoch are still those that were read.
@@ -29,26 +29,26 @@ type savedRow struct {
 	only  changed
 }
 
-// changed says what alone has changed a row, so that its few columns are written instead of all.
+// changed names the only event that changed a row, so that fewer columns are written.
 type changed uint8
 
 const (
 	byAny    changed = iota
 	byClaim          // see qSaveStart
-	byAnswer         // that ends its wait (M1), see qSaveAnswered
+	byAnswer         // a response that ends its wait (M1), see qSaveAnswered
 )
 
 // endedRow is a live row to be moved to sj_final.
 type endedRow struct {
 	state      sojourn.State // as read
 	epoch      int64
-	writer     int64 // the mark of the row if it was not read but is trusted; else 0
+	writer     int64 // the mark of the row if it is cached and was not read; else 0
 	now        *live
 	held       int64
 	result     []byte
 	resultType string
 	awaited    bool       // it has keys of its waits
-	last       historyRow // with the end's time, reason and error, also if nothing else is said of it
+	last       historyRow // with the end's time, reason and error, even if it is not stored in the history
 }
 
 // historyRow is a row of the history.
@@ -67,28 +67,28 @@ func (p *pending) empty() bool {
 // putDowns change the responses of jobs; pending.hands has the jobs of each.
 var putDowns = [3]string{qPutDown, qHandLate, qKeptLate}
 
-// statement is one that is pending. If it does not change as many rows as wanted, another
+// statement is a pending statement. If it does not change the wanted number of rows, another
 // transaction was faster.
 type statement struct {
 	sqldb.Statement
 	raced string
 }
 
-// later leaves a statement to the next flush. wanted rows must change; 0 for any number.
+// later adds a statement to the write set. wanted rows must change; 0 for any number.
 func (t *tx) later(q string, wanted int, raced string, args ...any) {
 	t.pending.late = append(t.pending.late, statement{sqldb.Statement{Text: q, Args: args, Wanted: int64(wanted)}, raced})
 }
 
-// laterBulk leaves a bulk to the next flush. wanted rows must change; 0 for any number.
+// laterBulk adds a bulk statement to the write set. wanted rows must change; 0 for any number.
 func (t *tx) laterBulk(q string, wanted int, raced string, first sqldb.Ints, more ...sqldb.Column) {
 	if len(first) > 0 {
 		t.pending.late = append(t.pending.late, statement{sqldb.Statement{Text: q, Rows: append([]sqldb.Column{first}, more...), Wanted: int64(wanted)}, raced})
 	}
 }
 
-// collect makes statements of what is pending. Rows of one job stand in each statement once, so the
-// order among the statements does not matter; locks are taken in the order that lock.go names: live
-// rows, which were locked when they were read, then keys.
+// collect builds statements from the write set. A statement has at most one row per job, so the
+// order among the statements does not matter. Locks are taken in the order of lock.go: live rows,
+// which were locked when they were read, then keys.
 func (t *tx) collect() []statement {
 	if t.pending.empty() && t.inbox.empty() {
 		return nil
@@ -119,10 +119,10 @@ func (t *tx) collect() []statement {
 	return late
 }
 
-// flush writes what is pending, in one message.
+// flush sends the write set, in one message.
 func (t *tx) flush() error { return t.flushWith(nil) }
 
-// flushWith runs reads in the message that writes what is pending, after it.
+// flushWith sends the write set and then reads, in one message.
 func (t *tx) flushWith(reads []sqldb.Statement) error {
 	late := t.collect()
 	if len(late)+len(reads) == 0 {
@@ -143,8 +143,8 @@ func (t *tx) flushWith(reads []sqldb.Statement) error {
 	return nil
 }
 
-// commitWith writes what is pending, looks whether what the transaction has relied on still holds,
-// and commits: all in one message.
+// commitWith sends the write set, validates the settings and cached reads that the transaction
+// relied on, and commits: all in one message.
 func (t *tx) commitWith(c sqldb.Committer) error {
 	var late []statement
 	if t.guessed != nil {
@@ -182,7 +182,7 @@ func (t *tx) render(batch []sqldb.Statement) {
 	}
 }
 
-// send runs statements together, in one message where that is worth something.
+// send runs statements together, in one message if the connection supports it.
 func (t *tx) send(batch []sqldb.Statement) error {
 	t.render(batch)
 	if c, ok := t.Conn.(sqldb.Sender); ok {
@@ -236,8 +236,8 @@ const qSaveLive = `update sj_live set state = each($4 bigint), resumed = each($5
 	queue = each($40 text), key = each($41 text), worker = each($42 text), wait = each($43 text), lane = each($44 text)
 	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 
-// qSaveStart is qSaveLive for what a claim changes: a binding less for each of 26 columns that stay
-// as they are.
+// qSaveStart is qSaveLive for the columns that a claim changes. It saves a binding for each of the
+// 26 columns that stay as they are.
 const qSaveStart = `update sj_live set state = 4, resumed = 0, claimed = 1, rested_us = 0, decide_by_us = 0, poll_at_us = 0, purpose = each($4 bigint),
 	wake_at_us = each($5 bigint), epoch = each($6 bigint), lease_until_us = each($7 bigint), lease_us = each($8 bigint), began_us = each($9 bigint),
 	attempt = each($10 bigint), attempt_open = each($11 bigint), retry_handler = each($12 bigint), held = each($13 bigint), given = each($14 bigint),
@@ -291,8 +291,8 @@ func (t *tx) flushWhole(rows []savedRow) {
 	t.laterSheet(qSaveLive, n, changedInside, s)
 }
 
-// changedInside says that a row is not what was read of it. A live row was locked when it was read,
-// so for one it is an assertion.
+// changedInside is the error if a row differs from the row that was read. A live row was locked
+// when it was read, so for live rows this is an assertion.
 const changedInside = "a job changed inside a transaction"
 
 const (
@@ -336,9 +336,9 @@ func (t *tx) flushEnded(rows []endedRow) {
 	}
 }
 
-// deleteLive deletes the rows of jobs that have ended, as they were read or are trusted to be.
+// deleteLive deletes the rows of ended jobs, matching the row that was read or cached.
 func (t *tx) deleteLive(rows []endedRow) {
-	slices.SortFunc(rows, func(a, b endedRow) int { return cmp.Compare(a.now.ID, b.now.ID) }) // those that are trusted are locked only now
+	slices.SortFunc(rows, func(a, b endedRow) int { return cmp.Compare(a.now.ID, b.now.ID) }) // cached rows are locked only now
 	read, trusted := newSheet(len(rows), 2, 0, 0), newSheet(len(rows), 3, 0, 0)
 	for i := range rows {
 		if r := &rows[i]; r.writer > 0 {
@@ -375,7 +375,7 @@ func (t *tx) freeKeys(rows []endedRow) {
 const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, worker, outcome, reason, by_whom, error)
 	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 text, $11 text, $12 text, $13 text, $14 bytea)`
 
-// qTrimHistory drops the entry that is one too many beside the first and the newest MaxHistory.
+// qTrimHistory deletes the one entry in excess of the first and the newest MaxHistory.
 const qTrimHistory = `delete from sj_history /*using each*/ where job = each($1 bigint) and seq = each($2 bigint)`
 
 // trimHistory keeps the history of jobs within its bound, in the transaction that adds an entry.

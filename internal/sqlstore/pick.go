@@ -11,17 +11,17 @@ import (
 // candidate is a job that a claim may take.
 type candidate struct{ id, r1, r2, weight int64 }
 
-// less is the order of a queue: what sojourn.Rank says, then the id.
+// less is the order of a queue: sojourn.Rank, then the id.
 func less(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.r1, b.r1), cmp.Compare(a.r2, b.r2), cmp.Compare(a.id, b.id))
 }
 
-// depth bounds how far a claim looks past jobs that are too heavy for it.
+// depth bounds how many jobs that are too heavy a claim reads past.
 const depth = 1000
 
-// TextPick is the choice of a claim's candidates, for Dialect.Over: queue, kind, how far to look,
-// the greatest weight, how many to take, and the run_at of jobs that may be heavier, see reserves.
-// Where other transactions run beside, only what is taken may be locked, and what they have locked
+// TextPick selects a claim's candidates, for Dialect.Over: queue, kind, how far to read, the
+// greatest weight, the limit, and the run_at of jobs that may be heavier, see reserves. Where
+// transactions run concurrently, only the selected rows may be locked, and rows locked by others
 // must not count.
 const TextPick = `select id, r1, r2, weight from (select id, r1, r2, weight, run_at_us from sj_live where queue = $1 and kind = $2 and state = 3
 	order by r1, r2, id limit $3) c where weight <= $4 or run_at_us <= $6 order by r1, r2, id limit $5`
@@ -33,9 +33,8 @@ const (
 )
 
 // pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit
-// and that its gates let through, then over the queues as the request says. It reads no more than
-// Max + depth candidates a queue and kind, by index, whatever stands behind them. The caller ends
-// it with settle.
+// and that its gates admit, then over the queues as the request says. It reads at most Max + depth
+// candidates a queue and kind, by index, however long the queue. The caller ends it with settle.
 func (c *claims) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 	lines := make([][]candidate, len(r.Queues))
 	c.lines = nil
@@ -83,7 +82,7 @@ func (c *claims) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 	return chosen, nil
 }
 
-// line is the beginning of a queue without gates as far as this worker knows its kinds.
+// line is the head of a queue without gates, for the kinds that this worker handles.
 func (c *claims) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
 	var line []candidate
 	add := func(row sqldb.Row) error {
@@ -117,8 +116,7 @@ func (c *claims) line(queue string, r sojourn.ClaimRequest) ([]candidate, error)
 	return line[:min(len(line), r.Max)], nil
 }
 
-// readyKinds lists the kinds of which a queue has ready jobs. One probe of the claim index finds
-// each.
+// readyKinds lists the kinds of a queue's ready jobs. One probe of the claim index finds each.
 func (t *tx) readyKinds(queue string) (kinds []string, err error) {
 	for kind := ""; ; {
 		after := kind
@@ -132,8 +130,7 @@ func (t *tx) readyKinds(queue string) (kinds []string, err error) {
 	}
 }
 
-// next is the beginning of a queue in the order of claims, whoever knows which kinds, and whatever
-// its gates say.
+// next is the head of a queue in the order of claims, for all kinds and regardless of its gates.
 func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	kinds, err := t.readyKinds(f.Queue)
 	if err != nil {
@@ -165,7 +162,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	if err != nil {
 		return nil, err
 	}
-	if line = append(line, due...); !q.Grouped() { // else those that are not ready yet have no turn, and stand last
+	if line = append(line, due...); !q.Grouped() { // else jobs that are not ready yet have no turn, and come last
 		slices.SortFunc(line, less)
 	}
 	ids := make([]sojourn.ID, min(len(line), f.Limit))
@@ -175,8 +172,8 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	return ids, nil
 }
 
-// reserveBefore is the latest run_at of a ready job that a claim must not pass over for its weight;
-// 0 without a reserve.
+// reserveBefore is the latest run_at of a ready job that a claim must not skip for its weight; 0
+// without a reserve.
 func reserveBefore(now int64, r sojourn.ClaimRequest) int64 {
 	if r.Reserve <= 0 {
 		return 0
@@ -184,8 +181,7 @@ func reserveBefore(now int64, r sojourn.ClaimRequest) int64 {
 	return now - r.Reserve.Microseconds()
 }
 
-// reserves reports whether a claim must not pass over a candidate that does not fit into the room
-// left.
+// reserves reports whether a claim must not skip a candidate that does not fit into the room left.
 func (t *tx) reserves(r sojourn.ClaimRequest, id int64) (yes bool, err error) {
 	if r.Reserve <= 0 {
 		return false, nil
@@ -196,8 +192,8 @@ func (t *tx) reserves(r sojourn.ClaimRequest, id int64) (yes bool, err error) {
 
 const qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.wake_at_us <= $1 and l.wake_at_us < 9223372036854775807 order by l.wake_at_us limit $2`
 
-// dueNext are the jobs of a queue that the next claim makes ready before it takes any: due ones,
-// and those whose lease has ended.
+// dueNext are the jobs of a queue that the next claim makes ready before it takes any: due jobs,
+// and jobs whose lease has ended.
 func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate, err error) {
 	var rows []*live
 	if err := t.query(qOverdueRows, func(r sqldb.Row) error {
@@ -230,8 +226,8 @@ func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate
 }
 
 // choose merges the queues' lines: strictly in order, or in rounds in which each queue gives as
-// many as its share. A job that does not fit into the rest of the capacity is passed over, unless
-// reserves says otherwise: then nothing behind it is taken, so that room drains.
+// many as its share. A job that does not fit into the remaining capacity is skipped, unless
+// reserves forbids it: then no job behind it is taken, so that room drains.
 func choose(lines [][]candidate, r sojourn.ClaimRequest, reserves func(sojourn.ClaimRequest, int64) (bool, error)) ([]candidate, error) {
 	n := 0
 	for _, line := range lines {

@@ -5,13 +5,12 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// enqueue is the calls of one transaction: first everything is looked up and decided, then
-// everything is written.
+// enqueue is the calls of one transaction: first all reads and decisions, then all writes.
 type enqueue struct {
 	*tx
-	ending *live // the job whose completion carries these along: its key is free by then
+	ending *live // the job whose completion enqueues these: its key is free by then
 
-	// What stands in the database, and what the calls that are planned will add to it.
+	// The rows in the database, with the changes of the planned calls.
 	known   map[sojourn.ID]knownJob
 	holders map[kindKey]holder
 	rows    map[string]*queueRow // every queue that a job names
@@ -19,8 +18,8 @@ type enqueue struct {
 	drawn   block            // ids that were drawn for jobs without one, see draw
 	counted map[string]int64 // token → queues that it has created, with those of the planned calls
 
-	plans        []*enqueuePlan // what is to be written; a refused call leaves nothing here
-	*enqueuePlan                // of the call that is being planned
+	plans        []*enqueuePlan // to be written; a refused call has none
+	*enqueuePlan                // of the current call
 }
 
 // enqueuePlan is what one call does.
@@ -33,7 +32,7 @@ type enqueuePlan struct {
 
 	created  map[string]bool    // queues that do not exist yet
 	reused   []kindKey          // keys of final jobs that are still stored
-	ids      map[sojourn.ID]int // of this call → index; nil if no id can stand twice
+	ids      map[sojourn.ID]int // of this call → index; nil if no id can occur twice
 	keys     map[kindKey]int    // of jobs that this call inserts → index
 	fresh    []int              // indices to insert
 	replaced []int              // indices whose values replace those of done[i].ID
@@ -47,7 +46,7 @@ type knownJob struct {
 	state  sojourn.State
 }
 
-// holder has a key: a live job, or a final one that may keep it.
+// holder is the job that has a key: a live job, or a final one that may keep it.
 type holder struct {
 	id    sojourn.ID
 	queue string
@@ -66,10 +65,10 @@ const (
 	qKey = `select job, live, held_until_us from sj_key where kind = $1 and key = $2`
 )
 
-// lookUp reads what is stored of the jobs' ids, keys and queues.
+// lookUp reads the stored rows of the jobs' ids, keys and queues.
 func (e *enqueue) lookUp(asks []enqueueAsk) error { return e.readAll(e.look(asks)) }
 
-// look asks for each sort with one query.
+// look returns one query each for ids, keys and queues.
 func (e *enqueue) look(asks []enqueueAsk) []sqldb.Statement {
 	e.known, e.holders = map[sojourn.ID]knownJob{}, map[kindKey]holder{}
 	var ids sqldb.Ints
@@ -114,7 +113,7 @@ func (e *enqueue) look(asks []enqueueAsk) []sqldb.Statement {
 	return reads
 }
 
-// plan decides for each job of a call in turn: first the id, then the key, then insert. It only
+// plan decides for each job of a call in turn: first the id, then the key, then the insert. It only
 // reads. A refused call leaves no trace.
 func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
 	ask.restore()
@@ -147,7 +146,7 @@ func (e *enqueue) plan(ask enqueueAsk) ([]sojourn.Enqueued, error) {
 	return e.done, nil
 }
 
-// remember lets the calls behind the one that was planned see it.
+// remember makes the planned call visible to the calls after it.
 func (e *enqueue) remember() {
 	for _, i := range e.fresh {
 		j := &e.jobs[i]
@@ -164,7 +163,7 @@ func (e *enqueue) remember() {
 	}
 }
 
-// ascend reports whether each id is greater than the one before, as clients draw them.
+// ascend reports whether the ids are strictly ascending, as clients allocate them.
 func ascend(jobs []sojourn.Job) bool {
 	for i := 1; i < len(jobs); i++ {
 		if jobs[i-1].ID >= jobs[i].ID {
@@ -189,7 +188,7 @@ func (e *enqueue) planOne(i int) error {
 		return err
 	}
 	k, known := e.known[j.ID]
-	if known && k.digest == e.digests[i] { // it has the owner of the id in it
+	if known && k.digest == e.digests[i] { // the digest contains the owner of the id
 		e.done[i] = sojourn.Enqueued{ID: j.ID, State: k.state, Duplicate: true}
 		return nil
 	}
@@ -201,7 +200,7 @@ func (e *enqueue) planOne(i int) error {
 		e.done[i].Duplicate = true
 		return nil
 	}
-	// Before the conflict, so that nobody learns whether an id of another caller has a job.
+	// Before the conflict, so that no caller learns whether an id of another caller has a job.
 	if !e.drawn.holds(int64(j.ID)) {
 		if err := e.checkID(j.ID, j.IDOwner(e.caller), &e.block); err != nil {
 			return err
@@ -218,7 +217,7 @@ func (e *enqueue) planOne(i int) error {
 	return e.planInsert(i)
 }
 
-// planKey looks at who holds the key, and reports whether the job is not to be inserted.
+// planKey checks the holder of the key, and reports whether the job is not to be inserted.
 func (e *enqueue) planKey(i int) (taken bool, err error) {
 	j := &e.jobs[i]
 	k := kindKey{j.Kind, j.Key}
@@ -261,7 +260,7 @@ func (e *enqueue) meetHolder(i int, h holder) error {
 		return sojourn.Conflict("job %d of kind %s has the key %.64q", h.id, j.Kind, j.Key)
 	}
 	done := sojourn.Enqueued{ID: h.id, State: h.state, Duplicate: true}
-	if j.OnConflict != sojourn.Replace { // a look without a lock: the key is its holder's, whatever becomes of that
+	if j.OnConflict != sojourn.Replace { // no lock: the key is its holder's, even if the holder changes
 		e.done[i] = done
 		return nil
 	}
@@ -306,7 +305,7 @@ func (e *enqueue) planInsert(i int) error {
 	}
 	e.fresh = append(e.fresh, i)
 	if len(e.jobs) == 1 {
-		return nil // nobody looks
+		return nil // ids and keys are not checked for repeats
 	}
 	e.noteID(j.ID, i)
 	if j.Key != "" {

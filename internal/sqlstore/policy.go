@@ -8,15 +8,15 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// ordinary is what a stored policy leaves out: most jobs have it, so most jobs store none
-// (docs/decisions/041). It is written down here and not taken from the defaults of package sojourn,
-// because what is stored has to mean the same when a default is another one. A stored policy is a
-// resolved one, in which none of these is 0.
+// ordinary has the values that a stored policy omits: most jobs have it, so most jobs store none
+// (docs/decisions/041). It does not refer to the defaults of package sojourn, because stored
+// policies must keep their meaning when a default changes. A stored policy is a resolved one, in
+// which none of these is 0.
 var ordinary = sojourn.Policy{MaxAttempts: 5, MaxCrashes: 3, Timeout: 24 * time.Hour, DecideWithin: 5 * time.Minute,
 	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1},
 	OnLost:  sojourn.RetryLost, OnPanic: sojourn.RetryPanic, LateResponse: sojourn.AcceptLate}
 
-// storedPolicy is the text of a resolved policy: JSON without what is ordinary, ” if nothing is
+// storedPolicy is the text of a resolved policy: JSON without ordinary values, ” if nothing is
 // left.
 func storedPolicy(p sojourn.Policy) (string, error) {
 	leaveOut(&p.MaxAttempts, ordinary.MaxAttempts)
@@ -44,7 +44,7 @@ func leaveOut[T comparable](v *T, usual T) {
 	}
 }
 
-// readPolicy is the policy that storedPolicy has made a text of.
+// readPolicy returns the policy of a text made by storedPolicy.
 func readPolicy(text string) (p sojourn.Policy, err error) {
 	if text != "" {
 		err = json.Unmarshal([]byte(text), &p)
@@ -76,7 +76,7 @@ func (s *Store) policy(text string) (sojourn.Policy, error) {
 	return p, err
 }
 
-// policyText is the text of the last policy. Jobs that are stored together mostly have the same.
+// policyText caches the text of the last policy. Jobs that are stored together mostly share one.
 type policyText struct {
 	last *sojourn.Policy
 	text string

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestStoredPolicy: what is stored is read back, and what is left out of the text stays what it is
-// now, for ever.
+// TestStoredPolicy: a stored policy is read back unchanged, and values that the text omits keep
+// their present meaning for ever.
 func TestStoredPolicy(t *testing.T) {
 	resolved := func(change func(*sojourn.Policy)) sojourn.Policy {
 		var j sojourn.Job

@@ -8,10 +8,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// Waiting jobs whose wait names when to poll stand in an index of their own, by the time of the
-// next poll step. A claim that names their kind as pollable takes what is due there before it looks
-// at jobs that have not begun; the limit and the windows do not matter, because the job holds its
-// weight already.
+// Waiting jobs with a poll interval have an index of their own, by the time of the next poll step.
+// A claim that names their kind as pollable takes the due polls before it reads jobs that have not
+// begun; the limit and the windows do not matter, because the job holds its weight already.
 
 // poll is the next poll step of a job.
 type poll struct {
@@ -25,8 +24,8 @@ const (
 	qNextPoll = `select poll_at_us from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us > $3 order by poll_at_us limit 1`
 )
 
-// duePolls lists the poll steps of a queue that are due, those that wait longest first. Each uses 1
-// of the worker's capacity, whatever its job weighs.
+// duePolls lists the due poll steps of a queue, the oldest first. Each uses 1 of the worker's
+// capacity, regardless of its job's weight.
 func (t *tx) duePolls(queue string, r sojourn.ClaimRequest) (due []entrant, err error) {
 	for _, kind := range r.Pollable {
 		if !slices.Contains(r.Kinds, kind) {
@@ -43,8 +42,8 @@ func (t *tx) duePolls(queue string, r sojourn.ClaimRequest) (due []entrant, err 
 	return due, nil
 }
 
-// nextPoll is when the next poll step is due that the claim may take; 0 if there is none. What is
-// due now and was not taken is held back by a gate or by lack of room.
+// nextPoll returns when the next poll step is due that the claim may take; 0 if there is none. Due
+// steps that were not taken are held back by a gate or by lack of room.
 func (t *tx) nextPoll(r sojourn.ClaimRequest) (next int64, err error) {
 	for _, queue := range r.Queues {
 		for _, kind := range r.Pollable {
@@ -82,8 +81,8 @@ func (t *tx) answeredBefore(l *live) (bool, error) {
 
 const qPollMessage = `insert into sj_message (scope, message_id, seq, at_us, digest) values ($1, $2, $3, $4, $5) on conflict (scope, message_id) do nothing`
 
-// keepAnswer records what a poll step has brought, as a response in hand, or as one that came too
-// late. What its end does to other responses is written before.
+// keepAnswer records the answer of a poll step, as a taken or a late response. The effects of its
+// end on other responses are written before.
 func (t *tx) keepAnswer(was *live, o *sojourn.Outcome, late bool) error {
 	seq, err := t.num(qNextResponses, 1)
 	if err != nil {

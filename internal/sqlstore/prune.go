@@ -10,16 +10,16 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// expired is a final job that retention wants gone, as it was when it was read.
+// expired is a final job that retention deletes, with the columns as they were read.
 type expired struct {
 	id, finished int64
 	kind, key    string
 }
 
-// qOld finds final jobs of one queue and state that ended before a time. None goes within IDLife of
-// its end, so while somebody may repeat its enqueue, or while it still holds its key. The end and
-// not the enqueue counts because the index knows it: a queue that finishes more than its count
-// within IDLife would otherwise be read from end to end by each sweep.
+// qOld finds final jobs of one queue and state that ended before a time. It spares jobs that ended
+// within IDLife, because their enqueue may be repeated, and jobs that still hold their key. The end
+// counts, not the enqueue, because it is indexed: else each sweep would read all of a queue that
+// finishes more jobs within IDLife than its count.
 const (
 	qOld = `select f.id, f.finished_us, f.kind, f.key from sj_final f
 		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)
@@ -29,7 +29,7 @@ const (
 	qNthNewest = `select finished_us, id from sj_final where queue = $1 and state = $2 order by finished_us desc, id desc limit 1 offset $3`
 )
 
-// oldJobs reads what retention wants gone: by age, and above the count.
+// oldJobs reads the jobs that retention deletes: by age, and above the count.
 func (t *tx) oldJobs(limit int) ([]expired, error) {
 	var queues []sojourn.QueueStatus
 	if _, err := t.listQueues(nil, &queues); err != nil {
@@ -65,8 +65,8 @@ func (t *tx) oldJobs(limit int) ([]expired, error) {
 	return old, nil
 }
 
-// housekeeping of small tables: message ids outlive their responses, blocks and workers are
-// forgotten after a day.
+// Housekeeping of small tables: message ids outlive their responses, blocks and workers are deleted
+// after a day.
 const (
 	qOldMessages = `delete from sj_message where (scope, message_id) in (select scope, message_id from sj_message where at_us <= $1 order by at_us limit $2)`
 	qOldBlocks   = `delete from sj_block where leased_us <= $1`
@@ -94,8 +94,8 @@ var stepPrune = eachStep("prune", func(t *tx, old []expired) (int, error) {
 	return n, err
 })
 
-// prunePerTx bounds one transaction of retention: a pass is several, so that workers get their turn
-// between them.
+// prunePerTx bounds one transaction of retention: a pass uses several, so that other requests run
+// in between.
 const prunePerTx = 500
 
 func (s *Store) prune(ctx context.Context, old []expired) (int, error) {
@@ -112,8 +112,8 @@ func (s *Store) prune(ctx context.Context, old []expired) (int, error) {
 	return total, nil
 }
 
-// qRemove repeats what was read: the job is still the same final one. After it everything else of
-// the job goes.
+// qRemove checks that the job is still the final one that was read. After it the job's other rows
+// are deleted.
 const qRemove = `delete from sj_final where id = $1 and finished_us = $2 and state in (7, 8, 9)`
 
 var qRemoveRest = []string{
@@ -159,21 +159,20 @@ const (
 	qDropKey      = `delete from sj_key where kind = $1 and key = $2 and job = $3 and live = 0`
 )
 
-// rememberHolder notes the final job that has stood for a key until now, before another job takes
-// it. The job may have held it itself, in an earlier generation.
+// rememberHolder records the final job that held a key until now, before another job takes it. The
+// new job may have held it itself, in an earlier generation.
 func (t *tx) rememberHolder(kind, key string, taker int64) error {
 	_, err := t.exec(qRemember, kind, key, taker)
 	return err
 }
 
-// removeHolder takes a job away from one of its keys: the newest of the earlier ones stands for it
-// then, if one is still stored, so that an answer for it is late and not early for whoever comes
-// next.
+// removeHolder removes a job from one of its keys. The newest earlier holder replaces it, if one is
+// still stored, so that a response for it is late, and not early for the next job with the key.
 func (t *tx) removeHolder(id int64, k kindKey) error {
 	if k.key == "" {
 		return nil
 	}
-	if t.concurrent() { // one at a time changes what is remembered of a key
+	if t.concurrent() { // one transaction at a time changes the past holders of a key
 		if err := t.query(qLockKey, func(sqldb.Row) error { return nil }, k.kind, k.key); err != nil {
 			return err
 		}

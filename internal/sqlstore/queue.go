@@ -31,8 +31,8 @@ const (
 type queueRow struct {
 	sojourn.QueueSettings
 	found     bool
-	shape     int64 // changes with what decides where jobs stand in line
-	reshape   int64 // up to which id that is done; -1 = all
+	shape     int64 // changes with the settings that determine the order of jobs
+	reshape   int64 // progress of the reindexing: the next id; -1 = done
 	maxWeight int64
 	flow      sojourn.FlowState
 	text      string // the settings, as stored
@@ -50,7 +50,7 @@ func (t *tx) queueRows(names sqldb.Texts) (map[string]*queueRow, error) {
 	return rows, t.peek(qQueueRows, func(r sqldb.Row) error { return t.scanQueueRow(r, rows) }, names)
 }
 
-// missing are queues as long as nothing is found of them.
+// missing returns empty rows for queues that were not read yet.
 func missing(names sqldb.Texts) map[string]*queueRow {
 	rows := make(map[string]*queueRow, len(names))
 	for _, name := range names {
@@ -74,7 +74,7 @@ func (t *tx) scanQueueRow(r sqldb.Row, rows map[string]*queueRow) (err error) {
 	return err
 }
 
-// queueSettings decodes stored settings; nobody changes what it returns.
+// queueSettings decodes stored settings. The result is shared and must not be changed.
 func (s *Store) queueSettings(text string) (q sojourn.QueueSettings, err error) {
 	if text == "" {
 		return q, nil
@@ -88,20 +88,20 @@ func (s *Store) queueSettings(text string) (q sojourn.QueueSettings, err error) 
 	return q, err
 }
 
-// door is what every claim must know of a queue.
+// door holds the columns of a queue that every claim needs.
 type door struct {
 	paused, gated bool
 	shape         int64
 }
 
-// door is what a queue's own settings and those of all queues say.
+// door combines a queue's own settings with those of all queues.
 func (c *claims) door(queue string) door {
 	d, all := c.doors[queue], c.doors[sojourn.AllQueues]
 	d.paused, d.gated = d.paused || all.paused, d.gated || all.gated
 	return d
 }
 
-// owns reports whether nobody else can claim from the queue before this transaction is over.
+// owns reports whether this transaction excludes other claims from the queue until its end.
 func (t *tx) owns(queue string) bool { return !t.concurrent() || slices.Contains(t.locked, queue) }
 
 // pausedFor reports whether jobs of a kind are not handed out.
@@ -115,9 +115,9 @@ func (t *tx) pausedFor(queue, kind string) (bool, error) {
 	return !f.Ask(&sojourn.Candidate{Kind: kind, Purpose: sojourn.PurposeDecide}).Open, err
 }
 
-// lockQueue keeps other transactions from changing the queue, and from claiming where they must
-// count. It waits for them in the order of the names; out of that order it does not wait, and
-// reports false where another transaction has the lock.
+// lockQueue keeps other transactions from changing the queue, and from claiming if its gates count.
+// It waits for them in the order of the names; out of that order it does not wait, and reports
+// false if another transaction has the lock.
 func (t *tx) lockQueue(queue string) (bool, error) {
 	if t.owns(queue) {
 		return true, nil
@@ -134,8 +134,8 @@ func (t *tx) lockQueue(queue string) (bool, error) {
 	return got, err
 }
 
-// seeQueue makes a queue that does not exist yet. It comes after the job's row, for whose
-// transaction ForgetQueue waits: so the job is seen there, or the queue is missed here.
+// seeQueue creates a queue that does not exist yet. It runs after the job's insert, for whose
+// transaction ForgetQueue waits: so either the job is seen there, or the queue is missed here.
 func (t *tx) seeQueue(name string) error {
 	_, err := t.exec(qSeeQueue, name)
 	return err
@@ -146,7 +146,7 @@ type setQueueAsk struct {
 	settings sojourn.QueueSettings
 }
 
-// stepSetQueue reports whether the jobs that are there must be put into line anew.
+// stepSetQueue reports whether the existing jobs must be reindexed.
 var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape bool, err error) {
 	if err := t.seeQueue(ask.name); err != nil {
 		return false, err
@@ -180,7 +180,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 		return false, err
 	}
 	t.after = append(t.after, func() { t.s.breakers.put(ask.name, knownBreaker{ask.settings.Breaker, t.now}) })
-	if !now.Paused { // what waited may go on
+	if !now.Paused { // waiting jobs may continue
 		t.freed[ask.name] += sojourn.MaxBatch
 	}
 	return now.reshape >= 0, nil
@@ -213,7 +213,7 @@ func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettin
 	return err
 }
 
-// stepForgetQueue answers with the refusal, which was found before anything was written.
+// stepForgetQueue answers with the refusal, which was found before any write.
 var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal, error) {
 	if err := t.allWritten(); err != nil {
 		return refusal{}, err
@@ -265,7 +265,7 @@ func (s *Store) Queues(ctx context.Context, names ...string) ([]sojourn.QueueSta
 	return out, err
 }
 
-// listQueues appends the queues that are asked for, without counts, and returns where each stands.
+// listQueues appends the named queues, without counts, and returns the index of each.
 func (t *tx) listQueues(names []string, out *[]sojourn.QueueStatus) (map[string]int, error) {
 	wanted := map[string]bool{}
 	for _, n := range names {
@@ -297,14 +297,14 @@ const (
 	qAskers     = `select asks from sj_worker where seen_us > $1`
 )
 
-// asks is what a worker asks for, as it is stored with it.
+// asks is the stored form of the queues and kinds that a worker claims.
 type asks struct {
 	Name   string   `json:"name,omitempty"`
 	Queues []string `json:"queues"`
 	Kinds  []string `json:"kinds"`
 }
 
-// unhandled reports ready jobs for which no worker asks (spec:A10).
+// unhandled reports ready jobs that no worker claims (spec:A10).
 func (t *tx) unhandled(status func(queue string) *sojourn.QueueStatus) error {
 	handled := map[place]bool{}
 	err := t.query(qAskers, func(r sqldb.Row) error {

@@ -11,11 +11,10 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A lease is stored as the time at which it ends. When the clock is set, this time means something
-// else: after a step forward, the leases of living workers look ended; after a step back, the jobs
-// of killed processes stay running for as long as the step was. So the first process that notices
-// shifts the leases by the size of the step, in one transaction with the record of it that
-// all processes share (docs/decisions/046).
+// A lease is stored as its end time. A step of the clock changes its meaning: after a step forward,
+// the leases of living workers look expired; after a step back, jobs of killed processes stay
+// running for as long as the step was. So the first process that notices shifts the leases by the
+// step, in one transaction with the record of it that all processes share (docs/decisions/046).
 
 // sharedClock is the record that all processes on one database share, in sj_meta.
 type sharedClock struct {
@@ -28,7 +27,7 @@ type sharedClock struct {
 
 const (
 	metaClock = "clock"
-	// markEvery is how old the mark may become while leases are granted, with a sweep at hand.
+	// markEvery is the maximum age of the mark while leases are granted and sweeps run.
 	markEvery = 2 * time.Second
 	// shiftMost bounds the waiting jobs whose delays are shifted back with the clock.
 	shiftMost = 10_000
@@ -38,15 +37,15 @@ const (
 var errClockStep = errors.New("the clock was set")
 
 func readShared(text string) (r sharedClock) {
-	fmt.Sscan(text, &r.mark, &r.steps, &r.since, &r.gap) // what is missing is 0
+	fmt.Sscan(text, &r.mark, &r.steps, &r.since, &r.gap) // missing fields are 0
 	r.text = text
 	return r
 }
 
 func (r sharedClock) String() string { return fmt.Sprint(r.mark, r.steps, r.since, r.gap) }
 
-// after is the record after a step to now, or after a time without a process that may have been
-// one. An earlier gap counts as long as its grace is not over.
+// after returns the record after a step to now, or after a time without a process, which may have
+// contained a step. An earlier gap counts as long as its grace is not over.
 func (r sharedClock) after(now, step int64) sharedClock {
 	gap := step
 	if now-step < r.since+graceMost.Microseconds() {
@@ -56,9 +55,9 @@ func (r sharedClock) after(now, step int64) sharedClock {
 	return r
 }
 
-// open takes the shared record when the store opens. How much of the time since the mark has
-// passed, and how much is a step, cannot be known: until a lease after the opening, all of it may
-// be a step. A mark in the future is a step back for certain.
+// open loads the shared record when the store opens. It cannot know how much of the time
+// since the mark was a step of the clock: until a lease after the opening, all of it may be one. A
+// mark in the future is certainly a step back.
 func (c *clock) open(r sharedClock) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +74,7 @@ func (c *clock) open(r sharedClock) {
 	c.shared = r
 }
 
-// clockStep is a step of the clock that was seen and to which the leases were not fitted yet.
+// clockStep is a step of the clock by which the leases were not shifted yet.
 type clockStep struct {
 	to    span  // the offset after it
 	us    int64 // its size
@@ -91,9 +90,9 @@ func (c *clock) pendingStep() clockStep {
 	return clockStep{c.offset, c.offset.middle() - c.before.middle(), c.shared.steps}
 }
 
-// remaining is by how much the leases are still to be shifted when the record says steps: nothing
-// if another process has done it. What differs from what others have seen is shifted all the same,
-// because to shift a lease that is right grants it one lease at most.
+// remaining returns by how much the leases are still to be shifted if the record says steps: 0 if
+// another process has done it. A step that differs from the recorded one is applied too, because
+// shifting a correct lease extends it by one lease at most.
 func (p clockStep) remaining(steps int64) int64 {
 	left := p.us - (steps - p.known)
 	switch near := jump.Microseconds(); {
@@ -105,7 +104,7 @@ func (p clockStep) remaining(steps int64) int64 {
 	return p.us
 }
 
-// rebased says that the leases fit the clock at the offset to.
+// rebased records that the leases fit the clock at the offset to.
 func (c *clock) rebased(p clockStep, r sharedClock) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,8 +178,8 @@ func (s *Store) rebase(ctx context.Context) error {
 	return nil
 }
 
-// shift moves what was counted before a step: leases and the timeouts of running steps, and after
-// a step back also the delays of waiting jobs.
+// shift moves times that were set before a step: leases and the timeouts of running steps, and
+// after a step back also the delays of waiting jobs.
 func (t *tx) shift(us int64) error {
 	var ids sqldb.Ints
 	collect := func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }
@@ -216,15 +215,15 @@ func (t *tx) shift(us int64) error {
 	return nil
 }
 
-// shiftRow shifts a lease so that as much is left of it as before. After a step back it
-// touches only leases of which more than a whole one is left, and it never leaves more than that:
-// so a lease that was shifted before, or was granted after the step, stays as it is.
+// shiftRow shifts a lease so that its remaining time stays the same. After a step back it changes
+// only leases with more than a whole lease left, and never leaves more than that: so a lease that
+// was shifted before, or was granted after the step, stays as it is.
 func (t *tx) shiftRow(l *live, us int64) {
 	if whole := t.now + l.leaseUs; l.State == sojourn.Running && (us > 0 || l.leaseUntil > whole) {
 		l.leaseUntil = min(max(l.leaseUntil+us, min(l.leaseUntil, t.now)), whole)
 	}
 	if us < 0 && l.updated <= t.now+jump.Microseconds() {
-		return // what else it counts was counted before the clock was ahead
+		return // its other times were set before the clock was ahead
 	}
 	for _, clock := range []*int64{&l.timeoutAt, &l.waitUntil, &l.beatUntil, &l.pollAt, &l.rested, &l.decideBy} {
 		if *clock > 0 {
@@ -247,7 +246,7 @@ func (t *tx) grantGrace() error {
 	return err
 }
 
-// unsaved is the record to write if the stored one does not know of the present grace.
+// unsaved returns the record to write if the stored one lacks the present grace.
 func (c *clock) unsaved(now int64) (sharedClock, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -274,7 +273,7 @@ func (s *Store) keepMark(ctx context.Context, stored string, now int64) error {
 	})
 }
 
-// sync takes over what other processes have stored; false while a step of this process is pending.
+// sync loads the record of other processes; false while a step of this process is pending.
 func (c *clock) sync(r sharedClock) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

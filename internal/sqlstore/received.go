@@ -9,25 +9,25 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// received is a response of this transaction. It is written once, as the transaction has left it.
+// received is a response of this transaction. It is written once, in its last state.
 type received struct {
 	in              *sojourn.Response
-	as              message // whose id it has
+	as              message // its message id
 	digest          digest
 	seq             int64
 	outcome         int64
 	inHand          bool
 	job             sojourn.ID
 	generation      int32
-	wait            int64 // that the capability names by which it came; -1: it came without one
+	wait            int64 // number of the wait in its capability; -1: it came without one
 	expires         int64
 	duplicates      int64
 	reason, errText string // as they are stored
-	named           bool   // its message id is not to be stored: that is done already
+	named           bool   // its message id is stored already
 	written         bool
 }
 
-// received is what a store adds to a response.
+// received builds the stored row of a response.
 func (t *tx) received(in *sojourn.Response, seq, outcome int64, l *live, job sojourn.ID) *received {
 	s := &received{in: in, seq: seq, outcome: outcome, job: job, wait: -1, errText: sojourn.Cut(in.Error, sojourn.MaxError), reason: sojourn.Cut(in.Reason, sojourn.MaxReason)}
 	if in.Failed && s.reason == "" {
@@ -44,18 +44,18 @@ func (t *tx) received(in *sojourn.Response, seq, outcome int64, l *live, job soj
 	return s
 }
 
-// inbox is what a transaction does to responses. It is written before all that jobs' ends do to the
-// responses they leave over.
+// inbox is the write set of responses. It is written before the changes of ended jobs to their
+// remaining responses.
 type inbox struct {
 	new     []*received
-	of      map[int64]*received // by number, also those that are written
-	marks   [4]sqldb.Ints       // responses that were stored before and become something, see marked
-	repeats map[int64]int64     // number of a response that is stored → how often it came again
+	of      map[int64]*received // by number, with those that are written
+	marks   [4]sqldb.Ints       // stored responses that change their outcome, see marked
+	repeats map[int64]int64     // number of a stored response → how often it was repeated
 }
 
-// How a response ends that a job has kept.
+// The results of an attached response.
 const (
-	markTaken  = iota // in hand
+	markTaken  = iota // taken by the job
 	markUsedUp        // an error that has ended the attempt
 	markLate
 	markStale
@@ -80,7 +80,7 @@ func (b *inbox) empty() bool {
 	return len(b.new)+len(b.repeats) == 0
 }
 
-// add leaves a response to the next flush.
+// add adds a response to the write set.
 func (b *inbox) add(s *received) {
 	if b.of == nil {
 		b.of = map[int64]*received{}
@@ -89,7 +89,7 @@ func (b *inbox) add(s *received) {
 	b.new = append(b.new, s)
 }
 
-// mark notes what becomes of responses that a job has kept.
+// mark records the results of attached responses.
 func (b *inbox) mark(how int, seqs []int64) {
 	for _, seq := range seqs {
 		s := b.of[seq]
@@ -122,7 +122,7 @@ const (
 	qRepeated = `update sj_response set duplicates = duplicates + each($2 bigint) /*from each*/ where seq = each($1 bigint)`
 )
 
-// qSaveAnswered is qSaveLive for what an answer changes that ends a wait.
+// qSaveAnswered is qSaveLive for the columns that change when a response ends a wait.
 const qSaveAnswered = `update sj_live set state = 3, resumed = 1, given = 0, wait_until_us = 0, beat_until_us = 0, poll_at_us = 0, decide_by_us = 0,
 	waits = waits + 1, r1 = each($4 bigint), r2 = each($5 bigint), wake_at_us = each($6 bigint), kept = each($7 bigint), in_hand = each($8 bigint),
 	rested_us = each($9 bigint), history = each($10 bigint), updated_us = each($11 bigint)
@@ -141,7 +141,7 @@ func (t *tx) flushAnswered(rows []savedRow) {
 	t.laterSheet(qSaveAnswered, n, changedInside, s)
 }
 
-// collectInbox makes statements of what is pending for responses.
+// collectInbox builds statements from the write set of responses.
 func (t *tx) collectInbox() {
 	b := &t.inbox
 	if b.empty() {

@@ -7,21 +7,20 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// recentRows bounds what recent remembers: 10,000 rows are some 10 MB.
+// recentRows bounds recent: 10,000 rows are some 10 MB.
 const recentRows = 10_000
 
-// recent are the rows of running jobs as this process's last transactions have left them, so that
-// the end of a step need not read what its claim has just written. They hold as long as nobody else
-// writes: another connection's commit changes the version, and all are forgotten. So only a
-// connection that is Versioned uses them, which is one that writes alone. They belong to its
-// transaction.
+// recent is a cache of the rows of running jobs as this process's last transactions left them, so
+// that a finish need not read the row that its claim has just written. The cache is valid while no
+// other connection writes: another commit changes the version, and clears it. So only a Versioned
+// connection, which writes alone, uses it. It belongs to the connection's transaction.
 type recent struct {
 	version int64
 	rows    map[sojourn.ID]*live
 	unused  unused
 }
 
-// open gives the transaction the rows if they still hold.
+// open gives the transaction the cached rows if they are still valid.
 func (k *recent) open(t *tx) error {
 	c, ok := t.Conn.(sqldb.Versioned)
 	if !ok {
@@ -42,8 +41,8 @@ func (k *recent) open(t *tx) error {
 	return nil
 }
 
-// keep remembers what a transaction has written. If it has failed, or has changed rows in another
-// way, nothing is remembered.
+// keep caches the rows that a transaction has written. If it has failed, or has changed rows in
+// another way, no row is cached.
 func (k *recent) keep(t *tx, failed error) {
 	if failed == nil {
 		k.unused.add(t.blocks)
@@ -61,12 +60,12 @@ func (k *recent) keep(t *tx, failed error) {
 	}
 }
 
-// alters reports whether a statement changes rows beside those that a transaction saves.
+// alters reports whether a statement changes rows other than those that a transaction saves.
 func alters(q string) bool {
 	return strings.HasPrefix(q, "update sj_live") || strings.HasPrefix(q, "update sj_job")
 }
 
-// unused is unused.take, if nobody else can have used it.
+// unused is unused.take, if no other connection can have used the id.
 func (t *tx) unused(id sojourn.ID, owner string) (block, bool) {
 	if t.recent == nil {
 		return block{}, false
@@ -74,7 +73,7 @@ func (t *tx) unused(id sojourn.ID, owner string) (block, bool) {
 	return t.s.recent.unused.take(int64(id), owner)
 }
 
-// recently is the row of a lease as it was left, if it is known and this transaction has written
+// recently returns the cached row of a lease, if there is one and this transaction has written
 // nothing yet.
 func (t *tx) recently(lease sojourn.Lease) *live {
 	if t.wrote || t.altered || !t.pending.empty() {

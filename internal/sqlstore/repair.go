@@ -8,21 +8,21 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// qMislaid finds the lanes whose ledger is not what their jobs hold. Whoever changes what a job
-// holds adds the same to the ledger in the same transaction, so one statement sees both or neither,
-// and the difference stays right whatever is committed after it.
+// qMislaid finds the lanes whose ledger differs from the weight that their jobs hold. Each change
+// of held weight updates the ledger in the same transaction. So one statement sees both or neither,
+// and the difference stays right after later commits.
 const qMislaid = `select lane, sum(booked), sum(held) from (
 	select lane, held as booked, 0 as held from sj_flight where queue = $1
 	union all select lane, held, 0 from sj_landed where queue = $1
 	union all select lane, 0, held from sj_live where queue = $1 and held > 0 and lane <> '') a
 	group by lane having sum(booked) <> sum(held)`
 
-// stepRepair corrects the ledger of one queue. Its lock keeps two repairs from doing so twice.
+// stepRepair corrects the ledger of one queue. Its lock keeps two repairs from correcting it twice.
 var stepRepair = eachStep("repair", func(t *tx, queue string) (found []sojourn.Violation, err error) {
 	if got, err := t.lockQueue(queue); err != nil || !got {
 		return nil, err
 	}
-	t.leaveFlight() // of what stands before this in the transaction
+	t.leaveFlight() // of earlier requests in the transaction
 	var held sqldb.Ints
 	var queues, lanes sqldb.Texts
 	if err := t.query(qMislaid, func(r sqldb.Row) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// repeatedClaim answers a request that was executed before with the jobs of that time whose leases
-// still stand: C6.
+// repeatedClaim answers a request that was executed before with its jobs whose leases are still
+// valid: C6.
 func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, last int64, err error) {
 	if r.Number == 0 {
 		return nil, 0, nil
@@ -19,7 +19,7 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 		return nil, last, err
 	}
 	if r.Number < last {
-		return nil, answered, nil // older than the newest: its answer is not waited for any more
+		return nil, answered, nil // older than the newest: its caller does not wait for the answer any more
 	}
 	leases, closed, err := leasesIn(before.leases, r.Worker)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 		}
 	}
 	if len(rows) == 0 {
-		return nil, last, nil // nothing of it stands: the request may be answered with other jobs
+		return nil, last, nil // no lease is valid: the request may be answered with other jobs
 	}
 	carries := make(map[sojourn.ID]*carried, len(rows))
 	err = c.peek(qCarried, func(row sqldb.Row) error {
@@ -54,7 +54,7 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 	return jobs, answered, err
 }
 
-// saveClaim notes what a worker has got, so that its repeated request gets the same.
+// saveClaim records the jobs of a worker's claim, so that its repeated request gets the same.
 func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, rows []*live) error {
 	text := leasesText(rows, r.Close)
 	c.last[r.Worker] = lastClaim{number: r.Number, leases: text}

@@ -48,8 +48,8 @@ var stepRespond = newStep("respond", func(t *tx, requests [][]sojourn.Response) 
 	return r, r.look()
 })
 
-// Respond stores responses and matches them; see sojourn.Store. The sources of a caller with an
-// access token are its own.
+// Respond stores responses and matches them; see sojourn.Store. A caller with an access token has
+// sources of its own.
 func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
 	if len(rs) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("responses", "%d responses exceed the limit of %d a call; split them", len(rs), sojourn.MaxBatch)
@@ -68,8 +68,8 @@ func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.R
 	return a.done, err
 }
 
-// sourcesOf gives responses the sources under which those of their caller are kept. Those of the
-// application stay as they are.
+// sourcesOf replaces the sources of responses by those of their caller. Responses of the
+// application are not changed.
 func sourcesOf(c *sojourn.Caller, rs []sojourn.Response) ([]sojourn.Response, error) {
 	if c != nil {
 		rs = slices.Clone(rs)
@@ -86,9 +86,9 @@ func sourcesOf(c *sojourn.Caller, rs []sojourn.Response) ([]sojourn.Response, er
 	return rs, nil
 }
 
-// target is whom a response addresses, and how it is known again.
+// target is the job that a response addresses, and the message id for deduplication.
 type target struct {
-	id                        sojourn.ID // 0: whoever has the key
+	id                        sojourn.ID // 0: the holder of the key
 	token                     bool
 	generation, attempt, wait int32 // of a token
 	until                     int64 // of a token, microseconds; 0 = it does not expire
@@ -99,7 +99,7 @@ type target struct {
 	conflict bool // its message id has another digest, so that as is an id of its own
 }
 
-// aim checks a response and finds out whom it addresses, without a look at what is stored.
+// aim checks a response and determines the job that it addresses, without reading the database.
 func (t *tx) aim(r *sojourn.Response) (target, error) {
 	if err := r.Validate(t.s.cfg.MaxBytes); err != nil {
 		return target{}, err
@@ -108,7 +108,7 @@ func (t *tx) aim(r *sojourn.Response) (target, error) {
 		return target{}, sojourn.Invalid("message_id", "is empty; Client.Respond makes one, so that a repeated call is recognised")
 	}
 	to := target{digest: responseDigest(r)}
-	if !r.Park && !r.Progress { // progress is a text for people, and what is parked addresses nobody
+	if !r.Park && !r.Progress { // progress is a text for people, and a parked response has no job
 		to.notJSON = parse("body", r.ContentType, r.Body)
 	}
 	if r.Token == "" {

@@ -9,23 +9,23 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// responding is the responses of one transaction. What they need is read for all of them together.
-// Then each is decided in turn, by the rows as those before it have left them, and what came of all
-// is written together.
+// responding processes the responses of one transaction. It reads the rows for all of them
+// together. Then it decides each response in turn, on the rows as the responses before it have left
+// them, and writes all results together.
 type responding struct {
 	*tx
 	calls []respondCall
 
-	firsts  map[message]*received                 // who had the message id first
-	holders map[kindKey]holder                    // who has, or had, the key
-	rows    map[sojourn.ID]*live                  // as they are by now; nil: not live
-	kept    map[sojourn.ID][]sojourn.KeptResponse // of the rows, in order of arrival
-	numbers sqldb.Ints                            // for the responses that are new, ascending
-	nextID  int64                                 // the first that was not given out
+	firsts  map[message]*received                 // the first response with each message id
+	holders map[kindKey]holder                    // the present or last holder of the key
+	rows    map[sojourn.ID]*live                  // with the changes so far; nil: not live
+	kept    map[sojourn.ID][]sojourn.KeptResponse // attached to the rows, in order of arrival
+	numbers sqldb.Ints                            // for new responses, ascending
+	nextID  int64                                 // the first id that was never allocated
 	signs   map[sojourn.ID]string                 // progress, the newest of each job
 }
 
-// respondCall is one call. It is refused before anything is written.
+// respondCall is one call. A refused call is refused before anything is written.
 type respondCall struct {
 	rs      []sojourn.Response
 	targets []target
@@ -49,7 +49,7 @@ func newResponding(t *tx, requests [][]sojourn.Response) *responding {
 	return r
 }
 
-// accepted calls do for the responses of calls that are not refused.
+// accepted calls do for each response of the calls that are not refused.
 func (r *responding) accepted(do func(in *sojourn.Response, to *target)) {
 	for _, c := range r.calls {
 		for k := range c.rs {
@@ -61,13 +61,13 @@ func (r *responding) accepted(do func(in *sojourn.Response, to *target)) {
 }
 
 const (
-	// qMessages finds who had a message id first, with its digest. Where its dialect has a text of
-	// its own, that also numbers those who are the first.
+	// qMessages finds the first response of each message id, with its digest. Where a dialect
+	// overrides the text, the statement also numbers the new message ids.
 	qMessages = `select m.scope, m.message_id, m.seq, coalesce(r.job, 0), 1, m.digest from sj_message m left join sj_response r on r.seq = m.seq /*, each*/
 		where m.scope = each($1 text) and m.message_id = each($2 text)`
 	qKeys = `select k.kind, k.key, k.job, k.live from sj_key k /*, each*/ where k.kind = each($1 text) and k.key = each($2 text)`
-	// qLiveNamed locks whom responses name, and whom leases name, in one order. What is read after
-	// it is what the transactions before have left.
+	// qLiveNamed locks the jobs named by responses and by leases, in one order. Reads after it see
+	// the result of the transactions before.
 	qLiveNamed      = `select ` + liveColumns + qNamed
 	qLiveNamedTyped = `select ` + liveColumns + `, j.content_type` + qNamed
 	qNamed          = ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1) union
@@ -79,7 +79,7 @@ const (
 // Dialect.Over.
 const TextMessages = qMessages
 
-// read looks and prepares.
+// read runs look and prepare.
 func (r *responding) read() error {
 	if err := r.readAll(r.look()); err != nil {
 		return err
@@ -87,8 +87,8 @@ func (r *responding) read() error {
 	return r.prepare()
 }
 
-// look asks for the rows of the jobs, where they are locked in one order; which message ids are
-// known; and who has the keys.
+// look returns the reads of the transaction: the rows of the jobs, locked in one order; the known
+// message ids; and the holders of the keys.
 func (r *responding) look() (reads []sqldb.Statement) {
 	ids := make(sqldb.Ints, 0, len(r.leased))
 	for id := range r.leased {
@@ -148,8 +148,8 @@ func (r *responding) scanMessage(row sqldb.Row) error {
 	return nil
 }
 
-// prepare reads what depends on what the look has found: rows that are not locked yet, what they
-// keep, and numbers. It ends with the last refusal.
+// prepare runs the reads that depend on the result of look: rows that are not locked yet, attached
+// responses, and numbers. It is the last place where a call is refused.
 func (r *responding) prepare() error {
 	for i := range r.calls {
 		c := &r.calls[i]
@@ -168,7 +168,7 @@ func (r *responding) prepare() error {
 		if to.id == 0 && !in.Park {
 			h := r.holders[kindKey{in.Kind, in.Key}]
 			if to.id = h.id; !h.live && r.concurrent() {
-				return // the look has found it, or it is final
+				return // look has read the row, or the job is final
 			}
 		}
 		if _, ok := r.rows[to.id]; !ok && to.id != 0 {
@@ -200,7 +200,7 @@ func (r *responding) prepare() error {
 	return r.readKept()
 }
 
-// readKept reads what the jobs keep. Their rows say how many those are, and most keep none.
+// readKept reads the attached responses. The rows contain their count; most jobs have none.
 func (r *responding) readKept() error {
 	var keepers sqldb.Ints
 	for id, l := range r.rows {
@@ -262,7 +262,7 @@ func (r *responding) keep(l *live, s *received) error {
 	kept := append(r.kept[l.ID], sojourn.KeptResponse{Seq: s.seq, Key: s.in.Key, Failed: s.in.Failed, Reason: s.reason, Error: s.errText,
 		ByToken: s.wait >= 0, Wait: int32(max(s.wait, 0))})
 	after, kept, err := r.matchKept(&now, kept)
-	if err == nil && after == &now { // nobody waits for it
+	if err == nil && after == &now { // no wait has matched it
 		err = r.save(l, after)
 	}
 	if err != nil {
@@ -275,7 +275,7 @@ func (r *responding) keep(l *live, s *received) error {
 	return nil
 }
 
-// progress stores a sign of life, and lets the beat of the wait start anew where one runs: R6.
+// progress stores a progress response, and restarts the beat of the wait if one runs: R6.
 func (r *responding) progress(l *live, text string) error {
 	now := *l
 	if l.beatUntil > 0 {
@@ -289,7 +289,7 @@ func (r *responding) progress(l *live, text string) error {
 	return r.save(l, &now)
 }
 
-// write leaves to the next flush what is not the jobs' own.
+// write adds the progress texts to the write set.
 func (r *responding) write() {
 	ids := slices.Sorted(maps.Keys(r.signs))
 	jobs, nothing, texts := make(sqldb.Ints, len(ids)), make(sqldb.Blobs, len(ids)), make(sqldb.Texts, len(ids))
@@ -302,8 +302,8 @@ func (r *responding) write() {
 const qSigns = `insert into sj_data (job, checkpoint, progress) rows($1 bigint, $2 bytea, $3 text)
 	on conflict (job) do update set progress = excluded.progress`
 
-// outcomeFor is what a response is before Match looks at it. Progress is never kept: it would
-// answer the next wait.
+// outcomeFor returns the outcome of a response before Match runs. Progress is never attached: it
+// would answer the next wait.
 func (t *tx) outcomeFor(r *sojourn.Response, l *live, to target) int64 {
 	switch {
 	case to.conflict:
@@ -321,12 +321,12 @@ func (t *tx) outcomeFor(r *sojourn.Response, l *live, to target) int64 {
 	case r.Progress && l.AttemptOpen && (l.State == sojourn.Running || l.State == sojourn.Awaiting):
 		return outApplied // R6
 	case r.Progress:
-		return outLate // nobody waits for its sender
+		return outLate // no wait of its sender is open
 	}
 	return outEarly // R5: kept
 }
 
-// respondOne is a response that comes in a transaction of another step.
+// respondOne processes a response inside a transaction of another step.
 func (t *tx) respondOne(in sojourn.Response) (sojourn.Responded, error) {
 	r := newResponding(t, [][]sojourn.Response{{in}})
 	if err := r.read(); err != nil {

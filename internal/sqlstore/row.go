@@ -9,10 +9,10 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// never is the wake_at of a job that nothing but a claim moves.
+// never is the wake_at of a job that only a claim moves.
 const never = math.MaxInt64
 
-// live is a row of sj_live, with what of sj_job the rules need.
+// live is a row of sj_live, with the columns of sj_job that the rules need.
 type live struct {
 	sojourn.Row
 	queue, kind, key string
@@ -28,16 +28,16 @@ type live struct {
 
 	runAt, updated      int64 // microseconds, as all below; 0 = none
 	leaseUntil, leaseUs int64
-	began               int64 // of the present step
+	began               int64 // of the current step
 	waitUntil           int64 // limit of the wait by Await(within)
-	beatUntil           int64 // the wait ends then unless progress comes
+	beatUntil           int64 // the wait ends then unless a progress response comes
 	pollAt              int64 // the next poll step; only of an awaiting job
 	timeoutAt           int64
-	rested              int64 // when the job was resumed: its clock stands still since then
+	rested              int64 // when the job was resumed: its clock has stood still since then
 	decideBy            int64
 	deadline            int64
 	policyJSON          string
-	r1, r2              int64 // place in the claim index
+	r1, r2              int64 // rank in the claim index
 	wakeAt              int64
 }
 
@@ -88,7 +88,7 @@ func (t *tx) load(ids sqldb.Ints) (map[sojourn.ID]*live, error) {
 
 func noMore(sqldb.Row, *live) error { return nil }
 
-// loadBy is load by a query that begins with liveColumns; more reads what stands behind them.
+// loadBy is load by a query that begins with liveColumns; more reads the columns after them.
 func (t *tx) loadBy(q string, ids sqldb.Ints, more func(sqldb.Row, *live) error) (map[sojourn.ID]*live, error) {
 	found := make(map[sojourn.ID]*live, len(ids))
 	return found, t.loadInto(found, q, ids, more)
@@ -153,7 +153,7 @@ func (t *tx) readLeased(leases []sojourn.Lease) error {
 	return nil
 }
 
-// underLease is the row of a lease that still stands; nil if the lease is lost.
+// underLease returns the row of a lease that is still valid; nil if the lease is lost.
 func (t *tx) underLease(lease sojourn.Lease) (*live, error) {
 	if _, ok := t.leased[lease.ID]; !ok {
 		if err := t.readLeased([]sojourn.Lease{lease}); err != nil {
@@ -166,7 +166,7 @@ func (t *tx) underLease(lease sojourn.Lease) (*live, error) {
 	return nil, nil
 }
 
-// stands reports whether id, epoch and worker of a lease are the row's and the state is running.
+// stands reports whether id, epoch and worker of a lease match the row and the state is running.
 // This is the fence of every write on behalf of a step (inv:F2).
 func (l *live) stands(lease sojourn.Lease) bool {
 	return l.ID == lease.ID && l.epoch == lease.Epoch && l.worker == lease.Worker && l.State == sojourn.Running
@@ -176,7 +176,7 @@ func (l *live) leaseOf() sojourn.Lease {
 	return sojourn.Lease{ID: l.ID, Epoch: l.epoch, Worker: l.worker}
 }
 
-// wake sets wake_at: the moment at which the sweep must look at the row, whatever happens else.
+// wake sets wake_at: the time at which the sweep must check the row at the latest.
 func (l *live) wake() {
 	l.wakeAt = earliest(l.deadline)
 	switch l.State {
@@ -201,9 +201,9 @@ func (l *live) wake() {
 	}
 }
 
-// waitEnd is when the wait ends by its own limit or by silence; never if neither runs. While a poll
-// step runs beside a response that came before it ended, both stand still: the end of the step
-// finds out whether the response ends the wait.
+// waitEnd returns when the wait ends by its own limit or its beat; never if neither runs. If a
+// response came during a poll step, both stand still: the end of the step determines whether the
+// response ends the wait.
 func (l *live) waitEnd() int64 {
 	if l.State == sojourn.Running && l.Kept > 0 {
 		return never
@@ -222,9 +222,9 @@ func earliest(times ...int64) int64 {
 	return e
 }
 
-// oneLeaseLater is when the sweep acts on a timeout or a deadline of a running job. First it is its
-// worker's business, who was told the remaining time: so a live worker is never overlapped, one
-// either that has begun when the time was over already.
+// oneLeaseLater is the time at which the sweep acts on a timeout or a deadline of a running job.
+// The worker, which knows the remaining time, acts first. So no second step overlaps a live worker,
+// even if its step began after the time was over.
 func (l *live) oneLeaseLater(us int64) int64 {
 	if us == 0 {
 		return 0
@@ -232,7 +232,7 @@ func (l *live) oneLeaseLater(us int64) int64 {
 	return max(us, l.began) + l.leaseUs
 }
 
-// save writes a row back, with the next flush, if its state and epoch are still those that were
+// save writes a row back, with the next flush, if its state and epoch are still the ones that were
 // read.
 func (t *tx) save(was, l *live) error {
 	l.updated = max(t.now, was.updated)
@@ -268,8 +268,8 @@ func (t *tx) saveStart(was, l *live) error {
 	return err
 }
 
-// unsaved takes a row back that the transaction was to save, because it changes once more, and
-// returns the state and the epoch that stand in the database.
+// unsaved removes the pending save of a row that changes once more, and returns its state and epoch
+// in the database.
 func (t *tx) unsaved(was *live) (sojourn.State, int64, error) {
 	delete(t.leased, was.ID)
 	i, ok := t.pending.place[was.ID]
@@ -285,8 +285,8 @@ func (t *tx) unsaved(was *live) (sojourn.State, int64, error) {
 	return before.state, before.epoch, nil
 }
 
-// waitJSON is empty for a job that has never awaited in this generation: its key is what it would
-// wait for.
+// waitJSON is empty for a job that has never awaited in this generation: it would wait for its own
+// key.
 func waitJSON(l *live) string {
 	if !l.awaited {
 		return ""
@@ -295,7 +295,7 @@ func waitJSON(l *live) string {
 	return string(b)
 }
 
-// wait decodes a stored wait; most without keys of their own share a few texts.
+// wait decodes a stored wait; most waits without keys of their own share a few texts.
 func (s *Store) wait(text string) (sojourn.Wait, error) {
 	w, ok := s.waits.get(text)
 	if ok {
@@ -308,7 +308,7 @@ func (s *Store) wait(text string) (sojourn.Wait, error) {
 	return w, err
 }
 
-// noteChange collects what is to be told after the commit.
+// noteChange collects the events to publish after the commit.
 func (t *tx) noteChange(l *live) {
 	if l.State == sojourn.Ready || l.State == sojourn.Errored {
 		t.ready[place{l.queue, l.kind}]++

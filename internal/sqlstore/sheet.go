@@ -7,18 +7,18 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// sheet is the rows of a bulk, column by column: first the ids, then numbers, then texts, then
-// bytes. The rows of one transaction have most of their columns in common, and such a column is
-// kept as one value (docs/decisions/043).
+// sheet holds the rows of a bulk by column: first the ids, then numbers, then texts, then bytes.
+// The rows of one transaction agree in most columns; such a column is kept as one value
+// (docs/decisions/043).
 type sheet struct {
-	rows    int // that are expected
+	rows    int // expected number
 	ids     sqldb.Ints
 	numbers cells[int64]
 	texts   cells[string]
 	blobs   []blobCells
 }
 
-// newSheet makes a sheet for so many rows with so many columns of each sort beside the ids.
+// newSheet makes a sheet with space for rows, and with columns of each type beside the ids.
 func newSheet(rows, numbers, texts, blobs int) *sheet {
 	return &sheet{rows: rows, numbers: make(cells[int64], numbers), texts: make(cells[string], texts), blobs: make([]blobCells, blobs)}
 }
@@ -116,7 +116,7 @@ func (c *blobCells) add(rows int, v []byte) {
 	}
 }
 
-// laterSheet leaves a bulk of rows to the next flush. wanted rows must change; 0 for any number.
+// laterSheet adds a bulk of rows to the write set. wanted rows must change; 0 for any number.
 func (t *tx) laterSheet(q string, wanted int, raced string, s *sheet) {
 	t.laterBulk(q, wanted, raced, s.ids, s.columns()...)
 }

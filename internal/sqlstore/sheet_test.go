@@ -31,7 +31,7 @@ func TestSheet(t *testing.T) {
 	}
 }
 
-// More rows than were expected find their place.
+// A sheet can get more rows than expected.
 func TestSheetGrows(t *testing.T) {
 	s := newSheet(1, 1, 0, 1)
 	for i := range int64(50) {
@@ -47,7 +47,7 @@ func TestSheetGrows(t *testing.T) {
 	}
 }
 
-// Text that no database takes is mended, however a column has it.
+// Text that no database can store is replaced, in constant and in varying columns.
 func TestSheetStorable(t *testing.T) {
 	s := newSheet(2, 0, 2, 0)
 	s.row(1).strings("\xff", "a")

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// Config is what a database package chooses for its store.
+// Config is the configuration of a store by its database package.
 type Config struct {
 	Prefix string           // of every table; default "sj_"
 	Now    func() time.Time // the clock of the database
@@ -24,15 +24,15 @@ type Config struct {
 	Elapsed   func() time.Duration // the monotonic clock of this process; nil: that of Now
 	LoneClock bool                 // leases are not shifted when the clock is set, as the control of such a test
 
-	Poll     time.Duration // how often blocked calls look for changes of other processes; default 100 ms
+	Poll     time.Duration // how often blocked calls check for changes of other processes; default 100 ms
 	MaxBytes int           // of args, result, body and checkpoint each; default 256 KiB
 	InboxTTL time.Duration // of an early response without a live job; default 24 h
 	Runners  int           // transactions at a time; default 1
-	Enders   int           // beside them, for ends of steps and claims from queues with gates; default 0: the Runners have those too
-	Apart    int           // ends of fewer steps than this are left to the Runners all the same
+	Enders   int           // further transactions for finishes and for claims from queues with gates; default 0: Runners run those too
+	Apart    int           // finishes of fewer steps than this still go to the Runners
 	MaxRows  int           // of one transaction; default 1,000
 	Declared bool          // only queues that SetQueue has made take jobs
-	NoRoom   func() error  // why no new jobs may be stored for want of space; nil if there is no bound
+	NoRoom   func() error  // the error that refuses new jobs when space is short; nil if there is no bound
 
 	Throttlers map[string]sojourn.Throttler                 // queue → its throttler in Go
 	Rules      func(text string) (sojourn.Throttler, error) // compiles the throttle setting of queues; nil: this process knows no rules
@@ -53,23 +53,23 @@ type Store struct {
 	rebasing   sync.Mutex            // held while leases are shifted after a step of the clock
 	leasing    atomic.Bool           // leases were granted since the shared clock was marked
 	present    present
-	asked      memo[string, asked]                 // worker → what it asks for, as stored
+	asked      memo[string, asked]                 // worker → the queues and kinds that it claims, as stored
 	rendered   sync.Map                            // statement → its text on this database
-	settings   memo[string, sojourn.QueueSettings] // JSON → what it says
-	policies   memo[string, sojourn.Policy]        // JSON → what it says; there are as many as kinds, not as jobs
-	waits      memo[string, sojourn.Wait]          // the same of waits without keys
+	settings   memo[string, sojourn.QueueSettings] // JSON → its value
+	policies   memo[string, sojourn.Policy]        // JSON → its value; there are as many as kinds, not as jobs
+	waits      memo[string, sojourn.Wait]          // the same for waits without keys
 	spare      spareIDs                            // for transactions of the application
 	recent     recent
 	trusted    trusted
 	guesses    guesses
 	alike      alike
 	churn      churn
-	gated      memo[string, bool]         // worker → whether there were gates before its last claim
-	filled     memo[string, bool]         // worker → whether its last claim got all that it had asked for
-	apart      atomic.Int32               // claims that go beside others
+	gated      memo[string, bool]         // worker → whether its last claim met gates
+	filled     memo[string, bool]         // worker → whether its last claim was full
+	apart      atomic.Int32               // claims that run concurrently, see goesApart
 	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
 	looks      looks
-	lively     memo[string, bool] // queues with gates from which the last claim of this process has started something
+	lively     memo[string, bool] // queues with gates from which this process's last claim has started jobs
 	throttlers throttlers
 }
 
@@ -122,8 +122,8 @@ const (
 // readMeta reads the instance's name and secret, or draws them for a new instance.
 func (s *Store) readMeta(ctx context.Context) error {
 	return s.db.Update(ctx, func(c sqldb.Conn) error {
-		// Again, because another process may have migrated since this one looked; where one
-		// transaction writes at a time, it cannot do so unseen now.
+		// Check the schema again, because another process may have migrated since this one read it.
+		// Where one transaction writes at a time, it cannot migrate in between now.
 		var schema sojourn.Schema
 		if err := migrate.New(s.db, s.cfg.Prefix, s.cfg.Now).ReadSchema(c, &schema); err != nil {
 			return err
@@ -158,7 +158,7 @@ func (s *Store) readMeta(ctx context.Context) error {
 					return err
 				}
 			}
-			if err := read(); err != nil { // of two that open a new instance at once, both use what the first has drawn
+			if err := read(); err != nil { // if two processes open a new instance at once, both use the values that were stored first
 				return err
 			}
 		}
@@ -169,21 +169,21 @@ func (s *Store) readMeta(ctx context.Context) error {
 	})
 }
 
-// tx is one transaction: its connection, its one reading of the clock, and what is to be told after
-// the commit.
+// tx is one transaction: its connection, its one reading of the clock, and the events to publish
+// after the commit.
 type tx struct {
 	sqldb.Conn
 	s *Store
 	reading
 	wrote  bool
-	silent bool             // no caller is told what it has read
+	silent bool             // its reads are reported to no caller
 	ready  map[place]int    // jobs that became claimable
 	freed  map[string]int   // weight that was returned, by queue
-	opens  int64            // when a gate opens that has held a claim back; 0 = not known
+	opens  int64            // when a gate opens that held a claim back; 0 = not known
 	reads  bool             // it is a View, which cannot write
 	flight map[flight]int64 // weight that has come into flight, see land
 	locked []string         // queues, see lockQueue
-	felt   map[string]*felt // queue → what outcomes say of the other side
+	felt   map[string]*felt // queue → outcome statistics, see feelOutcome
 	relied map[string]int64 // queue → shape, see rely
 	due    int64            // the earliest wake_at that was written; 0 = none
 	polls  []poll           // that were written
@@ -191,32 +191,32 @@ type tx struct {
 	after  []func()         // run after the commit
 	never  map[string]error // windows that have refused a job, see mayStart
 
-	hasty    bool                 // the first try: it trusts, and looks for all steps at the beginning
-	looked   []any                // what the looks of steps have found, see lookingFirst
+	hasty    bool                 // the first try: uses caches, and prefetches for all steps at the beginning
+	looked   []any                // prefetched reads of the steps, see lookingFirst
 	pending  pending              // written with the next flush
-	holding  bool                 // but for the fresh rows, see canHold
+	holding  bool                 // pending, except for the fresh rows, see canHold
 	inbox    inbox                // the same of responses
 	leased   map[sojourn.ID]*live // rows that were read for their leases and have not changed since; nil: not live
 	recent   map[sojourn.ID]*live // see recent
 	blocks   []block              // of ids that it has leased
 	changed  []*live              // rows as they were written, oldest first
-	writers  map[sojourn.ID]int64 // rows that are trusted → their marks
+	writers  map[sojourn.ID]int64 // cached rows → their marks
 	writer   int64                // the mark of this transaction, once it has committed; 0 = not asked for
-	dead     int                  // rows that it leaves behind in sj_live
-	altered  bool                 // a row was changed that is not among them
+	dead     int                  // dead tuples that it creates in sj_live
+	altered  bool                 // it has changed a row outside of the list above
 	lines    []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places   map[string]queueRow  // queues as place has read them, since the last row was locked
 	waits    waits                // of the finishes under way
-	types    contentTypes         // of the jobs whose bytes need them
-	guessed  *questions           // the transaction has not looked, and asks these when it commits; nil: it has
-	enqueued *enqueue             // that has looked or guessed
+	types    contentTypes         // of the jobs whose bytes need their content types
+	guessed  *questions           // validators for the commit, if the transaction used cached reads; nil: it has read
+	enqueued *enqueue             // its enqueues, read or from caches
 	claims   *claims              // the same
-	starting bool                 // it is looking for claims alone, which may start jobs that are alike
-	early    *early               // what it has started before its claim was looked at; nil: nothing
-	unseen   []kindKey            // keys under which another transaction may have missed this one, see lookAgain
+	starting bool                 // its prefetch is for claims alone, which may bulk-start jobs
+	early    *early               // jobs bulk-started before the claim was evaluated; nil: none
+	unseen   []kindKey            // keys for which another transaction may not have seen this one, see lookAgain
 }
 
-// newTx begins with a group of requests, of which there may be none.
+// newTx begins a transaction for a group of requests, which may be empty.
 func (s *Store) newTx(c sqldb.Conn, hasty bool, group ...*request) (*tx, error) {
 	sent := s.clock.monotonic()
 	t := &tx{Conn: c, s: s, ready: map[place]int{}, freed: map[string]int{}, hasty: hasty}
@@ -267,7 +267,7 @@ func (t *tx) query(q string, each func(sqldb.Row) error, args ...any) error {
 	return t.peek(q, each, args...)
 }
 
-// peek is query for what nothing pending changes.
+// peek is query for reads that no pending write can change; it does not flush.
 func (t *tx) peek(q string, each func(sqldb.Row) error, args ...any) error {
 	return t.Query(t.s.sql(q), each, storableArgs(args)...)
 }
@@ -313,8 +313,8 @@ func (t *tx) num(q string, args ...any) (n int64, err error) {
 	return n, err
 }
 
-// end is the last thing that a transaction does: it writes what is pending, and looks whether what
-// it has relied on still holds.
+// end runs last in a transaction: it flushes the pending writes, and checks that the settings it
+// relied on are unchanged.
 func (t *tx) end() error {
 	t.leaveFlight()
 	if c, ok := t.Conn.(sqldb.Committer); ok {
@@ -349,10 +349,10 @@ func errUnknown(ctx context.Context) error {
 		Message: "the call ended while the store was writing; it may or may not have been executed: repeat it unchanged"}
 }
 
-// batcherFor puts claims beside enqueues, so that jobs start in the transaction that stores them.
-// Ends of many steps have nothing to do with either; those of a few are not worth a sync of their
-// own, where syncs are all that a transaction costs. Claims from queues with gates go with the
-// ends: gates see only what is stored, and producers should not wait for them.
+// batcherFor routes an operation to a batcher. Claims share one with enqueues, so that a new job
+// can start in the transaction that stores it. Large finishes use the other; small ones do not
+// justify a sync of their own, where syncs are the cost of a transaction. Claims from queues with
+// gates go with the finishes: gates see only stored jobs, and producers should not wait for them.
 func (s *Store) batcherFor(st *step, rows int, in any) *batcher {
 	switch st {
 	case stepFinish:
@@ -402,10 +402,10 @@ func (s *Store) view(ctx context.Context, fn func(t *tx) error) error {
 	return nil
 }
 
-// Nudge makes every blocked Claim and Find look again, as after a driven clock has moved.
+// Nudge makes every blocked Claim and Find read again, e.g. after a driven clock has moved.
 func (s *Store) Nudge() { s.hub.wakeAll() }
 
-// OwnerID names this process; see sojourn.Owner. It is empty on databases that do not know their
+// OwnerID names this process; see sojourn.Owner. It is empty on databases that do not track their
 // processes.
 func (s *Store) OwnerID() string {
 	if o, ok := s.db.(sqldb.Owners); ok {

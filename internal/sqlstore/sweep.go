@@ -21,8 +21,8 @@ var stepSweep = eachStep("sweep", func(t *tx, limit int) (sojourn.Swept, error) 
 	return swept, err
 })
 
-// Sweep handles what is overdue; see sojourn.Store. It reads first, so that a sweep with nothing to
-// do writes nothing.
+// Sweep handles overdue jobs; see sojourn.Store. It reads first, so that a sweep with nothing to do
+// writes nothing.
 func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	if limit < 1 || limit > 10*sojourn.MaxBatch {
 		return sojourn.Swept{}, sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, 10*sojourn.MaxBatch)
@@ -71,7 +71,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	if swept.Pruned, err = s.prune(ctx, old); err != nil {
 		return swept, err
 	}
-	for _, queue := range unshaped { // whoever has changed its settings may have died over it; last, because it may wait
+	for _, queue := range unshaped { // the process that changed the settings may have died before it finished; last, because it may wait
 		if err := s.reshape(ctx, queue, 1+limit/piece); err != nil {
 			return swept, err
 		}
@@ -79,8 +79,8 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	return swept, nil
 }
 
-// sweepDue ends what is overdue: one bounded page of the wake-up index, whatever sort of thing
-// stands there.
+// sweepDue ends overdue waits, leases and deadlines: one bounded page of the wake-up index, for all
+// kinds of wake-up times.
 func (t *tx) sweepDue(limit int) (swept sojourn.Swept, err error) {
 	var ids sqldb.Ints
 	if err := t.query(qOverdue, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, t.now, limit); err != nil {
@@ -89,7 +89,7 @@ func (t *tx) sweepDue(limit int) (swept sojourn.Swept, err error) {
 	return t.sweepThese(ids)
 }
 
-// sweepThese ends what of these rows is overdue.
+// sweepThese ends the overdue waits, leases and deadlines of these rows.
 func (t *tx) sweepThese(ids sqldb.Ints) (swept sojourn.Swept, err error) {
 	if len(ids) == 0 {
 		return swept, nil
@@ -108,7 +108,7 @@ func (t *tx) sweepThese(ids sqldb.Ints) (swept sojourn.Swept, err error) {
 		if err != nil {
 			return swept, err
 		}
-		if count == nil { // nothing has come to its end: the row only gets its right wake_at
+		if count == nil { // nothing is overdue: the row only gets its correct wake_at
 			moved := *l
 			if err := t.save(l, &moved); err != nil {
 				return swept, err
@@ -123,7 +123,7 @@ func (t *tx) sweepThese(ids sqldb.Ints) (swept sojourn.Swept, err error) {
 	return swept, nil
 }
 
-// happen applies an event that no outcome brings, and matches after it.
+// happen applies an event that does not come from an outcome, and matches after it.
 func (t *tx) happen(was *live, e sojourn.Event) error {
 	tr, err := sojourn.Decide(was.Row, e)
 	if err != nil {
@@ -133,7 +133,7 @@ func (t *tx) happen(was *live, e sojourn.Event) error {
 		return err
 	}
 	l, err := t.apply(was, tr, change{})
-	if err == nil && l.State == sojourn.Awaiting { // a poll step that was lost may have set the job's key
+	if err == nil && l.State == sojourn.Awaiting { // the lost poll step may have set the job's key
 		l, err = t.beginWait(l)
 	}
 	if err == nil {
@@ -142,8 +142,8 @@ func (t *tx) happen(was *live, e sojourn.Event) error {
 	return err
 }
 
-// overdue says which clock of a row has run out, and which number of the sweep counts it. A nil
-// count means none has; l may have been moved on.
+// overdue returns the event of the clock that has run out, and the counter of the sweep for it. A
+// nil count means that none has; l may have been changed.
 func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int, err error) {
 	past := func(us int64) bool { return us > 0 && us <= t.now }
 	deadline, timeout := l.deadline, l.timeoutAt
@@ -189,7 +189,7 @@ func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int
 	case sojourn.Errored:
 		if past(l.decideBy) {
 			paused, err := t.pausedFor(l.queue, l.kind)
-			if paused { // the clock stands while nobody may come
+			if paused { // the clock stands still while no worker may claim the job
 				l.decideBy = t.now + l.Policy.DecideWithin.Microseconds()
 				return e, nil, err
 			}
@@ -199,7 +199,7 @@ func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int
 	return e, nil, nil
 }
 
-// waitOver is the end of a wait by its limit, or by silence if that came first.
+// waitOver is the end of a wait by its limit, or by its beat if that came first.
 func (l *live) waitOver() sojourn.Event {
 	if l.waitEnd() == l.waitUntil {
 		return timedOut("the wait for a response")
@@ -233,8 +233,7 @@ var stepOwner = eachStep("owner", func(t *tx, owner string) (int, error) {
 	return len(ids), nil
 })
 
-// sweepOwners ends the leases of processes on this machine that have died, without waiting for the
-// leases' end.
+// sweepOwners ends the leases of dead processes on this machine before they expire.
 func (s *Store) sweepOwners(ctx context.Context, limit int) (swept sojourn.Swept, err error) {
 	o, ok := s.db.(sqldb.Owners)
 	if !ok {
@@ -245,8 +244,8 @@ func (s *Store) sweepOwners(ctx context.Context, limit int) (swept sojourn.Swept
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
-			// To its end even if ctx ends: the owner is known to be dead only until this function
-			// returns.
+			// The transaction completes even if ctx ends: the owner is known to be dead only until
+			// this function returns.
 			n, err := do[int](context.WithoutCancel(ctx), s, classClaim, stepOwner, 1, owner)
 			if err != nil || n == 0 {
 				return err == nil, err
@@ -272,7 +271,7 @@ const (
 )
 
 // sweepInbox ends the time to live of early responses for which no job came (W9), and deletes those
-// whose retention is over. As long as a live job has the key, its Await may still come for them.
+// whose retention is over. As long as a live job has the key, its Await may still match them.
 func (t *tx) sweepInbox(limit int, swept *sojourn.Swept) error {
 	type row struct {
 		seq, outcome int64

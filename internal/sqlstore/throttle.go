@@ -14,19 +14,18 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// GoThrottler as the throttle setting of a queue says that its throttler is Go code: a process that
-// was given none for the queue starts nothing of it, as with a rule and a process without rules.
+// GoThrottler is the throttle setting of a queue whose throttler is Go code. A process without a
+// throttler for the queue starts none of its jobs, as a process without rules does for a rule.
 const GoThrottler = "go"
 
-// throttlers are what this process knows of throttling, with what it has compiled. Safe for
-// concurrent use.
+// throttlers holds the throttlers of this process and its compiled rules. Safe for concurrent use.
 type throttlers struct {
 	own     map[string]sojourn.Throttler // by queue; never changed
 	compile func(text string) (sojourn.Throttler, error)
 
 	mu     sync.Mutex
 	rules  map[string]compiled // by text, at most maxCompiled
-	stuck  map[string]int      // queue → answers that are still being waited for by nobody
+	stuck  map[string]int      // queue → late answers of calls that were abandoned
 	told   map[string]time.Time
 	failed map[string]int64
 }
@@ -44,8 +43,7 @@ var (
 	errNoGo    = errors.New(`the queue wants a throttler in Go ("throttle": "go"): open this process's store with the option Throttle`)
 )
 
-// of returns what must be asked about the jobs of a queue, the rule first, or why it cannot be
-// asked.
+// of returns the throttlers of a queue, the rule first, or the error if they cannot be asked.
 func (th *throttlers) of(queue, text string) (asked []sojourn.Throttler, err error) {
 	own := th.own[queue]
 	switch {
@@ -67,7 +65,7 @@ func (th *throttlers) of(queue, text string) (asked []sojourn.Throttler, err err
 	return asked, nil
 }
 
-// freely marks a throttler that nothing but itself makes come to an end.
+// freely marks a throttler that cannot be stopped from outside.
 type freely struct{ sojourn.Throttler }
 
 func (th *throttlers) rule(text string) compiled {
@@ -84,16 +82,16 @@ func (th *throttlers) rule(text string) compiled {
 	return c
 }
 
-// enough is the time of answers after which a claim asks about nobody else: many cheap answers are
-// no reason to fail closed.
+// enough is the total time of answers after which a claim asks no more questions: many cheap
+// answers are no reason to fail closed.
 const enough = sojourn.MaxThrottle / 10
 
-// stopped reports whether the pass is over, or has used up the time for more.
+// stopped reports whether the pass is over, or has used up the time for further questions.
 func (p *pass) stopped() bool { return p.over != nil || p.took > enough }
 
 // pass asks the throttlers of one queue about the candidates of one claim. After an answer that
 // took too long it is over: everything is refused until the next pass. Only the time of answers
-// counts, not that of the database.
+// counts, not the time of the database.
 type pass struct {
 	th     *throttlers
 	queue  string
@@ -117,7 +115,7 @@ func (th *throttlers) begin(queue, text string) *pass {
 	return p
 }
 
-// end logs what went wrong, once a minute a queue.
+// end logs the last error, once a minute a queue.
 func (p *pass) end(now time.Time) {
 	if p.last == nil {
 		return
@@ -133,9 +131,9 @@ func (p *pass) end(now time.Time) {
 	}
 }
 
-// ask returns what the throttlers say together: the first that does not start the candidate
-// decides. An error refuses this candidate only, so that one job whose data a rule cannot handle
-// stops nobody else.
+// ask returns the combined answer of the throttlers: the first one that does not start the
+// candidate decides. An error refuses this candidate only, so that a job whose data a rule cannot
+// handle does not block other jobs.
 func (p *pass) ask(c *sojourn.Candidate, f *sojourn.Flight) sojourn.Admission {
 	if p.over != nil {
 		return sojourn.Admission{Text: firstLine(p.over)}
@@ -154,8 +152,8 @@ func (p *pass) ask(c *sojourn.Candidate, f *sojourn.Flight) sojourn.Admission {
 	return sojourn.Admission{Start: true}
 }
 
-// answer asks one throttler. Rules keep their budget by themselves. Go code may not, so it is asked
-// on the side: one that does not come back is left behind, and until it returns nobody asks again.
+// answer asks one throttler. Rules keep their time limit themselves. Go code may not, so it runs in
+// a goroutine: a call that hangs is abandoned, and blocks further calls until it returns.
 func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
 	began := time.Now()
 	defer func() { p.took += time.Since(began) }()
@@ -174,7 +172,7 @@ func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flig
 		err error
 	}
 	done := make(chan answer, 1)
-	var settled atomic.Bool // by whoever comes first: the answer, or the one who waits no longer
+	var settled atomic.Bool // by the first of the two: the answer, or the caller that gives up waiting
 	go func() {
 		a, err := safely(ctx, own.Throttler, c, f)
 		done <- answer{a, err}
@@ -195,7 +193,7 @@ func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flig
 	return sojourn.Admission{}, p.over
 }
 
-// left is how many answers about a queue were left behind and have not come yet.
+// left returns how many abandoned calls about a queue have not returned yet.
 func (th *throttlers) left(queue string) int {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -240,8 +238,8 @@ func firstLine(err error) string {
 	return sojourn.Cut(text, sojourn.MaxReason)
 }
 
-// validThrottle compiles a new text. A process without rules cannot, and may only leave what is
-// there.
+// validThrottle compiles a new text. A process without rules cannot compile, and may only keep the
+// stored text.
 func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
 	if text == "" || text == GoThrottler {
 		return nil
@@ -258,7 +256,7 @@ func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
 	})
 }
 
-// announce gives the queues that have a throttler in this process the setting that makes every
+// announce stores, for each queue with a throttler in this process, the setting that makes every
 // other process need one too.
 func (s *Store) announce(ctx context.Context) error {
 	for queue, t := range s.throttlers.own {

@@ -25,8 +25,8 @@ func starts(context.Context, *sojourn.Candidate, *sojourn.Flight) (sojourn.Admis
 	return sojourn.Admission{Start: true}, nil
 }
 
-// TestThrottleFailsClosed: a text that does not compile, one that nobody can compile, an error and
-// a panic refuse, are counted and say why (inv:T5).
+// TestThrottleFailsClosed: a text that does not compile, one without a compiler, an error and a
+// panic refuse, are counted and give the reason (inv:T5).
 func TestThrottleFailsClosed(t *testing.T) {
 	for _, c := range []struct {
 		text   string
@@ -60,8 +60,8 @@ func TestThrottleFailsClosed(t *testing.T) {
 	}
 }
 
-// TestThrottleIsNotWaitedFor: Go code that does not come back ends the pass, nobody asks it again
-// until it returns, and no other queue waits for it (inv:T5).
+// TestThrottleIsNotWaitedFor: Go code that does not return ends the pass, is not called again until
+// it returns, and does not delay other queues (inv:T5).
 func TestThrottleIsNotWaitedFor(t *testing.T) {
 	back, asked := make(chan struct{}), make(chan struct{}, 10)
 	th := asking(func(context.Context, *sojourn.Candidate, *sojourn.Flight) (sojourn.Admission, error) {

@@ -12,15 +12,15 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// commit runs a group of requests in one transaction. If it was rolled back with several in it,
-// each is run alone, so that only the one at fault fails.
+// commit runs a group of requests in one transaction. If it was rolled back with several requests
+// in it, each is run alone, so that only the failing one fails.
 func (s *Store) commit(group []*request) {
 	helped, err := s.transact(group, true)
 	if err == nil {
 		return
 	}
-	// If the outcome is unknown, the group may be stored. What another run would say of it is not
-	// what this one did.
+	// If the outcome is unknown, the group may be stored. Another run would not report the result
+	// of this one.
 	again := (helped || len(group) > 1) && s.broken.Load() == nil && sojourn.ErrorCode(err) != sojourn.CodeUnknown
 	for _, r := range group {
 		if r.err = err; again {
@@ -32,8 +32,8 @@ func (s *Store) commit(group []*request) {
 // txTime bounds one transaction, with all waiting for another process's lock on the file.
 const txTime = 30 * time.Second
 
-// transact runs a group in one transaction, with blocked claims if it may hand jobs over to them.
-// helped says whether there were any.
+// transact runs a group in one transaction, with blocked claims if handing is set. helped reports
+// whether there were any.
 func (s *Store) transact(group []*request, handing bool) (helped bool, err error) {
 	if err := s.broken.Load(); err != nil {
 		return false, *err
@@ -46,7 +46,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 	var lent []*waiter // the same ones if the transaction is run again
 	var given []claimAnswer
 	err = s.update(ctx, func(c sqldb.Conn) (err error) {
-		defer func() { // a mistake of ours fails the request that meets it, and nothing else
+		defer func() { // a bug in this package fails only its own request
 			if v := recover(); v != nil {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
 			}
@@ -95,7 +95,7 @@ func (s *Store) transact(group []*request, handing bool) (helped bool, err error
 	return len(lent) > 0, nil
 }
 
-// update is DB.Update that shifts the leases first when fn finds that the clock was set.
+// update is DB.Update that shifts the leases first if fn finds that the clock was set.
 func (s *Store) update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	for {
 		err := s.db.Update(ctx, fn)
@@ -126,7 +126,7 @@ func (t *tx) runGroup(group []*request) error {
 	return nil
 }
 
-// foundNothing reports whether a group is claims that go on waiting.
+// foundNothing reports whether a group has only claims that are still empty.
 func foundNothing(group []*request) bool {
 	return !slices.ContainsFunc(group, func(r *request) bool {
 		a, ok := r.out.(claimAnswer)

@@ -7,11 +7,11 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// trusted are rows of running jobs as transactions of this process have left them, where others
-// write beside it. The end of a step neither reads nor locks such a row: the database marks each
-// row with the transaction that has written it, and the statement that deletes the row asks for the
-// mark. If somebody has written the row since, the whole transaction is repeated, and reads
-// (docs/decisions/032). Safe for concurrent use.
+// trusted is a cache of the rows of running jobs as this process's transactions left them, where
+// others write concurrently. A finish neither reads nor locks a cached row: the database marks each
+// row with the transaction that wrote it, and the delete compares the mark. If another transaction
+// has written the row since, the whole transaction is repeated with reads (docs/decisions/032).
+// Safe for concurrent use.
 type trusted struct {
 	mu   sync.Mutex
 	rows map[sojourn.ID]trustedRow // at most recentRows
@@ -22,7 +22,7 @@ type trustedRow struct {
 	writer int64
 }
 
-// keep remembers what a transaction has written that has committed.
+// keep caches the rows of a committed transaction.
 func (k *trusted) keep(t *tx) {
 	if len(t.changed) == 0 {
 		return
@@ -41,15 +41,15 @@ func (k *trusted) keep(t *tx) {
 	}
 }
 
-// mayTrust reports whether a row is one of a step whose end concerns nothing but the job: nobody
-// counts what is in flight, and it is not a poll.
+// mayTrust reports whether the end of a row's step concerns only the job: its queue does not count
+// the weight in flight, and the step is not a poll.
 func mayTrust(l *live) bool {
 	return l.State == sojourn.Running && l.lane == laneNone && (l.Purpose == sojourn.PurposeStart || l.Purpose == sojourn.PurposeResume)
 }
 
-// trust takes the rows of all leases of a group as they are remembered, or none. Rows that are read
-// are locked in one order before anything is decided, and those that are trusted only when they are
-// deleted, so a group does not have both.
+// trust takes the rows of all leases of a group from the cache, or none. Rows that are read are
+// locked in one order before decisions; cached rows are locked only when they are deleted. So a
+// group does not mix both.
 func (t *tx) trust(group []*request) bool {
 	k := &t.s.trusted
 	k.mu.Lock()
@@ -82,7 +82,7 @@ func (t *tx) trust(group []*request) bool {
 	return len(rows) > 0
 }
 
-// forget drops what was trusted in vain.
+// forget removes rows from the cache that turned out to be stale.
 func (k *trusted) forget(ids map[sojourn.ID]int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -91,11 +91,11 @@ func (k *trusted) forget(ids map[sojourn.ID]int64) {
 	}
 }
 
-// TextDeleteTrusted is qDeleteLive for rows that were not read, for Dialect.Over: id, state, epoch
-// and mark of each.
+// TextDeleteTrusted is qDeleteLive for cached rows, for Dialect.Over: id, state, epoch and mark of
+// each.
 const TextDeleteTrusted = `delete from sj_live where id, state, epoch and mark are each those of rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)`
 
-// noteWriter asks for the mark of this transaction, if there is something to remember.
+// noteWriter asks for the mark of this transaction, if there are rows to cache.
 func (t *tx) noteWriter() []statement {
 	q := t.s.db.Dialect().Writer
 	if q == "" {

@@ -8,15 +8,15 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// Groups take turns: one job each, in the order of their names, going on where the last claim has
-// stopped. The lanes index finds the next group with one probe, and the head of each with another,
-// so neither the backlog of a group nor the number of groups costs anything. What is skipped is
-// groups that are at their limit, at most as many as have jobs in flight.
+// Groups take turns (round robin): one job each, in the order of their names, continuing where the
+// last claim stopped. The lanes index finds the next group with one probe, and the head of each
+// with another, so neither the backlog of a group nor the number of groups costs anything. Only
+// groups at their limit are skipped, at most as many as have jobs in flight.
 
-// qLanes gives the next groups with ready jobs of a kind after $3 and up to $6, without those at
-// their limit. What names the index must be no lower bound of the lane: SQLite would begin there,
-// and read all jobs of the groups in between. A least lane is the first of an order, because
-// PostgreSQL may read all of them for a min() that it plans before it knows how many there are.
+// qLanes returns the next groups with ready jobs of a kind after $3 and up to $6, without those at
+// their limit. The condition that selects the index must not be a lower bound of the lane: SQLite
+// would begin there, and read all jobs of the groups in between. The least lane is the first of an
+// order, because PostgreSQL may read all lanes for a min() if it does not know their number.
 const qLanes = `with recursive g (lane) as (
 	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > $3 and l.lane <= $6
 		order by l.lane limit 1)
@@ -26,14 +26,14 @@ const qLanes = `with recursive g (lane) as (
 	from g where g.lane is not null)
 	select lane from g where lane is not null and lane not in (texts($4)) limit $5`
 
-// TextHeads gives the first jobs of each group, for Dialect.Over: queue, kind, lanes, how many of
+// TextHeads returns the first jobs of each group, for Dialect.Over: queue, kind, lanes, limit of
 // each.
 const TextHeads = `with t (lane) as (texts($3)) select l.id, l.r1, l.r2, l.weight, l.lane from t cross join sj_live l where l.id in
 	(select h.id from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-' and h.lane = t.lane and h.r1 > -2147483649
 	order by h.r1, h.r2, h.id limit $4)`
 
 // turns admits jobs without weight in order, then one job of each group in turn. With Borrow, a
-// second pass gives what is left to groups above their share.
+// second pass gives the remaining limit to groups above their share.
 func (l *gatedLine) turns() error {
 	if l.pass != nil {
 		return l.ahead()
@@ -73,8 +73,8 @@ func (t *tx) nextTurns(queue string, kinds []string, limit int) (line []candidat
 	return line, nil
 }
 
-// round gives turns until nobody may start any more. Where the first jobs of the next groups are
-// all held back, such as by a weight that does not fit, it goes on with the groups behind them.
+// round gives turns until no job may start any more. If the first jobs of the next groups are all
+// held back, e.g. by a weight that does not fit, it continues with the groups behind them.
 func (l *gatedLine) round() error {
 	turn := l.row.flow.Turn
 	if n := len(l.admit); n > 0 && l.admit[n-1].lane >= laneGroup {
@@ -104,8 +104,8 @@ func (l *gatedLine) round() error {
 	return nil
 }
 
-// giveTurns gives one job of each group a turn, as long as it starts some. closed reports that a
-// gate of the whole queue is closed.
+// giveTurns gives one job of each group a turn, as long as the group's jobs start. closed reports
+// that a gate of the whole queue is closed.
 func (l *gatedLine) giveTurns(lanes []string) (closed bool, err error) {
 	heads, err := l.heads(lanes)
 	if err != nil {
@@ -130,8 +130,8 @@ func (l *gatedLine) giveTurns(lanes []string) (closed bool, err error) {
 	return false, nil
 }
 
-// lanes lists the next groups after turn, at most so many, and begins again at the first. more
-// reports that there may be others.
+// lanes lists the next groups after turn, at most want, and wraps around to the first. more reports
+// that there may be others.
 func (l *gatedLine) lanes(turn string, want int) (ready []string, more bool, err error) {
 	turn = max(turn, beforeGroups)
 	ready, err = l.readyLanes(turn, want)
@@ -142,8 +142,8 @@ func (l *gatedLine) lanes(turn string, want int) (ready []string, more bool, err
 	if !slices.ContainsFunc(ready, unnamed) {
 		return ready, len(ready) == want, nil
 	}
-	// Groups without a share of their own may start nothing. There may be any number of them, so
-	// the others are looked for by their names.
+	// Groups without a share of their own may start no job. Their number is unbounded, so the other
+	// groups are looked up by their names.
 	var named []string
 	for group := range l.row.Shares {
 		if l.mayStart(group) {
@@ -195,7 +195,7 @@ func (l *gatedLine) mayStart(group string) bool {
 	return l.flow.GroupOpen(group)
 }
 
-// heads reads the first jobs of each lane, in order: as many as its turns may come to.
+// heads reads the first jobs of each lane, in order: enough for all its turns.
 func (l *gatedLine) heads(lanes []string) (map[string][]entrant, error) {
 	asked := 0
 	for _, lane := range lanes {

@@ -14,13 +14,13 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// maxRaces is how often a step is tried inside of one transaction of the application when others
-// are faster each time.
+// maxRaces bounds the tries of a step inside of one transaction of the application when other
+// transactions win each race.
 const maxRaces = 20
 
 // join runs fn inside of the application's transaction. A lost race is repeated from the savepoint.
-// Nothing in memory learns what fn did, because nobody here sees whether it is committed; blocked
-// calls find it when they look.
+// No cache is updated with the effects of fn, because the store does not see the commit; blocked
+// calls find them when they poll.
 func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 	if s.hub.isClosed() {
 		return errClosed
@@ -70,8 +70,8 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 	}
 }
 
-// guarded makes an error of a panic: a mistake of ours fails the call that meets it, and nothing
-// else.
+// guarded turns a panic into an error: a bug in this package fails the call that meets it, and no
+// other.
 func guarded(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -81,8 +81,8 @@ func guarded(fn func() error) (err error) {
 	return fn()
 }
 
-// txFailed translates an error. What the database says goes to the application, whose transaction
-// it is; it says nothing about the store.
+// txFailed translates an error. Errors of the database go to the application, whose transaction it
+// is; they are no evidence about the store.
 func txFailed(err error) error {
 	if ours, ok := errors.AsType[*sojourn.Error](err); ok {
 		return ours
@@ -129,7 +129,7 @@ func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]so
 		return e.write()
 	})
 	if err == nil && slices.ContainsFunc(out, func(e sojourn.Enqueued) bool { return e.Duplicate }) {
-		err = s.durable() // a duplicate rests on the commit of another transaction
+		err = s.durable() // a duplicate depends on the commit of another transaction
 	}
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]so
 	return out, nil
 }
 
-// durable waits until everything that is committed is on the disk.
+// durable waits until all committed data is on the disk.
 func (s *Store) durable() error {
 	if db, ok := s.db.(sqldb.Durable); ok {
 		return db.Durable()
@@ -174,9 +174,9 @@ func (s *Store) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
 //
 // Where one transaction writes at a time, they come from the counter inside of the application's
 // transaction: a block of their own would have to be leased by the writer, which waits for this
-// very transaction. A rollback takes the counter back, so the id of such a job means nothing before
-// the commit. Elsewhere they come from a block that this store has leased, whatever becomes of the
-// transaction.
+// very transaction. A rollback resets the counter, so the id of such a job is not valid before the
+// commit. Elsewhere they come from a block that this store has leased, and a rollback does not
+// return them.
 func (e *enqueue) draw(ctx context.Context, jobs []sojourn.Job) error {
 	var without []int
 	for i := range jobs {
@@ -188,9 +188,8 @@ func (e *enqueue) draw(ctx context.Context, jobs []sojourn.Job) error {
 	if n == 0 {
 		return nil
 	}
-	// They are not checked: a transaction with an older snapshot does not see that the block was
-	// leased, and on SQLite it is stored nowhere, because an id that is not stored with its job now
-	// never will be.
+	// They are not checked: a transaction with an older snapshot does not see the block's lease. On
+	// SQLite no block is stored, because an id is either stored with its job now or never.
 	if e.concurrent() {
 		var err error
 		if e.drawn, err = e.s.spare.take(ctx, e.s, e.now, n); err != nil {
@@ -217,8 +216,8 @@ type spareIDs struct {
 
 const spareSize = 1000
 
-// take gives n ids that are good for half of IDLife at least. What is left of a block that does not
-// suffice stays unused.
+// take gives n ids that are valid for half of IDLife at least. The rest of a block that is too
+// small stays unused.
 func (b *spareIDs) take(ctx context.Context, s *Store, now, n int64) (block, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,19 +7,19 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// mayBeUnseen notes a key under which a response and the job that waits for it may have missed each
-// other, because both are written by transactions under way that have no row in common: a response
-// to a key that nobody had, and a wait that took a key for itself.
+// mayBeUnseen records a key under which a response and the job that waits for it may have missed
+// each other, because both are written by concurrent transactions that share no row: a response to
+// a key without a job, and a wait that registered a key.
 func (t *tx) mayBeUnseen(kind, key string) {
 	if key != "" && t.concurrent() {
 		t.unseen = append(t.unseen, kindKey{kind, key})
 	}
 }
 
-// lookAgain attaches early responses to the live jobs of their keys. Whoever stores a response for
-// a key that nobody has, and whoever takes a key to wait under it, looks again in a second
-// transaction after its commit: then at least one of two sees the other (rules: G2; one look of one
-// of the two is not enough). If the process dies between the two transactions, a sweep does it.
+// lookAgain attaches early responses to the live jobs of their keys. A call that stores a response
+// for a key without a job, or registers a key of a wait, checks again in a second transaction after
+// its commit: then at least one of two sees the other (rules: G2; one check by one of the two is
+// not enough). If the process dies between the transactions, a sweep does it.
 func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
 	if len(keys) == 0 {
 		return
@@ -44,14 +44,13 @@ func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
 const (
 	qEarlyHolders = `select k.kind, k.key, k.job from sj_key k where k.live = 1 and (k.kind, k.key) in (rows($1 text, $2 text))
 		and exists (select 1 from sj_response r where r.kind = k.kind and r.key = k.key and r.outcome = 2 and r.job = 0)`
-	// The newest ones only: what is older was seen by the sweeps before.
+	// Only the newest ones: sweeps before have seen the older ones.
 	qEarlyMissed = `select distinct r.kind, r.key from sj_response r join sj_key k on k.kind = r.kind and k.key = r.key and k.live = 1
 		join sj_live l on l.id = k.job and l.state = 5
 		where r.seq > (select coalesce(max(seq), 0) from sj_response) - 10000 and r.outcome = 2 and r.job = 0 limit $1`
 )
 
-// missed finds keys with an early response beside a job that waits: what lookAgain would have
-// found.
+// missed finds keys with an early response and a waiting job: the ones that lookAgain attaches.
 func (t *tx) missed(limit int) (keys []kindKey, err error) {
 	if !t.concurrent() {
 		return nil, nil

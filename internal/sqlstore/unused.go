@@ -2,9 +2,9 @@ package sqlstore
 
 import "slices"
 
-// unused are ids that this process has leased and nobody has used, so that a job that is stored
-// need not be looked for first. As recent, which it is a part of, it holds as long as nobody else
-// writes (docs/decisions/043).
+// unused are ids that this process has leased and that are still free, so that an insert need not
+// look them up first. It is a part of recent, and like it is valid while no other connection writes
+// (docs/decisions/043).
 type unused []*unusedBlock // the newest last, at most guessedBlocks
 
 type unusedBlock struct {
@@ -12,15 +12,15 @@ type unusedBlock struct {
 	taken []uint64 // a bit for each id
 }
 
-// add takes up blocks that were just leased.
+// add adds blocks that were just leased.
 func (u *unused) add(blocks []block) {
 	for _, b := range blocks {
 		*u = append((*u)[max(0, len(*u)-guessedBlocks+1):], &unusedBlock{b, make([]uint64, (b.size+63)/64)})
 	}
 }
 
-// take reports whether nobody has used an id, and with which block its owner has leased it. It says
-// so once. For another owner it changes nothing.
+// take marks an id as used and reports whether it was free, with the block that its owner has
+// leased. For another owner it changes nothing.
 func (u unused) take(id int64, owner string) (block, bool) {
 	for _, b := range slices.Backward(u) {
 		if b.holds(id) {

@@ -2,7 +2,7 @@ package sqlstore
 
 import "testing"
 
-// Each id of a leased block is unused once, and no other is.
+// Each id of a leased block is unused once, and no other id is.
 func TestUnused(t *testing.T) {
 	var u unused
 	u.add([]block{{first: 100, size: 65, leased: 7}})

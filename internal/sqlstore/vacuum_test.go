@@ -43,7 +43,7 @@ func TestVacuumRests(t *testing.T) {
 		db.takes = time.Hour
 		s.leave(vacuumRows - 1)
 		synctest.Wait()
-		if db.began != 4 { // what has come in the meantime counts
+		if db.began != 4 { // dead rows of the meantime count
 			t.Errorf("%d times in all", db.began)
 		}
 		s.hub.close()

@@ -10,25 +10,25 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// hub wakes blocked calls. Its hints come from this process's commits, from the clock (something is
-// due), and, for other processes on the same database, from a look at the database's version every
-// Config.Poll. A hint may be lost or wrong without harm: a Claim that is woken looks into the
-// database, and the look at the version finds what no hint has told.
+// hub wakes blocked calls. Its hints come from this process's commits, from the clock (a job is
+// due), and, for other processes on the same database, from polling the database's version every
+// Config.Poll. A lost or wrong hint does no harm: a Claim that is woken reads the database, and the
+// poll of the version finds changes without a hint.
 type hub struct {
 	s *Store
 
 	mu      sync.Mutex // guards the fields below
 	waiters []*waiter  // in order of arrival
-	running bool       // the poll loop runs; only while somebody waits, so that an idle store does nothing at all
+	running bool       // the poll loop runs; only while a call waits, so that an idle store does nothing at all
 	due     int64      // earliest wake_at known, microseconds; 0 = none
-	sleeps  int64      // when the poll loop looks at the times again, microseconds; 0 = at once
+	sleeps  int64      // when the poll loop checks the times again, microseconds; 0 = at once
 	sooner  chan struct{}
 	closed  bool
 	done    chan struct{} // closed by close
 }
 
-// pollEvery is the default of Config.Poll: it bounds how late a job starts that another process has
-// enqueued or scheduled. What this process has scheduled sets the timer of the poll loop.
+// pollEvery is the default of Config.Poll. It bounds the start delay of a job that another process
+// has enqueued or scheduled. Jobs scheduled by this process set the timer of the poll loop.
 const pollEvery = 100 * time.Millisecond
 
 // waiter is a blocked Claim (places) or Find (ids).
@@ -36,19 +36,19 @@ type waiter struct {
 	queues, kinds []string
 	pollable      []string // kinds
 	ids           []sojourn.ID
-	opens         int64         // when a gate opens that holds back what it waits for, or a poll step is due, microseconds; 0 = not known
+	opens         int64         // when a gate that holds its jobs back opens, or a poll step is due, microseconds; 0 = not known
 	wake          chan struct{} // capacity 1
 
 	request *sojourn.ClaimRequest // of a Claim
 	resting bool                  // it is asleep, so a transaction may run its request; see lend
 	lent    chan struct{}         // closed when the transaction that runs its request is over; nil if none does
-	given   *claimAnswer          // what that transaction has found, if it found jobs
+	given   *claimAnswer          // the result of that transaction, if it found jobs
 }
 
 func (h *hub) init(s *Store) { h.s, h.done, h.sooner = s, make(chan struct{}), make(chan struct{}, 1) }
 
-// wait registers w; cancel must be called. Register first, look into the database then, so that
-// nothing falls between.
+// wait registers w; cancel must be called. Register before reading the database, so that no change
+// is missed in between.
 func (h *hub) wait(w *waiter) (cancel func()) {
 	w.wake = make(chan struct{}, 1)
 	h.mu.Lock()
@@ -67,7 +67,7 @@ func (h *hub) wait(w *waiter) (cancel func()) {
 	}
 }
 
-// tell passes on what a transaction did.
+// tell publishes the events of a transaction.
 func (h *hub) tell(t *tx) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +78,7 @@ func (h *hub) tell(t *tx) {
 			}
 		}
 	}
-	for q, n := range t.freed { // weight that came back may start any kind
+	for q, n := range t.freed { // returned weight may start any kind
 		for _, w := range h.waiters {
 			if n > 0 && w.ids == nil && (q == sojourn.AllQueues || slices.Contains(w.queues, q)) && w.signal() {
 				n--
@@ -102,7 +102,7 @@ func (h *hub) tell(t *tx) {
 	h.dueBy(t.due)
 }
 
-// dueBy says that something is due at a time; 0 = nothing. An earlier time stays, because the
+// dueBy records that a job is due at a time; 0 = none. An earlier time stays, because the
 // transaction that has read this one may have begun before it was written. h.mu is held.
 func (h *hub) dueBy(us int64) {
 	if us > 0 && (h.due == 0 || us < h.due) {
@@ -122,8 +122,8 @@ func (h *hub) wakeBy(us int64) {
 }
 
 // lend picks blocked claims for the jobs that a transaction makes ready, so that it may run their
-// requests: a job then starts in the transaction that stores it or its answer, and not in the next
-// one. settle gives them back.
+// requests: a job then starts in the transaction that stores it or its response, and not in the
+// next one. settle gives the claims back.
 func (h *hub) lend(t *tx) (lent []*waiter) {
 	room := maps.Clone(t.ready)
 	for _, f := range t.pending.fresh {
@@ -158,12 +158,12 @@ func (h *hub) settle(lent []*waiter, answers []claimAnswer) {
 	for i, w := range lent {
 		switch {
 		case answers == nil:
-			w.signal() // it looks for itself: what is said to have failed may have been committed, and then its number finds its jobs (C6)
+			w.signal() // it claims by itself: a transaction that reported a failure may have been committed, and then its number finds its jobs (C6)
 		case len(answers[i].jobs) > 0:
 			w.given = &answers[i]
 			w.signal()
 		case answers[i].drained || answers[i].again:
-			w.signal() // it finds out by itself
+			w.signal() // it claims by itself
 		default:
 			h.found(w, answers[i].due, answers[i].opens)
 		}
@@ -178,8 +178,8 @@ func (h *hub) rest(w *waiter) {
 	w.resting = w.request != nil
 }
 
-// rise ends the rest of a waiter and reports whether it was given something. If its request is
-// being run, it waits for the end of that.
+// rise ends the wait of w and reports whether it was given jobs. If a transaction is running its
+// request, it waits for that.
 func (h *hub) rise(w *waiter) bool {
 	h.mu.Lock()
 	w.resting = false
@@ -209,16 +209,16 @@ func (h *hub) wakeAll() {
 	}
 }
 
-// foundNothing says when the next thing is due, and when a gate opens that holds back what w waits
-// for, as an empty claim has read it; 0 = nothing.
+// foundNothing records the results of an empty claim: when the next job is due, and when a gate
+// opens that holds back the jobs of w; 0 = none.
 func (h *hub) foundNothing(w *waiter, due, opens int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.found(w, due, opens)
 }
 
-// found is foundNothing with h.mu held. A time that has passed is one at which the claim could do
-// nothing, because another transaction had locked the row: the next claim looks a moment later.
+// found is foundNothing with h.mu held. A time in the past means that another transaction had
+// locked the row, so that the claim could do nothing: the next claim tries a moment later.
 func (h *hub) found(w *waiter, due, opens int64) {
 	now := h.s.clock.estimate()
 	again := now + pollEvery.Microseconds()
@@ -240,15 +240,15 @@ func (h *hub) opensBy(w *waiter, us int64) {
 	}
 }
 
-// poll runs while a call waits. It looks for commits of other processes every Config.Poll, and at
-// the known times when they have come.
+// poll runs while a call waits. It checks for commits of other processes every Config.Poll, and
+// wakes calls when known times are reached.
 func (h *hub) poll() {
 	tick := time.NewTicker(h.s.cfg.Poll)
 	defer tick.Stop()
 	timer := time.NewTimer(h.s.cfg.Poll)
 	defer timer.Stop()
 	version, _ := h.s.db.Version(context.Background()) // an error shows as a change below
-	h.wakeAll()                                        // who has looked before this version was read may have missed what it contains already
+	h.wakeAll()                                        // calls that read the database before this version was read may have missed its changes
 	for {
 		next, ok := h.wakeDue(h.s.clock.estimate())
 		if !ok {
@@ -283,7 +283,7 @@ func (h *hub) wakeDue(now int64) (next time.Duration, ok bool) {
 	if h.due > now {
 		h.sleeps = min(h.sleeps, h.due)
 	} else if h.due > 0 {
-		h.due = 0 // the claim that is woken reads it anew
+		h.due = 0 // the claim that is woken reads the next time
 		h.wakeClaim()
 	}
 	for _, w := range h.waiters {
@@ -297,7 +297,7 @@ func (h *hub) wakeDue(now int64) (next time.Duration, ok bool) {
 	return time.Duration(h.sleeps-now) * time.Microsecond, true
 }
 
-// wakeClaim wakes one blocked Claim, which promotes what is due and so wakes the others as far as
+// wakeClaim wakes one blocked Claim, which promotes due jobs and so wakes the others as far as
 // there is work. h.mu is held.
 func (h *hub) wakeClaim() {
 	for _, w := range h.waiters {
@@ -313,7 +313,7 @@ func (h *hub) isClosed() bool {
 	return h.closed
 }
 
-// close wakes everybody for good and reports whether this was the first call.
+// close wakes all calls for good and reports whether this was the first call.
 func (h *hub) close() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

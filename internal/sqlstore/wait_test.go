@@ -15,7 +15,7 @@ type quiet struct{ sqldb.DB }
 
 func (quiet) Version(context.Context) (int64, error) { return 1, nil }
 
-// TestTimersOfWaitingClaims: spec:P3, spec:O7. What this process has scheduled wakes a claim at its
+// TestTimersOfWaitingClaims: spec:P3, spec:O7. A job scheduled by this process wakes a claim at its
 // time, however long the poll loop would have slept. Time is driven: a claim is woken within 100 ms
 // of it or not at all.
 func TestTimersOfWaitingClaims(t *testing.T) {
@@ -69,8 +69,8 @@ func TestTimersOfWaitingClaims(t *testing.T) {
 	}
 }
 
-// TestLockedRowsDoNotSpin: a claim that cannot do what is due, because others have locked it, is
-// not repeated at once.
+// TestLockedRowsDoNotSpin: a claim that cannot handle due jobs, because another transaction has
+// locked them, is not repeated at once.
 func TestLockedRowsDoNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Store{db: quiet{}, cfg: Config{Poll: time.Second}, clock: clock{wall: time.Now, driven: true}}

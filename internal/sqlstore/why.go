@@ -21,7 +21,7 @@ const (
 		and (r1, r2, id) < ($3, $4, $5) limit $6) a`
 )
 
-// Why says what a job waits for; see sojourn.Explainer. It takes the snapshot that a claim takes
+// Why explains what a job waits for; see sojourn.Explainer. It reads the same snapshot as a claim
 // and asks the same gates.
 func (s *Store) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err error) {
 	err = s.view(ctx, func(t *tx) error {
@@ -57,7 +57,7 @@ func (t *tx) whyFinal(id sojourn.ID) (w sojourn.Why, err error) {
 	return w, err
 }
 
-// why fills in what the state says.
+// why fills in the reasons that follow from the state.
 func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 	switch l.State {
 	case sojourn.Scheduled:
@@ -118,8 +118,8 @@ func (t *tx) whyGates(w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
 	return nil
 }
 
-// look takes the snapshot that the gates look at. A claim lets groups borrow when all others have
-// had their turn, and so does why. The caller ends the pass.
+// look reads the snapshot for the gates. Groups may borrow, as in a claim after all other groups
+// have had their turn. The caller ends the pass.
 func (l *gatedLine) look() (*pass, error) {
 	if err := l.snapshot(); err != nil {
 		return nil, err
@@ -128,16 +128,16 @@ func (l *gatedLine) look() (*pass, error) {
 	return l.throttle()
 }
 
-// whyBehind says whether a job that no gate holds back waits behind another of its group: order
+// whyBehind reports whether a job that no gate holds back waits behind another of its group: order
 // within a group is strict.
 func (l *gatedLine) whyBehind(w *sojourn.Why, e *entrant) error {
 	w.Claimable, w.Waits = true, "for its turn and a worker"
-	first := l.flow.HeadFirst() && e.id == int64(l.flow.State.Head) // asked before all others, whatever stands before it
+	first := l.flow.HeadFirst() && e.id == int64(l.flow.State.Head) // it is asked about before all others, regardless of the order
 	if first || !l.row.Grouped() || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
 		return nil
 	}
 	deep := 1
-	if l.pass != nil { // those that the throttler refuses hide nobody
+	if l.pass != nil { // jobs that the throttler refuses do not block those behind them
 		deep = sojourn.MaxAhead
 	}
 	var before []entrant
@@ -189,7 +189,7 @@ func (l *gatedLine) ahead1000(e *entrant) (n int64, err error) {
 	return min(n, sojourn.MaxAhead), err
 }
 
-// nobodyAsks reports whether no worker has asked for a kind in a queue within the last day.
+// nobodyAsks reports whether no worker has claimed a kind in a queue within the last day.
 func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 	nobody := true
 	err := t.query(qAskers, func(r sqldb.Row) error {
@@ -201,7 +201,7 @@ func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 	return nobody, err
 }
 
-// WhyQueue asks about the jobs in front of a queue; see sojourn.Explainer.
+// WhyQueue explains the jobs in front of a queue; see sojourn.Explainer.
 func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
@@ -234,7 +234,7 @@ func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy,
 	return w, err
 }
 
-// tally asks about each of front and counts by the first closed gate.
+// tally asks the gates about each job of front and counts by the first closed gate.
 func (l *gatedLine) tally(w *sojourn.QueueWhy, front []entrant) {
 	for i := range front {
 		if l.pass != nil && l.pass.stopped() && w.Asked > 0 {

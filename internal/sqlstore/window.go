@@ -8,15 +8,15 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// The windows of a job move its run_at: they are stored with it and do not change by themselves.
-// Those of a queue are looked at by each claim and move nothing, so that a change is in force with
-// the next transaction, and a queue with a million ready jobs closes and opens without a write.
+// The windows of a job move its run_at: they are stored with it and never change by themselves. The
+// windows of a queue are checked by each claim and move no job. So a change takes effect with the
+// next transaction, and a queue with a million ready jobs closes and opens without a write.
 
-// unreadable is how long a job rests whose windows do not open any more (their exceptions, or a new
-// release of the zone rules), before they are looked at again.
+// unreadable is the delay before the next check of a job whose windows never open again (because of
+// their exceptions, or a new release of the zone rules).
 const unreadable = 24 * time.Hour
 
-// windowsOf are those of a policy and a queue together.
+// windowsOf combines the windows of a policy and a queue.
 func windowsOf(p sojourn.Policy, queue sojourn.Windows) []sojourn.Windows {
 	return append(p.Windows[:len(p.Windows):len(p.Windows)], queue)
 }
@@ -33,8 +33,8 @@ func opening(us int64, p sojourn.Policy) int64 {
 	return max(opens.UnixMicro(), us)
 }
 
-// mayStart refuses a job that could never start. To see that takes some 20 ms, so a batch of them
-// asks once for the same windows and day.
+// mayStart refuses a job that could never start. The check takes some 20 ms, so a batch of jobs
+// runs it once for the same windows and day.
 func (t *tx) mayStart(j *sojourn.Job, queue sojourn.Windows) error {
 	if len(j.Policy.Windows) == 0 {
 		return nil
@@ -92,12 +92,12 @@ func (t *tx) putOff(l *live) (bool, error) {
 	return true, err
 }
 
-// putOffRounds bounds how often one transaction looks for jobs whose windows are open behind those
-// that it puts off.
+// putOffRounds bounds how often one transaction searches behind the jobs that it puts off for jobs
+// whose windows are open.
 const putOffRounds = 10
 
-// putOffFront puts off, besides what a claim has picked, what stands next in line: the jobs of a
-// kind mostly have the same windows.
+// putOffFront puts off the next jobs in line, besides those that the claim has picked: the jobs of
+// a kind mostly have the same windows.
 func (c *claims) putOffFront(r sojourn.ClaimRequest) error {
 	r.Max, r.Capacity = max(r.Max, 100), math.MaxInt64
 	picked, err := c.pick(r)
@@ -122,7 +122,7 @@ func (c *claims) putOffFront(r sojourn.ClaimRequest) error {
 	return c.settle(nil)
 }
 
-// putOffUntil is when a job may start that is put off.
+// putOffUntil returns when a job that is put off may start.
 func (t *tx) putOffUntil(l *live) int64 {
 	q, err := t.queueRow(l.queue)
 	if err != nil {
@@ -135,7 +135,7 @@ func (t *tx) putOffUntil(l *live) int64 {
 	return max(until.UnixMicro(), t.now)
 }
 
-// windowLeft is how long a step that stops with its windows may last; 0 = as long as it likes.
+// windowLeft limits the duration of a step that stops with its windows; 0 = no limit.
 func (t *tx) windowLeft(l *live) (time.Duration, error) {
 	if !l.Policy.Stops() || l.Purpose != sojourn.PurposeStart {
 		return 0, nil

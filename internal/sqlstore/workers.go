@@ -11,25 +11,25 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// present are the workers that ask this process for jobs. An idle worker writes nothing, so only
-// the process that it asks knows that it is alive.
+// present are the workers that claim from this process. An idle worker writes nothing, so only this
+// process knows that it is alive.
 type present struct {
 	mu      sync.Mutex // guards workers
 	workers map[string]*presence
 }
 
-// presence is a worker that has asked.
+// presence is a worker that has claimed.
 type presence struct {
 	asks
 	seen    int64 // µs by the store's clock: when a claim has begun or ended
 	waiting int   // claims under way that may wait
 }
 
-// maxPresent bounds the memory: 10,000 workers are some 5 MB. What is not remembered is known from
-// the database.
+// maxPresent bounds the memory: 10,000 workers are some 5 MB. Other workers are read from the
+// database.
 const maxPresent = 10_000
 
-// come notes that a worker asks; what it returns notes that it has its answer.
+// come records the begin of a claim; the returned function records its end.
 func (p *present) come(r *sojourn.ClaimRequest, clock func() int64) (leave func()) {
 	now := clock()
 	p.mu.Lock()
@@ -66,7 +66,7 @@ func (p *present) come(r *sojourn.ClaimRequest, clock func() int64) (leave func(
 	}
 }
 
-// all are those that have asked since then.
+// all returns the workers that have claimed since then.
 func (p *present) all(since int64) map[string]presence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +146,7 @@ func (t *tx) workers(f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
 	return t.page(known, f)
 }
 
-// note adds what a worker asks for.
+// note adds the name, queues and kinds of a worker.
 func note(w *sojourn.WorkerStatus, a asks) {
 	if a.Name != "" {
 		w.Name = a.Name
@@ -154,7 +154,7 @@ func note(w *sojourn.WorkerStatus, a asks) {
 	w.Queues, w.Kinds = append([]string{}, union(w.Queues, a.Queues)...), append([]string{}, union(w.Kinds, a.Kinds)...)
 }
 
-// page are the workers of one page, with their jobs if they were named.
+// page returns the workers of one page, with their jobs if the filter names workers.
 func (t *tx) page(known map[string]*sojourn.WorkerStatus, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
 	var out []sojourn.WorkerStatus
 	for _, id := range slices.Sorted(maps.Keys(known)) {
@@ -191,7 +191,7 @@ var stepDrain = eachStep("drain worker", func(t *tx, worker string) (struct{}, e
 })
 
 // DrainWorker gives a worker no more jobs; see sojourn.WorkerKeeper. Claims that wait in other
-// processes end when these look at the database again.
+// processes end when these poll the database again.
 func (s *Store) DrainWorker(ctx context.Context, worker string) error {
 	if err := sojourn.ValidName("worker", worker); err != nil {
 		return err

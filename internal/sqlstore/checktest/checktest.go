@@ -1,5 +1,5 @@
-// Package checktest plants violations of the invariants in a store, one at a time, and has the
-// doctor find them.
+// Package checktest plants violations of the invariants in a store, one at a time, and checks that
+// the doctor finds them.
 package checktest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// every is a job in every state that the kernel knows, under ids that the planted violations name.
+// every has a job in each state of the kernel, with the ids that the planted violations name.
 type every struct {
 	ready, scheduled, running, awaiting, errored, resumed, completed, failed sojourn.ID
 }
@@ -61,7 +61,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 	if errs, err := c.Store().Save(ctx, []sojourn.Saved{{Lease: l, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "line"}}}}); err != nil || errs[0] != nil {
 		t.Fatal(errs, err)
 	}
-	respond("running", "c", false) // kept
+	respond("running", "c", false) // attached
 	finish(claim("awaiting"), await)
 	finish(claim("errored"), await)
 	respond("errored", "e", true)
@@ -139,8 +139,8 @@ var plants = map[string]string{
 }
 
 // Run plants each violation in a copy of a store (spec:A18). c is a client of the new store that is
-// copied, and is closed before the first copy. sick returns a copy in which a statement has been
-// executed behind the store's back; it fails if that has changed nothing. A check that no plant
+// copied, and is closed before the first copy. sick returns a copy after it has run a statement
+// behind the store's back; it fails if the statement has changed nothing. A check that no plant
 // covers fails the test.
 func Run(t *testing.T, c *sojourn.Client, blob string, sick func(t *testing.T, plant string) sojourn.Checker) {
 	e := build(t, c)

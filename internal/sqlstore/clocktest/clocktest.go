@@ -22,20 +22,20 @@ const (
 	extendEvery = lease / 3
 	sweepEvery  = 5 * time.Second
 	tick        = time.Second
-	// bound is what a job of a killed process may wait beside its lease, in monotonic time: one
-	// more lease after a step or an opening, a sweep, and the delay of its retry.
+	// bound is the maximum wait of a job of a killed process beside its lease, in monotonic time:
+	// one more lease after a step or an opening, a sweep, and the delay of its retry.
 	bound = lease + sweepEvery + 2*tick
 	kind  = "work"
 )
 
-// Process is what a process sees of time.
+// Process holds the clocks of a process.
 type Process struct {
 	Now     func() time.Time     // its wall clock
 	Elapsed func() time.Duration // its monotonic clock
 	Alone   bool                 // it does not shift leases: the control
 }
 
-// Database is the one that all processes use.
+// Database is the database that all processes use.
 type Database struct {
 	Open func(Process) sojourn.Store // opens it once more
 	Set  func(time.Time)             // sets the clock of its server; nil where there is none
@@ -48,7 +48,7 @@ type world struct {
 	rnd    *rand.Rand
 	alone  bool
 	epoch  time.Time
-	true   time.Duration // that has passed
+	true   time.Duration // real time that has passed
 	offset time.Duration // of the clock that is set
 	procs  []*process
 	opened int
@@ -93,7 +93,7 @@ func (w *world) show() {
 
 func (w *world) open() *process {
 	w.opened++
-	began := w.true - time.Duration(w.opened)*time.Hour // monotonic clocks of processes have nothing in common
+	began := w.true - time.Duration(w.opened)*time.Hour // monotonic clocks of processes are independent
 	s := w.db.Open(Process{Now: w.clock, Elapsed: func() time.Duration { return w.true - began }, Alone: w.alone})
 	p := &process{store: s, name: fmt.Sprint("p", w.opened), held: map[sojourn.ID]sojourn.Lease{}, began: map[sojourn.ID]time.Duration{},
 		extended: w.true, swept: w.true - sweepEvery}
@@ -101,7 +101,7 @@ func (w *world) open() *process {
 	return p
 }
 
-// kill ends a process without a word to the store.
+// kill ends a process without a report to the store.
 func (w *world) kill(p *process) {
 	w.procs = slices.DeleteFunc(w.procs, func(o *process) bool { return o == p })
 	for id := range p.held {
@@ -160,7 +160,7 @@ func (w *world) claim(p *process, n int) {
 	}
 }
 
-// live is what a worker does in its time: extend, sweep, finish, claim.
+// live runs the calls of a worker that are due: extend, sweep, finish, claim.
 func (w *world) live(p *process, n int) {
 	w.t.Helper()
 	if w.true < p.paused {
@@ -208,8 +208,8 @@ func (w *world) run(d time.Duration, n int) {
 	}
 }
 
-// claimable counts the jobs of killed processes that cannot be claimed when they must be. Other
-// jobs may be claimed before them.
+// claimable counts the jobs of killed processes that cannot be claimed by the time when they must
+// be. Other jobs may be claimed before them.
 func (w *world) claimable() {
 	w.t.Helper()
 	for id, at := range w.killed {
@@ -228,7 +228,7 @@ func (w *world) claimable() {
 	}
 }
 
-// judge counts what was not claimed in time, and has the doctor look.
+// judge counts jobs that were not claimed in time, and runs the doctor.
 func (w *world) judge() {
 	w.t.Helper()
 	found, err := w.procs[0].store.(sojourn.Checker).Check(context.Background())
@@ -248,7 +248,7 @@ func (w *world) want() {
 	}
 }
 
-// Run tests a database, which db makes anew each time. seeds are the random schedules.
+// Run tests a database, which db creates for each test. seeds are the random schedules.
 func Run(t *testing.T, seeds []uint64, db func(t *testing.T) Database) {
 	for _, c := range []struct {
 		name string
@@ -336,7 +336,7 @@ func (w *world) idle() {
 	w.set(90 * time.Minute)
 	b := w.open()
 	w.run(90*time.Second, 5)
-	for _, p := range w.procs { // finishes what it has, and then is silent for hours
+	for _, p := range w.procs { // finishes its jobs, and then is silent for hours
 		w.claim(p, 0)
 	}
 	w.run(60*time.Second, 0)
@@ -363,7 +363,7 @@ func (w *world) killedBefore() {
 	w.run(70*time.Second, 4)
 }
 
-// runAt: what is due at a time of the clock starts then, also after steps.
+// runAt: a job that is due at a time of the clock starts then, also after steps.
 func (w *world) runAt() {
 	w.open()
 	later := w.enqueue(1, sojourn.RunAt(w.clock().Add(30*time.Minute)))
@@ -472,7 +472,7 @@ func life(s sojourn.Store, worker string, n int64, lives *atomic.Int64) error {
 	}
 	j := sojourn.NewJob(kind, nil)
 	j.ID = id
-	// The clock may have been set beyond the time in which the id is good.
+	// The clock may have been set beyond the validity of the id.
 	if _, err := s.Enqueue(ctx, []sojourn.Job{*j}, false); err != nil && sojourn.ErrorCode(err) != sojourn.CodeIDExpired {
 		return err
 	}

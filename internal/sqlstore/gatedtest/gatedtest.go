@@ -1,5 +1,5 @@
 // Package gatedtest makes a store ask all of its gates, for tests of a database: how it runs the
-// statements of that, and what it keeps of them.
+// statements of the gates, and which state it stores.
 package gatedtest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Queue is where the jobs stand. Its throttler in Go, for the setting "go", is to be [Throttler].
+// Queue has the jobs. Its throttler in Go, for the setting "go", must be [Throttler].
 const Queue = "gated"
 
 // Throttler refuses every second job.
@@ -40,7 +40,7 @@ func settings(now time.Time) []sojourn.QueueSettings {
 	}
 }
 
-// Day takes jobs through the queue with one gate after the other, and asks why about them.
+// Day takes jobs through the queue with one gate after the other, and calls Why for them.
 func Day(t testing.TB, c *sojourn.Client) {
 	t.Helper()
 	ctx, s := context.Background(), c.Store()
@@ -90,8 +90,8 @@ func Day(t testing.TB, c *sojourn.Client) {
 	}
 }
 
-// Crowd makes a queue of so many groups with one ready job each, behind one that has as many and is
-// at its limit.
+// Crowd makes a queue with groups groups of one ready job each, behind a group with as many jobs
+// that is at its limit.
 func Crowd(t testing.TB, c *sojourn.Client, groups int) {
 	t.Helper()
 	ctx := context.Background()
@@ -128,8 +128,8 @@ func ClaimOne(t testing.TB, c *sojourn.Client) string {
 }
 
 // Mislay breaks the ledger of the weight in flight again and again while jobs start and end, and
-// has it repaired: then the checks find nothing, and what is in flight is none. exec runs a
-// statement behind the store's back.
+// has it repaired: then the checks find nothing, and no weight is in flight. exec runs a statement
+// behind the store's back.
 func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 	t.Helper()
 	ctx, s := context.Background(), c.Store()
@@ -193,7 +193,7 @@ func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 // PollAfter is when the job of Polls is polled.
 const PollAfter = time.Minute
 
-// Polls makes n jobs that await an answer, of which one is polled, and returns a claim that may
+// Polls makes n jobs that await a response, one of them with a poll, and returns a claim that may
 // take only its poll step.
 func Polls(t *testing.T, c *sojourn.Client, n int) sojourn.ClaimRequest {
 	t.Helper()

@@ -13,9 +13,9 @@ import (
 const maxNear = 8000
 
 // Similar lists the keys that people and programs mistake for key: other case, other separators or
-// none, leading zeros more or less, space around it, and one character more, less or other. Looking
-// each of them up costs a few milliseconds when a person asks, and nothing on the way of jobs and
-// answers; an index over folded keys would cost every enqueue.
+// none, more or fewer leading zeros, space around it, and one character more, less or other.
+// Looking each of them up costs a few milliseconds when a person asks, and nothing in the
+// processing of jobs and responses; an index over folded keys would cost every enqueue.
 func Similar(key string) []string {
 	n := nearSet{not: key, seen: map[string]bool{}}
 	for _, folded := range []string{key, strings.TrimSpace(key)} {
@@ -106,7 +106,7 @@ func zeros(tokens []string) [][]string {
 	return out
 }
 
-// edits adds what is one character away: less, two swapped, other, more.
+// edits adds the keys at one edit: a character deleted, swapped, replaced, inserted.
 func (n *nearSet) edits(key []rune) {
 	for i := range key {
 		n.add(string(slices.Delete(slices.Clone(key), i, i+1)))
@@ -129,7 +129,7 @@ func (n *nearSet) edits(key []rune) {
 	}
 }
 
-// alphabet is what the characters of a key are taken from, as far as the key shows.
+// alphabet returns the characters for edits of a key, as far as the key shows its alphabet.
 func alphabet(key []rune) []rune {
 	letters := "0123456789"
 	if slices.ContainsFunc(key, unicode.IsLower) || !slices.ContainsFunc(key, unicode.IsUpper) {
