@@ -231,8 +231,8 @@ func Cancel(err error) error {
 }
 
 // Again is an error that requests a new attempt without the taken response: the response is
-// dropped, so that the next attempt runs with Job.Response nil. Any other error leaves the response
-// for the next attempt.
+// detached, so that the next attempt runs with Job.Response nil. Any other error leaves the
+// response for the next attempt.
 func Again(err error) error {
 	return &verdictError{out: Outcome{Type: OutcomeError, Verdict: Verdict{Again: true}}, cause: err}
 }

@@ -30,10 +30,9 @@ type Policy struct {
 	// Windows say when attempts may start: at moments at which all of them are open, and those of
 	// the queue. Default always; at most 8.
 	Windows []Windows `json:"windows,omitzero"`
-	// StopAtWindowEnd ends the handler's context when the windows close. If the handler then
-	// returns an error, the job is handed back and continues the same attempt at the next opening.
-	// Without it a running step may continue. Steps that were resumed by a response are not
-	// stopped.
+	// StopAtWindowEnd ends the handler's context when the windows close. An error that it then
+	// returns hands the job back, to continue the attempt at the next opening. Otherwise a running
+	// step may continue. Steps resumed by a response are not stopped.
 	StopAtWindowEnd *bool `json:"stop_at_window_end,omitempty"`
 }
 
