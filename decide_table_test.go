@@ -36,7 +36,7 @@ type decideCase struct {
 	want Transition // all but Rule and To
 }
 
-// rowMod changes a row; cases are built from them, and say with them what they expect.
+// rowMod changes a row. Cases use rowMods for their rows and for the expected changes.
 type rowMod func(*Row)
 
 func rowOf(mods ...rowMod) Row {
@@ -143,8 +143,8 @@ func rowAfter(r Row, mods []rowMod) Row {
 	return r
 }
 
-// differences names every field of two structs that differs, so that a failure says what is wrong
-// and not only that it is.
+// differences lists the fields of two structs that differ, so that a failure message shows the
+// cause.
 func differences(got, want any) []string {
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	var out []string

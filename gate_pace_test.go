@@ -11,9 +11,9 @@ import (
 
 const second = int64(time.Second)
 
-// TestRateIsABucket: whatever is asked when, Room and Take keep a token bucket (spec:K8): in every
-// span of time d at most burst + starts × d / per jobs start, and whoever takes all there is gets
-// at least that but for one, over restarts (the state is one number) and steps of the clock.
+// TestRateIsABucket: for any sequence of calls, Room and Take keep a token bucket (spec:K8): in
+// every span of time d at most burst + starts × d / per jobs start. A caller that takes all allowed
+// starts gets at least that less one, over restarts (the state is one number) and clock changes.
 func TestRateIsABucket(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

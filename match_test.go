@@ -13,7 +13,7 @@ type matchCase struct {
 	when string
 	from []Row
 	kept []KeptResponse
-	to   []rowMod // keeps is set by the case too: what is left
+	to   []rowMod // the case also sets keeps: the remaining kept responses
 	want Transition
 	take []int64
 	used []int64

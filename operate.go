@@ -438,10 +438,9 @@ func (f WorkerFilter) Validate() error {
 	return nil
 }
 
-// WorkerStatus is a worker as its store knows it. An idle worker writes nothing. If it polls
-// through another process than the one that answers, SeenAt is when it last got jobs (to ten
-// seconds), changed its request or extended a lease; while it lives, at most half of WorkerLife
-// ago.
+// WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so through another
+// process SeenAt is when it last got jobs (to ten seconds), changed its request or extended a
+// lease; while it lives, at most half of WorkerLife ago.
 type WorkerStatus struct {
 	Worker  string    `json:"worker"`         // its id, as in leases
 	Name    string    `json:"name,omitempty"` // the name that it sent

@@ -284,7 +284,7 @@ func TestRuleC4EveryWaitHasAnEnd(t *testing.T) {
 	begin(t).claim().say(OutcomeAwait).event(EventTimedOut).rules("W4").stands("scheduled")
 }
 
-// rules:D1 The row says what it holds; every end gives it back once.
+// rules:D1 The row records the weight that it holds; every end returns it once.
 func TestRuleD1Weight(t *testing.T) {
 	begin(t, weighs(7)).weight(0).claim().weight(7).say(OutcomeAwait).weight(7).claim().stands("running poll").weight(7).
 		say(OutcomeNoAnswer).weight(7).answer(0).weight(7).claim().weight(7).say(OutcomeSnooze).weight(0).

@@ -106,8 +106,7 @@ func (l *lines) add(line sojourn.LogLine) {
 	signal(l.wake)
 }
 
-// bound drops the oldest lines except the step's first; the next line has their number. l.mu is
-// held.
+// bound drops the oldest lines but the step's first; the next line has their number. l.mu is held.
 func (l *lines) bound() {
 	over := len(l.wait) - sojourn.MaxLogLines
 	if over <= 0 {

@@ -340,9 +340,9 @@ func (s *step) attempt(o sojourn.Outcome) sojourn.Attempt {
 
 func spent(n, budget int32) bool { return budget > 0 && n >= budget }
 
-// leave gives the step's room back: its goroutine ends. Room of one that holds a queue is given
-// back when the store knows of it, else this worker would take the next job of the queue in
-// between.
+// leave frees the step's capacity when its goroutine ends. The capacity of a step that holds a
+// queue is freed only when the store has stored the hold; otherwise this worker would take the next
+// job of the queue in between.
 func (s *step) leave() {
 	s.ctx.cancel(context.Canceled)
 	s.r.mu.Lock()

@@ -42,7 +42,7 @@ func handled(t *testing.T, o execjob.Options, options ...sojourntest.Option) *so
 	return h
 }
 
-// handle lets a program work off a kind, and looks at the end for what it has left behind.
+// handle runs a program for a kind, and checks for leftover files at the end.
 func handle(t *testing.T, h *sojourntest.Harness, k sojourn.Kind[[]byte], o execjob.Options) {
 	t.Helper()
 	o.Folder = t.TempDir()

@@ -95,8 +95,8 @@ var refused = strings.Fields(`
 	http://private.test:PORT/ http://metadata.test:PORT/ http://nat64.test:PORT/ http://zero.test:PORT/ http://mixed.test:PORT/ http://LOOP.TEST.:PORT/
 `)
 
-// TestNoRequestGoesInside (sec:S12, bad:69): nothing connects to what is not public, however it is
-// written.
+// TestNoRequestGoesInside (sec:S12, bad:69): no request connects to a non-public address, in any
+// notation.
 func TestNoRequestGoesInside(t *testing.T) {
 	in := newInner(t)
 	t.Setenv("http_proxy", fmt.Sprintf("http://127.0.0.1:%d", in.port)) // is not used

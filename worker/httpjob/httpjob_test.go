@@ -219,8 +219,8 @@ func TestAwaitNeedsALink(t *testing.T) {
 	}
 }
 
-// TestResponseIsBounded (sec:S12): 64 KiB of a body are kept and no more is read; what is no text
-// is kept as bytes.
+// TestResponseIsBounded (sec:S12): 64 KiB of a body are kept and no more is read; a body that is no
+// text is kept as bytes.
 func TestResponseIsBounded(t *testing.T) {
 	sent := 0
 	c := receive(t, httpjob.Options{}, func(w http.ResponseWriter, r *http.Request) {
