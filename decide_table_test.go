@@ -86,7 +86,7 @@ func ends(to State) rowMod {
 	}
 }
 
-// starts and resumes run the handler, without and with an answer in hand; decides and polls are the
+// starts and resumes run the handler, without and with a taken response; decides and polls are the
 // other two purposes.
 func starts(mods ...rowMod) Row {
 	return rowOf(append([]rowMod{runs(PurposeStart), attempt(1), holds(3)}, mods...)...)
@@ -205,7 +205,7 @@ func checkDecide(t *testing.T, c decideCase, from Row) {
 	}
 }
 
-// Every row in scope is walked, and every rule that the code names stands in the table.
+// Every row in scope is covered, and every rule that the code names is in the table.
 func TestDecideAndMatchWalkEveryRow(t *testing.T) {
 	walked := map[string]bool{}
 	for _, c := range allDecideCases() {

@@ -30,7 +30,7 @@ type lifeKey struct {
 	attempt, failures, crashes, held, kept, inHand    int32
 	at                                                [maxSent]place
 	seq                                               [maxSent]uint8 // of kept ones
-	shown                                             [maxSent]bool  // of those in hand
+	shown                                             [maxSent]bool  // of the taken ones
 	poll                                              bool
 }
 

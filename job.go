@@ -138,8 +138,8 @@ type Job struct {
 	Purpose    Purpose     `json:"purpose,omitempty"`
 	Checkpoint []byte      `json:"checkpoint,omitempty"`
 	Progress   string      `json:"progress,omitempty"`
-	Response   *Response   `json:"response,omitempty"`  // the answer in hand, nil if there is none
-	Responses  []*Response `json:"responses,omitempty"` // all answers in hand
+	Response   *Response   `json:"response,omitempty"`  // the taken response, nil if there is none
+	Responses  []*Response `json:"responses,omitempty"` // all taken responses
 	Kept       int32       `json:"kept,omitempty"`      // responses attached that no handler has yet
 	Awaits     *Awaits     `json:"awaits,omitempty"`    // while it awaits or is polled
 	Result     []byte      `json:"result,omitempty"`

@@ -23,7 +23,7 @@ const (
 	OutcomeAwait       OutcomeType = "await"       // park the job until a response comes
 	OutcomeSnooze      OutcomeType = "snooze"      // run again after Delay; counts as no error
 	OutcomeHold        OutcomeType = "hold"        // close Queue for Delay; the job goes back, and counts as no error
-	OutcomeAbort       OutcomeType = "abort"       // fail now, whatever attempts remain
+	OutcomeAbort       OutcomeType = "abort"       // fail now, even if attempts remain
 	OutcomeCancelled   OutcomeType = "cancel"      // end as cancelled
 	OutcomeUndecodable OutcomeType = "undecodable" // the args did not decode; no handler ran
 	OutcomeReleased    OutcomeType = "released"    // shutdown: undo the claim

@@ -59,7 +59,7 @@ type LateResponse uint8
 
 // What happens to a response that comes while a retry waits.
 const (
-	AcceptLate LateResponse = 1 + iota // the retry is ready at once with the response in hand (default)
+	AcceptLate LateResponse = 1 + iota // the retry is ready at once with the taken response (default)
 	InboxLate                          // only the next Await takes it
 )
 
@@ -259,7 +259,7 @@ type Verdict struct {
 	RunAt      time.Time     `json:"run_at,omitzero"`      // wins over Delay
 	Priority   *int32        `json:"priority,omitempty"`   // a new priority
 	Checkpoint []byte        `json:"checkpoint,omitempty"` // replaces the checkpoint, if not nil
-	Again      bool          `json:"again,omitempty"`      // put the response in hand down, as [Again] does
+	Again      bool          `json:"again,omitempty"`      // detach the taken response, as [Again] does
 }
 
 // Now as Verdict.Delay means without any delay. It is not None, which is no delay that was asked

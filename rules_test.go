@@ -75,7 +75,7 @@ func TestRuleB1AResponseIsLookedAtAfterEveryEnd(t *testing.T) {
 	})
 }
 
-// rules:B2 A response stays in hand until a handler that was given it disposes of it.
+// rules:B2 A response stays taken until a handler that has got it disposes of it.
 func TestRuleB2AResponseStaysUntilItIsDisposedOf(t *testing.T) {
 	withAnswer := func() *trace {
 		return begin(t).claim().answer(0).say(OutcomeAwait).stands("ready resumed", held).claim().stands("running resume", held)
@@ -193,8 +193,7 @@ func TestRuleB7ACapabilityLastsAsLongAsItsWait(t *testing.T) {
 	}
 }
 
-// rules:B7 The second answer by one capability is stale, whenever it comes and whatever ends the
-// wait.
+// rules:B7 The second answer by one capability is stale, at any time and for every end of the wait.
 func TestRuleB7ADoubleClick(t *testing.T) {
 	byLink := func() *trace {
 		tr := begin(t)

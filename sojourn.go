@@ -2,9 +2,9 @@
 // request, frees its worker, and is finished by an answer that comes later over another channel,
 // matched by a key the application already has.
 //
-// There are five nouns. A [Job] is one unit of work. Its [Kind] says which handler runs it. It
-// stands in a queue. A worker (package worker) claims it under a [Lease] and runs the handler. Its
-// key matches the [Response] that arrives later.
+// There are five terms. A [Job] is one unit of work. Its [Kind] selects the handler. It waits in a
+// queue. A worker (package worker) claims it under a [Lease] and runs the handler. Its key matches
+// the [Response] that arrives later.
 //
 // The flow, in the order in which to read the code:
 //

@@ -88,8 +88,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// What waits for the context learns of its end, of whatever sort it is, and the deadline is there
-// for those who ask for no more.
+// Every kind of wait for the context sees its end, and Deadline works without the other methods.
 func TestStepContextIsAContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

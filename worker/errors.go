@@ -26,8 +26,8 @@ var (
 	// also sojourn.ErrLeaseLost.
 	ErrLeaseOver = fmt.Errorf("worker: the lease of a kind with NoExtend ends: %w", sojourn.ErrLeaseLost)
 	// ErrWindowClosed: the windows of the job have closed, and its policy says StopAtWindowEnd. An
-	// error that the handler returns now hands the job back: it goes on with the same attempt when
-	// they open again.
+	// error that the handler returns now hands the job back: it continues the attempt when they
+	// open again.
 	ErrWindowClosed = errors.New("worker: the windows of the job have closed")
 )
 

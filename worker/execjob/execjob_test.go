@@ -61,7 +61,7 @@ func handle(t *testing.T, h *sojourntest.Harness, k sojourn.Kind[[]byte], o exec
 	})
 }
 
-// TestExitStatus: what each way to end makes of a job.
+// TestExitStatus checks the effect of each exit status on a job.
 func TestExitStatus(t *testing.T) {
 	h := sojourntest.New(t)
 	for i, c := range []struct {

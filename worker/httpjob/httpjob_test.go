@@ -200,7 +200,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitNeedsALink: where nobody could answer, nothing is sent. A key is a way to answer too.
+// TestAwaitNeedsALink: without a link or a key for the answer, no request is sent.
 func TestAwaitNeedsALink(t *testing.T) {
 	requests := 0
 	c := receive(t, httpjob.Options{}, func(http.ResponseWriter, *http.Request) { requests++ })
