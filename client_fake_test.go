@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// fakeStore answers as it is told and remembers what it was asked. Methods that a test does not
-// need panic with a nil Store.
+// fakeStore returns configured results and records its calls. Methods that a test does not need
+// panic with a nil Store.
 type fakeStore struct {
 	Store
 	mu        sync.Mutex

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Row is what the rules read and change of a job: no clocks, no bytes. A store keeps it with the
-// job, calls Decide and Match in the transaction of the event, and writes what they return.
+// Row is the part of a job that the rules read and change: no clocks, no bytes. A store keeps it
+// with the job, calls Decide and Match in the transaction of the event, and writes their results.
 type Row struct {
 	ID           ID
 	State        State
@@ -21,17 +21,17 @@ type Row struct {
 	Held         int32 // the weight it holds now; the queue's limit sums this
 	Kept         int32 // responses attached that no handler has yet
 	InHand       int32 // responses taken; they are Job.Response at its next start or resume
-	Given        bool  // a handler was started with what is in hand
+	Given        bool  // a handler was started with the taken responses
 	NoPoll       bool  // poll steps of this wait were lost too often
 	Waits        int32 // waits of this generation that an answer has ended; a capability names the one that it answers by this number
 	Wait         Wait  // the last wait of this generation; its zero value is the job's own key
 	Policy       Policy
 }
 
-// EventType says what happens to a job.
+// EventType is a kind of event in the life of a job.
 type EventType uint8
 
-// What Decide knows. Each names the rows of the transition table that it covers.
+// The events of Decide, each with its rows of the transition table.
 const (
 	EventDue           EventType = 1 + iota // run_at has come: S1
 	EventClaimed                            // C1-C5
@@ -40,8 +40,8 @@ const (
 	EventTimedOut                           // the attempt's timeout or its wait: W4, W5
 	EventErrorResponse                      // M2
 	EventDeadline                           // W6
-	EventDecideOverdue                      // nobody came to decide: W7
-	EventResumeOverdue                      // nobody came to resume it before its timeout: W8
+	EventDecideOverdue                      // no worker decided in time: W7
+	EventResumeOverdue                      // no worker resumed it before its timeout: W8
 	EventCancel                             // O1
 	EventFail                               // O1
 	EventRedrive                            // O3
@@ -61,10 +61,10 @@ type Event struct {
 	Error        string
 }
 
-// RunAtRule says what a transition does to run_at.
+// RunAtRule is the effect of a transition on run_at.
 type RunAtRule uint8
 
-// What becomes of run_at.
+// The effects on run_at.
 const (
 	KeepRunAt  RunAtRule = iota
 	RunAtDelay           // the store's clock plus Delay
@@ -72,22 +72,22 @@ const (
 	RunAtOpening // of its windows, see PutOff
 )
 
-// Transition is what an event does to a job. It holds durations, never times: the store adds its
-// clock.
+// Transition is the effect of an event on a job. It holds durations, never times: the store adds
+// its clock.
 type Transition struct {
 	Rule     string // the row of the transition table, such as "F2"
 	To       Row
 	RunAt    RunAtRule
 	Delay    time.Duration
 	Poll     time.Duration // of a job that awaits: until its next poll step, if its wait has any
-	HandLate bool          // what was in hand was never given to a handler and becomes late
-	KeptLate bool          // what was kept becomes late
+	HandLate bool          // the taken responses were never given to a handler and become late
+	KeptLate bool          // the kept responses become late
 	Outcome  string        // of the history; empty writes none
 	Reason   string
 	Error    string
 }
 
-// Reasons that the rules themselves give.
+// Reasons that the rules set.
 const (
 	ReasonLeaseLost   = "lease_lost"
 	ReasonTimeout     = "timeout"
@@ -100,9 +100,9 @@ const (
 	ReasonRolledBack  = "rolled_back" // the handler returned nil, but the transaction of its FinishTx was not committed
 )
 
-// Decide says what an event does to a job. It is pure. The error is an *Error with CodeInvalid if
-// the event cannot happen to a job in this state; then nothing changes. After the transition the
-// store calls Match if anything is kept.
+// Decide returns the transition of a job for an event. It is pure. The error is an *Error with
+// CodeInvalid if the event cannot happen to a job in this state; then nothing changes. After the
+// transition the store calls Match if responses are kept.
 func Decide(r Row, e Event) (Transition, error) {
 	switch e.Type {
 	case EventDue:
@@ -196,7 +196,7 @@ func decideClaim(r Row, e Event) (Transition, error) {
 	return t, nil
 }
 
-// decideFinish is what a worker's report does: F, D and P.
+// decideFinish returns the transition for a worker's report: F, D and P.
 func decideFinish(r Row, e Event) (Transition, error) {
 	if r.State != Running || e.Outcome == nil {
 		return impossible(r, e)
@@ -400,8 +400,8 @@ func ended(r Row, rule string, to State, o *Outcome) Transition {
 	return t
 }
 
-// final ends the job: lease, weight, wait, hand and attempt. The store frees the key and turns what
-// is left over into late.
+// final ends the job: lease, weight, wait, taken responses and attempt. The store frees the key and
+// marks unused responses as late.
 func final(r Row, to State, rule, outcome, reason, text string) Transition {
 	t := ended(r, rule, to, nil)
 	t.Outcome, t.Reason, t.Error = outcome, reason, text

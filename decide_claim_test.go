@@ -62,7 +62,7 @@ var liveRows = []Row{
 	awaits(), awaits(pollsLost), errored(), errored(hand(0, false)),
 }
 
-// unseenRows have a response in hand that no handler was given: it becomes late when the job ends.
+// unseenRows have a taken response that no handler has got: it becomes late when the job ends.
 var unseenRows = []Row{resumedRow(), retries(Ready, hand(1, false)), retries(Scheduled, attempt(1), hand(2, false))}
 
 var operatorCases = []decideCase{

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Steps that ran the handler. Fresh ones have no answer in hand, resumed ones have; most rows treat
-// both alike.
+// Steps that ran the handler. Resumed ones have a taken response, fresh ones have none; most rows
+// treat both in the same way.
 var ranHandler = []Row{starts(), starts(hand(1, true)), resumes(), resumes(hand(2, true)), starts(crashed(2)), resumes(handler(true))}
 
 var boom = Outcome{Type: OutcomeError, Reason: "net.OpError", Text: "connection refused"}

@@ -57,7 +57,7 @@ func worldStates() int {
 	return 15_000
 }
 
-// Three workers, two jobs and two responses break no law, whatever comes in whatever order.
+// Three workers, two jobs and two responses break no law, for all events in any order.
 func TestWalkTheWorld(t *testing.T) {
 	began, total := time.Now(), 0
 	for _, sc := range worldScenes() {

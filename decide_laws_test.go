@@ -163,8 +163,8 @@ func (sc *walkScene) brokenCount(p *life, m move, n *life) string {
 	return ""
 }
 
-// brokenHand: a response in hand leaves it only when a handler that was given it disposes of it, or
-// as a late one with the job.
+// brokenHand: a taken response is detached only when a handler that has got it disposes of it, or
+// when the job ends and it becomes late.
 func brokenHand(p *life, m move, n *life) string {
 	for i := range p.at {
 		was, is := p.at[i], n.at[i]

@@ -98,8 +98,8 @@ func TestDecideRefusesEverythingElse(t *testing.T) {
 	}
 }
 
-// Final rows have nothing open: whatever ends a job leaves the same row behind but for its
-// counters.
+// Final rows have no open attempt, wait or lease: all events that end a job lead to the same row,
+// except for its counters.
 func TestDecideLeavesNothingOpenInFinalRows(t *testing.T) {
 	n := 0
 	for _, s := range situations {

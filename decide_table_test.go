@@ -36,7 +36,7 @@ type decideCase struct {
 	want Transition // all but Rule and To
 }
 
-// rowMod changes a row; cases are built from them, and say with them what they expect.
+// rowMod changes a row. Cases use rowMods for their rows and for the expected changes.
 type rowMod func(*Row)
 
 func rowOf(mods ...rowMod) Row {
@@ -86,7 +86,7 @@ func ends(to State) rowMod {
 	}
 }
 
-// starts and resumes run the handler, without and with an answer in hand; decides and polls are the
+// starts and resumes run the handler, without and with a taken response; decides and polls are the
 // other two purposes.
 func starts(mods ...rowMod) Row {
 	return rowOf(append([]rowMod{runs(PurposeStart), attempt(1), holds(3)}, mods...)...)
@@ -143,8 +143,8 @@ func rowAfter(r Row, mods []rowMod) Row {
 	return r
 }
 
-// differences names every field of two structs that differs, so that a failure says what is wrong
-// and not only that it is.
+// differences lists the fields of two structs that differ, so that a failure message shows the
+// cause.
 func differences(got, want any) []string {
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	var out []string
@@ -205,7 +205,7 @@ func checkDecide(t *testing.T, c decideCase, from Row) {
 	}
 }
 
-// Every row in scope is walked, and every rule that the code names stands in the table.
+// Every row in scope is covered, and every rule that the code names is in the table.
 func TestDecideAndMatchWalkEveryRow(t *testing.T) {
 	walked := map[string]bool{}
 	for _, c := range allDecideCases() {

@@ -17,7 +17,7 @@ type move struct {
 	e           Event
 	respond     int // 1 + the response that comes
 	good, sweep bool
-	disposes    bool // the handler is done with what it has in hand
+	disposes    bool // the handler is done with its taken responses
 }
 
 // lifeKey is a state of the walk. Policy, weight and id never change, and the wait is the scene's
@@ -30,7 +30,7 @@ type lifeKey struct {
 	attempt, failures, crashes, held, kept, inHand    int32
 	at                                                [maxSent]place
 	seq                                               [maxSent]uint8 // of kept ones
-	shown                                             [maxSent]bool  // of those in hand
+	shown                                             [maxSent]bool  // of the taken ones
 	poll                                              bool
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The second walk is about what one job alone cannot show: three workers that die, sleep and repeat
-// what has got no answer, two jobs at a limit or under one key, two responses, and the store around
+// The second walk covers more than one job alone: three workers that die, sleep and repeat
+// unanswered calls, two jobs at a limit or under one key, two responses, and the store around
 // Decide and Match: fence, history, keys, inbox. Each of its rules can be switched off.
 
 const (
@@ -147,7 +147,7 @@ func (sc *worldScene) happen(w *world, j int, e Event) error {
 			w.taken[i]++
 		}
 	}
-	if b.row.State.Final() && !sc.rule("B5") { // what is left over stays for the next job of the key
+	if b.row.State.Final() && !sc.rule("B5") { // unused responses stay for the next job of the key
 		for i := range sc.sent {
 			if before[i] == kept && b.at[i] == late {
 				b.at[i], w.inbox[i] = unsent, kept

@@ -44,7 +44,7 @@ const (
 	CodeSchema      = "schema"               // the tables are of a version that this program cannot work with; see Schema
 )
 
-// Error is a refusal with a stable code and a message that says what to do.
+// Error is a refusal with a stable code and a message that names the remedy.
 type Error struct {
 	Code      string // one of the Code constants
 	Field     string // the field at fault, such as "key"; empty if none
@@ -65,7 +65,7 @@ func (e *Error) Error() string {
 	return s + e.Message + " (" + e.Code + ")"
 }
 
-// Unwrap gives the sentinel or cause.
+// Unwrap returns the sentinel or cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Invalid returns an Error with CodeInvalid about one field.
@@ -97,8 +97,8 @@ func ErrorCode(err error) string {
 	return ""
 }
 
-// AtIndex names the job of a batch in an error that carries a code; any other error comes back as
-// it is.
+// AtIndex sets the index of the job in its batch in an error with a code; any other error is
+// returned unchanged.
 func AtIndex(index int, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		c := *e
@@ -160,8 +160,8 @@ func ValidKey(field, key string) error {
 	return nil
 }
 
-// Resolve fills what the job's options and kind left open from its queue and the built-in defaults,
-// and removes double tags. Stores call it in the transaction that enqueues.
+// Resolve sets the fields that the job's options and kind left unset, from its queue and the
+// built-in defaults, and removes double tags. Stores call it in the transaction that enqueues.
 func (j *Job) Resolve(q QueueDefaults) {
 	if j.set&setPriority == 0 && q.Priority != nil {
 		j.Priority = *q.Priority

@@ -17,8 +17,8 @@ var gateNow = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 // closedNow are windows that are closed at gateNow.
 var closedNow = Windows{{Start: "22:00", End: "23:00"}}
 
-// TestGates asks each gate what it says about one job. spec:K1, spec:K2, spec:K3, spec:K4, inv:T1,
-// inv:T4, rules:B11
+// TestGates checks the decision of each gate about one job. spec:K1, spec:K2, spec:K3, spec:K4,
+// inv:T1, inv:T4, rules:B11
 func TestGates(t *testing.T) {
 	abc := map[string]float64{"a": .4, "b": .3}
 	for _, c := range []struct {

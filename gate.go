@@ -37,7 +37,7 @@ var scopeNames = []string{"job", "group", "kind", "queue"}
 // MarshalText gives the scope's name.
 func (s Scope) MarshalText() ([]byte, error) { return []byte(scopeNames[s]), nil }
 
-// Gate is what one gate says about one job.
+// Gate is the decision of one gate about one job.
 type Gate struct {
 	Name  string    `json:"gate"` // one of the Gate constants
 	Open  bool      `json:"open"`
@@ -56,10 +56,10 @@ type Candidate struct {
 	Kind    string
 	Group   string
 	Weight  int32
-	Purpose Purpose   // PurposeStart unless the job goes on: what goes on is held back by a pause only
+	Purpose Purpose   // PurposeStart, or the purpose of a started job, which only a pause holds back
 	Windows []Windows // of its policy; a claim leaves them out, and puts the job off when it is to start: S2
 
-	// What only throttlers look at; empty for the other gates.
+	// Only throttlers read these fields; they are empty for the other gates.
 	Key       string
 	Priority  int32
 	Attempt   int32 // that would begin, or go on
@@ -77,7 +77,7 @@ type Flow struct {
 	Now      time.Time     // by the store's clock
 	Settings QueueSettings // of the queue
 	All      QueueSettings // of AllQueues: only its pauses count
-	State    FlowState     // what the gates remember from claim to claim
+	State    FlowState     // state of the gates that persists between claims
 	Used     int64         // weight in flight: running, awaiting, resumed
 	Groups   map[string]int64
 	Borrow   bool // the groups that may use their own shares have had their turns
@@ -85,23 +85,23 @@ type Flow struct {
 	GroupFullAt map[string]int64             // the buckets of GroupRate that are not full, see Rate.Room
 	Throttle    func(c *Candidate) Admission // asks the throttler; nil if the queue has none
 
-	windows   *Gate // what the windows of the queue say
-	others    *Gate // Used and Of of the groups without a share of their own, once somebody has asked
-	overtaken bool  // somebody has started since the head was refused
-	met       bool  // this claim has come by the head
+	windows   *Gate // decision of the windows of the queue
+	others    *Gate // Used and Of of the groups without a share of their own; nil until first needed
+	overtaken bool  // another job has started since the head was refused
+	met       bool  // this claim has seen the head
 }
 
-// FlowState is what the gates of a queue remember from claim to claim. The store keeps it beside
+// FlowState is the state of a queue's gates that persists between claims. The store keeps it beside
 // the settings.
 type FlowState struct {
 	Pace     Pace      `json:"pace,omitzero"`
 	Trouble  Trouble   `json:"trouble,omitzero"`
-	Counting bool      `json:"counting,omitempty"` // the queue has got its first limit: what is in flight is being marked
+	Counting bool      `json:"counting,omitempty"` // the queue has got its first limit: its jobs in flight are being marked
 	Turn     string    `json:"turn,omitempty"`     // the group that had the last turn, as the store writes it
-	Head     ID        `json:"head,omitempty"`     // the first job that was refused for lack of weight, and is still waiting
+	Head     ID        `json:"head,omitempty"`     // the first job refused because its weight did not fit, if it still waits
 	Needs    int32     `json:"needs,omitempty"`    // its weight
-	Met      time.Time `json:"met,omitzero"`       // when a claim last came by that could have started it
-	Since    time.Time `json:"since,omitzero"`     // when it was first overtaken
+	Met      time.Time `json:"met,omitzero"`       // last claim that could have started it
+	Since    time.Time `json:"since,omitzero"`     // when another job was first started before it
 	Overtook int       `json:"overtook,omitempty"` // claims that have started others since
 }
 
@@ -126,8 +126,8 @@ var gates = []struct {
 	{GateThrottle, startsOnly, (*Flow).throttleGate},
 }
 
-// reach says which steps a gate holds back. What goes on, and what only decides, is held back by a
-// pause only; a poll calls outside, as a start does (rules: B11).
+// reach says which steps a gate holds back. Only a pause holds back steps that resume or decide; a
+// poll calls the outside, as a start does (rules: B11).
 type reach uint8
 
 const (
@@ -151,7 +151,7 @@ func (f *Flow) Ask(c *Candidate) Gate {
 	return Gate{Open: true}
 }
 
-// Gates returns what every gate says about c, in order.
+// Gates returns the decision of every gate about c, in order.
 func (f *Flow) Gates(c *Candidate) []Gate {
 	all := make([]Gate, len(gates))
 	for i := range gates {
@@ -175,7 +175,7 @@ func (f *Flow) Start(c *Candidate) {
 		f.pace(c.Group, 1)
 	}
 	if c.Weight == 0 || c.Purpose > PurposeStart {
-		return // what goes on holds its weight already
+		return // a started job holds its weight already
 	}
 	f.Used += int64(c.Weight)
 	if f.Groups != nil {
@@ -192,16 +192,16 @@ func (f *Flow) Start(c *Candidate) {
 	}
 }
 
-// Refuse notes that g has held c back. The first job that lacks nothing but weight becomes the
-// head, and stays it until it starts or is gone.
+// Refuse records that g has held c back. The first job held back only by the weight limit becomes
+// the head, until it starts or is gone.
 func (f *Flow) Refuse(c *Candidate, g Gate) {
 	if f.State.Head == 0 && g.Name == GateLimit && f.groupGate(c).Open && f.shareGate(c).Open {
 		f.State.Head, f.State.Needs, f.met = c.ID, c.Weight, true
 	}
 }
 
-// Close ends a claim: it returns what the gates are to remember. A head that nobody has overtaken
-// is forgotten, it only waits in line.
+// Close ends a claim and returns the state of the gates for the next one. It drops a head that no
+// other job has overtaken: that job only waits in line.
 func (f *Flow) Close() FlowState {
 	s := f.State
 	if s.Head == 0 {
@@ -222,15 +222,15 @@ func (f *Flow) Close() FlowState {
 	return s
 }
 
-// HeadFirst reports whether the head has been overtaken long enough: it is asked before all others,
-// and nobody else gets the weight that it needs.
+// HeadFirst reports whether the head has been overtaken for long enough: then the claim considers
+// it before all others, and reserves the weight that it needs.
 func (f *Flow) HeadFirst() bool {
 	s := f.State
 	return s.Head > 0 && (s.Overtook >= reserveClaims || s.Overtook > 0 && f.Now.Sub(s.Since) >= f.Settings.reserveAfter())
 }
 
-// reserved is the weight that is kept for the head. A head that no claim has come by for a while
-// has no worker, and keeps nothing.
+// reserved is the weight that is reserved for the head. If no claim has seen the head for a while,
+// it has no worker, and nothing is reserved.
 func (f *Flow) reserved() int64 {
 	if !f.HeadFirst() || !f.met && f.Now.Sub(f.State.Met) > 2*f.Settings.reserveAfter() {
 		return 0
@@ -266,7 +266,7 @@ func (f *Flow) windowGate(c *Candidate) Gate {
 	return g
 }
 
-// Closed says whether the windows of the queue are open, whatever job asks.
+// Closed evaluates the windows of the queue, independently of a job.
 func (f *Flow) Closed() Gate {
 	if f.windows == nil {
 		g := f.openWindows(f.Settings.Windows)
@@ -309,7 +309,7 @@ func (f *Flow) holdGate(*Candidate) Gate {
 	return g.until(next)
 }
 
-// breakerGate: so many jobs have failed that what they call seems to be down.
+// breakerGate closes after many failures: the service that the jobs call seems to be down.
 func (f *Flow) breakerGate(*Candidate) Gate {
 	starts, next := f.State.Pace.BreakerRoom(f.Settings.Breaker, f.Now.UnixMicro())
 	g := Gate{Open: starts > 0, Scope: ScopeQueue}
@@ -431,7 +431,7 @@ func (f *Flow) groupGate(c *Candidate) Gate {
 	return g
 }
 
-// shareGate: a group's part of the limit. With Borrow what others leave idle may be used too.
+// shareGate checks a group's part of the limit. With Borrow it may use idle shares of others too.
 func (f *Flow) shareGate(c *Candidate) Gate {
 	if len(f.Settings.Shares) == 0 || f.Settings.Limit < 1 || c.Weight == 0 {
 		return Gate{Open: true}
@@ -449,8 +449,8 @@ func (f *Flow) shareGate(c *Candidate) Gate {
 	return g
 }
 
-// unnamed adds up what groups without a share of their own have in flight. There may be thousands
-// of them, and each is asked about.
+// unnamed sums the weight in flight of the groups without a share of their own. The sum is cached:
+// there may be thousands of groups, and shareGate needs it for each.
 func (f *Flow) unnamed() *Gate {
 	if f.others == nil {
 		f.others = &Gate{Of: f.Settings.restOfLimit()}
@@ -461,14 +461,14 @@ func (f *Flow) unnamed() *Gate {
 	return f.others
 }
 
-// land adds to what they have in flight.
+// land adds to the weight in flight of the groups without a share of their own.
 func (f *Flow) land(group string, weight int64) {
 	if _, named := f.Settings.Shares[group]; !named && f.others != nil {
 		f.others.Used += weight
 	}
 }
 
-// Trouble is what went wrong with a queue's throttler, on any node.
+// Trouble counts the errors of a queue's throttler, on all nodes.
 type Trouble struct {
 	Count int64     `json:"count"` // failed answers so far
 	Text  string    `json:"text"`  // of the last one

@@ -11,9 +11,9 @@ import (
 
 const second = int64(time.Second)
 
-// TestRateIsABucket: whatever is asked when, Room and Take keep a token bucket (spec:K8): in every
-// span of time d at most burst + starts × d / per jobs start, and whoever takes all there is gets
-// at least that but for one, over restarts (the state is one number) and steps of the clock.
+// TestRateIsABucket: for any sequence of calls, Room and Take keep a token bucket (spec:K8): in
+// every span of time d at most burst + starts × d / per jobs start. A caller that takes all allowed
+// starts gets at least that less one, over restarts (the state is one number) and clock changes.
 func TestRateIsABucket(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -123,13 +123,13 @@ func TestBreakerTable(t *testing.T) {
 		{93, "start", 0, BreakerProbes, 1, 0},
 		{94, "start", 0, BreakerProbes, 0, 123},
 		{95, "fail timeout", 1, BreakerProbes, 0, 123}, // a step from before says nothing about now
-		{95, "fail timeout", 0, BreakerProbes, 0, 123}, // nor does one of which nobody knows
+		{95, "fail timeout", 0, BreakerProbes, 0, 123}, // nor does one without a known result
 		{96, "ok", 50, BreakerProbes, 0, 123},
 		{97, "ok", 93, BreakerProbes, 0, 123},
 		{98, "fail http_502", 94, BreakerOpen, 0, 128},
 		{128, "start", 0, BreakerProbes, 1, 0},
 		{129, "start", 0, BreakerProbes, 0, 158},
-		{158, "", 0, BreakerProbes, 2, 0}, // nobody answered for the probes: others
+		{158, "", 0, BreakerProbes, 2, 0}, // the probes had no result: others
 		{160, "start", 0, BreakerProbes, 1, 0},
 		{161, "ok", 128, BreakerProbes, 1, 0}, // a probe that was given up
 		{162, "ok", 160, BreakerProbes, 1, 0},

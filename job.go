@@ -23,8 +23,8 @@ const IDLife = 15 * time.Minute
 // serverOwner leases the ids that servers draw. No access token has this id.
 const serverOwner = "*"
 
-// IDOwner names who must have leased the block that the job's id comes from: the caller, or the
-// server if its Client has drawn the id. Stores compare it with the owner of the block.
+// IDOwner returns the expected owner of the id block that the job's id comes from: the caller, or
+// the server if its Client has leased the id. Stores compare it with the owner of the block.
 func (j *Job) IDOwner(c *Caller) string {
 	if j.set&setServerID != 0 {
 		return serverOwner
@@ -42,7 +42,7 @@ type idBlock struct {
 
 const (
 	idBlockSize = 1000
-	idBlockNext = 10_000 // what Store.IDs gives at most
+	idBlockNext = 10_000 // the maximum of Store.IDs
 )
 
 func (b *idBlock) next(ctx context.Context, s Store) (ID, error) {
@@ -124,7 +124,7 @@ type Job struct {
 	RunAt       time.Time         `json:"run_at,omitzero"`
 	Delay       time.Duration     `json:"-"` // input only: RunAt counted by the store's clock
 	Policy      Policy            `json:"policy"`
-	OnConflict  OnConflict        `json:"-"` // what Enqueue does when a live job has the key
+	OnConflict  OnConflict        `json:"-"` // action of Enqueue when a live job has the key
 
 	State      State       `json:"state"`
 	Resumed    bool        `json:"resumed,omitempty"` // ready, with its answer, still holding its weight
@@ -138,8 +138,8 @@ type Job struct {
 	Purpose    Purpose     `json:"purpose,omitempty"`
 	Checkpoint []byte      `json:"checkpoint,omitempty"`
 	Progress   string      `json:"progress,omitempty"`
-	Response   *Response   `json:"response,omitempty"`  // the answer in hand, nil if there is none
-	Responses  []*Response `json:"responses,omitempty"` // all answers in hand
+	Response   *Response   `json:"response,omitempty"`  // the taken response, nil if there is none
+	Responses  []*Response `json:"responses,omitempty"` // all taken responses
 	Kept       int32       `json:"kept,omitempty"`      // responses attached that no handler has yet
 	Awaits     *Awaits     `json:"awaits,omitempty"`    // while it awaits or is polled
 	Result     []byte      `json:"result,omitempty"`
@@ -155,25 +155,25 @@ type Job struct {
 	WakeAt     time.Time `json:"wake_at,omitzero"` // when the sweep looks at it next
 	Token      string    `json:"-"`                // capability of the present wait, or of the next; a secret
 
-	sent ID    // the id under which Enqueue sent this job, where the answer has put that of another one in its place
+	sent ID    // the id under which Enqueue sent this job, if the result replaced it with the id of another job
 	kept ID    // that other id
-	set  field // what was given explicitly, so that defaults of the kind and queue do not overwrite it
+	set  field // fields that were set explicitly, so that defaults of the kind and queue do not overwrite them
 	err  error // an error of New (the args did not encode), reported by Enqueue
 	step Step
 }
 
-// Awaits is what a job waits for. Its attempt's timeout and its deadline may end the wait earlier.
+// Awaits describes the wait of a job. The attempt's timeout and the deadline may end it earlier.
 type Awaits struct {
 	Mode     WaitMode  `json:"mode"`
 	Keys     []string  `json:"keys,omitempty"`     // none: it is answered by its id or a token
 	Answered []string  `json:"answered,omitempty"` // those of Keys that have a response already; read with Filter.Full only
 	Until    time.Time `json:"until,omitzero"`     // the end of within
 	Beat     time.Time `json:"beat,omitzero"`      // silence until then ends the wait
-	Poll     time.Time `json:"poll,omitzero"`      // the next poll step; none while one runs, and where nobody polls
+	Poll     time.Time `json:"poll,omitzero"`      // the next poll step; none while one runs, or if the wait has no polls
 	Polls    int32     `json:"polls,omitempty"`    // poll steps without an answer
 }
 
-// ResponseTo returns the response in hand that came under a key, nil if there is none.
+// ResponseTo returns the taken response with this key, nil if there is none.
 func (j *Job) ResponseTo(key string) *Response {
 	for _, r := range j.Responses {
 		if r.Key == key {
@@ -238,7 +238,7 @@ func ParseState(name string) (State, error) {
 	return 0, Invalid("state", "%.64q is not a state: use blocked, scheduled, ready, running, awaiting, errored, completed, failed or cancelled", name)
 }
 
-// Purpose says what a claimed step is for.
+// Purpose is the purpose of a claimed step.
 type Purpose uint8
 
 // The purposes of a step.
@@ -282,18 +282,18 @@ type Lease struct {
 	Worker string `json:"worker"`
 }
 
-// OnConflict says what Enqueue does when another live job of the kind holds the key.
+// OnConflict selects the action of Enqueue when another live job of the kind holds the key.
 type OnConflict uint8
 
-// What Enqueue does on a key conflict.
+// The actions of Enqueue on a key conflict.
 const (
 	ReturnExisting OnConflict = iota // answer with the existing job, change nothing (default)
 	ReturnError                      // refuse with ErrConflict
 	Replace                          // give the existing job these args, run_at, priority and so on, if it was never claimed
 )
 
-// Step is what a worker attaches to the Job it hands to a handler, so that the Job's methods reach
-// the store.
+// Step connects the methods of a Job to the store. A worker attaches it to the Job that it passes
+// to a handler.
 type Step interface {
 	// Save writes checkpoint, progress, key or log lines under the step's lease and extends it.
 	Save(ctx context.Context, s Saved) error
@@ -309,18 +309,17 @@ type TxStep interface {
 	InTx() ([]LogLine, error)
 }
 
-// URLStep is an optional ability of a Step: it knows under which URL the receiver of responses is
-// reached from outside.
+// URLStep is an optional ability of a Step: it knows the public URL of the receiver of responses.
 type URLStep interface {
-	// RespondURL is where the receiver of source/webhook is mounted, without a slash at the end; ""
-	// if nobody has said.
+	// RespondURL is the URL at which the receiver of source/webhook is mounted, without a slash at
+	// the end; "" if it is not configured.
 	RespondURL() string
 }
 
-// RespondURL is a capability: whoever has the URL may answer the present wait of this job with a
-// POST, and nothing else; while no wait was begun, or after one was answered, that is the next
-// wait. It is good until the wait is answered or the next attempt begins, and at most for within,
-// counted from the claim by the store's clock; 0 sets no such bound. Treat it as a secret.
+// RespondURL returns a capability URL: a caller that knows it may answer the current wait of this
+// job with a POST, and nothing else. If no wait was begun, or the last one was answered, it is for
+// the next wait. It is valid until the wait is answered or the next attempt begins, and at most for
+// within, counted from the claim by the store's clock; 0 sets no such bound. Treat it as a secret.
 // CodeInvalid if the worker has no Options.RespondURL, or within is negative.
 func (j *Job) RespondURL(within time.Duration) (string, error) {
 	s, _ := j.step.(URLStep)
@@ -357,9 +356,9 @@ func (j *Job) CompleteInTx() (Outcome, error) {
 	return o, nil
 }
 
-// Clone makes a new job of one that was read whole: with its kind, queue, key, group, args,
-// priority, weight, tags, meta and policy, to run at once. It has nothing of what has become of j.
-// Options change it.
+// Clone makes a new job from one that was read with all fields: with its kind, queue, key, group,
+// args, priority, weight, tags, meta and policy, to run at once. It copies nothing of the state or
+// the results of j. Options change it.
 func (j *Job) Clone(options ...Option) *Job {
 	c := NewJob(j.Kind, j.Args, Queue(j.Queue), Key(j.Key), Group(j.Group), Priority(j.Priority), Weight(j.Weight), Tags(j.Tags...),
 		WithPolicy(j.Policy.Explicit()), OnKeyConflict(ReturnError))
@@ -428,8 +427,8 @@ func (j *Job) Log() *slog.Logger {
 	return j.step.Logger()
 }
 
-// SetResult sets what is stored when the handler completes the job: []byte as it is, anything else
-// as JSON.
+// SetResult sets the result that is stored when the handler completes the job: []byte as it is, any
+// other value as JSON.
 func (j *Job) SetResult(v any) error {
 	if b, ok := v.([]byte); ok {
 		j.Result, j.ResultType = b, "application/octet-stream"
@@ -443,8 +442,8 @@ func (j *Job) SetResult(v any) error {
 	return nil
 }
 
-// IdempotencyKey is what a handler passes to the outside so that a repeated request is recognised:
-// the same over all attempts of a generation, different after a redrive.
+// IdempotencyKey returns a key that a handler sends with external requests to deduplicate repeated
+// ones: the same over all attempts of a generation, different after a redrive.
 func (j *Job) IdempotencyKey() string {
 	return fmt.Sprintf("%s-%d-%d", j.Instance, j.ID, j.Generation)
 }

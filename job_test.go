@@ -79,7 +79,7 @@ func TestStatesTravelAsJSON(t *testing.T) {
 	}
 }
 
-// taker is a Step that remembers what was saved.
+// taker is a Step that records the saved values.
 type taker struct {
 	saved []Saved
 	err   error

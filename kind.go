@@ -105,7 +105,7 @@ func (k Kind[T]) New(args T, options ...Option) *Job {
 	for _, o := range k.Options {
 		o(j)
 	}
-	kind := j.Policy // what the kind's Options say wins over its fields
+	kind := j.Policy // the kind's Options override its fields
 	j.Policy = Policy{}
 	for _, o := range options {
 		o(j)
@@ -153,7 +153,7 @@ func NewJob(kind string, args []byte, options ...Option) *Job {
 	return j
 }
 
-// field marks what was given explicitly.
+// field marks the fields that were set explicitly.
 type field uint8
 
 const (
@@ -227,7 +227,7 @@ func KeepKey(d time.Duration) Option { return func(j *Job) { j.Policy.KeepKey = 
 // RetryBackoff sets the stored delay between attempts.
 func RetryBackoff(b Backoff) Option { return func(j *Job) { j.Policy.Backoff = b } }
 
-// OnKeyConflict says what Enqueue does when another live job of the kind has the key: default
+// OnKeyConflict sets the action of Enqueue when another live job of the kind has the key: default
 // ReturnExisting.
 func OnKeyConflict(c OnConflict) Option { return func(j *Job) { j.OnConflict = c } }
 
@@ -244,8 +244,8 @@ func In(windows ...Window) Option {
 }
 
 // Window is a time of day in which jobs may start: from Start until End, without End, by the wall
-// clock of Zone. A time of day means the first instant at which that clock has reached it: what a
-// clock change skips means the moment of the change, what comes twice its first occurrence.
+// clock of Zone. A time of day means the first instant at which that clock has reached it: a time
+// that a clock change skips means the moment of the change, a repeated time its first occurrence.
 type Window struct {
 	Days   []string `json:"days,omitempty"`   // on which it opens: mon, or a range such as mon-fri; none = every day
 	Start  string   `json:"start"`            // 22:00 or 22:00:00
@@ -395,7 +395,7 @@ func PutOff(id ID, now time.Time, own []Windows, queue Windows) (time.Time, erro
 	}
 	all := append(own[:len(own):len(own)], queue)
 	if both, err := NextOpening(opens, all...); err != nil || !both.Equal(opens) {
-		return opens, nil // the queue opens later: nobody starts now
+		return opens, nil // the queue opens later: no job starts now
 	}
 	shuts, err := NextClosing(opens, 10*maxSpread, all...)
 	spread := min(shuts.Sub(opens)/10, maxSpread)

@@ -41,8 +41,8 @@ type life struct {
 	row   Row
 	at    [maxSent]place
 	seq   [maxSent]uint8 // order of arrival while kept
-	shown [maxSent]bool  // a handler was started with it in hand
-	poll  bool           // the answer of a poll step is in hand
+	shown [maxSent]bool  // a handler was started with it
+	poll  bool           // the answer of a poll step is taken
 	again bool           // it was redriven: another generation
 	count uint8
 	last  []Transition // of the last event, with what Match did after it; not part of the state

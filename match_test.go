@@ -13,7 +13,7 @@ type matchCase struct {
 	when string
 	from []Row
 	kept []KeptResponse
-	to   []rowMod // keeps is set by the case too: what is left
+	to   []rowMod // the case also sets keeps: the remaining kept responses
 	want Transition
 	take []int64
 	used []int64
@@ -174,7 +174,7 @@ func checkMatch(t *testing.T, c matchCase, from Row) {
 	}
 }
 
-// A job without a key of its own is answered by id or token only, whatever the mode of the wait.
+// A job without a key is answered by id or token only, in every mode of the wait.
 func TestMatchWithoutAKey(t *testing.T) {
 	for _, wait := range []rowMod{waitOwn, ownAll} {
 		from := awaits(wait, keeps(1))

@@ -53,8 +53,8 @@ func (f Filter) Validate() error {
 // named is a text of a filter with the name of its field.
 type named struct{ field, text string }
 
-// validTexts refuses what a database does not take or what no stored text can be as long as.
-// Anything else that no job has only finds nothing.
+// validTexts refuses texts that a database does not accept or that are longer than any stored text.
+// A filter with any other text that no job has finds no jobs.
 func validTexts(texts []named) error {
 	for _, t := range texts {
 		if len(t.text) > MaxKey {
@@ -78,10 +78,10 @@ func (f Filter) all() bool {
 		f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero()
 }
 
-// EditAction says what Edit does.
+// EditAction is an action of Edit.
 type EditAction string
 
-// What Edit does.
+// The actions of Edit.
 const (
 	EditCancel  EditAction = "cancel"  // any live job becomes cancelled, a running one at once
 	EditFail    EditAction = "fail"    // any live job becomes failed
@@ -90,10 +90,10 @@ const (
 	EditChange  EditAction = "change"  // blocked, scheduled, plain ready and errored jobs get new values
 )
 
-// Edit is what to do with jobs.
+// Edit is a change to jobs.
 type Edit struct {
 	Action     EditAction
-	By         string // who, for the history
+	By         string // the operator, for the history
 	Reason     string // why, for the history and for Job.Reason of cancel and fail
 	Refuse     bool   // of cancel and fail: leave running jobs alone (ErrConflict)
 	Generation int32  // only if the job is in this generation; 0 = any. Makes a repeated redrive safe
@@ -112,8 +112,8 @@ type Change struct {
 	Group    *string        `json:"group,omitempty"`
 	Tags     *[]string      `json:"tags,omitempty"` // also of final jobs, if nothing else is changed
 	Args     *[]byte        `json:"args,omitempty"` // only while never claimed in this generation
-	// Checkpoint and DropCheckpoint replace and remove what the next attempt would start from.
-	// EditRedrive takes them too, and no other new value.
+	// Checkpoint replaces the checkpoint from which the next attempt starts; DropCheckpoint removes
+	// it. EditRedrive accepts them too, and no other new value.
 	Checkpoint     *[]byte `json:"checkpoint,omitempty"`
 	DropCheckpoint bool    `json:"drop_checkpoint,omitempty"`
 	Policy         *Policy `json:"policy,omitempty"` // its fields that are not zero, see Policy; a new deadline counts from the edit
@@ -208,8 +208,8 @@ type EditedItem struct {
 	Err     error `json:"-"`
 }
 
-// Why says whether a job can be claimed now and, if not, what it waits for. It is asked of the same
-// gates as a claim.
+// Why reports whether a job can be claimed now and, if not, why not. It evaluates the same gates as
+// a claim.
 type Why struct {
 	ID        ID        `json:"id"`
 	Kind      string    `json:"kind"`
@@ -218,20 +218,20 @@ type Why struct {
 	State     State     `json:"state"`
 	Resumed   bool      `json:"resumed,omitempty"`
 	Claimable bool      `json:"claimable"`           // all gates are open: the next claim with room for it takes it, in its turn
-	Waits     string    `json:"waits"`               // for what, in words
+	Waits     string    `json:"waits"`               // the reason, in words
 	Gate      string    `json:"gate,omitempty"`      // the first closed one: a Gate constant
 	Until     time.Time `json:"until,omitzero"`      // when that ends, if it is known
-	Gates     []Gate    `json:"gates,omitempty"`     // what each says, in order; of ready and errored jobs
+	Gates     []Gate    `json:"gates,omitempty"`     // the decision of each, in order; of ready and errored jobs
 	Ahead     int64     `json:"ahead"`               // ready jobs that stand before it in its line, counted up to MaxAhead
 	Unhandled bool      `json:"unhandled,omitempty"` // no worker has asked for its kind in its queue within the last day
 	Worker    string    `json:"worker,omitempty"`    // of a running job
-	Keys      []string  `json:"keys,omitempty"`      // of an awaiting job: what it waits for
+	Keys      []string  `json:"keys,omitempty"`      // of an awaiting job: the keys that it waits for
 }
 
 // MaxAhead bounds Why.Ahead and QueueWhy.Asked.
 const MaxAhead = 1000
 
-// QueueWhy says what holds the jobs of a queue back.
+// QueueWhy reports which gates hold the jobs of a queue back.
 type QueueWhy struct {
 	Queue   string   `json:"queue"`
 	Asked   int64    `json:"asked"` // ready jobs that were asked about, from the front of each line, up to MaxAhead
@@ -241,14 +241,14 @@ type QueueWhy struct {
 	Trouble Trouble  `json:"trouble,omitzero"`
 }
 
-// HeldBy is one gate with what it holds back.
+// HeldBy is one gate and the number of jobs that it holds back.
 type HeldBy struct {
 	Jobs int64 `json:"jobs"`
 	Gate Gate  `json:"gate"` // as it answers for the first of them
 	ID   ID    `json:"id"`   // the first of them
 }
 
-// Verb is what a token may do.
+// Verb is a permission of a token.
 type Verb string
 
 // The verbs. VerbAdmin covers all others.
@@ -319,12 +319,12 @@ type AccessToken struct {
 	Hash      []byte    `json:"-"`          // SHA-256 of the secret
 	Grants    []Grant   `json:"grants"`     // at least one
 	CreatedAt time.Time `json:"created_at"` // set by the store
-	ExpiresAt time.Time `json:"expires_at"` // always set: a token that lives for ever is one nobody rotates
+	ExpiresAt time.Time `json:"expires_at"` // always set: a token that never expires is never rotated
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
 	UsedAt    time.Time `json:"used_at,omitzero"` // to the minute
 }
 
-// Good reports whether the token opens anything at that time.
+// Good reports whether the token is valid at that time.
 func (t AccessToken) Good(now time.Time) bool {
 	return t.RevokedAt.IsZero() && now.Before(t.ExpiresAt)
 }
@@ -370,14 +370,14 @@ type AccessStore interface {
 	UseAccessToken(ctx context.Context, id string) error
 }
 
-// AuditEntry is what an operator has done through a server.
+// AuditEntry records one action of an operator through a server.
 type AuditEntry struct {
 	Seq     int64     `json:"seq"`               // set by the store, rising
 	At      time.Time `json:"at"`                // set by the store
-	Who     string    `json:"who"`               // the id of a token; empty where the door is open
+	Who     string    `json:"who"`               // the id of a token; empty if the server needs none
 	Action  string    `json:"action"`            // such as editJobs or setQueue
 	Target  string    `json:"target"`            // such as the path of the request
-	Detail  string    `json:"detail,omitempty"`  // what was asked for, as JSON, without args; cut at MaxProgress bytes
+	Detail  string    `json:"detail,omitempty"`  // the request, as JSON, without args; cut at MaxProgress bytes
 	Code    string    `json:"code,omitempty"`    // of the refusal; empty if it was done
 	Request string    `json:"request,omitempty"` // the id of the request
 	From    string    `json:"from,omitempty"`    // the address that it came from
@@ -402,25 +402,25 @@ func (f AuditFilter) Validate() error {
 	return nil
 }
 
-// AuditReader is an optional ability of a Store: it shows what operators did.
+// AuditReader is an optional ability of a Store: it lists the actions of operators.
 type AuditReader interface {
 	// AuditLog lists entries, newest first.
 	AuditLog(ctx context.Context, f AuditFilter) ([]AuditEntry, error)
 }
 
-// AuditStore is an optional ability of a Store: it keeps what operators did. Nothing in it changes
-// an entry.
+// AuditStore is an optional ability of a Store: it records the actions of operators. No method
+// changes an entry.
 type AuditStore interface {
 	AuditReader
 	// Audit adds an entry.
 	Audit(ctx context.Context, e AuditEntry) error
 }
 
-// ProbeQueue is the queue in which servers claim to see whether claims come through. It has no
-// jobs, and who asks for it alone is not listed as a worker.
+// ProbeQueue is the queue in which servers claim to check that claims work. It has no jobs, and a
+// caller that claims from it alone is not listed as a worker.
 const ProbeQueue = "sojourn.readyz"
 
-// WorkerLife is how long a worker is listed that does not ask for jobs any more.
+// WorkerLife is how long a worker stays listed after its last claim.
 const WorkerLife = 24 * time.Hour
 
 // WorkerFilter chooses workers. Everything that is set must match.
@@ -438,16 +438,16 @@ func (f WorkerFilter) Validate() error {
 	return nil
 }
 
-// WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so SeenAt of one
-// that asks another process than the one that answers is when it last got jobs (to ten seconds),
-// asked for something new or extended a lease, at most half of WorkerLife ago while it lives.
+// WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so through another
+// process SeenAt is when it last got jobs (to ten seconds), changed its request or extended a
+// lease; while it lives, at most half of WorkerLife ago.
 type WorkerStatus struct {
 	Worker  string    `json:"worker"`         // its id, as in leases
-	Name    string    `json:"name,omitempty"` // what it calls itself
+	Name    string    `json:"name,omitempty"` // the name that it sent
 	Queues  []string  `json:"queues"`
 	Kinds   []string  `json:"kinds"`
 	Running int64     `json:"running"`           // jobs under its leases
-	Stalled int64     `json:"stalled"`           // those among them whose lease is past its end
+	Stalled int64     `json:"stalled"`           // of them, those with an expired lease
 	Jobs    []ID      `json:"jobs,omitempty"`    // the running ones, if the filter names workers; at most MaxFind of all of them
 	SeenAt  time.Time `json:"seen_at"`           // by the store's clock
 	Waiting bool      `json:"waiting,omitempty"` // a claim of it waits in the process that answers

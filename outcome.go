@@ -11,19 +11,19 @@ import (
 	"unicode"
 )
 
-// OutcomeType is what a worker reports about a step.
+// OutcomeType is the type of a worker's report about a step.
 type OutcomeType string
 
-// What a worker may report. The first group ends a step with purpose start or resume,
-// OutcomeDecided one with purpose decide, OutcomeNoAnswer and OutcomeAnswer one with purpose poll;
-// OutcomeReleased ends any.
+// The types of reports. The first group ends a step with purpose start or resume, OutcomeDecided
+// one with purpose decide, OutcomeNoAnswer and OutcomeAnswer one with purpose poll; OutcomeReleased
+// ends any.
 const (
 	OutcomeCompleted   OutcomeType = "completed"
 	OutcomeError       OutcomeType = "error"       // with Reason, Text and the Verdict on what follows
 	OutcomeAwait       OutcomeType = "await"       // park the job until a response comes
 	OutcomeSnooze      OutcomeType = "snooze"      // run again after Delay; counts as no error
 	OutcomeHold        OutcomeType = "hold"        // close Queue for Delay; the job goes back, and counts as no error
-	OutcomeAbort       OutcomeType = "abort"       // fail now, whatever attempts remain
+	OutcomeAbort       OutcomeType = "abort"       // fail now, even if attempts remain
 	OutcomeCancelled   OutcomeType = "cancel"      // end as cancelled
 	OutcomeUndecodable OutcomeType = "undecodable" // the args did not decode; no handler ran
 	OutcomeReleased    OutcomeType = "released"    // shutdown: undo the claim
@@ -32,8 +32,8 @@ const (
 	OutcomeAnswer      OutcomeType = "answer" // Result is the answer's body
 )
 
-// Outcome says what happened to a step. Workers in every language send outcomes; nobody sends a
-// transition.
+// Outcome is a worker's report of the result of a step. Workers in every language send outcomes,
+// never transitions.
 type Outcome struct {
 	Lease      Lease         `json:"lease"`
 	Type       OutcomeType   `json:"type"`
@@ -49,7 +49,7 @@ type Outcome struct {
 	Log        []LogLine     `json:"log,omitempty"`    // the rest of the step's log
 }
 
-// Wait is what an awaiting job waits for.
+// Wait describes the responses that an awaiting job waits for.
 type Wait struct {
 	Mode   WaitMode      `json:"mode,omitempty"`
 	Keys   []string      `json:"keys,omitempty"`   // of the job's kind; none = the job's own key
@@ -59,7 +59,7 @@ type Wait struct {
 	Polls  int32         `json:"polls,omitempty"`  // poll steps without an answer so far; the rules count them
 }
 
-// nextPoll is how long after now the next poll step of an awaiting job comes.
+// nextPoll is the time from now until the next poll step of an awaiting job.
 func (w Wait) nextPoll(id ID) time.Duration {
 	if w.Poll.First == 0 {
 		return 0
@@ -138,8 +138,8 @@ func (m WaitMode) String() string {
 	return "any"
 }
 
-// verdictError is what Await, Snooze, Hold, Abort, Cancel, Again and WithReason return: an error
-// value that carries an outcome.
+// verdictError is the error value that Await, Snooze, Hold, Abort, Cancel, Again and WithReason
+// return. It carries an outcome.
 type verdictError struct {
 	out   Outcome
 	cause error
@@ -163,11 +163,11 @@ func Await(within time.Duration) error {
 	return &verdictError{out: Outcome{Type: OutcomeAwait, Wait: Wait{Within: within}}}
 }
 
-// AwaitAny is Await for the first response under any of the keys, success or failure: name the key
-// of each event that may come. The keys are of the job's kind and stay the job's until it is final;
-// Job.Response says in Key which one came. What comes under the others is kept, for a later Await
-// of theirs, and ends as late with the job. A key that belongs to another live job ends the attempt
-// with the reason "key_conflict".
+// AwaitAny is Await for the first response with any of the keys, success or failure: give one key
+// per expected event. The keys are of the job's kind and belong to the job until it is final;
+// Job.Response has the key of the response in Key. Responses with the other keys are kept for a
+// later Await of these keys, and become late when the job ends. A key that belongs to another live
+// job ends the attempt with the reason "key_conflict".
 func AwaitAny(within time.Duration, keys ...string) error { return awaitKeys(WaitAny, within, keys) }
 
 // AwaitAll is Await for one response under each of the keys: the handler runs once all are there,
@@ -182,9 +182,9 @@ func awaitKeys(mode WaitMode, within time.Duration, keys []string) error {
 	return &verdictError{out: Outcome{Type: OutcomeAwait, Wait: Wait{Mode: mode, Keys: slices.Clone(keys), Within: within}}}
 }
 
-// WithBeat lets a wait end when the other side falls silent: with the reason "beat", once no
-// progress response (Response.Progress) has come for so long, counted from the beginning of the
-// wait. It takes what Await, AwaitAny or AwaitAll return; every is more than 0.
+// WithBeat ends a wait with the reason "beat" when progress responses (Response.Progress) stop:
+// when none has arrived for the duration every, counted from the beginning of the wait. It takes
+// the result of Await, AwaitAny or AwaitAll; every is more than 0.
 func WithBeat(every time.Duration, await error) error {
 	v, ok := errors.AsType[*verdictError](await)
 	if !ok || v.out.Type != OutcomeAwait {
@@ -206,13 +206,13 @@ func Snooze(d time.Duration) error {
 	return &verdictError{out: Outcome{Type: OutcomeSnooze, Delay: d}}
 }
 
-// Hold closes a queue for everybody, on all nodes: what a handler returns when the other side says
-// 429 or Retry-After. An empty queue is the job's own. d is at least a second and is cut at
-// MaxHold; a longer hold stays. It counts neither as an error nor as an attempt: a job of that
-// queue goes back to where it stood in line, one of another queue runs again after d. After the
-// hold the queue's jobs start on a ramp: one in the first second and twice as many in each
-// following one, until HoldRamp has passed. Responses and resumed jobs go on all the time. A poll
-// function may return it as well: its job goes on waiting.
+// Hold closes a queue on all nodes. A handler returns it when the other side answers 429 or
+// Retry-After. An empty queue is the job's own. d is at least a second and is cut at MaxHold; a
+// longer hold stays. It counts neither as an error nor as an attempt: a job of that queue returns
+// to its place in line, one of another queue runs again after d. After the hold the queue's jobs
+// start on a ramp: one in the first second and twice as many in each following one, until HoldRamp
+// has passed. Responses and resumed jobs are not held. A poll function may return it as well: its
+// job goes on waiting.
 func Hold(queue string, d time.Duration) error {
 	if d >= 0 {
 		d = min(max(d, time.Second), MaxHold)
@@ -220,7 +220,7 @@ func Hold(queue string, d time.Duration) error {
 	return &verdictError{out: Outcome{Type: OutcomeHold, Queue: queue, Delay: d}}
 }
 
-// Abort fails the job at once, whatever attempts remain. A nil err is allowed.
+// Abort fails the job at once, even if attempts remain. A nil err is allowed.
 func Abort(err error) error {
 	return &verdictError{out: Outcome{Type: OutcomeAbort}, cause: err}
 }
@@ -230,16 +230,16 @@ func Cancel(err error) error {
 	return &verdictError{out: Outcome{Type: OutcomeCancelled}, cause: err}
 }
 
-// Again is an error that asks for a fresh request: the response in hand is put down, so that the
-// next attempt runs with Job.Response nil. Any other error leaves the response for the next
-// attempt.
+// Again is an error that requests a new attempt without the taken response: the response is
+// detached, so that the next attempt runs with Job.Response nil. Any other error leaves the
+// response for the next attempt.
 func Again(err error) error {
 	return &verdictError{out: Outcome{Type: OutcomeError, Verdict: Verdict{Again: true}}, cause: err}
 }
 
-// WithReason gives an error the short stable class by which failures are grouped (cut at MaxReason
-// bytes). Without it the class comes from the error's type or from a fingerprint of its text. A nil
-// err stays nil, and an empty reason changes nothing.
+// WithReason sets the reason of an error: the short stable class by which failures are grouped (cut
+// at MaxReason bytes). Without it the reason is the error's type or a fingerprint of its text. A
+// nil err stays nil, and an empty reason changes nothing.
 func WithReason(reason string, err error) error {
 	if err == nil || reason == "" {
 		return err
@@ -255,8 +255,8 @@ type reasonError struct {
 func (e *reasonError) Error() string { return e.cause.Error() }
 func (e *reasonError) Unwrap() error { return e.cause }
 
-// OutcomeOf translates what a handler returned. It leaves Lease, Result and the Verdict on retries
-// to the worker.
+// OutcomeOf converts the error of a handler. The worker sets Lease, Result and the Verdict on
+// retries.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return Outcome{Type: OutcomeCompleted}
@@ -296,8 +296,8 @@ func ReasonOf(err error) string {
 	return fingerprint(err.Error())
 }
 
-// classOf gives a failure that was reported without a reason the class of its text: workers in
-// other languages and error responses may lack one.
+// classOf derives a missing reason from the text of a failure: workers in other languages and error
+// responses may send none.
 func classOf(reason, text string) string {
 	if reason == "" {
 		return fingerprint(text)

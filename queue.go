@@ -353,8 +353,8 @@ type QueueStatus struct {
 	Counts   map[State]int64 `json:"counts"`  // by state; states without jobs are missing
 	Resumed  int64           `json:"resumed"` // of the ready ones
 	Stalled  int64           `json:"stalled"` // running with a lease past its end
-	// Unhandled are the ready jobs by kind for which no worker has asked in this queue within the
-	// last day: nobody will run them.
+	// Unhandled counts ready jobs by kind, for kinds that no worker has claimed in this queue
+	// within the last day: no worker will run them.
 	Unhandled map[string]int64 `json:"unhandled,omitempty"`
 	InFlight  int64            `json:"in_flight"` // summed weight of running, awaiting and resumed jobs, to be compared with Settings.Limit
 	// OldestReady is since when the ready job is ready that has been so for longest; a change of

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// spec:O4, spec:J11: priority (lower first), then run_at; FIFO among equals whatever the value. A
+// spec:O4, spec:J11: priority (lower first), then run_at; FIFO among equals for all values. A
 // resumed job comes before all.
 func TestRankOrders(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

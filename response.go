@@ -18,27 +18,27 @@ type Response struct {
 	Job    ID     `json:"job,omitempty"`
 	Token  string `json:"token,omitempty"`  // capability of one wait of one job (Job.Token)
 	Source string `json:"source,omitempty"` // where it came from, such as "webhook"; see ValidSource
-	// MessageID is the sender's own: a repeat is a duplicate, and the same id with another address
+	// MessageID is set by the sender: a repeat is a duplicate, and the same id with another address
 	// or body is a conflict. It is unique for the capability with Token, else for Source.
-	// Client.Respond makes one where there is none.
+	// Client.Respond generates a missing one.
 	MessageID   string `json:"message_id,omitempty"`
 	Body        []byte `json:"body,omitempty"`
 	ContentType string `json:"content_type,omitempty"`
 	Failed      bool   `json:"failed,omitempty"` // an error response: ends the attempt with Reason and Error
-	// Progress marks a sign of life that answers nothing: while the job runs or awaits, Body
-	// becomes its progress text (cut at MaxProgress bytes; empty leaves it), and the beat of its
-	// wait starts anew. It is applied then, else late; unmatched where no job has the key.
+	// Progress marks a heartbeat that ends no wait: while the job runs or awaits, Body becomes its
+	// progress text (cut at MaxProgress bytes; empty keeps the old one), and the beat of its wait
+	// restarts. Its outcome is then applied, else late; unmatched if no job has the key.
 	Progress bool          `json:"progress,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
 	Error    string        `json:"error,omitempty"`
 	TTL      time.Duration `json:"-"`              // input only: of an early one without a live job, at least MinInboxTTL; 0 = the store's
-	Park     bool          `json:"park,omitempty"` // its source could not make sense of it: it addresses nobody, and Reason and Error say why
+	Park     bool          `json:"park,omitempty"` // its source could not parse it: it has no address, and Reason and Error say why
 	// PerKey says that MessageID is unique for Source and address only, not for all of Source: so
 	// webhook senders number their messages.
 	PerKey bool `json:"per_key,omitempty"`
-	// KeepConflict is for senders to whom nobody can answer, such as brokers: a response whose
-	// MessageID came before with other content is stored with the outcome Conflicting. Without it
-	// the call is refused with CodeConflict.
+	// KeepConflict is for senders that cannot receive an error, such as brokers: if its MessageID
+	// is known with other content, the response is stored with the outcome Conflicting. Without
+	// KeepConflict the call is refused with CodeConflict.
 	KeepConflict bool `json:"keep_conflict,omitempty"`
 
 	Seq        int64           `json:"seq,omitempty"` // number in the inbox, in order of arrival
@@ -47,25 +47,25 @@ type Response struct {
 	ReceivedAt time.Time       `json:"received_at,omitzero"`
 	ExpiresAt  time.Time       `json:"expires_at,omitzero"` // when an early one with no live job becomes unmatched
 	Duplicates int32           `json:"duplicates,omitempty"`
-	Replay     int64           `json:"replay,omitempty"` // the response that a person has made of it
-	By         string          `json:"by,omitempty"`     // who has matched, retried or discarded it
+	Replay     int64           `json:"replay,omitempty"` // the new response that an operator created from it
+	By         string          `json:"by,omitempty"`     // the operator that has matched, retried or discarded it
 }
 
-// ResponseOutcome says what became of a response. Nothing is ever dropped because of timing.
+// ResponseOutcome is the outcome of a response. No response is ever dropped because of timing.
 type ResponseOutcome string
 
-// What becomes of a response.
+// The outcomes of a response.
 const (
 	Applied   ResponseOutcome = "applied"   // a job has taken it
-	Early     ResponseOutcome = "early"     // stored; attached to a live job (kept), or lying in the inbox until one awaits its key
+	Early     ResponseOutcome = "early"     // stored; attached to a live job (kept), or in the inbox until a job awaits its key
 	Duplicate ResponseOutcome = "duplicate" // its message id was stored before, with the same content: only counted
-	Late      ResponseOutcome = "late"      // its job was final, or what it could end, or keep alive, had ended
+	Late      ResponseOutcome = "late"      // its job was final, or the wait or attempt that it was for had ended
 	Stale     ResponseOutcome = "stale"     // its token belongs to another attempt or to a wait that was answered, or has expired
-	Unmatched ResponseOutcome = "unmatched" // early, and no job came within its time to live; or progress for nobody
-	Parked    ResponseOutcome = "parked"    // its source could not make sense of it; it lies in the inbox for people, and no job gets it by itself
-	Discarded ResponseOutcome = "discarded" // a person has put it away
+	Unmatched ResponseOutcome = "unmatched" // early, and no job came within its time to live; or progress without a job
+	Parked    ResponseOutcome = "parked"    // its source could not parse it; it stays in the inbox for operators, and no job gets it automatically
+	Discarded ResponseOutcome = "discarded" // an operator has discarded it
 
-	Conflicting ResponseOutcome = "conflict" // its message id came before with another address or body; for people, like Parked
+	Conflicting ResponseOutcome = "conflict" // its message id is known with another address or body; for operators, like Parked
 )
 
 // SourcePoll is the source of the answers that poll functions bring. Their message ids are ID.EPOCH
@@ -171,10 +171,10 @@ func (r *Response) Validate(maxBytes int) error {
 	return nil
 }
 
-// InboxFilter chooses responses. Everything that is set must match; Outcomes that are not nil and
-// empty match nothing. What lies in the inbox (late, stale, unmatched, parked, discarded,
-// conflict), what concerns one job, and what came under one kind and key is found by index; other
-// filters look through the responses from the newest on.
+// InboxFilter selects responses. All fields that are set must match; Outcomes that are not nil but
+// empty match nothing. The outcomes late, stale, unmatched, parked, discarded and conflict, the
+// responses of one job, and those of one kind and key are found by index; other filters scan the
+// responses from the newest on.
 type InboxFilter struct {
 	Outcomes []ResponseOutcome
 	Kind     string
@@ -193,17 +193,17 @@ func (f InboxFilter) Validate() error {
 	return validTexts([]named{{"kind", f.Kind}, {"key", f.Key}, {"source", f.Source}})
 }
 
-// InboxAction says what EditInbox does.
+// InboxAction is an action of EditInbox.
 type InboxAction string
 
-// What EditInbox does.
+// The actions of EditInbox.
 const (
 	InboxMatch   InboxAction = "match"   // send it to the job or the key that the edit names
-	InboxRetry   InboxAction = "retry"   // send it again to the address that it came with
-	InboxDiscard InboxAction = "discard" // put it away; a job that keeps it loses it
+	InboxRetry   InboxAction = "retry"   // send it again to its original address
+	InboxDiscard InboxAction = "discard" // discard it; a job that keeps it loses it
 )
 
-// InboxEdit is what a person does with one response. Match and retry store a new response with its
+// InboxEdit is an operator's edit of one response. Match and retry store a new response with its
 // content, under the same source and a message id that begins with "replay:"; the old one keeps its
 // outcome (an early one becomes unmatched, so that no job gets it a second time) and names the new
 // one in Replay. A repeated call is a duplicate.
@@ -213,7 +213,7 @@ type InboxEdit struct {
 	Job    ID     // of match: this job,
 	Kind   string // or the job that has this key, now or later
 	Key    string
-	By     string // who; shown with the response
+	By     string // the operator; shown with the response
 }
 
 // Validate checks everything that can be checked without the store's data.
@@ -234,15 +234,15 @@ func (e InboxEdit) Validate() error {
 	return Invalid("action", "%.64q is not an action: use match, retry or discard", e.Action)
 }
 
-// InboxCounts counts what lies in the inbox.
+// InboxCounts counts the responses in the inbox.
 type InboxCounts struct {
 	Lying  map[ResponseOutcome]int64 `json:"lying"`          // early without a job, late, stale, unmatched, parked, discarded, conflict; each up to MaxInboxCount
 	Recent []SourceCount             `json:"recent"`         // the newest MaxInboxCount responses of all outcomes, by source and outcome
 	Since  time.Time                 `json:"since,omitzero"` // when the oldest of these came
 }
 
-// MaxInboxCount bounds what InboxCounts looks at, so that a large inbox answers as fast as a small
-// one.
+// MaxInboxCount bounds the responses that InboxCounts reads, so that counting a large inbox is as
+// fast as a small one.
 const MaxInboxCount = 10_000
 
 // SourceCount is one line of InboxCounts.
@@ -253,7 +253,7 @@ type SourceCount struct {
 	Duplicates int64           `json:"duplicates"` // repeats of them
 }
 
-// NearMiss is something whose key looks much like another one.
+// NearMiss is a job or a response with a key similar to another one.
 type NearMiss struct {
 	Key string `json:"key"`
 	Job ID     `json:"job,omitempty"` // a live job that has the key or awaits it,
@@ -263,10 +263,10 @@ type NearMiss struct {
 // MaxNearMisses bounds the answer of NearMisses.
 const MaxNearMisses = 10
 
-// NewToken makes the capability of one wait of one job: whoever has it may answer that wait and
-// nothing else. It is an HMAC-SHA256 over "id.generation.attempt.wait", cut to 128 bits. wait is
-// Row.Waits: how many waits of the generation were answered before. The capability is good until
-// its wait is answered or the next attempt begins; [ExpiringToken] makes it end sooner.
+// NewToken makes the capability of one wait of one job: its holder may answer that wait and nothing
+// else. It is an HMAC-SHA256 over "id.generation.attempt.wait", cut to 128 bits. wait is Row.Waits:
+// the number of waits of the generation that were answered before. The capability is valid until
+// its wait is answered or the next attempt begins; [ExpiringToken] makes it expire sooner.
 func NewToken(secret []byte, id ID, generation, attempt, wait int32) string {
 	return TokenMaker(secret)(id, generation, attempt, wait)
 }
@@ -288,9 +288,9 @@ func TokenMaker(secret []byte) func(id ID, generation, attempt, wait int32) stri
 	}
 }
 
-// ExpiringToken narrows a capability to a time: whoever has only the result cannot answer after it.
-// It needs no secret, because the signature of the token signs the time. Whole seconds count.
-// CodeInvalid if token is no capability, or one that expires already.
+// ExpiringToken makes a capability that expires at until: its holder cannot answer later. It needs
+// no secret, because the signature of the token signs the time. Its resolution is one second.
+// CodeInvalid if token is no capability, or has an expiry already.
 func ExpiringToken(token string, until time.Time) (string, error) {
 	body, mac, found := cutLast(token)
 	key, err := base64.RawURLEncoding.DecodeString(mac)
@@ -315,7 +315,7 @@ func cutLast(token string) (before, after string, found bool) {
 	return token[:i], token[i+1:], true
 }
 
-// Capability is what a token names: one wait of one attempt of one job.
+// Capability is the content of a token: one wait of one attempt of one job.
 type Capability struct {
 	Job        ID
 	Generation int32
@@ -324,8 +324,8 @@ type Capability struct {
 	Until      time.Time // zero: it has no time limit of its own
 }
 
-// ParseToken verifies a capability in constant time and returns what it names. Whether it has
-// expired, only the store's clock can say.
+// ParseToken verifies a capability in constant time and returns its content. It does not check the
+// expiry, which depends on the store's clock.
 func ParseToken(secret []byte, token string) (Capability, error) {
 	bad := Invalid("token", "is not one that this store has given out")
 	parts := strings.Split(token, ".")
@@ -357,10 +357,10 @@ func ParseToken(secret []byte, token string) (Capability, error) {
 	return c, nil
 }
 
-// KeptResponse is what Match reads of a response that is attached to a job.
+// KeptResponse is the part of a response attached to a job that Match reads.
 type KeptResponse struct {
 	Seq    int64
-	Key    string // under which it came; empty for one by id or token
+	Key    string // of the response; empty for one by id or token
 	Failed bool
 	Reason string
 	Error  string
@@ -369,10 +369,10 @@ type KeptResponse struct {
 	Wait    int32 // that names this wait, see Row.Waits
 }
 
-// Matched is what Match found.
+// Matched is the result of Match.
 type Matched struct {
 	Transition Transition // Rule is empty if the job does not change
-	Take       []int64    // these become applied and are in hand
+	Take       []int64    // these become applied and are taken
 	UsedUp     []int64    // these become applied and are used up: an error response that ended the attempt
 	Late       []int64    // these become late: errors for an attempt that has ended
 	Stale      []int64    // these become stale: answers by capabilities of waits that were answered already
@@ -381,9 +381,9 @@ type Matched struct {
 // Found reports whether there is anything to do.
 func (m Matched) Found() bool { return m.Transition.Rule != "" || len(m.Late) > 0 }
 
-// Match says what the kept responses, in their order of arrival, do to a job whose own key is key:
-// M1-M5. It is pure. It ends every transaction that stores a response for a live job, or after
-// which a job awaits or a retry waits; the store calls it until it finds nothing more.
+// Match applies the kept responses, in their order of arrival, to a job with the key key: M1-M5. It
+// is pure. A transaction ends with Match if it stores a response for a live job, or if it leaves a
+// job awaiting or waiting for a retry; the store calls Match until it finds nothing more.
 func Match(r Row, key string, kept []KeptResponse) Matched {
 	waitsForRetry := (r.State == Scheduled || r.State == Ready && !r.Resumed) && r.Claimed
 	if stale := answeredBefore(r, kept); len(stale) > 0 {
@@ -430,8 +430,8 @@ func Match(r Row, key string, kept []KeptResponse) Matched {
 	return Matched{}
 }
 
-// answeredBefore lists the kept responses whose capability names a wait that was answered already:
-// without it the second click on a link would answer the next question.
+// answeredBefore lists the kept responses with a capability of a wait that was answered already.
+// Without this check a second click on a link would answer the next wait.
 func answeredBefore(r Row, kept []KeptResponse) (stale []int64) {
 	for _, k := range kept {
 		if k.ByToken && k.Wait < r.Waits {
@@ -447,7 +447,7 @@ func taken(t Transition, take []int64) Matched {
 	return Matched{Transition: t, Take: take}
 }
 
-// satisfied returns what ends the wait, or the error response that came first.
+// satisfied returns the responses that end the wait, or the first error response.
 func satisfied(w Wait, key string, kept []KeptResponse) (take []int64, failed *KeptResponse) {
 	keys := []string{key}
 	if len(w.Keys) > 0 {

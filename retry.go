@@ -30,25 +30,25 @@ type Policy struct {
 	// Windows say when attempts may start: at moments at which all of them are open, and those of
 	// the queue. Default always; at most 8.
 	Windows []Windows `json:"windows,omitzero"`
-	// StopAtWindowEnd ends the handler's context when the windows close. What it returns then as an
-	// error hands the job back, to go on with the same attempt at the next opening. Without it a
-	// step that has started may run on. Steps that were resumed by a response are not stopped.
+	// StopAtWindowEnd ends the handler's context when the windows close. An error that it then
+	// returns hands the job back, to continue the attempt at the next opening. Otherwise a running
+	// step may continue. Steps resumed by a response are not stopped.
 	StopAtWindowEnd *bool `json:"stop_at_window_end,omitempty"`
 }
 
-// OnLost says what a lease that ends without a report means.
+// OnLost selects the effect of a lease that ends without a report.
 type OnLost uint8
 
-// What a lost lease means.
+// The effects of a lost lease.
 const (
 	RetryLost OnLost = 1 + iota // run it again, within MaxCrashes (at least once; default)
 	FailLost                    // fail the job (at most once)
 )
 
-// OnPanic says what a panic of the handler means.
+// OnPanic selects the effect of a panic of the handler.
 type OnPanic uint8
 
-// What a panic means.
+// The effects of a panic.
 const (
 	RetryPanic OnPanic = 1 + iota // an ordinary error (default)
 	FailPanic                     // fail the job
@@ -59,7 +59,7 @@ type LateResponse uint8
 
 // What happens to a response that comes while a retry waits.
 const (
-	AcceptLate LateResponse = 1 + iota // the retry is ready at once with the response in hand (default)
+	AcceptLate LateResponse = 1 + iota // the retry is ready at once with the taken response (default)
 	InboxLate                          // only the next Await takes it
 )
 
@@ -72,7 +72,7 @@ func (p Policy) Strict() bool { return p.NoExtend != nil && *p.NoExtend }
 // Stops reports whether the end of its windows ends a step: StopAtWindowEnd.
 func (p Policy) Stops() bool { return p.StopAtWindowEnd != nil && *p.StopAtWindowEnd }
 
-// withDefaults fills what is 0 with the built-in defaults, and decides what was taken back.
+// withDefaults replaces zero fields with the built-in defaults, and resolves removed defaults.
 func (p Policy) withDefaults() Policy {
 	for _, d := range []*time.Duration{&p.RunTimeout, &p.Deadline, &p.KeepKey} {
 		*d = max(*d, 0)
@@ -105,7 +105,7 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// or fills what is 0 in p with q's.
+// or returns p with its zero fields set from q.
 func (p Policy) or(q Policy) Policy {
 	pick(&p.MaxAttempts, q.MaxAttempts)
 	pick(&p.MaxCrashes, q.MaxCrashes)
@@ -245,11 +245,11 @@ func unit(a, b uint64) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
-// RetryPolicy decides, in the worker, what follows an error: the code form of a Backoff. It sees
-// the whole error history, the present one last. It runs where the handler ran, or, when an attempt
-// ended without handler code at hand (lost lease, timeout, error response), as a step of its own
-// while the job is errored. A panic in it counts as the stored Backoff's answer. It never runs once
-// MaxAttempts or MaxCrashes is used up.
+// RetryPolicy is a retry handler: it decides in the worker how to continue after an error, in code
+// instead of a Backoff. It gets the whole error history, the latest error last. It runs where the
+// handler ran, or, when an attempt ended outside a handler (lost lease, timeout, error response),
+// as a step of its own while the job is errored. If it panics, the stored Backoff decides. It never
+// runs once MaxAttempts or MaxCrashes is used up.
 type RetryPolicy func(job *Job, history []Attempt) Verdict
 
 // Verdict is a RetryPolicy's answer. The zero Verdict means: retry after the stored Backoff.
@@ -259,7 +259,7 @@ type Verdict struct {
 	RunAt      time.Time     `json:"run_at,omitzero"`      // wins over Delay
 	Priority   *int32        `json:"priority,omitempty"`   // a new priority
 	Checkpoint []byte        `json:"checkpoint,omitempty"` // replaces the checkpoint, if not nil
-	Again      bool          `json:"again,omitempty"`      // put the response in hand down, as [Again] does
+	Again      bool          `json:"again,omitempty"`      // detach the taken response, as [Again] does
 }
 
 // Now as Verdict.Delay means without any delay. It is not None, which is no delay that was asked
@@ -283,14 +283,14 @@ func rampRoom(since time.Duration) int64 {
 	return 1<<(since/(HoldRamp/rampSteps)+1) - 1
 }
 
-// Breaker closes a queue by itself when what its jobs call seems to be down, and lets a few probes
-// find out when it is back.
+// Breaker is a circuit breaker: it closes a queue when the service that its jobs call seems to be
+// down, and starts a few probes to detect its recovery.
 type Breaker struct {
-	Failures int           `json:"failures"`          // so many within Within open it: 1 to 1,000
+	Failures int           `json:"failures"`          // failures within Within that open it: 1 to 1,000
 	Within   time.Duration `json:"within,omitempty"`  // default 1 min, 1 s to 24 h
 	Open     time.Duration `json:"open,omitempty"`    // until the probes, and as long for their answers; default 30 s, 1 s to 24 h
 	Probes   int           `json:"probes,omitempty"`  // that must all succeed: 1 to 100, default 1
-	Reasons  []string      `json:"reasons,omitempty"` // that count; a last * stands for any ending. Default: all but what happens on our own side
+	Reasons  []string      `json:"reasons,omitempty"` // that count; a trailing * matches any ending. Default: all but reasons of our own side
 }
 
 // Breaker defaults.
@@ -342,19 +342,19 @@ func (b Breaker) Counts(reason string) bool {
 	})
 }
 
-// BreakerMode is what a breaker does now.
+// BreakerMode is the state of a breaker.
 type BreakerMode string
 
 // The modes of a breaker.
 const (
 	BreakerClosed BreakerMode = ""          // jobs start; failures are counted
 	BreakerOpen   BreakerMode = "open"      // nothing starts
-	BreakerProbes BreakerMode = "half_open" // the probes are on their way
+	BreakerProbes BreakerMode = "half_open" // the probes are running
 )
 
-// Pace is what a queue remembers of its rate, its holds and its breaker. It is stored with the
-// queue, so it is the same on all nodes and after a restart. Its functions are pure. Times are
-// microseconds since 1970 by the store's clock; 0 = none.
+// Pace is the state of a queue's rate, holds and breaker. It is stored with the queue, so it is the
+// same on all nodes and after a restart. Its functions are pure. Times are microseconds since 1970
+// by the store's clock; 0 = none.
 type Pace struct {
 	RateFullAt int64       `json:"rate_full_at_ns,omitempty"` // see Rate.Room
 	HoldUntil  int64       `json:"hold_until_us,omitempty"`
@@ -443,13 +443,13 @@ func (f Pace) HoldRoom(now int64) (starts, next int64) {
 	return starts, next
 }
 
-// BreakerRoom says how many jobs the breaker lets start now and, if none, when the next may.
+// BreakerRoom returns how many jobs may start now and, if none, when the next may.
 func (f Pace) BreakerRoom(setting *Breaker, now int64) (starts, next int64) {
 	b := setting.filled()
 	switch {
 	case b.Failures == 0 || f.Mode == BreakerClosed:
 		return math.MaxInt64, 0
-	case now >= f.Until: // the probes, or new ones instead of those that nobody answers for
+	case now >= f.Until: // the probes, or new ones instead of those without a result
 		return int64(b.Probes), 0
 	case f.Mode == BreakerProbes && f.Probes < b.Probes:
 		return int64(b.Probes - f.Probes), 0
@@ -457,7 +457,7 @@ func (f Pace) BreakerRoom(setting *Breaker, now int64) (starts, next int64) {
 	return 0, f.Until
 }
 
-// Started counts starts, at most what the rooms have said.
+// Started counts starts, at most the number that Rate.Room, HoldRoom and BreakerRoom allowed.
 func (f Pace) Started(r *Rate, setting *Breaker, starts, now int64) Pace {
 	b := setting.filled()
 	if starts == 0 {

@@ -72,7 +72,7 @@ func TestBackoffHasAFloorACapAndFullJitter(t *testing.T) {
 	}
 }
 
-// The same failure always waits the same time, and neighbours do not wait alike.
+// The same failure always gets the same delay, and different jobs get different delays.
 func TestBackoffIsReproducible(t *testing.T) {
 	b := Backoff{First: time.Minute}
 	if first, again := b.Delay(4711, 3), b.Delay(4711, 3); first != again {

@@ -75,7 +75,7 @@ func TestRuleB1AResponseIsLookedAtAfterEveryEnd(t *testing.T) {
 	})
 }
 
-// rules:B2 A response stays in hand until a handler that was given it disposes of it.
+// rules:B2 A response stays taken until a handler that has got it disposes of it.
 func TestRuleB2AResponseStaysUntilItIsDisposedOf(t *testing.T) {
 	withAnswer := func() *trace {
 		return begin(t).claim().answer(0).say(OutcomeAwait).stands("ready resumed", held).claim().stands("running resume", held)
@@ -193,8 +193,7 @@ func TestRuleB7ACapabilityLastsAsLongAsItsWait(t *testing.T) {
 	}
 }
 
-// rules:B7 The second answer by one capability is stale, whenever it comes and whatever ends the
-// wait.
+// rules:B7 The second answer by one capability is stale, at any time and for every end of the wait.
 func TestRuleB7ADoubleClick(t *testing.T) {
 	byLink := func() *trace {
 		tr := begin(t)
@@ -284,7 +283,7 @@ func TestRuleC4EveryWaitHasAnEnd(t *testing.T) {
 	begin(t).claim().say(OutcomeAwait).event(EventTimedOut).rules("W4").stands("scheduled")
 }
 
-// rules:D1 The row says what it holds; every end gives it back once.
+// rules:D1 The row records the weight that it holds; every end returns it once.
 func TestRuleD1Weight(t *testing.T) {
 	begin(t, weighs(7)).weight(0).claim().weight(7).say(OutcomeAwait).weight(7).claim().stands("running poll").weight(7).
 		say(OutcomeNoAnswer).weight(7).answer(0).weight(7).claim().weight(7).say(OutcomeSnooze).weight(0).

@@ -2,9 +2,9 @@
 // request, frees its worker, and is finished by an answer that comes later over another channel,
 // matched by a key the application already has.
 //
-// There are five nouns. A [Job] is one unit of work. Its [Kind] says which handler runs it. It
-// stands in a queue. A worker (package worker) claims it under a [Lease] and runs the handler. Its
-// key matches the [Response] that arrives later.
+// There are five terms. A [Job] is one unit of work. Its [Kind] selects the handler. It waits in a
+// queue. A worker (package worker) claims it under a [Lease] and runs the handler. Its key matches
+// the [Response] that arrives later.
 //
 // The flow, in the order in which to read the code:
 //
@@ -13,16 +13,16 @@
 //	Store.Claim       hands it to a worker under a lease                         store.go
 //	handler           returns nil, an error, or Await, Snooze, Abort, Cancel     outcome.go
 //	Decide            says what the outcome does to the job (pure)               decide.go
-//	Client.Respond    brings the answer; Match says whom it wakes (pure)         response.go, decide.go
-//	Store.Sweep       ends what is overdue: leases, waits, deadlines             store.go
+//	Client.Respond    stores the answer; Match finds the job for it (pure)       response.go, decide.go
+//	Store.Sweep       ends overdue leases, waits and deadlines                   store.go
 //
 // This package is the domain. It does no input or output and reads no clock: a [Store] does both.
 // Constructors such as sqlite.Open return a [Client] over their store. Only Decide and Match hold
 // the rules of a job's life; every store calls them.
 //
-// Delivery is at least once. What is promised beyond that: an acknowledged enqueue is durable, a
-// job has one live lease at a time, every write on behalf of a step repeats (id, epoch, worker) and
-// the running state, and a worker that lost its lease changes nothing any more.
+// Delivery is at least once. Further guarantees: an acknowledged enqueue is durable, a job has one
+// live lease at a time, every write on behalf of a step checks (id, epoch, worker) and the running
+// state, and a worker that lost its lease cannot change anything.
 package sojourn
 
 import (
@@ -35,8 +35,8 @@ import (
 	"time"
 )
 
-// Client is what applications use: it checks before the first write, draws ids, and speaks in typed
-// jobs. Constructors such as sqlite.Open return one over their store. Safe for concurrent use.
+// Client is the API for applications: it validates calls, leases ids, and handles typed jobs.
+// Constructors such as sqlite.Open return one over their store. Safe for concurrent use.
 type Client struct {
 	store    Store
 	ids      idBlock
@@ -47,9 +47,9 @@ type Client struct {
 // NewClient makes a Client over any Store.
 func NewClient(s Store) *Client { return &Client{store: s} }
 
-// NewServerClient makes the Client of a server. The ids that it draws belong to the server, not to
-// the Caller in the context, so no caller can use them first. A job that comes with an id must have
-// one that its caller has leased.
+// NewServerClient makes the Client of a server. The server owns the ids that it leases, not the
+// Caller in the context, so no caller can use them first. A caller that sends a job with an id must
+// have leased that id.
 func NewServerClient(s Store) *Client { return &Client{store: s, server: true} }
 
 // leasing is the context in which c leases ids.
@@ -60,7 +60,7 @@ func (c *Client) leasing(ctx context.Context) context.Context {
 	return WithCaller(ctx, &Caller{Token: serverOwner})
 }
 
-// Store gives the store below, for workers and tools.
+// Store returns the underlying store, for workers and tools.
 func (c *Client) Store() Store { return c.store }
 
 // Close closes the store. Jobs that are running elsewhere go on.
@@ -68,8 +68,8 @@ func (c *Client) Close() error { return c.store.Close() }
 
 // Enqueue stores one job and returns when it is durable. It writes the id into j before it calls
 // the store: if the error has CodeUnknown, repeat the call with the same j, and at most one job
-// exists. If a live job of the kind has the key, the answer and then j.ID name that one, and
-// nothing changes (see OnKeyConflict); the call may still be repeated with the same j.
+// exists. If a live job of the kind has the key, nothing changes, and the result and then j.ID have
+// the id of that job (see OnKeyConflict); the call may still be repeated with the same j.
 func (c *Client) Enqueue(ctx context.Context, j *Job) (Enqueued, error) {
 	es, err := c.enqueue(ctx, []*Job{j}, false)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Client) Enqueue(ctx context.Context, j *Job) (Enqueued, error) {
 	return es[0], nil
 }
 
-// alone takes the index out of the error of a call that had no batch.
+// alone removes the index from the error of a call without a batch.
 func alone(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Index == 0 {
 		c := *e
@@ -88,14 +88,14 @@ func alone(err error) error {
 	return err
 }
 
-// EnqueueAll stores up to MaxBatch jobs in one transaction, all or none. The answers stand in the
-// order of jobs. An *Error names the job at fault in Index.
+// EnqueueAll stores up to MaxBatch jobs in one transaction, all or none. The results are in the
+// order of jobs. An *Error has the index of the invalid job in Index.
 func (c *Client) EnqueueAll(ctx context.Context, jobs []*Job) ([]Enqueued, error) {
 	return c.enqueue(ctx, jobs, false)
 }
 
-// EnqueuePartial stores up to MaxBatch jobs, each for itself: Enqueued.Err has the refusal of an
-// item. The error is about the whole call.
+// EnqueuePartial stores up to MaxBatch jobs independently of each other: Enqueued.Err is the error
+// of an item. The returned error is about the whole call.
 func (c *Client) EnqueuePartial(ctx context.Context, jobs []*Job) ([]Enqueued, error) {
 	return c.enqueue(ctx, jobs, true)
 }
@@ -132,8 +132,8 @@ func (c *Client) enqueue(ctx context.Context, jobs []*Job, partial bool) ([]Enqu
 	return out, nil
 }
 
-// enqueueDrawn gives ids to jobs without one. Ids that this very call drew from an old block, and
-// that the store therefore refuses before it writes, are replaced once.
+// enqueueDrawn gives ids to jobs without one. If this call took ids from an expired block, the
+// store refuses them before it writes, and enqueueDrawn replaces them once.
 func (c *Client) enqueueDrawn(ctx context.Context, jobs []*Job, partial bool) ([]Enqueued, error) {
 	for _, j := range jobs {
 		j.resend()
@@ -157,7 +157,7 @@ func (c *Client) drawFresh(ctx context.Context, jobs []*Job, partial bool) ([]En
 		c.ids.drop()
 		return c.drawAndSend(ctx, fresh, jobs, partial)
 	}
-	var again []*Job // of a partial call: the others are stored, or refused for a reason of their own
+	var again []*Job // of a partial call: the others are stored, or refused for another reason
 	var place []int
 	for i, e := range es {
 		if ErrorCode(e.Err) == CodeIDExpired && slices.Contains(fresh, jobs[i]) {
@@ -179,7 +179,7 @@ func (c *Client) drawFresh(ctx context.Context, jobs []*Job, partial bool) ([]En
 	return es, nil
 }
 
-// drawAndSend gives new ids to the fresh ones among jobs, and stores all.
+// drawAndSend gives new ids to the jobs in fresh, which are part of jobs, and stores all jobs.
 func (c *Client) drawAndSend(ctx context.Context, fresh, jobs []*Job, partial bool) ([]Enqueued, error) {
 	for _, j := range fresh {
 		id, err := c.ids.next(c.leasing(ctx), c.store)
@@ -202,8 +202,8 @@ func (c *Client) drawAndSend(ctx context.Context, fresh, jobs []*Job, partial bo
 	return es, err
 }
 
-// ownNotDuplicate takes back Duplicate where this very call stored the job: the store may have sent
-// it twice because the first answer was lost. Nobody else knows an id that this call has drawn.
+// ownNotDuplicate clears Duplicate where this call stored the job: the store may have sent it twice
+// because the first answer was lost. No other caller knows an id that this call has leased.
 func ownNotDuplicate(es []Enqueued, fresh, jobs []*Job) {
 	if !slices.ContainsFunc(es, func(e Enqueued) bool { return e.Duplicate }) {
 		return
@@ -218,13 +218,13 @@ func ownNotDuplicate(es []Enqueued, fresh, jobs []*Job) {
 	}
 }
 
-// Reserve draws ids ahead, so that the next n enqueues need no block of their own.
+// Reserve leases ids in advance, so that the next n enqueues need not lease a block.
 func (c *Client) Reserve(ctx context.Context, n int) error {
 	return c.ids.reserve(c.leasing(ctx), c.store, n)
 }
 
-// Wake makes workers and waiting calls of this process look for jobs now. It is never needed, but
-// saves one poll interval after the commit of a transaction with EnqueueTx or FinishTx.
+// Wake makes workers and waiting calls of this process poll for jobs now. It is optional: it saves
+// one poll interval after the commit of a transaction with EnqueueTx or FinishTx.
 func (c *Client) Wake() {
 	if s, ok := c.store.(interface{ Nudge() }); ok {
 		s.Nudge()
@@ -272,7 +272,7 @@ func (c *Client) Wait(ctx context.Context, id ID) (*Job, error) {
 	}
 }
 
-// Respond stores a message from the outside durably and gives it to the job it answers. Acknowledge
+// Respond stores an external message durably and delivers it to the job with its key. Acknowledge
 // to the sender only after it returns nil. A response without a MessageID gets a random one,
 // written into r before the first try, so that a repeated call with the same r is a duplicate.
 func (c *Client) Respond(ctx context.Context, r *Response) (Responded, error) {
@@ -324,20 +324,20 @@ func (c *Client) Edit(ctx context.Context, f Filter, e Edit) (Edited, error) {
 	return c.store.Edit(ctx, f, e)
 }
 
-// Cancel ends one job, a running one at once: its worker learns it with its next Extend or Finish.
-// A job that is cancelled already is no error; one that ended otherwise is ErrConflict.
+// Cancel ends one job, even a running one, at once: its worker is told by its next Extend or
+// Finish. Cancelling a cancelled job is no error; ErrConflict if the job ended otherwise.
 func (c *Client) Cancel(ctx context.Context, id ID, by, reason string) error {
 	return c.editOne(ctx, id, Edit{Action: EditCancel, By: by, Reason: reason})
 }
 
-// Redrive runs one failed or cancelled job again, from generation to generation+1; 0 means whatever
-// it is in. With the generation given, a repeated call is ErrConflict instead of a second run.
+// Redrive runs one failed or cancelled job again, from generation to generation+1; 0 means the
+// current one. If generation is given, a repeated call is ErrConflict instead of a second run.
 func (c *Client) Redrive(ctx context.Context, id ID, generation int32, by string) error {
 	return c.editOne(ctx, id, Edit{Action: EditRedrive, Generation: generation, By: by})
 }
 
-// Clone stores a new job with the args of one that may have ended; see Job.Clone. A call repeated
-// after an unknown outcome makes another one; to avoid that, Get the job and Enqueue its Clone.
+// Clone stores a new job with the args of a live or ended job; see Job.Clone. A call repeated after
+// an unknown outcome creates another job; to avoid that, Get the job and Enqueue its Clone.
 // ErrConflict if the key still belongs to another job: give another one with Key.
 func (c *Client) Clone(ctx context.Context, id ID, options ...Option) (Enqueued, error) {
 	j, err := c.Get(ctx, id)
@@ -361,12 +361,12 @@ func (c *Client) editOne(ctx context.Context, id ID, e Edit) error {
 // Find lists jobs; see Filter.
 func (c *Client) Find(ctx context.Context, f Filter) ([]Job, error) { return c.store.Find(ctx, f) }
 
-// History returns what happened to a job, oldest first: all that is kept of it, see MaxHistory.
+// History returns all kept history entries of a job, oldest first; see MaxHistory.
 func (c *Client) History(ctx context.Context, id ID) ([]Attempt, error) {
 	return c.HistoryPage(ctx, id, HistoryFilter{Limit: MaxFind})
 }
 
-// HistoryPage returns a page of what happened to a job, oldest first.
+// HistoryPage returns a page of the history of a job, oldest first.
 func (c *Client) HistoryPage(ctx context.Context, id ID, f HistoryFilter) ([]Attempt, error) {
 	return c.store.History(ctx, id, f)
 }
@@ -388,7 +388,7 @@ func (c *Client) EditInbox(ctx context.Context, e InboxEdit) (Responded, error) 
 	return k.EditInbox(ctx, e)
 }
 
-// CountInbox counts what lies in the inbox; see InboxKeeper.
+// CountInbox counts the responses in the inbox; see InboxKeeper.
 func (c *Client) CountInbox(ctx context.Context) (InboxCounts, error) {
 	k, err := c.inboxKeeper()
 	if err != nil {
@@ -397,7 +397,7 @@ func (c *Client) CountInbox(ctx context.Context) (InboxCounts, error) {
 	return k.CountInbox(ctx)
 }
 
-// NearMisses finds what has nearly the same key; see InboxKeeper.
+// NearMisses finds jobs and responses with a similar key; see InboxKeeper.
 func (c *Client) NearMisses(ctx context.Context, kind, key string) ([]NearMiss, error) {
 	k, err := c.inboxKeeper()
 	if err != nil {
@@ -414,7 +414,7 @@ func (c *Client) inboxKeeper() (InboxKeeper, error) {
 	return k, nil
 }
 
-// Why says whether a job can be claimed now and, if not, what it waits for; see Explainer.
+// Why reports whether a job can be claimed now and, if not, why not; see Explainer.
 func (c *Client) Why(ctx context.Context, id ID) (Why, error) {
 	e, ok := c.store.(Explainer)
 	if !ok {
@@ -423,7 +423,7 @@ func (c *Client) Why(ctx context.Context, id ID) (Why, error) {
 	return e.Why(ctx, id)
 }
 
-// WhyQueue says what holds the jobs of a queue back; see Explainer.
+// WhyQueue reports which gates hold the jobs of a queue back; see Explainer.
 func (c *Client) WhyQueue(ctx context.Context, queue string) (QueueWhy, error) {
 	e, ok := c.store.(Explainer)
 	if !ok {
@@ -432,7 +432,7 @@ func (c *Client) WhyQueue(ctx context.Context, queue string) (QueueWhy, error) {
 	return e.WhyQueue(ctx, queue)
 }
 
-// HoldQueue starts nothing of a queue for so long; 0 ends a hold. See Holder; handlers use Hold.
+// HoldQueue stops starts in a queue for d; 0 ends a hold. See Holder; handlers use Hold.
 func (c *Client) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
 	h, ok := c.store.(Holder)
 	if !ok {
@@ -441,9 +441,9 @@ func (c *Client) HoldQueue(ctx context.Context, queue string, d time.Duration, r
 	return h.HoldQueue(ctx, queue, d, reason)
 }
 
-// Caller is on whose behalf a Store is called: the holder of an access token, which a server puts
-// into the context of each call. Without one the application itself calls, which may do everything.
-// A store checks with it the effects of a call on jobs of other queues, which no route can see.
+// Caller identifies the holder of an access token on whose behalf a Store is called. A server puts
+// it into the context of each call. Without one the application itself calls and may do everything.
+// A store uses it to authorize effects of a call on jobs of other queues, which no route can check.
 type Caller struct {
 	Token     string  // id of the access token, never empty
 	Grants    []Grant // of the token
@@ -477,7 +477,7 @@ func (c *Caller) Allows(verb Verb, queue, kind string) bool {
 	return false
 }
 
-// Sees reports whether one of the grants allows to read jobs of a queue, of some kind at least.
+// Sees reports whether one of the grants allows reading jobs of a queue, of at least one kind.
 func (c *Caller) Sees(queue string) bool {
 	if c == nil {
 		return true
@@ -491,7 +491,7 @@ func (c *Caller) Sees(queue string) bool {
 	return false
 }
 
-// Owner names who leases ids and sends responses: the id of the token, "" without one.
+// Owner returns the owner of leased ids and sent responses: the id of the token, "" without one.
 func (c *Caller) Owner() string {
 	if c == nil {
 		return ""

@@ -131,7 +131,7 @@ func TestExpiredIDsAreRedrawnOnce(t *testing.T) {
 	}
 }
 
-// In partial mode the refusal stands in the items, and those that were stored are not sent again.
+// In partial mode the items have the error, and stored items are not sent again.
 func TestExpiredIDsAreRedrawnInPartialMode(t *testing.T) {
 	s, c := newFake()
 	s.onEnqueue = func(call int, jobs []Job, _ bool) ([]Enqueued, error) {

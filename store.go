@@ -7,18 +7,18 @@ import (
 
 // Claimer is the part of a Store that a worker needs. All methods are safe for concurrent use.
 type Claimer interface {
-	// Claim takes ready jobs under leases and returns at once when there are any; otherwise it
-	// waits up to r.Wait, so that in-process wake-ups, notifications and long polls all hide behind
-	// it. A repeated claim (same worker, same number) is answered with the same jobs as far as
-	// their leases still stand, so a lost answer costs nothing. CodeDrained: see WorkerKeeper.
+	// Claim takes ready jobs under leases. It returns at once if there are any; otherwise it waits
+	// up to r.Wait, which covers in-process wake-ups, notifications and long polls. A repeated
+	// claim (same worker, same number) returns the same jobs whose leases are still valid, so a
+	// lost answer loses no job. CodeDrained: see WorkerKeeper.
 	Claim(ctx context.Context, r ClaimRequest) ([]Claimed, error)
-	// Extend prolongs leases to at least now + lease. Those that have ended come back as lost.
+	// Extend prolongs leases to at least now + lease and returns the ended ones as lost.
 	Extend(ctx context.Context, leases []Lease) (lost []Lost, err error)
-	// Save writes checkpoint, progress, key and log lines under the lease and extends it. The
-	// answer has one error per item: nil, ErrLeaseLost, ErrConflict for the key, or an *Error with
+	// Save writes checkpoint, progress, key and log lines under the lease and extends it. It
+	// returns one error per item: nil, ErrLeaseLost, ErrConflict for the key, or an *Error with
 	// CodeInvalid or CodeTooLarge.
 	Save(ctx context.Context, items []Saved) ([]error, error)
-	// Finish ends steps. It is idempotent by lease and outcome; each item is answered for itself.
+	// Finish ends steps. It is idempotent by lease and outcome; each item has its own result.
 	Finish(ctx context.Context, outcomes []Outcome) ([]Finished, error)
 }
 
@@ -31,15 +31,15 @@ type Store interface {
 	Claimer
 	// IDs leases n consecutive ids (1 to 10,000) for the Caller in ctx, valid for IDLife.
 	IDs(ctx context.Context, n int) (first ID, err error)
-	// Enqueue stores jobs that have ids. It looks first at the id (known: that job, unchanged;
-	// known with other content than it was first enqueued with: ErrConflict), then at the key (held
-	// by a live job: see OnConflict), then inserts. All or nothing; with partial each refusal is in
-	// its item's Err.
+	// Enqueue stores jobs that have ids. It checks the id first: a known id returns that job
+	// unchanged, or ErrConflict if its first enqueue had other content. It checks the key next
+	// (held by a live job: see OnConflict) and then inserts. All or nothing; with partial, each
+	// refusal is in its item's Err.
 	//
 	// An id must come from a block that was leased for the Caller in ctx (see Job.IDOwner), else
-	// CodeInvalid, whether a job has the id or not. A key that is held by a job for which the
-	// Caller has no grant is ErrConflict. The store may fill defaults into jobs, so a repeated call
-	// passes them as they were before the first.
+	// CodeInvalid, even if a job has the id. ErrConflict if a job for which the Caller has no grant
+	// holds the key. The store may fill defaults into jobs, so a repeated call must pass the jobs
+	// as they were before the first call.
 	Enqueue(ctx context.Context, jobs []Job, partial bool) ([]Enqueued, error)
 	// Respond stores responses and matches them with jobs.
 	Respond(ctx context.Context, rs []Response) ([]Responded, error)
@@ -49,17 +49,17 @@ type Store interface {
 	// Find returns jobs in the order of their ids (Newest: descending). Without Full they lack
 	// args, result, checkpoint and responses.
 	Find(ctx context.Context, f Filter) ([]Job, error)
-	// History returns what happened to a job, oldest first: one entry a step or change. The first
+	// History returns the history of a job, oldest first: one entry per step or change. The first
 	// and the newest MaxHistory are kept.
 	History(ctx context.Context, id ID, f HistoryFilter) ([]Attempt, error)
 	// Log returns the lines of a job's own log, oldest first.
 	Log(ctx context.Context, id ID) ([]LogLine, error)
-	// Queues lists all queues, or those named, in the order in which they were first seen, with
-	// counts. ErrNotFound if one that is named does not exist.
+	// Queues lists all queues, or the named ones, with counts, in the order in which they were
+	// first seen. ErrNotFound if a named queue does not exist.
 	Queues(ctx context.Context, names ...string) ([]QueueStatus, error)
-	// SetQueue stores settings; the queue is made if it does not exist. They count for new jobs at
-	// once. Jobs that wait stand in their new places when it returns, unless on PostgreSQL an open
-	// transaction has stored some by the old settings: then the sweep goes on once that is over.
+	// SetQueue stores settings and creates the queue if needed. They apply to new jobs at once.
+	// When it returns, the waiting jobs have been reindexed too. Exception: on PostgreSQL, while an
+	// open transaction has stored jobs by the old settings, the sweep reindexes after it ends.
 	SetQueue(ctx context.Context, name string, s QueueSettings) error
 	// ForgetQueue removes an empty queue; ErrConflict while it has jobs.
 	ForgetQueue(ctx context.Context, name string) error
@@ -82,10 +82,10 @@ type Checker interface {
 	Checks() []string
 }
 
-// ProgressChecker is an optional ability of a Checker that takes its time.
+// ProgressChecker is an optional ability of a Checker: it reports progress during a long check.
 type ProgressChecker interface {
 	Checker
-	// CheckWith is Check that calls report now and then, from its own goroutine.
+	// CheckWith is Check that calls report from time to time, in the goroutine of the check.
 	CheckWith(ctx context.Context, report func(CheckProgress)) ([]Violation, error)
 }
 
@@ -97,36 +97,36 @@ type CheckProgress struct {
 	Rows   int64  // that were read so far, by all checks
 }
 
-// Repairer is an optional ability of a Store: it corrects what it can derive from the jobs, as
-// sojourn doctor --repair does.
+// Repairer is an optional ability of a Store: it recomputes data derived from the jobs, as sojourn
+// doctor --repair does.
 type Repairer interface {
-	// Repair makes the sums of the weight in flight what the jobs hold, while the store is in use
-	// or not, and says what was wrong. What Check finds besides needs a person.
+	// Repair recomputes the sums of the weight in flight from the jobs and returns the errors that
+	// it corrected. The store may be in use. Other violations that Check finds are not repaired.
 	Repair(ctx context.Context) ([]Violation, error)
 }
 
-// Migrator looks after the tables of a store, whatever version they have: sqlite.OpenMigrator,
-// postgres.OpenMigrator and store.OpenMigrator give one. All methods are safe for concurrent use,
-// in several processes too.
+// Migrator migrates the tables of a store, from any version. It is opened by sqlite.OpenMigrator,
+// postgres.OpenMigrator or store.OpenMigrator. All methods are safe for concurrent use, in several
+// processes too.
 type Migrator interface {
-	// Schema says which version the tables have.
+	// Schema returns the version of the tables.
 	Schema(ctx context.Context) (Schema, error)
-	// Plan lists the steps from the version found to another one, 0 (no tables) to Schema.Newest,
-	// with their statements and what a step down would delete. It changes nothing.
+	// Plan lists the steps from the current version to another one, 0 (no tables) to Schema.Newest,
+	// with their statements and the data that a step down would delete. It changes nothing.
 	Plan(ctx context.Context, to int) ([]Migration, error)
-	// Migrate takes these steps, each in a transaction of its own, and returns those that it took:
-	// an error leaves the steps before it, and another process may have been faster. It asks for no
-	// confirmation: show the Plan first.
+	// Migrate runs these steps, each in its own transaction, and returns the steps that it ran.
+	// After an error the steps before it stay applied; another process may have run some of them.
+	// It asks for no confirmation: show the Plan first.
 	Migrate(ctx context.Context, to int) ([]Migration, error)
 	// Drift lists how tables, columns, constraints and indexes differ from the migrations.
 	Drift(ctx context.Context) ([]string, error)
-	// Close lets go of the database.
+	// Close closes the database.
 	Close() error
 }
 
-// Schema says which version the tables of a store have, and what this program makes of it. The
-// error with CodeSchema of Open rests on it: a program opens tables of its own version, and newer
-// ones whose Needs is not above it.
+// Schema is the version of a store's tables, and whether this program can use it. A program opens
+// tables of its own version, and newer ones whose Needs is not above its version; otherwise Open
+// returns an error with CodeSchema.
 type Schema struct {
 	Found  int `json:"found"`  // 0: there are none
 	Newest int `json:"newest"` // that this program knows
@@ -143,47 +143,47 @@ type Migration struct {
 	Loses   []Loss   `json:"loses,omitempty"`
 }
 
-// Loss is what a step down takes away: a table with its rows, or a column of one.
+// Loss is a table with its rows, or a column of a table, that a step down deletes.
 type Loss struct {
 	Table  string `json:"table"`
 	Column string `json:"column,omitempty"`
 	Rows   int64  `json:"rows"` // that the table has now
 }
 
-// Owner is an optional ability of a Store that knows when a process on its machine has died:
-// workers whose name starts with OwnerID and a dot lose their leases at once.
+// Owner is an optional ability of a Store that detects the death of a process on its machine:
+// workers whose name starts with OwnerID and a dot then lose their leases at once.
 type Owner interface {
 	// OwnerID names this process. It is the same for the store's whole life.
 	OwnerID() string
 }
 
-// TxStore is an optional ability of a Store whose tables stand in a database that the application
-// uses too: it writes inside of a transaction that the application has begun, so that jobs and the
-// application's own rows are committed together or not at all. Applications call it through the
-// typed functions of the store's package, such as sqlite.EnqueueTx and postgres.FinishTx, which say
-// what tx is.
+// TxStore is an optional ability of a Store that shares its database with the application. It
+// writes inside a transaction that the application has begun, so that jobs and the application's
+// own rows are committed together or not at all. Applications call it through the typed functions
+// of the store's package, such as sqlite.EnqueueTx and postgres.FinishTx, which document the type
+// of tx.
 //
-// The transaction stays the application's to commit or to roll back. When a call fails, what it has
-// written is taken back; an error that is Retryable asks to roll back and to repeat the whole
-// transaction. Both methods wait for no other call of this store.
+// The application commits or rolls back the transaction. A call that fails undoes its own writes.
+// If the error is Retryable, roll back and repeat the whole transaction. Both methods wait for no
+// other call of this store.
 type TxStore interface {
-	// EnqueueTx is Store.Enqueue, all or nothing. A job without an id gets one, in the answer
-	// only.
+	// EnqueueTx is Store.Enqueue, all or nothing. A job without an id gets one; only the result
+	// shows it.
 	EnqueueTx(ctx context.Context, tx any, jobs []Job) ([]Enqueued, error)
 	// FinishTx is Claimer.Finish for one outcome. nil: it is applied once the transaction is
-	// committed. ErrLeaseLost: the lease does not stand, or this outcome was reported before;
-	// whatever the transaction did for this step must be rolled back.
+	// committed. ErrLeaseLost: the lease is not valid, or this outcome was reported before; roll
+	// back all writes of the transaction for this step.
 	FinishTx(ctx context.Context, tx any, o Outcome) error
 }
 
 // Holder is an optional ability of a Store: operators hold queues, as handlers do with Hold.
 type Holder interface {
-	// HoldQueue starts nothing of a queue for so long, up to MaxHold, whatever hold it had; 0 ends
+	// HoldQueue stops starts in a queue for d, up to MaxHold, and replaces an earlier hold; 0 ends
 	// a hold at once and without a ramp. The reason is shown. ErrNotFound: no such queue.
 	HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error
 }
 
-// QueueLister is an optional ability of a Store: it lists queues in pages, where there may be many.
+// QueueLister is an optional ability of a Store: it lists queues in pages.
 type QueueLister interface {
 	// ListQueues lists the queues that the Caller in ctx may read jobs of, with counts, in the
 	// order of Queues. ErrNotFound if there is no queue f.After.
@@ -192,34 +192,34 @@ type QueueLister interface {
 
 // InboxKeeper is an optional ability of a Store: operators handle responses that no job took.
 type InboxKeeper interface {
-	// EditInbox matches, retries or discards one response, and answers with what became of the new
-	// one, or of the discarded one. ErrNotFound if there is no such response; ErrConflict if a job
-	// has it or will get it by itself.
+	// EditInbox matches, retries or discards one response. It returns the result of the new
+	// response, or of the discarded one. ErrNotFound if there is no such response; ErrConflict if a
+	// job has it or will get it automatically.
 	EditInbox(ctx context.Context, e InboxEdit) (Responded, error)
-	// CountInbox counts what lies in the inbox, and what came lately.
+	// CountInbox counts the responses in the inbox, and recent responses by source.
 	CountInbox(ctx context.Context) (InboxCounts, error)
-	// NearMisses finds up to MaxNearMisses live jobs and responses without a job whose key differs
-	// from this one in case, separators, leading zeros or one character.
+	// NearMisses finds up to MaxNearMisses keys, of live jobs and of responses without a job, that
+	// differ from key in case, separators, leading zeros or one character.
 	NearMisses(ctx context.Context, kind, key string) ([]NearMiss, error)
 }
 
-// Explainer is an optional ability of a Store: it answers why a job does not run.
+// Explainer is an optional ability of a Store: it explains why a job does not run.
 type Explainer interface {
-	// Why asks the gates of a job's queue about it, as the next claim would, or ErrNotFound.
+	// Why evaluates the gates of the job's queue for it, as the next claim would, or ErrNotFound.
 	Why(ctx context.Context, id ID) (Why, error)
-	// WhyQueue asks them about the jobs that a claim would take next, or ErrNotFound.
+	// WhyQueue evaluates the gates for the jobs that a claim would take next, or ErrNotFound.
 	WhyQueue(ctx context.Context, queue string) (QueueWhy, error)
 }
 
-// WorkerKeeper is an optional ability of a Store: it knows the workers that ask it for jobs.
+// WorkerKeeper is an optional ability of a Store: it lists and drains the workers that use it.
 type WorkerKeeper interface {
-	// Workers lists the workers of the last WorkerLife and those that hold leases, in the order of
-	// their ids.
+	// Workers lists the workers seen within the last WorkerLife and those that hold leases, in the
+	// order of their ids.
 	Workers(ctx context.Context, f WorkerFilter) ([]WorkerStatus, error)
-	// DrainWorker gives a worker no more jobs: a claim that waits ends at once, and each later one,
-	// with CodeDrained. What it runs goes on under its leases. It holds as long as the worker goes
-	// on asking, and cannot be taken back: start another worker. Draining again is no error.
-	// ErrNotFound if Workers does not list it.
+	// DrainWorker gives a worker no more jobs: its waiting claim and each later one return at once
+	// with CodeDrained. Its running jobs continue under their leases. The drain lasts while the
+	// worker keeps claiming, and cannot be undone: start another worker. Draining again is no
+	// error. ErrNotFound if Workers does not list it.
 	DrainWorker(ctx context.Context, worker string) error
 }
 
@@ -232,7 +232,7 @@ type Violation struct {
 // ClaimRequest asks for jobs.
 type ClaimRequest struct {
 	Worker    string         // random per process start; see Owner
-	Name      string         // what people call the worker, such as host-pid; shown by Workers, decides nothing
+	Name      string         // a label such as host-pid, shown by Workers; it has no effect
 	Number    int64          // rising per Worker; the same number again is the same request. 0 = never repeated
 	Queues    []string       // in the order in which to look
 	Kinds     []string       // only these
@@ -243,23 +243,23 @@ type ClaimRequest struct {
 	Lease     time.Duration  // length of the lease: 1 s to 1 h, default 30 s
 	Wait      time.Duration  // how long to wait for a job: at most MaxWait
 	Share     map[string]int // weights of the queues: claims are spread in this proportion; nil = strictly in order
-	// Reserve keeps jobs that are heavier than Capacity from starving: one that has been ready for
-	// this long is not passed over: nothing behind it is taken, so that the worker's room drains
+	// Reserve prevents starvation of jobs that are heavier than Capacity. Once such a job has been
+	// ready for this long, the claim takes no job behind it, so that the worker's capacity drains
 	// until the job fits. 0 = such jobs are always passed over.
 	Reserve time.Duration
-	// Close takes nothing. It answers the jobs that the claim with Number has taken, if it was
-	// executed, and closes that number: should the claim arrive after this one, it takes nothing
-	// either. For a worker that stops and has not heard the answer. Wait must be 0.
+	// Close takes no jobs. It returns the jobs that the claim with Number has taken, if that ran,
+	// and closes the number: if that claim arrives later, it takes no jobs either. A worker that
+	// stops before its claim was answered uses it. Wait must be 0.
 	Close bool
 }
 
 // MaxWait bounds ClaimRequest.Wait and Filter.Wait; longer is clamped.
 const MaxWait = time.Minute
 
-// Claimed is a job with what its worker needs to know. Durations count from the answer; a worker
-// subtracts its own request time.
+// Claimed is a claimed job with its lease and its time limits. Durations count from the response of
+// the store; a worker subtracts its own request time.
 type Claimed struct {
-	Job      Job // complete, with args, checkpoint, responses in hand
+	Job      Job // complete, with args, checkpoint, taken responses
 	Lease    Lease
 	Purpose  Purpose
 	LeaseFor time.Duration
@@ -269,7 +269,7 @@ type Claimed struct {
 	History  []Attempt     // the errors so far, for kinds named in Decidable
 }
 
-// Lost says why a lease no longer stands.
+// Lost gives the reason why a lease is no longer valid.
 type Lost struct {
 	Lease  Lease  `json:"lease"`
 	Reason string `json:"reason"` // one of the Lost constants
@@ -297,10 +297,10 @@ type LogLine struct {
 	Attempt int32     `json:"attempt"`
 	Level   string    `json:"level"`
 	Text    string    `json:"text"`              // message and attributes, cut at MaxProgress bytes
-	Dropped int64     `json:"dropped,omitempty"` // lines that stood before this one and were dropped
+	Dropped int64     `json:"dropped,omitempty"` // lines before this one that were dropped
 }
 
-// Finished is the answer to one Outcome.
+// Finished is the result of one Outcome.
 type Finished struct {
 	Status FinishStatus `json:"status"`
 	State  State        `json:"state"`            // of the job after it
@@ -308,18 +308,18 @@ type Finished struct {
 	Err    error        `json:"-"`                // of refused: an *Error
 }
 
-// FinishStatus says what became of an Outcome.
+// FinishStatus is the result of reporting an Outcome.
 type FinishStatus string
 
-// What becomes of an Outcome.
+// The results of reporting an Outcome.
 const (
 	FinishApplied  FinishStatus = "applied"
 	FinishRepeated FinishStatus = "repeated" // executed before: the same outcome under the same lease
 	FinishLost     FinishStatus = "lost"     // the lease had ended; nothing changed
-	FinishRefused  FinishStatus = "refused"  // the store cannot take it as it is; the lease stands, report an error instead
+	FinishRefused  FinishStatus = "refused"  // the store does not accept it; the lease stays valid, report an error instead
 )
 
-// Enqueued is the answer to one job of Enqueue.
+// Enqueued is the result for one job of Enqueue.
 type Enqueued struct {
 	ID        ID    `json:"id"` // of the job: the caller's, or the one that was there before
 	State     State `json:"state"`
@@ -349,7 +349,7 @@ func (f HistoryFilter) Validate() error {
 // step.
 type Attempt struct {
 	Seq        int32     `json:"seq"`               // from 1, with a gap where entries were dropped
-	Dropped    int32     `json:"dropped,omitempty"` // entries that stood between the one before and this one and were dropped, see MaxHistory
+	Dropped    int32     `json:"dropped,omitempty"` // entries dropped between the previous entry and this one, see MaxHistory
 	Generation int32     `json:"generation"`
 	Attempt    int32     `json:"attempt"`
 	Epoch      int64     `json:"epoch,omitempty"`
@@ -359,7 +359,7 @@ type Attempt struct {
 	State      State     `json:"state"`   // of the job after it
 	Reason     string    `json:"reason,omitempty"`
 	Error      string    `json:"error,omitempty"`
-	By         string    `json:"by,omitempty"` // who, for an operator's change; which response, for responded
+	By         string    `json:"by,omitempty"` // the operator of a change; the response, for responded
 	BeganAt    time.Time `json:"began_at,omitzero"`
 	EndedAt    time.Time `json:"ended_at"`
 }
@@ -370,7 +370,7 @@ type Swept struct {
 	Lost      int `json:"lost"`      // leases that had ended
 	TimedOut  int `json:"timed_out"` // attempts and waits
 	Deadlines int `json:"deadlines"`
-	Decided   int `json:"decided"` // errored jobs for which nobody came
+	Decided   int `json:"decided"` // errored jobs that no worker claimed in time
 	Unmatched int `json:"unmatched"`
 	Pruned    int `json:"pruned"`  // final jobs
 	Resumed   int `json:"resumed"` // resumed jobs that lost the privilege
@@ -394,22 +394,22 @@ type Status struct {
 	Clock      string    `json:"clock"` // "steady", or how often it was set forward and back
 	Bytes      int64     `json:"bytes"` // on disk
 	WALBytes   int64     `json:"wal_bytes"`
-	Commits    int64     `json:"commits"` // transactions that this open store has committed; what waited together counts once
+	Commits    int64     `json:"commits"` // transactions that this open store has committed; a group commit counts once
 }
 
 // Throttler decides which candidates of a queue may start, after all other gates have let them
-// through. It is asked inside the claim's transaction, for one candidate after the other: it must
+// through. It runs inside the claim's transaction, once per candidate, one after the other: it must
 // be quick, must not call the store, and may be called from several goroutines.
 //
 // An error, a panic and an answer that takes longer than MaxThrottle close the gate for the rest of
 // that pass; they are counted and shown in the queue's status and by why.
 type Throttler interface {
-	// Throttle says what becomes of c. Neither c nor f may be changed or kept. ctx ends with the
-	// time budget.
+	// Throttle decides whether c starts. Do not change or keep c or f. ctx ends with the time
+	// budget.
 	Throttle(ctx context.Context, c *Candidate, f *Flight) (Admission, error)
 }
 
-// ThrottlerFunc makes a Throttler of a function.
+// ThrottlerFunc is a function that implements Throttler.
 type ThrottlerFunc func(ctx context.Context, c *Candidate, f *Flight) (Admission, error)
 
 // Throttle calls the function.
@@ -423,7 +423,7 @@ type Load struct {
 	Weight int64 `json:"weight"`
 }
 
-// Flight is what is in flight in a queue, with what the present claim has already let start.
+// Flight is the load in flight in a queue, including the jobs that the current claim has started.
 // Resumed jobs count as Ready.
 type Flight struct {
 	Now   time.Time // by the store's clock
@@ -450,13 +450,13 @@ type FlightJob struct {
 	Priority    int32
 }
 
-// What a throttler gets.
+// Limits of a throttler.
 const (
 	MaxFlight   = 1000                   // entries of Flight.List
 	MaxThrottle = 250 * time.Millisecond // time for all answers of one queue in one claim
 )
 
-// Sum adds the loads that match reports.
+// Sum adds the loads for which match returns true.
 func (f *Flight) Sum(match func(FlightLoad) bool) (sum Load) {
 	for _, l := range f.Loads {
 		if match(l) {
@@ -496,5 +496,5 @@ type Admission struct {
 	Start     bool
 	NotBefore time.Time // of one that does not start: scheduled to then, at most MaxHorizon ahead; counts as no attempt
 	Fail      string    // of one that does not start: it fails at once with this reason
-	Text      string    // of "not now" and "not before": what why shows
+	Text      string    // of "not now" and "not before": the text that why shows
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/sojourn-queue/sojourn/source"
 )
 
-// Match are the rules that say what a message of a source means. Each is a text in CEL; Kind and
-// Key are needed, all others may be empty. A rule sees of the message
+// Match are the rules that convert a message of a source into a response. Each is a text in CEL;
+// Kind and Key are required, all others may be empty. A rule can read of the message
 //
 //	topic, key, id, content_type string   headers map(string, string)   time timestamp   raw bytes   body dyn
 //
-// where body is the body read as JSON: a rule that looks at it parks a message that is not JSON as
-// undecodable. Whole numbers stay whole.
+// where body is the body read as JSON: if a rule reads it and the message is not JSON, the message
+// is parked as undecodable. Whole numbers stay whole.
 type Match struct {
 	When     string // bool: false passes the message over. Default: true
 	Kind     string // string: the kind of the job
@@ -40,11 +40,11 @@ type Match struct {
 	Body     string // string or bytes, kept as they are, or anything else, kept as JSON: the body of the response. Default: that of the message
 }
 
-// matchBudget bounds the time of one rule about a message. A rule that takes longer parks a good
-// message, so unlike for throttlers it is only there for what the cost does not bound.
+// matchBudget bounds the time of one rule for a message. A slower rule would park a good message,
+// so the bound is longer than for throttlers: it only covers work that the cost does not bound.
 const matchBudget = 5 * time.Second
 
-// RuleError is what is wrong with one rule of a Match.
+// RuleError is the error of one rule of a Match.
 type RuleError struct {
 	Rule string // its name, such as "key"
 	Err  error
@@ -238,8 +238,8 @@ func plainValue(v ref.Val) (any, error) {
 	return nil, fmt.Errorf("gives %s, which has no form in JSON; convert it to a string", v.Type().TypeName())
 }
 
-// letter gives rules the parts of a message. It is an activation of CEL. The body is read when a
-// rule first looks at it.
+// letter gives rules the parts of a message. It is an activation of CEL. The body is parsed when a
+// rule first reads it.
 type letter struct {
 	m          *source.Message
 	body       any
@@ -275,7 +275,7 @@ func (l *letter) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// headers looks names up whatever their case. The names themselves are in lower case, see
+// headers looks names up case-insensitively. The names themselves are in lower case, see
 // source.Message.
 type headers struct{ traits.Mapper }
 

@@ -40,7 +40,7 @@ func one(name, text string) rule.Match {
 	return m
 }
 
-// TestMatcherAnswers: what each rule sees of a message, and what it makes of it (spec:H2).
+// TestMatcherAnswers checks the input of each rule and its result (spec:H2).
 func TestMatcherAnswers(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"when", `body.type == "charge.no"`, "passed over"},

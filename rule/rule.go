@@ -5,8 +5,8 @@
 // is bounded three times: by the size of the text, by CEL's own count of steps, and by a time
 // budget. A compiled rule is safe for concurrent use.
 //
-// Rules throttle queues: see [Throttler] for what such a rule sees and answers, and [Throttlers]
-// for how a store gets to know them. And they say what the messages of a source mean: see [Match].
+// Rules throttle queues: see [Throttler] for the input and the results of such a rule, and
+// [Throttlers] for passing them to a store. Rules also convert messages of a source: see [Match].
 package rule
 
 import (

@@ -32,8 +32,8 @@ func someCandidate() *sojourn.Candidate {
 		Meta: map[string]string{"tenant": "t1"}, RunAt: now.Add(-time.Minute), CreatedAt: now.Add(-time.Hour)}
 }
 
-// TestThrottlerAnswers: what a rule sees of the candidate and of what is in flight, and what it may
-// answer (spec:K5, spec:K6).
+// TestThrottlerAnswers checks the fields that a rule reads of the candidate and of the jobs in
+// flight, and its allowed results (spec:K5, spec:K6).
 func TestThrottlerAnswers(t *testing.T) {
 	for text, want := range map[string]sojourn.Admission{
 		`true`:  {Start: true},

@@ -1,6 +1,5 @@
-// Package sojourntest lets a test drive jobs through their lives: a store in memory, a clock that
-// moves only when the test says so, one step of a job at a time, workers that die, and responses
-// that come before their time.
+// Package sojourntest runs jobs step by step in a test. It has a store in memory, a clock that the
+// test controls, crashes of workers, and early responses.
 //
 //	h := sojourntest.New(t)
 //	sojourntest.Handle(h, ChargeCard, chargeCard)
@@ -28,14 +27,14 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// Start is where the clock of a Harness stands at first.
+// Start is the initial time of a Harness's clock.
 var Start = time.Date(2026, time.March, 2, 9, 0, 0, 0, time.UTC)
 
 // Harness is one test's queue. An unexpected error in its methods ends the test (or, called from a
 // handler, that handler). Its methods are safe for concurrent use, and for use by handlers: time
 // may pass, and a response may come, while a handler runs.
 type Harness struct {
-	// Client is for all that has no shorter form here.
+	// Client is for calls that Harness has no method for.
 	Client *sojourn.Client
 
 	t     testing.TB
@@ -121,9 +120,9 @@ func (h *Harness) Now() time.Time {
 	return h.now
 }
 
-// Advance moves the clock by d, which is not negative, and handles what is overdue then: due jobs
-// become ready, leases, waits, attempts and lives end. It runs no handler. What happens in between
-// happens at the end: to see a chain of timeouts, advance step by step.
+// Advance moves the clock by d, which is not negative, and sweeps the store: due jobs become ready;
+// leases, waits, attempts and lives end. It runs no handler. All events in between happen at the
+// end: to see a chain of timeouts, advance step by step.
 func (h *Harness) Advance(d time.Duration) {
 	h.t.Helper()
 	if d < 0 {
@@ -144,8 +143,7 @@ func (h *Harness) Advance(d time.Duration) {
 	}
 }
 
-// Enqueue stores a job and returns its id: that of the job that was there before if a live one has
-// its key.
+// Enqueue stores a job and returns its id, or the id of the live job that already has its key.
 func (h *Harness) Enqueue(j *sojourn.Job) sojourn.ID {
 	h.t.Helper()
 	e, err := h.Client.Enqueue(context.Background(), j)
@@ -153,7 +151,7 @@ func (h *Harness) Enqueue(j *sojourn.Job) sojourn.ID {
 	return e.ID
 }
 
-// Respond brings a response, at any time: before its job awaits it, or before the job is there.
+// Respond stores a response, at any time: before its job awaits it, or before the job exists.
 func (h *Harness) Respond(r sojourn.Response) sojourn.Responded {
 	h.t.Helper()
 	out, err := h.Client.Respond(context.Background(), &r)
@@ -169,10 +167,9 @@ func (h *Harness) Job(id sojourn.ID) *sojourn.Job {
 	return j
 }
 
-// Step runs one step of the job that stands first among those ready for the handlers, and reports
-// whether there was one. It returns when the store has taken the report. Only what a job waits for
-// is driven by the clock of the Harness; the run timeout and the context of a handler that runs
-// follow the real one.
+// Step runs one step of the first ready job that has a handler, and reports whether there was one.
+// It returns when the store has confirmed the report. The clock of the Harness drives only the
+// times of the store; the run timeout and the context of a running handler follow the real clock.
 func (h *Harness) Step() bool {
 	h.t.Helper()
 	w := h.newWorker()
@@ -184,11 +181,11 @@ func (h *Harness) Step() bool {
 	return ok
 }
 
-// maxSteps is more than a test means to run in one go.
+// maxSteps is more than a correct test runs in one call.
 const maxSteps = 1000
 
-// RunUntilIdle runs steps until none is ready, and returns how many. The clock stands still
-// meanwhile. 1,000 steps end the test: some handler asks for its job again at once.
+// RunUntilIdle runs steps until none is ready, and returns their number. The clock stands still
+// meanwhile. 1,000 steps end the test: a handler then makes its job ready again at once.
 func (h *Harness) RunUntilIdle() int {
 	h.t.Helper()
 	for n := range maxSteps {
@@ -200,12 +197,11 @@ func (h *Harness) RunUntilIdle() int {
 	return maxSteps
 }
 
-// Crash claims the job that stands first among those of the kind, as a worker that dies at once,
-// and returns it as that worker got it. The job is running until its lease ends: Advance by
-// sojourn.DefaultLease.
+// Crash claims the first ready job of the kind as a worker that dies at once, and returns it as
+// that worker got it. The job is running until its lease ends: Advance by sojourn.DefaultLease.
 func (h *Harness) Crash(kind string) *sojourn.Job {
 	h.t.Helper()
-	w := worker.New(h.Client, worker.Options{Logger: slog.New(slog.DiscardHandler)}) // only for a name that nobody else has
+	w := worker.New(h.Client, worker.Options{Logger: slog.New(slog.DiscardHandler)}) // only for a unique id
 	got, err := h.Client.Store().Claim(context.Background(), sojourn.ClaimRequest{Worker: w.ID(), Queues: h.queues(), Kinds: []string{kind},
 		Max: 1, Capacity: sojourn.MaxWeight, Lease: sojourn.DefaultLease})
 	h.must("claim", err)

@@ -154,7 +154,7 @@ func TestOptionsAndDeployment(t *testing.T) {
 	}
 }
 
-// Misuse ends the test with a text that says what is wrong.
+// Misuse ends the test with a text that describes the mistake.
 func TestMistakes(t *testing.T) {
 	for want, do := range map[string]func(h *sojourntest.Harness){
 		"time does not go back":     func(h *sojourntest.Harness) { h.Advance(-1) },

@@ -10,50 +10,50 @@ import (
 
 const (
 	claimWait = 30 * time.Second // at most a third of the lease, see lease.go
-	// askAnew bounds the wait of a claim that leaves something out: it has less room than will be
-	// free when handlers end, or none for a job heavier than the concurrency.
+	// askAnew bounds the wait of a claim that cannot take every job: it has less capacity than will
+	// be free when handlers end, or none for a job heavier than the concurrency.
 	askAnew = time.Second
-	// settle lets several handlers end before a claim that is overtaken is broken off, and before
-	// one behind a backlog, see company.
+	// settle is a delay in which several handlers can end before a waiting claim is cancelled and
+	// sent again, and before the next claim from a backlog, see company.
 	settle = 5 * time.Millisecond
-	// leastAnswer is for the answer to a claim behind its wait, or a third of the lease if that is
-	// longer. The claim is then repeated with its number, while the leases that it may have taken
-	// have a third of their time left.
+	// leastAnswer is the time for the response to a claim after its wait, or a third of the lease
+	// if that is longer. Then the claim is repeated with its number, while the leases that it may
+	// have taken have a third of their time left.
 	leastAnswer = time.Second
-	// companyPart: the next claim from a backlog waits for company at most this part of the time
-	// that the last one has taken.
+	// companyPart bounds the wait before the next claim from a backlog: it is at most 1/companyPart
+	// of the duration of the last claim.
 	companyPart = 3
 )
 
-// ask is what a claim asks for.
+// ask holds the parameters of a claim.
 type ask struct {
 	max      int
 	capacity int64
 	wait     time.Duration
-	alone    bool // one job, however heavy
+	alone    bool // one job of any weight
 }
 
-// pending is a claim that waits. Once handlers have ended and jobs as heavy as those seen before
-// would fit better, it is overtaken: broken off and asked anew. Where all jobs weigh the same that
-// never happens, which is well, because now and then a claim is broken off just when it has taken
-// jobs, and the store has to take them back.
+// pending is a waiting claim. When handlers have ended, and jobs as heavy as those seen before
+// would fit better, it is cancelled and sent again with the new capacity. This never happens if all
+// jobs weigh the same. It is a cost: sometimes a claim is cancelled just when it has taken jobs,
+// and the store has to take them back.
 type pending struct {
 	capacity int64
 	cancel   context.CancelFunc // nil if none waits
-	timer    *time.Timer        // once overtaken
+	timer    *time.Timer        // set once it is to be sent again
 	heaviest int64              // of the jobs seen
 }
 
-// room says what to ask for; ok is false while there is room for nothing. A job heavier than the
-// concurrency may be asked for again in aloneIn. Capacity is free as soon as a handler has
-// returned, so that a slow commit does not idle the worker; what is in hand, unreported jobs
-// included, never exceeds the concurrency by more than a batch.
+// room returns the parameters of the next claim; ok is false if no capacity is free. A job heavier
+// than the concurrency may be claimed again in aloneIn. Capacity is free as soon as a handler has
+// returned, so that a slow commit does not idle the worker; the taken jobs, unreported ones
+// included, never exceed the concurrency by more than a batch.
 //
-// A worker that was idle asks for one job first, which may be heavier than its concurrency. The
-// claim after it fills up, whatever MinConcurrency is.
+// An idle worker first claims one job, which may be heavier than its concurrency. The next claim
+// fills up the concurrency, regardless of MinConcurrency.
 //
-// A full worker does not ask for jobs of weight 0 alone: the store would have to look through all
-// that stands before them.
+// A full worker does not claim only jobs of weight 0: the store would have to scan all jobs before
+// them.
 func (r *run) room(aloneIn time.Duration, fill bool) (_ ask, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,12 +73,12 @@ func (r *run) room(aloneIn time.Duration, fill bool) (_ ask, ok bool) {
 	return ask{max: int(min(free, hand)), capacity: free, wait: min(wait, askAnew)}, true
 }
 
-// claimLoop asks for jobs until ctx ends, or the store says that asking again is pointless.
+// claimLoop claims jobs until ctx ends, or the store returns an error that cannot be retried.
 func (r *run) claimLoop(ctx context.Context) error {
 	pause := backoff{first: 100 * time.Millisecond, limit: 10 * time.Second}
 	var aloneAt time.Time
 	var fill bool             // the last claim has taken one job alone
-	var backlog time.Duration // what the last claim has taken, if it has got all that it has asked for
+	var backlog time.Duration // duration of the last claim, if it got as many jobs as it asked for
 	for ctx.Err() == nil {
 		a, ok := r.room(time.Until(aloneAt), fill)
 		if !ok {
@@ -113,9 +113,9 @@ func (r *run) claimLoop(ctx context.Context) error {
 	return nil
 }
 
-// company waits until half of the concurrency is free, and reports whether it had to. After a claim
-// that has got all that it has asked for there is more: without the wait the first handler that
-// ends would make a claim for one job, and all that end meanwhile would wait for the answer.
+// company waits until half of the concurrency is free, and reports whether it waited. After a full
+// claim there is a backlog. Without the wait the first handler that ends would cause a claim for
+// one job, and the handlers that end meanwhile would have to wait for its response.
 func (r *run) company(ctx context.Context, limit time.Duration) (waited bool) {
 	if limit == 0 || !r.fuller() {
 		return false
@@ -143,8 +143,8 @@ func (r *run) fuller() bool {
 
 var errOvertaken = errors.New("worker: the claim was overtaken")
 
-// claim takes jobs and starts them. After one whose outcome is unknown the next carries the same
-// number and does not wait, so that no job is lost to an answer that nobody got.
+// claim takes jobs and starts them. If the outcome of a claim is unknown, the next one has the same
+// number and does not wait, so that no job is lost with a lost response.
 func (r *run) claim(ctx context.Context, a ask, queues []string, share map[string]int) (int, error) {
 	w := r.w
 	number, unknown := w.nextClaim()
@@ -184,24 +184,23 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 	return len(got), nil
 }
 
-// repeatClaim learns, at a shutdown, whether the claim that was broken off has taken jobs, so that
-// they can be handed back. It closes the number of that claim, which may still be on its way: over
-// another connection it may arrive after this call, and nobody would hear what it takes.
+// repeatClaim finds out, at shutdown, whether the cancelled claim has taken jobs, so that they can
+// be handed back. It closes the number of that claim, because the claim may still be in transit:
+// over another connection it may arrive after this call and take jobs that no worker knows of.
 func (r *run) repeatClaim(request sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	call, cancel := context.WithTimeout(r.calls, repeatTime)
 	defer cancel()
 	return r.w.store.Claim(call, request)
 }
 
-// nextClaim gives the number of the next claim, and whether it repeats one.
+// nextClaim returns the number of the next claim, and whether it repeats one.
 func (w *Worker) nextClaim() (number int64, unknown bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.number + 1, w.unknown
 }
 
-// claimed notes how a claim ended. Its own context's end, told as such, says that nothing was
-// taken.
+// claimed records how a claim ended. If it returned the error of its own context, it took no jobs.
 func (w *Worker) claimed(number int64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,7 +216,7 @@ func (r *run) pend(a ask, cancel context.CancelFunc) {
 	r.pending.capacity, r.pending.cancel, r.pending.timer = a.capacity, cancel, nil
 }
 
-// unpend reports whether the claim was broken off because it was overtaken.
+// unpend reports whether the claim was cancelled in order to be sent again.
 func (r *run) unpend() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +233,7 @@ func (r *run) overtake() {
 	}
 }
 
-// sleep waits for d, for ctx or for wake, whichever comes first. wake may be nil.
+// sleep waits for the first of d, ctx and wake. wake may be nil.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()

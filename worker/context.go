@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// stepContext is the context of a handler. With its timer and its place among the children of
-// another one, a context costs more than a short handler, so it is made when the handler first asks
-// for more than Deadline and Err.
+// stepContext is the context of a handler. A context with a timer and a link to its parent costs
+// more than a short handler, so the context is created lazily: when the handler first needs more
+// than Deadline and Err.
 type stepContext struct {
-	base     context.Context // what it inherits: values
+	base     context.Context // its parent, for values
 	deadline time.Time       // zero = none
 	over     error           // its cause once the deadline has passed
 
@@ -39,8 +39,8 @@ func (c *stepContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadl
 // Done implements context.Context.
 func (c *stepContext) Done() <-chan struct{} { return c.whole().Done() }
 
-// Value implements context.Context. context.Cause and contexts below find what is made by a value
-// of their own.
+// Value implements context.Context. It creates the context, because context.Cause and child
+// contexts find it by a key of their own.
 func (c *stepContext) Value(key any) any { return c.whole().Value(key) }
 
 // Err implements context.Context.
@@ -54,7 +54,7 @@ func (c *stepContext) Err() error {
 	return c.err
 }
 
-// ended is context.Cause, and makes nothing.
+// ended is context.Cause without creating the context.
 func (c *stepContext) ended() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *stepContext) ended() error {
 	return c.cause
 }
 
-// look notices that the deadline has passed, as long as no timer does; c.mu is held.
+// look checks the deadline while there is no timer; c.mu is held.
 func (c *stepContext) look() {
 	if c.err == nil && !c.deadline.IsZero() && time.Until(c.deadline) <= 0 {
 		c.err, c.cause = context.DeadlineExceeded, c.over
@@ -84,14 +84,14 @@ func (c *stepContext) cancel(cause error) {
 	}
 	c.mu.Unlock()
 	if stop != nil {
-		stop(cause) // without the lock: contexts below end with it, and may ask this one
+		stop(cause) // without the lock: child contexts end with it, and may call this one
 	}
 	if free != nil {
 		free()
 	}
 }
 
-// whole makes the context, if it is not.
+// whole returns the context and creates it if needed.
 func (c *stepContext) whole() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,8 +25,8 @@ func newStepContext(limit, window time.Duration) *stepContext {
 	return c
 }
 
-// A handler's context ends once, with the error and the cause of what came first, whenever the
-// handler asks for the first time, and contexts below it end likewise.
+// A handler's context ends once, with the error and the cause of the first event, no matter when
+// the handler first uses it. Child contexts end in the same way.
 func TestStepContextEnds(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -88,8 +88,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// What waits for the context learns of its end, of whatever sort it is, and the deadline is there
-// for those who ask for no more.
+// Every kind of wait for the context sees its end, and Deadline works without the other methods.
 func TestStepContextIsAContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -8,17 +8,17 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// From the end of Run's context to its return pass at most the grace and these, together less than
-// 5 s.
+// Run returns after the end of its context within the grace and these times, together less than 5
+// s.
 const (
-	repeatTime = 900 * time.Millisecond  // to learn what a broken off claim has taken
+	repeatTime = 900 * time.Millisecond  // to learn which jobs a cancelled claim has taken
 	reactTime  = 1500 * time.Millisecond // for handlers to return after their contexts have ended
 	reportTime = 2 * time.Second         // for the store to answer the last reports
 	leaveTime  = 500 * time.Millisecond  // for the other roles to end
 )
 
-// drain ends a run whose claims have ended: it waits for the handlers, stops them, hands back what
-// they hold, and ends the other roles.
+// drain ends a run after its last claim: it waits for the handlers, stops them, hands back their
+// jobs, and ends the other roles.
 func (r *run) drain(grace time.Duration) error {
 	if !r.within(max(grace, 0), r.nothingLeft) {
 		for _, s := range r.phased(running) {
@@ -43,7 +43,7 @@ func (r *run) drain(grace time.Duration) error {
 	return r.leftBehind()
 }
 
-// leftBehind says what the drain could not end.
+// leftBehind describes the handlers and outcomes that the drain could not end.
 func (r *run) leftBehind() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,7 @@ func (r *run) leftBehind() error {
 	return nil
 }
 
-// await waits until done, and reports whether it came to that before ctx ended.
+// await waits until done, and reports whether that was before ctx ended.
 func (r *run) await(ctx context.Context, done func() bool) bool {
 	for !done() {
 		select {

@@ -58,8 +58,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A handler that ignores its context is left behind; its job is handed back, and what it still does
-// changes nothing. Always within the grace and 5 s: inv:J2.
+// A handler that ignores its context is abandoned; its job is handed back, and its later calls
+// change nothing. Always within the grace and 5 s: inv:J2.
 func TestDrainLeavesHandlersBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -119,8 +119,8 @@ func TestDrainReturnsLateClaims(t *testing.T) {
 	}
 }
 
-// A store that does not answer cannot hold the end up, not even one that ignores its context; Run
-// says what was left.
+// A store that does not answer cannot delay the end, even if it ignores its context; Run returns an
+// error that counts the unreported jobs.
 func TestDrainFromADeadStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// spec:W3: a worker that an operator drains finishes what it runs and ends by itself; the store
-// shows it under its name.
+// spec:W3: a worker that an operator drains finishes its running jobs and then ends; the store
+// lists it under its name.
 func TestRunEndsWhenDrained(t *testing.T) {
 	c := open(t)
 	k := c.Store().(sojourn.WorkerKeeper)

@@ -10,24 +10,24 @@ import (
 )
 
 // Causes with which the context of a handler ends, besides *LimitError and sojourn.ErrLeaseLost.
-// Ask context.Cause.
+// Use context.Cause.
 var (
 	// ErrShutdown: the worker is told to stop and the grace is over. A handler that returns an
 	// error now hands its job back.
 	ErrShutdown = errors.New("worker: shutting down")
-	// ErrCancelled: somebody has ended the job while it ran. It is also sojourn.ErrLeaseLost:
-	// nothing of the step is stored any more.
+	// ErrCancelled: the job was ended while it ran. It is also sojourn.ErrLeaseLost: nothing of the
+	// step is stored any more.
 	ErrCancelled = fmt.Errorf("worker: the job was cancelled: %w", sojourn.ErrLeaseLost)
 	// ErrNotExtended: the lease could not be extended in time, so another worker may have the job
-	// now. It is also sojourn.ErrLeaseLost. What the handler returns is still reported, and counts
-	// if the lease stands after all.
+	// now. It is also sojourn.ErrLeaseLost. The handler's result is still reported, and counts if
+	// the lease is still valid.
 	ErrNotExtended = fmt.Errorf("worker: the lease could not be extended in time: %w", sojourn.ErrLeaseLost)
 	// ErrLeaseOver: the kind's leases are not extended (Policy.NoExtend), and this one ends. It is
 	// also sojourn.ErrLeaseLost.
 	ErrLeaseOver = fmt.Errorf("worker: the lease of a kind with NoExtend ends: %w", sojourn.ErrLeaseLost)
 	// ErrWindowClosed: the windows of the job have closed, and its policy says StopAtWindowEnd. An
-	// error that the handler returns now hands the job back: it goes on with the same attempt when
-	// they open again.
+	// error that the handler returns now hands the job back: it continues the attempt when they
+	// open again.
 	ErrWindowClosed = errors.New("worker: the windows of the job have closed")
 )
 
@@ -35,7 +35,7 @@ var (
 // run out. It is also context.DeadlineExceeded.
 type LimitError struct {
 	Reason string        // sojourn.ReasonRunTimeout, ReasonTimeout or ReasonDeadline
-	Limit  time.Duration // what was left of it when the step began
+	Limit  time.Duration // the rest of it when the step began
 }
 
 func (e *LimitError) Error() string {

@@ -27,7 +27,7 @@ type fake struct {
 	finishes [][]sojourn.Outcome
 	sweeps   int
 
-	// Faults: what they return is the call's error. They run without the lock.
+	// Faults: their results are the errors of the calls. They run without the lock.
 	onClaim  func(ctx context.Context, r sojourn.ClaimRequest) (before, after error)
 	onExtend func(ctx context.Context) error
 	onSave   func([]sojourn.Saved) error

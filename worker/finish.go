@@ -13,8 +13,8 @@ const (
 	maxOutbytes = 4 << 20     // of results, errors and log lines in one Finish, so that large ones do not pile up to gigabytes
 )
 
-// report hands the outcome of a step to the finisher. The first one counts: a step that was lost,
-// or reported for a handler that ignores its context, has no other.
+// report hands the outcome of a step to the finisher. Only the first outcome counts: later ones of
+// a step that was lost, or reported for a handler that ignores its context, are dropped.
 func (s *step) report(o sojourn.Outcome) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -30,9 +30,9 @@ func (s *step) report(o sojourn.Outcome) {
 	signal(s.r.filled)
 }
 
-// finishLoop reports outcomes, all that wait in one call, the next call as soon as the one before
-// is answered; and flushes the logs of running jobs in between. It is one goroutine for both, so
-// that the lines of a step are on disk, or in its outcome, when it ends.
+// finishLoop reports all waiting outcomes in one call, and starts the next call as soon as that one
+// returns; in between it flushes the logs of running jobs. One goroutine does both, so that the
+// lines of a step are on disk, or in its outcome, when it ends.
 func (r *run) finishLoop() {
 	pause := backoff{first: 50 * time.Millisecond, limit: 5 * time.Second}
 	var flush <-chan time.Time
@@ -70,7 +70,7 @@ func (r *run) finishLoop() {
 	}
 }
 
-// batch is the front of the outbox. The steps stay in it until they are answered.
+// batch is the front of the outbox. The steps stay in it until the store has confirmed them.
 func (r *run) batch() []*step {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,8 +109,8 @@ func (r *run) finish(batch []*step) error {
 	return nil
 }
 
-// finishSingly finds the outcome for which a store has refused a whole batch, so that it cannot
-// hold up the others.
+// finishSingly reports the outcomes of a refused batch one by one, so that the invalid outcome does
+// not block the others.
 func (r *run) finishSingly(batch []*step, refusal error) error {
 	if len(batch) == 1 {
 		r.settle(batch, []sojourn.Finished{{Status: sojourn.FinishRefused, Err: refusal}})
@@ -124,7 +124,7 @@ func (r *run) finishSingly(batch []*step, refusal error) error {
 	return nil
 }
 
-// settle takes what is answered out of the outbox. batch is its front.
+// settle removes the confirmed steps from the outbox. batch is its front.
 func (r *run) settle(batch []*step, answers []sojourn.Finished) {
 	var again []*step
 	var events []Event // to observe or to log
@@ -154,7 +154,7 @@ func (r *run) settle(batch []*step, answers []sojourn.Finished) {
 	}
 	r.outbox = append(r.outbox[len(batch):], again...)
 	if len(r.outbox) == 0 {
-		r.outbox = nil // lets go of the steps before
+		r.outbox = nil // frees the steps before
 	}
 	r.mu.Unlock()
 	for _, e := range events {
@@ -168,8 +168,8 @@ func (r *run) settle(batch []*step, answers []sojourn.Finished) {
 	signal(r.changed)
 }
 
-// replace puts the error in the place of an outcome that the store refuses: once with the step's
-// log, once without. r.mu is held.
+// replace replaces an outcome that the store refuses by the error: once with the step's log, once
+// without. r.mu is held.
 func (s *step) replace(err error) bool {
 	s.refused++
 	if s.refused > 2 {
@@ -196,7 +196,7 @@ func (s *step) replace(err error) bool {
 	return true
 }
 
-// giveUp forgets a batch that can be reported no more.
+// giveUp drops a batch that can no longer be reported.
 func (r *run) giveUp(batch []*step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +208,7 @@ func (r *run) giveUp(batch []*step) {
 	signal(r.changed)
 }
 
-// flush saves the logs of running jobs. What cannot be saved now stays for the next time.
+// flush saves the logs of running jobs. Lines that cannot be saved now stay for the next flush.
 func (r *run) flush() (done bool) {
 	r.mu.Lock()
 	var steps []*step

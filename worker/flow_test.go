@@ -60,8 +60,8 @@ func pace(t *testing.T, c *sojourn.Client) sojourn.Pace {
 	return queues[0].Pace
 }
 
-// A handler obeys a Retry-After: until then no other job of the queue starts, then they come on a
-// ramp, and nobody has lost an attempt. spec:K8 tr:F14
+// A handler obeys a Retry-After: until then no other job of the queue starts, then jobs start on a
+// ramp, and no job has lost an attempt. spec:K8 tr:F14
 func TestHandlerHoldsItsQueue(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client) {
 		const retryAfter = 1200 * time.Millisecond
@@ -195,7 +195,7 @@ func TestWindowClosesOverRunningJobs(t *testing.T) {
 		if j := await(t, c, waits.ID, sojourn.Ready); j.Attempt != 0 {
 			t.Errorf("the waiting job has started")
 		}
-		set(t, c, sojourn.QueueSettings{}) // the windows are gone: who waits goes on at once
+		set(t, c, sojourn.QueueSettings{}) // the windows are gone: waiting jobs continue at once
 		await(t, c, waits.ID, sojourn.Completed)
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Handler runs one step of a job. What it returns is translated by sojourn.OutcomeOf. Its context
+// Handler runs one step of a job. sojourn.OutcomeOf converts the error that it returns. Its context
 // ends when the job's run timeout, timeout or deadline has passed, when the lease is lost, or at
 // the end of a shutdown's grace; context.Cause says which.
 //
@@ -24,14 +24,14 @@ type Middleware func(next Handler) Handler
 // HandleOption is an option of Handle.
 type HandleOption func(*handling)
 
-// Retry gives a kind its own retry policy. It is asked after each error that leaves attempts, in
-// the worker that ran the handler; and when an attempt ended without one (lost lease, timeout,
-// error response), by the next worker that has it. Several steps may ask it at the same time.
+// Retry sets the retry policy of a kind. It is called after each error that leaves attempts, in the
+// worker that ran the handler. If an attempt ended without a handler (lost lease, timeout, error
+// response), the next worker that has the policy calls it. Several steps may call it concurrently.
 func Retry(p sojourn.RetryPolicy) HandleOption {
 	return func(h *handling) { h.retry = p }
 }
 
-// handling is what a worker has for a kind.
+// handling is the handler and the settings of a kind in a worker.
 type handling struct {
 	run   Handler
 	retry sojourn.RetryPolicy
@@ -87,7 +87,7 @@ type undecodable struct{ err error }
 func (e *undecodable) Error() string { return e.err.Error() }
 func (e *undecodable) Unwrap() error { return e.err }
 
-// decode turns a panic of the codec into an error: bytes from elsewhere may be anything.
+// decode turns a panic of the codec into an error: external bytes may be invalid.
 func decode[T any](k sojourn.Kind[T], job *sojourn.Job) (args T, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// jobLog is the slog.Handler of Job.Log. It keeps the lines of one step until the finisher takes
-// them: at most a second, or with the outcome. It never waits and is bounded: of lines that nobody
-// takes in time, the step's first and the newest 99 stay.
+// jobLog is the slog.Handler of Job.Log. It buffers the lines of one step until the finisher takes
+// them: at most a second, or with the outcome. It never waits and is bounded: if lines are not
+// taken in time, only the step's first and the newest 99 stay.
 type jobLog struct {
 	*lines
 	group string // prefix of the names of attributes, such as "request."
 	attrs string // those of WithAttrs, as text
 }
 
-// lines are those that nobody has taken yet.
+// lines are the lines that the finisher has not taken yet.
 type lines struct {
 	attempt int32
 	wake    chan struct{}
@@ -33,7 +33,7 @@ type lines struct {
 	any   bool // there was a line
 }
 
-// Enabled is true for all levels: who reads the log of one job wants everything.
+// Enabled is true for all levels: readers of the log of one job want every line.
 func (l *jobLog) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle keeps the record as one line: the message and the attributes, name=value.
@@ -58,7 +58,7 @@ func (l *jobLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &jobLog{l.lines, l.group, l.attrs + b.String()}
 }
 
-// WithGroup gives a handler that puts name before the names of what follows.
+// WithGroup returns a handler that prefixes the names of later attributes with name.
 func (l *jobLog) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return l
@@ -86,7 +86,7 @@ func writeAttr(b *strings.Builder, group string, a slog.Attr) {
 	b.WriteString(plain(v.String()))
 }
 
-// plain quotes what would not read as one word.
+// plain quotes text that is not a single word.
 func plain(s string) string {
 	odd := func(r rune) bool { return unicode.IsSpace(r) || r == '"' || r == '=' || !unicode.IsPrint(r) }
 	if s == "" || strings.ContainsFunc(s, odd) {
@@ -106,7 +106,7 @@ func (l *lines) add(line sojourn.LogLine) {
 	signal(l.wake)
 }
 
-// bound drops the oldest lines but the step's first; the line behind says how many. l.mu is held.
+// bound drops the oldest lines but the step's first; the next line has their number. l.mu is held.
 func (l *lines) bound() {
 	over := len(l.wait) - sojourn.MaxLogLines
 	if over <= 0 {

@@ -9,17 +9,17 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// The lease's length L sets the pace. A claim waits L/3 at most, all leases are extended every L/3
-// in one call, and a handler's context ends L/6 before the lease does, counted from before the
-// request was sent that won or extended it. A request that extends is given up after L/6 and sent
+// The intervals depend on the length L of the lease. A claim waits L/3 at most, one call extends
+// all leases every L/3, and a handler's context ends L/6 before the lease does, counted from before
+// the request was sent that won or extended it. An extend request times out after L/6 and is sent
 // again. So two requests in a row may fail, or not be answered, before a handler is stopped, and it
 // is stopped before another worker can have its job.
 
-// watchPause is at least between two looks at all steps.
+// watchPause is the shortest interval between two checks of all steps.
 const watchPause = 10 * time.Millisecond
 
-// extendLoop keeps the leases of everything in hand. It has a goroutine of its own, so that no
-// handler holds it up.
+// extendLoop extends the leases of all taken jobs. It has a goroutine of its own, so that no
+// handler delays it.
 func (r *run) extendLoop() {
 	every := r.w.o.Lease / 3
 	limit := max(every/2, min(every, leastAnswer))
@@ -37,8 +37,8 @@ func (r *run) extendLoop() {
 	}
 }
 
-// extendAll extends what is in hand, reported steps too: until its report is answered, a slow store
-// must not take a job for lost.
+// extendAll extends the leases of all taken jobs. This includes reported steps: a slow store must
+// not treat a job as lost before its report is confirmed.
 func (r *run) extendAll(limit time.Duration) (failed error) {
 	r.mu.Lock()
 	steps := make([]*step, 0, len(r.steps))
@@ -85,7 +85,7 @@ func (r *run) extend(steps []*step, limit time.Duration) error {
 	return nil
 }
 
-// extended notes that the store has prolonged the leases of steps in a call that was sent then.
+// extended records that the store has prolonged the leases of steps in a call that was sent then.
 func (r *run) extended(steps []*step, sent time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,8 +96,8 @@ func (r *run) extended(steps []*step, sent time.Time) {
 	}
 }
 
-// lose takes the step out of the worker's hands and ends its handler's context. A step whose report
-// is on its way is not lost: the report itself may have ended the lease, and its answer tells.
+// lose removes a step from the worker and ends its handler's context. A step whose report is being
+// sent is not lost: the report itself may have ended the lease, and its result tells.
 func (s *step) lose(reason string) {
 	s.r.mu.Lock()
 	if s.phase != running {
@@ -128,7 +128,7 @@ func (s *step) forget() {
 // handlerEnd is when the handler must stop unless the lease is extended; r.mu is held.
 func (s *step) handlerEnd() time.Time { return s.until.Add(-s.r.w.o.Lease / 6) }
 
-// watched makes sure that somebody looks at the step at its handlerEnd; r.mu is held.
+// watched makes sure that watchLoop checks the step at its handlerEnd; r.mu is held.
 func (r *run) watched(s *step) {
 	if end := s.handlerEnd(); end.Before(r.watchAt) {
 		r.watchAt = end
@@ -136,8 +136,8 @@ func (r *run) watched(s *step) {
 	}
 }
 
-// watchLoop ends the contexts of handlers whose leases were not extended. One timer does for all
-// steps: nearly all end long before their leases.
+// watchLoop ends the contexts of handlers whose leases were not extended. All steps share one
+// timer: nearly all end long before their leases.
 func (r *run) watchLoop() {
 	for r.calls.Err() == nil {
 		over, next := r.notExtended()
@@ -148,8 +148,8 @@ func (r *run) watchLoop() {
 	}
 }
 
-// notExtended takes down the steps whose handlerEnd has come, and says how long it is until the
-// next look.
+// notExtended stops the steps that have reached their handlerEnd, and returns the time until the
+// next check.
 func (r *run) notExtended() (over []*step, next time.Duration) {
 	now := time.Now()
 	r.mu.Lock()
@@ -182,8 +182,8 @@ func (s *step) leaseEnds() {
 	s.ctx.cancel(ErrNotExtended)
 }
 
-// overrun reports the steps whose handlers ignore that a limit of their job has passed, one lease
-// after it. Such a handler keeps its room in the worker until it ends, but no longer its job.
+// overrun reports a step, one lease after a limit of its job has passed, if its handler still runs.
+// Such a handler occupies its capacity in the worker until it ends, but no longer has its job.
 func (r *run) overrun() {
 	now := time.Now()
 	r.mu.Lock()

@@ -232,8 +232,8 @@ func TestNoExtend(t *testing.T) {
 	})
 }
 
-// One timer watches all leases: each handler is told at its own time, whenever its job was claimed,
-// and one that goes on is told once.
+// One timer watches all leases: each handler is cancelled at its own time, no matter when its job
+// was claimed, and a handler that continues is cancelled once.
 func TestLeasesAreWatchedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -248,7 +248,7 @@ func TestLeasesAreWatchedTogether(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			return nil
 		})
-		f.add(kindA.New(args{})) // a worker with a job in hand asks every second, and leases count from when it asked
+		f.add(kindA.New(args{})) // a worker with a taken job claims every second, and leases count from its claim
 		stop := start(t, w)
 		for range 10 {
 			time.Sleep(3 * time.Second)

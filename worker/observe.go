@@ -7,17 +7,17 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Observer is told what a worker does, for metrics and traces. Observe is called from many
-// goroutines at the same time and holds them up, so it must be quick. A panic in it is logged and
-// changes nothing.
+// Observer gets the events of a worker, for metrics and traces. Observe is called from many
+// goroutines at the same time and blocks them, so it must be quick. A panic in it is logged and has
+// no other effect.
 type Observer interface {
 	Observe(e Event)
 }
 
-// EventType says what a worker has done.
+// EventType is the type of an Event.
 type EventType string
 
-// What a worker does. In brackets the fields of Event that are set.
+// The events of a worker. In brackets the fields of Event that are set.
 const (
 	EventClaimed  EventType = "claimed"  // jobs came [Count, Took: since the request, waiting included]
 	EventStarted  EventType = "started"  // a handler begins [of the job]
@@ -28,7 +28,7 @@ const (
 	EventFailure  EventType = "failure"  // a call to the store failed and will be repeated [Call, Err]
 )
 
-// Event is something that a worker has done. What does not belong to its type is zero.
+// Event is an event of a worker. Fields that do not belong to its type are zero.
 type Event struct {
 	Type    EventType
 	Kind    string // of the job, as Queue, Job and Purpose

@@ -19,52 +19,52 @@ const (
 	DefaultReserve     = 5 * time.Second
 )
 
-// Options of a Worker. The zero value is a good start.
+// Options of a Worker. The zero value has good defaults.
 type Options struct {
 	// Concurrency is the summed weight of the jobs whose handlers run at the same time: 1 to
 	// 1,000,000, default 10. A job of weight 0 uses none of it, but is only taken while there is
-	// room for any; a worker has at most 1,000 jobs more than Concurrency in hand. A job heavier
-	// than Concurrency runs alone: it is taken when nothing else runs.
+	// capacity for other jobs; a worker has at most 1,000 taken jobs more than Concurrency. A job
+	// heavier than Concurrency runs alone: it is taken when nothing else runs.
 	Concurrency int
-	// MinConcurrency makes the worker ask for jobs in fewer, larger bites: it claims only while
-	// less than this weight runs, and then up to Concurrency. 0 means Concurrency, that is,
-	// whenever there is room.
+	// MinConcurrency makes the worker claim jobs in fewer, larger batches: it claims only while
+	// less than this weight runs, and then up to Concurrency. 0 means Concurrency: it claims
+	// whenever capacity is free.
 	MinConcurrency int
-	// ReserveAfter is how long a ready job may be passed over because it weighs more than what is
-	// free. After it the worker takes no other jobs until enough is free for this one, or until
-	// nothing runs if it is heavier than Concurrency. Default 5 s, -1 for never.
+	// ReserveAfter is how long a ready job may be passed over because it weighs more than the free
+	// capacity. After it the worker takes no other jobs until this one fits, or until nothing runs
+	// if it is heavier than Concurrency. Default 5 s, -1 for never.
 	ReserveAfter time.Duration
 	// Queues are the queues to take jobs from, each once. Default: sojourn.DefaultQueue.
 	Queues []string
 	// Order says which queue comes first. Default: InOrder.
 	Order Order
 	// Shares are the proportions in which the queues get claims while all have jobs, 1 to 1,000 for
-	// each of Queues. They stand in place of Order.
+	// each of Queues. They replace Order.
 	Shares map[string]int
-	// Lease is how long a dead worker keeps its jobs: 1 s to 1 h, default 30 s. A living one
-	// extends every third of it.
+	// Lease is how long a dead worker keeps its jobs: 1 s to 1 h, default 30 s. A live worker
+	// extends its leases every third of it.
 	Lease time.Duration
 	// Grace is how long handlers may go on when Run's context has ended: default 30 s, -1 for not
 	// at all.
 	Grace time.Duration
-	// SweepEvery is how often the worker looks for what is overdue in the whole store: default 5 s,
-	// at least 100 ms, -1 for never. Each worker takes up to a fifth off, so that many do not march
-	// in step.
+	// SweepEvery is the interval at which the worker sweeps the whole store for overdue items:
+	// default 5 s, at least 100 ms, -1 for never. Each worker shortens it by up to a fifth as
+	// jitter.
 	SweepEvery time.Duration
-	// Name is a label for people, in logs and in the list of workers. Default: host-pid.
+	// Name is a label, shown in logs and in the list of workers. Default: host-pid.
 	Name string
-	// Logger gets what goes wrong between worker and store. Default: slog.Default().
+	// Logger gets the errors between worker and store. Default: slog.Default().
 	Logger *slog.Logger
-	// Observer is told what the worker does. Default: none.
+	// Observer gets the events of the worker. Default: none.
 	Observer Observer
-	// RespondURL is where the receiver of answers (source/webhook) is reached from outside, such as
+	// RespondURL is the public URL of the receiver of responses (source/webhook), such as
 	// https://shop.example/sojourn; Job.RespondURL builds on it. Default: none.
 	RespondURL string
 	// Middleware wraps all handlers, the first one outermost.
 	Middleware []Middleware
 }
 
-// Order says in which order a worker looks into its queues.
+// Order is the order in which a worker claims from its queues.
 type Order uint8
 
 // The orders of queues.

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// order says in which sequence to look into the queues. Taking turns and shares are one rule
+// order returns the sequence in which to claim from the queues. Round robin and shares use one rule
 // (stride scheduling, Waldspurger and Weihl, 1995): each job moves its queue back by 1/share, and
-// the queue that is furthest ahead is asked first. A queue that has nothing is moved along, so that
-// it saves up no claims. Used by one goroutine at a time.
+// the claim starts with the queue that is furthest ahead. A queue without jobs is moved along, so
+// that it accumulates no claims. Used by one goroutine at a time.
 type order struct {
 	lines []line
 	share map[string]int // nil: strictly in order

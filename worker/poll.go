@@ -22,31 +22,31 @@ const (
 	pollJitter = 0.2
 )
 
-// Answer is what a poll function has found out. The handler gets it as Job.Response, with the
-// source sojourn.SourcePoll.
+// Answer is the result of a poll function. The handler gets it as Job.Response, with the source
+// sojourn.SourcePoll.
 type Answer struct {
 	Body        []byte
 	ContentType string // default application/json
-	// Failed makes it an error response: it ends the attempt with Reason and Error, as one that
-	// comes over another channel does. The worker sends it as such, so over HTTP its token needs
-	// the verb respond.
+	// Failed makes it an error response: it ends the attempt with Reason and Error, as one from
+	// another channel does. The worker sends it as a response, so over HTTP its token needs the
+	// verb respond.
 	Failed bool
 	Reason string // short stable class of the failure; none = made of Error
 	Error  string
 }
 
-// PollFunc asks the other side how a waiting job stands. nil means that there is no answer yet. An
-// error, and a panic, count nowhere: the job goes on waiting, and the next poll comes later; the
-// job's history has it. sojourn.Hold closes a queue as in a handler. ctx ends after MaxPoll, when
-// the lease is lost, and at the end of a shutdown's grace. Middleware does not run, and the Job has
-// no Response.
+// PollFunc asks the other side for the answer to a waiting job. nil means that there is none yet.
+// An error or a panic is not counted: the job goes on waiting until the next poll, and the history
+// of the job has the error. sojourn.Hold closes a queue as in a handler. ctx ends after MaxPoll,
+// when the lease is lost, and at the end of a shutdown's grace. Middleware does not run, and the
+// Job has no Response.
 type PollFunc[T any] func(ctx context.Context, job *sojourn.Job, args T) (*Answer, error)
 
-// Poll gives kind k, the same as that of Handle, a poll function, for other sides that may forget
-// to call back: while a job awaits, a worker that has it asks in a short step of its own, and
-// whichever answer is first wins, the poll's or a response. It ends the wait as a whole, AwaitAll
-// too. A poll step uses 1 of the worker's Concurrency; pause, hold, breaker and rates of the queue
-// hold it back, the limit and windows do not.
+// Poll sets the poll function of kind k, the kind of Handle, for services that may fail to call
+// back: while a job awaits, a worker that has the function calls it in a short step of its own. The
+// first answer ends the whole wait, also of AwaitAll, whether it is the poll's or a response. A
+// poll step uses 1 of the worker's Concurrency. Pause, hold, breaker and rates of the queue hold it
+// back; the limit and windows do not.
 //
 // every says when: First after the job has begun to wait (default 1 min), then times Factor
 // (default 2) up to Limit (default 1 h), with Jitter (default 0.2); First and Limit are at least
@@ -68,7 +68,7 @@ func Poll[T any](k sojourn.Kind[T], every sojourn.Backoff, fn PollFunc[T]) Handl
 	}
 }
 
-// wrongPoll says what is wrong with how a kind is polled, if anything.
+// wrongPoll describes the error in the poll settings of a kind, "" if there is none.
 func (h *handling) wrongPoll(kind string) string {
 	wait := sojourn.Outcome{Type: sojourn.OutcomeAwait, Wait: sojourn.Wait{Poll: h.pollEvery}}
 	switch {
@@ -120,9 +120,9 @@ func (s *step) poll() {
 	}
 }
 
-// sendFailure stores an error response for the job, which is kept while the poll step runs and ends
-// the attempt when the step has ended. A wait for all of several keys hears only what comes under
-// one of them.
+// sendFailure stores an error response for the job. It is kept while the poll step runs, and ends
+// the attempt when the step has ended. A wait for all of several keys accepts only responses with
+// one of the keys.
 func (s *step) sendFailure(a *Answer) error {
 	r := &sojourn.Response{Job: s.lease.ID, Source: sojourn.SourcePoll, MessageID: fmt.Sprintf("%d.%d", s.lease.ID, s.lease.Epoch), Failed: true,
 		Reason: sojourn.Cut(a.Reason, sojourn.MaxReason), Error: sojourn.Cut(a.Error, sojourn.MaxError), Body: a.Body, ContentType: cmp.Or(a.ContentType, "application/json")}

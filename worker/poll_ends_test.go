@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// What a poll function finds out may be an error: it ends the attempt, whatever the job waits for:
+// The answer of a poll function may be an error: it ends the attempt in every mode of the wait:
 // tr:R5, tr:P1, tr:M2.
 func TestPollBringsAnError(t *testing.T) {
 	c := open(t)
@@ -43,8 +43,8 @@ func TestPollBringsAnError(t *testing.T) {
 	}
 }
 
-// A poll function that is told to come back later closes the queue for everybody; its job goes on
-// waiting, and no start and no poll comes before the hold has ended: tr:C5, tr:P1, spec:K8.
+// A poll function that returns Hold closes the whole queue; its job continues to wait, and no job
+// starts or is polled before the hold has ended: tr:C5, tr:P1, spec:K8.
 func TestPollHoldsTheQueue(t *testing.T) {
 	c := open(t)
 	asked := make(chan struct{}, 10)

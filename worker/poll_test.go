@@ -189,7 +189,7 @@ func TestPollMistakes(t *testing.T) {
 	}
 }
 
-// Args that do not decode are an error of the poll, whatever the codec does.
+// Args that do not decode are an error of the poll, also if the codec panics.
 func TestPollUndecodable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		evil := sojourn.Kind[args]{Name: "a", Codec: evilCodec{}}

@@ -124,8 +124,8 @@ func TestRunOnlyOnce(t *testing.T) {
 	})
 }
 
-// The answer to an executed claim is lost: the same number is asked again, and no job waits for the
-// end of its lease. rules A3, tr:C6
+// The response to an executed claim is lost: the same number is claimed again, and no job waits for
+// the end of its lease. rules A3, tr:C6
 func TestClaimAnswerLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -151,8 +151,8 @@ func TestClaimAnswerLost(t *testing.T) {
 	})
 }
 
-// A store that is down is asked again with growing pauses: at most every 10 s, and the worker works
-// again when it is back.
+// Calls to a store that is down are retried with back-off, with pauses of up to 10 s, and the
+// worker works again when the store is back.
 func TestStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -208,7 +208,7 @@ func TestRunEndsWithTheStore(t *testing.T) {
 			began := time.Now()
 			err := w.Run(t.Context())
 			limit := 30 * time.Second
-			if want == sojourn.ErrClosed { // what a handler still does is in vain
+			if want == sojourn.ErrClosed { // results of handlers are lost
 				limit = 6 * time.Second
 			}
 			if !errors.Is(err, want) || time.Since(began) > limit {
@@ -272,8 +272,8 @@ func TestWeights(t *testing.T) {
 	})
 }
 
-// A claim that was sent with little room is asked anew soon, so that a heavy job does not wait for
-// it when more is free.
+// A claim that was sent with little capacity is soon replaced by a new one, so that a heavy job
+// does not wait for it when more capacity is free.
 func TestHeavyJobAfterLittleRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -366,8 +366,8 @@ func TestMinConcurrencyOfOne(t *testing.T) {
 	})
 }
 
-// Behind a backlog the next claim waits for company, so that the first handler that ends does not
-// ask for one job while the others end; and not for long.
+// With a backlog the next claim waits briefly for free capacity, so that the first handler that
+// ends does not cause a claim for one job while the others end.
 func TestClaimsFromABacklog(t *testing.T) {
 	const took = 9 * time.Millisecond
 	for _, c := range []struct {

@@ -13,14 +13,14 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// step is one job in the worker's hands, from the claim to the answer to its report. It is the
+// step is one taken job of the worker, from the claim until its report is confirmed. It is the
 // sojourn.Step of its Job.
 type step struct {
 	r        *run
 	h        *handling // nil if the kind has none here
 	job      *sojourn.Job
 	as       original
-	whole    *sojourn.Job // the job as it was claimed, for those who look at all of it: retry policies and short steps
+	whole    *sojourn.Job // the job as it was claimed, with all fields, for retry policies and short steps
 	lease    sojourn.Lease
 	purpose  sojourn.Purpose
 	history  []sojourn.Attempt
@@ -42,7 +42,7 @@ type step struct {
 	inTx     bool          // a transaction of the application completes the job, see InTx
 }
 
-// original is what every step needs of its job as it was claimed; handlers may write into theirs.
+// original has the fields of the claimed job that every step needs; handlers may modify their Job.
 type original struct {
 	kind, queue string
 	failures    int32
@@ -56,12 +56,11 @@ type phase uint8
 
 const (
 	running  phase = iota // its handler may still report
-	reported              // an outcome is on its way; what the handler still does is ignored
+	reported              // an outcome is being sent; later results of the handler are ignored
 	gone                  // answered or lost
 )
 
-// take puts claimed jobs into the worker's hands and starts their steps, or hands them straight
-// back.
+// take registers claimed jobs with the worker and starts their steps, or hands them back at once.
 func (r *run) take(got []sojourn.Claimed, sent time.Time, back bool) {
 	steps := make([]*step, len(got))
 	for i := range got {
@@ -115,7 +114,7 @@ func (r *run) newStep(c *sojourn.Claimed) *step {
 }
 
 // nearest is the limit that ends the handler's context first, nil if there is none. The durations
-// count from the claim's answer; the store ends what overstays one lease later.
+// count from the claim's response; the store ends a step one lease after its limit.
 func nearest(c *sojourn.Claimed) *LimitError {
 	var out LimitError
 	for _, l := range [...]LimitError{{sojourn.ReasonRunTimeout, c.Job.Policy.RunTimeout}, {sojourn.ReasonTimeout, c.Timeout}, {sojourn.ReasonDeadline, c.Deadline}} {
@@ -129,7 +128,7 @@ func nearest(c *sojourn.Claimed) *LimitError {
 	return &out
 }
 
-// another starts a goroutine if steps wait for one and none is on its way; r.mu is held.
+// another starts a goroutine if steps wait for one and none is starting; r.mu is held.
 func (r *run) another() {
 	if len(r.waiting) > 0 && !r.coming {
 		r.coming = true
@@ -137,9 +136,9 @@ func (r *run) another() {
 	}
 }
 
-// runSteps runs one step after the other while there are any that wait, so that short handlers
-// share a goroutine and the stack that it has grown. No step waits for a handler of another one:
-// before a goroutine runs a step it starts the next goroutine, if more of them wait.
+// runSteps runs one step after the other while steps wait, so that short handlers share a goroutine
+// and its grown stack. No step waits for the handler of another one: before a goroutine runs a
+// step, it starts the next goroutine if more steps wait.
 func (r *run) runSteps() {
 	for first := true; ; first = false {
 		r.mu.Lock()
@@ -158,7 +157,7 @@ func (r *run) runSteps() {
 	}
 }
 
-// run does what the step is for.
+// run executes the step according to its purpose.
 func (s *step) run() {
 	defer s.leave()
 	switch {
@@ -173,9 +172,9 @@ func (s *step) run() {
 	}
 }
 
-// leaseOver reports whether the lease has ended before the step could start, as after a pause of
-// the whole process: another worker may have the job by now. The wall clock is compared too,
-// because the monotonic clock stands still while the machine sleeps.
+// leaseOver reports whether the lease has ended before the step could start, for example after a
+// pause of the whole process: another worker may have the job by now. It compares the wall clock
+// too, because the monotonic clock stands still while the machine sleeps.
 func (s *step) leaseOver(now time.Time) bool {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -209,8 +208,8 @@ func (s *step) handle() {
 	returned = true
 }
 
-// end reports what the handler has returned; cause says why its context had ended before, if it
-// had.
+// end reports the error that the handler returned; cause is the cause of its context if that had
+// ended before.
 func (s *step) end(err, cause error) {
 	o := sojourn.Outcome{Type: sojourn.OutcomeError, Reason: exited, Text: errExited.Error()}
 	defer func() { s.report(o) }() // also if a method of the error or the retry policy ends the goroutine
@@ -219,7 +218,7 @@ func (s *step) end(err, cause error) {
 		o.Wait.Poll = s.h.pollEvery
 	}
 	if o.Type == sojourn.OutcomeCompleted && s.leftAlone() {
-		o = rolledBack() // no question for the retry policy: nearly always the store answers that the job is completed
+		o = rolledBack() // without the retry policy: nearly always the store answers that the job is completed
 		return
 	}
 	if o.Type == sojourn.OutcomeError && s.h.retry != nil && !o.Verdict.Final && !spent(s.as.failures+1, s.as.maxAttempts) {
@@ -248,8 +247,8 @@ func readError(err error, read func()) (instead *panicError) {
 	return nil
 }
 
-// outcome translates what the handler has returned. An error that cannot be read counts as a panic
-// of the handler.
+// outcome converts the error that the handler returned. An error that cannot be read counts as a
+// panic of the handler.
 func (s *step) outcome(err, cause error) (o sojourn.Outcome) {
 	if err == nil {
 		return s.translate(nil, cause)
@@ -278,8 +277,8 @@ func (s *step) translate(err, cause error) sojourn.Outcome {
 	return o
 }
 
-// ended says what an error means that a handler returns after its context has ended: the end,
-// however the error is worded. What is not the job's fault hands it back and uses up nothing.
+// ended converts an error that a handler returns after its context has ended: only the cause of the
+// end counts. A cause outside the job hands the job back and uses up no attempt.
 func ended(o sojourn.Outcome, cause error) sojourn.Outcome {
 	if l, ok := errors.AsType[*LimitError](cause); ok {
 		o.Reason, o.Verdict.Final = l.Reason, l.Reason == sojourn.ReasonDeadline
@@ -292,7 +291,7 @@ func ended(o sojourn.Outcome, cause error) sojourn.Outcome {
 	return sojourn.Outcome{Type: sojourn.OutcomeReleased}
 }
 
-// decide runs the retry policy alone: an attempt has ended where no handler code could decide.
+// decide runs only the retry policy, for an attempt that ended outside a handler.
 func (s *step) decide() {
 	o := sojourn.Outcome{Type: sojourn.OutcomeDecided, Reason: s.whole.Reason, Text: s.whole.Error}
 	if n := len(s.history); n > 0 && o.Reason == "" && o.Text == "" {
@@ -316,7 +315,7 @@ func (s *step) ask(job sojourn.Job, history []sojourn.Attempt) (v sojourn.Verdic
 	return s.h.retry(&job, history)
 }
 
-// present is the job as its retry policy sees it: with the present error counted.
+// present is the job for its retry policy: with the current error counted.
 func (s *step) present(o sojourn.Outcome) sojourn.Job {
 	j := *s.whole
 	j.Failures, j.Reason, j.Error = j.Failures+1, o.Reason, o.Text
@@ -324,7 +323,7 @@ func (s *step) present(o sojourn.Outcome) sojourn.Job {
 	return j
 }
 
-// attempt is the present error as an entry of the history. Its times are the store's, as far as the
+// attempt is the current error as an entry of the history. Its times are the store's, as far as the
 // worker knows them.
 func (s *step) attempt(o sojourn.Outcome) sojourn.Attempt {
 	a := sojourn.Attempt{Seq: int32(len(s.history)) + 1, Generation: s.whole.Generation, Attempt: s.whole.Attempt, Epoch: s.lease.Epoch,
@@ -341,9 +340,9 @@ func (s *step) attempt(o sojourn.Outcome) sojourn.Attempt {
 
 func spent(n, budget int32) bool { return budget > 0 && n >= budget }
 
-// leave gives the step's room back: its goroutine ends. Room of one that holds a queue is given
-// back when the store knows of it, else this worker would take the next job of the queue in
-// between.
+// leave frees the step's capacity when its goroutine ends. The capacity of a step that holds a
+// queue is freed only when the store has stored the hold; otherwise this worker would take the next
+// job of the queue in between.
 func (s *step) leave() {
 	s.ctx.cancel(context.Canceled)
 	s.r.mu.Lock()
@@ -362,7 +361,7 @@ func (s *step) leave() {
 	signal(s.r.changed)
 }
 
-// Save writes under the step's lease. After the step has been reported or lost it is
+// Save writes under the step's lease. After the step was reported or lost it returns
 // sojourn.ErrLeaseLost.
 func (s *step) Save(ctx context.Context, saved sojourn.Saved) error {
 	if !s.owns() {

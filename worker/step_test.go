@@ -127,8 +127,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// spec:T4: a step that has to stop with its windows is told, and what it returns then as an error
-// hands its job back; tr:F11.
+// spec:T4: a step that must stop with its windows gets a cancelled context, and an error that it
+// then returns hands its job back; tr:F11.
 func TestWindowEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, began := newFake(), time.Now().UTC()
@@ -147,7 +147,7 @@ func TestWindowEnd(t *testing.T) {
 	})
 }
 
-// A handler that ignores a limit loses its job one lease after it; what it still does is ignored.
+// A handler that ignores a limit loses its job one lease after it; its later results are ignored.
 func TestHandlerIgnoresItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-const sweepLimit = 500 // things of each sort in one call
+const sweepLimit = 500 // items of each type in one call
 
-// sweepLoop looks for what is overdue, at the start and then every SweepEvery. Where nothing is,
-// the store writes nothing.
+// sweepLoop sweeps the store, at the start and then every SweepEvery. If nothing is overdue, the
+// store writes nothing.
 func (r *run) sweepLoop() {
 	if r.w.o.SweepEvery < 0 {
 		return

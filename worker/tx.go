@@ -6,10 +6,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// A handler may complete its job inside of a transaction of its own (sqlite.FinishTx,
-// postgres.FinishTx). The worker does not see whether that is committed, so it reports what is true
-// if it is not: an error. If it is, the lease does not stand any more, and the report changes
-// nothing.
+// A handler may complete its job inside its own transaction (sqlite.FinishTx, postgres.FinishTx).
+// The worker does not see whether that is committed, so it reports the outcome of a rollback: an
+// error. After a commit the lease is no longer valid, and the report changes nothing.
 
 // InTx implements sojourn.TxStep.
 func (s *step) InTx() ([]sojourn.LogLine, error) {
@@ -41,7 +40,7 @@ func (s *step) committed(a sojourn.Finished) bool {
 	return s.inTx && a.Status == sojourn.FinishLost && a.Reason == sojourn.LostEnded && a.State == sojourn.Completed
 }
 
-// afterCommit is the event of a committed step. Its Err is what the handler has returned in vain.
+// afterCommit is the event of a committed step. Its Err is the ignored error of the handler.
 func (s *step) afterCommit() Event {
 	e := s.event(EventFinished, "")
 	e.Outcome = sojourn.OutcomeCompleted

@@ -133,7 +133,7 @@ func TestFinishTx(t *testing.T) {
 	}
 }
 
-// A handler whose job was taken away completes nothing, whatever it has done so far (inv:F2).
+// A handler that has lost its job cannot complete it, regardless of its work so far (inv:F2).
 func TestFinishTxOfALostLease(t *testing.T) {
 	client, db := shared(t)
 	w := worker.New(client, worker.Options{})

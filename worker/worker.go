@@ -1,16 +1,15 @@
-// Package worker runs handlers for jobs: it claims them under leases, keeps the leases alive, runs
-// one step of each job, reports what came of it, and hands back what it cannot finish when it is
-// told to stop.
+// Package worker runs handlers for jobs: it claims jobs under leases, extends the leases, runs one
+// step of each job, reports the outcome, and at shutdown hands back the unfinished jobs.
 //
 //	w := worker.New(client, worker.Options{Concurrency: 10})
 //	worker.Handle(w, ChargeCard, chargeCard)
 //	err := w.Run(ctx) // until ctx ends, then drains
 //
-// The roles stand in one file each: claim.go asks for jobs, order.go says in which queues first,
-// step.go runs one step, context.go is the context of its handler, lease.go extends, poll.go asks
-// for jobs that wait, finish.go reports in batches, joblog.go keeps the lines of Job.Log, sweep.go
-// looks for what is overdue, drain.go ends it all. The store's clock decides about jobs; this
-// package measures only how long something takes here.
+// Each role has its own file: claim.go claims jobs, order.go orders the queues, step.go runs one
+// step, context.go is the context of its handler, lease.go extends leases, poll.go polls for
+// waiting jobs, finish.go reports in batches, joblog.go buffers the lines of Job.Log, sweep.go
+// handles overdue items, drain.go drains the worker. The store's clock decides about jobs; this
+// package measures only durations of its own.
 package worker
 
 import (
@@ -27,12 +26,12 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Worker runs the handlers that [Handle] gave it. All its methods are safe for concurrent use;
+// Worker runs the handlers registered with [Handle]. All its methods are safe for concurrent use;
 // Handle is not.
 type Worker struct {
 	store    sojourn.Store
 	o        Options
-	err      error // what is wrong with the options
+	err      error // why the options are invalid
 	id       string
 	phase    byte // random, see spread
 	log      *slog.Logger
@@ -46,8 +45,8 @@ type Worker struct {
 	unknown bool       // that of the claim after it is not
 }
 
-// New makes a Worker over the client's store. What is wrong with the options is reported by Run and
-// RunOnce, as an *Error with CodeInvalid.
+// New makes a Worker over the client's store. If the options are invalid, Run and RunOnce return an
+// *Error with CodeInvalid.
 func New(c *sojourn.Client, o Options) *Worker {
 	o, err := o.withDefaults()
 	w := &Worker{store: c.Store(), o: o, err: err, id: rand.Text(), handlers: map[string]*handling{}}
@@ -63,19 +62,19 @@ func New(c *sojourn.Client, o Options) *Worker {
 // ID is the worker's identity in leases: random, new with every Worker, never used twice.
 func (w *Worker) ID() string { return w.id }
 
-// Name is the label for people, Options.Name or host-pid. It decides nothing.
+// Name is the label of the worker, Options.Name or host-pid. It has no effect.
 func (w *Worker) Name() string { return w.o.Name }
 
-// Run claims jobs and runs their handlers until ctx ends, or an operator drains the worker. Then it
-// claims no more, gives the handlers Options.Grace to end, cancels their contexts with ErrShutdown,
-// hands back the jobs of those that end with an error then or do not end at all, and returns, at
-// the latest 5 s after the grace. A job handed back is ready again at once and has used up no
-// attempt.
+// Run claims jobs and runs their handlers until ctx ends or an operator drains the worker. Then it
+// stops claiming, gives the handlers Options.Grace to end, and cancels their contexts with
+// ErrShutdown. It hands back the jobs of handlers that then return an error or do not end, and
+// returns at the latest 5 s after the grace. A job handed back is ready again at once and has used
+// up no attempt.
 //
-// The error is nil after a drain that left nothing behind. It has CodeInvalid if the options are
-// wrong, no kind has a handler, or the worker runs already; it wraps sojourn.ErrClosed if the store
-// is closed under it. Other errors of the store do not end Run: it goes on trying and reports them
-// to the Logger and the Observer.
+// The error is nil after a complete drain. It has CodeInvalid if the options are invalid, no kind
+// has a handler, or the worker runs already; it wraps sojourn.ErrClosed if the store is closed
+// during the run. Other errors of the store do not end Run: it retries and reports them to the
+// Logger and the Observer.
 func (w *Worker) Run(ctx context.Context) error {
 	r, err := w.begin(ctx)
 	if err != nil {
@@ -86,14 +85,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	grace := w.o.Grace
 	err = r.claimLoop(ctx)
 	if errors.Is(err, sojourn.ErrClosed) {
-		grace = 0 // what the handlers still do cannot be stored
+		grace = 0 // the handlers' results cannot be stored any more
 	}
 	return errors.Join(err, r.drain(grace))
 }
 
 // RunOnce claims at most one job that is ready now, runs one step of it, and returns when the store
-// has answered the report: true if there was a job. It is for tests and for programs that start
-// when there is work. If ctx ends meanwhile, it drains as Run does.
+// has confirmed the report: true if there was a job. It is for tests and for programs that are
+// started on demand. If ctx ends meanwhile, it drains as Run does.
 func (w *Worker) RunOnce(ctx context.Context) (bool, error) {
 	r, err := w.begin(ctx)
 	if err != nil {
@@ -108,7 +107,7 @@ func (w *Worker) RunOnce(ctx context.Context) (bool, error) {
 	return n > 0, errors.Join(err, r.drain(w.o.Grace))
 }
 
-// begin checks what can only be checked now, and starts what runs beside the claims.
+// begin does the checks that need the final settings, and starts the roles beside the claims.
 func (w *Worker) begin(ctx context.Context) (*run, error) {
 	if w.err != nil {
 		return nil, w.err
@@ -155,19 +154,19 @@ func (w *Worker) kinds() (all, decidable, pollable []string) {
 	return all, decidable, pollable
 }
 
-// spread takes up to a fifth off a period, the same part for all periods of a worker, so that many
-// workers do not march in step.
+// spread is the jitter: it shortens a period by up to a fifth, the same part for all periods of a
+// worker, so that many workers are not synchronized.
 func (w *Worker) spread(d time.Duration) time.Duration {
 	return d - d/5*time.Duration(w.phase&31)/31
 }
 
-// run is what one call of Run shares among its roles.
+// run is the state of one call of Run that its roles share.
 type run struct {
 	w         *Worker
 	kinds     []string        // with a handler here
 	decidable []string        // those among them with a retry policy
 	pollable  []string        // those among them with a poll function
-	base      context.Context // what handlers inherit: the values of Run's context, not its end
+	base      context.Context // parent of handlers' contexts: the values of Run's context, not its end
 	calls     context.Context // for calls to the store that go on after Run's context has ended
 	stop      context.CancelFunc
 	loops     sync.WaitGroup
@@ -191,7 +190,7 @@ type run struct {
 // loop runs one role until the drain has ended.
 func (r *run) loop(role func()) { r.loops.Go(role) }
 
-// signal wakes whoever listens, without waiting for him.
+// signal wakes the receiver without blocking.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -199,7 +198,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// failed reports that a call to the store went wrong.
+// failed reports that a call to the store failed.
 func (r *run) failed(call string, err error) {
 	r.w.log.Warn("sojourn: a call to the store failed", "call", call, "error", err)
 	r.observe(Event{Type: EventFailure, Call: call, Err: err})

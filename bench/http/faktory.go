@@ -64,8 +64,8 @@ func serveFaktory() error {
 	return nil
 }
 
-// durable has Redis write what it acknowledges. Faktory leaves it at snapshots, which lose up to
-// two minutes.
+// durable makes Redis persist each acknowledged write. Faktory's default is snapshots, which lose
+// up to two minutes.
 func durable(socket, fsync string) error {
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
 	defer c.Close()

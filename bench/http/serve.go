@@ -80,7 +80,7 @@ func child(kind string) error {
 	return errors.Join(serve(filepath.Join(folder, "jobs.db"), kind == childEmpty), os.RemoveAll(folder))
 }
 
-// serve is what sojourn serve does, with its log in a file that nobody reads.
+// serve runs the server of sojourn serve, with its log in a file.
 func serve(file string, empty bool) error {
 	c, err := sqlite.Open(file)
 	if err != nil {
@@ -183,7 +183,7 @@ func (e *each) Enqueue(ctx context.Context, first, n int) error {
 	return nil
 }
 
-// Work implements bench.System; nobody works here.
+// Work implements bench.System and does nothing.
 func (e *each) Work(context.Context, func(int)) error { return errors.ErrUnsupported }
 
 // Close implements bench.System.

@@ -98,8 +98,8 @@ func (c *cluster) url(database string) string {
 	return "postgres:///" + database + "?" + url.Values{"host": {c.folder}, "user": {"postgres"}}.Encode()
 }
 
-// database makes an empty database, after a checkpoint, so that nobody pays for what another has
-// written.
+// database makes an empty database, after a checkpoint, so that no run pays for the writes of
+// another.
 func (c *cluster) database(ctx context.Context) (address string, drop func() error, err error) {
 	name := fmt.Sprint("bench_", c.databases.Add(1))
 	if err := c.admin(ctx, "create database "+name, "checkpoint"); err != nil {

@@ -29,8 +29,8 @@ type goqiteSystem struct {
 	folder string
 }
 
-// openFile makes an empty database in a folder of its own, on the settings of our store that say
-// what is durable and how much is cached.
+// openFile makes an empty database in a folder of its own, with our store's settings of durability
+// and cache size.
 func openFile() (db *sql.DB, folder string, err error) {
 	if folder, err = os.MkdirTemp("", "sojourn-bench-"); err != nil {
 		return nil, "", err

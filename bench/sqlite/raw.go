@@ -136,7 +136,7 @@ func (r *raw) transaction(do func(now int64) error) error {
 	return r.run("commit")
 }
 
-// addJob stores what of the next job never changes.
+// addJob stores the immutable part of the next job.
 func (r *raw) addJob(now int64) error {
 	r.next++
 	args := bench.Args(int(r.next))
@@ -184,7 +184,7 @@ func (r *raw) startedLife(n int) error {
 	return r.finish(ids)
 }
 
-// claim answers with what it claimed.
+// claim returns the ids of the claimed jobs.
 func (r *raw) claim(n int) (ids []int64, err error) {
 	err = r.transaction(func(now int64) error {
 		st, err := r.conn.Prepare(rawPick)

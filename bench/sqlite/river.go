@@ -21,7 +21,7 @@ const (
 	riverWorkers  = 500
 	riverCooldown = 2 * time.Millisecond
 	riverPoll     = 20 * time.Millisecond
-	riverEvents   = 1_000_000 // events that may wait to be counted; River drops what is above
+	riverEvents   = 1_000_000 // events that may wait to be counted; River drops more
 )
 
 type riverArgs struct {

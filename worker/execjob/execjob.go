@@ -1,19 +1,18 @@
-// Package execjob works jobs off with programs: one run of a command is one step of a job. It needs
-// Unix.
+// Package execjob runs jobs as programs: one run of a command is one step of a job. It needs Unix.
 //
 //	program, err := execjob.New(execjob.Options{Command: []string{"./charge.sh"}})
 //	worker.Handle(w, sojourn.Kind[[]byte]{Name: "charge_card", Codec: sojourn.Bytes{}}, program.Run)
 //
-// The program finds the job as JSON on its standard input, and its parts as files whose names are
-// in its environment; input.go has both. It runs in a folder of its own, which is removed
-// afterwards. Its exit status says what becomes of the job, see [Program.Run]. What it prints goes
-// to the job's log.
+// The program gets the job as JSON on its standard input, and its parts as files; environment
+// variables have their names (see input.go for both). It runs in a folder of its own, which is
+// removed afterwards. Its exit status decides the outcome of the job, see [Program.Run]. Its output
+// goes to the job's log.
 //
-// It is the leader of a process group. Nothing of the group outlives the step: what the program
-// leaves behind is killed when it has ended, and when the context of the step ends, the group gets
-// SIGTERM and after [KillAfter] SIGKILL. When the worker itself is killed, a shell beside it kills
-// the groups (watchman.go), and Linux kills the programs. A process that leaves its group (setsid)
-// is not followed.
+// It is the leader of a process group. No process of the group outlives the step: when the program
+// has ended, the rest of the group is killed, and when the context of the step ends, the group gets
+// SIGTERM and after [KillAfter] SIGKILL. When the worker itself is killed, a guard shell kills the
+// groups (watchman.go), and Linux kills the programs. A process that leaves its group (setsid) is
+// not tracked.
 package execjob
 
 import (
@@ -32,13 +31,13 @@ import (
 // The exit statuses that mean something. 0 completes the job; all others are errors, which the
 // job's retry policy counts.
 const (
-	ExitAbort = 65 // EX_DATAERR: the job fails, whatever attempts remain
+	ExitAbort = 65 // EX_DATAERR: the job fails, even if attempts remain
 	ExitRetry = 75 // EX_TEMPFAIL: run it again later; counts as no error
 	ExitAwait = 77 // park the job until a response comes
 )
 
 const (
-	// DefaultRetryAfter is how long a job rests after ExitRetry, if the program does not say.
+	// DefaultRetryAfter is the delay of a job after ExitRetry, if the program sets none.
 	DefaultRetryAfter = time.Minute
 	// KillAfter is how long a process group may take to end after SIGTERM. It is shorter than the
 	// time a worker has after its grace.
@@ -46,11 +45,11 @@ const (
 	// MaxTail is how many bytes of the end of standard error become part of an error's text.
 	MaxTail = 4 << 10
 
-	// readLast bounds the reading of what is left in the pipes of a group that has ended, should
-	// somebody outside of it hold them open.
+	// readLast bounds the time for reading the rest of the pipes of a group that has ended, in case
+	// a process outside the group holds them open.
 	readLast = 500 * time.Millisecond
 	saveTime = time.Second // for a checkpoint, when the step has ended
-	// lookEvery is how often a running program's checkpoint is looked at.
+	// lookEvery is the interval at which a running program's checkpoint is checked.
 	lookEvery = time.Second
 )
 
@@ -58,7 +57,7 @@ const (
 const (
 	ReasonStart  = "exec_start"  // the program could not be started
 	ReasonSignal = "exec_signal" // a signal has ended it
-	ReasonOutput = "exec_output" // what it left in its files cannot be read
+	ReasonOutput = "exec_output" // its output files cannot be read
 )
 
 // Options of a Program.
@@ -111,8 +110,8 @@ func New(o Options) (*Program, error) {
 	return &Program{o: o, path: path, watch: watchman{parent: o.Folder, live: map[int]bool{}}}, nil
 }
 
-// Close ends what runs, and the shell that waits for the end of this process. A program that has
-// run nothing since needs no Close.
+// Close ends the running programs, and the shell that waits for the end of this process. A Program
+// that has run no command since its last Close needs no Close.
 func (p *Program) Close() error {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
@@ -122,9 +121,9 @@ func (p *Program) Close() error {
 // Run runs the command for one step of job; it is the handler of a kind. Standard output and
 // standard error go to the job's log, line by line.
 //
-//	exit 0             completed, with what is in the file $SOJOURN_RESULT
-//	exit 65            failed, whatever attempts remain
-//	exit 75            run again, after what the file $SOJOURN_RETRY_AFTER says, such as 90s; no error is counted
+//	exit 0             completed, with the content of the file $SOJOURN_RESULT
+//	exit 65            failed, even if attempts remain
+//	exit 75            run again, after the delay in the file $SOJOURN_RETRY_AFTER, such as 90s; no error is counted
 //	exit 77            awaiting, with the wait in the file $SOJOURN_AWAIT, such as {"within": "6h"}; the next run has the answer
 //	anything else      an error with the reason exit_N and the end of standard error as its text
 //
@@ -168,7 +167,7 @@ func (p *Program) Run(ctx context.Context, job *sojourn.Job, _ []byte) error {
 
 var errTimeout = errors.New("the time of the run is over")
 
-// run starts the command and waits until nothing of its group is left.
+// run starts the command and waits until all processes of its group have ended.
 func (p *Program) run(ctx context.Context, job *sojourn.Job, files *files) (*os.ProcessState, string, error) {
 	in, err := os.Open(files.path("job.json"))
 	if err != nil {
@@ -185,8 +184,8 @@ func (p *Program) run(ctx context.Context, job *sojourn.Job, files *files) (*os.
 		out.close()
 		return nil, "", err
 	}
-	// Linux kills the child when the thread that has made it ends, not when the process does; so
-	// the thread stays.
+	// Linux kills the child when the thread that created it ends, not when the process ends; so the
+	// thread is kept.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := &exec.Cmd{Path: p.path, Args: p.o.Command, Dir: files.path("work"), Env: p.environment(files), Stdin: in, Stdout: out.w, Stderr: errs.w, SysProcAttr: ownGroup()}

@@ -42,7 +42,7 @@ func handled(t *testing.T, o execjob.Options, options ...sojourntest.Option) *so
 	return h
 }
 
-// handle lets a program work off a kind, and looks at the end for what it has left behind.
+// handle runs a program for a kind, and checks for leftover files at the end.
 func handle(t *testing.T, h *sojourntest.Harness, k sojourn.Kind[[]byte], o execjob.Options) {
 	t.Helper()
 	o.Folder = t.TempDir()
@@ -61,7 +61,7 @@ func handle(t *testing.T, h *sojourntest.Harness, k sojourn.Kind[[]byte], o exec
 	})
 }
 
-// TestExitStatus: what each way to end makes of a job.
+// TestExitStatus checks the effect of each exit status on a job.
 func TestExitStatus(t *testing.T) {
 	h := sojourntest.New(t)
 	for i, c := range []struct {

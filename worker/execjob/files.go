@@ -20,14 +20,13 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Passed are the variables that a program inherits, if they are set. All others stay with the
-// worker, because they may hold what opens the store, and a program is told by name which of them
-// it gets.
+// Passed are the variables that a program inherits, if they are set. It does not inherit others,
+// because they may hold the credentials of the store; Options.Env adds variables explicitly.
 var Passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ"}
 
 // files are the folder of one run. A program reads job.json on its standard input; args, response
-// and checkpoint have the exact bytes; result, await and retry_after are for the program to write.
-// It runs in the folder work below, so that it does not write one of them by accident.
+// and checkpoint have the exact bytes; the program writes result, await and retry_after. It runs in
+// the subfolder work, so that it does not overwrite one of the files by accident.
 type files struct {
 	folder  string
 	vars    []string // of the environment
@@ -40,7 +39,7 @@ func newFiles(folder string, job *sojourn.Job) (*files, error) {
 	f := &files{folder: folder, stored: job.Checkpoint, job: job, mayHave: sojourn.MaxMaxBytes}
 	url, err := job.RespondURL(0)
 	if err != nil {
-		url = "" // nobody has said where answers arrive
+		url = "" // no URL for responses is configured
 	}
 	about, err := describe(job, url)
 	if err != nil {
@@ -76,7 +75,7 @@ func newFiles(folder string, job *sojourn.Job) (*files, error) {
 
 func (f *files) path(name string) string { return filepath.Join(f.folder, name) }
 
-// environment is what the program sees. Of two with one name the last counts.
+// environment returns the variables of the program. Of two with one name the last counts.
 func (p *Program) environment(f *files) []string {
 	var env []string
 	for _, name := range Passed {
@@ -148,8 +147,8 @@ func describe(job *sojourn.Job, url string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// verdict translates how the program has ended. cause says why its context had ended before, if it
-// had.
+// verdict converts the exit of the program. cause is the cause of its context if that had ended
+// before.
 func (f *files) verdict(state *os.ProcessState, tail string, cause error) error {
 	code := state.ExitCode()
 	text := state.String() // exit status 3, signal: killed
@@ -196,7 +195,7 @@ func (f *files) takeResult() error {
 	return nil
 }
 
-// wait reads what the program waits for. The fields are those of a wait in the HTTP API.
+// wait reads the program's wait. The fields are those of a wait in the HTTP API.
 func (f *files) wait() error {
 	b, err := f.read("await")
 	if err != nil {
@@ -265,8 +264,8 @@ func wrong(file, format string, a ...any) error {
 	return sojourn.WithReason(ReasonOutput, fmt.Errorf("the file %s: "+format, append([]any{file}, a...)...))
 }
 
-// read gives what the program has left in a file, nil if nothing. A program may leave there what
-// would block or never end: only files are read.
+// read returns the content of a file that the program wrote, nil if there is none. It reads only
+// regular files: others may block or never end.
 func (f *files) read(name string) ([]byte, error) {
 	about, err := os.Lstat(f.path(name))
 	switch {
@@ -292,9 +291,9 @@ func (f *files) read(name string) ([]byte, error) {
 	return b, nil
 }
 
-// watchCheckpoint stores the checkpoint while the program runs, whenever another file has come to
-// its place. A file that is written where it stands may be half done, so it waits for the end. stop
-// returns when nothing is stored any more.
+// watchCheckpoint stores the checkpoint while the program runs, whenever another file has replaced
+// it. A file that is written in place may be incomplete, so it is stored only at the end. stop
+// returns when no store call is running any more.
 func (f *files) watchCheckpoint(ctx context.Context, job *sojourn.Job) (stop func()) {
 	at, err := os.Lstat(f.path("checkpoint"))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// pipe brings what a program prints to the log.
+// pipe copies the output of a program to the log.
 type pipe struct {
 	r, w  *os.File
 	lines lines
@@ -31,14 +31,14 @@ func (p *pipe) close() {
 }
 
 // start reads until the last writer has closed the pipe. The program never waits for the log, which
-// keeps what it has room for.
+// drops lines above its bound.
 func (p *pipe) start() {
 	p.w.Close()
 	p.done.Go(p.read)
 }
 
-// read reads to the end, or to the deadline that end sets. What is in the pipe by then is read all
-// the same: the last lines say most.
+// read reads to the end, or to the deadline that end sets. It still reads the output that is in the
+// pipe by then: the last lines are the most useful.
 func (p *pipe) read() {
 	_, err := io.Copy(&p.lines, p.r)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -57,7 +57,7 @@ func (p *pipe) read() {
 // pipeRoom is what a pipe can hold: 64 KiB, and 1 MiB where the program has asked for more.
 const pipeRoom = 1 << 20
 
-// end waits for what the ended group has printed.
+// end waits for the output of the ended group.
 func (p *pipe) end() {
 	_ = p.r.SetReadDeadline(time.Now().Add(readLast))
 	p.done.Wait()
@@ -65,8 +65,8 @@ func (p *pipe) end() {
 	p.lines.flush()
 }
 
-// lines makes log lines of what is written, and remembers its end. What a line has beyond lineRoom
-// is counted, not kept.
+// lines splits the written bytes into log lines and keeps the tail of all. The bytes of a line
+// beyond lineRoom are counted, not kept.
 type lines struct {
 	log  func(line string)
 	part []byte // the beginning of a line that has not ended
@@ -75,7 +75,7 @@ type lines struct {
 	all  int64  // bytes written
 }
 
-// lineRoom leaves room for the mark in what the log keeps of a line.
+// lineRoom bounds a line so that the log can append its truncation mark.
 const lineRoom = sojourn.MaxProgress - 64
 
 // Write never fails.
@@ -97,7 +97,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush logs the line that has not ended. Empty ones say nothing.
+// flush logs the unfinished line. It skips empty lines.
 func (l *lines) flush() {
 	text := strings.TrimRight(string(l.part), " \t\r")
 	if l.size > len(l.part) {
@@ -109,7 +109,7 @@ func (l *lines) flush() {
 	l.part, l.size = l.part[:0], 0
 }
 
-// last is the end of what was written: at most MaxTail bytes, whole lines if there are.
+// last is the end of the written bytes: at most MaxTail, in whole lines if possible.
 func (l *lines) last() string {
 	text := string(l.tail[max(len(l.tail)-MaxTail, 0):])
 	if _, after, ok := strings.Cut(text, "\n"); l.all > MaxTail && ok && after != "" {

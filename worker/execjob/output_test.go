@@ -32,8 +32,8 @@ func TestLinesAreBounded(t *testing.T) {
 	}
 }
 
-// TestLastLinesAreRead: what a program printed before its end is logged, also by a log that is
-// slow, and while somebody else holds the pipe open.
+// TestLastLinesAreRead: the output of a program before its end is logged, also by a slow log, and
+// while another process holds the pipe open.
 func TestLastLinesAreRead(t *testing.T) {
 	n := 0
 	p, err := newPipe(func(string) { time.Sleep(readLast / 20); n++ })

@@ -11,13 +11,12 @@ import (
 	"sync"
 )
 
-// watchman is a shell beside the worker. It is told which groups live, and sees by the end of its
-// standard input that the worker is gone, however that has come: then it kills the groups and
-// removes the folder of the runs. Without it a job of a worker that was killed would run elsewhere
-// while what the first program has started goes on. A worker that ends in order leaves it nothing
-// to do but the folder.
+// watchman is a guard shell beside the worker. It knows the live process groups. When its standard
+// input ends, the worker is gone for any reason: then it kills the groups and removes the folder of
+// the runs. Without it, a job of a killed worker would run elsewhere while processes of the first
+// program continue. After an orderly end of the worker it only removes the folder.
 type watchman struct {
-	parent string // where the folder is made; "" is the system's own place
+	parent string // where the folder is made; "" is the system's default
 
 	mu     sync.Mutex // guards the fields below
 	folder string     // "" until the first run
@@ -29,7 +28,7 @@ type watchman struct {
 const shell = "/bin/sh"
 
 // The shell needs no program but kill and rm. Killed processes may still write for a moment, so
-// what could not be removed is removed once more.
+// files that could not be removed are removed once more.
 const watch = `trap '' HUP INT TERM QUIT
 live=' '
 while read -r what group; do
@@ -57,8 +56,8 @@ func (m *watchman) runFolder() (string, error) {
 	return os.MkdirTemp(m.folder, "run-")
 }
 
-// makeFolder makes the folder of the runs, again if somebody has removed it: there are programs
-// that remove from /tmp what is old. m.mu is held.
+// makeFolder makes the folder of the runs, and makes it again after its removal: some programs
+// remove old files from /tmp. m.mu is held.
 func (m *watchman) makeFolder() error {
 	if m.folder == "" {
 		parent, err := filepath.Abs(cmp.Or(m.parent, os.TempDir()))
@@ -74,7 +73,7 @@ func (m *watchman) makeFolder() error {
 	return os.Mkdir(m.folder, 0o700)
 }
 
-// start starts the shell and tells it what lives. m.mu is held.
+// start starts the shell and sends it the live groups. m.mu is held.
 func (m *watchman) start() error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -93,7 +92,7 @@ func (m *watchman) start() error {
 	return nil
 }
 
-// tell writes a line; a shell that somebody has killed is replaced at the next run. m.mu is held.
+// tell writes a line to the shell; the next run replaces a killed shell. m.mu is held.
 func (m *watchman) tell(what string, group int) {
 	if m.in == nil {
 		return
@@ -117,7 +116,7 @@ func (m *watchman) remove(group int) {
 	m.tell("-", group)
 }
 
-// stop lets the shell end; it kills what lives and removes the folder. m.mu is held.
+// stop ends the shell, which kills the live groups and removes the folder. m.mu is held.
 func (m *watchman) stop() error {
 	if m.in == nil {
 		return nil

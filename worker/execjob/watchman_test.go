@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestWatchman: it ends what lives when its standard input ends, as it does when the worker dies,
-// leaves what has ended alone, and removes the folder. One that was killed itself is replaced, and
-// knows what lives.
+// TestWatchman checks the end of the watchman's standard input, as after the worker's death: it
+// kills the live groups, leaves ended ones alone, and removes the folder. A killed watchman is
+// replaced, and the new one knows the live groups.
 func TestWatchman(t *testing.T) {
 	m := &watchman{parent: t.TempDir(), live: map[int]bool{}}
 	sleeper := func() *exec.Cmd {
@@ -54,7 +54,7 @@ func TestWatchman(t *testing.T) {
 		t.Fatal(err)
 	}
 	for cmd, want := range map[*exec.Cmd]syscall.Signal{known: syscall.SIGKILL, late: syscall.SIGKILL, ended: syscall.SIGTERM, more: syscall.SIGTERM} {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // comes second to what was killed
+		_ = cmd.Process.Signal(syscall.SIGTERM) // has no effect on killed processes
 		if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != want {
 			t.Errorf("%v, want %v", cmd.ProcessState, want)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// KindName is what the kind is called.
+// KindName is the name of the kind.
 const KindName = "http"
 
 // Kind are jobs that send one request. Its args are read strictly: an unknown field, or a value out
@@ -120,7 +120,7 @@ func token(s string) bool {
 	})
 }
 
-// body gives the bytes to send and what they are.
+// body returns the bytes to send and their content type.
 func (a *Args) body() (b []byte, contentType string, err error) {
 	if len(a.Body) == 0 || string(a.Body) == "null" {
 		return nil, "", nil
@@ -163,8 +163,8 @@ func contentOf(b []byte, truncated bool) Content {
 	return c
 }
 
-// Result is what a job of the kind http has as its result, and as its checkpoint in between: the
-// response to the last request, and with await the answer.
+// Result is the result of a job of the kind http, and its checkpoint before: the response to the
+// last request, and with await the answer.
 type Result struct {
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers,omitempty"` // several of one name are joined by a comma
@@ -172,7 +172,7 @@ type Result struct {
 	Answer *Answer `json:"answer,omitempty"`
 }
 
-// Answer is what came to the link, or by the job's key.
+// Answer is the response that was sent to the link or with the job's key.
 type Answer struct {
 	Key         string    `json:"key,omitempty"`
 	Source      string    `json:"source,omitempty"`

@@ -43,16 +43,16 @@ func prefixes(text string) (all []netip.Prefix) {
 	return all
 }
 
-// guard says where requests may go.
+// guard decides which addresses requests may connect to.
 type guard struct {
 	allowHTTP bool
 	allowed   []netip.Prefix
 	ports     []uint16
 }
 
-// checkAddress judges an address about to be connected to.
+// checkAddress checks an address before the connection.
 func (g *guard) checkAddress(at netip.AddrPort) error {
-	addr := at.Addr() // IPv4 in the form of IPv6 never comes here as such, and would be refused as what is not in 2000::/3
+	addr := at.Addr() // never IPv4-mapped IPv6, which would be refused because it is not in 2000::/3
 	refuse := func(why string) error { return &RefusedError{at.String(), why} }
 	if addr.Zone() != "" {
 		return refuse("an address with a zone is on a link of this machine")
@@ -70,8 +70,8 @@ func (g *guard) checkAddress(at netip.AddrPort) error {
 	return nil
 }
 
-// checkURL judges what can be seen without a look at the network. What a name leads to is judged
-// when it is connected to.
+// checkURL checks the URL without the network. The address of a name is checked before the
+// connection.
 func (g *guard) checkURL(u *url.URL) error {
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":

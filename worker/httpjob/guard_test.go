@@ -95,8 +95,8 @@ var refused = strings.Fields(`
 	http://private.test:PORT/ http://metadata.test:PORT/ http://nat64.test:PORT/ http://zero.test:PORT/ http://mixed.test:PORT/ http://LOOP.TEST.:PORT/
 `)
 
-// TestNoRequestGoesInside (sec:S12, bad:69): nothing connects to what is not public, however it is
-// written.
+// TestNoRequestGoesInside (sec:S12, bad:69): no request connects to a non-public address, in any
+// notation.
 func TestNoRequestGoesInside(t *testing.T) {
 	in := newInner(t)
 	t.Setenv("http_proxy", fmt.Sprintf("http://127.0.0.1:%d", in.port)) // is not used
@@ -139,12 +139,12 @@ func TestWhatIsPublicIsAllowed(t *testing.T) {
 	}
 }
 
-// TestRebinding (sec:S12): a name that leads to an allowed address when it is asked first, and
-// inside the next time, gets nowhere. Each connection is judged by itself.
+// TestRebinding (sec:S12): DNS rebinding is refused: a name that first resolves to an allowed
+// address and then to an internal one. Each connection is checked on its own.
 func TestRebinding(t *testing.T) {
 	in := newInner(t)
 	names := newNames(t)
-	nobody := netip.MustParsePrefix("192.0.2.0/24") // addresses for documentation stand for the public ones: nobody answers there
+	nobody := netip.MustParsePrefix("192.0.2.0/24") // documentation addresses replace public ones: no host answers there
 	c := caller(t, httpjob.Options{AllowHTTP: true, AllowCIDR: []netip.Prefix{nobody}, AllowPorts: []uint16{in.port}, Resolver: names.resolver()})
 	args := httpjob.Args{URL: fmt.Sprintf("http://rebind.test:%d/", in.port), Method: "GET", Timeout: httpjob.Duration(300 * time.Millisecond)}
 	first := sojourn.OutcomeOf(c.Run(t.Context(), &sojourn.Job{ID: 1}, args))
@@ -265,7 +265,7 @@ func (n *names) answer(question []byte) []byte {
 	return out
 }
 
-// record appends a record that nobody may remember.
+// record appends a record that must not be cached.
 func record(out []byte, owner string, kind uint16, data []byte) []byte {
 	out = append(out, writeName(owner)...)
 	out = binary.BigEndian.AppendUint16(out, kind)

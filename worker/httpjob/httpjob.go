@@ -5,10 +5,10 @@
 //	worker.Handle(w, httpjob.Kind, caller.Run)
 //	client.Enqueue(ctx, httpjob.Kind.New(httpjob.Args{URL: "https://bank.example/charges", Body: body, Await: true}))
 //
-// The URL comes from whoever may enqueue, who may not be trusted with the network of the worker. So
-// requests go to public addresses only, unless [Options] allow others; what is judged is the
-// address about to be connected to, after its name was resolved, each time (guard.go). Redirects
-// are not followed, and proxies of the environment are not used.
+// Any caller that may enqueue sets the URL, so it must not give access to the worker's network.
+// Requests go to public addresses only, unless [Options] allow others. The check is made for each
+// connection, on the address after the name was resolved (guard.go). Redirects are not followed,
+// and proxies of the environment are not used.
 package httpjob
 
 import (
@@ -33,7 +33,7 @@ import (
 const (
 	// DefaultTimeout bounds a request from its first packet to the end of the response.
 	DefaultTimeout = 30 * time.Second
-	// MaxTimeout is the most that Options.Timeout may be.
+	// MaxTimeout is the maximum of Options.Timeout.
 	MaxTimeout = 10 * time.Minute
 	// MaxResponse is how many bytes of a response's body are kept; the rest is not read.
 	MaxResponse = 64 << 10
@@ -58,16 +58,16 @@ const (
 type Options struct {
 	// AllowHTTP also allows http, on port 80.
 	AllowHTTP bool
-	// AllowCIDR are networks that are allowed though they are not public, for receivers inside.
+	// AllowCIDR are non-public networks that are allowed, for internal receivers.
 	AllowCIDR []netip.Prefix
 	// AllowPorts are allowed besides 443, and 80 with AllowHTTP.
 	AllowPorts []uint16
 	// Timeout is the default, and the most, for a request: 100 ms to MaxTimeout, default
 	// DefaultTimeout.
 	Timeout time.Duration
-	// Secrets sign the requests as Standard Webhooks have it (https://www.standardwebhooks.com).
-	// With any, a request to a host that none of them names is refused: a signature for one
-	// receiver must not be collected by another. Default: no request is signed.
+	// Secrets sign the requests by Standard Webhooks (https://www.standardwebhooks.com). If any is
+	// set, a request to a host without a secret is refused: a receiver must not collect signatures
+	// that are meant for another. Default: no request is signed.
 	Secrets []Secret
 	// Resolver finds the addresses of names. Default: net.DefaultResolver.
 	Resolver *net.Resolver
@@ -78,9 +78,9 @@ type Secret struct {
 	// Hosts are names or addresses, such as bank.example; *.bank.example stands for all names below
 	// bank.example. Never empty.
 	Hosts []string
-	// Key is "whsec_" and the base64 of 24 to 64 bytes. Several secrets may name one host while one
-	// takes the place of another: the request carries a signature by each. Unsigned allows requests
-	// to the hosts without a signature.
+	// Key is "whsec_" and the base64 of 24 to 64 bytes. During a key rotation several secrets may
+	// name one host: the request carries a signature by each. Unsigned allows requests to the hosts
+	// without a signature.
 	Key string
 }
 
@@ -132,10 +132,10 @@ func New(o Options) (*Caller, error) {
 //	2xx                           completed with a Result; with await, awaiting
 //	429, 503 with Retry-After     the queue is held for so long, at most MaxHold; counts as no error
 //	other 5xx, 408, 425, 429      an error, retried with backoff; so are those of retry_on, and errors of the network
-//	other 4xx, 3xx                failed, whatever attempts remain
+//	other 4xx, 3xx                failed, even if attempts remain
 //
-// A response that is no success is stored as the job's checkpoint, because errors are shown to
-// people who may not see what jobs carry.
+// The response of a failed request is stored as the job's checkpoint and not in its error, because
+// errors are shown to users who may not read the args of jobs.
 func (c *Caller) Run(ctx context.Context, job *sojourn.Job, args Args) error {
 	if r := job.Response; args.Await && r != nil {
 		var done Result
@@ -178,7 +178,7 @@ func save(ctx context.Context, job *sojourn.Job, got Result) error {
 	return job.SaveCheckpoint(ctx, b)
 }
 
-// verdict says what follows from a status that is no success.
+// verdict returns the outcome for an unsuccessful status.
 func verdict(status int, header http.Header, where string, retryOn []int) error {
 	again := sojourn.WithReason("http_"+strconv.Itoa(status), errors.New(where))
 	switch {
@@ -286,8 +286,8 @@ func (c *Caller) send(r *http.Request) (Result, http.Header, error) {
 	return got, response.Header, nil
 }
 
-// failed says what a request without a response means. Errors of net/http show the whole URL, whose
-// query may hold secrets.
+// failed returns the outcome of a request without a response. Errors of net/http show the whole
+// URL, and its query may hold secrets.
 func (c *Caller) failed(ctx context.Context, r *http.Request, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // the step has ended, not the request

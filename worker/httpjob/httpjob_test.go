@@ -200,7 +200,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitNeedsALink: where nobody could answer, nothing is sent. A key is a way to answer too.
+// TestAwaitNeedsALink: without a link or a key for the answer, no request is sent.
 func TestAwaitNeedsALink(t *testing.T) {
 	requests := 0
 	c := receive(t, httpjob.Options{}, func(http.ResponseWriter, *http.Request) { requests++ })
@@ -219,8 +219,8 @@ func TestAwaitNeedsALink(t *testing.T) {
 	}
 }
 
-// TestResponseIsBounded (sec:S12): 64 KiB of a body are kept and no more is read; what is no text
-// is kept as bytes.
+// TestResponseIsBounded (sec:S12): 64 KiB of a body are kept and no more is read; a body that is no
+// text is kept as bytes.
 func TestResponseIsBounded(t *testing.T) {
 	sent := 0
 	c := receive(t, httpjob.Options{}, func(w http.ResponseWriter, r *http.Request) {
