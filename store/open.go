@@ -1,5 +1,5 @@
-// Package store opens any store of this module by its URL, for programs whose store is a setting. A
-// program that always uses one kind of store imports that package instead and links nothing else.
+// Package store opens any store of this module by its URL, for programs that take the store from a
+// setting. A program that always uses one kind of store imports its package and links nothing else.
 package store
 
 import (
@@ -25,8 +25,8 @@ type settings struct {
 	postgres  []postgres.Option
 }
 
-// MustExist refuses to create a store: where there is none, Open returns an *sojourn.Error with
-// CodeUnavailable whose Err is fs.ErrNotExist. PostgreSQL always answers for itself.
+// MustExist refuses to create a store: if there is none, Open returns an *sojourn.Error with
+// CodeUnavailable whose Err is fs.ErrNotExist. It has no effect on PostgreSQL.
 func MustExist() Option { return func(s *settings) { s.mustExist = true } }
 
 // NoMigrate refuses an older schema with CodeSchema instead of migrating it, as PostgreSQL does by
@@ -76,7 +76,7 @@ func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
 	}
 }
 
-// ServerToken is what opens the door of a server: one of sojourn token create. Databases need none.
+// ServerToken authenticates at a server; make it with sojourn token create. Databases need none.
 func ServerToken(bearer string) Option {
 	return func(s *settings) { s.http = append(s.http, httpapi.Token(bearer)) }
 }
@@ -99,8 +99,8 @@ func Path(address string) (string, error) {
 //	{"host": …}       the same as a JSON object: host, port, db, user, password, schema, prefix, …
 //	http://HOST:PORT  a server, sojourn serve; also https://. Options about tables, throttlers and the inbox are the server's own business
 //
-// Anything else is an *sojourn.Error with CodeInvalid that says what is accepted. The caller closes
-// the client.
+// For anything else Open returns an *sojourn.Error with CodeInvalid that lists the accepted forms.
+// The caller closes the client.
 func Open(address string, options ...Option) (*sojourn.Client, error) {
 	s, path, address, err := prepare(address, options)
 	switch {
@@ -208,7 +208,7 @@ func sqlitePath(url string) (string, error) {
 	return path, nil
 }
 
-// scheme gives what stands before the colon of a URL; "" for file names. A single letter is a drive
+// scheme returns the part before the colon of a URL; "" for file names. A single letter is a drive
 // of Windows.
 func scheme(url string) string {
 	before, _, ok := strings.Cut(url, ":")

@@ -65,7 +65,7 @@ func (m *Migrator) ifThere(ctx context.Context, table string, look func(sqldb.Co
 	return there, err
 }
 
-// ReadSchema fills in what the database says of its schema. The table of migrations must exist.
+// ReadSchema fills in the versions stored in the database. The table of migrations must exist.
 func (m *Migrator) ReadSchema(c sqldb.Conn, s *sojourn.Schema) error {
 	s.Newest = m.db.Dialect().Newest()
 	err := c.Query(m.sql(qVersion), func(r sqldb.Row) error { s.Found = int(r.Int(0)); return nil })
@@ -129,7 +129,7 @@ func (m *Migrator) Plan(ctx context.Context, to int) ([]sojourn.Migration, error
 	return steps, nil
 }
 
-// route lists the steps from the version found, without what they lose.
+// route lists the steps from the version found, without their losses.
 func (m *Migrator) route(s sojourn.Schema, to int) ([]sojourn.Migration, error) {
 	switch {
 	case to < 0 || to > s.Newest:
@@ -192,8 +192,8 @@ func (m *Migrator) lock() []string {
 	return nil
 }
 
-// losses counts what a step down takes away. Tables that an earlier step down has taken, or that
-// are not there, lose nothing more.
+// losses counts the rows that a step down deletes. Tables that an earlier step down has dropped, or
+// that do not exist, lose nothing more.
 func (m *Migrator) losses(ctx context.Context, step *sojourn.Migration) error {
 	for _, q := range step.SQL {
 		table, column := taken(q)
@@ -224,7 +224,7 @@ func taken(statement string) (table, column string) {
 	return "", ""
 }
 
-// maxDetours bounds how often Migrate begins anew because other processes migrate as well.
+// maxDetours bounds how often Migrate starts over because other processes migrate as well.
 const maxDetours = 100
 
 // errOvertaken: another process has taken this step, or one the other way.
@@ -252,9 +252,9 @@ func (m *Migrator) Migrate(ctx context.Context, to int) (done []sojourn.Migratio
 	return done, sojourn.Conflict("other processes migrate this store to another version; stop them, and begin anew")
 }
 
-// take runs one step in one transaction. The statements before the first of the step itself make
-// the table of versions and keep other processes out; what was decided before is looked at again
-// behind them.
+// take runs one step in one transaction. The statements before the step's first one make the table
+// of versions and lock out other processes; alone then repeats the checks on which the decision for
+// this step was based.
 func (m *Migrator) take(ctx context.Context, s sojourn.Schema, step sojourn.Migration) error {
 	first := len(m.lock())
 	if !step.Down && step.Version == 1 {
@@ -290,7 +290,7 @@ func (m *Migrator) alone(ctx context.Context, c sqldb.Conn, s sojourn.Schema, st
 		return nil
 	}
 	level := step.Needs
-	if step.Down { // programs of every version rely on what goes away
+	if step.Down { // programs of every version need the objects that a step down drops
 		level = s.Newest + 1
 	}
 	n, err := db.Others(ctx, level)

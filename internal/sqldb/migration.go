@@ -112,8 +112,8 @@ func Statements(text string) []string {
 
 const space = " \t\n\r\f" // as SQLite and PostgreSQL have it, which is less than Go has
 
-// lexeme measures what s begins with: ' ' for space and comments, ';', or 'x' for anything else.
-// What is never closed reaches to the end, where the database will complain.
+// lexeme measures the first token of s: ' ' for space and comments, ';', or 'x' for anything else.
+// An unclosed quote or comment reaches to the end, where the database will report it.
 func lexeme(s string) (n int, kind byte) {
 	until := func(from int, end string) int {
 		if k := strings.Index(s[from:], end); k >= 0 {

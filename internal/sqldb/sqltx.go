@@ -15,7 +15,7 @@ type SQLTx struct {
 	loop bool
 }
 
-// JoinSQL begins a savepoint in tx. bind turns an argument of a Conn into what the driver takes.
+// JoinSQL begins a savepoint in tx. bind converts an argument of a Conn to a value of the driver.
 // With loop a Bulk is a loop over one prepared statement that looks at its change counter,
 // otherwise one statement with whole columns as arguments.
 func JoinSQL(ctx context.Context, tx *sql.Tx, bind func(arg any) (any, error), loop bool) (*SQLTx, error) {

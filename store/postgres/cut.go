@@ -16,7 +16,7 @@ import (
 // so a cut costs those who wait for the connection, or for locks that its transaction holds, at
 // most 10 s.
 const (
-	// The server ends a transaction whose client sends nothing for so long, and releases its locks.
+	// The server ends a transaction whose client is silent for so long, and releases its locks.
 	idleInTransaction = 5 * time.Second
 	// The operating systems of both sides close a connection whose peer confirms nothing for so
 	// long.

@@ -58,7 +58,7 @@ type DB struct {
 	pool     *pgxpool.Pool
 	dialect  sqldb.Dialect
 	location string
-	tables   string // what their names begin with, with the schema
+	tables   string // prefix of their names, with the schema
 	prefix   string // the same without
 	same     *sameness
 	server   settings
@@ -81,8 +81,8 @@ var _ interface {
 // Dialect implements sqldb.DB.
 func (d *DB) Dialect() sqldb.Dialect { return d.dialect }
 
-// Update implements sqldb.DB. The isolation is READ COMMITTED: each statement sees what is
-// committed, and rows are locked before anything is decided by them.
+// Update implements sqldb.DB. The isolation is READ COMMITTED: each statement sees all rows
+// committed before it, and rows are locked before any decision is based on them.
 func (d *DB) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
@@ -176,8 +176,8 @@ func (d *DB) write(ctx context.Context, fn func(sqldb.Conn) error) error {
 const beginRead = `begin isolation level repeatable read read only; select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint),
 	` + standbyExpected
 
-// read runs fn over one snapshot. behind says that what it has read may not be on the standby yet,
-// and has to be.
+// read runs fn over one snapshot. behind reports that the standby may not have the rows that fn has
+// read yet, and that the caller must wait for it.
 func (d *DB) read(ctx context.Context, fn func(sqldb.Conn) error) (behind bool, err error) {
 	c, err := d.acquire(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func (d *DB) read(ctx context.Context, fn func(sqldb.Conn) error) (behind bool, 
 	defer c.Release()
 	found, err := ask(ctx, c.Conn(), beginRead)
 	if err != nil {
-		c.Conn().Close(ctx) // whatever state it is in
+		c.Conn().Close(ctx) // in any state
 		return false, err
 	}
 	r := &reader{conn: conn{ctx: ctx, raw: c.Conn(), now: found[0], begun: true}}

@@ -88,7 +88,7 @@ const qShape = `with home as (select relnamespace as id, regexp_replace($1, '^.*
 const (
 	serialization = "40001"
 	deadlock      = "40P01"
-	// A wait for all writers was given up, so that nobody waits behind it for long.
+	// A wait for all writers was given up, so that others do not queue behind it for long.
 	lockTimeout = "55P03"
 	// A row that another transaction has inserted after this one had looked. Seen again, it is not
 	// inserted.
@@ -127,7 +127,7 @@ var ownTexts = map[string]string{
 			and not exists (select 1 from sj_queue where name = '*' and paused + gated > 0))`,
 	sqlstore.TextStartAlike:   qStartAlike,
 	sqlstore.TextGuessedClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
-	// Whoever has written a table holds this lock on it until it is over.
+	// A transaction that has written a table holds this lock on it until it ends.
 	sqlstore.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
 		and database = (select oid from pg_database where datname = current_database()) and granted and pid is distinct from pg_backend_pid()`,
 	// A counter's row stays locked until the commit: it would put the responses of all

@@ -41,7 +41,7 @@ func Clock(now func() time.Time) Option { return func(o *options) { o.clock = no
 func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
 
 // Relaxed opens a database whose settings (fsync, synchronous_commit or full_page_writes off) may
-// lose what was acknowledged. Status shows it as durability "relaxed". It changes no setting.
+// lose acknowledged writes. Status shows it as durability "relaxed". It changes no setting.
 func Relaxed() Option { return func(o *options) { o.relaxed = true } }
 
 // DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or
@@ -111,7 +111,7 @@ func (o options) check() error {
 	return nil
 }
 
-// tables is what stands before the name of each table.
+// tables returns the prefix of each table's name, with the schema.
 func (o options) tables() string {
 	if o.schema == "" {
 		return o.prefix
