@@ -19,12 +19,12 @@ import (
 type conn struct {
 	raw     *sqlite.Conn
 	ended   error         // why no statement may run: outside of a transaction, or SQLite has rolled it back
-	broken  error         // the first I/O error or corruption seen, even if nobody reported it
+	broken  error         // the first I/O error or corruption seen, even if no caller reported it
 	running []string      // the queries whose rows are being read, innermost last
-	stop    chan struct{} // interrupts what runs when it is closed, see interruptBy; nil if nothing can
-	calm    func() bool   // keeps stop from being closed any more; nil if nobody would
+	stop    chan struct{} // closing it interrupts the statement, see interruptBy; nil if nothing can
+	calm    func() bool   // keeps stop from being closed from now on; nil if nothing would close it
 	reading bool          // in memory: this is a View
-	after   func(error)   // see Ended; nil if nobody asks
+	after   func(error)   // see Ended; nil if there is no callback
 	silent  bool          // see Silent
 }
 
@@ -132,7 +132,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// note remembers what an error means for the connection, and returns it.
+// note records the effect of an error on the connection, and returns the error.
 func (c *conn) note(err error) error {
 	if err == nil {
 		return nil
@@ -268,8 +268,8 @@ func (c *conn) Bulk(q string, hit func(first int64), first sqldb.Ints, more ...s
 	return nil
 }
 
-// bindRow gives row i of a Bulk to its statement. A parameter stays bound from row to row, so only
-// what differs is bound: rows that are written together have most in common.
+// bindRow binds row i of a Bulk to its statement. A parameter stays bound from row to row, so only
+// changed values are bound: rows that are written together have most values in common.
 func bindRow(st *sqlite.Stmt, columns []sqldb.Column, i int) error {
 	for k, column := range columns {
 		switch column := column.(type) { // without At, which allocates for each value

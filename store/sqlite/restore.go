@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// Restored says what Restore has done.
+// Restored is the result of Restore.
 type Restored struct {
 	From     string     `json:"from"`
 	To       string     `json:"to"`
@@ -43,8 +43,8 @@ const (
 	replacing   = "replacing" // in that file: the store's files are being moved, so it must not be opened
 )
 
-// noRestore refuses to open a store that is being restored, or that was left by a restore in a
-// state that nobody may work on.
+// noRestore refuses to open a store that is being restored, or that an interrupted restore has left
+// in an unusable state.
 func noRestore(path string) error {
 	f, err := os.OpenFile(path+restoreMark, os.O_RDWR, 0)
 	if err != nil {
@@ -231,7 +231,7 @@ func (r *restoring) prepare(ctx context.Context, backup string, next int64) (soj
 
 func (r *restoring) part() string { return r.path + restoreMark + "-db" }
 
-// begun examines the copy and lets it begin anew.
+// begun checks the copy and gives it new ids and epochs; see BeginAnew.
 func (r *restoring) begun(ctx context.Context, db *DB, next int64) (sojourn.ID, error) {
 	if err := (options{}).tend(db).Raise(ctx); err != nil {
 		return 0, err
