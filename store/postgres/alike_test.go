@@ -73,7 +73,7 @@ func newLineUp(t *testing.T) *lineUp {
 	if _, err := l.store.Enqueue(t.Context(), jobs, false); err != nil {
 		t.Fatal(err)
 	}
-	read := l.claim(l.store, 1, 2) // reads them, and learns what they are like
+	read := l.claim(l.store, 1, 2) // reads them, and caches their common columns
 	for _, c := range read {
 		finishOne(t, l.store, c)
 		l.line = l.line[1:]

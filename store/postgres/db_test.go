@@ -80,8 +80,8 @@ func TestSchemaVersions(t *testing.T) {
 	refused(t, address, sojourn.CodeSchema, "sojourn migrate up", Schema(schema))
 }
 
-// TestDurability: spec:A8. A server that may lose what it acknowledged is refused, and shown if it
-// is wanted all the same.
+// TestDurability: spec:A8. A server that may lose acknowledged writes is refused; with Relaxed it
+// is accepted, and Status shows it.
 func TestDurability(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
 	c := open(t, Schema(schema), AutoMigrate())

@@ -83,7 +83,7 @@ func TestTwins(t *testing.T) {
 			t.Fatalf("seed %d, operation %d", seed, n)
 		}
 	}
-	for range 20 { // what is overdue is no finding
+	for range 20 { // the doctor would report overdue jobs
 		w.sweep()
 	}
 	for i, s := range w.stores {

@@ -73,7 +73,7 @@ type failover struct {
 	lease            sojourn.Lease
 
 	mu   sync.Mutex
-	said map[string]bool // what was acknowledged or reported
+	said map[string]bool // acknowledged or reported
 }
 
 // The jobs, counted from base.
@@ -222,7 +222,7 @@ func (f *failover) repeat(limit time.Duration) {
 	f.run(limit, f.calls(), f.reports())
 }
 
-// lost lists what was acknowledged and is not on the standby.
+// lost lists the acknowledged writes that are not on the standby.
 func (f *failover) lost() (names []string) {
 	c, err := Open(with(f.t, f.standby.URL, "user", "app"))
 	if err != nil {

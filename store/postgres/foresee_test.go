@@ -59,9 +59,9 @@ func openNamed(t *testing.T) (*sojourn.Client, string) {
 	return c, schema
 }
 
-// TestClaimsOfOneTransactionLookForThemselves: what is read with the beginning of a transaction is
-// for its first claim; another one that may take heavier jobs finds what the first one could not
-// take.
+// TestClaimsOfOneTransactionLookForThemselves: the prefetch at the beginning of a transaction is
+// for its first claim. A second claim with more capacity finds a job that was too heavy for the
+// first one.
 func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
 	c, schema := openNamed(t)
 	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Weight(5))); err != nil {
@@ -77,8 +77,8 @@ func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
 	}
 }
 
-// TestClaimSeesWhatItsTransactionHasChanged: what was read with the beginning of a transaction is
-// read again if a step before the claim has changed it.
+// TestClaimSeesWhatItsTransactionHasChanged: a claim reads prefetched rows again if an earlier step
+// of its transaction has changed them.
 func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
 	c, schema := openNamed(t)
 	job := sojourn.NewJob("k", []byte(`"old"`))

@@ -141,8 +141,8 @@ func (c *counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 }
 func (c *counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// openCounted opens a store in a new schema over connections that are counted, with this process's
-// clock off by what is returned.
+// openCounted opens a store in a new schema that counts its round trips. off shifts the clock of
+// this process.
 func openCounted(t *testing.T) (s sojourn.Store, c *counted, off *atomic.Int64) {
 	t.Helper()
 	schema := newSchema(t)

@@ -88,8 +88,8 @@ func (d *keptDB) Close() error {
 	return nil
 }
 
-// while runs a call unless the store is closed: what it leaves behind must not reach the tables of
-// the next one.
+// while runs a call unless the store is closed: its leftovers must not reach the tables of the next
+// store.
 func (d *keptDB) while(call func() error) error {
 	d.calls.RLock()
 	defer d.calls.RUnlock()

@@ -23,7 +23,7 @@ type said struct {
 	dup  bool
 }
 
-// oracle compares what callers were told with what is stored, and lists the contradictions.
+// oracle compares the answers to callers with the stored jobs, and lists the contradictions.
 func oracle(t *testing.T, store sojourn.Store, all []said) (wrong []string) {
 	t.Helper()
 	told := map[string]int{}
@@ -160,9 +160,9 @@ func (s *storm) blow(t *testing.T, n int, more func() bool) (all []said) {
 	return all
 }
 
-// TestCommitAnswerLost: the server has committed, and its answer is lost or replaced. Nobody may be
-// told that nothing has happened, nor that a first call was a duplicate. In the control arm the
-// server says that it has rolled back what it has committed: the oracle must notice.
+// TestCommitAnswerLost: the server has committed, and its answer is lost or replaced. No caller may
+// be told that nothing has happened, nor that a first call was a duplicate. In the control arm the
+// server reports a rollback although it has committed: the oracle must notice.
 func TestCommitAnswerLost(t *testing.T) {
 	for name, reply := range map[string][]byte{
 		"closed":         nil,
@@ -185,8 +185,8 @@ func TestCommitAnswerLost(t *testing.T) {
 	}
 }
 
-// TestTerminatedBackends kills the connections of a store under load. The oracle compares what
-// callers were told with what is stored.
+// TestTerminatedBackends kills the connections of a store under load. The oracle compares the
+// answers to callers with the stored jobs.
 func TestTerminatedBackends(t *testing.T) {
 	schema := emptySchema(t)
 	s := newStorm(t, with(t, testURL(t), "application_name", schema), Schema(schema))

@@ -46,7 +46,7 @@ func TestGuessedPlaces(t *testing.T) {
 	enqueue(sojourn.Key("first"), sojourn.Priority(100))
 	enqueue(sojourn.Key("second"), sojourn.Priority(100)) // now it guesses
 	tx := elsewhere(t, testURL(t))
-	// Not by EnqueueTx: the reshaping waits for whoever has written sj_live.
+	// Not by EnqueueTx: the reindex waits for all transactions that have written sj_live.
 	if _, err := tx.Exec(t.Context(), "insert into "+schema+".sj_key (kind, key, job, own, live, held_until_us) values ('k', 'held', 1, 1, 1, 1)"); err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +75,9 @@ func TestGuessedPlaces(t *testing.T) {
 	}
 }
 
-// TestOpenTransactionsHoldUpNobody: while somebody's own transaction, which has stored a job by the
-// settings of then, stays open, settings can be changed, jobs stored and what is due is swept; its
-// job stands in line by the new settings once it is over.
+// TestOpenTransactionsHoldUpNobody: while an application's transaction that has stored a job stays
+// open, the settings can be changed, jobs can be stored, and overdue jobs are swept. After its end
+// its job is ordered by the new settings.
 func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 	c, schema := openNamed(t)
 	t.Cleanup(func() { c.Close() })

@@ -65,8 +65,8 @@ func coded(t *testing.T, err error, code, about string) {
 	}
 }
 
-// TestBackupUnderLoad: what was acknowledged before the backup began is in it; and after a restore
-// nothing that was given out since comes again, neither ids nor idempotency keys nor fences
+// TestBackupUnderLoad: the backup contains all writes acknowledged before it began. After a restore
+// no ids, idempotency keys or fences that were given out since the backup are given out again
 // (spec:L8, inv:A1).
 func TestBackupUnderLoad(t *testing.T) {
 	path := fileTest(t)

@@ -63,7 +63,7 @@ func count(t *testing.T, d *DB) (n int64) {
 	return n
 }
 
-// Bytes and texts come back as they were stored, whatever is in them.
+// Bytes and texts of any content come back unchanged.
 func TestRoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, d *DB) {
 		const name = "a\x00b\xff'\"\\\n"
@@ -101,7 +101,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// ints and texts unfold to what was put in, byte for byte.
+// ints and texts unfold to their arguments, byte for byte.
 func TestUnfold(t *testing.T) {
 	d := openTest(t, inMemory)
 	texts := sqldb.Texts{"", "a\x00b", "\xff\xc3", "\"\\/'", "\x1f\n", "käse\U0001f9c0"}

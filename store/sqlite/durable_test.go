@@ -133,7 +133,7 @@ type acknowledgement struct {
 	name    string
 	prepare func(ctx context.Context, c *sojourn.Client) (act, error) // what the other process does
 	answer  func(ctx context.Context, c *sojourn.Client, a act) error // nil if the answer shows the commit of the other one
-	kept    func(ctx context.Context, c *sojourn.Client, a act) error // nil if that is what is found after the power cut
+	kept    func(ctx context.Context, c *sojourn.Client, a act) error // nil if the commit is there after the power cut
 }
 
 func running(ctx context.Context, c *sojourn.Client) (act, error) {
@@ -233,9 +233,9 @@ var acknowledgements = []acknowledgement{
 }
 
 // TestAcknowledgedByAnotherProcess: inv:A1. A process commits, and its fsync does not return.
-// Another process, which was there before or was started after the first one was killed, answers a
-// call that writes nothing and rests on that commit. Then the power is cut: what was answered is
-// still true. The control arm is a store that does not wait for the disk, and must lose it.
+// Another process, started before that or after the first one was killed, answers a call that
+// writes nothing and depends on that commit. Then the power is cut: the answer must still be true.
+// The control arm is a store that does not wait for the disk, and must lose the commit.
 func TestAcknowledgedByAnotherProcess(t *testing.T) {
 	for _, a := range acknowledgements {
 		t.Run(a.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestAcknowledgedByAnotherProcess(t *testing.T) {
 	}
 }
 
-// cutAfter returns how what was acknowledged was lost.
+// cutAfter returns an error if the power cut has lost the acknowledged commit.
 func cutAfter(t *testing.T, a acknowledgement, killed bool, list ...Option) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -39,8 +39,8 @@ func batchOf(n int) []*sojourn.Job {
 	return jobs
 }
 
-// TestHandOver: jobs that somebody waits for start in the transaction that stores them, in the
-// order of claims and as often as each worker asks, and what the worker gets is what is stored
+// TestHandOver: jobs for which claims wait are started in the transaction that stores them, in the
+// order of the claims and up to the maximum of each. The claims return the jobs as they are stored
 // (docs/decisions/027).
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

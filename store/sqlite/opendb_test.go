@@ -260,7 +260,7 @@ func TestCreateTogether(t *testing.T) {
 	}
 }
 
-// TestHardLink: a file with two names is refused under both, as what it is, and nothing is lost.
+// TestHardLink: a file with two names is refused under both with its own error; nothing is lost.
 func TestHardLink(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c, err := Open(path)

@@ -125,8 +125,8 @@ func openWatched(t *testing.T) (*watchedDB, *sqlstore.Store) {
 	return watched, s
 }
 
-// TestEndOfAStepReadsNothing: who has claimed a job a moment ago knows its row, so the end of the
-// step does not read it (docs/decisions/019).
+// TestEndOfAStepReadsNothing: the rows of jobs that were claimed a moment ago are cached, so the
+// end of the step does not read them (docs/decisions/019).
 func TestEndOfAStepReadsNothing(t *testing.T) {
 	watched, s := openWatched(t)
 	if _, err := sojourn.NewClient(s).Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {

@@ -156,8 +156,8 @@ func TestMemoryTakesNoTransaction(t *testing.T) {
 }
 
 // TestDeferredTransaction: a transaction that begins without the lock takes it with EnqueueTx, and
-// waits for it as the store does, even on a connection without a busy timeout. One that has read
-// what is outdated by then is told to begin again.
+// waits for it as the store does, even on a connection without a busy timeout. If its reads are
+// outdated by then, it is told to begin again.
 func TestDeferredTransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c := openIn(t, path)
@@ -226,9 +226,9 @@ func TestDeferredTransaction(t *testing.T) {
 	}
 }
 
-// TestCallInsideATransaction: a call through the client waits for the transaction around it. Its
-// context ends the waiting; what it asked for happens once the transaction is over, so the outcome
-// is unknown, and a repetition with the same job is that job.
+// TestCallInsideATransaction: a call through the client waits for the transaction around it. The
+// end of its context ends the waiting. Its write happens once the transaction is over, so the
+// outcome is unknown, and a repetition with the same job is a duplicate of it.
 func TestCallInsideATransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c := openIn(t, path)

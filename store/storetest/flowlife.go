@@ -117,7 +117,7 @@ func (f *flowLife) take() int {
 	return len(cs)
 }
 
-// look sums what is in flight from the jobs themselves, and wants the queue to say the same.
+// look sums the weight in flight of the jobs, and wants the queue to report the same.
 func (f *flowLife) look() (sum int64) {
 	f.held = map[sojourn.ID]sojourn.Job{}
 	jobs, err := f.store.Find(f.ctx, sojourn.Filter{Queue: line, Limit: sojourn.MaxFind,

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// What most cases use.
+// Values that most cases use.
 const (
 	charge = "charge_card" // a kind
 	line   = "default"     // a queue
@@ -46,7 +46,7 @@ func (c *clock) move(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// scene is what a case works with: a store, its clock, and calls that fail the case when they fail.
+// scene is the environment of a case: a store, its clock, and calls that fail the case on an error.
 type scene struct {
 	*testing.T
 	ctx    context.Context
@@ -109,7 +109,7 @@ func (s *scene) advance(d time.Duration) {
 	}
 }
 
-// sweep handles everything that is overdue now and returns what it handled.
+// sweep handles everything that is overdue now and returns the counts.
 func (s *scene) sweep() sojourn.Swept {
 	s.Helper()
 	var sum sojourn.Swept
@@ -250,7 +250,7 @@ func (s *scene) is(err, sentinel error, what string) {
 	}
 }
 
-// get reads a job, complete, and checks what holds for every row.
+// get reads a job, complete, and checks the invariants of every row.
 func (s *scene) get(id sojourn.ID) sojourn.Job {
 	s.Helper()
 	jobs, err := s.store.Find(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}, Full: true})

@@ -1,11 +1,11 @@
 // Package storetest is the conformance suite of sojourn.Store. Every store passes all of it, so
-// that an application sees the same behaviour whatever lies below.
+// that an application sees the same behaviour on every database.
 //
-// Each case has a law, one sentence that says what a store promises, and names what it covers: rows
-// of the specification (spec:), invariants (inv:), rows of the transition table (tr:) and rules
-// (rules:). A case drives its own clock and its own store, so cases are deterministic and need no
-// waiting; blocked calls run in real goroutines. After each case the suite audits everything the
-// store holds, and runs the store's own checks if it is a sojourn.Checker.
+// Each case has a law, one sentence that states a promise of a store, and covers entries of our tables:
+// rows of the specification (spec:), invariants (inv:), rows of the transition table (tr:) and
+// rules (rules:). A case drives its own clock and its own store, so cases are deterministic and need no
+// waiting; blocked calls run in real goroutines. After each case the suite audits all contents of
+// the store, and runs the store's own checks if it is a sojourn.Checker.
 package storetest
 
 import (
@@ -23,7 +23,7 @@ type Options struct {
 	MaxBytes int              // limit of args, result, response body and checkpoint; 0 = sojourn.DefaultMaxBytes
 	InboxTTL time.Duration    // time to live of an early response without a job; 0 = sojourn.DefaultInboxTTL
 
-	// What the store is given to throttle queues with; a store that cannot be given any skips.
+	// Throttlers throttle the store's queues; a store that does not support them skips their cases.
 	Throttlers map[string]sojourn.Throttler
 	Rules      func(text string) (sojourn.Throttler, error)
 }
@@ -46,7 +46,7 @@ func Run(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {
 // trial is one case.
 type trial struct {
 	name   string
-	law    string // what a store promises, in one sentence
+	law    string // the promise of a store, in one sentence
 	covers string // ids, separated by blanks
 	run    func(s *scene)
 }

@@ -232,8 +232,8 @@ func (r *run) wait() (w sojourn.Wait) {
 	return w
 }
 
-// respondSome is the outside. Some of its calls have several responses, mostly for the same job:
-// each must see what those before it have done.
+// respondSome sends responses from outside. Some of its calls have several responses, mostly for
+// the same job: each must see the effects of those before it.
 func (r *run) respondSome() {
 	replies := []reply{r.reply()}
 	for range oneOf(r.dice, 0, 0, 0, 1, 2, 3) {
@@ -249,7 +249,7 @@ func (r *run) respondSome() {
 	r.respond(replies...)
 }
 
-// reply is mostly for somebody who waits, or soon will, and now and then for nobody.
+// reply is mostly for a job that awaits, or soon will, and now and then for no job.
 func (r *run) reply() reply {
 	p := reply{r: sojourn.Response{Kind: oneOf(r.dice, kinds...), Source: "sim", MessageID: r.name("m"), Body: []byte("answer"),
 		KeepConflict: true, PerKey: r.chance(20)}} // a refusal leaves a gap in the numbers of some stores
@@ -384,7 +384,7 @@ func (r *run) editSome() {
 	r.edit(ids, e)
 }
 
-// repeatSome sends again what a caller has no answer to, or what was answered long ago.
+// repeatSome repeats calls that got no answer, or that were answered long ago.
 func (r *run) repeatSome() {
 	r.result.Faults["repeated call"]++
 	if n := len(r.repeats); n > 0 && r.chance(60) {
