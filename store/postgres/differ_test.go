@@ -56,9 +56,9 @@ func number(name string, otherwise int) int {
 	return otherwise
 }
 
-// TestTwins asks a store on SQLite and one on PostgreSQL the same random things and compares every
-// answer, and what can be seen afterwards (spec:A8). SOJOURN_TWINS sets the number of operations,
-// SOJOURN_SEED the seed.
+// TestTwins makes the same random calls to a store on SQLite and to one on PostgreSQL and compares
+// every answer, and the visible state afterwards (spec:A8). SOJOURN_TWINS sets the number of
+// operations, SOJOURN_SEED the seed.
 func TestTwins(t *testing.T) {
 	ops := number("SOJOURN_TWINS", 2000)
 	seed := uint64(number("SOJOURN_SEED", int(rand.Uint32())))
@@ -115,7 +115,7 @@ func (w *twins) compare(what string, ask func(s sojourn.Store, side int) any) {
 	}
 }
 
-// told is an answer with its error as text, without what each store draws by itself.
+// told is an answer with its error as text, without the random values of each store.
 func told(answer any, err error) any {
 	if claimed, ok := answer.([]sojourn.Claimed); ok {
 		for i := range claimed {

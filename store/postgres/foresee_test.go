@@ -47,7 +47,7 @@ func together(t *testing.T, c *sojourn.Client, application string, calls ...func
 	all.Wait()
 }
 
-// openNamed is a client whose sessions are known by the name of its schema.
+// openNamed opens a client whose sessions have the name of its schema.
 func openNamed(t *testing.T) (*sojourn.Client, string) {
 	t.Helper()
 	schema := newSchema(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// kept are databases whose connections outlive their stores, by what the names of their tables
-// begin with. A new connection has to learn the tables and to plan each statement, which takes more
-// time than most cases of the suite.
+// kept are databases whose connections outlive their stores, by the prefix of their tables. A new
+// connection has to learn the tables and to plan each statement, which takes more time than most
+// cases of the suite.
 var kept struct {
 	sync.Mutex
 	free map[string][]*DB

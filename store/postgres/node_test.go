@@ -17,7 +17,7 @@ import (
 var patient = sojourn.WithPolicy(sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited, Timeout: time.Hour,
 	Backoff: sojourn.Backoff{First: 100 * time.Millisecond, Limit: time.Second}})
 
-// The kinds of the jobs, by what their handlers do.
+// The kinds of the jobs, named after the actions of their handlers.
 var (
 	plain  = sojourn.Kind[int]{Name: "plain", Options: []sojourn.Option{patient}}
 	asks   = sojourn.Kind[int]{Name: "asks", Options: []sojourn.Option{patient}}   // awaits the answer to the key it was enqueued with

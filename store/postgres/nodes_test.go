@@ -20,7 +20,7 @@ import (
 // all.
 type span struct{ began, ended int64 } // microseconds; ended is 0 if its process was killed before it
 
-// witness is what the parent has heard from all nodes.
+// witness collects the reports of all nodes in the parent process.
 type witness struct {
 	mu       sync.Mutex // guards the fields below
 	runs     map[sojourn.ID]map[int64]span

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
-// said is what a caller was told about a job that nobody had stored before.
+// said is the answer to a caller about a job that was not stored before.
 type said struct {
 	id   sojourn.ID
 	code string // "" if it was acknowledged
@@ -90,7 +90,7 @@ func postOne(t *testing.T, ctx context.Context, base string, id sojourn.ID) said
 	return said{id, out.Code, false}
 }
 
-// storm is a store and a server over it, whose callers come in groups.
+// storm is a store and a server over it, called by groups of callers.
 type storm struct {
 	store sojourn.Store
 	http  string
@@ -100,8 +100,8 @@ type storm struct {
 	next, limit sojourn.ID
 }
 
-// id is one that nobody has used. The store leases many at a time; it may refuse while its
-// connections are being killed.
+// id returns an unused id. The store leases many at a time; it may refuse while its connections are
+// being killed.
 func (s *storm) id(t *testing.T) sojourn.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +132,8 @@ func newStorm(t *testing.T, address string, options ...Option) *storm {
 	return st
 }
 
-// blow has n callers at a time enqueue until more says no. Each job has an id that nobody used
-// before.
+// blow has n concurrent callers enqueue until more returns false. Each job has an id that was not
+// used before.
 func (s *storm) blow(t *testing.T, n int, more func() bool) (all []said) {
 	var mu sync.Mutex
 	var group sync.WaitGroup

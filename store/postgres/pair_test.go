@@ -12,8 +12,8 @@ import (
 )
 
 // TestConformanceOfTwo runs the whole suite on two stores over one database that take turns, call
-// by call, as two processes behind a load balancer do (spec:B6): nothing may depend on what a
-// process remembers.
+// by call, as two processes behind a load balancer do (spec:B6): no result may depend on a
+// process's cache.
 func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
 	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {

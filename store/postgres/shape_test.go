@@ -26,9 +26,9 @@ func elsewhere(t *testing.T, address string) pgx.Tx {
 	return tx
 }
 
-// TestGuessedPlaces: a job that is stored by guessed settings while they change stands in line by
-// the new ones: either its transaction sees the change, or the reshaping that follows the change
-// sees the job.
+// TestGuessedPlaces: a job that is stored by cached settings while they change is ordered by the
+// new ones: either its transaction sees the change, or the reindex that follows the change sees the
+// job.
 func TestGuessedPlaces(t *testing.T) {
 	a, schema := openNamed(t)
 	b := open(t, Schema(schema))
@@ -44,7 +44,7 @@ func TestGuessedPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	enqueue(sojourn.Key("first"), sojourn.Priority(100))
-	enqueue(sojourn.Key("second"), sojourn.Priority(100)) // now it guesses
+	enqueue(sojourn.Key("second"), sojourn.Priority(100)) // now it uses the cache
 	tx := elsewhere(t, testURL(t))
 	// Not by EnqueueTx: the reindex waits for all transactions that have written sj_live.
 	if _, err := tx.Exec(t.Context(), "insert into "+schema+".sj_key (kind, key, job, own, live, held_until_us) values ('k', 'held', 1, 1, 1, 1)"); err != nil {

@@ -164,7 +164,7 @@ func TestKeyOfAnOpenTransaction(t *testing.T) {
 }
 
 // TestIDsSurviveARollback: the id stays with the *Job, so a repeated transaction makes the same
-// job, whatever became of the first commit (rules: F1).
+// job, whether or not the first commit succeeded (rules: F1).
 func TestIDsSurviveARollback(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	j := echo.New(1)

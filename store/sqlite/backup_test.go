@@ -317,7 +317,7 @@ func TestRestoreKilled(t *testing.T) {
 	}
 }
 
-// afterKill says what the store is. Never is it an empty one, or one without the jobs that it had.
+// afterKill describes the state of the store. It must not be empty, nor lack the jobs it had.
 func afterKill(t *testing.T, path string, damaged bool, ids, later []sojourn.ID) string {
 	t.Helper()
 	c, err := Open(path)
@@ -350,7 +350,7 @@ func TestBackupAndCompactKilled(t *testing.T) {
 	}
 	killed, whole := 0, 0
 	for i := range 8 {
-		to := fmt.Sprintf("%s.backup%d", path, i/2) // the second finds what the first has left
+		to := fmt.Sprintf("%s.backup%d", path, i/2) // the second finds the leftovers of the first
 		p := child(t, path, "backup "+to)
 		timer := time.AfterFunc(time.Duration(20+rand.IntN(1500))*time.Millisecond, func() { p.Process.Kill() })
 		p.lines.Scan()

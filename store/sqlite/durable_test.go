@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// image is what a power cut leaves at the least: the files as they were when the newest fsync
-// began.
+// image contains the minimum that survives a power cut: the files at the beginning of the newest
+// fsync.
 type image struct {
 	path string
 
@@ -27,7 +27,7 @@ type image struct {
 	file, log []byte
 }
 
-// take makes the image what the files contain now.
+// take copies the present contents of the files into the image.
 func (m *image) take() error {
 	file, err1 := os.ReadFile(m.path)
 	log, err2 := os.ReadFile(m.path + "-wal")
@@ -40,7 +40,7 @@ func (m *image) take() error {
 	return nil
 }
 
-// sync is an fsync of the log whose effect the image shows.
+// sync is an fsync of the log that also updates the image.
 func (m *image) sync(f *os.File) error { return errors.Join(m.take(), f.Sync()) }
 
 // open opens a copy of the image, as the machine does after the power cut.
@@ -69,7 +69,7 @@ func openWith(path string, sync func(*os.File) error, list ...Option) (*sojourn.
 	return Open(path, append(list, func(o *options) { o.sync = sync })...)
 }
 
-// act is what one process commits without its fsync.
+// act is a commit of one process without its fsync.
 type act struct {
 	Op           string
 	ID           sojourn.ID
@@ -128,10 +128,10 @@ func actChild(path, encoded string) error {
 	return errors.Join(a.do(context.Background(), c), errors.New("the act was answered without an fsync"))
 }
 
-// An acknowledgement is an answer of one process that rests on what another one has committed.
+// An acknowledgement is an answer of one process that depends on a commit of another one.
 type acknowledgement struct {
 	name    string
-	prepare func(ctx context.Context, c *sojourn.Client) (act, error) // what the other process does
+	prepare func(ctx context.Context, c *sojourn.Client) (act, error) // in the other process
 	answer  func(ctx context.Context, c *sojourn.Client, a act) error // nil if the answer shows the commit of the other one
 	kept    func(ctx context.Context, c *sojourn.Client, a act) error // nil if the commit is there after the power cut
 }

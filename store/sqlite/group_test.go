@@ -123,10 +123,10 @@ func TestGroupOfFinishes(t *testing.T) {
 	}
 }
 
-// TestGroupOfResponses: calls that share a transaction see what those before them have done, with a
-// job that is stored and one that begins to wait in the same transaction too; of two with one
-// message id the second is a duplicate, or a conflict if it says something else; and a refused call
-// leaves nothing.
+// TestGroupOfResponses: calls that share a transaction see the effects of those before them, and
+// also a job that is stored and one that begins to wait in the same transaction. Of two responses
+// with one message id the second is a duplicate, or a conflict if its content differs. A refused
+// call leaves nothing.
 func TestGroupOfResponses(t *testing.T) {
 	f, c := openFaulty(t)
 	ctx := context.Background()

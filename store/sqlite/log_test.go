@@ -127,14 +127,14 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// onDisk is what a power cut leaves at the least: the bytes that a sync has covered.
+// onDisk contains the minimum that survives a power cut: the bytes that a sync has covered.
 type onDisk struct {
 	file, log []byte
 	acked     []sojourn.ID // while it was the newest
 }
 
-// TestPowerCut: inv:A1. What was acknowledged is in the bytes that were synced before, and these
-// are a store that opens.
+// TestPowerCut: inv:A1. All acknowledged writes are in the bytes that were synced before, and a
+// store of these bytes opens.
 func TestPowerCut(t *testing.T) {
 	path := fileTest(t)
 	o, err := newOptions(nil)

@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// looker is a DB whose verdicts on owners a test holds up.
+// looker is a DB whose test can delay its verdicts on owners.
 type looker struct {
 	*DB
-	judged func() // between the verdict and what follows from it
+	judged func() // between the verdict and the action
 }
 
 func (l looker) EndDead(ctx context.Context, end func(string) (bool, error)) error {

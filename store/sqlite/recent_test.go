@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// A store remembers the rows that it has leased. What another process changes in them meanwhile
-// must be seen all the same, before the end of the step and after it.
+// A store caches the rows that it has leased. It must still see the changes that another process
+// makes to them, before the end of the step and after it.
 func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	var stores [2]*sojourn.Client

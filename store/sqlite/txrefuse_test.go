@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// stranger is a driver whose SQLite is another copy: it does not know the function, or a function
-// of that name that says another word.
+// stranger is a driver with another copy of SQLite: it lacks the function, or has a function of
+// that name that returns another word.
 type stranger struct{ answer string }
 
 func (s stranger) Open(string) (driver.Conn, error)             { return s, nil }
@@ -76,8 +76,8 @@ func openIn(t *testing.T, path string) *sojourn.Client {
 
 var echo = sojourn.Kind[int]{Name: "echo"}
 
-// TestRefusedTransactions: only a connection of the same copy of SQLite, whose main database is the
-// store's file, is let in.
+// TestRefusedTransactions: only a connection of the same copy of SQLite, with the store's file as
+// its main database, is accepted.
 func TestRefusedTransactions(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "jobs.db")
@@ -138,7 +138,7 @@ func TestRefusedTransactions(t *testing.T) {
 	}
 }
 
-// TestMemoryTakesNoTransaction: nobody else can reach a store in memory.
+// TestMemoryTakesNoTransaction: no other connection can reach a store in memory.
 func TestMemoryTakesNoTransaction(t *testing.T) {
 	c := openIn(t, ":memory:")
 	x, err := begin(application(t, filepath.Join(t.TempDir(), "own.db"), ""))

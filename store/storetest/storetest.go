@@ -1,11 +1,11 @@
 // Package storetest is the conformance suite of sojourn.Store. Every store passes all of it, so
 // that an application sees the same behaviour on every database.
 //
-// Each case has a law, one sentence that states a promise of a store, and covers entries of our tables:
-// rows of the specification (spec:), invariants (inv:), rows of the transition table (tr:) and
-// rules (rules:). A case drives its own clock and its own store, so cases are deterministic and need no
-// waiting; blocked calls run in real goroutines. After each case the suite audits all contents of
-// the store, and runs the store's own checks if it is a sojourn.Checker.
+// Each case has a law, one sentence with a promise of a store, and names the entries that it
+// covers: rows of the specification (spec:), invariants (inv:), rows of the transition table (tr:)
+// and rules (rules:). A case drives its own clock and its own store, so cases are deterministic and
+// need no waiting; blocked calls run in real goroutines. After each case the suite audits all
+// contents of the store, and runs the store's own checks if it is a sojourn.Checker.
 package storetest
 
 import (

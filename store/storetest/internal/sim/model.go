@@ -12,7 +12,7 @@ import (
 )
 
 // model predicts the answers of a store, in maps and without any care for speed. It shares the pure
-// rules, sojourn.Decide and sojourn.Match, with the real stores. The clocks, keys, the inbox and the
+// rules, sojourn.Decide and sojourn.Match, with real stores. The clocks, keys, the inbox and the
 // order of claims are implemented independently, after docs/concepts.md.
 type model struct {
 	now      int64 // microseconds; never goes back
