@@ -12,7 +12,7 @@ var flowLifeTrials = []trial{
 		"inv:T1 inv:T2 inv:T4 spec:K2 spec:K4", flowLives},
 }
 
-// flowLife is a queue whose jobs and settings change at random.
+// flowLife is a queue with random jobs and random changes of its settings.
 type flowLife struct {
 	*scene
 	settings sojourn.QueueSettings

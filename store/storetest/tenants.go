@@ -28,7 +28,7 @@ var tenantTrials = []trial{
 // Distant is an optional ability of a store that learns who calls from something else than the
 // sojourn.Caller in the context, such as the connection to a server.
 type Distant interface {
-	// As is a store over the same data, whose calls are those of the holder of an access token.
+	// As returns a store over the same data whose calls are made by the holder of an access token.
 	As(c *sojourn.Caller) sojourn.Store
 }
 
@@ -62,7 +62,7 @@ func (s *scene) burn() {
 	s.ids = nil
 }
 
-// foreign enqueues a job whose id is not its caller's, and returns the refusal without the id.
+// foreign enqueues a job with an id of another caller, and returns the refusal without the id.
 func (s *scene) foreign(j sojourn.Job, what string) string {
 	s.Helper()
 	_, err := s.store.Enqueue(s.ctx, []sojourn.Job{j}, false)
@@ -241,8 +241,8 @@ func repeatExpired(s *scene) {
 	s.gone(free.ID)
 }
 
-// unreachable enqueues a job whose key a job of another tenant has, in each way, and wants a
-// conflict that names nothing of it.
+// unreachable enqueues a job in each way with the key of another tenant's job, and wants a conflict
+// that names no part of that job.
 func (s *scene) unreachable(key string, holder sojourn.ID, what string) {
 	s.Helper()
 	for _, on := range []sojourn.OnConflict{sojourn.ReturnExisting, sojourn.ReturnError, sojourn.Replace} {

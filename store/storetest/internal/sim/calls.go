@@ -33,7 +33,7 @@ type plan struct {
 	ids           map[sojourn.ID]int
 	keys          map[name]int
 	fresh, replay []int // to insert; to replace done[i].ID with
-	ending        *job  // the job whose completion carries these along: its key is free by then
+	ending        *job  // the job whose completion enqueues these jobs: its key is free by then
 }
 
 // one decides about a job: first its id, then its key. It returns the code of a refusal.

@@ -1,6 +1,6 @@
-// Package sim lets a store live random lives and looks at each step whether it shows what a model
-// says it must. Nothing in it is concurrent, and all chance comes from a seed, so that a run
-// repeats bit for bit: the same operations, the same answers.
+// Package sim runs random operations on a store and compares each result with that of a model.
+// Nothing in it is concurrent, and all randomness comes from a seed, so that a run repeats bit for
+// bit: the same operations, the same answers.
 //
 //	dice.go             chance, a sequence of its own for each operation
 //	model.go            the model: what a store must show
