@@ -62,7 +62,7 @@ func LowSpace(bytes int64) Option {
 	return func(s *settings) { s.sqlite = append(s.sqlite, sqlite.LowSpace(bytes)) }
 }
 
-// Throttle gives a queue a throttler in Go; see sqlite.Throttle and postgres.Throttle.
+// Throttle sets a queue's throttler in Go; see sqlite.Throttle and postgres.Throttle.
 func Throttle(queue string, t sojourn.Throttler) Option {
 	return func(s *settings) {
 		s.sqlite, s.postgres = append(s.sqlite, sqlite.Throttle(queue, t)), append(s.postgres, postgres.Throttle(queue, t))
@@ -81,8 +81,8 @@ func ServerToken(bearer string) Option {
 	return func(s *settings) { s.http = append(s.http, httpapi.Token(bearer)) }
 }
 
-// Path gives the file of an SQLite URL, ":memory:" for a store in memory, and "" for a valid URL of
-// another store. An error is as that of Open.
+// Path returns the file of an SQLite URL, ":memory:" for a store in memory, and "" for a valid URL
+// of another store. Its errors are those of Open.
 func Path(address string) (string, error) {
 	if isPostgres(address) || IsServer(address) {
 		return "", Valid(address)
@@ -138,8 +138,8 @@ func prepare(address string, options []Option) (s settings, path, server string,
 	return s, path, "", err
 }
 
-// OpenMigrator opens a store of any version to look after its tables. URLs and options are those of
-// Open; the caller closes it.
+// OpenMigrator opens a store of any version to migrate its tables. URLs and options are those of
+// Open; the caller closes the Migrator.
 func OpenMigrator(address string, options ...Option) (sojourn.Migrator, error) {
 	s, path, address, err := prepare(address, options)
 	switch {
@@ -175,7 +175,7 @@ func isJSON(address string) bool { return strings.HasPrefix(strings.TrimSpace(ad
 
 const memory = ":memory:"
 
-// sqlitePath gives the file that a URL names.
+// sqlitePath returns the file that a URL names.
 func sqlitePath(url string) (string, error) {
 	path, ok := strings.CutPrefix(url, "sqlite:")
 	switch {

@@ -76,7 +76,7 @@ type Joiner interface {
 	Join(ctx context.Context, tx any, secret string) (Joined, error)
 }
 
-// Joined is a Conn inside of a savepoint of somebody's transaction.
+// Joined is a Conn inside of a savepoint of the application's transaction.
 type Joined interface {
 	Conn
 	// Undo rolls back everything since Join, even if its context has ended. The savepoint stays.
@@ -107,8 +107,8 @@ type Located interface {
 	Elsewhere(ctx context.Context) (processes []string, err error)
 }
 
-// Vacuumer is an optional ability of a DB in which rows that were changed or deleted stay in the
-// way until somebody removes them.
+// Vacuumer is an optional ability of a DB in which dead tuples slow down reads until a vacuum
+// removes them.
 type Vacuumer interface {
 	// Vacuum removes the dead rows of the hot tables. Others read and write meanwhile.
 	Vacuum(ctx context.Context) error

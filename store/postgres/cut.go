@@ -33,9 +33,9 @@ const (
 )
 
 const (
-	// Without an answer for answerLimit, the server is asked over another connection whether it
-	// works on one. A proxy confirms packets for a server that it does not reach, so the operating
-	// system notices nothing.
+	// After answerLimit without an answer, a second connection checks whether the server still
+	// works on the first one. A proxy confirms packets for a server that it does not reach, so the
+	// operating system notices nothing.
 	answerLimit = 4 * time.Second
 	// checkLimit is for that question; without an answer to it the connection counts as cut.
 	checkLimit = 3 * time.Second
@@ -54,8 +54,8 @@ var defaultLimits = limits{answer: answerLimit, check: checkLimit, grace: graceL
 // its state may not be seen, it counts as working.
 const qWorking = `select count(*) from pg_stat_activity where cast(pid as bigint) = $1 and coalesce(state, '') not like 'idle%'`
 
-// working asks over a new connection whether a backend works. A server that refuses the connection
-// lives, and then this is not known.
+// working checks over a new connection whether a backend works. If the server refuses the
+// connection it is alive, but the state of the backend is unknown.
 func (d *DB) working(pid uint32) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), d.limits.check)
 	defer cancel()

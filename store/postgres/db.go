@@ -216,8 +216,8 @@ func (d *DB) rollBack(ctx context.Context, raw *pgx.Conn) {
 	}
 }
 
-// ask sends several statements in one message and returns the numbers that the last one gives in
-// one row.
+// ask sends several statements in one message and returns the numbers in the one row of the last
+// one.
 func ask(ctx context.Context, raw *pgx.Conn, q string) ([]int64, error) {
 	results, err := raw.PgConn().Exec(ctx, q).ReadAll()
 	if err != nil {
@@ -271,9 +271,9 @@ const qBytes = `select pg_total_relation_size('sj_meta') + pg_total_relation_siz
 	+ pg_total_relation_size('sj_response') + pg_total_relation_size('sj_message') + pg_total_relation_size('sj_worker')
 	+ pg_total_relation_size('sj_access') + pg_total_relation_size('sj_audit')`
 
-// Vacuum implements sqldb.Vacuumer. It takes the connection of a reader, and leaves a table alone
-// that somebody else vacuums or locks. Where this role does not own the tables, the server does
-// nothing but warn.
+// Vacuum implements sqldb.Vacuumer. It uses the connection of a reader, and skips a table that
+// another session vacuums or locks. If this role does not own the tables, the server only issues a
+// warning.
 func (d *DB) Vacuum(ctx context.Context) error {
 	if err := enter(ctx, d.reading); err != nil {
 		return err

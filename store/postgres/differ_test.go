@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// twins are two stores that are asked the same, one on SQLite and one on PostgreSQL, with one
+// twins are two stores that get the same calls, one on SQLite and one on PostgreSQL, with one
 // clock.
 type twins struct {
 	*testing.T
@@ -94,7 +94,7 @@ func TestTwins(t *testing.T) {
 	t.Logf("seed %d: %d operations, 0 differences: %v", seed, ops, w.tally)
 }
 
-// compare asks both stores the same and wants the same answer.
+// compare makes the same call to both stores and wants the same answer.
 func (w *twins) compare(what string, ask func(s sojourn.Store, side int) any) {
 	w.Helper()
 	var texts [2]string

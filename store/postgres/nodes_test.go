@@ -61,7 +61,7 @@ func (w *witness) note(words []string) {
 	w.runs[sojourn.ID(id)][epoch] = s
 }
 
-// node starts a process. kill is kill -9, stop asks it to end.
+// node starts a process. kill is kill -9, stop requests its end.
 func (w *witness) node(t *testing.T, schema string) (kill func(), stop func() error) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

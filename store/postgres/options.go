@@ -64,7 +64,7 @@ func Prefix(prefix string) Option { return func(o *options) { o.prefix = prefix 
 
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// Throttle gives a queue a throttler in Go: it is asked before each start, inside the claim's
+// Throttle sets a queue's throttler in Go. It is called before each start, inside the claim's
 // transaction, so it must be quick and must not call the store. The queue's setting throttle
 // becomes "go", unless it has a rule: from then on processes without a throttler for it start none
 // of its jobs.

@@ -22,7 +22,7 @@ func TestConformanceOfTwo(t *testing.T) {
 	})
 }
 
-// pair gives every other call to the other store.
+// pair sends every other call to the other store.
 type pair struct {
 	stores [2]sojourn.Store
 	calls  atomic.Int64

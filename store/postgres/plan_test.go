@@ -108,8 +108,8 @@ func TestCrowdOfGroups(t *testing.T) {
 	}
 }
 
-// TestPollsAskByIndex: a claim that asks about poll steps reads a handful of entries of indexes,
-// however many jobs await without one.
+// TestPollsAskByIndex: a claim finds due poll steps by reading a handful of index entries, even if
+// many jobs await without one.
 func TestPollsAskByIndex(t *testing.T) {
 	const claims = 10
 	schema := newSchema(t)

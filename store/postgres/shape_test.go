@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// elsewhere begins a transaction of somebody else, which ends with the test.
+// elsewhere begins a transaction of another client, which ends with the test.
 func elsewhere(t *testing.T, address string) pgx.Tx {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), address)
@@ -107,7 +107,7 @@ func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 	})
 	swept := make(chan error, 1)
 	go func() { _, err := c.Store().Sweep(t.Context(), 1); swept <- err }() // one piece: the waiting is none
-	time.Sleep(300 * time.Millisecond)                                      // it waits for 2 s; one that has not looked yet sees nobody, which proves less
+	time.Sleep(300 * time.Millisecond)                                      // it waits for 2 s; if it has not looked yet it finds no writer, and the test proves less
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

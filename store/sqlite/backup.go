@@ -150,7 +150,7 @@ func intact(ctx context.Context, path string) error {
 	return nil
 }
 
-// publish gives a complete file its name, unless somebody else has taken that meanwhile.
+// publish renames a complete file to its name, unless another process has taken the name meanwhile.
 func publish(part, to string) error {
 	err := os.Link(part, to)
 	switch {
@@ -187,7 +187,7 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// number reads a pragma or a query that gives one number.
+// number reads a pragma or a query that returns one number.
 func number(c *conn, q string) (int64, error) {
 	text, err := ask(c.raw, q)
 	if err != nil {

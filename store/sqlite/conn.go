@@ -307,7 +307,7 @@ func bindSame(st *sqlite.Stmt, param int, value any) {
 	}
 }
 
-// bind gives the arguments to a statement that was just prepared.
+// bind binds the arguments of a statement that was just prepared.
 func bind(st *sqlite.Stmt, args []any) error {
 	for i, a := range args {
 		switch a := a.(type) {

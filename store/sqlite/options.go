@@ -63,7 +63,7 @@ func LowSpace(bytes int64) Option { return func(o *options) { o.lowSpace = bytes
 // memory do not work reliably there: two machines on one file will corrupt it.
 func AllowNetworkFS() Option { return func(o *options) { o.allowNetworkFS = true } }
 
-// Throttle gives a queue a throttler in Go: it is asked before each start, inside the claim's
+// Throttle sets a queue's throttler in Go. It is called before each start, inside the claim's
 // transaction, so it must be quick and must not call the store. The queue's setting throttle
 // becomes "go", unless it has a rule: from then on processes without a throttler for it start none
 // of its jobs.

@@ -56,7 +56,7 @@ func newOwner(database string, level int, created func()) (*owner, error) {
 			return &owner{id, path, f}, nil
 		}
 		f.Close()
-		os.Remove(temporary) // somebody took it for the leftover of a dead process: try another name
+		os.Remove(temporary) // another process took it for the leftover of a dead one: try another name
 		if err != nil {
 			return nil, fmt.Errorf("sqlite: lock %s: %w", temporary, err)
 		}

@@ -78,7 +78,7 @@ func newScene(t *testing.T, opener func(t *testing.T, o Options) sojourn.Store) 
 	return s
 }
 
-// open gives the scene a new store; a case that needs other options calls it first.
+// open opens a new store for the scene; a case that needs other options calls it first.
 func (s *scene) open(o Options) {
 	s.Helper()
 	if s.store != nil {
@@ -169,7 +169,7 @@ func (s *scene) id() sojourn.ID {
 // ofKind makes a job of another kind.
 func ofKind(name string) sojourn.Option { return func(j *sojourn.Job) { j.Kind = name } }
 
-// args gives a job other args.
+// args sets the args of a job.
 func args(b string) sojourn.Option { return func(j *sojourn.Job) { j.Args = []byte(b) } }
 
 // steady retries after d each time, without any randomness.

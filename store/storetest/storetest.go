@@ -30,11 +30,11 @@ type Options struct {
 
 // Run checks a store. open makes a new, empty one each time it is called and fails t if it cannot;
 // the suite closes it. If the store has a method Nudge(), the suite calls it after each move of the
-// clock, so that blocked calls look again.
+// clock, so that blocked calls check again.
 //
 // The suite calls a store on behalf of tenants with a sojourn.Caller in the context. A store that
-// does not look at the context, because it sends the call to a server, has a method
-// As(*sojourn.Caller) sojourn.Store that gives the same store as that caller sees it.
+// ignores the context, because it sends the call to a server, has a method As(*sojourn.Caller)
+// sojourn.Store, which returns the store with that caller's view.
 //
 // SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
 func Run(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {

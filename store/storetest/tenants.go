@@ -300,7 +300,7 @@ func foreignKey(s *scene) {
 		s.Fatalf("a key of the caller's own answered %+v", e)
 	}
 	both := s.tenant("both", sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbRead}}, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "attack-*"},
-		sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "victim", Kind: "refund"}) // the queue, but for another kind
+		sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "victim", Kind: "refund"}) // the same queue, another kind
 	id := s.enqueue(sojourn.Key("b"), sojourn.Queue("victim"))
 	both.unreachable("b", id, "the key of a job of another kind than granted")
 }
@@ -343,7 +343,7 @@ func queueLimit(s *scene) {
 		}
 		return jobs
 	}
-	s.enqueue(sojourn.Queue("there")) // created by somebody else
+	s.enqueue(sojourn.Queue("there")) // created by another tenant
 	_, err := alice.store.Enqueue(alice.ctx, in(alice, "a", "there", "b", "a", "c"), false)
 	s.must(err, "Enqueue into 3 new queues")
 	_, err = alice.store.Enqueue(alice.ctx, in(alice, "d", "e", "f"), false)

@@ -55,7 +55,7 @@ func Steps(last sqldb.Migration, many string) []sqldb.Migration {
 type Database struct {
 	// Open opens it with Steps; fn, if not nil, stands between the migrator and the database.
 	Open func(fn func(sqldb.DB) sqldb.DB) (sojourn.Migrator, error)
-	// Start starts this test binary as a process of its own that calls Child(command), and gives
+	// Start starts this test binary as a process of its own that calls Child(command), and returns
 	// its output when it has ended.
 	Start func(command string) (wait func() (output string, err error))
 }
@@ -244,7 +244,7 @@ func Together(t T, db Database, rounds int) {
 	}
 }
 
-// Command starts a process and gives its output; see Database.Start.
+// Command starts a process and returns its output; see Database.Start.
 func Command(cmd *exec.Cmd) func() (string, error) {
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -109,7 +109,7 @@ func told(v any) string {
 	return strings.ReplaceAll(text, "\n", " ")
 }
 
-// draw gives a fresh id.
+// draw returns an unused id.
 func (r *run) draw() sojourn.ID {
 	const size = 40
 	if len(r.block) == 0 || r.m.now-r.drawn > (sojourn.IDLife-time.Second).Microseconds() {

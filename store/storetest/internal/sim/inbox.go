@@ -95,7 +95,7 @@ func (r *run) editInbox(e sojourn.InboxEdit) {
 			}
 			return ""
 		})
-	if ok && got.Code == "" { // a later assignment overrides the operator's edit
+	if ok && got.Code == "" { // no job may be given it from now on
 		r.ledger.disposed[e.Seq] = string(e.Action) + " by a person"
 	}
 }

@@ -146,7 +146,7 @@ func earliest(times []int64) int64 {
 	return e
 }
 
-// oneLeaseLater is when a sweep ends a step because of a clock that its worker looks after: one
+// oneLeaseLater is the time at which a sweep ends a step for a clock that its worker watches: one
 // lease after it, or after the beginning of the step.
 func (j *job) oneLeaseLater(us int64) int64 {
 	if us == 0 {
