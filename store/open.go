@@ -41,7 +41,7 @@ func Migrate() Option {
 	return func(s *settings) { s.postgres = append(s.postgres, postgres.AutoMigrate()) }
 }
 
-// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default 24 h.
+// InboxTTL is the time to live of a response that matches no job: 1 s or more, default 24 h.
 func InboxTTL(d time.Duration) Option {
 	return func(s *settings) {
 		s.sqlite, s.postgres = append(s.sqlite, sqlite.InboxTTL(d)), append(s.postgres, postgres.InboxTTL(d))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// secret stands where an address has a password.
+// secret is the password in all addresses.
 const secret = "hunter2"
 
 // TestNoPasswordInErrors: no error shows the password of an address, in any form and with any

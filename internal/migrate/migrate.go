@@ -77,8 +77,8 @@ func (m *Migrator) ReadSchema(c sqldb.Conn, s *sojourn.Schema) error {
 
 func (m *Migrator) sql(text string) string { return m.db.Dialect().SQL(m.prefix, "", text) }
 
-// Fits says whether a program may work with the tables that it has found; where names the store.
-// The error has CodeSchema.
+// Fits checks whether a program may work with the schema version found; where names the store. The
+// error has CodeSchema.
 func Fits(s sojourn.Schema, where string) error {
 	refuse := func(format string, a ...any) error {
 		return &sojourn.Error{Code: sojourn.CodeSchema, Field: "store", Index: -1, Message: where + " " + fmt.Sprintf(format, a...)}
@@ -94,8 +94,8 @@ func Fits(s sojourn.Schema, where string) error {
 	return nil
 }
 
-// Raise brings older or missing tables to the newest version, as a store does that migrates when it
-// opens. Newer ones it leaves alone.
+// Raise migrates older or missing tables to the newest version, as a store does that migrates when
+// it opens. It does not change newer ones.
 func (m *Migrator) Raise(ctx context.Context) error {
 	s, err := m.Schema(ctx)
 	if err == nil && s.Found < s.Newest {
@@ -171,7 +171,7 @@ func (m *Migrator) up(s sqldb.Migration) sojourn.Migration {
 	return out
 }
 
-// down writes a step down. The last one leaves nothing.
+// down prepares a step down. The last one removes everything.
 func (m *Migrator) down(s sqldb.Migration, needs int) sojourn.Migration {
 	out := sojourn.Migration{Version: s.Version, Name: s.Name, Down: true, Needs: needs, SQL: m.lock()}
 	for _, statement := range sqldb.Statements(s.Down) {

@@ -14,11 +14,11 @@ type Conn interface {
 	// Query runs q and calls each for every row; the Row is valid only during that call. An error
 	// of each ends the query and is returned. A nested call may run other texts, never q itself.
 	Query(q string, each func(Row) error, args ...any) error
-	// Bulk runs q for every row of the columns, which must have one length, and calls hit (if not
+	// Bulk runs q for every row of the columns, which must have equal length, and calls hit (if not
 	// nil) with the first column's value of each row that changed something, in any order. Without
 	// rows it does nothing.
 	//
-	// SQLite loops over one prepared statement and looks at its change counter, because RETURNING
+	// SQLite loops over one prepared statement and reads its change counter, because RETURNING
 	// costs a quarter there; PostgreSQL binds whole columns as arrays to one statement that returns
 	// the hits. So a text for Bulk uses rows($1 type, …) or Dialect.Over, and /*hit column*/ where
 	// hit is not nil.
@@ -53,7 +53,7 @@ type Committer interface {
 // has written nothing makes its reads durable, because they may show rows that another transaction
 // has just committed.
 type Silencer interface {
-	// Silent says that no caller is told anything that the transaction has read.
+	// Silent declares that no caller is told a result of the transaction's reads.
 	Silent()
 }
 
@@ -84,8 +84,8 @@ type Versioned interface {
 	// Version changes when another connection has committed something since; commits of this
 	// connection do not count.
 	Version() (int64, error)
-	// Ended has fn called when the transaction has ended, before the next one begins. failed says
-	// why it was rolled back.
+	// Ended registers fn, which is called when the transaction has ended, before the next one
+	// begins. failed is the cause of a rollback.
 	Ended(fn func(failed error))
 	// Silent declares that no caller is told a result of the transaction's reads. If it has written
 	// nothing either, it need not wait until its reads are durable.

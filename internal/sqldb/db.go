@@ -27,7 +27,7 @@ type DB interface {
 	// Version changes when any process has committed something: a hint to look again, cheap enough
 	// to poll.
 	Version(ctx context.Context) (int64, error)
-	// Dialect is how this database's SQL differs. It does not change.
+	// Dialect returns the database's SQL dialect. It does not change.
 	Dialect() Dialect
 	// Describe describes the open database.
 	Describe(ctx context.Context) (Description, error)

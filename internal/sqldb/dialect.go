@@ -13,8 +13,7 @@ import (
 // The shared texts are common SQL except for these tokens, which SQL fills in once when a store
 // opens: the table prefix sj_, placeholders $1, $2, …, /*lock*/, /*lock alias*/, /*hit column*/,
 // ints($n), texts($n), rows($1 type, …) and each($n type). The order of RETURNING rows differs:
-// sort in Go. Integers are bigint, bytes are bytea or blob; a column with a natural empty value is
-// never NULL.
+// sort in Go. Integers are bigint, bytes are bytea or blob; no column with an empty value is NULL.
 //
 // A text with each($n type) is run for every row of its columns. With Arrays that is one statement
 // over all rows, joined at /*from each*/, /*using each*/ or /*, each*/. Otherwise it is run once a
@@ -36,9 +35,9 @@ type Dialect struct {
 	Broken func(error) bool             // an I/O error or corruption, after which the store must refuse all work
 	Over   map[string]string            // name of a text → a text of its own, where a measurement or a lock says so
 
-	// Concurrent says that several transactions write at a time, in this process or in others. The
-	// store then locks rows in ascending order before it decides by them, and looks again after a
-	// commit where two transactions have no row in common.
+	// Concurrent reports that several transactions may write at a time, in this process or in
+	// others. The store then locks rows in ascending order before it decides by them, and checks
+	// again after a commit where two transactions have no row in common.
 	Concurrent bool
 	// Writer is a query for the mark of the rows that this transaction has written; "" if the
 	// database has no such mark. See trusted.

@@ -120,7 +120,7 @@ func (l *lineUp) claim(s sojourn.Store, number int64, most int) []sojourn.Claime
 	return jobs
 }
 
-// sql changes the rows behind the store's back. sj_ stands for the schema.
+// sql changes rows without the store's knowledge. sj_ is replaced by the schema.
 func (l *lineUp) sql(text string, args ...any) {
 	l.t.Helper()
 	pgtest.SQL(l.t, testURL(l.t), fmt.Sprintf(strings.ReplaceAll(text, "sj_", l.schema+".sj_"), args...))

@@ -143,7 +143,7 @@ func (c *conn) Send(batch []sqldb.Statement) error {
 	return err
 }
 
-// note remembers that a statement has written.
+// note records that a statement has written.
 func (c *conn) note(tag pgconn.CommandTag) {
 	c.wrote = c.wrote || tag.RowsAffected() > 0 && (tag.Insert() || tag.Update() || tag.Delete())
 }
@@ -292,7 +292,7 @@ func (r *row) Int(col int) int64 {
 	return r.slowInt(col)
 }
 
-// slowInt is apart because what a driver writes into lies on the heap.
+// slowInt is separate because a destination of the driver escapes to the heap.
 func (r *row) slowInt(col int) (n int64) {
 	r.scan(col, &n)
 	return n

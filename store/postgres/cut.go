@@ -28,7 +28,7 @@ const (
 	// The server looks during a long statement whether its client is still connected. PostgreSQL 14
 	// or newer.
 	clientCheck = 2 * time.Second
-	// connectLimit is for a new connection, unless the address says connect_timeout.
+	// connectLimit bounds a new connection, unless the address sets connect_timeout.
 	connectLimit = 10 * time.Second
 )
 

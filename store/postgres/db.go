@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// split says how many connections do what, so that readers never wait for writers nor the other way
-// round. One more connection looks for changes of other processes. Handlers of jobs use their own
+// split is the number of connections by use, so that readers never wait for writers nor vice versa.
+// One more connection polls for changes of other processes. Handlers of jobs use their own
 // connections, never these.
 type split struct{ writers, readers int }
 
@@ -38,12 +38,12 @@ func splitOf(most int) (split, error) {
 
 func (s split) total() int { return s.writers + s.readers + 1 }
 
-// enders is how many transactions at a time are for ends of steps and for claims from queues with
+// enders is the number of concurrent transactions for ends of steps and for claims from queues with
 // gates.
 func (s split) enders() int { return s.writers / 3 }
 
-// runners is how many transactions at a time are for everything else. One more connection leases
-// ids, and looks again for responses that came at the same moment as their job began to wait.
+// runners is the number of concurrent transactions for everything else. One more connection leases
+// ids, and rechecks responses that came at the same moment as their job began to wait.
 func (s split) runners() int { return max(1, s.writers-s.enders()-1) }
 
 const (

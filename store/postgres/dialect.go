@@ -15,7 +15,7 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// newDialect is how PostgreSQL differs.
+// newDialect returns the SQL dialect of PostgreSQL.
 func newDialect(o options) (sqldb.Dialect, error) {
 	folder, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
@@ -24,8 +24,8 @@ func newDialect(o options) (sqldb.Dialect, error) {
 	migrations, err := sqldb.LoadMigrations(folder)
 	migrations = append(migrations, o.more...)
 	for i := range migrations {
-		// An index stands in the schema of its table, and its name must not say which, so sj_
-		// cannot stand in it.
+		// An index is in the schema of its table, and its name must not contain a schema, so sj_
+		// cannot be used in it.
 		migrations[i].Up = strings.ReplaceAll(migrations[i].Up, "create index ix_", "create index ix_"+o.prefix)
 		migrations[i].Down = strings.ReplaceAll(migrations[i].Down, "drop index ix_", "drop index "+strings.TrimSuffix(o.tables(), o.prefix)+"ix_"+o.prefix)
 	}
@@ -61,9 +61,9 @@ func newDialect(o options) (sqldb.Dialect, error) {
 	}, err
 }
 
-// qShape leaves out what operators may set as they like, such as the parameters of autovacuum, and
-// the tables of another instance whose prefix begins with this one. A definition that names a table
-// or sequence names it without its schema.
+// qShape omits settings that belong to operators, such as the parameters of autovacuum, and the
+// tables of another instance whose prefix begins with this one. A definition that names a table or
+// sequence names it without its schema.
 const qShape = `with home as (select relnamespace as id, regexp_replace($1, '^.*[.]', '') as prefix from pg_class where oid = to_regclass($1 || 'migration')),
 	own as (select c.oid, c.relname, c.relkind, c.relpersistence from pg_class c, home where c.relnamespace = home.id and c.relkind in ('r', 'p', 'S', 'v', 'm')
 		and starts_with(c.relname, home.prefix) and not exists (select 1 from pg_class o where o.relnamespace = home.id
@@ -98,7 +98,7 @@ const (
 	duplicateObject = "42710"
 )
 
-// busy tells errors after which the whole transaction is worth another try.
+// busy reports errors after which the whole transaction is worth another try.
 func busy(err error) bool {
 	if errors.Is(err, sqldb.ErrRaced) {
 		return true
@@ -137,8 +137,8 @@ var ownTexts = map[string]string{
 	sqlstore.TextMessages: `select v.scope, v.id, coalesce(m.seq, nextval('sj_response_seq')), coalesce(r.job, 0),
 		case when m.seq is null then 0 else 1 end::bigint, m.digest from (select distinct * from unnest($1::text[], $2::text[]) u(scope, id)) v
 		left join sj_message m on m.scope = v.scope and m.message_id = v.id left join sj_response r on r.seq = m.seq`,
-	// The shared text looks at 1,000 candidates and takes a few. Locked, all of them would
-	// be hidden from the other nodes; so this one looks past heavy jobs without a bound.
+	// The shared text reads 1,000 candidates and takes a few. Locks on all of them would hide them
+	// from the other nodes; so this one skips heavy jobs without a bound.
 	sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and (weight <= $4::bigint or run_at_us <= $6::bigint)
 		order by r1, r2, id limit $5 /*lock*/`,
 	// A row's xmin is its mark: the transaction that has written it.

@@ -12,8 +12,8 @@ import (
 )
 
 // together runs calls so that they share one transaction: an enqueue before them waits for a key
-// that a transaction of the application holds, until they stand in line behind it. They are begun
-// in order; if one comes later all the same, a test is only weaker.
+// that a transaction of the application holds, until they are queued behind it. They begin in
+// order; if one is late, the test is only weaker.
 func together(t *testing.T, c *sojourn.Client, application string, calls ...func()) {
 	t.Helper()
 	ctx := t.Context()

@@ -88,8 +88,8 @@ func TestGuessesAreAsked(t *testing.T) {
 	}
 }
 
-// TestGuessedKeys: a key that another node has given away, or that stands twice in a transaction,
-// is found all the same, and so is a repeated call.
+// TestGuessedKeys: a key that another node has taken, or that occurs twice in a transaction, is
+// found in spite of the cache, and so is a repeated call.
 func TestGuessedKeys(t *testing.T) {
 	a, schema := openNamed(t)
 	b, err := Open(testURL(t), Schema(schema))

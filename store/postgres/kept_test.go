@@ -65,7 +65,7 @@ func closeKept() {
 	}
 }
 
-// keptDB is a DB of one store, which leaves the connections to the next one when it is closed.
+// keptDB is a DB of one store, whose connections the next store uses after it is closed.
 type keptDB struct {
 	*DB
 	calls sync.RWMutex // held for reading by each call, for writing by Close, which waits for them

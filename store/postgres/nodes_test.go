@@ -166,7 +166,7 @@ func enqueueMany(c *sojourn.Client, n int) error {
 	return nil
 }
 
-// countLive is how many of n jobs are not final, which includes those that are not enqueued yet.
+// countLive counts the jobs of n that are not final, including those that are not enqueued yet.
 func countLive(t *testing.T, c *sojourn.Client, n int) int {
 	t.Helper()
 	queues, err := c.Store().Queues(context.Background())

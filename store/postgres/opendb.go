@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// openPatience is how long opening may take, with the making of tables.
+// openPatience bounds the time to open a store, including the migration.
 const openPatience = 30 * time.Second
 
 // settings of the server that the store depends on.

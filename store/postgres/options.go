@@ -36,7 +36,7 @@ func MaxBytes(n int) Option { return func(o *options) { o.maxBytes = n } }
 // from several goroutines.
 func Clock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
 
-// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default the store's
+// InboxTTL is the time to live of a response that matches no job: 1 s or more, default the store's
 // own.
 func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
 
@@ -77,8 +77,8 @@ func Throttle(queue string, t sojourn.Throttler) Option {
 	}
 }
 
-// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers().
-// Without it nothing is started in a queue that has a rule, and why says so.
+// Rules enables the store to compile the throttle setting of queues: pass rule.Throttlers().
+// Without it no job starts in a queue that has a rule, and why reports that.
 func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
 	return func(o *options) { o.rules = compile }
 }

@@ -167,7 +167,7 @@ func TestAwaitedKeysRace(t *testing.T) {
 	t.Logf("%d answers came first", early)
 }
 
-// TestSweepLooksAgain: a process that dies between its commit and its second look leaves an answer
+// TestSweepLooksAgain: a process that dies between its commit and its recheck leaves a response
 // beside a job that waits for it. The next sweep of any process finds it (rules:G2).
 func TestSweepLooksAgain(t *testing.T) {
 	schema := newSchema(t)

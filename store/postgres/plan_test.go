@@ -30,7 +30,7 @@ func TestGatesAskByIndex(t *testing.T) {
 	neverScans(t, func(c *sojourn.Client) { gatedtest.Day(t, c) }, Throttle(gatedtest.Queue, gatedtest.Throttler))
 }
 
-// neverScans runs work on a store of its own and looks at the server's counts.
+// neverScans runs work on a store of its own and checks the server's counts.
 func neverScans(t *testing.T, work func(c *sojourn.Client), options ...Option) {
 	t.Helper()
 	schema := newSchema(t)

@@ -19,13 +19,13 @@ const (
 	manyRows   = 16 // fewer make no new choice: their constant columns are chance
 )
 
-// unfolding is how rows(…) and each(…) become rows of arrays; the parameters stand between the two.
+// unfolding turns rows(…) and each(…) into rows of arrays; the parameters are between the two.
 const (
 	unfolding    = "select * from unnest("
 	unfoldingEnd = ")"
 )
 
-// sameness remembers the texts in which columns stand as one value. Safe for concurrent use.
+// sameness caches the texts in which columns are one value. Safe for concurrent use.
 type sameness struct {
 	mu    sync.Mutex
 	texts map[string]map[columnSet]string // text → columns that are one value → text for that

@@ -109,7 +109,7 @@ func (d *DB) Join(ctx context.Context, in any, secret string) (sqldb.Joined, err
 	var clock *int64
 	switch tx := in.(type) {
 	case pgx.Tx:
-		if _, err := tx.Exec(ctx, savepoint); err != nil { // pgx refuses it if tx is over: its connection may have another user by now
+		if _, err := tx.Exec(ctx, savepoint); err != nil { // pgx refuses it if tx is over: its connection may have a new user
 			return nil, err
 		}
 		own := &joined{conn{ctx: ctx, raw: tx.Conn(), begun: true}}

@@ -135,9 +135,8 @@ const (
 
 // provesRollback reports whether an error proves that nothing was committed. An answer of the
 // severity ERROR ends the transaction, and the server skips the rest of the message with the commit
-// in it. FATAL does not prove that: a backend that is terminated says so after its commit too.
-// Neither do errors that a pooler makes when it has lost the server: class 08, and 57P and 58,
-// which some use.
+// in it. FATAL does not prove that: a terminated backend sends it even after its commit. Neither do
+// errors that a pooler makes when it has lost the server: class 08, and 57P and 58, which some use.
 func provesRollback(err error) bool {
 	answer, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -246,8 +246,8 @@ func purge(t *testing.T, path string, from, to sojourn.ID) {
 	}
 }
 
-// tendChild does one of the three and says so: "backup TO", "restore FROM AT" killing itself before
-// step AT, "compact FULL".
+// tendChild runs one of three commands and reports it: "backup TO", "restore FROM AT" killing
+// itself before step AT, "compact FULL".
 func tendChild(command []string, path string) error {
 	ctx := context.Background()
 	var err error

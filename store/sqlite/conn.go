@@ -61,7 +61,7 @@ func (c *conn) transact(ctx context.Context, begin, end func() error, fn func(sq
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// From here the outcome is no longer ctx's to change: the caller is to know whether it is
+	// From here ctx no longer affects the outcome: the caller must learn whether the transaction is
 	// written.
 	c.undisturbed()
 	if err := c.patiently(context.WithoutCancel(ctx), end); err != nil {
@@ -101,8 +101,8 @@ func (c *conn) undisturbed() {
 	c.calm = nil
 }
 
-// The pauses between two looks at a busy database. SQLite's own busy handler sleeps up to 100 ms,
-// in which a second process that commits one transaction after the other would let this one starve.
+// The pauses between two tries on a busy database. SQLite's own busy handler sleeps up to 100 ms,
+// in which a second process with one transaction after the other would starve this one.
 const (
 	firstPause = 250 * time.Microsecond
 	lastPause  = 4 * time.Millisecond

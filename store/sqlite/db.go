@@ -31,7 +31,7 @@ type DB struct {
 	owner   *owner // nil in memory
 	level   int    // the newest version of the schema that this program can work with
 
-	// The connections rest in channels: to take one out is to own it, and waiting for it ends with
+	// The connections are in channels: a receiver owns the connection, and waiting for it ends with
 	// the caller's context.
 	writer chan *conn
 	reader chan *conn // the writer's channel in memory, where there is one connection

@@ -97,8 +97,8 @@ func (a act) do(ctx context.Context, c *sojourn.Client) (err error) {
 	return err
 }
 
-// actChild opens the store and says "ready". After a line of input it acts; its fsync never
-// returns, and says "committed".
+// actChild opens the store and prints "ready". After a line of input it acts; its fsync never
+// returns, and prints "committed".
 func actChild(path, encoded string) error {
 	var a act
 	text, err := base64.StdEncoding.DecodeString(encoded)

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// syncers is how many fsyncs of the log may run at a time: one for transactions that start jobs,
-// one for those that end them (sqlstore.Config.Enders). On a slow disk each would otherwise wait
-// for the fsync of the other before its own.
+// syncers is the number of concurrent fsyncs of the log: one for transactions that start jobs, one
+// for those that end them (sqlstore.Config.Enders). On a slow disk each would otherwise wait for
+// the fsync of the other before its own.
 const syncers = 2
 
 // walLog makes commits durable. With synchronous=FULL SQLite syncs the write-ahead log inside of

@@ -31,8 +31,8 @@ func networkFS(dir string) string {
 	return ""
 }
 
-// networkFUSE tells the remote ones among the file systems in user space, which have one number in
-// common, by the name under which they are mounted.
+// networkFUSE finds the remote file systems in user space, which all have one number, by the name
+// under which they are mounted.
 func networkFUSE(dir string) string {
 	var stat unix.Stat_t
 	if unix.Stat(dir, &stat) != nil {

@@ -28,7 +28,7 @@ const (
 	// longer corrupt the database.
 	oldestSQLite = 3_051_003
 
-	// openPatience is how long opening waits for a busy database, such as one that another process
+	// openPatience bounds the wait for a busy database at opening, such as one that another process
 	// is recovering.
 	openPatience = 30 * time.Second
 )

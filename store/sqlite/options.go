@@ -41,11 +41,11 @@ func Clock(now func() time.Time) Option { return func(o *options) { o.clock = no
 // shows it as durability "relaxed". All processes on one file should agree.
 func Relaxed() Option { return func(o *options) { o.relaxed = true } }
 
-// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default the store's
+// InboxTTL is the time to live of a response that matches no job: 1 s or more, default the store's
 // own.
 func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
 
-// NoMigrate leaves the schema as it is; opening then fails if it is not the newest.
+// NoMigrate does not change the schema; opening then fails if it is not the newest.
 func NoMigrate() Option { return func(o *options) { o.noMigrate = true } }
 
 // DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or
@@ -76,8 +76,8 @@ func Throttle(queue string, t sojourn.Throttler) Option {
 	}
 }
 
-// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers().
-// Without it nothing is started in a queue that has a rule, and why says so.
+// Rules enables the store to compile the throttle setting of queues: pass rule.Throttlers().
+// Without it no job starts in a queue that has a rule, and why reports that.
 func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
 	return func(o *options) { o.rules = compile }
 }

@@ -56,7 +56,7 @@ func newOwner(database string, level int, created func()) (*owner, error) {
 			return &owner{id, path, f}, nil
 		}
 		f.Close()
-		os.Remove(temporary) // another process took it for the leftover of a dead one: try another name
+		os.Remove(temporary) // judged dead by another process: try another name
 		if err != nil {
 			return nil, fmt.Errorf("sqlite: lock %s: %w", temporary, err)
 		}
@@ -151,7 +151,7 @@ func lookAtOwner(path string, look func(f *os.File, dead bool) error) error {
 	return look(f, dead)
 }
 
-// opened tells others which file the owner has opened.
+// opened publishes which file the owner has opened.
 func (o *owner) opened(level int, file fileID) error {
 	if _, err := o.file.WriteAt(fmt.Append(nil, level, " ", os.Getpid(), " ", file), 1); err != nil {
 		return fmt.Errorf("sqlite: write %s: %w", o.path, err)

@@ -31,7 +31,7 @@ func ownerTemporary(path string) string { return path }
 func removeLocked(f *os.File, path string) error {
 	err := f.Close()
 	removed := os.Remove(path)
-	if errors.Is(removed, windows.ERROR_SHARING_VIOLATION) { // another process has it open, and will find it dead again
+	if errors.Is(removed, windows.ERROR_SHARING_VIOLATION) { // open in another process; found dead again later
 		removed = nil
 	}
 	return errors.Join(err, removed)

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
-// recording is a DB that remembers every statement it runs.
+// recording is a DB that records every statement it runs.
 type recording struct {
 	*DB
 	mu   sync.Mutex
@@ -83,7 +83,7 @@ func openRecording(t *testing.T) (r *recording, s *sqlstore.Store, advance func(
 	return r, s, func(d time.Duration) { now = now.Add(d) }
 }
 
-// TestNoStatementScansATable runs everything that workers, producers and answers do, and looks at
+// TestNoStatementScansATable runs all operations of workers, producers and responders, and checks
 // SQLite's plan of each statement: a table that grows with the jobs is never read from end to end,
 // so that the cost of a call does not depend on the backlog.
 func TestNoStatementScansATable(t *testing.T) {
@@ -165,7 +165,7 @@ func TestCrowdOfGroups(t *testing.T) {
 	}
 }
 
-// checkPlans looks at the plans of all statements seen.
+// checkPlans checks the plans of all statements seen.
 func (r *recording) checkPlans(t *testing.T) {
 	t.Helper()
 	// Tables whose size does not depend on the number of jobs.

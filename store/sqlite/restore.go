@@ -25,13 +25,13 @@ type Restored struct {
 }
 
 // Restore makes a backup the store at path. It copies the backup, checks it as the database and as
-// sojourn doctor does, and only then puts it in place; a store that is there already is refused
-// with ErrConflict unless replace is set, and is kept beside under another name. While any process
-// has it open nothing is done, and none can open it meanwhile.
+// sojourn doctor does, and only then puts it in place. An existing store is refused with
+// ErrConflict unless replace is set, and is kept beside it under another name. Restore does nothing
+// while any process has the store open, and none can open it meanwhile.
 //
 // New jobs get ids above all that can have been given out since the backup, so that neither ids nor
-// idempotency keys come again; and epochs rise, so that leases and Job.Fence of that time are
-// behind. A process that is killed here leaves the old store or the new one, or a store that
+// idempotency keys are reused; and epochs rise, so that leases and Job.Fence of that time are
+// outdated. If the process is killed here, path has the old store or the new one, or a store that
 // refuses to open until Restore has been repeated.
 func Restore(ctx context.Context, backup, path string, replace bool) (Restored, error) {
 	r := restoring{step: func() {}, now: time.Now, replace: replace}
@@ -169,8 +169,8 @@ func (r *restoring) begin() error {
 	return err
 }
 
-// settle writes the log of the old store back, so that its file alone is the whole of it, and reads
-// its next id. A store that cannot be read is not healthy.
+// settle writes the log of the old store back, so that its file alone contains all of it, and reads
+// its next id. An unreadable store is not healthy.
 func (r *restoring) settle(ctx context.Context) (healthy bool, next int64, err error) {
 	c, err := connect(r.path, sqlite.OpenReadWrite, nil)
 	if err != nil {

@@ -139,7 +139,7 @@ func takeLock(ctx context.Context, tx *sql.Tx) error {
 	}
 }
 
-// lockPatience is how long a transaction of the application waits for the write lock of the file,
+// lockPatience bounds the wait of a transaction of the application for the write lock of the file,
 // if its context does not end before.
 const lockPatience = 30 * time.Second
 

@@ -34,7 +34,7 @@ func (s *scene) rowLaws(j sojourn.Job) {
 	}
 }
 
-// audit looks at everything that the store holds, at the end of each case.
+// audit checks all contents of the store, at the end of each case.
 func (s *scene) audit() {
 	s.Helper()
 	if s.closed || s.Failed() {

@@ -201,8 +201,8 @@ func orderTable(s *scene) {
 	s.order(s.drain(), []sojourn.ID{t[1], t[7], t[50], t[100], t[700]})
 }
 
-// starve keeps ten jobs of priority 1 ready, starts one a second, and says after how many the one
-// of priority 2 started.
+// starve keeps ten jobs of priority 1 ready, starts one a second, and returns the number of starts
+// before the job of priority 2.
 func (s *scene) starve() int {
 	s.Helper()
 	poor := s.enqueue(sojourn.Priority(2))

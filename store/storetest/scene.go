@@ -24,7 +24,7 @@ const (
 	// patience bounds every wait for something that must happen. It is real time and long, so that
 	// a slow machine fails nothing.
 	patience = 20 * time.Second
-	// moment is how long something that must not happen is given to happen.
+	// moment is the time in which something that must not happen could happen.
 	moment = 30 * time.Millisecond
 )
 

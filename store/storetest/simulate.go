@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/sim"
 )
 
-// Simulation says how many random lives a store lives in [Simulate].
+// Simulation sets the number and length of the random lives in [Simulate].
 type Simulation struct {
 	First  uint64 // the first seed, default 1; SOJOURN_SIM_FIRST wins
 	Seeds  int    // how many seeds, default 100; SOJOURN_SIM_SEEDS wins

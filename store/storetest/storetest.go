@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Options is how the suite wants a store to be opened.
+// Options are the options with which a store must be opened.
 type Options struct {
 	Now      func() time.Time // the clock that the store must use for every decision; microseconds are enough
 	MaxBytes int              // limit of args, result, response body and checkpoint; 0 = sojourn.DefaultMaxBytes

@@ -52,7 +52,7 @@ func (s *scene) caller(c *sojourn.Caller) *scene {
 // everything is a grant that holds nothing back.
 var everything = sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbAdmin}}
 
-// burn makes the next ids so long that none of them stands in an error by chance.
+// burn makes the next ids so long that none of them appears in an error by chance.
 func (s *scene) burn() {
 	s.Helper()
 	for range 3 {
@@ -300,7 +300,7 @@ func foreignKey(s *scene) {
 		s.Fatalf("a key of the caller's own answered %+v", e)
 	}
 	both := s.tenant("both", sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbRead}}, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "attack-*"},
-		sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "victim", Kind: "refund"}) // the same queue, another kind
+		sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "victim", Kind: "refund"}) // another kind
 	id := s.enqueue(sojourn.Key("b"), sojourn.Queue("victim"))
 	both.unreachable("b", id, "the key of a job of another kind than granted")
 }

@@ -53,7 +53,7 @@ func Steps(last sqldb.Migration, many string) []sqldb.Migration {
 
 // Database opens one database again and again, each time as another process would.
 type Database struct {
-	// Open opens it with Steps; fn, if not nil, stands between the migrator and the database.
+	// Open opens it with Steps; fn, if not nil, wraps the database for the migrator.
 	Open func(fn func(sqldb.DB) sqldb.DB) (sojourn.Migrator, error)
 	// Start starts this test binary as a process of its own that calls Child(command), and returns
 	// its output when it has ended.
@@ -126,9 +126,9 @@ func die() {
 	select {}
 }
 
-// Kill takes all steps up and down again while processes die between the statements and inside of
-// them. After each death the tables are those of some version, whole, and a second run completes
-// (spec:L8). One in seven statements, unless SOJOURN_KILL_EVERY says another number.
+// Kill runs all steps up and down again while processes die between and inside of the statements.
+// After each death the tables are complete in some version, and a second run completes (spec:L8).
+// It tests one in seven statements, unless SOJOURN_KILL_EVERY sets another number.
 func Kill(t T, db Database) {
 	t.Helper()
 	every, err := strconv.Atoi(cmp.Or(os.Getenv("SOJOURN_KILL_EVERY"), "7"))

@@ -259,7 +259,7 @@ func (r *run) chosen(q sojourn.ClaimRequest, got []sojourn.Claimed, may []*job) 
 	return r.m.claimed(jobs), ""
 }
 
-// claimed is how the model answers a claim.
+// claimed is the model's answer to a claim.
 func (m *model) claimed(jobs []*job) []sojourn.Claimed {
 	out := make([]sojourn.Claimed, len(jobs))
 	for i, j := range jobs {

@@ -245,7 +245,7 @@ func (m *model) next(queue string) []*job {
 	return line
 }
 
-// uses is how much of a worker's capacity a step of a job takes.
+// uses returns the part of a worker's capacity that a step of a job takes.
 func uses(j *job) int64 {
 	switch j.State {
 	case sojourn.Errored:
@@ -326,8 +326,8 @@ func (m *model) whyLost(l sojourn.Lease) string {
 	return sojourn.LostEnded
 }
 
-// had reports whether the worker of a lease that does not stand had it: only then it is told about
-// the job.
+// had reports whether the worker of an invalid lease had it: only then it gets an answer about the
+// job.
 func (j *job) had(l sojourn.Lease) bool {
 	return slices.ContainsFunc(j.history, func(e entry) bool { return e.epoch == l.Epoch && e.worker == l.Worker })
 }

@@ -147,7 +147,7 @@ func (m *model) awaits(j *job) *sojourn.Awaits {
 	return &a
 }
 
-// lastReason is why the last attempt of a live job ended.
+// lastReason is the reason for the end of a live job's last attempt.
 func (j *job) lastReason() string {
 	if j.Failures+j.Crashes == 0 {
 		return ""

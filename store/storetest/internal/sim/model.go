@@ -33,7 +33,7 @@ type model struct {
 
 type name struct{ kind, key string }
 
-// holder is who stands for a key: a live job, or the newest final one that is still stored.
+// holder is the job of a key: a live job, or the newest final one that is still stored.
 type holder struct {
 	job       sojourn.ID
 	own, live bool
@@ -109,7 +109,7 @@ func newModel(now time.Time, inboxTTL time.Duration) *model {
 		queues: map[string]sojourn.QueueSettings{}, workers: map[string]*asked{}, nextID: 1, nextSeq: 1, touched: map[sojourn.ID]bool{}}
 }
 
-// wakeAt is when a sweep has to look at the job: the earliest of the clocks that run in its state.
+// wakeAt is the time of a job's next sweep: the earliest of the clocks that run in its state.
 func (j *job) wakeAt() int64 {
 	var at []int64
 	switch {
@@ -189,8 +189,8 @@ func (m *model) responses(that func(r *message) bool) []*message {
 	return out
 }
 
-// stands returns the job of a lease that has not ended: id, epoch and worker are the row's, and the
-// state is running.
+// stands returns the job of a valid lease: id, epoch and worker are the row's, and the state is
+// running.
 func (m *model) stands(l sojourn.Lease) *job {
 	if j := m.jobs[l.ID]; j != nil && j.State == sojourn.Running && j.epoch == l.Epoch && j.worker == l.Worker {
 		return j
@@ -418,7 +418,7 @@ func (m *model) taken(j sojourn.ID, n name) bool {
 }
 
 // remove deletes a final job with everything of it. The newest final job that held one of its keys
-// before stands for the key then.
+// before becomes the holder of the key.
 func (m *model) remove(j *job) {
 	m.touched[j.ID] = true
 	delete(m.jobs, j.ID)

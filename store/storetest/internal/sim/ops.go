@@ -120,8 +120,7 @@ func (r *run) claimSome() {
 	r.claim(r.request(oneOf(r.dice, r.workers...), w))
 }
 
-// lease is mostly one that stands; else one of a worker that sleeps, is dead, or has reported
-// before.
+// lease is mostly a valid one; else one of a worker that sleeps, is dead, or has reported before.
 func (r *run) lease() (l given, ok bool) {
 	running := r.m.that(func(j *job) bool { return j.State == sojourn.Running })
 	if len(running) > 0 && r.chance(85) {
@@ -413,7 +412,7 @@ func (r *run) repeatSome() {
 	}
 }
 
-// peekSome looks at a queue in the order of its claims.
+// peekSome reads a queue in the order of its claims.
 func (r *run) peekSome() {
 	q := oneOf(r.dice, queues...)
 	r.tick()
@@ -438,8 +437,7 @@ func (r *run) changeQueue() {
 	r.setQueue(oneOf(r.dice, queues...), s)
 }
 
-// workerDies leaves the leases of a worker to their end. Its process starts again under another
-// name.
+// workerDies lets the leases of a worker expire. Its process starts again under another name.
 func (r *run) workerDies() {
 	r.result.Faults["worker dies"]++
 	i := r.n(len(r.workers))

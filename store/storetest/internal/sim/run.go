@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// InboxTTL is how the store must be opened: the time to live of an early response without a job.
+// InboxTTL is the store's InboxTTL: the time to live of an early response without a job.
 const InboxTTL = 2 * time.Hour
 
 // Open opens a new, empty store that uses the clock for every decision, and InboxTTL.

@@ -38,7 +38,7 @@ func (m *model) sweepDue(limit int) (s sojourn.Swept) {
 	return s
 }
 
-// overdue says which clock of a job has run out.
+// overdue returns the event of a job's expired clock.
 func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
 	past := func(us int64) bool { return us > 0 && us <= m.now }
 	timedOut := sojourn.Event{Type: sojourn.EventTimedOut, Reason: sojourn.ReasonTimeout}
