@@ -27,8 +27,8 @@ type Migrator struct {
 
 var _ sojourn.Migrator = (*Migrator)(nil)
 
-// New makes one for the tables of a prefix. before are statements that make room for them, such as
-// a schema; they may run again.
+// New makes a Migrator for the tables of a prefix. before are statements that prepare the database,
+// such as making a schema; they may run again.
 func New(db sqldb.DB, prefix string, now func() time.Time, before ...string) *Migrator {
 	return &Migrator{db: db, prefix: prefix, now: now, before: before}
 }
@@ -47,8 +47,8 @@ func (m *Migrator) Schema(ctx context.Context) (sojourn.Schema, error) {
 	return s, err
 }
 
-// ifThere runs look if there is a table of this name. On PostgreSQL a snapshot does not keep a
-// table that another process drops just then: it was not there.
+// ifThere runs look if a table of this name exists. On PostgreSQL a snapshot does not keep a table
+// that another process drops just then: it counts as missing.
 func (m *Migrator) ifThere(ctx context.Context, table string, look func(sqldb.Conn) error) (there bool, err error) {
 	find := func(c sqldb.Conn) error {
 		return c.Query(m.db.Dialect().FindTable, func(r sqldb.Row) error { there = r.Int(0) > 0; return nil }, table)
@@ -230,7 +230,8 @@ const maxDetours = 100
 // errOvertaken: another process has taken this step, or one the other way.
 var errOvertaken = errors.New("another process migrates as well")
 
-// Migrate takes the steps; see sojourn.Migrator. Where another process was faster, it looks again.
+// Migrate runs the steps; see sojourn.Migrator. If another process was faster, it reads the version
+// again.
 func (m *Migrator) Migrate(ctx context.Context, to int) (done []sojourn.Migration, err error) {
 	for range maxDetours {
 		s, err := m.Schema(ctx)
@@ -275,8 +276,8 @@ func (m *Migrator) take(ctx context.Context, s sojourn.Schema, step sojourn.Migr
 	})
 }
 
-// alone refuses a step that another process has taken, and one after which other processes that
-// have the store open could not go on working, where that can be known.
+// alone refuses a step that another process has taken, and, where that can be known, one after
+// which other processes that have the store open could not work.
 func (m *Migrator) alone(ctx context.Context, c sqldb.Conn, s sojourn.Schema, step sojourn.Migration) error {
 	var now sojourn.Schema
 	if err := m.ReadSchema(c, &now); err != nil {

@@ -1,8 +1,8 @@
 package sqldb
 
-// Conn is one connection inside one transaction, which begins at the latest with the first call. It
+// Conn is one connection inside one transaction, which begins with the first call or before. It
 // belongs to one goroutine and is valid only inside the function that got it from [DB].Update or
-// [DB].View; the context was given there.
+// [DB].View, whose context it uses.
 //
 // An argument is int64, int, bool (0 or 1), string, []byte (nil is empty bytes, never NULL), nil
 // (NULL), [Ints] or [Texts] (what ints($n) and texts($n) unfold). Any other type is an error. The

@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// ErrRaced is the error of a step that found something else when it wrote than when it looked,
-// because another transaction was faster. Nothing is wrong: a DB with Concurrent in its dialect
-// runs the function again. Test with errors.Is.
+// ErrRaced is the error of a step whose reads were outdated when it wrote, because another
+// transaction was faster. This is no failure: a DB with Concurrent in its dialect runs the function
+// again. Test with errors.Is.
 var ErrRaced = errors.New("another transaction was faster")
 
 // DB opens transactions. All methods are safe for concurrent use; a function given to Update or
@@ -24,7 +24,7 @@ type DB interface {
 	// the 5 s. A snapshot that is held keeps the write-ahead log from being reused and dead rows
 	// from being removed.
 	View(ctx context.Context, fn func(Conn) error) error
-	// Version changes when any process has committed something: a hint to look again, cheap enough
+	// Version changes when any process has committed something: a hint to read again, cheap enough
 	// to poll.
 	Version(ctx context.Context) (int64, error)
 	// Dialect returns the database's SQL dialect. It does not change.
@@ -87,8 +87,7 @@ type Joined interface {
 
 // Rehearser is the ability of a DB to try migrations without leaving anything behind.
 type Rehearser interface {
-	// Rehearse runs fn where tables with the prefix that it is given can be made and vanish after
-	// it.
+	// Rehearse runs fn with a prefix under which it can make tables. They vanish after it.
 	Rehearse(ctx context.Context, fn func(c Conn, prefix string) error) error
 }
 
@@ -110,6 +109,6 @@ type Located interface {
 // Vacuumer is an optional ability of a DB in which dead tuples slow down reads until a vacuum
 // removes them.
 type Vacuumer interface {
-	// Vacuum removes the dead rows of the hot tables. Others read and write meanwhile.
+	// Vacuum removes the dead tuples of the hot tables. It blocks no readers or writers.
 	Vacuum(ctx context.Context) error
 }

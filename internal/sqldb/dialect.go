@@ -13,7 +13,7 @@ import (
 // The shared texts are common SQL except for these tokens, which SQL fills in once when a store
 // opens: the table prefix sj_, placeholders $1, $2, …, /*lock*/, /*lock alias*/, /*hit column*/,
 // ints($n), texts($n), rows($1 type, …) and each($n type). The order of RETURNING rows differs:
-// sort in Go. Integers are bigint, bytes are bytea or blob; no column with an empty value is NULL.
+// sort in Go. Integers are bigint, bytes are bytea or blob. An empty value is never NULL.
 //
 // A text with each($n type) is run for every row of its columns. With Arrays that is one statement
 // over all rows, joined at /*from each*/, /*using each*/ or /*, each*/. Otherwise it is run once a

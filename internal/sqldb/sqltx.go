@@ -161,8 +161,7 @@ func (c *SQLTx) eachRow(q string, hit func(first int64), first Ints, more []Colu
 	return nil
 }
 
-// sqlRow reads a row that the driver has given as it likes: a number may be a text, a text may be
-// bytes.
+// sqlRow reads a row in any types of the driver: a number may be a text, a text may be bytes.
 type sqlRow struct {
 	values []any
 	err    error

@@ -21,12 +21,11 @@ const (
 	// The operating systems of both sides close a connection whose peer confirms nothing for so
 	// long.
 	peerSilence = 6 * time.Second
-	// They ask a connection on which nothing is sent for a sign of life after keepIdle, then each
-	// keepEvery.
+	// They send keep-alive probes on an idle connection after keepIdle, then each keepEvery.
 	keepIdle, keepEvery = 3 * time.Second, time.Second
 	keepProbes          = 3
-	// The server looks during a long statement whether its client is still connected. PostgreSQL 14
-	// or newer.
+	// During a long statement the server checks whether its client is still connected. PostgreSQL
+	// 14 or newer.
 	clientCheck = 2 * time.Second
 	// connectLimit bounds a new connection, unless the address sets connect_timeout.
 	connectLimit = 10 * time.Second
@@ -37,9 +36,9 @@ const (
 	// works on the first one. A proxy confirms packets for a server that it does not reach, so the
 	// operating system notices nothing.
 	answerLimit = 4 * time.Second
-	// checkLimit is for that question; without an answer to it the connection counts as cut.
+	// checkLimit bounds that check; without an answer to it the connection counts as cut.
 	checkLimit = 3 * time.Second
-	// graceLimit is for an answer that was on its way when the server was asked.
+	// graceLimit is the wait for an answer that was on its way during the check.
 	graceLimit = time.Second
 	// After commitLimit the caller of a commit is told that its outcome is unknown.
 	commitLimit = time.Minute

@@ -25,7 +25,7 @@ const (
 	mostConnections   = 12 // 7 writers and 4 readers; more would not make it faster
 )
 
-// splitOf shares out so many connections.
+// splitOf divides a number of connections.
 func splitOf(most int) (split, error) {
 	if most < fewestConnections {
 		return split{}, sojourn.Invalid("url", "pool_max_conns is %d; the store needs %d connections or more", most, fewestConnections)
@@ -129,7 +129,7 @@ func (d *DB) view(ctx context.Context, fn func(sqldb.Conn) error) (behind bool, 
 	return behind, err
 }
 
-// enter waits for room.
+// enter waits for a free slot.
 func enter(ctx context.Context, room chan struct{}) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -203,8 +203,8 @@ func (d *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return c, err
 }
 
-// rollBack ends a transaction that failed. A connection that does not obey is closed, which ends it
-// as well.
+// rollBack ends a transaction that failed. If that fails, it closes the connection, which ends the
+// transaction as well.
 func (d *DB) rollBack(ctx context.Context, raw *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 	defer cancel()

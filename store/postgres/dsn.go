@@ -24,8 +24,8 @@ func Valid(address string) error {
 	return err
 }
 
-// tableParameters are the parameters of an address that say where the tables are, and the options
-// that they mean.
+// tableParameters are the parameters of an address that set the schema and prefix of the tables,
+// with their options.
 var tableParameters = []struct {
 	name   string
 	option func(string) Option

@@ -64,7 +64,7 @@ func (d *DB) dialLink(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-// linkOf is the link of one of the store's own connections.
+// linkOf returns the link of one of the store's own connections.
 func linkOf(c *pgx.Conn) *link {
 	n := c.PgConn().Conn()
 	if t, ok := n.(*tls.Conn); ok {
