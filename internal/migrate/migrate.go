@@ -230,8 +230,7 @@ const maxDetours = 100
 // errOvertaken: another process has taken this step, or one the other way.
 var errOvertaken = errors.New("another process migrates as well")
 
-// Migrate runs the steps; see sojourn.Migrator. If another process was faster, it reads the version
-// again.
+// Migrate runs the steps; see sojourn.Migrator. After a lost race it reads the version again.
 func (m *Migrator) Migrate(ctx context.Context, to int) (done []sojourn.Migration, err error) {
 	for range maxDetours {
 		s, err := m.Schema(ctx)

@@ -5,7 +5,7 @@ package sqldb
 // [DB].View, whose context it uses.
 //
 // An argument is int64, int, bool (0 or 1), string, []byte (nil is empty bytes, never NULL), nil
-// (NULL), [Ints] or [Texts] (what ints($n) and texts($n) unfold). Any other type is an error. The
+// (NULL), [Ints] or [Texts] (unfolded by ints($n) and texts($n)). Any other type is an error. The
 // number of arguments must fit the text.
 type Conn interface {
 	// Exec runs q and returns the number of rows that it inserted, updated or deleted; after any

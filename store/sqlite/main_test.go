@@ -112,7 +112,7 @@ func child(t *testing.T, path, command string) *process {
 	return p
 }
 
-// read returns what follows word in the child's next line, which must begin with it.
+// read returns the rest of the child's next line after word, with which it must begin.
 func (p *process) read(t *testing.T, word string) string {
 	t.Helper()
 	if !p.lines.Scan() {

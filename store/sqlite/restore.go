@@ -260,8 +260,8 @@ func (r *restoring) swap() (kept string, err error) {
 	return kept, syncDir(filepath.Dir(r.path))
 }
 
-// moveIn moves away what there is, a file that cannot be read with its log, and puts the new store
-// in its place. Meanwhile a mark keeps others from opening, and so from making, a store there.
+// moveIn renames the old files, an unreadable one with its log, and puts the new store in place.
+// Meanwhile a mark keeps others from opening, and so from making, a store there.
 func (r *restoring) moveIn() (kept string, err error) {
 	if _, err := r.mark.WriteAt([]byte(replacing), 1); err != nil {
 		return "", err

@@ -3,8 +3,8 @@
 // bit: the same operations, the same answers.
 //
 //	dice.go             chance, a sequence of its own for each operation
-//	model.go            the model: what a store must show
-//	calls.go edits.go   what each call must answer; sweeps.go what a sweep must do
+//	model.go            the model, which predicts the visible state of a store
+//	calls.go edits.go   predictions of each call's answer; sweeps.go of each sweep
 //	faults.go           a store around the store, which loses answers, repeats calls and goes away
 //	act.go ops.go       random operations of producers, workers, the outside and operators
 //	look.go ledger.go   the store compared with the model; laws that need no model
