@@ -1,5 +1,5 @@
-// Package store opens any store of this module by its URL, for programs whose store is a setting. A
-// program that always uses one kind of store imports that package instead and links nothing else.
+// Package store opens any store of this module by its URL, for programs that take the store from a
+// setting. A program that always uses one kind of store imports its package and links nothing else.
 package store
 
 import (
@@ -25,8 +25,8 @@ type settings struct {
 	postgres  []postgres.Option
 }
 
-// MustExist refuses to create a store: where there is none, Open returns an *sojourn.Error with
-// CodeUnavailable whose Err is fs.ErrNotExist. PostgreSQL always answers for itself.
+// MustExist refuses to create a store: if there is none, Open returns an *sojourn.Error with
+// CodeUnavailable whose Err is fs.ErrNotExist. It has no effect on PostgreSQL.
 func MustExist() Option { return func(s *settings) { s.mustExist = true } }
 
 // NoMigrate refuses an older schema with CodeSchema instead of migrating it, as PostgreSQL does by
@@ -41,7 +41,7 @@ func Migrate() Option {
 	return func(s *settings) { s.postgres = append(s.postgres, postgres.AutoMigrate()) }
 }
 
-// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default 24 h.
+// InboxTTL is the time to live of a response that matches no job: 1 s or more, default 24 h.
 func InboxTTL(d time.Duration) Option {
 	return func(s *settings) {
 		s.sqlite, s.postgres = append(s.sqlite, sqlite.InboxTTL(d)), append(s.postgres, postgres.InboxTTL(d))
@@ -62,7 +62,7 @@ func LowSpace(bytes int64) Option {
 	return func(s *settings) { s.sqlite = append(s.sqlite, sqlite.LowSpace(bytes)) }
 }
 
-// Throttle gives a queue a throttler in Go; see sqlite.Throttle and postgres.Throttle.
+// Throttle sets a queue's throttler in Go; see sqlite.Throttle and postgres.Throttle.
 func Throttle(queue string, t sojourn.Throttler) Option {
 	return func(s *settings) {
 		s.sqlite, s.postgres = append(s.sqlite, sqlite.Throttle(queue, t)), append(s.postgres, postgres.Throttle(queue, t))
@@ -76,13 +76,13 @@ func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
 	}
 }
 
-// ServerToken is what opens the door of a server: one of sojourn token create. Databases need none.
+// ServerToken authenticates at a server; make it with sojourn token create. Databases need none.
 func ServerToken(bearer string) Option {
 	return func(s *settings) { s.http = append(s.http, httpapi.Token(bearer)) }
 }
 
-// Path gives the file of an SQLite URL, ":memory:" for a store in memory, and "" for a valid URL of
-// another store. An error is as that of Open.
+// Path returns the file of an SQLite URL, ":memory:" for a store in memory, and "" for a valid URL
+// of another store. Its errors are those of Open.
 func Path(address string) (string, error) {
 	if isPostgres(address) || IsServer(address) {
 		return "", Valid(address)
@@ -99,8 +99,8 @@ func Path(address string) (string, error) {
 //	{"host": …}       the same as a JSON object: host, port, db, user, password, schema, prefix, …
 //	http://HOST:PORT  a server, sojourn serve; also https://. Options about tables, throttlers and the inbox are the server's own business
 //
-// Anything else is an *sojourn.Error with CodeInvalid that says what is accepted. The caller closes
-// the client.
+// For anything else Open returns an *sojourn.Error with CodeInvalid that lists the accepted forms.
+// The caller closes the client.
 func Open(address string, options ...Option) (*sojourn.Client, error) {
 	s, path, address, err := prepare(address, options)
 	switch {
@@ -138,8 +138,8 @@ func prepare(address string, options []Option) (s settings, path, server string,
 	return s, path, "", err
 }
 
-// OpenMigrator opens a store of any version to look after its tables. URLs and options are those of
-// Open; the caller closes it.
+// OpenMigrator opens a store of any version to migrate its tables. URLs and options are those of
+// Open; the caller closes the Migrator.
 func OpenMigrator(address string, options ...Option) (sojourn.Migrator, error) {
 	s, path, address, err := prepare(address, options)
 	switch {
@@ -175,7 +175,7 @@ func isJSON(address string) bool { return strings.HasPrefix(strings.TrimSpace(ad
 
 const memory = ":memory:"
 
-// sqlitePath gives the file that a URL names.
+// sqlitePath returns the file that a URL names.
 func sqlitePath(url string) (string, error) {
 	path, ok := strings.CutPrefix(url, "sqlite:")
 	switch {
@@ -208,7 +208,7 @@ func sqlitePath(url string) (string, error) {
 	return path, nil
 }
 
-// scheme gives what stands before the colon of a URL; "" for file names. A single letter is a drive
+// scheme returns the part before the colon of a URL; "" for file names. A single letter is a drive
 // of Windows.
 func scheme(url string) string {
 	before, _, ok := strings.Cut(url, ":")

@@ -13,8 +13,8 @@ var shownParameters = []string{"schema", "prefix"}
 // keyword is the beginning of a connection string such as "host=db password=secret".
 var keyword = regexp.MustCompile(`^\s*[A-Za-z_]+\s*=`)
 
-// Redact is an address as it may be shown: without passwords, whatever form it has and whether or
-// not it is well-formed.
+// Redact returns an address without its passwords, so that it can be shown. The address may have
+// any form and may be malformed.
 func Redact(address string) string {
 	scheme, _, isURL := strings.Cut(address, "://")
 	switch {

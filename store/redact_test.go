@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// secret stands where an address has a password.
+// secret is the password in all addresses.
 const secret = "hunter2"
 
-// TestNoPasswordInErrors: whatever form an address has, and however wrong it is, no error shows its
-// password.
+// TestNoPasswordInErrors: no error shows the password of an address, in any form and with any
+// mistake.
 func TestNoPasswordInErrors(t *testing.T) {
 	for _, address := range []string{
 		"host=127.0.0.1 port=1 user=u password=" + secret + " dbname=d", "user=u password='" + secret + " x' host=127.0.0.1", "password=" + secret + ".db",

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// Drift compares what is there with what the migrations make; see sojourn.Migrator.
+// Drift compares the schema of the database with that of the migrations; see sojourn.Migrator.
 func (m *Migrator) Drift(ctx context.Context) ([]string, error) {
 	s, err := m.Schema(ctx)
 	if err != nil {
@@ -47,8 +47,8 @@ func (m *Migrator) Drift(ctx context.Context) ([]string, error) {
 	return differences(want, have), err
 }
 
-// outline reads what the tables of a prefix are made of: the things by their names, such as "column
-// sj_job.id", with their definitions.
+// outline reads the schema of the tables with a prefix: the definition of each object by its name,
+// such as "column sj_job.id".
 func outline(c sqldb.Conn, d sqldb.Dialect, prefix string) (map[string]string, error) {
 	out := map[string]string{}
 	err := c.Query(d.Shape, func(r sqldb.Row) error {
@@ -58,7 +58,7 @@ func outline(c sqldb.Conn, d sqldb.Dialect, prefix string) (map[string]string, e
 	return out, err
 }
 
-// differences says in what have differs from want, sorted.
+// differences lists the objects in which have differs from want, sorted.
 func differences(want, have map[string]string) (out []string) {
 	for name, w := range want {
 		switch h, ok := have[name]; {

@@ -27,8 +27,8 @@ type Migrator struct {
 
 var _ sojourn.Migrator = (*Migrator)(nil)
 
-// New makes one for the tables of a prefix. before are statements that make room for them, such as
-// a schema; they may run again.
+// New makes a Migrator for the tables of a prefix. before are statements that prepare the database,
+// such as making a schema; they may run again.
 func New(db sqldb.DB, prefix string, now func() time.Time, before ...string) *Migrator {
 	return &Migrator{db: db, prefix: prefix, now: now, before: before}
 }
@@ -47,8 +47,8 @@ func (m *Migrator) Schema(ctx context.Context) (sojourn.Schema, error) {
 	return s, err
 }
 
-// ifThere runs look if there is a table of this name. On PostgreSQL a snapshot does not keep a
-// table that another process drops just then: it was not there.
+// ifThere runs look if a table of this name exists. On PostgreSQL a snapshot does not keep a table
+// that another process drops just then: it counts as missing.
 func (m *Migrator) ifThere(ctx context.Context, table string, look func(sqldb.Conn) error) (there bool, err error) {
 	find := func(c sqldb.Conn) error {
 		return c.Query(m.db.Dialect().FindTable, func(r sqldb.Row) error { there = r.Int(0) > 0; return nil }, table)
@@ -65,7 +65,7 @@ func (m *Migrator) ifThere(ctx context.Context, table string, look func(sqldb.Co
 	return there, err
 }
 
-// ReadSchema fills in what the database says of its schema. The table of migrations must exist.
+// ReadSchema fills in the versions stored in the database. The table of migrations must exist.
 func (m *Migrator) ReadSchema(c sqldb.Conn, s *sojourn.Schema) error {
 	s.Newest = m.db.Dialect().Newest()
 	err := c.Query(m.sql(qVersion), func(r sqldb.Row) error { s.Found = int(r.Int(0)); return nil })
@@ -77,8 +77,8 @@ func (m *Migrator) ReadSchema(c sqldb.Conn, s *sojourn.Schema) error {
 
 func (m *Migrator) sql(text string) string { return m.db.Dialect().SQL(m.prefix, "", text) }
 
-// Fits says whether a program may work with the tables that it has found; where names the store.
-// The error has CodeSchema.
+// Fits checks whether a program may work with the schema version found; where names the store. The
+// error has CodeSchema.
 func Fits(s sojourn.Schema, where string) error {
 	refuse := func(format string, a ...any) error {
 		return &sojourn.Error{Code: sojourn.CodeSchema, Field: "store", Index: -1, Message: where + " " + fmt.Sprintf(format, a...)}
@@ -94,8 +94,8 @@ func Fits(s sojourn.Schema, where string) error {
 	return nil
 }
 
-// Raise brings older or missing tables to the newest version, as a store does that migrates when it
-// opens. Newer ones it leaves alone.
+// Raise migrates older or missing tables to the newest version, as a store does that migrates when
+// it opens. It does not change newer ones.
 func (m *Migrator) Raise(ctx context.Context) error {
 	s, err := m.Schema(ctx)
 	if err == nil && s.Found < s.Newest {
@@ -129,7 +129,7 @@ func (m *Migrator) Plan(ctx context.Context, to int) ([]sojourn.Migration, error
 	return steps, nil
 }
 
-// route lists the steps from the version found, without what they lose.
+// route lists the steps from the version found, without their losses.
 func (m *Migrator) route(s sojourn.Schema, to int) ([]sojourn.Migration, error) {
 	switch {
 	case to < 0 || to > s.Newest:
@@ -171,7 +171,7 @@ func (m *Migrator) up(s sqldb.Migration) sojourn.Migration {
 	return out
 }
 
-// down writes a step down. The last one leaves nothing.
+// down prepares a step down. The last one removes everything.
 func (m *Migrator) down(s sqldb.Migration, needs int) sojourn.Migration {
 	out := sojourn.Migration{Version: s.Version, Name: s.Name, Down: true, Needs: needs, SQL: m.lock()}
 	for _, statement := range sqldb.Statements(s.Down) {
@@ -192,8 +192,8 @@ func (m *Migrator) lock() []string {
 	return nil
 }
 
-// losses counts what a step down takes away. Tables that an earlier step down has taken, or that
-// are not there, lose nothing more.
+// losses counts the rows that a step down deletes. Tables that an earlier step down has dropped, or
+// that do not exist, lose nothing more.
 func (m *Migrator) losses(ctx context.Context, step *sojourn.Migration) error {
 	for _, q := range step.SQL {
 		table, column := taken(q)
@@ -224,13 +224,13 @@ func taken(statement string) (table, column string) {
 	return "", ""
 }
 
-// maxDetours bounds how often Migrate begins anew because other processes migrate as well.
+// maxDetours bounds how often Migrate starts over because other processes migrate as well.
 const maxDetours = 100
 
 // errOvertaken: another process has taken this step, or one the other way.
 var errOvertaken = errors.New("another process migrates as well")
 
-// Migrate takes the steps; see sojourn.Migrator. Where another process was faster, it looks again.
+// Migrate runs the steps; see sojourn.Migrator. After a lost race it reads the version again.
 func (m *Migrator) Migrate(ctx context.Context, to int) (done []sojourn.Migration, err error) {
 	for range maxDetours {
 		s, err := m.Schema(ctx)
@@ -252,9 +252,9 @@ func (m *Migrator) Migrate(ctx context.Context, to int) (done []sojourn.Migratio
 	return done, sojourn.Conflict("other processes migrate this store to another version; stop them, and begin anew")
 }
 
-// take runs one step in one transaction. The statements before the first of the step itself make
-// the table of versions and keep other processes out; what was decided before is looked at again
-// behind them.
+// take runs one step in one transaction. The statements before the step's first one make the table
+// of versions and lock out other processes; alone then repeats the checks on which the decision for
+// this step was based.
 func (m *Migrator) take(ctx context.Context, s sojourn.Schema, step sojourn.Migration) error {
 	first := len(m.lock())
 	if !step.Down && step.Version == 1 {
@@ -275,8 +275,8 @@ func (m *Migrator) take(ctx context.Context, s sojourn.Schema, step sojourn.Migr
 	})
 }
 
-// alone refuses a step that another process has taken, and one after which other processes that
-// have the store open could not go on working, where that can be known.
+// alone refuses a step that another process has taken, and, where that can be known, one after
+// which other processes that have the store open could not work.
 func (m *Migrator) alone(ctx context.Context, c sqldb.Conn, s sojourn.Schema, step sojourn.Migration) error {
 	var now sojourn.Schema
 	if err := m.ReadSchema(c, &now); err != nil {
@@ -290,7 +290,7 @@ func (m *Migrator) alone(ctx context.Context, c sqldb.Conn, s sojourn.Schema, st
 		return nil
 	}
 	level := step.Needs
-	if step.Down { // programs of every version rely on what goes away
+	if step.Down { // programs of every version need the objects that a step down drops
 		level = s.Newest + 1
 	}
 	n, err := db.Others(ctx, level)

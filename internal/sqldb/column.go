@@ -56,8 +56,8 @@ func (v Texts) At(i int) any { return v[i] }
 // Array is the column as []string, not a copy.
 func (v Texts) Array() any { return []string(v) }
 
-// JSON renders the column as a JSON array of strings. Bytes that are no UTF-8 stand as they are
-// (encoding/json would replace them), which SQLite reads back unchanged.
+// JSON renders the column as a JSON array of strings. Invalid UTF-8 is written unchanged
+// (encoding/json would replace it), and SQLite reads it back unchanged.
 func (v Texts) JSON() string {
 	const hex = "0123456789abcdef"
 	size := 2

@@ -1,11 +1,11 @@
 package sqldb
 
-// Conn is one connection inside one transaction, which begins at the latest with the first call. It
+// Conn is one connection inside one transaction, which begins with the first call or before. It
 // belongs to one goroutine and is valid only inside the function that got it from [DB].Update or
-// [DB].View; the context was given there.
+// [DB].View, whose context it uses.
 //
 // An argument is int64, int, bool (0 or 1), string, []byte (nil is empty bytes, never NULL), nil
-// (NULL), [Ints] or [Texts] (what ints($n) and texts($n) unfold). Any other type is an error. The
+// (NULL), [Ints] or [Texts] (unfolded by ints($n) and texts($n)). Any other type is an error. The
 // number of arguments must fit the text.
 type Conn interface {
 	// Exec runs q and returns the number of rows that it inserted, updated or deleted; after any
@@ -14,11 +14,11 @@ type Conn interface {
 	// Query runs q and calls each for every row; the Row is valid only during that call. An error
 	// of each ends the query and is returned. A nested call may run other texts, never q itself.
 	Query(q string, each func(Row) error, args ...any) error
-	// Bulk runs q for every row of the columns, which must have one length, and calls hit (if not
+	// Bulk runs q for every row of the columns, which must have equal length, and calls hit (if not
 	// nil) with the first column's value of each row that changed something, in any order. Without
 	// rows it does nothing.
 	//
-	// SQLite loops over one prepared statement and looks at its change counter, because RETURNING
+	// SQLite loops over one prepared statement and reads its change counter, because RETURNING
 	// costs a quarter there; PostgreSQL binds whole columns as arrays to one statement that returns
 	// the hits. So a text for Bulk uses rows($1 type, …) or Dialect.Over, and /*hit column*/ where
 	// hit is not nil.
@@ -41,24 +41,24 @@ type Sender interface {
 	Send(batch []Statement) error
 }
 
-// Committer is an optional ability of a Sender whose transaction is its own.
+// Committer is an optional ability of a Sender that owns its transaction.
 type Committer interface {
 	Sender
-	// Commit runs statements in order and commits, in one message. The error of a statement whose
-	// number of rows is not the wanted one is ErrRaced. Nothing may follow it.
+	// Commit runs statements in order and commits, in one message. It returns ErrRaced if a
+	// statement affects another number of rows than wanted. Nothing may follow it.
 	Commit(batch []Statement) error
 }
 
 // Silencer is an optional ability of a Committer. Without Silent, the Commit of a transaction that
-// has written nothing makes durable what it has read: it may be what another transaction has
-// committed a moment ago.
+// has written nothing makes its reads durable, because they may show rows that another transaction
+// has just committed.
 type Silencer interface {
-	// Silent says that no caller is told anything that the transaction has read.
+	// Silent declares that no caller is told a result of the transaction's reads.
 	Silent()
 }
 
-// DurableReader is an optional ability of the Conn of a View, whose database may show commits that
-// a power cut or a failover can still undo.
+// DurableReader is an optional ability of the Conn of a View. It is for databases that may show
+// commits that a power cut or a failover can still undo.
 type DurableReader interface {
 	// ReadDurably makes View return only when everything that it has read is durable.
 	ReadDurably()
@@ -66,29 +66,29 @@ type DurableReader interface {
 
 // DurableJoiner is an optional ability of a Joined.
 type DurableJoiner interface {
-	// ReadDurably makes the commit of the transaction make durable what it has read, although it
+	// ReadDurably makes the commit of the transaction wait until its reads are durable, although it
 	// writes nothing.
 	ReadDurably() error
 }
 
-// Clocked is an optional ability of a Conn whose database has a clock of its own, as a server has
-// that several machines use.
+// Clocked is an optional ability of a Conn whose database has its own clock, such as a server that
+// several machines use.
 type Clocked interface {
-	// Clock is what the database's clock showed when the transaction began, in microseconds since
-	// 1970. It stays the same.
+	// Clock returns the time of the database's clock at the beginning of the transaction, in
+	// microseconds since 1970. It stays the same.
 	Clock() (int64, error)
 }
 
-// Versioned is an optional ability of a Conn whose transactions write alone.
+// Versioned is an optional ability of a Conn whose transactions have no concurrent writers.
 type Versioned interface {
-	// Version changes when another connection has committed something since; what this one has
-	// committed does not count.
+	// Version changes when another connection has committed something since; commits of this
+	// connection do not count.
 	Version() (int64, error)
-	// Ended has fn called when the transaction has ended, before the next one begins. failed says
-	// why it was rolled back.
+	// Ended registers fn, which is called when the transaction has ended, before the next one
+	// begins. failed is the cause of a rollback.
 	Ended(fn func(failed error))
-	// Silent says that nobody is told what the transaction has read. One that has not written
-	// anything either need not wait until that is durable.
+	// Silent declares that no caller is told a result of the transaction's reads. If it has written
+	// nothing either, it need not wait until its reads are durable.
 	Silent()
 }
 

@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// ErrRaced is the error of a step that found something else when it wrote than when it looked,
-// because another transaction was faster. Nothing is wrong: a DB with Concurrent in its dialect
-// runs the function again. Test with errors.Is.
+// ErrRaced is the error of a step whose reads were outdated when it wrote, because another
+// transaction was faster. This is no failure: a DB with Concurrent in its dialect runs the function
+// again. Test with errors.Is.
 var ErrRaced = errors.New("another transaction was faster")
 
 // DB opens transactions. All methods are safe for concurrent use; a function given to Update or
@@ -15,27 +15,27 @@ var ErrRaced = errors.New("another transaction was faster")
 type DB interface {
 	// Update runs fn in one write transaction, which is durable when Update returns nil. An error
 	// of fn rolls it back and is returned. fn may be called again when the database asks for a
-	// repetition, so it begins by resetting what it collects. A busy database never surfaces:
-	// Update waits until ctx ends. ctx ends fn's statements, never a commit under way, so an error
-	// of ctx means that nothing was written.
+	// retry, so it begins by resetting its results. A busy database is no error: Update waits until
+	// ctx ends. ctx ends statements of fn, but never a commit under way, so an error of ctx means
+	// that nothing was written.
 	Update(ctx context.Context, fn func(Conn) error) error
 	// View runs fn over a read-only snapshot, which fn must leave soon: after 5 s it is ended with
 	// an error that is a context.DeadlineExceeded. On SQLite a deadline of ctx takes the place of
 	// the 5 s. A snapshot that is held keeps the write-ahead log from being reused and dead rows
 	// from being removed.
 	View(ctx context.Context, fn func(Conn) error) error
-	// Version changes when any process has committed something: a hint to look again, cheap enough
+	// Version changes when any process has committed something: a hint to read again, cheap enough
 	// to poll.
 	Version(ctx context.Context) (int64, error)
-	// Dialect is how this database's SQL differs. It does not change.
+	// Dialect returns the database's SQL dialect. It does not change.
 	Dialect() Dialect
-	// Describe says what is open.
+	// Describe describes the open database.
 	Describe(ctx context.Context) (Description, error)
 	// Close waits for transactions under way and releases everything. A second Close does nothing.
 	Close() error
 }
 
-// Description says what database is open.
+// Description describes an open database.
 type Description struct {
 	Name       string // such as "sqlite"
 	Version    string // of the database
@@ -50,12 +50,12 @@ type Description struct {
 // holds an operating system lock while it lives, and the lock of a dead one is free. All methods
 // are safe for concurrent use.
 type Owners interface {
-	// OwnerID names this open store: [a-z0-9]{16}, random; "" where nobody else can open the
+	// OwnerID names this open store: [a-z0-9]{16}, random; "" if no other process can open the
 	// database.
 	OwnerID() string
 	// EndDead calls end for each owner whose process has died, and forgets the owner if end returns
-	// true. Until end has returned, no process can become that owner. Two processes may do so at a
-	// time.
+	// true. No process can become that owner before end has returned. Two processes may call
+	// EndDead concurrently.
 	EndDead(ctx context.Context, end func(owner string) (finished bool, err error)) error
 }
 
@@ -70,33 +70,32 @@ type Durable interface {
 // Joiner is an optional ability of a DB: it works inside of transactions that the application has
 // begun. Safe for concurrent use.
 type Joiner interface {
-	// Join begins a savepoint in tx and checks that tx stands in this very database: secret is what
-	// it must find in sj_meta. It refuses, with an *Error, a tx of another type, of another
-	// database, or of a driver that cannot share the database safely.
+	// Join begins a savepoint in tx and checks that tx uses the store's own database: secret is the
+	// value that it must find in sj_meta. It refuses, with an *Error, a tx of another type, of
+	// another database, or of a driver that cannot share the database safely.
 	Join(ctx context.Context, tx any, secret string) (Joined, error)
 }
 
-// Joined is a Conn inside of a savepoint of somebody's transaction.
+// Joined is a Conn inside of a savepoint of the application's transaction.
 type Joined interface {
 	Conn
-	// Undo takes back everything since Join, even if its context has ended. The savepoint stays.
+	// Undo rolls back everything since Join, even if its context has ended. The savepoint stays.
 	Undo() error
-	// Keep ends the savepoint: what was done belongs to the transaction.
+	// Keep releases the savepoint: its writes become part of the transaction.
 	Keep() error
 }
 
 // Rehearser is the ability of a DB to try migrations without leaving anything behind.
 type Rehearser interface {
-	// Rehearse runs fn where tables with the prefix that it is given can be made and vanish after
-	// it.
+	// Rehearse runs fn with a prefix under which it can make tables. They vanish after it.
 	Rehearse(ctx context.Context, fn func(c Conn, prefix string) error) error
 }
 
 // Crowded is an optional ability of a DB that knows the other processes that have it open. Safe for
 // concurrent use.
 type Crowded interface {
-	// Others counts the other open stores on this database whose programs know only versions of the
-	// schema below level.
+	// Others counts the other open stores on this database whose programs know only schema versions
+	// below level.
 	Others(ctx context.Context, level int) (int, error)
 }
 
@@ -107,9 +106,9 @@ type Located interface {
 	Elsewhere(ctx context.Context) (processes []string, err error)
 }
 
-// Vacuumer is an optional ability of a DB in which rows that were changed or deleted stay in the
-// way until somebody removes them.
+// Vacuumer is an optional ability of a DB in which dead tuples slow down reads until a vacuum
+// removes them.
 type Vacuumer interface {
-	// Vacuum removes the dead rows of the hot tables. Others read and write meanwhile.
+	// Vacuum removes the dead tuples of the hot tables. It blocks no readers or writers.
 	Vacuum(ctx context.Context) error
 }

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Dialect is everything in which the databases differ: strings and three functions, no methods to
+// Dialect holds the differences between the databases: strings and three functions, no methods to
 // override.
 //
-// The shared texts are common SQL but for these tokens, which SQL fills in once when a store opens:
-// the table prefix sj_, placeholders $1, $2, …, /*lock*/, /*lock alias*/, /*hit column*/, ints($n),
-// texts($n), rows($1 type, …) and each($n type). The order of RETURNING rows differs: sort in Go.
-// Integers are bigint, bytes are bytea or blob; nothing is NULL that has a natural empty value.
+// The shared texts are common SQL except for these tokens, which SQL fills in once when a store
+// opens: the table prefix sj_, placeholders $1, $2, …, /*lock*/, /*lock alias*/, /*hit column*/,
+// ints($n), texts($n), rows($1 type, …) and each($n type). The order of RETURNING rows differs:
+// sort in Go. Integers are bigint, bytes are bytea or blob. An empty value is never NULL.
 //
-// A text with each($n type) is run for every row of its columns. Where Arrays is set that is one
-// statement over all rows, and /*from each*/, /*using each*/ or /*, each*/ says where in it they
-// are joined; elsewhere it is run once a row, and the tokens vanish.
+// A text with each($n type) is run for every row of its columns. With Arrays that is one statement
+// over all rows, joined at /*from each*/, /*using each*/ or /*, each*/. Otherwise it is run once a
+// row, and the tokens are removed.
 type Dialect struct {
 	Name   string                       // "sqlite" or "postgres"
 	Param  string                       // stands before the number of a placeholder; "" is "$"
@@ -35,15 +35,15 @@ type Dialect struct {
 	Broken func(error) bool             // an I/O error or corruption, after which the store must refuse all work
 	Over   map[string]string            // name of a text → a text of its own, where a measurement or a lock says so
 
-	// Concurrent says that several transactions write at a time, in this process or in others. The
-	// store then locks rows in ascending order before it decides by them, and looks again after a
-	// commit where two transactions have no row in common.
+	// Concurrent reports that several transactions may write at a time, in this process or in
+	// others. The store then locks rows in ascending order before it decides by them, and checks
+	// again after a commit where two transactions have no row in common.
 	Concurrent bool
-	// Writer asks for the mark that the rows bear which this transaction has written; "" if nobody
-	// can ask for it. See trusted.
+	// Writer is a query for the mark of the rows that this transaction has written; "" if the
+	// database has no such mark. See trusted.
 	Writer    string
 	FindTable string // counts the tables with the name $1
-	Shape     string // lists what the tables with the prefix $1 are made of: a thing's name, and its definition; see Migrator.Drift
+	Shape     string // lists the schema of the tables with the prefix $1: the name of each object, and its definition; see Migrator.Drift
 	Migrating string // first statement of each step of a migration, which excludes other processes; "" if any write does
 
 	Migrations []Migration // ascending, versions 1, 2, … without gaps

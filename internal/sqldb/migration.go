@@ -20,9 +20,9 @@ type Migration struct {
 	Down    string // takes Up back; "" if there is no way back
 }
 
-// needsLine is a line of a way up that says which programs may go on working after it, by the
-// newest version they know: "-- needs: 3" stands in a step that only adds what programs of version
-// 3 need not know. Without it a step needs its own version.
+// needsLine is a line of a step up with the oldest program version that can work after it: "--
+// needs: 3" is set in a step that only adds objects which programs of version 3 need not know.
+// Without it a step needs its own version.
 var needsLine = regexp.MustCompile(`(?m)^-- needs: ([0-9]+)$`)
 
 var migrationFile = regexp.MustCompile(`^([0-9]{4})_([a-z0-9_]+)(\.down)?\.sql$`)
@@ -112,8 +112,8 @@ func Statements(text string) []string {
 
 const space = " \t\n\r\f" // as SQLite and PostgreSQL have it, which is less than Go has
 
-// lexeme measures what s begins with: ' ' for space and comments, ';', or 'x' for anything else.
-// What is never closed reaches to the end, where the database will complain.
+// lexeme measures the first token of s: ' ' for space and comments, ';', or 'x' for anything else.
+// An unclosed quote or comment reaches to the end, where the database will report it.
 func lexeme(s string) (n int, kind byte) {
 	until := func(from int, end string) int {
 		if k := strings.Index(s[from:], end); k >= 0 {

@@ -15,7 +15,7 @@ type SQLTx struct {
 	loop bool
 }
 
-// JoinSQL begins a savepoint in tx. bind turns an argument of a Conn into what the driver takes.
+// JoinSQL begins a savepoint in tx. bind converts an argument of a Conn to a value of the driver.
 // With loop a Bulk is a loop over one prepared statement that looks at its change counter,
 // otherwise one statement with whole columns as arguments.
 func JoinSQL(ctx context.Context, tx *sql.Tx, bind func(arg any) (any, error), loop bool) (*SQLTx, error) {
@@ -161,8 +161,7 @@ func (c *SQLTx) eachRow(q string, hit func(first int64), first Ints, more []Colu
 	return nil
 }
 
-// sqlRow reads a row that the driver has given as it likes: a number may be a text, a text may be
-// bytes.
+// sqlRow reads a row in any types of the driver: a number may be a text, a text may be bytes.
 type sqlRow struct {
 	values []any
 	err    error

@@ -73,7 +73,7 @@ func newLineUp(t *testing.T) *lineUp {
 	if _, err := l.store.Enqueue(t.Context(), jobs, false); err != nil {
 		t.Fatal(err)
 	}
-	read := l.claim(l.store, 1, 2) // reads them, and learns what they are like
+	read := l.claim(l.store, 1, 2) // reads them, and caches their common columns
 	for _, c := range read {
 		finishOne(t, l.store, c)
 		l.line = l.line[1:]
@@ -106,7 +106,7 @@ func (l *lineUp) open(options ...Option) (sojourn.Store, *starts) {
 	return s, counts
 }
 
-// claim is a claim without what differs from schema to schema.
+// claim is a claim without the values that differ from schema to schema.
 func (l *lineUp) claim(s sojourn.Store, number int64, most int) []sojourn.Claimed {
 	l.t.Helper()
 	jobs, err := s.Claim(l.t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k", "l"}, Max: most,
@@ -120,7 +120,7 @@ func (l *lineUp) claim(s sojourn.Store, number int64, most int) []sojourn.Claime
 	return jobs
 }
 
-// sql changes the rows behind the store's back. sj_ stands for the schema.
+// sql changes rows without the store's knowledge. sj_ is replaced by the schema.
 func (l *lineUp) sql(text string, args ...any) {
 	l.t.Helper()
 	pgtest.SQL(l.t, testURL(l.t), fmt.Sprintf(strings.ReplaceAll(text, "sj_", l.schema+".sj_"), args...))
@@ -136,9 +136,9 @@ func (l *lineUp) rows(table string) (rows []map[string]any) {
 	return rows
 }
 
-// TestJobsAlike: a claim that starts the jobs of a line in the statement that finds them does what
-// one does that has read them, whatever somebody has done to the second of them. In a column that
-// is added later too.
+// TestJobsAlike: a bulk start (a claim that starts jobs in the statement that finds them) has the
+// same result as a claim that reads the jobs first, after any change to the second of them. This
+// includes columns that are added later.
 func TestJobsAlike(t *testing.T) {
 	for name, change := range changesOfALine(t) {
 		a, b := newLineUp(t), newLineUp(t)
@@ -170,7 +170,7 @@ func TestJobsAlike(t *testing.T) {
 	}
 }
 
-// changesOfALine are what may happen to a line of jobs without its store's knowledge.
+// changesOfALine are changes to a line of jobs that bypass its store.
 func changesOfALine(t *testing.T) map[string]func(*lineUp) {
 	changes := map[string]func(*lineUp){
 		"nothing": func(*lineUp) {},
@@ -226,8 +226,8 @@ func edit(l *lineUp, e sojourn.Edit) {
 	}
 }
 
-// TestUnlikeJobsAreRead: where the jobs in front of a line differ now and again, claims read them,
-// and do not start any in vain. Once they are alike for long enough, they start so.
+// TestUnlikeJobsAreRead: while the first jobs of a line differ now and again, claims read them and
+// avoid bulk starts. After enough equal jobs they use bulk starts.
 func TestUnlikeJobsAreRead(t *testing.T) {
 	const turns = 60
 	l := newLineUp(t)
@@ -256,7 +256,7 @@ func TestUnlikeJobsAreRead(t *testing.T) {
 	if n := claims(); n > 2 {
 		t.Errorf("%d of %d claims have started jobs that are not alike", n, turns)
 	}
-	for range 20 { // of which each counts half of what the unlike ones have cost
+	for range 20 { // each counts half of the cost of a failed bulk start
 		fill(1, 1)
 		if claims() == turns {
 			return

@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Nearly all that is written goes as whole columns in arrays. The driver makes an interface value
-// of each element and looks up how to encode it; these codecs write the arrays of the three types
-// that columns have themselves, in the binary format of PostgreSQL's array_recv, and leave
-// everything else to the driver.
+// Nearly all writes bind whole columns as arrays. The driver makes an interface value of each
+// element and looks up its encoding. These codecs encode the arrays of the three column types
+// themselves, in the binary format of PostgreSQL's array_recv, and leave everything else to the
+// driver.
 
 // useArrays makes a connection encode them.
 func useArrays(m *pgtype.Map) {

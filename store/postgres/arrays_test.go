@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// TestArraysAreThoseOfTheDriver: the own codecs write what the driver would write.
+// TestArraysAreThoseOfTheDriver: our codecs produce the same bytes as the driver.
 func TestArraysAreThoseOfTheDriver(t *testing.T) {
 	theirs, ours := pgtype.NewMap(), pgtype.NewMap()
 	useArrays(ours)

@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// BenchmarkLife is the whole life of a job, every operation durable: single enqueues from n
-// producers, claims of up to 100 by 8 workers, each job acknowledged in batches of what was
-// claimed. It is the benchmark of the same name in store/sqlite.
+// BenchmarkLife measures the whole life of a job, every operation durable: single enqueues from n
+// producers, claims of up to 100 by 8 workers, and one batch of acknowledgements for each claim.
+// store/sqlite has a benchmark of the same name.
 func BenchmarkLife(b *testing.B) {
 	for _, mode := range []string{"cache_statement", "cache_describe"} {
 		for _, producers := range []int{1, 64, 512} {

@@ -56,9 +56,9 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 	c.Close()
 }
 
-// TestDoctorReadsInSlices: however little time a read has, the doctor gets to the end of a store
-// that would take longer in one read, finds what is wrong at its end, and ends when its caller's
-// time is over.
+// TestDoctorReadsInSlices: with a short time limit for each read, the doctor still checks all of a
+// store that is too large for one read, finds an error at its end, and stops when its caller's
+// context ends.
 func TestDoctorReadsInSlices(t *testing.T) {
 	const n = 5000
 	schema := newSchema(t)

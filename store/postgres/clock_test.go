@@ -25,8 +25,8 @@ func TestServerClockIsSet(t *testing.T) {
 	clocktest.Run(t, seeds, drivenServer)
 }
 
-// drivenServer is a schema whose clock_timestamp() shows what the test sets: it comes before the
-// server's own function in the search_path.
+// drivenServer is a schema with a clock_timestamp() that the test sets; it precedes the server's
+// own function in the search_path.
 func drivenServer(t *testing.T) clocktest.Database {
 	schema := newSchema(t)
 	address := with(t, testURL(t), "search_path", schema+",pg_catalog")

@@ -19,7 +19,7 @@ func conforming(t *testing.T, o storetest.Options) sojourn.Store {
 	return openKept(t, append(wished(o), Schema(emptySchema(t)))...)
 }
 
-// wished are the options of a store that the suite asks for.
+// wished are the store options that the suite requests.
 func wished(o storetest.Options) []Option {
 	options := []Option{Clock(o.Now), AutoMigrate()}
 	for queue, throttler := range o.Throttlers {

@@ -143,7 +143,7 @@ func (c *conn) Send(batch []sqldb.Statement) error {
 	return err
 }
 
-// note remembers that a statement has written.
+// note records that a statement has written.
 func (c *conn) note(tag pgconn.CommandTag) {
 	c.wrote = c.wrote || tag.RowsAffected() > 0 && (tag.Insert() || tag.Update() || tag.Delete())
 }
@@ -157,7 +157,7 @@ func (c *conn) fold(batch []sqldb.Statement) {
 	}
 }
 
-// message is statements with what they look like for the driver.
+// message is a list of statements with their arguments in the form of the driver.
 type message struct {
 	batch  []sqldb.Statement
 	driver pgx.Batch
@@ -183,7 +183,7 @@ func columnsOf(rows []sqldb.Column) []any {
 	return args
 }
 
-// exchange also returns what the server says of the last statement.
+// exchange also returns the command tag of the last statement.
 func (c *conn) exchange(ctx context.Context, m *message) (last pgconn.CommandTag, err error) {
 	answers := c.raw.SendBatch(ctx, &m.driver)
 	for i := range m.batch {
@@ -216,7 +216,7 @@ func (c *conn) receive(answers pgx.BatchResults, st *sqldb.Statement) (pgconn.Co
 	return found.CommandTag(), found.Err()
 }
 
-// bind turns arguments into what the driver takes.
+// bind converts arguments to values of the driver.
 func bind(args []any) ([]any, error) {
 	values := make([]any, len(args))
 	for i, a := range args {
@@ -292,7 +292,7 @@ func (r *row) Int(col int) int64 {
 	return r.slowInt(col)
 }
 
-// slowInt is apart because what a driver writes into lies on the heap.
+// slowInt is separate because a destination of the driver escapes to the heap.
 func (r *row) slowInt(col int) (n int64) {
 	r.scan(col, &n)
 	return n

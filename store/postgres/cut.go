@@ -16,30 +16,29 @@ import (
 // so a cut costs those who wait for the connection, or for locks that its transaction holds, at
 // most 10 s.
 const (
-	// The server ends a transaction whose client sends nothing for so long, and releases its locks.
+	// The server ends a transaction whose client is silent for so long, and releases its locks.
 	idleInTransaction = 5 * time.Second
 	// The operating systems of both sides close a connection whose peer confirms nothing for so
 	// long.
 	peerSilence = 6 * time.Second
-	// They ask a connection on which nothing is sent for a sign of life after keepIdle, then each
-	// keepEvery.
+	// They send keep-alive probes on an idle connection after keepIdle, then each keepEvery.
 	keepIdle, keepEvery = 3 * time.Second, time.Second
 	keepProbes          = 3
-	// The server looks during a long statement whether its client is still connected. PostgreSQL 14
-	// or newer.
+	// During a long statement the server checks whether its client is still connected. PostgreSQL
+	// 14 or newer.
 	clientCheck = 2 * time.Second
-	// connectLimit is for a new connection, unless the address says connect_timeout.
+	// connectLimit bounds a new connection, unless the address sets connect_timeout.
 	connectLimit = 10 * time.Second
 )
 
 const (
-	// Without an answer for answerLimit, the server is asked over another connection whether it
-	// works on one. A proxy confirms packets for a server that it does not reach, so the operating
-	// system notices nothing.
+	// After answerLimit without an answer, a second connection checks whether the server still
+	// works on the first one. A proxy confirms packets for a server that it does not reach, so the
+	// operating system notices nothing.
 	answerLimit = 4 * time.Second
-	// checkLimit is for that question; without an answer to it the connection counts as cut.
+	// checkLimit bounds that check; without an answer to it the connection counts as cut.
 	checkLimit = 3 * time.Second
-	// graceLimit is for an answer that was on its way when the server was asked.
+	// graceLimit is the wait for an answer that was on its way during the check.
 	graceLimit = time.Second
 	// After commitLimit the caller of a commit is told that its outcome is unknown.
 	commitLimit = time.Minute
@@ -54,8 +53,8 @@ var defaultLimits = limits{answer: answerLimit, check: checkLimit, grace: graceL
 // its state may not be seen, it counts as working.
 const qWorking = `select count(*) from pg_stat_activity where cast(pid as bigint) = $1 and coalesce(state, '') not like 'idle%'`
 
-// working asks over a new connection whether a backend works. A server that refuses the connection
-// lives, and then this is not known.
+// working checks over a new connection whether a backend works. If the server refuses the
+// connection it is alive, but the state of the backend is unknown.
 func (d *DB) working(pid uint32) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), d.limits.check)
 	defer cancel()

@@ -66,7 +66,7 @@ func TestCutConnection(t *testing.T) {
 	}
 }
 
-// preparedName is what the driver calls a prepared statement.
+// preparedName returns the driver's name of a prepared statement.
 func preparedName(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "stmtcache_" + hex.EncodeToString(sum[:24])
@@ -93,8 +93,8 @@ func TestLongStatement(t *testing.T) {
 	}
 }
 
-// TestCutSettings: what bounds the cost of a cut is set on each connection, and in each transaction
-// that writes.
+// TestCutSettings: the settings that bound the cost of a cut connection are set on each connection,
+// and in each transaction that writes.
 func TestCutSettings(t *testing.T) {
 	o, err := newOptions(nil)
 	if err != nil {

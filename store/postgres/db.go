@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// split says how many connections do what, so that readers never wait for writers nor the other way
-// round. One more connection looks for changes of other processes. Handlers of jobs use their own
+// split is the number of connections by use, so that readers never wait for writers nor vice versa.
+// One more connection polls for changes of other processes. Handlers of jobs use their own
 // connections, never these.
 type split struct{ writers, readers int }
 
@@ -25,7 +25,7 @@ const (
 	mostConnections   = 12 // 7 writers and 4 readers; more would not make it faster
 )
 
-// splitOf shares out so many connections.
+// splitOf divides a number of connections.
 func splitOf(most int) (split, error) {
 	if most < fewestConnections {
 		return split{}, sojourn.Invalid("url", "pool_max_conns is %d; the store needs %d connections or more", most, fewestConnections)
@@ -38,12 +38,12 @@ func splitOf(most int) (split, error) {
 
 func (s split) total() int { return s.writers + s.readers + 1 }
 
-// enders is how many transactions at a time are for ends of steps and for claims from queues with
+// enders is the number of concurrent transactions for ends of steps and for claims from queues with
 // gates.
 func (s split) enders() int { return s.writers / 3 }
 
-// runners is how many transactions at a time are for everything else. One more connection leases
-// ids, and looks again for responses that came at the same moment as their job began to wait.
+// runners is the number of concurrent transactions for everything else. One more connection leases
+// ids, and rechecks responses that came at the same moment as their job began to wait.
 func (s split) runners() int { return max(1, s.writers-s.enders()-1) }
 
 const (
@@ -58,7 +58,7 @@ type DB struct {
 	pool     *pgxpool.Pool
 	dialect  sqldb.Dialect
 	location string
-	tables   string // what their names begin with, with the schema
+	tables   string // prefix of their names, with the schema
 	prefix   string // the same without
 	same     *sameness
 	server   settings
@@ -81,8 +81,8 @@ var _ interface {
 // Dialect implements sqldb.DB.
 func (d *DB) Dialect() sqldb.Dialect { return d.dialect }
 
-// Update implements sqldb.DB. The isolation is READ COMMITTED: each statement sees what is
-// committed, and rows are locked before anything is decided by them.
+// Update implements sqldb.DB. The isolation is READ COMMITTED: each statement sees all rows
+// committed before it, and rows are locked before any decision is based on them.
 func (d *DB) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
@@ -129,7 +129,7 @@ func (d *DB) view(ctx context.Context, fn func(sqldb.Conn) error) (behind bool, 
 	return behind, err
 }
 
-// enter waits for room.
+// enter waits for a free slot.
 func enter(ctx context.Context, room chan struct{}) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -176,8 +176,8 @@ func (d *DB) write(ctx context.Context, fn func(sqldb.Conn) error) error {
 const beginRead = `begin isolation level repeatable read read only; select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint),
 	` + standbyExpected
 
-// read runs fn over one snapshot. behind says that what it has read may not be on the standby yet,
-// and has to be.
+// read runs fn over one snapshot. behind reports that the standby may not have the rows that fn has
+// read yet, and that the caller must wait for it.
 func (d *DB) read(ctx context.Context, fn func(sqldb.Conn) error) (behind bool, err error) {
 	c, err := d.acquire(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func (d *DB) read(ctx context.Context, fn func(sqldb.Conn) error) (behind bool, 
 	defer c.Release()
 	found, err := ask(ctx, c.Conn(), beginRead)
 	if err != nil {
-		c.Conn().Close(ctx) // whatever state it is in
+		c.Conn().Close(ctx) // in any state
 		return false, err
 	}
 	r := &reader{conn: conn{ctx: ctx, raw: c.Conn(), now: found[0], begun: true}}
@@ -203,8 +203,8 @@ func (d *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return c, err
 }
 
-// rollBack ends a transaction that failed. A connection that does not obey is closed, which ends it
-// as well.
+// rollBack ends a transaction that failed. If that fails, it closes the connection, which ends the
+// transaction as well.
 func (d *DB) rollBack(ctx context.Context, raw *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 	defer cancel()
@@ -216,8 +216,8 @@ func (d *DB) rollBack(ctx context.Context, raw *pgx.Conn) {
 	}
 }
 
-// ask sends several statements in one message and returns the numbers that the last one gives in
-// one row.
+// ask sends several statements in one message and returns the numbers in the one row of the last
+// one.
 func ask(ctx context.Context, raw *pgx.Conn, q string) ([]int64, error) {
 	results, err := raw.PgConn().Exec(ctx, q).ReadAll()
 	if err != nil {
@@ -271,9 +271,9 @@ const qBytes = `select pg_total_relation_size('sj_meta') + pg_total_relation_siz
 	+ pg_total_relation_size('sj_response') + pg_total_relation_size('sj_message') + pg_total_relation_size('sj_worker')
 	+ pg_total_relation_size('sj_access') + pg_total_relation_size('sj_audit')`
 
-// Vacuum implements sqldb.Vacuumer. It takes the connection of a reader, and leaves a table alone
-// that somebody else vacuums or locks. Where this role does not own the tables, the server does
-// nothing but warn.
+// Vacuum implements sqldb.Vacuumer. It uses the connection of a reader, and skips a table that
+// another session vacuums or locks. If this role does not own the tables, the server only issues a
+// warning.
 func (d *DB) Vacuum(ctx context.Context) error {
 	if err := enter(ctx, d.reading); err != nil {
 		return err

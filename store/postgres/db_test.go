@@ -38,7 +38,7 @@ func testOptions(t *testing.T, list ...Option) options {
 	return o
 }
 
-// TestOpenRefuses: spec:A7, inv:A1. What is wrong is said before anything is touched.
+// TestOpenRefuses: spec:A7, inv:A1. Open reports errors before it changes anything.
 func TestOpenRefuses(t *testing.T) {
 	address := testURL(t)
 	for _, o := range []Option{MaxBytes(0), MaxBytes(sojourn.MaxMaxBytes + 1), InboxTTL(time.Millisecond), Schema("Sojourn"), Schema("a;b"), Prefix("1_"),
@@ -66,7 +66,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestSchemaVersions: a missing or newer schema is refused, and the error says what to do.
+// TestSchemaVersions: a missing or newer schema is refused, and the error says how to proceed.
 func TestSchemaVersions(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
 	refused(t, address, sojourn.CodeSchema, "sojourn migrate up", Schema(schema))
@@ -80,8 +80,8 @@ func TestSchemaVersions(t *testing.T) {
 	refused(t, address, sojourn.CodeSchema, "sojourn migrate up", Schema(schema))
 }
 
-// TestDurability: spec:A8. A server that may lose what it acknowledged is refused, and shown if it
-// is wanted all the same.
+// TestDurability: spec:A8. A server that may lose acknowledged writes is refused; with Relaxed it
+// is accepted, and Status shows it.
 func TestDurability(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
 	c := open(t, Schema(schema), AutoMigrate())
@@ -221,7 +221,7 @@ func TestUpdateEndsDeadlocks(t *testing.T) {
 	}
 }
 
-// TestConnTakesEveryType: what Conn promises of arguments and rows, NULL and nested statements
+// TestConnTakesEveryType: Conn handles all types of arguments and rows, NULL and nested statements
 // included.
 func TestConnTakesEveryType(t *testing.T) {
 	d, table := database(t)

@@ -15,7 +15,7 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// newDialect is how PostgreSQL differs.
+// newDialect returns the SQL dialect of PostgreSQL.
 func newDialect(o options) (sqldb.Dialect, error) {
 	folder, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
@@ -24,8 +24,8 @@ func newDialect(o options) (sqldb.Dialect, error) {
 	migrations, err := sqldb.LoadMigrations(folder)
 	migrations = append(migrations, o.more...)
 	for i := range migrations {
-		// An index stands in the schema of its table, and its name must not say which, so sj_
-		// cannot stand in it.
+		// An index is in the schema of its table, and its name must not contain a schema, so sj_
+		// cannot be used in it.
 		migrations[i].Up = strings.ReplaceAll(migrations[i].Up, "create index ix_", "create index ix_"+o.prefix)
 		migrations[i].Down = strings.ReplaceAll(migrations[i].Down, "drop index ix_", "drop index "+strings.TrimSuffix(o.tables(), o.prefix)+"ix_"+o.prefix)
 	}
@@ -61,9 +61,9 @@ func newDialect(o options) (sqldb.Dialect, error) {
 	}, err
 }
 
-// qShape leaves out what operators may set as they like, such as the parameters of autovacuum, and
-// the tables of another instance whose prefix begins with this one. A definition that names a table
-// or sequence names it without its schema.
+// qShape omits settings that belong to operators, such as the parameters of autovacuum, and the
+// tables of another instance whose prefix begins with this one. A definition that names a table or
+// sequence names it without its schema.
 const qShape = `with home as (select relnamespace as id, regexp_replace($1, '^.*[.]', '') as prefix from pg_class where oid = to_regclass($1 || 'migration')),
 	own as (select c.oid, c.relname, c.relkind, c.relpersistence from pg_class c, home where c.relnamespace = home.id and c.relkind in ('r', 'p', 'S', 'v', 'm')
 		and starts_with(c.relname, home.prefix) and not exists (select 1 from pg_class o where o.relnamespace = home.id
@@ -88,7 +88,7 @@ const qShape = `with home as (select relnamespace as id, regexp_replace($1, '^.*
 const (
 	serialization = "40001"
 	deadlock      = "40P01"
-	// A wait for all writers was given up, so that nobody waits behind it for long.
+	// A wait for all writers was given up, so that others do not queue behind it for long.
 	lockTimeout = "55P03"
 	// A row that another transaction has inserted after this one had looked. Seen again, it is not
 	// inserted.
@@ -98,7 +98,7 @@ const (
 	duplicateObject = "42710"
 )
 
-// busy tells errors after which the whole transaction is worth another try.
+// busy reports errors after which the whole transaction is worth another try.
 func busy(err error) bool {
 	if errors.Is(err, sqldb.ErrRaced) {
 		return true
@@ -127,7 +127,7 @@ var ownTexts = map[string]string{
 			and not exists (select 1 from sj_queue where name = '*' and paused + gated > 0))`,
 	sqlstore.TextStartAlike:   qStartAlike,
 	sqlstore.TextGuessedClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
-	// Whoever has written a table holds this lock on it until it is over.
+	// A transaction that has written a table holds this lock on it until it ends.
 	sqlstore.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
 		and database = (select oid from pg_database where datname = current_database()) and granted and pid is distinct from pg_backend_pid()`,
 	// A counter's row stays locked until the commit: it would put the responses of all
@@ -137,15 +137,14 @@ var ownTexts = map[string]string{
 	sqlstore.TextMessages: `select v.scope, v.id, coalesce(m.seq, nextval('sj_response_seq')), coalesce(r.job, 0),
 		case when m.seq is null then 0 else 1 end::bigint, m.digest from (select distinct * from unnest($1::text[], $2::text[]) u(scope, id)) v
 		left join sj_message m on m.scope = v.scope and m.message_id = v.id left join sj_response r on r.seq = m.seq`,
-	// The shared text looks at 1,000 candidates and takes a few. Locked, all of them would
-	// be hidden from the other nodes; so this one looks past heavy jobs without a bound.
+	// The shared text reads 1,000 candidates and takes a few. Locks on all of them would hide them
+	// from the other nodes; so this one skips heavy jobs without a bound.
 	sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and (weight <= $4::bigint or run_at_us <= $6::bigint)
 		order by r1, r2, id limit $5 /*lock*/`,
 	// A row's xmin is its mark: the transaction that has written it.
 	sqlstore.TextDeleteTrusted: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)
 		where l.id = any(array[v.id]) and l.state = v.state and l.epoch = v.epoch and cast(cast(l.xmin as text) as bigint) = v.mark returning l.id`,
-	// A join with ids is planned as a scan of all jobs as long as the server believes that
-	// there are few.
+	// A join with ids is planned as a scan of all jobs while the server's statistics show few.
 	sqlstore.TextHeads: `select l.id, l.r1, l.r2, l.weight, t.lane from unnest($3::text[]) t(lane) cross join lateral
 		(select h.id, h.r1, h.r2, h.weight from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-'
 		and h.lane = t.lane and h.r1 > -2147483649 order by h.r1, h.r2, h.id limit $4) l`,

@@ -232,7 +232,7 @@ func (w *twins) respond() {
 	w.compare("Respond", func(s sojourn.Store, side int) any { return told(s.Respond(w.ctx, both[side])) })
 }
 
-// editInbox is a person who edits one of the newest responses, whatever became of it.
+// editInbox edits one of the newest responses, in any state, as an operator does.
 func (w *twins) editInbox() {
 	newest, err := w.stores[0].Inbox(w.ctx, sojourn.InboxFilter{Limit: 20})
 	if err != nil {
@@ -292,8 +292,8 @@ func (w *twins) sweep() {
 	w.compare("Sweep", func(s sojourn.Store, _ int) any { return told(s.Sweep(w.ctx, limit)) })
 }
 
-// contentType is one whose bytes are not parsed. A response that is refused for its bytes leaves a
-// gap in the numbers of PostgreSQL.
+// contentType returns a content type whose bytes are not parsed. A response that is refused for its
+// bytes leaves a gap in the numbers of PostgreSQL.
 func (w *twins) contentType() string {
 	return oneOf(w, "text/plain", "application/octet-stream", "text/csv; charset=utf-8")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// twins are two stores that are asked the same, one on SQLite and one on PostgreSQL, with one
+// twins are two stores that get the same calls, one on SQLite and one on PostgreSQL, with one
 // clock.
 type twins struct {
 	*testing.T
@@ -56,9 +56,9 @@ func number(name string, otherwise int) int {
 	return otherwise
 }
 
-// TestTwins asks a store on SQLite and one on PostgreSQL the same random things and compares every
-// answer, and what can be seen afterwards (spec:A8). SOJOURN_TWINS sets the number of operations,
-// SOJOURN_SEED the seed.
+// TestTwins makes the same random calls to a store on SQLite and to one on PostgreSQL and compares
+// every answer, and the visible state afterwards (spec:A8). SOJOURN_TWINS sets the number of
+// operations, SOJOURN_SEED the seed.
 func TestTwins(t *testing.T) {
 	ops := number("SOJOURN_TWINS", 2000)
 	seed := uint64(number("SOJOURN_SEED", int(rand.Uint32())))
@@ -83,7 +83,7 @@ func TestTwins(t *testing.T) {
 			t.Fatalf("seed %d, operation %d", seed, n)
 		}
 	}
-	for range 20 { // what is overdue is no finding
+	for range 20 { // the doctor would report overdue jobs
 		w.sweep()
 	}
 	for i, s := range w.stores {
@@ -94,7 +94,7 @@ func TestTwins(t *testing.T) {
 	t.Logf("seed %d: %d operations, 0 differences: %v", seed, ops, w.tally)
 }
 
-// compare asks both stores the same and wants the same answer.
+// compare makes the same call to both stores and wants the same answer.
 func (w *twins) compare(what string, ask func(s sojourn.Store, side int) any) {
 	w.Helper()
 	var texts [2]string
@@ -115,7 +115,7 @@ func (w *twins) compare(what string, ask func(s sojourn.Store, side int) any) {
 	}
 }
 
-// told is an answer with its error as text, without what each store draws by itself.
+// told is an answer with its error as text, without the random values of each store.
 func told(answer any, err error) any {
 	if claimed, ok := answer.([]sojourn.Claimed); ok {
 		for i := range claimed {

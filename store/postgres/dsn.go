@@ -24,8 +24,8 @@ func Valid(address string) error {
 	return err
 }
 
-// tableParameters are the parameters of an address that say where the tables are, and the options
-// that they mean.
+// tableParameters are the parameters of an address that set the schema and prefix of the tables,
+// with their options.
 var tableParameters = []struct {
 	name   string
 	option func(string) Option
@@ -35,7 +35,7 @@ var tableParameters = []struct {
 	{"prefix", Prefix, func(o *options) *string { return &o.prefix }},
 }
 
-// from adds what an address says of the tables and of the number of connections.
+// from adds the settings of an address for the tables and the number of connections.
 func (o options) from(address string) (options, error) {
 	cfg, own, err := parse(address)
 	if err != nil {
@@ -93,8 +93,8 @@ var (
 	quotedValue  = regexp.MustCompile("(?s)[\"`'].*[\"`']")
 )
 
-// withoutValues is what the driver says about an address, without any part of the address: where it
-// is malformed, what looks like a port or a host may be a password.
+// withoutValues returns the driver's error about an address, without any part of the address: in a
+// malformed one a password can look like a port or a host.
 func withoutValues(address string, err error) string {
 	if strings.Contains(address, "://") {
 		if _, malformed := url.Parse(address); malformed != nil {
@@ -110,7 +110,7 @@ func keywords(text string) (string, error) {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.UseNumber()
 	var object map[string]any
-	if err := d.Decode(&object); err != nil || d.More() { // whose text may show the password
+	if err := d.Decode(&object); err != nil || d.More() { // the error text may show the password
 		return "", sojourn.Invalid("url", "begins like a JSON object and is none; use {\"host\": …, \"port\": …, \"db\": …, \"user\": …}")
 	}
 	var words []string

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
-// TestAddress: an address says where the tables are, in each of its forms.
+// TestAddress: an address sets the schema and prefix of the tables, in each of its forms.
 func TestAddress(t *testing.T) {
 	const prefix = "a_"
 	schema := newSchema(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestOwnScheduleNeedsNoPoll: spec:P3, spec:O7. A waiting claim gets what its own process has
-// scheduled, by an enqueue, a snooze or a retry, although the next poll is an hour away.
+// TestOwnScheduleNeedsNoPoll: spec:P3, spec:O7. A waiting claim gets the jobs that its own process
+// schedules, by an enqueue, a snooze or a retry, although the next poll is an hour away.
 func TestOwnScheduleNeedsNoPoll(t *testing.T) {
 	c := open(t, Schema(newSchema(t)), AutoMigrate(), func(o *options) { o.poll = time.Hour })
 	defer c.Close()

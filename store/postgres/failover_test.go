@@ -13,14 +13,14 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
-// standbyWaits counts connections whose commit waits for the standby.
+// standbyWaits counts the connections that wait for the standby in a commit.
 const standbyWaits = `select count(*) from pg_stat_activity where wait_event = 'SyncRep'`
 
-// TestFailover stalls a synchronous standby, makes calls whose commits therefore wait, has the
-// server give up these waits, and repeats the calls. Then the primary dies and the standby is
-// promoted. Whatever was acknowledged, or reported as final, must be there. In the control arm no
-// commit waits for the standby, so acknowledged jobs must be lost: otherwise the test could not see
-// a loss.
+// TestFailover stalls a synchronous standby and makes calls, whose commits therefore wait. It has
+// the server give up these waits, and repeats the calls. Then the primary dies and the standby is
+// promoted. All acknowledged writes and all jobs reported as final must be there. In the control
+// arm no commit waits for the standby, so acknowledged jobs must be lost: otherwise the test could
+// not see a loss.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	for _, arm := range []struct {
@@ -73,7 +73,7 @@ type failover struct {
 	lease            sojourn.Lease
 
 	mu   sync.Mutex
-	said map[string]bool // what was acknowledged or reported
+	said map[string]bool // acknowledged or reported
 }
 
 // The jobs, counted from base.
@@ -129,7 +129,7 @@ func (f *failover) job(n int) sojourn.Job {
 	return *j
 }
 
-// calls are what callers do and repeat. Each reports whether it was acknowledged.
+// calls are repeatable calls of a client. Each reports whether it was acknowledged.
 func (f *failover) calls() map[string]func(ctx context.Context) error {
 	keyed := f.job(atKeyed)
 	keyed.Key = "keyed"
@@ -222,7 +222,7 @@ func (f *failover) repeat(limit time.Duration) {
 	f.run(limit, f.calls(), f.reports())
 }
 
-// lost lists what was acknowledged and is not on the standby.
+// lost lists the acknowledged writes that are not on the standby.
 func (f *failover) lost() (names []string) {
 	c, err := Open(with(f.t, f.standby.URL, "user", "app"))
 	if err != nil {

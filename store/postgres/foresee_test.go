@@ -12,8 +12,8 @@ import (
 )
 
 // together runs calls so that they share one transaction: an enqueue before them waits for a key
-// that a transaction of the application holds, until they stand in line behind it. They are begun
-// in order; if one comes later all the same, a test is only weaker.
+// that a transaction of the application holds, until they are queued behind it. They begin in
+// order; if one is late, the test is only weaker.
 func together(t *testing.T, c *sojourn.Client, application string, calls ...func()) {
 	t.Helper()
 	ctx := t.Context()
@@ -47,7 +47,7 @@ func together(t *testing.T, c *sojourn.Client, application string, calls ...func
 	all.Wait()
 }
 
-// openNamed is a client whose sessions are known by the name of its schema.
+// openNamed opens a client whose sessions have the name of its schema.
 func openNamed(t *testing.T) (*sojourn.Client, string) {
 	t.Helper()
 	schema := newSchema(t)
@@ -59,9 +59,9 @@ func openNamed(t *testing.T) (*sojourn.Client, string) {
 	return c, schema
 }
 
-// TestClaimsOfOneTransactionLookForThemselves: what is read with the beginning of a transaction is
-// for its first claim; another one that may take heavier jobs finds what the first one could not
-// take.
+// TestClaimsOfOneTransactionLookForThemselves: the prefetch at the beginning of a transaction is
+// for its first claim. A second claim with more capacity finds a job that was too heavy for the
+// first one.
 func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
 	c, schema := openNamed(t)
 	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Weight(5))); err != nil {
@@ -77,8 +77,8 @@ func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
 	}
 }
 
-// TestClaimSeesWhatItsTransactionHasChanged: what was read with the beginning of a transaction is
-// read again if a step before the claim has changed it.
+// TestClaimSeesWhatItsTransactionHasChanged: a claim reads prefetched rows again if an earlier step
+// of its transaction has changed them.
 func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
 	c, schema := openNamed(t)
 	job := sojourn.NewJob("k", []byte(`"old"`))

@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// TestGuessesAreAsked: a transaction that stores a job and starts one guesses what the last ones
-// have found; what another node has changed meanwhile counts all the same.
+// TestGuessesAreAsked: a transaction that stores and starts a job uses cached reads and validates
+// them at commit, so it respects concurrent changes by another node.
 func TestGuessesAreAsked(t *testing.T) {
 	priority := int32(7)
 	set := func(queue string, q sojourn.QueueSettings) func(*sojourn.Client) error {
@@ -71,7 +71,7 @@ func TestGuessesAreAsked(t *testing.T) {
 			if err := c.change(b); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(5 * time.Millisecond) // what falls due has
+			time.Sleep(5 * time.Millisecond) // until the job is due
 			var started []string
 			together(t, a, schema, func() {
 				if _, err := a.Enqueue(t.Context(), mine); err != nil {
@@ -88,8 +88,8 @@ func TestGuessesAreAsked(t *testing.T) {
 	}
 }
 
-// TestGuessedKeys: a key that another node has given away, or that stands twice in a transaction,
-// is found all the same, and so is a repeated call.
+// TestGuessedKeys: a key that another node has taken, or that occurs twice in a transaction, is
+// found in spite of the cache, and so is a repeated call.
 func TestGuessedKeys(t *testing.T) {
 	a, schema := openNamed(t)
 	b, err := Open(testURL(t), Schema(schema))
@@ -111,7 +111,7 @@ func TestGuessedKeys(t *testing.T) {
 	if _, e := enqueue(a, "z"); !e.Duplicate || e.ID != other.ID {
 		t.Errorf("a key of another node: %+v", e)
 	}
-	for range 20 { // until it guesses again
+	for range 20 { // until it uses the cache again
 		enqueue(a, time.Now().String())
 	}
 	if again, err := a.Enqueue(t.Context(), repeated); err != nil || !again.Duplicate || again.ID != repeated.ID {
@@ -141,8 +141,8 @@ func (c *counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 }
 func (c *counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// openCounted opens a store in a new schema over connections that are counted, with this process's
-// clock off by what is returned.
+// openCounted opens a store in a new schema and counts the messages of its connections. off shifts
+// the clock of this process.
 func openCounted(t *testing.T) (s sojourn.Store, c *counted, off *atomic.Int64) {
 	t.Helper()
 	schema := newSchema(t)
@@ -166,7 +166,7 @@ func openCounted(t *testing.T) (s sojourn.Store, c *counted, off *atomic.Int64) 
 	return s, c, off
 }
 
-// trace shows a tracer what the connections of a database do.
+// trace reports the work of a database's connections to a tracer.
 func trace(t *testing.T, db *DB, tracer pgx.QueryTracer) {
 	t.Helper()
 	pool := db.pool.Config()
@@ -178,8 +178,8 @@ func trace(t *testing.T, db *DB, tracer pgx.QueryTracer) {
 	}
 }
 
-// TestEndsAreOneMessage: the end of a step that this process has started needs nothing but the
-// clock, and guesses that.
+// TestEndsAreOneMessage: the end of a step that this process has started needs only the clock, and
+// predicts its time.
 func TestEndsAreOneMessage(t *testing.T) {
 	const lives = 20
 	s, c, _ := openCounted(t)
@@ -203,12 +203,12 @@ func TestEndsAreOneMessage(t *testing.T) {
 // machine, nothing gets its time.
 func TestGuessedClock(t *testing.T) {
 	s, _, off := openCounted(t)
-	for range 3 { // until it guesses
+	for range 3 { // until it uses the cache
 		enqueued(t, s)
 	}
 	for _, hour := range []time.Duration{1, 2} {
 		off.Store(int64(hour * time.Hour))
-		for range 2 { // the first guess is wrong, the second looks
+		for range 2 { // the first prediction is wrong, the second call reads
 			job := enqueued(t, s)
 			claimed := claimOne(t, s)
 			off.Add(int64(10 * time.Minute))

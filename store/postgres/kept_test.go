@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// kept are databases whose connections outlive their stores, by what the names of their tables
-// begin with. A new connection has to learn the tables and to plan each statement, which takes more
-// time than most cases of the suite.
+// kept are databases whose connections outlive their stores, by the prefix of their tables. A new
+// connection has to learn the tables and to plan each statement, which takes more time than most
+// cases of the suite.
 var kept struct {
 	sync.Mutex
 	free map[string][]*DB
@@ -65,7 +65,7 @@ func closeKept() {
 	}
 }
 
-// keptDB is a DB of one store, which leaves the connections to the next one when it is closed.
+// keptDB is a DB of one store, whose connections the next store uses after it is closed.
 type keptDB struct {
 	*DB
 	calls sync.RWMutex // held for reading by each call, for writing by Close, which waits for them
@@ -88,8 +88,8 @@ func (d *keptDB) Close() error {
 	return nil
 }
 
-// while runs a call unless the store is closed: what it leaves behind must not reach the tables of
-// the next one.
+// while runs a call unless the store is closed: its leftovers must not reach the tables of the next
+// store.
 func (d *keptDB) while(call func() error) error {
 	d.calls.RLock()
 	defer d.calls.RUnlock()

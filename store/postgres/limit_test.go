@@ -14,11 +14,11 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
-// TestLimitOnNodes runs three processes of eight workers on one queue with a limit and groups,
-// kills one after the other with kill -9, lowers and raises the limit, cancels jobs that run or
-// await, and sums what is in flight all the while, as other transactions see it: after every commit
-// (inv:T1, inv:T2, spec:K2, spec:K4). In the end the doctor finds the ledger in order.
-// SOJOURN_LIMIT_JOBS sets the number of jobs.
+// TestLimitOnNodes runs three processes of eight workers on one queue with a limit and groups. It
+// kills them in turn with kill -9, lowers and raises the limit, and cancels jobs that run or await.
+// Meanwhile it sums the weight in flight as other transactions see it: after every commit (inv:T1,
+// inv:T2, spec:K2, spec:K4). In the end the doctor checks the ledger. SOJOURN_LIMIT_JOBS sets the
+// number of jobs.
 func TestLimitOnNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs and kills processes for a while")
@@ -95,8 +95,8 @@ func cancelOne(t *testing.T, c *sojourn.Client, state sojourn.State) {
 	}
 }
 
-// TestRepairOfTheLedger: while jobs start and end, what was mislaid is corrected, and what they
-// change meanwhile is not counted twice. inv:T2
+// TestRepairOfTheLedger: while jobs start and end, a repair corrects wrong counts of the weight in
+// flight, and counts no concurrent change twice. inv:T2
 func TestRepairOfTheLedger(t *testing.T) {
 	schema := newSchema(t)
 	c := open(t, Schema(schema), AutoMigrate())
@@ -104,7 +104,7 @@ func TestRepairOfTheLedger(t *testing.T) {
 	gatedtest.Mislay(t, c, func(sql string) { pgtest.SQL(t, testURL(t), "set search_path to "+schema+"; "+sql) })
 }
 
-// flightWatch sums what is in flight.
+// flightWatch sums the weight in flight.
 type flightWatch struct {
 	t                       *testing.T
 	conn                    *pgx.Conn

@@ -21,13 +21,13 @@ var (
 )
 
 // link is the network connection below a connection of the driver. It ends an exchange of messages
-// whose connection was cut, and leaves alone a commit that takes too long.
+// whose connection was cut, but not a slow commit.
 //
 // After any error the driver asks the server to cancel the statement under way. That would end a
-// commit's wait for the synchronous standby, so no such request is sent while the link commits. And
-// a commit is never ended by closing the connection either: after its limit the driver gets an
-// error, and the link goes on waiting for the server's answer, so that no more commits wait for a
-// standby than the store has writers.
+// commit's wait for the synchronous standby, so no such request is sent while the link commits. The
+// connection of a commit is never closed either: after its limit the driver gets an error, and the
+// link goes on waiting for the server's answer. So the number of commits that wait for a standby
+// never exceeds the store's number of writers.
 type link struct {
 	net.Conn
 	db       *DB
@@ -64,7 +64,7 @@ func (d *DB) dialLink(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-// linkOf is the link of one of the store's own connections.
+// linkOf returns the link of one of the store's own connections.
 func linkOf(c *pgx.Conn) *link {
 	n := c.PgConn().Conn()
 	if t, ok := n.(*tls.Conn); ok {

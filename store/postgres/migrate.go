@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// OpenMigrator connects to a database to look after the tables of a store, whatever version they
-// have; see sojourn.Migrator.
+// OpenMigrator connects to a database to migrate the tables of a store, in any version; see
+// sojourn.Migrator.
 func OpenMigrator(address string, list ...Option) (sojourn.Migrator, error) {
 	o, err := newOptions(list)
 	if err == nil {

@@ -53,8 +53,8 @@ func TestMigrationsTogether(t *testing.T) {
 	execute(t, address, "drop schema "+schema+" restrict") // fails if the ways down have left anything
 }
 
-// vanishing is a database whose tables somebody drops just when it has been asked whether they are
-// there.
+// vanishing is a database whose tables are dropped concurrently, right after the check that they
+// exist.
 type vanishing struct {
 	sqldb.DB
 	drop func()
@@ -143,7 +143,7 @@ func TestCodeLevels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Migrate(ctx, s.Found+1); err != nil { // while the old program goes on
+	if _, err := m.Migrate(ctx, s.Found+1); err != nil { // while the old program works
 		t.Fatal(err)
 	}
 	if _, err := old.Enqueue(ctx, sojourn.NewJob("mail", nil)); err != nil {

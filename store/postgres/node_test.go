@@ -17,11 +17,11 @@ import (
 var patient = sojourn.WithPolicy(sojourn.Policy{MaxAttempts: sojourn.Unlimited, MaxCrashes: sojourn.Unlimited, Timeout: time.Hour,
 	Backoff: sojourn.Backoff{First: 100 * time.Millisecond, Limit: time.Second}})
 
-// The kinds of the jobs, by what their handlers do.
+// The kinds of the jobs, named after the actions of their handlers.
 var (
 	plain  = sojourn.Kind[int]{Name: "plain", Options: []sojourn.Option{patient}}
 	asks   = sojourn.Kind[int]{Name: "asks", Options: []sojourn.Option{patient}}   // awaits the answer to the key it was enqueued with
-	late   = sojourn.Kind[int]{Name: "late", Options: []sojourn.Option{patient}}   // gives itself a key, and awaits
+	late   = sojourn.Kind[int]{Name: "late", Options: []sojourn.Option{patient}}   // sets its key, awaits
 	direct = sojourn.Kind[int]{Name: "direct", Options: []sojourn.Option{patient}} // is answered by its id
 )
 
@@ -53,7 +53,7 @@ func node(address, schema string) error {
 		}
 		r.MessageID = fmt.Sprintf("%s-%d", job.IdempotencyKey(), job.Epoch)
 		group.Go(func() { answer(ctx, c, &r) })
-		return sojourn.Await(3 * time.Second) // an answer that dies with its process is asked for again
+		return sojourn.Await(3 * time.Second) // a response lost with its process is requested again
 	}
 	worker.Handle(w, plain, func(_ context.Context, job *sojourn.Job, _ int) error { return run(job, func() error { return nil }) })
 	worker.Handle(w, asks, func(_ context.Context, job *sojourn.Job, _ int) error {
@@ -81,7 +81,7 @@ func node(address, schema string) error {
 	return err
 }
 
-// answer sends a response before or after the job awaits it, and says so when it is acknowledged.
+// answer sends a response before or after the job awaits it, and reports the acknowledgement.
 func answer(ctx context.Context, c *sojourn.Client, r *sojourn.Response) {
 	select {
 	case <-time.After(time.Duration(rand.IntN(10)) * time.Millisecond):

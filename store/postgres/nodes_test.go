@@ -20,7 +20,7 @@ import (
 // all.
 type span struct{ began, ended int64 } // microseconds; ended is 0 if its process was killed before it
 
-// witness is what the parent has heard from all nodes.
+// witness collects the reports of all nodes in the parent process.
 type witness struct {
 	mu       sync.Mutex // guards the fields below
 	runs     map[sojourn.ID]map[int64]span
@@ -61,7 +61,7 @@ func (w *witness) note(words []string) {
 	w.runs[sojourn.ID(id)][epoch] = s
 }
 
-// node starts a process. kill is kill -9, stop asks it to end.
+// node starts a process. kill is kill -9, stop requests its end.
 func (w *witness) node(t *testing.T, schema string) (kill func(), stop func() error) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -166,7 +166,7 @@ func enqueueMany(c *sojourn.Client, n int) error {
 	return nil
 }
 
-// countLive is how many of n jobs are not final, which includes those that are not enqueued yet.
+// countLive counts the jobs of n that are not final, including those that are not enqueued yet.
 func countLive(t *testing.T, c *sojourn.Client, n int) int {
 	t.Helper()
 	queues, err := c.Store().Queues(context.Background())

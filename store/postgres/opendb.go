@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// openPatience is how long opening may take, with the making of tables.
+// openPatience bounds the time to open a store, including the migration.
 const openPatience = 30 * time.Second
 
 // settings of the server that the store depends on.
@@ -92,7 +92,7 @@ func (d *DB) look(ctx context.Context) error {
 	return nil
 }
 
-// check refuses a server that could lose what was acknowledged, or that cannot run the statements.
+// check refuses a server that could lose acknowledged writes, or that cannot run the statements.
 func (s settings) check(location string, relaxed bool) error {
 	refuse := func(format string, a ...any) error {
 		return &sojourn.Error{Code: sojourn.CodeInvalid, Field: "store", Index: -1, Message: location + " " + fmt.Sprintf(format, a...)}

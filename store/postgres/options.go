@@ -36,12 +36,12 @@ func MaxBytes(n int) Option { return func(o *options) { o.maxBytes = n } }
 // from several goroutines.
 func Clock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
 
-// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default the store's
+// InboxTTL is the time to live of a response that matches no job: 1 s or more, default the store's
 // own.
 func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
 
 // Relaxed opens a database whose settings (fsync, synchronous_commit or full_page_writes off) may
-// lose what was acknowledged. Status shows it as durability "relaxed". It changes no setting.
+// lose acknowledged writes. Status shows it as durability "relaxed". It changes no setting.
 func Relaxed() Option { return func(o *options) { o.relaxed = true } }
 
 // DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or
@@ -64,7 +64,7 @@ func Prefix(prefix string) Option { return func(o *options) { o.prefix = prefix 
 
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// Throttle gives a queue a throttler in Go: it is asked before each start, inside the claim's
+// Throttle sets a queue's throttler in Go. It is called before each start, inside the claim's
 // transaction, so it must be quick and must not call the store. The queue's setting throttle
 // becomes "go", unless it has a rule: from then on processes without a throttler for it start none
 // of its jobs.
@@ -77,8 +77,8 @@ func Throttle(queue string, t sojourn.Throttler) Option {
 	}
 }
 
-// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers().
-// Without it nothing is started in a queue that has a rule, and why says so.
+// Rules enables the store to compile the throttle setting of queues: pass rule.Throttlers().
+// Without it no job starts in a queue that has a rule, and why reports that.
 func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
 	return func(o *options) { o.rules = compile }
 }
@@ -111,7 +111,7 @@ func (o options) check() error {
 	return nil
 }
 
-// tables is what stands before the name of each table.
+// tables returns the prefix of each table's name, with the schema.
 func (o options) tables() string {
 	if o.schema == "" {
 		return o.prefix

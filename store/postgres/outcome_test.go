@@ -16,14 +16,14 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
-// said is what a caller was told about a job that nobody had stored before.
+// said is the answer to a caller about a job that was not stored before.
 type said struct {
 	id   sojourn.ID
 	code string // "" if it was acknowledged
 	dup  bool
 }
 
-// oracle compares what callers were told with what is stored, and lists the contradictions.
+// oracle compares the answers to callers with the stored jobs, and lists the contradictions.
 func oracle(t *testing.T, store sojourn.Store, all []said) (wrong []string) {
 	t.Helper()
 	told := map[string]int{}
@@ -90,7 +90,7 @@ func postOne(t *testing.T, ctx context.Context, base string, id sojourn.ID) said
 	return said{id, out.Code, false}
 }
 
-// storm is a store and a server over it, whose callers come in groups.
+// storm is a store and a server over it, called by groups of callers.
 type storm struct {
 	store sojourn.Store
 	http  string
@@ -100,8 +100,8 @@ type storm struct {
 	next, limit sojourn.ID
 }
 
-// id is one that nobody has used. The store leases many at a time; it may refuse while its
-// connections are being killed.
+// id returns an unused id. The store leases many at a time; it may refuse while its connections are
+// being killed.
 func (s *storm) id(t *testing.T) sojourn.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +132,8 @@ func newStorm(t *testing.T, address string, options ...Option) *storm {
 	return st
 }
 
-// blow has n callers at a time enqueue until more says no. Each job has an id that nobody used
-// before.
+// blow has n concurrent callers enqueue until more returns false. Each job has an id that was not
+// used before.
 func (s *storm) blow(t *testing.T, n int, more func() bool) (all []said) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -160,9 +160,9 @@ func (s *storm) blow(t *testing.T, n int, more func() bool) (all []said) {
 	return all
 }
 
-// TestCommitAnswerLost: the server has committed, and its answer is lost or replaced. Nobody may be
-// told that nothing has happened, nor that a first call was a duplicate. In the control arm the
-// server says that it has rolled back what it has committed: the oracle must notice.
+// TestCommitAnswerLost: the server has committed, and its answer is lost or replaced. No caller may
+// be told that nothing has happened, nor that a first call was a duplicate. In the control arm the
+// server reports a rollback although it has committed: the oracle must notice.
 func TestCommitAnswerLost(t *testing.T) {
 	for name, reply := range map[string][]byte{
 		"closed":         nil,
@@ -185,8 +185,8 @@ func TestCommitAnswerLost(t *testing.T) {
 	}
 }
 
-// TestTerminatedBackends kills the connections of a store under load. The oracle compares what
-// callers were told with what is stored.
+// TestTerminatedBackends kills the connections of a store under load. The oracle compares the
+// answers to callers with the stored jobs.
 func TestTerminatedBackends(t *testing.T) {
 	schema := emptySchema(t)
 	s := newStorm(t, with(t, testURL(t), "application_name", schema), Schema(schema))

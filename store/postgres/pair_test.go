@@ -12,8 +12,8 @@ import (
 )
 
 // TestConformanceOfTwo runs the whole suite on two stores over one database that take turns, call
-// by call, as two processes behind a load balancer do (spec:B6): nothing may depend on what a
-// process remembers.
+// by call, as two processes behind a load balancer do (spec:B6): no result may depend on a
+// process's cache.
 func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
 	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
@@ -22,7 +22,7 @@ func TestConformanceOfTwo(t *testing.T) {
 	})
 }
 
-// pair gives every other call to the other store.
+// pair sends every other call to the other store.
 type pair struct {
 	stores [2]sojourn.Store
 	calls  atomic.Int64
@@ -167,7 +167,7 @@ func TestAwaitedKeysRace(t *testing.T) {
 	t.Logf("%d answers came first", early)
 }
 
-// TestSweepLooksAgain: a process that dies between its commit and its second look leaves an answer
+// TestSweepLooksAgain: a process that dies between its commit and its recheck leaves a response
 // beside a job that waits for it. The next sweep of any process finds it (rules:G2).
 func TestSweepLooksAgain(t *testing.T) {
 	schema := newSchema(t)

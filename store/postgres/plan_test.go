@@ -14,9 +14,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
-// TestNoStatementScansATable does what workers, producers, answers and operators do, with
-// sequential scans made so dear that the planner takes one only where no index fits, and looks at
-// the server's counts: a table that grows with the jobs is never read from end to end.
+// TestNoStatementScansATable runs the operations of workers, producers, responders and operators.
+// Sequential scans cost so much that the planner takes one only where no index fits. By the
+// server's counts, no table that grows with the jobs may be read from end to end.
 func TestNoStatementScansATable(t *testing.T) {
 	neverScans(t, func(c *sojourn.Client) {
 		for range 3 {
@@ -25,12 +25,12 @@ func TestNoStatementScansATable(t *testing.T) {
 	})
 }
 
-// TestGatesAskByIndex is the same for what gates ask.
+// TestGatesAskByIndex is the same for the queries of gates.
 func TestGatesAskByIndex(t *testing.T) {
 	neverScans(t, func(c *sojourn.Client) { gatedtest.Day(t, c) }, Throttle(gatedtest.Queue, gatedtest.Throttler))
 }
 
-// neverScans runs work on a store of its own and looks at the server's counts.
+// neverScans runs work on a store of its own and checks the server's counts.
 func neverScans(t *testing.T, work func(c *sojourn.Client), options ...Option) {
 	t.Helper()
 	schema := newSchema(t)
@@ -108,8 +108,8 @@ func TestCrowdOfGroups(t *testing.T) {
 	}
 }
 
-// TestPollsAskByIndex: a claim that asks about poll steps reads a handful of entries of indexes,
-// however many jobs await without one.
+// TestPollsAskByIndex: a claim finds due poll steps by reading a handful of index entries, even if
+// many jobs await without one.
 func TestPollsAskByIndex(t *testing.T) {
 	const claims = 10
 	schema := newSchema(t)
@@ -134,7 +134,7 @@ func TestPollsAskByIndex(t *testing.T) {
 			+ (select sum(seq_tup_read) from pg_stat_user_tables where schemaname = $1 and relname = 'sj_live')`, schema, &entries)
 		return entries
 	}
-	before := ask() // steps over what the claims before have left behind in the indexes
+	before := ask() // skips the dead index entries of earlier claims
 	read := (ask() - before) / claims
 	t.Logf("a claim reads %d entries", read)
 	if read < 1 || read > 20 {
@@ -262,7 +262,7 @@ func scans(t *testing.T, schema string) map[string]int64 {
 	return found
 }
 
-// busyDay does once what a busy day does often.
+// busyDay runs each frequent operation once.
 func busyDay(t *testing.T, c *sojourn.Client) {
 	t.Helper()
 	ctx, s := context.Background(), c.Store()
@@ -319,7 +319,7 @@ func busyDay(t *testing.T, c *sojourn.Client) {
 	}
 }
 
-// lookAfterInbox does what people do there.
+// lookAfterInbox runs the operators' edits of the inbox.
 func lookAfterInbox(t *testing.T, c *sojourn.Client) {
 	t.Helper()
 	ctx := context.Background()

@@ -83,8 +83,8 @@ func pooler(t *testing.T) string {
 	return ""
 }
 
-// TestPooler runs jobs behind a pooler that gives every transaction another session: nothing may
-// depend on one.
+// TestPooler runs jobs behind a pooler that gives every transaction another session: no call may
+// depend on its session.
 func TestPooler(t *testing.T) {
 	address, schema := pooler(t), newSchema(t)
 	address = with(t, address, "default_query_exec_mode", "cache_describe")

@@ -9,23 +9,23 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// pollEvery is how often blocked calls look for what other processes have done. Within a process
-// they are woken at once.
+// pollEvery is how often blocked calls check for changes by other processes. Changes within the
+// process wake them at once.
 const pollEvery = time.Second
 
 // Open opens the queue in a PostgreSQL database. The address is a URL
 // (postgres://user:password@host:port/database), keywords ("host=… dbname=…"), or a JSON object of
-// them ({"host": "…", "port": 5432, "db": "…"}); what it leaves open comes from the usual PG…
-// variables. schema and prefix among its parameters mean the options of these names. Any number of
+// them ({"host": "…", "port": 5432, "db": "…"}); values that it omits come from the usual PG…
+// variables. Its parameters schema and prefix set the options of these names. Any number of
 // processes may use one database.
 //
-// The client uses at most 12 connections: 7 that write, 4 that read, 1 that looks for changes. A
-// pool_max_conns in the address makes them fewer, down to 3.
+// The client uses at most 12 connections: 7 that write, 4 that read, 1 that polls for changes. A
+// lower pool_max_conns in the address reduces them, down to 3.
 //
-// The tables must be of this program's version: an older or missing schema is refused with the name
-// of the command (sojourn migrate up) unless AutoMigrate is given, and so is a newer one that needs
-// newer programs (CodeSchema). A server that may lose what it acknowledges is refused unless
-// Relaxed is given, and so are versions before 13, encodings other than UTF8 and standbys.
+// The tables must have this program's version. Open refuses an older or missing schema and names
+// the command (sojourn migrate up), unless AutoMigrate is given. It refuses a newer one that needs
+// newer programs (CodeSchema), a server that may lose acknowledged writes unless Relaxed is given,
+// versions before 13, encodings other than UTF8, and standbys.
 func Open(address string, list ...Option) (*sojourn.Client, error) {
 	o, err := newOptions(list)
 	if err == nil {

@@ -10,22 +10,22 @@ import (
 )
 
 // The jobs of one transaction have most of their columns in common: queue, kind, policy, worker,
-// state and all that is still zero. Such a column is bound as one value instead of an array of
-// equal ones, which neither side unfolds: that is a third of what the server does for a row of 30
-// columns (docs/decisions/034). Each choice of columns is a text of its own, which each connection
-// prepares, so there are few of them.
+// state and all that are still zero. Such a constant column is bound as one value instead of an
+// array, which neither side has to unfold: that saves a third of the server's work for a row of 30
+// columns (docs/decisions/034). Each choice of columns is a statement of its own, which each
+// connection prepares, so there are few of them.
 const (
 	maxChoices = 8  // for each text; then the best of these is taken
-	manyRows   = 16 // fewer make no new choice: what they have in common is chance
+	manyRows   = 16 // fewer make no new choice: their constant columns are chance
 )
 
-// unfolding is how rows(…) and each(…) become rows of arrays; the parameters stand between the two.
+// unfolding turns rows(…) and each(…) into rows of arrays; the parameters are between the two.
 const (
 	unfolding    = "select * from unnest("
 	unfoldingEnd = ")"
 )
 
-// sameness remembers the texts in which columns stand as one value. Safe for concurrent use.
+// sameness caches the texts in which columns are one value. Safe for concurrent use.
 type sameness struct {
 	mu    sync.Mutex
 	texts map[string]map[columnSet]string // text → columns that are one value → text for that
@@ -99,8 +99,8 @@ func isSame(column sqldb.Column) bool {
 	return same || column.Len() == 1
 }
 
-// folded is a text whose unfolding of arrays is replaced by one in which the columns of same are
-// parameters as they are.
+// folded rewrites the unfolding of arrays in a statement: the columns of same become plain
+// parameters.
 func folded(text string, same columnSet) string {
 	before, rest, _ := strings.Cut(text, unfolding)
 	params, after, _ := strings.Cut(rest, unfoldingEnd)

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// elsewhere begins a transaction of somebody else, which ends with the test.
+// elsewhere begins a transaction of another client, which ends with the test.
 func elsewhere(t *testing.T, address string) pgx.Tx {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), address)
@@ -26,9 +26,9 @@ func elsewhere(t *testing.T, address string) pgx.Tx {
 	return tx
 }
 
-// TestGuessedPlaces: a job that is stored by guessed settings while they change stands in line by
-// the new ones: either its transaction sees the change, or the reshaping that follows the change
-// sees the job.
+// TestGuessedPlaces: a job that is stored by cached settings while they change is ordered by the
+// new ones: either its transaction sees the change, or the reindex that follows the change sees the
+// job.
 func TestGuessedPlaces(t *testing.T) {
 	a, schema := openNamed(t)
 	b := open(t, Schema(schema))
@@ -44,9 +44,9 @@ func TestGuessedPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	enqueue(sojourn.Key("first"), sojourn.Priority(100))
-	enqueue(sojourn.Key("second"), sojourn.Priority(100)) // now it guesses
+	enqueue(sojourn.Key("second"), sojourn.Priority(100)) // now it uses the cache
 	tx := elsewhere(t, testURL(t))
-	// Not by EnqueueTx: the reshaping waits for whoever has written sj_live.
+	// Not by EnqueueTx: the reindex waits for all transactions that have written sj_live.
 	if _, err := tx.Exec(t.Context(), "insert into "+schema+".sj_key (kind, key, job, own, live, held_until_us) values ('k', 'held', 1, 1, 1, 1)"); err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +75,9 @@ func TestGuessedPlaces(t *testing.T) {
 	}
 }
 
-// TestOpenTransactionsHoldUpNobody: while somebody's own transaction, which has stored a job by the
-// settings of then, stays open, settings can be changed, jobs stored and what is due is swept; its
-// job stands in line by the new settings once it is over.
+// TestOpenTransactionsHoldUpNobody: while an application's transaction that has stored a job stays
+// open, the settings can be changed, jobs can be stored, and overdue jobs are swept. After its end
+// its job is ordered by the new settings.
 func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 	c, schema := openNamed(t)
 	t.Cleanup(func() { c.Close() })
@@ -107,7 +107,7 @@ func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 	})
 	swept := make(chan error, 1)
 	go func() { _, err := c.Store().Sweep(t.Context(), 1); swept <- err }() // one piece: the waiting is none
-	time.Sleep(300 * time.Millisecond)                                      // it waits for 2 s; one that has not looked yet sees nobody, which proves less
+	time.Sleep(300 * time.Millisecond)                                      // it waits for 2 s; if it has not looked yet it finds no writer, and the test proves less
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

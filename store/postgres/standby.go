@@ -10,12 +10,12 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A commit waits for the synchronous standby before it becomes visible. But the wait may be given
-// up (by pg_cancel_backend, statement_timeout or pg_terminate_backend), and then the commit is
-// visible although the standby may not have it. An answer that rests on such rows must not be sent
-// before the standby has them: a failover would undo it. So a transaction whose answer rests on
-// what it has read, and that writes nothing itself, writes a message into the WAL: its commit then
-// waits for the standby, which receives the WAL in order (docs/decisions/045).
+// A commit waits for the synchronous standby before it becomes visible. But pg_cancel_backend,
+// statement_timeout or pg_terminate_backend can end that wait; then the commit is visible although
+// the standby may not have it. An answer based on such rows must not be sent before the standby has
+// them, because a failover would undo it. So a transaction that writes nothing, and whose answer
+// depends on its reads, writes a message into the WAL: its commit then waits for the standby, which
+// receives the WAL in order (docs/decisions/045).
 const (
 	// standbyExpected is 1 if commits may wait for a standby.
 	standbyExpected = `case when current_setting('synchronous_standby_names') = '' then 0 else 1 end`
@@ -50,7 +50,7 @@ func (c *joinedSQL) ReadDurably() error {
 // time share one commit.
 type barrier struct {
 	mu   sync.Mutex // guards the fields below
-	next *passage   // for who comes now: the one under way may have begun before their reads
+	next *passage   // for new callers: the passage under way may have begun before their reads
 	busy bool       // one is under way
 }
 

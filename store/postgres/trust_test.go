@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestFinishTrusts: the end of a step does not read what this process's claim has written (decision
-// 032): each life reads its row of sj_job once, at the claim.
+// TestFinishTrusts: the end of a step does not read the row that this process's claim has written
+// (decision 032): sj_job is read once in the life of each job, at the claim.
 func TestFinishTrusts(t *testing.T) {
 	const lives = 50
 	c, schema := openNamed(t)
@@ -31,8 +31,8 @@ func TestFinishTrusts(t *testing.T) {
 	}
 }
 
-// TestFinishTrustsNothingThatHasChanged: whatever another process does to a running job between its
-// claim and its end, the end sees it.
+// TestFinishTrustsNothingThatHasChanged: the end of a step sees every change that another process
+// has made to the job since its claim.
 func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 	var a, b sojourn.Store
 	for name, change := range map[string]func(t *testing.T, c sojourn.Claimed){
@@ -94,8 +94,8 @@ func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 	}
 }
 
-// TestFinishTrustsNoEndedLease: a lease that another process has ended is lost, whatever this one
-// remembers.
+// TestFinishTrustsNoEndedLease: a lease that another process has ended is lost, even if the row
+// cache of this process still contains it.
 func TestFinishTrustsNoEndedLease(t *testing.T) {
 	schema := newSchema(t)
 	a, b := open(t, Schema(schema), AutoMigrate()).Store(), open(t, Schema(schema)).Store()

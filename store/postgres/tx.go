@@ -12,19 +12,19 @@ import (
 )
 
 // EnqueueTx stores up to sojourn.MaxBatch jobs inside of tx, all or none: they exist exactly if tx
-// is committed. What Client.Enqueue promises about keys, queues and run_at holds here too. The id
-// of each new job is written into it: if the commit's outcome is unknown, repeat the transaction
-// with the same jobs, and at most one of each exists. After a rollback the ids stay unused.
+// is committed. Keys, queues and run_at work as in Client.Enqueue. The id of each new job is
+// written into it: if the commit's outcome is unknown, repeat the transaction with the same jobs,
+// and at most one of each exists. After a rollback the ids stay unused.
 //
 // tx may be of any pool or connection that reaches the store's tables in the same database; give
 // the store a Schema if the connection has another search_path. Another database is refused with
-// CodeInvalid before anything is written. READ COMMITTED is what it is made for: at stricter levels
-// a key that another transaction has just taken is an error that is Retryable, as a deadlock is at
-// any level. Roll back then and repeat the transaction.
+// CodeInvalid before anything is written. EnqueueTx is designed for READ COMMITTED: at stricter
+// levels a key that another transaction has just taken is an error that is Retryable, as a deadlock
+// is at any level. Roll back then and repeat the transaction.
 //
-// A key of a new job is locked until tx is over, and whoever enqueues the same key waits for it, so
-// keep tx short. Workers find the jobs within a second of the commit, those of this process at once
-// after Client.Wake.
+// The key of a new job is locked until tx ends, and other transactions that enqueue the same key
+// wait for it, so keep tx short. Workers find the jobs within a second of the commit, those of this
+// process at once after Client.Wake.
 func EnqueueTx(ctx context.Context, c *sojourn.Client, tx pgx.Tx, jobs ...*sojourn.Job) ([]sojourn.Enqueued, error) {
 	return enqueueTx(ctx, c, tx, jobs)
 }
@@ -36,16 +36,16 @@ func EnqueueSQL(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*soj
 }
 
 // FinishTx completes the job that a handler runs inside of tx, with the result that job.SetResult
-// has set: the job is completed exactly if tx is committed, so what else tx writes happens exactly
-// once. It is the last statement before the commit; then the handler returns nil.
+// has set. The job is completed exactly if tx is committed, so the other writes of tx happen
+// exactly once. Call it as the last statement before the commit; then the handler returns nil.
 //
-// ErrLeaseLost: the job is no longer the handler's, or was completed before; roll back. After any
-// other error roll back too and return it, and the job is tried again as its policy says. Once
+// ErrLeaseLost: the handler has lost the job, or has completed it before; roll back. After any
+// other error roll back too and return the error; the job is retried as its policy says. Once
 // FinishTx was called, only a commit completes the job: a handler that returns nil after a rollback
-// has failed, with sojourn.ReasonRolledBack. What it returns after the commit changes nothing, so a
-// commit whose outcome is unknown may be returned as an error.
+// has failed, with sojourn.ReasonRolledBack. The handler's return value after the commit changes
+// nothing, so it may return an error when the commit's outcome is unknown.
 //
-// From FinishTx until tx is over the job's row is locked, and its lease is not extended.
+// From FinishTx until tx ends the job's row is locked, and its lease is not extended.
 func FinishTx(ctx context.Context, c *sojourn.Client, tx pgx.Tx, job *sojourn.Job) error {
 	return finishTx(ctx, c, tx, job)
 }
@@ -93,7 +93,7 @@ func txStore(c *sojourn.Client) (sojourn.TxStore, error) {
 	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of postgres.Open", c.Store())
 }
 
-// qSecret reads what only the store's own database has, and its clock.
+// qSecret reads a value that only the store's own database has, and its clock.
 const qSecret = `select value, cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) from sj_meta where name = 'secret'`
 
 // undefinedTable and undefinedSchema are the server's codes where the tables are not in reach.
@@ -109,7 +109,7 @@ func (d *DB) Join(ctx context.Context, in any, secret string) (sqldb.Joined, err
 	var clock *int64
 	switch tx := in.(type) {
 	case pgx.Tx:
-		if _, err := tx.Exec(ctx, savepoint); err != nil { // pgx refuses it if tx is over: its connection may be somebody else's by now
+		if _, err := tx.Exec(ctx, savepoint); err != nil { // pgx refuses it if tx is over: its connection may have a new user
 			return nil, err
 		}
 		own := &joined{conn{ctx: ctx, raw: tx.Conn(), begun: true}}

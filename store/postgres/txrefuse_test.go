@@ -89,8 +89,8 @@ func schemaOf(t *testing.T, c *sojourn.Client) string {
 	return schema
 }
 
-// TestStrictIsolation: under REPEATABLE READ a key that was taken since the snapshot is an error
-// that asks to repeat the transaction, which then finds the key's job (rules: F4).
+// TestStrictIsolation: under REPEATABLE READ a key that was taken since the snapshot is a Retryable
+// error. The repeated transaction then finds the key's job (rules: F4).
 func TestStrictIsolation(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
@@ -164,7 +164,7 @@ func TestKeyOfAnOpenTransaction(t *testing.T) {
 }
 
 // TestIDsSurviveARollback: the id stays with the *Job, so a repeated transaction makes the same
-// job, whatever became of the first commit (rules: F1).
+// job, whether or not the first commit succeeded (rules: F1).
 func TestIDsSurviveARollback(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	j := echo.New(1)

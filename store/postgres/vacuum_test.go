@@ -11,7 +11,7 @@ import (
 func batch(t *testing.T, s sojourn.Store, number int64, most int) int {
 	t.Helper()
 	jobs, err := s.Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Max: most,
-		Capacity: int64(most), Share: map[string]int{"default": most}}) // with shares claims read what they take
+		Capacity: int64(most), Share: map[string]int{"default": most}}) // with shares a claim reads its jobs
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +59,8 @@ func TestDeadRowsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestPlansOfAnEmptyTable: what was planned while the table of live jobs was known to be empty, as
-// after each quiet hour, finds its rows by their ids all the same when it has filled.
+// TestPlansOfAnEmptyTable: a plan made while the statistics showed an empty table of live jobs, as
+// after each quiet hour, still finds its rows by their ids when the table has filled.
 func TestPlansOfAnEmptyTable(t *testing.T) {
 	const jobs, claims, most = 5000, 5, 100
 	c, schema := openNamed(t)

@@ -13,16 +13,16 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// A write begins with its first message, so that neither the beginning nor the clock costs a round
-// trip of its own. The settings are local to the transaction, as a pooler wants it:
-//   - The server ends the transaction of a client that has vanished, so that its locks hold up
-//     nobody for long.
+// The first message of a write also begins its transaction and reads the clock, so that neither
+// costs a round trip of its own. The settings are local to the transaction, as a pooler needs it:
+//   - The server ends the transaction of a client that has vanished, so that it does not hold its
+//     locks for long.
 //   - A prepared statement keeps the plan that it got when the tables were small, or had no
-//     statistics yet, and read all of a table that has grown to 20,000 jobs since: a claim took 4.4
-//     ms instead of 0.7. Every statement of a write finds its rows by an index, so nothing else is
-//     offered.
-//   - What is not offered counts as very dear, and the server would compile a statement that has to
-//     read all of a small table, for 100 ms and more.
+//     statistics yet. It then read all of a table that had grown to 20,000 jobs: a claim took 4.4
+//     ms instead of 0.7. Every statement of a write finds its rows by an index, so other plans are
+//     disabled.
+//   - A disabled plan has a very high cost, for which the server would JIT-compile a statement that
+//     must read all of a small table, for 100 ms and more.
 var openWrite = `select set_config('idle_in_transaction_session_timeout', '` + strconv.FormatInt(idleInTransaction.Milliseconds(), 10) + `', true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
 	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true),
@@ -57,7 +57,7 @@ func (c *conn) opening(batch []sqldb.Statement) []sqldb.Statement {
 type writer struct {
 	conn
 	over   bool // committed, or the outcome is unknown
-	silent bool // its answer does not rest on what it has read
+	silent bool // its answer does not depend on its reads
 	late   bool // the commit is still under way, and the link waits for its end
 }
 
@@ -86,10 +86,10 @@ func (w *writer) Commit(batch []sqldb.Statement) error {
 	return w.commit(m)
 }
 
-// commit sends a message that ends with a commit. The commit is never given up with its caller's
-// context: a cancel request would end a wait for the synchronous standby, and make visible what the
-// standby does not have. After the limit the caller is told that the outcome is unknown, and the
-// link goes on waiting.
+// commit sends a message that ends with a commit. The end of the caller's context does not end the
+// commit: a cancel request would end the wait for the synchronous standby, and make rows visible
+// that the standby does not have. After the limit the caller is told that the outcome is unknown,
+// and the link goes on waiting.
 func (w *writer) commit(m *message) error {
 	err := w.finish(m)
 	var ours *sojourn.Error
@@ -111,7 +111,7 @@ func (w *writer) finish(m *message) error {
 		return unknown("the server has not answered a commit for "+w.link.db.limits.commit.String(), err)
 	case tookUnreplicated(w.raw.PgConn()):
 		return unknown("the server has given up waiting for its synchronous standby", err)
-	case err == nil && last.String() != "COMMIT": // a statement had failed before, and whoever ran it went on
+	case err == nil && last.String() != "COMMIT": // a statement had failed, and its caller went on
 		return errors.New("the transaction was rolled back by the server")
 	case err == nil:
 		return nil
@@ -135,9 +135,8 @@ const (
 
 // provesRollback reports whether an error proves that nothing was committed. An answer of the
 // severity ERROR ends the transaction, and the server skips the rest of the message with the commit
-// in it. FATAL does not prove that: a backend that is terminated says so after its commit too.
-// Neither do errors that a pooler makes when it has lost the server: class 08, and 57P and 58,
-// which some use.
+// in it. FATAL does not prove that: a terminated backend sends it even after its commit. Neither do
+// errors that a pooler makes when it has lost the server: class 08, and 57P and 58, which some use.
 func provesRollback(err error) bool {
 	answer, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Copied says what Backup has written.
+// Copied is the result of Backup.
 type Copied struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
@@ -23,10 +23,10 @@ type Copied struct {
 }
 
 // Backup copies the store at path into a new file, while other processes work on it. The copy is
-// the store at one moment after the call: what was acknowledged before the call is in it. It is
-// checked, synced, and appears under its name when it is complete, so there is never half a file;
-// an existing file is refused with ErrConflict. Readers and writers are not held up, but the
-// write-ahead log cannot be cut meanwhile.
+// the store at one moment after the call: it contains all writes acknowledged before the call. It
+// is checked, synced, and appears under its name when it is complete, so there is never half a
+// file; an existing file is refused with ErrConflict. Readers and writers are not held up, but the
+// write-ahead log cannot be truncated meanwhile.
 func Backup(ctx context.Context, path, to string) (Copied, error) {
 	from, err := locateExisting(path)
 	if err != nil {
@@ -129,7 +129,7 @@ func copyInto(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// intact reads a whole database that nobody else uses.
+// intact checks a whole database that no other process uses.
 func intact(ctx context.Context, path string) error {
 	c, err := connect(path, sqlite.OpenReadOnly, nil)
 	if err != nil {
@@ -150,7 +150,7 @@ func intact(ctx context.Context, path string) error {
 	return nil
 }
 
-// publish gives a complete file its name, unless somebody else has taken that meanwhile.
+// publish renames a complete file to its name, unless another process has taken the name meanwhile.
 func publish(part, to string) error {
 	err := os.Link(part, to)
 	switch {
@@ -187,7 +187,7 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// number reads a pragma or a query that gives one number.
+// number reads a pragma or a query that returns one number.
 func number(c *conn, q string) (int64, error) {
 	text, err := ask(c.raw, q)
 	if err != nil {

@@ -65,8 +65,8 @@ func coded(t *testing.T, err error, code, about string) {
 	}
 }
 
-// TestBackupUnderLoad: what was acknowledged before the backup began is in it; and after a restore
-// nothing that was given out since comes again, neither ids nor idempotency keys nor fences
+// TestBackupUnderLoad: the backup contains all writes acknowledged before it began. After a restore
+// no ids, idempotency keys or fences that were given out since the backup are given out again
 // (spec:L8, inv:A1).
 func TestBackupUnderLoad(t *testing.T) {
 	path := fileTest(t)
@@ -246,8 +246,8 @@ func purge(t *testing.T, path string, from, to sojourn.ID) {
 	}
 }
 
-// tendChild does one of the three and says so: "backup TO", "restore FROM AT" killing itself before
-// step AT, "compact FULL".
+// tendChild runs one of three commands and reports it: "backup TO", "restore FROM AT" killing
+// itself before step AT, "compact FULL".
 func tendChild(command []string, path string) error {
 	ctx := context.Background()
 	var err error
@@ -317,7 +317,7 @@ func TestRestoreKilled(t *testing.T) {
 	}
 }
 
-// afterKill says what the store is. Never is it an empty one, or one without the jobs that it had.
+// afterKill describes the state of the store. It must not be empty, nor lack the jobs it had.
 func afterKill(t *testing.T, path string, damaged bool, ids, later []sojourn.ID) string {
 	t.Helper()
 	c, err := Open(path)
@@ -350,7 +350,7 @@ func TestBackupAndCompactKilled(t *testing.T) {
 	}
 	killed, whole := 0, 0
 	for i := range 8 {
-		to := fmt.Sprintf("%s.backup%d", path, i/2) // the second finds what the first has left
+		to := fmt.Sprintf("%s.backup%d", path, i/2) // the second finds the leftovers of the first
 		p := child(t, path, "backup "+to)
 		timer := time.AfterFunc(time.Duration(20+rand.IntN(1500))*time.Millisecond, func() { p.Process.Kill() })
 		p.lines.Scan()

@@ -14,9 +14,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// BenchmarkLife is the whole life of a job, every operation durable: single enqueues from n
-// producers, claims of up to 100 by 8 workers, each job acknowledged in batches of what was
-// claimed.
+// BenchmarkLife measures the whole life of a job, every operation durable: single enqueues from n
+// producers, claims of up to 100 by 8 workers, and one batch of acknowledgements for each claim.
 func BenchmarkLife(b *testing.B) {
 	for _, producers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint("producers=", producers), func(b *testing.B) { benchmarkLife(b, producers) })

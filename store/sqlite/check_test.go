@@ -34,8 +34,8 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 	})
 }
 
-// TestRepairOfTheLedger: while jobs start and end, what was mislaid is corrected, and what they
-// change meanwhile is not counted twice. inv:T2
+// TestRepairOfTheLedger: while jobs start and end, a repair corrects wrong counts of the weight in
+// flight, and counts no concurrent change twice. inv:T2
 func TestRepairOfTheLedger(t *testing.T) {
 	o, err := newOptions(nil)
 	if err != nil {

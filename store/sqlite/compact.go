@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Compacted says what Compact has done. Sizes are in bytes, with the write-ahead log.
+// Compacted is the result of Compact. Sizes are in bytes, with the write-ahead log.
 type Compacted struct {
 	Path   string `json:"path"`
 	Before int64  `json:"before"`
@@ -26,11 +26,11 @@ const (
 	compactRoom  = 64 << 20              // bytes that the disk must have free: moved pages pass through the log
 )
 
-// Compact gives the space of deleted jobs back to the file system, which SQLite does not do by
-// itself: it uses it for new ones. It works in small transactions beside other processes, and may
-// end at any time; what is done stays done. full writes the whole file anew instead, which takes
-// twice its size of disk space and is refused with ErrConflict while another process has the store
-// open; a file that was not made by Sojourn itself can be compacted only so.
+// Compact returns the space of deleted jobs to the file system; by itself SQLite only reuses it for
+// new jobs. It works in small transactions beside other processes, and may be interrupted at any
+// time without losing its progress. full rewrites the whole file instead, which takes twice its
+// size of disk space and is refused with ErrConflict while another process has the store open. A
+// file that was not made by Sojourn itself can be compacted only with full.
 func Compact(ctx context.Context, path string, full bool) (Compacted, error) {
 	path, err := locateExisting(path)
 	if err != nil {

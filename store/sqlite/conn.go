@@ -19,12 +19,12 @@ import (
 type conn struct {
 	raw     *sqlite.Conn
 	ended   error         // why no statement may run: outside of a transaction, or SQLite has rolled it back
-	broken  error         // the first I/O error or corruption seen, even if nobody reported it
+	broken  error         // the first I/O error or corruption seen, even if no caller reported it
 	running []string      // the queries whose rows are being read, innermost last
-	stop    chan struct{} // interrupts what runs when it is closed, see interruptBy; nil if nothing can
-	calm    func() bool   // keeps stop from being closed any more; nil if nobody would
+	stop    chan struct{} // closing it interrupts the statement, see interruptBy; nil if nothing can
+	calm    func() bool   // keeps stop from being closed from now on; nil if nothing would close it
 	reading bool          // in memory: this is a View
-	after   func(error)   // see Ended; nil if nobody asks
+	after   func(error)   // see Ended; nil if there is no callback
 	silent  bool          // see Silent
 }
 
@@ -61,7 +61,7 @@ func (c *conn) transact(ctx context.Context, begin, end func() error, fn func(sq
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// From here the outcome is no longer ctx's to change: the caller is to know whether it is
+	// From here ctx no longer affects the outcome: the caller must learn whether the transaction is
 	// written.
 	c.undisturbed()
 	if err := c.patiently(context.WithoutCancel(ctx), end); err != nil {
@@ -101,8 +101,8 @@ func (c *conn) undisturbed() {
 	c.calm = nil
 }
 
-// The pauses between two looks at a busy database. SQLite's own busy handler sleeps up to 100 ms,
-// in which a second process that commits one transaction after the other would let this one starve.
+// The pauses between two tries on a busy database. SQLite's own busy handler sleeps up to 100 ms,
+// in which a second process with one transaction after the other would starve this one.
 const (
 	firstPause = 250 * time.Microsecond
 	lastPause  = 4 * time.Millisecond
@@ -132,7 +132,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// note remembers what an error means for the connection, and returns it.
+// note records the effect of an error on the connection, and returns the error.
 func (c *conn) note(err error) error {
 	if err == nil {
 		return nil
@@ -268,8 +268,8 @@ func (c *conn) Bulk(q string, hit func(first int64), first sqldb.Ints, more ...s
 	return nil
 }
 
-// bindRow gives row i of a Bulk to its statement. A parameter stays bound from row to row, so only
-// what differs is bound: rows that are written together have most in common.
+// bindRow binds row i of a Bulk to its statement. A parameter stays bound from row to row, so only
+// changed values are bound: rows that are written together have most values in common.
 func bindRow(st *sqlite.Stmt, columns []sqldb.Column, i int) error {
 	for k, column := range columns {
 		switch column := column.(type) { // without At, which allocates for each value
@@ -307,7 +307,7 @@ func bindSame(st *sqlite.Stmt, param int, value any) {
 	}
 }
 
-// bind gives the arguments to a statement that was just prepared.
+// bind binds the arguments of a statement that was just prepared.
 func bind(st *sqlite.Stmt, args []any) error {
 	for i, a := range args {
 		switch a := a.(type) {

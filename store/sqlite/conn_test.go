@@ -17,7 +17,7 @@ import (
 
 const testTable = "create table if not exists sj_t (id integer primary key, name text not null, body blob) strict"
 
-// each runs fn on a file and in memory: they are to behave alike.
+// each runs fn on a file and in memory: both must behave in the same way.
 func each(t *testing.T, fn func(t *testing.T, d *DB)) {
 	for name, path := range map[string]string{"file": filepath.Join(t.TempDir(), "jobs.db"), "memory": inMemory} {
 		t.Run(name, func(t *testing.T) { fn(t, openTest(t, path)) })
@@ -63,7 +63,7 @@ func count(t *testing.T, d *DB) (n int64) {
 	return n
 }
 
-// Bytes and texts come back as they were stored, whatever is in them.
+// Bytes and texts of any content come back unchanged.
 func TestRoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, d *DB) {
 		const name = "a\x00b\xff'\"\\\n"
@@ -101,7 +101,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// ints and texts unfold to what was put in, byte for byte.
+// ints and texts unfold to their arguments, byte for byte.
 func TestUnfold(t *testing.T) {
 	d := openTest(t, inMemory)
 	texts := sqldb.Texts{"", "a\x00b", "\xff\xc3", "\"\\/'", "\x1f\n", "käse\U0001f9c0"}
@@ -240,8 +240,8 @@ func TestRollback(t *testing.T) {
 	})
 }
 
-// A full disk makes SQLite roll the whole transaction back. If fn goes on after that, nothing of it
-// may be written by itself.
+// A full disk makes SQLite roll the whole transaction back. If fn continues after that, none of its
+// statements may commit by itself.
 func TestRolledBackBySQLite(t *testing.T) {
 	d := openTest(t, filepath.Join(t.TempDir(), "jobs.db"))
 	execute(t, d, "insert into sj_t (id, name) values (1, 'a')")
@@ -269,8 +269,8 @@ func TestRolledBackBySQLite(t *testing.T) {
 	execute(t, d, "insert into sj_t (id, name) values (5, 'fits')")
 }
 
-// What is bound stays bound from row to row, so each row must get its own values whatever stood in
-// the one before it.
+// Values stay bound from row to row, so each row must get its own values, independent of those of
+// the row before.
 func TestBulkBindsEachRow(t *testing.T) {
 	each(t, func(t *testing.T, d *DB) {
 		ids := sqldb.Ints{1, 2, 3, 4, 5, 6}

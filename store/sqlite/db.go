@@ -31,7 +31,7 @@ type DB struct {
 	owner   *owner // nil in memory
 	level   int    // the newest version of the schema that this program can work with
 
-	// The connections rest in channels: to take one out is to own it, and waiting for it ends with
+	// The connections are in channels: a receiver owns the connection, and waiting for it ends with
 	// the caller's context.
 	writer chan *conn
 	reader chan *conn // the writer's channel in memory, where there is one connection
@@ -102,7 +102,7 @@ func (d *DB) take(ctx context.Context, from chan *conn) (*conn, error) {
 	}
 }
 
-// give returns a connection. What it has seen of a broken disk or file counts for the whole DB.
+// give returns a connection. An I/O error or corruption that it has seen breaks the whole DB.
 func (d *DB) give(c *conn, to chan *conn) {
 	if c.broken != nil {
 		d.broken.CompareAndSwap(nil, &c.broken)
@@ -110,9 +110,9 @@ func (d *DB) give(c *conn, to chan *conn) {
 	to <- c
 }
 
-// refusal is why nothing may be done any more. After an I/O error nobody knows what is on the disk:
-// a second fsync on the same file may report success for pages that the kernel has dropped. Only a
-// new start, which reads the file again, may go on.
+// refusal is the reason why the DB refuses all work. After an I/O error the state of the disk is
+// unknown: a second fsync on the same file may report success for pages that the kernel has
+// dropped. Only a restart, which reads the file again, may continue.
 func (d *DB) refusal() error {
 	select {
 	case <-d.closed:
@@ -191,7 +191,7 @@ func (d *DB) updateMemory(ctx context.Context, c *conn, fn func(sqldb.Conn) erro
 	return err
 }
 
-// View implements sqldb.DB. It returns when what it has read is durable.
+// View implements sqldb.DB. It returns when everything that fn has read is durable.
 func (d *DB) View(ctx context.Context, fn func(sqldb.Conn) error) error {
 	if err := d.begin(); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (d *DB) view(ctx context.Context, fn func(sqldb.Conn) error) error {
 
 // Version implements sqldb.DB.
 func (d *DB) Version(ctx context.Context) (version int64, err error) {
-	if d.memory() { // nobody else can write
+	if d.memory() { // there are no other writers
 		return d.commits.Load(), d.refusal()
 	}
 	if err := d.begin(); err != nil {
@@ -281,9 +281,9 @@ func (d *DB) Durable() error {
 	return d.inPlace()
 }
 
-// boundWAL cuts the write-ahead log when it is too large. SQLite's own checkpoint after a commit
-// copies it back but never waits for a reader, so under steady reading the file would only grow. It
-// runs between transactions, with the writer in hand.
+// boundWAL truncates the write-ahead log when it is too large. SQLite's own checkpoint after a
+// commit copies it back but never waits for a reader, so under steady reading the file would only
+// grow. It runs between transactions, by the holder of the writer's connection.
 func (d *DB) boundWAL(c *conn) {
 	size := fileSize(d.path + "-wal")
 	if size < d.walLimit {

@@ -14,7 +14,7 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// newDialect is how SQLite differs.
+// newDialect returns the SQL dialect of SQLite.
 func newDialect() (sqldb.Dialect, error) {
 	folder, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
@@ -23,7 +23,7 @@ func newDialect() (sqldb.Dialect, error) {
 	migrations, err := sqldb.LoadMigrations(folder)
 	return sqldb.Dialect{
 		Name: "sqlite",
-		// SQLite numbers $1, $2 as it meets them; ?1, ?2 are what the text says.
+		// SQLite numbers $1, $2 by their first use; ?1, ?2 are numbered as written.
 		Param: "?",
 		Ints:  "select value from json_each(%s)",
 		Texts: "select value from json_each(%s)",
@@ -33,8 +33,8 @@ func newDialect() (sqldb.Dialect, error) {
 			}
 			return "values (" + strings.Join(params, ", ") + ")"
 		},
-		// Since 3.47 a plan depends on a limit that is a plain parameter, and SQLite compiles the
-		// statement anew each time that it is bound.
+		// Since 3.47 a plan depends on a limit that is a plain parameter, and SQLite recompiles the
+		// statement each time that it is bound.
 		Limit:      "limit +%s",
 		Busy:       busy,
 		Broken:     broken,
@@ -44,8 +44,8 @@ func newDialect() (sqldb.Dialect, error) {
 	}, err
 }
 
-// qShape leaves out what SQLite makes by itself but for the columns of its indexes, which are those
-// of unique constraints and primary keys.
+// qShape omits objects that SQLite makes by itself, except for the columns of its indexes, which
+// are those of unique constraints and primary keys.
 const qShape = `select 'table ' || t.name, case when t.strict then 'strict' else '' end || case when t.wr then ' without rowid' else '' end
 		from pragma_table_list t where t.schema = 'main' and t.type <> 'view' and t.name not like 'sqlite\_%' escape '\' and ?1 <> ''
 	union all select 'column ' || m.name || '.' || c.name, c.type || case when c."notnull" then ' not null' else '' end
@@ -61,8 +61,8 @@ func busy(err error) bool {
 	return err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy
 }
 
-// broken tells errors after which nobody knows what is on the disk. A full disk is none: the
-// transaction is rolled back, and the next one may fit.
+// broken reports whether the state of the disk is unknown after an error. A full disk is no such
+// error: the transaction is rolled back, and the next one may fit.
 func broken(err error) bool {
 	if err == nil {
 		return false

@@ -1,18 +1,18 @@
 // Package sqlite keeps jobs in an SQLite database: a file, or ":memory:" for tests. Several
 // processes may use one file at a time.
 //
-// What is acknowledged is on the disk: the write-ahead log is synced before a call is answered, and
+// Acknowledged writes are on the disk: the write-ahead log is synced before a call returns, and
 // every setting is read back when the file is opened. A file of another program, a damaged one, and
 // one on a network file system are refused.
 //
-// Beside FILE stand FILE-wal and FILE-shm, which belong to it, and a file FILE-owner-ID for each
-// open store, by which the others see that its process lives. Back up with SQLite's own means
-// (VACUUM INTO, .backup), not by copying FILE alone.
+// FILE-wal and FILE-shm belong to FILE. Each open store also has a file FILE-owner-ID beside it,
+// which shows the others that its process lives. Back up with SQLite's own means (VACUUM INTO,
+// .backup), not by copying FILE alone.
 //
 // SQLite is linked as pure Go (modernc.org/sqlite through zombiezen.com/go/sqlite). A program that
 // links a second copy of SQLite must not open the same file with it: closing it there frees this
 // package's locks.
 //
 // Reading order: opendb.go opens a file, db.go holds its connections, conn.go runs one transaction,
-// log.go syncs the log, owner.go says whose process lives.
+// log.go syncs the log, owner.go detects dead processes.
 package sqlite

@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// image is what a power cut leaves at the least: the files as they were when the newest fsync
-// began.
+// image contains the minimum that survives a power cut: the files at the beginning of the newest
+// fsync.
 type image struct {
 	path string
 
@@ -27,7 +27,7 @@ type image struct {
 	file, log []byte
 }
 
-// take makes the image what the files contain now.
+// take copies the present contents of the files into the image.
 func (m *image) take() error {
 	file, err1 := os.ReadFile(m.path)
 	log, err2 := os.ReadFile(m.path + "-wal")
@@ -40,7 +40,7 @@ func (m *image) take() error {
 	return nil
 }
 
-// sync is an fsync of the log whose effect the image shows.
+// sync is an fsync of the log that also updates the image.
 func (m *image) sync(f *os.File) error { return errors.Join(m.take(), f.Sync()) }
 
 // open opens a copy of the image, as the machine does after the power cut.
@@ -69,7 +69,7 @@ func openWith(path string, sync func(*os.File) error, list ...Option) (*sojourn.
 	return Open(path, append(list, func(o *options) { o.sync = sync })...)
 }
 
-// act is what one process commits without its fsync.
+// act is a commit of one process without its fsync.
 type act struct {
 	Op           string
 	ID           sojourn.ID
@@ -97,8 +97,8 @@ func (a act) do(ctx context.Context, c *sojourn.Client) (err error) {
 	return err
 }
 
-// actChild opens the store and says "ready". After a line of input it acts; its fsync never
-// returns, and says "committed".
+// actChild opens the store and prints "ready". After a line of input it acts; its fsync never
+// returns, and prints "committed".
 func actChild(path, encoded string) error {
 	var a act
 	text, err := base64.StdEncoding.DecodeString(encoded)
@@ -128,12 +128,12 @@ func actChild(path, encoded string) error {
 	return errors.Join(a.do(context.Background(), c), errors.New("the act was answered without an fsync"))
 }
 
-// An acknowledgement is an answer of one process that rests on what another one has committed.
+// An acknowledgement is an answer of one process that depends on a commit of another one.
 type acknowledgement struct {
 	name    string
-	prepare func(ctx context.Context, c *sojourn.Client) (act, error) // what the other process does
+	prepare func(ctx context.Context, c *sojourn.Client) (act, error) // in the other process
 	answer  func(ctx context.Context, c *sojourn.Client, a act) error // nil if the answer shows the commit of the other one
-	kept    func(ctx context.Context, c *sojourn.Client, a act) error // nil if that is what is found after the power cut
+	kept    func(ctx context.Context, c *sojourn.Client, a act) error // nil if the commit is there after the power cut
 }
 
 func running(ctx context.Context, c *sojourn.Client) (act, error) {
@@ -233,9 +233,9 @@ var acknowledgements = []acknowledgement{
 }
 
 // TestAcknowledgedByAnotherProcess: inv:A1. A process commits, and its fsync does not return.
-// Another process, which was there before or was started after the first one was killed, answers a
-// call that writes nothing and rests on that commit. Then the power is cut: what was answered is
-// still true. The control arm is a store that does not wait for the disk, and must lose it.
+// Another process, started before that or after the first one was killed, answers a call that
+// writes nothing and depends on that commit. Then the power is cut: the answer must still be true.
+// The control arm is a store that does not wait for the disk, and must lose the commit.
 func TestAcknowledgedByAnotherProcess(t *testing.T) {
 	for _, a := range acknowledgements {
 		t.Run(a.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestAcknowledgedByAnotherProcess(t *testing.T) {
 	}
 }
 
-// cutAfter returns how what was acknowledged was lost.
+// cutAfter returns an error if the power cut has lost the acknowledged commit.
 func cutAfter(t *testing.T, a acknowledgement, killed bool, list ...Option) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// faulty is a DB between which and its store a test stands. Only the faults are injected:
-// everything else is the real database.
+// faulty is a DB that injects faults between the store and the database. Everything else is the
+// real database.
 type faulty struct {
 	*DB
 	before func()               // a transaction begins

@@ -4,8 +4,8 @@ package sqlite
 
 import "golang.org/x/sys/unix"
 
-// freeBytes is what an ordinary user may still write on the disk of a folder; -1 if that is not
-// known.
+// freeBytes returns the number of bytes that an ordinary user may still write on the disk of a
+// folder; -1 if it is unknown.
 func freeBytes(dir string) int64 {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil {

@@ -11,8 +11,7 @@ import (
 )
 
 // together runs calls so that they share one transaction: the first waits in its own until the
-// others stand in line behind it. They are begun in order; if one comes later all the same, a test
-// is only weaker.
+// others are queued behind it. They begin in order; if one is late, the test is only weaker.
 func together(f *faulty, first func(), calls ...func()) {
 	gate, began := make(chan struct{}), make(chan struct{}, 100)
 	f.before = func() { began <- struct{}{}; <-gate }
@@ -28,7 +27,7 @@ func together(f *faulty, first func(), calls ...func()) {
 	f.before = nil
 }
 
-// TestGroupOfEnqueues: calls that share their statements see each other as if they came one after
+// TestGroupOfEnqueues: calls that share their statements see each other as if they ran one after
 // the other, and a refused one leaves nothing.
 func TestGroupOfEnqueues(t *testing.T) {
 	f, c := openFaulty(t)
@@ -72,8 +71,8 @@ func TestGroupOfEnqueues(t *testing.T) {
 }
 
 // TestGroupOfFinishes: of two reports under one lease in one transaction one is applied and one
-// repeated; a third that says something else is lost; and a job that the group enqueues under the
-// key of one that it ends is another job.
+// repeated; a third one with other content is lost. A job that the group enqueues under the key of
+// a job that it ends is another job.
 func TestGroupOfFinishes(t *testing.T) {
 	f, c := openFaulty(t)
 	ctx := context.Background()
@@ -123,10 +122,10 @@ func TestGroupOfFinishes(t *testing.T) {
 	}
 }
 
-// TestGroupOfResponses: calls that share a transaction see what those before them have done, with a
-// job that is stored and one that begins to wait in the same transaction too; of two with one
-// message id the second is a duplicate, or a conflict if it says something else; and a refused call
-// leaves nothing.
+// TestGroupOfResponses: calls that share a transaction see the effects of those before them, and
+// also a job that is stored and one that begins to wait in the same transaction. Of two responses
+// with one message id the second is a duplicate, or a conflict if its content differs. A refused
+// call leaves nothing.
 func TestGroupOfResponses(t *testing.T) {
 	f, c := openFaulty(t)
 	ctx := context.Background()

@@ -39,8 +39,8 @@ func batchOf(n int) []*sojourn.Job {
 	return jobs
 }
 
-// TestHandOver: jobs that somebody waits for start in the transaction that stores them, in the
-// order of claims and as often as each worker asks, and what the worker gets is what is stored
+// TestHandOver: jobs for which claims wait are started in the transaction that stores them, in the
+// order of the claims and up to the maximum of each. The claims return the jobs as they are stored
 // (docs/decisions/027).
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
-// TestHandOverOfAnAnswer: so does a job whose answer comes.
+// TestHandOverOfAnAnswer: a job whose response arrives is resumed in the transaction of Respond.
 func TestHandOverOfAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched, s := openWatched(t)
@@ -108,8 +108,8 @@ func TestHandOverOfAnAnswer(t *testing.T) {
 	})
 }
 
-// TestNoHandOverThroughGates: a queue with a limit counts in a transaction of its own, and nobody
-// is overlooked.
+// TestNoHandOverThroughGates: jobs of a queue with a limit are claimed in a transaction of their
+// own, and no job is overlooked.
 func TestNoHandOverThroughGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched, s := openWatched(t)
@@ -133,8 +133,8 @@ func TestNoHandOverThroughGates(t *testing.T) {
 	})
 }
 
-// TestHandOverThatFails: what goes wrong with the claim is not the producer's trouble, and the
-// claim goes on waiting.
+// TestHandOverThatFails: an error of the claim is not returned to the producer, and the claim goes
+// on waiting.
 func TestHandOverThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched, s := openWatched(t)

@@ -10,11 +10,10 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// A process must have one copy of SQLite for one file. A second copy knows nothing of the first
-// one's locks, and by closing the file it drops them all, because POSIX locks belong to the
-// process. So the copy that the store uses gives each connection, whatever Go package opens it, an
-// SQL function: a connection that cannot call it, or gets another answer from it, belongs to
-// another copy.
+// A process must have one copy of SQLite for one file. A second copy does not know the locks of the
+// first one, and drops them all when it closes the file, because POSIX locks belong to the process.
+// So the store's copy gives each connection, whichever Go package opens it, an SQL function: a
+// connection that cannot call it, or gets another answer from it, belongs to another copy.
 
 // mainFunction has no arguments. It returns libraryWord, a blank and the path of the connection's
 // main database.
@@ -27,7 +26,7 @@ var libraryWord = rand.Text()
 // first store opens, not at the program's start, because it ends the time in which others may
 // configure SQLite.
 var markLibrary = sync.OnceValue(func() error {
-	tls := libc.NewTLS() // for the life of the process, as what it registers
+	tls := libc.NewTLS() // for the life of the process, as are the callbacks registered with it
 	if code := lib.Xsqlite3_auto_extension(tls, pointer(addMain)); code != lib.SQLITE_OK {
 		return fmt.Errorf("sqlite: auto_extension: code %d", code)
 	}
@@ -63,7 +62,7 @@ func callMain(tls *libc.TLS, call uintptr, _ int32, _ uintptr) {
 	lib.Xsqlite3_result_text(tls, call, text, -1, ^uintptr(0)) // SQLite copies it
 }
 
-// pointer is what C knows as the address of a function, which must be declared, no closure. It
+// pointer returns the address of a function for C. The function must be declared, not a closure. It
 // relies on the representation that the whole translation of SQLite relies on: a function value
 // points to a pointer to code.
 func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&struct{ f F }{f})) }

@@ -9,22 +9,22 @@ import (
 	"sync/atomic"
 )
 
-// syncers is how many fsyncs of the log may run at a time: one for transactions that start jobs,
-// one for those that end them (sqlstore.Config.Enders). On a slow disk each would otherwise wait
-// for the fsync of the other before its own.
+// syncers is the number of concurrent fsyncs of the log: one for transactions that start jobs, one
+// for those that end them (sqlstore.Config.Enders). On a slow disk each would otherwise wait for
+// the fsync of the other before its own.
 const syncers = 2
 
 // walLog makes commits durable. With synchronous=FULL SQLite syncs the write-ahead log inside of
-// the commit, and nobody can write meanwhile. Here a commit only writes to the log, the next
-// transaction begins, and a call is answered after an fsync that covers all that the call has
-// written or read. The log is valid up to its first gap, so whatever an answer rests on is durable
-// with it: docs/decisions/035.
+// the commit, which blocks all writers meanwhile. Here a commit only writes to the log, and the
+// next transaction begins; a call returns after an fsync that covers all its writes and reads. The
+// log is valid up to its first gap, so an answer is durable together with all commits that it
+// depends on: docs/decisions/035.
 //
-// That includes commits of other processes, whose own fsync may still be under way, or will never
-// come because they were killed: docs/decisions/044. So states of the log are counted as they are
-// found in the wal-index, whoever has written them.
+// That includes commits of other processes: their own fsync may still be under way, or may never
+// come because they were killed (docs/decisions/044). So walLog counts the states of the log that
+// it finds in the wal-index, of any writer.
 type walLog struct {
-	files chan *os.File        // unused descriptors of the log; nil if nobody waits for the disk (relaxed, or in memory); closed with the DB
+	files chan *os.File        // unused descriptors of the log; nil if relaxed or in memory; closed with the DB
 	sync  func(*os.File) error // (*os.File).Sync; tests replace it
 	index walIndex
 
@@ -38,8 +38,8 @@ type walLog struct {
 var errSync = errors.New("sqlite: the write-ahead log did not reach the disk")
 
 // openLog opens the log, which exists as soon as a connection has read the database, and syncs it
-// and its folder once: what the file contains may have been written by a process that was killed
-// before its fsync. SQLite keeps its locks on other files, so closing this one drops none.
+// and its folder once, because a process may have been killed between writing and its fsync. SQLite
+// keeps its locks on other files, so closing this one drops none.
 func (d *DB) openLog(c *conn) (err error) {
 	if d.log.index, err = openWALIndex(c); err != nil {
 		return err

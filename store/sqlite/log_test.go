@@ -19,9 +19,9 @@ func insertOne(c sqldb.Conn) error {
 	return err
 }
 
-// TestNothingIsToldBeforeTheDiskHasIt: while the log is on its way to the disk, the next
-// transaction runs, and neither who has written nor who has read what is written is answered. A
-// sync counts for what was written before it began. Who says that nobody is told need not wait.
+// TestNothingIsToldBeforeTheDiskHasIt: while the log is being synced, the next transaction runs,
+// and neither the writers nor the readers of the unsynced rows get an answer. A sync covers the
+// writes before its start. A silent transaction need not wait.
 func TestNothingIsToldBeforeTheDiskHasIt(t *testing.T) {
 	d := openTest(t, fileTest(t))
 	syncing := make(chan chan bool) // syncs that have begun; each ends when its channel is closed
@@ -127,14 +127,14 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// onDisk is what a power cut leaves at the least: the bytes that a sync has covered.
+// onDisk contains the minimum that survives a power cut: the bytes that a sync has covered.
 type onDisk struct {
 	file, log []byte
 	acked     []sojourn.ID // while it was the newest
 }
 
-// TestPowerCut: inv:A1. What was acknowledged is in the bytes that were synced before, and these
-// are a store that opens.
+// TestPowerCut: inv:A1. All acknowledged writes are in the bytes that were synced before, and a
+// store of these bytes opens.
 func TestPowerCut(t *testing.T) {
 	path := fileTest(t)
 	o, err := newOptions(nil)
@@ -209,9 +209,9 @@ func checkCut(t *testing.T, cut *onDisk) {
 	}
 }
 
-// TestStatesOfTheLog: a store syncs the log once for each answer that rests on something new,
-// whoever has committed it, and never otherwise; also after another one has written the log back
-// and begun it again.
+// TestStatesOfTheLog: a store syncs the log once for each answer that depends on a new commit of
+// any process, and never otherwise; also after another process has checkpointed and restarted the
+// log.
 func TestStatesOfTheLog(t *testing.T) {
 	path := fileTest(t)
 	a, b := openTest(t, path), openTest(t, path)

@@ -26,9 +26,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runChild says "ready OWNER", then obeys: write FROM N inserts rows, each in a transaction, and
-// says "wrote ID" after each; corrupt overwrites the middle of the file; hold does nothing. In the
-// end it waits for the end of its input.
+// runChild prints "ready OWNER", then obeys: write FROM N inserts rows, each in a transaction, and
+// prints "wrote ID" after each; corrupt overwrites the middle of the file; hold does nothing. Then
+// it waits for the end of its input.
 func runChild(command []string, path string) error {
 	switch command[0] {
 	case "corrupt":
@@ -112,7 +112,7 @@ func child(t *testing.T, path, command string) *process {
 	return p
 }
 
-// read returns what follows word in the child's next line, which must begin with it.
+// read returns the rest of the child's next line after word, with which it must begin.
 func (p *process) read(t *testing.T, word string) string {
 	t.Helper()
 	if !p.lines.Scan() {

@@ -38,7 +38,7 @@ func TestNewQueuesAskByIndex(t *testing.T) {
 		costs = append(costs, cost{len(r.seen), r.rows, r.runs})
 		for q, n := range r.seen {
 			for _, step := range plan(t, r.DB, q, n) {
-				// SQLite says SEARCH also of a maximum for which it reads the whole table.
+				// SQLite also reports SEARCH for a maximum for which it reads the whole table.
 				whole := strings.HasPrefix(step, "SCAN sj_queue") || strings.Contains(q, "max(seq)") && strings.HasPrefix(step, "SEARCH sj_queue") &&
 					!strings.Contains(step, "INDEX sj_queue_seq")
 				if whole {

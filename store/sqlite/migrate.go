@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// OpenMigrator opens a SQLite file to look after its tables, whatever version they have; see
-// sojourn.Migrator. A missing file is made.
+// OpenMigrator opens a SQLite file to migrate its tables, in any version; see sojourn.Migrator. A
+// missing file is made.
 func OpenMigrator(path string, list ...Option) (sojourn.Migrator, error) {
 	o, err := newOptions(list)
 	if err != nil {

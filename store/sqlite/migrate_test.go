@@ -81,7 +81,7 @@ func TestCodeLevels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Migrate(ctx, s.Found+1); err != nil { // while the old program goes on
+	if _, err := m.Migrate(ctx, s.Found+1); err != nil { // while the old program works
 		t.Fatal(err)
 	}
 	if _, err := old.Enqueue(ctx, sojourn.NewJob("mail", nil)); err != nil {
@@ -114,8 +114,8 @@ func TestCodeLevels(t *testing.T) {
 	}
 }
 
-// TestStatusLooksAtTheSchema: a store whose tables become too new while it is open says so
-// (spec:H7, readyz).
+// TestStatusLooksAtTheSchema: Status reports when the tables become too new for a store while it is
+// open (spec:H7, readyz).
 func TestStatusLooksAtTheSchema(t *testing.T) {
 	path := fileTest(t)
 	c, err := Open(path)

@@ -40,7 +40,7 @@ var filesMoved = map[string]func(path string) error{
 
 // TestFileTakenAway: inv:A1. When the database, its log or the log's index is removed or replaced
 // under an open store, nothing is acknowledged or shown any more: every call is refused with an
-// error that says so, also a claim that was waiting before.
+// error for that, also a claim that was waiting before.
 func TestFileTakenAway(t *testing.T) {
 	for name, take := range filesMoved {
 		for _, relaxed := range []bool{false, true} {

@@ -2,8 +2,8 @@ package sqlite
 
 import "golang.org/x/sys/unix"
 
-// networkFS names the network file system that dir is on, or is "". What cannot be found out counts
-// as local.
+// networkFS returns the name of the network file system that contains dir, or "". An unknown file
+// system counts as local.
 func networkFS(dir string) string {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkFS names the network file system that dir is on, or is "". What cannot be found out counts
-// as local.
+// networkFS returns the name of the network file system that contains dir, or "". An unknown file
+// system counts as local.
 func networkFS(dir string) string {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil {
@@ -31,8 +31,8 @@ func networkFS(dir string) string {
 	return ""
 }
 
-// networkFUSE tells the remote ones among the file systems in user space, which have one number in
-// common, by the name under which they are mounted.
+// networkFUSE finds the remote file systems in user space, which all have one number, by the name
+// under which they are mounted.
 func networkFUSE(dir string) string {
 	var stat unix.Stat_t
 	if unix.Stat(dir, &stat) != nil {

@@ -28,7 +28,7 @@ const (
 	// longer corrupt the database.
 	oldestSQLite = 3_051_003
 
-	// openPatience is how long opening waits for a busy database, such as one that another process
+	// openPatience bounds the wait for a busy database at opening, such as one that another process
 	// is recovering.
 	openPatience = 30 * time.Second
 )
@@ -190,12 +190,12 @@ func locate(path string, network func(dir string) string) (string, error) {
 }
 
 // oneName refuses a file with several names. SQLite finds the log by the name under which a file is
-// opened, so what is written under one name would be missing under the other, and both would write
-// over each other.
+// opened, so writes under one name would be missing under the other, and both would overwrite each
+// other.
 func oneName(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || links(info) < 2 {
-		return nil // opening says what is wrong
+		return nil // opening reports the error
 	}
 	if _, err := os.Stat(path + restoreMark); err == nil {
 		return nil // a restore that was interrupted has given the store a second name, which no program uses
@@ -207,7 +207,7 @@ func oneName(path string) error {
 // createFile makes a missing file that only its owner can read; SQLite gives the log the same mode.
 // An existing file must not be opened here: closing it again would free the locks that other
 // connections of this process hold on it, since POSIX locks belong to the process. For the same
-// reason nobody may connect to the new file before it is closed here.
+// reason no connection may open the new file before it is closed here.
 func createFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -219,8 +219,8 @@ func createFile(path string) error {
 	return f.Close()
 }
 
-// unclean tells whether the last process that used the file did not close it: it left a log, and
-// nobody is using the file now.
+// unclean reports whether the last process that used the file did not close it: it left a log, and
+// no process uses the file now.
 func (d *DB) unclean() (bool, error) {
 	if fileSize(d.path+"-wal") == 0 {
 		return false, nil
@@ -261,7 +261,7 @@ func (d *DB) prepareFile(c *conn, unclean bool) error {
 	return nil
 }
 
-// claimFile looks whose file it is before anything is changed in it.
+// claimFile checks that the file is a store or empty before it changes anything in it.
 func (d *DB) claimFile(c *conn) (fresh bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// inv:A1, inv:A2. What makes a commit durable is set and read back.
+// inv:A1, inv:A2. The settings that make a commit durable are set and read back.
 func TestPragmas(t *testing.T) {
 	check := func(c *conn, want map[string]string) {
 		t.Helper()
@@ -260,7 +260,7 @@ func TestCreateTogether(t *testing.T) {
 	}
 }
 
-// TestHardLink: a file with two names is refused under both, as what it is, and nothing is lost.
+// TestHardLink: a file with two names is refused under both with its own error; nothing is lost.
 func TestHardLink(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c, err := Open(path)

@@ -22,7 +22,7 @@ type options struct {
 	allowNetworkFS bool
 	declared       bool
 	lowSpace       int64
-	migrator       bool                 // only the tables are looked after, whatever version they have
+	migrator       bool                 // only migrates the tables, in any version
 	more           []sqldb.Migration    // of tests, after the real ones
 	sync           func(*os.File) error // of tests; nil: (*os.File).Sync
 	created        func()               // of tests: the owner's file exists and is not locked yet
@@ -36,16 +36,16 @@ func MaxBytes(n int) Option { return func(o *options) { o.maxBytes = n } }
 // clock jumps is off then. now is called from several goroutines.
 func Clock(now func() time.Time) Option { return func(o *options) { o.clock = now } }
 
-// Relaxed gives up durability for speed: what was acknowledged during the last moments may be gone
-// after a power cut or a crash of the operating system, though not after a crash of the process.
-// Status shows it as durability "relaxed". All processes on one file should agree.
+// Relaxed gives up durability for speed: writes acknowledged during the last moments may be lost in
+// a power cut or a crash of the operating system, though not in a crash of the process. Status
+// shows it as durability "relaxed". All processes on one file should agree.
 func Relaxed() Option { return func(o *options) { o.relaxed = true } }
 
-// InboxTTL is how long a response that fits no job waits for one: 1 s or more, default the store's
+// InboxTTL is the time to live of a response that matches no job: 1 s or more, default the store's
 // own.
 func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d } }
 
-// NoMigrate leaves the schema as it is; opening then fails if it is not the newest.
+// NoMigrate does not change the schema; opening then fails if it is not the newest.
 func NoMigrate() Option { return func(o *options) { o.noMigrate = true } }
 
 // DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or
@@ -54,16 +54,16 @@ func NoMigrate() Option { return func(o *options) { o.noMigrate = true } }
 func DeclaredQueues() Option { return func(o *options) { o.declared = true } }
 
 // LowSpace refuses new jobs with CodeLowSpace while fewer bytes than this are free on the disk of
-// the file, so that what is stored can go on to its end: claims, outcomes and answers are taken as
-// long as the disk takes them. Default 0: no bound. It is looked at every second at most, and not
-// known on Windows.
+// the file, so that stored jobs can run to their end: claims, outcomes and responses are accepted
+// as long as the disk takes them. Default 0: no bound. The free space is read once a second at
+// most, and unknown on Windows.
 func LowSpace(bytes int64) Option { return func(o *options) { o.lowSpace = bytes } }
 
 // AllowNetworkFS opens a file on a network file system all the same. SQLite's locks and shared
 // memory do not work reliably there: two machines on one file will corrupt it.
 func AllowNetworkFS() Option { return func(o *options) { o.allowNetworkFS = true } }
 
-// Throttle gives a queue a throttler in Go: it is asked before each start, inside the claim's
+// Throttle sets a queue's throttler in Go. It is called before each start, inside the claim's
 // transaction, so it must be quick and must not call the store. The queue's setting throttle
 // becomes "go", unless it has a rule: from then on processes without a throttler for it start none
 // of its jobs.
@@ -76,8 +76,8 @@ func Throttle(queue string, t sojourn.Throttler) Option {
 	}
 }
 
-// Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers().
-// Without it nothing is started in a queue that has a rule, and why says so.
+// Rules enables the store to compile the throttle setting of queues: pass rule.Throttlers().
+// Without it no job starts in a queue that has a rule, and why reports that.
 func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
 	return func(o *options) { o.rules = compile }
 }

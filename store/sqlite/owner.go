@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// An owner is one open store. As long as it is open it holds the operating system's exclusive lock
-// on a file of its own beside the database, FILE-owner-ID. The system releases the lock when the
-// process dies, and the file stays: an owner is dead if its file can be locked. Behind the byte
-// that is locked, the file contains the newest version of the schema that the program knows and,
-// once the database is open, which file that is and the process.
+// An owner is one open store. While it is open it holds the operating system's exclusive lock on a
+// file of its own beside the database, FILE-owner-ID. The system releases the lock when the process
+// dies, and the file stays: an owner is dead if its file can be locked. After the locked byte, the
+// file contains the newest version of the schema that the program knows and, once the database is
+// open, the identity of its file and the process.
 //
-// Others take a shared lock while they look at an owner or act on its death. So they do not take
-// each other for the owner, and nobody can become that owner before they have finished.
+// Other processes take a shared lock while they check an owner or act on its death. So they do not
+// mistake each other for the owner, and no process can become that owner before they have finished.
 type owner struct {
 	id   string
 	path string
@@ -56,7 +56,7 @@ func newOwner(database string, level int, created func()) (*owner, error) {
 			return &owner{id, path, f}, nil
 		}
 		f.Close()
-		os.Remove(temporary) // somebody took it for the leftover of a dead process: try another name
+		os.Remove(temporary) // judged dead by another process: try another name
 		if err != nil {
 			return nil, fmt.Errorf("sqlite: lock %s: %w", temporary, err)
 		}
@@ -69,7 +69,7 @@ func stillThere(f *os.File, path string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(opened, found)
 }
 
-// release ends the ownership. What the store leased is left to the ends of the leases.
+// release ends the ownership. Leases of the store's jobs stay until they expire.
 func (o *owner) release() error {
 	return ignoreMissing(removeLocked(o.file, o.path))
 }
@@ -151,7 +151,7 @@ func lookAtOwner(path string, look func(f *os.File, dead bool) error) error {
 	return look(f, dead)
 }
 
-// opened tells others which file the owner has opened.
+// opened publishes which file the owner has opened.
 func (o *owner) opened(level int, file fileID) error {
 	if _, err := o.file.WriteAt(fmt.Append(nil, level, " ", os.Getpid(), " ", file), 1); err != nil {
 		return fmt.Errorf("sqlite: write %s: %w", o.path, err)
@@ -159,7 +159,7 @@ func (o *owner) opened(level int, file fileID) error {
 	return nil
 }
 
-// ownerFields reads what an owner has written: its level, process and file.
+// ownerFields reads the contents of an owner's file: its level, process and database file.
 func ownerFields(f *os.File) (fields [3]string) {
 	text := make([]byte, 100)
 	n, _ := f.ReadAt(text, 1)

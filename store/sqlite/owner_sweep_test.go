@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// looker is a DB whose verdicts on owners a test holds up.
+// looker is a DB whose test can delay its verdicts on owners.
 type looker struct {
 	*DB
-	judged func() // between the verdict and what follows from it
+	judged func() // between the verdict and the action
 }
 
 func (l looker) EndDead(ctx context.Context, end func(string) (bool, error)) error {
@@ -61,8 +61,8 @@ func stillHeld(t *testing.T, c *sojourn.Client, jobs []sojourn.Claimed) {
 }
 
 // TestOwnerIsBornLocked: spec:L8. A store looks for dead owners while another one is being opened,
-// between the creation of its owner's file and the lock, and acts on what it saw only after the
-// other one has claimed: the leases stand.
+// between the creation of its owner's file and the lock. It acts on that only after the other one
+// has claimed: the leases must stand.
 func TestOwnerIsBornLocked(t *testing.T) {
 	path := fileTest(t)
 	d := openTest(t, path)

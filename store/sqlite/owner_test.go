@@ -104,7 +104,7 @@ func TestOwnersInMemory(t *testing.T) {
 	}
 }
 
-// While owners are created and released, nobody takes one for dead.
+// While owners are created and released, no live owner is judged dead.
 func TestOwnerRace(t *testing.T) {
 	database := fileTest(t)
 	stop := make(chan bool)

@@ -34,8 +34,8 @@ func flock(f *os.File, how int) (bool, error) {
 // is not locked is dead: it cannot be one that is being created.
 func ownerTemporary(path string) string { return path + unbornMark }
 
-// removeLocked removes a file whose lock is held, and releases the lock after that: in the other
-// order another process could make the file its own in between.
+// removeLocked removes a file whose lock is held, and then releases the lock: in the other order
+// another process could become its owner in between.
 func removeLocked(f *os.File, path string) error {
 	return errors.Join(os.Remove(path), f.Close())
 }

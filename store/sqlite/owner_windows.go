@@ -26,12 +26,12 @@ func lockFile(f *os.File, how uint32) (bool, error) {
 // on that; the new owner then does not get the lock, and takes another name.
 func ownerTemporary(path string) string { return path }
 
-// removeLocked removes a file whose lock is held. Windows removes no open file, so the lock goes
-// first; for the same reason an owner that comes in between keeps its file.
+// removeLocked removes a file whose lock is held. Windows cannot remove an open file, so the lock
+// is released first; for the same reason a new owner in between keeps its file.
 func removeLocked(f *os.File, path string) error {
 	err := f.Close()
 	removed := os.Remove(path)
-	if errors.Is(removed, windows.ERROR_SHARING_VIOLATION) { // somebody is looking at it; it is found dead again
+	if errors.Is(removed, windows.ERROR_SHARING_VIOLATION) { // open in another process; found dead again later
 		removed = nil
 	}
 	return errors.Join(err, removed)

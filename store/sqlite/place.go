@@ -8,7 +8,7 @@ import (
 )
 
 // errMoved is the cause of a refusal when a path no longer leads to the file that SQLite has open.
-// SQLite would go on writing to a file that nobody can open again.
+// SQLite would go on writing to a file that cannot be opened again.
 var errMoved = errors.New("removed or replaced while it was in use")
 
 // place is a path and the file that SQLite has open there.

@@ -2,7 +2,7 @@
 
 package sqlite
 
-// fileID names a file, whatever its path is.
+// fileID identifies a file independently of its path.
 type fileID struct{}
 
 func (fileID) String() string { return "" }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileID names a file, whatever its path is.
+// fileID identifies a file independently of its path.
 type fileID struct{ device, inode uint64 }
 
 func (f fileID) String() string { return fmt.Sprintf("%d:%d", f.device, f.inode) }

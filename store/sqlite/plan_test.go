@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
 
-// recording is a DB that remembers every statement it runs.
+// recording is a DB that records every statement it runs.
 type recording struct {
 	*DB
 	mu   sync.Mutex
@@ -83,7 +83,7 @@ func openRecording(t *testing.T) (r *recording, s *sqlstore.Store, advance func(
 	return r, s, func(d time.Duration) { now = now.Add(d) }
 }
 
-// TestNoStatementScansATable runs everything that workers, producers and answers do, and looks at
+// TestNoStatementScansATable runs all operations of workers, producers and responders, and checks
 // SQLite's plan of each statement: a table that grows with the jobs is never read from end to end,
 // so that the cost of a call does not depend on the backlog.
 func TestNoStatementScansATable(t *testing.T) {
@@ -92,8 +92,8 @@ func TestNoStatementScansATable(t *testing.T) {
 	r.checkPlans(t)
 }
 
-// TestGatesAskByIndex is the same for what gates ask. The line of a group is found by its index,
-// and nothing but a few rows is ever sorted.
+// TestGatesAskByIndex is the same for the queries of gates. The line of a group is found by its
+// index, and no more than a few rows are ever sorted.
 func TestGatesAskByIndex(t *testing.T) {
 	r, s, _ := openRecording(t)
 	gatedtest.Day(t, sojourn.NewClient(s))
@@ -116,8 +116,8 @@ func TestGatesAskByIndex(t *testing.T) {
 	}
 }
 
-// TestPollsAskByIndex: what a claim asks about poll steps it reads from their index, in its order,
-// however many jobs await without one.
+// TestPollsAskByIndex: a claim reads due poll steps from their index, in its order, even if many
+// jobs await without one.
 func TestPollsAskByIndex(t *testing.T) {
 	r, s, advance := openRecording(t)
 	request := gatedtest.Polls(t, sojourn.NewClient(s), 50)
@@ -165,10 +165,10 @@ func TestCrowdOfGroups(t *testing.T) {
 	}
 }
 
-// checkPlans looks at the plans of all statements seen.
+// checkPlans checks the plans of all statements seen.
 func (r *recording) checkPlans(t *testing.T) {
 	t.Helper()
-	// Tables whose size has nothing to do with the number of jobs.
+	// Tables whose size does not depend on the number of jobs.
 	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue( USING INDEX sj_queue_seq)?|sj_migration|sj_block|sj_access|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
 	// A scan of an index that the statement's limit stops at once.
 	bounded := regexp.MustCompile(`^SCAN (sj_live USING (COVERING )?INDEX sj_live_wake|sj_response( USING COVERING INDEX sj_response_early)?)$`)
@@ -200,7 +200,7 @@ func plan(t *testing.T, db *DB, q string, args int) (steps []string) {
 	return steps
 }
 
-// workload does once what a busy day does often.
+// workload runs each frequent operation once.
 func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
 	t.Helper()
 	ctx := context.Background()

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A pragma is a setting of a connection that is read back after it is set, because SQLite ignores
-// silently what it does not know or cannot do.
+// A pragma is a setting of a connection that is read back after it is set, because SQLite silently
+// ignores unknown settings and values.
 type pragma struct{ name, value, reads string }
 
 // writerPragmas are measured: a cache from 32 MiB and a checkpoint each 4,000 pages cost nothing

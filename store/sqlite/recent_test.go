@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// A store remembers the rows that it has leased. What another process changes in them meanwhile
-// must be seen all the same, before the end of the step and after it.
+// A store caches the rows that it has leased. It must still see the changes that another process
+// makes to them, before the end of the step and after it.
 func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	var stores [2]*sojourn.Client
@@ -125,8 +125,8 @@ func openWatched(t *testing.T) (*watchedDB, *sqlstore.Store) {
 	return watched, s
 }
 
-// TestEndOfAStepReadsNothing: who has claimed a job a moment ago knows its row, so the end of the
-// step does not read it (docs/decisions/019).
+// TestEndOfAStepReadsNothing: the rows of jobs that were claimed a moment ago are cached, so the
+// end of the step does not read them (docs/decisions/019).
 func TestEndOfAStepReadsNothing(t *testing.T) {
 	watched, s := openWatched(t)
 	if _, err := sojourn.NewClient(s).Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// Restored says what Restore has done.
+// Restored is the result of Restore.
 type Restored struct {
 	From     string     `json:"from"`
 	To       string     `json:"to"`
@@ -25,13 +25,13 @@ type Restored struct {
 }
 
 // Restore makes a backup the store at path. It copies the backup, checks it as the database and as
-// sojourn doctor does, and only then puts it in place; a store that is there already is refused
-// with ErrConflict unless replace is set, and is kept beside under another name. While any process
-// has it open nothing is done, and none can open it meanwhile.
+// sojourn doctor does, and only then puts it in place. An existing store is refused with
+// ErrConflict unless replace is set, and is kept beside it under another name. Restore does nothing
+// while any process has the store open, and none can open it meanwhile.
 //
 // New jobs get ids above all that can have been given out since the backup, so that neither ids nor
-// idempotency keys come again; and epochs rise, so that leases and Job.Fence of that time are
-// behind. A process that is killed here leaves the old store or the new one, or a store that
+// idempotency keys are reused; and epochs rise, so that leases and Job.Fence of that time are
+// outdated. If the process is killed here, path has the old store or the new one, or a store that
 // refuses to open until Restore has been repeated.
 func Restore(ctx context.Context, backup, path string, replace bool) (Restored, error) {
 	r := restoring{step: func() {}, now: time.Now, replace: replace}
@@ -43,8 +43,8 @@ const (
 	replacing   = "replacing" // in that file: the store's files are being moved, so it must not be opened
 )
 
-// noRestore refuses to open a store that is being restored, or that was left by a restore in a
-// state that nobody may work on.
+// noRestore refuses to open a store that is being restored, or that an interrupted restore has left
+// in an unusable state.
 func noRestore(path string) error {
 	f, err := os.OpenFile(path+restoreMark, os.O_RDWR, 0)
 	if err != nil {
@@ -169,8 +169,8 @@ func (r *restoring) begin() error {
 	return err
 }
 
-// settle writes the log of the old store back, so that its file alone is the whole of it, and reads
-// its next id. A store that cannot be read is not healthy.
+// settle writes the log of the old store back, so that its file alone contains all of it, and reads
+// its next id. An unreadable store is not healthy.
 func (r *restoring) settle(ctx context.Context) (healthy bool, next int64, err error) {
 	c, err := connect(r.path, sqlite.OpenReadWrite, nil)
 	if err != nil {
@@ -231,7 +231,7 @@ func (r *restoring) prepare(ctx context.Context, backup string, next int64) (soj
 
 func (r *restoring) part() string { return r.path + restoreMark + "-db" }
 
-// begun examines the copy and lets it begin anew.
+// begun checks the copy and gives it new ids and epochs; see BeginAnew.
 func (r *restoring) begun(ctx context.Context, db *DB, next int64) (sojourn.ID, error) {
 	if err := (options{}).tend(db).Raise(ctx); err != nil {
 		return 0, err
@@ -260,8 +260,8 @@ func (r *restoring) swap() (kept string, err error) {
 	return kept, syncDir(filepath.Dir(r.path))
 }
 
-// moveIn moves away what there is, a file that cannot be read with its log, and puts the new store
-// in its place. Meanwhile a mark keeps others from opening, and so from making, a store there.
+// moveIn renames the old files, an unreadable one with its log, and puts the new store in place.
+// Meanwhile a mark keeps others from opening, and so from making, a store there.
 func (r *restoring) moveIn() (kept string, err error) {
 	if _, err := r.mark.WriteAt([]byte(replacing), 1); err != nil {
 		return "", err

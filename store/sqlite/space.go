@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// space bounds what is left of a disk for new jobs; see LowSpace. Safe for concurrent use.
+// space limits new jobs by the free bytes of a disk; see LowSpace. Safe for concurrent use.
 type space struct {
 	dir   string
 	least int64
@@ -18,7 +18,7 @@ type space struct {
 	low    error
 }
 
-// spaceEvery is how old what is known of the disk may be: in a second a store writes some 100 MB at
+// spaceEvery is the maximum age of the cached free space: in a second a store writes some 100 MB at
 // most.
 const spaceEvery = time.Second
 

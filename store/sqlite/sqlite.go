@@ -22,9 +22,9 @@ const apart = 32
 // client. A missing file is made (mode 0600, its folder must exist), and an older schema is
 // migrated, unless NoMigrate. Several processes on one file are normal.
 //
-// What is acknowledged is durable: the write-ahead log is synced before a call is answered, but for
-// Relaxed. The error names what to do where the file is not ours, damaged, on a network file
-// system, or too new for this program (CodeSchema).
+// Acknowledged writes are durable: the write-ahead log is synced before a call returns, except with
+// Relaxed. If the file is of another program, damaged, on a network file system, or too new for
+// this program (CodeSchema), the error says how to proceed.
 func Open(path string, list ...Option) (*sojourn.Client, error) {
 	o, err := newOptions(list)
 	if err != nil {

@@ -16,10 +16,9 @@ import (
 )
 
 // EnqueueTx stores up to sojourn.MaxBatch jobs inside of tx, all or none: they exist exactly if tx
-// is committed. What Client.Enqueue promises about keys, queues and run_at holds here too. The ids
-// stand in the answers, in the order of jobs, and mean nothing before the commit: after a rollback
-// another job may get them. The jobs themselves are left without, so that they can be enqueued
-// again.
+// is committed. Keys, queues and run_at work as in Client.Enqueue. The result contains the ids, in
+// the order of jobs. They mean nothing before the commit: after a rollback another job may get
+// them. The jobs themselves get no id, so that they can be enqueued again.
 //
 // tx must be of a driver that is built on modernc.org/sqlite (its own "sqlite", for one), on the
 // store's own file as its main database, and on a connection that was opened after the store;
@@ -27,7 +26,7 @@ import (
 // _txlock=immediate: a transaction that has read before it writes is refused (CodeUnavailable,
 // Retryable) when others have written since.
 //
-// While tx has written and is not over, nobody else can write, and a call that writes through the
+// From its first write until its end, tx blocks all other writers. A call that writes through the
 // client waits for tx: inside of tx such a call waits for itself, until its context ends or 30 s
 // are over. Workers find the jobs within 100 ms of the commit, or at once after Client.Wake.
 func EnqueueTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojourn.Job) ([]sojourn.Enqueued, error) {
@@ -43,13 +42,13 @@ func EnqueueTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojo
 }
 
 // FinishTx completes the job that a handler runs inside of tx, with the result that job.SetResult
-// has set: the job is completed exactly if tx is committed, so what else tx writes happens exactly
-// once. It is the last statement before the commit; then the handler returns nil.
+// has set. The job is completed exactly if tx is committed, so the other writes of tx happen
+// exactly once. Call it as the last statement before the commit; then the handler returns nil.
 //
-// ErrLeaseLost: the job is no longer the handler's, or was completed before; roll back. After any
-// other error roll back too and return it, and the job is tried again as its policy says. Once
-// FinishTx was called, only a commit completes the job: a handler that returns nil after a rollback
-// has failed, with sojourn.ReasonRolledBack. What it returns after the commit changes nothing.
+// ErrLeaseLost: the handler has lost the job, or has completed it before; roll back. After any
+// other error roll back too and return it; the job is retried as its policy says. Once FinishTx was
+// called, only a commit completes the job: a handler that returns nil after a rollback has failed,
+// with sojourn.ReasonRolledBack. Its return value after the commit changes nothing.
 //
 // About tx see EnqueueTx.
 func FinishTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job) error {
@@ -118,8 +117,8 @@ func (d *DB) sameFile(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// takeLock begins writing, as early as can be: what is read after it stays true. Where the
-// transaction has neither read nor written before, it waits for the lock as the store does.
+// takeLock takes the write lock at once, so that later reads stay valid. If the transaction has
+// neither read nor written before, it waits for the lock as the store does.
 func takeLock(ctx context.Context, tx *sql.Tx) error {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -140,7 +139,7 @@ func takeLock(ctx context.Context, tx *sql.Tx) error {
 	}
 }
 
-// lockPatience is how long a transaction of the application waits for the write lock of the file,
+// lockPatience bounds the wait of a transaction of the application for the write lock of the file,
 // if its context does not end before.
 const lockPatience = 30 * time.Second
 

@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// stranger is a driver whose SQLite is another copy: it does not know the function, or a function
-// of that name that says another word.
+// stranger is a driver with another copy of SQLite: it lacks the function, or has a function of
+// that name that returns another word.
 type stranger struct{ answer string }
 
 func (s stranger) Open(string) (driver.Conn, error)             { return s, nil }
@@ -76,8 +76,8 @@ func openIn(t *testing.T, path string) *sojourn.Client {
 
 var echo = sojourn.Kind[int]{Name: "echo"}
 
-// TestRefusedTransactions: only a connection of the same copy of SQLite, whose main database is the
-// store's file, is let in.
+// TestRefusedTransactions: only a connection of the same copy of SQLite, with the store's file as
+// its main database, is accepted.
 func TestRefusedTransactions(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "jobs.db")
@@ -138,7 +138,7 @@ func TestRefusedTransactions(t *testing.T) {
 	}
 }
 
-// TestMemoryTakesNoTransaction: nobody else can reach a store in memory.
+// TestMemoryTakesNoTransaction: no other connection can reach a store in memory.
 func TestMemoryTakesNoTransaction(t *testing.T) {
 	c := openIn(t, ":memory:")
 	x, err := begin(application(t, filepath.Join(t.TempDir(), "own.db"), ""))
@@ -156,8 +156,8 @@ func TestMemoryTakesNoTransaction(t *testing.T) {
 }
 
 // TestDeferredTransaction: a transaction that begins without the lock takes it with EnqueueTx, and
-// waits for it as the store does, even on a connection without a busy timeout. One that has read
-// what is outdated by then is told to begin again.
+// waits for it as the store does, even on a connection without a busy timeout. If its reads are
+// outdated by then, it is told to begin again.
 func TestDeferredTransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c := openIn(t, path)
@@ -226,9 +226,9 @@ func TestDeferredTransaction(t *testing.T) {
 	}
 }
 
-// TestCallInsideATransaction: a call through the client waits for the transaction around it. Its
-// context ends the waiting; what it asked for happens once the transaction is over, so the outcome
-// is unknown, and a repetition with the same job is that job.
+// TestCallInsideATransaction: a call through the client waits for the transaction around it. The
+// end of its context ends the waiting. Its write happens once the transaction is over, so the
+// outcome is unknown, and a repetition with the same job is a duplicate of it.
 func TestCallInsideATransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c := openIn(t, path)

@@ -25,7 +25,7 @@ type walHeader [12]uint32
 const walIndexSize = 32 << 10
 
 // walIndexFunction is an SQL function that returns the address of a connection's wal-index. Its
-// argument must be walIndexWord, so that nobody else calls it.
+// argument must be walIndexWord, which prevents calls by other code.
 const walIndexFunction = "sojourn_wal_index"
 
 var walIndexWord = rand.Text()
@@ -92,5 +92,5 @@ func callWALIndex(tls *libc.TLS, call uintptr, _ int32, args uintptr) {
 // addressed is memory of SQLite, which Go's garbage collector neither moves nor frees.
 func addressed(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
 
-// function is what C knows under an address; see pointer.
+// function returns the Go function at an address of C; see pointer.
 func function[F any](address uintptr) F { return *(*F)(unsafe.Pointer(&address)) }

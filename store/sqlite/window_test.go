@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// spec:T4: a blocked claim is woken when the windows of its queue open; nobody enqueues anything,
-// and nothing is due. Here the clock is the real one, and the opening two seconds ahead.
+// spec:T4: a blocked claim is woken when the windows of its queue open, without an enqueue and
+// without a due job. Here the clock is the real one, and the opening two seconds ahead.
 func TestOpeningWakesABlockedClaim(t *testing.T) {
 	c, err := Open(fileTest(t), Relaxed())
 	if err != nil {

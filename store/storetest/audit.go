@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// rowLaws checks what holds for every job at every moment.
+// rowLaws checks the invariants of every job at every moment.
 func (s *scene) rowLaws(j sojourn.Job) {
 	s.Helper()
 	run := j.State == sojourn.Running
@@ -34,13 +34,13 @@ func (s *scene) rowLaws(j sojourn.Job) {
 	}
 }
 
-// audit looks at everything that the store holds, at the end of each case.
+// audit checks all contents of the store, at the end of each case.
 func (s *scene) audit() {
 	s.Helper()
 	if s.closed || s.Failed() {
 		return
 	}
-	s.sweep() // whatever the case has left overdue
+	s.sweep() // handles overdue jobs that the case has left
 	type name struct{ kind, key string }
 	owners := map[name]sojourn.ID{}
 	kept := map[sojourn.ID]int32{}
@@ -83,7 +83,7 @@ func (s *scene) audit() {
 	}
 }
 
-// history reads what happened to a job and checks that it is complete.
+// history reads the history of a job and checks that it is complete.
 func (s *scene) history(id sojourn.ID) []sojourn.Attempt {
 	s.Helper()
 	as, err := s.store.History(s.ctx, id, sojourn.HistoryFilter{Limit: sojourn.MaxFind})

@@ -136,8 +136,8 @@ func blockedGivenUp(s *scene) {
 	c := s.claim(by("w2"))
 	same(s, "job", c.Job.ID, id)
 	s.counters(id, 1, 0, 0)
-	// The same when the caller has gone before the answer: what nobody was given is free at once,
-	// and costs no crash.
+	// The same when the caller has gone before the answer: the undelivered job is free at once, and
+	// no crash is counted.
 	next := s.enqueue()
 	if jobs, err := s.store.Claim(ctx, s.request(by("w3"))); err == nil {
 		same(s, "jobs given in spite of it", claimedIDs(jobs)[0], next)

@@ -178,7 +178,7 @@ func editBad(s *scene) {
 	}) {
 		ed, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, e)
 		if err == nil && len(ed.Items) == 1 {
-			err = ed.Items[0].Err // what needs the store's clock may be refused per job
+			err = ed.Items[0].Err // the store may check against its clock per job
 		}
 		s.refused(err, sojourn.CodeInvalid, what)
 		s.unchanged(id, before, "a refused edit")

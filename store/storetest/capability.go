@@ -71,7 +71,7 @@ func linkTwiceRetry(s *scene) {
 	s.finish(await(d, 0), sojourn.Awaiting)
 	s.became(s.respond("", token(d.Job.Token)), sojourn.Applied, c.Job.ID)
 	s.cancel(c.Job.ID)
-	// What an attempt has not used is for the next Await, and ends with it.
+	// An unused response of an attempt is for the next Await, and ends with it.
 	e := s.running(sojourn.Key("l"), policy(sojourn.Policy{LateResponse: sojourn.InboxLate}), steady(time.Minute))
 	for range 2 {
 		s.became(s.respond("", token(e.Job.Token)), sojourn.Early, e.Job.ID)

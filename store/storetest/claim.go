@@ -209,7 +209,7 @@ func claimResumed(s *scene) {
 	s.finish(await(c, 0), sojourn.Awaiting)
 	s.advance(10 * time.Minute)
 	s.respond("k", body("yes"))
-	s.advance(20 * time.Minute) // nobody comes to resume it: the clock stands
+	s.advance(20 * time.Minute) // no worker resumes it: the clock stands
 	d := s.claim(by("w2"))
 	same(s, "purpose", d.Purpose, sojourn.PurposeResume)
 	same(s, "epoch", d.Lease.Epoch, 2)

@@ -22,9 +22,9 @@ var fenceTrials = []trial{
 	{"rules:A6 fence: an earlier life", "After a redrive the steps of the finished generation change nothing.", "tr:L5 tr:O3 inv:F2 inv:S2 rules:A6", fenceGeneration},
 }
 
-// nothingPasses sends every write of a step under a lease that does not stand, and wants each to be
-// lost and nothing to change. The clock moves first, so that an extension of the lease would be
-// seen. own is what the step itself has reported, which would be answered as repeated.
+// nothingPasses sends every write of a step under an invalid lease, and wants each to be lost and
+// nothing to change. The clock moves first, so that an extension of the lease would be seen. own
+// are the reports of the step itself, which would be answered as repeated.
 func (s *scene) nothingPasses(l sojourn.Lease, own ...sojourn.OutcomeType) {
 	s.Helper()
 	s.advance(time.Second)

@@ -136,7 +136,7 @@ func undecodable(s *scene) {
 	d := s.claim()
 	answer := s.inbox(sojourn.InboxFilter{Job: d.Job.ID})[0].Seq
 	s.finish(sojourn.Outcome{Lease: d.Lease, Type: sojourn.OutcomeUndecodable, Text: "invalid character"}, sojourn.Failed)
-	s.lies(answer, sojourn.Late) // in hand, but no handler ran
+	s.lies(answer, sojourn.Late) // taken, but no handler ran
 }
 
 func refusedOutcome(s *scene) {

@@ -12,7 +12,7 @@ var flowLifeTrials = []trial{
 		"inv:T1 inv:T2 inv:T4 spec:K2 spec:K4", flowLives},
 }
 
-// flowLife is a queue whose jobs and settings change at random.
+// flowLife is a queue with random jobs and random changes of its settings.
 type flowLife struct {
 	*scene
 	settings sojourn.QueueSettings
@@ -117,7 +117,7 @@ func (f *flowLife) take() int {
 	return len(cs)
 }
 
-// look sums what is in flight from the jobs themselves, and wants the queue to say the same.
+// look sums the weight in flight of the jobs, and wants the queue to report the same.
 func (f *flowLife) look() (sum int64) {
 	f.held = map[sojourn.ID]sojourn.Job{}
 	jobs, err := f.store.Find(f.ctx, sojourn.Filter{Queue: line, Limit: sojourn.MaxFind,

@@ -69,7 +69,7 @@ func groupFIFO(s *scene) {
 	c := s.claim()
 	s.enqueue(sojourn.Group("g"), sojourn.Priority(300))
 	s.finish(failure(c), sojourn.Scheduled)
-	s.claim() // a retry waits, the group goes on
+	s.claim() // a retry waits, the group continues
 }
 
 func groupTurns(s *scene) {

@@ -87,8 +87,8 @@ func inboxAddsUp(s *scene) {
 	old := c.Job.Token
 	s.respond("k")                                          // applied
 	s.respond("k", message("test", "m1"), body("answer 1")) // its duplicate
-	s.respond("k")                                          // early: behind the one in hand
-	s.respond("nobody")                                     // early: for nobody
+	s.respond("k")                                          // early: behind the one taken
+	s.respond("nobody")                                     // early: for no job
 	s.finish(completed(s.claim()), sojourn.Completed)       // the kept one becomes late
 	s.respond("k")                                          // late
 	d := s.retrying(sojourn.Key("k"))

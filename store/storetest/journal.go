@@ -114,8 +114,8 @@ func (s *scene) busy(entries int) sojourn.ID {
 	return id
 }
 
-// holdsHistory wants the history to be the first entry and the newest ones up to last, and to say
-// what is missing.
+// holdsHistory wants the history to be the first entry and the newest ones up to last, and to count
+// the dropped entries.
 func (s *scene) holdsHistory(id sojourn.ID, last int32) []sojourn.Attempt {
 	s.Helper()
 	h := s.history(id)
@@ -138,7 +138,7 @@ func historyBound(s *scene) {
 	s.finish(o, sojourn.Scheduled)
 	s.holdsHistory(id, bound+1)
 	same(s, "the first", s.history(id)[0].By, "change 1")
-	s.reports(o, sojourn.FinishRepeated) // what is kept still answers for a repeated call
+	s.reports(o, sojourn.FinishRepeated) // the remaining entries still answer a repeated call
 	s.advance(time.Minute)
 	for range 3 {
 		c = s.claim()

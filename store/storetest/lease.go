@@ -42,7 +42,7 @@ func (s *scene) extends(l sojourn.Lease, stands bool) string {
 }
 
 // outlive extends a lease beyond a timeout or deadline that ends with the lease's first length, and
-// wants the sweep to act one lease later, while the lease itself still stands.
+// wants the sweep to act one lease later, while the lease itself is still valid.
 func (s *scene) outlive(l sojourn.Lease, want sojourn.Swept) {
 	s.Helper()
 	for range 3 {

@@ -163,7 +163,7 @@ func limitOversize(s *scene) {
 	same(s, "the one behind it", s.claim().Job.ID, small)
 }
 
-// overtakes lets light jobs pass by a heavy one until reserve says that they may not any more.
+// overtakes lets light jobs overtake a heavy one until reserve forbids it.
 func (s *scene) overtakes(limit int) (heavy sojourn.ID, overtaken int) {
 	s.Helper()
 	s.setQueue(line, limited(2))

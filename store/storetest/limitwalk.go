@@ -44,7 +44,7 @@ func limitWalk(s *scene) {
 	}
 }
 
-// load is what is in flight in the queue or a group.
+// load is the weight and the number of jobs in flight, in the queue or a group.
 type load struct{ sum, jobs int64 }
 
 // kept checks a limit: a step may leave more in flight than it allows, but makes no more of it, and
@@ -112,8 +112,8 @@ func (w *limitWalker) end() string {
 	return string(o.Type)
 }
 
-// inHand adds up what the jobs themselves hold, not what the store has counted: those that run,
-// await, or are ready again with an answer. The queue's sum has no name.
+// inHand sums the weight that the jobs themselves hold, not the counters of the store: jobs that
+// run, await, or are ready again with a response. The queue's sum has no name.
 func (w *limitWalker) inHand() map[string]load {
 	jobs, err := w.store.Find(w.ctx, sojourn.Filter{Queue: line, States: []sojourn.State{sojourn.Running, sojourn.Awaiting, sojourn.Ready}, Limit: sojourn.MaxFind})
 	w.must(err, "Find")

@@ -126,7 +126,7 @@ func messagesConflict(s *scene) {
 	}
 	s.state(other.Job.ID, sojourn.Awaiting)
 	again := first
-	again.ContentType, again.TTL = "application/octet-stream", sojourn.MinInboxTTL // no part of what the sender says
+	again.ContentType, again.TTL = "application/octet-stream", sojourn.MinInboxTTL // not in the content
 	r := s.send(again)
 	same(s, "the same again", r.Outcome, sojourn.Duplicate)
 	same(s, "the first", string(s.lies(r.Seq, sojourn.Applied).Body), "paid")

@@ -201,8 +201,8 @@ func orderTable(s *scene) {
 	s.order(s.drain(), []sojourn.ID{t[1], t[7], t[50], t[100], t[700]})
 }
 
-// starve keeps ten jobs of priority 1 ready, starts one a second, and says after how many the one
-// of priority 2 started.
+// starve keeps ten jobs of priority 1 ready, starts one a second, and returns the number of starts
+// before the job of priority 2.
 func (s *scene) starve() int {
 	s.Helper()
 	poor := s.enqueue(sojourn.Priority(2))
@@ -223,8 +223,8 @@ func orderStarves(s *scene) { same(s, "starts before the job of priority 2", s.s
 
 func orderAges(s *scene) {
 	s.setQueue(line, sojourn.QueueSettings{AgeStep: 30 * time.Second})
-	// What became ready in the first 30 s may overtake it: the ten of the beginning and one a
-	// second. The one of second 30 is its equal, and has the larger id.
+	// Jobs that became ready in the first 30 s may overtake it: the ten of the beginning and one a
+	// second. The one of second 30 has the same rank, and the larger id.
 	same(s, "starts before the job of priority 2", s.starve(), 10+29)
 }
 

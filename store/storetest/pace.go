@@ -207,7 +207,7 @@ func holdByPoll(s *scene) {
 	s.enqueue(sojourn.Queue("psp"))
 	s.claimNone("the other queue is on hold", from("psp"))
 	s.enqueue()
-	s.claim() // its own goes on
+	s.claim() // its own continues
 }
 
 func holdRamp(s *scene) {

@@ -11,11 +11,11 @@ var policyTrials = []trial{
 	{"a change takes a policy back", "A change of a policy sets none, retry and false over what the job has.", "spec:A12 tr:O5 spec:P9", policyChangedBack},
 }
 
-// strictest says something about everything that can be taken back.
+// strictest sets every value that can be reset.
 var strictest = sojourn.Policy{RunTimeout: time.Minute, Deadline: time.Hour, KeepKey: time.Hour, OnLost: sojourn.FailLost, OnPanic: sojourn.FailPanic,
 	LateResponse: sojourn.InboxLate, NoExtend: new(true), StopAtWindowEnd: new(true), Windows: []sojourn.Windows{{{Start: "00:00", End: "23:00"}}}}
 
-// mildest takes all of that back.
+// mildest resets all of these values.
 var mildest = sojourn.Policy{RunTimeout: sojourn.None, Deadline: sojourn.None, KeepKey: sojourn.None, OnLost: sojourn.RetryLost, OnPanic: sojourn.RetryPanic,
 	LateResponse: sojourn.AcceptLate, NoExtend: new(false), StopAtWindowEnd: new(false), Windows: []sojourn.Windows{}}
 

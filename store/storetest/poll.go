@@ -54,8 +54,8 @@ func answers(c sojourn.Claimed, text string) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAnswer, Result: []byte(text), ResultType: "text/plain"}
 }
 
-// underPoll is a new job that waits under the key, polled every ten seconds, whose first poll step
-// runs.
+// underPoll makes a job that awaits a response with the key and is polled every ten seconds. Its
+// first poll step is running.
 func (s *scene) underPoll(key string, options ...sojourn.Option) sojourn.Claimed {
 	s.Helper()
 	c := s.running(append([]sojourn.Option{sojourn.Key(key), steady(time.Minute)}, options...)...)
@@ -101,7 +101,7 @@ func pollStep(s *scene) {
 	s.respond("k", body("over the other channel"))
 	d := s.claim(polling)
 	same(s, "purpose", d.Purpose, sojourn.PurposeResume)
-	j = s.finish(polled(d, 0, every(time.Minute)), sojourn.Awaiting) // a new wait counts anew
+	j = s.finish(polled(d, 0, every(time.Minute)), sojourn.Awaiting) // a new wait counts from 0
 	same(s, "polls", j.Awaits.Polls, 0)
 	s.at("the first poll", j.Awaits.Poll, s.now().Add(time.Minute))
 }
@@ -320,7 +320,7 @@ func pollInTime(s *scene) {
 	s.counters(c.Job.ID, 1, 0, 0)
 }
 
-// pollAnswerWaited: nobody sweeps after the worker of the poll step has died, so that the claim
+// pollAnswerWaited: no sweep runs after the worker of the poll step has died, so that the claim
 // itself ends its lease, long after the timeout.
 func pollAnswerWaited(s *scene) {
 	for _, timeout := range []time.Duration{time.Minute, 20 * time.Second} {

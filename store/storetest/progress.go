@@ -75,7 +75,7 @@ func progressBeat(s *scene) {
 	s.inFlight(0, "after the beat")
 	same(s, "reason in the history", s.happened(c.Job.ID, "await", "timed_out")[1].Reason, sojourn.ReasonBeat)
 	s.advance(time.Minute)
-	d := s.claim() // the next wait has a beat only if it asks for one
+	d := s.claim() // the next wait has a beat only if it sets one
 	j = s.finish(await(d, 0), sojourn.Awaiting)
 	same(s, "a beat", j.Awaits.Beat.IsZero(), true)
 	s.swept(time.Hour, sojourn.Swept{})

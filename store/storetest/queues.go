@@ -38,7 +38,7 @@ func queueList(s *scene) {
 		_, err = s.store.Queues(s.ctx, names...)
 		s.is(err, sojourn.ErrNotFound, "a queue that does not exist: "+text(names))
 	}
-	_, err = s.store.Queues(s.ctx, sojourn.AllQueues) // what holds for all queues exists always
+	_, err = s.store.Queues(s.ctx, sojourn.AllQueues) // the settings for all queues always exist
 	s.must(err, "Queues of all queues")
 	qs, err = s.store.Queues(s.ctx, "banana", "zebra", "banana")
 	s.must(err, "Queues")
@@ -54,7 +54,7 @@ func queueCounts(s *scene) {
 	s.errored(sojourn.Key("e"))
 	s.running(sojourn.Key("stalled"))
 	s.advance(lease + time.Second)
-	s.running(ofKind("b")) // its claim handles what is overdue in its own way
+	s.running(ofKind("b")) // a claim handles overdue jobs in its own way
 	s.awaiting(ofKind("c"))
 	s.final(sojourn.Completed, ofKind("d"))
 	s.final(sojourn.Completed, ofKind("d"))

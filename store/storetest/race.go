@@ -166,7 +166,7 @@ func side(fs ...func()) {
 	wg.Wait()
 }
 
-// rounds is how often a race is run; the order differs from one to the next.
+// rounds is the number of runs of a race; the order differs from one to the next.
 const rounds = 15
 
 func raceAwait(s *scene) {

@@ -93,7 +93,7 @@ func claimRepeatedNone(s *scene) {
 func claimLostAnswers(s *scene) {
 	id := s.enqueue()
 	r := s.request()
-	for range 4 { // the worker never hears an answer in time, and asks again with the same number
+	for range 4 { // no answer comes in time: the worker repeats its number
 		cs := s.claimAs(r)
 		same(s, "jobs", len(cs), 1)
 		s.advance(lease / 2)

@@ -175,7 +175,7 @@ func respondRetry(s *scene) {
 	same(s, "resumed", j.Resumed, false)
 	s.at("run_at", j.RunAt, s.now())
 	s.inFlight(0, "a retry holds no weight")
-	more := s.respond("k", body("once more")) // queues behind the one in hand
+	more := s.respond("k", body("once more")) // queues behind the one taken
 	s.became(more, sojourn.Early, c.Job.ID)
 	d := s.claim()
 	same(s, "purpose", d.Purpose, sojourn.PurposeStart)

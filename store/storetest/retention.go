@@ -212,5 +212,5 @@ func retentionWhole(s *scene) {
 	s.gone(c.Job.ID)
 	same(s, "responses", len(s.inbox(sojourn.InboxFilter{Job: c.Job.ID})), 0)
 	s.finds(sojourn.Filter{Kind: charge, Key: "k"})
-	// What is left over without its job, the store's own Check finds: see audit.
+	// The store's own Check finds leftovers without a job: see audit.
 }

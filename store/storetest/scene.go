@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// What most cases use.
+// Values that most cases use.
 const (
 	charge = "charge_card" // a kind
 	line   = "default"     // a queue
@@ -24,7 +24,7 @@ const (
 	// patience bounds every wait for something that must happen. It is real time and long, so that
 	// a slow machine fails nothing.
 	patience = 20 * time.Second
-	// moment is how long something that must not happen is given to happen.
+	// moment is the time in which something that must not happen could happen.
 	moment = 30 * time.Millisecond
 )
 
@@ -46,7 +46,7 @@ func (c *clock) move(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// scene is what a case works with: a store, its clock, and calls that fail the case when they fail.
+// scene is the environment of a case: a store, its clock, and calls that fail the case on an error.
 type scene struct {
 	*testing.T
 	ctx    context.Context
@@ -78,7 +78,7 @@ func newScene(t *testing.T, opener func(t *testing.T, o Options) sojourn.Store) 
 	return s
 }
 
-// open gives the scene a new store; a case that needs other options calls it first.
+// open opens a new store for the scene; a case that needs other options calls it first.
 func (s *scene) open(o Options) {
 	s.Helper()
 	if s.store != nil {
@@ -109,7 +109,7 @@ func (s *scene) advance(d time.Duration) {
 	}
 }
 
-// sweep handles everything that is overdue now and returns what it handled.
+// sweep handles everything that is overdue now and returns the counts.
 func (s *scene) sweep() sojourn.Swept {
 	s.Helper()
 	var sum sojourn.Swept
@@ -169,7 +169,7 @@ func (s *scene) id() sojourn.ID {
 // ofKind makes a job of another kind.
 func ofKind(name string) sojourn.Option { return func(j *sojourn.Job) { j.Kind = name } }
 
-// args gives a job other args.
+// args sets the args of a job.
 func args(b string) sojourn.Option { return func(j *sojourn.Job) { j.Args = []byte(b) } }
 
 // steady retries after d each time, without any randomness.
@@ -250,7 +250,7 @@ func (s *scene) is(err, sentinel error, what string) {
 	}
 }
 
-// get reads a job, complete, and checks what holds for every row.
+// get reads a job, complete, and checks the invariants of every row.
 func (s *scene) get(id sojourn.ID) sojourn.Job {
 	s.Helper()
 	jobs, err := s.store.Find(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}, Full: true})

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/sim"
 )
 
-// Simulation says how many random lives a store lives in [Simulate].
+// Simulation sets the number and length of the random lives in [Simulate].
 type Simulation struct {
 	First  uint64 // the first seed, default 1; SOJOURN_SIM_FIRST wins
 	Seeds  int    // how many seeds, default 100; SOJOURN_SIM_SEEDS wins
@@ -24,15 +24,15 @@ type Simulation struct {
 	Replay string // the command that repeats one seed, printed with a failure; %d stands for the seed
 }
 
-// Simulate lets stores live random lives: producers, workers, the outside and operators, on a clock
-// that leaps and steps back, with worker death, late and repeated reports, calls whose answer is
-// lost, calls that are executed twice and a store that is away. After each operation the store is
-// compared with a small model, and now and then everything it holds is, and it checks itself if it
-// is a sojourn.Checker. Then the faults end, and every job must become final.
+// Simulate runs random operations of producers, workers, responders and operators on a store. Its
+// clock leaps and steps back. Faults are worker death, late and repeated reports, calls whose
+// answer is lost, calls that are executed twice, and an unavailable store. After each operation the
+// store is compared with a small model, now and then as a whole; then it also checks itself if it
+// is a sojourn.Checker. In the end the faults stop, and every job must become final.
 //
 // open is that of [Run]: it makes a new, empty store that uses Options.Now for every decision. Each
 // seed has a store of its own; a run repeats bit for bit. A failure prints the seed, the shortest
-// list of operations that was found to fail, and how to repeat it. Seeds run in parallel.
+// failing list of operations found, and how to repeat it. Seeds run in parallel.
 func Simulate(t *testing.T, open func(t *testing.T, o Options) sojourn.Store, s Simulation) {
 	s.Seeds, s.Ops, s.Tries, s.First = or(s.Seeds, 100), or(s.Ops, 350), or(s.Tries, 60), max(s.First, 1)
 	s.First = uint64(number(t, "SOJOURN_SIM_FIRST", int(s.First)))
@@ -72,7 +72,7 @@ func (s Simulation) live(t *testing.T, open func(t *testing.T, o Options) sojour
 	}
 }
 
-// tally adds up what the seeds have done.
+// tally sums the results of the seeds.
 type tally struct {
 	mu     sync.Mutex // guards the fields below
 	calls  int

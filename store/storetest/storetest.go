@@ -1,11 +1,11 @@
 // Package storetest is the conformance suite of sojourn.Store. Every store passes all of it, so
-// that an application sees the same behaviour whatever lies below.
+// that an application sees the same behaviour on every database.
 //
-// Each case has a law, one sentence that says what a store promises, and names what it covers: rows
-// of the specification (spec:), invariants (inv:), rows of the transition table (tr:) and rules
-// (rules:). A case drives its own clock and its own store, so cases are deterministic and need no
-// waiting; blocked calls run in real goroutines. After each case the suite audits everything the
-// store holds, and runs the store's own checks if it is a sojourn.Checker.
+// Each case has a law, one sentence with a promise of a store, and names the entries that it
+// covers: rows of the specification (spec:), invariants (inv:), rows of the transition table (tr:)
+// and rules (rules:). A case drives its own clock and its own store, so cases are deterministic and
+// need no waiting; blocked calls run in real goroutines. After each case the suite audits all
+// contents of the store, and runs the store's own checks if it is a sojourn.Checker.
 package storetest
 
 import (
@@ -17,24 +17,24 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Options is how the suite wants a store to be opened.
+// Options are the options with which a store must be opened.
 type Options struct {
 	Now      func() time.Time // the clock that the store must use for every decision; microseconds are enough
 	MaxBytes int              // limit of args, result, response body and checkpoint; 0 = sojourn.DefaultMaxBytes
 	InboxTTL time.Duration    // time to live of an early response without a job; 0 = sojourn.DefaultInboxTTL
 
-	// What the store is given to throttle queues with; a store that cannot be given any skips.
+	// Throttlers throttle the store's queues; a store that does not support them skips their cases.
 	Throttlers map[string]sojourn.Throttler
 	Rules      func(text string) (sojourn.Throttler, error)
 }
 
 // Run checks a store. open makes a new, empty one each time it is called and fails t if it cannot;
 // the suite closes it. If the store has a method Nudge(), the suite calls it after each move of the
-// clock, so that blocked calls look again.
+// clock, so that blocked calls check again.
 //
 // The suite calls a store on behalf of tenants with a sojourn.Caller in the context. A store that
-// does not look at the context, because it sends the call to a server, has a method
-// As(*sojourn.Caller) sojourn.Store that gives the same store as that caller sees it.
+// ignores the context, because it sends the call to a server, has a method As(*sojourn.Caller)
+// sojourn.Store, which returns the store with that caller's view.
 //
 // SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
 func Run(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {
@@ -46,7 +46,7 @@ func Run(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {
 // trial is one case.
 type trial struct {
 	name   string
-	law    string // what a store promises, in one sentence
+	law    string // the promise of a store, in one sentence
 	covers string // ids, separated by blanks
 	run    func(s *scene)
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What the suite has to cover: the rows and rules that concern a store, as far as the rows are
-// built.
+// The entries that the suite has to cover: the rows and rules that concern a store, as far as the
+// rows are built.
 const (
 	wantRows = `N2 N3 N4 N5 N6 S1 C1 C2 C3 C4 C6 L1 L2 L3 L4 L5 F1 F2 F3 F4 F5 F6 F7 F8 F9 F10 F11 F12 F13 F14 D1 D2 D3
 		R1 R2 R3 R4 R5 M1 M2 M3 M4 W1 W2 W4 W5 W6 W7 W8 W9 W10 O1 O3 O4 O5 O7 O8`

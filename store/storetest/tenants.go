@@ -28,7 +28,7 @@ var tenantTrials = []trial{
 // Distant is an optional ability of a store that learns who calls from something else than the
 // sojourn.Caller in the context, such as the connection to a server.
 type Distant interface {
-	// As is a store over the same data, whose calls are those of the holder of an access token.
+	// As returns a store over the same data whose calls are made by the holder of an access token.
 	As(c *sojourn.Caller) sojourn.Store
 }
 
@@ -52,7 +52,7 @@ func (s *scene) caller(c *sojourn.Caller) *scene {
 // everything is a grant that holds nothing back.
 var everything = sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbAdmin}}
 
-// burn makes the next ids so long that none of them stands in an error by chance.
+// burn makes the next ids so long that none of them appears in an error by chance.
 func (s *scene) burn() {
 	s.Helper()
 	for range 3 {
@@ -62,7 +62,7 @@ func (s *scene) burn() {
 	s.ids = nil
 }
 
-// foreign enqueues a job whose id is not its caller's, and returns the refusal without the id.
+// foreign enqueues a job with an id of another caller, and returns the refusal without the id.
 func (s *scene) foreign(j sojourn.Job, what string) string {
 	s.Helper()
 	_, err := s.store.Enqueue(s.ctx, []sojourn.Job{j}, false)
@@ -241,8 +241,8 @@ func repeatExpired(s *scene) {
 	s.gone(free.ID)
 }
 
-// unreachable enqueues a job whose key a job of another tenant has, in each way, and wants a
-// conflict that names nothing of it.
+// unreachable enqueues a job in each way with the key of another tenant's job, and wants a conflict
+// that names no part of that job.
 func (s *scene) unreachable(key string, holder sojourn.ID, what string) {
 	s.Helper()
 	for _, on := range []sojourn.OnConflict{sojourn.ReturnExisting, sojourn.ReturnError, sojourn.Replace} {
@@ -300,7 +300,7 @@ func foreignKey(s *scene) {
 		s.Fatalf("a key of the caller's own answered %+v", e)
 	}
 	both := s.tenant("both", sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbRead}}, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "attack-*"},
-		sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "victim", Kind: "refund"}) // the queue, but for another kind
+		sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "victim", Kind: "refund"}) // another kind
 	id := s.enqueue(sojourn.Key("b"), sojourn.Queue("victim"))
 	both.unreachable("b", id, "the key of a job of another kind than granted")
 }
@@ -343,7 +343,7 @@ func queueLimit(s *scene) {
 		}
 		return jobs
 	}
-	s.enqueue(sojourn.Queue("there")) // created by somebody else
+	s.enqueue(sojourn.Queue("there")) // created by another tenant
 	_, err := alice.store.Enqueue(alice.ctx, in(alice, "a", "there", "b", "a", "c"), false)
 	s.must(err, "Enqueue into 3 new queues")
 	_, err = alice.store.Enqueue(alice.ctx, in(alice, "d", "e", "f"), false)

@@ -96,8 +96,8 @@ func throttleSees(s *scene) {
 	}
 }
 
-// throttleHides is more than one claim looks at: 3,000 jobs of one group, and 1,500 groups of one
-// job.
+// throttleHides has more jobs than one claim reads: 3,000 jobs of one group, and 1,500 groups of
+// one job.
 func throttleHides(s *scene) {
 	s.throttled(func(c *sojourn.Candidate, _ *sojourn.Flight) (sojourn.Admission, error) {
 		return sojourn.Admission{Start: c.Group == "good" || len(c.Tags) > 0}, nil

@@ -22,7 +22,7 @@ type Application struct {
 
 // Tx is a transaction of the application.
 type Tx struct {
-	Handle any // what the store takes, such as a *sql.Tx
+	Handle any // the argument of EnqueueTx, such as a *sql.Tx
 	// Insert writes a number into the application's table.
 	Insert   func(n int64) error
 	Commit   func() error

@@ -89,8 +89,8 @@ func txFinish(s *txScene) {
 	s.must(err, "Log")
 	same(s.scene, "log lines", len(lines), 1)
 	s.reports(o, sojourn.FinishRepeated)
-	// What the worker reports about a handler that it knows to have used a transaction: an error,
-	// in case of a rollback.
+	// The worker reports an error for a handler that it knows to have used a transaction, in case
+	// of a rollback.
 	f := s.reports(failure(c), sojourn.FinishLost)
 	same(s.scene, "state", f.State, sojourn.Completed)
 	same(s.scene, "reason", f.Reason, sojourn.LostEnded)

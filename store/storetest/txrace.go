@@ -71,8 +71,8 @@ func txSideBySide(s *txScene) {
 	s.sideBySide(committed)
 }
 
-// sideBySide compares what is stored with what was committed: numbers of producers from 0, of
-// completions from 1,000,000.
+// sideBySide compares the stored rows with the committed transactions: numbers of producers from 0,
+// of completions from 1,000,000.
 func (s *txScene) sideBySide(committed map[int64]bool) {
 	rows := map[int64]int{}
 	for _, n := range s.app.Rows(s.T) {

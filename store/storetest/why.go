@@ -100,8 +100,8 @@ func whyGates(s *scene) {
 	s.waits(ids[4], sojourn.GateThrottle, "option Throttle", time.Time{})
 }
 
-// whyAgrees plays random settings and jobs. Whoever a claim takes was claimable, and a claim takes
-// nobody only if nobody was.
+// whyAgrees plays random settings and jobs. Every claimed job was claimable, and a claim returns no
+// job only if none was.
 func whyAgrees(s *scene) {
 	s.throttled(func(c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
 		return sojourn.Admission{Start: c.Priority%3 != 0 && f.Sum(func(l sojourn.FlightLoad) bool { return l.Group == c.Group }).Jobs < 3}, nil

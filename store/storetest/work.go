@@ -19,7 +19,7 @@ func numbered(n int64) wish       { return func(r *sojourn.ClaimRequest) { r.Num
 func leased(d time.Duration) wish { return func(r *sojourn.ClaimRequest) { r.Lease = d } }
 func waiting() wish               { return func(r *sojourn.ClaimRequest) { r.Wait = sojourn.MaxWait } }
 
-// deciding names every kind as one whose retry handler the worker has.
+// deciding declares that the worker has a retry handler for every kind.
 func deciding(r *sojourn.ClaimRequest) { r.Decidable = r.Kinds }
 
 // request is a claim of one job by w1, with a new number.
@@ -32,7 +32,7 @@ func (s *scene) request(wishes ...wish) sojourn.ClaimRequest {
 	return r
 }
 
-// claimMany claims what there is.
+// claimMany claims as many jobs as there are.
 func (s *scene) claimMany(wishes ...wish) []sojourn.Claimed {
 	s.Helper()
 	return s.claimAs(s.request(wishes...))
@@ -186,7 +186,7 @@ func (s *scene) resumed(key string, options ...sojourn.Option) sojourn.Claimed {
 	return c
 }
 
-// retrying is a new job whose first attempt ended with an error; the second starts in ten seconds.
+// retrying makes a job whose first attempt ended with an error; the second starts in ten seconds.
 func (s *scene) retrying(options ...sojourn.Option) sojourn.Claimed {
 	s.Helper()
 	c := s.running(append([]sojourn.Option{steady(10 * time.Second)}, options...)...)
@@ -194,7 +194,7 @@ func (s *scene) retrying(options ...sojourn.Option) sojourn.Claimed {
 	return c
 }
 
-// errored is a new job whose lease was lost and whose kind has a retry handler.
+// errored makes a job of a kind with a retry handler, whose lease was lost.
 func (s *scene) errored(options ...sojourn.Option) sojourn.Claimed {
 	s.Helper()
 	id := s.enqueue(append([]sojourn.Option{steady(10 * time.Second)}, options...)...)

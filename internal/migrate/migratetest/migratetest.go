@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// T is what is needed of a testing.T.
+// T is the part of testing.T that the tests need.
 type T interface {
 	// Helper is that of a testing.T, as are the others.
 	Helper()
@@ -53,16 +53,16 @@ func Steps(last sqldb.Migration, many string) []sqldb.Migration {
 
 // Database opens one database again and again, each time as another process would.
 type Database struct {
-	// Open opens it with Steps; fn, if not nil, stands between the migrator and the database.
+	// Open opens it with Steps; fn, if not nil, wraps the database for the migrator.
 	Open func(fn func(sqldb.DB) sqldb.DB) (sojourn.Migrator, error)
-	// Start starts this test binary as a process of its own that calls Child(command), and gives
+	// Start starts this test binary as a process of its own that calls Child(command), and returns
 	// its output when it has ended.
 	Start func(command string) (wait func() (output string, err error))
 }
 
-// Child is what a process does: "migrate TO AT", killing itself with kill -9 before statement AT of
-// all that it runs (a negative AT: in the middle of that statement, a little later; 0: never). It
-// prints the steps that it took.
+// Child is the main function of a process: "migrate TO AT" kills itself with kill -9 before
+// statement AT of all that it runs (a negative AT: in the middle of that statement, a little later;
+// 0: never). It prints the steps that it took.
 func Child(db Database, command string) error {
 	var to, at int
 	if _, err := fmt.Sscanf(command, "migrate %d %d", &to, &at); err != nil {
@@ -82,7 +82,7 @@ func Child(db Database, command string) error {
 	return err
 }
 
-// mortal is a DB whose process dies.
+// mortal is a DB that kills its own process.
 type mortal struct {
 	sqldb.DB
 	at   int
@@ -126,9 +126,9 @@ func die() {
 	select {}
 }
 
-// Kill takes all steps up and down again while processes die between the statements and inside of
-// them. After each death the tables are those of some version, whole, and a second run completes
-// (spec:L8). One in seven statements, unless SOJOURN_KILL_EVERY says another number.
+// Kill runs all steps up and down again while processes die between and inside of the statements.
+// After each death the tables are complete in some version, and a second run completes (spec:L8).
+// It tests one in seven statements, unless SOJOURN_KILL_EVERY sets another number.
 func Kill(t T, db Database) {
 	t.Helper()
 	every, err := strconv.Atoi(cmp.Or(os.Getenv("SOJOURN_KILL_EVERY"), "7"))
@@ -163,8 +163,8 @@ func Kill(t T, db Database) {
 	t.Logf("%d processes killed; versions found after it: %v", deaths, versions)
 }
 
-// whole holds the tables against those of the version that they claim. What a way down to nothing
-// has left, the next way up finds out.
+// whole checks that the tables are those of the recorded version. Leftovers of a migration down to
+// version 0 are found by the next migration up.
 func whole(t T, m sojourn.Migrator, when string) (found int) {
 	t.Helper()
 	s, err := m.Schema(context.Background())
@@ -179,7 +179,7 @@ func whole(t T, m sojourn.Migrator, when string) (found int) {
 	return s.Found
 }
 
-// finish looks at what is there and completes a way. It gives the version that it found.
+// finish checks the schema and completes the migration to a version. It returns the version found.
 func finish(t T, db Database, to int, when string) (found int) {
 	t.Helper()
 	m, err := db.Open(nil)
@@ -244,7 +244,7 @@ func Together(t T, db Database, rounds int) {
 	}
 }
 
-// Command starts a process and gives its output; see Database.Start.
+// Command starts a process and returns its output; see Database.Start.
 func Command(cmd *exec.Cmd) func() (string, error) {
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -257,8 +257,8 @@ func Command(cmd *exec.Cmd) func() (string, error) {
 	}
 }
 
-// History walks the steps one by one and looks at what each direction says and does: the plan, the
-// losses, what needs what, drift.
+// History runs the steps one by one and checks both directions of each: the plan, the losses, the
+// versions needed, and drift.
 func History(t T, db Database, exec func(q string)) {
 	t.Helper()
 	ctx := context.Background()

@@ -27,10 +27,10 @@ func (r *run) advance(d time.Duration) {
 	}
 }
 
-// tick is what every look at the store's clock does: one that was set back stands still.
+// tick follows each reading of the store's clock: a clock that was set back stands still.
 func (r *run) tick() { r.m.now = max(r.m.now, r.wall.UnixMicro()) }
 
-// fault decides what goes wrong with the next call.
+// fault chooses the fault of the next call.
 func (r *run) fault(kinds ...fault) fault {
 	f := none
 	switch {
@@ -51,8 +51,8 @@ func (r *run) fault(kinds ...fault) fault {
 	return f
 }
 
-// attempt makes one call: the model predicts its answer, which is compared. again repeats the call
-// later if its caller does not learn what became of it.
+// attempt makes one call and compares its answer with the model's prediction. again repeats the
+// call later if its caller does not learn the outcome.
 func attempt[A any](r *run, what string, f fault, predict func() A, call func() (A, error), again func(), differs func(got, want A) string) (got A, ok bool) {
 	r.result.Calls++
 	clear(r.m.touched)
@@ -109,7 +109,7 @@ func told(v any) string {
 	return strings.ReplaceAll(text, "\n", " ")
 }
 
-// draw gives a fresh id.
+// draw returns an unused id.
 func (r *run) draw() sojourn.ID {
 	const size = 40
 	if len(r.block) == 0 || r.m.now-r.drawn > (sojourn.IDLife-time.Second).Microseconds() {
@@ -189,8 +189,8 @@ func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
 	}
 }
 
-// claim is a call of Claim by a worker. With a capacity that binds, any choice within it will do
-// whose first job is the right one.
+// claim is a call of Claim by a worker. If the capacity limits it, the store may choose any jobs
+// within it, as long as the first one is right.
 func (r *run) claim(q sojourn.ClaimRequest) []sojourn.Claimed {
 	what := fmt.Sprintf("Claim by %s, number %d, up to %d of %v in %v", q.Worker, q.Number, q.Max, q.Kinds, q.Queues)
 	kinds := []fault{lost, down, twice}
@@ -199,7 +199,7 @@ func (r *run) claim(q sojourn.ClaimRequest) []sojourn.Claimed {
 		kinds = nil
 		what += fmt.Sprint(", room for ", q.Capacity)
 	}
-	var may []*job // what a tight claim may take
+	var may []*job // the choices of a claim with a tight capacity
 	choose := false
 	got, ok := attempt(r, what, r.fault(kinds...),
 		func() []sojourn.Claimed {
@@ -240,7 +240,7 @@ func (r *run) claim(q sojourn.ClaimRequest) []sojourn.Claimed {
 	return got
 }
 
-// chosen takes what a claim with little room has chosen, if it was allowed to.
+// chosen accepts the choice of a claim with a tight capacity, if it was allowed.
 func (r *run) chosen(q sojourn.ClaimRequest, got []sojourn.Claimed, may []*job) ([]sojourn.Claimed, string) {
 	room, at := q.Capacity, 0
 	var jobs []*job
@@ -259,7 +259,7 @@ func (r *run) chosen(q sojourn.ClaimRequest, got []sojourn.Claimed, may []*job) 
 	return r.m.claimed(jobs), ""
 }
 
-// claimed is how the model answers a claim.
+// claimed is the model's answer to a claim.
 func (m *model) claimed(jobs []*job) []sojourn.Claimed {
 	out := make([]sojourn.Claimed, len(jobs))
 	for i, j := range jobs {
@@ -491,7 +491,7 @@ func (r *run) request(worker string, w wants) sojourn.ClaimRequest {
 // roomy is a capacity that never binds.
 const roomy = 1 << 40
 
-// wants is what a worker asks for.
+// wants are the arguments of a worker's claim.
 type wants struct {
 	queues, kinds, decidable, pollable []string
 	max                                int

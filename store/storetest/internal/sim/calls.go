@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// enqueue is what Enqueue must answer. A refusal of the whole call changes nothing.
+// enqueue predicts the answer of Enqueue. A refusal of the whole call changes nothing.
 func (m *model) enqueue(jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, string) {
 	p := plan{m: m, jobs: jobs, done: make([]sojourn.Enqueued, len(jobs)), ids: map[sojourn.ID]int{}, keys: map[name]int{}}
 	for i := range jobs {
@@ -33,7 +33,7 @@ type plan struct {
 	ids           map[sojourn.ID]int
 	keys          map[name]int
 	fresh, replay []int // to insert; to replace done[i].ID with
-	ending        *job  // the job whose completion carries these along: its key is free by then
+	ending        *job  // the job whose completion enqueues these jobs: its key is free by then
 }
 
 // one decides about a job: first its id, then its key. It returns the code of a refusal.
@@ -70,15 +70,15 @@ func (p *plan) one(i int) string {
 	return ""
 }
 
-// sameContent reports whether two calls enqueue the same job, but for what they say about keys that
-// are taken.
+// sameContent reports whether two calls enqueue the same job, apart from its id and the option
+// OnConflict.
 func sameContent(a, b *sojourn.Job) bool {
 	x, y := *a, *b
 	x.ID, x.OnConflict, y.ID, y.OnConflict = 0, 0, 0, 0
 	return reflect.DeepEqual(x, y)
 }
 
-// key looks at who has the key, and reports whether the job is not to be inserted.
+// key looks up the holder of the key, and reports whether the job is not to be inserted.
 func (p *plan) key(i int) (met bool, code string) {
 	m, j := p.m, &p.jobs[i]
 	n := name{j.Kind, j.Key}
@@ -132,7 +132,7 @@ func (p *plan) write() {
 	}
 }
 
-// fill gives a job that nobody has claimed the values of the caller's.
+// fill sets the values of the caller's job in a job that no worker has claimed.
 func (m *model) fill(j *job, in *sojourn.Job) {
 	m.touched[j.ID] = true
 	if _, ok := m.queues[in.Queue]; !ok {
@@ -169,8 +169,8 @@ func (m *model) good(id sojourn.ID) bool {
 	return false
 }
 
-// repeated is what a claim is answered with that was executed before; fresh says that it is to be
-// executed.
+// repeated predicts the answer to a claim that was executed before; fresh says that the claim is
+// new and is to be executed.
 func (m *model) repeated(r sojourn.ClaimRequest) (jobs []*job, fresh bool) {
 	last := m.workers[r.Worker]
 	if r.Number == 0 || last == nil || r.Number > last.number {
@@ -200,7 +200,7 @@ func (m *model) claimable(r sojourn.ClaimRequest) []*job {
 					j.pollAt > 0 && j.pollAt <= m.now && slices.Contains(r.Pollable, j.kind))
 		})
 		rank := func(j *job) (int64, int64) {
-			if j.State == sojourn.Awaiting { // to be polled: among what goes on
+			if j.State == sojourn.Awaiting { // polled in the order of started jobs
 				return sojourn.ResumedRank, j.pollAt
 			}
 			return m.queues[q].Rank(j.priority, time.UnixMicro(j.runAt), j.Resumed)
@@ -215,7 +215,7 @@ func (m *model) claimable(r sojourn.ClaimRequest) []*job {
 	return out
 }
 
-// next is the line of a queue, with what the next claim makes ready before it takes any.
+// next lists a queue in order, with the jobs that the next claim makes ready before it takes any.
 func (m *model) next(queue string) []*job {
 	resumed := map[sojourn.ID]bool{}
 	line := m.that(func(j *job) bool {
@@ -245,7 +245,7 @@ func (m *model) next(queue string) []*job {
 	return line
 }
 
-// uses is how much of a worker's capacity a step of a job takes.
+// uses returns the part of a worker's capacity that a step of a job takes.
 func uses(j *job) int64 {
 	switch j.State {
 	case sojourn.Errored:
@@ -289,7 +289,7 @@ func (m *model) take(r sojourn.ClaimRequest, jobs []*job) {
 	}
 }
 
-// extend is what Extend must answer.
+// extend predicts the answer of Extend.
 func (m *model) extend(leases []sojourn.Lease) []sojourn.Lost {
 	var lost []sojourn.Lost
 	for _, l := range leases {
@@ -326,8 +326,8 @@ func (m *model) whyLost(l sojourn.Lease) string {
 	return sojourn.LostEnded
 }
 
-// had reports whether the worker of a lease that does not stand had it: only then it is told about
-// the job.
+// had reports whether the worker of an invalid lease had it: only then it gets an answer about the
+// job.
 func (j *job) had(l sojourn.Lease) bool {
 	return slices.ContainsFunc(j.history, func(e entry) bool { return e.epoch == l.Epoch && e.worker == l.Worker })
 }
@@ -365,7 +365,7 @@ func (m *model) save(s sojourn.Saved) string {
 	return ""
 }
 
-// finish is what Finish must answer for one outcome.
+// finish predicts the answer of Finish for one outcome.
 func (m *model) finish(o sojourn.Outcome) sojourn.Finished {
 	j := m.stands(o.Lease)
 	if j == nil {
@@ -407,7 +407,7 @@ func (m *model) finishedBefore(o sojourn.Outcome) sojourn.Finished {
 	return f
 }
 
-// respond is what Respond must answer. t is what the capability names by which it comes.
+// respond predicts the answer of Respond. t is the target that the response's capability names.
 func (m *model) respond(r sojourn.Response, t *capability) sojourn.Responded {
 	id, again, conflict := identity(r, t), sojourn.Duplicate, false
 	if first, ok := m.messages[id]; ok && first.content != content(r) {
@@ -476,7 +476,7 @@ func identity(r sojourn.Response, t *capability) string {
 	return r.Source + " " + r.MessageID
 }
 
-// content is what must be the same when a message is sent again.
+// content is the part of a message that must be the same when it is sent again.
 func content(r sojourn.Response) string {
 	if r.Park {
 		r.Reason, r.Error = "", ""
@@ -484,7 +484,7 @@ func content(r sojourn.Response) string {
 	return fmt.Sprintf("%s/%s %d %v %v %v %q %q %q", r.Kind, r.Key, r.Job, r.Failed, r.Progress, r.Park, r.Reason, r.Error, r.Body)
 }
 
-// progress lets the beat of a wait start anew.
+// progress restarts the beat of a wait.
 func (m *model) progress(j *job, text string) {
 	if j.beatUntil > 0 {
 		j.beatUntil = m.after(j.Wait.Beat)

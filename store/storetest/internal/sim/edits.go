@@ -2,8 +2,8 @@ package sim
 
 import "github.com/sojourn-queue/sojourn"
 
-// edit is what Edit must answer for one job: its state, whether it has changed, and the code of a
-// refusal.
+// edit predicts the answer of Edit for one job: its state, whether it has changed, and the code of
+// a refusal.
 func (m *model) edit(j *job, e sojourn.Edit) (state sojourn.State, changed bool, code string) {
 	if e.Generation != 0 && e.Generation != j.generation {
 		return j.State, false, sojourn.CodeConflict

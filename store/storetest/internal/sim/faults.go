@@ -8,19 +8,19 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// fault is what goes wrong with one call.
+// fault is the fault of one call.
 type fault uint8
 
 const (
 	none  fault = iota
-	lost        // executed, but the caller is told that nobody knows
+	lost        // executed, but the caller gets an unknown outcome
 	down        // not executed
 	twice       // executed twice, as by a proxy that repeats; the second answer arrives
 )
 
 var faultNames = []string{"none", "lost answer", "store down", "call doubled"}
 
-// faulty is a store whose next call meets a fault.
+// faulty is a store that injects a fault into its next call.
 type faulty struct {
 	sojourn.Store
 	next fault
@@ -69,7 +69,7 @@ func (f *faulty) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	return through(f, func() (sojourn.Swept, error) { return f.Store.Sweep(ctx, limit) })
 }
 
-// clone keeps what a store fills in from the caller's jobs, which the caller sends again.
+// clone copies the caller's jobs, which the caller sends again, before a store fills in values.
 func clone(jobs []sojourn.Job) []sojourn.Job {
 	own := slices.Clone(jobs)
 	for i := range own {

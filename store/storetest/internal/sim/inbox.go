@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// inboxEdit is what EditInbox must answer, or the code of its refusal: O9.
+// inboxEdit predicts the answer of EditInbox, or the code of its refusal: O9.
 func (m *model) inboxEdit(e sojourn.InboxEdit) (sojourn.Responded, string) {
 	old := m.inbox[e.Seq]
 	if old == nil {
@@ -95,13 +95,13 @@ func (r *run) editInbox(e sojourn.InboxEdit) {
 			}
 			return ""
 		})
-	if ok && got.Code == "" { // whoever gets it after this gets it in spite of a person
+	if ok && got.Code == "" { // no job may be given it from now on
 		r.ledger.disposed[e.Seq] = string(e.Action) + " by a person"
 	}
 }
 
-// editInboxSome is a person who looks through the inbox: mostly at what lies there, now and then at
-// what a job has or keeps.
+// editInboxSome edits the inbox as an operator does: mostly responses without a job, now and then
+// responses that a job has taken or attached.
 func (r *run) editInboxSome() {
 	if _, ok := r.store.Store.(sojourn.InboxKeeper); !ok {
 		return
@@ -129,7 +129,7 @@ func (r *run) editInboxSome() {
 	r.editInbox(e)
 }
 
-// capability is what a token names.
+// capability is the target that a token names.
 type capability struct {
 	job                       sojourn.ID
 	generation, attempt, wait int32

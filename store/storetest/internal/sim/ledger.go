@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// ledger is what the callers know by themselves, without the model and its rules: promises that
-// they can hold a store to.
+// ledger records the knowledge of the callers, independent of the model and its rules: promises
+// that they can check.
 type ledger struct {
 	acked    map[sojourn.ID]bool
 	steps    map[sojourn.ID]*started
@@ -81,8 +81,8 @@ func (l *ledger) prolonged(lease sojourn.Lease, until int64) {
 	}
 }
 
-// reported notes that a handler has come to its end, and, if its report was accepted, what it was
-// done with.
+// reported notes the end of a handler's step and, if its report was accepted, how the step has
+// disposed of its responses.
 func (l *ledger) reported(o sojourn.Outcome, accepted bool) {
 	s := l.steps[o.Lease.ID]
 	if s == nil || s.lease != o.Lease || s.over {
@@ -106,7 +106,7 @@ func (l *ledger) over(id sojourn.ID) {
 	}
 }
 
-// seen checks a job as it is shown: what has ended does not change.
+// seen checks a job that the store shows: a final job does not change.
 func (l *ledger) seen(j *sojourn.Job) string {
 	was, ok := l.frozen[j.ID]
 	if !j.State.Final() {

@@ -20,11 +20,11 @@ func (r *run) look() {
 	f := sojourn.Filter{IDs: ids, Full: true, Limit: len(ids)}
 	for _, id := range ids {
 		if j := r.m.jobs[id]; j != nil {
-			f.States = append(f.States, j.State) // a store reads faster what it need not look for everywhere
+			f.States = append(f.States, j.State) // with states the store reads faster
 		}
 	}
 	found, err := r.store.Find(r.ctx, f)
-	if err == nil && len(found) != len(f.States) { // to say what is wrong
+	if err == nil && len(found) != len(f.States) { // read again for the error report
 		f.States = nil
 		found, err = r.store.Find(r.ctx, f)
 	}
@@ -147,7 +147,7 @@ func (m *model) awaits(j *job) *sojourn.Awaits {
 	return &a
 }
 
-// lastReason is why the last attempt of a live job ended.
+// lastReason is the reason for the end of a live job's last attempt.
 func (j *job) lastReason() string {
 	if j.Failures+j.Crashes == 0 {
 		return ""

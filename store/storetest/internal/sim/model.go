@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// model is the smallest store: what a store must show after each call, in maps and without any care
-// for speed. It shares the pure rules, sojourn.Decide and sojourn.Match, with the real ones; the
-// clocks, keys, the inbox and the order of claims are written anew here, after docs/concepts.md.
+// model predicts the answers of a store, in maps and without any care for speed. It shares the pure
+// rules, sojourn.Decide and sojourn.Match, with real stores. The clocks, keys, the inbox and the
+// order of claims are implemented independently, after docs/concepts.md.
 type model struct {
 	now      int64 // microseconds; never goes back
 	inboxTTL int64
@@ -21,7 +21,7 @@ type model struct {
 	keys     map[name]*holder
 	past     map[name]map[sojourn.ID]bool // final jobs that stood for a key before its holder
 	inbox    map[int64]*message
-	messages map[string]known // message id, in its scope → what it was used for
+	messages map[string]known // message id, in its scope → its first use
 	queues   map[string]sojourn.QueueSettings
 	workers  map[string]*asked
 	blocks   []block
@@ -33,7 +33,7 @@ type model struct {
 
 type name struct{ kind, key string }
 
-// holder is who stands for a key: a live job, or the newest final one that is still stored.
+// holder is the job of a key: a live job, or the newest final one that is still stored.
 type holder struct {
 	job       sojourn.ID
 	own, live bool
@@ -109,7 +109,7 @@ func newModel(now time.Time, inboxTTL time.Duration) *model {
 		queues: map[string]sojourn.QueueSettings{}, workers: map[string]*asked{}, nextID: 1, nextSeq: 1, touched: map[sojourn.ID]bool{}}
 }
 
-// wakeAt is when a sweep has to look at the job: the earliest of the clocks that run in its state.
+// wakeAt is the time of a job's next sweep: the earliest of the clocks that run in its state.
 func (j *job) wakeAt() int64 {
 	var at []int64
 	switch {
@@ -146,7 +146,7 @@ func earliest(times []int64) int64 {
 	return e
 }
 
-// oneLeaseLater is when a sweep ends a step because of a clock that its worker looks after: one
+// oneLeaseLater is the time at which a sweep ends a step for a clock that its worker watches: one
 // lease after it, or after the beginning of the step.
 func (j *job) oneLeaseLater(us int64) int64 {
 	if us == 0 {
@@ -189,8 +189,8 @@ func (m *model) responses(that func(r *message) bool) []*message {
 	return out
 }
 
-// stands returns the job of a lease that has not ended: id, epoch and worker are the row's, and the
-// state is running.
+// stands returns the job of a valid lease: id, epoch and worker are the row's, and the state is
+// running.
 func (m *model) stands(l sojourn.Lease) *job {
 	if j := m.jobs[l.ID]; j != nil && j.State == sojourn.Running && j.epoch == l.Epoch && j.worker == l.Worker {
 		return j
@@ -215,7 +215,7 @@ func (m *model) happen(j *job, e sojourn.Event, by change) error {
 	return nil
 }
 
-// change is what comes along with a transition.
+// change is the result or the verdict of a transition.
 type change struct {
 	result  string
 	verdict sojourn.Verdict
@@ -304,15 +304,15 @@ func (m *model) after(d time.Duration) int64 {
 	return m.now + d.Microseconds()
 }
 
-// answered reports whether something that a job keeps ends its wait, which comes before what a poll
-// step brings.
+// answered reports whether a response attached to a job ends its wait; it takes precedence over the
+// result of a poll step.
 func (m *model) answered(j *job) bool {
 	waits := j.Row
 	waits.State, waits.Purpose = sojourn.Awaiting, sojourn.NoPurpose
 	return sojourn.Match(waits, j.key, m.keptOf(j)).Found()
 }
 
-// keepAnswer records what a poll step has brought.
+// keepAnswer stores the response that a poll step has returned.
 func (m *model) keepAnswer(j *job, e sojourn.Event) {
 	s := &message{seq: m.nextSeq, job: j.ID, outcome: sojourn.Applied, inHand: true, received: m.now,
 		r: sojourn.Response{Source: sojourn.SourcePoll, MessageID: fmt.Sprintf("%d.%d", j.ID, j.epoch), Body: e.Outcome.Result}}
@@ -354,7 +354,7 @@ func (m *model) end(was, j *job, tr sojourn.Transition, c change) {
 	j.awaited = false
 }
 
-// match gives a job what it keeps, as long as there is something to do.
+// match applies the attached responses to a job until none matches.
 func (m *model) match(j *job) {
 	for j.Kept > 0 && j.State.Live() {
 		found := sojourn.Match(j.Row, j.key, m.keptOf(j))
@@ -377,7 +377,7 @@ func (m *model) match(j *job) {
 	}
 }
 
-// beginWait registers the awaited keys to the job and attaches what lies early under all of its
+// beginWait registers the awaited keys to the job and attaches the early responses under all of its
 // keys.
 func (m *model) beginWait(j *job) {
 	for _, k := range j.Wait.Keys {
@@ -400,8 +400,8 @@ func (m *model) beginWait(j *job) {
 	}
 }
 
-// remember notes that another job takes a key, whose holder is final and still stored. One that was
-// redriven is not final any more.
+// remember notes that another job takes a key whose holder is final and still stored. A redriven
+// holder is not final any more.
 func (m *model) remember(n name, taker sojourn.ID) {
 	if h := m.keys[n]; h != nil && !h.live && h.job != taker && m.jobs[h.job].State.Final() {
 		if m.past[n] == nil {
@@ -418,7 +418,7 @@ func (m *model) taken(j sojourn.ID, n name) bool {
 }
 
 // remove deletes a final job with everything of it. The newest final job that held one of its keys
-// before stands for the key then.
+// before becomes the holder of the key.
 func (m *model) remove(j *job) {
 	m.touched[j.ID] = true
 	delete(m.jobs, j.ID)

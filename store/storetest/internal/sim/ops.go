@@ -120,8 +120,7 @@ func (r *run) claimSome() {
 	r.claim(r.request(oneOf(r.dice, r.workers...), w))
 }
 
-// lease is mostly one that stands; else one of a worker that sleeps, is dead, or has reported
-// before.
+// lease is mostly a valid one; else one of a worker that sleeps, is dead, or has reported before.
 func (r *run) lease() (l given, ok bool) {
 	running := r.m.that(func(j *job) bool { return j.State == sojourn.Running })
 	if len(running) > 0 && r.chance(85) {
@@ -232,8 +231,8 @@ func (r *run) wait() (w sojourn.Wait) {
 	return w
 }
 
-// respondSome is the outside. Some of its calls have several responses, mostly for the same job:
-// each must see what those before it have done.
+// respondSome sends responses from outside. Some of its calls have several responses, mostly for
+// the same job: each must see the effects of those before it.
 func (r *run) respondSome() {
 	replies := []reply{r.reply()}
 	for range oneOf(r.dice, 0, 0, 0, 1, 2, 3) {
@@ -249,7 +248,7 @@ func (r *run) respondSome() {
 	r.respond(replies...)
 }
 
-// reply is mostly for somebody who waits, or soon will, and now and then for nobody.
+// reply is mostly for a job that awaits, or soon will, and now and then for no job.
 func (r *run) reply() reply {
 	p := reply{r: sojourn.Response{Kind: oneOf(r.dice, kinds...), Source: "sim", MessageID: r.name("m"), Body: []byte("answer"),
 		KeepConflict: true, PerKey: r.chance(20)}} // a refusal leaves a gap in the numbers of some stores
@@ -384,7 +383,7 @@ func (r *run) editSome() {
 	r.edit(ids, e)
 }
 
-// repeatSome sends again what a caller has no answer to, or what was answered long ago.
+// repeatSome repeats calls that got no answer, or that were answered long ago.
 func (r *run) repeatSome() {
 	r.result.Faults["repeated call"]++
 	if n := len(r.repeats); n > 0 && r.chance(60) {
@@ -413,7 +412,7 @@ func (r *run) repeatSome() {
 	}
 }
 
-// peekSome looks at a queue in the order of its claims.
+// peekSome reads a queue in the order of its claims.
 func (r *run) peekSome() {
 	q := oneOf(r.dice, queues...)
 	r.tick()
@@ -438,8 +437,7 @@ func (r *run) changeQueue() {
 	r.setQueue(oneOf(r.dice, queues...), s)
 }
 
-// workerDies leaves the leases of a worker to their end. Its process starts again under another
-// name.
+// workerDies lets the leases of a worker expire. Its process starts again under another name.
 func (r *run) workerDies() {
 	r.result.Faults["worker dies"]++
 	i := r.n(len(r.workers))

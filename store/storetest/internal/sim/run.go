@@ -1,10 +1,10 @@
-// Package sim lets a store live random lives and looks at each step whether it shows what a model
-// says it must. Nothing in it is concurrent, and all chance comes from a seed, so that a run
-// repeats bit for bit: the same operations, the same answers.
+// Package sim runs random operations on a store and compares each result with that of a model.
+// Nothing in it is concurrent, and all randomness comes from a seed, so that a run repeats bit for
+// bit: the same operations, the same answers.
 //
 //	dice.go             chance, a sequence of its own for each operation
-//	model.go            the model: what a store must show
-//	calls.go edits.go   what each call must answer; sweeps.go what a sweep must do
+//	model.go            the model, which predicts the visible state of a store
+//	calls.go edits.go   predictions of each call's answer; sweeps.go of each sweep
 //	faults.go           a store around the store, which loses answers, repeats calls and goes away
 //	act.go ops.go       random operations of producers, workers, the outside and operators
 //	look.go ledger.go   the store compared with the model; laws that need no model
@@ -19,13 +19,13 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// InboxTTL is how the store must be opened: the time to live of an early response without a job.
+// InboxTTL is the store's InboxTTL: the time to live of an early response without a job.
 const InboxTTL = 2 * time.Hour
 
 // Open opens a new, empty store that uses the clock for every decision, and InboxTTL.
 type Open func(now func() time.Time) sojourn.Store
 
-// Result is what a run has done.
+// Result is the result of a run.
 type Result struct {
 	Log     []string       // every operation with its answer
 	Calls   int            // to the store, without the looks of the checker
@@ -33,10 +33,10 @@ type Result struct {
 	Virtual time.Duration  // by how much the clock was moved
 	Jobs    int
 	Failed  int   // index of the operation at which the run failed; past the last one, the end of faults
-	Err     error // what was wrong
+	Err     error // the first failure
 }
 
-// broken is what a run panics with when the store has shown something that it must not.
+// broken is the panic value of a run whose store has broken a rule.
 type broken struct{ err error }
 
 // run is one life of one store.
@@ -53,7 +53,7 @@ type run struct {
 
 	ledger   ledger
 	block    []sojourn.ID // ids that were drawn and not used
-	old      []sojourn.ID // whose block is too old
+	old      []sojourn.ID // in blocks that are too old
 	drawn    int64        // when
 	outage   int          // calls that meet no store yet
 	number   int          // of names
@@ -65,17 +65,17 @@ type run struct {
 	reports  []sojourn.Outcome
 	sent     []reply
 	tokens   []tokened
-	repeats  []func() // calls whose callers do not know what became of them
+	repeats  []func() // calls whose callers do not know the outcome
 	everJobs int
 }
 
-// given is a lease with what its worker was given.
+// given is a lease with the purpose of its step.
 type given struct {
 	lease   sojourn.Lease
 	purpose sojourn.Purpose
 }
 
-// tokened is a capability, with what it names.
+// tokened is a capability's token, with the target that it names.
 type tokened struct {
 	text string
 	of   capability
@@ -206,7 +206,7 @@ func (r *run) honest(c sojourn.Claimed) {
 	r.finish(o)
 }
 
-// answerWait sends what a job waits for.
+// answerWait sends the responses that a job awaits.
 func (r *run) answerWait(j *job) {
 	keys := j.Wait.Keys
 	if len(keys) == 0 {

@@ -1,14 +1,14 @@
 package sim
 
 // Shrink drops operations as long as the run fails, in at most tries runs, and returns the shortest
-// list that was found with its result. An operation stays what it is when others are dropped, as
-// far as what it refers to is still there.
+// list found with its result. Dropping operations does not change the others, as long as the jobs
+// that they refer to still exist.
 func Shrink(open Open, seed uint64, ops []int, tries int) ([]int, Result) {
 	best := Run(open, seed, ops)
 	if best.Err == nil {
 		return ops, best
 	}
-	for i, n := range ops { // what comes after the failure never happened
+	for i, n := range ops { // operations after the failure were not run
 		if n == best.Failed {
 			ops = ops[:i+1]
 			break

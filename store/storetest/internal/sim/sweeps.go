@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// sweep is what Sweep must answer.
+// sweep predicts the answer of Sweep.
 func (m *model) sweep(limit int) sojourn.Swept {
 	old := m.old(limit)
 	s := m.sweepDue(limit)
@@ -21,7 +21,7 @@ func (m *model) sweep(limit int) sojourn.Swept {
 	return s
 }
 
-// sweepDue handles what is overdue, the longest first.
+// sweepDue handles overdue jobs, the longest overdue first.
 func (m *model) sweepDue(limit int) (s sojourn.Swept) {
 	due := m.that(func(j *job) bool { return j.wakeAt() <= m.now })
 	slices.SortStableFunc(due, func(a, b *job) int { return cmp.Compare(a.wakeAt(), b.wakeAt()) })
@@ -38,7 +38,7 @@ func (m *model) sweepDue(limit int) (s sojourn.Swept) {
 	return s
 }
 
-// overdue says which clock of a job has run out.
+// overdue returns the event of a job's expired clock.
 func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
 	past := func(us int64) bool { return us > 0 && us <= m.now }
 	timedOut := sojourn.Event{Type: sojourn.EventTimedOut, Reason: sojourn.ReasonTimeout}
@@ -65,7 +65,7 @@ func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
 	case j.State == sojourn.Ready && j.Resumed && past(j.timeoutAt):
 		return sojourn.Event{Type: sojourn.EventResumeOverdue}, &s.Resumed
 	case j.State == sojourn.Errored && past(j.decideBy):
-		if m.queues[j.queue].Paused { // the clock stands while nobody may come
+		if m.queues[j.queue].Paused { // the clock stands while no worker may claim
 			j.decideBy = m.now + j.Policy.DecideWithin.Microseconds()
 			j.updated = m.now
 			m.touched[j.ID] = true
@@ -76,8 +76,8 @@ func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
 	return sojourn.Event{}, nil
 }
 
-// sweepInbox ends the time to live of early responses for whose key no live job has come, and
-// deletes what is past its retention.
+// sweepInbox expires early responses that no live job with their key has taken in time, and deletes
+// responses past their retention.
 func (m *model) sweepInbox(limit int, s *sojourn.Swept) {
 	expired := m.responses(func(r *message) bool { return r.expires > 0 && r.expires <= m.now })
 	slices.SortStableFunc(expired, func(a, b *message) int { return cmp.Compare(a.expires, b.expires) })
