@@ -164,8 +164,8 @@ func plainly(err error) string {
 	return sojourn.Cut(err.Error(), sojourn.MaxReason)
 }
 
-// unanswered is the error of a request without an answer of a Sojourn server. It may have been
-// executed, whatever came instead.
+// unanswered returns the error of a request that got no response from a Sojourn server. The server
+// may have executed the request, even if a proxy responded instead.
 func unanswered(r request, why string, err error) (again, error) {
 	switch r.safety {
 	case unsafe:

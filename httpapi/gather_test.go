@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// TestGather: jobs of callers who come while requests are on their way share the next one, and each
-// caller gets the answer about its own job.
+// TestGather: jobs enqueued while requests are in flight share the next request, and each caller
+// gets the result of its own job.
 func TestGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests, jobs, spoiled atomic.Int64

@@ -267,7 +267,7 @@ func (s *Store) Why(ctx context.Context, id sojourn.ID) (sojourn.Why, error) {
 	return get[sojourn.Why](ctx, s, jobPath(id, "/why"))
 }
 
-// Sweep handles what is overdue.
+// Sweep processes overdue jobs and responses.
 func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	return post[sojourn.Swept](ctx, s, "/v1/sweep", wire.SweepRequest{Limit: limit}, unsafe, 0, nil)
 }

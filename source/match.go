@@ -22,12 +22,12 @@ import (
 // answer whenever it is asked about a message.
 type Matcher func(ctx context.Context, m *Message) (*sojourn.Response, error)
 
-// Reasons of parked messages. One that the store refuses has the code of the refusal, such as
-// sojourn.CodeTooLarge.
+// Reasons of parked messages. A message that the store refuses has the refusal's code as its
+// reason, such as sojourn.CodeTooLarge.
 const (
-	ReasonUndecodable = "undecodable" // the body is not what it should be
-	ReasonRule        = "rule"        // a rule could not be evaluated, or gave something of the wrong type
-	ReasonPanic       = "panic"       // of the matcher
+	ReasonUndecodable = "undecodable" // the body cannot be decoded
+	ReasonRule        = "rule"        // a rule failed, or its result has the wrong type
+	ReasonPanic       = "panic"       // the matcher panicked
 )
 
 // ParkError is an error of a Matcher with the reason under which the message is parked.

@@ -52,15 +52,15 @@ type Message struct {
 
 // Broker delivers messages at least once. The calls come from one goroutine, one after the other.
 type Broker interface {
-	// Receive waits until there is a message, and returns up to max of them in the order of their
-	// arrival without waiting for more. It may return messages beside an error. After an error it
-	// is called again: it reconnects if that is what is needed. A message of an earlier Receive
-	// that was not acknowledged need not come again before the broker is opened anew.
+	// Receive waits for at least one message and returns up to max messages in the order of their
+	// arrival, without waiting for more. It may return messages and an error. After an error it is
+	// called again and reconnects if necessary. A message of an earlier Receive that was not
+	// acknowledged need not be redelivered before the broker is opened again.
 	Receive(ctx context.Context, max int) ([]*Message, error)
-	// Acknowledge tells the broker that ms, all that was received since the last Acknowledge, is
-	// done with. After an error they may come again, which does no harm.
+	// Acknowledge tells the broker that ms, all messages received since the last Acknowledge, are
+	// processed. After an error the broker may redeliver them, which does no harm.
 	Acknowledge(ctx context.Context, ms []*Message) error
-	// Close gives back what is not acknowledged and disconnects.
+	// Close returns unacknowledged messages to the broker and disconnects.
 	Close() error
 }
 
@@ -87,13 +87,13 @@ type Options struct {
 	// Batch bounds the messages in hand: so many at most are received, stored in one transaction
 	// and acknowledged. 1 to 1,000, default 100.
 	Batch int
-	// Grace is for storing and acknowledging what is in hand when Run's context has ended: default
-	// 10 s. What is not stored then comes again.
+	// Grace is the time to store and acknowledge the received messages after Run's context has
+	// ended: default 10 s. The broker redelivers messages that are not stored by then.
 	Grace time.Duration
 	// TTL is how long a response that no job awaits yet stays early before it is unmatched: 1 s and
 	// more; 0 = the store's own, 24 h by default. The matcher may set another.
 	TTL time.Duration
-	// Logger gets what goes wrong between broker and store. Default: slog.Default().
+	// Logger logs the errors of the broker and the store. Default: slog.Default().
 	Logger *slog.Logger
 	// Observe is called with each message after it was acknowledged, in order, from the goroutine
 	// of Run. Default: none.
@@ -137,10 +137,10 @@ func New(to Responder, from Broker, o Options) (*Source, error) {
 	return &Source{to, from, o}, nil
 }
 
-// Run receives and stores until ctx ends, finishes what is in hand, closes the broker and returns
-// nil. It outlasts outages of the broker and of the store, however long. It returns an error when
-// going on is pointless: the store is closed or of a wrong version; or when messages in hand could
-// not be stored within the grace: those come again.
+// Run receives and stores messages until ctx ends, finishes those already received, closes the
+// broker and returns nil. It retries through outages of the broker and the store of any length. It
+// returns an error if the store is closed or has a wrong version, or if received messages could not
+// be stored within the grace; the broker redelivers those.
 func (s *Source) Run(ctx context.Context) error {
 	err := s.loop(ctx)
 	if closing := s.from.Close(); closing != nil {

@@ -284,8 +284,8 @@ func TestHopeless(t *testing.T) {
 	}
 }
 
-// TestStop: when the context ends, what is in hand is stored within the grace; what cannot be stays
-// with the broker (spec:H8 graceful shutdown).
+// TestStop: when the context ends, received messages are stored within the grace. Messages that
+// cannot be stored stay with the broker (spec:H8 graceful shutdown).
 func TestStop(t *testing.T) {
 	for _, outage := range []time.Duration{time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {

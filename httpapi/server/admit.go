@@ -22,9 +22,9 @@ const (
 // for the classes above it.
 var shares = [...]int64{reading: 50, enqueueing: 75, claiming: 90, finishing: 100}
 
-// admission bounds what is at work at a time. What it has no room for is refused at once, before
-// anything has happened, so that the caller may repeat it: a queue of requests in front of a busy
-// store would only make all of them late.
+// admission limits concurrent requests. A request above the limit is refused at once, before it
+// has any effect, so that the caller may repeat it. Queuing requests in front of a busy store would
+// only delay all of them.
 //
 // A request takes a slot only when its body has been read, so that slow senders hold none;
 // connlimit.Budget bounds the bodies themselves.

@@ -42,8 +42,7 @@ func (s *site) contains(what string, a answer, status int, texts ...string) {
 	}
 }
 
-// TestBadReports sends what is wrong about leases and outcomes; the numbers are those of the table
-// of bad input.
+// TestBadReports sends invalid leases and outcomes. The numbers are those of the bad-input table.
 func TestBadReports(t *testing.T) {
 	s := newSite(t, Options{Open: true, MaxBody: 4 << 20})
 	put := func(kind, rest string) {
@@ -89,7 +88,7 @@ func TestBadReports(t *testing.T) {
 	}
 }
 
-// TestBadJobs enqueues what is legal in form and wrong in meaning, or right though it looks wrong.
+// TestBadJobs enqueues well-formed but invalid jobs, and valid jobs that look invalid.
 func TestBadJobs(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	put := func(body string) answer { t.Helper(); return s.send(http.MethodPost, "/v1/jobs", body) }

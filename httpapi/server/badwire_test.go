@@ -129,8 +129,8 @@ func TestLargeBodyIsNotRead(t *testing.T) {
 	}
 }
 
-// TestStreamIsCut: what was acknowledged line by line is stored, and half a line is not (bad:42). A
-// line that is none stops nothing.
+// TestStreamIsCut: every acknowledged line is stored, half a line is not (bad:42). An invalid line
+// does not end the stream.
 func TestStreamIsCut(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	conn := s.dial()
@@ -219,8 +219,8 @@ func (a absent) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	return a.Store.Claim(context.WithoutCancel(ctx), r)
 }
 
-// TestClaimIsGivenBack: jobs that were claimed for a caller who has left are ready again at once,
-// and it counts as no failure (bad:52).
+// TestClaimIsGivenBack: jobs claimed for a caller that disconnected are ready again at once, and
+// no failure is counted (bad:52).
 func TestClaimIsGivenBack(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.seed()

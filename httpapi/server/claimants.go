@@ -20,12 +20,12 @@ type claimants struct {
 type claimant struct {
 	number int64
 	stop   context.CancelCauseFunc // ends its wait
-	left   chan struct{}           // closed when it has answered, or has given back what it could not answer
+	left   chan struct{}           // closed when its jobs were sent, or released after a failed send
 }
 
-// enter begins a claim, which runs under the context that it returns: when the worker asks again,
-// that ends with the error that says so. leave must be called when the claim is answered. One
-// without a number, or with an older one than that under way, goes beside it.
+// enter begins a claim, which runs under the returned context. A newer claim of the same worker
+// cancels that context with a conflict error. The caller must call leave when the claim is
+// answered. A claim without a number, or with a lower number than the current one, runs beside it.
 func (cs *claimants) enter(ctx context.Context, worker string, number int64) (_ context.Context, leave func(), err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	c := &claimant{number: number, stop: stop, left: make(chan struct{})}

@@ -37,8 +37,8 @@ type readyCheck struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Sweep handles what is overdue until ctx ends. Any number of servers and workers may do so at the
-// same time.
+// Sweep processes overdue jobs and responses until ctx ends. Any number of servers and workers may
+// sweep concurrently.
 func (s *Server) Sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()

@@ -85,7 +85,7 @@ func (s *Server) recheckOnce() bool {
 			l.who.Store(now)
 			err = l.needs(now)
 		case now != nil && s.door.now().Before(before.until):
-			err = nil // the tokens cannot be read now: what is known is only when the token expires
+			err = nil // the tokens cannot be read now: only the known expiry is checked
 		default:
 			err = unauthorized
 		}

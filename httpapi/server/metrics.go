@@ -30,7 +30,7 @@ func newMeters() *meters {
 	return m
 }
 
-// watch adds what is read from the server when it is asked for.
+// watch registers the gauges that are read from the server at each scrape.
 func (m *meters) watch(s *Server) {
 	gauge := func(name, help string, fn func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, fn))

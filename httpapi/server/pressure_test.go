@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestPressure: late enqueues make the limit smaller, quick ones that fill it make it larger, and
-// reports of workers come in whatever it is.
+// TestPressure: slow enqueues lower the limit, fast ones that fill it raise it, and worker reports
+// are admitted at any limit.
 func TestPressure(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p := &pressure{limit: firstLimit}

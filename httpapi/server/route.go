@@ -28,7 +28,7 @@ type route struct {
 	serve        func(c *call) (any, error)
 }
 
-// call is one request on its way through its operation.
+// call is one request while its operation runs.
 type call struct {
 	*Server
 	ctx    context.Context // ends with the caller
@@ -45,18 +45,17 @@ type call struct {
 
 	detail   any               // of an operator's action, for the audit log
 	claimed  []sojourn.Claimed // to be given back if the answer does not arrive
-	answered func()            // is called when it has arrived, or has been given up; nil = nothing is
+	answered func()            // called when the answer was delivered or abandoned; may be nil
 }
 
-// others is what a token with the verb, but for other queues and kinds than the request is about,
-// is answered.
+// others is the answer to a token that has the verb, but not for the queue or kind of the request.
 type others string
 
 const (
 	refused  others = "refused"  // 403
 	hidden   others = "hidden"   // 404, as if there were no such job
-	filtered others = "filtered" // only what it may see or do
-	shared   others = "shared"   // the same as everybody: nothing of it belongs to a queue or a kind
+	filtered others = "filtered" // limited to the queues and kinds of the token
+	shared   others = "shared"   // the full answer: none of it belongs to a queue or a kind
 )
 
 // op makes a route of a function.
@@ -216,7 +215,7 @@ func (c *call) write(out any) error {
 		head.Set("Content-Type", jsonType)
 		body = buffer.Bytes()
 	}
-	if len(c.claimed) > 0 && c.r.Context().Err() != nil { // asked before the answer goes out: who has it may leave at once
+	if len(c.claimed) > 0 && c.r.Context().Err() != nil { // checked before sending: a caller may disconnect after receiving it
 		return &undelivered{c.r.Context().Err()}
 	}
 	head.Set("Content-Length", strconv.Itoa(len(body)))

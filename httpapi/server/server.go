@@ -114,7 +114,7 @@ func (s *Server) setPatience(d time.Duration) {
 	s.patience, s.bodies = d, connlimit.NewBudget(s.o.MaxBytes, d)
 }
 
-// Drain ends long polls with what they have and refuses new requests, except completions and
+// Drain answers long polls with the results so far and refuses new requests, except completions and
 // extensions, with CodeDraining. Call it before http.Server.Shutdown; /readyz fails from then on.
 func (s *Server) Drain() {
 	s.closing.Store(true)
@@ -162,13 +162,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(&problems{answer, s, r}, r)
 }
 
-// refused says what is wrong with a request whatever its route is.
+// refused returns the error of a request that is invalid on any route.
 func (s *Server) refused(r *http.Request) error {
 	if headerSize(r) > MaxHeader {
 		return wire.Refusal(wire.CodeHeaderSize, "the request line and the headers have more than %d bytes", MaxHeader)
 	}
-	// http.ServeMux would redirect to the cleaned path; what a path means must not depend on who
-	// cleans it. Names may hold an encoded slash.
+	// http.ServeMux would redirect to the cleaned path. The meaning of a path must not depend on
+	// the component that cleans it. Names may hold an encoded slash.
 	if p := r.URL.EscapedPath(); p != path.Clean(p) {
 		return wire.Refusal(wire.CodeNoRoute, "there is nothing at this path; /docs lists what there is")
 	}
@@ -209,7 +209,7 @@ func requestID(r *http.Request) string {
 	return rand.Text()
 }
 
-// recorder remembers what was answered, for the log.
+// recorder records the response for the log.
 type recorder struct {
 	http.ResponseWriter
 	status      int

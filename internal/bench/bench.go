@@ -35,13 +35,13 @@ type Load struct {
 	Within    time.Duration // a measurement that takes longer is cut
 }
 
-// Measured is what came of a load.
+// Measured holds the results of a load.
 type Measured struct {
-	Jobs int           // that were enqueued, or, in a whole life cycle, finished
-	All  int           // the same with those that warmed up
+	Jobs int           // enqueued jobs, or, in a whole life cycle, finished jobs
+	All  int           // the same, warm-up included
 	Took time.Duration // from the first call to the last acknowledgement
 	Ack  Sample        // from the call of an enqueue to its acknowledgement
-	Cut  bool          // the time was up before all jobs were done
+	Cut  bool          // the time limit ended the load before all jobs were done
 }
 
 // PerSecond is the rate of jobs.
@@ -98,8 +98,8 @@ func Life(ctx context.Context, sys System, load Load) (m Measured, err error) {
 	return m, err
 }
 
-// produce enqueues the jobs from the number first on and waits for every acknowledgement. When ctx
-// ends it returns what was done by then.
+// produce enqueues jobs, numbered from first, and waits for every acknowledgement. When ctx ends
+// it returns the results so far.
 func produce(ctx context.Context, sys System, load Load, first, jobs int) (Measured, error) {
 	var (
 		next    atomic.Int64

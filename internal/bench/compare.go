@@ -94,9 +94,9 @@ func fresh(ctx context.Context, open Open, load Load, measure func(context.Conte
 	return m, err
 }
 
-// Compare runs the entries in turn, as often as runs says, and answers with the medians. The first
-// entry's ratio to each of the others is taken within each run, because whatever else the machine
-// does then has slowed both. progress is told what is done.
+// Compare runs the entries in turn, runs times, and returns the medians. The ratio of the first
+// entry to each of the others is computed within each run, because other load on the machine slows
+// both. Compare calls progress after each step.
 func Compare(ctx context.Context, entries []Entry, runs int, progress func(string)) (map[string]Figures, error) {
 	all := make([][]Figures, len(entries))
 	for run := range runs {

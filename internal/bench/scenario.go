@@ -36,7 +36,7 @@ type Config struct {
 	Batch     int           // 1 to sojourn.MaxBatch
 	Backlogs  []int         // each 1 to MaxJobs
 	Awaiting  []int         // each 1 to MaxJobs; none = not measured
-	Runs      int           // 1 to MaxRuns; only what has a ratio is measured more than once
+	Runs      int           // 1 to MaxRuns; only cases with a ratio run more than once
 	Within    time.Duration // above 0
 }
 

@@ -157,7 +157,7 @@ func (s *Sojourn) Close() error {
 	return err
 }
 
-// counting is told what was finished.
+// counting is a store that passes finished outcomes to told.
 type counting struct {
 	sojourn.Store
 	told func([]sojourn.Outcome, []sojourn.Finished)

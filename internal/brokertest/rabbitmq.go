@@ -60,7 +60,7 @@ func StartRabbitMQ(t *testing.T) *RabbitMQ {
 	return r
 }
 
-// command runs a program as nobody, with what it must know.
+// command prepares a program that runs as the user nobody, with the environment that it needs.
 func (r *RabbitMQ) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.SysProcAttr, _ = pgtest.Unprivileged()

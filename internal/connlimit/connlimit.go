@@ -56,8 +56,8 @@ func (l *Limiter) Install(h *http.Server) {
 	}
 }
 
-// SetAuthenticated says whether the client of a request has proved who it is. It does nothing where
-// no Limiter is installed.
+// SetAuthenticated records whether the client of a request is authenticated. It does nothing if no
+// Limiter is installed.
 func SetAuthenticated(ctx context.Context, yes bool) {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	if c == nil || c.authed.Load() == yes {

@@ -34,7 +34,7 @@ const bearer = "bearer"
 
 var presets = map[string]func(...string) (*webhook.Signed, error){"standard": webhook.Standard, "github": webhook.GitHub, "stripe": webhook.Stripe}
 
-// check finds what is wrong without a secret.
+// check validates the fields that need no secret.
 func (d door) check() error {
 	switch {
 	case d.Signature != bearer && presets[d.Signature] == nil:

@@ -171,11 +171,11 @@ func restart(t *testing.T, b Bench) {
 			if _, err := fmt.Sscan(string(m.Body), &n); err != nil || n >= 30 {
 				t.Fatalf("%q came", m.Body)
 			}
-			if n >= 10 { // the first ten may come again: the broker may have lost what it was told last
+			if n >= 10 { // the first ten may come again: the broker may have lost the last acknowledgement
 				seen[string(m.Body)] = true
 			}
 		}
-		_ = c.Acknowledge(t.Context(), ms) // those of before the restart may be unknown now
+		_ = c.Acknowledge(t.Context(), ms) // deliveries before the restart may be unknown
 	}
 }
 

@@ -30,11 +30,11 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.code }
 
-// One answer for whatever is not there, so that nobody learns whether a token was nearly right.
+// One answer for every unknown path, so that a caller cannot learn how close a token was.
 var notFound = &refusal{http.StatusNotFound, "not_found", "there is nothing here: look at the path", false}
 
-// A message whose id came before with another key or body lies in the inbox. Its sender is told,
-// because it has to choose another id.
+// A message that reuses an id with another key or body is stored in the inbox. Its sender gets this
+// error, because it has to choose another id.
 var conflict = &refusal{http.StatusConflict, "conflict", "the message id came before with another key or body: give each message an id of its own", false}
 var busy = &refusal{http.StatusServiceUnavailable, "busy", "too many requests are being stored: try again", true}
 
@@ -195,7 +195,7 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request, arriving *connlim
 	return nil, &refusal{http.StatusBadRequest, "body_broken", "the body has not come whole: try again", true}
 }
 
-// verify says who has sent a message.
+// verify returns the endpoint whose verifier accepts the message.
 func (h *Handler) verify(d door, header http.Header, body []byte) (e *Endpoint, v Verified, no *refusal) {
 	candidates := h.open
 	if d.endpoint != nil {
@@ -239,7 +239,7 @@ func contentType(h http.Header) string {
 	return cmp.Or(source.ContentType(h.Get("Content-Type")), "application/octet-stream")
 }
 
-// capability stores the answer of whoever has the URL. Only the store can verify the token.
+// capability stores a response sent to a capability URL. Only the store can verify the token.
 func (h *Handler) capability(ctx context.Context, d door, r *http.Request, body []byte) (sojourn.Responded, *refusal) {
 	response := &sojourn.Response{Token: d.token, Source: CapabilitySource, MessageID: givenID(r.Header), KeepConflict: true, Body: body, ContentType: contentType(r.Header)}
 	answer, err := h.client.Respond(ctx, response)

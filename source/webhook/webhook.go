@@ -95,8 +95,8 @@ type Options struct {
 type Handled struct {
 	Endpoint string // "" if it is not known, CapabilitySource of a capability
 	Status   int
-	Code     string                  // of a refusal
-	Outcome  sojourn.ResponseOutcome // of what was stored
+	Code     string                  // error code of a refusal
+	Outcome  sojourn.ResponseOutcome // of the stored response
 }
 
 // Handler is the receiver. It is safe for concurrent use.

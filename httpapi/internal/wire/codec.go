@@ -128,7 +128,7 @@ func explain(err error) error {
 	return refusal(CodeMalformed, "", "the body is not JSON: %.120s", err)
 }
 
-// misfit says what was found and what belongs there, without the value itself.
+// misfit describes a type mismatch: the JSON type found and the type expected, not the value.
 func misfit(s *json.SemanticError) string {
 	found := s.JSONKind.String()
 	if found == "" || s.JSONKind == 0 {

@@ -38,7 +38,7 @@ type InboxFilter struct {
 	Limit    int                       `json:"limit,omitempty" query:"limit" doc:"1 to 1,000; default 100"`
 }
 
-// Response is sojourn.Response with what it leaves out of JSON.
+// Response is sojourn.Response with TTL, which the former omits from its JSON.
 type Response struct {
 	sojourn.Response
 	TTL time.Duration `json:"ttl,omitempty" doc:"of an early one without a live job: at least 1s; default the store's own"`
@@ -134,7 +134,7 @@ type (
 	SaveRequest struct {
 		Items []Saved `json:"items"`
 	}
-	// SaveAnswer has one entry an item: null, or what was wrong with it.
+	// SaveAnswer has one entry per item: null, or its error.
 	SaveAnswer struct {
 		Errors []*Problem `json:"errors" doc:"one entry an item: null, or what was wrong with it"`
 	}
@@ -231,11 +231,11 @@ type (
 	AuditAnswer struct {
 		Entries []sojourn.AuditEntry `json:"entries"`
 	}
-	// RepairAnswer is what was wrong and is right now.
+	// RepairAnswer lists the violations that were repaired.
 	RepairAnswer struct {
 		Repaired []sojourn.Violation `json:"repaired"`
 	}
-	// Empty has nothing to say.
+	// Empty is an answer without fields.
 	Empty struct{}
 )
 
