@@ -96,7 +96,7 @@ func fresh(ctx context.Context, open Open, load Load, measure func(context.Conte
 
 // Compare runs the entries in turn, runs times, and returns the medians. The ratio of the first
 // entry to each of the others is computed within each run, because other load on the machine slows
-// both. Compare calls progress after each step.
+// both. Compare calls progress after each entry of a run.
 func Compare(ctx context.Context, entries []Entry, runs int, progress func(string)) (map[string]Figures, error) {
 	all := make([][]Figures, len(entries))
 	for run := range runs {

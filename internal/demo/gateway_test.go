@@ -187,8 +187,8 @@ func TestGatewaySendsUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-// What the gateway owes, it still owes after a kill -9; what was acknowledged, it does not send
-// again.
+// After a kill -9 the gateway still sends its unacknowledged messages, and does not resend
+// acknowledged ones.
 func TestGatewayGoesOnAfterARestart(t *testing.T) {
 	file := newFile(t)
 	inWorld(t, file, plain(), func(g *gateway, b *mailbox, _ *[]string) {

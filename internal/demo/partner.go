@@ -16,15 +16,15 @@ import (
 )
 
 // Wire is a broker inside this process, with the topics [Requests] and [Replies]. It is safe for
-// concurrent use, but for Close.
+// concurrent use, except for Close.
 type Wire interface {
-	// Name is that of the broker: "nats" or "kafka".
+	// Name returns the broker's name: "nats" or "kafka".
 	Name() string
-	// Send returns when the broker has the message. Of it, Key, Headers and Body count.
+	// Send returns when the broker has the message. It uses only Key, Headers and Body of m.
 	Send(ctx context.Context, topic string, m source.Message) error
-	// Receive gives what comes on a topic, through the broker package that programs use.
+	// Receive opens a consumer of a topic, with the broker package that programs use.
 	Receive(topic string) (source.Broker, error)
-	// Close ends the broker, after all who receive from it.
+	// Close stops the broker. All consumers must be closed before.
 	Close()
 }
 
@@ -34,23 +34,23 @@ const (
 	Replies  = "replies"
 )
 
-// trade is what the shop asks of the company at the other end of a wire, once for so many orders.
+// trade is a request that the shop sends to a partner over a wire, once every so many orders.
 type trade struct {
 	over  string // the name of the wire
 	every int
-	key   string // what comes before the order in the key of the job
+	key   string // prefix of the job's key, before the order
 	kind  sojourn.Kind[asked]
-	says  string // the company, in the end
+	says  string // the partner's final reply
 }
 
-// asked are the arguments of a job whose answer comes over a wire.
+// asked holds the args of a job whose response arrives over a wire.
 type asked struct {
 	Key string `json:"key"`
 }
 
 func keyOf(a asked) string { return a.Key }
 
-// trades are of kinds with queues of their own.
+// trades lists the trades. Each kind has its own queue.
 var trades = []trade{
 	{over: "nats", every: 25, key: "export-", says: "written",
 		kind: sojourn.Kind[asked]{Name: "export_orders", Queue: "exports", Key: keyOf, Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour}},
@@ -72,7 +72,7 @@ type partner struct {
 	replies, sources        sync.WaitGroup
 }
 
-// request is what the shop sends, and reply what comes back.
+// request is a message of the shop, reply the partner's response.
 type (
 	request struct {
 		Key string `json:"key"`
@@ -226,14 +226,14 @@ func (p *partner) answer(ctx context.Context, r request) {
 	}
 }
 
-// PartnerReport says what came over a wire, in this run and those before with the same books.
+// PartnerReport counts the traffic of a wire, in this run and earlier ones with the same ledger.
 type PartnerReport struct {
 	Broker    string `json:"broker"`
 	Kind      string `json:"kind"`
 	Queue     string `json:"queue"`
-	Jobs      int    `json:"jobs"`      // that Enqueue has acknowledged
-	Answered  int    `json:"answered"`  // answers that were applied
-	Duplicate int    `json:"duplicate"` // answers that came again
-	Parked    int    `json:"parked"`    // answers that could not be read
+	Jobs      int    `json:"jobs"`      // acknowledged by Enqueue
+	Answered  int    `json:"answered"`  // applied responses
+	Duplicate int    `json:"duplicate"` // duplicate responses
+	Parked    int    `json:"parked"`    // responses that could not be read
 	Other     int    `json:"other"`     // early and late ones
 }

@@ -97,7 +97,7 @@ func set(ctx context.Context, c *sojourn.Client, cfg Config) (_ *stage, err erro
 	return s, s.wire()
 }
 
-// wire starts the brokers, and finds who is at their other end.
+// wire starts the brokers and sets up the partner of each.
 func (s *stage) wire() (err error) {
 	if s.cfg.Wires == nil {
 		return nil
@@ -116,7 +116,7 @@ func (s *stage) wire() (err error) {
 	return nil
 }
 
-// traded counts what came over the wires.
+// traded returns the report of each partner.
 func (s *stage) traded() []PartnerReport {
 	all := make([]PartnerReport, len(s.partners))
 	for i, p := range s.partners {
@@ -195,8 +195,8 @@ func (s *stage) fail(err error) {
 	}
 }
 
-// play runs the demo and drains in the order of the flow, so that whatever is under way finds the
-// next door still open.
+// play runs the demo and drains its stages in the order of the data flow, so that work in progress
+// can still reach the next stage.
 func (s *stage) play(ctx context.Context, view func(Snapshot)) error {
 	if s.cfg.For > 0 {
 		var cancel context.CancelFunc

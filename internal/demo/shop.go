@@ -133,8 +133,8 @@ func (s *shop) next() (n int, due time.Time, ok bool) {
 	return s.upcoming - 1, due, true
 }
 
-// sell enqueues one order, after what it brings along, and notes the acknowledgements. All are
-// finished even if ctx ends meanwhile.
+// sell enqueues the extra jobs of an order, then the order itself, and logs the acknowledgements in
+// the ledger. All of them are finished even if ctx ends meanwhile.
 func (s *shop) sell(ctx context.Context, n int) error {
 	for _, job := range s.extras(n) {
 		id, err := s.enqueue(ctx, job, false)

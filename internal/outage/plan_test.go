@@ -30,8 +30,8 @@ func key(i int) string { return fmt.Sprintf("order-%d", i) }
 
 func answer(key string, i int) string { return fmt.Sprintf(`{"order":%q,"answer":%d}`, key, 7*i) }
 
-// plan is what is sent in one run: first the early ones, before there are jobs, then all others,
-// shuffled.
+// plan holds the messages of one run: first the early ones, sent before their jobs exist, then all
+// others, shuffled.
 type plan struct {
 	jobs, unknown, broken, twice int
 	early, rest                  []message

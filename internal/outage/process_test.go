@@ -23,7 +23,7 @@ type process struct {
 	once   sync.Once
 }
 
-// start runs a role of this test binary, or another program. line gets what it prints.
+// start runs a role of this test binary, or another program. line gets each line of its output.
 func start(t *testing.T, role, address string, env []string, line func(string), command ...string) *process {
 	t.Helper()
 	if len(command) == 0 {

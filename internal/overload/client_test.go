@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// caller sends requests past the Go client, which would wait and try again. It counts what comes
-// back.
+// caller sends requests without the Go client, which would wait and retry. It counts the responses.
 type caller struct {
 	http  *http.Client
 	url   string
