@@ -34,7 +34,7 @@ type single struct {
 	err  error
 }
 
-// enqueue stores one job. Jobs fail independently: only the caller of an invalid job gets its error.
+// enqueue stores one job. Jobs fail independently: only the caller of an invalid job gets an error.
 func (g *gatherer) enqueue(ctx context.Context, job wire.NewJob) (wire.Enqueued, error) {
 	one := &single{job: job, done: make(chan struct{})}
 	g.mu.Lock()

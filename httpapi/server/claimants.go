@@ -7,11 +7,11 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// claimants are the numbered claims under way, at most one of each worker. A worker asks again when
-// it has not heard the answer, or does not want to wait for it; but a proxy may keep from the
-// server that nobody hears, and then the claim before would go on waiting and take a job until its
-// lease ends, or would give back, as undelivered, what the repeat has just been told. So the next
-// claim ends it, and begins when it is over.
+// claimants tracks the numbered claims in progress, at most one per worker. A worker repeats a
+// claim whose response it did not get or no longer awaits, but a proxy may hide the disconnect from
+// the server. The old claim could then take a job until its lease ends, or release, as undelivered,
+// the jobs that the repeat has just returned. So a new claim cancels the old one and starts after
+// it has ended.
 type claimants struct {
 	mu    sync.Mutex // guards under
 	under map[string]*claimant

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pressure is measured by how long enqueues take, because they are what piles up.
+// Pressure is measured by the latency of enqueues, because enqueues pile up.
 const (
 	patientFor   = 250 * time.Millisecond // an enqueue that takes longer, from its last byte on, makes the limit smaller
 	firstLimit   = 2048                   // in units, see cost

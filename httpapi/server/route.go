@@ -81,7 +81,7 @@ func op[In, Out any](method, path, id, summary string, verb sojourn.Verb, c clas
 		}}
 }
 
-// but changes what tokens for other queues and kinds are answered.
+// but sets the answer to tokens for other queues and kinds.
 func (r route) but(o others) route {
 	r.others = o
 	return r
@@ -101,7 +101,7 @@ func tagged(tag string, rs ...route) []route {
 	return rs
 }
 
-// handler takes requests of a route through the door and admission to its operation.
+// handler authenticates and admits the requests of a route and runs its operation.
 func (s *Server) handler(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := w.(*problems).recorder
@@ -164,14 +164,14 @@ func (c *call) begin(bytes int64) (err error) {
 	if c.slot != nil || c.raw {
 		return nil
 	}
-	if c.door == nil { // a stranger at an open door counts as a client as soon as a whole request has come
+	if c.door == nil { // without tokens, a client counts as authenticated after one whole request
 		connlimit.SetAuthenticated(c.ctx, true)
 	}
 	c.slot, err = c.admit.enter(c.class, bytes)
 	return err
 }
 
-// end gives back what the request holds.
+// end releases the resources of the request.
 func (c *call) end() {
 	if c.slot != nil {
 		c.slot.leave()
@@ -187,8 +187,8 @@ func draining() error {
 	return e
 }
 
-// bytesAnswer is an answer that is not JSON. It is never shown by a browser, because it is somebody
-// else's bytes.
+// bytesAnswer is an answer that is not JSON. A browser must not render it, because its bytes are
+// untrusted.
 type bytesAnswer struct {
 	contentType string
 	body        []byte
@@ -230,8 +230,8 @@ func (c *call) write(out any) error {
 	return nil
 }
 
-// acceptable refuses a request before anything has happened whose answer the caller does not want.
-// Errors are told all the same.
+// acceptable refuses a request, before it has any effect, if its Accept header excludes the answer.
+// Errors are sent in any case.
 func acceptable(r *http.Request, rt route) error {
 	wants := strings.Join(r.Header.Values("Accept"), ",")
 	if wants == "" || rt.out == nil || rt.out == reflect.TypeFor[bytesAnswer]() {

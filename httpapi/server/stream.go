@@ -173,8 +173,8 @@ func (s *stream) store(lines [][]byte) error {
 	return s.acknowledge(answers)
 }
 
-// slotWhenFree takes the slot for a batch. A stream waits for it instead of being refused: the
-// sender is slowed down, because nothing is read meanwhile.
+// slotWhenFree takes the slot for a batch. A stream waits for it instead of being refused. Nothing
+// is read meanwhile, so the sender gets backpressure.
 func (s *stream) slotWhenFree() (*slot, error) {
 	for {
 		slot, err := s.admit.enter(s.class, 0)

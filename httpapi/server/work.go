@@ -15,7 +15,7 @@ const maxKinds = 256
 
 type claimIn struct{ Body wire.ClaimRequest }
 
-// defaults: a worker that names no capacity has room for all that it asks for.
+// defaults: a worker that states no capacity has unlimited capacity.
 func (in *claimIn) defaults() { in.Body.Capacity = math.MaxInt64 }
 
 func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
