@@ -1,10 +1,10 @@
 // Package bench measures job queues: the one at hand for "sojourn bench", and others beside it for
 // the modules below bench/.
 //
-// A [System] is a queue with a database of its own. [Enqueues] and [Life] load it as many producers
-// do who each wait for every acknowledgement; [Compare] does so with several systems in turn,
-// several times, and takes medians. Speed is reported here and asserted nowhere: a machine that
-// does something else at the same time halves every figure.
+// A [System] is a queue with a database of its own. [Enqueues] and [Life] load it with many
+// producers, each of which waits for every acknowledgement. [Compare] runs several systems in turn,
+// several times, and takes medians. Speed is reported and never asserted: other load on the machine
+// may halve every figure.
 package bench
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// System is a job queue under measurement. Its methods may be called at the same time.
+// System is a job queue under measurement. Its methods are safe for concurrent use.
 type System interface {
 	// Enqueue stores n jobs in one call and returns when they are acknowledged. They have the
 	// numbers from first on, which are used once.
@@ -26,7 +26,7 @@ type System interface {
 	Close() error
 }
 
-// Load says what a measurement does.
+// Load describes the load of a measurement.
 type Load struct {
 	Jobs      int           // that are measured; 0 leaves the measurement out of a comparison
 	WarmUp    int           // jobs before them that are not
@@ -52,7 +52,7 @@ func (m Measured) PerSecond() float64 {
 	return float64(m.Jobs) / m.Took.Seconds()
 }
 
-// Enqueues measures enqueues while nobody works.
+// Enqueues measures enqueues without workers.
 func Enqueues(ctx context.Context, sys System, load Load) (Measured, error) {
 	ctx, cancel := context.WithTimeout(ctx, load.Within)
 	defer cancel()
@@ -138,7 +138,7 @@ func produce(ctx context.Context, sys System, load Load, first, jobs int) (Measu
 	return m, nil
 }
 
-// tally counts, and wakes who waits for a number.
+// tally counts, and wakes the goroutines that wait for a count.
 type tally struct {
 	mu      sync.Mutex
 	n, want int

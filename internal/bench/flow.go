@@ -49,8 +49,8 @@ func evenShares() map[string]float64 {
 
 func groupName(i int) string { return fmt.Sprintf("group-%d", i) }
 
-// flows measures what gates cost: whole lives with and without them, and claims behind a group that
-// is at its limit.
+// flows measures the cost of gates: whole lives with and without them, and claims behind a group
+// that is at its limit.
 func flows(ctx context.Context, b *Bench) error {
 	all := make([][]Result, len(flowCases))
 	for run := range b.Runs {

@@ -36,7 +36,7 @@ type Result struct {
 	Cut        bool    `json:"cut,omitzero"`   // the time was up before all jobs were done
 
 	HeapBytes     uint64  `json:"heap_bytes"`               // that live afterwards, with the store open
-	RSSBytes      uint64  `json:"rss_bytes,omitzero"`       // of this process, where the system tells
+	RSSBytes      uint64  `json:"rss_bytes,omitzero"`       // of this process, where the system reports it
 	BytesPerJob   float64 `json:"bytes_per_job,omitzero"`   // by which the store has grown, warm-up included
 	CommitsPerJob float64 `json:"commits_per_job,omitzero"` // transactions, warm-up and claims of nothing included
 	before        sojourn.Status
@@ -77,8 +77,8 @@ func (r *Result) starts(s Sample) {
 	r.StartP50MS, r.StartP99MS = Milliseconds(s.Quantile(0.5)), Milliseconds(s.Quantile(0.99))
 }
 
-// settle notes the store as it is before the measurement. A store that does not tell leaves the
-// figures out.
+// settle records the status of the store before the measurement. If the store has no status, its
+// figures are omitted.
 func (r *Result) settle(ctx context.Context, c *sojourn.Client) {
 	if s, err := c.Store().Status(ctx); err == nil {
 		r.before = s
@@ -98,7 +98,7 @@ func (r *Result) fill(ctx context.Context, c *sojourn.Client, m Measured) {
 	r.HeapBytes, r.RSSBytes = memory.HeapAlloc, residentBytes()
 }
 
-// residentBytes asks Linux; elsewhere it is 0.
+// residentBytes returns the resident set size on Linux, elsewhere 0.
 func residentBytes() uint64 {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {

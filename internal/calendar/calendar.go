@@ -51,8 +51,8 @@ func (c Calendar) Next(t, limit time.Time) (opens time.Time, ok bool) {
 	return time.Unix(at, 0).UTC(), true
 }
 
-// Until is the first instant after t at which c is closed, if it is open at t; limit if it is still
-// open then.
+// Until returns the first instant after t at which c is closed, if it is open at t. If c is still
+// open at limit, it returns limit.
 func (c Calendar) Until(t, limit time.Time) time.Time {
 	end := limit.Unix()
 	for _, s := range c {

@@ -58,8 +58,8 @@ var trades = []trade{
 		kind: sojourn.Kind[asked]{Name: "book_parcel", Queue: "parcels", Key: keyOf, Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour}},
 }
 
-// partner is a company that is asked over a wire and answers over it, later. It forgets whom it
-// owes an answer when the process dies; the broker forgets nothing.
+// partner receives requests over a wire and responds over it later. It loses its pending responses
+// when the process dies; the broker keeps its messages.
 type partner struct {
 	trade
 	cfg    Config
@@ -84,7 +84,7 @@ type (
 	}
 )
 
-// eventID is the header with the company's own id of an answer.
+// eventID is the header with the partner's id of a response.
 const eventID = "event-id"
 
 // extras gives the jobs that an order brings along.
@@ -97,7 +97,7 @@ func (s *shop) extras(n int) (jobs []*sojourn.Job) {
 	return jobs
 }
 
-// handle is one step of a job: send the request and wait, or take the answer.
+// handle is one step of a job: send the request and wait, or process the response.
 func (p *partner) handle(ctx context.Context, job *sojourn.Job, a asked) error {
 	p.stats.started(job)
 	if job.Response != nil {
@@ -116,7 +116,7 @@ func (p *partner) handle(ctx context.Context, job *sojourn.Job, a asked) error {
 	return sojourn.Await(p.cfg.Within)
 }
 
-// match says whom an answer is for. One that is not JSON is parked.
+// match returns a matcher that finds the job of a response. A response that is not JSON is parked.
 func match(kind string) source.Matcher {
 	return func(_ context.Context, m *source.Message) (*sojourn.Response, error) {
 		var r reply
@@ -170,7 +170,7 @@ func (p *partner) taken(h source.Handled) error {
 	return p.ledger.write(entry{Answer: h.Response.MessageID, Source: p.wire.Name(), Outcome: h.Answer.Outcome})
 }
 
-// stop ends the answers, then what takes them.
+// stop stops the partner's responses, then the source that receives them.
 func (p *partner) stop() {
 	if p.stopHearing != nil {
 		p.stopHearing()

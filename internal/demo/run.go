@@ -16,11 +16,10 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// Run plays the demo on a store until ctx ends or cfg.For is over, drains, and holds the store
-// against the ledger. It goes on where an earlier run with the same store and Path stopped, however
-// it stopped. One Run at a time may use a Path. view, if not nil, is called at most four times a
-// second, by one goroutine. The error is about the run itself; what the store has lost stands in
-// the Report.
+// Run plays the demo on a store until ctx ends or cfg.For is over, drains, and compares the store
+// with the ledger. It continues an earlier run with the same store and Path, however that ended.
+// One Run at a time may use a Path. view, if not nil, is called at most four times a second, by one
+// goroutine. The error is about the run itself; losses of the store are in the Report.
 func Run(ctx context.Context, c *sojourn.Client, cfg Config, view func(Snapshot)) (Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
@@ -266,7 +265,7 @@ func (s *stage) work(ctx context.Context) (drain func(), err error) {
 	}, nil
 }
 
-// hangUp ends what listens on the wires.
+// hangUp closes the consumers of the wires.
 func (s *stage) hangUp() {
 	for _, p := range s.partners {
 		p.stop()

@@ -65,7 +65,7 @@ func response(id string, hook webhook, body []byte) *sojourn.Response {
 	return r
 }
 
-// poster sends one webhook and returns what the receiver said became of it.
+// poster sends one webhook and returns the outcome that the receiver reports.
 type poster func(m *message) (sojourn.ResponseOutcome, error)
 
 // postTo sends webhooks to a URL.
