@@ -12,7 +12,7 @@ import (
 
 // Bench is a broker under test, with one empty topic, subject or queue.
 type Bench struct {
-	// Open connects a consumer that goes on where the one before was.
+	// Open connects a consumer that continues where the previous one stopped.
 	Open func(t *testing.T) source.Broker
 	// Publish sends messages with their Body, and Headers and Key if the broker has them, and
 	// returns when they are durable. ID is one that the sender gives; a broker with ids of its own

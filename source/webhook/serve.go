@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-queue/sojourn/source"
 )
 
-// refusal is an answer that is not 2xx: nothing was stored, unless the code says that nobody knows.
+// refusal is an answer that is not 2xx: nothing was stored, unless the code says it is unknown.
 type refusal struct {
 	status int
 	code   string
@@ -38,7 +38,7 @@ var notFound = &refusal{http.StatusNotFound, "not_found", "there is nothing here
 var conflict = &refusal{http.StatusConflict, "conflict", "the message id came before with another key or body: give each message an id of its own", false}
 var busy = &refusal{http.StatusServiceUnavailable, "busy", "too many requests are being stored: try again", true}
 
-// door is where a request goes.
+// door is the target of a request.
 type door struct {
 	endpoint  *Endpoint // nil: of a capability, or one that the secret has to show
 	token     string
@@ -83,11 +83,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}{answer.Outcome, answer.Seq})
 }
 
-// PassedOver is the outcome of a message that its matcher passes over: it is not stored.
+// PassedOver is the outcome of a message that its matcher skips: it is not stored.
 const PassedOver sojourn.ResponseOutcome = "passed_over"
 
-// handle does the steps in their order: nothing of a message is parsed before it is verified, and
-// nothing is acknowledged before it is stored.
+// handle runs the steps in order: a message is verified before any of it is parsed, and stored
+// before it is acknowledged.
 func (h *Handler) handle(w http.ResponseWriter, r *http.Request, done *Handled) (sojourn.Responded, *refusal) {
 	var none sojourn.Responded
 	d, no := h.route(r)
@@ -217,8 +217,8 @@ func (h *Handler) verify(d door, header http.Header, body []byte) (e *Endpoint, 
 	return e, v, nil
 }
 
-// Message is what the matcher of the endpoint gets of a request that was verified. Names of headers
-// are in lower case, and those that carry secrets are left out. A message without an id gets a
+// Message returns the message that the matcher of the endpoint gets for a verified request. Header
+// names are in lower case; headers that carry secrets are omitted. A message without an id gets a
 // random one.
 func (e *Endpoint) Message(h http.Header, body []byte, v Verified) *source.Message {
 	m := &source.Message{ID: v.ID, Topic: e.Name, Headers: map[string]string{}, ContentType: contentType(h), Time: v.Time, Body: body}
@@ -267,7 +267,7 @@ func (h *Handler) store(ctx context.Context, e *Endpoint, response *sojourn.Resp
 	return answer, h.refused(e.Name, err)
 }
 
-// allowed keeps a sender to its kinds, and to known keys if it says so.
+// allowed restricts a sender to its kinds, and with KnownOnly to known keys.
 func (h *Handler) allowed(ctx context.Context, e *Endpoint, r *sojourn.Response) *refusal {
 	if r.Park || r.Token != "" || slices.Contains(e.Kinds, "*") && !e.KnownOnly {
 		return nil
@@ -337,5 +337,5 @@ func reply(w http.ResponseWriter, status int, contentType string, v any) {
 	header.Set("Referrer-Policy", "no-referrer") // the path may be a capability
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // whoever does not get the answer sends again
+	_, _ = w.Write(append(b, '\n')) // a sender that does not get the answer retries
 }
