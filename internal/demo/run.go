@@ -265,7 +265,7 @@ func (s *stage) work(ctx context.Context) (drain func(), err error) {
 	}, nil
 }
 
-// hangUp closes the consumers of the wires.
+// hangUp stops the partners.
 func (s *stage) hangUp() {
 	for _, p := range s.partners {
 		p.stop()

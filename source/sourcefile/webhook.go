@@ -113,7 +113,7 @@ func (d door) secrets(env func(string) string) ([]string, error) {
 	return secrets, nil
 }
 
-// unset lists the missing variables of the secrets.
+// unset lists the unset variables and unreadable files of the secrets.
 func (d door) unset(env func(string) string) (missing []string) {
 	if len(d.Secrets) > 0 && env(d.Secrets[0]) == "" {
 		missing = append(missing, d.Secrets[0])
