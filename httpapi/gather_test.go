@@ -59,8 +59,8 @@ func TestGather(t *testing.T) {
 	})
 }
 
-// TestGatherFew: 1,000 callers at once take few requests, none larger than the limits, and one who
-// leaves takes nobody along.
+// TestGatherFew: 1,000 concurrent callers need few requests, none larger than the limits, and a
+// caller that gives up does not affect the others.
 func TestGatherFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests atomic.Int64

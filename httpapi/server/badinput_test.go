@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestBadBodies sends what no job can be made of, and wants nothing to be stored. The numbers are
-// those of the table of bad input.
+// TestBadBodies sends bodies that are not valid jobs, and checks that nothing is stored. The
+// numbers are those of the bad-input table.
 func TestBadBodies(t *testing.T) {
 	s := newSite(t, Options{Open: true, MaxBody: 1 << 20})
 	deep := func(n int) string {

@@ -62,8 +62,8 @@ func TestPressure(t *testing.T) {
 	}
 }
 
-// TestUnderPressure: reads are refused first, figures and reports come through, and the refusal
-// says what to do (bad:24).
+// TestUnderPressure: reads are refused first, metrics and worker reports are admitted, and the
+// refusal gives advice (bad:24).
 func TestUnderPressure(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.want("enqueue", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`), 201, "")

@@ -103,8 +103,8 @@ func (r *RabbitMQ) Start(t *testing.T) {
 	t.Fatalf("the node does not start:\n%s", text[max(len(text)-4000, 0):])
 }
 
-// Stop shuts the node down cleanly. After a Kill a node once restarted without a queue that had been
-// declared just before; internal/outage kills a node whose queue is older.
+// Stop shuts the node down cleanly. After a Kill a node once restarted without a queue that had
+// been declared just before; internal/outage kills a node whose queue is older.
 func (r *RabbitMQ) Stop(t *testing.T) {
 	t.Helper()
 	if err := r.node.Process.Signal(syscall.SIGTERM); err != nil {

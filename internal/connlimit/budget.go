@@ -19,8 +19,8 @@ const (
 	firstBuffer = 4 << 10
 	// settled is the age at which a body may be aborted to make room for another.
 	settled = time.Second
-	// drainPatience is the time in which the unread rest of a body must arrive before its connection
-	// is closed.
+	// drainPatience is the time in which the unread rest of a body must arrive; after it the
+	// connection is closed.
 	drainPatience = time.Second
 )
 

@@ -36,8 +36,8 @@ type Source struct {
 	Broker  string                        // such as "nats", or "webhook"
 	From    string                        // the stream, topic, queue or path
 	Open    func() (source.Broker, error) // see the Open of the broker's package; nil of a webhook
-	// Endpoint returns the endpoint of a webhook, with its secrets; nil for a broker. Without rules,
-	// the sender names kind and key in the path, and Options.Match is nil.
+	// Endpoint returns the endpoint of a webhook, with its secrets; nil for a broker. Without
+	// rules, the sender names kind and key in the path, and Options.Match is nil.
 	Endpoint func() (webhook.Endpoint, error)
 	// Signature is the header that has the signature, or the secret, of a webhook; empty of a
 	// broker.

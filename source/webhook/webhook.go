@@ -53,8 +53,8 @@ type Endpoint struct {
 	// Match makes responses of messages. Without it the sender names kind and key in the path,
 	// which no signature covers, so Verify must be one that knows a secret, such as Bearer.
 	Match source.Matcher
-	// Kinds lists the kinds that the sender may answer; "*" means all. A response to a job by its id
-	// needs "*". Never empty.
+	// Kinds lists the kinds that the sender may answer; "*" means all. A response to a job by its
+	// id needs "*". Never empty.
 	Kinds []string
 	// TTL is the time that an early response waits for its job. 0 = the store's own, 24 h by
 	// default.
