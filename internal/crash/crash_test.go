@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// ledger is what the parent has heard from all its children.
+// ledger holds the reports that the parent got from all its children.
 type ledger struct {
 	mu       sync.Mutex // guards the fields below
 	acked    map[sojourn.ID]bool

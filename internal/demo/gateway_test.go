@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// mailbox stands where webhooks go.
+// mailbox is the target of webhooks.
 type mailbox struct {
 	got    chan message
 	refuse int // so many before the first 2xx
@@ -73,7 +73,7 @@ func charge1(t *testing.T, g *gateway, key string) int {
 	return w.Code
 }
 
-// pass lets time go by, and whatever happens in it come to rest.
+// pass advances the time and waits until all goroutines are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

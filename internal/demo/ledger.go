@@ -75,9 +75,8 @@ type ledger struct {
 // answer is a message that was acknowledged.
 type answer struct{ source, id string }
 
-// entry is a line of the ledger: an order with its job, or a message with what Respond answered. An
-// order stands there after the other jobs that it brings along: without it, all of them are
-// enqueued again.
+// entry is a line of the ledger: an order with its job, or a message with its Respond outcome. An
+// order is written after its extra jobs: if it is missing, all of them are enqueued again.
 type entry struct {
 	Order   int                     `json:"order,omitempty"`
 	Job     sojourn.ID              `json:"job,omitempty"`

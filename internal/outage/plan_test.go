@@ -19,7 +19,7 @@ var ask = sojourn.Kind[int]{Name: "ask", Options: []sojourn.Option{sojourn.WithP
 // sourceName is that of the source under test.
 const sourceName = "outside"
 
-// message is what the outside sends.
+// message is a message of the outside system.
 type message struct {
 	id   string // the sender's: equal for the copies of one answer
 	send string // of this sending: a broker that knows such a thing takes it once

@@ -77,7 +77,7 @@ func (p *process) stop(t *testing.T) {
 	})
 }
 
-// freePort is a port that nobody has just now.
+// freePort returns a port that is free at the moment.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
