@@ -25,7 +25,7 @@ const (
 	maxAnswer   = 64 << 20              // bytes of a body
 )
 
-// safety says what may be done about a call whose answer did not come.
+// safety says whether a call may be repeated after its response was lost.
 type safety uint8
 
 const (
@@ -43,7 +43,7 @@ type request struct {
 	complete     func() bool   // whether out is an answer to the request; nil if any is
 }
 
-// again says whether and when a request may be sent again. The zero value means that it may not.
+// again says whether and when a request may be retried. The zero value means no retry.
 type again struct {
 	after time.Duration // at least
 	asked bool          // by the server, so the pause does not grow
@@ -57,7 +57,7 @@ func (a again) pause(try int) time.Duration {
 	return a.after << (2 * (try - 2))
 }
 
-// codec is exact: what a program stores comes back byte for byte.
+// codec is exact: stored values are returned byte for byte.
 var codec = wire.Codec{Exact: true}
 
 // call sends a request, again if that is safe, and decodes the answer.
@@ -94,8 +94,8 @@ func (s *Store) call(ctx context.Context, r request) error {
 	}
 }
 
-// ended says how a call ends whose context or store has ended, if it has. sent tells whether the
-// server may have seen it.
+// ended returns the error of a call whose context has ended or whose store is closed, else nil.
+// sent reports whether the server may have received the call.
 func (s *Store) ended(ctx context.Context, r request, sent bool) error {
 	switch {
 	case s.closed.Err() != nil:
@@ -109,7 +109,7 @@ func (s *Store) ended(ctx context.Context, r request, sent bool) error {
 	return context.Cause(ctx)
 }
 
-// once sends a request, and says whether it may be sent again.
+// once sends a request once and reports whether it may be retried.
 func (s *Store) once(ctx context.Context, r request, body []byte) (again, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience+r.wait)
 	defer cancel()
@@ -164,8 +164,8 @@ func plainly(err error) string {
 	return sojourn.Cut(err.Error(), sojourn.MaxReason)
 }
 
-// unanswered is the error of a request without an answer of a Sojourn server. It may have been
-// executed, whatever came instead.
+// unanswered returns the error of a request that got no response from a Sojourn server. The server
+// may have executed the request, even if a proxy responded instead.
 func unanswered(r request, why string, err error) (again, error) {
 	switch r.safety {
 	case unsafe:
@@ -180,8 +180,8 @@ func unknown(code, message string, err error) error {
 	return &sojourn.Error{Code: code, Index: -1, Retryable: true, Message: message, Err: err}
 }
 
-// refused reads an error. A server that is too busy or about to end says that nothing has happened,
-// so any call may be sent again.
+// refused reads an error response. An overloaded or draining server states that the request had no
+// effect, so any call may be retried.
 func refused(r request, answer *http.Response, b []byte) (again, error) {
 	var p wire.Problem
 	t, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
@@ -201,8 +201,8 @@ func refused(r request, answer *http.Response, b []byte) (again, error) {
 	return again{}, p.Err()
 }
 
-// retryAfter is the time that the server asks for. One that is too long to wait here is left to the
-// caller.
+// retryAfter returns the delay of the Retry-After header. If it is too long to wait here, the retry
+// is left to the caller.
 func retryAfter(h http.Header) again {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 1 {

@@ -78,9 +78,8 @@ func TestRepeatedClaimEndsTheFirst(t *testing.T) {
 	}
 }
 
-// TestRepeatedClaimKeepsItsJobs: rules:A3. A job that comes just when a claim is given up and
-// repeated is given to the repeat and stays there; what the first call gives back it gives back
-// before.
+// TestRepeatedClaimKeepsItsJobs: rules:A3. A job that becomes ready while a claim is abandoned and
+// repeated goes to the repeat and stays there; the first call releases its jobs before that.
 func TestRepeatedClaimKeepsItsJobs(t *testing.T) {
 	c := newClaimer(t)
 	client := sojourn.NewClient(c.behind)

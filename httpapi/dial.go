@@ -20,7 +20,7 @@ type options struct {
 	transport http.RoundTripper
 }
 
-// Token is what opens the server's door: one of sojourn token create.
+// Token sets the bearer token, as created by sojourn token create.
 func Token(bearer string) Option { return func(o *options) { o.token = bearer } }
 
 // Cleartext sends a token to another machine over http:// all the same. Whoever sees the traffic

@@ -9,15 +9,15 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// Limits of what is sent together.
+// Limits of a coalesced enqueue request.
 const (
 	gatherJobs    = 500
 	gatherBytes   = 1 << 20 // of args
-	gatherFlights = 4       // such requests on their way at a time; what comes meanwhile waits for the next
+	gatherFlights = 4       // concurrent requests; jobs beyond them wait for the next request
 )
 
-// gatherer sends the single jobs of callers who enqueue at the same time in one request. A lone
-// caller waits for nobody: its request leaves at once.
+// gatherer coalesces single jobs of concurrent callers into one enqueue request. It adds no delay:
+// the request of a lone caller is sent at once.
 type gatherer struct {
 	send func(ctx context.Context, jobs []wire.NewJob) ([]wire.Enqueued, error)
 
@@ -26,7 +26,7 @@ type gatherer struct {
 	flying  int
 }
 
-// single is a job of a caller who waits.
+// single is one job whose caller waits for the result.
 type single struct {
 	job  wire.NewJob
 	done chan struct{} // closed when the fields below are set
@@ -34,8 +34,7 @@ type single struct {
 	err  error
 }
 
-// enqueue stores one job. Each job stands for itself: what is wrong with one is told to its caller
-// only.
+// enqueue stores one job. Jobs fail independently: only the caller of an invalid job gets an error.
 func (g *gatherer) enqueue(ctx context.Context, job wire.NewJob) (wire.Enqueued, error) {
 	one := &single{job: job, done: make(chan struct{})}
 	g.mu.Lock()
@@ -46,7 +45,7 @@ func (g *gatherer) enqueue(ctx context.Context, job wire.NewJob) (wire.Enqueued,
 	}
 	g.mu.Unlock()
 	if start {
-		go g.fly(context.WithoutCancel(ctx)) // the others must not depend on this caller's patience
+		go g.fly(context.WithoutCancel(ctx)) // this caller's context must not cancel other jobs
 	}
 	select {
 	case <-one.done:
@@ -56,7 +55,7 @@ func (g *gatherer) enqueue(ctx context.Context, job wire.NewJob) (wire.Enqueued,
 	}
 }
 
-// fly sends what waits until nothing does.
+// fly sends batches until no job waits.
 func (g *gatherer) fly(ctx context.Context) {
 	for {
 		group := g.take()
@@ -68,7 +67,7 @@ func (g *gatherer) fly(ctx context.Context) {
 			jobs[i] = one.job
 		}
 		out, err := g.send(ctx, jobs)
-		if e, ok := errors.AsType[*sojourn.Error](err); ok && len(group) > 1 && !e.Retryable { // one of them spoils it: who it is comes out alone
+		if e, ok := errors.AsType[*sojourn.Error](err); ok && len(group) > 1 && !e.Retryable { // one job is invalid: send each alone to find it
 			for _, one := range group {
 				if out, one.err = g.send(ctx, []wire.NewJob{one.job}); one.err == nil {
 					one.out = out[0]

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// TestGather: jobs of callers who come while requests are on their way share the next one, and each
-// caller gets the answer about its own job.
+// TestGather: jobs enqueued while requests are in flight share the next request, and each caller
+// gets the result of its own job.
 func TestGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests, jobs, spoiled atomic.Int64
@@ -59,8 +59,8 @@ func TestGather(t *testing.T) {
 	})
 }
 
-// TestGatherFew: 1,000 callers at once take few requests, none larger than the limits, and one who
-// leaves takes nobody along.
+// TestGatherFew: 1,000 concurrent callers need few requests, none larger than the limits, and a
+// caller that gives up does not affect the others.
 func TestGatherFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests atomic.Int64

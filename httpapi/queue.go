@@ -62,7 +62,7 @@ func (s *Store) HoldQueue(ctx context.Context, queue string, d time.Duration, re
 	return s.call(ctx, request{method: http.MethodPost, path: queuePath(queue, "/hold"), in: wire.HoldRequest{For: d, Reason: reason}, safety: safe})
 }
 
-// WhyQueue asks the gates about the jobs in front of a queue's lines.
+// WhyQueue evaluates the gates for the first jobs of a queue.
 func (s *Store) WhyQueue(ctx context.Context, queue string) (sojourn.QueueWhy, error) {
 	return get[sojourn.QueueWhy](ctx, s, queuePath(queue, "/why"))
 }

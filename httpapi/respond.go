@@ -60,12 +60,12 @@ func (s *Store) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Res
 	return post[sojourn.Responded](ctx, s, "/v1/inbox/edit", wire.InboxEdit(e), safe, 0, func(r sojourn.Responded) bool { return r.Outcome != "" })
 }
 
-// CountInbox counts what lies in the inbox.
+// CountInbox counts the responses in the inbox.
 func (s *Store) CountInbox(ctx context.Context) (sojourn.InboxCounts, error) {
 	return get[sojourn.InboxCounts](ctx, s, "/v1/inbox/counts")
 }
 
-// NearMisses finds what has nearly the same key.
+// NearMisses finds live jobs and early or unmatched responses with a similar key.
 func (s *Store) NearMisses(ctx context.Context, kind, key string) ([]sojourn.NearMiss, error) {
 	q := url.Values{"kind": {kind}, "key": {key}}
 	a, err := get[wire.NearAnswer](ctx, s, "/v1/inbox/near?"+q.Encode())

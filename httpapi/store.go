@@ -14,21 +14,20 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// Store is a sojourn.Store on the other side of a network. Safe for concurrent use.
+// Store is a sojourn.Store behind a Sojourn server. Safe for concurrent use.
 //
-// A call whose answer is lost, or answered by something in between, is sent again, up to twice,
-// where that has the same effect as once: everything that only looks, Enqueue (by id), Claim (by
-// number), Extend, Finish (by lease and outcome), Respond where every response has a message id,
-// SetQueue, HoldQueue, and Save without log lines. The other calls answer with CodeUnknown then. A
-// server that is overloaded, shutting down or limits the rate of the token says that nothing has
-// happened; such calls are all repeated, after the time that it asks for, if that is 10 s or less.
-// An answer has at most 64 MiB.
+// A call whose response is lost or comes from a proxy is retried up to twice if it is idempotent:
+// every read, Enqueue (by id), Claim (by number), Extend, Finish (by lease and outcome), Respond
+// where every response has a message id, SetQueue, HoldQueue, and Save without log lines. Other
+// calls then return CodeUnknown. An overloaded, draining or rate-limiting server states that the
+// call had no effect; every such call is retried after Retry-After, if that is 10 s or less.
+// A response has at most 64 MiB.
 //
-// Single jobs that are enqueued at the same time go in one request, each for itself; a lone one
-// leaves at once.
+// Single jobs enqueued at the same time are coalesced into one request and fail independently; a
+// lone one is sent at once.
 //
-// It is also a sojourn.Explainer, Holder, Checker, Repairer, InboxKeeper, QueueLister, WorkerKeeper
-// and AuditReader, as far as the store behind the server is.
+// Store also implements sojourn.Explainer, Holder, Checker, Repairer, InboxKeeper, QueueLister,
+// WorkerKeeper and AuditReader, as far as the store behind the server does.
 type Store struct {
 	base   *url.URL
 	token  string
@@ -63,9 +62,9 @@ func newStore(base *url.URL, o options) *Store {
 	return s
 }
 
-// post is what most calls are. complete, if there is one, tells an answer to the request from JSON
-// of others: a page of a proxy, or a list of another length. Without it the caller would index past
-// the end, or take a lease for extended that is not.
+// post sends a POST request; most calls use it. complete, if not nil, rejects JSON that does not
+// answer the request: a proxy's page, or a list of another length. Without it the caller would
+// index past the end, or treat a lost lease as extended.
 func post[Out any](ctx context.Context, s *Store, path string, in any, how safety, wait time.Duration, complete func(Out) bool) (Out, error) {
 	var out Out
 	r := request{method: http.MethodPost, path: path, in: in, out: &out, safety: how, wait: wait}
@@ -144,7 +143,7 @@ func (s *Store) enqueueTogether(ctx context.Context, send []wire.NewJob, partial
 	return a.Jobs, err
 }
 
-// sendable refuses what no server takes, and what JSON has no form for.
+// sendable refuses jobs that no server accepts or that JSON cannot represent.
 func sendable(j *sojourn.Job) error {
 	if j.ID == 0 {
 		return sojourn.Invalid("id", "the job has none; draw one with IDs, or enqueue with a Client")
@@ -208,7 +207,7 @@ func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojou
 	return wire.Each(a.Outcomes, wire.Finished.Domain), nil
 }
 
-// unfinished reports whether an entry says nothing about its outcome.
+// unfinished reports whether an entry has no result for its outcome.
 func unfinished(f wire.Finished) bool {
 	switch f.Status {
 	case sojourn.FinishApplied, sojourn.FinishRepeated, sojourn.FinishLost:
@@ -250,7 +249,7 @@ func jobPath(id sojourn.ID, part string) string {
 	return "/v1/jobs/" + strconv.FormatInt(int64(id), 10) + part
 }
 
-// History returns what happened to a job.
+// History returns the history of a job.
 func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) ([]sojourn.Attempt, error) {
 	a, err := get[wire.HistoryAnswer](ctx, s, fmt.Sprintf("%s?after=%d&limit=%d", jobPath(id, "/history"), f.After, f.Limit))
 	return a.History, err
@@ -262,12 +261,12 @@ func (s *Store) Log(ctx context.Context, id sojourn.ID) ([]sojourn.LogLine, erro
 	return a.Log, err
 }
 
-// Why asks the gates about a job.
+// Why evaluates the gates for a job.
 func (s *Store) Why(ctx context.Context, id sojourn.ID) (sojourn.Why, error) {
 	return get[sojourn.Why](ctx, s, jobPath(id, "/why"))
 }
 
-// Sweep handles what is overdue.
+// Sweep processes overdue jobs and responses.
 func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	return post[sojourn.Swept](ctx, s, "/v1/sweep", wire.SweepRequest{Limit: limit}, unsafe, 0, nil)
 }
@@ -277,7 +276,7 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 	return get[sojourn.Status](ctx, s, "/v1/status")
 }
 
-// Check returns what breaks an invariant of the store behind the server.
+// Check returns the invariant violations of the store behind the server.
 func (s *Store) Check(ctx context.Context) ([]sojourn.Violation, error) {
 	a, err := post[wire.CheckAnswer](ctx, s, "/v1/check", nil, looks, time.Hour, func(a wire.CheckAnswer) bool { return len(a.Checks) > 0 })
 	s.checks.Store(&a.Checks)
@@ -292,15 +291,15 @@ func (s *Store) Checks() []string {
 	return nil
 }
 
-// Repair corrects what can be derived from the jobs. Doing it twice has the same effect, but the
-// second answer does not say what the first has mended.
+// Repair recomputes the values derived from the jobs. It is idempotent, but a second call does not
+// list the repairs of the first.
 func (s *Store) Repair(ctx context.Context) ([]sojourn.Violation, error) {
 	var a wire.RepairAnswer
 	err := s.call(ctx, request{method: http.MethodPost, path: "/v1/repair", out: &a, safety: unsafe, wait: time.Hour})
 	return a.Repaired, err
 }
 
-// Close ends blocked calls with ErrClosed. The store behind the server goes on.
+// Close ends blocked calls with ErrClosed. The store behind the server stays open.
 func (s *Store) Close() error {
 	s.close()
 	s.http.CloseIdleConnections()

@@ -15,19 +15,19 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Matcher says what a message means: the response it brings, addressed by kind and key, by job or
-// by token. What the response leaves open is taken from the message: message id, body, content
-// type. nil without an error passes the message over: it is acknowledged and not stored. An error
-// parks it, under the reason of a *ParkError, else ReasonUndecodable. A matcher must give the same
-// answer whenever it is asked about a message.
+// Matcher converts a message to a response, addressed by kind and key, by job or by token. Fields
+// that the response leaves empty are taken from the message: message id, body, content type. nil
+// without an error skips the message: it is acknowledged and not stored. An error parks it, with
+// the reason of a *ParkError, else ReasonUndecodable. A matcher must be deterministic: the same
+// message always gives the same result.
 type Matcher func(ctx context.Context, m *Message) (*sojourn.Response, error)
 
-// Reasons of parked messages. One that the store refuses has the code of the refusal, such as
-// sojourn.CodeTooLarge.
+// Reasons of parked messages. A message that the store refuses has the refusal's code as its
+// reason, such as sojourn.CodeTooLarge.
 const (
-	ReasonUndecodable = "undecodable" // the body is not what it should be
-	ReasonRule        = "rule"        // a rule could not be evaluated, or gave something of the wrong type
-	ReasonPanic       = "panic"       // of the matcher
+	ReasonUndecodable = "undecodable" // the body cannot be decoded
+	ReasonRule        = "rule"        // a rule failed, or its result has the wrong type
+	ReasonPanic       = "panic"       // the matcher panicked
 )
 
 // ParkError is an error of a Matcher with the reason under which the message is parked.
@@ -41,8 +41,8 @@ func (e *ParkError) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *ParkError) Unwrap() error { return e.Err }
 
-// Response is what a source of this name hands to the store: nil for a message that the matcher
-// passes over, and one that is parked if it fails.
+// Response returns the response that a source of this name stores: nil for a message that the
+// matcher skips, a parked response if the matcher fails.
 func (match Matcher) Response(ctx context.Context, name string, m *Message) *sojourn.Response {
 	r, err := match.call(ctx, m)
 	switch {
@@ -51,7 +51,7 @@ func (match Matcher) Response(ctx context.Context, name string, m *Message) *soj
 	case r == nil:
 		return nil
 	}
-	r.Source, r.KeepConflict = name, true // nobody at the broker can be told
+	r.Source, r.KeepConflict = name, true // a broker cannot report the conflict
 	if r.MessageID == "" {
 		r.MessageID = m.ID
 	}
@@ -65,8 +65,7 @@ func (match Matcher) Response(ctx context.Context, name string, m *Message) *soj
 	return r
 }
 
-// ContentType is the content type that a message names, if it is one that a store takes, else
-// application/octet-stream.
+// ContentType returns named if a store accepts it as a content type, else application/octet-stream.
 func ContentType(named string) string {
 	if sojourn.ValidContentType("content_type", named) != nil {
 		return "application/octet-stream"
@@ -110,8 +109,8 @@ func has(headers map[string]string, name string) bool {
 	return ok
 }
 
-// parkedID keeps the ids of parked messages apart from those of responses: once the matcher is
-// mended and the message is sent again, it is no duplicate of what lies parked.
+// parkedID separates the ids of parked messages from those of responses: a message that is sent
+// again after the matcher is fixed must not be a duplicate of the parked one.
 const parkedID = "parked:"
 
 func parked(name string, m *Message, err error) *sojourn.Response {
@@ -151,8 +150,8 @@ func parkRefused(r *sojourn.Response, m *Message, e sojourn.Error) bool {
 	return true
 }
 
-// storable makes a message id that every store takes: the id itself, or if it is too long or not
-// text, its SHA-256.
+// storable returns a message id that every store accepts: the id itself, or its SHA-256 if it is
+// too long or not text.
 func storable(id string) string {
 	if sojourn.ValidKey("message_id", id) == nil {
 		return id

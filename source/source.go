@@ -1,16 +1,16 @@
-// Package source brings the answers of other systems to jobs. A Source receives messages from a
-// broker, lets a Matcher make responses of them, stores these, and acknowledges the messages only
-// then:
+// Package source delivers responses from other systems to jobs. A Source receives messages from a
+// broker, converts them to responses with a Matcher, stores these, and only then acknowledges the
+// messages:
 //
 //	receive → match → respond → acknowledge
 //
-// Nothing is lost between the two, whoever dies: a message whose response is not durable is not
-// acknowledged and comes again, and one that comes again has the same id and is a duplicate. A
-// message that the matcher cannot make sense of, or that the store refuses, is parked in the inbox
-// with its reason, and the next ones go on. One with the id of an earlier message and another
-// address or body lies in the inbox as conflict.
+// No message is lost if a process dies: a message whose response is not durable is not acknowledged
+// and is redelivered. A redelivered message has the same id and is a duplicate. A message that the
+// matcher cannot convert, or that the store refuses, is parked in the inbox with its reason, and
+// later messages continue. A message with the id of an earlier one, but another address or body, is
+// stored in the inbox as a conflict.
 //
-// This package links no broker. Each has a package of its own: source/nats, source/kafka,
+// This package links no broker. Each broker has its own package: source/nats, source/kafka,
 // source/rabbitmq. Rules in CEL are matchers too, see rule.Matcher.
 package source
 
@@ -29,7 +29,7 @@ import (
 const (
 	DefaultBatch = 100              // messages that are received, stored and acknowledged together
 	MaxBatch     = sojourn.MaxBatch // the most that Options.Batch may be
-	DefaultGrace = 10 * time.Second // for the messages in hand when Run's context has ended
+	DefaultGrace = 10 * time.Second // to store received messages after Run's context has ended
 )
 
 // acknowledgeTime bounds one call of Acknowledge: a broker that is away redelivers anyway.
@@ -52,15 +52,15 @@ type Message struct {
 
 // Broker delivers messages at least once. The calls come from one goroutine, one after the other.
 type Broker interface {
-	// Receive waits until there is a message, and returns up to max of them in the order of their
-	// arrival without waiting for more. It may return messages beside an error. After an error it
-	// is called again: it reconnects if that is what is needed. A message of an earlier Receive
-	// that was not acknowledged need not come again before the broker is opened anew.
+	// Receive waits for at least one message and returns up to max messages in the order of their
+	// arrival, without waiting for more. It may return messages and an error. After an error it is
+	// called again and reconnects if necessary. A message of an earlier Receive that was not
+	// acknowledged need not be redelivered before the broker is opened again.
 	Receive(ctx context.Context, max int) ([]*Message, error)
-	// Acknowledge tells the broker that ms, all that was received since the last Acknowledge, is
-	// done with. After an error they may come again, which does no harm.
+	// Acknowledge tells the broker that ms, all messages received since the last Acknowledge, are
+	// processed. After an error the broker may redeliver them, which does no harm.
 	Acknowledge(ctx context.Context, ms []*Message) error
-	// Close gives back what is not acknowledged and disconnects.
+	// Close returns unacknowledged messages to the broker and disconnects.
 	Close() error
 }
 
@@ -69,7 +69,7 @@ type Responder interface {
 	RespondAll(ctx context.Context, rs []*sojourn.Response) ([]sojourn.Responded, error)
 }
 
-// Handled is what became of a message.
+// Handled is the result of a message.
 type Handled struct {
 	Message  *Message
 	Response *sojourn.Response // nil if the matcher passed the message over
@@ -78,22 +78,22 @@ type Handled struct {
 
 // Options of a Source.
 type Options struct {
-	// Name says in the inbox where responses come from, 1-255 bytes, see sojourn.ValidSource.
+	// Name is the source of the responses in the inbox, 1-255 bytes, see sojourn.ValidSource.
 	// Message ids are unique within it: do not use one name for two brokers, and do not change it
-	// while messages that were handled may come again.
+	// while handled messages may be redelivered.
 	Name string
 	// Match makes the responses.
 	Match Matcher
-	// Batch bounds the messages in hand: so many at most are received, stored in one transaction
-	// and acknowledged. 1 to 1,000, default 100.
+	// Batch is the maximum number of messages that are received, stored in one transaction and
+	// acknowledged together. 1 to 1,000, default 100.
 	Batch int
-	// Grace is for storing and acknowledging what is in hand when Run's context has ended: default
-	// 10 s. What is not stored then comes again.
+	// Grace is the time to store and acknowledge the received messages after Run's context has
+	// ended: default 10 s. The broker redelivers messages that are not stored by then.
 	Grace time.Duration
-	// TTL is how long a response that no job awaits yet stays early before it is unmatched: 1 s and
-	// more; 0 = the store's own, 24 h by default. The matcher may set another.
+	// TTL is the time after which an early response becomes unmatched: at least 1 s; 0 = the
+	// store's own, 24 h by default. The matcher may set another.
 	TTL time.Duration
-	// Logger gets what goes wrong between broker and store. Default: slog.Default().
+	// Logger logs the errors of the broker and the store. Default: slog.Default().
 	Logger *slog.Logger
 	// Observe is called with each message after it was acknowledged, in order, from the goroutine
 	// of Run. Default: none.
@@ -137,10 +137,10 @@ func New(to Responder, from Broker, o Options) (*Source, error) {
 	return &Source{to, from, o}, nil
 }
 
-// Run receives and stores until ctx ends, finishes what is in hand, closes the broker and returns
-// nil. It outlasts outages of the broker and of the store, however long. It returns an error when
-// going on is pointless: the store is closed or of a wrong version; or when messages in hand could
-// not be stored within the grace: those come again.
+// Run receives and stores messages until ctx ends, finishes those already received, closes the
+// broker and returns nil. It retries through outages of the broker and the store of any length. It
+// returns an error if the store is closed or has a wrong version, or if received messages could not
+// be stored within the grace; the broker redelivers those.
 func (s *Source) Run(ctx context.Context) error {
 	err := s.loop(ctx)
 	if closing := s.from.Close(); closing != nil {
@@ -192,7 +192,7 @@ func (s *Source) handle(ctx context.Context, ms []*Message) error {
 			rs, of = append(rs, r), append(of, m)
 		}
 	}
-	if ctx.Err() != nil { // a matcher that was broken off has said nothing about its message
+	if ctx.Err() != nil { // the result of an interrupted matcher is meaningless
 		return s.unstored(ctx, len(ms), nil)
 	}
 	answers, err := s.store(ctx, rs, of)

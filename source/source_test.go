@@ -269,8 +269,7 @@ func TestOutages(t *testing.T) {
 	})
 }
 
-// TestHopeless: what will not go away by trying again ends Run, and the messages stay with the
-// broker.
+// TestHopeless: a permanent error ends Run, and the messages stay with the broker.
 func TestHopeless(t *testing.T) {
 	for _, hopeless := range []error{sojourn.ErrClosed, &sojourn.Error{Code: sojourn.CodeSchema, Index: -1}, &sojourn.Error{Code: sojourn.CodeInvalid, Index: -1}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -284,8 +283,8 @@ func TestHopeless(t *testing.T) {
 	}
 }
 
-// TestStop: when the context ends, what is in hand is stored within the grace; what cannot be stays
-// with the broker (spec:H8 graceful shutdown).
+// TestStop: when the context ends, received messages are stored within the grace. Messages that
+// cannot be stored stay with the broker (spec:H8 graceful shutdown).
 func TestStop(t *testing.T) {
 	for _, outage := range []time.Duration{time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -403,8 +402,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestHeaderNames: a matcher sees names of headers in lower case, whatever the sender and the
-// broker make of them; of names that differ only in case one counts.
+// TestHeaderNames: a matcher gets header names in lower case, regardless of the sender and the
+// broker. Of names that differ only in case, one is used.
 func TestHeaderNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &sourcetest.Memory{}
@@ -423,9 +422,9 @@ func TestHeaderNames(t *testing.T) {
 	})
 }
 
-// TestConflictsStopNothing: a message whose id was used for another key or body lies in the inbox
-// as conflict and is acknowledged; those behind it go on, and delivered again it is known (spec:H5,
-// inv:U4).
+// TestConflictsStopNothing: a message whose id was used for another key or body is stored in the
+// inbox as a conflict and acknowledged. Later messages continue, and its redelivery is recognised
+// (spec:H5, inv:U4).
 func TestConflictsStopNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := sqlite.Open(":memory:")

@@ -106,7 +106,7 @@ func (s *site) issue(change func(*sojourn.AccessToken), grants ...sojourn.Grant)
 	return "Authorization: Bearer " + bearer
 }
 
-// badTokens opens no door, whatever the verb says.
+// badTokens: an invalid token is refused for every verb.
 func (s *site) badTokens(verb sojourn.Verb) map[string]string {
 	s.Helper()
 	grant := sojourn.Grant{Verbs: []sojourn.Verb{verb}}
@@ -267,7 +267,7 @@ func TestScopes(t *testing.T) {
 	s.leasesOfOthers(pay, admin)
 }
 
-// leasesOfOthers: a token reports only on the leases that it holds, and what operators do stands in
+// leasesOfOthers: a token reports only on the leases that it holds, and operators' actions are in
 // the audit log.
 func (s *site) leasesOfOthers(pay, admin string) {
 	s.Helper()

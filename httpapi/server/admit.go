@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// class says what matters most when there is too much to do: what ends work comes before what
-// begins it, and looking comes last.
+// class is the priority of a request under overload: requests that finish work come before those
+// that start it, and reads come last.
 type class uint8
 
 const (
@@ -18,13 +18,13 @@ const (
 	finishing // and extending: a lease that is lost for lack of a slot is work done twice
 )
 
-// shares are the parts of the slots, in percent, up to which a class is admitted: the rest is kept
+// shares holds the percentage of the slots up to which each class is admitted. The rest is reserved
 // for the classes above it.
 var shares = [...]int64{reading: 50, enqueueing: 75, claiming: 90, finishing: 100}
 
-// admission bounds what is at work at a time. What it has no room for is refused at once, before
-// anything has happened, so that the caller may repeat it: a queue of requests in front of a busy
-// store would only make all of them late.
+// admission limits concurrent requests. A request above the limit is refused at once, before it
+// has any effect, so that the caller may repeat it. Queuing requests in front of a busy store would
+// only delay all of them.
 //
 // A request takes a slot only when its body has been read, so that slow senders hold none;
 // connlimit.Budget bounds the bodies themselves.

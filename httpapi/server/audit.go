@@ -10,8 +10,8 @@ import (
 
 const auditPatience = 5 * time.Second
 
-// audit writes down what an operator did or tried. It is a transaction of its own, after the
-// action: one that fails is in the server's log, with all that it says.
+// audit records the action that an operator did or tried, in a separate transaction after it. If
+// that transaction fails, the complete entry is written to the server's log.
 func (c *call) audit(rt route, err error) {
 	store, keeps := c.store.(sojourn.AuditStore)
 	if !keeps || rt.class == reading || rt.verb != sojourn.VerbOperate && rt.verb != sojourn.VerbAdmin {

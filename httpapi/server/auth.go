@@ -25,7 +25,7 @@ const (
 	usedEvery    = time.Minute
 )
 
-// door knows the tokens of the store.
+// door authenticates requests with the tokens of the store.
 type door struct {
 	store sojourn.AccessStore
 	log   *slog.Logger
@@ -35,14 +35,14 @@ type door struct {
 	tokens   map[string]sojourn.AccessToken
 	at       time.Time            // when the reading of tokens began
 	failedAt time.Time            // when it failed last
-	used     map[string]time.Time // when the store was told
+	used     map[string]time.Time // when the use of a token was last stored
 }
 
 func newDoor(store sojourn.AccessStore, log *slog.Logger) *door {
 	return &door{store: store, log: log, now: time.Now, used: map[string]time.Time{}}
 }
 
-// holder is who sends a request: the holder of a token, or anybody at an open door.
+// holder is the sender of a request: the holder of a token, or anyone if authentication is off.
 type holder struct {
 	id     string
 	hash   []byte // of the secret
@@ -53,15 +53,15 @@ type holder struct {
 
 var unauthorized = wire.Refusal(wire.CodeUnauthorized, `missing, wrong, expired or revoked token; send "Authorization: Bearer <token>" (create one with "sojourn token create")`)
 
-// tokensUnknown is the answer while the tokens cannot be read. It tells nothing about the store,
-// because the caller may be anybody.
+// tokensUnknown returns the error used while the tokens cannot be read. It reveals nothing about
+// the store, because the caller is not authenticated.
 func tokensUnknown() error {
 	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true,
 		Message: "the server cannot check tokens now; nothing happened, try again (its log has the cause)"}
 }
 
-// enter lets a request in whose token has the verb for anything at all; the operation asks again
-// for its jobs.
+// enter admits a request whose token has the verb for at least one queue or kind. The operation
+// checks its own jobs again.
 func (s *Server) enter(r *http.Request, verb sojourn.Verb) (*holder, error) {
 	if s.door == nil {
 		return &holder{anyone: true}, nil
@@ -151,8 +151,7 @@ func (d *door) list(ctx context.Context) (map[string]sojourn.AccessToken, error)
 	return d.tokens, nil
 }
 
-// note tells the store, at most once a minute, that a token is in use. It matters too little to
-// fail a request.
+// note stores, at most once a minute, that a token is in use. A failure does not fail the request.
 func (d *door) note(ctx context.Context, t sojourn.AccessToken) {
 	now := d.now()
 	d.mu.Lock()
@@ -174,8 +173,8 @@ func forbidden(verb sojourn.Verb, queue, kind string) error {
 	return wire.Refusal(wire.CodeForbidden, "the token does not have %s%s", verb, where)
 }
 
-// may refuses what no grant allows. An empty queue or kind means all of them, which takes a grant
-// without a pattern there.
+// may returns an error unless a grant allows verb. An empty queue or kind means all of them, which
+// requires a grant without a pattern there.
 func (h *holder) may(verb sojourn.Verb, queue, kind string) error {
 	if h.allows(verb, queue, kind) {
 		return nil
@@ -212,7 +211,7 @@ func (h *holder) sees(queue string) bool {
 	return h.anyone || h.caller.Sees(queue)
 }
 
-// by names the holder in the history, with what the caller says of itself.
+// by returns the holder's name for the history, with the name that the caller states.
 func (h *holder) by(name string) string {
 	if name == "" {
 		return h.id
@@ -230,8 +229,7 @@ func NewToken(name string, life time.Duration, grants []sojourn.Grant) (t sojour
 	return sojourn.AccessToken{ID: id, Name: name, Hash: hash[:], Grants: grants, ExpiresAt: time.Now().Add(life)}, bearer
 }
 
-// bearerID reads the id out of what a holder sends. It says nothing about whether the rest is
-// right.
+// bearerID returns the id in a bearer token. It does not verify the rest.
 func bearerID(bearer string) string {
 	rest, _ := strings.CutPrefix(bearer, bearerPrefix)
 	id, _, _ := strings.Cut(rest, "_")

@@ -11,12 +11,12 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// secretText is what a driver says when its database is away.
+// secretText is a driver's error when its database is unreachable.
 const secretText = "failed to connect to `user=hidden_user database=hidden_db`: hostname 10.1.2.3: connection refused"
 
 var errAway = &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Message: "the database cannot be reached: " + secretText, Err: errors.New(secretText)}
 
-// unreadable is a store of tokens whose database is away.
+// unreadable is a token store whose database is unreachable.
 type unreadable struct{ sojourn.AccessStore }
 
 func (unreadable) AccessTokens(context.Context) ([]sojourn.AccessToken, error) { return nil, errAway }
@@ -38,8 +38,8 @@ func (away) Enqueue(context.Context, []sojourn.Job, bool) ([]sojourn.Enqueued, e
 	return nil, errAway
 }
 
-// TestDatabaseIsAway: nobody learns the name, the user or the address of the database, or the text
-// of its errors, from an answer.
+// TestDatabaseIsAway: no answer reveals the name, the user or the address of the database, or the
+// text of its errors.
 func TestDatabaseIsAway(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		s := newSite(t, Options{Open: open})

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestBadBodies sends what no job can be made of, and wants nothing to be stored. The numbers are
-// those of the table of bad input.
+// TestBadBodies sends bodies that are not valid jobs, and checks that nothing is stored. The
+// numbers are those of the bad-input table.
 func TestBadBodies(t *testing.T) {
 	s := newSite(t, Options{Open: true, MaxBody: 1 << 20})
 	deep := func(n int) string {
@@ -80,7 +80,7 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
-// TestBadRequests sends what is wrong around the body.
+// TestBadRequests sends requests with invalid sizes, headers, paths, parameters and batches.
 func TestBadRequests(t *testing.T) {
 	s := newSite(t, Options{Open: true, MaxBody: 1 << 20})
 	job := `{"kind":"k"}`
@@ -154,8 +154,8 @@ func TestOtherSpellings(t *testing.T) {
 	s.want("the job by a query", s.send(http.MethodGet, "/v1/jobs?id=1", ""), 200, "")
 }
 
-// TestEncodings: what is compressed without saying so, or in a way that the server does not read,
-// is not called malformed.
+// TestEncodings: a compressed body without a Content-Encoding, or with an unsupported one, is not
+// reported as malformed.
 func TestEncodings(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	var packed bytes.Buffer

@@ -42,8 +42,7 @@ func (s *site) contains(what string, a answer, status int, texts ...string) {
 	}
 }
 
-// TestBadReports sends what is wrong about leases and outcomes; the numbers are those of the table
-// of bad input.
+// TestBadReports sends invalid leases and outcomes. The numbers are those of the bad-input table.
 func TestBadReports(t *testing.T) {
 	s := newSite(t, Options{Open: true, MaxBody: 4 << 20})
 	put := func(kind, rest string) {
@@ -89,7 +88,7 @@ func TestBadReports(t *testing.T) {
 	}
 }
 
-// TestBadJobs enqueues what is legal in form and wrong in meaning, or right though it looks wrong.
+// TestBadJobs enqueues well-formed but invalid jobs, and valid jobs that look invalid.
 func TestBadJobs(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	put := func(body string) answer { t.Helper(); return s.send(http.MethodPost, "/v1/jobs", body) }
@@ -133,7 +132,7 @@ func TestBadJobs(t *testing.T) {
 	}
 }
 
-// TestBadHeaders: what the headers ask for is given, or refused before anything happens.
+// TestBadHeaders: a request's headers are honoured, or it is refused before it has any effect.
 func TestBadHeaders(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	job := `{"kind":"k"}`
@@ -201,7 +200,7 @@ func TestBrokenStore(t *testing.T) {
 	}
 }
 
-// TestDraining: new work is refused with what to do, reports of workers are still taken (bad:24,
+// TestDraining: new work is refused with advice, worker reports are still accepted (bad:24,
 // bad:70).
 func TestDraining(t *testing.T) {
 	s := newSite(t, Options{Open: true})
@@ -217,8 +216,8 @@ func TestDraining(t *testing.T) {
 	s.contains("finish while draining", s.finish(lease, `"type":"completed"`), 200, `"applied"`)
 }
 
-// TestRate: a token that sends too many is told when to come back; its reports have a bucket of
-// their own, four times as large (bad:22).
+// TestRate: a token over its rate limit gets Retry-After; its worker reports have a separate
+// bucket, four times as large (bad:22).
 func TestRate(t *testing.T) {
 	s := newSite(t, Options{Rate: 5})
 	grant := sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbAdmin}}
@@ -270,8 +269,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// TestTransportSecurity: over TLS, and only there, browsers are told to come by nothing else
-// (sec:S2).
+// TestTransportSecurity: over TLS, and only there, Strict-Transport-Security is sent (sec:S2).
 func TestTransportSecurity(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	for scheme, want := range map[string]string{"http": "", "https": strictTransport} {

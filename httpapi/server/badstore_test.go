@@ -28,7 +28,7 @@ func TestLowSpace(t *testing.T) {
 	s.contains("26 an outcome", s.finish(s.claimed("k"), `"type":"completed"`), 200, `"applied"`)
 }
 
-// TestDeclaredQueues: bad:36. Names that nobody has made are refused, and make nothing.
+// TestDeclaredQueues: bad:36. Undeclared queue names are refused and create no queue.
 func TestDeclaredQueues(t *testing.T) {
 	s := newSiteAt(t, Options{Open: true}, ":memory:", sqlite.DeclaredQueues())
 	s.want("36 settings", s.send(http.MethodPut, "/v1/queues/payments", `{}`), 200, "")

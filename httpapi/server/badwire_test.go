@@ -32,7 +32,7 @@ func post(path string, headers ...string) string {
 	return "POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" + strings.Join(append(headers, "", ""), "\r\n")
 }
 
-// TestSmuggling sends what two servers in a row could read as different requests. Either it is
+// TestSmuggling sends input that a proxy and this server could parse as different requests. It is
 // refused, or nothing after it is read (bad:59).
 func TestSmuggling(t *testing.T) {
 	s := newSite(t, Options{Open: true})
@@ -75,7 +75,7 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// TestPaths: what a path means does not depend on who cleans it (bad:58).
+// TestPaths: the meaning of a path does not depend on the component that cleans it (bad:58).
 func TestPaths(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	for _, path := range []string{"//v1/jobs", "/v1//jobs", "/v1/../v1/jobs", "/v1/./jobs", "/v1/jobs/", "/v1/queues/../jobs", "/v1/jobs/..%2f..%2fetc",
@@ -129,8 +129,8 @@ func TestLargeBodyIsNotRead(t *testing.T) {
 	}
 }
 
-// TestStreamIsCut: what was acknowledged line by line is stored, and half a line is not (bad:42). A
-// line that is none stops nothing.
+// TestStreamIsCut: every acknowledged line is stored, half a line is not (bad:42). An invalid line
+// does not end the stream.
 func TestStreamIsCut(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	conn := s.dial()
@@ -219,8 +219,8 @@ func (a absent) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	return a.Store.Claim(context.WithoutCancel(ctx), r)
 }
 
-// TestClaimIsGivenBack: jobs that were claimed for a caller who has left are ready again at once,
-// and it counts as no failure (bad:52).
+// TestClaimIsGivenBack: jobs claimed for a caller that disconnected are ready again at once, and
+// no failure is counted (bad:52).
 func TestClaimIsGivenBack(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.seed()

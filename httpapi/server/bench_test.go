@@ -35,8 +35,8 @@ func (n *nowhere) Enqueue(_ context.Context, jobs []sojourn.Job, _ bool) ([]sojo
 	return out, nil
 }
 
-// BenchmarkEnqueue is what a request costs beside the store: the token, admission, decoding,
-// validation and the answer.
+// BenchmarkEnqueue measures the cost of a request without the store: the token, admission,
+// decoding, validation and the response.
 func BenchmarkEnqueue(b *testing.B) {
 	c, err := sqlite.Open(":memory:")
 	if err != nil {

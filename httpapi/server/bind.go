@@ -23,8 +23,8 @@ import (
 const jsonType = "application/json"
 
 // bind fills a request: fields with the tag path from the path, fields with the tag query from the
-// query, and a field named Body from the body. What nobody asks for is refused, because a misspelt
-// parameter would be dropped silently.
+// query, and a field named Body from the body. Unknown parameters are refused, because a misspelt
+// one would be dropped silently.
 func (c *call) bind(in any) error {
 	v := reflect.ValueOf(in).Elem()
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
@@ -202,7 +202,7 @@ func (c *call) decoded() (io.Reader, int64, error) {
 	}
 }
 
-// contentEncoding is "" for a body as it is.
+// contentEncoding returns "" for an identity-encoded body.
 func contentEncoding(h http.Header) string {
 	encoding := strings.ToLower(strings.Join(h.Values("Content-Encoding"), ", "))
 	if encoding == "identity" {

@@ -7,11 +7,11 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// claimants are the numbered claims under way, at most one of each worker. A worker asks again when
-// it has not heard the answer, or does not want to wait for it; but a proxy may keep from the
-// server that nobody hears, and then the claim before would go on waiting and take a job until its
-// lease ends, or would give back, as undelivered, what the repeat has just been told. So the next
-// claim ends it, and begins when it is over.
+// claimants tracks the numbered claims in progress, at most one per worker. A worker repeats a
+// claim whose response it did not get or no longer awaits, but a proxy may hide the disconnect from
+// the server. The old claim could then take a job until its lease ends, or release, as undelivered,
+// the jobs that the repeat has just returned. So a new claim cancels the old one and starts after
+// it has ended.
 type claimants struct {
 	mu    sync.Mutex // guards under
 	under map[string]*claimant
@@ -20,12 +20,12 @@ type claimants struct {
 type claimant struct {
 	number int64
 	stop   context.CancelCauseFunc // ends its wait
-	left   chan struct{}           // closed when it has answered, or has given back what it could not answer
+	left   chan struct{}           // closed when its jobs were sent, or released after a failed send
 }
 
-// enter begins a claim, which runs under the context that it returns: when the worker asks again,
-// that ends with the error that says so. leave must be called when the claim is answered. One
-// without a number, or with an older one than that under way, goes beside it.
+// enter begins a claim, which runs under the returned context. A newer claim of the same worker
+// cancels that context with a conflict error. The caller must call leave when the claim is
+// answered. A claim without a number, or with a lower number than the current one, runs beside it.
 func (cs *claimants) enter(ctx context.Context, worker string, number int64) (_ context.Context, leave func(), err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	c := &claimant{number: number, stop: stop, left: make(chan struct{})}

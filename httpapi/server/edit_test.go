@@ -33,7 +33,7 @@ func TestEditFilter(t *testing.T) {
 	s.contains("all of them", edit(`{}`, `{"action":"cancel","all":true}`), 200, `"changed":1`)
 }
 
-// TestEditHidden holds the answer about a job that a token may not edit against that about a job
+// TestEditHidden compares the answer about a job that a token may not edit with that about a job
 // that does not exist.
 func TestEditHidden(t *testing.T) {
 	s := newSite(t, Options{})

@@ -21,7 +21,7 @@ const (
 	probeWithin = 5 * time.Second
 )
 
-// readiness is what /readyz has found out.
+// readiness holds the last result of /readyz.
 type readiness struct {
 	mu     sync.Mutex // guards the fields below, and lets one probe run at a time
 	worker string     // claims in a queue without jobs
@@ -37,8 +37,8 @@ type readyCheck struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Sweep handles what is overdue until ctx ends. Any number of servers and workers may do so at the
-// same time.
+// Sweep processes overdue jobs and responses until ctx ends. Any number of servers and workers may
+// sweep concurrently.
 func (s *Server) Sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -69,15 +69,15 @@ func (s *Server) sweepLag() time.Duration {
 	return time.Since(s.began) - time.Duration(s.ready.swept.Load())
 }
 
-// livez says that the process answers. It looks at nothing else, so that trouble of the store
-// restarts no server.
+// livez reports that the process responds. It checks nothing else, so that a failing store does not
+// restart the server.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// readyz says whether the server can do its work: the store answers and has the right schema, a
-// claim comes through, and the sweep is alive.
+// readyz reports whether the server is ready: the store responds and has the right schema, a claim
+// succeeds, and the sweep is running.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	checks := s.probe(r.Context())
 	status := http.StatusOK
@@ -124,7 +124,7 @@ func (s *Server) probeClaim(ctx context.Context) readyCheck {
 	return s.checked("claim", err)
 }
 
-// checked hides the cause, which may name places and hosts, from whoever asks without a token.
+// checked hides the cause, which may name paths and hosts, from unauthenticated callers.
 func (s *Server) checked(name string, err error) readyCheck {
 	if err == nil {
 		return readyCheck{Name: name, OK: true}

@@ -144,8 +144,8 @@ func getJob(c *call, in *getJobIn) (wire.JobView, error) {
 	return wire.View(j), err
 }
 
-// one gets a job that the caller may see, complete as far as it may see that too. Any other is not
-// found.
+// one returns a job that the caller may see, without the parts that it may not see. Any other job
+// is not found.
 func (c *call) one(id sojourn.ID, verb sojourn.Verb) (sojourn.Job, error) {
 	jobs, err := c.store.Find(c.ctx, sojourn.Filter{IDs: []sojourn.ID{id}, Full: true})
 	if err != nil {
@@ -174,8 +174,8 @@ func getResult(c *call, in *jobIn) (bytesAnswer, error) {
 	return bytesAnswer{j.ResultType, j.Result}, err
 }
 
-// visible refuses the id of a job that the caller may not see as if there were none. Callers that
-// may see all ask the store themselves.
+// visible returns not found for a job that the caller may not see. For callers that may see all
+// jobs it skips the check: the store's own call reports a missing job.
 func (c *call) visible(id sojourn.ID) error {
 	if c.who.everywhere(sojourn.VerbRead) {
 		return nil

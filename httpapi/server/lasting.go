@@ -85,7 +85,7 @@ func (s *Server) recheckOnce() bool {
 			l.who.Store(now)
 			err = l.needs(now)
 		case now != nil && s.door.now().Before(before.until):
-			err = nil // the tokens cannot be read now: what is known is only when the token expires
+			err = nil // the tokens cannot be read now: only the known expiry is checked
 		default:
 			err = unauthorized
 		}
@@ -96,7 +96,7 @@ func (s *Server) recheckOnce() bool {
 	return len(calls) > 0
 }
 
-// denied is the reason why a lasting request was ended, if it is that of its token.
+// denied returns the reason why a lasting request was ended, if its token was the reason.
 func denied(ctx context.Context) error {
 	switch cause := context.Cause(ctx); sojourn.ErrorCode(cause) {
 	case wire.CodeUnauthorized, wire.CodeForbidden:
@@ -121,9 +121,9 @@ func (c *call) setHolder(h *holder) {
 	c.who, c.ctx = h, sojourn.WithCaller(c.ctx, h.caller)
 }
 
-// waiting lets a request wait for something to happen for at most d: it gives its slot back, and
-// the context that it returns ends with the caller, with a drain, which answers what there is then,
-// or when denied has a reason. end must be called.
+// waiting starts a long poll of at most d: it releases the request's slot. The returned context
+// ends when the caller disconnects, when the server drains (the poll then returns the results so
+// far), or when denied has a reason. end must be called.
 func (c *call) waiting(d time.Duration, needs func(*holder) error) (_ context.Context, end func(), err error) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	stop := context.AfterFunc(c.drained, cancel)

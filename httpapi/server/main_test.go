@@ -51,7 +51,7 @@ func newSiteAt(t *testing.T, o Options, path string, options ...sqlite.Option) *
 	return &site{t, s, h.URL, c}
 }
 
-// answer is what came back.
+// answer is an HTTP response.
 type answer struct {
 	status int
 	head   http.Header

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// meters are what /metrics tells of this server, beside the state of the store.
+// meters holds this server's own metrics. /metrics shows them with those of the store.
 type meters struct {
 	registry *prometheus.Registry
 	took     *prometheus.HistogramVec
@@ -30,7 +30,7 @@ func newMeters() *meters {
 	return m
 }
 
-// watch adds what is read from the server when it is asked for.
+// watch registers the gauges that are read from the server at each scrape.
 func (m *meters) watch(s *Server) {
 	gauge := func(name, help string, fn func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, fn))
@@ -48,8 +48,8 @@ func (m *meters) watch(s *Server) {
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 }
 
-// request counts one. The label is the pattern of the route, never the path, so that nobody can
-// make new ones.
+// request counts one request. The label is the pattern of the route, never the path, so that
+// callers cannot create new labels.
 func (m *meters) request(pattern string, status int, took time.Duration) {
 	if pattern == "" {
 		pattern = "other"
@@ -59,9 +59,9 @@ func (m *meters) request(pattern string, status int, took time.Duration) {
 
 func (m *meters) sweep(s sojourn.Swept) { m.swept.Add(float64(s.Total())) }
 
-// metricsRoute shows what Prometheus reads. It names queues and kinds, so it takes a token like any
-// other look. It is admitted as claims are: when a server has too much to do, its figures are what
-// people need.
+// metricsRoute serves the metrics for Prometheus. They name queues and kinds, so the route needs a
+// token like any other read. It is admitted in the class of claims: metrics are needed most when
+// the server is overloaded.
 var metricsRoute = route{method: http.MethodGet, path: "/metrics", id: "metrics", verb: sojourn.VerbRead, class: claiming, serve: metrics}
 
 func metrics(c *call) (any, error) {
@@ -122,7 +122,7 @@ func metrics(c *call) (any, error) {
 	return done{}, nil
 }
 
-// inboxMetrics counts for those who may see all of it.
+// inboxMetrics counts the inbox for callers that may see all of it.
 func (c *call) inboxMetrics(lying *prometheus.GaugeVec) error {
 	keeper, ok := c.store.(sojourn.InboxKeeper)
 	if !ok || !c.who.everywhere(sojourn.VerbRead) {

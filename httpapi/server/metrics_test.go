@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// TestMetricsReferenceIsComplete holds docs/reference/metrics.md against what a server shows: each
-// metric with its type and labels.
+// TestMetricsReferenceIsComplete compares docs/reference/metrics.md with a server's metrics: each
+// with its type and labels.
 func TestMetricsReferenceIsComplete(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	if err := s.client.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Limit: 5}); err != nil {

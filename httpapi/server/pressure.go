@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pressure is measured by how long enqueues take, because they are what piles up.
+// Pressure is measured by the latency of enqueues, because enqueues pile up.
 const (
 	patientFor   = 250 * time.Millisecond // an enqueue that takes longer, from its last byte on, makes the limit smaller
 	firstLimit   = 2048                   // in units, see cost
@@ -15,9 +15,9 @@ const (
 	largestCost  = 256 // so that one large body finds room under the smallest limit
 )
 
-// pressure bounds how much work is let in, by how long the work takes: what is let in stands in
-// front of all that comes later, also of what is admitted first. The limit falls by a quarter while
-// enqueues are late and grows while they are quick and fill it. Safe for concurrent use.
+// pressure adapts the admission limit to the latency of the work, because admitted work delays
+// all later requests, worker reports included. The limit falls by a quarter while enqueues are slow
+// and grows while they are fast and more than half of it is used. Safe for concurrent use.
 type pressure struct {
 	mu    sync.Mutex // guards the fields below
 	used  int64
@@ -25,10 +25,11 @@ type pressure struct {
 	cut   time.Time // when the limit was last made smaller
 }
 
-// cost is what a body counts.
+// cost returns the units of a body of that size.
 func cost(bytes int64) int64 { return min(1+bytes/unitBytes, largestCost) }
 
-// enter takes room for a request of a class, if there is some. Reports of workers always come in.
+// enter reserves units for a request of a class and reports whether they were free. Worker reports
+// are always admitted.
 func (p *pressure) enter(c class, units int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +47,7 @@ func (p *pressure) full(c class) bool {
 	return c != finishing && p.used > 0 && (p.used+1)*100 > p.limit*shares[c]
 }
 
-// leave gives the room back. took is how long the work has taken; 0 says nothing about it.
+// leave releases the units. took is the duration of the work; 0 means unknown.
 func (p *pressure) leave(units int64, took time.Duration, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

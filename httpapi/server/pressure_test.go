@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestPressure: late enqueues make the limit smaller, quick ones that fill it make it larger, and
-// reports of workers come in whatever it is.
+// TestPressure: slow enqueues lower the limit, fast ones that fill it raise it, and worker reports
+// are admitted at any limit.
 func TestPressure(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p := &pressure{limit: firstLimit}
@@ -62,8 +62,8 @@ func TestPressure(t *testing.T) {
 	}
 }
 
-// TestUnderPressure: reads are refused first, figures and reports come through, and the refusal
-// says what to do (bad:24).
+// TestUnderPressure: reads are refused first, metrics and worker reports are admitted, and the
+// refusal gives advice (bad:24).
 func TestUnderPressure(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.want("enqueue", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`), 201, "")

@@ -102,7 +102,7 @@ func unsupported() error {
 
 type nothingIn struct{}
 
-// getStatus names the place of the store only to admins: it is a path or the address of a database.
+// getStatus shows the location of the store, a path or a database address, only to admins.
 func getStatus(c *call, _ *nothingIn) (sojourn.Status, error) {
 	status, err := c.store.Status(c.ctx)
 	if !c.who.everywhere(sojourn.VerbAdmin) {
@@ -113,8 +113,8 @@ func getStatus(c *call, _ *nothingIn) (sojourn.Status, error) {
 
 type sweepIn struct{ Body wire.SweepRequest }
 
-// sweep needs no more than work: each worker sweeps every few seconds, the server does the same,
-// and there is no choice in it. So it is not in the audit log either, which it would fill.
+// sweep needs only the verb work: every worker and the server sweep every few seconds, and a sweep
+// has no choices. It is not in the audit log, which it would fill.
 func sweep(c *call, in *sweepIn) (sojourn.Swept, error) {
 	return c.store.Sweep(c.ctx, in.Body.Limit)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// finishShare is how many times Options.Rate a token may finish, save and extend: a worker that has
-// started jobs must be able to report them.
+// finishShare multiplies Options.Rate for finish, save and extend: a worker that has started jobs
+// must be able to report them.
 const finishShare = 4
 
-// rates bounds how many requests a token sends. At an open door all callers share one bucket.
+// rates limits the requests of each token. Without authentication all callers share one bucket.
 type rates struct {
 	perSecond float64 // 0 = no bound
 
@@ -23,15 +23,15 @@ type rates struct {
 	full map[bucketKey]time.Time
 }
 
-// bucketKey names the buckets of a token: reports of workers have their own.
+// bucketKey identifies a bucket. Each token has a separate one for worker reports.
 type bucketKey struct {
 	token     string
 	finishing bool
 }
 
-// take counts a request at now. It may come while the bucket, which holds as many requests as a
-// second refills, at least one, is not empty. left is what it holds then, wait the time until there
-// is room for a request that was refused.
+// take takes one request from the token bucket at now. The bucket holds the requests of one second,
+// at least one. left is the number of requests that remain. If the request is refused, wait is the
+// time until the next one is allowed.
 func (r *rates) take(token string, c class, now time.Time) (left int, wait time.Duration) {
 	per := r.perSecond
 	if c == finishing {

@@ -22,8 +22,8 @@ func respondBatch(c *call, in *respondBatchIn) (wire.RespondAnswer, error) {
 	return wire.RespondAnswer{Responses: as}, err
 }
 
-// respond checks what each response is for. The capability in a response is a permission of its
-// own.
+// respond checks the caller's permission for the target of each response. A capability in a
+// response is itself a permission.
 func (c *call) respond(rs []sojourn.Response) ([]sojourn.Responded, error) {
 	for i, r := range rs {
 		if r.Token != "" || c.who.everywhere(sojourn.VerbRespond) {

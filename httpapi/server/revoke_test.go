@@ -36,7 +36,7 @@ func (r *revocable) change(change func(*sojourn.AccessToken)) {
 	}
 }
 
-// invalid are the ways in which a token ends, and what its holder is told.
+// invalid lists the ways in which a token ends, with the error that its holder gets.
 var invalid = map[string]struct {
 	change func(r *revocable)
 	status int

@@ -28,7 +28,7 @@ type route struct {
 	serve        func(c *call) (any, error)
 }
 
-// call is one request on its way through its operation.
+// call is one request while its operation runs.
 type call struct {
 	*Server
 	ctx    context.Context // ends with the caller
@@ -45,18 +45,17 @@ type call struct {
 
 	detail   any               // of an operator's action, for the audit log
 	claimed  []sojourn.Claimed // to be given back if the answer does not arrive
-	answered func()            // is called when it has arrived, or has been given up; nil = nothing is
+	answered func()            // called when the answer was delivered or abandoned; may be nil
 }
 
-// others is what a token with the verb, but for other queues and kinds than the request is about,
-// is answered.
+// others is the answer to a token that has the verb, but not for the queue or kind of the request.
 type others string
 
 const (
 	refused  others = "refused"  // 403
 	hidden   others = "hidden"   // 404, as if there were no such job
-	filtered others = "filtered" // only what it may see or do
-	shared   others = "shared"   // the same as everybody: nothing of it belongs to a queue or a kind
+	filtered others = "filtered" // limited to the queues and kinds of the token
+	shared   others = "shared"   // the full answer: none of it belongs to a queue or a kind
 )
 
 // op makes a route of a function.
@@ -82,7 +81,7 @@ func op[In, Out any](method, path, id, summary string, verb sojourn.Verb, c clas
 		}}
 }
 
-// but changes what tokens for other queues and kinds are answered.
+// but sets the answer to tokens for other queues and kinds.
 func (r route) but(o others) route {
 	r.others = o
 	return r
@@ -102,7 +101,7 @@ func tagged(tag string, rs ...route) []route {
 	return rs
 }
 
-// handler takes requests of a route through the door and admission to its operation.
+// handler authenticates and admits the requests of a route and runs its operation.
 func (s *Server) handler(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := w.(*problems).recorder
@@ -165,14 +164,14 @@ func (c *call) begin(bytes int64) (err error) {
 	if c.slot != nil || c.raw {
 		return nil
 	}
-	if c.door == nil { // a stranger at an open door counts as a client as soon as a whole request has come
+	if c.door == nil { // without tokens, a client counts as authenticated after one whole request
 		connlimit.SetAuthenticated(c.ctx, true)
 	}
 	c.slot, err = c.admit.enter(c.class, bytes)
 	return err
 }
 
-// end gives back what the request holds.
+// end releases the resources of the request.
 func (c *call) end() {
 	if c.slot != nil {
 		c.slot.leave()
@@ -188,8 +187,8 @@ func draining() error {
 	return e
 }
 
-// bytesAnswer is an answer that is not JSON. It is never shown by a browser, because it is somebody
-// else's bytes.
+// bytesAnswer is an answer that is not JSON. A browser must not render it, because its bytes are
+// untrusted.
 type bytesAnswer struct {
 	contentType string
 	body        []byte
@@ -216,7 +215,7 @@ func (c *call) write(out any) error {
 		head.Set("Content-Type", jsonType)
 		body = buffer.Bytes()
 	}
-	if len(c.claimed) > 0 && c.r.Context().Err() != nil { // asked before the answer goes out: who has it may leave at once
+	if len(c.claimed) > 0 && c.r.Context().Err() != nil { // checked before sending: a caller may disconnect after receiving it
 		return &undelivered{c.r.Context().Err()}
 	}
 	head.Set("Content-Length", strconv.Itoa(len(body)))
@@ -231,8 +230,8 @@ func (c *call) write(out any) error {
 	return nil
 }
 
-// acceptable refuses a request before anything has happened whose answer the caller does not want.
-// Errors are told all the same.
+// acceptable refuses a request, before it has any effect, if its Accept header excludes the answer.
+// Errors are sent in any case.
 func acceptable(r *http.Request, rt route) error {
 	wants := strings.Join(r.Header.Values("Accept"), ",")
 	if wants == "" || rt.out == nil || rt.out == reflect.TypeFor[bytesAnswer]() {

@@ -23,7 +23,7 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultMaxBody     = 4 << 20          // bytes; raised to what two values of the store's MaxBytes need
+	DefaultMaxBody     = 4 << 20          // bytes; raised to fit two values of the store's MaxBytes
 	DefaultMaxRequests = 1024             // at work at a time
 	DefaultMaxWaiting  = 10_000           // long polls at a time
 	DefaultMaxBytes    = 64 << 20         // of bodies in memory at a time
@@ -37,8 +37,8 @@ const (
 // Options are settings of a server. The zero value is fine for loopback.
 type Options struct {
 	Logger      *slog.Logger // one line a request, never with args or tokens; default none
-	Open        bool         // no token is asked for: whoever reaches the address may do everything
-	AnyHost     bool         // an open door takes requests for any host name; otherwise only for an address or localhost
+	Open        bool         // no token is required: any client that reaches the address may do everything
+	AnyHost     bool         // with Open: accept any host name; otherwise only an address or localhost
 	MaxBody     int64        // bytes of a request's body
 	MaxRequests int          // requests at work at a time, long polls not counted
 	MaxWaiting  int          // long polls at a time
@@ -114,7 +114,7 @@ func (s *Server) setPatience(d time.Duration) {
 	s.patience, s.bodies = d, connlimit.NewBudget(s.o.MaxBytes, d)
 }
 
-// Drain ends long polls with what they have and refuses new requests, except completions and
+// Drain answers long polls with the results so far and refuses new requests, except completions and
 // extensions, with CodeDraining. Call it before http.Server.Shutdown; /readyz fails from then on.
 func (s *Server) Drain() {
 	s.closing.Store(true)
@@ -162,26 +162,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(&problems{answer, s, r}, r)
 }
 
-// refused says what is wrong with a request whatever its route is.
+// refused returns the error of a request that is invalid on any route.
 func (s *Server) refused(r *http.Request) error {
 	if headerSize(r) > MaxHeader {
 		return wire.Refusal(wire.CodeHeaderSize, "the request line and the headers have more than %d bytes", MaxHeader)
 	}
-	// http.ServeMux would redirect to the cleaned path; what a path means must not depend on who
-	// cleans it. Names may hold an encoded slash.
+	// http.ServeMux would redirect to the cleaned path. The meaning of a path must not depend on
+	// the component that cleans it. Names may hold an encoded slash.
 	if p := r.URL.EscapedPath(); p != path.Clean(p) {
 		return wire.Refusal(wire.CodeNoRoute, "there is nothing at this path; /docs lists what there is")
 	}
 	if q := r.URL.RawQuery; strings.Contains(q, "token=") || strings.Contains(q, bearerPrefix) {
 		return wire.Refusal(wire.CodeTokenInURL, "a token does not belong into a URL, which is logged everywhere: send it as Authorization: Bearer, and rotate this one")
 	}
-	// A page whose name suddenly resolves to this machine looks like our own origin. A token stops
-	// it; an open door must look at the name.
+	// DNS rebinding: a page whose name is changed to resolve to this machine has our own origin. A
+	// token stops it; without tokens the host name must be checked.
 	if s.o.Open && !s.o.AnyHost && !plainHost(r.Host) {
 		return wire.Refusal(wire.CodeCrossOrigin, "without tokens the server is only reached by its address or as localhost")
 	}
-	// A browser names the page that sends a request. No page of another origin may use this API,
-	// whatever the address it reaches.
+	// A browser states the origin of the page that sends a request. No page of another origin may
+	// use this API, at any address.
 	if err := new(http.CrossOriginProtection).Check(r); err != nil {
 		return wire.Refusal(wire.CodeCrossOrigin, "a page of another origin sent this request")
 	}
@@ -201,7 +201,7 @@ func plainHost(hostport string) bool {
 
 type requestKey struct{}
 
-// requestID is the caller's own, if it is harmless, or a random one.
+// requestID returns the caller's request id if it is harmless, else a random one.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); id != "" && len(id) <= 64 && sojourn.ValidName("id", id) == nil {
 		return id
@@ -209,7 +209,7 @@ func requestID(r *http.Request) string {
 	return rand.Text()
 }
 
-// recorder remembers what was answered, for the log.
+// recorder records the response for the log.
 type recorder struct {
 	http.ResponseWriter
 	status      int
@@ -282,8 +282,8 @@ func (s *Server) coded(r *http.Request, id string, err error) *sojourn.Error {
 	return wire.Refusal(wire.CodeInternal, "the server failed; its log has the cause under this request_id")
 }
 
-// public is an error without what a driver says: its text names hosts, databases, users and files.
-// That text stays in the log.
+// public returns an error without the driver's text, which names hosts, databases, users and files.
+// That text is only logged.
 func (s *Server) public(id string, e *sojourn.Error) *sojourn.Error {
 	if e.Err == nil {
 		return e

@@ -28,8 +28,8 @@ const (
 	silentMax   = 160 // connections that the server holds: fewer than there are silent ones, and more without a token than reconnect at a time
 )
 
-// TestSilentConnections: connections that never finish a request keep nobody else out, whether they
-// come without a token, with one, over TLS or to a path that reads no body.
+// TestSilentConnections: connections that never finish a request do not lock other clients out,
+// with or without a token, over TLS, or on a path that reads no body.
 func TestSilentConnections(t *testing.T) {
 	paths := []string{"/v1/jobs", "/livez", "/docs", "/metrics", "/nothing/here", "/v1/jobs/raw?kind=k"}
 	for name, clients := range map[string]func(token string) []slowclients.Client{

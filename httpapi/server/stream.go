@@ -38,9 +38,9 @@ type stream struct {
 	line int
 }
 
-// enqueueStream stores one job a line. A line is acknowledged when it is durable, so what was
-// acknowledged before the connection breaks is stored, and nothing else of a line that was not is
-// promised. Lines that cannot be taken are answered with an error and stop nothing.
+// enqueueStream stores one job per line. A line is acknowledged when it is durable. If the
+// connection breaks, acknowledged lines are stored; other lines may or may not be. An invalid line
+// is answered with an error and does not end the stream.
 func enqueueStream(c *call, _ *nothingIn) (done, error) {
 	if t, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); t != ndjsonType {
 		return done{}, wire.Refusal(wire.CodeMediaType, "send one JSON object a line, as %s", ndjsonType)
@@ -66,7 +66,7 @@ func enqueueStream(c *call, _ *nothingIn) (done, error) {
 	for {
 		lines, err := s.batch()
 		if no := denied(ctx); no != nil {
-			lines, err = nil, no // what has come since the token became invalid is not stored
+			lines, err = nil, no // lines that follow the token's expiry or revocation are not stored
 		}
 		if len(lines) > 0 {
 			if failed := s.store(lines); failed != nil {
@@ -81,7 +81,7 @@ func enqueueStream(c *call, _ *nothingIn) (done, error) {
 			return done{}, s.acknowledge([]Acknowledged{{Line: s.line + 1, Enqueued: wire.Enqueued{Error: wire.Item(s.coded(c.r, "", err))}}})
 		}
 		if c.closing.Load() {
-			return done{}, nil // what was acknowledged stands; the caller goes on elsewhere
+			return done{}, nil // acknowledged lines are stored; the caller continues on another server
 		}
 	}
 }
@@ -89,7 +89,7 @@ func enqueueStream(c *call, _ *nothingIn) (done, error) {
 // interrupt ends the reading of a stream.
 func (s *stream) interrupt() { _ = s.out.SetReadDeadline(time.Now().Add(-time.Second)) }
 
-// batch reads the lines that have come, at least one.
+// batch reads the lines that have arrived, at least one.
 func (s *stream) batch() (lines [][]byte, err error) {
 	_ = s.out.SetReadDeadline(time.Now().Add(streamPatience))
 	_ = s.out.SetWriteDeadline(time.Now().Add(streamPatience)) // else that of the server ends the stream
@@ -173,8 +173,8 @@ func (s *stream) store(lines [][]byte) error {
 	return s.acknowledge(answers)
 }
 
-// slotWhenFree takes the slot for a batch. A stream waits for it instead of being refused: the
-// sender is slowed down, because nothing is read meanwhile.
+// slotWhenFree takes the slot for a batch. A stream waits for it instead of being refused. Nothing
+// is read meanwhile, so the sender gets backpressure.
 func (s *stream) slotWhenFree() (*slot, error) {
 	for {
 		slot, err := s.admit.enter(s.class, 0)

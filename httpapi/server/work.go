@@ -15,7 +15,7 @@ const maxKinds = 256
 
 type claimIn struct{ Body wire.ClaimRequest }
 
-// defaults: a worker that names no capacity has room for all that it asks for.
+// defaults: a worker that states no capacity has unlimited capacity.
 func (in *claimIn) defaults() { in.Body.Capacity = math.MaxInt64 }
 
 func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
@@ -66,12 +66,11 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 	return wire.ClaimAnswer{Jobs: wire.Each(c.claimed, wire.ClaimedOf)}, err
 }
 
-// cut reports whether a drain, and nothing else, has ended a wait: the answer is then that there is
-// nothing.
+// cut reports whether only a drain ended the long poll. The answer is then an empty result.
 func (c *call) cut() bool { return c.drained.Err() != nil && c.ctx.Err() == nil }
 
-// giveBack releases what was claimed for a caller who could not be told, so that it costs neither
-// the time of a lease nor a crash.
+// giveBack releases claimed jobs that could not be delivered to the caller. Otherwise they would
+// wait until their lease expires, and a crash would be counted.
 func (c *call) giveBack() {
 	if len(c.claimed) == 0 {
 		return

@@ -11,7 +11,7 @@ type listWorkersIn struct {
 	Limit   int      `query:"limit" doc:"1 to 1,000; default 100"`
 }
 
-// listWorkers takes a token without patterns: workers ask for queues and kinds of all sorts.
+// listWorkers requires a token without patterns, because workers claim from any queues and kinds.
 func listWorkers(c *call, in *listWorkersIn) (wire.WorkersAnswer, error) {
 	if err := c.who.may(sojourn.VerbRead, "", ""); err != nil {
 		return wire.WorkersAnswer{}, err

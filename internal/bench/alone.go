@@ -7,14 +7,14 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// The cases of answers alone: the same callers, one call each, while nobody works. The second is
+// The cases of responses alone: the same callers, one call each, without workers. The second is
 // compared with the first.
 const (
 	enqueuesAlone = "enqueues alone"
 	answersAlone  = "answers alone"
 )
 
-// alone measures how many answers the store takes beside how many enqueues, in turn, Runs times.
+// alone measures the rates of enqueues and of responses, in turn, Runs times.
 func alone(ctx context.Context, b *Bench) error {
 	cases := []string{enqueuesAlone, answersAlone}
 	all := make([][]Result, len(cases))
@@ -29,7 +29,7 @@ func alone(ctx context.Context, b *Bench) error {
 				if err := s.park(ctx, load.WarmUp+load.Jobs); err != nil {
 					return Measured{}, err
 				}
-				r.settle(ctx, s.Client) // what the jobs cost is not what the answers cost
+				r.settle(ctx, s.Client) // exclude the cost of the jobs from that of the responses
 				return Enqueues(ctx, answers{s}, load)
 			})
 			if err != nil {
@@ -77,7 +77,7 @@ func (s *Sojourn) park(ctx context.Context, n int) error {
 	return nil
 }
 
-// answers is a System whose enqueue is an answer to a job that awaits one.
+// answers is a System whose Enqueue sends a response to an awaiting job.
 type answers struct{ *Sojourn }
 
 // Enqueue implements System.
@@ -94,10 +94,10 @@ func (a answers) Enqueue(ctx context.Context, first, n int) error {
 	return nil
 }
 
-// key is that of a job with a number.
+// key returns the key of the job with that number.
 func (s *Sojourn) key(number int) string { return fmt.Sprintf("%s-%d", s.queue(), number) }
 
-// enqueueKeyed enqueues n jobs with keys, and tells stored their ids.
+// enqueueKeyed enqueues n jobs with keys and passes their ids to stored.
 func (s *Sojourn) enqueueKeyed(ctx context.Context, n int, stored func(id sojourn.ID, number int)) error {
 	for first := 0; first < n; first += sojourn.MaxBatch {
 		jobs := make([]*sojourn.Job, min(sojourn.MaxBatch, n-first))

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// steady is how many answers are under way at a time where the time from an answer to its handler
-// is measured: few, so that it is not a queue that is measured.
+// steady is the number of concurrent responses while the latency from a response to its handler is
+// measured: few, so that no queueing time is measured.
 const steady = 4
 
 // awaits measures answers to some of many jobs that await one: few at a time, and as many as the

@@ -1,10 +1,10 @@
 // Package bench measures job queues: the one at hand for "sojourn bench", and others beside it for
 // the modules below bench/.
 //
-// A [System] is a queue with a database of its own. [Enqueues] and [Life] load it as many producers
-// do who each wait for every acknowledgement; [Compare] does so with several systems in turn,
-// several times, and takes medians. Speed is reported here and asserted nowhere: a machine that
-// does something else at the same time halves every figure.
+// A [System] is a queue with a database of its own. [Enqueues] and [Life] load it with many
+// producers, each of which waits for every acknowledgement. [Compare] runs several systems in turn,
+// several times, and takes medians. Speed is reported and never asserted: other load on the machine
+// may halve every figure.
 package bench
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// System is a job queue under measurement. Its methods may be called at the same time.
+// System is a job queue under measurement. Its methods are safe for concurrent use.
 type System interface {
 	// Enqueue stores n jobs in one call and returns when they are acknowledged. They have the
 	// numbers from first on, which are used once.
@@ -26,7 +26,7 @@ type System interface {
 	Close() error
 }
 
-// Load says what a measurement does.
+// Load describes the load of a measurement.
 type Load struct {
 	Jobs      int           // that are measured; 0 leaves the measurement out of a comparison
 	WarmUp    int           // jobs before them that are not
@@ -35,13 +35,13 @@ type Load struct {
 	Within    time.Duration // a measurement that takes longer is cut
 }
 
-// Measured is what came of a load.
+// Measured holds the results of a load.
 type Measured struct {
-	Jobs int           // that were enqueued, or, in a whole life cycle, finished
-	All  int           // the same with those that warmed up
+	Jobs int           // enqueued jobs, or, in a whole life cycle, finished jobs
+	All  int           // the same, warm-up included
 	Took time.Duration // from the first call to the last acknowledgement
 	Ack  Sample        // from the call of an enqueue to its acknowledgement
-	Cut  bool          // the time was up before all jobs were done
+	Cut  bool          // the time limit ended the load before all jobs were done
 }
 
 // PerSecond is the rate of jobs.
@@ -52,7 +52,7 @@ func (m Measured) PerSecond() float64 {
 	return float64(m.Jobs) / m.Took.Seconds()
 }
 
-// Enqueues measures enqueues while nobody works.
+// Enqueues measures enqueues without workers.
 func Enqueues(ctx context.Context, sys System, load Load) (Measured, error) {
 	ctx, cancel := context.WithTimeout(ctx, load.Within)
 	defer cancel()
@@ -98,8 +98,8 @@ func Life(ctx context.Context, sys System, load Load) (m Measured, err error) {
 	return m, err
 }
 
-// produce enqueues the jobs from the number first on and waits for every acknowledgement. When ctx
-// ends it returns what was done by then.
+// produce enqueues jobs, numbered from first, and waits for every acknowledgement. When ctx ends
+// it returns the results so far.
 func produce(ctx context.Context, sys System, load Load, first, jobs int) (Measured, error) {
 	var (
 		next    atomic.Int64
@@ -138,7 +138,7 @@ func produce(ctx context.Context, sys System, load Load, first, jobs int) (Measu
 	return m, nil
 }
 
-// tally counts, and wakes who waits for a number.
+// tally counts, and wakes the goroutines that wait for a count.
 type tally struct {
 	mu      sync.Mutex
 	n, want int

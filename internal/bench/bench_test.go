@@ -162,8 +162,8 @@ func TestCompare(t *testing.T) {
 	if len(lines) != 6 || !strings.HasPrefix(lines[1], "run 1 of 3: theirs") {
 		t.Errorf("not in turn: %q", lines)
 	}
-	// 5 measurements a run of ours, 2 of theirs. Each has a system of its own, and the bulk ones do
-	// not change what comes after them.
+	// 5 measurements per run of ours, 2 of theirs. Each has a system of its own, and the bulk ones
+	// do not affect later measurements.
 	for i, m := range opened {
 		bulk := i%7 == 3 || i%7 == 4
 		if !m.closed || len(m.seen) != 24 || (len(m.calls) == 24) == bulk {

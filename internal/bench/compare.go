@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// Figures are what a system reached. Rates are jobs a second; 0 means not measured.
+// Figures holds the results of a system. Rates are jobs per second; 0 means not measured.
 type Figures struct {
 	LifePerS     float64 `json:"life_per_s"`               // whole lives while the producers enqueue one job a call
 	EnqueuePerS  float64 `json:"enqueue_per_s"`            // enqueues alone, one job a call
 	EnqueueP50MS float64 `json:"enqueue_p50_ms"`           // of an enqueue's acknowledgement during the whole lives
 	EnqueueP99MS float64 `json:"enqueue_p99_ms"`           //
-	AloneP99MS   float64 `json:"enqueue_alone_p99_ms"`     // the same while nobody works
+	AloneP99MS   float64 `json:"enqueue_alone_p99_ms"`     // the same without workers
 	BareLifePerS float64 `json:"bare_life_per_s,omitzero"` // whole lives without the worker library around claim and finish
 	BulkLifePerS float64 `json:"bulk_life_per_s,omitzero"` // whole lives while the producers enqueue many jobs a call
 	BulkPerS     float64 `json:"bulk_per_s,omitzero"`      // enqueues alone, many jobs a call
-	Durability   string  `json:"durability"`               // what survives a power cut
+	Durability   string  `json:"durability"`               // the data that survives a power cut
 	Runs         int     `json:"runs"`                     // of which these are the medians
 	Cut          int     `json:"cut,omitzero"`             // measurements that ended by the clock
 	Ratio        *Ratio  `json:"ours_to_this,omitempty"`
@@ -94,9 +94,9 @@ func fresh(ctx context.Context, open Open, load Load, measure func(context.Conte
 	return m, err
 }
 
-// Compare runs the entries in turn, as often as runs says, and answers with the medians. The first
-// entry's ratio to each of the others is taken within each run, because whatever else the machine
-// does then has slowed both. progress is told what is done.
+// Compare runs the entries in turn, runs times, and returns the medians. The ratio of the first
+// entry to each of the others is computed within each run, because other load on the machine slows
+// both. Compare calls progress after each entry of a run.
 func Compare(ctx context.Context, entries []Entry, runs int, progress func(string)) (map[string]Figures, error) {
 	all := make([][]Figures, len(entries))
 	for run := range runs {

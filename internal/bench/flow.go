@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// room is a limit that nobody comes up to: what is measured is what asking costs, not what
-	// waiting does.
+	// room is a limit that is never reached: the benchmark measures the cost of checking a limit,
+	// not of waiting for one.
 	room = 1_000_000
-	// flowGroups have a share each, and stand in line behind the giant.
+	// flowGroups is the number of groups. Each has a share, and its jobs come after the giant's.
 	flowGroups = 1000
-	// ofEach is how many ready jobs each of these groups has while claims are measured.
+	// ofEach is the number of ready jobs of each of these groups while claims are measured.
 	ofEach = 10
-	// giantClaims are measured with the giant, and as many without, in each run.
+	// giantClaims is the number of claims measured with the giant, and again without, in each run.
 	giantClaims = 300
-	// giant is the group with the backlog. In the order of names, which is that of the turns, it
-	// comes before the others.
+	// giant is the group with the backlog. Its name sorts before the others, and round robin goes
+	// by name.
 	giant = "giant"
-	// flowRule is asked for each job, and looks at what is in flight.
+	// flowRule is evaluated for each job and reads the weight in flight.
 	flowRule = `in_flight.weight() + weight <= 1000000`
 )
 
@@ -49,13 +49,13 @@ func evenShares() map[string]float64 {
 
 func groupName(i int) string { return fmt.Sprintf("group-%d", i) }
 
-// flows measures what gates cost: whole lives with and without them, and claims behind a group that
-// is at its limit.
+// flows measures the cost of gates: whole lives with and without them, and claims behind a group
+// that is at its limit.
 func flows(ctx context.Context, b *Bench) error {
 	all := make([][]Result, len(flowCases))
 	for run := range b.Runs {
 		for i := range flowCases {
-			i = (i + run) % len(flowCases) // nobody comes first each time
+			i = (i + run) % len(flowCases) // rotate the order of the cases
 			c := flowCases[i]
 			r, err := b.once(ctx, Result{Scenario: "flow", Producers: usual, Worker: workerName(false), Queue: c.name},
 				func(ctx context.Context, s *Sojourn, _ *Result) (Measured, error) {
@@ -82,8 +82,8 @@ func flows(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// middle is the run whose rate is the median, with the median of the ratios to what was measured in
-// the same run beside it.
+// middle returns the run with the median rate. Its Ratio is the median of the ratios to the results
+// of the same runs in beside.
 func middle(of, beside []Result) Result {
 	var ratios []float64
 	for i := range of {

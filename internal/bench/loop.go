@@ -40,7 +40,7 @@ func Limit(single, bulk Load, life, enqueues func(ctx context.Context, load Load
 }
 
 // Loop measures calls of steps with batch jobs each until all jobs of the load are done. Each step
-// is called by a goroutine of its own, one call after the other.
+// has its own goroutine, which calls it sequentially.
 func Loop(ctx context.Context, load Load, batch int, steps ...func(n int) error) (Measured, error) {
 	settle()
 	if _, err := loop(ctx, load, load.WarmUp, batch, steps); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Result is what one case of a scenario came to. The first group says what was measured; a field
-// that does not matter is 0 or empty.
+// Result is the result of one case of a scenario. The first group of fields identifies the case; a
+// field that does not apply is 0 or empty.
 type Result struct {
 	Scenario  string `json:"scenario"`
 	Producers int    `json:"producers,omitzero"` // goroutines that enqueue
@@ -22,7 +22,7 @@ type Result struct {
 	Backlog   int    `json:"backlog,omitzero"`   // ready jobs
 	Awaiting  int    `json:"awaiting,omitzero"`  // jobs that await, of which some are answered, by so many producers
 	PerClaim  int    `json:"per_claim,omitzero"` // jobs of a claim
-	Queue     string `json:"queue,omitempty"`    // what it is like, in "flow"; what is alone, in "respond"
+	Queue     string `json:"queue,omitempty"`    // in "flow" its gates; in "respond" the isolated operation
 
 	Jobs       int     `json:"jobs"`
 	Seconds    float64 `json:"seconds"`
@@ -31,18 +31,18 @@ type Result struct {
 	AckP99MS   float64 `json:"ack_p99_ms"`
 	StartP50MS float64 `json:"start_p50_ms,omitzero"` // from the call of the enqueue, in "respond" of the answer, to the start of the handler
 	StartP99MS float64 `json:"start_p99_ms,omitzero"`
-	Ratio      float64 `json:"ratio,omitzero"` // in "flow", and of what is alone: to the first case of its sort in the same run, of jobs a second, or of the claims' p99
+	Ratio      float64 `json:"ratio,omitzero"` // in "flow" and for isolated operations: jobs/s or claim p99, relative to the first such case of the run
 	Runs       int     `json:"runs,omitzero"`  // of those with a ratio: in turn with the other cases; the figures are medians, p50 and p99 of claims those of all
 	Cut        bool    `json:"cut,omitzero"`   // the time was up before all jobs were done
 
 	HeapBytes     uint64  `json:"heap_bytes"`               // that live afterwards, with the store open
-	RSSBytes      uint64  `json:"rss_bytes,omitzero"`       // of this process, where the system tells
+	RSSBytes      uint64  `json:"rss_bytes,omitzero"`       // of this process, where the system reports it
 	BytesPerJob   float64 `json:"bytes_per_job,omitzero"`   // by which the store has grown, warm-up included
 	CommitsPerJob float64 `json:"commits_per_job,omitzero"` // transactions, warm-up and claims of nothing included
 	before        sojourn.Status
 }
 
-// Case says what was measured, in words.
+// Case describes the measured case in words.
 func (r Result) Case() string {
 	var words []string
 	if r.Queue != "" {
@@ -77,8 +77,8 @@ func (r *Result) starts(s Sample) {
 	r.StartP50MS, r.StartP99MS = Milliseconds(s.Quantile(0.5)), Milliseconds(s.Quantile(0.99))
 }
 
-// settle notes the store as it is before the measurement. A store that does not tell leaves the
-// figures out.
+// settle records the status of the store before the measurement. If the store has no status, its
+// figures are omitted.
 func (r *Result) settle(ctx context.Context, c *sojourn.Client) {
 	if s, err := c.Store().Status(ctx); err == nil {
 		r.before = s
@@ -98,7 +98,7 @@ func (r *Result) fill(ctx context.Context, c *sojourn.Client, m Measured) {
 	r.HeapBytes, r.RSSBytes = memory.HeapAlloc, residentBytes()
 }
 
-// residentBytes asks Linux; elsewhere it is 0.
+// residentBytes returns the resident set size on Linux, elsewhere 0.
 func residentBytes() uint64 {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 // Bench measures scenarios on our own store.
 type Bench struct {
 	Config
-	// Open gives the store of one case and what lets go of it: an empty one, or the same again.
+	// Open returns the store of one case, empty or reused, and a function that releases it.
 	Open func(ctx context.Context) (c *sojourn.Client, done func() error, err error)
-	// Progress is told each result at once.
+	// Progress is called with each result at once.
 	Progress func(Result)
 
 	report Report
@@ -24,7 +24,7 @@ type Bench struct {
 	began  time.Time
 }
 
-// Report is what Run has found.
+// Report holds the results of Run.
 type Report struct {
 	Store      string    `json:"store"`
 	Version    string    `json:"version"` // of the database
@@ -85,8 +85,8 @@ func (b *Bench) load(producers, batch int) Load {
 	return Load{Jobs: b.Jobs, WarmUp: b.Jobs / 10, Producers: producers, Batch: batch, Within: b.Within}
 }
 
-// measure runs one case on a store and in a queue of its own, and keeps its result. run may add to
-// the result.
+// measure runs one case on its own store and queue, and keeps its result. run may add to the
+// result.
 func (b *Bench) measure(ctx context.Context, r Result, run func(ctx context.Context, s *Sojourn, r *Result) (Measured, error)) error {
 	r, err := b.once(ctx, r, run)
 	if err == nil {
@@ -111,8 +111,8 @@ func (b *Bench) once(ctx context.Context, r Result, run func(ctx context.Context
 	return r, errors.Join(err, done())
 }
 
-// open gives a store, with a queue of its own: what an earlier case, or an earlier run on this
-// store, has left stands in another one.
+// open opens a store with a new queue. Jobs that an earlier case or run left in this store are in
+// other queues.
 func (b *Bench) open(ctx context.Context, r *Result) (s *Sojourn, done func() error, err error) {
 	c, done, err := b.Open(ctx)
 	if err != nil {

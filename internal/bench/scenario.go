@@ -29,14 +29,14 @@ const (
 	MaxRuns      = 100
 )
 
-// Config says how much is measured.
+// Config sets the size of the measurements.
 type Config struct {
 	Jobs      int           // 1 to MaxJobs
 	Producers []int         // each 1 to MaxProducers
 	Batch     int           // 1 to sojourn.MaxBatch
 	Backlogs  []int         // each 1 to MaxJobs
 	Awaiting  []int         // each 1 to MaxJobs; none = not measured
-	Runs      int           // 1 to MaxRuns; only what has a ratio is measured more than once
+	Runs      int           // 1 to MaxRuns; only cases with a ratio run more than once
 	Within    time.Duration // above 0
 }
 
@@ -169,7 +169,7 @@ func claims(ctx context.Context, b *Bench) error {
 				if err != nil {
 					return m, err
 				}
-				r.settle(ctx, s.Client) // what the backlog cost is not what the claims cost
+				r.settle(ctx, s.Client) // exclude the cost of the backlog from that of the claims
 				return claimBefore(ctx, s, Load{Jobs: backlogBatches * perClaim, Within: b.Within}, backlog, perClaim)
 			})
 			if err != nil {

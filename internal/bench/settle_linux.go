@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// settle ends what another measurement has left to do: garbage, and what the disk is still to write
-// or to free. Whoever comes after River with its many rows would pay for it otherwise.
+// settle completes the pending work of the previous measurement: garbage collection, disk writes
+// and frees. Otherwise the system measured after River, with its many rows, would pay for it.
 func settle() {
 	runtime.GC()
 	syscall.Sync()

@@ -37,7 +37,7 @@ type Sojourn struct {
 	Concurrency int              // of each worker; 0 = the constant of that name
 	Workers     int              // 0 = 1
 	Bare        bool             // Work is loops of Store.Claim and Store.Finish, without package worker
-	Start       func(number int) // is called when the job with that number starts; nil = nobody is
+	Start       func(number int) // called when the job with that number starts; may be nil
 	After       func() error     // is called by Close in the end, to remove the store; nil = nothing
 }
 
@@ -104,7 +104,7 @@ func (s *Sojourn) started(j *sojourn.Job) {
 	}
 }
 
-// claimers are what a worker does, without its handlers, timeouts and extensions.
+// claimers run loops of Claim and Finish: a worker without handlers, timeouts and extensions.
 func (s *Sojourn) claimers(ctx context.Context, store sojourn.Store) error {
 	return together(ctx, Claimers, func(ctx context.Context, i int) error { return s.claimer(ctx, store, fmt.Sprint("bench-", i)) })
 }
@@ -157,7 +157,7 @@ func (s *Sojourn) Close() error {
 	return err
 }
 
-// counting is told what was finished.
+// counting is a store that passes finished outcomes to told.
 type counting struct {
 	sojourn.Store
 	told func([]sojourn.Outcome, []sojourn.Finished)

@@ -138,7 +138,7 @@ func TestScenariosByName(t *testing.T) {
 	}
 }
 
-// TestMeasureBreaksOff ends with the first error, and closes what was open.
+// TestMeasureBreaksOff: a measurement stops at the first error and closes its open systems.
 func TestMeasureBreaksOff(t *testing.T) {
 	c, err := sqlite.Open(":memory:")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// watch measures for each job from when it is handed over to when its handler starts. Its methods
-// may be called at the same time.
+// watch measures the time of each job from its enqueue call to the start of its handler. Its
+// methods are safe for concurrent use.
 type watch struct {
 	first int // the number of the first job that counts
 	born  time.Time
@@ -19,7 +19,7 @@ func newWatch(first, jobs int) *watch {
 	return &watch{first: first, born: time.Now(), began: make([]atomic.Int64, jobs), took: make([]atomic.Int64, jobs)}
 }
 
-// counts reports whether a job is not one of those that warm up.
+// counts reports whether a job is measured, and not part of the warm-up.
 func (w *watch) counts(number int) bool { return number >= w.first && number-w.first < len(w.began) }
 
 func (w *watch) begin(first, n int) {

@@ -15,9 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
-// RabbitMQ is a node of the test's own, out of the programs that Debian has: its ports, files and
-// port mapper are no other node's. RabbitMQ refuses nothing to root, but root becomes nobody all
-// the same.
+// RabbitMQ is a node for one test, run from Debian's programs, with its own ports, files and port
+// mapper. RabbitMQ would run as root, but a root process becomes the user nobody all the same.
 type RabbitMQ struct {
 	URL        string
 	dir        string
@@ -39,7 +38,7 @@ func StartRabbitMQ(t *testing.T) *RabbitMQ {
 		}
 		t.Skip("rabbitmq-server is not installed")
 	}
-	dir, err := os.MkdirTemp("", "sojourn-rabbitmq-") // not below the folder of the test, into which nobody may not look
+	dir, err := os.MkdirTemp("", "sojourn-rabbitmq-") // the user nobody cannot read the folder of the test
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +59,7 @@ func StartRabbitMQ(t *testing.T) *RabbitMQ {
 	return r
 }
 
-// command runs a program as nobody, with what it must know.
+// command prepares a program that runs as the user nobody, with the environment that it needs.
 func (r *RabbitMQ) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.SysProcAttr, _ = pgtest.Unprivileged()
@@ -104,8 +103,8 @@ func (r *RabbitMQ) Start(t *testing.T) {
 	t.Fatalf("the node does not start:\n%s", text[max(len(text)-4000, 0):])
 }
 
-// Stop ends the node in order. After a Kill a node once came back without a queue that had been
-// declared just before; internal/outage kills a node that has had its queue for longer.
+// Stop shuts the node down cleanly. After a Kill a node once restarted without a queue that had
+// been declared just before; internal/outage kills a node whose queue is older.
 func (r *RabbitMQ) Stop(t *testing.T) {
 	t.Helper()
 	if err := r.node.Process.Signal(syscall.SIGTERM); err != nil {
@@ -126,7 +125,7 @@ func (r *RabbitMQ) Kill() {
 	}
 }
 
-// freePort is a port that nobody has just now.
+// freePort returns a port that is free at the moment.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,12 +1,10 @@
-// Package calendar answers when windows of the day are open. It is pure arithmetic over the
-// time-zone rules that it carries itself, so the same version of the program gives the same answers
-// on every machine.
+// Package calendar computes when time-of-day windows are open. It is pure arithmetic over embedded
+// time-zone rules, so the same version of the program gives the same results on every machine.
 //
 // One rule covers every clock change: a time of day means the first instant at which the wall clock
-// of the zone has reached it. So what falls into a gap (spring, a day that the zone skips) means
-// the end of the gap, and what comes twice (autumn) means its first occurrence. The instants keep
-// the order of the times, therefore windows that follow each other never overlap and leave nothing
-// between them.
+// of the zone has reached it. A time in a gap (spring, a day that the zone skips) means the end of
+// the gap. A repeated time (autumn) means its first occurrence. The instants keep the order of the
+// times, so adjacent windows never overlap and leave no gap between them.
 package calendar
 
 import (
@@ -53,8 +51,8 @@ func (c Calendar) Next(t, limit time.Time) (opens time.Time, ok bool) {
 	return time.Unix(at, 0).UTC(), true
 }
 
-// Until is the first instant after t at which c is closed, if it is open at t; limit if it is still
-// open then.
+// Until returns the first instant after t at which c is closed, if it is open at t. If c is still
+// open at limit, it returns limit.
 func (c Calendar) Until(t, limit time.Time) time.Time {
 	end := limit.Unix()
 	for _, s := range c {

@@ -35,7 +35,7 @@ func instantOf(t *testing.T, text string) time.Time {
 	return at
 }
 
-// openings writes what c does from from on: n pairs of open and shut, in UTC.
+// openings formats the next n pairs of opening and closing times of c after from, in UTC.
 func openings(c Calendar, from time.Time, n int) string {
 	var out []string
 	limit := from.AddDate(5, 0, 0)

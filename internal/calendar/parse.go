@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// FieldError says which field of a definition cannot be read, and why.
+// FieldError names the field of a definition that cannot be parsed, and the reason.
 type FieldError struct{ Field, Text string }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Text }

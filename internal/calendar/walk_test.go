@@ -160,8 +160,8 @@ func must[T any](t *testing.T, f func() (T, error)) T {
 
 const everyDay = 1<<7 - 1
 
-// around makes the windows that a clock change can trouble: their ends stand before, on, inside and
-// after what is skipped or repeated.
+// around returns the windows that a clock change can affect: their ends are before, on, inside and
+// after the skipped or repeated interval.
 func around(change time.Time) []rule {
 	_, was := change.Add(-time.Second).Zone()
 	_, is := change.Zone()

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// MinPiece is what must arrive of a body within the patience of its Budget, unless it ends
-	// before: a body that drips ends as one that is silent.
+	// MinPiece is the number of bytes of a body that must arrive within the patience of its Budget,
+	// unless the body ends before. A body that trickles is aborted like a silent one.
 	MinPiece = 64 << 10
 	// firstBuffer is memory that a body has without counting, as its connection has a buffer of
 	// that size too.
 	firstBuffer = 4 << 10
-	// settled is how long a body may be on its way before it can be given up for another.
+	// settled is the age at which a body may be aborted to make room for another.
 	settled = time.Second
-	// drainPatience is how long the rest of a body that nobody reads may take to arrive before its
+	// drainPatience is the time in which the unread rest of a body must arrive; after it the
 	// connection is closed.
 	drainPatience = time.Second
 )
@@ -30,9 +30,9 @@ var (
 	ErrNoRoom   = errors.New("the bodies that are being read exceed their memory")
 )
 
-// Budget bounds the memory of request bodies. A body counts with the bytes that have arrived, so
-// one that is only announced takes nothing. If there is no room, the body that has been on its way
-// longest is given up, so slow senders cannot hold the memory. Safe for concurrent use.
+// Budget limits the memory of request bodies. Only received bytes count; an announced length does
+// not. If the memory is full, the oldest body is aborted, so slow senders cannot hold the memory.
+// Safe for concurrent use.
 type Budget struct {
 	most     int64
 	patience time.Duration

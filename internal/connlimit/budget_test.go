@@ -36,14 +36,14 @@ func send(b *Budget, announced, most int64) *sender {
 	go func() {
 		var err error
 		s.data, err = s.ReadAll(s.Body, announced, most, 100)
-		_ = in.Close() // what is still being written has no reader
+		_ = in.Close() // fails pending writes: the reader is gone
 		s.done <- err
 	}()
 	return s
 }
 
-// write returns when all of the text has been read and counted, because a pipe has no buffer and
-// the last byte is taken by the read after.
+// write returns when the reader has read and counted all bytes, because a pipe has no buffer and
+// the next read takes the last byte.
 func (s *sender) write(n int) {
 	_, _ = io.WriteString(s.pipe, strings.Repeat("x", n))
 	_, _ = s.pipe.Write(nil)
@@ -57,8 +57,8 @@ func (s *sender) end(t *testing.T, want error) {
 	}
 }
 
-// TestBudget: what is announced costs nothing; when the memory is full, the body that has been on
-// its way longest is given up for another.
+// TestBudget: an announced length reserves no memory. When the memory is full, the body that has
+// been arriving for longest is aborted in favour of another.
 func TestBudget(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := NewBudget(100_000, time.Minute)
@@ -96,8 +96,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestLimit: a body above the limit of its route is refused, and a large one alone is taken
-// whatever the budget is.
+// TestLimit: a body above the limit of its route is refused. A single large body is accepted under
+// any budget.
 func TestLimit(t *testing.T) {
 	b := NewBudget(10_000, time.Minute)
 	large := send(b, -1, 50_000)

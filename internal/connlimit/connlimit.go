@@ -16,9 +16,9 @@ import (
 
 // Limiter bounds the connections of an http.Server. A connection is unauthenticated until
 // SetAuthenticated is called with the context of one of its requests. Unauthenticated connections
-// never take more than their share, and the oldest of them is closed to make room: a newcomer is
-// never refused, so nobody is locked out, however many connections a stranger opens. Activity does
-// not count, because a stranger can send a byte at any time. Safe for concurrent use.
+// never take more than their share, and the oldest of them is closed to make room: a new connection
+// is never refused, so an attacker with many connections cannot lock clients out. Activity does not
+// count, because an attacker can send a byte at any time. Safe for concurrent use.
 type Limiter struct {
 	most     int // connections
 	unauthed int // of them at most unauthenticated
@@ -56,8 +56,8 @@ func (l *Limiter) Install(h *http.Server) {
 	}
 }
 
-// SetAuthenticated says whether the client of a request has proved who it is. It does nothing where
-// no Limiter is installed.
+// SetAuthenticated records whether the client of a request is authenticated. It does nothing if no
+// Limiter is installed.
 func SetAuthenticated(ctx context.Context, yes bool) {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	if c == nil || c.authed.Load() == yes {

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// ledger is what the parent has heard from all its children.
+// ledger holds the reports that the parent got from all its children.
 type ledger struct {
 	mu       sync.Mutex // guards the fields below
 	acked    map[sojourn.ID]bool
@@ -87,7 +87,7 @@ func (l *ledger) run(t *testing.T, mode, file string, kill time.Duration) {
 	}
 }
 
-// remains is what is wrong after all kills.
+// remains counts the violations found after all kills.
 type remains struct{ lost, stuck, lostAnswers, unexplained int }
 
 func (l *ledger) audit(t *testing.T, file string) (r remains) {
@@ -131,7 +131,7 @@ func (l *ledger) audit(t *testing.T, file string) (r remains) {
 	return r
 }
 
-// count is how many of the acknowledged answers are in the inbox.
+// count returns the number of acknowledged responses in the inbox.
 func (l *ledger) count(t *testing.T, c *sojourn.Client) (n int) {
 	t.Helper()
 	for before := int64(0); ; {

@@ -27,14 +27,14 @@ import (
 
 const (
 	childRemote = "remote"             // works over HTTP until SIGTERM
-	ledgerEnv   = "SOJOURN_CRASH_RUNS" // file in which workers write down what they run
+	ledgerEnv   = "SOJOURN_CRASH_RUNS" // file in which workers log the jobs that they run
 	drainWithin = 90 * time.Second     // longer than a lease of the default length
-	sameMoment  = 2 * time.Millisecond // clocks of the languages are as coarse as this
+	sameMoment  = 2 * time.Millisecond // resolution of the clocks of the languages
 )
 
 var remote = sojourn.Kind[int]{Name: "work", Options: []sojourn.Option{sojourn.WithPolicy(patient)}}
 
-// workRemotely is the worker in Go: as any program has it, with the URL of the server.
+// workRemotely is an ordinary worker in Go, with the URL of the server.
 func workRemotely(ctx context.Context, url string) error {
 	c, err := httpapi.Dial(url, httpapi.Token(os.Getenv("SOJOURN_TOKEN")))
 	if err != nil {

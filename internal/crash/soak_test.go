@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// sample is what must stay flat. fds and rss are 0 where /proc does not tell them.
+// sample holds the values that must stay flat. fds and rss are 0 where /proc does not report them.
 type sample struct {
 	at                              float64 // minutes
 	goroutines, fds, wal, heap, rss float64 // the last three in KiB

@@ -35,7 +35,7 @@ type shop struct {
 	db      *sql.DB
 	enqueue func(ctx context.Context, c *sojourn.Client, tx *sql.Tx, jobs ...*sojourn.Job) ([]sojourn.Enqueued, error)
 	finish  func(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.Job) error
-	settle  string // waits for whoever has written to app
+	settle  string // waits for open writers of table app
 }
 
 // openShop opens a PostgreSQL URL or a SQLite file.

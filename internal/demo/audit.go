@@ -25,12 +25,12 @@ type Report struct {
 
 	Partners []PartnerReport `json:"partners"` // one for each broker
 
-	Problems []string `json:"-"` // at most 20 lines about what is lost
+	Problems []string `json:"-"` // at most 20 lines about lost jobs and responses
 }
 
-// Responses counts what Respond answered to messages, in this run and those before. An early one is
-// applied later, which is not counted again. Unmatched counts those whose time in the inbox has
-// ended without a job; when they came, they were early.
+// Responses counts the outcomes of Respond, in this run and earlier ones. An early response that is
+// applied later is not counted again. Unmatched counts responses whose time in the inbox ended
+// without a job; they arrived as early responses.
 type Responses struct {
 	Applied   int `json:"applied"`
 	Early     int `json:"early"`
@@ -40,7 +40,7 @@ type Responses struct {
 	Parked    int `json:"parked"`
 }
 
-// OK reports whether nothing is lost and the states add up to what was enqueued.
+// OK reports whether nothing is lost and the job states add up to the number of enqueued jobs.
 func (r Report) OK() bool {
 	return r.Lost == 0 && r.Completed+r.Failed+r.Cancelled+r.Live == r.Enqueued
 }
@@ -56,7 +56,7 @@ func (r *Report) problem(format string, a ...any) {
 	}
 }
 
-// audit counts the store and holds it against the ledger. Nothing else may write meanwhile.
+// audit counts the store's rows and compares them with the ledger. No other writer may be active.
 func audit(ctx context.Context, c *sojourn.Client, l *ledger) (Report, error) {
 	r := Report{Responses: l.responses()}
 	if err := sweep(ctx, c); err != nil {
@@ -80,7 +80,7 @@ func describe(s sojourn.Status) string {
 	return fmt.Sprintf("%s %s (%s)", s.Store, s.Version, s.Durability)
 }
 
-// sweep does what is due, so that answers whose time has ended are counted as unmatched.
+// sweep processes everything overdue, so that expired early responses are counted as unmatched.
 func sweep(ctx context.Context, c *sojourn.Client) error {
 	for {
 		n, err := c.Store().Sweep(ctx, sojourn.MaxFind)

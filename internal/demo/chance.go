@@ -11,15 +11,15 @@ import (
 // RandomSeed draws a seed below 2^31, short enough to type.
 func RandomSeed() uint64 { return uint64(rand.Uint32() >> 1) }
 
-// chance draws from the seed and a name, so that what happens to an order depends on nothing that
-// happened before: not on the order in which goroutines run, and not on a restart.
+// chance draws from the seed and a name, so that the fate of an order depends neither on the
+// scheduling of goroutines nor on a restart.
 func chance(seed uint64, name string, number int) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, h.Sum64()+uint64(number)*0x9e3779b97f4a7c15))
 }
 
-// traits are what an order is like.
+// traits holds the properties of an order.
 type traits struct {
 	cents    int
 	region   string
@@ -50,7 +50,7 @@ func (c Config) drops(message string) bool {
 	return c.Fault == DropAck && chance(c.Seed, "drop "+message, 0).Float64() < dropShare
 }
 
-// fate is what the gateway does about one try to charge a card.
+// fate is the gateway's reaction to one attempt to charge a card.
 type fate struct {
 	status   string
 	delay    time.Duration
@@ -61,7 +61,7 @@ type fate struct {
 	garbled  bool
 }
 
-// What a gateway says about a charge.
+// The gateway's replies to a charge.
 const (
 	approved = "approved"
 	declined = "declined"

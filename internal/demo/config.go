@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Config says what the demo does. [Defaults] and [Headless] give complete ones.
+// Config configures the demo. [Defaults] and [Headless] return complete ones.
 type Config struct {
 	Path    string        // the ledgers are Path.ledger and Path.gateway
 	Seed    uint64        // of all chance; the same seed draws the same orders and answers
@@ -74,10 +74,10 @@ func Defaults() Config {
 	}
 }
 
-// Headless are for checking: 250 orders a second for the first 60 % of d (later, if the machine is
-// slow), then d's rest for the answers to come. Jobs wait for 40 % of d, 1 s to 12 s, so that
-// missing answers are asked for again in time. Orders whose answer is still out at the end count as
-// live.
+// Headless returns the settings for checks: 250 orders per second for the first 60 % of d (longer
+// if the machine is slow), then the rest of d for the responses. Jobs wait for 40 % of d, 1 s to
+// 12 s, so that a missing response is requested again in time. Orders whose response is missing at
+// the end count as live.
 func Headless(d time.Duration) Config {
 	c := Defaults()
 	c.For, c.Orders = d, 1

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// gateway is the outside world: a payment provider with an HTTP server, webhooks, and a memory of
-// its own that outlives a kill -9. A repeated request with the same Idempotency-Key charges nobody
-// twice.
+// gateway simulates a payment provider with an HTTP server, webhooks, and its own storage, which
+// survives a kill -9. A repeated request with the same Idempotency-Key is charged only once.
 type gateway struct {
 	seed    uint64
 	world   World
@@ -25,7 +24,7 @@ type gateway struct {
 	senders senders
 }
 
-// Gateway counts what the other side has seen, since its file was made.
+// Gateway counts the events at the payment provider since its file was created.
 type Gateway struct {
 	Requests     int `json:"requests"`      // of this process
 	Repeated     int `json:"repeated"`      // of them, under an Idempotency-Key that was there before
@@ -40,7 +39,7 @@ type Gateway struct {
 	Pending      int `json:"pending"`       // messages that have not got their 2xx yet
 }
 
-// charge is what the gateway knows of an Idempotency-Key.
+// charge is the gateway's record of an Idempotency-Key.
 type charge struct {
 	Key   string `json:"key"`
 	Order string `json:"order"`
@@ -74,7 +73,7 @@ type memory struct {
 	Delivered string   `json:"delivered,omitempty"`
 }
 
-// openGateway reads what the gateway remembers. Nothing is sent before start.
+// openGateway loads the gateway's storage. Nothing is sent before start.
 func openGateway(path string, c Config, post poster) (*gateway, error) {
 	g := &gateway{seed: c.Seed, world: c.World, post: post, charges: map[string]*charge{}, paid: map[string]string{}}
 	pending := map[string]*message{}

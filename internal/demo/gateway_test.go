@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// mailbox stands where webhooks go.
+// mailbox is the target of webhooks.
 type mailbox struct {
 	got    chan message
 	refuse int // so many before the first 2xx
@@ -73,7 +73,7 @@ func charge1(t *testing.T, g *gateway, key string) int {
 	return w.Code
 }
 
-// pass lets time go by, and whatever happens in it come to rest.
+// pass advances the time and waits until all goroutines are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -187,8 +187,8 @@ func TestGatewaySendsUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-// What the gateway owes, it still owes after a kill -9; what was acknowledged, it does not send
-// again.
+// After a kill -9 the gateway still sends its unacknowledged messages, and does not resend
+// acknowledged ones.
 func TestGatewayGoesOnAfterARestart(t *testing.T) {
 	file := newFile(t)
 	inWorld(t, file, plain(), func(g *gateway, b *mailbox, _ *[]string) {

@@ -60,8 +60,8 @@ func (j *journal) append(v any) error {
 
 func (j *journal) close() error { return j.f.Close() }
 
-// ledger holds what the store has acknowledged: orders that Enqueue answered, and messages for
-// which the gateway got a 2xx. All of it must be found in the store.
+// ledger records the store's acknowledgements: orders acknowledged by Enqueue, and messages for
+// which the gateway got a 2xx. All of them must be found in the store.
 type ledger struct {
 	journal *journal
 
@@ -75,9 +75,8 @@ type ledger struct {
 // answer is a message that was acknowledged.
 type answer struct{ source, id string }
 
-// entry is a line of the ledger: an order with its job, or a message with what Respond answered. An
-// order stands there after the other jobs that it brings along: without it, all of them are
-// enqueued again.
+// entry is a line of the ledger: an order with its job, or a message with its Respond outcome. An
+// order is written after its extra jobs: if it is missing, all of them are enqueued again.
 type entry struct {
 	Order   int                     `json:"order,omitempty"`
 	Job     sojourn.ID              `json:"job,omitempty"`
@@ -142,7 +141,7 @@ func (l *ledger) responses() Responses {
 	return r
 }
 
-// over counts the jobs of a kind, and the answers that came for it over a wire.
+// over counts the jobs of a kind and its responses over a wire.
 func (l *ledger) over(wire, kind string) PartnerReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()

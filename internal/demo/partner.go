@@ -16,15 +16,15 @@ import (
 )
 
 // Wire is a broker inside this process, with the topics [Requests] and [Replies]. It is safe for
-// concurrent use, but for Close.
+// concurrent use, except for Close.
 type Wire interface {
-	// Name is that of the broker: "nats" or "kafka".
+	// Name returns the broker's name: "nats" or "kafka".
 	Name() string
-	// Send returns when the broker has the message. Of it, Key, Headers and Body count.
+	// Send returns when the broker has the message. It uses only Key, Headers and Body of m.
 	Send(ctx context.Context, topic string, m source.Message) error
-	// Receive gives what comes on a topic, through the broker package that programs use.
+	// Receive opens a consumer of a topic, with the broker package that programs use.
 	Receive(topic string) (source.Broker, error)
-	// Close ends the broker, after all who receive from it.
+	// Close stops the broker. All consumers must be closed before.
 	Close()
 }
 
@@ -34,23 +34,23 @@ const (
 	Replies  = "replies"
 )
 
-// trade is what the shop asks of the company at the other end of a wire, once for so many orders.
+// trade is a request that the shop sends to a partner over a wire, once every so many orders.
 type trade struct {
 	over  string // the name of the wire
 	every int
-	key   string // what comes before the order in the key of the job
+	key   string // prefix of the job's key, before the order
 	kind  sojourn.Kind[asked]
-	says  string // the company, in the end
+	says  string // the partner's final reply
 }
 
-// asked are the arguments of a job whose answer comes over a wire.
+// asked holds the args of a job whose response arrives over a wire.
 type asked struct {
 	Key string `json:"key"`
 }
 
 func keyOf(a asked) string { return a.Key }
 
-// trades are of kinds with queues of their own.
+// trades lists the trades. Each kind has its own queue.
 var trades = []trade{
 	{over: "nats", every: 25, key: "export-", says: "written",
 		kind: sojourn.Kind[asked]{Name: "export_orders", Queue: "exports", Key: keyOf, Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour}},
@@ -58,8 +58,8 @@ var trades = []trade{
 		kind: sojourn.Kind[asked]{Name: "book_parcel", Queue: "parcels", Key: keyOf, Timeout: time.Hour, KeepKey: 365 * 24 * time.Hour}},
 }
 
-// partner is a company that is asked over a wire and answers over it, later. It forgets whom it
-// owes an answer when the process dies; the broker forgets nothing.
+// partner receives requests over a wire and responds over it later. It loses its pending responses
+// when the process dies; the broker keeps its messages.
 type partner struct {
 	trade
 	cfg    Config
@@ -72,7 +72,7 @@ type partner struct {
 	replies, sources        sync.WaitGroup
 }
 
-// request is what the shop sends, and reply what comes back.
+// request is a message of the shop, reply the partner's response.
 type (
 	request struct {
 		Key string `json:"key"`
@@ -84,7 +84,7 @@ type (
 	}
 )
 
-// eventID is the header with the company's own id of an answer.
+// eventID is the header with the partner's id of a response.
 const eventID = "event-id"
 
 // extras gives the jobs that an order brings along.
@@ -97,7 +97,7 @@ func (s *shop) extras(n int) (jobs []*sojourn.Job) {
 	return jobs
 }
 
-// handle is one step of a job: send the request and wait, or take the answer.
+// handle is one step of a job: send the request and wait, or process the response.
 func (p *partner) handle(ctx context.Context, job *sojourn.Job, a asked) error {
 	p.stats.started(job)
 	if job.Response != nil {
@@ -116,7 +116,7 @@ func (p *partner) handle(ctx context.Context, job *sojourn.Job, a asked) error {
 	return sojourn.Await(p.cfg.Within)
 }
 
-// match says whom an answer is for. One that is not JSON is parked.
+// match returns a matcher that finds the job of a response. A response that is not JSON is parked.
 func match(kind string) source.Matcher {
 	return func(_ context.Context, m *source.Message) (*sojourn.Response, error) {
 		var r reply
@@ -170,7 +170,7 @@ func (p *partner) taken(h source.Handled) error {
 	return p.ledger.write(entry{Answer: h.Response.MessageID, Source: p.wire.Name(), Outcome: h.Answer.Outcome})
 }
 
-// stop ends the answers, then what takes them.
+// stop stops the partner's responses, then the source that receives them.
 func (p *partner) stop() {
 	if p.stopHearing != nil {
 		p.stopHearing()
@@ -226,14 +226,14 @@ func (p *partner) answer(ctx context.Context, r request) {
 	}
 }
 
-// PartnerReport says what came over a wire, in this run and those before with the same books.
+// PartnerReport counts the traffic of a wire, in this run and earlier ones with the same ledger.
 type PartnerReport struct {
 	Broker    string `json:"broker"`
 	Kind      string `json:"kind"`
 	Queue     string `json:"queue"`
-	Jobs      int    `json:"jobs"`      // that Enqueue has acknowledged
-	Answered  int    `json:"answered"`  // answers that were applied
-	Duplicate int    `json:"duplicate"` // answers that came again
-	Parked    int    `json:"parked"`    // answers that could not be read
+	Jobs      int    `json:"jobs"`      // acknowledged by Enqueue
+	Answered  int    `json:"answered"`  // applied responses
+	Duplicate int    `json:"duplicate"` // duplicate responses
+	Parked    int    `json:"parked"`    // responses that could not be read
 	Other     int    `json:"other"`     // early and late ones
 }

@@ -16,11 +16,10 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// Run plays the demo on a store until ctx ends or cfg.For is over, drains, and holds the store
-// against the ledger. It goes on where an earlier run with the same store and Path stopped, however
-// it stopped. One Run at a time may use a Path. view, if not nil, is called at most four times a
-// second, by one goroutine. The error is about the run itself; what the store has lost stands in
-// the Report.
+// Run plays the demo on a store until ctx ends or cfg.For is over, drains, and compares the store
+// with the ledger. It continues an earlier run with the same store and Path, however that ended.
+// One Run at a time may use a Path. view, if not nil, is called at most four times a second, by one
+// goroutine. The error is about the run itself; losses of the store are in the Report.
 func Run(ctx context.Context, c *sojourn.Client, cfg Config, view func(Snapshot)) (Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
@@ -97,7 +96,7 @@ func set(ctx context.Context, c *sojourn.Client, cfg Config) (_ *stage, err erro
 	return s, s.wire()
 }
 
-// wire starts the brokers, and finds who is at their other end.
+// wire starts the brokers and sets up the partner of each.
 func (s *stage) wire() (err error) {
 	if s.cfg.Wires == nil {
 		return nil
@@ -116,7 +115,7 @@ func (s *stage) wire() (err error) {
 	return nil
 }
 
-// traded counts what came over the wires.
+// traded returns the report of each partner.
 func (s *stage) traded() []PartnerReport {
 	all := make([]PartnerReport, len(s.partners))
 	for i, p := range s.partners {
@@ -195,8 +194,8 @@ func (s *stage) fail(err error) {
 	}
 }
 
-// play runs the demo and drains in the order of the flow, so that whatever is under way finds the
-// next door still open.
+// play runs the demo and drains its stages in the order of the data flow, so that work in progress
+// can still reach the next stage.
 func (s *stage) play(ctx context.Context, view func(Snapshot)) error {
 	if s.cfg.For > 0 {
 		var cancel context.CancelFunc
@@ -266,7 +265,7 @@ func (s *stage) work(ctx context.Context) (drain func(), err error) {
 	}, nil
 }
 
-// hangUp ends what listens on the wires.
+// hangUp stops the partners.
 func (s *stage) hangUp() {
 	for _, p := range s.partners {
 		p.stop()

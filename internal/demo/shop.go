@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// charged are the arguments of a job.
+// charged holds the args of a job.
 type charged struct {
 	Order string `json:"order"`
 	Cents int    `json:"cents"`
@@ -52,7 +52,7 @@ type shop struct {
 	withdrawals sync.WaitGroup
 }
 
-// handle is one step of a job: ask for money and wait, or take the answer.
+// handle is one step of a job: request the payment and wait, or process the response.
 func (s *shop) handle(ctx context.Context, job *sojourn.Job, c charged) error {
 	s.stats.started(job)
 	if job.Response == nil {
@@ -72,8 +72,7 @@ func (s *shop) handle(ctx context.Context, job *sojourn.Job, c charged) error {
 	return job.SetResult(map[string]any{"order": c.Order, "charged_cents": answer.Cents})
 }
 
-// request asks the gateway to charge a card. The Idempotency-Key is the same whenever the job is
-// run again.
+// request asks the gateway to charge a card. Retries of the job use the same Idempotency-Key.
 func (s *shop) request(ctx context.Context, job *sojourn.Job, c charged) error {
 	body, err := json.Marshal(order(c))
 	if err != nil {
@@ -133,8 +132,8 @@ func (s *shop) next() (n int, due time.Time, ok bool) {
 	return s.upcoming - 1, due, true
 }
 
-// sell enqueues one order, after what it brings along, and notes the acknowledgements. All are
-// finished even if ctx ends meanwhile.
+// sell enqueues the extra jobs of an order, then the order itself, and logs the acknowledgements in
+// the ledger. All of them are finished even if ctx ends meanwhile.
 func (s *shop) sell(ctx context.Context, n int) error {
 	for _, job := range s.extras(n) {
 		id, err := s.enqueue(ctx, job, false)

@@ -59,7 +59,7 @@ func (s Snapshot) final() int64 {
 	return s.Counts[sojourn.Completed] + s.Counts[sojourn.Failed] + s.Counts[sojourn.Cancelled]
 }
 
-// tally is what is counted at a time.
+// tally holds the counters at one time.
 type tally struct {
 	at                          time.Duration
 	enqueued, finished, answers float64
@@ -70,7 +70,7 @@ type rates struct{ tallies []tally }
 
 const rateSpan = 5 * time.Second
 
-// add takes a tally and gives the differences to the oldest one in the span, a second.
+// add appends a tally and returns the rates per second since the oldest tally in the span.
 func (r *rates) add(t tally) (enqueued, finished, answers float64) {
 	r.tallies = append(r.tallies, t)
 	for len(r.tallies) > 2 && t.at-r.tallies[0].at > rateSpan {

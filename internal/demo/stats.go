@@ -56,7 +56,7 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Round(10*time.Microsecond).Microseconds()) / 1000
 }
 
-// stats is what the demo has seen since it started. Safe for concurrent use.
+// stats holds the demo's measurements since its start. Safe for concurrent use.
 type stats struct {
 	enqueues window // duration of Client.Enqueue
 	waits    window // from when a job could start to its first start

@@ -102,7 +102,7 @@ func render(s Snapshot) string {
 	return b.String()
 }
 
-// overBrokers is the line about what is answered over brokers.
+// overBrokers returns the line about the responses that arrive over brokers.
 func overBrokers(all []PartnerReport) string {
 	if len(all) == 0 {
 		return "brokers  none\n"

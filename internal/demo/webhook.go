@@ -20,15 +20,15 @@ type webhook struct {
 	Cents  int    `json:"cents"`
 }
 
-// receiver is the shop's door for webhooks. It answers 2xx only once the answer is stored durably:
-// whatever comes after that, the gateway need not send it again.
+// receiver is the shop's webhook endpoint. It returns 2xx only when the response is stored durably:
+// after that, the gateway never has to resend it.
 type receiver struct {
 	client *sojourn.Client
 	drops  func(message string) bool // the fault drop-ack
 	stats  *stats
 }
 
-// ServeHTTP takes a webhook and says in JSON what became of it.
+// ServeHTTP stores the response of a webhook and returns its outcome as JSON.
 func (h *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
 	var hook webhook
@@ -65,7 +65,7 @@ func response(id string, hook webhook, body []byte) *sojourn.Response {
 	return r
 }
 
-// poster sends one webhook and returns what the receiver said became of it.
+// poster sends one webhook and returns the outcome that the receiver reports.
 type poster func(m *message) (sojourn.ResponseOutcome, error)
 
 // postTo sends webhooks to a URL.
@@ -97,7 +97,7 @@ func postTo(client *http.Client, url string) poster {
 	}
 }
 
-// senders are the gateway's messages on their way.
+// senders holds the gateway's messages that are not acknowledged yet.
 type senders struct {
 	mu      sync.Mutex // guards what follows
 	pending map[string]*message
@@ -105,8 +105,8 @@ type senders struct {
 	closed  bool
 	busy    sync.WaitGroup
 	slots   chan struct{}
-	ack     func(id string, outcome sojourn.ResponseOutcome) error // a message has got its 2xx
-	fail    func(error)                                            // a file could not be written
+	ack     func(id string, outcome sojourn.ResponseOutcome) error // called when a message got its 2xx
+	fail    func(error)                                            // called when a file could not be written
 }
 
 const (
@@ -121,8 +121,8 @@ func (s *senders) count() int {
 	return len(s.pending)
 }
 
-// start sends what is pending from an earlier process, and whatever comes from now on. ack and fail
-// may be called by several goroutines at once.
+// start sends the messages pending from an earlier process, and every later one. ack and fail may
+// be called concurrently.
 func (g *gateway) start(ack func(string, sojourn.ResponseOutcome) error, fail func(error)) {
 	s := &g.senders
 	s.mu.Lock()

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	case opens[role] != nil:
 		err = child(role, address)
 	case serves[role] != nil:
-		go func() { // whoever has started it is gone when its end of the pipe is
+		go func() { // stdin ends when the parent process has died
 			io.Copy(io.Discard, os.Stdin)
 			os.Exit(0)
 		}()
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// hasty is the control arm: it acknowledges before anything is stored.
+// hasty is the control arm: it acknowledges messages before they are stored.
 type hasty struct{ source.Broker }
 
 func (h hasty) Receive(ctx context.Context, limit int) ([]*source.Message, error) {

@@ -1,9 +1,9 @@
-// Package outage shows that answers come through whatever dies. Its tests send thousands of them
-// over real brokers, which are killed and started again, to a process that is killed again and
-// again.
+// Package outage shows that no response is lost when processes die. Its tests send thousands of
+// responses over real brokers, which are killed and restarted, to a process that is killed
+// repeatedly.
 //
-//	plan_test.go      what is sent, and what must have become of it
-//	scenario_test.go  who is killed when
+//	plan_test.go      the messages to send and their expected outcomes
+//	scenario_test.go  the order of the kills
 //	child_test.go     the process with a source, workers and a store, that is killed
 //	process_test.go   starting and killing processes
 //	nats_test.go …    one file for each broker

@@ -160,7 +160,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// left is what the source has not acknowledged.
+// left counts the messages that the source has not acknowledged.
 func (s *natsServer) left(t *testing.T) uint64 {
 	t.Helper()
 	to, err := s.sender()

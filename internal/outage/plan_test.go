@@ -19,7 +19,7 @@ var ask = sojourn.Kind[int]{Name: "ask", Options: []sojourn.Option{sojourn.WithP
 // sourceName is that of the source under test.
 const sourceName = "outside"
 
-// message is what the outside sends.
+// message is a message of the outside system.
 type message struct {
 	id   string // the sender's: equal for the copies of one answer
 	send string // of this sending: a broker that knows such a thing takes it once
@@ -30,8 +30,8 @@ func key(i int) string { return fmt.Sprintf("order-%d", i) }
 
 func answer(key string, i int) string { return fmt.Sprintf(`{"order":%q,"answer":%d}`, key, 7*i) }
 
-// plan is what is sent in one run: first the early ones, before there are jobs, then all others,
-// shuffled.
+// plan holds the messages of one run: first the early ones, sent before their jobs exist, then all
+// others, shuffled.
 type plan struct {
 	jobs, unknown, broken, twice int
 	early, rest                  []message

@@ -23,7 +23,7 @@ type process struct {
 	once   sync.Once
 }
 
-// start runs a role of this test binary, or another program. line gets what it prints.
+// start runs a role of this test binary, or another program. line gets each line of its output.
 func start(t *testing.T, role, address string, env []string, line func(string), command ...string) *process {
 	t.Helper()
 	if len(command) == 0 {
@@ -77,7 +77,7 @@ func (p *process) stop(t *testing.T) {
 	})
 }
 
-// freePort is a port that nobody has just now.
+// freePort returns a port that is free at the moment.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -107,7 +107,7 @@ func run(t *testing.T, s server) {
 	sent, middle := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(sent)
-		half := len(p.rest) * 2 / 3 // a little more, because what is handled is told in tens
+		half := len(p.rest) * 2 / 3 // above half, because handled messages are reported in tens
 		out.send(t, p.rest[:half])
 		<-middle
 		out.send(t, p.rest[half:])

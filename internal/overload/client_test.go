@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// caller sends requests past the Go client, which would wait and try again. It counts what comes
-// back.
+// caller sends requests without the Go client, which would wait and retry. It counts the responses.
 type caller struct {
 	http  *http.Client
 	url   string
@@ -65,7 +64,7 @@ func (c *caller) send(ctx context.Context, method, path string, body []byte) (a 
 	return a, nil
 }
 
-// tally counts what a sort of caller was answered.
+// tally records the answers and latencies of each sort of caller.
 type tally struct {
 	mu     sync.Mutex // guards the fields below
 	count  map[string]map[string]int

@@ -1,9 +1,9 @@
-// Package overload sends a server many times what it can do, and looks at those who have started
-// work. It has only tests: producers offer a multiple of the batches that the server can store,
-// others enqueue one job at a time and list jobs, and meanwhile workers keep their leases and
-// report. What the server has no room for must be refused in the right form, reports must come
-// through in time, no lease may be lost, and what was acknowledged must be stored.
+// Package overload sends a server a multiple of its capacity and checks the workers that run jobs.
+// It has only tests: producers offer more batches than the server can store, other callers enqueue
+// single jobs and list jobs, and meanwhile workers extend their leases and report. Requests above
+// the capacity must be refused in the right form, reports must arrive in time, no lease may be
+// lost, and acknowledged jobs must be stored.
 //
-// SOJOURN_OVERLOAD sets for how long, default 3s, and has the p99 of reports judged;
-// SOJOURN_OVERLOAD_TIMES how many times the server's own rate is offered, default 10.
+// SOJOURN_OVERLOAD sets the duration, default 3s, and enables the check of the reports' p99;
+// SOJOURN_OVERLOAD_TIMES sets the multiple of the server's own rate, default 10.
 package overload

@@ -232,7 +232,7 @@ func stock(t *testing.T, c *caller, jobs int) {
 	}
 }
 
-// TestOverload offers a server ten times what it can store.
+// TestOverload offers a server ten times the load that it can store.
 func TestOverload(t *testing.T) {
 	length := setting("SOJOURN_OVERLOAD", 3*time.Second)
 	times, err := strconv.ParseFloat(os.Getenv("SOJOURN_OVERLOAD_TIMES"), 64)

@@ -107,8 +107,8 @@ func (c *Cluster) Immediate() error {
 	return c.run("pg_ctl", "stop", "-D", c.data(), "-m", "immediate", "-s")
 }
 
-// Kill is kill -9 of the server's first process; the others notice it and end. What only stood in
-// its shared memory is gone.
+// Kill sends kill -9 to the server's first process; the others notice it and end. Data that was
+// only in shared memory is lost.
 func (c *Cluster) Kill() error {
 	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
 	if err != nil {

@@ -34,7 +34,7 @@ var server struct {
 var errNoBinaries = errors.New("no PostgreSQL: initdb is neither on the PATH nor in /usr/lib/postgresql/*/bin; install postgresql, " +
 	"or name a database in SOJOURN_TEST_POSTGRES")
 
-// URL gives the server's address. Without a server the test is skipped, and fails in CI.
+// URL returns the server's address. Without a server the test is skipped; in CI it fails.
 func URL(t testing.TB) string {
 	t.Helper()
 	server.once.Do(func() {
@@ -54,7 +54,7 @@ func URL(t testing.TB) string {
 	return server.url
 }
 
-// Stop ends the throwaway cluster, or drops what was kept on a server that goes on.
+// Stop stops the throwaway cluster, or drops the test schemas kept on a server that keeps running.
 func Stop() {
 	if server.stop == nil && len(emptied.names) > 0 {
 		dropEmptied()

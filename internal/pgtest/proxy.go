@@ -102,7 +102,7 @@ func (p *Proxy) serve(client net.Conn, network, server string) {
 	}
 }
 
-// forward copies what passes; pass may change it, and reports whether the connection goes on.
+// forward copies data; pass may change it, and reports whether the connection continues.
 func (p *Proxy) forward(c *proxied, to, from net.Conn, pass func(*proxied, []byte) ([]byte, bool)) {
 	buffer := make([]byte, 1<<16)
 	for {
@@ -124,7 +124,7 @@ func (p *Proxy) forward(c *proxied, to, from net.Conn, pass func(*proxied, []byt
 	}
 }
 
-// committed is what the server says of a commit.
+// committed is the server's reply to a commit.
 var committed = append([]byte{'C', 0, 0, 0, 11}, "COMMIT\x00"...)
 
 func (p *Proxy) answer(_ *proxied, b []byte) ([]byte, bool) {
@@ -166,8 +166,8 @@ func (p *Proxy) Left() int {
 	return p.strikes
 }
 
-// HangAt makes the connection hang on which the client next sends text: neither that nor anything
-// after it is forwarded, and nothing is closed.
+// HangAt makes the next connection on which the client sends text hang: neither text nor later data
+// is forwarded, and nothing is closed.
 func (p *Proxy) HangAt(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -43,7 +43,7 @@ func (t Turns) Give() {
 	}
 }
 
-// Client is what one connection does: it sends Text and then, if Drip is set, one more byte of it a
+// Client describes one connection: it sends Text and then, if Drip is set, one more byte of it per
 // second.
 type Client struct {
 	Text string

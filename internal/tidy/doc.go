@@ -3,7 +3,7 @@
 // whole tree, and is shown a planted breach that it must find.
 //
 //	length_test.go    how long a function, a file and the list at the root may be
-//	docs_test.go      every package and every exported name says what it is; gofmt; nothing left open
+//	docs_test.go      every package and exported name has a doc comment; gofmt; no open to-dos
 //	words_test.go     one word for one thing, in identifiers, SQL, JSON, flags and verbs
 //	imports_test.go   who may import whom, and what a small program links
 //	clock_test.go     who owns the clock and randomness

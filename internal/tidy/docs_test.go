@@ -119,7 +119,7 @@ func formatted(f *file) []string {
 
 var leftOpen = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`)
 
-// nothingLeftOpen: what is missing stands in an issue, where somebody looks for it.
+// nothingLeftOpen: missing work is recorded in an issue, not in a comment.
 func nothingLeftOpen(f *file) (found []string) {
 	for _, group := range f.syntax.Comments {
 		for _, c := range group.List {

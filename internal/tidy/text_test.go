@@ -22,8 +22,8 @@ func testsOurTree(dir string) bool {
 	return covers("bench/...", dir) || dir == "internal/othersqlite"
 }
 
-// noReplace: go install and users' builds ignore a replace directive, so what we test would not be
-// what they run.
+// noReplace: go install and users' builds ignore a replace directive, so tests and users would run
+// different code.
 func noReplace(f *file) (found []string) {
 	if path.Base(f.path) != "go.mod" {
 		return nil
@@ -41,8 +41,8 @@ var (
 	sections = []string{"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 )
 
-// changelog wants the shape of keepachangelog.com: a title, what is unreleased, releases with a
-// date, six names of sections, no section without a line.
+// changelog checks the format of keepachangelog.com: a title, the unreleased changes, releases with
+// a date, six section names, no empty section.
 func changelog(f *file) (found []string) {
 	if f.path != "CHANGELOG.md" {
 		return nil

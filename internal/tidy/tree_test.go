@@ -102,7 +102,7 @@ func (f *file) isGenerated() bool { return f.syntax != nil && ast.IsGenerated(f.
 
 func (f *file) line(p token.Pos) int { return f.set.Position(p).Line }
 
-// at is a finding: the place, then what is wrong and what to do.
+// at formats a finding: the position, then the error and its remedy.
 func (f *file) at(p token.Pos, format string, a ...any) string {
 	return f.atLine(f.line(p), format, a...)
 }

@@ -1,6 +1,6 @@
-// Package kafka receives records from topics of Kafka, as a member of a consumer group. Offsets are
-// committed after the store's commit, and a partition is given up only between two batches, when
-// nothing of it is in hand.
+// Package kafka receives records from Kafka topics, as a member of a consumer group. Offsets are
+// committed after the store's commit, and a partition is released only between two batches, when
+// none of its records is being processed.
 package kafka
 
 import (
@@ -26,9 +26,9 @@ type Options struct {
 	Brokers []string // host:port of some of the cluster. Default: 127.0.0.1:9092
 	Topics  []string
 	Group   string // the consumer group, which holds the offsets. Default: sojourn
-	// Instance makes the process a static member of the group: started again under the same name,
-	// it goes on at once, without a rebalance. Each living process needs another one. Default:
-	// none, so that a dead process is waited for 45 s.
+	// Instance makes the process a static member of the group: restarted under the same name, it
+	// continues at once, without a rebalance. Each running process needs its own name. Default:
+	// none; the partitions of a dead process then wait for 45 s.
 	Instance string
 	Client   []kgo.Opt // of the client, such as TLS, SASL and timeouts; they come after the package's own
 }
@@ -46,13 +46,13 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Open makes a client and returns at once; it connects in Receive, which waits for a cluster that
-// is away. The error is about the options. Where the group has no offset yet, it begins with the
+// Open creates a client and returns at once. Receive connects, and waits while the cluster is
+// unreachable. The error is about the options. If the group has no offset yet, it starts at the
 // oldest record.
 //
-// The id of a message is TOPIC/PARTITION@OFFSET. A topic that is deleted and made anew counts from
-// 0 again: give the source a new name then, or a rule for the id. Of a header with several values
-// the first one counts.
+// The id of a message is TOPIC/PARTITION@OFFSET. The offsets of a topic that is deleted and created
+// again restart at 0: give the source a new name then, or a rule for the id. Only the first value
+// of a header is used.
 func Open(o Options) (source.Broker, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func message(r *kgo.Record) *source.Message {
 		ContentType: headers["content-type"], Time: r.Timestamp, Body: r.Value, Ref: r}
 }
 
-// Acknowledge commits the offsets. They cover all that came before in their partitions.
+// Acknowledge commits the offsets. They cover all earlier records of their partitions.
 func (b *broker) Acknowledge(ctx context.Context, ms []*source.Message) error {
 	records := make([]*kgo.Record, len(ms))
 	for i, m := range ms {

@@ -20,14 +20,14 @@ import (
 const (
 	DefaultURL     = "nats://127.0.0.1:4222"
 	DefaultDurable = "sojourn"
-	DefaultAckWait = 30 * time.Second // what a dead process has received comes again after this
+	DefaultAckWait = 30 * time.Second // messages of a dead process are redelivered after this
 )
 
 const (
-	// alive is how often the server says that it lives while it holds a request for a message that
-	// is not there yet. It is missed after two.
+	// alive is the interval of the server's heartbeats while a request waits for a message. Two
+	// missed heartbeats fail the request.
 	alive = time.Second
-	// connectTime bounds a wait for the connection, so that a log says that there is none.
+	// connectTime limits the wait for a connection, so that a missing connection is logged.
 	connectTime = 5 * time.Second
 )
 
@@ -39,7 +39,7 @@ type Options struct {
 	Subjects    []string      // of the stream; more than one needs a server 2.10. Default: all
 	Durable     string        // the consumer, which holds the position. Default: sojourn
 	AckWait     time.Duration // default 30 s, at least 1 s
-	Existing    bool          // use the consumer as it is: do not make or change it
+	Existing    bool          // use the consumer as it is: do not create or change it
 	Connect     []nats.Option // of the client, such as TLS; they come after the package's own
 }
 
@@ -54,13 +54,13 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Open starts to connect and returns at once; a server that is away is waited for in Receive. The
-// error is about the options. A consumer that is missing is made, one that has other settings is
-// changed, unless Existing.
+// Open starts to connect and returns at once. Receive waits while the server is unreachable. The
+// error is about the options. A missing consumer is created, and one with other settings is
+// changed, unless Existing is set.
 //
-// The id of a message is STREAM@TIME/SEQUENCE, where TIME is when the stream was made, in
-// milliseconds since 1970: a stream that is made anew counts from 1 again. A message has no key. Of
-// a header with several values the first one counts.
+// The id of a message is STREAM@TIME/SEQUENCE, where TIME is the creation time of the stream, in
+// milliseconds since 1970, because the sequence of a recreated stream restarts at 1. A message has
+// no key. Only the first value of a header is used.
 func Open(o Options) (source.Broker, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (b *broker) Receive(ctx context.Context, limit int) ([]*source.Message, err
 		ms, err = b.next(ctx)
 	}
 	if err != nil {
-		b.from = nil // it may be gone, or the stream made anew
+		b.from = nil // it may be gone, or the stream recreated
 	}
 	if err == nil && len(ms) == 0 {
 		err = ctx.Err()

@@ -57,15 +57,14 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Open returns at once; it connects in Receive, which fails as long as the server is away. The
-// error is about the options.
+// Open returns at once. Receive connects, and fails while the server is unreachable. The error is
+// about the options.
 //
-// The id of a message is its property message-id. AMQP knows no other: where the sender sets none,
-// it is the SHA-256 of the message, so that one that comes again is recognised. Two messages that
-// are equal in body, routing key, type, correlation id, application, timestamp and headers are then
-// one; a sender that means two gives them ids. Headers that begin with x- do not count, because
-// servers add them on the way. The key of a message is its correlation id. Headers that are no text
-// appear as fmt prints them.
+// The id of a message is its property message-id. If the sender sets none, it is the SHA-256 of the
+// message, so that a redelivered message is recognised. Messages with the same body, routing key,
+// type, correlation id, application, timestamp and headers are then duplicates; set ids to keep
+// them apart. Headers that begin with x- are ignored, because servers add them. The key of a
+// message is its correlation id. Headers that are not text are formatted with fmt.
 func Open(o Options) (source.Broker, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -144,8 +143,8 @@ func (b *broker) connect() (err error) {
 	return nil
 }
 
-// lost says why the deliveries have ended, and disconnects. The server may have ended the consumer
-// alone, because the queue is gone.
+// lost returns the reason why the deliveries ended, and disconnects. The server may have cancelled
+// only the consumer, because the queue was deleted.
 func (b *broker) lost() error {
 	err := errors.New("the server has ended the consumer")
 	select {
@@ -179,8 +178,8 @@ func message(d amqp.Delivery) *source.Message {
 	return m
 }
 
-// identity is the SHA-256 of what does not change when a message comes again. Each part stands with
-// its length.
+// identity returns the SHA-256 of the parts of a message that redelivery does not change. Each part
+// is prefixed with its length.
 func identity(m *source.Message, more ...string) string {
 	h := sha256.New()
 	write := func(part string) { fmt.Fprintf(h, "%d ", len(part)); io.WriteString(h, part) }

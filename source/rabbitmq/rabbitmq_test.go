@@ -156,7 +156,7 @@ func testHeaders(t *testing.T, r *brokertest.RabbitMQ) {
 	}
 }
 
-// testGone: a queue that is missing is an error, and one that is made anew is found.
+// testGone: a missing queue is an error, and a recreated one is found.
 func testGone(t *testing.T, r *brokertest.RabbitMQ) {
 	b := open(t, rabbitmq.Options{URL: r.URL, Queue: "gone"})
 	defer b.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn/rule"
 )
 
-// place is where a source, or one of its fields, stands in the file.
+// place is the position of a source, or of one of its fields, in the file.
 type place struct {
 	source int
 	field  string // empty: the source itself
@@ -46,7 +46,7 @@ func placesOf(text []byte) places {
 	return found
 }
 
-// path is the key of an expression, and the line in which it stands.
+// path returns the key of an expression and its line.
 func path(p *unstable.Parser, e *unstable.Node) (keys []string, line int) {
 	for k := e.Key(); k.Next(); {
 		if line == 0 {

@@ -36,8 +36,8 @@ type Source struct {
 	Broker  string                        // such as "nats", or "webhook"
 	From    string                        // the stream, topic, queue or path
 	Open    func() (source.Broker, error) // see the Open of the broker's package; nil of a webhook
-	// Endpoint is the door of a webhook, with its secrets; nil of a broker. Without rules, the
-	// sender names kind and key in the path, and Options.Match is nil.
+	// Endpoint returns the endpoint of a webhook, with its secrets; nil for a broker. Without
+	// rules, the sender names kind and key in the path, and Options.Match is nil.
 	Endpoint func() (webhook.Endpoint, error)
 	// Signature is the header that has the signature, or the secret, of a webhook; empty of a
 	// broker.
@@ -124,7 +124,7 @@ const names = "nats, kafka, rabbitmq or webhook"
 // length is a duration such as "30s".
 type length struct{ time.Duration }
 
-// UnmarshalText reads what time.ParseDuration reads.
+// UnmarshalText parses a duration as time.ParseDuration does.
 func (l *length) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	if err != nil {
@@ -202,7 +202,7 @@ func (t table) source() (s Source, err error) {
 	return s, nil
 }
 
-// webhook is a source without a broker: the sender comes to it.
+// webhook returns a source without a broker: the sender calls it.
 func (t table) webhook() (s Source, err error) {
 	d := *t.Webhook
 	s = Source{Rules: t.rules(), Broker: "webhook", From: d.path(t.Name, t.rules()), Signature: signatureHeaders[d.Signature], Kinds: d.Kinds, door: &d}

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-queue/sojourn/source/webhook"
 )
 
-// door is what a file says of a sender of webhooks: the table [source.webhook], and a part of
+// door holds the settings of a webhook sender: the table [source.webhook], and a part of
 // [[endpoint]].
 type door struct {
 	Path        string   `toml:"path"`
@@ -34,7 +34,7 @@ const bearer = "bearer"
 
 var presets = map[string]func(...string) (*webhook.Signed, error){"standard": webhook.Standard, "github": webhook.GitHub, "stripe": webhook.Stripe}
 
-// check finds what is wrong without a secret.
+// check validates the fields that need no secret.
 func (d door) check() error {
 	switch {
 	case d.Signature != bearer && presets[d.Signature] == nil:
@@ -113,7 +113,7 @@ func (d door) secrets(env func(string) string) ([]string, error) {
 	return secrets, nil
 }
 
-// unset lists what secrets cannot do without.
+// unset lists the unset variables and unreadable files of the secrets.
 func (d door) unset(env func(string) string) (missing []string) {
 	if len(d.Secrets) > 0 && env(d.Secrets[0]) == "" {
 		missing = append(missing, d.Secrets[0])

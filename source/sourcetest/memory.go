@@ -1,5 +1,5 @@
-// Package sourcetest tests what belongs to sources: Run is the conformance suite for brokers, and
-// Memory a broker in memory for tests of matchers and of programs that run a source.
+// Package sourcetest has test tools for sources: Run is the conformance suite for brokers, and
+// Memory an in-memory broker for tests of matchers and of programs that run a source.
 package sourcetest
 
 import (
@@ -52,7 +52,7 @@ func (b *Memory) Left() int {
 	return len(b.log) - b.done
 }
 
-// tell wakes those who wait.
+// tell wakes the waiting receivers.
 func (b *Memory) tell() {
 	if b.news != nil {
 		close(b.news)
@@ -67,7 +67,7 @@ type connection struct {
 	at int // the next message
 }
 
-// take returns what there is, or a channel that tells when to look again.
+// take returns the available messages, or a channel that signals when to try again.
 func (c *connection) take(limit int) (ms []*source.Message, news chan struct{}, err error) {
 	b := c.of
 	b.mu.Lock()

@@ -12,7 +12,7 @@ import (
 
 // Bench is a broker under test, with one empty topic, subject or queue.
 type Bench struct {
-	// Open connects a consumer that goes on where the one before was.
+	// Open connects a consumer that continues where the previous one stopped.
 	Open func(t *testing.T) source.Broker
 	// Publish sends messages with their Body, and Headers and Key if the broker has them, and
 	// returns when they are durable. ID is one that the sender gives; a broker with ids of its own
@@ -171,11 +171,11 @@ func restart(t *testing.T, b Bench) {
 			if _, err := fmt.Sscan(string(m.Body), &n); err != nil || n >= 30 {
 				t.Fatalf("%q came", m.Body)
 			}
-			if n >= 10 { // the first ten may come again: the broker may have lost what it was told last
+			if n >= 10 { // the first ten may come again: the broker may have lost the last acknowledgement
 				seen[string(m.Body)] = true
 			}
 		}
-		_ = c.Acknowledge(t.Context(), ms) // those of before the restart may be unknown now
+		_ = c.Acknowledge(t.Context(), ms) // deliveries before the restart may be unknown
 	}
 }
 

@@ -33,8 +33,8 @@ func (f *faulty) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.
 	return nil, f.err
 }
 
-// 2xx only when the response is durable: whatever fails at the store is answered so that the sender
-// tries again.
+// 2xx is sent only when the response is durable: every store error is answered with a status that
+// makes the sender retry.
 func TestStoreFails(t *testing.T) {
 	for want, err := range map[string]error{
 		"unavailable":     &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Message: "the disk is full", Retryable: true},

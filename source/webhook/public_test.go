@@ -99,7 +99,7 @@ func TestPublicKeys(t *testing.T) {
 	}
 }
 
-// An endpoint stands where its path says, and nowhere else; two cannot have one path.
+// An endpoint is served only at its path. Two endpoints cannot share a path.
 func TestPath(t *testing.T) {
 	s := newStage(t, must[*sojourn.Client](t)(sqlite.Open(":memory:")))
 	s.open(func(o *Options) { o.Endpoints[0].Path = "/hooks/v2/bank" })

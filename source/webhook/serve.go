@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-queue/sojourn/source"
 )
 
-// refusal is an answer that is not 2xx: nothing was stored, unless the code says that nobody knows.
+// refusal is an answer that is not 2xx: nothing was stored, unless the code says it is unknown.
 type refusal struct {
 	status int
 	code   string
@@ -30,15 +30,15 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.code }
 
-// One answer for whatever is not there, so that nobody learns whether a token was nearly right.
+// One answer for every unknown path, so that a caller cannot learn how close a token was.
 var notFound = &refusal{http.StatusNotFound, "not_found", "there is nothing here: look at the path", false}
 
-// A message whose id came before with another key or body lies in the inbox. Its sender is told,
-// because it has to choose another id.
+// A message that reuses an id with another key or body is stored in the inbox. Its sender gets this
+// error, because it has to choose another id.
 var conflict = &refusal{http.StatusConflict, "conflict", "the message id came before with another key or body: give each message an id of its own", false}
 var busy = &refusal{http.StatusServiceUnavailable, "busy", "too many requests are being stored: try again", true}
 
-// door is where a request goes.
+// door is the target of a request.
 type door struct {
 	endpoint  *Endpoint // nil: of a capability, or one that the secret has to show
 	token     string
@@ -83,11 +83,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}{answer.Outcome, answer.Seq})
 }
 
-// PassedOver is the outcome of a message that its matcher passes over: it is not stored.
+// PassedOver is the outcome of a message that its matcher skips: it is not stored.
 const PassedOver sojourn.ResponseOutcome = "passed_over"
 
-// handle does the steps in their order: nothing of a message is parsed before it is verified, and
-// nothing is acknowledged before it is stored.
+// handle runs the steps in order: a message is verified before any of it is parsed, and stored
+// before it is acknowledged.
 func (h *Handler) handle(w http.ResponseWriter, r *http.Request, done *Handled) (sojourn.Responded, *refusal) {
 	var none sojourn.Responded
 	d, no := h.route(r)
@@ -195,7 +195,7 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request, arriving *connlim
 	return nil, &refusal{http.StatusBadRequest, "body_broken", "the body has not come whole: try again", true}
 }
 
-// verify says who has sent a message.
+// verify returns the endpoint whose verifier accepts the message.
 func (h *Handler) verify(d door, header http.Header, body []byte) (e *Endpoint, v Verified, no *refusal) {
 	candidates := h.open
 	if d.endpoint != nil {
@@ -217,8 +217,8 @@ func (h *Handler) verify(d door, header http.Header, body []byte) (e *Endpoint, 
 	return e, v, nil
 }
 
-// Message is what the matcher of the endpoint gets of a request that was verified. Names of headers
-// are in lower case, and those that carry secrets are left out. A message without an id gets a
+// Message returns the message that the matcher of the endpoint gets for a verified request. Header
+// names are in lower case; headers that carry secrets are omitted. A message without an id gets a
 // random one.
 func (e *Endpoint) Message(h http.Header, body []byte, v Verified) *source.Message {
 	m := &source.Message{ID: v.ID, Topic: e.Name, Headers: map[string]string{}, ContentType: contentType(h), Time: v.Time, Body: body}
@@ -239,7 +239,7 @@ func contentType(h http.Header) string {
 	return cmp.Or(source.ContentType(h.Get("Content-Type")), "application/octet-stream")
 }
 
-// capability stores the answer of whoever has the URL. Only the store can verify the token.
+// capability stores a response sent to a capability URL. Only the store can verify the token.
 func (h *Handler) capability(ctx context.Context, d door, r *http.Request, body []byte) (sojourn.Responded, *refusal) {
 	response := &sojourn.Response{Token: d.token, Source: CapabilitySource, MessageID: givenID(r.Header), KeepConflict: true, Body: body, ContentType: contentType(r.Header)}
 	answer, err := h.client.Respond(ctx, response)
@@ -267,7 +267,7 @@ func (h *Handler) store(ctx context.Context, e *Endpoint, response *sojourn.Resp
 	return answer, h.refused(e.Name, err)
 }
 
-// allowed keeps a sender to its kinds, and to known keys if it says so.
+// allowed restricts a sender to its kinds, and with KnownOnly to known keys.
 func (h *Handler) allowed(ctx context.Context, e *Endpoint, r *sojourn.Response) *refusal {
 	if r.Park || r.Token != "" || slices.Contains(e.Kinds, "*") && !e.KnownOnly {
 		return nil
@@ -337,5 +337,5 @@ func reply(w http.ResponseWriter, status int, contentType string, v any) {
 	header.Set("Referrer-Policy", "no-referrer") // the path may be a capability
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // whoever does not get the answer sends again
+	_, _ = w.Write(append(b, '\n')) // a sender that does not get the answer retries
 }

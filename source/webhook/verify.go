@@ -25,15 +25,15 @@ const (
 	MaxSignatures    = 10              // in one header; further ones are not looked at
 )
 
-// Verified is what is known for certain of a message.
+// Verified holds the authenticated properties of a message.
 type Verified struct {
 	ID   string    // of the message, the same whenever it is sent again; "" if the sender gives none
-	Time time.Time // when it was signed; zero if the signature does not say
+	Time time.Time // when it was signed; zero if the signature has no time
 }
 
-// Verifier says whether a message comes from its sender. It looks at the body as bytes: nothing is
-// parsed before it returns nil. It must be safe for concurrent use, and compare secrets in constant
-// time. Any error is answered with 401 and says nothing about itself.
+// Verifier authenticates a message. It gets the body as bytes: nothing is parsed before it returns
+// nil. It must be safe for concurrent use and compare secrets in constant time. Any error is
+// answered with 401, without its text.
 type Verifier interface {
 	Verify(h http.Header, body []byte, now time.Time) (Verified, error)
 }
@@ -56,18 +56,18 @@ type Signed struct {
 	read    func(h http.Header, body []byte) (claim, bool)
 }
 
-// claim is what a message says of itself, before any of it is believed.
+// claim holds the properties that a message states, before its signature is verified.
 type claim struct {
 	Verified
 	timed  bool
-	signed [][]byte // what is signed, in pieces
-	given  [][]byte // signatures with a secret, one of which has to fit
-	public [][]byte // or one of these, with a private key
+	signed [][]byte // the signed bytes, in pieces
+	given  [][]byte // signatures with a secret; one of them must match
+	public [][]byte // or one of these signatures with a private key
 	id     func() string
 }
 
-// Verify compares every signature with every secret, so that the time it takes says nothing about
-// which fits.
+// Verify compares every signature with every secret, so that its duration does not reveal which
+// one matches.
 func (s *Signed) Verify(h http.Header, body []byte, now time.Time) (Verified, error) {
 	c, ok := s.read(h, body)
 	if !ok || len(c.given)+len(c.public) == 0 {
@@ -162,8 +162,8 @@ func readStandard(h http.Header, body []byte) (claim, bool) {
 }
 
 // GitHub verifies X-Hub-Signature-256, "sha256=" and the hex HMAC of the body. Neither a time nor
-// X-GitHub-Delivery is signed, so the id of a message is the digest of its body: whoever has
-// recorded one cannot replay it under another id.
+// X-GitHub-Delivery is signed, so the id of a message is the digest of its body: a recorded message
+// cannot be replayed under another id.
 func GitHub(secrets ...string) (*Signed, error) {
 	keys, err := plain(secrets)
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package webhook takes answers over HTTP. A Handler stands in your own server or on a port of its
-// own, and knows three doors:
+// Package webhook receives responses over HTTP. A Handler is part of your own server or has its own
+// port, and serves three routes:
 //
 //	POST /webhook/{name}          (or Endpoint.Path) a signed message of one sender, of which a source.Matcher makes a response
 //	POST /respond/{kind}/{key}    the body is the answer to the job of that key, from a sender who knows a secret
 //	POST /respond/{token}         a capability: the body is the answer to one wait of one job (sojourn.Job.RespondURL)
 //
-// An answer with 2xx means that the message is durable, whatever became of it, and that nobody need
-// send it again; docs/guides/webhooks.md has all status codes and which of them make a sender try
-// again. Tokens, secrets, headers and bodies are never logged.
+// A 2xx status means that the message is durable, whatever its outcome, and need not be sent again.
+// docs/guides/webhooks.md lists all status codes and which of them make a sender retry. Tokens,
+// secrets, headers and bodies are never logged.
 package webhook
 
 import (
@@ -36,10 +36,10 @@ const (
 	reservedShare      = 4                       // one connection in so many is kept for known senders
 )
 
-// CapabilitySource is the source of responses that came by a capability.
+// CapabilitySource is the source of responses sent to a capability URL.
 const CapabilitySource = "capability"
 
-// Endpoint is the door of one sender.
+// Endpoint configures one sender.
 type Endpoint struct {
 	// Name is the source of its responses in the inbox, and with Match the last part of the default
 	// path: 1-128 bytes of A-Za-z0-9_.:-. Message ids are unique within it and a key: two
@@ -48,19 +48,19 @@ type Endpoint struct {
 	// Path is where the sender posts, default /webhook/{name}: up to 255 bytes of A-Za-z0-9_.:~-/
 	// that do not begin with /respond. It needs Match.
 	Path string
-	// Verify says whether a message comes from the sender.
+	// Verify authenticates the sender's messages.
 	Verify Verifier
 	// Match makes responses of messages. Without it the sender names kind and key in the path,
 	// which no signature covers, so Verify must be one that knows a secret, such as Bearer.
 	Match source.Matcher
-	// Kinds are those that the sender may answer; "*" stands for all. A response to a job by its id
-	// needs "*". Never empty.
+	// Kinds lists the kinds that the sender may answer; "*" means all. A response to a job by its
+	// id needs "*". Never empty.
 	Kinds []string
-	// TTL is how long an answer for which there is no job yet lies early. 0: as long as the store
-	// says (24 h).
+	// TTL is the time that an early response waits for its job. 0 = the store's own, 24 h by
+	// default.
 	TTL time.Duration
-	// KnownOnly refuses answers under a key that no job has or had, with 404, so that the sender
-	// tries again. Default: they are kept, and a job that awaits the key within the TTL gets them.
+	// KnownOnly refuses responses to a key that no job has or had, with 404, so that the sender
+	// retries. Default: they are stored, and a job that awaits the key within the TTL gets them.
 	KnownOnly bool
 }
 
@@ -68,22 +68,22 @@ type Endpoint struct {
 type Options struct {
 	// Endpoints are the senders that are known. Without any, only capabilities are taken.
 	Endpoints []Endpoint
-	// NoCapabilities closes the door of capabilities.
+	// NoCapabilities disables capability URLs.
 	NoCapabilities bool
-	// MaxBytes bounds a body: 1 to 16 MiB, default 256 KiB. The store has a limit of its own; the
-	// lower one counts.
+	// MaxBytes limits a body: 1 to 16 MiB, default 256 KiB. The store has its own limit; the lower
+	// one applies.
 	MaxBytes int
 	// Timeout is for the body to come, and then for the store: 100 ms to 10 min, default 10 s.
 	Timeout time.Duration
-	// MaxInFlight bounds the requests that are verified and stored at a time; others are told to
-	// try again. All bodies together take as much memory as so many of MaxBytes. 1 to 100,000,
-	// default 100.
+	// MaxInFlight limits the requests that are verified and stored concurrently; others are refused
+	// and may retry. All bodies together take at most MaxInFlight × MaxBytes of memory. 1 to
+	// 100,000, default 100.
 	MaxInFlight int
 	// MaxConns bounds the connections of Server. A quarter is kept for those that have carried a
 	// message of a known sender or a valid link; of the others the oldest makes room. 1 to
 	// 1,000,000, default 10,000.
 	MaxConns int
-	// Logger gets what goes wrong at the store, and panics. Default: slog.Default().
+	// Logger logs errors of the store, and panics. Default: slog.Default().
 	Logger *slog.Logger
 	// Observe is called with each request that had an answer. Default: none.
 	Observe func(Handled)
@@ -91,12 +91,12 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Handled is what became of a request.
+// Handled is the result of a request.
 type Handled struct {
 	Endpoint string // "" if it is not known, CapabilitySource of a capability
 	Status   int
-	Code     string                  // of a refusal
-	Outcome  sojourn.ResponseOutcome // of what was stored
+	Code     string                  // error code of a refusal
+	Outcome  sojourn.ResponseOutcome // of the stored response
 }
 
 // Handler is the receiver. It is safe for concurrent use.

@@ -342,7 +342,7 @@ func TestLimits(t *testing.T) {
 	s.gets(200, "applied", "/respond/charge/42", strings.Repeat("x", 900), bearerOf(secret, "Content-Encoding", "identity"))
 }
 
-// neverEnds is the rest of a body that nobody may ask for.
+// neverEnds is the rest of a body that must never be read.
 type neverEnds struct{ t *testing.T }
 
 func (n neverEnds) Read([]byte) (int, error) {
@@ -350,9 +350,9 @@ func (n neverEnds) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A message id says nothing about another key of its endpoint. The same id and key with another
-// body is a conflict: the sender is told, and the message lies in the inbox, once. So it is with
-// links, whose ids are those of one wait of one job.
+// Message ids of different keys of an endpoint are independent. The same id and key with another
+// body is a conflict: the sender gets an error, and the message is stored in the inbox, once. The
+// same holds for capability URLs, whose ids belong to one wait of one job.
 func TestMessageIDs(t *testing.T) {
 	onBoth(t, func(s *stage) {
 		a, b := s.running("42"), s.running("43")

@@ -22,8 +22,8 @@ const MaxDepth = 64
 // that is not UTF-8 is mended. The exact form gives every byte back.
 type Codec struct{ Exact bool }
 
-// ExactHeader, with the value ExactValue, marks a request whose body has the exact form, and asks
-// for an answer in it.
+// ExactHeader, with the value ExactValue, marks a request body in the exact form and requests the
+// response in it.
 const (
 	ExactHeader = "Sojourn-Bytes"
 	ExactValue  = "base64"
@@ -72,8 +72,7 @@ func (c Codec) ReadStrict(b []byte, v any) error {
 	return explain(err)
 }
 
-// depth is how deep the objects and arrays of a JSON document are nested. Of anything else it is
-// some number.
+// depth returns the nesting depth of a JSON document. For other input the result is meaningless.
 func depth(b []byte) (deepest int) {
 	now, text := 0, false
 	for i := 0; i < len(b); i++ {
@@ -128,7 +127,7 @@ func explain(err error) error {
 	return refusal(CodeMalformed, "", "the body is not JSON: %.120s", err)
 }
 
-// misfit says what was found and what belongs there, without the value itself.
+// misfit describes a type mismatch: the JSON type found and the type expected, not the value.
 func misfit(s *json.SemanticError) string {
 	found := s.JSONKind.String()
 	if found == "" || s.JSONKind == 0 {

@@ -17,11 +17,11 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// base64Name is the only member of the object that stands for bytes.
+// base64Name is the only member of the object that represents bytes.
 const base64Name = "$base64"
 
-// plainMarshaler shows bytes that are JSON as JSON, unless a reader would take it for the object
-// that stands for bytes.
+// plainMarshaler writes bytes that are JSON as JSON, except JSON that a reader would mistake for
+// the object that represents bytes.
 var plainMarshaler = json.MarshalToFunc(func(e *jsontext.Encoder, b []byte) error {
 	if b == nil {
 		return e.WriteToken(jsontext.Null)
@@ -91,7 +91,7 @@ var bytesUnmarshaler = json.UnmarshalFromFunc(func(d *jsontext.Decoder, b *[]byt
 	return nil
 })
 
-// fromBase64 reads {"$base64": "…"}; is tells whether v is of that form.
+// fromBase64 decodes {"$base64": "…"}; is reports whether v has that form.
 func fromBase64(v jsontext.Value) (b []byte, is bool, err error) {
 	inner := strings.TrimSpace(string(v[1 : len(v)-1]))
 	rest, ok := strings.CutPrefix(inner, `"`+base64Name+`"`)
@@ -177,7 +177,7 @@ var (
 	OnConflictNames   = []string{"existing", "error", "replace"}
 )
 
-// inherited are the names of a type whose zero value says nothing.
+// inherited returns the names of a type whose zero value means unset.
 func inherited(names []string) []string { return append([]string{""}, names...) }
 
 var (

@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// FuzzReadStrict holds the strict decoder against the standard library's and against what it must
-// refuse (bad:1 to bad:10): what it takes is one JSON document in UTF-8 without duplicate names and
-// not too deep, and means the same after it was written again. What it refuses has a code, and
-// echoes little.
+// FuzzReadStrict compares the strict decoder with the standard library's and with the inputs that
+// it must refuse (bad:1 to bad:10). Accepted input is one JSON document in UTF-8 without duplicate
+// names and not too deep, and survives a round trip through Marshal. A refusal has a code and
+// echoes little of the input.
 func FuzzReadStrict(f *testing.F) {
 	for _, s := range []string{`{"jobs":[{"kind":"k"}]}`, `{"jobs":[{"kind":"k","args":{"a":[1,2.5e3,"\u00e9",null]},"tags":["x"],"meta":{"a":"b"}}],"partial":true}`,
 		`{"jobs":[{"kind":"k","args":{"$base64":"AAH/"},"delay":"1h30m","run_at":"2026-01-31T18:00:00Z"}]}`, `{"jobs":[{"kind":"k","kind":"j"}]}`,
@@ -61,7 +61,7 @@ func FuzzReadStrict(f *testing.F) {
 	})
 }
 
-// duplicate looks for a name that stands twice in its object, with the standard library.
+// duplicate finds a duplicate name within one object, using the standard library.
 func duplicate(d *json.Decoder) string {
 	type level struct {
 		names map[string]bool // nil in an array

@@ -25,7 +25,7 @@ type NewJob struct {
 	OnConflict  sojourn.OnConflict `json:"on_conflict,omitempty" doc:"what happens when a live job of the kind has the key: existing (answer with it, the default), error, or replace (if it was never claimed)"`
 }
 
-// NewJobOf takes the input of a job that was checked with Validate.
+// NewJobOf returns the wire form of a job that Validate has accepted.
 func NewJobOf(j *sojourn.Job) NewJob {
 	n := NewJob{ID: j.ID, Kind: j.Kind, Queue: j.Queue, Key: j.Key, Group: j.Group, Args: j.Args, ContentType: j.ContentType, Tags: j.Tags,
 		Meta: j.Meta, RunAt: j.RunAt, Delay: j.Delay, Policy: j.Policy, OnConflict: j.OnConflict}
@@ -60,7 +60,7 @@ func (n *NewJob) Job() sojourn.Job {
 	return j
 }
 
-// Jobs is what all NewJobs mean.
+// Jobs converts NewJobs to domain jobs.
 func Jobs(ns []NewJob) []sojourn.Job {
 	jobs := make([]sojourn.Job, len(ns))
 	for i := range ns {
@@ -78,14 +78,14 @@ func NewJobs(jobs []sojourn.Job) []NewJob {
 	return ns
 }
 
-// JobView is a job as it is shown.
+// JobView is a job in a response.
 type JobView struct {
 	sojourn.Job
 	Instance string `json:"instance,omitempty" doc:"first part of the idempotency key instance-id-generation"`
 	Token    string `json:"token,omitempty" doc:"capability of the present attempt; a secret, given to its worker only"`
 }
 
-// View shows a job; the capability goes to its worker only.
+// View returns the view of a job, without the capability: only the job's worker gets it.
 func View(j sojourn.Job) JobView { return JobView{Job: j, Instance: j.Instance} }
 
 // Views shows jobs.
@@ -138,7 +138,7 @@ func (c Claimed) Domain() sojourn.Claimed {
 		Deadline: c.Deadline, Window: c.Window, History: c.History}
 }
 
-// Outcome is what a worker reports; next jobs have the form of new ones.
+// Outcome is a worker's report. Its next jobs have the form of NewJob.
 type Outcome struct {
 	sojourn.Outcome
 	Next []NewJob `json:"next,omitempty" doc:"jobs to enqueue in the same transaction, with ids out of a block that this token has leased with POST /v1/ids"`

@@ -56,8 +56,8 @@ var status = map[string]int{
 	CodeInternal: http.StatusInternalServerError, CodeUnimplemented: http.StatusNotImplemented,
 }
 
-// Problem is an error on the wire: RFC 9457 with a stable code. Inside of an answer it stands for
-// the error of one item.
+// Problem is an error on the wire: RFC 9457 with a stable code. Inside a response it is the error
+// of one item.
 type Problem struct {
 	Type      string  `json:"type,omitempty" doc:"the page about the code"`
 	Title     string  `json:"title,omitempty" doc:"the status in words"`
@@ -98,7 +98,7 @@ func Item(e *sojourn.Error) *Problem {
 	return p
 }
 
-// Of is e as an answer of its own.
+// Of returns the problem document of e.
 func Of(e *sojourn.Error, requestID string) *Problem {
 	p := Item(e)
 	p.Status = status[e.Code]
@@ -118,8 +118,8 @@ func Of(e *sojourn.Error, requestID string) *Problem {
 	return p
 }
 
-// pointer is where the field stands in the body, as far as that is known: errors of the decoder
-// bring a pointer, those of the domain a name.
+// pointer returns the JSON pointer of the invalid field, if known: decoder errors have a pointer,
+// domain errors a field name.
 func pointer(e *sojourn.Error) string {
 	if strings.HasPrefix(e.Field, "/") {
 		return e.Field
@@ -131,7 +131,7 @@ func pointer(e *sojourn.Error) string {
 	return at
 }
 
-// sentinels are what errors with these codes unwrap to.
+// sentinels maps codes to the errors that they unwrap to.
 var sentinels = map[string]error{
 	sojourn.CodeConflict: sojourn.ErrConflict, sojourn.CodeNotFound: sojourn.ErrNotFound,
 	sojourn.CodeLeaseLost: sojourn.ErrLeaseLost, sojourn.CodeClosed: sojourn.ErrClosed,

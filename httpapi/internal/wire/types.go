@@ -38,7 +38,7 @@ type InboxFilter struct {
 	Limit    int                       `json:"limit,omitempty" query:"limit" doc:"1 to 1,000; default 100"`
 }
 
-// Response is sojourn.Response with what it leaves out of JSON.
+// Response is sojourn.Response with TTL, which the former omits from its JSON.
 type Response struct {
 	sojourn.Response
 	TTL time.Duration `json:"ttl,omitempty" doc:"of an early one without a live job: at least 1s; default the store's own"`
@@ -102,7 +102,7 @@ type Edit struct {
 	Change     sojourn.Change     `json:"change,omitzero"`
 }
 
-// Answers and requests that are lists stand in an object, so that fields can be added.
+// Lists in requests and responses are wrapped in an object, so that fields can be added.
 type (
 	// EnqueueRequest is a batch.
 	EnqueueRequest struct {
@@ -114,7 +114,7 @@ type (
 		sojourn.Enqueued
 		Error *Problem `json:"error,omitempty"`
 	}
-	// EnqueueAnswer has one entry a job, in order.
+	// EnqueueAnswer has one entry per job, in order.
 	EnqueueAnswer struct {
 		Jobs []Enqueued `json:"jobs"`
 	}
@@ -126,7 +126,7 @@ type (
 	ExtendRequest struct {
 		Leases []sojourn.Lease `json:"leases"`
 	}
-	// ExtendAnswer names those that no longer stand.
+	// ExtendAnswer lists the leases that are lost.
 	ExtendAnswer struct {
 		Lost []sojourn.Lost `json:"lost"`
 	}
@@ -134,7 +134,7 @@ type (
 	SaveRequest struct {
 		Items []Saved `json:"items"`
 	}
-	// SaveAnswer has one entry an item: null, or what was wrong with it.
+	// SaveAnswer has one entry per item: null, or its error.
 	SaveAnswer struct {
 		Errors []*Problem `json:"errors" doc:"one entry an item: null, or what was wrong with it"`
 	}
@@ -151,7 +151,7 @@ type (
 	FinishAnswer struct {
 		Outcomes []Finished `json:"outcomes"`
 	}
-	// IDsRequest asks for a block of ids.
+	// IDsRequest requests a block of ids.
 	IDsRequest struct {
 		Count int `json:"count" doc:"1 to 10,000"`
 	}
@@ -167,7 +167,7 @@ type (
 	RespondAnswer struct {
 		Responses []sojourn.Responded `json:"responses"`
 	}
-	// EditRequest says which jobs become what.
+	// EditRequest selects jobs and states the change.
 	EditRequest struct {
 		Filter Filter `json:"filter"`
 		Edit   Edit   `json:"edit"`
@@ -177,7 +177,7 @@ type (
 		sojourn.EditedItem
 		Error *Problem `json:"error,omitempty"`
 	}
-	// EditAnswer says what became of them.
+	// EditAnswer is the result of an EditRequest.
 	EditAnswer struct {
 		Matched int          `json:"matched,omitempty" doc:"of a dry run: the jobs that the filter matches, on all pages"`
 		Changed int          `json:"changed"`
@@ -231,11 +231,11 @@ type (
 	AuditAnswer struct {
 		Entries []sojourn.AuditEntry `json:"entries"`
 	}
-	// RepairAnswer is what was wrong and is right now.
+	// RepairAnswer lists the violations that were repaired.
 	RepairAnswer struct {
 		Repaired []sojourn.Violation `json:"repaired"`
 	}
-	// Empty has nothing to say.
+	// Empty is an answer without fields.
 	Empty struct{}
 )
 
@@ -264,10 +264,10 @@ func each[A, B any](items []A, f func(A) B) []B {
 	return out
 }
 
-// Each is what f makes of all items; never nil.
+// Each applies f to all items. The result is never nil.
 func Each[A, B any](items []A, f func(A) B) []B { return each(items, f) }
 
-// EnqueuedOf shows an answer about a job.
+// EnqueuedOf returns the wire form of an enqueued job.
 func EnqueuedOf(e sojourn.Enqueued) Enqueued { return Enqueued{e, problemOf(e.Err)} }
 
 // Domain is the answer again.
@@ -285,7 +285,7 @@ func (f Finished) Domain() sojourn.Finished {
 	return f.Finished
 }
 
-// EditedOf shows what became of jobs.
+// EditedOf returns the wire form of an edit's result.
 func EditedOf(e sojourn.Edited) EditAnswer {
 	return EditAnswer{e.Matched, e.Changed, each(e.Items, func(i sojourn.EditedItem) EditedItem { return EditedItem{i, problemOf(i.Err)} }), e.More}
 }

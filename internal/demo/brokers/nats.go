@@ -13,7 +13,7 @@ import (
 	natssource "github.com/sojourn-queue/sojourn/source/nats"
 )
 
-// keep bounds what a stream or a topic holds of messages that were taken long ago.
+// keep is the retention of consumed messages in a stream or topic.
 const keep = 24 * time.Hour
 
 type natsWire struct {

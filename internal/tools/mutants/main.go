@@ -3,8 +3,7 @@
 //
 //	go run -C internal/tools ./mutants [-only NAME] [-sim] [-v] [-dry]
 //
-// With -sim only the simulation in memory looks for them, so that the figure says what it finds
-// alone.
+// With -sim only the in-memory simulation runs, so that the figure counts its own catches.
 //
 // A mutant replaces one piece of text in one file by go test's -overlay, so the tree itself is
 // never touched.

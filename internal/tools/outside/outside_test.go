@@ -38,7 +38,7 @@ func document(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// TestValidatorRefuses is the control arm: the validator finds what is wrong.
+// TestValidatorRefuses is the control arm: the validator rejects an invalid document.
 func TestValidatorRefuses(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root, "httpapi/server/openapi.json"))
 	if err != nil {

@@ -1,6 +1,6 @@
 //go:build ignore
 
-// The program of a user who has nothing but the document: api is what a generator has made of it.
+// A user's program. Package api is generated from the OpenAPI document alone.
 package main
 
 import (
