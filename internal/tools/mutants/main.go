@@ -76,7 +76,7 @@ var mutants = []mutant{
 	{"no deadline", "internal/sqlstore/sweep.go", "if past(deadline) {", "if past(deadline) && false {", store},
 	{"a step that begins after its clock ends at once", "internal/sqlstore/row.go", "return max(us, l.began) + l.leaseUs", "return us + l.leaseUs", store},
 	{"a resumed step begins without time", "internal/sqlstore/claim.go", "l.timeoutAt <= t.now {", "l.timeoutAt < 0 {", store},
-	{"no match after a discard", "internal/sqlstore/keeper.go", "\t_, err = t.match(&now) // the next one", "\t_ = t.match // the next one", store},
+	{"no match after a discard", "internal/sqlstore/keeper.go", "\t_, err = t.match(&now) // the next", "\t_ = t.match // the next", store},
 	{"acknowledged before the commit", "internal/sqlstore/batch.go", "\t\tb.patiently(func() { b.commit(group) })\n", "\t\tfor _, r := range group {\n\t\t\tif r.step == stepEnqueue {\n\t\t\t\tr.out = enqueueAnswer{done: make([]sojourn.Enqueued, r.rows)}\n\t\t\t\tclose(r.done)\n\t\t\t\tr.done = make(chan struct{})\n\t\t\t}\n\t\t}\n\t\tb.patiently(func() { b.commit(group) })\n", store},
 	{"synchronous off", "store/sqlite/pragma.go", `{"synchronous", "normal", "1"}`, `{"synchronous", "off", "0"}`, store},
 	{"acknowledged before the disk has it", "store/sqlite/db.go", "if err == nil && !silent {\n\t\terr = d.durable()", "if err == nil && !silent && false {\n\t\terr = d.durable()", store},
