@@ -1,4 +1,4 @@
-// Package examples_test runs the examples as their users do, and compares what they print.
+// Package examples_test runs the examples as their users do, and compares their output.
 package examples_test
 
 import (

@@ -2,5 +2,5 @@
 
 package examples_test
 
-// buildFlags are those of make test, so that the examples are built from what is compiled already.
+// buildFlags are the flags of make test, so that builds of the examples use its build cache.
 var buildFlags = []string{"-race", "-gcflags=modernc.org/...=-race=false"}

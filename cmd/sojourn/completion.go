@@ -170,7 +170,7 @@ func after(begin string, names []string) (out []string) {
 	return out
 }
 
-// without takes out what was given already.
+// without returns the sorted names that are not in given.
 func without(names, given []string) []string {
 	known := map[string]bool{}
 	for _, n := range names {

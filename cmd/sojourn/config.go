@@ -33,8 +33,8 @@ const (
 	tokenEnv = "SOJOURN_TOKEN"
 )
 
-// perRun are flags that belong to one command line, what it runs and how often: a file that happens
-// to lie in the folder shall not say that.
+// perRun lists the flags that apply to one invocation only, such as --exec and --once. A settings
+// file that happens to be in the folder must not set them.
 var perRun = []string{"help", "check", "exec", "once"}
 
 // configured are the commands whose flags are settings, with what their variables begin with.
@@ -260,7 +260,7 @@ func (a *app) configCommand() *cobra.Command {
 	return cmd
 }
 
-// masked is a value without what is secret in it.
+// masked returns the value of a setting without its secrets.
 func masked(r resolved) string {
 	switch {
 	case r.value == "":

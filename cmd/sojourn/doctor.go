@@ -14,7 +14,7 @@ import (
 // diagnosis is the output of doctor.
 type diagnosis struct {
 	Healthy bool `json:"healthy"`
-	// Repaired is what was wrong before the checks and is right now.
+	// Repaired lists the violations that --repair corrected before the checks.
 	Repaired []string `json:"repaired,omitempty"`
 	Checks   []check  `json:"checks"`
 }
@@ -27,7 +27,7 @@ type check struct {
 const doctorHelp = `Checks the invariants of a store. The store may be in use. Without --repair it changes nothing. Exit code 1 if an invariant
 is violated, also after a repair. It reads a few thousand rows at a time and reports progress on stderr; the time grows with the store.`
 
-// repaired corrects what can be corrected, if that is wanted, and says what it was.
+// repaired runs the store's Repair if wanted is true, and returns a line for each correction.
 func repaired(ctx context.Context, c *sojourn.Client, wanted bool) (lines []string, err error) {
 	if !wanted {
 		return nil, nil
@@ -69,8 +69,8 @@ func (a *app) doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// readableCheck is whether the commands can read what is stored. The invariants do not read every
-// column.
+// readableCheck names the check that the commands can read all stored rows. The invariant checks do
+// not read every column.
 const readableCheck = "rows-readable"
 
 // unreadable reads everything that job ls, queue ls, worker ls, inbox ls and token ls read, and the

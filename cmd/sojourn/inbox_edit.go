@@ -15,7 +15,7 @@ import (
 // responsePage is all that the store knows of a response.
 type responsePage struct {
 	sojourn.Response
-	Near []sojourn.NearMiss `json:"near"` // what has nearly the same key, if no job has taken it
+	Near []sojourn.NearMiss `json:"near"` // jobs and responses with a similar key, if no job took it
 }
 
 func (a *app) inboxGetCommand() *cobra.Command {

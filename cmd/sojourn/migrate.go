@@ -44,7 +44,7 @@ func (a *app) migrating(fn func(m sojourn.Migrator) error, options ...store.Opti
 	return errors.Join(fn(m), m.Close())
 }
 
-// show prints the schema, what was done about it and what is wrong with it.
+// show prints the migration steps, the differences from the expected schema, and the schema.
 func (a *app) show(s schema) error {
 	if a.asJSON() {
 		return a.json(s)

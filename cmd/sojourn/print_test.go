@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTerminal: text of others neither moves the cursor, nor begins a line, nor turns the direction
-// of what is shown, in any command.
+// TestTerminal: untrusted text does not move the cursor, begin a line or change the text direction
+// in the output of any command.
 func TestTerminal(t *testing.T) {
 	const evil = "a\u202eb\u2066c\u2028d"
 	const shown = `a\u202eb\u2066c\u2028d`

@@ -136,7 +136,7 @@ func (a *app) pauseCommand(use, short string, paused bool) *cobra.Command {
 	return cmd
 }
 
-// setQueue stores the settings and shows what they are now.
+// setQueue stores the settings and shows the result.
 func (a *app) setQueue(ctx context.Context, c *sojourn.Client, name string, s sojourn.QueueSettings) error {
 	if err := c.Store().SetQueue(ctx, name, s); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (a *app) queueSetCommand() *cobra.Command {
 	return cmd
 }
 
-// apply takes over what was given.
+// apply copies the given flags into s.
 func (f queueFlags) apply(given func(string) bool, s *sojourn.QueueSettings) {
 	over(given("paused"), &s.Paused, f.paused)
 	set(given("priority"), &s.Defaults.Priority, f.priority)

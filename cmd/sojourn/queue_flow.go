@@ -41,7 +41,7 @@ func (f *flowFlags) register(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.pausedKinds, "pause-kind", nil, "hand out no jobs of these kinds; replaces the list, \"\" ends the pause")
 }
 
-// apply takes over what was given.
+// apply copies the given flags into s.
 func (f *flowFlags) apply(given func(string) bool, s *sojourn.QueueSettings) error {
 	over(given("limit"), &s.Limit, f.limit)
 	over(given("reserve-after"), &s.ReserveAfter, f.reserveAfter)
@@ -112,7 +112,7 @@ func queueNamed(ctx context.Context, c *sojourn.Client, name string) (sojourn.Qu
 	return sojourn.QueueStatus{}, sojourn.NotFound("there is no queue %.64q; \"sojourn queue ls\" lists them", name)
 }
 
-// inFlight is what is in flight, and of how much.
+// inFlight formats the load in flight, with the queue's limit if it has one.
 func inFlight(q sojourn.QueueStatus) string {
 	if q.Settings.Limit < 1 {
 		return fmt.Sprint(q.InFlight)

@@ -35,7 +35,7 @@ func (f *paceFlags) register(fl *pflag.FlagSet) {
 	fl.StringVar(&f.throttle, "throttle", "", "throttler: a `RULE` in CEL that decides which jobs start, or @FILE; none = no rule")
 }
 
-// apply takes over what was given.
+// apply copies the given flags into s.
 func (f *paceFlags) apply(given func(string) bool, s *sojourn.QueueSettings) (err error) {
 	if err := applyRate(given, "rate", f.rate, f.burst, &s.Rate); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (f *paceFlags) apply(given func(string) bool, s *sojourn.QueueSettings) (er
 	return err
 }
 
-// applyRate changes a rate, or what it may burst.
+// applyRate changes a rate or its burst.
 func applyRate(given func(string) bool, flag, text string, burst int64, to **sojourn.Rate) error {
 	if given(flag) && (text == "" || text == "none") {
 		*to = nil

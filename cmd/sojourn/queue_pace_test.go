@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What queue set has stored, queue get shows, and what is not named stays. spec:K8
+// queue get shows the settings stored by queue set. Settings not named stay unchanged. spec:K8
 func TestQueueSetKeepsPace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
 	set := func(flags ...string) {
@@ -39,7 +39,7 @@ func TestQueueSetKeepsPace(t *testing.T) {
 	shows()
 }
 
-// A bad value says which one it is and what is wrong, and changes nothing.
+// The error for a bad value names the setting and the problem. Nothing is changed.
 func TestQueueSetRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
 	if code, _, errs := commandLine(t, "--store", file, "queue", "set", "calls"); code != exitOK {

@@ -190,7 +190,7 @@ func runFaults(t *testing.T, table *faultTable, rows []*faultRow, run func(conte
 	t.Log(out.String())
 }
 
-// judged runs rows against a server of their own, and says what is wrong with each.
+// judged runs rows against a server of their own and returns the fault of each row, or "".
 func judged(t *testing.T, table *faultTable, rows []*faultRow, run func(context.Context, faultInput, func(faultResult)) error, lease float64) []string {
 	url, token := serveScenario(t)
 	for i, row := range rows {
@@ -217,7 +217,7 @@ func judged(t *testing.T, table *faultTable, rows []*faultRow, run func(context.
 	return wrong
 }
 
-// judge says what is wrong with a row that has ended.
+// judge returns the fault of a finished row, or "".
 func (row *faultRow) judge(ctx context.Context, store *sojourn.Client, r faultResult) string {
 	row.mu.Lock()
 	met, written := row.met, row.written

@@ -17,8 +17,8 @@ var (
 	pageBlock = regexp.MustCompile("(?s)```(sh|text)\n(.*?)```")
 )
 
-// TestQuickstarts runs the pages for other languages as they stand: their files are written, their
-// commands run, and what they print is compared.
+// TestQuickstarts runs the quickstart pages unchanged: it writes their files, runs their commands
+// and compares the output.
 func TestQuickstarts(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, folder string) (env []string){
 		"python": func(t *testing.T, _ string) []string {
@@ -45,7 +45,7 @@ func TestQuickstarts(t *testing.T) {
 	}
 }
 
-// inThisModule makes the module shop of a folder, which uses this tree and needs what it needs.
+// inThisModule creates the module shop in folder. It uses this tree and the same requirements.
 func inThisModule(t *testing.T, folder string) {
 	t.Helper()
 	const here = "github.com/sojourn-queue/sojourn"
@@ -76,7 +76,7 @@ func installTypeScript(t *testing.T, folder, sdk string) {
 
 var declares = regexp.MustCompile(`(?m)^export declare type `)
 
-// TestTypeScriptIsBuilt compiles the SDK, compares the result with what is committed, and checks
+// TestTypeScriptIsBuilt compiles the SDK, compares the result with the committed files, and checks
 // the page's programs against its types.
 func TestTypeScriptIsBuilt(t *testing.T) {
 	t.Parallel()
@@ -155,8 +155,8 @@ func freePort(t *testing.T) {
 	}
 }
 
-// runPage writes the files of a page into a folder, runs its commands there in one shell, and wants
-// each of its texts in what they print.
+// runPage writes the files of a page into folder and runs its commands there in one shell. The
+// output must contain each text block of the page.
 func runPage(t *testing.T, path, folder string, env []string) {
 	t.Helper()
 	b, err := os.ReadFile(path)

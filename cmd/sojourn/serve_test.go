@@ -85,7 +85,7 @@ func (s *started) send(method, path, body, token string) (int, string) {
 	return got.StatusCode, string(b)
 }
 
-// command runs the command and returns what it printed.
+// command runs the command and returns its standard output.
 func (s *started) command(args ...string) string {
 	s.Helper()
 	out, err := exec.Command(sojournCommand(s.T), args...).Output()

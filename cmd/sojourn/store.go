@@ -80,7 +80,7 @@ func (a *app) storeCompactCommand() *cobra.Command {
 	return cmd
 }
 
-// onFile does something to the file of the store and shows what came of it.
+// onFile runs do on the file of the store and shows the result.
 func onFile[T any](cmd *cobra.Command, a *app, do func(ctx context.Context, path string) (T, error), text func(T) string) error {
 	path, err := a.file()
 	if err != nil {

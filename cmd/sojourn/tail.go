@@ -90,7 +90,7 @@ type outcomeError struct {
 
 func (e *outcomeError) Error() string { return e.text }
 
-// follower remembers what it has shown.
+// follower remembers the events that it has shown.
 type follower struct {
 	*app
 	state    sojourn.State
@@ -100,8 +100,8 @@ type follower struct {
 	lines    map[string]bool // of the log
 }
 
-// look shows what is new. The job is read first: what is read after it is at least as new, so
-// nothing is missing when the job is final.
+// look shows new events. It reads the job before its history and log, which are then at least as
+// new. So nothing is missing when the job is final.
 func (f *follower) look(ctx context.Context, c *sojourn.Client, id sojourn.ID) (*sojourn.Job, error) {
 	j, err := c.Get(ctx, id)
 	if err != nil {

@@ -83,8 +83,8 @@ func (a *app) topOnce(ctx context.Context, c *sojourn.Client) error {
 	return err
 }
 
-// top draws until ctx ends or q is typed, on the other screen of the terminal, so that what was
-// there comes back.
+// top draws until ctx ends or q is typed. It uses the terminal's alternate screen, so that the
+// previous content returns at the end.
 func (a *app) top(ctx context.Context, c *sojourn.Client, screen *os.File, every time.Duration) error {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
@@ -235,7 +235,7 @@ func (p picture) rate(q sojourn.QueueStatus, before *picture) string {
 	return fmt.Sprintf("%.1f/s", float64(max(ended, 0))/took)
 }
 
-// queueNote is what is out of the ordinary in a queue.
+// queueNote lists the unusual conditions of a queue.
 func queueNote(q sojourn.QueueStatus, now time.Time) string {
 	var notes []string
 	if q.Settings.Paused {

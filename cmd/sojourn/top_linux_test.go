@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// terminalPair is a terminal: what a program prints to side appears at main, and what is written to
-// main is typed.
+// terminalPair opens a pseudo-terminal. Output of a program to side appears at main. Text written
+// to main is typed input.
 func terminalPair(t *testing.T) (main, side *os.File) {
 	t.Helper()
 	main, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

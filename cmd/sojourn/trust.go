@@ -21,7 +21,7 @@ const (
 func (a *app) trusted(name string, secret bool) error {
 	info, err := os.Stat(name)
 	if err != nil || !info.Mode().IsRegular() || runtime.GOOS == "windows" {
-		return nil // reading it says what is wrong; modes mean nothing there
+		return nil // reading the file reports the error; such modes mean nothing
 	}
 	mode := info.Mode().Perm()
 	switch {

@@ -82,9 +82,8 @@ func (a *app) frame(list func() error) (string, error) {
 	return text.String(), err
 }
 
-// redraw shows a frame in the place of the one before, from the top of the screen. Each line is
-// erased before it is written: erased after a carriage return, or after its last column, it would
-// lose what was just written.
+// redraw replaces the previous frame, from the top of the screen. Each line is erased before it is
+// written: erasing it after a carriage return or after its last column would delete the new text.
 func (a *app) redraw(frame string) error {
 	var b strings.Builder
 	b.WriteString("\x1b[H")

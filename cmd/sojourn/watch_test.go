@@ -90,7 +90,7 @@ func enqueueOne(t *testing.T, c *sojourn.Client, key string) {
 	}
 }
 
-// Without a terminal --watch writes what is new, until it is interrupted.
+// Without a terminal, --watch writes new and changed rows until it is interrupted.
 func TestWatch(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client, url string) {
 		enqueueOne(t, c, "a")

@@ -170,7 +170,7 @@ func (a *app) work(ctx context.Context, c *sojourn.Client, f workFlags, program 
 	return err
 }
 
-// runLog shows each run when the store has what came of it.
+// runLog prints each run once its outcome is stored or its lease is lost.
 type runLog struct {
 	a  *app
 	mu sync.Mutex // a line is one write

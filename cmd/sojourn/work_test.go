@@ -44,7 +44,7 @@ func (w *workshop) program(text string) string {
 	return path
 }
 
-// run runs the command and returns its exit code and what it printed.
+// run runs the command and returns its exit code and its combined output.
 func (w *workshop) run(args ...string) (int, string) {
 	w.Helper()
 	cmd := exec.Command(w.sojourn, append(args, "--store", w.store)...)
@@ -315,8 +315,8 @@ func TestSojournWorkLosesItsLease(t *testing.T) {
 	}
 }
 
-// TestSojournWorkGrace: after SIGTERM a program may end what it does. When the grace is over, what
-// it makes of its own SIGTERM counts.
+// TestSojournWorkGrace: after SIGTERM a running program may finish within the grace period. Then it
+// gets SIGTERM itself, and its exit code and files decide the outcome.
 func TestSojournWorkGrace(t *testing.T) {
 	w := newWorkshop(t)
 	w.enqueue()

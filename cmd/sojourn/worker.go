@@ -76,8 +76,8 @@ func (a *app) printWorkers(ctx context.Context, c *sojourn.Client, workers []soj
 	return t.flush()
 }
 
-// workerState is what is known of a worker's state. One that neither runs a job nor waits in the
-// process that was asked is idle, gone, or asks another process: nothing tells these apart.
+// workerState returns the state of a worker, or "" if it is unknown. A worker that neither runs a
+// job nor waits in the answering process is idle, gone, or polls another process.
 func workerState(w sojourn.WorkerStatus) string {
 	switch {
 	case w.Drained && w.Running > 0:

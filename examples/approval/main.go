@@ -16,7 +16,7 @@ import (
 
 var pay = sojourn.Kind[string]{Name: "pay", Backoff: sojourn.Backoff{First: -1}} // no pause: the next letter goes out at once
 
-// handler asks by mail, whose letters carry the token. It is a secret: whoever has it may answer.
+// handler asks by mail. Each letter carries the token, a secret: anyone with it may answer.
 func handler(mail chan<- string) func(context.Context, *sojourn.Job, string) error {
 	return func(ctx context.Context, job *sojourn.Job, what string) error {
 		switch {

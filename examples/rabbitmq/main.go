@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
-// Charge is what is asked for.
+// Charge holds the arguments of a charge_card job.
 type Charge struct{ Amount int }
 
 var chargeCard = sojourn.Kind[Charge]{Name: "charge_card"}

@@ -23,7 +23,7 @@ func main() {
 	}
 }
 
-// board counts what is in flight by region.
+// board counts the requested deliveries by region.
 type board struct {
 	mu    sync.Mutex // guards the fields below
 	now   map[string]int

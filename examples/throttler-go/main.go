@@ -15,7 +15,7 @@ var visit = sojourn.Kind[int]{Name: "visit"}
 
 var slots = map[string]int64{"east": 40, "north": 30, "west": 30}
 
-// regions sees the candidate and what is in flight: what runs, and what awaits its answer.
+// regions sees the candidate and the load in flight: jobs that run or await their response.
 func regions(_ context.Context, c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
 	used := f.Sum(func(l sojourn.FlightLoad) bool { return l.Group == c.Group }).Weight
 	return sojourn.Admission{Start: used+int64(c.Weight) <= slots[c.Group], Text: "the slots of " + c.Group + " are taken"}, nil
