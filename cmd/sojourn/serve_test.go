@@ -178,7 +178,7 @@ func serveWithToken(t *testing.T, store string) {
 func TestServeRefuses(t *testing.T) {
 	store := "sqlite:" + filepath.Join(t.TempDir(), "jobs.db")
 	for want, args := range map[string][]string{
-		"sojourn token create": {"--addr", "0.0.0.0:0"}, "loopback": {"--pprof", "0.0.0.0:6060"}, "belong together": {"--tls-cert", "x"},
+		"sojourn token create": {"--addr", "0.0.0.0:0"}, "loopback": {"--pprof", "0.0.0.0:6060"}, "give --tls-cert and --tls-key together": {"--tls-cert", "x"},
 	} {
 		out, err := exec.Command(sojournCommand(t), append([]string{"serve", "--store", store}, args...)...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
