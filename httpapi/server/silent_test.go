@@ -98,7 +98,7 @@ func beside(t *testing.T, h *httptest.Server, token string, turns slowclients.Tu
 					turns.Give()
 				}
 				if long {
-					time.Sleep(5 * time.Millisecond)
+					time.Sleep(5 * time.Millisecond) // bounds the number of requests in 30 s
 				}
 			}
 		})

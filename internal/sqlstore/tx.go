@@ -147,9 +147,8 @@ func (s *Store) durable() error {
 
 // FinishTx ends a step in a transaction of the application; see sojourn.TxStore.
 func (s *Store) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
-	outcomes := []sojourn.Outcome{o}
+	ask := newFinishAsk([]sojourn.Outcome{o}, sojourn.CallerOf(ctx))
 	return s.join(ctx, in, func(t *tx) error {
-		ask := newFinishAsk(outcomes, sojourn.CallerOf(ctx))
 		if err := t.readTypes([]finishAsk{ask}); err != nil {
 			return err
 		}

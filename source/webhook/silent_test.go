@@ -78,7 +78,7 @@ func silent(t *testing.T, clients []slowclients.Client, secure bool) {
 					turns.Give()
 				}
 				if long {
-					time.Sleep(5 * time.Millisecond)
+					time.Sleep(5 * time.Millisecond) // bounds the number of requests in 30 s
 				}
 			}
 		})

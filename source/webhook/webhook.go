@@ -3,7 +3,7 @@
 //
 //	POST /webhook/{name}          (or Endpoint.Path) a signed message of one sender, of which a source.Matcher makes a response
 //	POST /respond/{kind}/{key}    the body is the answer to the job of that key, from a sender who knows a secret
-//	POST /respond/{token}         a capability: the body is the answer to one wait of one job (sojourn.Job.RespondURL)
+//	POST /respond/{token}         a capability link: answers one wait (sojourn.Job.RespondURL)
 //
 // A 2xx status means that the message is durable, whatever its outcome, and need not be sent again.
 // docs/guides/webhooks.md lists all status codes and which of them make a sender retry. Tokens,

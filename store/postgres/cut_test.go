@@ -130,3 +130,28 @@ func TestCutSettings(t *testing.T) {
 		t.Errorf("a cut costs up to %v", cost)
 	}
 }
+
+// TestCancelAfterCommit: a connection that has committed, or failed to, sends cancel requests again.
+// A reader may use it next, and its context may end.
+func TestCancelAfterCommit(t *testing.T) {
+	o, err := newOptions(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDB(t.Context(), testURL(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var used *link
+	for name, text := range map[string]string{"committed": "select 1", "refused": "select 1 / 0"} {
+		_ = d.Update(t.Context(), func(c sqldb.Conn) error {
+			w := c.(*writer)
+			used = w.link
+			return w.Commit([]sqldb.Statement{{Text: text}})
+		})
+		if used.commits() {
+			t.Errorf("%s: the connection still refuses cancel requests", name)
+		}
+	}
+}

@@ -122,6 +122,13 @@ func (l *link) exchange(commit bool, run func() error) error {
 	return err
 }
 
+// committed allows cancel requests again. The connection is usable, so no commit is under way.
+func (l *link) committed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.commit = false
+}
+
 // examine ends the exchange once the server does not work on it any more. The timer calls it.
 func (l *link) examine() {
 	limits := &l.db.limits

@@ -105,6 +105,9 @@ func (w *writer) finish(m *message) error {
 		last, err = w.exchange(ctx, m)
 		return err
 	})
+	if !w.raw.IsClosed() {
+		w.link.committed()
+	}
 	w.late = errors.Is(err, errLate)
 	switch {
 	case w.late:

@@ -123,7 +123,7 @@ func (p *Program) Close() error {
 //
 //	exit 0             completed, with the content of the file $SOJOURN_RESULT
 //	exit 65            failed, even if attempts remain
-//	exit 75            run again, after the delay in the file $SOJOURN_RETRY_AFTER, such as 90s; no error is counted
+//	exit 75            run again, after the delay in $SOJOURN_RETRY_AFTER (a file); no error
 //	exit 77            awaiting, with the wait in the file $SOJOURN_AWAIT, such as {"within": "6h"}; the next run has the answer
 //	anything else      an error with the reason exit_N and the end of standard error as its text
 //
