@@ -131,8 +131,8 @@ func TestCutSettings(t *testing.T) {
 	}
 }
 
-// TestCancelAfterCommit: a connection that has committed, or failed to, sends cancel requests again.
-// A reader may use it next, and its context may end.
+// TestCancelAfterCommit: a connection that has committed, or failed to commit, sends cancel requests
+// again. A reader may use it next, and its context may end.
 func TestCancelAfterCommit(t *testing.T) {
 	o, err := newOptions(nil)
 	if err != nil {
