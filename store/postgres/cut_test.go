@@ -131,8 +131,8 @@ func TestCutSettings(t *testing.T) {
 	}
 }
 
-// TestCancelAfterCommit: a connection that has committed, or failed to commit, sends cancel requests
-// again. A reader may use it next, and its context may end.
+// TestCancelAfterCommit: after a commit, or one that failed, a connection sends cancel requests
+// again. A reader may use it next.
 func TestCancelAfterCommit(t *testing.T) {
 	o, err := newOptions(nil)
 	if err != nil {
