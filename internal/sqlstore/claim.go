@@ -386,7 +386,7 @@ func (c *claims) look(requests []sojourn.ClaimRequest) []sqldb.Statement {
 		queues = append(queues, r.Queues...)
 	}
 	slices.Sort(queues)
-	reads := []sqldb.Statement{{Text: qDoors, Args: []any{slices.Compact(queues)}, Each: func(r sqldb.Row) error {
+	reads := []sqldb.Statement{{Text: qDoors, Rows: []sqldb.Column{slices.Compact(queues)}, Each: func(r sqldb.Row) error {
 		c.doors[r.Text(0)] = door{paused: r.Int(1) != 0, gated: r.Int(2) != 0, shape: r.Int(3)}
 		return nil
 	}}}

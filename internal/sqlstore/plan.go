@@ -91,7 +91,7 @@ func (e *enqueue) look(asks []enqueueAsk) []sqldb.Statement {
 			}
 		}
 	}
-	reads := []sqldb.Statement{{Text: qQueueRows, Args: []any{queues}, Each: func(r sqldb.Row) error { return e.scanQueueRow(r, e.rows) }}}
+	reads := []sqldb.Statement{{Text: qQueueRows, Rows: []sqldb.Column{queues}, Each: func(r sqldb.Row) error { return e.scanQueueRow(r, e.rows) }}}
 	if len(ids) > 0 {
 		reads = append(reads, sqldb.Statement{Text: qKnown, Args: []any{ids}, Each: func(r sqldb.Row) error {
 			k := knownJob{state: sojourn.State(r.Int(2))}

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	qQueueRows   = `select name, settings, flow, shape, reshape, max_weight from sj_queue where name in (texts($1))`
-	qDoors       = `select name, paused, gated, shape from sj_queue where name in (texts($1))`
+	qQueueRows   = `select q.name, q.settings, q.flow, q.shape, q.reshape, q.max_weight from sj_queue q /*, each*/ where q.name = each($1 text)`
+	qDoors       = `select q.name, q.paused, q.gated, q.shape from sj_queue q /*, each*/ where q.name = each($1 text)`
 	qLockedQueue = `select q.name from sj_queue q where q.name = $1 /*lock q*/`
 	qFreeQueue   = `select name from sj_queue where name = $1 /*lock*/`
 	qSetQueue    = `update sj_queue set paused = $1, gated = $2, counted = $3, grouped = $4, max_weight = $5, shape = $6, reshape = $7,
@@ -47,7 +47,7 @@ func (t *tx) queueRow(name string) (queueRow, error) {
 // queueRows has a row for each name.
 func (t *tx) queueRows(names sqldb.Texts) (map[string]*queueRow, error) {
 	rows := missing(names)
-	return rows, t.peek(qQueueRows, func(r sqldb.Row) error { return t.scanQueueRow(r, rows) }, names)
+	return rows, t.eachBy(t.peek, qQueueRows, func(r sqldb.Row) error { return t.scanQueueRow(r, rows) }, names)
 }
 
 // missing returns empty rows for queues that were not read yet.

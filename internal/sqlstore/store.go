@@ -274,6 +274,11 @@ func (t *tx) peek(q string, each func(sqldb.Row) error, args ...any) error {
 
 // each runs a query for every row of the columns, which must have one length, in any order.
 func (t *tx) each(q string, row func(sqldb.Row) error, columns ...sqldb.Column) error {
+	return t.eachBy(t.query, q, row, columns...)
+}
+
+// eachBy is each by query or peek.
+func (t *tx) eachBy(read func(string, func(sqldb.Row) error, ...any) error, q string, row func(sqldb.Row) error, columns ...sqldb.Column) error {
 	n := columns[0].Len()
 	if n == 0 {
 		return nil
@@ -283,13 +288,13 @@ func (t *tx) each(q string, row func(sqldb.Row) error, columns ...sqldb.Column) 
 		for i, c := range columns {
 			args[i] = c
 		}
-		return t.query(q, row, args...)
+		return read(q, row, args...)
 	}
 	for r := range n {
 		for i, c := range columns {
 			args[i] = c.At(r)
 		}
-		if err := t.query(q, row, args...); err != nil {
+		if err := read(q, row, args...); err != nil {
 			return err
 		}
 	}
