@@ -8,6 +8,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/jobstep"
 )
 
 // ID names a job: positive, below 2^53, unique in its store for ever. Clients draw IDs in blocks
@@ -20,16 +22,10 @@ type ID int64
 // twice.
 const IDLife = 15 * time.Minute
 
-// serverOwner leases the ids that servers draw. No access token has this id.
-const serverOwner = "*"
-
-// IDOwner returns the expected owner of the id block that the job's id comes from: the caller, or
-// the server if its Client has leased the id. Stores compare it with the owner of the block.
-func (j *Job) IDOwner(c *Caller) string {
-	if j.set&setServerID != 0 {
-		return serverOwner
-	}
-	return c.Owner()
+func init() {
+	jobstep.Attach = func(job any, s jobstep.Step) { job.(*Job).step = s }
+	jobstep.Of = func(job any) jobstep.Step { return job.(*Job).step }
+	jobstep.FromServer = func(job any) bool { return job.(*Job).set&setServerID != 0 }
 }
 
 // idBlock hands out ids from a block that the store has leased to this client. All callers wait
@@ -159,7 +155,7 @@ type Job struct {
 	kept ID    // that other id
 	set  field // fields that were set explicitly, so that defaults of the kind and queue do not overwrite them
 	err  error // an error of New (the args did not encode), reported by Enqueue
-	step Step
+	step jobstep.Step
 }
 
 // Awaits describes the wait of a job. The attempt's timeout and the deadline may end it earlier.
@@ -292,37 +288,13 @@ const (
 	Replace                          // give the existing job these args, run_at, priority and so on, if it was never claimed
 )
 
-// Step connects the methods of a Job to the store. A worker attaches it to the Job that it passes
-// to a handler.
-type Step interface {
-	// Save writes checkpoint, progress, key or log lines under the step's lease and extends it.
-	Save(ctx context.Context, s Saved) error
-	// Logger writes to the job's own log.
-	Logger() *slog.Logger
-}
-
-// TxStep is an optional ability of a Step: a transaction of the application ends it.
-type TxStep interface {
-	// InTx tells the worker that from now on only a committed transaction completes the job, and
-	// that the lease must be left alone, because the transaction has the row locked. It returns the
-	// log lines that are not stored yet, or ErrLeaseLost.
-	InTx() ([]LogLine, error)
-}
-
-// URLStep is an optional ability of a Step: it knows the public URL of the receiver of responses.
-type URLStep interface {
-	// RespondURL is the URL at which the receiver of source/webhook is mounted, without a slash at
-	// the end; "" if it is not configured.
-	RespondURL() string
-}
-
 // RespondURL returns a capability URL: a caller that knows it may answer the current wait of this
 // job with a POST, and nothing else. If no wait was begun, or the last one was answered, it is for
 // the next wait. It is valid until the wait is answered or the next attempt begins, and at most for
 // within, counted from the claim by the store's clock; 0 sets no such bound. Treat it as a secret.
 // CodeInvalid if the worker has no Options.RespondURL, or within is negative.
 func (j *Job) RespondURL(within time.Duration) (string, error) {
-	s, _ := j.step.(URLStep)
+	s, _ := j.step.(interface{ RespondURL() string })
 	if s == nil || s.RespondURL() == "" {
 		return "", Invalid("respond_url", "is not known: set worker.Options.RespondURL to where the receiver is mounted")
 	}
@@ -337,23 +309,6 @@ func (j *Job) RespondURL(within time.Duration) (string, error) {
 		}
 	}
 	return s.RespondURL() + "/respond/" + token, nil
-}
-
-// CompleteInTx is the outcome that completes j with j.Result, for [TxStore].FinishTx. Once it was
-// called, a handler that returns nil without a commit has failed, with ReasonRolledBack.
-// Applications call sqlite.FinishTx or postgres.FinishTx instead.
-func (j *Job) CompleteInTx() (Outcome, error) {
-	if j.step == nil {
-		return Outcome{}, Invalid("job", "this Job is not running: only the Job that a handler was given can be finished")
-	}
-	o := Outcome{Lease: j.Lease(), Type: OutcomeCompleted, Result: j.Result, ResultType: j.ResultType}
-	if s, ok := j.step.(TxStep); ok {
-		var err error
-		if o.Log, err = s.InTx(); err != nil {
-			return Outcome{}, err
-		}
-	}
-	return o, nil
 }
 
 // Clone makes a new job from one that was read with all fields: with its kind, queue, key, group,
@@ -377,14 +332,9 @@ func (j *Job) resend() {
 	j.sent, j.kept = 0, 0
 }
 
-// Attach makes j's methods write through s. Workers call it; handlers never need it.
-func (j *Job) Attach(s Step) { j.step = s }
-
-func (j *Job) save(ctx context.Context, s Saved) error {
-	if j.step == nil {
-		return Invalid("job", "this Job is not running: only the Job that a handler was given can save")
-	}
-	return j.step.Save(ctx, s)
+// errNotRunning refuses a Job that no worker has passed to a handler.
+func errNotRunning() error {
+	return Invalid("job", "this Job is not running: only the Job that a handler was given can save")
 }
 
 // SaveCheckpoint stores progress that later attempts start from (Job.Checkpoint). It is durable
@@ -393,7 +343,10 @@ func (j *Job) SaveCheckpoint(ctx context.Context, b []byte) error {
 	if b == nil {
 		b = []byte{}
 	}
-	if err := j.save(ctx, Saved{Checkpoint: b}); err != nil {
+	if j.step == nil {
+		return errNotRunning()
+	}
+	if err := j.step.SaveCheckpoint(ctx, b); err != nil {
 		return err
 	}
 	j.Checkpoint = b
@@ -402,7 +355,10 @@ func (j *Job) SaveCheckpoint(ctx context.Context, b []byte) error {
 
 // SetProgress stores a short text for people (cut at MaxProgress bytes) and extends the lease.
 func (j *Job) SetProgress(ctx context.Context, text string) error {
-	return j.save(ctx, Saved{Progress: &text})
+	if j.step == nil {
+		return errNotRunning()
+	}
+	return j.step.SetProgress(ctx, text)
 }
 
 // SetKey gives a job without a key its key, at once and durably, so that responses find it.
@@ -411,7 +367,10 @@ func (j *Job) SetKey(ctx context.Context, key string) error {
 	if err := ValidKey("key", key); err != nil {
 		return err
 	}
-	if err := j.save(ctx, Saved{Key: key}); err != nil {
+	if j.step == nil {
+		return errNotRunning()
+	}
+	if err := j.step.SetKey(ctx, key); err != nil {
 		return err
 	}
 	j.Key = key

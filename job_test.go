@@ -81,24 +81,31 @@ func TestStatesTravelAsJSON(t *testing.T) {
 
 // taker is a Step that records the saved values.
 type taker struct {
-	saved []Saved
+	saved []string
 	err   error
 	log   *slog.Logger
 }
 
-func (s *taker) Save(_ context.Context, v Saved) error { s.saved = append(s.saved, v); return s.err }
-func (s *taker) Logger() *slog.Logger                  { return s.log }
+func (s *taker) SaveCheckpoint(_ context.Context, b []byte) error {
+	return s.save("checkpoint", string(b))
+}
+func (s *taker) SetProgress(_ context.Context, text string) error { return s.save("progress", text) }
+func (s *taker) SetKey(_ context.Context, key string) error       { return s.save("key", key) }
+func (s *taker) save(what, value string) error {
+	s.saved = append(s.saved, what+" "+value)
+	return s.err
+}
+func (s *taker) Logger() *slog.Logger { return s.log }
 
 func TestJobSaves(t *testing.T) {
 	ctx, step, j := context.Background(), &taker{log: slog.New(slog.DiscardHandler)}, NewJob("k", nil)
-	j.Attach(step)
+	Attach(j, step)
 	for _, err := range []error{j.SaveCheckpoint(ctx, []byte("half")), j.SaveCheckpoint(ctx, nil), j.SetProgress(ctx, "50 %"), j.SetProgress(ctx, ""), j.SetKey(ctx, "ref-9")} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	half, empty := "50 %", ""
-	want := []Saved{{Checkpoint: []byte("half")}, {Checkpoint: []byte{}}, {Progress: &half}, {Progress: &empty}, {Key: "ref-9"}}
+	want := []string{"checkpoint half", "checkpoint ", "progress 50 %", "progress ", "key ref-9"}
 	if !reflect.DeepEqual(step.saved, want) {
 		t.Errorf("saved %+v, want %+v", step.saved, want)
 	}
@@ -132,10 +139,10 @@ func TestRespondURL(t *testing.T) {
 	j := NewJob("k", nil)
 	_, err := j.RespondURL(0)
 	refusal(t, err, CodeInvalid, "respond_url")
-	j.Attach(&taker{})
+	Attach(j, &taker{})
 	_, err = j.RespondURL(0)
 	refusal(t, err, CodeInvalid, "respond_url")
-	j.Attach(&reached{})
+	Attach(j, &reached{})
 	secret := []byte("a secret of this store")
 	j.Token, j.UpdatedAt = NewToken(secret, 42, 1, 2, 3), time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	for _, within := range []time.Duration{-1, MaxHorizon + 1} {

@@ -33,6 +33,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/jobstep"
 )
 
 // Client is the API for applications: it validates calls, leases ids, and handles typed jobs.
@@ -57,7 +59,7 @@ func (c *Client) leasing(ctx context.Context) context.Context {
 	if !c.server {
 		return ctx
 	}
-	return WithCaller(ctx, &Caller{Token: serverOwner})
+	return jobstep.AsServer(ctx)
 }
 
 // Store returns the underlying store, for workers and tools.

@@ -28,7 +28,6 @@ type Claimer interface {
 //
 // When ctx ends during a write, the error has CodeUnknown: repeating the same call is safe.
 type Store interface {
-	Claimer
 	// IDs leases n consecutive ids (1 to 10,000) for the Caller in ctx, valid for IDLife.
 	IDs(ctx context.Context, n int) (first ID, err error)
 	// Enqueue stores jobs that have ids. It checks the id first: a known id returns that job
@@ -36,7 +35,7 @@ type Store interface {
 	// (held by a live job: see OnConflict) and then inserts. All or nothing; with partial, each
 	// refusal is in its item's Err.
 	//
-	// An id must come from a block that was leased for the Caller in ctx (see Job.IDOwner), else
+	// An id must come from a block that was leased for the Caller in ctx (see driver.IDOwner), else
 	// CodeInvalid, even if a job has the id. ErrConflict if a job for which the Caller has no grant
 	// holds the key. The store may fill defaults into jobs, so a repeated call must pass the jobs
 	// as they were before the first call.
@@ -65,8 +64,6 @@ type Store interface {
 	ForgetQueue(ctx context.Context, name string) error
 	// Inbox lists responses, newest first.
 	Inbox(ctx context.Context, f InboxFilter) ([]Response, error)
-	// Sweep handles up to limit overdue items of each sort. Any process may call it at any time.
-	Sweep(ctx context.Context, limit int) (Swept, error)
 	// Status describes the store. The error has CodeSchema if its tables have been migrated to a
 	// version that this program cannot work with.
 	Status(ctx context.Context) (Status, error)

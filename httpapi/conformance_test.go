@@ -20,14 +20,14 @@ import (
 // far is a store behind a server, with the hook by which the suite tells that its clock has moved.
 type far struct {
 	*httpapi.Store
-	behind sojourn.Store
+	behind sojourn.DriverStore
 	t      *testing.T
 }
 
 func (f far) Nudge() { f.behind.(interface{ Nudge() }).Nudge() }
 
 // As is the same store as the holder of a token sees it, through a server that asks for tokens.
-func (f far) As(c *sojourn.Caller) sojourn.Store {
+func (f far) As(c *sojourn.Caller) sojourn.DriverStore {
 	f.t.Helper()
 	bearer := "sj_" + c.Token + "_secret"
 	hash := sha256.Sum256([]byte(bearer))
@@ -45,7 +45,7 @@ func serving(t *testing.T, behind *sojourn.Client) far {
 	return far{dial(t, behind.Store(), server.Options{Open: true}), behind.Store(), t}
 }
 
-func dial(t *testing.T, behind sojourn.Store, o server.Options, options ...httpapi.Option) *httpapi.Store {
+func dial(t *testing.T, behind sojourn.DriverStore, o server.Options, options ...httpapi.Option) *httpapi.Store {
 	t.Helper()
 	h, err := server.New(context.Background(), behind, o)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestMain(m *testing.M) {
 
 // TestConformanceSQLite runs the whole suite through HTTP, with SQLite behind the server.
 func TestConformanceSQLite(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore {
 		options := []sqlite.Option{sqlite.Clock(o.Now)}
 		for queue, throttler := range o.Throttlers {
 			options = append(options, sqlite.Throttle(queue, throttler))
@@ -97,7 +97,7 @@ func TestConformanceSQLite(t *testing.T) {
 // TestConformancePostgres runs it with PostgreSQL behind the server.
 func TestConformancePostgres(t *testing.T) {
 	url := pgtest.URL(t)
-	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore {
 		options := []postgres.Option{postgres.Clock(o.Now), postgres.Schema(pgtest.EmptySchema(t)), postgres.AutoMigrate()}
 		for queue, throttler := range o.Throttlers {
 			options = append(options, postgres.Throttle(queue, throttler))

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// Store is a sojourn.Store behind a Sojourn server. Safe for concurrent use.
+// Store is a sojourn.DriverStore behind a Sojourn server. Safe for concurrent use.
 //
 // A call whose response is lost or comes from a proxy is retried up to twice if it is idempotent:
 // every read, Enqueue (by id), Claim (by number), Extend, Finish (by lease and outcome), Respond
@@ -40,7 +40,7 @@ type Store struct {
 }
 
 var (
-	_ sojourn.Store       = (*Store)(nil)
+	_ sojourn.DriverStore       = (*Store)(nil)
 	_ sojourn.Explainer   = (*Store)(nil)
 	_ sojourn.Holder      = (*Store)(nil)
 	_ sojourn.Checker     = (*Store)(nil)

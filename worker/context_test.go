@@ -197,7 +197,7 @@ func stackHead() []byte {
 
 // idle is a store in which claims find jobs at once, and reports are taken.
 type idle struct {
-	sojourn.Store
+	sojourn.DriverStore
 	left int
 	done chan struct{}
 }

@@ -15,7 +15,7 @@ import (
 // synctest drives). What it does to a job is what sojourn.Decide says. Methods that a worker must
 // not call are nil and panic.
 type fake struct {
-	sojourn.Store
+	sojourn.DriverStore
 	maxBytes int
 
 	mu       sync.Mutex

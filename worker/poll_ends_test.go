@@ -110,7 +110,7 @@ func TestPollErrorIsRefused(t *testing.T) {
 
 // deaf takes no response at first.
 type deaf struct {
-	sojourn.Store
+	sojourn.DriverStore
 	sent *int
 }
 

@@ -109,7 +109,7 @@ func (r *run) newStep(c *sojourn.Claimed) *step {
 		whole := c.Job
 		s.whole = &whole
 	}
-	s.job.Attach(s)
+	sojourn.Attach(s.job, s)
 	return s
 }
 
@@ -361,9 +361,24 @@ func (s *step) leave() {
 	signal(s.r.changed)
 }
 
-// Save writes under the step's lease. After the step was reported or lost it returns
+// SaveCheckpoint implements sojourn.Step.
+func (s *step) SaveCheckpoint(ctx context.Context, b []byte) error {
+	return s.save(ctx, sojourn.Saved{Checkpoint: b})
+}
+
+// SetProgress implements sojourn.Step.
+func (s *step) SetProgress(ctx context.Context, text string) error {
+	return s.save(ctx, sojourn.Saved{Progress: &text})
+}
+
+// SetKey implements sojourn.Step.
+func (s *step) SetKey(ctx context.Context, key string) error {
+	return s.save(ctx, sojourn.Saved{Key: key})
+}
+
+// save writes under the step's lease. After the step was reported or lost it returns
 // sojourn.ErrLeaseLost.
-func (s *step) Save(ctx context.Context, saved sojourn.Saved) error {
+func (s *step) save(ctx context.Context, saved sojourn.Saved) error {
 	if !s.owns() {
 		return sojourn.ErrLeaseLost
 	}

@@ -29,7 +29,7 @@ import (
 // Worker runs the handlers registered with [Handle]. All its methods are safe for concurrent use;
 // Handle is not.
 type Worker struct {
-	store    sojourn.Store
+	store    sojourn.DriverStore
 	o        Options
 	err      error // why the options are invalid
 	id       string

@@ -50,7 +50,7 @@ func (a *app) queueLsCommand() *cobra.Command {
 
 // queuePage lists the queues of one page, and whether there are more. Queues that are named are
 // read at once, and so are all queues of a store that has no pages.
-func queuePage(ctx context.Context, st sojourn.Store, names []string, after string, limit int) (page []sojourn.QueueStatus, more bool, err error) {
+func queuePage(ctx context.Context, st sojourn.DriverStore, names []string, after string, limit int) (page []sojourn.QueueStatus, more bool, err error) {
 	if lister, ok := st.(sojourn.QueueLister); ok && len(names) == 0 {
 		p, err := lister.ListQueues(ctx, sojourn.QueueFilter{After: after, Limit: limit})
 		return p.Queues, p.Next != "", err

@@ -22,7 +22,7 @@ type unreadable struct{ sojourn.AccessStore }
 func (unreadable) AccessTokens(context.Context) ([]sojourn.AccessToken, error) { return nil, errAway }
 
 // away is a store whose database is away.
-type away struct{ sojourn.Store }
+type away struct{ sojourn.DriverStore }
 
 func (away) AccessTokens(context.Context) ([]sojourn.AccessToken, error) { return nil, errAway }
 func (away) SetAccessToken(context.Context, sojourn.AccessToken) error   { return errAway }

@@ -165,7 +165,7 @@ func TestBadHeaders(t *testing.T) {
 
 // broken is a store that fails in the way a test asks for.
 type broken struct {
-	sojourn.Store
+	sojourn.DriverStore
 	err error
 }
 

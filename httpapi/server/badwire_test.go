@@ -209,7 +209,7 @@ func TestCutBody(t *testing.T) {
 
 // absent is a store whose claims come when the caller has gone.
 type absent struct {
-	sojourn.Store
+	sojourn.DriverStore
 	asked chan struct{}
 }
 

@@ -18,7 +18,7 @@ import (
 
 // nowhere is a store that acknowledges jobs which it does not store.
 type nowhere struct {
-	sojourn.Store
+	sojourn.DriverStore
 	sojourn.AccessStore
 	ids atomic.Int64
 }

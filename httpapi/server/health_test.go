@@ -16,7 +16,7 @@ import (
 
 // failing is a store in which calls can be made to fail.
 type failing struct {
-	sojourn.Store
+	sojourn.DriverStore
 	mu            sync.Mutex // guards the fields below
 	status, claim error
 }

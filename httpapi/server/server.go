@@ -49,7 +49,7 @@ type Options struct {
 
 // Server is an http.Handler over a store. Safe for concurrent use.
 type Server struct {
-	store     sojourn.Store
+	store     sojourn.DriverStore
 	client    *sojourn.Client // draws ids for jobs that come without one
 	o         Options
 	log       *slog.Logger
@@ -72,7 +72,7 @@ type Server struct {
 
 // New makes a server over a store, which the caller closes after the server has been shut down.
 // Without Options.Open the store must be a sojourn.AccessStore.
-func New(ctx context.Context, store sojourn.Store, o Options) (*Server, error) {
+func New(ctx context.Context, store sojourn.DriverStore, o Options) (*Server, error) {
 	access, keeps := store.(sojourn.AccessStore)
 	if !keeps && !o.Open {
 		return nil, sojourn.Invalid("store", "keeps no tokens, so the server can only be open to everyone: set Open")

@@ -91,7 +91,7 @@ func (s *Sojourn) Work(ctx context.Context, done func(int)) error {
 	})
 }
 
-func (s *Sojourn) worker(ctx context.Context, store sojourn.Store, handler func(context.Context, *sojourn.Job, []byte) error) error {
+func (s *Sojourn) worker(ctx context.Context, store sojourn.DriverStore, handler func(context.Context, *sojourn.Job, []byte) error) error {
 	w := worker.New(sojourn.NewClient(store), worker.Options{Concurrency: cmp.Or(s.Concurrency, Concurrency), Queues: []string{s.queue()},
 		Logger: slog.New(slog.DiscardHandler)})
 	worker.Handle(w, kind, handler)
@@ -105,7 +105,7 @@ func (s *Sojourn) started(j *sojourn.Job) {
 }
 
 // claimers run loops of Claim and Finish: a worker without handlers, timeouts and extensions.
-func (s *Sojourn) claimers(ctx context.Context, store sojourn.Store) error {
+func (s *Sojourn) claimers(ctx context.Context, store sojourn.DriverStore) error {
 	return together(ctx, Claimers, func(ctx context.Context, i int) error { return s.claimer(ctx, store, fmt.Sprint("bench-", i)) })
 }
 
@@ -128,7 +128,7 @@ func together(ctx context.Context, n int, loop func(ctx context.Context, i int) 
 	return context.Cause(working)
 }
 
-func (s *Sojourn) claimer(ctx context.Context, store sojourn.Store, name string) error {
+func (s *Sojourn) claimer(ctx context.Context, store sojourn.DriverStore, name string) error {
 	r := sojourn.ClaimRequest{Worker: name, Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: PerClaim, Capacity: PerClaim, Wait: time.Second}
 	for ctx.Err() == nil {
 		r.Number++
@@ -159,7 +159,7 @@ func (s *Sojourn) Close() error {
 
 // counting is a store that passes finished outcomes to told.
 type counting struct {
-	sojourn.Store
+	sojourn.DriverStore
 	told func([]sojourn.Outcome, []sojourn.Finished)
 }
 

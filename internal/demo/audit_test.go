@@ -10,7 +10,7 @@ import (
 )
 
 // twoEnds is a store whose histories end twice.
-type twoEnds struct{ sojourn.Store }
+type twoEnds struct{ sojourn.DriverStore }
 
 func (s twoEnds) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) ([]sojourn.Attempt, error) {
 	h, err := s.Store.History(ctx, id, f)

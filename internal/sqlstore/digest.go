@@ -34,7 +34,7 @@ func digests(jobs []sojourn.Job, c *sojourn.Caller) []digest {
 // because digests are compared under one id. So is OnConflict, which concerns only this call's key.
 // Each field begins with its length, or has a fixed form, so that no two jobs have the same bytes.
 func jobDigest(b []byte, j *sojourn.Job, c *sojourn.Caller, policies *policyDigest) (d digest) {
-	for _, s := range [...]string{j.IDOwner(c), j.Kind, j.Queue, j.Key, j.Group, j.ContentType} {
+	for _, s := range [...]string{sojourn.IDOwner(j, c.Owner()), j.Kind, j.Queue, j.Key, j.Group, j.ContentType} {
 		b = appendText(b, s)
 	}
 	b = binary.AppendUvarint(b, uint64(len(j.Args)))

@@ -1,4 +1,4 @@
-// Package sqlstore is the one implementation of sojourn.Store for SQL databases. It holds the
+// Package sqlstore is the one implementation of sojourn.DriverStore for SQL databases. It holds the
 // statements, one text for every database, and speaks to a database only through the seam, package
 // sqldb.
 //

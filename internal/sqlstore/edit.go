@@ -100,7 +100,7 @@ func (t *tx) loadFound(j *sojourn.Job) (*live, error) {
 	return l, err
 }
 
-// Edit changes jobs; see sojourn.Store.
+// Edit changes jobs; see sojourn.DriverStore.
 func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
 	if err := f.Validate(); err != nil {
 		return sojourn.Edited{}, err

@@ -97,7 +97,7 @@ var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAn
 	return e, e.look(asks)
 })
 
-// Enqueue stores jobs; see sojourn.Store.
+// Enqueue stores jobs; see sojourn.DriverStore.
 func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, error) {
 	if len(jobs) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("jobs", "%d jobs exceed the limit of %d a call; split them", len(jobs), sojourn.MaxBatch)

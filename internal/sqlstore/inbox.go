@@ -20,7 +20,7 @@ func scanResponse(r sqldb.Row) sojourn.Response {
 		Replay: r.Int(17), By: r.Text(18)}
 }
 
-// Inbox lists responses; see sojourn.Store.
+// Inbox lists responses; see sojourn.DriverStore.
 func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (t *tx) errorsOf(jobs map[sojourn.ID]*sojourn.Claimed) error {
 	}, ids, generations)
 }
 
-// History returns the history of a job; see sojourn.Store.
+// History returns the history of a job; see sojourn.DriverStore.
 func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFil
 	return out, err
 }
 
-// Log returns a job's own log; see sojourn.Store.
+// Log returns a job's own log; see sojourn.DriverStore.
 func (s *Store) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		out = nil

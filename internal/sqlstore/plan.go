@@ -77,7 +77,7 @@ func (e *enqueue) look(asks []enqueueAsk) []sqldb.Statement {
 	for _, ask := range asks {
 		for i := range ask.jobs {
 			j := &ask.jobs[i]
-			if b, fresh := e.unused(j.ID, j.IDOwner(ask.caller)); fresh {
+			if b, fresh := e.unused(j.ID, sojourn.IDOwner(j, ask.caller.Owner())); fresh {
 				e.block = b
 			} else {
 				ids = append(ids, int64(j.ID))
@@ -202,7 +202,7 @@ func (e *enqueue) planOne(i int) error {
 	}
 	// Before the conflict, so that no caller learns whether an id of another caller has a job.
 	if !e.drawn.holds(int64(j.ID)) {
-		if err := e.checkID(j.ID, j.IDOwner(e.caller), &e.block); err != nil {
+		if err := e.checkID(j.ID, sojourn.IDOwner(j, e.caller.Owner()), &e.block); err != nil {
 			return err
 		}
 	}

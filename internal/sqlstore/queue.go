@@ -186,7 +186,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 	return now.reshape >= 0, nil
 })
 
-// SetQueue stores settings; see sojourn.Store.
+// SetQueue stores settings; see sojourn.DriverStore.
 func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
 	if name != sojourn.AllQueues {
 		if err := sojourn.ValidName("queue", name); err != nil {
@@ -238,7 +238,7 @@ var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal
 // refusal is an answer that may be an error.
 type refusal struct{ err error }
 
-// ForgetQueue removes an empty queue; see sojourn.Store.
+// ForgetQueue removes an empty queue; see sojourn.DriverStore.
 func (s *Store) ForgetQueue(ctx context.Context, name string) error {
 	if err := sojourn.ValidName("queue", name); err != nil {
 		return err
@@ -250,7 +250,7 @@ func (s *Store) ForgetQueue(ctx context.Context, name string) error {
 	return err
 }
 
-// Queues lists queues with counts; see sojourn.Store. It counts rows, so it costs time in
+// Queues lists queues with counts; see sojourn.DriverStore. It counts rows, so it costs time in
 // proportion to the jobs stored.
 func (s *Store) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStatus, error) {
 	var out []sojourn.QueueStatus

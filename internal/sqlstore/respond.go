@@ -48,7 +48,7 @@ var stepRespond = newStep("respond", func(t *tx, requests [][]sojourn.Response) 
 	return r, r.look()
 })
 
-// Respond stores responses and matches them; see sojourn.Store. A caller with an access token has
+// Respond stores responses and matches them; see sojourn.DriverStore. A caller with an access token has
 // sources of its own.
 func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
 	if len(rs) > sojourn.MaxBatch {

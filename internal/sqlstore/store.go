@@ -38,7 +38,7 @@ type Config struct {
 	Rules      func(text string) (sojourn.Throttler, error) // compiles the throttle setting of queues; nil: this process knows no rules
 }
 
-// Store is a sojourn.Store over any database behind the seam. Safe for concurrent use.
+// Store is a sojourn.DriverStore over any database behind the seam. Safe for concurrent use.
 type Store struct {
 	db         sqldb.DB
 	cfg        Config

@@ -21,7 +21,7 @@ var stepSweep = eachStep("sweep", func(t *tx, limit int) (sojourn.Swept, error) 
 	return swept, err
 })
 
-// Sweep handles overdue jobs; see sojourn.Store. It reads first, so that a sweep with nothing to do
+// Sweep handles overdue jobs; see sojourn.DriverStore. It reads first, so that a sweep with nothing to do
 // writes nothing.
 func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 	if limit < 1 || limit > 10*sojourn.MaxBatch {

@@ -19,7 +19,7 @@ import (
 
 // faulty is a store whose Respond fails, or blocks until its context ends.
 type faulty struct {
-	sojourn.Store
+	sojourn.DriverStore
 	err   error
 	block chan struct{} // closed when Respond blocks
 }

@@ -48,7 +48,7 @@ type lineUp struct {
 	t      *testing.T
 	schema string
 	clock  time.Time
-	store  sojourn.Store
+	store  sojourn.DriverStore
 	starts *starts
 	line   []sojourn.ID // of the others
 }
@@ -82,7 +82,7 @@ func newLineUp(t *testing.T) *lineUp {
 }
 
 // open opens a store that knows nothing yet.
-func (l *lineUp) open(options ...Option) (sojourn.Store, *starts) {
+func (l *lineUp) open(options ...Option) (sojourn.DriverStore, *starts) {
 	l.t.Helper()
 	options = append(options, Schema(l.schema), Clock(func() time.Time { return l.clock }))
 	o, err := newOptions(options)
@@ -107,7 +107,7 @@ func (l *lineUp) open(options ...Option) (sojourn.Store, *starts) {
 }
 
 // claim is a claim without the values that differ from schema to schema.
-func (l *lineUp) claim(s sojourn.Store, number int64, most int) []sojourn.Claimed {
+func (l *lineUp) claim(s sojourn.DriverStore, number int64, most int) []sojourn.Claimed {
 	l.t.Helper()
 	jobs, err := s.Claim(l.t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k", "l"}, Max: most,
 		Capacity: 100, Lease: time.Minute})

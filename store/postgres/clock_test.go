@@ -48,7 +48,7 @@ func drivenServer(t *testing.T) clocktest.Database {
 				t.Fatal(err)
 			}
 		},
-		Open: func(p clocktest.Process) sojourn.Store {
+		Open: func(p clocktest.Process) sojourn.DriverStore {
 			db, err := openDB(t.Context(), address, o)
 			if err != nil {
 				t.Fatal(err)

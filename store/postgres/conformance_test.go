@@ -14,7 +14,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, conforming)
 }
 
-func conforming(t *testing.T, o storetest.Options) sojourn.Store {
+func conforming(t *testing.T, o storetest.Options) sojourn.DriverStore {
 	t.Helper()
 	return openKept(t, append(wished(o), Schema(emptySchema(t)))...)
 }

@@ -55,7 +55,7 @@ func (w *twins) enqueue() {
 		jobs, w.jobs = append(jobs, j), keep(w, w.jobs, j)
 	}
 	partial := w.chance(50)
-	w.compare("Enqueue", func(s sojourn.Store, _ int) any {
+	w.compare("Enqueue", func(s sojourn.DriverStore, _ int) any {
 		done, err := s.Enqueue(w.ctx, append([]sojourn.Job{}, jobs...), partial)
 		var errs []error
 		for i := range done {
@@ -85,7 +85,7 @@ func (w *twins) claim() {
 	}
 	w.last = r
 	var found [2][]sojourn.Claimed
-	w.compare("Claim", func(s sojourn.Store, side int) any {
+	w.compare("Claim", func(s sojourn.DriverStore, side int) any {
 		jobs, err := s.Claim(w.ctx, r)
 		found[side] = append([]sojourn.Claimed{}, jobs...)
 		return told(jobs, err)
@@ -161,7 +161,7 @@ func (w *twins) finish() {
 			both[side] = append(both[side], o)
 		}
 	}
-	w.compare("Finish", func(s sojourn.Store, side int) any {
+	w.compare("Finish", func(s sojourn.DriverStore, side int) any {
 		done, err := s.Finish(w.ctx, both[side])
 		var errs []error
 		for i := range done {
@@ -188,7 +188,7 @@ func (w *twins) save() {
 	if w.chance(30) {
 		item.Key = w.key()
 	}
-	w.compare("Save", func(s sojourn.Store, side int) any {
+	w.compare("Save", func(s sojourn.DriverStore, side int) any {
 		item.Lease = l.lease[side]
 		errs, err := s.Save(w.ctx, []sojourn.Saved{item})
 		return told(errorTexts(errs), err)
@@ -197,7 +197,7 @@ func (w *twins) save() {
 
 func (w *twins) extend() {
 	if l, ok := w.lease(); ok {
-		w.compare("Extend", func(s sojourn.Store, side int) any { return told(s.Extend(w.ctx, []sojourn.Lease{l.lease[side]})) })
+		w.compare("Extend", func(s sojourn.DriverStore, side int) any { return told(s.Extend(w.ctx, []sojourn.Lease{l.lease[side]})) })
 	}
 }
 
@@ -229,7 +229,7 @@ func (w *twins) respond() {
 			both[side] = append(both[side], r)
 		}
 	}
-	w.compare("Respond", func(s sojourn.Store, side int) any { return told(s.Respond(w.ctx, both[side])) })
+	w.compare("Respond", func(s sojourn.DriverStore, side int) any { return told(s.Respond(w.ctx, both[side])) })
 }
 
 // editInbox edits one of the newest responses, in any state, as an operator does.
@@ -249,7 +249,7 @@ func (w *twins) editInbox() {
 	default:
 		e.Kind, e.Key = w.kind(), w.key()
 	}
-	w.compare(fmt.Sprint("EditInbox ", e.Action), func(s sojourn.Store, _ int) any {
+	w.compare(fmt.Sprint("EditInbox ", e.Action), func(s sojourn.DriverStore, _ int) any {
 		return told(s.(sojourn.InboxKeeper).EditInbox(w.ctx, e))
 	})
 }
@@ -270,7 +270,7 @@ func (w *twins) edit() {
 		priority, queue, tags := int32(w.dice.IntN(9)), w.line(), []string{"c"}
 		e.Change = sojourn.Change{Priority: &priority, Queue: &queue, Tags: &tags}
 	}
-	w.compare(fmt.Sprint("Edit ", e.Action), func(s sojourn.Store, _ int) any {
+	w.compare(fmt.Sprint("Edit ", e.Action), func(s sojourn.DriverStore, _ int) any {
 		done, err := s.Edit(w.ctx, f, e)
 		var errs []error
 		for i := range done.Items {
@@ -284,12 +284,12 @@ func (w *twins) edit() {
 func (w *twins) queue() {
 	q := sojourn.QueueSettings{Paused: w.chance(30), Retention: sojourn.Retention{Age: time.Hour, Count: 20, FailedAge: 2 * time.Hour}}
 	name := w.line()
-	w.compare("SetQueue", func(s sojourn.Store, _ int) any { return told(nil, s.SetQueue(w.ctx, name, q)) })
+	w.compare("SetQueue", func(s sojourn.DriverStore, _ int) any { return told(nil, s.SetQueue(w.ctx, name, q)) })
 }
 
 func (w *twins) sweep() {
 	limit := oneOf(w, 3, 1000)
-	w.compare("Sweep", func(s sojourn.Store, _ int) any { return told(s.Sweep(w.ctx, limit)) })
+	w.compare("Sweep", func(s sojourn.DriverStore, _ int) any { return told(s.Sweep(w.ctx, limit)) })
 }
 
 // contentType returns a content type whose bytes are not parsed. A response that is refused for its

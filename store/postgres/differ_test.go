@@ -20,7 +20,7 @@ import (
 type twins struct {
 	*testing.T
 	ctx    context.Context
-	stores [2]sojourn.Store
+	stores [2]sojourn.DriverStore
 	dice   *rand.Rand
 	clock  struct {
 		sync.Mutex
@@ -72,7 +72,7 @@ func TestTwins(t *testing.T) {
 	defer lite.Close()
 	big := open(t, Clock(now), InboxTTL(time.Hour), MaxBytes(1000), Schema(newSchema(t)), AutoMigrate())
 	defer big.Close()
-	w.stores = [2]sojourn.Store{lite.Store(), big.Store()}
+	w.stores = [2]sojourn.DriverStore{lite.Store(), big.Store()}
 	for n := range ops {
 		w.step(n)
 		w.compare(fmt.Sprintf("the newest after operation %d", n), w.newest)
@@ -95,7 +95,7 @@ func TestTwins(t *testing.T) {
 }
 
 // compare makes the same call to both stores and wants the same answer.
-func (w *twins) compare(what string, ask func(s sojourn.Store, side int) any) {
+func (w *twins) compare(what string, ask func(s sojourn.DriverStore, side int) any) {
 	w.Helper()
 	var texts [2]string
 	for i, s := range w.stores {
@@ -142,14 +142,14 @@ func errorTexts(errs []error) (texts []string) {
 	return texts
 }
 
-func (w *twins) newest(s sojourn.Store, _ int) any {
+func (w *twins) newest(s sojourn.DriverStore, _ int) any {
 	jobs, err1 := s.Find(w.ctx, sojourn.Filter{Newest: true, Limit: 60, Full: true})
 	inbox, err2 := s.Inbox(w.ctx, sojourn.InboxFilter{Limit: 30})
 	queues, err3 := s.Queues(w.ctx)
 	return []any{told(jobs, err1), told(inbox, err2), told(queues, err3)}
 }
 
-func (w *twins) everything(s sojourn.Store, _ int) any {
+func (w *twins) everything(s sojourn.DriverStore, _ int) any {
 	var all []any
 	for after := sojourn.ID(0); ; {
 		jobs, err := s.Find(w.ctx, sojourn.Filter{After: after, Limit: 500, Full: true})
@@ -212,7 +212,7 @@ func (w *twins) id() sojourn.ID {
 	if len(w.ids) == 0 || w.clock.at.Sub(w.leased) > sojourn.IDLife-time.Minute {
 		n := 20 + w.dice.IntN(30)
 		var first sojourn.ID
-		w.compare("IDs", func(s sojourn.Store, _ int) any {
+		w.compare("IDs", func(s sojourn.DriverStore, _ int) any {
 			var err error
 			first, err = s.IDs(w.ctx, n)
 			return told(first, err)

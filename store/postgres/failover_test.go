@@ -68,7 +68,7 @@ func TestFailover(t *testing.T) {
 type failover struct {
 	t                *testing.T
 	primary, standby *pgtest.Cluster
-	store            sojourn.Store
+	store            sojourn.DriverStore
 	base             sojourn.ID
 	lease            sojourn.Lease
 

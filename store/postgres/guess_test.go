@@ -143,7 +143,7 @@ func (c *counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDat
 
 // openCounted opens a store in a new schema and counts the messages of its connections. off shifts
 // the clock of this process.
-func openCounted(t *testing.T) (s sojourn.Store, c *counted, off *atomic.Int64) {
+func openCounted(t *testing.T) (s sojourn.DriverStore, c *counted, off *atomic.Int64) {
 	t.Helper()
 	schema := newSchema(t)
 	open(t, Schema(schema), AutoMigrate()).Close()
@@ -224,7 +224,7 @@ func TestGuessedClock(t *testing.T) {
 }
 
 // enqueued stores a job and reads it.
-func enqueued(t *testing.T, s sojourn.Store) *sojourn.Job {
+func enqueued(t *testing.T, s sojourn.DriverStore) *sojourn.Job {
 	t.Helper()
 	one := newOne(t, s)
 	if _, err := s.Enqueue(t.Context(), one, false); err != nil {

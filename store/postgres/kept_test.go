@@ -20,7 +20,7 @@ var kept struct {
 
 // openKept is Open over connections that an earlier store over the same tables has left, if there
 // are any.
-func openKept(t testing.TB, list ...Option) sojourn.Store {
+func openKept(t testing.TB, list ...Option) sojourn.DriverStore {
 	t.Helper()
 	o, err := newOptions(list)
 	if err != nil {

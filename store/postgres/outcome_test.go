@@ -24,7 +24,7 @@ type said struct {
 }
 
 // oracle compares the answers to callers with the stored jobs, and lists the contradictions.
-func oracle(t *testing.T, store sojourn.Store, all []said) (wrong []string) {
+func oracle(t *testing.T, store sojourn.DriverStore, all []said) (wrong []string) {
 	t.Helper()
 	told := map[string]int{}
 	for _, s := range all {
@@ -51,7 +51,7 @@ func oracle(t *testing.T, store sojourn.Store, all []said) (wrong []string) {
 	return wrong
 }
 
-func enqueueOne(ctx context.Context, store sojourn.Store, id sojourn.ID) said {
+func enqueueOne(ctx context.Context, store sojourn.DriverStore, id sojourn.ID) said {
 	j := sojourn.NewJob("k", []byte("1"))
 	j.ID = id
 	e, err := store.Enqueue(ctx, []sojourn.Job{*j}, false)
@@ -92,7 +92,7 @@ func postOne(t *testing.T, ctx context.Context, base string, id sojourn.ID) said
 
 // storm is a store and a server over it, called by groups of callers.
 type storm struct {
-	store sojourn.Store
+	store sojourn.DriverStore
 	http  string
 	acked atomic.Int64
 

@@ -16,19 +16,19 @@ import (
 // process's cache.
 func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
-	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore {
 		options := append(wished(o), Schema(emptySchema(t)), func(o *options) { o.poll = 20 * time.Millisecond })
-		return &pair{stores: [2]sojourn.Store{openKept(t, options...), openKept(t, options...)}}
+		return &pair{stores: [2]sojourn.DriverStore{openKept(t, options...), openKept(t, options...)}}
 	})
 }
 
 // pair sends every other call to the other store.
 type pair struct {
-	stores [2]sojourn.Store
+	stores [2]sojourn.DriverStore
 	calls  atomic.Int64
 }
 
-func (p *pair) next() sojourn.Store { return p.stores[p.calls.Add(1)%2] }
+func (p *pair) next() sojourn.DriverStore { return p.stores[p.calls.Add(1)%2] }
 
 func (p *pair) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
 	return p.next().Claim(ctx, r)

@@ -34,7 +34,7 @@ func TestFinishTrusts(t *testing.T) {
 // TestFinishTrustsNothingThatHasChanged: the end of a step sees every change that another process
 // has made to the job since its claim.
 func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
-	var a, b sojourn.Store
+	var a, b sojourn.DriverStore
 	for name, change := range map[string]func(t *testing.T, c sojourn.Claimed){
 		"nothing": func(*testing.T, sojourn.Claimed) {},
 		"an answer": func(t *testing.T, c sojourn.Claimed) {
@@ -112,7 +112,7 @@ func TestFinishTrustsNoEndedLease(t *testing.T) {
 	}
 }
 
-func newOne(t *testing.T, s sojourn.Store, options ...sojourn.Option) []sojourn.Job {
+func newOne(t *testing.T, s sojourn.DriverStore, options ...sojourn.Option) []sojourn.Job {
 	t.Helper()
 	id, err := s.IDs(context.Background(), 1)
 	if err != nil {
@@ -123,7 +123,7 @@ func newOne(t *testing.T, s sojourn.Store, options ...sojourn.Option) []sojourn.
 	return []sojourn.Job{*j}
 }
 
-func claimOne(t *testing.T, s sojourn.Store) sojourn.Claimed {
+func claimOne(t *testing.T, s sojourn.DriverStore) sojourn.Claimed {
 	t.Helper()
 	jobs, err := s.Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Lease: time.Minute})
 	if err != nil || len(jobs) != 1 {
@@ -132,7 +132,7 @@ func claimOne(t *testing.T, s sojourn.Store) sojourn.Claimed {
 	return jobs[0]
 }
 
-func finishOne(t *testing.T, s sojourn.Store, c sojourn.Claimed) sojourn.Finished {
+func finishOne(t *testing.T, s sojourn.DriverStore, c sojourn.Claimed) sojourn.Finished {
 	t.Helper()
 	done, err := s.Finish(t.Context(), []sojourn.Outcome{{Lease: c.Lease, Type: sojourn.OutcomeCompleted}})
 	if err != nil {

@@ -79,7 +79,7 @@ func finishTx(ctx context.Context, c *sojourn.Client, tx any, job *sojourn.Job) 
 	if err != nil {
 		return err
 	}
-	o, err := job.CompleteInTx()
+	o, err := sojourn.CompleteInTx(job)
 	if err != nil {
 		return err
 	}

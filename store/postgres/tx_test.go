@@ -40,7 +40,7 @@ func TestTransactionsSQL(t *testing.T) {
 }
 
 // beside opens a store, and a program's own pool and table in the same schema.
-func beside(t *testing.T, o storetest.Options) (s sojourn.Store, table string, pool *pgxpool.Pool) {
+func beside(t *testing.T, o storetest.Options) (s sojourn.DriverStore, table string, pool *pgxpool.Pool) {
 	t.Helper()
 	schema := newSchema(t)
 	c, err := Open(testURL(t), Clock(o.Now), Schema(schema), AutoMigrate())

@@ -8,7 +8,7 @@ import (
 )
 
 // batch claims jobs and ends them.
-func batch(t *testing.T, s sojourn.Store, number int64, most int) int {
+func batch(t *testing.T, s sojourn.DriverStore, number int64, most int) int {
 	t.Helper()
 	jobs, err := s.Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Max: most,
 		Capacity: int64(most), Share: map[string]int{"default": most}}) // with shares a claim reads its jobs

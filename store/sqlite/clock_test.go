@@ -20,7 +20,7 @@ func TestWallClockIsSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "jobs.db")
-		return clocktest.Database{Open: func(p clocktest.Process) sojourn.Store {
+		return clocktest.Database{Open: func(p clocktest.Process) sojourn.DriverStore {
 			db, err := openDB(path, o)
 			if err == nil {
 				err = o.tend(db).Raise(t.Context())

@@ -10,17 +10,17 @@ import (
 
 // TestConformanceFile runs the whole suite on database files, with the default durability.
 func TestConformanceFile(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore {
 		return conforming(t, filepath.Join(t.TempDir(), "jobs.db"), o)
 	})
 }
 
 // TestConformanceMemory runs the whole suite in memory.
 func TestConformanceMemory(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.Store { return conforming(t, ":memory:", o) })
+	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore { return conforming(t, ":memory:", o) })
 }
 
-func conforming(t *testing.T, path string, o storetest.Options) sojourn.Store {
+func conforming(t *testing.T, path string, o storetest.Options) sojourn.DriverStore {
 	t.Helper()
 	options := []Option{Clock(o.Now)}
 	for queue, throttler := range o.Throttlers {

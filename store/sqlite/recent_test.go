@@ -156,7 +156,7 @@ func TestLeasedIDsAreNotLookedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enqueue := func(s sojourn.Store, id sojourn.ID) sojourn.Enqueued {
+	enqueue := func(s sojourn.DriverStore, id sojourn.ID) sojourn.Enqueued {
 		t.Helper()
 		j := sojourn.NewJob("k", nil)
 		j.ID = id

@@ -56,7 +56,7 @@ func FinishTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.J
 	if err != nil {
 		return err
 	}
-	o, err := job.CompleteInTx()
+	o, err := sojourn.CompleteInTx(job)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (s *scene) heldBy(token string) func(r sojourn.Response) (sojourn.Responded
 	return s.respondingBy(holder.ctx, holder.store)
 }
 
-func (s *scene) respondingBy(ctx context.Context, store sojourn.Store) func(r sojourn.Response) (sojourn.Responded, error) {
+func (s *scene) respondingBy(ctx context.Context, store sojourn.DriverStore) func(r sojourn.Response) (sojourn.Responded, error) {
 	return func(r sojourn.Response) (sojourn.Responded, error) {
 		as, err := store.Respond(ctx, []sojourn.Response{r})
 		if err != nil {

@@ -50,8 +50,8 @@ func (c *clock) move(d time.Duration) {
 type scene struct {
 	*testing.T
 	ctx    context.Context
-	opener func(t *testing.T, o Options) sojourn.Store
-	store  sojourn.Store
+	opener func(t *testing.T, o Options) sojourn.DriverStore
+	store  sojourn.DriverStore
 	clock  *clock
 	seed   uint64
 	dice   uint64 // state of random
@@ -63,7 +63,7 @@ type scene struct {
 	idsGood  time.Time // the block has to be used before
 }
 
-func newScene(t *testing.T, opener func(t *testing.T, o Options) sojourn.Store) *scene {
+func newScene(t *testing.T, opener func(t *testing.T, o Options) sojourn.DriverStore) *scene {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
 	s := &scene{T: t, ctx: ctx, opener: opener, seed: 1, clock: &clock{at: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)}}

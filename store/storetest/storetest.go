@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite of sojourn.Store. Every store passes all of it, so
+// Package storetest is the conformance suite of sojourn.DriverStore. Every store passes all of it, so
 // that an application sees the same behaviour on every database.
 //
 // Each case has a law, one sentence with a promise of a store, and names the entries that it
@@ -34,10 +34,10 @@ type Options struct {
 //
 // The suite calls a store on behalf of tenants with a sojourn.Caller in the context. A store that
 // ignores the context, because it sends the call to a server, has a method As(*sojourn.Caller)
-// sojourn.Store, which returns the store with that caller's view.
+// sojourn.DriverStore, which returns the store with that caller's view.
 //
 // SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
-func Run(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {
+func Run(t *testing.T, open func(t *testing.T, o Options) sojourn.DriverStore) {
 	for _, c := range trials() {
 		t.Run(c.name, func(t *testing.T) { c.play(t, open) })
 	}
@@ -59,7 +59,7 @@ func trials() []trial {
 		inboxTrials, historyTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, jsonTrials, limitTrials, blockedTrials, concurrentTrials, accessTrials, tenantTrials, workerTrials, lifeTrials)
 }
 
-func (c trial) play(t *testing.T, open func(t *testing.T, o Options) sojourn.Store) {
+func (c trial) play(t *testing.T, open func(t *testing.T, o Options) sojourn.DriverStore) {
 	s := newScene(t, open)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -29,7 +29,7 @@ var tenantTrials = []trial{
 // sojourn.Caller in the context, such as the connection to a server.
 type Distant interface {
 	// As returns a store over the same data whose calls are made by the holder of an access token.
-	As(c *sojourn.Caller) sojourn.Store
+	As(c *sojourn.Caller) sojourn.DriverStore
 }
 
 // tenant is the scene as the holder of a token sees it. A store that is far away has to be asked

@@ -11,7 +11,7 @@ import (
 // Application is a program with rows of its own in the store's database: a table with one integer
 // column.
 type Application struct {
-	Store sojourn.Store // also a sojourn.TxStore
+	Store sojourn.DriverStore // also a sojourn.TxStore
 	// Begin begins a transaction that may write, waiting for its turn where only one may at a time.
 	// It is called from several goroutines.
 	Begin func() (Tx, error)
@@ -36,7 +36,7 @@ func RunTx(t *testing.T, open func(t *testing.T, o Options) Application) {
 		t.Run(c.name, func(t *testing.T) {
 			var app Application
 			trial{name: c.name, law: c.law, covers: c.covers, run: func(s *scene) { c.run(&txScene{s, app}) }}.play(t,
-				func(t *testing.T, o Options) sojourn.Store {
+				func(t *testing.T, o Options) sojourn.DriverStore {
 					app = open(t, o)
 					return app.Store
 				})

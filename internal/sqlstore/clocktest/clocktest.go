@@ -37,7 +37,7 @@ type Process struct {
 
 // Database is the database that all processes use.
 type Database struct {
-	Open func(Process) sojourn.Store // opens it once more
+	Open func(Process) sojourn.DriverStore // opens it once more
 	Set  func(time.Time)             // sets the clock of its server; nil where there is none
 }
 
@@ -58,7 +58,7 @@ type world struct {
 }
 
 type process struct {
-	store           sojourn.Store
+	store           sojourn.DriverStore
 	name            string
 	claims          int64
 	held            map[sojourn.ID]sojourn.Lease
@@ -428,7 +428,7 @@ func concurrent(t *testing.T, db Database) {
 	}
 	show()
 	p := Process{Now: now, Elapsed: func() time.Duration { return time.Duration(elapsed.Load()) * time.Microsecond }}
-	stores := []sojourn.Store{db.Open(p), db.Open(p)}
+	stores := []sojourn.DriverStore{db.Open(p), db.Open(p)}
 	var stop atomic.Bool
 	var lives atomic.Int64
 	var wg sync.WaitGroup
@@ -464,7 +464,7 @@ func concurrent(t *testing.T, db Database) {
 }
 
 // life stores a job, and claims one, extends its lease and finishes it.
-func life(s sojourn.Store, worker string, n int64, lives *atomic.Int64) error {
+func life(s sojourn.DriverStore, worker string, n int64, lives *atomic.Int64) error {
 	ctx := context.Background()
 	id, err := s.IDs(ctx, 1)
 	if err != nil {

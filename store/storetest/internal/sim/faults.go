@@ -22,7 +22,7 @@ var faultNames = []string{"none", "lost answer", "store down", "call doubled"}
 
 // faulty is a store that injects a fault into its next call.
 type faulty struct {
-	sojourn.Store
+	sojourn.DriverStore
 	next fault
 }
 

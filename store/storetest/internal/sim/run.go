@@ -23,7 +23,7 @@ import (
 const InboxTTL = 2 * time.Hour
 
 // Open opens a new, empty store that uses the clock for every decision, and InboxTTL.
-type Open func(now func() time.Time) sojourn.Store
+type Open func(now func() time.Time) sojourn.DriverStore
 
 // Result is the result of a run.
 type Result struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-func inMemory(t *testing.T, wrap func(sojourn.Store) sojourn.Store) Open {
-	return func(now func() time.Time) sojourn.Store {
+func inMemory(t *testing.T, wrap func(sojourn.DriverStore) sojourn.DriverStore) Open {
+	return func(now func() time.Time) sojourn.DriverStore {
 		c, err := sqlite.Open(":memory:", sqlite.Clock(now), sqlite.InboxTTL(InboxTTL))
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +31,7 @@ func upTo(n int) []int {
 
 // A seed does the same each time, to the last byte of every answer.
 func TestRunRepeats(t *testing.T) {
-	open := inMemory(t, func(s sojourn.Store) sojourn.Store { return s })
+	open := inMemory(t, func(s sojourn.DriverStore) sojourn.DriverStore { return s })
 	first, second := Run(open, 7, upTo(200)), Run(open, 7, upTo(200))
 	if first.Err != nil || second.Err != nil {
 		t.Fatal(first.Err, second.Err)
@@ -43,7 +43,7 @@ func TestRunRepeats(t *testing.T) {
 
 // liar is a store that breaks one promise.
 type liar struct {
-	sojourn.Store
+	sojourn.DriverStore
 	lie   string
 	calls int
 }
@@ -105,7 +105,7 @@ func TestRunFindsLies(t *testing.T) {
 	for _, lie := range []string{"acknowledges what it does not store", "forgets the number of a claim", "calls its own report lost",
 		"extends nothing", "forgets message ids", "sweeps nothing"} {
 		t.Run(lie, func(t *testing.T) {
-			open := inMemory(t, func(s sojourn.Store) sojourn.Store { return &liar{Store: s, lie: lie} })
+			open := inMemory(t, func(s sojourn.DriverStore) sojourn.DriverStore { return &liar{Store: s, lie: lie} })
 			for seed := range uint64(10) {
 				if Run(open, seed, upTo(300)).Err == nil {
 					continue
