@@ -1,7 +1,10 @@
 package sojourn
 
 import (
+	"math"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/inside"
 )
 
 // Row is the part of a job that the rules read and change: no clocks, no bytes. A store keeps it
@@ -229,7 +232,7 @@ func finishRun(r Row, e Event) (Transition, error) {
 		t := ended(r, "F5", Awaiting, o)
 		t.To.Held, t.To.Wait = r.Held, o.Wait
 		t.To.Wait.Polls = 0
-		t.Poll = t.To.Wait.nextPoll(r.ID)
+		t.Poll = nextPoll(t.To.Wait, r.ID)
 		t.To.InHand, t.To.Given, t.To.NoPoll = 0, false, false
 		return t, nil
 	case OutcomeSnooze:
@@ -301,8 +304,8 @@ func finishPoll(r Row, e Event) (Transition, error) {
 	t.To.Held = r.Held
 	switch {
 	case o.Type == OutcomeNoAnswer:
-		t.Rule, t.To.Wait = "P1", r.Wait.polled()
-		t.Poll = t.To.Wait.nextPoll(r.ID)
+		t.Rule, t.To.Wait = "P1", polled(r.Wait)
+		t.Poll = nextPoll(t.To.Wait, r.ID)
 	case o.Type == OutcomeAnswer && e.Answered:
 		t.Rule = "P4" // a kept response came first; Match follows
 	case o.Type == OutcomeAnswer:
@@ -326,8 +329,8 @@ func decideLost(r Row) (Transition, error) {
 	case r.Purpose == PurposePoll:
 		t := ended(r, "W3", Awaiting, nil)
 		t.To.Held, t.Outcome, t.Reason, t.Error = r.Held, "lost", ReasonLeaseLost, text
-		t.To.NoPoll, t.To.Wait = spent(crashes, r.Policy.MaxCrashes), r.Wait.polled()
-		t.Poll = t.To.Wait.nextPoll(r.ID)
+		t.To.NoPoll, t.To.Wait = spent(crashes, r.Policy.MaxCrashes), polled(r.Wait)
+		t.Poll = nextPoll(t.To.Wait, r.ID)
 		if r.Policy.MaxCrashes < 0 || r.Crashes < r.Policy.MaxCrashes {
 			t.To.Crashes = crashes
 		}
@@ -421,4 +424,29 @@ func verdictDelay(r Row, v Verdict, n int32) time.Duration {
 		return v.Delay
 	}
 	return r.Policy.Backoff.Delay(r.ID, n)
+}
+
+// classOf derives a missing reason from the text of a failure: workers in other languages and error
+// responses may send none.
+func classOf(reason, text string) string {
+	if reason == "" {
+		return inside.Fingerprint(text)
+	}
+	return reason
+}
+
+// nextPoll is the time from now until the next poll step of an awaiting job.
+func nextPoll(w Wait, id ID) time.Duration {
+	if w.Poll.First == 0 {
+		return 0
+	}
+	return w.Poll.Delay(id, w.Polls+1)
+}
+
+// polled counts a poll step without an answer.
+func polled(w Wait) Wait {
+	if w.Poll.First != 0 && w.Polls < math.MaxInt32 {
+		w.Polls++
+	}
+	return w
 }

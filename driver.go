@@ -2,8 +2,9 @@ package sojourn
 
 import (
 	"context"
+	"fmt"
 
-	"github.com/sojourn-queue/sojourn/internal/jobstep"
+	"github.com/sojourn-queue/sojourn/internal/inside"
 )
 
 // DriverStore is a whole store: what a Client needs, and what workers need.
@@ -14,16 +15,23 @@ type DriverStore interface {
 	Sweep(ctx context.Context, limit int) (Swept, error)
 }
 
-// Of returns the whole store of a client.
-func Of(c *Client) DriverStore { return c.Store().(DriverStore) }
+// Of returns the whole store of a client, for workers and tools. The clients of this module's stores
+// have one. Of panics if the Store that was given to NewClient is none.
+func Of(c *Client) DriverStore {
+	s, ok := c.Store().(DriverStore)
+	if !ok {
+		panic(fmt.Sprintf("driver: the store of the client (%T) has no claims: it implements sojourn.Store, but not driver.Store", c.Store()))
+	}
+	return s
+}
 
 // Step carries out the methods of the Job that a worker passes to a handler. SaveCheckpoint,
 // SetProgress and SetKey write under the step's lease and extend it. Logger writes to the job's own
 // log.
-type Step = jobstep.Step
+type Step = inside.Step
 
 // Attach connects a job with the step behind its methods.
-func Attach(j *Job, s Step) { jobstep.Attach(j, s) }
+func Attach(j *Job, s Step) { inside.Attach(j, s) }
 
 // TxStep is an optional ability of a Step: a transaction of the application ends it.
 type TxStep interface {
@@ -45,7 +53,7 @@ type URLStep interface {
 // Applications call sqlite.FinishTx or postgres.FinishTx instead. CodeInvalid if no handler was
 // given j.
 func CompleteInTx(j *Job) (Outcome, error) {
-	step := jobstep.Of(j)
+	step := inside.Of(j)
 	if step == nil {
 		return Outcome{}, Invalid("job", "this Job is not running: only the Job that a handler was given can be finished")
 	}
@@ -66,7 +74,7 @@ const serverOwner = "*"
 // id of an access token or "", or the server if its Client has leased the id. Stores compare it
 // with the owner of the block.
 func IDOwner(j *Job, caller string) string {
-	if jobstep.FromServer(j) {
+	if inside.FromServer(j) {
 		return serverOwner
 	}
 	return caller
@@ -74,7 +82,7 @@ func IDOwner(j *Job, caller string) string {
 
 // Leaser returns the owner of the ids that a call of IDs leases for caller.
 func Leaser(ctx context.Context, caller string) string {
-	if jobstep.IsServer(ctx) {
+	if inside.IsServer(ctx) {
 		return serverOwner
 	}
 	return caller

@@ -94,7 +94,7 @@ type Flow struct {
 // FlowState is the state of a queue's gates that persists between claims. The store keeps it beside
 // the settings.
 type FlowState struct {
-	Pace     Pace      `json:"pace,omitzero"`
+	Pace     PaceState `json:"pace,omitzero"`
 	Trouble  Trouble   `json:"trouble,omitzero"`
 	Counting bool      `json:"counting,omitempty"` // the queue has got its first limit: its jobs in flight are being marked
 	Turn     string    `json:"turn,omitempty"`     // the group that had the last turn, as the store writes it
@@ -216,7 +216,7 @@ func (f *Flow) Close() FlowState {
 		s.Head, s.Needs = 0, 0
 		return s
 	}
-	if f.met && f.Now.Sub(s.Met) > f.Settings.reserveAfter()/2 { // not each time: it is a write
+	if f.met && f.Now.Sub(s.Met) > reserveAfter(f.Settings)/2 { // not each time: it is a write
 		s.Met = f.Now
 	}
 	return s
@@ -226,13 +226,13 @@ func (f *Flow) Close() FlowState {
 // it before all others, and reserves the weight that it needs.
 func (f *Flow) HeadFirst() bool {
 	s := f.State
-	return s.Head > 0 && (s.Overtook >= reserveClaims || s.Overtook > 0 && f.Now.Sub(s.Since) >= f.Settings.reserveAfter())
+	return s.Head > 0 && (s.Overtook >= reserveClaims || s.Overtook > 0 && f.Now.Sub(s.Since) >= reserveAfter(f.Settings))
 }
 
 // reserved is the weight that is reserved for the head. If no claim has seen the head for a while,
 // it has no worker, and nothing is reserved.
 func (f *Flow) reserved() int64 {
-	if !f.HeadFirst() || !f.met && f.Now.Sub(f.State.Met) > 2*f.Settings.reserveAfter() {
+	if !f.HeadFirst() || !f.met && f.Now.Sub(f.State.Met) > 2*reserveAfter(f.Settings) {
 		return 0
 	}
 	return int64(f.State.Needs)
@@ -306,19 +306,19 @@ func (f *Flow) holdGate(*Candidate) Gate {
 	default:
 		g.Used, g.Of, g.Text = p.RampStarts, p.RampStarts, "after a hold the queue starts on a ramp"
 	}
-	return g.until(next)
+	return until(g, next)
 }
 
 // breakerGate closes after many failures: the service that the jobs call seems to be down.
 func (f *Flow) breakerGate(*Candidate) Gate {
 	starts, next := f.State.Pace.BreakerRoom(f.Settings.Breaker, f.Now.UnixMicro())
 	g := Gate{Open: starts > 0, Scope: ScopeQueue}
-	if b := f.Settings.Breaker.filled(); !g.Open && f.State.Pace.Mode == BreakerProbes {
+	if b := filled(f.Settings.Breaker); !g.Open && f.State.Pace.Mode == BreakerProbes {
 		g.Used, g.Of, g.Text = int64(f.State.Pace.Probes), int64(b.Probes), "the breaker waits for its probes"
 	} else if !g.Open {
 		g.Text = "the breaker is open: too many failures"
 	}
-	return g.until(next)
+	return until(g, next)
 }
 
 // rateGate: the queue's bucket, then the group's. Used and Of are starts of the fuller one's burst.
@@ -344,16 +344,16 @@ func (f *Flow) bucket(r *Rate, fullAt int64) Gate {
 	if r == nil {
 		return Gate{Open: true}
 	}
-	starts, next := r.Room(fullAt, f.Now.UnixNano())
-	g := Gate{Open: starts > 0, Used: r.burst() - starts, Of: r.burst()}
+	starts, next := RateRoom(r, fullAt, f.Now.UnixNano())
+	g := Gate{Open: starts > 0, Used: rateBurst(r) - starts, Of: rateBurst(r)}
 	if !g.Open {
 		g.Text = fmt.Sprintf("the rate of %d per %v is used up", r.Count, r.Per)
 	}
-	return g.until((next + 999) / 1000)
+	return until(g, (next+999)/1000)
 }
 
 // until sets when a closed gate opens, in microseconds.
-func (g Gate) until(us int64) Gate {
+func until(g Gate, us int64) Gate {
 	if !g.Open && us > 0 {
 		g.Until = time.UnixMicro(us).UTC()
 	}
@@ -389,7 +389,7 @@ func (f *Flow) pace(group string, starts int64) {
 		if f.GroupFullAt == nil {
 			f.GroupFullAt = map[string]int64{}
 		}
-		f.GroupFullAt[group] = s.GroupRate.Take(f.GroupFullAt[group], f.Now.UnixNano(), starts)
+		f.GroupFullAt[group] = RateTake(s.GroupRate, f.GroupFullAt[group], f.Now.UnixNano(), starts)
 	}
 }
 
@@ -438,7 +438,7 @@ func (f *Flow) shareGate(c *Candidate) Gate {
 	}
 	g := Gate{Scope: ScopeGroup}
 	if _, named := f.Settings.Shares[c.Group]; named {
-		g.Used, g.Of = f.Groups[c.Group], f.Settings.ShareOf(c.Group)
+		g.Used, g.Of = f.Groups[c.Group], ShareOf(f.Settings, c.Group)
 	} else {
 		g.Used, g.Of = f.unnamed().Used, f.others.Of
 	}
@@ -453,7 +453,7 @@ func (f *Flow) shareGate(c *Candidate) Gate {
 // there may be thousands of groups, and shareGate needs it for each.
 func (f *Flow) unnamed() *Gate {
 	if f.others == nil {
-		f.others = &Gate{Of: f.Settings.restOfLimit()}
+		f.others = &Gate{Of: restOfLimit(f.Settings)}
 		for group, n := range f.Groups {
 			f.land(group, n)
 		}

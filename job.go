@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sojourn-queue/sojourn/internal/jobstep"
+	"github.com/sojourn-queue/sojourn/internal/calendar"
+	"github.com/sojourn-queue/sojourn/internal/inside"
 )
 
 // ID names a job: positive, below 2^53, unique in its store for ever. Clients draw IDs in blocks
@@ -23,9 +24,11 @@ type ID int64
 const IDLife = 15 * time.Minute
 
 func init() {
-	jobstep.Attach = func(job any, s jobstep.Step) { job.(*Job).step = s }
-	jobstep.Of = func(job any) jobstep.Step { return job.(*Job).step }
-	jobstep.FromServer = func(job any) bool { return job.(*Job).set&setServerID != 0 }
+	inside.Attach = func(job any, s inside.Step) { job.(*Job).step = s }
+	inside.Of = func(job any) inside.Step { return job.(*Job).step }
+	inside.Calendar = func(windows any) (calendar.Calendar, error) { return calendarOf(windows.([]Windows)) }
+	inside.Fingerprint = fingerprint
+	inside.FromServer = func(job any) bool { return job.(*Job).set&setServerID != 0 }
 }
 
 // idBlock hands out ids from a block that the store has leased to this client. All callers wait
@@ -155,7 +158,7 @@ type Job struct {
 	kept ID    // that other id
 	set  field // fields that were set explicitly, so that defaults of the kind and queue do not overwrite them
 	err  error // an error of New (the args did not encode), reported by Enqueue
-	step jobstep.Step
+	step inside.Step
 }
 
 // Awaits describes the wait of a job. The attempt's timeout and the deadline may end it earlier.

@@ -3,7 +3,6 @@ package sojourn
 import (
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -57,22 +56,6 @@ type Wait struct {
 	Beat   time.Duration `json:"beat,omitempty"`   // longest silence between two progress responses; 0 = any
 	Poll   Backoff       `json:"poll,omitzero"`    // when poll steps come, from First on; the zero value = never
 	Polls  int32         `json:"polls,omitempty"`  // poll steps without an answer so far; the rules count them
-}
-
-// nextPoll is the time from now until the next poll step of an awaiting job.
-func (w Wait) nextPoll(id ID) time.Duration {
-	if w.Poll.First == 0 {
-		return 0
-	}
-	return w.Poll.Delay(id, w.Polls+1)
-}
-
-// polled counts a poll step without an answer.
-func (w Wait) polled() Wait {
-	if w.Poll.First != 0 && w.Polls < math.MaxInt32 {
-		w.Polls++
-	}
-	return w
 }
 
 // validate checks a wait that a worker sends.
@@ -296,15 +279,7 @@ func ReasonOf(err error) string {
 	return fingerprint(err.Error())
 }
 
-// classOf derives a missing reason from the text of a failure: workers in other languages and error
-// responses may send none.
-func classOf(reason, text string) string {
-	if reason == "" {
-		return fingerprint(text)
-	}
-	return reason
-}
-
+// fingerprint makes a reason of the text of an error: numbers and quoted parts are left out.
 func fingerprint(text string) string {
 	var b strings.Builder
 	quoted, number := false, false

@@ -1,7 +1,6 @@
 package sojourn
 
 import (
-	"math"
 	"time"
 )
 
@@ -28,27 +27,6 @@ const (
 	DefaultRetentionAge   = 7 * 24 * time.Hour
 	DefaultRetentionCount = 50_000
 )
-
-// Of returns the age and count for jobs that ended in state s; ok is false where they are kept for
-// ever, and for live jobs. Unlimited parts are the largest value.
-func (r Retention) Of(s State) (age time.Duration, count int64, ok bool) {
-	age, count = r.Age, r.Count
-	pick(&age, DefaultRetentionAge)
-	pick(&count, DefaultRetentionCount)
-	if s == Failed {
-		age, count = r.FailedAge, r.FailedCount
-		pick(&age, -1)
-		pick(&count, -1)
-	}
-	ok = s.Final() && (age > 0 || count > 0)
-	if age < 0 {
-		age = math.MaxInt64
-	}
-	if count < 0 {
-		count = math.MaxInt64
-	}
-	return age, count, ok
-}
 
 // AllQueues names, in SetQueue and Queues, what holds for every queue: Paused and PausedKinds. No
 // queue can have this name.
@@ -135,39 +113,6 @@ const MaxStarts = 1_000_000
 // below 0.1 %, on the safe side.
 func (r *Rate) interval() int64 { return (int64(r.Per) + r.Count - 1) / r.Count }
 
-func (r *Rate) burst() int64 {
-	if r.Burst > 0 {
-		return r.Burst
-	}
-	return max(int64(time.Second)/r.interval(), 1)
-}
-
-// Room says how many jobs may start now, and, if that is none, when the next may. The whole state
-// of a bucket is fullAt, the moment at which it will be full again, in nanoseconds since 1970 by
-// the store's clock; 0 is a full one. A bucket that would be full further ahead than it can hold
-// (the clock was set back, or the rate raised) counts as empty, so it opens late but never twice.
-func (r *Rate) Room(fullAt, now int64) (starts, next int64) {
-	if r == nil {
-		return math.MaxInt64, 0
-	}
-	interval := r.interval()
-	owed := min(max(fullAt-now, 0), r.burst()*interval)
-	starts = (r.burst()*interval - owed) / interval
-	if starts == 0 {
-		next = now + owed - (r.burst()-1)*interval
-	}
-	return starts, next
-}
-
-// Take returns the state after so many starts, at most what Room has said.
-func (r *Rate) Take(fullAt, now, starts int64) int64 {
-	if r == nil {
-		return 0
-	}
-	interval := r.interval()
-	return now + min(max(fullAt-now, 0), r.burst()*interval) + starts*interval
-}
-
 // Defaults of QueueSettings.
 const (
 	DefaultReserveAfter = 30 * time.Second
@@ -176,46 +121,6 @@ const (
 	MaxShares           = 1000          // groups with a share
 	MaxRule             = 8 << 10       // bytes of Throttle
 )
-
-// Counted reports whether the weight in flight matters to a gate.
-func (q QueueSettings) Counted() bool { return q.Limit > 0 || q.Grouped() || q.Throttle != "" }
-
-// Grouped reports whether groups take turns.
-func (q QueueSettings) Grouped() bool {
-	return q.GroupLimit > 0 || len(q.Shares) > 0 || q.GroupRate != nil || q.Fair || q.Throttle != ""
-}
-
-// Gated reports whether claims must ask the gates at all. A queue that is only paused needs none.
-func (q QueueSettings) Gated() bool {
-	return q.Counted() || len(q.PausedKinds) > 0 || len(q.Windows) > 0 || q.Rate != nil || q.Breaker != nil
-}
-
-// ShareOf is the part of the limit that a group may use; groups without a share of their own get
-// the rest, together.
-func (q QueueSettings) ShareOf(group string) int64 {
-	if f, ok := q.Shares[group]; ok {
-		return q.partOfLimit(f)
-	}
-	return q.restOfLimit()
-}
-
-func (q QueueSettings) partOfLimit(fraction float64) int64 {
-	return max(int64(float64(q.Limit)*fraction+1e-6), 1) // 0.29 × 100 is a little less than 29
-}
-
-func (q QueueSettings) restOfLimit() int64 {
-	rest := q.Limit
-	for _, f := range q.Shares {
-		rest -= q.partOfLimit(f)
-	}
-	return max(rest, 0)
-}
-
-func (q QueueSettings) reserveAfter() time.Duration {
-	after := q.ReserveAfter
-	pick(&after, DefaultReserveAfter)
-	return after
-}
 
 // Validate checks the ranges.
 func (q QueueSettings) Validate() error {
@@ -383,31 +288,3 @@ type QueuePage struct {
 	Queues []QueueStatus
 	Next   string // QueueFilter.After of the next page; empty = there is none
 }
-
-// ResumedRank is the r1 of resumed jobs. They come before all others, because they hold weight
-// already.
-const ResumedRank = math.MinInt32 - 1
-
-// Rank is a job's place in its queue: claims take the smallest (r1, r2, id) first.
-func (q QueueSettings) Rank(priority int32, runAt time.Time, resumed bool) (r1, r2 int64) {
-	us := runAt.UnixMicro()
-	switch {
-	case resumed:
-		return ResumedRank, us
-	case q.Order == OrderTime:
-		bucket := q.Bucket
-		pick(&bucket, DefaultBucket)
-		width := bucket.Microseconds()
-		unit := width>>31 + 1 // so that the rest of run_at, by which equals stand in line, fits behind the priority
-		cut := us - us%width
-		return cut, int64(priority)<<31 + us%width/unit
-	case q.AgeStep > 0:
-		step := max(q.AgeStep.Microseconds(), 1)
-		return 0, us + max(min(int64(priority), maxAge/step), -maxAge/step)*step
-	}
-	return int64(priority), us
-}
-
-// maxAge bounds what a priority counts in microseconds with ageing: beyond it priorities do not
-// differ any more.
-const maxAge = 1 << 61

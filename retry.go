@@ -2,9 +2,9 @@ package sojourn
 
 import (
 	"math"
-	"slices"
-	"strings"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/inside"
 )
 
 // Policy is how a job's errors, losses and clocks are handled. It is resolved at enqueue (option,
@@ -229,20 +229,8 @@ func (b Backoff) Delay(id ID, n int32) time.Duration {
 	d := float64(b.First) * math.Pow(b.Factor, float64(max(n, 1)-1)) // +Inf at large n, capped below
 	d = min(d, float64(b.Limit))
 	jitter := max(b.Jitter, 0)
-	d = d*(1-jitter) + d*jitter*unit(uint64(id), uint64(n))
+	d = d*(1-jitter) + d*jitter*inside.Unit(uint64(id), uint64(n))
 	return max(min(time.Duration(d), b.Limit), min(b.First, b.Limit, time.Second)) // above 2^53 a float64 is rounded, maybe up
-}
-
-// unit is a number in [0, 1) derived from a and b (splitmix64, Steele and others, "Fast splittable
-// pseudorandom number generators", 2014).
-func unit(a, b uint64) float64 {
-	x := a*0x9e3779b97f4a7c15 + b*0xbf58476d1ce4e5b9
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	x ^= x >> 31
-	return float64(x>>11) / (1 << 53)
 }
 
 // RetryPolicy is a retry handler: it decides in the worker how to continue after an error, in code
@@ -272,17 +260,6 @@ const (
 	HoldRamp = 10 * time.Second // how long after a hold, or after the breaker has closed, starts are few
 )
 
-// rampSteps: in the first tenth of the ramp one job starts, in each following one twice as many.
-const rampSteps = 10
-
-// rampRoom says how many jobs may have started in the time since a hold has ended.
-func rampRoom(since time.Duration) int64 {
-	if since < 0 || since >= HoldRamp {
-		return math.MaxInt64
-	}
-	return 1<<(since/(HoldRamp/rampSteps)+1) - 1
-}
-
 // Breaker is a circuit breaker: it closes a queue when the service that its jobs call seems to be
 // down, and starts a few probes to detect its recovery.
 type Breaker struct {
@@ -299,9 +276,6 @@ const (
 	DefaultBreakerOpen   = 30 * time.Second
 	DefaultBreakerProbes = 1
 )
-
-// ownReasons say nothing about the other side.
-var ownReasons = []string{ReasonLeaseLost, ReasonPanic, ReasonUndecodable, ReasonKeyConflict, ReasonDeadline}
 
 func (b *Breaker) validate() error {
 	switch {
@@ -320,28 +294,6 @@ func (b *Breaker) validate() error {
 	return validSpan("breaker.open", b.Open, time.Second)
 }
 
-func (b *Breaker) filled() Breaker {
-	if b == nil {
-		return Breaker{}
-	}
-	c := *b
-	pick(&c.Within, DefaultBreakerWithin)
-	pick(&c.Open, DefaultBreakerOpen)
-	pick(&c.Probes, DefaultBreakerProbes)
-	return c
-}
-
-// Counts reports whether a failure with this reason speaks against the other side.
-func (b Breaker) Counts(reason string) bool {
-	if len(b.Reasons) == 0 {
-		return !slices.Contains(ownReasons, reason)
-	}
-	return slices.ContainsFunc(b.Reasons, func(r string) bool {
-		begin, any := strings.CutSuffix(r, "*")
-		return reason == r || any && strings.HasPrefix(reason, begin)
-	})
-}
-
 // BreakerMode is the state of a breaker.
 type BreakerMode string
 
@@ -353,7 +305,7 @@ const (
 )
 
 // Pace is the state of a queue's rate, holds and breaker. It is stored with the queue, so it is the
-// same on all nodes and after a restart. Its functions are pure. Times are microseconds since 1970
+// same on all nodes and after a restart. Times are microseconds since 1970
 // by the store's clock; 0 = none.
 type Pace struct {
 	RateFullAt int64       `json:"rate_full_at_ns,omitempty"` // see Rate.Room
@@ -367,114 +319,4 @@ type Pace struct {
 	Probes     int         `json:"probes,omitempty"`           // started
 	Answered   int         `json:"answered,omitempty"`         // of them, without a failure
 	Failures   []int64     `json:"failures_us,omitempty"`      // that count, while closed
-}
-
-// Hold closes the queue until then; a longer hold stays.
-func (f Pace) Hold(until int64, reason string) Pace {
-	if until > f.HoldUntil {
-		f.HoldUntil, f.HoldReason, f.RampFrom, f.RampStarts = until, Cut(reason, MaxReason), until, 0
-	}
-	return f
-}
-
-// Unhold ends a hold at once, without a ramp.
-func (f Pace) Unhold() Pace {
-	f.HoldUntil, f.HoldReason, f.RampFrom, f.RampStarts = 0, "", 0, 0
-	return f
-}
-
-// Failed counts a failure of a step that began then (0 = unknown, such as a timeout of a waiting
-// job).
-func (f Pace) Failed(setting *Breaker, reason string, began, now int64) Pace {
-	b := setting.filled()
-	if b.Failures == 0 || !b.Counts(reason) {
-		return f
-	}
-	switch {
-	case f.Mode == BreakerClosed:
-		recent := slices.DeleteFunc(slices.Clone(f.Failures), func(at int64) bool { return at <= now-b.Within.Microseconds() })
-		f.Failures = append(recent, now)
-		if len(f.Failures) >= b.Failures {
-			f = f.open(b, now)
-		}
-	case f.Mode == BreakerProbes && began >= f.Since && began > 0:
-		f = f.open(b, now)
-	}
-	return f
-}
-
-func (f Pace) open(b Breaker, now int64) Pace {
-	f.Mode, f.Since, f.Until, f.Probes, f.Answered, f.Failures = BreakerOpen, now, now+b.Open.Microseconds(), 0, 0, nil
-	return f
-}
-
-// Succeeded tells the breaker that a step which began then has got an answer. Only probes matter.
-func (f Pace) Succeeded(setting *Breaker, began, now int64) Pace {
-	b := setting.filled()
-	if f.Mode != BreakerProbes || began < f.Since || began == 0 {
-		return f
-	}
-	f.Answered++
-	if f.Answered >= b.Probes {
-		f.Mode, f.Since, f.Until, f.Probes, f.Answered = BreakerClosed, 0, 0, 0, 0
-		f.RampFrom, f.RampStarts = now, 0
-	}
-	return f
-}
-
-// HoldRoom says how many jobs hold and ramp let start now and, if none, when the next may.
-func (f Pace) HoldRoom(now int64) (starts, next int64) {
-	switch {
-	case now < f.HoldUntil:
-		return 0, f.HoldUntil
-	case f.RampFrom == 0:
-		return math.MaxInt64, 0
-	}
-	since := time.Duration(now-f.RampFrom) * time.Microsecond
-	room := rampRoom(since)
-	if room == math.MaxInt64 {
-		return room, 0
-	}
-	starts = max(room-f.RampStarts, 0)
-	if starts == 0 {
-		step := HoldRamp / rampSteps
-		next = f.RampFrom + ((since/step + 1) * step).Microseconds()
-	}
-	return starts, next
-}
-
-// BreakerRoom returns how many jobs may start now and, if none, when the next may.
-func (f Pace) BreakerRoom(setting *Breaker, now int64) (starts, next int64) {
-	b := setting.filled()
-	switch {
-	case b.Failures == 0 || f.Mode == BreakerClosed:
-		return math.MaxInt64, 0
-	case now >= f.Until: // the probes, or new ones instead of those without a result
-		return int64(b.Probes), 0
-	case f.Mode == BreakerProbes && f.Probes < b.Probes:
-		return int64(b.Probes - f.Probes), 0
-	}
-	return 0, f.Until
-}
-
-// Started counts starts, at most the number that Rate.Room, HoldRoom and BreakerRoom allowed.
-func (f Pace) Started(r *Rate, setting *Breaker, starts, now int64) Pace {
-	b := setting.filled()
-	if starts == 0 {
-		return f
-	}
-	f.RateFullAt = r.Take(f.RateFullAt, now*1000, starts)
-	if f.RampFrom > 0 {
-		f.RampStarts += starts
-		if rampRoom(time.Duration(now-f.RampFrom)*time.Microsecond) == math.MaxInt64 {
-			f = f.Unhold()
-		}
-	}
-	if b.Failures > 0 && f.Mode != BreakerClosed {
-		if now >= f.Until {
-			f.Mode, f.Since, f.Until, f.Probes, f.Answered = BreakerProbes, now, now+b.Open.Microseconds(), 0, 0
-		}
-		f.Probes += int(starts)
-	}
-	return f
 }

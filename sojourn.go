@@ -34,7 +34,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sojourn-queue/sojourn/internal/jobstep"
+	"github.com/sojourn-queue/sojourn/internal/inside"
 )
 
 // Client is the API for applications: it validates calls, leases ids, and handles typed jobs.
@@ -59,7 +59,7 @@ func (c *Client) leasing(ctx context.Context) context.Context {
 	if !c.server {
 		return ctx
 	}
-	return jobstep.AsServer(ctx)
+	return inside.AsServer(ctx)
 }
 
 // Store returns the underlying store, for workers and tools.

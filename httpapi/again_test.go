@@ -71,7 +71,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer client.Close()
-				if _, err := client.Store().IDs(t.Context(), 1); sojourn.ErrorCode(err) != c.code {
+				if _, err := sojourn.Of(client).IDs(t.Context(), 1); sojourn.ErrorCode(err) != c.code {
 					t.Errorf("%v, want %q", err, c.code)
 				}
 				if len(line.at) != len(c.pauses)+1 {
@@ -96,7 +96,7 @@ func TestAnswerWithoutItems(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := client.Store()
+		s := sojourn.Of(client)
 		lease := sojourn.Lease{ID: 1, Epoch: 1, Worker: "w"}
 		for name, call := range map[string]func() error{
 			"finish": func() error { _, err := s.Finish(ctx, []sojourn.Outcome{{Lease: lease}}); return err },

@@ -42,7 +42,7 @@ func (f far) As(c *sojourn.Caller) sojourn.DriverStore {
 func serving(t *testing.T, behind *sojourn.Client) far {
 	t.Helper()
 	t.Cleanup(func() { _ = behind.Close() })
-	return far{dial(t, behind.Store(), server.Options{Open: true}), behind.Store(), t}
+	return far{dial(t, sojourn.Of(behind), server.Options{Open: true}), sojourn.Of(behind), t}
 }
 
 func dial(t *testing.T, behind sojourn.DriverStore, o server.Options, options ...httpapi.Option) *httpapi.Store {

@@ -22,7 +22,7 @@ func TestLostAnswerIsNoDuplicate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer behind.Close()
-	h, err := server.New(t.Context(), behind.Store(), server.Options{Open: true})
+	h, err := server.New(t.Context(), sojourn.Of(behind), server.Options{Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}

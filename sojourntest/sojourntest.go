@@ -132,7 +132,7 @@ func (h *Harness) Advance(d time.Duration) {
 	h.now = h.now.Add(d)
 	h.mu.Unlock()
 	for {
-		swept, err := h.Client.Store().Sweep(context.Background(), 1000)
+		swept, err := sojourn.Of(h.Client).Sweep(context.Background(), 1000)
 		h.must("sweep", err)
 		if swept.Total() == 0 {
 			break
@@ -202,7 +202,7 @@ func (h *Harness) RunUntilIdle() int {
 func (h *Harness) Crash(kind string) *sojourn.Job {
 	h.t.Helper()
 	w := worker.New(h.Client, worker.Options{Logger: slog.New(slog.DiscardHandler)}) // only for a unique id
-	got, err := h.Client.Store().Claim(context.Background(), sojourn.ClaimRequest{Worker: w.ID(), Queues: h.queues(), Kinds: []string{kind},
+	got, err := sojourn.Of(h.Client).Claim(context.Background(), sojourn.ClaimRequest{Worker: w.ID(), Queues: h.queues(), Kinds: []string{kind},
 		Max: 1, Capacity: sojourn.MaxWeight, Lease: sojourn.DefaultLease})
 	h.must("claim", err)
 	if len(got) == 0 {
@@ -233,7 +233,7 @@ func (h *Harness) newWorker() *worker.Worker {
 // queues names all queues.
 func (h *Harness) queues() []string {
 	h.t.Helper()
-	found, err := h.Client.Store().Queues(context.Background())
+	found, err := sojourn.Of(h.Client).Queues(context.Background())
 	h.must("queues", err)
 	names := []string{sojourn.DefaultQueue}
 	for _, q := range found {

@@ -26,7 +26,7 @@ func dialled(t *testing.T, behind *sojourn.Client) *sojourn.Client {
 // through dials a server over the store by the way that is made to it.
 func through(t *testing.T, behind *sojourn.Client, way func(server string) string) *sojourn.Client {
 	t.Helper()
-	h, err := server.New(t.Context(), behind.Store(), server.Options{Open: true})
+	h, err := server.New(t.Context(), sojourn.Of(behind), server.Options{Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func TestPollHoldsTheQueue(t *testing.T) {
 	enqueue(t, c, job)
 	<-asked
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // the report of the step is on its way
-		q, err := c.Store().Queues(t.Context(), "default")
+		q, err := sojourn.Of(c).Queues(t.Context(), "default")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestPollHoldsTheQueue(t *testing.T) {
 func TestPollErrorIsRefused(t *testing.T) {
 	c := open(t)
 	sent := 0
-	w := worker.New(sojourn.NewClient(deaf{c.Store(), &sent}), worker.Options{})
+	w := worker.New(sojourn.NewClient(deaf{sojourn.Of(c), &sent}), worker.Options{})
 	worker.Handle(w, number, func(_ context.Context, j *sojourn.Job, n int) error { return sojourn.Await(time.Minute) },
 		worker.Poll(number, sojourn.Backoff{First: sojourn.MinPoll, Factor: 1, Jitter: -1}, func(context.Context, *sojourn.Job, int) (*worker.Answer, error) {
 			return &worker.Answer{Failed: true, Error: "no"}, nil

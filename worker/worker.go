@@ -49,7 +49,7 @@ type Worker struct {
 // *Error with CodeInvalid.
 func New(c *sojourn.Client, o Options) *Worker {
 	o, err := o.withDefaults()
-	w := &Worker{store: c.Store(), o: o, err: err, id: rand.Text(), handlers: map[string]*handling{}}
+	w := &Worker{store: sojourn.Of(c), o: o, err: err, id: rand.Text(), handlers: map[string]*handling{}}
 	if owner, ok := w.store.(sojourn.Owner); ok && owner.OwnerID() != "" {
 		w.id = owner.OwnerID() + "." + w.id
 	}

@@ -93,7 +93,7 @@ func serve(file string, empty bool) error {
 	if err := tokens.SetAccessToken(ctx, t); err != nil {
 		return err
 	}
-	store := c.Store()
+	store := sojourn.Of(c)
 	if empty {
 		store = &nothing{Store: store, AccessStore: tokens}
 	}

@@ -94,7 +94,7 @@ func (a *app) printJobs(ctx context.Context, c *sojourn.Client, jobs []sojourn.J
 	if a.asJSON() {
 		return jsonLines(a, jobs)
 	}
-	status, err := c.Store().Status(ctx)
+	status, err := sojourn.Of(c).Status(ctx)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func (a *app) queueGetCommand() *cobra.Command {
 			if err != nil || a.asJSON() {
 				return orElse(err, func() error { return a.json(q) })
 			}
-			status, err := c.Store().Status(cmd.Context())
+			status, err := sojourn.Of(c).Status(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -100,7 +100,7 @@ func (a *app) queueGetCommand() *cobra.Command {
 
 // queueNamed gets a queue that exists. What holds for all queues exists always.
 func queueNamed(ctx context.Context, c *sojourn.Client, name string) (sojourn.QueueStatus, error) {
-	queues, err := c.Store().Queues(ctx, name)
+	queues, err := sojourn.Of(c).Queues(ctx, name)
 	switch {
 	case err != nil && !errors.Is(err, sojourn.ErrNotFound):
 		return sojourn.QueueStatus{}, err
@@ -145,7 +145,7 @@ func (a *app) printQueue(q sojourn.QueueStatus, now time.Time) error {
 	row("age step", s.AgeStep.String(), s.AgeStep > 0)
 	row("group limit", fmt.Sprint(s.GroupLimit), s.GroupLimit > 0)
 	for _, group := range slices.Sorted(maps.Keys(s.Shares)) {
-		row("share of "+group, fmt.Sprintf("%g%% = %d", s.Shares[group]*100, s.ShareOf(group)), true)
+		row("share of "+group, fmt.Sprintf("%g%% = %d", s.Shares[group]*100, sojourn.ShareOf(s, group)), true)
 	}
 	row("borrow", "yes", s.Borrow)
 	row("fair", "yes", s.Fair)

@@ -161,7 +161,7 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 	if f.limits.MaxQueues = f.queues; f.queues == 0 {
 		f.limits.MaxQueues = -1
 	}
-	s, err := server.New(ctx, c.Store(), f.limits)
+	s, err := server.New(ctx, sojourn.Of(c), f.limits)
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func (h held) play(t *testing.T) string {
 	defer c.Close()
 	ctx := context.Background()
 	r := sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"calls"}, Kinds: []string{"call", "fax"}, Max: max(h.claims, 1), Capacity: 100}
-	jobs, err := c.Store().Claim(ctx, r)
+	jobs, err := sojourn.Of(c).Claim(ctx, r)
 	if err != nil || h.claims == 0 && len(jobs) > 0 {
 		t.Fatal(jobs, err)
 	}
@@ -120,7 +120,7 @@ func (h held) play(t *testing.T) string {
 		if !h.fail {
 			break
 		}
-		if _, err := c.Store().Finish(ctx, []sojourn.Outcome{{Lease: j.Lease, Type: sojourn.OutcomeAbort, Reason: "http_503"}}); err != nil {
+		if _, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: j.Lease, Type: sojourn.OutcomeAbort, Reason: "http_503"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -64,7 +64,7 @@ func (a *app) printWorkers(ctx context.Context, c *sojourn.Client, workers []soj
 	if a.asJSON() {
 		return jsonLines(a, workers)
 	}
-	status, err := c.Store().Status(ctx)
+	status, err := sojourn.Of(c).Status(ctx)
 	if err != nil {
 		return err
 	}

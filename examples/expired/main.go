@@ -38,7 +38,7 @@ func run(ctx context.Context) error {
 
 	// A worker takes the first job and dies. It claims by hand, because a program cannot kill a
 	// part of itself.
-	dead, err := client.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "dead", Queues: []string{sojourn.DefaultQueue}, Kinds: []string{charge.Name},
+	dead, err := sojourn.Of(client).Claim(ctx, sojourn.ClaimRequest{Worker: "dead", Queues: []string{sojourn.DefaultQueue}, Kinds: []string{charge.Name},
 		Max: 1, Capacity: 1, Lease: time.Second}) // the shortest; the default is 30 s
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func run(ctx context.Context) error {
 	}
 	// The dead come back, as a process does whose machine was asleep. Its report changes nothing
 	// any more.
-	late, err := client.Store().Finish(ctx, []sojourn.Outcome{{Lease: dead[0].Lease, Type: sojourn.OutcomeAbort}})
+	late, err := sojourn.Of(client).Finish(ctx, []sojourn.Outcome{{Lease: dead[0].Lease, Type: sojourn.OutcomeAbort}})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	if err := client.Store().SetQueue(ctx, "default", sojourn.QueueSettings{Throttle: regions}); err != nil {
+	if err := sojourn.Of(client).SetQueue(ctx, "default", sojourn.QueueSettings{Throttle: regions}); err != nil {
 		return err // with line and column, if it does not compile
 	}
 	for _, region := range []string{"east", "north", "west"} {
@@ -46,7 +46,7 @@ func run(ctx context.Context) error {
 	}
 	in := map[string]int{}
 	for more := true; more; { // rules have some time for each claim: on a busy machine one does not get to all groups
-		started, err := client.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"visit"}, Max: 150, Capacity: 150})
+		started, err := sojourn.Of(client).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"visit"}, Max: 150, Capacity: 150})
 		if err != nil {
 			return err
 		}

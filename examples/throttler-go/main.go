@@ -44,7 +44,7 @@ func run(ctx context.Context) error {
 	}
 	in := map[string]int{}
 	for more := true; more; { // a throttler has some time for each claim: on a busy machine one does not get to all groups
-		started, err := client.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"visit"}, Max: 150, Capacity: 150})
+		started, err := sojourn.Of(client).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"visit"}, Max: 150, Capacity: 150})
 		if err != nil {
 			return err
 		}

@@ -48,10 +48,10 @@ func TestDatabaseIsAway(t *testing.T) {
 			token = s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbAdmin, sojourn.VerbRead, sojourn.VerbEnqueue}})
 			d := s.server.door
 			d.mu.Lock()
-			d.store = away{s.client.Store()}
+			d.store = away{sojourn.Of(s.client)}
 			d.mu.Unlock()
 		}
-		s.server.store = away{s.client.Store()}
+		s.server.store = away{sojourn.Of(s.client)}
 		s.server.client = sojourn.NewClient(s.server.store)
 		for _, r := range []struct{ method, path, body string }{
 			{http.MethodGet, "/v1/jobs", ""}, {http.MethodGet, "/v1/status", ""}, {http.MethodPost, "/v1/jobs", `{"kind":"k","id":1}`},

@@ -190,7 +190,7 @@ func TestBrokenStore(t *testing.T) {
 		{errors.New(secret), 500, "internal", "unknown"}, {nil, 500, "internal", "unknown"},
 	} {
 		s := newSite(t, Options{Open: true})
-		s.server.client = sojourn.NewClient(broken{s.client.Store(), c.err})
+		s.server.client = sojourn.NewClient(broken{sojourn.Of(s.client), c.err})
 		a := s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`)
 		s.want(fmt.Sprint(c.err), a, c.status, c.code)
 		if !strings.Contains(a.body, `"outcome":"`+c.outcome+`"`) || strings.Contains(a.body, "hunter2") || c.status == 503 && a.head.Get("Retry-After") == "" {

@@ -224,7 +224,7 @@ func (a absent) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 func TestClaimIsGivenBack(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.seed()
-	a := absent{s.client.Store(), make(chan struct{})}
+	a := absent{sojourn.Of(s.client), make(chan struct{})}
 	s.server.store = a
 	body := `{"worker":"leaves","queues":["q"],"kinds":["k"],"max":1}`
 	conn := s.dial()

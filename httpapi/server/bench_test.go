@@ -48,7 +48,7 @@ func BenchmarkEnqueue(b *testing.B) {
 	if err := access.SetAccessToken(b.Context(), token); err != nil {
 		b.Fatal(err)
 	}
-	s, err := New(b.Context(), &nowhere{Store: c.Store(), AccessStore: access}, Options{})
+	s, err := New(b.Context(), &nowhere{Store: sojourn.Of(c), AccessStore: access}, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

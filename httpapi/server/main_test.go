@@ -38,7 +38,7 @@ func newSiteAt(t *testing.T, o Options, path string, options ...sqlite.Option) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(t.Context(), c.Store(), o)
+	s, err := New(t.Context(), sojourn.Of(c), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func TestRevokedLongPoll(t *testing.T) {
 			if _, err := s.client.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
 				t.Fatal(err)
 			}
-			got, err := s.client.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: "other", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+			got, err := sojourn.Of(s.client).Claim(t.Context(), sojourn.ClaimRequest{Worker: "other", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 			if err != nil || len(got) != 1 {
 				t.Errorf("another worker claims %d jobs: %v; the claim that was ended must have taken nothing", len(got), err)
 			}

@@ -49,7 +49,7 @@ func (s *Sojourn) park(ctx context.Context, n int) error {
 	if err := s.enqueueKeyed(ctx, n, nil); err != nil {
 		return err
 	}
-	store := s.Client.Store()
+	store := sojourn.Of(s.Client)
 	r := sojourn.ClaimRequest{Worker: "parks-" + s.queue(), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: sojourn.MaxBatch, Capacity: sojourn.MaxBatch}
 	for parked := 0; parked < n; {
 		r.Number++

@@ -91,7 +91,7 @@ func (a *awaiting) measure(ctx context.Context, r *Result) (m Measured, err erro
 // work is the worker whose handler takes each answer and awaits the next one.
 func (a *awaiting) work(ctx context.Context) error {
 	answered := make([]atomic.Bool, a.jobs)
-	store := counting{a.Client.Store(), func(outcomes []sojourn.Outcome, finished []sojourn.Finished) {
+	store := counting{sojourn.Of(a.Client), func(outcomes []sojourn.Outcome, finished []sojourn.Finished) {
 		for i, o := range outcomes {
 			if finished[i].State != sojourn.Awaiting {
 				continue

@@ -60,7 +60,7 @@ func flows(ctx context.Context, b *Bench) error {
 			r, err := b.once(ctx, Result{Scenario: "flow", Producers: usual, Worker: workerName(false), Queue: c.name},
 				func(ctx context.Context, s *Sojourn, _ *Result) (Measured, error) {
 					s.Groups = c.groups
-					if err := s.Client.Store().SetQueue(ctx, s.queue(), c.settings); err != nil {
+					if err := sojourn.Of(s.Client).SetQueue(ctx, s.queue(), c.settings); err != nil {
 						return Measured{}, err
 					}
 					return Life(ctx, s, b.load(usual, 1))
@@ -139,7 +139,7 @@ func giants(ctx context.Context, b *Bench, backlog int) (err error) {
 // fillGroups makes a queue whose groups may have one job in flight each, with small groups, and a
 // group of so many jobs at its limit.
 func fillGroups(ctx context.Context, s *Sojourn, backlog int) error {
-	if err := s.Client.Store().SetQueue(ctx, s.queue(), sojourn.QueueSettings{GroupLimit: 1}); err != nil {
+	if err := sojourn.Of(s.Client).SetQueue(ctx, s.queue(), sojourn.QueueSettings{GroupLimit: 1}); err != nil {
 		return err
 	}
 	fill := func(jobs int) error {
@@ -158,7 +158,7 @@ func fillGroups(ctx context.Context, s *Sojourn, backlog int) error {
 	}
 	if backlog > 0 {
 		r := sojourn.ClaimRequest{Worker: "bench-full", Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: 1, Capacity: 1, Lease: time.Hour}
-		if jobs, err := s.Client.Store().Claim(ctx, r); err != nil || len(jobs) != 1 {
+		if jobs, err := sojourn.Of(s.Client).Claim(ctx, r); err != nil || len(jobs) != 1 {
 			return errors.Join(err, fmt.Errorf("%d jobs of the group with the backlog were claimed instead of 1", len(jobs)))
 		}
 	}
@@ -169,7 +169,7 @@ func fillGroups(ctx context.Context, s *Sojourn, backlog int) error {
 // claimOfGroups measures claims of one job each. What is claimed is finished, and another job of
 // its group takes its place.
 func claimOfGroups(ctx context.Context, s *Sojourn, load Load, before int) (m Measured, err error) {
-	store := s.Client.Store()
+	store := sojourn.Of(s.Client)
 	r := sojourn.ClaimRequest{Worker: "claims-of-" + s.queue(), Number: int64(before), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: 1, Capacity: 1}
 	for began := time.Now(); m.Jobs < load.Jobs && !m.Cut; m.Cut = time.Since(began) > load.Within {
 		r.Number++

@@ -59,7 +59,7 @@ func (a *answering) Enqueue(ctx context.Context, first, n int) error {
 func (a *answering) Work(ctx context.Context, done func(int)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	store := counting{a.Client.Store(), func(outcomes []sojourn.Outcome, answers []sojourn.Finished) {
+	store := counting{sojourn.Of(a.Client), func(outcomes []sojourn.Outcome, answers []sojourn.Finished) {
 		done(final(answers))
 		for i, o := range outcomes {
 			if answers[i].State != sojourn.Awaiting {

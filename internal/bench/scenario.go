@@ -183,7 +183,7 @@ func claims(ctx context.Context, b *Bench) error {
 // claimBefore measures claims alone. Between them the claimed jobs are finished, and as many
 // enqueued, so that the backlog stays.
 func claimBefore(ctx context.Context, s *Sojourn, load Load, next, perClaim int) (m Measured, err error) {
-	store := s.Client.Store()
+	store := sojourn.Of(s.Client)
 	request := sojourn.ClaimRequest{Worker: "claims-of-" + s.queue(), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: perClaim, Capacity: int64(perClaim)}
 	began := time.Now()
 	for m.Jobs < load.Jobs {

@@ -79,7 +79,7 @@ func (s *Sojourn) queue() string { return cmp.Or(s.Queue, Queue) }
 
 // Work implements System.
 func (s *Sojourn) Work(ctx context.Context, done func(int)) error {
-	store := counting{s.Client.Store(), func(_ []sojourn.Outcome, answers []sojourn.Finished) { done(final(answers)) }}
+	store := counting{sojourn.Of(s.Client), func(_ []sojourn.Outcome, answers []sojourn.Finished) { done(final(answers)) }}
 	if s.Bare {
 		return s.claimers(ctx, store)
 	}

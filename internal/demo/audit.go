@@ -68,7 +68,7 @@ func audit(ctx context.Context, c *sojourn.Client, l *ledger) (Report, error) {
 	if err := auditInbox(ctx, c, l, &r); err != nil {
 		return r, err
 	}
-	status, err := c.Store().Status(ctx)
+	status, err := sojourn.Of(c).Status(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -83,7 +83,7 @@ func describe(s sojourn.Status) string {
 // sweep processes everything overdue, so that expired early responses are counted as unmatched.
 func sweep(ctx context.Context, c *sojourn.Client) error {
 	for {
-		n, err := c.Store().Sweep(ctx, sojourn.MaxFind)
+		n, err := sojourn.Of(c).Sweep(ctx, sojourn.MaxFind)
 		if err != nil || n.Total() == 0 {
 			return err
 		}

@@ -57,7 +57,7 @@ func TestAuditFindsWhatIsPlanted(t *testing.T) {
 			return c
 		}, false, 1, "stands 0 times"},
 		{"a history with two ends", func(t *testing.T, c *sojourn.Client, l *ledger) *sojourn.Client {
-			return sojourn.NewClient(twoEnds{c.Store()})
+			return sojourn.NewClient(twoEnds{sojourn.Of(c)})
 		}, false, 1, "its history has 2 ends"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

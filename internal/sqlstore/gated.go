@@ -91,7 +91,7 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 		return l, err
 	}
 	g, full := l.flow.Closed(), l.row.Limit > 0 && (l.flow.Used >= l.row.Limit || l.flow.State.Counting)
-	apart := !g.Open || full || l.row.Grouped() || l.flow.HeadFirst() // else these jobs are at the head of the line anyhow
+	apart := !g.Open || full || sojourn.Grouped(l.row.QueueSettings) || l.flow.HeadFirst() // else these jobs are at the head of the line anyhow
 	going, err := l.going(apart)
 	if err != nil {
 		return l, err
@@ -109,7 +109,7 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 	if h := l.head; l.flow.HeadFirst() && slices.Contains(r.Kinds, h.kind) {
 		l.ask(&h)
 	}
-	if l.row.Grouped() {
+	if sojourn.Grouped(l.row.QueueSettings) {
 		return l, l.turns()
 	}
 	return l, l.front(going, full)
@@ -125,7 +125,7 @@ func (l *gatedLine) snapshot() (err error) {
 	}
 	l.row = *rows[l.queue]
 	l.flow = sojourn.Flow{Queue: l.queue, Now: at(l.now), Settings: l.row.QueueSettings, All: rows[sojourn.AllQueues].QueueSettings, State: l.row.flow}
-	if err := l.readBuckets(); err != nil || !l.row.Counted() {
+	if err := l.readBuckets(); err != nil || !sojourn.Counted(l.row.QueueSettings) {
 		return err
 	}
 	if l.flow.Used, l.flow.Groups, err = l.inFlight(l.queue); err != nil {
@@ -334,7 +334,7 @@ func (l *gatedLine) settle(rows []*live) error {
 		return err
 	}
 	flow.Trouble = l.trouble(flow.Trouble)
-	if last >= 0 && l.row.Grouped() && l.admit[last].lane >= laneGroup {
+	if last >= 0 && sojourn.Grouped(l.row.QueueSettings) && l.admit[last].lane >= laneGroup {
 		flow.Turn = l.admit[last].lane
 	}
 	allowed := l.row.maxWeight

@@ -219,7 +219,7 @@ func (k *guesses) keep(t *tx) {
 	if e := t.enqueued; e != nil {
 		k.know(e.block)
 		for name, q := range e.rows {
-			if k.queues[name] = *q; !q.found || q.reshape >= 0 || q.Paused || q.Gated() {
+			if k.queues[name] = *q; !q.found || q.reshape >= 0 || q.Paused || sojourn.Gated(q.QueueSettings) {
 				delete(k.queues, name)
 			}
 		}

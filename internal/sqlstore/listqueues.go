@@ -85,7 +85,7 @@ func (t *tx) queueStatus(r sqldb.Row) (q sojourn.QueueStatus, err error) {
 			return q, err
 		}
 	}
-	q.Pace, q.Trouble = flow.Pace, flow.Trouble
+	q.Pace, q.Trouble = sojourn.Pace(flow.Pace), flow.Trouble
 	return q, nil
 }
 

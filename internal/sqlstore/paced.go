@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// The stored state of a queue's rate, holds and breaker is sojourn.Pace, a part of the flow that
+// The stored state of a queue's rate, holds and breaker is sojourn.PaceState, a part of the flow that
 // its row keeps as JSON. A claim writes it with the jobs that it starts. This file has the other
 // writers: outcomes, sweeps and operators.
 
@@ -61,7 +61,7 @@ func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr sojourn.Transition) e
 	}
 	switch o.Type {
 	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeNoAnswer:
-		if tr.Reason != "" && breaker.Counts(tr.Reason) {
+		if tr.Reason != "" && sojourn.Counts(*breaker, tr.Reason) {
 			t.feel(was.queue).failed = append(t.feel(was.queue).failed, failedStep{tr.Reason, was.began})
 			return nil
 		}
@@ -80,7 +80,7 @@ func (t *tx) feelLost(was *live, tr sojourn.Transition) error {
 		return nil
 	}
 	breaker, err := t.breaker(was.queue)
-	if breaker == nil || err != nil || !breaker.Counts(tr.Reason) {
+	if breaker == nil || err != nil || !sojourn.Counts(*breaker, tr.Reason) {
 		return err
 	}
 	t.feel(was.queue).failed = append(t.feel(was.queue).failed, failedStep{tr.Reason, was.began})
@@ -174,7 +174,7 @@ func (t *tx) changePace(queue string, change func(q *queueRow)) error {
 }
 
 // mustAsk reports whether claims must ask the gates: a hold is a gate without a setting.
-func (q *queueRow) mustAsk() bool { return q.Gated() || q.flow.Pace.RampFrom > 0 }
+func (q *queueRow) mustAsk() bool { return sojourn.Gated(q.QueueSettings) || q.flow.Pace.RampFrom > 0 }
 
 type holdAsk struct {
 	queue, reason string
@@ -231,7 +231,7 @@ func (l *gatedLine) readBuckets() error {
 }
 
 // pay charges the buckets for the jobs that really started, out of all that the gates admitted.
-func (l *gatedLine) pay(started []*entrant) (sojourn.Pace, error) {
+func (l *gatedLine) pay(started []*entrant) (sojourn.PaceState, error) {
 	n := int64(0)
 	groups := map[string]int64{}
 	for _, e := range started {
@@ -252,7 +252,7 @@ func (l *gatedLine) pay(started []*entrant) (sojourn.Pace, error) {
 		return pace, err
 	}
 	for group, n := range groups {
-		if _, err := l.exec(qSetBucket, l.queue, laneGroup+group, rate.Take(l.buckets[group], l.now*1000, n)); err != nil {
+		if _, err := l.exec(qSetBucket, l.queue, laneGroup+group, sojourn.RateTake(rate, l.buckets[group], l.now*1000, n)); err != nil {
 			return pace, err
 		}
 	}

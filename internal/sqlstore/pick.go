@@ -144,7 +144,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 		return nil, err
 	}
 	var line []candidate
-	if q.Grouped() {
+	if sojourn.Grouped(q.QueueSettings) {
 		if line, err = t.nextTurns(f.Queue, kinds, f.Limit); err != nil {
 			return nil, err
 		}
@@ -162,7 +162,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	if err != nil {
 		return nil, err
 	}
-	if line = append(line, due...); !q.Grouped() { // else jobs that are not ready yet have no turn, and come last
+	if line = append(line, due...); !sojourn.Grouped(q.QueueSettings) { // else jobs that are not ready yet have no turn, and come last
 		slices.SortFunc(line, less)
 	}
 	ids := make([]sojourn.ID, min(len(line), f.Limit))
@@ -218,7 +218,7 @@ func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate
 			return nil, err
 		}
 		if tr.To.State == sojourn.Ready && (l.State == sojourn.Scheduled || l.State == sojourn.Running) {
-			r1, r2 := q.Rank(l.priority, at(l.runAt), tr.To.Resumed)
+			r1, r2 := sojourn.Rank(q, l.priority, at(l.runAt), tr.To.Resumed)
 			due = append(due, candidate{int64(l.ID), r1, r2, int64(tr.To.Weight)})
 		}
 	}

@@ -38,7 +38,7 @@ func (t *tx) oldJobs(limit int) ([]expired, error) {
 	var old []expired
 	for _, q := range queues {
 		for _, state := range []sojourn.State{sojourn.Completed, sojourn.Failed, sojourn.Cancelled} {
-			age, count, ok := q.Settings.Retention.Of(state)
+			age, count, ok := sojourn.RetentionOf(q.Settings.Retention, state)
 			if !ok || len(old) >= limit {
 				continue
 			}

@@ -162,7 +162,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 	now.QueueSettings = ask.settings
 	if shapeOf(now.QueueSettings) != shapeOf(was.QueueSettings) {
 		now.shape, now.reshape = was.shape+1, 0
-		now.flow.Counting = now.Counted() && (was.flow.Counting || !was.Counted())
+		now.flow.Counting = sojourn.Counted(now.QueueSettings) && (was.flow.Counting || !sojourn.Counted(was.QueueSettings))
 	}
 	if now.maxWeight, err = t.mayHold(ask.name, now.QueueSettings); err != nil {
 		return false, err
@@ -175,7 +175,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 	if err != nil {
 		return false, err
 	}
-	if _, err := t.exec(qSetQueue, now.Paused, now.mustAsk(), now.Counted(), now.Grouped(), now.maxWeight, now.shape, now.reshape,
+	if _, err := t.exec(qSetQueue, now.Paused, now.mustAsk(), sojourn.Counted(now.QueueSettings), sojourn.Grouped(now.QueueSettings), now.maxWeight, now.shape, now.reshape,
 		text, flow, ask.name); err != nil {
 		return false, err
 	}

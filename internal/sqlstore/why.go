@@ -133,7 +133,7 @@ func (l *gatedLine) look() (*pass, error) {
 func (l *gatedLine) whyBehind(w *sojourn.Why, e *entrant) error {
 	w.Claimable, w.Waits = true, "for its turn and a worker"
 	first := l.flow.HeadFirst() && e.id == int64(l.flow.State.Head) // it is asked about before all others, regardless of the order
-	if first || !l.row.Grouped() || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
+	if first || !sojourn.Grouped(l.row.QueueSettings) || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
 		return nil
 	}
 	deep := 1
@@ -179,7 +179,7 @@ func (l *gatedLine) kinds(fn func(kind string) error) error {
 func (l *gatedLine) ahead1000(e *entrant) (n int64, err error) {
 	err = l.kinds(func(kind string) error {
 		q, args := qAheadOf, []any{l.queue, kind, e.r1, e.r2, e.id, sojourn.MaxAhead}
-		if l.row.Grouped() && e.lane >= laneCritical {
+		if sojourn.Grouped(l.row.QueueSettings) && e.lane >= laneCritical {
 			q, args = qAheadIn, append(args, e.lane)
 		}
 		more, err := l.num(q, args...)
@@ -216,7 +216,7 @@ func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy,
 		if !l.row.found {
 			return sojourn.NotFound("there is no queue %.64q", queue)
 		}
-		w.Pace, w.Trouble = l.row.flow.Pace, l.row.flow.Trouble
+		w.Pace, w.Trouble = sojourn.Pace(l.row.flow.Pace), l.row.flow.Trouble
 		var front []entrant
 		if err := l.kinds(func(kind string) error { return l.each(sojourn.PurposeStart, &front, qLine, kind, sojourn.MaxAhead) }); err != nil {
 			return err

@@ -101,7 +101,7 @@ func (s *stage) running(key string) sojourn.Job {
 func (s *stage) claim() sojourn.Job {
 	s.Helper()
 	s.claims++
-	got := must[[]sojourn.Claimed](s)(s.client.Store().Claim(s.Context(), sojourn.ClaimRequest{Worker: "w", Number: s.claims, Queues: []string{"default"},
+	got := must[[]sojourn.Claimed](s)(sojourn.Of(s.client).Claim(s.Context(), sojourn.ClaimRequest{Worker: "w", Number: s.claims, Queues: []string{"default"},
 		Kinds: []string{"charge"}, Max: 1, Capacity: 1}))
 	if len(got) != 1 {
 		s.Fatalf("claimed %d jobs", len(got))
@@ -114,7 +114,7 @@ func (s *stage) claim() sojourn.Job {
 func (s *stage) finish(j sojourn.Job, o sojourn.Outcome) {
 	s.Helper()
 	o.Lease = j.Lease()
-	if f := must[[]sojourn.Finished](s)(s.client.Store().Finish(s.Context(), []sojourn.Outcome{o})); f[0].Status != sojourn.FinishApplied {
+	if f := must[[]sojourn.Finished](s)(sojourn.Of(s.client).Finish(s.Context(), []sojourn.Outcome{o})); f[0].Status != sojourn.FinishApplied {
 		s.Fatal(f[0])
 	}
 }

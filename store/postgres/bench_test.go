@@ -31,7 +31,7 @@ func benchmarkLife(b *testing.B, mode string, producers int) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	s := c.Store()
+	s := sojourn.Of(c)
 	args := bytes.Repeat([]byte("1"), 100)
 	var made, done atomic.Int64
 	finished := make(chan struct{})

@@ -72,7 +72,7 @@ func TestTwins(t *testing.T) {
 	defer lite.Close()
 	big := open(t, Clock(now), InboxTTL(time.Hour), MaxBytes(1000), Schema(newSchema(t)), AutoMigrate())
 	defer big.Close()
-	w.stores = [2]sojourn.DriverStore{lite.Store(), big.Store()}
+	w.stores = [2]sojourn.DriverStore{sojourn.Of(lite), sojourn.Of(big)}
 	for n := range ops {
 		w.step(n)
 		w.compare(fmt.Sprintf("the newest after operation %d", n), w.newest)

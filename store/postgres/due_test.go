@@ -12,7 +12,7 @@ import (
 func TestOwnScheduleNeedsNoPoll(t *testing.T) {
 	c := open(t, Schema(newSchema(t)), AutoMigrate(), func(o *options) { o.poll = time.Hour })
 	defer c.Close()
-	s := c.Store()
+	s := sojourn.Of(c)
 	const delay = 200 * time.Millisecond
 	request := sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: 20 * time.Second}
 	var last sojourn.Claimed

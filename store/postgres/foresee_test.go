@@ -101,7 +101,7 @@ func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
 
 func claimAll(t *testing.T, c *sojourn.Client, worker string, capacity int64) []sojourn.Claimed {
 	t.Helper()
-	jobs, err := c.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: worker, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: capacity})
+	jobs, err := sojourn.Of(c).Claim(t.Context(), sojourn.ClaimRequest{Worker: worker, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: capacity})
 	if err != nil {
 		t.Error(err)
 	}

@@ -20,7 +20,7 @@ import (
 func TestGuessesAreAsked(t *testing.T) {
 	priority := int32(7)
 	set := func(queue string, q sojourn.QueueSettings) func(*sojourn.Client) error {
-		return func(b *sojourn.Client) error { return b.Store().SetQueue(context.Background(), queue, q) }
+		return func(b *sojourn.Client) error { return sojourn.Of(b).SetQueue(context.Background(), queue, q) }
 	}
 	other := func(options ...sojourn.Option) func(*sojourn.Client) error {
 		return func(b *sojourn.Client) error {
@@ -52,7 +52,7 @@ func TestGuessesAreAsked(t *testing.T) {
 			}
 			defer b.Close()
 			claim := func(number int64, atMost int) (args []string) {
-				jobs, _ := a.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"},
+				jobs, _ := sojourn.Of(a).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"},
 					Max: atMost, Capacity: 9})
 				for _, j := range jobs {
 					args = append(args, strings.Trim(string(j.Job.Args), `"`))

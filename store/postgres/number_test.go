@@ -14,7 +14,7 @@ func TestOneAnswerForOneNumber(t *testing.T) {
 	b := open(t, Schema(schema))
 	t.Cleanup(func() { a.Close(); b.Close() })
 	claim := func(c *sojourn.Client, number int64) (ids []sojourn.ID) {
-		jobs, err := c.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+		jobs, err := sojourn.Of(c).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 		if err != nil {
 			t.Error(err)
 		}

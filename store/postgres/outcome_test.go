@@ -121,13 +121,13 @@ func newStorm(t *testing.T, address string, options ...Option) *storm {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	h, err := server.New(t.Context(), c.Store(), server.Options{Open: true})
+	h, err := server.New(t.Context(), sojourn.Of(c), server.Options{Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
-	st := &storm{store: c.Store(), http: s.URL}
+	st := &storm{store: sojourn.Of(c), http: s.URL}
 	st.id(t) // leases, before anything goes wrong
 	return st
 }
@@ -177,7 +177,7 @@ func TestCommitAnswerLost(t *testing.T) {
 			all := s.blow(t, 16, func() bool { return p.Left() > 0 })
 			direct := open(t, schema)
 			defer direct.Close()
-			wrong := oracle(t, direct.Store(), all)
+			wrong := oracle(t, sojourn.Of(direct), all)
 			if control := name == "control"; control != (len(wrong) > 0) {
 				t.Errorf("contradictions: %q", wrong)
 			}

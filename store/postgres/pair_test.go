@@ -138,7 +138,7 @@ func TestAwaitedKeysRace(t *testing.T) {
 		if _, err := a.Enqueue(ctx, sojourn.NewJob("k", nil)); err != nil {
 			t.Fatal(err)
 		}
-		jobs, err := a.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+		jobs, err := sojourn.Of(a).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
@@ -152,7 +152,7 @@ func TestAwaitedKeysRace(t *testing.T) {
 			answered <- err
 		}()
 		wait := sojourn.Outcome{Lease: jobs[0].Lease, Type: sojourn.OutcomeAwait, Wait: sojourn.Wait{Keys: []string{key, key + " too"}}}
-		_, err = a.Store().Finish(ctx, []sojourn.Outcome{wait})
+		_, err = sojourn.Of(a).Finish(ctx, []sojourn.Outcome{wait})
 		if err := errors.Join(err, <-answered); err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestAwaitedKeysRace(t *testing.T) {
 			t.Fatalf("round %d: %s %v", i, j.State, err)
 		}
 		done := jobs[0].Lease
-		if _, err := a.Store().Edit(ctx, sojourn.Filter{IDs: []sojourn.ID{done.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
+		if _, err := sojourn.Of(a).Edit(ctx, sojourn.Filter{IDs: []sojourn.ID{done.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,11 +177,11 @@ func TestSweepLooksAgain(t *testing.T) {
 	if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("order"))); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 	if err != nil || len(jobs) != 1 {
 		t.Fatal(jobs, err)
 	}
-	if _, err := c.Store().Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeAwait}}); err != nil {
+	if _, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeAwait}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody's", Body: []byte(`"paid"`)}); err != nil {
@@ -191,7 +191,7 @@ func TestSweepLooksAgain(t *testing.T) {
 	if j, err := c.Get(ctx, jobs[0].Job.ID); err != nil || j.State != sojourn.Awaiting {
 		t.Fatal(j.State, err)
 	}
-	if _, err := c.Store().Sweep(ctx, 100); err != nil {
+	if _, err := sojourn.Of(c).Sweep(ctx, 100); err != nil {
 		t.Fatal(err)
 	}
 	if j, err := c.Get(ctx, jobs[0].Job.ID); err != nil || !j.Resumed || j.Response == nil || string(j.Response.Body) != `"paid"` {

@@ -124,7 +124,7 @@ func TestPollsAskByIndex(t *testing.T) {
 		}
 		for range claims {
 			request.Number++
-			if jobs, err := c.Store().Claim(t.Context(), request); err != nil || len(jobs) > 0 {
+			if jobs, err := sojourn.Of(c).Claim(t.Context(), request); err != nil || len(jobs) > 0 {
 				t.Fatal(jobs, err)
 			}
 		}
@@ -183,7 +183,7 @@ func liveTogether(t *testing.T, c *sojourn.Client, from, to int) {
 	}
 	request := sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: to - from, Capacity: int64(to - from)}
 	for _, end := range []sojourn.OutcomeType{sojourn.OutcomeAwait, sojourn.OutcomeCompleted} {
-		claimed, err := c.Store().Claim(t.Context(), request)
+		claimed, err := sojourn.Of(c).Claim(t.Context(), request)
 		if err != nil || len(claimed) != len(jobs) {
 			t.Fatal(len(claimed), err)
 		}
@@ -191,13 +191,13 @@ func liveTogether(t *testing.T, c *sojourn.Client, from, to int) {
 		for i := range claimed {
 			outcomes[i] = sojourn.Outcome{Lease: claimed[i].Lease, Type: end}
 		}
-		if _, err := c.Store().Finish(t.Context(), outcomes); err != nil {
+		if _, err := sojourn.Of(c).Finish(t.Context(), outcomes); err != nil {
 			t.Fatal(err)
 		}
 		if end != sojourn.OutcomeAwait {
 			continue
 		}
-		done, err := c.Store().Respond(t.Context(), answers)
+		done, err := sojourn.Of(c).Respond(t.Context(), answers)
 		if err != nil || done[len(done)-1].Outcome != sojourn.Applied {
 			t.Fatal(done, err)
 		}
@@ -265,7 +265,7 @@ func scans(t *testing.T, schema string) map[string]int64 {
 // busyDay runs each frequent operation once.
 func busyDay(t *testing.T, c *sojourn.Client) {
 	t.Helper()
-	ctx, s := context.Background(), c.Store()
+	ctx, s := context.Background(), sojourn.Of(c)
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {

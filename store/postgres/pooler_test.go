@@ -103,13 +103,13 @@ func TestPooler(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				jobs, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: kind, Number: int64(i + 1), Queues: []string{"default"}, Kinds: []string{kind},
+				jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: kind, Number: int64(i + 1), Queues: []string{"default"}, Kinds: []string{kind},
 					Max: 10, Capacity: 10, Wait: 10 * time.Second})
 				if err != nil || len(jobs) != 1 {
 					t.Error(len(jobs), err)
 					return
 				}
-				done, err := c.Store().Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
+				done, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
 				if err != nil || done[0].Status != sojourn.FinishApplied {
 					t.Error(done, err)
 					return

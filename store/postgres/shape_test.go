@@ -40,7 +40,7 @@ func TestGuessedPlaces(t *testing.T) {
 		}
 		return j.ID
 	}
-	if err := b.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderTime}); err != nil {
+	if err := sojourn.Of(b).SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderTime}); err != nil {
 		t.Fatal(err)
 	}
 	enqueue(sojourn.Key("first"), sojourn.Priority(100))
@@ -58,7 +58,7 @@ func TestGuessedPlaces(t *testing.T) {
 		one(t, "select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'", schema, &waiting)
 		return waiting > 0
 	})
-	if err := b.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderPriority}); err != nil {
+	if err := sojourn.Of(b).SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderPriority}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the end of the reshaping", func() bool {
@@ -70,7 +70,7 @@ func TestGuessedPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	all.Wait()
-	if first := claimOne(t, a.Store()); first.Job.ID != urgent {
+	if first := claimOne(t, sojourn.Of(a)); first.Job.ID != urgent {
 		t.Errorf("job %d comes before the most urgent one, %d", first.Job.ID, urgent)
 	}
 }
@@ -82,7 +82,7 @@ func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 	c, schema := openNamed(t)
 	t.Cleanup(func() { c.Close() })
 	set := func(order sojourn.Order) {
-		if err := c.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: order}); err != nil {
+		if err := sojourn.Of(c).SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: order}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,14 +99,14 @@ func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 		}
 	}
 	until(t, "the start of what is due", func() bool {
-		if _, err := c.Store().Sweep(t.Context(), 100); err != nil {
+		if _, err := sojourn.Of(c).Sweep(t.Context(), 100); err != nil {
 			t.Fatal(err)
 		}
-		queues, err := c.Store().Queues(t.Context())
+		queues, err := sojourn.Of(c).Queues(t.Context())
 		return err == nil && queues[0].Counts[sojourn.Ready] == 20
 	})
 	swept := make(chan error, 1)
-	go func() { _, err := c.Store().Sweep(t.Context(), 1); swept <- err }() // one piece: the waiting is none
+	go func() { _, err := sojourn.Of(c).Sweep(t.Context(), 1); swept <- err }() // one piece: the waiting is none
 	time.Sleep(300 * time.Millisecond)                                      // it waits for 2 s; if it has not looked yet it finds no writer, and the test proves less
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -119,14 +119,14 @@ func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 		t.Error("a sweep that has waited for the last of those who had written does not begin")
 	}
 	until(t, "the end of the reshaping", func() bool {
-		if _, err := c.Store().Sweep(t.Context(), 100); err != nil {
+		if _, err := sojourn.Of(c).Sweep(t.Context(), 100); err != nil {
 			t.Error(err)
 		}
 		var under int
 		one(t, "select count(*) from "+schema+".sj_queue where reshape >= 0 and name = $1", "default", &under)
 		return under == 0
 	})
-	if first := claimOne(t, c.Store()); first.Job.ID != urgent.ID {
+	if first := claimOne(t, sojourn.Of(c)); first.Job.ID != urgent.ID {
 		t.Errorf("job %d comes before the most urgent one, %d", first.Job.ID, urgent.ID)
 	}
 }

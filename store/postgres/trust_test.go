@@ -17,7 +17,7 @@ func TestFinishTrusts(t *testing.T) {
 		if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
 			t.Fatal(err)
 		}
-		if f := finishOne(t, c.Store(), claimOne(t, c.Store())); f.Status != sojourn.FinishApplied {
+		if f := finishOne(t, sojourn.Of(c), claimOne(t, sojourn.Of(c))); f.Status != sojourn.FinishApplied {
 			t.Fatal(f)
 		}
 	}
@@ -73,7 +73,7 @@ func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			schema := newSchema(t)
-			a, b = open(t, Schema(schema), AutoMigrate()).Store(), open(t, Schema(schema)).Store()
+			a, b = sojourn.Of(open(t, Schema(schema), AutoMigrate())), sojourn.Of(open(t, Schema(schema)))
 			t.Cleanup(func() { a.Close(); b.Close() })
 			if _, err := a.Enqueue(t.Context(), newOne(t, a), false); err != nil {
 				t.Fatal(err)
@@ -98,7 +98,7 @@ func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 // cache of this process still contains it.
 func TestFinishTrustsNoEndedLease(t *testing.T) {
 	schema := newSchema(t)
-	a, b := open(t, Schema(schema), AutoMigrate()).Store(), open(t, Schema(schema)).Store()
+	a, b := sojourn.Of(open(t, Schema(schema), AutoMigrate())), sojourn.Of(open(t, Schema(schema)))
 	t.Cleanup(func() { a.Close(); b.Close() })
 	if _, err := a.Enqueue(t.Context(), newOne(t, a), false); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestClaimsLeaveIndexesAlone(t *testing.T) {
 		if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
 			t.Fatal(err)
 		}
-		jobs, err := c.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: int64(n + 1), Queues: []string{"default"}, Kinds: []string{"k"},
+		jobs, err := sojourn.Of(c).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: int64(n + 1), Queues: []string{"default"}, Kinds: []string{"k"},
 			Max: 1, Capacity: 1})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)

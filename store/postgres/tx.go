@@ -90,7 +90,7 @@ func txStore(c *sojourn.Client) (sojourn.TxStore, error) {
 	if s, ok := c.Store().(sojourn.TxStore); ok {
 		return s, nil
 	}
-	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of postgres.Open", c.Store())
+	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of postgres.Open", sojourn.Of(c))
 }
 
 // qSecret reads a value that only the store's own database has, and its clock.

@@ -48,7 +48,7 @@ func beside(t *testing.T, o storetest.Options) (s sojourn.DriverStore, table str
 		t.Fatal(err)
 	}
 	table = schema + ".app"
-	return c.Store(), table, application(t, table)
+	return sojourn.Of(c), table, application(t, table)
 }
 
 func application(t testing.TB, table string) *pgxpool.Pool {

@@ -80,7 +80,7 @@ func TestTransactionElsewhere(t *testing.T) {
 
 func schemaOf(t *testing.T, c *sojourn.Client) string {
 	t.Helper()
-	s, err := c.Store().Status(t.Context())
+	s, err := sojourn.Of(c).Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestOthersGoOnBesideFinishTx(t *testing.T) {
 	}
 	request := sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{sojourn.DefaultQueue}, Kinds: []string{echo.Name}, Max: 2, Capacity: 2,
 		Lease: 30 * time.Second}
-	cs, err := c.Store().Claim(ctx, request)
+	cs, err := sojourn.Of(c).Claim(ctx, request)
 	if err != nil || len(cs) != 2 {
 		t.Fatal(cs, err)
 	}
@@ -209,20 +209,20 @@ func TestOthersGoOnBesideFinishTx(t *testing.T) {
 	if err := c.Store().(sojourn.TxStore).FinishTx(ctx, tx, done); err != nil {
 		t.Fatal(err)
 	}
-	if lost, err := c.Store().Extend(ctx, []sojourn.Lease{cs[1].Lease}); err != nil || len(lost) > 0 {
+	if lost, err := sojourn.Of(c).Extend(ctx, []sojourn.Lease{cs[1].Lease}); err != nil || len(lost) > 0 {
 		t.Error(lost, err)
 	}
-	if _, err := c.Store().Sweep(ctx, 100); err != nil {
+	if _, err := sojourn.Of(c).Sweep(ctx, 100); err != nil {
 		t.Error(err)
 	}
 	other := sojourn.Outcome{Lease: cs[1].Lease, Type: sojourn.OutcomeCompleted}
-	if fs, err := c.Store().Finish(ctx, []sojourn.Outcome{other}); err != nil || fs[0].Status != sojourn.FinishApplied {
+	if fs, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{other}); err != nil || fs[0].Status != sojourn.FinishApplied {
 		t.Error(fs, err)
 	}
 	if err := tx.Commit(ctx); err != nil {
 		t.Error(err)
 	}
-	if fs, err := c.Store().Finish(ctx, []sojourn.Outcome{done}); err != nil || fs[0].Status != sojourn.FinishRepeated {
+	if fs, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{done}); err != nil || fs[0].Status != sojourn.FinishRepeated {
 		t.Error(fs, err)
 	}
 }

@@ -47,7 +47,7 @@ func TestDeadRowsAreRemoved(t *testing.T) {
 	pgtest.SQL(t, testURL(t), "alter table "+schema+".sj_live set (autovacuum_enabled = false)")
 	backlog(t, c, jobs)
 	for done, number := 0, int64(1); done < jobs; number++ {
-		done += batch(t, c.Store(), number, sojourn.MaxBatch)
+		done += batch(t, sojourn.Of(c), number, sojourn.MaxBatch)
 	}
 	until(t, "a vacuum", func() bool {
 		var n int
@@ -66,7 +66,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	c, schema := openNamed(t)
 	pgtest.SQL(t, testURL(t), "alter table "+schema+".sj_live set (autovacuum_enabled = false)")
 	backlog(t, c, most)
-	if n := batch(t, c.Store(), 1, most); n != most {
+	if n := batch(t, sojourn.Of(c), 1, most); n != most {
 		t.Fatal(n, "jobs")
 	}
 	pgtest.SQL(t, testURL(t), "vacuum (truncate off) "+schema+".sj_live") // pages, and no rows on them
@@ -78,12 +78,12 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	defer c.Close()
 	for number := range int64(3) { // plans, on each connection in use
 		backlog(t, c, 2)
-		batch(t, c.Store(), 2+number, most)
+		batch(t, sojourn.Of(c), 2+number, most)
 	}
 	pgtest.SQL(t, testURL(t), "select pg_stat_reset_single_table_counters(indexrelid) from pg_stat_user_indexes where schemaname = '"+schema+"'")
 	backlog(t, c, jobs)
 	for number := range int64(claims) {
-		if n := batch(t, c.Store(), 10+number, most); n != most {
+		if n := batch(t, sojourn.Of(c), 10+number, most); n != most {
 			t.Fatal(n, "jobs")
 		}
 	}

@@ -97,7 +97,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	enqueueTest(t, c, 500)
 	stop()
 	group.Wait()
-	claimed, err := c.Store().Claim(context.Background(), sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 1})
+	claimed, err := sojourn.Of(c).Claim(context.Background(), sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 1})
 	if err != nil || len(claimed) != 1 {
 		t.Fatal(claimed, err)
 	}
@@ -121,7 +121,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	if err != nil || e.ID < r.NextID {
 		t.Error(e, err)
 	}
-	again, err := c.Store().Claim(context.Background(), sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 1})
+	again, err := sojourn.Of(c).Claim(context.Background(), sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 1})
 	if err != nil || len(again) != 1 || again[0].Job.ID != claimed[0].Job.ID || again[0].Job.IdempotencyKey() != oldKey || again[0].Job.Fence() <= claimed[0].Job.Fence() {
 		t.Errorf("the job that was claimed after the backup: %+v then, %+v now, %v", claimed, again, err)
 	}

@@ -30,7 +30,7 @@ func benchmarkLife(b *testing.B, producers int) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	s := c.Store()
+	s := sojourn.Of(c)
 	args := bytes.Repeat([]byte("1"), 100)
 	var made, done atomic.Int64
 	finished := make(chan struct{})
@@ -98,7 +98,7 @@ func benchmarkClaim(b *testing.B, sort string, backlog int) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	s := c.Store()
+	s := sojourn.Of(c)
 	claim := sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1000, Capacity: 1000}
 	finish := func() {
 		jobs, err := s.Claim(ctx, claim)

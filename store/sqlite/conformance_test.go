@@ -39,5 +39,5 @@ func conforming(t *testing.T, path string, o storetest.Options) sojourn.DriverSt
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Store()
+	return sojourn.Of(c)
 }

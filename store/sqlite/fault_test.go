@@ -87,7 +87,7 @@ func TestClaimOfACallerThatIsGone(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f.after = cancel
-	jobs, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 	if !errors.Is(err, context.Canceled) || len(jobs) != 0 {
 		t.Fatal(jobs, err)
 	}
@@ -150,13 +150,13 @@ func TestDeclaredQueues(t *testing.T) {
 	if _, err := c.Enqueue(ctx, job); !errors.Is(err, sojourn.ErrNotFound) || !strings.Contains(err.Error(), "paymets") {
 		t.Fatal(err)
 	}
-	if err := c.Store().SetQueue(ctx, "payments", sojourn.QueueSettings{}); err != nil {
+	if err := sojourn.Of(c).SetQueue(ctx, "payments", sojourn.QueueSettings{}); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Queue("payments"))); err != nil || e.State != sojourn.Ready {
 		t.Fatal(e, err)
 	}
-	queues, err := c.Store().Queues(ctx)
+	queues, err := sojourn.Of(c).Queues(ctx)
 	if err != nil || len(queues) != 1 {
 		t.Fatal(queues, err)
 	}

@@ -48,7 +48,7 @@ func benchmarkGates(b *testing.B, settings sojourn.QueueSettings, flight int, lo
 		b.Fatal(err)
 	}
 	defer c.Close()
-	s := c.Store()
+	s := sojourn.Of(c)
 	must := func(err error) {
 		b.Helper()
 		if err != nil {

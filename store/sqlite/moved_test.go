@@ -78,7 +78,7 @@ func takenAway(t *testing.T, c *sojourn.Client, path string, take func(path stri
 	}
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"other"}, Max: 1, Capacity: 1, Wait: 10 * time.Second})
+		_, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"other"}, Max: 1, Capacity: 1, Wait: 10 * time.Second})
 		waiting <- err
 	}()
 	if err := take(path); err != nil {
@@ -89,8 +89,8 @@ func takenAway(t *testing.T, c *sojourn.Client, path string, take func(path stri
 	}
 	_, enqueued := c.Enqueue(ctx, sojourn.NewJob("k", nil))
 	_, got := c.Get(ctx, before.ID)
-	_, status := c.Store().Status(ctx)
-	_, swept := c.Store().Sweep(ctx, 100)
+	_, status := sojourn.Of(c).Status(ctx)
+	_, swept := sojourn.Of(c).Sweep(ctx, 100)
 	for call, err := range map[string]error{"enqueue": enqueued, "get": got, "status": status, "sweep": swept} {
 		if !errors.Is(err, sojourn.ErrClosed) || sojourn.ErrorCode(err) != sojourn.CodeClosed ||
 			!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "removed or replaced") {

@@ -30,7 +30,7 @@ func (l looker) EndDead(ctx context.Context, end func(string) (bool, error)) err
 // claimHundred claims 100 jobs with leases of a minute, as a worker of this store.
 func claimHundred(ctx context.Context, c *sojourn.Client) ([]sojourn.Claimed, error) {
 	owner := c.Store().(sojourn.Owner).OwnerID()
-	jobs, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: owner + ".w", Queues: []string{"default"}, Kinds: []string{"k"},
+	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: owner + ".w", Queues: []string{"default"}, Kinds: []string{"k"},
 		Max: 100, Capacity: 100, Lease: time.Minute})
 	if err == nil && len(jobs) != 100 {
 		err = fmt.Errorf("claimed %d jobs", len(jobs))
@@ -45,7 +45,7 @@ func stillHeld(t *testing.T, c *sojourn.Client, jobs []sojourn.Claimed) {
 	for _, j := range jobs {
 		outcomes = append(outcomes, sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeCompleted})
 	}
-	done, err := c.Store().Finish(context.Background(), outcomes)
+	done, err := sojourn.Of(c).Finish(context.Background(), outcomes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestOwnersBesideSweeps(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := c.Store().Sweep(context.Background(), 1000); err != nil {
+				if _, err := sojourn.Of(c).Sweep(context.Background(), 1000); err != nil {
 					t.Error(err)
 					return
 				}

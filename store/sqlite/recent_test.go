@@ -35,7 +35,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 		if _, err := mine.Enqueue(t.Context(), sojourn.NewJob("k", []byte(strconv.Quote(key)), sojourn.Key(key))); err != nil {
 			t.Fatal(err)
 		}
-		jobs, err := mine.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+		jobs, err := sojourn.Of(mine).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
@@ -43,7 +43,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	}
 	finish := func(l sojourn.Lease, o sojourn.OutcomeType) sojourn.Finished {
 		t.Helper()
-		done, err := mine.Store().Finish(t.Context(), []sojourn.Outcome{{Lease: l, Type: o}})
+		done, err := sojourn.Of(mine).Finish(t.Context(), []sojourn.Outcome{{Lease: l, Type: o}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	}
 	// Their cancel ends the lease.
 	l = claim("cancelled")
-	if _, err := theirs.Store().Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{l.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
+	if _, err := sojourn.Of(theirs).Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{l.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
 		t.Fatal(err)
 	}
 	if f := finish(l, sojourn.OutcomeCompleted); f.Status != sojourn.FinishLost {
@@ -67,7 +67,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	}
 	// The same by this process.
 	l = claim("cancelled here")
-	if _, err := mine.Store().Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{l.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
+	if _, err := sojourn.Of(mine).Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{l.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
 		t.Fatal(err)
 	}
 	if f := finish(l, sojourn.OutcomeCompleted); f.Status != sojourn.FinishLost {
@@ -184,7 +184,7 @@ func TestLeasedIDsAreNotLookedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if e := enqueue(other.Store(), ids+2); e.Duplicate {
+	if e := enqueue(sojourn.Of(other), ids+2); e.Duplicate {
 		t.Errorf("elsewhere: %+v", e)
 	}
 	if e := enqueue(s, ids+2); !e.Duplicate {

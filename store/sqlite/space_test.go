@@ -33,11 +33,11 @@ func TestLowSpace(t *testing.T) {
 	if r, err := c.Respond(t.Context(), &sojourn.Response{Kind: "k", Key: "a"}); err != nil || r.Job != e.ID {
 		t.Errorf("an answer: %+v %v", r, err)
 	}
-	jobs, err := c.Store().Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 2, Capacity: 2})
+	jobs, err := sojourn.Of(c).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 2, Capacity: 2})
 	if err != nil || len(jobs) != 1 {
 		t.Fatal(jobs, err)
 	}
-	done, err := c.Store().Finish(t.Context(), []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
+	done, err := sojourn.Of(c).Finish(t.Context(), []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
 	if err != nil || done[0].State != sojourn.Completed {
 		t.Errorf("an outcome: %+v %v", done, err)
 	}

@@ -67,7 +67,7 @@ func txStore(c *sojourn.Client) (sojourn.TxStore, error) {
 	if s, ok := c.Store().(sojourn.TxStore); ok {
 		return s, nil
 	}
-	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of sqlite.Open", c.Store())
+	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of sqlite.Open", sojourn.Of(c))
 }
 
 // Join implements sqldb.Joiner.

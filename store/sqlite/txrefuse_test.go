@@ -149,7 +149,7 @@ func TestMemoryTakesNoTransaction(t *testing.T) {
 	if _, err := EnqueueTx(t.Context(), c, x.Handle.(*sql.Tx), echo.New(1)); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Error(err)
 	}
-	plain := sojourn.NewClient(struct{ sojourn.DriverStore }{c.Store()})
+	plain := sojourn.NewClient(struct{ sojourn.DriverStore }{sojourn.Of(c)})
 	if _, err := EnqueueTx(t.Context(), plain, x.Handle.(*sql.Tx), echo.New(1)); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Error("a store of another sort:", err)
 	}

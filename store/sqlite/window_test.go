@@ -20,13 +20,13 @@ func TestOpeningWakesABlockedClaim(t *testing.T) {
 	defer cancel()
 	opens := time.Now().UTC().Truncate(time.Second).Add(3 * time.Second)
 	window := sojourn.Window{Start: opens.Format(time.TimeOnly), End: opens.Add(time.Hour).Format(time.TimeOnly)}
-	if err := c.Store().SetQueue(ctx, "night", sojourn.QueueSettings{Windows: sojourn.Windows{window}}); err != nil {
+	if err := sojourn.Of(c).SetQueue(ctx, "night", sojourn.QueueSettings{Windows: sojourn.Windows{window}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Queue("night"))); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"night"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: sojourn.MaxWait})
+	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"night"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: sojourn.MaxWait})
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%d jobs, %v", len(jobs), err)
 	}

@@ -110,7 +110,7 @@ func (f *flowLife) take() int {
 		if f.settings.Borrow || len(f.settings.Shares) == 0 || f.settings.Shares[g] == 0 || c.Purpose != sojourn.PurposeStart || c.Job.Weight == 0 {
 			continue
 		}
-		if of := f.settings.ShareOf(g); group[g] > of && jobs[g] > 1 {
+		if of := sojourn.ShareOf(f.settings, g); group[g] > of && jobs[g] > 1 {
 			f.Fatalf("group %s has %d in flight of its share of %d after job %d started", g, group[g], of, c.Job.ID)
 		}
 	}

@@ -33,7 +33,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 	}
 	claim := func(kind string) sojourn.Lease {
 		t.Helper()
-		jobs, err := c.Store().Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{kind}, Decidable: []string{"errored"}, Max: 1, Capacity: 1, Lease: time.Hour})
+		jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{kind}, Decidable: []string{"errored"}, Max: 1, Capacity: 1, Lease: time.Hour})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(kind, jobs, err)
 		}
@@ -42,7 +42,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 	finish := func(l sojourn.Lease, o sojourn.Outcome) {
 		t.Helper()
 		o.Lease = l
-		if f, err := c.Store().Finish(ctx, []sojourn.Outcome{o}); err != nil || f[0].Status != sojourn.FinishApplied {
+		if f, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{o}); err != nil || f[0].Status != sojourn.FinishApplied {
 			t.Fatal(f, err)
 		}
 	}
@@ -58,7 +58,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 		completed: add("completed", "g"), failed: add("failed", "h")}
 	l := claim("running")
 	text := "half"
-	if errs, err := c.Store().Save(ctx, []sojourn.Saved{{Lease: l, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "line"}}}}); err != nil || errs[0] != nil {
+	if errs, err := sojourn.Of(c).Save(ctx, []sojourn.Saved{{Lease: l, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "line"}}}}); err != nil || errs[0] != nil {
 		t.Fatal(errs, err)
 	}
 	respond("running", "c", false) // attached
@@ -78,7 +78,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 func buildLimited(t *testing.T, c *sojourn.Client) {
 	t.Helper()
 	ctx := context.Background()
-	if err := c.Store().SetQueue(ctx, "limited", sojourn.QueueSettings{Limit: 2}); err != nil {
+	if err := sojourn.Of(c).SetQueue(ctx, "limited", sojourn.QueueSettings{Limit: 2}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -87,7 +87,7 @@ func buildLimited(t *testing.T, c *sojourn.Client) {
 		}
 	}
 	r := sojourn.ClaimRequest{Worker: "w", Queues: []string{"limited"}, Kinds: []string{"limited"}, Max: 3, Capacity: 3, Lease: time.Hour}
-	if jobs, err := c.Store().Claim(ctx, r); err != nil || len(jobs) != 2 {
+	if jobs, err := sojourn.Of(c).Claim(ctx, r); err != nil || len(jobs) != 2 {
 		t.Fatal(jobs, err)
 	}
 }

@@ -43,7 +43,7 @@ func settings(now time.Time) []sojourn.QueueSettings {
 // Day takes jobs through the queue with one gate after the other, and calls Why for them.
 func Day(t testing.TB, c *sojourn.Client) {
 	t.Helper()
-	ctx, s := context.Background(), c.Store()
+	ctx, s := context.Background(), sojourn.Of(c)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -95,7 +95,7 @@ func Day(t testing.TB, c *sojourn.Client) {
 func Crowd(t testing.TB, c *sojourn.Client, groups int) {
 	t.Helper()
 	ctx := context.Background()
-	if err := c.Store().SetQueue(ctx, Queue, sojourn.QueueSettings{GroupLimit: 1}); err != nil {
+	if err := sojourn.Of(c).SetQueue(ctx, Queue, sojourn.QueueSettings{GroupLimit: 1}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"giant", "group-%d"} {
@@ -120,7 +120,7 @@ func Crowd(t testing.TB, c *sojourn.Client, groups int) {
 func ClaimOne(t testing.TB, c *sojourn.Client) string {
 	t.Helper()
 	r := sojourn.ClaimRequest{Worker: "crowd", Queues: []string{Queue}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Lease: time.Hour}
-	jobs, err := c.Store().Claim(context.Background(), r)
+	jobs, err := sojourn.Of(c).Claim(context.Background(), r)
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%d jobs claimed: %v", len(jobs), err)
 	}
@@ -132,7 +132,7 @@ func ClaimOne(t testing.TB, c *sojourn.Client) string {
 // behind the store's back.
 func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 	t.Helper()
-	ctx, s := context.Background(), c.Store()
+	ctx, s := context.Background(), sojourn.Of(c)
 	if err := s.SetQueue(ctx, Queue, sojourn.QueueSettings{Limit: 50, GroupLimit: 20}); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func Polls(t *testing.T, c *sojourn.Client, n int) sojourn.ClaimRequest {
 		t.Fatal(err)
 	}
 	r := sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"polled"}, Max: n, Capacity: int64(n)}
-	claimed, err := c.Store().Claim(t.Context(), r)
+	claimed, err := sojourn.Of(c).Claim(t.Context(), r)
 	if err != nil || len(claimed) != n {
 		t.Fatal(len(claimed), err)
 	}
@@ -214,7 +214,7 @@ func Polls(t *testing.T, c *sojourn.Client, n int) sojourn.ClaimRequest {
 		outcomes[i] = sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeAwait}
 	}
 	outcomes[n/2].Wait.Poll = sojourn.Backoff{First: PollAfter, Factor: 1, Limit: PollAfter}
-	done, err := c.Store().Finish(t.Context(), outcomes)
+	done, err := sojourn.Of(c).Finish(t.Context(), outcomes)
 	if err != nil || done[n/2].State != sojourn.Awaiting {
 		t.Fatal(done, err)
 	}

@@ -203,7 +203,7 @@ func (m *model) claimable(r sojourn.ClaimRequest) []*job {
 			if j.State == sojourn.Awaiting { // polled in the order of started jobs
 				return sojourn.ResumedRank, j.pollAt
 			}
-			return m.queues[q].Rank(j.priority, time.UnixMicro(j.runAt), j.Resumed)
+			return sojourn.Rank(m.queues[q], j.priority, time.UnixMicro(j.runAt), j.Resumed)
 		}
 		slices.SortFunc(line, func(a, b *job) int {
 			a1, a2 := rank(a)
@@ -235,7 +235,7 @@ func (m *model) next(queue string) []*job {
 		return err == nil && tr.To.State == sojourn.Ready
 	})
 	rank := func(j *job) (int64, int64) {
-		return sojourn.QueueSettings{}.Rank(j.priority, time.UnixMicro(j.runAt), resumed[j.ID])
+		return sojourn.Rank(sojourn.QueueSettings{}, j.priority, time.UnixMicro(j.runAt), resumed[j.ID])
 	}
 	slices.SortFunc(line, func(a, b *job) int {
 		a1, a2 := rank(a)

@@ -17,7 +17,7 @@ func inMemory(t *testing.T, wrap func(sojourn.DriverStore) sojourn.DriverStore) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		return wrap(c.Store())
+		return wrap(sojourn.Of(c))
 	}
 }
 

@@ -100,7 +100,7 @@ func (m *model) old(limit int) []*job {
 	var out []*job
 	for _, q := range slices.Sorted(maps.Keys(m.queues)) {
 		for _, state := range []sojourn.State{sojourn.Completed, sojourn.Failed, sojourn.Cancelled} {
-			age, count, ok := m.queues[q].Retention.Of(state)
+			age, count, ok := sojourn.RetentionOf(m.queues[q].Retention, state)
 			if !ok {
 				continue
 			}
