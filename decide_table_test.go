@@ -50,7 +50,9 @@ func rowOf(mods ...rowMod) Row {
 // plainPolicy has the default budgets and a backoff without chance: 10 s, 20 s, 40 s.
 func plainPolicy() Policy {
 	p := Policy{Backoff: Backoff{First: 10 * time.Second, Factor: 2, Jitter: -1}}
-	return p.withDefaults()
+	j := Job{Policy: p}
+	j.Resolve(QueueDefaults{})
+	return j.Policy
 }
 
 func is(s State) rowMod               { return func(r *Row) { r.State = s } }

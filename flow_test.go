@@ -145,7 +145,7 @@ func TestFlowNeverExceeds(t *testing.T) {
 				if l, n := f.Settings.GroupLimit, f.Groups[c.Group]; l > 0 && c.Weight > 0 && n > l && n > int64(c.Weight) {
 					t.Fatalf("group %s has %d of %d", c.Group, n, l)
 				}
-				if n, rest := f.Groups["c"]+f.Groups["d"], f.Settings.restOfLimit(); f.Settings.Shares != nil && c.Group > "b" && c.Weight > 0 && n > rest && n > int64(c.Weight) {
+				if n, rest := f.Groups["c"]+f.Groups["d"], restOfLimit(f.Settings); f.Settings.Shares != nil && c.Group > "b" && c.Weight > 0 && n > rest && n > int64(c.Weight) {
 					t.Fatalf("groups without a share have %d of %d", n, rest)
 				}
 			} else {
@@ -177,7 +177,7 @@ func TestShareOf(t *testing.T) {
 		{1, map[string]float64{"e": .5, "n": .5}, map[string]int64{"e": 1, "n": 1, "x": 0}},
 	} {
 		for group, want := range c.want {
-			if got := (QueueSettings{Limit: c.limit, Shares: c.shares}).ShareOf(group); got != want {
+			if got := ShareOf(QueueSettings{Limit: c.limit, Shares: c.shares}, group); got != want {
 				t.Errorf("share of %s in %v of %d: %d, want %d", group, c.shares, c.limit, got, want)
 			}
 		}
@@ -223,7 +223,7 @@ func TestFlowSettingsValidate(t *testing.T) {
 		if c.field == "throttle" {
 			code = CodeTooLarge
 		}
-		refusal(t, err, code, c.field)
+		refuses(t, err, code, c.field)
 	}
 	full := QueueSettings{Paused: true, PausedKinds: []string{"k"}, Limit: 10, ReserveAfter: time.Minute, MaxDepth: 9, Order: OrderTime, Bucket: time.Hour,
 		GroupLimit: 2, Shares: map[string]float64{"a": .4, "b": .6}, Borrow: true, Fair: true, Rate: &Rate{Count: 5, Per: time.Second, Burst: 9}, GroupRate: &Rate{Count: 1, Per: time.Second},
@@ -245,8 +245,8 @@ func TestFlowSettingsValidate(t *testing.T) {
 // ageing. spec:O3, spec:O4, inv:W1, inv:W2
 func TestRankOfOrders(t *testing.T) {
 	before := func(q QueueSettings, p1 int32, t1 time.Duration, p2 int32, t2 time.Duration) bool {
-		a1, a2 := q.Rank(p1, gateNow.Add(t1), false)
-		b1, b2 := q.Rank(p2, gateNow.Add(t2), false)
+		a1, a2 := Rank(q, p1, gateNow.Add(t1), false)
+		b1, b2 := Rank(q, p2, gateNow.Add(t2), false)
 		return a1 < b1 || a1 == b1 && a2 < b2
 	}
 	seed := uint64(time.Now().UnixNano())

@@ -20,7 +20,7 @@ func TestRateIsABucket(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 300 {
 		rate := &Rate{Count: 1 + r.Int64N(20), Per: time.Duration(1+r.Int64N(5000)) * time.Millisecond, Burst: r.Int64N(10)}
-		if err := rate.validate("rate"); err != nil {
+		if err := (QueueSettings{Rate: rate}).Validate(); err != nil {
 			t.Fatal(err)
 		}
 		var fullAt int64
@@ -29,39 +29,39 @@ func TestRateIsABucket(t *testing.T) {
 		greedy := r.IntN(2) == 0
 		var starts []int64
 		for range 200 {
-			room, next := rate.Room(fullAt, now)
-			if room > rate.burst() || room == 0 && next <= now || room > 0 && next != 0 {
+			room, next := RateRoom(rate, fullAt, now)
+			if room > rateBurst(rate) || room == 0 && next <= now || room > 0 && next != 0 {
 				t.Fatalf("%+v at %d: room %d, next %d", rate, now, room, next)
 			}
 			take := room
 			if !greedy {
 				take = r.Int64N(room + 1)
 			}
-			fullAt = rate.Take(fullAt, now, take)
+			fullAt = RateTake(rate, fullAt, now, take)
 			for range take {
 				starts = append(starts, now)
 			}
 			if room == 0 {
-				if before, _ := rate.Room(fullAt, next-1); before != 0 {
+				if before, _ := RateRoom(rate, fullAt, next-1); before != 0 {
 					t.Fatalf("%+v: next is %d, but a start has room before", rate, next)
 				}
-				if at, _ := rate.Room(fullAt, next); at != 1 {
+				if at, _ := RateRoom(rate, fullAt, next); at != 1 {
 					t.Fatalf("%+v: at next the room is %d", rate, at)
 				}
 				now = next
 			} else {
-				now += r.Int64N(rate.interval()) // less than a start, so that a greedy one never finds the bucket overflowing, if it holds two
+				now += r.Int64N(rateInterval(rate)) // less than a start, so that a greedy one never finds the bucket overflowing, if it holds two
 			}
 		}
 		for i := range starts {
 			for j := i; j < len(starts); j++ {
 				d := starts[j] - starts[i]
-				if most := rate.burst() + d*rate.Count/int64(rate.Per); int64(j-i+1) > most {
+				if most := rateBurst(rate) + d*rate.Count/int64(rate.Per); int64(j-i+1) > most {
 					t.Fatalf("%+v: %d starts in %v, at most %d", rate, j-i+1, time.Duration(d), most)
 				}
 			}
 		}
-		if least := (now - begin) * 999 / 1000 * rate.Count / int64(rate.Per); greedy && rate.burst() > 1 && int64(len(starts)) < least {
+		if least := (now - begin) * 999 / 1000 * rate.Count / int64(rate.Per); greedy && rateBurst(rate) > 1 && int64(len(starts)) < least {
 			t.Fatalf("%+v: %d starts in %v, at least %d", rate, len(starts), time.Duration(now-begin), least)
 		}
 	}
@@ -70,29 +70,29 @@ func TestRateIsABucket(t *testing.T) {
 func TestRateBacksOffSafely(t *testing.T) {
 	rate := &Rate{Count: 10, Per: time.Second, Burst: 10}
 	now := 1_800_000_000 * second
-	full := rate.Take(0, now, 10)
-	if room, next := rate.Room(full, now); room != 0 || next != now+second/10 {
+	full := RateTake(rate, 0, now, 10)
+	if room, next := RateRoom(rate, full, now); room != 0 || next != now+second/10 {
 		t.Errorf("an empty bucket: %d, %d", room, next-now)
 	}
 	// The clock steps back by an hour: nothing starts at once, and the wait is that of an empty
 	// bucket, not an hour.
 	back := now - 3600*second
-	if room, next := rate.Room(full, back); room != 0 || next != back+second/10 {
+	if room, next := RateRoom(rate, full, back); room != 0 || next != back+second/10 {
 		t.Errorf("after a step back: %d, %v", room, time.Duration(next-back))
 	}
-	if room, _ := rate.Room(full, back+second); room != 0 {
+	if room, _ := RateRoom(rate, full, back+second); room != 0 {
 		t.Error("a state from the future must stay empty until it is written anew")
 	}
-	if room, next := (*Rate)(nil).Room(full, now); room != math.MaxInt64 || next != 0 {
+	if room, next := RateRoom(nil, full, now); room != math.MaxInt64 || next != 0 {
 		t.Error("no rate is no gate")
 	}
 	for rate, want := range map[Rate]int64{{Count: 5, Per: time.Second}: 5, {Count: 1, Per: time.Hour}: 1, {Count: 600, Per: time.Minute}: 10} {
-		if got := rate.burst(); got != want {
+		if got := rateBurst(&rate); got != want {
 			t.Errorf("%+v: burst %d, want %d", rate, got, want)
 		}
 	}
 	for _, bad := range []Rate{{Count: -1, Per: 1}, {Count: 1}, {Per: time.Second}, {Count: 1_000_000, Per: time.Millisecond}, {Count: 1, Per: time.Second, Burst: -1}, {Count: 1, Per: 24 * time.Hour, Burst: MaxStarts}} {
-		if bad.validate("rate") == nil {
+		if (QueueSettings{Rate: &bad}).Validate() == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}
@@ -143,12 +143,12 @@ func TestBreakerTable(t *testing.T) {
 	}
 }
 
-var running Pace // of TestBreakerTable
+var running PaceState // of TestBreakerTable
 
 func run(t *testing.T, line int, b Breaker, at int64, do string, began int64, mode BreakerMode, room, next int64) {
 	t.Helper()
 	if line == 0 {
-		running = Pace{}
+		running = PaceState{}
 	}
 	var reason string
 	now, began := at*1_000_000, began*1_000_000
@@ -169,7 +169,7 @@ func run(t *testing.T, line int, b Breaker, at int64, do string, began int64, mo
 // TestBreakerOff: without a number of failures it does nothing; with one, what happens on our own
 // side does not count by default.
 func TestBreakerOff(t *testing.T) {
-	var f Pace
+	var f PaceState
 	for range 10_000 {
 		f = f.Failed(nil, "timeout", 1, 2)
 		f = f.Failed(&Breaker{Failures: 1}, ReasonLeaseLost, 1, 2)
@@ -187,7 +187,7 @@ func TestBreakerOff(t *testing.T) {
 // in each following one, for ten seconds.
 func TestHoldAndRamp(t *testing.T) {
 	const s = 1_000_000
-	f := Pace{}.Hold(100*s, "Retry-After").Hold(50*s, "shorter")
+	f := PaceState{}.Hold(100*s, "Retry-After").Hold(50*s, "shorter")
 	if room, next := f.HoldRoom(99 * s); room != 0 || next != 100*s || f.HoldReason != "Retry-After" {
 		t.Errorf("on hold: %d, %d, %q", room, next, f.HoldReason)
 	}
@@ -213,11 +213,11 @@ func TestHoldAndRamp(t *testing.T) {
 	if f = f.Started(nil, nil, 5, 111*s); f.HoldUntil != 0 || f.RampFrom != 0 || f.HoldReason != "" {
 		t.Errorf("a hold that is over is forgotten: %+v", f)
 	}
-	if f = (Pace{}).Hold(100*s, "x").Unhold(); f.HoldUntil != 0 || f.RampFrom != 0 {
+	if f = (PaceState{}).Hold(100*s, "x").Unhold(); f.HoldUntil != 0 || f.RampFrom != 0 {
 		t.Errorf("unhold: %+v", f)
 	}
 	// A clock that was set back behind the hold's end waits again, until that end.
-	f = Pace{}.Hold(100*s, "x").Started(nil, nil, 1, 101*s)
+	f = PaceState{}.Hold(100*s, "x").Started(nil, nil, 1, 101*s)
 	if room, next := f.HoldRoom(90 * s); room != 0 || next != 100*s {
 		t.Errorf("set back: %d, %d", room, next)
 	}

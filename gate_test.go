@@ -2,6 +2,7 @@ package sojourn
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -125,9 +126,9 @@ func TestBadWindowsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	many := Policy{Windows: slices.Repeat([]Windows{{good}}, maxSets+1)}
+	many := Policy{Windows: slices.Repeat([]Windows{{good}}, 9)}
 	if err := NewJob("k", nil, WithPolicy(many)).Validate(100); ErrorCode(err) != CodeInvalid {
-		t.Errorf("%d sets: %v", maxSets+1, err)
+		t.Errorf("9 sets: %v", err)
 	}
 	if err := (QueueSettings{Defaults: QueueDefaults{Policy: Policy{Windows: []Windows{{good}}}}}).Validate(); ErrorCode(err) != CodeInvalid {
 		t.Errorf("windows as defaults of a queue: %v", err)
@@ -175,4 +176,12 @@ func ExampleNextOpening() {
 	opens, _ := NextOpening(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC), Windows{working})
 	fmt.Println(opens)
 	// Output: 2026-12-28 04:00:00 +0000 UTC
+}
+
+// refuses checks the code and the field of a refusal.
+func refuses(t *testing.T, err error, code, field string) {
+	t.Helper()
+	if e, ours := errors.AsType[*Error](err); !ours || e.Code != code || e.Field != field {
+		t.Errorf("%v; want the code %s and the field %s", err, code, field)
+	}
 }

@@ -306,9 +306,9 @@ func (j *Job) RespondURL(within time.Duration) (string, error) {
 		return "", Invalid("within", "%v is out of range: 0 to 10 years", within)
 	}
 	if within > 0 {
-		var err error
-		if token, err = ExpiringToken(token, j.UpdatedAt.Add(within)); err != nil {
-			return "", err
+		var ok bool
+		if token, ok = inside.Expiring(token, j.UpdatedAt.Add(within)); !ok {
+			return "", Invalid("token", "is not one that a store has given out, or expires already")
 		}
 	}
 	return s.RespondURL() + "/respond/" + token, nil

@@ -31,7 +31,7 @@ func TestKindNewUsesTheKindsDefaults(t *testing.T) {
 	}
 	want := Policy{MaxAttempts: 4, MaxCrashes: 2, RunTimeout: time.Minute, Timeout: time.Hour, Deadline: 48 * time.Hour, DecideWithin: time.Second,
 		KeepKey: time.Hour, Backoff: Backoff{First: time.Second}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: new(true), Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: new(true)}
-	for _, d := range differences(j.Policy, want) {
+	for _, d := range unequal(j.Policy, want) {
 		t.Error(d)
 	}
 	if !reflect.DeepEqual(j.Tags, []string{"money"}) || !reflect.DeepEqual(j.Meta, map[string]string{"team": "pay"}) {
@@ -94,7 +94,7 @@ func TestKindOptionsWin(t *testing.T) {
 	}
 	want := Policy{MaxAttempts: 2, MaxCrashes: Unlimited, RunTimeout: 1, Timeout: 2 * time.Hour, Deadline: 3, DecideWithin: 5, KeepKey: 4,
 		Backoff: Backoff{Limit: time.Minute}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: new(true), Windows: []Windows{{{Start: "00:00", End: "24:00"}}}, StopAtWindowEnd: new(true)}
-	for _, d := range differences(j.Policy, want) {
+	for _, d := range unequal(j.Policy, want) {
 		t.Error(d)
 	}
 	if j := k.New(charge{"1", 1}); j.Policy.MaxAttempts != 9 || j.Policy.Timeout != 2*time.Hour {
@@ -174,4 +174,16 @@ func TestNewJob(t *testing.T) {
 	if err := j.Validate(big); err != nil {
 		t.Error(err)
 	}
+}
+
+// unequal lists the fields of two structs that differ.
+func unequal(got, want any) []string {
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	var out []string
+	for i := range g.NumField() {
+		if a, b := g.Field(i).Interface(), w.Field(i).Interface(); !reflect.DeepEqual(a, b) {
+			out = append(out, fmt.Sprintf("%s = %v, want %v", g.Type().Field(i).Name, a, b))
+		}
+	}
+	return out
 }

@@ -85,7 +85,7 @@ func TestOutcomeOf(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := OutcomeOf(c.err)
-			for _, d := range differences(got, c.want) {
+			for _, d := range unequal(got, c.want) {
 				t.Error(d)
 			}
 			if err := got.Validate(big); err != nil {

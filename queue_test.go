@@ -34,7 +34,7 @@ func TestRankOrders(t *testing.T) {
 	}
 	type place struct{ r1, r2 int64 }
 	rank := func(j job) place {
-		r1, r2 := (QueueSettings{}).Rank(j.priority, j.runAt, j.resumed)
+		r1, r2 := Rank(QueueSettings{}, j.priority, j.runAt, j.resumed)
 		return place{r1, r2}
 	}
 	less := func(a, b place) bool { return a.r1 < b.r1 || a.r1 == b.r1 && a.r2 < b.r2 }
@@ -86,13 +86,13 @@ func TestRetentionOf(t *testing.T) {
 		{"failed by count", Retention{FailedCount: 9}, []State{Failed}, ever, 9, true},
 	} {
 		for _, s := range c.of {
-			if age, count, ok := c.r.Of(s); age != c.age || count != c.count || ok != c.ok {
+			if age, count, ok := RetentionOf(c.r, s); age != c.age || count != c.count || ok != c.ok {
 				t.Errorf("%s, %s: %v, %d, %v; want %v, %d, %v", c.name, s, age, count, ok, c.age, c.count, c.ok)
 			}
 		}
 	}
 	for _, s := range []State{Blocked, Scheduled, Ready, Running, Awaiting, Errored} {
-		if _, _, ok := (Retention{}).Of(s); ok { // inv:R1
+		if _, _, ok := RetentionOf(Retention{}, s); ok { // inv:R1
 			t.Errorf("retention takes jobs that are %s", s)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/inside"
 )
 
 // Response is a message from the outside that answers a job. It addresses the job by Kind and Key,
@@ -111,9 +113,9 @@ func (c *Caller) Source(name string) (string, error) {
 	case c == nil:
 		return name, ValidSource("source", name)
 	case name == "":
-		return reservedSources[0] + c.Token, nil
+		return tokenSource + c.Token, nil
 	}
-	full := reservedSources[0] + c.Token + "/" + name
+	full := tokenSource + c.Token + "/" + name
 	if len(full) > MaxKey {
 		return "", Invalid("source", "has %d bytes; with this access token, %d are allowed", len(name), MaxKey-(len(full)-len(name)))
 	}
@@ -292,27 +294,11 @@ func TokenMaker(secret []byte) func(id ID, generation, attempt, wait int32) stri
 // no secret, because the signature of the token signs the time. Its resolution is one second.
 // CodeInvalid if token is no capability, or has an expiry already.
 func ExpiringToken(token string, until time.Time) (string, error) {
-	body, mac, found := cutLast(token)
-	key, err := base64.RawURLEncoding.DecodeString(mac)
-	if !found || err != nil || strings.Count(body, ".") != 3 || until.Unix() < 1 {
+	expiring, ok := inside.Expiring(token, until)
+	if !ok {
 		return "", Invalid("token", "is not one that a store has given out, or expires already")
 	}
-	return narrowed(body, key, until.Unix()), nil
-}
-
-func narrowed(body string, key []byte, until int64) string {
-	body += "." + strconv.FormatInt(until, 10)
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(body))
-	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
-}
-
-func cutLast(token string) (before, after string, found bool) {
-	i := strings.LastIndexByte(token, '.')
-	if i < 0 {
-		return token, "", false
-	}
-	return token[:i], token[i+1:], true
+	return expiring, nil
 }
 
 // Capability is the content of a token: one wait of one attempt of one job.

@@ -135,10 +135,10 @@ func TestPolicyOr(t *testing.T) {
 		Backoff: Backoff{Limit: time.Hour}, OnLost: FailLost, LateResponse: InboxLate, NoExtend: new(true)}
 	want := Policy{MaxAttempts: 2, MaxCrashes: Unlimited, Timeout: time.Hour, RunTimeout: 1, Deadline: 2, DecideWithin: 3, KeepKey: 4,
 		Backoff: Backoff{First: time.Second}, OnLost: FailLost, OnPanic: FailPanic, LateResponse: InboxLate, NoExtend: new(true)}
-	for _, d := range differences(a.or(b), want) {
+	for _, d := range unequal(a.or(b), want) {
 		t.Error(d)
 	}
-	for _, d := range differences(Policy{}.or(b), b) {
+	for _, d := range unequal(Policy{}.or(b), b) {
 		t.Error(d)
 	}
 }

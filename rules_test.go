@@ -272,11 +272,14 @@ func TestRuleC3TheDeadlineEndsTheJob(t *testing.T) {
 
 // rules:C4 A timeout cannot be switched off.
 func TestRuleC4EveryWaitHasAnEnd(t *testing.T) {
-	if p := (Policy{}).withDefaults(); p.Timeout != 24*time.Hour || p.DecideWithin != 5*time.Minute {
+	j := Job{}
+	j.Resolve(QueueDefaults{})
+	if p := j.Policy; p.Timeout != 24*time.Hour || p.DecideWithin != 5*time.Minute {
 		t.Errorf("timeout %v, decide_within %v", p.Timeout, p.DecideWithin)
 	}
 	for _, d := range []time.Duration{-1, MaxHorizon + 1} {
-		if err := (Policy{Timeout: d}).validate(); ErrorCode(err) != CodeInvalid {
+		j := Job{ID: 1, Kind: "k", Queue: "q", Policy: Policy{Timeout: d}}
+		if err := j.Validate(1 << 20); ErrorCode(err) != CodeInvalid {
 			t.Errorf("timeout %v: %v", d, err)
 		}
 	}

@@ -452,6 +452,10 @@ type Caller struct {
 	MaxQueues int     // queues that jobs of the token may create, see CodeQueueLimit; 0 = any number
 }
 
+// tokenSource begins the sources of responses that holders of access tokens send; see
+// sojourn.ValidSource.
+const tokenSource = "token:"
+
 type callerKey struct{}
 
 // WithCaller returns a context for calls on behalf of c. A nil c is the application itself.

@@ -71,7 +71,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer client.Close()
-				if _, err := sojourn.Of(client).IDs(t.Context(), 1); sojourn.ErrorCode(err) != c.code {
+				if _, err := client.Store().IDs(t.Context(), 1); sojourn.ErrorCode(err) != c.code {
 					t.Errorf("%v, want %q", err, c.code)
 				}
 				if len(line.at) != len(c.pauses)+1 {

@@ -233,7 +233,7 @@ func (h *Harness) newWorker() *worker.Worker {
 // queues names all queues.
 func (h *Harness) queues() []string {
 	h.t.Helper()
-	found, err := sojourn.Of(h.Client).Queues(context.Background())
+	found, err := h.Client.Store().Queues(context.Background())
 	h.must("queues", err)
 	names := []string{sojourn.DefaultQueue}
 	for _, q := range found {

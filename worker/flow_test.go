@@ -36,7 +36,7 @@ func onBoth(t *testing.T, test func(t *testing.T, c *sojourn.Client)) {
 
 func set(t *testing.T, c *sojourn.Client, q sojourn.QueueSettings) {
 	t.Helper()
-	if err := sojourn.Of(c).SetQueue(t.Context(), "default", q); err != nil {
+	if err := c.Store().SetQueue(t.Context(), "default", q); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -53,7 +53,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func pace(t *testing.T, c *sojourn.Client) sojourn.Pace {
 	t.Helper()
-	queues, err := sojourn.Of(c).Queues(t.Context(), "default")
+	queues, err := c.Store().Queues(t.Context(), "default")
 	if err != nil || len(queues) != 1 {
 		t.Fatal(queues, err)
 	}
@@ -164,7 +164,7 @@ func TestWindowClosesOverRunningJobs(t *testing.T) {
 				return nil
 			}
 		})
-		status, err := sojourn.Of(c).Status(t.Context())
+		status, err := c.Store().Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

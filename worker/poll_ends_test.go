@@ -59,7 +59,7 @@ func TestPollHoldsTheQueue(t *testing.T) {
 	enqueue(t, c, job)
 	<-asked
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // the report of the step is on its way
-		q, err := sojourn.Of(c).Queues(t.Context(), "default")
+		q, err := c.Store().Queues(t.Context(), "default")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func (a *app) auditLs(cmd *cobra.Command, c *sojourn.Client, f sojourn.AuditFilt
 	if !ok {
 		return fmt.Errorf("this store keeps no audit log")
 	}
-	status, err := sojourn.Of(c).Status(cmd.Context())
+	status, err := c.Store().Status(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -110,7 +110,7 @@ func newFile(context.Context) (c *sojourn.Client, done func() error, err error) 
 
 // unused refuses a store that has jobs: a measurement is no guest that a store in use should have.
 func unused(ctx context.Context, c *sojourn.Client, allowed bool) error {
-	queues, err := sojourn.Of(c).Queues(ctx)
+	queues, err := c.Store().Queues(ctx)
 	if err != nil || allowed {
 		return err
 	}

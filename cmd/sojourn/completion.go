@@ -100,7 +100,7 @@ func (a *app) ask(cmd *cobra.Command, o offer) []string {
 }
 
 func queueNames(ctx context.Context, c *sojourn.Client) (names []string, err error) {
-	queues, err := sojourn.Of(c).Queues(ctx)
+	queues, err := c.Store().Queues(ctx)
 	for _, q := range queues {
 		names = append(names, q.Name)
 	}

@@ -174,7 +174,7 @@ func ledgerPath(ctx context.Context, c *sojourn.Client, url, ledger string) (str
 	if path, err := store.Path(url); err != nil || path != "" {
 		return path, err
 	}
-	status, err := sojourn.Of(c).Status(ctx)
+	status, err := c.Store().Status(ctx)
 	if err != nil {
 		return "", err
 	}

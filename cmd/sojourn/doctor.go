@@ -99,7 +99,7 @@ func unreadable(ctx context.Context, c *sojourn.Client) (found []sojourn.Violati
 		}
 		seq = responses[len(responses)-1].Seq
 	}
-	_, err := sojourn.Of(c).Queues(ctx)
+	_, err := c.Store().Queues(ctx)
 	note("the queues", err)
 	if s, ok := c.Store().(sojourn.WorkerKeeper); ok {
 		_, err := s.Workers(ctx, sojourn.WorkerFilter{})

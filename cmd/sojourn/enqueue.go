@@ -126,7 +126,7 @@ func (a *app) newJob(cmd *cobra.Command, kind string, f enqueueFlags) (*sojourn.
 
 func (a *app) enqueue(ctx context.Context, c *sojourn.Client, job *sojourn.Job) error {
 	var err error
-	if job.ID, err = sojourn.Of(c).IDs(ctx, 1); err != nil { // the client itself would lease a block of 1,000
+	if job.ID, err = c.Store().IDs(ctx, 1); err != nil { // the client itself would lease a block of 1,000
 		return err
 	}
 	e, err := c.Enqueue(ctx, job)

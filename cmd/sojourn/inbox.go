@@ -72,7 +72,7 @@ func (a *app) inboxLs(cmd *cobra.Command, c *sojourn.Client, f sojourn.InboxFilt
 }
 
 func (a *app) printInbox(cmd *cobra.Command, c *sojourn.Client, responses []sojourn.Response) error {
-	status, err := sojourn.Of(c).Status(cmd.Context())
+	status, err := c.Store().Status(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (a *app) inboxGet(ctx context.Context, c *sojourn.Client, seq int64) error 
 	if a.asJSON() {
 		return a.json(page)
 	}
-	status, err := sojourn.Of(c).Status(ctx)
+	status, err := c.Store().Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (a *app) inboxCountCommand() *cobra.Command {
 			if a.asJSON() {
 				return a.json(counts)
 			}
-			status, err := sojourn.Of(c).Status(cmd.Context())
+			status, err := c.Store().Status(cmd.Context())
 			if err != nil {
 				return err
 			}

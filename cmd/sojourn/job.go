@@ -94,7 +94,7 @@ func (a *app) printJobs(ctx context.Context, c *sojourn.Client, jobs []sojourn.J
 	if a.asJSON() {
 		return jsonLines(a, jobs)
 	}
-	status, err := sojourn.Of(c).Status(ctx)
+	status, err := c.Store().Status(ctx)
 	if err != nil {
 		return err
 	}

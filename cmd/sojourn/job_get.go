@@ -28,7 +28,7 @@ func (a *app) jobGetCommand() *cobra.Command {
 		if a.asJSON() {
 			return a.json(jobPage{j, append([]sojourn.Response{}, inbox...)})
 		}
-		status, err := sojourn.Of(c).Status(ctx)
+		status, err := c.Store().Status(ctx)
 		if err != nil {
 			return err
 		}

@@ -138,7 +138,7 @@ func (a *app) pauseCommand(use, short string, paused bool) *cobra.Command {
 
 // setQueue stores the settings and shows the result.
 func (a *app) setQueue(ctx context.Context, c *sojourn.Client, name string, s sojourn.QueueSettings) error {
-	if err := sojourn.Of(c).SetQueue(ctx, name, s); err != nil {
+	if err := c.Store().SetQueue(ctx, name, s); err != nil {
 		return err
 	}
 	if a.asJSON() {
@@ -201,7 +201,7 @@ func (a *app) queueSetCommand() *cobra.Command {
 		}
 		return a.creating(func(c *sojourn.Client) error {
 			var s sojourn.QueueSettings
-			queues, err := sojourn.Of(c).Queues(cmd.Context(), args[0])
+			queues, err := c.Store().Queues(cmd.Context(), args[0])
 			if err != nil && !errors.Is(err, sojourn.ErrNotFound) { // it is made
 				return err
 			}
@@ -252,7 +252,7 @@ func (a *app) queueForgetCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.with(func(c *sojourn.Client) error {
 			for _, name := range args {
-				if err := sojourn.Of(c).ForgetQueue(cmd.Context(), name); err != nil {
+				if err := c.Store().ForgetQueue(cmd.Context(), name); err != nil {
 					return err
 				}
 				if err := a.printf("queue %s is forgotten\n", name); err != nil {

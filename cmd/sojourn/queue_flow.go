@@ -88,7 +88,7 @@ func (a *app) queueGetCommand() *cobra.Command {
 			if err != nil || a.asJSON() {
 				return orElse(err, func() error { return a.json(q) })
 			}
-			status, err := sojourn.Of(c).Status(cmd.Context())
+			status, err := c.Store().Status(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -100,7 +100,7 @@ func (a *app) queueGetCommand() *cobra.Command {
 
 // queueNamed gets a queue that exists. What holds for all queues exists always.
 func queueNamed(ctx context.Context, c *sojourn.Client, name string) (sojourn.QueueStatus, error) {
-	queues, err := sojourn.Of(c).Queues(ctx, name)
+	queues, err := c.Store().Queues(ctx, name)
 	switch {
 	case err != nil && !errors.Is(err, sojourn.ErrNotFound):
 		return sojourn.QueueStatus{}, err

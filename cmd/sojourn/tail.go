@@ -71,7 +71,7 @@ func (a *app) tail(ctx context.Context, c *sojourn.Client, id sojourn.ID, length
 			return f.ended(j)
 		}
 		if err == nil {
-			_, err = sojourn.Of(c).Find(ctx, sojourn.Filter{IDs: []sojourn.ID{id}, States: finalStates, Wait: tailEvery})
+			_, err = c.Store().Find(ctx, sojourn.Filter{IDs: []sojourn.ID{id}, States: finalStates, Wait: tailEvery})
 		}
 		if ctx.Err() != nil {
 			return &outcomeError{exitUnended, fmt.Sprintf("job %d is not final yet", id)}

@@ -59,7 +59,7 @@ type picture struct {
 }
 
 func take(ctx context.Context, c *sojourn.Client) (p picture, err error) {
-	if p.Queues, err = sojourn.Of(c).Queues(ctx); err != nil {
+	if p.Queues, err = c.Store().Queues(ctx); err != nil {
 		return p, err
 	}
 	if k, ok := c.Store().(sojourn.WorkerKeeper); ok {
@@ -67,7 +67,7 @@ func take(ctx context.Context, c *sojourn.Client) (p picture, err error) {
 			return p, err
 		}
 	}
-	p.Status, err = sojourn.Of(c).Status(ctx)
+	p.Status, err = c.Store().Status(ctx)
 	return p, err
 }
 

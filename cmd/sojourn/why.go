@@ -21,7 +21,7 @@ func (a *app) whyCommand() *cobra.Command {
 			return sojourn.Invalid("queue", "give either a job or, with --queue, a queue")
 		}
 		return a.with(func(c *sojourn.Client) error {
-			status, err := sojourn.Of(c).Status(cmd.Context())
+			status, err := c.Store().Status(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -64,7 +64,7 @@ func (a *app) printWorkers(ctx context.Context, c *sojourn.Client, workers []soj
 	if a.asJSON() {
 		return jsonLines(a, workers)
 	}
-	status, err := sojourn.Of(c).Status(ctx)
+	status, err := c.Store().Status(ctx)
 	if err != nil {
 		return err
 	}

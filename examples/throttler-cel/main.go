@@ -32,7 +32,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	if err := sojourn.Of(client).SetQueue(ctx, "default", sojourn.QueueSettings{Throttle: regions}); err != nil {
+	if err := client.Store().SetQueue(ctx, "default", sojourn.QueueSettings{Throttle: regions}); err != nil {
 		return err // with line and column, if it does not compile
 	}
 	for _, region := range []string{"east", "north", "west"} {

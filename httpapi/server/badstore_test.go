@@ -36,7 +36,7 @@ func TestDeclaredQueues(t *testing.T) {
 		s.want("36 unknown", s.send(http.MethodPost, "/v1/jobs", fmt.Sprintf(`{"kind":"k","queue":"paymets%d"}`, i)), 404, "not_found")
 	}
 	s.want("36 known", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k","queue":"payments"}`), 201, "")
-	queues, err := sojourn.Of(s.client).Queues(t.Context())
+	queues, err := s.client.Store().Queues(t.Context())
 	if err != nil || len(queues) != 1 {
 		t.Errorf("%+v %v", queues, err)
 	}

@@ -80,7 +80,7 @@ func (r *Result) starts(s Sample) {
 // settle records the status of the store before the measurement. If the store has no status, its
 // figures are omitted.
 func (r *Result) settle(ctx context.Context, c *sojourn.Client) {
-	if s, err := sojourn.Of(c).Status(ctx); err == nil {
+	if s, err := c.Store().Status(ctx); err == nil {
 		r.before = s
 	}
 }
@@ -88,7 +88,7 @@ func (r *Result) settle(ctx context.Context, c *sojourn.Client) {
 func (r *Result) fill(ctx context.Context, c *sojourn.Client, m Measured) {
 	r.Jobs, r.Seconds, r.PerSecond, r.Cut = m.Jobs, m.Took.Seconds(), m.PerSecond(), m.Cut
 	r.AckP50MS, r.AckP99MS = Milliseconds(m.Ack.Quantile(0.5)), Milliseconds(m.Ack.Quantile(0.99))
-	if s, err := sojourn.Of(c).Status(ctx); err == nil && m.All > 0 {
+	if s, err := c.Store().Status(ctx); err == nil && m.All > 0 {
 		r.BytesPerJob = max(float64(s.Bytes+s.WALBytes-r.before.Bytes-r.before.WALBytes)/float64(m.All), 0)
 		r.CommitsPerJob = float64(s.Commits-r.before.Commits) / float64(m.All)
 	}

@@ -118,7 +118,7 @@ func (b *Bench) open(ctx context.Context, r *Result) (s *Sojourn, done func() er
 	if err != nil {
 		return nil, nil, err
 	}
-	status, err := sojourn.Of(c).Status(ctx)
+	status, err := c.Store().Status(ctx)
 	if err != nil {
 		return nil, nil, errors.Join(err, done())
 	}

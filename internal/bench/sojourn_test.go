@@ -41,7 +41,7 @@ func TestSojourn(t *testing.T) {
 					t.Errorf("%s, bare %v: job %d started %d times", name, bare, n, started[n])
 				}
 			}
-			queues, err := sojourn.Of(c).Queues(t.Context(), Queue)
+			queues, err := c.Store().Queues(t.Context(), Queue)
 			if err != nil || len(queues) != 1 || queues[0].Counts[sojourn.Completed] != 44 {
 				t.Errorf("%s, bare %v: %+v %v", name, bare, queues, err)
 			}
@@ -99,7 +99,7 @@ func TestScenarios(t *testing.T) {
 		}
 	}
 	// Whoever waited was answered.
-	inbox, err := sojourn.Of(c).Inbox(t.Context(), sojourn.InboxFilter{Limit: 1000})
+	inbox, err := c.Store().Inbox(t.Context(), sojourn.InboxFilter{Limit: 1000})
 	if err != nil || len(inbox) < 33+2*33+2*33 {
 		t.Errorf("%d answers: %v", len(inbox), err)
 	}

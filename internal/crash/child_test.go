@@ -130,7 +130,7 @@ func produce(ctx context.Context, c *sojourn.Client, early bool) {
 			job = ask.New(1, sojourn.Key(fmt.Sprintf("order-%d", rand.Int64())))
 		}
 		if early {
-			id, err := sojourn.Of(c).IDs(ctx, 1)
+			id, err := c.Store().IDs(ctx, 1)
 			if err != nil {
 				return
 			}

@@ -161,7 +161,7 @@ func (s *site) produceRemotely(ctx context.Context, l *ledger) {
 	}
 	defer c.Close()
 	for ctx.Err() == nil {
-		id, err := sojourn.Of(c).IDs(context.WithoutCancel(ctx), 1)
+		id, err := c.Store().IDs(context.WithoutCancel(ctx), 1)
 		job := remote.New(length())
 		job.ID = id
 		for err == nil {

@@ -29,7 +29,7 @@ func sampled(t *testing.T, c *sojourn.Client, began time.Time) sample {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	st, err := sojourn.Of(c).Status(context.Background())
+	st, err := c.Store().Status(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func soak(t *testing.T, address string, length time.Duration) {
 	}
 	defer c.Close()
 	keep := sojourn.QueueSettings{Retention: sojourn.Retention{Count: 1000}}
-	if err := sojourn.Of(c).SetQueue(t.Context(), sojourn.DefaultQueue, keep); err != nil {
+	if err := c.Store().SetQueue(t.Context(), sojourn.DefaultQueue, keep); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

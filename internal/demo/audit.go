@@ -68,7 +68,7 @@ func audit(ctx context.Context, c *sojourn.Client, l *ledger) (Report, error) {
 	if err := auditInbox(ctx, c, l, &r); err != nil {
 		return r, err
 	}
-	status, err := sojourn.Of(c).Status(ctx)
+	status, err := c.Store().Status(ctx)
 	if err != nil {
 		return r, err
 	}

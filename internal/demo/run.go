@@ -72,7 +72,7 @@ func set(ctx context.Context, c *sojourn.Client, cfg Config) (_ *stage, err erro
 			return nil, err
 		}
 	}
-	status, err := sojourn.Of(c).Status(ctx)
+	status, err := c.Store().Status(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func queues() []string {
 // keepAll turns retention off: the ledger never forgets, so the store must not either.
 func keepAll(ctx context.Context, c *sojourn.Client, queue string) error {
 	var q sojourn.QueueSettings
-	have, err := sojourn.Of(c).Queues(ctx, queue)
+	have, err := c.Store().Queues(ctx, queue)
 	if err != nil && !errors.Is(err, sojourn.ErrNotFound) {
 		return err
 	}
@@ -152,7 +152,7 @@ func keepAll(ctx context.Context, c *sojourn.Client, queue string) error {
 		q = have[0].Settings
 	}
 	q.Retention = sojourn.Retention{Age: -1, Count: -1, FailedAge: -1, FailedCount: -1}
-	return sojourn.Of(c).SetQueue(ctx, queue, q)
+	return c.Store().SetQueue(ctx, queue, q)
 }
 
 // Alone refuses a store in which other jobs than the demo's are: it was perhaps not meant for the

@@ -181,7 +181,7 @@ func (s *shop) enqueue(ctx context.Context, job *sojourn.Job, drop bool) (sojour
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUp)
 	defer cancel()
 	if drop {
-		return sojourn.Of(s.client).IDs(ctx, 1)
+		return s.client.Store().IDs(ctx, 1)
 	}
 	for wait := 50 * time.Millisecond; ; wait *= 2 {
 		e, err := s.client.Enqueue(ctx, job)

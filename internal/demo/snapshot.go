@@ -37,7 +37,7 @@ func (s *stage) snapshot(r *rates) Snapshot {
 	shot := Snapshot{Path: s.cfg.Path, Store: s.store, Seed: s.cfg.Seed, Up: time.Since(s.began), Draining: s.draining.Load(),
 		Counts: map[sojourn.State]int64{}, Enqueued: s.ledger.enqueued(), Responses: s.ledger.responses(), Gateway: s.gateway.snapshot(), Partners: s.traded(),
 		EnqueueMS: s.stats.enqueues.percentiles(), WaitMS: s.stats.waits.percentiles(), Events: s.stats.newest()}
-	all, err := sojourn.Of(s.client).Queues(ctx, queues()...)
+	all, err := s.client.Store().Queues(ctx, queues()...)
 	if err != nil {
 		if !errors.Is(err, sojourn.ErrNotFound) { // else they are made with their first jobs
 			shot.Trouble = err.Error()

@@ -85,7 +85,7 @@ func TestSchemaVersions(t *testing.T) {
 func TestDurability(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
 	c := open(t, Schema(schema), AutoMigrate())
-	st, err := sojourn.Of(c).Status(context.Background())
+	st, err := c.Store().Status(context.Background())
 	if err != nil || st.Durability != "fsync" || st.Store != "postgres" || !strings.Contains(st.Clock, "the clock of the database") || st.Bytes == 0 {
 		t.Errorf("%+v %v", st, err)
 	}
@@ -100,7 +100,7 @@ func TestDurability(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if st, err := sojourn.Of(c).Status(context.Background()); err != nil || st.Durability != "relaxed" {
+	if st, err := c.Store().Status(context.Background()); err != nil || st.Durability != "relaxed" {
 		t.Errorf("%+v %v", st, err)
 	}
 }
@@ -119,7 +119,7 @@ func TestOpenAtOnce(t *testing.T) {
 				return
 			}
 			defer c.Close()
-			st, err := sojourn.Of(c).Status(context.Background())
+			st, err := c.Store().Status(context.Background())
 			if names[i] = st.Instance; err != nil || st.Schema < 1 {
 				t.Errorf("%+v %v", st, err)
 			}
@@ -334,13 +334,13 @@ func TestDeclaredQueues(t *testing.T) {
 	if _, err := c.Enqueue(t.Context(), job); !errors.Is(err, sojourn.ErrNotFound) {
 		t.Error(err)
 	}
-	if err := sojourn.Of(c).SetQueue(t.Context(), "payments", sojourn.QueueSettings{}); err != nil {
+	if err := c.Store().SetQueue(t.Context(), "payments", sojourn.QueueSettings{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Queue("payments"))); err != nil {
 		t.Error(err)
 	}
-	if queues, err := sojourn.Of(c).Queues(t.Context()); err != nil || len(queues) != 1 {
+	if queues, err := c.Store().Queues(t.Context()); err != nil || len(queues) != 1 {
 		t.Error(queues, err)
 	}
 }

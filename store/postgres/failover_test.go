@@ -230,7 +230,7 @@ func (f *failover) lost() (names []string) {
 	}
 	defer c.Close()
 	state := func(n int) sojourn.State {
-		jobs, err := sojourn.Of(c).Find(f.t.Context(), sojourn.Filter{IDs: []sojourn.ID{f.base + sojourn.ID(n)}})
+		jobs, err := c.Store().Find(f.t.Context(), sojourn.Filter{IDs: []sojourn.ID{f.base + sojourn.ID(n)}})
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func (f *failover) lost() (names []string) {
 		}
 		return jobs[0].State
 	}
-	inbox, err := sojourn.Of(c).Inbox(f.t.Context(), sojourn.InboxFilter{Kind: "k", Key: "answered"})
+	inbox, err := c.Store().Inbox(f.t.Context(), sojourn.InboxFilter{Kind: "k", Key: "answered"})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestLimitOnNodes(t *testing.T) {
 	const limit, groupLimit = 7, 4
 	set := func(q sojourn.QueueSettings) {
 		t.Helper()
-		if err := sojourn.Of(c).SetQueue(ctx, "default", q); err != nil {
+		if err := c.Store().SetQueue(ctx, "default", q); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,7 +89,7 @@ func TestLimitOnNodes(t *testing.T) {
 // cancelOne cancels a job of a state, if there is one.
 func cancelOne(t *testing.T, c *sojourn.Client, state sojourn.State) {
 	t.Helper()
-	_, err := sojourn.Of(c).Edit(context.Background(), sojourn.Filter{Queue: "default", States: []sojourn.State{state}, Limit: 1}, sojourn.Edit{Action: sojourn.EditCancel})
+	_, err := c.Store().Edit(context.Background(), sojourn.Filter{Queue: "default", States: []sojourn.State{state}, Limit: 1}, sojourn.Edit{Action: sojourn.EditCancel})
 	if err != nil && sojourn.ErrorCode(err) != sojourn.CodeConflict {
 		t.Error(err)
 	}

@@ -169,7 +169,7 @@ func enqueueMany(c *sojourn.Client, n int) error {
 // countLive counts the jobs of n that are not final, including those that are not enqueued yet.
 func countLive(t *testing.T, c *sojourn.Client, n int) int {
 	t.Helper()
-	queues, err := sojourn.Of(c).Queues(context.Background())
+	queues, err := c.Store().Queues(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func TestAwaitedKeysRace(t *testing.T) {
 			t.Fatalf("round %d: %s %v", i, j.State, err)
 		}
 		done := jobs[0].Lease
-		if _, err := sojourn.Of(a).Edit(ctx, sojourn.Filter{IDs: []sojourn.ID{done.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
+		if _, err := a.Store().Edit(ctx, sojourn.Filter{IDs: []sojourn.ID{done.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
 			t.Fatal(err)
 		}
 	}

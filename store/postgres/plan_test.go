@@ -197,7 +197,7 @@ func liveTogether(t *testing.T, c *sojourn.Client, from, to int) {
 		if end != sojourn.OutcomeAwait {
 			continue
 		}
-		done, err := sojourn.Of(c).Respond(t.Context(), answers)
+		done, err := c.Store().Respond(t.Context(), answers)
 		if err != nil || done[len(done)-1].Outcome != sojourn.Applied {
 			t.Fatal(done, err)
 		}

@@ -40,7 +40,7 @@ func TestGuessedPlaces(t *testing.T) {
 		}
 		return j.ID
 	}
-	if err := sojourn.Of(b).SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderTime}); err != nil {
+	if err := b.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderTime}); err != nil {
 		t.Fatal(err)
 	}
 	enqueue(sojourn.Key("first"), sojourn.Priority(100))
@@ -58,7 +58,7 @@ func TestGuessedPlaces(t *testing.T) {
 		one(t, "select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'", schema, &waiting)
 		return waiting > 0
 	})
-	if err := sojourn.Of(b).SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderPriority}); err != nil {
+	if err := b.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderPriority}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the end of the reshaping", func() bool {
@@ -82,7 +82,7 @@ func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 	c, schema := openNamed(t)
 	t.Cleanup(func() { c.Close() })
 	set := func(order sojourn.Order) {
-		if err := sojourn.Of(c).SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: order}); err != nil {
+		if err := c.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: order}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,7 +102,7 @@ func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 		if _, err := sojourn.Of(c).Sweep(t.Context(), 100); err != nil {
 			t.Fatal(err)
 		}
-		queues, err := sojourn.Of(c).Queues(t.Context())
+		queues, err := c.Store().Queues(t.Context())
 		return err == nil && queues[0].Counts[sojourn.Ready] == 20
 	})
 	swept := make(chan error, 1)

@@ -80,7 +80,7 @@ func TestTransactionElsewhere(t *testing.T) {
 
 func schemaOf(t *testing.T, c *sojourn.Client) string {
 	t.Helper()
-	s, err := sojourn.Of(c).Status(t.Context())
+	s, err := c.Store().Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

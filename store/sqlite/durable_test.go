@@ -148,7 +148,7 @@ func running(ctx context.Context, c *sojourn.Client) (act, error) {
 }
 
 func newJob(ctx context.Context, c *sojourn.Client) (act, error) {
-	id, err := sojourn.Of(c).IDs(ctx, 2)
+	id, err := c.Store().IDs(ctx, 2)
 	return act{Op: "enqueue", ID: id, Key: "key"}, err
 }
 

@@ -150,13 +150,13 @@ func TestDeclaredQueues(t *testing.T) {
 	if _, err := c.Enqueue(ctx, job); !errors.Is(err, sojourn.ErrNotFound) || !strings.Contains(err.Error(), "paymets") {
 		t.Fatal(err)
 	}
-	if err := sojourn.Of(c).SetQueue(ctx, "payments", sojourn.QueueSettings{}); err != nil {
+	if err := c.Store().SetQueue(ctx, "payments", sojourn.QueueSettings{}); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Queue("payments"))); err != nil || e.State != sojourn.Ready {
 		t.Fatal(e, err)
 	}
-	queues, err := sojourn.Of(c).Queues(ctx)
+	queues, err := c.Store().Queues(ctx)
 	if err != nil || len(queues) != 1 {
 		t.Fatal(queues, err)
 	}

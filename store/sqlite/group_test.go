@@ -35,7 +35,7 @@ func TestGroupOfEnqueues(t *testing.T) {
 	if err := c.Reserve(ctx, 20); err != nil {
 		t.Fatal(err)
 	}
-	first, err := sojourn.Of(c).IDs(ctx, 1)
+	first, err := c.Store().IDs(ctx, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestGroupOfEnqueues(t *testing.T) {
 		func() { // all or nothing: the first of the two is good
 			good, bad := *sojourn.NewJob("k", nil, sojourn.Key("z")), *sojourn.NewJob("k", nil)
 			good.ID, bad.ID = first, first+1_000_000
-			_, errs[2] = sojourn.Of(c).Enqueue(ctx, []sojourn.Job{good, bad}, false)
+			_, errs[2] = c.Store().Enqueue(ctx, []sojourn.Job{good, bad}, false)
 		},
 		one(3, sojourn.Key("x")),
 		one(4, sojourn.Key("x"), sojourn.OnKeyConflict(sojourn.Replace)),
@@ -162,13 +162,13 @@ func TestGroupOfResponses(t *testing.T) {
 		respond(0, "a", "m1"), respond(1, "a", "m2"), respond(2, "a", "m1"), respond(3, "b", "m3"),
 		func() {
 			other := []sojourn.Response{{Kind: "k", Key: "nobody", MessageID: "m8"}, {Kind: "k", Key: "b", MessageID: "m1"}}
-			if _, err := sojourn.Of(c).Respond(ctx, other); sojourn.ErrorCode(err) != sojourn.CodeConflict {
+			if _, err := c.Store().Respond(ctx, other); sojourn.ErrorCode(err) != sojourn.CodeConflict {
 				t.Error(err)
 			}
 		},
 		func() {
 			bad := []sojourn.Response{{Kind: "k", Key: "a", MessageID: "m4"}, {Job: 1 << 40, MessageID: "m5"}}
-			if _, err := sojourn.Of(c).Respond(ctx, bad); sojourn.ErrorCode(err) != sojourn.CodeNotFound {
+			if _, err := c.Store().Respond(ctx, bad); sojourn.ErrorCode(err) != sojourn.CodeNotFound {
 				t.Error(err)
 			}
 		},

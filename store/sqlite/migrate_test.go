@@ -123,7 +123,7 @@ func TestStatusLooksAtTheSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := sojourn.Of(c).Status(t.Context()); err != nil {
+	if _, err := c.Store().Status(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	db, err := openDB(path, options{})
@@ -138,7 +138,7 @@ func TestStatusLooksAtTheSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sojourn.Of(c).Status(t.Context()); sojourn.ErrorCode(err) != sojourn.CodeSchema {
+	if _, err := c.Store().Status(t.Context()); sojourn.ErrorCode(err) != sojourn.CodeSchema {
 		t.Errorf("Status answered %v, want %s", err, sojourn.CodeSchema)
 	}
 }

@@ -89,7 +89,7 @@ func takenAway(t *testing.T, c *sojourn.Client, path string, take func(path stri
 	}
 	_, enqueued := c.Enqueue(ctx, sojourn.NewJob("k", nil))
 	_, got := c.Get(ctx, before.ID)
-	_, status := sojourn.Of(c).Status(ctx)
+	_, status := c.Store().Status(ctx)
 	_, swept := sojourn.Of(c).Sweep(ctx, 100)
 	for call, err := range map[string]error{"enqueue": enqueued, "get": got, "status": status, "sweep": swept} {
 		if !errors.Is(err, sojourn.ErrClosed) || sojourn.ErrorCode(err) != sojourn.CodeClosed ||

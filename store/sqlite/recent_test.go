@@ -59,7 +59,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	}
 	// Their cancel ends the lease.
 	l = claim("cancelled")
-	if _, err := sojourn.Of(theirs).Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{l.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
+	if _, err := theirs.Store().Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{l.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
 		t.Fatal(err)
 	}
 	if f := finish(l, sojourn.OutcomeCompleted); f.Status != sojourn.FinishLost {
@@ -67,7 +67,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	}
 	// The same by this process.
 	l = claim("cancelled here")
-	if _, err := sojourn.Of(mine).Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{l.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
+	if _, err := mine.Store().Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{l.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
 		t.Fatal(err)
 	}
 	if f := finish(l, sojourn.OutcomeCompleted); f.Status != sojourn.FinishLost {

@@ -210,7 +210,7 @@ func TestOutputIsTheLog(t *testing.T) {
 	h := handled(t, script(t, `echo first; printf '\377\000odd\n\n' ; printf 'no end' >&2; head -c 5000000 /dev/zero | tr '\0' x; echo; yes | head -n 100000; exit 1`))
 	id := h.Enqueue(kind.New(nil))
 	h.Step()
-	log, err := sojourn.Of(h.Client).Log(context.Background(), id)
+	log, err := h.Client.Store().Log(context.Background(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

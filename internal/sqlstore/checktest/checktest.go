@@ -78,7 +78,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 func buildLimited(t *testing.T, c *sojourn.Client) {
 	t.Helper()
 	ctx := context.Background()
-	if err := sojourn.Of(c).SetQueue(ctx, "limited", sojourn.QueueSettings{Limit: 2}); err != nil {
+	if err := c.Store().SetQueue(ctx, "limited", sojourn.QueueSettings{Limit: 2}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

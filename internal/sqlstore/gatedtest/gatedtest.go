@@ -95,7 +95,7 @@ func Day(t testing.TB, c *sojourn.Client) {
 func Crowd(t testing.TB, c *sojourn.Client, groups int) {
 	t.Helper()
 	ctx := context.Background()
-	if err := sojourn.Of(c).SetQueue(ctx, Queue, sojourn.QueueSettings{GroupLimit: 1}); err != nil {
+	if err := c.Store().SetQueue(ctx, Queue, sojourn.QueueSettings{GroupLimit: 1}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"giant", "group-%d"} {

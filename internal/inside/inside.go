@@ -1,0 +1,76 @@
+// Package inside reaches what sojourn.Job keeps to itself: the running step behind its methods,
+// and who has leased its id. The root package sets the functions; package driver offers them to
+// stores and workers. It exists so that the root exports nothing that applications do not need.
+package inside
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/calendar"
+)
+
+// Step carries out the methods of the Job that a worker passes to a handler.
+type Step interface {
+	SaveCheckpoint(ctx context.Context, b []byte) error
+	SetProgress(ctx context.Context, text string) error
+	SetKey(ctx context.Context, key string) error
+	Logger() *slog.Logger
+}
+
+// The functions take a *sojourn.Job. The root package sets them when it is initialized.
+var (
+	// Attach connects a job with its step.
+	Attach func(job any, s Step)
+	// Of returns the attached step, nil if there is none.
+	Of func(job any) Step
+	// Calendar combines []sojourn.Windows that all must be open.
+	Calendar func(windows any) (calendar.Calendar, error)
+	// Fingerprint makes a reason of the text of an error.
+	Fingerprint func(text string) string
+	// FromServer reports whether the Client of a server has leased the job's id.
+	FromServer func(job any) bool
+)
+
+type serverKey struct{}
+
+// AsServer returns a context in which ids are leased for a server and not for the caller.
+func AsServer(ctx context.Context) context.Context { return context.WithValue(ctx, serverKey{}, true) }
+
+// IsServer reports whether ctx comes from AsServer.
+func IsServer(ctx context.Context) bool { return ctx.Value(serverKey{}) != nil }
+
+// Unit is a number in [0, 1) derived from a and b (splitmix64, Steele and others, "Fast splittable
+// pseudorandom number generators", 2014).
+func Unit(a, b uint64) float64 {
+	x := a*0x9e3779b97f4a7c15 + b*0xbf58476d1ce4e5b9
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	x ^= x >> 31
+	return float64(x>>11) / (1 << 53)
+}
+
+// Expiring makes a capability that expires at until, see access.Expiring. It reports whether token
+// is a capability without an expiry.
+func Expiring(token string, until time.Time) (string, bool) {
+	at := strings.LastIndexByte(token, '.')
+	if at < 0 || strings.Count(token, ".") != 4 || until.Unix() < 1 {
+		return "", false
+	}
+	key, err := base64.RawURLEncoding.DecodeString(token[at+1:])
+	if err != nil {
+		return "", false
+	}
+	body := token[:at] + "." + strconv.FormatInt(until.Unix(), 10)
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(body))
+	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16]), true
+}
