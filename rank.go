@@ -18,7 +18,7 @@ func Rank(q QueueSettings, priority int32, runAt time.Time, resumed bool) (r1, r
 		return ResumedRank, us
 	case q.Order == OrderTime:
 		bucket := q.Bucket
-		pick(&bucket, DefaultBucket)
+		bucket = cmp.Or(bucket, DefaultBucket)
 		width := bucket.Microseconds()
 		unit := width>>31 + 1 // so that the rest of run_at, by which equals stand in line, fits behind the priority
 		cut := us - us%width
