@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // Charge is what a charge_card job is about.
@@ -78,9 +80,9 @@ func ExampleBackoff_Delay() {
 
 // Decide is the whole life of a job as a function: what an event does to its row.
 func ExampleDecide() {
-	row := sojourn.Row{ID: 42, State: sojourn.Ready, Weight: 1, Policy: sojourn.Policy{MaxAttempts: 3, MaxCrashes: 3}}
-	show := func(e sojourn.Event) {
-		t, err := sojourn.Decide(row, e)
+	row := rules.Row{ID: 42, State: sojourn.Ready, Weight: 1, Policy: sojourn.Policy{MaxAttempts: 3, MaxCrashes: 3}}
+	show := func(e rules.Event) {
+		t, err := rules.Decide(row, e)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -88,13 +90,13 @@ func ExampleDecide() {
 		row = t.To
 		fmt.Println(t.Rule, row.State, "attempt", row.Attempt, "holds", row.Held)
 	}
-	show(sojourn.Event{Type: sojourn.EventClaimed})
-	show(sojourn.Event{Type: sojourn.EventFinished, Outcome: &sojourn.Outcome{Type: sojourn.OutcomeAwait}})
-	m := sojourn.Match(row, "order-42", []sojourn.KeptResponse{{Seq: 1, Key: "order-42"}})
+	show(rules.Event{Type: rules.EventClaimed})
+	show(rules.Event{Type: rules.EventFinished, Outcome: &sojourn.Outcome{Type: sojourn.OutcomeAwait}})
+	m := rules.Match(row, "order-42", []rules.KeptResponse{{Seq: 1, Key: "order-42"}})
 	row = m.Transition.To
 	fmt.Println(m.Transition.Rule, row.State, "resumed", row.Resumed, "holds", row.Held)
-	show(sojourn.Event{Type: sojourn.EventClaimed})
-	show(sojourn.Event{Type: sojourn.EventFinished, Outcome: &sojourn.Outcome{Type: sojourn.OutcomeCompleted}})
+	show(rules.Event{Type: rules.EventClaimed})
+	show(rules.Event{Type: rules.EventFinished, Outcome: &sojourn.Outcome{Type: sojourn.OutcomeCompleted}})
 	// Output:
 	// C1 running attempt 1 holds 1
 	// F5 awaiting attempt 1 holds 1
@@ -103,12 +105,12 @@ func ExampleDecide() {
 	// F1 completed attempt 1 holds 0
 }
 
-func ExampleParseToken() {
+func ExampleParseCapability() {
 	secret := []byte("kept by the store")
-	token := sojourn.NewToken(secret, 42, 1, 2, 0)
-	c, err := sojourn.ParseToken(secret, token)
+	token := access.NewCapability(secret, 42, 1, 2, 0)
+	c, err := access.ParseCapability(secret, token)
 	fmt.Println(c.Job, c.Generation, c.Attempt, c.Wait, err)
-	_, err = sojourn.ParseToken(secret, "43"+token[2:])
+	_, err = access.ParseCapability(secret, "43"+token[2:])
 	fmt.Println(sojourn.ErrorCode(err))
 	// Output:
 	// 42 1 2 0 <nil>

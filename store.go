@@ -5,23 +5,6 @@ import (
 	"time"
 )
 
-// Claimer is the part of a Store that a worker needs. All methods are safe for concurrent use.
-type Claimer interface {
-	// Claim takes ready jobs under leases. It returns at once if there are any; otherwise it waits
-	// up to r.Wait, which covers in-process wake-ups, notifications and long polls. A repeated
-	// claim (same worker, same number) returns the same jobs whose leases are still valid, so a
-	// lost answer loses no job. CodeDrained: see WorkerKeeper.
-	Claim(ctx context.Context, r ClaimRequest) ([]Claimed, error)
-	// Extend prolongs leases to at least now + lease and returns the ended ones as lost.
-	Extend(ctx context.Context, leases []Lease) (lost []Lost, err error)
-	// Save writes checkpoint, progress, key and log lines under the lease and extends it. It
-	// returns one error per item: nil, ErrLeaseLost, ErrConflict for the key, or an *Error with
-	// CodeInvalid or CodeTooLarge.
-	Save(ctx context.Context, items []Saved) ([]error, error)
-	// Finish ends steps. It is idempotent by lease and outcome; each item has its own result.
-	Finish(ctx context.Context, outcomes []Outcome) ([]Finished, error)
-}
-
 // Store keeps jobs. Each method is one atomic step, takes a batch and is durable when it returns
 // nil. Applications use [Client]; storetest.Run checks every implementation. All methods are safe
 // for concurrent use. After Close they return ErrClosed.
@@ -71,108 +54,6 @@ type Store interface {
 	Close() error
 }
 
-// Checker is an optional ability of a Store: its own invariants, as sojourn doctor runs them.
-type Checker interface {
-	// Check returns up to 20 violations of each invariant; none if the store is healthy.
-	Check(ctx context.Context) ([]Violation, error)
-	// Checks names the invariants that Check looks at.
-	Checks() []string
-}
-
-// ProgressChecker is an optional ability of a Checker: it reports progress during a long check.
-type ProgressChecker interface {
-	Checker
-	// CheckWith is Check that calls report from time to time, in the goroutine of the check.
-	CheckWith(ctx context.Context, report func(CheckProgress)) ([]Violation, error)
-}
-
-// CheckProgress says how far a check of a store has come.
-type CheckProgress struct {
-	Check  string // that runs
-	Number int    // of the check, from 1
-	Of     int    // checks
-	Rows   int64  // that were read so far, by all checks
-}
-
-// Repairer is an optional ability of a Store: it recomputes data derived from the jobs, as sojourn
-// doctor --repair does.
-type Repairer interface {
-	// Repair recomputes the sums of the weight in flight from the jobs and returns the errors that
-	// it corrected. The store may be in use. Other violations that Check finds are not repaired.
-	Repair(ctx context.Context) ([]Violation, error)
-}
-
-// Migrator migrates the tables of a store, from any version. It is opened by sqlite.OpenMigrator,
-// postgres.OpenMigrator or store.OpenMigrator. All methods are safe for concurrent use, in several
-// processes too.
-type Migrator interface {
-	// Schema returns the version of the tables.
-	Schema(ctx context.Context) (Schema, error)
-	// Plan lists the steps from the current version to another one, 0 (no tables) to Schema.Newest,
-	// with their statements and the data that a step down would delete. It changes nothing.
-	Plan(ctx context.Context, to int) ([]Migration, error)
-	// Migrate runs these steps, each in its own transaction, and returns the steps that it ran.
-	// After an error the steps before it stay applied; another process may have run some of them.
-	// It asks for no confirmation: show the Plan first.
-	Migrate(ctx context.Context, to int) ([]Migration, error)
-	// Drift lists how tables, columns, constraints and indexes differ from the migrations.
-	Drift(ctx context.Context) ([]string, error)
-	// Close closes the database.
-	Close() error
-}
-
-// Schema is the version of a store's tables, and whether this program can use it. A program opens
-// tables of its own version, and newer ones whose Needs is not above its version; otherwise Open
-// returns an error with CodeSchema.
-type Schema struct {
-	Found  int `json:"found"`  // 0: there are none
-	Newest int `json:"newest"` // that this program knows
-	Needs  int `json:"needs"`  // the least Newest of a program that may work with them
-}
-
-// Migration is one step of the schema, up or down.
-type Migration struct {
-	Version int      `json:"version"` // that the step leads to, or down from
-	Name    string   `json:"name"`
-	Down    bool     `json:"down,omitempty"`
-	Needs   int      `json:"needs"` // as in Schema, after the step
-	SQL     []string `json:"sql"`   // its statements, all in one transaction
-	Loses   []Loss   `json:"loses,omitempty"`
-}
-
-// Loss is a table with its rows, or a column of a table, that a step down deletes.
-type Loss struct {
-	Table  string `json:"table"`
-	Column string `json:"column,omitempty"`
-	Rows   int64  `json:"rows"` // that the table has now
-}
-
-// Owner is an optional ability of a Store that detects the death of a process on its machine:
-// workers whose name starts with OwnerID and a dot then lose their leases at once.
-type Owner interface {
-	// OwnerID names this process. It is the same for the store's whole life.
-	OwnerID() string
-}
-
-// TxStore is an optional ability of a Store that shares its database with the application. It
-// writes inside a transaction that the application has begun, so that jobs and the application's
-// own rows are committed together or not at all. Applications call it through the typed functions
-// of the store's package, such as sqlite.EnqueueTx and postgres.FinishTx, which document the type
-// of tx.
-//
-// The application commits or rolls back the transaction. A call that fails undoes its own writes.
-// If the error is Retryable, roll back and repeat the whole transaction. Both methods wait for no
-// other call of this store.
-type TxStore interface {
-	// EnqueueTx is Store.Enqueue, all or nothing. A job without an id gets one; only the result
-	// shows it.
-	EnqueueTx(ctx context.Context, tx any, jobs []Job) ([]Enqueued, error)
-	// FinishTx is Claimer.Finish for one outcome. nil: it is applied once the transaction is
-	// committed. ErrLeaseLost: the lease is not valid, or this outcome was reported before; roll
-	// back all writes of the transaction for this step.
-	FinishTx(ctx context.Context, tx any, o Outcome) error
-}
-
 // Holder is an optional ability of a Store: operators hold queues, as handlers do with Hold.
 type Holder interface {
 	// HoldQueue stops starts in a queue for d, up to MaxHold, and replaces an earlier hold; 0 ends
@@ -220,73 +101,8 @@ type WorkerKeeper interface {
 	DrainWorker(ctx context.Context, worker string) error
 }
 
-// Violation is a breach of an invariant.
-type Violation struct {
-	Check  string `json:"check"`
-	Detail string `json:"detail"`
-}
-
-// ClaimRequest asks for jobs.
-type ClaimRequest struct {
-	Worker    string         // random per process start; see Owner
-	Name      string         // a label such as host-pid, shown by Workers; it has no effect
-	Number    int64          // rising per Worker; the same number again is the same request. 0 = never repeated
-	Queues    []string       // in the order in which to look
-	Kinds     []string       // only these
-	Decidable []string       // kinds among them whose retry handler this worker has
-	Pollable  []string       // kinds among them whose poll function this worker has; a poll step uses 1 of Capacity
-	Max       int            // jobs, 1 to MaxBatch; larger is clamped
-	Capacity  int64          // summed weight that the worker has room for; a job that does not fit is passed over
-	Lease     time.Duration  // length of the lease: 1 s to 1 h, default 30 s
-	Wait      time.Duration  // how long to wait for a job: at most MaxWait
-	Share     map[string]int // weights of the queues: claims are spread in this proportion; nil = strictly in order
-	// Reserve prevents starvation of jobs that are heavier than Capacity. Once such a job has been
-	// ready for this long, the claim takes no job behind it, so that the worker's capacity drains
-	// until the job fits. 0 = such jobs are always passed over.
-	Reserve time.Duration
-	// Close takes no jobs. It returns the jobs that the claim with Number has taken, if that ran,
-	// and closes the number: if that claim arrives later, it takes no jobs either. A worker that
-	// stops before its claim was answered uses it. Wait must be 0.
-	Close bool
-}
-
 // MaxWait bounds ClaimRequest.Wait and Filter.Wait; longer is clamped.
 const MaxWait = time.Minute
-
-// Claimed is a claimed job with its lease and its time limits. Durations count from the response of
-// the store; a worker subtracts its own request time.
-type Claimed struct {
-	Job      Job // complete, with args, checkpoint, taken responses
-	Lease    Lease
-	Purpose  Purpose
-	LeaseFor time.Duration
-	Timeout  time.Duration // left of the attempt's timeout
-	Deadline time.Duration // left of the life; 0 = none
-	Window   time.Duration // left until the windows close; 0 = the step need not stop then
-	History  []Attempt     // the errors so far, for kinds named in Decidable
-}
-
-// Lost gives the reason why a lease is no longer valid.
-type Lost struct {
-	Lease  Lease  `json:"lease"`
-	Reason string `json:"reason"` // one of the Lost constants
-}
-
-// Why a lease is lost.
-const (
-	LostEnded     = "ended"     // the sweep or the worker's own Finish has ended it
-	LostCancelled = "cancelled" // an operator has ended the job
-	LostTaken     = "taken"     // another worker has claimed the job since
-)
-
-// Saved is one write under a lease that leaves the job running. Empty fields change nothing.
-type Saved struct {
-	Lease      Lease
-	Checkpoint []byte  // replaces the checkpoint, if not nil
-	Progress   *string // replaces the progress text
-	Key        string  // gives a job without a key its key
-	Log        []LogLine
-}
 
 // LogLine is one line of a job's own log.
 type LogLine struct {
@@ -296,25 +112,6 @@ type LogLine struct {
 	Text    string    `json:"text"`              // message and attributes, cut at MaxProgress bytes
 	Dropped int64     `json:"dropped,omitempty"` // lines before this one that were dropped
 }
-
-// Finished is the result of one Outcome.
-type Finished struct {
-	Status FinishStatus `json:"status"`
-	State  State        `json:"state"`            // of the job after it
-	Reason string       `json:"reason,omitempty"` // of lost: a Lost constant
-	Err    error        `json:"-"`                // of refused: an *Error
-}
-
-// FinishStatus is the result of reporting an Outcome.
-type FinishStatus string
-
-// The results of reporting an Outcome.
-const (
-	FinishApplied  FinishStatus = "applied"
-	FinishRepeated FinishStatus = "repeated" // executed before: the same outcome under the same lease
-	FinishLost     FinishStatus = "lost"     // the lease had ended; nothing changed
-	FinishRefused  FinishStatus = "refused"  // the store does not accept it; the lease stays valid, report an error instead
-)
 
 // Enqueued is the result for one job of Enqueue.
 type Enqueued struct {
@@ -361,23 +158,6 @@ type Attempt struct {
 	EndedAt    time.Time `json:"ended_at"`
 }
 
-// Swept counts what a sweep handled.
-type Swept struct {
-	Due       int `json:"due"`       // scheduled jobs that became ready
-	Lost      int `json:"lost"`      // leases that had ended
-	TimedOut  int `json:"timed_out"` // attempts and waits
-	Deadlines int `json:"deadlines"`
-	Decided   int `json:"decided"` // errored jobs that no worker claimed in time
-	Unmatched int `json:"unmatched"`
-	Pruned    int `json:"pruned"`  // final jobs
-	Resumed   int `json:"resumed"` // resumed jobs that lost the privilege
-}
-
-// Total is the number of all.
-func (s Swept) Total() int {
-	return s.Due + s.Lost + s.TimedOut + s.Deadlines + s.Decided + s.Unmatched + s.Pruned + s.Resumed
-}
-
 // Status describes a store.
 type Status struct {
 	Store      string    `json:"store"` // such as "sqlite"
@@ -394,104 +174,8 @@ type Status struct {
 	Commits    int64     `json:"commits"` // transactions that this open store has committed; a group commit counts once
 }
 
-// Throttler decides which candidates of a queue may start, after all other gates have let them
-// through. It runs inside the claim's transaction, once per candidate, one after the other: it must
-// be quick, must not call the store, and may be called from several goroutines.
-//
-// An error, a panic and an answer that takes longer than MaxThrottle close the gate for the rest of
-// that pass; they are counted and shown in the queue's status and by why.
-type Throttler interface {
-	// Throttle decides whether c starts. Do not change or keep c or f. ctx ends with the time
-	// budget.
-	Throttle(ctx context.Context, c *Candidate, f *Flight) (Admission, error)
-}
-
-// ThrottlerFunc is a function that implements Throttler.
-type ThrottlerFunc func(ctx context.Context, c *Candidate, f *Flight) (Admission, error)
-
-// Throttle calls the function.
-func (f ThrottlerFunc) Throttle(ctx context.Context, c *Candidate, in *Flight) (Admission, error) {
-	return f(ctx, c, in)
-}
-
-// Load is a number of jobs and their summed weight.
-type Load struct {
-	Jobs   int64 `json:"jobs"`
-	Weight int64 `json:"weight"`
-}
-
-// Flight is the load in flight in a queue, including the jobs that the current claim has started.
-// Resumed jobs count as Ready.
-type Flight struct {
-	Now   time.Time // by the store's clock
-	Limit int64     // of the queue; 0 = none
-	Loads []FlightLoad
-	List  []FlightJob // of them, at most MaxFlight, in no order
-
-	at map[FlightLoad]int // the place of a load in Loads, for Count
-}
-
-// FlightLoad is the load of one kind, group and state.
-type FlightLoad struct {
-	Kind, Group string
-	State       State // Running, Awaiting, or Ready for resumed
-	Load
-}
-
-// FlightJob is one job in flight.
-type FlightJob struct {
-	ID          ID
-	Kind, Group string
-	State       State
-	Weight      int32
-	Priority    int32
-}
-
 // Limits of a throttler.
 const (
 	MaxFlight   = 1000                   // entries of Flight.List
 	MaxThrottle = 250 * time.Millisecond // time for all answers of one queue in one claim
 )
-
-// Sum adds the loads for which match returns true.
-func (f *Flight) Sum(match func(FlightLoad) bool) (sum Load) {
-	for _, l := range f.Loads {
-		if match(l) {
-			sum.Jobs += l.Jobs
-			sum.Weight += l.Weight
-		}
-	}
-	return sum
-}
-
-// Count adds to the loads.
-func (f *Flight) Count(kind, group string, state State, n Load) {
-	at := FlightLoad{Kind: kind, Group: group, State: state}
-	i, ok := f.at[at]
-	if !ok {
-		if f.at == nil {
-			f.at = map[FlightLoad]int{}
-		}
-		i = len(f.Loads)
-		f.at[at] = i
-		f.Loads = append(f.Loads, FlightLoad{Kind: kind, Group: group, State: state})
-	}
-	f.Loads[i].Jobs += n.Jobs
-	f.Loads[i].Weight += n.Weight
-}
-
-// Add counts a candidate that starts.
-func (f *Flight) Add(c *Candidate) {
-	f.Count(c.Kind, c.Group, Running, Load{1, int64(c.Weight)})
-	if len(f.List) < MaxFlight {
-		f.List = append(f.List, FlightJob{ID: c.ID, Kind: c.Kind, Group: c.Group, State: Running, Weight: c.Weight, Priority: c.Priority})
-	}
-}
-
-// Admission is a throttler's answer about one candidate. The zero value is "not now".
-type Admission struct {
-	Start     bool
-	NotBefore time.Time // of one that does not start: scheduled to then, at most MaxHorizon ahead; counts as no attempt
-	Fail      string    // of one that does not start: it fails at once with this reason
-	Text      string    // of "not now" and "not before": the text that why shows
-}

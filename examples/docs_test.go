@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
@@ -203,7 +204,7 @@ func TestGuaranteesListTheChecks(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(page(t, "guarantees.md"), -1) {
 		listed = append(listed, m[1])
 	}
-	checks := c.Store().(sojourn.Checker).Checks()
+	checks := c.Store().(driver.Checker).Checks()
 	for _, name := range checks {
 		if !slices.Contains(listed, name) {
 			t.Errorf("docs/guarantees.md does not list the check %s", name)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi"
 )
 
@@ -96,13 +97,13 @@ func TestAnswerWithoutItems(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := sojourn.Of(client)
+		s := driver.Of(client)
 		lease := sojourn.Lease{ID: 1, Epoch: 1, Worker: "w"}
 		for name, call := range map[string]func() error{
 			"finish": func() error { _, err := s.Finish(ctx, []sojourn.Outcome{{Lease: lease}}); return err },
-			"save":   func() error { _, err := s.Save(ctx, []sojourn.Saved{{Lease: lease}}); return err },
+			"save":   func() error { _, err := s.Save(ctx, []driver.Saved{{Lease: lease}}); return err },
 			"extend": func() error { _, err := s.Extend(ctx, []sojourn.Lease{lease}); return err },
-			"claim":  func() error { _, err := s.Claim(ctx, sojourn.ClaimRequest{Worker: "w", Number: 1}); return err },
+			"claim":  func() error { _, err := s.Claim(ctx, driver.ClaimRequest{Worker: "w", Number: 1}); return err },
 			"respond": func() error {
 				_, err := s.Respond(ctx, []sojourn.Response{{Job: 1, MessageID: "m"}})
 				return err

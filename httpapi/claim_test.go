@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
@@ -26,8 +27,8 @@ func newClaimer(t *testing.T) claimer {
 	return claimer{t, serving(t, c)}
 }
 
-func (c claimer) claim(ctx context.Context, number int64, wait time.Duration) ([]sojourn.Claimed, error) {
-	return c.Claim(ctx, sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: wait})
+func (c claimer) claim(ctx context.Context, number int64, wait time.Duration) ([]driver.Claimed, error) {
+	return c.Claim(ctx, driver.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: wait})
 }
 
 // begin starts a claim and returns when it waits at the server.
@@ -105,7 +106,7 @@ func TestRepeatedClaimKeepsItsJobs(t *testing.T) {
 			t.Fatalf("turn %d: nobody gets the job: %v", turn, err)
 		}
 		done, err := c.Finish(t.Context(), []sojourn.Outcome{{Lease: got[0].Lease, Type: sojourn.OutcomeCompleted}})
-		if err != nil || done[0].Status != sojourn.FinishApplied {
+		if err != nil || done[0].Status != driver.FinishApplied {
 			t.Fatalf("turn %d: the job was taken back: %+v %v", turn, done, err)
 		}
 		if err := <-stored; err != nil {

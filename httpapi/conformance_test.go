@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
@@ -20,19 +22,19 @@ import (
 // far is a store behind a server, with the hook by which the suite tells that its clock has moved.
 type far struct {
 	*httpapi.Store
-	behind sojourn.DriverStore
+	behind driver.Store
 	t      *testing.T
 }
 
 func (f far) Nudge() { f.behind.(interface{ Nudge() }).Nudge() }
 
 // As is the same store as the holder of a token sees it, through a server that asks for tokens.
-func (f far) As(c *sojourn.Caller) sojourn.DriverStore {
+func (f far) As(c *access.Caller) driver.Store {
 	f.t.Helper()
 	bearer := "sj_" + c.Token + "_secret"
 	hash := sha256.Sum256([]byte(bearer))
-	token := sojourn.AccessToken{ID: c.Token, Name: c.Token, Hash: hash[:], Grants: c.Grants, ExpiresAt: time.Now().Add(time.Hour)}
-	if err := f.behind.(sojourn.AccessStore).SetAccessToken(f.t.Context(), token); err != nil {
+	token := access.Token{ID: c.Token, Name: c.Token, Hash: hash[:], Grants: c.Grants, ExpiresAt: time.Now().Add(time.Hour)}
+	if err := f.behind.(access.Keeper).SetAccessToken(f.t.Context(), token); err != nil {
 		f.t.Fatal(err)
 	}
 	return dial(f.t, f.behind, server.Options{MaxQueues: c.MaxQueues}, httpapi.Token(bearer))
@@ -42,10 +44,10 @@ func (f far) As(c *sojourn.Caller) sojourn.DriverStore {
 func serving(t *testing.T, behind *sojourn.Client) far {
 	t.Helper()
 	t.Cleanup(func() { _ = behind.Close() })
-	return far{dial(t, sojourn.Of(behind), server.Options{Open: true}), sojourn.Of(behind), t}
+	return far{dial(t, driver.Of(behind), server.Options{Open: true}), driver.Of(behind), t}
 }
 
-func dial(t *testing.T, behind sojourn.DriverStore, o server.Options, options ...httpapi.Option) *httpapi.Store {
+func dial(t *testing.T, behind driver.Store, o server.Options, options ...httpapi.Option) *httpapi.Store {
 	t.Helper()
 	h, err := server.New(context.Background(), behind, o)
 	if err != nil {
@@ -72,7 +74,7 @@ func TestMain(m *testing.M) {
 
 // TestConformanceSQLite runs the whole suite through HTTP, with SQLite behind the server.
 func TestConformanceSQLite(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) driver.Store {
 		options := []sqlite.Option{sqlite.Clock(o.Now)}
 		for queue, throttler := range o.Throttlers {
 			options = append(options, sqlite.Throttle(queue, throttler))
@@ -97,7 +99,7 @@ func TestConformanceSQLite(t *testing.T) {
 // TestConformancePostgres runs it with PostgreSQL behind the server.
 func TestConformancePostgres(t *testing.T) {
 	url := pgtest.URL(t)
-	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) driver.Store {
 		options := []postgres.Option{postgres.Clock(o.Now), postgres.Schema(pgtest.EmptySchema(t)), postgres.AutoMigrate()}
 		for queue, throttler := range o.Throttlers {
 			options = append(options, postgres.Throttle(queue, throttler))

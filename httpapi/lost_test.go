@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
@@ -22,7 +23,7 @@ func TestLostAnswerIsNoDuplicate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer behind.Close()
-	h, err := server.New(t.Context(), sojourn.Of(behind), server.Options{Open: true})
+	h, err := server.New(t.Context(), driver.Of(behind), server.Options{Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -30,7 +31,7 @@ func (s *Store) DrainWorker(ctx context.Context, worker string) error {
 }
 
 // AuditLog lists what operators did through servers, newest first.
-func (s *Store) AuditLog(ctx context.Context, f sojourn.AuditFilter) ([]sojourn.AuditEntry, error) {
+func (s *Store) AuditLog(ctx context.Context, f access.AuditFilter) ([]access.AuditEntry, error) {
 	q := url.Values{}
 	for name, n := range map[string]int64{"before": f.Before, "limit": int64(f.Limit)} {
 		if n != 0 {

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
-// Store is a sojourn.DriverStore behind a Sojourn server. Safe for concurrent use.
+// Store is a driver.Store behind a Sojourn server. Safe for concurrent use.
 //
 // A call whose response is lost or comes from a proxy is retried up to twice if it is idempotent:
 // every read, Enqueue (by id), Claim (by number), Extend, Finish (by lease and outcome), Respond
@@ -40,16 +42,16 @@ type Store struct {
 }
 
 var (
-	_ sojourn.DriverStore       = (*Store)(nil)
+	_ driver.Store        = (*Store)(nil)
 	_ sojourn.Explainer   = (*Store)(nil)
 	_ sojourn.Holder      = (*Store)(nil)
-	_ sojourn.Checker     = (*Store)(nil)
+	_ driver.Checker      = (*Store)(nil)
 	_ sojourn.InboxKeeper = (*Store)(nil)
 
 	_ sojourn.QueueLister  = (*Store)(nil)
 	_ sojourn.WorkerKeeper = (*Store)(nil)
-	_ sojourn.AuditReader  = (*Store)(nil)
-	_ sojourn.Repairer     = (*Store)(nil)
+	_ access.AuditReader   = (*Store)(nil)
+	_ driver.Repairer      = (*Store)(nil)
 )
 
 func newStore(base *url.URL, o options) *Store {
@@ -152,7 +154,7 @@ func sendable(j *sojourn.Job) error {
 }
 
 // Claim takes ready jobs under leases.
-func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (s *Store) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	how := safe
 	if r.Number == 0 {
 		how = unsafe
@@ -167,22 +169,22 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 }
 
 // Extend prolongs leases.
-func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.Lost, error) {
+func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
 	a, err := post[wire.ExtendAnswer](ctx, s, "/v1/extend", wire.ExtendRequest{Leases: leases}, safe, 0, func(a wire.ExtendAnswer) bool {
-		return a.Lost != nil && !slices.ContainsFunc(a.Lost, func(l sojourn.Lost) bool { return l.Lease.ID <= 0 })
+		return a.Lost != nil && !slices.ContainsFunc(a.Lost, func(l driver.Lost) bool { return l.Lease.ID <= 0 })
 	})
 	return a.Lost, err
 }
 
 // Save writes under leases. Log lines would be stored twice by a repeated call.
-func (s *Store) Save(ctx context.Context, items []sojourn.Saved) ([]error, error) {
+func (s *Store) Save(ctx context.Context, items []driver.Saved) ([]error, error) {
 	how := safe
 	for _, i := range items {
 		if len(i.Log) > 0 {
 			how = unsafe
 		}
 	}
-	body := wire.SaveRequest{Items: wire.Each(items, func(i sojourn.Saved) wire.Saved { return wire.Saved(i) })}
+	body := wire.SaveRequest{Items: wire.Each(items, func(i driver.Saved) wire.Saved { return wire.Saved(i) })}
 	a, err := post(ctx, s, "/v1/save", body, how, 0, func(a wire.SaveAnswer) bool {
 		return len(a.Errors) == len(items) && !slices.ContainsFunc(a.Errors, func(p *wire.Problem) bool { return p != nil && p.Code == "" })
 	})
@@ -193,7 +195,7 @@ func (s *Store) Save(ctx context.Context, items []sojourn.Saved) ([]error, error
 }
 
 // Finish ends steps.
-func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
+func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {
 	body := wire.FinishRequest{Outcomes: wire.Each(outcomes, func(o sojourn.Outcome) wire.Outcome {
 		o.Reason, o.Text = sojourn.Cut(o.Reason, sojourn.MaxReason), sojourn.Cut(o.Text, sojourn.MaxError) // as the store would
 		return wire.OutcomeOf(o)
@@ -210,9 +212,9 @@ func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojou
 // unfinished reports whether an entry has no result for its outcome.
 func unfinished(f wire.Finished) bool {
 	switch f.Status {
-	case sojourn.FinishApplied, sojourn.FinishRepeated, sojourn.FinishLost:
+	case driver.FinishApplied, driver.FinishRepeated, driver.FinishLost:
 		return false
-	case sojourn.FinishRefused:
+	case driver.FinishRefused:
 		return f.Error == nil || f.Error.Code == ""
 	}
 	return true
@@ -267,8 +269,8 @@ func (s *Store) Why(ctx context.Context, id sojourn.ID) (sojourn.Why, error) {
 }
 
 // Sweep processes overdue jobs and responses.
-func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
-	return post[sojourn.Swept](ctx, s, "/v1/sweep", wire.SweepRequest{Limit: limit}, unsafe, 0, nil)
+func (s *Store) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
+	return post[driver.Swept](ctx, s, "/v1/sweep", wire.SweepRequest{Limit: limit}, unsafe, 0, nil)
 }
 
 // Status describes the store behind the server.
@@ -277,7 +279,7 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 }
 
 // Check returns the invariant violations of the store behind the server.
-func (s *Store) Check(ctx context.Context) ([]sojourn.Violation, error) {
+func (s *Store) Check(ctx context.Context) ([]driver.Violation, error) {
 	a, err := post[wire.CheckAnswer](ctx, s, "/v1/check", nil, looks, time.Hour, func(a wire.CheckAnswer) bool { return len(a.Checks) > 0 })
 	s.checks.Store(&a.Checks)
 	return a.Violations, err
@@ -293,7 +295,7 @@ func (s *Store) Checks() []string {
 
 // Repair recomputes the values derived from the jobs. It is idempotent, but a second call does not
 // list the repairs of the first.
-func (s *Store) Repair(ctx context.Context) ([]sojourn.Violation, error) {
+func (s *Store) Repair(ctx context.Context) ([]driver.Violation, error) {
 	var a wire.RepairAnswer
 	err := s.call(ctx, request{method: http.MethodPost, path: "/v1/repair", out: &a, safety: unsafe, wait: time.Hour})
 	return a.Repaired, err

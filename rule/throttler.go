@@ -9,12 +9,13 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // Throttlers is what a store is given so that it knows rules, as in
 // sqlite.Rules(rule.Throttlers()). It compiles the text of a queue's setting "throttle".
-func Throttlers(list ...Option) func(text string) (sojourn.Throttler, error) {
-	return func(text string) (sojourn.Throttler, error) { return Throttler(text, list...) }
+func Throttlers(list ...Option) func(text string) (throttle.Throttler, error) {
+	return func(text string) (throttle.Throttler, error) { return Throttler(text, list...) }
 }
 
 // Throttler compiles a rule that decides which candidates of a queue may start. It sees of the
@@ -33,7 +34,7 @@ func Throttlers(list ...Option) func(text string) (sojourn.Throttler, error) {
 //	in_flight.group(group).weight() + weight <= {"east": 40, "north": 30, "west": 30}[group]
 //
 // The error is an *sojourn.Error about the field throttle, with line and column.
-func Throttler(text string, list ...Option) (sojourn.Throttler, error) {
+func Throttler(text string, list ...Option) (throttle.Throttler, error) {
 	b, err := newBounds(list)
 	if err != nil {
 		return nil, err
@@ -52,21 +53,21 @@ func Throttler(text string, list ...Option) (sojourn.Throttler, error) {
 type throttler struct{ *program }
 
 // Throttle evaluates the rule.
-func (t throttler) Throttle(ctx context.Context, c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
+func (t throttler) Throttle(ctx context.Context, c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
 	v, err := t.eval(ctx, &scene{c, f})
 	if err != nil {
-		return sojourn.Admission{}, err
+		return throttle.Admission{}, err
 	}
 	if a, ok := v.(admission); ok {
 		return a.Admission, nil
 	}
-	return sojourn.Admission{Start: v == types.True}, nil
+	return throttle.Admission{Start: v == types.True}, nil
 }
 
 // scene gives a rule its variables. It is an activation of CEL.
 type scene struct {
-	c *sojourn.Candidate
-	f *sojourn.Flight
+	c *throttle.Candidate
+	f *throttle.Flight
 }
 
 func (s *scene) Parent() cel.Activation { return nil }
@@ -116,7 +117,7 @@ var throttlerEnv = sync.OnceValues(func() (*cel.Env, error) {
 	one := func(name string, arg *cel.Type, make func(ref.Val) ref.Val) cel.FunctionOpt {
 		return cel.Overload(name+"_1", []*cel.Type{arg}, admissionType, cel.UnaryBinding(make))
 	}
-	none := func(name string, a sojourn.Admission) cel.FunctionOpt {
+	none := func(name string, a throttle.Admission) cel.FunctionOpt {
 		return cel.Overload(name+"_0", nil, admissionType, cel.FunctionBinding(func(...ref.Val) ref.Val { return admission{a} }))
 	}
 	text := func(v ref.Val) string { return sojourn.Cut(string(v.(types.String)), sojourn.MaxReason) }
@@ -134,17 +135,17 @@ var throttlerEnv = sync.OnceValues(func() (*cel.Env, error) {
 		sum("jobs", cel.IntType, func(f flight) ref.Val { return types.Int(f.of.Sum(f.matches).Jobs) }),
 		sum("weight", cel.IntType, func(f flight) ref.Val { return types.Int(f.of.Sum(f.matches).Weight) }),
 		sum("list", cel.ListType(cel.MapType(cel.StringType, cel.DynType)), flight.list),
-		cel.Function("start", none("start", sojourn.Admission{Start: true})),
-		cel.Function("not_now", none("not_now", sojourn.Admission{}),
-			one("not_now", cel.StringType, func(v ref.Val) ref.Val { return admission{sojourn.Admission{Text: text(v)}} })),
+		cel.Function("start", none("start", throttle.Admission{Start: true})),
+		cel.Function("not_now", none("not_now", throttle.Admission{}),
+			one("not_now", cel.StringType, func(v ref.Val) ref.Val { return admission{throttle.Admission{Text: text(v)}} })),
 		cel.Function("not_before", one("not_before", cel.TimestampType, func(v ref.Val) ref.Val {
-			return admission{sojourn.Admission{NotBefore: v.(types.Timestamp).Time}}
+			return admission{throttle.Admission{NotBefore: v.(types.Timestamp).Time}}
 		})),
 		cel.Function("fail", one("fail", cel.StringType, func(v ref.Val) ref.Val {
 			if text(v) == "" {
 				return types.NewErr("fail() wants a reason")
 			}
-			return admission{sojourn.Admission{Fail: text(v)}}
+			return admission{throttle.Admission{Fail: text(v)}}
 		})),
 	)
 })

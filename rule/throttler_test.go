@@ -10,32 +10,33 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/rule"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 // someFlight: 39 east running and 1 awaiting, of weight 1; one resumed north of weight 7.
-func someFlight() *sojourn.Flight {
-	return &sojourn.Flight{Now: now, Limit: 100, Loads: []sojourn.FlightLoad{
-		{Kind: "k", Group: "east", State: sojourn.Running, Load: sojourn.Load{Jobs: 39, Weight: 39}},
-		{Kind: "other", Group: "east", State: sojourn.Awaiting, Load: sojourn.Load{Jobs: 1, Weight: 1}},
-		{Kind: "k", Group: "north", State: sojourn.Ready, Load: sojourn.Load{Jobs: 1, Weight: 7}},
-	}, List: []sojourn.FlightJob{
+func someFlight() *throttle.Flight {
+	return &throttle.Flight{Now: now, Limit: 100, Loads: []throttle.FlightLoad{
+		{Kind: "k", Group: "east", State: sojourn.Running, Load: throttle.Load{Jobs: 39, Weight: 39}},
+		{Kind: "other", Group: "east", State: sojourn.Awaiting, Load: throttle.Load{Jobs: 1, Weight: 1}},
+		{Kind: "k", Group: "north", State: sojourn.Ready, Load: throttle.Load{Jobs: 1, Weight: 7}},
+	}, List: []throttle.FlightJob{
 		{ID: 1, Kind: "k", Group: "east", State: sojourn.Running, Weight: 1, Priority: 100},
 		{ID: 2, Kind: "other", Group: "east", State: sojourn.Awaiting, Weight: 1, Priority: 5},
 		{ID: 3, Kind: "k", Group: "north", State: sojourn.Ready, Weight: 7, Priority: 100},
 	}}
 }
 
-func someCandidate() *sojourn.Candidate {
-	return &sojourn.Candidate{ID: 9, Kind: "k", Key: "order-1", Group: "north", Weight: 2, Priority: 50, Attempt: 1, Tags: []string{"a", "b"},
+func someCandidate() *throttle.Candidate {
+	return &throttle.Candidate{ID: 9, Kind: "k", Key: "order-1", Group: "north", Weight: 2, Priority: 50, Attempt: 1, Tags: []string{"a", "b"},
 		Meta: map[string]string{"tenant": "t1"}, RunAt: now.Add(-time.Minute), CreatedAt: now.Add(-time.Hour)}
 }
 
 // TestThrottlerAnswers checks the fields that a rule reads of the candidate and of the jobs in
 // flight, and its allowed results (spec:K5, spec:K6).
 func TestThrottlerAnswers(t *testing.T) {
-	for text, want := range map[string]sojourn.Admission{
+	for text, want := range map[string]throttle.Admission{
 		`true`:  {Start: true},
 		`false`: {},
 		`kind == "k" && key == "order-1" && group == "north" && weight == 2 && priority == 50 && attempt == 1`: {Start: true},
@@ -106,10 +107,10 @@ func TestThrottlerFails(t *testing.T) {
 		}
 		f := someFlight()
 		for i := range sojourn.MaxFlight {
-			f.List = append(f.List, sojourn.FlightJob{ID: sojourn.ID(i + 10), Kind: "k"})
+			f.List = append(f.List, throttle.FlightJob{ID: sojourn.ID(i + 10), Kind: "k"})
 		}
 		got, err := r.Throttle(t.Context(), someCandidate(), f)
-		if err == nil || !strings.Contains(err.Error(), want) || got != (sojourn.Admission{}) {
+		if err == nil || !strings.Contains(err.Error(), want) || got != (throttle.Admission{}) {
 			t.Errorf("%s: got %+v, %v, want %q", text, got, err, want)
 		}
 	}
@@ -120,7 +121,7 @@ func TestThrottlerFails(t *testing.T) {
 func TestThrottlerKeepsItsBudget(t *testing.T) {
 	f := someFlight()
 	for i := range sojourn.MaxFlight {
-		f.List = append(f.List, sojourn.FlightJob{ID: sojourn.ID(i + 10), Kind: "k"})
+		f.List = append(f.List, throttle.FlightJob{ID: sojourn.ID(i + 10), Kind: "k"})
 	}
 	const slow = `in_flight.list().all(a, in_flight.list().all(b, in_flight.list().all(c, a.id + b.id + c.id > 0)))`
 	r, err := rule.Throttler(slow, rule.Cost(1<<60), rule.Budget(5*time.Millisecond))
@@ -187,7 +188,7 @@ func FuzzThrottler(f *testing.F) {
 		switch {
 		case ctx.Err() != nil:
 			t.Fatalf("%q outlasts its budget", text)
-		case err != nil && a != (sojourn.Admission{}):
+		case err != nil && a != (throttle.Admission{}):
 			t.Fatalf("%q: %+v beside %v", text, a, err)
 		case err != nil && strings.Contains(err.Error(), "panicked"):
 			t.Fatalf("%q: %v", text, err)

@@ -9,6 +9,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 var (
@@ -19,19 +20,19 @@ var (
 // flight is the value of in_flight in a rule: all that is in flight, or what its parts narrow it
 // to. nil and 0 mean any.
 type flight struct {
-	of          *sojourn.Flight
+	of          *throttle.Flight
 	kind, group *string
 	state       sojourn.State
 }
 
-func (f flight) matches(l sojourn.FlightLoad) bool {
+func (f flight) matches(l throttle.FlightLoad) bool {
 	return (f.kind == nil || l.Kind == *f.kind) && (f.group == nil || l.Group == *f.group) && (f.state == 0 || l.State == f.state)
 }
 
 func (f flight) list() ref.Val {
 	var out []ref.Val
 	for _, j := range f.of.List {
-		if !f.matches(sojourn.FlightLoad{Kind: j.Kind, Group: j.Group, State: j.State}) {
+		if !f.matches(throttle.FlightLoad{Kind: j.Kind, Group: j.Group, State: j.State}) {
 			continue
 		}
 		state := j.State.String()
@@ -66,7 +67,7 @@ func (f flight) Type() ref.Type { return flightType }
 func (f flight) Value() any { return f.of }
 
 // admission is the value of start(), not_now(), not_before() and fail().
-type admission struct{ sojourn.Admission }
+type admission struct{ throttle.Admission }
 
 // ConvertToNative is part of ref.Val.
 func (a admission) ConvertToNative(t reflect.Type) (any, error) { return native(a, t) }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/worker"
 )
@@ -83,7 +84,7 @@ func New(t testing.TB, options ...Option) *Harness {
 
 // close checks what must hold after any test, and closes the store.
 func (h *Harness) close() {
-	if c, ok := h.Client.Store().(sojourn.Checker); ok {
+	if c, ok := h.Client.Store().(driver.Checker); ok {
 		found, err := c.Check(context.Background())
 		for _, v := range found {
 			h.t.Errorf("sojourntest: the store breaks an invariant: %s: %s", v.Check, v.Detail)
@@ -132,7 +133,7 @@ func (h *Harness) Advance(d time.Duration) {
 	h.now = h.now.Add(d)
 	h.mu.Unlock()
 	for {
-		swept, err := sojourn.Of(h.Client).Sweep(context.Background(), 1000)
+		swept, err := driver.Of(h.Client).Sweep(context.Background(), 1000)
 		h.must("sweep", err)
 		if swept.Total() == 0 {
 			break
@@ -202,7 +203,7 @@ func (h *Harness) RunUntilIdle() int {
 func (h *Harness) Crash(kind string) *sojourn.Job {
 	h.t.Helper()
 	w := worker.New(h.Client, worker.Options{Logger: slog.New(slog.DiscardHandler)}) // only for a unique id
-	got, err := sojourn.Of(h.Client).Claim(context.Background(), sojourn.ClaimRequest{Worker: w.ID(), Queues: h.queues(), Kinds: []string{kind},
+	got, err := driver.Of(h.Client).Claim(context.Background(), driver.ClaimRequest{Worker: w.ID(), Queues: h.queues(), Kinds: []string{kind},
 		Max: 1, Capacity: sojourn.MaxWeight, Lease: sojourn.DefaultLease})
 	h.must("claim", err)
 	if len(got) == 0 {

@@ -11,8 +11,10 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi"
+	"github.com/sojourn-queue/sojourn/store/migrate"
 	"github.com/sojourn-queue/sojourn/store/postgres"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // Option changes how Open opens a store.
@@ -63,14 +65,14 @@ func LowSpace(bytes int64) Option {
 }
 
 // Throttle sets a queue's throttler in Go; see sqlite.Throttle and postgres.Throttle.
-func Throttle(queue string, t sojourn.Throttler) Option {
+func Throttle(queue string, t throttle.Throttler) Option {
 	return func(s *settings) {
 		s.sqlite, s.postgres = append(s.sqlite, sqlite.Throttle(queue, t)), append(s.postgres, postgres.Throttle(queue, t))
 	}
 }
 
 // Rules teaches the store to compile the throttle setting of queues: pass rule.Throttlers().
-func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
+func Rules(compile func(text string) (throttle.Throttler, error)) Option {
 	return func(s *settings) {
 		s.sqlite, s.postgres = append(s.sqlite, sqlite.Rules(compile)), append(s.postgres, postgres.Rules(compile))
 	}
@@ -140,7 +142,7 @@ func prepare(address string, options []Option) (s settings, path, server string,
 
 // OpenMigrator opens a store of any version to migrate its tables. URLs and options are those of
 // Open; the caller closes the Migrator.
-func OpenMigrator(address string, options ...Option) (sojourn.Migrator, error) {
+func OpenMigrator(address string, options ...Option) (migrate.Migrator, error) {
 	s, path, address, err := prepare(address, options)
 	switch {
 	case err != nil:

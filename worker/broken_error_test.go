@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // nilError panics when it is asked for its text as a nil pointer: the most common mistake with
@@ -101,7 +102,7 @@ type pausedStore struct {
 	pause time.Duration
 }
 
-func (p *pausedStore) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (p *pausedStore) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	got, err := p.fake.Claim(ctx, r)
 	time.Sleep(p.pause)
 	return got, err

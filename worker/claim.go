@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 const (
@@ -151,7 +152,7 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 	if unknown {
 		a.wait = 0
 	}
-	request := sojourn.ClaimRequest{
+	request := driver.ClaimRequest{
 		Worker: w.id, Name: w.o.Name, Number: number, Queues: queues, Kinds: r.kinds, Decidable: r.decidable, Pollable: r.pollable,
 		Max: a.max, Capacity: a.capacity, Lease: w.o.Lease, Wait: a.wait, Share: share, Reserve: max(w.o.ReserveAfter, 0),
 	}
@@ -187,7 +188,7 @@ func (r *run) claim(ctx context.Context, a ask, queues []string, share map[strin
 // repeatClaim finds out, at shutdown, whether the cancelled claim has taken jobs, so that they can
 // be handed back. It closes the number of that claim, because the claim may still be in transit:
 // over another connection it may arrive after this call and take jobs that no worker knows of.
-func (r *run) repeatClaim(request sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (r *run) repeatClaim(request driver.ClaimRequest) ([]driver.Claimed, error) {
 	call, cancel := context.WithTimeout(r.calls, repeatTime)
 	defer cancel()
 	return r.w.store.Claim(call, request)

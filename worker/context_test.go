@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 type valued struct{}
@@ -197,30 +198,30 @@ func stackHead() []byte {
 
 // idle is a store in which claims find jobs at once, and reports are taken.
 type idle struct {
-	sojourn.DriverStore
+	driver.Store
 	left int
 	done chan struct{}
 }
 
-func (s *idle) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (s *idle) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	if s.left == 0 {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	got := make([]sojourn.Claimed, min(s.left, r.Max, 100))
+	got := make([]driver.Claimed, min(s.left, r.Max, 100))
 	for i := range got {
 		id := sojourn.ID(s.left - i)
-		got[i] = sojourn.Claimed{Job: sojourn.Job{ID: id, Kind: kindA.Name, Weight: 1, Args: []byte("{}")}, Purpose: sojourn.PurposeStart,
+		got[i] = driver.Claimed{Job: sojourn.Job{ID: id, Kind: kindA.Name, Weight: 1, Args: []byte("{}")}, Purpose: sojourn.PurposeStart,
 			Lease: sojourn.Lease{ID: id, Worker: r.Worker, Epoch: 1}, LeaseFor: r.Lease, Timeout: time.Hour}
 	}
 	s.left -= len(got)
 	return got, nil
 }
 
-func (s *idle) Finish(_ context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
-	out := make([]sojourn.Finished, len(outcomes))
+func (s *idle) Finish(_ context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {
+	out := make([]driver.Finished, len(outcomes))
 	for i, o := range outcomes {
-		if out[i] = (sojourn.Finished{Status: sojourn.FinishApplied, State: sojourn.Completed}); o.Lease.ID == 1 {
+		if out[i] = (driver.Finished{Status: driver.FinishApplied, State: sojourn.Completed}); o.Lease.ID == 1 {
 			close(s.done)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // inv:J2, spec:W11, tr:F11: the grace is for handlers to end by themselves; then their contexts
@@ -92,7 +93,7 @@ func TestDrainReturnsLateClaims(t *testing.T) {
 			f := newFake()
 			f.add(kindA.New(args{}))
 			first := true
-			f.onClaim = func(ctx context.Context, _ sojourn.ClaimRequest) (before, after error) {
+			f.onClaim = func(ctx context.Context, _ driver.ClaimRequest) (before, after error) {
 				if !first {
 					return nil, nil
 				}

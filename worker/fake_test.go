@@ -9,35 +9,37 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // fake is the part of a Store that a worker uses, in memory, on the clock of the process (which
-// synctest drives). What it does to a job is what sojourn.Decide says. Methods that a worker must
+// synctest drives). What it does to a job is what rules.Decide says. Methods that a worker must
 // not call are nil and panic.
 type fake struct {
-	sojourn.DriverStore
+	driver.Store
 	maxBytes int
 
 	mu       sync.Mutex
 	jobs     []*fakeJob
 	answers  map[int64][]*fakeJob // of claims, by number
 	wake     chan struct{}        // closed and replaced when something may be claimable
-	requests []sojourn.ClaimRequest
+	requests []driver.ClaimRequest
 	extends  int
 	finishes [][]sojourn.Outcome
 	sweeps   int
 
 	// Faults: their results are the errors of the calls. They run without the lock.
-	onClaim  func(ctx context.Context, r sojourn.ClaimRequest) (before, after error)
+	onClaim  func(ctx context.Context, r driver.ClaimRequest) (before, after error)
 	onExtend func(ctx context.Context) error
-	onSave   func([]sojourn.Saved) error
+	onSave   func([]driver.Saved) error
 	onFinish func(ctx context.Context, os []sojourn.Outcome) (before, after error)
 	onSweep  func() error
 }
 
 type fakeJob struct {
 	sojourn.Job
-	row     sojourn.Row
+	row     rules.Row
 	lease   sojourn.Lease
 	until   time.Time
 	runAt   time.Time
@@ -59,7 +61,7 @@ func (f *fake) addLater(d time.Duration, jobs ...*sojourn.Job) {
 		j.Resolve(sojourn.QueueDefaults{})
 		j.ID = sojourn.ID(len(f.jobs) + 1)
 		f.jobs = append(f.jobs, &fakeJob{Job: *j, runAt: time.Now().Add(d),
-			row: sojourn.Row{ID: j.ID, State: sojourn.Ready, Weight: j.Weight, Policy: j.Policy}})
+			row: rules.Row{ID: j.ID, State: sojourn.Ready, Weight: j.Weight, Policy: j.Policy}})
 	}
 	f.nudge()
 }
@@ -85,7 +87,7 @@ func (f *fake) job(id sojourn.ID) fakeJob {
 	return j
 }
 
-func (f *fake) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (f *fake) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	var after error
 	if f.onClaim != nil {
 		var before error
@@ -99,7 +101,7 @@ func (f *fake) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cla
 	for {
 		got := f.pick(r)
 		wake := f.wake
-		var answer []sojourn.Claimed
+		var answer []driver.Claimed
 		for _, j := range got {
 			answer = append(answer, j.claimed(r))
 		}
@@ -122,7 +124,7 @@ func (f *fake) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cla
 }
 
 // pick takes jobs in the order of the queues, then of their ids.
-func (f *fake) pick(r sojourn.ClaimRequest) (got []*fakeJob) {
+func (f *fake) pick(r driver.ClaimRequest) (got []*fakeJob) {
 	if known, ok := f.answers[r.Number]; ok {
 		for _, j := range known {
 			if j.row.State == sojourn.Running && j.lease.Worker == r.Worker {
@@ -142,16 +144,16 @@ func (f *fake) pick(r sojourn.ClaimRequest) (got []*fakeJob) {
 				continue
 			}
 			if j.row.State == sojourn.Scheduled {
-				j.apply(sojourn.Event{Type: sojourn.EventDue}, nil)
+				j.apply(rules.Event{Type: rules.EventDue}, nil)
 			}
 			if j.row.State == sojourn.Awaiting {
-				if room > 0 && slices.Contains(r.Pollable, j.Kind) && !j.pollAt.IsZero() && !j.pollAt.After(time.Now()) && j.apply(sojourn.Event{Type: sojourn.EventClaimed}, nil) {
+				if room > 0 && slices.Contains(r.Pollable, j.Kind) && !j.pollAt.IsZero() && !j.pollAt.After(time.Now()) && j.apply(rules.Event{Type: rules.EventClaimed}, nil) {
 					room--
 					got = append(got, j.leased(r))
 				}
 				continue
 			}
-			weight, e := int64(j.Weight), sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, j.Kind)}
+			weight, e := int64(j.Weight), rules.Event{Type: rules.EventClaimed, RetryHandler: slices.Contains(r.Decidable, j.Kind)}
 			if j.row.State == sojourn.Errored {
 				weight = 0
 			}
@@ -168,21 +170,21 @@ func (f *fake) pick(r sojourn.ClaimRequest) (got []*fakeJob) {
 	return got
 }
 
-func (j *fakeJob) leased(r sojourn.ClaimRequest) *fakeJob {
+func (j *fakeJob) leased(r driver.ClaimRequest) *fakeJob {
 	j.Epoch++
 	j.lease = sojourn.Lease{ID: j.ID, Epoch: j.Epoch, Worker: r.Worker}
 	j.until = time.Now().Add(r.Lease)
 	return j
 }
 
-func (j *fakeJob) claimed(r sojourn.ClaimRequest) sojourn.Claimed {
-	c := sojourn.Claimed{Job: j.Job, Lease: j.lease, Purpose: j.row.Purpose, LeaseFor: time.Until(j.until), Timeout: j.Policy.Timeout,
+func (j *fakeJob) claimed(r driver.ClaimRequest) driver.Claimed {
+	c := driver.Claimed{Job: j.Job, Lease: j.lease, Purpose: j.row.Purpose, LeaseFor: time.Until(j.until), Timeout: j.Policy.Timeout,
 		Deadline: j.Policy.Deadline}
 	c.Job.State, c.Job.Attempt, c.Job.Failures, c.Job.Crashes = sojourn.Running, j.row.Attempt, j.row.Failures, j.row.Crashes
 	c.Job.Purpose, c.Job.Worker, c.Job.Epoch, c.Job.Generation = j.row.Purpose, r.Worker, j.Epoch, 1
 	c.Job.UpdatedAt = time.Now()
 	if j.Policy.Stops() && c.Purpose == sojourn.PurposeStart {
-		shuts, _ := sojourn.NextClosing(time.Now(), 24*time.Hour, j.Policy.Windows...)
+		shuts, _ := rules.NextClosing(time.Now(), 24*time.Hour, j.Policy.Windows...)
 		c.Window = time.Until(shuts)
 	}
 	if slices.Contains(r.Decidable, j.Kind) {
@@ -196,13 +198,13 @@ func (j *fakeJob) claimed(r sojourn.ClaimRequest) sojourn.Claimed {
 }
 
 // apply does to the job what the rules say, and reports whether they allow it.
-func (j *fakeJob) apply(e sojourn.Event, o *sojourn.Outcome) bool {
-	t, err := sojourn.Decide(j.row, e)
+func (j *fakeJob) apply(e rules.Event, o *sojourn.Outcome) bool {
+	t, err := rules.Decide(j.row, e)
 	if err != nil {
 		return false
 	}
 	j.row = t.To
-	if t.RunAt == sojourn.RunAtDelay {
+	if t.RunAt == rules.RunAtDelay {
 		j.runAt = time.Now().Add(t.Delay)
 	}
 	j.pollAt = time.Time{}
@@ -227,7 +229,7 @@ func (f *fake) find(l sojourn.Lease) *fakeJob {
 	return nil
 }
 
-func (f *fake) Extend(ctx context.Context, leases []sojourn.Lease) (lost []sojourn.Lost, err error) {
+func (f *fake) Extend(ctx context.Context, leases []sojourn.Lease) (lost []driver.Lost, err error) {
 	if f.onExtend != nil {
 		if err := f.onExtend(ctx); err != nil {
 			return nil, err
@@ -241,16 +243,16 @@ func (f *fake) Extend(ctx context.Context, leases []sojourn.Lease) (lost []sojou
 			j.until = time.Now().Add(f.requests[0].Lease)
 			continue
 		}
-		reason := sojourn.LostEnded
+		reason := driver.LostEnded
 		if f.jobs[l.ID-1].row.State == sojourn.Cancelled {
-			reason = sojourn.LostCancelled
+			reason = driver.LostCancelled
 		}
-		lost = append(lost, sojourn.Lost{Lease: l, Reason: reason})
+		lost = append(lost, driver.Lost{Lease: l, Reason: reason})
 	}
 	return lost, nil
 }
 
-func (f *fake) Save(_ context.Context, items []sojourn.Saved) ([]error, error) {
+func (f *fake) Save(_ context.Context, items []driver.Saved) ([]error, error) {
 	if f.onSave != nil {
 		if err := f.onSave(items); err != nil {
 			return nil, err
@@ -273,7 +275,7 @@ func (f *fake) Save(_ context.Context, items []sojourn.Saved) ([]error, error) {
 	return out, nil
 }
 
-func (f *fake) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
+func (f *fake) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {
 	var after error
 	if f.onFinish != nil {
 		var before error
@@ -284,7 +286,7 @@ func (f *fake) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojour
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.finishes = append(f.finishes, slices.Clone(outcomes))
-	out := make([]sojourn.Finished, len(outcomes))
+	out := make([]driver.Finished, len(outcomes))
 	for i := range outcomes {
 		out[i] = f.finishOne(&outcomes[i])
 	}
@@ -292,38 +294,38 @@ func (f *fake) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojour
 	return out, after
 }
 
-func (f *fake) finishOne(o *sojourn.Outcome) sojourn.Finished {
+func (f *fake) finishOne(o *sojourn.Outcome) driver.Finished {
 	j := f.find(o.Lease)
 	if j == nil {
 		for _, a := range f.jobs[o.Lease.ID-1].history {
 			if a.Epoch == o.Lease.Epoch && a.Outcome == string(o.Type) {
-				return sojourn.Finished{Status: sojourn.FinishRepeated, State: a.State}
+				return driver.Finished{Status: driver.FinishRepeated, State: a.State}
 			}
 		}
-		return sojourn.Finished{Status: sojourn.FinishLost, Reason: sojourn.LostEnded}
+		return driver.Finished{Status: driver.FinishLost, Reason: driver.LostEnded}
 	}
 	if err := o.Validate(f.maxBytes); err != nil {
-		return sojourn.Finished{Status: sojourn.FinishRefused, Err: err}
+		return driver.Finished{Status: driver.FinishRefused, Err: err}
 	}
-	if !j.apply(sojourn.Event{Type: sojourn.EventFinished, Outcome: o}, o) {
-		return sojourn.Finished{Status: sojourn.FinishRefused, Err: sojourn.Invalid("outcome", "not for this purpose")}
+	if !j.apply(rules.Event{Type: rules.EventFinished, Outcome: o}, o) {
+		return driver.Finished{Status: driver.FinishRefused, Err: sojourn.Invalid("outcome", "not for this purpose")}
 	}
 	j.lines = append(j.lines, o.Log...)
-	return sojourn.Finished{Status: sojourn.FinishApplied, State: j.row.State}
+	return driver.Finished{Status: driver.FinishApplied, State: j.row.State}
 }
 
-func (f *fake) Sweep(context.Context, int) (sojourn.Swept, error) {
+func (f *fake) Sweep(context.Context, int) (driver.Swept, error) {
 	f.mu.Lock()
 	f.sweeps++
 	f.mu.Unlock()
 	if f.onSweep != nil {
-		return sojourn.Swept{}, f.onSweep()
+		return driver.Swept{}, f.onSweep()
 	}
-	return sojourn.Swept{}, nil
+	return driver.Swept{}, nil
 }
 
 // event does something to a job from outside, such as a cancel.
-func (f *fake) event(id sojourn.ID, e sojourn.Event) {
+func (f *fake) event(id sojourn.ID, e rules.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.jobs[id-1].apply(e, nil)

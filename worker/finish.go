@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 const (
@@ -113,7 +114,7 @@ func (r *run) finish(batch []*step) error {
 // not block the others.
 func (r *run) finishSingly(batch []*step, refusal error) error {
 	if len(batch) == 1 {
-		r.settle(batch, []sojourn.Finished{{Status: sojourn.FinishRefused, Err: refusal}})
+		r.settle(batch, []driver.Finished{{Status: driver.FinishRefused, Err: refusal}})
 		return nil
 	}
 	for i := range batch {
@@ -125,13 +126,13 @@ func (r *run) finishSingly(batch []*step, refusal error) error {
 }
 
 // settle removes the confirmed steps from the outbox. batch is its front.
-func (r *run) settle(batch []*step, answers []sojourn.Finished) {
+func (r *run) settle(batch []*step, answers []driver.Finished) {
 	var again []*step
 	var events []Event // to observe or to log
 	r.mu.Lock()
 	for i, s := range batch {
 		a := answers[i]
-		if a.Status == sojourn.FinishRefused && s.replace(a.Err) {
+		if a.Status == driver.FinishRefused && s.replace(a.Err) {
 			again = append(again, s)
 			continue
 		}
@@ -140,10 +141,10 @@ func (r *run) settle(batch []*step, answers []sojourn.Finished) {
 		switch {
 		case s.committed(a):
 			e = s.afterCommit()
-		case a.Status == sojourn.FinishLost:
+		case a.Status == driver.FinishLost:
 			e = s.event(EventLost, a.Reason)
 		}
-		if a.Status == sojourn.FinishRefused {
+		if a.Status == driver.FinishRefused {
 			e = s.event(EventFailure, s.out.Reason)
 			e.Call, e.Err = "finish", a.Err
 		}
@@ -221,9 +222,9 @@ func (r *run) flush() (done bool) {
 	if len(steps) == 0 {
 		return true
 	}
-	items := make([]sojourn.Saved, len(steps))
+	items := make([]driver.Saved, len(steps))
 	for i, s := range steps {
-		items[i] = sojourn.Saved{Lease: s.lease, Log: s.log.take()}
+		items[i] = driver.Saved{Lease: s.lease, Log: s.log.take()}
 	}
 	call, cancel := context.WithTimeout(r.calls, r.w.o.Lease)
 	defer cancel()
@@ -241,7 +242,7 @@ func (r *run) flush() (done bool) {
 		case answers[i] == nil:
 			r.extended([]*step{s}, sent)
 		case errors.Is(answers[i], sojourn.ErrLeaseLost):
-			s.lose(sojourn.LostEnded)
+			s.lose(driver.LostEnded)
 		default:
 			r.failed("save", answers[i])
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // What waits while a report is under way goes into the next one together: spec:B5.
@@ -78,7 +80,7 @@ func TestFinishLost(t *testing.T) {
 		s := &seen{}
 		w := New(sojourn.NewClient(f), Options{Observer: s})
 		Handle(w, kindA, func(context.Context, *sojourn.Job, args) error {
-			f.event(1, sojourn.Event{Type: sojourn.EventCancel})
+			f.event(1, rules.Event{Type: rules.EventCancel})
 			return nil
 		})
 		stop := start(t, w)
@@ -123,7 +125,7 @@ func TestJobLogIsFlushed(t *testing.T) {
 		f.add(kindA.New(args{}))
 		var saves atomic.Int32
 		var down atomic.Bool
-		f.onSave = func([]sojourn.Saved) error {
+		f.onSave = func([]driver.Saved) error {
 			if saves.Add(1); down.Load() {
 				return errDown
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/worker"
@@ -26,7 +27,7 @@ func dialled(t *testing.T, behind *sojourn.Client) *sojourn.Client {
 // through dials a server over the store by the way that is made to it.
 func through(t *testing.T, behind *sojourn.Client, way func(server string) string) *sojourn.Client {
 	t.Helper()
-	h, err := server.New(t.Context(), sojourn.Of(behind), server.Options{Open: true})
+	h, err := server.New(t.Context(), driver.Of(behind), server.Options{Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/worker"
 )
@@ -29,7 +30,7 @@ func open(t *testing.T) *sojourn.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		found, err := c.Store().(sojourn.Checker).Check(context.Background())
+		found, err := c.Store().(driver.Checker).Check(context.Background())
 		if err != nil || len(found) > 0 {
 			t.Errorf("invariants of the store: %v, %v", found, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // The intervals depend on the length L of the lease. A claim waits L/3 at most, one call extends
@@ -107,7 +108,7 @@ func (s *step) lose(reason string) {
 	s.forget()
 	s.r.mu.Unlock()
 	cause := sojourn.ErrLeaseLost
-	if reason == sojourn.LostCancelled {
+	if reason == driver.LostCancelled {
 		cause = ErrCancelled
 	}
 	s.ctx.cancel(cause)

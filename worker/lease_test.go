@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // waitForCause is a handler that reports with what its context ended, and when.
@@ -84,11 +85,11 @@ func TestBusyHandlersDoNotStarveTheLeases(t *testing.T) {
 func TestLostLeases(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		event sojourn.Event
+		event rules.Event
 		cause error
 	}{
-		{"cancelled", sojourn.Event{Type: sojourn.EventCancel}, ErrCancelled},
-		{"ended", sojourn.Event{Type: sojourn.EventLeaseEnded}, sojourn.ErrLeaseLost},
+		{"cancelled", rules.Event{Type: rules.EventCancel}, ErrCancelled},
+		{"ended", rules.Event{Type: rules.EventLeaseEnded}, sojourn.ErrLeaseLost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -282,7 +283,7 @@ func TestSave(t *testing.T) {
 		w := New(sojourn.NewClient(f), Options{})
 		Handle(w, kindA, func(ctx context.Context, j *sojourn.Job, _ args) error {
 			if j.ID == 2 {
-				f.event(2, sojourn.Event{Type: sojourn.EventCancel})
+				f.event(2, rules.Event{Type: rules.EventCancel})
 				if err := j.SetProgress(ctx, "half"); !errors.Is(err, sojourn.ErrLeaseLost) || !errors.Is(context.Cause(ctx), sojourn.ErrLeaseLost) {
 					t.Errorf("a save under a lost lease: %v, cause %v", err, context.Cause(ctx))
 				}

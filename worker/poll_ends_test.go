@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
@@ -91,7 +92,7 @@ func TestPollHoldsTheQueue(t *testing.T) {
 func TestPollErrorIsRefused(t *testing.T) {
 	c := open(t)
 	sent := 0
-	w := worker.New(sojourn.NewClient(deaf{sojourn.Of(c), &sent}), worker.Options{})
+	w := worker.New(sojourn.NewClient(deaf{driver.Of(c), &sent}), worker.Options{})
 	worker.Handle(w, number, func(_ context.Context, j *sojourn.Job, n int) error { return sojourn.Await(time.Minute) },
 		worker.Poll(number, sojourn.Backoff{First: sojourn.MinPoll, Factor: 1, Jitter: -1}, func(context.Context, *sojourn.Job, int) (*worker.Answer, error) {
 			return &worker.Answer{Failed: true, Error: "no"}, nil
@@ -110,7 +111,7 @@ func TestPollErrorIsRefused(t *testing.T) {
 
 // deaf takes no response at first.
 type deaf struct {
-	sojourn.DriverStore
+	driver.Store
 	sent *int
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // serve plays a store that gives one job a claim from the first queue that has one.
@@ -72,11 +73,11 @@ func TestOrderSavesNothingUp(t *testing.T) {
 }
 
 func TestNearestLimit(t *testing.T) {
-	c := func(run, timeout, deadline time.Duration) *sojourn.Claimed {
-		return &sojourn.Claimed{Job: sojourn.Job{Policy: sojourn.Policy{RunTimeout: run}}, Timeout: timeout, Deadline: deadline}
+	c := func(run, timeout, deadline time.Duration) *driver.Claimed {
+		return &driver.Claimed{Job: sojourn.Job{Policy: sojourn.Policy{RunTimeout: run}}, Timeout: timeout, Deadline: deadline}
 	}
 	for _, test := range []struct {
-		c    *sojourn.Claimed
+		c    *driver.Claimed
 		want string
 	}{
 		{c(0, 0, 0), ""}, {c(1, 2, 3), "run_timeout"}, {c(0, 2, 3), "timeout"}, {c(2, 3, 1), "deadline"}, {c(0, -1, 5), "timeout"},

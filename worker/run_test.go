@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // seen is an Observer that counts.
@@ -130,7 +131,7 @@ func TestClaimAnswerLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		n := 0
-		f.onClaim = func(context.Context, sojourn.ClaimRequest) (before, after error) {
+		f.onClaim = func(context.Context, driver.ClaimRequest) (before, after error) {
 			if n++; n == 1 {
 				return nil, &sojourn.Error{Code: sojourn.CodeUnknown, Message: "the line broke"}
 			}
@@ -158,7 +159,7 @@ func TestStoreDown(t *testing.T) {
 		f := newFake()
 		var calls atomic.Int32
 		var up atomic.Bool
-		f.onClaim = func(context.Context, sojourn.ClaimRequest) (before, after error) {
+		f.onClaim = func(context.Context, driver.ClaimRequest) (before, after error) {
 			if calls.Add(1); !up.Load() {
 				return errDown, nil
 			}
@@ -194,7 +195,7 @@ func TestRunEndsWithTheStore(t *testing.T) {
 				}
 				return nil
 			}
-			f.onClaim = func(context.Context, sojourn.ClaimRequest) (before, after error) { return now(), nil }
+			f.onClaim = func(context.Context, driver.ClaimRequest) (before, after error) { return now(), nil }
 			f.onFinish = func(context.Context, []sojourn.Outcome) (before, after error) { return now(), nil }
 			w := New(sojourn.NewClient(f), Options{})
 			Handle(w, kindA, func(ctx context.Context, _ *sojourn.Job, _ args) error {
@@ -382,7 +383,7 @@ func TestClaimsFromABacklog(t *testing.T) {
 			for range 100 {
 				f.add(kindA.New(args{}))
 			}
-			f.onClaim = func(context.Context, sojourn.ClaimRequest) (before, after error) { time.Sleep(took); return nil, nil }
+			f.onClaim = func(context.Context, driver.ClaimRequest) (before, after error) { time.Sleep(took); return nil, nil }
 			w := New(sojourn.NewClient(f), Options{Concurrency: 10, Logger: slog.New(slog.DiscardHandler)})
 			Handle(w, kindA, func(_ context.Context, j *sojourn.Job, _ args) error {
 				time.Sleep(time.Duration(j.ID%10+1) * c.apart)

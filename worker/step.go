@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // step is one taken job of the worker, from the claim until its report is confirmed. It is the
-// sojourn.Step of its Job.
+// driver.Step of its Job.
 type step struct {
 	r        *run
 	h        *handling // nil if the kind has none here
@@ -61,7 +62,7 @@ const (
 )
 
 // take registers claimed jobs with the worker and starts their steps, or hands them back at once.
-func (r *run) take(got []sojourn.Claimed, sent time.Time, back bool) {
+func (r *run) take(got []driver.Claimed, sent time.Time, back bool) {
 	steps := make([]*step, len(got))
 	for i := range got {
 		steps[i] = r.newStep(&got[i])
@@ -88,7 +89,7 @@ func (r *run) take(got []sojourn.Claimed, sent time.Time, back bool) {
 	}
 }
 
-func (r *run) newStep(c *sojourn.Claimed) *step {
+func (r *run) newStep(c *driver.Claimed) *step {
 	s := &step{r: r, h: r.w.handlers[c.Job.Kind], job: &c.Job, lease: c.Lease, purpose: c.Purpose, history: c.History,
 		leaseFor: c.LeaseFor, began: time.Now(), log: lines{attempt: c.Job.Attempt, wake: r.logged}}
 	s.job.Result, s.job.ResultType = nil, "" // of an earlier generation, if anything
@@ -109,13 +110,13 @@ func (r *run) newStep(c *sojourn.Claimed) *step {
 		whole := c.Job
 		s.whole = &whole
 	}
-	sojourn.Attach(s.job, s)
+	driver.Attach(s.job, s)
 	return s
 }
 
 // nearest is the limit that ends the handler's context first, nil if there is none. The durations
 // count from the claim's response; the store ends a step one lease after its limit.
-func nearest(c *sojourn.Claimed) *LimitError {
+func nearest(c *driver.Claimed) *LimitError {
 	var out LimitError
 	for _, l := range [...]LimitError{{sojourn.ReasonRunTimeout, c.Job.Policy.RunTimeout}, {sojourn.ReasonTimeout, c.Timeout}, {sojourn.ReasonDeadline, c.Deadline}} {
 		if l.Limit != 0 && (out.Limit == 0 || l.Limit < out.Limit) {
@@ -361,35 +362,35 @@ func (s *step) leave() {
 	signal(s.r.changed)
 }
 
-// SaveCheckpoint implements sojourn.Step.
+// SaveCheckpoint implements driver.Step.
 func (s *step) SaveCheckpoint(ctx context.Context, b []byte) error {
-	return s.save(ctx, sojourn.Saved{Checkpoint: b})
+	return s.save(ctx, driver.Saved{Checkpoint: b})
 }
 
-// SetProgress implements sojourn.Step.
+// SetProgress implements driver.Step.
 func (s *step) SetProgress(ctx context.Context, text string) error {
-	return s.save(ctx, sojourn.Saved{Progress: &text})
+	return s.save(ctx, driver.Saved{Progress: &text})
 }
 
-// SetKey implements sojourn.Step.
+// SetKey implements driver.Step.
 func (s *step) SetKey(ctx context.Context, key string) error {
-	return s.save(ctx, sojourn.Saved{Key: key})
+	return s.save(ctx, driver.Saved{Key: key})
 }
 
 // save writes under the step's lease. After the step was reported or lost it returns
 // sojourn.ErrLeaseLost.
-func (s *step) save(ctx context.Context, saved sojourn.Saved) error {
+func (s *step) save(ctx context.Context, saved driver.Saved) error {
 	if !s.owns() {
 		return sojourn.ErrLeaseLost
 	}
 	saved.Lease = s.lease
 	sent := time.Now()
-	answers, err := s.r.w.store.Save(ctx, []sojourn.Saved{saved})
+	answers, err := s.r.w.store.Save(ctx, []driver.Saved{saved})
 	if err != nil {
 		return err
 	}
 	if errors.Is(answers[0], sojourn.ErrLeaseLost) {
-		s.lose(sojourn.LostEnded)
+		s.lose(driver.LostEnded)
 	} else if answers[0] == nil {
 		s.r.extended([]*step{s}, sent)
 	}

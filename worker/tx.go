@@ -4,13 +4,14 @@ import (
 	"errors"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // A handler may complete its job inside its own transaction (sqlite.FinishTx, postgres.FinishTx).
 // The worker does not see whether that is committed, so it reports the outcome of a rollback: an
 // error. After a commit the lease is no longer valid, and the report changes nothing.
 
-// InTx implements sojourn.TxStep.
+// InTx implements driver.TxStep.
 func (s *step) InTx() ([]sojourn.LogLine, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -36,8 +37,8 @@ func rolledBack() sojourn.Outcome {
 
 // committed tells from the answer to a report whether the transaction has completed the job; r.mu
 // is held.
-func (s *step) committed(a sojourn.Finished) bool {
-	return s.inTx && a.Status == sojourn.FinishLost && a.Reason == sojourn.LostEnded && a.State == sojourn.Completed
+func (s *step) committed(a driver.Finished) bool {
+	return s.inTx && a.Status == driver.FinishLost && a.Reason == driver.LostEnded && a.State == sojourn.Completed
 }
 
 // afterCommit is the event of a committed step. Its Err is the ignored error of the handler.

@@ -13,6 +13,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/worker"
 )
@@ -57,7 +58,7 @@ func shared(t *testing.T) (*sojourn.Client, *sql.DB) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		found, err := c.Store().(sojourn.Checker).Check(context.Background())
+		found, err := c.Store().(driver.Checker).Check(context.Background())
 		if err := errors.Join(err, db.Close(), c.Close()); err != nil || len(found) > 0 {
 			t.Errorf("%v, %v", found, err)
 		}

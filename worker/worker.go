@@ -24,12 +24,13 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // Worker runs the handlers registered with [Handle]. All its methods are safe for concurrent use;
 // Handle is not.
 type Worker struct {
-	store    sojourn.DriverStore
+	store    driver.Store
 	o        Options
 	err      error // why the options are invalid
 	id       string
@@ -49,8 +50,8 @@ type Worker struct {
 // *Error with CodeInvalid.
 func New(c *sojourn.Client, o Options) *Worker {
 	o, err := o.withDefaults()
-	w := &Worker{store: sojourn.Of(c), o: o, err: err, id: rand.Text(), handlers: map[string]*handling{}}
-	if owner, ok := w.store.(sojourn.Owner); ok && owner.OwnerID() != "" {
+	w := &Worker{store: driver.Of(c), o: o, err: err, id: rand.Text(), handlers: map[string]*handling{}}
+	if owner, ok := w.store.(driver.Owner); ok && owner.OwnerID() != "" {
 		w.id = owner.OwnerID() + "." + w.id
 	}
 	w.phase = w.id[len(w.id)-1] // random too

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/internal/bench"
@@ -88,14 +90,14 @@ func serve(file string, empty bool) error {
 	}
 	defer c.Close()
 	ctx := context.Background()
-	tokens := c.Store().(sojourn.AccessStore)
-	t, bearer := server.NewToken("bench", time.Hour, []sojourn.Grant{{Verbs: []sojourn.Verb{sojourn.VerbEnqueue, sojourn.VerbWork, sojourn.VerbRead}}})
+	tokens := c.Store().(access.Keeper)
+	t, bearer := server.NewToken("bench", time.Hour, []access.Grant{{Verbs: []access.Verb{access.VerbEnqueue, access.VerbWork, access.VerbRead}}})
 	if err := tokens.SetAccessToken(ctx, t); err != nil {
 		return err
 	}
-	store := sojourn.Of(c)
+	store := driver.Of(c)
 	if empty {
-		store = &nothing{Store: store, AccessStore: tokens}
+		store = &nothing{Store: store, Keeper: tokens}
 	}
 	log, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -123,7 +125,7 @@ func serve(file string, empty bool) error {
 // nothing is a store that acknowledges jobs which it does not store.
 type nothing struct {
 	sojourn.Store
-	sojourn.AccessStore
+	access.Keeper
 	ids atomic.Int64
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/bench"
 	"github.com/sojourn-queue/sojourn/store/postgres"
 )
@@ -41,14 +42,14 @@ func TestRawLeavesTheSameRows(t *testing.T) {
 	}{
 		{"enqueue", func() error { return (&bench.Sojourn{Client: c}).Enqueue(ctx, 1, 1) }, func() error { return r.enqueue(ctx, 1) }},
 		{"claim", func() error {
-			jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: worker, Queues: []string{bench.Queue}, Kinds: []string{bench.Kind}, Max: 1, Capacity: 1})
+			jobs, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: worker, Queues: []string{bench.Queue}, Kinds: []string{bench.Kind}, Max: 1, Capacity: 1})
 			if err == nil {
 				lease = jobs[0].Lease
 			}
 			return err
 		}, func() (err error) { ids, err = r.claim(ctx, 1); return err }},
 		{"finish", func() error {
-			_, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: lease, Type: sojourn.OutcomeCompleted}})
+			_, err := driver.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: lease, Type: sojourn.OutcomeCompleted}})
 			return err
 		}, func() error { return r.finish(ctx, ids) }},
 	} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/bench"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
@@ -42,14 +43,14 @@ func TestRawLeavesTheSameRows(t *testing.T) {
 	}{
 		{"enqueue", func() error { return (&bench.Sojourn{Client: c}).Enqueue(t.Context(), 1, 1) }, func() error { return r.enqueue(1) }},
 		{"claim", func() error {
-			jobs, err := sojourn.Of(c).Claim(t.Context(), sojourn.ClaimRequest{Worker: rawWorker, Queues: []string{bench.Queue}, Kinds: []string{bench.Kind}, Max: 1, Capacity: 1})
+			jobs, err := driver.Of(c).Claim(t.Context(), driver.ClaimRequest{Worker: rawWorker, Queues: []string{bench.Queue}, Kinds: []string{bench.Kind}, Max: 1, Capacity: 1})
 			if err == nil {
 				lease = jobs[0].Lease
 			}
 			return err
 		}, func() (err error) { ids, err = r.claim(1); return err }},
 		{"finish", func() error {
-			_, err := sojourn.Of(c).Finish(t.Context(), []sojourn.Outcome{{Lease: lease, Type: sojourn.OutcomeCompleted}})
+			_, err := driver.Of(c).Finish(t.Context(), []sojourn.Outcome{{Lease: lease, Type: sojourn.OutcomeCompleted}})
 			return err
 		}, func() error { return r.finish(ids) }},
 	} {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 )
 
 const auditHelp = `Lists the operations that operators ran or tried to run through servers, newest first: changes of jobs, queues, workers and responses, and repairs. Each entry has
@@ -14,7 +15,7 @@ the token id, the client address and the result. Commands that open the database
 
 func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "list the operations of operators through servers, newest first", Long: auditHelp, Args: cobra.NoArgs}
-	f := sojourn.AuditFilter{}
+	f := access.AuditFilter{}
 	var since string
 	fl := cmd.Flags()
 	fl.StringVar(&f.Who, "who", "", "only operations of the token with this `ID`")
@@ -34,8 +35,8 @@ func (a *app) auditCommand() *cobra.Command {
 	return group("audit", "show the operations of operators through servers", cmd)
 }
 
-func (a *app) auditLs(cmd *cobra.Command, c *sojourn.Client, f sojourn.AuditFilter, since string) error {
-	r, ok := c.Store().(sojourn.AuditReader)
+func (a *app) auditLs(cmd *cobra.Command, c *sojourn.Client, f access.AuditFilter, since string) error {
+	r, ok := c.Store().(access.AuditReader)
 	if !ok {
 		return fmt.Errorf("this store keeps no audit log")
 	}

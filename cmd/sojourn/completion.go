@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store"
 )
@@ -153,7 +154,7 @@ func outcomeNames() (names []string) {
 }
 
 func verbNames() (names []string) {
-	for _, v := range sojourn.Verbs {
+	for _, v := range access.Verbs {
 		names = append(names, string(v))
 	}
 	return names

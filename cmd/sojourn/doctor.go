@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // diagnosis is the output of doctor.
@@ -32,7 +34,7 @@ func repaired(ctx context.Context, c *sojourn.Client, wanted bool) (lines []stri
 	if !wanted {
 		return nil, nil
 	}
-	r, ok := c.Store().(sojourn.Repairer)
+	r, ok := c.Store().(driver.Repairer)
 	if !ok {
 		return nil, fmt.Errorf("this store cannot repair itself")
 	}
@@ -49,7 +51,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&repair, "repair", false, "recompute the in-flight counters first, then check; repairs nothing else")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.with(func(c *sojourn.Client) error {
-			checker, ok := c.Store().(sojourn.Checker)
+			checker, ok := c.Store().(driver.Checker)
 			if !ok {
 				return fmt.Errorf("this store cannot check itself")
 			}
@@ -75,10 +77,10 @@ const readableCheck = "rows-readable"
 
 // unreadable reads everything that job ls, queue ls, worker ls, inbox ls and token ls read, and the
 // args and results of all jobs.
-func unreadable(ctx context.Context, c *sojourn.Client) (found []sojourn.Violation) {
+func unreadable(ctx context.Context, c *sojourn.Client) (found []driver.Violation) {
 	note := func(what string, err error) {
 		if err != nil {
-			found = append(found, sojourn.Violation{Check: readableCheck, Detail: what + " cannot be read: " + err.Error()})
+			found = append(found, driver.Violation{Check: readableCheck, Detail: what + " cannot be read: " + err.Error()})
 		}
 	}
 	var after sojourn.ID
@@ -105,7 +107,7 @@ func unreadable(ctx context.Context, c *sojourn.Client) (found []sojourn.Violati
 		_, err := s.Workers(ctx, sojourn.WorkerFilter{})
 		note("the workers", err)
 	}
-	if s, ok := c.Store().(sojourn.AccessStore); ok {
+	if s, ok := c.Store().(access.Keeper); ok {
 		_, err := s.AccessTokens(ctx)
 		note("the tokens", err)
 	}
@@ -120,8 +122,8 @@ const doctorPage = 200
 const progressEvery = 5 * time.Second
 
 // check runs the checks, and reports on stderr how far they have come.
-func (a *app) check(ctx context.Context, c sojourn.Checker) ([]sojourn.Violation, error) {
-	p, ok := c.(sojourn.ProgressChecker)
+func (a *app) check(ctx context.Context, c driver.Checker) ([]driver.Violation, error) {
+	p, ok := c.(driver.ProgressChecker)
 	if !ok {
 		return c.Check(ctx)
 	}
@@ -129,9 +131,9 @@ func (a *app) check(ctx context.Context, c sojourn.Checker) ([]sojourn.Violation
 }
 
 // progress writes a line at most once in every.
-func progress(out io.Writer, every time.Duration) func(sojourn.CheckProgress) {
+func progress(out io.Writer, every time.Duration) func(driver.CheckProgress) {
 	last := time.Now()
-	return func(at sojourn.CheckProgress) {
+	return func(at driver.CheckProgress) {
 		if time.Since(last) >= every {
 			last = time.Now()
 			fmt.Fprintf(out, "check %d of %d, %s: %d rows read so far\n", at.Number, at.Of, at.Check, at.Rows)
@@ -141,7 +143,7 @@ func progress(out io.Writer, every time.Duration) func(sojourn.CheckProgress) {
 
 // diagnose sorts violations by their checks. One of a check that is not in names is shown all the
 // same.
-func diagnose(names []string, violations []sojourn.Violation) diagnosis {
+func diagnose(names []string, violations []driver.Violation) diagnosis {
 	d := diagnosis{Healthy: len(violations) == 0}
 	place := map[string]int{}
 	add := func(name string) int {

@@ -11,7 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // commandLine runs a command line in this process.
@@ -39,8 +39,8 @@ func tamper(t *testing.T, file, sql string) {
 func TestDoctorProgress(t *testing.T) {
 	var out strings.Builder
 	report := progress(&out, 0)
-	report(sojourn.CheckProgress{Check: "live-state", Number: 4, Of: 41, Rows: 12000})
-	progress(&out, time.Hour)(sojourn.CheckProgress{Check: "too soon"})
+	report(driver.CheckProgress{Check: "live-state", Number: 4, Of: 41, Rows: 12000})
+	progress(&out, time.Hour)(driver.CheckProgress{Check: "too soon"})
 	if out.String() != "check 4 of 41, live-state: 12000 rows read so far\n" {
 		t.Errorf("%q", out.String())
 	}

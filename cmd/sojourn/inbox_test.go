@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
@@ -25,9 +26,9 @@ func TestWhyShowsNearMisses(t *testing.T) {
 		}
 	}
 	must(c.Enqueue(ctx, sojourn.NewJob("charge", nil, sojourn.Key("inv-43"))))
-	claimed, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"charge"}, Max: 1, Capacity: 1})
+	claimed, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"charge"}, Max: 1, Capacity: 1})
 	must(claimed, err)
-	must(sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: claimed[0].Lease, Type: sojourn.OutcomeAwait}}))
+	must(driver.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: claimed[0].Lease, Type: sojourn.OutcomeAwait}}))
 	must(c.Respond(ctx, &sojourn.Response{Kind: "charge", Key: "INV-43"}))
 	must(nil, c.Close())
 	why := func(args ...string) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 	"github.com/sojourn-queue/sojourn/store"
@@ -91,7 +92,7 @@ func scripts(t *testing.T, url, pattern string) {
 				return err
 			}
 			e.Defer(func() { _ = c.Close() })
-			h, err := server.New(context.Background(), sojourn.Of(c), server.Options{Open: true})
+			h, err := server.New(context.Background(), driver.Of(c), server.Options{Open: true})
 			if err != nil {
 				return err
 			}
@@ -117,7 +118,7 @@ func claims(ts *testscript.TestScript, neg bool, args []string) {
 	c, err := store.Open(url)
 	ts.Check(err)
 	defer c.Close()
-	_, err = sojourn.Of(c).Claim(context.Background(), sojourn.ClaimRequest{Worker: args[0] + "." + args[1], Name: args[0], Queues: []string{sojourn.DefaultQueue},
+	_, err = driver.Of(c).Claim(context.Background(), driver.ClaimRequest{Worker: args[0] + "." + args[1], Name: args[0], Queues: []string{sojourn.DefaultQueue},
 		Kinds: []string{args[1]}, Max: 1, Capacity: 1})
 	if !neg {
 		ts.Check(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/store"
+	"github.com/sojourn-queue/sojourn/store/migrate"
 )
 
 func (a *app) migrateCommand() *cobra.Command {
@@ -20,7 +21,7 @@ func (a *app) migrateCommand() *cobra.Command {
 
 // schema is the output of status, up, down and check.
 type schema struct {
-	sojourn.Schema
+	migrate.Schema
 	Steps []string `json:"steps,omitempty"` // that were taken
 	Drift []string `json:"drift,omitempty"`
 }
@@ -30,7 +31,7 @@ func (s schema) String() string {
 }
 
 // migrating opens the tables of a store for fn, whatever version they have.
-func (a *app) migrating(fn func(m sojourn.Migrator) error, options ...store.Option) error {
+func (a *app) migrating(fn func(m migrate.Migrator) error, options ...store.Option) error {
 	if err := store.Valid(a.url()); err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (a *app) show(s schema) error {
 func (a *app) migrateStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "status", Short: "show the schema version; exit code 1 if this program cannot use it", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.migrating(func(m sojourn.Migrator) error {
+		return a.migrating(func(m migrate.Migrator) error {
 			found, err := m.Schema(cmd.Context())
 			if err == nil {
 				err = a.show(schema{Schema: found})
@@ -75,7 +76,7 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 }
 
 // usable says what to do about a schema that this program cannot work with.
-func usable(s sojourn.Schema) error {
+func usable(s migrate.Schema) error {
 	switch {
 	case s.Found < s.Newest:
 		return errors.New(`the schema is out of date; run "sojourn migrate up"`)
@@ -90,7 +91,7 @@ func (a *app) migrateUpCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "up", Short: "migrate the schema to the newest version; creates a missing store", Args: cobra.NoArgs}
 	cmd.Flags().IntVar(&to, "to", -1, "stop at this `version` (default the newest)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.migrating(func(m sojourn.Migrator) error {
+		return a.migrating(func(m migrate.Migrator) error {
 			s, err := m.Schema(cmd.Context())
 			if err != nil {
 				return err
@@ -109,7 +110,7 @@ func (a *app) migrateUpCommand() *cobra.Command {
 }
 
 // migrate goes to a version and shows the steps.
-func (a *app) migrate(ctx context.Context, m sojourn.Migrator, to int) error {
+func (a *app) migrate(ctx context.Context, m migrate.Migrator, to int) error {
 	steps, err := m.Migrate(ctx, to)
 	s := schema{}
 	for _, step := range steps {
@@ -127,7 +128,7 @@ func (a *app) migrate(ctx context.Context, m sojourn.Migrator, to int) error {
 	return err
 }
 
-func stepName(m sojourn.Migration) string {
+func stepName(m migrate.Migration) string {
 	if m.Down {
 		return fmt.Sprintf("%04d_%s down", m.Version, m.Name)
 	}
@@ -147,7 +148,7 @@ func (a *app) migrateDownCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&yes, "yes", false, "delete the rows of the removed tables and columns")
 	cmd.MarkFlagsMutuallyExclusive("steps", "to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.migrating(func(m sojourn.Migrator) error {
+		return a.migrating(func(m migrate.Migrator) error {
 			goal, err := downGoal(cmd, m, steps, to)
 			if err != nil {
 				return err
@@ -168,7 +169,7 @@ func (a *app) migrateDownCommand() *cobra.Command {
 }
 
 // downGoal is the version that --steps or --to mean.
-func downGoal(cmd *cobra.Command, m sojourn.Migrator, steps, to int) (int, error) {
+func downGoal(cmd *cobra.Command, m migrate.Migrator, steps, to int) (int, error) {
 	s, err := m.Schema(cmd.Context())
 	switch {
 	case err != nil:
@@ -186,7 +187,7 @@ func downGoal(cmd *cobra.Command, m sojourn.Migrator, steps, to int) (int, error
 }
 
 // loses lists what a plan takes away that holds rows.
-func loses(plan []sojourn.Migration) (out []string) {
+func loses(plan []migrate.Migration) (out []string) {
 	for _, step := range plan {
 		for _, l := range step.Loses {
 			switch {
@@ -210,7 +211,7 @@ func (a *app) migratePrintCommand() *cobra.Command {
 	cmd.Flags().IntVar(&to, "to", 0, "print the statements that lead to this `version`, up or down")
 	cmd.MarkFlagsMutuallyExclusive("steps", "to")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		show := func(m sojourn.Migrator) error {
+		show := func(m migrate.Migrator) error {
 			s, err := m.Schema(cmd.Context())
 			goal := s.Newest
 			switch {
@@ -220,7 +221,7 @@ func (a *app) migratePrintCommand() *cobra.Command {
 			case down:
 				goal, err = downGoal(cmd, m, steps, to)
 			}
-			var plan []sojourn.Migration
+			var plan []migrate.Migration
 			if err == nil {
 				plan, err = m.Plan(cmd.Context(), goal)
 			}
@@ -239,7 +240,7 @@ func (a *app) migratePrintCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printPlan(plan []sojourn.Migration) error {
+func (a *app) printPlan(plan []migrate.Migration) error {
 	for _, step := range plan {
 		if a.asJSON() {
 			if err := a.json(step); err != nil {
@@ -248,7 +249,7 @@ func (a *app) printPlan(plan []sojourn.Migration) error {
 			continue
 		}
 		text := "-- " + stepName(step) + "\n"
-		for _, l := range loses([]sojourn.Migration{step}) {
+		for _, l := range loses([]migrate.Migration{step}) {
 			text += "-- deletes " + l + "\n"
 		}
 		text += "begin;\n" + strings.Join(step.SQL, ";\n") + ";\ncommit;\n"
@@ -262,7 +263,7 @@ func (a *app) printPlan(plan []sojourn.Migration) error {
 func (a *app) migrateCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "check", Short: "compare the tables with the migrations; exit code 1 if they differ", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.migrating(func(m sojourn.Migrator) error {
+		return a.migrating(func(m migrate.Migrator) error {
 			found, err := m.Schema(cmd.Context())
 			if err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -53,7 +54,7 @@ func TestWaits(t *testing.T) {
 }
 
 func TestDiagnose(t *testing.T) {
-	d := diagnose([]string{"a", "b"}, []sojourn.Violation{{Check: "b", Detail: "1"}, {Check: "new", Detail: "2"}, {Check: "b", Detail: "3"}})
+	d := diagnose([]string{"a", "b"}, []driver.Violation{{Check: "b", Detail: "1"}, {Check: "new", Detail: "2"}, {Check: "b", Detail: "3"}})
 	if got, want := fmt.Sprint(d), "{false [] [{a []} {b [1 3]} {new [2]}]}"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 func (a *app) queueCommand() *cobra.Command {
@@ -30,7 +31,7 @@ func (a *app) queueLsCommand() *cobra.Command {
 			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, sojourn.MaxFind)
 		}
 		return a.with(func(c *sojourn.Client) error {
-			page, more, err := queuePage(cmd.Context(), sojourn.Of(c), args, after, limit)
+			page, more, err := queuePage(cmd.Context(), driver.Of(c), args, after, limit)
 			if err != nil {
 				return err
 			}
@@ -50,7 +51,7 @@ func (a *app) queueLsCommand() *cobra.Command {
 
 // queuePage lists the queues of one page, and whether there are more. Queues that are named are
 // read at once, and so are all queues of a store that has no pages.
-func queuePage(ctx context.Context, st sojourn.DriverStore, names []string, after string, limit int) (page []sojourn.QueueStatus, more bool, err error) {
+func queuePage(ctx context.Context, st driver.Store, names []string, after string, limit int) (page []sojourn.QueueStatus, more bool, err error) {
 	if lister, ok := st.(sojourn.QueueLister); ok && len(names) == 0 {
 		p, err := lister.ListQueues(ctx, sojourn.QueueFilter{After: after, Limit: limit})
 		return p.Queues, p.Next != "", err

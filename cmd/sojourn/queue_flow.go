@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // flowFlags are the settings of queue set that decide which ready jobs start, and in which order.
@@ -145,7 +146,7 @@ func (a *app) printQueue(q sojourn.QueueStatus, now time.Time) error {
 	row("age step", s.AgeStep.String(), s.AgeStep > 0)
 	row("group limit", fmt.Sprint(s.GroupLimit), s.GroupLimit > 0)
 	for _, group := range slices.Sorted(maps.Keys(s.Shares)) {
-		row("share of "+group, fmt.Sprintf("%g%% = %d", s.Shares[group]*100, sojourn.ShareOf(s, group)), true)
+		row("share of "+group, fmt.Sprintf("%g%% = %d", s.Shares[group]*100, rules.ShareOf(s, group)), true)
 	}
 	row("borrow", "yes", s.Borrow)
 	row("fair", "yes", s.Fair)

@@ -116,15 +116,15 @@ func faultRows(table *faultTable, all bool) (rows []*faultRow) {
 var faultDrivers = map[string]func(t *testing.T) func(ctx context.Context, in faultInput, done func(faultResult)) error{
 	"go": func(*testing.T) func(context.Context, faultInput, func(faultResult)) error { return driveFaults },
 	"python": func(t *testing.T) func(context.Context, faultInput, func(faultResult)) error {
-		return driver(interpreter(t, "python3"), "../../sdk/python/tests/faults.py")
+		return runsTable(interpreter(t, "python3"), "../../sdk/python/tests/faults.py")
 	},
 	"typescript": func(t *testing.T) func(context.Context, faultInput, func(faultResult)) error {
-		return driver(interpreter(t, "node"), "../../sdk/typescript/test/faults.js")
+		return runsTable(interpreter(t, "node"), "../../sdk/typescript/test/faults.js")
 	},
 }
 
-// driver runs a program that reads the rows as JSON and writes a line of JSON for each result.
-func driver(program, file string) func(ctx context.Context, in faultInput, done func(faultResult)) error {
+// runsTable runs a program that reads the rows as JSON and writes a line of JSON for each result.
+func runsTable(program, file string) func(ctx context.Context, in faultInput, done func(faultResult)) error {
 	return func(ctx context.Context, in faultInput, done func(faultResult)) error {
 		text, err := json.Marshal(in)
 		if err != nil {

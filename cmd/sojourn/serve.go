@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store"
@@ -133,7 +135,7 @@ func (f serveFlags) open(ctx context.Context, c *sojourn.Client) (bool, error) {
 	if f.insecure {
 		return true, nil
 	}
-	keeper, ok := c.Store().(sojourn.AccessStore)
+	keeper, ok := c.Store().(access.Keeper)
 	if !ok {
 		return false, sojourn.Invalid("store", "this store cannot hold tokens; use another store, or --insecure-no-auth")
 	}
@@ -161,7 +163,7 @@ func (a *app) serve(ctx context.Context, c *sojourn.Client, f serveFlags) error 
 	if f.limits.MaxQueues = f.queues; f.queues == 0 {
 		f.limits.MaxQueues = -1
 	}
-	s, err := server.New(ctx, sojourn.Of(c), f.limits)
+	s, err := server.New(ctx, driver.Of(c), f.limits)
 	if err != nil {
 		return err
 	}

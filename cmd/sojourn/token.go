@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 )
 
@@ -49,18 +50,18 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 				return sojourn.Invalid(name, "the pattern is empty; give a pattern, or '*' for all")
 			}
 		}
-		grant := sojourn.Grant{Queue: queue, Kind: kind}
+		grant := access.Grant{Queue: queue, Kind: kind}
 		for _, v := range verbs {
-			grant.Verbs = append(grant.Verbs, sojourn.Verb(v))
+			grant.Verbs = append(grant.Verbs, access.Verb(v))
 		}
-		return a.withTokens(func(s sojourn.AccessStore) error {
-			return a.makeToken(cmd.Context(), s, name, life, []sojourn.Grant{grant})
+		return a.withTokens(func(s access.Keeper) error {
+			return a.makeToken(cmd.Context(), s, name, life, []access.Grant{grant})
 		})
 	}
 	return cmd
 }
 
-func (a *app) makeToken(ctx context.Context, s sojourn.AccessStore, name string, life time.Duration, grants []sojourn.Grant) error {
+func (a *app) makeToken(ctx context.Context, s access.Keeper, name string, life time.Duration, grants []access.Grant) error {
 	if life <= 0 || life > sojourn.MaxHorizon {
 		return sojourn.Invalid("for", "%v is out of range: above 0, up to 10 years", life)
 	}
@@ -75,9 +76,9 @@ func (a *app) makeToken(ctx context.Context, s sojourn.AccessStore, name string,
 }
 
 // withTokens opens the store itself: a server gives its tokens to nobody.
-func (a *app) withTokens(fn func(s sojourn.AccessStore) error) error {
+func (a *app) withTokens(fn func(s access.Keeper) error) error {
 	return a.creating(func(c *sojourn.Client) error {
-		s, ok := c.Store().(sojourn.AccessStore)
+		s, ok := c.Store().(access.Keeper)
 		if !ok {
 			return sojourn.Invalid("store", "%s gives no access to tokens; run this command on the server's machine and name its database with --store", a.shown())
 		}
@@ -88,7 +89,7 @@ func (a *app) withTokens(fn func(s sojourn.AccessStore) error) error {
 func (a *app) tokenLsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "list tokens, without their secrets", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.withTokens(func(s sojourn.AccessStore) error {
+		return a.withTokens(func(s access.Keeper) error {
 			tokens, err := s.AccessTokens(cmd.Context())
 			if err != nil || a.asJSON() {
 				return orElse(err, func() error { return jsonLines(a, tokens) })
@@ -117,7 +118,7 @@ func lastUse(at time.Time) string {
 	return at.Format(time.RFC3339)
 }
 
-func grantsText(grants []sojourn.Grant) string {
+func grantsText(grants []access.Grant) string {
 	var all []string
 	for _, g := range grants {
 		var verbs []string
@@ -136,7 +137,7 @@ func grantsText(grants []sojourn.Grant) string {
 }
 
 // tokenNamed finds a token by its id.
-func tokenNamed(ctx context.Context, s sojourn.AccessStore, id string) (sojourn.AccessToken, error) {
+func tokenNamed(ctx context.Context, s access.Keeper, id string) (access.Token, error) {
 	tokens, err := s.AccessTokens(ctx)
 	for _, t := range tokens {
 		if t.ID == id {
@@ -146,13 +147,13 @@ func tokenNamed(ctx context.Context, s sojourn.AccessStore, id string) (sojourn.
 	if err == nil {
 		err = sojourn.NotFound("no token has the id %.64q; \"sojourn token ls\" lists them", id)
 	}
-	return sojourn.AccessToken{}, err
+	return access.Token{}, err
 }
 
 func (a *app) tokenRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "revoke ID...", Short: "revoke tokens; every server refuses them within 2 s", Args: cobra.MinimumNArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withTokens(func(s sojourn.AccessStore) error {
+		return a.withTokens(func(s access.Keeper) error {
 			for _, id := range args {
 				t, err := tokenNamed(cmd.Context(), s, id)
 				if err != nil {
@@ -180,7 +181,7 @@ func (a *app) tokenRotateCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the old token stays valid")
 	cmd.Flags().DurationVar(&life, "for", 90*24*time.Hour, "how long the new token is valid")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withTokens(func(s sojourn.AccessStore) error {
+		return a.withTokens(func(s access.Keeper) error {
 			old, err := tokenNamed(cmd.Context(), s, args[0])
 			if err == nil && !old.Good(time.Now()) {
 				err = sojourn.Conflict("token %s has expired or is revoked; create a new one with \"sojourn token create\"", old.ID)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
@@ -28,7 +29,7 @@ func onBoth(t *testing.T, fn func(t *testing.T, c *sojourn.Client, url string)) 
 			t.Cleanup(func() { _ = c.Close() })
 			url := "sqlite:" + path
 			if name == "server" {
-				h, err := server.New(t.Context(), sojourn.Of(c), server.Options{Open: true})
+				h, err := server.New(t.Context(), driver.Of(c), server.Options{Open: true})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -129,11 +130,11 @@ func TestTail(t *testing.T) {
 			}
 			expect("state    ready")
 			progress := "half"
-			got, err := sojourn.Of(c).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 1})
+			got, err := driver.Of(c).Claim(t.Context(), driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 1})
 			if err != nil || len(got) != 1 {
 				t.Fatal(got, err)
 			}
-			if _, err := sojourn.Of(c).Save(t.Context(), []sojourn.Saved{{Lease: got[0].Lease, Progress: &progress, Log: []sojourn.LogLine{{Level: "INFO", Text: "sent"}}}}); err != nil {
+			if _, err := driver.Of(c).Save(t.Context(), []driver.Saved{{Lease: got[0].Lease, Progress: &progress, Log: []sojourn.LogLine{{Level: "INFO", Text: "sent"}}}}); err != nil {
 				t.Fatal(err)
 			}
 			seen := next() + next() + next()
@@ -146,7 +147,7 @@ func TestTail(t *testing.T) {
 			if want == exitFailed {
 				o.Type, o.Reason, o.Text = sojourn.OutcomeAbort, "declined", "no money"
 			}
-			if _, err := sojourn.Of(c).Finish(t.Context(), []sojourn.Outcome{o}); err != nil {
+			if _, err := driver.Of(c).Finish(t.Context(), []sojourn.Outcome{o}); err != nil {
 				t.Fatal(err)
 			}
 			expect("history  attempt 1, start: ")

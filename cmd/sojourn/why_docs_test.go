@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
@@ -111,8 +112,8 @@ func (h held) play(t *testing.T) string {
 	}
 	defer c.Close()
 	ctx := context.Background()
-	r := sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"calls"}, Kinds: []string{"call", "fax"}, Max: max(h.claims, 1), Capacity: 100}
-	jobs, err := sojourn.Of(c).Claim(ctx, r)
+	r := driver.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"calls"}, Kinds: []string{"call", "fax"}, Max: max(h.claims, 1), Capacity: 100}
+	jobs, err := driver.Of(c).Claim(ctx, r)
 	if err != nil || h.claims == 0 && len(jobs) > 0 {
 		t.Fatal(jobs, err)
 	}
@@ -120,7 +121,7 @@ func (h held) play(t *testing.T) string {
 		if !h.fail {
 			break
 		}
-		if _, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: j.Lease, Type: sojourn.OutcomeAbort, Reason: "http_503"}}); err != nil {
+		if _, err := driver.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: j.Lease, Type: sojourn.OutcomeAbort, Reason: "http_503"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 const windowHelp = `Shows when windows open and close, and clock changes of the time zone. A WINDOW is
@@ -149,7 +150,7 @@ func zoneOf(name string, all []sojourn.Windows) (*time.Location, error) {
 			name = ws[0].Zone
 		}
 	}
-	return sojourn.Zone(name)
+	return rules.Zone(name)
 }
 
 // nextOpenings are at most n openings from a moment on. If the windows are open then, the first
@@ -157,14 +158,14 @@ func zoneOf(name string, all []sojourn.Windows) (*time.Location, error) {
 func nextOpenings(from time.Time, n int, all []sojourn.Windows) ([]opening, error) {
 	var list []opening
 	for at := from; len(list) < n; {
-		opens, err := sojourn.NextOpening(at, all...)
+		opens, err := rules.NextOpening(at, all...)
 		if err != nil && len(list) > 0 {
 			break // it was the last one
 		}
 		if err != nil {
 			return nil, err
 		}
-		shuts, err := sojourn.NextClosing(opens, sojourn.WindowHorizon, all...)
+		shuts, err := rules.NextClosing(opens, sojourn.WindowHorizon, all...)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/worker"
 )
@@ -38,7 +39,7 @@ func run(ctx context.Context) error {
 
 	// A worker takes the first job and dies. It claims by hand, because a program cannot kill a
 	// part of itself.
-	dead, err := sojourn.Of(client).Claim(ctx, sojourn.ClaimRequest{Worker: "dead", Queues: []string{sojourn.DefaultQueue}, Kinds: []string{charge.Name},
+	dead, err := driver.Of(client).Claim(ctx, driver.ClaimRequest{Worker: "dead", Queues: []string{sojourn.DefaultQueue}, Kinds: []string{charge.Name},
 		Max: 1, Capacity: 1, Lease: time.Second}) // the shortest; the default is 30 s
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func run(ctx context.Context) error {
 	}
 	// The dead come back, as a process does whose machine was asleep. Its report changes nothing
 	// any more.
-	late, err := sojourn.Of(client).Finish(ctx, []sojourn.Outcome{{Lease: dead[0].Lease, Type: sojourn.OutcomeAbort}})
+	late, err := driver.Of(client).Finish(ctx, []sojourn.Outcome{{Lease: dead[0].Lease, Type: sojourn.OutcomeAbort}})
 	if err != nil {
 		return err
 	}

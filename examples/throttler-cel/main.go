@@ -8,6 +8,7 @@ import (
 	"log"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
@@ -46,7 +47,7 @@ func run(ctx context.Context) error {
 	}
 	in := map[string]int{}
 	for more := true; more; { // rules have some time for each claim: on a busy machine one does not get to all groups
-		started, err := sojourn.Of(client).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"visit"}, Max: 150, Capacity: 150})
+		started, err := driver.Of(client).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"visit"}, Max: 150, Capacity: 150})
 		if err != nil {
 			return err
 		}

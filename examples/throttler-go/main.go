@@ -8,7 +8,9 @@ import (
 	"log"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 var visit = sojourn.Kind[int]{Name: "visit"}
@@ -16,9 +18,9 @@ var visit = sojourn.Kind[int]{Name: "visit"}
 var slots = map[string]int64{"east": 40, "north": 30, "west": 30}
 
 // regions sees the candidate and the load in flight: jobs that run or await their response.
-func regions(_ context.Context, c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
-	used := f.Sum(func(l sojourn.FlightLoad) bool { return l.Group == c.Group }).Weight
-	return sojourn.Admission{Start: used+int64(c.Weight) <= slots[c.Group], Text: "the slots of " + c.Group + " are taken"}, nil
+func regions(_ context.Context, c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
+	used := f.Sum(func(l throttle.FlightLoad) bool { return l.Group == c.Group }).Weight
+	return throttle.Admission{Start: used+int64(c.Weight) <= slots[c.Group], Text: "the slots of " + c.Group + " are taken"}, nil
 }
 
 func main() {
@@ -28,7 +30,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	client, err := sqlite.Open(":memory:", sqlite.Throttle("default", sojourn.ThrottlerFunc(regions)))
+	client, err := sqlite.Open(":memory:", sqlite.Throttle("default", throttle.ThrottlerFunc(regions)))
 	if err != nil {
 		return err
 	}
@@ -44,7 +46,7 @@ func run(ctx context.Context) error {
 	}
 	in := map[string]int{}
 	for more := true; more; { // a throttler has some time for each claim: on a busy machine one does not get to all groups
-		started, err := sojourn.Of(client).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"visit"}, Max: 150, Capacity: 150})
+		started, err := driver.Of(client).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"visit"}, Max: 150, Capacity: 150})
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rules"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/worker"
 )
@@ -30,7 +31,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	zone, err := sojourn.Zone(berlin)
+	zone, err := rules.Zone(berlin)
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 )
 
 // token stores a token and gives the header with it.
-func (s *site) token(life time.Duration, grants ...sojourn.Grant) string {
+func (s *site) token(life time.Duration, grants ...access.Grant) string {
 	s.Helper()
-	return s.issue(func(t *sojourn.AccessToken) { t.ExpiresAt = time.Now().Add(life) }, grants...)
+	return s.issue(func(t *access.Token) { t.ExpiresAt = time.Now().Add(life) }, grants...)
 }
 
 // forget makes the server read the tokens again.
@@ -95,11 +96,11 @@ func (s *site) try(o declared, header string) answer {
 }
 
 // issue stores a token that a test has changed, and gives the header with it.
-func (s *site) issue(change func(*sojourn.AccessToken), grants ...sojourn.Grant) string {
+func (s *site) issue(change func(*access.Token), grants ...access.Grant) string {
 	s.Helper()
 	t, bearer := NewToken("test", time.Hour, grants)
 	change(&t)
-	if err := s.client.Store().(sojourn.AccessStore).SetAccessToken(s.Context(), t); err != nil {
+	if err := s.client.Store().(access.Keeper).SetAccessToken(s.Context(), t); err != nil {
 		s.Fatal(err)
 	}
 	s.forget()
@@ -107,17 +108,17 @@ func (s *site) issue(change func(*sojourn.AccessToken), grants ...sojourn.Grant)
 }
 
 // badTokens: an invalid token is refused for every verb.
-func (s *site) badTokens(verb sojourn.Verb) map[string]string {
+func (s *site) badTokens(verb access.Verb) map[string]string {
 	s.Helper()
-	grant := sojourn.Grant{Verbs: []sojourn.Verb{verb}}
-	_, elsewhere := NewToken("of another store", time.Hour, []sojourn.Grant{grant})
+	grant := access.Grant{Verbs: []access.Verb{verb}}
+	_, elsewhere := NewToken("of another store", time.Hour, []access.Grant{grant})
 	good := s.token(time.Hour, grant)
 	return map[string]string{
 		"none": "X-Nothing: 1", "empty": "Authorization: Bearer ", "basic": "Authorization: Basic c2o6c2o=", "garbage": "Authorization: Bearer ~~",
 		"unknown": "Authorization: Bearer " + elsewhere, "cut": good[:len(good)-1], "longer": good + "A",
 		"another's secret": good[:len("Authorization: Bearer sj_0123456789_")] + elsewhere[len("sj_0123456789_"):],
-		"expired":          s.issue(func(t *sojourn.AccessToken) { t.ExpiresAt = time.Now().Add(-time.Second) }, grant),
-		"revoked":          s.issue(func(t *sojourn.AccessToken) { t.RevokedAt = time.Now().Add(-time.Second) }, grant),
+		"expired":          s.issue(func(t *access.Token) { t.ExpiresAt = time.Now().Add(-time.Second) }, grant),
+		"revoked":          s.issue(func(t *access.Token) { t.RevokedAt = time.Now().Add(-time.Second) }, grant),
 	}
 }
 
@@ -127,10 +128,10 @@ func TestEveryRouteAndToken(t *testing.T) {
 	s := newSite(t, Options{})
 	s.seed()
 	all, tried := operations(t), 0
-	for _, verb := range sojourn.Verbs {
+	for _, verb := range access.Verbs {
 		bad := s.badTokens(verb)
-		good := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{verb}})
-		foreign := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{verb}, Queue: "other*", Kind: "other*"})
+		good := s.token(time.Hour, access.Grant{Verbs: []access.Verb{verb}})
+		foreign := s.token(time.Hour, access.Grant{Verbs: []access.Verb{verb}, Queue: "other*", Kind: "other*"})
 		for _, o := range all {
 			unauthorizedBody := ""
 			for sort, header := range bad {
@@ -176,7 +177,7 @@ func (s *site) seed() {
 }
 
 // foreign tries a token for other queues and kinds.
-func (s *site) foreign(o declared, verb sojourn.Verb, header string) {
+func (s *site) foreign(o declared, verb access.Verb, header string) {
 	s.Helper()
 	what, a := o.id+" elsewhere with "+string(verb), s.try(o, header)
 	if strings.Contains(a.body, "seen") || strings.Contains(a.body, `"q"`) && o.others != "refused" {
@@ -203,9 +204,9 @@ func (s *site) foreign(o declared, verb sojourn.Verb, header string) {
 // TestScopes tries what a token may do with jobs of other queues and kinds.
 func TestScopes(t *testing.T) {
 	s := newSite(t, Options{})
-	all := []sojourn.Verb{sojourn.VerbEnqueue, sojourn.VerbRespond, sojourn.VerbWork, sojourn.VerbRead, sojourn.VerbReadArgs, sojourn.VerbOperate}
-	pay := s.token(time.Hour, sojourn.Grant{Verbs: all, Queue: "pay*", Kind: "charge_*"})
-	admin := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbAdmin}})
+	all := []access.Verb{access.VerbEnqueue, access.VerbRespond, access.VerbWork, access.VerbRead, access.VerbReadArgs, access.VerbOperate}
+	pay := s.token(time.Hour, access.Grant{Verbs: all, Queue: "pay*", Kind: "charge_*"})
+	admin := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbAdmin}})
 	mail := s.send(http.MethodPost, "/v1/jobs", `{"kind":"send_mail","queue":"mail","key":"m","args":{"secret":1}}`, admin)
 	s.want("another's job", mail, 201, "")
 	s.want("my job", s.send(http.MethodPost, "/v1/jobs", `{"kind":"charge_card","queue":"payments","args":{"n":1}}`, pay), 201, "")
@@ -279,7 +280,7 @@ func (s *site) leasesOfOthers(pay, admin string) {
 		s.Fatalf("claim answered %d %s", a.status, a.body)
 	}
 	outcome := `{"outcomes":[{"lease":` + string(claimed.Jobs[0].Lease) + `,"type":"completed","result":"done"}]}`
-	other := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbWork}, Queue: "pay*"})
+	other := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbWork}, Queue: "pay*"})
 	s.want("finish with another token", s.send(http.MethodPost, "/v1/finish", outcome, other), 403, "insufficient_scope")
 	if a := s.send(http.MethodPost, "/v1/finish", outcome, pay); !strings.Contains(a.body, `"applied"`) {
 		s.Errorf("finish answered %d %s", a.status, a.body)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -13,11 +13,11 @@ const auditPatience = 5 * time.Second
 // audit records the action that an operator did or tried, in a separate transaction after it. If
 // that transaction fails, the complete entry is written to the server's log.
 func (c *call) audit(rt route, err error) {
-	store, keeps := c.store.(sojourn.AuditStore)
-	if !keeps || rt.class == reading || rt.verb != sojourn.VerbOperate && rt.verb != sojourn.VerbAdmin {
+	store, keeps := c.store.(access.AuditStore)
+	if !keeps || rt.class == reading || rt.verb != access.VerbOperate && rt.verb != access.VerbAdmin {
 		return
 	}
-	e := sojourn.AuditEntry{Who: c.who.id, Action: rt.id, Target: c.r.URL.Path, From: c.r.RemoteAddr}
+	e := access.AuditEntry{Who: c.who.id, Action: rt.id, Target: c.r.URL.Path, From: c.r.RemoteAddr}
 	e.Request, _ = c.r.Context().Value(requestKey{}).(string)
 	if c.detail != nil {
 		b, _ := wire.Codec{}.Marshal(c.detail)
@@ -42,13 +42,13 @@ type listAuditIn struct {
 }
 
 func listAudit(c *call, in *listAuditIn) (wire.AuditAnswer, error) {
-	if err := c.who.may(sojourn.VerbAdmin, "", ""); err != nil {
+	if err := c.who.may(access.VerbAdmin, "", ""); err != nil {
 		return wire.AuditAnswer{}, err
 	}
-	store, keeps := c.store.(sojourn.AuditReader)
+	store, keeps := c.store.(access.AuditReader)
 	if !keeps {
 		return wire.AuditAnswer{}, unsupported()
 	}
-	entries, err := store.AuditLog(c.ctx, sojourn.AuditFilter{Before: in.Before, Limit: in.Limit, Who: in.Who, Since: in.Since})
-	return wire.AuditAnswer{Entries: append([]sojourn.AuditEntry{}, entries...)}, err
+	entries, err := store.AuditLog(c.ctx, access.AuditFilter{Before: in.Before, Limit: in.Limit, Who: in.Who, Since: in.Since})
+	return wire.AuditAnswer{Entries: append([]access.AuditEntry{}, entries...)}, err
 }

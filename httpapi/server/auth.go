@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
@@ -27,18 +28,18 @@ const (
 
 // door authenticates requests with the tokens of the store.
 type door struct {
-	store sojourn.AccessStore
+	store access.Keeper
 	log   *slog.Logger
 	now   func() time.Time
 
 	mu       sync.Mutex // guards the fields below, and keeps requests from reading the same list at once
-	tokens   map[string]sojourn.AccessToken
+	tokens   map[string]access.Token
 	at       time.Time            // when the reading of tokens began
 	failedAt time.Time            // when it failed last
 	used     map[string]time.Time // when the use of a token was last stored
 }
 
-func newDoor(store sojourn.AccessStore, log *slog.Logger) *door {
+func newDoor(store access.Keeper, log *slog.Logger) *door {
 	return &door{store: store, log: log, now: time.Now, used: map[string]time.Time{}}
 }
 
@@ -47,7 +48,7 @@ type holder struct {
 	id     string
 	hash   []byte // of the secret
 	until  time.Time
-	caller *sojourn.Caller // for the store; nil of anybody
+	caller *access.Caller // for the store; nil of anybody
 	anyone bool
 }
 
@@ -62,7 +63,7 @@ func tokensUnknown() error {
 
 // enter admits a request whose token has the verb for at least one queue or kind. The operation
 // checks its own jobs again.
-func (s *Server) enter(r *http.Request, verb sojourn.Verb) (*holder, error) {
+func (s *Server) enter(r *http.Request, verb access.Verb) (*holder, error) {
 	if s.door == nil {
 		return &holder{anyone: true}, nil
 	}
@@ -80,12 +81,12 @@ func (s *Server) enter(r *http.Request, verb sojourn.Verb) (*holder, error) {
 	return h, h.has(verb)
 }
 
-func holderOf(t sojourn.AccessToken) *holder {
-	return &holder{id: t.ID, hash: t.Hash, until: t.ExpiresAt, caller: &sojourn.Caller{Token: t.ID, Grants: t.Grants}}
+func holderOf(t access.Token) *holder {
+	return &holder{id: t.ID, hash: t.Hash, until: t.ExpiresAt, caller: &access.Caller{Token: t.ID, Grants: t.Grants}}
 }
 
 // has refuses a holder that has a verb for nothing at all.
-func (h *holder) has(verb sojourn.Verb) error {
+func (h *holder) has(verb access.Verb) error {
 	if h.anyone {
 		return nil
 	}
@@ -112,21 +113,21 @@ func (d *door) current(ctx context.Context, h *holder) (*holder, error) {
 
 // find gives the token that a bearer is, if it opens anything now. Unknown, wrong, expired and
 // revoked ones get the same answer after the same work.
-func (d *door) find(ctx context.Context, bearer string) (sojourn.AccessToken, error) {
+func (d *door) find(ctx context.Context, bearer string) (access.Token, error) {
 	tokens, err := d.list(ctx)
 	if err != nil {
-		return sojourn.AccessToken{}, err
+		return access.Token{}, err
 	}
 	t, hash := tokens[bearerID(bearer)], sha256.Sum256([]byte(bearer))
 	same := subtle.ConstantTimeCompare(hash[:], t.Hash) == 1
 	if !same || !t.Good(d.now()) {
-		return sojourn.AccessToken{}, unauthorized
+		return access.Token{}, unauthorized
 	}
 	d.note(ctx, t)
 	return t, nil
 }
 
-func (d *door) list(ctx context.Context) (map[string]sojourn.AccessToken, error) {
+func (d *door) list(ctx context.Context) (map[string]access.Token, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
@@ -144,7 +145,7 @@ func (d *door) list(ctx context.Context) (map[string]sojourn.AccessToken, error)
 		d.log.Error("the tokens cannot be read", "error", err)
 		return nil, tokensUnknown()
 	}
-	d.tokens, d.at = make(map[string]sojourn.AccessToken, len(all)), now
+	d.tokens, d.at = make(map[string]access.Token, len(all)), now
 	for _, t := range all {
 		d.tokens[t.ID] = t
 	}
@@ -152,7 +153,7 @@ func (d *door) list(ctx context.Context) (map[string]sojourn.AccessToken, error)
 }
 
 // note stores, at most once a minute, that a token is in use. A failure does not fail the request.
-func (d *door) note(ctx context.Context, t sojourn.AccessToken) {
+func (d *door) note(ctx context.Context, t access.Token) {
 	now := d.now()
 	d.mu.Lock()
 	due := now.Sub(d.used[t.ID]) >= usedEvery && now.Sub(t.UsedAt) >= usedEvery
@@ -165,7 +166,7 @@ func (d *door) note(ctx context.Context, t sojourn.AccessToken) {
 	}
 }
 
-func forbidden(verb sojourn.Verb, queue, kind string) error {
+func forbidden(verb access.Verb, queue, kind string) error {
 	where := ""
 	if queue != "" || kind != "" {
 		where = fmt.Sprintf(" for queue %.64q and kind %.64q", queue, kind)
@@ -175,19 +176,19 @@ func forbidden(verb sojourn.Verb, queue, kind string) error {
 
 // may returns an error unless a grant allows verb. An empty queue or kind means all of them, which
 // requires a grant without a pattern there.
-func (h *holder) may(verb sojourn.Verb, queue, kind string) error {
+func (h *holder) may(verb access.Verb, queue, kind string) error {
 	if h.allows(verb, queue, kind) {
 		return nil
 	}
 	return forbidden(verb, queue, kind)
 }
 
-func (h *holder) allows(verb sojourn.Verb, queue, kind string) bool {
+func (h *holder) allows(verb access.Verb, queue, kind string) bool {
 	return h.anyone || h.caller.Allows(verb, queue, kind)
 }
 
 // everywhere reports whether verb is allowed on all jobs.
-func (h *holder) everywhere(verb sojourn.Verb) bool { return h.allows(verb, "", "") }
+func (h *holder) everywhere(verb access.Verb) bool { return h.allows(verb, "", "") }
 
 // worker is the name under which the holder's worker claims: it begins with the id of the token, so
 // that a token can report only on the leases that it holds, on whichever node they were claimed.
@@ -222,11 +223,11 @@ func (h *holder) by(name string) string {
 // NewToken makes a token and the text that its holder sends, which is shown once and stored
 // nowhere: prefix, id, underscore, secret. The secret has 256 random bits, so a plain hash of it is
 // enough.
-func NewToken(name string, life time.Duration, grants []sojourn.Grant) (t sojourn.AccessToken, bearer string) {
+func NewToken(name string, life time.Duration, grants []access.Grant) (t access.Token, bearer string) {
 	id := strings.ToLower(rand.Text()[:10])
 	bearer = bearerPrefix + id + "_" + rand.Text() + rand.Text()
 	hash := sha256.Sum256([]byte(bearer))
-	return sojourn.AccessToken{ID: id, Name: name, Hash: hash[:], Grants: grants, ExpiresAt: time.Now().Add(life)}, bearer
+	return access.Token{ID: id, Name: name, Hash: hash[:], Grants: grants, ExpiresAt: time.Now().Add(life)}, bearer
 }
 
 // bearerID returns the id in a bearer token. It does not verify the rest.

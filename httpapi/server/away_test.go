@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // secretText is a driver's error when its database is unreachable.
@@ -17,17 +19,17 @@ const secretText = "failed to connect to `user=hidden_user database=hidden_db`: 
 var errAway = &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Message: "the database cannot be reached: " + secretText, Err: errors.New(secretText)}
 
 // unreadable is a token store whose database is unreachable.
-type unreadable struct{ sojourn.AccessStore }
+type unreadable struct{ access.Keeper }
 
-func (unreadable) AccessTokens(context.Context) ([]sojourn.AccessToken, error) { return nil, errAway }
+func (unreadable) AccessTokens(context.Context) ([]access.Token, error) { return nil, errAway }
 
 // away is a store whose database is away.
-type away struct{ sojourn.DriverStore }
+type away struct{ driver.Store }
 
-func (away) AccessTokens(context.Context) ([]sojourn.AccessToken, error) { return nil, errAway }
-func (away) SetAccessToken(context.Context, sojourn.AccessToken) error   { return errAway }
-func (away) UseAccessToken(context.Context, string) error                { return errAway }
-func (away) Claim(context.Context, sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (away) AccessTokens(context.Context) ([]access.Token, error) { return nil, errAway }
+func (away) SetAccessToken(context.Context, access.Token) error   { return errAway }
+func (away) UseAccessToken(context.Context, string) error         { return errAway }
+func (away) Claim(context.Context, driver.ClaimRequest) ([]driver.Claimed, error) {
 	return nil, errAway
 }
 func (away) Find(context.Context, sojourn.Filter) ([]sojourn.Job, error) {
@@ -45,13 +47,13 @@ func TestDatabaseIsAway(t *testing.T) {
 		s := newSite(t, Options{Open: open})
 		token := ""
 		if !open {
-			token = s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbAdmin, sojourn.VerbRead, sojourn.VerbEnqueue}})
+			token = s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbAdmin, access.VerbRead, access.VerbEnqueue}})
 			d := s.server.door
 			d.mu.Lock()
-			d.store = away{sojourn.Of(s.client)}
+			d.store = away{driver.Of(s.client)}
 			d.mu.Unlock()
 		}
-		s.server.store = away{sojourn.Of(s.client)}
+		s.server.store = away{driver.Of(s.client)}
 		s.server.client = sojourn.NewClient(s.server.store)
 		for _, r := range []struct{ method, path, body string }{
 			{http.MethodGet, "/v1/jobs", ""}, {http.MethodGet, "/v1/status", ""}, {http.MethodPost, "/v1/jobs", `{"kind":"k","id":1}`},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 )
 
 // TestBadBodies sends bodies that are not valid jobs, and checks that nothing is stored. The
@@ -208,8 +209,8 @@ func TestLongHeaders(t *testing.T) {
 // TestLocation: only an admin learns where the store is.
 func TestLocation(t *testing.T) {
 	s := newSiteAt(t, Options{}, filepath.Join(t.TempDir(), "hidden.db"))
-	for verb, sees := range map[sojourn.Verb]bool{sojourn.VerbRead: false, sojourn.VerbReadArgs: false, sojourn.VerbOperate: false, sojourn.VerbAdmin: true} {
-		token := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbRead, verb}})
+	for verb, sees := range map[access.Verb]bool{access.VerbRead: false, access.VerbReadArgs: false, access.VerbOperate: false, access.VerbAdmin: true} {
+		token := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbRead, verb}})
 		a := s.send(http.MethodGet, "/v1/status", "", token)
 		s.want("status", a, 200, "")
 		if strings.Contains(a.body, "hidden.db") != sees {

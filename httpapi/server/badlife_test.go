@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // claimed takes the job of a kind and gives its lease as JSON.
@@ -165,7 +167,7 @@ func TestBadHeaders(t *testing.T) {
 
 // broken is a store that fails in the way a test asks for.
 type broken struct {
-	sojourn.DriverStore
+	driver.Store
 	err error
 }
 
@@ -190,7 +192,7 @@ func TestBrokenStore(t *testing.T) {
 		{errors.New(secret), 500, "internal", "unknown"}, {nil, 500, "internal", "unknown"},
 	} {
 		s := newSite(t, Options{Open: true})
-		s.server.client = sojourn.NewClient(broken{sojourn.Of(s.client), c.err})
+		s.server.client = sojourn.NewClient(broken{driver.Of(s.client), c.err})
 		a := s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`)
 		s.want(fmt.Sprint(c.err), a, c.status, c.code)
 		if !strings.Contains(a.body, `"outcome":"`+c.outcome+`"`) || strings.Contains(a.body, "hunter2") || c.status == 503 && a.head.Get("Retry-After") == "" {
@@ -220,7 +222,7 @@ func TestDraining(t *testing.T) {
 // bucket, four times as large (bad:22).
 func TestRate(t *testing.T) {
 	s := newSite(t, Options{Rate: 5})
-	grant := sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbAdmin}}
+	grant := access.Grant{Verbs: []access.Verb{access.VerbAdmin}}
 	one, two := s.token(time.Hour, grant), s.token(time.Hour, grant)
 	count := func(path, token string) (taken int, last answer) {
 		for range 40 {

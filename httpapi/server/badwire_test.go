@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // dial opens a connection past every client library.
@@ -209,11 +210,11 @@ func TestCutBody(t *testing.T) {
 
 // absent is a store whose claims come when the caller has gone.
 type absent struct {
-	sojourn.DriverStore
+	driver.Store
 	asked chan struct{}
 }
 
-func (a absent) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (a absent) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	close(a.asked)
 	<-ctx.Done() // the server has noticed
 	return a.Store.Claim(context.WithoutCancel(ctx), r)
@@ -224,7 +225,7 @@ func (a absent) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 func TestClaimIsGivenBack(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.seed()
-	a := absent{sojourn.Of(s.client), make(chan struct{})}
+	a := absent{driver.Of(s.client), make(chan struct{})}
 	s.server.store = a
 	body := `{"worker":"leaves","queues":["q"],"kinds":["k"],"max":1}`
 	conn := s.dial()

@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
 // nowhere is a store that acknowledges jobs which it does not store.
 type nowhere struct {
-	sojourn.DriverStore
-	sojourn.AccessStore
+	driver.Store
+	access.Keeper
 	ids atomic.Int64
 }
 
@@ -43,12 +45,12 @@ func BenchmarkEnqueue(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
-	access := c.Store().(sojourn.AccessStore)
-	token, bearer := NewToken("bench", time.Hour, []sojourn.Grant{{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}}})
-	if err := access.SetAccessToken(b.Context(), token); err != nil {
+	keeper := c.Store().(access.Keeper)
+	token, bearer := NewToken("bench", time.Hour, []access.Grant{{Verbs: []access.Verb{access.VerbEnqueue}}})
+	if err := keeper.SetAccessToken(b.Context(), token); err != nil {
 		b.Fatal(err)
 	}
-	s, err := New(b.Context(), &nowhere{Store: sojourn.Of(c), AccessStore: access}, Options{})
+	s, err := New(b.Context(), &nowhere{Store: driver.Of(c), Keeper: keeper}, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package server serves a sojourn.DriverStore over HTTP: to Go programs through httpapi.Dial, and to
+// Package server serves a driver.Store over HTTP: to Go programs through httpapi.Dial, and to
 // workers in any language.
 //
 // One table of routes (routes.go) is the whole API. Each route names its request and its answer as

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 )
 
 // TestEditFilter sends edits with an empty list and without a condition. The difference must
@@ -37,8 +37,8 @@ func TestEditFilter(t *testing.T) {
 // that does not exist.
 func TestEditHidden(t *testing.T) {
 	s := newSite(t, Options{})
-	pay := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbOperate}, Queue: "pay*"})
-	admin := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbAdmin}})
+	pay := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbOperate}, Queue: "pay*"})
+	admin := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbAdmin}})
 	var jobs [2]struct{ ID json.Number }
 	for i, queue := range []string{"mail", "pay"} {
 		a := s.send(http.MethodPost, "/v1/jobs", `{"kind":"k","queue":"`+queue+`"}`, admin)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -120,7 +121,7 @@ func (s *Server) probeStore(ctx context.Context) readyCheck {
 
 // probeClaim claims in a queue that has no jobs.
 func (s *Server) probeClaim(ctx context.Context) readyCheck {
-	_, err := s.store.Claim(ctx, sojourn.ClaimRequest{Worker: s.ready.worker, Queues: []string{sojourn.ProbeQueue}, Kinds: []string{sojourn.ProbeQueue}, Max: 1, Capacity: 1})
+	_, err := s.store.Claim(ctx, driver.ClaimRequest{Worker: s.ready.worker, Queues: []string{sojourn.ProbeQueue}, Kinds: []string{sojourn.ProbeQueue}, Max: 1, Capacity: 1})
 	return s.checked("claim", err)
 }
 

@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // failing is a store in which calls can be made to fail.
 type failing struct {
-	sojourn.DriverStore
+	driver.Store
 	mu            sync.Mutex // guards the fields below
 	status, claim error
 }
@@ -30,7 +32,7 @@ func (f *failing) Status(ctx context.Context) (sojourn.Status, error) {
 	return f.Store.Status(ctx)
 }
 
-func (f *failing) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (f *failing) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.claim != nil {
@@ -111,9 +113,9 @@ func TestReadyz(t *testing.T) {
 // log.
 func TestWorkersMaySweep(t *testing.T) {
 	s := newSite(t, Options{})
-	work := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbWork}, Queue: "pay*"})
+	work := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbWork}, Queue: "pay*"})
 	s.want("a sweep", s.send("POST", "/v1/sweep", `{"limit":10}`, work), 200, "")
-	if log, err := s.client.Store().(sojourn.AuditReader).AuditLog(t.Context(), sojourn.AuditFilter{}); err != nil || len(log) > 0 {
+	if log, err := s.client.Store().(access.AuditReader).AuditLog(t.Context(), access.AuditFilter{}); err != nil || len(log) > 0 {
 		t.Errorf("the audit log has %+v, %v", log, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -17,7 +18,7 @@ func enqueueOne(c *call, in *enqueueOneIn) (wire.Enqueued, error) {
 }
 
 func (c *call) enqueueAlone(j *sojourn.Job) (wire.Enqueued, error) {
-	if err := c.who.may(sojourn.VerbEnqueue, j.Queue, j.Kind); err != nil {
+	if err := c.who.may(access.VerbEnqueue, j.Queue, j.Kind); err != nil {
 		return wire.Enqueued{}, err
 	}
 	e, err := c.client.Enqueue(c.ctx, j)
@@ -36,7 +37,7 @@ func enqueueBatch(c *call, in *enqueueBatchIn) (wire.EnqueueAnswer, error) {
 	jobs := wire.Jobs(in.Body.Jobs)
 	send := make([]*sojourn.Job, len(jobs))
 	for i := range jobs {
-		if err := c.who.may(sojourn.VerbEnqueue, jobs[i].Queue, jobs[i].Kind); err != nil {
+		if err := c.who.may(access.VerbEnqueue, jobs[i].Queue, jobs[i].Kind); err != nil {
 			return wire.EnqueueAnswer{}, sojourn.AtIndex(i, err)
 		}
 		send[i] = &jobs[i]
@@ -81,9 +82,9 @@ func findJobs(c *call, in *findJobsIn) (wire.JobsAnswer, error) {
 // at, or jobs by their ids, of which it then gets those that it may see: the others look as if they
 // did not exist.
 func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
-	verb := sojourn.VerbRead
+	verb := access.VerbRead
 	if f.Full {
-		verb = sojourn.VerbReadArgs
+		verb = access.VerbReadArgs
 	}
 	needs := func(h *holder) error {
 		if f.IDs != nil {
@@ -128,7 +129,7 @@ type getJobIn struct {
 }
 
 func getJob(c *call, in *getJobIn) (wire.JobView, error) {
-	j, err := c.one(in.ID, sojourn.VerbRead)
+	j, err := c.one(in.ID, access.VerbRead)
 	if err != nil || in.Wait == "" {
 		return wire.View(j), err
 	}
@@ -140,13 +141,13 @@ func getJob(c *call, in *getJobIn) (wire.JobView, error) {
 	if _, err := c.find(f); err != nil {
 		return wire.JobView{}, err
 	}
-	j, err = c.one(in.ID, sojourn.VerbRead)
+	j, err = c.one(in.ID, access.VerbRead)
 	return wire.View(j), err
 }
 
 // one returns a job that the caller may see, without the parts that it may not see. Any other job
 // is not found.
-func (c *call) one(id sojourn.ID, verb sojourn.Verb) (sojourn.Job, error) {
+func (c *call) one(id sojourn.ID, verb access.Verb) (sojourn.Job, error) {
 	jobs, err := c.store.Find(c.ctx, sojourn.Filter{IDs: []sojourn.ID{id}, Full: true})
 	if err != nil {
 		return sojourn.Job{}, err
@@ -155,19 +156,19 @@ func (c *call) one(id sojourn.ID, verb sojourn.Verb) (sojourn.Job, error) {
 		return sojourn.Job{}, sojourn.NotFound("no job has the id %d", id)
 	}
 	j := jobs[0]
-	if !c.who.allows(sojourn.VerbReadArgs, j.Queue, j.Kind) {
+	if !c.who.allows(access.VerbReadArgs, j.Queue, j.Kind) {
 		j.Args, j.Result, j.Checkpoint, j.Response, j.Responses = nil, nil, nil, nil, nil
 	}
 	return j, nil
 }
 
 func getArgs(c *call, in *jobIn) (bytesAnswer, error) {
-	j, err := c.one(in.ID, sojourn.VerbReadArgs)
+	j, err := c.one(in.ID, access.VerbReadArgs)
 	return bytesAnswer{j.ContentType, j.Args}, err
 }
 
 func getResult(c *call, in *jobIn) (bytesAnswer, error) {
-	j, err := c.one(in.ID, sojourn.VerbReadArgs)
+	j, err := c.one(in.ID, access.VerbReadArgs)
 	if err == nil && j.State != sojourn.Completed {
 		err = sojourn.NotFound("job %d is %s and has no result", j.ID, j.State)
 	}
@@ -177,10 +178,10 @@ func getResult(c *call, in *jobIn) (bytesAnswer, error) {
 // visible returns not found for a job that the caller may not see. For callers that may see all
 // jobs it skips the check: the store's own call reports a missing job.
 func (c *call) visible(id sojourn.ID) error {
-	if c.who.everywhere(sojourn.VerbRead) {
+	if c.who.everywhere(access.VerbRead) {
 		return nil
 	}
-	_, err := c.one(id, sojourn.VerbRead)
+	_, err := c.one(id, access.VerbRead)
 	return err
 }
 
@@ -217,9 +218,9 @@ type editJobsIn struct{ Body wire.EditRequest }
 
 func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
 	f, e := sojourn.Filter(in.Body.Filter), sojourn.Edit(in.Body.Edit)
-	verb := sojourn.VerbOperate
+	verb := access.VerbOperate
 	if e.Action == sojourn.EditPurge {
-		verb = sojourn.VerbAdmin
+		verb = access.VerbAdmin
 	}
 	if !c.who.anyone {
 		e.By = c.who.by(e.By)
@@ -252,7 +253,7 @@ func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
 
 // mayEdit holds a filter against the grants. Of ids it keeps those that the caller may edit. It
 // returns the others, which are answered as if no job had them.
-func (c *call) mayEdit(verb sojourn.Verb, f *sojourn.Filter, e sojourn.Edit) (hidden []sojourn.ID, err error) {
+func (c *call) mayEdit(verb access.Verb, f *sojourn.Filter, e sojourn.Edit) (hidden []sojourn.ID, err error) {
 	if c.who.everywhere(verb) {
 		return nil, nil
 	}

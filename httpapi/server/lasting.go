@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -118,7 +119,7 @@ func (c *call) renew() error {
 }
 
 func (c *call) setHolder(h *holder) {
-	c.who, c.ctx = h, sojourn.WithCaller(c.ctx, h.caller)
+	c.who, c.ctx = h, access.WithCaller(c.ctx, h.caller)
 }
 
 // waiting starts a long poll of at most d: it releases the request's slot. The returned context

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
@@ -38,7 +39,7 @@ func newSiteAt(t *testing.T, o Options, path string, options ...sqlite.Option) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(t.Context(), sojourn.Of(c), o)
+	s, err := New(t.Context(), driver.Of(c), o)
 	if err != nil {
 		t.Fatal(err)
 	}

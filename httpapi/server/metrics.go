@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // meters holds this server's own metrics. /metrics shows them with those of the store.
@@ -57,12 +59,12 @@ func (m *meters) request(pattern string, status int, took time.Duration) {
 	m.took.WithLabelValues(pattern, strconv.Itoa(status)).Observe(took.Seconds())
 }
 
-func (m *meters) sweep(s sojourn.Swept) { m.swept.Add(float64(s.Total())) }
+func (m *meters) sweep(s driver.Swept) { m.swept.Add(float64(s.Total())) }
 
 // metricsRoute serves the metrics for Prometheus. They name queues and kinds, so the route needs a
 // token like any other read. It is admitted in the class of claims: metrics are needed most when
 // the server is overloaded.
-var metricsRoute = route{method: http.MethodGet, path: "/metrics", id: "metrics", verb: sojourn.VerbRead, class: claiming, serve: metrics}
+var metricsRoute = route{method: http.MethodGet, path: "/metrics", id: "metrics", verb: access.VerbRead, class: claiming, serve: metrics}
 
 func metrics(c *call) (any, error) {
 	if err := c.begin(0); err != nil {
@@ -125,7 +127,7 @@ func metrics(c *call) (any, error) {
 // inboxMetrics counts the inbox for callers that may see all of it.
 func (c *call) inboxMetrics(lying *prometheus.GaugeVec) error {
 	keeper, ok := c.store.(sojourn.InboxKeeper)
-	if !ok || !c.who.everywhere(sojourn.VerbRead) {
+	if !ok || !c.who.everywhere(access.VerbRead) {
 		return nil
 	}
 	counts, err := keeper.CountInbox(c.ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -72,8 +73,8 @@ func operation(registry huma.Registry, rt route, problem *huma.Schema) *huma.Ope
 	o := &huma.Operation{Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.summary, Tags: []string{rt.tag}, Responses: map[string]*huma.Response{},
 		Security:   []map[string][]string{{securityScheme: {string(rt.verb)}}},
 		Extensions: map[string]any{verbExtension: rt.verb, classExtension: classNames[rt.class], othersExtension: rt.others}}
-	if rt.verb != sojourn.VerbAdmin {
-		o.Security = append(o.Security, map[string][]string{securityScheme: {string(sojourn.VerbAdmin)}})
+	if rt.verb != access.VerbAdmin {
+		o.Security = append(o.Security, map[string][]string{securityScheme: {string(access.VerbAdmin)}})
 	}
 	o.Parameters = parameters(registry, rt.in)
 	if f, ok := rt.in.FieldByName("Body"); ok {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -55,7 +57,7 @@ type setQueueIn struct {
 
 func setQueue(c *call, in *setQueueIn) (wire.Empty, error) {
 	c.detail = in.Body
-	if err := c.who.may(sojourn.VerbAdmin, in.Queue, ""); err != nil {
+	if err := c.who.may(access.VerbAdmin, in.Queue, ""); err != nil {
 		return wire.Empty{}, err
 	}
 	return wire.Empty{}, c.store.SetQueue(c.ctx, in.Queue, in.Body)
@@ -66,7 +68,7 @@ type queueIn struct {
 }
 
 func forgetQueue(c *call, in *queueIn) (wire.Empty, error) {
-	if err := c.who.may(sojourn.VerbAdmin, in.Queue, ""); err != nil {
+	if err := c.who.may(access.VerbAdmin, in.Queue, ""); err != nil {
 		return wire.Empty{}, err
 	}
 	return wire.Empty{}, c.store.ForgetQueue(c.ctx, in.Queue)
@@ -79,7 +81,7 @@ type holdQueueIn struct {
 
 func holdQueue(c *call, in *holdQueueIn) (wire.Empty, error) {
 	c.detail = in.Body
-	if err := c.who.may(sojourn.VerbOperate, in.Queue, ""); err != nil {
+	if err := c.who.may(access.VerbOperate, in.Queue, ""); err != nil {
 		return wire.Empty{}, err
 	}
 	h, ok := c.store.(sojourn.Holder)
@@ -90,7 +92,7 @@ func holdQueue(c *call, in *holdQueueIn) (wire.Empty, error) {
 }
 
 func whyQueue(c *call, in *queueIn) (sojourn.QueueWhy, error) {
-	if err := c.who.may(sojourn.VerbRead, in.Queue, ""); err != nil {
+	if err := c.who.may(access.VerbRead, in.Queue, ""); err != nil {
 		return sojourn.QueueWhy{}, err
 	}
 	return c.client.WhyQueue(c.ctx, in.Queue)
@@ -105,7 +107,7 @@ type nothingIn struct{}
 // getStatus shows the location of the store, a path or a database address, only to admins.
 func getStatus(c *call, _ *nothingIn) (sojourn.Status, error) {
 	status, err := c.store.Status(c.ctx)
-	if !c.who.everywhere(sojourn.VerbAdmin) {
+	if !c.who.everywhere(access.VerbAdmin) {
 		status.Location = ""
 	}
 	return status, err
@@ -115,15 +117,15 @@ type sweepIn struct{ Body wire.SweepRequest }
 
 // sweep needs only the verb work: every worker and the server sweep every few seconds, and a sweep
 // has no choices. It is not in the audit log, which it would fill.
-func sweep(c *call, in *sweepIn) (sojourn.Swept, error) {
+func sweep(c *call, in *sweepIn) (driver.Swept, error) {
 	return c.store.Sweep(c.ctx, in.Body.Limit)
 }
 
 func check(c *call, _ *nothingIn) (wire.CheckAnswer, error) {
-	if err := c.who.may(sojourn.VerbAdmin, "", ""); err != nil {
+	if err := c.who.may(access.VerbAdmin, "", ""); err != nil {
 		return wire.CheckAnswer{}, err
 	}
-	checker, ok := c.store.(sojourn.Checker)
+	checker, ok := c.store.(driver.Checker)
 	if !ok {
 		return wire.CheckAnswer{}, unsupported()
 	}
@@ -132,16 +134,16 @@ func check(c *call, _ *nothingIn) (wire.CheckAnswer, error) {
 }
 
 func repair(c *call, _ *nothingIn) (wire.RepairAnswer, error) {
-	if err := c.who.may(sojourn.VerbAdmin, "", ""); err != nil {
+	if err := c.who.may(access.VerbAdmin, "", ""); err != nil {
 		return wire.RepairAnswer{}, err
 	}
-	r, ok := c.store.(sojourn.Repairer)
+	r, ok := c.store.(driver.Repairer)
 	if !ok {
 		return wire.RepairAnswer{}, unsupported()
 	}
 	found, err := r.Repair(c.ctx)
 	c.detail = found
-	return wire.RepairAnswer{Repaired: append([]sojourn.Violation{}, found...)}, err
+	return wire.RepairAnswer{Repaired: append([]driver.Violation{}, found...)}, err
 }
 
 // serveFile serves a file that is part of the program.

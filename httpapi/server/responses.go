@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -26,7 +27,7 @@ func respondBatch(c *call, in *respondBatchIn) (wire.RespondAnswer, error) {
 // response is itself a permission.
 func (c *call) respond(rs []sojourn.Response) ([]sojourn.Responded, error) {
 	for i, r := range rs {
-		if r.Token != "" || c.who.everywhere(sojourn.VerbRespond) {
+		if r.Token != "" || c.who.everywhere(access.VerbRespond) {
 			continue
 		}
 		if r.Job != 0 {
@@ -34,20 +35,20 @@ func (c *call) respond(rs []sojourn.Response) ([]sojourn.Responded, error) {
 			if err != nil {
 				return nil, err
 			}
-			if len(jobs) == 0 || !c.who.allows(sojourn.VerbRespond, jobs[0].Queue, jobs[0].Kind) {
+			if len(jobs) == 0 || !c.who.allows(access.VerbRespond, jobs[0].Queue, jobs[0].Kind) {
 				return nil, sojourn.NotFound("no job has the id %d", r.Job)
 			}
 			continue
 		}
-		if !c.who.allows(sojourn.VerbRespond, "", r.Kind) { // the queue of the job is not known: a pattern for queues does not help
-			return nil, sojourn.AtIndex(i, forbidden(sojourn.VerbRespond, "*", r.Kind))
+		if !c.who.allows(access.VerbRespond, "", r.Kind) { // the queue of the job is not known: a pattern for queues does not help
+			return nil, sojourn.AtIndex(i, forbidden(access.VerbRespond, "*", r.Kind))
 		}
 	}
 	return c.store.Respond(c.ctx, rs)
 }
 
 func listInbox(c *call, in *wire.InboxFilter) (wire.InboxAnswer, error) {
-	if err := c.who.may(sojourn.VerbReadArgs, "", in.Kind); err != nil {
+	if err := c.who.may(access.VerbReadArgs, "", in.Kind); err != nil {
 		return wire.InboxAnswer{}, err
 	}
 	rs, err := c.store.Inbox(c.ctx, sojourn.InboxFilter(*in))
@@ -61,7 +62,7 @@ type editInboxIn struct{ Body wire.InboxEdit }
 
 func editInbox(c *call, in *editInboxIn) (sojourn.Responded, error) {
 	c.detail = in.Body
-	if err := c.who.may(sojourn.VerbOperate, "", ""); err != nil {
+	if err := c.who.may(access.VerbOperate, "", ""); err != nil {
 		return sojourn.Responded{}, err
 	}
 	e := sojourn.InboxEdit(in.Body)
@@ -72,7 +73,7 @@ func editInbox(c *call, in *editInboxIn) (sojourn.Responded, error) {
 }
 
 func countInbox(c *call, _ *nothingIn) (sojourn.InboxCounts, error) {
-	if err := c.who.may(sojourn.VerbRead, "", ""); err != nil {
+	if err := c.who.may(access.VerbRead, "", ""); err != nil {
 		return sojourn.InboxCounts{}, err
 	}
 	return c.client.CountInbox(c.ctx)
@@ -84,7 +85,7 @@ type nearMissesIn struct {
 }
 
 func nearMisses(c *call, in *nearMissesIn) (wire.NearAnswer, error) {
-	if err := c.who.may(sojourn.VerbRead, "", in.Kind); err != nil {
+	if err := c.who.may(access.VerbRead, "", in.Kind); err != nil {
 		return wire.NearAnswer{}, err
 	}
 	near, err := c.client.NearMisses(c.ctx, in.Kind, in.Key)

@@ -11,27 +11,29 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // revocable is a token that a test can change while requests with it are under way.
 type revocable struct {
 	*site
-	t      sojourn.AccessToken
+	t      access.Token
 	header string
 	ahead  atomic.Int64 // how far the clock that judges tokens is ahead
 }
 
-func (s *site) revocable(grants ...sojourn.Grant) *revocable {
+func (s *site) revocable(grants ...access.Grant) *revocable {
 	r := &revocable{site: s}
 	s.server.door.now = func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
-	r.header = s.issue(func(t *sojourn.AccessToken) { r.t = *t; r.t.ExpiresAt = t.ExpiresAt }, grants...)
+	r.header = s.issue(func(t *access.Token) { r.t = *t; r.t.ExpiresAt = t.ExpiresAt }, grants...)
 	return r
 }
 
-func (r *revocable) change(change func(*sojourn.AccessToken)) {
+func (r *revocable) change(change func(*access.Token)) {
 	r.Helper()
 	change(&r.t)
-	if err := r.client.Store().(sojourn.AccessStore).SetAccessToken(r.Context(), r.t); err != nil {
+	if err := r.client.Store().(access.Keeper).SetAccessToken(r.Context(), r.t); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -42,12 +44,12 @@ var invalid = map[string]struct {
 	status int
 	code   string
 }{
-	"revoked":        {func(r *revocable) { r.change(func(t *sojourn.AccessToken) { t.RevokedAt = time.Now() }) }, 401, "unauthorized"},
+	"revoked":        {func(r *revocable) { r.change(func(t *access.Token) { t.RevokedAt = time.Now() }) }, 401, "unauthorized"},
 	"expired":        {func(r *revocable) { r.ahead.Store(int64(2 * time.Hour)) }, 401, "unauthorized"},
-	"another secret": {func(r *revocable) { r.change(func(t *sojourn.AccessToken) { t.Hash = make([]byte, 32) }) }, 401, "unauthorized"},
+	"another secret": {func(r *revocable) { r.change(func(t *access.Token) { t.Hash = make([]byte, 32) }) }, 401, "unauthorized"},
 	"narrowed": {func(r *revocable) {
-		r.change(func(t *sojourn.AccessToken) {
-			t.Grants = []sojourn.Grant{{Verbs: []sojourn.Verb{sojourn.VerbReadArgs}}}
+		r.change(func(t *access.Token) {
+			t.Grants = []access.Grant{{Verbs: []access.Verb{access.VerbReadArgs}}}
 		})
 	}, 403, "insufficient_scope"},
 }
@@ -73,7 +75,7 @@ func TestRevokedLongPoll(t *testing.T) {
 	for name, c := range invalid {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, Options{})
-			r := s.revocable(sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbWork, sojourn.VerbRead, sojourn.VerbEnqueue}})
+			r := s.revocable(access.Grant{Verbs: []access.Verb{access.VerbWork, access.VerbRead, access.VerbEnqueue}})
 			s.want("a job to wait for", s.send(http.MethodPost, "/v1/jobs", `{"kind":"other"}`, r.header), 201, "")
 			answers := make(chan answer, 3)
 			go func() {
@@ -90,7 +92,7 @@ func TestRevokedLongPoll(t *testing.T) {
 			if _, err := s.client.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
 				t.Fatal(err)
 			}
-			got, err := sojourn.Of(s.client).Claim(t.Context(), sojourn.ClaimRequest{Worker: "other", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+			got, err := driver.Of(s.client).Claim(t.Context(), driver.ClaimRequest{Worker: "other", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 			if err != nil || len(got) != 1 {
 				t.Errorf("another worker claims %d jobs: %v; the claim that was ended must have taken nothing", len(got), err)
 			}
@@ -104,7 +106,7 @@ func TestRevokedStream(t *testing.T) {
 	for name, c := range invalid {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, Options{})
-			r := s.revocable(sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}})
+			r := s.revocable(access.Grant{Verbs: []access.Verb{access.VerbEnqueue}})
 			conn := s.dial()
 			_, _ = io.WriteString(conn, strings.Replace(post("/v1/jobs/stream", "Transfer-Encoding: chunked", r.header), "application/json", ndjsonType, 1))
 			send := func(text string) { _, _ = fmt.Fprintf(conn, "%x\r\n%s\r\n", len(text), text) }
@@ -139,20 +141,20 @@ func TestRevokedStream(t *testing.T) {
 // the tokens ends nothing that has not expired.
 func TestRecheck(t *testing.T) {
 	s := newSite(t, Options{})
-	r := s.revocable(sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbWork}})
+	r := s.revocable(access.Grant{Verbs: []access.Verb{access.VerbWork}})
 	d := s.server.door
 	who, err := d.find(t.Context(), strings.TrimPrefix(r.header, "Authorization: Bearer "))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, l, forget := s.server.last(t.Context(), holderOf(who), func(h *holder) error { return h.may(sojourn.VerbWork, "q", "k") })
+	ctx, l, forget := s.server.last(t.Context(), holderOf(who), func(h *holder) error { return h.may(access.VerbWork, "q", "k") })
 	defer forget()
-	r.change(func(t *sojourn.AccessToken) {
-		t.Grants = []sojourn.Grant{{Verbs: []sojourn.Verb{sojourn.VerbWork}, Queue: "q"}}
+	r.change(func(t *access.Token) {
+		t.Grants = []access.Grant{{Verbs: []access.Verb{access.VerbWork}, Queue: "q"}}
 	})
 	s.forget()
 	s.server.recheckOnce()
-	if ctx.Err() != nil || l.who.Load().allows(sojourn.VerbWork, "other", "k") {
+	if ctx.Err() != nil || l.who.Load().allows(access.VerbWork, "other", "k") {
 		t.Errorf("narrowed grants that suffice: %v, %+v", ctx.Err(), l.who.Load().caller)
 	}
 	d.mu.Lock()

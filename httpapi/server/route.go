@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
@@ -20,7 +21,7 @@ type route struct {
 	id           string // of the operation in the description
 	tag          string
 	summary      string
-	verb         sojourn.Verb // that a token needs; the operation checks for which jobs
+	verb         access.Verb // that a token needs; the operation checks for which jobs
 	others       others
 	class        class
 	in, out      reflect.Type
@@ -43,9 +44,9 @@ type call struct {
 	status int
 	most   int64 // bytes of the body
 
-	detail   any               // of an operator's action, for the audit log
-	claimed  []sojourn.Claimed // to be given back if the answer does not arrive
-	answered func()            // called when the answer was delivered or abandoned; may be nil
+	detail   any              // of an operator's action, for the audit log
+	claimed  []driver.Claimed // to be given back if the answer does not arrive
+	answered func()           // called when the answer was delivered or abandoned; may be nil
 }
 
 // others is the answer to a token that has the verb, but not for the queue or kind of the request.
@@ -59,7 +60,7 @@ const (
 )
 
 // op makes a route of a function.
-func op[In, Out any](method, path, id, summary string, verb sojourn.Verb, c class, fn func(*call, *In) (Out, error)) route {
+func op[In, Out any](method, path, id, summary string, verb access.Verb, c class, fn func(*call, *In) (Out, error)) route {
 	others := refused
 	if strings.Contains(path, "{id}") {
 		others = hidden
@@ -129,7 +130,7 @@ func (s *Server) pass(rt route, w *recorder, r *http.Request) error {
 	if s.admit.full(rt.class) {
 		return overloaded()
 	}
-	ctx, cancel := context.WithCancel(sojourn.WithCaller(r.Context(), who.caller))
+	ctx, cancel := context.WithCancel(access.WithCaller(r.Context(), who.caller))
 	defer cancel()
 	c := &call{Server: s, ctx: ctx, w: w, r: r, who: who, raw: rt.raw, class: rt.class, status: http.StatusOK, most: s.most(rt.class),
 		codec: wire.Codec{Exact: r.Header.Get(wire.ExactHeader) == wire.ExactValue}}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/internal/connlimit"
 )
@@ -49,7 +51,7 @@ type Options struct {
 
 // Server is an http.Handler over a store. Safe for concurrent use.
 type Server struct {
-	store     sojourn.DriverStore
+	store     driver.Store
 	client    *sojourn.Client // draws ids for jobs that come without one
 	o         Options
 	log       *slog.Logger
@@ -71,9 +73,9 @@ type Server struct {
 }
 
 // New makes a server over a store, which the caller closes after the server has been shut down.
-// Without Options.Open the store must be a sojourn.AccessStore.
-func New(ctx context.Context, store sojourn.DriverStore, o Options) (*Server, error) {
-	access, keeps := store.(sojourn.AccessStore)
+// Without Options.Open the store must be a access.Keeper.
+func New(ctx context.Context, store driver.Store, o Options) (*Server, error) {
+	access, keeps := store.(access.Keeper)
 	if !keeps && !o.Open {
 		return nil, sojourn.Invalid("store", "keeps no tokens, so the server can only be open to everyone: set Open")
 	}

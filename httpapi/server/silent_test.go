@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/slowclients"
 )
 
@@ -46,7 +46,7 @@ func TestSilentConnections(t *testing.T) {
 
 func silent(t *testing.T, secure bool, clients func(token string) []slowclients.Client) {
 	s := newSite(t, Options{})
-	token := s.token(time.Hour, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue, sojourn.VerbRead}})
+	token := s.token(time.Hour, access.Grant{Verbs: []access.Verb{access.VerbEnqueue, access.VerbRead}})
 	h := httptest.NewUnstartedServer(nil)
 	h.Config = s.server.HTTP(silentMax)
 	if secure {

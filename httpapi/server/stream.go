@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -52,7 +53,7 @@ func enqueueStream(c *call, _ *nothingIn) (done, error) {
 		return done{}, err
 	}
 	defer c.admit.waited()
-	ctx, last, forget := c.last(c.ctx, c.who, func(h *holder) error { return h.has(sojourn.VerbEnqueue) })
+	ctx, last, forget := c.last(c.ctx, c.who, func(h *holder) error { return h.has(access.VerbEnqueue) })
 	defer forget()
 	c.ctx, c.raw = ctx, false
 	s := &stream{call: c, in: bufio.NewReaderSize(c.r.Body, streamBuffer), out: http.NewResponseController(c.w), last: last}
@@ -144,7 +145,7 @@ func (s *stream) store(lines [][]byte) error {
 		err := s.codec.ReadStrict(b, &n)
 		j := n.Job()
 		if err == nil {
-			err = s.who.may(sojourn.VerbEnqueue, j.Queue, j.Kind)
+			err = s.who.may(access.VerbEnqueue, j.Queue, j.Kind)
 		}
 		if err != nil {
 			answers[i].Error = wire.Item(s.coded(s.r, "", err))

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 )
 
 // grant allows verbs on the jobs of queues and kinds.
-func grant(queue, kind string, verbs ...sojourn.Verb) sojourn.Grant {
-	return sojourn.Grant{Verbs: verbs, Queue: queue, Kind: kind}
+func grant(queue, kind string, verbs ...access.Verb) access.Grant {
+	return access.Grant{Verbs: verbs, Queue: queue, Kind: kind}
 }
 
 // enqueued reads the answer to one job.
@@ -34,7 +35,7 @@ func enqueued(t *testing.T, a answer) (e struct {
 // other token are stored.
 func TestNobodySquatsIDs(t *testing.T) {
 	s := newSite(t, Options{})
-	mallory, alice := s.token(time.Hour, grant("att*", "", sojourn.VerbEnqueue)), s.token(time.Hour, grant("vic*", "", sojourn.VerbEnqueue))
+	mallory, alice := s.token(time.Hour, grant("att*", "", access.VerbEnqueue)), s.token(time.Hour, grant("vic*", "", access.VerbEnqueue))
 	drawn := enqueued(t, s.send(http.MethodPost, "/v1/jobs", `{"kind":"k","queue":"att"}`, mallory)).ID
 	a := s.send(http.MethodPost, "/v1/ids", `{"count":10}`, alice)
 	var block struct{ First int64 }
@@ -92,7 +93,7 @@ func TestKeysStopAtGrants(t *testing.T) {
 	if _, err := s.client.Enqueue(t.Context(), j); err != nil {
 		t.Fatal(err)
 	}
-	mallory := s.token(time.Hour, grant("att*", "", sojourn.VerbEnqueue))
+	mallory := s.token(time.Hour, grant("att*", "", access.VerbEnqueue))
 	for _, on := range []string{"existing", "error", "replace"} {
 		a := s.send(http.MethodPost, "/v1/jobs", `{"kind":"k","queue":"att","key":"order","args":"stolen","on_conflict":"`+on+`"}`, mallory)
 		s.want("on_conflict "+on, a, http.StatusConflict, "conflict")
@@ -112,7 +113,7 @@ func TestKeysStopAtGrants(t *testing.T) {
 // not.
 func TestQueuesOfATokenAreBounded(t *testing.T) {
 	s := newSite(t, Options{MaxQueues: 3})
-	mallory, alice := s.token(time.Hour, grant("", "", sojourn.VerbEnqueue)), s.token(time.Hour, grant("", "", sojourn.VerbEnqueue))
+	mallory, alice := s.token(time.Hour, grant("", "", access.VerbEnqueue)), s.token(time.Hour, grant("", "", access.VerbEnqueue))
 	post := func(queue, header string) answer {
 		return s.send(http.MethodPost, "/v1/jobs", `{"kind":"k","queue":"`+queue+`"}`, header)
 	}
@@ -134,7 +135,7 @@ func TestQueuesComeInPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reader := s.token(time.Hour, grant("", "", sojourn.VerbRead))
+	reader := s.token(time.Hour, grant("", "", access.VerbRead))
 	var names []string
 	pages := 0
 	for after := ""; ; {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -26,7 +28,7 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 	needs := func(h *holder) error {
 		for _, queue := range b.Queues {
 			for _, kind := range b.Kinds {
-				if err := h.may(sojourn.VerbWork, queue, kind); err != nil {
+				if err := h.may(access.VerbWork, queue, kind); err != nil {
 					return err
 				}
 			}
@@ -36,7 +38,7 @@ func claim(c *call, in *claimIn) (wire.ClaimAnswer, error) {
 	if err := needs(c.who); err != nil {
 		return wire.ClaimAnswer{}, err
 	}
-	r := sojourn.ClaimRequest(b)
+	r := driver.ClaimRequest(b)
 	r.Worker = c.who.worker(b.Worker)
 	ctx, end, err := c.waiting(r.Wait, needs)
 	if err != nil {
@@ -107,7 +109,7 @@ func save(c *call, in *saveIn) (wire.SaveAnswer, error) {
 			return wire.SaveAnswer{}, err
 		}
 	}
-	items := wire.Each(in.Body.Items, func(s wire.Saved) sojourn.Saved { return sojourn.Saved(s) })
+	items := wire.Each(in.Body.Items, func(s wire.Saved) driver.Saved { return driver.Saved(s) })
 	errs, err := c.store.Save(c.ctx, items)
 	return wire.SavedErrors(errs), err
 }
@@ -119,14 +121,14 @@ func finish(c *call, in *finishIn) (wire.FinishAnswer, error) {
 		if err := c.who.holds(o.Lease); err != nil {
 			return wire.FinishAnswer{}, sojourn.AtIndex(i, err)
 		}
-		if o.Type == sojourn.OutcomeHold && o.Queue != "" && !c.who.everywhere(sojourn.VerbWork) {
-			if err := c.who.may(sojourn.VerbWork, o.Queue, ""); err != nil {
+		if o.Type == sojourn.OutcomeHold && o.Queue != "" && !c.who.everywhere(access.VerbWork) {
+			if err := c.who.may(access.VerbWork, o.Queue, ""); err != nil {
 				return wire.FinishAnswer{}, err
 			}
 		}
 		for _, n := range o.Next {
 			j := n.Job()
-			if err := c.who.may(sojourn.VerbEnqueue, j.Queue, j.Kind); err != nil {
+			if err := c.who.may(access.VerbEnqueue, j.Queue, j.Kind); err != nil {
 				return wire.FinishAnswer{}, err
 			}
 		}

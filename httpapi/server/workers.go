@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
@@ -13,7 +14,7 @@ type listWorkersIn struct {
 
 // listWorkers requires a token without patterns, because workers claim from any queues and kinds.
 func listWorkers(c *call, in *listWorkersIn) (wire.WorkersAnswer, error) {
-	if err := c.who.may(sojourn.VerbRead, "", ""); err != nil {
+	if err := c.who.may(access.VerbRead, "", ""); err != nil {
 		return wire.WorkersAnswer{}, err
 	}
 	keeper, ok := c.store.(sojourn.WorkerKeeper)
@@ -29,7 +30,7 @@ type drainWorkerIn struct {
 }
 
 func drainWorker(c *call, in *drainWorkerIn) (wire.Empty, error) {
-	if err := c.who.may(sojourn.VerbOperate, "", ""); err != nil {
+	if err := c.who.may(access.VerbOperate, "", ""); err != nil {
 		return wire.Empty{}, err
 	}
 	keeper, ok := c.store.(sojourn.WorkerKeeper)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // The cases of responses alone: the same callers, one call each, without workers. The second is
@@ -49,8 +50,8 @@ func (s *Sojourn) park(ctx context.Context, n int) error {
 	if err := s.enqueueKeyed(ctx, n, nil); err != nil {
 		return err
 	}
-	store := sojourn.Of(s.Client)
-	r := sojourn.ClaimRequest{Worker: "parks-" + s.queue(), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: sojourn.MaxBatch, Capacity: sojourn.MaxBatch}
+	store := driver.Of(s.Client)
+	r := driver.ClaimRequest{Worker: "parks-" + s.queue(), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: sojourn.MaxBatch, Capacity: sojourn.MaxBatch}
 	for parked := 0; parked < n; {
 		r.Number++
 		jobs, err := store.Claim(ctx, r)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // steady is the number of concurrent responses while the latency from a response to its handler is
@@ -91,7 +92,7 @@ func (a *awaiting) measure(ctx context.Context, r *Result) (m Measured, err erro
 // work is the worker whose handler takes each answer and awaits the next one.
 func (a *awaiting) work(ctx context.Context) error {
 	answered := make([]atomic.Bool, a.jobs)
-	store := counting{sojourn.Of(a.Client), func(outcomes []sojourn.Outcome, finished []sojourn.Finished) {
+	store := counting{driver.Of(a.Client), func(outcomes []sojourn.Outcome, finished []driver.Finished) {
 		for i, o := range outcomes {
 			if finished[i].State != sojourn.Awaiting {
 				continue

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 const (
@@ -157,8 +158,8 @@ func fillGroups(ctx context.Context, s *Sojourn, backlog int) error {
 		return err
 	}
 	if backlog > 0 {
-		r := sojourn.ClaimRequest{Worker: "bench-full", Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: 1, Capacity: 1, Lease: time.Hour}
-		if jobs, err := sojourn.Of(s.Client).Claim(ctx, r); err != nil || len(jobs) != 1 {
+		r := driver.ClaimRequest{Worker: "bench-full", Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: 1, Capacity: 1, Lease: time.Hour}
+		if jobs, err := driver.Of(s.Client).Claim(ctx, r); err != nil || len(jobs) != 1 {
 			return errors.Join(err, fmt.Errorf("%d jobs of the group with the backlog were claimed instead of 1", len(jobs)))
 		}
 	}
@@ -169,8 +170,8 @@ func fillGroups(ctx context.Context, s *Sojourn, backlog int) error {
 // claimOfGroups measures claims of one job each. What is claimed is finished, and another job of
 // its group takes its place.
 func claimOfGroups(ctx context.Context, s *Sojourn, load Load, before int) (m Measured, err error) {
-	store := sojourn.Of(s.Client)
-	r := sojourn.ClaimRequest{Worker: "claims-of-" + s.queue(), Number: int64(before), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: 1, Capacity: 1}
+	store := driver.Of(s.Client)
+	r := driver.ClaimRequest{Worker: "claims-of-" + s.queue(), Number: int64(before), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: 1, Capacity: 1}
 	for began := time.Now(); m.Jobs < load.Jobs && !m.Cut; m.Cut = time.Since(began) > load.Within {
 		r.Number++
 		called := time.Now()

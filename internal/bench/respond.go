@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 const (
@@ -59,7 +60,7 @@ func (a *answering) Enqueue(ctx context.Context, first, n int) error {
 func (a *answering) Work(ctx context.Context, done func(int)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	store := counting{sojourn.Of(a.Client), func(outcomes []sojourn.Outcome, answers []sojourn.Finished) {
+	store := counting{driver.Of(a.Client), func(outcomes []sojourn.Outcome, answers []driver.Finished) {
 		done(final(answers))
 		for i, o := range outcomes {
 			if answers[i].State != sojourn.Awaiting {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // Defaults of Config.
@@ -183,8 +184,8 @@ func claims(ctx context.Context, b *Bench) error {
 // claimBefore measures claims alone. Between them the claimed jobs are finished, and as many
 // enqueued, so that the backlog stays.
 func claimBefore(ctx context.Context, s *Sojourn, load Load, next, perClaim int) (m Measured, err error) {
-	store := sojourn.Of(s.Client)
-	request := sojourn.ClaimRequest{Worker: "claims-of-" + s.queue(), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: perClaim, Capacity: int64(perClaim)}
+	store := driver.Of(s.Client)
+	request := driver.ClaimRequest{Worker: "claims-of-" + s.queue(), Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: perClaim, Capacity: int64(perClaim)}
 	began := time.Now()
 	for m.Jobs < load.Jobs {
 		if m.Cut = time.Since(began) > load.Within; m.Cut {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/worker"
 )
 
@@ -79,7 +80,7 @@ func (s *Sojourn) queue() string { return cmp.Or(s.Queue, Queue) }
 
 // Work implements System.
 func (s *Sojourn) Work(ctx context.Context, done func(int)) error {
-	store := counting{sojourn.Of(s.Client), func(_ []sojourn.Outcome, answers []sojourn.Finished) { done(final(answers)) }}
+	store := counting{driver.Of(s.Client), func(_ []sojourn.Outcome, answers []driver.Finished) { done(final(answers)) }}
 	if s.Bare {
 		return s.claimers(ctx, store)
 	}
@@ -91,7 +92,7 @@ func (s *Sojourn) Work(ctx context.Context, done func(int)) error {
 	})
 }
 
-func (s *Sojourn) worker(ctx context.Context, store sojourn.DriverStore, handler func(context.Context, *sojourn.Job, []byte) error) error {
+func (s *Sojourn) worker(ctx context.Context, store driver.Store, handler func(context.Context, *sojourn.Job, []byte) error) error {
 	w := worker.New(sojourn.NewClient(store), worker.Options{Concurrency: cmp.Or(s.Concurrency, Concurrency), Queues: []string{s.queue()},
 		Logger: slog.New(slog.DiscardHandler)})
 	worker.Handle(w, kind, handler)
@@ -105,7 +106,7 @@ func (s *Sojourn) started(j *sojourn.Job) {
 }
 
 // claimers run loops of Claim and Finish: a worker without handlers, timeouts and extensions.
-func (s *Sojourn) claimers(ctx context.Context, store sojourn.DriverStore) error {
+func (s *Sojourn) claimers(ctx context.Context, store driver.Store) error {
 	return together(ctx, Claimers, func(ctx context.Context, i int) error { return s.claimer(ctx, store, fmt.Sprint("bench-", i)) })
 }
 
@@ -128,8 +129,8 @@ func together(ctx context.Context, n int, loop func(ctx context.Context, i int) 
 	return context.Cause(working)
 }
 
-func (s *Sojourn) claimer(ctx context.Context, store sojourn.DriverStore, name string) error {
-	r := sojourn.ClaimRequest{Worker: name, Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: PerClaim, Capacity: PerClaim, Wait: time.Second}
+func (s *Sojourn) claimer(ctx context.Context, store driver.Store, name string) error {
+	r := driver.ClaimRequest{Worker: name, Queues: []string{s.queue()}, Kinds: []string{Kind}, Max: PerClaim, Capacity: PerClaim, Wait: time.Second}
 	for ctx.Err() == nil {
 		r.Number++
 		jobs, err := store.Claim(ctx, r)
@@ -159,12 +160,12 @@ func (s *Sojourn) Close() error {
 
 // counting is a store that passes finished outcomes to told.
 type counting struct {
-	sojourn.DriverStore
-	told func([]sojourn.Outcome, []sojourn.Finished)
+	driver.Store
+	told func([]sojourn.Outcome, []driver.Finished)
 }
 
-// Finish implements sojourn.Claimer.
-func (c counting) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
+// Finish implements driver.Claimer.
+func (c counting) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {
 	answers, err := c.Store.Finish(ctx, outcomes)
 	if err == nil {
 		c.told(outcomes, answers)
@@ -173,9 +174,9 @@ func (c counting) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]soj
 }
 
 // final counts the jobs that have ended.
-func final(answers []sojourn.Finished) (n int) {
+func final(answers []driver.Finished) (n int) {
 	for _, a := range answers {
-		if a.Status == sojourn.FinishApplied && a.State.Final() {
+		if a.Status == driver.FinishApplied && a.State.Final() {
 			n++
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // ledger holds the reports that the parent got from all its children.
@@ -124,7 +125,7 @@ func (l *ledger) audit(t *testing.T, file string) (r remains) {
 	for id, epochs := range l.runs {
 		r.unexplained += unexplained(t, c, id, epochs)
 	}
-	found, err := c.Store().(sojourn.Checker).Check(ctx)
+	found, err := c.Store().(driver.Checker).Check(ctx)
 	if err != nil || len(found) > 0 {
 		t.Errorf("doctor: %v %v", found, err)
 	}

@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 	"github.com/sojourn-queue/sojourn/store/postgres"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
@@ -157,7 +158,7 @@ func auditChains(t *testing.T, s shop, chains int) (total int) {
 	if completed != total {
 		t.Errorf("%d completed jobs have written %d numbers", completed, total)
 	}
-	found, err := s.client.Store().(sojourn.Checker).Check(t.Context())
+	found, err := s.client.Store().(driver.Checker).Check(t.Context())
 	if err != nil || len(found) > 0 {
 		t.Errorf("doctor: %v %v", found, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // Report is the end of a run: the store counted, against the ledger.
@@ -83,7 +84,7 @@ func describe(s sojourn.Status) string {
 // sweep processes everything overdue, so that expired early responses are counted as unmatched.
 func sweep(ctx context.Context, c *sojourn.Client) error {
 	for {
-		n, err := sojourn.Of(c).Sweep(ctx, sojourn.MaxFind)
+		n, err := driver.Of(c).Sweep(ctx, sojourn.MaxFind)
 		if err != nil || n.Total() == 0 {
 			return err
 		}

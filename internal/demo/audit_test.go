@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // twoEnds is a store whose histories end twice.
-type twoEnds struct{ sojourn.DriverStore }
+type twoEnds struct{ driver.Store }
 
 func (s twoEnds) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) ([]sojourn.Attempt, error) {
 	h, err := s.Store.History(ctx, id, f)
@@ -57,7 +58,7 @@ func TestAuditFindsWhatIsPlanted(t *testing.T) {
 			return c
 		}, false, 1, "stands 0 times"},
 		{"a history with two ends", func(t *testing.T, c *sojourn.Client, l *ledger) *sojourn.Client {
-			return sojourn.NewClient(twoEnds{sojourn.Of(c)})
+			return sojourn.NewClient(twoEnds{driver.Of(c)})
 		}, false, 1, "its history has 2 ends"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

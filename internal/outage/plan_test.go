@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // kind of the jobs. They never fail here for having been interrupted often: one that is not
@@ -113,7 +114,7 @@ func (p plan) audit(t *testing.T, c *sojourn.Client, resent int) {
 		t.Errorf("%d duplicates counted, %d were sent", duplicates, p.twice)
 	}
 	t.Logf("%v, %d duplicates of which %d were sent as such", outcomes, duplicates, p.twice)
-	found, err := c.Store().(sojourn.Checker).Check(t.Context())
+	found, err := c.Store().(driver.Checker).Check(t.Context())
 	if err != nil || len(found) > 0 {
 		t.Errorf("doctor: %v %v", found, err)
 	}

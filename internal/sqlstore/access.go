@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -25,23 +26,23 @@ const (
 		where seq < $1 and at_us >= $2 and (who = $3 or $4 = 0) order by seq desc limit $5`
 )
 
-// AccessTokens lists the tokens of servers; see sojourn.AccessStore.
-func (s *Store) AccessTokens(ctx context.Context) ([]sojourn.AccessToken, error) {
-	var out []sojourn.AccessToken
+// AccessTokens lists the tokens of servers; see access.Keeper.
+func (s *Store) AccessTokens(ctx context.Context) ([]access.Token, error) {
+	var out []access.Token
 	err := s.view(ctx, func(t *tx) error {
 		out = nil
 		return t.query(qTokens, func(r sqldb.Row) error {
-			a := sojourn.AccessToken{ID: r.Text(0), Name: r.Text(1), Hash: r.Bytes(2), CreatedAt: at(r.Int(4)), ExpiresAt: at(r.Int(5)),
+			a := access.Token{ID: r.Text(0), Name: r.Text(1), Hash: r.Bytes(2), CreatedAt: at(r.Int(4)), ExpiresAt: at(r.Int(5)),
 				RevokedAt: at(r.Int(6)), UsedAt: at(r.Int(7))}
 			out = append(out, a)
 			return json.Unmarshal([]byte(r.Text(3)), &out[len(out)-1].Grants)
 		})
 	})
-	slices.SortFunc(out, func(a, b sojourn.AccessToken) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(out, func(a, b access.Token) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return out, err
 }
 
-var stepSetToken = eachStep("set token", func(t *tx, a sojourn.AccessToken) (struct{}, error) {
+var stepSetToken = eachStep("set token", func(t *tx, a access.Token) (struct{}, error) {
 	grants, err := jsonText(a.Grants)
 	if err != nil {
 		return struct{}{}, err
@@ -50,8 +51,8 @@ var stepSetToken = eachStep("set token", func(t *tx, a sojourn.AccessToken) (str
 	return struct{}{}, err
 })
 
-// SetAccessToken stores a token; see sojourn.AccessStore.
-func (s *Store) SetAccessToken(ctx context.Context, a sojourn.AccessToken) error {
+// SetAccessToken stores a token; see access.Keeper.
+func (s *Store) SetAccessToken(ctx context.Context, a access.Token) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
@@ -65,26 +66,26 @@ var stepUseToken = eachStep("use token", func(t *tx, id string) (struct{}, error
 	return struct{}{}, err
 })
 
-// UseAccessToken notes the use of a token; see sojourn.AccessStore.
+// UseAccessToken notes the use of a token; see access.Keeper.
 func (s *Store) UseAccessToken(ctx context.Context, id string) error {
 	_, err := do[struct{}](ctx, s, classEnqueue, stepUseToken, 1, id)
 	return err
 }
 
-var stepAudit = eachStep("audit", func(t *tx, e sojourn.AuditEntry) (struct{}, error) {
+var stepAudit = eachStep("audit", func(t *tx, e access.AuditEntry) (struct{}, error) {
 	seq, err := t.num(qNextAudit)
 	if err != nil {
 		return struct{}{}, err
 	}
-	if _, err := t.exec(qAuditEnd, seq, t.now-sojourn.AuditKeep.Microseconds()); err != nil {
+	if _, err := t.exec(qAuditEnd, seq, t.now-access.AuditKeep.Microseconds()); err != nil {
 		return struct{}{}, err
 	}
 	_, err = t.exec(qAudit, seq, t.now, e.Who, e.Action, e.Target, e.Detail, e.Code, e.Request, e.From)
 	return struct{}{}, err
 })
 
-// Audit adds an entry; see sojourn.AuditStore.
-func (s *Store) Audit(ctx context.Context, e sojourn.AuditEntry) error {
+// Audit adds an entry; see access.AuditStore.
+func (s *Store) Audit(ctx context.Context, e access.AuditEntry) error {
 	e.Detail = sojourn.Cut(e.Detail, sojourn.MaxProgress)
 	for _, text := range []*string{&e.Who, &e.Action, &e.Target, &e.Code, &e.Request, &e.From} {
 		*text = sojourn.Cut(*text, sojourn.MaxKey)
@@ -93,8 +94,8 @@ func (s *Store) Audit(ctx context.Context, e sojourn.AuditEntry) error {
 	return err
 }
 
-// AuditLog lists entries; see sojourn.AuditReader.
-func (s *Store) AuditLog(ctx context.Context, f sojourn.AuditFilter) ([]sojourn.AuditEntry, error) {
+// AuditLog lists entries; see access.AuditReader.
+func (s *Store) AuditLog(ctx context.Context, f access.AuditFilter) ([]access.AuditEntry, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
@@ -108,11 +109,11 @@ func (s *Store) AuditLog(ctx context.Context, f sojourn.AuditFilter) ([]sojourn.
 	if f.Who != "" {
 		one = 1
 	}
-	var out []sojourn.AuditEntry
+	var out []access.AuditEntry
 	err := s.view(ctx, func(t *tx) error {
 		out = nil
 		return t.query(qAuditLog, func(r sqldb.Row) error {
-			out = append(out, sojourn.AuditEntry{Seq: r.Int(0), At: at(r.Int(1)), Who: r.Text(2), Action: r.Text(3), Target: r.Text(4), Detail: r.Text(5),
+			out = append(out, access.AuditEntry{Seq: r.Int(0), At: at(r.Int(1)), Who: r.Text(2), Action: r.Text(3), Target: r.Text(4), Detail: r.Text(5),
 				Code: r.Text(6), Request: r.Text(7), From: r.Text(8)})
 			return nil
 		}, f.Before, micros(f.Since), f.Who, one, f.Limit)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // A throttler may refuse any job for a reason of its own, so in its queue a refused job does not
@@ -62,16 +64,16 @@ func (l *gatedLine) throttle() (*pass, error) {
 	}
 	p := l.s.throttlers.begin(l.queue, l.row.Throttle)
 	l.pass = p
-	l.known = map[int64]*sojourn.Candidate{}
+	l.known = map[int64]*throttle.Candidate{}
 	flight, err := l.inTheAir(l.queue)
 	if err != nil {
 		return p, err
 	}
 	flight.Limit = max(l.row.Limit, 0)
 	l.flight = flight
-	l.flow.Throttle = func(c *sojourn.Candidate) sojourn.Admission {
+	l.flow.Throttle = func(c *throttle.Candidate) throttle.Admission {
 		if l.flow.State.Counting {
-			return sojourn.Admission{Text: "the throttler is new: what is in flight is being counted"}
+			return throttle.Admission{Text: "the throttler is new: what is in flight is being counted"}
 		}
 		if p.over == nil {
 			if err := l.describe([]entrant{{candidate: candidate{id: int64(c.ID)}}}); err != nil {
@@ -96,23 +98,23 @@ const (
 )
 
 // inTheAir lists the jobs in flight for a throttler.
-func (t *tx) inTheAir(queue string) (*sojourn.Flight, error) {
-	f := &sojourn.Flight{Now: at(t.now)}
+func (t *tx) inTheAir(queue string) (*throttle.Flight, error) {
+	f := &throttle.Flight{Now: at(t.now)}
 	seen := 0
 	err := t.query(qInTheAir, func(r sqldb.Row) error {
 		if seen++; seen <= sojourn.MaxFlight {
-			f.List = append(f.List, sojourn.FlightJob{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Group: groupOf(r.Text(2)), State: sojourn.State(r.Int(3)),
+			f.List = append(f.List, throttle.FlightJob{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Group: groupOf(r.Text(2)), State: sojourn.State(r.Int(3)),
 				Weight: int32(r.Int(4)), Priority: int32(r.Int(5))})
-			f.Count(r.Text(1), groupOf(r.Text(2)), sojourn.State(r.Int(3)), sojourn.Load{Jobs: 1, Weight: r.Int(4)})
+			f.Count(r.Text(1), groupOf(r.Text(2)), sojourn.State(r.Int(3)), throttle.Load{Jobs: 1, Weight: r.Int(4)})
 		}
 		return nil
 	}, queue, sojourn.MaxFlight+1)
 	if err != nil || seen <= sojourn.MaxFlight {
 		return f, err
 	}
-	f = &sojourn.Flight{Now: f.Now, List: f.List}
+	f = &throttle.Flight{Now: f.Now, List: f.List}
 	return f, t.query(qAirLoads, func(r sqldb.Row) error {
-		f.Count(r.Text(0), groupOf(r.Text(1)), sojourn.State(r.Int(2)), sojourn.Load{Jobs: r.Int(3), Weight: r.Int(4)})
+		f.Count(r.Text(0), groupOf(r.Text(1)), sojourn.State(r.Int(2)), throttle.Load{Jobs: r.Int(3), Weight: r.Int(4)})
 		return nil
 	}, queue)
 }
@@ -136,14 +138,14 @@ func (l *gatedLine) describe(es []entrant) error {
 		return nil
 	}
 	return l.query(qDescribe, func(r sqldb.Row) error {
-		c := &sojourn.Candidate{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Key: r.Text(2), Group: r.Text(3), Priority: int32(r.Int(4)),
+		c := &throttle.Candidate{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Key: r.Text(2), Group: r.Text(3), Priority: int32(r.Int(4)),
 			Attempt: int32(r.Int(5) + 1 - r.Int(6)), RunAt: at(r.Int(7)), CreatedAt: at(r.Int(8))}
 		l.known[r.Int(0)] = c
 		return readTagsMeta(r.Text(9), r.Text(10), c)
 	}, ids)
 }
 
-func readTagsMeta(tags, meta string, c *sojourn.Candidate) error {
+func readTagsMeta(tags, meta string, c *throttle.Candidate) error {
 	if tags != "" {
 		if err := json.Unmarshal([]byte(tags), &c.Tags); err != nil {
 			return err
@@ -403,9 +405,9 @@ func (l *gatedLine) doMoves() error {
 		if row == nil || row.State != sojourn.Ready || row.Resumed {
 			continue
 		}
-		e := sojourn.Event{Type: sojourn.EventPutOff, Delay: max(m.later.Sub(at(l.now)), 0)}
+		e := rules.Event{Type: rules.EventPutOff, Delay: max(m.later.Sub(at(l.now)), 0)}
 		if m.fail != "" {
-			e = sojourn.Event{Type: sojourn.EventFail, Reason: m.fail, Error: "sojourn: the throttler of queue " + l.queue + " failed it"}
+			e = rules.Event{Type: rules.EventFail, Reason: m.fail, Error: "sojourn: the throttler of queue " + l.queue + " failed it"}
 		}
 		e.Delay = min(e.Delay, sojourn.MaxHorizon)
 		if err := l.happen(row, e); err != nil {

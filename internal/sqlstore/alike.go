@@ -6,7 +6,9 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // Ready jobs that were never claimed or changed differ only in their policies, as far as the rules
@@ -54,7 +56,7 @@ type early struct {
 
 // startAlike is foresee for a transaction of claims alone: it also starts the jobs that it finds.
 // It returns false if the jobs may differ.
-func (c *claims) startAlike(r sojourn.ClaimRequest) ([]sqldb.Statement, bool) {
+func (c *claims) startAlike(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
 	if !c.starting || r.Close || c.s.db.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
 		return nil, false
 	}
@@ -99,7 +101,7 @@ func (c *claims) startAlike(r sojourn.ClaimRequest) ([]sqldb.Statement, bool) {
 
 // decide runs the rules for a job with each of the policies, and reports whether all results are
 // the same except for their times.
-func (e *early) decide(t *tx, r sojourn.ClaimRequest, weight int32) bool {
+func (e *early) decide(t *tx, r driver.ClaimRequest, weight int32) bool {
 	t.reading = e.reading
 	for _, text := range e.policies {
 		was := live{queue: r.Queues[0], generation: 1, updated: t.now, wakeAt: never, policyJSON: text}
@@ -108,7 +110,7 @@ func (e *early) decide(t *tx, r sojourn.ClaimRequest, weight int32) bool {
 		if was.Policy, err = t.s.policy(text); err != nil {
 			return false
 		}
-		tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: sojourn.EventClaimed})
+		tr, err := rules.Decide(was.Row, rules.Event{Type: rules.EventClaimed})
 		if err != nil {
 			return false
 		}
@@ -131,7 +133,7 @@ func (l *live) startNumbers() [11]int64 {
 		l.began, l.updated}
 }
 
-func (e *early) args(s *Store, r sojourn.ClaimRequest, weight int32) []any {
+func (e *early) args(s *Store, r driver.ClaimRequest, weight int32) []any {
 	from, to := s.near(e.reading.now)
 	queue, first := r.Queues[0], int64(r.Max)
 	if weight > 0 {

@@ -4,9 +4,10 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// change holds the data of a transition that sojourn.Decide has not decided.
+// change holds the data of a transition that rules.Decide has not decided.
 type change struct {
 	result     []byte // of a completed job
 	resultType string
@@ -16,7 +17,7 @@ type change struct {
 
 // apply writes a transition: the row (or, at the end of the job, its move to sj_final), the
 // history, and the outcomes of responses. It returns the new row. The caller runs match after it.
-func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
+func (t *tx) apply(was *live, tr rules.Transition, c change) (*live, error) {
 	l := *was
 	l.Row = tr.To
 	t.clocks(was, &l, tr, c.verdict)
@@ -35,17 +36,17 @@ func (t *tx) apply(was *live, tr sojourn.Transition, c change) (*live, error) {
 
 // clocks sets the times that a transition starts and ends, by the table of the four clocks in
 // docs/concepts.md.
-func (t *tx) clocks(was, l *live, tr sojourn.Transition, v sojourn.Verdict) {
+func (t *tx) clocks(was, l *live, tr rules.Transition, v sojourn.Verdict) {
 	switch tr.RunAt {
-	case sojourn.RunAtNow:
+	case rules.RunAtNow:
 		l.runAt = t.now
-	case sojourn.RunAtDelay:
+	case rules.RunAtDelay:
 		l.runAt = t.now + tr.Delay.Microseconds()
 		if !v.RunAt.IsZero() {
 			l.runAt = max(v.RunAt.UnixMicro(), t.now)
 		}
 		l.runAt = opening(l.runAt, l.Policy)
-	case sojourn.RunAtOpening:
+	case rules.RunAtOpening:
 		l.runAt = t.putOffUntil(was)
 	}
 	if v.Priority != nil {
@@ -85,7 +86,7 @@ func (t *tx) inTime(d time.Duration) int64 {
 }
 
 // addHistory writes the row of the history, if the transition has one.
-func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
+func (t *tx) addHistory(was, l *live, tr rules.Transition, c change) {
 	if r := t.history(was, l, tr, c); !r.none() {
 		t.pending.history = append(t.pending.history, r)
 	}
@@ -94,7 +95,7 @@ func (t *tx) addHistory(was, l *live, tr sojourn.Transition, c change) {
 // history builds and counts the row of a step that ended, or of a change without a step; for any
 // other transition it has only the time and the reason. The row of (job, epoch) with the reported
 // outcome also makes a repeated Finish harmless.
-func (t *tx) history(was, l *live, tr sojourn.Transition, c change) historyRow {
+func (t *tx) history(was, l *live, tr rules.Transition, c change) historyRow {
 	ended := max(t.now, was.updated) // another transaction's clock was read in another order than the two were executed in
 	reason, failed := sojourn.Cut(tr.Reason, sojourn.MaxReason), []byte(sojourn.Cut(tr.Error, sojourn.MaxError))
 	if tr.Outcome == "" {
@@ -135,7 +136,7 @@ const (
 )
 
 // putDown records a transition's changes to the job's taken and attached responses.
-func (t *tx) putDown(was *live, tr sojourn.Transition) {
+func (t *tx) putDown(was *live, tr rules.Transition) {
 	note := func(i int) { t.pending.hands[i] = append(t.pending.hands[i], int64(was.ID)) }
 	switch {
 	case tr.HandLate:
@@ -150,7 +151,7 @@ func (t *tx) putDown(was *live, tr sojourn.Transition) {
 
 // finish ends a job; flushEnded does the rest. The last row of its history goes into sj_final with
 // it (docs/decisions/041).
-func (t *tx) finish(was, l *live, tr sojourn.Transition, c change) error {
+func (t *tx) finish(was, l *live, tr rules.Transition, c change) error {
 	state, epoch, err := t.unsaved(was)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -166,26 +167,26 @@ func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lines [][]candidate
-		r     sojourn.ClaimRequest
+		r     driver.ClaimRequest
 		want  string
 	}{
 		{"ordered", [][]candidate{line("C", 1, 1, 1), line("B", 1, 1), line("A", 1, 1, 1, 1, 1)},
-			sojourn.ClaimRequest{Queues: []string{"C", "B", "A"}, Max: 100, Capacity: 100}, "CCCBBAAAAA"},
+			driver.ClaimRequest{Queues: []string{"C", "B", "A"}, Max: 100, Capacity: 100}, "CCCBBAAAAA"},
 		{"round robin", [][]candidate{line("C", 1, 1, 1), line("B", 1, 1), line("A", 1, 1, 1, 1, 1)},
-			sojourn.ClaimRequest{Queues: []string{"C", "B", "A"}, Max: 100, Capacity: 100, Share: map[string]int{"A": 1}}, "CBACBACAAA"},
+			driver.ClaimRequest{Queues: []string{"C", "B", "A"}, Max: 100, Capacity: 100, Share: map[string]int{"A": 1}}, "CBACBACAAA"},
 		{"weighted", [][]candidate{line("A", 1, 1, 1, 1, 1, 1), line("B", 1, 1, 1, 1)},
-			sojourn.ClaimRequest{Queues: []string{"A", "B"}, Max: 8, Capacity: 100, Share: map[string]int{"A": 3}}, "AAABAAAB"},
-		{"max", [][]candidate{line("A", 1, 1, 1)}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 2, Capacity: 100}, "AA"},
-		{"passed over", [][]candidate{line("A", 5, 1), line("B", 2)}, sojourn.ClaimRequest{Queues: []string{"A", "B"}, Max: 9, Capacity: 3}, "AB"},
-		{"weight 0 always fits", [][]candidate{line("A", 3, 0, 1)}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 9, Capacity: 3}, "AA"},
-		{"kept room", [][]candidate{line("A", 1, 5, 1), line("B", 2)}, sojourn.ClaimRequest{Queues: []string{"A", "B"}, Max: 9, Capacity: 3, Reserve: 1}, "A"},
+			driver.ClaimRequest{Queues: []string{"A", "B"}, Max: 8, Capacity: 100, Share: map[string]int{"A": 3}}, "AAABAAAB"},
+		{"max", [][]candidate{line("A", 1, 1, 1)}, driver.ClaimRequest{Queues: []string{"A"}, Max: 2, Capacity: 100}, "AA"},
+		{"passed over", [][]candidate{line("A", 5, 1), line("B", 2)}, driver.ClaimRequest{Queues: []string{"A", "B"}, Max: 9, Capacity: 3}, "AB"},
+		{"weight 0 always fits", [][]candidate{line("A", 3, 0, 1)}, driver.ClaimRequest{Queues: []string{"A"}, Max: 9, Capacity: 3}, "AA"},
+		{"kept room", [][]candidate{line("A", 1, 5, 1), line("B", 2)}, driver.ClaimRequest{Queues: []string{"A", "B"}, Max: 9, Capacity: 3, Reserve: 1}, "A"},
 		{"kept room in turn", [][]candidate{line("A", 1, 1, 1), line("B", 4, 1)},
-			sojourn.ClaimRequest{Queues: []string{"A", "B"}, Max: 9, Capacity: 4, Reserve: 1, Share: map[string]int{"A": 2, "B": 1}}, "AA"},
-		{"behind what fills the room", [][]candidate{line("A", 1, 1, 3)}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 2, Capacity: 3, Reserve: 1}, "AA"},
-		{"nothing", [][]candidate{nil}, sojourn.ClaimRequest{Queues: []string{"A"}, Max: 9, Capacity: 3}, ""},
+			driver.ClaimRequest{Queues: []string{"A", "B"}, Max: 9, Capacity: 4, Reserve: 1, Share: map[string]int{"A": 2, "B": 1}}, "AA"},
+		{"behind what fills the room", [][]candidate{line("A", 1, 1, 3)}, driver.ClaimRequest{Queues: []string{"A"}, Max: 2, Capacity: 3, Reserve: 1}, "AA"},
+		{"nothing", [][]candidate{nil}, driver.ClaimRequest{Queues: []string{"A"}, Max: 9, Capacity: 3}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := choose(c.lines, c.r, func(r sojourn.ClaimRequest, _ int64) (bool, error) { return r.Reserve > 0, nil })
+			got, err := choose(c.lines, c.r, func(r driver.ClaimRequest, _ int64) (bool, error) { return r.Reserve > 0, nil })
 			if err != nil || letters(got) != c.want {
 				t.Errorf("got %s, %v, want %s", letters(got), err, c.want)
 			}
@@ -210,8 +211,8 @@ func TestBatcherFor(t *testing.T) {
 		want *batcher
 	}{
 		{stepEnqueue, 2, enqueueAsk{}, s.batch}, {stepRespond, 2, nil, s.batch}, {stepFinish, 2, finishAsk{}, s.ends}, {stepFinish, 1, finishAsk{}, s.batch},
-		{stepClaim, 2, sojourn.ClaimRequest{Worker: "new"}, s.batch}, {stepClaim, 2, sojourn.ClaimRequest{Worker: "met"}, s.ends},
-		{stepClaim, 2, sojourn.ClaimRequest{Worker: "met no more"}, s.batch},
+		{stepClaim, 2, driver.ClaimRequest{Worker: "new"}, s.batch}, {stepClaim, 2, driver.ClaimRequest{Worker: "met"}, s.ends},
+		{stepClaim, 2, driver.ClaimRequest{Worker: "met no more"}, s.batch},
 	} {
 		if s.batcherFor(c.step, c.rows, c.in) != c.want {
 			t.Errorf("%s of %d rows, %+v, has the wrong runners", c.step.name, c.rows, c.in)
@@ -236,7 +237,7 @@ func TestClaimsGoApart(t *testing.T) {
 			s.filled.put(worker, filled)
 			s.gated.put(worker, worker == "gated")
 		}
-		apart := func(worker string) bool { return s.goesApart(sojourn.ClaimRequest{Worker: worker}) }
+		apart := func(worker string) bool { return s.goesApart(driver.ClaimRequest{Worker: worker}) }
 		for _, worker := range []string{"not", "gated", "new"} {
 			if apart(worker) {
 				t.Errorf("concurrent %v: the claim of %s goes apart", concurrent, worker)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -185,7 +185,7 @@ var checks = []check{
 		`select x.job, 'has data and no job' from sj_data x where $1 < x.job and x.job <= $2 and not exists (select 1 from sj_job j where j.id = x.job)`},
 }
 
-// Checks names the invariants; see sojourn.Checker.
+// Checks names the invariants; see driver.Checker.
 func (s *Store) Checks() []string {
 	var names []string
 	for _, c := range checks {
@@ -196,16 +196,16 @@ func (s *Store) Checks() []string {
 	return names
 }
 
-// Check runs every check; see sojourn.Checker.
-func (s *Store) Check(ctx context.Context) ([]sojourn.Violation, error) {
-	return s.CheckWith(ctx, func(sojourn.CheckProgress) {})
+// Check runs every check; see driver.Checker.
+func (s *Store) Check(ctx context.Context) ([]driver.Violation, error) {
+	return s.CheckWith(ctx, func(driver.CheckProgress) {})
 }
 
-// CheckWith is Check that reports its progress; see sojourn.ProgressChecker.
-func (s *Store) CheckWith(ctx context.Context, report func(sojourn.CheckProgress)) ([]sojourn.Violation, error) {
-	var all []sojourn.Violation
+// CheckWith is Check that reports its progress; see driver.ProgressChecker.
+func (s *Store) CheckWith(ctx context.Context, report func(driver.CheckProgress)) ([]driver.Violation, error) {
+	var all []driver.Violation
 	names := s.Checks()
-	progress := sojourn.CheckProgress{Of: len(names)}
+	progress := driver.CheckProgress{Of: len(names)}
 	for _, c := range checks {
 		progress.Check, progress.Number = c.name, slices.Index(names, c.name)+1
 		found, err := s.runCheck(ctx, c, func(rows int) {
@@ -221,7 +221,7 @@ func (s *Store) CheckWith(ctx context.Context, report func(sojourn.CheckProgress
 }
 
 // runCheck runs one check, slice by slice, until it has found enough.
-func (s *Store) runCheck(ctx context.Context, c check, report func(rows int)) (found []sojourn.Violation, err error) {
+func (s *Store) runCheck(ctx context.Context, c check, report func(rows int)) (found []driver.Violation, err error) {
 	size, tries := checkSlice, 0
 	after := []any{int64(math.MinInt64)}
 	if c.over.texts {
@@ -229,7 +229,7 @@ func (s *Store) runCheck(ctx context.Context, c check, report func(rows int)) (f
 	}
 	for len(found) < maxFindings {
 		var end []any
-		var more []sojourn.Violation
+		var more []driver.Violation
 		rows := 0
 		err := s.view(ctx, func(t *tx) (err error) {
 			end, more = nil, nil
@@ -275,7 +275,7 @@ func (t *tx) sliceEnd(over slicing, after []any, size int) (end []any, rows int,
 }
 
 // violations runs a check over a slice.
-func (t *tx) violations(c check, bounds []any) (found []sojourn.Violation, err error) {
+func (t *tx) violations(c check, bounds []any) (found []driver.Violation, err error) {
 	if c.over == whole {
 		bounds = nil
 	}
@@ -284,7 +284,7 @@ func (t *tx) violations(c check, bounds []any) (found []sojourn.Violation, err e
 		args = append(args, t.now-60_000_000)
 	}
 	err = t.query(c.q+fmt.Sprintf(" limit %d", maxFindings), func(r sqldb.Row) error {
-		found = append(found, sojourn.Violation{Check: c.name, Detail: fmt.Sprintf("%d %s (%s)", r.Int(0), r.Text(1), c.law)})
+		found = append(found, driver.Violation{Check: c.name, Detail: fmt.Sprintf("%d %s (%s)", r.Int(0), r.Text(1), c.law)})
 		return nil
 	}, args...)
 	return found, err
@@ -292,7 +292,7 @@ func (t *tx) violations(c check, bounds []any) (found []sojourn.Violation, err e
 
 // checkFiles appends the processes that use another file. It is no query, so it is not among
 // checks.
-func (s *Store) checkFiles(ctx context.Context, out []sojourn.Violation) ([]sojourn.Violation, error) {
+func (s *Store) checkFiles(ctx context.Context, out []driver.Violation) ([]driver.Violation, error) {
 	db, ok := s.db.(sqldb.Located)
 	if !ok {
 		return out, nil
@@ -302,7 +302,7 @@ func (s *Store) checkFiles(ctx context.Context, out []sojourn.Violation) ([]sojo
 		return out, s.failed(err)
 	}
 	for _, p := range processes {
-		out = append(out, sojourn.Violation{Check: "one-file", Detail: "process " + p + " still has the file open that was at this path before: " +
+		out = append(out, driver.Violation{Check: "one-file", Detail: "process " + p + " still has the file open that was at this path before: " +
 			"it was removed or replaced while in use; stop that process (all processes use one file)"})
 	}
 	return out, nil

@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // sweepPerClaim bounds how many overdue jobs a claim handles on its way, so that due jobs start
@@ -14,7 +17,7 @@ import (
 const sweepPerClaim = 100
 
 type claimAnswer struct {
-	jobs    []sojourn.Claimed
+	jobs    []driver.Claimed
 	waits   map[sojourn.ID]int32 // Row.Waits of the jobs for which it is not 0
 	due     int64                // when the next thing is due; 0 = nothing
 	opens   int64                // when a gate opens that holds jobs back; 0 = not known
@@ -35,7 +38,7 @@ type claims struct {
 }
 
 type idleClaim struct {
-	sojourn.ClaimRequest
+	driver.ClaimRequest
 	opens int64
 }
 
@@ -46,12 +49,12 @@ type lastClaim struct {
 	drained bool
 }
 
-var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([]claimAnswer, error) {
+var stepClaim = newStep("claim", func(t *tx, requests []driver.ClaimRequest) ([]claimAnswer, error) {
 	return runClaims(t, requests, false)
 }).lookingFirst(func(t *tx, in []any) (any, []sqldb.Statement) {
-	requests := make([]sojourn.ClaimRequest, len(in))
+	requests := make([]driver.ClaimRequest, len(in))
 	for i := range in {
-		requests[i] = in[i].(sojourn.ClaimRequest)
+		requests[i] = in[i].(driver.ClaimRequest)
 	}
 	c := &claims{tx: t}
 	return c, c.look(requests)
@@ -59,7 +62,7 @@ var stepClaim = newStep("claim", func(t *tx, requests []sojourn.ClaimRequest) ([
 
 // runClaims runs the requests one after the other. Those of lent claims, which
 // are blocked, are skipped if a queue has gates: the blocked claims then run them themselves.
-func runClaims(t *tx, requests []sojourn.ClaimRequest, lent bool) ([]claimAnswer, error) {
+func runClaims(t *tx, requests []driver.ClaimRequest, lent bool) ([]claimAnswer, error) {
 	t.holding = true
 	defer t.release()
 	c, ok := takeLook[*claims](t)
@@ -106,14 +109,14 @@ func (t *tx) handOver(lent []*waiter) ([]claimAnswer, error) {
 	if len(lent) == 0 {
 		return nil, nil
 	}
-	requests := make([]sojourn.ClaimRequest, len(lent))
+	requests := make([]driver.ClaimRequest, len(lent))
 	for i, w := range lent {
 		requests[i] = *w.request
 	}
 	return runClaims(t, requests, true)
 }
 
-func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
+func (c *claims) claim(r driver.ClaimRequest) (claimAnswer, error) {
 	jobs, last, err := c.repeatedClaim(r)
 	if last == answered || err != nil {
 		return claimAnswer{jobs: jobs, waits: c.ended}, err
@@ -162,13 +165,13 @@ func (c *claims) claim(r sojourn.ClaimRequest) (claimAnswer, error) {
 }
 
 // covers reports whether claim a selects the same jobs as claim b, and at least as many.
-func (a idleClaim) covers(b sojourn.ClaimRequest) bool {
+func (a idleClaim) covers(b driver.ClaimRequest) bool {
 	return a.Capacity == b.Capacity && a.Reserve == b.Reserve && a.Max >= b.Max && slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.Decidable, b.Decidable) &&
 		slices.Equal(a.Pollable, b.Pollable)
 }
 
 // foundNothing answers an empty claim.
-func (c *claims) foundNothing(r sojourn.ClaimRequest, opens int64) (claimAnswer, error) {
+func (c *claims) foundNothing(r driver.ClaimRequest, opens int64) (claimAnswer, error) {
 	c.release() // the earliest due job may be a fresh row that is not written yet
 	if err := c.meet(r); err != nil {
 		return claimAnswer{}, err
@@ -184,12 +187,12 @@ func (c *claims) foundNothing(r sojourn.ClaimRequest, opens int64) (claimAnswer,
 	return claimAnswer{due: due, opens: opens}, err
 }
 
-// Claim takes ready jobs under leases; see sojourn.Claimer.
-func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+// Claim takes ready jobs under leases; see driver.Claimer.
+func (s *Store) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	if err := checkClaim(&r); err != nil {
 		return nil, err
 	}
-	var jobs []sojourn.Claimed
+	var jobs []driver.Claimed
 	var waits map[sojourn.ID]int32
 	defer s.present.come(&r, s.clock.estimate)()
 	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable, request: &r}
@@ -215,7 +218,7 @@ func (s *Store) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Cl
 	if err == errDrained {
 		s.hub.wakeAll() // this call may have consumed a wake-up that another worker needs
 	}
-	token := sojourn.TokenMaker(s.secret) // outside of the transaction, which other callers wait for
+	token := access.CapabilityMaker(s.secret) // outside of the transaction, which other callers wait for
 	for i := range jobs {
 		j := &jobs[i].Job
 		j.Token = token(j.ID, j.Generation, j.Attempt, waits[j.ID])
@@ -234,7 +237,7 @@ const (
 	apartMost = 2
 )
 
-func (s *Store) claim(ctx context.Context, r sojourn.ClaimRequest) (claimAnswer, error) {
+func (s *Store) claim(ctx context.Context, r driver.ClaimRequest) (claimAnswer, error) {
 	rows := min(r.Max, fewClaimed)
 	if s.goesApart(r) {
 		rows = r.Max
@@ -247,7 +250,7 @@ func (s *Store) claim(ctx context.Context, r sojourn.ClaimRequest) (claimAnswer,
 // last claim was full, so it need not wait to be batched. Claims of two workers run concurrently
 // where the database allows concurrent writers, but not with gates, because these lock the queue
 // (docs/decisions/042). If true, the caller decrements s.apart at the end.
-func (s *Store) goesApart(r sojourn.ClaimRequest) bool {
+func (s *Store) goesApart(r driver.ClaimRequest) bool {
 	filled, _ := s.filled.get(r.Worker)
 	if gated, _ := s.gated.get(r.Worker); !filled || gated || !s.db.Dialect().Concurrent {
 		return false
@@ -261,7 +264,7 @@ func (s *Store) goesApart(r sojourn.ClaimRequest) bool {
 
 // release gives back leases whose caller is gone, so that only a dead worker costs a crash (rules:
 // A3).
-func (s *Store) release(jobs []sojourn.Claimed) {
+func (s *Store) release(jobs []driver.Claimed) {
 	outcomes := make([]sojourn.Outcome, len(jobs))
 	for i, j := range jobs {
 		outcomes[i] = sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeReleased}
@@ -269,7 +272,7 @@ func (s *Store) release(jobs []sojourn.Claimed) {
 	s.Finish(context.Background(), outcomes) // if it fails, the leases expire
 }
 
-func checkClaim(r *sojourn.ClaimRequest) error {
+func checkClaim(r *driver.ClaimRequest) error {
 	if err := sojourn.ValidName("worker", r.Worker); err != nil {
 		return err
 	}
@@ -335,7 +338,7 @@ const stillThere = sojourn.WorkerLife / 2
 
 // meet records the queues and kinds that a worker claims: once, then again when there are new ones
 // or after stillThere. A worker may claim its queues in turn, so earlier ones stay.
-func (t *tx) meet(r sojourn.ClaimRequest) error {
+func (t *tx) meet(r driver.ClaimRequest) error {
 	text, known, err := t.asksOf(r)
 	if err != nil || known {
 		return err
@@ -353,7 +356,7 @@ type asked struct {
 
 // asksOf returns the queues and kinds that a worker has claimed, including those of this request,
 // and whether they are stored already.
-func (t *tx) asksOf(r sojourn.ClaimRequest) (text string, known bool, err error) {
+func (t *tx) asksOf(r driver.ClaimRequest) (text string, known bool, err error) {
 	before, ok := t.s.asked.get(r.Worker)
 	if ok && subset(r.Queues, before.Queues) && subset(r.Kinds, before.Kinds) && t.now-before.at < stillThere.Microseconds() {
 		return before.text, true, nil
@@ -377,7 +380,7 @@ func union(a, b []string) []string {
 
 // look returns the reads for all requests: the workers' newest claims, the gates and pauses of all
 // queues, and the prefetch for the first claim.
-func (c *claims) look(requests []sojourn.ClaimRequest) []sqldb.Statement {
+func (c *claims) look(requests []driver.ClaimRequest) []sqldb.Statement {
 	c.last, c.doors = make(map[string]lastClaim, len(requests)), map[string]door{}
 	queues := sqldb.Texts{sojourn.AllQueues}
 	var workers sqldb.Texts
@@ -399,7 +402,7 @@ func (c *claims) look(requests []sojourn.ClaimRequest) []sqldb.Statement {
 
 // take marks the picked jobs as running and returns them with the data for their worker. last is
 // the number of the worker's last claim.
-func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([]sojourn.Claimed, error) {
+func (c *claims) take(r driver.ClaimRequest, last int64, picked []candidate) ([]driver.Claimed, error) {
 	ids := make(sqldb.Ints, len(picked))
 	for i, p := range picked {
 		ids[i] = p.id
@@ -431,7 +434,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	}
 	rows := make([]*live, 0, len(starts))
 	for _, was := range starts {
-		tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, was.kind)})
+		tr, err := rules.Decide(was.Row, rules.Event{Type: rules.EventClaimed, RetryHandler: slices.Contains(r.Decidable, was.kind)})
 		if err != nil {
 			return nil, err
 		}
@@ -454,7 +457,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 	if len(rows) > 0 {
 		note := c.meet
 		if r.Number > 0 {
-			note = func(r sojourn.ClaimRequest) error { return c.saveClaim(r, last, rows) }
+			note = func(r driver.ClaimRequest) error { return c.saveClaim(r, last, rows) }
 		}
 		if err := note(r); err != nil {
 			return nil, err
@@ -467,7 +470,7 @@ func (c *claims) take(r sojourn.ClaimRequest, last int64, picked []candidate) ([
 // resume continues the attempt's clock, which stood still while the job was ready. If that has run
 // out while a response waited for the end of a poll step, the handler of the response gets one
 // lease (docs/decisions/031).
-func (t *tx) lease(was, l *live, r sojourn.ClaimRequest) {
+func (t *tx) lease(was, l *live, r driver.ClaimRequest) {
 	l.epoch, l.worker, l.began = was.epoch+1, r.Worker, max(t.now, was.updated)
 	l.leaseUs, l.leaseUntil = r.Lease.Microseconds(), t.now+r.Lease.Microseconds()
 	t.s.leasing.Store(true)

@@ -4,13 +4,14 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // claimed builds the answer for running rows, in their order.
-func (c *claims) claimed(rows []*live, carries map[sojourn.ID]*carried, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
-	out := make([]sojourn.Claimed, len(rows))
+func (c *claims) claimed(rows []*live, carries map[sojourn.ID]*carried, r driver.ClaimRequest) ([]driver.Claimed, error) {
+	out := make([]driver.Claimed, len(rows))
 	jobs := &jobs{}
-	decidable := map[sojourn.ID]*sojourn.Claimed{}
+	decidable := map[sojourn.ID]*driver.Claimed{}
 	for i, l := range rows {
 		one := &out[i]
 		l.job(&one.Job, c.s)

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // digest is the first half of a SHA-256. The digest of a job as it was first enqueued is stored
@@ -20,7 +22,7 @@ type digest [sha256.Size / 2]byte
 const inlineArgs = 256
 
 // digests computes the digest of each job, before the defaults of its queue are filled in.
-func digests(jobs []sojourn.Job, c *sojourn.Caller) []digest {
+func digests(jobs []sojourn.Job, c *access.Caller) []digest {
 	out := make([]digest, len(jobs))
 	var b [512]byte
 	var policies policyDigest
@@ -33,8 +35,8 @@ func digests(jobs []sojourn.Job, c *sojourn.Caller) []digest {
 // jobDigest hashes the owner of the id and all fields that the caller set. The id is left out,
 // because digests are compared under one id. So is OnConflict, which concerns only this call's key.
 // Each field begins with its length, or has a fixed form, so that no two jobs have the same bytes.
-func jobDigest(b []byte, j *sojourn.Job, c *sojourn.Caller, policies *policyDigest) (d digest) {
-	for _, s := range [...]string{sojourn.IDOwner(j, c.Owner()), j.Kind, j.Queue, j.Key, j.Group, j.ContentType} {
+func jobDigest(b []byte, j *sojourn.Job, c *access.Caller, policies *policyDigest) (d digest) {
+	for _, s := range [...]string{driver.IDOwner(j, c.Owner()), j.Kind, j.Queue, j.Key, j.Group, j.ContentType} {
 		b = appendText(b, s)
 	}
 	b = binary.AppendUvarint(b, uint64(len(j.Args)))

@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 )
 
-func oneDigest(j *sojourn.Job, c *sojourn.Caller) digest { return digests([]sojourn.Job{*j}, c)[0] }
+func oneDigest(j *sojourn.Job, c *access.Caller) digest { return digests([]sojourn.Job{*j}, c)[0] }
 
 // TestDigestOfPolicies: each field of a policy, also one that is added later, is part of the
 // digest.
@@ -60,7 +61,7 @@ func TestDigestOfPolicies(t *testing.T) {
 // TestDigestOfNeighbours: a value in one field does not look like another field, and the same job
 // has the same digest again.
 func TestDigestOfNeighbours(t *testing.T) {
-	alice, bob := &sojourn.Caller{Token: "alice"}, &sojourn.Caller{Token: "bob"}
+	alice, bob := &access.Caller{Token: "alice"}, &access.Caller{Token: "bob"}
 	make := func(options ...sojourn.Option) *sojourn.Job { return sojourn.NewJob("k", []byte("a"), options...) }
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	jobs := []*sojourn.Job{
@@ -70,7 +71,7 @@ func TestDigestOfNeighbours(t *testing.T) {
 	}
 	seen := map[digest]int{}
 	for i, j := range jobs {
-		for _, c := range []*sojourn.Caller{nil, alice, bob} {
+		for _, c := range []*access.Caller{nil, alice, bob} {
 			d := oneDigest(j, c)
 			if other, ok := seen[d]; ok {
 				t.Errorf("job %d for %q has the digest of job %d", i, c.Owner(), other)

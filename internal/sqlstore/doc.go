@@ -1,4 +1,4 @@
-// Package sqlstore is the one implementation of sojourn.DriverStore for SQL databases. It holds the
+// Package sqlstore is the one implementation of driver.Store for SQL databases. It holds the
 // statements, one text for every database, and speaks to a database only through the seam, package
 // sqldb.
 //
@@ -9,14 +9,14 @@
 //	enqueue.go   plan.go  ids.go   enqueue jobs
 //	claim.go     repeat.go     wait.go  claim jobs; repeat a claim; wait for hints
 //	lease.go                   extend and save, under a lease
-//	finish.go    apply.go      apply an outcome with sojourn.Decide
+//	finish.go    apply.go      apply an outcome with rules.Decide
 //	first.go     foresee.go    prefetch in the first message of a transaction
 //	recent.go    unused.go     trust.go  row and id caches
 //	guess.go                   optimistic reads, validated at commit
 //	alike.go                   bulk start: one statement finds and starts jobs
 //	await.go                   begin the wait of a job
 //	pending.go   sheet.go      write set: one statement a table for all requests
-//	respond.go   responding.go match.go  find the jobs of responses, apply sojourn.Match
+//	respond.go   responding.go match.go  find the jobs of responses, apply rules.Match
 //	received.go                write the responses and their outcomes
 //	sweep.go     prune.go      end overdue waits and leases, delete old jobs
 //	edit.go                    operators
@@ -25,6 +25,6 @@
 //	check.go                   the invariants, for sojourn doctor
 //
 // Each step is one transaction whose writes repeat the state and the epoch that it has read. The
-// rules themselves are not here: sojourn.Decide and sojourn.Match are pure functions of the root
+// rules themselves are not here: rules.Decide and rules.Match are pure functions of the root
 // package.
 package sqlstore

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 type editAsk struct {
@@ -100,7 +101,7 @@ func (t *tx) loadFound(j *sojourn.Job) (*live, error) {
 	return l, err
 }
 
-// Edit changes jobs; see sojourn.DriverStore.
+// Edit changes jobs; see driver.Store.
 func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
 	if err := f.Validate(); err != nil {
 		return sojourn.Edited{}, err
@@ -133,9 +134,9 @@ func (t *tx) editOne(j *sojourn.Job, e *sojourn.Edit) (state sojourn.State, chan
 	}
 	switch e.Action {
 	case sojourn.EditCancel:
-		return t.endByHand(j, e, sojourn.EventCancel, sojourn.Cancelled)
+		return t.endByHand(j, e, rules.EventCancel, sojourn.Cancelled)
 	case sojourn.EditFail:
-		return t.endByHand(j, e, sojourn.EventFail, sojourn.Failed)
+		return t.endByHand(j, e, rules.EventFail, sojourn.Failed)
 	case sojourn.EditRedrive:
 		return t.redrive(j, e)
 	case sojourn.EditPurge:
@@ -157,7 +158,7 @@ func toRunAgain(j *sojourn.Job) string {
 
 // endByHand is O1: any live job becomes final at once; the worker of a running one learns it with
 // its next call.
-func (t *tx) endByHand(j *sojourn.Job, e *sojourn.Edit, event sojourn.EventType, to sojourn.State) (sojourn.State, bool, error) {
+func (t *tx) endByHand(j *sojourn.Job, e *sojourn.Edit, event rules.EventType, to sojourn.State) (sojourn.State, bool, error) {
 	switch {
 	case j.State == to:
 		return to, false, nil
@@ -174,7 +175,7 @@ func (t *tx) endByHand(j *sojourn.Job, e *sojourn.Edit, event sojourn.EventType,
 	if reason == "" && to == sojourn.Failed {
 		reason = "operator"
 	}
-	tr, err := sojourn.Decide(was.Row, sojourn.Event{Type: event, Reason: reason})
+	tr, err := rules.Decide(was.Row, rules.Event{Type: event, Reason: reason})
 	if err != nil {
 		return j.State, false, err
 	}
@@ -191,14 +192,14 @@ const (
 // redrive is O3 and O4: the row goes back to the hot table in the next generation; the finished
 // generation stays in the history.
 func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
-	tr, err := sojourn.Decide(sojourn.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, sojourn.Event{Type: sojourn.EventRedrive, Reason: e.Reason})
+	tr, err := rules.Decide(rules.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, rules.Event{Type: rules.EventRedrive, Reason: e.Reason})
 	if err != nil {
 		return j.State, false, sojourn.Conflict("job %d is %s, and only failed and cancelled jobs are redriven; %s", j.ID, j.State, toRunAgain(j))
 	}
 	if err := validCheckpoint(j, e.Change); err != nil {
 		return j.State, false, err
 	}
-	was := &live{Row: sojourn.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, generation: j.Generation}
+	was := &live{Row: rules.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, generation: j.Generation}
 	l := &live{Row: tr.To, queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: j.Generation + 1, epoch: j.Epoch,
 		runAt: opening(t.now, j.Policy), deadline: t.deadlineOf(j.Policy)}
 	if l.runAt > t.now {
@@ -333,7 +334,7 @@ func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error)
 	if err := t.changeRow(&l, c); err != nil { // refuses before it writes
 		return j.State, false, err
 	}
-	tr := sojourn.Transition{Rule: "O5", To: l.Row, Outcome: "edited", Reason: e.Reason}
+	tr := rules.Transition{Rule: "O5", To: l.Row, Outcome: "edited", Reason: e.Reason}
 	t.addHistory(was, &l, tr, change{by: e.By})
 	err = t.alterJob(j, &l, c)
 	if err == nil {
@@ -385,7 +386,7 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 	if c.Delay != nil {
 		l.runAt = t.now + c.Delay.Microseconds()
 	}
-	if _, err := sojourn.NextOpening(at(max(l.runAt, t.now)), l.Policy.Windows...); err != nil {
+	if _, err := rules.NextOpening(at(max(l.runAt, t.now)), l.Policy.Windows...); err != nil {
 		return err
 	}
 	l.runAt = opening(l.runAt, l.Policy)

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 type enqueueAsk struct {
 	jobs    []sojourn.Job
 	digests []digest // of the jobs
-	caller  *sojourn.Caller
+	caller  *access.Caller
 	partial bool
 	notJSON []error  // the refusal of each job whose args do not parse; nil if all do
 	given   *[]given // where others write concurrently: the jobs before they were resolved; nil elsewhere
@@ -29,7 +31,7 @@ type given struct {
 	policy           sojourn.Policy
 }
 
-func (s *Store) ask(c *sojourn.Caller, jobs []sojourn.Job, partial bool) enqueueAsk {
+func (s *Store) ask(c *access.Caller, jobs []sojourn.Job, partial bool) enqueueAsk {
 	ask := enqueueAsk{jobs: jobs, digests: digests(jobs, c), caller: c, partial: partial, notJSON: s.jsonErrors(jobs)}
 	if s.db.Dialect().Concurrent {
 		ask.given = new([]given)
@@ -97,7 +99,7 @@ var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAn
 	return e, e.look(asks)
 })
 
-// Enqueue stores jobs; see sojourn.DriverStore.
+// Enqueue stores jobs; see driver.Store.
 func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, error) {
 	if len(jobs) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("jobs", "%d jobs exceed the limit of %d a call; split them", len(jobs), sojourn.MaxBatch)
@@ -108,7 +110,7 @@ func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) (
 	if err := s.noRoom(); err != nil {
 		return nil, err
 	}
-	a, err := do[enqueueAnswer](ctx, s, classEnqueue, stepEnqueue, len(jobs), s.ask(sojourn.CallerOf(ctx), jobs, partial))
+	a, err := do[enqueueAnswer](ctx, s, classEnqueue, stepEnqueue, len(jobs), s.ask(access.CallerOf(ctx), jobs, partial))
 	if err == nil {
 		err = a.refused
 	}
@@ -265,7 +267,7 @@ func (e *enqueue) replace(p *enqueuePlan) error {
 		l := *was
 		l.queue, l.group, l.priority, l.Weight, l.runAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, opening(j.RunAt.UnixMicro(), j.Policy), e.startState(j)
 		l.Policy, l.deadline = j.Policy, e.deadlineOf(j.Policy)
-		tr := sojourn.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
+		tr := rules.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
 		e.addHistory(was, &l, tr, change{by: p.caller.Owner()})
 		if err := e.save(was, &l); err != nil {
 			return err

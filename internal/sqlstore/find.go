@@ -171,7 +171,7 @@ func (t *tx) lastErrors(js *jobs) error {
 	}, js.failed, generations)
 }
 
-// Find lists jobs; see sojourn.DriverStore.
+// Find lists jobs; see driver.Store.
 func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err

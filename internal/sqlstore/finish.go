@@ -5,14 +5,17 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
-type finishAnswer []sojourn.Finished
+type finishAnswer []driver.Finished
 
 type finishAsk struct {
 	outcomes []sojourn.Outcome
-	caller   *sojourn.Caller
+	caller   *access.Caller
 	notJSON  []notJSON // of each outcome; nil if all parse
 }
 
@@ -61,24 +64,24 @@ func (t *tx) readAhead(requests []finishAsk) error {
 	return t.readWaits(requests)
 }
 
-// Finish ends steps; see sojourn.Claimer.
-func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
+// Finish ends steps; see driver.Claimer.
+func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {
 	if len(outcomes) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("outcomes", "%d outcomes exceed the limit of %d a call; split them", len(outcomes), sojourn.MaxBatch)
 	}
 	if len(outcomes) == 0 {
 		return nil, nil
 	}
-	return do[finishAnswer](ctx, s, classFinish, stepFinish, len(outcomes), newFinishAsk(outcomes, sojourn.CallerOf(ctx)))
+	return do[finishAnswer](ctx, s, classFinish, stepFinish, len(outcomes), newFinishAsk(outcomes, access.CallerOf(ctx)))
 }
 
 // finishOne ends the step of outcome k: fence, checks, Decide, apply, Match. All refusals come
 // before the first write.
-func (t *tx) finishOne(ask *finishAsk, k int) (sojourn.Finished, error) {
+func (t *tx) finishOne(ask *finishAsk, k int) (driver.Finished, error) {
 	o := &ask.outcomes[k]
 	was, err := t.underLease(o.Lease)
 	if err != nil {
-		return sojourn.Finished{}, err
+		return driver.Finished{}, err
 	}
 	if was == nil {
 		return t.finishedBefore(o)
@@ -96,55 +99,55 @@ func (t *tx) finishOne(ask *finishAsk, k int) (sojourn.Finished, error) {
 	}
 	e, err := t.finished(was, o)
 	if err != nil {
-		return sojourn.Finished{}, err
+		return driver.Finished{}, err
 	}
 	o = e.Outcome
-	tr, err := sojourn.Decide(was.Row, e)
+	tr, err := rules.Decide(was.Row, e)
 	if err != nil {
 		return refused(was, err), nil
 	}
 	next, refusal, err := t.planNext(was, o, ask.caller)
 	if err != nil {
-		return sojourn.Finished{}, err
+		return driver.Finished{}, err
 	}
 	if refusal != nil {
 		return refused(was, refusal), nil
 	}
 	if err := t.addLog(was, o.Log); err != nil {
-		return sojourn.Finished{}, err
+		return driver.Finished{}, err
 	}
 	if err := t.feelOutcome(was, o, tr); err != nil {
-		return sojourn.Finished{}, err
+		return driver.Finished{}, err
 	}
 	l, err := t.apply(was, tr, change{result: o.Result, resultType: o.ResultType, verdict: o.Verdict})
 	if err != nil {
-		return sojourn.Finished{}, err
+		return driver.Finished{}, err
 	}
 	if next != nil {
 		if err := next.write(); err != nil {
-			return sojourn.Finished{}, err
+			return driver.Finished{}, err
 		}
 	}
 	if o.Type == sojourn.OutcomeAnswer {
 		if err := t.keepAnswer(was, o, e.Answered); err != nil {
-			return sojourn.Finished{}, err
+			return driver.Finished{}, err
 		}
 	}
 	if l.State == sojourn.Awaiting {
 		if l, err = t.beginWait(l); err != nil {
-			return sojourn.Finished{}, err
+			return driver.Finished{}, err
 		}
 	}
 	l, err = t.match(l)
 	if err != nil {
-		return sojourn.Finished{}, err
+		return driver.Finished{}, err
 	}
-	return sojourn.Finished{Status: sojourn.FinishApplied, State: l.State}, nil
+	return driver.Finished{Status: driver.FinishApplied, State: l.State}, nil
 }
 
 // finished builds the event of an outcome for the rules.
-func (t *tx) finished(was *live, o *sojourn.Outcome) (e sojourn.Event, err error) {
-	e = sojourn.Event{Type: sojourn.EventFinished, Outcome: o}
+func (t *tx) finished(was *live, o *sojourn.Outcome) (e rules.Event, err error) {
+	e = rules.Event{Type: rules.EventFinished, Outcome: o}
 	switch o.Type {
 	case sojourn.OutcomeAwait:
 		e.KeyConflict, err = t.keysTaken(was, o.Wait.Keys)
@@ -160,8 +163,8 @@ func (t *tx) finished(was *live, o *sojourn.Outcome) (e sojourn.Event, err error
 	return e, err
 }
 
-func refused(l *live, err error) sojourn.Finished {
-	return sojourn.Finished{Status: sojourn.FinishRefused, State: l.State, Err: err}
+func refused(l *live, err error) driver.Finished {
+	return driver.Finished{Status: driver.FinishRefused, State: l.State, Err: err}
 }
 
 const qFinishedBefore = `select outcome, state, seq from sj_history where job = $1 and epoch = $2 and worker = $3
@@ -170,12 +173,12 @@ const qFinishedBefore = `select outcome, state, seq from sj_history where job = 
 // finishedBefore answers for a lease that is not valid: the same outcome was executed before (F12),
 // or the lease is lost (L5). For a lease that the worker never had it reveals nothing about the
 // job, which may be another caller's.
-func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) {
+func (t *tx) finishedBefore(o *sojourn.Outcome) (f driver.Finished, err error) {
 	had := false
 	err = t.query(qFinishedBefore, func(r sqldb.Row) error {
 		had = true
 		if r.Text(0) == string(o.Type) {
-			f = sojourn.Finished{Status: sojourn.FinishRepeated, State: sojourn.State(r.Int(1))}
+			f = driver.Finished{Status: driver.FinishRepeated, State: sojourn.State(r.Int(1))}
 		}
 		return nil
 	}, int64(o.Lease.ID), o.Lease.Epoch, o.Lease.Worker)
@@ -183,9 +186,9 @@ func (t *tx) finishedBefore(o *sojourn.Outcome) (f sojourn.Finished, err error) 
 		return f, err
 	}
 	if !had {
-		return sojourn.Finished{Status: sojourn.FinishLost, Reason: sojourn.LostEnded}, nil
+		return driver.Finished{Status: driver.FinishLost, Reason: driver.LostEnded}, nil
 	}
-	f.Status = sojourn.FinishLost
+	f.Status = driver.FinishLost
 	if f.Reason, err = t.whyEnded(o.Lease); err != nil {
 		return f, err
 	}
@@ -198,7 +201,7 @@ const qStateOf = `select coalesce((select state from sj_live where id = $1), (se
 
 // planNext checks the next jobs of a completion. They use up no limit and no limit refuses them
 // (rules: C7).
-func (t *tx) planNext(was *live, o *sojourn.Outcome, c *sojourn.Caller) (next *enqueue, refusal, err error) {
+func (t *tx) planNext(was *live, o *sojourn.Outcome, c *access.Caller) (next *enqueue, refusal, err error) {
 	if len(o.Next) == 0 {
 		return nil, nil, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -96,7 +97,7 @@ func leasesOf(group []*request) (ids sqldb.Ints) {
 			for i := range in {
 				ids = append(ids, int64(in[i].ID))
 			}
-		case []sojourn.Saved:
+		case []driver.Saved:
 			for i := range in {
 				ids = append(ids, int64(in[i].Lease.ID))
 			}

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -29,7 +30,7 @@ const qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args fr
 // foresee prefetches for the first claim, where a message costs a round trip. Rows of further
 // queues would be locked in vain. Overdue jobs are found by an estimate of the clock; the next
 // claim finds those missed by less than a round trip.
-func (c *claims) foresee(r sojourn.ClaimRequest) []sqldb.Statement {
+func (c *claims) foresee(r driver.ClaimRequest) []sqldb.Statement {
 	if _, ok := c.Conn.(sqldb.Sender); !ok {
 		return nil
 	}
@@ -54,7 +55,7 @@ func (c *claims) foresee(r sojourn.ClaimRequest) []sqldb.Statement {
 	return reads
 }
 
-func newForeseen(r sojourn.ClaimRequest) *foreseen {
+func newForeseen(r driver.ClaimRequest) *foreseen {
 	f := &foreseen{queue: r.Queues[0], lines: map[string][]candidate{}, rows: map[sojourn.ID]*live{}, carries: map[sojourn.ID]*carried{}}
 	for _, kind := range r.Kinds {
 		f.lines[kind] = nil
@@ -63,7 +64,7 @@ func newForeseen(r sojourn.ClaimRequest) *foreseen {
 }
 
 // sweepFirst handles overdue jobs.
-func (c *claims) sweepFirst() (sojourn.Swept, error) {
+func (c *claims) sweepFirst() (driver.Swept, error) {
 	if c.ahead == nil {
 		return c.sweepDue(sweepPerClaim)
 	}

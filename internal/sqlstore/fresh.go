@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -32,7 +33,7 @@ func (t *tx) canHold() bool {
 }
 
 // gated reports whether one of the queues of a claim has gates.
-func (c *claims) gated(r sojourn.ClaimRequest) bool {
+func (c *claims) gated(r driver.ClaimRequest) bool {
 	return slices.ContainsFunc(r.Queues, func(q string) bool { return c.door(q).gated })
 }
 
@@ -40,7 +41,7 @@ func (c *claims) gated(r sojourn.ClaimRequest) bool {
 func (t *tx) release() { t.holding = false }
 
 // freshLine adds the held-back jobs of a queue to its head.
-func (t *tx) freshLine(line []candidate, queue, kind string, r sojourn.ClaimRequest) []candidate {
+func (t *tx) freshLine(line []candidate, queue, kind string, r driver.ClaimRequest) []candidate {
 	if !t.holding {
 		return line
 	}

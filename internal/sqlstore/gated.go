@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // gatedLine is the head of a queue with gates in one claim: the jobs that may start, in order. The
@@ -14,9 +17,9 @@ import (
 type gatedLine struct {
 	*tx
 	queue string
-	r     sojourn.ClaimRequest
+	r     driver.ClaimRequest
 	row   queueRow
-	flow  sojourn.Flow
+	flow  rules.Flow
 	admit []entrant
 	place map[int64]int // of each in admit, by its id
 	head  entrant       // of the flow's state
@@ -27,8 +30,8 @@ type gatedLine struct {
 	moves   []move
 	buckets map[string]int64 // of groups, as they were read
 	pass    *pass            // of the throttler; nil if there is none
-	flight  *sojourn.Flight  // and the weight in flight for it
-	known   map[int64]*sojourn.Candidate
+	flight  *throttle.Flight // and the weight in flight for it
+	known   map[int64]*throttle.Candidate
 	refused bool       // a candidate was held back whose followers may start
 	weighty bool       // a candidate was held back for lack of weight
 	heavy   *candidate // does not fit into the worker's room, and must not be passed over
@@ -42,8 +45,8 @@ type entrant struct {
 	purpose    sojourn.Purpose
 }
 
-func (e *entrant) asks() *sojourn.Candidate {
-	c := &sojourn.Candidate{ID: sojourn.ID(e.id), Kind: e.kind, Weight: int32(e.weight), Purpose: e.purpose}
+func (e *entrant) asks() *throttle.Candidate {
+	c := &throttle.Candidate{ID: sojourn.ID(e.id), Kind: e.kind, Weight: int32(e.weight), Purpose: e.purpose}
 	if len(e.lane) > 0 && e.lane[:1] == laneGroup {
 		c.Group = e.lane[1:]
 	}
@@ -51,14 +54,14 @@ func (e *entrant) asks() *sojourn.Candidate {
 }
 
 // newLine returns an empty gatedLine for a queue.
-func (t *tx) newLine(queue string, r sojourn.ClaimRequest) *gatedLine {
+func (t *tx) newLine(queue string, r driver.ClaimRequest) *gatedLine {
 	return &gatedLine{tx: t, queue: queue, r: r, asked: map[int64]bool{}, askedOf: map[string]int{}}
 }
 
 // gatedLine asks the gates. Where other transactions may claim concurrently, it first runs without
 // a lock: a claim that starts nothing must write nothing, or two idle nodes would wake each other
 // for ever. If the last claim started jobs, it locks at once, and asks only once.
-func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
+func (t *tx) gatedLine(queue string, r driver.ClaimRequest) (*gatedLine, error) {
 	starts, _ := t.s.lively.get(queue)
 	if !starts && !t.owns(queue) {
 		was := t.s.looks.get(queue)
@@ -78,7 +81,7 @@ func (t *tx) gatedLine(queue string, r sojourn.ClaimRequest) (*gatedLine, error)
 	return l, err
 }
 
-func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) {
+func (t *tx) askGates(queue string, r driver.ClaimRequest) (*gatedLine, error) {
 	l := t.newLine(queue, r)
 	if err := l.snapshot(); err != nil || l.flow.Settings.Paused || l.flow.All.Paused {
 		return l, err
@@ -91,7 +94,7 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 		return l, err
 	}
 	g, full := l.flow.Closed(), l.row.Limit > 0 && (l.flow.Used >= l.row.Limit || l.flow.State.Counting)
-	apart := !g.Open || full || sojourn.Grouped(l.row.QueueSettings) || l.flow.HeadFirst() // else these jobs are at the head of the line anyhow
+	apart := !g.Open || full || rules.Grouped(l.row.QueueSettings) || l.flow.HeadFirst() // else these jobs are at the head of the line anyhow
 	going, err := l.going(apart)
 	if err != nil {
 		return l, err
@@ -109,7 +112,7 @@ func (t *tx) askGates(queue string, r sojourn.ClaimRequest) (*gatedLine, error) 
 	if h := l.head; l.flow.HeadFirst() && slices.Contains(r.Kinds, h.kind) {
 		l.ask(&h)
 	}
-	if sojourn.Grouped(l.row.QueueSettings) {
+	if rules.Grouped(l.row.QueueSettings) {
 		return l, l.turns()
 	}
 	return l, l.front(going, full)
@@ -124,8 +127,8 @@ func (l *gatedLine) snapshot() (err error) {
 		return err
 	}
 	l.row = *rows[l.queue]
-	l.flow = sojourn.Flow{Queue: l.queue, Now: at(l.now), Settings: l.row.QueueSettings, All: rows[sojourn.AllQueues].QueueSettings, State: l.row.flow}
-	if err := l.readBuckets(); err != nil || !sojourn.Counted(l.row.QueueSettings) {
+	l.flow = rules.Flow{Queue: l.queue, Now: at(l.now), Settings: l.row.QueueSettings, All: rows[sojourn.AllQueues].QueueSettings, State: l.row.flow}
+	if err := l.readBuckets(); err != nil || !rules.Counted(l.row.QueueSettings) {
 		return err
 	}
 	if l.flow.Used, l.flow.Groups, err = l.inFlight(l.queue); err != nil {
@@ -158,7 +161,7 @@ const (
 func (l *gatedLine) each(purpose sojourn.Purpose, out *[]entrant, q, kind string, more ...any) error {
 	return l.query(q, func(r sqldb.Row) error {
 		e := entrant{candidate{r.Int(0), r.Int(1), r.Int(2), r.Int(3)}, kind, r.Text(4), purpose}
-		if e.r1 == sojourn.ResumedRank {
+		if e.r1 == rules.ResumedRank {
 			e.purpose = sojourn.PurposeResume
 		}
 		*out = append(*out, e)
@@ -334,7 +337,7 @@ func (l *gatedLine) settle(rows []*live) error {
 		return err
 	}
 	flow.Trouble = l.trouble(flow.Trouble)
-	if last >= 0 && sojourn.Grouped(l.row.QueueSettings) && l.admit[last].lane >= laneGroup {
+	if last >= 0 && rules.Grouped(l.row.QueueSettings) && l.admit[last].lane >= laneGroup {
 		flow.Turn = l.admit[last].lane
 	}
 	allowed := l.row.maxWeight
@@ -346,7 +349,7 @@ func (l *gatedLine) settle(rows []*live) error {
 
 // remember stores the state of the gates and the weight that may be in flight, if either has
 // changed.
-func (l *gatedLine) remember(flow sojourn.FlowState, allowed int64) error {
+func (l *gatedLine) remember(flow rules.FlowState, allowed int64) error {
 	text, err := jsonText(flow)
 	same := text == l.row.flowText || l.row.flowText == "" && text == "{}"
 	if err != nil || !l.row.found || same && allowed == l.row.maxWeight {

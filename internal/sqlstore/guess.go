@@ -6,7 +6,9 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // A transaction that stores jobs, and starts them for a waiting claim, first reads ids, keys and
@@ -61,14 +63,14 @@ func (t *tx) guess(group []*request) bool {
 		return false
 	}
 	e := &enqueue{tx: t, known: map[sojourn.ID]knownJob{}, holders: map[kindKey]holder{}, rows: map[string]*queueRow{}}
-	var claim *sojourn.ClaimRequest
+	var claim *driver.ClaimRequest
 	for _, r := range group {
 		switch in := r.in.(type) {
 		case enqueueAsk:
 			if !k.covers(e, in.jobs) {
 				return false
 			}
-		case sojourn.ClaimRequest:
+		case driver.ClaimRequest:
 			if claim != nil || !k.expects(&in) {
 				return false
 			}
@@ -145,13 +147,13 @@ func (k *guesses) covers(e *enqueue, jobs []sojourn.Job) bool {
 }
 
 // expects reports whether a claim would find only the jobs that its transaction stores.
-func (k *guesses) expects(r *sojourn.ClaimRequest) bool {
+func (k *guesses) expects(r *driver.ClaimRequest) bool {
 	last, queue := k.claims[r.Worker], r.Queues[0]
 	_, known := k.queues[queue]
 	return known && k.empty[queue] && len(r.Queues) == 1 && len(r.Decidable)+len(r.Pollable) == 0 && last > 0 && r.Number > last
 }
 
-func (k *guesses) claimsOf(t *tx, r *sojourn.ClaimRequest, e *enqueue) *claims {
+func (k *guesses) claimsOf(t *tx, r *driver.ClaimRequest, e *enqueue) *claims {
 	q := r.Queues[0]
 	c := &claims{tx: t, doors: map[string]door{q: {shape: e.rows[q].shape}}, last: map[string]lastClaim{r.Worker: {number: k.claims[r.Worker]}}}
 	c.ahead = &foreseen{queue: q, lines: map[string][]candidate{}}
@@ -171,7 +173,7 @@ const guessedWrong = "the guess was wrong"
 // ofQueues reports whether cached queues must be validated.
 func (q *questions) ofQueues() bool { return q != nil && q.last.Wanted > 0 }
 
-func (e *enqueue) asks(claim *sojourn.ClaimRequest) *questions {
+func (e *enqueue) asks(claim *driver.ClaimRequest) *questions {
 	var names, settings, flows sqldb.Texts
 	var shapes sqldb.Ints
 	for name, q := range e.rows {
@@ -219,7 +221,7 @@ func (k *guesses) keep(t *tx) {
 	if e := t.enqueued; e != nil {
 		k.know(e.block)
 		for name, q := range e.rows {
-			if k.queues[name] = *q; !q.found || q.reshape >= 0 || q.Paused || sojourn.Gated(q.QueueSettings) {
+			if k.queues[name] = *q; !q.found || q.reshape >= 0 || q.Paused || rules.Gated(q.QueueSettings) {
 				delete(k.queues, name)
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -46,12 +48,12 @@ var stepIDs = eachStep("ids", func(t *tx, ask idsAsk) (sojourn.ID, error) {
 	return sojourn.ID(next), err
 })
 
-// IDs leases a block of n ids; see sojourn.DriverStore.
+// IDs leases a block of n ids; see driver.Store.
 func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
 	if n < 1 || n > maxBlock {
 		return 0, sojourn.Invalid("n", "%d ids are out of range: 1 to %d a call", n, maxBlock)
 	}
-	ask := idsAsk{size: int64(n), owner: sojourn.Leaser(ctx, sojourn.CallerOf(ctx).Owner())}
+	ask := idsAsk{size: int64(n), owner: driver.Leaser(ctx, access.CallerOf(ctx).Owner())}
 	if s.db.Dialect().Concurrent {
 		// In a transaction of its own: the counter's row stays locked until the commit, and all
 		// enqueues need it.
@@ -75,7 +77,7 @@ func (t *tx) nextID() (int64, error) {
 }
 
 // block is a range of ids with the time of its lease and its owner: the id of the caller's access
-// token, "" without one; see sojourn.IDOwner.
+// token, "" without one; see driver.IDOwner.
 type block struct {
 	first, size, leased int64
 	owner               string

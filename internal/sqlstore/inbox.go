@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -20,7 +21,7 @@ func scanResponse(r sqldb.Row) sojourn.Response {
 		Replay: r.Int(17), By: r.Text(18)}
 }
 
-// Inbox lists responses; see sojourn.DriverStore.
+// Inbox lists responses; see driver.Store.
 func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ const (
 )
 
 // errorsOf reads the error histories of the jobs' generations, for retry policies.
-func (t *tx) errorsOf(jobs map[sojourn.ID]*sojourn.Claimed) error {
+func (t *tx) errorsOf(jobs map[sojourn.ID]*driver.Claimed) error {
 	var ids, generations sqldb.Ints
 	for id, c := range jobs {
 		ids, generations = append(ids, int64(id)), append(generations, int64(c.Job.Generation))
@@ -143,7 +144,7 @@ func (t *tx) errorsOf(jobs map[sojourn.ID]*sojourn.Claimed) error {
 	}, ids, generations)
 }
 
-// History returns the history of a job; see sojourn.DriverStore.
+// History returns the history of a job; see driver.Store.
 func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFil
 	return out, err
 }
 
-// Log returns a job's own log; see sojourn.DriverStore.
+// Log returns a job's own log; see driver.Store.
 func (s *Store) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		out = nil

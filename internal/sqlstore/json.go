@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -58,7 +59,7 @@ func parse(field, own string, b []byte) notJSON {
 func (n notJSON) undeclared() bool { return n.field != "" }
 
 // newFinishAsk parses the bytes of outcomes, before they wait for a transaction.
-func newFinishAsk(outcomes []sojourn.Outcome, c *sojourn.Caller) finishAsk {
+func newFinishAsk(outcomes []sojourn.Outcome, c *access.Caller) finishAsk {
 	ask := finishAsk{outcomes: outcomes, caller: c}
 	for i := range outcomes {
 		o := &outcomes[i]

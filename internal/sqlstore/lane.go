@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // A live job has a lane if its queue counts the weight in flight. The lane tells how the job
@@ -25,11 +26,11 @@ const (
 // claimed.
 func laneOf(q sojourn.QueueSettings, group string, w int32) string {
 	switch {
-	case !sojourn.Counted(q):
+	case !rules.Counted(q):
 		return laneNone
 	case w == 0:
 		return laneCritical
-	case sojourn.Grouped(q):
+	case rules.Grouped(q):
 		return laneGroup + group
 	}
 	return lanePlain
@@ -43,7 +44,7 @@ type shape struct {
 }
 
 func shapeOf(q sojourn.QueueSettings) shape {
-	s := shape{q.Order, q.Bucket, q.AgeStep, sojourn.Counted(q), sojourn.Grouped(q)}
+	s := shape{q.Order, q.Bucket, q.AgeStep, rules.Counted(q), rules.Grouped(q)}
 	if s.order == "" {
 		s.order = sojourn.OrderPriority
 	}
@@ -56,7 +57,7 @@ func shapeOf(q sojourn.QueueSettings) shape {
 // put sets a row's rank and lane by the queue's settings, and reports whether either has changed.
 func (l *live) put(q sojourn.QueueSettings) bool {
 	r1, r2, lane := l.r1, l.r2, l.lane
-	l.r1, l.r2 = sojourn.Rank(q, l.priority, at(l.runAt), l.Resumed)
+	l.r1, l.r2 = rules.Rank(q, l.priority, at(l.runAt), l.Resumed)
 	l.lane = laneOf(q, l.group, l.Weight)
 	return r1 != l.r1 || r2 != l.r2 || lane != l.lane
 }
@@ -66,10 +67,10 @@ func (l *live) put(q sojourn.QueueSettings) bool {
 // after a later change finds this row.
 func (t *tx) place(was, l *live) error {
 	if l.Resumed {
-		l.r1, l.r2 = sojourn.Rank(sojourn.QueueSettings{}, l.priority, at(l.runAt), true)
+		l.r1, l.r2 = rules.Rank(sojourn.QueueSettings{}, l.priority, at(l.runAt), true)
 		return nil
 	}
-	same := was.r1 != sojourn.ResumedRank && l.queue == was.queue && l.priority == was.priority && l.runAt == was.runAt &&
+	same := was.r1 != rules.ResumedRank && l.queue == was.queue && l.priority == was.priority && l.runAt == was.runAt &&
 		l.Weight == was.Weight && l.group == was.group
 	waits := l.State == sojourn.Ready || l.State == sojourn.Scheduled || l.State == sojourn.Errored || l.State == sojourn.Blocked
 	if same || !waits {
@@ -86,7 +87,7 @@ func (t *tx) place(was, l *live) error {
 		}
 		t.places[l.queue] = q
 	}
-	l.put(q)
+	l.put(q.QueueSettings)
 	return nil
 }
 
@@ -206,7 +207,7 @@ var stepReshape = eachStep("reshape", func(t *tx, ask reshapeAsk) (out reshaped,
 			continue
 		}
 		l := *was
-		if !l.put(q) {
+		if !l.put(q.QueueSettings) {
 			continue
 		}
 		t.land(was, &l, l.Held)
@@ -294,7 +295,7 @@ func (t *tx) endPiece(queue string, shape, from, next int64) error {
 	}
 	if next < 0 {
 		q.flow.Counting = false
-		if q.maxWeight, err = t.mayHold(queue, q); err != nil {
+		if q.maxWeight, err = t.mayHold(queue, q.QueueSettings); err != nil {
 			return err
 		}
 		t.freed[queue] += sojourn.MaxBatch

@@ -6,14 +6,15 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-var stepExtend = newStep("extend", func(t *tx, requests [][]sojourn.Lease) ([][]sojourn.Lost, error) {
+var stepExtend = newStep("extend", func(t *tx, requests [][]sojourn.Lease) ([][]driver.Lost, error) {
 	if err := t.readLeased(slices.Concat(requests...)); err != nil {
 		return nil, err
 	}
-	lost := make([][]sojourn.Lost, len(requests))
+	lost := make([][]driver.Lost, len(requests))
 	for i, leases := range requests {
 		for _, l := range leases {
 			ok, err := t.extend(l)
@@ -25,22 +26,22 @@ var stepExtend = newStep("extend", func(t *tx, requests [][]sojourn.Lease) ([][]
 				if err != nil {
 					return nil, err
 				}
-				lost[i] = append(lost[i], sojourn.Lost{Lease: l, Reason: reason})
+				lost[i] = append(lost[i], driver.Lost{Lease: l, Reason: reason})
 			}
 		}
 	}
 	return lost, nil
 })
 
-// Extend prolongs leases; see sojourn.Claimer.
-func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.Lost, error) {
+// Extend prolongs leases; see driver.Claimer.
+func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
 	if len(leases) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("leases", "%d leases exceed the limit of %d a call; split them", len(leases), sojourn.MaxBatch)
 	}
 	if len(leases) == 0 {
 		return nil, nil
 	}
-	return do[[]sojourn.Lost](ctx, s, classFinish, stepExtend, len(leases), leases)
+	return do[[]driver.Lost](ctx, s, classFinish, stepExtend, len(leases), leases)
 }
 
 // extend prolongs one lease: until = max(until, now + lease). A strict lease (Policy.NoExtend)
@@ -68,25 +69,25 @@ func (t *tx) whyLost(l sojourn.Lease) (string, error) {
 		return nil
 	}, int64(l.ID), l.Epoch, l.Worker)
 	if err != nil || !had {
-		return sojourn.LostEnded, err
+		return driver.LostEnded, err
 	}
 	return t.whyEnded(l)
 }
 
 // whyEnded returns why a lease that the worker had has ended.
 func (t *tx) whyEnded(l sojourn.Lease) (string, error) {
-	reason := sojourn.LostEnded
+	reason := driver.LostEnded
 	err := t.query(`select epoch from sj_live where id = $1`, func(r sqldb.Row) error {
 		if r.Int(0) > l.Epoch {
-			reason = sojourn.LostTaken
+			reason = driver.LostTaken
 		}
 		return nil
 	}, int64(l.ID))
-	if err != nil || reason == sojourn.LostTaken {
+	if err != nil || reason == driver.LostTaken {
 		return reason, err
 	}
 	err = t.query(qTakenAway, func(sqldb.Row) error {
-		reason = sojourn.LostCancelled
+		reason = driver.LostCancelled
 		return nil
 	}, int64(l.ID), l.Epoch)
 	return reason, err
@@ -94,7 +95,7 @@ func (t *tx) whyEnded(l sojourn.Lease) (string, error) {
 
 type saveAnswer []error
 
-var stepSave = newStep("save", func(t *tx, requests [][]sojourn.Saved) ([]saveAnswer, error) {
+var stepSave = newStep("save", func(t *tx, requests [][]driver.Saved) ([]saveAnswer, error) {
 	var leases []sojourn.Lease
 	for _, items := range requests {
 		for i := range items {
@@ -129,8 +130,8 @@ var stepSave = newStep("save", func(t *tx, requests [][]sojourn.Saved) ([]saveAn
 	return answers, nil
 })
 
-// Save writes under leases; see sojourn.Claimer.
-func (s *Store) Save(ctx context.Context, items []sojourn.Saved) ([]error, error) {
+// Save writes under leases; see driver.Claimer.
+func (s *Store) Save(ctx context.Context, items []driver.Saved) ([]error, error) {
 	if len(items) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("items", "%d items exceed the limit of %d a call; split them", len(items), sojourn.MaxBatch)
 	}
@@ -141,7 +142,7 @@ func (s *Store) Save(ctx context.Context, items []sojourn.Saved) ([]error, error
 }
 
 // saveOne checks everything before it writes anything, so that a refusal needs no rollback.
-func (t *tx) saveOne(s *sojourn.Saved) error {
+func (t *tx) saveOne(s *driver.Saved) error {
 	if len(s.Checkpoint) > t.s.cfg.MaxBytes {
 		return sojourn.TooLarge("checkpoint", len(s.Checkpoint), t.s.cfg.MaxBytes)
 	}

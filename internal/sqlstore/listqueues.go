@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 const (
@@ -27,7 +29,7 @@ func (s *Store) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.
 	var p sojourn.QueuePage
 	err := s.view(ctx, func(t *tx) error {
 		p = sojourn.QueuePage{}
-		if err := t.pageOfQueues(sojourn.CallerOf(ctx), f, &p); err != nil || len(p.Queues) == 0 {
+		if err := t.pageOfQueues(access.CallerOf(ctx), f, &p); err != nil || len(p.Queues) == 0 {
 			return err
 		}
 		place := make(map[string]int, len(p.Queues))
@@ -41,7 +43,7 @@ func (s *Store) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.
 
 // pageOfQueues reads the next queues that the caller may see, without counts. It reads on until the
 // page is full, because a caller may see few of many queues.
-func (t *tx) pageOfQueues(c *sojourn.Caller, f sojourn.QueueFilter, p *sojourn.QueuePage) error {
+func (t *tx) pageOfQueues(c *access.Caller, f sojourn.QueueFilter, p *sojourn.QueuePage) error {
 	seq, name := int64(-1), f.After
 	if f.After != "" {
 		found := false
@@ -79,7 +81,7 @@ func (t *tx) queueStatus(r sqldb.Row) (q sojourn.QueueStatus, err error) {
 	if q.Settings, err = t.s.queueSettings(r.Text(1)); err != nil {
 		return q, err
 	}
-	var flow sojourn.FlowState
+	var flow rules.FlowState
 	if text := r.Text(2); text != "" {
 		if err := json.Unmarshal([]byte(text), &flow); err != nil {
 			return q, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 const qKept = `select seq, key, failed, reason, error, wait from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
@@ -25,11 +26,11 @@ func (t *tx) match(l *live) (*live, error) {
 	return l, err
 }
 
-// matchKept applies sojourn.Match to a live job until nothing matches. It returns the row, which is
+// matchKept applies rules.Match to a live job until nothing matches. It returns the row, which is
 // the same if nothing matched, and the responses that are still attached.
-func (t *tx) matchKept(l *live, kept []sojourn.KeptResponse) (*live, []sojourn.KeptResponse, error) {
+func (t *tx) matchKept(l *live, kept []rules.KeptResponse) (*live, []rules.KeptResponse, error) {
 	for len(kept) > 0 && l.State.Live() {
-		m := sojourn.Match(l.Row, l.key, kept)
+		m := rules.Match(l.Row, l.key, kept)
 		if !m.Found() {
 			break
 		}
@@ -44,7 +45,7 @@ func (t *tx) matchKept(l *live, kept []sojourn.KeptResponse) (*live, []sojourn.K
 		}
 		by := bySeq(m.Take, m.UsedUp)
 		gone := slices.Concat(m.Take, m.UsedUp, m.Late, m.Stale)
-		kept = slices.DeleteFunc(kept, func(k sojourn.KeptResponse) bool { return slices.Contains(gone, k.Seq) })
+		kept = slices.DeleteFunc(kept, func(k rules.KeptResponse) bool { return slices.Contains(gone, k.Seq) })
 		_, before := t.pending.place[l.ID]
 		var err error
 		if l, err = t.apply(l, m.Transition, change{by: by}); err != nil {
@@ -69,7 +70,7 @@ func bySeq(seqs ...[]int64) string {
 	return fmt.Sprintf("response %d and %d more", all[len(all)-1], len(all)-1)
 }
 
-func (t *tx) keptOf(id sojourn.ID) (kept []sojourn.KeptResponse, err error) {
+func (t *tx) keptOf(id sojourn.ID) (kept []rules.KeptResponse, err error) {
 	err = t.query(qKept, func(r sqldb.Row) error {
 		kept = append(kept, scanKept(r, 0))
 		return nil
@@ -78,8 +79,8 @@ func (t *tx) keptOf(id sojourn.ID) (kept []sojourn.KeptResponse, err error) {
 }
 
 // scanKept reads a kept response from the columns of qKept, which begin at column i.
-func scanKept(r sqldb.Row, i int) sojourn.KeptResponse {
-	k := sojourn.KeptResponse{Seq: r.Int(i), Key: r.Text(i + 1), Failed: r.Int(i+2) != 0, Reason: r.Text(i + 3), Error: string(r.Bytes(i + 4))}
+func scanKept(r sqldb.Row, i int) rules.KeptResponse {
+	k := rules.KeptResponse{Seq: r.Int(i), Key: r.Text(i + 1), Failed: r.Int(i+2) != 0, Reason: r.Text(i + 3), Error: string(r.Bytes(i + 4))}
 	if wait := r.Int(i + 5); wait >= 0 {
 		k.ByToken, k.Wait = true, int32(wait)
 	}

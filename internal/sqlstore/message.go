@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -34,7 +35,7 @@ func messageOf(r *sojourn.Response) message {
 
 // linkMessage is the identity of a response that comes by a capability: its scope is one wait of
 // one job.
-func linkMessage(c sojourn.Capability, id string) message {
+func linkMessage(c access.Capability, id string) message {
 	return message{fmt.Sprintf("%s%d.%d.%d.%d", linkScope, c.Job, c.Generation, c.Attempt, c.Wait), id}
 }
 

@@ -9,9 +9,10 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// The stored state of a queue's rate, holds and breaker is sojourn.PaceState, a part of the flow that
+// The stored state of a queue's rate, holds and breaker is rules.Pace, a part of the flow that
 // its row keeps as JSON. A claim writes it with the jobs that it starts. This file has the other
 // writers: outcomes, sweeps and operators.
 
@@ -42,7 +43,7 @@ func (t *tx) feel(queue string) *felt {
 
 // feelOutcome records the evidence of an ended step about the other side. A released, snoozed or
 // undecodable step is no evidence.
-func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr sojourn.Transition) error {
+func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr rules.Transition) error {
 	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
 		queue := o.Queue
 		if queue == "" {
@@ -61,7 +62,7 @@ func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr sojourn.Transition) e
 	}
 	switch o.Type {
 	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeNoAnswer:
-		if tr.Reason != "" && sojourn.Counts(*breaker, tr.Reason) {
+		if tr.Reason != "" && rules.Counts(*breaker, tr.Reason) {
 			t.feel(was.queue).failed = append(t.feel(was.queue).failed, failedStep{tr.Reason, was.began})
 			return nil
 		}
@@ -75,12 +76,12 @@ func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr sojourn.Transition) e
 
 // feelLost records an attempt that ended without a report of its worker: timeouts, lost leases,
 // error responses.
-func (t *tx) feelLost(was *live, tr sojourn.Transition) error {
+func (t *tx) feelLost(was *live, tr rules.Transition) error {
 	if tr.Reason == "" {
 		return nil
 	}
 	breaker, err := t.breaker(was.queue)
-	if breaker == nil || err != nil || !sojourn.Counts(*breaker, tr.Reason) {
+	if breaker == nil || err != nil || !rules.Counts(*breaker, tr.Reason) {
 		return err
 	}
 	t.feel(was.queue).failed = append(t.feel(was.queue).failed, failedStep{tr.Reason, was.began})
@@ -174,7 +175,7 @@ func (t *tx) changePace(queue string, change func(q *queueRow)) error {
 }
 
 // mustAsk reports whether claims must ask the gates: a hold is a gate without a setting.
-func (q *queueRow) mustAsk() bool { return sojourn.Gated(q.QueueSettings) || q.flow.Pace.RampFrom > 0 }
+func (q *queueRow) mustAsk() bool { return rules.Gated(q.QueueSettings) || q.flow.Pace.RampFrom > 0 }
 
 type holdAsk struct {
 	queue, reason string
@@ -231,7 +232,7 @@ func (l *gatedLine) readBuckets() error {
 }
 
 // pay charges the buckets for the jobs that really started, out of all that the gates admitted.
-func (l *gatedLine) pay(started []*entrant) (sojourn.PaceState, error) {
+func (l *gatedLine) pay(started []*entrant) (rules.Pace, error) {
 	n := int64(0)
 	groups := map[string]int64{}
 	for _, e := range started {
@@ -252,7 +253,7 @@ func (l *gatedLine) pay(started []*entrant) (sojourn.PaceState, error) {
 		return pace, err
 	}
 	for group, n := range groups {
-		if _, err := l.exec(qSetBucket, l.queue, laneGroup+group, sojourn.RateTake(rate, l.buckets[group], l.now*1000, n)); err != nil {
+		if _, err := l.exec(qSetBucket, l.queue, laneGroup+group, rules.RateTake(rate, l.buckets[group], l.now*1000, n)); err != nil {
 			return pace, err
 		}
 	}

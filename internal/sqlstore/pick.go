@@ -5,13 +5,15 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // candidate is a job that a claim may take.
 type candidate struct{ id, r1, r2, weight int64 }
 
-// less is the order of a queue: sojourn.Rank, then the id.
+// less is the order of a queue: rules.Rank, then the id.
 func less(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.r1, b.r1), cmp.Compare(a.r2, b.r2), cmp.Compare(a.id, b.id))
 }
@@ -35,7 +37,7 @@ const (
 // pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit
 // and that its gates admit, then over the queues as the request says. It reads at most Max + depth
 // candidates a queue and kind, by index, however long the queue. The caller ends it with settle.
-func (c *claims) pick(r sojourn.ClaimRequest) ([]candidate, error) {
+func (c *claims) pick(r driver.ClaimRequest) ([]candidate, error) {
 	lines := make([][]candidate, len(r.Queues))
 	c.lines = nil
 	found := 0
@@ -83,7 +85,7 @@ func (c *claims) pick(r sojourn.ClaimRequest) ([]candidate, error) {
 }
 
 // line is the head of a queue without gates, for the kinds that this worker handles.
-func (c *claims) line(queue string, r sojourn.ClaimRequest) ([]candidate, error) {
+func (c *claims) line(queue string, r driver.ClaimRequest) ([]candidate, error) {
 	var line []candidate
 	add := func(row sqldb.Row) error {
 		line = append(line, candidate{row.Int(0), row.Int(1), row.Int(2), row.Int(3)})
@@ -144,7 +146,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 		return nil, err
 	}
 	var line []candidate
-	if sojourn.Grouped(q.QueueSettings) {
+	if rules.Grouped(q.QueueSettings) {
 		if line, err = t.nextTurns(f.Queue, kinds, f.Limit); err != nil {
 			return nil, err
 		}
@@ -162,7 +164,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	if err != nil {
 		return nil, err
 	}
-	if line = append(line, due...); !sojourn.Grouped(q.QueueSettings) { // else jobs that are not ready yet have no turn, and come last
+	if line = append(line, due...); !rules.Grouped(q.QueueSettings) { // else jobs that are not ready yet have no turn, and come last
 		slices.SortFunc(line, less)
 	}
 	ids := make([]sojourn.ID, min(len(line), f.Limit))
@@ -174,7 +176,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 
 // reserveBefore is the latest run_at of a ready job that a claim must not skip for its weight; 0
 // without a reserve.
-func reserveBefore(now int64, r sojourn.ClaimRequest) int64 {
+func reserveBefore(now int64, r driver.ClaimRequest) int64 {
 	if r.Reserve <= 0 {
 		return 0
 	}
@@ -182,7 +184,7 @@ func reserveBefore(now int64, r sojourn.ClaimRequest) int64 {
 }
 
 // reserves reports whether a claim must not skip a candidate that does not fit into the room left.
-func (t *tx) reserves(r sojourn.ClaimRequest, id int64) (yes bool, err error) {
+func (t *tx) reserves(r driver.ClaimRequest, id int64) (yes bool, err error) {
 	if r.Reserve <= 0 {
 		return false, nil
 	}
@@ -206,19 +208,19 @@ func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate
 		return nil, err
 	}
 	for _, l := range rows {
-		e, ended, err := t.overdue(l, &sojourn.Swept{})
+		e, ended, err := t.overdue(l, &driver.Swept{})
 		if err != nil {
 			return nil, err
 		}
 		if ended == nil {
 			continue
 		}
-		tr, err := sojourn.Decide(l.Row, e)
+		tr, err := rules.Decide(l.Row, e)
 		if err != nil {
 			return nil, err
 		}
 		if tr.To.State == sojourn.Ready && (l.State == sojourn.Scheduled || l.State == sojourn.Running) {
-			r1, r2 := sojourn.Rank(q, l.priority, at(l.runAt), tr.To.Resumed)
+			r1, r2 := rules.Rank(q, l.priority, at(l.runAt), tr.To.Resumed)
 			due = append(due, candidate{int64(l.ID), r1, r2, int64(tr.To.Weight)})
 		}
 	}
@@ -228,7 +230,7 @@ func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate
 // choose merges the queues' lines: strictly in order, or in rounds in which each queue gives as
 // many as its share. A job that does not fit into the remaining capacity is skipped, unless
 // reserves forbids it: then no job behind it is taken, so that room drains.
-func choose(lines [][]candidate, r sojourn.ClaimRequest, reserves func(sojourn.ClaimRequest, int64) (bool, error)) ([]candidate, error) {
+func choose(lines [][]candidate, r driver.ClaimRequest, reserves func(driver.ClaimRequest, int64) (bool, error)) ([]candidate, error) {
 	n := 0
 	for _, line := range lines {
 		n += len(line)

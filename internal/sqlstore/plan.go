@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -26,7 +28,7 @@ type enqueue struct {
 type enqueuePlan struct {
 	jobs    []sojourn.Job
 	digests []digest // of the jobs
-	caller  *sojourn.Caller
+	caller  *access.Caller
 	done    []sojourn.Enqueued
 	notJSON []error // see enqueueAsk
 
@@ -77,7 +79,7 @@ func (e *enqueue) look(asks []enqueueAsk) []sqldb.Statement {
 	for _, ask := range asks {
 		for i := range ask.jobs {
 			j := &ask.jobs[i]
-			if b, fresh := e.unused(j.ID, sojourn.IDOwner(j, ask.caller.Owner())); fresh {
+			if b, fresh := e.unused(j.ID, driver.IDOwner(j, ask.caller.Owner())); fresh {
 				e.block = b
 			} else {
 				ids = append(ids, int64(j.ID))
@@ -202,7 +204,7 @@ func (e *enqueue) planOne(i int) error {
 	}
 	// Before the conflict, so that no caller learns whether an id of another caller has a job.
 	if !e.drawn.holds(int64(j.ID)) {
-		if err := e.checkID(j.ID, sojourn.IDOwner(j, e.caller.Owner()), &e.block); err != nil {
+		if err := e.checkID(j.ID, driver.IDOwner(j, e.caller.Owner()), &e.block); err != nil {
 			return err
 		}
 	}
@@ -253,7 +255,7 @@ func (e *enqueue) planKey(i int) (taken bool, err error) {
 // meetHolder answers for a key that is taken: by a live job, or by a final one that keeps it.
 func (e *enqueue) meetHolder(i int, h holder) error {
 	j := &e.jobs[i]
-	if !e.caller.Allows(sojourn.VerbEnqueue, h.queue, j.Kind) {
+	if !e.caller.Allows(access.VerbEnqueue, h.queue, j.Kind) {
 		return sojourn.Conflict("a job that this token has no grant for has the key %.64q of kind %s; use another key", j.Key, j.Kind)
 	}
 	if j.OnConflict == sojourn.ReturnError {

@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // Waiting jobs with a poll interval have an index of their own, by the time of the next poll step.
@@ -26,13 +28,13 @@ const (
 
 // duePolls lists the due poll steps of a queue, the oldest first. Each uses 1 of the worker's
 // capacity, regardless of its job's weight.
-func (t *tx) duePolls(queue string, r sojourn.ClaimRequest) (due []entrant, err error) {
+func (t *tx) duePolls(queue string, r driver.ClaimRequest) (due []entrant, err error) {
 	for _, kind := range r.Pollable {
 		if !slices.Contains(r.Kinds, kind) {
 			continue
 		}
 		err := t.query(qPickPoll, func(row sqldb.Row) error {
-			due = append(due, entrant{candidate{row.Int(0), sojourn.ResumedRank, row.Int(2), 1}, kind, row.Text(3), sojourn.PurposePoll})
+			due = append(due, entrant{candidate{row.Int(0), rules.ResumedRank, row.Int(2), 1}, kind, row.Text(3), sojourn.PurposePoll})
 			return nil
 		}, queue, kind, t.now, r.Max)
 		if err != nil {
@@ -44,7 +46,7 @@ func (t *tx) duePolls(queue string, r sojourn.ClaimRequest) (due []entrant, err 
 
 // nextPoll returns when the next poll step is due that the claim may take; 0 if there is none. Due
 // steps that were not taken are held back by a gate or by lack of room.
-func (t *tx) nextPoll(r sojourn.ClaimRequest) (next int64, err error) {
+func (t *tx) nextPoll(r driver.ClaimRequest) (next int64, err error) {
 	for _, queue := range r.Queues {
 		for _, kind := range r.Pollable {
 			us, err := t.num(qNextPoll, queue, kind, t.now)
@@ -60,7 +62,7 @@ func (t *tx) nextPoll(r sojourn.ClaimRequest) (next int64, err error) {
 }
 
 // mayPoll reports whether a waiting job may be polled by this claim.
-func (t *tx) mayPoll(l *live, r sojourn.ClaimRequest) bool {
+func (t *tx) mayPoll(l *live, r driver.ClaimRequest) bool {
 	return l.pollAt > 0 && l.pollAt <= t.now && slices.Contains(r.Pollable, l.kind)
 }
 
@@ -76,7 +78,7 @@ func (t *tx) answeredBefore(l *live) (bool, error) {
 	}
 	waits := l.Row
 	waits.State, waits.Purpose = sojourn.Awaiting, sojourn.NoPurpose
-	return sojourn.Match(waits, l.key, kept).Found(), nil
+	return rules.Match(waits, l.key, kept).Found(), nil
 }
 
 const qPollMessage = `insert into sj_message (scope, message_id, seq, at_us, digest) values ($1, $2, $3, $4, $5) on conflict (scope, message_id) do nothing`

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // expired is a final job that retention deletes, with the columns as they were read.
@@ -38,7 +39,7 @@ func (t *tx) oldJobs(limit int) ([]expired, error) {
 	var old []expired
 	for _, q := range queues {
 		for _, state := range []sojourn.State{sojourn.Completed, sojourn.Failed, sojourn.Cancelled} {
-			age, count, ok := sojourn.RetentionOf(q.Settings.Retention, state)
+			age, count, ok := rules.RetentionOf(q.Settings.Retention, state)
 			if !ok || len(old) >= limit {
 				continue
 			}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 const (
@@ -34,7 +36,7 @@ type queueRow struct {
 	shape     int64 // changes with the settings that determine the order of jobs
 	reshape   int64 // progress of the reindexing: the next id; -1 = done
 	maxWeight int64
-	flow      sojourn.FlowState
+	flow      rules.FlowState
 	text      string // the settings, as stored
 	flowText  string
 }
@@ -111,8 +113,8 @@ func (t *tx) pausedFor(queue, kind string) (bool, error) {
 		return false, err
 	}
 	all, err := t.queueRow(sojourn.AllQueues)
-	f := sojourn.Flow{Settings: q.QueueSettings, All: all.QueueSettings}
-	return !f.Ask(&sojourn.Candidate{Kind: kind, Purpose: sojourn.PurposeDecide}).Open, err
+	f := rules.Flow{Settings: q.QueueSettings, All: all.QueueSettings}
+	return !f.Ask(&throttle.Candidate{Kind: kind, Purpose: sojourn.PurposeDecide}).Open, err
 }
 
 // lockQueue keeps other transactions from changing the queue, and from claiming if its gates count.
@@ -162,7 +164,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 	now.QueueSettings = ask.settings
 	if shapeOf(now.QueueSettings) != shapeOf(was.QueueSettings) {
 		now.shape, now.reshape = was.shape+1, 0
-		now.flow.Counting = sojourn.Counted(now.QueueSettings) && (was.flow.Counting || !sojourn.Counted(was.QueueSettings))
+		now.flow.Counting = rules.Counted(now.QueueSettings) && (was.flow.Counting || !rules.Counted(was.QueueSettings))
 	}
 	if now.maxWeight, err = t.mayHold(ask.name, now.QueueSettings); err != nil {
 		return false, err
@@ -175,7 +177,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 	if err != nil {
 		return false, err
 	}
-	if _, err := t.exec(qSetQueue, now.Paused, now.mustAsk(), sojourn.Counted(now.QueueSettings), sojourn.Grouped(now.QueueSettings), now.maxWeight, now.shape, now.reshape,
+	if _, err := t.exec(qSetQueue, now.Paused, now.mustAsk(), rules.Counted(now.QueueSettings), rules.Grouped(now.QueueSettings), now.maxWeight, now.shape, now.reshape,
 		text, flow, ask.name); err != nil {
 		return false, err
 	}
@@ -186,7 +188,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 	return now.reshape >= 0, nil
 })
 
-// SetQueue stores settings; see sojourn.DriverStore.
+// SetQueue stores settings; see driver.Store.
 func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
 	if name != sojourn.AllQueues {
 		if err := sojourn.ValidName("queue", name); err != nil {
@@ -203,7 +205,7 @@ func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettin
 	if err := s.validThrottle(ctx, name, q.Throttle); err != nil {
 		return err
 	}
-	if _, err := sojourn.NextOpening(at(s.clock.estimate()), q.Windows); err != nil {
+	if _, err := rules.NextOpening(at(s.clock.estimate()), q.Windows); err != nil {
 		return err
 	}
 	reshape, err := do[bool](ctx, s, classFinish, stepSetQueue, 1, setQueueAsk{name, q})
@@ -238,7 +240,7 @@ var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal
 // refusal is an answer that may be an error.
 type refusal struct{ err error }
 
-// ForgetQueue removes an empty queue; see sojourn.DriverStore.
+// ForgetQueue removes an empty queue; see driver.Store.
 func (s *Store) ForgetQueue(ctx context.Context, name string) error {
 	if err := sojourn.ValidName("queue", name); err != nil {
 		return err
@@ -250,7 +252,7 @@ func (s *Store) ForgetQueue(ctx context.Context, name string) error {
 	return err
 }
 
-// Queues lists queues with counts; see sojourn.DriverStore. It counts rows, so it costs time in
+// Queues lists queues with counts; see driver.Store. It counts rows, so it costs time in
 // proportion to the jobs stored.
 func (s *Store) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStatus, error) {
 	var out []sojourn.QueueStatus

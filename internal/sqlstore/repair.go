@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -18,7 +19,7 @@ const qMislaid = `select lane, sum(booked), sum(held) from (
 	group by lane having sum(booked) <> sum(held)`
 
 // stepRepair corrects the ledger of one queue. Its lock keeps two repairs from correcting it twice.
-var stepRepair = eachStep("repair", func(t *tx, queue string) (found []sojourn.Violation, err error) {
+var stepRepair = eachStep("repair", func(t *tx, queue string) (found []driver.Violation, err error) {
 	if got, err := t.lockQueue(queue); err != nil || !got {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ var stepRepair = eachStep("repair", func(t *tx, queue string) (found []sojourn.V
 	if err := t.query(qMislaid, func(r sqldb.Row) error {
 		lane, booked, jobs := r.Text(0), r.Int(1), r.Int(2)
 		held, queues, lanes = append(held, jobs-booked), append(queues, queue), append(lanes, lane)
-		found = append(found, sojourn.Violation{Check: "flight-summed",
+		found = append(found, driver.Violation{Check: "flight-summed",
 			Detail: fmt.Sprintf("queue %s: the ledger said %d in lane %s, its jobs hold %d", queue, booked, lane, jobs)})
 		return nil
 	}, queue); err != nil || len(held) == 0 {
@@ -38,8 +39,8 @@ var stepRepair = eachStep("repair", func(t *tx, queue string) (found []sojourn.V
 	return found, t.bulk(qLand, nil, held, queues, lanes)
 })
 
-// Repair corrects the ledger of the weight in flight; see sojourn.Repairer.
-func (s *Store) Repair(ctx context.Context) (found []sojourn.Violation, err error) {
+// Repair corrects the ledger of the weight in flight; see driver.Repairer.
+func (s *Store) Repair(ctx context.Context) (found []driver.Violation, err error) {
 	var names []string
 	if err := s.view(ctx, func(t *tx) error {
 		names = nil
@@ -48,7 +49,7 @@ func (s *Store) Repair(ctx context.Context) (found []sojourn.Violation, err erro
 		return nil, err
 	}
 	for _, name := range names {
-		corrected, err := do[[]sojourn.Violation](ctx, s, classFinish, stepRepair, 1, name)
+		corrected, err := do[[]driver.Violation](ctx, s, classFinish, stepRepair, 1, name)
 		if err != nil {
 			return found, err
 		}

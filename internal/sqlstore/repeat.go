@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // repeatedClaim answers a request that was executed before with its jobs whose leases are still
 // valid: C6.
-func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, last int64, err error) {
+func (c *claims) repeatedClaim(r driver.ClaimRequest) (jobs []driver.Claimed, last int64, err error) {
 	if r.Number == 0 {
 		return nil, 0, nil
 	}
@@ -55,7 +56,7 @@ func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, 
 }
 
 // saveClaim records the jobs of a worker's claim, so that its repeated request gets the same.
-func (c *claims) saveClaim(r sojourn.ClaimRequest, last int64, rows []*live) error {
+func (c *claims) saveClaim(r driver.ClaimRequest, last int64, rows []*live) error {
 	text := leasesText(rows, r.Close)
 	c.last[r.Worker] = lastClaim{number: r.Number, leases: text}
 	wants, _, err := c.asksOf(r)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -48,7 +49,7 @@ var stepRespond = newStep("respond", func(t *tx, requests [][]sojourn.Response) 
 	return r, r.look()
 })
 
-// Respond stores responses and matches them; see sojourn.DriverStore. A caller with an access token has
+// Respond stores responses and matches them; see driver.Store. A caller with an access token has
 // sources of its own.
 func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
 	if len(rs) > sojourn.MaxBatch {
@@ -57,7 +58,7 @@ func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.R
 	if len(rs) == 0 {
 		return nil, nil
 	}
-	rs, err := sourcesOf(sojourn.CallerOf(ctx), rs)
+	rs, err := sourcesOf(access.CallerOf(ctx), rs)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.R
 
 // sourcesOf replaces the sources of responses by those of their caller. Responses of the
 // application are not changed.
-func sourcesOf(c *sojourn.Caller, rs []sojourn.Response) ([]sojourn.Response, error) {
+func sourcesOf(c *access.Caller, rs []sojourn.Response) ([]sojourn.Response, error) {
 	if c != nil {
 		rs = slices.Clone(rs)
 	}
@@ -115,7 +116,7 @@ func (t *tx) aim(r *sojourn.Response) (target, error) {
 		to.id, to.as = r.Job, messageOf(r)
 		return to, nil
 	}
-	c, err := sojourn.ParseToken(t.s.secret, r.Token)
+	c, err := access.ParseCapability(t.s.secret, r.Token)
 	to.as, to.token, to.id, to.until = linkMessage(c, r.MessageID), true, c.Job, micros(c.Until)
 	to.generation, to.attempt, to.wait = c.Generation, c.Attempt, c.Wait
 	return to, err

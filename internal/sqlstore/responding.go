@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // responding processes the responses of one transaction. It reads the rows for all of them
@@ -16,13 +17,13 @@ type responding struct {
 	*tx
 	calls []respondCall
 
-	firsts  map[message]*received                 // the first response with each message id
-	holders map[kindKey]holder                    // the present or last holder of the key
-	rows    map[sojourn.ID]*live                  // with the changes so far; nil: not live
-	kept    map[sojourn.ID][]sojourn.KeptResponse // attached to the rows, in order of arrival
-	numbers sqldb.Ints                            // for new responses, ascending
-	nextID  int64                                 // the first id that was never allocated
-	signs   map[sojourn.ID]string                 // progress, the newest of each job
+	firsts  map[message]*received               // the first response with each message id
+	holders map[kindKey]holder                  // the present or last holder of the key
+	rows    map[sojourn.ID]*live                // with the changes so far; nil: not live
+	kept    map[sojourn.ID][]rules.KeptResponse // attached to the rows, in order of arrival
+	numbers sqldb.Ints                          // for new responses, ascending
+	nextID  int64                               // the first id that was never allocated
+	signs   map[sojourn.ID]string               // progress, the newest of each job
 }
 
 // respondCall is one call. A refused call is refused before anything is written.
@@ -34,7 +35,7 @@ type respondCall struct {
 
 func newResponding(t *tx, requests [][]sojourn.Response) *responding {
 	r := &responding{tx: t, calls: make([]respondCall, len(requests)), firsts: map[message]*received{}, holders: map[kindKey]holder{},
-		rows: map[sojourn.ID]*live{}, kept: map[sojourn.ID][]sojourn.KeptResponse{}, signs: map[sojourn.ID]string{}}
+		rows: map[sojourn.ID]*live{}, kept: map[sojourn.ID][]rules.KeptResponse{}, signs: map[sojourn.ID]string{}}
 	for i, rs := range requests {
 		c := respondCall{rs: rs, targets: make([]target, len(rs))}
 		for k := range rs {
@@ -259,7 +260,7 @@ func (r *responding) one(in *sojourn.Response, to target) (sojourn.Responded, er
 func (r *responding) keep(l *live, s *received) error {
 	now := *l
 	now.Kept++
-	kept := append(r.kept[l.ID], sojourn.KeptResponse{Seq: s.seq, Key: s.in.Key, Failed: s.in.Failed, Reason: s.reason, Error: s.errText,
+	kept := append(r.kept[l.ID], rules.KeptResponse{Seq: s.seq, Key: s.in.Key, Failed: s.in.Failed, Reason: s.reason, Error: s.errText,
 		ByToken: s.wait >= 0, Wait: int32(max(s.wait, 0))})
 	after, kept, err := r.matchKept(&now, kept)
 	if err == nil && after == &now { // no wait has matched it

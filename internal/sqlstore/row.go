@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // never is the wake_at of a job that only a claim moves.
@@ -14,7 +15,7 @@ const never = math.MaxInt64
 
 // live is a row of sj_live, with the columns of sj_job that the rules need.
 type live struct {
-	sojourn.Row
+	rules.Row
 	queue, kind, key string
 	group            string
 	lane             string // see lane.go

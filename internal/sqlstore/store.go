@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/migrate"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // Config is the configuration of a store by its database package.
@@ -34,11 +37,11 @@ type Config struct {
 	Declared bool          // only queues that SetQueue has made take jobs
 	NoRoom   func() error  // the error that refuses new jobs when space is short; nil if there is no bound
 
-	Throttlers map[string]sojourn.Throttler                 // queue → its throttler in Go
-	Rules      func(text string) (sojourn.Throttler, error) // compiles the throttle setting of queues; nil: this process knows no rules
+	Throttlers map[string]throttle.Throttler                 // queue → its throttler in Go
+	Rules      func(text string) (throttle.Throttler, error) // compiles the throttle setting of queues; nil: this process knows no rules
 }
 
-// Store is a sojourn.DriverStore over any database behind the seam. Safe for concurrent use.
+// Store is a driver.Store over any database behind the seam. Safe for concurrent use.
 type Store struct {
 	db         sqldb.DB
 	cfg        Config
@@ -124,11 +127,11 @@ func (s *Store) readMeta(ctx context.Context) error {
 	return s.db.Update(ctx, func(c sqldb.Conn) error {
 		// Check the schema again, because another process may have migrated since this one read it.
 		// Where one transaction writes at a time, it cannot migrate in between now.
-		var schema sojourn.Schema
-		if err := migrate.New(s.db, s.cfg.Prefix, s.cfg.Now).ReadSchema(c, &schema); err != nil {
+		var schema migrate.Schema
+		if err := migration.New(s.db, s.cfg.Prefix, s.cfg.Now).ReadSchema(c, &schema); err != nil {
 			return err
 		}
-		if err := migrate.Fits(schema, "the store"); err != nil {
+		if err := migration.Fits(schema, "the store"); err != nil {
 			return err
 		}
 		sent := s.clock.monotonic()
@@ -365,7 +368,7 @@ func (s *Store) batcherFor(st *step, rows int, in any) *batcher {
 			return s.ends
 		}
 	case stepClaim:
-		if gated, _ := s.gated.get(in.(sojourn.ClaimRequest).Worker); gated {
+		if gated, _ := s.gated.get(in.(driver.ClaimRequest).Worker); gated {
 			return s.ends
 		}
 	}
@@ -410,7 +413,7 @@ func (s *Store) view(ctx context.Context, fn func(t *tx) error) error {
 // Nudge makes every blocked Claim and Find read again, e.g. after a driven clock has moved.
 func (s *Store) Nudge() { s.hub.wakeAll() }
 
-// OwnerID names this process; see sojourn.Owner. It is empty on databases that do not track their
+// OwnerID names this process; see driver.Owner. It is empty on databases that do not track their
 // processes.
 func (s *Store) OwnerID() string {
 	if o, ok := s.db.(sqldb.Owners); ok {
@@ -440,12 +443,12 @@ func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
 		MaxBytes: s.cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes, Commits: d.Commits}
 	err = s.view(ctx, func(t *tx) error {
 		st.Now, st.Clock = at(t.now), s.clock.describe()
-		var schema sojourn.Schema
-		if err := migrate.New(s.db, s.cfg.Prefix, s.cfg.Now).ReadSchema(t, &schema); err != nil {
+		var schema migrate.Schema
+		if err := migration.New(s.db, s.cfg.Prefix, s.cfg.Now).ReadSchema(t, &schema); err != nil {
 			return err
 		}
 		st.Schema = schema.Found
-		return migrate.Fits(schema, "the store") // it may have been migrated since it was opened
+		return migration.Fits(schema, "the store") // it may have been migrated since it was opened
 	})
 	return st, err
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 const (
@@ -13,7 +15,7 @@ const (
 		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b)`
 )
 
-var stepSweep = eachStep("sweep", func(t *tx, limit int) (sojourn.Swept, error) {
+var stepSweep = eachStep("sweep", func(t *tx, limit int) (driver.Swept, error) {
 	swept, err := t.sweepDue(limit)
 	if err == nil {
 		err = t.sweepInbox(limit, &swept)
@@ -21,11 +23,11 @@ var stepSweep = eachStep("sweep", func(t *tx, limit int) (sojourn.Swept, error) 
 	return swept, err
 })
 
-// Sweep handles overdue jobs; see sojourn.DriverStore. It reads first, so that a sweep with nothing to do
+// Sweep handles overdue jobs; see driver.Store. It reads first, so that a sweep with nothing to do
 // writes nothing.
-func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
+func (s *Store) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
 	if limit < 1 || limit > 10*sojourn.MaxBatch {
-		return sojourn.Swept{}, sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, 10*sojourn.MaxBatch)
+		return driver.Swept{}, sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, 10*sojourn.MaxBatch)
 	}
 	swept, err := s.sweepOwners(ctx, limit)
 	if err != nil {
@@ -61,7 +63,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 		return swept, s.failed(err)
 	}
 	if due > 0 || s.clock.hasStepped() {
-		more, err := do[sojourn.Swept](ctx, s, classClaim, stepSweep, limit, limit)
+		more, err := do[driver.Swept](ctx, s, classClaim, stepSweep, limit, limit)
 		if err != nil {
 			return swept, err
 		}
@@ -81,7 +83,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
 
 // sweepDue ends overdue waits, leases and deadlines: one bounded page of the wake-up index, for all
 // kinds of wake-up times.
-func (t *tx) sweepDue(limit int) (swept sojourn.Swept, err error) {
+func (t *tx) sweepDue(limit int) (swept driver.Swept, err error) {
 	var ids sqldb.Ints
 	if err := t.query(qOverdue, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, t.now, limit); err != nil {
 		return swept, err
@@ -90,7 +92,7 @@ func (t *tx) sweepDue(limit int) (swept sojourn.Swept, err error) {
 }
 
 // sweepThese ends the overdue waits, leases and deadlines of these rows.
-func (t *tx) sweepThese(ids sqldb.Ints) (swept sojourn.Swept, err error) {
+func (t *tx) sweepThese(ids sqldb.Ints) (swept driver.Swept, err error) {
 	if len(ids) == 0 {
 		return swept, nil
 	}
@@ -124,8 +126,8 @@ func (t *tx) sweepThese(ids sqldb.Ints) (swept sojourn.Swept, err error) {
 }
 
 // happen applies an event that does not come from an outcome, and matches after it.
-func (t *tx) happen(was *live, e sojourn.Event) error {
-	tr, err := sojourn.Decide(was.Row, e)
+func (t *tx) happen(was *live, e rules.Event) error {
+	tr, err := rules.Decide(was.Row, e)
 	if err != nil {
 		return err
 	}
@@ -144,19 +146,19 @@ func (t *tx) happen(was *live, e sojourn.Event) error {
 
 // overdue returns the event of the clock that has run out, and the counter of the sweep for it. A
 // nil count means that none has; l may have been changed.
-func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int, err error) {
+func (t *tx) overdue(l *live, swept *driver.Swept) (e rules.Event, count *int, err error) {
 	past := func(us int64) bool { return us > 0 && us <= t.now }
 	deadline, timeout := l.deadline, l.timeoutAt
 	if l.State == sojourn.Running {
 		deadline, timeout = l.oneLeaseLater(deadline), l.oneLeaseLater(timeout)
 	}
 	if past(deadline) {
-		return sojourn.Event{Type: sojourn.EventDeadline, Error: "sojourn: the deadline of the job has passed"}, &swept.Deadlines, nil
+		return rules.Event{Type: rules.EventDeadline, Error: "sojourn: the deadline of the job has passed"}, &swept.Deadlines, nil
 	}
 	switch l.State {
 	case sojourn.Scheduled:
 		if past(l.runAt) {
-			return sojourn.Event{Type: sojourn.EventDue}, &swept.Due, nil
+			return rules.Event{Type: rules.EventDue}, &swept.Due, nil
 		}
 	case sojourn.Running:
 		if until, grace := t.inGrace(l); grace {
@@ -167,7 +169,7 @@ func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int
 			return e, nil, t.grantGrace()
 		}
 		if past(l.leaseUntil) {
-			return sojourn.Event{Type: sojourn.EventLeaseEnded}, &swept.Lost, nil
+			return rules.Event{Type: rules.EventLeaseEnded}, &swept.Lost, nil
 		}
 		if past(timeout) && l.Purpose != sojourn.PurposeDecide {
 			return timedOut("the attempt"), &swept.TimedOut, nil
@@ -184,7 +186,7 @@ func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int
 		}
 	case sojourn.Ready:
 		if l.Resumed && past(timeout) {
-			return sojourn.Event{Type: sojourn.EventResumeOverdue}, &swept.Resumed, nil
+			return rules.Event{Type: rules.EventResumeOverdue}, &swept.Resumed, nil
 		}
 	case sojourn.Errored:
 		if past(l.decideBy) {
@@ -193,23 +195,23 @@ func (t *tx) overdue(l *live, swept *sojourn.Swept) (e sojourn.Event, count *int
 				l.decideBy = t.now + l.Policy.DecideWithin.Microseconds()
 				return e, nil, err
 			}
-			return sojourn.Event{Type: sojourn.EventDecideOverdue}, &swept.Decided, err
+			return rules.Event{Type: rules.EventDecideOverdue}, &swept.Decided, err
 		}
 	}
 	return e, nil, nil
 }
 
 // waitOver is the end of a wait by its limit, or by its beat if that came first.
-func (l *live) waitOver() sojourn.Event {
+func (l *live) waitOver() rules.Event {
 	if l.waitEnd() == l.waitUntil {
 		return timedOut("the wait for a response")
 	}
-	return sojourn.Event{Type: sojourn.EventTimedOut, Reason: sojourn.ReasonBeat,
+	return rules.Event{Type: rules.EventTimedOut, Reason: sojourn.ReasonBeat,
 		Error: "sojourn: no progress response has come for " + l.Wait.Beat.String()}
 }
 
-func timedOut(what string) sojourn.Event {
-	return sojourn.Event{Type: sojourn.EventTimedOut, Reason: sojourn.ReasonTimeout, Error: "sojourn: " + what + " has timed out"}
+func timedOut(what string) rules.Event {
+	return rules.Event{Type: rules.EventTimedOut, Reason: sojourn.ReasonTimeout, Error: "sojourn: " + what + " has timed out"}
 }
 
 const qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
@@ -226,7 +228,7 @@ var stepOwner = eachStep("owner", func(t *tx, owner string) (int, error) {
 		return 0, err
 	}
 	for _, id := range ids {
-		if err := t.happen(found[sojourn.ID(id)], sojourn.Event{Type: sojourn.EventLeaseEnded}); err != nil {
+		if err := t.happen(found[sojourn.ID(id)], rules.Event{Type: rules.EventLeaseEnded}); err != nil {
 			return 0, err
 		}
 	}
@@ -234,7 +236,7 @@ var stepOwner = eachStep("owner", func(t *tx, owner string) (int, error) {
 })
 
 // sweepOwners ends the leases of dead processes on this machine before they expire.
-func (s *Store) sweepOwners(ctx context.Context, limit int) (swept sojourn.Swept, err error) {
+func (s *Store) sweepOwners(ctx context.Context, limit int) (swept driver.Swept, err error) {
 	o, ok := s.db.(sqldb.Owners)
 	if !ok {
 		return swept, nil
@@ -272,7 +274,7 @@ const (
 
 // sweepInbox ends the time to live of early responses for which no job came (W9), and deletes those
 // whose retention is over. As long as a live job has the key, its Await may still match them.
-func (t *tx) sweepInbox(limit int, swept *sojourn.Swept) error {
+func (t *tx) sweepInbox(limit int, swept *driver.Swept) error {
 	type row struct {
 		seq, outcome int64
 		kind, key    string

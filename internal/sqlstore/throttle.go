@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // GoThrottler is the throttle setting of a queue whose throttler is Go code. A process without a
@@ -20,8 +21,8 @@ const GoThrottler = "go"
 
 // throttlers holds the throttlers of this process and its compiled rules. Safe for concurrent use.
 type throttlers struct {
-	own     map[string]sojourn.Throttler // by queue; never changed
-	compile func(text string) (sojourn.Throttler, error)
+	own     map[string]throttle.Throttler // by queue; never changed
+	compile func(text string) (throttle.Throttler, error)
 
 	mu     sync.Mutex
 	rules  map[string]compiled // by text, at most maxCompiled
@@ -31,7 +32,7 @@ type throttlers struct {
 }
 
 type compiled struct {
-	throttler sojourn.Throttler
+	throttler throttle.Throttler
 	err       error
 }
 
@@ -44,7 +45,7 @@ var (
 )
 
 // of returns the throttlers of a queue, the rule first, or the error if they cannot be asked.
-func (th *throttlers) of(queue, text string) (asked []sojourn.Throttler, err error) {
+func (th *throttlers) of(queue, text string) (asked []throttle.Throttler, err error) {
 	own := th.own[queue]
 	switch {
 	case text == "" || text == GoThrottler && own != nil:
@@ -66,7 +67,7 @@ func (th *throttlers) of(queue, text string) (asked []sojourn.Throttler, err err
 }
 
 // freely marks a throttler that cannot be stopped from outside.
-type freely struct{ sojourn.Throttler }
+type freely struct{ throttle.Throttler }
 
 func (th *throttlers) rule(text string) compiled {
 	th.mu.Lock()
@@ -95,7 +96,7 @@ func (p *pass) stopped() bool { return p.over != nil || p.took > enough }
 type pass struct {
 	th     *throttlers
 	queue  string
-	asked  []sojourn.Throttler
+	asked  []throttle.Throttler
 	took   time.Duration
 	over   error
 	failed int64 // answers that were errors
@@ -134,27 +135,27 @@ func (p *pass) end(now time.Time) {
 // ask returns the combined answer of the throttlers: the first one that does not start the
 // candidate decides. An error refuses this candidate only, so that a job whose data a rule cannot
 // handle does not block other jobs.
-func (p *pass) ask(c *sojourn.Candidate, f *sojourn.Flight) sojourn.Admission {
+func (p *pass) ask(c *throttle.Candidate, f *throttle.Flight) throttle.Admission {
 	if p.over != nil {
-		return sojourn.Admission{Text: firstLine(p.over)}
+		return throttle.Admission{Text: firstLine(p.over)}
 	}
 	for _, t := range p.asked {
 		a, err := p.answer(t, c, f)
 		if err != nil {
 			p.failed++
 			p.last = err
-			return sojourn.Admission{Text: firstLine(err)}
+			return throttle.Admission{Text: firstLine(err)}
 		}
 		if !a.Start {
 			return a
 		}
 	}
-	return sojourn.Admission{Start: true}
+	return throttle.Admission{Start: true}
 }
 
 // answer asks one throttler. Rules keep their time limit themselves. Go code may not, so it runs in
 // a goroutine: a call that hangs is abandoned, and blocks further calls until it returns.
-func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
+func (p *pass) answer(t throttle.Throttler, c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
 	began := time.Now()
 	defer func() { p.took += time.Since(began) }()
 	ctx, cancel := context.WithTimeout(context.Background(), sojourn.MaxThrottle-p.took)
@@ -168,7 +169,7 @@ func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flig
 		return a, err
 	}
 	type answer struct {
-		a   sojourn.Admission
+		a   throttle.Admission
 		err error
 	}
 	done := make(chan answer, 1)
@@ -190,7 +191,7 @@ func (p *pass) answer(t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flig
 		p.th.count(p.queue, -1)
 	}
 	p.over = fmt.Errorf("the throttler took longer than %v for one claim", sojourn.MaxThrottle)
-	return sojourn.Admission{}, p.over
+	return throttle.Admission{}, p.over
 }
 
 // left returns how many abandoned calls about a queue have not returned yet.
@@ -223,10 +224,10 @@ func (th *throttlers) count(queue string, n int) {
 }
 
 // safely turns a panic into an error.
-func safely(ctx context.Context, t sojourn.Throttler, c *sojourn.Candidate, f *sojourn.Flight) (a sojourn.Admission, err error) {
+func safely(ctx context.Context, t throttle.Throttler, c *throttle.Candidate, f *throttle.Flight) (a throttle.Admission, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			a, err = sojourn.Admission{}, fmt.Errorf("the throttler panicked: %v\n%s", v, debug.Stack())
+			a, err = throttle.Admission{}, fmt.Errorf("the throttler panicked: %v\n%s", v, debug.Stack())
 		}
 	}()
 	return t.Throttle(ctx, c, f)

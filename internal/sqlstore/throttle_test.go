@@ -7,22 +7,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
-func asking(own sojourn.ThrottlerFunc) *throttlers {
-	return &throttlers{own: map[string]sojourn.Throttler{"q": own}, compile: func(text string) (sojourn.Throttler, error) {
+func asking(own throttle.ThrottlerFunc) *throttlers {
+	return &throttlers{own: map[string]throttle.Throttler{"q": own}, compile: func(text string) (throttle.Throttler, error) {
 		if text == "bad" {
 			return nil, errors.New("1:1: bad")
 		}
-		return sojourn.ThrottlerFunc(func(context.Context, *sojourn.Candidate, *sojourn.Flight) (sojourn.Admission, error) {
-			return sojourn.Admission{Start: text == "yes"}, nil
+		return throttle.ThrottlerFunc(func(context.Context, *throttle.Candidate, *throttle.Flight) (throttle.Admission, error) {
+			return throttle.Admission{Start: text == "yes"}, nil
 		}), nil
 	}}
 }
 
-func starts(context.Context, *sojourn.Candidate, *sojourn.Flight) (sojourn.Admission, error) {
-	return sojourn.Admission{Start: true}, nil
+func starts(context.Context, *throttle.Candidate, *throttle.Flight) (throttle.Admission, error) {
+	return throttle.Admission{Start: true}, nil
 }
 
 // TestThrottleFailsClosed: a text that does not compile, one without a compiler, an error and a
@@ -42,13 +42,15 @@ func TestThrottleFailsClosed(t *testing.T) {
 		{"bad", asking(starts), "1:1: bad", 1},
 		{"yes", &throttlers{}, "knows no rules", 1},
 		{"go", &throttlers{}, "wants a throttler in Go", 1},
-		{"", asking(func(context.Context, *sojourn.Candidate, *sojourn.Flight) (sojourn.Admission, error) {
-			return sojourn.Admission{Start: true}, errors.New("no idea")
+		{"", asking(func(context.Context, *throttle.Candidate, *throttle.Flight) (throttle.Admission, error) {
+			return throttle.Admission{Start: true}, errors.New("no idea")
 		}), "no idea", 1},
-		{"", asking(func(context.Context, *sojourn.Candidate, *sojourn.Flight) (sojourn.Admission, error) { panic("oops") }), "panicked: oops", 1},
+		{"", asking(func(context.Context, *throttle.Candidate, *throttle.Flight) (throttle.Admission, error) {
+			panic("oops")
+		}), "panicked: oops", 1},
 	} {
 		p := c.th.begin("q", c.text)
-		a := p.ask(&sojourn.Candidate{}, &sojourn.Flight{})
+		a := p.ask(&throttle.Candidate{}, &throttle.Flight{})
 		p.end(time.Now())
 		text := a.Text
 		if !a.Start && text == "" {
@@ -64,25 +66,25 @@ func TestThrottleFailsClosed(t *testing.T) {
 // it returns, and does not delay other queues (inv:T5).
 func TestThrottleIsNotWaitedFor(t *testing.T) {
 	back, asked := make(chan struct{}), make(chan struct{}, 10)
-	th := asking(func(context.Context, *sojourn.Candidate, *sojourn.Flight) (sojourn.Admission, error) {
+	th := asking(func(context.Context, *throttle.Candidate, *throttle.Flight) (throttle.Admission, error) {
 		asked <- struct{}{}
 		<-back
-		return sojourn.Admission{Start: true}, nil
+		return throttle.Admission{Start: true}, nil
 	})
 	p := th.begin("q", "")
 	for range 3 { // the second and third are refused without being asked about
-		if a := p.ask(&sojourn.Candidate{}, &sojourn.Flight{}); a.Start || !strings.Contains(a.Text, "longer than") {
+		if a := p.ask(&throttle.Candidate{}, &throttle.Flight{}); a.Start || !strings.Contains(a.Text, "longer than") {
 			t.Fatalf("got %+v", a)
 		}
 	}
 	p.end(time.Now())
 	p = th.begin("q", "")
-	if a := p.ask(&sojourn.Candidate{}, &sojourn.Flight{}); a.Start || !strings.Contains(a.Text, "has not answered an earlier claim") {
+	if a := p.ask(&throttle.Candidate{}, &throttle.Flight{}); a.Start || !strings.Contains(a.Text, "has not answered an earlier claim") {
 		t.Fatalf("got %+v", a)
 	}
 	p.end(time.Now())
 	other := th.begin("other", "yes")
-	if a := other.ask(&sojourn.Candidate{}, &sojourn.Flight{}); !a.Start {
+	if a := other.ask(&throttle.Candidate{}, &throttle.Flight{}); !a.Start {
 		t.Errorf("another queue: %+v", a)
 	}
 	other.end(time.Now())
@@ -95,7 +97,7 @@ func TestThrottleIsNotWaitedFor(t *testing.T) {
 	}
 	p = th.begin("q", "")
 	defer p.end(time.Now())
-	if a := p.ask(&sojourn.Candidate{}, &sojourn.Flight{}); !a.Start {
+	if a := p.ask(&throttle.Candidate{}, &throttle.Flight{}); !a.Start {
 		t.Errorf("after it came back: %+v", a)
 	}
 }

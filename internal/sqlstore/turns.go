@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // Groups take turns (round robin): one job each, in the order of their names, continuing where the
@@ -53,12 +55,12 @@ func (l *gatedLine) turns() error {
 
 // nextTurns is the order in which groups would take their turns if all gates were open.
 func (t *tx) nextTurns(queue string, kinds []string, limit int) (line []candidate, err error) {
-	l := t.newLine(queue, sojourn.ClaimRequest{Kinds: kinds, Max: limit, Capacity: math.MaxInt64})
+	l := t.newLine(queue, driver.ClaimRequest{Kinds: kinds, Max: limit, Capacity: math.MaxInt64})
 	if l.row, err = t.queueRow(queue); err != nil {
 		return nil, err
 	}
 	l.row.QueueSettings = sojourn.QueueSettings{Fair: true}
-	l.flow = sojourn.Flow{Queue: queue, Now: at(t.now), Settings: l.row.QueueSettings}
+	l.flow = rules.Flow{Queue: queue, Now: at(t.now), Settings: l.row.QueueSettings}
 	going, err := l.going(true)
 	if err != nil {
 		return nil, err

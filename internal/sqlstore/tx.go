@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -97,7 +99,7 @@ func txFailed(err error) error {
 	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Message: message, Err: err}
 }
 
-// EnqueueTx stores jobs in a transaction of the application; see sojourn.TxStore.
+// EnqueueTx stores jobs in a transaction of the application; see driver.TxStore.
 func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]sojourn.Enqueued, error) {
 	if len(jobs) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("jobs", "%d jobs exceed the limit of %d a call; split them", len(jobs), sojourn.MaxBatch)
@@ -114,7 +116,7 @@ func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]so
 	notJSON := s.jsonErrors(jobs)
 	err := s.join(ctx, in, func(t *tx) error {
 		e := enqueue{tx: t}
-		c := sojourn.CallerOf(ctx)
+		c := access.CallerOf(ctx)
 		ask := enqueueAsk{jobs: slices.Clone(jobs), digests: digests(jobs, c), caller: c, notJSON: notJSON}
 		if err := e.draw(ctx, ask.jobs); err != nil {
 			return err
@@ -145,9 +147,9 @@ func (s *Store) durable() error {
 	return nil
 }
 
-// FinishTx ends a step in a transaction of the application; see sojourn.TxStore.
+// FinishTx ends a step in a transaction of the application; see driver.TxStore.
 func (s *Store) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
-	ask := newFinishAsk([]sojourn.Outcome{o}, sojourn.CallerOf(ctx))
+	ask := newFinishAsk([]sojourn.Outcome{o}, access.CallerOf(ctx))
 	return s.join(ctx, in, func(t *tx) error {
 		if err := t.readTypes([]finishAsk{ask}); err != nil {
 			return err
@@ -157,11 +159,11 @@ func (s *Store) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
 			return err
 		}
 		switch f.Status {
-		case sojourn.FinishApplied:
+		case driver.FinishApplied:
 			return nil
-		case sojourn.FinishRefused:
+		case driver.FinishRefused:
 			return f.Err
-		case sojourn.FinishRepeated:
+		case driver.FinishRepeated:
 			f.Reason = "this step has reported before that the job is " + f.State.String()
 		}
 		return &sojourn.Error{Code: sojourn.CodeLeaseLost, Index: -1, Err: sojourn.ErrLeaseLost,
@@ -222,7 +224,7 @@ func (b *spareIDs) take(ctx context.Context, s *Store, now, n int64) (block, err
 	defer b.mu.Unlock()
 	if b.left.size < n || now-b.left.leased > sojourn.IDLife.Microseconds()/2 {
 		size := max(n, spareSize)
-		first, err := s.IDs(sojourn.WithCaller(ctx, nil), int(size)) // callers share the block
+		first, err := s.IDs(access.WithCaller(ctx, nil), int(size)) // callers share the block
 		if err != nil {
 			return block{}, err
 		}

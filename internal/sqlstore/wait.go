@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // hub wakes blocked calls. Its hints come from this process's commits, from the clock (a job is
@@ -39,10 +40,10 @@ type waiter struct {
 	opens         int64         // when a gate that holds its jobs back opens, or a poll step is due, microseconds; 0 = not known
 	wake          chan struct{} // capacity 1
 
-	request *sojourn.ClaimRequest // of a Claim
-	resting bool                  // it is asleep, so a transaction may run its request; see lend
-	lent    chan struct{}         // closed when the transaction that runs its request is over; nil if none does
-	given   *claimAnswer          // the result of that transaction, if it found jobs
+	request *driver.ClaimRequest // of a Claim
+	resting bool                 // it is asleep, so a transaction may run its request; see lend
+	lent    chan struct{}        // closed when the transaction that runs its request is over; nil if none does
+	given   *claimAnswer         // the result of that transaction, if it found jobs
 }
 
 func (h *hub) init(s *Store) { h.s, h.done, h.sooner = s, make(chan struct{}), make(chan struct{}, 1) }

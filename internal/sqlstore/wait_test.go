@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -48,7 +48,7 @@ func TestTimersOfWaitingClaims(t *testing.T) {
 				s := &Store{db: quiet{}, cfg: Config{Poll: c.poll}, clock: clock{wall: time.Now, driven: true}}
 				h := &s.hub
 				h.init(s)
-				w := &waiter{queues: []string{"q"}, kinds: []string{"k"}, pollable: []string{"k"}, request: &sojourn.ClaimRequest{}}
+				w := &waiter{queues: []string{"q"}, kinds: []string{"k"}, pollable: []string{"k"}, request: &driver.ClaimRequest{}}
 				cancel := h.wait(w)
 				<-w.wake // the poll loop has read the version
 				synctest.Wait()
@@ -76,7 +76,7 @@ func TestLockedRowsDoNotSpin(t *testing.T) {
 		s := &Store{db: quiet{}, cfg: Config{Poll: time.Second}, clock: clock{wall: time.Now, driven: true}}
 		h := &s.hub
 		h.init(s)
-		w := &waiter{queues: []string{"q"}, kinds: []string{"k"}, request: &sojourn.ClaimRequest{}}
+		w := &waiter{queues: []string{"q"}, kinds: []string{"k"}, request: &driver.ClaimRequest{}}
 		cancel := h.wait(w)
 		<-w.wake
 		synctest.Wait()

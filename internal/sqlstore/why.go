@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 const (
@@ -94,7 +96,7 @@ func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 
 // whyGates asks the gates about a job that a claim might take.
 func (t *tx) whyGates(w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
-	g := t.newLine(l.queue, sojourn.ClaimRequest{Max: 1})
+	g := t.newLine(l.queue, driver.ClaimRequest{Max: 1})
 	pass, err := g.look()
 	if pass != nil {
 		defer pass.end(at(t.now))
@@ -133,7 +135,7 @@ func (l *gatedLine) look() (*pass, error) {
 func (l *gatedLine) whyBehind(w *sojourn.Why, e *entrant) error {
 	w.Claimable, w.Waits = true, "for its turn and a worker"
 	first := l.flow.HeadFirst() && e.id == int64(l.flow.State.Head) // it is asked about before all others, regardless of the order
-	if first || !sojourn.Grouped(l.row.QueueSettings) || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
+	if first || !rules.Grouped(l.row.QueueSettings) || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
 		return nil
 	}
 	deep := 1
@@ -179,7 +181,7 @@ func (l *gatedLine) kinds(fn func(kind string) error) error {
 func (l *gatedLine) ahead1000(e *entrant) (n int64, err error) {
 	err = l.kinds(func(kind string) error {
 		q, args := qAheadOf, []any{l.queue, kind, e.r1, e.r2, e.id, sojourn.MaxAhead}
-		if sojourn.Grouped(l.row.QueueSettings) && e.lane >= laneCritical {
+		if rules.Grouped(l.row.QueueSettings) && e.lane >= laneCritical {
 			q, args = qAheadIn, append(args, e.lane)
 		}
 		more, err := l.num(q, args...)
@@ -205,7 +207,7 @@ func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
-		l := t.newLine(queue, sojourn.ClaimRequest{Max: 1})
+		l := t.newLine(queue, driver.ClaimRequest{Max: 1})
 		pass, err := l.look()
 		if pass != nil {
 			defer pass.end(at(t.now))

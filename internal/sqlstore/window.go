@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // The windows of a job move its run_at: they are stored with it and never change by themselves. The
@@ -26,7 +28,7 @@ func opening(us int64, p sojourn.Policy) int64 {
 	if len(p.Windows) == 0 {
 		return us
 	}
-	opens, err := sojourn.NextOpening(at(us), p.Windows...)
+	opens, err := rules.NextOpening(at(us), p.Windows...)
 	if err != nil {
 		return us + unreadable.Microseconds()
 	}
@@ -54,7 +56,7 @@ func (t *tx) mayStart(j *sojourn.Job, queue sojourn.Windows) error {
 }
 
 func (t *tx) neverOpen(j *sojourn.Job, all []sojourn.Windows, key string) error {
-	_, refused := sojourn.NextOpening(j.RunAt, all...)
+	_, refused := rules.NextOpening(j.RunAt, all...)
 	if refused == nil {
 		return nil
 	}
@@ -85,7 +87,7 @@ func (t *tx) putOff(l *live) (bool, error) {
 	if opening(t.now, l.Policy) <= t.now {
 		return false, nil
 	}
-	tr, err := sojourn.Decide(l.Row, sojourn.Event{Type: sojourn.EventWindowClosed})
+	tr, err := rules.Decide(l.Row, rules.Event{Type: rules.EventWindowClosed})
 	if err == nil {
 		_, err = t.apply(l, tr, change{})
 	}
@@ -98,7 +100,7 @@ const putOffRounds = 10
 
 // putOffFront puts off the next jobs in line, besides those that the claim has picked: the jobs of
 // a kind mostly have the same windows.
-func (c *claims) putOffFront(r sojourn.ClaimRequest) error {
+func (c *claims) putOffFront(r driver.ClaimRequest) error {
 	r.Max, r.Capacity = max(r.Max, 100), math.MaxInt64
 	picked, err := c.pick(r)
 	if err != nil {
@@ -128,7 +130,7 @@ func (t *tx) putOffUntil(l *live) int64 {
 	if err != nil {
 		return opening(t.now, l.Policy) // without the spread
 	}
-	until, err := sojourn.PutOff(l.ID, at(t.now), l.Policy.Windows, q.Windows)
+	until, err := rules.PutOff(l.ID, at(t.now), l.Policy.Windows, q.Windows)
 	if err != nil {
 		return t.now + unreadable.Microseconds()
 	}
@@ -145,7 +147,7 @@ func (t *tx) windowLeft(l *live) (time.Duration, error) {
 		return 0, err
 	}
 	const far = 35 * 24 * time.Hour // of windows that follow each other without a gap
-	shuts, err := sojourn.NextClosing(at(t.now), far, windowsOf(l.Policy, q.Windows)...)
+	shuts, err := rules.NextClosing(at(t.now), far, windowsOf(l.Policy, q.Windows)...)
 	if err != nil || shuts.Sub(at(t.now)) >= far {
 		return 0, nil // an unreadable window starts nothing: the step began before it was
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -30,7 +31,7 @@ type presence struct {
 const maxPresent = 10_000
 
 // come records the begin of a claim; the returned function records its end.
-func (p *present) come(r *sojourn.ClaimRequest, clock func() int64) (leave func()) {
+func (p *present) come(r *driver.ClaimRequest, clock func() int64) (leave func()) {
 	now := clock()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,7 +28,7 @@ var allowances = []allowance{
 	{"internal/sqlstore/batch.go", []string{"time.Now", "time.Since"}, "how long a transaction took: the next one waits for company a part of that"},
 	{"internal/sqlstore/vacuum.go", []string{"time.Now", "time.Since"}, "how long a vacuum took: the next one waits a multiple of that"},
 	{"internal/sqlstore/...", []string{"crypto/rand"}, "the name of an instance and the secret of its tokens, drawn once"},
-	{"internal/migrate/migratetest/...", []string{"math/rand/v2"}, "the moment at which a process of a test dies"},
+	{"internal/migration/migrationtest/...", []string{"math/rand/v2"}, "the moment at which a process of a test dies"},
 	{"internal/sqlstore/clocktest/...", []string{"math/rand/v2"}, "random schedules of a test, by a seed"},
 	{"internal/demo/...", []string{"time.Now", "time.Since", "time.Until", "math/rand/v2"}, "the other side: a gateway with its own clock and moods"},
 	{"internal/bench/...", []string{"time.Now", "time.Since"}, "a stopwatch"},

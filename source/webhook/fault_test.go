@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/source"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
 // faulty is a store whose Respond fails, or blocks until its context ends.
 type faulty struct {
-	sojourn.DriverStore
+	driver.Store
 	err   error
 	block chan struct{} // closed when Respond blocks
 }
@@ -41,7 +42,7 @@ func TestStoreFails(t *testing.T) {
 		"unknown_outcome": &sojourn.Error{Code: sojourn.CodeUnknown, Index: -1, Message: "the connection broke"},
 	} {
 		for _, err := range []error{err, fmt.Errorf("wrapped: %w", err)} {
-			s := newStage(t, sojourn.NewClient(&faulty{Store: must[*sojourn.Client](t)(sqlite.Open(":memory:")).Store(), err: err}))
+			s := newStage(t, sojourn.NewClient(&faulty{Store: driver.Of(must[*sojourn.Client](t)(sqlite.Open(":memory:"))), err: err}))
 			s.gets(503, want, "/respond/charge/42", "x", bearerOf(secret))
 			s.gets(503, want, "/webhook/bank", `{"order":"42"}`, sign(t, newSecret, "m", noon, `{"order":"42"}`))
 			if h := s.handled[0]; h.Status != 503 || h.Code != want || h.Endpoint != "shop" || h.Outcome != "" {
@@ -49,7 +50,7 @@ func TestStoreFails(t *testing.T) {
 			}
 		}
 	}
-	s := newStage(t, sojourn.NewClient(&faulty{Store: must[*sojourn.Client](t)(sqlite.Open(":memory:")).Store(), err: sojourn.ErrClosed}))
+	s := newStage(t, sojourn.NewClient(&faulty{Store: driver.Of(must[*sojourn.Client](t)(sqlite.Open(":memory:"))), err: sojourn.ErrClosed}))
 	s.gets(503, "unavailable", "/respond/charge/42", "x", bearerOf(secret))
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("POST", "/respond/charge/42", nil)
@@ -67,7 +68,7 @@ func TestStoreFails(t *testing.T) {
 // A store that hangs holds no sender longer than the timeout, and no more requests than fit are
 // held meanwhile.
 func TestStoreHangs(t *testing.T) {
-	f := &faulty{Store: must[*sojourn.Client](t)(sqlite.Open(":memory:")).Store(), block: make(chan struct{})}
+	f := &faulty{Store: driver.Of(must[*sojourn.Client](t)(sqlite.Open(":memory:"))), block: make(chan struct{})}
 	s := newStage(t, sojourn.NewClient(f))
 	s.open(func(o *Options) { o.Timeout, o.MaxInFlight = 500*time.Millisecond, 1 })
 	answered := make(chan struct{})

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 	"github.com/sojourn-queue/sojourn/source"
 	"github.com/sojourn-queue/sojourn/store/postgres"
@@ -101,7 +103,7 @@ func (s *stage) running(key string) sojourn.Job {
 func (s *stage) claim() sojourn.Job {
 	s.Helper()
 	s.claims++
-	got := must[[]sojourn.Claimed](s)(sojourn.Of(s.client).Claim(s.Context(), sojourn.ClaimRequest{Worker: "w", Number: s.claims, Queues: []string{"default"},
+	got := must[[]driver.Claimed](s)(driver.Of(s.client).Claim(s.Context(), driver.ClaimRequest{Worker: "w", Number: s.claims, Queues: []string{"default"},
 		Kinds: []string{"charge"}, Max: 1, Capacity: 1}))
 	if len(got) != 1 {
 		s.Fatalf("claimed %d jobs", len(got))
@@ -114,7 +116,7 @@ func (s *stage) claim() sojourn.Job {
 func (s *stage) finish(j sojourn.Job, o sojourn.Outcome) {
 	s.Helper()
 	o.Lease = j.Lease()
-	if f := must[[]sojourn.Finished](s)(sojourn.Of(s.client).Finish(s.Context(), []sojourn.Outcome{o})); f[0].Status != sojourn.FinishApplied {
+	if f := must[[]driver.Finished](s)(driver.Of(s.client).Finish(s.Context(), []sojourn.Outcome{o})); f[0].Status != driver.FinishApplied {
 		s.Fatal(f[0])
 	}
 }
@@ -284,8 +286,8 @@ func TestCapability(t *testing.T) {
 			s.Fatalf("attempt %d", j.Attempt)
 		}
 		s.finish(j, sojourn.Outcome{Type: sojourn.OutcomeAwait})
-		expired := must[string](s)(sojourn.ExpiringToken(j.Token, time.Now().Add(-time.Hour)))
-		soon := must[string](s)(sojourn.ExpiringToken(j.Token, time.Now().Add(time.Hour)))
+		expired := must[string](s)(access.Expiring(j.Token, time.Now().Add(-time.Hour)))
+		soon := must[string](s)(access.Expiring(j.Token, time.Now().Add(time.Hour)))
 		before := must[*sojourn.Job](s)(s.client.Get(s.Context(), j.ID))
 		s.gets(200, "stale", "/respond/"+old, "yes", nil)
 		s.gets(200, "stale", "/respond/"+expired, "yes", nil)
@@ -293,7 +295,7 @@ func TestCapability(t *testing.T) {
 			s.Errorf("a stale capability has changed the job: %+v", after)
 		}
 		s.unchanged(func() {
-			foreign := sojourn.NewToken([]byte("the secret of another store"), j.ID, 1, 2, 0)
+			foreign := access.NewCapability([]byte("the secret of another store"), j.ID, 1, 2, 0)
 			for _, bad := range []string{foreign, j.Token + "x", "1.1.1", "x", strings.Repeat("1", 300), strings.Replace(soon, ".", ".0", 1)} {
 				s.gets(404, "not_found", "/respond/"+bad, "yes", nil)
 			}

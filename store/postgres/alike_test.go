@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
@@ -48,7 +49,7 @@ type lineUp struct {
 	t      *testing.T
 	schema string
 	clock  time.Time
-	store  sojourn.DriverStore
+	store  driver.Store
 	starts *starts
 	line   []sojourn.ID // of the others
 }
@@ -82,7 +83,7 @@ func newLineUp(t *testing.T) *lineUp {
 }
 
 // open opens a store that knows nothing yet.
-func (l *lineUp) open(options ...Option) (sojourn.DriverStore, *starts) {
+func (l *lineUp) open(options ...Option) (driver.Store, *starts) {
 	l.t.Helper()
 	options = append(options, Schema(l.schema), Clock(func() time.Time { return l.clock }))
 	o, err := newOptions(options)
@@ -107,9 +108,9 @@ func (l *lineUp) open(options ...Option) (sojourn.DriverStore, *starts) {
 }
 
 // claim is a claim without the values that differ from schema to schema.
-func (l *lineUp) claim(s sojourn.DriverStore, number int64, most int) []sojourn.Claimed {
+func (l *lineUp) claim(s driver.Store, number int64, most int) []driver.Claimed {
 	l.t.Helper()
-	jobs, err := s.Claim(l.t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k", "l"}, Max: most,
+	jobs, err := s.Claim(l.t.Context(), driver.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k", "l"}, Max: most,
 		Capacity: 100, Lease: time.Minute})
 	if err != nil && sojourn.ErrorCode(err) != sojourn.CodeDrained {
 		l.t.Fatal(err)

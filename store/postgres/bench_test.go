@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // BenchmarkLife measures the whole life of a job, every operation durable: single enqueues from n
@@ -31,7 +32,7 @@ func benchmarkLife(b *testing.B, mode string, producers int) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	s := sojourn.Of(c)
+	s := driver.Of(c)
 	args := bytes.Repeat([]byte("1"), 100)
 	var made, done atomic.Int64
 	finished := make(chan struct{})
@@ -39,7 +40,7 @@ func benchmarkLife(b *testing.B, mode string, producers int) {
 	for w := range 8 {
 		workers.Go(func() {
 			for n := int64(1); ; n++ {
-				jobs, err := s.Claim(ctx, sojourn.ClaimRequest{Worker: fmt.Sprint("w", w), Number: n, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 100,
+				jobs, err := s.Claim(ctx, driver.ClaimRequest{Worker: fmt.Sprint("w", w), Number: n, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 100,
 					Capacity: 100, Wait: time.Second})
 				if err != nil {
 					return

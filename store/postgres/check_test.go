@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/checktest"
 )
@@ -30,7 +31,7 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 	}
 	var tables []string
 	var c *sojourn.Client
-	checktest.Run(t, open(t, Schema(schema), AutoMigrate()), "''::bytea", func(t *testing.T, plant string) sojourn.Checker {
+	checktest.Run(t, open(t, Schema(schema), AutoMigrate()), "''::bytea", func(t *testing.T, plant string) driver.Checker {
 		if c == nil { // keep the healthy tables beside
 			c = open(t, Schema(schema))
 			rows, err := conn.Query(t.Context(), "select tablename from pg_tables where schemaname = $1", schema)
@@ -51,7 +52,7 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 		if plant != "" && execute(t, plant) == 0 {
 			t.Error("the plant changed nothing:", plant)
 		}
-		return c.Store().(sojourn.Checker)
+		return c.Store().(driver.Checker)
 	})
 	c.Close()
 }
@@ -88,9 +89,9 @@ func TestDoctorReadsInSlices(t *testing.T) {
 	execute(t, testURL(t), "update "+schema+".sj_live set attempt = -1 where id = (select max(id) from "+schema+".sj_live)")
 
 	db.readLimit = 20 * time.Millisecond
-	var last sojourn.CheckProgress
+	var last driver.CheckProgress
 	reports, most := 0, int64(0)
-	found, err := s.CheckWith(t.Context(), func(p sojourn.CheckProgress) {
+	found, err := s.CheckWith(t.Context(), func(p driver.CheckProgress) {
 		most = max(most, p.Rows-last.Rows)
 		if p.Number < last.Number || p.Rows < last.Rows || p.Check == "" {
 			t.Errorf("%+v after %+v", p, last)
@@ -106,9 +107,9 @@ func TestDoctorReadsInSlices(t *testing.T) {
 	}
 	db.readLimit = readLimit
 	short, cancel := context.WithCancel(t.Context())
-	if _, err := s.CheckWith(short, func(sojourn.CheckProgress) { cancel() }); err != context.Canceled {
+	if _, err := s.CheckWith(short, func(driver.CheckProgress) { cancel() }); err != context.Canceled {
 		t.Errorf("a caller who went away: %v", err)
 	}
 }
 
-var _ sojourn.ProgressChecker = (*sqlstore.Store)(nil)
+var _ driver.ProgressChecker = (*sqlstore.Store)(nil)

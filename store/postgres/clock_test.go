@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clocktest"
 )
@@ -48,7 +48,7 @@ func drivenServer(t *testing.T) clocktest.Database {
 				t.Fatal(err)
 			}
 		},
-		Open: func(p clocktest.Process) sojourn.DriverStore {
+		Open: func(p clocktest.Process) driver.Store {
 			db, err := openDB(t.Context(), address, o)
 			if err != nil {
 				t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
@@ -14,7 +15,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, conforming)
 }
 
-func conforming(t *testing.T, o storetest.Options) sojourn.DriverStore {
+func conforming(t *testing.T, o storetest.Options) driver.Store {
 	t.Helper()
 	return openKept(t, append(wished(o), Schema(emptySchema(t)))...)
 }

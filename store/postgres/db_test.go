@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/worker"
 )
@@ -260,7 +261,7 @@ func TestOtherProcessesAreSeen(t *testing.T) {
 	ctx := context.Background()
 	claimed := make(chan int)
 	go func() {
-		jobs, err := sojourn.Of(a).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: 30 * time.Second})
+		jobs, err := driver.Of(a).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: 30 * time.Second})
 		if err != nil {
 			t.Error(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // job makes a random job.
@@ -55,7 +56,7 @@ func (w *twins) enqueue() {
 		jobs, w.jobs = append(jobs, j), keep(w, w.jobs, j)
 	}
 	partial := w.chance(50)
-	w.compare("Enqueue", func(s sojourn.DriverStore, _ int) any {
+	w.compare("Enqueue", func(s driver.Store, _ int) any {
 		done, err := s.Enqueue(w.ctx, append([]sojourn.Job{}, jobs...), partial)
 		var errs []error
 		for i := range done {
@@ -66,7 +67,7 @@ func (w *twins) enqueue() {
 }
 
 func (w *twins) claim() {
-	r := sojourn.ClaimRequest{Worker: fmt.Sprint("w", w.dice.IntN(differWorkers)), Queues: []string{"default", "slow"}, Kinds: []string{"charge", "mail"},
+	r := driver.ClaimRequest{Worker: fmt.Sprint("w", w.dice.IntN(differWorkers)), Queues: []string{"default", "slow"}, Kinds: []string{"charge", "mail"},
 		Max: 1 + w.dice.IntN(4), Capacity: int64(w.dice.IntN(6)), Lease: 30 * time.Second}
 	if w.chance(50) {
 		r.Decidable = []string{"mail"}
@@ -84,10 +85,10 @@ func (w *twins) claim() {
 		r.Number = w.claims[r.Worker]
 	}
 	w.last = r
-	var found [2][]sojourn.Claimed
-	w.compare("Claim", func(s sojourn.DriverStore, side int) any {
+	var found [2][]driver.Claimed
+	w.compare("Claim", func(s driver.Store, side int) any {
 		jobs, err := s.Claim(w.ctx, r)
-		found[side] = append([]sojourn.Claimed{}, jobs...)
+		found[side] = append([]driver.Claimed{}, jobs...)
 		return told(jobs, err)
 	})
 	for i := range min(len(found[0]), len(found[1])) {
@@ -161,7 +162,7 @@ func (w *twins) finish() {
 			both[side] = append(both[side], o)
 		}
 	}
-	w.compare("Finish", func(s sojourn.DriverStore, side int) any {
+	w.compare("Finish", func(s driver.Store, side int) any {
 		done, err := s.Finish(w.ctx, both[side])
 		var errs []error
 		for i := range done {
@@ -177,7 +178,7 @@ func (w *twins) save() {
 	if !ok {
 		return
 	}
-	item := sojourn.Saved{Log: []sojourn.LogLine{{Level: w.text(), Text: w.text()}}}
+	item := driver.Saved{Log: []sojourn.LogLine{{Level: w.text(), Text: w.text()}}}
 	if w.chance(50) {
 		item.Checkpoint = []byte(w.text())
 	}
@@ -188,16 +189,16 @@ func (w *twins) save() {
 	if w.chance(30) {
 		item.Key = w.key()
 	}
-	w.compare("Save", func(s sojourn.DriverStore, side int) any {
+	w.compare("Save", func(s driver.Store, side int) any {
 		item.Lease = l.lease[side]
-		errs, err := s.Save(w.ctx, []sojourn.Saved{item})
+		errs, err := s.Save(w.ctx, []driver.Saved{item})
 		return told(errorTexts(errs), err)
 	})
 }
 
 func (w *twins) extend() {
 	if l, ok := w.lease(); ok {
-		w.compare("Extend", func(s sojourn.DriverStore, side int) any { return told(s.Extend(w.ctx, []sojourn.Lease{l.lease[side]})) })
+		w.compare("Extend", func(s driver.Store, side int) any { return told(s.Extend(w.ctx, []sojourn.Lease{l.lease[side]})) })
 	}
 }
 
@@ -229,7 +230,7 @@ func (w *twins) respond() {
 			both[side] = append(both[side], r)
 		}
 	}
-	w.compare("Respond", func(s sojourn.DriverStore, side int) any { return told(s.Respond(w.ctx, both[side])) })
+	w.compare("Respond", func(s driver.Store, side int) any { return told(s.Respond(w.ctx, both[side])) })
 }
 
 // editInbox edits one of the newest responses, in any state, as an operator does.
@@ -249,7 +250,7 @@ func (w *twins) editInbox() {
 	default:
 		e.Kind, e.Key = w.kind(), w.key()
 	}
-	w.compare(fmt.Sprint("EditInbox ", e.Action), func(s sojourn.DriverStore, _ int) any {
+	w.compare(fmt.Sprint("EditInbox ", e.Action), func(s driver.Store, _ int) any {
 		return told(s.(sojourn.InboxKeeper).EditInbox(w.ctx, e))
 	})
 }
@@ -270,7 +271,7 @@ func (w *twins) edit() {
 		priority, queue, tags := int32(w.dice.IntN(9)), w.line(), []string{"c"}
 		e.Change = sojourn.Change{Priority: &priority, Queue: &queue, Tags: &tags}
 	}
-	w.compare(fmt.Sprint("Edit ", e.Action), func(s sojourn.DriverStore, _ int) any {
+	w.compare(fmt.Sprint("Edit ", e.Action), func(s driver.Store, _ int) any {
 		done, err := s.Edit(w.ctx, f, e)
 		var errs []error
 		for i := range done.Items {
@@ -284,12 +285,12 @@ func (w *twins) edit() {
 func (w *twins) queue() {
 	q := sojourn.QueueSettings{Paused: w.chance(30), Retention: sojourn.Retention{Age: time.Hour, Count: 20, FailedAge: 2 * time.Hour}}
 	name := w.line()
-	w.compare("SetQueue", func(s sojourn.DriverStore, _ int) any { return told(nil, s.SetQueue(w.ctx, name, q)) })
+	w.compare("SetQueue", func(s driver.Store, _ int) any { return told(nil, s.SetQueue(w.ctx, name, q)) })
 }
 
 func (w *twins) sweep() {
 	limit := oneOf(w, 3, 1000)
-	w.compare("Sweep", func(s sojourn.DriverStore, _ int) any { return told(s.Sweep(w.ctx, limit)) })
+	w.compare("Sweep", func(s driver.Store, _ int) any { return told(s.Sweep(w.ctx, limit)) })
 }
 
 // contentType returns a content type whose bytes are not parsed. A response that is refused for its

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
@@ -20,7 +21,7 @@ import (
 type twins struct {
 	*testing.T
 	ctx    context.Context
-	stores [2]sojourn.DriverStore
+	stores [2]driver.Store
 	dice   *rand.Rand
 	clock  struct {
 		sync.Mutex
@@ -33,7 +34,7 @@ type twins struct {
 	tokens [][2]string        // of the same job in each store
 	claims map[string]int64   // worker → number of its last claim
 	asked  []sojourn.Response // some responses, to repeat
-	last   sojourn.ClaimRequest
+	last   driver.ClaimRequest
 	tally  map[string]int
 }
 
@@ -72,7 +73,7 @@ func TestTwins(t *testing.T) {
 	defer lite.Close()
 	big := open(t, Clock(now), InboxTTL(time.Hour), MaxBytes(1000), Schema(newSchema(t)), AutoMigrate())
 	defer big.Close()
-	w.stores = [2]sojourn.DriverStore{sojourn.Of(lite), sojourn.Of(big)}
+	w.stores = [2]driver.Store{driver.Of(lite), driver.Of(big)}
 	for n := range ops {
 		w.step(n)
 		w.compare(fmt.Sprintf("the newest after operation %d", n), w.newest)
@@ -87,7 +88,7 @@ func TestTwins(t *testing.T) {
 		w.sweep()
 	}
 	for i, s := range w.stores {
-		if found, err := s.(sojourn.Checker).Check(w.ctx); err != nil || len(found) > 0 {
+		if found, err := s.(driver.Checker).Check(w.ctx); err != nil || len(found) > 0 {
 			t.Errorf("doctor of store %d: %v %v", i, found, err)
 		}
 	}
@@ -95,7 +96,7 @@ func TestTwins(t *testing.T) {
 }
 
 // compare makes the same call to both stores and wants the same answer.
-func (w *twins) compare(what string, ask func(s sojourn.DriverStore, side int) any) {
+func (w *twins) compare(what string, ask func(s driver.Store, side int) any) {
 	w.Helper()
 	var texts [2]string
 	for i, s := range w.stores {
@@ -117,7 +118,7 @@ func (w *twins) compare(what string, ask func(s sojourn.DriverStore, side int) a
 
 // told is an answer with its error as text, without the random values of each store.
 func told(answer any, err error) any {
-	if claimed, ok := answer.([]sojourn.Claimed); ok {
+	if claimed, ok := answer.([]driver.Claimed); ok {
 		for i := range claimed {
 			claimed[i].Job = masked(claimed[i].Job)
 		}
@@ -142,14 +143,14 @@ func errorTexts(errs []error) (texts []string) {
 	return texts
 }
 
-func (w *twins) newest(s sojourn.DriverStore, _ int) any {
+func (w *twins) newest(s driver.Store, _ int) any {
 	jobs, err1 := s.Find(w.ctx, sojourn.Filter{Newest: true, Limit: 60, Full: true})
 	inbox, err2 := s.Inbox(w.ctx, sojourn.InboxFilter{Limit: 30})
 	queues, err3 := s.Queues(w.ctx)
 	return []any{told(jobs, err1), told(inbox, err2), told(queues, err3)}
 }
 
-func (w *twins) everything(s sojourn.DriverStore, _ int) any {
+func (w *twins) everything(s driver.Store, _ int) any {
 	var all []any
 	for after := sojourn.ID(0); ; {
 		jobs, err := s.Find(w.ctx, sojourn.Filter{After: after, Limit: 500, Full: true})
@@ -212,7 +213,7 @@ func (w *twins) id() sojourn.ID {
 	if len(w.ids) == 0 || w.clock.at.Sub(w.leased) > sojourn.IDLife-time.Minute {
 		n := 20 + w.dice.IntN(30)
 		var first sojourn.ID
-		w.compare("IDs", func(s sojourn.DriverStore, _ int) any {
+		w.compare("IDs", func(s driver.Store, _ int) any {
 			var err error
 			first, err = s.IDs(w.ctx, n)
 			return told(first, err)

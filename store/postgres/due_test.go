@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // TestOwnScheduleNeedsNoPoll: spec:P3, spec:O7. A waiting claim gets the jobs that its own process
@@ -12,10 +13,10 @@ import (
 func TestOwnScheduleNeedsNoPoll(t *testing.T) {
 	c := open(t, Schema(newSchema(t)), AutoMigrate(), func(o *options) { o.poll = time.Hour })
 	defer c.Close()
-	s := sojourn.Of(c)
+	s := driver.Of(c)
 	const delay = 200 * time.Millisecond
-	request := sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: 20 * time.Second}
-	var last sojourn.Claimed
+	request := driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: 20 * time.Second}
+	var last driver.Claimed
 	for what, schedule := range map[string]func() error{
 		"an enqueue": func() error {
 			_, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Delay(delay)))
@@ -38,7 +39,7 @@ func TestOwnScheduleNeedsNoPoll(t *testing.T) {
 			t.Fatal(jobs, err)
 		}
 		last = jobs[0]
-		waiting := make(chan []sojourn.Claimed)
+		waiting := make(chan []driver.Claimed)
 		go func() {
 			jobs, err := s.Claim(t.Context(), request)
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
@@ -68,7 +69,7 @@ func TestFailover(t *testing.T) {
 type failover struct {
 	t                *testing.T
 	primary, standby *pgtest.Cluster
-	store            sojourn.DriverStore
+	store            driver.Store
 	base             sojourn.ID
 	lease            sojourn.Lease
 
@@ -105,7 +106,7 @@ func newFailover(t *testing.T, local bool, limit time.Duration) *failover {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	f.store = sojourn.Of(c)
+	f.store = driver.Of(c)
 	ctx := t.Context()
 	if f.base, err = f.store.IDs(ctx, 100); err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func newFailover(t *testing.T, local bool, limit time.Duration) *failover {
 	if _, err := f.store.Enqueue(ctx, jobs, false); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.store.Claim(ctx, sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"work"}, Kinds: []string{"k"}, Max: 1, Capacity: 10, Lease: time.Hour})
+	got, err := f.store.Claim(ctx, driver.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"work"}, Kinds: []string{"k"}, Max: 1, Capacity: 10, Lease: time.Hour})
 	if err != nil || len(got) != 1 {
 		t.Fatalf("claimed %d jobs: %v", len(got), err)
 	}

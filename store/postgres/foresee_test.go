@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // together runs calls so that they share one transaction: an enqueue before them waits for a key
@@ -67,7 +68,7 @@ func TestClaimsOfOneTransactionLookForThemselves(t *testing.T) {
 	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Weight(5))); err != nil {
 		t.Fatal(err)
 	}
-	var found [2][]sojourn.Claimed
+	var found [2][]driver.Claimed
 	claim := func(i int, capacity int64) func() {
 		return func() { found[i] = claimAll(t, c, []string{"a", "b"}[i], capacity) }
 	}
@@ -85,7 +86,7 @@ func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
 	if _, err := c.Enqueue(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
-	var found []sojourn.Claimed
+	var found []driver.Claimed
 	changed := []byte(`"new"`)
 	// The claim first: an edit that waits alone is worth a transaction of its own.
 	together(t, c, schema, func() { found = claimAll(t, c, "w", 10) }, func() {
@@ -99,9 +100,9 @@ func TestClaimSeesWhatItsTransactionHasChanged(t *testing.T) {
 	}
 }
 
-func claimAll(t *testing.T, c *sojourn.Client, worker string, capacity int64) []sojourn.Claimed {
+func claimAll(t *testing.T, c *sojourn.Client, worker string, capacity int64) []driver.Claimed {
 	t.Helper()
-	jobs, err := sojourn.Of(c).Claim(t.Context(), sojourn.ClaimRequest{Worker: worker, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: capacity})
+	jobs, err := driver.Of(c).Claim(t.Context(), driver.ClaimRequest{Worker: worker, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: capacity})
 	if err != nil {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -52,7 +53,7 @@ func TestGuessesAreAsked(t *testing.T) {
 			}
 			defer b.Close()
 			claim := func(number int64, atMost int) (args []string) {
-				jobs, _ := sojourn.Of(a).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"},
+				jobs, _ := driver.Of(a).Claim(t.Context(), driver.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"},
 					Max: atMost, Capacity: 9})
 				for _, j := range jobs {
 					args = append(args, strings.Trim(string(j.Job.Args), `"`))
@@ -143,7 +144,7 @@ func (c *counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDat
 
 // openCounted opens a store in a new schema and counts the messages of its connections. off shifts
 // the clock of this process.
-func openCounted(t *testing.T) (s sojourn.DriverStore, c *counted, off *atomic.Int64) {
+func openCounted(t *testing.T) (s driver.Store, c *counted, off *atomic.Int64) {
 	t.Helper()
 	schema := newSchema(t)
 	open(t, Schema(schema), AutoMigrate()).Close()
@@ -189,7 +190,7 @@ func TestEndsAreOneMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		job, before := claimOne(t, s), c.messages.Load()
-		if f := finishOne(t, s, job); f.Status != sojourn.FinishApplied {
+		if f := finishOne(t, s, job); f.Status != driver.FinishApplied {
 			t.Fatal(f)
 		}
 		sent += c.messages.Load() - before
@@ -212,7 +213,7 @@ func TestGuessedClock(t *testing.T) {
 			job := enqueued(t, s)
 			claimed := claimOne(t, s)
 			off.Add(int64(10 * time.Minute))
-			if f := finishOne(t, s, claimed); f.Status != sojourn.FinishApplied {
+			if f := finishOne(t, s, claimed); f.Status != driver.FinishApplied {
 				t.Fatal(f)
 			}
 			ended, err := sojourn.NewClient(s).Get(t.Context(), claimed.Job.ID)
@@ -224,7 +225,7 @@ func TestGuessedClock(t *testing.T) {
 }
 
 // enqueued stores a job and reads it.
-func enqueued(t *testing.T, s sojourn.DriverStore) *sojourn.Job {
+func enqueued(t *testing.T, s driver.Store) *sojourn.Job {
 	t.Helper()
 	one := newOne(t, s)
 	if _, err := s.Enqueue(t.Context(), one, false); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
@@ -20,7 +21,7 @@ var kept struct {
 
 // openKept is Open over connections that an earlier store over the same tables has left, if there
 // are any.
-func openKept(t testing.TB, list ...Option) sojourn.DriverStore {
+func openKept(t testing.TB, list ...Option) driver.Store {
 	t.Helper()
 	o, err := newOptions(list)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
@@ -77,7 +78,7 @@ func TestLimitOnNodes(t *testing.T) {
 			t.Error("a node ended by itself:", err)
 		}
 	}
-	if found, err := c.Store().(sojourn.Checker).Check(ctx); err != nil || len(found) > 0 {
+	if found, err := c.Store().(driver.Checker).Check(ctx); err != nil || len(found) > 0 {
 		t.Errorf("doctor: %v %v", found, err)
 	}
 	if w.kills == 0 || watch.most < limit {

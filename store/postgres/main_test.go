@@ -5,13 +5,13 @@ import (
 	"os"
 	"testing"
 
-	"github.com/sojourn-queue/sojourn/internal/migrate/migratetest"
+	"github.com/sojourn-queue/sojourn/internal/migration/migrationtest"
 )
 
 // The test binary is also the processes that TestNodes kills.
 func TestMain(m *testing.M) {
 	if command := os.Getenv("SOJOURN_TEST_MIGRATE"); command != "" {
-		if err := migratetest.Child(migrations(os.Getenv("SOJOURN_TEST_POSTGRES"), os.Getenv("SOJOURN_TEST_SCHEMA")), command); err != nil {
+		if err := migrationtest.Child(migrations(os.Getenv("SOJOURN_TEST_POSTGRES"), os.Getenv("SOJOURN_TEST_SCHEMA")), command); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

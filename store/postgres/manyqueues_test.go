@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
@@ -22,8 +23,8 @@ func TestNewQueuesAskByIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		caller := &sojourn.Caller{Token: "t", Grants: []sojourn.Grant{{Verbs: []sojourn.Verb{sojourn.VerbAdmin}}}, MaxQueues: 100_000}
-		ctx := sojourn.WithCaller(t.Context(), caller)
+		caller := &access.Caller{Token: "t", Grants: []access.Grant{{Verbs: []access.Verb{access.VerbAdmin}}}, MaxQueues: 100_000}
+		ctx := access.WithCaller(t.Context(), caller)
 		round++
 		jobs := make([]*sojourn.Job, batch)
 		for i := range jobs {

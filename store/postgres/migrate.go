@@ -5,14 +5,14 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/migrate"
 )
 
 // OpenMigrator connects to a database to migrate the tables of a store, in any version; see
-// sojourn.Migrator.
-func OpenMigrator(address string, list ...Option) (sojourn.Migrator, error) {
+// migrate.Migrator.
+func OpenMigrator(address string, list ...Option) (migrate.Migrator, error) {
 	o, err := newOptions(list)
 	if err == nil {
 		o, err = o.from(address)
@@ -29,7 +29,7 @@ func OpenMigrator(address string, list ...Option) (sojourn.Migrator, error) {
 	return o.tend(db), nil
 }
 
-func (o options) tend(db *DB) *migrate.Migrator {
+func (o options) tend(db *DB) *migration.Migrator {
 	now := time.Now
 	if o.clock != nil {
 		now = o.clock
@@ -38,7 +38,7 @@ func (o options) tend(db *DB) *migrate.Migrator {
 	if o.schema != "" {
 		before = append(before, "create schema if not exists "+o.schema)
 	}
-	return migrate.New(db, o.tables(), now, before...)
+	return migration.New(db, o.tables(), now, before...)
 }
 
 var errRehearsed = errors.New("rehearsed")

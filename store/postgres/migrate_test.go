@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
-	"github.com/sojourn-queue/sojourn/internal/migrate/migratetest"
+	"github.com/sojourn-queue/sojourn/internal/migration"
+	"github.com/sojourn-queue/sojourn/internal/migration/migrationtest"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/migrate"
 )
 
 // moreSteps are the real migrations and two of the test.
@@ -20,13 +21,13 @@ func moreSteps() []sqldb.Migration {
 	if err != nil {
 		panic(err)
 	}
-	return migratetest.Steps(d.Migrations[len(d.Migrations)-1], "select i, 'row ' || i from generate_series(1, 50000) i")
+	return migrationtest.Steps(d.Migrations[len(d.Migrations)-1], "select i, 'row ' || i from generate_series(1, 50000) i")
 }
 
 // migrations is a schema with these steps.
-func migrations(address, schema string) migratetest.Database {
-	return migratetest.Database{
-		Open: func(between func(sqldb.DB) sqldb.DB) (sojourn.Migrator, error) {
+func migrations(address, schema string) migrationtest.Database {
+	return migrationtest.Database{
+		Open: func(between func(sqldb.DB) sqldb.DB) (migrate.Migrator, error) {
 			o, err := newOptions([]Option{Schema(schema), func(o *options) { o.more = moreSteps() }})
 			if err != nil {
 				return nil, err
@@ -35,21 +36,21 @@ func migrations(address, schema string) migratetest.Database {
 			if err != nil || between == nil {
 				return o.tend(db), err
 			}
-			return migrate.New(between(db), o.tables(), time.Now, "create schema if not exists "+schema), nil
+			return migration.New(between(db), o.tables(), time.Now, "create schema if not exists "+schema), nil
 		},
 		Start: func(command string) func() (string, error) {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), "SOJOURN_TEST_MIGRATE="+command, "SOJOURN_TEST_SCHEMA="+schema, "SOJOURN_TEST_POSTGRES="+address)
-			return migratetest.Command(cmd)
+			return migrationtest.Command(cmd)
 		},
 	}
 }
 
-func TestMigrationsKilled(t *testing.T) { migratetest.Kill(t, migrations(testURL(t), newSchema(t))) }
+func TestMigrationsKilled(t *testing.T) { migrationtest.Kill(t, migrations(testURL(t), newSchema(t))) }
 
 func TestMigrationsTogether(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
-	migratetest.Together(t, migrations(address, schema), 3)
+	migrationtest.Together(t, migrations(address, schema), 3)
 	execute(t, address, "drop schema "+schema+" restrict") // fails if the ways down have left anything
 }
 
@@ -105,7 +106,7 @@ func TestMigrationsVanish(t *testing.T) {
 
 func TestMigrationHistory(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)
-	migratetest.History(t, migrations(address, schema), func(q string) { execute(t, address, "set search_path = "+schema+"; "+q) })
+	migrationtest.History(t, migrations(address, schema), func(q string) { execute(t, address, "set search_path = "+schema+"; "+q) })
 	execute(t, address, "drop schema "+schema+" restrict")
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // span is one run of a handler, as its process has told. The clock is the machine's, the same for
@@ -215,7 +216,7 @@ func (w *witness) audit(t *testing.T, c *sojourn.Client, n int) {
 	if w.kills == 0 || len(w.answered) == 0 {
 		t.Error("the test shows nothing")
 	}
-	if found, err := c.Store().(sojourn.Checker).Check(ctx); err != nil || len(found) > 0 {
+	if found, err := c.Store().(driver.Checker).Check(ctx); err != nil || len(found) > 0 {
 		t.Errorf("doctor: %v %v", found, err)
 	}
 	t.Logf("%d jobs, %d completed, %d kill -9, %d steps, %d overlap, %d answers acknowledged, %d lost", n, completed, w.kills, steps, overlaps, len(w.answered), lost)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // TestOneAnswerForOneNumber: a claim that is repeated at another node, while the first call is
@@ -14,7 +15,7 @@ func TestOneAnswerForOneNumber(t *testing.T) {
 	b := open(t, Schema(schema))
 	t.Cleanup(func() { a.Close(); b.Close() })
 	claim := func(c *sojourn.Client, number int64) (ids []sojourn.ID) {
-		jobs, err := sojourn.Of(c).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+		jobs, err := driver.Of(c).Claim(t.Context(), driver.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 		if err != nil {
 			t.Error(err)
 		}

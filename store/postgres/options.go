@@ -6,14 +6,15 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // Option changes how a store opens.
 type Option func(*options)
 
 type options struct {
-	throttlers map[string]sojourn.Throttler
-	rules      func(text string) (sojourn.Throttler, error)
+	throttlers map[string]throttle.Throttler
+	rules      func(text string) (throttle.Throttler, error)
 	maxBytes   int
 	clock      func() time.Time // nil: the clock of the database
 	inboxTTL   time.Duration    // 0: the store's default
@@ -68,10 +69,10 @@ var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 // transaction, so it must be quick and must not call the store. The queue's setting throttle
 // becomes "go", unless it has a rule: from then on processes without a throttler for it start none
 // of its jobs.
-func Throttle(queue string, t sojourn.Throttler) Option {
+func Throttle(queue string, t throttle.Throttler) Option {
 	return func(o *options) {
 		if o.throttlers == nil {
-			o.throttlers = map[string]sojourn.Throttler{}
+			o.throttlers = map[string]throttle.Throttler{}
 		}
 		o.throttlers[queue] = t
 	}
@@ -79,7 +80,7 @@ func Throttle(queue string, t sojourn.Throttler) Option {
 
 // Rules enables the store to compile the throttle setting of queues: pass rule.Throttlers().
 // Without it no job starts in a queue that has a rule, and why reports that.
-func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
+func Rules(compile func(text string) (throttle.Throttler, error)) Option {
 	return func(o *options) { o.rules = compile }
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
@@ -24,7 +25,7 @@ type said struct {
 }
 
 // oracle compares the answers to callers with the stored jobs, and lists the contradictions.
-func oracle(t *testing.T, store sojourn.DriverStore, all []said) (wrong []string) {
+func oracle(t *testing.T, store driver.Store, all []said) (wrong []string) {
 	t.Helper()
 	told := map[string]int{}
 	for _, s := range all {
@@ -51,7 +52,7 @@ func oracle(t *testing.T, store sojourn.DriverStore, all []said) (wrong []string
 	return wrong
 }
 
-func enqueueOne(ctx context.Context, store sojourn.DriverStore, id sojourn.ID) said {
+func enqueueOne(ctx context.Context, store driver.Store, id sojourn.ID) said {
 	j := sojourn.NewJob("k", []byte("1"))
 	j.ID = id
 	e, err := store.Enqueue(ctx, []sojourn.Job{*j}, false)
@@ -92,7 +93,7 @@ func postOne(t *testing.T, ctx context.Context, base string, id sojourn.ID) said
 
 // storm is a store and a server over it, called by groups of callers.
 type storm struct {
-	store sojourn.DriverStore
+	store driver.Store
 	http  string
 	acked atomic.Int64
 
@@ -121,13 +122,13 @@ func newStorm(t *testing.T, address string, options ...Option) *storm {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	h, err := server.New(t.Context(), sojourn.Of(c), server.Options{Open: true})
+	h, err := server.New(t.Context(), driver.Of(c), server.Options{Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
-	st := &storm{store: sojourn.Of(c), http: s.URL}
+	st := &storm{store: driver.Of(c), http: s.URL}
 	st.id(t) // leases, before anything goes wrong
 	return st
 }
@@ -177,7 +178,7 @@ func TestCommitAnswerLost(t *testing.T) {
 			all := s.blow(t, 16, func() bool { return p.Left() > 0 })
 			direct := open(t, schema)
 			defer direct.Close()
-			wrong := oracle(t, sojourn.Of(direct), all)
+			wrong := oracle(t, driver.Of(direct), all)
 			if control := name == "control"; control != (len(wrong) > 0) {
 				t.Errorf("contradictions: %q", wrong)
 			}

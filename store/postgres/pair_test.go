@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
@@ -16,33 +17,33 @@ import (
 // process's cache.
 func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
-	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) driver.Store {
 		options := append(wished(o), Schema(emptySchema(t)), func(o *options) { o.poll = 20 * time.Millisecond })
-		return &pair{stores: [2]sojourn.DriverStore{openKept(t, options...), openKept(t, options...)}}
+		return &pair{stores: [2]driver.Store{openKept(t, options...), openKept(t, options...)}}
 	})
 }
 
 // pair sends every other call to the other store.
 type pair struct {
-	stores [2]sojourn.DriverStore
+	stores [2]driver.Store
 	calls  atomic.Int64
 }
 
-func (p *pair) next() sojourn.DriverStore { return p.stores[p.calls.Add(1)%2] }
+func (p *pair) next() driver.Store { return p.stores[p.calls.Add(1)%2] }
 
-func (p *pair) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (p *pair) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	return p.next().Claim(ctx, r)
 }
 
-func (p *pair) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.Lost, error) {
+func (p *pair) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
 	return p.next().Extend(ctx, leases)
 }
 
-func (p *pair) Save(ctx context.Context, items []sojourn.Saved) ([]error, error) {
+func (p *pair) Save(ctx context.Context, items []driver.Saved) ([]error, error) {
 	return p.next().Save(ctx, items)
 }
 
-func (p *pair) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
+func (p *pair) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {
 	return p.next().Finish(ctx, outcomes)
 }
 
@@ -104,7 +105,7 @@ func (p *pair) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Resp
 	return p.next().Inbox(ctx, f)
 }
 
-func (p *pair) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
+func (p *pair) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
 	return p.next().Sweep(ctx, limit)
 }
 
@@ -112,11 +113,11 @@ func (p *pair) Status(ctx context.Context) (sojourn.Status, error) { return p.ne
 
 func (p *pair) Close() error { return errors.Join(p.stores[0].Close(), p.stores[1].Close()) }
 
-func (p *pair) Check(ctx context.Context) ([]sojourn.Violation, error) {
-	return p.next().(sojourn.Checker).Check(ctx)
+func (p *pair) Check(ctx context.Context) ([]driver.Violation, error) {
+	return p.next().(driver.Checker).Check(ctx)
 }
 
-func (p *pair) Checks() []string { return p.next().(sojourn.Checker).Checks() }
+func (p *pair) Checks() []string { return p.next().(driver.Checker).Checks() }
 
 // Nudge makes the blocked calls of both look again.
 func (p *pair) Nudge() {
@@ -138,7 +139,7 @@ func TestAwaitedKeysRace(t *testing.T) {
 		if _, err := a.Enqueue(ctx, sojourn.NewJob("k", nil)); err != nil {
 			t.Fatal(err)
 		}
-		jobs, err := sojourn.Of(a).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+		jobs, err := driver.Of(a).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
@@ -152,7 +153,7 @@ func TestAwaitedKeysRace(t *testing.T) {
 			answered <- err
 		}()
 		wait := sojourn.Outcome{Lease: jobs[0].Lease, Type: sojourn.OutcomeAwait, Wait: sojourn.Wait{Keys: []string{key, key + " too"}}}
-		_, err = sojourn.Of(a).Finish(ctx, []sojourn.Outcome{wait})
+		_, err = driver.Of(a).Finish(ctx, []sojourn.Outcome{wait})
 		if err := errors.Join(err, <-answered); err != nil {
 			t.Fatal(err)
 		}
@@ -177,11 +178,11 @@ func TestSweepLooksAgain(t *testing.T) {
 	if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("order"))); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+	jobs, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 	if err != nil || len(jobs) != 1 {
 		t.Fatal(jobs, err)
 	}
-	if _, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeAwait}}); err != nil {
+	if _, err := driver.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeAwait}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody's", Body: []byte(`"paid"`)}); err != nil {
@@ -191,7 +192,7 @@ func TestSweepLooksAgain(t *testing.T) {
 	if j, err := c.Get(ctx, jobs[0].Job.ID); err != nil || j.State != sojourn.Awaiting {
 		t.Fatal(j.State, err)
 	}
-	if _, err := sojourn.Of(c).Sweep(ctx, 100); err != nil {
+	if _, err := driver.Of(c).Sweep(ctx, 100); err != nil {
 		t.Fatal(err)
 	}
 	if j, err := c.Get(ctx, jobs[0].Job.ID); err != nil || !j.Resumed || j.Response == nil || string(j.Response.Body) != `"paid"` {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
 )
@@ -124,7 +125,7 @@ func TestPollsAskByIndex(t *testing.T) {
 		}
 		for range claims {
 			request.Number++
-			if jobs, err := sojourn.Of(c).Claim(t.Context(), request); err != nil || len(jobs) > 0 {
+			if jobs, err := driver.Of(c).Claim(t.Context(), request); err != nil || len(jobs) > 0 {
 				t.Fatal(jobs, err)
 			}
 		}
@@ -181,9 +182,9 @@ func liveTogether(t *testing.T, c *sojourn.Client, from, to int) {
 	if _, err := c.EnqueueAll(t.Context(), jobs); err != nil {
 		t.Fatal(err)
 	}
-	request := sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: to - from, Capacity: int64(to - from)}
+	request := driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: to - from, Capacity: int64(to - from)}
 	for _, end := range []sojourn.OutcomeType{sojourn.OutcomeAwait, sojourn.OutcomeCompleted} {
-		claimed, err := sojourn.Of(c).Claim(t.Context(), request)
+		claimed, err := driver.Of(c).Claim(t.Context(), request)
 		if err != nil || len(claimed) != len(jobs) {
 			t.Fatal(len(claimed), err)
 		}
@@ -191,7 +192,7 @@ func liveTogether(t *testing.T, c *sojourn.Client, from, to int) {
 		for i := range claimed {
 			outcomes[i] = sojourn.Outcome{Lease: claimed[i].Lease, Type: end}
 		}
-		if _, err := sojourn.Of(c).Finish(t.Context(), outcomes); err != nil {
+		if _, err := driver.Of(c).Finish(t.Context(), outcomes); err != nil {
 			t.Fatal(err)
 		}
 		if end != sojourn.OutcomeAwait {
@@ -265,7 +266,7 @@ func scans(t *testing.T, schema string) map[string]int64 {
 // busyDay runs each frequent operation once.
 func busyDay(t *testing.T, c *sojourn.Client) {
 	t.Helper()
-	ctx, s := context.Background(), sojourn.Of(c)
+	ctx, s := context.Background(), driver.Of(c)
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
@@ -277,7 +278,7 @@ func busyDay(t *testing.T, c *sojourn.Client) {
 	}
 	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("0"), sojourn.OnKeyConflict(sojourn.Replace))))
 	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Delay(time.Millisecond))))
-	r := sojourn.ClaimRequest{Worker: fmt.Sprint("w", time.Now().UnixNano()), Number: 1, Queues: []string{"default"}, Kinds: []string{"k"}, Decidable: []string{"k"},
+	r := driver.ClaimRequest{Worker: fmt.Sprint("w", time.Now().UnixNano()), Number: 1, Queues: []string{"default"}, Kinds: []string{"k"}, Decidable: []string{"k"},
 		Max: 8, Capacity: 8}
 	jobs, err := s.Claim(ctx, r)
 	if err != nil || len(jobs) != 8 {
@@ -285,7 +286,7 @@ func busyDay(t *testing.T, c *sojourn.Client) {
 	}
 	must(s.Claim(ctx, r)) // repeated
 	text := "x"
-	must(s.Save(ctx, []sojourn.Saved{{Lease: jobs[0].Lease, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "x"}}}}))
+	must(s.Save(ctx, []driver.Saved{{Lease: jobs[0].Lease, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "x"}}}}))
 	must(s.Extend(ctx, []sojourn.Lease{jobs[0].Lease, {ID: 1, Epoch: 999, Worker: "x"}}))
 	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: jobs[1].Job.Key}))
 	for range 2 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
@@ -103,14 +104,14 @@ func TestPooler(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: kind, Number: int64(i + 1), Queues: []string{"default"}, Kinds: []string{kind},
+				jobs, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: kind, Number: int64(i + 1), Queues: []string{"default"}, Kinds: []string{kind},
 					Max: 10, Capacity: 10, Wait: 10 * time.Second})
 				if err != nil || len(jobs) != 1 {
 					t.Error(len(jobs), err)
 					return
 				}
-				done, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
-				if err != nil || done[0].Status != sojourn.FinishApplied {
+				done, err := driver.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
+				if err != nil || done[0].Status != driver.FinishApplied {
 					t.Error(done, err)
 					return
 				}
@@ -118,7 +119,7 @@ func TestPooler(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if found, err := c.Store().(sojourn.Checker).Check(ctx); err != nil || len(found) > 0 {
+	if found, err := c.Store().(driver.Checker).Check(ctx); err != nil || len(found) > 0 {
 		t.Error(found, err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -65,7 +65,7 @@ func (o options) fit(ctx context.Context, db *DB) error {
 	}
 	schema, err := m.Schema(ctx)
 	if err == nil {
-		err = migrate.Fits(schema, db.location)
+		err = migration.Fits(schema, db.location)
 	}
 	return err
 }

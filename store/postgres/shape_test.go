@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // elsewhere begins a transaction of another client, which ends with the test.
@@ -70,7 +71,7 @@ func TestGuessedPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	all.Wait()
-	if first := claimOne(t, sojourn.Of(a)); first.Job.ID != urgent {
+	if first := claimOne(t, driver.Of(a)); first.Job.ID != urgent {
 		t.Errorf("job %d comes before the most urgent one, %d", first.Job.ID, urgent)
 	}
 }
@@ -99,15 +100,15 @@ func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 		}
 	}
 	until(t, "the start of what is due", func() bool {
-		if _, err := sojourn.Of(c).Sweep(t.Context(), 100); err != nil {
+		if _, err := driver.Of(c).Sweep(t.Context(), 100); err != nil {
 			t.Fatal(err)
 		}
 		queues, err := c.Store().Queues(t.Context())
 		return err == nil && queues[0].Counts[sojourn.Ready] == 20
 	})
 	swept := make(chan error, 1)
-	go func() { _, err := sojourn.Of(c).Sweep(t.Context(), 1); swept <- err }() // one piece: the waiting is none
-	time.Sleep(300 * time.Millisecond)                                      // it waits for 2 s; if it has not looked yet it finds no writer, and the test proves less
+	go func() { _, err := driver.Of(c).Sweep(t.Context(), 1); swept <- err }() // one piece: the waiting is none
+	time.Sleep(300 * time.Millisecond)                                         // it waits for 2 s; if it has not looked yet it finds no writer, and the test proves less
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -119,14 +120,14 @@ func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 		t.Error("a sweep that has waited for the last of those who had written does not begin")
 	}
 	until(t, "the end of the reshaping", func() bool {
-		if _, err := sojourn.Of(c).Sweep(t.Context(), 100); err != nil {
+		if _, err := driver.Of(c).Sweep(t.Context(), 100); err != nil {
 			t.Error(err)
 		}
 		var under int
 		one(t, "select count(*) from "+schema+".sj_queue where reshape >= 0 and name = $1", "default", &under)
 		return under == 0
 	})
-	if first := claimOne(t, sojourn.Of(c)); first.Job.ID != urgent.ID {
+	if first := claimOne(t, driver.Of(c)); first.Job.ID != urgent.ID {
 		t.Errorf("job %d comes before the most urgent one, %d", first.Job.ID, urgent.ID)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // TestFinishTrusts: the end of a step does not read the row that this process's claim has written
@@ -17,7 +18,7 @@ func TestFinishTrusts(t *testing.T) {
 		if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
 			t.Fatal(err)
 		}
-		if f := finishOne(t, sojourn.Of(c), claimOne(t, sojourn.Of(c))); f.Status != sojourn.FinishApplied {
+		if f := finishOne(t, driver.Of(c), claimOne(t, driver.Of(c))); f.Status != driver.FinishApplied {
 			t.Fatal(f)
 		}
 	}
@@ -34,10 +35,10 @@ func TestFinishTrusts(t *testing.T) {
 // TestFinishTrustsNothingThatHasChanged: the end of a step sees every change that another process
 // has made to the job since its claim.
 func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
-	var a, b sojourn.DriverStore
-	for name, change := range map[string]func(t *testing.T, c sojourn.Claimed){
-		"nothing": func(*testing.T, sojourn.Claimed) {},
-		"an answer": func(t *testing.T, c sojourn.Claimed) {
+	var a, b driver.Store
+	for name, change := range map[string]func(t *testing.T, c driver.Claimed){
+		"nothing": func(*testing.T, driver.Claimed) {},
+		"an answer": func(t *testing.T, c driver.Claimed) {
 			answers, err := b.Respond(t.Context(), []sojourn.Response{{Job: c.Job.ID, MessageID: "m"}})
 			if err != nil || answers[0].Outcome != sojourn.Early {
 				t.Fatal(answers, err)
@@ -49,13 +50,13 @@ func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 				}
 			})
 		},
-		"an extension": func(t *testing.T, c sojourn.Claimed) {
+		"an extension": func(t *testing.T, c driver.Claimed) {
 			if lost, err := b.Extend(t.Context(), []sojourn.Lease{c.Lease}); err != nil || len(lost) > 0 {
 				t.Fatal(lost, err)
 			}
 		},
-		"a key and a checkpoint": func(t *testing.T, c sojourn.Claimed) {
-			if errs, err := b.Save(t.Context(), []sojourn.Saved{{Lease: c.Lease, Key: "late", Checkpoint: []byte("{}")}}); err != nil || errs[0] != nil {
+		"a key and a checkpoint": func(t *testing.T, c driver.Claimed) {
+			if errs, err := b.Save(t.Context(), []driver.Saved{{Lease: c.Lease, Key: "late", Checkpoint: []byte("{}")}}); err != nil || errs[0] != nil {
 				t.Fatal(errs, err)
 			}
 			t.Cleanup(func() {
@@ -64,7 +65,7 @@ func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 				}
 			})
 		},
-		"a limit": func(t *testing.T, c sojourn.Claimed) {
+		"a limit": func(t *testing.T, c driver.Claimed) {
 			if err := b.SetQueue(t.Context(), "default", sojourn.QueueSettings{Limit: 1}); err != nil {
 				t.Fatal(err)
 			}
@@ -73,21 +74,21 @@ func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			schema := newSchema(t)
-			a, b = sojourn.Of(open(t, Schema(schema), AutoMigrate())), sojourn.Of(open(t, Schema(schema)))
+			a, b = driver.Of(open(t, Schema(schema), AutoMigrate())), driver.Of(open(t, Schema(schema)))
 			t.Cleanup(func() { a.Close(); b.Close() })
 			if _, err := a.Enqueue(t.Context(), newOne(t, a), false); err != nil {
 				t.Fatal(err)
 			}
 			c := claimOne(t, a)
 			change(t, c)
-			if f := finishOne(t, a, c); f.Status != sojourn.FinishApplied || f.State != sojourn.Completed {
+			if f := finishOne(t, a, c); f.Status != driver.FinishApplied || f.State != sojourn.Completed {
 				t.Error("the end of the step:", f)
 			}
 			queues, err := a.Queues(t.Context())
 			if err != nil || queues[0].InFlight != 0 || queues[0].Counts[sojourn.Completed] != 1 {
 				t.Errorf("the queue: %+v, %v", queues, err)
 			}
-			if found, err := a.(sojourn.Checker).Check(t.Context()); err != nil || len(found) > 0 {
+			if found, err := a.(driver.Checker).Check(t.Context()); err != nil || len(found) > 0 {
 				t.Error(found, err)
 			}
 		})
@@ -98,7 +99,7 @@ func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 // cache of this process still contains it.
 func TestFinishTrustsNoEndedLease(t *testing.T) {
 	schema := newSchema(t)
-	a, b := sojourn.Of(open(t, Schema(schema), AutoMigrate())), sojourn.Of(open(t, Schema(schema)))
+	a, b := driver.Of(open(t, Schema(schema), AutoMigrate())), driver.Of(open(t, Schema(schema)))
 	t.Cleanup(func() { a.Close(); b.Close() })
 	if _, err := a.Enqueue(t.Context(), newOne(t, a), false); err != nil {
 		t.Fatal(err)
@@ -107,12 +108,12 @@ func TestFinishTrustsNoEndedLease(t *testing.T) {
 	if e, err := b.Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{c.Job.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil || !e.Items[0].Changed {
 		t.Fatal(e, err)
 	}
-	if f := finishOne(t, a, c); f.Status != sojourn.FinishLost || f.State != sojourn.Cancelled {
+	if f := finishOne(t, a, c); f.Status != driver.FinishLost || f.State != sojourn.Cancelled {
 		t.Error("the end of a step that was cancelled:", f)
 	}
 }
 
-func newOne(t *testing.T, s sojourn.DriverStore, options ...sojourn.Option) []sojourn.Job {
+func newOne(t *testing.T, s driver.Store, options ...sojourn.Option) []sojourn.Job {
 	t.Helper()
 	id, err := s.IDs(context.Background(), 1)
 	if err != nil {
@@ -123,16 +124,16 @@ func newOne(t *testing.T, s sojourn.DriverStore, options ...sojourn.Option) []so
 	return []sojourn.Job{*j}
 }
 
-func claimOne(t *testing.T, s sojourn.DriverStore) sojourn.Claimed {
+func claimOne(t *testing.T, s driver.Store) driver.Claimed {
 	t.Helper()
-	jobs, err := s.Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Lease: time.Minute})
+	jobs, err := s.Claim(t.Context(), driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Lease: time.Minute})
 	if err != nil || len(jobs) != 1 {
 		t.Fatal(jobs, err)
 	}
 	return jobs[0]
 }
 
-func finishOne(t *testing.T, s sojourn.DriverStore, c sojourn.Claimed) sojourn.Finished {
+func finishOne(t *testing.T, s driver.Store, c driver.Claimed) driver.Finished {
 	t.Helper()
 	done, err := s.Finish(t.Context(), []sojourn.Outcome{{Lease: c.Lease, Type: sojourn.OutcomeCompleted}})
 	if err != nil {
@@ -150,7 +151,7 @@ func TestClaimsLeaveIndexesAlone(t *testing.T) {
 		if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
 			t.Fatal(err)
 		}
-		jobs, err := sojourn.Of(c).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: int64(n + 1), Queues: []string{"default"}, Kinds: []string{"k"},
+		jobs, err := driver.Of(c).Claim(t.Context(), driver.ClaimRequest{Worker: "w", Number: int64(n + 1), Queues: []string{"default"}, Kinds: []string{"k"},
 			Max: 1, Capacity: 1})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -79,18 +80,18 @@ func finishTx(ctx context.Context, c *sojourn.Client, tx any, job *sojourn.Job) 
 	if err != nil {
 		return err
 	}
-	o, err := sojourn.CompleteInTx(job)
+	o, err := driver.CompleteInTx(job)
 	if err != nil {
 		return err
 	}
 	return s.FinishTx(ctx, tx, o)
 }
 
-func txStore(c *sojourn.Client) (sojourn.TxStore, error) {
-	if s, ok := c.Store().(sojourn.TxStore); ok {
+func txStore(c *sojourn.Client) (driver.TxStore, error) {
+	if s, ok := c.Store().(driver.TxStore); ok {
 		return s, nil
 	}
-	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of postgres.Open", sojourn.Of(c))
+	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of postgres.Open", driver.Of(c))
 }
 
 // qSecret reads a value that only the store's own database has, and its clock.

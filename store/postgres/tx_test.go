@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
@@ -40,7 +40,7 @@ func TestTransactionsSQL(t *testing.T) {
 }
 
 // beside opens a store, and a program's own pool and table in the same schema.
-func beside(t *testing.T, o storetest.Options) (s sojourn.DriverStore, table string, pool *pgxpool.Pool) {
+func beside(t *testing.T, o storetest.Options) (s driver.Store, table string, pool *pgxpool.Pool) {
 	t.Helper()
 	schema := newSchema(t)
 	c, err := Open(testURL(t), Clock(o.Now), Schema(schema), AutoMigrate())
@@ -48,7 +48,7 @@ func beside(t *testing.T, o storetest.Options) (s sojourn.DriverStore, table str
 		t.Fatal(err)
 	}
 	table = schema + ".app"
-	return sojourn.Of(c), table, application(t, table)
+	return driver.Of(c), table, application(t, table)
 }
 
 func application(t testing.TB, table string) *pgxpool.Pool {

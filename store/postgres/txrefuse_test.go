@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var echo = sojourn.Kind[int]{Name: "echo"}
@@ -22,7 +23,7 @@ func shop(t *testing.T, path func(schema string) string, options ...Option) (*so
 	schema := newSchema(t)
 	c := open(t, append([]Option{Schema(schema), AutoMigrate()}, options...)...)
 	t.Cleanup(func() {
-		found, err := c.Store().(sojourn.Checker).Check(context.Background())
+		found, err := c.Store().(driver.Checker).Check(context.Background())
 		if err := errors.Join(err, c.Close()); err != nil || len(found) > 0 {
 			t.Error(found, err)
 		}
@@ -198,31 +199,31 @@ func TestOthersGoOnBesideFinishTx(t *testing.T) {
 	if _, err := c.EnqueueAll(ctx, []*sojourn.Job{echo.New(1), echo.New(2)}); err != nil {
 		t.Fatal(err)
 	}
-	request := sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{sojourn.DefaultQueue}, Kinds: []string{echo.Name}, Max: 2, Capacity: 2,
+	request := driver.ClaimRequest{Worker: "w", Number: 1, Queues: []string{sojourn.DefaultQueue}, Kinds: []string{echo.Name}, Max: 2, Capacity: 2,
 		Lease: 30 * time.Second}
-	cs, err := sojourn.Of(c).Claim(ctx, request)
+	cs, err := driver.Of(c).Claim(ctx, request)
 	if err != nil || len(cs) != 2 {
 		t.Fatal(cs, err)
 	}
 	tx := mustBegin(t, pool, pgx.ReadCommitted)
 	done := sojourn.Outcome{Lease: cs[0].Lease, Type: sojourn.OutcomeCompleted}
-	if err := c.Store().(sojourn.TxStore).FinishTx(ctx, tx, done); err != nil {
+	if err := c.Store().(driver.TxStore).FinishTx(ctx, tx, done); err != nil {
 		t.Fatal(err)
 	}
-	if lost, err := sojourn.Of(c).Extend(ctx, []sojourn.Lease{cs[1].Lease}); err != nil || len(lost) > 0 {
+	if lost, err := driver.Of(c).Extend(ctx, []sojourn.Lease{cs[1].Lease}); err != nil || len(lost) > 0 {
 		t.Error(lost, err)
 	}
-	if _, err := sojourn.Of(c).Sweep(ctx, 100); err != nil {
+	if _, err := driver.Of(c).Sweep(ctx, 100); err != nil {
 		t.Error(err)
 	}
 	other := sojourn.Outcome{Lease: cs[1].Lease, Type: sojourn.OutcomeCompleted}
-	if fs, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{other}); err != nil || fs[0].Status != sojourn.FinishApplied {
+	if fs, err := driver.Of(c).Finish(ctx, []sojourn.Outcome{other}); err != nil || fs[0].Status != driver.FinishApplied {
 		t.Error(fs, err)
 	}
 	if err := tx.Commit(ctx); err != nil {
 		t.Error(err)
 	}
-	if fs, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{done}); err != nil || fs[0].Status != sojourn.FinishRepeated {
+	if fs, err := driver.Of(c).Finish(ctx, []sojourn.Outcome{done}); err != nil || fs[0].Status != driver.FinishRepeated {
 		t.Error(fs, err)
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
 // batch claims jobs and ends them.
-func batch(t *testing.T, s sojourn.DriverStore, number int64, most int) int {
+func batch(t *testing.T, s driver.Store, number int64, most int) int {
 	t.Helper()
-	jobs, err := s.Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Max: most,
+	jobs, err := s.Claim(t.Context(), driver.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Max: most,
 		Capacity: int64(most), Share: map[string]int{"default": most}}) // with shares a claim reads its jobs
 	if err != nil {
 		t.Fatal(err)
@@ -47,14 +48,14 @@ func TestDeadRowsAreRemoved(t *testing.T) {
 	pgtest.SQL(t, testURL(t), "alter table "+schema+".sj_live set (autovacuum_enabled = false)")
 	backlog(t, c, jobs)
 	for done, number := 0, int64(1); done < jobs; number++ {
-		done += batch(t, sojourn.Of(c), number, sojourn.MaxBatch)
+		done += batch(t, driver.Of(c), number, sojourn.MaxBatch)
 	}
 	until(t, "a vacuum", func() bool {
 		var n int
 		one(t, "select vacuum_count from pg_stat_user_tables where schemaname = $1 and relname = 'sj_live'", schema, &n)
 		return n > 0
 	})
-	if found, err := c.Store().(sojourn.Checker).Check(t.Context()); err != nil || len(found) > 0 {
+	if found, err := c.Store().(driver.Checker).Check(t.Context()); err != nil || len(found) > 0 {
 		t.Error(found, err)
 	}
 }
@@ -66,7 +67,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	c, schema := openNamed(t)
 	pgtest.SQL(t, testURL(t), "alter table "+schema+".sj_live set (autovacuum_enabled = false)")
 	backlog(t, c, most)
-	if n := batch(t, sojourn.Of(c), 1, most); n != most {
+	if n := batch(t, driver.Of(c), 1, most); n != most {
 		t.Fatal(n, "jobs")
 	}
 	pgtest.SQL(t, testURL(t), "vacuum (truncate off) "+schema+".sj_live") // pages, and no rows on them
@@ -78,12 +79,12 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 	defer c.Close()
 	for number := range int64(3) { // plans, on each connection in use
 		backlog(t, c, 2)
-		batch(t, sojourn.Of(c), 2+number, most)
+		batch(t, driver.Of(c), 2+number, most)
 	}
 	pgtest.SQL(t, testURL(t), "select pg_stat_reset_single_table_counters(indexrelid) from pg_stat_user_indexes where schemaname = '"+schema+"'")
 	backlog(t, c, jobs)
 	for number := range int64(claims) {
-		if n := batch(t, sojourn.Of(c), 10+number, most); n != most {
+		if n := batch(t, driver.Of(c), 10+number, most); n != most {
 			t.Fatal(n, "jobs")
 		}
 	}

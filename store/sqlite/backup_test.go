@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 func storeTest(t *testing.T, path string) *sojourn.Client {
@@ -48,7 +49,7 @@ func doctorTest(t *testing.T, path string, ids []sojourn.ID) {
 	t.Helper()
 	c := storeTest(t, path)
 	defer c.Close()
-	if found, err := c.Store().(sojourn.Checker).Check(context.Background()); err != nil || len(found) > 0 {
+	if found, err := c.Store().(driver.Checker).Check(context.Background()); err != nil || len(found) > 0 {
 		t.Errorf("doctor: %v %v", found, err)
 	}
 	for _, id := range ids {
@@ -97,7 +98,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	enqueueTest(t, c, 500)
 	stop()
 	group.Wait()
-	claimed, err := sojourn.Of(c).Claim(context.Background(), sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 1})
+	claimed, err := driver.Of(c).Claim(context.Background(), driver.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 1})
 	if err != nil || len(claimed) != 1 {
 		t.Fatal(claimed, err)
 	}
@@ -121,7 +122,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	if err != nil || e.ID < r.NextID {
 		t.Error(e, err)
 	}
-	again, err := sojourn.Of(c).Claim(context.Background(), sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 1})
+	again, err := driver.Of(c).Claim(context.Background(), driver.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 1})
 	if err != nil || len(again) != 1 || again[0].Job.ID != claimed[0].Job.ID || again[0].Job.IdempotencyKey() != oldKey || again[0].Job.Fence() <= claimed[0].Job.Fence() {
 		t.Errorf("the job that was claimed after the backup: %+v then, %+v now, %v", claimed, again, err)
 	}

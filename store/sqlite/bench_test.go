@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
@@ -30,7 +31,7 @@ func benchmarkLife(b *testing.B, producers int) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	s := sojourn.Of(c)
+	s := driver.Of(c)
 	args := bytes.Repeat([]byte("1"), 100)
 	var made, done atomic.Int64
 	finished := make(chan struct{})
@@ -38,7 +39,7 @@ func benchmarkLife(b *testing.B, producers int) {
 	for w := range 8 {
 		workers.Go(func() {
 			for n := int64(1); ; n++ {
-				jobs, err := s.Claim(ctx, sojourn.ClaimRequest{Worker: fmt.Sprint("w", w), Number: n, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 100,
+				jobs, err := s.Claim(ctx, driver.ClaimRequest{Worker: fmt.Sprint("w", w), Number: n, Queues: []string{"default"}, Kinds: []string{"k"}, Max: 100,
 					Capacity: 100, Wait: time.Second})
 				if err != nil {
 					return
@@ -98,8 +99,8 @@ func benchmarkClaim(b *testing.B, sort string, backlog int) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	s := sojourn.Of(c)
-	claim := sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1000, Capacity: 1000}
+	s := driver.Of(c)
+	claim := driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1000, Capacity: 1000}
 	finish := func() {
 		jobs, err := s.Claim(ctx, claim)
 		if err != nil || len(jobs) == 0 {

@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/checktest"
@@ -21,7 +22,7 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checktest.Run(t, c, "x''", func(t *testing.T, plant string) sojourn.Checker {
+	checktest.Run(t, c, "x''", func(t *testing.T, plant string) driver.Checker {
 		file := filepath.Join(t.TempDir(), "sick.db")
 		b, err := os.ReadFile(healthy)
 		if err == nil {
@@ -45,7 +46,7 @@ func TestRepairOfTheLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate.Up(context.Background(), db, prefix, 1); err != nil {
+	if err := migration.Up(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	s, err := newStore(db, o)

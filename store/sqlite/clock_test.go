@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clocktest"
 )
@@ -20,7 +20,7 @@ func TestWallClockIsSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "jobs.db")
-		return clocktest.Database{Open: func(p clocktest.Process) sojourn.DriverStore {
+		return clocktest.Database{Open: func(p clocktest.Process) driver.Store {
 			db, err := openDB(path, o)
 			if err == nil {
 				err = o.tend(db).Raise(t.Context())

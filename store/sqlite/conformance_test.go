@@ -4,23 +4,23 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
 // TestConformanceFile runs the whole suite on database files, with the default durability.
 func TestConformanceFile(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore {
+	storetest.Run(t, func(t *testing.T, o storetest.Options) driver.Store {
 		return conforming(t, filepath.Join(t.TempDir(), "jobs.db"), o)
 	})
 }
 
 // TestConformanceMemory runs the whole suite in memory.
 func TestConformanceMemory(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore { return conforming(t, ":memory:", o) })
+	storetest.Run(t, func(t *testing.T, o storetest.Options) driver.Store { return conforming(t, ":memory:", o) })
 }
 
-func conforming(t *testing.T, path string, o storetest.Options) sojourn.DriverStore {
+func conforming(t *testing.T, path string, o storetest.Options) driver.Store {
 	t.Helper()
 	options := []Option{Clock(o.Now)}
 	for queue, throttler := range o.Throttlers {
@@ -39,5 +39,5 @@ func conforming(t *testing.T, path string, o storetest.Options) sojourn.DriverSt
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sojourn.Of(c)
+	return driver.Of(c)
 }

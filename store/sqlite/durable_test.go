@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // image contains the minimum that survives a power cut: the files at the beginning of the newest
@@ -86,7 +87,7 @@ func (a act) do(ctx context.Context, c *sojourn.Client) (err error) {
 		j.ID = a.ID
 		_, err = c.Enqueue(ctx, j)
 	case "finish":
-		_, err = sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: a.Lease, Type: sojourn.OutcomeCompleted}})
+		_, err = driver.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: a.Lease, Type: sojourn.OutcomeCompleted}})
 	case "respond":
 		_, err = c.Respond(ctx, &sojourn.Response{Kind: "k", Key: a.Key, MessageID: a.Message})
 	case "cancel":
@@ -140,7 +141,7 @@ func running(ctx context.Context, c *sojourn.Client) (act, error) {
 	if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("key"))); err != nil {
 		return act{}, err
 	}
-	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+	jobs, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 	if err != nil || len(jobs) != 1 {
 		return act{}, fmt.Errorf("claimed %d jobs: %w", len(jobs), err)
 	}
@@ -201,8 +202,8 @@ var acknowledgements = []acknowledgement{
 		return expect(err == nil && j.ID == a.ID, err, j)
 	}, inState(sojourn.Ready)},
 	{"finish", running, func(ctx context.Context, c *sojourn.Client, a act) error {
-		f, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: a.Lease, Type: sojourn.OutcomeCompleted}})
-		return expect(err == nil && f[0].Status == sojourn.FinishRepeated, err, f)
+		f, err := driver.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: a.Lease, Type: sojourn.OutcomeCompleted}})
+		return expect(err == nil && f[0].Status == driver.FinishRepeated, err, f)
 	}, inState(sojourn.Completed)},
 	{"get final", running, inState(sojourn.Completed), inState(sojourn.Completed)},
 	{"wait", running, func(ctx context.Context, c *sojourn.Client, a act) error {

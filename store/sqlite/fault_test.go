@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
@@ -65,7 +66,7 @@ func openFaulty(t *testing.T) (*faulty, *sojourn.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate.Up(context.Background(), db, prefix, 1); err != nil {
+	if err := migration.Up(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	f := &faulty{DB: db}
@@ -87,7 +88,7 @@ func TestClaimOfACallerThatIsGone(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f.after = cancel
-	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+	jobs, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 	if !errors.Is(err, context.Canceled) || len(jobs) != 0 {
 		t.Fatal(jobs, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
@@ -48,7 +49,7 @@ func benchmarkGates(b *testing.B, settings sojourn.QueueSettings, flight int, lo
 		b.Fatal(err)
 	}
 	defer c.Close()
-	s := sojourn.Of(c)
+	s := driver.Of(c)
 	must := func(err error) {
 		b.Helper()
 		if err != nil {
@@ -73,7 +74,7 @@ func benchmarkGates(b *testing.B, settings sojourn.QueueSettings, flight int, lo
 	for _, l := range loads {
 		enqueue(l)
 	}
-	r := sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1000, Capacity: 1000, Lease: sojourn.DefaultLease * 100}
+	r := driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1000, Capacity: 1000, Lease: sojourn.DefaultLease * 100}
 	for n := 0; n < flight; {
 		jobs, err := s.Claim(ctx, r)
 		must(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // together runs calls so that they share one transaction: the first waits in its own until the
@@ -81,14 +82,14 @@ func TestGroupOfFinishes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 9, Capacity: 9})
+	jobs, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 9, Capacity: 9})
 	if err != nil || len(jobs) != 3 {
 		t.Fatal(jobs, err)
 	}
-	finished := make([]sojourn.Finished, 5)
+	finished := make([]driver.Finished, 5)
 	finish := func(i, job int, as sojourn.OutcomeType) func() {
 		return func() {
-			out, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: jobs[job].Lease, Type: as}})
+			out, err := driver.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: jobs[job].Lease, Type: as}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -105,11 +106,11 @@ func TestGroupOfFinishes(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	var got []sojourn.FinishStatus
+	var got []driver.FinishStatus
 	for _, f := range finished {
 		got = append(got, f.Status)
 	}
-	if want := []sojourn.FinishStatus{"applied", "applied", "repeated", "lost", "applied"}; !slices.Equal(got, want) {
+	if want := []driver.FinishStatus{"applied", "applied", "repeated", "lost", "applied"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if again.ID == jobs[0].Job.ID || again.Duplicate {
@@ -137,13 +138,13 @@ func TestGroupOfResponses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 9, Capacity: 9})
+	jobs, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 9, Capacity: 9})
 	if err != nil || len(jobs) != 3 {
 		t.Fatal(jobs, err)
 	}
 	finish := func(job int, as sojourn.OutcomeType) func() {
 		return func() {
-			if _, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: jobs[job].Lease, Type: as}}); err != nil {
+			if _, err := driver.Of(c).Finish(ctx, []sojourn.Outcome{{Lease: jobs[job].Lease, Type: as}}); err != nil {
 				t.Error(err)
 			}
 		}

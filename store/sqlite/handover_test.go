@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
 type claimed struct {
-	jobs []sojourn.Claimed
+	jobs []driver.Claimed
 	err  error
 }
 
@@ -23,7 +24,7 @@ type claimed struct {
 func blockedClaim(ctx context.Context, s *sqlstore.Store, worker string, limit int) <-chan claimed {
 	out := make(chan claimed, 1)
 	go func() {
-		jobs, err := s.Claim(ctx, sojourn.ClaimRequest{Worker: worker, Number: 1, Queues: []string{"default"}, Kinds: []string{"k"}, Max: limit,
+		jobs, err := s.Claim(ctx, driver.ClaimRequest{Worker: worker, Number: 1, Queues: []string{"default"}, Kinds: []string{"k"}, Max: limit,
 			Capacity: 100, Wait: time.Minute})
 		out <- claimed{jobs, err}
 	}()
@@ -72,7 +73,7 @@ func TestHandOver(t *testing.T) {
 					t.Errorf("%+v\nis stored as %+v %v", j.Job, stored, err)
 				}
 				done, err := s.Finish(t.Context(), []sojourn.Outcome{{Lease: j.Lease, Type: sojourn.OutcomeCompleted}})
-				if err != nil || done[0].Status != sojourn.FinishApplied {
+				if err != nil || done[0].Status != driver.FinishApplied {
 					t.Error(done, err)
 				}
 			}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-queue/sojourn/internal/migrate/migratetest"
+	"github.com/sojourn-queue/sojourn/internal/migration/migrationtest"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -38,7 +38,7 @@ func runChild(command []string, path string) error {
 	case "act":
 		return actChild(path, command[1])
 	case "migrate":
-		return migratetest.Child(migrations(path), strings.Join(command, " "))
+		return migrationtest.Child(migrations(path), strings.Join(command, " "))
 	}
 	d, err := openDB(path, options{})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -17,8 +18,8 @@ func TestNewQueuesAskByIndex(t *testing.T) {
 	type cost struct{ statements, rows, runs int }
 	var costs []cost
 	r, s, _ := openRecording(t)
-	caller := &sojourn.Caller{Token: "t", Grants: []sojourn.Grant{{Verbs: []sojourn.Verb{sojourn.VerbAdmin}}}, MaxQueues: 100_000}
-	ctx := sojourn.WithCaller(t.Context(), caller)
+	caller := &access.Caller{Token: "t", Grants: []access.Grant{{Verbs: []access.Verb{access.VerbAdmin}}}, MaxQueues: 100_000}
+	ctx := access.WithCaller(t.Context(), caller)
 	c := sojourn.NewClient(s)
 	if err := c.Reserve(ctx, 10_000); err != nil {
 		t.Fatal(err)

@@ -6,14 +6,14 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/migrate"
 )
 
-// OpenMigrator opens a SQLite file to migrate its tables, in any version; see sojourn.Migrator. A
+// OpenMigrator opens a SQLite file to migrate its tables, in any version; see migrate.Migrator. A
 // missing file is made.
-func OpenMigrator(path string, list ...Option) (sojourn.Migrator, error) {
+func OpenMigrator(path string, list ...Option) (migrate.Migrator, error) {
 	o, err := newOptions(list)
 	if err != nil {
 		return nil, err
@@ -26,12 +26,12 @@ func OpenMigrator(path string, list ...Option) (sojourn.Migrator, error) {
 	return o.tend(db), nil
 }
 
-func (o options) tend(db *DB) *migrate.Migrator {
+func (o options) tend(db *DB) *migration.Migrator {
 	now := time.Now
 	if o.clock != nil {
 		now = o.clock
 	}
-	return migrate.New(db, prefix, now)
+	return migration.New(db, prefix, now)
 }
 
 // Others implements sqldb.Crowded.

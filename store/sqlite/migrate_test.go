@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
-	"github.com/sojourn-queue/sojourn/internal/migrate/migratetest"
+	"github.com/sojourn-queue/sojourn/internal/migration"
+	"github.com/sojourn-queue/sojourn/internal/migration/migrationtest"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/store/migrate"
 )
 
 // moreSteps are the real migrations and two of the test.
@@ -20,38 +21,38 @@ func moreSteps() []sqldb.Migration {
 	if err != nil {
 		panic(err)
 	}
-	return migratetest.Steps(d.Migrations[len(d.Migrations)-1], `with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000)
+	return migrationtest.Steps(d.Migrations[len(d.Migrations)-1], `with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000)
 		select i, 'row ' || i from n`)
 }
 
 // migrations is a file with these steps.
-func migrations(path string) migratetest.Database {
-	return migratetest.Database{
-		Open: func(between func(sqldb.DB) sqldb.DB) (sojourn.Migrator, error) {
+func migrations(path string) migrationtest.Database {
+	return migrationtest.Database{
+		Open: func(between func(sqldb.DB) sqldb.DB) (migrate.Migrator, error) {
 			o := options{migrator: true, more: moreSteps()}
 			db, err := openDB(path, o)
 			if err != nil || between == nil {
 				return o.tend(db), err
 			}
-			return migrate.New(between(db), prefix, time.Now), nil
+			return migration.New(between(db), prefix, time.Now), nil
 		},
 		Start: func(command string) func() (string, error) {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), "SOJOURN_TEST_COMMAND="+command, "SOJOURN_TEST_PATH="+path)
-			return migratetest.Command(cmd)
+			return migrationtest.Command(cmd)
 		},
 	}
 }
 
 func TestMigrationsKilled(t *testing.T) {
-	migratetest.Kill(t, migrations(fileTest(t)))
+	migrationtest.Kill(t, migrations(fileTest(t)))
 }
 
-func TestMigrationsTogether(t *testing.T) { migratetest.Together(t, migrations(fileTest(t)), 3) }
+func TestMigrationsTogether(t *testing.T) { migrationtest.Together(t, migrations(fileTest(t)), 3) }
 
 func TestMigrationHistory(t *testing.T) {
 	path := fileTest(t)
-	migratetest.History(t, migrations(path), func(q string) {
+	migrationtest.History(t, migrations(path), func(q string) {
 		db, err := openDB(path, options{more: moreSteps()})
 		if err != nil {
 			t.Fatal(err)

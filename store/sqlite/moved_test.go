@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 func replaceFile(path string) error {
@@ -78,7 +79,7 @@ func takenAway(t *testing.T, c *sojourn.Client, path string, take func(path stri
 	}
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"other"}, Max: 1, Capacity: 1, Wait: 10 * time.Second})
+		_, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"other"}, Max: 1, Capacity: 1, Wait: 10 * time.Second})
 		waiting <- err
 	}()
 	if err := take(path); err != nil {
@@ -90,7 +91,7 @@ func takenAway(t *testing.T, c *sojourn.Client, path string, take func(path stri
 	_, enqueued := c.Enqueue(ctx, sojourn.NewJob("k", nil))
 	_, got := c.Get(ctx, before.ID)
 	_, status := c.Store().Status(ctx)
-	_, swept := sojourn.Of(c).Sweep(ctx, 100)
+	_, swept := driver.Of(c).Sweep(ctx, 100)
 	for call, err := range map[string]error{"enqueue": enqueued, "get": got, "status": status, "sweep": swept} {
 		if !errors.Is(err, sojourn.ErrClosed) || sojourn.ErrorCode(err) != sojourn.CodeClosed ||
 			!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "removed or replaced") {
@@ -105,9 +106,9 @@ func TestDoctorFindsAnotherFile(t *testing.T) {
 	path := fileTest(t)
 	old := child(t, path, "hold")
 	old.read(t, "ready")
-	check := func() []sojourn.Violation {
+	check := func() []driver.Violation {
 		t.Helper()
-		found, err := openSynced(t, path, nil).Store().(sojourn.Checker).Check(t.Context())
+		found, err := openSynced(t, path, nil).Store().(driver.Checker).Check(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,14 +6,15 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // Option changes how a store opens.
 type Option func(*options)
 
 type options struct {
-	throttlers     map[string]sojourn.Throttler
-	rules          func(text string) (sojourn.Throttler, error)
+	throttlers     map[string]throttle.Throttler
+	rules          func(text string) (throttle.Throttler, error)
 	maxBytes       int
 	clock          func() time.Time // nil: the wall clock, protected against jumps
 	relaxed        bool
@@ -67,10 +68,10 @@ func AllowNetworkFS() Option { return func(o *options) { o.allowNetworkFS = true
 // transaction, so it must be quick and must not call the store. The queue's setting throttle
 // becomes "go", unless it has a rule: from then on processes without a throttler for it start none
 // of its jobs.
-func Throttle(queue string, t sojourn.Throttler) Option {
+func Throttle(queue string, t throttle.Throttler) Option {
 	return func(o *options) {
 		if o.throttlers == nil {
-			o.throttlers = map[string]sojourn.Throttler{}
+			o.throttlers = map[string]throttle.Throttler{}
 		}
 		o.throttlers[queue] = t
 	}
@@ -78,7 +79,7 @@ func Throttle(queue string, t sojourn.Throttler) Option {
 
 // Rules enables the store to compile the throttle setting of queues: pass rule.Throttlers().
 // Without it no job starts in a queue that has a rule, and why reports that.
-func Rules(compile func(text string) (sojourn.Throttler, error)) Option {
+func Rules(compile func(text string) (throttle.Throttler, error)) Option {
 	return func(o *options) { o.rules = compile }
 }
 

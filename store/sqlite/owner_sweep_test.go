@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -28,9 +29,9 @@ func (l looker) EndDead(ctx context.Context, end func(string) (bool, error)) err
 }
 
 // claimHundred claims 100 jobs with leases of a minute, as a worker of this store.
-func claimHundred(ctx context.Context, c *sojourn.Client) ([]sojourn.Claimed, error) {
-	owner := c.Store().(sojourn.Owner).OwnerID()
-	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: owner + ".w", Queues: []string{"default"}, Kinds: []string{"k"},
+func claimHundred(ctx context.Context, c *sojourn.Client) ([]driver.Claimed, error) {
+	owner := c.Store().(driver.Owner).OwnerID()
+	jobs, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: owner + ".w", Queues: []string{"default"}, Kinds: []string{"k"},
 		Max: 100, Capacity: 100, Lease: time.Minute})
 	if err == nil && len(jobs) != 100 {
 		err = fmt.Errorf("claimed %d jobs", len(jobs))
@@ -39,19 +40,19 @@ func claimHundred(ctx context.Context, c *sojourn.Client) ([]sojourn.Claimed, er
 }
 
 // stillHeld reports leases that another store has ended.
-func stillHeld(t *testing.T, c *sojourn.Client, jobs []sojourn.Claimed) {
+func stillHeld(t *testing.T, c *sojourn.Client, jobs []driver.Claimed) {
 	t.Helper()
 	var outcomes []sojourn.Outcome
 	for _, j := range jobs {
 		outcomes = append(outcomes, sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeCompleted})
 	}
-	done, err := sojourn.Of(c).Finish(context.Background(), outcomes)
+	done, err := driver.Of(c).Finish(context.Background(), outcomes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lost := 0
 	for _, f := range done {
-		if f.Status != sojourn.FinishApplied {
+		if f.Status != driver.FinishApplied {
 			lost++
 		}
 	}
@@ -69,7 +70,7 @@ func TestOwnerIsBornLocked(t *testing.T) {
 	judged, claimed := make(chan bool), make(chan bool)
 	var once sync.Once
 	l := looker{d, func() { once.Do(func() { close(judged); <-claimed }) }}
-	if err := migrate.Up(t.Context(), d, prefix, 1); err != nil {
+	if err := migration.Up(t.Context(), d, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	s, err := sqlstore.New(t.Context(), l, sqlstore.Config{Prefix: prefix, Now: time.Now})
@@ -117,7 +118,7 @@ func TestOwnersBesideSweeps(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := sojourn.Of(c).Sweep(context.Background(), 1000); err != nil {
+				if _, err := driver.Of(c).Sweep(context.Background(), 1000); err != nil {
 					t.Error(err)
 					return
 				}

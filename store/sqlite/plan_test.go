@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // recording is a DB that records every statement it runs.
@@ -69,13 +71,13 @@ func openRecording(t *testing.T) (r *recording, s *sqlstore.Store, advance func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate.Up(context.Background(), db, prefix, 1); err != nil {
+	if err := migration.Up(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	r = &recording{DB: db, seen: map[string]int{}}
 	now := time.Now()
 	s, err = sqlstore.New(context.Background(), r, sqlstore.Config{Prefix: prefix, Now: func() time.Time { return now }, Driven: true,
-		Throttlers: map[string]sojourn.Throttler{gatedtest.Queue: gatedtest.Throttler}})
+		Throttlers: map[string]throttle.Throttler{gatedtest.Queue: gatedtest.Throttler}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,9 +219,9 @@ func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
 	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Key("a"), sojourn.OnKeyConflict(sojourn.Replace))))
 	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Delay(time.Minute))))
 	number := int64(0)
-	claim := func() []sojourn.Claimed {
+	claim := func() []driver.Claimed {
 		number++
-		r := sojourn.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Decidable: []string{"k"}, Max: 10, Capacity: 10}
+		r := driver.ClaimRequest{Worker: "w", Number: number, Queues: []string{"default"}, Kinds: []string{"k"}, Decidable: []string{"k"}, Max: 10, Capacity: 10}
 		jobs, err := s.Claim(ctx, r)
 		must(nil, err)
 		must(s.Claim(ctx, r)) // repeated
@@ -227,7 +229,7 @@ func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
 	}
 	jobs := claim()
 	text := "x"
-	must(s.Save(ctx, []sojourn.Saved{{Lease: jobs[0].Lease, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "x"}}}}))
+	must(s.Save(ctx, []driver.Saved{{Lease: jobs[0].Lease, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "x"}}}}))
 	must(s.Extend(ctx, []sojourn.Lease{jobs[0].Lease, {ID: 1, Epoch: 9, Worker: "x"}}))
 	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "b"}))
 	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody", MessageID: "m"}))

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
@@ -35,15 +36,15 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 		if _, err := mine.Enqueue(t.Context(), sojourn.NewJob("k", []byte(strconv.Quote(key)), sojourn.Key(key))); err != nil {
 			t.Fatal(err)
 		}
-		jobs, err := sojourn.Of(mine).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+		jobs, err := driver.Of(mine).Claim(t.Context(), driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}
 		return jobs[0].Lease
 	}
-	finish := func(l sojourn.Lease, o sojourn.OutcomeType) sojourn.Finished {
+	finish := func(l sojourn.Lease, o sojourn.OutcomeType) driver.Finished {
 		t.Helper()
-		done, err := sojourn.Of(mine).Finish(t.Context(), []sojourn.Outcome{{Lease: l, Type: o}})
+		done, err := driver.Of(mine).Finish(t.Context(), []sojourn.Outcome{{Lease: l, Type: o}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +63,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	if _, err := theirs.Store().Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{l.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
 		t.Fatal(err)
 	}
-	if f := finish(l, sojourn.OutcomeCompleted); f.Status != sojourn.FinishLost {
+	if f := finish(l, sojourn.OutcomeCompleted); f.Status != driver.FinishLost {
 		t.Errorf("the cancel was overlooked: %+v", f)
 	}
 	// The same by this process.
@@ -70,7 +71,7 @@ func TestAnotherProcessChangesALeasedJob(t *testing.T) {
 	if _, err := mine.Store().Edit(t.Context(), sojourn.Filter{IDs: []sojourn.ID{l.ID}}, sojourn.Edit{Action: sojourn.EditCancel}); err != nil {
 		t.Fatal(err)
 	}
-	if f := finish(l, sojourn.OutcomeCompleted); f.Status != sojourn.FinishLost {
+	if f := finish(l, sojourn.OutcomeCompleted); f.Status != driver.FinishLost {
 		t.Errorf("the cancel here was overlooked: %+v", f)
 	}
 }
@@ -113,7 +114,7 @@ func openWatched(t *testing.T) (*watchedDB, *sqlstore.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate.Up(context.Background(), db, prefix, 1); err != nil {
+	if err := migration.Up(context.Background(), db, prefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	watched := &watchedDB{DB: db}
@@ -132,7 +133,7 @@ func TestEndOfAStepReadsNothing(t *testing.T) {
 	if _, err := sojourn.NewClient(s).Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := s.Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
+	jobs, err := s.Claim(t.Context(), driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 1, Capacity: 1})
 	if err != nil || len(jobs) != 1 {
 		t.Fatal(jobs, err)
 	}
@@ -156,7 +157,7 @@ func TestLeasedIDsAreNotLookedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enqueue := func(s sojourn.DriverStore, id sojourn.ID) sojourn.Enqueued {
+	enqueue := func(s driver.Store, id sojourn.ID) sojourn.Enqueued {
 		t.Helper()
 		j := sojourn.NewJob("k", nil)
 		j.ID = id
@@ -184,7 +185,7 @@ func TestLeasedIDsAreNotLookedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if e := enqueue(sojourn.Of(other), ids+2); e.Duplicate {
+	if e := enqueue(driver.Of(other), ids+2); e.Duplicate {
 		t.Errorf("elsewhere: %+v", e)
 	}
 	if e := enqueue(s, ids+2); !e.Duplicate {

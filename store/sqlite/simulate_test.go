@@ -3,7 +3,7 @@ package sqlite
 import (
 	"testing"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest"
 )
 
@@ -14,6 +14,6 @@ func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		seeds = 20
 	}
-	storetest.Simulate(t, func(t *testing.T, o storetest.Options) sojourn.DriverStore { return conforming(t, ":memory:", o) },
+	storetest.Simulate(t, func(t *testing.T, o storetest.Options) driver.Store { return conforming(t, ":memory:", o) },
 		storetest.Simulation{Seeds: seeds, Replay: "make sim FIRST=%d SEEDS=1"})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // TestLowSpace: bad:26. New jobs are refused while the disk is nearly full, and stored jobs run to
@@ -33,11 +34,11 @@ func TestLowSpace(t *testing.T) {
 	if r, err := c.Respond(t.Context(), &sojourn.Response{Kind: "k", Key: "a"}); err != nil || r.Job != e.ID {
 		t.Errorf("an answer: %+v %v", r, err)
 	}
-	jobs, err := sojourn.Of(c).Claim(t.Context(), sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 2, Capacity: 2})
+	jobs, err := driver.Of(c).Claim(t.Context(), driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: 2, Capacity: 2})
 	if err != nil || len(jobs) != 1 {
 		t.Fatal(jobs, err)
 	}
-	done, err := sojourn.Of(c).Finish(t.Context(), []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
+	done, err := driver.Of(c).Finish(t.Context(), []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
 	if err != nil || done[0].State != sojourn.Completed {
 		t.Errorf("an outcome: %+v %v", done, err)
 	}

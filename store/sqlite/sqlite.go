@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/migrate"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -64,7 +64,7 @@ func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	}
 	s, err := m.Schema(ctx)
 	if err == nil {
-		err = migrate.Fits(s, db.path)
+		err = migration.Fits(s, db.path)
 	}
 	if err != nil {
 		return nil, err

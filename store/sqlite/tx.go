@@ -12,6 +12,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -56,18 +57,18 @@ func FinishTx(ctx context.Context, c *sojourn.Client, tx *sql.Tx, job *sojourn.J
 	if err != nil {
 		return err
 	}
-	o, err := sojourn.CompleteInTx(job)
+	o, err := driver.CompleteInTx(job)
 	if err != nil {
 		return err
 	}
 	return s.FinishTx(ctx, tx, o)
 }
 
-func txStore(c *sojourn.Client) (sojourn.TxStore, error) {
-	if s, ok := c.Store().(sojourn.TxStore); ok {
+func txStore(c *sojourn.Client) (driver.TxStore, error) {
+	if s, ok := c.Store().(driver.TxStore); ok {
 		return s, nil
 	}
-	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of sqlite.Open", sojourn.Of(c))
+	return nil, sojourn.Invalid("client", "its store (%T) cannot work inside of a transaction; use a client of sqlite.Open", driver.Of(c))
 }
 
 // Join implements sqldb.Joiner.

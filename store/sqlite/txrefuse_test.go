@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"io"
 	"os"
@@ -13,21 +13,22 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // stranger is a driver with another copy of SQLite: it lacks the function, or has a function of
 // that name that returns another word.
 type stranger struct{ answer string }
 
-func (s stranger) Open(string) (driver.Conn, error)             { return s, nil }
-func (s stranger) Prepare(q string) (driver.Stmt, error)        { return strange{s, q}, nil }
-func (s stranger) Begin() (driver.Tx, error)                    { return s, nil }
-func (s stranger) Close() error                                 { return nil }
-func (s stranger) Commit() error                                { return nil }
-func (s stranger) Rollback() error                              { return nil }
-func (s stranger) Columns() []string                            { return []string{"answer"} }
-func (s stranger) Connect(context.Context) (driver.Conn, error) { return s, nil }
-func (s stranger) Driver() driver.Driver                        { return s }
+func (s stranger) Open(string) (sqldriver.Conn, error)             { return s, nil }
+func (s stranger) Prepare(q string) (sqldriver.Stmt, error)        { return strange{s, q}, nil }
+func (s stranger) Begin() (sqldriver.Tx, error)                    { return s, nil }
+func (s stranger) Close() error                                    { return nil }
+func (s stranger) Commit() error                                   { return nil }
+func (s stranger) Rollback() error                                 { return nil }
+func (s stranger) Columns() []string                               { return []string{"answer"} }
+func (s stranger) Connect(context.Context) (sqldriver.Conn, error) { return s, nil }
+func (s stranger) Driver() sqldriver.Driver                        { return s }
 
 type strange struct {
 	stranger
@@ -35,10 +36,10 @@ type strange struct {
 }
 
 func (s strange) NumInput() int { return -1 }
-func (s strange) Exec([]driver.Value) (driver.Result, error) {
+func (s strange) Exec([]sqldriver.Value) (sqldriver.Result, error) {
 	return nil, errors.New("written: " + s.q)
 }
-func (s strange) Query(args []driver.Value) (driver.Rows, error) {
+func (s strange) Query(args []sqldriver.Value) (sqldriver.Rows, error) {
 	if s.answer == "" {
 		return nil, errors.New("no such function: " + mainFunction)
 	}
@@ -52,7 +53,7 @@ type oneRow struct {
 
 func (r *oneRow) Columns() []string { return []string{"answer"} }
 func (r *oneRow) Close() error      { return nil }
-func (r *oneRow) Next(into []driver.Value) error {
+func (r *oneRow) Next(into []sqldriver.Value) error {
 	if r.read {
 		return io.EOF
 	}
@@ -149,7 +150,7 @@ func TestMemoryTakesNoTransaction(t *testing.T) {
 	if _, err := EnqueueTx(t.Context(), c, x.Handle.(*sql.Tx), echo.New(1)); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Error(err)
 	}
-	plain := sojourn.NewClient(struct{ sojourn.DriverStore }{sojourn.Of(c)})
+	plain := sojourn.NewClient(struct{ driver.Store }{driver.Of(c)})
 	if _, err := EnqueueTx(t.Context(), plain, x.Handle.(*sql.Tx), echo.New(1)); sojourn.ErrorCode(err) != sojourn.CodeInvalid {
 		t.Error("a store of another sort:", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // spec:T4: a blocked claim is woken when the windows of its queue open, without an enqueue and
@@ -26,7 +27,7 @@ func TestOpeningWakesABlockedClaim(t *testing.T) {
 	if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Queue("night"))); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"night"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: sojourn.MaxWait})
+	jobs, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"night"}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Wait: sojourn.MaxWait})
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%d jobs, %v", len(jobs), err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 )
 
 var accessTrials = []trial{
@@ -13,13 +14,13 @@ var accessTrials = []trial{
 }
 
 func tokensKept(s *scene) {
-	a, ok := s.store.(sojourn.AccessStore)
+	a, ok := s.store.(access.Keeper)
 	if !ok {
 		s.Skip("this store keeps no tokens")
 	}
 	hash := sha256.Sum256([]byte("secret"))
-	t := sojourn.AccessToken{ID: "a1", Name: "shop", Hash: hash[:], ExpiresAt: s.now().Add(time.Hour),
-		Grants: []sojourn.Grant{{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "pay*", Kind: "charge_*"}}}
+	t := access.Token{ID: "a1", Name: "shop", Hash: hash[:], ExpiresAt: s.now().Add(time.Hour),
+		Grants: []access.Grant{{Verbs: []access.Verb{access.VerbEnqueue}, Queue: "pay*", Kind: "charge_*"}}}
 	s.must(a.SetAccessToken(s.ctx, t), "SetAccessToken")
 	made := s.now()
 	s.advance(time.Minute)
@@ -43,40 +44,40 @@ func tokensKept(s *scene) {
 }
 
 func auditKept(s *scene) {
-	a, ok := s.store.(sojourn.AuditStore)
+	a, ok := s.store.(access.AuditStore)
 	if !ok {
 		s.Skip("this store keeps no audit log")
 	}
 	for _, action := range []string{"one", "two", "three"} {
-		s.must(a.Audit(s.ctx, sojourn.AuditEntry{Who: "a1", Action: action, Target: "/v1", Detail: "{}", Code: "conflict", Request: "r", From: "f"}), "Audit")
+		s.must(a.Audit(s.ctx, access.AuditEntry{Who: "a1", Action: action, Target: "/v1", Detail: "{}", Code: "conflict", Request: "r", From: "f"}), "Audit")
 		s.advance(time.Second)
 	}
-	page, err := a.AuditLog(s.ctx, sojourn.AuditFilter{Limit: 2})
+	page, err := a.AuditLog(s.ctx, access.AuditFilter{Limit: 2})
 	s.must(err, "AuditLog")
 	same(s, "entries of a page", len(page), 2)
 	same(s, "newest", page[0].Action, "three")
 	s.at("its time", page[0].At, s.now().Add(-time.Second))
-	page, err = a.AuditLog(s.ctx, sojourn.AuditFilter{Before: page[1].Seq})
+	page, err = a.AuditLog(s.ctx, access.AuditFilter{Before: page[1].Seq})
 	s.must(err, "AuditLog")
 	same(s, "entries of the next page", len(page), 1)
 	first := page[0]
 	first.Seq, first.At = 0, time.Time{}
-	same(s, "first", first, sojourn.AuditEntry{Who: "a1", Action: "one", Target: "/v1", Detail: "{}", Code: "conflict", Request: "r", From: "f"})
-	s.must(a.Audit(s.ctx, sojourn.AuditEntry{Who: "a2", Action: "other"}), "Audit")
+	same(s, "first", first, access.AuditEntry{Who: "a1", Action: "one", Target: "/v1", Detail: "{}", Code: "conflict", Request: "r", From: "f"})
+	s.must(a.Audit(s.ctx, access.AuditEntry{Who: "a2", Action: "other"}), "Audit")
 	for _, c := range []struct {
-		f    sojourn.AuditFilter
+		f    access.AuditFilter
 		want int
-	}{{sojourn.AuditFilter{Who: "a1"}, 3}, {sojourn.AuditFilter{Who: "a2"}, 1}, {sojourn.AuditFilter{Since: s.now()}, 1},
-		{sojourn.AuditFilter{Since: s.now().Add(-time.Second)}, 2}, {sojourn.AuditFilter{Since: s.now().Add(-time.Second), Who: "a1"}, 1}, {sojourn.AuditFilter{Who: "a"}, 0}} {
+	}{{access.AuditFilter{Who: "a1"}, 3}, {access.AuditFilter{Who: "a2"}, 1}, {access.AuditFilter{Since: s.now()}, 1},
+		{access.AuditFilter{Since: s.now().Add(-time.Second)}, 2}, {access.AuditFilter{Since: s.now().Add(-time.Second), Who: "a1"}, 1}, {access.AuditFilter{Who: "a"}, 0}} {
 		page, err = a.AuditLog(s.ctx, c.f)
 		s.must(err, "AuditLog")
 		same(s, "entries of "+text(c.f), len(page), c.want)
 	}
-	_, err = a.AuditLog(s.ctx, sojourn.AuditFilter{Limit: sojourn.MaxFind + 1})
+	_, err = a.AuditLog(s.ctx, access.AuditFilter{Limit: sojourn.MaxFind + 1})
 	s.refused(err, sojourn.CodeInvalid, "a page that is too long")
-	s.advance(sojourn.AuditKeep + time.Second)
-	s.must(a.Audit(s.ctx, sojourn.AuditEntry{Action: "four"}), "Audit")
-	page, err = a.AuditLog(s.ctx, sojourn.AuditFilter{})
+	s.advance(access.AuditKeep + time.Second)
+	s.must(a.Audit(s.ctx, access.AuditEntry{Action: "four"}), "Audit")
+	page, err = a.AuditLog(s.ctx, access.AuditFilter{})
 	s.must(err, "AuditLog")
 	same(s, "entries after their time", len(page), 1)
 }

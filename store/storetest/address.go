@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
 )
 
 var addressTrials = []trial{
@@ -100,13 +101,13 @@ func tokenStale(s *scene) {
 
 func tokenExpires(s *scene) {
 	c := s.running(sojourn.Key("k"))
-	narrow, err := sojourn.ExpiringToken(c.Job.Token, s.now().Add(time.Minute))
+	narrow, err := access.Expiring(c.Job.Token, s.now().Add(time.Minute))
 	s.must(err, "ExpiringToken")
 	s.finish(await(c, time.Hour), sojourn.Awaiting)
 	s.advance(59 * time.Second)
 	s.became(s.respond("", token(narrow)), sojourn.Applied, c.Job.ID)
 	c = s.claim()
-	narrow, err = sojourn.ExpiringToken(c.Job.Token, s.now().Add(time.Second))
+	narrow, err = access.Expiring(c.Job.Token, s.now().Add(time.Second))
 	s.must(err, "ExpiringToken")
 	s.finish(await(c, time.Hour), sojourn.Awaiting)
 	s.advance(time.Second)
@@ -122,7 +123,7 @@ func tokenForged(s *scene) {
 	c := s.awaiting()
 	good := c.Job.Token
 	parts := strings.Split(good, ".")
-	narrow, err := sojourn.ExpiringToken(good, s.now().Add(time.Minute))
+	narrow, err := access.Expiring(good, s.now().Add(time.Minute))
 	s.must(err, "ExpiringToken")
 	later := strings.Split(narrow, ".")
 	later[4] += "0"

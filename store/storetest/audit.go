@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // rowLaws checks the invariants of every job at every moment.
@@ -74,7 +75,7 @@ func (s *scene) audit() {
 			s.history(j.ID)
 		}
 	}
-	if c, ok := s.store.(sojourn.Checker); ok {
+	if c, ok := s.store.(driver.Checker); ok {
 		vs, err := c.Check(s.ctx)
 		s.must(err, "Check")
 		for _, v := range vs {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var awaitTrials = []trial{
@@ -61,25 +62,25 @@ func awaitTimeout(s *scene) {
 	c := s.running(sojourn.Timeout(time.Hour), steady(time.Minute))
 	s.advance(15 * time.Second)
 	s.finish(await(c, 0), sojourn.Awaiting)
-	s.swept(time.Hour-15*time.Second-time.Microsecond, sojourn.Swept{})
-	s.swept(time.Microsecond, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Hour-15*time.Second-time.Microsecond, driver.Swept{})
+	s.swept(time.Microsecond, driver.Swept{TimedOut: 1})
 	same(s, "reason", s.state(c.Job.ID, sojourn.Scheduled).Reason, sojourn.ReasonTimeout)
 	s.advance(time.Minute)
 	c = s.claim()
 	s.finish(await(c, 48*time.Hour), sojourn.Awaiting) // longer than the timeout
-	s.swept(time.Hour, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Hour, driver.Swept{TimedOut: 1})
 	s.counters(c.Job.ID, 2, 2, 0)
 	d := s.running()
 	s.finish(await(d, 0), sojourn.Awaiting)
-	s.swept(sojourn.DefaultTimeout-time.Second, sojourn.Swept{Due: 1}) // the other job's retry
-	s.swept(time.Second, sojourn.Swept{TimedOut: 1})
+	s.swept(sojourn.DefaultTimeout-time.Second, driver.Swept{Due: 1}) // the other job's retry
+	s.swept(time.Second, driver.Swept{TimedOut: 1})
 }
 
 func awaitWithin(s *scene) {
 	c := s.running(sojourn.Key("k"), steady(time.Minute))
 	s.finish(await(c, 10*time.Second), sojourn.Awaiting)
-	s.swept(10*time.Second-time.Microsecond, sojourn.Swept{})
-	s.swept(time.Microsecond, sojourn.Swept{TimedOut: 1})
+	s.swept(10*time.Second-time.Microsecond, driver.Swept{})
+	s.swept(time.Microsecond, driver.Swept{TimedOut: 1})
 	j := s.state(c.Job.ID, sojourn.Scheduled)
 	same(s, "reason", j.Reason, sojourn.ReasonTimeout)
 	s.at("run_at", j.RunAt, s.now().Add(time.Minute))
@@ -93,7 +94,7 @@ func awaitWithin(s *scene) {
 func awaitTimeoutLast(s *scene) {
 	c := s.running(sojourn.Key("k"), sojourn.MaxAttempts(1))
 	s.finish(await(c, 10*time.Second), sojourn.Awaiting)
-	s.swept(10*time.Second, sojourn.Swept{TimedOut: 1})
+	s.swept(10*time.Second, driver.Swept{TimedOut: 1})
 	same(s, "reason", s.state(c.Job.ID, sojourn.Failed).Reason, sojourn.ReasonTimeout)
 	s.counters(c.Job.ID, 1, 1, 0)
 	s.became(s.respond("k"), sojourn.Late, c.Job.ID)
@@ -169,7 +170,7 @@ func awaitErrorKept(s *scene) {
 	good := s.respond("k", body("after all"))
 	s.became(bad, sojourn.Early, c.Job.ID)
 	f := s.report(await(c, 0))
-	same(s, "status", f.Status, sojourn.FinishApplied)
+	same(s, "status", f.Status, driver.FinishApplied)
 	s.lies(bad.Seq, sojourn.Applied)
 	// The attempt has ended, so its retry waits, and takes the good answer at once.
 	s.lies(good.Seq, sojourn.Applied)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var blockedTrials = []trial{
@@ -20,7 +21,7 @@ var blockedTrials = []trial{
 }
 
 type claimAnswer struct {
-	jobs []sojourn.Claimed
+	jobs []driver.Claimed
 	err  error
 }
 
@@ -48,7 +49,7 @@ func (s *scene) stays(done <-chan claimAnswer) {
 }
 
 // answered wants a blocked claim to be answered with one job.
-func (s *scene) answered(done <-chan claimAnswer, what string) sojourn.Claimed {
+func (s *scene) answered(done <-chan claimAnswer, what string) driver.Claimed {
 	s.Helper()
 	select {
 	case a := <-done:
@@ -60,11 +61,11 @@ func (s *scene) answered(done <-chan claimAnswer, what string) sojourn.Claimed {
 	case <-time.After(patience):
 		s.Fatalf("a blocked claim was not woken by %s within %v", what, patience)
 	}
-	return sojourn.Claimed{}
+	return driver.Claimed{}
 }
 
 func blockedWoken(s *scene) {
-	var c sojourn.Claimed
+	var c driver.Claimed
 	woken := func(what string, do func()) {
 		s.Helper()
 		done := s.block(s.ctx, by("w2"))
@@ -75,7 +76,7 @@ func blockedWoken(s *scene) {
 	s.finish(await(c, 0), sojourn.Awaiting)
 	woken("a response", func() { s.respond("k") })
 	same(s, "purpose", c.Purpose, sojourn.PurposeResume)
-	woken("a release", func() { s.reports(released(c), sojourn.FinishApplied) })
+	woken("a release", func() { s.reports(released(c), driver.FinishApplied) })
 	woken("the end of a snooze", func() {
 		s.finish(snooze(c, time.Minute), sojourn.Scheduled)
 		s.advance(time.Minute)
@@ -98,7 +99,7 @@ func blockedWoken(s *scene) {
 
 func blockedEnds(s *scene) {
 	done := make(chan claimAnswer, 1)
-	r := s.request(func(r *sojourn.ClaimRequest) { r.Wait = 50 * time.Millisecond })
+	r := s.request(func(r *driver.ClaimRequest) { r.Wait = 50 * time.Millisecond })
 	go func() {
 		jobs, err := s.store.Claim(s.ctx, r)
 		done <- claimAnswer{jobs, err}

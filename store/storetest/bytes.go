@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var bytesTrials = []trial{
@@ -40,7 +41,7 @@ func (s *scene) roundTrip(b []byte) {
 	id := s.enqueue(sojourn.Key("k"), typed(plain), func(j *sojourn.Job) { j.Args = own })
 	c := s.claim()
 	is("claimed args", c.Job.Args)
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: bytes.Clone(b)}), "Save")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Checkpoint: bytes.Clone(b)}), "Save")
 	is("checkpoint", s.get(id).Checkpoint)
 	o := failure(c)
 	o.Text, o.Verdict.Delay = string(b), sojourn.Now
@@ -90,7 +91,7 @@ func textsStored(s *scene) {
 		id := s.enqueue(sojourn.MaxAttempts(1))
 		c := s.claim()
 		progress := b
-		s.must(s.save(sojourn.Saved{Lease: c.Lease, Progress: &progress, Log: []sojourn.LogLine{{Level: "INFO", Text: b}}}), "Save of text %d", i)
+		s.must(s.save(driver.Saved{Lease: c.Lease, Progress: &progress, Log: []sojourn.LogLine{{Level: "INFO", Text: b}}}), "Save of text %d", i)
 		o := failure(c)
 		o.Reason, o.Text = b, b
 		o.Log = []sojourn.LogLine{{Level: "ERROR", Text: b}}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var cancelTrials = []trial{
@@ -54,7 +55,7 @@ func cancelEverywhere(s *scene) {
 	}
 	s.inFlight(0, "after the cancels")
 	s.claimNone("all are cancelled")
-	s.swept(24*time.Hour, sojourn.Swept{})
+	s.swept(24*time.Hour, driver.Swept{})
 }
 
 func cancelRunning(s *scene) {
@@ -62,14 +63,14 @@ func cancelRunning(s *scene) {
 	s.advance(time.Second)
 	s.cancel(c.Job.ID)
 	s.inFlight(0, "at once")
-	same(s, "why the lease is lost", s.extends(c.Lease, false), sojourn.LostCancelled)
-	same(s, "why the report is lost", s.reports(completed(c), sojourn.FinishLost).Reason, sojourn.LostCancelled)
-	s.is(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("x")}), sojourn.ErrLeaseLost, "Save after the cancel")
+	same(s, "why the lease is lost", s.extends(c.Lease, false), driver.LostCancelled)
+	same(s, "why the report is lost", s.reports(completed(c), driver.FinishLost).Reason, driver.LostCancelled)
+	s.is(s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte("x")}), sojourn.ErrLeaseLost, "Save after the cancel")
 	a := s.happened(c.Job.ID, "cancelled")[0]
 	same(s, "epoch in the history", a.Epoch, 1)
 	same(s, "worker in the history", a.Worker, "w1")
 	s.at("began_at", a.BeganAt, s.now().Add(-time.Second))
-	s.swept(lease, sojourn.Swept{})
+	s.swept(lease, driver.Swept{})
 }
 
 func cancelRefuse(s *scene) {

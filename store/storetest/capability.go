@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var capabilityTrials = []trial{
@@ -32,7 +33,7 @@ func linkTwice(s *scene) {
 	e := s.claim()
 	same(s, "the second answer", string(s.inHand(e).Body), "soon")
 	s.finish(await(e, 0), sojourn.Awaiting)
-	for _, old := range []sojourn.Claimed{c, d} {
+	for _, old := range []driver.Claimed{c, d} {
 		s.became(s.respond("", token(old.Job.Token), body("yes")), sojourn.Stale, c.Job.ID) // after the next question was asked
 	}
 	j := s.state(c.Job.ID, sojourn.Awaiting)
@@ -104,14 +105,14 @@ func linkAfterPoll(s *scene) {
 func linkKept(s *scene) {
 	c := s.underPoll("k", sojourn.Timeout(time.Hour))
 	url := c.Job.Token
-	s.swept(lease, sojourn.Swept{Lost: 1}) // the poll step
+	s.swept(lease, driver.Swept{Lost: 1}) // the poll step
 	s.state(c.Job.ID, sojourn.Awaiting)
 	s.became(s.respond("", token(url)), sojourn.Applied, c.Job.ID)
 	c = s.claim()
 	url = c.Job.Token
 	s.finish(released(c), sojourn.Ready)
 	same(s, "the token after a release", s.claim().Job.Token, url)
-	s.swept(lease, sojourn.Swept{Lost: 1}) // another attempt begins
+	s.swept(lease, driver.Swept{Lost: 1}) // another attempt begins
 	s.advance(time.Minute)
 	d := s.claim()
 	s.became(s.respond("", token(url)), sojourn.Stale, c.Job.ID)

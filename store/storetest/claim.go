@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var claimTrials = []trial{
@@ -57,7 +58,7 @@ func claimTells(s *scene) {
 	same(s, "run timeout", c.Job.Policy.RunTimeout, 7*time.Second)
 	same(s, "args", string(c.Job.Args), "input")
 	same(s, "response", c.Job.Response == nil, true)
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("half")}), "Save")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte("half")}), "Save")
 	s.finish(failure(c), sojourn.Scheduled)
 	s.advance(time.Minute)
 	d := s.claim(by("w2"), leased(10*time.Minute), deciding)
@@ -87,7 +88,7 @@ func claimFilters(s *scene) {
 }
 
 func claimCloses(s *scene) {
-	closing := func(r *sojourn.ClaimRequest) { r.Close = true }
+	closing := func(r *driver.ClaimRequest) { r.Close = true }
 	one := s.enqueue()
 	s.claimNone("it only closes number 1", numbered(1), closing)
 	s.claimNone("number 1 is closed", numbered(1))
@@ -103,7 +104,7 @@ func claimCloses(s *scene) {
 	s.claimNone("number 2 is closed", numbered(2))
 	s.claimNone("nothing of number 2 stands", numbered(2), closing)
 	same(s, "jobs of number 3", len(s.claimMany(numbered(3), upTo(10))), 2)
-	r := sojourn.ClaimRequest{Worker: "w1", Queues: []string{line}, Kinds: []string{charge}, Max: 1, Close: true}
+	r := driver.ClaimRequest{Worker: "w1", Queues: []string{line}, Kinds: []string{charge}, Max: 1, Close: true}
 	_, err := s.store.Claim(s.ctx, r)
 	s.refused(err, sojourn.CodeInvalid, "without a number")
 	r.Number, r.Wait = 4, time.Second
@@ -138,7 +139,7 @@ func claimCapacity(s *scene) {
 
 // reserving is a claim of up to 10 jobs by a worker with room for so much.
 func reserving(capacity int64, after time.Duration) wish {
-	return func(r *sojourn.ClaimRequest) { r.Max, r.Capacity, r.Reserve = 10, capacity, after }
+	return func(r *driver.ClaimRequest) { r.Max, r.Capacity, r.Reserve = 10, capacity, after }
 }
 
 func claimReserve(s *scene) {
@@ -219,8 +220,8 @@ func claimResumed(s *scene) {
 	s.counters(c.Job.ID, 1, 0, 0)
 	s.inFlight(1, "after the resume")
 	s.finish(await(d, 0), sojourn.Awaiting)
-	s.swept(50*time.Minute-time.Second, sojourn.Swept{}) // timeout_at has moved on by the time it rested
-	s.swept(time.Second, sojourn.Swept{TimedOut: 1})
+	s.swept(50*time.Minute-time.Second, driver.Swept{}) // timeout_at has moved on by the time it rested
+	s.swept(time.Second, driver.Swept{TimedOut: 1})
 }
 
 func claimNever(s *scene) {
@@ -233,7 +234,7 @@ func claimNever(s *scene) {
 		s.final(end)
 	}
 	s.claimNone("none of them is ready, and this worker has no retry handler")
-	s.claimNone("the handler of another kind", kinds(charge, "refund"), func(r *sojourn.ClaimRequest) { r.Decidable = []string{"refund"} })
+	s.claimNone("the handler of another kind", kinds(charge, "refund"), func(r *driver.ClaimRequest) { r.Decidable = []string{"refund"} })
 }
 
 func claimBad(s *scene) {
@@ -244,7 +245,7 @@ func claimBad(s *scene) {
 		"max 0":          upTo(0),
 		"max -1":         upTo(-1),
 		"negative lease": leased(-time.Second),
-		"negative wait":  func(r *sojourn.ClaimRequest) { r.Wait = -1 },
+		"negative wait":  func(r *driver.ClaimRequest) { r.Wait = -1 },
 	}) {
 		_, err := s.store.Claim(s.ctx, s.request(spoil))
 		s.refused(err, sojourn.CodeInvalid, what)

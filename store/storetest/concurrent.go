@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var concurrentTrials = []trial{
@@ -45,7 +46,7 @@ func concurrentClaims(s *scene) {
 	s.crowd(workers, func(i int) error {
 		worker := fmt.Sprintf("w%d", i)
 		for n := int64(1); ; n++ {
-			cs, err := s.store.Claim(s.ctx, sojourn.ClaimRequest{Worker: worker, Number: n, Queues: []string{line}, Kinds: []string{charge},
+			cs, err := s.store.Claim(s.ctx, driver.ClaimRequest{Worker: worker, Number: n, Queues: []string{line}, Kinds: []string{charge},
 				Max: 1 + i, Capacity: 1000, Lease: lease})
 			if err != nil || len(cs) == 0 {
 				return err
@@ -187,7 +188,7 @@ func concurrentAnswers(s *scene) {
 func concurrentFinish(s *scene) {
 	const callers = 12
 	c := s.running()
-	status := make([]sojourn.FinishStatus, callers)
+	status := make([]driver.FinishStatus, callers)
 	s.crowd(callers, func(i int) error {
 		o := completed(c)
 		if i%2 == 1 {
@@ -199,11 +200,11 @@ func concurrentFinish(s *scene) {
 		}
 		return err
 	})
-	counts := map[sojourn.FinishStatus]int{}
+	counts := map[driver.FinishStatus]int{}
 	for _, st := range status {
 		counts[st]++
 	}
-	if counts[sojourn.FinishApplied] != 1 || counts[sojourn.FinishRepeated] != callers/2-1 || counts[sojourn.FinishLost] != callers/2 {
+	if counts[driver.FinishApplied] != 1 || counts[driver.FinishRepeated] != callers/2-1 || counts[driver.FinishLost] != callers/2 {
 		s.Fatalf("the answers were %v, want 1 applied, %d repeated and %d lost", counts, callers/2-1, callers/2)
 	}
 	same(s, "entries in the history", len(s.history(c.Job.ID)), 1)
@@ -215,7 +216,7 @@ func concurrentSweeps(s *scene) {
 	s.enqueueMany(40, sojourn.Delay(time.Second))
 	s.advance(lease)
 	const callers = 6
-	sums := make([]sojourn.Swept, callers)
+	sums := make([]driver.Swept, callers)
 	s.crowd(callers, func(i int) error {
 		for {
 			w, err := s.store.Sweep(s.ctx, 7)
@@ -226,12 +227,12 @@ func concurrentSweeps(s *scene) {
 			sums[i].Due += w.Due
 		}
 	})
-	var sum sojourn.Swept
+	var sum driver.Swept
 	for _, w := range sums {
 		sum.Lost += w.Lost
 		sum.Due += w.Due
 	}
-	same(s, "what the sweeps handled", sum, sojourn.Swept{Lost: 60, Due: 40})
+	same(s, "what the sweeps handled", sum, driver.Swept{Lost: 60, Due: 40})
 	for _, id := range ids[:5] {
 		s.counters(id, 1, 0, 1)
 		s.happened(id, "lost")
@@ -328,7 +329,7 @@ func (s *scene) worker(name string, sent chan<- string, done <-chan struct{}, en
 			return nil
 		default:
 		}
-		cs, err := s.store.Claim(s.ctx, sojourn.ClaimRequest{Worker: name, Number: n, Queues: []string{line}, Kinds: []string{charge},
+		cs, err := s.store.Claim(s.ctx, driver.ClaimRequest{Worker: name, Number: n, Queues: []string{line}, Kinds: []string{charge},
 			Max: 5, Capacity: 1000, Lease: lease, Wait: 20 * time.Millisecond})
 		if err != nil {
 			return err
@@ -353,7 +354,7 @@ func (s *scene) worker(name string, sent chan<- string, done <-chan struct{}, en
 			return err
 		}
 		for i, f := range fs {
-			if f.Status != sojourn.FinishApplied {
+			if f.Status != driver.FinishApplied {
 				return fmt.Errorf("Finish(%s) of job %d was answered %+v", os[i].Type, os[i].Lease.ID, f)
 			}
 			if f.State == sojourn.Completed {

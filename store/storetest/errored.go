@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var erroredTrials = []trial{
@@ -24,14 +25,14 @@ var erroredTrials = []trial{
 }
 
 func erroredWays(s *scene) {
-	with := func(key string) sojourn.Claimed {
+	with := func(key string) driver.Claimed {
 		s.Helper()
 		id := s.enqueue(sojourn.Key(key), sojourn.Timeout(time.Minute), steady(time.Second))
 		c := s.claim(deciding)
 		same(s, "job", c.Job.ID, id)
 		return c
 	}
-	check := func(c sojourn.Claimed, reason string, failures, crashes int32) {
+	check := func(c driver.Claimed, reason string, failures, crashes int32) {
 		s.Helper()
 		j := s.state(c.Job.ID, sojourn.Errored)
 		same(s, "reason", j.Reason, reason)
@@ -43,18 +44,18 @@ func erroredWays(s *scene) {
 		s.cancel(c.Job.ID)
 	}
 	c := with("lost")
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	check(c, sojourn.ReasonLeaseLost, 0, 1)
 	c = with("wait")
 	s.finish(await(c, 0), sojourn.Awaiting)
-	s.swept(time.Minute, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Minute, driver.Swept{TimedOut: 1})
 	check(c, sojourn.ReasonTimeout, 1, 0)
 	c = with("run")
 	for range 3 {
 		s.advance(lease - 5*time.Second)
 		s.extends(c.Lease, true)
 	}
-	s.swept(15*time.Second, sojourn.Swept{TimedOut: 1})
+	s.swept(15*time.Second, driver.Swept{TimedOut: 1})
 	check(c, sojourn.ReasonTimeout, 1, 0)
 	c = with("answer")
 	s.finish(await(c, 0), sojourn.Awaiting)
@@ -67,7 +68,7 @@ func erroredWays(s *scene) {
 func erroredClaim(s *scene) {
 	id := s.errored(policy(sojourn.Policy{Timeout: time.Hour})).Job.ID
 	s.claimNone("this worker has no retry handler", by("w2"))
-	s.claimNone("not for this kind", kinds(charge, "refund"), func(r *sojourn.ClaimRequest) { r.Decidable = []string{"refund"} })
+	s.claimNone("not for this kind", kinds(charge, "refund"), func(r *driver.ClaimRequest) { r.Decidable = []string{"refund"} })
 	c := s.claim(by("w2"), deciding, room(0)) // a decision weighs nothing
 	same(s, "job", c.Job.ID, id)
 	same(s, "purpose", c.Purpose, sojourn.PurposeDecide)
@@ -137,7 +138,7 @@ func erroredRelease(s *scene) {
 	same(s, "purpose", d.Purpose, sojourn.PurposeDecide)
 	same(s, "epoch", d.Lease.Epoch, 3)
 	for _, o := range []sojourn.Outcome{completed(d), failure(d), await(d, 0), snooze(d, time.Second), abort(d)} {
-		s.refused(s.reports(o, sojourn.FinishRefused).Err, sojourn.CodeInvalid, string(o.Type)+" of a decision")
+		s.refused(s.reports(o, driver.FinishRefused).Err, sojourn.CodeInvalid, string(o.Type)+" of a decision")
 	}
 	s.finish(decided(d, sojourn.Verdict{Delay: time.Second}), sojourn.Scheduled)
 	s.happened(c.Job.ID, "lost", "released", "decided")
@@ -146,11 +147,11 @@ func erroredRelease(s *scene) {
 func erroredLost(s *scene) {
 	s.errored(sojourn.MaxCrashes(3))
 	c := s.claim(deciding)
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(c.Job.ID, sojourn.Errored)
 	s.counters(c.Job.ID, 1, 0, 2)
 	s.claim(deciding)
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	same(s, "reason", s.state(c.Job.ID, sojourn.Failed).Reason, sojourn.ReasonLeaseLost)
 	s.counters(c.Job.ID, 1, 0, 3)
 	s.happened(c.Job.ID, "lost", "lost", "lost")
@@ -158,8 +159,8 @@ func erroredLost(s *scene) {
 
 func erroredOverdue(s *scene) {
 	c := s.errored()
-	s.swept(sojourn.DefaultDecideWithin-time.Microsecond, sojourn.Swept{})
-	s.swept(time.Microsecond, sojourn.Swept{Decided: 1})
+	s.swept(sojourn.DefaultDecideWithin-time.Microsecond, driver.Swept{})
+	s.swept(time.Microsecond, driver.Swept{Decided: 1})
 	j := s.state(c.Job.ID, sojourn.Scheduled)
 	s.at("run_at", j.RunAt, s.now().Add(10*time.Second))
 	s.counters(c.Job.ID, 1, 0, 1)
@@ -168,18 +169,18 @@ func erroredOverdue(s *scene) {
 	same(s, "purpose", s.claim().Purpose, sojourn.PurposeStart)
 	s.cancel(c.Job.ID)
 	s.errored(policy(sojourn.Policy{DecideWithin: time.Hour}))
-	s.swept(time.Hour-time.Second, sojourn.Swept{})
-	s.swept(time.Second, sojourn.Swept{Decided: 1})
+	s.swept(time.Hour-time.Second, driver.Swept{})
+	s.swept(time.Second, driver.Swept{Decided: 1})
 }
 
 func erroredBudget(s *scene) {
 	a := s.enqueue(sojourn.MaxCrashes(1))
 	s.claim(deciding)
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(a, sojourn.Failed)
 	b := s.enqueue(sojourn.MaxAttempts(1), sojourn.Key("b"))
 	s.finish(await(s.claim(deciding), time.Minute), sojourn.Awaiting)
-	s.swept(time.Minute, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Minute, driver.Swept{TimedOut: 1})
 	s.state(b, sojourn.Failed)
 	c := s.enqueue(sojourn.MaxAttempts(1), sojourn.Key("c"))
 	s.finish(await(s.claim(deciding), 0), sojourn.Awaiting)
@@ -187,7 +188,7 @@ func erroredBudget(s *scene) {
 	s.state(c, sojourn.Failed)
 	d := s.enqueue(policy(sojourn.Policy{OnLost: sojourn.FailLost}))
 	s.claim(deciding)
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(d, sojourn.Failed)
 }
 
@@ -195,7 +196,7 @@ func erroredStamp(s *scene) {
 	id := s.enqueue()
 	s.finish(released(s.claim(deciding)), sojourn.Ready)
 	s.claim() // a worker without the retry handler
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(id, sojourn.Ready)
 }
 
@@ -203,12 +204,12 @@ func erroredEnded(s *scene) {
 	s.errored()
 	c := s.claim(deciding)
 	s.cancel(c.Job.ID)
-	same(s, "why the lease is lost", s.extends(c.Lease, false), sojourn.LostCancelled)
-	same(s, "why the decision is lost", s.reports(decided(c, sojourn.Verdict{}), sojourn.FinishLost).Reason, sojourn.LostCancelled)
+	same(s, "why the lease is lost", s.extends(c.Lease, false), driver.LostCancelled)
+	same(s, "why the decision is lost", s.reports(decided(c, sojourn.Verdict{}), driver.FinishLost).Reason, driver.LostCancelled)
 	s.errored(sojourn.Deadline(2 * lease)) // of which one lease has passed
 	c = s.claim(deciding)
 	same(s, "deadline left", c.Deadline, lease)
-	s.outlive(c.Lease, sojourn.Swept{Deadlines: 1})
+	s.outlive(c.Lease, driver.Swept{Deadlines: 1})
 	same(s, "reason", s.state(c.Job.ID, sojourn.Failed).Reason, sojourn.ReasonDeadline)
 }
 
@@ -226,7 +227,7 @@ func erroredResponse(s *scene) {
 	s.cancel(c.Job.ID)
 	e := s.errored(sojourn.Key("l"))
 	s.respond("l")
-	s.swept(sojourn.DefaultDecideWithin, sojourn.Swept{Decided: 1})
+	s.swept(sojourn.DefaultDecideWithin, driver.Swept{Decided: 1})
 	s.state(e.Job.ID, sojourn.Ready)
 }
 
@@ -234,7 +235,7 @@ func erroredHand(s *scene) {
 	for _, again := range []bool{false, true} {
 		s.resumed("k")
 		c := s.claim(deciding)
-		s.swept(lease, sojourn.Swept{Lost: 1})
+		s.swept(lease, driver.Swept{Lost: 1})
 		d := s.claim(deciding)
 		same(s, "purpose", d.Purpose, sojourn.PurposeDecide)
 		same(s, "response told to a decision", d.Job.Response == nil, true)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var errorTrials = []trial{
@@ -166,12 +167,12 @@ func countersApart(s *scene) {
 	c = s.claim()
 	s.finish(await(c, time.Minute), sojourn.Awaiting)
 	s.counters(id, 1, 0, 0)
-	s.swept(time.Minute, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Minute, driver.Swept{TimedOut: 1})
 	s.counters(id, 1, 1, 0)
 	s.advance(time.Second)
 	s.claim()
 	s.counters(id, 2, 1, 0)
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.counters(id, 2, 1, 1)
 	c = s.claim()
 	s.finish(failure(c), sojourn.Scheduled)

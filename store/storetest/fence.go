@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var fenceTrials = []trial{
@@ -36,7 +37,7 @@ func (s *scene) nothingPasses(l sojourn.Lease, own ...sojourn.OutcomeType) {
 	s.extends(l, false)
 	check("Extend")
 	note := "zombie"
-	for what, item := range inOrder(map[string]sojourn.Saved{
+	for what, item := range inOrder(map[string]driver.Saved{
 		"Save of a checkpoint": {Lease: l, Checkpoint: []byte("zombie")},
 		"Save of progress":     {Lease: l, Progress: &note},
 		"SetKey":               {Lease: l, Key: "zombie"},
@@ -52,7 +53,7 @@ func (s *scene) nothingPasses(l sojourn.Lease, own ...sojourn.OutcomeType) {
 		s.cancel(e.ID)
 	}
 	before = s.picture(l.ID) // the counts of the queue include the job that has just tried the key
-	zombie := sojourn.Claimed{Lease: l}
+	zombie := driver.Claimed{Lease: l}
 	outcomes := []sojourn.Outcome{
 		{Lease: l, Type: sojourn.OutcomeCompleted, Result: []byte("zombie")},
 		{Lease: l, Type: sojourn.OutcomeError, Reason: "zombie", Text: "zombie", Verdict: sojourn.Verdict{Checkpoint: []byte("zombie")}},
@@ -66,7 +67,7 @@ func (s *scene) nothingPasses(l sojourn.Lease, own ...sojourn.OutcomeType) {
 		if slices.Contains(own, o.Type) {
 			continue
 		}
-		if f := s.reports(o, sojourn.FinishLost); f.Reason == "" {
+		if f := s.reports(o, driver.FinishLost); f.Reason == "" {
 			s.Fatalf("Finish(%s) was lost without a reason", o.Type)
 		}
 		check("Finish(" + string(o.Type) + ")")
@@ -81,7 +82,7 @@ func fenceOldEpoch(s *scene) {
 	s.finish(completed(now), sojourn.Completed)
 
 	old = s.running()
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	now = s.claim(by("w2"))
 	s.nothingPasses(old.Lease)
 	s.finish(completed(now), sojourn.Completed)
@@ -107,16 +108,16 @@ func fenceWrongWorker(s *scene) {
 
 func fenceSwept(s *scene) {
 	c := s.running(steady(time.Hour)) // its first loss: ready
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(c.Job.ID, sojourn.Ready)
 	s.nothingPasses(c.Lease)
 	d := s.claim(by("w2")) // the second: scheduled, at once
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(c.Job.ID, sojourn.Scheduled)
 	s.nothingPasses(d.Lease)
 	s.nothingPasses(c.Lease)
 	e := s.running(policy(sojourn.Policy{OnLost: sojourn.FailLost})) // failed
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(e.Job.ID, sojourn.Failed)
 	s.nothingPasses(e.Lease)
 }
@@ -129,7 +130,7 @@ func fenceErrored(s *scene) {
 
 func fenceTimedOut(s *scene) {
 	c := s.running(sojourn.Timeout(lease), steady(time.Hour))
-	s.outlive(c.Lease, sojourn.Swept{TimedOut: 1})
+	s.outlive(c.Lease, driver.Swept{TimedOut: 1})
 	s.state(c.Job.ID, sojourn.Scheduled)
 	s.nothingPasses(c.Lease)
 }
@@ -142,7 +143,7 @@ func fenceCancelled(s *scene) {
 	s.edited(d.Job.ID, sojourn.Edit{Action: sojourn.EditFail, Reason: "broken"}, sojourn.Failed)
 	s.nothingPasses(d.Lease)
 	e := s.running(sojourn.Deadline(lease))
-	s.outlive(e.Lease, sojourn.Swept{Deadlines: 1})
+	s.outlive(e.Lease, driver.Swept{Deadlines: 1})
 	s.nothingPasses(e.Lease)
 }
 
@@ -175,10 +176,10 @@ func fenceDeciding(s *scene) {
 	s.nothingPasses(sojourn.Lease{ID: c.Job.ID, Epoch: c.Lease.Epoch - 1, Worker: "w1"})
 	other := decided(c, sojourn.Verdict{Final: true})
 	other.Lease.Worker = "w2"
-	s.reports(other, sojourn.FinishLost)
+	s.reports(other, driver.FinishLost)
 	s.finish(released(c), sojourn.Errored)
 	before := s.picture(c.Job.ID)
-	s.reports(decided(c, sojourn.Verdict{Final: true}), sojourn.FinishLost)
+	s.reports(decided(c, sojourn.Verdict{Final: true}), driver.FinishLost)
 	s.unchanged(c.Job.ID, before, "a decision after the release")
 	s.nothingPasses(c.Lease)
 }

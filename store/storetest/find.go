@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var findTrials = []trial{
@@ -116,7 +117,7 @@ func findKey(s *scene) {
 func findHeads(s *scene) {
 	s.resumed("k", args("bytes"))
 	c := s.claim()
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("half")}), "Save")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte("half")}), "Save")
 	jobs, err := s.store.Find(s.ctx, sojourn.Filter{IDs: []sojourn.ID{c.Job.ID}})
 	s.must(err, "Find")
 	head, full := jobs[0], s.get(c.Job.ID)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var finishTrials = []trial{
@@ -58,8 +59,8 @@ func snoozed(s *scene) {
 		s.at("run_at", j.RunAt, s.now().Add(5*time.Minute))
 		s.counters(c.Job.ID, 1, 0, 0)
 		s.inFlight(0, "while it is snoozed")
-		s.swept(5*time.Minute-time.Microsecond, sojourn.Swept{})
-		s.swept(time.Microsecond, sojourn.Swept{Due: 1})
+		s.swept(5*time.Minute-time.Microsecond, driver.Swept{})
+		s.swept(time.Microsecond, driver.Swept{Due: 1})
 		c = s.claim()
 		same(s, "epoch", c.Lease.Epoch, int64(i+2))
 	}
@@ -148,7 +149,7 @@ func refusedOutcome(s *scene) {
 	checkpoint := failure(c)
 	checkpoint.Verdict.Checkpoint = make([]byte, 1001)
 	for what, o := range inOrder(map[string]sojourn.Outcome{"a result above the limit": tooLarge, "a checkpoint above the limit": checkpoint}) {
-		s.refused(s.reports(o, sojourn.FinishRefused).Err, sojourn.CodeTooLarge, what)
+		s.refused(s.reports(o, driver.FinishRefused).Err, sojourn.CodeTooLarge, what)
 		s.unchanged(c.Job.ID, before, "a refused outcome")
 	}
 	for what, o := range inOrder(map[string]sojourn.Outcome{
@@ -161,7 +162,7 @@ func refusedOutcome(s *scene) {
 		"a decision of a start":       decided(c, sojourn.Verdict{Final: true}),
 		"a poll's answer of a start":  {Lease: c.Lease, Type: sojourn.OutcomeAnswer},
 	}) {
-		s.refused(s.reports(o, sojourn.FinishRefused).Err, sojourn.CodeInvalid, what)
+		s.refused(s.reports(o, driver.FinishRefused).Err, sojourn.CodeInvalid, what)
 		s.unchanged(c.Job.ID, before, "a refused outcome")
 	}
 	s.extends(c.Lease, true)
@@ -213,7 +214,7 @@ func heldWeight(s *scene) {
 	s.respond("k")
 	step("resumed", 1)
 	same(s, "resumed jobs of the queue", s.queue(line).Resumed, 1)
-	s.swept(time.Hour, sojourn.Swept{Resumed: 1})
+	s.swept(time.Hour, driver.Swept{Resumed: 1})
 	step("resumed too long", 0)
 	c = s.claim()
 	step("started again", 1)
@@ -221,7 +222,7 @@ func heldWeight(s *scene) {
 	step("retry waits", 0)
 	s.advance(time.Minute)
 	s.claim()
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	step("lost", 0)
 	c = s.claim()
 	s.finish(completed(c), sojourn.Completed)
@@ -245,7 +246,7 @@ func finalNeverChanges(s *scene) {
 		s.report(completed(c))
 		s.report(failure(c))
 		s.report(abort(c))
-		_ = s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("x")})
+		_ = s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte("x")})
 		s.extends(c.Lease, false)
 		item := s.edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditFail, Reason: "late"})
 		same(s, "changed by an operator's fail", item.Changed, false)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 var flowLifeTrials = []trial{
@@ -16,7 +18,7 @@ var flowLifeTrials = []trial{
 type flowLife struct {
 	*scene
 	settings sojourn.QueueSettings
-	running  []sojourn.Claimed
+	running  []driver.Claimed
 	waiting  []string // keys of jobs that may await
 	keys     int
 	held     map[sojourn.ID]sojourn.Job // in flight, as the case knows
@@ -110,7 +112,7 @@ func (f *flowLife) take() int {
 		if f.settings.Borrow || len(f.settings.Shares) == 0 || f.settings.Shares[g] == 0 || c.Purpose != sojourn.PurposeStart || c.Job.Weight == 0 {
 			continue
 		}
-		if of := sojourn.ShareOf(f.settings, g); group[g] > of && jobs[g] > 1 {
+		if of := rules.ShareOf(f.settings, g); group[g] > of && jobs[g] > 1 {
 			f.Fatalf("group %s has %d in flight of its share of %d after job %d started", g, group[g], of, c.Job.ID)
 		}
 	}

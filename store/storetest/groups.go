@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var groupTrials = []trial{
@@ -23,7 +24,7 @@ var groupTrials = []trial{
 }
 
 // groupsOf counts claimed jobs by group.
-func groupsOf(cs []sojourn.Claimed) map[string]int {
+func groupsOf(cs []driver.Claimed) map[string]int {
 	n := map[string]int{}
 	for _, c := range cs {
 		n[c.Job.Group]++

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var handTrials = []trial{
@@ -41,10 +42,10 @@ func handStays(s *scene) {
 	s.advance(time.Minute)
 	c = s.claim()
 	given("after an error")
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	c = s.claim()
 	given("after a lost lease")
-	s.outlive(c.Lease, sojourn.Swept{TimedOut: 1})
+	s.outlive(c.Lease, driver.Swept{TimedOut: 1})
 	s.state(c.Job.ID, sojourn.Scheduled)
 	s.advance(time.Minute)
 	c = s.claim()
@@ -114,8 +115,8 @@ func handResumedTooLong(s *scene) {
 	s.advance(10 * time.Minute)
 	s.respond("k")
 	s.inFlight(1, "while it is resumed")
-	s.swept(50*time.Minute-time.Microsecond, sojourn.Swept{})
-	s.swept(time.Microsecond, sojourn.Swept{Resumed: 1})
+	s.swept(50*time.Minute-time.Microsecond, driver.Swept{})
+	s.swept(time.Microsecond, driver.Swept{Resumed: 1})
 	j := s.state(c.Job.ID, sojourn.Ready)
 	same(s, "resumed", j.Resumed, false)
 	same(s, "answers in hand", len(j.Responses), 1)
@@ -131,7 +132,7 @@ func handResumedTooLong(s *scene) {
 
 func handLastAttempt(s *scene) {
 	id := s.resumed("k", sojourn.MaxAttempts(1), sojourn.Timeout(time.Hour)).Job.ID
-	s.swept(48*time.Hour, sojourn.Swept{Resumed: 1})
+	s.swept(48*time.Hour, driver.Swept{Resumed: 1})
 	c := s.claim()
 	same(s, "job", c.Job.ID, id)
 	same(s, "the answer", string(s.inHand(c).Body), "answer 1")

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var idTrials = []trial{
@@ -100,7 +101,7 @@ func idOnce(s *scene) {
 		s.refused(err, sojourn.CodeIDExpired, "the id of a job that is gone")
 		s.gone(j.ID)
 	}
-	s.reports(completed(w0), sojourn.FinishLost)
+	s.reports(completed(w0), driver.FinishLost)
 }
 
 func idempotencyKey(s *scene) {

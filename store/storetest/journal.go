@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var historyTrials = []trial{
@@ -138,7 +139,7 @@ func historyBound(s *scene) {
 	s.finish(o, sojourn.Scheduled)
 	s.holdsHistory(id, bound+1)
 	same(s, "the first", s.history(id)[0].By, "change 1")
-	s.reports(o, sojourn.FinishRepeated) // the remaining entries still answer a repeated call
+	s.reports(o, driver.FinishRepeated) // the remaining entries still answer a repeated call
 	s.advance(time.Minute)
 	for range 3 {
 		c = s.claim()
@@ -147,7 +148,7 @@ func historyBound(s *scene) {
 	o = abort(s.claim())
 	s.finish(o, sojourn.Failed)
 	s.holdsHistory(id, bound+5)
-	s.reports(o, sojourn.FinishRepeated)
+	s.reports(o, driver.FinishRepeated)
 	s.edited(id, redriveEdit, sojourn.Ready)
 	h := s.holdsHistory(id, bound+6)
 	same(s, "the newest", h[len(h)-1].Outcome, "redriven")
@@ -155,7 +156,7 @@ func historyBound(s *scene) {
 	o = completed(s.claim())
 	s.finish(o, sojourn.Completed)
 	s.holdsHistory(id, bound+7)
-	s.reports(o, sojourn.FinishRepeated)
+	s.reports(o, driver.FinishRepeated)
 }
 
 func historyPages(s *scene) {

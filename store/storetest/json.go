@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var jsonTrials = []trial{
@@ -59,7 +60,7 @@ func jsonArgs(s *scene) {
 	s.refused(s.edit(id, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Args: &newArgs}}).Err, sojourn.CodeInvalidJSON, "changed args")
 	s.happened(id)
 	c := s.running(ofKind("x"))
-	f := s.reports(follow(c, s.job(args("{"), typed(jsonTyped))), sojourn.FinishRefused)
+	f := s.reports(follow(c, s.job(args("{"), typed(jsonTyped))), driver.FinishRefused)
 	s.refused(f.Err, sojourn.CodeInvalidJSON, "args of a next job")
 	s.finish(completed(c), sojourn.Completed)
 }
@@ -70,7 +71,7 @@ func jsonResult(s *scene) {
 		for _, resultType := range []string{jsonTyped, ""} { // without a type of its own a result has that of its job
 			o := completed(c)
 			o.Result, o.ResultType = []byte(b), resultType
-			s.notJSON(s.reports(o, sojourn.FinishRefused).Err, "result", b)
+			s.notJSON(s.reports(o, driver.FinishRefused).Err, "result", b)
 			s.state(c.Job.ID, sojourn.Running)
 		}
 	}
@@ -114,8 +115,8 @@ func jsonResponse(s *scene) {
 
 func jsonCheckpoint(s *scene) {
 	c, d := s.running(steady(0), typed(jsonTyped)), s.running(typed(plain))
-	save := func(c sojourn.Claimed, b string) error {
-		return s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte(b)})
+	save := func(c driver.Claimed, b string) error {
+		return s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte(b)})
 	}
 	s.must(save(c, `{"page":3}`), "a checkpoint")
 	for _, b := range slices.Sorted(maps.Keys(broken)) {
@@ -123,7 +124,7 @@ func jsonCheckpoint(s *scene) {
 		s.must(save(d, b), "a checkpoint of another content type")
 		o := failure(c)
 		o.Verdict.Checkpoint = []byte(b)
-		s.notJSON(s.reports(o, sojourn.FinishRefused).Err, "checkpoint", b)
+		s.notJSON(s.reports(o, driver.FinishRefused).Err, "checkpoint", b)
 	}
 	same(s, "checkpoint", string(s.get(c.Job.ID).Checkpoint), `{"page":3}`)
 	s.must(save(c, ""), "an empty checkpoint")

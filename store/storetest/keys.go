@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var keyTrials = []trial{
@@ -32,7 +33,7 @@ func liveKey(s *scene) {
 		case sojourn.Running:
 			s.claim()
 		case sojourn.Awaiting:
-			c := sojourn.Claimed{Lease: sojourn.Lease{ID: first, Epoch: 1, Worker: "w1"}}
+			c := driver.Claimed{Lease: sojourn.Lease{ID: first, Epoch: 1, Worker: "w1"}}
 			s.finish(await(c, 0), want)
 		}
 		before := s.picture(first)
@@ -84,27 +85,27 @@ func keyTwiceInBatch(s *scene) {
 }
 
 func keyFreed(s *scene) {
-	ways := map[string]func(id sojourn.ID, c sojourn.Claimed){
-		"complete": func(_ sojourn.ID, c sojourn.Claimed) { s.finish(completed(c), sojourn.Completed) },
-		"abort":    func(_ sojourn.ID, c sojourn.Claimed) { s.finish(abort(c), sojourn.Failed) },
-		"cancel": func(_ sojourn.ID, c sojourn.Claimed) {
+	ways := map[string]func(id sojourn.ID, c driver.Claimed){
+		"complete": func(_ sojourn.ID, c driver.Claimed) { s.finish(completed(c), sojourn.Completed) },
+		"abort":    func(_ sojourn.ID, c driver.Claimed) { s.finish(abort(c), sojourn.Failed) },
+		"cancel": func(_ sojourn.ID, c driver.Claimed) {
 			s.finish(sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeCancelled}, sojourn.Cancelled)
 		},
-		"edit cancel": func(id sojourn.ID, _ sojourn.Claimed) { s.cancel(id) },
-		"edit fail": func(id sojourn.ID, _ sojourn.Claimed) {
+		"edit cancel": func(id sojourn.ID, _ driver.Claimed) { s.cancel(id) },
+		"edit fail": func(id sojourn.ID, _ driver.Claimed) {
 			s.edited(id, sojourn.Edit{Action: sojourn.EditFail}, sojourn.Failed)
 		},
-		"last error": func(_ sojourn.ID, c sojourn.Claimed) { s.finish(failure(c), sojourn.Failed) },
-		"last crash": func(id sojourn.ID, _ sojourn.Claimed) {
-			s.swept(lease, sojourn.Swept{Lost: 1})
+		"last error": func(_ sojourn.ID, c driver.Claimed) { s.finish(failure(c), sojourn.Failed) },
+		"last crash": func(id sojourn.ID, _ driver.Claimed) {
+			s.swept(lease, driver.Swept{Lost: 1})
 			s.state(id, sojourn.Failed)
 		},
-		"undecodable": func(_ sojourn.ID, c sojourn.Claimed) {
+		"undecodable": func(_ sojourn.ID, c driver.Claimed) {
 			s.finish(sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeUndecodable, Text: "bad JSON"}, sojourn.Failed)
 		},
-		"deadline": func(id sojourn.ID, c sojourn.Claimed) {
+		"deadline": func(id sojourn.ID, c driver.Claimed) {
 			s.finish(await(c, 0), sojourn.Awaiting)
-			s.swept(3*time.Minute, sojourn.Swept{Deadlines: 1})
+			s.swept(3*time.Minute, driver.Swept{Deadlines: 1})
 			s.state(id, sojourn.Failed)
 		},
 	}
@@ -209,12 +210,12 @@ func keepKey(s *scene) {
 
 func lateSetKey(s *scene) {
 	c := s.running()
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Key: "late"}), "SetKey")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Key: "late"}), "SetKey")
 	same(s, "key", s.state(c.Job.ID, sojourn.Running).Key, "late")
 	if e := s.put(s.job(sojourn.Key("late"))); e.ID != c.Job.ID || !e.Duplicate {
 		s.Fatalf("an enqueue with the new key answered %+v", e)
 	}
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Key: "late"}), "SetKey with the key it has")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Key: "late"}), "SetKey with the key it has")
 	s.became(s.respond("late"), sojourn.Early, c.Job.ID)
 	if j := s.finish(await(c, 0), sojourn.Ready); !j.Resumed {
 		s.Fatal("the Await did not find the answer that was kept under the late key")
@@ -224,7 +225,7 @@ func lateSetKey(s *scene) {
 	d := s.running()
 	r := s.respond("later")
 	s.became(r, sojourn.Early, 0)
-	s.must(s.save(sojourn.Saved{Lease: d.Lease, Key: "later"}), "SetKey")
+	s.must(s.save(driver.Saved{Lease: d.Lease, Key: "later"}), "SetKey")
 	s.finish(await(d, 0), sojourn.Ready)
 	s.lies(r.Seq, sojourn.Applied)
 	s.finish(completed(s.claim()), sojourn.Completed)
@@ -233,7 +234,7 @@ func lateSetKey(s *scene) {
 	s.finish(await(e, 0, "asked"), sojourn.Awaiting)
 	s.respond("asked")
 	e = s.claim()
-	s.must(s.save(sojourn.Saved{Lease: e.Lease, Key: "asked"}), "SetKey with a key that it has awaited")
+	s.must(s.save(driver.Saved{Lease: e.Lease, Key: "asked"}), "SetKey with a key that it has awaited")
 	same(s, "key", s.state(e.Job.ID, sojourn.Running).Key, "asked")
 }
 
@@ -242,7 +243,7 @@ func setKeyConflict(s *scene) {
 	a, b := s.running(), s.running(sojourn.Key("own"))
 	c := s.running()
 	s.advance(time.Second)
-	errs, err := s.store.Save(s.ctx, []sojourn.Saved{
+	errs, err := s.store.Save(s.ctx, []driver.Saved{
 		{Lease: a.Lease, Key: "taken"}, {Lease: b.Lease, Key: "second"}, {Lease: c.Lease, Key: "mine"}, {Lease: a.Lease, Key: "a\nb"}})
 	s.must(err, "Save")
 	s.is(errs[0], sojourn.ErrConflict, "a key of another live job")
@@ -251,11 +252,11 @@ func setKeyConflict(s *scene) {
 	s.refused(errs[3], sojourn.CodeInvalid, "a key with a control character")
 	same(s, "key", s.state(a.Job.ID, sojourn.Running).Key, "")
 	kept := s.final(sojourn.Completed, sojourn.Key("kept"), sojourn.KeepKey(time.Hour))
-	s.is(s.save(sojourn.Saved{Lease: a.Lease, Key: "kept"}), sojourn.ErrConflict, "a key that a final job keeps")
+	s.is(s.save(driver.Saved{Lease: a.Lease, Key: "kept"}), sojourn.ErrConflict, "a key that a final job keeps")
 	same(s, "key", s.state(b.Job.ID, sojourn.Running).Key, "own")
 	same(s, "key", s.state(c.Job.ID, sojourn.Running).Key, "mine")
 	s.cancel(other)
-	s.must(s.save(sojourn.Saved{Lease: a.Lease, Key: "taken"}), "the key of a job that has ended")
+	s.must(s.save(driver.Saved{Lease: a.Lease, Key: "taken"}), "the key of a job that has ended")
 	s.became(s.respond("kept"), sojourn.Late, kept.Job.ID)
 	s.finish(completed(a), sojourn.Completed)
 }

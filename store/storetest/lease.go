@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var leaseTrials = []trial{
@@ -43,13 +44,13 @@ func (s *scene) extends(l sojourn.Lease, stands bool) string {
 
 // outlive extends a lease beyond a timeout or deadline that ends with the lease's first length, and
 // wants the sweep to act one lease later, while the lease itself is still valid.
-func (s *scene) outlive(l sojourn.Lease, want sojourn.Swept) {
+func (s *scene) outlive(l sojourn.Lease, want driver.Swept) {
 	s.Helper()
 	for range 3 {
 		s.advance(lease - 15*time.Second)
 		s.extends(l, true)
 	}
-	s.swept(15*time.Second-time.Microsecond, sojourn.Swept{})
+	s.swept(15*time.Second-time.Microsecond, driver.Swept{})
 	s.swept(time.Microsecond, want)
 }
 
@@ -57,12 +58,12 @@ func extend(s *scene) {
 	c := s.running()
 	s.at("wake_at", s.get(c.Job.ID).WakeAt, s.now().Add(lease))
 	for range 4 {
-		s.swept(20*time.Second, sojourn.Swept{})
+		s.swept(20*time.Second, driver.Swept{})
 		s.extends(c.Lease, true)
 		s.at("wake_at", s.get(c.Job.ID).WakeAt, s.now().Add(lease))
 	}
-	s.swept(lease-time.Microsecond, sojourn.Swept{})
-	s.swept(time.Microsecond, sojourn.Swept{Lost: 1})
+	s.swept(lease-time.Microsecond, driver.Swept{})
+	s.swept(time.Microsecond, driver.Swept{Lost: 1})
 	s.counters(c.Job.ID, 1, 0, 1)
 }
 
@@ -95,7 +96,7 @@ func extendMany(s *scene) {
 	for _, l := range lost {
 		why[l.Lease.ID] = l.Reason
 	}
-	if len(lost) != 3 || why[cs[1].Job.ID] != sojourn.LostEnded || why[cs[3].Job.ID] != sojourn.LostCancelled || why[999_999_999] == "" {
+	if len(lost) != 3 || why[cs[1].Job.ID] != driver.LostEnded || why[cs[3].Job.ID] != driver.LostCancelled || why[999_999_999] == "" {
 		s.Fatalf("Extend answered %+v, want the unknown, the finished and the cancelled one", lost)
 	}
 	for _, i := range []int{0, 2, 4} {
@@ -105,21 +106,21 @@ func extendMany(s *scene) {
 
 func whyLost(s *scene) {
 	c := s.running()
-	s.swept(lease, sojourn.Swept{Lost: 1})
-	same(s, "after the sweep", s.extends(c.Lease, false), sojourn.LostEnded)
+	s.swept(lease, driver.Swept{Lost: 1})
+	same(s, "after the sweep", s.extends(c.Lease, false), driver.LostEnded)
 	d := s.claim(by("w2"))
-	same(s, "after another worker's claim", s.extends(c.Lease, false), sojourn.LostTaken)
-	same(s, "a Finish after another worker's claim", s.reports(completed(c), sojourn.FinishLost).Reason, sojourn.LostTaken)
+	same(s, "after another worker's claim", s.extends(c.Lease, false), driver.LostTaken)
+	same(s, "a Finish after another worker's claim", s.reports(completed(c), driver.FinishLost).Reason, driver.LostTaken)
 	s.extends(d.Lease, true)
 	s.cancel(d.Job.ID)
-	same(s, "after a cancel", s.extends(d.Lease, false), sojourn.LostCancelled)
-	same(s, "a Finish after a cancel", s.reports(completed(d), sojourn.FinishLost).Reason, sojourn.LostCancelled)
+	same(s, "after a cancel", s.extends(d.Lease, false), driver.LostCancelled)
+	same(s, "a Finish after a cancel", s.reports(completed(d), driver.FinishLost).Reason, driver.LostCancelled)
 	e := s.running()
 	s.edited(e.Job.ID, sojourn.Edit{Action: sojourn.EditFail}, sojourn.Failed)
-	same(s, "after an operator's fail", s.extends(e.Lease, false), sojourn.LostCancelled)
+	same(s, "after an operator's fail", s.extends(e.Lease, false), driver.LostCancelled)
 	f := s.running()
 	s.finish(snooze(f, time.Hour), sojourn.Scheduled)
-	same(s, "after its own Finish", s.extends(f.Lease, false), sojourn.LostEnded)
+	same(s, "after its own Finish", s.extends(f.Lease, false), driver.LostEnded)
 }
 
 func inventedLease(s *scene) {
@@ -129,7 +130,7 @@ func inventedLease(s *scene) {
 		s.must(err, "Finish")
 		answers[0] = string(f[0].Status) + " " + f[0].State.String() + " " + f[0].Reason
 		answers[1] = s.extends(l, false)
-		errs, err := s.store.Save(s.ctx, []sojourn.Saved{{Lease: l, Checkpoint: []byte("x")}})
+		errs, err := s.store.Save(s.ctx, []driver.Saved{{Lease: l, Checkpoint: []byte("x")}})
 		s.must(err, "Save")
 		answers[2], answers[3] = sojourn.ErrorCode(errs[0]), strings.ReplaceAll(errs[0].Error(), fmt.Sprint(id), "n")
 		return answers
@@ -151,10 +152,10 @@ func pastItsEnd(s *scene) {
 	c := s.running()
 	s.advance(3 * lease)
 	s.extends(c.Lease, true)
-	s.swept(lease-time.Second, sojourn.Swept{})
+	s.swept(lease-time.Second, driver.Swept{})
 	s.advance(2 * lease)
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("late")}), "Save")
-	s.swept(lease-time.Second, sojourn.Swept{})
+	s.must(s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte("late")}), "Save")
+	s.swept(lease-time.Second, driver.Swept{})
 	s.advance(2 * lease)
 	s.finish(completed(c), sojourn.Completed)
 	s.counters(c.Job.ID, 1, 0, 0)
@@ -164,16 +165,16 @@ func strictLease(s *scene) {
 	c := s.running(policy(sojourn.Policy{NoExtend: new(true)}))
 	s.advance(20 * time.Second)
 	s.extends(c.Lease, true) // it still stands, only no longer
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("c")}), "Save")
-	s.swept(10*time.Second, sojourn.Swept{Lost: 1})
+	s.must(s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte("c")}), "Save")
+	s.swept(10*time.Second, driver.Swept{Lost: 1})
 	s.counters(c.Job.ID, 1, 0, 1)
 }
 
 func lostLease(s *scene) {
 	c := s.running()
 	runAt := s.get(c.Job.ID).RunAt
-	s.swept(lease-time.Microsecond, sojourn.Swept{})
-	s.swept(time.Microsecond, sojourn.Swept{Lost: 1})
+	s.swept(lease-time.Microsecond, driver.Swept{})
+	s.swept(time.Microsecond, driver.Swept{Lost: 1})
 	j := s.state(c.Job.ID, sojourn.Ready)
 	s.at("run_at", j.RunAt, runAt)
 	same(s, "reason", j.Reason, sojourn.ReasonLeaseLost)
@@ -192,17 +193,17 @@ func lostLease(s *scene) {
 func lostBudget(s *scene) {
 	c := s.running(steady(time.Second), sojourn.MaxAttempts(2), sojourn.MaxCrashes(3))
 	id := c.Job.ID
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.finish(failure(s.claim()), sojourn.Scheduled)
 	s.counters(id, 2, 1, 1) // a failure uses up no crash, and the other way round
 	s.advance(time.Second)
 	s.claim()
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(id, sojourn.Scheduled)
 	s.counters(id, 3, 1, 2)
 	s.advance(time.Second)
 	s.claim()
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	j := s.state(id, sojourn.Failed)
 	s.counters(id, 4, 1, 3)
 	same(s, "reason", j.Reason, sojourn.ReasonLeaseLost)
@@ -221,7 +222,7 @@ func lostUnlimited(s *scene) {
 
 func lostAtMostOnce(s *scene) {
 	c := s.running(policy(sojourn.Policy{OnLost: sojourn.FailLost}), sojourn.Key("k"))
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	same(s, "reason", s.state(c.Job.ID, sojourn.Failed).Reason, sojourn.ReasonLeaseLost)
 	s.counters(c.Job.ID, 1, 0, 1)
 	s.claimNone("it may run at most once")

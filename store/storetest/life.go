@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var lifeTrials = []trial{
@@ -76,11 +77,11 @@ func closed(s *scene) {
 			return err
 		},
 		"Save": func() error {
-			_, err := s.store.Save(ctx, []sojourn.Saved{{Lease: sojourn.Lease{ID: j.ID, Epoch: 1, Worker: "w1"}}})
+			_, err := s.store.Save(ctx, []driver.Saved{{Lease: sojourn.Lease{ID: j.ID, Epoch: 1, Worker: "w1"}}})
 			return err
 		},
 		"Finish": func() error {
-			_, err := s.store.Finish(ctx, []sojourn.Outcome{completed(sojourn.Claimed{})})
+			_, err := s.store.Finish(ctx, []sojourn.Outcome{completed(driver.Claimed{})})
 			return err
 		},
 		"Respond": func() error { _, err := s.store.Respond(ctx, []sojourn.Response{s.answer("k")}); return err },
@@ -113,10 +114,10 @@ func payment(s *scene) {
 	id := s.enqueue(order...)
 	s.put(s.job(order...)) // the event is delivered twice
 	s.claim()              // sends its request and dies
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	c := s.claim(by("w2")) // sends it again, with the same idempotency key
 	s.finish(await(c, 10*time.Minute), sojourn.Awaiting)
-	s.swept(10*time.Minute, sojourn.Swept{TimedOut: 1})
+	s.swept(10*time.Minute, driver.Swept{TimedOut: 1})
 	s.respond("order-42", message("webhook", "evt_1"), body("approved")) // an answer after all: no third request
 	s.respond("order-42", message("webhook", "evt_1"), body("approved"))
 	d := s.claim(by("w3"))
@@ -151,7 +152,7 @@ func ownBytes(s *scene) {
 	c.Job.Args[0], c.Job.Tags[0], c.Job.Meta["k"] = 'X', "X", "X"
 	s.unchanged(c.Job.ID, before, "writing into a claimed job")
 	b := []byte("checkpoint")
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: b}), "Save")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Checkpoint: b}), "Save")
 	b[0] = 'X'
 	same(s, "checkpoint", string(s.get(c.Job.ID).Checkpoint), "checkpoint")
 }

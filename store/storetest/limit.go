@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var flowTrials = []trial{
@@ -103,7 +104,7 @@ func limitLowered(s *scene) {
 
 func limitReturned(s *scene) {
 	s.setQueue(line, limited(1))
-	again := func(what string) sojourn.Claimed {
+	again := func(what string) driver.Claimed {
 		s.Helper()
 		s.inFlight(0, what)
 		s.enqueue(steady(time.Hour), sojourn.Key(what), sojourn.Delay(0), sojourn.Priority(int32(-s.claims)))
@@ -179,7 +180,7 @@ func (s *scene) overtakes(limit int) (heavy sojourn.ID, overtaken int) {
 			return heavy, overtaken
 		}
 		same(s, "light jobs", len(cs), 1)
-		running = []sojourn.Claimed{running[1], cs[0]}
+		running = []driver.Claimed{running[1], cs[0]}
 		overtaken++
 		s.advance(100 * time.Millisecond)
 	}

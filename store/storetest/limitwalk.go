@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var walkTrials = []trial{
@@ -18,7 +19,7 @@ type limitWalker struct {
 	limit, groupLimit int64
 	jobs              int
 	most              int64
-	held              []sojourn.Claimed // with leases that may be lost by now
+	held              []driver.Claimed // with leases that may be lost by now
 }
 
 func limitWalk(s *scene) {

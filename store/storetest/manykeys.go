@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var manyKeysTrials = []trial{
@@ -68,7 +69,7 @@ func awaitedKeysOwned(s *scene) {
 		s.Fatalf("an enqueue with an awaited key answered %+v, want the job that awaits it", e)
 	}
 	d := s.running()
-	s.is(s.save(sojourn.Saved{Lease: d.Lease, Key: "b"}), sojourn.ErrConflict, "SetKey of an awaited key")
+	s.is(s.save(driver.Saved{Lease: d.Lease, Key: "b"}), sojourn.ErrConflict, "SetKey of an awaited key")
 	s.respond("a")
 	e := s.claim()
 	if x := s.put(s.job(sojourn.Key("b"))); !x.Duplicate {
@@ -87,14 +88,14 @@ func awaitConflict(s *scene) {
 	fs, err := s.store.Finish(s.ctx, []sojourn.Outcome{await(bad, 0, "a", "b"), await(good, 0, "c")})
 	s.must(err, "Finish")
 	for i, want := range []sojourn.State{sojourn.Scheduled, sojourn.Awaiting} {
-		if fs[i].Status != sojourn.FinishApplied || fs[i].State != want {
+		if fs[i].Status != driver.FinishApplied || fs[i].State != want {
 			s.Fatalf("outcome %d was answered %+v, want applied, %s", i, fs[i], want)
 		}
 	}
 	same(s, "reason", s.state(bad.Job.ID, sojourn.Scheduled).Reason, sojourn.ReasonKeyConflict)
 	s.counters(bad.Job.ID, 1, 1, 0)
 	same(s, "reason in the history", s.history(bad.Job.ID)[0].Reason, sojourn.ReasonKeyConflict)
-	s.reports(await(bad, 0, "a", "b"), sojourn.FinishRepeated)
+	s.reports(await(bad, 0, "a", "b"), driver.FinishRepeated)
 	s.counters(bad.Job.ID, 1, 1, 0)
 	s.inFlight(2, "the other two")
 	s.became(s.respond("a"), sojourn.Early, 0) // the refused Await has taken no key
@@ -129,7 +130,7 @@ func awaitAllHalf(s *scene) {
 	s.finish(awaitAll(c, time.Hour, "a", "b"), sojourn.Awaiting)
 	half := s.respond("a", body("a"))
 	s.became(half, sojourn.Early, c.Job.ID)
-	s.swept(time.Hour, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Hour, driver.Swept{TimedOut: 1})
 	j := s.state(c.Job.ID, sojourn.Scheduled)
 	same(s, "kept", j.Kept, 1)
 	s.became(s.respond("b", body("b")), sojourn.Applied, c.Job.ID)

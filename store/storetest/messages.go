@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var messageTrials = []trial{
@@ -27,11 +29,11 @@ var messageTrials = []trial{
 
 // heldBy lets the holder of an access token store one response.
 func (s *scene) heldBy(token string) func(r sojourn.Response) (sojourn.Responded, error) {
-	holder := s.tenant(token, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbRespond}})
+	holder := s.tenant(token, access.Grant{Verbs: []access.Verb{access.VerbRespond}})
 	return s.respondingBy(holder.ctx, holder.store)
 }
 
-func (s *scene) respondingBy(ctx context.Context, store sojourn.DriverStore) func(r sojourn.Response) (sojourn.Responded, error) {
+func (s *scene) respondingBy(ctx context.Context, store driver.Store) func(r sojourn.Response) (sojourn.Responded, error) {
 	return func(r sojourn.Response) (sojourn.Responded, error) {
 		as, err := store.Respond(ctx, []sojourn.Response{r})
 		if err != nil {
@@ -155,7 +157,7 @@ func messagesOutlive(s *scene) {
 	first := s.answer("k", message("bank", "evt_1"), body("paid"))
 	s.became(s.send(first), sojourn.Applied, c.Job.ID)
 	s.finish(completed(s.claim()), sojourn.Completed)
-	s.swept(sojourn.DefaultRetentionAge+time.Hour, sojourn.Swept{Pruned: 1})
+	s.swept(sojourn.DefaultRetentionAge+time.Hour, driver.Swept{Pruned: 1})
 	s.gone(c.Job.ID)
 	same(s, "responses left", len(s.inbox(sojourn.InboxFilter{})), 0)
 	same(s, "the same after the job is gone", s.send(first).Outcome, sojourn.Duplicate)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var nextTrials = []trial{
@@ -19,7 +20,7 @@ var peekTrials = []trial{
 	{"a light job behind heavy ones", "A job that does not fit is passed over, and the next that fits is taken.", "spec:W9 spec:J12", passedOver},
 }
 
-func follow(c sojourn.Claimed, jobs ...sojourn.Job) sojourn.Outcome {
+func follow(c driver.Claimed, jobs ...sojourn.Job) sojourn.Outcome {
 	o := completed(c)
 	o.Next = jobs
 	return o
@@ -31,11 +32,11 @@ func nextOnce(s *scene) {
 	o := follow(c, next)
 	s.finish(o, sojourn.Completed)
 	s.state(next.ID, sojourn.Scheduled)
-	s.reports(o, sojourn.FinishRepeated)
+	s.reports(o, driver.FinishRepeated)
 	d := s.running()
 	late := s.job(ofKind("receipt"))
 	s.cancel(d.Job.ID)
-	s.reports(follow(d, late), sojourn.FinishLost)
+	s.reports(follow(d, late), driver.FinishLost)
 	s.gone(late.ID)
 	s.advance(time.Minute)
 	same(s, "the next job", s.claim(kinds("receipt")).Job.ID, next.ID)
@@ -63,7 +64,7 @@ func nextInvalid(s *scene) {
 	never.ID = 1 << 50
 	good := s.job()
 	for what, bad := range map[string]sojourn.Job{"without an id": withoutID, "with an id that was not leased": never} {
-		f := s.reports(follow(c, good, bad), sojourn.FinishRefused)
+		f := s.reports(follow(c, good, bad), driver.FinishRefused)
 		s.refused(f.Err, sojourn.CodeInvalid, what)
 	}
 	s.state(c.Job.ID, sojourn.Running)

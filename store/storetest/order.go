@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var orderTrials = []trial{
@@ -110,8 +111,8 @@ func orderQueues(s *scene) {
 func orderShares(s *scene) {
 	s.enqueueMany(300, sojourn.Queue("a"))
 	s.enqueueMany(300, sojourn.Queue("b"))
-	shares := func(r *sojourn.ClaimRequest) { r.Share = map[string]int{"a": 3, "b": 1} }
-	count := func(cs []sojourn.Claimed) (a, b int) {
+	shares := func(r *driver.ClaimRequest) { r.Share = map[string]int{"a": 3, "b": 1} }
+	count := func(cs []driver.Claimed) (a, b int) {
 		for _, c := range cs {
 			if c.Job.Queue == "a" {
 				a++
@@ -141,10 +142,10 @@ func orderLost(s *scene) {
 	s.advance(time.Second)
 	behind := s.enqueue()
 	urgent := s.enqueue(sojourn.Priority(1))
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(lost, sojourn.Ready)
 	s.order(claimedIDs(s.claimMany(upTo(3))), []sojourn.ID{urgent, lost, behind})
-	s.swept(lease, sojourn.Swept{Lost: 3})
+	s.swept(lease, driver.Swept{Lost: 3})
 	s.state(behind, sojourn.Ready)
 	j := s.state(lost, sojourn.Scheduled) // its second loss
 	s.at("run_at after the second loss", j.RunAt, s.now().Add(time.Minute))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var paceTrials = []trial{
@@ -37,7 +38,7 @@ func pollWeight(s *scene) {
 	o.Wait.Poll = sojourn.Backoff{First: time.Second, Factor: 1, Limit: time.Second}
 	s.finish(o, sojourn.Awaiting)
 	s.enqueue(sojourn.Group("g"))
-	poll := func(r *sojourn.ClaimRequest) { r.Pollable = r.Kinds }
+	poll := func(r *driver.ClaimRequest) { r.Pollable = r.Kinds }
 	settings.Windows = sojourn.Windows{evening}
 	s.setQueue(line, settings)
 	s.advance(2 * time.Second)
@@ -68,11 +69,11 @@ func ratePutOff(s *scene) {
 	s.claimNone("the start is used")
 }
 
-func holds(c sojourn.Claimed, queue string, d time.Duration) sojourn.Outcome {
+func holds(c driver.Claimed, queue string, d time.Duration) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeHold, Queue: queue, Delay: d}
 }
 
-func fails(c sojourn.Claimed, reason string) sojourn.Outcome {
+func fails(c driver.Claimed, reason string) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeError, Reason: reason, Text: "it did"}
 }
 
@@ -167,7 +168,7 @@ func holdByHandler(s *scene) {
 	if len(h) != 1 || h[0].Outcome != "hold" {
 		s.Fatalf("the history is %+v, want one hold", h)
 	}
-	if f := s.report(holds(c, line, time.Minute)); f.Status != sojourn.FinishRepeated {
+	if f := s.report(holds(c, line, time.Minute)); f.Status != driver.FinishRepeated {
 		s.Fatalf("the same hold again is %+v", f)
 	}
 }
@@ -302,7 +303,7 @@ func breakerOpens(s *scene) {
 	same(s, "jobs after the ramp", len(s.claimMany(upTo(10))), 10)
 }
 
-func (s *scene) extendAll(cs []sojourn.Claimed) error {
+func (s *scene) extendAll(cs []driver.Claimed) error {
 	leases := make([]sojourn.Lease, len(cs))
 	for i, c := range cs {
 		leases[i] = c.Lease
@@ -319,7 +320,7 @@ func breakerReasons(s *scene) {
 	}
 	waits := s.claim()
 	s.finish(await(waits, time.Second), sojourn.Awaiting)
-	s.swept(time.Second, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Second, driver.Swept{TimedOut: 1})
 	asked := s.claim()
 	s.finish(await(asked, time.Hour), sojourn.Awaiting)
 	r := s.answer("", toJob(asked.Job.ID), failing("declined"))

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var policyTrials = []trial{
@@ -61,7 +62,7 @@ func policyChangedBack(s *scene) {
 	same(s, "strict", j.Policy.Strict() && j.Policy.Stops() && j.Policy.OnLost == sojourn.FailLost, true)
 	j = s.change(id, sojourn.Change{Policy: &mildest}, sojourn.Ready)
 	s.mild("the changed job", j.Policy)
-	s.swept(2*time.Hour, sojourn.Swept{}) // the deadline is gone
+	s.swept(2*time.Hour, driver.Swept{}) // the deadline is gone
 	c := s.claim()
 	s.mild("the claimed job", c.Job.Policy)
 	same(s, "deadline left", c.Deadline, 0)
@@ -69,5 +70,5 @@ func policyChangedBack(s *scene) {
 	lost, err := s.store.Extend(s.ctx, []sojourn.Lease{c.Lease})
 	s.must(err, "Extend")
 	same(s, "lost", len(lost), 0)
-	s.swept(lease*2/3, sojourn.Swept{}) // it was extended
+	s.swept(lease*2/3, driver.Swept{}) // it was extended
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var pollTrials = []trial{
@@ -37,26 +38,26 @@ func every(d time.Duration) sojourn.Backoff {
 	return sojourn.Backoff{First: d, Factor: 2, Limit: 4 * d, Jitter: -1}
 }
 
-func polled(c sojourn.Claimed, within time.Duration, poll sojourn.Backoff, keys ...string) sojourn.Outcome {
+func polled(c driver.Claimed, within time.Duration, poll sojourn.Backoff, keys ...string) sojourn.Outcome {
 	o := await(c, within, keys...)
 	o.Wait.Poll = poll
 	return o
 }
 
 // polling makes a worker that has the poll functions of its kinds.
-func polling(r *sojourn.ClaimRequest) { r.Pollable = r.Kinds }
+func polling(r *driver.ClaimRequest) { r.Pollable = r.Kinds }
 
-func noAnswer(c sojourn.Claimed) sojourn.Outcome {
+func noAnswer(c driver.Claimed) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeNoAnswer}
 }
 
-func answers(c sojourn.Claimed, text string) sojourn.Outcome {
+func answers(c driver.Claimed, text string) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAnswer, Result: []byte(text), ResultType: "text/plain"}
 }
 
 // underPoll makes a job that awaits a response with the key and is polled every ten seconds. Its
 // first poll step is running.
-func (s *scene) underPoll(key string, options ...sojourn.Option) sojourn.Claimed {
+func (s *scene) underPoll(key string, options ...sojourn.Option) driver.Claimed {
 	s.Helper()
 	c := s.running(append([]sojourn.Option{sojourn.Key(key), steady(time.Minute)}, options...)...)
 	s.finish(polled(c, 0, every(10*time.Second)), sojourn.Awaiting)
@@ -90,7 +91,7 @@ func pollStep(s *scene) {
 		same(s, "polls", j.Awaits.Polls, int32(i+1))
 		s.at("the next poll", j.Awaits.Poll, s.now().Add(wait))
 		s.at("the end of the wait", j.Awaits.Until, began.Add(time.Hour))
-		s.swept(wait-time.Microsecond, sojourn.Swept{})
+		s.swept(wait-time.Microsecond, driver.Swept{})
 		s.claimNone("it is not due", polling)
 		s.advance(time.Microsecond)
 		p = s.claim(polling)
@@ -112,7 +113,7 @@ func pollNobody(s *scene) {
 	s.finish(polled(b, 0, every(time.Second)), sojourn.Awaiting)
 	s.advance(time.Hour)
 	s.claimNone("the worker names no kind to poll")
-	s.claimNone("the kind to poll is not among its kinds", kinds("mail"), func(r *sojourn.ClaimRequest) { r.Pollable = []string{charge} })
+	s.claimNone("the kind to poll is not among its kinds", kinds("mail"), func(r *driver.ClaimRequest) { r.Pollable = []string{charge} })
 	cs := s.claimMany(polling, upTo(10))
 	if len(cs) != 1 || cs[0].Job.ID != b.Job.ID {
 		s.Fatalf("Claim gave %v to poll, want %d", claimedIDs(cs), b.Job.ID)
@@ -146,7 +147,7 @@ func pollAnswer(s *scene) {
 
 // pausedBy changes nothing of a request; it pauses the queue for one look.
 func pausedBy(s *scene) wish {
-	return func(r *sojourn.ClaimRequest) {
+	return func(r *driver.ClaimRequest) {
 		s.must(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{Paused: true}), "SetQueue")
 		cs, err := s.store.Claim(s.ctx, *r)
 		s.must(err, "Claim")
@@ -161,7 +162,7 @@ func pollOvertaken(s *scene) {
 	first := s.respond("k", body("by webhook"))
 	s.became(first, sojourn.Early, p.Job.ID)
 	s.state(p.Job.ID, sojourn.Running)
-	f := s.reports(answers(p, "by poll"), sojourn.FinishApplied)
+	f := s.reports(answers(p, "by poll"), driver.FinishApplied)
 	same(s, "state told", f.State, sojourn.Ready)
 	s.lies(first.Seq, sojourn.Applied)
 	j := s.state(p.Job.ID, sojourn.Ready)
@@ -180,7 +181,7 @@ func pollOvertaken(s *scene) {
 func pollOvertakenByError(s *scene) {
 	p := s.underPoll("k")
 	s.respond("k", failing("declined"))
-	f := s.reports(answers(p, "by poll"), sojourn.FinishApplied)
+	f := s.reports(answers(p, "by poll"), driver.FinishApplied)
 	same(s, "state told", f.State, sojourn.Scheduled)
 	same(s, "reason", s.state(p.Job.ID, sojourn.Scheduled).Reason, "declined")
 	s.counters(p.Job.ID, 1, 1, 0)
@@ -202,11 +203,11 @@ func pollBeside(s *scene) {
 }
 
 func pollNothing(s *scene) {
-	for i, report := range []func(sojourn.Claimed) sojourn.Outcome{noAnswer, released} {
+	for i, report := range []func(driver.Claimed) sojourn.Outcome{noAnswer, released} {
 		key := []string{"a", "b"}[i]
 		p := s.underPoll(key)
 		s.became(s.respond(key, body("by webhook")), sojourn.Early, p.Job.ID)
-		f := s.reports(report(p), sojourn.FinishApplied)
+		f := s.reports(report(p), driver.FinishApplied)
 		same(s, "state told", f.State, sojourn.Ready)
 		d := s.claim()
 		same(s, "purpose", d.Purpose, sojourn.PurposeResume)
@@ -224,7 +225,7 @@ func pollFails(s *scene) {
 	as := s.happened(p.Job.ID, "await", "no_answer")
 	same(s, "reason in the history", as[1].Reason, "gateway")
 	same(s, "reason of the job", j.Reason, "")
-	s.reports(noAnswer(p), sojourn.FinishRepeated)
+	s.reports(noAnswer(p), driver.FinishRepeated)
 	s.respond("k")
 	s.claim()
 }
@@ -242,17 +243,17 @@ func pollReleased(s *scene) {
 
 func pollLost(s *scene) {
 	p := s.underPoll("k", sojourn.MaxCrashes(2), sojourn.Weight(2))
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	j := s.state(p.Job.ID, sojourn.Awaiting)
 	s.counters(p.Job.ID, 1, 0, 1)
 	s.at("the next poll", j.Awaits.Poll, s.now().Add(20*time.Second))
-	s.reports(noAnswer(p), sojourn.FinishLost)
+	s.reports(noAnswer(p), driver.FinishLost)
 	s.inFlight(2, "after a lost poll step")
 	s.advance(20 * time.Second)
 	q := s.claim(polling)
 	first := s.respond("k", failing("x"), toJob(p.Job.ID)) // kept until the step has ended
 	s.became(first, sojourn.Early, p.Job.ID)
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.lies(first.Seq, sojourn.Applied)
 	same(s, "reason", s.state(q.Job.ID, sojourn.Scheduled).Reason, "x")
 	s.advance(time.Minute)
@@ -260,7 +261,7 @@ func pollLost(s *scene) {
 	s.finish(polled(d, 0, every(10*time.Second)), sojourn.Awaiting)
 	s.advance(10 * time.Second)
 	s.claim(polling)
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	j = s.state(p.Job.ID, sojourn.Awaiting)
 	same(s, "another poll", j.Awaits.Poll.IsZero(), true)
 	s.advance(time.Hour)
@@ -270,7 +271,7 @@ func pollLost(s *scene) {
 }
 
 func pollClocks(s *scene) {
-	start := func(key string, within, beat time.Duration, options ...sojourn.Option) sojourn.Claimed {
+	start := func(key string, within, beat time.Duration, options ...sojourn.Option) driver.Claimed {
 		c := s.running(append(options, sojourn.Key(key), steady(time.Hour))...)
 		o := polled(c, within, every(10*time.Second))
 		o.Wait.Beat = beat
@@ -278,14 +279,14 @@ func pollClocks(s *scene) {
 		s.advance(10 * time.Second)
 		return s.claim(polling)
 	}
-	ends := func(p sojourn.Claimed, after time.Duration, reason string) {
+	ends := func(p driver.Claimed, after time.Duration, reason string) {
 		s.Helper()
-		s.swept(after-time.Microsecond, sojourn.Swept{})
+		s.swept(after-time.Microsecond, driver.Swept{})
 		s.state(p.Job.ID, sojourn.Running)
-		s.swept(time.Microsecond, sojourn.Swept{TimedOut: 1})
+		s.swept(time.Microsecond, driver.Swept{TimedOut: 1})
 		same(s, "reason", s.state(p.Job.ID, sojourn.Scheduled).Reason, reason)
 		s.counters(p.Job.ID, 1, 1, 0)
-		s.reports(answers(p, "too late"), sojourn.FinishLost)
+		s.reports(answers(p, "too late"), driver.FinishLost)
 	}
 	ends(start("within", 25*time.Second, 0), 15*time.Second, sojourn.ReasonTimeout)
 	ends(start("beat", 0, 25*time.Second), 15*time.Second, sojourn.ReasonBeat)
@@ -297,7 +298,7 @@ func pollClocks(s *scene) {
 	s.advance(10 * time.Second)
 	j := s.finish(noAnswer(p), sojourn.Awaiting)
 	s.at("beat", j.Awaits.Beat, s.now().Add(5*time.Second))
-	s.swept(5*time.Second, sojourn.Swept{TimedOut: 1})
+	s.swept(5*time.Second, driver.Swept{TimedOut: 1})
 	same(s, "reason", s.state(p.Job.ID, sojourn.Scheduled).Reason, sojourn.ReasonBeat)
 	p = start("timeout", 0, 0, sojourn.Timeout(20*time.Second))
 	s.advance(10 * time.Second)
@@ -313,8 +314,8 @@ func pollInTime(s *scene) {
 	s.advance(10 * time.Second)
 	p := s.claim(polling)
 	s.respond("k", body("in time"))
-	s.swept(10*time.Second, sojourn.Swept{})
-	s.reports(noAnswer(p), sojourn.FinishApplied)
+	s.swept(10*time.Second, driver.Swept{})
+	s.reports(noAnswer(p), driver.FinishApplied)
 	d := s.claim()
 	same(s, "the answer", string(s.inHand(d).Body), "in time")
 	s.counters(c.Job.ID, 1, 0, 0)
@@ -330,13 +331,13 @@ func pollAnswerWaited(s *scene) {
 		d := s.claim()
 		same(s, "purpose", d.Purpose, sojourn.PurposeResume)
 		same(s, "timeout left", d.Timeout, min(lease, timeout))
-		s.swept(0, sojourn.Swept{})
+		s.swept(0, driver.Swept{})
 		for range 2 {
-			s.swept(20*time.Second, sojourn.Swept{})
+			s.swept(20*time.Second, driver.Swept{})
 			s.extends(d.Lease, true)
 		}
-		s.swept(min(lease, timeout)+lease-40*time.Second-time.Microsecond, sojourn.Swept{})
-		s.swept(time.Microsecond, sojourn.Swept{TimedOut: 1})
+		s.swept(min(lease, timeout)+lease-40*time.Second-time.Microsecond, driver.Swept{})
+		s.swept(time.Microsecond, driver.Swept{TimedOut: 1})
 		same(s, "reason", s.state(d.Job.ID, sojourn.Scheduled).Reason, sojourn.ReasonTimeout)
 		s.counters(d.Job.ID, 1, 1, 1)
 		s.cancel(d.Job.ID)
@@ -397,7 +398,7 @@ func pollWakes(s *scene) {
 func pollRefused(s *scene) {
 	c := s.running(sojourn.Key("k"))
 	for _, b := range []sojourn.Backoff{{First: sojourn.MinPoll - 1}, {First: -1}, {First: time.Second, Limit: time.Millisecond}, {Limit: time.Hour}, {First: time.Second, Factor: 0.5}} {
-		f := s.reports(polled(c, 0, b), sojourn.FinishRefused)
+		f := s.reports(polled(c, 0, b), driver.FinishRefused)
 		s.refused(f.Err, sojourn.CodeInvalid, "a poll that comes too often")
 	}
 	o := polled(c, 0, every(time.Second))
@@ -412,11 +413,11 @@ func pollSetsKey(s *scene) {
 		s.finish(polled(c, 0, every(10*time.Second)), sojourn.Awaiting)
 		s.advance(10 * time.Second)
 		p := s.claim(polling)
-		s.must(s.save(sojourn.Saved{Lease: p.Lease, Key: key}), "SetKey")
+		s.must(s.save(driver.Saved{Lease: p.Lease, Key: key}), "SetKey")
 		if key == "lost" {
-			s.swept(lease, sojourn.Swept{Lost: 1})
+			s.swept(lease, driver.Swept{Lost: 1})
 		} else {
-			s.reports(noAnswer(p), sojourn.FinishApplied)
+			s.reports(noAnswer(p), driver.FinishApplied)
 		}
 		s.lies(early.Seq, sojourn.Applied)
 		d := s.claim()
@@ -428,12 +429,12 @@ func pollSetsKey(s *scene) {
 func pollRepeated(s *scene) {
 	p := s.underPoll("k")
 	s.finish(answers(p, "x"), sojourn.Ready)
-	f := s.reports(answers(p, "x"), sojourn.FinishRepeated)
+	f := s.reports(answers(p, "x"), driver.FinishRepeated)
 	same(s, "state told", f.State, sojourn.Ready)
-	s.reports(noAnswer(p), sojourn.FinishLost)
+	s.reports(noAnswer(p), driver.FinishLost)
 	same(s, "answers in the inbox", len(s.inbox(sojourn.InboxFilter{Job: p.Job.ID})), 1)
-	s.reports(completed(s.claim()), sojourn.FinishApplied)
+	s.reports(completed(s.claim()), driver.FinishApplied)
 	q := s.underPoll("l")
-	s.refused(s.reports(completed(q), sojourn.FinishRefused).Err, sojourn.CodeInvalid, "a completion of a poll step")
+	s.refused(s.reports(completed(q), driver.FinishRefused).Err, sojourn.CodeInvalid, "a completion of a poll step")
 	s.state(q.Job.ID, sojourn.Running)
 }

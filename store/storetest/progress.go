@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var progressTrials = []trial{
@@ -25,7 +26,7 @@ func lively(text string) mark {
 }
 
 // beating is an await that ends when the other side is silent for so long.
-func beating(c sojourn.Claimed, within, beat time.Duration, keys ...string) sojourn.Outcome {
+func beating(c driver.Claimed, within, beat time.Duration, keys ...string) sojourn.Outcome {
 	o := await(c, within, keys...)
 	o.Wait.Beat = beat
 	return o
@@ -61,14 +62,14 @@ func progressBeat(s *scene) {
 	s.at("beat", j.Awaits.Beat, began.Add(10*time.Second))
 	s.at("wake_at", j.WakeAt, began.Add(10*time.Second))
 	for range 3 {
-		s.swept(9*time.Second, sojourn.Swept{})
+		s.swept(9*time.Second, driver.Swept{})
 		s.respond("k", lively("still at it"))
 		j = s.state(c.Job.ID, sojourn.Awaiting)
 		s.at("beat", j.Awaits.Beat, s.now().Add(10*time.Second))
 		s.at("until", j.Awaits.Until, began.Add(time.Hour))
 	}
-	s.swept(10*time.Second-time.Microsecond, sojourn.Swept{})
-	s.swept(time.Microsecond, sojourn.Swept{TimedOut: 1})
+	s.swept(10*time.Second-time.Microsecond, driver.Swept{})
+	s.swept(time.Microsecond, driver.Swept{TimedOut: 1})
 	j = s.state(c.Job.ID, sojourn.Scheduled)
 	same(s, "reason", j.Reason, sojourn.ReasonBeat)
 	s.counters(c.Job.ID, 1, 1, 0)
@@ -78,7 +79,7 @@ func progressBeat(s *scene) {
 	d := s.claim() // the next wait has a beat only if it sets one
 	j = s.finish(await(d, 0), sojourn.Awaiting)
 	same(s, "a beat", j.Awaits.Beat.IsZero(), true)
-	s.swept(time.Hour, sojourn.Swept{})
+	s.swept(time.Hour, driver.Swept{})
 }
 
 func progressLimits(s *scene) {
@@ -89,20 +90,20 @@ func progressLimits(s *scene) {
 	d := s.running(sojourn.Key("d"), steady(time.Hour))
 	s.finish(beating(d, 10*time.Second, 10*time.Second), sojourn.Awaiting)
 	beats := func() { s.respond("a", lively("")); s.respond("b", lively("")) }
-	s.swept(9*time.Second, sojourn.Swept{})
+	s.swept(9*time.Second, driver.Swept{})
 	beats()
-	s.swept(9*time.Second, sojourn.Swept{TimedOut: 1}) // d: both at once, and its limit names it
+	s.swept(9*time.Second, driver.Swept{TimedOut: 1}) // d: both at once, and its limit names it
 	same(s, "reason", s.state(d.Job.ID, sojourn.Scheduled).Reason, sojourn.ReasonTimeout)
 	beats()
-	s.swept(7*time.Second, sojourn.Swept{TimedOut: 1})
+	s.swept(7*time.Second, driver.Swept{TimedOut: 1})
 	same(s, "reason", s.state(a.Job.ID, sojourn.Scheduled).Reason, sojourn.ReasonTimeout)
 	for range 2 {
 		beats()
 		s.advance(9 * time.Second)
 	}
 	s.respond("b", lively(""))
-	s.swept(2*time.Second-time.Microsecond, sojourn.Swept{})
-	s.swept(time.Microsecond, sojourn.Swept{TimedOut: 1})
+	s.swept(2*time.Second-time.Microsecond, driver.Swept{})
+	s.swept(time.Microsecond, driver.Swept{TimedOut: 1})
 	same(s, "reason", s.state(b.Job.ID, sojourn.Scheduled).Reason, sojourn.ReasonTimeout)
 }
 
@@ -112,7 +113,7 @@ func progressRunning(s *scene) {
 	j := s.state(c.Job.ID, sojourn.Running)
 	same(s, "progress", j.Progress, "from outside")
 	own := "my own"
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Progress: &own}), "Save")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Progress: &own}), "Save")
 	same(s, "progress", s.get(c.Job.ID).Progress, "my own")
 	s.finish(await(c, 0), sojourn.Awaiting) // nothing was kept
 }
@@ -169,7 +170,7 @@ func progressAgain(s *scene) {
 	s.send(r)
 	s.advance(8 * time.Second)
 	same(s, "the repeat", s.send(r).Outcome, sojourn.Duplicate)
-	s.swept(2*time.Second, sojourn.Swept{TimedOut: 1})
+	s.swept(2*time.Second, driver.Swept{TimedOut: 1})
 	same(s, "reason", s.get(c.Job.ID).Reason, sojourn.ReasonBeat)
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var queueTrials = []trial{
@@ -176,7 +177,7 @@ func pauseGoesOn(s *scene) {
 	s.paused(true)
 	s.became(s.respond("a"), sojourn.Applied, a.Job.ID)
 	s.finish(completed(d), sojourn.Completed) // a running step may still report
-	s.swept(2*time.Hour, sojourn.Swept{Lost: 1, TimedOut: 1, Deadlines: 1, Due: 0})
+	s.swept(2*time.Hour, driver.Swept{Lost: 1, TimedOut: 1, Deadlines: 1, Due: 0})
 	same(s, "resumed", s.state(a.Job.ID, sojourn.Ready).Resumed, true)
 	s.state(b.Job.ID, sojourn.Scheduled)
 	s.state(c.Job.ID, sojourn.Ready)
@@ -189,7 +190,7 @@ func pauseGoesOn(s *scene) {
 func pauseDecide(s *scene) {
 	c := s.errored()
 	s.paused(true)
-	s.swept(time.Hour, sojourn.Swept{})
+	s.swept(time.Hour, driver.Swept{})
 	s.state(c.Job.ID, sojourn.Errored)
 	s.paused(false)
 	s.advance(sojourn.DefaultDecideWithin)

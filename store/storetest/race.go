@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var raceTrials = []trial{
@@ -30,13 +31,13 @@ func raceTimeout(s *scene) {
 	s.finish(await(c, time.Minute), sojourn.Awaiting)
 	s.advance(time.Minute)
 	s.became(s.respond("a"), sojourn.Applied, c.Job.ID)
-	same(s, "the sweep", s.sweep(), sojourn.Swept{})
+	same(s, "the sweep", s.sweep(), driver.Swept{})
 	same(s, "resumed", s.state(c.Job.ID, sojourn.Ready).Resumed, true)
 	s.counters(c.Job.ID, 1, 0, 0)
 	// The timeout first, and a retry waits.
 	d := s.running(ofKind("b"), sojourn.Key("b"), steady(time.Hour))
 	s.finish(await(d, time.Minute), sojourn.Awaiting)
-	s.swept(time.Minute, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Minute, driver.Swept{TimedOut: 1})
 	r := s.answer("b")
 	r.Kind = "b"
 	s.became(s.send(r), sojourn.Applied, d.Job.ID)
@@ -45,7 +46,7 @@ func raceTimeout(s *scene) {
 	// The timeout first, and it was the last attempt.
 	e := s.running(ofKind("c"), sojourn.Key("c"), sojourn.MaxAttempts(1))
 	s.finish(await(e, time.Minute), sojourn.Awaiting)
-	s.swept(time.Minute, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Minute, driver.Swept{TimedOut: 1})
 	r = s.answer("c")
 	r.Kind = "c"
 	s.became(s.send(r), sojourn.Late, e.Job.ID)
@@ -61,7 +62,7 @@ func raceCrash(s *scene) {
 			r = s.respond("k")
 			s.became(r, sojourn.Early, c.Job.ID)
 		}
-		same(s, "lost leases", s.sweep(), sojourn.Swept{Lost: 1})
+		same(s, "lost leases", s.sweep(), driver.Swept{Lost: 1})
 		if !answerFirst {
 			r = s.respond("k")
 			s.became(r, sojourn.Applied, c.Job.ID)
@@ -105,7 +106,7 @@ func raceDeadline(s *scene) {
 		if answerFirst {
 			r = s.respond("k")
 		}
-		same(s, "the sweep", s.sweep(), sojourn.Swept{Deadlines: 1})
+		same(s, "the sweep", s.sweep(), driver.Swept{Deadlines: 1})
 		if !answerFirst {
 			r = s.respond("k")
 			same(s, "outcome", r.Outcome, sojourn.Late)
@@ -192,7 +193,7 @@ func raceSetKey(s *scene) {
 		side(func() { _, err1 = s.store.Respond(s.ctx, []sojourn.Response{r}) },
 			func() {
 				var errs []error
-				errs, err2 = s.store.Save(s.ctx, []sojourn.Saved{{Lease: c.Lease, Key: key}})
+				errs, err2 = s.store.Save(s.ctx, []driver.Saved{{Lease: c.Lease, Key: key}})
 				if len(errs) == 1 {
 					err3 = errs[0]
 				}
@@ -228,7 +229,7 @@ func raceCancels(s *scene) {
 		c := s.running()
 		o := completed(c)
 		var ed sojourn.Edited
-		var fs []sojourn.Finished
+		var fs []driver.Finished
 		var err1, err2 error
 		side(func() {
 			ed, err1 = s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{c.Job.ID}}, sojourn.Edit{Action: sojourn.EditCancel})
@@ -236,7 +237,7 @@ func raceCancels(s *scene) {
 		s.must(err1, "Edit")
 		s.must(err2, "Finish")
 		j := s.get(c.Job.ID)
-		cancelled, done := ed.Changed == 1, fs[0].Status == sojourn.FinishApplied
+		cancelled, done := ed.Changed == 1, fs[0].Status == driver.FinishApplied
 		if cancelled == done || cancelled != (j.State == sojourn.Cancelled) || done != (j.State == sojourn.Completed) {
 			s.Fatalf("cancel answered %+v, Finish %+v, and the job is %s", ed, fs[0], j.State)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var redriveTrials = []trial{
@@ -175,7 +176,7 @@ func redriveMany(s *scene) {
 func redriveCheckpoint(s *scene) {
 	redriven := func(e sojourn.Change) string {
 		c := s.running(typed(jsonTyped))
-		s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte(`"stale"`)}), "Save")
+		s.must(s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte(`"stale"`)}), "Save")
 		s.finish(abort(c), sojourn.Failed)
 		s.edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, Change: e}, sojourn.Ready)
 		d := s.claim()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var repeatTrials = []trial{
@@ -72,7 +73,7 @@ func claimRepeatedNone(s *scene) {
 	id := s.enqueue()
 	r := s.request(waiting())
 	same(s, "jobs", len(s.claimAs(r)), 1) // the answer is lost
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(id, sojourn.Ready)
 	done := make(chan claimAnswer, 1)
 	go func() {
@@ -115,28 +116,28 @@ func claimUnnumbered(s *scene) {
 }
 
 func finishRepeated(s *scene) {
-	ways := map[string]func(c sojourn.Claimed) sojourn.Outcome{
+	ways := map[string]func(c driver.Claimed) sojourn.Outcome{
 		"completed": completed, "error": failure, "abort": abort, "released": released,
-		"snooze": func(c sojourn.Claimed) sojourn.Outcome { return snooze(c, time.Minute) },
-		"await":  func(c sojourn.Claimed) sojourn.Outcome { return await(c, time.Hour) },
-		"cancel": func(c sojourn.Claimed) sojourn.Outcome {
+		"snooze": func(c driver.Claimed) sojourn.Outcome { return snooze(c, time.Minute) },
+		"await":  func(c driver.Claimed) sojourn.Outcome { return await(c, time.Hour) },
+		"cancel": func(c driver.Claimed) sojourn.Outcome {
 			return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeCancelled}
 		},
-		"undecodable": func(c sojourn.Claimed) sojourn.Outcome {
+		"undecodable": func(c driver.Claimed) sojourn.Outcome {
 			return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeUndecodable, Text: "bad"}
 		},
 	}
 	for way, outcome := range inOrder(ways) {
 		c := s.running(steady(time.Minute))
 		o := outcome(c)
-		first := s.reports(o, sojourn.FinishApplied)
+		first := s.reports(o, driver.FinishApplied)
 		s.advance(time.Second)
 		before := s.picture(c.Job.ID)
-		again := s.reports(o, sojourn.FinishRepeated)
+		again := s.reports(o, driver.FinishRepeated)
 		same(s, way+": state told", again.State, first.State)
 		s.unchanged(c.Job.ID, before, "a repeated "+way)
 		o.Lease.Worker = "w2"
-		s.reports(o, sojourn.FinishLost)
+		s.reports(o, driver.FinishLost)
 		s.unchanged(c.Job.ID, before, "a Finish of another worker")
 		if !first.State.Final() {
 			s.cancel(c.Job.ID)
@@ -145,7 +146,7 @@ func finishRepeated(s *scene) {
 	c := s.running()
 	fs, err := s.store.Finish(s.ctx, []sojourn.Outcome{completed(c), completed(c)})
 	s.must(err, "Finish")
-	if fs[0].Status != sojourn.FinishApplied || fs[1].Status != sojourn.FinishRepeated {
+	if fs[0].Status != driver.FinishApplied || fs[1].Status != driver.FinishRepeated {
 		s.Fatalf("one outcome twice in one call answered %s and %s, want applied and repeated", fs[0].Status, fs[1].Status)
 	}
 	s.happened(c.Job.ID, "completed")
@@ -156,13 +157,13 @@ func finishOther(s *scene) {
 	s.finish(completed(c), sojourn.Completed)
 	before := s.picture(c.Job.ID)
 	for _, o := range []sojourn.Outcome{failure(c), abort(c), snooze(c, time.Second), await(c, 0), released(c)} {
-		same(s, "why", s.reports(o, sojourn.FinishLost).Reason, sojourn.LostEnded)
+		same(s, "why", s.reports(o, driver.FinishLost).Reason, driver.LostEnded)
 	}
 	s.unchanged(c.Job.ID, before, "another outcome")
 	d := s.running(steady(time.Minute))
 	s.finish(failure(d), sojourn.Scheduled)
 	before = s.picture(d.Job.ID)
-	s.reports(completed(d), sojourn.FinishLost)
+	s.reports(completed(d), driver.FinishLost)
 	s.unchanged(d.Job.ID, before, "another outcome")
 }
 
@@ -171,12 +172,12 @@ func awaitRepeated(s *scene) {
 	s.finish(await(c, 0), sojourn.Awaiting)
 	s.respond("k")
 	before := s.picture(c.Job.ID)
-	s.reports(await(c, 0), sojourn.FinishRepeated)
+	s.reports(await(c, 0), driver.FinishRepeated)
 	s.unchanged(c.Job.ID, before, "a repeated Await")
 	d := s.claim()
 	same(s, "purpose", d.Purpose, sojourn.PurposeResume)
 	before = s.picture(c.Job.ID)
-	s.reports(await(c, 0), sojourn.FinishRepeated) // even under the next lease
+	s.reports(await(c, 0), driver.FinishRepeated) // even under the next lease
 	s.unchanged(c.Job.ID, before, "a repeated Await of an earlier step")
 	s.finish(completed(d), sojourn.Completed)
 }
@@ -213,7 +214,7 @@ func givenUp(s *scene) {
 	}
 	same(s, "jobs", len(cs), 1)
 	_, _ = s.store.Finish(gone, []sojourn.Outcome{completed(cs[0])})
-	if f := s.report(completed(cs[0])); f.Status != sojourn.FinishApplied && f.Status != sojourn.FinishRepeated {
+	if f := s.report(completed(cs[0])); f.Status != driver.FinishApplied && f.Status != driver.FinishRepeated {
 		s.Fatalf("the repeated Finish answered %s", f.Status)
 	}
 	s.state(j.ID, sojourn.Completed)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var respondTrials = []trial{
@@ -99,23 +100,23 @@ func respondLateOlder(s *scene) {
 	s.advance(time.Second)
 	newer := s.final(sojourn.Completed, sojourn.Key("k")).Job.ID
 	s.became(s.respond("k"), sojourn.Late, newer)
-	s.swept(sojourn.DefaultRetentionAge+time.Hour, sojourn.Swept{Pruned: 1})
+	s.swept(sojourn.DefaultRetentionAge+time.Hour, driver.Swept{Pruned: 1})
 	s.gone(newer)
 	s.finds(sojourn.Filter{Kind: charge, Key: "k"}, older)
 	s.became(s.respond("k"), sojourn.Late, older)
 }
 
 func respondLeftOver(s *scene) {
-	ways := map[string]func(c sojourn.Claimed){
-		"complete": func(c sojourn.Claimed) { s.finish(completed(c), sojourn.Completed) },
-		"abort":    func(c sojourn.Claimed) { s.finish(abort(c), sojourn.Failed) },
-		"cancel": func(c sojourn.Claimed) {
+	ways := map[string]func(c driver.Claimed){
+		"complete": func(c driver.Claimed) { s.finish(completed(c), sojourn.Completed) },
+		"abort":    func(c driver.Claimed) { s.finish(abort(c), sojourn.Failed) },
+		"cancel": func(c driver.Claimed) {
 			s.finish(sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeCancelled}, sojourn.Cancelled)
 		},
-		"edit":     func(c sojourn.Claimed) { s.cancel(c.Job.ID) },
-		"error":    func(c sojourn.Claimed) { s.finish(failure(c), sojourn.Failed) },
-		"crash":    func(sojourn.Claimed) { s.swept(lease, sojourn.Swept{Lost: 1}) },
-		"deadline": func(c sojourn.Claimed) { s.outlive(c.Lease, sojourn.Swept{Deadlines: 1}) },
+		"edit":     func(c driver.Claimed) { s.cancel(c.Job.ID) },
+		"error":    func(c driver.Claimed) { s.finish(failure(c), sojourn.Failed) },
+		"crash":    func(driver.Claimed) { s.swept(lease, driver.Swept{Lost: 1}) },
+		"deadline": func(c driver.Claimed) { s.outlive(c.Lease, driver.Swept{Deadlines: 1}) },
 	}
 	for way, end := range inOrder(ways) {
 		c := s.running(sojourn.Key(way), sojourn.MaxAttempts(1), sojourn.MaxCrashes(1), sojourn.Deadline(time.Minute))
@@ -156,7 +157,7 @@ func respondHandLate(s *scene) {
 
 func respondAfterCrash(s *scene) {
 	c := s.running(sojourn.Key("k")) // sends its request, then dies
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.became(s.respond("k", body("in time")), sojourn.Applied, c.Job.ID)
 	j := s.state(c.Job.ID, sojourn.Ready)
 	same(s, "resumed", j.Resumed, false)
@@ -168,7 +169,7 @@ func respondAfterCrash(s *scene) {
 
 func respondRetry(s *scene) {
 	c := s.awaiting(sojourn.Key("k"), sojourn.Timeout(time.Minute), steady(time.Hour))
-	s.swept(time.Minute, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Minute, driver.Swept{TimedOut: 1})
 	s.advance(time.Second)
 	s.became(s.respond("k", body("at last")), sojourn.Applied, c.Job.ID)
 	j := s.state(c.Job.ID, sojourn.Ready)
@@ -216,18 +217,18 @@ func respondErrorRetry(s *scene) {
 }
 
 func respondEveryEnd(s *scene) {
-	again := func(c sojourn.Claimed) sojourn.Outcome {
+	again := func(c driver.Claimed) sojourn.Outcome {
 		o := failure(c)
 		o.Verdict.Again = true
 		return o
 	}
-	ways := map[string]func(c sojourn.Claimed){
-		"error":   func(c sojourn.Claimed) { s.finish(failure(c), sojourn.Ready) },
-		"again":   func(c sojourn.Claimed) { s.finish(again(c), sojourn.Ready) },
-		"snooze":  func(c sojourn.Claimed) { s.finish(snooze(c, time.Hour), sojourn.Ready) },
-		"release": func(c sojourn.Claimed) { s.finish(released(c), sojourn.Ready) },
-		"crash":   func(sojourn.Claimed) { s.swept(lease, sojourn.Swept{Lost: 1}) },
-		"timeout": func(c sojourn.Claimed) { s.outlive(c.Lease, sojourn.Swept{TimedOut: 1}) },
+	ways := map[string]func(c driver.Claimed){
+		"error":   func(c driver.Claimed) { s.finish(failure(c), sojourn.Ready) },
+		"again":   func(c driver.Claimed) { s.finish(again(c), sojourn.Ready) },
+		"snooze":  func(c driver.Claimed) { s.finish(snooze(c, time.Hour), sojourn.Ready) },
+		"release": func(c driver.Claimed) { s.finish(released(c), sojourn.Ready) },
+		"crash":   func(driver.Claimed) { s.swept(lease, driver.Swept{Lost: 1}) },
+		"timeout": func(c driver.Claimed) { s.outlive(c.Lease, driver.Swept{TimedOut: 1}) },
 	}
 	for way, end := range inOrder(ways) {
 		c := s.running(sojourn.Key(way), steady(time.Hour), sojourn.Timeout(lease))

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var retentionTrials = []trial{
@@ -32,20 +33,20 @@ func retentionAge(s *scene) {
 	s.retain(sojourn.Retention{Age: time.Hour})
 	done, cancelled, failed := s.final(sojourn.Completed), s.final(sojourn.Cancelled), s.final(sojourn.Failed)
 	other := s.final(sojourn.Completed, sojourn.Queue("other"))
-	s.swept(time.Hour-time.Second, sojourn.Swept{})
-	s.swept(2*time.Second, sojourn.Swept{Pruned: 2})
+	s.swept(time.Hour-time.Second, driver.Swept{})
+	s.swept(2*time.Second, driver.Swept{Pruned: 2})
 	s.gone(done.Job.ID)
 	s.gone(cancelled.Job.ID)
 	s.state(failed.Job.ID, sojourn.Failed)
 	s.state(other.Job.ID, sojourn.Completed)
-	s.swept(365*24*time.Hour, sojourn.Swept{Pruned: 1})
+	s.swept(365*24*time.Hour, driver.Swept{Pruned: 1})
 	s.state(failed.Job.ID, sojourn.Failed)
 }
 
 func retentionDefault(s *scene) {
 	c := s.final(sojourn.Completed)
-	s.swept(sojourn.DefaultRetentionAge-time.Second, sojourn.Swept{})
-	s.swept(2*time.Second, sojourn.Swept{Pruned: 1})
+	s.swept(sojourn.DefaultRetentionAge-time.Second, driver.Swept{})
+	s.swept(2*time.Second, driver.Swept{Pruned: 1})
 	s.gone(c.Job.ID)
 }
 
@@ -61,7 +62,7 @@ func retentionCount(s *scene) {
 		cancelled = append(cancelled, s.final(sojourn.Cancelled).Job.ID)
 	}
 	failed := s.final(sojourn.Failed)
-	s.swept(sojourn.IDLife+time.Second, sojourn.Swept{Pruned: 2})
+	s.swept(sojourn.IDLife+time.Second, driver.Swept{Pruned: 2})
 	s.gone(done[0])
 	s.gone(done[1])
 	for _, id := range done[2:] {
@@ -72,7 +73,7 @@ func retentionCount(s *scene) {
 	}
 	s.state(failed.Job.ID, sojourn.Failed)
 	s.retain(sojourn.Retention{Count: 1})
-	s.swept(time.Second, sojourn.Swept{Pruned: 3})
+	s.swept(time.Second, driver.Swept{Pruned: 3})
 	s.state(done[4], sojourn.Completed)
 }
 
@@ -85,7 +86,7 @@ func retentionTogether(s *scene) {
 	}
 	_, err := s.store.Finish(s.ctx, os)
 	s.must(err, "Finish")
-	s.swept(sojourn.IDLife+time.Second, sojourn.Swept{Pruned: 2})
+	s.swept(sojourn.IDLife+time.Second, driver.Swept{Pruned: 2})
 	same(s, "jobs left", len(s.find(sojourn.Filter{})), 3)
 }
 
@@ -94,12 +95,12 @@ func retentionFailed(s *scene) {
 	a := s.final(sojourn.Failed)
 	s.advance(50 * time.Minute)
 	b, done := s.final(sojourn.Failed), s.final(sojourn.Completed)
-	s.swept(11*time.Minute, sojourn.Swept{Pruned: 1})
+	s.swept(11*time.Minute, driver.Swept{Pruned: 1})
 	s.gone(a.Job.ID)
 	s.state(b.Job.ID, sojourn.Failed)
 	s.retain(sojourn.Retention{FailedCount: 1})
 	c := s.final(sojourn.Failed)
-	s.swept(20*time.Minute, sojourn.Swept{Pruned: 1})
+	s.swept(20*time.Minute, driver.Swept{Pruned: 1})
 	s.gone(b.Job.ID)
 	s.state(c.Job.ID, sojourn.Failed)
 	s.state(done.Job.ID, sojourn.Completed)
@@ -108,7 +109,7 @@ func retentionFailed(s *scene) {
 func retentionForever(s *scene) {
 	s.retain(sojourn.Retention{Age: -1, Count: -1})
 	c := s.final(sojourn.Completed)
-	s.swept(10*365*24*time.Hour, sojourn.Swept{})
+	s.swept(10*365*24*time.Hour, driver.Swept{})
 	s.state(c.Job.ID, sojourn.Completed)
 }
 
@@ -118,7 +119,7 @@ func retentionLive(s *scene) {
 	scheduled := s.enqueue(sojourn.Delay(1000 * time.Hour))
 	awaiting := s.awaiting(ofKind("b"), sojourn.Timeout(1000*time.Hour)).Job.ID
 	done := s.final(sojourn.Completed).Job.ID
-	s.swept(100*time.Hour, sojourn.Swept{Pruned: 1})
+	s.swept(100*time.Hour, driver.Swept{Pruned: 1})
 	s.gone(done)
 	for id, want := range map[sojourn.ID]sojourn.State{ready: sojourn.Ready, scheduled: sojourn.Scheduled, awaiting: sojourn.Awaiting} {
 		s.state(id, want)
@@ -135,9 +136,9 @@ func retentionIDLife(s *scene) {
 	for range 2 {
 		s.finish(completed(s.claim()), sojourn.Completed)
 	}
-	s.swept(sojourn.IDLife-time.Second, sojourn.Swept{})
+	s.swept(sojourn.IDLife-time.Second, driver.Swept{})
 	s.again(a, sojourn.Completed)
-	s.swept(2*time.Second, sojourn.Swept{Pruned: 2})
+	s.swept(2*time.Second, driver.Swept{Pruned: 2})
 }
 
 func retentionMessages(s *scene) {
@@ -145,7 +146,7 @@ func retentionMessages(s *scene) {
 	c := s.awaiting(sojourn.Key("k"))
 	r := s.respond("k", message("webhook", "evt_1"), body("one"))
 	s.finish(completed(s.claim()), sojourn.Completed)
-	s.swept(2*time.Hour, sojourn.Swept{Pruned: 1})
+	s.swept(2*time.Hour, driver.Swept{Pruned: 1})
 	s.gone(c.Job.ID)
 	again := s.respond("k", message("webhook", "evt_1"), body("one"))
 	same(s, "outcome", again.Outcome, sojourn.Duplicate)
@@ -191,8 +192,8 @@ func purge(s *scene) {
 	s.must(err, "Edit")
 	same(s, "changed by a repeated purge", ed.Changed, 0)
 	s.extends(done.Lease, false)
-	s.reports(completed(done), sojourn.FinishLost)
-	s.is(s.save(sojourn.Saved{Lease: done.Lease, Checkpoint: []byte("x")}), sojourn.ErrLeaseLost, "Save for a purged job")
+	s.reports(completed(done), driver.FinishLost)
+	s.is(s.save(driver.Saved{Lease: done.Lease, Checkpoint: []byte("x")}), sojourn.ErrLeaseLost, "Save for a purged job")
 	s.gone(done.Job.ID)
 	s.becameEarly("k")
 }
@@ -205,10 +206,10 @@ func (s *scene) becameEarly(key string) {
 
 func retentionWhole(s *scene) {
 	c := s.running(sojourn.Key("k"))
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("half"), Log: []sojourn.LogLine{{Level: "INFO", Text: "line"}}}), "Save")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte("half"), Log: []sojourn.LogLine{{Level: "INFO", Text: "line"}}}), "Save")
 	s.respond("k", body("kept"))
 	s.finish(completed(c), sojourn.Completed)
-	s.swept(sojourn.DefaultRetentionAge+time.Second, sojourn.Swept{Pruned: 1})
+	s.swept(sojourn.DefaultRetentionAge+time.Second, driver.Swept{Pruned: 1})
 	s.gone(c.Job.ID)
 	same(s, "responses", len(s.inbox(sojourn.InboxFilter{Job: c.Job.ID})), 0)
 	s.finds(sojourn.Filter{Kind: charge, Key: "k"})

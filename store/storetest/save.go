@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var saveTrials = []trial{
@@ -19,9 +20,9 @@ var saveTrials = []trial{
 }
 
 // save sends one item and returns its error.
-func (s *scene) save(item sojourn.Saved) error {
+func (s *scene) save(item driver.Saved) error {
 	s.Helper()
-	errs, err := s.store.Save(s.ctx, []sojourn.Saved{item})
+	errs, err := s.store.Save(s.ctx, []driver.Saved{item})
 	s.must(err, "Save")
 	if len(errs) != 1 {
 		s.Fatalf("Save of 1 item gave %d answers", len(errs))
@@ -32,18 +33,18 @@ func (s *scene) save(item sojourn.Saved) error {
 func saveCheckpoint(s *scene) {
 	c := s.running(steady(time.Second))
 	s.advance(20 * time.Second)
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("page 7")}), "Save")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte("page 7")}), "Save")
 	j := s.state(c.Job.ID, sojourn.Running)
 	same(s, "checkpoint", string(j.Checkpoint), "page 7")
 	s.at("wake_at", j.WakeAt, s.now().Add(lease))
-	s.must(s.save(sojourn.Saved{Lease: c.Lease}), "Save of nothing")
+	s.must(s.save(driver.Saved{Lease: c.Lease}), "Save of nothing")
 	same(s, "checkpoint", string(s.get(c.Job.ID).Checkpoint), "page 7")
 	s.finish(failure(c), sojourn.Scheduled)
 	s.advance(time.Second)
 	d := s.claim(by("w2"))
 	same(s, "checkpoint in the next attempt", string(d.Job.Checkpoint), "page 7")
-	s.is(s.save(sojourn.Saved{Lease: c.Lease, Checkpoint: []byte("zombie")}), sojourn.ErrLeaseLost, "a zombie's Save")
-	s.must(s.save(sojourn.Saved{Lease: d.Lease, Checkpoint: []byte{}}), "Save of an empty checkpoint")
+	s.is(s.save(driver.Saved{Lease: c.Lease, Checkpoint: []byte("zombie")}), sojourn.ErrLeaseLost, "a zombie's Save")
+	s.must(s.save(driver.Saved{Lease: d.Lease, Checkpoint: []byte{}}), "Save of an empty checkpoint")
 	same(s, "checkpoint", string(s.get(c.Job.ID).Checkpoint), "")
 	v := sojourn.Verdict{Checkpoint: []byte("from the retry handler"), Delay: sojourn.Now}
 	o := failure(d)
@@ -56,11 +57,11 @@ func saveProgress(s *scene) {
 	c := s.running()
 	s.advance(time.Second)
 	for _, p := range []string{"10 %", "20 % ü", ""} {
-		s.must(s.save(sojourn.Saved{Lease: c.Lease, Progress: &p}), "Save")
+		s.must(s.save(driver.Saved{Lease: c.Lease, Progress: &p}), "Save")
 		same(s, "progress", s.get(c.Job.ID).Progress, p)
 	}
 	long := strings.Repeat("ü", sojourn.MaxProgress)
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Progress: &long}), "Save of a long text")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Progress: &long}), "Save of a long text")
 	same(s, "progress", s.get(c.Job.ID).Progress, sojourn.Cut(long, sojourn.MaxProgress))
 	s.at("wake_at", s.get(c.Job.ID).WakeAt, s.now().Add(lease))
 }
@@ -71,7 +72,7 @@ func saveMany(s *scene) {
 	cs := s.claimMany(upTo(4))
 	s.finish(released(cs[2]), sojourn.Ready)
 	text := "fine"
-	errs, err := s.store.Save(s.ctx, []sojourn.Saved{
+	errs, err := s.store.Save(s.ctx, []driver.Saved{
 		{Lease: cs[0].Lease, Checkpoint: make([]byte, 1000)},
 		{Lease: cs[1].Lease, Checkpoint: make([]byte, 1001)},
 		{Lease: cs[2].Lease, Checkpoint: []byte("lost")},
@@ -109,7 +110,7 @@ func jobLog(s *scene) {
 			batch = append(batch, sojourn.LogLine{Level: "INFO", Text: fmt.Sprintf("line %d", n)})
 			n++
 		}
-		s.must(s.save(sojourn.Saved{Lease: c.Lease, Log: batch}), "Save of log lines")
+		s.must(s.save(driver.Saved{Lease: c.Lease, Log: batch}), "Save of log lines")
 	}
 	write(1)
 	s.advance(time.Second)
@@ -134,12 +135,12 @@ func jobLog(s *scene) {
 	same(s, "the last line", lines[99].Text, "line 162")
 	same(s, "dropped", lines[1].Dropped, 63)
 	long := strings.Repeat("x", 2*sojourn.MaxProgress)
-	s.must(s.save(sojourn.Saved{Lease: c.Lease, Log: []sojourn.LogLine{{Level: "WARN", Text: long}}}), "Save of a long line")
+	s.must(s.save(driver.Saved{Lease: c.Lease, Log: []sojourn.LogLine{{Level: "WARN", Text: long}}}), "Save of a long line")
 	same(s, "a long line", s.log(c.Job.ID)[99].Text, sojourn.Cut(long, sojourn.MaxProgress))
 	s.finish(failure(c), sojourn.Scheduled)
 	s.advance(time.Second)
 	d := s.claim()
-	s.must(s.save(sojourn.Saved{Lease: d.Lease, Log: []sojourn.LogLine{{Level: "INFO", Text: "again"}}}), "Save")
+	s.must(s.save(driver.Saved{Lease: d.Lease, Log: []sojourn.LogLine{{Level: "INFO", Text: "again"}}}), "Save")
 	same(s, "attempt of a line of the second attempt", s.log(c.Job.ID)[99].Attempt, 2)
 }
 
@@ -153,9 +154,9 @@ func logWithOutcome(s *scene) {
 		s.Fatalf("the log is %+v, want the line that came with the outcome", lines)
 	}
 	s.at("time of the line", lines[0].At, s.now())
-	s.reports(o, sojourn.FinishRepeated)
+	s.reports(o, driver.FinishRepeated)
 	o.Type = sojourn.OutcomeAbort
-	s.reports(o, sojourn.FinishLost)
-	s.is(s.save(sojourn.Saved{Lease: c.Lease, Log: o.Log}), sojourn.ErrLeaseLost, "a log line after the end")
+	s.reports(o, driver.FinishLost)
+	s.is(s.save(driver.Saved{Lease: c.Lease, Log: o.Log}), sojourn.ErrLeaseLost, "a log line after the end")
 	same(s, "lines", len(s.log(c.Job.ID)), 1)
 }

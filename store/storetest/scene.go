@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // Values that most cases use.
@@ -50,8 +51,8 @@ func (c *clock) move(d time.Duration) {
 type scene struct {
 	*testing.T
 	ctx    context.Context
-	opener func(t *testing.T, o Options) sojourn.DriverStore
-	store  sojourn.DriverStore
+	opener func(t *testing.T, o Options) driver.Store
+	store  driver.Store
 	clock  *clock
 	seed   uint64
 	dice   uint64 // state of random
@@ -63,7 +64,7 @@ type scene struct {
 	idsGood  time.Time // the block has to be used before
 }
 
-func newScene(t *testing.T, opener func(t *testing.T, o Options) sojourn.DriverStore) *scene {
+func newScene(t *testing.T, opener func(t *testing.T, o Options) driver.Store) *scene {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
 	s := &scene{T: t, ctx: ctx, opener: opener, seed: 1, clock: &clock{at: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)}}
@@ -110,9 +111,9 @@ func (s *scene) advance(d time.Duration) {
 }
 
 // sweep handles everything that is overdue now and returns the counts.
-func (s *scene) sweep() sojourn.Swept {
+func (s *scene) sweep() driver.Swept {
 	s.Helper()
-	var sum sojourn.Swept
+	var sum driver.Swept
 	for range 100 {
 		w, err := s.store.Sweep(s.ctx, 1000)
 		s.must(err, "Sweep")
@@ -133,7 +134,7 @@ func (s *scene) sweep() sojourn.Swept {
 }
 
 // swept moves the clock, sweeps, and wants exactly this to be handled.
-func (s *scene) swept(after time.Duration, want sojourn.Swept) {
+func (s *scene) swept(after time.Duration, want driver.Swept) {
 	s.Helper()
 	s.advance(after)
 	if got := s.sweep(); got != want {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/storetest/internal/sim"
 )
 
@@ -28,12 +28,12 @@ type Simulation struct {
 // clock leaps and steps back. Faults are worker death, late and repeated reports, calls whose
 // answer is lost, calls that are executed twice, and an unavailable store. After each operation the
 // store is compared with a small model, now and then as a whole; then it also checks itself if it
-// is a sojourn.Checker. In the end the faults stop, and every job must become final.
+// is a driver.Checker. In the end the faults stop, and every job must become final.
 //
 // open is that of [Run]: it makes a new, empty store that uses Options.Now for every decision. Each
 // seed has a store of its own; a run repeats bit for bit. A failure prints the seed, the shortest
 // failing list of operations found, and how to repeat it. Seeds run in parallel.
-func Simulate(t *testing.T, open func(t *testing.T, o Options) sojourn.DriverStore, s Simulation) {
+func Simulate(t *testing.T, open func(t *testing.T, o Options) driver.Store, s Simulation) {
 	s.Seeds, s.Ops, s.Tries, s.First = or(s.Seeds, 100), or(s.Ops, 350), or(s.Tries, 60), max(s.First, 1)
 	s.First = uint64(number(t, "SOJOURN_SIM_FIRST", int(s.First)))
 	s.Seeds, s.Ops = number(t, "SOJOURN_SIM_SEEDS", s.Seeds), number(t, "SOJOURN_SIM_OPS", s.Ops)
@@ -54,8 +54,8 @@ func Simulate(t *testing.T, open func(t *testing.T, o Options) sojourn.DriverSto
 	t.Log(sum.text(s.Seeds))
 }
 
-func (s Simulation) live(t *testing.T, open func(t *testing.T, o Options) sojourn.DriverStore, seed uint64, ops []int, sum *tally) {
-	opener := func(now func() time.Time) sojourn.DriverStore { return open(t, Options{Now: now, InboxTTL: sim.InboxTTL}) }
+func (s Simulation) live(t *testing.T, open func(t *testing.T, o Options) driver.Store, seed uint64, ops []int, sum *tally) {
+	opener := func(now func() time.Time) driver.Store { return open(t, Options{Now: now, InboxTTL: sim.InboxTTL}) }
 	result := sim.Run(opener, seed, ops)
 	first := sum.add(result)
 	if result.Err == nil {

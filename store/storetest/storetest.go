@@ -1,11 +1,11 @@
-// Package storetest is the conformance suite of sojourn.DriverStore. Every store passes all of it, so
+// Package storetest is the conformance suite of driver.Store. Every store passes all of it, so
 // that an application sees the same behaviour on every database.
 //
 // Each case has a law, one sentence with a promise of a store, and names the entries that it
 // covers: rows of the specification (spec:), invariants (inv:), rows of the transition table (tr:)
 // and rules (rules:). A case drives its own clock and its own store, so cases are deterministic and
 // need no waiting; blocked calls run in real goroutines. After each case the suite audits all
-// contents of the store, and runs the store's own checks if it is a sojourn.Checker.
+// contents of the store, and runs the store's own checks if it is a driver.Checker.
 package storetest
 
 import (
@@ -14,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // Options are the options with which a store must be opened.
@@ -24,20 +25,20 @@ type Options struct {
 	InboxTTL time.Duration    // time to live of an early response without a job; 0 = sojourn.DefaultInboxTTL
 
 	// Throttlers throttle the store's queues; a store that does not support them skips their cases.
-	Throttlers map[string]sojourn.Throttler
-	Rules      func(text string) (sojourn.Throttler, error)
+	Throttlers map[string]throttle.Throttler
+	Rules      func(text string) (throttle.Throttler, error)
 }
 
 // Run checks a store. open makes a new, empty one each time it is called and fails t if it cannot;
 // the suite closes it. If the store has a method Nudge(), the suite calls it after each move of the
 // clock, so that blocked calls check again.
 //
-// The suite calls a store on behalf of tenants with a sojourn.Caller in the context. A store that
-// ignores the context, because it sends the call to a server, has a method As(*sojourn.Caller)
-// sojourn.DriverStore, which returns the store with that caller's view.
+// The suite calls a store on behalf of tenants with a access.Caller in the context. A store that
+// ignores the context, because it sends the call to a server, has a method As(*access.Caller)
+// driver.Store, which returns the store with that caller's view.
 //
 // SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
-func Run(t *testing.T, open func(t *testing.T, o Options) sojourn.DriverStore) {
+func Run(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	for _, c := range trials() {
 		t.Run(c.name, func(t *testing.T) { c.play(t, open) })
 	}
@@ -59,7 +60,7 @@ func trials() []trial {
 		inboxTrials, historyTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, jsonTrials, limitTrials, blockedTrials, concurrentTrials, accessTrials, tenantTrials, workerTrials, lifeTrials)
 }
 
-func (c trial) play(t *testing.T, open func(t *testing.T, o Options) sojourn.DriverStore) {
+func (c trial) play(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	s := newScene(t, open)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var sweepTrials = []trial{
@@ -32,12 +33,12 @@ var clockTrials = []trial{
 func sweepDue(s *scene) {
 	a := s.enqueue(sojourn.Delay(time.Minute))
 	b := s.enqueue(sojourn.Delay(time.Minute + time.Microsecond))
-	s.swept(time.Minute-time.Microsecond, sojourn.Swept{})
-	s.swept(time.Microsecond, sojourn.Swept{Due: 1})
+	s.swept(time.Minute-time.Microsecond, driver.Swept{})
+	s.swept(time.Microsecond, driver.Swept{Due: 1})
 	j := s.state(a, sojourn.Ready)
 	s.at("run_at", j.RunAt, s.now())
 	s.state(b, sojourn.Scheduled)
-	s.swept(time.Microsecond, sojourn.Swept{Due: 1})
+	s.swept(time.Microsecond, driver.Swept{Due: 1})
 	s.happened(a)
 	s.counters(a, 0, 0, 0)
 }
@@ -76,7 +77,7 @@ func sweepAll(s *scene) {
 	dead := s.awaiting(ofKind("c"), p, sojourn.Deadline(3*time.Hour)).Job.ID
 	due := s.enqueue(sojourn.Delay(time.Hour))
 	s.respond("nobody")
-	s.swept(12*time.Hour, sojourn.Swept{Due: 1, Lost: 1, TimedOut: 1, Deadlines: 1, Decided: 1, Unmatched: 1, Resumed: 1})
+	s.swept(12*time.Hour, driver.Swept{Due: 1, Lost: 1, TimedOut: 1, Deadlines: 1, Decided: 1, Unmatched: 1, Resumed: 1})
 	for id, want := range map[sojourn.ID]sojourn.State{resumed: sojourn.Ready, errored: sojourn.Scheduled, lost: sojourn.Ready,
 		timed: sojourn.Scheduled, dead: sojourn.Failed, due: sojourn.Ready} {
 		s.state(id, want)
@@ -86,9 +87,9 @@ func sweepAll(s *scene) {
 func sweepUnmatched(s *scene) {
 	s.open(Options{InboxTTL: time.Hour})
 	r := s.respond("k")
-	s.swept(time.Hour-time.Second, sojourn.Swept{})
+	s.swept(time.Hour-time.Second, driver.Swept{})
 	s.lies(r.Seq, sojourn.Early)
-	s.swept(2*time.Second, sojourn.Swept{Unmatched: 1})
+	s.swept(2*time.Second, driver.Swept{Unmatched: 1})
 	s.lies(r.Seq, sojourn.Unmatched)
 	c := s.running(sojourn.Key("k")) // by itself it is never matched again
 	s.finish(await(c, 0), sojourn.Awaiting)
@@ -101,19 +102,19 @@ func sweepUnmatchedLive(s *scene) {
 	before := s.respond("k")
 	id := s.enqueue(sojourn.Key("k"))
 	s.became(s.respond("k"), sojourn.Early, id)
-	s.swept(48*time.Hour, sojourn.Swept{})
+	s.swept(48*time.Hour, driver.Swept{})
 	s.lies(before.Seq, sojourn.Early)
 	c := s.claim()
 	same(s, "resumed", s.finish(await(c, 0), sojourn.Ready).Resumed, true)
 }
 
 func sweepNothing(s *scene) {
-	same(s, "an empty store", s.sweep(), sojourn.Swept{})
+	same(s, "an empty store", s.sweep(), driver.Swept{})
 	c := s.running()
 	s.awaiting(sojourn.Key("k"))
 	s.enqueue(sojourn.Delay(time.Hour))
 	before := s.picture(c.Job.ID)
-	s.swept(time.Second, sojourn.Swept{})
+	s.swept(time.Second, driver.Swept{})
 	s.unchanged(c.Job.ID, before, "a sweep with nothing to do")
 }
 
@@ -145,7 +146,7 @@ func wakeUps(s *scene) {
 	s.cancel(long.Job.ID)
 	e := s.enqueue(policy(sojourn.Policy{Deadline: 5 * time.Hour}))
 	same(s, "job", s.claim(deciding).Job.ID, e)
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	wake("errored", e, lease+sojourn.DefaultDecideWithin)
 	short := s.enqueue(policy(sojourn.Policy{Timeout: 20 * time.Second}))
 	d := s.claim()
@@ -159,7 +160,7 @@ func wakeUps(s *scene) {
 
 func clockTimeout(s *scene) {
 	c := s.running(sojourn.Timeout(lease), steady(time.Minute), sojourn.Key("k"))
-	s.outlive(c.Lease, sojourn.Swept{TimedOut: 1})
+	s.outlive(c.Lease, driver.Swept{TimedOut: 1})
 	j := s.state(c.Job.ID, sojourn.Scheduled)
 	same(s, "reason", j.Reason, sojourn.ReasonTimeout)
 	s.at("run_at", j.RunAt, s.now().Add(time.Minute))
@@ -171,7 +172,7 @@ func clockTimeout(s *scene) {
 	s.extends(c.Lease, false)
 	s.cancel(c.Job.ID)
 	d := s.running(sojourn.Timeout(lease), sojourn.MaxAttempts(1))
-	s.outlive(d.Lease, sojourn.Swept{TimedOut: 1})
+	s.outlive(d.Lease, driver.Swept{TimedOut: 1})
 	same(s, "reason", s.state(d.Job.ID, sojourn.Failed).Reason, sojourn.ReasonTimeout)
 }
 
@@ -188,8 +189,8 @@ func clockDeadline(s *scene) {
 		s.enqueue(with(sojourn.Key("ready"))...),
 	}
 	kept := s.respond("ready")
-	s.swept(time.Hour-lease-time.Microsecond, sojourn.Swept{}) // errored took one lease
-	s.swept(lease+time.Microsecond, sojourn.Swept{Deadlines: len(ids)})
+	s.swept(time.Hour-lease-time.Microsecond, driver.Swept{}) // errored took one lease
+	s.swept(lease+time.Microsecond, driver.Swept{Deadlines: len(ids)})
 	for _, id := range ids {
 		j := s.state(id, sojourn.Failed)
 		same(s, "reason", j.Reason, sojourn.ReasonDeadline)
@@ -205,7 +206,7 @@ func clockDeadline(s *scene) {
 func clockDeadlineRunning(s *scene) {
 	c := s.running(sojourn.Deadline(lease), sojourn.Key("k"))
 	r := s.respond("k")
-	s.outlive(c.Lease, sojourn.Swept{Deadlines: 1})
+	s.outlive(c.Lease, driver.Swept{Deadlines: 1})
 	same(s, "reason", s.state(c.Job.ID, sojourn.Failed).Reason, sojourn.ReasonDeadline)
 	s.lies(r.Seq, sojourn.Late)
 	s.inFlight(0, "after the deadline")
@@ -228,21 +229,21 @@ func clockDeadlineLate(s *scene) {
 	s.state(id, sojourn.Running)
 	s.advance(lease - time.Second)
 	s.extends(c.Lease, true)
-	s.swept(time.Second-time.Microsecond, sojourn.Swept{})
-	s.swept(time.Microsecond, sojourn.Swept{Deadlines: 1})
+	s.swept(time.Second-time.Microsecond, driver.Swept{})
+	s.swept(time.Microsecond, driver.Swept{Deadlines: 1})
 	same(s, "reason", s.state(id, sojourn.Failed).Reason, sojourn.ReasonDeadline)
 }
 
 func clockDeadlineRedrive(s *scene) {
 	id := s.enqueue(sojourn.Deadline(time.Hour), sojourn.Delay(2*time.Hour))
-	s.swept(time.Hour, sojourn.Swept{Deadlines: 1})
+	s.swept(time.Hour, driver.Swept{Deadlines: 1})
 	s.edited(id, sojourn.Edit{Action: sojourn.EditRedrive}, sojourn.Ready)
 	s.advance(30 * time.Minute)
 	c := s.claim()
 	same(s, "deadline left", c.Deadline, 30*time.Minute)
 	s.finish(await(c, 0), sojourn.Awaiting)
-	s.swept(30*time.Minute-time.Second, sojourn.Swept{})
-	s.swept(time.Second, sojourn.Swept{Deadlines: 1})
+	s.swept(30*time.Minute-time.Second, driver.Swept{})
+	s.swept(time.Second, driver.Swept{Deadlines: 1})
 	same(s, "reason", s.state(id, sojourn.Failed).Reason, sojourn.ReasonDeadline)
 }
 
@@ -251,10 +252,10 @@ func clockWaitEnds(s *scene) {
 	s.finish(await(c, 3*time.Hour), sojourn.Awaiting)
 	d := s.running(ofKind("b"), sojourn.Timeout(3*time.Hour), sojourn.Deadline(2*time.Hour))
 	s.finish(await(d, 0), sojourn.Awaiting)
-	s.swept(time.Hour-time.Second, sojourn.Swept{})
-	s.swept(time.Second, sojourn.Swept{TimedOut: 1})
+	s.swept(time.Hour-time.Second, driver.Swept{})
+	s.swept(time.Second, driver.Swept{TimedOut: 1})
 	s.state(c.Job.ID, sojourn.Scheduled)
-	s.swept(time.Hour, sojourn.Swept{Deadlines: 2})
+	s.swept(time.Hour, driver.Swept{Deadlines: 2})
 	s.state(d.Job.ID, sojourn.Failed)
 }
 
@@ -262,7 +263,7 @@ func clockWaiting(s *scene) {
 	ready := s.enqueue(sojourn.Timeout(time.Minute))
 	scheduled := s.enqueue(sojourn.Timeout(time.Minute), sojourn.Delay(24*time.Hour))
 	retry := s.retrying(sojourn.Timeout(time.Minute), steady(24*time.Hour), sojourn.Priority(1)).Job.ID
-	s.swept(12*time.Hour, sojourn.Swept{})
+	s.swept(12*time.Hour, driver.Swept{})
 	s.state(ready, sojourn.Ready)
 	s.state(scheduled, sojourn.Scheduled)
 	s.state(retry, sojourn.Scheduled)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var tenantTrials = []trial{
@@ -26,23 +28,23 @@ var tenantTrials = []trial{
 }
 
 // Distant is an optional ability of a store that learns who calls from something else than the
-// sojourn.Caller in the context, such as the connection to a server.
+// access.Caller in the context, such as the connection to a server.
 type Distant interface {
 	// As returns a store over the same data whose calls are made by the holder of an access token.
-	As(c *sojourn.Caller) sojourn.DriverStore
+	As(c *access.Caller) driver.Store
 }
 
 // tenant is the scene as the holder of a token sees it. A store that is far away has to be asked
 // for a connection with that token.
-func (s *scene) tenant(token string, grants ...sojourn.Grant) *scene {
+func (s *scene) tenant(token string, grants ...access.Grant) *scene {
 	s.Helper()
-	return s.caller(&sojourn.Caller{Token: token, Grants: grants})
+	return s.caller(&access.Caller{Token: token, Grants: grants})
 }
 
-func (s *scene) caller(c *sojourn.Caller) *scene {
+func (s *scene) caller(c *access.Caller) *scene {
 	s.Helper()
 	t := *s
-	t.ids, t.ctx = nil, sojourn.WithCaller(s.ctx, c)
+	t.ids, t.ctx = nil, access.WithCaller(s.ctx, c)
 	if far, ok := s.store.(Distant); ok {
 		t.store = far.As(c)
 	}
@@ -50,7 +52,7 @@ func (s *scene) caller(c *sojourn.Caller) *scene {
 }
 
 // everything is a grant that holds nothing back.
-var everything = sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbAdmin}}
+var everything = access.Grant{Verbs: []access.Verb{access.VerbAdmin}}
 
 // burn makes the next ids so long that none of them appears in an error by chance.
 func (s *scene) burn() {
@@ -146,7 +148,7 @@ func foreignNextIDs(s *scene) {
 	id := alice.enqueue()
 	c := mallory.claim(by("mallory/w"))
 	same(s, "the claimed job", c.Job.ID, id)
-	f := mallory.reports(follow(c, alice.job()), sojourn.FinishRefused)
+	f := mallory.reports(follow(c, alice.job()), driver.FinishRefused)
 	s.refused(f.Err, sojourn.CodeInvalid, "a next job with an id of another token")
 	s.state(id, sojourn.Running)
 	next := mallory.job()
@@ -272,7 +274,7 @@ func (s *scene) silent(err error, id sojourn.ID, what string) {
 
 func foreignKey(s *scene) {
 	s.burn()
-	mallory := s.tenant("mallory", sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "attack-*"})
+	mallory := s.tenant("mallory", access.Grant{Verbs: []access.Verb{access.VerbEnqueue}, Queue: "attack-*"})
 	held := map[string]func(key string) sojourn.ID{
 		"ready": func(key string) sojourn.ID { return s.enqueue(sojourn.Key(key), sojourn.Queue("victim")) },
 		"scheduled": func(key string) sojourn.ID {
@@ -299,8 +301,8 @@ func foreignKey(s *scene) {
 	if e := mallory.put(again); e.ID != mine.ID || !e.Duplicate || e.State != sojourn.Ready {
 		s.Fatalf("a key of the caller's own answered %+v", e)
 	}
-	both := s.tenant("both", sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbRead}}, sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "attack-*"},
-		sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "victim", Kind: "refund"}) // another kind
+	both := s.tenant("both", access.Grant{Verbs: []access.Verb{access.VerbRead}}, access.Grant{Verbs: []access.Verb{access.VerbEnqueue}, Queue: "attack-*"},
+		access.Grant{Verbs: []access.Verb{access.VerbEnqueue}, Queue: "victim", Kind: "refund"}) // another kind
 	id := s.enqueue(sojourn.Key("b"), sojourn.Queue("victim"))
 	both.unreachable("b", id, "the key of a job of another kind than granted")
 }
@@ -309,14 +311,14 @@ func foreignNextKey(s *scene) {
 	s.burn()
 	id := s.enqueue(sojourn.Key("k"), sojourn.Queue("victim"))
 	before := s.picture(id)
-	mallory := s.tenant("mallory", sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue, sojourn.VerbWork, sojourn.VerbReadArgs}, Queue: "attack-*"})
+	mallory := s.tenant("mallory", access.Grant{Verbs: []access.Verb{access.VerbEnqueue, access.VerbWork, access.VerbReadArgs}, Queue: "attack-*"})
 	mallory.put(mallory.job(sojourn.Queue("attack-1")))
 	c := mallory.claim(from("attack-1"), by("mallory/w"))
 	for _, on := range []sojourn.OnConflict{sojourn.ReturnExisting, sojourn.ReturnError, sojourn.Replace} {
 		o := follow(c, mallory.job(sojourn.Key("k"), sojourn.Queue("attack-1"), args("stolen"), sojourn.OnKeyConflict(on)))
 		fs, err := mallory.store.Finish(mallory.ctx, []sojourn.Outcome{o})
 		s.must(err, "Finish")
-		same(s, "status", fs[0].Status, sojourn.FinishRefused)
+		same(s, "status", fs[0].Status, driver.FinishRefused)
 		s.is(fs[0].Err, sojourn.ErrConflict, "a next job with the key of another tenant's job")
 		s.silent(fs[0].Err, id, "a next job")
 	}
@@ -335,8 +337,8 @@ func replacedBy(s *scene) {
 }
 
 func queueLimit(s *scene) {
-	c := &sojourn.Caller{Token: "alice", Grants: []sojourn.Grant{everything}, MaxQueues: 5}
-	alice, bob := s.caller(c), s.caller(&sojourn.Caller{Token: "bob", Grants: []sojourn.Grant{everything}, MaxQueues: 5})
+	c := &access.Caller{Token: "alice", Grants: []access.Grant{everything}, MaxQueues: 5}
+	alice, bob := s.caller(c), s.caller(&access.Caller{Token: "bob", Grants: []access.Grant{everything}, MaxQueues: 5})
 	in := func(t *scene, queues ...string) (jobs []sojourn.Job) {
 		for _, q := range queues {
 			jobs = append(jobs, t.job(sojourn.Queue(q)))
@@ -361,7 +363,7 @@ func queueLimit(s *scene) {
 	_, err = alice.store.Enqueue(alice.ctx, in(alice, "h"), false)
 	s.refused(err, sojourn.CodeQueueLimit, "another queue")
 	run := alice.claim(from("b"), by("alice/w"))
-	f := alice.reports(follow(run, in(alice, "h")...), sojourn.FinishRefused)
+	f := alice.reports(follow(run, in(alice, "h")...), driver.FinishRefused)
 	s.refused(f.Err, sojourn.CodeQueueLimit, "a next job in another queue")
 	alice.finish(completed(run), sojourn.Completed)
 	empty := s.store.ForgetQueue(s.ctx, "c")
@@ -415,7 +417,7 @@ func queuePages(s *scene) {
 	for i := 1; i < 25; i += 2 {
 		odd = append(odd, want[i])
 	}
-	some := s.tenant("some", sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbRead}, Queue: "q-1-*"})
+	some := s.tenant("some", access.Grant{Verbs: []access.Verb{access.VerbRead}, Queue: "q-1-*"})
 	for _, limit := range []int{1, 5, 12, 13} {
 		same(s, "the queues of a tenant", text(walk(some, some.store.(sojourn.QueueLister), limit)), text(odd))
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 var throttleTrials = []trial{
@@ -27,29 +29,29 @@ var throttleTrials = []trial{
 	{"throttler and a claim that waits", "A claim that waits is answered when the end of a job lets the next one through, or the time does.", "spec:K5", throttleWakes},
 }
 
-type ask = func(c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error)
+type ask = func(c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error)
 
 // throttled opens the scene's store with a throttler for the usual queue.
 func (s *scene) throttled(t ask) {
 	s.Helper()
-	s.open(Options{Throttlers: map[string]sojourn.Throttler{line: sojourn.ThrottlerFunc(
-		func(_ context.Context, c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
+	s.open(Options{Throttlers: map[string]throttle.Throttler{line: throttle.ThrottlerFunc(
+		func(_ context.Context, c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
 			return t(c, f)
 		})}})
 }
 
 func throttleShares(s *scene) {
 	of := map[string]int64{"east": 40, "north": 30, "west": 30}
-	s.throttled(func(c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
-		used := f.Sum(func(l sojourn.FlightLoad) bool { return l.Group == c.Group }).Weight
-		return sojourn.Admission{Start: used+int64(c.Weight) <= of[c.Group]}, nil
+	s.throttled(func(c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
+		used := f.Sum(func(l throttle.FlightLoad) bool { return l.Group == c.Group }).Weight
+		return throttle.Admission{Start: used+int64(c.Weight) <= of[c.Group]}, nil
 	})
 	for group := range inOrder(of) {
 		s.enqueueMany(50, sojourn.Group(group))
 	}
 	s.enqueueMany(50)
 	by := map[string]int64{}
-	var claimed []sojourn.Claimed
+	var claimed []driver.Claimed
 	for range 40 {
 		cs := s.claimMany(upTo(7))
 		claimed = append(claimed, cs...)
@@ -69,14 +71,14 @@ func throttleShares(s *scene) {
 }
 
 func throttleSees(s *scene) {
-	var seen sojourn.Candidate
-	var flight sojourn.Flight
-	s.throttled(func(c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
+	var seen throttle.Candidate
+	var flight throttle.Flight
+	s.throttled(func(c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
 		if len(c.Tags) > 0 {
 			seen, flight = *c, *f
-			return sojourn.Admission{}, nil
+			return throttle.Admission{}, nil
 		}
-		return sojourn.Admission{Start: true}, nil
+		return throttle.Admission{Start: true}, nil
 	})
 	s.setQueue(line, sojourn.QueueSettings{Throttle: "go", Limit: 100})
 	s.awaiting(sojourn.Group("east"), sojourn.Key("a"))
@@ -99,8 +101,8 @@ func throttleSees(s *scene) {
 // throttleHides has more jobs than one claim reads: 3,000 jobs of one group, and 1,500 groups of
 // one job.
 func throttleHides(s *scene) {
-	s.throttled(func(c *sojourn.Candidate, _ *sojourn.Flight) (sojourn.Admission, error) {
-		return sojourn.Admission{Start: c.Group == "good" || len(c.Tags) > 0}, nil
+	s.throttled(func(c *throttle.Candidate, _ *throttle.Flight) (throttle.Admission, error) {
+		return throttle.Admission{Start: c.Group == "good" || len(c.Tags) > 0}, nil
 	})
 	for range 3 {
 		s.enqueueMany(1000, sojourn.Group("giant"))
@@ -135,14 +137,14 @@ func (s *scene) startsWithin(claims int, id sojourn.ID) {
 
 func throttlePutsOff(s *scene) {
 	later := s.now().Add(time.Hour)
-	s.throttled(func(c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
+	s.throttled(func(c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
 		switch {
 		case c.Group == "bad":
-			return sojourn.Admission{Fail: "blacklisted"}, nil
+			return throttle.Admission{Fail: "blacklisted"}, nil
 		case f.Now.Before(later):
-			return sojourn.Admission{NotBefore: later}, nil
+			return throttle.Admission{NotBefore: later}, nil
 		}
-		return sojourn.Admission{Start: true}, nil
+		return throttle.Admission{Start: true}, nil
 	})
 	a, b := s.enqueue(), s.enqueue(sojourn.Group("bad"), sojourn.Key("k"))
 	s.claimNone("one is put off, one fails")
@@ -157,14 +159,14 @@ func throttlePutsOff(s *scene) {
 }
 
 func throttleFails(s *scene) {
-	s.throttled(func(c *sojourn.Candidate, _ *sojourn.Flight) (sojourn.Admission, error) {
+	s.throttled(func(c *throttle.Candidate, _ *throttle.Flight) (throttle.Admission, error) {
 		switch c.Group {
 		case "error":
-			return sojourn.Admission{Start: true}, errors.New("no idea about " + c.Key)
+			return throttle.Admission{Start: true}, errors.New("no idea about " + c.Key)
 		case "panic":
 			panic("oops")
 		}
-		return sojourn.Admission{Start: true}, nil
+		return throttle.Admission{Start: true}, nil
 	})
 	bad := []sojourn.ID{s.enqueue(sojourn.Group("error"), sojourn.Key("k1")), s.enqueue(sojourn.Group("panic"))}
 	good := s.enqueue(sojourn.Group("good"))
@@ -190,10 +192,10 @@ func throttleHangs(s *scene) {
 	back := make(chan struct{})
 	defer close(back)
 	var asked atomic.Int32
-	s.throttled(func(*sojourn.Candidate, *sojourn.Flight) (sojourn.Admission, error) {
+	s.throttled(func(*throttle.Candidate, *throttle.Flight) (throttle.Admission, error) {
 		asked.Add(1)
 		<-back
-		return sojourn.Admission{Start: true}, nil
+		return throttle.Admission{Start: true}, nil
 	})
 	s.enqueueMany(5)
 	other := s.enqueue(sojourn.Queue("other"))
@@ -221,13 +223,13 @@ func throttleMissing(s *scene) {
 }
 
 // toyRules knows the texts yes, no and few, which lets one job at a time through.
-func toyRules(text string) (sojourn.Throttler, error) {
+func toyRules(text string) (throttle.Throttler, error) {
 	if text != "yes" && text != "no" && text != "few" {
 		return nil, sojourn.Invalid("throttle", "1:1: unknown %q", text)
 	}
-	return sojourn.ThrottlerFunc(func(_ context.Context, _ *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
-		n := f.Sum(func(sojourn.FlightLoad) bool { return true }).Jobs
-		return sojourn.Admission{Start: text == "yes" || text == "few" && n == 0}, nil
+	return throttle.ThrottlerFunc(func(_ context.Context, _ *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
+		n := f.Sum(func(throttle.FlightLoad) bool { return true }).Jobs
+		return throttle.Admission{Start: text == "yes" || text == "few" && n == 0}, nil
 	}), nil
 }
 
@@ -247,9 +249,9 @@ func throttleRule(s *scene) {
 
 func throttleWakes(s *scene) {
 	var allowed atomic.Bool
-	s.throttled(func(_ *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
-		n := f.Sum(func(sojourn.FlightLoad) bool { return true }).Jobs
-		return sojourn.Admission{Start: n == 0 || allowed.Load()}, nil
+	s.throttled(func(_ *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
+		n := f.Sum(func(throttle.FlightLoad) bool { return true }).Jobs
+		return throttle.Admission{Start: n == 0 || allowed.Load()}, nil
 	})
 	s.enqueueMany(3)
 	c := s.claim()

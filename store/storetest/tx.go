@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // Application is a program with rows of its own in the store's database: a table with one integer
 // column.
 type Application struct {
-	Store sojourn.DriverStore // also a sojourn.TxStore
+	Store driver.Store // also a driver.TxStore
 	// Begin begins a transaction that may write, waiting for its turn where only one may at a time.
 	// It is called from several goroutines.
 	Begin func() (Tx, error)
@@ -29,14 +30,14 @@ type Tx struct {
 	Rollback func() error
 }
 
-// RunTx checks a store that is a sojourn.TxStore. open makes a new, empty one each time it is
+// RunTx checks a store that is a driver.TxStore. open makes a new, empty one each time it is
 // called, beside an empty table of the application. The suite closes the store.
 func RunTx(t *testing.T, open func(t *testing.T, o Options) Application) {
 	for _, c := range txTrials {
 		t.Run(c.name, func(t *testing.T) {
 			var app Application
 			trial{name: c.name, law: c.law, covers: c.covers, run: func(s *scene) { c.run(&txScene{s, app}) }}.play(t,
-				func(t *testing.T, o Options) sojourn.DriverStore {
+				func(t *testing.T, o Options) driver.Store {
 					app = open(t, o)
 					return app.Store
 				})
@@ -109,7 +110,7 @@ func (x tx) rollback() {
 }
 
 func (x tx) try(jobs ...sojourn.Job) ([]sojourn.Enqueued, error) {
-	return x.s.store.(sojourn.TxStore).EnqueueTx(x.s.ctx, x.Handle, jobs)
+	return x.s.store.(driver.TxStore).EnqueueTx(x.s.ctx, x.Handle, jobs)
 }
 
 // put enqueues one job in the transaction.
@@ -124,7 +125,7 @@ func (x tx) put(j sojourn.Job) sojourn.Enqueued {
 }
 
 func (x tx) finish(o sojourn.Outcome) error {
-	return x.s.store.(sojourn.TxStore).FinishTx(x.s.ctx, x.Handle, o)
+	return x.s.store.(driver.TxStore).FinishTx(x.s.ctx, x.Handle, o)
 }
 
 // rows wants these numbers in the application's table.
@@ -294,7 +295,7 @@ func txRefused(s *txScene) {
 	same(s.scene, "jobs", len(jobs), 2)
 	s.state(first.ID, sojourn.Ready)
 	s.state(last.ID, sojourn.Ready)
-	es, err := s.store.(sojourn.TxStore).EnqueueTx(s.ctx, nil, nil)
+	es, err := s.store.(driver.TxStore).EnqueueTx(s.ctx, nil, nil)
 	if len(es) != 0 || err != nil {
 		s.Fatalf("EnqueueTx of nothing answered %v, %v", es, err)
 	}
@@ -311,6 +312,6 @@ func txTimes(s *txScene) {
 	s.at("run_at", s.state(late.ID, sojourn.Scheduled).RunAt, s.now().Add(time.Hour))
 	same(s.scene, "the queue's own priority", s.get(known.ID).Priority, 3)
 	same(s.scene, "scheduled in the new queue", s.queue("new").Counts[sojourn.Scheduled], 1)
-	s.swept(time.Hour, sojourn.Swept{Due: 1})
+	s.swept(time.Hour, driver.Swept{Due: 1})
 	s.state(late.ID, sojourn.Ready)
 }

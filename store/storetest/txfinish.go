@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 func txMany(s *txScene) {
@@ -56,7 +58,7 @@ func txBytes(s *txScene) {
 
 func txHandles(s *txScene) {
 	for _, handle := range []any{nil, 7, "begin"} {
-		_, err := s.store.(sojourn.TxStore).EnqueueTx(s.ctx, handle, []sojourn.Job{anonymous()})
+		_, err := s.store.(driver.TxStore).EnqueueTx(s.ctx, handle, []sojourn.Job{anonymous()})
 		s.refused(err, sojourn.CodeInvalid, "no transaction")
 	}
 	for _, end := range []func(tx){tx.commit, tx.rollback} {
@@ -88,19 +90,19 @@ func txFinish(s *txScene) {
 	lines, err := s.store.Log(s.ctx, c.Job.ID)
 	s.must(err, "Log")
 	same(s.scene, "log lines", len(lines), 1)
-	s.reports(o, sojourn.FinishRepeated)
+	s.reports(o, driver.FinishRepeated)
 	// The worker reports an error for a handler that it knows to have used a transaction, in case
 	// of a rollback.
-	f := s.reports(failure(c), sojourn.FinishLost)
+	f := s.reports(failure(c), driver.FinishLost)
 	same(s.scene, "state", f.State, sojourn.Completed)
-	same(s.scene, "reason", f.Reason, sojourn.LostEnded)
+	same(s.scene, "reason", f.Reason, driver.LostEnded)
 	if e := s.put(s.job(sojourn.Key("k"))); e.Duplicate {
 		s.Fatalf("the key is not free: %+v", e)
 	}
 }
 
 func txFinishBack(s *txScene) {
-	for _, report := range []func(sojourn.Claimed) sojourn.Outcome{completed, failure} {
+	for _, report := range []func(driver.Claimed) sojourn.Outcome{completed, failure} {
 		c := s.running()
 		x := s.begin()
 		x.insert(1)
@@ -111,7 +113,7 @@ func txFinishBack(s *txScene) {
 		lost, err := s.store.Extend(s.ctx, []sojourn.Lease{c.Lease})
 		s.must(err, "Extend")
 		same(s.scene, "lost leases", len(lost), 0)
-		s.reports(report(c), sojourn.FinishApplied)
+		s.reports(report(c), driver.FinishApplied)
 	}
 }
 
@@ -119,13 +121,13 @@ func txFinishLost(s *txScene) {
 	cancelled := s.running()
 	s.cancel(cancelled.Job.ID)
 	taken := s.running()
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	same(s.scene, "the job taken over", s.claim(by("w2")).Job.ID, taken.Job.ID)
 	stranger := taken
 	stranger.Lease.Epoch, stranger.Lease.Worker = 2, "w3"
 	unknown := taken
 	unknown.Lease.ID = 1 << 40
-	for _, c := range []sojourn.Claimed{cancelled, taken, stranger, unknown} {
+	for _, c := range []driver.Claimed{cancelled, taken, stranger, unknown} {
 		x := s.begin()
 		x.insert(1)
 		err := x.finish(completed(c))
@@ -185,8 +187,8 @@ func txFinishNext(s *txScene) {
 }
 
 func txCallers(s *txScene) {
-	alice, mallory := s.tenant("alice", everything), s.tenant("mallory", sojourn.Grant{Verbs: []sojourn.Verb{sojourn.VerbEnqueue}, Queue: "attack-*"})
-	store := s.store.(sojourn.TxStore)
+	alice, mallory := s.tenant("alice", everything), s.tenant("mallory", access.Grant{Verbs: []access.Verb{access.VerbEnqueue}, Queue: "attack-*"})
+	store := s.store.(driver.TxStore)
 	own := alice.job(sojourn.Key("k"))
 	x := s.begin()
 	for _, t := range []*scene{s.scene, mallory} {

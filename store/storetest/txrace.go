@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 const (
@@ -157,7 +158,7 @@ func (s *txScene) drain(worker string, over <-chan struct{}) error {
 			last = true
 		default:
 		}
-		cs, err := s.store.Claim(s.ctx, sojourn.ClaimRequest{Worker: worker, Number: number, Queues: []string{line}, Kinds: []string{charge, "plain"},
+		cs, err := s.store.Claim(s.ctx, driver.ClaimRequest{Worker: worker, Number: number, Queues: []string{line}, Kinds: []string{charge, "plain"},
 			Max: 4, Capacity: 4, Lease: lease})
 		if err != nil || len(cs) == 0 && last {
 			return err

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 var whyTrials = []trial{
@@ -103,8 +105,8 @@ func whyGates(s *scene) {
 // whyAgrees plays random settings and jobs. Every claimed job was claimable, and a claim returns no
 // job only if none was.
 func whyAgrees(s *scene) {
-	s.throttled(func(c *sojourn.Candidate, f *sojourn.Flight) (sojourn.Admission, error) {
-		return sojourn.Admission{Start: c.Priority%3 != 0 && f.Sum(func(l sojourn.FlightLoad) bool { return l.Group == c.Group }).Jobs < 3}, nil
+	s.throttled(func(c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
+		return throttle.Admission{Start: c.Priority%3 != 0 && f.Sum(func(l throttle.FlightLoad) bool { return l.Group == c.Group }).Jobs < 3}, nil
 	})
 	groups := []string{"", "east", "north", "west"}
 	for round := range 5 {
@@ -112,7 +114,7 @@ func whyAgrees(s *scene) {
 		for range 8 {
 			s.enqueue(sojourn.Group(groups[s.random(4)]), sojourn.Weight(int32(s.random(4))), sojourn.Priority(int32(s.random(5))), steady(time.Hour))
 		}
-		var held []sojourn.Claimed
+		var held []driver.Claimed
 		for step := range 15 {
 			ready, err := s.store.Find(s.ctx, sojourn.Filter{Queue: line, States: []sojourn.State{sojourn.Ready}, Limit: 1000})
 			s.must(err, "Find")
@@ -174,7 +176,7 @@ func (s *scene) anySettings() (q sojourn.QueueSettings) {
 }
 
 // anyEnd ends one of the running jobs in one of many ways, or none.
-func (s *scene) anyEnd(held []sojourn.Claimed) []sojourn.Claimed {
+func (s *scene) anyEnd(held []driver.Claimed) []driver.Claimed {
 	if len(held) == 0 || s.random(3) == 0 {
 		return held
 	}

@@ -5,27 +5,28 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // A wish changes a claim request.
-type wish func(*sojourn.ClaimRequest)
+type wish func(*driver.ClaimRequest)
 
-func by(worker string) wish       { return func(r *sojourn.ClaimRequest) { r.Worker = worker } }
-func from(queues ...string) wish  { return func(r *sojourn.ClaimRequest) { r.Queues = queues } }
-func kinds(names ...string) wish  { return func(r *sojourn.ClaimRequest) { r.Kinds = names } }
-func upTo(n int) wish             { return func(r *sojourn.ClaimRequest) { r.Max = n } }
-func room(capacity int64) wish    { return func(r *sojourn.ClaimRequest) { r.Capacity = capacity } }
-func numbered(n int64) wish       { return func(r *sojourn.ClaimRequest) { r.Number = n } }
-func leased(d time.Duration) wish { return func(r *sojourn.ClaimRequest) { r.Lease = d } }
-func waiting() wish               { return func(r *sojourn.ClaimRequest) { r.Wait = sojourn.MaxWait } }
+func by(worker string) wish       { return func(r *driver.ClaimRequest) { r.Worker = worker } }
+func from(queues ...string) wish  { return func(r *driver.ClaimRequest) { r.Queues = queues } }
+func kinds(names ...string) wish  { return func(r *driver.ClaimRequest) { r.Kinds = names } }
+func upTo(n int) wish             { return func(r *driver.ClaimRequest) { r.Max = n } }
+func room(capacity int64) wish    { return func(r *driver.ClaimRequest) { r.Capacity = capacity } }
+func numbered(n int64) wish       { return func(r *driver.ClaimRequest) { r.Number = n } }
+func leased(d time.Duration) wish { return func(r *driver.ClaimRequest) { r.Lease = d } }
+func waiting() wish               { return func(r *driver.ClaimRequest) { r.Wait = sojourn.MaxWait } }
 
 // deciding declares that the worker has a retry handler for every kind.
-func deciding(r *sojourn.ClaimRequest) { r.Decidable = r.Kinds }
+func deciding(r *driver.ClaimRequest) { r.Decidable = r.Kinds }
 
 // request is a claim of one job by w1, with a new number.
-func (s *scene) request(wishes ...wish) sojourn.ClaimRequest {
+func (s *scene) request(wishes ...wish) driver.ClaimRequest {
 	s.claims++
-	r := sojourn.ClaimRequest{Worker: "w1", Number: s.claims, Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1 << 30, Lease: lease}
+	r := driver.ClaimRequest{Worker: "w1", Number: s.claims, Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1 << 30, Lease: lease}
 	for _, w := range wishes {
 		w(&r)
 	}
@@ -33,12 +34,12 @@ func (s *scene) request(wishes ...wish) sojourn.ClaimRequest {
 }
 
 // claimMany claims as many jobs as there are.
-func (s *scene) claimMany(wishes ...wish) []sojourn.Claimed {
+func (s *scene) claimMany(wishes ...wish) []driver.Claimed {
 	s.Helper()
 	return s.claimAs(s.request(wishes...))
 }
 
-func (s *scene) claimAs(r sojourn.ClaimRequest) []sojourn.Claimed {
+func (s *scene) claimAs(r driver.ClaimRequest) []driver.Claimed {
 	s.Helper()
 	cs, err := s.store.Claim(s.ctx, r)
 	s.must(err, "Claim")
@@ -51,7 +52,7 @@ func (s *scene) claimAs(r sojourn.ClaimRequest) []sojourn.Claimed {
 }
 
 // claim takes exactly one job.
-func (s *scene) claim(wishes ...wish) sojourn.Claimed {
+func (s *scene) claim(wishes ...wish) driver.Claimed {
 	s.Helper()
 	cs := s.claimMany(wishes...)
 	if len(cs) != 1 {
@@ -68,7 +69,7 @@ func (s *scene) claimNone(why string, wishes ...wish) {
 	}
 }
 
-func claimedIDs(cs []sojourn.Claimed) []sojourn.ID {
+func claimedIDs(cs []driver.Claimed) []sojourn.ID {
 	ids := make([]sojourn.ID, len(cs))
 	for i, c := range cs {
 		ids[i] = c.Job.ID
@@ -77,7 +78,7 @@ func claimedIDs(cs []sojourn.Claimed) []sojourn.ID {
 }
 
 // inHand is the answer that a claim gave.
-func (s *scene) inHand(c sojourn.Claimed) sojourn.Response {
+func (s *scene) inHand(c driver.Claimed) sojourn.Response {
 	s.Helper()
 	if c.Job.Response == nil {
 		s.Fatalf("job %d was claimed (%s) without the answer it should have in hand", c.Job.ID, c.Purpose)
@@ -86,7 +87,7 @@ func (s *scene) inHand(c sojourn.Claimed) sojourn.Response {
 }
 
 // report sends one outcome and returns the answer.
-func (s *scene) report(o sojourn.Outcome) sojourn.Finished {
+func (s *scene) report(o sojourn.Outcome) driver.Finished {
 	s.Helper()
 	fs, err := s.store.Finish(s.ctx, []sojourn.Outcome{o})
 	s.must(err, "Finish")
@@ -100,7 +101,7 @@ func (s *scene) report(o sojourn.Outcome) sojourn.Finished {
 func (s *scene) finish(o sojourn.Outcome, want sojourn.State) sojourn.Job {
 	s.Helper()
 	f := s.report(o)
-	if f.Status != sojourn.FinishApplied || f.State != want {
+	if f.Status != driver.FinishApplied || f.State != want {
 		s.Fatalf("Finish(%s) of job %d answered %s, state %s (reason %q, err %v); want applied, %s",
 			o.Type, o.Lease.ID, f.Status, f.State, f.Reason, f.Err, want)
 	}
@@ -108,7 +109,7 @@ func (s *scene) finish(o sojourn.Outcome, want sojourn.State) sojourn.Job {
 }
 
 // reports wants the outcome to be answered so.
-func (s *scene) reports(o sojourn.Outcome, want sojourn.FinishStatus) sojourn.Finished {
+func (s *scene) reports(o sojourn.Outcome, want driver.FinishStatus) driver.Finished {
 	s.Helper()
 	f := s.report(o)
 	if f.Status != want {
@@ -119,44 +120,44 @@ func (s *scene) reports(o sojourn.Outcome, want sojourn.FinishStatus) sojourn.Fi
 
 // Outcomes of a step.
 
-func completed(c sojourn.Claimed) sojourn.Outcome {
+func completed(c driver.Claimed) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeCompleted, Result: []byte("done"), ResultType: "text/plain"}
 }
 
-func failure(c sojourn.Claimed) sojourn.Outcome {
+func failure(c driver.Claimed) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeError, Reason: "gateway", Text: "the gateway said no"}
 }
 
-func await(c sojourn.Claimed, within time.Duration, keys ...string) sojourn.Outcome {
+func await(c driver.Claimed, within time.Duration, keys ...string) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAwait, Wait: sojourn.Wait{Within: within, Keys: keys}}
 }
 
-func awaitAll(c sojourn.Claimed, within time.Duration, keys ...string) sojourn.Outcome {
+func awaitAll(c driver.Claimed, within time.Duration, keys ...string) sojourn.Outcome {
 	o := await(c, within, keys...)
 	o.Wait.Mode = sojourn.WaitAll
 	return o
 }
 
-func snooze(c sojourn.Claimed, d time.Duration) sojourn.Outcome {
+func snooze(c driver.Claimed, d time.Duration) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeSnooze, Delay: d}
 }
 
-func released(c sojourn.Claimed) sojourn.Outcome {
+func released(c driver.Claimed) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeReleased}
 }
 
-func abort(c sojourn.Claimed) sojourn.Outcome {
+func abort(c driver.Claimed) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeAbort, Reason: "declined", Text: "the card was declined"}
 }
 
-func decided(c sojourn.Claimed, v sojourn.Verdict) sojourn.Outcome {
+func decided(c driver.Claimed, v sojourn.Verdict) sojourn.Outcome {
 	return sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeDecided, Verdict: v}
 }
 
 // Jobs in a state.
 
 // running is a new job under a lease of w1.
-func (s *scene) running(options ...sojourn.Option) sojourn.Claimed {
+func (s *scene) running(options ...sojourn.Option) driver.Claimed {
 	s.Helper()
 	id := s.enqueue(options...)
 	j := s.get(id)
@@ -166,7 +167,7 @@ func (s *scene) running(options ...sojourn.Option) sojourn.Claimed {
 }
 
 // awaiting is a new job that waits for its answer until its attempt's timeout.
-func (s *scene) awaiting(options ...sojourn.Option) sojourn.Claimed {
+func (s *scene) awaiting(options ...sojourn.Option) driver.Claimed {
 	s.Helper()
 	c := s.running(options...)
 	s.finish(await(c, 0), sojourn.Awaiting)
@@ -174,7 +175,7 @@ func (s *scene) awaiting(options ...sojourn.Option) sojourn.Claimed {
 }
 
 // resumed is a new job with an answer that it waited for and no handler has seen.
-func (s *scene) resumed(key string, options ...sojourn.Option) sojourn.Claimed {
+func (s *scene) resumed(key string, options ...sojourn.Option) driver.Claimed {
 	s.Helper()
 	c := s.awaiting(append(options, sojourn.Key(key))...)
 	if r := s.respond(key); r.Outcome != sojourn.Applied {
@@ -187,7 +188,7 @@ func (s *scene) resumed(key string, options ...sojourn.Option) sojourn.Claimed {
 }
 
 // retrying makes a job whose first attempt ended with an error; the second starts in ten seconds.
-func (s *scene) retrying(options ...sojourn.Option) sojourn.Claimed {
+func (s *scene) retrying(options ...sojourn.Option) driver.Claimed {
 	s.Helper()
 	c := s.running(append([]sojourn.Option{steady(10 * time.Second)}, options...)...)
 	s.finish(failure(c), sojourn.Scheduled)
@@ -195,18 +196,18 @@ func (s *scene) retrying(options ...sojourn.Option) sojourn.Claimed {
 }
 
 // errored makes a job of a kind with a retry handler, whose lease was lost.
-func (s *scene) errored(options ...sojourn.Option) sojourn.Claimed {
+func (s *scene) errored(options ...sojourn.Option) driver.Claimed {
 	s.Helper()
 	id := s.enqueue(append([]sojourn.Option{steady(10 * time.Second)}, options...)...)
 	c := s.claim(deciding)
 	same(s, "the claimed job", c.Job.ID, id)
-	s.swept(lease, sojourn.Swept{Lost: 1})
+	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(id, sojourn.Errored)
 	return c
 }
 
 // final is a new job that ended in a state.
-func (s *scene) final(want sojourn.State, options ...sojourn.Option) sojourn.Claimed {
+func (s *scene) final(want sojourn.State, options ...sojourn.Option) driver.Claimed {
 	s.Helper()
 	c := s.running(options...)
 	switch want {

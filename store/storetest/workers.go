@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var workerTrials = []trial{
@@ -28,7 +29,7 @@ func (s *scene) workerKeeper() sojourn.WorkerKeeper {
 	return k
 }
 
-func called(name string) wish { return func(r *sojourn.ClaimRequest) { r.Name = name } }
+func called(name string) wish { return func(r *driver.ClaimRequest) { r.Name = name } }
 
 // workerIDs are the ids of workers, in order.
 func workerIDs(ws []sojourn.WorkerStatus) string {
@@ -47,7 +48,7 @@ func workersListed(s *scene) {
 	s.claimNone("none of this kind", by("w1"), kinds("c"))
 	s.claimNone("none of this queue", by("w1"), from("q"), kinds("c"))
 	s.claimNone("a server that looks whether claims come through", by("w0"), from(sojourn.ProbeQueue))
-	s.claim(by("w3"), func(r *sojourn.ClaimRequest) { r.Number = 0 })
+	s.claim(by("w3"), func(r *driver.ClaimRequest) { r.Number = 0 })
 	all := s.workers(sojourn.WorkerFilter{})
 	same(s, "workers", workerIDs(all), "w1 w2 w3")
 	same(s, "the queues of w1", strings.Join(all[0].Queues, " "), line+" q")
@@ -84,7 +85,7 @@ func workerDrained(s *scene) {
 	mine := s.claim(by("w1"))
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.store.Claim(s.ctx, sojourn.ClaimRequest{Worker: "w1", Number: 1000, Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1, Wait: patience})
+		_, err := s.store.Claim(s.ctx, driver.ClaimRequest{Worker: "w1", Number: 1000, Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1, Wait: patience})
 		ended <- err
 	}()
 	for end := time.After(patience); !s.workers(sojourn.WorkerFilter{Workers: []string{"w1"}})[0].Waiting; {
@@ -104,7 +105,7 @@ func workerDrained(s *scene) {
 	}
 	second := s.enqueue()
 	for number := int64(0); number < 3000; number += 2000 { // without a number too
-		_, err := s.store.Claim(s.ctx, sojourn.ClaimRequest{Worker: "w1", Number: number, Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1})
+		_, err := s.store.Claim(s.ctx, driver.ClaimRequest{Worker: "w1", Number: number, Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1})
 		s.refused(err, sojourn.CodeDrained, "a claim")
 	}
 	same(s, "it is shown", s.workers(sojourn.WorkerFilter{Workers: []string{"w1"}})[0].Drained, true)
@@ -112,11 +113,11 @@ func workerDrained(s *scene) {
 	s.finish(completed(mine), sojourn.Completed)
 	same(s, "what another worker gets", s.claim(by("w2")).Job.ID, second)
 	s.advance(sojourn.WorkerLife / 2)
-	_, err := s.store.Claim(s.ctx, sojourn.ClaimRequest{Worker: "w1", Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1})
+	_, err := s.store.Claim(s.ctx, driver.ClaimRequest{Worker: "w1", Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1})
 	s.refused(err, sojourn.CodeDrained, "a claim half a day later")
 	s.advance(sojourn.WorkerLife - time.Hour)
 	s.sweep()
-	_, err = s.store.Claim(s.ctx, sojourn.ClaimRequest{Worker: "w1", Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1})
+	_, err = s.store.Claim(s.ctx, driver.ClaimRequest{Worker: "w1", Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1})
 	s.refused(err, sojourn.CodeDrained, "a claim a day after that: it goes on asking, so it is not forgotten")
 	same(s, "it is shown as drained a day later", s.workers(sojourn.WorkerFilter{Workers: []string{"w1"}})[0].Drained, true)
 }

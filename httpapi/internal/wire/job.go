@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // NewJob is a job to be enqueued.
@@ -126,15 +127,15 @@ type Claimed struct {
 }
 
 // ClaimedOf shows a claimed job to its worker.
-func ClaimedOf(c sojourn.Claimed) Claimed {
+func ClaimedOf(c driver.Claimed) Claimed {
 	view := View(c.Job)
 	view.Token = c.Job.Token
 	return Claimed{view, c.Lease, c.Purpose, c.LeaseFor, c.Timeout, c.Deadline, c.Window, c.History}
 }
 
 // Domain is the claimed job again.
-func (c Claimed) Domain() sojourn.Claimed {
-	return sojourn.Claimed{Job: c.Job.Domain(), Lease: c.Lease, Purpose: c.Purpose, LeaseFor: c.LeaseFor, Timeout: c.Timeout,
+func (c Claimed) Domain() driver.Claimed {
+	return driver.Claimed{Job: c.Job.Domain(), Lease: c.Lease, Purpose: c.Purpose, LeaseFor: c.LeaseFor, Timeout: c.Timeout,
 		Deadline: c.Deadline, Window: c.Window, History: c.History}
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // Filter is sojourn.Filter, in a body or in a query.
@@ -63,7 +65,7 @@ type InboxEdit struct {
 	By     string              `json:"by,omitempty" doc:"who; shown with the response"`
 }
 
-// ClaimRequest is sojourn.ClaimRequest.
+// ClaimRequest is driver.ClaimRequest.
 type ClaimRequest struct {
 	Worker    string         `json:"worker" doc:"random per process start"`
 	Name      string         `json:"name,omitempty" doc:"what people call it, such as host-pid"`
@@ -81,7 +83,7 @@ type ClaimRequest struct {
 	Close     bool           `json:"close,omitempty" doc:"take nothing, answer what the claim with this number has taken, and let a claim with it that arrives later take nothing: for a worker that stops; without wait"`
 }
 
-// Saved is sojourn.Saved.
+// Saved is driver.Saved.
 type Saved struct {
 	Lease      sojourn.Lease     `json:"lease"`
 	Checkpoint []byte            `json:"checkpoint,omitzero" doc:"replaces the checkpoint"`
@@ -128,7 +130,7 @@ type (
 	}
 	// ExtendAnswer lists the leases that are lost.
 	ExtendAnswer struct {
-		Lost []sojourn.Lost `json:"lost"`
+		Lost []driver.Lost `json:"lost"`
 	}
 	// SaveRequest holds writes under leases.
 	SaveRequest struct {
@@ -144,7 +146,7 @@ type (
 	}
 	// Finished is the answer about one outcome.
 	Finished struct {
-		sojourn.Finished
+		driver.Finished
 		Error *Problem `json:"error,omitempty"`
 	}
 	// FinishAnswer has one entry an outcome, in order.
@@ -224,16 +226,16 @@ type (
 	}
 	// CheckAnswer is empty for a healthy store.
 	CheckAnswer struct {
-		Checks     []string            `json:"checks"`
-		Violations []sojourn.Violation `json:"violations"`
+		Checks     []string           `json:"checks"`
+		Violations []driver.Violation `json:"violations"`
 	}
 	// AuditAnswer is newest first.
 	AuditAnswer struct {
-		Entries []sojourn.AuditEntry `json:"entries"`
+		Entries []access.AuditEntry `json:"entries"`
 	}
 	// RepairAnswer lists the violations that were repaired.
 	RepairAnswer struct {
-		Repaired []sojourn.Violation `json:"repaired"`
+		Repaired []driver.Violation `json:"repaired"`
 	}
 	// Empty is an answer without fields.
 	Empty struct{}
@@ -277,10 +279,10 @@ func (e Enqueued) Domain() sojourn.Enqueued {
 }
 
 // FinishedOf shows an answer about an outcome.
-func FinishedOf(f sojourn.Finished) Finished { return Finished{f, problemOf(f.Err)} }
+func FinishedOf(f driver.Finished) Finished { return Finished{f, problemOf(f.Err)} }
 
 // Domain is the answer again.
-func (f Finished) Domain() sojourn.Finished {
+func (f Finished) Domain() driver.Finished {
 	f.Finished.Err = f.Error.Err()
 	return f.Finished
 }

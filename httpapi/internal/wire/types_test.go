@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // TestNothingIsLeftOut: a field that the domain gets must not be dropped on its way. Types that are
@@ -12,7 +13,7 @@ import (
 // the domain keeps out of its own JSON.
 func TestNothingIsLeftOut(t *testing.T) {
 	for domain, here := range map[reflect.Type]reflect.Type{
-		reflect.TypeFor[sojourn.Claimed](): reflect.TypeFor[Claimed](), reflect.TypeFor[sojourn.Edited](): reflect.TypeFor[EditAnswer](),
+		reflect.TypeFor[driver.Claimed](): reflect.TypeFor[Claimed](), reflect.TypeFor[sojourn.Edited](): reflect.TypeFor[EditAnswer](),
 	} {
 		for _, f := range reflect.VisibleFields(domain) {
 			if _, ok := here.FieldByName(f.Name); !ok {
@@ -26,7 +27,7 @@ func TestNothingIsLeftOut(t *testing.T) {
 	}{
 		{reflect.TypeFor[sojourn.Job](), []string{"Delay", "OnConflict", "Instance", "Token"}},
 		{reflect.TypeFor[sojourn.Response](), []string{"TTL"}},
-		{reflect.TypeFor[sojourn.Enqueued](), []string{"Err"}}, {reflect.TypeFor[sojourn.Finished](), []string{"Err"}},
+		{reflect.TypeFor[sojourn.Enqueued](), []string{"Err"}}, {reflect.TypeFor[driver.Finished](), []string{"Err"}},
 		{reflect.TypeFor[sojourn.EditedItem](), []string{"Err"}}, {reflect.TypeFor[sojourn.Outcome](), nil}, {reflect.TypeFor[sojourn.Wait](), nil},
 		{reflect.TypeFor[sojourn.Policy](), nil}, {reflect.TypeFor[sojourn.QueueSettings](), nil}, {reflect.TypeFor[sojourn.Change](), nil},
 	} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -33,7 +34,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 	}
 	claim := func(kind string) sojourn.Lease {
 		t.Helper()
-		jobs, err := sojourn.Of(c).Claim(ctx, sojourn.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{kind}, Decidable: []string{"errored"}, Max: 1, Capacity: 1, Lease: time.Hour})
+		jobs, err := driver.Of(c).Claim(ctx, driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{kind}, Decidable: []string{"errored"}, Max: 1, Capacity: 1, Lease: time.Hour})
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(kind, jobs, err)
 		}
@@ -42,7 +43,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 	finish := func(l sojourn.Lease, o sojourn.Outcome) {
 		t.Helper()
 		o.Lease = l
-		if f, err := sojourn.Of(c).Finish(ctx, []sojourn.Outcome{o}); err != nil || f[0].Status != sojourn.FinishApplied {
+		if f, err := driver.Of(c).Finish(ctx, []sojourn.Outcome{o}); err != nil || f[0].Status != driver.FinishApplied {
 			t.Fatal(f, err)
 		}
 	}
@@ -58,7 +59,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 		completed: add("completed", "g"), failed: add("failed", "h")}
 	l := claim("running")
 	text := "half"
-	if errs, err := sojourn.Of(c).Save(ctx, []sojourn.Saved{{Lease: l, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "line"}}}}); err != nil || errs[0] != nil {
+	if errs, err := driver.Of(c).Save(ctx, []driver.Saved{{Lease: l, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "line"}}}}); err != nil || errs[0] != nil {
 		t.Fatal(errs, err)
 	}
 	respond("running", "c", false) // attached
@@ -86,8 +87,8 @@ func buildLimited(t *testing.T, c *sojourn.Client) {
 			t.Fatal(err)
 		}
 	}
-	r := sojourn.ClaimRequest{Worker: "w", Queues: []string{"limited"}, Kinds: []string{"limited"}, Max: 3, Capacity: 3, Lease: time.Hour}
-	if jobs, err := sojourn.Of(c).Claim(ctx, r); err != nil || len(jobs) != 2 {
+	r := driver.ClaimRequest{Worker: "w", Queues: []string{"limited"}, Kinds: []string{"limited"}, Max: 3, Capacity: 3, Lease: time.Hour}
+	if jobs, err := driver.Of(c).Claim(ctx, r); err != nil || len(jobs) != 2 {
 		t.Fatal(jobs, err)
 	}
 }
@@ -142,7 +143,7 @@ var plants = map[string]string{
 // copied, and is closed before the first copy. sick returns a copy after it has run a statement
 // behind the store's back; it fails if the statement has changed nothing. A check that no plant
 // covers fails the test.
-func Run(t *testing.T, c *sojourn.Client, blob string, sick func(t *testing.T, plant string) sojourn.Checker) {
+func Run(t *testing.T, c *sojourn.Client, blob string, sick func(t *testing.T, plant string) driver.Checker) {
 	e := build(t, c)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)

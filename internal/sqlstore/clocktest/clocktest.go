@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 const (
@@ -37,8 +38,8 @@ type Process struct {
 
 // Database is the database that all processes use.
 type Database struct {
-	Open func(Process) sojourn.DriverStore // opens it once more
-	Set  func(time.Time)             // sets the clock of its server; nil where there is none
+	Open func(Process) driver.Store // opens it once more
+	Set  func(time.Time)            // sets the clock of its server; nil where there is none
 }
 
 // world is a database with its processes.
@@ -58,7 +59,7 @@ type world struct {
 }
 
 type process struct {
-	store           sojourn.DriverStore
+	store           driver.Store
 	name            string
 	claims          int64
 	held            map[sojourn.ID]sojourn.Lease
@@ -143,7 +144,7 @@ func (w *world) claim(p *process, n int) {
 		return
 	}
 	p.claims++
-	jobs, err := p.store.Claim(context.Background(), sojourn.ClaimRequest{Worker: p.name + ".w", Number: p.claims, Queues: []string{"default"}, Kinds: []string{kind},
+	jobs, err := p.store.Claim(context.Background(), driver.ClaimRequest{Worker: p.name + ".w", Number: p.claims, Queues: []string{"default"}, Kinds: []string{kind},
 		Max: n, Capacity: int64(n), Lease: lease})
 	w.must(err)
 	for _, j := range jobs {
@@ -187,7 +188,7 @@ func (w *world) live(p *process, n int) {
 		}
 		f, err := p.store.Finish(ctx, []sojourn.Outcome{{Lease: p.held[id], Type: sojourn.OutcomeCompleted}})
 		w.must(err)
-		if f[0].Status != sojourn.FinishApplied {
+		if f[0].Status != driver.FinishApplied {
 			w.lost++
 		}
 		delete(p.held, id)
@@ -231,7 +232,7 @@ func (w *world) claimable() {
 // judge counts jobs that were not claimed in time, and runs the doctor.
 func (w *world) judge() {
 	w.t.Helper()
-	found, err := w.procs[0].store.(sojourn.Checker).Check(context.Background())
+	found, err := w.procs[0].store.(driver.Checker).Check(context.Background())
 	w.must(err)
 	if len(found) > 0 {
 		w.t.Errorf("doctor: %v", found)
@@ -428,7 +429,7 @@ func concurrent(t *testing.T, db Database) {
 	}
 	show()
 	p := Process{Now: now, Elapsed: func() time.Duration { return time.Duration(elapsed.Load()) * time.Microsecond }}
-	stores := []sojourn.DriverStore{db.Open(p), db.Open(p)}
+	stores := []driver.Store{db.Open(p), db.Open(p)}
 	var stop atomic.Bool
 	var lives atomic.Int64
 	var wg sync.WaitGroup
@@ -458,13 +459,13 @@ func concurrent(t *testing.T, db Database) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	if found, err := stores[0].(sojourn.Checker).Check(context.Background()); err != nil || len(found) > 0 {
+	if found, err := stores[0].(driver.Checker).Check(context.Background()); err != nil || len(found) > 0 {
 		t.Errorf("doctor: %v %v", found, err)
 	}
 }
 
 // life stores a job, and claims one, extends its lease and finishes it.
-func life(s sojourn.DriverStore, worker string, n int64, lives *atomic.Int64) error {
+func life(s driver.Store, worker string, n int64, lives *atomic.Int64) error {
 	ctx := context.Background()
 	id, err := s.IDs(ctx, 1)
 	if err != nil {
@@ -476,7 +477,7 @@ func life(s sojourn.DriverStore, worker string, n int64, lives *atomic.Int64) er
 	if _, err := s.Enqueue(ctx, []sojourn.Job{*j}, false); err != nil && sojourn.ErrorCode(err) != sojourn.CodeIDExpired {
 		return err
 	}
-	jobs, err := s.Claim(ctx, sojourn.ClaimRequest{Worker: worker, Number: n, Queues: []string{"default"}, Kinds: []string{kind}, Max: 1, Capacity: 1, Lease: time.Hour / 2})
+	jobs, err := s.Claim(ctx, driver.ClaimRequest{Worker: worker, Number: n, Queues: []string{"default"}, Kinds: []string{kind}, Max: 1, Capacity: 1, Lease: time.Hour / 2})
 	if err != nil || len(jobs) == 0 {
 		return err
 	}
@@ -485,7 +486,7 @@ func life(s sojourn.DriverStore, worker string, n int64, lives *atomic.Int64) er
 		return fmt.Errorf("extend: %v %w", lost, err)
 	}
 	f, err := s.Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
-	if err != nil || f[0].Status != sojourn.FinishApplied {
+	if err != nil || f[0].Status != driver.FinishApplied {
 		return fmt.Errorf("finish: %v %w", f, err)
 	}
 	lives.Add(1)

@@ -12,14 +12,16 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // Queue has the jobs. Its throttler in Go, for the setting "go", must be [Throttler].
 const Queue = "gated"
 
 // Throttler refuses every second job.
-var Throttler = sojourn.ThrottlerFunc(func(_ context.Context, c *sojourn.Candidate, _ *sojourn.Flight) (sojourn.Admission, error) {
-	return sojourn.Admission{Start: c.ID%2 == 0}, nil
+var Throttler = throttle.ThrottlerFunc(func(_ context.Context, c *throttle.Candidate, _ *throttle.Flight) (throttle.Admission, error) {
+	return throttle.Admission{Start: c.ID%2 == 0}, nil
 })
 
 // settings are the gates in turn.
@@ -43,7 +45,7 @@ func settings(now time.Time) []sojourn.QueueSettings {
 // Day takes jobs through the queue with one gate after the other, and calls Why for them.
 func Day(t testing.TB, c *sojourn.Client) {
 	t.Helper()
-	ctx, s := context.Background(), sojourn.Of(c)
+	ctx, s := context.Background(), driver.Of(c)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -52,7 +54,7 @@ func Day(t testing.TB, c *sojourn.Client) {
 	}
 	status, err := s.Status(ctx)
 	must(err)
-	r := sojourn.ClaimRequest{Worker: "gated", Queues: []string{Queue}, Kinds: []string{"k"}, Decidable: []string{"k"}, Max: 8, Capacity: 8}
+	r := driver.ClaimRequest{Worker: "gated", Queues: []string{Queue}, Kinds: []string{"k"}, Decidable: []string{"k"}, Max: 8, Capacity: 8}
 	for i, settings := range settings(status.Now) {
 		var jobs []*sojourn.Job
 		for n := range 20 {
@@ -119,8 +121,8 @@ func Crowd(t testing.TB, c *sojourn.Client, groups int) {
 // ClaimOne claims one job and answers with its group.
 func ClaimOne(t testing.TB, c *sojourn.Client) string {
 	t.Helper()
-	r := sojourn.ClaimRequest{Worker: "crowd", Queues: []string{Queue}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Lease: time.Hour}
-	jobs, err := sojourn.Of(c).Claim(context.Background(), r)
+	r := driver.ClaimRequest{Worker: "crowd", Queues: []string{Queue}, Kinds: []string{"k"}, Max: 1, Capacity: 1, Lease: time.Hour}
+	jobs, err := driver.Of(c).Claim(context.Background(), r)
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%d jobs claimed: %v", len(jobs), err)
 	}
@@ -132,7 +134,7 @@ func ClaimOne(t testing.TB, c *sojourn.Client) string {
 // behind the store's back.
 func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 	t.Helper()
-	ctx, s := context.Background(), sojourn.Of(c)
+	ctx, s := context.Background(), driver.Of(c)
 	if err := s.SetQueue(ctx, Queue, sojourn.QueueSettings{Limit: 50, GroupLimit: 20}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +150,7 @@ func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 	defer cancel()
 	for w := range 2 {
 		working.Go(func() {
-			r := sojourn.ClaimRequest{Worker: fmt.Sprint("w", w), Queues: []string{Queue}, Kinds: []string{"k"}, Max: 5, Capacity: 50}
+			r := driver.ClaimRequest{Worker: fmt.Sprint("w", w), Queues: []string{Queue}, Kinds: []string{"k"}, Max: 5, Capacity: 50}
 			for ended.Load() < jobs && inTime.Err() == nil {
 				claimed, err := s.Claim(ctx, r)
 				if err != nil {
@@ -172,7 +174,7 @@ func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 		`delete from sj_landed`,
 	} {
 		exec(plant)
-		found, err := s.(sojourn.Repairer).Repair(ctx)
+		found, err := s.(driver.Repairer).Repair(ctx)
 		if err != nil {
 			t.Error(err)
 		}
@@ -182,10 +184,10 @@ func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 	if ended.Load() != jobs || corrected < 2 {
 		t.Errorf("%d jobs have ended, %d lanes were corrected", ended.Load(), corrected)
 	}
-	if found, err := s.(sojourn.Repairer).Repair(ctx); err != nil || len(found) > 0 {
+	if found, err := s.(driver.Repairer).Repair(ctx); err != nil || len(found) > 0 {
 		t.Errorf("a repair that another one followed: %v %v", found, err)
 	}
-	if found, err := s.(sojourn.Checker).Check(ctx); err != nil || len(found) > 0 {
+	if found, err := s.(driver.Checker).Check(ctx); err != nil || len(found) > 0 {
 		t.Errorf("the checks: %v %v", found, err)
 	}
 }
@@ -195,7 +197,7 @@ const PollAfter = time.Minute
 
 // Polls makes n jobs that await a response, one of them with a poll, and returns a claim that may
 // take only its poll step.
-func Polls(t *testing.T, c *sojourn.Client, n int) sojourn.ClaimRequest {
+func Polls(t *testing.T, c *sojourn.Client, n int) driver.ClaimRequest {
 	t.Helper()
 	jobs := make([]*sojourn.Job, n)
 	for i := range jobs {
@@ -204,8 +206,8 @@ func Polls(t *testing.T, c *sojourn.Client, n int) sojourn.ClaimRequest {
 	if _, err := c.EnqueueAll(t.Context(), jobs); err != nil {
 		t.Fatal(err)
 	}
-	r := sojourn.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"polled"}, Max: n, Capacity: int64(n)}
-	claimed, err := sojourn.Of(c).Claim(t.Context(), r)
+	r := driver.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"polled"}, Max: n, Capacity: int64(n)}
+	claimed, err := driver.Of(c).Claim(t.Context(), r)
 	if err != nil || len(claimed) != n {
 		t.Fatal(len(claimed), err)
 	}
@@ -214,7 +216,7 @@ func Polls(t *testing.T, c *sojourn.Client, n int) sojourn.ClaimRequest {
 		outcomes[i] = sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeAwait}
 	}
 	outcomes[n/2].Wait.Poll = sojourn.Backoff{First: PollAfter, Factor: 1, Limit: PollAfter}
-	done, err := sojourn.Of(c).Finish(t.Context(), outcomes)
+	done, err := driver.Of(c).Finish(t.Context(), outcomes)
 	if err != nil || done[n/2].State != sojourn.Awaiting {
 		t.Fatal(done, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // name is a new one.
@@ -95,7 +96,7 @@ func attempt[A any](r *run, what string, f fault, predict func() A, call func() 
 
 // told is an answer as the log shows it.
 func told(v any) string {
-	if cs, ok := v.([]sojourn.Claimed); ok {
+	if cs, ok := v.([]driver.Claimed); ok {
 		var leases []string
 		for _, c := range cs {
 			leases = append(leases, fmt.Sprintf("%d epoch %d to %s", c.Lease.ID, c.Lease.Epoch, c.Purpose))
@@ -191,7 +192,7 @@ func (r *run) enqueue(jobs []sojourn.Job, partial bool) {
 
 // claim is a call of Claim by a worker. If the capacity limits it, the store may choose any jobs
 // within it, as long as the first one is right.
-func (r *run) claim(q sojourn.ClaimRequest) []sojourn.Claimed {
+func (r *run) claim(q driver.ClaimRequest) []driver.Claimed {
 	what := fmt.Sprintf("Claim by %s, number %d, up to %d of %v in %v", q.Worker, q.Number, q.Max, q.Kinds, q.Queues)
 	kinds := []fault{lost, down, twice}
 	tight := q.Capacity < roomy
@@ -202,7 +203,7 @@ func (r *run) claim(q sojourn.ClaimRequest) []sojourn.Claimed {
 	var may []*job // the choices of a claim with a tight capacity
 	choose := false
 	got, ok := attempt(r, what, r.fault(kinds...),
-		func() []sojourn.Claimed {
+		func() []driver.Claimed {
 			jobs, fresh := r.m.repeated(q)
 			if fresh {
 				r.m.sweepDue(100)
@@ -216,9 +217,9 @@ func (r *run) claim(q sojourn.ClaimRequest) []sojourn.Claimed {
 			}
 			return r.m.claimed(jobs)
 		},
-		func() ([]sojourn.Claimed, error) { return r.store.Claim(r.ctx, q) },
+		func() ([]driver.Claimed, error) { return r.store.Claim(r.ctx, q) },
 		nil,
-		func(got, want []sojourn.Claimed) string {
+		func(got, want []driver.Claimed) string {
 			if choose {
 				var d string
 				if want, d = r.chosen(q, got, may); d != "" {
@@ -241,7 +242,7 @@ func (r *run) claim(q sojourn.ClaimRequest) []sojourn.Claimed {
 }
 
 // chosen accepts the choice of a claim with a tight capacity, if it was allowed.
-func (r *run) chosen(q sojourn.ClaimRequest, got []sojourn.Claimed, may []*job) ([]sojourn.Claimed, string) {
+func (r *run) chosen(q driver.ClaimRequest, got []driver.Claimed, may []*job) ([]driver.Claimed, string) {
 	room, at := q.Capacity, 0
 	var jobs []*job
 	for n, c := range got {
@@ -260,8 +261,8 @@ func (r *run) chosen(q sojourn.ClaimRequest, got []sojourn.Claimed, may []*job) 
 }
 
 // claimed is the model's answer to a claim.
-func (m *model) claimed(jobs []*job) []sojourn.Claimed {
-	out := make([]sojourn.Claimed, len(jobs))
+func (m *model) claimed(jobs []*job) []driver.Claimed {
+	out := make([]driver.Claimed, len(jobs))
 	for i, j := range jobs {
 		c := &out[i]
 		c.Lease = sojourn.Lease{ID: j.ID, Epoch: j.epoch, Worker: j.worker}
@@ -284,8 +285,8 @@ func (m *model) left(us int64) time.Duration {
 	return max(time.Duration(us-m.now)*time.Microsecond, 1)
 }
 
-func claimedDiffer(got, want []sojourn.Claimed) string {
-	text := func(cs []sojourn.Claimed) (out []string) {
+func claimedDiffer(got, want []driver.Claimed) string {
+	text := func(cs []driver.Claimed) (out []string) {
 		for _, c := range cs {
 			s := fmt.Sprintf("job %d epoch %d by %s to %s, attempt %d.%d failures %d crashes %d, %s/%s key %q, %x, checkpoint %x, lease %v timeout %v deadline %v",
 				c.Lease.ID, c.Lease.Epoch, c.Lease.Worker, c.Purpose, c.Job.Generation, c.Job.Attempt, c.Job.Failures, c.Job.Crashes,
@@ -306,9 +307,9 @@ func claimedDiffer(got, want []sojourn.Claimed) string {
 
 func (r *run) extend(leases []sojourn.Lease) {
 	attempt(r, fmt.Sprint("Extend ", leases), r.fault(lost, down, twice),
-		func() []sojourn.Lost { return r.m.extend(leases) },
-		func() ([]sojourn.Lost, error) { return r.store.Extend(r.ctx, leases) }, nil,
-		func(got, want []sojourn.Lost) string {
+		func() []driver.Lost { return r.m.extend(leases) },
+		func() ([]driver.Lost, error) { return r.store.Extend(r.ctx, leases) }, nil,
+		func(got, want []driver.Lost) string {
 			if !slices.Equal(got, want) {
 				return fmt.Sprintf("lost %v, want %v", got, want)
 			}
@@ -321,7 +322,7 @@ func (r *run) extend(leases []sojourn.Lease) {
 	}
 }
 
-func (r *run) save(s sojourn.Saved) {
+func (r *run) save(s driver.Saved) {
 	what := fmt.Sprintf("Save %v checkpoint %q", s.Lease, s.Checkpoint)
 	if s.Key != "" {
 		what += " key " + s.Key
@@ -329,7 +330,7 @@ func (r *run) save(s sojourn.Saved) {
 	attempt(r, what, r.fault(lost, down, twice),
 		func() string { return r.m.save(s) },
 		func() (string, error) {
-			errs, err := r.store.Save(r.ctx, []sojourn.Saved{s})
+			errs, err := r.store.Save(r.ctx, []driver.Saved{s})
 			if err != nil || len(errs) != 1 {
 				return "", err
 			}
@@ -358,23 +359,23 @@ func (r *run) finish(o sojourn.Outcome) {
 		what += fmt.Sprint(" next ", o.Next[0].ID)
 	}
 	got, ok := attempt(r, what, r.fault(lost, down, twice),
-		func() sojourn.Finished { return r.m.finish(o) },
-		func() (sojourn.Finished, error) {
+		func() driver.Finished { return r.m.finish(o) },
+		func() (driver.Finished, error) {
 			fs, err := r.store.Finish(r.ctx, []sojourn.Outcome{o})
 			if err != nil || len(fs) != 1 {
-				return sojourn.Finished{}, err
+				return driver.Finished{}, err
 			}
 			return fs[0], nil
 		},
 		func() { r.finish(o) },
-		func(got, want sojourn.Finished) string {
+		func(got, want driver.Finished) string {
 			if got.Status != want.Status || got.State != want.State || got.Reason != want.Reason {
 				return fmt.Sprintf("answered %+v, want %+v", got, want)
 			}
 			return ""
 		})
-	if !ok || got.Status != sojourn.FinishRefused {
-		r.ledger.reported(o, ok && got.Status != sojourn.FinishLost)
+	if !ok || got.Status != driver.FinishRefused {
+		r.ledger.reported(o, ok && got.Status != driver.FinishLost)
 	}
 	r.reports = append(r.reports, o)
 }
@@ -462,9 +463,9 @@ func (r *run) edit(ids []sojourn.ID, e sojourn.Edit) {
 
 func (r *run) sweep(limit int) {
 	attempt(r, "Sweep", r.fault(lost, down, twice),
-		func() sojourn.Swept { return r.m.sweep(limit) },
-		func() (sojourn.Swept, error) { return r.store.Sweep(r.ctx, limit) }, nil,
-		func(got, want sojourn.Swept) string {
+		func() driver.Swept { return r.m.sweep(limit) },
+		func() (driver.Swept, error) { return r.store.Sweep(r.ctx, limit) }, nil,
+		func(got, want driver.Swept) string {
 			if got != want {
 				return fmt.Sprintf("handled %+v, want %+v", got, want)
 			}
@@ -480,9 +481,9 @@ func (r *run) setQueue(queue string, s sojourn.QueueSettings) {
 }
 
 // request is a new claim of a worker.
-func (r *run) request(worker string, w wants) sojourn.ClaimRequest {
+func (r *run) request(worker string, w wants) driver.ClaimRequest {
 	r.counts[worker]++
-	q := sojourn.ClaimRequest{Worker: worker, Number: r.counts[worker], Queues: w.queues, Kinds: w.kinds, Decidable: w.decidable, Pollable: w.pollable, Max: cmp.Or(w.max, 10),
+	q := driver.ClaimRequest{Worker: worker, Number: r.counts[worker], Queues: w.queues, Kinds: w.kinds, Decidable: w.decidable, Pollable: w.pollable, Max: cmp.Or(w.max, 10),
 		Capacity: cmp.Or(w.capacity, roomy), Lease: w.lease}
 	r.claims[worker] = q
 	return q

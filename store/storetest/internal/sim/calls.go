@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // enqueue predicts the answer of Enqueue. A refusal of the whole call changes nothing.
@@ -127,7 +129,7 @@ func (p *plan) write() {
 		j := m.jobs[p.done[i].ID]
 		was := *j
 		m.fill(j, &p.jobs[i])
-		j.record(&was, sojourn.Transition{To: j.Row, Outcome: "replaced"}, m.now)
+		j.record(&was, rules.Transition{To: j.Row, Outcome: "replaced"}, m.now)
 		j.updated = m.now
 	}
 }
@@ -171,7 +173,7 @@ func (m *model) good(id sojourn.ID) bool {
 
 // repeated predicts the answer to a claim that was executed before; fresh says that the claim is
 // new and is to be executed.
-func (m *model) repeated(r sojourn.ClaimRequest) (jobs []*job, fresh bool) {
+func (m *model) repeated(r driver.ClaimRequest) (jobs []*job, fresh bool) {
 	last := m.workers[r.Worker]
 	if r.Number == 0 || last == nil || r.Number > last.number {
 		return nil, true
@@ -188,7 +190,7 @@ func (m *model) repeated(r sojourn.ClaimRequest) (jobs []*job, fresh bool) {
 }
 
 // claimable are the jobs that a claim may take, in the order in which it has to.
-func (m *model) claimable(r sojourn.ClaimRequest) []*job {
+func (m *model) claimable(r driver.ClaimRequest) []*job {
 	var out []*job
 	for _, q := range r.Queues {
 		if m.queues[q].Paused {
@@ -201,9 +203,9 @@ func (m *model) claimable(r sojourn.ClaimRequest) []*job {
 		})
 		rank := func(j *job) (int64, int64) {
 			if j.State == sojourn.Awaiting { // polled in the order of started jobs
-				return sojourn.ResumedRank, j.pollAt
+				return rules.ResumedRank, j.pollAt
 			}
-			return sojourn.Rank(m.queues[q], j.priority, time.UnixMicro(j.runAt), j.Resumed)
+			return rules.Rank(m.queues[q], j.priority, time.UnixMicro(j.runAt), j.Resumed)
 		}
 		slices.SortFunc(line, func(a, b *job) int {
 			a1, a2 := rank(a)
@@ -226,16 +228,16 @@ func (m *model) next(queue string) []*job {
 		if j.State == sojourn.Ready {
 			return true
 		}
-		e, count := m.overdue(j, &sojourn.Swept{})
+		e, count := m.overdue(j, &driver.Swept{})
 		if count == nil || j.wakeAt() > m.now {
 			return false
 		}
-		tr, err := sojourn.Decide(j.Row, e)
+		tr, err := rules.Decide(j.Row, e)
 		resumed[j.ID] = tr.To.Resumed
 		return err == nil && tr.To.State == sojourn.Ready
 	})
 	rank := func(j *job) (int64, int64) {
-		return sojourn.Rank(sojourn.QueueSettings{}, j.priority, time.UnixMicro(j.runAt), resumed[j.ID])
+		return rules.Rank(sojourn.QueueSettings{}, j.priority, time.UnixMicro(j.runAt), resumed[j.ID])
 	}
 	slices.SortFunc(line, func(a, b *job) int {
 		a1, a2 := rank(a)
@@ -257,14 +259,14 @@ func uses(j *job) int64 {
 }
 
 // take leases the jobs that a claim has taken.
-func (m *model) take(r sojourn.ClaimRequest, jobs []*job) {
+func (m *model) take(r driver.ClaimRequest, jobs []*job) {
 	if len(jobs) == 0 {
 		return
 	}
 	var leases []sojourn.Lease
 	for _, j := range jobs {
 		was := *j
-		tr, err := sojourn.Decide(j.Row, sojourn.Event{Type: sojourn.EventClaimed, RetryHandler: slices.Contains(r.Decidable, j.kind)})
+		tr, err := rules.Decide(j.Row, rules.Event{Type: rules.EventClaimed, RetryHandler: slices.Contains(r.Decidable, j.kind)})
 		if err != nil {
 			panic(err) // it was claimable
 		}
@@ -290,11 +292,11 @@ func (m *model) take(r sojourn.ClaimRequest, jobs []*job) {
 }
 
 // extend predicts the answer of Extend.
-func (m *model) extend(leases []sojourn.Lease) []sojourn.Lost {
-	var lost []sojourn.Lost
+func (m *model) extend(leases []sojourn.Lease) []driver.Lost {
+	var lost []driver.Lost
 	for _, l := range leases {
 		if j := m.stands(l); j == nil {
-			lost = append(lost, sojourn.Lost{Lease: l, Reason: m.whyLost(l)})
+			lost = append(lost, driver.Lost{Lease: l, Reason: m.whyLost(l)})
 		} else {
 			m.prolong(j)
 		}
@@ -313,17 +315,17 @@ func (m *model) prolong(j *job) {
 func (m *model) whyLost(l sojourn.Lease) string {
 	j := m.jobs[l.ID]
 	if j == nil || !j.had(l) {
-		return sojourn.LostEnded
+		return driver.LostEnded
 	}
 	if j.State.Live() && j.epoch > l.Epoch {
-		return sojourn.LostTaken
+		return driver.LostTaken
 	}
 	for _, e := range j.history {
 		if e.epoch == l.Epoch && (e.outcome == "cancelled" || e.outcome == "failed") {
-			return sojourn.LostCancelled
+			return driver.LostCancelled
 		}
 	}
-	return sojourn.LostEnded
+	return driver.LostEnded
 }
 
 // had reports whether the worker of an invalid lease had it: only then it gets an answer about the
@@ -333,7 +335,7 @@ func (j *job) had(l sojourn.Lease) bool {
 }
 
 // save is the code that Save must answer for one item, "" for none.
-func (m *model) save(s sojourn.Saved) string {
+func (m *model) save(s driver.Saved) string {
 	j := m.stands(s.Lease)
 	if j == nil {
 		return sojourn.CodeLeaseLost
@@ -366,12 +368,12 @@ func (m *model) save(s sojourn.Saved) string {
 }
 
 // finish predicts the answer of Finish for one outcome.
-func (m *model) finish(o sojourn.Outcome) sojourn.Finished {
+func (m *model) finish(o sojourn.Outcome) driver.Finished {
 	j := m.stands(o.Lease)
 	if j == nil {
 		return m.finishedBefore(o)
 	}
-	e := sojourn.Event{Type: sojourn.EventFinished, Outcome: &o}
+	e := rules.Event{Type: rules.EventFinished, Outcome: &o}
 	e.Answered = o.Type == sojourn.OutcomeAnswer && j.Purpose == sojourn.PurposePoll && m.answered(j)
 	for _, k := range o.Wait.Keys {
 		e.KeyConflict = e.KeyConflict || m.taken(j.ID, name{j.kind, k})
@@ -379,18 +381,18 @@ func (m *model) finish(o sojourn.Outcome) sojourn.Finished {
 	next := plan{m: m, jobs: o.Next, done: make([]sojourn.Enqueued, len(o.Next)), ids: map[sojourn.ID]int{}, keys: map[name]int{}, ending: j}
 	for i := range o.Next {
 		if code := next.one(i); code != "" {
-			return sojourn.Finished{Status: sojourn.FinishRefused, State: j.State}
+			return driver.Finished{Status: driver.FinishRefused, State: j.State}
 		}
 	}
 	if err := m.happen(j, e, change{result: string(o.Result), verdict: o.Verdict}); err != nil {
-		return sojourn.Finished{Status: sojourn.FinishRefused, State: j.State}
+		return driver.Finished{Status: driver.FinishRefused, State: j.State}
 	}
 	next.write()
-	return sojourn.Finished{Status: sojourn.FinishApplied, State: j.State}
+	return driver.Finished{Status: driver.FinishApplied, State: j.State}
 }
 
-func (m *model) finishedBefore(o sojourn.Outcome) sojourn.Finished {
-	f := sojourn.Finished{Status: sojourn.FinishLost, Reason: m.whyLost(o.Lease)}
+func (m *model) finishedBefore(o sojourn.Outcome) driver.Finished {
+	f := driver.Finished{Status: driver.FinishLost, Reason: m.whyLost(o.Lease)}
 	j := m.jobs[o.Lease.ID]
 	if j == nil || !j.had(o.Lease) {
 		return f
@@ -399,7 +401,7 @@ func (m *model) finishedBefore(o sojourn.Outcome) sojourn.Finished {
 	for _, e := range slices.Backward(j.history) {
 		if e.epoch == o.Lease.Epoch && e.worker == o.Lease.Worker && o.Lease.Epoch > 0 {
 			if e.outcome == string(o.Type) {
-				return sojourn.Finished{Status: sojourn.FinishRepeated, State: e.state}
+				return driver.Finished{Status: driver.FinishRepeated, State: e.state}
 			}
 			break
 		}

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/sojourn-queue/sojourn"
+import (
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rules"
+)
 
 // edit predicts the answer of Edit for one job: its state, whether it has changed, and the code of
 // a refusal.
@@ -10,9 +13,9 @@ func (m *model) edit(j *job, e sojourn.Edit) (state sojourn.State, changed bool,
 	}
 	switch e.Action {
 	case sojourn.EditCancel:
-		return m.endByHand(j, e, sojourn.EventCancel, sojourn.Cancelled)
+		return m.endByHand(j, e, rules.EventCancel, sojourn.Cancelled)
 	case sojourn.EditFail:
-		return m.endByHand(j, e, sojourn.EventFail, sojourn.Failed)
+		return m.endByHand(j, e, rules.EventFail, sojourn.Failed)
 	case sojourn.EditRedrive:
 		return m.redrive(j, e)
 	case sojourn.EditPurge:
@@ -44,13 +47,13 @@ func (m *model) edit(j *job, e sojourn.Edit) (state sojourn.State, changed bool,
 			}
 		}
 	}
-	j.record(&was, sojourn.Transition{To: j.Row, Outcome: "edited", Reason: e.Reason}, m.now)
+	j.record(&was, rules.Transition{To: j.Row, Outcome: "edited", Reason: e.Reason}, m.now)
 	j.updated = m.now
 	m.touched[j.ID] = true
 	return j.State, true, ""
 }
 
-func (m *model) endByHand(j *job, e sojourn.Edit, event sojourn.EventType, to sojourn.State) (sojourn.State, bool, string) {
+func (m *model) endByHand(j *job, e sojourn.Edit, event rules.EventType, to sojourn.State) (sojourn.State, bool, string) {
 	switch {
 	case j.State == to:
 		return to, false, ""
@@ -61,14 +64,14 @@ func (m *model) endByHand(j *job, e sojourn.Edit, event sojourn.EventType, to so
 	if reason == "" && to == sojourn.Failed {
 		reason = "operator"
 	}
-	if err := m.happen(j, sojourn.Event{Type: event, Reason: reason}, change{}); err != nil {
+	if err := m.happen(j, rules.Event{Type: event, Reason: reason}, change{}); err != nil {
 		return j.State, false, sojourn.CodeInvalid
 	}
 	return to, true, ""
 }
 
 func (m *model) redrive(j *job, e sojourn.Edit) (sojourn.State, bool, string) {
-	tr, err := sojourn.Decide(sojourn.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, sojourn.Event{Type: sojourn.EventRedrive, Reason: e.Reason})
+	tr, err := rules.Decide(rules.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, rules.Event{Type: rules.EventRedrive, Reason: e.Reason})
 	if err != nil {
 		return j.State, false, sojourn.CodeConflict
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // fault is the fault of one call.
@@ -22,7 +23,7 @@ var faultNames = []string{"none", "lost answer", "store down", "call doubled"}
 
 // faulty is a store that injects a fault into its next call.
 type faulty struct {
-	sojourn.DriverStore
+	driver.Store
 	next fault
 }
 
@@ -30,20 +31,20 @@ func (f *faulty) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) 
 	return through(f, func() ([]sojourn.Enqueued, error) { return f.Store.Enqueue(ctx, clone(jobs), partial) })
 }
 
-func (f *faulty) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
-	return through(f, func() ([]sojourn.Claimed, error) { return f.Store.Claim(ctx, r) })
+func (f *faulty) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
+	return through(f, func() ([]driver.Claimed, error) { return f.Store.Claim(ctx, r) })
 }
 
-func (f *faulty) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.Lost, error) {
-	return through(f, func() ([]sojourn.Lost, error) { return f.Store.Extend(ctx, leases) })
+func (f *faulty) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
+	return through(f, func() ([]driver.Lost, error) { return f.Store.Extend(ctx, leases) })
 }
 
-func (f *faulty) Save(ctx context.Context, items []sojourn.Saved) ([]error, error) {
+func (f *faulty) Save(ctx context.Context, items []driver.Saved) ([]error, error) {
 	return through(f, func() ([]error, error) { return f.Store.Save(ctx, items) })
 }
 
-func (f *faulty) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]sojourn.Finished, error) {
-	return through(f, func() ([]sojourn.Finished, error) {
+func (f *faulty) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {
+	return through(f, func() ([]driver.Finished, error) {
 		own := slices.Clone(outcomes)
 		for i := range own {
 			own[i].Next = clone(own[i].Next)
@@ -65,8 +66,8 @@ func (f *faulty) Edit(ctx context.Context, filter sojourn.Filter, e sojourn.Edit
 	return through(f, func() (sojourn.Edited, error) { return f.Store.Edit(ctx, filter, e) })
 }
 
-func (f *faulty) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
-	return through(f, func() (sojourn.Swept, error) { return f.Store.Sweep(ctx, limit) })
+func (f *faulty) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
+	return through(f, func() (driver.Swept, error) { return f.Store.Sweep(ctx, limit) })
 }
 
 // clone copies the caller's jobs, which the caller sends again, before a store fills in values.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // ledger records the knowledge of the callers, independent of the model and its rules: promises
@@ -39,7 +40,7 @@ func newLedger() ledger {
 
 // claimed checks a job that a worker was given: no other step of it runs, epochs rise, and no
 // answer is given to two jobs, or again after it was disposed of.
-func (l *ledger) claimed(c sojourn.Claimed, now int64) string {
+func (l *ledger) claimed(c driver.Claimed, now int64) string {
 	if s := l.steps[c.Job.ID]; s != nil && s.lease != c.Lease {
 		if !s.over && now < min(s.until, s.limit) {
 			return fmt.Sprintf("job %d was given to %s while %s has it (inv:F1)", c.Job.ID, c.Lease.Worker, s.lease.Worker)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // look compares the jobs that the last call has touched.
@@ -195,12 +196,12 @@ func (r *run) audit() {
 			r.historyIs(j)
 		}
 	}
-	if c, ok := r.store.Store.(sojourn.Checker); ok {
+	if c, ok := r.store.Store.(driver.Checker); ok {
 		found, err := c.Check(r.ctx)
 		if err != nil {
 			r.fail("Check: %v", err)
 		}
-		found = slices.DeleteFunc(found, func(v sojourn.Violation) bool { return v.Check == "nothing-overdue" }) // the clock leaps, and sweeps are rare
+		found = slices.DeleteFunc(found, func(v driver.Violation) bool { return v.Check == "nothing-overdue" }) // the clock leaps, and sweeps are rare
 		if len(found) > 0 {
 			r.fail("the store's own checks found %v", found)
 		}

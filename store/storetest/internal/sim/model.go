@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // model predicts the answers of a store, in maps and without any care for speed. It shares the pure
-// rules, sojourn.Decide and sojourn.Match, with real stores. The clocks, keys, the inbox and the
+// rules, rules.Decide and rules.Match, with real stores. The clocks, keys, the inbox and the
 // order of claims are implemented independently, after docs/concepts.md.
 type model struct {
 	now      int64 // microseconds; never goes back
@@ -74,7 +75,7 @@ type message struct {
 
 // job is a job as it is stored. Times are in microseconds, 0 = none.
 type job struct {
-	sojourn.Row
+	rules.Row
 	queue, kind, key     string
 	first                sojourn.Job // as it was first enqueued
 	args                 string
@@ -199,8 +200,8 @@ func (m *model) stands(l sojourn.Lease) *job {
 }
 
 // happen applies an event and matches after it.
-func (m *model) happen(j *job, e sojourn.Event, by change) error {
-	tr, err := sojourn.Decide(j.Row, e)
+func (m *model) happen(j *job, e rules.Event, by change) error {
+	tr, err := rules.Decide(j.Row, e)
 	if err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ type change struct {
 	verdict sojourn.Verdict
 }
 
-func (m *model) apply(j *job, tr sojourn.Transition, c change) {
+func (m *model) apply(j *job, tr rules.Transition, c change) {
 	m.touched[j.ID] = true
 	was := *j
 	j.Row = tr.To
@@ -251,7 +252,7 @@ func (m *model) apply(j *job, tr sojourn.Transition, c change) {
 	}
 }
 
-func (j *job) record(was *job, tr sojourn.Transition, now int64) {
+func (j *job) record(was *job, tr rules.Transition, now int64) {
 	e := entry{generation: was.generation, attempt: was.Attempt, purpose: was.Purpose, outcome: tr.Outcome, state: tr.To.State,
 		reason: tr.Reason, text: tr.Error, ended: now}
 	if was.State == sojourn.Running {
@@ -261,11 +262,11 @@ func (j *job) record(was *job, tr sojourn.Transition, now int64) {
 }
 
 // clocks starts and ends the clocks of a job.
-func (m *model) clocks(was, j *job, tr sojourn.Transition, v sojourn.Verdict) {
+func (m *model) clocks(was, j *job, tr rules.Transition, v sojourn.Verdict) {
 	switch tr.RunAt {
-	case sojourn.RunAtNow:
+	case rules.RunAtNow:
 		j.runAt = m.now
-	case sojourn.RunAtDelay:
+	case rules.RunAtDelay:
 		j.runAt = m.now + tr.Delay.Microseconds()
 		if !v.RunAt.IsZero() {
 			j.runAt = max(v.RunAt.UnixMicro(), m.now)
@@ -309,11 +310,11 @@ func (m *model) after(d time.Duration) int64 {
 func (m *model) answered(j *job) bool {
 	waits := j.Row
 	waits.State, waits.Purpose = sojourn.Awaiting, sojourn.NoPurpose
-	return sojourn.Match(waits, j.key, m.keptOf(j)).Found()
+	return rules.Match(waits, j.key, m.keptOf(j)).Found()
 }
 
 // keepAnswer stores the response that a poll step has returned.
-func (m *model) keepAnswer(j *job, e sojourn.Event) {
+func (m *model) keepAnswer(j *job, e rules.Event) {
 	s := &message{seq: m.nextSeq, job: j.ID, outcome: sojourn.Applied, inHand: true, received: m.now,
 		r: sojourn.Response{Source: sojourn.SourcePoll, MessageID: fmt.Sprintf("%d.%d", j.ID, j.epoch), Body: e.Outcome.Result}}
 	if e.Answered {
@@ -323,9 +324,9 @@ func (m *model) keepAnswer(j *job, e sojourn.Event) {
 	m.messages[identity(s.r, nil)], m.inbox[s.seq] = known{seq: s.seq}, s
 }
 
-func (m *model) keptOf(j *job) (kept []sojourn.KeptResponse) {
+func (m *model) keptOf(j *job) (kept []rules.KeptResponse) {
 	for _, r := range m.kept(j.ID) {
-		k := sojourn.KeptResponse{Seq: r.seq, Key: r.r.Key, Failed: r.r.Failed, Reason: cmp.Or(r.r.Reason, "response"), Error: r.r.Error}
+		k := rules.KeptResponse{Seq: r.seq, Key: r.r.Key, Failed: r.r.Failed, Reason: cmp.Or(r.r.Reason, "response"), Error: r.r.Error}
 		if r.by != nil {
 			k.ByToken, k.Wait = true, r.by.wait
 		}
@@ -335,7 +336,7 @@ func (m *model) keptOf(j *job) (kept []sojourn.KeptResponse) {
 }
 
 // end makes a job final: its keys are free, unless it keeps its own for a while.
-func (m *model) end(was, j *job, tr sojourn.Transition, c change) {
+func (m *model) end(was, j *job, tr rules.Transition, c change) {
 	j.finished, j.reason, j.text, j.result = m.now, tr.Reason, tr.Error, c.result
 	if h := m.keys[name{j.kind, j.key}]; j.key != "" && h != nil && h.job == j.ID {
 		h.live = false
@@ -357,7 +358,7 @@ func (m *model) end(was, j *job, tr sojourn.Transition, c change) {
 // match applies the attached responses to a job until none matches.
 func (m *model) match(j *job) {
 	for j.Kept > 0 && j.State.Live() {
-		found := sojourn.Match(j.Row, j.key, m.keptOf(j))
+		found := rules.Match(j.Row, j.key, m.keptOf(j))
 		if !found.Found() {
 			return
 		}

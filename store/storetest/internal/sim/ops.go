@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var (
@@ -334,7 +335,7 @@ func (r *run) saveSome() {
 	if !ok {
 		return
 	}
-	s := sojourn.Saved{Lease: l.lease}
+	s := driver.Saved{Lease: l.lease}
 	switch r.n(3) {
 	case 0:
 		s.Checkpoint = []byte(r.name("checkpoint "))

@@ -17,13 +17,14 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 // InboxTTL is the store's InboxTTL: the time to live of an early response without a job.
 const InboxTTL = 2 * time.Hour
 
 // Open opens a new, empty store that uses the clock for every decision, and InboxTTL.
-type Open func(now func() time.Time) sojourn.DriverStore
+type Open func(now func() time.Time) driver.Store
 
 // Result is the result of a run.
 type Result struct {
@@ -58,7 +59,7 @@ type run struct {
 	outage   int          // calls that meet no store yet
 	number   int          // of names
 	workers  []string
-	claims   map[string]sojourn.ClaimRequest // the last one of each worker
+	claims   map[string]driver.ClaimRequest // the last one of each worker
 	counts   map[string]int64
 	jobs     []sojourn.Job // sent
 	leases   []given
@@ -94,7 +95,7 @@ const workers = 4
 func Run(open Open, seed uint64, ops []int) (result Result) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	r := &run{ctx: ctx, seed: seed, wall: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), claims: map[string]sojourn.ClaimRequest{},
+	r := &run{ctx: ctx, seed: seed, wall: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), claims: map[string]driver.ClaimRequest{},
 		counts: map[string]int64{}, ledger: newLedger()}
 	began := r.wall
 	r.result.Faults = map[string]int{}
@@ -193,7 +194,7 @@ func (r *run) live() {
 }
 
 // honest does a step to its end. Now and then it waits first.
-func (r *run) honest(c sojourn.Claimed) {
+func (r *run) honest(c driver.Claimed) {
 	o := sojourn.Outcome{Lease: c.Lease, Type: sojourn.OutcomeCompleted}
 	switch {
 	case c.Purpose == sojourn.PurposeDecide:

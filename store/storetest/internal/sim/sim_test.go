@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-func inMemory(t *testing.T, wrap func(sojourn.DriverStore) sojourn.DriverStore) Open {
-	return func(now func() time.Time) sojourn.DriverStore {
+func inMemory(t *testing.T, wrap func(driver.Store) driver.Store) Open {
+	return func(now func() time.Time) driver.Store {
 		c, err := sqlite.Open(":memory:", sqlite.Clock(now), sqlite.InboxTTL(InboxTTL))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return wrap(sojourn.Of(c))
+		return wrap(driver.Of(c))
 	}
 }
 
@@ -31,7 +32,7 @@ func upTo(n int) []int {
 
 // A seed does the same each time, to the last byte of every answer.
 func TestRunRepeats(t *testing.T) {
-	open := inMemory(t, func(s sojourn.DriverStore) sojourn.DriverStore { return s })
+	open := inMemory(t, func(s driver.Store) driver.Store { return s })
 	first, second := Run(open, 7, upTo(200)), Run(open, 7, upTo(200))
 	if first.Err != nil || second.Err != nil {
 		t.Fatal(first.Err, second.Err)
@@ -43,7 +44,7 @@ func TestRunRepeats(t *testing.T) {
 
 // liar is a store that breaks one promise.
 type liar struct {
-	sojourn.DriverStore
+	driver.Store
 	lie   string
 	calls int
 }
@@ -62,22 +63,22 @@ func (l *liar) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) ([
 	return l.Store.Enqueue(ctx, jobs, partial)
 }
 
-func (l *liar) Claim(ctx context.Context, r sojourn.ClaimRequest) ([]sojourn.Claimed, error) {
+func (l *liar) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	if l.lie == "forgets the number of a claim" {
 		r.Number = 0
 	}
 	return l.Store.Claim(ctx, r)
 }
 
-func (l *liar) Finish(ctx context.Context, os []sojourn.Outcome) ([]sojourn.Finished, error) {
+func (l *liar) Finish(ctx context.Context, os []sojourn.Outcome) ([]driver.Finished, error) {
 	fs, err := l.Store.Finish(ctx, os)
-	if err == nil && l.lie == "calls its own report lost" && fs[0].Status == sojourn.FinishRepeated {
-		fs[0] = sojourn.Finished{Status: sojourn.FinishLost, Reason: sojourn.LostEnded, State: fs[0].State}
+	if err == nil && l.lie == "calls its own report lost" && fs[0].Status == driver.FinishRepeated {
+		fs[0] = driver.Finished{Status: driver.FinishLost, Reason: driver.LostEnded, State: fs[0].State}
 	}
 	return fs, err
 }
 
-func (l *liar) Extend(ctx context.Context, leases []sojourn.Lease) ([]sojourn.Lost, error) {
+func (l *liar) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
 	if l.lie == "extends nothing" {
 		return nil, nil
 	}
@@ -93,9 +94,9 @@ func (l *liar) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Re
 	return l.Store.Respond(ctx, rs)
 }
 
-func (l *liar) Sweep(ctx context.Context, limit int) (sojourn.Swept, error) {
+func (l *liar) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
 	if l.lie == "sweeps nothing" {
-		return sojourn.Swept{}, nil
+		return driver.Swept{}, nil
 	}
 	return l.Store.Sweep(ctx, limit)
 }
@@ -105,7 +106,7 @@ func TestRunFindsLies(t *testing.T) {
 	for _, lie := range []string{"acknowledges what it does not store", "forgets the number of a claim", "calls its own report lost",
 		"extends nothing", "forgets message ids", "sweeps nothing"} {
 		t.Run(lie, func(t *testing.T) {
-			open := inMemory(t, func(s sojourn.DriverStore) sojourn.DriverStore { return &liar{Store: s, lie: lie} })
+			open := inMemory(t, func(s driver.Store) driver.Store { return &liar{Store: s, lie: lie} })
 			for seed := range uint64(10) {
 				if Run(open, seed, upTo(300)).Err == nil {
 					continue

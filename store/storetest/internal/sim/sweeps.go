@@ -7,10 +7,12 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // sweep predicts the answer of Sweep.
-func (m *model) sweep(limit int) sojourn.Swept {
+func (m *model) sweep(limit int) driver.Swept {
 	old := m.old(limit)
 	s := m.sweepDue(limit)
 	m.sweepInbox(limit, &s)
@@ -22,7 +24,7 @@ func (m *model) sweep(limit int) sojourn.Swept {
 }
 
 // sweepDue handles overdue jobs, the longest overdue first.
-func (m *model) sweepDue(limit int) (s sojourn.Swept) {
+func (m *model) sweepDue(limit int) (s driver.Swept) {
 	due := m.that(func(j *job) bool { return j.wakeAt() <= m.now })
 	slices.SortStableFunc(due, func(a, b *job) int { return cmp.Compare(a.wakeAt(), b.wakeAt()) })
 	for _, j := range due[:min(len(due), limit)] {
@@ -39,9 +41,9 @@ func (m *model) sweepDue(limit int) (s sojourn.Swept) {
 }
 
 // overdue returns the event of a job's expired clock.
-func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
+func (m *model) overdue(j *job, s *driver.Swept) (rules.Event, *int) {
 	past := func(us int64) bool { return us > 0 && us <= m.now }
-	timedOut := sojourn.Event{Type: sojourn.EventTimedOut, Reason: sojourn.ReasonTimeout}
+	timedOut := rules.Event{Type: rules.EventTimedOut, Reason: sojourn.ReasonTimeout}
 	waits := j.State == sojourn.Awaiting || j.Purpose == sojourn.PurposePoll && j.Kept == 0
 	silent := timedOut
 	silent.Reason = sojourn.ReasonBeat
@@ -51,11 +53,11 @@ func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
 	}
 	switch {
 	case past(deadline):
-		return sojourn.Event{Type: sojourn.EventDeadline}, &s.Deadlines
+		return rules.Event{Type: rules.EventDeadline}, &s.Deadlines
 	case j.State == sojourn.Scheduled && past(j.runAt):
-		return sojourn.Event{Type: sojourn.EventDue}, &s.Due
+		return rules.Event{Type: rules.EventDue}, &s.Due
 	case j.State == sojourn.Running && past(j.leaseUntil):
-		return sojourn.Event{Type: sojourn.EventLeaseEnded}, &s.Lost
+		return rules.Event{Type: rules.EventLeaseEnded}, &s.Lost
 	case j.State == sojourn.Running && j.Purpose != sojourn.PurposeDecide && past(j.oneLeaseLater(j.timeoutAt)):
 		return timedOut, &s.TimedOut
 	case waits && past(j.beatUntil) && (j.waitUntil == 0 || j.beatUntil < j.waitUntil):
@@ -63,22 +65,22 @@ func (m *model) overdue(j *job, s *sojourn.Swept) (sojourn.Event, *int) {
 	case waits && past(j.waitUntil), j.State == sojourn.Awaiting && past(j.timeoutAt):
 		return timedOut, &s.TimedOut
 	case j.State == sojourn.Ready && j.Resumed && past(j.timeoutAt):
-		return sojourn.Event{Type: sojourn.EventResumeOverdue}, &s.Resumed
+		return rules.Event{Type: rules.EventResumeOverdue}, &s.Resumed
 	case j.State == sojourn.Errored && past(j.decideBy):
 		if m.queues[j.queue].Paused { // the clock stands while no worker may claim
 			j.decideBy = m.now + j.Policy.DecideWithin.Microseconds()
 			j.updated = m.now
 			m.touched[j.ID] = true
-			return sojourn.Event{}, nil
+			return rules.Event{}, nil
 		}
-		return sojourn.Event{Type: sojourn.EventDecideOverdue}, &s.Decided
+		return rules.Event{Type: rules.EventDecideOverdue}, &s.Decided
 	}
-	return sojourn.Event{}, nil
+	return rules.Event{}, nil
 }
 
 // sweepInbox expires early responses that no live job with their key has taken in time, and deletes
 // responses past their retention.
-func (m *model) sweepInbox(limit int, s *sojourn.Swept) {
+func (m *model) sweepInbox(limit int, s *driver.Swept) {
 	expired := m.responses(func(r *message) bool { return r.expires > 0 && r.expires <= m.now })
 	slices.SortStableFunc(expired, func(a, b *message) int { return cmp.Compare(a.expires, b.expires) })
 	for _, r := range expired[:min(len(expired), limit)] {
@@ -100,7 +102,7 @@ func (m *model) old(limit int) []*job {
 	var out []*job
 	for _, q := range slices.Sorted(maps.Keys(m.queues)) {
 		for _, state := range []sojourn.State{sojourn.Completed, sojourn.Failed, sojourn.Cancelled} {
-			age, count, ok := sojourn.RetentionOf(m.queues[q].Retention, state)
+			age, count, ok := rules.RetentionOf(m.queues[q].Retention, state)
 			if !ok {
 				continue
 			}
