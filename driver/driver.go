@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/inside"
 )
 
-// DriverStore is a whole store: what a Client needs, and what workers need.
+// Store is a whole store: what a Client needs, and what workers need.
 type Store interface {
 	sojourn.Store
 	Claimer
@@ -16,8 +16,8 @@ type Store interface {
 	Sweep(ctx context.Context, limit int) (Swept, error)
 }
 
-// Of returns the whole store of a client, for workers and tools. The clients of this module's stores
-// have one. Of panics if the Store that was given to NewClient is none.
+// Of returns the whole store of a client, for workers and tools. The clients of this module's
+// stores have one. Of panics if the Store that was given to NewClient is none.
 func Of(c *sojourn.Client) Store {
 	s, ok := c.Store().(Store)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// PaceState is the state of a queue's rate, holds and breaker. It is stored with the queue, so it is
-// the same on all nodes and after a restart. Its methods are pure.
+// Pace is the state of a queue's rate, holds and breaker. It is stored with the queue, so it is the
+// same on all nodes and after a restart. Its methods are pure.
 type Pace sojourn.Pace
 
 // rampSteps: in the first tenth of the ramp one job starts, in each following one twice as many.
@@ -40,7 +40,8 @@ func filled(b *sojourn.Breaker) sojourn.Breaker {
 	return c
 }
 
-// Counts reports whether a breaker counts a failure with this reason: whether it speaks against the other side.
+// Counts reports whether a breaker counts a failure with this reason: whether it speaks against the
+// other side.
 func Counts(b sojourn.Breaker, reason string) bool {
 	if len(b.Reasons) == 0 {
 		return !slices.Contains(ownReasons, reason)

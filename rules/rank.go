@@ -85,9 +85,9 @@ func rateBurst(r *sojourn.Rate) int64 {
 	return max(int64(time.Second)/rateInterval(r), 1)
 }
 
-// RateRoom says how many jobs may start now, and, if that is none, when the next may. The whole state
-// of a bucket is fullAt, the moment at which it will be full again, in nanoseconds since 1970 by
-// the store's clock; 0 is a full one. A bucket that would be full further ahead than it can hold
+// RateRoom says how many jobs may start now, and, if that is none, when the next may. The whole
+// state of a bucket is fullAt, the moment at which it will be full again, in nanoseconds since 1970
+// by the store's clock; 0 is a full one. A bucket that would be full further ahead than it can hold
 // (the clock was set back, or the rate raised) counts as empty, so it opens late but never twice.
 func RateRoom(r *sojourn.Rate, fullAt, now int64) (starts, next int64) {
 	if r == nil {

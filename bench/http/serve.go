@@ -124,7 +124,7 @@ func serve(file string, empty bool) error {
 
 // nothing is a store that acknowledges jobs which it does not store.
 type nothing struct {
-	sojourn.Store
+	driver.Store
 	access.Keeper
 	ids atomic.Int64
 }

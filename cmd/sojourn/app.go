@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 // app is what all commands share.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/bench"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 // benchFlags are the flags of bench.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 const serveHelp = `Serves a store over HTTP. Go programs use the URL http://HOST:PORT as their store, other programs send HTTP requests. The API is documented

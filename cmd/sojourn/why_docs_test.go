@@ -10,8 +10,8 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 // held is a queue whose gates hold a job back, as docs/guides/gates.md shows it.

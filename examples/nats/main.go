@@ -17,10 +17,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/source"
 	natssource "github.com/sojourn-queue/sojourn/source/nats"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 	"github.com/sojourn-queue/sojourn/worker"
 )
 

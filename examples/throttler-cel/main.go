@@ -9,8 +9,8 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 var visit = sojourn.Kind[int]{Name: "visit"}

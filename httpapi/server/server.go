@@ -73,9 +73,9 @@ type Server struct {
 }
 
 // New makes a server over a store, which the caller closes after the server has been shut down.
-// Without Options.Open the store must be a access.Keeper.
+// Without Options.Open the store must be an access.Keeper.
 func New(ctx context.Context, store driver.Store, o Options) (*Server, error) {
-	access, keeps := store.(access.Keeper)
+	keeper, keeps := store.(access.Keeper)
 	if !keeps && !o.Open {
 		return nil, sojourn.Invalid("store", "keeps no tokens, so the server can only be open to everyone: set Open")
 	}
@@ -98,7 +98,7 @@ func New(ctx context.Context, store driver.Store, o Options) (*Server, error) {
 	s.meters.watch(s)
 	s.drained, s.drain = context.WithCancel(context.Background())
 	if !o.Open {
-		s.door = newDoor(access, s.log)
+		s.door = newDoor(keeper, s.log)
 	}
 	for _, r := range routes {
 		s.mux.Handle(r.method+" "+r.path, s.handler(r))

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 // TestSojourn takes jobs through our own system, with both sorts of workers, single and in batches.

@@ -18,9 +18,13 @@ import (
 
 // Step carries out the methods of the Job that a worker passes to a handler.
 type Step interface {
+	// SaveCheckpoint writes Job.Checkpoint under the step's lease and extends it.
 	SaveCheckpoint(ctx context.Context, b []byte) error
+	// SetProgress writes Job.Progress under the step's lease and extends it.
 	SetProgress(ctx context.Context, text string) error
+	// SetKey gives a job without a key its key, under the step's lease, which it extends.
 	SetKey(ctx context.Context, key string) error
+	// Logger writes to the job's own log.
 	Logger() *slog.Logger
 }
 

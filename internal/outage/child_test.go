@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/source"
 	"github.com/sojourn-queue/sojourn/store"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 	"github.com/sojourn-queue/sojourn/worker"
 )
 

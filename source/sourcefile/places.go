@@ -8,7 +8,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/rule"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 // place is the position of a source, or of one of its fields, in the file.

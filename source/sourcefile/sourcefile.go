@@ -24,9 +24,9 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/source"
 	"github.com/sojourn-queue/sojourn/source/webhook"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 // Source is one source of a file. Its rules are compiled.

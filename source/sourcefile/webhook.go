@@ -12,8 +12,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/source/webhook"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 // door holds the settings of a webhook sender: the table [source.webhook], and a part of

@@ -489,8 +489,7 @@ func (r *run) request(worker string, w wants) driver.ClaimRequest {
 	return q
 }
 
-// roomy is a capacity that never binds.
-const roomy = 1 << 40
+const roomy = 1 << 40 // a capacity that never binds
 
 // wants are the arguments of a worker's claim.
 type wants struct {

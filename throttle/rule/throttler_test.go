@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/throttle"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)

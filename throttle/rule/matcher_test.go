@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/rule"
 	"github.com/sojourn-queue/sojourn/source"
+	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
 func someMessage() *source.Message {
