@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
-// held is a queue whose gates hold a job back, as docs/guides/gates.md shows it.
+// held is a queue whose gates hold a job back, as docs/reference/gates.md shows it.
 type held struct {
 	gate    string     // its heading
 	setup   [][]string // command lines
@@ -43,10 +43,10 @@ var heldCases = []held{
 		ask: []string{"why", "--queue", "calls"}},
 }
 
-// TestPageOfGates runs what docs/guides/gates.md shows: each command line stands in its section,
+// TestPageOfGates runs what docs/reference/gates.md shows: each command line stands in its section,
 // and the output is what the program writes, but for times.
 func TestPageOfGates(t *testing.T) {
-	b, err := os.ReadFile("../../docs/guides/gates.md")
+	b, err := os.ReadFile("../../docs/reference/gates.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // are concerned. So one Decide per policy holds for all of them. Where a message costs a round
 // trip, one statement finds and locks the first jobs, starts them, and returns the data for their
 // worker. It checks its own preconditions. If a job in front differs, the transaction is repeated
-// with reads (docs/decisions/039).
+// with reads (docs/internals/engine.md#bulk-start).
 
 // alike caches the common columns of the jobs that claims have read from the front of queues. Safe
 // for concurrent use.

@@ -150,7 +150,7 @@ func (t *tx) putDown(was *live, tr rules.Transition) {
 }
 
 // finish ends a job; flushEnded does the rest. The last row of its history goes into sj_final with
-// it (docs/decisions/041).
+// it (docs/internals/engine.md#row-width).
 func (t *tx) finish(was, l *live, tr rules.Transition, c change) error {
 	state, epoch, err := t.unsaved(was)
 	if err != nil {

@@ -74,7 +74,8 @@ type request struct {
 // starts at once; requests that arrive meanwhile go into the next group, see gather. A further
 // runner starts only when company rows wait, see worth, or when a transaction takes longer than
 // patience: small concurrent transactions cost more than large ones in sequence, and a job stored
-// in one while a claim runs in the other must be read again (docs/decisions/034).
+// in one while a claim runs in the other must be read again
+// (docs/internals/engine.md#group-commit).
 type batcher struct {
 	commit  func(group []*request) // one transaction; sets out or err of every request
 	runners int                    // 1 on SQLite, which has one writer, whose next transaction may run while the one before is on its way to the disk

@@ -249,7 +249,7 @@ func (s *Store) claim(ctx context.Context, r driver.ClaimRequest) (claimAnswer, 
 // goesApart reports whether a claim counts all the rows that it asks for, see batcher: its worker's
 // last claim was full, so it need not wait to be batched. Claims of two workers run concurrently
 // where the database allows concurrent writers, but not with gates, because these lock the queue
-// (docs/decisions/042). If true, the caller decrements s.apart at the end.
+// (docs/internals/engine.md#concurrent-claims). If true, the caller decrements s.apart at the end.
 func (s *Store) goesApart(r driver.ClaimRequest) bool {
 	filled, _ := s.filled.get(r.Worker)
 	if gated, _ := s.gated.get(r.Worker); !filled || gated || !s.db.Dialect().Concurrent {
@@ -469,7 +469,7 @@ func (c *claims) take(r driver.ClaimRequest, last int64, picked []candidate) ([]
 // lease gives the row a new epoch and sets its clocks. A start restarts the attempt's timeout. A
 // resume continues the attempt's clock, which stood still while the job was ready. If that has run
 // out while a response waited for the end of a poll step, the handler of the response gets one
-// lease (docs/decisions/031).
+// lease (docs/concepts.md#the-clocks).
 func (t *tx) lease(was, l *live, r driver.ClaimRequest) {
 	l.epoch, l.worker, l.began = was.epoch+1, r.Worker, max(t.now, was.updated)
 	l.leaseUs, l.leaseUntil = r.Lease.Microseconds(), t.now+r.Lease.Microseconds()

@@ -10,7 +10,7 @@ import (
 
 // freshRow is the pending insert of a live row for a job that this transaction stores. Until it is
 // written, a claim of the same transaction can start the job: then the row is written once, as
-// running, and never read (docs/decisions/027).
+// running, and never read (docs/internals/engine.md#claim-in-the-enqueuing-transaction).
 type freshRow struct {
 	now     *live
 	carried carried

@@ -15,7 +15,8 @@ import (
 // queues, the worker's last claim, the head of the queue, and overdue jobs. Where a message costs a
 // round trip, it uses the results cached by this process's last transactions instead, and its one
 // message validates them. The inserts themselves check that ids and keys are new. If a validator
-// fails, nothing is written, and the next try reads (docs/decisions/036).
+// fails, nothing is written, and the next try reads
+// (docs/internals/engine.md#optimistic-reads).
 type guesses struct {
 	mu     sync.Mutex
 	queues map[string]queueRow // as they were read, without gates and pauses

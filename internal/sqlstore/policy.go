@@ -9,9 +9,9 @@ import (
 )
 
 // ordinary has the values that a stored policy omits: most jobs have it, so most jobs store none
-// (docs/decisions/041). It does not refer to the defaults of package sojourn, because stored
-// policies must keep their meaning when a default changes. A stored policy is a resolved one, in
-// which none of these is 0.
+// (docs/internals/engine.md#row-width). It does not refer to the defaults of package sojourn,
+// because stored policies must keep their meaning when a default changes. A stored policy is a
+// resolved one, in which none of these is 0.
 var ordinary = sojourn.Policy{MaxAttempts: 5, MaxCrashes: 3, Timeout: 24 * time.Hour, DecideWithin: 5 * time.Minute,
 	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1},
 	OnLost:  sojourn.RetryLost, OnPanic: sojourn.RetryPanic, LateResponse: sojourn.AcceptLate}

@@ -9,7 +9,7 @@ import (
 
 // sheet holds the rows of a bulk by column: first the ids, then numbers, then texts, then bytes.
 // The rows of one transaction agree in most columns; such a column is kept as one value
-// (docs/decisions/043).
+// (docs/internals/engine.md#unit-of-work).
 type sheet struct {
 	rows    int // expected number
 	ids     sqldb.Ints

@@ -10,8 +10,8 @@ import (
 // trusted is a cache of the rows of running jobs as this process's transactions left them, where
 // others write concurrently. A finish neither reads nor locks a cached row: the database marks each
 // row with the transaction that wrote it, and the delete compares the mark. If another transaction
-// has written the row since, the whole transaction is repeated with reads (docs/decisions/032).
-// Safe for concurrent use.
+// has written the row since, the whole transaction is repeated with reads
+// (docs/internals/engine.md#row-cache). Safe for concurrent use.
 type trusted struct {
 	mu   sync.Mutex
 	rows map[sojourn.ID]trustedRow // at most recentRows

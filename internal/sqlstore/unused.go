@@ -4,7 +4,7 @@ import "slices"
 
 // unused are ids that this process has leased and that are still free, so that an insert need not
 // look them up first. It is a part of recent, and like it is valid while no other connection writes
-// (docs/decisions/043).
+// (docs/internals/engine.md#id-cache).
 type unused []*unusedBlock // the newest last, at most guessedBlocks
 
 type unusedBlock struct {

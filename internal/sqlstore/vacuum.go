@@ -12,7 +12,7 @@ import (
 // churn counts the dead tuples of this process in the hot tables, and triggers VACUUM. Searches for
 // overdue or first jobs scan all of them: after a minute of 30,000 jobs a second, the interval of
 // autovacuum, a search took 4 ms instead of 0.03, and throughput was 5,000 jobs a second
-// (docs/decisions/040). Safe for concurrent use.
+// (docs/internals/engine.md#dead-tuples-and-plans). Safe for concurrent use.
 type churn struct {
 	mu   sync.Mutex // guards the fields below
 	dead int        // rows since the last vacuum

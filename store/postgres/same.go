@@ -12,8 +12,8 @@ import (
 // The jobs of one transaction have most of their columns in common: queue, kind, policy, worker,
 // state and all that are still zero. Such a constant column is bound as one value instead of an
 // array, which neither side has to unfold: that saves a third of the server's work for a row of 30
-// columns (docs/decisions/034). Each choice of columns is a statement of its own, which each
-// connection prepares, so there are few of them.
+// columns (docs/internals/engine.md#constant-columns). Each choice of columns is a statement of its
+// own, which each connection prepares, so there are few of them.
 const (
 	maxChoices = 8  // for each text; then the best of these is taken
 	manyRows   = 16 // fewer make no new choice: their constant columns are chance

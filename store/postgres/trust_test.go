@@ -10,7 +10,7 @@ import (
 )
 
 // TestFinishTrusts: the end of a step does not read the row that this process's claim has written
-// (decision 032): sj_job is read once in the life of each job, at the claim.
+// (docs/internals/engine.md#row-cache): sj_job is read once in the life of each job, at the claim.
 func TestFinishTrusts(t *testing.T) {
 	const lives = 50
 	c, schema := openNamed(t)

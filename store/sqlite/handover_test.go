@@ -42,7 +42,7 @@ func batchOf(n int) []*sojourn.Job {
 
 // TestHandOver: jobs for which claims wait are started in the transaction that stores them, in the
 // order of the claims and up to the maximum of each. The claims return the jobs as they are stored
-// (docs/decisions/027).
+// (docs/internals/engine.md#claim-in-the-enqueuing-transaction).
 func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched, s := openWatched(t)

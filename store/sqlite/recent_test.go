@@ -127,7 +127,7 @@ func openWatched(t *testing.T) (*watchedDB, *sqlstore.Store) {
 }
 
 // TestEndOfAStepReadsNothing: the rows of jobs that were claimed a moment ago are cached, so the
-// end of the step does not read them (docs/decisions/019).
+// end of the step does not read them (docs/internals/engine.md#row-cache).
 func TestEndOfAStepReadsNothing(t *testing.T) {
 	watched, s := openWatched(t)
 	if _, err := sojourn.NewClient(s).Enqueue(t.Context(), sojourn.NewJob("k", nil)); err != nil {

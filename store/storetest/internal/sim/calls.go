@@ -278,7 +278,7 @@ func (m *model) take(r driver.ClaimRequest, jobs []*job) {
 		case sojourn.PurposeStart:
 			j.timeoutAt = m.now + j.Policy.Timeout.Microseconds()
 		case sojourn.PurposeResume:
-			if j.timeoutAt += m.now - was.rested; j.timeoutAt <= m.now { // decision 031
+			if j.timeoutAt += m.now - was.rested; j.timeoutAt <= m.now { // docs/concepts.md#the-clocks
 				j.timeoutAt = m.now + min(j.lease, j.Policy.Timeout.Microseconds())
 			}
 		}
