@@ -89,9 +89,9 @@ func takeLook[T any](t *tx) (found T, ok bool) {
 func leasesOf(group []*request) (ids sqldb.Ints) {
 	for _, r := range group {
 		switch in := r.in.(type) {
-		case []sojourn.Outcome:
-			for i := range in {
-				ids = append(ids, int64(in[i].Lease.ID))
+		case finishAsk:
+			for i := range in.outcomes {
+				ids = append(ids, int64(in.outcomes[i].Lease.ID))
 			}
 		case []sojourn.Lease:
 			for i := range in {

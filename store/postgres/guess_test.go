@@ -146,7 +146,12 @@ func (c *counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDat
 // the clock of this process.
 func openCounted(t *testing.T) (s driver.Store, c *counted, off *atomic.Int64) {
 	t.Helper()
-	schema := newSchema(t)
+	return openCountedIn(t, newSchema(t))
+}
+
+// openCountedIn is openCounted in a schema of the caller.
+func openCountedIn(t *testing.T, schema string) (s driver.Store, c *counted, off *atomic.Int64) {
+	t.Helper()
 	open(t, Schema(schema), AutoMigrate()).Close()
 	o, err := newOptions([]Option{Schema(schema)})
 	if err != nil {
@@ -196,6 +201,29 @@ func TestEndsAreOneMessage(t *testing.T) {
 		sent += c.messages.Load() - before
 	}
 	if sent < lives || sent > lives+lives/2 { // the sweep sends some of its own
+		t.Errorf("%d messages for %d ends", sent, lives)
+	}
+}
+
+// TestEndsOfOtherProcessesReadFirst: the row of a step that another process has started is read and
+// locked in the first message of the transaction, so that the end takes two.
+func TestEndsOfOtherProcessesReadFirst(t *testing.T) {
+	const lives = 20
+	schema := newSchema(t)
+	s, c, _ := openCountedIn(t, schema)
+	other := driver.Of(open(t, Schema(schema)))
+	sent := int64(0)
+	for range lives {
+		if _, err := s.Enqueue(t.Context(), newOne(t, s), false); err != nil {
+			t.Fatal(err)
+		}
+		job, before := claimOne(t, other), c.messages.Load()
+		if f := finishOne(t, s, job); f.Status != driver.FinishApplied {
+			t.Fatal(f)
+		}
+		sent += c.messages.Load() - before
+	}
+	if sent < 2*lives || sent > 2*lives+lives/2 { // the sweep sends some of its own
 		t.Errorf("%d messages for %d ends", sent, lives)
 	}
 }
