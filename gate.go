@@ -57,7 +57,7 @@ type Candidate struct {
 	Group   string
 	Weight  int32
 	Purpose Purpose   // PurposeStart, or the purpose of a started job, which only a pause holds back
-	Windows []Windows // of its policy; a claim leaves them out, and puts the job off when it is to start: S2
+	Windows []Windows // of its policy; a claim leaves them out, and puts the job off when it is to start
 
 	// Only throttlers read these fields; they are empty for the other gates.
 	Key       string
@@ -127,7 +127,7 @@ var gates = []struct {
 }
 
 // reach says which steps a gate holds back. Only a pause holds back steps that resume or decide; a
-// poll calls the outside, as a start does (rules: B11).
+// poll calls the outside, as a start does.
 type reach uint8
 
 const (

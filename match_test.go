@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// matchCase is one branch of M1-M5, or one in which nothing happens (tr is empty).
+// matchCase is one branch of tr:M1-M5, or one in which nothing happens (tr is empty).
 type matchCase struct {
 	tr   string
 	when string

@@ -8,7 +8,7 @@ import (
 )
 
 // repeatedClaim answers a request that was executed before with its jobs whose leases are still
-// valid: C6.
+// valid.
 func (c *claims) repeatedClaim(r sojourn.ClaimRequest) (jobs []sojourn.Claimed, last int64, err error) {
 	if r.Number == 0 {
 		return nil, 0, nil
