@@ -27,7 +27,7 @@ func refusal(t *testing.T, err error, code, field string) {
 const big = 1 << 20
 
 // spec:A3 names and keys, spec:J3 args, spec:J7 timeouts, spec:J11 priority, spec:J12 weight,
-// spec:J19 budgets, spec:P2 delay, spec:P4 tags; inv:N1 ranges, inv:N3 sizes.
+// spec:J19 budgets, spec:P2 delay, spec:P4 and spec:J21 tags; inv:N1 ranges, inv:N3 sizes.
 func TestJobValidateRefuses(t *testing.T) {
 	bytesOf := func(n int) string { return strings.Repeat("x", n) }
 	tags := func(n int) (out []string) {
@@ -73,7 +73,7 @@ func TestJobValidateRefuses(t *testing.T) {
 		{"spec:J19 max_crashes at the end of int32", MaxCrashes(math.MinInt32), CodeInvalid, "max_crashes"},
 		{"spec:P2 delay -1", Delay(-1), CodeInvalid, "delay"},
 		{"spec:P2 delay above ten years", Delay(MaxHorizon + 1), CodeInvalid, "delay"},
-		{"spec:P4 65 tags", Tags(tags(65)...), CodeInvalid, "tags"},
+		{"spec:J21 65 tags", Tags(tags(65)...), CodeInvalid, "tags"},
 		{"spec:P4 an empty tag", Tags("a", ""), CodeInvalid, "tags"},
 		{"spec:P4 a tag with a comma", Tags("a,b"), CodeInvalid, "tags"},
 		{"meta above 16 KiB", Meta("trace", bytesOf(MaxMeta)), CodeTooLarge, "meta"},

@@ -10,6 +10,7 @@ import (
 	"testing"
 )
 
+// spec:J6: the nine states, and which of them are final.
 func TestStateNames(t *testing.T) {
 	names := map[State]string{Blocked: "blocked", Scheduled: "scheduled", Ready: "ready", Running: "running", Awaiting: "awaiting",
 		Errored: "errored", Completed: "completed", Failed: "failed", Cancelled: "cancelled"}

@@ -416,7 +416,7 @@ func TestFilterValidate(t *testing.T) {
 		{Filter{Limit: MaxFind + 1}, "limit"},
 		{Filter{Wait: -time.Second}, "wait"},
 		{Filter{IDs: make([]ID, MaxFind+1)}, "ids"},
-		{Filter{Tag: strings.Repeat("t", MaxKey+1)}, "tag"}, // bad:56
+		{Filter{Tag: strings.Repeat("t", MaxKey+1)}, "tag"},
 		{Filter{Queue: "\xff"}, "queue"},
 		{Filter{Kind: "\x00"}, "kind"},
 		{Filter{Group: "\x00"}, "group"},

@@ -35,22 +35,22 @@ type Row struct {
 // EventType is a kind of event in the life of a job.
 type EventType uint8
 
-// The events of Decide, each with its rows of the transition table.
+// The events of Decide, each with its rows of docs/reference/transitions.md.
 const (
-	EventDue           EventType = 1 + iota // run_at has come: S1
-	EventClaimed                            // C1-C5
-	EventFinished                           // F1-F14, D1-D3, P1-P4
-	EventLeaseEnded                         // without a report: W1-W3
-	EventTimedOut                           // the attempt's timeout or its wait: W4, W5
-	EventErrorResponse                      // M2
-	EventDeadline                           // W6
-	EventDecideOverdue                      // no worker decided in time: W7
-	EventResumeOverdue                      // no worker resumed it before its timeout: W8
-	EventCancel                             // O1
-	EventFail                               // O1
-	EventRedrive                            // O3
-	EventPutOff                             // a gate has put it off: S2, S6
-	EventWindowClosed                       // found by a claim outside its windows: S2
+	EventDue           EventType = 1 + iota // run_at has come: tr:S1
+	EventClaimed                            // tr:C1-C5
+	EventFinished                           // tr:F1-F11, tr:F13, tr:F14, tr:D1-D3, tr:P1-P4
+	EventLeaseEnded                         // without a report: tr:W1-W3
+	EventTimedOut                           // the attempt's timeout or its wait: tr:W4, tr:W5
+	EventErrorResponse                      // tr:M2
+	EventDeadline                           // tr:W6
+	EventDecideOverdue                      // no worker decided in time: tr:W7
+	EventResumeOverdue                      // no worker resumed it before its timeout: tr:W8
+	EventCancel                             // tr:O1
+	EventFail                               // tr:O1
+	EventRedrive                            // tr:O3
+	EventPutOff                             // a gate has put it off: tr:S6
+	EventWindowClosed                       // found by a claim outside its windows: tr:S2
 )
 
 // Event is something that happens to a job.
@@ -79,7 +79,7 @@ const (
 // Transition is the effect of an event on a job. It holds durations, never times: the store adds
 // its clock.
 type Transition struct {
-	Rule     string // the row of the transition table, such as "F2"
+	Rule     string // its id in docs/reference/transitions.md, such as "F2"
 	To       Row
 	RunAt    RunAtRule
 	Delay    time.Duration
@@ -162,7 +162,7 @@ func impossible(r Row, e Event) (Transition, error) {
 	return Transition{}, sojourn.Invalid("event", "event %d cannot happen to a job that is %s (%s)", e.Type, r.State, r.Purpose)
 }
 
-// decideClaim is C1-C5: the gates have been passed.
+// decideClaim starts a step: the gates have been passed.
 func decideClaim(r Row, e Event) (Transition, error) {
 	t := Transition{To: r}
 	switch {
@@ -251,8 +251,8 @@ func finishRun(r Row, e Event) (Transition, error) {
 	return impossible(r, e)
 }
 
-// finishError is F2, F3 and F4: the worker has asked the kind's retry policy, or leaves it to the
-// stored backoff.
+// finishError ends an attempt by an error: the worker has asked the kind's retry policy, or leaves
+// it to the stored backoff.
 func finishError(r Row, o *sojourn.Outcome) Transition {
 	t := ended(r, "F2", sojourn.Scheduled, o)
 	t.Reason, t.To.AttemptOpen, t.To.Failures = classOf(o.Reason, o.Text), false, r.Failures+1
@@ -307,7 +307,7 @@ func finishPoll(r Row, e Event) (Transition, error) {
 	return t, nil
 }
 
-// decideLost is W1-W3: a lease ended without a report.
+// decideLost handles a lease that ended without a report.
 func decideLost(r Row) (Transition, error) {
 	crashes := r.Crashes + 1
 	const text = "sojourn: the lease ended without a report"
@@ -336,7 +336,7 @@ func decideLost(r Row) (Transition, error) {
 	return t, nil
 }
 
-// decideTimeout is W4 (awaiting) and W5 (running, one lease late).
+// decideTimeout handles a timeout while the job awaits, or runs (then one lease late).
 func decideTimeout(r Row, e Event) (Transition, error) {
 	if r.State != sojourn.Awaiting && (r.State != sojourn.Running || r.Purpose == sojourn.PurposeDecide) {
 		return impossible(r, e)

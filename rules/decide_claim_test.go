@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// Waiting, claims and what an operator does: S1, S2, S6, C1-C5, O1, O3.
+// Waiting, claims and what an operator does: tr:S1, tr:S2, tr:S6, tr:C1-C5, tr:O1, tr:O3.
 var claimCases = []decideCase{
 	{tr: "S1", when: "due, fresh or for the retry; a response in hand stays",
 		from: []Row{rowOf(is(sojourn.Scheduled)), retries(sojourn.Scheduled), retries(sojourn.Scheduled, hand(1, true)), retries(sojourn.Scheduled, attempt(2), hand(2, false))},

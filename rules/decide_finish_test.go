@@ -23,7 +23,8 @@ func boomThen(rule RunAtRule, delay time.Duration) Transition {
 	return Transition{RunAt: rule, Delay: delay, Outcome: "error", Reason: boom.Reason, Error: boom.Text}
 }
 
-// The finish of a step with purpose start or resume: F1-F11, F13. F12 and F14 belong to the store.
+// The finish of a step with purpose start or resume: tr:F1-F11, tr:F13, tr:F14. tr:F12 and tr:F15
+// belong to the store.
 var finishCases = []decideCase{
 	{tr: "F1", when: "completed", from: ranHandler, e: finish(sojourn.Outcome{Type: sojourn.OutcomeCompleted, Result: []byte("x")}),
 		to: []rowMod{ends(sojourn.Completed)}, want: Transition{Outcome: "completed"}},
@@ -143,7 +144,7 @@ func conflicting() Event {
 	return e
 }
 
-// keyConflict keeps the outcome "await", so that the repeated Finish is recognised (F12).
+// keyConflict keeps the outcome "await", so that the repeated Finish is recognised (tr:F12).
 func keyConflict(rule RunAtRule, delay time.Duration) Transition {
 	return Transition{RunAt: rule, Delay: delay, Outcome: "await", Reason: "key_conflict", Error: "sojourn: a key to await belongs to another live job"}
 }
@@ -160,7 +161,7 @@ func decidedThen(rule RunAtRule, delay time.Duration) Transition {
 	return Transition{RunAt: rule, Delay: delay, Outcome: "decided", Reason: decided.Reason, Error: decided.Text}
 }
 
-// The finish of a step with purpose decide or poll: D1-D3, P1-P4.
+// The finish of a step with purpose decide or poll: tr:D1-D3, tr:P1-P4.
 var stepCases = []decideCase{
 	{tr: "D1", when: "retry after the stored backoff; nothing is counted again",
 		from: []Row{decides(), decides(hand(0, false)), decides(failed(0), crashed(1)), decides(handler(false))}, e: finish(decided),

@@ -21,7 +21,7 @@ var timeoutEvent = Event{Type: EventTimedOut, Reason: "beat", Error: "nothing ca
 
 func failsOnLoss(r *Row) { r.Policy.OnLost = sojourn.FailLost }
 
-// What the sweep ends: W1-W8.
+// What the sweep ends: tr:W1-W8.
 var sweepCases = []decideCase{
 	{tr: "W1", when: "the first loss: ready with its old run_at, the answer stays",
 		from: []Row{starts(), starts(hand(1, true)), resumes(), resumes(hand(2, true)), starts(failed(4)), resumes(pollsLost)}, e: lostEvent,

@@ -68,7 +68,7 @@ var gates = []struct {
 }
 
 // reach says which steps a gate holds back. Only a pause holds back steps that resume or decide; a
-// poll calls the outside, as a start does (rules: B11).
+// poll calls the outside, as a start does.
 type reach uint8
 
 const (

@@ -117,8 +117,8 @@ func (s *scene) kept(l *life) []KeptResponse {
 	return out
 }
 
-// respond is R5, R3 for a final job, and R4: all capabilities of a scene were given out in attempt
-// 1 of generation 1.
+// respond is tr:R5, tr:R3 for a final job, and tr:R4: all capabilities of a scene were given out in
+// attempt 1 of generation 1.
 func (s *scene) respond(l *life, i int) error {
 	if l.row.State.Final() {
 		l.at[i] = late

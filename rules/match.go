@@ -30,9 +30,9 @@ type Matched struct {
 // Found reports whether there is anything to do.
 func (m Matched) Found() bool { return m.Transition.Rule != "" || len(m.Late) > 0 }
 
-// Match applies the kept responses, in their order of arrival, to a job with the key key: M1-M5. It
-// is pure. A transaction ends with Match if it stores a response for a live job, or if it leaves a
-// job awaiting or waiting for a retry; the store calls Match until it finds nothing more.
+// Match applies the kept responses, in their order of arrival, to a job with the key key. It is
+// pure. A transaction ends with Match if it stores a response for a live job, or if it leaves a job
+// awaiting or waiting for a retry; the store calls Match until it finds nothing more.
 func Match(r Row, key string, kept []KeptResponse) Matched {
 	waitsForRetry := (r.State == sojourn.Scheduled || r.State == sojourn.Ready && !r.Resumed) && r.Claimed
 	if stale := answeredBefore(r, kept); len(stale) > 0 {

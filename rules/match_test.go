@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// matchCase is one branch of M1-M5, or one in which nothing happens (tr is empty).
+// matchCase is one branch of tr:M1-M5, or one in which nothing happens (tr is empty).
 type matchCase struct {
 	tr   string
 	when string

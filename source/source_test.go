@@ -284,7 +284,7 @@ func TestHopeless(t *testing.T) {
 }
 
 // TestStop: when the context ends, received messages are stored within the grace. Messages that
-// cannot be stored stay with the broker (spec:H8 graceful shutdown).
+// cannot be stored stay with the broker (inv:J2).
 func TestStop(t *testing.T) {
 	for _, outage := range []time.Duration{time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {

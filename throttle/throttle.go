@@ -14,7 +14,7 @@ type Candidate struct {
 	Group   string
 	Weight  int32
 	Purpose sojourn.Purpose   // PurposeStart, or the purpose of a started job, which only a pause holds back
-	Windows []sojourn.Windows // of its policy; a claim leaves them out, and puts the job off when it is to start: S2
+	Windows []sojourn.Windows // of its policy; a claim leaves them out, and puts the job off when it is to start
 
 	// Only throttlers read these fields; they are empty for the other gates.
 	Key       string

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// What waits while a report is under way goes into the next one together: spec:B5.
+// What waits while a report is under way goes into the next one together: spec:B1, spec:B5.
 func TestFinishIsBatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -80,8 +80,8 @@ func await(t *testing.T, c *sojourn.Client, id sojourn.ID, states ...sojourn.Sta
 
 var number = sojourn.Kind[int]{Name: "number"}
 
-// The whole way: request, wait, answer, completion, in two steps of one attempt: tr:F5, tr:M1,
-// tr:C3, tr:F1.
+// The whole way: request, wait, answer, completion, in two steps of one attempt and in one handler:
+// spec:A13, tr:F5, tr:M1, tr:C3, tr:F1.
 func TestAwaitAndRespond(t *testing.T) {
 	c := open(t)
 	w := worker.New(c, worker.Options{})
@@ -220,7 +220,7 @@ func TestCancelReachesTheHandler(t *testing.T) {
 	}
 }
 
-// spec:P2, inv:J2: a shutdown hands jobs back at once without using up an attempt; another worker
+// inv:P2, inv:J2: a shutdown hands jobs back at once without using up an attempt; another worker
 // goes on with the same attempt: tr:F11, tr:C2.
 func TestDrainBurnsNoAttempt(t *testing.T) {
 	c := open(t)
@@ -248,7 +248,7 @@ func TestDrainBurnsNoAttempt(t *testing.T) {
 	await(t, c, job.ID, sojourn.Completed)
 }
 
-// What goes wrong in a step, as the store keeps it: spec:R4, spec:R5, spec:R11, tr:F13, tr:F14.
+// What goes wrong in a step, as the store keeps it: spec:R4, spec:R5, spec:R11, tr:F13, tr:F15.
 func TestFailures(t *testing.T) {
 	c := open(t)
 	words := sojourn.Kind[map[string]string]{Name: "words", MaxAttempts: 1, RunTimeout: 50 * time.Millisecond}
@@ -287,8 +287,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// spec:R7, tr:M2, tr:C4, tr:D1: where no handler code was at hand, the next worker with the retry
-// policy decides, in a step of its own.
+// spec:A14, spec:R7, tr:M2, tr:C4, tr:D1: where no handler code was at hand, the next worker with
+// the retry policy decides, in a step of its own.
 func TestRetryPolicyDecidesErrored(t *testing.T) {
 	c := open(t)
 	var mu sync.Mutex

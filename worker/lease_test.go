@@ -24,7 +24,7 @@ func waitForCause(causes chan<- error) func(context.Context, *sojourn.Job, args)
 }
 
 // All leases are extended in one call every third of the lease, for as long as handlers run:
-// spec:L2, tr:L1.
+// spec:L2, spec:L5, spec:X12, tr:L1.
 func TestExtends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -118,8 +118,8 @@ func TestLostLeases(t *testing.T) {
 	}
 }
 
-// inv:F3: without an extension the context ends before the lease does; what the handler has is
-// still reported (rules: A4), and its error is not held against the job.
+// spec:L6, inv:F3: without an extension the context ends before the lease does; what the handler
+// has is still reported (rules:A4), and its error is not held against the job.
 func TestNotExtended(t *testing.T) {
 	for _, c := range []struct {
 		name string

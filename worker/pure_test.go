@@ -93,7 +93,7 @@ func TestNearestLimit(t *testing.T) {
 }
 
 // What a handler's return means, by the cause with which its context had ended before: inv:J2,
-// rules A4.
+// rules:A4.
 func TestOutcomes(t *testing.T) {
 	limit := func(reason string) error { return &LimitError{Reason: reason, Limit: time.Second} }
 	other := fmt.Errorf("request: %w", context.Canceled)

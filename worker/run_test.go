@@ -126,7 +126,7 @@ func TestRunOnlyOnce(t *testing.T) {
 }
 
 // The response to an executed claim is lost: the same number is claimed again, and no job waits for
-// the end of its lease. rules A3, tr:C6
+// the end of its lease. rules:A3, tr:C6
 func TestClaimAnswerLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -198,8 +198,8 @@ func (a *asked) policy(j *sojourn.Job, h []sojourn.Attempt) sojourn.Verdict {
 	return a.answer(len(a.jobs))
 }
 
-// spec:R7: the policy sees the whole history, the present error last, and decides; with the budget
-// used up it is not asked: tr:F2, tr:F3.
+// spec:A14, spec:R7: the policy sees the whole history, the present error last, and decides; with
+// the budget used up it is not asked: tr:F2, tr:F3.
 func TestRetryPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -237,6 +237,8 @@ func TestRetryPolicy(t *testing.T) {
 	})
 }
 
+// spec:B3: the policy runs before the report, which has its verdict. One that ends its goroutine
+// leaves the decision to the backoff.
 func TestRetryPolicyGivesUpAndGoexits(t *testing.T) {
 	f := newFake()
 	f.add(kindA.New(args{}))
@@ -272,7 +274,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// An outcome that the store refuses is reported as an error with the refusal's code: tr:F14,
+// An outcome that the store refuses is reported as an error with the refusal's code: tr:F15,
 // inv:C3.
 func TestRefusedOutcomes(t *testing.T) {
 	f := newFake()

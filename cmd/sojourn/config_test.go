@@ -41,7 +41,7 @@ func settingRow(s setting) string {
 	return fmt.Sprintf("| `%s` | `%s` | %s | %s |\n", s.key, s.env, flag, value)
 }
 
-// A misspelt name is answered with the one that was meant (spec:X13).
+// A misspelt name is answered with the one that was meant.
 func TestNearest(t *testing.T) {
 	names := []string{"serve.addr", "serve.grace", "store"}
 	for name, want := range map[string]string{"stor": "store", "serve.adr": "serve.addr", "serve.grase": "serve.grace", "colour": "", "": ""} {

@@ -22,8 +22,7 @@ func (s *started) connect() net.Conn {
 	return c
 }
 
-// TestServeHeaders: long headers are refused, slow ones are cut, and others are answered meanwhile
-// (bad:59, bad:60).
+// TestServeHeaders: long headers are refused, slow ones are cut, and others are answered meanwhile.
 func TestServeHeaders(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--store", "sqlite:"+filepath.Join(t.TempDir(), "jobs.db"))
@@ -51,7 +50,7 @@ func TestServeHeaders(t *testing.T) {
 	}
 }
 
-// TestServeConnections: connections that rest make room (bad:61).
+// TestServeConnections: connections that rest make room.
 func TestServeConnections(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--store", "sqlite:"+filepath.Join(t.TempDir(), "jobs.db"), "--max-conns", "20")

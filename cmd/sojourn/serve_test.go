@@ -187,7 +187,7 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
-// TestQuickstartWithCurl runs docs/guides/curl.md as it stands.
+// TestQuickstartWithCurl runs docs/guides/curl.md as it stands (spec:H10).
 func TestQuickstartWithCurl(t *testing.T) {
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil && os.Getenv("CI") != "true" {

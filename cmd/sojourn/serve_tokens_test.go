@@ -34,8 +34,7 @@ func (s *started) opens(token string, want bool) time.Duration {
 	}
 }
 
-// TestTokensOnTwoServers: rotation leaves no gap, and an end reaches every server within 5 s
-// (sec:S3).
+// TestTokensOnTwoServers: rotation leaves no gap, and an end reaches every server within 5 s.
 func TestTokensOnTwoServers(t *testing.T) {
 	t.Parallel()
 	store := "sqlite:" + filepath.Join(t.TempDir(), "jobs.db")
@@ -70,8 +69,7 @@ func TestTokensOnTwoServers(t *testing.T) {
 }
 
 // TestLogsAreSilent takes jobs through their lives, with mistakes on the way, and looks for what
-// must not be in the logs: tokens, capabilities, args, results, errors, keys and bodies (sec:S3,
-// sec:S14).
+// must not be in the logs: tokens, capabilities, args, results, errors, keys and bodies.
 func TestLogsAreSilent(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"text", "json"} {

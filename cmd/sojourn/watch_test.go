@@ -195,7 +195,7 @@ func TestTopPicture(t *testing.T) {
 	}
 }
 
-// A worker that is drained by its name ends by itself, with exit code 0 (spec:W3, spec:W6).
+// A worker that is drained by its name ends by itself, with exit code 0 (spec:W3).
 func TestWorkEndsWhenDrained(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client, url string) {
 		_, _, exit := following(t, url, "work", "--kind", "k", "--name", "west-1", "--exec", "true")

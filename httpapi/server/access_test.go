@@ -123,7 +123,7 @@ func (s *site) badTokens(verb access.Verb) map[string]string {
 }
 
 // TestEveryRouteAndToken tries every operation of the description with every verb and every sort of
-// token, and wants what the description declares (bad:18, bad:19, bad:20, sec:S4).
+// token, and wants what the description declares.
 func TestEveryRouteAndToken(t *testing.T) {
 	s := newSite(t, Options{})
 	s.seed()

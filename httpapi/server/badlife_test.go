@@ -179,7 +179,7 @@ func (b broken) Enqueue(context.Context, []sojourn.Job, bool) ([]sojourn.Enqueue
 }
 
 // TestBrokenStore: trouble behind the server says whether something was stored, and tells nothing
-// else (bad:24, bad:25, bad:71, sec:S17).
+// else.
 func TestBrokenStore(t *testing.T) {
 	secret := "host db.internal, password hunter2"
 	for _, c := range []struct {
@@ -202,8 +202,7 @@ func TestBrokenStore(t *testing.T) {
 	}
 }
 
-// TestDraining: new work is refused with advice, worker reports are still accepted (bad:24,
-// bad:70).
+// TestDraining: new work is refused with advice, worker reports are still accepted.
 func TestDraining(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.want("enqueue", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`), 201, "")
@@ -219,7 +218,7 @@ func TestDraining(t *testing.T) {
 }
 
 // TestRate: a token over its rate limit gets Retry-After; its worker reports have a separate
-// bucket, four times as large (bad:22).
+// bucket, four times as large.
 func TestRate(t *testing.T) {
 	s := newSite(t, Options{Rate: 5})
 	grant := access.Grant{Verbs: []access.Verb{access.VerbAdmin}}
@@ -271,7 +270,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// TestTransportSecurity: over TLS, and only there, Strict-Transport-Security is sent (sec:S2).
+// TestTransportSecurity: over TLS, and only there, Strict-Transport-Security is sent.
 func TestTransportSecurity(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	for scheme, want := range map[string]string{"http": "", "https": strictTransport} {

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
-// TestLowSpace: bad:26.
+// TestLowSpace: new jobs are refused while the disk is nearly full.
 func TestLowSpace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	before := newSiteAt(t, Options{Open: true}, path)
@@ -28,7 +28,7 @@ func TestLowSpace(t *testing.T) {
 	s.contains("26 an outcome", s.finish(s.claimed("k"), `"type":"completed"`), 200, `"applied"`)
 }
 
-// TestDeclaredQueues: bad:36. Undeclared queue names are refused and create no queue.
+// TestDeclaredQueues: undeclared queue names are refused and create no queue.
 func TestDeclaredQueues(t *testing.T) {
 	s := newSiteAt(t, Options{Open: true}, ":memory:", sqlite.DeclaredQueues())
 	s.want("36 settings", s.send(http.MethodPut, "/v1/queues/payments", `{}`), 200, "")
@@ -42,8 +42,7 @@ func TestDeclaredQueues(t *testing.T) {
 	}
 }
 
-// TestSameID: bad:28 and bad:29. A job's id is what a repeated request is known by
-// (docs/decisions/017).
+// TestSameID: a job's id is what a repeated request is known by (docs/decisions/017).
 func TestSameID(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	ids := s.send(http.MethodPost, "/v1/ids", `{"count":2}`)
@@ -74,8 +73,8 @@ func TestSameID(t *testing.T) {
 	}
 }
 
-// TestForeignClock: bad:72. What a client says in durations does not depend on its clock; times are
-// taken and shown as they are given, in UTC.
+// TestForeignClock: what a client says in durations does not depend on its clock; times are taken
+// and shown as they are given, in UTC.
 func TestForeignClock(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	year := time.Now().AddDate(1, 0, 0).Truncate(time.Second)

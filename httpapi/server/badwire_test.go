@@ -34,7 +34,7 @@ func post(path string, headers ...string) string {
 }
 
 // TestSmuggling sends input that a proxy and this server could parse as different requests. It is
-// refused, or nothing after it is read (bad:59).
+// refused, or nothing after it is read.
 func TestSmuggling(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	job, hidden := `{"kind":"k"}`, post("/v1/jobs", "Content-Length: 12")+`{"kind":"h"}`
@@ -76,7 +76,7 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// TestPaths: the meaning of a path does not depend on the component that cleans it (bad:58).
+// TestPaths: the meaning of a path does not depend on the component that cleans it.
 func TestPaths(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	for _, path := range []string{"//v1/jobs", "/v1//jobs", "/v1/../v1/jobs", "/v1/./jobs", "/v1/jobs/", "/v1/queues/../jobs", "/v1/jobs/..%2f..%2fetc",
@@ -91,7 +91,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestSlowBody: a body that trickles is cut, and others are answered meanwhile (bad:60).
+// TestSlowBody: a body that trickles is cut, and others are answered meanwhile.
 func TestSlowBody(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.server.setPatience(300 * time.Millisecond)
@@ -111,8 +111,7 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// TestLargeBodyIsNotRead: the answer comes before the body, and the connection ends (bad:11,
-// bad:12).
+// TestLargeBodyIsNotRead: the answer comes before the body, and the connection ends.
 func TestLargeBodyIsNotRead(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	conn := s.dial()
@@ -130,8 +129,8 @@ func TestLargeBodyIsNotRead(t *testing.T) {
 	}
 }
 
-// TestStreamIsCut: every acknowledged line is stored, half a line is not (bad:42). An invalid line
-// does not end the stream.
+// TestStreamIsCut: every acknowledged line is stored, half a line is not. An invalid line does not
+// end the stream.
 func TestStreamIsCut(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	conn := s.dial()
@@ -194,7 +193,7 @@ func (s *site) settle(want int) {
 	}
 }
 
-// TestCutBody: a connection that ends in the middle of a body leaves nothing behind (bad:2).
+// TestCutBody: a connection that ends in the middle of a body leaves nothing behind.
 func TestCutBody(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	for _, reset := range []bool{false, true} {
@@ -220,8 +219,8 @@ func (a absent) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Clai
 	return a.Store.Claim(context.WithoutCancel(ctx), r)
 }
 
-// TestClaimIsGivenBack: jobs claimed for a caller that disconnected are ready again at once, and
-// no failure is counted (bad:52).
+// TestClaimIsGivenBack: jobs claimed for a caller that disconnected are ready again at once, and no
+// failure is counted.
 func TestClaimIsGivenBack(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.seed()

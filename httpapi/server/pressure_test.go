@@ -63,7 +63,7 @@ func TestPressure(t *testing.T) {
 }
 
 // TestUnderPressure: reads are refused first, metrics and worker reports are admitted, and the
-// refusal gives advice (bad:24).
+// refusal gives advice.
 func TestUnderPressure(t *testing.T) {
 	s := newSite(t, Options{Open: true})
 	s.want("enqueue", s.send(http.MethodPost, "/v1/jobs", `{"kind":"k"}`), 201, "")

@@ -183,8 +183,8 @@ func (s *site) produceRemotely(ctx context.Context, l *ledger) {
 }
 
 // TestKillServe kills a server with kill -9 under workers in four languages and producers that
-// reach it over HTTP, starts it again, and so on (spec:H7, spec:H10, inv:A1). What it had
-// acknowledged is stored, every job is completed, and no job ran twice at the same time.
+// reach it over HTTP, starts it again, and so on (spec:H7, inv:A1). What it had acknowledged is
+// stored, every job is completed, and no job ran twice at the same time.
 func TestKillServe(t *testing.T) {
 	cycles, err := strconv.Atoi(os.Getenv("SOJOURN_CRASH_SERVE_CYCLES"))
 	if err != nil {

@@ -21,7 +21,7 @@ var (
 )
 
 // TestBatcherSharesCommits: requests that arrive during a commit go into the next one together,
-// finishes first, regardless of the order of arrival (spec:B5).
+// finishes first, regardless of the order of arrival (spec:B1, spec:B5).
 func TestBatcherSharesCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var groups [][]string

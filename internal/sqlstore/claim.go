@@ -262,8 +262,7 @@ func (s *Store) goesApart(r driver.ClaimRequest) bool {
 	return true
 }
 
-// release gives back leases whose caller is gone, so that only a dead worker costs a crash (rules:
-// A3).
+// release gives back leases whose caller is gone, so that only a dead worker costs a crash.
 func (s *Store) release(jobs []driver.Claimed) {
 	outcomes := make([]sojourn.Outcome, len(jobs))
 	for i, j := range jobs {

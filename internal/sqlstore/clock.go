@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// clock is the store's clock: every due, lease and deadline decision uses it and no other (inv:K1).
-// It follows the clock of the database server, or the wall clock if the database has none. After a
+// clock is the store's clock: every due, lease and deadline decision uses it and no other. It
+// follows the clock of the database server, or the wall clock if the database has none. After a
 // small step back it stands still until the followed clock has caught up. A larger step is detected
 // against the monotonic clock of this process, and followed only after the leases were shifted by
 // it, see rebase (docs/decisions/046).

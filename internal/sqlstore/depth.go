@@ -24,7 +24,7 @@ const (
 )
 
 // admit refuses jobs that can never start, and jobs for a full queue. The next jobs of a completion
-// pass (rules: C7).
+// pass: a completion that cannot be stored would run its job again for ever.
 func (e *enqueue) admit(j *sojourn.Job) error {
 	q := e.rows[j.Queue]
 	if e.ending != nil {

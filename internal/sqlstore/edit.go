@@ -156,8 +156,8 @@ func toRunAgain(j *sojourn.Job) string {
 	return "it has not ended yet"
 }
 
-// endByHand is O1: any live job becomes final at once; the worker of a running one learns it with
-// its next call.
+// endByHand makes any live job final at once; the worker of a running one learns it with its next
+// call.
 func (t *tx) endByHand(j *sojourn.Job, e *sojourn.Edit, event rules.EventType, to sojourn.State) (sojourn.State, bool, error) {
 	switch {
 	case j.State == to:
@@ -189,8 +189,8 @@ const (
 	qDeleteFinal = `delete from sj_final where id = $1 and finished_us = $2 and state in (8, 9)`
 )
 
-// redrive is O3 and O4: the row goes back to the hot table in the next generation; the finished
-// generation stays in the history.
+// redrive starts a new generation: the row goes back to the hot table in the next generation; the
+// finished generation stays in the history.
 func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	tr, err := rules.Decide(rules.Row{ID: j.ID, State: j.State, Weight: j.Weight, Policy: j.Policy}, rules.Event{Type: rules.EventRedrive, Reason: e.Reason})
 	if err != nil {
@@ -280,7 +280,7 @@ func (t *tx) setCheckpoint(l *live, c sojourn.Change) error {
 	return nil
 }
 
-// purge is O8.
+// purge deletes a final job.
 func (t *tx) purge(j *sojourn.Job) (sojourn.State, bool, error) {
 	if !j.State.Final() {
 		return j.State, false, sojourn.Conflict("job %d is %s; only final jobs are purged (cancel it first)", j.ID, j.State)
@@ -298,7 +298,7 @@ const (
 	qAlterTags = `update sj_job set tags = $1 where id = $2`
 )
 
-// alter is O5: jobs that hold no weight and are not running.
+// alter changes jobs that hold no weight and are not running.
 func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	c := e.Change
 	if c.Tags != nil {

@@ -246,7 +246,7 @@ func (t *tx) deadlineOf(p sojourn.Policy) int64 {
 
 const qReplaceJob = `update sj_job set grp = $1, content_type = $2, tags = $3, meta = $4, policy = $5, orig_run_at_us = $6, args = $7 where id = $8`
 
-// replace gives jobs that were never claimed the values of the newer ones: N6.
+// replace gives jobs that were never claimed the values of the newer ones.
 func (e *enqueue) replace(p *enqueuePlan) error {
 	for _, i := range p.replaced {
 		j, id := &p.jobs[i], p.done[i].ID

@@ -170,9 +170,9 @@ func refused(l *live, err error) driver.Finished {
 const qFinishedBefore = `select outcome, state, seq from sj_history where job = $1 and epoch = $2 and worker = $3
 	union all select outcome, state, history from sj_final where id = $1 and step_epoch = $2 and worker = $3 order by seq desc limit 1`
 
-// finishedBefore answers for a lease that is not valid: the same outcome was executed before (F12),
-// or the lease is lost (L5). For a lease that the worker never had it reveals nothing about the
-// job, which may be another caller's.
+// finishedBefore answers for a lease that is not valid: the same outcome was executed before, or
+// the lease is lost. For a lease that the worker never had it reveals nothing about the job, which
+// may be another caller's.
 func (t *tx) finishedBefore(o *sojourn.Outcome) (f driver.Finished, err error) {
 	had := false
 	err = t.query(qFinishedBefore, func(r sqldb.Row) error {
@@ -199,8 +199,8 @@ func (t *tx) finishedBefore(o *sojourn.Outcome) (f driver.Finished, err error) {
 
 const qStateOf = `select coalesce((select state from sj_live where id = $1), (select state from sj_final where id = $1), 0)`
 
-// planNext checks the next jobs of a completion. They use up no limit and no limit refuses them
-// (rules: C7).
+// planNext checks the next jobs of a completion. They use up no limit and no limit refuses them: a
+// completion that cannot be stored would run its job again for ever.
 func (t *tx) planNext(was *live, o *sojourn.Outcome, c *access.Caller) (next *enqueue, refusal, err error) {
 	if len(o.Next) == 0 {
 		return nil, nil, nil
@@ -222,7 +222,7 @@ func (t *tx) planNext(was *live, o *sojourn.Outcome, c *access.Caller) (next *en
 	return next, nil, nil
 }
 
-// keysTaken reports whether a key to await belongs to another live job: F6.
+// keysTaken reports whether a key to await belongs to another live job.
 func (t *tx) keysTaken(l *live, keys []string) (bool, error) {
 	for _, k := range keys {
 		taken := false

@@ -47,7 +47,7 @@ func (t *tx) response(seq int64) (*sojourn.Response, error) {
 const qReplayed = `update sj_response set replay = $1, by_whom = $2, outcome = case when outcome = 2 then 6 else outcome end,
 	expires_us = case when outcome = 2 then $3 else expires_us end where seq = $4 and (outcome > 2 or outcome = 2 and job = 0)`
 
-// replay stores a response again, addressed to the job or key that a person has chosen: O9.
+// replay stores a response again, addressed to the job or key that a person has chosen.
 func (t *tx) replay(old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Responded, error) {
 	r, err := replayOf(old, e)
 	if err != nil {

@@ -184,7 +184,7 @@ const qTakeOneKey = `insert into sj_key (kind, key, job, own, live, held_until_u
 	on conflict (kind, key) do update set job = excluded.job, own = excluded.own, live = 1, held_until_us = 0
 	where sj_key.live = 0 and sj_key.held_until_us <= $5`
 
-// setKey gives a running job its key: L3, L4.
+// setKey gives a running job its key, unless another live job has it.
 func (t *tx) setKey(l *live, key string) error {
 	if err := sojourn.ValidKey("key", key); err != nil {
 		return err

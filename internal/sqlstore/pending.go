@@ -35,7 +35,7 @@ type changed uint8
 const (
 	byAny    changed = iota
 	byClaim          // see qSaveStart
-	byAnswer         // a response that ends its wait (M1), see qSaveAnswered
+	byAnswer         // a response that ends its wait, see qSaveAnswered
 )
 
 // endedRow is a live row to be moved to sj_final.

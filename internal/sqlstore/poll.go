@@ -67,7 +67,7 @@ func (t *tx) mayPoll(l *live, r driver.ClaimRequest) bool {
 }
 
 // answeredBefore reports whether a response that came while the poll step ran ends the wait: then
-// the poll's own answer is late (P4).
+// the poll's own answer is late.
 func (t *tx) answeredBefore(l *live) (bool, error) {
 	if l.Kept == 0 || l.Purpose != sojourn.PurposePoll {
 		return false, nil

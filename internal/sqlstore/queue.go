@@ -306,7 +306,7 @@ type asks struct {
 	Kinds  []string `json:"kinds"`
 }
 
-// unhandled reports ready jobs that no worker claims (spec:A10).
+// unhandled reports ready jobs that no worker claims.
 func (t *tx) unhandled(status func(queue string) *sojourn.QueueStatus) error {
 	handled := map[place]bool{}
 	err := t.query(qAskers, func(r sqldb.Row) error {

@@ -9,7 +9,7 @@ import (
 )
 
 // repeatedClaim answers a request that was executed before with its jobs whose leases are still
-// valid: C6.
+// valid.
 func (c *claims) repeatedClaim(r driver.ClaimRequest) (jobs []driver.Claimed, last int64, err error) {
 	if r.Number == 0 {
 		return nil, 0, nil

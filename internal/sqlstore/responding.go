@@ -219,7 +219,7 @@ func (r *responding) readKept() error {
 	}, keepers)
 }
 
-// one stores one response and gives it to its job: R1-R6.
+// one stores one response and gives it to its job.
 func (r *responding) one(in *sojourn.Response, to target) (sojourn.Responded, error) {
 	if first := r.firsts[to.as]; first != nil {
 		r.inbox.again(first)
@@ -256,7 +256,7 @@ func (r *responding) one(in *sojourn.Response, to target) (sojourn.Responded, er
 	return sojourn.Responded{Outcome: outcomeCodes[s.outcome], Job: s.job, Seq: seq}, nil
 }
 
-// keep attaches a response to its job, and matches: R5.
+// keep attaches a response to its job, and matches.
 func (r *responding) keep(l *live, s *received) error {
 	now := *l
 	now.Kept++
@@ -276,7 +276,7 @@ func (r *responding) keep(l *live, s *received) error {
 	return nil
 }
 
-// progress stores a progress response, and restarts the beat of the wait if one runs: R6.
+// progress stores a progress response, and restarts the beat of the wait if one runs.
 func (r *responding) progress(l *live, text string) error {
 	now := *l
 	if l.beatUntil > 0 {
@@ -314,17 +314,17 @@ func (t *tx) outcomeFor(r *sojourn.Response, l *live, to target) int64 {
 	case l == nil && to.id == 0 && r.Progress:
 		return outUnmatched
 	case l == nil && to.id == 0:
-		return outEarly // R2
+		return outEarly
 	case l == nil:
-		return outLate // R3: the job that had the key is final, or gone
+		return outLate // the job that had the key is final, or gone
 	case to.until > 0 && t.now >= to.until, to.token && (to.generation != l.generation || to.attempt != l.Attempt || to.wait != l.Waits):
-		return outStale // R4
+		return outStale
 	case r.Progress && l.AttemptOpen && (l.State == sojourn.Running || l.State == sojourn.Awaiting):
-		return outApplied // R6
+		return outApplied
 	case r.Progress:
 		return outLate // no wait of its sender is open
 	}
-	return outEarly // R5: kept
+	return outEarly // attached to the job
 }
 
 // respondOne processes a response inside a transaction of another step.

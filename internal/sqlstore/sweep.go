@@ -272,7 +272,7 @@ const (
 	qKeyLive = `select count(*) from sj_key where kind = $1 and key = $2 and live = 1`
 )
 
-// sweepInbox ends the time to live of early responses for which no job came (W9), and deletes those
+// sweepInbox ends the time to live of early responses for which no job came, and deletes those
 // whose retention is over. As long as a live job has the key, its Await may still match them.
 func (t *tx) sweepInbox(limit int, swept *driver.Swept) error {
 	type row struct {

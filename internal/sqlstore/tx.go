@@ -111,7 +111,7 @@ func (s *Store) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]so
 		return nil, err
 	}
 	// Keys are locked until the application commits. takeKeys takes them in one order, so two
-	// transactions with several keys wait for each other, and do not end in a deadlock (rules: F4).
+	// transactions with several keys wait for each other, and do not end in a deadlock.
 	var out []sojourn.Enqueued
 	notJSON := s.jsonErrors(jobs)
 	err := s.join(ctx, in, func(t *tx) error {

@@ -18,8 +18,8 @@ func (t *tx) mayBeUnseen(kind, key string) {
 
 // lookAgain attaches early responses to the live jobs of their keys. A call that stores a response
 // for a key without a job, or registers a key of a wait, checks again in a second transaction after
-// its commit: then at least one of two sees the other (rules: G2; one check by one of the two is
-// not enough). If the process dies between the transactions, a sweep does it.
+// its commit: then at least one of two sees the other (rules:G2; one check by one of the two is not
+// enough). If the process dies between the transactions, a sweep does it.
 func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
 	if len(keys) == 0 {
 		return

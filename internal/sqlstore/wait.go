@@ -159,7 +159,7 @@ func (h *hub) settle(lent []*waiter, answers []claimAnswer) {
 	for i, w := range lent {
 		switch {
 		case answers == nil:
-			w.signal() // it claims by itself: a transaction that reported a failure may have been committed, and then its number finds its jobs (C6)
+			w.signal() // it claims by itself: a transaction that reported a failure may have been committed, and then its number finds its jobs
 		case len(answers[i].jobs) > 0:
 			w.given = &answers[i]
 			w.signal()

@@ -78,8 +78,8 @@ func neverKey(j *sojourn.Job, all []sojourn.Windows) (string, error) {
 	return j.RunAt.UTC().Format(time.DateOnly) + text, err
 }
 
-// putOff is S2: a claim has found a job outside its windows. It moves to their next opening, and no
-// attempt is counted.
+// putOff handles a job that a claim has found outside its windows. It moves to their next opening,
+// and no attempt is counted.
 func (t *tx) putOff(l *live) (bool, error) {
 	if len(l.Policy.Windows) == 0 || l.State != sojourn.Ready || l.Resumed {
 		return false, nil

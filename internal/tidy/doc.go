@@ -7,6 +7,8 @@
 //	words_test.go     one word for one thing, in identifiers, SQL, JSON, flags and verbs
 //	imports_test.go   who may import whom, and what a small program links
 //	clock_test.go     who owns the clock and randomness
+//	ids_test.go       each id in a comment, a name or a table has its row in docs/reference
+//	features_test.go  docs/reference/spec.md is what features.txt and the labels of the tests say
 //	text_test.go      go.mod, CHANGELOG, links in Markdown, the README's example, traces of a workplace
 //
 // To change a law, change its table; an exception gets a line with its reason.

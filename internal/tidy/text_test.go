@@ -100,7 +100,8 @@ func prose(text []byte) []string {
 	return lines
 }
 
-// anchors are the fragments that GitHub gives the headings of a Markdown text.
+// anchors are the fragments that GitHub gives the headings of a Markdown text, and those that the
+// text sets itself.
 func anchors(text []byte) map[string]bool {
 	found := map[string]bool{}
 	fenced := false
@@ -109,6 +110,9 @@ func anchors(text []byte) map[string]bool {
 			fenced = !fenced
 		}
 		title := strings.TrimLeft(line, "#")
+		for _, m := range anchor.FindAllStringSubmatch(line, -1) {
+			found[m[1]] = !fenced
+		}
 		if fenced || title == line || !strings.HasPrefix(title, " ") {
 			continue
 		}
@@ -153,7 +157,7 @@ func links(read func(string) ([]byte, error)) law {
 				case err != nil:
 					found = append(found, f.atLine(i+1, "link to %s: there is no such file", m[1]))
 				case fragment != "" && text != nil && !anchors(text)[fragment]:
-					found = append(found, f.atLine(i+1, "link to %s: no heading there has this anchor", m[1]))
+					found = append(found, f.atLine(i+1, "link to %s: no heading or row there has this anchor", m[1]))
 				}
 			}
 		}
@@ -274,6 +278,8 @@ func TestLinksArePlanted(t *testing.T) {
 		planted{"README.md", "# Top\n[a](#top) [b](#bottom)\n", "README.md:2: link to #bottom"},
 		planted{"README.md", "```\n[a](b)\n```\n`[a](b)`\n", ""},
 		planted{"docs/b.md", "[a](a.md) [b](../docs/a.md)\n", ""},
+		planted{"docs/b.md", "| <a id=\"tr-f2\"></a>F2 |\n[a](#tr-f2)\n", ""},
+		planted{"docs/b.md", "| <a id=\"tr-f2\"></a>F2 |\n[a](#tr-f3)\n", "docs/b.md:2: link to #tr-f3: no heading"},
 		planted{"docs/b.md", "[a](docs/a.md)\n", "docs/b.md:1: link"},
 	)
 }

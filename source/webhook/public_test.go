@@ -47,7 +47,7 @@ func TestPublishedExample(t *testing.T) {
 	}
 }
 
-// TestPublicKeys: bad:64, bad:65 for signatures with a private key, beside those with a secret.
+// TestPublicKeys: signatures with a private key are checked like those with a secret.
 func TestPublicKeys(t *testing.T) {
 	const body = `{"order":"42"}`
 	old, oldPublic := pair("old")

@@ -172,7 +172,7 @@ func bearerOf(secret string, pairs ...string) http.Header {
 	return header(append([]string{"Authorization", "Bearer " + secret}, pairs...)...)
 }
 
-// bad:64: refused before anything of the body is parsed, and nothing changes.
+// A message whose signature is wrong is refused before its body is parsed, and nothing changes.
 func TestNotVerified(t *testing.T) {
 	onBoth(t, func(s *stage) {
 		s.awaiting("42")
@@ -199,7 +199,7 @@ func TestNotVerified(t *testing.T) {
 	})
 }
 
-// bad:65, bad:66 and bad:67: a replayed id, an unknown key, a final job.
+// A replayed id is a duplicate, an unknown key early, a final job late.
 func TestWhatBecomesOfAMessage(t *testing.T) {
 	onBoth(t, func(s *stage) {
 		j := s.awaiting("42")
@@ -236,7 +236,7 @@ func TestWhatBecomesOfAMessage(t *testing.T) {
 	})
 }
 
-// bad:68: the receiver does not look into a body that it need not understand.
+// The receiver does not look into a body that it need not understand.
 func TestPlain(t *testing.T) {
 	onBoth(t, func(s *stage) {
 		s.awaiting("a/b")

@@ -81,7 +81,7 @@ func TestSchemaVersions(t *testing.T) {
 	refused(t, address, sojourn.CodeSchema, "sojourn migrate up", Schema(schema))
 }
 
-// TestDurability: spec:A8. A server that may lose acknowledged writes is refused; with Relaxed it
+// TestDurability: spec:B6. A server that may lose acknowledged writes is refused; with Relaxed it
 // is accepted, and Status shows it.
 func TestDurability(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)

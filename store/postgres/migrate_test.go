@@ -110,6 +110,22 @@ func TestMigrationHistory(t *testing.T) {
 	execute(t, address, "drop schema "+schema+" restrict")
 }
 
+// TestTwoInstances: instances in one schema, each with a prefix of its own, do not see each other's
+// jobs and ids (spec:A2, spec:A6).
+func TestTwoInstances(t *testing.T) {
+	_, schema := testURL(t), newSchema(t)
+	one := open(t, Schema(schema), AutoMigrate(), Prefix("sj_"))
+	two := open(t, Schema(schema), AutoMigrate(), Prefix("sj_two_"))
+	for _, c := range []*sojourn.Client{one, two} {
+		if e, err := c.Enqueue(t.Context(), sojourn.NewJob("k", []byte("1"), sojourn.Key("same"))); err != nil || e.Duplicate {
+			t.Errorf("%+v, %v", e, err)
+		}
+		if jobs, err := c.Find(t.Context(), sojourn.Filter{}); err != nil || len(jobs) != 1 {
+			t.Errorf("%d jobs, %v; want the one of this instance", len(jobs), err)
+		}
+	}
+}
+
 // TestTwoInstancesAreNoDrift: of two instances in one schema, one with a prefix that begins like
 // the other's, neither is held against the other.
 func TestTwoInstancesAreNoDrift(t *testing.T) {

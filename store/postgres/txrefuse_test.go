@@ -91,7 +91,7 @@ func schemaOf(t *testing.T, c *sojourn.Client) string {
 }
 
 // TestStrictIsolation: under REPEATABLE READ a key that was taken since the snapshot is a Retryable
-// error. The repeated transaction then finds the key's job (rules: F4).
+// error. The repeated transaction then finds the key's job (rules:F4).
 func TestStrictIsolation(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
@@ -120,8 +120,7 @@ func TestStrictIsolation(t *testing.T) {
 }
 
 // TestKeyOfAnOpenTransaction: two transactions that take one key wait for each other; the second
-// finds the job of the first, or takes the key if that is rolled back, without an error (rules:
-// F4).
+// finds the job of the first, or takes the key if that is rolled back, without an error (rules:F4).
 func TestKeyOfAnOpenTransaction(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	for _, commit := range []bool{true, false} {
@@ -165,7 +164,7 @@ func TestKeyOfAnOpenTransaction(t *testing.T) {
 }
 
 // TestIDsSurviveARollback: the id stays with the *Job, so a repeated transaction makes the same
-// job, whether or not the first commit succeeded (rules: F1).
+// job, whether or not the first commit succeeded (rules:F1).
 func TestIDsSurviveARollback(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	j := echo.New(1)

@@ -32,7 +32,7 @@ func TestNothingIsAcknowledgedThatTheServerRolledBack(t *testing.T) {
 }
 
 // TestCommitWantsItsRows: a statement that changes or reads another number of rows than wanted ends
-// the transaction before its commit (rules: F, G).
+// the transaction before its commit.
 func TestCommitWantsItsRows(t *testing.T) {
 	d, table := database(t)
 	ctx := context.Background()

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 )
 
-// TestLowSpace: bad:26. New jobs are refused while the disk is nearly full, and stored jobs run to
-// their end.
+// TestLowSpace: new jobs are refused while the disk is nearly full, and stored jobs run to their
+// end.
 func TestLowSpace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c, err := Open(path)

@@ -23,7 +23,7 @@ var awaitTrials = []trial{
 	{"an error response that is kept", "An error response that came before the Await ends the attempt at the Await.", "tr:M2 tr:F5 rules:B6", awaitErrorKept},
 	{"the last error response", "An error response that uses up max_attempts fails the job.", "tr:M2 inv:P2", awaitErrorLast},
 	{"await again", "Awaiting again puts the answer in hand down; the next answer ends the next wait.", "tr:F5 rules:B2 tr:M1", awaitAgain},
-	{"await without a key", "A job without a key is answered by its id or its token.", "tr:F5 tr:R5 spec:H1 rules:H", awaitNoKey},
+	{"await without a key", "A job without a key is answered by its id or its token.", "tr:F5 tr:R5 spec:H1 rules:H4", awaitNoKey},
 	{"a response that fails no one else", "An answer to one job of a batch reaches that job only.", "tr:R5 inv:U4 spec:B5", awaitBatch},
 }
 

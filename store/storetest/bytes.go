@@ -17,7 +17,7 @@ var bytesTrials = []trial{
 }
 
 var limitTrials = []trial{
-	{"limits of bytes", "Each of args, result, checkpoint and body is taken at the limit and refused above it.", "inv:N3 inv:C3 spec:J3 tr:F14", limits},
+	{"limits of bytes", "Each of args, result, checkpoint and body is taken at the limit and refused above it.", "inv:N3 inv:C3 spec:J3 tr:F15", limits},
 	{"large bytes", "A store opened for 16 MiB takes them, and gives them back in a claim.", "inv:N3 spec:J3", limitLarge},
 }
 

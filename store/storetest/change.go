@@ -14,7 +14,7 @@ var changeTrials = []trial{
 	{"move to another queue", "A job moves to another queue with its place there.", "tr:O5 spec:P1 spec:J22", changeQueue},
 	{"rules:D1 no change while weight is held", "A running, awaiting or resumed job is not changed.", "tr:O5 rules:D1 rules:E4 spec:P9", changeRefused},
 	{"args only before the first claim", "Args are changed only while the job was never claimed in this generation.", "tr:O5 rules:E4 spec:J4", changeArgs},
-	{"tags of any job", "Tags are changed also of final jobs; a list replaces the one before.", "tr:O5 spec:P4", changeTags},
+	{"tags of any job", "Tags are changed also of final jobs; a list replaces the one before.", "tr:O5 spec:P4 spec:G1 spec:G3", changeTags},
 	{"change the policy", "The non-zero fields of a policy replace the job's; a new deadline counts from the change.", "tr:O5 spec:P9 spec:J19", changePolicy},
 	{"change an errored job", "A change leaves an errored job errored.", "tr:O5", changeErrored},
 }

@@ -9,9 +9,9 @@ import (
 
 var claimTrials = []trial{
 	{"claim a ready job", "A claim gives a job its lease, a new epoch and a new attempt, counted before the handler starts.",
-		"tr:C1 inv:F1 inv:S3 inv:P1 spec:O1 spec:O14 spec:S2 spec:L1 spec:J9 spec:J18 rules:H rules:E1", claimReady},
-	{"rules:H what a claim tells", "A claim tells the worker all it needs: content, counters, checkpoint, and what is left of each clock as durations.",
-		"rules:H inv:K2 spec:J23 spec:L10", claimTells},
+		"tr:C1 inv:F1 inv:S3 inv:P1 spec:O1 spec:O14 spec:S2 spec:L1 spec:J9 spec:J18 rules:H1 rules:E1 spec:B2", claimReady},
+	{"rules:H1 what a claim tells", "A claim tells the worker all it needs: content, counters, checkpoint, and what is left of each clock as durations.",
+		"rules:H1 inv:K2 spec:J23 spec:L10", claimTells},
 	{"claim only what was asked for", "A claim gives only jobs of the named kinds, from the named queues.", "spec:O11 spec:O10 spec:W8", claimFilters},
 	{"claim no more than was asked for", "A claim gives at most Max jobs, and more than MaxBatch is clamped.", "spec:O1 spec:B4", claimMax},
 	{"claim within the capacity", "A job that does not fit the worker's room is passed over, and weight 0 always fits.", "spec:W9 spec:J12", claimCapacity},
@@ -25,7 +25,7 @@ var claimTrials = []trial{
 	{"claim never sees the rest", "A claim never gives a scheduled, awaiting, errored, running or final job.", "tr:C1 tr:C4 inv:S4 spec:S12 spec:S13", claimNever},
 	{"claim refuses bad input", "A malformed claim is refused with a code.", "spec:O1 spec:A3 spec:W1", claimBad},
 	{"claim that closes a number", "A claim that closes a number takes nothing, answers what the claim with the number has taken, and lets it take nothing should it arrive later.",
-		"tr:C6 spec:A3", claimCloses},
+		"tr:C6 rules:A3", claimCloses},
 	{"a claim promotes what is due", "A claim takes jobs that have come due and leases that have ended without waiting for a sweep.",
 		"tr:S1 tr:W1 spec:O7 spec:L4 spec:O16 inv:L5", claimPromotes},
 }

@@ -11,7 +11,7 @@ var erroredTrials = []trial{
 	{"errored: lost, timed out, answered with an error", "Where no handler code could decide, a kind with a retry handler waits for it, its attempt counted.",
 		"tr:W1 tr:W4 tr:W5 tr:M2 spec:S3 inv:S5 rules:C1", erroredWays},
 	{"claim an errored job", "Only a worker that has the kind's retry handler claims an errored job, just to decide, with the errors so far.",
-		"tr:C4 spec:S3 rules:H rules:C1", erroredClaim},
+		"tr:C4 spec:S3 rules:H1 rules:C1", erroredClaim},
 	{"decide to retry", "A decision to retry schedules the job as the verdict says, or by the stored backoff.", "tr:D1 spec:R7 inv:S5", erroredRetry},
 	{"decide to fail", "A decision that it is final fails the job.", "tr:D2 inv:S5 inv:U2", erroredFail},
 	{"release a decision", "A released decision is errored again and counts nothing.", "tr:D3 inv:J2 rules:D2", erroredRelease},
@@ -21,7 +21,7 @@ var erroredTrials = []trial{
 	{"the retry handler is the claimer's", "Whether a kind has a retry handler is what the worker of the last claim said.", "tr:W1 rules:C1", erroredStamp},
 	{"cancel and deadline while deciding", "A deciding step is ended by a cancel at once, and by the deadline one lease later.", "tr:O1 tr:W6 rules:A5 rules:C3", erroredEnded},
 	{"a response to an errored job", "A response to an errored job is kept, and taken once it is decided.", "tr:R5 tr:M3 tr:D1 rules:B1", erroredResponse},
-	{"an answer in hand while deciding", "A deciding step is not given the answer in hand; the retry is.", "tr:C4 tr:D1 rules:B2 rules:H", erroredHand},
+	{"an answer in hand while deciding", "A deciding step is not given the answer in hand; the retry is.", "tr:C4 tr:D1 rules:B2 rules:H1", erroredHand},
 }
 
 func erroredWays(s *scene) {

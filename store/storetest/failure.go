@@ -15,7 +15,7 @@ var errorTrials = []trial{
 	{"an error is retried", "An error closes the attempt, keeps its reason and text, and runs again after the stored backoff of the store's clock.",
 		"tr:F2 spec:S3 spec:S4 spec:J8 spec:R8 spec:R13 inv:S5", errorRetried},
 	{"the stored backoff", "The delay is the policy's own formula at the number of failures, the same every time.", "tr:F2 spec:J24 spec:R8 inv:N1", errorBackoff},
-	{"the last error", "The error that uses up max_attempts fails the job.", "tr:F3 spec:J19 spec:R1 spec:S5 spec:R3", errorLast},
+	{"the last error", "The error that uses up max_attempts fails the job.", "tr:F3 spec:J19 spec:P5 spec:R1 spec:S5 spec:R3", errorLast},
 	{"max_attempts 1 and unlimited", "With 1 the first error is the last; with -1 no error is.", "tr:F3 spec:J19", errorBudgets},
 	{"a verdict", "The verdict of a retry policy sets the delay, the time, the priority and the checkpoint, or ends the job.",
 		"tr:F2 tr:F3 spec:R7 rules:E3 inv:K2", verdicts},

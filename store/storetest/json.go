@@ -13,7 +13,7 @@ import (
 var jsonTrials = []trial{
 	{"args that are no JSON", "Args whose content type is JSON are refused if they do not parse, with the offset; other content types are never parsed.",
 		"spec:J3 inv:N3", jsonArgs},
-	{"a result that is no JSON", "A result whose type is JSON is refused if it does not parse, and the lease stands.", "spec:J3 tr:F14 rules:C7", jsonResult},
+	{"a result that is no JSON", "A result whose type is JSON is refused if it does not parse, and the lease stands.", "spec:J3 tr:F15 rules:C7", jsonResult},
 	{"a response that is no JSON", "A response whose body is declared as JSON, by itself or by its job, is refused if it does not parse.", "spec:J3 spec:H1", jsonResponse},
 	{"a checkpoint that is no JSON", "A checkpoint of a job whose content type is JSON is refused if it does not parse.", "spec:J3 spec:J4", jsonCheckpoint},
 }

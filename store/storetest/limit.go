@@ -22,7 +22,7 @@ var flowTrials = []trial{
 		"spec:J12 inv:T4", limitOversize},
 	{"overtaken for lack of weight", "Once a heavy job was overtaken for too long, what becomes free is kept for it.", "inv:W3", limitReserve},
 	{"overtaken too often", "Once a heavy job was overtaken by 100 claims, what becomes free is kept for it.", "inv:W3", limitReserveCount},
-	{"worker smaller than a job", "A job too heavy for a worker is left to others and does not stand in the way.", "spec:J12 rules:H", limitCapacity},
+	{"worker smaller than a job", "A job too heavy for a worker is left to others and does not stand in the way.", "spec:J12 rules:H1", limitCapacity},
 	{"max_depth", "A full queue refuses jobs with a retryable error, but never the next job of a completed one.", "rules:C7", depthHolds},
 	{"pause a kind", "A paused kind is not handed out, in one queue or in all; other kinds are.", "spec:K9 inv:W5", pauseKind},
 }

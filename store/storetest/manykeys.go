@@ -8,8 +8,8 @@ import (
 )
 
 var manyKeysTrials = []trial{
-	{"await any of several keys", "With WaitAny the first response under any of the keys ends the wait.", "tr:F5 tr:M1 rules:B10 rules:H", awaitAnyKeys},
-	{"await all of several keys", "With WaitAll the wait ends with one response under each of the keys.", "tr:F5 tr:M1 rules:B10 rules:H", awaitAllKeys},
+	{"await any of several keys", "With WaitAny the first response under any of the keys ends the wait.", "tr:F5 tr:M1 rules:B10 rules:H4", awaitAnyKeys},
+	{"await all of several keys", "With WaitAll the wait ends with one response under each of the keys.", "tr:F5 tr:M1 rules:B10 rules:H4", awaitAllKeys},
 	{"awaited keys belong to the job", "An awaited key names its job, for enqueues and responses, until the job is final.", "tr:F5 tr:N5 rules:B10 inv:U1 inv:U2",
 		awaitedKeysOwned},
 	{"await the key of another job", "An Await of a key that another live job has is an error of the attempt, reason key_conflict, in that item only.",

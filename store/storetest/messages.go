@@ -24,7 +24,7 @@ var messageTrials = []trial{
 	{"message ids per key", "With PerKey a message id says nothing about another key of its source; the same id and key with another body is a conflict.",
 		"tr:R1 tr:R7 spec:H5", messagesPerKey},
 	{"a message id outlives its response", "A message id is known as long as its own retention, also after the job and the response are gone.",
-		"tr:R1 tr:R7 spec:R1 rules:B8", messagesOutlive},
+		"tr:R1 tr:R7 rules:B8", messagesOutlive},
 }
 
 // heldBy lets the holder of an access token store one response.

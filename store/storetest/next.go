@@ -8,9 +8,9 @@ import (
 )
 
 var nextTrials = []trial{
-	{"complete with next", "Jobs that a completion carries along are stored in its transaction, once.", "tr:F1 spec:D2 inv:C1 rules:H", nextOnce},
+	{"complete with next", "Jobs that a completion carries along are stored in its transaction, once.", "tr:F1 spec:D2 inv:C1 rules:H2", nextOnce},
 	{"complete with next of the same key", "The key of a job that completes is free for the job that follows it.", "tr:F1 spec:D2 inv:U2", nextSameKey},
-	{"complete with a next that is invalid", "What the store cannot take is refused, and the lease stands.", "tr:F14 rules:C7 inv:P4", nextInvalid},
+	{"complete with a next that is invalid", "What the store cannot take is refused, and the lease stands.", "tr:F15 rules:C7 inv:P4", nextInvalid},
 }
 
 var peekTrials = []trial{

@@ -28,7 +28,7 @@ var pollTrials = []trial{
 	{"polls and gates", "A pause and a rate hold poll steps back, a limit and a window do not.", "tr:C5 rules:B11 spec:T5", pollGates},
 	{"a poll step and little room", "A poll step uses one of the worker's capacity, whatever its job weighs.", "tr:C5", pollRoom},
 	{"a blocked claim and polls", "A blocked claim wakes up when a poll step comes due.", "tr:C5 spec:O14", pollWakes},
-	{"polls that come too often", "A wait that would be polled more often than the store allows is refused.", "tr:F14 inv:P4", pollRefused},
+	{"polls that come too often", "A wait that would be polled more often than the store allows is refused.", "tr:F15 inv:P4", pollRefused},
 	{"a key set by a poll step", "A poll step may give its job the key; what lies under it early ends the wait when the step ends, whatever its end.", "tr:L3 tr:W3 tr:P1 tr:M1 rules:B9", pollSetsKey},
 	{"a poll step reported again", "A repeated report of a poll step is answered and changes nothing.", "tr:F12 inv:F8", pollRepeated},
 }

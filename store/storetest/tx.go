@@ -51,7 +51,7 @@ type txTrial struct {
 }
 
 var txTrials = []txTrial{
-	{"a commit", "Jobs and the application's rows appear together, at the commit and not before.", "inv:A8 spec:H9", txCommit},
+	{"a commit", "Jobs and the application's rows appear together, at the commit and not before.", "inv:A8", txCommit},
 	{"a rollback", "After a rollback nothing is left: no job, no key, no queue. The same jobs may be enqueued again.", "inv:A8 rules:F3", txRollback},
 	{"ids of a rollback", "An id that a rolled back transaction has used never makes two jobs of one, nor one of two.", "inv:A8 rules:F3 inv:U1", txIDs},
 	{"a key of a live job", "A key that is taken answers as in Enqueue; a refusal leaves the transaction and what it did before as they are.",
@@ -70,7 +70,7 @@ var txTrials = []txTrial{
 	{"finish and roll back", "After a rollback the step still runs under its lease; any report about it counts.", "inv:A8 tr:F2 inv:F1", txFinishBack},
 	{"finish a lost lease", "A step whose lease is lost completes nothing, so that the application rolls back.", "inv:A8 tr:L5 inv:F2", txFinishLost},
 	{"finish twice", "A step that is completed cannot be completed again: what the second transaction did must not count.", "inv:A8 tr:F12", txFinishTwice},
-	{"finish with what the store refuses", "A refused result leaves lease and transaction as they are.", "inv:A8 tr:F14 rules:C7", txFinishRefused},
+	{"finish with what the store refuses", "A refused result leaves lease and transaction as they are.", "inv:A8 tr:F15 rules:C7", txFinishRefused},
 	{"side by side", "Transactions, calls of the store and workers go on beside each other, and what is committed is what exists.",
 		"inv:A8 rules:F3 rules:F4 rules:F5 inv:U1", txSideBySide},
 	{"finish and enqueue", "The end of a job frees its key inside of the transaction.", "inv:A8 inv:U2", txFinishNext},

@@ -165,8 +165,7 @@ func TestMatcherRefuses(t *testing.T) {
 	}
 }
 
-// TestMatcherIsBounded: an expensive rule parks its message, and the next ones are free of it
-// (sec:S18).
+// TestMatcherIsBounded: an expensive rule parks its message, and the next ones are free of it.
 func TestMatcherIsBounded(t *testing.T) {
 	match, err := rule.Matcher(one("key", `[1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, [1,2,3,4,5,6,7,8,9,10].map(d,
 		[1,2,3,4,5,6,7,8,9,10].map(e, a + b + c + d + e))))).size() > 0 ? topic : topic`))
@@ -182,7 +181,7 @@ func TestMatcherIsBounded(t *testing.T) {
 }
 
 // FuzzMatcher: no body and no rule makes a matcher panic, and each message gets one end that a
-// store takes (sec:S18).
+// store takes.
 func FuzzMatcher(f *testing.F) {
 	f.Add(`body.meta.order`, []byte(`{"meta":{"order":"a"}}`), "k")
 	f.Add(`string(body.a[0]) + key`, []byte(`{"a":[1e999,{}]}`), "\xff")

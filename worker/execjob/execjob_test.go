@@ -61,7 +61,8 @@ func handle(t *testing.T, h *sojourntest.Harness, k sojourn.Kind[[]byte], o exec
 	})
 }
 
-// TestExitStatus checks the effect of each exit status on a job.
+// TestExitStatus: a program runs for each job, in a process of its own, and its exit status decides
+// what becomes of the job (spec:W7).
 func TestExitStatus(t *testing.T) {
 	h := sojourntest.New(t)
 	for i, c := range []struct {

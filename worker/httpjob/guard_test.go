@@ -95,8 +95,7 @@ var refused = strings.Fields(`
 	http://private.test:PORT/ http://metadata.test:PORT/ http://nat64.test:PORT/ http://zero.test:PORT/ http://mixed.test:PORT/ http://LOOP.TEST.:PORT/
 `)
 
-// TestNoRequestGoesInside (sec:S12, bad:69): no request connects to a non-public address, in any
-// notation.
+// TestNoRequestGoesInside: no request connects to a non-public address, in any notation.
 func TestNoRequestGoesInside(t *testing.T) {
 	in := newInner(t)
 	t.Setenv("http_proxy", fmt.Sprintf("http://127.0.0.1:%d", in.port)) // is not used
@@ -139,8 +138,8 @@ func TestWhatIsPublicIsAllowed(t *testing.T) {
 	}
 }
 
-// TestRebinding (sec:S12): DNS rebinding is refused: a name that first resolves to an allowed
-// address and then to an internal one. Each connection is checked on its own.
+// TestRebinding: DNS rebinding is refused: a name that first resolves to an allowed address and
+// then to an internal one. Each connection is checked on its own.
 func TestRebinding(t *testing.T) {
 	in := newInner(t)
 	names := newNames(t)

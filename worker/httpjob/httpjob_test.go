@@ -219,8 +219,8 @@ func TestAwaitNeedsALink(t *testing.T) {
 	}
 }
 
-// TestResponseIsBounded (sec:S12): 64 KiB of a body are kept and no more is read; a body that is no
-// text is kept as bytes.
+// TestResponseIsBounded: 64 KiB of a body are kept and no more is read; a body that is no text is
+// kept as bytes.
 func TestResponseIsBounded(t *testing.T) {
 	sent := 0
 	c := receive(t, httpjob.Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -308,7 +308,7 @@ func TestBadArgs(t *testing.T) {
 	}
 }
 
-// TestSigned (sec:S13): the signatures of both secrets are good, the id is the same over attempts.
+// TestSigned: the signatures of both secrets are good, the id is the same over attempts.
 func TestSigned(t *testing.T) {
 	secrets := []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_" + strings.Repeat("QUJD", 10)}
 	ids := map[string]int{}

@@ -13,9 +13,9 @@ import (
 )
 
 // FuzzReadStrict compares the strict decoder with the standard library's and with the inputs that
-// it must refuse (bad:1 to bad:10). Accepted input is one JSON document in UTF-8 without duplicate
-// names and not too deep, and survives a round trip through Marshal. A refusal has a code and
-// echoes little of the input.
+// it must refuse. Accepted input is one JSON document in UTF-8 without duplicate names and not too
+// deep, and survives a round trip through Marshal. A refusal has a code and echoes little of the
+// input.
 func FuzzReadStrict(f *testing.F) {
 	for _, s := range []string{`{"jobs":[{"kind":"k"}]}`, `{"jobs":[{"kind":"k","args":{"a":[1,2.5e3,"\u00e9",null]},"tags":["x"],"meta":{"a":"b"}}],"partial":true}`,
 		`{"jobs":[{"kind":"k","args":{"$base64":"AAH/"},"delay":"1h30m","run_at":"2026-01-31T18:00:00Z"}]}`, `{"jobs":[{"kind":"k","kind":"j"}]}`,

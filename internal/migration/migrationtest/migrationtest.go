@@ -128,8 +128,8 @@ func die() {
 }
 
 // Kill runs all steps up and down again while processes die between and inside of the statements.
-// After each death the tables are complete in some version, and a second run completes (spec:L8).
-// It tests one in seven statements, unless SOJOURN_KILL_EVERY sets another number.
+// After each death the tables are complete in some version, and a second run completes. It tests
+// one in seven statements, unless SOJOURN_KILL_EVERY sets another number.
 func Kill(t T, db Database) {
 	t.Helper()
 	every, err := strconv.Atoi(cmp.Or(os.Getenv("SOJOURN_KILL_EVERY"), "7"))

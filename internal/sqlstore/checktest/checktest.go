@@ -139,10 +139,10 @@ var plants = map[string]string{
 	"rows-have-job":   `update sj_history set job = 999 where job = (select max(job) from sj_history)`,
 }
 
-// Run plants each violation in a copy of a store (spec:A18). c is a client of the new store that is
-// copied, and is closed before the first copy. sick returns a copy after it has run a statement
-// behind the store's back; it fails if the statement has changed nothing. A check that no plant
-// covers fails the test.
+// Run plants each violation in a copy of a store. c is a client of the new store that is copied,
+// and is closed before the first copy. sick returns a copy after it has run a statement behind the
+// store's back; it fails if the statement has changed nothing. A check that no plant covers fails
+// the test.
 func Run(t *testing.T, c *sojourn.Client, blob string, sick func(t *testing.T, plant string) driver.Checker) {
 	e := build(t, c)
 	if err := c.Close(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// inboxEdit predicts the answer of EditInbox, or the code of its refusal: O9.
+// inboxEdit predicts the answer of EditInbox, or the code of its refusal.
 func (m *model) inboxEdit(e sojourn.InboxEdit) (sojourn.Responded, string) {
 	old := m.inbox[e.Seq]
 	if old == nil {
