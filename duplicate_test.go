@@ -22,7 +22,7 @@ func TestOwnJobIsNoDuplicate(t *testing.T) {
 	}
 	twice, given := NewJob("k", nil), NewJob("k", nil)
 	given.ID = 77
-	es, err := c.EnqueueAll(context.Background(), []*Job{twice, twice, given})
+	es, err := c.EnqueueAll(context.Background(), []*Job{twice, twice, given}...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strconv"
 	"sync"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 // ([Store.IDs]) before the insert, so the same call repeated after an unknown outcome means the
 // same job.
 type ID int64
+
+// String returns the decimal digits of the id.
+func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 
 // IDLife is how long the ids of a block are good for new jobs, counted from the lease of the block.
 // No final job is pruned or purged within this time of its enqueue, so an id is never inserted

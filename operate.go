@@ -1,6 +1,7 @@
 package sojourn
 
 import (
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,7 +21,7 @@ type Filter struct {
 	Reason        string // of final jobs
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
-	After         ID            // the last id of the page before; 0 = from the start
+	After         string        // Page.Next of the page before, which is the id of its last job; "" = from the start
 	Limit         int           // 1 to MaxFind; 0 = 100
 	Newest        bool          // descending
 	Next          bool          // the jobs of Queue that are ready, or that the next claim makes ready, in the order of claims, without claiming them
@@ -33,7 +34,7 @@ func (f Filter) Validate() error {
 	if f.Key != "" && f.Kind == "" {
 		return Invalid("kind", "a key is unique per kind: name the kind too")
 	}
-	if f.Next && (f.Queue == "" || f.Newest || f.After != 0 || len(f.States) > 0) {
+	if f.Next && (f.Queue == "" || f.Newest || f.After != "" || len(f.States) > 0) {
 		return Invalid("next", "takes the queue, and neither states nor another order: it is the ready jobs in the order of claims")
 	}
 	if f.Limit < 0 || f.Limit > MaxFind {
@@ -42,10 +43,21 @@ func (f Filter) Validate() error {
 	if f.Wait < 0 {
 		return Invalid("wait", "%v is negative", f.Wait)
 	}
+	if err := validCursor(f.After); err != nil {
+		return err
+	}
 	if len(f.IDs) > MaxFind {
 		return Invalid("ids", "%d ids exceed the limit of %d", len(f.IDs), MaxFind)
 	}
 	return validTexts([]named{{"kind", f.Kind}, {"queue", f.Queue}, {"tag", f.Tag}, {"key", f.Key}, {"group", f.Group}, {"reason", f.Reason}})
+}
+
+// validCursor checks a cursor, which is a positive number.
+func validCursor(after string) error {
+	if n, err := strconv.ParseInt(after, 10, 64); after != "" && (err != nil || n < 1) {
+		return Invalid("after", "%.64q is not a cursor: pass the Next of the page before", after)
+	}
+	return nil
 }
 
 // named is a text of a filter with the name of its field.

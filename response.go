@@ -1,6 +1,7 @@
 package sojourn
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 )
@@ -44,6 +45,19 @@ type Response struct {
 	Duplicates int32           `json:"duplicates,omitempty"`
 	Replay     int64           `json:"replay,omitempty"` // the new response that an operator created from it
 	By         string          `json:"by,omitempty"`     // the operator that has matched, retried or discarded it
+}
+
+// Decode decodes the body: JSON into v, or the bytes as they are if v is a *[]byte. CodeInvalid if
+// the body is not JSON or does not fit v.
+func (r *Response) Decode(v any) error {
+	if b, ok := v.(*[]byte); ok {
+		*b = r.Body
+		return nil
+	}
+	if err := json.Unmarshal(r.Body, v); err != nil {
+		return &Error{Code: CodeInvalid, Field: "body", Index: -1, Message: "the response cannot be decoded: " + err.Error(), Err: err}
+	}
+	return nil
 }
 
 // ResponseOutcome is the outcome of a response. No response is ever dropped because of timing.
@@ -157,14 +171,17 @@ type InboxFilter struct {
 	Key      string
 	Job      ID
 	Source   string
-	Before   int64 // the last Seq of the page before; 0 = from the newest
-	Limit    int   // 1 to MaxFind; 0 = 100
+	After    string // Page.Next of the page before, which is the Seq of its last response; "" = from the newest
+	Limit    int    // 1 to MaxFind; 0 = 100
 }
 
 // Validate checks the ranges. The error is an *Error with CodeInvalid.
 func (f InboxFilter) Validate() error {
 	if f.Limit < 0 || f.Limit > MaxFind {
 		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	}
+	if err := validCursor(f.After); err != nil {
+		return err
 	}
 	return validTexts([]named{{"kind", f.Kind}, {"key", f.Key}, {"source", f.Source}})
 }

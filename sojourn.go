@@ -41,18 +41,33 @@ import (
 // Constructors such as sqlite.Open return one over their store. Safe for concurrent use.
 type Client struct {
 	store    Store
-	ids      idBlock
-	messages messageIDs
-	server   bool // see NewServerClient
+	ids      *idBlock
+	messages *messageIDs
+	by       string // see As
+	server   bool   // see NewServerClient
 }
 
 // NewClient makes a Client over any Store.
-func NewClient(s Store) *Client { return &Client{store: s} }
+func NewClient(s Store) *Client {
+	return &Client{store: s, ids: &idBlock{}, messages: &messageIDs{}}
+}
 
 // NewServerClient makes the Client of a server. The server owns the ids that it leases, not the
 // Caller in the context, so no caller can use them first. A caller that sends a job with an id must
 // have leased that id.
-func NewServerClient(s Store) *Client { return &Client{store: s, server: true} }
+func NewServerClient(s Store) *Client {
+	c := NewClient(s)
+	c.server = true
+	return c
+}
+
+// As returns the same client for an operator: what it changes in jobs and responses is recorded
+// under this name. A server records the access token too. Close only one of them.
+func (c *Client) As(name string) *Client {
+	named := *c
+	named.by = name
+	return &named
+}
 
 // leasing is the context in which c leases ids.
 func (c *Client) leasing(ctx context.Context) context.Context {
@@ -92,13 +107,13 @@ func alone(err error) error {
 
 // EnqueueAll stores up to MaxBatch jobs in one transaction, all or none. The results are in the
 // order of jobs. An *Error has the index of the invalid job in Index.
-func (c *Client) EnqueueAll(ctx context.Context, jobs []*Job) ([]Enqueued, error) {
+func (c *Client) EnqueueAll(ctx context.Context, jobs ...*Job) ([]Enqueued, error) {
 	return c.enqueue(ctx, jobs, false)
 }
 
-// EnqueuePartial stores up to MaxBatch jobs independently of each other: Enqueued.Err is the error
+// EnqueueEach stores up to MaxBatch jobs independently of each other: Enqueued.Err is the error
 // of an item. The returned error is about the whole call.
-func (c *Client) EnqueuePartial(ctx context.Context, jobs []*Job) ([]Enqueued, error) {
+func (c *Client) EnqueueEach(ctx context.Context, jobs ...*Job) ([]Enqueued, error) {
 	return c.enqueue(ctx, jobs, true)
 }
 
@@ -278,7 +293,7 @@ func (c *Client) Wait(ctx context.Context, id ID) (*Job, error) {
 // to the sender only after it returns nil. A response without a MessageID gets a random one,
 // written into r before the first try, so that a repeated call with the same r is a duplicate.
 func (c *Client) Respond(ctx context.Context, r *Response) (Responded, error) {
-	as, err := c.RespondAll(ctx, []*Response{r})
+	as, err := c.RespondAll(ctx, r)
 	if err != nil {
 		return Responded{}, alone(err)
 	}
@@ -286,7 +301,7 @@ func (c *Client) Respond(ctx context.Context, r *Response) (Responded, error) {
 }
 
 // RespondAll stores up to MaxBatch responses in one transaction, all or none.
-func (c *Client) RespondAll(ctx context.Context, rs []*Response) ([]Responded, error) {
+func (c *Client) RespondAll(ctx context.Context, rs ...*Response) ([]Responded, error) {
 	if len(rs) > MaxBatch {
 		return nil, Invalid("responses", "%d responses exceed the limit of %d a call; split them", len(rs), MaxBatch)
 	}
@@ -321,124 +336,8 @@ func (m *messageIDs) next() string {
 	return fmt.Sprintf("%s%08x%s", m.prefix, m.n, rand.Text()[:8])
 }
 
-// Edit cancels, fails, redrives, purges or changes jobs; see Store.Edit.
-func (c *Client) Edit(ctx context.Context, f Filter, e Edit) (Edited, error) {
-	return c.store.Edit(ctx, f, e)
-}
-
 // Cancel ends one job, even a running one, at once: its worker is told by its next Extend or
 // Finish. Cancelling a cancelled job is no error; ErrConflict if the job ended otherwise.
-func (c *Client) Cancel(ctx context.Context, id ID, by, reason string) error {
-	return c.editOne(ctx, id, Edit{Action: EditCancel, By: by, Reason: reason})
-}
-
-// Redrive runs one failed or cancelled job again, from generation to generation+1; 0 means the
-// current one. If generation is given, a repeated call is ErrConflict instead of a second run.
-func (c *Client) Redrive(ctx context.Context, id ID, generation int32, by string) error {
-	return c.editOne(ctx, id, Edit{Action: EditRedrive, Generation: generation, By: by})
-}
-
-// Clone stores a new job with the args of a live or ended job; see Job.Clone. A call repeated after
-// an unknown outcome creates another job; to avoid that, Get the job and Enqueue its Clone.
-// ErrConflict if the key still belongs to another job: give another one with Key.
-func (c *Client) Clone(ctx context.Context, id ID, options ...Option) (Enqueued, error) {
-	j, err := c.Get(ctx, id)
-	if err != nil {
-		return Enqueued{}, err
-	}
-	return c.Enqueue(ctx, j.Clone(options...))
-}
-
-func (c *Client) editOne(ctx context.Context, id ID, e Edit) error {
-	edited, err := c.store.Edit(ctx, Filter{IDs: []ID{id}}, e)
-	switch {
-	case err != nil:
-		return err
-	case len(edited.Items) == 0:
-		return NotFound("no job has the id %d", id)
-	}
-	return edited.Items[0].Err
-}
-
-// Find lists jobs; see Filter.
-func (c *Client) Find(ctx context.Context, f Filter) ([]Job, error) { return c.store.Find(ctx, f) }
-
-// History returns all kept history entries of a job, oldest first; see MaxHistory.
-func (c *Client) History(ctx context.Context, id ID) ([]Attempt, error) {
-	return c.HistoryPage(ctx, id, HistoryFilter{Limit: MaxFind})
-}
-
-// HistoryPage returns a page of the history of a job, oldest first.
-func (c *Client) HistoryPage(ctx context.Context, id ID, f HistoryFilter) ([]Attempt, error) {
-	return c.store.History(ctx, id, f)
-}
-
-// Log returns a job's own log lines, oldest first.
-func (c *Client) Log(ctx context.Context, id ID) ([]LogLine, error) { return c.store.Log(ctx, id) }
-
-// Inbox lists responses, newest first.
-func (c *Client) Inbox(ctx context.Context, f InboxFilter) ([]Response, error) {
-	return c.store.Inbox(ctx, f)
-}
-
-// EditInbox matches, retries or discards one response; see InboxKeeper.
-func (c *Client) EditInbox(ctx context.Context, e InboxEdit) (Responded, error) {
-	k, err := c.inboxKeeper()
-	if err != nil {
-		return Responded{}, err
-	}
-	return k.EditInbox(ctx, e)
-}
-
-// CountInbox counts the responses in the inbox; see InboxKeeper.
-func (c *Client) CountInbox(ctx context.Context) (InboxCounts, error) {
-	k, err := c.inboxKeeper()
-	if err != nil {
-		return InboxCounts{}, err
-	}
-	return k.CountInbox(ctx)
-}
-
-// NearMisses finds jobs and responses with a similar key; see InboxKeeper.
-func (c *Client) NearMisses(ctx context.Context, kind, key string) ([]NearMiss, error) {
-	k, err := c.inboxKeeper()
-	if err != nil {
-		return nil, err
-	}
-	return k.NearMisses(ctx, kind, key)
-}
-
-func (c *Client) inboxKeeper() (InboxKeeper, error) {
-	k, ok := c.store.(InboxKeeper)
-	if !ok {
-		return nil, Invalid("store", "keeps no inbox; ask the process that has the database")
-	}
-	return k, nil
-}
-
-// Why reports whether a job can be claimed now and, if not, why not; see Explainer.
-func (c *Client) Why(ctx context.Context, id ID) (Why, error) {
-	e, ok := c.store.(Explainer)
-	if !ok {
-		return Why{}, Invalid("store", "cannot say why; ask the process that has the database")
-	}
-	return e.Why(ctx, id)
-}
-
-// WhyQueue reports which gates hold the jobs of a queue back; see Explainer.
-func (c *Client) WhyQueue(ctx context.Context, queue string) (QueueWhy, error) {
-	e, ok := c.store.(Explainer)
-	if !ok {
-		return QueueWhy{}, Invalid("store", "cannot say why; ask the process that has the database")
-	}
-	return e.WhyQueue(ctx, queue)
-}
-
-// HoldQueue stops starts in a queue for d; 0 ends a hold. See Holder; handlers use Hold.
-func (c *Client) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
-	h, ok := c.store.(Holder)
-	if !ok {
-		return Invalid("store", "cannot hold queues; ask the process that has the database")
-	}
-	return h.HoldQueue(ctx, queue, d, reason)
+func (c *Client) Cancel(ctx context.Context, id ID, reason string) error {
+	return c.Jobs().Cancel(ctx, id, reason)
 }

@@ -80,7 +80,7 @@ func TestIDsAreDrawnInBlocks(t *testing.T) {
 		t.Errorf("reserving 5,000: %v, blocks %v", err, s.blocks)
 	}
 	for range 5 {
-		if _, err := c.EnqueueAll(t.Context(), plainJobs(1000)); err != nil {
+		if _, err := c.EnqueueAll(t.Context(), plainJobs(1000)...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestExpiredIDsAreRedrawnOnce(t *testing.T) {
 	}
 	jobs := plainJobs(3)
 	jobs[1].ID = 1 << 40
-	es, err := c.EnqueueAll(t.Context(), jobs)
+	es, err := c.EnqueueAll(t.Context(), jobs...)
 	if err != nil || len(s.enqueues) != 2 || len(s.blocks) != 2 {
 		t.Fatalf("%v after %d calls, blocks %v", err, len(s.enqueues), s.blocks)
 	}
@@ -145,7 +145,7 @@ func TestExpiredIDsAreRedrawnInPartialMode(t *testing.T) {
 	}
 	jobs := plainJobs(4)
 	jobs[1].ID, jobs[3].ID = 1<<40, 1<<41
-	es, err := c.EnqueuePartial(t.Context(), jobs)
+	es, err := c.EnqueueEach(t.Context(), jobs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestEnqueueNamesTheJobAtFault(t *testing.T) {
 	s, c := newFake()
 	jobs := plainJobs(3)
 	jobs[2].Weight = -1
-	_, err := c.EnqueueAll(t.Context(), jobs)
+	_, err := c.EnqueueAll(t.Context(), jobs...)
 	refusal(t, err, CodeInvalid, "weight")
 	if e, _ := errors.AsType[*Error](err); e.Index != 2 || len(s.enqueues) != 0 || len(s.blocks) != 0 || jobs[0].ID != 0 {
 		t.Errorf("%v; %d writes, %d blocks, id %d", err, len(s.enqueues), len(s.blocks), jobs[0].ID)
@@ -178,22 +178,22 @@ func TestEnqueueNamesTheJobAtFault(t *testing.T) {
 	}
 	_, err = c.Enqueue(t.Context(), nil)
 	refusal(t, err, CodeInvalid, "job")
-	_, err = c.EnqueueAll(t.Context(), []*Job{NewJob("k", nil), nil})
+	_, err = c.EnqueueAll(t.Context(), []*Job{NewJob("k", nil), nil}...)
 	refusal(t, err, CodeInvalid, "job")
-	_, err = c.EnqueueAll(t.Context(), plainJobs(MaxBatch+1))
+	_, err = c.EnqueueAll(t.Context(), plainJobs(MaxBatch+1)...)
 	refusal(t, err, CodeInvalid, "jobs")
 	s.onEnqueue = func(int, []Job, bool) ([]Enqueued, error) {
 		return nil, AtIndex(1, Conflict("another live job has the key"))
 	}
-	_, err = c.EnqueueAll(t.Context(), plainJobs(2))
+	_, err = c.EnqueueAll(t.Context(), plainJobs(2)...)
 	if e, _ := errors.AsType[*Error](err); e == nil || e.Index != 1 || !errors.Is(err, ErrConflict) {
 		t.Errorf("the store's refusal became %v", err)
 	}
 	s.onEnqueue = nil
-	if es, err := c.EnqueueAll(t.Context(), nil); err != nil || len(es) != 0 {
+	if es, err := c.EnqueueAll(t.Context(), nil...); err != nil || len(es) != 0 {
 		t.Errorf("no jobs: %v, %v", es, err)
 	}
-	if es, err := c.EnqueueAll(t.Context(), plainJobs(MaxBatch)); err != nil || len(es) != MaxBatch {
+	if es, err := c.EnqueueAll(t.Context(), plainJobs(MaxBatch)...); err != nil || len(es) != MaxBatch {
 		t.Errorf("a full batch: %d, %v", len(es), err)
 	}
 }
@@ -212,7 +212,7 @@ func TestEnqueuePartialKeepsThePlaces(t *testing.T) {
 	}
 	jobs := plainJobs(6)
 	jobs[0].Kind, jobs[3] = "", nil
-	es, err := c.EnqueuePartial(t.Context(), jobs)
+	es, err := c.EnqueueEach(t.Context(), jobs...)
 	if err != nil || len(es) != 6 {
 		t.Fatal(es, err)
 	}
@@ -228,11 +228,11 @@ func TestEnqueuePartialKeepsThePlaces(t *testing.T) {
 		}
 	}
 	n := len(s.enqueues)
-	if es, err := c.EnqueuePartial(t.Context(), []*Job{{}, nil}); err != nil || es[0].Err == nil || es[1].Err == nil || len(s.enqueues) != n {
+	if es, err := c.EnqueueEach(t.Context(), []*Job{{}, nil}...); err != nil || es[0].Err == nil || es[1].Err == nil || len(s.enqueues) != n {
 		t.Errorf("nothing but bad jobs: %v, %v", es, err)
 	}
 	s.onEnqueue = func(int, []Job, bool) ([]Enqueued, error) { return nil, unknown }
-	if _, err := c.EnqueuePartial(t.Context(), plainJobs(2)); ErrorCode(err) != CodeUnknown {
+	if _, err := c.EnqueueEach(t.Context(), plainJobs(2)...); ErrorCode(err) != CodeUnknown {
 		t.Errorf("an error of the whole call: %v", err)
 	}
 }
@@ -246,7 +246,7 @@ func TestClientConcurrently(t *testing.T) {
 	for w := range callers {
 		wg.Go(func() {
 			for k := range each {
-				es, err := c.EnqueueAll(t.Context(), plainJobs(1+k%3))
+				es, err := c.EnqueueAll(t.Context(), plainJobs(1+k%3)...)
 				if err != nil {
 					t.Error(err)
 					return
@@ -307,14 +307,14 @@ func TestRespondWritesAMessageID(t *testing.T) {
 		t.Errorf("message ids %q, %q", other.MessageID, named.MessageID)
 	}
 	n := len(s.responds)
-	_, err := c.RespondAll(t.Context(), []*Response{{Job: 1}, {Job: -1}})
+	_, err := c.RespondAll(t.Context(), []*Response{{Job: 1}, {Job: -1}}...)
 	refusal(t, err, CodeInvalid, "job")
 	if e, _ := errors.AsType[*Error](err); e.Index != 1 {
 		t.Errorf("%v does not name the second", err)
 	}
 	_, err = c.Respond(t.Context(), nil)
 	refusal(t, err, CodeInvalid, "response")
-	_, err = c.RespondAll(t.Context(), make([]*Response, MaxBatch+1))
+	_, err = c.RespondAll(t.Context(), make([]*Response, MaxBatch+1)...)
 	refusal(t, err, CodeInvalid, "responses")
 	if len(s.responds) != n {
 		t.Error("a bad response reached the store")
@@ -381,24 +381,24 @@ func TestCancelAndRedrive(t *testing.T) {
 		}
 		return Edited{Items: item}, nil
 	}
-	if err := c.Cancel(t.Context(), 7, "ann", "obsolete"); !errors.Is(err, ErrNotFound) {
+	if err := c.As("ann").Cancel(t.Context(), 7, "obsolete"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a job that is not there: %v", err)
 	}
 	item = []EditedItem{{ID: 7, State: Cancelled, Changed: true}}
-	if err := c.Cancel(t.Context(), 7, "ann", "obsolete"); err != nil {
+	if err := c.As("ann").Cancel(t.Context(), 7, "obsolete"); err != nil {
 		t.Error(err)
 	}
 	item = []EditedItem{{ID: 7, State: Completed, Err: Conflict("job 7 is completed")}}
-	if err := c.Redrive(t.Context(), 7, 3, "ann"); !errors.Is(err, ErrConflict) {
+	if err := c.As("ann").Jobs().Redrive(t.Context(), 7); !errors.Is(err, ErrConflict) {
 		t.Errorf("a completed job: %v", err)
 	}
 	want := []Edit{{Action: EditCancel, By: "ann", Reason: "obsolete"}, {Action: EditCancel, By: "ann", Reason: "obsolete"},
-		{Action: EditRedrive, By: "ann", Generation: 3}}
+		{Action: EditRedrive, By: "ann"}}
 	if !reflect.DeepEqual(s.edits, want) {
 		t.Errorf("edits %+v, want %+v", s.edits, want)
 	}
 	s.onEdit = func(Filter, Edit) (Edited, error) { return Edited{}, ErrClosed }
-	if err := c.Cancel(t.Context(), 7, "", ""); !errors.Is(err, ErrClosed) {
+	if err := c.Cancel(t.Context(), 7, ""); !errors.Is(err, ErrClosed) {
 		t.Errorf("a closed store: %v", err)
 	}
 	if err := c.Close(); err != nil || !s.closed || c.Store() != Store(s) {

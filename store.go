@@ -47,29 +47,12 @@ type Store interface {
 	ForgetQueue(ctx context.Context, name string) error
 	// Inbox lists responses, newest first.
 	Inbox(ctx context.Context, f InboxFilter) ([]Response, error)
-	// Status describes the store. The error has CodeSchema if its tables have been migrated to a
-	// version that this program cannot work with.
-	Status(ctx context.Context) (Status, error)
-	// Close ends blocked calls with ErrClosed and releases the database. It may be called again.
-	Close() error
-}
-
-// Holder is an optional ability of a Store: operators hold queues, as handlers do with Hold.
-type Holder interface {
 	// HoldQueue stops starts in a queue for d, up to MaxHold, and replaces an earlier hold; 0 ends
 	// a hold at once and without a ramp. The reason is shown. ErrNotFound: no such queue.
 	HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error
-}
-
-// QueueLister is an optional ability of a Store: it lists queues in pages.
-type QueueLister interface {
 	// ListQueues lists the queues that the Caller in ctx may read jobs of, with counts, in the
 	// order of Queues. ErrNotFound if there is no queue f.After.
 	ListQueues(ctx context.Context, f QueueFilter) (QueuePage, error)
-}
-
-// InboxKeeper is an optional ability of a Store: operators handle responses that no job took.
-type InboxKeeper interface {
 	// EditInbox matches, retries or discards one response. It returns the result of the new
 	// response, or of the discarded one. ErrNotFound if there is no such response; ErrConflict if a
 	// job has it or will get it automatically.
@@ -79,18 +62,10 @@ type InboxKeeper interface {
 	// NearMisses finds up to MaxNearMisses keys, of live jobs and of responses without a job, that
 	// differ from key in case, separators, leading zeros or one character.
 	NearMisses(ctx context.Context, kind, key string) ([]NearMiss, error)
-}
-
-// Explainer is an optional ability of a Store: it explains why a job does not run.
-type Explainer interface {
 	// Why evaluates the gates of the job's queue for it, as the next claim would, or ErrNotFound.
 	Why(ctx context.Context, id ID) (Why, error)
 	// WhyQueue evaluates the gates for the jobs that a claim would take next, or ErrNotFound.
 	WhyQueue(ctx context.Context, queue string) (QueueWhy, error)
-}
-
-// WorkerKeeper is an optional ability of a Store: it lists and drains the workers that use it.
-type WorkerKeeper interface {
 	// Workers lists the workers seen within the last WorkerLife and those that hold leases, in the
 	// order of their ids.
 	Workers(ctx context.Context, f WorkerFilter) ([]WorkerStatus, error)
@@ -99,6 +74,11 @@ type WorkerKeeper interface {
 	// worker keeps claiming, and cannot be undone: start another worker. Draining again is no
 	// error. ErrNotFound if Workers does not list it.
 	DrainWorker(ctx context.Context, worker string) error
+	// Status describes the store. The error has CodeSchema if its tables have been migrated to a
+	// version that this program cannot work with.
+	Status(ctx context.Context) (Status, error)
+	// Close ends blocked calls with ErrClosed and releases the database. It may be called again.
+	Close() error
 }
 
 // MaxWait bounds ClaimRequest.Wait and Filter.Wait; longer is clamped.

@@ -12,7 +12,7 @@ type Claimer interface {
 	// Claim takes ready jobs under leases. It returns at once if there are any; otherwise it waits
 	// up to r.Wait, which covers in-process wake-ups, notifications and long polls. A repeated
 	// claim (same worker, same number) returns the same jobs whose leases are still valid, so a
-	// lost answer loses no job. CodeDrained: see WorkerKeeper.
+	// lost answer loses no job. CodeDrained: see sojourn.Store.DrainWorker.
 	Claim(ctx context.Context, r ClaimRequest) ([]Claimed, error)
 	// Extend prolongs leases to at least now + lease and returns the ended ones as lost.
 	Extend(ctx context.Context, leases []sojourn.Lease) (lost []Lost, err error)

@@ -46,10 +46,13 @@ func inboxQuery(f sojourn.InboxFilter) url.Values {
 			q.Set(name, v)
 		}
 	}
-	for name, n := range map[string]int64{"job": int64(f.Job), "before": f.Before, "limit": int64(f.Limit)} {
+	for name, n := range map[string]int64{"job": int64(f.Job), "limit": int64(f.Limit)} {
 		if n != 0 {
 			q.Set(name, strconv.FormatInt(n, 10))
 		}
+	}
+	if f.After != "" {
+		q.Set("before", f.After)
 	}
 	return q
 }

@@ -42,16 +42,10 @@ type Store struct {
 }
 
 var (
-	_ driver.Store        = (*Store)(nil)
-	_ sojourn.Explainer   = (*Store)(nil)
-	_ sojourn.Holder      = (*Store)(nil)
-	_ driver.Checker      = (*Store)(nil)
-	_ sojourn.InboxKeeper = (*Store)(nil)
-
-	_ sojourn.QueueLister  = (*Store)(nil)
-	_ sojourn.WorkerKeeper = (*Store)(nil)
-	_ access.AuditReader   = (*Store)(nil)
-	_ driver.Repairer      = (*Store)(nil)
+	_ driver.Store       = (*Store)(nil)
+	_ driver.Checker     = (*Store)(nil)
+	_ access.AuditReader = (*Store)(nil)
+	_ driver.Repairer    = (*Store)(nil)
 )
 
 func newStore(base *url.URL, o options) *Store {
@@ -229,7 +223,7 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 	case e.Action == sojourn.EditCancel || e.Action == sojourn.EditFail:
 		how = safe
 	}
-	a, err := post[wire.EditAnswer](ctx, s, "/v1/jobs/edit", wire.EditRequest{Filter: wire.Filter(f), Edit: wire.Edit(e)}, how, 0, func(a wire.EditAnswer) bool { return a.Items != nil })
+	a, err := post[wire.EditAnswer](ctx, s, "/v1/jobs/edit", wire.EditRequest{Filter: wire.FilterOf(f), Edit: wire.Edit(e)}, how, 0, func(a wire.EditAnswer) bool { return a.Items != nil })
 	if err != nil {
 		return sojourn.Edited{}, err
 	}
@@ -238,7 +232,7 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 
 // Find returns jobs.
 func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
-	a, err := post[wire.JobsAnswer](ctx, s, "/v1/jobs/find", wire.Filter(f), looks, min(f.Wait, sojourn.MaxWait), func(a wire.JobsAnswer) bool {
+	a, err := post[wire.JobsAnswer](ctx, s, "/v1/jobs/find", wire.FilterOf(f), looks, min(f.Wait, sojourn.MaxWait), func(a wire.JobsAnswer) bool {
 		return a.Jobs != nil && !slices.ContainsFunc(a.Jobs, func(j wire.JobView) bool { return j.ID <= 0 })
 	})
 	if err != nil {

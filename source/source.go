@@ -66,7 +66,7 @@ type Broker interface {
 
 // Responder stores responses; a *sojourn.Client is one.
 type Responder interface {
-	RespondAll(ctx context.Context, rs []*sojourn.Response) ([]sojourn.Responded, error)
+	RespondAll(ctx context.Context, rs ...*sojourn.Response) ([]sojourn.Responded, error)
 }
 
 // Handled is the result of a message.
@@ -233,7 +233,7 @@ func (s *Source) store(ctx context.Context, rs []*sojourn.Response, of []*Messag
 	}
 	pause := newPause()
 	for {
-		if answers, err = s.to.RespondAll(ctx, rs); err == nil {
+		if answers, err = s.to.RespondAll(ctx, rs...); err == nil {
 			return answers, nil
 		}
 		refusal, _ := errors.AsType[*sojourn.Error](err)

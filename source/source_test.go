@@ -63,7 +63,7 @@ type responder struct {
 	after  func(call int) error // fails after the commit
 }
 
-func (r *responder) RespondAll(ctx context.Context, rs []*sojourn.Response) ([]sojourn.Responded, error) {
+func (r *responder) RespondAll(ctx context.Context, rs ...*sojourn.Response) ([]sojourn.Responded, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.calls++; r.fail != nil {
@@ -159,7 +159,7 @@ func TestEachMessageHasOneEnd(t *testing.T) {
 				t.Errorf("message %d: %q, want %q", i, got, want)
 			}
 		}
-		lies, err := c.Inbox(t.Context(), sojourn.InboxFilter{})
+		lies, err := c.Store().Inbox(t.Context(), sojourn.InboxFilter{})
 		if err != nil || len(lies) != 8 {
 			t.Fatalf("%d lie in the inbox, %v", len(lies), err)
 		}
@@ -451,7 +451,7 @@ func TestConflictsStopNothing(t *testing.T) {
 				t.Errorf("message %d: %s, number %d; want %s", i, got.Outcome, got.Seq, want)
 			}
 		}
-		lies, err := c.Inbox(t.Context(), sojourn.InboxFilter{Outcomes: []sojourn.ResponseOutcome{"conflict"}})
+		lies, err := c.Store().Inbox(t.Context(), sojourn.InboxFilter{Outcomes: []sojourn.ResponseOutcome{"conflict"}})
 		if err != nil || len(lies) != 2 || lies[1].Key != "2" || lies[0].MessageID != "same" || lies[0].Duplicates != 1 {
 			t.Errorf("in the inbox as conflict: %+v, %v", lies, err)
 		}

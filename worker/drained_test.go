@@ -13,7 +13,7 @@ import (
 // lists it under its name.
 func TestRunEndsWhenDrained(t *testing.T) {
 	c := open(t)
-	k := c.Store().(sojourn.WorkerKeeper)
+	k := c.Store()
 	w := worker.New(c, worker.Options{Name: "east-1"})
 	running, goOn := make(chan struct{}), make(chan struct{})
 	worker.Handle(w, sojourn.Kind[struct{}]{Name: "k"}, func(context.Context, *sojourn.Job, struct{}) error {

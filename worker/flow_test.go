@@ -127,7 +127,7 @@ func TestBreakerProbes(t *testing.T) {
 		var opened, before int64
 		eventually(t, "what was claimed before has ended", func() bool {
 			opened = pace(t, c).Until
-			running, err := c.Find(t.Context(), sojourn.Filter{States: []sojourn.State{sojourn.Running}})
+			running, err := c.Store().Find(t.Context(), sojourn.Filter{States: []sojourn.State{sojourn.Running}})
 			before = calls.Load()
 			return err == nil && len(running) == 0 && pace(t, c).Until == opened
 		})
@@ -181,7 +181,7 @@ func TestWindowClosesOverRunningJobs(t *testing.T) {
 			t.Errorf("the step that stops ended with %v", cause)
 		}
 		eventually(t, "the windows hold the next job back", func() bool {
-			why, err := c.Why(t.Context(), waits.ID)
+			why, err := c.Jobs().Why(t.Context(), waits.ID)
 			if err != nil {
 				t.Fatal(err)
 			}

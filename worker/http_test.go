@@ -93,7 +93,7 @@ func TestDrainEndsClaimsBehindProxies(t *testing.T) {
 		if j, err := behind.Get(t.Context(), job.ID); err != nil || j.State != sojourn.Ready {
 			t.Fatalf("after the drain the job is %s, %v", j.State, err)
 		}
-		if err := behind.Cancel(t.Context(), job.ID, "", "over"); err != nil {
+		if err := behind.Cancel(t.Context(), job.ID, "over"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,7 +103,7 @@ func TestDrainEndsClaimsBehindProxies(t *testing.T) {
 func waits(t *testing.T, c *sojourn.Client, w *worker.Worker) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		shown, err := c.Store().(sojourn.WorkerKeeper).Workers(t.Context(), sojourn.WorkerFilter{Workers: []string{w.ID()}})
+		shown, err := c.Store().Workers(t.Context(), sojourn.WorkerFilter{Workers: []string{w.ID()}})
 		if err != nil {
 			t.Fatal(err)
 		}

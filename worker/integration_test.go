@@ -56,7 +56,7 @@ func start(t *testing.T, w *worker.Worker) (stop func() error) {
 
 func enqueue(t *testing.T, c *sojourn.Client, jobs ...*sojourn.Job) {
 	t.Helper()
-	if _, err := c.EnqueueAll(t.Context(), jobs); err != nil {
+	if _, err := c.EnqueueAll(t.Context(), jobs...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -67,7 +67,7 @@ func await(t *testing.T, c *sojourn.Client, id sojourn.ID, states ...sojourn.Sta
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
-		found, err := c.Find(ctx, sojourn.Filter{IDs: []sojourn.ID{id}, States: states, Full: true, Wait: 20 * time.Millisecond})
+		found, err := c.Store().Find(ctx, sojourn.Filter{IDs: []sojourn.ID{id}, States: states, Full: true, Wait: 20 * time.Millisecond})
 		if len(found) == 1 {
 			return &found[0]
 		}
@@ -105,7 +105,7 @@ func TestAwaitAndRespond(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	lines, err := c.Log(t.Context(), job.ID)
+	lines, err := c.Jobs().Log(t.Context(), job.ID)
 	if err != nil || len(lines) != 2 || lines[0].Text != "step n=7 purpose=start" || lines[1].Text != "step n=7 purpose=resume" || lines[0].At.IsZero() {
 		t.Errorf("log %+v, %v", lines, err)
 	}
@@ -201,7 +201,7 @@ func TestCancelReachesTheHandler(t *testing.T) {
 	job := number.New(7)
 	enqueue(t, c, job)
 	await(t, c, job.ID, sojourn.Running)
-	if err := c.Cancel(t.Context(), job.ID, "test", ""); err != nil {
+	if err := c.As("test").Cancel(t.Context(), job.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	select {

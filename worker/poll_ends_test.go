@@ -37,7 +37,7 @@ func TestPollBringsAnError(t *testing.T) {
 		if j.Reason != "declined" || j.Error != "the bank says no" || j.Failures != 1 || j.Crashes != 0 {
 			t.Errorf("wait %d: reason %q, error %q, %d failures, %d crashes", n, j.Reason, j.Error, j.Failures, j.Crashes)
 		}
-		lies, err := c.Inbox(t.Context(), sojourn.InboxFilter{Job: job.ID})
+		lies, err := c.Store().Inbox(t.Context(), sojourn.InboxFilter{Job: job.ID})
 		if err != nil || len(lies) != 1 || lies[0].Source != sojourn.SourcePoll || lies[0].Outcome != sojourn.Applied || !lies[0].Failed {
 			t.Errorf("wait %d: in the inbox %+v, %v", n, lies, err)
 		}
@@ -82,7 +82,7 @@ func TestPollHoldsTheQueue(t *testing.T) {
 	if b, err := c.Get(t.Context(), behind.ID); err != nil || b.State != sojourn.Ready {
 		t.Errorf("the job behind is %s, %v", b.State, err)
 	}
-	history, err := c.History(t.Context(), job.ID)
+	history, err := c.Jobs().History(t.Context(), job.ID)
 	if err != nil || len(history) < 2 || history[1].Outcome != "no_answer" || history[1].Reason != "hold" {
 		t.Errorf("%+v, %v", history, err)
 	}
@@ -103,7 +103,7 @@ func TestPollErrorIsRefused(t *testing.T) {
 	if j := await(t, c, job.ID, sojourn.Failed); j.Failures != 1 || sent != 2 {
 		t.Errorf("%d failures after %d responses, want 1 after 2", j.Failures, sent)
 	}
-	history, err := c.History(t.Context(), job.ID)
+	history, err := c.Jobs().History(t.Context(), job.ID)
 	if err != nil || len(history) < 3 || history[1].Reason != "not now" || history[1].Outcome != "no_answer" {
 		t.Errorf("the history does not say why the first poll brought nothing: %+v, %v", history, err)
 	}

@@ -123,7 +123,7 @@ func TestFinishTx(t *testing.T) {
 			if err := db.QueryRow("select count(*) from app").Scan(&rows); err != nil || rows != c.rows {
 				t.Errorf("%d rows, %v; want %d", rows, err, c.rows)
 			}
-			if lines, err := client.Log(t.Context(), job.ID); err != nil || len(lines) != c.lines {
+			if lines, err := client.Jobs().Log(t.Context(), job.ID); err != nil || len(lines) != c.lines {
 				t.Errorf("log lines %+v, %v; want %d", lines, err, c.lines)
 			}
 			if e := seen.one(t); e.Type != worker.EventFinished || e.State != c.state || (e.Err != nil) != c.err ||
@@ -140,7 +140,7 @@ func TestFinishTxOfALostLease(t *testing.T) {
 	w := worker.New(client, worker.Options{})
 	var finish error
 	worker.Handle(w, number, func(ctx context.Context, job *sojourn.Job, n int) error {
-		if err := client.Cancel(ctx, job.ID, "operator", ""); err != nil {
+		if err := client.As("operator").Cancel(ctx, job.ID, ""); err != nil {
 			return err
 		}
 		tx, err := db.Begin()
@@ -197,7 +197,7 @@ func TestFinishTxRetries(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	jobs, err := client.Find(t.Context(), sojourn.Filter{})
+	jobs, err := client.Store().Find(t.Context(), sojourn.Filter{})
 	states := []sojourn.State{}
 	for _, j := range jobs {
 		states = append(states, j.State)

@@ -68,7 +68,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("%s: attempt %d, failures %d, reason %q\n", job.State, job.Attempt, job.Failures, job.Reason)
-	history, err := client.History(ctx, job.ID)
+	history, err := client.Jobs().History(ctx, job.ID)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func run(ctx context.Context) error {
 	}
 	defer client.Close()
 	jobs := []*sojourn.Job{charge.New("order 42"), fetch.New("slow.example")}
-	if _, err := client.EnqueueAll(ctx, jobs); err != nil {
+	if _, err := client.EnqueueAll(ctx, jobs...); err != nil {
 		return err
 	}
 

@@ -58,7 +58,7 @@ func run(ctx context.Context) error {
 	fmt.Println("relay:", relay(ctx, client, db, func() error { return errors.New("killed between the queue and the outbox") }))
 	fmt.Println("relay:", relay(ctx, client, db, func() error { return nil }))
 
-	jobs, err := client.Find(ctx, sojourn.Filter{Full: true})
+	jobs, err := client.Store().Find(ctx, sojourn.Filter{Full: true})
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func relay(ctx context.Context, client *sojourn.Client, db *sql.DB, between func
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return err
 	}
-	done, err := client.EnqueuePartial(ctx, jobs) // durable when it returns
+	done, err := client.EnqueueEach(ctx, jobs...) // durable when it returns
 	if err != nil {
 		return err
 	}

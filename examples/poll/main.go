@@ -78,7 +78,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("%s: %q, attempt %d, failures %d\n", done.State, done.Result, done.Attempt, done.Failures)
-	history, err := client.History(ctx, job.ID)
+	history, err := client.Jobs().History(ctx, job.ID)
 	if err != nil {
 		return err
 	}

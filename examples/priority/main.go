@@ -36,13 +36,13 @@ func run(ctx context.Context) error {
 		say.New("in a moment, but urgent then", sojourn.Priority(1), sojourn.Delay(time.Second)),
 		say.New("forgotten", sojourn.Priority(900)),
 	}
-	stored, err := client.EnqueueAll(ctx, jobs) // all or none
+	stored, err := client.EnqueueAll(ctx, jobs...) // all or none
 	if err != nil {
 		return err
 	}
 	// What waits can be moved to the front.
 	front := int32(0)
-	_, err = client.Edit(ctx, sojourn.Filter{IDs: []sojourn.ID{stored[5].ID}},
+	_, err = client.Jobs().EditAll(ctx, sojourn.Filter{IDs: []sojourn.ID{stored[5].ID}},
 		sojourn.Edit{Action: sojourn.EditChange, By: "ana", Change: sojourn.Change{Priority: &front}})
 	if err != nil {
 		return err

@@ -52,7 +52,7 @@ func run(ctx context.Context) error {
 			}
 		}
 	}
-	if _, err := client.EnqueueAll(ctx, jobs); err != nil {
+	if _, err := client.EnqueueAll(ctx, jobs...); err != nil {
 		return err
 	}
 

@@ -46,7 +46,7 @@ func run(ctx context.Context) error {
 	}
 	defer client.Close()
 	short, long := export.New(200*time.Millisecond), export.New(time.Hour)
-	if _, err := client.EnqueueAll(ctx, []*sojourn.Job{short, long}); err != nil {
+	if _, err := client.EnqueueAll(ctx, short, long); err != nil {
 		return err
 	}
 

@@ -41,7 +41,7 @@ func run(ctx context.Context) error {
 		for i := range jobs {
 			jobs[i] = visit.New(i, sojourn.Group(region))
 		}
-		if _, err := client.EnqueueAll(ctx, jobs); err != nil {
+		if _, err := client.EnqueueAll(ctx, jobs...); err != nil {
 			return err
 		}
 	}
@@ -57,11 +57,11 @@ func run(ctx context.Context) error {
 		more = len(started) > 0
 	}
 	fmt.Println("in flight:", in)
-	waiting, err := client.Find(ctx, sojourn.Filter{Queue: "default", Next: true, Limit: 1})
+	waiting, err := client.Store().Find(ctx, sojourn.Filter{Queue: "default", Next: true, Limit: 1})
 	if err != nil {
 		return err
 	}
-	why, err := client.Why(ctx, waiting[0].ID)
+	why, err := client.Jobs().Why(ctx, waiting[0].ID)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("order 2 is %s: %s; %d pieces are left\n", done.State, done.Result, left)
-	all, err := client.Find(ctx, sojourn.Filter{})
+	all, err := client.Store().Find(ctx, sojourn.Filter{})
 	if err != nil {
 		return err
 	}

@@ -253,7 +253,7 @@ func TestClaimIsKept(t *testing.T) {
 		}
 	}
 	s.settle(n)
-	running, err := s.client.Find(t.Context(), sojourn.Filter{States: []sojourn.State{sojourn.Running}, Limit: sojourn.MaxFind})
+	running, err := s.client.Store().Find(t.Context(), sojourn.Filter{States: []sojourn.State{sojourn.Running}, Limit: sojourn.MaxFind})
 	if err != nil || len(running) != n {
 		t.Errorf("%d of %d claimed jobs still run, %v", len(running), n, err)
 	}

@@ -44,9 +44,9 @@ func enqueueBatch(c *call, in *enqueueBatchIn) (wire.EnqueueAnswer, error) {
 	}
 	enqueue := c.client.EnqueueAll
 	if in.Body.Partial {
-		enqueue = c.client.EnqueuePartial
+		enqueue = c.client.EnqueueEach
 	}
-	es, err := enqueue(c.ctx, send)
+	es, err := enqueue(c.ctx, send...)
 	return wire.EnqueueAnswer{Jobs: wire.Each(es, wire.EnqueuedOf)}, err
 }
 
@@ -70,12 +70,12 @@ func enqueueRaw(c *call, in *enqueueRawIn) (wire.Enqueued, error) {
 	return c.enqueueAlone(&j)
 }
 
-func listJobs(c *call, in *wire.Filter) (wire.JobsAnswer, error) { return c.find(sojourn.Filter(*in)) }
+func listJobs(c *call, in *wire.Filter) (wire.JobsAnswer, error) { return c.find(in.Domain()) }
 
 type findJobsIn struct{ Body wire.Filter }
 
 func findJobs(c *call, in *findJobsIn) (wire.JobsAnswer, error) {
-	return c.find(sojourn.Filter(in.Body))
+	return c.find(in.Body.Domain())
 }
 
 // find lists jobs. A token that may not see all of them names the queue and the kind that it looks
@@ -211,13 +211,13 @@ func whyJob(c *call, in *jobIn) (sojourn.Why, error) {
 	if err := c.visible(in.ID); err != nil {
 		return sojourn.Why{}, err
 	}
-	return c.client.Why(c.ctx, in.ID)
+	return c.client.Jobs().Why(c.ctx, in.ID)
 }
 
 type editJobsIn struct{ Body wire.EditRequest }
 
 func editJobs(c *call, in *editJobsIn) (wire.EditAnswer, error) {
-	f, e := sojourn.Filter(in.Body.Filter), sojourn.Edit(in.Body.Edit)
+	f, e := in.Body.Filter.Domain(), sojourn.Edit(in.Body.Edit)
 	verb := access.VerbOperate
 	if e.Action == sojourn.EditPurge {
 		verb = access.VerbAdmin

@@ -139,7 +139,7 @@ func (s *site) want(what string, a answer, status int, code string) {
 // stored is how many jobs there are.
 func (s *site) stored() int {
 	s.Helper()
-	jobs, err := s.client.Find(s.Context(), sojourn.Filter{Limit: sojourn.MaxFind})
+	jobs, err := s.client.Store().Find(s.Context(), sojourn.Filter{Limit: sojourn.MaxFind})
 	if err != nil {
 		s.Fatal(err)
 	}

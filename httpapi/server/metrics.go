@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 )
@@ -126,11 +125,10 @@ func metrics(c *call) (any, error) {
 
 // inboxMetrics counts the inbox for callers that may see all of it.
 func (c *call) inboxMetrics(lying *prometheus.GaugeVec) error {
-	keeper, ok := c.store.(sojourn.InboxKeeper)
-	if !ok || !c.who.everywhere(access.VerbRead) {
+	if !c.who.everywhere(access.VerbRead) {
 		return nil
 	}
-	counts, err := keeper.CountInbox(c.ctx)
+	counts, err := c.store.CountInbox(c.ctx)
 	for outcome, n := range counts.Lying {
 		lying.WithLabelValues(string(outcome)).Set(float64(n))
 	}

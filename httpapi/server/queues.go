@@ -39,11 +39,7 @@ func listQueues(c *call, in *listQueuesIn) (wire.QueuesAnswer, error) {
 
 // listPage lists the queues that the caller may see; the store leaves out the others.
 func (c *call) listPage(f sojourn.QueueFilter) (wire.QueuesAnswer, error) {
-	lister, ok := c.store.(sojourn.QueueLister)
-	if !ok {
-		return wire.QueuesAnswer{}, unsupported()
-	}
-	p, err := lister.ListQueues(c.ctx, f)
+	p, err := c.store.ListQueues(c.ctx, f)
 	if p.Queues == nil {
 		p.Queues = []sojourn.QueueStatus{}
 	}
@@ -84,18 +80,14 @@ func holdQueue(c *call, in *holdQueueIn) (wire.Empty, error) {
 	if err := c.who.may(access.VerbOperate, in.Queue, ""); err != nil {
 		return wire.Empty{}, err
 	}
-	h, ok := c.store.(sojourn.Holder)
-	if !ok {
-		return wire.Empty{}, unsupported()
-	}
-	return wire.Empty{}, h.HoldQueue(c.ctx, in.Queue, in.Body.For, in.Body.Reason)
+	return wire.Empty{}, c.store.HoldQueue(c.ctx, in.Queue, in.Body.For, in.Body.Reason)
 }
 
 func whyQueue(c *call, in *queueIn) (sojourn.QueueWhy, error) {
 	if err := c.who.may(access.VerbRead, in.Queue, ""); err != nil {
 		return sojourn.QueueWhy{}, err
 	}
-	return c.client.WhyQueue(c.ctx, in.Queue)
+	return c.client.Queues().Why(c.ctx, in.Queue)
 }
 
 func unsupported() error {

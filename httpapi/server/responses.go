@@ -51,7 +51,7 @@ func listInbox(c *call, in *wire.InboxFilter) (wire.InboxAnswer, error) {
 	if err := c.who.may(access.VerbReadArgs, "", in.Kind); err != nil {
 		return wire.InboxAnswer{}, err
 	}
-	rs, err := c.store.Inbox(c.ctx, sojourn.InboxFilter(*in))
+	rs, err := c.store.Inbox(c.ctx, in.Domain())
 	for i := range rs {
 		rs[i].Token = ""
 	}
@@ -69,14 +69,14 @@ func editInbox(c *call, in *editInboxIn) (sojourn.Responded, error) {
 	if !c.who.anyone {
 		e.By = c.who.by(e.By)
 	}
-	return c.client.EditInbox(c.ctx, e)
+	return c.client.Store().EditInbox(c.ctx, e)
 }
 
 func countInbox(c *call, _ *nothingIn) (sojourn.InboxCounts, error) {
 	if err := c.who.may(access.VerbRead, "", ""); err != nil {
 		return sojourn.InboxCounts{}, err
 	}
-	return c.client.CountInbox(c.ctx)
+	return c.client.Inbox().Counts(c.ctx)
 }
 
 type nearMissesIn struct {
@@ -88,6 +88,6 @@ func nearMisses(c *call, in *nearMissesIn) (wire.NearAnswer, error) {
 	if err := c.who.may(access.VerbRead, "", in.Kind); err != nil {
 		return wire.NearAnswer{}, err
 	}
-	near, err := c.client.NearMisses(c.ctx, in.Kind, in.Key)
+	near, err := c.client.Inbox().NearMisses(c.ctx, in.Kind, in.Key)
 	return wire.NearAnswer{Near: near}, err
 }

@@ -159,7 +159,7 @@ func (s *stream) store(lines [][]byte) error {
 			return err
 		}
 		defer slot.leave()
-		es, err := s.client.EnqueuePartial(s.ctx, jobs)
+		es, err := s.client.EnqueueEach(s.ctx, jobs...)
 		for k, i := range place {
 			if err != nil {
 				answers[i].Error = wire.Item(s.coded(s.r, "", err))

@@ -17,11 +17,7 @@ func listWorkers(c *call, in *listWorkersIn) (wire.WorkersAnswer, error) {
 	if err := c.who.may(access.VerbRead, "", ""); err != nil {
 		return wire.WorkersAnswer{}, err
 	}
-	keeper, ok := c.store.(sojourn.WorkerKeeper)
-	if !ok {
-		return wire.WorkersAnswer{}, unsupported()
-	}
-	workers, err := keeper.Workers(c.ctx, sojourn.WorkerFilter{Workers: in.Workers, After: in.After, Limit: in.Limit})
+	workers, err := c.store.Workers(c.ctx, sojourn.WorkerFilter{Workers: in.Workers, After: in.After, Limit: in.Limit})
 	return wire.WorkersAnswer{Workers: append([]sojourn.WorkerStatus{}, workers...)}, err
 }
 
@@ -33,9 +29,5 @@ func drainWorker(c *call, in *drainWorkerIn) (wire.Empty, error) {
 	if err := c.who.may(access.VerbOperate, "", ""); err != nil {
 		return wire.Empty{}, err
 	}
-	keeper, ok := c.store.(sojourn.WorkerKeeper)
-	if !ok {
-		return wire.Empty{}, unsupported()
-	}
-	return wire.Empty{}, keeper.DrainWorker(c.ctx, in.Worker)
+	return wire.Empty{}, c.store.DrainWorker(c.ctx, in.Worker)
 }

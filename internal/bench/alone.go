@@ -106,7 +106,7 @@ func (s *Sojourn) enqueueKeyed(ctx context.Context, n int, stored func(id sojour
 			jobs[i] = s.job(first + i)
 			jobs[i].Key = s.key(first + i)
 		}
-		done, err := s.Client.EnqueueAll(ctx, jobs)
+		done, err := s.Client.EnqueueAll(ctx, jobs...)
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (a *answering) Enqueue(ctx context.Context, first, n int) error {
 		jobs[i] = a.job(first + i)
 		jobs[i].Key = a.key(first + i)
 	}
-	_, err := a.Client.EnqueueAll(ctx, jobs)
+	_, err := a.Client.EnqueueAll(ctx, jobs...)
 	return err
 }
 

@@ -62,7 +62,7 @@ func (s *Sojourn) Enqueue(ctx context.Context, first, n int) error {
 	for i := range jobs {
 		jobs[i] = s.job(first + i)
 	}
-	_, err := s.Client.EnqueueAll(ctx, jobs)
+	_, err := s.Client.EnqueueAll(ctx, jobs...)
 	return err
 }
 

@@ -163,7 +163,7 @@ func answerLater(ctx context.Context, c *sojourn.Client, r *sojourn.Response) {
 func untilNothingLives(ctx context.Context, c *sojourn.Client) {
 	live := sojourn.Filter{Limit: 1, States: []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Errored}}
 	for {
-		jobs, err := c.Find(ctx, live)
+		jobs, err := c.Store().Find(ctx, live)
 		if err == nil && len(jobs) == 0 || errors.Is(err, context.Canceled) {
 			return
 		}

@@ -100,20 +100,13 @@ func (l *ledger) audit(t *testing.T, file string) (r remains) {
 	}
 	defer c.Close()
 	stored := map[sojourn.ID]sojourn.State{}
-	for after := sojourn.ID(0); ; {
-		jobs, err := c.Find(ctx, sojourn.Filter{After: after, Limit: sojourn.MaxFind})
+	for j, err := range c.Jobs().All(ctx, sojourn.Filter{Limit: sojourn.MaxFind}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, j := range jobs {
-			stored[j.ID], after = j.State, j.ID
-			if j.State != sojourn.Completed {
-				r.stuck++
-				t.Logf("job %d is %s: %s %s", j.ID, j.State, j.Reason, j.Error)
-			}
-		}
-		if len(jobs) < sojourn.MaxFind {
-			break
+		if stored[j.ID] = j.State; j.State != sojourn.Completed {
+			r.stuck++
+			t.Logf("job %d is %s: %s %s", j.ID, j.State, j.Reason, j.Error)
 		}
 	}
 	for id := range l.acked {
@@ -135,26 +128,21 @@ func (l *ledger) audit(t *testing.T, file string) (r remains) {
 // count returns the number of acknowledged responses in the inbox.
 func (l *ledger) count(t *testing.T, c *sojourn.Client) (n int) {
 	t.Helper()
-	for before := int64(0); ; {
-		page, err := c.Inbox(context.Background(), sojourn.InboxFilter{Before: before, Limit: sojourn.MaxFind})
+	for r, err := range c.Inbox().All(context.Background(), sojourn.InboxFilter{Limit: sojourn.MaxFind}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range page {
-			if before = r.Seq; l.answered[r.MessageID] {
-				n++
-			}
-		}
-		if len(page) < sojourn.MaxFind {
-			return n
+		if l.answered[r.MessageID] {
+			n++
 		}
 	}
+	return n
 }
 
 // unexplained counts runs of a handler whose lease has no end in the history.
 func unexplained(t *testing.T, c *sojourn.Client, id sojourn.ID, epochs map[int64]bool) int {
 	t.Helper()
-	history, err := c.History(context.Background(), id)
+	history, err := c.Jobs().History(context.Background(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +227,7 @@ func (l *ledger) lost(t *testing.T, file string) (n int) {
 	for len(ids) > 0 {
 		page := ids[:min(len(ids), sojourn.MaxFind)]
 		ids = ids[len(page):]
-		found, err := c.Find(context.Background(), sojourn.Filter{IDs: page, Limit: sojourn.MaxFind})
+		found, err := c.Store().Find(context.Background(), sojourn.Filter{IDs: page, Limit: sojourn.MaxFind})
 		if err != nil {
 			t.Fatal(err)
 		}

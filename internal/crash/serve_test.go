@@ -306,7 +306,7 @@ func (l *ledger) heard(t *testing.T, file, path string) (ran map[string]int, ove
 				t.Logf("job %d ran at the same time twice: %v", id, of)
 			}
 		}
-		history, err := c.History(t.Context(), id)
+		history, err := c.Jobs().History(t.Context(), id)
 		if err != nil || len(history) < len(of) {
 			t.Errorf("job %d ran %d times and has %d attempts, %v", id, len(of), len(history), err)
 		}

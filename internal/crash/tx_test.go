@@ -134,25 +134,18 @@ func auditChains(t *testing.T, s shop, chains int) (total int) {
 		t.Fatal(err)
 	}
 	completed := 0
-	for after := sojourn.ID(0); ; {
-		jobs, err := s.client.Find(t.Context(), sojourn.Filter{After: after, Limit: sojourn.MaxFind, Full: true})
+	for j, err := range s.client.Jobs().All(t.Context(), sojourn.Filter{Limit: sojourn.MaxFind, Full: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range jobs {
-			l, err := links.Decode(&jobs[i])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if done := jobs[i].State == sojourn.Completed; done != (l.N < next[l.Chain]) || !done && l.N != next[l.Chain] {
-				t.Errorf("job %d, link %+v, is %v, and the chain has %d numbers", jobs[i].ID, l, jobs[i].State, next[l.Chain])
-			} else if done {
-				completed++
-			}
-			after = jobs[i].ID
+		l, err := links.Decode(j)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if len(jobs) < sojourn.MaxFind {
-			break
+		if done := j.State == sojourn.Completed; done != (l.N < next[l.Chain]) || !done && l.N != next[l.Chain] {
+			t.Errorf("job %d, link %+v, is %v, and the chain has %d numbers", j.ID, l, j.State, next[l.Chain])
+		} else if done {
+			completed++
 		}
 	}
 	if completed != total {

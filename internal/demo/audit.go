@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -95,14 +96,14 @@ func auditJobs(ctx context.Context, c *sojourn.Client, l *ledger, r *Report) err
 	rows := map[sojourn.ID]sojourn.Job{}
 	f := sojourn.Filter{Tag: tag, Limit: sojourn.MaxFind}
 	for {
-		page, err := c.Find(ctx, f)
+		page, err := c.Store().Find(ctx, f)
 		if err != nil {
 			return err
 		}
 		for _, j := range page {
 			r.count(j.State)
 			rows[j.ID] = j
-			f.After = j.ID
+			f.After = j.ID.String()
 		}
 		if len(page) < f.Limit {
 			break
@@ -143,7 +144,7 @@ func (r *Report) count(s sojourn.State) {
 // auditHistory wants one end in the history of a final job's generation, and none in that of a live
 // one.
 func auditHistory(ctx context.Context, c *sojourn.Client, j sojourn.Job, r *Report) error {
-	history, err := c.History(ctx, j.ID)
+	history, err := c.Jobs().History(ctx, j.ID)
 	if err != nil {
 		return err
 	}
@@ -184,12 +185,12 @@ func auditInbox(ctx context.Context, c *sojourn.Client, l *ledger, r *Report) er
 func readInbox(ctx context.Context, c *sojourn.Client, name string, seen map[answer]int, r *Report) error {
 	f := sojourn.InboxFilter{Source: name, Limit: sojourn.MaxFind}
 	for {
-		page, err := c.Inbox(ctx, f)
+		page, err := c.Store().Inbox(ctx, f)
 		if err != nil {
 			return err
 		}
 		for _, m := range page {
-			f.Before = m.Seq
+			f.After = strconv.FormatInt(m.Seq, 10)
 			if m.Outcome == "" {
 				r.lost("answer %s has no outcome", m.MessageID)
 				continue

@@ -71,7 +71,7 @@ func TestAuditFindsWhatIsPlanted(t *testing.T) {
 				}
 				note(t, l, entry{Order: n, Job: e.ID})
 			}
-			if err := client.Cancel(ctx, l.sorted()[0], "test", ""); err != nil {
+			if err := client.As("test").Cancel(ctx, l.sorted()[0], ""); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := client.Respond(ctx, response("evt_1", webhook{Order: orderName(2)}, nil)); err != nil {

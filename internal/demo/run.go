@@ -159,7 +159,7 @@ func keepAll(ctx context.Context, c *sojourn.Client, queue string) error {
 // demo, which does in the queues "payments", "exports" and "parcels" as it likes. The error is an
 // *sojourn.Error with CodeConflict.
 func Alone(ctx context.Context, c *sojourn.Client) error {
-	jobs, err := c.Find(ctx, sojourn.Filter{Limit: sojourn.MaxFind})
+	jobs, err := c.Store().Find(ctx, sojourn.Filter{Limit: sojourn.MaxFind})
 	if err != nil {
 		return err
 	}

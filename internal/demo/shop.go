@@ -202,7 +202,7 @@ func (s *shop) withdraw(ctx context.Context, id sojourn.ID, name string, after t
 	if !sleep(ctx, after) {
 		return
 	}
-	if err := s.client.Cancel(context.WithoutCancel(ctx), id, "customer", "withdrawn"); err == nil {
+	if err := s.client.As("customer").Cancel(context.WithoutCancel(ctx), id, "withdrawn"); err == nil {
 		s.stats.event("%s: cancelled by the customer", name)
 	}
 }

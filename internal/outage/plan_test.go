@@ -123,23 +123,16 @@ func (p plan) audit(t *testing.T, c *sojourn.Client, resent int) {
 func (p plan) auditJobs(t *testing.T, c *sojourn.Client) {
 	t.Helper()
 	seen := 0
-	for after := sojourn.ID(0); ; {
-		jobs, err := c.Find(t.Context(), sojourn.Filter{After: after, Limit: sojourn.MaxFind, Full: true})
+	for j, err := range c.Jobs().All(t.Context(), sojourn.Filter{Limit: sojourn.MaxFind, Full: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, j := range jobs {
-			after = j.ID
-			var i int
-			fmt.Sscanf(j.Key, "order-%d", &i)
-			if want := answer(j.Key, i); j.State != sojourn.Completed || string(j.Result) != want {
-				t.Errorf("job %d is %s with the result %s, want %s (%s: %s)", j.ID, j.State, j.Result, want, j.Reason, j.Error)
-			}
-			seen++
+		var i int
+		fmt.Sscanf(j.Key, "order-%d", &i)
+		if want := answer(j.Key, i); j.State != sojourn.Completed || string(j.Result) != want {
+			t.Errorf("job %d is %s with the result %s, want %s (%s: %s)", j.ID, j.State, j.Result, want, j.Reason, j.Error)
 		}
-		if len(jobs) < sojourn.MaxFind {
-			break
-		}
+		seen++
 	}
 	if seen != p.jobs {
 		t.Errorf("there are %d jobs, %d were enqueued", seen, p.jobs)
@@ -149,17 +142,13 @@ func (p plan) auditJobs(t *testing.T, c *sojourn.Client) {
 // inbox reads all responses.
 func inbox(t *testing.T, c *sojourn.Client) (all []sojourn.Response) {
 	t.Helper()
-	for before := int64(0); ; {
-		page, err := c.Inbox(t.Context(), sojourn.InboxFilter{Source: sourceName, Before: before, Limit: sojourn.MaxFind})
+	for r, err := range c.Inbox().All(t.Context(), sojourn.InboxFilter{Source: sourceName, Limit: sojourn.MaxFind}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, page...)
-		if len(page) < sojourn.MaxFind {
-			return all
-		}
-		before = page[len(page)-1].Seq
+		all = append(all, *r)
 	}
+	return all
 }
 
 // enqueue stores the jobs in batches, in the order of their keys.
@@ -169,7 +158,7 @@ func (p plan) enqueue(ctx context.Context, c *sojourn.Client) error {
 		all[i] = ask.New(i, sojourn.Key(key(i)))
 	}
 	for batch := range slices.Chunk(all, 500) {
-		if _, err := c.EnqueueAll(ctx, batch); err != nil {
+		if _, err := c.EnqueueAll(ctx, batch...); err != nil {
 			return err
 		}
 	}

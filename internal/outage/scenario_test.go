@@ -138,7 +138,7 @@ func run(t *testing.T, s server) {
 
 func done(t *testing.T, c *sojourn.Client, p plan) bool {
 	t.Helper()
-	live, err := c.Find(t.Context(), sojourn.Filter{Limit: 1, States: []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Errored}})
+	live, err := c.Store().Find(t.Context(), sojourn.Filter{Limit: 1, States: []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Errored}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
@@ -434,10 +435,11 @@ func (w *where) common(a string, f sojourn.Filter, states sqldb.Ints) {
 	if us := micros(f.CreatedBefore); us != 0 {
 		w.add("j.created_us < %s", us)
 	}
-	if f.After > 0 && f.Newest {
-		w.add(a+".id < %s", int64(f.After))
-	} else if f.After > 0 {
-		w.add(a+".id > %s", int64(f.After))
+	after, _ := strconv.ParseInt(f.After, 10, 64) // Validate has refused other cursors
+	if after > 0 && f.Newest {
+		w.add(a+".id < %s", after)
+	} else if after > 0 {
+		w.add(a+".id > %s", after)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
@@ -97,8 +98,8 @@ func inboxWhere(f sojourn.InboxFilter, codes sqldb.Ints) (q where) {
 	if f.Job > 0 {
 		q.add("job > 0 and job = %s", int64(f.Job))
 	}
-	if f.Before > 0 {
-		q.add("seq < %s", f.Before)
+	if before, _ := strconv.ParseInt(f.After, 10, 64); before > 0 { // Validate has refused other cursors
+		q.add("seq < %s", before)
 	}
 	return q
 }

@@ -135,17 +135,13 @@ func TestRebalance(t *testing.T) {
 	defer first()
 	until("all is handled", func() bool { return handled.Load() >= n })
 	count := func() (n int) {
-		for before := int64(0); ; {
-			page, err := client.Inbox(t.Context(), sojourn.InboxFilter{Before: before, Limit: sojourn.MaxFind})
+		for _, err := range client.Inbox().All(t.Context(), sojourn.InboxFilter{Limit: sojourn.MaxFind}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n += len(page)
-			if len(page) < sojourn.MaxFind {
-				return n
-			}
-			before = page[len(page)-1].Seq
+			n++
 		}
+		return n
 	}
 	until("all is stored", func() bool { return count() == n })
 	t.Logf("%d messages handled %d times", n, handled.Load())

@@ -154,7 +154,7 @@ func (s *stage) unchanged(do func()) {
 
 func (s *stage) everything() string {
 	s.Helper()
-	jobs := must[[]sojourn.Job](s)(s.client.Find(s.Context(), sojourn.Filter{Full: true}))
+	jobs := must[[]sojourn.Job](s)(s.client.Store().Find(s.Context(), sojourn.Filter{Full: true}))
 	return asJSON(s, []any{jobs, s.inbox()})
 }
 
@@ -165,7 +165,7 @@ func asJSON(s *stage, v any) string {
 
 func (s *stage) inbox() []sojourn.Response {
 	s.Helper()
-	return must[[]sojourn.Response](s)(s.client.Inbox(s.Context(), sojourn.InboxFilter{}))
+	return must[[]sojourn.Response](s)(s.client.Store().Inbox(s.Context(), sojourn.InboxFilter{}))
 }
 
 func bearerOf(secret string, pairs ...string) http.Header {

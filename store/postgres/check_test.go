@@ -82,7 +82,7 @@ func TestDoctorReadsInSlices(t *testing.T) {
 		for i := range jobs {
 			jobs[i] = sojourn.NewJob("k", nil)
 		}
-		if _, err := c.EnqueueAll(t.Context(), jobs); err != nil {
+		if _, err := c.EnqueueAll(t.Context(), jobs...); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -41,7 +41,7 @@ func TestCutConnection(t *testing.T) {
 	cancel := func(c *sojourn.Client, id sojourn.ID) error {
 		ctx, cancel := context.WithTimeout(t.Context(), stalledLimit)
 		defer cancel()
-		return c.Cancel(ctx, id, "test", "")
+		return c.As("test").Cancel(ctx, id, "")
 	}
 	if err := cancel(cut, jobs[0]); err != nil { // the statements are prepared
 		t.Fatal(err)

@@ -251,7 +251,7 @@ func (w *twins) editInbox() {
 		e.Kind, e.Key = w.kind(), w.key()
 	}
 	w.compare(fmt.Sprint("EditInbox ", e.Action), func(s driver.Store, _ int) any {
-		return told(s.(sojourn.InboxKeeper).EditInbox(w.ctx, e))
+		return told(s.EditInbox(w.ctx, e))
 	})
 }
 

@@ -152,13 +152,13 @@ func (w *twins) newest(s driver.Store, _ int) any {
 
 func (w *twins) everything(s driver.Store, _ int) any {
 	var all []any
-	for after := sojourn.ID(0); ; {
+	for after := ""; ; {
 		jobs, err := s.Find(w.ctx, sojourn.Filter{After: after, Limit: 500, Full: true})
 		for _, j := range jobs {
 			history, err1 := s.History(w.ctx, j.ID, sojourn.HistoryFilter{Limit: sojourn.MaxFind})
 			lines, err2 := s.Log(w.ctx, j.ID)
 			all = append(all, masked(j), told(history, err1), told(lines, err2))
-			after = j.ID
+			after = j.ID.String()
 		}
 		if len(jobs) < 500 {
 			inbox, err2 := s.Inbox(w.ctx, sojourn.InboxFilter{Limit: sojourn.MaxFind})

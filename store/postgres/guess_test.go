@@ -42,7 +42,7 @@ func TestGuessesAreAsked(t *testing.T) {
 		"a limit of nothing": {set("default", sojourn.QueueSettings{PausedKinds: []string{"k"}}), "", 100},
 		"a default":          {set("default", sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Priority: &priority}}), "mine", priority},
 		"a drain": {func(b *sojourn.Client) error {
-			return b.Store().(sojourn.WorkerKeeper).DrainWorker(context.Background(), "w")
+			return b.Store().DrainWorker(context.Background(), "w")
 		}, "", 100},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestGuessedKeys(t *testing.T) {
 	for range 20 {
 		enqueue(a, time.Now().String())
 	}
-	done, err := a.EnqueueAll(t.Context(), two)
+	done, err := a.EnqueueAll(t.Context(), two...)
 	if err != nil || done[0].Duplicate || !done[1].Duplicate || done[0].ID != done[1].ID {
 		t.Errorf("a key that stands twice: %+v %v", done, err)
 	}

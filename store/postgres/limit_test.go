@@ -45,7 +45,7 @@ func TestLimitOnNodes(t *testing.T) {
 				jobs[k] = asks.New(k, append(options, sojourn.Key(fmt.Sprint("order ", i+k)))...)
 			}
 		}
-		if _, err := c.EnqueueAll(ctx, jobs); err != nil {
+		if _, err := c.EnqueueAll(ctx, jobs...); err != nil {
 			t.Fatal(err)
 		}
 	}

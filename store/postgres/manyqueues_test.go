@@ -40,7 +40,7 @@ func TestNewQueuesAskByIndex(t *testing.T) {
 		if c, err = Open(address, Schema(schema)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.EnqueueAll(ctx, jobs); err != nil {
+		if _, err := c.EnqueueAll(ctx, jobs...); err != nil {
 			t.Fatal(err)
 		}
 		c.Close()

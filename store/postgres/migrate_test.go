@@ -120,7 +120,7 @@ func TestTwoInstances(t *testing.T) {
 		if e, err := c.Enqueue(t.Context(), sojourn.NewJob("k", []byte("1"), sojourn.Key("same"))); err != nil || e.Duplicate {
 			t.Errorf("%+v, %v", e, err)
 		}
-		if jobs, err := c.Find(t.Context(), sojourn.Filter{}); err != nil || len(jobs) != 1 {
+		if jobs, err := c.Store().Find(t.Context(), sojourn.Filter{}); err != nil || len(jobs) != 1 {
 			t.Errorf("%d jobs, %v; want the one of this instance", len(jobs), err)
 		}
 	}

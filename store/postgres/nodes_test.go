@@ -158,7 +158,7 @@ func enqueueMany(c *sojourn.Client, n int) error {
 			jobs = append(jobs, direct.New(i, weight))
 		}
 		if len(jobs) == 100 || i == n-1 {
-			if _, err := c.EnqueueAll(context.Background(), jobs); err != nil {
+			if _, err := c.EnqueueAll(context.Background(), jobs...); err != nil {
 				return err
 			}
 			jobs = nil
@@ -189,7 +189,7 @@ func (w *witness) audit(t *testing.T, c *sojourn.Client, n int) {
 	ctx := context.Background()
 	completed := 0
 	for after := sojourn.ID(0); ; {
-		jobs, err := c.Find(ctx, sojourn.Filter{After: after, Limit: sojourn.MaxFind})
+		jobs, err := c.Store().Find(ctx, sojourn.Filter{After: after, Limit: sojourn.MaxFind})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,17 +243,11 @@ func (w *witness) overlaps(t *testing.T) (steps, overlaps int) {
 func (w *witness) lostAnswers(t *testing.T, c *sojourn.Client) int {
 	t.Helper()
 	stored := map[string]bool{}
-	for before := int64(0); ; {
-		page, err := c.Inbox(context.Background(), sojourn.InboxFilter{Before: before, Limit: sojourn.MaxFind})
+	for r, err := range c.Inbox().All(context.Background(), sojourn.InboxFilter{Limit: sojourn.MaxFind}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range page {
-			stored[r.MessageID], before = true, r.Seq
-		}
-		if len(page) < sojourn.MaxFind {
-			break
-		}
+		stored[r.MessageID] = true
 	}
 	lost := 0
 	for _, id := range w.answered {

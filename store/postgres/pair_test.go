@@ -48,19 +48,19 @@ func (p *pair) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver
 }
 
 func (p *pair) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
-	return p.next().(sojourn.Holder).HoldQueue(ctx, queue, d, reason)
+	return p.next().HoldQueue(ctx, queue, d, reason)
 }
 
 func (p *pair) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
-	return p.next().(sojourn.InboxKeeper).EditInbox(ctx, e)
+	return p.next().EditInbox(ctx, e)
 }
 
 func (p *pair) CountInbox(ctx context.Context) (sojourn.InboxCounts, error) {
-	return p.next().(sojourn.InboxKeeper).CountInbox(ctx)
+	return p.next().CountInbox(ctx)
 }
 
 func (p *pair) NearMisses(ctx context.Context, kind, key string) ([]sojourn.NearMiss, error) {
-	return p.next().(sojourn.InboxKeeper).NearMisses(ctx, kind, key)
+	return p.next().NearMisses(ctx, kind, key)
 }
 
 func (p *pair) IDs(ctx context.Context, n int) (sojourn.ID, error) { return p.next().IDs(ctx, n) }

@@ -179,7 +179,7 @@ func liveTogether(t *testing.T, c *sojourn.Client, from, to int) {
 		jobs = append(jobs, sojourn.NewJob("k", nil, sojourn.Key(key)))
 		answers = append(answers, sojourn.Response{Kind: "k", Key: key, MessageID: key})
 	}
-	if _, err := c.EnqueueAll(t.Context(), jobs); err != nil {
+	if _, err := c.EnqueueAll(t.Context(), jobs...); err != nil {
 		t.Fatal(err)
 	}
 	request := driver.ClaimRequest{Worker: "w", Queues: []string{"default"}, Kinds: []string{"k"}, Max: to - from, Capacity: int64(to - from)}
@@ -306,17 +306,17 @@ func busyDay(t *testing.T, c *sojourn.Client) {
 	must(c.Respond(ctx, &sojourn.Response{Kind: "k", Key: jobs[0].Job.Key})) // late
 	must(s.Sweep(ctx, 100))
 	ids := []sojourn.ID{jobs[1].Job.ID, jobs[2].Job.ID, jobs[3].Job.ID}
-	must(c.Edit(ctx, sojourn.Filter{IDs: ids}, sojourn.Edit{Action: sojourn.EditCancel}))
-	must(c.Edit(ctx, sojourn.Filter{IDs: ids}, sojourn.Edit{Action: sojourn.EditRedrive}))
-	must(c.Edit(ctx, sojourn.Filter{IDs: ids}, sojourn.Edit{Action: sojourn.EditCancel}))
+	must(c.Jobs().EditAll(ctx, sojourn.Filter{IDs: ids}, sojourn.Edit{Action: sojourn.EditCancel}))
+	must(c.Jobs().EditAll(ctx, sojourn.Filter{IDs: ids}, sojourn.Edit{Action: sojourn.EditRedrive}))
+	must(c.Jobs().EditAll(ctx, sojourn.Filter{IDs: ids}, sojourn.Edit{Action: sojourn.EditCancel}))
 	must(c.GetByKey(ctx, "k", jobs[0].Job.Key))
-	must(c.History(ctx, jobs[0].Job.ID))
-	must(c.Log(ctx, jobs[0].Job.ID))
+	must(c.Jobs().History(ctx, jobs[0].Job.ID))
+	must(c.Jobs().Log(ctx, jobs[0].Job.ID))
 	must(s.Inbox(ctx, sojourn.InboxFilter{Job: jobs[1].Job.ID, Limit: 1}))
 	lookAfterInbox(t, c)
 	must(s.Find(ctx, sojourn.Filter{Limit: 10, Full: true}))
 	for _, state := range []sojourn.State{sojourn.Ready, sojourn.Scheduled} { // so that the next day finds its own jobs
-		must(c.Edit(ctx, sojourn.Filter{States: []sojourn.State{state}}, sojourn.Edit{Action: sojourn.EditCancel}))
+		must(c.Jobs().EditAll(ctx, sojourn.Filter{States: []sojourn.State{state}}, sojourn.Edit{Action: sojourn.EditCancel}))
 	}
 }
 
@@ -332,11 +332,11 @@ func lookAfterInbox(t *testing.T, c *sojourn.Client) {
 	}
 	wrong, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: "nobody at all"})
 	must(wrong, err)
-	must(c.EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxMatch, Kind: "k", Key: "a"}))
-	must(c.EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxRetry}))
-	must(c.EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxDiscard}))
-	must(c.CountInbox(ctx))
-	must(c.NearMisses(ctx, "k", "A"))
-	must(c.Inbox(ctx, sojourn.InboxFilter{Outcomes: []sojourn.ResponseOutcome{sojourn.Unmatched, sojourn.Late}, Before: 1 << 40}))
-	must(c.Inbox(ctx, sojourn.InboxFilter{Kind: "k", Key: "a"}))
+	must(c.Store().EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxMatch, Kind: "k", Key: "a"}))
+	must(c.Store().EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxRetry}))
+	must(c.Store().EditInbox(ctx, sojourn.InboxEdit{Seq: wrong.Seq, Action: sojourn.InboxDiscard}))
+	must(c.Inbox().Counts(ctx))
+	must(c.Inbox().NearMisses(ctx, "k", "A"))
+	must(c.Store().Inbox(ctx, sojourn.InboxFilter{Outcomes: []sojourn.ResponseOutcome{sojourn.Unmatched, sojourn.Late}, After: "1099511627776"}))
+	must(c.Store().Inbox(ctx, sojourn.InboxFilter{Kind: "k", Key: "a"}))
 }

@@ -157,7 +157,7 @@ func TestKeyOfAnOpenTransaction(t *testing.T) {
 			t.Errorf("first committed: %v; the second answered %+v", commit, b.es[0])
 		}
 	}
-	jobs, err := c.Find(t.Context(), sojourn.Filter{})
+	jobs, err := c.Store().Find(t.Context(), sojourn.Filter{})
 	if err != nil || len(jobs) != 2 {
 		t.Errorf("%d jobs, %v; want 2", len(jobs), err)
 	}
@@ -183,7 +183,7 @@ func TestIDsSurviveARollback(t *testing.T) {
 			t.Errorf("transaction %d answered %+v for the job %d, which was %d", i, es[0], j.ID, before)
 		}
 	}
-	jobs, err := c.Find(t.Context(), sojourn.Filter{})
+	jobs, err := c.Store().Find(t.Context(), sojourn.Filter{})
 	if err != nil || len(jobs) != 1 {
 		t.Errorf("%d jobs, %v; want 1", len(jobs), err)
 	}
@@ -195,7 +195,7 @@ func TestOthersGoOnBesideFinishTx(t *testing.T) {
 	c, pool, _ := shop(t, itself)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := c.EnqueueAll(ctx, []*sojourn.Job{echo.New(1), echo.New(2)}); err != nil {
+	if _, err := c.EnqueueAll(ctx, echo.New(1), echo.New(2)); err != nil {
 		t.Fatal(err)
 	}
 	request := driver.ClaimRequest{Worker: "w", Number: 1, Queues: []string{sojourn.DefaultQueue}, Kinds: []string{echo.Name}, Max: 2, Capacity: 2,

@@ -33,7 +33,7 @@ func backlog(t *testing.T, c *sojourn.Client, n int) {
 		for i := range jobs {
 			jobs[i] = sojourn.NewJob("k", nil)
 		}
-		if _, err := c.EnqueueAll(t.Context(), jobs); err != nil {
+		if _, err := c.EnqueueAll(t.Context(), jobs...); err != nil {
 			t.Fatal(err)
 		}
 		n -= len(jobs)

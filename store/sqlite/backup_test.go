@@ -35,7 +35,7 @@ func enqueueTest(t *testing.T, c *sojourn.Client, n int) (ids []sojourn.ID) {
 	for i := range jobs {
 		jobs[i] = sojourn.NewJob("mail", bytes.Repeat([]byte("1"), 2000))
 	}
-	if _, err := c.EnqueueAll(context.Background(), jobs); err != nil {
+	if _, err := c.EnqueueAll(context.Background(), jobs...); err != nil {
 		t.Fatal(err)
 	}
 	for _, j := range jobs {

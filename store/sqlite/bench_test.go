@@ -124,7 +124,7 @@ func benchmarkClaim(b *testing.B, sort string, backlog int) {
 				page[i].Kind = "other"
 			}
 		}
-		if _, err := c.EnqueueAll(ctx, page); err != nil {
+		if _, err := c.EnqueueAll(ctx, page...); err != nil {
 			b.Fatal(err)
 		}
 		if sort == "final" {

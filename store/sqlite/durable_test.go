@@ -91,7 +91,7 @@ func (a act) do(ctx context.Context, c *sojourn.Client) (err error) {
 	case "respond":
 		_, err = c.Respond(ctx, &sojourn.Response{Kind: "k", Key: a.Key, MessageID: a.Message})
 	case "cancel":
-		err = c.Cancel(ctx, a.ID, "test", "")
+		err = c.As("test").Cancel(ctx, a.ID, "")
 	default:
 		err = fmt.Errorf("no act is called %q", a.Op)
 	}
@@ -120,7 +120,7 @@ func actChild(path, encoded string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.Find(context.Background(), sojourn.Filter{}); err != nil {
+	if _, err := c.Store().Find(context.Background(), sojourn.Filter{}); err != nil {
 		return err
 	}
 	fmt.Println("ready")
@@ -211,7 +211,7 @@ var acknowledgements = []acknowledgement{
 		return expect(err == nil && j.State == sojourn.Completed, err, j)
 	}, inState(sojourn.Completed)},
 	{"history", running, func(ctx context.Context, c *sojourn.Client, a act) error {
-		h, err := c.History(ctx, a.ID)
+		h, err := c.Jobs().History(ctx, a.ID)
 		return expect(len(h) == 1, err, h)
 	}, inState(sojourn.Completed)},
 	{"cancel", func(ctx context.Context, c *sojourn.Client) (act, error) {
@@ -221,14 +221,14 @@ var acknowledgements = []acknowledgement{
 		}
 		a.Op = "cancel"
 		return a, err
-	}, func(ctx context.Context, c *sojourn.Client, a act) error { return c.Cancel(ctx, a.ID, "test", "") }, inState(sojourn.Cancelled)},
+	}, func(ctx context.Context, c *sojourn.Client, a act) error { return c.As("test").Cancel(ctx, a.ID, "") }, inState(sojourn.Cancelled)},
 	{"respond", func(context.Context, *sojourn.Client) (act, error) {
 		return act{Op: "respond", Key: "key", Message: "m"}, nil
 	}, func(ctx context.Context, c *sojourn.Client, a act) error {
 		r, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: a.Key, MessageID: a.Message})
 		return expect(r.Outcome == sojourn.Duplicate, err, r)
 	}, func(ctx context.Context, c *sojourn.Client, _ act) error {
-		found, err := c.Inbox(ctx, sojourn.InboxFilter{})
+		found, err := c.Store().Inbox(ctx, sojourn.InboxFilter{})
 		return expect(len(found) == 1, err, found)
 	}},
 }

@@ -133,7 +133,7 @@ func TestOneFailureInAGroup(t *testing.T) {
 	if sojourn.ErrorCode(errs[2]) != sojourn.CodeUnavailable {
 		t.Error(errs[2])
 	}
-	jobs, err := c.Find(context.Background(), sojourn.Filter{})
+	jobs, err := c.Store().Find(context.Background(), sojourn.Filter{})
 	if err != nil || len(jobs) != 4 {
 		t.Errorf("%d jobs stored, %v", len(jobs), err)
 	}

@@ -67,7 +67,7 @@ func benchmarkGates(b *testing.B, settings sojourn.QueueSettings, flight int, lo
 				}
 				page[i] = sojourn.NewJob("k", nil, sojourn.Group(group))
 			}
-			_, err := c.EnqueueAll(ctx, page)
+			_, err := c.EnqueueAll(ctx, page...)
 			must(err)
 		}
 	}

@@ -62,7 +62,7 @@ func TestGroupOfEnqueues(t *testing.T) {
 	if done[1].ID != done[3].ID || done[1].ID != done[4].ID || done[1].Duplicate == done[3].Duplicate || !done[4].Replaced {
 		t.Errorf("one key: %+v", done)
 	}
-	jobs, err := c.Find(ctx, sojourn.Filter{Full: true})
+	jobs, err := c.Store().Find(ctx, sojourn.Filter{Full: true})
 	if err != nil || len(jobs) != 2 {
 		t.Fatalf("%d jobs stored, %v", len(jobs), err)
 	}
@@ -117,7 +117,7 @@ func TestGroupOfFinishes(t *testing.T) {
 		t.Errorf("the key was free by then: %+v", again)
 	}
 	for i, rows := range []int{1, 1} {
-		if h, err := c.History(ctx, jobs[i].Job.ID); err != nil || len(h) != rows {
+		if h, err := c.Jobs().History(ctx, jobs[i].Job.ID); err != nil || len(h) != rows {
 			t.Errorf("job %d has the history %+v, %v", i, h, err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestGroupOfResponses(t *testing.T) {
 	if got[2].Seq != got[0].Seq || got[4].Job == 0 || got[5].Job != jobs[2].Job.ID {
 		t.Errorf("%+v", got)
 	}
-	if inbox, err := c.Inbox(ctx, sojourn.InboxFilter{}); err != nil || len(inbox) != 5 {
+	if inbox, err := c.Store().Inbox(ctx, sojourn.InboxFilter{}); err != nil || len(inbox) != 5 {
 		t.Errorf("%d responses: %v", len(inbox), err)
 	}
 }

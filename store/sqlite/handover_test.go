@@ -52,7 +52,7 @@ func TestHandOver(t *testing.T) {
 		}
 		first, second := blockedClaim(t.Context(), s, "first", 2), blockedClaim(t.Context(), s, "second", 2)
 		watched.updates.Store(0)
-		if _, err := c.EnqueueAll(t.Context(), batchOf(5)); err != nil {
+		if _, err := c.EnqueueAll(t.Context(), batchOf(5)...); err != nil {
 			t.Fatal(err)
 		}
 		if watched.updates.Load() != 1 {
@@ -120,7 +120,7 @@ func TestNoHandOverThroughGates(t *testing.T) {
 		}
 		first, second := blockedClaim(t.Context(), s, "first", 2), blockedClaim(t.Context(), s, "second", 2)
 		watched.updates.Store(0)
-		if _, err := c.EnqueueAll(t.Context(), batchOf(2)); err != nil {
+		if _, err := c.EnqueueAll(t.Context(), batchOf(2)...); err != nil {
 			t.Fatal(err)
 		}
 		var got claimed

@@ -33,7 +33,7 @@ func TestNewQueuesAskByIndex(t *testing.T) {
 		for i := range jobs {
 			jobs[i] = sojourn.NewJob("k", nil, sojourn.Queue(fmt.Sprintf("q-%d-%d", round, i)))
 		}
-		if _, err := c.EnqueueAll(ctx, jobs); err != nil {
+		if _, err := c.EnqueueAll(ctx, jobs...); err != nil {
 			t.Fatal(err)
 		}
 		costs = append(costs, cost{len(r.seen), r.rows, r.runs})

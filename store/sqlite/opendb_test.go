@@ -293,7 +293,7 @@ func TestHardLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if jobs, err := c.Find(t.Context(), sojourn.Filter{}); err != nil || len(jobs) != 1 {
+	if jobs, err := c.Store().Find(t.Context(), sojourn.Filter{}); err != nil || len(jobs) != 1 {
 		t.Errorf("%d jobs, %v", len(jobs), err)
 	}
 }

@@ -77,7 +77,7 @@ func TestOwnerIsBornLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sojourn.NewClient(s).EnqueueAll(t.Context(), batchOf(100)); err != nil {
+	if _, err := sojourn.NewClient(s).EnqueueAll(t.Context(), batchOf(100)...); err != nil {
 		t.Fatal(err)
 	}
 	swept := make(chan error)
@@ -129,7 +129,7 @@ func TestOwnersBesideSweeps(t *testing.T) {
 	defer close(stop)
 	for range 30 {
 		c := openSynced(t, path, nil, Relaxed())
-		if _, err := c.EnqueueAll(t.Context(), batchOf(100)); err != nil {
+		if _, err := c.EnqueueAll(t.Context(), batchOf(100)...); err != nil {
 			t.Fatal(err)
 		}
 		jobs, err := claimHundred(t.Context(), c)

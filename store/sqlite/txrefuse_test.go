@@ -120,7 +120,7 @@ func TestRefusedTransactions(t *testing.T) {
 			t.Error(name, err)
 		}
 	}
-	jobs, err := c.Find(t.Context(), sojourn.Filter{})
+	jobs, err := c.Store().Find(t.Context(), sojourn.Filter{})
 	if err != nil || len(jobs) > 0 {
 		t.Errorf("jobs %v, %v", jobs, err)
 	}
@@ -221,7 +221,7 @@ func TestDeferredTransaction(t *testing.T) {
 	if err := stale.Rollback(); err != nil {
 		t.Error(err)
 	}
-	jobs, err := c.Find(t.Context(), sojourn.Filter{})
+	jobs, err := c.Store().Find(t.Context(), sojourn.Filter{})
 	if err != nil || len(jobs) != 2 {
 		t.Errorf("%d jobs, %v; want the second and the fourth", len(jobs), err)
 	}
@@ -252,7 +252,7 @@ func TestCallInsideATransaction(t *testing.T) {
 	if _, err := c.Enqueue(t.Context(), j); err != nil {
 		t.Error(err)
 	}
-	jobs, err := c.Find(t.Context(), sojourn.Filter{})
+	jobs, err := c.Store().Find(t.Context(), sojourn.Filter{})
 	if err != nil || len(jobs) != 1 || jobs[0].ID != j.ID {
 		t.Errorf("jobs %v, %v; want one", jobs, err)
 	}

@@ -49,7 +49,7 @@ func (s *scene) audit() {
 		kept[r.Job]++
 	}
 	for after := sojourn.ID(0); ; {
-		jobs, err := s.store.Find(s.ctx, sojourn.Filter{After: after, Limit: sojourn.MaxFind, Full: true})
+		jobs, err := s.store.Find(s.ctx, sojourn.Filter{After: cursor(after), Limit: sojourn.MaxFind, Full: true})
 		s.must(err, "Find")
 		if len(jobs) == 0 {
 			break
@@ -158,4 +158,12 @@ func text(v any) string {
 		return err.Error()
 	}
 	return string(b)
+}
+
+// cursor is Filter.After behind a job; 0 is the start.
+func cursor(after sojourn.ID) string {
+	if after == 0 {
+		return ""
+	}
+	return after.String()
 }

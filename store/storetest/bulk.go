@@ -53,7 +53,7 @@ func editAll(s *scene) {
 	ids := s.mixed()
 	for _, e := range edits() {
 		before := []string{s.picture(ids[0]), s.picture(ids[1]), s.picture(ids[2])}
-		for _, f := range []sojourn.Filter{{}, {Limit: 1, Newest: true, After: ids[1], Full: true}} {
+		for _, f := range []sojourn.Filter{{}, {Limit: 1, Newest: true, After: ids[1].String(), Full: true}} {
 			_, err := s.store.Edit(s.ctx, f, e)
 			s.refused(err, sojourn.CodeInvalid, "an edit without a condition: "+string(e.Action))
 		}

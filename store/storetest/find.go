@@ -76,9 +76,9 @@ func findFailed(s *scene) {
 	}
 	f := sojourn.Filter{States: []sojourn.State{sojourn.Failed}, Reason: "declined", Newest: true, Limit: 2}
 	s.finds(f, ids[2], ids[1])
-	f.After = ids[1]
+	f.After = ids[1].String()
 	s.finds(f, ids[0])
-	f.After = ids[0]
+	f.After = ids[0].String()
 	s.finds(f)
 	s.finds(sojourn.Filter{States: []sojourn.State{sojourn.Failed}, Reason: "other"})
 }
@@ -103,7 +103,7 @@ func findPages(s *scene) {
 				s.Fatalf("a page of 7 has %d jobs", len(page))
 			}
 			got = append(got, page...)
-			f.After = page[len(page)-1]
+			f.After = page[len(page)-1].String()
 		}
 		if !slices.Equal(got, want) {
 			s.Fatalf("the pages (newest %v) gave %v, want %v", newest, got, want)
@@ -183,7 +183,7 @@ func findClient(s *scene) {
 	s.is(err, sojourn.ErrNotFound, "Get of an unknown id")
 	_, err = c.GetByKey(s.ctx, charge, "k")
 	s.is(err, sojourn.ErrNotFound, "GetByKey of an unknown key")
-	s.is(c.Cancel(s.ctx, 1<<40, "ops", ""), sojourn.ErrNotFound, "Cancel of an unknown id")
+	s.is(c.As("ops").Cancel(s.ctx, 1<<40, ""), sojourn.ErrNotFound, "Cancel of an unknown id")
 	j := sojourn.NewJob(charge, []byte(`"in"`), sojourn.Key("k"))
 	e, err := c.Enqueue(s.ctx, j)
 	s.must(err, "Enqueue")
@@ -206,13 +206,16 @@ func findClient(s *scene) {
 	got, err := c.GetByKey(s.ctx, charge, "k")
 	s.must(err, "GetByKey")
 	same(s, "args", string(got.Args), `"in"`)
-	s.must(c.Cancel(s.ctx, e.ID, "ops", "asked"), "Cancel")
-	s.must(c.Cancel(s.ctx, e.ID, "ops", "asked"), "a second Cancel")
+	s.must(c.As("ops").Cancel(s.ctx, e.ID, "asked"), "Cancel")
+	s.must(c.As("ops").Cancel(s.ctx, e.ID, "asked"), "a second Cancel")
 	got, err = c.Wait(s.ctx, e.ID)
 	s.must(err, "Wait")
 	same(s, "state", got.State, sojourn.Cancelled)
-	s.must(c.Redrive(s.ctx, e.ID, 1, "ops"), "Redrive")
-	s.is(c.Redrive(s.ctx, e.ID, 1, "ops"), sojourn.ErrConflict, "a repeated Redrive")
+	redrive := sojourn.Edit{Action: sojourn.EditRedrive, Generation: 1}
+	_, err = c.As("ops").Jobs().Edit(s.ctx, e.ID, redrive)
+	s.must(err, "Redrive")
+	_, err = c.As("ops").Jobs().Edit(s.ctx, e.ID, redrive)
+	s.is(err, sojourn.ErrConflict, "a repeated Redrive")
 	s.advance(sojourn.IDLife + time.Minute) // the client draws a new block by itself
 	fresh := sojourn.NewJob(charge, nil)
 	_, err = c.Enqueue(s.ctx, fresh)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -48,8 +49,8 @@ func inboxList(s *scene) {
 	}
 	finds(sojourn.InboxFilter{}, 4, 3, 2, 1, 0)
 	finds(sojourn.InboxFilter{Limit: 2}, 4, 3)
-	finds(sojourn.InboxFilter{Limit: 2, Before: seqs[3]}, 2, 1)
-	finds(sojourn.InboxFilter{Limit: 2, Before: seqs[1]}, 0)
+	finds(sojourn.InboxFilter{Limit: 2, After: strconv.FormatInt(seqs[3], 10)}, 2, 1)
+	finds(sojourn.InboxFilter{Limit: 2, After: strconv.FormatInt(seqs[1], 10)}, 0)
 	finds(sojourn.InboxFilter{Job: id}, 3, 2, 1)
 	finds(sojourn.InboxFilter{Source: "webhook"}, 2)
 	finds(sojourn.InboxFilter{Kind: "refund"}, 4)
@@ -134,25 +135,16 @@ func inboxParked(s *scene) {
 	same(s, "kept", len(s.inbox(sojourn.InboxFilter{Source: "bank"})), 0)
 }
 
-func (s *scene) keeper() sojourn.InboxKeeper {
-	s.Helper()
-	k, ok := s.store.(sojourn.InboxKeeper)
-	if !ok {
-		s.Skip("this store keeps no inbox")
-	}
-	return k
-}
-
 func (s *scene) editInbox(e sojourn.InboxEdit) sojourn.Responded {
 	s.Helper()
-	r, err := s.keeper().EditInbox(s.ctx, e)
+	r, err := s.store.EditInbox(s.ctx, e)
 	s.must(err, "EditInbox")
 	return r
 }
 
 func (s *scene) inboxRefuses(code string, e sojourn.InboxEdit) {
 	s.Helper()
-	_, err := s.keeper().EditInbox(s.ctx, e)
+	_, err := s.store.EditInbox(s.ctx, e)
 	s.refused(err, code, text(e))
 }
 
@@ -290,7 +282,7 @@ func inboxCounts(s *scene) {
 	s.editInbox(sojourn.InboxEdit{Seq: gone.Seq, Action: sojourn.InboxDiscard})
 	s.finish(completed(s.claim()), sojourn.Completed)
 	s.respond("k", message("bank", "m2"))
-	counts, err := s.keeper().CountInbox(s.ctx)
+	counts, err := s.store.CountInbox(s.ctx)
 	s.must(err, "CountInbox")
 	same(s, "lying", text(counts.Lying), text(map[sojourn.ResponseOutcome]int64{sojourn.Early: 1, sojourn.Late: 1, sojourn.Stale: 0, sojourn.Unmatched: 0,
 		sojourn.Parked: 0, sojourn.Discarded: 1, sojourn.Conflicting: 0}))
@@ -310,7 +302,7 @@ func inboxNear(s *scene) {
 	upper := s.respond("INV_43")
 	near := func(key string, want ...sojourn.NearMiss) {
 		s.Helper()
-		got, err := s.keeper().NearMisses(s.ctx, charge, key)
+		got, err := s.store.NearMisses(s.ctx, charge, key)
 		s.must(err, "NearMisses")
 		if !slices.Equal(got, want) {
 			s.Fatalf("near %s is %v, want %v", key, got, want)
@@ -322,6 +314,6 @@ func inboxNear(s *scene) {
 	s.sweep()
 	near("inv-43", sojourn.NearMiss{Key: "INV_43", Seq: s.lies(upper.Seq, sojourn.Unmatched).Seq})
 	near("other")
-	_, err := s.keeper().NearMisses(s.ctx, charge, "")
+	_, err := s.store.NearMisses(s.ctx, charge, "")
 	s.refused(err, sojourn.CodeInvalid, "no key")
 }

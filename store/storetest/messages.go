@@ -221,7 +221,7 @@ func messagesByHand(s *scene) {
 	s.became(s.editInbox(sojourn.InboxEdit{Seq: conflict.Seq, Action: sojourn.InboxMatch, Job: other.Job.ID, By: "ann"}), sojourn.Applied, other.Job.ID)
 	conflict = s.respond("k", message("bank", "evt_1"), body("perhaps"), keepConflict)
 	s.became(s.editInbox(sojourn.InboxEdit{Seq: conflict.Seq, Action: sojourn.InboxDiscard, By: "ann"}), sojourn.Discarded, c.Job.ID)
-	counts, err := s.keeper().CountInbox(s.ctx)
+	counts, err := s.store.CountInbox(s.ctx)
 	s.must(err, "CountInbox")
 	same(s, "conflicts", counts.Lying[sojourn.Conflicting], 2)
 }

@@ -224,13 +224,8 @@ func holdRamp(s *scene) {
 	same(s, "jobs after the ramp", len(s.claimMany(upTo(1000))), 269)
 }
 
-// holder is the store's ability to be held by an operator.
 func (s *scene) hold(queue string, d time.Duration, reason string) error {
-	h, ok := s.store.(sojourn.Holder)
-	if !ok {
-		s.Skip("the store is no sojourn.Holder")
-	}
-	return h.HoldQueue(s.ctx, queue, d, reason)
+	return s.store.HoldQueue(s.ctx, queue, d, reason)
 }
 
 func holdByOperator(s *scene) {

@@ -364,15 +364,13 @@ func pollGates(s *scene) {
 	s.claimNone("the rate is used up", polling)
 	s.advance(time.Minute)
 	same(s, "purpose", s.claim(polling).Purpose, sojourn.PurposePoll)
-	if h, ok := s.store.(sojourn.Holder); ok {
-		s.must(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{}), "SetQueue")
-		s.must(h.HoldQueue(s.ctx, line, time.Hour, "told so"), "HoldQueue")
-		s.sweep()
-		s.advance(time.Minute)
-		s.sweep() // the poll step was lost; it is due again
-		s.advance(time.Minute)
-		s.claimNone("the queue is held", polling)
-	}
+	s.must(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{}), "SetQueue")
+	s.must(s.store.HoldQueue(s.ctx, line, time.Hour, "told so"), "HoldQueue")
+	s.sweep()
+	s.advance(time.Minute)
+	s.sweep() // the poll step was lost; it is due again
+	s.advance(time.Minute)
+	s.claimNone("the queue is held", polling)
 }
 
 func pollRoom(s *scene) {

@@ -215,7 +215,7 @@ func cloneFinal(s *scene) {
 		s.Fatalf("cancel of a failed job says %q", text)
 	}
 	s.setQueue(line, sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Policy: sojourn.Policy{Deadline: time.Hour}}})
-	e, err := c.Clone(s.ctx, done.ID)
+	e, err := c.Jobs().Clone(s.ctx, done.ID)
 	s.must(err, "Clone")
 	same(s, "another id", e.ID != done.ID && !e.Duplicate, true)
 	j := s.get(e.ID)
@@ -223,11 +223,11 @@ func cloneFinal(s *scene) {
 		text([]any{done.Kind, done.Queue, done.Key, done.Group, done.Tags, done.Meta, done.Priority, done.Weight, string(done.Args), done.ContentType, done.Policy}))
 	same(s, "of its own life", text([]any{j.State, j.Generation, j.Attempt, j.Epoch}), text([]any{sojourn.Ready, 1, 0, 0}))
 	s.state(done.ID, sojourn.Completed)
-	_, err = c.Clone(s.ctx, done.ID)
+	_, err = c.Jobs().Clone(s.ctx, done.ID)
 	s.is(err, sojourn.ErrConflict, "a clone whose key a live job has")
-	e, err = c.Clone(s.ctx, done.ID, sojourn.Key("k2"))
+	e, err = c.Jobs().Clone(s.ctx, done.ID, sojourn.Key("k2"))
 	s.must(err, "Clone with another key")
 	same(s, "its key", s.get(e.ID).Key, "k2")
-	_, err = c.Clone(s.ctx, 1<<40)
+	_, err = c.Jobs().Clone(s.ctx, 1<<40)
 	s.is(err, sojourn.ErrNotFound, "a clone of an unknown job")
 }

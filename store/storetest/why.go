@@ -20,18 +20,9 @@ var whyTrials = []trial{
 	{"why of a queue", "For a queue, why counts what holds its jobs back.", "spec:K8", whyQueue},
 }
 
-func (s *scene) explainer() sojourn.Explainer {
-	s.Helper()
-	e, ok := s.store.(sojourn.Explainer)
-	if !ok {
-		s.Skip("the store is no sojourn.Explainer")
-	}
-	return e
-}
-
 func (s *scene) why(id sojourn.ID) sojourn.Why {
 	s.Helper()
-	w, err := s.explainer().Why(s.ctx, id)
+	w, err := s.store.Why(s.ctx, id)
 	s.must(err, "Why %d", id)
 	if w.ID != id || w.Waits == "" || w.Claimable && w.Gate != "" {
 		s.Fatalf("why of job %d is %+v", id, w)
@@ -64,7 +55,7 @@ func whyStates(s *scene) {
 	if w := s.why(s.errored().Job.ID); !w.Claimable || !strings.Contains(w.Waits, "retry policy") {
 		s.Fatalf("why of an errored job is %+v", w)
 	}
-	if _, err := s.explainer().Why(s.ctx, s.id()); !errors.Is(err, sojourn.ErrNotFound) {
+	if _, err := s.store.Why(s.ctx, s.id()); !errors.Is(err, sojourn.ErrNotFound) {
 		s.Fatalf("why of no job: %v", err)
 	}
 	id := s.enqueue(ofKind("nobody_knows"))
@@ -200,18 +191,18 @@ func whyQueue(s *scene) {
 	s.enqueueMany(6, sojourn.Group("east"))
 	s.enqueueMany(3)
 	same(s, "jobs of the first claim", len(s.claimMany(upTo(5))), 5)
-	w, err := s.explainer().WhyQueue(s.ctx, line)
+	w, err := s.store.WhyQueue(s.ctx, line)
 	s.must(err, "WhyQueue")
 	if w.Asked != 4 || w.Open != 0 || len(w.Held) != 1 || w.Held[0].Jobs != 4 || w.Held[0].Gate.Name != sojourn.GateGroup || w.Held[0].ID == 0 {
 		s.Fatalf("why of the queue is %+v, want 4 jobs held by the limit of their group", w)
 	}
 	s.must(s.hold(line, time.Minute, ""), "HoldQueue")
-	w, err = s.explainer().WhyQueue(s.ctx, line)
+	w, err = s.store.WhyQueue(s.ctx, line)
 	s.must(err, "WhyQueue")
 	if len(w.Held) != 1 || w.Held[0].Gate.Name != sojourn.GateHold || w.Held[0].Jobs != 4 || w.Pace.HoldUntil == 0 {
 		s.Fatalf("why of a queue on hold is %+v", w)
 	}
-	if _, err := s.explainer().WhyQueue(context.Background(), "nobody"); !errors.Is(err, sojourn.ErrNotFound) {
+	if _, err := s.store.WhyQueue(context.Background(), "nobody"); !errors.Is(err, sojourn.ErrNotFound) {
 		s.Fatalf("why of no queue: %v", err)
 	}
 }

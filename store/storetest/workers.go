@@ -15,18 +15,9 @@ var workerTrials = []trial{
 
 func (s *scene) workers(f sojourn.WorkerFilter) []sojourn.WorkerStatus {
 	s.Helper()
-	ws, err := s.workerKeeper().Workers(s.ctx, f)
+	ws, err := s.store.Workers(s.ctx, f)
 	s.must(err, "Workers")
 	return ws
-}
-
-func (s *scene) workerKeeper() sojourn.WorkerKeeper {
-	s.Helper()
-	k, ok := s.store.(sojourn.WorkerKeeper)
-	if !ok {
-		s.Skip("the store is no sojourn.WorkerKeeper")
-	}
-	return k
 }
 
 func called(name string) wish { return func(r *driver.ClaimRequest) { r.Name = name } }
@@ -59,7 +50,7 @@ func workersListed(s *scene) {
 	same(s, "what w3 runs", all[2].Running, int64(1))
 	s.at("w2 was seen", all[1].SeenAt, began)
 	same(s, "a page", workerIDs(s.workers(sojourn.WorkerFilter{Limit: 1, After: "w1"})), "w2")
-	_, err := s.workerKeeper().Workers(s.ctx, sojourn.WorkerFilter{Limit: -1})
+	_, err := s.store.Workers(s.ctx, sojourn.WorkerFilter{Limit: -1})
 	s.refused(err, sojourn.CodeInvalid, "a page of -1")
 
 	s.advance(lease / 2)
@@ -79,7 +70,7 @@ func workersListed(s *scene) {
 }
 
 func workerDrained(s *scene) {
-	k := s.workerKeeper()
+	k := s.store
 	s.is(k.DrainWorker(s.ctx, "w1"), sojourn.ErrNotFound, "a worker that nobody knows")
 	first := s.enqueue()
 	mine := s.claim(by("w1"))

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -38,6 +39,36 @@ type InboxFilter struct {
 	Source   string                    `json:"source,omitempty" query:"source"`
 	Before   int64                     `json:"before,omitempty" query:"before" doc:"the last seq of the page before"`
 	Limit    int                       `json:"limit,omitempty" query:"limit" doc:"1 to 1,000; default 100"`
+}
+
+// FilterOf is f for the wire.
+func FilterOf(f sojourn.Filter) Filter {
+	return Filter{f.IDs, f.Kind, f.Key, f.Queue, f.States, f.Group, f.Tag, f.Reason, f.CreatedAfter, f.CreatedBefore, sojourn.ID(number(f.After)), f.Limit, f.Newest,
+		f.Next, f.Full, f.Wait}
+}
+
+// Domain is f for a store.
+func (f Filter) Domain() sojourn.Filter {
+	return sojourn.Filter{IDs: f.IDs, Kind: f.Kind, Key: f.Key, Queue: f.Queue, States: f.States, Group: f.Group, Tag: f.Tag, Reason: f.Reason, CreatedAfter: f.CreatedAfter,
+		CreatedBefore: f.CreatedBefore, After: cursor(int64(f.After)), Limit: f.Limit, Newest: f.Newest, Next: f.Next, Full: f.Full, Wait: f.Wait}
+}
+
+// Domain is f for a store.
+func (f InboxFilter) Domain() sojourn.InboxFilter {
+	return sojourn.InboxFilter{Outcomes: f.Outcomes, Kind: f.Kind, Key: f.Key, Job: f.Job, Source: f.Source, After: cursor(f.Before), Limit: f.Limit}
+}
+
+// number is the number of a cursor. The client has validated it.
+func number(after string) int64 {
+	n, _ := strconv.ParseInt(after, 10, 64)
+	return n
+}
+
+func cursor(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // Response is sojourn.Response with TTL, which the former omits from its JSON.

@@ -61,7 +61,7 @@ func Day(t testing.TB, c *sojourn.Client) {
 			jobs = append(jobs, sojourn.NewJob("k", nil, sojourn.Queue(Queue), sojourn.Group(fmt.Sprint("group-", n%5)), sojourn.Weight(int32(n%4)),
 				sojourn.Key(fmt.Sprint(i, "-", n))))
 		}
-		_, err := c.EnqueueAll(ctx, jobs)
+		_, err := c.EnqueueAll(ctx, jobs...)
 		must(err)
 		must(s.SetQueue(ctx, Queue, settings))
 		for round := range 3 {
@@ -81,13 +81,13 @@ func Day(t testing.TB, c *sojourn.Client) {
 				_, err := c.Respond(ctx, &sojourn.Response{Kind: "k", Key: claimed[0].Job.Key})
 				must(err)
 			}
-			must(c.HoldQueue(ctx, Queue, 0, ""))
+			must(c.Queues().Hold(ctx, Queue, 0, ""))
 		}
-		_, err = c.Why(ctx, jobs[len(jobs)-1].ID)
+		_, err = c.Jobs().Why(ctx, jobs[len(jobs)-1].ID)
 		must(err)
-		_, err = c.WhyQueue(ctx, Queue)
+		_, err = c.Queues().Why(ctx, Queue)
 		must(err)
-		_, err = c.Find(ctx, sojourn.Filter{Queue: Queue, Next: true, Limit: 10})
+		_, err = c.Store().Find(ctx, sojourn.Filter{Queue: Queue, Next: true, Limit: 10})
 		must(err)
 	}
 }
@@ -110,7 +110,7 @@ func Crowd(t testing.TB, c *sojourn.Client, groups int) {
 			jobs[i] = sojourn.NewJob("k", nil, sojourn.Queue(Queue), sojourn.Group(group))
 		}
 		for at := 0; at < groups; at += sojourn.MaxBatch {
-			if _, err := c.EnqueueAll(ctx, jobs[at:min(at+sojourn.MaxBatch, groups)]); err != nil {
+			if _, err := c.EnqueueAll(ctx, jobs[at:min(at+sojourn.MaxBatch, groups)]...); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -203,7 +203,7 @@ func Polls(t *testing.T, c *sojourn.Client, n int) driver.ClaimRequest {
 	for i := range jobs {
 		jobs[i] = sojourn.NewJob("polled", nil, sojourn.Key(fmt.Sprint(i)))
 	}
-	if _, err := c.EnqueueAll(t.Context(), jobs); err != nil {
+	if _, err := c.EnqueueAll(t.Context(), jobs...); err != nil {
 		t.Fatal(err)
 	}
 	r := driver.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"polled"}, Max: n, Capacity: int64(n)}

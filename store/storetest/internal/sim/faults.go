@@ -59,7 +59,7 @@ func (f *faulty) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.
 
 // EditInbox is for stores that keep an inbox.
 func (f *faulty) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
-	return through(f, func() (sojourn.Responded, error) { return f.Store.(sojourn.InboxKeeper).EditInbox(ctx, e) })
+	return through(f, func() (sojourn.Responded, error) { return f.Store.EditInbox(ctx, e) })
 }
 
 func (f *faulty) Edit(ctx context.Context, filter sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {

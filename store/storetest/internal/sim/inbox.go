@@ -103,9 +103,6 @@ func (r *run) editInbox(e sojourn.InboxEdit) {
 // editInboxSome edits the inbox as an operator does: mostly responses without a job, now and then
 // responses that a job has taken or attached.
 func (r *run) editInboxSome() {
-	if _, ok := r.store.Store.(sojourn.InboxKeeper); !ok {
-		return
-	}
 	all := r.m.responses(func(*message) bool { return true })
 	lying := slices.DeleteFunc(slices.Clone(all), func(s *message) bool { return s.outcome == sojourn.Applied })
 	if len(lying) == 0 || r.chance(10) {

@@ -172,7 +172,7 @@ func micros(t time.Time) int64 {
 func (r *run) audit() {
 	r.tick()
 	var found []sojourn.Job
-	for after := sojourn.ID(0); ; {
+	for after := ""; ; {
 		page, err := r.store.Find(r.ctx, sojourn.Filter{After: after, Limit: sojourn.MaxFind, Full: true})
 		if err != nil {
 			r.fail("Find: %v", err)
@@ -180,7 +180,7 @@ func (r *run) audit() {
 		if found = append(found, page...); len(page) == 0 {
 			break
 		}
-		after = page[len(page)-1].ID
+		after = page[len(page)-1].ID.String()
 	}
 	ids := slices.Collect(maps.Keys(r.m.jobs))
 	for _, j := range found {
