@@ -188,21 +188,14 @@ func (w *witness) audit(t *testing.T, c *sojourn.Client, n int) {
 	t.Helper()
 	ctx := context.Background()
 	completed := 0
-	for after := sojourn.ID(0); ; {
-		jobs, err := c.Store().Find(ctx, sojourn.Filter{After: after, Limit: sojourn.MaxFind})
+	for j, err := range c.Jobs().All(ctx, sojourn.Filter{Limit: sojourn.MaxFind}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, j := range jobs {
-			after = j.ID
-			if j.State == sojourn.Completed {
-				completed++
-			} else {
-				t.Errorf("job %d is %s: %s %s", j.ID, j.State, j.Reason, j.Error)
-			}
-		}
-		if len(jobs) < sojourn.MaxFind {
-			break
+		if j.State == sojourn.Completed {
+			completed++
+		} else {
+			t.Errorf("job %d is %s: %s %s", j.ID, j.State, j.Reason, j.Error)
 		}
 	}
 	if completed != n {

@@ -63,6 +63,26 @@ func (p *pair) NearMisses(ctx context.Context, kind, key string) ([]sojourn.Near
 	return p.next().NearMisses(ctx, kind, key)
 }
 
+func (p *pair) Why(ctx context.Context, id sojourn.ID) (sojourn.Why, error) {
+	return p.next().Why(ctx, id)
+}
+
+func (p *pair) WhyQueue(ctx context.Context, queue string) (sojourn.QueueWhy, error) {
+	return p.next().WhyQueue(ctx, queue)
+}
+
+func (p *pair) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.QueuePage, error) {
+	return p.next().ListQueues(ctx, f)
+}
+
+func (p *pair) Workers(ctx context.Context, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
+	return p.next().Workers(ctx, f)
+}
+
+func (p *pair) DrainWorker(ctx context.Context, worker string) error {
+	return p.next().DrainWorker(ctx, worker)
+}
+
 func (p *pair) IDs(ctx context.Context, n int) (sojourn.ID, error) { return p.next().IDs(ctx, n) }
 
 func (p *pair) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, error) {
