@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 )
@@ -79,6 +81,9 @@ func Handle[T any](w *Worker, k sojourn.Kind[T], fn func(ctx context.Context, jo
 		h.run = w.o.Middleware[i](h.run)
 	}
 	w.handlers[k.Name] = h
+	if q := cmp.Or(k.Queue, sojourn.DefaultQueue); !slices.Contains(w.ofKinds, q) {
+		w.ofKinds = append(w.ofKinds, q)
+	}
 }
 
 // undecodable is the error of args that do not decode.

@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -34,9 +35,10 @@ type Options struct {
 	// capacity. After it the worker takes no other jobs until this one fits, or until nothing runs
 	// if it is heavier than Concurrency. Default 5 s, -1 for never.
 	ReserveAfter time.Duration
-	// Queues are the queues to take jobs from, each once. Default: sojourn.DefaultQueue.
+	// Queues are the queues to take jobs from, each once. Default: those of Shares, else those of
+	// the kinds that it handles (Kind.Queue), which then take turns as with RoundRobin.
 	Queues []string
-	// Order says which queue comes first. Default: InOrder.
+	// Order says which of Queues comes first. Default: InOrder.
 	Order Order
 	// Shares are the proportions in which the queues get claims while all have jobs, 1 to 1,000 for
 	// each of Queues. They replace Order.
@@ -77,7 +79,7 @@ func (o Options) withDefaults() (Options, error) {
 	err := o.validate()
 	o.Queues = slices.Clone(o.Queues)
 	if len(o.Queues) == 0 {
-		o.Queues = []string{sojourn.DefaultQueue}
+		o.Queues = slices.Sorted(maps.Keys(o.Shares))
 	}
 	if o.Concurrency == 0 {
 		o.Concurrency = DefaultConcurrency
@@ -161,9 +163,12 @@ func (o Options) validateQueues() error {
 	}
 	queues := o.Queues
 	if len(queues) == 0 {
-		queues = []string{sojourn.DefaultQueue}
+		queues = slices.Collect(maps.Keys(o.Shares))
 	}
 	for q, n := range o.Shares {
+		if err := sojourn.ValidName("shares", q); err != nil {
+			return err
+		}
 		if !slices.Contains(queues, q) {
 			return sojourn.Invalid("shares", "%.64q is not among the queues", q)
 		}

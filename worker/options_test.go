@@ -36,7 +36,7 @@ func TestBadOptions(t *testing.T) {
 	more := []Options{
 		{Concurrency: sojourn.MaxWeight + 1}, {MinConcurrency: -1}, {MinConcurrency: 11}, {Lease: 2 * time.Hour}, {Queues: []string{"no spaces"}},
 		{RespondURL: "https://"}, {RespondURL: "ftp://shop.example"}, {RespondURL: "https://shop.example/?a=b"},
-		{Shares: map[string]int{"a": 1}}, {Shares: map[string]int{"default": 0}}, {Order: RoundRobin, Shares: map[string]int{"default": 1}},
+		{Shares: map[string]int{"no spaces": 1}}, {Queues: []string{"b"}, Shares: map[string]int{"a": 1}}, {Shares: map[string]int{"default": 0}}, {Order: RoundRobin, Shares: map[string]int{"default": 1}},
 	}
 	for i, o := range more {
 		w := New(sojourn.NewClient(newFake()), o)

@@ -37,6 +37,7 @@ type Worker struct {
 	phase    byte // random, see spread
 	log      *slog.Logger
 	handlers map[string]*handling
+	ofKinds  []string // queues of the kinds in handlers, in the order of Handle
 	order    *order
 
 	mu      sync.Mutex // guards the fields below
@@ -56,7 +57,6 @@ func New(c *sojourn.Client, o Options) *Worker {
 	}
 	w.phase = w.id[len(w.id)-1] // random too
 	w.log = o.Logger.With("worker", o.Name)
-	w.order = newOrder(o)
 	return w
 }
 
@@ -120,6 +120,12 @@ func (w *Worker) begin(ctx context.Context) (*run, error) {
 	defer w.mu.Unlock()
 	if w.busy {
 		return nil, sojourn.Invalid("run", "the worker runs already")
+	}
+	if w.order == nil {
+		if len(w.o.Queues) == 0 {
+			w.o.Queues, w.o.Order = w.ofKinds, RoundRobin
+		}
+		w.order = newOrder(w.o)
 	}
 	w.started, w.busy = true, true
 	r := &run{
