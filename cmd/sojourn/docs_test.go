@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 )
 
 // TestReferenceIsComplete holds docs/reference/cli.md against the program: each command has a
@@ -43,7 +45,7 @@ func TestReferenceIsComplete(t *testing.T) {
 			}
 		})
 	}
-	root := (&app{env: os.Getenv}).root()
+	root := newRoot(&cli.App{Env: os.Getenv})
 	walk(root)
 	root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if !strings.Contains(text, "`--"+f.Name) {

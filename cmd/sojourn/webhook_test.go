@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
@@ -33,7 +34,7 @@ func TestWebhookCommand(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var out strings.Builder
-	a := &app{out: &out, err: errs, in: strings.NewReader(""), env: func(name string) string {
+	a := &cli.App{Out: &out, Err: errs, In: strings.NewReader(""), Env: func(name string) string {
 		return map[string]string{"SHOP": "a secret of 16 bytes or more"}[name]
 	}}
 	ended := make(chan int, 1)
@@ -64,7 +65,7 @@ func TestWebhookCommand(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	stop()
-	if code := <-ended; code != exitOK {
+	if code := <-ended; code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	if text := out.String(); !strings.Contains(text, "202 early shop\n") || !strings.Contains(text, "401 bad_signature \n") {

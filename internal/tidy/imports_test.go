@@ -75,7 +75,13 @@ var direction = []row{
 	{dir: "examples/...", may: []string{".", "worker", "store/...", "sojourntest", "rule/...", "httpapi/...", "source/...", "examples/...", "modernc.org/sqlite", "github.com/nats-io/nats.go/...", "github.com/twmb/franz-go/pkg/kgo", "github.com/rabbitmq/amqp091-go"},
 		because: "an example shows what a user may do, so nothing internal"},
 	{dir: "bench/...", may: []string{".", "internal/bench", "store/...", "httpapi/...", "*"}, because: "a module of its own measures the stores beside others"},
-	{dir: "cmd/...", may: []string{"./...", "*"}, because: "only the command wires"},
+	{dir: "cmd/sojourn/internal/terminal", because: "pure text"},
+	{dir: "cmd/sojourn/internal/parse", may: []string{".", "cmd/sojourn/internal/terminal"}, not: []string{"net", "os", "database"},
+		because: "it reads the values of flags"},
+	{dir: "cmd/sojourn/internal/cli", may: []string{".", "rule", "store", "cmd/sojourn/internal/terminal", "github.com/spf13/..."}, not: []string{"net", "database"},
+		because: "it is below all commands and knows none"},
+	{dir: "cmd/sojourn/internal/...", may: []string{"./...", "*"}, not: []string{"database"}, because: "the commands, a package for each noun"},
+	{dir: "cmd/sojourn", may: []string{"cmd/sojourn/internal/...", "github.com/spf13/..."}, not: []string{"net", "database"}, because: "it only puts the commands together"},
 }
 
 // testOnly are modules that tests may link and programs may not.
@@ -309,7 +315,9 @@ func TestImportsArePlanted(t *testing.T) {
 		imports("store/storetest/a.go", "github.com/google/go-cmp/cmp"), breach("store/storetest/a.go", module+"/store/sqlite"),
 		breach("internal/demo/a.go", module+"/store/sqlite"), imports("internal/demo/a.go", "net/http"),
 		breach("examples/a/a.go", module+"/internal/sqlstore"), imports("examples/a/a.go", module+"/store/sqlite"),
-		imports("cmd/sojourn/a.go", module+"/internal/demo"), imports("cmd/sojourn/a.go", "github.com/spf13/cobra"),
+		imports("cmd/sojourn/internal/democmd/a.go", module+"/internal/demo"), imports("cmd/sojourn/a.go", "github.com/spf13/cobra"),
+		breach("cmd/sojourn/a.go", module+"/store"), imports("cmd/sojourn/a.go", module+"/cmd/sojourn/internal/jobcmd"),
+		breach("cmd/sojourn/internal/cli/a.go", module+"/cmd/sojourn/internal/jobcmd"), breach("cmd/sojourn/internal/terminal/a.go", module),
 		planted{"elsewhere/a.go", "package a\n", "elsewhere/a.go:1: no line of the table"},
 	)
 	law(testModules).finds(t,
