@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -9,16 +8,19 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
+	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
 
 // AsJSON reports whether the output is JSON.
 func (a *App) AsJSON() bool { return a.Output == "json" }
 
-// JSON writes v on one line.
+// JSON writes v on one line, in the form of the HTTP API.
 func (a *App) JSON(v any) error {
-	e := json.NewEncoder(a.Out)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	b, err := jsonform.Marshal(v)
+	if err == nil {
+		_, err = a.Out.Write(append(b, '\n'))
+	}
+	return err
 }
 
 // JSONLines writes each of list on a line of its own.

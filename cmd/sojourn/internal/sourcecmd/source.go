@@ -3,7 +3,6 @@ package sourcecmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,11 +33,16 @@ func (a *app) command() *cobra.Command {
 	return cli.Group("source", "deliver responses from brokers and webhooks to jobs, as a file configures", a.lsCommand(), a.checkCommand(), a.testCommand(), a.runCommand())
 }
 
+// load reads a file of sources, and warns if other users can write it.
+func (a *app) load(file string) ([]sourcefile.Source, error) {
+	_ = a.CheckMode(file, false)
+	return sourcefile.Load(file)
+}
+
 func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls FILE", Short: "list the sources of a file and their missing secrets", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		_ = a.CheckMode(args[0], false)
-		list, err := sourcefile.Load(args[0])
+		list, err := a.load(args[0])
 		if err != nil {
 			return err
 		}
@@ -150,8 +154,7 @@ func (a *app) testCommand() *cobra.Command {
 }
 
 func (a *app) oneSource(file, name string) (sourcefile.Source, error) {
-	_ = a.CheckMode(file, false)
-	list, err := sourcefile.Load(file)
+	list, err := a.load(file)
 	if err != nil {
 		return sourcefile.Source{}, err
 	}
@@ -181,14 +184,14 @@ func pairs(flag string, list []string) (map[string]string, error) {
 
 // verdict is what a source makes of a message.
 type verdict struct {
-	Outcome   string          `json:"outcome"`
-	Signature string          `json:"signature,omitempty"` // of a webhook
-	Kind      string          `json:"kind,omitempty"`
-	Key       string          `json:"key,omitempty"`
-	MessageID string          `json:"message_id,omitempty"`
-	Reason    string          `json:"reason,omitempty"`
-	Error     string          `json:"error,omitempty"`
-	Body      json.RawMessage `json:"body,omitempty"`
+	Outcome   string `json:"outcome"`
+	Signature string `json:"signature,omitempty"` // of a webhook
+	Kind      string `json:"kind,omitempty"`
+	Key       string `json:"key,omitempty"`
+	MessageID string `json:"message_id,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Error     string `json:"error,omitempty"`
+	Body      []byte `json:"body,omitempty"`
 }
 
 func (a *app) test(ctx context.Context, s sourcefile.Source, m *source.Message) error {
@@ -228,7 +231,7 @@ func (a *app) sayVerdict(v verdict, r *sojourn.Response) error {
 
 func (a *app) printVerdict(v verdict, r *sojourn.Response) error {
 	if a.AsJSON() {
-		if r != nil && json.Valid(r.Body) {
+		if r != nil {
 			v.Body = r.Body
 		}
 		return a.JSON(v)
@@ -257,8 +260,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print a line for each message")
 	hooks.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		_ = a.CheckMode(args[0], false)
-		list, err := sourcefile.Load(args[0])
+		list, err := a.load(args[0])
 		if err != nil {
 			return err
 		}
@@ -269,15 +271,8 @@ func (a *app) runCommand() *cobra.Command {
 			}
 			list = []sourcefile.Source{s}
 		}
-		for _, s := range list {
-			if s.Endpoint == nil {
-				continue
-			}
-			e, err := s.Endpoint()
-			if err != nil {
-				return err
-			}
-			hooks.o.Endpoints = append(hooks.o.Endpoints, e)
+		if hooks.o.Endpoints, err = endpoints(list); err != nil {
+			return err
 		}
 		hooks.silent = !verbose
 		if err := hooks.validate(); err != nil {

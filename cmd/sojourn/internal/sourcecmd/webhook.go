@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -19,15 +20,18 @@ import (
 	"github.com/sojourn-queue/sojourn/source/webhook"
 )
 
-const webhookHelp = `Receives responses over HTTP on a separate port: signed webhooks of the senders in a file, and requests to response links.
+const webhookHelp = `Receives responses over HTTP on a separate port: signed webhooks of the senders in a file of sources, and requests to response links.
+Brokers of the file are left to "sojourn source run", which runs brokers and webhooks together.
 
-  [[endpoint]]
-  name      = "bank"                          # POST /webhook/bank
-  signature = "standard"                      # standard, github, stripe, or bearer
+  [[source]]
+  name = "bank"                                   # POST /webhook/bank
+  kind = '"charge_card"'                          # rules in CEL
+  key  = 'body.order'
+
+  [source.webhook]
+  signature = "standard"                          # standard, github, stripe, or bearer
   secrets   = ["BANK_SECRET", "BANK_SECRET_OLD"]  # environment variables; all but the first may be empty
-  kinds     = ["charge_card"]                 # kinds that it may answer; "*" is all
-  kind      = '"charge_card"'                 # rules in CEL, as for sources
-  key       = 'body.order'
+  kinds     = ["charge_card"]                     # kinds that it may answer; "*" is all
 
 With the signature bearer and without rules, the sender names kind and key in the path: POST /respond/{kind}/{key}.
 Without FILE it accepts only response links: POST /respond/{token}.`
@@ -45,22 +49,43 @@ func (a *app) webhookCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "webhook [FILE]", Short: "receive responses over HTTP", Long: webhookHelp, Args: cobra.MaximumNArgs(1)}
 	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.check, "check", false, "only check the file")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			_ = a.CheckMode(args[0], false)
-			if f.o.Endpoints, err = sourcefile.Endpoints(args[0], a.Env); err != nil {
+			list, err := a.load(args[0])
+			if err == nil {
+				f.o.Endpoints, err = endpoints(list)
+			}
+			if err != nil {
 				return err
+			}
+			if len(f.o.Endpoints) == 0 {
+				return sojourn.Invalid("file", "%s has no webhook; give a [[source]] the table webhook", args[0])
 			}
 		}
 		if err := f.validate(); err != nil {
 			return err
 		}
 		if f.check {
-			return a.Printf("%s\n", terminal.Plural(len(f.o.Endpoints), "endpoint"))
+			return a.Printf("%s\n", terminal.Plural(len(f.o.Endpoints), "webhook"))
 		}
 		return a.With(func(c *sojourn.Client) error { return a.receive(cmd.Context(), c, f) })
 	}
 	return cmd
+}
+
+// endpoints returns the webhooks among the sources of a file, with their secrets.
+func endpoints(list []sourcefile.Source) (all []webhook.Endpoint, err error) {
+	for _, s := range list {
+		if s.Endpoint == nil {
+			continue
+		}
+		e, err := s.Endpoint()
+		if err != nil {
+			return nil, sojourn.Invalid("source", "source %.64q: %s", s.Options.Name, strings.TrimPrefix(err.Error(), "sojourn: "))
+		}
+		all = append(all, e)
+	}
+	return all, nil
 }
 
 func (f *webhookFlags) add(fl *pflag.FlagSet) {

@@ -1,4 +1,8 @@
-package wire
+// Package jsonform is the one form of JSON that the HTTP API and the command share. Durations are
+// strings with a unit, such as "90s". Bytes (args, result, checkpoint, body) are either any JSON
+// value, which represents its own text, or {"$base64": "…"}. Field names and constant values are
+// those of the Go types.
+package jsonform
 
 import (
 	"bytes"
@@ -13,9 +17,27 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/sojourn-queue/sojourn"
 )
+
+// MaxDepth bounds how deep values are nested, in requests and in bytes that are shown as JSON.
+const MaxDepth = 64
+
+var common = json.JoinOptions(jsonv1.OmitEmptyWithLegacySemantics(true), jsontext.PreserveRawStrings(true), json.Deterministic(true),
+	json.WithUnmarshalers(json.JoinUnmarshalers(durationUnmarshaler, bytesUnmarshaler, nameUnmarshalers)))
+
+// Plain is the form for people and for clients that read JSON: bytes that are JSON are shown as
+// JSON, without the white space between its parts, and text that is not UTF-8 is mended.
+var Plain = json.JoinOptions(common, jsontext.AllowInvalidUTF8(true), json.WithMarshalers(json.JoinMarshalers(plainMarshaler, durationMarshaler, nameMarshalers)))
+
+// Exact is the form that gives every byte back. It reads text that is not UTF-8 from base64.
+var Exact = json.JoinOptions(common, json.WithMarshalers(json.JoinMarshalers(exactMarshaler, textMarshaler, durationMarshaler, nameMarshalers)),
+	json.WithUnmarshalers(json.JoinUnmarshalers(textUnmarshaler, durationUnmarshaler, bytesUnmarshaler, nameUnmarshalers)))
+
+// Marshal encodes v in the plain form, on one line.
+func Marshal(v any) ([]byte, error) { return json.Marshal(v, Plain) }
 
 // base64Name is the only member of the object that represents bytes.
 const base64Name = "$base64"
@@ -40,7 +62,27 @@ var exactMarshaler = json.MarshalToFunc(func(e *jsontext.Encoder, b []byte) erro
 })
 
 func shown(b []byte) bool {
-	return depth(b) <= MaxDepth/2 && jsontext.Value(b).IsValid() && string(b) != "null" && !bytes.Contains(b, []byte(base64Name))
+	return Depth(b) <= MaxDepth/2 && jsontext.Value(b).IsValid() && string(b) != "null" && !bytes.Contains(b, []byte(base64Name))
+}
+
+// Depth returns the nesting depth of a JSON document. For other input the result is meaningless.
+func Depth(b []byte) (deepest int) {
+	now, text := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			text = !text
+		case text && c == '\\':
+			i++
+		case text:
+		case c == '{' || c == '[':
+			now++
+			deepest = max(deepest, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return deepest
 }
 
 func writeBase64(e *jsontext.Encoder, b []byte) error {
