@@ -2,6 +2,8 @@
 // docs/reference/cli.md.
 package main
 
+//go:generate go test -run ^TestReferenceIsFresh$ -update
+
 import (
 	"context"
 	"os"

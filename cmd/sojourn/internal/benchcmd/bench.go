@@ -56,13 +56,13 @@ func (a *app) command() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{Use: "bench [SCENARIO...]", Short: "measure the throughput and latency of this machine and a store", Long: benchHelp(), Args: cobra.ArbitraryArgs}
 	fl := cmd.Flags()
-	fl.IntVar(&f.config.Jobs, "jobs", bench.DefaultJobs, "jobs per measurement; bulk uses 10 times as many")
-	fl.StringVar(&f.producers, "producers", bench.DefaultProducers, "`numbers` of enqueuing goroutines, separated by commas; bulk uses those up to 64")
+	fl.IntVar(&f.config.Jobs, "jobs", bench.DefaultJobs, "jobs per measurement; bulk uses 10 times as many, the warm-up a tenth")
+	fl.StringVar(&f.producers, "producers", bench.DefaultProducers, "`numbers` of enqueuing goroutines, separated by commas, each a measurement of its own; bulk uses those up to 64")
 	fl.IntVar(&f.config.Batch, "batch", bench.DefaultBatch, "jobs per call in bulk, 1 to 1000")
 	fl.StringVar(&f.backlog, "backlog", strconv.Itoa(bench.DefaultBacklog), "backlog sizes for claim: `numbers` of ready jobs, such as 10000,1000000")
-	fl.StringVar(&f.awaiting, "awaiting", bench.DefaultAwaiting, "`numbers` of awaiting jobs, some of which get a response, such as 100,100000")
+	fl.StringVar(&f.awaiting, "awaiting", bench.DefaultAwaiting, "`numbers` of awaiting jobs, some of which get a response, 4 and 64 at a time, such as 100,100000")
 	fl.IntVar(&f.config.Runs, "runs", bench.DefaultRuns, "runs of each case that is compared with another, in turn; the result is the median")
-	fl.DurationVar(&f.config.Within, "within", bench.DefaultWithin, "stop a measurement after this time")
+	fl.DurationVar(&f.config.Within, "within", bench.DefaultWithin, "stop a measurement after this time, and mark it as cut")
 	fl.BoolVar(&f.used, "used", false, "allow a store that already has jobs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error

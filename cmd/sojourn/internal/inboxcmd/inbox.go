@@ -38,10 +38,10 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "list responses, newest first", Args: cobra.NoArgs}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&outcomes, "outcome", nil, "`outcomes`: applied, early, late, stale, unmatched, parked, discarded, conflict; duplicates are counted on the first response")
-	fl.StringVar(&f.Kind, "kind", "", "kind")
-	fl.StringVar(&f.Key, "key", "", "key")
-	fl.Int64Var(&job, "job", 0, "`id` of the job")
-	fl.StringVar(&f.Source, "source", "", "source")
+	fl.StringVar(&f.Kind, "kind", "", "only responses for this kind")
+	fl.StringVar(&f.Key, "key", "", "only responses for this key")
+	fl.Int64Var(&job, "job", 0, "only responses for the job with this `id`")
+	fl.StringVar(&f.Source, "source", "", "only responses from this source")
 	fl.IntVar(&f.Limit, "limit", 100, "responses per page, 1 to 1000")
 	fl.Int64Var(&f.Before, "before", 0, "continue after this `seq`, the last one of the previous page")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -55,7 +55,7 @@ func (a *app) bulkCommand(use, short string, f *bulkFlags, fill func(b *bulk)) *
 	cmd.Flags().StringVar(&f.by, "by", "", "user name for the history (default $USER)")
 	cmd.Flags().StringVar(&f.why, "why", "", "reason for the history")
 	cmd.Flags().BoolVar(&f.all, "all", false, "select every job whose state allows this, instead of filters")
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "confirm a change of more than one job")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "confirm a change of more than one job; without it, the command is refused and the error has the count")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count the jobs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		b := &bulk{yes: f.yes, dryRun: f.dryRun, byName: len(args) > 0}

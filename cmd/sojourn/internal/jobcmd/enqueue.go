@@ -41,7 +41,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	fl.Int32Var(&f.weight, "weight", sojourn.DefaultWeight, "how much of a limit the job uses")
 	fl.DurationVar(&f.delay, "delay", 0, "start no earlier than after this `duration`, such as 90s or 2h")
 	fl.StringVar(&f.runAt, "run-at", "", "start no earlier than at this `time`, such as 2026-01-31T18:00:00Z")
-	fl.StringArrayVar(&f.windows, "window", nil, "start only in this `WINDOW` (see \"window preview\"); may be repeated")
+	fl.StringArrayVar(&f.windows, "window", nil, "start only in this `WINDOW` (see \"window preview\"); may be repeated, at least one must be open")
 	fl.BoolVar(&f.stopAtWindowEnd, "stop-at-window-end", false, "cancel the handler's context when the windows close")
 	fl.StringArrayVar(&f.tags, "tag", nil, "label for searches; may be repeated")
 	fl.StringArrayVar(&f.meta, "meta", nil, "`NAME=VALUE` stored with the job; may be repeated")
@@ -50,7 +50,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	fl.DurationVar(&f.runTimeout, "run-timeout", 0, "time limit of one execution of the handler (default none)")
 	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of one attempt, its waits included (default 24h)")
 	fl.DurationVar(&f.deadline, "deadline", 0, "time limit of the job's whole life (default none)")
-	fl.StringVar(&f.onConflict, "on-conflict", "return", "if a live job has the key: `return` it, error, or replace it")
+	fl.StringVar(&f.onConflict, "on-conflict", "return", "if a live job has the key: return it, error (exit code 4), or replace it if it was never claimed")
 	fl.DurationVar(&f.keepKey, "keep-key", 0, "keep the key reserved this long after the job ends")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		job, err := a.newJob(cmd, args[0], f)

@@ -50,13 +50,13 @@ type filterFlags struct {
 
 func (f *filterFlags) bind(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringSliceVar(&f.states, "state", nil, "`states`: blocked, scheduled, ready, running, awaiting, errored, completed, failed, cancelled, live, final")
-	fl.StringVar(&f.kind, "kind", "", "kind")
-	fl.StringVar(&f.key, "key", "", "key, with --kind")
-	fl.StringVar(&f.queue, "queue", "", "queue")
-	fl.StringVar(&f.group, "group", "", "group")
-	fl.StringVar(&f.tag, "tag", "", "tag")
-	fl.StringVar(&f.reason, "reason", "", "reason of a final job")
+	fl.StringSliceVar(&f.states, "state", nil, "`states`: blocked, scheduled, ready, running, awaiting, errored, completed, failed, cancelled; live and final select all live or all final states")
+	fl.StringVar(&f.kind, "kind", "", "only jobs of this kind")
+	fl.StringVar(&f.key, "key", "", "with --kind: the live job with this key, else the newest final one")
+	fl.StringVar(&f.queue, "queue", "", "only jobs of this queue")
+	fl.StringVar(&f.group, "group", "", "only jobs of this group")
+	fl.StringVar(&f.tag, "tag", "", "only jobs with this tag")
+	fl.StringVar(&f.reason, "reason", "", "only final jobs with this reason")
 }
 
 func (f filterFlags) filter() (sojourn.Filter, error) {

@@ -13,7 +13,7 @@ func (a *app) holdCommand() *cobra.Command {
 	var d time.Duration
 	var reason string
 	cmd := &cobra.Command{Use: "hold QUEUE", Short: "start no jobs of a queue for a time, then ramp up; resumed jobs continue", Args: cobra.ExactArgs(1)}
-	cmd.Flags().DurationVar(&d, "for", 10*time.Minute, "duration of the hold, up to 24h")
+	cmd.Flags().DurationVar(&d, "for", 10*time.Minute, "duration of the hold, up to 24h; replaces a longer hold")
 	cmd.Flags().StringVar(&reason, "reason", "", "reason to show")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if d <= 0 {

@@ -34,7 +34,7 @@ func (a *app) lsCommand() *cobra.Command {
 	limit, after := 100, ""
 	cmd := &cobra.Command{Use: "ls [QUEUE...]", Short: "list queues with their job counts by state"}
 	cmd.Flags().IntVar(&limit, "limit", limit, "queues per page, 1 to 1000")
-	cmd.Flags().StringVar(&after, "after", "", "continue after this `queue`, the last one of the previous page")
+	cmd.Flags().StringVar(&after, "after", "", "continue after this `queue`, the last one of the previous page; queues are listed in the order in which they were first seen")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if limit < 1 || limit > sojourn.MaxFind {
 			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, sojourn.MaxFind)
@@ -185,7 +185,7 @@ func (a *app) setCommand() *cobra.Command {
 	var f queueFlags
 	cmd := &cobra.Command{Use: "set QUEUE", Short: "change the settings of a queue", Long: queueSetHelp, Args: cobra.ExactArgs(1)}
 	fl := cmd.Flags()
-	fl.BoolVar(&f.paused, "paused", false, "hand out no jobs")
+	fl.BoolVar(&f.paused, "paused", false, "hand out no jobs; --paused=false hands them out again")
 	fl.Int32Var(&f.priority, "priority", 0, "default priority; the lower number starts first")
 	fl.Int32Var(&f.weight, "weight", 0, "default weight")
 	fl.Int32Var(&f.policy.MaxAttempts, "max-attempts", 0, "default number of errors and timeouts until a job fails; -1 = no limit")
@@ -199,7 +199,7 @@ func (a *app) setCommand() *cobra.Command {
 	fl.DurationVar(&f.failedAge, "failed-age", 0, "keep failed jobs this long (default forever)")
 	fl.Int64Var(&f.failedCount, "failed-count", 0, "keep this many failed jobs (default all)")
 	f.flow.register(fl)
-	fl.StringArrayVar(&f.windows, "window", nil, "start jobs only in this `WINDOW` (see \"window preview\"); may be repeated; none = always")
+	fl.StringArrayVar(&f.windows, "window", nil, "start jobs only in this `WINDOW` (see \"window preview\"); may be repeated, at least one must be open; replaces all windows, none = always")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := cmd.Flags().Changed
 		var windows sojourn.Windows

@@ -65,23 +65,23 @@ func (a *app) command() *cobra.Command {
 	f := serveFlags{}
 	cmd := &cobra.Command{Use: "serve", Short: "serve the store over HTTP", Long: serveHelp, Args: cobra.NoArgs}
 	fl := cmd.Flags()
-	fl.StringVar(&f.addr, "addr", "127.0.0.1:7575", "`HOST:PORT` to listen on")
-	fl.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate and its chain; reloaded when it changes")
+	fl.StringVar(&f.addr, "addr", "127.0.0.1:7575", "`HOST:PORT` to listen on; other addresses than loopback need a token in the store")
+	fl.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate and its chain; reloaded within a second after it changes")
 	fl.StringVar(&f.key, "tls-key", "", "`FILE` with the private key")
-	fl.BoolVar(&f.insecure, "insecure-no-auth", false, "require no token, on any address")
+	fl.BoolVar(&f.insecure, "insecure-no-auth", false, "require no token, on any address; the log warns about it every minute")
 	fl.BoolVar(&f.migrate, "migrate", false, "migrate a PostgreSQL database to the newest schema first; SQLite files are always migrated")
-	fl.StringVar(&f.logs, "log", "text", "log format: `text` or json, on stderr")
+	fl.StringVar(&f.logs, "log", "text", "log format: text or json, on stderr")
 	fl.StringVar(&f.profile, "pprof", "", "`HOST:PORT` on loopback for /debug/pprof (default none)")
 	fl.DurationVar(&f.grace, "grace", 30*time.Second, "how long running requests may take after SIGTERM")
-	fl.DurationVar(&f.notice, "notice", time.Second, "how long /readyz fails after SIGTERM before the port is closed, so that load balancers stop sending requests")
+	fl.DurationVar(&f.notice, "notice", time.Second, "how long /readyz fails after SIGTERM before the port is closed, so that load balancers stop sending requests; set it longer than their check interval")
 	fl.Int64Var(&f.limits.MaxBody, "max-body", 0, "maximum bytes of a request body (default 4 MiB, more if the store allows larger values)")
 	fl.IntVar(&f.limits.MaxRequests, "max-requests", server.DefaultMaxRequests, "maximum concurrent requests; more are refused with 503")
 	fl.IntVar(&f.limits.MaxWaiting, "max-waiting", server.DefaultMaxWaiting, "maximum concurrent long polls")
 	fl.Float64Var(&f.limits.Rate, "rate", 0, "requests per second per token (4x for worker reports); more are refused with 429 (default no limit)")
-	fl.IntVar(&f.queues, "max-queues-per-token", server.DefaultMaxQueues, "maximum queues that the jobs of one token may create; 0 = no limit")
+	fl.IntVar(&f.queues, "max-queues-per-token", server.DefaultMaxQueues, "maximum queues that the jobs of one token may create, then 422 queue_limit; 0 = no limit")
 	fl.IntVar(&f.conns, "max-conns", server.DefaultMaxConns, "maximum connections, a quarter of them reserved for clients with a valid token; when full, the oldest connection without a token is closed")
 	fl.BoolVar(&f.declared, "declared-queues", false, `accept jobs only for queues created by "sojourn queue set"`)
-	fl.Int64Var(&f.lowSpace, "low-space", 64<<20, "refuse new jobs if fewer bytes are free on the disk of an SQLite file; 0 = no limit")
+	fl.Int64Var(&f.lowSpace, "low-space", 64<<20, "refuse new jobs with 507 low_space if fewer bytes are free on the disk of an SQLite file; 0 = no limit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.validate(a.URL()); err != nil {
 			return err

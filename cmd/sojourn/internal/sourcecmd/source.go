@@ -257,7 +257,7 @@ func (a *app) runCommand() *cobra.Command {
 	var hooks webhookFlags
 	cmd := &cobra.Command{Use: "run FILE", Short: "run the sources of a file", Long: sourceRunHelp, Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&name, "source", "", "only this source")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print a line for each message")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print a line for each message: id, outcome, kind and key; for a webhook status, outcome and name")
 	hooks.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		list, err := a.load(args[0])

@@ -93,9 +93,9 @@ func (f *webhookFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.cert, "tls-cert", "", "certificate `file`; with --tls-key")
 	fl.StringVar(&f.key, "tls-key", "", "private key `file`; with --tls-cert")
 	fl.BoolVar(&f.behindTLS, "behind-tls", false, "allow other addresses than loopback without TLS, because a proxy in front terminates TLS")
-	fl.IntVar(&f.o.MaxBytes, "max-bytes", webhook.DefaultMaxBytes, "maximum bytes of a body")
-	fl.DurationVar(&f.o.Timeout, "timeout", webhook.DefaultTimeout, "time limit to receive a body, and then to store it")
-	fl.IntVar(&f.o.MaxInFlight, "max-in-flight", webhook.DefaultMaxInFlight, "maximum requests being verified and stored at the same time")
+	fl.IntVar(&f.o.MaxBytes, "max-bytes", webhook.DefaultMaxBytes, "maximum bytes of a body, 1 to 16 MiB")
+	fl.DurationVar(&f.o.Timeout, "timeout", webhook.DefaultTimeout, "time limit to receive a body, and then to store it, 100ms to 10m")
+	fl.IntVar(&f.o.MaxInFlight, "max-in-flight", webhook.DefaultMaxInFlight, "maximum requests being verified and stored at the same time, 1 to 100,000")
 	fl.IntVar(&f.o.MaxConns, "max-conns", webhook.DefaultMaxConns, "maximum connections, a quarter of them reserved for known senders; when full, the oldest connection of another sender is closed")
 	fl.BoolVar(&f.o.NoCapabilities, "no-links", false, "accept no response links")
 }

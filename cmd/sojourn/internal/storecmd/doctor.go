@@ -47,7 +47,7 @@ func repaired(ctx context.Context, c *sojourn.Client, wanted bool) (lines []stri
 func (a *app) doctorCommand() *cobra.Command {
 	var repair bool
 	cmd := &cobra.Command{Use: "doctor", Short: "check the invariants of the store", Args: cobra.NoArgs, Long: doctorHelp}
-	cmd.Flags().BoolVar(&repair, "repair", false, "recompute the in-flight counters first, then check; repairs nothing else")
+	cmd.Flags().BoolVar(&repair, "repair", false, "recompute the in-flight counters first and report what was wrong, then check; other violations must be fixed by hand")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.With(func(c *sojourn.Client) error {
 			checker, ok := c.Store().(sojourn.Checker)

@@ -48,7 +48,7 @@ func (a *app) previewCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "preview [WINDOW...]", Short: "show when windows open and close", Long: windowHelp}
 	fl := cmd.Flags()
 	fl.StringVar(&f.queue, "queue", "", "the windows of this queue")
-	fl.Int64Var(&f.job, "job", 0, "the windows of this job and its queue")
+	fl.Int64Var(&f.job, "job", 0, "the windows of this job, its kind and its queue")
 	fl.StringVar(&f.from, "from", "", "start at this `time`, such as 2026-10-24T00:00:00Z (default now)")
 	fl.StringVar(&f.zone, "zone", "", "time zone of the output (default the zone of the first window)")
 	fl.IntVarP(&f.count, "count", "n", f.count, "number of openings, 1 to 1000")

@@ -20,11 +20,11 @@ type callFlags struct {
 }
 
 func (f *callFlags) register(fl *pflag.FlagSet) {
-	fl.BoolVar(&f.on, "http", false, "also run jobs of the built-in kind http, which send a request")
+	fl.BoolVar(&f.on, "http", false, "also run jobs of the built-in kind http, which send a request; then --kind and a program are optional")
 	fl.BoolVar(&f.allowHTTP, "allow-http", false, "for the kind http: also allow plain http, on port 80")
 	fl.StringArrayVar(&f.cidrs, "allow-cidr", nil, "for the kind http: allow this non-public `NETWORK`, such as 10.0.0.0/8; may be repeated")
 	fl.UintSliceVar(&f.ports, "allow-port", nil, "for the kind http: allow this `PORT` in addition to 443; may be repeated")
-	fl.DurationVar(&f.timeout, "http-timeout", httpjob.DefaultTimeout, "for the kind http: time limit of a request")
+	fl.DurationVar(&f.timeout, "http-timeout", httpjob.DefaultTimeout, "for the kind http: time limit of a request, up to 10m")
 }
 
 // caller sends the requests of jobs; nil if it is not asked for. The secrets that sign them are not
