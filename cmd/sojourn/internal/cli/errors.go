@@ -51,7 +51,7 @@ func (a *App) Report(cmd *cobra.Command, err error) int {
 		code = ExitUsage
 	}
 	fmt.Fprintln(a.Err, "sojourn: "+terminal.Printable(strings.TrimPrefix(err.Error(), "sojourn: ")))
-	if hint := hint(err, cmd, code); hint != "" {
+	if hint := advice(err, cmd, code); hint != "" {
 		fmt.Fprintln(a.Err, hint)
 	}
 	return code
@@ -95,8 +95,8 @@ func exitCode(err error) int {
 	return ExitFailed
 }
 
-// hint says what to do about an error.
-func hint(err error, cmd *cobra.Command, code int) string {
+// advice says what to do about an error.
+func advice(err error, cmd *cobra.Command, code int) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && code == ExitUnavailable:
 		return `  Create it with "sojourn migrate up" or a first "sojourn enqueue", or name another store with --store or SOJOURN_URL.`

@@ -65,7 +65,7 @@ func (a *app) printJob(j *sojourn.Job, inbox []sojourn.Response, now time.Time) 
 
 func headLines(j *sojourn.Job, now time.Time) [][2]string {
 	lines := [][2]string{
-		{"id", id(j.ID)}, {"kind", j.Kind}, {"key", j.Key}, {"queue", j.Queue}, {"group", j.Group}, {"state", stateText(*j)}, {"reason", j.Reason},
+		{"id", idText(j.ID)}, {"kind", j.Kind}, {"key", j.Key}, {"queue", j.Queue}, {"group", j.Group}, {"state", stateText(*j)}, {"reason", j.Reason},
 		{"progress", j.Progress}, {"tags", strings.Join(j.Tags, ", ")},
 	}
 	for _, k := range slices.Sorted(maps.Keys(j.Meta)) {

@@ -110,7 +110,7 @@ func (a *app) ls(cmd *cobra.Command, c *sojourn.Client, f sojourn.Filter) error 
 	if rest, err := c.Find(ctx, f); err != nil || len(rest) == 0 {
 		return err
 	}
-	a.NextPage(cmd, nil, "after", id(last))
+	a.NextPage(cmd, nil, "after", idText(last))
 	return nil
 }
 
@@ -124,14 +124,14 @@ func (a *app) printJobs(ctx context.Context, c *sojourn.Client, jobs []sojourn.J
 	}
 	t := terminal.NewTable(a.Out, "ID", "KIND", "KEY", "QUEUE", "STATE", "ATTEMPT", "CREATED", "NOTE")
 	for _, j := range jobs {
-		t.Row(id(j.ID), terminal.Short(j.Kind, 32), terminal.Short(j.Key, 32), terminal.Short(j.Queue, 24), stateText(j), strconv.Itoa(int(j.Attempt)), terminal.Ago(j.CreatedAt, status.Now),
-			terminal.Short(note(j, status.Now), 60))
+		t.Row(idText(j.ID), terminal.Short(j.Kind, 32), terminal.Short(j.Key, 32), terminal.Short(j.Queue, 24), stateText(j), strconv.Itoa(int(j.Attempt)), terminal.Ago(j.CreatedAt, status.Now),
+			terminal.Short(jobNote(j, status.Now), 60))
 	}
 	return t.Flush()
 }
 
-// note is what matters most about a job in its state.
-func note(j sojourn.Job, now time.Time) string {
+// jobNote is what matters most about a job in its state.
+func jobNote(j sojourn.Job, now time.Time) string {
 	switch {
 	case j.State == sojourn.Scheduled:
 		return "starts " + terminal.Ago(j.RunAt, now)
@@ -149,7 +149,7 @@ func note(j sojourn.Job, now time.Time) string {
 	return ""
 }
 
-func id(n sojourn.ID) string { return strconv.FormatInt(int64(n), 10) }
+func idText(n sojourn.ID) string { return strconv.FormatInt(int64(n), 10) }
 
 // find gets the job that an argument names: an id, or KIND/KEY.
 func find(ctx context.Context, c *sojourn.Client, kind, arg string) (*sojourn.Job, error) {

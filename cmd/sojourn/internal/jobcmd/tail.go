@@ -149,7 +149,7 @@ func stepText(h sojourn.Attempt) string {
 	if h.Purpose != sojourn.NoPurpose {
 		text = fmt.Sprintf("attempt %d, %s: %s", h.Attempt, h.Purpose, h.Outcome)
 	}
-	for _, part := range []string{h.Reason, h.Error, by(h)} {
+	for _, part := range []string{h.Reason, h.Error, actor(h)} {
 		if part != "" {
 			text += ", " + part
 		}
@@ -157,7 +157,7 @@ func stepText(h sojourn.Attempt) string {
 	return text
 }
 
-func by(h sojourn.Attempt) string {
+func actor(h sojourn.Attempt) string {
 	switch {
 	case h.By != "":
 		return "by " + h.By

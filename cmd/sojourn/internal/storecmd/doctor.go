@@ -28,8 +28,8 @@ type check struct {
 const doctorHelp = `Checks the invariants of a store. The store may be in use. Without --repair it changes nothing. Exit code 1 if an invariant
 is violated, also after a repair. It reads a few thousand rows at a time and reports progress on stderr; the time grows with the store.`
 
-// repaired runs the store's Repair if wanted is true, and returns a line for each correction.
-func repaired(ctx context.Context, c *sojourn.Client, wanted bool) (lines []string, err error) {
+// repairStore runs the store's Repair if wanted is true, and returns a line for each correction.
+func repairStore(ctx context.Context, c *sojourn.Client, wanted bool) (lines []string, err error) {
 	if !wanted {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			if !ok {
 				return fmt.Errorf("this store cannot check itself")
 			}
-			repaired, err := repaired(cmd.Context(), c, repair)
+			repaired, err := repairStore(cmd.Context(), c, repair)
 			if err != nil {
 				return err
 			}
