@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
@@ -62,7 +63,7 @@ func TestEveryCommandOverHTTP(t *testing.T) {
 		text.Write(b)
 	}
 	for _, line := range commandLines {
-		cmd, _, err := (&app{env: os.Getenv}).root().Find(strings.Fields(line))
+		cmd, _, err := newRoot(&cli.App{Env: os.Getenv}).Find(strings.Fields(line))
 		if err != nil {
 			t.Fatal(err)
 		}
