@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -100,6 +101,12 @@ func scripts(t *testing.T, url, pattern string) {
 			e.Setenv("SOJOURN_URL", s.URL)
 			e.Setenv("NO_PROXY", "127.0.0.1")
 			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "brokers" {
+				return false, fmt.Errorf("%q is no condition", name)
+			}
+			return demoWires != nil, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "claims": claims},
 	})

@@ -85,8 +85,8 @@ var testOnly = []string{
 	"github.com/standard-webhooks/standard-webhooks",
 }
 
-// demoServers are those of them that the command links for its demo, unless it is built with the
-// tag nobrokers.
+// demoServers are those of them that the command links for its demo if it is built with the tag
+// brokers.
 var demoServers = []string{"github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake"}
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import
@@ -240,6 +240,17 @@ func TestLinkedModules(t *testing.T) {
 	}
 	if modules := modulesOf(linkedBy(t, "worker", "store/sqlite", "store/postgres")); len(modules) > maxWithAnother {
 		t.Errorf("go.mod:1: root, worker and both databases link %d modules, at most %d: %v", len(modules), maxWithAnother, modules)
+	}
+}
+
+// TestCommandLinksNoServers: only a build with the tag brokers links the servers of the demo. They
+// are a sixth of the time of the first build.
+func TestCommandLinksNoServers(t *testing.T) {
+	for _, line := range linkedBy(t, "cmd/sojourn") {
+		p, _, _ := strings.Cut(line, " ")
+		if slices.ContainsFunc(testOnly, func(m string) bool { return covers(m+"/...", p) }) {
+			t.Errorf("cmd/sojourn links %s without the tag brokers", p)
+		}
 	}
 }
 
