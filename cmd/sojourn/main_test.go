@@ -30,6 +30,7 @@ type tests struct{ m *testing.M }
 
 func (t tests) Run() int {
 	defer pgtest.Stop()
+	defer removeTypeScript()
 	return t.m.Run()
 }
 

@@ -66,6 +66,7 @@ var direction = []row{
 		because: "it measures any store that it is given"},
 	{dir: "internal/pgtest", may: []string{"github.com/jackc/pgx/v5/..."}, because: "it starts servers for tests"},
 	{dir: "internal/brokertest", may: []string{"internal/pgtest", "*"}, because: "it starts servers for tests"},
+	{dir: "internal/sdkbuild", because: "it runs a compiler for tests"},
 	{dir: "internal/connlimit", not: []string{"database"}, because: "it limits any HTTP server"},
 	{dir: "internal/slowclients", because: "it is the other side in tests of servers"},
 	{dir: "internal/crash", because: "only its tests run processes"},
