@@ -75,7 +75,7 @@ var direction = []row{
 	{dir: "internal/tidy", because: "the laws depend on nothing they judge"},
 	{dir: "examples/...", may: []string{".", "worker", "store/...", "sojourntest", "rule/...", "httpapi/...", "source/...", "examples/...", "modernc.org/sqlite", "github.com/nats-io/nats.go/...", "github.com/twmb/franz-go/pkg/kgo", "github.com/rabbitmq/amqp091-go"},
 		because: "an example shows what a user may do, so nothing internal"},
-	{dir: "bench/...", may: []string{".", "internal/bench", "store/...", "httpapi/...", "*"}, because: "a module of its own measures the stores beside others"},
+	{dir: "bench/...", may: []string{".", "bench/...", "internal/bench", "internal/pgtest", "store/...", "httpapi/...", "*"}, because: "a module of its own measures the stores beside others"},
 	{dir: "cmd/...", may: []string{"./...", "*"}, because: "only the command wires"},
 }
 
