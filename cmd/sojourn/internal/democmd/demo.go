@@ -27,9 +27,10 @@ type app struct{ *cli.App }
 func Command(a *cli.App) *cobra.Command { return (&app{a}).command() }
 
 const demoHelp = `Runs a small shop. It enqueues orders. A worker sends a payment request for each to a gateway over HTTP on loopback, and
-the gateway answers later by webhook: late, early, twice, with errors, or never. Exports are requested and answered
-over NATS, parcels over Kafka; both brokers run inside the demo. At the end the demo compares the store with its own
-ledger of acknowledged operations; exit code 1 if anything is lost.
+the gateway answers later by webhook: late, early, twice, with errors, or never. At the end the demo compares the store
+with its own ledger of acknowledged operations; exit code 1 if anything is lost.
+
+` + demoBrokersHelp + `
 
   sojourn demo                                   watch it
   sojourn demo --db shop.db                      keep the store: kill -9 the demo, and start it again
@@ -44,7 +45,7 @@ docs/demo.md explains the numbers.`
 // demoFlags are the flags of demo.
 type demoFlags struct {
 	db, ledger, fault string
-	headless          bool
+	headless, brokers bool
 	length            time.Duration
 	rate              float64
 	seed              uint64
@@ -55,7 +56,8 @@ func (a *app) command() *cobra.Command {
 	cmd := &cobra.Command{Use: "demo", Short: "watch jobs wait for answers and survive crashes", Long: demoHelp, Args: cobra.NoArgs}
 	fl := cmd.Flags()
 	fl.StringVar(&f.db, "db", "", "keep the store in this `file`, or continue with it; short for --store sqlite:FILE")
-	fl.StringVar(&f.ledger, "ledger", "", "keep the demo's own records in `PATH`.ledger and PATH.gateway, and its brokers' files in PATH.nats and PATH.kafka (default next to the store's file; for a server, in the user's cache folder, named by the instance)")
+	fl.StringVar(&f.ledger, "ledger", "", "keep the demo's own records in `PATH`.ledger and PATH.gateway, and the files of its brokers in PATH.nats and PATH.kafka (default next to the store's file; for a server, in the user's cache folder, named by the instance)")
+	fl.BoolVar(&f.brokers, "brokers", demoWires != nil, "use a NATS server and a Kafka broker inside the demo (needs a build with -tags brokers: make demo-brokers)")
 	fl.BoolVar(&f.headless, "headless", false, "show nothing and end automatically")
 	fl.DurationVar(&f.length, "for", 0, "end after this `duration` (default 10s with --headless, else Ctrl-C)")
 	fl.Float64Var(&f.rate, "rate", 0, "orders per second (default 25, with --headless 250)")
@@ -119,6 +121,9 @@ func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 		}
 		cfg = demo.Headless(f.length)
 	}
+	if f.brokers && demoWires == nil {
+		return cfg, sojourn.Invalid("brokers", "this build has no brokers; run \"make demo-brokers\", or build the command with -tags brokers")
+	}
 	if given("rate") {
 		cfg = cfg.AtRate(f.rate)
 	}
@@ -126,7 +131,10 @@ func (f demoFlags) config(given func(string) bool) (demo.Config, error) {
 	if !given("seed") {
 		cfg.Seed = demo.RandomSeed()
 	}
-	cfg.For, cfg.Fault, cfg.Wires = f.length, demo.Fault(f.fault), demoWires
+	cfg.For, cfg.Fault = f.length, demo.Fault(f.fault)
+	if f.brokers {
+		cfg.Wires = demoWires
+	}
 	probe := cfg
 	probe.Path = "demo.db"
 	return cfg, probe.Validate()
@@ -162,8 +170,8 @@ func (a *app) on(ctx context.Context, c *sojourn.Client, url, ledger string, cfg
 			return demo.Report{}, err
 		}
 	}
-	if cfg.Wires == nil {
-		fmt.Fprintln(a.Err, "this build has no brokers: the demo runs without exports and parcels")
+	if demoWires == nil && !headless {
+		fmt.Fprintln(a.Err, `this build has no brokers; run "make demo-brokers" to see answers over NATS and Kafka too`)
 	}
 	var err error
 	if cfg.Path, err = ledgerPath(ctx, c, url, ledger); err != nil {
@@ -233,9 +241,15 @@ func (a *app) printReport(r demo.Report) error {
 	} {
 		t.Row(row[0], row[1])
 	}
+	if len(r.Partners) == 0 {
+		t.Row("brokers", demo.NoBrokers)
+	}
 	for _, p := range r.Partners {
 		t.Row(p.Broker, fmt.Sprintf("%d jobs of %s; %d answers applied, %d duplicate, %d unreadable, %d early or late",
 			p.Jobs, p.Kind, p.Answered, p.Duplicate, p.Parked, p.Other))
 	}
 	return t.Flush()
 }
+
+// HasBrokers reports whether this build has the brokers of the demo: the build tag brokers.
+func HasBrokers() bool { return demoWires != nil }

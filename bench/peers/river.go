@@ -1,4 +1,4 @@
-package main
+package peers
 
 import (
 	"context"
@@ -6,10 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/sojourn-queue/sojourn/internal/bench"
@@ -17,11 +15,9 @@ import (
 
 // River's settings are those of its own benchmark command.
 const (
-	riverWorkers     = 2000
-	riverCooldown    = 2 * time.Millisecond
-	riverPoll        = 20 * time.Millisecond
-	riverConnections = 32
-	riverEvents      = 1_000_000 // events that may wait to be counted; River drops more
+	riverCooldown = 2 * time.Millisecond
+	riverPoll     = 20 * time.Millisecond
+	riverEvents   = 1_000_000 // events that may wait to be counted; River drops more
 )
 
 type riverArgs struct {
@@ -30,35 +26,24 @@ type riverArgs struct {
 
 func (riverArgs) Kind() string { return bench.Kind }
 
-type riverSystem struct {
-	pool   *pgxpool.Pool
-	client *river.Client[pgx.Tx]
-	drop   func() error
+// riverSystem is River on one of its drivers.
+type riverSystem[Tx any] struct {
+	client *river.Client[Tx]
+	after  func() error
 }
 
-func (c *cluster) river(ctx context.Context) (bench.System, error) {
-	address, drop, err := c.database(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &riverSystem{drop: drop}
-	if err := s.open(ctx, address); err != nil {
-		return nil, errors.Join(err, s.Close())
+// River opens River on an empty database, with so many workers. Close calls after, and so does
+// River itself if it fails.
+func River[Tx any](ctx context.Context, driver riverdriver.Driver[Tx], workers int, after func() error) (bench.System, error) {
+	s := &riverSystem[Tx]{after: after}
+	if err := s.open(ctx, driver, workers); err != nil {
+		return nil, errors.Join(err, after())
 	}
 	return s, nil
 }
 
-func (s *riverSystem) open(ctx context.Context, address string) error {
-	config, err := pgxpool.ParseConfig(address)
-	if err != nil {
-		return err
-	}
-	config.MaxConns = riverConnections
-	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return err
-	}
+func (s *riverSystem[Tx]) open(ctx context.Context, driver riverdriver.Driver[Tx], count int) error {
 	quiet := slog.New(slog.DiscardHandler)
-	driver := riverpgxv5.New(s.pool)
 	m, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: quiet})
 	if err != nil {
 		return err
@@ -69,11 +54,12 @@ func (s *riverSystem) open(ctx context.Context, address string) error {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(context.Context, *river.Job[riverArgs]) error { return nil }))
 	s.client, err = river.NewClient(driver, &river.Config{Logger: quiet, Workers: workers, FetchCooldown: riverCooldown, FetchPollInterval: riverPoll,
-		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: riverWorkers}}})
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: count}}})
 	return err
 }
 
-func (s *riverSystem) Enqueue(ctx context.Context, first, n int) error {
+// Enqueue implements bench.System.
+func (s *riverSystem[Tx]) Enqueue(ctx context.Context, first, n int) error {
 	if n == 1 {
 		_, err := s.client.Insert(ctx, riverArgs{bench.Args(first)}, nil)
 		return err
@@ -87,7 +73,7 @@ func (s *riverSystem) Enqueue(ctx context.Context, first, n int) error {
 }
 
 // Work counts River's own events, which come after the commit that completes the jobs.
-func (s *riverSystem) Work(ctx context.Context, done func(int)) error {
+func (s *riverSystem[Tx]) Work(ctx context.Context, done func(int)) error {
 	events, cancel := s.client.SubscribeConfig(&river.SubscribeConfig{ChanSize: riverEvents, Kinds: []river.EventKind{river.EventKindJobCompleted}})
 	defer cancel()
 	if err := s.client.Start(context.WithoutCancel(ctx)); err != nil {
@@ -105,9 +91,5 @@ func (s *riverSystem) Work(ctx context.Context, done func(int)) error {
 	}
 }
 
-func (s *riverSystem) Close() error {
-	if s.pool != nil {
-		s.pool.Close()
-	}
-	return s.drop()
-}
+// Close implements bench.System.
+func (s *riverSystem[Tx]) Close() error { return s.after() }

@@ -1,4 +1,4 @@
-package main
+package peers
 
 import (
 	"context"
@@ -80,7 +80,8 @@ type asynqSystem struct {
 	client *asynq.Client
 }
 
-func openAsynq(fsync string) bench.Open {
+// asynqOn opens Asynq on a Redis of its own, which syncs as fsync says: always or everysec.
+func asynqOn(fsync string) bench.Open {
 	return func(ctx context.Context) (bench.System, error) {
 		r, err := startRedis(ctx, fsync)
 		if err != nil {
