@@ -12,13 +12,15 @@ ONLY ?= .
 SOAK ?= 10m
 OVERLOAD ?= 30s
 TESTFLAGS ?=
+FLAGS ?=
+BROKERS := -tags brokers
 # Between them they have the files of another system and of another processor, which is what may not compile.
 PLATFORMS := darwin/arm64 windows/amd64
 
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test check vet benchmodules outside staticcheck format generated cross sim conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
+.PHONY: test check vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
 
 # These run one call at a time, or repeat over another way what runs with the race detector: it finds nothing in them and makes them two to ten times
 # slower, so with it the simulation has few seeds and the others are left out. So are the tests of sojourn work, which start the command a hundred times, and the scripts of the command over a
@@ -42,11 +44,9 @@ check: vet benchmodules outside staticcheck format generated cross
 vet:
 	go vet ./...
 
-# The modules below bench are not part of ./... and must not rot for that. Their tests hold the statements of the raw limit against the store.
+# The module bench is not part of ./... Its tests compare the statements of the raw limit with the store.
 benchmodules:
-	@for m in bench/*/; do \
-		go -C "$$m" build -o /dev/null ./... && go -C "$$m" vet ./... && go -C "$$m" test -vet=off ./... || exit 1; \
-	done
+	go -C bench build -o /dev/null . && go -C bench vet ./... && go -C bench test -vet=off ./...
 
 # A validator and a generator of others, and a real server.
 outside:
@@ -70,7 +70,15 @@ cross:
 		echo "build $$p"; \
 		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build ./... || exit 1; \
 	done
-	go vet -tags nobrokers ./cmd/sojourn
+	go vet $(BROKERS) ./cmd/sojourn
+
+# The demo with a NATS server and a Kafka broker inside, which the default build leaves out. FLAGS are flags of sojourn demo.
+demo-brokers:
+	go run $(BROKERS) ./cmd/sojourn demo $(FLAGS)
+
+# What make test runs of the demo without brokers, with them.
+test-brokers:
+	go test -vet=off -timeout 15m $(TESTFLAGS) $(BROKERS) -run '^(TestDemo.*|TestScripts)$$/^(demo|sqlite|postgres)$$' ./cmd/sojourn
 
 # Random lives of stores in memory, with faults. A failure prints a short list of operations: make sim FIRST=seed SEEDS=1 repeats it.
 sim:

@@ -1,6 +1,7 @@
 package examples_test
 
 import (
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/build"
@@ -23,6 +24,10 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
+
+//go:generate go test -run ^TestDefaultsAreThoseOfTheCode$ -update .
+
+var update = flag.Bool("update", false, "write the values of docs/defaults.md")
 
 const thisModule = "github.com/sojourn-queue/sojourn"
 
@@ -117,6 +122,57 @@ func value(cell string) (constant.Value, error) {
 	return constant.MakeInt64(int64(n * float64(scale))), nil
 }
 
+// cell writes a value in the unit of the cell before, or in the largest other one of its sort in
+// which it is a whole number.
+func cell(v constant.Value, before string) string {
+	if v.Kind() == constant.String {
+		return "`" + constant.StringVal(v) + "`"
+	}
+	n, _ := constant.Int64Val(v)
+	_, unit, _ := strings.Cut(before, " ")
+	if n%units[unit] != 0 {
+		sort := sortsOfUnits[0]
+		if slices.Contains(sortsOfUnits[1], unit) {
+			sort = sortsOfUnits[1]
+		}
+		for _, u := range sort {
+			if n%units[u] == 0 {
+				unit = u
+				break
+			}
+		}
+	}
+	number := strconv.FormatInt(n/units[unit], 10)
+	for i := len(number) - 3; i > 0 && number[i-1] != '-'; i -= 3 {
+		number = number[:i] + "," + number[i:]
+	}
+	return strings.TrimSpace(number + " " + unit)
+}
+
+// sortsOfUnits are times and bytes, the largest first.
+var sortsOfUnits = [2][]string{{"years", "days", "h", "min", "s", "ms", "µs"}, {"MiB", "KiB", "bytes"}}
+
+// corrected is a text whose tables have the values of the code.
+func corrected(text string, code map[string]constant.Value) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 {
+			continue
+		}
+		m := constantName.FindStringSubmatch(strings.TrimSpace(cells[len(cells)-2]))
+		if m == nil || code[m[1]] == nil {
+			continue
+		}
+		before := strings.TrimSpace(cells[2])
+		if got, err := value(before); err != nil || got.Kind() != code[m[1]].Kind() || !constant.Compare(got, token.EQL, code[m[1]]) {
+			cells[2] = " " + cell(code[m[1]], before) + " "
+			lines[i] = strings.Join(cells, "|")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // disagreements compares the rows of a Markdown text, whose last cell names a constant and whose
 // second one gives its value, with the code.
 func disagreements(text string, code map[string]constant.Value) (found []string) {
@@ -160,14 +216,25 @@ func page(t *testing.T, name string) string {
 	return string(b)
 }
 
-// TestDefaultsAreThoseOfTheCode compares docs/defaults.md with the constants.
+// TestDefaultsAreThoseOfTheCode compares docs/defaults.md with the constants. With -update it
+// writes their values into the tables; what the rows say and their ranges are written by hand.
 func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 	code := inCode(t)
 	if len(code) < 50 {
 		t.Fatalf("found only %d constants: %v", len(code), code)
 	}
-	for _, d := range disagreements(page(t, "defaults.md"), code) {
+	text := page(t, "defaults.md")
+	if *update {
+		text = corrected(text, code)
+		if err := os.WriteFile(filepath.Join("..", "docs", "defaults.md"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range disagreements(text, code) {
 		t.Error("docs/defaults.md:", d)
+	}
+	if t.Failed() {
+		t.Log("go generate ./examples writes the values of rows that name a constant")
 	}
 }
 
@@ -189,6 +256,22 @@ func TestDisagreementsArePlanted(t *testing.T) {
 	} {
 		if got := disagreements(text, code); len(got) != want {
 			t.Errorf("%q: found %q, want %d", text, got, want)
+		}
+	}
+}
+
+func TestValuesAreCorrected(t *testing.T) {
+	code := map[string]constant.Value{"sojourn.DefaultLease": constant.MakeInt64(int64(30 * time.Second)), "sojourn.DefaultQueue": constant.MakeString("default"),
+		"sojourn.MaxBytes": constant.MakeInt64(256 << 10), "bench.MaxJobs": constant.MakeInt64(10_000_000)}
+	row := func(value, name string) string { return "| what | " + value + " | range | `" + name + "` |\n" }
+	good := row("30 s", "sojourn.DefaultLease") + row("`default`", "sojourn.DefaultQueue") + row("256 KiB", "sojourn.MaxBytes") + row("10,000,000", "bench.MaxJobs")
+	for _, wrong := range []string{
+		row("31 s", "sojourn.DefaultLease") + row("`other`", "sojourn.DefaultQueue") + row("1 KiB", "sojourn.MaxBytes") + row("7", "bench.MaxJobs"),
+		row("1 min", "sojourn.DefaultLease") + row("5", "sojourn.DefaultQueue") + row("1 MiB", "sojourn.MaxBytes") + row("10,000,001", "bench.MaxJobs"),
+		good,
+	} {
+		if got := corrected(wrong, code); got != good {
+			t.Errorf("%s\nbecomes\n%s\nwant\n%s", wrong, got, good)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package http
 
 import (
 	"bufio"
@@ -34,6 +34,9 @@ const (
 	childFaktory = "faktory"
 )
 
+// stopTime is how long a server may take to end.
+const stopTime = 10 * time.Second
+
 // process is this program once more, as a server. It ends when its standard input does, so also
 // when this process is killed.
 type process struct {
@@ -66,9 +69,20 @@ func start(kind string, environment ...string) (*process, error) {
 
 func (p *process) stop() error {
 	_ = p.input.Close()
-	timer := time.AfterFunc(redisPatience, func() { p.cmd.Process.Kill() })
+	timer := time.AfterFunc(stopTime, func() { p.cmd.Process.Kill() })
 	defer timer.Stop()
 	return p.cmd.Wait()
+}
+
+// IsChild reports whether this process is to be a server. [Child] then runs it.
+func IsChild() bool { return os.Getenv(childEnv) != "" }
+
+// Child runs the server of this process until its standard input ends. An error ends the process.
+func Child() {
+	if err := child(os.Getenv(childEnv)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 func child(kind string) error {
@@ -163,7 +177,8 @@ func requests(kind string) bench.Open {
 // Enqueue implements bench.System.
 func (e *each) Enqueue(ctx context.Context, first, n int) error {
 	for i := range n {
-		body := `{"kind":"` + bench.Kind + `","queue":"` + bench.Queue + `","args":{"$base64":"` + base64.StdEncoding.EncodeToString(bench.Args(first+i)) + `"}}`
+		body := `{"kind":"` + bench.Kind + `","queue":"` + bench.Queue +
+			`","content_type":"application/octet-stream","args":{"$base64":"` + base64.StdEncoding.EncodeToString(bench.Args(first+i)) + `"}}`
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.words[0]+"/v1/jobs", strings.NewReader(body))
 		if err != nil {
 			return err

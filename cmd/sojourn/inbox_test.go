@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
@@ -33,8 +34,8 @@ func TestWhyShowsNearMisses(t *testing.T) {
 	must(nil, c.Close())
 	why := func(args ...string) string {
 		var out, errs strings.Builder
-		a := &app{out: &out, err: &errs, in: strings.NewReader(""), env: func(string) string { return "" }}
-		if code := run(ctx, a, append([]string{"why", "1", "--store", "sqlite:" + path}, args...)); code != exitOK {
+		a := &cli.App{Out: &out, Err: &errs, In: strings.NewReader(""), Env: func(string) string { return "" }}
+		if code := run(ctx, a, append([]string{"why", "1", "--store", "sqlite:" + path}, args...)); code != cli.ExitOK {
 			t.Fatal(code, errs.String())
 		}
 		return out.String()

@@ -2,11 +2,15 @@
 // docs/reference/cli.md.
 package main
 
+//go:generate go test -run ^TestReferenceIsFresh$ -update
+
 import (
 	"context"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 )
 
 func main() { os.Exit(command()) }
@@ -17,5 +21,5 @@ func command() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	return run(ctx, &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv}, os.Args[1:])
+	return run(ctx, &cli.App{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv}, os.Args[1:])
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -14,6 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/democmd"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
@@ -30,6 +33,7 @@ type tests struct{ m *testing.M }
 
 func (t tests) Run() int {
 	defer pgtest.Stop()
+	defer removeTypeScript()
 	return t.m.Run()
 }
 
@@ -62,7 +66,7 @@ func TestEveryCommandOverHTTP(t *testing.T) {
 		text.Write(b)
 	}
 	for _, line := range commandLines {
-		cmd, _, err := (&app{env: os.Getenv}).root().Find(strings.Fields(line))
+		cmd, _, err := newRoot(&cli.App{Env: os.Getenv}).Find(strings.Fields(line))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,6 +105,12 @@ func scripts(t *testing.T, url, pattern string) {
 			e.Setenv("SOJOURN_URL", s.URL)
 			e.Setenv("NO_PROXY", "127.0.0.1")
 			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "brokers" {
+				return false, fmt.Errorf("%q is no condition", name)
+			}
+			return democmd.HasBrokers(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "claims": claims},
 	})

@@ -4,6 +4,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
 )
 
 // TestTerminal: untrusted text does not move the cursor, begin a line or change the text direction
@@ -17,7 +20,7 @@ func TestTerminal(t *testing.T) {
 		{"respond", "mail", "other" + evil, "--body", `"` + evil + `"`},
 		{"token", "create", "--name", evil, "--verb", "read"},
 	} {
-		if code, _, errs := commandLine(t, append(args, "--store", file)...); code != exitOK {
+		if code, _, errs := commandLine(t, append(args, "--store", file)...); code != cli.ExitOK {
 			t.Fatalf("%v: %s", args, errs)
 		}
 	}
@@ -35,10 +38,10 @@ func TestTerminal(t *testing.T) {
 	if _, out, _ := commandLine(t, "token", "ls", "--store", file); !strings.Contains(out, shown) {
 		t.Errorf("token ls: %q", out)
 	}
-	if got, want := clean("a\nb\x1b[2J\xffc\td"), `a\nb\x1b[2J`+"\uFFFD"+`c\td`; got != want {
+	if got, want := terminal.Clean("a\nb\x1b[2J\xffc\td"), `a\nb\x1b[2J`+"\uFFFD"+`c\td`; got != want {
 		t.Errorf("one line: %q, want %q", got, want)
 	}
-	if got, want := printable("a\nb\x1b[2J\r"+evil), "a\nb"+`\x1b[2J\r`+shown; got != want {
+	if got, want := terminal.Printable("a\nb\x1b[2J\r"+evil), "a\nb"+`\x1b[2J\r`+shown; got != want {
 		t.Errorf("several lines: %q, want %q", got, want)
 	}
 }

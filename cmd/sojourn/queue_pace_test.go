@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 )
 
 // queue get shows the settings stored by queue set. Settings not named stay unchanged. spec:K8
@@ -12,7 +14,7 @@ func TestQueueSetKeepsPace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
 	set := func(flags ...string) {
 		t.Helper()
-		if code, _, errs := commandLine(t, append([]string{"--store", file, "queue", "set", "calls"}, flags...)...); code != exitOK {
+		if code, _, errs := commandLine(t, append([]string{"--store", file, "queue", "set", "calls"}, flags...)...); code != cli.ExitOK {
 			t.Fatal(flags, errs)
 		}
 	}
@@ -30,7 +32,7 @@ func TestQueueSetKeepsPace(t *testing.T) {
 	set("--limit", "10", "--share", "east=40%", "--borrow", "--rate", "50/s", "--rate-burst", "100", "--group-rate", "10/15m", "--breaker", "20",
 		"--breaker-within", "2m", "--breaker-probes", "3", "--breaker-reason", "http_5*", "--throttle", "weight <= 2", "--window", "08:00-18:00 UTC")
 	set("--rate", "60/m", "--breaker-open", "10s")
-	if code, _, errs := commandLine(t, "--store", file, "queue", "set", "calls", "--rate", "none", "--rate-burst", "5"); code != exitUsage {
+	if code, _, errs := commandLine(t, "--store", file, "queue", "set", "calls", "--rate", "none", "--rate-burst", "5"); code != cli.ExitUsage {
 		t.Error(code, errs)
 	}
 	shows("window 08:00-18:00 UTC", "limit 10", "share of east 40% = 4", "borrow yes", "rate 60 in 1m0s, 100 at once", "group rate 10 in 15m0s",
@@ -42,7 +44,7 @@ func TestQueueSetKeepsPace(t *testing.T) {
 // The error for a bad value names the setting and the problem. Nothing is changed.
 func TestQueueSetRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
-	if code, _, errs := commandLine(t, "--store", file, "queue", "set", "calls"); code != exitOK {
+	if code, _, errs := commandLine(t, "--store", file, "queue", "set", "calls"); code != cli.ExitOK {
 		t.Fatal(errs)
 	}
 	for flags, want := range map[string]string{
@@ -54,7 +56,7 @@ func TestQueueSetRefuses(t *testing.T) {
 		"--share east": "share: ", "--share east=200%": "shares: ", "--borrow": "borrow: ", "--limit 1000000001": "limit: ", "--order fifo": "order: ",
 	} {
 		code, _, errs := commandLine(t, append([]string{"--store", file, "queue", "set", "calls"}, strings.Fields(flags)...)...)
-		if code != exitUsage || !strings.HasPrefix(errs, "sojourn: "+want) {
+		if code != cli.ExitUsage || !strings.HasPrefix(errs, "sojourn: "+want) {
 			t.Errorf("%s: %d %s", flags, code, errs)
 		}
 	}

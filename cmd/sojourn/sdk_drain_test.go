@@ -32,7 +32,9 @@ await worker.run();
 			if err := os.WriteFile(filepath.Join(folder, program.file), []byte(program.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			installTypeScript(t, folder, absolute(t, "../../sdk/typescript"))
+			if name == "node" {
+				installTypeScript(t, folder)
+			}
 			cmd := exec.CommandContext(t.Context(), path, program.file, s.url)
 			cmd.Dir = folder
 			cmd.Env = append(os.Environ(), "PYTHONPATH="+absolute(t, "../../sdk/python"), "PYTHONDONTWRITEBYTECODE=1")

@@ -116,21 +116,21 @@ func faultRows(table *faultTable, all bool) (rows []*faultRow) {
 var faultDrivers = map[string]func(t *testing.T) func(ctx context.Context, in faultInput, done func(faultResult)) error{
 	"go": func(*testing.T) func(context.Context, faultInput, func(faultResult)) error { return driveFaults },
 	"python": func(t *testing.T) func(context.Context, faultInput, func(faultResult)) error {
-		return runsTable(interpreter(t, "python3"), "../../sdk/python/tests/faults.py")
+		return runsTable(sdkProgram(t, "python", "faults"))
 	},
 	"typescript": func(t *testing.T) func(context.Context, faultInput, func(faultResult)) error {
-		return runsTable(interpreter(t, "node"), "../../sdk/typescript/test/faults.js")
+		return runsTable(sdkProgram(t, "typescript", "faults"))
 	},
 }
 
 // runsTable runs a program that reads the rows as JSON and writes a line of JSON for each result.
-func runsTable(program, file string) func(ctx context.Context, in faultInput, done func(faultResult)) error {
+func runsTable(command []string) func(ctx context.Context, in faultInput, done func(faultResult)) error {
 	return func(ctx context.Context, in faultInput, done func(faultResult)) error {
 		text, err := json.Marshal(in)
 		if err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(ctx, program, file)
+		cmd := exec.CommandContext(ctx, command[0], command[1])
 		cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 		cmd.Stdin = strings.NewReader(string(text))
 		var log strings.Builder

@@ -48,17 +48,14 @@ func TestScenario(t *testing.T) {
 			url, token := serveScenario(t)
 			runScenario(t, through.url(t, url), token, all.Steps)
 		})
-		for language, command := range map[string][]string{
-			"python":     {"python3", "../../sdk/python/tests/scenario.py"},
-			"typescript": {"node", "../../sdk/typescript/test/scenario.js"},
-		} {
+		for _, language := range sdkLanguages {
 			t.Run(language+through.name, func(t *testing.T) {
 				t.Parallel()
-				program := interpreter(t, command[0])
+				command := sdkProgram(t, language, "scenario")
 				url, token := serveScenario(t)
 				ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 				defer cancel()
-				cmd := exec.CommandContext(ctx, program, append(command[1:], scenario, through.url(t, url))...)
+				cmd := exec.CommandContext(ctx, command[0], command[1], scenario, through.url(t, url))
 				cmd.Env = append(os.Environ(), "SOJOURN_TOKEN="+token, "PYTHONDONTWRITEBYTECODE=1")
 				out, err := cmd.CombinedOutput()
 				if want := "passed " + strconv.Itoa(len(all.Steps)); err != nil || !strings.Contains(string(out), want) {

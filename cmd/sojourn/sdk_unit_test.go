@@ -18,25 +18,19 @@ import (
 	"testing"
 )
 
-// unitPrograms show what the scenario and the table of faults do not: a line "ok NAME" or "FAIL
-// NAME ..." for each case.
-var unitPrograms = map[string][]string{
-	"python":     {"python3", "../../sdk/python/tests/unit.py"},
-	"typescript": {"node", "../../sdk/typescript/test/unit.js"},
-}
-
-// TestSDKUnits: coroutines as handlers, exceptions and thrown values whose own methods fail, values
-// that JSON has not, lone surrogates, SIGTERM during a claim that hangs, and the heartbeat in a
-// process of its own.
+// TestSDKUnits runs a program of each language that prints "ok NAME" or "FAIL NAME ..." for each
+// case that is neither in the scenario nor in the table of faults: coroutines as handlers,
+// exceptions and thrown values whose own methods fail, values that JSON does not have, lone
+// surrogates, SIGTERM during a claim that hangs, and the heartbeat in a process of its own.
 func TestSDKUnits(t *testing.T) {
-	for language, command := range unitPrograms {
+	for _, language := range sdkLanguages {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
-			program := interpreter(t, command[0])
+			command := sdkProgram(t, language, "unit")
 			url, token := serveScenario(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, program, command[1], url)
+			cmd := exec.CommandContext(ctx, command[0], command[1], url)
 			cmd.Env = append(os.Environ(), "SOJOURN_TOKEN="+token, "PYTHONDONTWRITEBYTECODE=1")
 			out, err := cmd.CombinedOutput()
 			if err != nil || strings.Count(string(out), "ok ") < 6 || strings.Contains(string(out), "FAIL ") {
@@ -76,7 +70,7 @@ func TestProxyVariables(t *testing.T) {
 	}))
 	t.Cleanup(proxy.Close)
 	address := strings.Replace(proxy.URL, "http://", "http://u:p@", 1)
-	for language, command := range unitPrograms {
+	for _, language := range sdkLanguages {
 		for _, c := range []struct {
 			name, url string
 			env       map[string]string
@@ -89,7 +83,8 @@ func TestProxyVariables(t *testing.T) {
 		} {
 			t.Run(language+"/"+c.name, func(t *testing.T) {
 				before := through.Load()
-				cmd := exec.CommandContext(t.Context(), interpreter(t, command[0]), command[1], c.url, "proxied")
+				command := sdkProgram(t, language, "unit")
+				cmd := exec.CommandContext(t.Context(), command[0], command[1], c.url, "proxied")
 				cmd.Env = append(os.Environ(), "SOJOURN_TOKEN="+token, "PYTHONDONTWRITEBYTECODE=1", "SSL_CERT_FILE="+certificate, "NODE_EXTRA_CA_CERTS="+certificate)
 				for _, name := range []string{"NO_PROXY", "HTTP_PROXY", "HTTPS_PROXY"} {
 					cmd.Env = append(cmd.Env, name+"="+c.env[name], strings.ToLower(name)+"="+c.env[strings.ToLower(name)])

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/internal/brokertest"
 )
 
@@ -69,7 +70,7 @@ func TestSourceRun(t *testing.T) {
 	t.Setenv("SHOP", "a secret of 16 bytes or more")
 	out, logs := &page{}, &page{}
 	sojourn := func(ctx context.Context, args ...string) int {
-		return run(ctx, &app{in: strings.NewReader(""), out: out, err: logs, env: func(string) string { return "" }}, append(args, "--store", store))
+		return run(ctx, &cli.App{In: strings.NewReader(""), Out: out, Err: logs, Env: func(string) string { return "" }}, append(args, "--store", store))
 	}
 	if code := sojourn(t.Context(), "enqueue", "charge", "--key", "order-1"); code != 0 {
 		t.Fatalf("exit code %d: %s", code, logs)

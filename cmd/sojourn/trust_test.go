@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 )
 
 // TestFilesOfOthers: files with settings or secrets that other users can write or read do not go
@@ -30,16 +32,16 @@ func TestFilesOfOthers(t *testing.T) {
 		want          string
 		not           string
 	}{
-		{0o600, 0o600, exitOK, "", "warning"},
-		{0o644, 0o640, exitOK, "", "warning"},
-		{0o666, 0o600, exitOK, "config.toml can be written by other users", "token"},
-		{0o664, 0o600, exitOK, "config.toml can be written by other users", "token"},
-		{0o600, 0o644, exitOK, "token holds a secret, and other users can read it", "config.toml"},
-		{0o600, 0o622, exitUsage, "token holds a secret, and other users can write it", "warning"},
+		{0o600, 0o600, cli.ExitOK, "", "warning"},
+		{0o644, 0o640, cli.ExitOK, "", "warning"},
+		{0o666, 0o600, cli.ExitOK, "config.toml can be written by other users", "token"},
+		{0o664, 0o600, cli.ExitOK, "config.toml can be written by other users", "token"},
+		{0o600, 0o644, cli.ExitOK, "token holds a secret, and other users can read it", "config.toml"},
+		{0o600, 0o622, cli.ExitUsage, "token holds a secret, and other users can write it", "warning"},
 	} {
 		config, token := write("config.toml", store, c.config), write("token", "sj_x", c.token)
 		var out, errs bytes.Buffer
-		a := &app{in: strings.NewReader(""), out: &out, err: &errs, env: func(name string) string {
+		a := &cli.App{In: strings.NewReader(""), Out: &out, Err: &errs, Env: func(name string) string {
 			return map[string]string{"SOJOURN_CONFIG": config, "SOJOURN_TOKEN_FILE": token}[name]
 		}}
 		code := run(context.Background(), a, []string{"enqueue", "mail"})
@@ -48,8 +50,11 @@ func TestFilesOfOthers(t *testing.T) {
 		}
 	}
 	secrets := write("secrets", "bank.example=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", 0o666)
-	a := &app{err: &bytes.Buffer{}, env: func(name string) string { return map[string]string{"SOJOURN_HTTP_SECRETS_FILE": secrets}[name] }}
-	if _, err := a.caller(callFlags{on: true}); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("secrets that everybody can write: %v", err)
+	var errs bytes.Buffer
+	a := &cli.App{In: strings.NewReader(""), Out: &errs, Err: &errs, Env: func(name string) string {
+		return map[string]string{"SOJOURN_HTTP_SECRETS_FILE": secrets}[name]
+	}}
+	if code := run(context.Background(), a, []string{"work", "--http", "--once"}); code != cli.ExitUsage || !strings.Contains(errs.String(), "chmod 600") {
+		t.Errorf("secrets that everybody can write: exit code %d, %s", code, &errs)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
 )
 
@@ -33,7 +34,7 @@ var storeless = []string{"sojourn version", "sojourn config", "sojourn serve", "
 func TestStoreOfEveryCommand(t *testing.T) {
 	t.Chdir(t.TempDir())
 	lines := map[string]string{}
-	root := (&app{env: func(string) string { return "" }}).root()
+	root := newRoot(&cli.App{Env: func(string) string { return "" }})
 	for _, line := range commandLines {
 		cmd, _, err := root.Find(strings.Fields(line))
 		if err != nil {
@@ -65,7 +66,7 @@ func TestStoreOfEveryCommand(t *testing.T) {
 				continue
 			}
 			var out, errs strings.Builder
-			a := &app{out: &out, err: &errs, in: strings.NewReader(""), env: func(name string) string {
+			a := &cli.App{Out: &out, Err: &errs, In: strings.NewReader(""), Env: func(name string) string {
 				if name == "SOJOURN_URL" {
 					return c.env
 				}
@@ -75,7 +76,7 @@ func TestStoreOfEveryCommand(t *testing.T) {
 			if c.flag != "" {
 				args = append(args, "--store", c.flag)
 			}
-			if code := run(context.Background(), a, args); code != exitUsage || !strings.Contains(errs.String(), "scheme "+c.named) {
+			if code := run(context.Background(), a, args); code != cli.ExitUsage || !strings.Contains(errs.String(), "scheme "+c.named) {
 				t.Errorf("%s with --store %q and SOJOURN_URL=%s: exit code %d, %s; want the scheme %s refused", line, c.flag, c.env, code, &errs, c.named)
 			}
 		}
@@ -84,7 +85,7 @@ func TestStoreOfEveryCommand(t *testing.T) {
 	for path := range lines {
 		t.Errorf("%s is in the table commandLines twice or no command", path)
 	}
-	if url := (&app{env: func(string) string { return "" }}).url(); url != "sqlite:sojourn.db" {
+	if url := (&cli.App{Env: func(string) string { return "" }}).URL(); url != "sqlite:sojourn.db" {
 		t.Errorf("the default store is %s", url)
 	}
 	if left, _ := filepath.Glob("*"); len(left) > 0 {
@@ -109,31 +110,31 @@ func TestCommandsOnPostgres(t *testing.T) {
 		line, want string
 		code       int
 	}{
-		{"job ls", "sojourn migrate up", exitUnavailable},
-		{"migrate status", "sojourn migrate up", exitFailed},
-		{"migrate up", "schema ", exitOK},
-		{"migrate check", "schema ", exitOK},
-		{"migrate print --down", "drop table " + schema + ".sj_job;", exitOK},
-		{"migrate down", "schema 0", exitOK},
-		{"migrate print", "create schema if not exists " + schema, exitOK},
-		{"migrate check", "sojourn migrate up", exitFailed},
-		{"migrate up", "0001", exitOK},
-		{"migrate status", "schema ", exitOK},
-		{"enqueue mail --key k --args {}", "", exitOK},
-		{"job get mail/k", "mail", exitOK},
-		{"respond mail k --body {}", "early", exitOK},
-		{"queue ls", "default", exitOK},
-		{"doctor", "ok", exitOK},
-		{"migrate down --to 0", "--help", exitUsage},
-		{"store backup b.db", "docs/guides/postgresql.md", exitUsage},
-		{"store restore b.db", "pg_dump", exitUsage},
-		{"store compact", "base backups", exitUsage},
-		{"job cancel 1", "", exitOK},
-		{"inbox ls", "late", exitOK},
-		{"job get none/k", "", exitNotFound},
+		{"job ls", "sojourn migrate up", cli.ExitUnavailable},
+		{"migrate status", "sojourn migrate up", cli.ExitFailed},
+		{"migrate up", "schema ", cli.ExitOK},
+		{"migrate check", "schema ", cli.ExitOK},
+		{"migrate print --down", "drop table " + schema + ".sj_job;", cli.ExitOK},
+		{"migrate down", "schema 0", cli.ExitOK},
+		{"migrate print", "create schema if not exists " + schema, cli.ExitOK},
+		{"migrate check", "sojourn migrate up", cli.ExitFailed},
+		{"migrate up", "0001", cli.ExitOK},
+		{"migrate status", "schema ", cli.ExitOK},
+		{"enqueue mail --key k --args {}", "", cli.ExitOK},
+		{"job get mail/k", "mail", cli.ExitOK},
+		{"respond mail k --body {}", "early", cli.ExitOK},
+		{"queue ls", "default", cli.ExitOK},
+		{"doctor", "ok", cli.ExitOK},
+		{"migrate down --to 0", "--help", cli.ExitUsage},
+		{"store backup b.db", "docs/guides/postgresql.md", cli.ExitUsage},
+		{"store restore b.db", "pg_dump", cli.ExitUsage},
+		{"store compact", "base backups", cli.ExitUsage},
+		{"job cancel 1", "", cli.ExitOK},
+		{"inbox ls", "late", cli.ExitOK},
+		{"job get none/k", "", cli.ExitNotFound},
 	} {
 		var out strings.Builder
-		a := &app{out: &out, err: &out, in: strings.NewReader(""), env: func(name string) string {
+		a := &cli.App{Out: &out, Err: &out, In: strings.NewReader(""), Env: func(name string) string {
 			if name == "SOJOURN_URL" {
 				return []string{url, string(object)}[i%2]
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/httpapi/server"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
@@ -50,7 +51,7 @@ func following(t *testing.T, url string, args ...string) (next func() string, in
 	ctx, cancel := context.WithCancel(t.Context())
 	code := make(chan int, 1)
 	go func() {
-		a := &app{in: strings.NewReader(""), out: write, err: io.Discard, env: func(string) string { return "" }}
+		a := &cli.App{In: strings.NewReader(""), Out: write, Err: io.Discard, Env: func(string) string { return "" }}
 		n := run(ctx, a, append(args, "--store", url))
 		_ = write.Close()
 		code <- n
@@ -110,7 +111,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("the line of a job that has changed is %s", line)
 		}
 		interrupt()
-		if code := exit(); code != exitOK {
+		if code := exit(); code != cli.ExitOK {
 			t.Errorf("exit code %d", code)
 		}
 	})
@@ -119,7 +120,7 @@ func TestWatch(t *testing.T) {
 // tail shows what happens to a job, and its exit code tells how it ended.
 func TestTail(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client, url string) {
-		for key, want := range map[string]int{"good": exitOK, "bad": exitFailed} {
+		for key, want := range map[string]int{"good": cli.ExitOK, "bad": cli.ExitFailed} {
 			enqueueOne(t, c, key)
 			next, _, exit := following(t, url, "tail", "mail/"+key)
 			expect := func(text string) {
@@ -144,7 +145,7 @@ func TestTail(t *testing.T) {
 				}
 			}
 			o := sojourn.Outcome{Lease: got[0].Lease, Type: sojourn.OutcomeCompleted, Result: []byte("fine"), ResultType: "text/plain"}
-			if want == exitFailed {
+			if want == cli.ExitFailed {
 				o.Type, o.Reason, o.Text = sojourn.OutcomeAbort, "declined", "no money"
 			}
 			if _, err := driver.Of(c).Finish(t.Context(), []sojourn.Outcome{o}); err != nil {
@@ -163,39 +164,7 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// The picture fits the terminal, the oldest come first, and rates are differences.
-func TestTopPicture(t *testing.T) {
-	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	queue := func(name string, done int64, ready time.Time) sojourn.QueueStatus {
-		return sojourn.QueueStatus{Name: name, Counts: map[sojourn.State]int64{sojourn.Completed: done}, OldestReady: ready}
-	}
-	before := picture{Status: sojourn.Status{Now: now.Add(-2 * time.Second)}, Queues: []sojourn.QueueStatus{queue("a", 10, time.Time{}), queue("b", 50, time.Time{})}}
-	p := picture{Status: sojourn.Status{Store: "sqlite", Location: "jobs.db", Now: now}, Workers: []sojourn.WorkerStatus{{Worker: "w1", Running: 1, SeenAt: now}},
-		Queues: []sojourn.QueueStatus{queue("a", 17, time.Time{}), queue("b", 40, now.Add(-90*time.Second)), queue("c", 4, now.Add(-time.Second))}}
-	p.Queues[2].Pace.HoldUntil = now.Add(time.Minute).UnixMicro()
-	text := p.text(&before, 0, 0)
-	var rows []string
-	for line := range strings.Lines(text) {
-		rows = append(rows, strings.Join(strings.Fields(line), " "))
-	}
-	for i, want := range map[int]string{2: "b 0 0 0 0 0 0 40 0.0/s 1m30s 0", 3: "c 0 0 0 0 0 0 4 2.0/s 1s 0 on hold for 1m00s", 4: "a 0 0 0 0 0 0 17 3.5/s 0", 7: "w1 running 1 0 0ms ago"} {
-		if rows[i] != want {
-			t.Errorf("line %d is %q, want %q", i, rows[i], want)
-		}
-	}
-	small := p.text(&before, 20, 4)
-	lines := strings.Split(strings.TrimSuffix(small, "\n"), "\n")
-	if len(lines) != 4 || lines[3] != "… 5 lines more" {
-		t.Errorf("in 4 lines it is %q", lines)
-	}
-	for _, l := range lines {
-		if len([]rune(l)) > 20 {
-			t.Errorf("%q is wider than 20", l)
-		}
-	}
-}
-
-// A worker that is drained by its name ends by itself, with exit code 0 (spec:W3).
+// A worker that is drained by its name ends by itself, with exit code 0 (spec:W3, spec:W6).
 func TestWorkEndsWhenDrained(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client, url string) {
 		_, _, exit := following(t, url, "work", "--kind", "k", "--name", "west-1", "--exec", "true")
@@ -204,10 +173,10 @@ func TestWorkEndsWhenDrained(t *testing.T) {
 			return err == nil && len(ws) == 1 && ws[0].Name == "west-1"
 		})
 		_, _, drained := following(t, url, "worker", "drain", "west-1", "-o", "json")
-		if code := drained(); code != exitOK {
+		if code := drained(); code != cli.ExitOK {
 			t.Errorf("worker drain: exit code %d", code)
 		}
-		if code := exit(); code != exitOK {
+		if code := exit(); code != cli.ExitOK {
 			t.Errorf("work: exit code %d", code)
 		}
 	})

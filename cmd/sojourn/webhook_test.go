@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
@@ -24,18 +25,17 @@ func TestWebhookCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	file := filepath.Join(t.TempDir(), "endpoints.toml")
-	text := "[[endpoint]]\nname = 'shop'\nsignature = 'bearer'\nsecrets = ['SHOP']\nkinds = ['charge']\n"
+	file := filepath.Join(t.TempDir(), "sources.toml")
+	text := "[[source]]\nname = 'shop'\nwebhook = { signature = 'bearer', secrets = ['SHOP'], kinds = ['charge'] }\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("SHOP", "a secret of 16 bytes or more")
 	read, errs := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var out strings.Builder
-	a := &app{out: &out, err: errs, in: strings.NewReader(""), env: func(name string) string {
-		return map[string]string{"SHOP": "a secret of 16 bytes or more"}[name]
-	}}
+	a := &cli.App{Out: &out, Err: errs, In: strings.NewReader(""), Env: os.Getenv}
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, a, []string{"webhook", file, "--listen", "127.0.0.1:0", "--store", "sqlite:" + path})
@@ -64,7 +64,7 @@ func TestWebhookCommand(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	stop()
-	if code := <-ended; code != exitOK {
+	if code := <-ended; code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	if text := out.String(); !strings.Contains(text, "202 early shop\n") || !strings.Contains(text, "401 bad_signature \n") {

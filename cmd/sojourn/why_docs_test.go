@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/throttle/rule"
@@ -83,7 +85,7 @@ func timeless(text string) string {
 func shell(args []string) string {
 	line := "sojourn"
 	for _, a := range args {
-		line += " " + quote(a)
+		line += " " + terminal.Quote(a)
 	}
 	return line
 }
@@ -94,7 +96,7 @@ func (h held) play(t *testing.T) string {
 	must := func(args []string) string {
 		t.Helper()
 		code, out, errs := commandLine(t, append([]string{"--store", file}, args...)...)
-		if code != exitOK {
+		if code != cli.ExitOK {
 			t.Fatal(args, errs)
 		}
 		return out

@@ -18,6 +18,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
 
 // workshop is a store with programs that work its jobs off.
@@ -99,7 +103,7 @@ func (w *workshop) job(id int) (j struct {
 	cmd := exec.Command(w.sojourn, "job", "get", strconv.Itoa(id), "-o", "json", "--store", w.store)
 	out, err := cmd.Output()
 	if err == nil {
-		err = json.Unmarshal(out, &j)
+		err = jsonv2.Unmarshal(out, &j, jsonform.Plain, jsonv2.MatchCaseInsensitiveNames(true))
 	}
 	if err != nil {
 		w.Fatalf("job get: %v %s", err, out)
@@ -340,7 +344,7 @@ echo $$ >>`+w.folder+`/second; while :; do sleep 0.05; done`))
 	if err := worker.Wait(); err != nil {
 		t.Errorf("the worker ended with %v", err)
 	}
-	if j := w.job(2); j.State != "scheduled" || string(j.Checkpoint) != "2\n" || j.Failures+j.Crashes != 0 {
+	if j := w.job(2); j.State != "scheduled" || string(j.Checkpoint) != "2" || j.Failures+j.Crashes != 0 {
 		t.Errorf("by its own word: %+v", j)
 	}
 }
@@ -353,13 +357,13 @@ func TestSojournWorkCheckpoint(t *testing.T) {
 	program := w.program(`if [ -s "$SOJOURN_CHECKPOINT" ]; then cp "$SOJOURN_CHECKPOINT" "$SOJOURN_RESULT"; exit 0; fi
 echo 7 >new; mv new "$SOJOURN_CHECKPOINT"; while :; do sleep 1; done`)
 	first := w.worker("--lease", "1s", "--exec", program)
-	w.until("the checkpoint is stored", func() bool { return string(w.job(1).Checkpoint) == "7\n" })
+	w.until("the checkpoint is stored", func() bool { return string(w.job(1).Checkpoint) == "7" })
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	w.worker("--lease", "1s", "--exec", program)
 	w.until("the job is completed", func() bool { return w.job(1).State == "completed" })
-	if j := w.job(1); string(j.Result) != "7\n" || j.Attempt != 2 {
+	if j := w.job(1); string(j.Result) != "7" || j.Attempt != 2 {
 		t.Errorf("%+v", j)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/internal/connlimit"
+	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
 
 const jsonType = "application/json"
@@ -111,7 +112,7 @@ func set(v reflect.Value, name string, texts []string) error {
 func setOne(v reflect.Value, name, text string) error {
 	switch p := v.Addr().Interface().(type) {
 	case *time.Duration:
-		d, err := wire.ParseDuration(text)
+		d, err := jsonform.ParseDuration(text)
 		*p = d
 		return wrap(name, err)
 	case *time.Time:

@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
 
 type enqueueOneIn struct{ Body wire.NewJob }
@@ -133,7 +134,7 @@ func getJob(c *call, in *getJobIn) (wire.JobView, error) {
 	if err != nil || in.Wait == "" {
 		return wire.View(j), err
 	}
-	wait, err := wire.ParseDuration(in.Wait)
+	wait, err := jsonform.ParseDuration(in.Wait)
 	if err != nil {
 		return wire.JobView{}, wrap("wait", err)
 	}

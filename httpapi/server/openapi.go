@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
 
 //go:generate go test -run ^TestSpecificationIsFresh$ -update
@@ -217,19 +218,19 @@ func (purpose) Schema(huma.Registry) *huma.Schema {
 }
 
 // Schema lists the words.
-func (onLost) Schema(huma.Registry) *huma.Schema { return words(wire.OnLostNames...) }
+func (onLost) Schema(huma.Registry) *huma.Schema { return words(jsonform.OnLostNames...) }
 
 // Schema lists the words.
-func (onPanic) Schema(huma.Registry) *huma.Schema { return words(wire.OnPanicNames...) }
+func (onPanic) Schema(huma.Registry) *huma.Schema { return words(jsonform.OnPanicNames...) }
 
 // Schema lists the words.
-func (lateResponse) Schema(huma.Registry) *huma.Schema { return words(wire.LateResponseNames...) }
+func (lateResponse) Schema(huma.Registry) *huma.Schema { return words(jsonform.LateResponseNames...) }
 
 // Schema lists the words.
-func (waitMode) Schema(huma.Registry) *huma.Schema { return words(wire.WaitModeNames...) }
+func (waitMode) Schema(huma.Registry) *huma.Schema { return words(jsonform.WaitModeNames...) }
 
 // Schema lists the words.
-func (scope) Schema(huma.Registry) *huma.Schema { return words(wire.ScopeNames...) }
+func (scope) Schema(huma.Registry) *huma.Schema { return words(jsonform.ScopeNames...) }
 
 // Schema lists the words.
-func (onConflict) Schema(huma.Registry) *huma.Schema { return words(wire.OnConflictNames...) }
+func (onConflict) Schema(huma.Registry) *huma.Schema { return words(jsonform.OnConflictNames...) }

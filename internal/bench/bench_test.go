@@ -249,3 +249,28 @@ func TestLimit(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCompareNamesASetup: the command runs the setup that its first argument names.
+func TestCompareNamesASetup(t *testing.T) {
+	errChosen := errors.New("chosen")
+	setups := map[string]Setup{
+		"b": func(_ context.Context, single, bulk Load) ([]Entry, func(), error) {
+			if single.Jobs != 7 || single.WarmUp != 0 || bulk.Jobs != 70 || bulk.Batch != 1000 {
+				t.Errorf("single %+v, bulk %+v", single, bulk)
+			}
+			return nil, nil, errChosen
+		},
+		"a": nil,
+	}
+	if err := compare(t.Context(), []string{"b", "-jobs", "7"}, setups); !errors.Is(err, errChosen) {
+		t.Errorf("%v", err)
+	}
+	for _, args := range [][]string{nil, {"c"}, {"-jobs", "7"}} {
+		if err := compare(t.Context(), args, setups); err == nil || !strings.Contains(err.Error(), "(a, b)") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if err := compare(t.Context(), []string{"b", "b"}, setups); err == nil || errors.Is(err, errChosen) {
+		t.Errorf("%v", err)
+	}
+}

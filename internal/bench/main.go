@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -28,11 +29,11 @@ func SetGC() {
 	}
 }
 
-// Main is the command of a module that compares systems.
-func Main(setup Setup) {
+// Main is the command that compares systems. Its first argument names one of the setups.
+func Main(setups map[string]Setup) {
 	SetGC()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := compare(ctx, setup)
+	err := compare(ctx, os.Args[1:], setups)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -40,19 +41,24 @@ func Main(setup Setup) {
 	}
 }
 
-func compare(ctx context.Context, setup Setup) error {
+func compare(ctx context.Context, args []string, setups map[string]Setup) error {
+	names := strings.Join(slices.Sorted(maps.Keys(setups)), ", ")
+	if len(args) == 0 || setups[args[0]] == nil {
+		return fmt.Errorf("name a comparison first (%s), then flags, such as -runs 1", names)
+	}
+	fs := flag.NewFlagSet(args[0], flag.ExitOnError)
 	single := Load{Batch: 1}
-	output := flag.String("o", "table", "table, markdown or json")
-	runs := flag.Int("runs", 3, "runs of each system, in turn; the figures are their medians")
-	batch := flag.Int("bulk", 1000, "jobs of a call in the bulk figures; 0 leaves them out")
-	onlyBulk := flag.Bool("only-bulk", false, "leave out the figures with one job a call")
-	only := flag.String("only", "", "measure only these systems beside ours, separated by commas")
-	flag.IntVar(&single.Jobs, "jobs", 10_000, "jobs of a measurement, 10 times as many in bulk")
-	flag.IntVar(&single.Producers, "producers", 64, "goroutines that enqueue")
-	flag.DurationVar(&single.Within, "within", 2*time.Minute, "a measurement that takes longer is cut")
-	flag.Parse()
+	output := fs.String("o", "table", "table, markdown or json")
+	runs := fs.Int("runs", 3, "runs of each system, in turn; the figures are their medians")
+	batch := fs.Int("bulk", 1000, "jobs of a call in the bulk figures; 0 leaves them out")
+	onlyBulk := fs.Bool("only-bulk", false, "leave out the figures with one job a call")
+	only := fs.String("only", "", "measure only these systems beside ours, separated by commas")
+	fs.IntVar(&single.Jobs, "jobs", 10_000, "jobs of a measurement, 10 times as many in bulk")
+	fs.IntVar(&single.Producers, "producers", 64, "goroutines that enqueue")
+	fs.DurationVar(&single.Within, "within", 2*time.Minute, "a measurement that takes longer is cut")
+	_ = fs.Parse(args[1:]) // exits if it fails
 	write := writers[*output]
-	if write == nil || *runs < 1 || *batch < 0 || single.Jobs < 1 || single.Producers < 1 || *onlyBulk && *batch == 0 || flag.NArg() > 0 {
+	if write == nil || *runs < 1 || *batch < 0 || single.Jobs < 1 || single.Producers < 1 || *onlyBulk && *batch == 0 || fs.NArg() > 0 {
 		return fmt.Errorf("-o is table, markdown or json, -runs, -jobs and -producers are 1 and more, -only-bulk needs -bulk, and nothing follows the flags")
 	}
 	bulk := single
@@ -64,7 +70,7 @@ func compare(ctx context.Context, setup Setup) error {
 		single.Jobs = 0
 	}
 	single.WarmUp, bulk.WarmUp = single.Jobs/10, bulk.Jobs/10
-	chosen, stop, err := setup(ctx, single, bulk)
+	chosen, stop, err := setups[args[0]](ctx, single, bulk)
 	if err != nil {
 		return err
 	}

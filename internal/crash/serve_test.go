@@ -21,6 +21,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi"
+	"github.com/sojourn-queue/sojourn/internal/sdkbuild"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/worker"
 )
@@ -114,12 +115,15 @@ func (s *site) workers(runs string) (all map[string]*exec.Cmd) {
 	s.Helper()
 	all = map[string]*exec.Cmd{"go": exec.Command(os.Args[0]),
 		"exec": exec.Command(s.program, "work", "--store", s.url(), "--kind", remote.Name, "--concurrency", "4", "--exec", "testdata/worker.sh", "--env", "LEDGER")}
-	for name, program := range map[string]string{"python": "python3", "typescript": "node"} {
-		path, err := exec.LookPath(program)
+	sdk := filepath.Join(filepath.Dir(runs), "typescript")
+	for name, command := range map[string][]string{"python": {"python3", "testdata/worker.py"}, "typescript": {"node", "testdata/worker.mjs"}} {
+		path, err := exec.LookPath(command[0])
+		if err == nil && name == "typescript" {
+			err = sdkbuild.TypeScript("../../sdk/typescript", sdk)
+		}
 		switch {
 		case err == nil:
-			file := map[string]string{"python": "testdata/worker.py", "typescript": "testdata/worker.mjs"}[name]
-			all[name] = exec.Command(path, file, s.url(), runs)
+			all[name] = exec.Command(path, command[1], s.url(), runs, filepath.Join(sdk, "dist", "index.js"))
 		case os.Getenv("CI") == "true":
 			s.Fatal(err)
 		default:

@@ -102,10 +102,13 @@ func render(s Snapshot) string {
 	return b.String()
 }
 
+// NoBrokers is what a report of a run without brokers says about them.
+const NoBrokers = `none ("make demo-brokers" adds NATS and Kafka)`
+
 // overBrokers returns the line about the responses that arrive over brokers.
 func overBrokers(all []PartnerReport) string {
 	if len(all) == 0 {
-		return "brokers  none\n"
+		return "brokers  " + NoBrokers + "\n"
 	}
 	text, parked := "brokers", 0
 	for _, p := range all {

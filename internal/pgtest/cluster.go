@@ -42,8 +42,13 @@ func NewCluster(t testing.TB) *Cluster {
 	return c
 }
 
-func startCluster() (*Cluster, error) {
+func startCluster() (*Cluster, error) { return Start("") }
+
+// Start makes and starts a cluster for a program that is not a test. flags are more flags of the
+// server, such as " -c shared_buffers=512MB".
+func Start(flags string) (*Cluster, error) {
 	return makeCluster(func(c *Cluster) error {
+		c.flags = flags
 		return c.run("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions")
 	})
 }

@@ -1,23 +1,18 @@
 package sourcefile
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"os"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/pelletier/go-toml/v2"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/source/webhook"
 	"github.com/sojourn-queue/sojourn/throttle/rule"
 )
 
-// door holds the settings of a webhook sender: the table [source.webhook], and a part of
-// [[endpoint]].
+// door is the table [source.webhook].
 type door struct {
 	Path        string   `toml:"path"`
 	Signature   string   `toml:"signature"`
@@ -132,38 +127,4 @@ func (d door) path(name string, match rule.Match) string {
 		return "/respond/{kind}/{key}"
 	}
 	return cmp.Or(d.Path, "/webhook/"+name)
-}
-
-// Endpoints reads a file of [[endpoint]] tables, the older form of sources that are webhooks: all
-// fields stand in one table. env gives the secrets by the names of their variables. Errors name the
-// file, and the endpoint.
-func Endpoints(name string, env func(string) string) (out []webhook.Endpoint, err error) {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, sojourn.Invalid("file", "%v", err)
-	}
-	var file struct {
-		Endpoint []struct {
-			Name string `toml:"name"`
-			TTL  length `toml:"ttl"`
-			door
-			rule.Match
-		} `toml:"endpoint"`
-	}
-	d := toml.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&file); err != nil {
-		return nil, decoding(name, err)
-	}
-	for _, t := range file.Endpoint {
-		e, err := t.endpoint(t.Name, t.TTL.Duration, t.Match, env)
-		if err != nil {
-			if wrong, ok := errors.AsType[*sojourn.Error](err); ok {
-				err = sojourn.Invalid(wrong.Field, "%s, endpoint %.64q: %s", name, t.Name, wrong.Message)
-			}
-			return nil, err
-		}
-		out = append(out, e)
-	}
-	return out, nil
 }

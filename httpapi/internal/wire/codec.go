@@ -9,13 +9,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
-
-// MaxDepth bounds how deep values are nested, in requests and in bytes that are shown as JSON.
-const MaxDepth = 64
 
 // Codec is a form of JSON. The zero value is the plain form, for people and for clients that read
 // JSON: bytes that are JSON are shown as JSON, without the white space between its parts, and text
@@ -29,21 +26,13 @@ const (
 	ExactValue  = "base64"
 )
 
-var (
-	common = json.JoinOptions(jsonv1.OmitEmptyWithLegacySemantics(true), jsontext.PreserveRawStrings(true), json.Deterministic(true),
-		json.WithUnmarshalers(json.JoinUnmarshalers(durationUnmarshaler, bytesUnmarshaler, nameUnmarshalers)))
-	plain  = json.JoinOptions(common, jsontext.AllowInvalidUTF8(true), json.WithMarshalers(json.JoinMarshalers(plainMarshaler, durationMarshaler, nameMarshalers)))
-	exact  = json.JoinOptions(common, json.WithMarshalers(json.JoinMarshalers(exactMarshaler, textMarshaler, durationMarshaler, nameMarshalers)))
-	strict = json.JoinOptions(json.RejectUnknownMembers(true), jsontext.AllowInvalidUTF8(false))
-	// exactText also takes text that is not UTF-8, as base64.
-	exactText = json.WithUnmarshalers(json.JoinUnmarshalers(textUnmarshaler, durationUnmarshaler, bytesUnmarshaler, nameUnmarshalers))
-)
+var strict = json.JoinOptions(json.RejectUnknownMembers(true), jsontext.AllowInvalidUTF8(false))
 
 func (c Codec) options() json.Options {
 	if c.Exact {
-		return json.JoinOptions(exact, exactText)
+		return jsonform.Exact
 	}
-	return plain
+	return jsonform.Plain
 }
 
 // Write encodes v.
@@ -62,34 +51,14 @@ func (c Codec) ReadStrict(b []byte, v any) error {
 	if len(bytes.TrimSpace(b)) == 0 {
 		return refusal(CodeEmptyBody, "", "the body is empty; send a JSON document")
 	}
-	if depth(b) > MaxDepth {
-		return refusal(CodeTooDeep, "", `values are nested more than %d deep; send them as {"$base64": "…"}`, MaxDepth)
+	if jsonform.Depth(b) > jsonform.MaxDepth {
+		return refusal(CodeTooDeep, "", `values are nested more than %d deep; send them as {"$base64": "…"}`, jsonform.MaxDepth)
 	}
 	err := json.Unmarshal(b, v, json.JoinOptions(c.options(), strict))
 	if err == nil {
 		return nil
 	}
 	return explain(err)
-}
-
-// depth returns the nesting depth of a JSON document. For other input the result is meaningless.
-func depth(b []byte) (deepest int) {
-	now, text := 0, false
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
-			text = !text
-		case text && c == '\\':
-			i++
-		case text:
-		case c == '{' || c == '[':
-			now++
-			deepest = max(deepest, now)
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return deepest
 }
 
 // explain turns an error of the decoder into one with a code.

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/jsonform"
 )
 
 // FuzzReadStrict compares the strict decoder with the standard library's and with the inputs that
@@ -36,7 +37,7 @@ func FuzzReadStrict(f *testing.F) {
 			}
 			return
 		}
-		if !json.Valid(in) || !utf8.Valid(in) || depth(in) > MaxDepth {
+		if !json.Valid(in) || !utf8.Valid(in) || jsonform.Depth(in) > jsonform.MaxDepth {
 			t.Fatalf("took %q", in)
 		}
 		if name := duplicate(json.NewDecoder(bytes.NewReader(in))); name != "" {

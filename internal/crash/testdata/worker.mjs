@@ -1,8 +1,8 @@
-// A worker of the TypeScript SDK that writes down when it runs what: worker.mjs URL LEDGER.
+// A worker of the TypeScript SDK that writes down when it runs what: worker.mjs URL LEDGER SDK.
 import { appendFileSync } from "node:fs";
-import { Client, Worker } from "../../../sdk/typescript/dist/index.js";
 
-const [url, ledger] = process.argv.slice(2);
+const [url, ledger, sdk] = process.argv.slice(2);
+const { Client, Worker } = await import(sdk);
 const worker = new Worker(new Client(url, { token: process.env.SOJOURN_TOKEN }), { concurrency: 4 });
 
 worker.handle("work", async (job) => {

@@ -1,0 +1,269 @@
+// Package queuecmd has the command "queue", which lists, shows and configures queues.
+package queuecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/parse"
+	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/terminal"
+)
+
+// app is the command line, with the methods of this package.
+type app struct{ *cli.App }
+
+// Command makes the command "queue".
+func Command(a *cli.App) *cobra.Command { return (&app{a}).command() }
+
+func (a *app) command() *cobra.Command {
+	return cli.Group("queue", "list, show and configure queues",
+		a.lsCommand(), a.getCommand(), a.peekCommand(), a.pauseCommand("pause", "hand out no jobs; running jobs, responses and timeouts continue", true),
+		a.pauseCommand("resume", "hand out jobs again", false), a.setCommand(), a.holdCommand(), a.unholdCommand(), a.forgetCommand())
+}
+
+func (a *app) lsCommand() *cobra.Command {
+	limit, after := 100, ""
+	cmd := &cobra.Command{Use: "ls [QUEUE...]", Short: "list queues with their job counts by state"}
+	cmd.Flags().IntVar(&limit, "limit", limit, "queues per page, 1 to 1000")
+	cmd.Flags().StringVar(&after, "after", "", "continue after this `queue`, the last one of the previous page; queues are listed in the order in which they were first seen")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if limit < 1 || limit > sojourn.MaxFind {
+			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, sojourn.MaxFind)
+		}
+		return a.With(func(c *sojourn.Client) error {
+			page, more, err := queuePage(cmd.Context(), c.Store(), args, after, limit)
+			if err != nil {
+				return err
+			}
+			if a.AsJSON() {
+				err = cli.JSONLines(a.App, page)
+			} else {
+				err = a.printQueues(page)
+			}
+			if err == nil && more {
+				a.NextPage(cmd, args, "after", page[len(page)-1].Name)
+			}
+			return err
+		})
+	}
+	return a.Watchable(cmd)
+}
+
+// queuePage lists the queues of one page, and whether there are more. Queues that are named are
+// read at once, and so are all queues of a store that has no pages.
+func queuePage(ctx context.Context, st sojourn.Store, names []string, after string, limit int) (page []sojourn.QueueStatus, more bool, err error) {
+	if lister, ok := st.(sojourn.QueueLister); ok && len(names) == 0 {
+		p, err := lister.ListQueues(ctx, sojourn.QueueFilter{After: after, Limit: limit})
+		return p.Queues, p.Next != "", err
+	}
+	all, err := st.Queues(ctx, names...)
+	if err != nil {
+		return nil, false, err
+	}
+	if after != "" {
+		i := slices.IndexFunc(all, func(q sojourn.QueueStatus) bool { return q.Name == after })
+		if i < 0 {
+			return nil, false, sojourn.NotFound("there is no queue %.64q to continue after; \"sojourn queue ls\" lists the queues", after)
+		}
+		all = all[i+1:]
+	}
+	return all[:min(limit, len(all))], len(all) > limit, nil
+}
+
+func (a *app) printQueues(queues []sojourn.QueueStatus) error {
+	t := terminal.NewTable(a.Out, "QUEUE", "PAUSED", "IN FLIGHT", "SCHEDULED", "READY", "RUNNING", "AWAITING", "ERRORED", "COMPLETED", "FAILED", "CANCELLED", "STALLED", "NO WORKER FOR")
+	for _, q := range queues {
+		paused := "no"
+		if q.Settings.Paused {
+			paused = "yes"
+		}
+		row := []string{q.Name, paused, InFlight(q)}
+		for _, s := range []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running, sojourn.Awaiting, sojourn.Errored,
+			sojourn.Completed, sojourn.Failed, sojourn.Cancelled} {
+			row = append(row, fmt.Sprint(q.Counts[s]))
+		}
+		var unhandled []string
+		for _, kind := range slices.Sorted(maps.Keys(q.Unhandled)) {
+			unhandled = append(unhandled, fmt.Sprintf("%s (%d)", kind, q.Unhandled[kind]))
+		}
+		t.Row(append(row, fmt.Sprint(q.Stalled), strings.Join(unhandled, ", "))...)
+	}
+	return t.Flush()
+}
+
+func (a *app) peekCommand() *cobra.Command {
+	limit := 25
+	cmd := &cobra.Command{Use: "peek QUEUE", Short: "list the jobs that will be claimed next, in order, without claiming them", Args: cobra.ExactArgs(1)}
+	cmd.Flags().IntVar(&limit, "limit", limit, "number of jobs, 1 to 1000")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.With(func(c *sojourn.Client) error {
+			jobs, err := c.Find(cmd.Context(), sojourn.Filter{Queue: args[0], Next: true, Limit: limit})
+			if err != nil || a.AsJSON() {
+				return cli.OrElse(err, func() error { return cli.JSONLines(a.App, jobs) })
+			}
+			t := terminal.NewTable(a.Out, "ID", "KIND", "KEY", "PRIORITY", "WEIGHT", "RUN AT", "RESUMED")
+			for _, j := range jobs {
+				t.Row(fmt.Sprint(j.ID), j.Kind, j.Key, fmt.Sprint(j.Priority), fmt.Sprint(j.Weight), j.RunAt.Format(time.RFC3339), fmt.Sprint(j.Resumed))
+			}
+			return t.Flush()
+		})
+	}
+	return cmd
+}
+
+// Settings gets those of a queue that exists.
+func Settings(ctx context.Context, c *sojourn.Client, name string) (sojourn.QueueSettings, error) {
+	q, err := queueNamed(ctx, c, name)
+	return q.Settings, err
+}
+
+func (a *app) pauseCommand(use, short string, paused bool) *cobra.Command {
+	cmd := &cobra.Command{Use: use + " QUEUE...", Short: short, Args: cobra.MinimumNArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.With(func(c *sojourn.Client) error {
+			for _, name := range args {
+				s, err := Settings(cmd.Context(), c, name)
+				if err != nil {
+					return err
+				}
+				s.Paused = paused
+				if err := a.setQueue(cmd.Context(), c, name, s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+// setQueue stores the settings and shows the result.
+func (a *app) setQueue(ctx context.Context, c *sojourn.Client, name string, s sojourn.QueueSettings) error {
+	if err := c.Store().SetQueue(ctx, name, s); err != nil {
+		return err
+	}
+	if a.AsJSON() {
+		return a.JSON(struct {
+			Name     string                `json:"name"`
+			Settings sojourn.QueueSettings `json:"settings"`
+		}{name, s})
+	}
+	state := "handing out jobs"
+	if s.Paused {
+		state = "paused"
+	}
+	return a.Printf("queue %s is %s\n", name, state)
+}
+
+// queueFlags are the settings of queue set.
+type queueFlags struct {
+	paused                      bool
+	priority, weight            int32
+	policy                      sojourn.Policy
+	retentionAge, failedAge     time.Duration
+	retentionCount, failedCount int64
+	flow                        flowFlags
+	windows                     []string
+}
+
+const queueSetHelp = `Stores settings of a queue and creates the queue if it does not exist. Settings without a flag stay unchanged.
+Defaults apply to jobs enqueued from now on that set no value. 0 removes a default (not for --priority and
+--weight). Retention deletes completed and cancelled jobs above an age or a count, and failed jobs only if you
+set --failed-age or --failed-count; -1ns or -1 means never. The queue "*" stands for all queues; it accepts only
+--paused and --pause-kind.`
+
+func (a *app) setCommand() *cobra.Command {
+	var f queueFlags
+	cmd := &cobra.Command{Use: "set QUEUE", Short: "change the settings of a queue", Long: queueSetHelp, Args: cobra.ExactArgs(1)}
+	fl := cmd.Flags()
+	fl.BoolVar(&f.paused, "paused", false, "hand out no jobs; --paused=false hands them out again")
+	fl.Int32Var(&f.priority, "priority", 0, "default priority; the lower number starts first")
+	fl.Int32Var(&f.weight, "weight", 0, "default weight")
+	fl.Int32Var(&f.policy.MaxAttempts, "max-attempts", 0, "default number of errors and timeouts until a job fails; -1 = no limit")
+	fl.Int32Var(&f.policy.MaxCrashes, "max-crashes", 0, "default number of lost leases until a job fails; -1 = no limit")
+	fl.DurationVar(&f.policy.RunTimeout, "run-timeout", 0, "default time limit of one execution of the handler")
+	fl.DurationVar(&f.policy.Timeout, "timeout", 0, "default time limit of one attempt, its waits included")
+	fl.DurationVar(&f.policy.Deadline, "deadline", 0, "default time limit of the job's whole life")
+	fl.DurationVar(&f.policy.KeepKey, "keep-key", 0, "default time to keep a key reserved after the job ends")
+	fl.DurationVar(&f.retentionAge, "retention-age", 0, "keep completed and cancelled jobs this long (default 168h)")
+	fl.Int64Var(&f.retentionCount, "retention-count", 0, "keep this many completed and this many cancelled jobs (default 50000)")
+	fl.DurationVar(&f.failedAge, "failed-age", 0, "keep failed jobs this long (default forever)")
+	fl.Int64Var(&f.failedCount, "failed-count", 0, "keep this many failed jobs (default all)")
+	f.flow.register(fl)
+	fl.StringArrayVar(&f.windows, "window", nil, "start jobs only in this `WINDOW` (see \"window preview\"); may be repeated, at least one must be open; replaces all windows, none = always")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		given := cmd.Flags().Changed
+		var windows sojourn.Windows
+		if len(f.windows) != 1 || f.windows[0] != "none" {
+			var err error
+			if windows, err = parse.Windows(f.windows); err != nil {
+				return err
+			}
+		}
+		return a.Creating(func(c *sojourn.Client) error {
+			var s sojourn.QueueSettings
+			queues, err := c.Store().Queues(cmd.Context(), args[0])
+			if err != nil && !errors.Is(err, sojourn.ErrNotFound) { // it is made
+				return err
+			}
+			if len(queues) > 0 {
+				s = queues[0].Settings
+			}
+			f.apply(given, &s)
+			if err := f.flow.apply(given, &s); err != nil {
+				return err
+			}
+			parse.Set(given("window"), &s.Windows, windows)
+			if err := s.Validate(); err != nil {
+				return err
+			}
+			return a.setQueue(cmd.Context(), c, args[0], s)
+		})
+	}
+	return cmd
+}
+
+// apply copies the given flags into s.
+func (f queueFlags) apply(given func(string) bool, s *sojourn.QueueSettings) {
+	parse.Set(given("paused"), &s.Paused, f.paused)
+	parse.SetPointer(given("priority"), &s.Defaults.Priority, f.priority)
+	parse.SetPointer(given("weight"), &s.Defaults.Weight, f.weight)
+	p := &s.Defaults.Policy
+	parse.Set(given("max-attempts"), &p.MaxAttempts, f.policy.MaxAttempts)
+	parse.Set(given("max-crashes"), &p.MaxCrashes, f.policy.MaxCrashes)
+	parse.Set(given("run-timeout"), &p.RunTimeout, f.policy.RunTimeout)
+	parse.Set(given("timeout"), &p.Timeout, f.policy.Timeout)
+	parse.Set(given("deadline"), &p.Deadline, f.policy.Deadline)
+	parse.Set(given("keep-key"), &p.KeepKey, f.policy.KeepKey)
+	parse.Set(given("retention-age"), &s.Retention.Age, f.retentionAge)
+	parse.Set(given("retention-count"), &s.Retention.Count, f.retentionCount)
+	parse.Set(given("failed-age"), &s.Retention.FailedAge, f.failedAge)
+	parse.Set(given("failed-count"), &s.Retention.FailedCount, f.failedCount)
+}
+
+func (a *app) forgetCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "forget QUEUE...", Short: "remove empty queues", Args: cobra.MinimumNArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.With(func(c *sojourn.Client) error {
+			for _, name := range args {
+				if err := c.Store().ForgetQueue(cmd.Context(), name); err != nil {
+					return err
+				}
+				if err := a.Printf("queue %s is forgotten\n", name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return cmd
+}
