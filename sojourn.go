@@ -10,15 +10,16 @@
 //
 //	Kind.New          makes a Job from typed arguments                           kind.go, job.go
 //	Client.Enqueue    checks it, gives it an ID, stores it durably               sojourn.go
-//	Store.Claim       hands it to a worker under a lease                         store.go
+//	Claimer.Claim     hands it to a worker under a lease                         driver/work.go
 //	handler           returns nil, an error, or Await, Snooze, Abort, Cancel     outcome.go
-//	Decide            says what the outcome does to the job (pure)               decide.go
-//	Client.Respond    stores the answer; Match finds the job for it (pure)       response.go, decide.go
-//	Store.Sweep       ends overdue leases, waits and deadlines                   store.go
+//	rules.Decide      says what the outcome does to the job (pure)               rules/decide.go
+//	Client.Respond    stores the answer; rules.Match finds the job for it        rules/match.go
+//	Store.Sweep       ends overdue leases, waits and deadlines                   driver/driver.go
 //
-// This package is the domain. It does no input or output and reads no clock: a [Store] does both.
-// Constructors such as sqlite.Open return a [Client] over their store. Only Decide and Match hold
-// the rules of a job's life; every store calls them.
+// This package has what applications need. It does no input or output and reads no clock: a [Store]
+// does both. Constructors such as sqlite.Open return a [Client] over their store. Package rules
+// holds the rules of a job's life, and every store calls them; package driver is what workers and
+// servers need of a store; package access has tokens and the audit log.
 //
 // Delivery is at least once. Further guarantees: an acknowledged enqueue is durable, a job has one
 // live lease at a time, every write on behalf of a step checks (id, epoch, worker) and the running

@@ -67,7 +67,7 @@ func awaitJobs(t *testing.T, url string, n int) (stored int) {
 	t.Helper()
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if c, err := store.Open(url); err == nil { // until the demo has made the tables it may fail
-			found, err := c.Find(t.Context(), sojourn.Filter{Limit: sojourn.MaxFind})
+			found, err := c.Store().Find(t.Context(), sojourn.Filter{Limit: sojourn.MaxFind})
 			if err := errors.Join(err, c.Close()); err != nil {
 				t.Fatal(err)
 			}

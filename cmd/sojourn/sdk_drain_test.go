@@ -48,7 +48,7 @@ await worker.run();
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = c.Close() })
-			k := c.Store().(sojourn.WorkerKeeper)
+			k := c.Store()
 			soon(t, "the worker is not listed", func() bool {
 				ws, err := k.Workers(t.Context(), sojourn.WorkerFilter{})
 				return err == nil && len(ws) == 1 && k.DrainWorker(t.Context(), ws[0].Worker) == nil

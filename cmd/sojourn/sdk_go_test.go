@@ -244,7 +244,7 @@ func (d *scenarioDriver) do(ctx context.Context, s scenarioStep) (any, error) {
 	case "wait":
 		return show(d.client.Wait(ctx, id))
 	case "until":
-		found, err := d.client.Find(ctx, sojourn.Filter{IDs: []sojourn.ID{id}, States: []sojourn.State{s.State}, Wait: patience})
+		found, err := d.client.Store().Find(ctx, sojourn.Filter{IDs: []sojourn.ID{id}, States: []sojourn.State{s.State}, Wait: patience})
 		if err == nil && len(found) == 0 {
 			err = fmt.Errorf("the job is not %s", s.State)
 		}
@@ -254,9 +254,10 @@ func (d *scenarioDriver) do(ctx context.Context, s scenarioStep) (any, error) {
 	case "queue":
 		return nil, d.call(ctx, http.MethodPut, "/v1/queues/"+s.Queue, d.token, s.Settings)
 	case "cancel":
-		return nil, d.client.Cancel(ctx, id, "", s.Reason)
+		return nil, d.client.Cancel(ctx, id, s.Reason)
 	case "redrive":
-		return nil, d.client.Redrive(ctx, id, s.Generation, "")
+		_, err := d.client.Jobs().Edit(ctx, id, sojourn.Edit{Action: sojourn.EditRedrive, Generation: s.Generation})
+		return nil, err
 	case "respond":
 		r := &sojourn.Response{Kind: s.Kind, Key: s.Key, Job: id, MessageID: s.MessageID, Failed: s.Failed, Reason: s.Reason}
 		if s.BodyJSON != nil {
@@ -277,7 +278,7 @@ func (d *scenarioDriver) list(ctx context.Context, s scenarioStep) (any, error) 
 	names := []string{}
 	switch s.Do {
 	case "find":
-		jobs, err := d.client.Find(ctx, sojourn.Filter{Kind: s.Filter.Kind})
+		jobs, err := d.client.Store().Find(ctx, sojourn.Filter{Kind: s.Filter.Kind})
 		for _, j := range jobs {
 			for name, id := range d.ids {
 				if id == j.ID && name != "again" {
@@ -287,7 +288,7 @@ func (d *scenarioDriver) list(ctx context.Context, s scenarioStep) (any, error) 
 		}
 		return names, err
 	case "history":
-		history, err := d.client.History(ctx, d.named(s))
+		history, err := d.client.Jobs().History(ctx, d.named(s))
 		for _, h := range history {
 			names = append(names, h.Outcome)
 		}
@@ -330,9 +331,9 @@ func (d *scenarioDriver) enqueue(ctx context.Context, s scenarioStep) (any, erro
 	}
 	enqueue := d.client.EnqueueAll
 	if s.Partial {
-		enqueue = d.client.EnqueuePartial
+		enqueue = d.client.EnqueueEach
 	}
-	es, err := enqueue(ctx, jobs)
+	es, err := enqueue(ctx, jobs...)
 	var names []string
 	_ = json.Unmarshal(s.As, &names)
 	answers := make([]map[string]any, len(es))
@@ -361,7 +362,7 @@ func (d *scenarioDriver) start(s scenarioStep) error {
 	d.stop = func(grace time.Duration) {
 		if grace > time.Second { // the options have none, so what runs must end first
 			eventually(d.T, "nothing runs", func() bool {
-				running, err := d.client.Find(ctx, sojourn.Filter{States: []sojourn.State{sojourn.Running}})
+				running, err := d.client.Store().Find(ctx, sojourn.Filter{States: []sojourn.State{sojourn.Running}})
 				return err == nil && len(running) == 0
 			})
 		}

@@ -104,7 +104,7 @@ func TestWatch(t *testing.T) {
 		if line := next(); !strings.Contains(line, `"key":"b"`) {
 			t.Errorf("the second line is %s", line)
 		}
-		if err := c.Cancel(t.Context(), 1, "ada", ""); err != nil {
+		if err := c.As("ada").Cancel(t.Context(), 1, ""); err != nil {
 			t.Fatal(err)
 		}
 		if line := next(); !strings.Contains(line, `"state":"cancelled"`) {
@@ -169,7 +169,7 @@ func TestWorkEndsWhenDrained(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *sojourn.Client, url string) {
 		_, _, exit := following(t, url, "work", "--kind", "k", "--name", "west-1", "--exec", "true")
 		soon(t, "the worker is not listed", func() bool {
-			ws, err := c.Store().(sojourn.WorkerKeeper).Workers(t.Context(), sojourn.WorkerFilter{})
+			ws, err := c.Store().Workers(t.Context(), sojourn.WorkerFilter{})
 			return err == nil && len(ws) == 1 && ws[0].Name == "west-1"
 		})
 		_, _, drained := following(t, url, "worker", "drain", "west-1", "-o", "json")

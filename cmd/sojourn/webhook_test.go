@@ -70,7 +70,7 @@ func TestWebhookCommand(t *testing.T) {
 	if text := out.String(); !strings.Contains(text, "202 early shop\n") || !strings.Contains(text, "401 bad_signature \n") {
 		t.Errorf("%q", text)
 	}
-	lies, err := c.Inbox(t.Context(), sojourn.InboxFilter{})
+	lies, err := c.Store().Inbox(t.Context(), sojourn.InboxFilter{})
 	if err != nil || len(lies) != 1 || string(lies[0].Body) != "paid" {
 		t.Errorf("%+v, %v", lies, err)
 	}

@@ -85,9 +85,9 @@ func (s *shop) any() error {
 		return err
 	}
 	fmt.Printf("  order 1 is %s: %s\n", done.State, done.Error)
-	left, err := s.client.Store().Inbox(s.ctx, sojourn.InboxFilter{Key: "paid-1"})
+	left, err := s.client.Inbox().List(s.ctx, sojourn.InboxFilter{Key: "paid-1"})
 	if err == nil {
-		fmt.Printf("  the other answer is %s now\n", left[0].Outcome)
+		fmt.Printf("  the other answer is %s now\n", left.Items[0].Outcome)
 	}
 	return err
 }

@@ -58,11 +58,10 @@ func run(ctx context.Context) error {
 	fmt.Println("relay:", relay(ctx, client, db, func() error { return errors.New("killed between the queue and the outbox") }))
 	fmt.Println("relay:", relay(ctx, client, db, func() error { return nil }))
 
-	jobs, err := client.Store().Find(ctx, sojourn.Filter{Full: true})
-	if err != nil {
-		return err
-	}
-	for _, j := range jobs {
+	for j, err := range client.Jobs().All(ctx, sojourn.Filter{Full: true}) {
+		if err != nil {
+			return err
+		}
 		fmt.Printf("job %s: %s\n", j.Key, j.Args)
 	}
 	var left int

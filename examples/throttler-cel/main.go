@@ -33,7 +33,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	if err := client.Store().SetQueue(ctx, "default", sojourn.QueueSettings{Throttle: regions}); err != nil {
+	if err := client.Queues().Set(ctx, "default", sojourn.QueueSettings{Throttle: regions}); err != nil {
 		return err // with line and column, if it does not compile
 	}
 	for _, region := range []string{"east", "north", "west"} {
@@ -57,7 +57,7 @@ func run(ctx context.Context) error {
 		more = len(started) > 0
 	}
 	fmt.Println("in flight:", in)
-	waiting, err := client.Store().Find(ctx, sojourn.Filter{Queue: "default", Next: true, Limit: 1})
+	waiting, err := client.Jobs().Peek(ctx, "default", 1)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func run(ctx context.Context) error {
 		more = len(started) > 0
 	}
 	fmt.Println("in flight:", in)
-	waiting, err := client.Store().Find(ctx, sojourn.Filter{Queue: "default", Next: true, Limit: 1})
+	waiting, err := client.Jobs().Peek(ctx, "default", 1)
 	if err != nil {
 		return err
 	}

@@ -76,11 +76,11 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("order 2 is %s: %s; %d pieces are left\n", done.State, done.Result, left)
-	all, err := client.Store().Find(ctx, sojourn.Filter{})
+	all, err := client.Jobs().List(ctx, sojourn.Filter{})
 	if err != nil {
 		return err
 	}
-	fmt.Println("jobs:", len(all))
+	fmt.Println("jobs:", len(all.Items))
 	stop()
 	return <-stopped
 }

@@ -33,6 +33,15 @@ func JSONLines[T any](a *App, list []T) error {
 	return nil
 }
 
+// Values are the items of a page.
+func Values[T any](items []*T) []T {
+	out := make([]T, len(items))
+	for i, item := range items {
+		out[i] = *item
+	}
+	return out
+}
+
 // Printf writes a sentence for people; with -o json, nothing.
 func (a *App) Printf(format string, args ...any) error {
 	if a.AsJSON() {

@@ -120,25 +120,19 @@ func queueNames(ctx context.Context, c *sojourn.Client) (names []string, err err
 
 // kindNames are those that workers ask for and those of the newest jobs.
 func kindNames(ctx context.Context, c *sojourn.Client) (names []string, err error) {
-	jobs, err := c.Find(ctx, sojourn.Filter{Newest: true, Limit: completeJobs})
+	jobs, err := c.Store().Find(ctx, sojourn.Filter{Newest: true, Limit: completeJobs})
 	for _, j := range jobs {
 		names = append(names, j.Kind)
 	}
-	if k, ok := c.Store().(sojourn.WorkerKeeper); ok {
-		workers, _ := k.Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind})
-		for _, w := range workers {
-			names = append(names, w.Kinds...)
-		}
+	workers, _ := c.Store().Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind})
+	for _, w := range workers {
+		names = append(names, w.Kinds...)
 	}
 	return names, err
 }
 
 func workerNames(ctx context.Context, c *sojourn.Client) (names []string, err error) {
-	k, ok := c.Store().(sojourn.WorkerKeeper)
-	if !ok {
-		return nil, nil
-	}
-	workers, err := k.Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind})
+	workers, err := c.Store().Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind})
 	for _, w := range workers {
 		names = append(names, w.Worker)
 		if w.Name != "" {

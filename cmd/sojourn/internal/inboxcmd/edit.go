@@ -32,7 +32,7 @@ func (a *app) getCommand() *cobra.Command {
 }
 
 func (a *app) get(ctx context.Context, c *sojourn.Client, seq int64) error {
-	found, err := c.Inbox(ctx, sojourn.InboxFilter{Before: seq + 1, Limit: 1})
+	found, err := c.Store().Inbox(ctx, sojourn.InboxFilter{After: strconv.FormatInt(seq+1, 10), Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (a *app) get(ctx context.Context, c *sojourn.Client, seq int64) error {
 	}
 	page := responsePage{found[0], []sojourn.NearMiss{}}
 	if lies(page.Response) && page.Replay == 0 && page.Key != "" {
-		near, err := c.NearMisses(ctx, page.Kind, page.Key)
+		near, err := c.Inbox().NearMisses(ctx, page.Kind, page.Key)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (a *app) eachCommand(action sojourn.InboxAction, short string) *cobra.Comma
 }
 
 func (a *app) editInbox(ctx context.Context, c *sojourn.Client, e sojourn.InboxEdit) error {
-	answer, err := c.EditInbox(ctx, e)
+	answer, err := c.Store().EditInbox(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (a *app) countCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "count", Short: "count responses by outcome and source", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.With(func(c *sojourn.Client) error {
-			counts, err := c.CountInbox(cmd.Context())
+			counts, err := c.Inbox().Counts(cmd.Context())
 			if err != nil {
 				return err
 			}

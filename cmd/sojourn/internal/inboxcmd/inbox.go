@@ -43,7 +43,7 @@ func (a *app) lsCommand() *cobra.Command {
 	fl.Int64Var(&job, "job", 0, "only responses for the job with this `id`")
 	fl.StringVar(&f.Source, "source", "", "only responses from this source")
 	fl.IntVar(&f.Limit, "limit", 100, "responses per page, 1 to 1000")
-	fl.Int64Var(&f.Before, "before", 0, "continue after this `seq`, the last one of the previous page")
+	fl.StringVar(&f.After, "before", "", "continue after this `seq`, the last one of the previous page")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.Outcomes = nil // with --watch it runs again
 		for _, o := range outcomes {
@@ -63,24 +63,20 @@ func (a *app) lsCommand() *cobra.Command {
 
 func (a *app) ls(cmd *cobra.Command, c *sojourn.Client, f sojourn.InboxFilter) error {
 	ctx := cmd.Context()
-	responses, err := c.Inbox(ctx, f)
+	page, err := c.Inbox().List(ctx, f)
 	if err != nil {
 		return err
 	}
+	responses := cli.Values(page.Items)
 	if a.AsJSON() {
 		err = cli.JSONLines(a.App, responses)
 	} else {
 		err = a.printInbox(cmd, c, responses)
 	}
-	if err != nil || len(responses) < f.Limit {
+	if err != nil || page.Next == "" {
 		return err
 	}
-	last := responses[len(responses)-1].Seq
-	f.Before, f.Limit = last, 1
-	if rest, err := c.Inbox(ctx, f); err != nil || len(rest) == 0 {
-		return err
-	}
-	a.NextPage(cmd, nil, "before", fmt.Sprint(last))
+	a.NextPage(cmd, nil, "before", page.Next)
 	return nil
 }
 

@@ -191,7 +191,7 @@ func (a *app) doBulk(ctx context.Context, c *sojourn.Client, b *bulk) error {
 	}
 	missing := slices.Clone(b.filter.IDs)
 	err := b.pages(ctx, c, func(ids []sojourn.ID) error {
-		edited, err := c.Edit(ctx, sojourn.Filter{IDs: ids, States: b.filter.States, Limit: sojourn.MaxFind}, b.edit)
+		edited, err := c.Jobs().EditAll(ctx, sojourn.Filter{IDs: ids, States: b.filter.States, Limit: sojourn.MaxFind}, b.edit)
 		s.Matched, s.Changed = s.Matched+len(edited.Items), s.Changed+edited.Changed
 		for _, item := range edited.Items {
 			missing = slices.DeleteFunc(missing, func(id sojourn.ID) bool { return id == item.ID })
@@ -245,7 +245,7 @@ func (a *app) printBulk(b *bulk, s summary, first error) error {
 func (a *app) rehearse(ctx context.Context, c *sojourn.Client, b *bulk) error {
 	e := b.edit
 	e.DryRun = true
-	edited, err := c.Edit(ctx, b.filter, e)
+	edited, err := c.Jobs().EditAll(ctx, b.filter, e)
 	if err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func (b *bulk) pages(ctx context.Context, c *sojourn.Client, fn func(ids []sojou
 	f := b.filter
 	f.Limit = sojourn.MaxFind
 	for {
-		jobs, err := c.Find(ctx, f)
+		jobs, err := c.Store().Find(ctx, f)
 		if err != nil || len(jobs) == 0 {
 			return err
 		}
@@ -283,7 +283,7 @@ func (b *bulk) pages(ctx context.Context, c *sojourn.Client, fn func(ids []sojou
 		if err := fn(ids); err != nil || len(jobs) < f.Limit {
 			return err
 		}
-		f.After = ids[len(ids)-1]
+		f.After = ids[len(ids)-1].String()
 	}
 }
 

@@ -22,7 +22,7 @@ type jobPage struct {
 
 func (a *app) getCommand() *cobra.Command {
 	return a.onJob("get", "show a job in full, with its responses", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
-		inbox, err := c.Inbox(ctx, sojourn.InboxFilter{Job: j.ID, Limit: sojourn.MaxFind})
+		inbox, err := c.Store().Inbox(ctx, sojourn.InboxFilter{Job: j.ID, Limit: sojourn.MaxFind})
 		if err != nil {
 			return err
 		}

@@ -71,12 +71,12 @@ func (f filterFlags) filter() (sojourn.Filter, error) {
 func (a *app) lsCommand() *cobra.Command {
 	var f filterFlags
 	var limit int
-	var after int64
+	var after string
 	var newest, full bool
 	cmd := &cobra.Command{Use: "ls", Short: "list jobs in the order of their ids", Args: cobra.NoArgs}
 	f.bind(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 100, "jobs per page, 1 to 1000")
-	cmd.Flags().Int64Var(&after, "after", 0, "continue after this `id`, the last one of the previous page")
+	cmd.Flags().StringVar(&after, "after", "", "continue after this `id`, the last one of the previous page")
 	cmd.Flags().BoolVar(&newest, "newest", false, "newest first")
 	cmd.Flags().BoolVar(&full, "full", false, "with -o json: include args, result, checkpoint and responses")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -87,7 +87,7 @@ func (a *app) lsCommand() *cobra.Command {
 		if limit < 1 || limit > sojourn.MaxFind {
 			return sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, sojourn.MaxFind)
 		}
-		filter.Limit, filter.After, filter.Newest, filter.Full = limit, sojourn.ID(after), newest, full && a.AsJSON()
+		filter.Limit, filter.After, filter.Newest, filter.Full = limit, after, newest, full && a.AsJSON()
 		return a.With(func(c *sojourn.Client) error { return a.ls(cmd, c, filter) })
 	}
 	return a.Watchable(cmd)
@@ -95,22 +95,16 @@ func (a *app) lsCommand() *cobra.Command {
 
 func (a *app) ls(cmd *cobra.Command, c *sojourn.Client, f sojourn.Filter) error {
 	ctx := cmd.Context()
-	jobs, err := c.Find(ctx, f)
+	page, err := c.Jobs().List(ctx, f)
 	if err != nil {
 		return err
 	}
-	if err := a.printJobs(ctx, c, jobs); err != nil {
+	if err := a.printJobs(ctx, c, cli.Values(page.Items)); err != nil {
 		return err
 	}
-	if len(jobs) < f.Limit || f.Key != "" {
-		return nil
+	if page.Next != "" && f.Key == "" {
+		a.NextPage(cmd, nil, "after", page.Next)
 	}
-	last := jobs[len(jobs)-1].ID
-	f.After, f.Limit, f.Full = last, 1, false
-	if rest, err := c.Find(ctx, f); err != nil || len(rest) == 0 {
-		return err
-	}
-	a.NextPage(cmd, nil, "after", idText(last))
 	return nil
 }
 
@@ -188,7 +182,7 @@ func (a *app) onJob(use, short string, fn func(ctx context.Context, c *sojourn.C
 
 func (a *app) historyCommand() *cobra.Command {
 	return a.onJob("history", "show the finished steps and changes of a job", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
-		history, err := c.History(ctx, j.ID)
+		history, err := c.Jobs().History(ctx, j.ID)
 		if err != nil || a.AsJSON() {
 			return cli.OrElse(err, func() error { return cli.JSONLines(a.App, history) })
 		}
@@ -214,7 +208,7 @@ func (a *app) historyCommand() *cobra.Command {
 
 func (a *app) logCommand() *cobra.Command {
 	return a.onJob("log", "show the log lines of a job's handler", func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error {
-		lines, err := c.Log(ctx, j.ID)
+		lines, err := c.Jobs().Log(ctx, j.ID)
 		if err != nil || a.AsJSON() {
 			return cli.OrElse(err, func() error { return cli.JSONLines(a.App, lines) })
 		}

@@ -96,11 +96,11 @@ func (f *follower) look(ctx context.Context, c *sojourn.Client, id sojourn.ID) (
 	if err != nil {
 		return nil, err
 	}
-	history, err := c.History(ctx, id)
+	history, err := c.Jobs().History(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	log, err := c.Log(ctx, id)
+	log, err := c.Jobs().Log(ctx, id)
 	if err != nil {
 		return nil, err
 	}

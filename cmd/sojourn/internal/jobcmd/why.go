@@ -28,14 +28,14 @@ func (a *app) whyCommand() *cobra.Command {
 				return err
 			}
 			if queue != "" {
-				w, err := c.WhyQueue(cmd.Context(), queue)
+				w, err := c.Queues().Why(cmd.Context(), queue)
 				return cli.OrElse(err, func() error { return a.printQueueWhy(w, status.Now) })
 			}
 			j, err := find(cmd.Context(), c, "", args[0])
 			if err != nil {
 				return err
 			}
-			w, err := c.Why(cmd.Context(), j.ID)
+			w, err := c.Jobs().Why(cmd.Context(), j.ID)
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ func (a *app) whyCommand() *cobra.Command {
 // nearAwaited finds responses that lie under nearly a key that the job waits for.
 func nearAwaited(ctx context.Context, c *sojourn.Client, w sojourn.Why) (near []sojourn.NearMiss, err error) {
 	for _, key := range w.Keys[:min(len(w.Keys), 10)] {
-		found, err := c.NearMisses(ctx, w.Kind, key)
+		found, err := c.Inbox().NearMisses(ctx, w.Kind, key)
 		if err != nil {
 			return nil, err
 		}

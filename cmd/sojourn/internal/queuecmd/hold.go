@@ -20,7 +20,7 @@ func (a *app) holdCommand() *cobra.Command {
 			return sojourn.Invalid("for", "%v is out of range: above 0; \"sojourn queue unhold\" ends a hold", d)
 		}
 		return a.With(func(c *sojourn.Client) error {
-			err := c.HoldQueue(cmd.Context(), args[0], d, reason)
+			err := c.Queues().Hold(cmd.Context(), args[0], d, reason)
 			return cli.OrElse(err, func() error { return a.Printf("queue %s is on hold for %v\n", args[0], d) })
 		})
 	}
@@ -31,7 +31,7 @@ func (a *app) unholdCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "unhold QUEUE", Short: "end a hold at once, without ramping up", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.With(func(c *sojourn.Client) error {
-			err := c.HoldQueue(cmd.Context(), args[0], 0, "")
+			err := c.Queues().Hold(cmd.Context(), args[0], 0, "")
 			return cli.OrElse(err, func() error { return a.Printf("queue %s is no longer on hold\n", args[0]) })
 		})
 	}

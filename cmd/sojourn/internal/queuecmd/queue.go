@@ -59,10 +59,10 @@ func (a *app) lsCommand() *cobra.Command {
 }
 
 // queuePage lists the queues of one page, and whether there are more. Queues that are named are
-// read at once, and so are all queues of a store that has no pages.
+// read at once.
 func queuePage(ctx context.Context, st sojourn.Store, names []string, after string, limit int) (page []sojourn.QueueStatus, more bool, err error) {
-	if lister, ok := st.(sojourn.QueueLister); ok && len(names) == 0 {
-		p, err := lister.ListQueues(ctx, sojourn.QueueFilter{After: after, Limit: limit})
+	if len(names) == 0 {
+		p, err := st.ListQueues(ctx, sojourn.QueueFilter{After: after, Limit: limit})
 		return p.Queues, p.Next != "", err
 	}
 	all, err := st.Queues(ctx, names...)
@@ -106,7 +106,7 @@ func (a *app) peekCommand() *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", limit, "number of jobs, 1 to 1000")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.With(func(c *sojourn.Client) error {
-			jobs, err := c.Find(cmd.Context(), sojourn.Filter{Queue: args[0], Next: true, Limit: limit})
+			jobs, err := c.Store().Find(cmd.Context(), sojourn.Filter{Queue: args[0], Next: true, Limit: limit})
 			if err != nil || a.AsJSON() {
 				return cli.OrElse(err, func() error { return cli.JSONLines(a.App, jobs) })
 			}

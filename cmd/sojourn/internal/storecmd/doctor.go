@@ -1,9 +1,11 @@
 package storecmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,30 +86,28 @@ func unreadable(ctx context.Context, c *sojourn.Client) (found []driver.Violatio
 			found = append(found, driver.Violation{Check: readableCheck, Detail: what + " cannot be read: " + err.Error()})
 		}
 	}
-	var after sojourn.ID
+	var after string
 	for {
-		jobs, err := c.Find(ctx, sojourn.Filter{After: after, Limit: doctorPage, Full: true})
-		note(fmt.Sprintf("the jobs after id %d", after), err)
+		jobs, err := c.Store().Find(ctx, sojourn.Filter{After: after, Limit: doctorPage, Full: true})
+		note("the jobs after id "+cmp.Or(after, "0"), err)
 		if err != nil || len(jobs) < doctorPage {
 			break
 		}
-		after = jobs[len(jobs)-1].ID
+		after = jobs[len(jobs)-1].ID.String()
 	}
-	var seq int64
+	var seq string
 	for {
-		responses, err := c.Inbox(ctx, sojourn.InboxFilter{Before: seq, Limit: doctorPage})
-		note(fmt.Sprintf("the inbox before number %d (0 is the newest)", seq), err)
+		responses, err := c.Store().Inbox(ctx, sojourn.InboxFilter{After: seq, Limit: doctorPage})
+		note(fmt.Sprintf("the inbox before number %s (0 is the newest)", cmp.Or(seq, "0")), err)
 		if err != nil || len(responses) < doctorPage {
 			break
 		}
-		seq = responses[len(responses)-1].Seq
+		seq = strconv.FormatInt(responses[len(responses)-1].Seq, 10)
 	}
 	_, err := c.Store().Queues(ctx)
 	note("the queues", err)
-	if s, ok := c.Store().(sojourn.WorkerKeeper); ok {
-		_, err := s.Workers(ctx, sojourn.WorkerFilter{})
-		note("the workers", err)
-	}
+	_, err = c.Store().Workers(ctx, sojourn.WorkerFilter{})
+	note("the workers", err)
 	if s, ok := c.Store().(access.Keeper); ok {
 		_, err := s.AccessTokens(ctx)
 		note("the tokens", err)

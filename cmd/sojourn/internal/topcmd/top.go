@@ -74,10 +74,8 @@ func take(ctx context.Context, c *sojourn.Client) (p picture, err error) {
 	if p.Queues, err = c.Store().Queues(ctx); err != nil {
 		return p, err
 	}
-	if k, ok := c.Store().(sojourn.WorkerKeeper); ok {
-		if p.Workers, err = k.Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind}); err != nil {
-			return p, err
-		}
+	if p.Workers, err = c.Store().Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind}); err != nil {
+		return p, err
 	}
 	p.Status, err = c.Store().Status(ctx)
 	return p, err

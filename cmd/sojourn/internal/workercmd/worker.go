@@ -3,7 +3,6 @@ package workercmd
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -25,17 +24,6 @@ func (a *app) command() *cobra.Command {
 	return cli.Group("worker", "list, show and drain workers", a.lsCommand(), a.getCommand(), a.drainCommand())
 }
 
-// withWorkers opens a store that knows its workers.
-func (a *app) withWorkers(fn func(c *sojourn.Client, k sojourn.WorkerKeeper) error) error {
-	return a.With(func(c *sojourn.Client) error {
-		k, ok := c.Store().(sojourn.WorkerKeeper)
-		if !ok {
-			return fmt.Errorf("this store keeps no list of workers")
-		}
-		return fn(c, k)
-	})
-}
-
 func (a *app) lsCommand() *cobra.Command {
 	f := sojourn.WorkerFilter{}
 	cmd := &cobra.Command{Use: "ls", Short: "list workers in the order of their ids", Args: cobra.NoArgs}
@@ -48,14 +36,14 @@ func (a *app) lsCommand() *cobra.Command {
 		if err := f.Validate(); err != nil {
 			return err
 		}
-		return a.withWorkers(func(c *sojourn.Client, k sojourn.WorkerKeeper) error { return a.ls(cmd, c, k, f) })
+		return a.With(func(c *sojourn.Client) error { return a.ls(cmd, c, f) })
 	}
 	return a.Watchable(cmd)
 }
 
-func (a *app) ls(cmd *cobra.Command, c *sojourn.Client, k sojourn.WorkerKeeper, f sojourn.WorkerFilter) error {
+func (a *app) ls(cmd *cobra.Command, c *sojourn.Client, f sojourn.WorkerFilter) error {
 	more := f
-	workers, err := k.Workers(cmd.Context(), f)
+	workers, err := c.Store().Workers(cmd.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -63,7 +51,7 @@ func (a *app) ls(cmd *cobra.Command, c *sojourn.Client, k sojourn.WorkerKeeper, 
 		return err
 	}
 	more.After, more.Limit = workers[len(workers)-1].Worker, 1
-	if rest, err := k.Workers(cmd.Context(), more); err != nil || len(rest) == 0 {
+	if rest, err := c.Store().Workers(cmd.Context(), more); err != nil || len(rest) == 0 {
 		return err
 	}
 	a.NextPage(cmd, nil, "after", more.After)
@@ -103,16 +91,16 @@ func State(w sojourn.WorkerStatus) string {
 }
 
 // workersNamed are the workers that an argument names: the one with this id, or all with this name.
-func workersNamed(ctx context.Context, k sojourn.WorkerKeeper, arg string) ([]sojourn.WorkerStatus, error) {
+func workersNamed(ctx context.Context, c *sojourn.Client, arg string) ([]sojourn.WorkerStatus, error) {
 	if sojourn.ValidName("worker", arg) == nil {
-		found, err := k.Workers(ctx, sojourn.WorkerFilter{Workers: []string{arg}})
+		found, err := c.Store().Workers(ctx, sojourn.WorkerFilter{Workers: []string{arg}})
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
 	}
 	var ids []string
 	for f := (sojourn.WorkerFilter{Limit: sojourn.MaxFind}); ; {
-		page, err := k.Workers(ctx, f)
+		page, err := c.Store().Workers(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -129,14 +117,14 @@ func workersNamed(ctx context.Context, k sojourn.WorkerKeeper, arg string) ([]so
 	if len(ids) == 0 {
 		return nil, sojourn.NotFound("no worker has the id or the name %.64q; \"sojourn worker ls\" lists them", arg)
 	}
-	return k.Workers(ctx, sojourn.WorkerFilter{Workers: ids, Limit: min(len(ids), sojourn.MaxFind)})
+	return c.Store().Workers(ctx, sojourn.WorkerFilter{Workers: ids, Limit: min(len(ids), sojourn.MaxFind)})
 }
 
 func (a *app) getCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "get WORKER", Short: "show a worker and its running jobs, by id or name", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withWorkers(func(c *sojourn.Client, k sojourn.WorkerKeeper) error {
-			workers, err := workersNamed(cmd.Context(), k, args[0])
+		return a.With(func(c *sojourn.Client) error {
+			workers, err := workersNamed(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
@@ -150,7 +138,7 @@ func (a *app) getCommand() *cobra.Command {
 			if len(ids) == 0 {
 				return nil
 			}
-			jobs, err := c.Find(cmd.Context(), sojourn.Filter{IDs: ids[:min(len(ids), sojourn.MaxFind)], Limit: sojourn.MaxFind})
+			jobs, err := c.Store().Find(cmd.Context(), sojourn.Filter{IDs: ids[:min(len(ids), sojourn.MaxFind)], Limit: sojourn.MaxFind})
 			if err != nil {
 				return err
 			}
@@ -169,8 +157,8 @@ func (a *app) drainCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm for more than one worker")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the workers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withWorkers(func(_ *sojourn.Client, k sojourn.WorkerKeeper) error {
-			workers, err := workersNamed(cmd.Context(), k, args[0])
+		return a.With(func(c *sojourn.Client) error {
+			workers, err := workersNamed(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
@@ -182,7 +170,7 @@ func (a *app) drainCommand() *cobra.Command {
 			}
 			var jobs int64
 			for _, w := range workers {
-				if err := k.DrainWorker(cmd.Context(), w.Worker); err != nil {
+				if err := c.Workers().Drain(cmd.Context(), w.Worker); err != nil {
 					return err
 				}
 				jobs += w.Running
