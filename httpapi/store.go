@@ -28,8 +28,8 @@ import (
 // Single jobs enqueued at the same time are coalesced into one request and fail independently; a
 // lone one is sent at once.
 //
-// Store also implements sojourn.Explainer, Holder, Checker, Repairer, InboxKeeper, QueueLister,
-// WorkerKeeper and AuditReader, as far as the store behind the server does.
+// Store also implements driver.Checker, driver.Repairer and access.AuditReader, as far as the store
+// behind the server does.
 type Store struct {
 	base   *url.URL
 	token  string

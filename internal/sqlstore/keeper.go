@@ -21,7 +21,7 @@ var stepInbox = eachStep("inbox", func(t *tx, e sojourn.InboxEdit) (sojourn.Resp
 	return t.replay(old, e)
 })
 
-// EditInbox matches, retries or discards one response; see sojourn.InboxKeeper.
+// EditInbox matches, retries or discards one response; see sojourn.Store.
 func (s *Store) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
 	if err := e.Validate(); err != nil {
 		return sojourn.Responded{}, err
@@ -153,7 +153,7 @@ const (
 		(select source, outcome, duplicates, received_us from sj_response order by seq desc limit $1) newest group by source, outcome order by source, outcome`
 )
 
-// CountInbox counts the responses in the inbox; see sojourn.InboxKeeper.
+// CountInbox counts the responses in the inbox; see sojourn.Store.
 func (s *Store) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		out = sojourn.InboxCounts{Lying: map[sojourn.ResponseOutcome]int64{}}
@@ -183,7 +183,7 @@ const (
 	qNearUnmatched = `select key, seq from sj_response where kind = $1 and key in (texts($2)) and outcome > 2 and outcome = 6 order by seq desc limit $3`
 )
 
-// NearMisses looks up the keys that differ little from key; see sojourn.InboxKeeper.
+// NearMisses looks up the keys that differ little from key; see sojourn.Store.
 func (s *Store) NearMisses(ctx context.Context, kind, key string) (out []sojourn.NearMiss, err error) {
 	if err := sojourn.ValidName("kind", kind); err != nil {
 		return nil, err

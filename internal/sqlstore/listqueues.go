@@ -17,7 +17,7 @@ const (
 	qQueueSeq  = `select seq from sj_queue where name = $1`
 )
 
-// ListQueues lists a page of queues with counts; see sojourn.QueueLister. Like Queues it counts
+// ListQueues lists a page of queues with counts; see sojourn.Store. Like Queues it counts
 // rows, so it costs time in proportion to the jobs stored.
 func (s *Store) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.QueuePage, error) {
 	if err := f.Validate(); err != nil {

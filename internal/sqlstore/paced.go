@@ -197,7 +197,7 @@ var stepHold = eachStep("hold", func(t *tx, ask holdAsk) (refusal, error) {
 	return refusal{}, err
 })
 
-// HoldQueue holds a queue; see sojourn.Holder.
+// HoldQueue holds a queue; see sojourn.Store.
 func (s *Store) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
 	if err := sojourn.ValidName("queue", queue); err != nil {
 		return err

@@ -23,7 +23,7 @@ const (
 		and (r1, r2, id) < ($3, $4, $5) limit $6) a`
 )
 
-// Why explains what a job waits for; see sojourn.Explainer. It reads the same snapshot as a claim
+// Why explains what a job waits for; see sojourn.Store. It reads the same snapshot as a claim
 // and asks the same gates.
 func (s *Store) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err error) {
 	err = s.view(ctx, func(t *tx) error {
@@ -203,7 +203,7 @@ func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 	return nobody, err
 }
 
-// WhyQueue explains the jobs in front of a queue; see sojourn.Explainer.
+// WhyQueue explains the jobs in front of a queue; see sojourn.Store.
 func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}

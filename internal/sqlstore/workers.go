@@ -92,7 +92,7 @@ const (
 		on conflict (worker) do update set drained = 1`
 )
 
-// Workers lists workers; see sojourn.WorkerKeeper.
+// Workers lists workers; see sojourn.Store.
 func (s *Store) Workers(ctx context.Context, f sojourn.WorkerFilter) (out []sojourn.WorkerStatus, err error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ var stepDrain = eachStep("drain worker", func(t *tx, worker string) (struct{}, e
 	return struct{}{}, err
 })
 
-// DrainWorker gives a worker no more jobs; see sojourn.WorkerKeeper. Claims that wait in other
+// DrainWorker gives a worker no more jobs; see sojourn.Store. Claims that wait in other
 // processes end when these poll the database again.
 func (s *Store) DrainWorker(ctx context.Context, worker string) error {
 	if err := sojourn.ValidName("worker", worker); err != nil {
