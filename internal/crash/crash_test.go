@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // ledger holds the reports that the parent got from all its children.
@@ -68,7 +69,7 @@ func (l *ledger) run(t *testing.T, mode, file string, kill time.Duration) {
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		err = cmd.Start()
+		err = proctest.Start(cmd)
 	}
 	if err != nil {
 		t.Fatal(err)
