@@ -1,4 +1,4 @@
-# Targets: test check cross sim conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
+# Targets: test test-all mutants check cross sim conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
 
 SHELL := /bin/bash
 FUZZTIME ?= 30s
@@ -11,6 +11,7 @@ STORE ?= sqlite
 ONLY ?= .
 SOAK ?= 10m
 OVERLOAD ?= 30s
+MUTANTS ?= 3
 TESTFLAGS ?=
 FLAGS ?=
 BROKERS := -tags brokers
@@ -20,17 +21,35 @@ PLATFORMS := darwin/arm64 windows/amd64
 # SQLite is C translated to Go. The race detector makes it 33 times slower and finds nothing of ours in it, so it goes without.
 RACEFLAGS := -race -gcflags='modernc.org/...=-race=false'
 
-.PHONY: test check vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
+.PHONY: test test-all mutants check vet demo-brokers test-brokers benchmodules outside staticcheck format generated cross sim conform crash crash-http faults outage overload silent soak fuzz calendar bench othersqlite
 
-# These run one call at a time, or repeat over another way what runs with the race detector: it finds nothing in them and makes them two to ten times
-# slower, so with it the simulation has few seeds and the others are left out. So are the tests of sojourn work, which start the command a hundred times, and the scripts of the command over a
-# server. The conformance suite runs with it over a file of SQLite and over PostgreSQL; the tests of httpapi/server and of the command have the server.
+# The packages that make test runs a second time, with the race detector: the client, the limiter of connections, the engine without a database,
+# and the worker over a store in memory. Their concurrency is their own. The walks over the rules have one goroutine.
+RACED := ./worker . ./internal/connlimit ./internal/sqldb ./internal/sqlstore
+RACE := go build -race -o /dev/null runtime/cgo 2>/dev/null
+
+# test is for every machine: it needs Go and nothing else, and takes at most 600 s of processor time with an empty build cache. -short leaves out PostgreSQL,
+# RabbitMQ, Python, Node.js, the killing of brokers, the overload, the soak, the table of faults and most seeds, whatever is installed. Of its time more than
+# half is compilation, and SQLite alone is compiled for a minute. A second build of all packages for the race detector does not fit, so test-all has that.
+test:
+	go test -short -vet=off -timeout 20m $(TESTFLAGS) ./cmd/sojourn ./store/sqlite ./...
+	@if $(RACE); then \
+		echo 'race detector: on for $(RACED), and for all in make test-all'; set -x; \
+		go test -short -vet=off -timeout 20m $(RACEFLAGS) -skip '^TestWalk' $(TESTFLAGS) $(RACED); \
+	else \
+		echo 'race detector: OFF (it needs a C compiler and cgo)'; \
+	fi
+
+# Tests that run one call at a time, or that repeat over another transport what runs with the race detector. It finds nothing in them and makes them two to
+# ten times slower, so they run without it, and the simulation runs a few seeds with it and the rest without. TestSojournWork starts the command a hundred times.
+# The conformance suite runs with the detector over a file of SQLite and over PostgreSQL; the tests of httpapi/server and of the command cover the server.
 NORACE := TestConformanceOfTwo|TestConformanceMemory|TestConformanceSQLite|TestConformancePostgres|TestScriptsOverHTTP|TestSojournWork.*|TestQuickstartWithBash
 SLOW := ./store/postgres ./httpapi ./store/sqlite
 
-# The slow packages first, so that none of them is left to the end alone. Tests over PostgreSQL wait for it half of the time, hence three at a time, and four seeds of the simulation.
-test:
-	@if go build -race -o /dev/null runtime/cgo 2>/dev/null; then \
+# test-all runs every test. Tests that need a program which is not installed are skipped, but fail where CI is true. The slow packages come first, so that none
+# of them runs alone at the end. Tests over PostgreSQL wait for it half of the time, hence three packages, and four seeds of the simulation, at a time.
+test-all:
+	@if $(RACE); then \
 		echo 'race detector: on'; set -x; \
 		SOJOURN_SIM_SEEDS=5 go test -vet=off -p 3 -timeout 20m $(RACEFLAGS) -skip '^($(NORACE))$$' $(TESTFLAGS) $(SLOW) ./... && \
 		SOJOURN_SIM_SEEDS=200 go test -vet=off -p 3 -parallel 4 -timeout 20m $(TESTFLAGS) -run '^(TestSimulation|$(NORACE))$$' $(SLOW) ./cmd/sojourn; \
@@ -38,6 +57,12 @@ test:
 		echo 'race detector: OFF (it needs a C compiler and cgo)'; set -x; \
 		go test -vet=off -timeout 20m $(TESTFLAGS) $(SLOW) ./...; \
 	fi
+	$(MAKE) calendar
+	$(MAKE) mutants
+
+# Some bugs of the list in internal/tools/mutants, drawn at random: a test must fail for each. It prints the seed; SEED=n draws the same again.
+mutants:
+	go run -C internal/tools ./mutants -random $(MUTANTS) $(if $(SEED),-seed $(SEED))
 
 check: vet benchmodules outside staticcheck format generated cross
 
@@ -97,15 +122,15 @@ conform:
 crash:
 	SOJOURN_CRASH_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 60m -v ./internal/crash
 
-# sojourn serve under workers in Go, Python, TypeScript and bash. make test kills it three times.
+# sojourn serve under workers in Go, Python, TypeScript and bash. make test-all kills it three times.
 crash-http:
 	SOJOURN_CRASH_SERVE_CYCLES=$(CYCLES) go test -vet=off -count=1 -timeout 15m -v -run '^TestKillServe$$' ./internal/crash
 
-# Each fault of sdk/faults.json on each call of the clients in Go, Python and TypeScript. make test runs the short ones.
+# Each fault of sdk/faults.json on each call of the clients in Go, Python and TypeScript. make test-all runs the short ones.
 faults:
 	SOJOURN_FAULTS=all go test -vet=off -count=1 -timeout 10m -v -run '^TestFaults$$' ./cmd/sojourn
 
-# Brokers and sources that are killed while answers come. make test sends 2,000. STORE is sqlite or postgres, ONLY a
+# Brokers and sources that are killed while answers come. make test-all sends 2,000. STORE is sqlite or postgres, ONLY a
 # pattern of tests.
 outage:
 	SOJOURN_OUTAGE_JOBS=$(JOBS) SOJOURN_OUTAGE_STORE=$(STORE) go test -vet=off -count=1 -timeout 15m -v -run '$(ONLY)' ./internal/outage
@@ -114,7 +139,7 @@ outage:
 silent:
 	SOJOURN_SILENT_LONG=1 go test -vet=off -count=1 -timeout 20m -v -run 'TestSilent' ./httpapi/server ./source/webhook
 
-# A server that is offered ten times what it can store. make test does so for 3 s and judges no times.
+# A server that is offered ten times what it can store. make test-all does so for 3 s and judges no times.
 overload:
 	SOJOURN_OVERLOAD=$(OVERLOAD) go test -vet=off -count=1 -timeout 15m -v ./internal/overload
 
@@ -122,7 +147,7 @@ overload:
 soak:
 	SOJOURN_SOAK=$(SOAK) go test -vet=off -count=1 -timeout 3h -run '^TestSoak$$' -v ./internal/crash
 
-# Every clock change of every zone, against windows that are walked minute by minute. make test leaves it out where it runs with the race detector.
+# Every clock change of every zone, against windows that are walked minute by minute. make test-all runs it too, and without the race detector.
 calendar:
 	go test -vet=off -count=1 -timeout 10m -v -run '^TestEveryTransition$$' ./internal/calendar
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn/internal/brokertest"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // stories are what the examples print, one regular expression a line. Each folder has one, but for
@@ -118,7 +119,7 @@ func output(t *testing.T, program string, env ...string) []string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
+	out, err := proctest.CombinedOutput(cmd)
 	if err != nil {
 		t.Fatalf("%v (%v)\n%s", err, ctx.Err(), out)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // patience bounds every wait for something that must happen.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // claimer sends claims of one job for the worker w.
 type claimer struct {

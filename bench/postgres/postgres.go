@@ -37,11 +37,11 @@ const (
 // settings of the server. The first two are its defaults, written down because everything depends
 // on them. shared_buffers keeps the tables of all systems in memory, max_wal_size keeps checkpoints
 // from falling into the middle of a measurement.
-const settings = " -c fsync=on -c synchronous_commit=on -c full_page_writes=on -c shared_buffers=512MB -c max_wal_size=4GB"
+var settings = []string{"-c", "fsync=on", "-c", "synchronous_commit=on", "-c", "full_page_writes=on", "-c", "shared_buffers=512MB", "-c", "max_wal_size=4GB"}
 
 // Setup starts the server and makes the systems of the comparison.
 func Setup(_ context.Context, single, bulk bench.Load) ([]bench.Entry, func(), error) {
-	server, err := pgtest.Start(settings)
+	server, err := pgtest.Start(settings...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/democmd"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 	"github.com/sojourn-queue/sojourn/store"
 )
 
@@ -34,7 +35,7 @@ func demoSurvivesKill(t *testing.T, url string) {
 	stored := 0
 	for range 2 {
 		cmd := exec.Command(sojourn, "demo", "--store", url, "--headless", "--rate", demoRate, "--for", "10m", "-o", "json")
-		if err := cmd.Start(); err != nil {
+		if err := proctest.Start(cmd); err != nil {
 			t.Fatal(err)
 		}
 		stored = awaitJobs(t, url, stored+50)
@@ -54,7 +55,7 @@ func demoSurvivesKill(t *testing.T, url string) {
 	if report.Enqueued < stored || report.Completed == 0 || report.Lost != 0 || report.Gateway.ChargedTwice != 0 || !report.answered() {
 		t.Errorf("%d jobs were stored before the last kill; the report is %+v", stored, report)
 	}
-	if out, err := exec.Command(sojourn, "doctor", "--store", url).CombinedOutput(); err != nil {
+	if out, err := proctest.CombinedOutput(exec.Command(sojourn, "doctor", "--store", url)); err != nil {
 		t.Errorf("doctor: %v\n%s", err, out)
 	}
 }
@@ -102,7 +103,7 @@ func counts(t *testing.T, sojourn, url string, life time.Duration) (report demoR
 	cmd := exec.Command(sojourn, "demo", "--store", url, "--headless", "--rate", demoRate, "--for", life.String(), "-o", "json")
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	err := proctest.Run(cmd)
 	if err != nil || json.Unmarshal([]byte(stdout.String()), &report) != nil {
 		t.Fatalf("%v\n%s%s", err, stdout.String(), stderr.String())
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 	"github.com/sojourn-queue/sojourn/store"
 )
 
@@ -39,7 +40,7 @@ await worker.run();
 			cmd.Dir = folder
 			cmd.Env = append(os.Environ(), "PYTHONPATH="+absolute(t, "../../sdk/python"), "PYTHONDONTWRITEBYTECODE=1")
 			cmd.Stderr = os.Stderr
-			if err := cmd.Start(); err != nil {
+			if err := proctest.Start(cmd); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = cmd.Process.Kill() })

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 const (
@@ -47,6 +48,9 @@ type faultResult struct {
 // and TypeScript. No job fails or runs twice because of an answer that is not the server's, all
 // errors are typed, and the worker goes on. Without SOJOURN_FAULTS=all only the short rows run.
 func TestFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out the table of faults")
+	}
 	text, err := os.ReadFile("../../sdk/faults.json")
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +71,9 @@ func TestFaults(t *testing.T) {
 // TestFaultsControl is the control arm: a row without a fault is good, and one in which the server
 // itself refuses the outcome is not.
 func TestFaultsControl(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out the table of faults")
+	}
 	own := &fault{Name: "own_422", Status: 422, Headers: map[string]string{"Content-Type": "application/problem+json"},
 		Body: `{"type":"about:blank","title":"x","status":422,"detail":"from the control arm","code":"invalid","retryable":false}`}
 	for name, drive := range faultDrivers {
@@ -137,7 +144,7 @@ func runsTable(command []string) func(ctx context.Context, in faultInput, done f
 		cmd.Stderr = &log
 		out, err := cmd.StdoutPipe()
 		if err == nil {
-			err = cmd.Start()
+			err = proctest.Start(cmd)
 		}
 		if err != nil {
 			return err

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 var (
@@ -109,7 +111,7 @@ func TestTypeScriptIsBuilt(t *testing.T) {
 	}
 	cmd := exec.Command(interpreter(t, "tsc"), args...)
 	cmd.Dir = folder
-	if log, err := cmd.CombinedOutput(); err != nil || len(page) == 0 {
+	if log, err := proctest.CombinedOutput(cmd); err != nil || len(page) == 0 {
 		t.Errorf("%v\n%s", err, log)
 	}
 }
@@ -163,7 +165,7 @@ func runPage(t *testing.T, path, folder string, env []string) {
 	}
 	page := string(b)
 	writeFiles(t, path, folder)
-	script, texts := "set -e -m -o pipefail\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n", []string{}
+	script, texts := "", []string{}
 	for _, block := range pageBlock.FindAllStringSubmatch(page, -1) {
 		if block[1] == "text" {
 			texts = append(texts, block[2])
@@ -174,10 +176,10 @@ func runPage(t *testing.T, path, folder string, env []string) {
 	if len(texts) == 0 {
 		t.Fatal("the page shows nothing that its commands print")
 	}
-	cmd := exec.Command("bash", "-c", script)
+	cmd := proctest.Script(t, script, "-m")
 	cmd.Dir = folder
 	cmd.Env = append(append(os.Environ(), "PATH="+filepath.Dir(sojournCommand(t))+":"+os.Getenv("PATH"), "no_proxy=127.0.0.1"), env...)
-	out, err := cmd.CombinedOutput()
+	out, err := proctest.CombinedOutput(cmd)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // scenario is the file that every client and worker runs.
@@ -57,7 +59,7 @@ func TestScenario(t *testing.T) {
 				defer cancel()
 				cmd := exec.CommandContext(ctx, command[0], command[1], scenario, through.url(t, url))
 				cmd.Env = append(os.Environ(), "SOJOURN_TOKEN="+token, "PYTHONDONTWRITEBYTECODE=1")
-				out, err := cmd.CombinedOutput()
+				out, err := proctest.CombinedOutput(cmd)
 				if want := "passed " + strconv.Itoa(len(all.Steps)); err != nil || !strings.Contains(string(out), want) {
 					t.Errorf("%v, want %q:\n%s", err, want, out)
 				}
@@ -122,14 +124,7 @@ func lossy(t *testing.T, server string) string {
 // interpreter finds the program that runs an SDK. CI installs it, so there it must be.
 func interpreter(t *testing.T, name string) string {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skip(err)
-	}
-	return path
+	return proctest.LookPath(t, name)
 }
 
 // serveScenario starts a server on a store with a token that may do everything.

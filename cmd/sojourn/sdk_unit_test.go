@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // TestSDKUnits runs a program of each language that prints "ok NAME" or "FAIL NAME ..." for each
@@ -32,7 +34,7 @@ func TestSDKUnits(t *testing.T) {
 			defer cancel()
 			cmd := exec.CommandContext(ctx, command[0], command[1], url)
 			cmd.Env = append(os.Environ(), "SOJOURN_TOKEN="+token, "PYTHONDONTWRITEBYTECODE=1")
-			out, err := cmd.CombinedOutput()
+			out, err := proctest.CombinedOutput(cmd)
 			if err != nil || strings.Count(string(out), "ok ") < 6 || strings.Contains(string(out), "FAIL ") {
 				t.Errorf("%v\n%s", err, out)
 			}
@@ -89,7 +91,7 @@ func TestProxyVariables(t *testing.T) {
 				for _, name := range []string{"NO_PROXY", "HTTP_PROXY", "HTTPS_PROXY"} {
 					cmd.Env = append(cmd.Env, name+"="+c.env[name], strings.ToLower(name)+"="+c.env[strings.ToLower(name)])
 				}
-				out, err := cmd.CombinedOutput()
+				out, err := proctest.CombinedOutput(cmd)
 				used := through.Load() > before
 				if (err == nil && strings.Contains(string(out), "proxied ready")) != c.works || used != (c.works && c.name != "local") {
 					t.Errorf("%v, through the proxy: %v\n%s", err, used, out)

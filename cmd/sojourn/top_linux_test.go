@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // terminalPair opens a pseudo-terminal. Output of a program to side appears at main. Text written
@@ -58,7 +59,7 @@ func TestTopOnATerminal(t *testing.T) {
 		}
 		cmd := exec.Command(sojournCommand(t), "top", "--every", "100ms", "--store", url)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = side, side, os.Stderr
-		if err := cmd.Start(); err != nil {
+		if err := proctest.Start(cmd); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill() })

@@ -4,11 +4,12 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // TestQuickstartWithBash runs docs/guides/bash.md as it stands, and once more with the URL of a
@@ -18,7 +19,7 @@ func TestQuickstartWithBash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := "set -e -o pipefail\n"
+	script := ""
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
 		script += block[1]
 	}
@@ -32,10 +33,10 @@ func TestQuickstartWithBash(t *testing.T) {
 					t.Fatal("the page names no store")
 				}
 			}
-			cmd := exec.Command("bash", "-c", text)
+			cmd := proctest.Script(t, text)
 			cmd.Dir = t.TempDir()
 			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(sojournCommand(t))+":"+os.Getenv("PATH"), "no_proxy=127.0.0.1")
-			out, err := cmd.CombinedOutput()
+			out, err := proctest.CombinedOutput(cmd)
 			if err != nil {
 				log, _ := os.ReadFile(filepath.Join(cmd.Dir, "work.log"))
 				t.Fatalf("%v\n%s\n%s", err, out, log)

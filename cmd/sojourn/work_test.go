@@ -22,6 +22,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/sojourn-queue/sojourn/internal/jsonform"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // workshop is a store with programs that work its jobs off.
@@ -53,7 +54,7 @@ func (w *workshop) run(args ...string) (int, string) {
 	w.Helper()
 	cmd := exec.Command(w.sojourn, append(args, "--store", w.store)...)
 	cmd.Dir = w.folder
-	out, err := cmd.CombinedOutput()
+	out, err := proctest.CombinedOutput(cmd)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode(), string(out)
 	}
@@ -79,7 +80,7 @@ func (w *workshop) worker(args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(w.sojourn, append([]string{"work", "--kind", "k", "--store", w.store}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = w.folder, log, log
-	if err := cmd.Start(); err != nil {
+	if err := proctest.Start(cmd); err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() {
@@ -101,7 +102,7 @@ func (w *workshop) job(id int) (j struct {
 }) {
 	w.Helper()
 	cmd := exec.Command(w.sojourn, "job", "get", strconv.Itoa(id), "-o", "json", "--store", w.store)
-	out, err := cmd.Output()
+	out, err := proctest.Output(cmd)
 	if err == nil {
 		err = jsonv2.Unmarshal(out, &j, jsonform.Plain, jsonv2.MatchCaseInsensitiveNames(true))
 	}
@@ -121,7 +122,8 @@ func (w *workshop) until(what string, is func() bool) {
 	}
 }
 
-// pids reads the numbers that a script has written into a file of the folder, once there are n.
+// pids reads the numbers that a script has written into a file of the folder, once there are n or
+// more: on a busy machine a lease may end early, and the script runs again.
 func (w *workshop) pids(file string, n int) (pids []int) {
 	w.Helper()
 	w.until(file+" is written", func() bool {
@@ -132,7 +134,7 @@ func (w *workshop) pids(file string, n int) (pids []int) {
 				pids = append(pids, pid)
 			}
 		}
-		return len(pids) == n
+		return len(pids) >= n
 	})
 	if file == "pids" {
 		w.Cleanup(func() {
@@ -195,7 +197,7 @@ cp "$SOJOURN_RESPONSE" "$SOJOURN_RESULT"; [ -f "$0" ] && [ "$1" = "an arg" ] && 
 			}
 			run := []string{"work", "--kind", "k", "--once", "-o", "json", "--store", w.store, "--", program, "an arg"}
 			once := func() string {
-				out, err := exec.Command(w.sojourn, run...).CombinedOutput()
+				out, err := proctest.CombinedOutput(exec.Command(w.sojourn, run...))
 				if err != nil {
 					t.Errorf("%v: %s", err, out)
 				}
@@ -274,7 +276,7 @@ func TestSojournWorkEndsTheGroup(t *testing.T) {
 		reason string
 	}{
 		{"cancelled", []string{"--lease", "1s"}, func(w *workshop, _ *exec.Cmd) { w.run("job", "cancel", "1") }, "cancelled", ""},
-		{"timeout", []string{"--timeout", "300ms"}, func(*workshop, *exec.Cmd) {}, "scheduled", "run_timeout"},
+		{"timeout", []string{"--timeout", "3s"}, func(*workshop, *exec.Cmd) {}, "scheduled", "run_timeout"},
 		{"drained", []string{"--grace", "50ms"}, func(w *workshop, worker *exec.Cmd) {
 			_ = worker.Process.Signal(syscall.SIGTERM)
 			if err := worker.Wait(); err != nil {
@@ -314,7 +316,7 @@ func TestSojournWorkLosesItsLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.allGone()
-	if j := w.job(1); string(j.Result) != "other\n" || j.Crashes != 1 {
+	if j := w.job(1); string(j.Result) != "other\n" || j.Crashes < 1 {
 		t.Errorf("%+v", j)
 	}
 }
@@ -357,13 +359,15 @@ func TestSojournWorkCheckpoint(t *testing.T) {
 	program := w.program(`if [ -s "$SOJOURN_CHECKPOINT" ]; then cp "$SOJOURN_CHECKPOINT" "$SOJOURN_RESULT"; exit 0; fi
 echo 7 >new; mv new "$SOJOURN_CHECKPOINT"; while :; do sleep 1; done`)
 	first := w.worker("--lease", "1s", "--exec", program)
-	w.until("the checkpoint is stored", func() bool { return string(w.job(1).Checkpoint) == "7" })
+	// If the machine is so busy that the lease ends, a second run completes the job, and nothing is
+	// killed in the middle.
+	w.until("the checkpoint is stored", func() bool { j := w.job(1); return string(j.Checkpoint) == "7" || j.State == "completed" })
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	w.worker("--lease", "1s", "--exec", program)
 	w.until("the job is completed", func() bool { return w.job(1).State == "completed" })
-	if j := w.job(1); string(j.Result) != "7" || j.Attempt != 2 {
+	if j := w.job(1); string(j.Result) != "7" || j.Attempt < 2 {
 		t.Errorf("%+v", j)
 	}
 }
@@ -385,9 +389,9 @@ func TestSojournWorkIsKilled(t *testing.T) {
 		left, err := filepath.Glob(filepath.Join(temporary, "sojourn-work-*"))
 		return err == nil && len(left) == 0
 	})
-	w.worker("--lease", "1s", "--exec", w.program(`[ "$SOJOURN_ATTEMPT" = 2 ]`))
+	w.worker("--lease", "1s", "--exec", w.program(`[ "$SOJOURN_ATTEMPT" -ge 2 ]`))
 	w.until("the job is completed", func() bool { return w.job(1).State == "completed" })
-	if j := w.job(1); j.Attempt != 2 || j.Crashes != 1 {
+	if j := w.job(1); j.Attempt < 2 || j.Crashes < 1 {
 		t.Errorf("%+v", j)
 	}
 }
@@ -441,7 +445,7 @@ func TestSojournWorkHTTP(t *testing.T) {
 		t.Fatalf("loopback is not allowed, and yet: %d %s", code, out)
 	}
 	w.run("job", "redrive", "1")
-	if err := webhook.Start(); err != nil {
+	if err := proctest.Start(webhook); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = webhook.Process.Kill(); _ = webhook.Wait() }()

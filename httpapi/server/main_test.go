@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds every wait for something that must happen.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // site is a server on loopback with a store in memory behind it.
 type site struct {

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // RabbitMQ is a node for one test, run from Debian's programs, with its own ports, files and port
@@ -31,13 +32,8 @@ const rabbitmqServer = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 // RabbitMQ the test is skipped, and fails in CI.
 func StartRabbitMQ(t *testing.T) *RabbitMQ {
 	t.Helper()
-	epmd, err := exec.LookPath("epmd")
-	if _, missing := os.Stat(rabbitmqServer); err != nil || missing != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("rabbitmq-server is not installed")
-		}
-		t.Skip("rabbitmq-server is not installed")
-	}
+	epmd := proctest.LookPath(t, "epmd")
+	proctest.LookPath(t, rabbitmqServer)
 	dir, err := os.MkdirTemp("", "sojourn-rabbitmq-") // the user nobody cannot read the folder of the test
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +46,7 @@ func StartRabbitMQ(t *testing.T) *RabbitMQ {
 		t.Fatal(err)
 	}
 	mapper := r.command(epmd, "-port", fmt.Sprint(r.mapper), "-address", "127.0.0.1")
-	if err := mapper.Start(); err != nil {
+	if err := proctest.Start(mapper); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { mapper.Process.Kill(); mapper.Wait() })
@@ -87,7 +83,7 @@ func (r *RabbitMQ) Start(t *testing.T) {
 	defer log.Close()
 	node := r.command(rabbitmqServer)
 	node.Stdout, node.Stderr = log, log
-	if err := node.Start(); err != nil {
+	if err := proctest.Start(node); err != nil {
 		t.Fatal(err)
 	}
 	r.node = node

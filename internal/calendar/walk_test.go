@@ -183,8 +183,8 @@ func around(change time.Time) []rule {
 // inv:E3 spec:T1: every window that a clock change can trouble, at every change of every zone,
 // against the walker.
 func TestEveryTransition(t *testing.T) {
-	if raceEnabled {
-		t.Skip("one goroutine: nothing to find for the race detector")
+	if raceEnabled || testing.Short() {
+		t.Skip("make calendar runs it; it has one goroutine and nothing for the race detector")
 	}
 	zones := distinctZones(t)
 	changes, checks := 0, 0

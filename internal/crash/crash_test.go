@@ -16,6 +16,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // ledger holds the reports that the parent got from all its children.
@@ -69,7 +70,7 @@ func (l *ledger) run(t *testing.T, mode, file string, kill time.Duration) {
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		err = cmd.Start()
+		err = proctest.Start(cmd)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,9 @@ import (
 // TestIdle lets a worker wait for jobs that do not come: nothing is committed. SOJOURN_IDLE sets
 // for how long, default 2s; the processor time it took is printed.
 func TestIdle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out what takes a length of time")
+	}
 	length, err := time.ParseDuration(os.Getenv("SOJOURN_IDLE"))
 	if err != nil {
 		length = 2 * time.Second

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 	"github.com/sojourn-queue/sojourn/internal/sdkbuild"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/worker"
@@ -94,7 +95,7 @@ func (s *site) start() {
 	s.cmd.Stderr = &log
 	out, err := s.cmd.StdoutPipe()
 	if err == nil {
-		err = s.cmd.Start()
+		err = proctest.Start(s.cmd)
 	}
 	if err != nil {
 		s.Fatal(err)
@@ -136,7 +137,7 @@ func (s *site) workers(runs string) (all map[string]*exec.Cmd) {
 		log, err := os.Create(filepath.Join(filepath.Dir(runs), name+".log"))
 		if err == nil {
 			cmd.Stdout, cmd.Stderr = log, log
-			err = cmd.Start()
+			err = proctest.Start(cmd)
 			_ = log.Close()
 		}
 		if err != nil {
@@ -190,6 +191,9 @@ func (s *site) produceRemotely(ctx context.Context, l *ledger) {
 // reach it over HTTP, starts it again, and so on (spec:H7, inv:A1). What it had acknowledged is
 // stored, every job is completed, and no job ran twice at the same time.
 func TestKillServe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out what builds the command")
+	}
 	cycles, err := strconv.Atoi(os.Getenv("SOJOURN_CRASH_SERVE_CYCLES"))
 	if err != nil {
 		cycles = 3

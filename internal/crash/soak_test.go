@@ -153,6 +153,9 @@ func report(t *testing.T, samples []sample, load string) {
 // TestSoak lets a mixed load run for SOJOURN_SOAK, such as 10m, in one process, and fits lines to
 // what must stay flat (inv:J1).
 func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out the soak")
+	}
 	length, err := time.ParseDuration(os.Getenv("SOJOURN_SOAK"))
 	if err != nil {
 		length = 3 * time.Second

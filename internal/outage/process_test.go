@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // patience bounds every wait for something that must happen.
@@ -39,7 +41,7 @@ func start(t *testing.T, role, address string, env []string, line func(string), 
 	p.hold = func() { in.Close() }
 	out, err := p.StdoutPipe()
 	if err == nil {
-		err = p.Start()
+		err = proctest.Start(p.Cmd)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -102,14 +104,5 @@ func until(t *testing.T, what string, met func() bool) {
 // CI.
 func program(t *testing.T, names ...string) string {
 	t.Helper()
-	for _, n := range names {
-		if path, err := exec.LookPath(n); err == nil {
-			return path
-		}
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed", names[0])
-	}
-	t.Skipf("%s is not installed", names[0])
-	return ""
+	return proctest.LookPath(t, names...)
 }

@@ -77,6 +77,9 @@ func storeURL(t *testing.T) string {
 // handled, the child is killed; in the middle, the broker too (spec:H1, spec:H4, spec:H5, inv:U4,
 // inv:A1).
 func run(t *testing.T, s server) {
+	if testing.Short() {
+		t.Skip("-short leaves out what kills brokers")
+	}
 	began := time.Now()
 	seed := number(t, "SOJOURN_OUTAGE_SEED", rand.Uint64())
 	p := newPlan(int(number(t, "SOJOURN_OUTAGE_JOBS", 2000)), rand.New(rand.NewPCG(seed, 0)))

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 const (
@@ -47,7 +49,7 @@ func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+	out, err := proctest.Output(cmd)
 	if err != nil {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
@@ -63,7 +65,7 @@ func serve(t *testing.T) server {
 	cmd := exec.Command(sojourn, "serve", "--addr", "127.0.0.1:0", "--store", store)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		err = cmd.Start()
+		err = proctest.Start(cmd)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -234,6 +236,9 @@ func stock(t *testing.T, c *caller, jobs int) {
 
 // TestOverload offers a server ten times the load that it can store.
 func TestOverload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out a server under overload")
+	}
 	length := setting("SOJOURN_OVERLOAD", 3*time.Second)
 	times, err := strconv.ParseFloat(os.Getenv("SOJOURN_OVERLOAD_TIMES"), 64)
 	if err != nil {

@@ -12,28 +12,33 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // Cluster is a throwaway database cluster in a temporary folder, reachable by a Unix socket only,
 // with the default settings, which are the durable ones. initdb refuses root, so root becomes
-// nobody. Its server does not outlive the test process, however that ends.
+// nobody. Its server does not outlive the test process, however that ends: Linux sends the server
+// SIGQUIT, and on all Unix systems a guard process ends what is left and removes the folder.
 type Cluster struct {
 	URL      string // of its database postgres
 	bin, dir string
-	flags    string // more flags of the server
+	flags    []string // more flags of the server
 	as       *syscall.SysProcAttr
 	guard    *guard
-	killed   bool // by Kill, and not started since
-	sender   int  // the process that sends to its standby, see Stall
+	server   *exec.Cmd     // its first process, nil before the first start
+	ended    chan struct{} // closed when that has ended
+	sender   int           // the process that sends to its standby, see Stall
 }
 
 // NewCluster makes a cluster of the test's own, which the test may crash, and starts it. Without
 // PostgreSQL the test is skipped, and fails in CI.
 func NewCluster(t testing.TB) *Cluster {
 	t.Helper()
+	proctest.Skip(t, "PostgreSQL")
 	c, err := startCluster()
-	if errors.Is(err, errNoBinaries) && os.Getenv("CI") != "true" {
-		t.Skip(err)
+	if errors.Is(err, errNoBinaries) {
+		proctest.Missing(t, err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -42,11 +47,11 @@ func NewCluster(t testing.TB) *Cluster {
 	return c
 }
 
-func startCluster() (*Cluster, error) { return Start("") }
+func startCluster() (*Cluster, error) { return Start() }
 
-// Start makes and starts a cluster for a program that is not a test. flags are more flags of the
-// server, such as " -c shared_buffers=512MB".
-func Start(flags string) (*Cluster, error) {
+// Start makes and starts a cluster for a program that is not a test. flags are more arguments of
+// the server, such as "-c", "shared_buffers=512MB".
+func Start(flags ...string) (*Cluster, error) {
 	return makeCluster(func(c *Cluster) error {
 		c.flags = flags
 		return c.run("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions")
@@ -84,27 +89,74 @@ func makeCluster(fill func(*Cluster) error) (*Cluster, error) {
 
 func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
-func (c *Cluster) run(name string, args ...string) error {
+// command prepares a program of PostgreSQL.
+func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, name), args...)
 	cmd.SysProcAttr, cmd.Dir, cmd.Env = c.as, c.dir, []string{"PATH=" + c.bin + ":/usr/bin:/bin", "LC_ALL=C.UTF-8", "HOME=" + c.dir}
-	if out, err := cmd.CombinedOutput(); err != nil {
+	return cmd
+}
+
+func (c *Cluster) run(name string, args ...string) error {
+	if out, err := proctest.CombinedOutput(c.command(name, args...)); err != nil {
 		return fmt.Errorf("%s: %w\n%s", name, err, out)
 	}
 	return nil
 }
 
+// startTimeout bounds the start of a server, on a busy machine and with a recovery before it.
+const startTimeout = 3 * time.Minute
+
 // Start starts the server and waits until it takes connections, after a crash until it has
-// recovered.
+// recovered. The server is a child of the test process, which one of pg_ctl would not be.
 func (c *Cluster) Start() error {
-	log := filepath.Join(c.dir, "log")
-	flags := "-c listen_addresses= -c unix_socket_directories=" + c.dir + " -c max_connections=200 -c log_min_messages=fatal" + c.flags
-	err := c.run("pg_ctl", "start", "-D", c.data(), "-w", "-s", "-t", "60", "-l", log, "-o", flags)
+	path := filepath.Join(c.dir, "log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		text, _ := os.ReadFile(log)
-		return fmt.Errorf("%w\n%s", err, text)
+		return err
 	}
-	c.killed = false
-	return nil
+	defer log.Close()
+	flags := []string{"-D", c.data(), "-c", "listen_addresses=", "-c", "unix_socket_directories=" + c.dir, "-c", "max_connections=200", "-c", "log_min_messages=fatal"}
+	cmd := c.command("postgres", append(flags, c.flags...)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	proctest.SetDeathSignal(cmd, syscall.SIGQUIT) // stops the server at once, its stopped processes too
+	if err := proctest.Start(cmd); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	c.server, c.ended = cmd, ended
+	const tick = 20 * time.Millisecond
+	for range startTimeout / tick {
+		if c.ready() {
+			return nil
+		}
+		select {
+		case <-ended:
+			text, _ := os.ReadFile(path)
+			return fmt.Errorf("the server ended as it started\n%s", text)
+		case <-time.After(tick):
+		}
+	}
+	c.kill()
+	return fmt.Errorf("the server was not ready within %v", startTimeout)
+}
+
+// ready reports whether the server says in postmaster.pid that it takes connections: line 8, after
+// its process id in line 1.
+func (c *Cluster) ready() bool {
+	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
+	lines := strings.Split(string(text), "\n")
+	if err != nil || len(lines) < 8 || lines[0] != strconv.Itoa(c.server.Process.Pid) {
+		return false
+	}
+	status := strings.TrimSpace(lines[7])
+	return status == "ready" || status == "standby"
+}
+
+func (c *Cluster) kill() error {
+	err := c.server.Process.Kill()
+	<-c.ended
+	return err
 }
 
 // Immediate stops the server as a crash does, without a checkpoint: pg_ctl stop -m immediate.
@@ -114,23 +166,7 @@ func (c *Cluster) Immediate() error {
 
 // Kill sends kill -9 to the server's first process; the others notice it and end. Data that was
 // only in shared memory is lost.
-func (c *Cluster) Kill() error {
-	text, err := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
-	if err != nil {
-		return err
-	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(strings.TrimSpace(first))
-	if err != nil || pid < 2 {
-		return fmt.Errorf("postmaster.pid begins with %q: %w", first, err)
-	}
-	p, err := os.FindProcess(pid)
-	if err == nil {
-		err = p.Kill()
-	}
-	c.killed = err == nil
-	return err
-}
+func (c *Cluster) Kill() error { return c.kill() }
 
 // Restart starts the server after Kill: as soon as the last of its processes has let go of the
 // folder.
@@ -147,11 +183,25 @@ func (c *Cluster) Restart() error {
 
 // Stop ends the server, if it runs, and removes the folder.
 func (c *Cluster) Stop() {
-	if _, err := os.Stat(filepath.Join(c.data(), "postmaster.pid")); err == nil && !c.killed {
+	if c.running() {
 		if err := c.Immediate(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
+			c.kill()
 		}
+		<-c.ended
 	}
 	c.guard.end()
 	os.RemoveAll(c.dir)
+}
+
+func (c *Cluster) running() bool {
+	if c.server == nil {
+		return false
+	}
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
+	}
 }

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // The server of the tests: SOJOURN_TEST_POSTGRES, the URL of a database in which they may make
@@ -34,9 +36,11 @@ var server struct {
 var errNoBinaries = errors.New("no PostgreSQL: initdb is neither on the PATH nor in /usr/lib/postgresql/*/bin; install postgresql, " +
 	"or name a database in SOJOURN_TEST_POSTGRES")
 
-// URL returns the server's address. Without a server the test is skipped; in CI it fails.
+// URL returns the server's address. Without a server the test is skipped; in CI it fails. With
+// -short it is skipped even if there is a server.
 func URL(t testing.TB) string {
 	t.Helper()
+	proctest.Skip(t, "PostgreSQL")
 	server.once.Do(func() {
 		if server.url = os.Getenv("SOJOURN_TEST_POSTGRES"); server.url == "" {
 			var c *Cluster
@@ -45,8 +49,8 @@ func URL(t testing.TB) string {
 			}
 		}
 	})
-	if errors.Is(server.err, errNoBinaries) && os.Getenv("CI") != "true" {
-		t.Skip(server.err)
+	if errors.Is(server.err, errNoBinaries) {
+		proctest.Missing(t, server.err.Error())
 	}
 	if server.err != nil {
 		t.Fatal(server.err)

@@ -16,7 +16,7 @@ import (
 func (c *Cluster) NewStandby(t testing.TB) *Cluster {
 	t.Helper()
 	s, err := makeCluster(func(s *Cluster) error {
-		s.flags = " -c wal_receiver_timeout=0" // a stalled connection stays stalled
+		s.flags = []string{"-c", "wal_receiver_timeout=0"} // a stalled connection stays stalled
 		return s.run("pg_basebackup", "-d", c.URL, "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
 	})
 	if err != nil {

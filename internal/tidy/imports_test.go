@@ -42,7 +42,7 @@ var direction = []row{
 	{dir: "worker/...", may: []string{"domain"}, not: []string{"net", "database"}, because: "a worker knows a Claimer, neither SQL nor HTTP"},
 	{dir: "throttle/rule/...", may: []string{"domain", "source", "cel.dev/..."}, not: []string{"net", "database"}, because: "only programs that use rules link CEL"},
 	{dir: "internal/sqldb", not: []string{"net", "os"}, because: "the seam between the engine and a database knows neither jobs nor drivers"},
-	{dir: "internal/migration/migrationtest", may: []string{"domain", "internal/sqldb"}, because: "it kills processes in the middle of migrations"},
+	{dir: "internal/migration/migrationtest", may: []string{"domain", "internal/proctest", "internal/sqldb"}, because: "it kills processes in the middle of migrations"},
 	{dir: "internal/migration", may: []string{"domain", "internal/sqldb"}, not: []string{"net", "os"}, because: "schema versions, on any database"},
 	{dir: "internal/sqlstore/nearkey", because: "pure text"},
 	{dir: "internal/sqlstore/...", may: []string{"domain", "internal/sqldb", "internal/migration", "internal/sqlstore/..."}, not: []string{"net/http"},
@@ -73,8 +73,9 @@ var direction = []row{
 		because: "the demo runs on any store, and over any broker, that it is given"},
 	{dir: "internal/bench/...", may: []string{"domain", "worker", "internal/bench/..."}, not: []string{"database", "net"},
 		because: "it measures any store that it is given"},
-	{dir: "internal/pgtest", may: []string{"github.com/jackc/pgx/v5/..."}, because: "it starts servers for tests"},
-	{dir: "internal/brokertest", may: []string{"internal/pgtest", "*"}, because: "it starts servers for tests"},
+	{dir: "internal/proctest", because: "any test may run a program"},
+	{dir: "internal/pgtest", may: []string{"internal/proctest", "github.com/jackc/pgx/v5/..."}, because: "it starts servers for tests"},
+	{dir: "internal/brokertest", may: []string{"internal/proctest", "internal/pgtest", "*"}, because: "it starts servers for tests"},
 	{dir: "internal/sdkbuild", because: "it runs a compiler for tests"},
 	{dir: "internal/connlimit", not: []string{"database"}, because: "it limits any HTTP server"},
 	{dir: "internal/slowclients", because: "it is the other side in tests of servers"},
@@ -175,7 +176,7 @@ func importDirection(f *file) (found []string) {
 // tests.
 func testModules(f *file) (found []string) {
 	if f.isTest() || covers("store/storetest/...", f.dir()) ||
-		slices.Contains([]string{"source/sourcetest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest", "internal/sqlstore/clocktest",
+		slices.Contains([]string{"source/sourcetest", "internal/proctest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest", "internal/sqlstore/clocktest",
 			"internal/sqlstore/checktest"}, f.dir()) {
 		return nil
 	}

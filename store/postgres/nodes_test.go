@@ -15,6 +15,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // span is one run of a handler, as its process has told. The clock is the machine's, the same for
@@ -74,7 +75,7 @@ func (w *witness) node(t *testing.T, schema string) (kill func(), stop func() er
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := proctest.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	heard := make(chan struct{})

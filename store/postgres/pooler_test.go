@@ -16,22 +16,14 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/pgtest"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // pooler starts PgBouncer in transaction mode with two connections to the server, and returns the
 // address of the same database behind it.
 func pooler(t *testing.T) string {
 	t.Helper()
-	binary, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		binary = "/usr/sbin/pgbouncer"
-	}
-	if _, err := os.Stat(binary); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("no pgbouncer")
-		}
-		t.Skip("no pgbouncer")
-	}
+	binary := proctest.LookPath(t, "pgbouncer", "/usr/sbin/pgbouncer")
 	cfg, _, err := parse(testURL(t))
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +57,7 @@ func pooler(t *testing.T) string {
 			}
 		}
 	}
-	if err := cmd.Start(); err != nil {
+	if err := proctest.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn/internal/migration/migrationtest"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -104,7 +105,7 @@ func child(t *testing.T, path, command string) *process {
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := proctest.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	p := &process{cmd, stdin, bufio.NewScanner(stdout)}

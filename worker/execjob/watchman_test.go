@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 )
 
 // TestWatchman checks the end of the watchman's standard input, as after the worker's death: it
@@ -23,7 +25,7 @@ func TestWatchman(t *testing.T) {
 		}
 		cmd := exec.Command("sleep", "1000")
 		cmd.Dir, cmd.SysProcAttr = folder, &syscall.SysProcAttr{Setpgid: true}
-		if err := cmd.Start(); err != nil {
+		if err := proctest.Start(cmd); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill() })

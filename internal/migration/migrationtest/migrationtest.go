@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/proctest"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/store/migrate"
 )
@@ -249,7 +250,7 @@ func Together(t T, db Database, rounds int) {
 func Command(cmd *exec.Cmd) func() (string, error) {
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Start()
+	err := proctest.Start(cmd)
 	return func() (string, error) {
 		if err == nil {
 			err = cmd.Wait()

@@ -1,7 +1,7 @@
 // Command mutants plants one bug at a time and runs the tests that must notice it. It prints
 // caught/planted and exits 1 if one survives.
 //
-//	go run -C internal/tools ./mutants [-only NAME] [-sim] [-v] [-dry]
+//	go run -C internal/tools ./mutants [-only NAME] [-random N [-seed S]] [-sim] [-v] [-dry]
 //
 // With -sim only the in-memory simulation runs, so that the figure counts its own catches.
 //
@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -139,13 +140,15 @@ func main() {
 	only := flag.String("only", "", "run the mutants whose name contains this")
 	simulation := flag.Bool("sim", false, "run the simulation alone")
 	verbose := flag.Bool("v", false, "print what the failing tests say")
+	random := flag.Int("random", 0, "run only this many mutants, drawn at random")
+	seed := flag.Uint64("seed", 0, "draw those that another run has drawn with this seed")
 	dry := flag.Bool("dry", false, "only look whether each text to replace is there")
 	flag.Parse()
 	if err := os.Chdir("../.."); err != nil { // go run -C internal/tools stands in internal/tools
 		fatal(err)
 	}
 	caught, planted := 0, 0
-	for _, m := range mutants {
+	for _, m := range draw(mutants, *random, *seed) {
 		if !strings.Contains(m.name, *only) {
 			continue
 		}
@@ -223,7 +226,8 @@ func plant(m mutant) (noticed bool, said string) {
 	if err != nil {
 		fatal(err)
 	}
-	args := append([]string{"test", "-count=1", "-vet=off", "-short", "-failfast", "-timeout", "3m", "-overlay", overlay}, strings.Fields(m.test)...)
+	args := []string{"test", "-count=1", "-vet=off", "-short=" + strconv.FormatBool(!m.overPostgres()), "-failfast", "-timeout", "3m", "-overlay", overlay}
+	args = append(args, strings.Fields(m.test)...)
 	out, err := exec.Command("go", args...).CombinedOutput()
 	if strings.Contains(string(out), "[build failed]") {
 		return false, "does not compile:\n" + string(out)
