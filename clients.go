@@ -145,6 +145,16 @@ func (j Jobs) Purge(ctx context.Context, id ID) error {
 	return j.edit(ctx, id, Edit{Action: EditPurge})
 }
 
+// Tag adds tags to a job in any state. A handler that runs does not see them.
+func (j Jobs) Tag(ctx context.Context, id ID, tags ...string) error {
+	return j.edit(ctx, id, Edit{Action: EditChange, Change: Change{AddTags: &tags}})
+}
+
+// Untag removes tags from a job in any state. Tags that it does not have are no error.
+func (j Jobs) Untag(ctx context.Context, id ID, tags ...string) error {
+	return j.edit(ctx, id, Edit{Action: EditChange, Change: Change{RemoveTags: &tags}})
+}
+
 // Clone stores a new job with the args of a live or ended job; see Job.Clone. A call repeated after
 // an unknown outcome creates another job; to avoid that, Get the job and Enqueue its Clone.
 // ErrConflict if the key still belongs to another job: give another one with Key.

@@ -1,6 +1,7 @@
 package sojourn
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -120,8 +121,12 @@ type Change struct {
 	Weight   *int32         `json:"weight,omitempty"`
 	Queue    *string        `json:"queue,omitempty"`
 	Group    *string        `json:"group,omitempty"`
-	Tags     *[]string      `json:"tags,omitempty"` // also of final jobs, if nothing else is changed
-	Args     *[]byte        `json:"args,omitempty"` // only while never claimed in this generation
+	Tags     *[]string      `json:"tags,omitempty"` // replaces all tags
+	// RemoveTags and then AddTags change single tags, after Tags. Tags of any job may be changed,
+	// of running and final ones too, if nothing else is. A handler that runs does not see it.
+	RemoveTags *[]string `json:"remove_tags,omitempty"`
+	AddTags    *[]string `json:"add_tags,omitempty"`
+	Args       *[]byte   `json:"args,omitempty"` // only while never claimed in this generation
 	// Checkpoint replaces the checkpoint from which the next attempt starts; DropCheckpoint removes
 	// it. EditRedrive accepts them too, and no other new value.
 	Checkpoint     *[]byte `json:"checkpoint,omitempty"`
@@ -132,8 +137,26 @@ type Change struct {
 // OnlyTags reports whether nothing but tags is changed.
 func (c Change) OnlyTags() bool {
 	t := c
-	t.Tags = nil
-	return c.Tags != nil && t == Change{}
+	t.Tags, t.RemoveTags, t.AddTags = nil, nil, nil
+	return c != t && t == Change{}
+}
+
+// NewTags returns the tags of a job that has these, after the change, sorted and without
+// duplicates. CodeInvalid if there are too many.
+func (c Change) NewTags(tags []string) ([]string, error) {
+	if c.Tags != nil {
+		tags = *c.Tags
+	}
+	tags = slices.Clone(tags)
+	if c.RemoveTags != nil {
+		tags = slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(*c.RemoveTags, t) })
+	}
+	if c.AddTags != nil {
+		tags = append(tags, *c.AddTags...)
+	}
+	slices.Sort(tags)
+	tags = slices.Compact(tags)
+	return tags, validTags(tags)
 }
 
 // Validate checks the ranges. maxBytes bounds args.
@@ -168,8 +191,13 @@ func (e Edit) Validate(maxBytes int) error {
 	if c.Group != nil {
 		probe.Group = *c.Group
 	}
-	if c.Tags != nil {
-		probe.Tags = *c.Tags
+	for _, tags := range []*[]string{c.Tags, c.RemoveTags, c.AddTags} {
+		if tags == nil {
+			continue
+		}
+		if err := validTags(*tags); err != nil {
+			return err
+		}
 	}
 	if c.Args != nil {
 		probe.Args = *c.Args

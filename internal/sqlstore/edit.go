@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -296,21 +297,19 @@ const (
 	qAlterJob  = `update sj_job set grp = $1, tags = $2, policy = $3 where id = $4`
 	qAlterArgs = `update sj_job set args = $1 where id = $2`
 	qAlterTags = `update sj_job set tags = $1 where id = $2`
+	qLockTags  = `select tags from sj_job where id = $1 /*lock*/`
 )
 
 // alter changes jobs that hold no weight and are not running.
 func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	c := e.Change
-	if c.Tags != nil {
-		j.Tags = *c.Tags
-		j.Resolve(sojourn.QueueDefaults{}) // without duplicates
+	if c.OnlyTags() {
+		changed, err := t.alterTags(j.ID, c)
+		return j.State, changed, err
 	}
-	if j.State.Final() && c.OnlyTags() {
-		text, err := tagText(j.Tags)
-		if err == nil {
-			_, err = t.exec(qAlterTags, text, int64(j.ID))
-		}
-		return j.State, true, err
+	var err error
+	if j.Tags, err = c.NewTags(j.Tags); err != nil {
+		return j.State, false, err
 	}
 	if j.State.Final() || j.State == sojourn.Running || j.State == sojourn.Awaiting || j.Resumed {
 		return j.State, false, sojourn.Conflict("job %d is %s; only blocked, scheduled, ready and errored jobs are changed", j.ID, stateText(j))
@@ -397,6 +396,30 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 		}
 	}
 	return nil
+}
+
+// alterTags changes the tags of a job in any state. It reads them under a lock, so that two changes
+// of single tags at the same time do not undo each other.
+func (t *tx) alterTags(id sojourn.ID, c sojourn.Change) (changed bool, err error) {
+	var was string
+	if err := t.query(qLockTags, func(r sqldb.Row) error { was = r.Text(0); return nil }, int64(id)); err != nil {
+		return false, err
+	}
+	var tags []string
+	if was != "" {
+		if err := json.Unmarshal([]byte(was), &tags); err != nil {
+			return false, err
+		}
+	}
+	if tags, err = c.NewTags(tags); err != nil {
+		return false, err
+	}
+	now, err := tagText(tags)
+	if err != nil || now == was {
+		return false, err
+	}
+	_, err = t.exec(qAlterTags, now, int64(id))
+	return true, err
 }
 
 func (t *tx) alterJob(j *sojourn.Job, l *live, c sojourn.Change) error {

@@ -1,7 +1,11 @@
 package storetest
 
 import (
+	"errors"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -15,6 +19,7 @@ var changeTrials = []trial{
 	{"rules:D1 no change while weight is held", "A running, awaiting or resumed job is not changed.", "tr:O5 rules:D1 rules:E4 spec:P9", changeRefused},
 	{"args only before the first claim", "Args are changed only while the job was never claimed in this generation.", "tr:O5 rules:E4 spec:J4", changeArgs},
 	{"tags of any job", "Tags are changed also of final jobs; a list replaces the one before.", "tr:O5 spec:P4 spec:G1 spec:G3", changeTags},
+	{"single tags", "Single tags are added to and removed from jobs in any state; changes at the same time do not undo each other.", "tr:O5 spec:P4", changeSingleTags},
 	{"change the policy", "The non-zero fields of a policy replace the job's; a new deadline counts from the change.", "tr:O5 spec:P9 spec:J19", changePolicy},
 	{"change an errored job", "A change leaves an errored job errored.", "tr:O5", changeErrored},
 }
@@ -125,6 +130,40 @@ func changeTags(s *scene) {
 	item := s.edit(c.Job.ID, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{Tags: &[]string{"x"}, Priority: &p}})
 	s.is(item.Err, sojourn.ErrConflict, "tags and more of a final job")
 	same(s, "tags", len(s.get(c.Job.ID).Tags), 0)
+}
+
+func changeSingleTags(s *scene) {
+	final, running := s.final(sojourn.Failed, sojourn.Tags("a", "b")), s.running(sojourn.Tags("a", "b"))
+	awaiting, plain := s.awaiting(sojourn.Key("k"), sojourn.Tags("a", "b")), s.enqueue(sojourn.Tags("a", "b"))
+	for _, id := range []sojourn.ID{plain, running.Job.ID, awaiting.Job.ID, final.Job.ID} {
+		before := s.get(id)
+		e := sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{RemoveTags: &[]string{"a", "x"}, AddTags: &[]string{"c", "b"}}}
+		item := s.edit(id, e)
+		s.must(item.Err, "edit of a job that is %s", before.State)
+		same(s, "changed", item.Changed, true)
+		same(s, "changed again", s.edit(id, e).Changed, false)
+		after := s.get(id)
+		same(s, "tags", strings.Join(after.Tags, " "), "b c")
+		before.Tags, before.UpdatedAt = after.Tags, after.UpdatedAt
+		same(s, "the rest of the job", text(after), text(before))
+		many := make([]string, sojourn.MaxTags-1)
+		for i := range many {
+			many[i] = "t" + strconv.Itoa(i)
+		}
+		s.refused(s.edit(id, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{AddTags: &many}}).Err, sojourn.CodeInvalid, "too many tags")
+	}
+	s.finish(completed(running), sojourn.Completed) // the lease is still valid
+	var errs [10]error
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			add := []string{"p" + strconv.Itoa(i)}
+			_, errs[i] = s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{plain}}, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{AddTags: &add}})
+		})
+	}
+	wg.Wait()
+	s.must(errors.Join(errs[:]...), "Edit")
+	same(s, "tags after changes at the same time", len(s.get(plain).Tags), 12)
 }
 
 func changePolicy(s *scene) {

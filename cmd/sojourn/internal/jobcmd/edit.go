@@ -292,12 +292,12 @@ type changeFlags struct {
 	args, queue, group, runAt     string
 	priority, weight, maxAttempts int32
 	delay, timeout, deadline      time.Duration
-	tags                          []string
+	tags, addTags, removeTags     []string
 	noTags                        bool
 }
 
 const editHelp = `Changes values of jobs. Blocked, scheduled, ready and errored jobs accept all values, but args only before the
-first claim. Final jobs accept only tags. Running and awaiting jobs accept no change.`
+first claim. Other jobs, such as running, awaiting and final ones, accept only tags.`
 
 func (a *app) editCommand() *cobra.Command {
 	var f changeFlags
@@ -314,6 +314,8 @@ func (a *app) editCommand() *cobra.Command {
 	fl.StringVar(&f.runAt, "run-at", "", "start no earlier than at this `time`, such as 2026-01-31T18:00:00Z")
 	fl.StringArrayVar(&f.tags, "tag", nil, "replace the labels; may be repeated")
 	fl.BoolVar(&f.noTags, "no-tags", false, "remove the labels")
+	fl.StringArrayVar(&f.addTags, "add-tag", nil, "add a label; may be repeated")
+	fl.StringArrayVar(&f.removeTags, "remove-tag", nil, "remove a label; may be repeated")
 	fl.Int32Var(&f.maxAttempts, "max-attempts", 0, "errors and timeouts until the job fails; -1 = no limit")
 	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of one attempt, its waits included")
 	fl.DurationVar(&f.deadline, "deadline", 0, "time limit of the job's whole life")
@@ -353,6 +355,8 @@ func (a *app) change(cmd *cobra.Command, f changeFlags) (sojourn.Change, error) 
 	parse.SetPointer(given("weight"), &c.Weight, f.weight)
 	parse.SetPointer(given("delay"), &c.Delay, f.delay)
 	parse.SetPointer(given("tag") || f.noTags, &c.Tags, append([]string{}, f.tags...))
+	parse.SetPointer(given("add-tag"), &c.AddTags, f.addTags)
+	parse.SetPointer(given("remove-tag"), &c.RemoveTags, f.removeTags)
 	parse.SetPointer(given("max-attempts") || given("timeout") || given("deadline"), &c.Policy,
 		sojourn.Policy{MaxAttempts: f.maxAttempts, Timeout: f.timeout, Deadline: parse.OrNone(given("deadline"), f.deadline)})
 	if f.noTags && given("tag") || given("delay") && given("run-at") {
