@@ -1,11 +1,15 @@
 -- The tables of one instance. sj_ stands for the instance's prefix. Times are microseconds since 1970 by the store's clock;
 -- 0 means none. Bytes are never null: absent bytes are empty bytes.
+--
+-- Each check constraint protects an invariant of the engine: a write that would break it fails, and its transaction is rolled back.
+-- (a | b) >= 0 holds if neither column is negative; (a | b) between 0 and 1 holds if both columns are 0 or 1.
 
 -- Facts about the instance: instance (its name in idempotency keys), secret (of capability tokens), next_id, next_response,
 -- clock (what all processes share about the clock: its mark, the sum of its steps, and since when and by how much leases may end too early).
 create table sj_meta (
 	name text not null primary key,
-	value text not null
+	value text not null,
+	constraint meta_name check (name <> '')
 ) strict, without rowid;
 
 -- Blocks of ids leased to clients. owner is the id of the access token that leased the block, '' for
@@ -14,7 +18,8 @@ create table sj_block (
 	first integer not null primary key,
 	size integer not null,
 	leased_us integer not null,
-	owner text not null
+	owner text not null,
+	constraint block_ids check (first > 0 and size > 0)
 ) strict;
 
 -- settings and flow (what the gates remember from claim to claim) are JSON; paused, gated, counted, grouped and max_weight say of the settings
@@ -33,7 +38,11 @@ create table sj_queue (
 	reshape integer not null default -1,
 	settings text not null default '',
 	flow text not null default '',
-	owner text not null default ''
+	owner text not null default '',
+	constraint queue_name check (name <> ''),
+	constraint queue_flags check ((paused | gated | counted | grouped) between 0 and 1),
+	constraint queue_counters check ((seq | max_weight | shape) >= 0),
+	constraint queue_reshape check (reshape >= -1)
 ) strict, without rowid;
 create index sj_queue_seq on sj_queue (seq, name);
 create index sj_queue_owner on sj_queue (owner) where owner <> '';
@@ -43,7 +52,8 @@ create table sj_bucket (
 	queue text not null,
 	lane text not null,
 	full_at_ns integer not null,
-	primary key (queue, lane)
+	primary key (queue, lane),
+	constraint bucket_full_at check (full_at_ns > 0)
 ) strict, without rowid;
 
 -- What a job carries. Written once (operators may edit a job that is not running) and kept until the job is pruned, so that its id
@@ -60,7 +70,9 @@ create table sj_job (
 	orig_run_at_us integer not null,
 	created_us integer not null,
 	digest blob not null,
-	args blob not null
+	args blob not null,
+	constraint job_id check (id > 0),
+	constraint job_kind check (kind <> '')
 ) strict;
 
 -- What changes while a job lives: narrow, because claims and finishes rewrite it. worker is that of the last claim, and epoch counts
@@ -108,7 +120,21 @@ create table sj_live (
 	deadline_us integer not null,
 	history integer not null,
 	has_data integer not null,
-	updated_us integer not null
+	updated_us integer not null,
+	constraint live_state check (state between 1 and 6),
+	constraint live_purpose check (purpose between 0 and 4),
+	constraint live_lease check ((state = 4) = (lease_until_us > 0) and (state = 4) = (purpose > 0) and (state <> 4 or worker <> '' and epoch > 0)),
+	constraint live_wakes check (state in (1, 3) or wake_at_us < 9223372036854775807),
+	constraint live_resumed check (resumed = 0 or state = 3 and in_hand > 0),
+	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data) between 0 and 1),
+	constraint live_counters check ((failures | crashes | waits | kept | in_hand | history) >= 0),
+	constraint live_times check ((lease_until_us | lease_us | began_us | wait_until_us | beat_until_us | poll_at_us | timeout_at_us | rested_us
+		| decide_by_us | deadline_us) >= 0),
+	constraint live_attempt check (failures <= attempt and attempt <= epoch and (attempt_open = 0 or attempt > 0)),
+	constraint live_generation check (generation > 0),
+	constraint live_priority check (priority between -2147483648 and 2147483647),
+	constraint live_weight check (weight between 0 and 1000000),
+	constraint live_held check (held = 0 or held = weight)
 ) strict;
 
 -- The claim index: one probe per kind a worker knows, so that jobs of kinds it does not know never stand in its way. Only ready
@@ -149,7 +175,10 @@ create table sj_key (
 	own integer not null,
 	live integer not null,
 	held_until_us integer not null,
-	primary key (kind, key)
+	primary key (kind, key),
+	constraint key_job check (job > 0),
+	constraint key_flags check ((own | live) between 0 and 1),
+	constraint key_held_until check (held_until_us >= 0)
 ) strict, without rowid;
 create index sj_key_awaited on sj_key (job) where own = 0;
 
@@ -159,7 +188,8 @@ create table sj_key_past (
 	kind text not null,
 	key text not null,
 	job integer not null,
-	primary key (kind, key, job)
+	primary key (kind, key, job),
+	constraint key_past_job check (job > 0)
 ) strict, without rowid;
 create index sj_key_past_job on sj_key_past (job);
 
@@ -198,7 +228,16 @@ create table sj_final (
 	reason text not null,
 	result_type text not null,
 	error blob not null,
-	result blob not null
+	result blob not null,
+	constraint final_state check (state between 7 and 9),
+	constraint final_purpose check (purpose between 0 and 4),
+	constraint final_flags check (has_data between 0 and 1),
+	constraint final_counters check ((step_epoch | failures | crashes | history) >= 0),
+	constraint final_attempt check (failures <= attempt and attempt <= epoch and step_epoch <= epoch),
+	constraint final_generation check (generation > 0),
+	constraint final_priority check (priority between -2147483648 and 2147483647),
+	constraint final_weight check (weight between 0 and 1000000),
+	constraint final_finished check (finished_us > 0)
 ) strict;
 create index sj_final_retention on sj_final (queue, state, finished_us, id);
 
@@ -218,7 +257,12 @@ create table sj_history (
 	by_whom text not null,
 	began_us integer not null,
 	ended_us integer not null,
-	primary key (job, seq)
+	primary key (job, seq),
+	constraint history_seq check (seq > 0),
+	constraint history_state check (state between 1 and 9),
+	constraint history_purpose check (purpose between 0 and 4),
+	constraint history_counters check ((attempt | epoch) >= 0),
+	constraint history_generation check (generation > 0)
 ) strict, without rowid;
 
 create table sj_log (
@@ -229,7 +273,9 @@ create table sj_log (
 	level text not null,
 	text text not null,
 	dropped integer not null,
-	primary key (job, seq)
+	primary key (job, seq),
+	constraint log_seq check (seq > 0),
+	constraint log_counters check ((attempt | dropped) >= 0)
 ) strict, without rowid;
 
 -- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched, 7 parked, 8 discarded, 9 conflict. An early one
@@ -256,7 +302,14 @@ create table sj_response (
 	duplicates integer not null,
 	replay integer not null default 0,
 	by_whom text not null default '',
-	body blob not null
+	body blob not null,
+	constraint response_seq check (seq > 0),
+	constraint response_outcome check (outcome between 1 and 9 and outcome <> 3),
+	constraint response_flags check ((in_hand | failed | progress) between 0 and 1),
+	constraint response_in_hand check (in_hand = 0 or outcome = 1 and job > 0),
+	constraint response_early check (outcome <> 2 or job > 0 or expires_us > 0),
+	constraint response_counters check ((job | generation | expires_us | duplicates | replay) >= 0),
+	constraint response_wait check (wait >= -1)
 ) strict;
 -- SQLite uses a partial index only where the query repeats its condition: write "job = $1 and job > 0".
 create index sj_response_job on sj_response (job, seq) where job > 0;
@@ -275,7 +328,8 @@ create table sj_message (
 	seq integer not null,
 	at_us integer not null,
 	digest blob not null,
-	primary key (scope, message_id)
+	primary key (scope, message_id),
+	constraint message_seq check (seq >= 0)
 ) strict, without rowid;
 create index sj_message_at on sj_message (at_us);
 
@@ -286,7 +340,10 @@ create table sj_worker (
 	claimed text not null,
 	asks text not null,
 	seen_us integer not null,
-	drained integer not null default 0
+	drained integer not null default 0,
+	constraint worker_name check (worker <> ''),
+	constraint worker_claim_no check (claim_no >= 0),
+	constraint worker_flags check (drained between 0 and 1)
 ) strict, without rowid;
 create index sj_worker_seen on sj_worker (seen_us);
 
@@ -299,7 +356,11 @@ create table sj_access (
 	created_us integer not null,
 	expires_us integer not null,
 	revoked_us integer not null,
-	used_us integer not null
+	used_us integer not null,
+	constraint access_id check (id <> ''),
+	constraint access_hash check (length(hash) = 32),
+	constraint access_expires check (expires_us > 0),
+	constraint access_times check ((created_us | revoked_us | used_us) >= 0)
 ) strict, without rowid;
 
 -- What operators did through a server.
@@ -312,5 +373,6 @@ create table sj_audit (
 	detail text not null,
 	code text not null,
 	request text not null,
-	source text not null
+	source text not null,
+	constraint audit_seq check (seq > 0)
 ) strict;
