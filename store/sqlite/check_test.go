@@ -104,7 +104,7 @@ func TestRepairOfTheLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate.Up(context.Background(), db, prefix, 1); err != nil {
+	if err := migrate.Up(context.Background(), db, defaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	s, err := newStore(db, o)

@@ -16,7 +16,7 @@ import (
 
 // moreSteps are the real migrations and two of the test.
 func moreSteps() []sqldb.Migration {
-	d, err := newDialect()
+	d, err := newDialect(options{})
 	if err != nil {
 		panic(err)
 	}
@@ -33,7 +33,7 @@ func migrations(path string) migratetest.Database {
 			if err != nil || between == nil {
 				return o.tend(db), err
 			}
-			return migrate.New(between(db), prefix, time.Now), nil
+			return migrate.New(between(db), defaultPrefix, time.Now), nil
 		},
 		Start: func(command string) func() (string, error) {
 			cmd := exec.Command(os.Args[0])

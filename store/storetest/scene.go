@@ -52,6 +52,7 @@ type scene struct {
 	ctx    context.Context
 	opener func(t *testing.T, o Options) sojourn.Store
 	store  sojourn.Store
+	beside *scene // another instance in the same database; see Instances
 	clock  *clock
 	seed   uint64
 	dice   uint64 // state of random

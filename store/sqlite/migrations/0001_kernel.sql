@@ -44,8 +44,8 @@ create table sj_queue (
 	constraint queue_counters check ((seq | max_weight | shape) >= 0),
 	constraint queue_reshape check (reshape >= -1)
 ) strict, without rowid;
-create index sj_queue_seq on sj_queue (seq, name);
-create index sj_queue_owner on sj_queue (owner) where owner <> '';
+create index ix_queue_seq on sj_queue (seq, name);
+create index ix_queue_owner on sj_queue (owner) where owner <> '';
 
 -- When the rate buckets of groups will be full again, in nanoseconds. A full bucket has no row.
 create table sj_bucket (
@@ -139,17 +139,17 @@ create table sj_live (
 
 -- The claim index: one probe per kind a worker knows, so that jobs of kinds it does not know never stand in its way. Only ready
 -- jobs are in it: a million scheduled ones in front cost a claim nothing.
-create index sj_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
-create index sj_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
+create index ix_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
+create index ix_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
 -- Waiting jobs that are polled. Only waits of kinds with a poll function have a poll_at_us.
-create index sj_live_poll on sj_live (queue, kind, poll_at_us, id) where poll_at_us > 0;
+create index ix_live_poll on sj_live (queue, kind, poll_at_us, id) where poll_at_us > 0;
 -- The line of each group, in queues where groups take turns, and of jobs without weight: see lane.go. Jobs of queues without gates have no lane
 -- and are in neither of these two.
-create index sj_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane <> '' and lane <> '-';
+create index ix_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane <> '' and lane <> '-';
 -- What is in flight in these queues.
-create index sj_live_flight on sj_live (queue, lane, held) where held > 0 and lane <> '';
+create index ix_live_flight on sj_live (queue, lane, held) where held > 0 and lane <> '';
 -- The whole input of the sweep.
-create index sj_live_wake on sj_live (wake_at_us, id) where wake_at_us < 9223372036854775807;
+create index ix_live_wake on sj_live (wake_at_us, id) where wake_at_us < 9223372036854775807;
 
 -- The weight in flight by lane, in queues that count it: the sum of both tables. Whoever changes it only adds a row to sj_landed, so nobody waits
 -- for anybody; claims, which have the queue's lock, add these up into sj_flight.
@@ -164,7 +164,7 @@ create table sj_landed (
 	lane text not null,
 	held integer not null
 ) strict;
-create index sj_landed_queue on sj_landed (queue);
+create index ix_landed_queue on sj_landed (queue);
 
 -- Keys. A live job holds its own key and those it awaits. The row of a final job stays (live = 0) until the job is pruned or another
 -- takes the key (own = 1: the key of its enqueue): it says that a response came late, and until held_until_us (KeepKey) it still counts as taken.
@@ -180,7 +180,7 @@ create table sj_key (
 	constraint key_flags check ((own | live) between 0 and 1),
 	constraint key_held_until check (held_until_us >= 0)
 ) strict, without rowid;
-create index sj_key_awaited on sj_key (job) where own = 0;
+create index ix_key_awaited on sj_key (job) where own = 0;
 
 -- Earlier final jobs of a key that are still stored: written only where a key is used again. When the newest of them is pruned, the one before
 -- it stands for the key.
@@ -191,7 +191,7 @@ create table sj_key_past (
 	primary key (kind, key, job),
 	constraint key_past_job check (job > 0)
 ) strict, without rowid;
-create index sj_key_past_job on sj_key_past (job);
+create index ix_key_past_job on sj_key_past (job);
 
 -- Checkpoint and progress, apart because few jobs have them.
 create table sj_data (
@@ -239,7 +239,7 @@ create table sj_final (
 	constraint final_weight check (weight between 0 and 1000000),
 	constraint final_finished check (finished_us > 0)
 ) strict;
-create index sj_final_retention on sj_final (queue, state, finished_us, id);
+create index ix_final_retention on sj_final (queue, state, finished_us, id);
 
 -- One row a step that ended (epoch > 0) or a change without a step, numbered per job without gaps. The last one of a final job stands in sj_final.
 create table sj_history (
@@ -312,12 +312,12 @@ create table sj_response (
 	constraint response_wait check (wait >= -1)
 ) strict;
 -- SQLite uses a partial index only where the query repeats its condition: write "job = $1 and job > 0".
-create index sj_response_job on sj_response (job, seq) where job > 0;
-create index sj_response_early on sj_response (kind, key, seq) where outcome = 2 and job = 0;
-create index sj_response_expiry on sj_response (expires_us, seq) where expires_us > 0;
+create index ix_response_job on sj_response (job, seq) where job > 0;
+create index ix_response_early on sj_response (kind, key, seq) where outcome = 2 and job = 0;
+create index ix_response_expiry on sj_response (expires_us, seq) where expires_us > 0;
 -- What lies in the inbox, for people. A response that a job takes at once is in none of these.
-create index sj_response_lying on sj_response (outcome, seq) where outcome > 2;
-create index sj_response_lying_key on sj_response (kind, key, seq) where outcome > 2;
+create index ix_response_lying on sj_response (outcome, seq) where outcome > 2;
+create index ix_response_lying_key on sj_response (kind, key, seq) where outcome > 2;
 
 -- Message ids outlive the responses. scope says whose ids they are: the name of a source (token:ID or token:ID/NAME for an access token), link: with
 -- a capability, key: with a source and an address, or conflict: before one of these for responses with the outcome conflict. digest is that of
@@ -331,7 +331,7 @@ create table sj_message (
 	primary key (scope, message_id),
 	constraint message_seq check (seq >= 0)
 ) strict, without rowid;
-create index sj_message_at on sj_message (at_us);
+create index ix_message_at on sj_message (at_us);
 
 -- The last claim of each worker, so that a repeated claim is answered with the same jobs; what it is called and asks for (JSON); and whether it gets no more.
 create table sj_worker (
@@ -345,7 +345,7 @@ create table sj_worker (
 	constraint worker_claim_no check (claim_no >= 0),
 	constraint worker_flags check (drained between 0 and 1)
 ) strict, without rowid;
-create index sj_worker_seen on sj_worker (seen_us);
+create index ix_worker_seen on sj_worker (seen_us);
 
 -- Tokens that open the door of a server. grants is JSON; the secret itself is nowhere.
 create table sj_access (
