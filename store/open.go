@@ -5,6 +5,7 @@ package store
 import (
 	"errors"
 	"io/fs"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -89,7 +90,8 @@ func Path(address string) (string, error) {
 	if isPostgres(address) || IsServer(address) {
 		return "", Valid(address)
 	}
-	return sqlitePath(address)
+	path, _, err := sqliteFile(address)
+	return path, err
 }
 
 // Open opens the store that a URL names and returns a client over it. The forms are
@@ -97,6 +99,7 @@ func Path(address string) (string, error) {
 //	sqlite:FILE       an SQLite file, relative or absolute; it is created and migrated if need be
 //	sqlite::memory:   a private store in memory, gone with Close
 //	FILE.db           the same as sqlite:FILE.db
+//	…?prefix=NAME     after either of them: one of several instances in the file; see sqlite.Prefix
 //	postgres://…      a PostgreSQL database, also as postgresql://…, with schema=NAME and prefix=NAME among its parameters
 //	{"host": …}       the same as a JSON object: host, port, db, user, password, schema, prefix, …
 //	http://HOST:PORT  a server, sojourn serve; also https://. Options about tables, throttlers and the inbox are the server's own business
@@ -133,7 +136,10 @@ func prepare(address string, options []Option) (s settings, path, server string,
 	if isPostgres(address) {
 		return s, "", address, postgres.Valid(address)
 	}
-	path, err = sqlitePath(address)
+	path, prefix, err := sqliteFile(address)
+	if prefix != "" {
+		s.sqlite = append(s.sqlite, sqlite.Prefix(prefix))
+	}
 	if err == nil && s.mustExist {
 		err = exists(path)
 	}
@@ -165,7 +171,7 @@ func Valid(address string) error {
 	if isPostgres(address) {
 		return postgres.Valid(address)
 	}
-	_, err := sqlitePath(address)
+	_, _, err := sqliteFile(address)
 	return err
 }
 
@@ -177,7 +183,29 @@ func isJSON(address string) bool { return strings.HasPrefix(strings.TrimSpace(ad
 
 const memory = ":memory:"
 
-// sqlitePath returns the file that a URL names.
+// sqliteFile returns the file that a URL names, and the prefix of the tables if it has one.
+func sqliteFile(address string) (path, prefix string, err error) {
+	address, parameters, _ := strings.Cut(address, "?")
+	if path, err = sqlitePath(address); err != nil || parameters == "" {
+		return path, "", err
+	}
+	values, err := url.ParseQuery(parameters)
+	if err != nil {
+		return "", "", sojourn.Invalid("store", "has malformed parameters; sqlite:FILE takes prefix=NAME")
+	}
+	for name, list := range values {
+		if name != "prefix" || len(list) > 1 {
+			return "", "", sojourn.Invalid("store", "has parameters that are unknown or repeated; sqlite:FILE takes prefix=NAME, once")
+		}
+		prefix = list[0]
+	}
+	if prefix == "" {
+		return path, "", nil
+	}
+	return path, prefix, sqlite.Valid(sqlite.Prefix(prefix))
+}
+
+// sqlitePath returns the file that a URL without parameters names.
 func sqlitePath(url string) (string, error) {
 	path, ok := strings.CutPrefix(url, "sqlite:")
 	switch {
@@ -201,8 +229,8 @@ func sqlitePath(url string) (string, error) {
 		}
 		path = rest
 	}
-	if strings.ContainsAny(path, "?#\x00") {
-		return "", sojourn.Invalid("store", "has parameters; sqlite:FILE takes a plain file name")
+	if strings.ContainsAny(path, "#\x00") {
+		return "", sojourn.Invalid("store", "has a # or a zero byte; sqlite:FILE takes a plain file name")
 	}
 	if path == "" {
 		return "", sojourn.Invalid("store", "%q names no file; use sqlite:FILE", url)

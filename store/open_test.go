@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-func TestSqlitePath(t *testing.T) {
+func TestPath(t *testing.T) {
 	for _, c := range []struct{ url, path, refusal string }{
 		{"sqlite:app.db", "app.db", ""},
 		{"sqlite:/var/lib/app", "/var/lib/app", ""},
@@ -24,22 +24,32 @@ func TestSqlitePath(t *testing.T) {
 		{"", "", "is empty"},
 		{"sqlite:", "", "names no file"},
 		{"sqlite://app.db", "", "names a host"},
-		{"sqlite:app.db?mode=ro", "", "has parameters"},
-		{"sqlite:a\x00.db", "", "has parameters"},
+		{"sqlite:app.db?prefix=mail_", "app.db", ""},
+		{"app.db?prefix=mail_", "app.db", ""},
+		{"sqlite::memory:?prefix=mail_", ":memory:", ""},
+		{"sqlite:app.db?", "app.db", ""},
+		{"sqlite:app.db?mode=ro", "", "parameters that are unknown"},
+		{"sqlite:app.db?prefix=a_&prefix=b_", "", "repeated"},
+		{"sqlite:app.db?prefix=%zz", "", "malformed parameters"},
+		{"sqlite:app.db?prefix=Mail", "", `"Mail" is no plain name`},
+		{"sqlite:app.db?prefix=sqlite_", "", "reserved"},
+		{"app.db?prefix=ix_a_", "", "reserved"},
+		{"app.db#x.db", "", "has a #"},
+		{"sqlite:a\x00.db", "", "zero byte"},
 		{"app.sqlite3", "", "neither"},
 		{"mysql://me:secret@host/db", "", `scheme "mysql"`},
 		{"redis:6379", "", `scheme "redis"`},
 		{"SQLITE:app.db", "", `scheme "SQLITE"`},
 	} {
-		path, err := sqlitePath(c.url)
+		path, err := Path(c.url)
 		if c.refusal == "" {
 			if err != nil || path != c.path {
-				t.Errorf("sqlitePath(%q) = %q, %v; want %q", c.url, path, err, c.path)
+				t.Errorf("Path(%q) = %q, %v; want %q", c.url, path, err, c.path)
 			}
 			continue
 		}
 		if sojourn.ErrorCode(err) != sojourn.CodeInvalid || !strings.Contains(err.Error(), c.refusal) {
-			t.Errorf("sqlitePath(%q) = %v; want an invalid store that %s", c.url, err, c.refusal)
+			t.Errorf("Path(%q) = %v; want an invalid store that %s", c.url, err, c.refusal)
 		}
 		if strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error shows a password: %v", err)
@@ -58,7 +68,7 @@ func TestPostgresURL(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"postgres://me:secret@host:port/db", "postgres://me:secret@host/%zz", `{"password": "secret", }`, `{"password": "secret"} {}`,
-		"postgres://me:secret@host/db?schema=A-b", "postgres://me:secret@host/db?pool_max_conns=2"} {
+		"postgres://me:secret@host/db?schema=A-b", "postgres://me:secret@host/db?prefix=ix_", "postgres://me:secret@host/db?prefix=Mail", "postgres://me:secret@host/db?pool_max_conns=2"} {
 		if err := Valid(url); sojourn.ErrorCode(err) != sojourn.CodeInvalid || strings.Contains(err.Error(), "secret") {
 			t.Errorf("Valid(%q) = %v", url, err)
 		}
@@ -94,5 +104,35 @@ func TestOpen(t *testing.T) {
 	defer c.Close()
 	if j, err := c.Get(context.Background(), e.ID); err != nil || j.Kind != "mail" {
 		t.Fatalf("Get after reopening = %+v, %v", j, err)
+	}
+}
+
+// TestOpenByPrefix: two addresses that differ in the prefix are two stores in one file.
+func TestOpenByPrefix(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "app.db")
+	var ids []sojourn.ID
+	for _, address := range []string{file, "sqlite:" + file + "?prefix=mail_"} {
+		c, err := Open(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := c.Enqueue(t.Context(), sojourn.NewJob("mail", nil, sojourn.Key("one")))
+		if err != nil || e.Duplicate {
+			t.Fatal(address, e, err)
+		}
+		ids = append(ids, e.ID)
+		m, err := OpenMigrator(address, NoMigrate())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if drift, err := m.Drift(t.Context()); err != nil || len(drift) > 0 {
+			t.Errorf("%s: %v %v", address, drift, err)
+		}
+		if err := errors.Join(m.Close(), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids[0] != ids[1] {
+		t.Errorf("the first ids are %v; each instance counts for itself", ids)
 	}
 }

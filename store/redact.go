@@ -25,7 +25,10 @@ func Redact(address string) string {
 	case !isURL && strings.Contains(address, "@"):
 		return "…"
 	case !isURL:
-		file, _, _ := strings.Cut(address, "?")
+		file, parameters, _ := strings.Cut(address, "?")
+		if q, err := url.ParseQuery(parameters); err == nil && len(shownOf(q)) > 0 {
+			file += "?" + shownOf(q).Encode()
+		}
 		return file
 	}
 	u, err := url.Parse(address)
@@ -39,12 +42,16 @@ func Redact(address string) string {
 			shown.User = url.UserPassword(name, "xxxxx")
 		}
 	}
-	q, show := u.Query(), url.Values{}
+	shown.RawQuery = shownOf(u.Query()).Encode()
+	return shown.String()
+}
+
+func shownOf(all url.Values) url.Values {
+	shown := url.Values{}
 	for _, name := range shownParameters {
-		if q.Has(name) {
-			show[name] = q[name]
+		if all.Has(name) {
+			shown[name] = all[name]
 		}
 	}
-	shown.RawQuery = show.Encode()
-	return shown.String()
+	return shown
 }

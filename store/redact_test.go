@@ -31,7 +31,8 @@ func TestNoPasswordInErrors(t *testing.T) {
 			}
 		}
 	}
-	for address, want := range map[string]string{"sqlite:jobs.db": "sqlite:jobs.db", "jobs.db": "jobs.db", "http://127.0.0.1:7575": "http://127.0.0.1:7575",
+	for address, want := range map[string]string{"sqlite:jobs.db": "sqlite:jobs.db", "jobs.db": "jobs.db", "sqlite:jobs.db?prefix=mail_&key=" + secret: "sqlite:jobs.db?prefix=mail_",
+		"http://127.0.0.1:7575": "http://127.0.0.1:7575",
 		"postgres://u:" + secret + "@h:5432/d?schema=s&password=x": "postgres://u:xxxxx@h:5432/d?schema=s"} {
 		if got := Redact(address); got != want {
 			t.Errorf("%s is shown as %s, want %s", address, got, want)

@@ -43,7 +43,7 @@ type Dialect struct {
 	// database has no such mark. See trusted.
 	Writer    string
 	FindTable string // counts the tables with the name $1
-	Shape     string // lists the schema of the tables with the prefix $1: the name of each object, and its definition; see Migrator.Drift
+	Shape     string // lists the schema of the tables with the prefix $1: the name of each object, its definition, and its table; see Migrator.Drift
 	Migrating string // first statement of each step of a migration, which excludes other processes; "" if any write does
 
 	Migrations []Migration // ascending, versions 1, 2, … without gaps

@@ -34,6 +34,7 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 	checktest.Run(t, open(t, Schema(schema), AutoMigrate()), "''::bytea", func(t *testing.T, plant string) driver.Checker {
 		if c == nil { // keep the healthy tables beside
 			c = open(t, Schema(schema))
+			dropConstraints(t, schema) // the doctor also finds what the schema refuses
 			rows, err := conn.Query(t.Context(), "select tablename from pg_tables where schemaname = $1", schema)
 			if err == nil {
 				tables, err = pgx.CollectRows(rows, pgx.RowTo[string])
@@ -55,6 +56,47 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 		return c.Store().(driver.Checker)
 	})
 	c.Close()
+}
+
+// dropConstraints removes the check constraints of the tables in a schema.
+func dropConstraints(t *testing.T, schema string) {
+	t.Helper()
+	execute(t, testURL(t), `do $$ declare c record; begin
+		for c in select conrelid::regclass as home, conname from pg_constraint where contype = 'c' and connamespace = '`+schema+`'::regnamespace loop
+			execute format('alter table %s drop constraint %I', c.home, c.conname);
+		end loop; end $$`)
+}
+
+// TestEachConstraintRefuses: spec:S12.
+func TestEachConstraintRefuses(t *testing.T) {
+	schema := newSchema(t)
+	conn, err := pgx.Connect(t.Context(), with(t, testURL(t), "search_path", schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	list := func(t *testing.T) []checktest.Constraint {
+		rows, err := conn.Query(t.Context(), `select c.relname, k.conname, array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum = any(k.conkey))
+			from pg_constraint k join pg_class c on c.oid = k.conrelid where k.contype = 'c' and k.connamespace = $1::text::regnamespace`, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[checktest.Constraint])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	blob := func(n string) string { return "decode(repeat('00', " + n + "), 'hex')" }
+	checktest.Constraints(t, open(t, Schema(schema), AutoMigrate()), blob, list, func(t *testing.T, q string) (int64, error) {
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(context.Background())
+		tag, err := tx.Exec(t.Context(), q)
+		return tag.RowsAffected(), err
+	})
 }
 
 // TestDoctorReadsInSlices: with a short time limit for each read, the doctor still checks all of a
@@ -86,6 +128,7 @@ func TestDoctorReadsInSlices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	dropConstraints(t, schema)
 	execute(t, testURL(t), "update "+schema+".sj_live set attempt = -1 where id = (select max(id) from "+schema+".sj_live)")
 
 	db.readLimit = 20 * time.Millisecond

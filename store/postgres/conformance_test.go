@@ -46,3 +46,18 @@ func open(t testing.TB, options ...Option) *sojourn.Client {
 	}
 	return c
 }
+
+// TestInstances runs the suite of two instances in one schema.
+func TestInstances(t *testing.T) {
+	testURL(t)
+	storetest.Instances(t, func(t *testing.T) func(t *testing.T, prefix string, o storetest.Options) driver.Store {
+		schema := newSchema(t)
+		return func(t *testing.T, prefix string, o storetest.Options) driver.Store {
+			options := append(wished(o), Schema(schema))
+			if prefix != "" {
+				options = append(options, Prefix(prefix))
+			}
+			return driver.Of(open(t, options...))
+		}
+	})
+}

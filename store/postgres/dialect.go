@@ -61,28 +61,25 @@ func newDialect(o options) (sqldb.Dialect, error) {
 	}, err
 }
 
-// qShape omits settings that belong to operators, such as the parameters of autovacuum, and the
-// tables of another instance whose prefix begins with this one. A definition that names a table or
-// sequence names it without its schema.
+// qShape omits settings that belong to operators, such as the parameters of autovacuum. A
+// definition that names a table or sequence names it without its schema.
 const qShape = `with home as (select relnamespace as id, regexp_replace($1, '^.*[.]', '') as prefix from pg_class where oid = to_regclass($1 || 'migration')),
 	own as (select c.oid, c.relname, c.relkind, c.relpersistence from pg_class c, home where c.relnamespace = home.id and c.relkind in ('r', 'p', 'S', 'v', 'm')
-		and starts_with(c.relname, home.prefix) and not exists (select 1 from pg_class o where o.relnamespace = home.id
-		and o.relname like '%migration' and o.relname <> home.prefix || 'migration' and starts_with(o.relname, home.prefix)
-		and starts_with(c.relname, substr(o.relname, 1, length(o.relname) - length('migration'))))),
+		and starts_with(c.relname, home.prefix)),
 	found as (
 	select case relkind when 'S' then 'sequence ' when 'v' then 'view ' when 'm' then 'view ' else 'table ' end || relname as name,
-		case relpersistence when 'u' then 'unlogged' else '' end as text from own
+		case relpersistence when 'u' then 'unlogged' else '' end as text, relname as home from own
 	union all select 'column ' || own.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod) || case when a.attnotnull then ' not null' else '' end
-			|| coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
+			|| coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), ''), own.relname
 		from own join pg_attribute a on a.attrelid = own.oid and a.attnum > 0 and not a.attisdropped left join pg_attrdef d on d.adrelid = own.oid and d.adnum = a.attnum
 		where own.relkind in ('r', 'p')
-	union all select 'constraint ' || own.relname || '.' || k.conname, pg_get_constraintdef(k.oid) || case when k.convalidated then '' else ' not valid' end
+	union all select 'constraint ' || own.relname || '.' || k.conname, pg_get_constraintdef(k.oid) || case when k.convalidated then '' else ' not valid' end, own.relname
 		from own join pg_constraint k on k.conrelid = own.oid where k.contype <> 'n'
 	union all select 'index ' || i.relname, case when x.indisunique then 'unique ' else '' end || case when x.indisvalid then '' else 'invalid ' end
-			|| regexp_replace(pg_get_indexdef(x.indexrelid), '^.* USING ', '')
+			|| regexp_replace(pg_get_indexdef(x.indexrelid), '^.* USING ', ''), own.relname
 		from own join pg_index x on x.indrelid = own.oid join pg_class i on i.oid = x.indexrelid
-	union all select 'trigger ' || own.relname || '.' || g.tgname, 'trigger' from own join pg_trigger g on g.tgrelid = own.oid where not g.tgisinternal)
-	select name, regexp_replace(text, '[a-z0-9_]+[.](' || (select prefix from home) || ')', '\1', 'g') from found`
+	union all select 'trigger ' || own.relname || '.' || g.tgname, 'trigger', own.relname from own join pg_trigger g on g.tgrelid = own.oid where not g.tgisinternal)
+	select name, regexp_replace(text, '[a-z0-9_]+[.](' || (select prefix from home) || ')', '\1', 'g'), home from found`
 
 // The codes of the server after which the same transaction may succeed.
 const (

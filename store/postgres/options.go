@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
@@ -106,10 +107,8 @@ func (o options) check() error {
 		return sojourn.Invalid("InboxTTL", "%v is too short; allowed is 1s or more", o.inboxTTL)
 	case o.schema != "" && (!plainName.MatchString(o.schema) || len(o.schema) > 48):
 		return sojourn.Invalid("Schema", "%.64q is no plain name; allowed are up to 48 bytes of a-z, 0-9 and _", o.schema)
-	case !plainName.MatchString(o.prefix) || len(o.prefix) > 32:
-		return sojourn.Invalid("Prefix", "%.64q is no plain name; allowed are up to 32 bytes of a-z, 0-9 and _", o.prefix)
 	}
-	return nil
+	return migration.CheckPrefix(o.prefix)
 }
 
 // tables returns the prefix of each table's name, with the schema.

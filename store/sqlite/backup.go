@@ -22,11 +22,11 @@ type Copied struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Backup copies the store at path into a new file, while other processes work on it. The copy is
-// the store at one moment after the call: it contains all writes acknowledged before the call. It
-// is checked, synced, and appears under its name when it is complete, so there is never half a
-// file; an existing file is refused with ErrConflict. Readers and writers are not held up, but the
-// write-ahead log cannot be truncated meanwhile.
+// Backup copies the store at path into a new file, with all of its instances, while other processes
+// work on it. The copy is the store at one moment after the call: it contains all writes
+// acknowledged before the call. It is checked, synced, and appears under its name when it is
+// complete, so there is never half a file; an existing file is refused with ErrConflict. Readers
+// and writers are not held up, but the write-ahead log cannot be truncated meanwhile.
 func Backup(ctx context.Context, path, to string) (Copied, error) {
 	from, err := locateExisting(path)
 	if err != nil {
@@ -45,12 +45,12 @@ func Backup(ctx context.Context, path, to string) (Copied, error) {
 	}
 	defer db.Close()
 	// The files of copies that were killed half way have dead owners.
-	mine, err := newOwner(to, 0, nil)
+	mine, err := newOwner(to, defaultPrefix, 0, nil)
 	if err != nil {
 		return Copied{}, err
 	}
 	defer mine.release()
-	if err := endDead(to, mine.id, func(id string) (bool, error) {
+	if err := endDead(to, mine.id, anyPrefix, func(id string) (bool, error) {
 		return true, ignoreMissing(os.Remove(partial(to, id)))
 	}); err != nil {
 		return Copied{}, err

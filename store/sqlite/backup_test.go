@@ -170,7 +170,7 @@ func TestBackupRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	c1 := <-d.writer
-	if err := run(c1.raw, "update sj_live set held = 7"); err != nil {
+	if err := run(c1.raw, "update sj_live set history = 7"); err != nil {
 		t.Fatal(err)
 	}
 	d.writer <- c1

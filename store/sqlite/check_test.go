@@ -2,8 +2,11 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/sojourn-queue/sojourn"
@@ -35,6 +38,62 @@ func TestDoctorFindsEachPlantedViolation(t *testing.T) {
 	})
 }
 
+var constraintText = regexp.MustCompile(`constraint (\w+) check (.*)`)
+
+// TestEachConstraintRefuses: spec:S12.
+func TestEachConstraintRefuses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDB(path, options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	list := func(t *testing.T) (all []checktest.Constraint) {
+		query(t, d, "select name, sql from sqlite_schema where type = 'table' and name like 'sj\\_%' escape '\\'", func(r sqldb.Row) {
+			table, text := r.Text(0), r.Text(1)
+			if named := len(constraintText.FindAllString(text, -1)); named != strings.Count(text, "check (") {
+				t.Errorf("%s has a check constraint without a name", table)
+			}
+			for _, found := range constraintText.FindAllStringSubmatch(strings.ReplaceAll(text, "\n\t\t", " "), -1) {
+				one := checktest.Constraint{Table: table, Name: found[1]}
+				query(t, d, "select name from pragma_table_xinfo('"+table+"')", func(r sqldb.Row) {
+					if regexp.MustCompile(`\b` + r.Text(0) + `\b`).MatchString(found[2]) {
+						one.Columns = append(one.Columns, r.Text(0))
+					}
+				})
+				all = append(all, one)
+			}
+		})
+		return all
+	}
+	checktest.Constraints(t, c, func(n string) string { return "zeroblob(" + n + ")" }, list, func(t *testing.T, q string) (rows int64, err error) {
+		undo := errors.New("undo")
+		failed := d.Update(t.Context(), func(c sqldb.Conn) error {
+			if rows, err = c.Exec(q); err != nil {
+				return err
+			}
+			return undo
+		})
+		if err == nil && failed != undo {
+			t.Fatal(failed)
+		}
+		return rows, err
+	})
+}
+
+func query(t *testing.T, d *DB, q string, each func(r sqldb.Row)) {
+	t.Helper()
+	if err := d.View(t.Context(), func(c sqldb.Conn) error {
+		return c.Query(q, func(r sqldb.Row) error { each(r); return nil })
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestRepairOfTheLedger: while jobs start and end, a repair corrects wrong counts of the weight in
 // flight, and counts no concurrent change twice. inv:T2
 func TestRepairOfTheLedger(t *testing.T) {
@@ -46,7 +105,7 @@ func TestRepairOfTheLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migration.Up(context.Background(), db, prefix, 1); err != nil {
+	if err := migration.Up(context.Background(), db, defaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	s, err := newStore(db, o)
@@ -81,6 +140,10 @@ func planted(t *testing.T, file, plant string) *sqlstore.Store {
 		return s
 	}
 	err = db.Update(context.Background(), func(c sqldb.Conn) error {
+		// The doctor also finds what the schema refuses.
+		if _, err := c.Exec("pragma ignore_check_constraints = 1"); err != nil {
+			return err
+		}
 		n, err := c.Exec(plant)
 		if err == nil && n == 0 {
 			t.Error("the plant changed nothing:", plant)

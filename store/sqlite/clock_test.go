@@ -28,7 +28,7 @@ func TestWallClockIsSet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := sqlstore.New(context.Background(), db, sqlstore.Config{Prefix: prefix, Now: p.Now, Elapsed: p.Elapsed, LoneClock: p.Alone})
+			s, err := sqlstore.New(context.Background(), db, sqlstore.Config{Prefix: defaultPrefix, Now: p.Now, Elapsed: p.Elapsed, LoneClock: p.Alone})
 			if err != nil {
 				t.Fatal(err)
 			}

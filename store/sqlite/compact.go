@@ -94,7 +94,7 @@ func (d *DB) giveBack(ctx context.Context, c *conn) error {
 
 // rewrite is the full way.
 func (d *DB) rewrite(ctx context.Context, c *conn) error {
-	if living, err := livingOwners(d.path, d.owner.id); err != nil || len(living) > 0 {
+	if living, err := livingOwners(d.path, d.owner.id, anyPrefix); err != nil || len(living) > 0 {
 		return errors.Join(err, sojourn.Conflict("%d other open stores use %s; stop their processes first, or compact without --full", len(living), d.path))
 	}
 	content, err := number(c, "select (page_count - freelist_count) * page_size from pragma_page_count, pragma_freelist_count, pragma_page_size")

@@ -26,6 +26,7 @@ const (
 // readers never wait for the writer. It implements sqldb.DB and sqldb.Owners.
 type DB struct {
 	path    string // absolute, without symbolic links; ":memory:"
+	prefix  string // of the tables
 	dialect sqldb.Dialect
 	relaxed bool
 	owner   *owner // nil in memory
@@ -66,6 +67,14 @@ var _ interface {
 
 // Dialect implements sqldb.DB.
 func (d *DB) Dialect() sqldb.Dialect { return d.dialect }
+
+// location names the file, and the tables if they are not the usual ones.
+func (d *DB) location() string {
+	if d.prefix == defaultPrefix {
+		return d.path
+	}
+	return d.path + ", tables " + d.prefix + "*"
+}
 
 func (d *DB) memory() bool { return d.owner == nil }
 
@@ -321,7 +330,7 @@ func fileSize(path string) int64 {
 
 // Describe implements sqldb.DB.
 func (d *DB) Describe(ctx context.Context) (sqldb.Description, error) {
-	out := sqldb.Description{Name: "sqlite", Version: sqlite.Version, Location: d.path, Durability: "fsync", Commits: d.updates.Load()}
+	out := sqldb.Description{Name: "sqlite", Version: sqlite.Version, Location: d.location(), Durability: "fsync", Commits: d.updates.Load()}
 	switch {
 	case d.memory():
 		out.Durability = "memory"
@@ -373,10 +382,11 @@ func (d *DB) OwnerID() string {
 	return d.owner.id
 }
 
-// EndDead implements sqldb.Owners.
+// EndDead implements sqldb.Owners. Owners of other instances in the file are left to the stores of
+// those, which end their leases.
 func (d *DB) EndDead(ctx context.Context, end func(owner string) (finished bool, err error)) error {
 	if err := errors.Join(ctx.Err(), d.refusal()); err != nil || d.memory() {
 		return err
 	}
-	return endDead(d.path, d.owner.id, end)
+	return endDead(d.path, d.owner.id, d.prefix, end)
 }

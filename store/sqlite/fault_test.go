@@ -66,11 +66,11 @@ func openFaulty(t *testing.T) (*faulty, *sojourn.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migration.Up(context.Background(), db, prefix, 1); err != nil {
+	if err := migration.Up(context.Background(), db, defaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	f := &faulty{DB: db}
-	s, err := sqlstore.New(context.Background(), f, sqlstore.Config{Prefix: prefix, Now: time.Now})
+	s, err := sqlstore.New(context.Background(), f, sqlstore.Config{Prefix: defaultPrefix, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

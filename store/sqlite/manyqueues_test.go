@@ -41,7 +41,7 @@ func TestNewQueuesAskByIndex(t *testing.T) {
 			for _, step := range plan(t, r.DB, q, n) {
 				// SQLite also reports SEARCH for a maximum for which it reads the whole table.
 				whole := strings.HasPrefix(step, "SCAN sj_queue") || strings.Contains(q, "max(seq)") && strings.HasPrefix(step, "SEARCH sj_queue") &&
-					!strings.Contains(step, "INDEX sj_queue_seq")
+					!strings.Contains(step, "INDEX ix_sj_queue_seq")
 				if whole {
 					t.Errorf("round %d: %s\n\tin: %s", round, step, q)
 				}

@@ -31,15 +31,16 @@ func (o options) tend(db *DB) *migration.Migrator {
 	if o.clock != nil {
 		now = o.clock
 	}
-	return migration.New(db, prefix, now)
+	return migration.New(db, db.prefix, now)
 }
 
-// Others implements sqldb.Crowded.
+// Others implements sqldb.Crowded. Stores of other instances in the file do not read the tables
+// that are migrated.
 func (d *DB) Others(_ context.Context, level int) (below int, err error) {
 	if d.memory() {
 		return 0, d.refusal()
 	}
-	living, err := livingOwners(d.path, d.owner.id)
+	living, err := livingOwners(d.path, d.owner.id, d.prefix)
 	for _, l := range living {
 		if l < level {
 			below++
@@ -55,5 +56,5 @@ func (d *DB) Rehearse(ctx context.Context, fn func(c sqldb.Conn, prefix string) 
 		return err
 	}
 	defer c.raw.Close()
-	return c.transact(ctx, c.text("begin"), c.text("rollback"), func(c sqldb.Conn) error { return fn(c, prefix) })
+	return c.transact(ctx, c.text("begin"), c.text("rollback"), func(c sqldb.Conn) error { return fn(c, d.prefix) })
 }

@@ -17,7 +17,7 @@ import (
 
 // moreSteps are the real migrations and two of the test.
 func moreSteps() []sqldb.Migration {
-	d, err := newDialect()
+	d, err := newDialect(options{})
 	if err != nil {
 		panic(err)
 	}
@@ -34,7 +34,7 @@ func migrations(path string) migrationtest.Database {
 			if err != nil || between == nil {
 				return o.tend(db), err
 			}
-			return migration.New(between(db), prefix, time.Now), nil
+			return migration.New(between(db), defaultPrefix, time.Now), nil
 		},
 		Start: func(command string) func() (string, error) {
 			cmd := exec.Command(os.Args[0])

@@ -44,15 +44,14 @@ func openDB(path string, o options) (_ *DB, err error) {
 	if err := markLibrary(); err != nil {
 		return nil, err
 	}
-	d := &DB{path: path, relaxed: o.relaxed, created: o.created, closed: make(chan struct{}), writer: make(chan *conn, 1),
+	d := &DB{path: path, prefix: o.tables(), relaxed: o.relaxed, created: o.created, closed: make(chan struct{}), writer: make(chan *conn, 1),
 		readLimit: readLimit, walLimit: walLimit, walNext: walLimit}
-	if d.dialect, err = newDialect(); err != nil {
+	if d.dialect, err = newDialect(o); err != nil {
 		return nil, err
 	}
 	if d.log.sync = o.sync; d.log.sync == nil {
 		d.log.sync = (*os.File).Sync
 	}
-	d.dialect.Migrations = append(d.dialect.Migrations, o.more...)
 	d.level = len(d.dialect.Migrations)
 	if o.migrator {
 		d.level = math.MaxInt
@@ -88,7 +87,7 @@ func openDB(path string, o options) (_ *DB, err error) {
 // open makes the connections, the one that writes first: it creates and checks the file. The owner
 // comes before all, so that a restore sees it, or it sees the restore.
 func (d *DB) open() (err error) {
-	if d.owner, err = newOwner(d.path, d.level, d.created); err != nil {
+	if d.owner, err = newOwner(d.path, d.prefix, d.level, d.created); err != nil {
 		return err
 	}
 	var made []*conn
@@ -135,7 +134,7 @@ func (d *DB) open() (err error) {
 	if d.places[0].file != opened {
 		return fmt.Errorf("sqlite: %s was %w", d.path, errMoved)
 	}
-	if err := d.owner.opened(d.level, opened); err != nil {
+	if err := d.owner.opened(d.prefix, d.level, opened); err != nil {
 		return err
 	}
 	if !d.relaxed {
@@ -225,7 +224,7 @@ func (d *DB) unclean() (bool, error) {
 	if fileSize(d.path+"-wal") == 0 {
 		return false, nil
 	}
-	living, err := livingOwners(d.path, d.OwnerID())
+	living, err := livingOwners(d.path, d.OwnerID(), anyPrefix)
 	return len(living) == 0, err
 }
 

@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"os"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
@@ -23,6 +25,7 @@ type options struct {
 	allowNetworkFS bool
 	declared       bool
 	lowSpace       int64
+	prefix         string               // "": defaultPrefix; see tables
 	migrator       bool                 // only migrates the tables, in any version
 	more           []sqldb.Migration    // of tests, after the real ones
 	sync           func(*os.File) error // of tests; nil: (*os.File).Sync
@@ -64,6 +67,11 @@ func LowSpace(bytes int64) Option { return func(o *options) { o.lowSpace = bytes
 // memory do not work reliably there: two machines on one file will corrupt it.
 func AllowNetworkFS() Option { return func(o *options) { o.allowNetworkFS = true } }
 
+// Prefix begins the name of every table, so that several instances fit into one file:
+// [a-z_][a-z0-9_]*, up to 32 bytes, default "sj_". Instances see nothing of each other. They share
+// the file: its disk space, its backups, and its one writer at a time.
+func Prefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
+
 // Throttle sets a queue's throttler in Go. It is called before each start, inside the claim's
 // transaction, so it must be quick and must not call the store. The queue's setting throttle
 // becomes "go", unless it has a rule: from then on processes without a throttler for it start none
@@ -83,9 +91,16 @@ func Rules(compile func(text string) (throttle.Throttler, error)) Option {
 	return func(o *options) { o.rules = compile }
 }
 
+// Valid checks the values of options, without a file. The error is an *sojourn.Error with
+// CodeInvalid.
+func Valid(list ...Option) error {
+	_, err := newOptions(list)
+	return err
+}
+
 // newOptions applies the options over the defaults and checks the ranges.
 func newOptions(list []Option) (options, error) {
-	o := options{maxBytes: sojourn.DefaultMaxBytes}
+	o := options{maxBytes: sojourn.DefaultMaxBytes, prefix: defaultPrefix}
 	for _, option := range list {
 		option(&o)
 	}
@@ -98,5 +113,8 @@ func newOptions(list []Option) (options, error) {
 	if o.lowSpace < 0 {
 		return o, sojourn.Invalid("LowSpace", "%d is negative", o.lowSpace)
 	}
-	return o, nil
+	return o, migration.CheckPrefix(o.prefix)
 }
+
+// tables returns the prefix of each table's name.
+func (o options) tables() string { return cmp.Or(o.prefix, defaultPrefix) }

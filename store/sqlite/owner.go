@@ -14,8 +14,8 @@ import (
 // An owner is one open store. While it is open it holds the operating system's exclusive lock on a
 // file of its own beside the database, FILE-owner-ID. The system releases the lock when the process
 // dies, and the file stays: an owner is dead if its file can be locked. After the locked byte, the
-// file contains the newest version of the schema that the program knows and, once the database is
-// open, the identity of its file and the process.
+// file contains the newest version of the schema that the program knows, the prefix of its tables
+// and, once the database is open, the process and the identity of the database file.
 //
 // Other processes take a shared lock while they check an owner or act on its death. So they do not
 // mistake each other for the owner, and no process can become that owner before they have finished.
@@ -29,11 +29,12 @@ const (
 	ownerMark   = "-owner-"
 	unbornMark  = ".new" // behind the name of an owner's file that is not locked yet
 	ownerLength = 16
+	anyPrefix   = "" // stands for the owners of all instances in a file
 )
 
 // newOwner creates an owner. Its file is locked before it has its name, see ownerTemporary. Tests
 // pass created, which is called between the creation of the file and its lock.
-func newOwner(database string, level int, created func()) (*owner, error) {
+func newOwner(database, prefix string, level int, created func()) (*owner, error) {
 	for {
 		id := strings.ToLower(rand.Text()[:ownerLength]) // a-z2-7: 80 bits
 		path := database + ownerMark + id
@@ -47,7 +48,7 @@ func newOwner(database string, level int, created func()) (*owner, error) {
 		}
 		locked, err := lock(f)
 		if locked && stillThere(f, temporary) {
-			if _, err = f.WriteAt(fmt.Append(nil, level), 1); err == nil && temporary != path {
+			if _, err = f.WriteAt(fmt.Append(nil, level, " ", prefix), 1); err == nil && temporary != path {
 				err = os.Rename(temporary, path)
 			}
 			if err != nil {
@@ -74,10 +75,10 @@ func (o *owner) release() error {
 	return ignoreMissing(removeLocked(o.file, o.path))
 }
 
-// livingOwners returns the levels of the living owners of a database, without the one called self.
-func livingOwners(database, self string) (levels []int, err error) {
+// livingOwners returns the levels of the living owners of the tables with a prefix, without self.
+func livingOwners(database, self, prefix string) (levels []int, err error) {
 	err = eachOwner(database, self, func(_ string, f *os.File, dead bool) error {
-		if !dead {
+		if !dead && concerns(f, prefix) {
 			levels = append(levels, levelOf(f))
 		}
 		return nil
@@ -85,11 +86,12 @@ func livingOwners(database, self string) (levels []int, err error) {
 	return levels, err
 }
 
-// endDead calls end for each dead owner of a database, and removes the owner's file if end returns
-// true. It holds a shared lock on that file, so the owner stays dead until end has returned.
-func endDead(database, self string, end func(id string) (finished bool, err error)) error {
+// endDead calls end for each dead owner of the tables with a prefix, and removes the owner's file
+// if end returns true. It holds a shared lock on that file, so the owner stays dead until end has
+// returned.
+func endDead(database, self, prefix string, end func(id string) (finished bool, err error)) error {
 	return eachOwner(database, self, func(id string, f *os.File, dead bool) error {
-		if !dead {
+		if !dead || !concerns(f, prefix) {
 			return nil
 		}
 		finished, err := end(id)
@@ -152,16 +154,16 @@ func lookAtOwner(path string, look func(f *os.File, dead bool) error) error {
 }
 
 // opened publishes which file the owner has opened.
-func (o *owner) opened(level int, file fileID) error {
-	if _, err := o.file.WriteAt(fmt.Append(nil, level, " ", os.Getpid(), " ", file), 1); err != nil {
+func (o *owner) opened(prefix string, level int, file fileID) error {
+	if _, err := o.file.WriteAt(fmt.Append(nil, level, " ", prefix, " ", os.Getpid(), " ", file), 1); err != nil {
 		return fmt.Errorf("sqlite: write %s: %w", o.path, err)
 	}
 	return nil
 }
 
-// ownerFields reads the contents of an owner's file: its level, process and database file.
-func ownerFields(f *os.File) (fields [3]string) {
-	text := make([]byte, 100)
+// ownerFields reads the contents of an owner's file: its level, prefix, process and database file.
+func ownerFields(f *os.File) (fields [4]string) {
+	text := make([]byte, 200)
 	n, _ := f.ReadAt(text, 1)
 	copy(fields[:], strings.Fields(string(text[:n])))
 	return fields
@@ -171,6 +173,13 @@ func ownerFields(f *os.File) (fields [3]string) {
 func levelOf(f *os.File) int {
 	level, _ := strconv.Atoi(ownerFields(f)[0])
 	return level
+}
+
+// concerns reports whether an owner has tables with a prefix. An owner whose file does not name a
+// prefix has never opened the database: it may be removed by any other.
+func concerns(f *os.File, prefix string) bool {
+	own := ownerFields(f)[1]
+	return prefix == anyPrefix || own == "" || own == prefix
 }
 
 func validOwner(id string) bool {

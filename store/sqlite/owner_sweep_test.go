@@ -70,10 +70,10 @@ func TestOwnerIsBornLocked(t *testing.T) {
 	judged, claimed := make(chan bool), make(chan bool)
 	var once sync.Once
 	l := looker{d, func() { once.Do(func() { close(judged); <-claimed }) }}
-	if err := migration.Up(t.Context(), d, prefix, 1); err != nil {
+	if err := migration.Up(t.Context(), d, defaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sqlstore.New(t.Context(), l, sqlstore.Config{Prefix: prefix, Now: time.Now})
+	s, err := sqlstore.New(t.Context(), l, sqlstore.Config{Prefix: defaultPrefix, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

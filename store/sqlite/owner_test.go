@@ -116,7 +116,7 @@ func TestOwnerRace(t *testing.T) {
 				return
 			default:
 			}
-			if err := endDead(database, "", func(id string) (bool, error) {
+			if err := endDead(database, "", anyPrefix, func(id string) (bool, error) {
 				t.Error("a living owner is called dead:", id)
 				return true, nil
 			}); err != nil {
@@ -127,7 +127,7 @@ func TestOwnerRace(t *testing.T) {
 	})
 	var all []*owner
 	for range 300 {
-		o, err := newOwner(database, 7, nil)
+		o, err := newOwner(database, defaultPrefix, 7, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestOwnerRace(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	living, err := livingOwners(database, "")
+	living, err := livingOwners(database, "", anyPrefix)
 	if err != nil || !slices.Equal(living, slices.Repeat([]int{7}, len(all))) {
 		t.Error(living, "living of", len(all), err)
 	}

@@ -54,8 +54,8 @@ func (d *DB) Elsewhere(context.Context) (processes []string, err error) {
 	}
 	own := d.places[0].file.String()
 	err = eachOwner(d.path, d.owner.id, func(_ string, f *os.File, dead bool) error {
-		if fields := ownerFields(f); !dead && fields[2] != "" && fields[2] != own {
-			processes = append(processes, fields[1])
+		if fields := ownerFields(f); !dead && fields[3] != "" && fields[3] != own {
+			processes = append(processes, fields[2])
 		}
 		return nil
 	})

@@ -71,12 +71,12 @@ func openRecording(t *testing.T) (r *recording, s *sqlstore.Store, advance func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migration.Up(context.Background(), db, prefix, 1); err != nil {
+	if err := migration.Up(context.Background(), db, defaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	r = &recording{DB: db, seen: map[string]int{}}
 	now := time.Now()
-	s, err = sqlstore.New(context.Background(), r, sqlstore.Config{Prefix: prefix, Now: func() time.Time { return now }, Driven: true,
+	s, err = sqlstore.New(context.Background(), r, sqlstore.Config{Prefix: defaultPrefix, Now: func() time.Time { return now }, Driven: true,
 		Throttlers: map[string]throttle.Throttler{gatedtest.Queue: gatedtest.Throttler}})
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestGatesAskByIndex(t *testing.T) {
 		steps := strings.Join(plan(t, r.DB, q, n), "\n")
 		if strings.Contains(q, "lane <> '-'") {
 			lines++
-			if strings.Count(q, "lane <> '-'") != strings.Count(steps, "USING INDEX sj_live_lane") {
+			if strings.Count(q, "lane <> '-'") != strings.Count(steps, "USING INDEX ix_sj_live_lane") {
 				t.Errorf("does not use the index of groups: %s\n%s", q, steps)
 			}
 		}
@@ -139,7 +139,7 @@ func TestPollsAskByIndex(t *testing.T) {
 		}
 		asked++
 		steps := strings.Join(plan(t, r.DB, q, n), "\n")
-		if !strings.Contains(steps, "INDEX sj_live_poll (queue=? AND kind=? AND poll_at_us>") || strings.Contains(steps, "TEMP B-TREE") {
+		if !strings.Contains(steps, "INDEX ix_sj_live_poll (queue=? AND kind=? AND poll_at_us>") || strings.Contains(steps, "TEMP B-TREE") {
 			t.Errorf("does not read its index in order: %s\n%s", q, steps)
 		}
 	}
@@ -171,9 +171,9 @@ func TestCrowdOfGroups(t *testing.T) {
 func (r *recording) checkPlans(t *testing.T) {
 	t.Helper()
 	// Tables whose size does not depend on the number of jobs.
-	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue( USING INDEX sj_queue_seq)?|sj_migration|sj_block|sj_access|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
+	small := regexp.MustCompile(`^SCAN (sj_meta|sj_queue( USING INDEX ix_sj_queue_seq)?|sj_migration|sj_block|sj_access|json_each|[a-z]+|\(subquery-\d+\)|CONSTANT ROW|\d+ CONSTANT ROWS)( VIRTUAL TABLE INDEX .*)?$`)
 	// A scan of an index that the statement's limit stops at once.
-	bounded := regexp.MustCompile(`^SCAN (sj_live USING (COVERING )?INDEX sj_live_wake|sj_response( USING COVERING INDEX sj_response_early)?)$`)
+	bounded := regexp.MustCompile(`^SCAN (sj_live USING (COVERING )?INDEX ix_sj_live_wake|sj_response( USING COVERING INDEX ix_sj_response_early)?)$`)
 	for q, n := range r.seen {
 		for _, step := range plan(t, r.DB, q, n) {
 			if !strings.HasPrefix(step, "SCAN ") || small.MatchString(step) && !regexp.MustCompile(`SCAN [lfjrh]$`).MatchString(step) {

@@ -114,11 +114,11 @@ func openWatched(t *testing.T) (*watchedDB, *sqlstore.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migration.Up(context.Background(), db, prefix, 1); err != nil {
+	if err := migration.Up(context.Background(), db, defaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
 	watched := &watchedDB{DB: db}
-	s, err := sqlstore.New(context.Background(), watched, sqlstore.Config{Prefix: prefix, Now: time.Now})
+	s, err := sqlstore.New(context.Background(), watched, sqlstore.Config{Prefix: defaultPrefix, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
@@ -21,13 +23,14 @@ type Restored struct {
 	From     string     `json:"from"`
 	To       string     `json:"to"`
 	Replaced string     `json:"replaced,omitempty"` // where the store that was there before is now
-	NextID   sojourn.ID `json:"next_id"`            // of the first new job; below it are gaps
+	NextID   sojourn.ID `json:"next_id"`            // of the first new job; below it are gaps. Of several instances the highest
 }
 
 // Restore makes a backup the store at path. It copies the backup, checks it as the database and as
-// sojourn doctor does, and only then puts it in place. An existing store is refused with
-// ErrConflict unless replace is set, and is kept beside it under another name. Restore does nothing
-// while any process has the store open, and none can open it meanwhile.
+// sojourn doctor does, and only then puts it in place, with all instances that the backup contains.
+// An existing store is refused with ErrConflict unless replace is set, and is kept beside it under
+// another name. Restore does nothing while any process has the store open, and none can open it
+// meanwhile.
 //
 // New jobs get ids above all that can have been given out since the backup, so that neither ids nor
 // idempotency keys are reused; and epochs rise, so that leases and Job.Fence of that time are
@@ -115,7 +118,7 @@ func (r *restoring) run(ctx context.Context, backup, path string) (out Restored,
 	if interrupted, _ := phase(r.mark); exists && interrupted != replacing && !r.replace {
 		return out, sojourn.Conflict("there is a store at %s; replace it with --replace (it is kept under another name)", r.path)
 	}
-	healthy, next := false, int64(0)
+	healthy, next := false, map[string]int64{}
 	if exists {
 		if healthy, next, err = r.settle(ctx); err != nil {
 			return out, err
@@ -153,7 +156,7 @@ func (r *restoring) begin() error {
 	var living []int
 	if err == nil {
 		r.mark = f
-		living, err = livingOwners(r.path, "")
+		living, err = livingOwners(r.path, "", anyPrefix)
 	}
 	if err == nil && len(living) > 0 {
 		err = sojourn.Conflict("%d open stores use %s; stop their processes first", len(living), r.path)
@@ -170,11 +173,11 @@ func (r *restoring) begin() error {
 }
 
 // settle writes the log of the old store back, so that its file alone contains all of it, and reads
-// its next id. An unreadable store is not healthy.
-func (r *restoring) settle(ctx context.Context) (healthy bool, next int64, err error) {
+// the next id of each instance. An unreadable store is not healthy.
+func (r *restoring) settle(ctx context.Context) (healthy bool, next map[string]int64, err error) {
 	c, err := connect(r.path, sqlite.OpenReadWrite, nil)
 	if err != nil {
-		return false, 0, nil
+		return false, nil, nil
 	}
 	defer c.raw.Close()
 	limited, cancel := context.WithTimeout(ctx, openPatience)
@@ -188,19 +191,44 @@ func (r *restoring) settle(ctx context.Context) (healthy bool, next int64, err e
 	})
 	switch {
 	case ctx.Err() != nil:
-		return false, 0, ctx.Err()
+		return false, nil, ctx.Err()
 	case limited.Err() != nil, blocked == "1":
-		return false, 0, sojourn.Conflict("another program has %s open; stop it first", r.path)
+		return false, nil, sojourn.Conflict("another program has %s open; stop it first", r.path)
 	case err == nil && id != "0" && id != fmt.Sprint(applicationID):
-		return false, 0, sojourn.Invalid("path", "%s is an SQLite database of another program; name another file for the store", r.path)
+		return false, nil, sojourn.Invalid("path", "%s is an SQLite database of another program; name another file for the store", r.path)
 	case err == nil:
-		next, err = number(c, "select value from "+prefix+"meta where name = 'next_id'")
+		next, err = nextIDs(c)
 	}
-	return err == nil && fileSize(r.path+"-wal") == 0, next, nil
+	return err == nil && len(next) > 0 && fileSize(r.path+"-wal") == 0, next, nil
+}
+
+// instances lists the prefixes of the instances in a database.
+func instances(c *conn) (prefixes []string, err error) {
+	text, err := ask(c.raw, `select coalesce(group_concat(p, ' '), '') from (select substr(name, 1, length(name) - length('migration')) as p
+		from sqlite_schema where type = 'table' and name like '%migration')
+		where (select count(*) from sqlite_schema where type = 'table' and name in (p || 'meta', p || 'job', p || 'live')) = 3`)
+	for _, p := range strings.Fields(text) {
+		if migration.CheckPrefix(p) == nil {
+			prefixes = append(prefixes, p)
+		}
+	}
+	return prefixes, err
+}
+
+// nextIDs reads the next id of each instance; 0 if it has not given out any.
+func nextIDs(c *conn) (map[string]int64, error) {
+	prefixes, err := instances(c)
+	next := map[string]int64{}
+	for _, p := range prefixes {
+		if err == nil {
+			next[p], err = number(c, "select coalesce(max(cast(value as integer)), 0) from "+p+"meta where name = 'next_id'")
+		}
+	}
+	return next, err
 }
 
 // prepare makes the new store beside the old one: a checked copy of the backup, with new ids.
-func (r *restoring) prepare(ctx context.Context, backup string, next int64) (sojourn.ID, error) {
+func (r *restoring) prepare(ctx context.Context, backup string, next map[string]int64) (sojourn.ID, error) {
 	part := r.part()
 	for _, leftover := range []string{part, part + "-wal", part + "-shm"} {
 		if err := ignoreMissing(os.Remove(leftover)); err != nil {
@@ -208,19 +236,15 @@ func (r *restoring) prepare(ctx context.Context, backup string, next int64) (soj
 		}
 	}
 	// Owners of a restore that was killed.
-	if err := endDead(part, "", func(string) (bool, error) { return true, nil }); err != nil {
+	if err := endDead(part, "", anyPrefix, func(string) (bool, error) { return true, nil }); err != nil {
 		return 0, err
 	}
 	if err := copyInto(ctx, backup, part); err != nil {
 		return 0, err
 	}
 	r.step()
-	db, err := openDB(part, options{migrator: true, allowNetworkFS: true})
+	id, err := r.beginAnew(ctx, part, next)
 	if err != nil {
-		return 0, err
-	}
-	id, err := r.begun(ctx, db, next)
-	if err := errors.Join(err, db.Close()); err != nil {
 		return 0, err
 	}
 	if fileSize(part+"-wal") > 0 {
@@ -231,12 +255,40 @@ func (r *restoring) prepare(ctx context.Context, backup string, next int64) (soj
 
 func (r *restoring) part() string { return r.path + restoreMark + "-db" }
 
-// begun checks the copy and gives it new ids and epochs; see BeginAnew.
+// beginAnew checks the copy and gives each of its instances new ids and epochs. It returns the
+// highest of the next ids.
+func (r *restoring) beginAnew(ctx context.Context, part string, next map[string]int64) (highest sojourn.ID, err error) {
+	c, err := connect(part, sqlite.OpenReadOnly, nil)
+	if err != nil {
+		return 0, err
+	}
+	prefixes, err := instances(c)
+	if err := errors.Join(err, c.raw.Close()); err != nil {
+		return 0, err
+	}
+	if len(prefixes) == 0 { // a copy of a file in which no store was opened yet
+		prefixes = []string{defaultPrefix}
+	}
+	for _, p := range prefixes {
+		db, err := openDB(part, options{prefix: p, migrator: true, allowNetworkFS: true})
+		if err != nil {
+			return 0, err
+		}
+		id, err := r.begun(ctx, db, next[p])
+		if err := errors.Join(err, db.Close()); err != nil {
+			return 0, err
+		}
+		highest = max(highest, id)
+	}
+	return highest, nil
+}
+
+// begun checks an instance and gives it new ids and epochs; see BeginAnew.
 func (r *restoring) begun(ctx context.Context, db *DB, next int64) (sojourn.ID, error) {
 	if err := (options{}).tend(db).Raise(ctx); err != nil {
 		return 0, err
 	}
-	s, err := sqlstore.New(ctx, db, sqlstore.Config{Prefix: prefix, Now: r.now})
+	s, err := sqlstore.New(ctx, db, sqlstore.Config{Prefix: db.prefix, Now: r.now})
 	if err != nil {
 		return 0, err
 	}

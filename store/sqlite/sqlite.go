@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 )
 
-// prefix of every table. One file holds one instance.
-const prefix = "sj_"
+// defaultPrefix begins the names of the tables; see Prefix.
+const defaultPrefix = "sj_"
 
 // apart is from how many ends of steps on they have a transaction of their own, which runs while
 // the log is synced for jobs that start. With fewer, all that comes from few callers meets in one,
@@ -45,7 +45,7 @@ func Open(path string, list ...Option) (*sojourn.Client, error) {
 func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
-	cfg := sqlstore.Config{Prefix: prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Declared: o.declared,
+	cfg := sqlstore.Config{Prefix: db.prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Declared: o.declared,
 		Throttlers: o.throttlers, Rules: o.rules}
 	if o.lowSpace > 0 && db.path != ":memory:" {
 		cfg.NoRoom = (&space{dir: filepath.Dir(db.path), least: o.lowSpace, free: freeBytes}).check
@@ -64,7 +64,7 @@ func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	}
 	s, err := m.Schema(ctx)
 	if err == nil {
-		err = migration.Fits(s, db.path)
+		err = migration.Fits(s, db.location())
 	}
 	if err != nil {
 		return nil, err

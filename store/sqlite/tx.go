@@ -83,7 +83,7 @@ func (d *DB) Join(ctx context.Context, in any, _ string) (sqldb.Joined, error) {
 	if err := d.sameFile(ctx, tx); err != nil {
 		return nil, err
 	}
-	if err := takeLock(ctx, tx); err != nil {
+	if err := d.takeLock(ctx, tx); err != nil {
 		return nil, err
 	}
 	return sqldb.JoinSQL(ctx, tx, bindSQL, true)
@@ -120,11 +120,11 @@ func (d *DB) sameFile(ctx context.Context, tx *sql.Tx) error {
 
 // takeLock takes the write lock at once, so that later reads stay valid. If the transaction has
 // neither read nor written before, it waits for the lock as the store does.
-func takeLock(ctx context.Context, tx *sql.Tx) error {
+func (d *DB) takeLock(ctx context.Context, tx *sql.Tx) error {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		_, err := tx.ExecContext(ctx, "delete from "+prefix+"meta where name = ''")
+		_, err := tx.ExecContext(ctx, "delete from "+d.prefix+"meta where name = ''")
 		switch code := codeOf(err); {
 		case err == nil:
 			return nil

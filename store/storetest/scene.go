@@ -53,6 +53,7 @@ type scene struct {
 	ctx    context.Context
 	opener func(t *testing.T, o Options) driver.Store
 	store  driver.Store
+	beside *scene // another instance in the same database; see Instances
 	clock  *clock
 	seed   uint64
 	dice   uint64 // state of random

@@ -1,11 +1,15 @@
 -- The tables of one instance. sj_ stands for the instance's prefix. Times are microseconds since 1970 by the store's clock;
 -- 0 means none. Bytes are never null: absent bytes are empty bytes.
+--
+-- Each check constraint protects an invariant of the engine: a write that would break it fails, and its transaction is rolled back.
+-- (a | b) >= 0 holds if neither column is negative; (a | b) in (0, 1) holds if both columns are 0 or 1.
 
 -- Facts about the instance: instance (its name in idempotency keys), secret (of capability tokens), next_id, next_response,
 -- clock (what all processes share about the clock: its mark, the sum of its steps, and since when and by how much leases may end too early).
 create table sj_meta (
 	name text not null primary key,
-	value text not null
+	value text not null,
+	constraint meta_name check (name <> '')
 ) strict, without rowid;
 
 -- Blocks of ids leased to clients. owner is the id of the access token that leased the block, '' for
@@ -14,7 +18,8 @@ create table sj_block (
 	first integer not null primary key,
 	size integer not null,
 	leased_us integer not null,
-	owner text not null
+	owner text not null,
+	constraint block_ids check (first > 0 and size > 0)
 ) strict;
 
 -- settings and flow (what the gates remember from claim to claim) are JSON; paused, gated, counted, grouped and max_weight say of the settings
@@ -33,17 +38,22 @@ create table sj_queue (
 	reshape integer not null default -1,
 	settings text not null default '',
 	flow text not null default '',
-	owner text not null default ''
+	owner text not null default '',
+	constraint queue_flags check ((paused | gated | counted | grouped) in (0, 1)),
+	constraint queue_counters check ((seq | max_weight | shape) >= 0),
+	constraint queue_name check (name <> ''),
+	constraint queue_reshape check (reshape >= -1)
 ) strict, without rowid;
-create index sj_queue_seq on sj_queue (seq, name);
-create index sj_queue_owner on sj_queue (owner) where owner <> '';
+create index ix_queue_seq on sj_queue (seq, name);
+create index ix_queue_owner on sj_queue (owner) where owner <> '';
 
 -- When the rate buckets of groups will be full again, in nanoseconds. A full bucket has no row.
 create table sj_bucket (
 	queue text not null,
 	lane text not null,
 	full_at_ns integer not null,
-	primary key (queue, lane)
+	primary key (queue, lane),
+	constraint bucket_full_at check (full_at_ns > 0)
 ) strict, without rowid;
 
 -- What a job carries. Written once (operators may edit a job that is not running) and kept until the job is pruned, so that its id
@@ -60,7 +70,9 @@ create table sj_job (
 	orig_run_at_us integer not null,
 	created_us integer not null,
 	digest blob not null,
-	args blob not null
+	args blob not null,
+	constraint job_id check (id > 0),
+	constraint job_kind check (kind <> '')
 ) strict;
 
 -- What changes while a job lives: narrow, because claims and finishes rewrite it. worker is that of the last claim, and epoch counts
@@ -108,22 +120,36 @@ create table sj_live (
 	deadline_us integer not null,
 	history integer not null,
 	has_data integer not null,
-	updated_us integer not null
+	updated_us integer not null,
+	constraint live_state check (state between 1 and 6),
+	constraint live_purpose check (purpose between 0 and 4),
+	constraint live_lease check ((state = 4) = (lease_until_us > 0)),
+	constraint live_flags check ((resumed | attempt_open | claimed | retry_handler | given | no_poll | has_data) in (0, 1)),
+	constraint live_counters check ((weight | held | generation | attempt | failures | crashes | waits | kept | in_hand | history) >= 0),
+	constraint live_weight check (weight <= 1000000),
+	constraint live_priority check (priority between -2147483648 and 2147483647),
+	constraint live_held check (held = 0 or held = weight),
+	constraint live_generation check (generation > 0),
+	constraint live_attempt check (failures <= attempt and attempt <= epoch),
+	constraint live_step check ((state = 4) = (purpose > 0) and (state <> 4 or worker <> '')),
+	constraint live_resumed check (resumed = 0 or state = 3 and in_hand > 0),
+	constraint live_wakes check (wake_at_us < 9223372036854775807 or state in (1, 3)),
+	constraint live_times check ((lease_us | began_us | wait_until_us | beat_until_us | poll_at_us | timeout_at_us | rested_us | decide_by_us | deadline_us) >= 0)
 ) strict;
 
 -- The claim index: one probe per kind a worker knows, so that jobs of kinds it does not know never stand in its way. Only ready
 -- jobs are in it: a million scheduled ones in front cost a claim nothing.
-create index sj_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
-create index sj_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
+create index ix_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
+create index ix_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
 -- Waiting jobs that are polled. Only waits of kinds with a poll function have a poll_at_us.
-create index sj_live_poll on sj_live (queue, kind, poll_at_us, id) where poll_at_us > 0;
+create index ix_live_poll on sj_live (queue, kind, poll_at_us, id) where poll_at_us > 0;
 -- The line of each group, in queues where groups take turns, and of jobs without weight: see lane.go. Jobs of queues without gates have no lane
 -- and are in neither of these two.
-create index sj_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane <> '' and lane <> '-';
+create index ix_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane <> '' and lane <> '-';
 -- What is in flight in these queues.
-create index sj_live_flight on sj_live (queue, lane, held) where held > 0 and lane <> '';
+create index ix_live_flight on sj_live (queue, lane, held) where held > 0 and lane <> '';
 -- The whole input of the sweep.
-create index sj_live_wake on sj_live (wake_at_us, id) where wake_at_us < 9223372036854775807;
+create index ix_live_wake on sj_live (wake_at_us, id) where wake_at_us < 9223372036854775807;
 
 -- The weight in flight by lane, in queues that count it: the sum of both tables. Whoever changes it only adds a row to sj_landed, so nobody waits
 -- for anybody; claims, which have the queue's lock, add these up into sj_flight.
@@ -138,7 +164,7 @@ create table sj_landed (
 	lane text not null,
 	held integer not null
 ) strict;
-create index sj_landed_queue on sj_landed (queue);
+create index ix_landed_queue on sj_landed (queue);
 
 -- Keys. A live job holds its own key and those it awaits. The row of a final job stays (live = 0) until the job is pruned or another
 -- takes the key (own = 1: the key of its enqueue): it says that a response came late, and until held_until_us (KeepKey) it still counts as taken.
@@ -149,9 +175,12 @@ create table sj_key (
 	own integer not null,
 	live integer not null,
 	held_until_us integer not null,
-	primary key (kind, key)
+	primary key (kind, key),
+	constraint key_job check (job > 0),
+	constraint key_flags check ((own | live) in (0, 1)),
+	constraint key_held_until check (held_until_us >= 0)
 ) strict, without rowid;
-create index sj_key_awaited on sj_key (job) where own = 0;
+create index ix_key_awaited on sj_key (job) where own = 0;
 
 -- Earlier final jobs of a key that are still stored: written only where a key is used again. When the newest of them is pruned, the one before
 -- it stands for the key.
@@ -159,9 +188,10 @@ create table sj_key_past (
 	kind text not null,
 	key text not null,
 	job integer not null,
-	primary key (kind, key, job)
+	primary key (kind, key, job),
+	constraint key_past_job check (job > 0)
 ) strict, without rowid;
-create index sj_key_past_job on sj_key_past (job);
+create index ix_key_past_job on sj_key_past (job);
 
 -- Checkpoint and progress, apart because few jobs have them.
 create table sj_data (
@@ -198,9 +228,18 @@ create table sj_final (
 	reason text not null,
 	result_type text not null,
 	error blob not null,
-	result blob not null
+	result blob not null,
+	constraint final_state check (state between 7 and 9),
+	constraint final_flags check (has_data in (0, 1)),
+	constraint final_counters check ((weight | generation | attempt | failures | crashes | history) >= 0),
+	constraint final_weight check (weight <= 1000000),
+	constraint final_purpose check (purpose between 0 and 4),
+	constraint final_priority check (priority between -2147483648 and 2147483647),
+	constraint final_generation check (generation > 0),
+	constraint final_attempt check (failures <= attempt and attempt <= epoch and 0 <= step_epoch and step_epoch <= epoch),
+	constraint final_finished check (finished_us > 0)
 ) strict;
-create index sj_final_retention on sj_final (queue, state, finished_us, id);
+create index ix_final_retention on sj_final (queue, state, finished_us, id);
 
 -- One row a step that ended (epoch > 0) or a change without a step, numbered per job without gaps. The last one of a final job stands in sj_final.
 create table sj_history (
@@ -218,7 +257,13 @@ create table sj_history (
 	by_whom text not null,
 	began_us integer not null,
 	ended_us integer not null,
-	primary key (job, seq)
+	primary key (job, seq),
+	constraint history_seq check (seq > 0),
+	constraint history_state check (state between 1 and 9),
+	constraint history_counters check ((generation | attempt) >= 0),
+	constraint history_purpose check (purpose between 0 and 4),
+	constraint history_epoch check (epoch >= 0),
+	constraint history_generation check (generation > 0)
 ) strict, without rowid;
 
 create table sj_log (
@@ -229,7 +274,9 @@ create table sj_log (
 	level text not null,
 	text text not null,
 	dropped integer not null,
-	primary key (job, seq)
+	primary key (job, seq),
+	constraint log_seq check (seq > 0),
+	constraint log_counters check ((attempt | dropped) >= 0)
 ) strict, without rowid;
 
 -- Every response that ever came, in order of arrival. outcome: 1 applied, 2 early, 4 late, 5 stale, 6 unmatched, 7 parked, 8 discarded, 9 conflict. An early one
@@ -256,15 +303,22 @@ create table sj_response (
 	duplicates integer not null,
 	replay integer not null default 0,
 	by_whom text not null default '',
-	body blob not null
+	body blob not null,
+	constraint response_outcome check (outcome between 1 and 9 and outcome <> 3),
+	constraint response_flags check ((in_hand | failed | progress) in (0, 1)),
+	constraint response_counters check ((job | generation | expires_us | duplicates | replay) >= 0),
+	constraint response_seq check (seq > 0),
+	constraint response_wait check (wait >= -1),
+	constraint response_in_hand check (in_hand = 0 or outcome = 1 and job > 0),
+	constraint response_early check (outcome <> 2 or job > 0 or expires_us > 0)
 ) strict;
 -- SQLite uses a partial index only where the query repeats its condition: write "job = $1 and job > 0".
-create index sj_response_job on sj_response (job, seq) where job > 0;
-create index sj_response_early on sj_response (kind, key, seq) where outcome = 2 and job = 0;
-create index sj_response_expiry on sj_response (expires_us, seq) where expires_us > 0;
+create index ix_response_job on sj_response (job, seq) where job > 0;
+create index ix_response_early on sj_response (kind, key, seq) where outcome = 2 and job = 0;
+create index ix_response_expiry on sj_response (expires_us, seq) where expires_us > 0;
 -- What lies in the inbox, for people. A response that a job takes at once is in none of these.
-create index sj_response_lying on sj_response (outcome, seq) where outcome > 2;
-create index sj_response_lying_key on sj_response (kind, key, seq) where outcome > 2;
+create index ix_response_lying on sj_response (outcome, seq) where outcome > 2;
+create index ix_response_lying_key on sj_response (kind, key, seq) where outcome > 2;
 
 -- Message ids outlive the responses. scope says whose ids they are: the name of a source (token:ID or token:ID/NAME for an access token), link: with
 -- a capability, key: with a source and an address, or conflict: before one of these for responses with the outcome conflict. digest is that of
@@ -275,9 +329,10 @@ create table sj_message (
 	seq integer not null,
 	at_us integer not null,
 	digest blob not null,
-	primary key (scope, message_id)
+	primary key (scope, message_id),
+	constraint message_seq check (seq >= 0)
 ) strict, without rowid;
-create index sj_message_at on sj_message (at_us);
+create index ix_message_at on sj_message (at_us);
 
 -- The last claim of each worker, so that a repeated claim is answered with the same jobs; what it is called and asks for (JSON); and whether it gets no more.
 create table sj_worker (
@@ -286,9 +341,12 @@ create table sj_worker (
 	claimed text not null,
 	asks text not null,
 	seen_us integer not null,
-	drained integer not null default 0
+	drained integer not null default 0,
+	constraint worker_claim_no check (claim_no >= 0),
+	constraint worker_flags check (drained in (0, 1)),
+	constraint worker_name check (worker <> '')
 ) strict, without rowid;
-create index sj_worker_seen on sj_worker (seen_us);
+create index ix_worker_seen on sj_worker (seen_us);
 
 -- Tokens that open the door of a server. grants is JSON; the secret itself is nowhere.
 create table sj_access (
@@ -299,7 +357,11 @@ create table sj_access (
 	created_us integer not null,
 	expires_us integer not null,
 	revoked_us integer not null,
-	used_us integer not null
+	used_us integer not null,
+	constraint access_id check (id <> ''),
+	constraint access_hash check (length(hash) = 32),
+	constraint access_expires check (expires_us > 0),
+	constraint access_times check ((created_us | revoked_us | used_us) >= 0)
 ) strict, without rowid;
 
 -- What operators did through a server.
@@ -312,5 +374,6 @@ create table sj_audit (
 	detail text not null,
 	code text not null,
 	request text not null,
-	source text not null
+	source text not null,
+	constraint audit_seq check (seq > 0)
 ) strict;

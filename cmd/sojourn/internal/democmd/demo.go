@@ -182,17 +182,22 @@ func (a *app) on(ctx context.Context, c *sojourn.Client, url, ledger string, cfg
 
 // ledgerPath is where the demo keeps its books: where it is told to, or beside the store's file.
 // Those of a server lie in the user's cache folder under the instance's name, which is new when the
-// tables are made anew: books about other tables would accuse these of losing jobs.
+// tables are made anew: books about other tables would accuse these of losing jobs. For the same
+// reason the name is added to the file's if the file may hold several instances.
 func ledgerPath(ctx context.Context, c *sojourn.Client, url, ledger string) (string, error) {
 	if ledger != "" {
 		return ledger, nil
 	}
-	if path, err := store.Path(url); err != nil || path != "" {
+	path, err := store.Path(url)
+	if err != nil || path != "" && !strings.Contains(url, "?") {
 		return path, err
 	}
 	status, err := c.Store().Status(ctx)
 	if err != nil {
 		return "", err
+	}
+	if path != "" {
+		return path + "-" + status.Instance, nil
 	}
 	folder, err := os.UserCacheDir()
 	if err != nil {

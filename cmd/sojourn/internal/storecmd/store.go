@@ -58,7 +58,7 @@ func (a *app) backupCommand() *cobra.Command {
 const restoreHelp = `Replaces the store by a backup, after the backup has passed the checks of SQLite and of "sojourn doctor". Stop all
 programs that use the store first; the command is refused while one has it open. Changes after the backup are lost: jobs that have ended
 since then run again, with the same idempotency keys. New jobs get ids above all ids issued since the backup, so that neither ids nor
-idempotency keys are reused.`
+idempotency keys are reused. The whole file is replaced, with all instances in it, whatever prefix --store names.`
 
 func (a *app) restoreCommand() *cobra.Command {
 	var replace bool

@@ -1,0 +1,148 @@
+package checktest
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+)
+
+// Constraint is a check constraint of a table, as the database knows it.
+type Constraint struct {
+	Table, Name string
+	Columns     []string // that its condition names
+}
+
+// breaches break one constraint each, by a statement or several ones. PostgreSQL has fewer of the
+// constraints than SQLite. Constraints of lists of columns (names that end in _flags, _counters or
+// _times) are broken by columnBreaches. blob(n) are n bytes.
+var breaches = map[string][]string{
+	"meta_name":      {`update sj_meta set name = '' where name = 'instance'`},
+	"block_ids":      {`update sj_block set size = 0`, `update sj_block set first = 0 where first = (select max(first) from sj_block)`},
+	"queue_name":     {`update sj_queue set name = '' where name = 'limited'`},
+	"queue_reshape":  {`update sj_queue set reshape = -2`},
+	"bucket_full_at": {`insert into sj_bucket (queue, lane, full_at_ns) values ('limited', '', 0)`},
+	"job_id":         {`update sj_job set id = 0 where id = (select max(id) from sj_job)`},
+	"job_kind":       {`update sj_job set kind = ''`},
+
+	"live_state":   {`update sj_live set state = 0 where state = 5`, `update sj_live set state = 7 where state = 5`},
+	"live_purpose": {`update sj_live set purpose = -1 where state = 5`, `update sj_live set purpose = 5 where state = 4`},
+	"live_lease": {`update sj_live set lease_until_us = 0 where state = 4`, `update sj_live set lease_until_us = 1 where state = 5`,
+		`update sj_live set state = 4, purpose = 1 where state = 5`},
+	"live_step":       {`update sj_live set purpose = 0 where state = 4`, `update sj_live set purpose = 1 where state = 5`, `update sj_live set worker = '' where state = 4`},
+	"live_wakes":      {`update sj_live set wake_at_us = 9223372036854775807 where state = 5`, `update sj_live set wake_at_us = 9223372036854775807 where state = 2`},
+	"live_resumed":    {`update sj_live set resumed = 1 where state = 2`, `update sj_live set in_hand = 0 where resumed = 1`},
+	"live_attempt":    {`update sj_live set failures = attempt + 1 where state = 5`, `update sj_live set attempt = epoch + 1 where state = 5`},
+	"live_generation": {`update sj_live set generation = 0`},
+	"live_priority":   {`update sj_live set priority = -2147483649`, `update sj_live set priority = 2147483648`},
+	"live_weight":     {`update sj_live set weight = 1000001 where held = 0`},
+	"live_held":       {`update sj_live set held = weight + 1`},
+
+	"key_job":        {`update sj_key set job = 0`},
+	"key_held_until": {`update sj_key set held_until_us = -1`},
+	"key_past_job":   {`insert into sj_key_past (kind, key, job) values ('k', 'k', 0)`},
+
+	"final_state":   {`update sj_final set state = 6`, `update sj_final set state = 10`},
+	"final_purpose": {`update sj_final set purpose = -1`, `update sj_final set purpose = 5`},
+	"final_attempt": {`update sj_final set failures = attempt + 1`, `update sj_final set attempt = epoch + 1, failures = 0`,
+		`update sj_final set step_epoch = epoch + 1`, `update sj_final set step_epoch = -1`},
+	"final_generation": {`update sj_final set generation = 0`},
+	"final_priority":   {`update sj_final set priority = -2147483649`, `update sj_final set priority = 2147483648`},
+	"final_weight":     {`update sj_final set weight = 1000001`},
+	"final_finished":   {`update sj_final set finished_us = 0`},
+
+	"history_seq":        {`update sj_history set seq = 0`},
+	"history_state":      {`update sj_history set state = 0`, `update sj_history set state = 10`},
+	"history_purpose":    {`update sj_history set purpose = -1`, `update sj_history set purpose = 5`},
+	"history_epoch":      {`update sj_history set epoch = -1`},
+	"history_generation": {`update sj_history set generation = 0`},
+	"log_seq":            {`update sj_log set seq = 0`},
+
+	"response_seq":     {`update sj_response set seq = 0 where seq = (select max(seq) from sj_response)`},
+	"response_outcome": {`update sj_response set outcome = 0 where in_hand = 0`, `update sj_response set outcome = 3 where in_hand = 0`, `update sj_response set outcome = 10 where in_hand = 0`},
+	"response_in_hand": {`update sj_response set outcome = 4 where in_hand = 1`, `update sj_response set job = 0 where in_hand = 1`},
+	"response_early":   {`update sj_response set expires_us = 0 where outcome = 2 and job = 0`},
+	"response_wait":    {`update sj_response set wait = -2`},
+	"message_seq":      {`update sj_message set seq = -1`},
+
+	"worker_name":     {`update sj_worker set worker = ''`},
+	"worker_claim_no": {`update sj_worker set claim_no = -1`},
+	"access_id":       {access + `('', 't', blob(32), '[]', 1, 1, 0, 0)`},
+	"access_hash":     {access + `('t', 't', blob(31), '[]', 1, 1, 0, 0)`},
+	"access_expires":  {access + `('t', 't', blob(32), '[]', 1, 0, 0, 0)`},
+	"access_times":    {access + `('t', 't', blob(32), '[]', -1, 1, 0, 0)`, access + `('t', 't', blob(32), '[]', 1, 1, -1, 0)`, access + `('t', 't', blob(32), '[]', 1, 1, 0, -1)`},
+	"audit_seq":       {`insert into sj_audit (seq, at_us, who, action, target, detail, code, request, source) values (0, 1, '', '', '', '', '', '', '')`},
+}
+
+const access = `insert into sj_access (id, name, hash, grants, created_us, expires_us, revoked_us, used_us) values `
+
+// breachRows are the rows in which a column can be changed without breaking another constraint.
+// Default: all rows.
+var breachRows = map[string]string{
+	"sj_live.resumed": "resumed = 1", "sj_live.in_hand": "resumed = 0", "sj_live.held": "state = 5", "sj_live.weight": "held = 0",
+	"sj_response.in_hand": "in_hand = 1", "sj_response.job": "outcome = 1 and in_hand = 0", "sj_response.expires_us": "outcome = 1",
+}
+
+// columnBreaches sets each column of a list to a value that is not allowed.
+func columnBreaches(c Constraint) (out []string) {
+	values := []string{"-1"}
+	switch {
+	case strings.HasSuffix(c.Name, "_flags"):
+		values = append(values, "2")
+	case !strings.HasSuffix(c.Name, "_counters") && !strings.HasSuffix(c.Name, "_times"):
+		return nil
+	}
+	for _, column := range c.Columns {
+		for _, value := range values {
+			q := "update " + c.Table + " set " + column + " = " + value
+			if rows := breachRows[c.Table+"."+column]; rows != "" {
+				q += " where " + rows
+			}
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+var blobToken = regexp.MustCompile(`blob\(([0-9]+)\)`)
+
+// Constraints breaks each check constraint of a store, which refuses it (spec:S12). c is a client
+// of a new store. list reads all constraints from the schema, so one that no statement breaks fails
+// the test. try runs a statement on the store's database in a transaction that it rolls back. It
+// returns the number of rows that were changed. blob is an expression for n bytes.
+func Constraints(t *testing.T, c *sojourn.Client, blob func(n string) string, list func(t *testing.T) []Constraint, try func(t *testing.T, q string) (rows int64, err error)) {
+	build(t, c)
+	defer c.Close()
+	all := list(t)
+	if len(all) < 30 {
+		t.Errorf("the schema has %d constraints: some are missing", len(all))
+	}
+	for _, c := range all {
+		t.Run(c.Name, func(t *testing.T) {
+			statements, ok := breaches[c.Name]
+			if !ok {
+				statements = columnBreaches(c)
+			}
+			if len(statements) == 0 {
+				t.Fatalf("no statement breaks the constraint %s of %s", c.Name, c.Table)
+			}
+			for _, q := range statements {
+				q = blobToken.ReplaceAllStringFunc(q, func(token string) string { return blob(blobToken.FindStringSubmatch(token)[1]) })
+				rows, err := try(t, q)
+				if err == nil {
+					t.Errorf("%q is not refused; it changed %d rows", q, rows)
+				} else if !regexp.MustCompile(`\b` + c.Name + `\b`).MatchString(err.Error()) {
+					t.Errorf("%q is refused by something else than %s: %v", q, c.Name, err)
+				}
+			}
+		})
+	}
+	if t.Failed() {
+		return
+	}
+	if found, err := c.Store().(driver.Checker).Check(t.Context()); err != nil || len(found) > 0 {
+		t.Errorf("after the refused statements: %v %v", found, err)
+	}
+}
