@@ -206,26 +206,26 @@ func sqliteFile(address string) (path, prefix string, err error) {
 }
 
 // sqlitePath returns the file that a URL without parameters names.
-func sqlitePath(url string) (string, error) {
-	path, ok := strings.CutPrefix(url, "sqlite:")
+func sqlitePath(location string) (string, error) {
+	path, ok := strings.CutPrefix(location, "sqlite:")
 	switch {
-	case url == "":
+	case location == "":
 		return "", sojourn.Invalid("store", "is empty; use sqlite:FILE, postgres://… or http://…")
-	case !ok && keyword.MatchString(url):
+	case !ok && keyword.MatchString(location):
 		return "", sojourn.Invalid("store", "a connection string of keywords (host=… user=…) is not taken; use postgres://user:password@host:port/database")
-	case !ok && scheme(url) != "":
-		return "", sojourn.Invalid("store", "%.64q has the scheme %q, which this program does not know; use sqlite:FILE, postgres://… or http://…", Redact(url), scheme(url))
-	case !ok && strings.HasSuffix(url, ".db"):
-		path = url
+	case !ok && scheme(location) != "":
+		return "", sojourn.Invalid("store", "%.64q has the scheme %q, which this program does not know; use sqlite:FILE, postgres://… or http://…", Redact(location), scheme(location))
+	case !ok && strings.HasSuffix(location, ".db"):
+		path = location
 	case !ok:
-		return "", sojourn.Invalid("store", "%.64q is neither sqlite:FILE nor postgres://… nor http://… nor a file that ends in .db", Redact(url))
+		return "", sojourn.Invalid("store", "%.64q is neither sqlite:FILE nor postgres://… nor http://… nor a file that ends in .db", Redact(location))
 	}
 	if path == memory {
 		return path, nil
 	}
 	if rest, ok := strings.CutPrefix(path, "//"); ok {
 		if !strings.HasPrefix(rest, "/") {
-			return "", sojourn.Invalid("store", "%.64q names a host; write sqlite:FILE, without //", Redact(url))
+			return "", sojourn.Invalid("store", "%.64q names a host; write sqlite:FILE, without //", Redact(location))
 		}
 		path = rest
 	}
@@ -233,15 +233,15 @@ func sqlitePath(url string) (string, error) {
 		return "", sojourn.Invalid("store", "has a # or a zero byte; sqlite:FILE takes a plain file name")
 	}
 	if path == "" {
-		return "", sojourn.Invalid("store", "%q names no file; use sqlite:FILE", url)
+		return "", sojourn.Invalid("store", "%q names no file; use sqlite:FILE", location)
 	}
 	return path, nil
 }
 
 // scheme returns the part before the colon of a URL; "" for file names. A single letter is a drive
 // of Windows.
-func scheme(url string) string {
-	before, _, ok := strings.Cut(url, ":")
+func scheme(location string) string {
+	before, _, ok := strings.Cut(location, ":")
 	if !ok || len(before) < 2 || strings.ContainsAny(before, `/\.`) {
 		return ""
 	}

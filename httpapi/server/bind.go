@@ -189,7 +189,7 @@ func (c *call) readBody() ([]byte, error) {
 
 // decoded gives the body without its compression, and the length that the header names, or -1.
 func (c *call) decoded() (io.Reader, int64, error) {
-	switch encoding := contentEncoding(c.r.Header); encoding {
+	switch coding := contentEncoding(c.r.Header); coding {
 	case "":
 		return c.body, c.r.ContentLength, nil
 	case "gzip":
@@ -199,17 +199,17 @@ func (c *call) decoded() (io.Reader, int64, error) {
 		}
 		return z, -1, nil
 	default:
-		return nil, 0, wire.Refusal(wire.CodeEncoding, "the header Content-Encoding is %.64q: send the body as gzip, or without a Content-Encoding", encoding)
+		return nil, 0, wire.Refusal(wire.CodeEncoding, "the header Content-Encoding is %.64q: send the body as gzip, or without a Content-Encoding", coding)
 	}
 }
 
 // contentEncoding returns "" for an identity-encoded body.
 func contentEncoding(h http.Header) string {
-	encoding := strings.ToLower(strings.Join(h.Values("Content-Encoding"), ", "))
-	if encoding == "identity" {
+	coding := strings.ToLower(strings.Join(h.Values("Content-Encoding"), ", "))
+	if coding == "identity" {
 		return ""
 	}
-	return encoding
+	return coding
 }
 
 // gzipped reports whether bytes that should be JSON begin as gzip does.

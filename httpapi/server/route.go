@@ -161,14 +161,14 @@ func (s *Server) most(c class) int64 {
 
 // begin takes the slot of a request whose body has been read. It does nothing if the request has
 // its slot, or if the operation is yet to read the body.
-func (c *call) begin(bytes int64) (err error) {
+func (c *call) begin(size int64) (err error) {
 	if c.slot != nil || c.raw {
 		return nil
 	}
 	if c.door == nil { // without tokens, a client counts as authenticated after one whole request
 		connlimit.SetAuthenticated(c.ctx, true)
 	}
-	c.slot, err = c.admit.enter(c.class, bytes)
+	c.slot, err = c.admit.enter(c.class, size)
 	return err
 }
 

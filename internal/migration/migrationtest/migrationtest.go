@@ -261,7 +261,7 @@ func Command(cmd *exec.Cmd) func() (string, error) {
 
 // History runs the steps one by one and checks both directions of each: the plan, the losses, the
 // versions needed, and drift.
-func History(t T, db Database, exec func(q string)) {
+func History(t T, db Database, run func(q string)) {
 	t.Helper()
 	ctx := context.Background()
 	m, err := db.Open(nil)
@@ -297,7 +297,7 @@ func History(t T, db Database, exec func(q string)) {
 		}
 		at(v, map[bool]int{true: min(v, real), false: v}[v < s.Newest])
 	}
-	exec("insert into sj_queue (name, seq, paused, settings, note) values ('mail', 1, 0, '', 'x')")
+	run("insert into sj_queue (name, seq, paused, settings, note) values ('mail', 1, 0, '', 'x')")
 	plan, err := m.Plan(ctx, 0)
 	if err != nil || len(plan) != s.Newest || !plan[0].Down || plan[0].Version != s.Newest {
 		t.Fatalf("%+v %v", plan, err)
@@ -314,7 +314,7 @@ func History(t T, db Database, exec func(q string)) {
 		t.Errorf("the last step takes away %+v", plan[len(plan)-1].Loses)
 	}
 	for _, q := range []string{"create index sj_mine on sj_queue (seq)", "alter table sj_queue add column mine integer", "drop table sj_other"} {
-		exec(q)
+		run(q)
 		if drift, err := m.Drift(ctx); err != nil || len(drift) == 0 {
 			t.Errorf("%s is no drift: %v", q, err)
 		}
@@ -324,7 +324,7 @@ func History(t T, db Database, exec func(q string)) {
 		t.Errorf("%q %v", drift, err)
 	}
 	for _, q := range []string{"drop index sj_mine", "alter table sj_queue drop column mine", "create table sj_other (id bigint not null primary key, size bigint not null)"} {
-		exec(q)
+		run(q)
 	}
 	if _, err := m.Migrate(ctx, 0); err != nil {
 		t.Fatalf("%v", err)
