@@ -23,9 +23,9 @@ type meters struct {
 
 func newMeters() *meters {
 	m := &meters{registry: prometheus.NewRegistry(),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sojourn_http_request_seconds", Help: "Time of requests, long polls included.",
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sojourn_http_request_seconds", Help: "Duration of requests, including long polls.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"route", "status"}),
-		swept: prometheus.NewCounter(prometheus.CounterOpts{Name: "sojourn_swept_total", Help: "Overdue things that the sweep of this server has handled."}),
+		swept: prometheus.NewCounter(prometheus.CounterOpts{Name: "sojourn_swept_total", Help: "Overdue items that the sweep of this server has handled."}),
 	}
 	m.registry.MustRegister(m.took, m.swept)
 	return m
@@ -40,7 +40,7 @@ func (m *meters) watch(s *Server) {
 	gauge("sojourn_http_bodies", "Requests whose body this server is reading; they have no slot yet.", func() float64 { return float64(s.arriving.Load()) })
 	gauge("sojourn_http_long_polls", "Requests that wait in this server for something to happen.", func() float64 { return float64(s.admit.waiting.Load()) })
 	gauge("sojourn_sweep_lag_seconds", "Seconds since the sweep of this server has last succeeded; since its start if it never has.", func() float64 { return s.sweepLag().Seconds() })
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_build_info", Help: "1; the version of the program stands in the labels."}, []string{"version", "go"})
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sojourn_build_info", Help: "1; the labels have the version of the program."}, []string{"version", "go"})
 	m.registry.MustRegister(build)
 	version := "(devel)"
 	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
@@ -83,17 +83,17 @@ func metrics(c *call) (any, error) {
 		state.MustRegister(v)
 		return v
 	}
-	vec("sojourn_store_bytes", "Bytes of the store on disk.").WithLabelValues().Set(float64(status.Bytes))
-	if err := c.inboxMetrics(vec("sojourn_inbox_responses", "Responses that no job has, by outcome, each counted up to 10,000.", "outcome")); err != nil {
+	vec("sojourn_store_bytes", "Size of the store on disk, in bytes.").WithLabelValues().Set(float64(status.Bytes))
+	if err := c.inboxMetrics(vec("sojourn_inbox_responses", "Responses that no job has taken, each outcome counted up to 10,000.", "outcome")); err != nil {
 		return nil, err
 	}
-	jobs := vec("sojourn_jobs", "Jobs by queue and state.", "queue", "state")
+	jobs := vec("sojourn_jobs", "Number of jobs.", "queue", "state")
 	used := vec("sojourn_limit_used", "Weight in flight.", "queue")
-	most := vec("sojourn_limit_capacity", "Limit of the weight in flight; queues without one are missing.", "queue")
-	paused := vec("sojourn_queue_paused", "1 while the queue hands out nothing.", "queue")
-	stalled := vec("sojourn_stalled_jobs", "Running jobs whose lease is past its end.", "queue")
-	oldest := vec("sojourn_oldest_ready_seconds", "How long the job waits that has been ready for longest; 0 without ready jobs.", "queue")
-	unhandled := vec("sojourn_unhandled_jobs", "Ready jobs of kinds for which no worker has asked within a day.", "queue", "kind")
+	most := vec("sojourn_limit_capacity", "Limit of the weight in flight; absent for queues without a limit.", "queue")
+	paused := vec("sojourn_queue_paused", "1 while the queue is paused.", "queue")
+	stalled := vec("sojourn_stalled_jobs", "Running jobs whose lease has expired.", "queue")
+	oldest := vec("sojourn_oldest_ready_seconds", "Age of the oldest ready job; 0 without ready jobs.", "queue")
+	unhandled := vec("sojourn_unhandled_jobs", "Ready jobs of kinds that no worker has tried to claim within a day.", "queue", "kind")
 	for _, q := range queues {
 		if !c.who.sees(q.Name) {
 			continue

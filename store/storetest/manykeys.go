@@ -13,7 +13,7 @@ var manyKeysTrials = []trial{
 	{"awaited keys belong to the job", "An awaited key names its job, for enqueues and responses, until the job is final.", "tr:F5 tr:N5 rules:B10 inv:U1 inv:U2",
 		awaitedKeysOwned},
 	{"await the key of another job", "An Await of a key that another live job has is an error of the attempt, reason key_conflict, in that item only.",
-		"tr:F6 rules:B10 inv:U1 inv:P4", awaitConflict},
+		"rules:H5 tr:F6 rules:B10 inv:U1 inv:P4", awaitConflict},
 	{"await its own key among others", "A job may await its own key beside others, and the same keys again.", "tr:F5 rules:B10 inv:U1", awaitOwnAmong},
 	{"an early answer under another of its keys", "An Await attaches the early responses of all keys of its job, not only of those it waits for.", "tr:F5 rules:B9 inv:U4", awaitEarlyOther},
 	{"await a key that is named twice", "A key that is named twice needs one response.", "tr:F5 tr:M1 rules:B10", awaitTwice},

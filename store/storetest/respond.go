@@ -9,7 +9,7 @@ import (
 )
 
 var respondTrials = []trial{
-	{"a response for nobody", "A response that no job has asked for is kept as early, without a job.", "tr:R2 spec:H4 inv:U4", respondNobody},
+	{"a response for nobody", "A response that no job has asked for is kept as early, without a job.", "tr:R2 spec:H4 inv:U4 rules:H3", respondNobody},
 	{"duplicates", "A message is stored once by (source, message id): a repeat is only counted, whatever became of the first.",
 		"tr:R1 spec:H5 rules:B8 inv:U4", respondDuplicate},
 	{"a late response", "A response for a key that only final jobs have is late, names the newest, and touches nothing.",

@@ -12,7 +12,7 @@ var sweepTrials = []trial{
 	{"sweep in bounded steps", "A sweep handles at most limit things of each sort, and further sweeps the rest.", "tr:S1 tr:W1 inv:L4 spec:L4 spec:S7", sweepBounded},
 	{"sweep everything at once", "Whatever is overdue after a long standstill is handled, each thing by its own rule.",
 		"tr:S1 tr:W1 tr:W4 tr:W6 tr:W7 tr:W8 tr:W9 inv:L1 inv:L7 spec:S7", sweepAll},
-	{"an unmatched response", "An early response with no job becomes unmatched when its time to live ends.", "tr:W9 spec:H4 inv:U4", sweepUnmatched},
+	{"an unmatched response", "An early response with no job becomes unmatched when its time to live ends.", "tr:W9 spec:H4 inv:U4 rules:H3", sweepUnmatched},
 	{"rules:B9 no time to live beside a live job", "An early response stays early while a live job has its key, even if it came before the job.",
 		"tr:W9 rules:B9", sweepUnmatchedLive},
 	{"a sweep of nothing", "A sweep of a store where nothing is overdue handles nothing and changes nothing.", "inv:L1 spec:L9", sweepNothing},
