@@ -358,8 +358,8 @@ func TestSojournWorkCheckpoint(t *testing.T) {
 	w.enqueue()
 	program := w.program(`if [ -s "$SOJOURN_CHECKPOINT" ]; then cp "$SOJOURN_CHECKPOINT" "$SOJOURN_RESULT"; exit 0; fi
 echo 7 >new; mv new "$SOJOURN_CHECKPOINT"; while :; do sleep 1; done`)
-	// With a short lease a busy machine would end it, again and again, until the job fails. After the
-	// kill the second worker need not wait for the end of the lease: it sees that its owner is dead.
+	// On a busy machine a short lease would end again and again, until the job fails. The second
+	// worker need not wait for the end of the lease: it sees that its owner is dead.
 	first := w.worker("--lease", "20s", "--exec", program)
 	w.until("the checkpoint is stored", func() bool { return string(w.job(1).Checkpoint) == "7" })
 	if err := first.Process.Kill(); err != nil {
