@@ -155,8 +155,10 @@ type Job struct {
 	CreatedAt  time.Time `json:"created_at,omitzero"`
 	UpdatedAt  time.Time `json:"updated_at,omitzero"`
 	FinishedAt time.Time `json:"finished_at,omitzero"`
-	WakeAt     time.Time `json:"wake_at,omitzero"` // when the sweep looks at it next
-	Token      string    `json:"-"`                // capability of the present wait, or of the next; a secret
+	StartedAt  time.Time `json:"started_at,omitzero"`  // of the running step, by the store's clock
+	LeaseUntil time.Time `json:"lease_until,omitzero"` // of the running step, when it was read
+	WakeAt     time.Time `json:"wake_at,omitzero"`     // when the sweep looks at it next
+	Token      string    `json:"-"`                    // capability of the present wait, or of the next; a secret
 
 	sent ID    // the id under which Enqueue sent this job, if the result replaced it with the id of another job
 	kept ID    // that other id

@@ -63,7 +63,7 @@ func (l *live) job(j *sojourn.Job, s *Store) {
 		State: l.State, Resumed: l.Resumed, Instance: s.instance, Generation: l.generation, Epoch: l.epoch, Attempt: l.Attempt,
 		Failures: l.Failures, Crashes: l.Crashes, Purpose: l.Purpose, Kept: l.Kept, UpdatedAt: at(l.updated)}
 	if l.State == sojourn.Running {
-		j.Worker = l.worker
+		j.Worker, j.StartedAt, j.LeaseUntil = l.worker, at(l.began), at(l.leaseUntil)
 	}
 	if l.wakeAt < never {
 		j.WakeAt = at(l.wakeAt)

@@ -56,14 +56,21 @@ func (s *scene) outlive(l sojourn.Lease, want driver.Swept) {
 
 func extend(s *scene) {
 	c := s.running()
-	s.at("wake_at", s.get(c.Job.ID).WakeAt, s.now().Add(lease))
+	began := s.now()
+	s.at("wake_at", s.get(c.Job.ID).WakeAt, began.Add(lease))
+	s.at("started_at of a claim", c.Job.StartedAt, began)
+	s.at("lease_until of a claim", c.Job.LeaseUntil, began.Add(lease))
 	for range 4 {
 		s.swept(20*time.Second, driver.Swept{})
 		s.extends(c.Lease, true)
+		s.at("started_at", s.get(c.Job.ID).StartedAt, began)
+		s.at("lease_until", s.get(c.Job.ID).LeaseUntil, s.now().Add(lease))
 		s.at("wake_at", s.get(c.Job.ID).WakeAt, s.now().Add(lease))
 	}
 	s.swept(lease-time.Microsecond, driver.Swept{})
 	s.swept(time.Microsecond, driver.Swept{Lost: 1})
+	s.at("started_at of a job that does not run", s.get(c.Job.ID).StartedAt, time.Time{})
+	s.at("lease_until of a job that does not run", s.get(c.Job.ID).LeaseUntil, time.Time{})
 	s.counters(c.Job.ID, 1, 0, 1)
 }
 

@@ -91,7 +91,7 @@ func clocks(j *sojourn.Job, now time.Time) [][2]string {
 	if j.State.Final() {
 		return nil
 	}
-	lines := [][2]string{{"wakes", terminal.Stamp(j.WakeAt, now)}}
+	lines := [][2]string{{"started", terminal.Stamp(j.StartedAt, now)}, {"lease until", terminal.Stamp(j.LeaseUntil, now)}, {"wakes", terminal.Stamp(j.WakeAt, now)}}
 	if j.State == sojourn.Scheduled || j.State == sojourn.Ready {
 		lines = append([][2]string{{"run at", terminal.Stamp(j.RunAt, now)}}, lines...)
 	}
