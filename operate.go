@@ -141,22 +141,29 @@ func (c Change) OnlyTags() bool {
 	return c != t && t == Change{}
 }
 
-// NewTags returns the tags of a job that has these, after the change, sorted and without
+// NewTags returns the tags of a job that has these, after the change, in their order and without
 // duplicates. CodeInvalid if there are too many.
 func (c Change) NewTags(tags []string) ([]string, error) {
 	if c.Tags != nil {
 		tags = *c.Tags
 	}
-	tags = slices.Clone(tags)
-	if c.RemoveTags != nil {
-		tags = slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(*c.RemoveTags, t) })
+	var out []string
+	add := func(tag string) {
+		if !slices.Contains(out, tag) {
+			out = append(out, tag)
+		}
+	}
+	for _, tag := range tags {
+		if c.RemoveTags == nil || !slices.Contains(*c.RemoveTags, tag) {
+			add(tag)
+		}
 	}
 	if c.AddTags != nil {
-		tags = append(tags, *c.AddTags...)
+		for _, tag := range *c.AddTags {
+			add(tag)
+		}
 	}
-	slices.Sort(tags)
-	tags = slices.Compact(tags)
-	return tags, validTags(tags)
+	return out, validTags(out)
 }
 
 // Validate checks the ranges. maxBytes bounds args.

@@ -62,8 +62,8 @@ func NewServerClient(s Store) *Client {
 	return c
 }
 
-// As returns the same client for an operator: what it changes in jobs and responses is recorded
-// under this name. A server records the access token too. Close only one of them.
+// As returns the same client for an operator. Its changes of jobs and responses are recorded under
+// this name. A server records the access token too. Close only one of them.
 func (c *Client) As(name string) *Client {
 	named := *c
 	named.by = name

@@ -1,6 +1,6 @@
-// Package inside reaches what sojourn.Job keeps to itself: the running step behind its methods,
-// and who has leased its id. The root package sets the functions; package driver offers them to
-// stores and workers. It exists so that the root exports nothing that applications do not need.
+// Package inside gives other packages of this module access to unexported parts of sojourn.Job: the
+// running step, and whether a server has leased the id. The root package sets the functions.
+// Package driver exports them for stores and workers, so the root need not.
 package inside
 
 import (

@@ -19,7 +19,8 @@ import (
 // Cluster is a throwaway database cluster in a temporary folder, reachable by a Unix socket only,
 // with the default settings, which are the durable ones. initdb refuses root, so root becomes
 // nobody. Its server does not outlive the test process, however that ends: Linux sends the server
-// SIGQUIT, and on all Unix systems a guard process ends what is left and removes the folder.
+// SIGQUIT, and on all Unix systems a guard process ends the remaining processes and then removes
+// the folder.
 type Cluster struct {
 	URL      string // of its database postgres
 	bin, dir string

@@ -77,7 +77,7 @@ func LookPath(t testing.TB, names ...string) string {
 }
 
 // Skip skips a test that needs a program besides Go if the test run is short: go test -short runs
-// the same tests on every machine, whatever is installed there.
+// the same tests on every machine, with any programs installed.
 func Skip(t testing.TB, program string) {
 	t.Helper()
 	if testing.Short() {

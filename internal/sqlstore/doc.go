@@ -25,7 +25,7 @@
 //	check.go                   the invariants, for sojourn doctor
 //
 // docs/internals/engine.md shows the way of a write through these files, and lists the
-// optimisations with what they save.
+// optimisations with their savings.
 //
 // Each step is one transaction whose writes repeat the state and the epoch that it has read. The
 // rules themselves are not here: rules.Decide and rules.Match are pure functions of the root

@@ -303,20 +303,25 @@ const (
 // alter changes jobs that hold no weight and are not running.
 func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	c := e.Change
-	if c.OnlyTags() {
-		changed, err := t.alterTags(j.ID, c)
+	atRest := !j.State.Final() && j.State != sojourn.Running && j.State != sojourn.Awaiting && !j.Resumed
+	if c.OnlyTags() && !atRest {
+		text, changed, err := t.newTags(j, c)
+		if err == nil && changed {
+			_, err = t.exec(qAlterTags, text, int64(j.ID))
+		}
 		return j.State, changed, err
 	}
-	var err error
-	if j.Tags, err = c.NewTags(j.Tags); err != nil {
-		return j.State, false, err
-	}
-	if j.State.Final() || j.State == sojourn.Running || j.State == sojourn.Awaiting || j.Resumed {
+	if !atRest {
 		return j.State, false, sojourn.Conflict("job %d is %s; only blocked, scheduled, ready and errored jobs are changed", j.ID, stateText(j))
 	}
 	was, err := t.loadFound(j)
 	if err != nil {
 		return j.State, false, err
+	}
+	if c.Tags != nil || c.AddTags != nil || c.RemoveTags != nil {
+		if _, changed, err := t.newTags(j, c); err != nil || !changed && c.OnlyTags() {
+			return j.State, false, err
+		}
 	}
 	if c.Args != nil {
 		if err := sojourn.ValidJSON("args", j.ContentType, *c.Args); err != nil {
@@ -398,28 +403,23 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 	return nil
 }
 
-// alterTags changes the tags of a job in any state. It reads them under a lock, so that two changes
-// of single tags at the same time do not undo each other.
-func (t *tx) alterTags(id sojourn.ID, c sojourn.Change) (changed bool, err error) {
+// newTags reads the tags of a job under a lock, so that two changes of single tags at the same time
+// do not undo each other, and puts the new ones into j. text is their stored form.
+func (t *tx) newTags(j *sojourn.Job, c sojourn.Change) (text string, changed bool, err error) {
 	var was string
-	if err := t.query(qLockTags, func(r sqldb.Row) error { was = r.Text(0); return nil }, int64(id)); err != nil {
-		return false, err
+	if err := t.query(qLockTags, func(r sqldb.Row) error { was = r.Text(0); return nil }, int64(j.ID)); err != nil {
+		return "", false, err
 	}
 	var tags []string
 	if was != "" {
 		if err := json.Unmarshal([]byte(was), &tags); err != nil {
-			return false, err
+			return "", false, err
 		}
 	}
-	if tags, err = c.NewTags(tags); err != nil {
-		return false, err
+	if j.Tags, err = c.NewTags(tags); err == nil {
+		text, err = tagText(j.Tags)
 	}
-	now, err := tagText(tags)
-	if err != nil || now == was {
-		return false, err
-	}
-	_, err = t.exec(qAlterTags, now, int64(id))
-	return true, err
+	return text, err == nil && text != was, err
 }
 
 func (t *tx) alterJob(j *sojourn.Job, l *live, c sojourn.Change) error {

@@ -28,7 +28,7 @@ var (
 	bareID  = regexp.MustCompile(`(?:^|[\s(/*])([A-Z]\d{1,2})(?:[\s).,;:]|-[A-Z]\d|$)`)
 )
 
-// definitions are the ids that the pages define, such as tr:F2, and what is wrong with the pages.
+// definitions are the ids that the pages define, such as tr:F2, and the errors of the pages.
 func definitions(files []*file) (defined map[string]bool, found []string) {
 	defined = map[string]bool{}
 	for _, f := range files {

@@ -18,7 +18,7 @@ const (
 	maxRootTypes    = 60 // exported by the root package
 )
 
-// tooLarge has the sizes of what is too large today. A law holds them where they are: a number
+// tooLarge lists today's breaches of the limits. They cannot grow: a number
 // here may fall, and goes when it is no longer needed.
 var tooLarge = map[string]int{
 	". lines":                                    3_700, // the whole API of applications

@@ -137,7 +137,7 @@ func changeSingleTags(s *scene) {
 	awaiting, plain := s.awaiting(sojourn.Key("k"), sojourn.Tags("a", "b")), s.enqueue(sojourn.Tags("a", "b"))
 	for _, id := range []sojourn.ID{plain, running.Job.ID, awaiting.Job.ID, final.Job.ID} {
 		before := s.get(id)
-		e := sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{RemoveTags: &[]string{"a", "x"}, AddTags: &[]string{"c", "b"}}}
+		e := sojourn.Edit{Action: sojourn.EditChange, By: "ann", Change: sojourn.Change{RemoveTags: &[]string{"a", "x"}, AddTags: &[]string{"c", "b"}}}
 		item := s.edit(id, e)
 		s.must(item.Err, "edit of a job that is %s", before.State)
 		same(s, "changed", item.Changed, true)
@@ -146,6 +146,10 @@ func changeSingleTags(s *scene) {
 		same(s, "tags", strings.Join(after.Tags, " "), "b c")
 		before.Tags, before.UpdatedAt = after.Tags, after.UpdatedAt
 		same(s, "the rest of the job", text(after), text(before))
+		entries, err := s.store.History(s.ctx, id, sojourn.HistoryFilter{})
+		s.must(err, "History")
+		last := len(entries) > 0 && entries[len(entries)-1].By == "ann"
+		same(s, "an entry in the history of a job that is "+before.State.String(), last, id == plain)
 		many := make([]string, sojourn.MaxTags-1)
 		for i := range many {
 			many[i] = "t" + strconv.Itoa(i)
