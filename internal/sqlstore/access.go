@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 )
 
 const (
@@ -27,9 +28,9 @@ const (
 )
 
 // AccessTokens lists the tokens of servers; see access.Keeper.
-func (s *Store) AccessTokens(ctx context.Context) ([]access.Token, error) {
+func (s *reader) AccessTokens(ctx context.Context) ([]access.Token, error) {
 	var out []access.Token
-	err := s.view(ctx, func(t *tx) error {
+	err := s.core.view(ctx, func(t *tx) error {
 		out = nil
 		return t.query(qTokens, func(r sqldb.Row) error {
 			a := access.Token{ID: r.Text(0), Name: r.Text(1), Hash: r.Bytes(2), CreatedAt: at(r.Int(4)), ExpiresAt: at(r.Int(5)),
@@ -42,7 +43,7 @@ func (s *Store) AccessTokens(ctx context.Context) ([]access.Token, error) {
 	return out, err
 }
 
-var stepSetToken = eachStep("set token", func(t *tx, a access.Token) (struct{}, error) {
+var setTokenOp = eachOp("set token", groupcommit.Finish, func(t *tx, a access.Token) (struct{}, error) {
 	grants, err := jsonText(a.Grants)
 	if err != nil {
 		return struct{}{}, err
@@ -52,27 +53,27 @@ var stepSetToken = eachStep("set token", func(t *tx, a access.Token) (struct{}, 
 })
 
 // SetAccessToken stores a token; see access.Keeper.
-func (s *Store) SetAccessToken(ctx context.Context, a access.Token) error {
+func (s *operator) SetAccessToken(ctx context.Context, a access.Token) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	_, err := do[struct{}](ctx, s, classFinish, stepSetToken, 1, a)
+	_, err := do(ctx, s.core, setTokenOp, 1, a)
 	return err
 }
 
-var stepUseToken = eachStep("use token", func(t *tx, id string) (struct{}, error) {
+var useTokenOp = eachOp("use token", groupcommit.Enqueue, func(t *tx, id string) (struct{}, error) {
 	minute := t.now - t.now%60_000_000
 	_, err := t.exec(qUseToken, minute, id, minute)
 	return struct{}{}, err
 })
 
 // UseAccessToken notes the use of a token; see access.Keeper.
-func (s *Store) UseAccessToken(ctx context.Context, id string) error {
-	_, err := do[struct{}](ctx, s, classEnqueue, stepUseToken, 1, id)
+func (s *operator) UseAccessToken(ctx context.Context, id string) error {
+	_, err := do(ctx, s.core, useTokenOp, 1, id)
 	return err
 }
 
-var stepAudit = eachStep("audit", func(t *tx, e access.AuditEntry) (struct{}, error) {
+var auditOp = eachOp("audit", groupcommit.Finish, func(t *tx, e access.AuditEntry) (struct{}, error) {
 	seq, err := t.num(qNextAudit)
 	if err != nil {
 		return struct{}{}, err
@@ -85,17 +86,17 @@ var stepAudit = eachStep("audit", func(t *tx, e access.AuditEntry) (struct{}, er
 })
 
 // Audit adds an entry; see access.AuditStore.
-func (s *Store) Audit(ctx context.Context, e access.AuditEntry) error {
+func (s *operator) Audit(ctx context.Context, e access.AuditEntry) error {
 	e.Detail = sojourn.Cut(e.Detail, sojourn.MaxProgress)
 	for _, text := range []*string{&e.Who, &e.Action, &e.Target, &e.Code, &e.Request, &e.From} {
 		*text = sojourn.Cut(*text, sojourn.MaxKey)
 	}
-	_, err := do[struct{}](ctx, s, classFinish, stepAudit, 1, e)
+	_, err := do(ctx, s.core, auditOp, 1, e)
 	return err
 }
 
 // AuditLog lists entries; see access.AuditReader.
-func (s *Store) AuditLog(ctx context.Context, f access.AuditFilter) ([]access.AuditEntry, error) {
+func (s *reader) AuditLog(ctx context.Context, f access.AuditFilter) ([]access.AuditEntry, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func (s *Store) AuditLog(ctx context.Context, f access.AuditFilter) ([]access.Au
 		one = 1
 	}
 	var out []access.AuditEntry
-	err := s.view(ctx, func(t *tx) error {
+	err := s.core.view(ctx, func(t *tx) error {
 		out = nil
 		return t.query(qAuditLog, func(r sqldb.Row) error {
 			out = append(out, access.AuditEntry{Seq: r.Int(0), At: at(r.Int(1)), Who: r.Text(2), Action: r.Text(3), Target: r.Text(4), Detail: r.Text(5),

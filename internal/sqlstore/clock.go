@@ -213,7 +213,7 @@ func (t *tx) inGrace(l *live) (until int64, grace bool) {
 
 // read reads the clock for a transaction: the database's own, if it has one. sent is the monotonic
 // time before the transaction began.
-func (s *Store) read(c sqldb.Conn, sent int64) (reading, error) {
+func (s *core) read(c sqldb.Conn, sent int64) (reading, error) {
 	own, ok := c.(sqldb.Clocked)
 	if !ok || s.cfg.Driven {
 		return s.clock.read(), nil

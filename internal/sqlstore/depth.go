@@ -55,7 +55,7 @@ func oversize(limit int64, weight int32) error {
 
 // full counts one more job of a queue, or reports that it is full.
 func (e *enqueue) full(queue string, limit int64) (bool, error) {
-	b := &e.s.backlog
+	b := &e.svc.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, ok := b.known[queue]

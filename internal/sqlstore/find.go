@@ -58,7 +58,7 @@ func (c *carried) give(j *sojourn.Job) error {
 }
 
 // job fills j from the row, as applications see it.
-func (l *live) job(j *sojourn.Job, s *Store) {
+func (l *live) job(j *sojourn.Job, s *core) {
 	*j = sojourn.Job{ID: l.ID, Kind: l.kind, Queue: l.queue, Key: l.key, Priority: l.priority, Weight: l.Weight, RunAt: at(l.runAt), Policy: l.Policy,
 		State: l.State, Resumed: l.Resumed, Instance: s.instance, Generation: l.generation, Epoch: l.epoch, Attempt: l.Attempt,
 		Failures: l.Failures, Crashes: l.Crashes, Purpose: l.Purpose, Kept: l.Kept, UpdatedAt: at(l.updated)}
@@ -173,7 +173,7 @@ func (t *tx) lastErrors(js *jobs) error {
 }
 
 // Find lists jobs; see driver.Store.
-func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
+func (s *reader) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, erro
 	}
 	var found []sojourn.Job
 	err := s.hub.block(ctx, &waiter{ids: f.IDs}, f.Wait, func() (bool, error) {
-		err := s.view(looking, func(t *tx) (err error) {
+		err := s.core.view(looking, func(t *tx) (err error) {
 			if found, err = t.find(f); err == nil && reportsFinal(f, found) {
 				t.readDurably()
 			}

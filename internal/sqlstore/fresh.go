@@ -32,8 +32,8 @@ func (t *tx) canHold() bool {
 	return !slices.ContainsFunc(t.pending.fresh, func(f freshRow) bool { return len(f.now.Policy.Windows) > 0 })
 }
 
-// gated reports whether one of the queues of a claim has gates.
-func (c *claims) gated(r driver.ClaimRequest) bool {
+// meetsGates reports whether one of the queues of a claim has gates.
+func (c *claims) meetsGates(r driver.ClaimRequest) bool {
 	return slices.ContainsFunc(r.Queues, func(q string) bool { return c.door(q).gated })
 }
 

@@ -36,7 +36,7 @@ type idsAsk struct {
 	owner string
 }
 
-var stepIDs = eachStep("ids", func(t *tx, ask idsAsk) (sojourn.ID, error) {
+func leaseIDs(t *tx, ask idsAsk) (sojourn.ID, error) {
 	next, err := t.num(qNextIDs, ask.size)
 	if err != nil {
 		return 0, err
@@ -46,24 +46,20 @@ var stepIDs = eachStep("ids", func(t *tx, ask idsAsk) (sojourn.ID, error) {
 	t.after = append(t.after, func() { t.s.guesses.leased(b) })
 	_, err = t.exec(qAddBlock, b.first, b.size, b.leased, b.owner)
 	return sojourn.ID(next), err
-})
+}
 
 // IDs leases a block of n ids; see driver.Store.
-func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
+func (s *enqueuer) IDs(ctx context.Context, n int) (sojourn.ID, error) {
 	if n < 1 || n > maxBlock {
 		return 0, sojourn.Invalid("n", "%d ids are out of range: 1 to %d a call", n, maxBlock)
 	}
 	ask := idsAsk{size: int64(n), owner: driver.Leaser(ctx, access.CallerOf(ctx).Owner())}
-	if s.db.Dialect().Concurrent {
+	if s.core.db.Dialect().Concurrent {
 		// In a transaction of its own: the counter's row stays locked until the commit, and all
 		// enqueues need it.
-		r := &request{step: stepIDs, in: ask}
-		if err := s.batch.alone(ctx, r); err != nil {
-			return 0, err
-		}
-		return r.out.(sojourn.ID), nil
+		return doAlone(ctx, s.core, s.idsOp, ask)
 	}
-	return do[sojourn.ID](ctx, s, classClaim, stepIDs, 1, ask)
+	return do(ctx, s.core, s.idsOp, 1, ask)
 }
 
 // nextID is the first id that was never allocated.

@@ -23,7 +23,7 @@ func scanResponse(r sqldb.Row) sojourn.Response {
 }
 
 // Inbox lists responses; see driver.Store.
-func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
+func (s *reader) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Res
 		codes = append(codes, int64(code))
 	}
 	var out []sojourn.Response
-	err := s.view(ctx, func(t *tx) error {
+	err := s.core.view(ctx, func(t *tx) error {
 		if out = nil; f.Outcomes != nil && len(f.Outcomes) == 0 {
 			return nil
 		}
@@ -146,11 +146,11 @@ func (t *tx) errorsOf(jobs map[sojourn.ID]*driver.Claimed) error {
 }
 
 // History returns the history of a job; see driver.Store.
-func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {
+func (s *reader) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
-	err = s.view(ctx, func(t *tx) error {
+	err = s.core.view(ctx, func(t *tx) error {
 		out = nil
 		last := f.After
 		return t.ofJob(id, qHistory, func(r sqldb.Row) error {
@@ -164,8 +164,8 @@ func (s *Store) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFil
 }
 
 // Log returns a job's own log; see driver.Store.
-func (s *Store) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, err error) {
-	err = s.view(ctx, func(t *tx) error {
+func (s *reader) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, err error) {
+	err = s.core.view(ctx, func(t *tx) error {
 		out = nil
 		return t.ofJob(id, qLog, func(r sqldb.Row) error {
 			out = append(out, sojourn.LogLine{At: at(r.Int(0)), Attempt: int32(r.Int(1)), Level: r.Text(2), Text: r.Text(3), Dropped: r.Int(4)})

@@ -10,7 +10,7 @@ import (
 
 // jsonErrors has the refusal of each job whose args do not parse; nil if all do. Callers run it
 // before they wait for a transaction, so that no other call waits for the parser.
-func (s *Store) jsonErrors(jobs []sojourn.Job) (refused []error) {
+func (s *core) jsonErrors(jobs []sojourn.Job) (refused []error) {
 	for i := range jobs {
 		j := &jobs[i]
 		if len(j.Args) > s.cfg.MaxBytes {
@@ -113,7 +113,7 @@ func (c contentTypes) refusal(n notJSON, id sojourn.ID) error {
 	return sojourn.ValidJSON(n.field, own, n.bytes)
 }
 
-// refuseJSON refuses the calls with a body that does not parse. It runs after look, which finds the
+// refuseJSON refuses the calls with a body that does not parse. It runs after reads, which finds the
 // jobs of the responses.
 func (r *responding) refuseJSON() error {
 	if err := r.readTypes(); err != nil {
@@ -130,8 +130,8 @@ func (r *responding) refuseJSON() error {
 	return nil
 }
 
-// readTypes reads the content types that the responses need and look has not read. A key may have
-// got another job since look ran.
+// readTypes reads the content types that the responses need and reads has not read. A key may have
+// got another job since reads ran.
 func (r *responding) readTypes() error {
 	var ids sqldb.Ints
 	r.accepted(func(_ *sojourn.Response, to *target) {
@@ -148,7 +148,7 @@ func (r *responding) needTypes() (need bool) {
 	return need
 }
 
-// noteType notes the content type of a job, which look reads with its row.
+// noteType notes the content type of a job, which reads reads with its row.
 func (r *responding) noteType(row sqldb.Row, l *live) error {
 	r.types[l.ID] = row.Text(liveColumnCount)
 	return r.noteLeased(row, l)

@@ -19,7 +19,7 @@ const (
 
 // ListQueues lists a page of queues with counts; see sojourn.Store. Like Queues it counts
 // rows, so it costs time in proportion to the jobs stored.
-func (s *Store) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.QueuePage, error) {
+func (s *reader) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.QueuePage, error) {
 	if err := f.Validate(); err != nil {
 		return sojourn.QueuePage{}, err
 	}
@@ -27,7 +27,7 @@ func (s *Store) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.
 		f.Limit = 100
 	}
 	var p sojourn.QueuePage
-	err := s.view(ctx, func(t *tx) error {
+	err := s.core.view(ctx, func(t *tx) error {
 		p = sojourn.QueuePage{}
 		if err := t.pageOfQueues(access.CallerOf(ctx), f, &p); err != nil || len(p.Queues) == 0 {
 			return err

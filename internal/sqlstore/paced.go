@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
@@ -182,7 +183,7 @@ type holdAsk struct {
 	d             time.Duration
 }
 
-var stepHold = eachStep("hold", func(t *tx, ask holdAsk) (refusal, error) {
+var holdOp = eachOp("hold", groupcommit.Finish, func(t *tx, ask holdAsk) (refusal, error) {
 	q, err := t.queueRow(ask.queue)
 	if err != nil || !q.found {
 		return refusal{sojourn.NotFound("there is no queue %s", ask.queue)}, err
@@ -198,14 +199,14 @@ var stepHold = eachStep("hold", func(t *tx, ask holdAsk) (refusal, error) {
 })
 
 // HoldQueue holds a queue; see sojourn.Store.
-func (s *Store) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
+func (s *operator) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
 	if err := sojourn.ValidName("queue", queue); err != nil {
 		return err
 	}
 	if d < 0 || d > sojourn.MaxHold {
 		return sojourn.Invalid("for", "%v is out of range: up to %v; 0 ends a hold", d, sojourn.MaxHold)
 	}
-	a, err := do[refusal](ctx, s, classFinish, stepHold, 1, holdAsk{queue, sojourn.Cut(strings.TrimSpace(reason), sojourn.MaxReason), d})
+	a, err := do(ctx, s.core, holdOp, 1, holdAsk{queue, sojourn.Cut(strings.TrimSpace(reason), sojourn.MaxReason), d})
 	if err == nil {
 		err = a.err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
@@ -77,7 +78,7 @@ func (t *tx) scanQueueRow(r sqldb.Row, rows map[string]*queueRow) (err error) {
 }
 
 // queueSettings decodes stored settings. The result is shared and must not be changed.
-func (s *Store) queueSettings(text string) (q sojourn.QueueSettings, err error) {
+func (s *core) queueSettings(text string) (q sojourn.QueueSettings, err error) {
 	if text == "" {
 		return q, nil
 	}
@@ -148,8 +149,8 @@ type setQueueAsk struct {
 	settings sojourn.QueueSettings
 }
 
-// stepSetQueue reports whether the existing jobs must be reindexed.
-var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape bool, err error) {
+// setQueueOp reports whether the existing jobs must be reindexed.
+var setQueueOp = eachOp("set queue", groupcommit.Finish, func(t *tx, ask setQueueAsk) (reshape bool, err error) {
 	if err := t.seeQueue(ask.name); err != nil {
 		return false, err
 	}
@@ -189,7 +190,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 })
 
 // SetQueue stores settings; see driver.Store.
-func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
+func (s *operator) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
 	if name != sojourn.AllQueues {
 		if err := sojourn.ValidName("queue", name); err != nil {
 			return err
@@ -205,18 +206,18 @@ func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettin
 	if err := s.validThrottle(ctx, name, q.Throttle); err != nil {
 		return err
 	}
-	if _, err := rules.NextOpening(at(s.clock.estimate()), q.Windows); err != nil {
+	if _, err := rules.NextOpening(at(s.core.clock.estimate()), q.Windows); err != nil {
 		return err
 	}
-	reshape, err := do[bool](ctx, s, classFinish, stepSetQueue, 1, setQueueAsk{name, q})
+	reshape, err := do(ctx, s.core, setQueueOp, 1, setQueueAsk{name, q})
 	if err == nil && reshape {
 		err = s.reshape(ctx, name, math.MaxInt)
 	}
 	return err
 }
 
-// stepForgetQueue answers with the refusal, which was found before any write.
-var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal, error) {
+// forgetQueueOp answers with the refusal, which was found before any write.
+var forgetQueueOp = eachOp("forget queue", groupcommit.Finish, func(t *tx, name string) (refusal, error) {
 	if err := t.allWritten(); err != nil {
 		return refusal{}, err
 	}
@@ -241,11 +242,11 @@ var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal
 type refusal struct{ err error }
 
 // ForgetQueue removes an empty queue; see driver.Store.
-func (s *Store) ForgetQueue(ctx context.Context, name string) error {
+func (s *operator) ForgetQueue(ctx context.Context, name string) error {
 	if err := sojourn.ValidName("queue", name); err != nil {
 		return err
 	}
-	a, err := do[refusal](ctx, s, classFinish, stepForgetQueue, 1, name)
+	a, err := do(ctx, s.core, forgetQueueOp, 1, name)
 	if err == nil {
 		err = a.err
 	}
@@ -254,9 +255,9 @@ func (s *Store) ForgetQueue(ctx context.Context, name string) error {
 
 // Queues lists queues with counts; see driver.Store. It counts rows, so it costs time in
 // proportion to the jobs stored.
-func (s *Store) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStatus, error) {
+func (s *reader) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStatus, error) {
 	var out []sojourn.QueueStatus
-	err := s.view(ctx, func(t *tx) error {
+	err := s.core.view(ctx, func(t *tx) error {
 		out = nil
 		place, err := t.listQueues(names, &out)
 		if err != nil {

@@ -130,30 +130,43 @@ const (
 		and (state = 2 and attempt > 0 or state = 3 and resumed = 1 or state = 5 or state = 6) limit $2 /*lock*/`
 )
 
+// update is DB.Update that shifts the leases first if fn finds that the clock was set.
+func (s *operator) update(ctx context.Context, fn func(sqldb.Conn) error) error {
+	for {
+		err := s.core.db.Update(ctx, fn)
+		if !errors.Is(err, errClockStep) || ctx.Err() != nil {
+			return err
+		}
+		if err := s.rebase(ctx); err != nil {
+			return err
+		}
+	}
+}
+
 // rebase shifts the leases by the step of the clock, unless another process has done so.
-func (s *Store) rebase(ctx context.Context) error {
+func (s *operator) rebase(ctx context.Context) error {
 	s.rebasing.Lock()
 	defer s.rebasing.Unlock()
-	if !s.clock.hasStepped() {
+	if !s.core.clock.hasStepped() {
 		return nil
 	}
 	var done *tx
 	var p clockStep
 	var r sharedClock
-	err := s.db.Update(ctx, func(c sqldb.Conn) error {
-		t, err := s.newTx(c, false)
+	err := s.core.db.Update(ctx, func(c sqldb.Conn) error {
+		t, err := s.core.timed(c)
 		if err != nil {
 			return err
 		}
 		done = t
-		if err := s.recent.open(t); err != nil {
+		if err := s.core.recent.open(t); err != nil {
 			return err
 		}
 		r = sharedClock{}
 		if err := t.query(qLockClock, func(row sqldb.Row) error { r = readShared(row.Text(0)); return nil }, metaClock); err != nil {
 			return err
 		}
-		p = s.clock.pendingStep()
+		p = s.core.clock.pendingStep()
 		if us := p.remaining(r.steps); us != 0 {
 			if err := t.shift(us); err != nil {
 				return err
@@ -171,10 +184,10 @@ func (s *Store) rebase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.trusted.keep(done)
-	s.clock.rebased(p, r)
+	s.core.trusted.keep(done)
+	s.core.clock.rebased(p, r)
 	s.hub.tell(done)
-	s.leave(done.dead)
+	s.core.leave(done.dead)
 	return nil
 }
 
@@ -260,14 +273,14 @@ func (c *clock) unsaved(now int64) (sharedClock, bool) {
 
 // keepMark refreshes the mark of the shared record after leases were granted. An idle store writes
 // nothing.
-func (s *Store) keepMark(ctx context.Context, stored string, now int64) error {
+func (s *operator) keepMark(ctx context.Context, stored string, now int64) error {
 	r := readShared(stored)
-	if s.cfg.Driven || stored == "" || !s.clock.sync(r) || now-r.mark < markEvery.Microseconds() || !s.leasing.Swap(false) {
+	if s.core.cfg.Driven || stored == "" || !s.core.clock.sync(r) || now-r.mark < markEvery.Microseconds() || !s.core.leasing.Swap(false) {
 		return nil
 	}
 	r.mark = now
-	return s.db.Update(ctx, func(c sqldb.Conn) error {
-		t := &tx{Conn: c, s: s, ready: map[place]int{}, freed: map[string]int{}}
+	return s.core.db.Update(ctx, func(c sqldb.Conn) error {
+		t := s.core.newTx(c)
 		_, err := t.exec(qSwapClock, r.String(), metaClock, stored)
 		return err
 	})

@@ -241,14 +241,14 @@ func firstLine(err error) string {
 
 // validThrottle compiles a new text. A process without rules cannot compile, and may only keep the
 // stored text.
-func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
+func (s *operator) validThrottle(ctx context.Context, queue, text string) error {
 	if text == "" || text == GoThrottler {
 		return nil
 	}
-	if s.throttlers.compile != nil {
-		return s.throttlers.rule(text).err
+	if s.core.throttlers.compile != nil {
+		return s.core.throttlers.rule(text).err
 	}
-	return s.view(ctx, func(t *tx) error {
+	return s.core.view(ctx, func(t *tx) error {
 		q, err := t.queueRow(queue)
 		if err == nil && q.Throttle != text {
 			err = sojourn.Invalid("throttle", "this process cannot check a rule: open its store with the option Rules(rule.Throttlers()), or use sojourn queue set")
@@ -259,8 +259,8 @@ func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
 
 // announce stores, for each queue with a throttler in this process, the setting that makes every
 // other process need one too.
-func (s *Store) announce(ctx context.Context) error {
-	for queue, t := range s.throttlers.own {
+func (s *operator) announce(ctx context.Context) error {
+	for queue, t := range s.core.throttlers.own {
 		if t == nil {
 			return sojourn.Invalid("throttle", "the throttler of queue %.64q is nil", queue)
 		}
@@ -268,7 +268,7 @@ func (s *Store) announce(ctx context.Context) error {
 			return err
 		}
 		var q queueRow
-		if err := s.view(ctx, func(t *tx) (err error) { q, err = t.queueRow(queue); return err }); err != nil {
+		if err := s.core.view(ctx, func(t *tx) (err error) { q, err = t.queueRow(queue); return err }); err != nil {
 			return err
 		}
 		if q.Throttle != "" {

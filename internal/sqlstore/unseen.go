@@ -20,13 +20,13 @@ func (t *tx) mayBeUnseen(kind, key string) {
 // for a key without a job, or registers a key of a wait, checks again in a second transaction after
 // its commit: then at least one of two sees the other (rules:G2; one check by one of the two is not
 // enough). If the process dies between the transactions, a sweep does it.
-func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
+func (s *operator) lookAgain(ctx context.Context, keys []kindKey) {
 	if len(keys) == 0 {
 		return
 	}
 	var done *tx
-	err := s.db.Update(ctx, func(c sqldb.Conn) error {
-		t, err := s.newTx(c, false)
+	err := s.core.db.Update(ctx, func(c sqldb.Conn) error {
+		t, err := s.core.timed(c)
 		if err != nil {
 			return err
 		}

@@ -25,8 +25,8 @@ const (
 
 // Why explains what a job waits for; see sojourn.Store. It reads the same snapshot as a claim
 // and asks the same gates.
-func (s *Store) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err error) {
-	err = s.view(ctx, func(t *tx) error {
+func (s *reader) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err error) {
+	err = s.core.view(ctx, func(t *tx) error {
 		var l *live
 		err := t.query(qLook, func(r sqldb.Row) (err error) {
 			l, err = t.scanLive(r)
@@ -204,8 +204,8 @@ func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 }
 
 // WhyQueue explains the jobs in front of a queue; see sojourn.Store.
-func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
-	err = s.view(ctx, func(t *tx) error {
+func (s *reader) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
+	err = s.core.view(ctx, func(t *tx) error {
 		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
 		l := t.newLine(queue, driver.ClaimRequest{Max: 1})
 		pass, err := l.look()

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 )
 
 // present are the workers that claim from this process. An idle worker writes nothing, so only this
@@ -93,14 +94,14 @@ const (
 )
 
 // Workers lists workers; see sojourn.Store.
-func (s *Store) Workers(ctx context.Context, f sojourn.WorkerFilter) (out []sojourn.WorkerStatus, err error) {
+func (s *reader) Workers(ctx context.Context, f sojourn.WorkerFilter) (out []sojourn.WorkerStatus, err error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
-	err = s.view(ctx, func(t *tx) (err error) {
+	err = s.core.view(ctx, func(t *tx) (err error) {
 		out, err = t.workers(f)
 		return err
 	})
@@ -179,7 +180,7 @@ func (t *tx) page(known map[string]*sojourn.WorkerStatus, f sojourn.WorkerFilter
 	}, ids, sojourn.MaxFind)
 }
 
-var stepDrain = eachStep("drain worker", func(t *tx, worker string) (struct{}, error) {
+var drainOp = eachOp("drain worker", groupcommit.Finish, func(t *tx, worker string) (struct{}, error) {
 	found, err := t.workers(sojourn.WorkerFilter{Workers: []string{worker}, Limit: 1})
 	if err == nil && len(found) == 0 {
 		err = sojourn.NotFound("no worker has the id %.64q", worker)
@@ -193,11 +194,11 @@ var stepDrain = eachStep("drain worker", func(t *tx, worker string) (struct{}, e
 
 // DrainWorker gives a worker no more jobs; see sojourn.Store. Claims that wait in other
 // processes end when these poll the database again.
-func (s *Store) DrainWorker(ctx context.Context, worker string) error {
+func (s *operator) DrainWorker(ctx context.Context, worker string) error {
 	if err := sojourn.ValidName("worker", worker); err != nil {
 		return err
 	}
-	_, err := do[struct{}](ctx, s, classFinish, stepDrain, 1, worker)
+	_, err := do(ctx, s.core, drainOp, 1, worker)
 	if err == nil {
 		s.hub.wakeAll()
 	}

@@ -1,0 +1,18 @@
+package sqlstore
+
+import "sync"
+
+// operator changes what is stored on behalf of people and of time: settings, edits, retention, and
+// the sweep of overdue jobs.
+type operator struct {
+	core     *core
+	hub      *hub
+	reader   *reader
+	rebasing sync.Mutex // held while leases are shifted after a step of the clock
+}
+
+// reader answers questions about what is stored, on snapshots.
+type reader struct {
+	core *core
+	hub  *hub
+}
