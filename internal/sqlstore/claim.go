@@ -18,15 +18,6 @@ import (
 // even if no process calls Sweep.
 const sweepPerClaim = 100
 
-type claimAnswer struct {
-	jobs    []driver.Claimed
-	waits   map[sojourn.ID]int32 // Row.Waits of the jobs for which it is not 0
-	due     int64                // when the next thing is due; 0 = nothing
-	opens   int64                // when a gate opens that holds jobs back; 0 = not known
-	drained bool                 // the worker gets no more jobs
-	again   bool                 // many jobs were put off: the next transaction goes on
-}
-
 // claims are the claims of one transaction, executed one after the other.
 type claims struct {
 	*tx
@@ -422,15 +413,6 @@ func (t *claims) asksOf(r driver.ClaimRequest) (text string, known bool, err err
 	return now.text, false, nil
 }
 
-func subset(part, all []string) bool {
-	return !slices.ContainsFunc(part, func(s string) bool { return !slices.Contains(all, s) })
-}
-
-// union is sorted and without duplicates.
-func union(a, b []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
-}
-
 // reads returns the reads for all requests: the workers' newest claims, the gates and pauses of all
 // queues, and the prefetch for the first claim.
 func (c *claims) reads() []sqldb.Statement {
@@ -544,3 +526,10 @@ const (
 		where l.id in (ints($1)) order by l.id /*lock l*/`
 	qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
 )
+
+// meetsGates reports whether one of the queues of a claim has gates.
+func (c *claims) meetsGates(r driver.ClaimRequest) bool {
+	return slices.ContainsFunc(r.Queues, func(q string) bool { return c.door(q).gated })
+}
+
+var errDrained error = &sojourn.Error{Code: sojourn.CodeDrained, Index: -1, Message: "the worker was drained by an operator: it gets no jobs any more; finish what runs and end"}

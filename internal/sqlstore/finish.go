@@ -91,25 +91,6 @@ func (b *finishes) run() ([]finishAnswer, error) {
 	return answers, nil
 }
 
-// readAhead reads the rows of all leases, and the keys of steps that begin to wait.
-func (t *tx) readAhead(requests []finishAsk) error {
-	var leases []sojourn.Lease
-	for _, r := range requests {
-		for i := range r.outcomes {
-			if lease := r.outcomes[i].Lease; t.leased[lease.ID] == nil {
-				leases = append(leases, lease)
-			}
-		}
-	}
-	if err := t.readLeased(leases); err != nil {
-		return err
-	}
-	if err := t.readTypes(requests); err != nil {
-		return err
-	}
-	return t.readWaits(requests)
-}
-
 // Finish ends steps; see driver.Claimer.
 func (s *finisher) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {
 	if len(outcomes) > sojourn.MaxBatch {
@@ -351,4 +332,23 @@ func (s *finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) erro
 		return &sojourn.Error{Code: sojourn.CodeLeaseLost, Index: -1, Err: sojourn.ErrLeaseLost,
 			Message: "the lease of job " + strconv.FormatInt(int64(o.Lease.ID), 10) + " does not stand (" + f.Reason + "): roll back"}
 	})
+}
+
+// newFinishAsk parses the bytes of outcomes, before they wait for a transaction.
+func newFinishAsk(outcomes []sojourn.Outcome, c *access.Caller) finishAsk {
+	ask := finishAsk{outcomes: outcomes, caller: c}
+	for i := range outcomes {
+		o := &outcomes[i]
+		n := parse("result", o.ResultType, o.Result)
+		if n.err == nil && !n.undeclared() {
+			n = parse("checkpoint", "", o.Verdict.Checkpoint)
+		}
+		if n.err != nil || n.undeclared() {
+			if ask.notJSON == nil {
+				ask.notJSON = make([]notJSON, len(outcomes))
+			}
+			ask.notJSON[i] = n
+		}
+	}
+	return ask
 }

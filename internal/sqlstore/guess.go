@@ -27,9 +27,6 @@ type guesses struct {
 }
 
 const (
-	// guessNear is the allowed difference between the clock and its estimate: no more than the
-	// delay that is tolerated for job starts anyhow.
-	guessNear = pollEvery
 	// After a failed validation restLeast transactions read, twice as many after the next failure,
 	// and one less after each success.
 	restLeast, restMost = 8, 1024

@@ -34,28 +34,6 @@ func (t *tx) lock(q string, ids sqldb.Ints) error {
 	return t.query(q, func(sqldb.Row) error { return nil }, ids)
 }
 
-// lockReused locks the rows of keys that final jobs have left, in order, and checks that they are
-// still free.
-func (e *enqueue) lockReused(keys []kindKey) error {
-	if !e.concurrent() {
-		return nil
-	}
-	for _, k := range keys {
-		free := true
-		err := e.query(qLockKey, func(r sqldb.Row) error {
-			free = r.Int(1) == 0 && r.Int(2) <= e.now || e.ending != nil && r.Int(0) == int64(e.ending.ID)
-			return nil
-		}, k.kind, k.key)
-		if err == nil && !free {
-			err = raced("a key was taken meanwhile")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // storable is text as every database can store it: without NUL, and valid UTF-8. Keys and names
 // that are not storable are refused. In reasons, log lines and the like such bytes are replaced,
 // because they must never cause the loss of an outcome.

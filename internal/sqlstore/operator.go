@@ -10,9 +10,3 @@ type operator struct {
 	reader   *reader
 	rebasing sync.Mutex // held while leases are shifted after a step of the clock
 }
-
-// reader answers questions about what is stored, on snapshots.
-type reader struct {
-	core *core
-	hub  *hub
-}

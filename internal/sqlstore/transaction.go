@@ -147,3 +147,9 @@ func (t *tx) end() error {
 	}
 	return t.checkRelied()
 }
+
+// waits holds prefetched reads for the steps of a transaction that begin to wait.
+type waits struct {
+	keys         map[sojourn.ID][]string // keys of earlier waits, by job
+	nothingEarly map[kindKey]bool        // keys without an early response
+}

@@ -5,92 +5,15 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 )
-
-// present are the workers that claim from this process. An idle worker writes nothing, so only this
-// process knows that it is alive.
-type present struct {
-	mu      sync.Mutex // guards workers
-	workers map[string]*presence
-}
-
-// presence is a worker that has claimed.
-type presence struct {
-	asks
-	seen    int64 // µs by the store's clock: when a claim has begun or ended
-	waiting int   // claims under way that may wait
-}
-
-// maxPresent bounds the memory: 10,000 workers are some 5 MB. Other workers are read from the
-// database.
-const maxPresent = 10_000
-
-// come records the begin of a claim; the returned function records its end.
-func (p *present) come(r *driver.ClaimRequest, clock func() int64) (leave func()) {
-	now := clock()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w := p.workers[r.Worker]
-	if w == nil {
-		if len(p.workers) >= maxPresent {
-			maps.DeleteFunc(p.workers, func(_ string, w *presence) bool { return w.waiting == 0 })
-		}
-		if len(p.workers) >= maxPresent {
-			return func() {}
-		}
-		w = &presence{}
-		if p.workers == nil {
-			p.workers = map[string]*presence{}
-		}
-		p.workers[r.Worker] = w
-	}
-	w.Name, w.seen = r.Name, max(w.seen, now)
-	if !subset(r.Queues, w.Queues) || !subset(r.Kinds, w.Kinds) {
-		w.Queues, w.Kinds = union(w.Queues, r.Queues), union(w.Kinds, r.Kinds)
-	}
-	waits := 0
-	if r.Wait > 0 {
-		waits = 1
-	}
-	w.waiting += waits
-	return func() {
-		now := clock()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		w.waiting -= waits
-		w.seen = max(w.seen, now)
-	}
-}
-
-// all returns the workers that have claimed since then.
-func (p *present) all(since int64) map[string]presence {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	out := map[string]presence{}
-	for id, w := range p.workers {
-		if w.waiting > 0 || w.seen > since {
-			out[id] = *w
-		}
-	}
-	return out
-}
-
-var errDrained error = &sojourn.Error{Code: sojourn.CodeDrained, Index: -1, Message: "the worker was drained by an operator: it gets no jobs any more; finish what runs and end"}
 
 const (
 	qWorkers     = `select worker, asks, seen_us, drained from sj_worker where seen_us > $1`
 	qWorkersRun  = `select worker, count(*), sum(case when lease_until_us <= $1 then 1 else 0 end), max(lease_until_us - lease_us) from sj_live where state = 4 group by worker`
 	qRunningJobs = `select worker, id from sj_live where state = 4 and worker in (texts($1)) order by id limit $2`
-	// A worker without a row has leases by claims without a number, or waits here for its first
-	// job.
-	qDrain = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us, drained) values ($1, 0, '[]', '{}', $2, 1)
-		on conflict (worker) do update set drained = 1`
 )
 
 // Workers lists workers; see sojourn.Store.
@@ -178,29 +101,4 @@ func (t *tx) page(known map[string]*sojourn.WorkerStatus, f sojourn.WorkerFilter
 		w.Jobs = append(w.Jobs, sojourn.ID(r.Int(1)))
 		return nil
 	}, ids, sojourn.MaxFind)
-}
-
-var drainOp = eachOp("drain worker", groupcommit.Finish, func(t *tx, worker string) (struct{}, error) {
-	found, err := t.workers(sojourn.WorkerFilter{Workers: []string{worker}, Limit: 1})
-	if err == nil && len(found) == 0 {
-		err = sojourn.NotFound("no worker has the id %.64q", worker)
-	}
-	if err != nil || found[0].Drained {
-		return struct{}{}, err
-	}
-	_, err = t.exec(qDrain, worker, t.now)
-	return struct{}{}, err
-})
-
-// DrainWorker gives a worker no more jobs; see sojourn.Store. Claims that wait in other
-// processes end when these poll the database again.
-func (s *operator) DrainWorker(ctx context.Context, worker string) error {
-	if err := sojourn.ValidName("worker", worker); err != nil {
-		return err
-	}
-	_, err := do(ctx, s.core, drainOp, 1, worker)
-	if err == nil {
-		s.hub.wakeAll()
-	}
-	return err
 }

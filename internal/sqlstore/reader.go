@@ -1,0 +1,7 @@
+package sqlstore
+
+// reader answers questions about what is stored, on snapshots.
+type reader struct {
+	core *core
+	hub  *hub
+}
