@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
@@ -13,12 +12,6 @@ import (
 // Waiting jobs with a poll interval have an index of their own, by the time of the next poll step.
 // A claim that names their kind as pollable takes the due polls before it reads jobs that have not
 // begun; the limit and the windows do not matter, because the job holds its weight already.
-
-// poll is the next poll step of a job.
-type poll struct {
-	place
-	at int64
-}
 
 const (
 	qPickPoll = `select id, r1, poll_at_us, lane from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us <= $3
@@ -64,41 +57,4 @@ func (t *tx) nextPoll(r driver.ClaimRequest) (next int64, err error) {
 // mayPoll reports whether a waiting job may be polled by this claim.
 func (t *tx) mayPoll(l *live, r driver.ClaimRequest) bool {
 	return l.pollAt > 0 && l.pollAt <= t.now && slices.Contains(r.Pollable, l.kind)
-}
-
-// answeredBefore reports whether a response that came while the poll step ran ends the wait: then
-// the poll's own answer is late.
-func (t *tx) answeredBefore(l *live) (bool, error) {
-	if l.Kept == 0 || l.Purpose != sojourn.PurposePoll {
-		return false, nil
-	}
-	kept, err := t.keptOf(l.ID)
-	if err != nil {
-		return false, err
-	}
-	waits := l.Row
-	waits.State, waits.Purpose = sojourn.Awaiting, sojourn.NoPurpose
-	return rules.Match(waits, l.key, kept).Found(), nil
-}
-
-const qPollMessage = `insert into sj_message (scope, message_id, seq, at_us, digest) values ($1, $2, $3, $4, $5) on conflict (scope, message_id) do nothing`
-
-// keepAnswer records the answer of a poll step, as a taken or a late response. The effects of its
-// end on other responses are written before.
-func (t *tx) keepAnswer(was *live, o *sojourn.Outcome, late bool) error {
-	seq, err := t.num(qNextResponses, 1)
-	if err != nil {
-		return err
-	}
-	r := sojourn.Response{Source: sojourn.SourcePoll, MessageID: fmt.Sprintf("%d.%d", was.ID, was.epoch), Body: o.Result,
-		ContentType: o.ResultType}
-	if _, err := t.exec(qPollMessage, r.Source, r.MessageID, seq, t.now, []byte{}); err != nil {
-		return err
-	}
-	s := t.received(&r, seq, outApplied, was, was.ID)
-	if s.inHand, s.named = !late, true; late {
-		s.outcome = outLate
-	}
-	t.inbox.add(s)
-	return nil
 }
