@@ -391,13 +391,6 @@ func (t *claims) meet(r driver.ClaimRequest) error {
 	return err
 }
 
-// asked holds the queues and kinds that a worker has claimed in this process, and their text.
-type asked struct {
-	asks
-	text string
-	at   int64 // when it was stored
-}
-
 // asksOf returns the queues and kinds that a worker has claimed, including those of this request,
 // and whether they are stored already.
 func (t *claims) asksOf(r driver.ClaimRequest) (text string, known bool, err error) {
@@ -533,3 +526,10 @@ func (c *claims) meetsGates(r driver.ClaimRequest) bool {
 }
 
 var errDrained error = &sojourn.Error{Code: sojourn.CodeDrained, Index: -1, Message: "the worker was drained by an operator: it gets no jobs any more; finish what runs and end"}
+
+// door combines a queue's own settings with those of all queues.
+func (c *claims) door(queue string) door {
+	d, all := c.doors[queue], c.doors[sojourn.AllQueues]
+	d.paused, d.gated = d.paused || all.paused, d.gated || all.gated
+	return d
+}

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -135,10 +134,6 @@ const (
 		rows($1 bigint, $2 bigint, $3 bigint, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 bytea, $12 bytea)`
 	// qAddJob is for transactions of the application, which may continue after a conflict.
 	qAddJob = qInsertJob + ` on conflict (id) do nothing /*hit id*/`
-	// qNewKey is for a transaction that assumes that the key was never used, and fails if it was.
-	qNewKey  = `insert into sj_key (job, own, live, held_until_us, kind, key) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 text, $6 text)`
-	qTakeKey = qNewKey + ` on conflict (kind, key) do update set job = excluded.job, own = excluded.own, live = excluded.live, held_until_us = excluded.held_until_us
-		where sj_key.live = 0 /*hit job*/`
 )
 
 // write inserts the jobs planned so far.
@@ -294,17 +289,4 @@ func describe(j *sojourn.Job, policies *policyText) (d described, err error) {
 	}
 	d.policy, err = policies.of(&j.Policy)
 	return d, err
-}
-
-func jsonText(v any) (string, error) {
-	b, err := json.Marshal(v)
-	return string(b), err
-}
-
-// micros is t in microseconds, 0 for the zero time.
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
 }

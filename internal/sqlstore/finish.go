@@ -249,21 +249,6 @@ func (t *finishes) planNext(was *live, o *sojourn.Outcome, c *access.Caller) (ne
 	return next, nil, nil
 }
 
-// keysTaken reports whether a key to await belongs to another live job.
-func (t *tx) keysTaken(l *live, keys []string) (bool, error) {
-	for _, k := range keys {
-		taken := false
-		err := t.query(qKey, func(r sqldb.Row) error {
-			taken = sojourn.ID(r.Int(0)) != l.ID && (r.Int(1) != 0 || r.Int(2) > t.now)
-			return nil
-		}, l.kind, k)
-		if err != nil || taken {
-			return taken, err
-		}
-	}
-	return false, nil
-}
-
 const (
 	qLastLog = `select coalesce(max(seq), 0) from sj_log where job = $1`
 	qAddLog  = `insert into sj_log (job, seq, at_us, attempt, level, text, dropped) values ($1, $2, $3, $4, $5, $6, $7)`

@@ -5,23 +5,15 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// readWaits reads the keys of all steps that begin to wait, and which of them have no early
-// response, in one query each.
-func (t *tx) readWaits(requests []finishAsk) error {
+// readWaits reads the keys of all rows whose steps begin to wait, and which of the keys have no
+// early response, in one query each.
+func (t *tx) readWaits(begin []*live) error {
 	t.waits = waits{map[sojourn.ID][]string{}, map[kindKey]bool{}}
-	var begin []*live
 	var again sqldb.Ints
-	for _, r := range requests {
-		for i := range r.outcomes {
-			l := t.leased[r.outcomes[i].Lease.ID]
-			if l == nil || r.outcomes[i].Type != sojourn.OutcomeAwait {
-				continue
-			}
-			begin = append(begin, l)
-			t.waits.keys[l.ID] = nil
-			if l.awaited {
-				again = append(again, int64(l.ID))
-			}
+	for _, l := range begin {
+		t.waits.keys[l.ID] = nil
+		if l.awaited {
+			again = append(again, int64(l.ID))
 		}
 	}
 	if len(again) > 0 {
@@ -66,7 +58,15 @@ func (t *tx) readAhead(requests []finishAsk) error {
 	if err := t.readTypes(requests); err != nil {
 		return err
 	}
-	return t.readWaits(requests)
+	var begin []*live // rows whose steps begin to wait
+	for _, r := range requests {
+		for i := range r.outcomes {
+			if l := t.leased[r.outcomes[i].Lease.ID]; l != nil && r.outcomes[i].Type == sojourn.OutcomeAwait {
+				begin = append(begin, l)
+			}
+		}
+	}
+	return t.readWaits(begin)
 }
 
 // readTypes reads the content types that outcomes need, in one query.

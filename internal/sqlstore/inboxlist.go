@@ -120,8 +120,8 @@ func scanHistory(r sqldb.Row) sojourn.Attempt {
 const endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
 
 const (
-	// lastColumns are historyColumns of sj_final, which contains the last history row of a final
-	// job, if outcome is not ''.
+	// lastColumns are historyColumns of sj_final, which contains the last history row of a final job
+	// unless its outcome is empty.
 	lastColumns = `history, generation, attempt, step_epoch, purpose, case when step_epoch > 0 then worker else '' end, outcome, state, reason, error, by_whom,
 		began_us, finished_us`
 

@@ -129,3 +129,5 @@ func (t *tx) countQueues(place map[string]int, out []sojourn.QueueStatus) error 
 		return nil
 	})
 }
+
+const qQueues = `select name, settings, flow from sj_queue order by seq, name`

@@ -174,3 +174,6 @@ func doAlone[Q, A any](ctx context.Context, s *core, o *op[Q, A], q Q) (A, error
 	}
 	return r.a, nil
 }
+
+// refusal is an answer that may be an error.
+type refusal struct{ err error }

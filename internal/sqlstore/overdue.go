@@ -5,6 +5,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/rules"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 const qOverdue = `select id from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 order by wake_at_us, id limit $2 /*lock*/`
@@ -121,4 +122,34 @@ func (l *live) waitOver() rules.Event {
 
 func timedOut(what string) rules.Event {
 	return rules.Event{Type: rules.EventTimedOut, Reason: sojourn.ReasonTimeout, Error: "sojourn: " + what + " has timed out"}
+}
+
+// happen applies an event that does not come from an outcome, and matches after it.
+func (t *tx) happen(was *live, e rules.Event) error {
+	tr, err := rules.Decide(was.Row, e)
+	if err != nil {
+		return err
+	}
+	if err := t.feelLost(was, tr); err != nil {
+		return err
+	}
+	l, err := t.apply(was, tr, change{})
+	if err == nil && l.State == sojourn.Awaiting { // the lost poll step may have set the job's key
+		l, err = t.beginWait(l)
+	}
+	if err == nil {
+		_, err = t.match(l)
+	}
+	return err
+}
+
+// pausedFor reports whether jobs of a kind are not handed out.
+func (t *tx) pausedFor(queue, kind string) (bool, error) {
+	q, err := t.queueRow(queue)
+	if err != nil {
+		return false, err
+	}
+	all, err := t.queueRow(sojourn.AllQueues)
+	f := rules.Flow{Settings: q.QueueSettings, All: all.QueueSettings}
+	return !f.Ask(&throttle.Candidate{Kind: kind, Purpose: sojourn.PurposeDecide}).Open, err
 }

@@ -4,75 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"math"
-	"slices"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
-	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 const (
-	qQueueRows   = `select q.name, q.settings, q.flow, q.shape, q.reshape, q.max_weight from sj_queue q /*, each*/ where q.name = each($1 text)`
-	qDoors       = `select q.name, q.paused, q.gated, q.shape from sj_queue q /*, each*/ where q.name = each($1 text)`
-	qLockedQueue = `select q.name from sj_queue q where q.name = $1 /*lock q*/`
-	qFreeQueue   = `select name from sj_queue where name = $1 /*lock*/`
-	qSetQueue    = `update sj_queue set paused = $1, gated = $2, counted = $3, grouped = $4, max_weight = $5, shape = $6, reshape = $7,
+	qSetQueue = `update sj_queue set paused = $1, gated = $2, counted = $3, grouped = $4, max_weight = $5, shape = $6, reshape = $7,
 		settings = $8, flow = $9 where name = $10`
 	qForgetQueue   = `delete from sj_queue where name = $1`
 	qForgetBuckets = `delete from sj_bucket where queue = $1`
 	qQueueInUse    = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
 		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
-	qQueues = `select name, settings, flow from sj_queue order by seq, name`
 )
-
-// queueRow is a queue as it is stored. One that does not exist has the defaults.
-type queueRow struct {
-	sojourn.QueueSettings
-	found     bool
-	shape     int64 // changes with the settings that determine the order of jobs
-	reshape   int64 // progress of the reindexing: the next id; -1 = done
-	maxWeight int64
-	flow      rules.FlowState
-	text      string // the settings, as stored
-	flowText  string
-}
-
-func (t *tx) queueRow(name string) (queueRow, error) {
-	found, err := t.queueRows(sqldb.Texts{name})
-	return *found[name], err
-}
-
-// queueRows has a row for each name.
-func (t *tx) queueRows(names sqldb.Texts) (map[string]*queueRow, error) {
-	rows := missing(names)
-	return rows, t.eachBy(t.peek, qQueueRows, func(r sqldb.Row) error { return t.scanQueueRow(r, rows) }, names)
-}
-
-// missing returns empty rows for queues that were not read yet.
-func missing(names sqldb.Texts) map[string]*queueRow {
-	rows := make(map[string]*queueRow, len(names))
-	for _, name := range names {
-		rows[name] = &queueRow{reshape: -1}
-	}
-	return rows
-}
-
-func (t *tx) scanQueueRow(r sqldb.Row, rows map[string]*queueRow) (err error) {
-	q := rows[r.Text(0)]
-	if q == nil {
-		return nil // the name that was asked for cannot be stored
-	}
-	q.found, q.text, q.flowText, q.shape, q.reshape, q.maxWeight = true, r.Text(1), r.Text(2), r.Int(3), r.Int(4), r.Int(5)
-	if q.flowText != "" {
-		if err := json.Unmarshal([]byte(q.flowText), &q.flow); err != nil {
-			return err
-		}
-	}
-	q.QueueSettings, err = t.s.queueSettings(r.Text(1))
-	return err
-}
 
 // queueSettings decodes stored settings. The result is shared and must not be changed.
 func (s *core) queueSettings(text string) (q sojourn.QueueSettings, err error) {
@@ -86,59 +31,6 @@ func (s *core) queueSettings(text string) (q sojourn.QueueSettings, err error) {
 		s.settings.put(text, q)
 	}
 	return q, err
-}
-
-// door holds the columns of a queue that every claim needs.
-type door struct {
-	paused, gated bool
-	shape         int64
-}
-
-// door combines a queue's own settings with those of all queues.
-func (c *claims) door(queue string) door {
-	d, all := c.doors[queue], c.doors[sojourn.AllQueues]
-	d.paused, d.gated = d.paused || all.paused, d.gated || all.gated
-	return d
-}
-
-// owns reports whether this transaction excludes other claims from the queue until its end.
-func (t *tx) owns(queue string) bool { return !t.concurrent() || slices.Contains(t.locked, queue) }
-
-// pausedFor reports whether jobs of a kind are not handed out.
-func (t *tx) pausedFor(queue, kind string) (bool, error) {
-	q, err := t.queueRow(queue)
-	if err != nil {
-		return false, err
-	}
-	all, err := t.queueRow(sojourn.AllQueues)
-	f := rules.Flow{Settings: q.QueueSettings, All: all.QueueSettings}
-	return !f.Ask(&throttle.Candidate{Kind: kind, Purpose: sojourn.PurposeDecide}).Open, err
-}
-
-// lockQueue keeps other transactions from changing the queue, and from claiming if its gates count.
-// It waits for them in the order of the names; out of that order it does not wait, and reports
-// false if another transaction has the lock.
-func (t *tx) lockQueue(queue string) (bool, error) {
-	if t.owns(queue) {
-		return true, nil
-	}
-	q := qLockedQueue
-	if len(t.locked) > 0 && queue < slices.Max(t.locked) {
-		q = qFreeQueue
-	}
-	got := false
-	err := t.query(q, func(sqldb.Row) error { got = true; return nil }, queue)
-	if got {
-		t.locked = append(t.locked, queue)
-	}
-	return got, err
-}
-
-// seeQueue creates a queue that does not exist yet. It runs after the job's insert, for whose
-// transaction ForgetQueue waits: so either the job is seen there, or the queue is missed here.
-func (t *tx) seeQueue(name string) error {
-	_, err := t.exec(qSeeQueue, name)
-	return err
 }
 
 type setQueueAsk struct {
@@ -235,9 +127,6 @@ var forgetQueueOp = eachOp("forget queue", groupcommit.Finish, func(t *tx, name 
 	return refusal{}, err
 })
 
-// refusal is an answer that may be an error.
-type refusal struct{ err error }
-
 // ForgetQueue removes an empty queue; see driver.Store.
 func (s *operator) ForgetQueue(ctx context.Context, name string) error {
 	if err := sojourn.ValidName("queue", name); err != nil {
@@ -248,11 +137,4 @@ func (s *operator) ForgetQueue(ctx context.Context, name string) error {
 		err = a.err
 	}
 	return err
-}
-
-// asks is the stored form of the queues and kinds that a worker claims.
-type asks struct {
-	Name   string   `json:"name,omitempty"`
-	Queues []string `json:"queues"`
-	Kinds  []string `json:"kinds"`
 }

@@ -81,25 +81,6 @@ func (s *operator) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
 	return swept, nil
 }
 
-// happen applies an event that does not come from an outcome, and matches after it.
-func (t *tx) happen(was *live, e rules.Event) error {
-	tr, err := rules.Decide(was.Row, e)
-	if err != nil {
-		return err
-	}
-	if err := t.feelLost(was, tr); err != nil {
-		return err
-	}
-	l, err := t.apply(was, tr, change{})
-	if err == nil && l.State == sojourn.Awaiting { // the lost poll step may have set the job's key
-		l, err = t.beginWait(l)
-	}
-	if err == nil {
-		_, err = t.match(l)
-	}
-	return err
-}
-
 const qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
 
 // ownerOp ends leases of a dead process. Its workers are named owner.something.

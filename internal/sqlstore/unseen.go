@@ -5,15 +5,6 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// mayBeUnseen records a key under which a response and the job that waits for it may have missed
-// each other, because both are written by concurrent transactions that share no row: a response to
-// a key without a job, and a wait that registered a key.
-func (t *tx) mayBeUnseen(kind, key string) {
-	if key != "" && t.concurrent() {
-		t.unseen = append(t.unseen, kindKey{kind, key})
-	}
-}
-
 const (
 	qEarlyHolders = `select k.kind, k.key, k.job from sj_key k where k.live = 1 and (k.kind, k.key) in (rows($1 text, $2 text))
 		and exists (select 1 from sj_response r where r.kind = k.kind and r.key = k.key and r.outcome = 2 and r.job = 0)`
