@@ -28,6 +28,7 @@ type claimAnswer struct {
 // claims are the claims of one transaction, executed one after the other.
 type claims struct {
 	*tx
+	gates   *gates
 	last    map[string]lastClaim // worker → its newest claim
 	doors   map[string]door      // of the queues that they name and of all queues, if they have settings
 	idle    []idleClaim          // empty claims: the same claims after them are empty too
@@ -35,6 +36,8 @@ type claims struct {
 	emptied string               // a queue whose ready jobs were all claimed
 	ahead   *foreseen            // prefetch for the first claim; nil if there is none
 	ended   map[sojourn.ID]int32 // Row.Waits of the claimed jobs for which it is not 0
+	lines   []*gatedLine         // of the queues with gates that a claim is taking jobs from
+	opens   int64                // when a gate opens that held the claim back; 0 = not known
 }
 
 type idleClaim struct {
@@ -56,7 +59,7 @@ var stepClaim = newStep("claim", func(t *tx, requests []driver.ClaimRequest) ([]
 	for i := range in {
 		requests[i] = in[i].(driver.ClaimRequest)
 	}
-	c := &claims{tx: t}
+	c := &claims{tx: t, gates: &t.s.gates}
 	return c, c.look(requests)
 })
 
@@ -67,7 +70,7 @@ func runClaims(t *tx, requests []driver.ClaimRequest, lent bool) ([]claimAnswer,
 	defer t.release()
 	c, ok := takeLook[*claims](t)
 	if !ok {
-		c = &claims{tx: t}
+		c = &claims{tx: t, gates: &t.s.gates}
 		if err := t.readAll(c.look(requests)); err != nil {
 			return nil, err
 		}

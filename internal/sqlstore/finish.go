@@ -1,8 +1,10 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
@@ -116,9 +118,7 @@ func (t *tx) finishOne(ask *finishAsk, k int) (driver.Finished, error) {
 	if err := t.addLog(was, o.Log); err != nil {
 		return driver.Finished{}, err
 	}
-	if err := t.feelOutcome(was, o, tr); err != nil {
-		return driver.Finished{}, err
-	}
+	t.noteOutcome(was, o, tr)
 	l, err := t.apply(was, tr, change{result: o.Result, resultType: o.ResultType, verdict: o.Verdict})
 	if err != nil {
 		return driver.Finished{}, err
@@ -143,6 +143,32 @@ func (t *tx) finishOne(ask *finishAsk, k int) (driver.Finished, error) {
 		return driver.Finished{}, err
 	}
 	return driver.Finished{Status: driver.FinishApplied, State: l.State}, nil
+}
+
+// noteOutcome records what an ended step says about the other side. A released, snoozed or
+// undecodable step says nothing.
+func (t *tx) noteOutcome(was *live, o *sojourn.Outcome, tr rules.Transition) {
+	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
+		s := t.statsOf(cmp.Or(o.Queue, was.queue))
+		s.hold, s.reason = max(s.hold, min(o.Delay, sojourn.MaxHold)), "job "+strconv.FormatInt(int64(was.ID), 10)+" was told to come back later"
+		return
+	}
+	if was.Purpose == sojourn.PurposeDecide {
+		return
+	}
+	switch o.Type {
+	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeNoAnswer:
+		if tr.Reason != "" {
+			s := t.statsOf(was.queue)
+			s.failed = append(s.failed, failedStep{tr.Reason, was.began, true})
+			return
+		}
+	case sojourn.OutcomeCompleted, sojourn.OutcomeAwait, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer:
+	default:
+		return
+	}
+	s := t.statsOf(was.queue)
+	s.answered = append(s.answered, was.began)
 }
 
 // finished builds the event of an outcome for the rules.

@@ -156,7 +156,7 @@ func (k *guesses) expects(r *driver.ClaimRequest) bool {
 
 func (k *guesses) claimsOf(t *tx, r *driver.ClaimRequest, e *enqueue) *claims {
 	q := r.Queues[0]
-	c := &claims{tx: t, doors: map[string]door{q: {shape: e.rows[q].shape}}, last: map[string]lastClaim{r.Worker: {number: k.claims[r.Worker]}}}
+	c := &claims{tx: t, gates: &t.s.gates, doors: map[string]door{q: {shape: e.rows[q].shape}}, last: map[string]lastClaim{r.Worker: {number: k.claims[r.Worker]}}}
 	c.ahead = &foreseen{queue: q, lines: map[string][]candidate{}}
 	for _, kind := range r.Kinds {
 		c.ahead.lines[kind] = nil

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
@@ -18,9 +19,6 @@ func less(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.r1, b.r1), cmp.Compare(a.r2, b.r2), cmp.Compare(a.id, b.id))
 }
 
-// depth bounds how many jobs that are too heavy a claim reads past.
-const depth = 1000
-
 // TextPick selects a claim's candidates, for Dialect.Over: queue, kind, how far to read, the
 // greatest weight, the limit, and the run_at of jobs that may be heavier, see reserves. Where
 // transactions run concurrently, only the selected rows may be locked, and rows locked by others
@@ -29,14 +27,14 @@ const TextPick = `select id, r1, r2, weight from (select id, r1, r2, weight, run
 	order by r1, r2, id limit $3) c where weight <= $4 or run_at_us <= $6 order by r1, r2, id limit $5`
 
 const (
-	qReserves    = `select id from sj_live where id = $1 and run_at_us <= $2`
-	qNext        = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
-	qPickErrored = `select id, r1, r2, 0 from sj_live where queue = $1 and kind = $2 and state = 6 order by r1, r2, id limit $3 /*lock*/`
+	qReserves = `select id from sj_live where id = $1 and run_at_us <= $2`
+	qNext     = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
 )
 
 // pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit
-// and that its gates admit, then over the queues as the request says. It reads at most Max + depth
-// candidates a queue and kind, by index, however long the queue. The caller ends it with settle.
+// and that its gates admit, then over the queues as the request says. It reads at most
+// Max + scanDepth candidates a queue and kind, by index, however long the queue. The caller ends it
+// with settle.
 func (c *claims) pick(r driver.ClaimRequest) ([]candidate, error) {
 	lines := make([][]candidate, len(r.Queues))
 	c.lines = nil
@@ -50,11 +48,14 @@ func (c *claims) pick(r driver.ClaimRequest) ([]candidate, error) {
 		case d.paused:
 			continue
 		case d.gated:
-			l, err := c.gatedLine(q, r)
+			l, err := c.gates.gatedLine(c.tx, q, r)
 			if err = cmp.Or(err, l.err); err != nil {
 				return nil, err
 			}
 			c.lines = append(c.lines, l)
+			if l.opens > 0 {
+				c.opens = earliest(c.opens, l.opens)
+			}
 			if l.heavy != nil {
 				lines[i] = append(lines[i], *l.heavy)
 			}
@@ -84,6 +85,19 @@ func (c *claims) pick(r driver.ClaimRequest) ([]candidate, error) {
 	return chosen, nil
 }
 
+// settle ends the work of pick: it tells the gates of its queues which jobs have started. A job
+// outside its windows has not.
+func (c *claims) settle(started []*live) error {
+	lines := c.lines
+	c.lines = nil
+	for _, l := range lines {
+		if err := l.settle(started); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // line is the head of a queue without gates, for the kinds that this worker handles.
 func (c *claims) line(queue string, r driver.ClaimRequest) ([]candidate, error) {
 	var line []candidate
@@ -94,7 +108,7 @@ func (c *claims) line(queue string, r driver.ClaimRequest) ([]candidate, error) 
 	for _, kind := range r.Kinds {
 		if first, ok := c.foreseenLine(queue, kind); ok {
 			line = append(line, first...) // a copy, which is sorted and cut
-		} else if err := c.query(TextPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max, reserveBefore(c.now, r)); err != nil {
+		} else if err := c.query(TextPick, add, queue, kind, r.Max+scanDepth, r.Capacity, r.Max, reserveBefore(c.now, r)); err != nil {
 			return nil, err
 		}
 		line = c.freshLine(line, queue, kind, r)
@@ -147,7 +161,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	}
 	var line []candidate
 	if rules.Grouped(q.QueueSettings) {
-		if line, err = t.nextTurns(f.Queue, kinds, f.Limit); err != nil {
+		if line, err = t.s.gates.nextTurns(t, f.Queue, kinds, f.Limit); err != nil {
 			return nil, err
 		}
 	} else {
@@ -260,4 +274,34 @@ func choose(lines [][]candidate, r driver.ClaimRequest, reserves func(driver.Cla
 		}
 	}
 	return out, nil
+}
+
+// putOffRounds bounds how often one transaction searches behind the jobs that it puts off for jobs
+// whose windows are open.
+const putOffRounds = 10
+
+// putOffFront puts off the next jobs in line, besides those that the claim has picked: the jobs of
+// a kind mostly have the same windows.
+func (c *claims) putOffFront(r driver.ClaimRequest) error {
+	r.Max, r.Capacity = max(r.Max, 100), math.MaxInt64
+	picked, err := c.pick(r)
+	if err != nil {
+		return err
+	}
+	ids := make(sqldb.Ints, len(picked))
+	for i, p := range picked {
+		ids[i] = p.id
+	}
+	found, err := c.load(ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if l := found[sojourn.ID(id)]; l != nil {
+			if _, err := c.putOff(l); err != nil {
+				return err
+			}
+		}
+	}
+	return c.settle(nil)
 }

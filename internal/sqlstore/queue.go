@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
@@ -166,7 +168,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 		now.shape, now.reshape = was.shape+1, 0
 		now.flow.Counting = rules.Counted(now.QueueSettings) && (was.flow.Counting || !rules.Counted(was.QueueSettings))
 	}
-	if now.maxWeight, err = t.mayHold(ask.name, now.QueueSettings); err != nil {
+	if now.maxWeight, err = mayHold(t, ask.name, now.QueueSettings); err != nil {
 		return false, err
 	}
 	text, err := jsonText(now.QueueSettings)
@@ -181,7 +183,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 		text, flow, ask.name); err != nil {
 		return false, err
 	}
-	t.after = append(t.after, func() { t.s.breakers.put(ask.name, knownBreaker{ask.settings.Breaker, t.now}) })
+	t.after = append(t.after, func() { t.s.gates.breakers.put(ask.name, knownBreaker{ask.settings.Breaker, t.now}) })
 	if !now.Paused { // waiting jobs may continue
 		t.freed[ask.name] += sojourn.MaxBatch
 	}
@@ -333,4 +335,82 @@ func (t *tx) unhandled(status func(queue string) *sojourn.QueueStatus) error {
 		q.Unhandled[r.Text(1)] = r.Int(2)
 		return nil
 	})
+}
+
+// validThrottle compiles a new text. A process without rules cannot compile, and may only keep the
+// stored text.
+func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
+	if text == "" || text == GoThrottler {
+		return nil
+	}
+	if s.gates.throttlers.compile != nil {
+		return s.gates.throttlers.rule(text).err
+	}
+	return s.view(ctx, func(t *tx) error {
+		q, err := t.queueRow(queue)
+		if err == nil && q.Throttle != text {
+			err = sojourn.Invalid("throttle", "this process cannot check a rule: open its store with the option Rules(rule.Throttlers()), or use sojourn queue set")
+		}
+		return err
+	})
+}
+
+// announce stores, for each queue with a throttler in this process, the setting that makes every
+// other process need one too.
+func (s *Store) announce(ctx context.Context) error {
+	for queue, t := range s.gates.throttlers.own {
+		if t == nil {
+			return sojourn.Invalid("throttle", "the throttler of queue %.64q is nil", queue)
+		}
+		if err := sojourn.ValidName("throttle", queue); err != nil {
+			return err
+		}
+		var q queueRow
+		if err := s.view(ctx, func(t *tx) (err error) { q, err = t.queueRow(queue); return err }); err != nil {
+			return err
+		}
+		if q.Throttle != "" {
+			continue
+		}
+		q.Throttle = GoThrottler
+		if err := s.SetQueue(ctx, queue, q.QueueSettings); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type holdAsk struct {
+	queue, reason string
+	d             time.Duration
+}
+
+var stepHold = eachStep("hold", func(t *tx, ask holdAsk) (refusal, error) {
+	q, err := t.queueRow(ask.queue)
+	if err != nil || !q.found {
+		return refusal{sojourn.NotFound("there is no queue %s", ask.queue)}, err
+	}
+	err = changePace(t, ask.queue, func(q *queueRow) {
+		q.flow.Pace = q.flow.Pace.Unhold()
+		if ask.d > 0 {
+			q.flow.Pace = q.flow.Pace.Hold(t.now+ask.d.Microseconds(), ask.reason)
+		}
+	})
+	t.freed[ask.queue] += sojourn.MaxBatch
+	return refusal{}, err
+})
+
+// HoldQueue holds a queue; see sojourn.Store.
+func (s *Store) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
+	if err := sojourn.ValidName("queue", queue); err != nil {
+		return err
+	}
+	if d < 0 || d > sojourn.MaxHold {
+		return sojourn.Invalid("for", "%v is out of range: up to %v; 0 ends a hold", d, sojourn.MaxHold)
+	}
+	a, err := do[refusal](ctx, s, classFinish, stepHold, 1, holdAsk{queue, sojourn.Cut(strings.TrimSpace(reason), sojourn.MaxReason), d})
+	if err == nil {
+		err = a.err
+	}
+	return err
 }

@@ -43,37 +43,34 @@ type Config struct {
 
 // Store is a driver.Store over any database behind the seam. Safe for concurrent use.
 type Store struct {
-	db         sqldb.DB
-	cfg        Config
-	clock      clock
-	batch      *batcher
-	ends       *batcher // see batcherFor; without Enders the same one
-	hub        hub
-	backlog    backlog
-	instance   string
-	secret     []byte
-	broken     atomic.Pointer[error] // a disk error after which nothing is accepted any more
-	rebasing   sync.Mutex            // held while leases are shifted after a step of the clock
-	leasing    atomic.Bool           // leases were granted since the shared clock was marked
-	present    present
-	asked      memo[string, asked]                 // worker → the queues and kinds that it claims, as stored
-	rendered   sync.Map                            // statement → its text on this database
-	settings   memo[string, sojourn.QueueSettings] // JSON → its value
-	policies   memo[string, sojourn.Policy]        // JSON → its value; there are as many as kinds, not as jobs
-	waits      memo[string, sojourn.Wait]          // the same for waits without keys
-	spare      spareIDs                            // for transactions of the application
-	recent     recent
-	trusted    trusted
-	guesses    guesses
-	alike      alike
-	churn      churn
-	gated      memo[string, bool]         // worker → whether its last claim met gates
-	filled     memo[string, bool]         // worker → whether its last claim was full
-	apart      atomic.Int32               // claims that run concurrently, see goesApart
-	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
-	looks      looks
-	lively     memo[string, bool] // queues with gates from which this process's last claim has started jobs
-	throttlers throttlers
+	db       sqldb.DB
+	cfg      Config
+	clock    clock
+	batch    *batcher
+	ends     *batcher // see batcherFor; without Enders the same one
+	hub      hub
+	backlog  backlog
+	instance string
+	secret   []byte
+	broken   atomic.Pointer[error] // a disk error after which nothing is accepted any more
+	rebasing sync.Mutex            // held while leases are shifted after a step of the clock
+	leasing  atomic.Bool           // leases were granted since the shared clock was marked
+	present  present
+	asked    memo[string, asked]                 // worker → the queues and kinds that it claims, as stored
+	rendered sync.Map                            // statement → its text on this database
+	settings memo[string, sojourn.QueueSettings] // JSON → its value
+	policies memo[string, sojourn.Policy]        // JSON → its value; there are as many as kinds, not as jobs
+	waits    memo[string, sojourn.Wait]          // the same for waits without keys
+	spare    spareIDs                            // for transactions of the application
+	recent   recent
+	trusted  trusted
+	guesses  guesses
+	alike    alike
+	churn    churn
+	gated    memo[string, bool] // worker → whether its last claim met gates
+	filled   memo[string, bool] // worker → whether its last claim was full
+	apart    atomic.Int32       // claims that run concurrently, see goesApart
+	gates    gates
 }
 
 // New makes a store over db, whose schema must be up to date.
@@ -102,7 +99,7 @@ func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
 	if s.cfg.Poll == 0 {
 		s.cfg.Poll = pollEvery
 	}
-	s.throttlers.own, s.throttlers.compile = cfg.Throttlers, cfg.Rules
+	s.gates.throttlers.own, s.gates.throttlers.compile = cfg.Throttlers, cfg.Rules
 	s.clock = clock{wall: cfg.Now, elapsed: cfg.Elapsed, driven: cfg.Driven, lone: cfg.LoneClock, started: cfg.Now()}
 	s.batch = newBatcher(s.cfg.Runners, s.cfg.MaxRows, s.commit)
 	s.ends = s.batch
@@ -179,17 +176,16 @@ type tx struct {
 	s *Store
 	reading
 	wrote  bool
-	silent bool             // its reads are reported to no caller
-	ready  map[place]int    // jobs that became claimable
-	freed  map[string]int   // weight that was returned, by queue
-	opens  int64            // when a gate opens that held a claim back; 0 = not known
-	reads  bool             // it is a View, which cannot write
-	flight map[flight]int64 // weight that has come into flight, see land
-	locked []string         // queues, see lockQueue
-	felt   map[string]*felt // queue → outcome statistics, see feelOutcome
-	relied map[string]int64 // queue → shape, see rely
-	due    int64            // the earliest wake_at that was written; 0 = none
-	polls  []poll           // that were written
+	silent bool                     // its reads are reported to no caller
+	ready  map[place]int            // jobs that became claimable
+	freed  map[string]int           // weight that was returned, by queue
+	reads  bool                     // it is a View, which cannot write
+	flight map[flight]int64         // weight that has come into flight, see land
+	locked []string                 // queues, see lockQueue
+	stats  map[string]*outcomeStats // queue → outcomes of its steps, which its gates have not evaluated yet
+	relied map[string]int64         // queue → shape, see rely
+	due    int64                    // the earliest wake_at that was written; 0 = none
+	polls  []poll                   // that were written
 	final  []sojourn.ID
 	after  []func()         // run after the commit
 	never  map[string]error // windows that have refused a job, see mayStart
@@ -207,7 +203,6 @@ type tx struct {
 	writer   int64                // the mark of this transaction, once it has committed; 0 = not asked for
 	dead     int                  // dead tuples that it creates in sj_live
 	altered  bool                 // it has changed a row outside of the list above
-	lines    []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places   map[string]queueRow  // queues as place has read them, since the last row was locked
 	waits    waits                // of the finishes under way
 	types    contentTypes         // of the jobs whose bytes need their content types

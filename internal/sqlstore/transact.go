@@ -119,7 +119,7 @@ func (t *tx) runGroup(group []*request) error {
 		if err := runSame(t, same); err != nil {
 			return err
 		}
-		if err := t.applyFelt(); err != nil {
+		if err := t.s.gates.applyStats(t); err != nil {
 			return err
 		}
 	}

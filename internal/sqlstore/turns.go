@@ -54,8 +54,8 @@ func (l *gatedLine) turns() error {
 }
 
 // nextTurns is the order in which groups would take their turns if all gates were open.
-func (t *tx) nextTurns(queue string, kinds []string, limit int) (line []candidate, err error) {
-	l := t.newLine(queue, driver.ClaimRequest{Kinds: kinds, Max: limit, Capacity: math.MaxInt64})
+func (g *gates) nextTurns(t *tx, queue string, kinds []string, limit int) (line []candidate, err error) {
+	l := g.newLine(t, queue, driver.ClaimRequest{Kinds: kinds, Max: limit, Capacity: math.MaxInt64})
 	if l.row, err = t.queueRow(queue); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (l *gatedLine) round() error {
 		turn = l.admit[n-1].lane
 	}
 	seen := map[string]bool{}
-	for want := l.r.Max - len(l.admit); want > 0 && len(l.asked) < depth; want = lanesPage {
+	for want := l.r.Max - len(l.admit); want > 0 && len(l.asked) < scanDepth; want = lanesPage {
 		if len(l.admit) >= l.r.Max || l.row.Limit > 0 && l.flow.Used >= l.row.Limit {
 			return nil
 		}

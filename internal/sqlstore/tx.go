@@ -48,7 +48,7 @@ func (s *Store) join(ctx context.Context, in any, fn func(t *tx) error) error {
 			if err := fn(t); err != nil {
 				return err
 			}
-			if err := t.applyFelt(); err != nil {
+			if err := s.gates.applyStats(t); err != nil {
 				return err
 			}
 			dead = t.dead

@@ -96,7 +96,7 @@ func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 
 // whyGates asks the gates about a job that a claim might take.
 func (t *tx) whyGates(w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
-	g := t.newLine(l.queue, driver.ClaimRequest{Max: 1})
+	g := t.s.gates.newLine(t, l.queue, driver.ClaimRequest{Max: 1})
 	pass, err := g.look()
 	if pass != nil {
 		defer pass.end(at(t.now))
@@ -207,7 +207,7 @@ func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
-		l := t.newLine(queue, driver.ClaimRequest{Max: 1})
+		l := t.s.gates.newLine(t, queue, driver.ClaimRequest{Max: 1})
 		pass, err := l.look()
 		if pass != nil {
 			defer pass.end(at(t.now))
