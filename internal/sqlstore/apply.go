@@ -143,27 +143,6 @@ func (t *tx) history(was, l *live, tr rules.Transition, c change) historyRow {
 	}
 }
 
-// codes of sj_response.outcome.
-var outcomeCodes = []sojourn.ResponseOutcome{"", sojourn.Applied, sojourn.Early, sojourn.Duplicate, sojourn.Late, sojourn.Stale, sojourn.Unmatched,
-	sojourn.Parked, sojourn.Discarded, sojourn.Conflicting}
-
-const (
-	outApplied   int64 = 1
-	outEarly     int64 = 2
-	outLate      int64 = 4
-	outStale     int64 = 5
-	outUnmatched int64 = 6
-	outParked    int64 = 7
-	outDiscarded int64 = 8
-	outConflict  int64 = 9
-)
-
-const (
-	qPutDown  = `update sj_response set in_hand = 0 where job in (ints($1)) and job > 0 and in_hand = 1`
-	qHandLate = `update sj_response set in_hand = 0, outcome = 4 where job in (ints($1)) and job > 0 and in_hand = 1`
-	qKeptLate = `update sj_response set outcome = 4 where job in (ints($1)) and job > 0 and outcome = 2`
-)
-
 // putDown records a transition's changes to the job's taken and attached responses.
 func (t *tx) putDown(was *live, tr rules.Transition) {
 	note := func(i int) { t.pending.hands[i] = append(t.pending.hands[i], int64(was.ID)) }

@@ -13,23 +13,15 @@ type waits struct {
 	nothingEarly map[kindKey]bool        // keys without an early response
 }
 
-// readWaits reads the keys of all steps that begin to wait, and which of them have no early
-// response, in one query each.
-func (t *tx) readWaits(requests []finishAsk) error {
+// readWaits reads the keys of all rows whose steps begin to wait, and which of the keys have no
+// early response, in one query each.
+func (t *tx) readWaits(begin []*live) error {
 	t.waits = waits{map[sojourn.ID][]string{}, map[kindKey]bool{}}
-	var begin []*live
 	var again sqldb.Ints
-	for _, r := range requests {
-		for i := range r.outcomes {
-			l := t.leased[r.outcomes[i].Lease.ID]
-			if l == nil || r.outcomes[i].Type != sojourn.OutcomeAwait {
-				continue
-			}
-			begin = append(begin, l)
-			t.waits.keys[l.ID] = nil
-			if l.awaited {
-				again = append(again, int64(l.ID))
-			}
+	for _, l := range begin {
+		t.waits.keys[l.ID] = nil
+		if l.awaited {
+			again = append(again, int64(l.ID))
 		}
 	}
 	if len(again) > 0 {

@@ -301,3 +301,6 @@ func (b *batcher) close() {
 		b.idle.Wait()
 	}
 }
+
+// refusal is an answer that may be an error.
+type refusal struct{ err error }

@@ -349,13 +349,6 @@ func (t *tx) meet(r driver.ClaimRequest) error {
 	return err
 }
 
-// asked holds the queues and kinds that a worker has claimed in this process, and their text.
-type asked struct {
-	asks
-	text string
-	at   int64 // when it was stored
-}
-
 // asksOf returns the queues and kinds that a worker has claimed, including those of this request,
 // and whether they are stored already.
 func (t *tx) asksOf(r driver.ClaimRequest) (text string, known bool, err error) {
@@ -369,15 +362,6 @@ func (t *tx) asksOf(r driver.ClaimRequest) (text string, known bool, err error) 
 	}
 	t.after = append(t.after, func() { t.s.asked.put(r.Worker, now) })
 	return now.text, false, nil
-}
-
-func subset(part, all []string) bool {
-	return !slices.ContainsFunc(part, func(s string) bool { return !slices.Contains(all, s) })
-}
-
-// union is sorted and without duplicates.
-func union(a, b []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
 // look returns the reads for all requests: the workers' newest claims, the gates and pauses of all
@@ -492,3 +476,17 @@ const (
 		where l.id in (ints($1)) order by l.id /*lock l*/`
 	qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
 )
+
+// door combines a queue's own settings with those of all queues.
+func (c *claims) door(queue string) door {
+	d, all := c.doors[queue], c.doors[sojourn.AllQueues]
+	d.paused, d.gated = d.paused || all.paused, d.gated || all.gated
+	return d
+}
+
+var errDrained error = &sojourn.Error{Code: sojourn.CodeDrained, Index: -1, Message: "the worker was drained by an operator: it gets no jobs any more; finish what runs and end"}
+
+// gated reports whether one of the queues of a claim has gates.
+func (c *claims) gated(r driver.ClaimRequest) bool {
+	return slices.ContainsFunc(r.Queues, func(q string) bool { return c.door(q).gated })
+}

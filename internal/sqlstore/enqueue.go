@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -133,10 +132,6 @@ const (
 		rows($1 bigint, $2 bigint, $3 bigint, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 bytea, $12 bytea)`
 	// qAddJob is for transactions of the application, which may continue after a conflict.
 	qAddJob = qInsertJob + ` on conflict (id) do nothing /*hit id*/`
-	// qNewKey is for a transaction that assumes that the key was never used, and fails if it was.
-	qNewKey  = `insert into sj_key (job, own, live, held_until_us, kind, key) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 text, $6 text)`
-	qTakeKey = qNewKey + ` on conflict (kind, key) do update set job = excluded.job, own = excluded.own, live = excluded.live, held_until_us = excluded.held_until_us
-		where sj_key.live = 0 /*hit job*/`
 )
 
 // write inserts the jobs planned so far.
@@ -294,15 +289,24 @@ func describe(j *sojourn.Job, policies *policyText) (d described, err error) {
 	return d, err
 }
 
-func jsonText(v any) (string, error) {
-	b, err := json.Marshal(v)
-	return string(b), err
-}
-
-// micros is t in microseconds, 0 for the zero time.
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
+// lockReused locks the rows of keys that final jobs have left, in order, and checks that they are
+// still free.
+func (e *enqueue) lockReused(keys []kindKey) error {
+	if !e.concurrent() {
+		return nil
 	}
-	return t.UnixMicro()
+	for _, k := range keys {
+		free := true
+		err := e.query(qLockKey, func(r sqldb.Row) error {
+			free = r.Int(1) == 0 && r.Int(2) <= e.now || e.ending != nil && r.Int(0) == int64(e.ending.ID)
+			return nil
+		}, k.kind, k.key)
+		if err == nil && !free {
+			err = raced("a key was taken meanwhile")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

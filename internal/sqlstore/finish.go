@@ -63,7 +63,15 @@ func (t *tx) readAhead(requests []finishAsk) error {
 	if err := t.readTypes(requests); err != nil {
 		return err
 	}
-	return t.readWaits(requests)
+	var begin []*live // rows whose steps begin to wait
+	for _, r := range requests {
+		for i := range r.outcomes {
+			if l := t.leased[r.outcomes[i].Lease.ID]; l != nil && r.outcomes[i].Type == sojourn.OutcomeAwait {
+				begin = append(begin, l)
+			}
+		}
+	}
+	return t.readWaits(begin)
 }
 
 // Finish ends steps; see driver.Claimer.
@@ -248,21 +256,6 @@ func (t *tx) planNext(was *live, o *sojourn.Outcome, c *access.Caller) (next *en
 	return next, nil, nil
 }
 
-// keysTaken reports whether a key to await belongs to another live job.
-func (t *tx) keysTaken(l *live, keys []string) (bool, error) {
-	for _, k := range keys {
-		taken := false
-		err := t.query(qKey, func(r sqldb.Row) error {
-			taken = sojourn.ID(r.Int(0)) != l.ID && (r.Int(1) != 0 || r.Int(2) > t.now)
-			return nil
-		}, l.kind, k)
-		if err != nil || taken {
-			return taken, err
-		}
-	}
-	return false, nil
-}
-
 const (
 	qLastLog = `select coalesce(max(seq), 0) from sj_log where job = $1`
 	qAddLog  = `insert into sj_log (job, seq, at_us, attempt, level, text, dropped) values ($1, $2, $3, $4, $5, $6, $7)`
@@ -303,4 +296,36 @@ func (t *tx) trimLog(id sojourn.ID, upTo int64) error {
 	}
 	_, err = t.exec(qSayDropped, dropped, int64(id), upTo+1)
 	return err
+}
+
+// newFinishAsk parses the bytes of outcomes, before they wait for a transaction.
+func newFinishAsk(outcomes []sojourn.Outcome, c *access.Caller) finishAsk {
+	ask := finishAsk{outcomes: outcomes, caller: c}
+	for i := range outcomes {
+		o := &outcomes[i]
+		n := parse("result", o.ResultType, o.Result)
+		if n.err == nil && !n.undeclared() {
+			n = parse("checkpoint", "", o.Verdict.Checkpoint)
+		}
+		if n.err != nil || n.undeclared() {
+			if ask.notJSON == nil {
+				ask.notJSON = make([]notJSON, len(outcomes))
+			}
+			ask.notJSON[i] = n
+		}
+	}
+	return ask
+}
+
+// readTypes reads the content types that outcomes need, in one query.
+func (t *tx) readTypes(requests []finishAsk) error {
+	var ids sqldb.Ints
+	for _, r := range requests {
+		for i, n := range r.notJSON {
+			if n.undeclared() {
+				ids = append(ids, int64(r.outcomes[i].Lease.ID))
+			}
+		}
+	}
+	return t.readTypesOf(ids)
 }

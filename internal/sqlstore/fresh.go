@@ -32,11 +32,6 @@ func (t *tx) canHold() bool {
 	return !slices.ContainsFunc(t.pending.fresh, func(f freshRow) bool { return len(f.now.Policy.Windows) > 0 })
 }
 
-// gated reports whether one of the queues of a claim has gates.
-func (c *claims) gated(r driver.ClaimRequest) bool {
-	return slices.ContainsFunc(r.Queues, func(q string) bool { return c.door(q).gated })
-}
-
 // release lets the next flush write all pending rows.
 func (t *tx) release() { t.holding = false }
 

@@ -355,27 +355,3 @@ func (l *gatedLine) remember(flow rules.FlowState, allowed int64) error {
 
 // scanDepth bounds how many jobs that are too heavy a claim reads past.
 const scanDepth = 1000
-
-const (
-	qPickErrored = `select id, r1, r2, 0 from sj_live where queue = $1 and kind = $2 and state = 6 order by r1, r2, id limit $3 /*lock*/`
-	qPickPoll    = `select id, r1, poll_at_us, lane from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us <= $3
-		order by poll_at_us, id limit $4 /*lock*/`
-)
-
-// duePolls lists the due poll steps of a queue, the oldest first. Each uses 1 of the worker's
-// capacity, regardless of its job's weight.
-func (t *tx) duePolls(queue string, r driver.ClaimRequest) (due []entrant, err error) {
-	for _, kind := range r.Pollable {
-		if !slices.Contains(r.Kinds, kind) {
-			continue
-		}
-		err := t.query(qPickPoll, func(row sqldb.Row) error {
-			due = append(due, entrant{candidate{row.Int(0), rules.ResumedRank, row.Int(2), 1}, kind, row.Text(3), sojourn.PurposePoll})
-			return nil
-		}, queue, kind, t.now, r.Max)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return due, nil
-}

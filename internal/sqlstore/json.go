@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -58,38 +57,6 @@ func parse(field, own string, b []byte) notJSON {
 // undeclared reports whether the content type of the job decides.
 func (n notJSON) undeclared() bool { return n.field != "" }
 
-// newFinishAsk parses the bytes of outcomes, before they wait for a transaction.
-func newFinishAsk(outcomes []sojourn.Outcome, c *access.Caller) finishAsk {
-	ask := finishAsk{outcomes: outcomes, caller: c}
-	for i := range outcomes {
-		o := &outcomes[i]
-		n := parse("result", o.ResultType, o.Result)
-		if n.err == nil && !n.undeclared() {
-			n = parse("checkpoint", "", o.Verdict.Checkpoint)
-		}
-		if n.err != nil || n.undeclared() {
-			if ask.notJSON == nil {
-				ask.notJSON = make([]notJSON, len(outcomes))
-			}
-			ask.notJSON[i] = n
-		}
-	}
-	return ask
-}
-
-// readTypes reads the content types that outcomes need, in one query.
-func (t *tx) readTypes(requests []finishAsk) error {
-	var ids sqldb.Ints
-	for _, r := range requests {
-		for i, n := range r.notJSON {
-			if n.undeclared() {
-				ids = append(ids, int64(r.outcomes[i].Lease.ID))
-			}
-		}
-	}
-	return t.readTypesOf(ids)
-}
-
 func (t *tx) readTypesOf(ids sqldb.Ints) error {
 	if len(ids) == 0 {
 		return nil
@@ -111,45 +78,4 @@ func (c contentTypes) refusal(n notJSON, id sojourn.ID) error {
 		return nil
 	}
 	return sojourn.ValidJSON(n.field, own, n.bytes)
-}
-
-// refuseJSON refuses the calls with a body that does not parse. It runs after look, which finds the
-// jobs of the responses.
-func (r *responding) refuseJSON() error {
-	if err := r.readTypes(); err != nil {
-		return err
-	}
-	for i := range r.calls {
-		c := &r.calls[i]
-		for k := range c.rs {
-			if err := r.types.refusal(c.targets[k].notJSON, c.targets[k].id); c.refused == nil && err != nil {
-				c.refused = sojourn.AtIndex(k, err)
-			}
-		}
-	}
-	return nil
-}
-
-// readTypes reads the content types that the responses need and look has not read. A key may have
-// got another job since look ran.
-func (r *responding) readTypes() error {
-	var ids sqldb.Ints
-	r.accepted(func(_ *sojourn.Response, to *target) {
-		if _, known := r.types[to.id]; !known && to.id != 0 && to.notJSON.undeclared() {
-			ids = append(ids, int64(to.id))
-		}
-	})
-	return r.readTypesOf(ids)
-}
-
-// needTypes reports whether any response depends on the content type of its job.
-func (r *responding) needTypes() (need bool) {
-	r.accepted(func(_ *sojourn.Response, to *target) { need = need || to.notJSON.undeclared() })
-	return need
-}
-
-// noteType notes the content type of a job, which look reads with its row.
-func (r *responding) noteType(row sqldb.Row, l *live) error {
-	r.types[l.ID] = row.Text(liveColumnCount)
-	return r.noteLeased(row, l)
 }

@@ -2,9 +2,6 @@ package sqlstore
 
 import (
 	"fmt"
-	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
@@ -20,7 +17,6 @@ func raced(what string) error {
 const (
 	qLockLive  = `select l.id from sj_live l where l.id in (ints($1)) order by l.id /*lock l*/`
 	qLockFinal = `select f.id from sj_final f where f.id in (ints($1)) order by f.id /*lock f*/`
-	qLockKey   = `select k.job, k.live, k.held_until_us from sj_key k where k.kind = $1 and k.key = $2 /*lock k*/`
 )
 
 func (t *tx) concurrent() bool { return t.s.db.Dialect().Concurrent }
@@ -32,85 +28,4 @@ func (t *tx) lock(q string, ids sqldb.Ints) error {
 		return nil
 	}
 	return t.query(q, func(sqldb.Row) error { return nil }, ids)
-}
-
-// lockReused locks the rows of keys that final jobs have left, in order, and checks that they are
-// still free.
-func (e *enqueue) lockReused(keys []kindKey) error {
-	if !e.concurrent() {
-		return nil
-	}
-	for _, k := range keys {
-		free := true
-		err := e.query(qLockKey, func(r sqldb.Row) error {
-			free = r.Int(1) == 0 && r.Int(2) <= e.now || e.ending != nil && r.Int(0) == int64(e.ending.ID)
-			return nil
-		}, k.kind, k.key)
-		if err == nil && !free {
-			err = raced("a key was taken meanwhile")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// storable is text as every database can store it: without NUL, and valid UTF-8. Keys and names
-// that are not storable are refused. In reasons, log lines and the like such bytes are replaced,
-// because they must never cause the loss of an outcome.
-func storable(s string) string {
-	if strings.IndexByte(s, 0) >= 0 {
-		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
-	}
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return s
-}
-
-// storableArgs replaces args in place, but not the elements of lists: these may belong to the
-// caller, who reads them concurrently.
-func storableArgs(args []any) []any {
-	for i, a := range args {
-		switch a := a.(type) {
-		case string:
-			if clean := storable(a); clean != a {
-				args[i] = clean
-			}
-		case sqldb.Texts:
-			if clean, changed := storableTexts(a); changed {
-				args[i] = clean
-			}
-		}
-	}
-	return args
-}
-
-func storableColumns(columns []sqldb.Column) []sqldb.Column {
-	for i, c := range columns {
-		switch c := c.(type) {
-		case sqldb.Texts:
-			if clean, changed := storableTexts(c); changed {
-				columns[i] = clean
-			}
-		case sqldb.Same:
-			if text, ok := c.Value.(string); ok && storable(text) != text {
-				columns[i] = sqldb.Same{Value: storable(text), N: c.N}
-			}
-		}
-	}
-	return columns
-}
-
-func storableTexts(list sqldb.Texts) (clean sqldb.Texts, changed bool) {
-	for i, text := range list {
-		if one := storable(text); one != text {
-			if !changed {
-				list, changed = slices.Clone(list), true
-			}
-			list[i] = one
-		}
-	}
-	return list, changed
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // message is the identity of a response: an id that is unique within a scope (docs/decisions/048).
@@ -70,60 +69,4 @@ func responseDigest(r *sojourn.Response) (d digest) {
 		h.Sum(sum[:0])
 	}
 	return digest(sum[:len(d)])
-}
-
-// identify finds responses that repeat a message id with other content. It refuses their calls, or
-// gives those with KeepConflict an identity of their own, before any write. It returns the number
-// of new identities.
-func (r *responding) identify() (fresh int, err error) {
-	unseen := make(map[message]digest, len(r.calls))
-	var scopes, ids sqldb.Texts // of conflicts
-	for i := range r.calls {
-		c := &r.calls[i]
-		var mine []message // new with this call, removed if the call is refused
-		for k := range c.rs {
-			if c.refused != nil {
-				break
-			}
-			to := &c.targets[k]
-			before, known := unseen[to.as]
-			if first := r.firsts[to.as]; first != nil {
-				before, known = first.digest, true
-			}
-			switch {
-			case !known:
-				unseen[to.as] = to.digest
-				if len(c.rs) > 1 {
-					mine = append(mine, to.as)
-				}
-			case before == to.digest:
-			case c.rs[k].KeepConflict:
-				to.conflict, to.as = true, to.as.conflicting(to.digest)
-				scopes, ids = append(scopes, to.as.scope), append(ids, to.as.id)
-			default:
-				c.refused = sojourn.AtIndex(k, sojourn.Conflict("the message id %.64q came before with another address or body; give each message an id of its own", c.rs[k].MessageID))
-				for _, m := range mine {
-					delete(unseen, m)
-				}
-			}
-		}
-	}
-	fresh = len(unseen)
-	if len(ids) == 0 {
-		return fresh, nil
-	}
-	return r.identifyConflicts(fresh, scopes, ids)
-}
-
-// identifyConflicts finds the conflicting responses that are stored already, and adds the others to
-// the new ones.
-func (r *responding) identifyConflicts(fresh int, scopes, ids sqldb.Texts) (int, error) {
-	err := r.readAll([]sqldb.Statement{{Text: qMessages, Rows: []sqldb.Column{scopes, ids}, Each: r.scanMessage}})
-	unseen := map[message]bool{}
-	for i := range ids {
-		if m := (message{scopes[i], ids[i]}); r.firsts[m] == nil {
-			unseen[m] = true
-		}
-	}
-	return fresh + len(unseen), err
 }

@@ -12,8 +12,6 @@ import (
 // Queues are numbered in the order of their creation, by an index on seq, so that the cost of a new
 // queue does not depend on their number. owner is the access token whose job has created the queue.
 const (
-	qSeeQueue = `insert into sj_queue (name, seq) select $1, coalesce((select max(seq) from sj_queue), 0) + 1 where 1 = 1
-		on conflict (name) do nothing`
 	qCreateQueues = `insert into sj_queue (name, seq, owner) select each($2 text), coalesce((select max(seq) from sj_queue), 0) + each($1 bigint), each($3 text)
 		/*from each*/ where 1 = 1 on conflict (name) do nothing`
 	qCreatedQueues = `select count(*) from (select 1 from sj_queue where owner = $1 and owner <> '' limit $2) a`

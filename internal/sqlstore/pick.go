@@ -11,14 +11,6 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// candidate is a job that a claim may take.
-type candidate struct{ id, r1, r2, weight int64 }
-
-// less is the order of a queue: rules.Rank, then the id.
-func less(a, b candidate) int {
-	return cmp.Or(cmp.Compare(a.r1, b.r1), cmp.Compare(a.r2, b.r2), cmp.Compare(a.id, b.id))
-}
-
 // TextPick selects a claim's candidates, for Dialect.Over: queue, kind, how far to read, the
 // greatest weight, the limit, and the run_at of jobs that may be heavier, see reserves. Where
 // transactions run concurrently, only the selected rows may be locked, and rows locked by others
@@ -26,10 +18,7 @@ func less(a, b candidate) int {
 const TextPick = `select id, r1, r2, weight from (select id, r1, r2, weight, run_at_us from sj_live where queue = $1 and kind = $2 and state = 3
 	order by r1, r2, id limit $3) c where weight <= $4 or run_at_us <= $6 order by r1, r2, id limit $5`
 
-const (
-	qReserves = `select id from sj_live where id = $1 and run_at_us <= $2`
-	qNext     = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
-)
+const qNext = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
 
 // pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit
 // and that its gates admit, then over the queues as the request says. It reads at most
@@ -186,24 +175,6 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 		ids[i] = sojourn.ID(line[i].id)
 	}
 	return ids, nil
-}
-
-// reserveBefore is the latest run_at of a ready job that a claim must not skip for its weight; 0
-// without a reserve.
-func reserveBefore(now int64, r driver.ClaimRequest) int64 {
-	if r.Reserve <= 0 {
-		return 0
-	}
-	return now - r.Reserve.Microseconds()
-}
-
-// reserves reports whether a claim must not skip a candidate that does not fit into the room left.
-func (t *tx) reserves(r driver.ClaimRequest, id int64) (yes bool, err error) {
-	if r.Reserve <= 0 {
-		return false, nil
-	}
-	err = t.query(qReserves, func(sqldb.Row) error { yes = true; return nil }, id, reserveBefore(t.now, r))
-	return yes, err
 }
 
 const qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.wake_at_us <= $1 and l.wake_at_us < 9223372036854775807 order by l.wake_at_us limit $2`

@@ -40,22 +40,10 @@ type enqueuePlan struct {
 	replaced []int              // indices whose values replace those of done[i].ID
 }
 
-type kindKey struct{ kind, key string }
-
 // knownJob is a job that was stored before: the call is repeated if it has the same digest.
 type knownJob struct {
 	digest digest
 	state  sojourn.State
-}
-
-// holder is the job that has a key: a live job, or a final one that may keep it.
-type holder struct {
-	id    sojourn.ID
-	queue string
-	live  bool
-	held  int64 // until when a final one keeps it
-	state sojourn.State
-	fresh bool // inserted by an earlier call of this transaction, and not written yet
 }
 
 const (
@@ -64,7 +52,6 @@ const (
 	qHolders = `select k.kind, k.key, k.job, k.live, k.held_until_us, coalesce(l.state, f.state, 0), coalesce(l.queue, f.queue, '') from sj_key k
 		left join sj_live l on l.id = k.job left join sj_final f on f.id = k.job /*, each*/
 		where k.kind = each($1 text) and k.key = each($2 text)`
-	qKey = `select job, live, held_until_us from sj_key where kind = $1 and key = $2`
 )
 
 // lookUp reads the stored rows of the jobs' ids, keys and queues.

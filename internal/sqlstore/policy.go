@@ -16,8 +16,8 @@ var ordinary = sojourn.Policy{MaxAttempts: 5, MaxCrashes: 3, Timeout: 24 * time.
 	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1},
 	OnLost:  sojourn.RetryLost, OnPanic: sojourn.RetryPanic, LateResponse: sojourn.AcceptLate}
 
-// storedPolicy is the text of a resolved policy: JSON without ordinary values, ” if nothing is
-// left.
+// storedPolicy is the text of a resolved policy: JSON without ordinary values, empty if nothing
+// is left.
 func storedPolicy(p sojourn.Policy) (string, error) {
 	leaveOut(&p.MaxAttempts, ordinary.MaxAttempts)
 	leaveOut(&p.MaxCrashes, ordinary.MaxCrashes)

@@ -18,7 +18,7 @@ type live struct {
 	rules.Row
 	queue, kind, key string
 	group            string
-	lane             string // see lane.go
+	lane             string // see rank.go
 	priority         int32
 	generation       int32
 	epoch            int64
@@ -331,4 +331,10 @@ func bit(b bool) int64 {
 		return 1
 	}
 	return 0
+}
+
+// poll is the next poll step of a job.
+type poll struct {
+	place
+	at int64
 }

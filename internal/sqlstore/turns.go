@@ -137,7 +137,7 @@ func (l *gatedLine) giveTurns(lanes []string) (closed bool, err error) {
 func (l *gatedLine) lanes(turn string, want int) (ready []string, more bool, err error) {
 	turn = max(turn, beforeGroups)
 	ready, err = l.readyLanes(turn, want)
-	if err != nil || len(l.row.Shares) == 0 || l.mayStart("") {
+	if err != nil || len(l.row.Shares) == 0 || l.flow.GroupOpen("") {
 		return ready, len(ready) == want, err
 	}
 	unnamed := func(lane string) bool { _, named := l.row.Shares[lane[1:]]; return !named }
@@ -148,7 +148,7 @@ func (l *gatedLine) lanes(turn string, want int) (ready []string, more bool, err
 	// groups are looked up by their names.
 	var named []string
 	for group := range l.row.Shares {
-		if l.mayStart(group) {
+		if l.flow.GroupOpen(group) {
 			named = append(named, laneGroup+group)
 		}
 	}
@@ -180,21 +180,16 @@ func (l *gatedLine) readyLanes(turn string, want int) (ready []string, err error
 func (l *gatedLine) fullGroups() sqldb.Texts {
 	full := sqldb.Texts{}
 	for group := range l.flow.Groups {
-		if !l.mayStart(group) {
+		if !l.flow.GroupOpen(group) {
 			full = append(full, laneGroup+group)
 		}
 	}
 	for group := range l.flow.GroupFullAt {
-		if l.flow.Groups[group] == 0 && !l.mayStart(group) {
+		if l.flow.Groups[group] == 0 && !l.flow.GroupOpen(group) {
 			full = append(full, laneGroup+group)
 		}
 	}
 	return full
-}
-
-// mayStart asks the gates of groups for the lightest job that counts.
-func (l *gatedLine) mayStart(group string) bool {
-	return l.flow.GroupOpen(group)
 }
 
 // heads reads the first jobs of each lane, in order: enough for all its turns.

@@ -7,15 +7,6 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// mayBeUnseen records a key under which a response and the job that waits for it may have missed
-// each other, because both are written by concurrent transactions that share no row: a response to
-// a key without a job, and a wait that registered a key.
-func (t *tx) mayBeUnseen(kind, key string) {
-	if key != "" && t.concurrent() {
-		t.unseen = append(t.unseen, kindKey{kind, key})
-	}
-}
-
 // lookAgain attaches early responses to the live jobs of their keys. A call that stores a response
 // for a key without a job, or registers a key of a wait, checks again in a second transaction after
 // its commit: then at least one of two sees the other (rules:G2; one check by one of the two is not

@@ -2,46 +2,10 @@ package sqlstore
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/rules"
 )
-
-// Waiting jobs with a poll interval have an index of their own, by the time of the next poll step.
-// A claim that names their kind as pollable takes the due polls before it reads jobs that have not
-// begun; the limit and the windows do not matter, because the job holds its weight already.
-
-// poll is the next poll step of a job.
-type poll struct {
-	place
-	at int64
-}
-
-const qNextPoll = `select poll_at_us from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us > $3 order by poll_at_us limit 1`
-
-// nextPoll returns when the next poll step is due that the claim may take; 0 if there is none. Due
-// steps that were not taken are held back by a gate or by lack of room.
-func (t *tx) nextPoll(r driver.ClaimRequest) (next int64, err error) {
-	for _, queue := range r.Queues {
-		for _, kind := range r.Pollable {
-			us, err := t.num(qNextPoll, queue, kind, t.now)
-			if err != nil {
-				return 0, err
-			}
-			if us > 0 && (next == 0 || us < next) {
-				next = us
-			}
-		}
-	}
-	return next, nil
-}
-
-// mayPoll reports whether a waiting job may be polled by this claim.
-func (t *tx) mayPoll(l *live, r driver.ClaimRequest) bool {
-	return l.pollAt > 0 && l.pollAt <= t.now && slices.Contains(r.Pollable, l.kind)
-}
 
 // answeredBefore reports whether a response that came while the poll step ran ends the wait: then
 // the poll's own answer is late.

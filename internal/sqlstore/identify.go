@@ -1,0 +1,103 @@
+package sqlstore
+
+import (
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+)
+
+// identify finds responses that repeat a message id with other content. It refuses their calls, or
+// gives those with KeepConflict an identity of their own, before any write. It returns the number
+// of new identities.
+func (r *responding) identify() (fresh int, err error) {
+	unseen := make(map[message]digest, len(r.calls))
+	var scopes, ids sqldb.Texts // of conflicts
+	for i := range r.calls {
+		c := &r.calls[i]
+		var mine []message // new with this call, removed if the call is refused
+		for k := range c.rs {
+			if c.refused != nil {
+				break
+			}
+			to := &c.targets[k]
+			before, known := unseen[to.as]
+			if first := r.firsts[to.as]; first != nil {
+				before, known = first.digest, true
+			}
+			switch {
+			case !known:
+				unseen[to.as] = to.digest
+				if len(c.rs) > 1 {
+					mine = append(mine, to.as)
+				}
+			case before == to.digest:
+			case c.rs[k].KeepConflict:
+				to.conflict, to.as = true, to.as.conflicting(to.digest)
+				scopes, ids = append(scopes, to.as.scope), append(ids, to.as.id)
+			default:
+				c.refused = sojourn.AtIndex(k, sojourn.Conflict("the message id %.64q came before with another address or body; give each message an id of its own", c.rs[k].MessageID))
+				for _, m := range mine {
+					delete(unseen, m)
+				}
+			}
+		}
+	}
+	fresh = len(unseen)
+	if len(ids) == 0 {
+		return fresh, nil
+	}
+	return r.identifyConflicts(fresh, scopes, ids)
+}
+
+// identifyConflicts finds the conflicting responses that are stored already, and adds the others to
+// the new ones.
+func (r *responding) identifyConflicts(fresh int, scopes, ids sqldb.Texts) (int, error) {
+	err := r.readAll([]sqldb.Statement{{Text: qMessages, Rows: []sqldb.Column{scopes, ids}, Each: r.scanMessage}})
+	unseen := map[message]bool{}
+	for i := range ids {
+		if m := (message{scopes[i], ids[i]}); r.firsts[m] == nil {
+			unseen[m] = true
+		}
+	}
+	return fresh + len(unseen), err
+}
+
+// refuseJSON refuses the calls with a body that does not parse. It runs after look, which finds the
+// jobs of the responses.
+func (r *responding) refuseJSON() error {
+	if err := r.readTypes(); err != nil {
+		return err
+	}
+	for i := range r.calls {
+		c := &r.calls[i]
+		for k := range c.rs {
+			if err := r.types.refusal(c.targets[k].notJSON, c.targets[k].id); c.refused == nil && err != nil {
+				c.refused = sojourn.AtIndex(k, err)
+			}
+		}
+	}
+	return nil
+}
+
+// readTypes reads the content types that the responses need and look has not read. A key may have
+// got another job since look ran.
+func (r *responding) readTypes() error {
+	var ids sqldb.Ints
+	r.accepted(func(_ *sojourn.Response, to *target) {
+		if _, known := r.types[to.id]; !known && to.id != 0 && to.notJSON.undeclared() {
+			ids = append(ids, int64(to.id))
+		}
+	})
+	return r.readTypesOf(ids)
+}
+
+// needTypes reports whether any response depends on the content type of its job.
+func (r *responding) needTypes() (need bool) {
+	r.accepted(func(_ *sojourn.Response, to *target) { need = need || to.notJSON.undeclared() })
+	return need
+}
+
+// noteType notes the content type of a job, which look reads with its row.
+func (r *responding) noteType(row sqldb.Row, l *live) error {
+	r.types[l.ID] = row.Text(liveColumnCount)
+	return r.noteLeased(row, l)
+}

@@ -1,0 +1,94 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+)
+
+// Inbox lists responses; see driver.Store.
+func (s *Store) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	var codes sqldb.Ints
+	for _, o := range f.Outcomes {
+		code := slices.Index(outcomeCodes, o)
+		if code < 1 || o == sojourn.Duplicate {
+			return nil, sojourn.Invalid("outcomes", "%.64q is not one that is stored: use applied, early, late, stale, unmatched, parked, discarded or conflict (duplicates are counted on the first)", o)
+		}
+		codes = append(codes, int64(code))
+	}
+	var out []sojourn.Response
+	err := s.view(ctx, func(t *tx) error {
+		if out = nil; f.Outcomes != nil && len(f.Outcomes) == 0 {
+			return nil
+		}
+		for _, part := range inboxParts(f, codes) {
+			q := inboxWhere(f, part)
+			q.args = append(q.args, f.Limit)
+			text := `select ` + responseColumns + ` from sj_response` + q.clause() + fmt.Sprintf(" order by seq desc limit $%d", len(q.args))
+			if err := t.query(text, func(r sqldb.Row) error { out = append(out, scanResponse(r)); return nil }, q.args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b sojourn.Response) int { return cmp.Compare(b.Seq, a.Seq) })
+	return out[:min(len(out), f.Limit)], err
+}
+
+// inboxParts splits outcomes that have an index into one query each: an index (outcome, seq) gives
+// the newest responses of one outcome without reading the others.
+func inboxParts(f sojourn.InboxFilter, codes sqldb.Ints) []sqldb.Ints {
+	lying := !slices.ContainsFunc(codes, func(code int64) bool { return code <= outEarly })
+	if len(codes) == 0 || !lying || f.Job > 0 || f.Kind != "" && f.Key != "" {
+		return []sqldb.Ints{codes}
+	}
+	var parts []sqldb.Ints
+	for _, code := range slices.Compact(slices.Sorted(slices.Values(codes))) {
+		parts = append(parts, sqldb.Ints{code})
+	}
+	return parts
+}
+
+// seqsOfKey selects the responses of a kind and a key: early ones without a job, those in the
+// inbox, and those of the jobs that have or had the key.
+const seqsOfKey = `seq in (select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0
+	union all select seq from sj_response where kind = $1 and key = $2 and outcome > 2
+	union all select r.seq from sj_response r where r.job > 0 and r.kind = $1 and r.key = $2 and r.job in
+	(select job from sj_key where kind = $1 and key = $2 union select job from sj_key_past where kind = $1 and key = $2))`
+
+func inboxWhere(f sojourn.InboxFilter, codes sqldb.Ints) (q where) {
+	if f.Kind != "" && f.Key != "" {
+		q.args, q.conds = []any{f.Kind, f.Key}, []string{seqsOfKey}
+	} else if f.Kind != "" {
+		q.add("kind = %s", f.Kind)
+	} else if f.Key != "" {
+		q.add("key = %s", f.Key)
+	}
+	switch {
+	case len(codes) == 1 && codes[0] > outEarly:
+		q.add("outcome > 2 and outcome = %s", codes[0])
+	case len(codes) > 0:
+		q.add("outcome in (ints(%s))", codes)
+	}
+	if f.Source != "" {
+		q.add("source = %s", f.Source)
+	}
+	if f.Job > 0 {
+		q.add("job > 0 and job = %s", int64(f.Job))
+	}
+	if before, _ := strconv.ParseInt(f.After, 10, 64); before > 0 { // Validate has refused other cursors
+		q.add("seq < %s", before)
+	}
+	return q
+}

@@ -1,0 +1,89 @@
+package sqlstore
+
+import (
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/rules"
+)
+
+// A live job has a lane if its queue counts the weight in flight. The lane tells how the job
+// counts, and lets claims find the first job of each group. Two partial indexes hold the lanes, so
+// that jobs of other queues pay nothing.
+const (
+	laneNone     = ""  // the queue counts nothing
+	lanePlain    = "-" // counts; the queue has no groups
+	laneCritical = "0" // weighs nothing, so that no limit holds it back
+	laneGroup    = ":" // with the group appended: counts, and takes turns with other groups
+	beforeGroups = "9" // between laneCritical and the first group
+	afterGroups  = ";" // after the last one
+)
+
+// laneOf returns the lane of a job of weight w. A job in flight stays in the lane from which it was
+// claimed.
+func laneOf(q sojourn.QueueSettings, group string, w int32) string {
+	switch {
+	case !rules.Counted(q):
+		return laneNone
+	case w == 0:
+		return laneCritical
+	case rules.Grouped(q):
+		return laneGroup + group
+	}
+	return lanePlain
+}
+
+// shape is the part of a queue's settings that determines the order of its jobs.
+type shape struct {
+	order            sojourn.Order
+	bucket, ageStep  time.Duration
+	counted, grouped bool
+}
+
+func shapeOf(q sojourn.QueueSettings) shape {
+	s := shape{q.Order, q.Bucket, q.AgeStep, rules.Counted(q), rules.Grouped(q)}
+	if s.order == "" {
+		s.order = sojourn.OrderPriority
+	}
+	if s.order == sojourn.OrderTime && s.bucket == 0 {
+		s.bucket = sojourn.DefaultBucket
+	}
+	return s
+}
+
+// put sets a row's rank and lane by the queue's settings, and reports whether either has changed.
+func (l *live) put(q sojourn.QueueSettings) bool {
+	r1, r2, lane := l.r1, l.r2, l.lane
+	l.r1, l.r2 = rules.Rank(q, l.priority, at(l.runAt), l.Resumed)
+	l.lane = laneOf(q, l.group, l.Weight)
+	return r1 != l.r1 || r2 != l.r2 || lane != l.lane
+}
+
+// place sets the rank of a row that is ordered again: after a retry, an edit, a response. The
+// settings are read after the row was locked. So either they are the newest, or the reindexing
+// after a later change finds this row.
+func (t *tx) place(was, l *live) error {
+	if l.Resumed {
+		l.r1, l.r2 = rules.Rank(sojourn.QueueSettings{}, l.priority, at(l.runAt), true)
+		return nil
+	}
+	same := was.r1 != rules.ResumedRank && l.queue == was.queue && l.priority == was.priority && l.runAt == was.runAt &&
+		l.Weight == was.Weight && l.group == was.group
+	waits := l.State == sojourn.Ready || l.State == sojourn.Scheduled || l.State == sojourn.Errored || l.State == sojourn.Blocked
+	if same || !waits {
+		return nil
+	}
+	q, ok := t.places[l.queue]
+	if !ok {
+		var err error
+		if q, err = t.queueRow(l.queue); err != nil {
+			return err
+		}
+		if t.places == nil {
+			t.places = map[string]queueRow{}
+		}
+		t.places[l.queue] = q
+	}
+	l.put(q.QueueSettings)
+	return nil
+}
