@@ -20,49 +20,21 @@ import (
 // first groups in turn, then continues at the cursor. So each ready job is asked about after a
 // bounded number of claims, however many before it are refused.
 const (
-	lookAhead = depth                               // jobs asked about in one claim, half of them the first of their groups
-	laneTurn  = 10                                  // jobs of one group before the next group has its turn
-	lanePage  = 50                                  // jobs of a group read at a time
-	lanesPage = 100                                 // groups read at a time
-	laneReads = 50                                  // groups that one claim reads into: each costs two queries
-	askAgain  = int64(time.Second / 1000)           // µs after which a refusal is asked about again: a rule may depend on the time
-	goOn      = int64(pollEvery / time.Microsecond) // µs after which a claim that did not reach the end continues
+	lookAhead = scanDepth                 // jobs asked about in one claim, half of them the first of their groups
+	laneTurn  = 10                        // jobs of one group before the next group has its turn
+	lanePage  = 50                        // jobs of a group read at a time
+	lanesPage = 100                       // groups read at a time
+	laneReads = 50                        // groups that one claim reads into: each costs two queries
+	askAgain  = int64(time.Second / 1000) // µs after which a refusal is asked about again: a rule may depend on the time
+	goOn      = int64(100_000)            // µs after which a claim that did not reach the end continues
 )
-
-// look is the cursor of a claim in a queue with a throttler. It lives in this process only.
-type look struct {
-	heads string               // the last group whose first job was asked about
-	deep  string               // the last group that was read into
-	at    map[string]candidate // positions in groups that it did not read to the end
-}
-
-// looks are the cursors of all queues. Safe for concurrent use.
-type looks struct {
-	mu sync.Mutex
-	of map[string]look
-}
-
-func (k *looks) get(queue string) look {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.of[queue]
-}
-
-func (k *looks) set(queue string, l look) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.of == nil {
-		k.of = map[string]look{}
-	}
-	k.of[queue] = l
-}
 
 // throttle makes the flow ask the queue's throttler, if it has one. The caller ends the pass.
 func (l *gatedLine) throttle() (*pass, error) {
 	if l.row.Throttle == "" {
 		return nil, nil
 	}
-	p := l.s.throttlers.begin(l.queue, l.row.Throttle)
+	p := l.gates.throttlers.begin(l.queue, l.row.Throttle)
 	l.pass = p
 	l.known = map[int64]*throttle.Candidate{}
 	flight, err := l.inTheAir(l.queue)
@@ -157,26 +129,14 @@ func readTagsMeta(tags, meta string, c *throttle.Candidate) error {
 	return json.Unmarshal([]byte(meta), &c.Meta)
 }
 
-// laneLook is one group in a claim.
-type laneLook struct {
-	lane  string
-	list  []entrant
-	last  candidate // the last job that was read
-	asked candidate // the last job that was asked about
-	more  bool      // there may be more jobs behind list
-
-	jumped bool      // to the cursor of the last claim,
-	first  candidate // from here; none once it has come back
-}
-
 // ahead asks about jobs of a queue with a throttler until the claim is full, its questions are used
 // up, or no job is left.
 func (l *gatedLine) ahead() error {
-	was := l.s.looks.get(l.queue)
-	now := look{heads: was.heads, deep: was.deep, at: map[string]candidate{}}
+	was := l.gates.cursors.get(l.queue)
+	now := scanCursor{heads: was.heads, deep: was.deep, at: map[string]candidate{}}
 	hot, cold, err := l.askHeads(was, &now)
 	for err == nil && len(hot) > 0 && l.goesOn(lookAhead) { // one job of each group a turn, as long as the group's jobs start
-		var next []*laneLook
+		var next []*groupScan
 		for _, w := range hot {
 			g, some, failed := l.askNext(w, was)
 			if failed != nil {
@@ -194,7 +154,7 @@ func (l *gatedLine) ahead() error {
 	if err == nil {
 		err = l.goInto(cold, was, &now)
 	}
-	l.s.looks.set(l.queue, now)
+	l.gates.cursors.set(l.queue, now)
 	return err
 }
 
@@ -206,7 +166,7 @@ func (l *gatedLine) goesOn(questions int) bool {
 // askHeads asks about the first job of each group: first of the groups whose turn it is, then of
 // the groups that the last claim did not reach. hot are the groups of which a job starts, cold
 // those of which the throttler refused one.
-func (l *gatedLine) askHeads(was look, now *look) (hot, cold []*laneLook, err error) {
+func (l *gatedLine) askHeads(was scanCursor, now *scanCursor) (hot, cold []*groupScan, err error) {
 	from, seen := l.row.flow.Turn, map[string]bool{}
 	for page := 0; l.goesOn(lookAhead / 2); page++ {
 		if page == 1 && was.heads != "" {
@@ -223,7 +183,7 @@ func (l *gatedLine) askHeads(was look, now *look) (hot, cold []*laneLook, err er
 		if len(lanes) == 0 {
 			break
 		}
-		work, err := l.laneLooks(lanes)
+		work, err := l.groupScans(lanes)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -260,12 +220,12 @@ func (l *gatedLine) goesInto() bool { return l.goesOn(lookAhead) && l.reads < la
 
 // goInto asks about further jobs of groups whose first job was refused, beginning after the group
 // at which the last claim stopped.
-func (l *gatedLine) goInto(cold []*laneLook, was look, now *look) error {
-	slices.SortFunc(cold, func(a, b *laneLook) int { return cmp.Compare(a.lane, b.lane) })
-	at, _ := slices.BinarySearchFunc(cold, was.deep+"\x00", func(w *laneLook, lane string) int { return cmp.Compare(w.lane, lane) })
+func (l *gatedLine) goInto(cold []*groupScan, was scanCursor, now *scanCursor) error {
+	slices.SortFunc(cold, func(a, b *groupScan) int { return cmp.Compare(a.lane, b.lane) })
+	at, _ := slices.BinarySearchFunc(cold, was.deep+"\x00", func(w *groupScan, lane string) int { return cmp.Compare(w.lane, lane) })
 	cold = slices.Concat(cold[at:], cold[:at])
 	for len(cold) > 0 {
-		var next []*laneLook
+		var next []*groupScan
 		for _, w := range cold {
 			if at, ok := was.at[w.lane]; ok && !l.goesInto() && less(at, w.asked) > 0 {
 				now.at[w.lane] = at // not reached: the cursor stays
@@ -298,36 +258,8 @@ func (l *gatedLine) goInto(cold []*laneLook, was look, now *look) error {
 	return nil
 }
 
-// laneLooks reads the first jobs of groups.
-func (l *gatedLine) laneLooks(lanes []string) ([]*laneLook, error) {
-	heads, err := l.heads(lanes)
-	if err != nil {
-		return nil, err
-	}
-	var all []entrant
-	work := make([]*laneLook, 0, len(lanes))
-	for _, lane := range lanes {
-		list := heads[lane]
-		if len(list) == 0 {
-			continue
-		}
-		w := &laneLook{lane: lane, list: list, last: list[len(list)-1].candidate, more: true}
-		last := map[string]candidate{} // each kind was read up to its own position: continue behind the lowest of them
-		for _, e := range list {
-			last[e.kind] = e.candidate
-		}
-		for _, c := range last {
-			if less(c, w.last) < 0 {
-				w.last = c
-			}
-		}
-		work, all = append(work, w), append(all, list...)
-	}
-	return work, l.describe(all)
-}
-
 // askNext asks about the next job of a group; some is false if there is none.
-func (l *gatedLine) askNext(w *laneLook, was look) (g sojourn.Gate, some bool, err error) {
+func (l *gatedLine) askNext(w *groupScan, was scanCursor) (g sojourn.Gate, some bool, err error) {
 	if len(w.list) == 0 {
 		if err := l.readOn(w, was); err != nil || len(w.list) == 0 {
 			return g, false, err
@@ -343,7 +275,7 @@ func (l *gatedLine) askNext(w *laneLook, was look) (g sojourn.Gate, some bool, e
 }
 
 // readOn reads the next jobs of a group, the second time from the cursor of the last claim.
-func (l *gatedLine) readOn(w *laneLook, was look) error {
+func (l *gatedLine) readOn(w *groupScan, was scanCursor) error {
 	if at, ok := was.at[w.lane]; ok && !w.jumped && less(at, w.last) > 0 {
 		w.first, w.last, w.jumped = w.last, at, true
 	}
@@ -426,10 +358,78 @@ func (l *gatedLine) trouble(was sojourn.Trouble) sojourn.Trouble {
 	if l.pass == nil {
 		return was
 	}
-	failures := l.s.throttlers.failures(l.queue, l.pass.failed)
+	failures := l.gates.throttlers.failures(l.queue, l.pass.failed)
 	if failures == 0 || l.pass.last == nil || at(l.now).Sub(was.At).Abs() < troubleEvery {
 		return was
 	}
-	l.after = append(l.after, func() { l.s.throttlers.failures(l.queue, -failures) })
+	l.after = append(l.after, func() { l.gates.throttlers.failures(l.queue, -failures) })
 	return sojourn.Trouble{Count: was.Count + failures, Text: cmp.Or(firstLine(l.pass.last), "error"), At: at(l.now)}
+}
+
+// groupScans reads the first jobs of groups.
+func (l *gatedLine) groupScans(lanes []string) ([]*groupScan, error) {
+	heads, err := l.heads(lanes)
+	if err != nil {
+		return nil, err
+	}
+	var all []entrant
+	work := make([]*groupScan, 0, len(lanes))
+	for _, lane := range lanes {
+		list := heads[lane]
+		if len(list) == 0 {
+			continue
+		}
+		w := &groupScan{lane: lane, list: list, last: list[len(list)-1].candidate, more: true}
+		last := map[string]candidate{} // each kind was read up to its own position: continue behind the lowest of them
+		for _, e := range list {
+			last[e.kind] = e.candidate
+		}
+		for _, c := range last {
+			if less(c, w.last) < 0 {
+				w.last = c
+			}
+		}
+		work, all = append(work, w), append(all, list...)
+	}
+	return work, l.describe(all)
+}
+
+// groupScan is one group in a claim.
+type groupScan struct {
+	lane  string
+	list  []entrant
+	last  candidate // the last job that was read
+	asked candidate // the last job that was asked about
+	more  bool      // there may be more jobs behind list
+
+	jumped bool      // to the cursor of the last claim,
+	first  candidate // from here; none once it has come back
+}
+
+// scanCursor is the cursor of a claim in a queue with a throttler. It lives in this process only.
+type scanCursor struct {
+	heads string               // the last group whose first job was asked about
+	deep  string               // the last group that was read into
+	at    map[string]candidate // positions in groups that it did not read to the end
+}
+
+// scanCursors are the cursors of all queues. Safe for concurrent use.
+type scanCursors struct {
+	mu sync.Mutex
+	of map[string]scanCursor
+}
+
+func (k *scanCursors) get(queue string) scanCursor {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.of[queue]
+}
+
+func (k *scanCursors) set(queue string, l scanCursor) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.of == nil {
+		k.of = map[string]scanCursor{}
+	}
+	k.of[queue] = l
 }

@@ -22,6 +22,9 @@ const sweepPerClaim = 100
 type claims struct {
 	*tx
 	svc        *claimer
+	gates      *gates
+	lines      []*gatedLine // of the queues with gates that a claim is taking jobs from
+	opens      int64        // when a gate opens that held the claim back; 0 = not known
 	requests   []driver.ClaimRequest
 	lent       bool                 // the requests are those of blocked claims
 	prefetched bool                 // its reads were sent in the first message
@@ -51,6 +54,7 @@ type lastClaim struct {
 type claimer struct {
 	core     *core
 	hub      *hub
+	gates    *gates
 	finisher *finisher // gives back the jobs of a caller that is gone
 	op       *op[driver.ClaimRequest, claimAnswer]
 	alike    alike
@@ -60,11 +64,11 @@ type claimer struct {
 	apart    atomic.Int32        // claims that run concurrently, see goesApart
 }
 
-func newClaimer(c *core, h *hub, f *finisher) *claimer {
-	s := &claimer{core: c, hub: h, finisher: f}
+func newClaimer(c *core, h *hub, g *gates, f *finisher) *claimer {
+	s := &claimer{core: c, hub: h, gates: g, finisher: f}
 	s.op = &op[driver.ClaimRequest, claimAnswer]{name: "claim", class: groupcommit.Claim, cached: true,
 		begin: func(t *tx, rs []driver.ClaimRequest) batch[claimAnswer] {
-			return &claims{tx: t, svc: s, requests: rs, prefetched: t.prefetching}
+			return &claims{tx: t, svc: s, gates: s.gates, requests: rs, prefetched: t.prefetching}
 		},
 		// Gates see only stored jobs, and producers should not wait for them.
 		ends: func(r driver.ClaimRequest, _ int) bool { gated, _ := s.gated.get(r.Worker); return gated }}
@@ -137,7 +141,7 @@ func (s *claimer) expects(r *driver.ClaimRequest) bool {
 // cached is a batch of one claim that finds only the jobs of its transaction.
 func (s *claimer) cached(t *tx, r driver.ClaimRequest, shape, last int64) *claims {
 	q := r.Queues[0]
-	c := &claims{tx: t, svc: s, requests: []driver.ClaimRequest{r}, prefetched: true, doors: map[string]door{q: {shape: shape}},
+	c := &claims{tx: t, svc: s, gates: s.gates, requests: []driver.ClaimRequest{r}, prefetched: true, doors: map[string]door{q: {shape: shape}},
 		last: map[string]lastClaim{r.Worker: {number: last}}}
 	c.ahead = &foreseen{queue: q, lines: map[string][]candidate{}}
 	for _, kind := range r.Kinds {
@@ -151,7 +155,7 @@ func (s *claimer) handOver(t *tx, lent []*waiter) ([]claimAnswer, error) {
 	if len(lent) == 0 {
 		return nil, nil
 	}
-	c := &claims{tx: t, svc: s, lent: true, requests: make([]driver.ClaimRequest, len(lent))}
+	c := &claims{tx: t, svc: s, gates: s.gates, lent: true, requests: make([]driver.ClaimRequest, len(lent))}
 	for i, w := range lent {
 		c.requests[i] = *w.request
 	}

@@ -60,11 +60,6 @@ type core struct {
 	guesses  guesses
 	churn    churn
 	present  present
-
-	breakers   memo[string, knownBreaker] // queue → its setting, a second old at most
-	looks      looks
-	lively     memo[string, bool] // queues with gates from which this process's last claim has started jobs
-	throttlers throttlers
 }
 
 func (s *core) sql(q string) string {

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -24,14 +25,15 @@ type finishAsk struct {
 // finisher ends steps, and writes under their leases.
 type finisher struct {
 	core     *core
+	gates    *gates
 	enqueuer *enqueuer // of the jobs that follow a completed one
 	op       *op[finishAsk, finishAnswer]
 	extendOp *op[[]sojourn.Lease, []driver.Lost]
 	saveOp   *op[[]driver.Saved, saveAnswer]
 }
 
-func newFinisher(c *core, e *enqueuer) *finisher {
-	s := &finisher{core: c, enqueuer: e}
+func newFinisher(c *core, g *gates, e *enqueuer) *finisher {
+	s := &finisher{core: c, gates: g, enqueuer: e}
 	s.op = &op[finishAsk, finishAnswer]{name: "finish", class: groupcommit.Finish, cached: true, leases: leasesOfOutcomes,
 		begin: func(t *tx, asks []finishAsk) batch[finishAnswer] { return &finishes{t, s, asks} },
 		ends:  func(_ finishAsk, rows int) bool { return rows >= c.cfg.Apart }} // small ones do not justify a sync of their own
@@ -143,9 +145,7 @@ func (t *finishes) one(ask *finishAsk, k int) (driver.Finished, error) {
 	if err := t.addLog(was, o.Log); err != nil {
 		return driver.Finished{}, err
 	}
-	if err := t.feelOutcome(was, o, tr); err != nil {
-		return driver.Finished{}, err
-	}
+	t.noteOutcome(was, o, tr)
 	l, err := t.apply(was, tr, change{result: o.Result, resultType: o.ResultType, verdict: o.Verdict})
 	if err != nil {
 		return driver.Finished{}, err
@@ -303,7 +303,7 @@ func (s *finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) erro
 		if err != nil {
 			return err
 		}
-		if err := t.applyFelt(); err != nil {
+		if err := s.gates.applyStats(t); err != nil {
 			return err
 		}
 		switch f.Status {
@@ -336,4 +336,30 @@ func newFinishAsk(outcomes []sojourn.Outcome, c *access.Caller) finishAsk {
 		}
 	}
 	return ask
+}
+
+// noteOutcome records what an ended step says about the other side. A released, snoozed or
+// undecodable step says nothing.
+func (t *tx) noteOutcome(was *live, o *sojourn.Outcome, tr rules.Transition) {
+	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
+		s := t.statsOf(cmp.Or(o.Queue, was.queue))
+		s.hold, s.reason = max(s.hold, min(o.Delay, sojourn.MaxHold)), "job "+strconv.FormatInt(int64(was.ID), 10)+" was told to come back later"
+		return
+	}
+	if was.Purpose == sojourn.PurposeDecide {
+		return
+	}
+	switch o.Type {
+	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeNoAnswer:
+		if tr.Reason != "" {
+			s := t.statsOf(was.queue)
+			s.failed = append(s.failed, failedStep{tr.Reason, was.began, true})
+			return
+		}
+	case sojourn.OutcomeCompleted, sojourn.OutcomeAwait, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer:
+	default:
+		return
+	}
+	s := t.statsOf(was.queue)
+	s.answered = append(s.answered, was.began)
 }

@@ -34,21 +34,12 @@ func (t *tx) land(was, l *live, held int32) {
 }
 
 const (
-	qLand   = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
-	qFlight = `select lane, sum(held), sum(n), sum(n * held) from (select lane, held, 0 as n from sj_flight where queue = $1
-		union all select lane, held, 1 from sj_landed where queue = $1) a group by lane`
-	qTakeLanded = `delete from sj_landed where queue = $1 and lane in (texts($2)) returning lane, held`
-	qAddUp      = `insert into sj_flight (held, queue, lane) rows($1 bigint, $2 text, $3 text)
-		on conflict (queue, lane) do update set held = sj_flight.held + excluded.held`
-	qNoFlight = `delete from sj_flight where queue = $1 and held = 0`
+	qLand = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
 )
 
 // Rows of the ledger are summed from this number on: rows of lanes in which they cancel out, as in
 // a group whose jobs have ended, and of lanes with manyOfOne of them.
-const (
-	addUpFrom = 50
-	manyOfOne = 10
-)
+const ()
 
 // leaveFlight adds the changes of the ledger so far to the write set.
 func (t *tx) leaveFlight() {
@@ -61,52 +52,4 @@ func (t *tx) leaveFlight() {
 	}
 	t.flight = nil
 	t.laterBulk(qLand, 0, "", held, queue, lane)
-}
-
-// inFlight sums the weight in flight of a queue, by group. Under the queue's lock other
-// transactions can only reduce it.
-func (t *tx) inFlight(queue string) (used int64, groups map[string]int64, err error) {
-	t.leaveFlight()
-	groups = map[string]int64{}
-	rows, worth := int64(0), sqldb.Texts{}
-	err = t.query(qFlight, func(r sqldb.Row) error {
-		lane, held, landed, net := r.Text(0), r.Int(1), r.Int(2), r.Int(3)
-		used += held
-		if landed > 0 && net == 0 || landed >= manyOfOne {
-			rows, worth = rows+landed, append(worth, lane)
-		}
-		if lane[:1] == laneGroup && held != 0 {
-			groups[lane[1:]] += held
-		}
-		return nil
-	}, queue)
-	if err == nil && rows >= addUpFrom && !t.reads && t.owns(queue) {
-		err = t.addUp(queue, worth)
-	}
-	return used, groups, err
-}
-
-// addUp moves the newer rows of some lanes into the ledger's sums, including rows that other
-// transactions have added since they were read.
-func (t *tx) addUp(queue string, lanes sqldb.Texts) error {
-	sum := map[string]int64{}
-	if err := t.query(qTakeLanded, func(r sqldb.Row) error { sum[r.Text(0)] += r.Int(1); return nil }, queue, lanes); err != nil {
-		return err
-	}
-	t.wrote = true
-	var held sqldb.Ints
-	var queues, names sqldb.Texts
-	for lane, n := range sum {
-		if n != 0 {
-			held, queues, names = append(held, n), append(queues, queue), append(names, lane)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	if err := t.bulk(qAddUp, nil, held, queues, names); err != nil {
-		return err
-	}
-	_, err := t.exec(qNoFlight, queue)
-	return err
 }

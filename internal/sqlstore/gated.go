@@ -16,6 +16,7 @@ import (
 // commit.
 type gatedLine struct {
 	*tx
+	gates *gates
 	queue string
 	r     driver.ClaimRequest
 	row   queueRow
@@ -36,6 +37,7 @@ type gatedLine struct {
 	weighty bool       // a candidate was held back for lack of weight
 	heavy   *candidate // does not fit into the worker's room, and must not be passed over
 	err     error      // of reading one candidate
+	opens   int64      // when a gate opens that holds a candidate back; 0 = not known
 }
 
 // entrant is a candidate of a gated queue.
@@ -53,71 +55,6 @@ func (e *entrant) asks() *throttle.Candidate {
 	return c
 }
 
-// newLine returns an empty gatedLine for a queue.
-func (t *tx) newLine(queue string, r driver.ClaimRequest) *gatedLine {
-	return &gatedLine{tx: t, queue: queue, r: r, asked: map[int64]bool{}, askedOf: map[string]int{}}
-}
-
-// gatedLine asks the gates. Where other transactions may claim concurrently, it first runs without
-// a lock: a claim that starts nothing must write nothing, or two idle nodes would wake each other
-// for ever. If the last claim started jobs, it locks at once, and asks only once.
-func (t *tx) gatedLine(queue string, r driver.ClaimRequest) (*gatedLine, error) {
-	starts, _ := t.s.lively.get(queue)
-	if !starts && !t.owns(queue) {
-		was := t.s.looks.get(queue)
-		l, err := t.askGates(queue, r)
-		if err != nil || len(l.admit)+len(l.moves) == 0 {
-			return l, err
-		}
-		t.s.looks.set(queue, was) // the second pass must begin at the same cursor
-	}
-	if got, err := t.lockQueue(queue); err != nil || !got { // another claim holds the lock; its commit wakes this one
-		return t.newLine(queue, r), err
-	}
-	l, err := t.askGates(queue, r)
-	if err == nil {
-		t.s.lively.put(queue, len(l.admit)+len(l.moves) > 0)
-	}
-	return l, err
-}
-
-func (t *tx) askGates(queue string, r driver.ClaimRequest) (*gatedLine, error) {
-	l := t.newLine(queue, r)
-	if err := l.snapshot(); err != nil || l.flow.Settings.Paused || l.flow.All.Paused {
-		return l, err
-	}
-	pass, err := l.throttle()
-	if pass != nil {
-		defer pass.end(at(t.now))
-	}
-	if err != nil {
-		return l, err
-	}
-	g, full := l.flow.Closed(), l.row.Limit > 0 && (l.flow.Used >= l.row.Limit || l.flow.State.Counting)
-	apart := !g.Open || full || rules.Grouped(l.row.QueueSettings) || l.flow.HeadFirst() // else these jobs are at the head of the line anyhow
-	going, err := l.going(apart)
-	if err != nil {
-		return l, err
-	}
-	if apart {
-		l.askInOrder(going)
-		going = nil
-	}
-	if !g.Open { // no new job of the queue starts
-		if !g.Until.IsZero() {
-			l.opens = earliest(l.opens, g.Until.UnixMicro())
-		}
-		return l, nil
-	}
-	if h := l.head; l.flow.HeadFirst() && slices.Contains(r.Kinds, h.kind) {
-		l.ask(&h)
-	}
-	if rules.Grouped(l.row.QueueSettings) {
-		return l, l.turns()
-	}
-	return l, l.front(going, full)
-}
-
 const qHead = `select r1, r2, weight, kind, lane from sj_live where id = $1 and queue = $2 and state = 3 and resumed = 0`
 
 // snapshot reads the data of the gates.
@@ -131,7 +68,7 @@ func (l *gatedLine) snapshot() (err error) {
 	if err := l.readBuckets(); err != nil || !rules.Counted(l.row.QueueSettings) {
 		return err
 	}
-	if l.flow.Used, l.flow.Groups, err = l.inFlight(l.queue); err != nil {
+	if l.flow.Used, l.flow.Groups, err = inFlight(l.tx, l.queue); err != nil {
 		return err
 	}
 	if head := l.flow.State.Head; head > 0 {
@@ -245,10 +182,10 @@ func (l *gatedLine) ask(e *entrant) sojourn.Gate {
 }
 
 // front admits the first jobs in order of a queue without groups, merged with those in all. It
-// skips jobs that are too heavy, but no further than depth. Jobs without weight have a lane of
+// skips jobs that are too heavy, but no further than scanDepth. Jobs without weight have a lane of
 // their own, so that a full limit does not hide them.
 func (l *gatedLine) front(all []entrant, full bool) error {
-	for _, far := range []int{l.r.Max, l.r.Max + depth} {
+	for _, far := range []int{l.r.Max, l.r.Max + scanDepth} {
 		if full || len(l.admit) >= l.r.Max || far > l.r.Max && !l.refused {
 			break
 		}
@@ -309,19 +246,6 @@ func (l *gatedLine) close(chosen []candidate) ([]candidate, error) {
 	return chosen, l.doMoves()
 }
 
-// settle ends the work of pick: it tells the gates of its queues which jobs have started. A job
-// outside its windows has not.
-func (t *tx) settle(started []*live) error {
-	lines := t.lines
-	t.lines = nil
-	for _, l := range lines {
-		if err := l.settle(started); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // settle stores the state of the gates.
 func (l *gatedLine) settle(rows []*live) error {
 	last := -1
@@ -360,3 +284,74 @@ func (l *gatedLine) remember(flow rules.FlowState, allowed int64) error {
 	_, err = l.exec(qSetFlow, text, allowed, row.mustAsk(), l.queue, l.row.flowText)
 	return err
 }
+
+// askGates asks the gates about the candidates of the queue.
+func (l *gatedLine) askGates() error {
+	if err := l.snapshot(); err != nil || l.flow.Settings.Paused || l.flow.All.Paused {
+		return err
+	}
+	pass, err := l.throttle()
+	if pass != nil {
+		defer pass.end(at(l.now))
+	}
+	if err != nil {
+		return err
+	}
+	g, full := l.flow.Closed(), l.row.Limit > 0 && (l.flow.Used >= l.row.Limit || l.flow.State.Counting)
+	apart := !g.Open || full || rules.Grouped(l.row.QueueSettings) || l.flow.HeadFirst() // else these jobs are at the head of the line anyhow
+	going, err := l.going(apart)
+	if err != nil {
+		return err
+	}
+	if apart {
+		l.askInOrder(going)
+		going = nil
+	}
+	if !g.Open { // no new job of the queue starts
+		if !g.Until.IsZero() {
+			l.opensBy(g.Until.UnixMicro())
+		}
+		return nil
+	}
+	if h := l.head; l.flow.HeadFirst() && slices.Contains(l.r.Kinds, h.kind) {
+		l.ask(&h)
+	}
+	if rules.Grouped(l.row.QueueSettings) {
+		return l.turns()
+	}
+	return l.front(going, full)
+}
+
+// gatedLine asks the gates. Where other transactions may claim concurrently, it first runs without
+// a lock: a claim that starts nothing must write nothing, or two idle nodes would wake each other
+// for ever. If the last claim started jobs, it locks at once, and asks only once.
+func (g *gates) gatedLine(t *tx, queue string, r driver.ClaimRequest) (*gatedLine, error) {
+	l := g.newLine(t, queue, r)
+	starts, _ := g.starting.get(queue)
+	if !starts && !t.owns(queue) {
+		was := g.cursors.get(queue)
+		if err := l.askGates(); err != nil || len(l.admit)+len(l.moves) == 0 {
+			return l, err
+		}
+		g.cursors.set(queue, was) // the second pass must begin at the same cursor
+		opens := l.opens
+		l = g.newLine(t, queue, r)
+		l.opens = opens
+	}
+	if got, err := t.lockQueue(queue); err != nil || !got { // another claim holds the lock; its commit wakes this one
+		return l, err
+	}
+	err := l.askGates()
+	if err == nil {
+		g.starting.put(queue, len(l.admit)+len(l.moves) > 0)
+	}
+	return l, err
+}
+
+// newLine returns an empty gatedLine for a queue.
+func (g *gates) newLine(t *tx, queue string, r driver.ClaimRequest) *gatedLine {
+	return &gatedLine{tx: t, gates: g, queue: queue, r: r, asked: map[int64]bool{}, askedOf: map[string]int{}}
+}
+
+// scanDepth bounds how many jobs that are too heavy a claim reads past.
+const scanDepth = 1000

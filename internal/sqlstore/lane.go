@@ -168,7 +168,7 @@ func (t *tx) endPiece(queue string, shape, from, next int64) error {
 	}
 	if next < 0 {
 		q.flow.Counting = false
-		if q.maxWeight, err = t.mayHold(queue, q.QueueSettings); err != nil {
+		if q.maxWeight, err = mayHold(t, queue, q.QueueSettings); err != nil {
 			return err
 		}
 		t.freed[queue] += sojourn.MaxBatch
@@ -179,15 +179,6 @@ func (t *tx) endPiece(queue string, shape, from, next int64) error {
 	}
 	_, err = t.exec(qReshaped, next, text, q.maxWeight, queue)
 	return err
-}
-
-// mayHold returns the weight that may be in flight: the limit, or the weight in flight above it.
-func (t *tx) mayHold(queue string, q sojourn.QueueSettings) (int64, error) {
-	if q.Limit < 1 {
-		return 0, nil
-	}
-	used, _, err := t.inFlight(queue)
-	return max(used, q.Limit), err
 }
 
 // reshape runs at most pieces batches; the sweep runs the rest, also if an open transaction that

@@ -39,9 +39,7 @@ func (t *tx) matchKept(l *live, kept []rules.KeptResponse) (*live, []rules.KeptR
 		t.inbox.mark(markLate, m.Late)
 		t.inbox.mark(markStale, m.Stale)
 		if len(m.UsedUp) > 0 {
-			if err := t.feelLost(l, m.Transition); err != nil {
-				return nil, nil, err
-			}
+			t.noteLost(l.queue, l.began, m.Transition.Reason)
 		}
 		by := bySeq(m.Take, m.UsedUp)
 		gone := slices.Concat(m.Take, m.UsedUp, m.Late, m.Stale)

@@ -130,9 +130,7 @@ func (t *tx) happen(was *live, e rules.Event) error {
 	if err != nil {
 		return err
 	}
-	if err := t.feelLost(was, tr); err != nil {
-		return err
-	}
+	t.noteLost(was.queue, was.began, tr.Reason)
 	l, err := t.apply(was, tr, change{})
 	if err == nil && l.State == sojourn.Awaiting { // the lost poll step may have set the job's key
 		l, err = t.beginWait(l)

@@ -2,8 +2,8 @@ package sqlstore
 
 import (
 	"context"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,178 +17,23 @@ import (
 // its row keeps as JSON. A claim writes it with the jobs that it starts. This file has the other
 // writers: outcomes, sweeps and operators.
 
-// felt is the outcome statistics of a queue in one transaction: the health of the other side.
-type felt struct {
-	answered []int64       // start times of steps that got an answer
-	failed   []failedStep  // and of steps that did not
-	hold     time.Duration // of a handler; 0 = none
-	reason   string
-}
-
-type failedStep struct {
-	reason string
-	began  int64
-}
-
-func (t *tx) feel(queue string) *felt {
-	if t.felt == nil {
-		t.felt = map[string]*felt{}
-	}
-	f := t.felt[queue]
-	if f == nil {
-		f = &felt{}
-		t.felt[queue] = f
-	}
-	return f
-}
-
-// feelOutcome records the evidence of an ended step about the other side. A released, snoozed or
-// undecodable step is no evidence.
-func (t *tx) feelOutcome(was *live, o *sojourn.Outcome, tr rules.Transition) error {
-	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
-		queue := o.Queue
-		if queue == "" {
-			queue = was.queue
-		}
-		f := t.feel(queue)
-		f.hold, f.reason = max(f.hold, min(o.Delay, sojourn.MaxHold)), "job "+strconv.FormatInt(int64(was.ID), 10)+" was told to come back later"
-		return nil
-	}
-	if was.Purpose == sojourn.PurposeDecide {
-		return nil
-	}
-	breaker, err := t.breaker(was.queue)
-	if breaker == nil || err != nil {
-		return err
-	}
-	switch o.Type {
-	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeNoAnswer:
-		if tr.Reason != "" && rules.Counts(*breaker, tr.Reason) {
-			t.feel(was.queue).failed = append(t.feel(was.queue).failed, failedStep{tr.Reason, was.began})
-			return nil
-		}
-	case sojourn.OutcomeCompleted, sojourn.OutcomeAwait, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer:
-	default:
-		return nil
-	}
-	t.feel(was.queue).answered = append(t.feel(was.queue).answered, was.began)
-	return nil
-}
-
-// feelLost records an attempt that ended without a report of its worker: timeouts, lost leases,
-// error responses.
-func (t *tx) feelLost(was *live, tr rules.Transition) error {
-	if tr.Reason == "" {
-		return nil
-	}
-	breaker, err := t.breaker(was.queue)
-	if breaker == nil || err != nil || !rules.Counts(*breaker, tr.Reason) {
-		return err
-	}
-	t.feel(was.queue).failed = append(t.feel(was.queue).failed, failedStep{tr.Reason, was.began})
-	return nil
-}
-
 // knownBreaker is a queue's setting and the time at which it was read.
 type knownBreaker struct {
 	setting *sojourn.Breaker
 	at      int64
 }
 
-// breaker reads a queue's breaker at most once a second: every outcome needs it, and few queues
-// have one.
-func (t *tx) breaker(queue string) (*sojourn.Breaker, error) {
-	if k, ok := t.s.breakers.get(queue); ok {
-		if t.now-k.at < time.Second.Microseconds() && t.now >= k.at {
-			return k.setting, nil
-		}
-	}
-	q, err := t.queueRow(queue)
-	if err != nil {
-		return nil, err
-	}
-	t.s.breakers.put(queue, knownBreaker{q.Breaker, t.now})
-	return q.Breaker, nil
-}
-
-// applyFelt writes the outcome statistics. If nothing changes, as with every success while the
-// breaker is closed, it locks and writes nothing.
-func (t *tx) applyFelt() error {
-	if len(t.felt) == 0 {
-		return nil
-	}
-	queues := make([]string, 0, len(t.felt))
-	for queue := range t.felt {
-		queues = append(queues, queue)
-	}
-	slices.Sort(queues)
-	for _, queue := range queues {
-		f := t.felt[queue]
-		err := t.changePace(queue, func(q *queueRow) {
-			p := q.flow.Pace
-			for _, s := range f.failed {
-				p = p.Failed(q.Breaker, s.reason, s.began, t.now)
-			}
-			for _, began := range f.answered {
-				p = p.Succeeded(q.Breaker, began, t.now)
-			}
-			if f.hold > 0 {
-				p = p.Hold(t.now+f.hold.Microseconds(), f.reason)
-			}
-			q.flow.Pace = p
-		})
-		if err != nil {
-			return err
-		}
-	}
-	t.felt = nil
-	return nil
-}
-
 const qSetPace = `update sj_queue set flow = $1, gated = $2 where name = $3`
-
-// changePace changes the stored pace of a queue, under its lock. A queue that does not exist has
-// none.
-func (t *tx) changePace(queue string, change func(q *queueRow)) error {
-	for locked := false; ; locked = true {
-		q, err := t.queueRow(queue)
-		if err != nil || !q.found {
-			return err
-		}
-		change(&q)
-		text, err := jsonText(q.flow)
-		if err != nil || text == q.flowText || q.flowText == "" && text == "{}" {
-			return err
-		}
-		if !locked && t.concurrent() {
-			got, err := t.lockQueue(queue)
-			if err == nil && !got {
-				err = raced("queue " + queue + " is locked by another transaction")
-			}
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		_, err = t.exec(qSetPace, text, q.mustAsk(), queue)
-		return err
-	}
-}
 
 // mustAsk reports whether claims must ask the gates: a hold is a gate without a setting.
 func (q *queueRow) mustAsk() bool { return rules.Gated(q.QueueSettings) || q.flow.Pace.RampFrom > 0 }
-
-type holdAsk struct {
-	queue, reason string
-	d             time.Duration
-}
 
 var holdOp = eachOp("hold", groupcommit.Finish, func(t *tx, ask holdAsk) (refusal, error) {
 	q, err := t.queueRow(ask.queue)
 	if err != nil || !q.found {
 		return refusal{sojourn.NotFound("there is no queue %s", ask.queue)}, err
 	}
-	err = t.changePace(ask.queue, func(q *queueRow) {
+	err = changePace(t, ask.queue, func(q *queueRow) {
 		q.flow.Pace = q.flow.Pace.Unhold()
 		if ask.d > 0 {
 			q.flow.Pace = q.flow.Pace.Hold(t.now+ask.d.Microseconds(), ask.reason)
@@ -259,4 +104,104 @@ func (l *gatedLine) pay(started []*entrant) (rules.Pace, error) {
 		}
 	}
 	return pace, nil
+}
+
+// changePace changes the stored pace of a queue, under its lock. A queue that does not exist has
+// none.
+func changePace(t *tx, queue string, change func(q *queueRow)) error {
+	for locked := false; ; locked = true {
+		q, err := t.queueRow(queue)
+		if err != nil || !q.found {
+			return err
+		}
+		change(&q)
+		text, err := jsonText(q.flow)
+		if err != nil || text == q.flowText || q.flowText == "" && text == "{}" {
+			return err
+		}
+		if !locked && t.concurrent() {
+			got, err := t.lockQueue(queue)
+			if err == nil && !got {
+				err = raced("queue " + queue + " is locked by another transaction")
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		_, err = t.exec(qSetPace, text, q.mustAsk(), queue)
+		return err
+	}
+}
+
+// applyStats evaluates the outcomes of the steps that a request has ended. If the state of no gate
+// changes, as with every success while the breaker is closed, it locks and writes nothing.
+func (g *gates) applyStats(t *tx) error {
+	if len(t.stats) == 0 {
+		return nil
+	}
+	for _, queue := range slices.Sorted(maps.Keys(t.stats)) {
+		if err := g.applyStatsOf(t, queue, t.stats[queue]); err != nil {
+			return err
+		}
+	}
+	t.stats = nil
+	return nil
+}
+
+func (g *gates) applyStatsOf(t *tx, queue string, of *outcomeStats) error {
+	breaker, err := g.breaker(t, queue)
+	if err != nil || breaker == nil && of.hold == 0 {
+		return err
+	}
+	failed, answered := of.evidence(breaker)
+	if len(failed)+len(answered) == 0 && of.hold == 0 {
+		return nil
+	}
+	return changePace(t, queue, func(q *queueRow) {
+		p := q.flow.Pace
+		for _, s := range failed {
+			p = p.Failed(q.Breaker, s.reason, s.began, t.now)
+		}
+		for _, began := range answered {
+			p = p.Succeeded(q.Breaker, began, t.now)
+		}
+		if of.hold > 0 {
+			p = p.Hold(t.now+of.hold.Microseconds(), of.reason)
+		}
+		q.flow.Pace = p
+	})
+}
+
+// breaker reads a queue's breaker at most once a second: every outcome needs it, and few queues
+// have one.
+func (g *gates) breaker(t *tx, queue string) (*sojourn.Breaker, error) {
+	if k, ok := g.breakers.get(queue); ok {
+		if t.now-k.at < time.Second.Microseconds() && t.now >= k.at {
+			return k.setting, nil
+		}
+	}
+	q, err := t.queueRow(queue)
+	if err != nil {
+		return nil, err
+	}
+	g.breakers.put(queue, knownBreaker{q.Breaker, t.now})
+	return q.Breaker, nil
+}
+
+// evidence divides the steps into failures that a breaker counts and steps that got an answer.
+func (of *outcomeStats) evidence(b *sojourn.Breaker) (failed []failedStep, answered []int64) {
+	if b == nil {
+		return nil, nil
+	}
+	answered = of.answered
+	for _, s := range of.failed {
+		switch {
+		case rules.Counts(*b, s.reason):
+			failed = append(failed, s)
+		case s.reported:
+			answered = append(answered, s.began)
+		}
+	}
+	return failed, answered
 }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
@@ -22,8 +23,9 @@ const (
 )
 
 // pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit
-// and that its gates admit, then over the queues as the request says. It reads at most Max + depth
-// candidates a queue and kind, by index, however long the queue. The caller ends it with settle.
+// and that its gates admit, then over the queues as the request says. It reads at most
+// Max + scanDepth candidates a queue and kind, by index, however long the queue. The caller ends it
+// with settle.
 func (c *claims) pick(r driver.ClaimRequest) ([]candidate, error) {
 	lines := make([][]candidate, len(r.Queues))
 	c.lines = nil
@@ -37,11 +39,14 @@ func (c *claims) pick(r driver.ClaimRequest) ([]candidate, error) {
 		case d.paused:
 			continue
 		case d.gated:
-			l, err := c.gatedLine(q, r)
+			l, err := c.gates.gatedLine(c.tx, q, r)
 			if err = cmp.Or(err, l.err); err != nil {
 				return nil, err
 			}
 			c.lines = append(c.lines, l)
+			if l.opens > 0 {
+				c.opens = earliest(c.opens, l.opens)
+			}
 			if l.heavy != nil {
 				lines[i] = append(lines[i], *l.heavy)
 			}
@@ -81,7 +86,7 @@ func (c *claims) line(queue string, r driver.ClaimRequest) ([]candidate, error) 
 	for _, kind := range r.Kinds {
 		if first, ok := c.foreseenLine(queue, kind); ok {
 			line = append(line, first...) // a copy, which is sorted and cut
-		} else if err := c.query(TextPick, add, queue, kind, r.Max+depth, r.Capacity, r.Max, reserveBefore(c.now, r)); err != nil {
+		} else if err := c.query(TextPick, add, queue, kind, r.Max+scanDepth, r.Capacity, r.Max, reserveBefore(c.now, r)); err != nil {
 			return nil, err
 		}
 		line = c.freshLine(line, queue, kind, r)
@@ -120,7 +125,7 @@ func (t *tx) readyKinds(queue string) (kinds []string, err error) {
 }
 
 // next is the head of a queue in the order of claims, for all kinds and regardless of its gates.
-func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
+func (t *tx) next(g *gates, f sojourn.Filter) ([]sojourn.ID, error) {
 	kinds, err := t.readyKinds(f.Queue)
 	if err != nil {
 		return nil, err
@@ -134,7 +139,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	}
 	var line []candidate
 	if rules.Grouped(q.QueueSettings) {
-		if line, err = t.nextTurns(f.Queue, kinds, f.Limit); err != nil {
+		if line, err = g.nextTurns(t, f.Queue, kinds, f.Limit); err != nil {
 			return nil, err
 		}
 	} else {
@@ -230,3 +235,46 @@ func choose(lines [][]candidate, r driver.ClaimRequest, reserves func(driver.Cla
 	}
 	return out, nil
 }
+
+// putOffFront puts off the next jobs in line, besides those that the claim has picked: the jobs of
+// a kind mostly have the same windows.
+func (c *claims) putOffFront(r driver.ClaimRequest) error {
+	r.Max, r.Capacity = max(r.Max, 100), math.MaxInt64
+	picked, err := c.pick(r)
+	if err != nil {
+		return err
+	}
+	ids := make(sqldb.Ints, len(picked))
+	for i, p := range picked {
+		ids[i] = p.id
+	}
+	found, err := c.load(ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if l := found[sojourn.ID(id)]; l != nil {
+			if _, err := c.putOff(l); err != nil {
+				return err
+			}
+		}
+	}
+	return c.settle(nil)
+}
+
+// settle ends the work of pick: it tells the gates of its queues which jobs have started. A job
+// outside its windows has not.
+func (c *claims) settle(started []*live) error {
+	lines := c.lines
+	c.lines = nil
+	for _, l := range lines {
+		if err := l.settle(started); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putOffRounds bounds how often one transaction searches behind the jobs that it puts off for jobs
+// whose windows are open.
+const putOffRounds = 10

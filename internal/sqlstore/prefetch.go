@@ -12,31 +12,6 @@ type prefetched struct {
 	work work
 }
 
-// runGroup runs the requests of each op together, in the order in which the first of them came.
-func (t *tx) runGroup(group []call) error {
-	if err := t.s.recent.open(t); err != nil {
-		return err
-	}
-	for rest := group; len(rest) > 0; {
-		var same []call
-		same, rest = partition(rest, rest[0].opID())
-		w, ok := t.takePrefetched(same[0].opID())
-		if !ok {
-			w = same[0].begin(t, same)
-			if err := t.readAll(w.reads()); err != nil {
-				return err
-			}
-		}
-		if err := w.run(); err != nil {
-			return err
-		}
-		if err := t.applyFelt(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func partition(group []call, op any) (same, rest []call) {
 	for _, c := range group {
 		if c.opID() == op {

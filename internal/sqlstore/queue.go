@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
@@ -38,8 +39,8 @@ type setQueueAsk struct {
 	settings sojourn.QueueSettings
 }
 
-// setQueueOp reports whether the existing jobs must be reindexed.
-var setQueueOp = eachOp("set queue", groupcommit.Finish, func(t *tx, ask setQueueAsk) (reshape bool, err error) {
+// setQueue reports whether the existing jobs must be reindexed.
+func (s *operator) setQueue(t *tx, ask setQueueAsk) (reshape bool, err error) {
 	if err := t.seeQueue(ask.name); err != nil {
 		return false, err
 	}
@@ -56,7 +57,7 @@ var setQueueOp = eachOp("set queue", groupcommit.Finish, func(t *tx, ask setQueu
 		now.shape, now.reshape = was.shape+1, 0
 		now.flow.Counting = rules.Counted(now.QueueSettings) && (was.flow.Counting || !rules.Counted(was.QueueSettings))
 	}
-	if now.maxWeight, err = t.mayHold(ask.name, now.QueueSettings); err != nil {
+	if now.maxWeight, err = mayHold(t, ask.name, now.QueueSettings); err != nil {
 		return false, err
 	}
 	text, err := jsonText(now.QueueSettings)
@@ -71,12 +72,12 @@ var setQueueOp = eachOp("set queue", groupcommit.Finish, func(t *tx, ask setQueu
 		text, flow, ask.name); err != nil {
 		return false, err
 	}
-	t.after = append(t.after, func() { t.s.breakers.put(ask.name, knownBreaker{ask.settings.Breaker, t.now}) })
+	t.after = append(t.after, func() { s.gates.breakers.put(ask.name, knownBreaker{ask.settings.Breaker, t.now}) })
 	if !now.Paused { // waiting jobs may continue
 		t.freed[ask.name] += sojourn.MaxBatch
 	}
 	return now.reshape >= 0, nil
-})
+}
 
 // SetQueue stores settings; see driver.Store.
 func (s *operator) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
@@ -98,7 +99,7 @@ func (s *operator) SetQueue(ctx context.Context, name string, q sojourn.QueueSet
 	if _, err := rules.NextOpening(at(s.core.clock.estimate()), q.Windows); err != nil {
 		return err
 	}
-	reshape, err := do(ctx, s.core, setQueueOp, 1, setQueueAsk{name, q})
+	reshape, err := do(ctx, s.core, s.setQueueOp, 1, setQueueAsk{name, q})
 	if err == nil && reshape {
 		err = s.reshape(ctx, name, math.MaxInt)
 	}
@@ -137,4 +138,9 @@ func (s *operator) ForgetQueue(ctx context.Context, name string) error {
 		err = a.err
 	}
 	return err
+}
+
+type holdAsk struct {
+	queue, reason string
+	d             time.Duration
 }

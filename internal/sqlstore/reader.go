@@ -2,6 +2,7 @@ package sqlstore
 
 // reader answers questions about what is stored, on snapshots.
 type reader struct {
-	core *core
-	hub  *hub
+	core  *core
+	hub   *hub
+	gates *gates
 }

@@ -66,7 +66,7 @@ func (s *Store) transact(group []call, handing bool) (helped bool, err error) {
 		if done, err = s.begin(c, tries == 1, group); err != nil {
 			return err
 		}
-		if err := done.runGroup(group); err != nil {
+		if err := s.runGroup(done, group); err != nil {
 			return err
 		}
 		if handing && lent == nil {
@@ -143,4 +143,29 @@ func foundNothing(group []call) bool {
 		r, ok := c.(*request[driver.ClaimRequest, claimAnswer])
 		return !ok || len(r.a.jobs) > 0 || r.a.drained
 	})
+}
+
+// runGroup runs the requests of each op together, in the order in which the first of them came.
+func (s *Store) runGroup(t *tx, group []call) error {
+	if err := t.s.recent.open(t); err != nil {
+		return err
+	}
+	for rest := group; len(rest) > 0; {
+		var same []call
+		same, rest = partition(rest, rest[0].opID())
+		w, ok := t.takePrefetched(same[0].opID())
+		if !ok {
+			w = same[0].begin(t, same)
+			if err := t.readAll(w.reads()); err != nil {
+				return err
+			}
+		}
+		if err := w.run(); err != nil {
+			return err
+		}
+		if err := s.gates.applyStats(t); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -21,8 +21,9 @@ type Store struct {
 	*responder
 	*operator
 	*reader
-	core *core
-	hub  *hub
+	core  *core
+	hub   *hub
+	gates *gates
 }
 
 // New makes a store over db, whose schema must be up to date.
@@ -51,7 +52,6 @@ func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
 	if c.cfg.Poll == 0 {
 		c.cfg.Poll = pollEvery
 	}
-	c.throttlers.own, c.throttlers.compile = cfg.Throttlers, cfg.Rules
 	c.clock = clock{wall: cfg.Now, elapsed: cfg.Elapsed, driven: cfg.Driven, lone: cfg.LoneClock, started: cfg.Now()}
 	s := newStore(c)
 	if err := s.readMeta(ctx); err != nil {
@@ -62,13 +62,13 @@ func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
 
 // newStore connects the parts of a store.
 func newStore(c *core) *Store {
-	s := &Store{core: c, hub: newHub(c), reader: &reader{core: c}}
+	s := &Store{core: c, hub: newHub(c), gates: &gates{throttlers: throttlers{own: c.cfg.Throttlers, compile: c.cfg.Rules}}}
 	s.enqueuer = newEnqueuer(c)
-	s.finisher = newFinisher(c, s.enqueuer)
+	s.finisher = newFinisher(c, s.gates, s.enqueuer)
 	s.responder = newResponder(c)
-	s.claimer = newClaimer(c, s.hub, s.finisher)
-	s.operator = &operator{core: c, hub: s.hub, reader: s.reader}
-	s.reader.hub = s.hub
+	s.claimer = newClaimer(c, s.hub, s.gates, s.finisher)
+	s.reader = &reader{core: c, hub: s.hub, gates: s.gates}
+	s.operator = newOperator(c, s.hub, s.gates, s.reader)
 	c.lanes.all = groupcommit.New(c.cfg.Runners, c.cfg.MaxRows, s.commit)
 	if c.lanes.ends = c.lanes.all; c.cfg.Enders > 0 {
 		c.lanes.ends = groupcommit.New(c.cfg.Enders, c.cfg.MaxRows, s.commit)

@@ -245,8 +245,8 @@ func (s *operator) validThrottle(ctx context.Context, queue, text string) error 
 	if text == "" || text == GoThrottler {
 		return nil
 	}
-	if s.core.throttlers.compile != nil {
-		return s.core.throttlers.rule(text).err
+	if s.gates.throttlers.compile != nil {
+		return s.gates.throttlers.rule(text).err
 	}
 	return s.core.view(ctx, func(t *tx) error {
 		q, err := t.queueRow(queue)
@@ -260,7 +260,7 @@ func (s *operator) validThrottle(ctx context.Context, queue, text string) error 
 // announce stores, for each queue with a throttler in this process, the setting that makes every
 // other process need one too.
 func (s *operator) announce(ctx context.Context) error {
-	for queue, t := range s.core.throttlers.own {
+	for queue, t := range s.gates.throttlers.own {
 		if t == nil {
 			return sojourn.Invalid("throttle", "the throttler of queue %.64q is nil", queue)
 		}

@@ -12,17 +12,16 @@ type tx struct {
 	s *core
 	reading
 	wrote  bool
-	silent bool             // its reads are reported to no caller
-	ready  map[place]int    // jobs that became claimable
-	freed  map[string]int   // weight that was returned, by queue
-	opens  int64            // when a gate opens that held a claim back; 0 = not known
-	reads  bool             // it is a View, which cannot write
-	flight map[flight]int64 // weight that has come into flight, see land
-	locked []string         // queues, see lockQueue
-	felt   map[string]*felt // queue → outcome statistics, see feelOutcome
-	relied map[string]int64 // queue → shape, see rely
-	due    int64            // the earliest wake_at that was written; 0 = none
-	polls  []poll           // that were written
+	silent bool                     // its reads are reported to no caller
+	ready  map[place]int            // jobs that became claimable
+	freed  map[string]int           // weight that was returned, by queue
+	reads  bool                     // it is a View, which cannot write
+	flight map[flight]int64         // weight that has come into flight, see land
+	locked []string                 // queues, see lockQueue
+	stats  map[string]*outcomeStats // queue → outcomes of its steps, which its gates have not evaluated yet
+	relied map[string]int64         // queue → shape, see rely
+	due    int64                    // the earliest wake_at that was written; 0 = none
+	polls  []poll                   // that were written
 	final  []sojourn.ID
 	after  []func()         // run after the commit
 	never  map[string]error // windows that have refused a job, see mayStart
@@ -41,7 +40,6 @@ type tx struct {
 	writer      int64                // the mark of this transaction, once it has committed; 0 = not asked for
 	dead        int                  // dead tuples that it creates in sj_live
 	altered     bool                 // it has changed a row outside of the list above
-	lines       []*gatedLine         // of the queues with gates that a claim is taking jobs from
 	places      map[string]queueRow  // queues as place has read them, since the last row was locked
 	waits       waits                // of the finishes under way
 	types       contentTypes         // of the jobs whose bytes need their content types

@@ -53,28 +53,6 @@ func (l *gatedLine) turns() error {
 	return l.round()
 }
 
-// nextTurns is the order in which groups would take their turns if all gates were open.
-func (t *tx) nextTurns(queue string, kinds []string, limit int) (line []candidate, err error) {
-	l := t.newLine(queue, driver.ClaimRequest{Kinds: kinds, Max: limit, Capacity: math.MaxInt64})
-	if l.row, err = t.queueRow(queue); err != nil {
-		return nil, err
-	}
-	l.row.QueueSettings = sojourn.QueueSettings{Fair: true}
-	l.flow = rules.Flow{Queue: queue, Now: at(t.now), Settings: l.row.QueueSettings}
-	going, err := l.going(true)
-	if err != nil {
-		return nil, err
-	}
-	l.askInOrder(going)
-	if err := l.turns(); err != nil {
-		return nil, err
-	}
-	for _, e := range l.admit {
-		line = append(line, e.candidate)
-	}
-	return line, nil
-}
-
 // round gives turns until no job may start any more. If the first jobs of the next groups are all
 // held back, e.g. by a weight that does not fit, it continues with the groups behind them.
 func (l *gatedLine) round() error {
@@ -83,7 +61,7 @@ func (l *gatedLine) round() error {
 		turn = l.admit[n-1].lane
 	}
 	seen := map[string]bool{}
-	for want := l.r.Max - len(l.admit); want > 0 && len(l.asked) < depth; want = lanesPage {
+	for want := l.r.Max - len(l.admit); want > 0 && len(l.asked) < scanDepth; want = lanesPage {
 		if len(l.admit) >= l.r.Max || l.row.Limit > 0 && l.flow.Used >= l.row.Limit {
 			return nil
 		}
@@ -137,7 +115,7 @@ func (l *gatedLine) giveTurns(lanes []string) (closed bool, err error) {
 func (l *gatedLine) lanes(turn string, want int) (ready []string, more bool, err error) {
 	turn = max(turn, beforeGroups)
 	ready, err = l.readyLanes(turn, want)
-	if err != nil || len(l.row.Shares) == 0 || l.mayStart("") {
+	if err != nil || len(l.row.Shares) == 0 || l.flow.GroupOpen("") {
 		return ready, len(ready) == want, err
 	}
 	unnamed := func(lane string) bool { _, named := l.row.Shares[lane[1:]]; return !named }
@@ -148,7 +126,7 @@ func (l *gatedLine) lanes(turn string, want int) (ready []string, more bool, err
 	// groups are looked up by their names.
 	var named []string
 	for group := range l.row.Shares {
-		if l.mayStart(group) {
+		if l.flow.GroupOpen(group) {
 			named = append(named, laneGroup+group)
 		}
 	}
@@ -180,21 +158,16 @@ func (l *gatedLine) readyLanes(turn string, want int) (ready []string, err error
 func (l *gatedLine) fullGroups() sqldb.Texts {
 	full := sqldb.Texts{}
 	for group := range l.flow.Groups {
-		if !l.mayStart(group) {
+		if !l.flow.GroupOpen(group) {
 			full = append(full, laneGroup+group)
 		}
 	}
 	for group := range l.flow.GroupFullAt {
-		if l.flow.Groups[group] == 0 && !l.mayStart(group) {
+		if l.flow.Groups[group] == 0 && !l.flow.GroupOpen(group) {
 			full = append(full, laneGroup+group)
 		}
 	}
 	return full
-}
-
-// mayStart asks the gates of groups for the lightest job that counts.
-func (l *gatedLine) mayStart(group string) bool {
-	return l.flow.GroupOpen(group)
 }
 
 // heads reads the first jobs of each lane, in order: enough for all its turns.
@@ -218,4 +191,26 @@ func (l *gatedLine) heads(lanes []string) (map[string][]entrant, error) {
 		}
 	}
 	return heads, nil
+}
+
+// nextTurns is the order in which groups would take their turns if all gates were open.
+func (g *gates) nextTurns(t *tx, queue string, kinds []string, limit int) (line []candidate, err error) {
+	l := g.newLine(t, queue, driver.ClaimRequest{Kinds: kinds, Max: limit, Capacity: math.MaxInt64})
+	if l.row, err = t.queueRow(queue); err != nil {
+		return nil, err
+	}
+	l.row.QueueSettings = sojourn.QueueSettings{Fair: true}
+	l.flow = rules.Flow{Queue: queue, Now: at(t.now), Settings: l.row.QueueSettings}
+	going, err := l.going(true)
+	if err != nil {
+		return nil, err
+	}
+	l.askInOrder(going)
+	if err := l.turns(); err != nil {
+		return nil, err
+	}
+	for _, e := range l.admit {
+		line = append(line, e.candidate)
+	}
+	return line, nil
 }

@@ -40,7 +40,7 @@ func (s *reader) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err err
 			return err
 		}
 		w = sojourn.Why{ID: l.ID, Kind: l.kind, Queue: l.queue, Group: l.group, State: l.State, Resumed: l.Resumed}
-		return t.why(&w, l)
+		return t.why(s.gates, &w, l)
 	})
 	return w, err
 }
@@ -60,7 +60,7 @@ func (t *tx) whyFinal(id sojourn.ID) (w sojourn.Why, err error) {
 }
 
 // why fills in the reasons that follow from the state.
-func (t *tx) why(w *sojourn.Why, l *live) (err error) {
+func (t *tx) why(gs *gates, w *sojourn.Why, l *live) (err error) {
 	switch l.State {
 	case sojourn.Scheduled:
 		w.Waits, w.Until = "for its time", at(l.runAt)
@@ -77,7 +77,7 @@ func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 		w.Waits = "for the jobs that it depends on"
 	case sojourn.Errored:
 		w.Until = at(l.decideBy)
-		err = t.whyGates(w, l, sojourn.PurposeDecide)
+		err = t.whyGates(gs, w, l, sojourn.PurposeDecide)
 		if w.Claimable {
 			w.Waits = "for a worker with its kind's retry policy; then its stored backoff decides"
 		}
@@ -86,7 +86,7 @@ func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 		if l.Resumed {
 			purpose = sojourn.PurposeResume
 		}
-		err = t.whyGates(w, l, purpose)
+		err = t.whyGates(gs, w, l, purpose)
 	}
 	if err == nil {
 		w.Unhandled, err = t.nobodyAsks(l.queue, l.kind)
@@ -95,8 +95,8 @@ func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 }
 
 // whyGates asks the gates about a job that a claim might take.
-func (t *tx) whyGates(w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
-	g := t.newLine(l.queue, driver.ClaimRequest{Max: 1})
+func (t *tx) whyGates(gs *gates, w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
+	g := gs.newLine(t, l.queue, driver.ClaimRequest{Max: 1})
 	pass, err := g.look()
 	if pass != nil {
 		defer pass.end(at(t.now))
@@ -207,7 +207,7 @@ func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 func (s *reader) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
 	err = s.core.view(ctx, func(t *tx) error {
 		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
-		l := t.newLine(queue, driver.ClaimRequest{Max: 1})
+		l := s.gates.newLine(t, queue, driver.ClaimRequest{Max: 1})
 		pass, err := l.look()
 		if pass != nil {
 			defer pass.end(at(t.now))
