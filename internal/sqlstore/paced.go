@@ -1,15 +1,12 @@
 package sqlstore
 
 import (
-	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
@@ -27,36 +24,6 @@ const qSetPace = `update sj_queue set flow = $1, gated = $2 where name = $3`
 
 // mustAsk reports whether claims must ask the gates: a hold is a gate without a setting.
 func (q *queueRow) mustAsk() bool { return rules.Gated(q.QueueSettings) || q.flow.Pace.RampFrom > 0 }
-
-var holdOp = eachOp("hold", groupcommit.Finish, func(t *tx, ask holdAsk) (refusal, error) {
-	q, err := t.queueRow(ask.queue)
-	if err != nil || !q.found {
-		return refusal{sojourn.NotFound("there is no queue %s", ask.queue)}, err
-	}
-	err = changePace(t, ask.queue, func(q *queueRow) {
-		q.flow.Pace = q.flow.Pace.Unhold()
-		if ask.d > 0 {
-			q.flow.Pace = q.flow.Pace.Hold(t.now+ask.d.Microseconds(), ask.reason)
-		}
-	})
-	t.freed[ask.queue] += sojourn.MaxBatch
-	return refusal{}, err
-})
-
-// HoldQueue holds a queue; see sojourn.Store.
-func (s *operator) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
-	if err := sojourn.ValidName("queue", queue); err != nil {
-		return err
-	}
-	if d < 0 || d > sojourn.MaxHold {
-		return sojourn.Invalid("for", "%v is out of range: up to %v; 0 ends a hold", d, sojourn.MaxHold)
-	}
-	a, err := do(ctx, s.core, holdOp, 1, holdAsk{queue, sojourn.Cut(strings.TrimSpace(reason), sojourn.MaxReason), d})
-	if err == nil {
-		err = a.err
-	}
-	return err
-}
 
 const (
 	qBuckets   = `select lane, full_at_ns from sj_bucket where queue = $1 and full_at_ns > $2`

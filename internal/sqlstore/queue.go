@@ -2,9 +2,7 @@ package sqlstore
 
 import (
 	"context"
-	"encoding/json"
 	"math"
-	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
@@ -19,20 +17,6 @@ const (
 	qQueueInUse    = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
 		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
 )
-
-// queueSettings decodes stored settings. The result is shared and must not be changed.
-func (s *core) queueSettings(text string) (q sojourn.QueueSettings, err error) {
-	if text == "" {
-		return q, nil
-	}
-	if known, ok := s.settings.get(text); ok {
-		return known, nil
-	}
-	if err = json.Unmarshal([]byte(text), &q); err == nil {
-		s.settings.put(text, q)
-	}
-	return q, err
-}
 
 type setQueueAsk struct {
 	name     string
@@ -138,9 +122,4 @@ func (s *operator) ForgetQueue(ctx context.Context, name string) error {
 		err = a.err
 	}
 	return err
-}
-
-type holdAsk struct {
-	queue, reason string
-	d             time.Duration
 }
