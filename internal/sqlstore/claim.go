@@ -468,11 +468,10 @@ func (t *tx) lease(was, l *live, r driver.ClaimRequest) {
 	l.rested, l.decideBy, l.pollAt = 0, 0, 0
 }
 
-const (
-	qTake = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from sj_live l join sj_job j on j.id = l.id
-		where l.id in (ints($1)) order by l.id /*lock l*/`
-	qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
-)
+var qTake = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from sj_live l join sj_job j on j.id = l.id
+	where l.id in (ints($1)) order by l.id /*lock l*/`
+
+const qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
 
 // door combines a queue's own settings with those of all queues.
 func (c *claims) door(queue string) door {

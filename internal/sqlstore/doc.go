@@ -21,7 +21,8 @@
 //	sweep.go     overdue.go    prune.go  end overdue waits and leases, delete old jobs
 //	edit.go                    operators
 //	find.go      listinbox.go  history.go  reading
-//	carried.go   keys.go       queuerow.go  rows and columns that several steps use
+//	columns.go   row.go        the columns and rows of sj_live
+//	carried.go   keys.go       queuerow.go  other rows and columns that several steps use
 //	vacuum.go                  dead tuples
 //	check.go                   the invariants, for sojourn doctor
 //

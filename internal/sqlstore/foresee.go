@@ -23,7 +23,7 @@ type foreseen struct {
 // qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the
 // greatest weight, the limit, the queues that must be open, and the run_at of jobs that may be
 // heavier. It checks itself whether the queue is open, and takes nothing if it is not.
-const qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
+var qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
 	and (weight <= cast($3 as bigint) or run_at_us <= cast($6 as bigint)) and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
 	order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`
 

@@ -161,7 +161,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	return ids, nil
 }
 
-const qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.wake_at_us <= $1 and l.wake_at_us < 9223372036854775807 order by l.wake_at_us limit $2`
+var qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.wake_at_us <= $1 and l.wake_at_us < 9223372036854775807 order by l.wake_at_us limit $2`
 
 // dueNext are the jobs of a queue that the next claim makes ready before it takes any: due jobs,
 // and jobs whose lease has ended.

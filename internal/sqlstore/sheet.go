@@ -76,7 +76,10 @@ func (s *sheet) columns() []sqldb.Column {
 }
 
 // cells are columns of one sort.
-type cells[T comparable] []struct {
+type cells[T comparable] []cell[T]
+
+// cell is one column.
+type cell[T comparable] struct {
 	same T
 	n    int // rows with it, while there are no others
 	all  []T // nil until then
@@ -85,16 +88,24 @@ type cells[T comparable] []struct {
 // add adds a value to each column.
 func (c cells[T]) add(rows int, values []T) {
 	for i, v := range values {
-		switch c := &c[i]; {
-		case c.all != nil:
-			c.all = append(c.all, v)
-		case c.n == 0 || v == c.same:
-			c.same = v
-			c.n++
-		default:
-			c.all = append(append(make([]T, 0, max(rows, c.n+1)), slices.Repeat([]T{c.same}, c.n)...), v)
-		}
+		c[i].add(rows, v)
 	}
+}
+
+func (c *cell[T]) add(rows int, v T) {
+	if c.n > 0 && v != c.same || c.all != nil {
+		c.differ(rows, v)
+	} else {
+		c.same, c.n = v, c.n+1
+	}
+}
+
+// differ adds a value to a column whose values are not all the same.
+func (c *cell[T]) differ(rows int, v T) {
+	if c.all == nil {
+		c.all = append(make([]T, 0, max(rows, c.n+1)), slices.Repeat([]T{c.same}, c.n)...)
+	}
+	c.all = append(c.all, v)
 }
 
 // blobCells is a column of bytes; nil and empty bytes are the same.

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	qLook      = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
 	qFinalLook = `select queue, kind, state, reason from sj_final where id = $1`
 	qReadyKind = `select coalesce(min(kind), '') from sj_live where queue = $1 and state = 3 and kind > $2`
 	qAheadOf   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and (r1, r2, id) < ($3, $4, $5) limit $6) a`
 	qAheadIn   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $7
 		and (r1, r2, id) < ($3, $4, $5) limit $6) a`
 )
+
+var qLook = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
 
 // Why explains what a job waits for; see sojourn.Store. It reads the same snapshot as a claim
 // and asks the same gates.

@@ -25,8 +25,8 @@ var tooLarge = map[string]int{
 	". types":                                    72,
 	"httpapi.Store methods":                      37,
 	"httpapi/server lines":                       3_158,
-	"internal/sqlstore files":                    82, // one file a subject, until it is divided into packages
-	"internal/sqlstore lines":                    14_090,
+	"internal/sqlstore files":                    83, // one file a subject, until it is divided into packages
+	"internal/sqlstore lines":                    14_223,
 	"internal/sqlstore.Store methods":            78,
 	"internal/sqlstore.gatedLine methods":        39,
 	"internal/sqlstore.tx methods":               210,
