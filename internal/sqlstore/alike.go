@@ -127,7 +127,8 @@ func (e *early) decide(t *tx, r driver.ClaimRequest, weight int32) bool {
 	return true
 }
 
-// startNumbers are the columns of qSaveStart that TextStartAlike sets to one value for all jobs.
+// startNumbers are the columns of saves[byClaim] that TextStartAlike sets to one value for all
+// jobs.
 func (l *live) startNumbers() [11]int64 {
 	return [...]int64{l.leaseUntil, l.leaseUs, int64(l.Purpose), l.epoch, int64(l.Attempt), bit(l.AttemptOpen), bit(l.RetryHandler), int64(l.Held), bit(l.Given),
 		l.began, l.updated}

@@ -166,8 +166,6 @@ func (t *tx) next(g *gates, f sojourn.Filter) ([]sojourn.ID, error) {
 	return ids, nil
 }
 
-const qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.wake_at_us <= $1 and l.wake_at_us < 9223372036854775807 order by l.wake_at_us limit $2`
-
 // dueNext are the jobs of a queue that the next claim makes ready before it takes any: due jobs,
 // and jobs whose lease has ended.
 func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate, err error) {
@@ -278,3 +276,5 @@ func (c *claims) settle(started []*live) error {
 // putOffRounds bounds how often one transaction searches behind the jobs that it puts off for jobs
 // whose windows are open.
 const putOffRounds = 10
+
+var qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.wake_at_us <= $1 and l.wake_at_us < 9223372036854775807 order by l.wake_at_us limit $2`

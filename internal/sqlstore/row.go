@@ -42,46 +42,6 @@ type live struct {
 	wakeAt              int64
 }
 
-// liveColumns are read by scanLive in this order, from sj_live l join sj_job j.
-const liveColumns = `l.id, l.queue, l.kind, l.key, l.state, l.resumed, l.purpose, l.priority, l.weight, l.run_at_us,
-	l.generation, l.epoch, l.worker, l.lease_until_us, l.lease_us, l.began_us, l.attempt, l.attempt_open, l.failures, l.crashes,
-	l.claimed, l.retry_handler, l.held, l.kept, l.in_hand, l.given, l.no_poll, l.waits, l.wait, l.wait_until_us, l.beat_until_us,
-	l.poll_at_us, l.timeout_at_us, l.rested_us, l.decide_by_us, l.deadline_us, l.history, l.has_data, l.updated_us, l.wake_at_us, l.r1, l.r2, l.lane, j.grp, j.policy`
-
-const liveColumnCount = 45
-
-func (t *tx) scanLive(r sqldb.Row) (*live, error) {
-	n := 0
-	num := func() int64 { n++; return r.Int(n - 1) }
-	num32 := func() int32 { return int32(num()) }
-	flag := func() bool { return num() != 0 }
-	text := func() string { n++; return r.Text(n - 1) }
-	var l live
-	l.ID = sojourn.ID(num())
-	l.queue, l.kind, l.key = text(), text(), text()
-	l.State, l.Resumed, l.Purpose = sojourn.State(num()), flag(), sojourn.Purpose(num())
-	l.priority, l.Weight, l.runAt = num32(), num32(), num()
-	l.generation, l.epoch, l.worker, l.leaseUntil, l.leaseUs, l.began = num32(), num(), text(), num(), num(), num()
-	l.Attempt, l.AttemptOpen, l.Failures, l.Crashes = num32(), flag(), num32(), num32()
-	l.Claimed, l.RetryHandler, l.Held, l.Kept, l.InHand, l.Given, l.NoPoll, l.Waits = flag(), flag(), num32(), num32(), num32(), flag(), flag(), num32()
-	wait := text()
-	l.waitUntil, l.beatUntil, l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline = num(), num(), num(), num(), num(), num(), num()
-	l.history, l.hasData, l.updated, l.wakeAt = num32(), flag(), num(), num()
-	l.r1, l.r2, l.lane, l.group = num(), num(), text(), text()
-	l.policyJSON = text()
-	var err error
-	if l.Policy, err = t.s.policy(l.policyJSON); err != nil {
-		return nil, err
-	}
-	if wait != "" {
-		l.awaited = true
-		l.Wait, err = t.s.wait(wait)
-	}
-	return &l, err
-}
-
-const qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1)) order by l.id /*lock l*/`
-
 // load reads and locks live rows.
 func (t *tx) load(ids sqldb.Ints) (map[sojourn.ID]*live, error) {
 	return t.loadBy(qLive, ids, noMore)
@@ -338,3 +298,14 @@ type poll struct {
 	place
 	at int64
 }
+
+// decodeWait is the reverse of waitJSON.
+func decodeWait(s *core, l *live, text string) (err error) {
+	if text != "" {
+		l.awaited = true
+		l.Wait, err = s.wait(text)
+	}
+	return err
+}
+
+var qLive = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1)) order by l.id /*lock l*/`

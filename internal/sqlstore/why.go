@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	qLook      = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
 	qFinalLook = `select queue, kind, state, reason from sj_final where id = $1`
 	qReadyKind = `select coalesce(min(kind), '') from sj_live where queue = $1 and state = 3 and kind > $2`
 	qAheadOf   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and (r1, r2, id) < ($3, $4, $5) limit $6) a`
@@ -259,3 +258,5 @@ func (l *gatedLine) tally(w *sojourn.QueueWhy, front []entrant) {
 		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), strings.Compare(a.Gate.Name, b.Gate.Name))
 	})
 }
+
+var qLook = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
