@@ -36,7 +36,7 @@ type claims struct {
 	emptied string               // a queue whose ready jobs were all claimed
 	ahead   *foreseen            // prefetch for the first claim; nil if there is none
 	ended   map[sojourn.ID]int32 // Row.Waits of the claimed jobs for which it is not 0
-	lines   []*gatedLine         // of the queues with gates that a claim is taking jobs from
+	lines   []*gatedClaim        // of the queues with gates that a claim is taking jobs from
 	opens   int64                // when a gate opens that held the claim back; 0 = not known
 }
 

@@ -133,19 +133,19 @@ const (
 )
 
 // readBuckets reads the buckets of groups that are not full. A full one has no row.
-func (l *gatedLine) readBuckets() error {
-	if l.row.GroupRate == nil {
+func (q *queueGates) readBuckets(t *tx) error {
+	if q.row.GroupRate == nil {
 		return nil
 	}
-	l.flow.GroupFullAt, l.buckets = map[string]int64{}, map[string]int64{}
-	return l.query(qBuckets, func(r sqldb.Row) error {
-		l.flow.GroupFullAt[groupOf(r.Text(0))], l.buckets[groupOf(r.Text(0))] = r.Int(1), r.Int(1)
+	q.flow.GroupFullAt, q.buckets = map[string]int64{}, map[string]int64{}
+	return t.query(qBuckets, func(r sqldb.Row) error {
+		q.flow.GroupFullAt[groupOf(r.Text(0))], q.buckets[groupOf(r.Text(0))] = r.Int(1), r.Int(1)
 		return nil
-	}, l.queue, l.now*1000)
+	}, q.queue, q.now*1000)
 }
 
 // pay charges the buckets for the jobs that really started, out of all that the gates admitted.
-func (l *gatedLine) pay(started []*entrant) (rules.Pace, error) {
+func (l *gatedClaim) pay(started []*gateCandidate) (rules.Pace, error) {
 	n := int64(0)
 	groups := map[string]int64{}
 	for _, e := range started {
@@ -162,11 +162,11 @@ func (l *gatedLine) pay(started []*entrant) (rules.Pace, error) {
 	if rate == nil || len(groups) == 0 {
 		return pace, nil
 	}
-	if _, err := l.exec(qFullBuckets, l.queue, l.now*1000); err != nil {
+	if _, err := l.t.exec(qFullBuckets, l.queue, l.now*1000); err != nil {
 		return pace, err
 	}
 	for group, n := range groups {
-		if _, err := l.exec(qSetBucket, l.queue, laneGroup+group, rules.RateTake(rate, l.buckets[group], l.now*1000, n)); err != nil {
+		if _, err := l.t.exec(qSetBucket, l.queue, laneGroup+group, rules.RateTake(rate, l.buckets[group], l.now*1000, n)); err != nil {
 			return pace, err
 		}
 	}

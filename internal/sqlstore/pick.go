@@ -37,7 +37,7 @@ func (c *claims) pick(r driver.ClaimRequest) ([]candidate, error) {
 		case d.paused:
 			continue
 		case d.gated:
-			l, err := c.gates.gatedLine(c.tx, q, r)
+			l, err := c.gates.admit(c.tx, q, r)
 			if err = cmp.Or(err, l.err); err != nil {
 				return nil, err
 			}
