@@ -6,30 +6,20 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 const (
 	qTokens   = `select id, name, hash, grants, created_us, expires_us, revoked_us, used_us from sj_access`
-	qSetToken = `insert into sj_access (id, name, hash, grants, created_us, expires_us, revoked_us, used_us) values ($1, $2, $3, $4, $5, $6, $7, $8)
-		on conflict (id) do update set name = excluded.name, hash = excluded.hash, grants = excluded.grants, expires_us = excluded.expires_us,
-		revoked_us = excluded.revoked_us`
-	qUseToken = `update sj_access set used_us = $1 where id = $2 and used_us < $3`
-	// The counter's row serialises entries, so that the numbers have the order of the commits.
-	qNextAudit = `insert into sj_meta (name, value) values ('next_audit', '2')
-		on conflict (name) do update set value = cast(cast(sj_meta.value as bigint) + 1 as text) returning cast(value as bigint) - 1`
-	qAudit    = `insert into sj_audit (seq, at_us, who, action, target, detail, code, request, source) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
-	qAuditEnd = `delete from sj_audit where seq in (select seq from sj_audit where seq <= $1 and at_us < $2 order by seq limit 100)`
 	qAuditLog = `select seq, at_us, who, action, target, detail, code, request, source from sj_audit
 		where seq < $1 and at_us >= $2 and (who = $3 or $4 = 0) order by seq desc limit $5`
 )
 
 // AccessTokens lists the tokens of servers; see access.Keeper.
-func (s *Store) AccessTokens(ctx context.Context) ([]access.Token, error) {
+func (s *reader) AccessTokens(ctx context.Context) ([]access.Token, error) {
 	var out []access.Token
-	err := s.view(ctx, func(t *tx) error {
+	err := s.core.view(ctx, func(t *tx) error {
 		out = nil
 		return t.query(qTokens, func(r sqldb.Row) error {
 			a := access.Token{ID: r.Text(0), Name: r.Text(1), Hash: r.Bytes(2), CreatedAt: at(r.Int(4)), ExpiresAt: at(r.Int(5)),
@@ -42,60 +32,8 @@ func (s *Store) AccessTokens(ctx context.Context) ([]access.Token, error) {
 	return out, err
 }
 
-var stepSetToken = eachStep("set token", func(t *tx, a access.Token) (struct{}, error) {
-	grants, err := jsonText(a.Grants)
-	if err != nil {
-		return struct{}{}, err
-	}
-	_, err = t.exec(qSetToken, a.ID, a.Name, a.Hash, grants, t.now, micros(a.ExpiresAt), micros(a.RevokedAt), micros(a.UsedAt))
-	return struct{}{}, err
-})
-
-// SetAccessToken stores a token; see access.Keeper.
-func (s *Store) SetAccessToken(ctx context.Context, a access.Token) error {
-	if err := a.Validate(); err != nil {
-		return err
-	}
-	_, err := do[struct{}](ctx, s, classFinish, stepSetToken, 1, a)
-	return err
-}
-
-var stepUseToken = eachStep("use token", func(t *tx, id string) (struct{}, error) {
-	minute := t.now - t.now%60_000_000
-	_, err := t.exec(qUseToken, minute, id, minute)
-	return struct{}{}, err
-})
-
-// UseAccessToken notes the use of a token; see access.Keeper.
-func (s *Store) UseAccessToken(ctx context.Context, id string) error {
-	_, err := do[struct{}](ctx, s, classEnqueue, stepUseToken, 1, id)
-	return err
-}
-
-var stepAudit = eachStep("audit", func(t *tx, e access.AuditEntry) (struct{}, error) {
-	seq, err := t.num(qNextAudit)
-	if err != nil {
-		return struct{}{}, err
-	}
-	if _, err := t.exec(qAuditEnd, seq, t.now-access.AuditKeep.Microseconds()); err != nil {
-		return struct{}{}, err
-	}
-	_, err = t.exec(qAudit, seq, t.now, e.Who, e.Action, e.Target, e.Detail, e.Code, e.Request, e.From)
-	return struct{}{}, err
-})
-
-// Audit adds an entry; see access.AuditStore.
-func (s *Store) Audit(ctx context.Context, e access.AuditEntry) error {
-	e.Detail = sojourn.Cut(e.Detail, sojourn.MaxProgress)
-	for _, text := range []*string{&e.Who, &e.Action, &e.Target, &e.Code, &e.Request, &e.From} {
-		*text = sojourn.Cut(*text, sojourn.MaxKey)
-	}
-	_, err := do[struct{}](ctx, s, classFinish, stepAudit, 1, e)
-	return err
-}
-
 // AuditLog lists entries; see access.AuditReader.
-func (s *Store) AuditLog(ctx context.Context, f access.AuditFilter) ([]access.AuditEntry, error) {
+func (s *reader) AuditLog(ctx context.Context, f access.AuditFilter) ([]access.AuditEntry, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
@@ -110,7 +48,7 @@ func (s *Store) AuditLog(ctx context.Context, f access.AuditFilter) ([]access.Au
 		one = 1
 	}
 	var out []access.AuditEntry
-	err := s.view(ctx, func(t *tx) error {
+	err := s.core.view(ctx, func(t *tx) error {
 		out = nil
 		return t.query(qAuditLog, func(r sqldb.Row) error {
 			out = append(out, access.AuditEntry{Seq: r.Int(0), At: at(r.Int(1)), Who: r.Text(2), Action: r.Text(3), Target: r.Text(4), Detail: r.Text(5),

@@ -61,7 +61,7 @@ func (c *claims) startAlike(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
 		return nil, false
 	}
 	queue := r.Queues[0]
-	weight, policies := c.s.alike.of(queue)
+	weight, policies := c.svc.alike.of(queue)
 	now, ok := c.s.clock.guess()
 	if !ok || len(policies) == 0 || int64(weight) > r.Capacity {
 		return nil, false
@@ -70,10 +70,10 @@ func (c *claims) startAlike(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
 	if !e.decide(c.tx, r, weight) {
 		return nil, false
 	}
-	c.early = e
+	c.bulk = e
 	c.ahead = newForeseen(r)
 	c.ahead.started = true
-	return []sqldb.Statement{{Text: TextStartAlike, Args: e.args(c.s, r, weight), Each: func(row sqldb.Row) error {
+	return []sqldb.Statement{{Text: TextStartAlike, Args: e.args(c.tx, r, weight), Each: func(row sqldb.Row) error {
 		if e.rows == nil {
 			e.open, e.picked = row.Int(0) > 0, row.Int(1)
 			e.rows = make(map[sojourn.ID]*live, e.picked)
@@ -133,8 +133,8 @@ func (l *live) startNumbers() [11]int64 {
 		l.began, l.updated}
 }
 
-func (e *early) args(s *Store, r driver.ClaimRequest, weight int32) []any {
-	from, to := s.near(e.reading.now)
+func (e *early) args(t *tx, r driver.ClaimRequest, weight int32) []any {
+	from, to := t.s.near(e.reading.now)
 	queue, first := r.Queues[0], int64(r.Max)
 	if weight > 0 {
 		first = min(first, r.Capacity/int64(weight))
@@ -152,42 +152,45 @@ func (e *early) args(s *Store, r driver.ClaimRequest, weight int32) []any {
 	return append(args, reserveBefore(e.reading.now, r))
 }
 
-// settleEarly evaluates the bulk start. If its preconditions did not hold, the claim continues on
-// the normal path.
-func (t *tx) settleEarly() error {
-	e, like := t.early, &t.s.alike
+// settleStart evaluates the bulk start, and reports whether it has started jobs. If its preconditions did
+// not hold, the claim continues on the normal path.
+func (c *claims) settleStart() (bool, error) {
+	e, like := c.bulk, &c.svc.alike
+	if e == nil {
+		return false, nil
+	}
 	queue := e.as[0].queue
 	switch {
 	case !e.open:
 		like.miss(queue)
-		t.early = nil
+		c.bulk = nil
+		return false, nil
 	case e.picked != int64(len(e.rows)):
 		like.miss(queue)
-		return raced("the jobs in front of queue " + queue + " are not alike")
-	default:
-		like.hit(queue)
-		t.reading = e.reading
-		t.wrote = t.wrote || e.picked > 0
-		return t.confirmClock()
+		return false, raced("the jobs in front of queue " + queue + " are not alike")
 	}
-	return nil
+	like.hit(queue)
+	c.reading = e.reading
+	c.wrote = c.wrote || e.picked > 0
+	return true, c.confirmClock()
 }
 
-// startedEarly notes a row that the statement has started already, and reports whether it is one.
-func (t *tx) startedEarly(l *live) (bool, error) {
-	if !t.early.has(l) {
+// bulkStarted notes a row that the statement has started already, and reports whether it is one.
+func (c *claims) bulkStarted(l *live) (bool, error) {
+	e := c.bulk
+	if !e.has(l) {
 		return false, nil
 	}
-	delete(t.early.rows, l.ID)
-	l.updated = max(t.now, l.updated)
+	delete(e.rows, l.ID)
+	l.updated = max(c.now, l.updated)
 	l.wake()
-	at := slices.Index(t.early.policies, l.policyJSON)
-	if s := &t.early.started[at]; l.startNumbers() != s.startNumbers() || l.timeoutAt != s.timeoutAt || l.wakeAt != s.wakeAt {
+	at := slices.Index(e.policies, l.policyJSON)
+	if s := &e.started[at]; l.startNumbers() != s.startNumbers() || l.timeoutAt != s.timeoutAt || l.wakeAt != s.wakeAt {
 		return false, raced("a job was started otherwise than the rules say")
 	}
-	t.changed = append(t.changed, l)
-	t.dead++
-	t.noteChange(l)
+	c.changed = append(c.changed, l)
+	c.dead++
+	c.noteChange(l)
 	return true, nil
 }
 
@@ -197,8 +200,8 @@ func (e *early) has(row *live) bool { return e != nil && e.rows[row.ID] == row }
 
 // allTaken fails if a bulk-started job was not taken by its claim: a change that the statement does
 // not check has come in between.
-func (t *tx) allTaken() error {
-	if t.early != nil && len(t.early.rows) > 0 {
+func (c *claims) allTaken() error {
+	if c.bulk != nil && len(c.bulk.rows) > 0 {
 		return raced("a job was started that nobody has claimed")
 	}
 	return nil

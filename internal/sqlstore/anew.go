@@ -27,8 +27,8 @@ const (
 // BeginAnew checks a store that was restored from an older copy and advances its ids and epochs
 // beyond all that were allocated since. next is the lowest id that is certainly free, as far as the
 // caller knows. It returns the next id. No other process may use the store.
-func (s *Store) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
-	found, err := s.Check(ctx)
+func (s *operator) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
+	found, err := s.reader.Check(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -38,8 +38,8 @@ func (s *Store) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
 				Message: fmt.Sprintf("sojourn doctor finds %q broken in the copy: %s. It was not put in place", v.Check, v.Detail)}
 		}
 	}
-	err = s.db.Update(ctx, func(c sqldb.Conn) error {
-		t, err := s.newTx(c, false)
+	err = s.core.db.Update(ctx, func(c sqldb.Conn) error {
+		t, err := s.core.timed(c)
 		if err != nil {
 			return err
 		}

@@ -3,52 +3,8 @@ package sqlstore
 import (
 	"slices"
 
-	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
-
-// waits holds prefetched reads for the steps of a transaction that begin to wait.
-type waits struct {
-	keys         map[sojourn.ID][]string // keys of earlier waits, by job
-	nothingEarly map[kindKey]bool        // keys without an early response
-}
-
-// readWaits reads the keys of all rows whose steps begin to wait, and which of the keys have no
-// early response, in one query each.
-func (t *tx) readWaits(begin []*live) error {
-	t.waits = waits{map[sojourn.ID][]string{}, map[kindKey]bool{}}
-	var again sqldb.Ints
-	for _, l := range begin {
-		t.waits.keys[l.ID] = nil
-		if l.awaited {
-			again = append(again, int64(l.ID))
-		}
-	}
-	if len(again) > 0 {
-		err := t.query(qWaitKeys, func(r sqldb.Row) error {
-			id := sojourn.ID(r.Int(0))
-			t.waits.keys[id] = append(t.waits.keys[id], r.Text(1))
-			return nil
-		}, again)
-		if err != nil {
-			return err
-		}
-	}
-	var kinds, keys sqldb.Texts
-	for _, l := range begin {
-		own := sqldb.Texts{l.key}
-		for _, k := range append(own, t.waits.keys[l.ID]...) {
-			if k != "" {
-				kinds, keys = append(kinds, l.kind), append(keys, k)
-				t.waits.nothingEarly[kindKey{l.kind, k}] = true
-			}
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	return t.each(qAnyEarly, func(r sqldb.Row) error { delete(t.waits.nothingEarly, kindKey{r.Text(0), r.Text(1)}); return nil }, kinds, keys)
-}
 
 const (
 	qWaitKeys = `select job, key from sj_key where job in (ints($1)) and own = 0 and live = 1 order by job, key`

@@ -9,31 +9,11 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// carriedColumns are the columns of sj_job for the worker, without the args, which may follow them;
-// scanCarried reads them all.
-const (
-	carriedColumns = `j.grp, j.content_type, j.tags, j.meta, j.orig_run_at_us, j.created_us`
-	carriedCount   = 6
-)
-
 // carried holds the columns of sj_job for the worker, as they are stored.
 type carried struct {
 	group, contentType, tags, meta string
 	origRunAt, created             int64
 	args                           []byte // nil if they were not read
-}
-
-// scanCarried reads carriedColumns, and the args after them.
-func scanCarried(r sqldb.Row, from int) *carried {
-	c := scanHead(r, from)
-	c.args = r.Bytes(from + carriedCount)
-	return c
-}
-
-// scanHead reads carriedColumns.
-func scanHead(r sqldb.Row, from int) *carried {
-	return &carried{group: r.Text(from), contentType: r.Text(from + 1), tags: r.Text(from + 2), meta: r.Text(from + 3),
-		origRunAt: r.Int(from + 4), created: r.Int(from + 5)}
 }
 
 // give copies the columns into the job.
@@ -53,8 +33,48 @@ func (c *carried) give(j *sojourn.Job) error {
 	return nil
 }
 
+const carriedColumns = `j.grp, j.content_type, j.tags, j.meta, j.orig_run_at_us, j.created_us`
+
+const carriedCount = 6
+
+// jobs are jobs of a result for which further rows must be read.
+type jobs struct {
+	byID       map[sojourn.ID]*sojourn.Job
+	data, hand sqldb.Ints
+	failed     sqldb.Ints // jobs that are not final, and have failed before
+	awaits     sqldb.Ints // jobs that wait and have attached responses
+}
+
+func (js *jobs) add(j *sojourn.Job, hasData, inHand bool) {
+	if hasData {
+		js.note(&js.data, j)
+	}
+	if inHand {
+		js.note(&js.hand, j)
+	}
+	if j.State.Live() && j.Failures+j.Crashes > 0 {
+		js.note(&js.failed, j)
+	}
+}
+
+// addFull adds a job that is read with all its data.
+func (js *jobs) addFull(j *sojourn.Job, hasData, inHand bool) {
+	js.add(j, hasData, inHand)
+	if j.Awaits != nil && j.Kept > 0 {
+		js.note(&js.awaits, j)
+	}
+}
+
+func (js *jobs) note(list *sqldb.Ints, j *sojourn.Job) {
+	if js.byID == nil {
+		js.byID = map[sojourn.ID]*sojourn.Job{}
+	}
+	js.byID[j.ID] = j
+	*list = append(*list, int64(j.ID))
+}
+
 // job fills j from the row, as applications see it.
-func (l *live) job(j *sojourn.Job, s *Store) {
+func (l *live) job(j *sojourn.Job, s *core) {
 	*j = sojourn.Job{ID: l.ID, Kind: l.kind, Queue: l.queue, Key: l.key, Priority: l.priority, Weight: l.Weight, RunAt: at(l.runAt), Policy: l.Policy,
 		State: l.State, Resumed: l.Resumed, Instance: s.instance, Generation: l.generation, Epoch: l.epoch, Attempt: l.Attempt,
 		Failures: l.Failures, Crashes: l.Crashes, Purpose: l.Purpose, Kept: l.Kept, UpdatedAt: at(l.updated)}
@@ -72,47 +92,27 @@ func (l *live) job(j *sojourn.Job, s *Store) {
 	}
 }
 
-// jobs are jobs of a result for which further rows must be read.
-type jobs struct {
-	byID       map[sojourn.ID]*sojourn.Job
-	data, hand sqldb.Ints
-	failed     sqldb.Ints // jobs that are not final, and have failed before
-	awaits     sqldb.Ints // jobs that wait and have attached responses
+const qData = `select job, checkpoint, progress from sj_data where job in (ints($1))`
+
+const qInHand = `select ` + responseColumns + ` from sj_response where job in (ints($1)) and job > 0 and in_hand = 1 order by seq`
+
+const qKeptKeys = `select job, key from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
+
+const qLastErrors = `select h.job, h.reason, h.error from sj_history h /*, each*/ where h.job = each($1 bigint)
+	and h.seq = (select max(seq) from sj_history where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `)`
+
+// scanCarried reads carriedColumns, and the args after them.
+func scanCarried(r sqldb.Row, from int) *carried {
+	c := scanHead(r, from)
+	c.args = r.Bytes(from + carriedCount)
+	return c
 }
 
-// addFull adds a job that is read with all its data.
-func (js *jobs) addFull(j *sojourn.Job, hasData, inHand bool) {
-	js.add(j, hasData, inHand)
-	if j.Awaits != nil && j.Kept > 0 {
-		js.note(&js.awaits, j)
-	}
+// scanHead reads carriedColumns.
+func scanHead(r sqldb.Row, from int) *carried {
+	return &carried{group: r.Text(from), contentType: r.Text(from + 1), tags: r.Text(from + 2), meta: r.Text(from + 3),
+		origRunAt: r.Int(from + 4), created: r.Int(from + 5)}
 }
-
-func (js *jobs) add(j *sojourn.Job, hasData, inHand bool) {
-	if hasData {
-		js.note(&js.data, j)
-	}
-	if inHand {
-		js.note(&js.hand, j)
-	}
-	if j.State.Live() && j.Failures+j.Crashes > 0 {
-		js.note(&js.failed, j)
-	}
-}
-
-func (js *jobs) note(list *sqldb.Ints, j *sojourn.Job) {
-	if js.byID == nil {
-		js.byID = map[sojourn.ID]*sojourn.Job{}
-	}
-	js.byID[j.ID] = j
-	*list = append(*list, int64(j.ID))
-}
-
-const (
-	qKeptKeys = `select job, key from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
-	qData     = `select job, checkpoint, progress from sj_data where job in (ints($1))`
-	qInHand   = `select ` + responseColumns + ` from sj_response where job in (ints($1)) and job > 0 and in_hand = 1 order by seq`
-)
 
 // fill reads checkpoints, progress and the taken responses.
 func (t *tx) fill(js *jobs) error {
@@ -151,9 +151,6 @@ func (t *tx) fill(js *jobs) error {
 		return nil
 	}, js.hand)
 }
-
-const qLastErrors = `select h.job, h.reason, h.error from sj_history h /*, each*/ where h.job = each($1 bigint)
-	and h.seq = (select max(seq) from sj_history where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `)`
 
 // lastErrors reads the last errors of jobs that are not final.
 func (t *tx) lastErrors(js *jobs) error {

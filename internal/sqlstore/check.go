@@ -186,7 +186,7 @@ var checks = []check{
 }
 
 // Checks names the invariants; see driver.Checker.
-func (s *Store) Checks() []string {
+func (s *reader) Checks() []string {
 	var names []string
 	for _, c := range checks {
 		if !slices.Contains(names, c.name) {
@@ -197,12 +197,12 @@ func (s *Store) Checks() []string {
 }
 
 // Check runs every check; see driver.Checker.
-func (s *Store) Check(ctx context.Context) ([]driver.Violation, error) {
+func (s *reader) Check(ctx context.Context) ([]driver.Violation, error) {
 	return s.CheckWith(ctx, func(driver.CheckProgress) {})
 }
 
 // CheckWith is Check that reports its progress; see driver.ProgressChecker.
-func (s *Store) CheckWith(ctx context.Context, report func(driver.CheckProgress)) ([]driver.Violation, error) {
+func (s *reader) CheckWith(ctx context.Context, report func(driver.CheckProgress)) ([]driver.Violation, error) {
 	var all []driver.Violation
 	names := s.Checks()
 	progress := driver.CheckProgress{Of: len(names)}
@@ -221,7 +221,7 @@ func (s *Store) CheckWith(ctx context.Context, report func(driver.CheckProgress)
 }
 
 // runCheck runs one check, slice by slice, until it has found enough.
-func (s *Store) runCheck(ctx context.Context, c check, report func(rows int)) (found []driver.Violation, err error) {
+func (s *reader) runCheck(ctx context.Context, c check, report func(rows int)) (found []driver.Violation, err error) {
 	size, tries := checkSlice, 0
 	after := []any{int64(math.MinInt64)}
 	if c.over.texts {
@@ -231,7 +231,7 @@ func (s *Store) runCheck(ctx context.Context, c check, report func(rows int)) (f
 		var end []any
 		var more []driver.Violation
 		rows := 0
-		err := s.view(ctx, func(t *tx) (err error) {
+		err := s.core.view(ctx, func(t *tx) (err error) {
 			end, more = nil, nil
 			if c.over != whole {
 				if end, rows, err = t.sliceEnd(c.over, after, size); err != nil || rows == 0 {
@@ -292,14 +292,14 @@ func (t *tx) violations(c check, bounds []any) (found []driver.Violation, err er
 
 // checkFiles appends the processes that use another file. It is no query, so it is not among
 // checks.
-func (s *Store) checkFiles(ctx context.Context, out []driver.Violation) ([]driver.Violation, error) {
-	db, ok := s.db.(sqldb.Located)
+func (s *reader) checkFiles(ctx context.Context, out []driver.Violation) ([]driver.Violation, error) {
+	db, ok := s.core.db.(sqldb.Located)
 	if !ok {
 		return out, nil
 	}
 	processes, err := db.Elsewhere(ctx)
 	if err != nil {
-		return out, s.failed(err)
+		return out, s.core.failed(err)
 	}
 	for _, p := range processes {
 		out = append(out, driver.Violation{Check: "one-file", Detail: "process " + p + " still has the file open that was at this path before: " +

@@ -3,12 +3,14 @@ package sqlstore
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
@@ -16,28 +18,23 @@ import (
 // even if no process calls Sweep.
 const sweepPerClaim = 100
 
-type claimAnswer struct {
-	jobs    []driver.Claimed
-	waits   map[sojourn.ID]int32 // Row.Waits of the jobs for which it is not 0
-	due     int64                // when the next thing is due; 0 = nothing
-	opens   int64                // when a gate opens that holds jobs back; 0 = not known
-	drained bool                 // the worker gets no more jobs
-	again   bool                 // many jobs were put off: the next transaction goes on
-}
-
 // claims are the claims of one transaction, executed one after the other.
 type claims struct {
 	*tx
-	gates   *gates
-	last    map[string]lastClaim // worker → its newest claim
-	doors   map[string]door      // of the queues that they name and of all queues, if they have settings
-	idle    []idleClaim          // empty claims: the same claims after them are empty too
-	swept   bool                 // no due job is left
-	emptied string               // a queue whose ready jobs were all claimed
-	ahead   *foreseen            // prefetch for the first claim; nil if there is none
-	ended   map[sojourn.ID]int32 // Row.Waits of the claimed jobs for which it is not 0
-	lines   []*gatedClaim        // of the queues with gates that a claim is taking jobs from
-	opens   int64                // when a gate opens that held the claim back; 0 = not known
+	svc        *claimer
+	requests   []driver.ClaimRequest
+	lent       bool                 // the requests are those of blocked claims
+	prefetched bool                 // its reads were sent in the first message
+	bulk       *early               // jobs bulk-started before the claim was evaluated; nil: none
+	last       map[string]lastClaim // worker → its newest claim
+	doors      map[string]door      // of the queues that they name and of all queues, if they have settings
+	idle       []idleClaim          // empty claims: the same claims after them are empty too
+	swept      bool                 // no due job is left
+	emptied    string               // a queue whose ready jobs were all claimed
+	ahead      *foreseen            // prefetch for the first claim; nil if there is none
+	ended      map[sojourn.ID]int32 // Row.Waits of the claimed jobs for which it is not 0
+	lines      []*gatedClaim        // of the queues with gates that a claim is taking jobs from
+	opens      int64                // when a gate opens that held the claim back; 0 = not known
 }
 
 type idleClaim struct {
@@ -52,50 +49,57 @@ type lastClaim struct {
 	drained bool
 }
 
-var stepClaim = newStep("claim", func(t *tx, requests []driver.ClaimRequest) ([]claimAnswer, error) {
-	return runClaims(t, requests, false)
-}).lookingFirst(func(t *tx, in []any) (any, []sqldb.Statement) {
-	requests := make([]driver.ClaimRequest, len(in))
-	for i := range in {
-		requests[i] = in[i].(driver.ClaimRequest)
-	}
-	c := &claims{tx: t, gates: &t.s.gates}
-	return c, c.look(requests)
-})
+// claimer hands out jobs to workers.
+type claimer struct {
+	core     *core
+	gates    *gates
+	hub      *hub
+	finisher *finisher // gives back the jobs of a caller that is gone
+	op       *op[driver.ClaimRequest, claimAnswer]
+	alike    alike
+	asked    memo[string, asked] // worker → the queues and kinds that it claims, as stored
+	gated    memo[string, bool]  // worker → whether its last claim met gates
+	filled   memo[string, bool]  // worker → whether its last claim was full
+	apart    atomic.Int32        // claims that run concurrently, see goesApart
+}
 
-// runClaims runs the requests one after the other. Those of lent claims, which
-// are blocked, are skipped if a queue has gates: the blocked claims then run them themselves.
-func runClaims(t *tx, requests []driver.ClaimRequest, lent bool) ([]claimAnswer, error) {
-	t.holding = true
-	defer t.release()
-	c, ok := takeLook[*claims](t)
-	if !ok {
-		c = &claims{tx: t, gates: &t.s.gates}
-		if err := t.readAll(c.look(requests)); err != nil {
-			return nil, err
-		}
-	}
-	t.claims = c
-	changed := t.wrote || t.altered || len(t.pending.saves)+len(t.pending.ended) > 0
-	if ok && c.early == nil && c.ahead != nil && c.ahead.started {
+func newClaimer(c *core, g *gates, h *hub, f *finisher) *claimer {
+	s := &claimer{core: c, gates: g, hub: h, finisher: f}
+	s.op = &op[driver.ClaimRequest, claimAnswer]{name: "claim", class: groupcommit.Claim, cached: true,
+		begin: func(t *tx, rs []driver.ClaimRequest) batch[claimAnswer] {
+			return &claims{tx: t, svc: s, requests: rs, prefetched: t.prefetching}
+		},
+		// Gates see only stored jobs, and producers should not wait for them.
+		ends: func(r driver.ClaimRequest, _ int) bool { gated, _ := s.gated.get(r.Worker); return gated }}
+	return s
+}
+
+// run runs the requests one after the other. Those of lent claims, which are blocked, are skipped if
+// a queue has gates: the blocked claims then run them themselves.
+func (c *claims) run() ([]claimAnswer, error) {
+	c.holding = true
+	defer c.release()
+	changed := c.wrote || c.altered || len(c.pending.saves)+len(c.pending.ended) > 0
+	if c.prefetched && c.bulk == nil && c.ahead != nil && c.ahead.started {
 		c.ahead = nil // the bulk start was not allowed
 	}
 	switch {
-	case !c.canHold() || slices.ContainsFunc(requests, c.gated):
-		t.release()
+	case !c.canHold() || slices.ContainsFunc(c.requests, c.meetsGates):
+		c.release()
 		c.ahead = c.ahead.withoutLine() // pending writes may rank before the prefetched jobs, and gates choose for themselves
-	case ok && changed && t.early == nil: // the group has changed rows since the prefetch, so other jobs are ready now
-		if err := t.readAll(c.foresee(requests[0])); err != nil {
+	case c.prefetched && changed && c.bulk == nil: // the group has changed rows since the prefetch, so other jobs are ready now
+		if err := c.readAll(c.foresee(c.requests[0])); err != nil {
 			return nil, err
 		}
 	}
-	answers := make([]claimAnswer, len(requests))
-	for i, r := range requests {
-		t.s.gated.put(r.Worker, c.gated(r))
+	answers := make([]claimAnswer, len(c.requests))
+	for i, r := range c.requests {
+		gated := c.meetsGates(r)
+		c.svc.gated.put(r.Worker, gated)
 		if i > 0 {
 			c.ahead = nil // the prefetch was for the first claim
 		}
-		if lent && c.gated(r) { // else producers would wait for the claims of other nodes, behind the gates' lock
+		if c.lent && gated { // else producers would wait for the claims of other nodes, behind the gates' lock
 			answers[i].again = true
 			continue
 		}
@@ -104,19 +108,60 @@ func runClaims(t *tx, requests []driver.ClaimRequest, lent bool) ([]claimAnswer,
 			return nil, err
 		}
 	}
+	c.learn()
 	return answers, c.allTaken()
 }
 
+// learn notes what later transactions may take from the cache.
+func (c *claims) learn() {
+	c.learned.emptied = c.emptied
+	if c.learned.claims == nil {
+		c.learned.claims = make(map[string]int64, len(c.last))
+	}
+	all := c.doors[sojourn.AllQueues]
+	for worker, last := range c.last {
+		if c.learned.claims[worker] = last.number; last.drained || all.paused || all.gated {
+			c.learned.claims[worker] = 0
+		}
+	}
+}
+
+// expects reports whether a claim would find only the jobs that its transaction stores.
+func (s *claimer) expects(r *driver.ClaimRequest) bool {
+	queue := r.Queues[0]
+	if len(r.Queues) != 1 || len(r.Decidable)+len(r.Pollable) > 0 || !s.core.guesses.isEmpty(queue) {
+		return false
+	}
+	_, known := s.core.guesses.queue(queue)
+	last := s.core.guesses.lastClaim(r.Worker)
+	return known && last > 0 && r.Number > last
+}
+
+// cached is a batch of one claim that finds only the jobs of its transaction.
+func (s *claimer) cached(t *tx, r driver.ClaimRequest, shape, last int64) *claims {
+	q := r.Queues[0]
+	c := &claims{tx: t, svc: s, requests: []driver.ClaimRequest{r}, prefetched: true, doors: map[string]door{q: {shape: shape}},
+		last: map[string]lastClaim{r.Worker: {number: last}}}
+	c.ahead = &foreseen{queue: q, lines: map[string][]candidate{}}
+	for _, kind := range r.Kinds {
+		c.ahead.lines[kind] = nil
+	}
+	return c
+}
+
 // handOver runs the requests of blocked claims in a transaction that has stored jobs.
-func (t *tx) handOver(lent []*waiter) ([]claimAnswer, error) {
+func (s *claimer) handOver(t *tx, lent []*waiter) ([]claimAnswer, error) {
 	if len(lent) == 0 {
 		return nil, nil
 	}
-	requests := make([]driver.ClaimRequest, len(lent))
+	c := &claims{tx: t, svc: s, lent: true, requests: make([]driver.ClaimRequest, len(lent))}
 	for i, w := range lent {
-		requests[i] = *w.request
+		c.requests[i] = *w.request
 	}
-	return runClaims(t, requests, true)
+	if err := t.readAll(c.reads()); err != nil {
+		return nil, err
+	}
+	return c.run()
 }
 
 func (c *claims) claim(r driver.ClaimRequest) (claimAnswer, error) {
@@ -191,13 +236,13 @@ func (c *claims) foundNothing(r driver.ClaimRequest, opens int64) (claimAnswer, 
 }
 
 // Claim takes ready jobs under leases; see driver.Claimer.
-func (s *Store) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
+func (s *claimer) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	if err := checkClaim(&r); err != nil {
 		return nil, err
 	}
 	var jobs []driver.Claimed
 	var waits map[sojourn.ID]int32
-	defer s.present.come(&r, s.clock.estimate)()
+	defer s.core.present.come(&r, s.core.clock.estimate)()
 	w := &waiter{queues: r.Queues, kinds: r.Kinds, pollable: r.Pollable, request: &r}
 	err := s.hub.block(ctx, w, r.Wait, func() (bool, error) {
 		// A claim is not abandoned half way: its jobs are returned, or their leases are given back.
@@ -221,7 +266,7 @@ func (s *Store) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Clai
 	if err == errDrained {
 		s.hub.wakeAll() // this call may have consumed a wake-up that another worker needs
 	}
-	token := access.CapabilityMaker(s.secret) // outside of the transaction, which other callers wait for
+	token := access.CapabilityMaker(s.core.secret) // outside of the transaction, which other callers wait for
 	for i := range jobs {
 		j := &jobs[i].Job
 		j.Token = token(j.ID, j.Generation, j.Attempt, waits[j.ID])
@@ -240,22 +285,22 @@ const (
 	apartMost = 2
 )
 
-func (s *Store) claim(ctx context.Context, r driver.ClaimRequest) (claimAnswer, error) {
+func (s *claimer) claim(ctx context.Context, r driver.ClaimRequest) (claimAnswer, error) {
 	rows := min(r.Max, fewClaimed)
 	if s.goesApart(r) {
 		rows = r.Max
 		defer s.apart.Add(-1)
 	}
-	return do[claimAnswer](ctx, s, classClaim, stepClaim, rows, r)
+	return do(ctx, s.core, s.op, rows, r)
 }
 
 // goesApart reports whether a claim counts all the rows that it asks for, see batcher: its worker's
 // last claim was full, so it need not wait to be batched. Claims of two workers run concurrently
 // where the database allows concurrent writers, but not with gates, because these lock the queue
 // (docs/internals/engine.md#concurrent-claims). If true, the caller decrements s.apart at the end.
-func (s *Store) goesApart(r driver.ClaimRequest) bool {
+func (s *claimer) goesApart(r driver.ClaimRequest) bool {
 	filled, _ := s.filled.get(r.Worker)
-	if gated, _ := s.gated.get(r.Worker); !filled || gated || !s.db.Dialect().Concurrent {
+	if gated, _ := s.gated.get(r.Worker); !filled || gated || !s.core.db.Dialect().Concurrent {
 		return false
 	}
 	if s.apart.Add(1) > apartMost {
@@ -266,12 +311,12 @@ func (s *Store) goesApart(r driver.ClaimRequest) bool {
 }
 
 // release gives back leases whose caller is gone, so that only a dead worker costs a crash.
-func (s *Store) release(jobs []driver.Claimed) {
+func (s *claimer) release(jobs []driver.Claimed) {
 	outcomes := make([]sojourn.Outcome, len(jobs))
 	for i, j := range jobs {
 		outcomes[i] = sojourn.Outcome{Lease: j.Lease, Type: sojourn.OutcomeReleased}
 	}
-	s.Finish(context.Background(), outcomes) // if it fails, the leases expire
+	s.finisher.Finish(context.Background(), outcomes) // if it fails, the leases expire
 }
 
 func checkClaim(r *driver.ClaimRequest) error {
@@ -340,7 +385,7 @@ const stillThere = sojourn.WorkerLife / 2
 
 // meet records the queues and kinds that a worker claims: once, then again when there are new ones
 // or after stillThere. A worker may claim its queues in turn, so earlier ones stay.
-func (t *tx) meet(r driver.ClaimRequest) error {
+func (t *claims) meet(r driver.ClaimRequest) error {
 	text, known, err := t.asksOf(r)
 	if err != nil || known {
 		return err
@@ -351,8 +396,8 @@ func (t *tx) meet(r driver.ClaimRequest) error {
 
 // asksOf returns the queues and kinds that a worker has claimed, including those of this request,
 // and whether they are stored already.
-func (t *tx) asksOf(r driver.ClaimRequest) (text string, known bool, err error) {
-	before, ok := t.s.asked.get(r.Worker)
+func (t *claims) asksOf(r driver.ClaimRequest) (text string, known bool, err error) {
+	before, ok := t.svc.asked.get(r.Worker)
 	if ok && subset(r.Queues, before.Queues) && subset(r.Kinds, before.Kinds) && t.now-before.at < stillThere.Microseconds() {
 		return before.text, true, nil
 	}
@@ -360,13 +405,14 @@ func (t *tx) asksOf(r driver.ClaimRequest) (text string, known bool, err error) 
 	if now.text, err = jsonText(now.asks); err != nil {
 		return "", false, err
 	}
-	t.after = append(t.after, func() { t.s.asked.put(r.Worker, now) })
+	t.after = append(t.after, func() { t.svc.asked.put(r.Worker, now) })
 	return now.text, false, nil
 }
 
-// look returns the reads for all requests: the workers' newest claims, the gates and pauses of all
+// reads returns the reads for all requests: the workers' newest claims, the gates and pauses of all
 // queues, and the prefetch for the first claim.
-func (c *claims) look(requests []driver.ClaimRequest) []sqldb.Statement {
+func (c *claims) reads() []sqldb.Statement {
+	requests := c.requests
 	c.last, c.doors = make(map[string]lastClaim, len(requests)), map[string]door{}
 	queues := sqldb.Texts{sojourn.AllQueues}
 	var workers sqldb.Texts
@@ -425,14 +471,14 @@ func (c *claims) take(r driver.ClaimRequest, last int64, picked []candidate) ([]
 			return nil, err
 		}
 		l := was
-		if !c.early.has(was) {
+		if !c.bulk.has(was) {
 			l = new(live)
 			*l = *was
 		}
 		l.Row = tr.To
 		c.lease(was, l, r)
-		early, err := c.startedEarly(l)
-		if err == nil && !early {
+		started, err := c.bulkStarted(l)
+		if err == nil && !started {
 			err = c.saveStart(was, l)
 		}
 		if err != nil {
@@ -477,16 +523,16 @@ const (
 	qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
 )
 
+// meetsGates reports whether one of the queues of a claim has gates.
+func (c *claims) meetsGates(r driver.ClaimRequest) bool {
+	return slices.ContainsFunc(r.Queues, func(q string) bool { return c.door(q).gated })
+}
+
+var errDrained error = &sojourn.Error{Code: sojourn.CodeDrained, Index: -1, Message: "the worker was drained by an operator: it gets no jobs any more; finish what runs and end"}
+
 // door combines a queue's own settings with those of all queues.
 func (c *claims) door(queue string) door {
 	d, all := c.doors[queue], c.doors[sojourn.AllQueues]
 	d.paused, d.gated = d.paused || all.paused, d.gated || all.gated
 	return d
-}
-
-var errDrained error = &sojourn.Error{Code: sojourn.CodeDrained, Index: -1, Message: "the worker was drained by an operator: it gets no jobs any more; finish what runs and end"}
-
-// gated reports whether one of the queues of a claim has gates.
-func (c *claims) gated(r driver.ClaimRequest) bool {
-	return slices.ContainsFunc(r.Queues, func(q string) bool { return c.door(q).gated })
 }

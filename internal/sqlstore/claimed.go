@@ -5,7 +5,6 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // claimed builds the answer for running rows, in their order.
@@ -44,20 +43,4 @@ func (c *claims) claimed(rows []*live, carries map[sojourn.ID]*carried, r driver
 		err = c.fill(jobs)
 	}
 	return out, err
-}
-
-const qErrors = `select ` + historyColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `
-		order by job, seq`
-
-// errorsOf reads the error histories of the jobs' generations, for retry policies.
-func (t *tx) errorsOf(jobs map[sojourn.ID]*driver.Claimed) error {
-	var ids, generations sqldb.Ints
-	for id, c := range jobs {
-		ids, generations = append(ids, int64(id)), append(generations, int64(c.Job.Generation))
-	}
-	return t.each(qErrors, func(r sqldb.Row) error {
-		c := jobs[sojourn.ID(r.Int(historyCount))]
-		c.History = append(c.History, scanHistory(r))
-		return nil
-	}, ids, generations)
 }

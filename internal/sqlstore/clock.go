@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // clock is the store's clock: every due, lease and deadline decision uses it and no other. It
@@ -45,6 +43,9 @@ const (
 	jump = 2 * time.Second
 	// graceMost bounds the extra time of a lease of unknown age after a step or an opening.
 	graceMost = time.Minute
+	// guessNear is the allowed difference between the clock and its estimate: no more than the
+	// delay that is tolerated for job starts anyhow, see pollEvery.
+	guessNear = 100 * time.Millisecond
 )
 
 // reading is the clock at the start of a transaction. All times are microseconds.
@@ -164,19 +165,6 @@ func (c *clock) confirm(r reading, us int64) {
 	c.observe(us, r.taken, c.monotonic())
 }
 
-// confirmClock confirms the transaction's predicted time with the time of the server's clock.
-func (t *tx) confirmClock() error {
-	own, ok := t.Conn.(sqldb.Clocked)
-	if !ok || t.s.cfg.Driven {
-		return nil
-	}
-	now, err := own.Clock()
-	if err == nil {
-		t.s.clock.confirm(t.reading, now)
-	}
-	return err
-}
-
 // describe tells Status whether the clock has been steady.
 func (c *clock) describe() string {
 	c.mu.Lock()
@@ -190,37 +178,4 @@ func (c *clock) describe() string {
 		text += fmt.Sprintf("; the clock of the database, this node's is %v ahead", ahead)
 	}
 	return text
-}
-
-// at converts a stored time; 0 is none.
-func at(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
-}
-
-// inGrace reports whether a running row was written before the latest step of the clock, or before
-// the latest time without a process, and may therefore end too early by gap. Until the returned
-// time its worker, if it lives, extends the lease or shifts it.
-func (t *tx) inGrace(l *live) (until int64, grace bool) {
-	if l.updated >= t.since || t.gap == 0 {
-		return 0, false
-	}
-	until = min(l.leaseUntil+t.gap, t.since+min(l.leaseUs, graceMost.Microseconds()))
-	return until, until > t.now
-}
-
-// read reads the clock for a transaction: the database's own, if it has one. sent is the monotonic
-// time before the transaction began.
-func (s *Store) read(c sqldb.Conn, sent int64) (reading, error) {
-	own, ok := c.(sqldb.Clocked)
-	if !ok || s.cfg.Driven {
-		return s.clock.read(), nil
-	}
-	now, err := own.Clock()
-	if err != nil {
-		return reading{}, err
-	}
-	return s.clock.readFrom(now, sent), nil
 }

@@ -18,10 +18,9 @@
 //	pending.go   sheet.go      write set: one statement a table for all requests
 //	respond.go   responding.go match.go  find the jobs of responses, apply rules.Match
 //	received.go                write the responses and their outcomes
-//	sweep.go     overdue.go    prune.go  end overdue waits and leases, delete old jobs
+//	sweep.go     prune.go      end overdue waits and leases, delete old jobs
 //	edit.go                    operators
-//	find.go      listinbox.go  history.go  reading
-//	carried.go   keys.go       queuerow.go  rows and columns that several steps use
+//	find.go      inbox.go      reading
 //	vacuum.go                  dead tuples
 //	check.go                   the invariants, for sojourn doctor
 //

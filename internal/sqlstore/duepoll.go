@@ -9,15 +9,10 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// Waiting jobs with a poll interval have an index of their own, by the time of the next poll step.
-// A claim that names their kind as pollable takes the due polls before it reads jobs that have not
-// begun; the limit and the windows do not matter, because the job holds its weight already.
+const qNextPoll = `select poll_at_us from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us > $3 order by poll_at_us limit 1`
 
-const (
-	qPickPoll = `select id, r1, poll_at_us, lane from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us <= $3
+const qPickPoll = `select id, r1, poll_at_us, lane from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us <= $3
 		order by poll_at_us, id limit $4 /*lock*/`
-	qNextPoll = `select poll_at_us from sj_live where queue = $1 and kind = $2 and poll_at_us > 0 and poll_at_us > $3 order by poll_at_us limit 1`
-)
 
 // duePolls lists the due poll steps of a queue, the oldest first. Each uses 1 of the worker's
 // capacity, regardless of its job's weight.
@@ -37,6 +32,11 @@ func (t *tx) duePolls(queue string, r driver.ClaimRequest) (due []gateCandidate,
 	return due, nil
 }
 
+// mayPoll reports whether a waiting job may be polled by this claim.
+func (t *tx) mayPoll(l *live, r driver.ClaimRequest) bool {
+	return l.pollAt > 0 && l.pollAt <= t.now && slices.Contains(r.Pollable, l.kind)
+}
+
 // nextPoll returns when the next poll step is due that the claim may take; 0 if there is none. Due
 // steps that were not taken are held back by a gate or by lack of room.
 func (t *tx) nextPoll(r driver.ClaimRequest) (next int64, err error) {
@@ -52,9 +52,4 @@ func (t *tx) nextPoll(r driver.ClaimRequest) (next int64, err error) {
 		}
 	}
 	return next, nil
-}
-
-// mayPoll reports whether a waiting job may be polled by this claim.
-func (t *tx) mayPoll(l *live, r driver.ClaimRequest) bool {
-	return l.pollAt > 0 && l.pollAt <= t.now && slices.Contains(r.Pollable, l.kind)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
@@ -18,7 +19,7 @@ type editAsk struct {
 	e sojourn.Edit
 }
 
-var stepEdit = eachStep("edit", func(t *tx, ask editAsk) (sojourn.Edited, error) {
+var editOp = eachOp("edit", groupcommit.Finish, func(t *tx, ask editAsk) (sojourn.Edited, error) {
 	found, err := t.findLocked(ask.f)
 	if err != nil {
 		return sojourn.Edited{}, err
@@ -103,11 +104,11 @@ func (t *tx) loadFound(j *sojourn.Job) (*live, error) {
 }
 
 // Edit changes jobs; see driver.Store.
-func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
+func (s *operator) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
 	if err := f.Validate(); err != nil {
 		return sojourn.Edited{}, err
 	}
-	if err := e.Validate(s.cfg.MaxBytes); err != nil {
+	if err := e.Validate(s.core.cfg.MaxBytes); err != nil {
 		return sojourn.Edited{}, err
 	}
 	if err := e.Chooses(f); err != nil {
@@ -119,13 +120,13 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 	}
 	if e.DryRun {
 		var out sojourn.Edited
-		err := s.view(ctx, func(t *tx) (err error) {
+		err := s.core.view(ctx, func(t *tx) (err error) {
 			out.Matched, err = t.count(f)
 			return err
 		})
 		return out, err
 	}
-	return do[sojourn.Edited](ctx, s, classFinish, stepEdit, 100, editAsk{f, e})
+	return do(ctx, s.core, editOp, 100, editAsk{f, e})
 }
 
 // editOne changes one job. Its refusals come before its first write, so that they need no rollback.

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
@@ -30,9 +31,9 @@ type given struct {
 	policy           sojourn.Policy
 }
 
-func (s *Store) ask(c *access.Caller, jobs []sojourn.Job, partial bool) enqueueAsk {
-	ask := enqueueAsk{jobs: jobs, digests: digests(jobs, c), caller: c, partial: partial, notJSON: s.jsonErrors(jobs)}
-	if s.db.Dialect().Concurrent {
+func (s *enqueuer) ask(c *access.Caller, jobs []sojourn.Job, partial bool) enqueueAsk {
+	ask := enqueueAsk{jobs: jobs, digests: digests(jobs, c), caller: c, partial: partial, notJSON: s.core.jsonErrors(jobs)}
+	if s.core.db.Dialect().Concurrent {
 		ask.given = new([]given)
 	}
 	return ask
@@ -63,19 +64,26 @@ type enqueueAnswer struct {
 	refused error
 }
 
-// stepEnqueue plans the requests in turn, on reads made for all of them together, and writes the
-// rows of all requests together.
-var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAnswer, error) {
-	e, ok := takeLook[*enqueue](t)
-	if !ok {
-		e = &enqueue{tx: t}
-		if err := e.lookUp(asks); err != nil {
-			return nil, err
-		}
-	}
-	t.enqueued = e
-	answers := make([]enqueueAnswer, len(asks))
-	for i, ask := range asks {
+// enqueuer stores jobs and leases their ids.
+type enqueuer struct {
+	core    *core
+	op      *op[enqueueAsk, enqueueAnswer]
+	idsOp   *op[idsAsk, sojourn.ID]
+	backlog backlog
+	spare   spareIDs // for transactions of the application
+}
+
+func newEnqueuer(c *core) *enqueuer {
+	s := &enqueuer{core: c, idsOp: eachOp("ids", groupcommit.Claim, leaseIDs)}
+	s.op = &op[enqueueAsk, enqueueAnswer]{name: "enqueue", class: groupcommit.Enqueue, cached: true,
+		begin: func(t *tx, asks []enqueueAsk) batch[enqueueAnswer] { return &enqueue{tx: t, svc: s, asks: asks} }}
+	return s
+}
+
+// run plans the calls in turn, and writes the rows of all together.
+func (e *enqueue) run() ([]enqueueAnswer, error) {
+	answers := make([]enqueueAnswer, len(e.asks))
+	for i, ask := range e.asks {
 		var err error
 		if answers[i].done, err = e.plan(ask); err != nil {
 			if sojourn.ErrorCode(err) == "" {
@@ -84,32 +92,26 @@ var stepEnqueue = newStep("enqueue", func(t *tx, asks []enqueueAsk) ([]enqueueAn
 			answers[i].refused = err
 			continue
 		}
-		if i < len(asks)-1 {
+		if i < len(e.asks)-1 {
 			e.remember()
 		}
 	}
+	e.learned.queues, e.learned.block = e.rows, e.block
 	return answers, e.write()
-}).lookingFirst(func(t *tx, in []any) (any, []sqldb.Statement) {
-	asks := make([]enqueueAsk, len(in))
-	for i := range in {
-		asks[i] = in[i].(enqueueAsk)
-	}
-	e := &enqueue{tx: t}
-	return e, e.look(asks)
-})
+}
 
 // Enqueue stores jobs; see driver.Store.
-func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, error) {
+func (s *enqueuer) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) ([]sojourn.Enqueued, error) {
 	if len(jobs) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("jobs", "%d jobs exceed the limit of %d a call; split them", len(jobs), sojourn.MaxBatch)
 	}
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	if err := s.noRoom(); err != nil {
+	if err := s.core.noRoom(); err != nil {
 		return nil, err
 	}
-	a, err := do[enqueueAnswer](ctx, s, classEnqueue, stepEnqueue, len(jobs), s.ask(access.CallerOf(ctx), jobs, partial))
+	a, err := do(ctx, s.core, s.op, len(jobs), s.ask(access.CallerOf(ctx), jobs, partial))
 	if err == nil {
 		err = a.refused
 	}
@@ -117,7 +119,7 @@ func (s *Store) Enqueue(ctx context.Context, jobs []sojourn.Job, partial bool) (
 }
 
 // noRoom refuses new jobs if little space is left. Finishes and responses are always accepted.
-func (s *Store) noRoom() error {
+func (s *core) noRoom() error {
 	if s.cfg.NoRoom == nil {
 		return nil
 	}
@@ -287,26 +289,4 @@ func describe(j *sojourn.Job, policies *policyText) (d described, err error) {
 	}
 	d.policy, err = policies.of(&j.Policy)
 	return d, err
-}
-
-// lockReused locks the rows of keys that final jobs have left, in order, and checks that they are
-// still free.
-func (e *enqueue) lockReused(keys []kindKey) error {
-	if !e.concurrent() {
-		return nil
-	}
-	for _, k := range keys {
-		free := true
-		err := e.query(qLockKey, func(r sqldb.Row) error {
-			free = r.Int(1) == 0 && r.Int(2) <= e.now || e.ending != nil && r.Int(0) == int64(e.ending.ID)
-			return nil
-		}, k.kind, k.key)
-		if err == nil && !free {
-			err = raced("a key was taken meanwhile")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

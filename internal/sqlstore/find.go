@@ -12,8 +12,14 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
+// carriedColumns are the columns of sj_job for the worker, without the args, which may follow them;
+// scanCarried reads them all.
+const ()
+
+const ()
+
 // Find lists jobs; see driver.Store.
-func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
+func (s *reader) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
@@ -31,7 +37,7 @@ func (s *Store) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, erro
 	}
 	var found []sojourn.Job
 	err := s.hub.block(ctx, &waiter{ids: f.IDs}, f.Wait, func() (bool, error) {
-		err := s.view(looking, func(t *tx) (err error) {
+		err := s.core.view(looking, func(t *tx) (err error) {
 			if found, err = t.find(f); err == nil && reportsFinal(f, found) {
 				t.readDurably()
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
@@ -21,73 +22,91 @@ type finishAsk struct {
 	notJSON  []notJSON // of each outcome; nil if all parse
 }
 
-// stepFinish prefetches for the outcomes of all requests, decides them in turn, and leaves the
-// writes to flush.
-var stepFinish = newStep("finish", func(t *tx, requests []finishAsk) ([]finishAnswer, error) {
-	if err := t.readAhead(requests); err != nil {
+// finisher ends steps, and writes under their leases.
+type finisher struct {
+	core     *core
+	gates    *gates
+	enqueuer *enqueuer // of the jobs that follow a completed one
+	op       *op[finishAsk, finishAnswer]
+	extendOp *op[[]sojourn.Lease, []driver.Lost]
+	saveOp   *op[[]driver.Saved, saveAnswer]
+}
+
+func newFinisher(c *core, g *gates, e *enqueuer) *finisher {
+	s := &finisher{core: c, gates: g, enqueuer: e}
+	s.op = &op[finishAsk, finishAnswer]{name: "finish", class: groupcommit.Finish, cached: true, leases: leasesOfOutcomes,
+		begin: func(t *tx, asks []finishAsk) batch[finishAnswer] { return &finishes{t, s, asks} },
+		ends:  func(_ finishAsk, rows int) bool { return rows >= c.cfg.Apart }} // small ones do not justify a sync of their own
+	s.extendOp = batchOp("extend", groupcommit.Finish, extendAll)
+	s.extendOp.leases = func(leases []sojourn.Lease, each func(sojourn.Lease, bool)) {
+		for i := range leases {
+			each(leases[i], false)
+		}
+	}
+	s.saveOp = batchOp("save", groupcommit.Finish, saveAll)
+	s.saveOp.leases = func(items []driver.Saved, each func(sojourn.Lease, bool)) {
+		for i := range items {
+			each(items[i].Lease, false)
+		}
+	}
+	return s
+}
+
+func leasesOfOutcomes(ask finishAsk, each func(l sojourn.Lease, final bool)) {
+	for i := range ask.outcomes {
+		o := &ask.outcomes[i]
+		each(o.Lease, o.Type == sojourn.OutcomeCompleted && len(o.Next) == 0)
+	}
+}
+
+// finishes are the outcomes of one transaction. They are decided in turn; flush writes them.
+type finishes struct {
+	*tx
+	svc  *finisher
+	asks []finishAsk
+}
+
+// reads: none, because the rows of all leases are read with those of other requests.
+func (finishes) reads() []sqldb.Statement { return nil }
+
+func (b *finishes) run() ([]finishAnswer, error) {
+	if err := b.readAhead(b.asks); err != nil {
 		return nil, err
 	}
 	n := 0
-	for _, r := range requests {
-		n += len(r.outcomes)
+	for _, ask := range b.asks {
+		n += len(ask.outcomes)
 	}
-	t.pending.ended = slices.Grow(t.pending.ended, n) // most end their jobs
-	answers := make([]finishAnswer, len(requests))
-	for i, r := range requests {
-		answers[i] = make(finishAnswer, len(r.outcomes))
-		for k := range r.outcomes {
-			f, err := t.finishOne(&requests[i], k)
+	b.pending.ended = slices.Grow(b.pending.ended, n) // most end their jobs
+	answers := make([]finishAnswer, len(b.asks))
+	for i, ask := range b.asks {
+		answers[i] = make(finishAnswer, len(ask.outcomes))
+		for k := range ask.outcomes {
+			f, err := b.one(&b.asks[i], k)
 			if err != nil {
 				return nil, err
 			}
 			answers[i][k] = f
 		}
 	}
-	t.waits = waits{}
+	b.waits = waits{}
 	return answers, nil
-})
-
-// readAhead reads the rows of all leases, and the keys of steps that begin to wait.
-func (t *tx) readAhead(requests []finishAsk) error {
-	var leases []sojourn.Lease
-	for _, r := range requests {
-		for i := range r.outcomes {
-			if lease := r.outcomes[i].Lease; t.leased[lease.ID] == nil {
-				leases = append(leases, lease)
-			}
-		}
-	}
-	if err := t.readLeased(leases); err != nil {
-		return err
-	}
-	if err := t.readTypes(requests); err != nil {
-		return err
-	}
-	var begin []*live // rows whose steps begin to wait
-	for _, r := range requests {
-		for i := range r.outcomes {
-			if l := t.leased[r.outcomes[i].Lease.ID]; l != nil && r.outcomes[i].Type == sojourn.OutcomeAwait {
-				begin = append(begin, l)
-			}
-		}
-	}
-	return t.readWaits(begin)
 }
 
 // Finish ends steps; see driver.Claimer.
-func (s *Store) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {
+func (s *finisher) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {
 	if len(outcomes) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("outcomes", "%d outcomes exceed the limit of %d a call; split them", len(outcomes), sojourn.MaxBatch)
 	}
 	if len(outcomes) == 0 {
 		return nil, nil
 	}
-	return do[finishAnswer](ctx, s, classFinish, stepFinish, len(outcomes), newFinishAsk(outcomes, access.CallerOf(ctx)))
+	return do(ctx, s.core, s.op, len(outcomes), newFinishAsk(outcomes, access.CallerOf(ctx)))
 }
 
-// finishOne ends the step of outcome k: fence, checks, Decide, apply, Match. All refusals come
+// one ends the step of outcome k: fence, checks, Decide, apply, Match. All refusals come
 // before the first write.
-func (t *tx) finishOne(ask *finishAsk, k int) (driver.Finished, error) {
+func (t *finishes) one(ask *finishAsk, k int) (driver.Finished, error) {
 	o := &ask.outcomes[k]
 	was, err := t.underLease(o.Lease)
 	if err != nil {
@@ -235,16 +254,16 @@ const qStateOf = `select coalesce((select state from sj_live where id = $1), (se
 
 // planNext checks the next jobs of a completion. They use up no limit and no limit refuses them: a
 // completion that cannot be stored would run its job again for ever.
-func (t *tx) planNext(was *live, o *sojourn.Outcome, c *access.Caller) (next *enqueue, refusal, err error) {
+func (t *finishes) planNext(was *live, o *sojourn.Outcome, c *access.Caller) (next *enqueue, refusal, err error) {
 	if len(o.Next) == 0 {
 		return nil, nil, nil
 	}
 	if o.Type != sojourn.OutcomeCompleted {
 		return nil, sojourn.Invalid("next", "only a completed step enqueues jobs, not %s", o.Type), nil
 	}
-	next = &enqueue{tx: t, ending: was}
 	ask := enqueueAsk{jobs: slices.Clone(o.Next), digests: digests(o.Next, c), caller: c, notJSON: t.s.jsonErrors(o.Next)} // a second try resolves them by other settings
-	if err := next.lookUp([]enqueueAsk{ask}); err != nil {
+	next = &enqueue{tx: t.tx, svc: t.svc.enqueuer, asks: []enqueueAsk{ask}, ending: was}
+	if err := next.readAll(next.reads()); err != nil {
 		return nil, nil, err
 	}
 	if _, err := next.plan(ask); err != nil {
@@ -298,6 +317,34 @@ func (t *tx) trimLog(id sojourn.ID, upTo int64) error {
 	return err
 }
 
+// FinishTx ends a step in a transaction of the application; see driver.TxStore.
+func (s *finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) error {
+	ask := newFinishAsk([]sojourn.Outcome{o}, access.CallerOf(ctx))
+	return s.core.join(ctx, in, func(t *tx) error {
+		if err := t.readTypes([]finishAsk{ask}); err != nil {
+			return err
+		}
+		b := finishes{tx: t, svc: s}
+		f, err := b.one(&ask, 0)
+		if err != nil {
+			return err
+		}
+		if err := s.gates.applyStats(t); err != nil {
+			return err
+		}
+		switch f.Status {
+		case driver.FinishApplied:
+			return nil
+		case driver.FinishRefused:
+			return f.Err
+		case driver.FinishRepeated:
+			f.Reason = "this step has reported before that the job is " + f.State.String()
+		}
+		return &sojourn.Error{Code: sojourn.CodeLeaseLost, Index: -1, Err: sojourn.ErrLeaseLost,
+			Message: "the lease of job " + strconv.FormatInt(int64(o.Lease.ID), 10) + " does not stand (" + f.Reason + "): roll back"}
+	})
+}
+
 // newFinishAsk parses the bytes of outcomes, before they wait for a transaction.
 func newFinishAsk(outcomes []sojourn.Outcome, c *access.Caller) finishAsk {
 	ask := finishAsk{outcomes: outcomes, caller: c}
@@ -315,17 +362,4 @@ func newFinishAsk(outcomes []sojourn.Outcome, c *access.Caller) finishAsk {
 		}
 	}
 	return ask
-}
-
-// readTypes reads the content types that outcomes need, in one query.
-func (t *tx) readTypes(requests []finishAsk) error {
-	var ids sqldb.Ints
-	for _, r := range requests {
-		for i, n := range r.notJSON {
-			if n.undeclared() {
-				ids = append(ids, int64(r.outcomes[i].Lease.ID))
-			}
-		}
-	}
-	return t.readTypesOf(ids)
 }

@@ -99,8 +99,8 @@ func (c *claims) takeForeseen(ids sqldb.Ints) (found map[sojourn.ID]*live, carri
 	if f == nil || f.rows == nil {
 		return make(map[sojourn.ID]*live, len(ids)), make(map[sojourn.ID]*carried, len(ids)), ids
 	}
-	if c.early == nil {
-		c.s.alike.learn(f.queue, f.rows)
+	if c.bulk == nil {
+		c.svc.alike.learn(f.queue, f.rows)
 	}
 	for _, id := range ids {
 		if f.rows[sojourn.ID(id)] == nil {

@@ -21,6 +21,10 @@ type gates struct {
 	starting   memo[string, bool]         // queue → whether this process's last claim has started jobs of it
 }
 
+func newGates(cfg Config) *gates {
+	return &gates{throttlers: throttlers{own: cfg.Throttlers, compile: cfg.Rules}}
+}
+
 // queueGates are the gates of one queue, as a transaction has read them.
 type queueGates struct {
 	queue   string
@@ -165,7 +169,7 @@ func (g *gates) explain(t *tx, queue string, kinds []string) (*admission, error)
 }
 
 // nextTurns is the order in which groups would take their turns if all gates were open.
-func (g *gates) nextTurns(t *tx, queue string, kinds []string, limit int) (line []candidate, err error) {
+func nextTurns(t *tx, queue string, kinds []string, limit int) (line []candidate, err error) {
 	row, err := t.queueRow(queue)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/rules"
 )
@@ -28,9 +27,6 @@ type guesses struct {
 }
 
 const (
-	// guessNear is the allowed difference between the clock and its estimate: no more than the
-	// delay that is tolerated for job starts anyhow.
-	guessNear = pollEvery
 	// After a failed validation restLeast transactions read, twice as many after the next failure,
 	// and one less after each success.
 	restLeast, restMost = 8, 1024
@@ -48,60 +44,19 @@ const TextGuessedClock = `select 1 where the clock is between $1 and $2`
 const qGuessedQueues = `select q.name from sj_queue q /*, each*/ where q.name = each($1 text) and q.settings = each($2 text) and q.flow = each($3 text)
 	and q.shape = each($4 bigint) and q.paused + q.gated = 0`
 
-// guess takes the reads of a group from caches, and reports whether it could.
-func (t *tx) guess(group []*request) bool {
-	if _, own := t.Conn.(sqldb.Committer); !own || !t.hasty || t.s.db.Dialect().Over[TextGuessed] == "" {
-		return false
+// near returns the bounds of the server's clock for the estimate now.
+func (s *core) near(now int64) (from, to int64) {
+	if s.cfg.Driven {
+		return math.MinInt64, math.MaxInt64
 	}
-	if t.guessEnds(group) {
-		return true
-	}
-	k := &t.s.guesses
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.rest > 0 {
-		k.rest--
-		return false
-	}
-	e := &enqueue{tx: t, known: map[sojourn.ID]knownJob{}, holders: map[kindKey]holder{}, rows: map[string]*queueRow{}}
-	var claim *driver.ClaimRequest
-	for _, r := range group {
-		switch in := r.in.(type) {
-		case enqueueAsk:
-			if !k.covers(e, in.jobs) {
-				return false
-			}
-		case driver.ClaimRequest:
-			if claim != nil || !k.expects(&in) {
-				return false
-			}
-			claim = &in
-		default:
-			return false
-		}
-	}
-	now, ok := t.s.clock.guess()
-	if !ok || len(e.rows) == 0 { // no job is stored: a claim alone is better off with reads
-		return false
-	}
-	if claim != nil {
-		q := k.queues[claim.Queues[0]]
-		e.rows[claim.Queues[0]] = &q
-	}
-	t.reading = now
-	t.guessed = e.asks(claim)
-	t.looked = append(t.looked, e)
-	if claim != nil {
-		t.looked = append(t.looked, k.claimsOf(t, claim, e))
-	}
-	return true
+	return now - guessNear.Microseconds(), now + guessNear.Microseconds()
 }
 
-// guessEnds is guess for finishes whose rows are cached: they need only the clock. Another node
-// that extends leases makes them stale, which is no evidence about queues, so a failure disables
-// nothing.
-func (t *tx) guessEnds(group []*request) bool {
-	if len(group) == 0 || slices.ContainsFunc(group, func(r *request) bool { return r.step != stepFinish }) || !t.trust(group) {
+// guessEnds is the optimistic read of finishes whose rows are cached: they need only the clock.
+// Another node that extends leases makes them stale, which is no evidence about queues, so a failure
+// disables nothing.
+func (t *tx) guessEnds(group []call) bool {
+	if len(group) == 0 || slices.ContainsFunc(group, func(c call) bool { return !c.leased() }) || !t.trust(group) {
 		return false
 	}
 	now, ok := t.s.clock.guess()
@@ -111,57 +66,6 @@ func (t *tx) guessEnds(group []*request) bool {
 		t.guessed = &questions{first: statement{sqldb.Statement{Text: TextGuessedClock, Args: []any{from, to}, Wanted: 1}, guessedWrong}}
 	}
 	return ok
-}
-
-// near returns the bounds of the server's clock for the estimate now.
-func (s *Store) near(now int64) (from, to int64) {
-	if s.cfg.Driven {
-		return math.MinInt64, math.MaxInt64
-	}
-	return now - guessNear.Microseconds(), now + guessNear.Microseconds()
-}
-
-// covers gives the queues of jobs to e, if they and the ids are cached. Jobs with windows are
-// written before a claim runs (canHold), so their own rows would fail the validator.
-func (k *guesses) covers(e *enqueue, jobs []sojourn.Job) bool {
-	for i := range jobs {
-		j := &jobs[i]
-		if len(j.Policy.Windows) > 0 {
-			return false
-		}
-		if !e.block.holds(int64(j.ID)) {
-			b, ok := k.blockOf(int64(j.ID))
-			if !ok {
-				return false
-			}
-			e.block = b
-		}
-		if e.rows[j.Queue] == nil {
-			q, ok := k.queues[j.Queue]
-			if !ok || len(q.Defaults.Policy.Windows) > 0 {
-				return false
-			}
-			e.rows[j.Queue] = &q
-		}
-	}
-	return true
-}
-
-// expects reports whether a claim would find only the jobs that its transaction stores.
-func (k *guesses) expects(r *driver.ClaimRequest) bool {
-	last, queue := k.claims[r.Worker], r.Queues[0]
-	_, known := k.queues[queue]
-	return known && k.empty[queue] && len(r.Queues) == 1 && len(r.Decidable)+len(r.Pollable) == 0 && last > 0 && r.Number > last
-}
-
-func (k *guesses) claimsOf(t *tx, r *driver.ClaimRequest, e *enqueue) *claims {
-	q := r.Queues[0]
-	c := &claims{tx: t, gates: &t.s.gates, doors: map[string]door{q: {shape: e.rows[q].shape}}, last: map[string]lastClaim{r.Worker: {number: k.claims[r.Worker]}}}
-	c.ahead = &foreseen{queue: q, lines: map[string][]candidate{}}
-	for _, kind := range r.Kinds {
-		c.ahead.lines[kind] = nil
-	}
-	return c
 }
 
 // questions are the validators of a transaction with cached reads. The first runs before the
@@ -174,21 +78,12 @@ const guessedWrong = "the guess was wrong"
 // ofQueues reports whether cached queues must be validated.
 func (q *questions) ofQueues() bool { return q != nil && q.last.Wanted > 0 }
 
-func (e *enqueue) asks(claim *driver.ClaimRequest) *questions {
-	var names, settings, flows sqldb.Texts
-	var shapes sqldb.Ints
-	for name, q := range e.rows {
-		names, settings, flows, shapes = append(names, name), append(settings, q.text), append(flows, q.flowText), append(shapes, q.shape)
-	}
-	due, queues, kinds, worker := int64(math.MinInt64), sqldb.Texts{}, sqldb.Texts{}, ""
-	if claim != nil {
-		due, queues, kinds, worker = e.now, claim.Queues, claim.Kinds, claim.Worker
-	}
-	from, to := e.s.near(e.now)
-	return &questions{
-		statement{sqldb.Statement{Text: TextGuessed, Args: []any{from, to, due, queues, kinds, worker, e.s.guesses.claims[worker]}, Wanted: 1}, guessedWrong},
-		statement{sqldb.Statement{Text: qGuessedQueues, Rows: []sqldb.Column{names, settings, flows, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"},
-	}
+// learned is what a transaction has read of queues and claims, or has confirmed.
+type learned struct {
+	queues  map[string]*queueRow
+	block   block
+	claims  map[string]int64 // worker → number of its last claim; 0: it must not be cached
+	emptied string           // a queue whose ready jobs were all claimed; "" = none
 }
 
 // keep caches the results of a transaction's reads, or confirms cached ones.
@@ -208,23 +103,18 @@ func (k *guesses) keep(t *tx) {
 	for p := range t.ready {
 		delete(k.empty, p.queue)
 	}
-	if c := t.claims; c != nil {
-		if c.emptied != "" {
-			k.empty[c.emptied] = true
-		}
-		all := c.doors[sojourn.AllQueues]
-		for worker, last := range c.last {
-			if k.claims[worker] = last.number; last.drained || all.paused || all.gated {
-				delete(k.claims, worker)
-			}
+	if t.learned.emptied != "" {
+		k.empty[t.learned.emptied] = true
+	}
+	for worker, number := range t.learned.claims {
+		if k.claims[worker] = number; number == 0 {
+			delete(k.claims, worker)
 		}
 	}
-	if e := t.enqueued; e != nil {
-		k.know(e.block)
-		for name, q := range e.rows {
-			if k.queues[name] = *q; !q.found || q.reshape >= 0 || q.Paused || rules.Gated(q.QueueSettings) {
-				delete(k.queues, name)
-			}
+	k.know(t.learned.block)
+	for name, q := range t.learned.queues {
+		if k.queues[name] = *q; !q.found || q.reshape >= 0 || q.Paused || rules.Gated(q.QueueSettings) {
+			delete(k.queues, name)
 		}
 	}
 }
@@ -266,8 +156,45 @@ func (t *tx) guessedBlock(id sojourn.ID) (block, bool) {
 	if t.guessed == nil {
 		return block{}, false
 	}
-	k := &t.s.guesses
+	return t.s.guesses.block(int64(id))
+}
+
+// queue returns the cached row of a queue.
+func (k *guesses) queue(name string) (queueRow, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.blockOf(int64(id))
+	q, ok := k.queues[name]
+	return q, ok
+}
+
+// lastClaim returns the number of a worker's last claim, 0 if it is not known.
+func (k *guesses) lastClaim(worker string) int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.claims[worker]
+}
+
+// isEmpty reports whether a queue has no ready jobs, as far as this process knows.
+func (k *guesses) isEmpty(queue string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.empty[queue]
+}
+
+// block returns the cached block of an id.
+func (k *guesses) block(id int64) (block, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.blockOf(id)
+}
+
+// mayUse reports whether a transaction may use the cache; after a failed validation some read.
+func (k *guesses) mayUse() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.rest > 0 {
+		k.rest--
+		return false
+	}
+	return true
 }

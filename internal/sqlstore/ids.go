@@ -1,17 +1,11 @@
 package sqlstore
 
 import (
-	"context"
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/access"
-	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
-
-// maxBlock bounds one lease of ids.
-const maxBlock = 10_000
 
 const (
 	// One row counts the ids, so that they are without gaps and in blocks of any size. Both texts
@@ -30,41 +24,6 @@ const (
 
 // TextNextResponses names the statement that numbers responses, for Dialect.Over.
 const TextNextResponses = qNextResponses
-
-type idsAsk struct {
-	size  int64
-	owner string
-}
-
-var stepIDs = eachStep("ids", func(t *tx, ask idsAsk) (sojourn.ID, error) {
-	next, err := t.num(qNextIDs, ask.size)
-	if err != nil {
-		return 0, err
-	}
-	b := block{first: next, size: ask.size, leased: t.now, owner: ask.owner}
-	t.blocks = append(t.blocks, b)
-	t.after = append(t.after, func() { t.s.guesses.leased(b) })
-	_, err = t.exec(qAddBlock, b.first, b.size, b.leased, b.owner)
-	return sojourn.ID(next), err
-})
-
-// IDs leases a block of n ids; see driver.Store.
-func (s *Store) IDs(ctx context.Context, n int) (sojourn.ID, error) {
-	if n < 1 || n > maxBlock {
-		return 0, sojourn.Invalid("n", "%d ids are out of range: 1 to %d a call", n, maxBlock)
-	}
-	ask := idsAsk{size: int64(n), owner: driver.Leaser(ctx, access.CallerOf(ctx).Owner())}
-	if s.db.Dialect().Concurrent {
-		// In a transaction of its own: the counter's row stays locked until the commit, and all
-		// enqueues need it.
-		r := &request{step: stepIDs, in: ask}
-		if err := s.batch.alone(ctx, r); err != nil {
-			return 0, err
-		}
-		return r.out.(sojourn.ID), nil
-	}
-	return do[sojourn.ID](ctx, s, classClaim, stepIDs, 1, ask)
-}
 
 // nextID is the first id that was never allocated.
 func (t *tx) nextID() (int64, error) {

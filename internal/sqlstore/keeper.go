@@ -7,10 +7,11 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/nearkey"
 )
 
-var stepInbox = eachStep("inbox", func(t *tx, e sojourn.InboxEdit) (sojourn.Responded, error) {
+var inboxOp = eachOp("inbox", groupcommit.Finish, func(t *tx, e sojourn.InboxEdit) (sojourn.Responded, error) {
 	old, err := t.response(e.Seq)
 	if err != nil {
 		return sojourn.Responded{}, err
@@ -22,12 +23,12 @@ var stepInbox = eachStep("inbox", func(t *tx, e sojourn.InboxEdit) (sojourn.Resp
 })
 
 // EditInbox matches, retries or discards one response; see sojourn.Store.
-func (s *Store) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
+func (s *operator) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
 	if err := e.Validate(); err != nil {
 		return sojourn.Responded{}, err
 	}
 	e.By = sojourn.Cut(e.By, sojourn.MaxName)
-	return do[sojourn.Responded](ctx, s, classFinish, stepInbox, 1, e)
+	return do(ctx, s.core, inboxOp, 1, e)
 }
 
 const qResponse = `select ` + responseColumns + ` from sj_response where seq = $1`
@@ -154,8 +155,8 @@ const (
 )
 
 // CountInbox counts the responses in the inbox; see sojourn.Store.
-func (s *Store) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err error) {
-	err = s.view(ctx, func(t *tx) error {
+func (s *reader) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err error) {
+	err = s.core.view(ctx, func(t *tx) error {
 		out = sojourn.InboxCounts{Lying: map[sojourn.ResponseOutcome]int64{}}
 		var err error
 		if out.Lying[sojourn.Early], err = t.num(qCountEarly, sojourn.MaxInboxCount); err != nil {
@@ -184,7 +185,7 @@ const (
 )
 
 // NearMisses looks up the keys that differ little from key; see sojourn.Store.
-func (s *Store) NearMisses(ctx context.Context, kind, key string) (out []sojourn.NearMiss, err error) {
+func (s *reader) NearMisses(ctx context.Context, kind, key string) (out []sojourn.NearMiss, err error) {
 	if err := sojourn.ValidName("kind", kind); err != nil {
 		return nil, err
 	}
@@ -192,7 +193,7 @@ func (s *Store) NearMisses(ctx context.Context, kind, key string) (out []sojourn
 		return nil, err
 	}
 	near := sqldb.Texts(nearkey.Similar(key))
-	err = s.view(ctx, func(t *tx) error {
+	err = s.core.view(ctx, func(t *tx) error {
 		out = nil
 		if err := t.query(qNearJobs, func(r sqldb.Row) error {
 			out = append(out, sojourn.NearMiss{Key: r.Text(0), Job: sojourn.ID(r.Int(1))})

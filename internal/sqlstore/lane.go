@@ -7,7 +7,15 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 )
+
+// A live job has a lane if its queue counts the weight in flight. The lane tells how the job
+// counts, and lets claims find the first job of each group. Two partial indexes hold the lanes, so
+// that jobs of other queues pay nothing.
+const ()
+
+const ()
 
 // piece is the number of live rows that a reindexing reads in one transaction.
 const piece = 1000
@@ -32,10 +40,10 @@ type reshaped struct {
 	writers sqldb.Texts // transactions whose end it waits for
 }
 
-// stepReshape reads the next batch of live rows and sets the rank and lane of the queue's rows by
+// reshapeOp reads the next batch of live rows and sets the rank and lane of the queue's rows by
 // its settings. It reports whether it was the last batch. Rows are locked before the queue, as
 // everywhere.
-var stepReshape = eachStep("reshape", func(t *tx, ask reshapeAsk) (out reshaped, err error) {
+var reshapeOp = eachOp("reshape", groupcommit.Claim, func(t *tx, ask reshapeAsk) (out reshaped, err error) {
 	queue := ask.queue
 	q, err := t.queueRow(queue)
 	if err != nil || q.reshape < 0 {
@@ -106,12 +114,12 @@ const (
 
 // over waits until these transactions have ended, and reports whether they have. It blocks no other
 // call: a lock that excludes them would also block all later writers.
-func (s *Store) over(ctx context.Context, writers sqldb.Texts) (bool, error) {
+func (s *operator) over(ctx context.Context, writers sqldb.Texts) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, writersTime)
 	defer cancel()
 	for pause := writersFirst; ; pause *= 2 {
 		var still sqldb.Texts
-		err := s.view(ctx, func(t *tx) (err error) {
+		err := s.core.view(ctx, func(t *tx) (err error) {
 			still, err = t.writersOfLive()
 			return err
 		})
@@ -176,7 +184,7 @@ func (t *tx) endPiece(queue string, shape, from, next int64) error {
 // reshape runs at most pieces batches; the sweep runs the rest, also if an open transaction that
 // has written by older settings does not end. With concurrent writers each batch is a transaction
 // of its own, because it waits for locks.
-func (s *Store) reshape(ctx context.Context, queue string, pieces int) error {
+func (s *operator) reshape(ctx context.Context, queue string, pieces int) error {
 	ask := reshapeAsk{queue: queue}
 	for pieces > 0 {
 		out, err := s.reshapePiece(ctx, ask)
@@ -195,13 +203,9 @@ func (s *Store) reshape(ctx context.Context, queue string, pieces int) error {
 	return nil
 }
 
-func (s *Store) reshapePiece(ctx context.Context, ask reshapeAsk) (reshaped, error) {
-	if !s.db.Dialect().Concurrent {
-		return do[reshaped](ctx, s, classClaim, stepReshape, piece, ask)
+func (s *operator) reshapePiece(ctx context.Context, ask reshapeAsk) (reshaped, error) {
+	if !s.core.db.Dialect().Concurrent {
+		return do(ctx, s.core, reshapeOp, piece, ask)
 	}
-	r := &request{step: stepReshape, in: ask}
-	if err := s.batch.alone(ctx, r); err != nil {
-		return reshaped{}, err
-	}
-	return r.out.(reshaped), nil
+	return doAlone(ctx, s.core, reshapeOp, ask)
 }

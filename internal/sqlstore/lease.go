@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-var stepExtend = newStep("extend", func(t *tx, requests [][]sojourn.Lease) ([][]driver.Lost, error) {
+func extendAll(t *tx, requests [][]sojourn.Lease) ([][]driver.Lost, error) {
 	if err := t.readLeased(slices.Concat(requests...)); err != nil {
 		return nil, err
 	}
@@ -31,17 +31,17 @@ var stepExtend = newStep("extend", func(t *tx, requests [][]sojourn.Lease) ([][]
 		}
 	}
 	return lost, nil
-})
+}
 
 // Extend prolongs leases; see driver.Claimer.
-func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
+func (s *finisher) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
 	if len(leases) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("leases", "%d leases exceed the limit of %d a call; split them", len(leases), sojourn.MaxBatch)
 	}
 	if len(leases) == 0 {
 		return nil, nil
 	}
-	return do[[]driver.Lost](ctx, s, classFinish, stepExtend, len(leases), leases)
+	return do(ctx, s.core, s.extendOp, len(leases), leases)
 }
 
 // extend prolongs one lease: until = max(until, now + lease). A strict lease (Policy.NoExtend)
@@ -95,7 +95,7 @@ func (t *tx) whyEnded(l sojourn.Lease) (string, error) {
 
 type saveAnswer []error
 
-var stepSave = newStep("save", func(t *tx, requests [][]driver.Saved) ([]saveAnswer, error) {
+func saveAll(t *tx, requests [][]driver.Saved) ([]saveAnswer, error) {
 	var leases []sojourn.Lease
 	for _, items := range requests {
 		for i := range items {
@@ -128,17 +128,17 @@ var stepSave = newStep("save", func(t *tx, requests [][]driver.Saved) ([]saveAns
 		}
 	}
 	return answers, nil
-})
+}
 
 // Save writes under leases; see driver.Claimer.
-func (s *Store) Save(ctx context.Context, items []driver.Saved) ([]error, error) {
+func (s *finisher) Save(ctx context.Context, items []driver.Saved) ([]error, error) {
 	if len(items) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("items", "%d items exceed the limit of %d a call; split them", len(items), sojourn.MaxBatch)
 	}
 	if len(items) == 0 {
 		return nil, nil
 	}
-	return do[saveAnswer](ctx, s, classFinish, stepSave, len(items), items)
+	return do(ctx, s.core, s.saveOp, len(items), items)
 }
 
 // saveOne checks everything before it writes anything, so that a refusal needs no rollback.

@@ -15,13 +15,11 @@ type backlog struct {
 	known map[string]depthCount
 }
 
-type depthCount struct{ at, ready int64 }
+const countEvery = 100_000 // microseconds between two counts of a queue that is full
 
-const (
-	countEvery = 100_000   // microseconds between two counts of a queue that is full
-	countStale = 1_000_000 // microseconds until a count is stale
-	qDepth     = `select count(*) from (select 1 from sj_live where queue = $1 and state = 3 limit $2) a`
-)
+const countStale = 1_000_000 // microseconds until a count is stale
+
+type depthCount struct{ at, ready int64 }
 
 // admit refuses jobs that can never start, and jobs for a full queue. The next jobs of a completion
 // pass: a completion that cannot be stored would run its job again for ever.
@@ -44,18 +42,21 @@ func (e *enqueue) admit(j *sojourn.Job) error {
 	return err
 }
 
-// oversize refuses a weight above a limit. A job that exceeds a later, lower limit runs alone.
-func oversize(limit int64, weight int32) error {
-	if limit < 1 || int64(weight) <= limit {
-		return nil
+// coming is the number of the queue's jobs that are planned and not written yet.
+func (e *enqueue) coming(queue string) (n int) {
+	for _, p := range append(e.plans[:len(e.plans):len(e.plans)], e.enqueuePlan) {
+		for _, i := range p.fresh {
+			if j := &p.jobs[i]; j.Queue == queue && e.startState(j) == sojourn.Ready {
+				n++
+			}
+		}
 	}
-	return &sojourn.Error{Code: sojourn.CodeOversize, Field: "weight", Index: -1,
-		Message: "the job weighs more than the limit of its queue, so it would never start: lower its weight or raise the limit"}
+	return n
 }
 
 // full counts one more job of a queue, or reports that it is full.
 func (e *enqueue) full(queue string, limit int64) (bool, error) {
-	b := &e.s.backlog
+	b := &e.svc.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, ok := b.known[queue]
@@ -78,14 +79,13 @@ func (e *enqueue) full(queue string, limit int64) (bool, error) {
 	return full, nil
 }
 
-// coming is the number of the queue's jobs that are planned and not written yet.
-func (e *enqueue) coming(queue string) (n int) {
-	for _, p := range append(e.plans[:len(e.plans):len(e.plans)], e.enqueuePlan) {
-		for _, i := range p.fresh {
-			if j := &p.jobs[i]; j.Queue == queue && e.startState(j) == sojourn.Ready {
-				n++
-			}
-		}
+// oversize refuses a weight above a limit. A job that exceeds a later, lower limit runs alone.
+func oversize(limit int64, weight int32) error {
+	if limit < 1 || int64(weight) <= limit {
+		return nil
 	}
-	return n
+	return &sojourn.Error{Code: sojourn.CodeOversize, Field: "weight", Index: -1,
+		Message: "the job weighs more than the limit of its queue, so it would never start: lower its weight or raise the limit"}
 }
+
+const qDepth = `select count(*) from (select 1 from sj_live where queue = $1 and state = 3 limit $2) a`

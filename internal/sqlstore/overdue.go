@@ -54,23 +54,6 @@ func (t *tx) sweepThese(ids sqldb.Ints) (swept driver.Swept, err error) {
 	return swept, nil
 }
 
-// happen applies an event that does not come from an outcome, and matches after it.
-func (t *tx) happen(was *live, e rules.Event) error {
-	tr, err := rules.Decide(was.Row, e)
-	if err != nil {
-		return err
-	}
-	t.noteLost(was.queue, was.began, tr.Reason)
-	l, err := t.apply(was, tr, change{})
-	if err == nil && l.State == sojourn.Awaiting { // the lost poll step may have set the job's key
-		l, err = t.beginWait(l)
-	}
-	if err == nil {
-		_, err = t.match(l)
-	}
-	return err
-}
-
 // overdue returns the event of the clock that has run out, and the counter of the sweep for it. A
 // nil count means that none has; l may have been changed.
 func (t *tx) overdue(l *live, swept *driver.Swept) (e rules.Event, count *int, err error) {
@@ -139,6 +122,23 @@ func (l *live) waitOver() rules.Event {
 
 func timedOut(what string) rules.Event {
 	return rules.Event{Type: rules.EventTimedOut, Reason: sojourn.ReasonTimeout, Error: "sojourn: " + what + " has timed out"}
+}
+
+// happen applies an event that does not come from an outcome, and matches after it.
+func (t *tx) happen(was *live, e rules.Event) error {
+	tr, err := rules.Decide(was.Row, e)
+	if err != nil {
+		return err
+	}
+	t.noteLost(was.queue, was.began, tr.Reason)
+	l, err := t.apply(was, tr, change{})
+	if err == nil && l.State == sojourn.Awaiting { // the lost poll step may have set the job's key
+		l, err = t.beginWait(l)
+	}
+	if err == nil {
+		_, err = t.match(l)
+	}
+	return err
 }
 
 // pausedFor reports whether jobs of a kind are not handed out.

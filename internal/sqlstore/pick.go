@@ -37,7 +37,7 @@ func (c *claims) pick(r driver.ClaimRequest) ([]candidate, error) {
 		case d.paused:
 			continue
 		case d.gated:
-			l, err := c.gates.admit(c.tx, q, r)
+			l, err := c.svc.gates.admit(c.tx, q, r)
 			if err = cmp.Or(err, l.err); err != nil {
 				return nil, err
 			}
@@ -150,7 +150,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	}
 	var line []candidate
 	if rules.Grouped(q.QueueSettings) {
-		if line, err = t.s.gates.nextTurns(t, f.Queue, kinds, f.Limit); err != nil {
+		if line, err = nextTurns(t, f.Queue, kinds, f.Limit); err != nil {
 			return nil, err
 		}
 	} else {

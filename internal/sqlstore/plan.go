@@ -10,6 +10,8 @@ import (
 // enqueue is the calls of one transaction: first all reads and decisions, then all writes.
 type enqueue struct {
 	*tx
+	svc    *enqueuer
+	asks   []enqueueAsk
 	ending *live // the job whose completion enqueues these: its key is free by then
 
 	// The rows in the database, with the changes of the planned calls.
@@ -54,16 +56,41 @@ const (
 		where k.kind = each($1 text) and k.key = each($2 text)`
 )
 
-// lookUp reads the stored rows of the jobs' ids, keys and queues.
-func (e *enqueue) lookUp(asks []enqueueAsk) error { return e.readAll(e.look(asks)) }
+// covers takes the queues and blocks of ids of a call from the cache, and reports whether all are
+// cached. Jobs with windows are written before a claim runs (canHold), so their own rows would fail
+// the validator.
+func (e *enqueue) covers(ask enqueueAsk) bool {
+	e.asks = append(e.asks, ask)
+	for i := range ask.jobs {
+		j := &ask.jobs[i]
+		if len(j.Policy.Windows) > 0 {
+			return false
+		}
+		if !e.block.holds(int64(j.ID)) {
+			b, ok := e.s.guesses.block(int64(j.ID))
+			if !ok {
+				return false
+			}
+			e.block = b
+		}
+		if e.rows[j.Queue] == nil {
+			q, ok := e.s.guesses.queue(j.Queue)
+			if !ok || len(q.Defaults.Policy.Windows) > 0 {
+				return false
+			}
+			e.rows[j.Queue] = &q
+		}
+	}
+	return true
+}
 
-// look returns one query each for ids, keys and queues.
-func (e *enqueue) look(asks []enqueueAsk) []sqldb.Statement {
+// reads returns one query each for ids, keys and queues.
+func (e *enqueue) reads() []sqldb.Statement {
 	e.known, e.holders = map[sojourn.ID]knownJob{}, map[kindKey]holder{}
 	var ids sqldb.Ints
 	var kinds, keys, queues sqldb.Texts
 	e.rows = map[string]*queueRow{}
-	for _, ask := range asks {
+	for _, ask := range e.asks {
 		for i := range ask.jobs {
 			j := &ask.jobs[i]
 			if b, fresh := e.unused(j.ID, driver.IDOwner(j, ask.caller.Owner())); fresh {

@@ -64,7 +64,7 @@ func readPolicy(text string) (p sojourn.Policy, err error) {
 }
 
 // policy decodes a stored policy; most jobs share a few texts.
-func (s *Store) policy(text string) (sojourn.Policy, error) {
+func (s *core) policy(text string) (sojourn.Policy, error) {
 	p, ok := s.policies.get(text)
 	if ok {
 		return p, nil

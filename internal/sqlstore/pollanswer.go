@@ -7,6 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
+const qPollMessage = `insert into sj_message (scope, message_id, seq, at_us, digest) values ($1, $2, $3, $4, $5) on conflict (scope, message_id) do nothing`
+
 // answeredBefore reports whether a response that came while the poll step ran ends the wait: then
 // the poll's own answer is late.
 func (t *tx) answeredBefore(l *live) (bool, error) {
@@ -21,8 +23,6 @@ func (t *tx) answeredBefore(l *live) (bool, error) {
 	waits.State, waits.Purpose = sojourn.Awaiting, sojourn.NoPurpose
 	return rules.Match(waits, l.key, kept).Found(), nil
 }
-
-const qPollMessage = `insert into sj_message (scope, message_id, seq, at_us, digest) values ($1, $2, $3, $4, $5) on conflict (scope, message_id) do nothing`
 
 // keepAnswer records the answer of a poll step, as a taken or a late response. The effects of its
 // end on other responses are written before.

@@ -8,20 +8,6 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 )
 
-// asks is the stored form of the queues and kinds that a worker claims.
-type asks struct {
-	Name   string   `json:"name,omitempty"`
-	Queues []string `json:"queues"`
-	Kinds  []string `json:"kinds"`
-}
-
-// asked holds the queues and kinds that a worker has claimed in this process, and their text.
-type asked struct {
-	asks
-	text string
-	at   int64 // when it was stored
-}
-
 func subset(part, all []string) bool {
 	return !slices.ContainsFunc(part, func(s string) bool { return !slices.Contains(all, s) })
 }
@@ -97,4 +83,18 @@ func (p *present) all(since int64) map[string]presence {
 		}
 	}
 	return out
+}
+
+// asked holds the queues and kinds that a worker has claimed in this process, and their text.
+type asked struct {
+	asks
+	text string
+	at   int64 // when it was stored
+}
+
+// asks is the stored form of the queues and kinds that a worker claims.
+type asks struct {
+	Name   string   `json:"name,omitempty"`
+	Queues []string `json:"queues"`
+	Kinds  []string `json:"kinds"`
 }

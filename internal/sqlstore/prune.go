@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
@@ -74,7 +75,7 @@ const (
 	qOldWorkers  = `delete from sj_worker where worker in (select worker from sj_worker where seen_us <= $1 order by seen_us limit $2)`
 )
 
-var stepPrune = eachStep("prune", func(t *tx, old []expired) (int, error) {
+var pruneOp = eachOp("prune", groupcommit.Enqueue, func(t *tx, old []expired) (int, error) {
 	n := 0
 	slices.SortFunc(old, func(a, b expired) int { return cmp.Compare(a.id, b.id) }) // two processes lock in one order
 	for _, e := range old {
@@ -99,12 +100,12 @@ var stepPrune = eachStep("prune", func(t *tx, old []expired) (int, error) {
 // in between.
 const prunePerTx = 500
 
-func (s *Store) prune(ctx context.Context, old []expired) (int, error) {
+func (s *operator) prune(ctx context.Context, old []expired) (int, error) {
 	total := 0
 	for len(old) > 0 {
 		page := old[:min(len(old), prunePerTx)]
 		old = old[len(page):]
-		n, err := do[int](ctx, s, classEnqueue, stepPrune, len(page), page)
+		n, err := do(ctx, s.core, pruneOp, len(page), page)
 		if err != nil {
 			return total, err
 		}
@@ -148,3 +149,5 @@ func (t *tx) remove(e expired) (int64, error) {
 	}
 	return n, nil
 }
+
+const ()

@@ -2,11 +2,13 @@ package sqlstore
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
@@ -19,13 +21,27 @@ const (
 		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
 )
 
+// queueSettings decodes stored settings. The result is shared and must not be changed.
+func (s *core) queueSettings(text string) (q sojourn.QueueSettings, err error) {
+	if text == "" {
+		return q, nil
+	}
+	if known, ok := s.settings.get(text); ok {
+		return known, nil
+	}
+	if err = json.Unmarshal([]byte(text), &q); err == nil {
+		s.settings.put(text, q)
+	}
+	return q, err
+}
+
 type setQueueAsk struct {
 	name     string
 	settings sojourn.QueueSettings
 }
 
-// stepSetQueue reports whether the existing jobs must be reindexed.
-var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape bool, err error) {
+// setQueueOp reports whether the existing jobs must be reindexed.
+var setQueueOp = eachOp("set queue", groupcommit.Finish, func(t *tx, ask setQueueAsk) (reshape bool, err error) {
 	if err := t.seeQueue(ask.name); err != nil {
 		return false, err
 	}
@@ -57,7 +73,6 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 		text, flow, ask.name); err != nil {
 		return false, err
 	}
-	t.after = append(t.after, func() { t.s.gates.breakers.put(ask.name, knownBreaker{ask.settings.Breaker, t.now}) })
 	if !now.Paused { // waiting jobs may continue
 		t.freed[ask.name] += sojourn.MaxBatch
 	}
@@ -65,7 +80,7 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 })
 
 // SetQueue stores settings; see driver.Store.
-func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
+func (s *operator) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
 	if name != sojourn.AllQueues {
 		if err := sojourn.ValidName("queue", name); err != nil {
 			return err
@@ -81,18 +96,21 @@ func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettin
 	if err := s.validThrottle(ctx, name, q.Throttle); err != nil {
 		return err
 	}
-	if _, err := rules.NextOpening(at(s.clock.estimate()), q.Windows); err != nil {
+	if _, err := rules.NextOpening(at(s.core.clock.estimate()), q.Windows); err != nil {
 		return err
 	}
-	reshape, err := do[bool](ctx, s, classFinish, stepSetQueue, 1, setQueueAsk{name, q})
+	reshape, err := do(ctx, s.core, setQueueOp, 1, setQueueAsk{name, q})
+	if err == nil {
+		s.gates.breakers.put(name, knownBreaker{q.Breaker, s.core.clock.estimate()})
+	}
 	if err == nil && reshape {
 		err = s.reshape(ctx, name, math.MaxInt)
 	}
 	return err
 }
 
-// stepForgetQueue answers with the refusal, which was found before any write.
-var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal, error) {
+// forgetQueueOp answers with the refusal, which was found before any write.
+var forgetQueueOp = eachOp("forget queue", groupcommit.Finish, func(t *tx, name string) (refusal, error) {
 	if err := t.allWritten(); err != nil {
 		return refusal{}, err
 	}
@@ -114,11 +132,11 @@ var stepForgetQueue = eachStep("forget queue", func(t *tx, name string) (refusal
 })
 
 // ForgetQueue removes an empty queue; see driver.Store.
-func (s *Store) ForgetQueue(ctx context.Context, name string) error {
+func (s *operator) ForgetQueue(ctx context.Context, name string) error {
 	if err := sojourn.ValidName("queue", name); err != nil {
 		return err
 	}
-	a, err := do[refusal](ctx, s, classFinish, stepForgetQueue, 1, name)
+	a, err := do(ctx, s.core, forgetQueueOp, 1, name)
 	if err == nil {
 		err = a.err
 	}
@@ -127,14 +145,14 @@ func (s *Store) ForgetQueue(ctx context.Context, name string) error {
 
 // validThrottle compiles a new text. A process without rules cannot compile, and may only keep the
 // stored text.
-func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
+func (s *operator) validThrottle(ctx context.Context, queue, text string) error {
 	if text == "" || text == GoThrottler {
 		return nil
 	}
 	if s.gates.throttlers.compile != nil {
 		return s.gates.throttlers.rule(text).err
 	}
-	return s.view(ctx, func(t *tx) error {
+	return s.core.view(ctx, func(t *tx) error {
 		q, err := t.queueRow(queue)
 		if err == nil && q.Throttle != text {
 			err = sojourn.Invalid("throttle", "this process cannot check a rule: open its store with the option Rules(rule.Throttlers()), or use sojourn queue set")
@@ -145,7 +163,7 @@ func (s *Store) validThrottle(ctx context.Context, queue, text string) error {
 
 // announce stores, for each queue with a throttler in this process, the setting that makes every
 // other process need one too.
-func (s *Store) announce(ctx context.Context) error {
+func (s *operator) announce(ctx context.Context) error {
 	for queue, t := range s.gates.throttlers.own {
 		if t == nil {
 			return sojourn.Invalid("throttle", "the throttler of queue %.64q is nil", queue)
@@ -154,7 +172,7 @@ func (s *Store) announce(ctx context.Context) error {
 			return err
 		}
 		var q queueRow
-		if err := s.view(ctx, func(t *tx) (err error) { q, err = t.queueRow(queue); return err }); err != nil {
+		if err := s.core.view(ctx, func(t *tx) (err error) { q, err = t.queueRow(queue); return err }); err != nil {
 			return err
 		}
 		if q.Throttle != "" {
@@ -173,7 +191,7 @@ type holdAsk struct {
 	d             time.Duration
 }
 
-var stepHold = eachStep("hold", func(t *tx, ask holdAsk) (refusal, error) {
+var holdOp = eachOp("hold", groupcommit.Finish, func(t *tx, ask holdAsk) (refusal, error) {
 	q, err := t.queueRow(ask.queue)
 	if err != nil || !q.found {
 		return refusal{sojourn.NotFound("there is no queue %s", ask.queue)}, err
@@ -189,14 +207,14 @@ var stepHold = eachStep("hold", func(t *tx, ask holdAsk) (refusal, error) {
 })
 
 // HoldQueue holds a queue; see sojourn.Store.
-func (s *Store) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
+func (s *operator) HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error {
 	if err := sojourn.ValidName("queue", queue); err != nil {
 		return err
 	}
 	if d < 0 || d > sojourn.MaxHold {
 		return sojourn.Invalid("for", "%v is out of range: up to %v; 0 ends a hold", d, sojourn.MaxHold)
 	}
-	a, err := do[refusal](ctx, s, classFinish, stepHold, 1, holdAsk{queue, sojourn.Cut(strings.TrimSpace(reason), sojourn.MaxReason), d})
+	a, err := do(ctx, s.core, holdOp, 1, holdAsk{queue, sojourn.Cut(strings.TrimSpace(reason), sojourn.MaxReason), d})
 	if err == nil {
 		err = a.err
 	}

@@ -7,17 +7,15 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// A live job has a lane if its queue counts the weight in flight. The lane tells how the job
-// counts, and lets claims find the first job of each group. Two partial indexes hold the lanes, so
-// that jobs of other queues pay nothing.
-const (
-	laneNone     = ""  // the queue counts nothing
-	lanePlain    = "-" // counts; the queue has no groups
-	laneCritical = "0" // weighs nothing, so that no limit holds it back
-	laneGroup    = ":" // with the group appended: counts, and takes turns with other groups
-	beforeGroups = "9" // between laneCritical and the first group
-	afterGroups  = ";" // after the last one
-)
+const afterGroups = ";" // after the last one
+
+const beforeGroups = "9" // between laneCritical and the first group
+
+const laneCritical = "0" // weighs nothing, so that no limit holds it back
+
+const laneGroup = ":" // with the group appended: counts, and takes turns with other groups
+
+const laneNone = "" // the queue counts nothing
 
 // laneOf returns the lane of a job of weight w. A job in flight stays in the lane from which it was
 // claimed.
@@ -31,6 +29,16 @@ func laneOf(q sojourn.QueueSettings, group string, w int32) string {
 		return laneGroup + group
 	}
 	return lanePlain
+}
+
+const lanePlain = "-" // counts; the queue has no groups
+
+// put sets a row's rank and lane by the queue's settings, and reports whether either has changed.
+func (l *live) put(q sojourn.QueueSettings) bool {
+	r1, r2, lane := l.r1, l.r2, l.lane
+	l.r1, l.r2 = rules.Rank(q, l.priority, at(l.runAt), l.Resumed)
+	l.lane = laneOf(q, l.group, l.Weight)
+	return r1 != l.r1 || r2 != l.r2 || lane != l.lane
 }
 
 // shape is the part of a queue's settings that determines the order of its jobs.
@@ -49,14 +57,6 @@ func shapeOf(q sojourn.QueueSettings) shape {
 		s.bucket = sojourn.DefaultBucket
 	}
 	return s
-}
-
-// put sets a row's rank and lane by the queue's settings, and reports whether either has changed.
-func (l *live) put(q sojourn.QueueSettings) bool {
-	r1, r2, lane := l.r1, l.r2, l.lane
-	l.r1, l.r2 = rules.Rank(q, l.priority, at(l.runAt), l.Resumed)
-	l.lane = laneOf(q, l.group, l.Weight)
-	return r1 != l.r1 || r2 != l.r2 || lane != l.lane
 }
 
 // place sets the rank of a row that is ordered again: after a retry, an edit, a response. The

@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 )
 
 // qMislaid finds the lanes whose ledger differs from the weight that their jobs hold. Each change
@@ -18,8 +19,8 @@ const qMislaid = `select lane, sum(booked), sum(held) from (
 	union all select lane, 0, held from sj_live where queue = $1 and held > 0 and lane <> '') a
 	group by lane having sum(booked) <> sum(held)`
 
-// stepRepair corrects the ledger of one queue. Its lock keeps two repairs from correcting it twice.
-var stepRepair = eachStep("repair", func(t *tx, queue string) (found []driver.Violation, err error) {
+// repairOp corrects the ledger of one queue. Its lock keeps two repairs from correcting it twice.
+var repairOp = eachOp("repair", groupcommit.Finish, func(t *tx, queue string) (found []driver.Violation, err error) {
 	if got, err := t.lockQueue(queue); err != nil || !got {
 		return nil, err
 	}
@@ -40,16 +41,16 @@ var stepRepair = eachStep("repair", func(t *tx, queue string) (found []driver.Vi
 })
 
 // Repair corrects the ledger of the weight in flight; see driver.Repairer.
-func (s *Store) Repair(ctx context.Context) (found []driver.Violation, err error) {
+func (s *operator) Repair(ctx context.Context) (found []driver.Violation, err error) {
 	var names []string
-	if err := s.view(ctx, func(t *tx) error {
+	if err := s.core.view(ctx, func(t *tx) error {
 		names = nil
 		return t.query(qQueues, func(r sqldb.Row) error { names = append(names, r.Text(0)); return nil })
 	}); err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		corrected, err := do[[]driver.Violation](ctx, s, classFinish, stepRepair, 1, name)
+		corrected, err := do(ctx, s.core, repairOp, 1, name)
 		if err != nil {
 			return found, err
 		}

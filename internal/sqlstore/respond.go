@@ -6,7 +6,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 )
 
 type respondAnswer struct {
@@ -14,18 +14,23 @@ type respondAnswer struct {
 	refused error
 }
 
-var stepRespond = newStep("respond", func(t *tx, requests [][]sojourn.Response) ([]respondAnswer, error) {
-	r, ok := takeLook[*responding](t)
-	if !ok {
-		r = newResponding(t, requests)
-		if err := t.readAll(r.look()); err != nil {
-			return nil, err
-		}
-	}
+// responder stores responses and matches them with jobs.
+type responder struct {
+	core *core
+	op   *op[[]sojourn.Response, respondAnswer]
+}
+
+func newResponder(c *core) *responder {
+	return &responder{core: c, op: &op[[]sojourn.Response, respondAnswer]{name: "respond", class: groupcommit.Finish, locks: true,
+		begin: func(t *tx, requests [][]sojourn.Response) batch[respondAnswer] { return newResponding(t, requests) }}}
+}
+
+// run decides the responses in turn, and writes the results of all together.
+func (r *responding) run() ([]respondAnswer, error) {
 	if err := r.prepare(); err != nil {
 		return nil, err
 	}
-	answers := make([]respondAnswer, len(requests))
+	answers := make([]respondAnswer, len(r.calls))
 	for i, c := range r.calls {
 		if answers[i].refused = c.refused; c.refused != nil {
 			continue
@@ -40,18 +45,11 @@ var stepRespond = newStep("respond", func(t *tx, requests [][]sojourn.Response) 
 	}
 	r.write()
 	return answers, nil
-}).lookingFirst(func(t *tx, in []any) (any, []sqldb.Statement) {
-	requests := make([][]sojourn.Response, len(in))
-	for i := range in {
-		requests[i] = in[i].([]sojourn.Response)
-	}
-	r := newResponding(t, requests)
-	return r, r.look()
-})
+}
 
 // Respond stores responses and matches them; see driver.Store. A caller with an access token has
 // sources of its own.
-func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
+func (s *responder) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.Responded, error) {
 	if len(rs) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("responses", "%d responses exceed the limit of %d a call; split them", len(rs), sojourn.MaxBatch)
 	}
@@ -62,7 +60,7 @@ func (s *Store) Respond(ctx context.Context, rs []sojourn.Response) ([]sojourn.R
 	if err != nil {
 		return nil, err
 	}
-	a, err := do[respondAnswer](ctx, s, classFinish, stepRespond, len(rs), rs)
+	a, err := do(ctx, s.core, s.op, len(rs), rs)
 	if err == nil {
 		err = a.refused
 	}

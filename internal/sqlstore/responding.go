@@ -80,17 +80,17 @@ const (
 // Dialect.Over.
 const TextMessages = qMessages
 
-// read runs look and prepare.
+// read runs reads and prepare.
 func (r *responding) read() error {
-	if err := r.readAll(r.look()); err != nil {
+	if err := r.readAll(r.reads()); err != nil {
 		return err
 	}
 	return r.prepare()
 }
 
-// look returns the reads of the transaction: the rows of the jobs, locked in one order; the known
+// reads returns the reads of the transaction: the rows of the jobs, locked in one order; the known
 // message ids; and the holders of the keys.
-func (r *responding) look() (reads []sqldb.Statement) {
+func (r *responding) reads() (reads []sqldb.Statement) {
 	ids := make(sqldb.Ints, 0, len(r.leased))
 	for id := range r.leased {
 		ids = append(ids, int64(id))
@@ -149,7 +149,7 @@ func (r *responding) scanMessage(row sqldb.Row) error {
 	return nil
 }
 
-// prepare runs the reads that depend on the result of look: rows that are not locked yet, attached
+// prepare runs the reads that depend on the result of reads: rows that are not locked yet, attached
 // responses, and numbers. It is the last place where a call is refused.
 func (r *responding) prepare() error {
 	for i := range r.calls {
@@ -169,7 +169,7 @@ func (r *responding) prepare() error {
 		if to.id == 0 && !in.Park {
 			h := r.holders[kindKey{in.Kind, in.Key}]
 			if to.id = h.id; !h.live && r.concurrent() {
-				return // look has read the row, or the job is final
+				return // reads has read the row, or the job is final
 			}
 		}
 		if _, ok := r.rows[to.id]; !ok && to.id != 0 {

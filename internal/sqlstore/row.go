@@ -297,7 +297,7 @@ func waitJSON(l *live) string {
 }
 
 // wait decodes a stored wait; most waits without keys of their own share a few texts.
-func (s *Store) wait(text string) (sojourn.Wait, error) {
+func (s *core) wait(text string) (sojourn.Wait, error) {
 	w, ok := s.waits.get(text)
 	if ok {
 		return w, nil

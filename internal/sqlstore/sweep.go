@@ -6,13 +6,16 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-const qAnyOverdue = `select (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
-	+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b)`
+const (
+	qAnyOverdue = `select (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
+		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b)`
+)
 
-var stepSweep = eachStep("sweep", func(t *tx, limit int) (driver.Swept, error) {
+var sweepOp = eachOp("sweep", groupcommit.Claim, func(t *tx, limit int) (driver.Swept, error) {
 	swept, err := t.sweepDue(limit)
 	if err == nil {
 		err = t.sweepInbox(limit, &swept)
@@ -22,7 +25,7 @@ var stepSweep = eachStep("sweep", func(t *tx, limit int) (driver.Swept, error) {
 
 // Sweep handles overdue jobs; see driver.Store. It reads first, so that a sweep with nothing to do
 // writes nothing.
-func (s *Store) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
+func (s *operator) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
 	if limit < 1 || limit > 10*sojourn.MaxBatch {
 		return driver.Swept{}, sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, 10*sojourn.MaxBatch)
 	}
@@ -36,7 +39,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
 	var unshaped []string
 	var clock string
 	var now int64
-	err = s.view(ctx, func(t *tx) (err error) {
+	err = s.core.view(ctx, func(t *tx) (err error) {
 		if due, err = t.num(qAnyOverdue, t.now); err != nil {
 			return err
 		}
@@ -57,10 +60,10 @@ func (s *Store) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
 	}
 	s.lookAgain(ctx, missed)
 	if err := s.keepMark(ctx, clock, now); err != nil {
-		return swept, s.failed(err)
+		return swept, s.core.failed(err)
 	}
-	if due > 0 || s.clock.hasStepped() {
-		more, err := do[driver.Swept](ctx, s, classClaim, stepSweep, limit, limit)
+	if due > 0 || s.core.clock.hasStepped() {
+		more, err := do(ctx, s.core, sweepOp, limit, limit)
 		if err != nil {
 			return swept, err
 		}
@@ -80,8 +83,8 @@ func (s *Store) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
 
 const qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
 
-// stepOwner ends leases of a dead process. Its workers are named owner.something.
-var stepOwner = eachStep("owner", func(t *tx, owner string) (int, error) {
+// ownerOp ends leases of a dead process. Its workers are named owner.something.
+var ownerOp = eachOp("owner", groupcommit.Claim, func(t *tx, owner string) (int, error) {
 	var ids sqldb.Ints
 	// "/" follows "." in every collation that compares bytes.
 	if err := t.query(qRunningOf, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, owner+".", owner+"/", sojourn.MaxBatch); err != nil {
@@ -100,8 +103,8 @@ var stepOwner = eachStep("owner", func(t *tx, owner string) (int, error) {
 })
 
 // sweepOwners ends the leases of dead processes on this machine before they expire.
-func (s *Store) sweepOwners(ctx context.Context, limit int) (swept driver.Swept, err error) {
-	o, ok := s.db.(sqldb.Owners)
+func (s *operator) sweepOwners(ctx context.Context, limit int) (swept driver.Swept, err error) {
+	o, ok := s.core.db.(sqldb.Owners)
 	if !ok {
 		return swept, nil
 	}
@@ -112,7 +115,7 @@ func (s *Store) sweepOwners(ctx context.Context, limit int) (swept driver.Swept,
 			}
 			// The transaction completes even if ctx ends: the owner is known to be dead only until
 			// this function returns.
-			n, err := do[int](context.WithoutCancel(ctx), s, classClaim, stepOwner, 1, owner)
+			n, err := do(context.WithoutCancel(ctx), s.core, ownerOp, 1, owner)
 			if err != nil || n == 0 {
 				return err == nil, err
 			}
@@ -124,7 +127,7 @@ func (s *Store) sweepOwners(ctx context.Context, limit int) (swept driver.Swept,
 		return swept, ctx.Err()
 	}
 	if err != nil {
-		return swept, s.failed(err)
+		return swept, s.core.failed(err)
 	}
 	return swept, nil
 }

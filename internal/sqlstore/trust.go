@@ -50,32 +50,30 @@ func mayTrust(l *live) bool {
 // trust takes the rows of all leases of a group from the cache, or none. Rows that are read are
 // locked in one order before decisions; cached rows are locked only when they are deleted. So a
 // group does not mix both.
-func (t *tx) trust(group []*request) bool {
+func (t *tx) trust(group []call) bool {
 	k := &t.s.trusted
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := 0
-	for _, r := range group {
-		if r.step == stepFinish {
-			n += r.rows
-		}
+	for _, c := range group {
+		c.leases(func(sojourn.Lease, bool) { n++ })
 	}
 	rows, writers := make(map[sojourn.ID]*live, n), make(map[sojourn.ID]int64, n)
-	for _, r := range group {
-		if r.step == stepEnqueue || r.step == stepClaim {
-			continue
-		}
-		if r.step != stepFinish {
+	all := true
+	for _, c := range group {
+		if !c.cached() {
 			return false
 		}
-		outcomes := r.in.(finishAsk).outcomes
-		for i := range outcomes {
-			o := &outcomes[i]
-			m, ok := k.rows[o.Lease.ID]
-			if !ok || rows[o.Lease.ID] != nil || !m.row.stands(o.Lease) || o.Type != sojourn.OutcomeCompleted || len(o.Next) > 0 {
-				return false
+		c.leases(func(l sojourn.Lease, final bool) {
+			m, ok := k.rows[l.ID]
+			if !ok || !final || rows[l.ID] != nil || !m.row.stands(l) {
+				all = false
+				return
 			}
-			rows[o.Lease.ID], writers[o.Lease.ID] = m.row, m.writer
+			rows[l.ID], writers[l.ID] = m.row, m.writer
+		})
+		if !all {
+			return false
 		}
 	}
 	t.leased, t.writers = rows, writers

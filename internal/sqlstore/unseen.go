@@ -1,36 +1,9 @@
 package sqlstore
 
 import (
-	"context"
-
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
-
-// lookAgain attaches early responses to the live jobs of their keys. A call that stores a response
-// for a key without a job, or registers a key of a wait, checks again in a second transaction after
-// its commit: then at least one of two sees the other (rules:G2; one check by one of the two is not
-// enough). If the process dies between the transactions, a sweep does it.
-func (s *Store) lookAgain(ctx context.Context, keys []kindKey) {
-	if len(keys) == 0 {
-		return
-	}
-	var done *tx
-	err := s.db.Update(ctx, func(c sqldb.Conn) error {
-		t, err := s.newTx(c, false)
-		if err != nil {
-			return err
-		}
-		done = t
-		if err := t.attachEarly(keys); err != nil {
-			return err
-		}
-		return t.end()
-	})
-	if err == nil {
-		s.hub.tell(done)
-	}
-}
 
 const (
 	qEarlyHolders = `select k.kind, k.key, k.job from sj_key k where k.live = 1 and (k.kind, k.key) in (rows($1 text, $2 text))

@@ -27,7 +27,7 @@ const (
 )
 
 // leave adds the dead rows of a transaction.
-func (s *Store) leave(dead int) {
+func (s *core) leave(dead int) {
 	db, ok := s.db.(sqldb.Vacuumer)
 	if !ok || dead == 0 {
 		return
@@ -43,14 +43,14 @@ func (s *Store) leave(dead int) {
 }
 
 // vacuum ends with the store. If it fails, autovacuum runs later.
-func (s *Store) vacuum(db sqldb.Vacuumer) {
+func (s *core) vacuum(db sqldb.Vacuumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), vacuumLimit)
 	defer cancel()
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
 		select {
-		case <-s.hub.done:
+		case <-s.done:
 			cancel()
 		case <-ended:
 		}
@@ -58,7 +58,7 @@ func (s *Store) vacuum(db sqldb.Vacuumer) {
 	began := time.Now()
 	err := db.Vacuum(ctx)
 	select {
-	case <-s.hub.done:
+	case <-s.done:
 	default:
 		if err != nil {
 			slog.Warn("sojourn: dead rows were not removed; the database's own vacuum comes later", "error", err)

@@ -30,8 +30,7 @@ func (d *slowVacuum) Vacuum(ctx context.Context) error {
 func TestVacuumRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &slowVacuum{takes: time.Second}
-		s := &Store{db: db}
-		s.hub.init(s)
+		s := &core{db: db, done: make(chan struct{})}
 		for range 5 * 60 { // a minute
 			s.leave(vacuumRows / 5)
 			time.Sleep(200 * time.Millisecond)
@@ -46,7 +45,7 @@ func TestVacuumRests(t *testing.T) {
 		if db.began != 4 { // dead rows of the meantime count
 			t.Errorf("%d times in all", db.began)
 		}
-		s.hub.close()
+		s.close()
 		synctest.Wait()
 		if db.err != context.Canceled {
 			t.Errorf("a vacuum of a store that closes: %v", db.err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 )
 
 // hub wakes blocked calls. Its hints come from this process's commits, from the clock (a job is
@@ -16,7 +17,7 @@ import (
 // Config.Poll. A lost or wrong hint does no harm: a Claim that is woken reads the database, and the
 // poll of the version finds changes without a hint.
 type hub struct {
-	s *Store
+	core *core
 
 	mu      sync.Mutex // guards the fields below
 	waiters []*waiter  // in order of arrival
@@ -24,13 +25,7 @@ type hub struct {
 	due     int64      // earliest wake_at known, microseconds; 0 = none
 	sleeps  int64      // when the poll loop checks the times again, microseconds; 0 = at once
 	sooner  chan struct{}
-	closed  bool
-	done    chan struct{} // closed by close
 }
-
-// pollEvery is the default of Config.Poll. It bounds the start delay of a job that another process
-// has enqueued or scheduled. Jobs scheduled by this process set the timer of the poll loop.
-const pollEvery = 100 * time.Millisecond
 
 // waiter is a blocked Claim (places) or Find (ids).
 type waiter struct {
@@ -46,7 +41,7 @@ type waiter struct {
 	given   *claimAnswer         // the result of that transaction, if it found jobs
 }
 
-func (h *hub) init(s *Store) { h.s, h.done, h.sooner = s, make(chan struct{}), make(chan struct{}, 1) }
+func newHub(c *core) *hub { return &hub{core: c, sooner: make(chan struct{}, 1)} }
 
 // wait registers w; cancel must be called. Register before reading the database, so that no change
 // is missed in between.
@@ -55,7 +50,7 @@ func (h *hub) wait(w *waiter) (cancel func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiters = append(h.waiters, w)
-	if !h.running && !h.closed {
+	if !h.running && !h.core.isClosed() {
 		h.running = true
 		go h.poll()
 	}
@@ -221,7 +216,7 @@ func (h *hub) foundNothing(w *waiter, due, opens int64) {
 // found is foundNothing with h.mu held. A time in the past means that another transaction had
 // locked the row, so that the claim could do nothing: the next claim tries a moment later.
 func (h *hub) found(w *waiter, due, opens int64) {
-	now := h.s.clock.estimate()
+	now := h.core.clock.estimate()
 	again := now + pollEvery.Microseconds()
 	if 0 < due && due <= now {
 		due = again
@@ -244,14 +239,14 @@ func (h *hub) opensBy(w *waiter, us int64) {
 // poll runs while a call waits. It checks for commits of other processes every Config.Poll, and
 // wakes calls when known times are reached.
 func (h *hub) poll() {
-	tick := time.NewTicker(h.s.cfg.Poll)
+	tick := time.NewTicker(h.core.cfg.Poll)
 	defer tick.Stop()
-	timer := time.NewTimer(h.s.cfg.Poll)
+	timer := time.NewTimer(h.core.cfg.Poll)
 	defer timer.Stop()
-	version, _ := h.s.db.Version(context.Background()) // an error shows as a change below
-	h.wakeAll()                                        // calls that read the database before this version was read may have missed its changes
+	version, _ := h.core.db.Version(context.Background()) // an error shows as a change below
+	h.wakeAll()                                           // calls that read the database before this version was read may have missed its changes
 	for {
-		next, ok := h.wakeDue(h.s.clock.estimate())
+		next, ok := h.wakeDue(h.core.clock.estimate())
 		if !ok {
 			return
 		}
@@ -262,9 +257,9 @@ func (h *hub) poll() {
 		case <-h.sooner:
 			continue
 		case <-tick.C:
-		case <-h.done:
+		case <-h.core.done:
 		}
-		if v, err := h.s.db.Version(context.Background()); err != nil || v != version {
+		if v, err := h.core.db.Version(context.Background()); err != nil || v != version {
 			version = v
 			h.wakeAll()
 		}
@@ -276,11 +271,11 @@ func (h *hub) poll() {
 func (h *hub) wakeDue(now int64) (next time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.waiters) == 0 || h.closed {
+	if len(h.waiters) == 0 || h.core.isClosed() {
 		h.running = false
 		return 0, false
 	}
-	h.sleeps = now + h.s.cfg.Poll.Microseconds()
+	h.sleeps = now + h.core.cfg.Poll.Microseconds()
 	if h.due > now {
 		h.sleeps = min(h.sleeps, h.due)
 	} else if h.due > 0 {
@@ -308,24 +303,6 @@ func (h *hub) wakeClaim() {
 	}
 }
 
-func (h *hub) isClosed() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.closed
-}
-
-// close wakes all calls for good and reports whether this was the first call.
-func (h *hub) close() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return false
-	}
-	h.closed = true
-	close(h.done)
-	return true
-}
-
 // block calls look until it reports that it is satisfied, or wait has passed, or ctx ends, or the
 // store closes.
 func (h *hub) block(ctx context.Context, w *waiter, wait time.Duration, look func() (bool, error)) error {
@@ -350,8 +327,8 @@ func (h *hub) block(ctx context.Context, w *waiter, wait time.Duration, look fun
 			over = true
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-h.done:
-			err = errClosed
+		case <-h.core.done:
+			err = groupcommit.ErrClosed
 		}
 		if h.rise(w) {
 			return nil

@@ -45,9 +45,8 @@ func TestTimersOfWaitingClaims(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &Store{db: quiet{}, cfg: Config{Poll: c.poll}, clock: clock{wall: time.Now, driven: true}}
-				h := &s.hub
-				h.init(s)
+				store := &core{db: quiet{}, cfg: Config{Poll: c.poll}, clock: clock{wall: time.Now, driven: true}, done: make(chan struct{})}
+				h := newHub(store)
 				w := &waiter{queues: []string{"q"}, kinds: []string{"k"}, pollable: []string{"k"}, request: &driver.ClaimRequest{}}
 				cancel := h.wait(w)
 				<-w.wake // the poll loop has read the version
@@ -63,7 +62,7 @@ func TestTimersOfWaitingClaims(t *testing.T) {
 					t.Error("not woken")
 				}
 				cancel()
-				h.close()
+				store.close()
 			})
 		})
 	}
@@ -73,9 +72,8 @@ func TestTimersOfWaitingClaims(t *testing.T) {
 // locked them, is not repeated at once.
 func TestLockedRowsDoNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Store{db: quiet{}, cfg: Config{Poll: time.Second}, clock: clock{wall: time.Now, driven: true}}
-		h := &s.hub
-		h.init(s)
+		store := &core{db: quiet{}, cfg: Config{Poll: time.Second}, clock: clock{wall: time.Now, driven: true}, done: make(chan struct{})}
+		h := newHub(store)
 		w := &waiter{queues: []string{"q"}, kinds: []string{"k"}, request: &driver.ClaimRequest{}}
 		cancel := h.wait(w)
 		<-w.wake
@@ -89,6 +87,6 @@ func TestLockedRowsDoNotSpin(t *testing.T) {
 			t.Errorf("ten claims in %v", took)
 		}
 		cancel()
-		h.close()
+		store.close()
 	})
 }

@@ -23,8 +23,8 @@ const (
 
 // Why explains what a job waits for; see sojourn.Store. It reads the same snapshot as a claim
 // and asks the same gates.
-func (s *Store) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err error) {
-	err = s.view(ctx, func(t *tx) error {
+func (s *reader) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err error) {
+	err = s.core.view(ctx, func(t *tx) error {
 		var l *live
 		err := t.query(qLook, func(r sqldb.Row) (err error) {
 			l, err = t.scanLive(r)
@@ -38,7 +38,7 @@ func (s *Store) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err erro
 			return err
 		}
 		w = sojourn.Why{ID: l.ID, Kind: l.kind, Queue: l.queue, Group: l.group, State: l.State, Resumed: l.Resumed}
-		return t.why(&w, l)
+		return t.why(s.gates, &w, l)
 	})
 	return w, err
 }
@@ -58,7 +58,7 @@ func (t *tx) whyFinal(id sojourn.ID) (w sojourn.Why, err error) {
 }
 
 // why fills in the reasons that follow from the state.
-func (t *tx) why(w *sojourn.Why, l *live) (err error) {
+func (t *tx) why(g *gates, w *sojourn.Why, l *live) (err error) {
 	switch l.State {
 	case sojourn.Scheduled:
 		w.Waits, w.Until = "for its time", at(l.runAt)
@@ -75,7 +75,7 @@ func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 		w.Waits = "for the jobs that it depends on"
 	case sojourn.Errored:
 		w.Until = at(l.decideBy)
-		err = t.whyGates(w, l, sojourn.PurposeDecide)
+		err = t.whyGates(g, w, l, sojourn.PurposeDecide)
 		if w.Claimable {
 			w.Waits = "for a worker with its kind's retry policy; then its stored backoff decides"
 		}
@@ -84,7 +84,7 @@ func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 		if l.Resumed {
 			purpose = sojourn.PurposeResume
 		}
-		err = t.whyGates(w, l, purpose)
+		err = t.whyGates(g, w, l, purpose)
 	}
 	if err == nil {
 		w.Unhandled, err = t.nobodyAsks(l.queue, l.kind)
@@ -93,12 +93,12 @@ func (t *tx) why(w *sojourn.Why, l *live) (err error) {
 }
 
 // whyGates asks the gates about a job that a claim might take.
-func (t *tx) whyGates(w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
+func (t *tx) whyGates(g *gates, w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
 	kinds, err := t.readyKinds(l.queue)
 	if err != nil {
 		return err
 	}
-	a, err := t.s.gates.explain(t, l.queue, kinds)
+	a, err := g.explain(t, l.queue, kinds)
 	if err != nil {
 		return err
 	}
@@ -182,14 +182,14 @@ func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 }
 
 // WhyQueue explains the jobs in front of a queue; see sojourn.Store.
-func (s *Store) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
-	err = s.view(ctx, func(t *tx) error {
+func (s *reader) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
+	err = s.core.view(ctx, func(t *tx) error {
 		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
 		kinds, err := t.readyKinds(queue)
 		if err != nil {
 			return err
 		}
-		a, err := t.s.gates.explain(t, queue, kinds)
+		a, err := s.gates.explain(t, queue, kinds)
 		if err != nil {
 			return err
 		}

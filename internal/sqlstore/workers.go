@@ -14,21 +14,17 @@ const (
 	qWorkers     = `select worker, asks, seen_us, drained from sj_worker where seen_us > $1`
 	qWorkersRun  = `select worker, count(*), sum(case when lease_until_us <= $1 then 1 else 0 end), max(lease_until_us - lease_us) from sj_live where state = 4 group by worker`
 	qRunningJobs = `select worker, id from sj_live where state = 4 and worker in (texts($1)) order by id limit $2`
-	// A worker without a row has leases by claims without a number, or waits here for its first
-	// job.
-	qDrain = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us, drained) values ($1, 0, '[]', '{}', $2, 1)
-		on conflict (worker) do update set drained = 1`
 )
 
 // Workers lists workers; see sojourn.Store.
-func (s *Store) Workers(ctx context.Context, f sojourn.WorkerFilter) (out []sojourn.WorkerStatus, err error) {
+func (s *reader) Workers(ctx context.Context, f sojourn.WorkerFilter) (out []sojourn.WorkerStatus, err error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
-	err = s.view(ctx, func(t *tx) (err error) {
+	err = s.core.view(ctx, func(t *tx) (err error) {
 		out, err = t.workers(f)
 		return err
 	})
@@ -105,29 +101,4 @@ func (t *tx) page(known map[string]*sojourn.WorkerStatus, f sojourn.WorkerFilter
 		w.Jobs = append(w.Jobs, sojourn.ID(r.Int(1)))
 		return nil
 	}, ids, sojourn.MaxFind)
-}
-
-var stepDrain = eachStep("drain worker", func(t *tx, worker string) (struct{}, error) {
-	found, err := t.workers(sojourn.WorkerFilter{Workers: []string{worker}, Limit: 1})
-	if err == nil && len(found) == 0 {
-		err = sojourn.NotFound("no worker has the id %.64q", worker)
-	}
-	if err != nil || found[0].Drained {
-		return struct{}{}, err
-	}
-	_, err = t.exec(qDrain, worker, t.now)
-	return struct{}{}, err
-})
-
-// DrainWorker gives a worker no more jobs; see sojourn.Store. Claims that wait in other
-// processes end when these poll the database again.
-func (s *Store) DrainWorker(ctx context.Context, worker string) error {
-	if err := sojourn.ValidName("worker", worker); err != nil {
-		return err
-	}
-	_, err := do[struct{}](ctx, s, classFinish, stepDrain, 1, worker)
-	if err == nil {
-		s.hub.wakeAll()
-	}
-	return err
 }

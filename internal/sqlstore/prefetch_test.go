@@ -13,11 +13,13 @@ import (
 // later, out of order, and costs a message.
 func TestLeasesOf(t *testing.T) {
 	lease := func(id sojourn.ID) sojourn.Lease { return sojourn.Lease{ID: id, Epoch: 1, Worker: "w"} }
-	group := []*request{
-		{step: stepFinish, in: newFinishAsk([]sojourn.Outcome{{Lease: lease(1)}, {Lease: lease(2)}}, nil)},
-		{step: stepExtend, in: []sojourn.Lease{lease(3)}},
-		{step: stepSave, in: []driver.Saved{{Lease: lease(4)}}},
-		{step: stepEnqueue, in: enqueueAsk{jobs: []sojourn.Job{{ID: 5}}}},
+	e := newEnqueuer(&core{})
+	f := newFinisher(&core{}, &gates{}, e)
+	group := []call{
+		&request[finishAsk, finishAnswer]{op: f.op, q: newFinishAsk([]sojourn.Outcome{{Lease: lease(1)}, {Lease: lease(2)}}, nil)},
+		&request[[]sojourn.Lease, []driver.Lost]{op: f.extendOp, q: []sojourn.Lease{lease(3)}},
+		&request[[]driver.Saved, saveAnswer]{op: f.saveOp, q: []driver.Saved{{Lease: lease(4)}}},
+		&request[enqueueAsk, enqueueAnswer]{op: e.op, q: enqueueAsk{jobs: []sojourn.Job{{ID: 5}}}},
 	}
 	if ids := leasesOf(group); !slices.Equal(ids, []int64{1, 2, 3, 4}) {
 		t.Errorf("found the leases of %v, want 1, 2, 3 and 4", ids)

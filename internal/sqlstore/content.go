@@ -9,7 +9,7 @@ import (
 
 // jsonErrors has the refusal of each job whose args do not parse; nil if all do. Callers run it
 // before they wait for a transaction, so that no other call waits for the parser.
-func (s *Store) jsonErrors(jobs []sojourn.Job) (refused []error) {
+func (s *core) jsonErrors(jobs []sojourn.Job) (refused []error) {
 	for i := range jobs {
 		j := &jobs[i]
 		if len(j.Args) > s.cfg.MaxBytes {

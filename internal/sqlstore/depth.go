@@ -1,0 +1,3 @@
+package sqlstore
+
+const ()

@@ -1,0 +1,188 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+)
+
+const responseColumns = `seq, source, message_id, kind, key, job, generation, outcome, failed, progress, reason, error, content_type, received_us,
+	expires_us, duplicates, body, replay, by_whom`
+
+func scanResponse(r sqldb.Row) sojourn.Response {
+	return sojourn.Response{Seq: r.Int(0), Source: r.Text(1), MessageID: r.Text(2), Kind: r.Text(3), Key: r.Text(4), Job: sojourn.ID(r.Int(5)),
+		Generation: int32(r.Int(6)), Outcome: outcomeCodes[r.Int(7)], Failed: r.Int(8) != 0, Progress: r.Int(9) != 0, Reason: r.Text(10),
+		Error: string(r.Bytes(11)), ContentType: r.Text(12), ReceivedAt: at(r.Int(13)), ExpiresAt: at(r.Int(14)), Duplicates: int32(r.Int(15)), Body: r.Bytes(16),
+		Replay: r.Int(17), By: r.Text(18)}
+}
+
+// Inbox lists responses; see driver.Store.
+func (s *reader) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	var codes sqldb.Ints
+	for _, o := range f.Outcomes {
+		code := slices.Index(outcomeCodes, o)
+		if code < 1 || o == sojourn.Duplicate {
+			return nil, sojourn.Invalid("outcomes", "%.64q is not one that is stored: use applied, early, late, stale, unmatched, parked, discarded or conflict (duplicates are counted on the first)", o)
+		}
+		codes = append(codes, int64(code))
+	}
+	var out []sojourn.Response
+	err := s.core.view(ctx, func(t *tx) error {
+		if out = nil; f.Outcomes != nil && len(f.Outcomes) == 0 {
+			return nil
+		}
+		for _, part := range inboxParts(f, codes) {
+			q := inboxWhere(f, part)
+			q.args = append(q.args, f.Limit)
+			text := `select ` + responseColumns + ` from sj_response` + q.clause() + fmt.Sprintf(" order by seq desc limit $%d", len(q.args))
+			if err := t.query(text, func(r sqldb.Row) error { out = append(out, scanResponse(r)); return nil }, q.args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b sojourn.Response) int { return cmp.Compare(b.Seq, a.Seq) })
+	return out[:min(len(out), f.Limit)], err
+}
+
+// inboxParts splits outcomes that have an index into one query each: an index (outcome, seq) gives
+// the newest responses of one outcome without reading the others.
+func inboxParts(f sojourn.InboxFilter, codes sqldb.Ints) []sqldb.Ints {
+	lying := !slices.ContainsFunc(codes, func(code int64) bool { return code <= outEarly })
+	if len(codes) == 0 || !lying || f.Job > 0 || f.Kind != "" && f.Key != "" {
+		return []sqldb.Ints{codes}
+	}
+	var parts []sqldb.Ints
+	for _, code := range slices.Compact(slices.Sorted(slices.Values(codes))) {
+		parts = append(parts, sqldb.Ints{code})
+	}
+	return parts
+}
+
+// seqsOfKey selects the responses of a kind and a key: early ones without a job, those in the
+// inbox, and those of the jobs that have or had the key.
+const seqsOfKey = `seq in (select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0
+	union all select seq from sj_response where kind = $1 and key = $2 and outcome > 2
+	union all select r.seq from sj_response r where r.job > 0 and r.kind = $1 and r.key = $2 and r.job in
+	(select job from sj_key where kind = $1 and key = $2 union select job from sj_key_past where kind = $1 and key = $2))`
+
+func inboxWhere(f sojourn.InboxFilter, codes sqldb.Ints) (q where) {
+	if f.Kind != "" && f.Key != "" {
+		q.args, q.conds = []any{f.Kind, f.Key}, []string{seqsOfKey}
+	} else if f.Kind != "" {
+		q.add("kind = %s", f.Kind)
+	} else if f.Key != "" {
+		q.add("key = %s", f.Key)
+	}
+	switch {
+	case len(codes) == 1 && codes[0] > outEarly:
+		q.add("outcome > 2 and outcome = %s", codes[0])
+	case len(codes) > 0:
+		q.add("outcome in (ints(%s))", codes)
+	}
+	if f.Source != "" {
+		q.add("source = %s", f.Source)
+	}
+	if f.Job > 0 {
+		q.add("job > 0 and job = %s", int64(f.Job))
+	}
+	if before, _ := strconv.ParseInt(f.After, 10, 64); before > 0 { // Validate has refused other cursors
+		q.add("seq < %s", before)
+	}
+	return q
+}
+
+const (
+	historyColumns = `seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us`
+	historyCount   = 13
+)
+
+func scanHistory(r sqldb.Row) sojourn.Attempt {
+	return sojourn.Attempt{Seq: int32(r.Int(0)), Generation: int32(r.Int(1)), Attempt: int32(r.Int(2)), Epoch: r.Int(3), Purpose: sojourn.Purpose(r.Int(4)),
+		Worker: r.Text(5), Outcome: r.Text(6), State: sojourn.State(r.Int(7)), Reason: r.Text(8), Error: string(r.Bytes(9)), By: r.Text(10),
+		BeganAt: at(r.Int(11)), EndedAt: at(r.Int(12))}
+}
+
+// endedInError selects the history rows that closed an attempt, without later decisions and changes
+// by operators.
+const endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
+
+const (
+	// lastColumns are historyColumns of sj_final, which contains the last history row of a final job
+	// unless its outcome is empty.
+	lastColumns = `history, generation, attempt, step_epoch, purpose, case when step_epoch > 0 then worker else '' end, outcome, state, reason, error, by_whom,
+		began_us, finished_us`
+
+	qHistory = `select ` + historyColumns + ` from sj_history where job = $1 and seq > $2
+		union all select ` + lastColumns + ` from sj_final where id = $1 and outcome <> '' and history > $2 order by seq limit $3`
+	qErrors = `select ` + historyColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `
+		order by job, seq`
+	qLog = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
+)
+
+// errorsOf reads the error histories of the jobs' generations, for retry policies.
+func (t *tx) errorsOf(jobs map[sojourn.ID]*driver.Claimed) error {
+	var ids, generations sqldb.Ints
+	for id, c := range jobs {
+		ids, generations = append(ids, int64(id)), append(generations, int64(c.Job.Generation))
+	}
+	return t.each(qErrors, func(r sqldb.Row) error {
+		c := jobs[sojourn.ID(r.Int(historyCount))]
+		c.History = append(c.History, scanHistory(r))
+		return nil
+	}, ids, generations)
+}
+
+// History returns the history of a job; see driver.Store.
+func (s *reader) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	err = s.core.view(ctx, func(t *tx) error {
+		out = nil
+		last := f.After
+		return t.ofJob(id, qHistory, func(r sqldb.Row) error {
+			a := scanHistory(r)
+			a.Dropped, last = a.Seq-last-1, a.Seq
+			out = append(out, a)
+			return nil
+		}, int64(f.After), cmp.Or(f.Limit, 100))
+	})
+	return out, err
+}
+
+// Log returns a job's own log; see driver.Store.
+func (s *reader) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, err error) {
+	err = s.core.view(ctx, func(t *tx) error {
+		out = nil
+		return t.ofJob(id, qLog, func(r sqldb.Row) error {
+			out = append(out, sojourn.LogLine{At: at(r.Int(0)), Attempt: int32(r.Int(1)), Level: r.Text(2), Text: r.Text(3), Dropped: r.Int(4)})
+			return nil
+		})
+	})
+	return out, err
+}
+
+// ofJob runs a query about a job that must exist.
+func (t *tx) ofJob(id sojourn.ID, q string, each func(sqldb.Row) error, more ...any) error {
+	n, err := t.num(`select count(*) from sj_job where id = $1`, int64(id))
+	if err == nil && n == 0 {
+		err = sojourn.NotFound("no job has the id %d", id)
+	}
+	if err != nil {
+		return err
+	}
+	return t.query(q, each, append([]any{int64(id)}, more...)...)
+}
