@@ -22,9 +22,6 @@ const sweepPerClaim = 100
 type claims struct {
 	*tx
 	svc        *claimer
-	gates      *gates
-	lines      []*gatedLine // of the queues with gates that a claim is taking jobs from
-	opens      int64        // when a gate opens that held the claim back; 0 = not known
 	requests   []driver.ClaimRequest
 	lent       bool                 // the requests are those of blocked claims
 	prefetched bool                 // its reads were sent in the first message
@@ -36,6 +33,8 @@ type claims struct {
 	emptied    string               // a queue whose ready jobs were all claimed
 	ahead      *foreseen            // prefetch for the first claim; nil if there is none
 	ended      map[sojourn.ID]int32 // Row.Waits of the claimed jobs for which it is not 0
+	lines      []*gatedClaim        // of the queues with gates that a claim is taking jobs from
+	opens      int64                // when a gate opens that held the claim back; 0 = not known
 }
 
 type idleClaim struct {
@@ -53,8 +52,8 @@ type lastClaim struct {
 // claimer hands out jobs to workers.
 type claimer struct {
 	core     *core
-	hub      *hub
 	gates    *gates
+	hub      *hub
 	finisher *finisher // gives back the jobs of a caller that is gone
 	op       *op[driver.ClaimRequest, claimAnswer]
 	alike    alike
@@ -64,11 +63,11 @@ type claimer struct {
 	apart    atomic.Int32        // claims that run concurrently, see goesApart
 }
 
-func newClaimer(c *core, h *hub, g *gates, f *finisher) *claimer {
-	s := &claimer{core: c, hub: h, gates: g, finisher: f}
+func newClaimer(c *core, g *gates, h *hub, f *finisher) *claimer {
+	s := &claimer{core: c, gates: g, hub: h, finisher: f}
 	s.op = &op[driver.ClaimRequest, claimAnswer]{name: "claim", class: groupcommit.Claim, cached: true,
 		begin: func(t *tx, rs []driver.ClaimRequest) batch[claimAnswer] {
-			return &claims{tx: t, svc: s, gates: s.gates, requests: rs, prefetched: t.prefetching}
+			return &claims{tx: t, svc: s, requests: rs, prefetched: t.prefetching}
 		},
 		// Gates see only stored jobs, and producers should not wait for them.
 		ends: func(r driver.ClaimRequest, _ int) bool { gated, _ := s.gated.get(r.Worker); return gated }}
@@ -141,7 +140,7 @@ func (s *claimer) expects(r *driver.ClaimRequest) bool {
 // cached is a batch of one claim that finds only the jobs of its transaction.
 func (s *claimer) cached(t *tx, r driver.ClaimRequest, shape, last int64) *claims {
 	q := r.Queues[0]
-	c := &claims{tx: t, svc: s, gates: s.gates, requests: []driver.ClaimRequest{r}, prefetched: true, doors: map[string]door{q: {shape: shape}},
+	c := &claims{tx: t, svc: s, requests: []driver.ClaimRequest{r}, prefetched: true, doors: map[string]door{q: {shape: shape}},
 		last: map[string]lastClaim{r.Worker: {number: last}}}
 	c.ahead = &foreseen{queue: q, lines: map[string][]candidate{}}
 	for _, kind := range r.Kinds {
@@ -155,7 +154,7 @@ func (s *claimer) handOver(t *tx, lent []*waiter) ([]claimAnswer, error) {
 	if len(lent) == 0 {
 		return nil, nil
 	}
-	c := &claims{tx: t, svc: s, gates: s.gates, lent: true, requests: make([]driver.ClaimRequest, len(lent))}
+	c := &claims{tx: t, svc: s, lent: true, requests: make([]driver.ClaimRequest, len(lent))}
 	for i, w := range lent {
 		c.requests[i] = *w.request
 	}
@@ -537,4 +536,4 @@ func (c *claims) door(queue string) door {
 }
 
 var qTake = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from sj_live l join sj_job j on j.id = l.id
-	where l.id in (ints($1)) order by l.id /*lock l*/`
+		where l.id in (ints($1)) order by l.id /*lock l*/`

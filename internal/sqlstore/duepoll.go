@@ -16,13 +16,13 @@ const qPickPoll = `select id, r1, poll_at_us, lane from sj_live where queue = $1
 
 // duePolls lists the due poll steps of a queue, the oldest first. Each uses 1 of the worker's
 // capacity, regardless of its job's weight.
-func (t *tx) duePolls(queue string, r driver.ClaimRequest) (due []entrant, err error) {
+func (t *tx) duePolls(queue string, r driver.ClaimRequest) (due []gateCandidate, err error) {
 	for _, kind := range r.Pollable {
 		if !slices.Contains(r.Kinds, kind) {
 			continue
 		}
 		err := t.query(qPickPoll, func(row sqldb.Row) error {
-			due = append(due, entrant{candidate{row.Int(0), rules.ResumedRank, row.Int(2), 1}, kind, row.Text(3), sojourn.PurposePoll})
+			due = append(due, gateCandidate{candidate{row.Int(0), rules.ResumedRank, row.Int(2), 1}, kind, row.Text(3), sojourn.PurposePoll})
 			return nil
 		}, queue, kind, t.now, r.Max)
 		if err != nil {

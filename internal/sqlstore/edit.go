@@ -10,31 +10,13 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
 type editAsk struct {
 	f sojourn.Filter
 	e sojourn.Edit
-}
-
-func (s *operator) edit(t *tx, ask editAsk) (sojourn.Edited, error) {
-	found, err := t.findLocked(s.gates, ask.f)
-	if err != nil {
-		return sojourn.Edited{}, err
-	}
-	out := sojourn.Edited{Items: make([]sojourn.EditedItem, len(found)), More: len(found) == ask.f.Limit && ask.f.IDs == nil}
-	for i, j := range found {
-		state, changed, err := t.editOne(&found[i], &ask.e)
-		if err != nil && sojourn.ErrorCode(err) == "" {
-			return out, err
-		}
-		out.Items[i] = sojourn.EditedItem{ID: j.ID, State: state, Changed: changed && err == nil, Err: err}
-		if out.Items[i].Changed {
-			out.Changed++
-		}
-	}
-	return out, t.addUnknown(&out, ask.f)
 }
 
 const qKnownIDs = `select id from sj_job where id in (ints($1))`
@@ -74,8 +56,8 @@ func (t *tx) addUnknown(out *sojourn.Edited, f sojourn.Filter) error {
 }
 
 // findLocked finds jobs and keeps other transactions from changing them.
-func (t *tx) findLocked(g *gates, f sojourn.Filter) ([]sojourn.Job, error) {
-	found, err := t.find(g, f)
+func (t *tx) findLocked(f sojourn.Filter) ([]sojourn.Job, error) {
+	found, err := t.find(f)
 	if err != nil || len(found) == 0 || !t.concurrent() {
 		return found, err
 	}
@@ -90,7 +72,7 @@ func (t *tx) findLocked(g *gates, f sojourn.Filter) ([]sojourn.Job, error) {
 	if err := t.lock(qLockFinal, ids); err != nil {
 		return nil, err
 	}
-	return t.find(g, f) // in their present state, and only those that still match the filter
+	return t.find(f) // in their present state, and only those that still match the filter
 }
 
 // loadFound loads a live job that find has found.
@@ -120,12 +102,12 @@ func (s *operator) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (
 	if e.DryRun {
 		var out sojourn.Edited
 		err := s.core.view(ctx, func(t *tx) (err error) {
-			out.Matched, err = t.count(s.gates, f)
+			out.Matched, err = t.count(f)
 			return err
 		})
 		return out, err
 	}
-	return do(ctx, s.core, s.editOp, 100, editAsk{f, e})
+	return do(ctx, s.core, editOp, 100, editAsk{f, e})
 }
 
 // editOne changes one job. Its refusals come before its first write, so that they need no rollback.
@@ -463,3 +445,22 @@ func set32(dst *int32, v *int32) {
 		*dst = *v
 	}
 }
+
+var editOp = eachOp("edit", groupcommit.Finish, func(t *tx, ask editAsk) (sojourn.Edited, error) {
+	found, err := t.findLocked(ask.f)
+	if err != nil {
+		return sojourn.Edited{}, err
+	}
+	out := sojourn.Edited{Items: make([]sojourn.EditedItem, len(found)), More: len(found) == ask.f.Limit && ask.f.IDs == nil}
+	for i, j := range found {
+		state, changed, err := t.editOne(&found[i], &ask.e)
+		if err != nil && sojourn.ErrorCode(err) == "" {
+			return out, err
+		}
+		out.Items[i] = sojourn.EditedItem{ID: j.ID, State: state, Changed: changed && err == nil, Err: err}
+		if out.Items[i].Changed {
+			out.Changed++
+		}
+	}
+	return out, t.addUnknown(&out, ask.f)
+})

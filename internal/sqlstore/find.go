@@ -38,7 +38,7 @@ func (s *reader) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, err
 	var found []sojourn.Job
 	err := s.hub.block(ctx, &waiter{ids: f.IDs}, f.Wait, func() (bool, error) {
 		err := s.core.view(looking, func(t *tx) (err error) {
-			if found, err = t.find(s.gates, f); err == nil && reportsFinal(f, found) {
+			if found, err = t.find(f); err == nil && reportsFinal(f, found) {
 				t.readDurably()
 			}
 			return err
@@ -67,9 +67,9 @@ func (t *tx) readDurably() {
 
 // narrow replaces the conditions of a filter that a query cannot express, Next and Key, by ids.
 // rank is the order of the ids of Next.
-func (t *tx) narrow(g *gates, f sojourn.Filter) (_ sojourn.Filter, rank map[sojourn.ID]int, err error) {
+func (t *tx) narrow(f sojourn.Filter) (_ sojourn.Filter, rank map[sojourn.ID]int, err error) {
 	if f.Next {
-		ids, err := t.next(g, f)
+		ids, err := t.next(f)
 		if err != nil {
 			return f, nil, err
 		}
@@ -94,8 +94,8 @@ func (t *tx) narrow(g *gates, f sojourn.Filter) (_ sojourn.Filter, rank map[sojo
 }
 
 // count counts the jobs that a filter matches, on all pages.
-func (t *tx) count(g *gates, f sojourn.Filter) (n int, err error) {
-	if f, _, err = t.narrow(g, f); err != nil || f.Empty() {
+func (t *tx) count(f sojourn.Filter) (n int, err error) {
+	if f, _, err = t.narrow(f); err != nil || f.Empty() {
 		return 0, err
 	}
 	add := func(r sqldb.Row) error { n += int(r.Int(0)); return nil }
@@ -118,8 +118,8 @@ func (t *tx) count(g *gates, f sojourn.Filter) (n int, err error) {
 }
 
 // find reads the two halves, live and final, and merges them by id.
-func (t *tx) find(g *gates, f sojourn.Filter) ([]sojourn.Job, error) {
-	f, rank, err := t.narrow(g, f)
+func (t *tx) find(f sojourn.Filter) ([]sojourn.Job, error) {
+	f, rank, err := t.narrow(f)
 	if err != nil || f.Empty() {
 		return nil, err
 	}

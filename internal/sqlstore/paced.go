@@ -32,47 +32,6 @@ const (
 	qFullBuckets = `delete from sj_bucket where queue = $1 and full_at_ns <= $2`
 )
 
-// readBuckets reads the buckets of groups that are not full. A full one has no row.
-func (l *gatedLine) readBuckets() error {
-	if l.row.GroupRate == nil {
-		return nil
-	}
-	l.flow.GroupFullAt, l.buckets = map[string]int64{}, map[string]int64{}
-	return l.query(qBuckets, func(r sqldb.Row) error {
-		l.flow.GroupFullAt[groupOf(r.Text(0))], l.buckets[groupOf(r.Text(0))] = r.Int(1), r.Int(1)
-		return nil
-	}, l.queue, l.now*1000)
-}
-
-// pay charges the buckets for the jobs that really started, out of all that the gates admitted.
-func (l *gatedLine) pay(started []*entrant) (rules.Pace, error) {
-	n := int64(0)
-	groups := map[string]int64{}
-	for _, e := range started {
-		if e.purpose != sojourn.PurposeStart && e.purpose != sojourn.PurposePoll {
-			continue
-		}
-		n++
-		if group := e.asks().Group; group != "" {
-			groups[group]++
-		}
-	}
-	pace := l.row.flow.Pace.Started(l.row.Rate, l.row.Breaker, n, l.now)
-	rate := l.row.GroupRate
-	if rate == nil || len(groups) == 0 {
-		return pace, nil
-	}
-	if _, err := l.exec(qFullBuckets, l.queue, l.now*1000); err != nil {
-		return pace, err
-	}
-	for group, n := range groups {
-		if _, err := l.exec(qSetBucket, l.queue, laneGroup+group, rules.RateTake(rate, l.buckets[group], l.now*1000, n)); err != nil {
-			return pace, err
-		}
-	}
-	return pace, nil
-}
-
 // changePace changes the stored pace of a queue, under its lock. A queue that does not exist has
 // none.
 func changePace(t *tx, queue string, change func(q *queueRow)) error {
@@ -171,4 +130,45 @@ func (of *outcomeStats) evidence(b *sojourn.Breaker) (failed []failedStep, answe
 		}
 	}
 	return failed, answered
+}
+
+// pay charges the buckets for the jobs that really started, out of all that the gates admitted.
+func (l *gatedClaim) pay(started []*gateCandidate) (rules.Pace, error) {
+	n := int64(0)
+	groups := map[string]int64{}
+	for _, e := range started {
+		if e.purpose != sojourn.PurposeStart && e.purpose != sojourn.PurposePoll {
+			continue
+		}
+		n++
+		if group := e.asks().Group; group != "" {
+			groups[group]++
+		}
+	}
+	pace := l.row.flow.Pace.Started(l.row.Rate, l.row.Breaker, n, l.now)
+	rate := l.row.GroupRate
+	if rate == nil || len(groups) == 0 {
+		return pace, nil
+	}
+	if _, err := l.t.exec(qFullBuckets, l.queue, l.now*1000); err != nil {
+		return pace, err
+	}
+	for group, n := range groups {
+		if _, err := l.t.exec(qSetBucket, l.queue, laneGroup+group, rules.RateTake(rate, l.buckets[group], l.now*1000, n)); err != nil {
+			return pace, err
+		}
+	}
+	return pace, nil
+}
+
+// readBuckets reads the buckets of groups that are not full. A full one has no row.
+func (q *queueGates) readBuckets(t *tx) error {
+	if q.row.GroupRate == nil {
+		return nil
+	}
+	q.flow.GroupFullAt, q.buckets = map[string]int64{}, map[string]int64{}
+	return t.query(qBuckets, func(r sqldb.Row) error {
+		q.flow.GroupFullAt[groupOf(r.Text(0))], q.buckets[groupOf(r.Text(0))] = r.Int(1), r.Int(1)
+		return nil
+	}, q.queue, q.now*1000)
 }

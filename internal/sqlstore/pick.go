@@ -39,7 +39,7 @@ func (c *claims) pick(r driver.ClaimRequest) ([]candidate, error) {
 		case d.paused:
 			continue
 		case d.gated:
-			l, err := c.gates.gatedLine(c.tx, q, r)
+			l, err := c.svc.gates.admit(c.tx, q, r)
 			if err = cmp.Or(err, l.err); err != nil {
 				return nil, err
 			}
@@ -125,7 +125,7 @@ func (t *tx) readyKinds(queue string) (kinds []string, err error) {
 }
 
 // next is the head of a queue in the order of claims, for all kinds and regardless of its gates.
-func (t *tx) next(g *gates, f sojourn.Filter) ([]sojourn.ID, error) {
+func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	kinds, err := t.readyKinds(f.Queue)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (t *tx) next(g *gates, f sojourn.Filter) ([]sojourn.ID, error) {
 	}
 	var line []candidate
 	if rules.Grouped(q.QueueSettings) {
-		if line, err = g.nextTurns(t, f.Queue, kinds, f.Limit); err != nil {
+		if line, err = nextTurns(t, f.Queue, kinds, f.Limit); err != nil {
 			return nil, err
 		}
 	} else {

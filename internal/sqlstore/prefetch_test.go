@@ -14,7 +14,7 @@ import (
 func TestLeasesOf(t *testing.T) {
 	lease := func(id sojourn.ID) sojourn.Lease { return sojourn.Lease{ID: id, Epoch: 1, Worker: "w"} }
 	e := newEnqueuer(&core{})
-	f := newFinisher(&core{}, nil, e)
+	f := newFinisher(&core{}, &gates{}, e)
 	group := []call{
 		&request[finishAsk, finishAnswer]{op: f.op, q: newFinishAsk([]sojourn.Outcome{{Lease: lease(1)}, {Lease: lease(2)}}, nil)},
 		&request[[]sojourn.Lease, []driver.Lost]{op: f.extendOp, q: []sojourn.Lease{lease(3)}},

@@ -23,46 +23,6 @@ type setQueueAsk struct {
 	settings sojourn.QueueSettings
 }
 
-// setQueue reports whether the existing jobs must be reindexed.
-func (s *operator) setQueue(t *tx, ask setQueueAsk) (reshape bool, err error) {
-	if err := t.seeQueue(ask.name); err != nil {
-		return false, err
-	}
-	if _, err := t.lockQueue(ask.name); err != nil {
-		return false, err
-	}
-	was, err := t.queueRow(ask.name)
-	if err != nil {
-		return false, err
-	}
-	now := was
-	now.QueueSettings = ask.settings
-	if shapeOf(now.QueueSettings) != shapeOf(was.QueueSettings) {
-		now.shape, now.reshape = was.shape+1, 0
-		now.flow.Counting = rules.Counted(now.QueueSettings) && (was.flow.Counting || !rules.Counted(was.QueueSettings))
-	}
-	if now.maxWeight, err = mayHold(t, ask.name, now.QueueSettings); err != nil {
-		return false, err
-	}
-	text, err := jsonText(now.QueueSettings)
-	if err != nil {
-		return false, err
-	}
-	flow, err := jsonText(now.flow)
-	if err != nil {
-		return false, err
-	}
-	if _, err := t.exec(qSetQueue, now.Paused, now.mustAsk(), rules.Counted(now.QueueSettings), rules.Grouped(now.QueueSettings), now.maxWeight, now.shape, now.reshape,
-		text, flow, ask.name); err != nil {
-		return false, err
-	}
-	t.after = append(t.after, func() { s.gates.breakers.put(ask.name, knownBreaker{ask.settings.Breaker, t.now}) })
-	if !now.Paused { // waiting jobs may continue
-		t.freed[ask.name] += sojourn.MaxBatch
-	}
-	return now.reshape >= 0, nil
-}
-
 // SetQueue stores settings; see driver.Store.
 func (s *operator) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
 	if name != sojourn.AllQueues {
@@ -83,7 +43,10 @@ func (s *operator) SetQueue(ctx context.Context, name string, q sojourn.QueueSet
 	if _, err := rules.NextOpening(at(s.core.clock.estimate()), q.Windows); err != nil {
 		return err
 	}
-	reshape, err := do(ctx, s.core, s.setQueueOp, 1, setQueueAsk{name, q})
+	reshape, err := do(ctx, s.core, setQueueOp, 1, setQueueAsk{name, q})
+	if err == nil {
+		s.gates.breakers.put(name, knownBreaker{q.Breaker, s.core.clock.estimate()})
+	}
 	if err == nil && reshape {
 		err = s.reshape(ctx, name, math.MaxInt)
 	}
@@ -123,3 +86,42 @@ func (s *operator) ForgetQueue(ctx context.Context, name string) error {
 	}
 	return err
 }
+
+// setQueueOp reports whether the existing jobs must be reindexed.
+var setQueueOp = eachOp("set queue", groupcommit.Finish, func(t *tx, ask setQueueAsk) (reshape bool, err error) {
+	if err := t.seeQueue(ask.name); err != nil {
+		return false, err
+	}
+	if _, err := t.lockQueue(ask.name); err != nil {
+		return false, err
+	}
+	was, err := t.queueRow(ask.name)
+	if err != nil {
+		return false, err
+	}
+	now := was
+	now.QueueSettings = ask.settings
+	if shapeOf(now.QueueSettings) != shapeOf(was.QueueSettings) {
+		now.shape, now.reshape = was.shape+1, 0
+		now.flow.Counting = rules.Counted(now.QueueSettings) && (was.flow.Counting || !rules.Counted(was.QueueSettings))
+	}
+	if now.maxWeight, err = mayHold(t, ask.name, now.QueueSettings); err != nil {
+		return false, err
+	}
+	text, err := jsonText(now.QueueSettings)
+	if err != nil {
+		return false, err
+	}
+	flow, err := jsonText(now.flow)
+	if err != nil {
+		return false, err
+	}
+	if _, err := t.exec(qSetQueue, now.Paused, now.mustAsk(), rules.Counted(now.QueueSettings), rules.Grouped(now.QueueSettings), now.maxWeight, now.shape, now.reshape,
+		text, flow, ask.name); err != nil {
+		return false, err
+	}
+	if !now.Paused { // waiting jobs may continue
+		t.freed[ask.name] += sojourn.MaxBatch
+	}
+	return now.reshape >= 0, nil
+})

@@ -3,6 +3,6 @@ package sqlstore
 // reader answers questions about what is stored, on snapshots.
 type reader struct {
 	core  *core
-	hub   *hub
 	gates *gates
+	hub   *hub
 }

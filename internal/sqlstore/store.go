@@ -22,8 +22,8 @@ type Store struct {
 	*operator
 	*reader
 	core  *core
-	hub   *hub
 	gates *gates
+	hub   *hub
 }
 
 // New makes a store over db, whose schema must be up to date.
@@ -62,13 +62,14 @@ func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
 
 // newStore connects the parts of a store.
 func newStore(c *core) *Store {
-	s := &Store{core: c, hub: newHub(c), gates: &gates{throttlers: throttlers{own: c.cfg.Throttlers, compile: c.cfg.Rules}}}
+	g := newGates(c.cfg)
+	s := &Store{core: c, gates: g, hub: newHub(c), reader: &reader{core: c, gates: g}}
 	s.enqueuer = newEnqueuer(c)
-	s.finisher = newFinisher(c, s.gates, s.enqueuer)
+	s.finisher = newFinisher(c, g, s.enqueuer)
 	s.responder = newResponder(c)
-	s.claimer = newClaimer(c, s.hub, s.gates, s.finisher)
-	s.reader = &reader{core: c, hub: s.hub, gates: s.gates}
-	s.operator = newOperator(c, s.hub, s.gates, s.reader)
+	s.claimer = newClaimer(c, g, s.hub, s.finisher)
+	s.operator = &operator{core: c, gates: g, hub: s.hub, reader: s.reader}
+	s.reader.hub = s.hub
 	c.lanes.all = groupcommit.New(c.cfg.Runners, c.cfg.MaxRows, s.commit)
 	if c.lanes.ends = c.lanes.all; c.cfg.Enders > 0 {
 		c.lanes.ends = groupcommit.New(c.cfg.Enders, c.cfg.MaxRows, s.commit)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -237,4 +238,46 @@ func safely(ctx context.Context, t throttle.Throttler, c *throttle.Candidate, f 
 func firstLine(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return sojourn.Cut(text, sojourn.MaxReason)
+}
+
+// describe reads what the throttler sees of jobs, except for jobs read before.
+func (a *admission) describe(es []gateCandidate) error {
+	var ids []int64
+	for _, e := range es {
+		if a.known[e.id] == nil {
+			ids = append(ids, e.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := a.source.Describe(ids)
+	maps.Copy(a.known, found)
+	return err
+}
+
+// end ends the questions to the throttler.
+func (a *admission) end() {
+	if a.pass != nil {
+		a.pass.end(at(a.now))
+	}
+}
+
+// throttle makes the admission ask a throttler after all other gates. Its caller ends it.
+func (a *admission) throttle(p *pass, flight *throttle.Flight) {
+	a.pass, a.flight, a.known = p, flight, map[int64]*throttle.Candidate{}
+	a.flow.Throttle = func(c *throttle.Candidate) throttle.Admission {
+		if a.flow.State.Counting {
+			return throttle.Admission{Text: "the throttler is new: what is in flight is being counted"}
+		}
+		if p.over == nil {
+			if err := a.describe([]gateCandidate{{candidate: candidate{id: int64(c.ID)}}}); err != nil {
+				p.over, p.last, p.failed = err, err, p.failed+1
+			} else if known := a.known[int64(c.ID)]; known != nil {
+				known.Purpose, known.Weight = c.Purpose, c.Weight
+				*c = *known
+			}
+		}
+		return p.ask(c, flight)
+	}
 }

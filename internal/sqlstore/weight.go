@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/throttle"
 )
 
 // addUp moves the newer rows of some lanes into the ledger's sums, including rows that other
@@ -75,3 +76,36 @@ const qFlight = `select lane, sum(held), sum(n), sum(n * held) from (select lane
 const qNoFlight = `delete from sj_flight where queue = $1 and held = 0`
 
 const qTakeLanded = `delete from sj_landed where queue = $1 and lane in (texts($2)) returning lane, held`
+
+func groupOf(lane string) string {
+	if len(lane) > 0 && lane[:1] == laneGroup {
+		return lane[1:]
+	}
+	return ""
+}
+
+// inTheAir lists the jobs in flight for a throttler.
+func inTheAir(t *tx, queue string) (*throttle.Flight, error) {
+	f := &throttle.Flight{Now: at(t.now)}
+	seen := 0
+	err := t.query(qInTheAir, func(r sqldb.Row) error {
+		if seen++; seen <= sojourn.MaxFlight {
+			f.List = append(f.List, throttle.FlightJob{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Group: groupOf(r.Text(2)), State: sojourn.State(r.Int(3)),
+				Weight: int32(r.Int(4)), Priority: int32(r.Int(5))})
+			f.Count(r.Text(1), groupOf(r.Text(2)), sojourn.State(r.Int(3)), throttle.Load{Jobs: 1, Weight: r.Int(4)})
+		}
+		return nil
+	}, queue, sojourn.MaxFlight+1)
+	if err != nil || seen <= sojourn.MaxFlight {
+		return f, err
+	}
+	f = &throttle.Flight{Now: f.Now, List: f.List}
+	return f, t.query(qAirLoads, func(r sqldb.Row) error {
+		f.Count(r.Text(0), groupOf(r.Text(1)), sojourn.State(r.Int(2)), throttle.Load{Jobs: r.Int(3), Weight: r.Int(4)})
+		return nil
+	}, queue)
+}
+
+const qAirLoads = `select kind, lane, state, count(*), sum(held) from sj_live where queue = $1 and held > 0 and lane <> '' group by kind, lane, state`
+
+const qInTheAir = `select id, kind, lane, state, held, priority from sj_live where queue = $1 and held > 0 and lane <> '' limit $2`

@@ -9,14 +9,12 @@ import (
 	"strings"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
 const (
 	qFinalLook = `select queue, kind, state, reason from sj_final where id = $1`
-	qReadyKind = `select coalesce(min(kind), '') from sj_live where queue = $1 and state = 3 and kind > $2`
 	qAheadOf   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and (r1, r2, id) < ($3, $4, $5) limit $6) a`
 	qAheadIn   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $7
 		and (r1, r2, id) < ($3, $4, $5) limit $6) a`
@@ -59,7 +57,7 @@ func (t *tx) whyFinal(id sojourn.ID) (w sojourn.Why, err error) {
 }
 
 // why fills in the reasons that follow from the state.
-func (t *tx) why(gs *gates, w *sojourn.Why, l *live) (err error) {
+func (t *tx) why(g *gates, w *sojourn.Why, l *live) (err error) {
 	switch l.State {
 	case sojourn.Scheduled:
 		w.Waits, w.Until = "for its time", at(l.runAt)
@@ -76,7 +74,7 @@ func (t *tx) why(gs *gates, w *sojourn.Why, l *live) (err error) {
 		w.Waits = "for the jobs that it depends on"
 	case sojourn.Errored:
 		w.Until = at(l.decideBy)
-		err = t.whyGates(gs, w, l, sojourn.PurposeDecide)
+		err = t.whyGates(g, w, l, sojourn.PurposeDecide)
 		if w.Claimable {
 			w.Waits = "for a worker with its kind's retry policy; then its stored backoff decides"
 		}
@@ -85,7 +83,7 @@ func (t *tx) why(gs *gates, w *sojourn.Why, l *live) (err error) {
 		if l.Resumed {
 			purpose = sojourn.PurposeResume
 		}
-		err = t.whyGates(gs, w, l, purpose)
+		err = t.whyGates(g, w, l, purpose)
 	}
 	if err == nil {
 		w.Unhandled, err = t.nobodyAsks(l.queue, l.kind)
@@ -94,100 +92,30 @@ func (t *tx) why(gs *gates, w *sojourn.Why, l *live) (err error) {
 }
 
 // whyGates asks the gates about a job that a claim might take.
-func (t *tx) whyGates(gs *gates, w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
-	g := gs.newLine(t, l.queue, driver.ClaimRequest{Max: 1})
-	pass, err := g.look()
-	if pass != nil {
-		defer pass.end(at(t.now))
-	}
+func (t *tx) whyGates(g *gates, w *sojourn.Why, l *live, purpose sojourn.Purpose) error {
+	kinds, err := t.readyKinds(l.queue)
 	if err != nil {
 		return err
 	}
-	e := entrant{candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)}, l.kind, l.lane, purpose}
+	a, err := g.explain(t, l.queue, kinds)
+	if err != nil {
+		return err
+	}
+	defer a.end()
+	e := gateCandidate{candidate{int64(l.ID), l.r1, l.r2, int64(l.Weight)}, l.kind, l.lane, purpose}
 	c := e.asks()
 	c.Windows = l.Policy.Windows
-	w.Gates = g.flow.Gates(c)
-	if w.Ahead, err = g.ahead1000(&e); err != nil {
+	w.Gates = a.flow.Gates(c)
+	if w.Ahead, err = t.ahead(a, kinds, &e); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(w.Gates, func(g sojourn.Gate) bool { return !g.Open })
 	if i < 0 {
-		return g.whyBehind(w, &e)
+		return whyBehind(w, a, &e)
 	}
 	closed := w.Gates[i]
 	w.Gate, w.Until, w.Waits = closed.Name, closed.Until, closed.Text
 	return nil
-}
-
-// look reads the snapshot for the gates. Groups may borrow, as in a claim after all other groups
-// have had their turn. The caller ends the pass.
-func (l *gatedLine) look() (*pass, error) {
-	if err := l.snapshot(); err != nil {
-		return nil, err
-	}
-	l.flow.Borrow = l.row.Borrow
-	return l.throttle()
-}
-
-// whyBehind reports whether a job that no gate holds back waits behind another of its group: order
-// within a group is strict.
-func (l *gatedLine) whyBehind(w *sojourn.Why, e *entrant) error {
-	w.Claimable, w.Waits = true, "for its turn and a worker"
-	first := l.flow.HeadFirst() && e.id == int64(l.flow.State.Head) // it is asked about before all others, regardless of the order
-	if first || !rules.Grouped(l.row.QueueSettings) || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
-		return nil
-	}
-	deep := 1
-	if l.pass != nil { // jobs that the throttler refuses do not block those behind them
-		deep = sojourn.MaxAhead
-	}
-	var before []entrant
-	if err := l.kinds(func(kind string) error { return l.each(sojourn.PurposeStart, &before, qLane, kind, e.lane, deep) }); err != nil {
-		return err
-	}
-	slices.SortFunc(before, func(a, b entrant) int { return less(a.candidate, b.candidate) })
-	for _, b := range before {
-		if less(b.candidate, e.candidate) >= 0 {
-			break
-		}
-		g := l.flow.Ask(b.asks())
-		if g.Open {
-			break
-		}
-		if g.Name != sojourn.GateThrottle {
-			w.Claimable, w.Gate, w.Until = false, g.Name, g.Until
-			w.Waits = fmt.Sprintf("behind job %d of its group: %s", b.id, g.Text)
-			break
-		}
-	}
-	return nil
-}
-
-// kinds calls fn for each kind with ready jobs.
-func (l *gatedLine) kinds(fn func(kind string) error) error {
-	for kind := ""; ; {
-		after := kind
-		if err := l.query(qReadyKind, func(r sqldb.Row) error { kind = r.Text(0); return nil }, l.queue, after); err != nil || kind == "" {
-			return err
-		}
-		if err := fn(kind); err != nil {
-			return err
-		}
-	}
-}
-
-// ahead1000 counts the ready jobs before one in its line, up to MaxAhead.
-func (l *gatedLine) ahead1000(e *entrant) (n int64, err error) {
-	err = l.kinds(func(kind string) error {
-		q, args := qAheadOf, []any{l.queue, kind, e.r1, e.r2, e.id, sojourn.MaxAhead}
-		if rules.Grouped(l.row.QueueSettings) && e.lane >= laneCritical {
-			q, args = qAheadIn, append(args, e.lane)
-		}
-		more, err := l.num(q, args...)
-		n += more
-		return err
-	})
-	return min(n, sojourn.MaxAhead), err
 }
 
 // nobodyAsks reports whether no worker has claimed a kind in a queue within the last day.
@@ -206,43 +134,46 @@ func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 func (s *reader) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
 	err = s.core.view(ctx, func(t *tx) error {
 		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
-		l := s.gates.newLine(t, queue, driver.ClaimRequest{Max: 1})
-		pass, err := l.look()
-		if pass != nil {
-			defer pass.end(at(t.now))
-		}
+		kinds, err := t.readyKinds(queue)
 		if err != nil {
 			return err
 		}
-		if !l.row.found {
-			return sojourn.NotFound("there is no queue %.64q", queue)
-		}
-		w.Pace, w.Trouble = sojourn.Pace(l.row.flow.Pace), l.row.flow.Trouble
-		var front []entrant
-		if err := l.kinds(func(kind string) error { return l.each(sojourn.PurposeStart, &front, qLine, kind, sojourn.MaxAhead) }); err != nil {
+		a, err := s.gates.explain(t, queue, kinds)
+		if err != nil {
 			return err
 		}
-		slices.SortFunc(front, func(a, b entrant) int { return less(a.candidate, b.candidate) })
+		defer a.end()
+		if !a.row.found {
+			return sojourn.NotFound("there is no queue %.64q", queue)
+		}
+		w.Pace, w.Trouble = sojourn.Pace(a.row.flow.Pace), a.row.flow.Trouble
+		front, err := a.source.Front(sojourn.MaxAhead)
+		if err != nil {
+			return err
+		}
+		sortCandidates(front)
 		front = front[:min(len(front), sojourn.MaxAhead)]
-		if pass != nil {
-			if err := l.describe(front); err != nil {
+		if a.pass != nil {
+			if err := a.describe(front); err != nil {
 				return err
 			}
 		}
-		l.tally(&w, front)
+		tally(&w, a, front)
 		return nil
 	})
 	return w, err
 }
 
+var qLook = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
+
 // tally asks the gates about each job of front and counts by the first closed gate.
-func (l *gatedLine) tally(w *sojourn.QueueWhy, front []entrant) {
+func tally(w *sojourn.QueueWhy, a *admission, front []gateCandidate) {
 	for i := range front {
-		if l.pass != nil && l.pass.stopped() && w.Asked > 0 {
+		if a.pass != nil && a.pass.stopped() && w.Asked > 0 {
 			break
 		}
 		w.Asked++
-		g := l.flow.Ask(front[i].asks())
+		g := a.flow.Ask(front[i].asks())
 		if g.Open {
 			w.Open++
 			continue
@@ -259,4 +190,52 @@ func (l *gatedLine) tally(w *sojourn.QueueWhy, front []entrant) {
 	})
 }
 
-var qLook = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
+// ahead counts the ready jobs before one in its line, up to MaxAhead.
+func (t *tx) ahead(a *admission, kinds []string, e *gateCandidate) (n int64, err error) {
+	for _, kind := range kinds {
+		q, args := qAheadOf, []any{a.queue, kind, e.r1, e.r2, e.id, sojourn.MaxAhead}
+		if rules.Grouped(a.row.QueueSettings) && e.lane >= laneCritical {
+			q, args = qAheadIn, append(args, e.lane)
+		}
+		more, err := t.num(q, args...)
+		if err != nil {
+			return 0, err
+		}
+		n += more
+	}
+	return min(n, sojourn.MaxAhead), nil
+}
+
+// whyBehind reports whether a job that no gate holds back waits behind another of its group: order
+// within a group is strict.
+func whyBehind(w *sojourn.Why, a *admission, e *gateCandidate) error {
+	w.Claimable, w.Waits = true, "for its turn and a worker"
+	first := a.flow.HeadFirst() && e.id == int64(a.flow.State.Head) // it is asked about before all others, regardless of the order
+	if first || !rules.Grouped(a.row.QueueSettings) || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
+		return nil
+	}
+	deep := 1
+	if a.pass != nil { // jobs that the throttler refuses do not block those behind them
+		deep = sojourn.MaxAhead
+	}
+	before, err := a.source.Next(e.lane, candidate{}, deep)
+	if err != nil {
+		return err
+	}
+	sortCandidates(before)
+	for _, b := range before {
+		if less(b.candidate, e.candidate) >= 0 {
+			break
+		}
+		g := a.flow.Ask(b.asks())
+		if g.Open {
+			break
+		}
+		if g.Name != sojourn.GateThrottle {
+			w.Claimable, w.Gate, w.Until = false, g.Name, g.Until
+			w.Waits = fmt.Sprintf("behind job %d of its group: %s", b.id, g.Text)
+			break
+		}
+	}
+	return nil
+}
