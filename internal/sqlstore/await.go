@@ -7,12 +7,6 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// waits holds prefetched reads for the steps of a transaction that begin to wait.
-type waits struct {
-	keys         map[sojourn.ID][]string // keys of earlier waits, by job
-	nothingEarly map[kindKey]bool        // keys without an early response
-}
-
 // readWaits reads the keys of all rows whose steps begin to wait, and which of the keys have no
 // early response, in one query each.
 func (t *tx) readWaits(begin []*live) error {

@@ -141,3 +141,9 @@ func (t *tx) mayBeUnseen(kind, key string) {
 		t.unseen = append(t.unseen, kindKey{kind, key})
 	}
 }
+
+// waits holds prefetched reads for the steps of a transaction that begin to wait.
+type waits struct {
+	keys         map[sojourn.ID][]string // keys of earlier waits, by job
+	nothingEarly map[kindKey]bool        // keys without an early response
+}
