@@ -104,10 +104,12 @@ func (t *tx) scanLive(r sqldb.Row) (*live, error) {
 		case c.code != nil:
 			*c.code(l) = uint8(r.Int(i + 1))
 		default:
-			err = c.decode(t.s, l, r.Text(i+1))
+			if err := c.decode(t.s, l, r.Text(i+1)); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return l, err
+	return l, nil
 }
 
 // isText reports whether the column is a text; others are numbers.
