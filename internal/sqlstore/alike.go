@@ -107,7 +107,7 @@ func (e *early) decide(t *tx, r driver.ClaimRequest, weight int32) bool {
 		was := live{queue: r.Queues[0], generation: 1, updated: t.now, wakeAt: never, policyJSON: text}
 		was.State, was.Weight = sojourn.Ready, weight
 		var err error
-		if was.Policy, err = t.s.policy(text); err != nil {
+		if was.Policy, err = t.s.decoder.policy(text); err != nil {
 			return false
 		}
 		tr, err := rules.Decide(was.Row, rules.Event{Type: rules.EventClaimed})

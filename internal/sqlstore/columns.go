@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // column is a column of sj_live. One of its functions is set: it returns the field of the row, or
@@ -19,7 +16,7 @@ type column struct {
 	flag   func(*live) *bool
 	text   func(*live) *string
 	encode func(*live) string
-	decode func(*core, *live, string) error
+	decode func(*decoder, *live, string) error
 	fixed  bool // no update changes it
 }
 
@@ -82,34 +79,6 @@ func columnNames(columns []column, prefix string) []string {
 		names[i] = prefix + columns[i].name
 	}
 	return names
-}
-
-func (t *tx) scanLive(r sqldb.Row) (*live, error) {
-	l := &live{group: r.Text(liveColumnCount - 2), policyJSON: r.Text(liveColumnCount - 1)}
-	l.ID = sojourn.ID(r.Int(0))
-	var err error
-	if l.Policy, err = t.s.policy(l.policyJSON); err != nil {
-		return nil, err
-	}
-	for i := range liveTable {
-		switch c := &liveTable[i]; {
-		case c.long != nil:
-			*c.long(l) = r.Int(i + 1)
-		case c.short != nil:
-			*c.short(l) = int32(r.Int(i + 1))
-		case c.flag != nil:
-			*c.flag(l) = r.Int(i+1) != 0
-		case c.text != nil:
-			*c.text(l) = r.Text(i + 1)
-		case c.code != nil:
-			*c.code(l) = uint8(r.Int(i + 1))
-		default:
-			if err := c.decode(t.s, l, r.Text(i+1)); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return l, nil
 }
 
 // isText reports whether the column is a text; others are numbers.
@@ -176,6 +145,15 @@ func changing() (columns []column) {
 	return columns
 }
 
+// changed names the only event that changed a row, so that fewer columns are written, see saves.
+type changed uint8
+
+const (
+	byAny    changed = iota
+	byClaim          // a claim that starts or resumes the job
+	byAnswer         // a response that ends its wait
+)
+
 // saves are the updates of pending rows, by what has changed them. Those after the first bind only
 // the columns that change, because each binding costs time.
 var saves = [...]rowWrite{
@@ -196,35 +174,6 @@ var (
 		updated_us purpose lease_until_us lease_us began_us attempt attempt_open claimed retry_handler held given timeout_at_us
 		queue kind key worker lane`))
 )
-
-// laterUpdate adds the update of rows to the write set.
-func (t *tx) laterUpdate(w *rowWrite, rows []savedRow) {
-	if len(rows) == 0 {
-		return
-	}
-	s := newSheet(len(rows), 2+len(w.numbers), len(w.texts), 0)
-	now := make([]*live, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		now[i] = r.now
-		s.row(int64(r.now.ID)).ints(int64(r.state), r.epoch)
-	}
-	w.fill(s, 2, now)
-	t.laterSheet(w.text, len(rows), changedInside, s)
-}
-
-// laterInsert adds the insert of rows to the write set.
-func (t *tx) laterInsert(w *rowWrite, rows []*live) {
-	if len(rows) == 0 {
-		return
-	}
-	s := newSheet(len(rows), len(w.numbers), len(w.texts), 0)
-	for _, l := range rows {
-		s.row(int64(l.ID))
-	}
-	w.fill(s, 0, rows)
-	t.laterSheet(w.text, 0, "", s)
-}
 
 // fill adds the columns of rows to a sheet; first is the number of columns of numbers before them.
 func (w *rowWrite) fill(s *sheet, first int, rows []*live) {

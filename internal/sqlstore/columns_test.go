@@ -37,7 +37,7 @@ func TestColumnsRoundTrip(t *testing.T) {
 		}
 	}
 	in := &tx{s: &core{}}
-	l, err := in.scanLive(append(read, "group", `{"max_attempts":9}`))
+	l, err := in.s.decoder.scan(append(read, "group", `{"max_attempts":9}`))
 	if err != nil {
 		t.Fatal(err)
 	}

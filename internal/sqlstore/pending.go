@@ -29,16 +29,6 @@ type savedRow struct {
 	only  changed
 }
 
-// changed names the only event that changed a row, so that fewer columns are
-// written, see saves.
-type changed uint8
-
-const (
-	byAny changed = iota
-	byClaim
-	byAnswer // a response that ends its wait
-)
-
 // endedRow is a live row to be moved to sj_final.
 type endedRow struct {
 	state      sojourn.State // as read

@@ -171,7 +171,7 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate, err error) {
 	var rows []*live
 	if err := t.query(qOverdueRows, func(r sqldb.Row) error {
-		l, err := t.scanLive(r)
+		l, err := t.s.decoder.scan(r)
 		if err == nil && l.queue == f.Queue && (f.Kind == "" || l.kind == f.Kind) {
 			rows = append(rows, l)
 		}

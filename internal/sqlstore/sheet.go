@@ -104,11 +104,6 @@ func (c *blobCells) add(rows int, v []byte) {
 	}
 }
 
-// laterSheet adds a bulk of rows to the write set. wanted rows must change; 0 for any number.
-func (t *tx) laterSheet(q string, wanted int, raced string, s *sheet) {
-	t.laterBulk(q, wanted, raced, s.ids, s.columns()...)
-}
-
 // cell is one column.
 type cell[T comparable] struct {
 	same T

@@ -26,7 +26,7 @@ func (s *reader) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err err
 	err = s.core.view(ctx, func(t *tx) error {
 		var l *live
 		err := t.query(qLook, func(r sqldb.Row) (err error) {
-			l, err = t.scanLive(r)
+			l, err = t.s.decoder.scan(r)
 			return err
 		}, int64(id))
 		if err != nil {
