@@ -1,12 +1,15 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/layers"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/rules"
 	"github.com/sojourn-queue/sojourn/throttle"
@@ -18,12 +21,13 @@ const (
 	qLockedQueue = `select q.name from sj_queue q where q.name = $1 /*lock q*/`
 	qFreeQueue   = `select name from sj_queue where name = $1 /*lock*/`
 	qSetQueue    = `update sj_queue set paused = $1, gated = $2, counted = $3, grouped = $4, max_weight = $5, shape = $6, reshape = $7,
-		settings = $8, flow = $9 where name = $10`
+		settings = $8, flow = $9, declared = $10, operator = $11, revision = $12 where name = $13`
+	qLayers        = `select settings, declared, operator, revision from sj_queue where name = $1`
 	qForgetQueue   = `delete from sj_queue where name = $1`
 	qForgetBuckets = `delete from sj_bucket where queue = $1`
 	qQueueInUse    = `select (select count(*) from (select 1 from sj_live where queue = $1 limit 1) a)
 		+ (select count(*) from (select 1 from sj_final where queue = $1 limit 1) b)`
-	qQueues      = `select name, settings, flow from sj_queue order by seq, name`
+	qQueues      = `select name, settings, flow, seq, declared, operator, revision from sj_queue order by seq, name`
 	qLiveCounts  = `select queue, state, resumed, count(*), sum(held), min(updated_us) from sj_live group by queue, state, resumed`
 	qStalled     = `select queue, count(*) from sj_live where state = 4 and wake_at_us < 9223372036854775807 and lease_until_us <= $1 group by queue`
 	qFinalCounts = `select queue, state, count(*) from sj_final group by queue, state`
@@ -144,33 +148,64 @@ func (t *tx) seeQueue(name string) error {
 }
 
 type setQueueAsk struct {
-	name     string
-	settings sojourn.QueueSettings
+	name   string
+	change sojourn.QueueChange
 }
 
-// stepSetQueue reports whether the existing jobs must be reindexed.
-var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape bool, err error) {
-	if err := t.seeQueue(ask.name); err != nil {
-		return false, err
+// queueSet is the result of a setQueueAsk: the queue without counts, and whether existing jobs must
+// be reindexed. A refusal is found before any write.
+type queueSet struct {
+	sojourn.QueueStatus
+	reshape bool
+	refusal
+}
+
+var stepSetQueue = eachStep("set queue", changeQueue)
+
+func changeQueue(t *tx, ask setQueueAsk) (out queueSet, err error) {
+	locked, err := t.lockQueue(ask.name)
+	if err != nil {
+		return out, err
 	}
-	if _, err := t.lockQueue(ask.name); err != nil {
-		return false, err
+	was, now := layered{QueueStatus: sojourn.QueueStatus{Name: ask.name}}, layered{}
+	if err := t.query(qLayers, func(r sqldb.Row) error { return was.scan(t.s, r, 0, 1) }, ask.name); err != nil {
+		return out, err
 	}
-	was, err := t.queueRow(ask.name)
+	if was.found && !locked { // another transaction changes the settings that were read
+		return out, raced("the settings of queue " + ask.name + " have changed meanwhile")
+	}
+	if now, out.err = was.changed(ask.change); out.err != nil {
+		return out, nil
+	}
+	if !was.found {
+		if err := t.seeQueue(ask.name); err != nil {
+			return out, err
+		}
+		return changeQueue(t, ask) // another transaction may have created it, with settings
+	}
+	if now.texts == was.texts {
+		row, err := t.queueRow(ask.name)
+		return queueSet{QueueStatus: was.QueueStatus, reshape: row.reshape >= 0}, err
+	}
+	now.Revision++
+	out.QueueStatus = now.QueueStatus
+	out.reshape, err = storeSettings(t, now)
+	return out, err
+}
+
+// storeSettings writes the settings of a queue, and reports whether its jobs must be reindexed.
+func storeSettings(t *tx, set layered) (reshape bool, err error) {
+	was, err := t.queueRow(set.Name)
 	if err != nil {
 		return false, err
 	}
 	now := was
-	now.QueueSettings = ask.settings
+	now.QueueSettings = set.Settings
 	if shapeOf(now.QueueSettings) != shapeOf(was.QueueSettings) {
 		now.shape, now.reshape = was.shape+1, 0
 		now.flow.Counting = rules.Counted(now.QueueSettings) && (was.flow.Counting || !rules.Counted(was.QueueSettings))
 	}
-	if now.maxWeight, err = t.mayHold(ask.name, now.QueueSettings); err != nil {
-		return false, err
-	}
-	text, err := jsonText(now.QueueSettings)
-	if err != nil {
+	if now.maxWeight, err = t.mayHold(set.Name, now.QueueSettings); err != nil {
 		return false, err
 	}
 	flow, err := jsonText(now.flow)
@@ -178,41 +213,154 @@ var stepSetQueue = eachStep("set queue", func(t *tx, ask setQueueAsk) (reshape b
 		return false, err
 	}
 	if _, err := t.exec(qSetQueue, now.Paused, now.mustAsk(), rules.Counted(now.QueueSettings), rules.Grouped(now.QueueSettings), now.maxWeight, now.shape, now.reshape,
-		text, flow, ask.name); err != nil {
+		set.texts.settings, flow, set.texts.declared, set.texts.operator, set.Revision, set.Name); err != nil {
 		return false, err
 	}
-	t.after = append(t.after, func() { t.s.breakers.put(ask.name, knownBreaker{ask.settings.Breaker, t.now}) })
+	t.after = append(t.after, func() { t.s.breakers.put(set.Name, knownBreaker{set.Settings.Breaker, t.now}) })
 	if !now.Paused { // waiting jobs may continue
-		t.freed[ask.name] += sojourn.MaxBatch
+		t.freed[set.Name] += sojourn.MaxBatch
 	}
 	return now.reshape >= 0, nil
-})
+}
 
-// SetQueue stores settings; see driver.Store.
-func (s *Store) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
-	if name != sojourn.AllQueues {
-		if err := sojourn.ValidName("queue", name); err != nil {
+// layered is a queue with its layers of settings. What is in force is derived from them when one
+// changes, and stored beside them, so that claims read one column.
+type layered struct {
+	sojourn.QueueStatus
+	found bool
+	texts layerTexts
+}
+
+// layerTexts are the stored forms.
+type layerTexts struct{ settings, declared, operator string }
+
+// scan reads the settings in force, and, from the column layer on, declared, operator and revision.
+func (l *layered) scan(s *Store, r sqldb.Row, settings, layer int) (err error) {
+	l.texts = layerTexts{cmp.Or(r.Text(settings), "{}"), cmp.Or(r.Text(layer), "{}"), cmp.Or(r.Text(layer+1), "{}")}
+	l.found, l.Revision, l.Counts = true, r.Int(layer+2), map[sojourn.State]int64{}
+	if l.Settings, err = s.queueSettings(l.texts.settings); err != nil {
+		return err
+	}
+	if l.Declared, err = s.queueSettings(l.texts.declared); err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(l.texts.operator), &l.Overrides)
+}
+
+// changed returns the queue after a change. The error is a refusal.
+func (l layered) changed(c sojourn.QueueChange) (layered, error) {
+	paused, kinds := l.Settings.Paused, l.Settings.PausedKinds
+	switch {
+	case c.Declare != nil:
+		l.Declared = *c.Declare
+	case c.Update != nil:
+		if r := c.Update.Revision; r != 0 && r != l.Revision {
+			return l, sojourn.Conflict("the settings of queue %s have changed (revision %d, you read %d); read them again", l.Name, l.Revision, r)
+		}
+		reset := c.Update.Reset
+		if slices.Contains(reset, allSettings) {
+			reset = layers.Known[sojourn.QueuePatch]()
+		}
+		l.Overrides = layers.Merge(layers.Without(l.Overrides, reset), *c.Update)
+	case c.Set != nil:
+		l.Overrides = layers.Diff[sojourn.QueuePatch](l.Declared, *c.Set)
+		paused, kinds = c.Set.Paused, c.Set.PausedKinds
+	case !l.found && l.Name != sojourn.AllQueues:
+		return l, sojourn.NotFound("there is no queue %.64q to pause or resume", l.Name)
+	case len(c.Kinds) == 0:
+		paused = *c.Paused
+	default:
+		kinds = slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !*c.Paused && slices.Contains(c.Kinds, k) })
+		for _, k := range c.Kinds {
+			if *c.Paused && !slices.Contains(kinds, k) {
+				kinds = append(kinds, k)
+			}
+		}
+	}
+	l.Settings = layers.Apply(l.Declared, l.Overrides)
+	l.Settings.Paused, l.Settings.PausedKinds = paused, kinds
+	if err := l.Settings.Validate(); err != nil {
+		if c.Declare != nil {
+			err = sojourn.Conflict("what is declared for queue %s does not fit with the settings of an operator: %v; change or reset those", l.Name, err)
+		}
+		return l, err
+	}
+	return l, l.write()
+}
+
+// write makes the stored forms.
+func (l *layered) write() (err error) {
+	for _, w := range []struct {
+		to   *string
+		from any
+	}{{&l.texts.settings, l.Settings}, {&l.texts.declared, l.Declared}, {&l.texts.operator, l.Overrides}} {
+		if *w.to, err = jsonText(w.from); err != nil {
 			return err
 		}
-	} else if text, err := jsonText(sojourn.QueueSettings{Paused: q.Paused, PausedKinds: q.PausedKinds}); err != nil {
-		return err
-	} else if given, err := jsonText(q); err != nil || given != text {
-		return sojourn.Invalid("queue", "only pauses can be set for all queues (%s)", sojourn.AllQueues)
 	}
-	if err := q.Validate(); err != nil {
-		return err
+	return nil
+}
+
+// allSettings stands for every setting in QueuePatch.Reset.
+const allSettings = "*"
+
+// ChangeQueue changes settings or pauses; see sojourn.Store.
+func (s *Store) ChangeQueue(ctx context.Context, name string, c sojourn.QueueChange) (sojourn.QueueStatus, error) {
+	given, err := checkChange(name, c)
+	if err != nil {
+		return sojourn.QueueStatus{}, err
 	}
-	if err := s.validThrottle(ctx, name, q.Throttle); err != nil {
-		return err
+	if err := s.validThrottle(ctx, name, given.Throttle); err != nil {
+		return sojourn.QueueStatus{}, err
 	}
-	if _, err := rules.NextOpening(at(s.clock.estimate()), q.Windows); err != nil {
-		return err
+	if _, err := rules.NextOpening(at(s.clock.estimate()), given.Windows); err != nil {
+		return sojourn.QueueStatus{}, err
 	}
-	reshape, err := do[bool](ctx, s, classFinish, stepSetQueue, 1, setQueueAsk{name, q})
-	if err == nil && reshape {
+	set, err := do[queueSet](ctx, s, classFinish, stepSetQueue, 1, setQueueAsk{name, c})
+	if err == nil {
+		err = set.err
+	}
+	if err == nil && set.reshape {
 		err = s.reshape(ctx, name, math.MaxInt)
 	}
-	return err
+	return set.QueueStatus, err
+}
+
+// checkChange checks a change by itself, and returns the settings that it brings.
+func checkChange(name string, c sojourn.QueueChange) (given sojourn.QueueSettings, err error) {
+	switch {
+	case c.Declare != nil:
+		given = *c.Declare
+		if given.Paused || len(given.PausedKinds) > 0 {
+			return given, sojourn.Invalid("paused", "a pause is not a setting that a program declares: use Pause")
+		}
+	case c.Update != nil:
+		known := append(layers.Known[sojourn.QueuePatch](), allSettings)
+		for _, field := range c.Update.Reset {
+			if !slices.Contains(known, field) {
+				return given, sojourn.Invalid("reset", "%.64q is not a setting; they are %s", field, strings.Join(known, ", "))
+			}
+			if slices.Contains(c.Update.Fields(), field) {
+				return given, sojourn.Invalid("reset", "%s is both set and reset: do one of them", field)
+			}
+		}
+		given = layers.Apply(given, *c.Update)
+	case c.Set != nil:
+		given = *c.Set
+	case c.Paused == nil:
+		return given, sojourn.Invalid("change", "is empty")
+	default:
+		given.PausedKinds = c.Kinds
+	}
+	if name != sojourn.AllQueues {
+		err = sojourn.ValidName("queue", name)
+	} else if c.Declare != nil || c.Update != nil || len(layers.Diff[sojourn.QueuePatch](sojourn.QueueSettings{}, given).Fields()) > 0 {
+		err = sojourn.Invalid("queue", "only pauses can be set for all queues (%s)", sojourn.AllQueues)
+	}
+	if err == nil && c.Update == nil { // a patch is valid or not together with the other settings
+		err = given.Validate()
+	}
+	return given, err
 }
 
 // stepForgetQueue answers with the refusal, which was found before any write.

@@ -274,8 +274,8 @@ func (s *Store) announce(ctx context.Context) error {
 		if q.Throttle != "" {
 			continue
 		}
-		q.Throttle = GoThrottler
-		if err := s.SetQueue(ctx, queue, q.QueueSettings); err != nil {
+		throttle := GoThrottler
+		if _, err := s.ChangeQueue(ctx, queue, sojourn.QueueChange{Update: &sojourn.QueuePatch{Throttle: &throttle}}); err != nil {
 			return err
 		}
 	}
