@@ -1,6 +1,7 @@
 package sojourn
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/sojourn-queue/sojourn/internal/layers"
@@ -24,19 +25,13 @@ type Retention struct {
 	FailedCount int64         `json:"failed_count,omitempty"` // default 0 = any number
 }
 
-// Retention defaults.
-const (
-	DefaultRetentionAge   = 7 * 24 * time.Hour
-	DefaultRetentionCount = 50_000
-)
-
 // AllQueues names, in Queues.Pause and Queues.Get, what holds for every queue: Paused and
 // PausedKinds. No queue can have this name.
 const AllQueues = "*"
 
-// QueueSettings are what is in force in a queue. They come from two layers: a program declares
-// settings with Client.DeclareQueue, and an operator replaces single ones with Queues.Update. Every
-// process obeys a change with its next transaction. The pauses belong to no layer: see Queues.Pause.
+// QueueSettings are what is in force in a queue, from two layers: a program declares settings with
+// Client.DeclareQueue, and an operator replaces single ones with Queues.Update. Every process obeys
+// a change with its next transaction. The pauses belong to no layer: see Queues.Pause.
 type QueueSettings struct {
 	Paused      bool          `json:"paused,omitempty"`       // hands out nothing; responses, timeouts and lease ends go on
 	PausedKinds []string      `json:"paused_kinds,omitempty"` // these kinds are not handed out
@@ -109,20 +104,20 @@ func (r *Rate) validate(field string) error {
 	return nil
 }
 
-// MaxStarts bounds Rate.Count and Rate.Burst.
-const MaxStarts = 1_000_000
-
 // interval is the time that one start takes to come back, in nanoseconds, rounded up: the error is
 // below 0.1 %, on the safe side.
 func (r *Rate) interval() int64 { return (int64(r.Per) + r.Count - 1) / r.Count }
 
-// Defaults of QueueSettings.
+// Defaults and bounds of QueueSettings.
 const (
-	DefaultReserveAfter = 30 * time.Second
-	DefaultBucket       = time.Minute
-	MaxLimit            = 1_000_000_000 // of Limit, GroupLimit and MaxDepth
-	MaxShares           = 1000          // groups with a share
-	MaxRule             = 8 << 10       // bytes of Throttle
+	DefaultRetentionAge   = 7 * 24 * time.Hour
+	DefaultRetentionCount = 50_000
+	DefaultReserveAfter   = 30 * time.Second
+	DefaultBucket         = time.Minute
+	MaxLimit              = 1_000_000_000 // of Limit, GroupLimit and MaxDepth
+	MaxShares             = 1000          // groups with a share
+	MaxStarts             = 1_000_000     // of Rate.Count and Rate.Burst
+	MaxRule               = 8 << 10       // bytes of Throttle
 )
 
 // Validate checks the ranges.
@@ -237,15 +232,7 @@ func (q QueueSettings) validShares() error {
 }
 
 func (q QueueSettings) validPace() error {
-	for _, c := range []struct {
-		field string
-		rate  *Rate
-	}{{"rate", q.Rate}, {"group_rate", q.GroupRate}} {
-		if err := c.rate.validate(c.field); err != nil {
-			return err
-		}
-	}
-	if err := q.Breaker.validate(); err != nil {
+	if err := cmp.Or(q.Rate.validate("rate"), q.GroupRate.validate("group_rate"), q.Breaker.validate()); err != nil {
 		return err
 	}
 	if len(q.Throttle) > MaxRule {
@@ -276,12 +263,11 @@ type QueueStatus struct {
 	Trouble     Trouble   `json:"trouble,omitzero"` // with its throttler
 }
 
-// QueuePatch changes settings of a queue, on behalf of an operator. nil leaves a setting as it is; a
-// pointer to a zero value says that there is none, or the default. Names are those of the JSON.
+// QueuePatch changes single settings for an operator. nil leaves a setting as it is; a pointer to a
+// zero value says that there is none, or the default. Names are those of the JSON.
 type QueuePatch struct {
-	Revision int64    `json:"revision,omitempty"` // ErrConflict unless QueueStatus.Revision is this; 0 = any
-	Reset    []string `json:"reset,omitempty"`    // these settings become the declared ones again; "*" = all
-
+	Revision     int64               `json:"revision,omitempty"` // ErrConflict unless QueueStatus.Revision is this; 0 = any
+	Reset        []string            `json:"reset,omitempty"`    // these settings become the declared ones again; "*" = all
 	Defaults     *QueueDefaults      `json:"defaults,omitempty"`
 	Retention    *Retention          `json:"retention,omitempty"`
 	Windows      *Windows            `json:"windows,omitempty"`

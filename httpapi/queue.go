@@ -53,7 +53,7 @@ func (s *Store) ChangeQueue(ctx context.Context, name string, c sojourn.QueueCha
 		r.path, r.in = queuePath(name, "/declared"), c.Declare
 	case c.Update != nil:
 		r.method, r.in = http.MethodPatch, layers.Merge(*c.Update, *c.Update) // null would be a reset
-		if c.Update.Revision != 0 { // repeated, it would be refused for its own change
+		if c.Update.Revision != 0 {                                           // repeated, it would be refused for its own change
 			r.safety = unsafe
 		}
 	case c.Paused != nil:

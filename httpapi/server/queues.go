@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
@@ -29,13 +30,8 @@ func listQueues(c *call, in *listQueuesIn) (wire.QueuesAnswer, error) {
 		}
 	}
 	queues, err := c.store.Queues(c.ctx, in.Names...)
-	seen := []sojourn.QueueStatus{}
-	for _, q := range queues {
-		if c.who.sees(q.Name) {
-			seen = append(seen, q)
-		}
-	}
-	return wire.QueuesAnswer{Queues: seen}, err
+	unseen := func(q sojourn.QueueStatus) bool { return !c.who.sees(q.Name) }
+	return wire.QueuesAnswer{Queues: slices.DeleteFunc(append([]sojourn.QueueStatus{}, queues...), unseen)}, err
 }
 
 type changeQueueIn[B any] struct {

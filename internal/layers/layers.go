@@ -1,9 +1,9 @@
 // Package layers combines settings with patches of them.
 //
 // Settings are a struct. A patch is a struct with a pointer for each setting, of the same name; nil
-// says nothing about it, and a pointer to a zero value says that the setting is off. Other fields of
-// both are ignored. A setting that is itself a pointer has the same type in the patch; off is nil
-// in the settings and a pointer to a zero value in the patch. Names are those of the JSON.
+// says nothing about it, and a pointer to a zero value says that the setting is off. Other fields
+// are ignored. A setting that is itself a pointer has the same type in the patch; off is nil in the
+// settings and a pointer to a zero value in the patch. Names are those of the JSON.
 package layers
 
 import (

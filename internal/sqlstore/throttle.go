@@ -274,8 +274,8 @@ func (s *Store) announce(ctx context.Context) error {
 		if q.Throttle != "" {
 			continue
 		}
-		throttle := GoThrottler
-		if _, err := s.ChangeQueue(ctx, queue, sojourn.QueueChange{Update: &sojourn.QueuePatch{Throttle: &throttle}}); err != nil {
+		marker := GoThrottler
+		if _, err := s.ChangeQueue(ctx, queue, sojourn.QueueChange{Update: &sojourn.QueuePatch{Throttle: &marker}}); err != nil {
 			return err
 		}
 	}

@@ -141,7 +141,7 @@ func queueSettings(s *scene) {
 }
 
 // program and operator are clients over the store of a scene.
-func program(s *scene) *sojourn.Client  { return sojourn.NewClient(s.store) }
+func program(s *scene) *sojourn.Client { return sojourn.NewClient(s.store) }
 func operator(s *scene) sojourn.Queues { return program(s).Queues() }
 
 // declared declares settings, and wants the answer to be what the queue then is.
