@@ -219,16 +219,43 @@ func (q Queues) List(ctx context.Context, names ...string) ([]QueueStatus, error
 
 // All walks through all queues from page to page. It ends with the first error.
 func (q Queues) All(ctx context.Context) iter.Seq2[QueueStatus, error] {
-	return pages("", func(after string) (Page[QueueStatus], error) {
-		p, err := q.c.store.ListQueues(ctx, QueueFilter{After: after})
-		return Page[QueueStatus]{p.Queues, p.Next}, err
-	})
+	return pages("", func(after string) (Page[QueueStatus], error) { return q.c.store.ListQueues(ctx, after, 0) })
 }
 
-// Set stores all settings of a queue and creates it if needed; see Store.SetQueue. To change one
-// setting, Get the queue first and change its Settings.
+// DeclareQueue stores what a program wants a queue to be, and creates the queue if needed. A zero
+// field is the default, also if it was declared otherwise before; s has no pauses. What an operator
+// has set or paused stays: see Overrides in the result, which has no counts. The same declaration
+// writes nothing. ErrConflict if s does not fit with an operator's settings (shares need a limit).
+func (c *Client) DeclareQueue(ctx context.Context, queue string, s QueueSettings) (QueueStatus, error) {
+	return c.store.ChangeQueue(ctx, queue, QueueChange{Declare: &s})
+}
+
+// Update changes single settings for an operator, and creates the queue if needed. They stay in
+// force, whatever programs declare, until they are reset. The result has no counts.
+func (q Queues) Update(ctx context.Context, queue string, p QueuePatch) (QueueStatus, error) {
+	return q.c.store.ChangeQueue(ctx, queue, QueueChange{Update: &p})
+}
+
+// Pause stops handing out jobs of a queue, or of these kinds in it, until Resume. It is not a
+// setting: neither a declaration nor an update ends it. ErrNotFound if there is no such queue.
+func (q Queues) Pause(ctx context.Context, queue string, kinds ...string) error {
+	return q.change(ctx, queue, QueueChange{Paused: new(true), Kinds: kinds})
+}
+
+// Resume ends a pause of the queue, or those of these kinds; kinds and queue are paused separately.
+func (q Queues) Resume(ctx context.Context, queue string, kinds ...string) error {
+	return q.change(ctx, queue, QueueChange{Paused: new(false), Kinds: kinds})
+}
+
+// Set makes s the settings in force, with its pauses: what differs from the declared settings
+// becomes the operator's. It creates the queue if needed. Update changes single settings.
 func (q Queues) Set(ctx context.Context, queue string, s QueueSettings) error {
-	return q.c.store.SetQueue(ctx, queue, s)
+	return q.change(ctx, queue, QueueChange{Set: &s})
+}
+
+func (q Queues) change(ctx context.Context, queue string, c QueueChange) error {
+	_, err := q.c.store.ChangeQueue(ctx, queue, c)
+	return err
 }
 
 // Hold stops starts in a queue for d, up to MaxHold, and replaces an earlier hold. The reason is

@@ -1,6 +1,7 @@
 package sojourn_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/rules"
+	"github.com/sojourn-queue/sojourn/store/sqlite"
 )
 
 // Charge is what a charge_card job is about.
@@ -48,6 +50,36 @@ func ExampleNewJob() {
 }
 
 // What a handler returns says what becomes of its job.
+// A program declares its queue at every start. What an operator has set meanwhile stays in force.
+func ExampleClient_DeclareQueue() {
+	ctx := context.Background()
+	client, err := sqlite.Open(":memory:")
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	deploy := func(limit int64) {
+		q, err := client.DeclareQueue(ctx, "exports", sojourn.QueueSettings{Limit: limit, GroupLimit: 2})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("limit", q.Settings.Limit, "declared", q.Declared.Limit, "set by operators", q.Overrides.Fields())
+	}
+	deploy(50)
+	if _, err := client.Queues().Update(ctx, "exports", sojourn.QueuePatch{Limit: new(int64(5))}); err != nil {
+		panic(err)
+	}
+	deploy(60)
+	if _, err := client.Queues().Update(ctx, "exports", sojourn.QueuePatch{Reset: []string{"limit"}}); err != nil {
+		panic(err)
+	}
+	deploy(60)
+	// Output:
+	// limit 50 declared 50 set by operators []
+	// limit 5 declared 60 set by operators [limit]
+	// limit 60 declared 60 set by operators []
+}
+
 func ExampleOutcomeOf() {
 	for _, err := range []error{
 		nil,

@@ -1,7 +1,10 @@
 package sojourn
 
 import (
+	"cmp"
 	"time"
+
+	"github.com/sojourn-queue/sojourn/internal/layers"
 )
 
 // QueueDefaults are what jobs of a queue get where neither option nor kind says anything. nil and 0
@@ -22,18 +25,13 @@ type Retention struct {
 	FailedCount int64         `json:"failed_count,omitempty"` // default 0 = any number
 }
 
-// Retention defaults.
-const (
-	DefaultRetentionAge   = 7 * 24 * time.Hour
-	DefaultRetentionCount = 50_000
-)
-
-// AllQueues names, in SetQueue and Queues, what holds for every queue: Paused and PausedKinds. No
-// queue can have this name.
+// AllQueues names, in Queues.Pause and Queues.Get, what holds for every queue: Paused and
+// PausedKinds. No queue can have this name.
 const AllQueues = "*"
 
-// QueueSettings are stored and changed at run time with Store.SetQueue; every process obeys them
-// with its next transaction.
+// QueueSettings are what is in force in a queue, from two layers: a program declares settings with
+// Client.DeclareQueue, and an operator replaces single ones with Queues.Update. Every process obeys
+// a change with its next transaction. The pauses belong to no layer: see Queues.Pause.
 type QueueSettings struct {
 	Paused      bool          `json:"paused,omitempty"`       // hands out nothing; responses, timeouts and lease ends go on
 	PausedKinds []string      `json:"paused_kinds,omitempty"` // these kinds are not handed out
@@ -106,20 +104,20 @@ func (r *Rate) validate(field string) error {
 	return nil
 }
 
-// MaxStarts bounds Rate.Count and Rate.Burst.
-const MaxStarts = 1_000_000
-
 // interval is the time that one start takes to come back, in nanoseconds, rounded up: the error is
 // below 0.1 %, on the safe side.
 func (r *Rate) interval() int64 { return (int64(r.Per) + r.Count - 1) / r.Count }
 
-// Defaults of QueueSettings.
+// Defaults and bounds of QueueSettings.
 const (
-	DefaultReserveAfter = 30 * time.Second
-	DefaultBucket       = time.Minute
-	MaxLimit            = 1_000_000_000 // of Limit, GroupLimit and MaxDepth
-	MaxShares           = 1000          // groups with a share
-	MaxRule             = 8 << 10       // bytes of Throttle
+	DefaultRetentionAge   = 7 * 24 * time.Hour
+	DefaultRetentionCount = 50_000
+	DefaultReserveAfter   = 30 * time.Second
+	DefaultBucket         = time.Minute
+	MaxLimit              = 1_000_000_000 // of Limit, GroupLimit and MaxDepth
+	MaxShares             = 1000          // groups with a share
+	MaxStarts             = 1_000_000     // of Rate.Count and Rate.Burst
+	MaxRule               = 8 << 10       // bytes of Throttle
 )
 
 // Validate checks the ranges.
@@ -234,15 +232,7 @@ func (q QueueSettings) validShares() error {
 }
 
 func (q QueueSettings) validPace() error {
-	for _, c := range []struct {
-		field string
-		rate  *Rate
-	}{{"rate", q.Rate}, {"group_rate", q.GroupRate}} {
-		if err := c.rate.validate(c.field); err != nil {
-			return err
-		}
-	}
-	if err := q.Breaker.validate(); err != nil {
+	if err := cmp.Or(q.Rate.validate("rate"), q.GroupRate.validate("group_rate"), q.Breaker.validate()); err != nil {
 		return err
 	}
 	if len(q.Throttle) > MaxRule {
@@ -253,11 +243,15 @@ func (q QueueSettings) validPace() error {
 
 // QueueStatus is a queue with its counts.
 type QueueStatus struct {
-	Name     string          `json:"name"`
-	Settings QueueSettings   `json:"settings"`
-	Counts   map[State]int64 `json:"counts"`  // by state; states without jobs are missing
-	Resumed  int64           `json:"resumed"` // of the ready ones
-	Stalled  int64           `json:"stalled"` // running with a lease past its end
+	Name      string        `json:"name"`
+	Settings  QueueSettings `json:"settings"`           // in force: Overrides over Declared, and the pauses
+	Declared  QueueSettings `json:"declared,omitzero"`  // by a program
+	Overrides QueuePatch    `json:"overrides,omitzero"` // by operators
+	Revision  int64         `json:"revision,omitempty"` // counts the changes of settings and pauses
+
+	Counts  map[State]int64 `json:"counts"`  // by state; states without jobs are missing
+	Resumed int64           `json:"resumed"` // of the ready ones
+	Stalled int64           `json:"stalled"` // running with a lease past its end
 	// Unhandled counts ready jobs by kind, for kinds that no worker has claimed in this queue
 	// within the last day: no worker will run them.
 	Unhandled map[string]int64 `json:"unhandled,omitempty"`
@@ -269,22 +263,38 @@ type QueueStatus struct {
 	Trouble     Trouble   `json:"trouble,omitzero"` // with its throttler
 }
 
-// QueueFilter chooses a page of queues.
-type QueueFilter struct {
-	After string // the last name of the page before; empty = from the start
-	Limit int    // 1 to MaxFind; 0 = 100
+// QueuePatch changes single settings for an operator. nil leaves a setting as it is; a pointer to a
+// zero value says that there is none, or the default. Names are those of the JSON.
+type QueuePatch struct {
+	Revision     int64               `json:"revision,omitempty"` // ErrConflict unless QueueStatus.Revision is this; 0 = any
+	Reset        []string            `json:"reset,omitempty"`    // these settings become the declared ones again; "*" = all
+	Defaults     *QueueDefaults      `json:"defaults,omitempty"`
+	Retention    *Retention          `json:"retention,omitempty"`
+	Windows      *Windows            `json:"windows,omitempty"`
+	Limit        *int64              `json:"limit,omitempty"`
+	ReserveAfter *time.Duration      `json:"reserve_after,omitempty"`
+	MaxDepth     *int64              `json:"max_depth,omitempty"`
+	Order        *Order              `json:"order,omitempty"`
+	Bucket       *time.Duration      `json:"bucket,omitempty"`
+	AgeStep      *time.Duration      `json:"age_step,omitempty"`
+	GroupLimit   *int64              `json:"group_limit,omitempty"`
+	Shares       *map[string]float64 `json:"shares,omitempty"`
+	Borrow       *bool               `json:"borrow,omitempty"`
+	Fair         *bool               `json:"fair,omitempty"`
+	Rate         *Rate               `json:"rate,omitempty"`
+	GroupRate    *Rate               `json:"group_rate,omitempty"`
+	Breaker      *Breaker            `json:"breaker,omitempty"`
+	Throttle     *string             `json:"throttle,omitempty"`
 }
 
-// Validate checks the ranges.
-func (f QueueFilter) Validate() error {
-	if f.Limit < 0 || f.Limit > MaxFind {
-		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
-	}
-	return nil
-}
+// Fields returns the names of the settings that p sets.
+func (p QueuePatch) Fields() []string { return layers.Names(p) }
 
-// QueuePage is a page of queues.
-type QueuePage struct {
-	Queues []QueueStatus
-	Next   string // QueueFilter.After of the next page; empty = there is none
+// QueueChange is one change of a queue, for Store.ChangeQueue: the first of these that is there.
+type QueueChange struct {
+	Declare *QueueSettings // replaces the declared layer
+	Update  *QueuePatch
+	Paused  *bool          // pauses or resumes Kinds; without Kinds, the queue
+	Set     *QueueSettings // see Queues.Set
+	Kinds   []string
 }

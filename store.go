@@ -39,10 +39,11 @@ type Store interface {
 	// Queues lists all queues, or the named ones, with counts, in the order in which they were
 	// first seen. ErrNotFound if a named queue does not exist.
 	Queues(ctx context.Context, names ...string) ([]QueueStatus, error)
-	// SetQueue stores settings and creates the queue if needed. They apply to new jobs at once.
+	// ChangeQueue changes settings or pauses and creates the queue if needed; a pause of an unknown
+	// queue is ErrNotFound. The result has no counts. It writes nothing if nothing changes.
 	// When it returns, the waiting jobs have been reindexed too. Exception: on PostgreSQL, while an
 	// open transaction has stored jobs by the old settings, the sweep reindexes after it ends.
-	SetQueue(ctx context.Context, name string, s QueueSettings) error
+	ChangeQueue(ctx context.Context, name string, c QueueChange) (QueueStatus, error)
 	// ForgetQueue removes an empty queue; ErrConflict while it has jobs.
 	ForgetQueue(ctx context.Context, name string) error
 	// Inbox lists responses, newest first.
@@ -50,9 +51,9 @@ type Store interface {
 	// HoldQueue stops starts in a queue for d, up to MaxHold, and replaces an earlier hold; 0 ends
 	// a hold at once and without a ramp. The reason is shown. ErrNotFound: no such queue.
 	HoldQueue(ctx context.Context, queue string, d time.Duration, reason string) error
-	// ListQueues lists the queues that the Caller in ctx may read jobs of, with counts, in the
-	// order of Queues. ErrNotFound if there is no queue f.After.
-	ListQueues(ctx context.Context, f QueueFilter) (QueuePage, error)
+	// ListQueues lists a page of queues that the Caller in ctx may read jobs of, with counts, in
+	// the order of Queues. limit: 1 to MaxFind, 0 = 100. ErrNotFound if there is no queue after.
+	ListQueues(ctx context.Context, after string, limit int) (Page[QueueStatus], error)
 	// EditInbox matches, retries or discards one response. It returns the result of the new
 	// response, or of the discarded one. ErrNotFound if there is no such response; ErrConflict if a
 	// job has it or will get it automatically.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
+	"github.com/sojourn-queue/sojourn/internal/layers"
 )
 
 func queuePath(name, part string) string { return "/v1/queues/" + url.PathEscape(name) + part }
@@ -19,37 +20,51 @@ func (s *Store) Queues(ctx context.Context, names ...string) (all []sojourn.Queu
 		a, err := get[wire.QueuesAnswer](ctx, s, "/v1/queues?"+url.Values{"name": names}.Encode())
 		return a.Queues, err
 	}
-	for f := (sojourn.QueueFilter{Limit: sojourn.MaxFind}); ; {
-		p, err := s.ListQueues(ctx, f)
+	for after := ""; ; {
+		p, err := s.ListQueues(ctx, after, sojourn.MaxFind)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, p.Queues...)
-		if f.After = p.Next; f.After == "" {
+		all = append(all, p.Items...)
+		if after = p.Next; after == "" {
 			return all, nil
 		}
 	}
 }
 
 // ListQueues lists a page of queues with their counts.
-func (s *Store) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.QueuePage, error) {
+func (s *Store) ListQueues(ctx context.Context, after string, limit int) (sojourn.Page[sojourn.QueueStatus], error) {
 	q := url.Values{}
-	if f.After != "" {
-		q.Set("after", f.After)
+	if after != "" {
+		q.Set("after", after)
 	}
-	if f.Limit != 0 {
-		q.Set("limit", strconv.Itoa(f.Limit))
+	if limit != 0 {
+		q.Set("limit", strconv.Itoa(limit))
 	}
 	a, err := get[wire.QueuesAnswer](ctx, s, "/v1/queues?"+q.Encode())
-	return sojourn.QueuePage{Queues: a.Queues, Next: a.Next}, err
+	return sojourn.Page[sojourn.QueueStatus]{Items: a.Queues, Next: a.Next}, err
 }
 
-// SetQueue stores settings.
-func (s *Store) SetQueue(ctx context.Context, name string, set sojourn.QueueSettings) error {
-	if err := set.Validate(); err != nil {
-		return err
+// ChangeQueue changes settings or pauses.
+func (s *Store) ChangeQueue(ctx context.Context, name string, c sojourn.QueueChange) (status sojourn.QueueStatus, err error) {
+	r := request{method: http.MethodPut, path: queuePath(name, ""), out: &status, safety: safe}
+	switch {
+	case c.Declare != nil:
+		r.path, r.in = queuePath(name, "/declared"), c.Declare
+	case c.Update != nil:
+		r.method, r.in = http.MethodPatch, layers.Merge(*c.Update, *c.Update) // null would be a reset
+		if c.Update.Revision != 0 {                                           // repeated, it would be refused for its own change
+			r.safety = unsafe
+		}
+	case c.Paused != nil:
+		r.method, r.path, r.in = http.MethodPost, queuePath(name, "/pause"), wire.PauseRequest{Paused: *c.Paused, Kinds: c.Kinds}
+	case c.Set == nil:
+		return status, sojourn.Invalid("change", "is empty")
+	default:
+		r.in = c.Set
 	}
-	return s.call(ctx, request{method: http.MethodPut, path: queuePath(name, ""), in: set, safety: safe})
+	err = s.call(ctx, r)
+	return status, err
 }
 
 // ForgetQueue removes an empty queue.

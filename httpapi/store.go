@@ -20,9 +20,10 @@ import (
 //
 // A call whose response is lost or comes from a proxy is retried up to twice if it is idempotent:
 // every read, Enqueue (by id), Claim (by number), Extend, Finish (by lease and outcome), Respond
-// where every response has a message id, SetQueue, HoldQueue, and Save without log lines. Other
-// calls then return CodeUnknown. An overloaded, draining or rate-limiting server states that the
-// call had no effect; every such call is retried after Retry-After, if that is 10 s or less.
+// where every response has a message id, ChangeQueue without a revision, HoldQueue, and Save
+// without log lines. Other calls then return CodeUnknown. An overloaded, draining or rate-limiting
+// server states that the call had no effect; every such call is retried after Retry-After, if that
+// is 10 s or less.
 // A response has at most 64 MiB.
 //
 // Single jobs enqueued at the same time are coalesced into one request and fail independently; a

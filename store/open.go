@@ -51,7 +51,7 @@ func InboxTTL(d time.Duration) Option {
 	}
 }
 
-// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue; see
+// DeclaredQueues makes the store take jobs only for queues that were made with DeclareQueue; see
 // sqlite.DeclaredQueues.
 func DeclaredQueues() Option {
 	return func(s *settings) {

@@ -36,7 +36,7 @@ func onBoth(t *testing.T, test func(t *testing.T, c *sojourn.Client)) {
 
 func set(t *testing.T, c *sojourn.Client, q sojourn.QueueSettings) {
 	t.Helper()
-	if err := c.Store().SetQueue(t.Context(), "default", q); err != nil {
+	if err := c.Queues().Set(t.Context(), "default", q); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -37,7 +37,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	err = client.Queues().Set(ctx, "courier", sojourn.QueueSettings{
+	_, err = client.DeclareQueue(ctx, "courier", sojourn.QueueSettings{
 		Limit:  100,
 		Shares: map[string]float64{"east": .4, "north": .3, "west": .3},
 	})

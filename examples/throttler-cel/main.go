@@ -33,7 +33,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	if err := client.Queues().Set(ctx, "default", sojourn.QueueSettings{Throttle: regions}); err != nil {
+	if _, err := client.DeclareQueue(ctx, "default", sojourn.QueueSettings{Throttle: regions}); err != nil {
 		return err // with line and column, if it does not compile
 	}
 	for _, region := range []string{"east", "north", "west"} {

@@ -45,7 +45,7 @@ func run(ctx context.Context) error {
 	defer client.Close()
 
 	// The windows of the queue must be open as well. They may change at any time.
-	if err := client.Queues().Set(ctx, "reports", sojourn.QueueSettings{Windows: sojourn.Windows{{Start: "02:30", End: "06:30", Zone: berlin}}}); err != nil {
+	if _, err := client.DeclareQueue(ctx, "reports", sojourn.QueueSettings{Windows: sojourn.Windows{{Start: "02:30", End: "06:30", Zone: berlin}}}); err != nil {
 		return err
 	}
 	sunday := sojourn.Window{Days: []string{"sun"}, Start: "00:00", End: "24:00", Zone: berlin}

@@ -71,7 +71,7 @@ var bodies = map[string]string{
 	"claim": `{"worker":"w","queues":["q"],"kinds":["k"],"max":1}`, "extend": `{"leases":[{"id":1,"epoch":1,"worker":"w"}]}`,
 	"save":     `{"items":[{"lease":{"id":1,"epoch":1,"worker":"w"}}]}`,
 	"finish":   `{"outcomes":[{"lease":{"id":1,"epoch":1,"worker":"w"},"type":"completed"}]}`,
-	"leaseIDs": `{"count":1}`, "setQueue": `{"paused":true}`, "holdQueue": `{"for":"0s"}`, "sweep": `{"limit":1}`, "enqueueRaw": "x",
+	"leaseIDs": `{"count":1}`, "setQueue": `{"paused":true}`, "declareQueue": `{"limit":1}`, "updateQueue": `{"limit":null}`, "pauseQueue": `{"paused":false}`, "holdQueue": `{"for":"0s"}`, "sweep": `{"limit":1}`, "enqueueRaw": "x",
 }
 
 // try sends the request of an operation.

@@ -13,7 +13,7 @@ import (
 // with its type and labels.
 func TestMetricsReferenceIsComplete(t *testing.T) {
 	s := newSite(t, Options{Open: true})
-	if err := s.client.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Limit: 5}); err != nil {
+	if err := s.client.Queues().Set(t.Context(), "default", sojourn.QueueSettings{Limit: 5}); err != nil {
 		t.Fatal(err)
 	}
 	s.want("a job", s.send("POST", "/v1/jobs", `{"kind":"k"}`), 201, "")

@@ -126,7 +126,7 @@ func openAnswers(doc *huma.OpenAPI, registry huma.Registry) {
 		}
 	}
 	for _, path := range doc.Paths {
-		for _, o := range []*huma.Operation{path.Post, path.Put} {
+		for _, o := range []*huma.Operation{path.Post, path.Put, path.Patch} {
 			if o != nil && o.RequestBody != nil {
 				for _, m := range o.RequestBody.Content {
 					visit(m.Schema)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
@@ -17,7 +18,8 @@ type listQueuesIn struct {
 
 func listQueues(c *call, in *listQueuesIn) (wire.QueuesAnswer, error) {
 	if len(in.Names) == 0 {
-		return c.listPage(sojourn.QueueFilter{After: in.After, Limit: in.Limit})
+		p, err := c.store.ListQueues(c.ctx, in.After, in.Limit) // it leaves out what the caller may not see
+		return wire.QueuesAnswer{Queues: append([]sojourn.QueueStatus{}, p.Items...), Next: p.Next}, err
 	}
 	if len(in.Names) > sojourn.MaxFind {
 		return wire.QueuesAnswer{}, sojourn.Invalid("name", "%d names exceed the limit of %d a call", len(in.Names), sojourn.MaxFind)
@@ -28,35 +30,31 @@ func listQueues(c *call, in *listQueuesIn) (wire.QueuesAnswer, error) {
 		}
 	}
 	queues, err := c.store.Queues(c.ctx, in.Names...)
-	seen := []sojourn.QueueStatus{}
-	for _, q := range queues {
-		if c.who.sees(q.Name) {
-			seen = append(seen, q)
-		}
-	}
-	return wire.QueuesAnswer{Queues: seen}, err
+	unseen := func(q sojourn.QueueStatus) bool { return !c.who.sees(q.Name) }
+	return wire.QueuesAnswer{Queues: slices.DeleteFunc(append([]sojourn.QueueStatus{}, queues...), unseen)}, err
 }
 
-// listPage lists the queues that the caller may see; the store leaves out the others.
-func (c *call) listPage(f sojourn.QueueFilter) (wire.QueuesAnswer, error) {
-	p, err := c.store.ListQueues(c.ctx, f)
-	if p.Queues == nil {
-		p.Queues = []sojourn.QueueStatus{}
-	}
-	return wire.QueuesAnswer{Queues: p.Queues, Next: p.Next}, err
-}
-
-type setQueueIn struct {
+type changeQueueIn[B any] struct {
 	Queue string `path:"queue"`
-	Body  sojourn.QueueSettings
+	Body  B
 }
 
-func setQueue(c *call, in *setQueueIn) (wire.Empty, error) {
-	c.detail = in.Body
-	if err := c.who.may(access.VerbAdmin, in.Queue, ""); err != nil {
-		return wire.Empty{}, err
+// changeQueue is an operation that makes of its body a change of a queue.
+func changeQueue[B any](change func(B) sojourn.QueueChange) func(*call, *changeQueueIn[B]) (sojourn.QueueStatus, error) {
+	return func(c *call, in *changeQueueIn[B]) (sojourn.QueueStatus, error) {
+		c.detail = in.Body
+		if err := c.who.may(access.VerbAdmin, in.Queue, ""); err != nil {
+			return sojourn.QueueStatus{}, err
+		}
+		return c.store.ChangeQueue(c.ctx, in.Queue, change(in.Body))
 	}
-	return wire.Empty{}, c.store.SetQueue(c.ctx, in.Queue, in.Body)
+}
+
+func setting(s sojourn.QueueSettings) sojourn.QueueChange   { return sojourn.QueueChange{Set: &s} }
+func declaring(s sojourn.QueueSettings) sojourn.QueueChange { return sojourn.QueueChange{Declare: &s} }
+func updating(p sojourn.QueuePatch) sojourn.QueueChange     { return sojourn.QueueChange{Update: &p} }
+func pausing(p wire.PauseRequest) sojourn.QueueChange {
+	return sojourn.QueueChange{Paused: &p.Paused, Kinds: p.Kinds}
 }
 
 type queueIn struct {

@@ -61,7 +61,7 @@ func flows(ctx context.Context, b *Bench) error {
 			r, err := b.once(ctx, Result{Scenario: "flow", Producers: usual, Worker: workerName(false), Queue: c.name},
 				func(ctx context.Context, s *Sojourn, _ *Result) (Measured, error) {
 					s.Groups = c.groups
-					if err := s.Client.Store().SetQueue(ctx, s.queue(), c.settings); err != nil {
+					if err := s.Client.Queues().Set(ctx, s.queue(), c.settings); err != nil {
 						return Measured{}, err
 					}
 					return Life(ctx, s, b.load(usual, 1))
@@ -140,7 +140,7 @@ func giants(ctx context.Context, b *Bench, backlog int) (err error) {
 // fillGroups makes a queue whose groups may have one job in flight each, with small groups, and a
 // group of so many jobs at its limit.
 func fillGroups(ctx context.Context, s *Sojourn, backlog int) error {
-	if err := s.Client.Store().SetQueue(ctx, s.queue(), sojourn.QueueSettings{GroupLimit: 1}); err != nil {
+	if err := s.Client.Queues().Set(ctx, s.queue(), sojourn.QueueSettings{GroupLimit: 1}); err != nil {
 		return err
 	}
 	fill := func(jobs int) error {

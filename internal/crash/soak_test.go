@@ -64,7 +64,7 @@ func soak(t *testing.T, address string, length time.Duration) {
 	}
 	defer c.Close()
 	keep := sojourn.QueueSettings{Retention: sojourn.Retention{Count: 1000}}
-	if err := c.Store().SetQueue(t.Context(), sojourn.DefaultQueue, keep); err != nil {
+	if err := c.Queues().Set(t.Context(), sojourn.DefaultQueue, keep); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

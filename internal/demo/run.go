@@ -152,7 +152,7 @@ func keepAll(ctx context.Context, c *sojourn.Client, queue string) error {
 		q = have[0].Settings
 	}
 	q.Retention = sojourn.Retention{Age: -1, Count: -1, FailedAge: -1, FailedCount: -1}
-	return c.Store().SetQueue(ctx, queue, q)
+	return c.Queues().Set(ctx, queue, q)
 }
 
 // Alone refuses a store in which other jobs than the demo's are: it was perhaps not meant for the

@@ -20,13 +20,14 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/layers"
 )
 
 // MaxDepth bounds how deep values are nested, in requests and in bytes that are shown as JSON.
 const MaxDepth = 64
 
 var common = json.JoinOptions(jsonv1.OmitEmptyWithLegacySemantics(true), jsontext.PreserveRawStrings(true), json.Deterministic(true),
-	json.WithUnmarshalers(json.JoinUnmarshalers(durationUnmarshaler, bytesUnmarshaler, nameUnmarshalers)))
+	json.WithUnmarshalers(json.JoinUnmarshalers(durationUnmarshaler, bytesUnmarshaler, patchUnmarshaler, nameUnmarshalers)))
 
 // Plain is the form for people and for clients that read JSON: bytes that are JSON are shown as
 // JSON, without the white space between its parts, and text that is not UTF-8 is mended.
@@ -34,7 +35,7 @@ var Plain = json.JoinOptions(common, jsontext.AllowInvalidUTF8(true), json.WithM
 
 // Exact is the form that gives every byte back. It reads text that is not UTF-8 from base64.
 var Exact = json.JoinOptions(common, json.WithMarshalers(json.JoinMarshalers(exactMarshaler, textMarshaler, durationMarshaler, nameMarshalers)),
-	json.WithUnmarshalers(json.JoinUnmarshalers(textUnmarshaler, durationUnmarshaler, bytesUnmarshaler, nameUnmarshalers)))
+	json.WithUnmarshalers(json.JoinUnmarshalers(textUnmarshaler, durationUnmarshaler, bytesUnmarshaler, patchUnmarshaler, nameUnmarshalers)))
 
 // Marshal encodes v in the plain form, on one line.
 func Marshal(v any) ([]byte, error) { return json.Marshal(v, Plain) }
@@ -130,6 +131,29 @@ var bytesUnmarshaler = json.UnmarshalFromFunc(func(d *jsontext.Decoder, b *[]byt
 		}
 	}
 	*b = append([]byte{}, v...)
+	return nil
+})
+
+// patchUnmarshaler reads null as the request to reset a setting, as in a JSON merge patch.
+var patchUnmarshaler = json.UnmarshalFromFunc(func(d *jsontext.Decoder, p *sojourn.QueuePatch) error {
+	v, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	v = v.Clone() // the decoder reuses it
+	type plain sojourn.QueuePatch
+	if err := json.Unmarshal(v, (*plain)(p), d.Options()); err != nil || v.Kind() != '{' {
+		return err
+	}
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(v, &members); err != nil {
+		return err
+	}
+	for _, name := range layers.Known[sojourn.QueuePatch]() {
+		if m, ok := members[name]; ok && m.Kind() == 'n' {
+			p.Reset = append(p.Reset, name)
+		}
+	}
 	return nil
 })
 

@@ -30,7 +30,7 @@ type Config struct {
 	Enders   int           // further transactions for finishes and for claims from queues with gates; default 0: Runners run those too
 	Apart    int           // finishes of fewer steps than this still go to the Runners
 	MaxRows  int           // of one transaction; default 1,000
-	Declared bool          // only queues that SetQueue has made take jobs
+	Declared bool          // only queues that ChangeQueue has made take jobs
 	NoRoom   func() error  // the error that refuses new jobs when space is short; nil if there is no bound
 
 	Throttlers map[string]throttle.Throttler                 // queue → its throttler in Go

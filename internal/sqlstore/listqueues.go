@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -13,45 +14,42 @@ import (
 const (
 	// Queues are listed in the order of their creation; the name orders the queues of one
 	// statement.
-	qQueuePage = `select name, settings, flow, seq from sj_queue where (seq, name) > ($1, $2) and name <> '*' order by seq, name limit $3`
+	qQueuePage = `select name, settings, flow, seq, declared, operator, revision from sj_queue where (seq, name) > ($1, $2) and name <> '*' order by seq, name limit $3`
 	qQueueSeq  = `select seq from sj_queue where name = $1`
 )
 
 // ListQueues lists a page of queues with counts; see sojourn.Store. Like Queues it counts
 // rows, so it costs time in proportion to the jobs stored.
-func (s *reader) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.QueuePage, error) {
-	if err := f.Validate(); err != nil {
-		return sojourn.QueuePage{}, err
+func (s *reader) ListQueues(ctx context.Context, after string, limit int) (sojourn.Page[sojourn.QueueStatus], error) {
+	var p sojourn.Page[sojourn.QueueStatus]
+	if limit < 0 || limit > sojourn.MaxFind {
+		return p, sojourn.Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", limit, sojourn.MaxFind)
 	}
-	if f.Limit == 0 {
-		f.Limit = 100
-	}
-	var p sojourn.QueuePage
 	err := s.core.view(ctx, func(t *tx) error {
-		p = sojourn.QueuePage{}
-		if err := t.pageOfQueues(access.CallerOf(ctx), f, &p); err != nil || len(p.Queues) == 0 {
+		p = sojourn.Page[sojourn.QueueStatus]{}
+		if err := t.pageOfQueues(access.CallerOf(ctx), after, cmp.Or(limit, 100), &p); err != nil || len(p.Items) == 0 {
 			return err
 		}
-		place := make(map[string]int, len(p.Queues))
-		for i, q := range p.Queues {
+		place := make(map[string]int, len(p.Items))
+		for i, q := range p.Items {
 			place[q.Name] = i
 		}
-		return t.countQueues(place, p.Queues)
+		return t.countQueues(place, p.Items)
 	})
 	return p, err
 }
 
 // pageOfQueues reads the next queues that the caller may see, without counts. It reads on until the
 // page is full, because a caller may see few of many queues.
-func (t *tx) pageOfQueues(c *access.Caller, f sojourn.QueueFilter, p *sojourn.QueuePage) error {
-	seq, name := int64(-1), f.After
-	if f.After != "" {
+func (t *tx) pageOfQueues(c *access.Caller, after string, limit int, p *sojourn.Page[sojourn.QueueStatus]) error {
+	seq, name := int64(-1), after
+	if after != "" {
 		found := false
-		if err := t.query(qQueueSeq, func(r sqldb.Row) error { seq, found = r.Int(0), true; return nil }, f.After); err != nil {
+		if err := t.query(qQueueSeq, func(r sqldb.Row) error { seq, found = r.Int(0), true; return nil }, after); err != nil {
 			return err
 		}
-		if !found || !c.Sees(f.After) {
-			return sojourn.NotFound("there is no queue %.64q to begin after", f.After)
+		if !found || !c.Sees(after) {
+			return sojourn.NotFound("there is no queue %.64q to begin after", after)
 		}
 	}
 	for {
@@ -60,27 +58,29 @@ func (t *tx) pageOfQueues(c *access.Caller, f sojourn.QueueFilter, p *sojourn.Qu
 			read, name, seq = read+1, r.Text(0), r.Int(3)
 			switch {
 			case !c.Sees(name) || p.Next != "":
-			case len(p.Queues) == f.Limit:
-				p.Next = p.Queues[f.Limit-1].Name
+			case len(p.Items) == limit:
+				p.Next = p.Items[limit-1].Name
 			default:
 				q, err := t.queueStatus(r)
-				p.Queues = append(p.Queues, q)
+				p.Items = append(p.Items, q)
 				return err
 			}
 			return nil
-		}, seq, name, f.Limit+1)
-		if err != nil || p.Next != "" || read <= f.Limit {
+		}, seq, name, limit+1)
+		if err != nil || p.Next != "" || read <= limit {
 			return err
 		}
 	}
 }
 
-// queueStatus reads name, settings and flow.
-func (t *tx) queueStatus(r sqldb.Row) (q sojourn.QueueStatus, err error) {
-	q = sojourn.QueueStatus{Name: r.Text(0), Counts: map[sojourn.State]int64{}}
-	if q.Settings, err = t.s.queueSettings(r.Text(1)); err != nil {
-		return q, err
+// queueStatus reads name, settings and flow, and the layers from the fifth column on.
+func (t *tx) queueStatus(r sqldb.Row) (sojourn.QueueStatus, error) {
+	l := layered{}
+	if err := l.scan(t.s, r, 1, 4); err != nil {
+		return l.QueueStatus, err
 	}
+	q := l.QueueStatus
+	q.Name = r.Text(0)
 	var flow rules.FlowState
 	if text := r.Text(2); text != "" {
 		if err := json.Unmarshal([]byte(text), &flow); err != nil {
@@ -130,4 +130,4 @@ func (t *tx) countQueues(place map[string]int, out []sojourn.QueueStatus) error 
 	})
 }
 
-const qQueues = `select name, settings, flow from sj_queue order by seq, name`
+const qQueues = `select name, settings, flow, seq, declared, operator, revision from sj_queue order by seq, name`

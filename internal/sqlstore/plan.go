@@ -343,7 +343,7 @@ func (p *enqueuePlan) noteID(id sojourn.ID, i int) {
 func (e *enqueue) resolve(j *sojourn.Job) error {
 	q := e.rows[j.Queue]
 	if !q.found && e.s.cfg.Declared {
-		return sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with SetQueue", j.Queue)
+		return sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with DeclareQueue or queue set", j.Queue)
 	}
 	if !q.found {
 		if err := e.createQueue(j.Queue); err != nil {

@@ -41,8 +41,8 @@ func (s *operator) announce(ctx context.Context) error {
 		if q.Throttle != "" {
 			continue
 		}
-		q.Throttle = GoThrottler
-		if err := s.SetQueue(ctx, queue, q.QueueSettings); err != nil {
+		marker := GoThrottler
+		if _, err := s.ChangeQueue(ctx, queue, sojourn.QueueChange{Update: &sojourn.QueuePatch{Throttle: &marker}}); err != nil {
 			return err
 		}
 	}

@@ -29,13 +29,14 @@ type row struct {
 var direction = []row{
 	{dir: "internal/calendar", because: "pure arithmetic"},
 	{dir: "internal/inside", may: []string{"internal/calendar"}, because: "it lies below the root"},
+	{dir: "internal/layers", because: "it combines values of any type"},
 	{dir: "throttle", may: []string{"."}, not: []string{"net", "os", "database"}, because: "throttlers in Go, and what they see"},
 	{dir: "rules", may: []string{".", "throttle", "internal/inside", "internal/calendar"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
 		because: "the rules are pure: no clock, no input, no output"},
 	{dir: "access", may: []string{".", "internal/inside"}, not: []string{"net", "os", "database"}, because: "values and checks of tokens"},
 	{dir: "store/migrate", may: []string{"."}, because: "the versions of a store's tables"},
 	{dir: "driver", may: []string{".", "internal/inside"}, not: []string{"net", "os", "database"}, because: "what a store offers to a worker"},
-	{dir: ".", may: []string{"internal/calendar", "internal/inside"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
+	{dir: ".", may: []string{"internal/calendar", "internal/inside", "internal/layers"}, not: []string{"net", "os", "database", "syscall", "io/fs"},
 		because: "the domain does no input or output"},
 	{dir: "worker/execjob", may: []string{"domain"}, not: []string{"net", "database"}, because: "it runs programs, for any worker"},
 	{dir: "worker/httpjob", may: []string{"domain"}, not: []string{"database"}, because: "it sends requests, for any worker"},
@@ -108,7 +109,7 @@ var testOnly = []string{
 var demoServers = []string{"github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake"}
 
 // domain are the packages that every other one may know: jobs, and the values and rules about them.
-var domain = []string{".", "rules", "driver", "access", "throttle", "store/migrate"}
+var domain = []string{".", "rules", "driver", "access", "throttle", "store/migrate", "internal/layers"}
 
 // covers reports whether a pattern of the table names p, a directory of this module or an import
 // path of another.

@@ -335,7 +335,7 @@ func TestDeclaredQueues(t *testing.T) {
 	if _, err := c.Enqueue(t.Context(), job); !errors.Is(err, sojourn.ErrNotFound) {
 		t.Error(err)
 	}
-	if err := c.Store().SetQueue(t.Context(), "payments", sojourn.QueueSettings{}); err != nil {
+	if err := c.Queues().Set(t.Context(), "payments", sojourn.QueueSettings{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Enqueue(t.Context(), sojourn.NewJob("k", nil, sojourn.Queue("payments"))); err != nil {

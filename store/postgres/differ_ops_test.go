@@ -285,7 +285,7 @@ func (w *twins) edit() {
 func (w *twins) queue() {
 	q := sojourn.QueueSettings{Paused: w.chance(30), Retention: sojourn.Retention{Age: time.Hour, Count: 20, FailedAge: 2 * time.Hour}}
 	name := w.line()
-	w.compare("SetQueue", func(s driver.Store, _ int) any { return told(nil, s.SetQueue(w.ctx, name, q)) })
+	w.compare("SetQueue", func(s driver.Store, _ int) any { return told(nil, sojourn.NewClient(s).Queues().Set(w.ctx, name, q)) })
 }
 
 func (w *twins) sweep() {

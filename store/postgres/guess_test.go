@@ -21,7 +21,7 @@ import (
 func TestGuessesAreAsked(t *testing.T) {
 	priority := int32(7)
 	set := func(queue string, q sojourn.QueueSettings) func(*sojourn.Client) error {
-		return func(b *sojourn.Client) error { return b.Store().SetQueue(context.Background(), queue, q) }
+		return func(b *sojourn.Client) error { return b.Queues().Set(context.Background(), queue, q) }
 	}
 	other := func(options ...sojourn.Option) func(*sojourn.Client) error {
 		return func(b *sojourn.Client) error {

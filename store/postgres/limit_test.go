@@ -32,7 +32,7 @@ func TestLimitOnNodes(t *testing.T) {
 	const limit, groupLimit = 7, 4
 	set := func(q sojourn.QueueSettings) {
 		t.Helper()
-		if err := c.Store().SetQueue(ctx, "default", q); err != nil {
+		if err := c.Queues().Set(ctx, "default", q); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -46,7 +46,7 @@ func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d
 // lose acknowledged writes. Status shows it as durability "relaxed". It changes no setting.
 func Relaxed() Option { return func(o *options) { o.relaxed = true } }
 
-// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or
+// DeclaredQueues makes the store take jobs only for queues that were made with DeclareQueue or
 // sojourn queue set; others are refused with ErrNotFound. By default the first job that names a
 // queue makes it.
 func DeclaredQueues() Option { return func(o *options) { o.declared = true } }

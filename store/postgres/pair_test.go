@@ -71,8 +71,12 @@ func (p *pair) WhyQueue(ctx context.Context, queue string) (sojourn.QueueWhy, er
 	return p.next().WhyQueue(ctx, queue)
 }
 
-func (p *pair) ListQueues(ctx context.Context, f sojourn.QueueFilter) (sojourn.QueuePage, error) {
-	return p.next().ListQueues(ctx, f)
+func (p *pair) ChangeQueue(ctx context.Context, name string, c sojourn.QueueChange) (sojourn.QueueStatus, error) {
+	return p.next().ChangeQueue(ctx, name, c)
+}
+
+func (p *pair) ListQueues(ctx context.Context, after string, limit int) (sojourn.Page[sojourn.QueueStatus], error) {
+	return p.next().ListQueues(ctx, after, limit)
 }
 
 func (p *pair) Workers(ctx context.Context, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
@@ -114,7 +118,7 @@ func (p *pair) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStat
 }
 
 func (p *pair) SetQueue(ctx context.Context, name string, q sojourn.QueueSettings) error {
-	return p.next().SetQueue(ctx, name, q)
+	return sojourn.NewClient(p.next()).Queues().Set(ctx, name, q)
 }
 
 func (p *pair) ForgetQueue(ctx context.Context, name string) error {

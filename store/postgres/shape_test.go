@@ -41,7 +41,7 @@ func TestGuessedPlaces(t *testing.T) {
 		}
 		return j.ID
 	}
-	if err := b.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderTime}); err != nil {
+	if err := b.Queues().Set(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderTime}); err != nil {
 		t.Fatal(err)
 	}
 	enqueue(sojourn.Key("first"), sojourn.Priority(100))
@@ -59,7 +59,7 @@ func TestGuessedPlaces(t *testing.T) {
 		one(t, "select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'", schema, &waiting)
 		return waiting > 0
 	})
-	if err := b.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderPriority}); err != nil {
+	if err := b.Queues().Set(t.Context(), "default", sojourn.QueueSettings{Order: sojourn.OrderPriority}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the end of the reshaping", func() bool {
@@ -83,7 +83,7 @@ func TestOpenTransactionsHoldUpNobody(t *testing.T) {
 	c, schema := openNamed(t)
 	t.Cleanup(func() { c.Close() })
 	set := func(order sojourn.Order) {
-		if err := c.Store().SetQueue(t.Context(), "default", sojourn.QueueSettings{Order: order}); err != nil {
+		if err := c.Queues().Set(t.Context(), "default", sojourn.QueueSettings{Order: order}); err != nil {
 			t.Fatal(err)
 		}
 	}

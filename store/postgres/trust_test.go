@@ -66,10 +66,10 @@ func TestFinishTrustsNothingThatHasChanged(t *testing.T) {
 			})
 		},
 		"a limit": func(t *testing.T, c driver.Claimed) {
-			if err := b.SetQueue(t.Context(), "default", sojourn.QueueSettings{Limit: 1}); err != nil {
+			if err := sojourn.NewClient(b).Queues().Set(t.Context(), "default", sojourn.QueueSettings{Limit: 1}); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { b.SetQueue(context.Background(), "default", sojourn.QueueSettings{}) })
+			t.Cleanup(func() { sojourn.NewClient(b).Queues().Set(context.Background(), "default", sojourn.QueueSettings{}) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -151,7 +151,7 @@ func TestDeclaredQueues(t *testing.T) {
 	if _, err := c.Enqueue(ctx, job); !errors.Is(err, sojourn.ErrNotFound) || !strings.Contains(err.Error(), "paymets") {
 		t.Fatal(err)
 	}
-	if err := c.Store().SetQueue(ctx, "payments", sojourn.QueueSettings{}); err != nil {
+	if err := c.Queues().Set(ctx, "payments", sojourn.QueueSettings{}); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Queue("payments"))); err != nil || e.State != sojourn.Ready {

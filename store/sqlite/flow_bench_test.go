@@ -56,7 +56,7 @@ func benchmarkGates(b *testing.B, settings sojourn.QueueSettings, flight int, lo
 			b.Fatal(err)
 		}
 	}
-	must(s.SetQueue(ctx, "default", settings))
+	must(sojourn.NewClient(s).Queues().Set(ctx, "default", settings))
 	enqueue := func(l load) {
 		for done := 0; done < l.n; done += 1000 {
 			page := make([]*sojourn.Job, min(1000, l.n-done))

@@ -115,7 +115,7 @@ func TestNoHandOverThroughGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched, s := openWatched(t)
 		c := sojourn.NewClient(s)
-		if err := s.SetQueue(t.Context(), "default", sojourn.QueueSettings{Limit: 1}); err != nil {
+		if err := sojourn.NewClient(s).Queues().Set(t.Context(), "default", sojourn.QueueSettings{Limit: 1}); err != nil {
 			t.Fatal(err)
 		}
 		first, second := blockedClaim(t.Context(), s, "first", 2), blockedClaim(t.Context(), s, "second", 2)

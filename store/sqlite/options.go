@@ -52,7 +52,7 @@ func InboxTTL(d time.Duration) Option { return func(o *options) { o.inboxTTL = d
 // NoMigrate does not change the schema; opening then fails if it is not the newest.
 func NoMigrate() Option { return func(o *options) { o.noMigrate = true } }
 
-// DeclaredQueues makes the store take jobs only for queues that were made with Store.SetQueue or
+// DeclaredQueues makes the store take jobs only for queues that were made with DeclareQueue or
 // sojourn queue set; others are refused with ErrNotFound. By default the first job that names a
 // queue makes it.
 func DeclaredQueues() Option { return func(o *options) { o.declared = true } }

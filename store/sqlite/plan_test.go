@@ -269,7 +269,7 @@ func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
 	must(c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.WithPolicy(sojourn.Policy{StopAtWindowEnd: new(true)}))))
 	advance(2 * time.Hour)
 	claim()
-	must(nil, s.SetQueue(ctx, "default", sojourn.QueueSettings{Windows: sojourn.Windows{soon}}))
+	must(nil, sojourn.NewClient(s).Queues().Set(ctx, "default", sojourn.QueueSettings{Windows: sojourn.Windows{soon}}))
 	claim()
 	advance(60 * 24 * time.Hour)
 	must(s.Sweep(ctx, 100))

@@ -21,7 +21,7 @@ func TestOpeningWakesABlockedClaim(t *testing.T) {
 	defer cancel()
 	opens := time.Now().UTC().Truncate(time.Second).Add(3 * time.Second)
 	window := sojourn.Window{Start: opens.Format(time.TimeOnly), End: opens.Add(time.Hour).Format(time.TimeOnly)}
-	if err := c.Store().SetQueue(ctx, "night", sojourn.QueueSettings{Windows: sojourn.Windows{window}}); err != nil {
+	if err := c.Queues().Set(ctx, "night", sojourn.QueueSettings{Windows: sojourn.Windows{window}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Enqueue(ctx, sojourn.NewJob("k", nil, sojourn.Queue("night"))); err != nil {

@@ -93,7 +93,7 @@ func closed(s *scene) {
 		"History":     func() error { _, err := s.store.History(ctx, j.ID, sojourn.HistoryFilter{}); return err },
 		"Log":         func() error { _, err := s.store.Log(ctx, j.ID); return err },
 		"Queues":      func() error { _, err := s.store.Queues(ctx); return err },
-		"SetQueue":    func() error { return s.store.SetQueue(ctx, "q", sojourn.QueueSettings{}) },
+		"SetQueue":    func() error { return sojourn.NewClient(s.store).Queues().Set(ctx, "q", sojourn.QueueSettings{}) },
 		"ForgetQueue": func() error { return s.store.ForgetQueue(ctx, "q") },
 		"Inbox":       func() error { _, err := s.store.Inbox(ctx, sojourn.InboxFilter{}); return err },
 		"Sweep":       func() error { _, err := s.store.Sweep(ctx, 10); return err },

@@ -276,7 +276,7 @@ func pauseKind(s *scene) {
 	s.answered(got, "the end of a pause of all queues")
 	same(s, "the job of the other queue", s.claim(both, from("other")).Job.ID, elsewhere)
 	s.state(a, sojourn.Running)
-	s.refused(s.store.SetQueue(s.ctx, sojourn.AllQueues, limited(1)), sojourn.CodeInvalid, "a limit for all queues")
+	s.refused(sojourn.NewClient(s.store).Queues().Set(s.ctx, sojourn.AllQueues, limited(1)), sojourn.CodeInvalid, "a limit for all queues")
 	qs, err := s.store.Queues(s.ctx)
 	s.must(err, "Queues")
 	same(s, "queues", len(qs), 2)

@@ -148,11 +148,11 @@ func pollAnswer(s *scene) {
 // pausedBy changes nothing of a request; it pauses the queue for one look.
 func pausedBy(s *scene) wish {
 	return func(r *driver.ClaimRequest) {
-		s.must(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{Paused: true}), "SetQueue")
+		s.must(sojourn.NewClient(s.store).Queues().Set(s.ctx, line, sojourn.QueueSettings{Paused: true}), "SetQueue")
 		cs, err := s.store.Claim(s.ctx, *r)
 		s.must(err, "Claim")
 		same(s, "jobs of a paused queue", len(cs), 0)
-		s.must(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{}), "SetQueue")
+		s.must(sojourn.NewClient(s.store).Queues().Set(s.ctx, line, sojourn.QueueSettings{}), "SetQueue")
 		r.Number, r.Kinds = 0, []string{"none"}
 	}
 }
@@ -351,20 +351,20 @@ func pollGates(s *scene) {
 	s.advance(10 * time.Second)
 	held := func(q sojourn.QueueSettings, why string) {
 		s.Helper()
-		s.must(s.store.SetQueue(s.ctx, line, q), "SetQueue")
+		s.must(sojourn.NewClient(s.store).Queues().Set(s.ctx, line, q), "SetQueue")
 		s.claimNone(why, polling)
 	}
 	held(sojourn.QueueSettings{Paused: true}, "the queue is paused")
 	held(sojourn.QueueSettings{PausedKinds: []string{charge}}, "the kind is paused")
 	night := sojourn.Windows{{Start: "01:00", End: "02:00"}} // it is morning
-	s.must(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{Limit: 1, Windows: night, Rate: &sojourn.Rate{Count: 1, Per: time.Minute, Burst: 1}}), "SetQueue")
+	s.must(sojourn.NewClient(s.store).Queues().Set(s.ctx, line, sojourn.QueueSettings{Limit: 1, Windows: night, Rate: &sojourn.Rate{Count: 1, Per: time.Minute, Burst: 1}}), "SetQueue")
 	p := s.claim(polling)
 	same(s, "purpose", p.Purpose, sojourn.PurposePoll) // neither the full limit nor the window holds it back
 	s.finish(released(p), sojourn.Awaiting)
 	s.claimNone("the rate is used up", polling)
 	s.advance(time.Minute)
 	same(s, "purpose", s.claim(polling).Purpose, sojourn.PurposePoll)
-	s.must(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{}), "SetQueue")
+	s.must(sojourn.NewClient(s.store).Queues().Set(s.ctx, line, sojourn.QueueSettings{}), "SetQueue")
 	s.must(s.store.HoldQueue(s.ctx, line, time.Hour, "told so"), "HoldQueue")
 	s.sweep()
 	s.advance(time.Minute)

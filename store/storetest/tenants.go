@@ -385,20 +385,20 @@ func queuePages(s *scene) {
 	}
 	s.setQueue(sojourn.AllQueues, sojourn.QueueSettings{Paused: true})
 	walk := func(t *scene, l driver.Store, limit int) (names []string) {
-		for f := (sojourn.QueueFilter{Limit: limit}); ; {
-			p, err := l.ListQueues(t.ctx, f)
-			s.must(err, "ListQueues after %q", f.After)
-			if len(p.Queues) > limit || p.Next != "" && len(p.Queues) < limit {
-				s.Fatalf("a page of %d has %d queues, and %q is next", limit, len(p.Queues), p.Next)
+		for after := ""; ; {
+			p, err := l.ListQueues(t.ctx, after, limit)
+			s.must(err, "ListQueues after %q", after)
+			if len(p.Items) > limit || p.Next != "" && len(p.Items) < limit {
+				s.Fatalf("a page of %d has %d queues, and %q is next", limit, len(p.Items), p.Next)
 			}
-			for _, q := range p.Queues {
+			for _, q := range p.Items {
 				i := len(names)
 				names = append(names, q.Name)
 				if t == s {
 					same(s, "ready jobs of "+q.Name, q.Counts[sojourn.Ready], int64(1+i%3))
 				}
 			}
-			if f.After = p.Next; f.After == "" {
+			if after = p.Next; after == "" {
 				return names
 			}
 		}
@@ -406,9 +406,9 @@ func queuePages(s *scene) {
 	for _, limit := range []int{1, 4, 5, 24, 25, 26, sojourn.MaxFind} {
 		same(s, "the queues in pages of "+strconv.Itoa(limit), text(walk(s, s.store, limit)), text(want))
 	}
-	p, err := s.store.ListQueues(s.ctx, sojourn.QueueFilter{})
+	p, err := s.store.ListQueues(s.ctx, "", 0)
 	s.must(err, "ListQueues")
-	same(s, "a page without a limit", len(p.Queues), 25)
+	same(s, "a page without a limit", len(p.Items), 25)
 	var odd []string
 	for i := 1; i < 25; i += 2 {
 		odd = append(odd, want[i])
@@ -417,10 +417,10 @@ func queuePages(s *scene) {
 	for _, limit := range []int{1, 5, 12, 13} {
 		same(s, "the queues of a tenant", text(walk(some, some.store, limit)), text(odd))
 	}
-	_, err = some.store.ListQueues(some.ctx, sojourn.QueueFilter{After: "q-0-0"})
+	_, err = some.store.ListQueues(some.ctx, "q-0-0", 0)
 	s.is(err, sojourn.ErrNotFound, "a page after a queue that the caller may not see")
-	_, err = s.store.ListQueues(s.ctx, sojourn.QueueFilter{After: "nope"})
+	_, err = s.store.ListQueues(s.ctx, "nope", 0)
 	s.is(err, sojourn.ErrNotFound, "a page after a queue that does not exist")
-	_, err = s.store.ListQueues(s.ctx, sojourn.QueueFilter{Limit: sojourn.MaxFind + 1})
+	_, err = s.store.ListQueues(s.ctx, "", sojourn.MaxFind+1)
 	s.refused(err, sojourn.CodeInvalid, "a page that is too long")
 }

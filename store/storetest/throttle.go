@@ -218,7 +218,7 @@ func throttleMissing(s *scene) {
 	if t := s.queue(line).Trouble; !strings.Contains(t.Text, "option Throttle") {
 		s.Fatalf("the queue shows the trouble %+v", t)
 	}
-	err := s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{Throttle: "true"})
+	err := sojourn.NewClient(s.store).Queues().Set(s.ctx, line, sojourn.QueueSettings{Throttle: "true"})
 	s.refused(err, sojourn.CodeInvalid, "a rule for a process without rules")
 }
 
@@ -236,7 +236,7 @@ func toyRules(text string) (throttle.Throttler, error) {
 func throttleRule(s *scene) {
 	s.open(Options{Rules: toyRules})
 	s.enqueueMany(5)
-	s.refused(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{Throttle: "maybe"}), sojourn.CodeInvalid, "a rule that does not compile")
+	s.refused(sojourn.NewClient(s.store).Queues().Set(s.ctx, line, sojourn.QueueSettings{Throttle: "maybe"}), sojourn.CodeInvalid, "a rule that does not compile")
 	s.setQueue(line, sojourn.QueueSettings{Throttle: "no"})
 	s.claimNone("the rule says no")
 	s.setQueue(line, sojourn.QueueSettings{Throttle: "few"})

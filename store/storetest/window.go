@@ -225,8 +225,8 @@ func windowNever(s *scene) {
 	for day := s.now(); len(mondays.Except) < 5*53; day = day.Add(7 * 24 * time.Hour) {
 		mondays.Except = append(mondays.Except, day.Format(time.DateOnly))
 	}
-	s.refused(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{Windows: sojourn.Windows{mondays}}), sojourn.CodeInvalid, "a queue that never opens")
-	s.refused(s.store.SetQueue(s.ctx, line, sojourn.QueueSettings{Windows: sojourn.Windows{{Start: "08:00", End: "09:00", Zone: "Mars"}}}), sojourn.CodeInvalid, "an unknown zone")
+	s.refused(sojourn.NewClient(s.store).Queues().Set(s.ctx, line, sojourn.QueueSettings{Windows: sojourn.Windows{mondays}}), sojourn.CodeInvalid, "a queue that never opens")
+	s.refused(sojourn.NewClient(s.store).Queues().Set(s.ctx, line, sojourn.QueueSettings{Windows: sojourn.Windows{{Start: "08:00", End: "09:00", Zone: "Mars"}}}), sojourn.CodeInvalid, "an unknown zone")
 	id := s.enqueue()
 	edited, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, sojourn.Edit{Action: sojourn.EditChange,
 		Change: sojourn.Change{Policy: &sojourn.Policy{Windows: []sojourn.Windows{{office}, {evening}}}}})

@@ -349,5 +349,5 @@ func (s *scene) queue(name string) sojourn.QueueStatus {
 
 func (s *scene) setQueue(name string, q sojourn.QueueSettings) {
 	s.Helper()
-	s.must(s.store.SetQueue(s.ctx, name, q), "SetQueue")
+	s.must(sojourn.NewClient(s.store).Queues().Set(s.ctx, name, q), "SetQueue")
 }

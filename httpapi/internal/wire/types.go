@@ -243,6 +243,11 @@ type (
 		For    time.Duration `json:"for"`
 		Reason string        `json:"reason,omitempty"`
 	}
+	// PauseRequest pauses or resumes kinds in a queue; without kinds, the queue.
+	PauseRequest struct {
+		Paused bool     `json:"paused"`
+		Kinds  []string `json:"kinds,omitempty"`
+	}
 	// InboxAnswer is newest first.
 	InboxAnswer struct {
 		Responses []Response `json:"responses"`

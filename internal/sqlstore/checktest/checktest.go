@@ -79,7 +79,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 func buildLimited(t *testing.T, c *sojourn.Client) {
 	t.Helper()
 	ctx := context.Background()
-	if err := c.Store().SetQueue(ctx, "limited", sojourn.QueueSettings{Limit: 2}); err != nil {
+	if err := c.Queues().Set(ctx, "limited", sojourn.QueueSettings{Limit: 2}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

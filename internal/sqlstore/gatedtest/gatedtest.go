@@ -63,7 +63,7 @@ func Day(t testing.TB, c *sojourn.Client) {
 		}
 		_, err := c.EnqueueAll(ctx, jobs...)
 		must(err)
-		must(s.SetQueue(ctx, Queue, settings))
+		must(sojourn.NewClient(s).Queues().Set(ctx, Queue, settings))
 		for round := range 3 {
 			claimed, err := s.Claim(ctx, r)
 			must(err)
@@ -97,7 +97,7 @@ func Day(t testing.TB, c *sojourn.Client) {
 func Crowd(t testing.TB, c *sojourn.Client, groups int) {
 	t.Helper()
 	ctx := context.Background()
-	if err := c.Store().SetQueue(ctx, Queue, sojourn.QueueSettings{GroupLimit: 1}); err != nil {
+	if err := c.Queues().Set(ctx, Queue, sojourn.QueueSettings{GroupLimit: 1}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"giant", "group-%d"} {
@@ -135,7 +135,7 @@ func ClaimOne(t testing.TB, c *sojourn.Client) string {
 func Mislay(t testing.TB, c *sojourn.Client, exec func(sql string)) {
 	t.Helper()
 	ctx, s := context.Background(), driver.Of(c)
-	if err := s.SetQueue(ctx, Queue, sojourn.QueueSettings{Limit: 50, GroupLimit: 20}); err != nil {
+	if err := sojourn.NewClient(s).Queues().Set(ctx, Queue, sojourn.QueueSettings{Limit: 50, GroupLimit: 20}); err != nil {
 		t.Fatal(err)
 	}
 	const jobs = 400

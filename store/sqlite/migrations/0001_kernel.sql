@@ -25,7 +25,8 @@ create table sj_block (
 -- settings and flow (what the gates remember from claim to claim) are JSON; paused, gated, counted, grouped and max_weight say of the settings
 -- what every claim must know and what the doctor looks at. shape changes with whatever decides where jobs stand in line; then all live jobs of the queue are
 -- looked at, in pieces, and reshape is the id up to which that is done (-1: all). max_weight is the weight that may be in flight: the limit,
--- or what was in flight when it was lowered; 0 = any. owner is the access token whose job created the queue, '' for any other way.
+-- or what was in flight when it was lowered; 0 = any. declared and operator are the layers that settings is made of: what a program has
+-- declared, and what operators have set over it. revision counts the changes of settings. owner is the access token whose job created the queue, '' for any other way.
 create table sj_queue (
 	name text not null primary key,
 	seq integer not null,
@@ -38,6 +39,9 @@ create table sj_queue (
 	reshape integer not null default -1,
 	settings text not null default '',
 	flow text not null default '',
+	declared text not null default '',
+	operator text not null default '',
+	revision integer not null default 1,
 	owner text not null default '',
 	constraint queue_flags check ((paused | gated | counted | grouped) in (0, 1)),
 	constraint queue_counters check ((seq | max_weight | shape) >= 0),

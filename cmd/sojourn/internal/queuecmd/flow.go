@@ -153,7 +153,7 @@ func (a *app) printQueue(q sojourn.QueueStatus, now time.Time) error {
 	}
 	row("borrow", "yes", s.Borrow)
 	row("fair", "yes", s.Fair)
-	for _, line := range paceLines(q, now) {
+	for _, line := range append(paceLines(q, now), layerLines(q)...) {
 		row(line[0], line[1], true)
 	}
 	return t.Flush()

@@ -3,7 +3,6 @@ package queuecmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,8 +61,8 @@ func (a *app) lsCommand() *cobra.Command {
 // read at once.
 func queuePage(ctx context.Context, st sojourn.Store, names []string, after string, limit int) (page []sojourn.QueueStatus, more bool, err error) {
 	if len(names) == 0 {
-		p, err := st.ListQueues(ctx, sojourn.QueueFilter{After: after, Limit: limit})
-		return p.Queues, p.Next != "", err
+		p, err := st.ListQueues(ctx, after, limit)
+		return p.Items, p.Next != "", err
 	}
 	all, err := st.Queues(ctx, names...)
 	if err != nil {
@@ -131,12 +130,14 @@ func (a *app) pauseCommand(use, short string, paused bool) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.With(func(c *sojourn.Client) error {
 			for _, name := range args {
-				s, err := Settings(cmd.Context(), c, name)
-				if err != nil {
+				change := c.Queues().Resume
+				if paused {
+					change = c.Queues().Pause
+				}
+				if err := change(cmd.Context(), name); err != nil {
 					return err
 				}
-				s.Paused = paused
-				if err := a.setQueue(cmd.Context(), c, name, s); err != nil {
+				if err := a.showSettings(cmd.Context(), c, name); err != nil {
 					return err
 				}
 			}
@@ -146,9 +147,10 @@ func (a *app) pauseCommand(use, short string, paused bool) *cobra.Command {
 	return cmd
 }
 
-// setQueue stores the settings and shows the result.
-func (a *app) setQueue(ctx context.Context, c *sojourn.Client, name string, s sojourn.QueueSettings) error {
-	if err := c.Store().SetQueue(ctx, name, s); err != nil {
+// showSettings shows the settings of a queue after a change.
+func (a *app) showSettings(ctx context.Context, c *sojourn.Client, name string) error {
+	s, err := Settings(ctx, c, name)
+	if err != nil {
 		return err
 	}
 	if a.AsJSON() {
@@ -162,74 +164,6 @@ func (a *app) setQueue(ctx context.Context, c *sojourn.Client, name string, s so
 		state = "paused"
 	}
 	return a.Printf("queue %s is %s\n", name, state)
-}
-
-// queueFlags are the settings of queue set.
-type queueFlags struct {
-	paused                      bool
-	priority, weight            int32
-	policy                      sojourn.Policy
-	retentionAge, failedAge     time.Duration
-	retentionCount, failedCount int64
-	flow                        flowFlags
-	windows                     []string
-}
-
-const queueSetHelp = `Stores settings of a queue and creates the queue if it does not exist. Settings without a flag stay unchanged.
-Defaults apply to jobs enqueued from now on that set no value. 0 removes a default (not for --priority and
---weight). Retention deletes completed and cancelled jobs above an age or a count, and failed jobs only if you
-set --failed-age or --failed-count; -1ns or -1 means never. The queue "*" stands for all queues; it accepts only
---paused and --pause-kind.`
-
-func (a *app) setCommand() *cobra.Command {
-	var f queueFlags
-	cmd := &cobra.Command{Use: "set QUEUE", Short: "change the settings of a queue", Long: queueSetHelp, Args: cobra.ExactArgs(1)}
-	fl := cmd.Flags()
-	fl.BoolVar(&f.paused, "paused", false, "hand out no jobs; --paused=false hands them out again")
-	fl.Int32Var(&f.priority, "priority", 0, "default priority; the lower number starts first")
-	fl.Int32Var(&f.weight, "weight", 0, "default weight")
-	fl.Int32Var(&f.policy.MaxAttempts, "max-attempts", 0, "default number of errors and timeouts until a job fails; -1 = no limit")
-	fl.Int32Var(&f.policy.MaxCrashes, "max-crashes", 0, "default number of lost leases until a job fails; -1 = no limit")
-	fl.DurationVar(&f.policy.RunTimeout, "run-timeout", 0, "default time limit of one execution of the handler")
-	fl.DurationVar(&f.policy.Timeout, "timeout", 0, "default time limit of one attempt, its waits included")
-	fl.DurationVar(&f.policy.Deadline, "deadline", 0, "default time limit of the job's whole life")
-	fl.DurationVar(&f.policy.KeepKey, "keep-key", 0, "default time to keep a key reserved after the job ends")
-	fl.DurationVar(&f.retentionAge, "retention-age", 0, "keep completed and cancelled jobs this long (default 168h)")
-	fl.Int64Var(&f.retentionCount, "retention-count", 0, "keep this many completed and this many cancelled jobs (default 50000)")
-	fl.DurationVar(&f.failedAge, "failed-age", 0, "keep failed jobs this long (default forever)")
-	fl.Int64Var(&f.failedCount, "failed-count", 0, "keep this many failed jobs (default all)")
-	f.flow.register(fl)
-	fl.StringArrayVar(&f.windows, "window", nil, "start jobs only in this `WINDOW` (see \"window preview\"); may be repeated, at least one must be open; replaces all windows, none = always")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		given := cmd.Flags().Changed
-		var windows sojourn.Windows
-		if len(f.windows) != 1 || f.windows[0] != "none" {
-			var err error
-			if windows, err = parse.Windows(f.windows); err != nil {
-				return err
-			}
-		}
-		return a.Creating(func(c *sojourn.Client) error {
-			var s sojourn.QueueSettings
-			queues, err := c.Store().Queues(cmd.Context(), args[0])
-			if err != nil && !errors.Is(err, sojourn.ErrNotFound) { // it is made
-				return err
-			}
-			if len(queues) > 0 {
-				s = queues[0].Settings
-			}
-			f.apply(given, &s)
-			if err := f.flow.apply(given, &s); err != nil {
-				return err
-			}
-			parse.Set(given("window"), &s.Windows, windows)
-			if err := s.Validate(); err != nil {
-				return err
-			}
-			return a.setQueue(cmd.Context(), c, args[0], s)
-		})
-	}
-	return cmd
 }
 
 // apply copies the given flags into s.

@@ -476,7 +476,7 @@ func (r *run) sweep(limit int) {
 func (r *run) setQueue(queue string, s sojourn.QueueSettings) {
 	attempt(r, fmt.Sprintf("SetQueue %s paused %v retention %+v", queue, s.Paused, s.Retention), none,
 		func() string { r.m.queues[queue] = s; return "" },
-		func() (string, error) { return "", r.store.SetQueue(r.ctx, queue, s) }, nil,
+		func() (string, error) { return "", sojourn.NewClient(r.store).Queues().Set(r.ctx, queue, s) }, nil,
 		func(string, string) string { return "" })
 }
 
