@@ -14,7 +14,7 @@ import (
 type Filter struct {
 	IDs           []ID
 	Kind          string
-	Key           string // with Kind: the live job of the key, else the newest final one
+	Key           string // of each kind the live job with the key, else the newest final one
 	Queue         string
 	States        []State
 	Group         string
@@ -32,9 +32,6 @@ type Filter struct {
 
 // Validate checks the ranges.
 func (f Filter) Validate() error {
-	if f.Key != "" && f.Kind == "" {
-		return Invalid("kind", "a key is unique per kind: name the kind too")
-	}
 	if f.Next && (f.Queue == "" || f.Newest || f.After != "" || len(f.States) > 0) {
 		return Invalid("next", "takes the queue, and neither states nor another order: it is the ready jobs in the order of claims")
 	}

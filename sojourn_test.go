@@ -327,7 +327,7 @@ func TestGetAndWait(t *testing.T) {
 	if _, err := c.Get(t.Context(), 7); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Get: %v", err)
 	}
-	if _, err := c.GetByKey(t.Context(), "k", "order-42"); !errors.Is(err, ErrNotFound) {
+	if _, err := c.GetByKey(t.Context(), "order-42", "k"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("GetByKey: %v", err)
 	}
 	if _, err := c.Wait(t.Context(), 7); !errors.Is(err, ErrNotFound) {
@@ -352,7 +352,7 @@ func TestGetAndWait(t *testing.T) {
 	if j, err := c.Wait(t.Context(), 7); err != nil || j.State != Completed {
 		t.Errorf("Wait: %+v, %v", j, err)
 	}
-	if j, err := c.GetByKey(t.Context(), "k", "order-42"); err != nil || j.Kind != "k" || j.Key != "order-42" {
+	if j, err := c.GetByKey(t.Context(), "order-42", "k"); err != nil || j.Kind != "k" || j.Key != "order-42" {
 		t.Errorf("GetByKey: %+v, %v", j, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -411,7 +411,6 @@ func TestFilterValidate(t *testing.T) {
 		f     Filter
 		field string
 	}{
-		{Filter{Key: "order-42"}, "kind"},
 		{Filter{Limit: -1}, "limit"},
 		{Filter{Limit: MaxFind + 1}, "limit"},
 		{Filter{Wait: -time.Second}, "wait"},

@@ -80,15 +80,15 @@ func findJobs(c *call, in *findJobsIn) (wire.JobsAnswer, error) {
 }
 
 // find lists jobs. A token that may not see all of them names the queue and the kind that it looks
-// at, or jobs by their ids, of which it then gets those that it may see: the others look as if they
-// did not exist.
+// at, or jobs by their ids or their key, of which it then gets those that it may see: the others
+// look as if they did not exist.
 func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
 	verb := access.VerbRead
 	if f.Full {
 		verb = access.VerbReadArgs
 	}
 	needs := func(h *holder) error {
-		if f.IDs != nil {
+		if f.IDs != nil || f.Key != "" && f.Kind == "" {
 			return h.has(verb)
 		}
 		return h.may(verb, f.Queue, f.Kind)

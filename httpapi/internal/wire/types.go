@@ -14,7 +14,7 @@ import (
 type Filter struct {
 	IDs           []sojourn.ID    `json:"ids,omitzero" query:"id" doc:"an empty list matches nothing; leave it out for no condition"`
 	Kind          string          `json:"kind,omitempty" query:"kind"`
-	Key           string          `json:"key,omitempty" query:"key" doc:"with kind: the live job of the key, else the newest final one"`
+	Key           string          `json:"key,omitempty" query:"key" doc:"of each kind the live job with the key, else the newest final one"`
 	Queue         string          `json:"queue,omitempty" query:"queue"`
 	States        []sojourn.State `json:"states,omitzero" query:"state" doc:"an empty list matches nothing"`
 	Group         string          `json:"group,omitempty" query:"group"`
