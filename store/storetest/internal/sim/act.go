@@ -307,11 +307,18 @@ func claimedDiffer(got, want []driver.Claimed) string {
 
 func (r *run) extend(leases []sojourn.Lease) {
 	attempt(r, fmt.Sprint("Extend ", leases), r.fault(lost, down, twice),
-		func() []driver.Lost { return r.m.extend(leases) },
-		func() ([]driver.Lost, error) { return r.store.Extend(r.ctx, leases) }, nil,
-		func(got, want []driver.Lost) string {
+		func() []string { return r.m.extend(leases) },
+		func() ([]string, error) {
+			answers, err := r.store.Extend(r.ctx, leases)
+			var out []string
+			for _, e := range answers {
+				out = append(out, endOf(e.Until.UnixMicro(), e.Reason))
+			}
+			return out, err
+		}, nil,
+		func(got, want []string) string {
 			if !slices.Equal(got, want) {
-				return fmt.Sprintf("lost %v, want %v", got, want)
+				return fmt.Sprintf("answered %v, want %v", got, want)
 			}
 			return ""
 		})
@@ -334,7 +341,7 @@ func (r *run) save(s driver.Saved) {
 			if err != nil || len(errs) != 1 {
 				return "", err
 			}
-			return sojourn.ErrorCode(errs[0]), nil
+			return sojourn.ErrorCode(errs[0].Err), nil
 		}, nil,
 		func(got, want string) string {
 			if got != want {

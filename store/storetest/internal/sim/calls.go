@@ -291,17 +291,25 @@ func (m *model) take(r driver.ClaimRequest, jobs []*job) {
 	}
 }
 
-// extend predicts the answer of Extend.
-func (m *model) extend(leases []sojourn.Lease) []driver.Lost {
-	var lost []driver.Lost
+// endOf is the answer for one lease as text: its end, or why it is lost.
+func endOf(until int64, lost string) string {
+	if lost != "" {
+		return lost
+	}
+	return time.UnixMicro(until).UTC().Format("15:04:05.000000")
+}
+
+// extend predicts the answers of Extend.
+func (m *model) extend(leases []sojourn.Lease) (answers []string) {
 	for _, l := range leases {
 		if j := m.stands(l); j == nil {
-			lost = append(lost, driver.Lost{Lease: l, Reason: m.whyLost(l)})
+			answers = append(answers, endOf(0, m.whyLost(l)))
 		} else {
 			m.prolong(j)
+			answers = append(answers, endOf(j.leaseUntil, ""))
 		}
 	}
-	return lost
+	return answers
 }
 
 func (m *model) prolong(j *job) {
