@@ -93,9 +93,9 @@ type EditAction string
 const (
 	EditCancel  EditAction = "cancel"  // any live job becomes cancelled, a running one at once
 	EditFail    EditAction = "fail"    // any live job becomes failed
-	EditRedrive EditAction = "redrive" // failed and cancelled jobs run again: same id, next generation
+	EditRedrive EditAction = "redrive" // failed and cancelled jobs run again, with the values of Change: same id, next generation
 	EditPurge   EditAction = "purge"   // final jobs are deleted; their ids are never used again
-	EditChange  EditAction = "change"  // blocked, scheduled, plain ready and errored jobs get new values
+	EditChange  EditAction = "change"  // blocked, scheduled, plain ready and errored jobs get new values; awaiting ones a new priority
 )
 
 // Edit is a change to jobs.
@@ -110,7 +110,7 @@ type Edit struct {
 	Change     Change
 }
 
-// Change holds the new values of EditChange; nil changes nothing.
+// Change holds the new values of EditChange and EditRedrive; nil changes nothing.
 type Change struct {
 	RunAt    *time.Time     `json:"run_at,omitempty"`
 	Delay    *time.Duration `json:"delay,omitempty"` // RunAt counted by the store's clock
@@ -125,7 +125,7 @@ type Change struct {
 	AddTags    *[]string `json:"add_tags,omitempty"`
 	Args       *[]byte   `json:"args,omitempty"` // only while never claimed in this generation
 	// Checkpoint replaces the checkpoint from which the next attempt starts; DropCheckpoint removes
-	// it. EditRedrive accepts them too, and no other new value.
+	// it.
 	Checkpoint     *[]byte `json:"checkpoint,omitempty"`
 	DropCheckpoint bool    `json:"drop_checkpoint,omitempty"`
 	Policy         *Policy `json:"policy,omitempty"` // its fields that are not zero, see Policy; a new deadline counts from the edit
@@ -136,6 +136,12 @@ func (c Change) OnlyTags() bool {
 	t := c
 	t.Tags, t.RemoveTags, t.AddTags = nil, nil, nil
 	return c != t && t == Change{}
+}
+
+// WhileAwaiting reports whether an awaiting job can be changed so: nothing but tags and priority.
+func (c Change) WhileAwaiting() bool {
+	c.Priority = nil
+	return c.OnlyTags() || c == Change{}
 }
 
 // NewTags returns the tags of a job that has these, after the change, in their order and without
@@ -179,10 +185,10 @@ func (e Edit) Validate(maxBytes int) error {
 	if c.Checkpoint != nil && len(*c.Checkpoint) > maxBytes {
 		return TooLarge("checkpoint", len(*c.Checkpoint), maxBytes)
 	}
-	if e.Action == EditRedrive {
-		return nil
-	}
 	if c == (Change{}) {
+		if e.Action == EditRedrive {
+			return nil
+		}
 		return Invalid("change", "nothing to change")
 	}
 	probe := NewJob("probe", nil)

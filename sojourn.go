@@ -237,8 +237,12 @@ func ownNotDuplicate(es []Enqueued, fresh, jobs []*Job) {
 	}
 }
 
-// Reserve leases ids in advance, so that the next n enqueues need not lease a block.
-func (c *Client) Reserve(ctx context.Context, n int) error {
+// Reserve leases n ids (1 to 10,000) for jobs that get them by WithID, for example because the
+// args of one job name another. They are valid for IDLife. Enqueue does not draw them for others.
+func (c *Client) Reserve(ctx context.Context, n int) ([]ID, error) {
+	if n < 1 || n > idBlockNext {
+		return nil, Invalid("n", "%d is out of range: 1 to %d ids a call", n, idBlockNext)
+	}
 	return c.ids.reserve(c.leasing(ctx), c.store, n)
 }
 
