@@ -80,12 +80,6 @@ func (f Filter) Empty() bool {
 	return f.IDs != nil && len(f.IDs) == 0 || f.States != nil && len(f.States) == 0
 }
 
-// all reports whether f has no condition. Paging is none.
-func (f Filter) all() bool {
-	return f.IDs == nil && f.States == nil && f.Kind == "" && f.Key == "" && f.Queue == "" && f.Group == "" && f.Tag == "" && f.Reason == "" &&
-		f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero()
-}
-
 // EditAction is an action of Edit.
 type EditAction string
 
@@ -129,19 +123,6 @@ type Change struct {
 	Checkpoint     *[]byte `json:"checkpoint,omitempty"`
 	DropCheckpoint bool    `json:"drop_checkpoint,omitempty"`
 	Policy         *Policy `json:"policy,omitempty"` // its fields that are not zero, see Policy; a new deadline counts from the edit
-}
-
-// OnlyTags reports whether nothing but tags is changed.
-func (c Change) OnlyTags() bool {
-	t := c
-	t.Tags, t.RemoveTags, t.AddTags = nil, nil, nil
-	return c != t && t == Change{}
-}
-
-// WhileAwaiting reports whether an awaiting job can be changed so: nothing but tags and priority.
-func (c Change) WhileAwaiting() bool {
-	c.Priority = nil
-	return c.OnlyTags() || c == Change{}
 }
 
 // NewTags returns the tags of a job that has these, after the change, in their order and without
@@ -227,17 +208,6 @@ func (c Change) Apply(p Policy) Policy {
 		return p
 	}
 	return c.Policy.or(p).withDefaults()
-}
-
-// Chooses checks that f says which jobs are edited: it has a condition, or e says All.
-func (e Edit) Chooses(f Filter) error {
-	switch {
-	case e.All && !f.all():
-		return Invalid("all", "edits every job: leave the conditions of the filter out, or leave all out")
-	case !e.All && f.all():
-		return Invalid("filter", "has no condition and would edit every job: name the jobs, for example by ids, queue or states, or set all")
-	}
-	return nil
 }
 
 // Edited is the answer to Edit. An id of the filter that no job has is an item with ErrNotFound.

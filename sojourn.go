@@ -283,7 +283,7 @@ func (c *Client) GetByKey(ctx context.Context, key string, kinds ...string) (*Jo
 	return c.Get(ctx, id)
 }
 
-// holder chooses one of the jobs with a key, at most one of each kind: the live one, else the newest.
+// holder chooses one of the jobs with a key, one of each kind: the live one, else the newest.
 func holder(key string, jobs []Job) (ID, error) {
 	if len(jobs) == 0 {
 		return 0, NotFound("no job has the key %.64q", key)

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/internal/jsonform"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 type enqueueOneIn struct{ Body wire.NewJob }
@@ -266,7 +267,7 @@ func (c *call) mayEdit(verb access.Verb, f *sojourn.Filter, e sojourn.Edit) (hid
 	if f.IDs == nil {
 		return nil, c.who.may(verb, f.Queue, f.Kind)
 	}
-	if err := cmp.Or(f.Validate(), e.Chooses(*f)); err != nil {
+	if err := cmp.Or(f.Validate(), rules.Chooses(*f, e)); err != nil {
 		return nil, err
 	}
 	jobs, err := c.store.Find(c.ctx, sojourn.Filter{IDs: f.IDs, Limit: sojourn.MaxFind})

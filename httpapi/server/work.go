@@ -109,8 +109,7 @@ func save(c *call, in *saveIn) (wire.SaveAnswer, error) {
 			return wire.SaveAnswer{}, err
 		}
 	}
-	items := wire.Each(in.Body.Items, func(s wire.Saved) driver.Saved { return driver.Saved(s) })
-	answers, err := c.store.Save(c.ctx, items)
+	answers, err := c.store.Save(c.ctx, wire.Each(in.Body.Items, func(s wire.Saved) driver.Saved { return driver.Saved(s) }))
 	return wire.SaveAnswerOf(answers), err
 }
 

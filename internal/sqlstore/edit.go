@@ -110,7 +110,7 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 	if err := e.Validate(s.cfg.MaxBytes); err != nil {
 		return sojourn.Edited{}, err
 	}
-	if err := e.Chooses(f); err != nil {
+	if err := rules.Chooses(f, e); err != nil {
 		return sojourn.Edited{}, err
 	}
 	f.Full, f.Wait = false, 0
@@ -261,18 +261,6 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	return l.State, true, t.seeQueue(l.queue)
 }
 
-// setCheckpoint replaces or drops the checkpoint of a job that is not running. The caller saves the
-// row.
-func (t *tx) setCheckpoint(l *live, c sojourn.Change) error {
-	switch {
-	case c.Checkpoint != nil:
-		return t.saveData(l, append([]byte{}, *c.Checkpoint...), nil)
-	case c.DropCheckpoint && l.hasData:
-		return t.saveData(l, []byte{}, nil)
-	}
-	return nil
-}
-
 // purge deletes a final job.
 func (t *tx) purge(j *sojourn.Job) (sojourn.State, bool, error) {
 	if !j.State.Final() {
@@ -296,14 +284,14 @@ const (
 func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	c := e.Change
 	atRest := !j.State.Final() && j.State != sojourn.Running && j.State != sojourn.Awaiting && !j.Resumed
-	if c.OnlyTags() && !atRest {
+	if rules.OnlyTags(c) && !atRest {
 		text, changed, err := t.newTags(j, c)
 		if err == nil && changed {
 			_, err = t.exec(qAlterTags, text, int64(j.ID))
 		}
 		return j.State, changed, err
 	}
-	if !atRest && !(j.State == sojourn.Awaiting && c.WhileAwaiting()) {
+	if !atRest && !(j.State == sojourn.Awaiting && rules.WhileAwaiting(c)) {
 		return j.State, false, sojourn.Conflict("job %d is %s; only blocked, scheduled, ready and errored jobs are changed, and the priority of awaiting ones", j.ID, stateText(j))
 	}
 	was, err := t.loadFound(j)
@@ -341,7 +329,7 @@ func (t *tx) newValues(j *sojourn.Job, l *live, c sojourn.Change) (changed bool,
 			return false, err
 		}
 	}
-	changed = !c.OnlyTags()
+	changed = !rules.OnlyTags(c)
 	if c.Tags != nil || c.AddTags != nil || c.RemoveTags != nil {
 		_, other, err := t.newTags(j, c)
 		if err != nil {
@@ -442,7 +430,13 @@ func (t *tx) alterJob(j *sojourn.Job, l *live, c sojourn.Change) error {
 			return err
 		}
 	}
-	return t.setCheckpoint(l, c)
+	switch {
+	case c.Checkpoint != nil:
+		return t.saveData(l, append([]byte{}, *c.Checkpoint...), nil)
+	case c.DropCheckpoint && l.hasData:
+		return t.saveData(l, []byte{}, nil)
+	}
+	return nil
 }
 
 func tagText(tags []string) (string, error) {

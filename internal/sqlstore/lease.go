@@ -54,30 +54,20 @@ func (t *tx) extend(lease sojourn.Lease) (driver.Extended, error) {
 	return driver.Extended{Until: at(l.leaseUntil)}, err
 }
 
-// lost is the answer for a lease that is not valid.
-func (t *tx) lost(l sojourn.Lease, err error) (driver.Extended, error) {
-	if err != nil {
-		return driver.Extended{}, err
-	}
-	reason, err := t.whyLost(l)
-	return driver.Extended{Reason: reason, Err: driver.LeaseLost(l, reason)}, err
-}
-
 const qTakenAway = `select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')
 	union all select outcome from sj_final where id = $1 and step_epoch = $2 and outcome in ('cancelled', 'failed')`
 
-// whyLost returns why a lease is no longer valid. A lease that the worker never had has ended, like
-// one of a job that does not exist.
-func (t *tx) whyLost(l sojourn.Lease) (string, error) {
-	had := false
-	err := t.query(qFinishedBefore, func(sqldb.Row) error {
-		had = true
-		return nil
-	}, int64(l.ID), l.Epoch, l.Worker)
-	if err != nil || !had {
-		return driver.LostEnded, err
+// lost is the answer for a lease that is not valid, unless reading it has failed with err. A lease
+// that the worker never had has ended, like one of a job that does not exist.
+func (t *tx) lost(l sojourn.Lease, err error) (driver.Extended, error) {
+	had, reason := false, driver.LostEnded
+	if err == nil {
+		err = t.query(qFinishedBefore, func(sqldb.Row) error { had = true; return nil }, int64(l.ID), l.Epoch, l.Worker)
 	}
-	return t.whyEnded(l)
+	if err == nil && had {
+		reason, err = t.whyEnded(l)
+	}
+	return driver.Extended{Reason: reason, Err: driver.LeaseLost(l, reason)}, err
 }
 
 // whyEnded returns why a lease that the worker had has ended.

@@ -305,30 +305,6 @@ func claimedDiffer(got, want []driver.Claimed) string {
 	return "gave\n  " + strings.Join(g, "\n  ") + "\nwant\n  " + strings.Join(w, "\n  ")
 }
 
-func (r *run) extend(leases []sojourn.Lease) {
-	attempt(r, fmt.Sprint("Extend ", leases), r.fault(lost, down, twice),
-		func() []string { return r.m.extend(leases) },
-		func() ([]string, error) {
-			answers, err := r.store.Extend(r.ctx, leases)
-			var out []string
-			for _, e := range answers {
-				out = append(out, endOf(e.Until.UnixMicro(), e.Reason))
-			}
-			return out, err
-		}, nil,
-		func(got, want []string) string {
-			if !slices.Equal(got, want) {
-				return fmt.Sprintf("answered %v, want %v", got, want)
-			}
-			return ""
-		})
-	for _, l := range leases {
-		if j := r.m.stands(l); j != nil {
-			r.ledger.prolonged(l, j.leaseUntil)
-		}
-	}
-}
-
 func (r *run) save(s driver.Saved) {
 	what := fmt.Sprintf("Save %v checkpoint %q", s.Lease, s.Checkpoint)
 	if s.Key != "" {

@@ -291,57 +291,6 @@ func (m *model) take(r driver.ClaimRequest, jobs []*job) {
 	}
 }
 
-// endOf is the answer for one lease as text: its end, or why it is lost.
-func endOf(until int64, lost string) string {
-	if lost != "" {
-		return lost
-	}
-	return time.UnixMicro(until).UTC().Format("15:04:05.000000")
-}
-
-// extend predicts the answers of Extend.
-func (m *model) extend(leases []sojourn.Lease) (answers []string) {
-	for _, l := range leases {
-		if j := m.stands(l); j == nil {
-			answers = append(answers, endOf(0, m.whyLost(l)))
-		} else {
-			m.prolong(j)
-			answers = append(answers, endOf(j.leaseUntil, ""))
-		}
-	}
-	return answers
-}
-
-func (m *model) prolong(j *job) {
-	if !j.Policy.Strict() {
-		j.leaseUntil = max(j.leaseUntil, m.now+j.lease)
-		j.updated = m.now
-		m.touched[j.ID] = true
-	}
-}
-
-func (m *model) whyLost(l sojourn.Lease) string {
-	j := m.jobs[l.ID]
-	if j == nil || !j.had(l) {
-		return driver.LostEnded
-	}
-	if j.State.Live() && j.epoch > l.Epoch {
-		return driver.LostTaken
-	}
-	for _, e := range j.history {
-		if e.epoch == l.Epoch && (e.outcome == "cancelled" || e.outcome == "failed") {
-			return driver.LostCancelled
-		}
-	}
-	return driver.LostEnded
-}
-
-// had reports whether the worker of an invalid lease had it: only then it gets an answer about the
-// job.
-func (j *job) had(l sojourn.Lease) bool {
-	return slices.ContainsFunc(j.history, func(e entry) bool { return e.epoch == l.Epoch && e.worker == l.Worker })
-}
-
 // save is the code that Save must answer for one item, "" for none.
 func (m *model) save(s driver.Saved) string {
 	j := m.stands(s.Lease)
