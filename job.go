@@ -67,13 +67,20 @@ func (b *idBlock) nextSize() int {
 	return idBlockNext
 }
 
-func (b *idBlock) reserve(ctx context.Context, s Store, n int) error {
+// reserve takes n ids from the front of a new block, so that they are valid for all of IDLife. What
+// is left of it is for the next enqueues.
+func (b *idBlock) reserve(ctx context.Context, s Store, n int) ([]ID, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if int(b.limit-b.at) >= n {
-		return nil
+	if err := b.lease(ctx, s, min(n+idBlockSize, idBlockNext)); err != nil {
+		return nil, err
 	}
-	return b.lease(ctx, s, max(n, idBlockSize))
+	ids := make([]ID, n)
+	for i := range ids {
+		ids[i] = b.at
+		b.at++
+	}
+	return ids, nil
 }
 
 func (b *idBlock) lease(ctx context.Context, s Store, n int) error {

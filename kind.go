@@ -170,6 +170,9 @@ type Option func(*Job)
 // Key sets the application's own name of the job, by which responses find it.
 func Key(key string) Option { return func(j *Job) { j.Key = key } }
 
+// WithID sets an id from [Client.Reserve]. Without it, Enqueue draws one.
+func WithID(id ID) Option { return func(j *Job) { j.ID = id } }
+
 // Queue sets the queue.
 func Queue(name string) Option { return func(j *Job) { j.Queue, j.set = name, j.set|setQueue } }
 

@@ -14,7 +14,7 @@ import (
 type Filter struct {
 	IDs           []ID
 	Kind          string
-	Key           string // with Kind: the live job of the key, else the newest final one
+	Key           string // of each kind the live job with the key, else the newest final one
 	Queue         string
 	States        []State
 	Group         string
@@ -32,9 +32,6 @@ type Filter struct {
 
 // Validate checks the ranges.
 func (f Filter) Validate() error {
-	if f.Key != "" && f.Kind == "" {
-		return Invalid("kind", "a key is unique per kind: name the kind too")
-	}
 	if f.Next && (f.Queue == "" || f.Newest || f.After != "" || len(f.States) > 0) {
 		return Invalid("next", "takes the queue, and neither states nor another order: it is the ready jobs in the order of claims")
 	}
@@ -83,12 +80,6 @@ func (f Filter) Empty() bool {
 	return f.IDs != nil && len(f.IDs) == 0 || f.States != nil && len(f.States) == 0
 }
 
-// all reports whether f has no condition. Paging is none.
-func (f Filter) all() bool {
-	return f.IDs == nil && f.States == nil && f.Kind == "" && f.Key == "" && f.Queue == "" && f.Group == "" && f.Tag == "" && f.Reason == "" &&
-		f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero()
-}
-
 // EditAction is an action of Edit.
 type EditAction string
 
@@ -96,9 +87,9 @@ type EditAction string
 const (
 	EditCancel  EditAction = "cancel"  // any live job becomes cancelled, a running one at once
 	EditFail    EditAction = "fail"    // any live job becomes failed
-	EditRedrive EditAction = "redrive" // failed and cancelled jobs run again: same id, next generation
+	EditRedrive EditAction = "redrive" // failed and cancelled jobs run again, with the values of Change: same id, next generation
 	EditPurge   EditAction = "purge"   // final jobs are deleted; their ids are never used again
-	EditChange  EditAction = "change"  // blocked, scheduled, plain ready and errored jobs get new values
+	EditChange  EditAction = "change"  // blocked, scheduled, plain ready and errored jobs get new values; awaiting ones a new priority
 )
 
 // Edit is a change to jobs.
@@ -113,7 +104,7 @@ type Edit struct {
 	Change     Change
 }
 
-// Change holds the new values of EditChange; nil changes nothing.
+// Change holds the new values of EditChange and EditRedrive; nil changes nothing.
 type Change struct {
 	RunAt    *time.Time     `json:"run_at,omitempty"`
 	Delay    *time.Duration `json:"delay,omitempty"` // RunAt counted by the store's clock
@@ -128,17 +119,10 @@ type Change struct {
 	AddTags    *[]string `json:"add_tags,omitempty"`
 	Args       *[]byte   `json:"args,omitempty"` // only while never claimed in this generation
 	// Checkpoint replaces the checkpoint from which the next attempt starts; DropCheckpoint removes
-	// it. EditRedrive accepts them too, and no other new value.
+	// it.
 	Checkpoint     *[]byte `json:"checkpoint,omitempty"`
 	DropCheckpoint bool    `json:"drop_checkpoint,omitempty"`
 	Policy         *Policy `json:"policy,omitempty"` // its fields that are not zero, see Policy; a new deadline counts from the edit
-}
-
-// OnlyTags reports whether nothing but tags is changed.
-func (c Change) OnlyTags() bool {
-	t := c
-	t.Tags, t.RemoveTags, t.AddTags = nil, nil, nil
-	return c != t && t == Change{}
 }
 
 // NewTags returns the tags of a job that has these, after the change, in their order and without
@@ -182,10 +166,10 @@ func (e Edit) Validate(maxBytes int) error {
 	if c.Checkpoint != nil && len(*c.Checkpoint) > maxBytes {
 		return TooLarge("checkpoint", len(*c.Checkpoint), maxBytes)
 	}
-	if e.Action == EditRedrive {
-		return nil
-	}
 	if c == (Change{}) {
+		if e.Action == EditRedrive {
+			return nil
+		}
 		return Invalid("change", "nothing to change")
 	}
 	probe := NewJob("probe", nil)
@@ -224,17 +208,6 @@ func (c Change) Apply(p Policy) Policy {
 		return p
 	}
 	return c.Policy.or(p).withDefaults()
-}
-
-// Chooses checks that f says which jobs are edited: it has a condition, or e says All.
-func (e Edit) Chooses(f Filter) error {
-	switch {
-	case e.All && !f.all():
-		return Invalid("all", "edits every job: leave the conditions of the filter out, or leave all out")
-	case !e.All && f.all():
-		return Invalid("filter", "has no condition and would edit every job: name the jobs, for example by ids, queue or states, or set all")
-	}
-	return nil
 }
 
 // Edited is the answer to Edit. An id of the filter that no job has is an item with ErrNotFound.

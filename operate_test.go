@@ -39,16 +39,7 @@ func TestEditValidate(t *testing.T) {
 	}
 }
 
-func TestChangeOnlyTagsAndApply(t *testing.T) {
-	tags, priority := []string{"a"}, int32(1)
-	for _, c := range []struct {
-		c    Change
-		only bool
-	}{{Change{}, false}, {Change{Tags: &tags}, true}, {Change{Tags: &tags, Priority: &priority}, false}, {Change{Priority: &priority}, false}} {
-		if c.c.OnlyTags() != c.only {
-			t.Errorf("%+v: %v", c.c, c.c.OnlyTags())
-		}
-	}
+func TestChangeApply(t *testing.T) {
 	p := Policy{MaxAttempts: 2, Timeout: time.Hour}
 	if got := (Change{}).Apply(p); !reflect.DeepEqual(got, p) {
 		t.Errorf("no change gives %+v", got)

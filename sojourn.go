@@ -32,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -236,8 +237,12 @@ func ownNotDuplicate(es []Enqueued, fresh, jobs []*Job) {
 	}
 }
 
-// Reserve leases ids in advance, so that the next n enqueues need not lease a block.
-func (c *Client) Reserve(ctx context.Context, n int) error {
+// Reserve leases n ids (1 to 10,000) for jobs that get them by WithID, for example because the
+// args of one job name another. They are valid for IDLife. Enqueue does not draw them for others.
+func (c *Client) Reserve(ctx context.Context, n int) ([]ID, error) {
+	if n < 1 || n > idBlockNext {
+		return nil, Invalid("n", "%d is out of range: 1 to %d ids a call", n, idBlockNext)
+	}
 	return c.ids.reserve(c.leasing(ctx), c.store, n)
 }
 
@@ -254,9 +259,51 @@ func (c *Client) Get(ctx context.Context, id ID) (*Job, error) {
 	return c.one(ctx, Filter{IDs: []ID{id}, Full: true}, "no job has the id %d", id)
 }
 
-// GetByKey returns the live job of (kind, key), else the newest final one, or ErrNotFound.
-func (c *Client) GetByKey(ctx context.Context, kind, key string) (*Job, error) {
-	return c.one(ctx, Filter{Kind: kind, Key: key, Full: true}, "no job of kind %.64q has the key %.64q", kind, key)
+// GetByKey returns the live job with the key, else the newest final one, or ErrNotFound. Only jobs
+// of the kinds are considered; without kinds, those of all. ErrConflict if live jobs of several
+// kinds have the key: name one kind.
+func (c *Client) GetByKey(ctx context.Context, key string, kinds ...string) (*Job, error) {
+	if key == "" {
+		return nil, Invalid("key", "is empty; a job without a key is found by its id")
+	}
+	if len(kinds) == 1 {
+		return c.one(ctx, Filter{Kind: kinds[0], Key: key, Full: true}, "no job of kind %.64q has the key %.64q", kinds[0], key)
+	}
+	jobs, err := c.store.Find(ctx, Filter{Key: key, Limit: MaxFind})
+	if err != nil {
+		return nil, err
+	}
+	if len(kinds) > 0 {
+		jobs = slices.DeleteFunc(jobs, func(j Job) bool { return !slices.Contains(kinds, j.Kind) })
+	}
+	id, err := holder(key, jobs)
+	if err != nil {
+		return nil, err
+	}
+	return c.Get(ctx, id)
+}
+
+// holder chooses one of the jobs with a key, one of each kind: the live one, else the newest.
+func holder(key string, jobs []Job) (ID, error) {
+	if len(jobs) == 0 {
+		return 0, NotFound("no job has the key %.64q", key)
+	}
+	var live []string
+	newest := jobs[0]
+	for _, j := range jobs {
+		if j.State.Live() {
+			live = append(live, fmt.Sprintf("%d (%.64s)", j.ID, j.Kind))
+		}
+		switch {
+		case newest.State.Live():
+		case j.State.Live(), !j.FinishedAt.Before(newest.FinishedAt):
+			newest = j
+		}
+	}
+	if len(live) > 1 {
+		return 0, Conflict("live jobs of several kinds have the key %.64q: %.400s; name the kind", key, strings.Join(live, ", "))
+	}
+	return newest.ID, nil
 }
 
 func (c *Client) one(ctx context.Context, f Filter, missing string, a ...any) (*Job, error) {

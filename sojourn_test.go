@@ -70,25 +70,24 @@ func TestIDsAreDrawnInBlocks(t *testing.T) {
 		}
 	}
 	c.ids.drop()
-	if err := c.Reserve(t.Context(), 400); err != nil || !reflect.DeepEqual(s.blocks, []int{1000, 10_000, 1000}) {
-		t.Errorf("reserving 400: %v, blocks %v", err, s.blocks)
+	first, err := c.Reserve(t.Context(), 400)
+	if err != nil || len(first) != 400 || !reflect.DeepEqual(s.blocks, []int{1000, 10_000, 1400}) {
+		t.Errorf("reserving 400: %v, %d ids, blocks %v", err, len(first), s.blocks)
 	}
-	if err := c.Reserve(t.Context(), 900); err != nil || len(s.blocks) != 3 {
-		t.Errorf("1,000 ids are left, reserving 900: %v, blocks %v", err, s.blocks)
+	if _, err := c.EnqueueAll(t.Context(), plainJobs(1000)...); err != nil || len(s.blocks) != 3 {
+		t.Errorf("%v, blocks %v: the rest of the block was not used", err, s.blocks)
 	}
-	if err := c.Reserve(t.Context(), 5000); err != nil || len(s.blocks) != 4 || s.blocks[3] != 5000 {
-		t.Errorf("reserving 5,000: %v, blocks %v", err, s.blocks)
+	j := NewJob("k", nil, WithID(first[0]))
+	if e, err := c.Enqueue(t.Context(), j); err != nil || e.ID != first[0] || e.Duplicate {
+		t.Errorf("with a reserved id: %+v, %v", e, err)
 	}
-	for range 5 {
-		if _, err := c.EnqueueAll(t.Context(), plainJobs(1000)...); err != nil {
-			t.Fatal(err)
+	for _, n := range []int{-1, 0, 10_001} {
+		if _, err := c.Reserve(t.Context(), n); ErrorCode(err) != CodeInvalid {
+			t.Errorf("reserving %d: %v", n, err)
 		}
 	}
-	if len(s.blocks) != 4 {
-		t.Errorf("blocks %v: what was reserved was not used", s.blocks)
-	}
 	s.idsErr = errors.New("no store")
-	j := NewJob("k", nil)
+	j = NewJob("k", nil)
 	if _, err := c.Enqueue(t.Context(), j); !errors.Is(err, s.idsErr) || j.ID != 0 {
 		t.Errorf("%v, id %d", err, j.ID)
 	}
@@ -327,7 +326,7 @@ func TestGetAndWait(t *testing.T) {
 	if _, err := c.Get(t.Context(), 7); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Get: %v", err)
 	}
-	if _, err := c.GetByKey(t.Context(), "k", "order-42"); !errors.Is(err, ErrNotFound) {
+	if _, err := c.GetByKey(t.Context(), "order-42", "k"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("GetByKey: %v", err)
 	}
 	if _, err := c.Wait(t.Context(), 7); !errors.Is(err, ErrNotFound) {
@@ -352,7 +351,7 @@ func TestGetAndWait(t *testing.T) {
 	if j, err := c.Wait(t.Context(), 7); err != nil || j.State != Completed {
 		t.Errorf("Wait: %+v, %v", j, err)
 	}
-	if j, err := c.GetByKey(t.Context(), "k", "order-42"); err != nil || j.Kind != "k" || j.Key != "order-42" {
+	if j, err := c.GetByKey(t.Context(), "order-42", "k"); err != nil || j.Kind != "k" || j.Key != "order-42" {
 		t.Errorf("GetByKey: %+v, %v", j, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -411,7 +410,6 @@ func TestFilterValidate(t *testing.T) {
 		f     Filter
 		field string
 	}{
-		{Filter{Key: "order-42"}, "kind"},
 		{Filter{Limit: -1}, "limit"},
 		{Filter{Limit: MaxFind + 1}, "limit"},
 		{Filter{Wait: -time.Second}, "wait"},

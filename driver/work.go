@@ -2,25 +2,28 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
 )
 
 // Claimer is the part of a Store that a worker needs. All methods are safe for concurrent use.
+// Extend, Save and Finish return one answer for each item, in the same order; Err of an answer is
+// the refusal of this item, ErrLeaseLost if its lease is lost.
 type Claimer interface {
 	// Claim takes ready jobs under leases. It returns at once if there are any; otherwise it waits
 	// up to r.Wait, which covers in-process wake-ups, notifications and long polls. A repeated
 	// claim (same worker, same number) returns the same jobs whose leases are still valid, so a
 	// lost answer loses no job. CodeDrained: see sojourn.Store.DrainWorker.
 	Claim(ctx context.Context, r ClaimRequest) ([]Claimed, error)
-	// Extend prolongs leases to at least now + lease and returns the ended ones as lost.
-	Extend(ctx context.Context, leases []sojourn.Lease) (lost []Lost, err error)
-	// Save writes checkpoint, progress, key and log lines under the lease and extends it. It
-	// returns one error per item: nil, ErrLeaseLost, ErrConflict for the key, or an *Error with
-	// CodeInvalid or CodeTooLarge.
-	Save(ctx context.Context, items []Saved) ([]error, error)
-	// Finish ends steps. It is idempotent by lease and outcome; each item has its own result.
+	// Extend prolongs leases to at least now + lease.
+	Extend(ctx context.Context, leases []sojourn.Lease) ([]Extended, error)
+	// Save writes checkpoint, progress, key and log lines under the lease and extends it. Err of an
+	// answer is nil, ErrLeaseLost, ErrConflict for the key, or an *Error with CodeInvalid,
+	// CodeInvalidJSON or CodeTooLarge.
+	Save(ctx context.Context, items []Saved) ([]Extended, error)
+	// Finish ends steps. It is idempotent by lease and outcome.
 	Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]Finished, error)
 }
 
@@ -124,10 +127,17 @@ type Claimed struct {
 	History  []sojourn.Attempt // the errors so far, for kinds named in Decidable
 }
 
-// Lost gives the reason why a lease is no longer valid.
-type Lost struct {
-	Lease  sojourn.Lease `json:"lease"`
-	Reason string        `json:"reason"` // one of the Lost constants
+// Extended is the answer for one lease of Extend, and for one item of Save.
+type Extended struct {
+	Until  time.Time `json:"lease_until,omitzero"` // end of the lease, by the store's clock
+	Reason string    `json:"reason,omitempty"`     // of a lost lease: a Lost constant
+	Err    error     `json:"-"`
+}
+
+// LeaseLost returns the error of a lost lease. reason is a Lost constant.
+func LeaseLost(l sojourn.Lease, reason string) *sojourn.Error {
+	return &sojourn.Error{Code: sojourn.CodeLeaseLost, Index: -1, Err: sojourn.ErrLeaseLost,
+		Message: fmt.Sprintf("the lease of job %d is lost: %s", l.ID, reason)}
 }
 
 // Why a lease is lost.
@@ -151,7 +161,7 @@ type Finished struct {
 	Status FinishStatus  `json:"status"`
 	State  sojourn.State `json:"state"`            // of the job after it
 	Reason string        `json:"reason,omitempty"` // of lost: a Lost constant
-	Err    error         `json:"-"`                // of refused: an *Error
+	Err    error         `json:"-"`                // of refused: an *Error; of lost: ErrLeaseLost
 }
 
 // FinishStatus is the result of reporting an Outcome.

@@ -164,15 +164,18 @@ func (s *Store) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Clai
 }
 
 // Extend prolongs leases.
-func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
+func (s *Store) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Extended, error) {
 	a, err := post[wire.ExtendAnswer](ctx, s, "/v1/extend", wire.ExtendRequest{Leases: leases}, safe, 0, func(a wire.ExtendAnswer) bool {
-		return a.Lost != nil && !slices.ContainsFunc(a.Lost, func(l driver.Lost) bool { return l.Lease.ID <= 0 })
+		return len(a.Leases) == len(leases) && !slices.ContainsFunc(a.Leases, wire.Extended.Broken)
 	})
-	return a.Lost, err
+	if err != nil {
+		return nil, err
+	}
+	return wire.Each(a.Leases, wire.Extended.Domain), nil
 }
 
 // Save writes under leases. Log lines would be stored twice by a repeated call.
-func (s *Store) Save(ctx context.Context, items []driver.Saved) ([]error, error) {
+func (s *Store) Save(ctx context.Context, items []driver.Saved) ([]driver.Extended, error) {
 	how := safe
 	for _, i := range items {
 		if len(i.Log) > 0 {
@@ -181,12 +184,12 @@ func (s *Store) Save(ctx context.Context, items []driver.Saved) ([]error, error)
 	}
 	body := wire.SaveRequest{Items: wire.Each(items, func(i driver.Saved) wire.Saved { return wire.Saved(i) })}
 	a, err := post(ctx, s, "/v1/save", body, how, 0, func(a wire.SaveAnswer) bool {
-		return len(a.Errors) == len(items) && !slices.ContainsFunc(a.Errors, func(p *wire.Problem) bool { return p != nil && p.Code == "" })
+		return len(a.Leases) == len(items) && !slices.ContainsFunc(a.Leases, wire.Extended.Broken)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return a.Domain(), nil
+	return wire.Each(a.Leases, wire.Extended.Domain), nil
 }
 
 // Finish ends steps.

@@ -229,7 +229,7 @@ func (f *fake) find(l sojourn.Lease) *fakeJob {
 	return nil
 }
 
-func (f *fake) Extend(ctx context.Context, leases []sojourn.Lease) (lost []driver.Lost, err error) {
+func (f *fake) Extend(ctx context.Context, leases []sojourn.Lease) (out []driver.Extended, err error) {
 	if f.onExtend != nil {
 		if err := f.onExtend(ctx); err != nil {
 			return nil, err
@@ -241,18 +241,19 @@ func (f *fake) Extend(ctx context.Context, leases []sojourn.Lease) (lost []drive
 	for _, l := range leases {
 		if j := f.find(l); j != nil {
 			j.until = time.Now().Add(f.requests[0].Lease)
+			out = append(out, driver.Extended{Until: j.until})
 			continue
 		}
 		reason := driver.LostEnded
 		if f.jobs[l.ID-1].row.State == sojourn.Cancelled {
 			reason = driver.LostCancelled
 		}
-		lost = append(lost, driver.Lost{Lease: l, Reason: reason})
+		out = append(out, driver.Extended{Reason: reason, Err: driver.LeaseLost(l, reason)})
 	}
-	return lost, nil
+	return out, nil
 }
 
-func (f *fake) Save(_ context.Context, items []driver.Saved) ([]error, error) {
+func (f *fake) Save(_ context.Context, items []driver.Saved) ([]driver.Extended, error) {
 	if f.onSave != nil {
 		if err := f.onSave(items); err != nil {
 			return nil, err
@@ -260,11 +261,11 @@ func (f *fake) Save(_ context.Context, items []driver.Saved) ([]error, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := make([]error, len(items))
+	out := make([]driver.Extended, len(items))
 	for i, s := range items {
 		j := f.find(s.Lease)
 		if j == nil {
-			out[i] = sojourn.ErrLeaseLost
+			out[i] = driver.Extended{Reason: driver.LostEnded, Err: sojourn.ErrLeaseLost}
 			continue
 		}
 		j.lines = append(j.lines, s.Log...)
@@ -302,7 +303,7 @@ func (f *fake) finishOne(o *sojourn.Outcome) driver.Finished {
 				return driver.Finished{Status: driver.FinishRepeated, State: a.State}
 			}
 		}
-		return driver.Finished{Status: driver.FinishLost, Reason: driver.LostEnded}
+		return driver.Finished{Status: driver.FinishLost, Reason: driver.LostEnded, Err: sojourn.ErrLeaseLost}
 	}
 	if err := o.Validate(f.maxBytes); err != nil {
 		return driver.Finished{Status: driver.FinishRefused, Err: err}

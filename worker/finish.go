@@ -239,12 +239,12 @@ func (r *run) flush() (done bool) {
 	}
 	for i, s := range steps {
 		switch {
-		case answers[i] == nil:
+		case answers[i].Err == nil:
 			r.extended([]*step{s}, sent)
-		case errors.Is(answers[i], sojourn.ErrLeaseLost):
-			s.lose(driver.LostEnded)
+		case errors.Is(answers[i].Err, sojourn.ErrLeaseLost):
+			s.lose(answers[i].Reason)
 		default:
-			r.failed("save", answers[i])
+			r.failed("save", answers[i].Err)
 		}
 	}
 	return len(steps) < sojourn.MaxBatch

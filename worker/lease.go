@@ -65,18 +65,14 @@ func (r *run) extend(steps []*step, limit time.Duration) error {
 	call, cancel := context.WithTimeout(r.calls, limit)
 	defer cancel()
 	sent := time.Now()
-	lost, err := r.w.store.Extend(call, leases)
+	answers, err := r.w.store.Extend(call, leases)
 	if err != nil {
 		return err
 	}
-	reasons := make(map[sojourn.Lease]string, len(lost))
-	for _, l := range lost {
-		reasons[l.Lease] = l.Reason
-	}
 	kept := steps[:0]
-	for _, s := range steps {
-		if reason, is := reasons[s.lease]; is {
-			s.lose(reason)
+	for i, s := range steps {
+		if answers[i].Err != nil {
+			s.lose(answers[i].Reason)
 		} else {
 			kept = append(kept, s)
 		}

@@ -389,12 +389,12 @@ func (s *step) save(ctx context.Context, saved driver.Saved) error {
 	if err != nil {
 		return err
 	}
-	if errors.Is(answers[0], sojourn.ErrLeaseLost) {
-		s.lose(driver.LostEnded)
-	} else if answers[0] == nil {
+	if errors.Is(answers[0].Err, sojourn.ErrLeaseLost) {
+		s.lose(answers[0].Reason)
+	} else if answers[0].Err == nil {
 		s.r.extended([]*step{s}, sent)
 	}
-	return answers[0]
+	return answers[0].Err
 }
 
 // RespondURL is Options.RespondURL, for Job.RespondURL.

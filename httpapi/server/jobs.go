@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 	"github.com/sojourn-queue/sojourn/internal/jsonform"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 type enqueueOneIn struct{ Body wire.NewJob }
@@ -80,15 +81,15 @@ func findJobs(c *call, in *findJobsIn) (wire.JobsAnswer, error) {
 }
 
 // find lists jobs. A token that may not see all of them names the queue and the kind that it looks
-// at, or jobs by their ids, of which it then gets those that it may see: the others look as if they
-// did not exist.
+// at, or jobs by their ids or their key, of which it then gets those that it may see: the others
+// look as if they did not exist.
 func (c *call) find(f sojourn.Filter) (wire.JobsAnswer, error) {
 	verb := access.VerbRead
 	if f.Full {
 		verb = access.VerbReadArgs
 	}
 	needs := func(h *holder) error {
-		if f.IDs != nil {
+		if f.IDs != nil || f.Key != "" && f.Kind == "" {
 			return h.has(verb)
 		}
 		return h.may(verb, f.Queue, f.Kind)
@@ -266,7 +267,7 @@ func (c *call) mayEdit(verb access.Verb, f *sojourn.Filter, e sojourn.Edit) (hid
 	if f.IDs == nil {
 		return nil, c.who.may(verb, f.Queue, f.Kind)
 	}
-	if err := cmp.Or(f.Validate(), e.Chooses(*f)); err != nil {
+	if err := cmp.Or(f.Validate(), rules.Chooses(*f, e)); err != nil {
 		return nil, err
 	}
 	jobs, err := c.store.Find(c.ctx, sojourn.Filter{IDs: f.IDs, Limit: sojourn.MaxFind})

@@ -97,8 +97,8 @@ func extend(c *call, in *extendIn) (wire.ExtendAnswer, error) {
 			return wire.ExtendAnswer{}, err
 		}
 	}
-	lost, err := c.store.Extend(c.ctx, in.Body.Leases)
-	return wire.ExtendAnswer{Lost: lost}, err
+	answers, err := c.store.Extend(c.ctx, in.Body.Leases)
+	return wire.ExtendAnswerOf(in.Body.Leases, answers), err
 }
 
 type saveIn struct{ Body wire.SaveRequest }
@@ -109,9 +109,8 @@ func save(c *call, in *saveIn) (wire.SaveAnswer, error) {
 			return wire.SaveAnswer{}, err
 		}
 	}
-	items := wire.Each(in.Body.Items, func(s wire.Saved) driver.Saved { return driver.Saved(s) })
-	errs, err := c.store.Save(c.ctx, items)
-	return wire.SavedErrors(errs), err
+	answers, err := c.store.Save(c.ctx, wire.Each(in.Body.Items, func(s wire.Saved) driver.Saved { return driver.Saved(s) }))
+	return wire.SaveAnswerOf(answers), err
 }
 
 type finishIn struct{ Body wire.FinishRequest }

@@ -92,7 +92,7 @@ func (s *operator) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (
 	if err := e.Validate(s.core.cfg.MaxBytes); err != nil {
 		return sojourn.Edited{}, err
 	}
-	if err := e.Chooses(f); err != nil {
+	if err := rules.Chooses(f, e); err != nil {
 		return sojourn.Edited{}, err
 	}
 	f.Full, f.Wait = false, 0
@@ -179,12 +179,12 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	if err != nil {
 		return j.State, false, sojourn.Conflict("job %d is %s, and only failed and cancelled jobs are redriven; %s", j.ID, j.State, toRunAgain(j))
 	}
-	if err := validCheckpoint(j, e.Change); err != nil {
+	was := &live{Row: rules.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, generation: j.Generation}
+	l := &live{Row: tr.To, queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: j.Generation + 1, epoch: j.Epoch, runAt: t.now}
+	if _, err := t.newValues(j, l, e.Change); err != nil {
 		return j.State, false, err
 	}
-	was := &live{Row: rules.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, generation: j.Generation}
-	l := &live{Row: tr.To, queue: j.Queue, kind: j.Kind, key: j.Key, group: j.Group, priority: j.Priority, generation: j.Generation + 1, epoch: j.Epoch,
-		runAt: opening(t.now, j.Policy), deadline: t.deadlineOf(j.Policy)}
+	l.runAt, l.deadline = opening(l.runAt, l.Policy), t.deadlineOf(l.Policy)
 	if l.runAt > t.now {
 		l.State = sojourn.Scheduled
 	}
@@ -229,7 +229,7 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 		return j.State, false, err
 	}
 	t.addHistory(was, l, tr, change{by: e.By})
-	if err := t.setCheckpoint(l, e.Change); err != nil {
+	if err := t.alterJob(j, l, e.Change); err != nil {
 		return j.State, false, err
 	}
 	l.updated = finished
@@ -241,26 +241,6 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 	l.put(q.QueueSettings)
 	t.insertLive([]*live{l})
 	return l.State, true, t.seeQueue(l.queue)
-}
-
-// validCheckpoint refuses a new checkpoint that does not parse as its job's content type.
-func validCheckpoint(j *sojourn.Job, c sojourn.Change) error {
-	if c.Checkpoint == nil {
-		return nil
-	}
-	return sojourn.ValidJSON("checkpoint", j.ContentType, *c.Checkpoint)
-}
-
-// setCheckpoint replaces or drops the checkpoint of a job that is not running. The caller saves the
-// row.
-func (t *tx) setCheckpoint(l *live, c sojourn.Change) error {
-	switch {
-	case c.Checkpoint != nil:
-		return t.saveData(l, append([]byte{}, *c.Checkpoint...), nil)
-	case c.DropCheckpoint && l.hasData:
-		return t.saveData(l, []byte{}, nil)
-	}
-	return nil
 }
 
 // purge deletes a final job.
@@ -286,47 +266,30 @@ const (
 func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	c := e.Change
 	atRest := !j.State.Final() && j.State != sojourn.Running && j.State != sojourn.Awaiting && !j.Resumed
-	if c.OnlyTags() && !atRest {
+	if rules.OnlyTags(c) && !atRest {
 		text, changed, err := t.newTags(j, c)
 		if err == nil && changed {
 			_, err = t.exec(qAlterTags, text, int64(j.ID))
 		}
 		return j.State, changed, err
 	}
-	if !atRest {
-		return j.State, false, sojourn.Conflict("job %d is %s; only blocked, scheduled, ready and errored jobs are changed", j.ID, stateText(j))
+	if !atRest && !(j.State == sojourn.Awaiting && rules.WhileAwaiting(c)) {
+		return j.State, false, sojourn.Conflict("job %d is %s; only blocked, scheduled, ready and errored jobs are changed, and the priority of awaiting ones", j.ID, stateText(j))
 	}
 	was, err := t.loadFound(j)
 	if err != nil {
 		return j.State, false, err
 	}
-	if c.Tags != nil || c.AddTags != nil || c.RemoveTags != nil {
-		if _, changed, err := t.newTags(j, c); err != nil || !changed && c.OnlyTags() {
-			return j.State, false, err
-		}
-	}
-	if c.Args != nil {
-		if err := sojourn.ValidJSON("args", j.ContentType, *c.Args); err != nil {
-			return j.State, false, err
-		}
-	}
 	if c.Args != nil && was.Claimed {
 		return j.State, false, sojourn.Conflict("job %d was started already; its args do not change any more", j.ID)
 	}
-	if err := validCheckpoint(j, c); err != nil {
-		return j.State, false, err
-	}
 	l := *was
-	if err := t.changeRow(&l, c); err != nil { // refuses before it writes
+	if changed, err := t.newValues(j, &l, c); err != nil || !changed {
 		return j.State, false, err
 	}
 	tr := rules.Transition{Rule: "O5", To: l.Row, Outcome: "edited", Reason: e.Reason}
 	t.addHistory(was, &l, tr, change{by: e.By})
-	err = t.alterJob(j, &l, c)
-	if err == nil {
-		err = t.setCheckpoint(&l, c)
-	}
-	if err != nil {
+	if err := t.alterJob(j, &l, c); err != nil {
 		return j.State, false, err
 	}
 	if err := t.save(was, &l); err != nil {
@@ -404,9 +367,10 @@ func (t *tx) newTags(j *sojourn.Job, c sojourn.Change) (text string, changed boo
 	return text, err == nil && text != was, err
 }
 
+// alterJob writes the new values that are not in the row of sj_live; the caller writes that row.
 func (t *tx) alterJob(j *sojourn.Job, l *live, c sojourn.Change) error {
-	if c.Group != nil {
-		j.Group = *c.Group
+	if c == (sojourn.Change{}) {
+		return nil
 	}
 	tags, err := tagText(j.Tags)
 	if err != nil {
@@ -416,14 +380,21 @@ func (t *tx) alterJob(j *sojourn.Job, l *live, c sojourn.Change) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec(qAlterJob, j.Group, tags, policy, int64(j.ID)); err != nil {
+	if _, err := t.exec(qAlterJob, l.group, tags, policy, int64(j.ID)); err != nil {
 		return err
 	}
-	if c.Args == nil {
-		return nil
+	if c.Args != nil {
+		if _, err := t.exec(qAlterArgs, *c.Args, int64(j.ID)); err != nil {
+			return err
+		}
 	}
-	_, err = t.exec(qAlterArgs, *c.Args, int64(j.ID))
-	return err
+	switch {
+	case c.Checkpoint != nil:
+		return t.saveData(l, append([]byte{}, *c.Checkpoint...), nil)
+	case c.DropCheckpoint && l.hasData:
+		return t.saveData(l, []byte{}, nil)
+	}
+	return nil
 }
 
 func tagText(tags []string) (string, error) {
@@ -464,3 +435,27 @@ var editOp = eachOp("edit", groupcommit.Finish, func(t *tx, ask editAsk) (sojour
 	}
 	return out, t.addUnknown(&out, ask.f)
 })
+
+// newValues gives a job and its row their new values, or refuses them. It writes nothing. changed
+// is false if the tags are the same and nothing else is changed.
+func (t *tx) newValues(j *sojourn.Job, l *live, c sojourn.Change) (changed bool, err error) {
+	if c.Args != nil {
+		if err := sojourn.ValidJSON("args", j.ContentType, *c.Args); err != nil {
+			return false, err
+		}
+	}
+	if c.Checkpoint != nil {
+		if err := sojourn.ValidJSON("checkpoint", j.ContentType, *c.Checkpoint); err != nil {
+			return false, err
+		}
+	}
+	changed = !rules.OnlyTags(c)
+	if c.Tags != nil || c.AddTags != nil || c.RemoveTags != nil {
+		_, other, err := t.newTags(j, c)
+		if err != nil {
+			return false, err
+		}
+		changed = changed || other
+	}
+	return changed, t.changeRow(l, c)
+}

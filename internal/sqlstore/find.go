@@ -83,12 +83,16 @@ func (t *tx) narrow(f sojourn.Filter) (_ sojourn.Filter, rank map[sojourn.ID]int
 		return f, rank, nil
 	}
 	held := []sojourn.ID{}
-	err = t.query(qKey, func(r sqldb.Row) error {
+	text, args := qKey, []any{f.Kind, f.Key}
+	if f.Kind == "" {
+		text, args = qKeyOfAnyKind, []any{f.Key}
+	}
+	err = t.query(text, func(r sqldb.Row) error {
 		if holder := sojourn.ID(r.Int(0)); holder != 0 && (f.IDs == nil || slices.Contains(f.IDs, holder)) {
 			held = append(held, holder)
 		}
 		return nil
-	}, f.Kind, f.Key)
+	}, args...)
 	f.IDs = held
 	return f, rank, err
 }
@@ -278,3 +282,9 @@ func (w *where) text(a string, f sojourn.Filter) string {
 	order += fmt.Sprintf(" limit $%d", len(w.args))
 	return w.clause() + order
 }
+
+// qKeyOfAnyKind walks from kind to kind through the index of sj_key (a loose index scan), so that
+// the table needs no second index.
+const qKeyOfAnyKind = `with recursive a (kind) as (select min(kind) from sj_key
+	union all select (select min(k.kind) from sj_key k where k.kind > a.kind) from a where a.kind is not null)
+	select k.job from a join sj_key k on k.kind = a.kind and k.key = $1`

@@ -28,8 +28,8 @@ type finisher struct {
 	gates    *gates
 	enqueuer *enqueuer // of the jobs that follow a completed one
 	op       *op[finishAsk, finishAnswer]
-	extendOp *op[[]sojourn.Lease, []driver.Lost]
-	saveOp   *op[[]driver.Saved, saveAnswer]
+	extendOp *op[[]sojourn.Lease, []driver.Extended]
+	saveOp   *op[[]driver.Saved, []driver.Extended]
 }
 
 func newFinisher(c *core, g *gates, e *enqueuer) *finisher {
@@ -213,12 +213,13 @@ func (t *tx) finishedBefore(o *sojourn.Outcome) (f driver.Finished, err error) {
 		return f, err
 	}
 	if !had {
-		return driver.Finished{Status: driver.FinishLost, Reason: driver.LostEnded}, nil
+		return driver.Finished{Status: driver.FinishLost, Reason: driver.LostEnded, Err: driver.LeaseLost(o.Lease, driver.LostEnded)}, nil
 	}
 	f.Status = driver.FinishLost
 	if f.Reason, err = t.whyEnded(o.Lease); err != nil {
 		return f, err
 	}
+	f.Err = driver.LeaseLost(o.Lease, f.Reason)
 	state, err := t.num(qStateOf, int64(o.Lease.ID))
 	f.State = sojourn.State(state)
 	return f, err

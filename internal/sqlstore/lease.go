@@ -1,8 +1,8 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/sojourn-queue/sojourn"
@@ -10,31 +10,25 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-func extendAll(t *tx, requests [][]sojourn.Lease) ([][]driver.Lost, error) {
+func extendAll(t *tx, requests [][]sojourn.Lease) ([][]driver.Extended, error) {
 	if err := t.readLeased(slices.Concat(requests...)); err != nil {
 		return nil, err
 	}
-	lost := make([][]driver.Lost, len(requests))
+	answers := make([][]driver.Extended, len(requests))
 	for i, leases := range requests {
 		for _, l := range leases {
-			ok, err := t.extend(l)
+			e, err := t.extend(l)
 			if err != nil {
 				return nil, err
 			}
-			if !ok {
-				reason, err := t.whyLost(l)
-				if err != nil {
-					return nil, err
-				}
-				lost[i] = append(lost[i], driver.Lost{Lease: l, Reason: reason})
-			}
+			answers[i] = append(answers[i], e)
 		}
 	}
-	return lost, nil
+	return answers, nil
 }
 
 // Extend prolongs leases; see driver.Claimer.
-func (s *finisher) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
+func (s *finisher) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Extended, error) {
 	if len(leases) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("leases", "%d leases exceed the limit of %d a call; split them", len(leases), sojourn.MaxBatch)
 	}
@@ -46,33 +40,22 @@ func (s *finisher) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver
 
 // extend prolongs one lease: until = max(until, now + lease). A strict lease (Policy.NoExtend)
 // stays as long as it is.
-func (t *tx) extend(lease sojourn.Lease) (bool, error) {
+func (t *tx) extend(lease sojourn.Lease) (driver.Extended, error) {
 	was, err := t.underLease(lease)
-	if err != nil || was == nil || was.Policy.Strict() {
-		return was != nil, err
+	if err != nil || was == nil {
+		return t.lost(lease, err)
 	}
 	l := *was
-	l.leaseUntil = max(l.leaseUntil, t.now+l.leaseUs)
-	t.s.leasing.Store(true)
-	return true, t.save(was, &l)
+	if !was.Policy.Strict() {
+		l.leaseUntil = max(l.leaseUntil, t.now+l.leaseUs)
+		t.s.leasing.Store(true)
+		err = t.save(was, &l)
+	}
+	return driver.Extended{Until: at(l.leaseUntil)}, err
 }
 
 const qTakenAway = `select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')
 	union all select outcome from sj_final where id = $1 and step_epoch = $2 and outcome in ('cancelled', 'failed')`
-
-// whyLost returns why a lease is no longer valid. A lease that the worker never had has ended, like
-// one of a job that does not exist.
-func (t *tx) whyLost(l sojourn.Lease) (string, error) {
-	had := false
-	err := t.query(qFinishedBefore, func(sqldb.Row) error {
-		had = true
-		return nil
-	}, int64(l.ID), l.Epoch, l.Worker)
-	if err != nil || !had {
-		return driver.LostEnded, err
-	}
-	return t.whyEnded(l)
-}
 
 // whyEnded returns why a lease that the worker had has ended.
 func (t *tx) whyEnded(l sojourn.Lease) (string, error) {
@@ -93,9 +76,7 @@ func (t *tx) whyEnded(l sojourn.Lease) (string, error) {
 	return reason, err
 }
 
-type saveAnswer []error
-
-func saveAll(t *tx, requests [][]driver.Saved) ([]saveAnswer, error) {
+func saveAll(t *tx, requests [][]driver.Saved) ([][]driver.Extended, error) {
 	var leases []sojourn.Lease
 	for _, items := range requests {
 		for i := range items {
@@ -116,22 +97,21 @@ func saveAll(t *tx, requests [][]driver.Saved) ([]saveAnswer, error) {
 	if err := t.readTypesOf(ids); err != nil {
 		return nil, err
 	}
-	answers := make([]saveAnswer, len(requests))
+	answers := make([][]driver.Extended, len(requests))
 	for i, items := range requests {
-		answers[i] = make(saveAnswer, len(items))
 		for k := range items {
-			err := t.saveOne(&items[k])
+			e, err := t.saveOne(&items[k])
 			if err != nil && sojourn.ErrorCode(err) == "" {
 				return nil, err
 			}
-			answers[i][k] = err
+			answers[i] = append(answers[i], driver.Extended{Until: e.Until, Reason: e.Reason, Err: cmp.Or(err, e.Err)})
 		}
 	}
 	return answers, nil
 }
 
 // Save writes under leases; see driver.Claimer.
-func (s *finisher) Save(ctx context.Context, items []driver.Saved) ([]error, error) {
+func (s *finisher) Save(ctx context.Context, items []driver.Saved) ([]driver.Extended, error) {
 	if len(items) > sojourn.MaxBatch {
 		return nil, sojourn.Invalid("items", "%d items exceed the limit of %d a call; split them", len(items), sojourn.MaxBatch)
 	}
@@ -142,40 +122,46 @@ func (s *finisher) Save(ctx context.Context, items []driver.Saved) ([]error, err
 }
 
 // saveOne checks everything before it writes anything, so that a refusal needs no rollback.
-func (t *tx) saveOne(s *driver.Saved) error {
+func (t *tx) saveOne(s *driver.Saved) (none driver.Extended, err error) {
 	if len(s.Checkpoint) > t.s.cfg.MaxBytes {
-		return sojourn.TooLarge("checkpoint", len(s.Checkpoint), t.s.cfg.MaxBytes)
+		return none, sojourn.TooLarge("checkpoint", len(s.Checkpoint), t.s.cfg.MaxBytes)
 	}
 	was, err := t.underLease(s.Lease)
-	if err != nil {
-		return err
-	}
-	if was == nil {
-		reason, err := t.whyLost(s.Lease)
-		if err != nil {
-			return err
-		}
-		return &sojourn.Error{Code: sojourn.CodeLeaseLost, Index: -1, Message: "the lease of job " + fmt.Sprint(s.Lease.ID) + " is lost: " + reason, Err: sojourn.ErrLeaseLost}
+	if err != nil || was == nil {
+		return t.lost(s.Lease, err)
 	}
 	if err := t.types.refusal(parse("checkpoint", "", s.Checkpoint), was.ID); err != nil {
-		return err
+		return none, err
 	}
 	l := *was
 	if s.Key != "" && s.Key != was.key {
 		if err := t.setKey(&l, s.Key); err != nil {
-			return err
+			return none, err
 		}
 	}
 	if s.Checkpoint != nil || s.Progress != nil {
 		if err := t.saveData(&l, s.Checkpoint, s.Progress); err != nil {
-			return err
+			return none, err
 		}
 	}
 	if err := t.addLog(&l, s.Log); err != nil {
-		return err
+		return none, err
 	}
 	if !l.Policy.Strict() {
 		l.leaseUntil = max(l.leaseUntil, t.now+l.leaseUs)
 	}
-	return t.save(was, &l)
+	return driver.Extended{Until: at(l.leaseUntil)}, t.save(was, &l)
+}
+
+// lost is the answer for a lease that is not valid, unless reading it has failed with err. A lease
+// that the worker never had has ended, like one of a job that does not exist.
+func (t *tx) lost(l sojourn.Lease, err error) (driver.Extended, error) {
+	had, reason := false, driver.LostEnded
+	if err == nil {
+		err = t.query(qFinishedBefore, func(sqldb.Row) error { had = true; return nil }, int64(l.ID), l.Epoch, l.Worker)
+	}
+	if err == nil && had {
+		reason, err = t.whyEnded(l)
+	}
+	return driver.Extended{Reason: reason, Err: driver.LeaseLost(l, reason)}, err
 }

@@ -17,8 +17,8 @@ func TestLeasesOf(t *testing.T) {
 	f := newFinisher(&core{}, &gates{}, e)
 	group := []call{
 		&request[finishAsk, finishAnswer]{op: f.op, q: newFinishAsk([]sojourn.Outcome{{Lease: lease(1)}, {Lease: lease(2)}}, nil)},
-		&request[[]sojourn.Lease, []driver.Lost]{op: f.extendOp, q: []sojourn.Lease{lease(3)}},
-		&request[[]driver.Saved, saveAnswer]{op: f.saveOp, q: []driver.Saved{{Lease: lease(4)}}},
+		&request[[]sojourn.Lease, []driver.Extended]{op: f.extendOp, q: []sojourn.Lease{lease(3)}},
+		&request[[]driver.Saved, []driver.Extended]{op: f.saveOp, q: []driver.Saved{{Lease: lease(4)}}},
 		&request[enqueueAsk, enqueueAnswer]{op: e.op, q: enqueueAsk{jobs: []sojourn.Job{{ID: 5}}}},
 	}
 	if ids := leasesOf(group); !slices.Equal(ids, []int64{1, 2, 3, 4}) {

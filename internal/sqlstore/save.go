@@ -46,7 +46,8 @@ func (t *tx) place(was, l *live) error {
 	}
 	same := was.r1 != rules.ResumedRank && l.queue == was.queue && l.priority == was.priority && l.runAt == was.runAt &&
 		l.Weight == was.Weight && l.group == was.group
-	waits := l.State == sojourn.Ready || l.State == sojourn.Scheduled || l.State == sojourn.Errored || l.State == sojourn.Blocked
+	waits := l.State == sojourn.Ready || l.State == sojourn.Scheduled || l.State == sojourn.Errored || l.State == sojourn.Blocked ||
+		l.State == sojourn.Awaiting && l.priority != was.priority
 	if same || !waits {
 		return nil
 	}

@@ -278,7 +278,7 @@ func (h *Handler) allowed(ctx context.Context, e *Endpoint, r *sojourn.Response)
 	if !e.KnownOnly || r.Key == "" {
 		return nil
 	}
-	_, err := h.client.GetByKey(ctx, r.Kind, r.Key)
+	_, err := h.client.GetByKey(ctx, r.Key, r.Kind)
 	if errors.Is(err, sojourn.ErrNotFound) {
 		return &refusal{http.StatusNotFound, "unknown_key", "no job has this key: try again later", true}
 	}

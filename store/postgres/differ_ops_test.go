@@ -191,14 +191,24 @@ func (w *twins) save() {
 	}
 	w.compare("Save", func(s driver.Store, side int) any {
 		item.Lease = l.lease[side]
-		errs, err := s.Save(w.ctx, []driver.Saved{item})
-		return told(errorTexts(errs), err)
+		answers, err := s.Save(w.ctx, []driver.Saved{item})
+		return told(extendedTexts(answers), err)
 	})
+}
+
+func extendedTexts(answers []driver.Extended) (out []string) {
+	for _, e := range answers {
+		out = append(out, fmt.Sprint(e.Until.UnixMicro(), e.Reason, errorTexts([]error{e.Err})))
+	}
+	return out
 }
 
 func (w *twins) extend() {
 	if l, ok := w.lease(); ok {
-		w.compare("Extend", func(s driver.Store, side int) any { return told(s.Extend(w.ctx, []sojourn.Lease{l.lease[side]})) })
+		w.compare("Extend", func(s driver.Store, side int) any {
+			answers, err := s.Extend(w.ctx, []sojourn.Lease{l.lease[side]})
+			return told(extendedTexts(answers), err)
+		})
 	}
 }
 

@@ -35,11 +35,11 @@ func (p *pair) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Claim
 	return p.next().Claim(ctx, r)
 }
 
-func (p *pair) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
+func (p *pair) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Extended, error) {
 	return p.next().Extend(ctx, leases)
 }
 
-func (p *pair) Save(ctx context.Context, items []driver.Saved) ([]error, error) {
+func (p *pair) Save(ctx context.Context, items []driver.Saved) ([]driver.Extended, error) {
 	return p.next().Save(ctx, items)
 }
 

@@ -198,7 +198,7 @@ var acknowledgements = []acknowledgement{
 	}, inState(sojourn.Ready)},
 	{"get", newJob, inState(sojourn.Ready), inState(sojourn.Ready)},
 	{"get by key", newJob, func(ctx context.Context, c *sojourn.Client, a act) error {
-		j, err := c.GetByKey(ctx, "k", a.Key)
+		j, err := c.GetByKey(ctx, a.Key, "k")
 		return expect(err == nil && j.ID == a.ID, err, j)
 	}, inState(sojourn.Ready)},
 	{"finish", running, func(ctx context.Context, c *sojourn.Client, a act) error {

@@ -102,7 +102,7 @@ func TestClaimOfACallerThatIsGone(t *testing.T) {
 // it: it fails alone, the others are stored.
 func TestOneFailureInAGroup(t *testing.T) {
 	f, c := openFaulty(t)
-	if err := c.Reserve(context.Background(), 10); err != nil {
+	if _, err := c.Reserve(context.Background(), 10); err != nil {
 		t.Fatal(err)
 	}
 	f.refuse = func(args string) error {

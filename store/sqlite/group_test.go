@@ -33,7 +33,7 @@ func together(f *faulty, first func(), calls ...func()) {
 func TestGroupOfEnqueues(t *testing.T) {
 	f, c := openFaulty(t)
 	ctx := context.Background()
-	if err := c.Reserve(ctx, 20); err != nil {
+	if _, err := c.Reserve(ctx, 20); err != nil {
 		t.Fatal(err)
 	}
 	first, err := c.Store().IDs(ctx, 1)
@@ -130,7 +130,7 @@ func TestGroupOfFinishes(t *testing.T) {
 func TestGroupOfResponses(t *testing.T) {
 	f, c := openFaulty(t)
 	ctx := context.Background()
-	if err := c.Reserve(ctx, 20); err != nil {
+	if _, err := c.Reserve(ctx, 20); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"a", "b", "last"} {

@@ -47,7 +47,7 @@ func TestHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watched, s := openWatched(t)
 		c := sojourn.NewClient(s)
-		if err := c.Reserve(t.Context(), 100); err != nil {
+		if _, err := c.Reserve(t.Context(), 100); err != nil {
 			t.Fatal(err)
 		}
 		first, second := blockedClaim(t.Context(), s, "first", 2), blockedClaim(t.Context(), s, "second", 2)

@@ -70,7 +70,7 @@ func takenAway(t *testing.T, c *sojourn.Client, path string, take func(path stri
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := c.Reserve(ctx, 10); err != nil {
+	if _, err := c.Reserve(ctx, 10); err != nil {
 		t.Fatal(err)
 	}
 	before, err := c.Enqueue(ctx, sojourn.NewJob("k", nil))

@@ -259,7 +259,8 @@ func workload(t *testing.T, s *sqlstore.Store, advance func(time.Duration)) {
 	}
 	must(c.Jobs().EditAll(ctx, sojourn.Filter{IDs: []sojourn.ID{2, 3}}, sojourn.Edit{Action: sojourn.EditCancel}))
 	must(c.Jobs().EditAll(ctx, sojourn.Filter{IDs: []sojourn.ID{3}}, sojourn.Edit{Action: sojourn.EditRedrive}))
-	must(c.GetByKey(ctx, "k", "a"))
+	must(c.GetByKey(ctx, "a", "k"))
+	must(c.GetByKey(ctx, "a"))
 	must(c.Jobs().History(ctx, 1))
 	must(c.Jobs().Log(ctx, 1))
 	st, err := s.Status(ctx)

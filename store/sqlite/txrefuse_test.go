@@ -233,7 +233,7 @@ func TestDeferredTransaction(t *testing.T) {
 func TestCallInsideATransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	c := openIn(t, path)
-	if err := c.Reserve(t.Context(), 1); err != nil {
+	if _, err := c.Reserve(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	x, err := begin(application(t, path, "_txlock=immediate"))

@@ -184,7 +184,7 @@ func editBad(s *scene) {
 		s.refused(err, sojourn.CodeInvalid, what)
 		s.unchanged(id, before, "a refused edit")
 	}
-	_, err := s.store.Edit(s.ctx, sojourn.Filter{Key: "k"}, sojourn.Edit{Action: sojourn.EditCancel})
+	_, err := s.store.Edit(s.ctx, sojourn.Filter{Limit: -1}, sojourn.Edit{Action: sojourn.EditCancel})
 	s.refused(err, sojourn.CodeInvalid, "a bad filter")
 }
 

@@ -16,7 +16,8 @@ var changeTrials = []trial{
 		"tr:O5 spec:P9 spec:P7 spec:J4", changeValues},
 	{"change run_at", "A new run_at or delay makes the job scheduled or ready.", "tr:O5 spec:P9", changeRunAt},
 	{"move to another queue", "A job moves to another queue with its place there.", "tr:O5 spec:P1 spec:J22", changeQueue},
-	{"rules:D1 no change while weight is held", "A running, awaiting or resumed job is not changed.", "tr:O5 rules:D1 rules:E4 spec:P9", changeRefused},
+	{"rules:D1 no change while weight is held", "A running, awaiting or resumed job is not changed, except for the priority of an awaiting one.", "tr:O5 rules:D1 rules:E4 spec:P9", changeRefused},
+	{"change the priority of an awaiting job", "An awaiting job takes a new priority at once, keeps its wait, and its next attempt starts by it.", "tr:O5 spec:P7 spec:P9", changeAwaiting},
 	{"args only before the first claim", "Args are changed only while the job was never claimed in this generation.", "tr:O5 rules:E4 spec:J4", changeArgs},
 	{"tags of any job", "Tags are changed also of final jobs; a list replaces the one before.", "tr:O5 spec:P4 spec:G1 spec:G3", changeTags},
 	{"single tags", "Single tags are added to and removed from jobs in any state; changes at the same time do not undo each other.", "tr:O5 spec:P4", changeSingleTags},
@@ -86,13 +87,41 @@ func changeRefused(s *scene) {
 	ids := map[string]sojourn.ID{"running": s.running().Job.ID, "awaiting": s.awaiting().Job.ID, "resumed": s.resumed("k").Job.ID}
 	for what, id := range inOrder(ids) {
 		before := s.picture(id)
-		for _, c := range []sojourn.Change{{Priority: &p}, {Weight: &p}, {Queue: &q}, {Group: &q}, {Args: &[]byte{}}, {Policy: &sojourn.Policy{MaxAttempts: 9}}} {
+		changes := []sojourn.Change{{Priority: &p, Weight: &p}, {Weight: &p}, {Queue: &q}, {Group: &q}, {Args: &[]byte{}}, {Policy: &sojourn.Policy{MaxAttempts: 9}}}
+		if what != "awaiting" {
+			changes = append(changes, sojourn.Change{Priority: &p})
+		}
+		for _, c := range changes {
 			item := s.edit(id, sojourn.Edit{Action: sojourn.EditChange, Change: c})
 			s.is(item.Err, sojourn.ErrConflict, "a change of a job that is "+what)
 			same(s, "changed", item.Changed, false)
 		}
 		s.unchanged(id, before, "a refused change")
 	}
+}
+
+func changeAwaiting(s *scene) {
+	key := sojourn.Key("k")
+	c := s.awaiting(key, steady(time.Minute))
+	before := s.get(c.Job.ID)
+	p := int32(7)
+	s.advance(time.Second)
+	j := s.change(c.Job.ID, sojourn.Change{Priority: &p, AddTags: &[]string{"urgent"}}, sojourn.Awaiting)
+	same(s, "priority", j.Priority, p)
+	same(s, "tags", strings.Join(j.Tags, " "), "urgent")
+	s.at("wake_at", j.WakeAt, before.WakeAt)
+	s.at("the end of the wait", j.Awaits.Until, before.Awaits.Until)
+	e := s.history(c.Job.ID)
+	last := e[len(e)-1]
+	same(s, "the entry in the history", last.Outcome+" by "+last.By+" "+last.State.String(), "edited by ops awaiting")
+	s.respond("k")
+	d := s.claim()
+	same(s, "the resumed job", d.Job.ID, c.Job.ID)
+	same(s, "its priority", d.Job.Priority, p)
+	s.finish(failure(d), sojourn.Scheduled)
+	other := s.enqueue(sojourn.Priority(50))
+	s.advance(time.Minute)
+	s.order(s.drain(), []sojourn.ID{c.Job.ID, other}) // 7 before 50; it had 100
 }
 
 func changeArgs(s *scene) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -14,6 +15,7 @@ var findTrials = []trial{
 	{"find page by page", "Pages in either direction give every job once, in the order of the ids.", "spec:O12 spec:G2", findPages},
 	{"find failed jobs", "Failed jobs are found by their reason, newest first, page by page.", "spec:R6", findFailed},
 	{"find by key", "Kind and key give the live job, else the newest final one.", "spec:J5 spec:P12", findKey},
+	{"find by key without a kind", "A key alone gives the holder of each kind; GetByKey the live one, and refuses to choose among several.", "spec:J5 spec:P12", findKeyOfAnyKind},
 	{"find heads", "Without Full the bytes are left out; everything else is there.", "spec:J27 spec:O12", findHeads},
 	{"find changes nothing", "Reading is only reading.", "spec:O2", findReads},
 	{"find refuses bad input", "A malformed filter is refused with a code.", "spec:A16 spec:A3", findBad},
@@ -130,6 +132,52 @@ func findKey(s *scene) {
 	s.finds(sojourn.Filter{Kind: charge, Key: "k"}, live)
 }
 
+func findKeyOfAnyKind(s *scene) {
+	c := sojourn.NewClient(s.store)
+	holder := func(want sojourn.ID, kinds ...string) {
+		s.Helper()
+		j, err := c.GetByKey(s.ctx, "k", kinds...)
+		s.must(err, "GetByKey")
+		same(s, "the holder of the key", j.ID, want)
+	}
+	_, err := c.GetByKey(s.ctx, "k")
+	s.is(err, sojourn.ErrNotFound, "GetByKey of an unknown key")
+	_, err = c.GetByKey(s.ctx, "")
+	s.refused(err, sojourn.CodeInvalid, "GetByKey without a key")
+	refund := s.final(sojourn.Failed, ofKind("refund"), sojourn.Key("k")).Job.ID
+	holder(refund)
+	s.advance(time.Second)
+	old := s.final(sojourn.Completed, sojourn.Key("k"), args("bytes")).Job.ID
+	s.enqueue(ofKind("another"), sojourn.Key("K"))
+	s.finds(sojourn.Filter{Key: "k"}, refund, old)
+	s.finds(sojourn.Filter{Key: "k", Newest: true}, old, refund)
+	s.finds(sojourn.Filter{Key: "k", States: []sojourn.State{sojourn.Failed}}, refund)
+	s.finds(sojourn.Filter{Key: "absent"})
+	holder(old) // no live one: the newest of all kinds, complete
+	j, err := c.GetByKey(s.ctx, "k", charge, "another")
+	s.must(err, "GetByKey")
+	same(s, "args", string(j.Args), "bytes")
+	first := s.enqueue(ofKind("refund"), sojourn.Key("k"))
+	holder(first)
+	holder(old, charge)
+	second := s.enqueue(sojourn.Key("k"))
+	s.finds(sojourn.Filter{Key: "k"}, first, second)
+	holder(first, "refund", "another")
+	for _, kinds := range [][]string{nil, {charge, "refund"}} {
+		_, err = c.GetByKey(s.ctx, "k", kinds...)
+		s.is(err, sojourn.ErrConflict, "GetByKey of a key with two live jobs")
+		for _, name := range []string{first.String(), second.String(), charge, "refund"} {
+			if !strings.Contains(err.Error(), name) {
+				s.Fatalf("the conflict %q does not name %s", err, name)
+			}
+		}
+	}
+	edited, err := s.store.Edit(s.ctx, sojourn.Filter{Key: "k"}, sojourn.Edit{Action: sojourn.EditCancel})
+	s.must(err, "Edit by key")
+	same(s, "the jobs that were cancelled", edited.Changed, 2)
+	holder(second)
+}
+
 func findHeads(s *scene) {
 	s.resumed("k", args("bytes"))
 	c := s.claim()
@@ -166,11 +214,10 @@ func findReads(s *scene) {
 
 func findBad(s *scene) {
 	for what, f := range inOrder(map[string]sojourn.Filter{
-		"a key without a kind": {Key: "k"},
-		"a negative limit":     {Limit: -1},
-		"a limit of 1,001":     {Limit: sojourn.MaxFind + 1},
-		"a negative wait":      {Wait: -1},
-		"1,001 ids":            {IDs: make([]sojourn.ID, sojourn.MaxFind+1)},
+		"a negative limit": {Limit: -1},
+		"a limit of 1,001": {Limit: sojourn.MaxFind + 1},
+		"a negative wait":  {Wait: -1},
+		"1,001 ids":        {IDs: make([]sojourn.ID, sojourn.MaxFind+1)},
 	}) {
 		_, err := s.store.Find(s.ctx, f)
 		s.refused(err, sojourn.CodeInvalid, what)
@@ -181,7 +228,7 @@ func findClient(s *scene) {
 	c := sojourn.NewClient(s.store)
 	_, err := c.Get(s.ctx, 1<<40)
 	s.is(err, sojourn.ErrNotFound, "Get of an unknown id")
-	_, err = c.GetByKey(s.ctx, charge, "k")
+	_, err = c.GetByKey(s.ctx, "k", charge)
 	s.is(err, sojourn.ErrNotFound, "GetByKey of an unknown key")
 	s.is(c.As("ops").Cancel(s.ctx, 1<<40, ""), sojourn.ErrNotFound, "Cancel of an unknown id")
 	j := sojourn.NewJob(charge, []byte(`"in"`), sojourn.Key("k"))
@@ -203,7 +250,7 @@ func findClient(s *scene) {
 	dup, err := c.Enqueue(s.ctx, other)
 	s.must(err, "Enqueue")
 	same(s, "the id of a new call", dup.ID, e.ID)
-	got, err := c.GetByKey(s.ctx, charge, "k")
+	got, err := c.GetByKey(s.ctx, "k", charge)
 	s.must(err, "GetByKey")
 	same(s, "args", string(got.Args), `"in"`)
 	s.must(c.As("ops").Cancel(s.ctx, e.ID, "asked"), "Cancel")

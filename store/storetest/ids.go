@@ -9,6 +9,7 @@ import (
 
 var idTrials = []trial{
 	{"id blocks", "Blocks of ids are consecutive, positive, below 2^53 and never overlap.", "spec:J1 inv:N2", idBlocks},
+	{"reserved ids", "A client reserves ids for its jobs; they are its own, fresh, and not drawn for other jobs.", "spec:J1 rules:A6 inv:N2", idsReserved},
 	{"ids outside a block", "An id that was never leased is refused and stores nothing.", "spec:J1 rules:A6", idOutside},
 	{"an id block expires", "The ids of a block are good for IDLife after it was leased; known ids go on naming their jobs.",
 		"rules:A6 spec:J1 tr:N4", idExpires},
@@ -31,6 +32,35 @@ func idBlocks(s *scene) {
 	for _, n := range []int{0, -1, 10_001} {
 		_, err := s.store.IDs(s.ctx, n)
 		s.refused(err, sojourn.CodeInvalid, "a block out of range")
+	}
+}
+
+func idsReserved(s *scene) {
+	c := sojourn.NewClient(s.store)
+	_, err := c.Enqueue(s.ctx, sojourn.NewJob(charge, nil))
+	s.must(err, "Enqueue")
+	s.advance(sojourn.IDLife - time.Minute) // the client's block is old
+	ids, err := c.Reserve(s.ctx, 3)
+	s.must(err, "Reserve")
+	same(s, "ids", len(ids), 3)
+	other, err := c.Enqueue(s.ctx, sojourn.NewJob(charge, nil))
+	s.must(err, "Enqueue")
+	s.advance(sojourn.IDLife - time.Minute)
+	for i, id := range ids {
+		job := sojourn.NewJob(charge, nil, sojourn.WithID(id))
+		for repeat := range 2 {
+			e, err := c.Enqueue(s.ctx, job)
+			s.must(err, "Enqueue with a reserved id")
+			same(s, "id", e.ID, id)
+			same(s, "duplicate", e.Duplicate, repeat > 0)
+		}
+		if id == other.ID || i > 0 && id <= ids[i-1] {
+			s.Fatalf("the reserved ids %v, and %d of another job", ids, other.ID)
+		}
+	}
+	for _, n := range []int{0, 10_001} {
+		_, err := c.Reserve(s.ctx, n)
+		s.refused(err, sojourn.CodeInvalid, "ids out of range")
 	}
 }
 

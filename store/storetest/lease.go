@@ -29,17 +29,26 @@ var leaseTrials = []trial{
 // extends sends one Extend and wants it to stand or not.
 func (s *scene) extends(l sojourn.Lease, stands bool) string {
 	s.Helper()
-	lost, err := s.store.Extend(s.ctx, []sojourn.Lease{l})
-	s.must(err, "Extend")
+	e := s.extend(l)[0]
 	switch {
-	case stands && len(lost) > 0:
-		s.Fatalf("Extend of %+v answered lost (%s)", l, lost[0].Reason)
-	case !stands && (len(lost) != 1 || lost[0].Lease != l):
-		s.Fatalf("Extend of %+v answered %+v, want it lost", l, lost)
-	case !stands:
-		return lost[0].Reason
+	case stands:
+		s.must(e.Err, "Extend")
+		s.at("lease_until", e.Until, s.get(l.ID).LeaseUntil)
+	case e.Reason == "" || !e.Until.IsZero():
+		s.Fatalf("Extend of %+v answered %+v, want it lost", l, e)
+	default:
+		s.is(e.Err, sojourn.ErrLeaseLost, "Extend of a lost lease")
 	}
-	return ""
+	return e.Reason
+}
+
+// extend extends leases and wants one answer for each.
+func (s *scene) extend(leases ...sojourn.Lease) []driver.Extended {
+	s.Helper()
+	answers, err := s.store.Extend(s.ctx, leases)
+	s.must(err, "Extend")
+	same(s, "answers of Extend", len(answers), len(leases))
+	return answers
 }
 
 // outlive extends a lease beyond a timeout or deadline that ends with the lease's first length, and
@@ -97,14 +106,17 @@ func extendMany(s *scene) {
 	for _, c := range cs {
 		leases = append(leases, c.Lease)
 	}
-	lost, err := s.store.Extend(s.ctx, leases)
-	s.must(err, "Extend")
-	why := map[sojourn.ID]string{}
-	for _, l := range lost {
-		why[l.Lease.ID] = l.Reason
+	why := map[int]string{}
+	for i, e := range s.extend(leases...) {
+		if e.Err != nil {
+			why[i] = e.Reason
+			s.is(e.Err, sojourn.ErrLeaseLost, "a lost lease")
+		} else {
+			s.at("lease_until", e.Until, s.now().Add(lease))
+		}
 	}
-	if len(lost) != 3 || why[cs[1].Job.ID] != driver.LostEnded || why[cs[3].Job.ID] != driver.LostCancelled || why[999_999_999] == "" {
-		s.Fatalf("Extend answered %+v, want the unknown, the finished and the cancelled one", lost)
+	if len(why) != 3 || why[2] != driver.LostEnded || why[4] != driver.LostCancelled || why[0] == "" {
+		s.Fatalf("Extend answered %+v, want the unknown, the finished and the cancelled one as lost", why)
 	}
 	for _, i := range []int{0, 2, 4} {
 		s.at("wake_at", s.get(cs[i].Job.ID).WakeAt, s.now().Add(lease))
@@ -139,7 +151,7 @@ func inventedLease(s *scene) {
 		answers[1] = s.extends(l, false)
 		errs, err := s.store.Save(s.ctx, []driver.Saved{{Lease: l, Checkpoint: []byte("x")}})
 		s.must(err, "Save")
-		answers[2], answers[3] = sojourn.ErrorCode(errs[0]), strings.ReplaceAll(errs[0].Error(), fmt.Sprint(id), "n")
+		answers[2], answers[3] = sojourn.ErrorCode(errs[0].Err), strings.ReplaceAll(errs[0].Err.Error(), fmt.Sprint(id), "n")
 		return answers
 	}
 	running, ended, cancelled, waiting := s.running(), s.running(), s.running(), s.running()

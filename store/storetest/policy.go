@@ -67,8 +67,6 @@ func policyChangedBack(s *scene) {
 	s.mild("the claimed job", c.Job.Policy)
 	same(s, "deadline left", c.Deadline, 0)
 	s.advance(lease / 2)
-	lost, err := s.store.Extend(s.ctx, []sojourn.Lease{c.Lease})
-	s.must(err, "Extend")
-	same(s, "lost", len(lost), 0)
+	s.extends(c.Lease, true)
 	s.swept(lease*2/3, driver.Swept{}) // it was extended
 }

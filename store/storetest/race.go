@@ -192,10 +192,10 @@ func raceSetKey(s *scene) {
 		var err1, err2, err3, err4 error
 		side(func() { _, err1 = s.store.Respond(s.ctx, []sojourn.Response{r}) },
 			func() {
-				var errs []error
+				var errs []driver.Extended
 				errs, err2 = s.store.Save(s.ctx, []driver.Saved{{Lease: c.Lease, Key: key}})
 				if len(errs) == 1 {
-					err3 = errs[0]
+					err3 = errs[0].Err
 				}
 				_, err4 = s.store.Finish(s.ctx, []sojourn.Outcome{o})
 			})

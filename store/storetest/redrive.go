@@ -20,6 +20,7 @@ var redriveTrials = []trial{
 	{"redrive a job that keeps its key", "The key that a final job keeps by KeepKey does not stand in the way of its own redrive.", "tr:O3 inv:U1 inv:U2", redriveKeptKey},
 	{"a response to a redriven job", "A response that comes before the redriven job was claimed is kept for its Await.", "tr:O3 tr:R5 rules:B4", redriveResponse},
 	{"redrive without the checkpoint", "A redrive drops or replaces the checkpoint on request, and so does a change.", "tr:O3 tr:O5 spec:J4", redriveCheckpoint},
+	{"redrive with new values", "A redrive takes new values in the same call; if one of them is refused, the job is not redriven.", "tr:O3 tr:O5 spec:P9 spec:S5", redriveValues},
 	{"clone a final job", "A completed job runs again as a new job, and the refusals of cancel and redrive say so.", "tr:O1 tr:O3 spec:S11", cloneFinal},
 	{"redrive many", "All failed jobs that a filter finds are redriven in one call.", "tr:O3 spec:R9 rules:A7", redriveMany},
 }
@@ -197,6 +198,38 @@ func redriveCheckpoint(s *scene) {
 	s.edited(c.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive, Change: sojourn.Change{DropCheckpoint: true}}, sojourn.Ready)
 	same(s, "changed", string(s.change(c.Job.ID, sojourn.Change{Checkpoint: &newer}, sojourn.Ready).Checkpoint), `{"page":1}`)
 	same(s, "dropped by a change", string(s.change(c.Job.ID, sojourn.Change{DropCheckpoint: true}, sojourn.Ready).Checkpoint), "")
+}
+
+func redriveValues(s *scene) {
+	c := s.final(sojourn.Failed, typed(jsonTyped), sojourn.Key("k"), sojourn.Tags("a"), sojourn.Group("g"), sojourn.MaxAttempts(9))
+	id, before := c.Job.ID, s.picture(c.Job.ID)
+	p, w, g, q, bad, late := int32(7), int32(2), "h", "fresh", []byte("{"), s.now().Add(sojourn.MaxHorizon+time.Hour)
+	redriving := func(c sojourn.Change) sojourn.Edit {
+		return sojourn.Edit{Action: sojourn.EditRedrive, By: "ops", Generation: 1, Change: c}
+	}
+	s.refused(s.edit(id, redriving(sojourn.Change{Priority: &p, Args: &bad})).Err, sojourn.CodeInvalidJSON, "broken args")
+	s.refused(s.edit(id, redriving(sojourn.Change{Priority: &p, RunAt: &late})).Err, sojourn.CodeInvalid, "a run_at that is too late")
+	_, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, redriving(sojourn.Change{Tags: &[]string{""}}))
+	s.refused(err, sojourn.CodeInvalid, "an empty tag")
+	s.unchanged(id, before, "a refused redrive")
+	s.advance(time.Minute)
+	newer, runAt := []byte(`{"order":43}`), s.now().Add(time.Hour)
+	all := sojourn.Change{Priority: &p, Weight: &w, Group: &g, Queue: &q, Args: &newer, RunAt: &runAt, AddTags: &[]string{"b"},
+		Checkpoint: &newer, Policy: &sojourn.Policy{MaxAttempts: 2, Deadline: 2 * time.Hour}}
+	j := s.edited(id, redriving(all), sojourn.Scheduled)
+	s.at("run_at", j.RunAt, runAt)
+	same(s, "generation", j.Generation, 2)
+	same(s, "queue and group", j.Queue+" "+j.Group, "fresh h")
+	same(s, "priority and weight", [2]int32{j.Priority, j.Weight}, [2]int32{p, w})
+	same(s, "tags", strings.Join(j.Tags, " "), "a b")
+	same(s, "max_attempts", j.Policy.MaxAttempts, 2)
+	s.is(s.edit(id, redriving(all)).Err, sojourn.ErrConflict, "a repeated redrive")
+	s.advance(time.Hour)
+	d := s.claim(from(q))
+	same(s, "args", string(d.Job.Args), `{"order":43}`)
+	same(s, "checkpoint", string(d.Job.Checkpoint), `{"order":43}`)
+	same(s, "the time left of its life", d.Deadline, time.Hour)
+	s.finish(completed(d), sojourn.Completed)
 }
 
 func cloneFinal(s *scene) {

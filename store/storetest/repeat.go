@@ -98,9 +98,7 @@ func claimLostAnswers(s *scene) {
 		cs := s.claimAs(r)
 		same(s, "jobs", len(cs), 1)
 		s.advance(lease / 2)
-		lost, err := s.store.Extend(s.ctx, []sojourn.Lease{cs[0].Lease})
-		s.must(err, "Extend")
-		same(s, "lost leases", len(lost), 0)
+		s.extends(cs[0].Lease, true)
 	}
 	s.sweep()
 	s.state(id, sojourn.Running)
@@ -186,9 +184,9 @@ func extendRepeated(s *scene) {
 	c := s.running()
 	s.advance(10 * time.Second)
 	for range 3 {
-		lost, err := s.store.Extend(s.ctx, []sojourn.Lease{c.Lease, c.Lease})
-		s.must(err, "Extend")
-		same(s, "lost leases", len(lost), 0)
+		for _, e := range s.extend(c.Lease, c.Lease) {
+			s.must(e.Err, "Extend")
+		}
 	}
 	s.at("wake_at", s.get(c.Job.ID).WakeAt, s.now().Add(lease))
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -22,12 +23,17 @@ var saveTrials = []trial{
 // save sends one item and returns its error.
 func (s *scene) save(item driver.Saved) error {
 	s.Helper()
-	errs, err := s.store.Save(s.ctx, []driver.Saved{item})
+	answers, err := s.store.Save(s.ctx, []driver.Saved{item})
 	s.must(err, "Save")
-	if len(errs) != 1 {
-		s.Fatalf("Save of 1 item gave %d answers", len(errs))
+	if len(answers) != 1 {
+		s.Fatalf("Save of 1 item gave %d answers", len(answers))
 	}
-	return errs[0]
+	e := answers[0]
+	if e.Err == nil {
+		s.at("lease_until", e.Until, s.get(item.Lease.ID).LeaseUntil)
+	}
+	same(s, "a reason of a lost lease", e.Reason != "", errors.Is(e.Err, sojourn.ErrLeaseLost))
+	return e.Err
 }
 
 func saveCheckpoint(s *scene) {
@@ -81,11 +87,11 @@ func saveMany(s *scene) {
 	})
 	s.must(err, "Save")
 	same(s, "answers", len(errs), 5)
-	s.must(errs[0], "a checkpoint at the limit")
-	s.refused(errs[1], sojourn.CodeTooLarge, "a checkpoint above the limit")
-	s.is(errs[2], sojourn.ErrLeaseLost, "a lease that was released")
-	s.must(errs[3], "progress")
-	s.is(errs[4], sojourn.ErrLeaseLost, "an unknown job")
+	s.must(errs[0].Err, "a checkpoint at the limit")
+	s.refused(errs[1].Err, sojourn.CodeTooLarge, "a checkpoint above the limit")
+	s.is(errs[2].Err, sojourn.ErrLeaseLost, "a lease that was released")
+	s.must(errs[3].Err, "progress")
+	s.is(errs[4].Err, sojourn.ErrLeaseLost, "an unknown job")
 	same(s, "checkpoint", len(s.get(cs[0].Job.ID).Checkpoint), 1000)
 	same(s, "checkpoint", len(s.get(cs[1].Job.ID).Checkpoint), 0)
 	same(s, "checkpoint", len(s.get(cs[2].Job.ID).Checkpoint), 0)

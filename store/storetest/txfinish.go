@@ -110,9 +110,7 @@ func txFinishBack(s *txScene) {
 		x.rollback()
 		s.rows()
 		s.state(c.Job.ID, sojourn.Running)
-		lost, err := s.store.Extend(s.ctx, []sojourn.Lease{c.Lease})
-		s.must(err, "Extend")
-		same(s.scene, "lost leases", len(lost), 0)
+		s.extends(c.Lease, true)
 		s.reports(report(c), driver.FinishApplied)
 	}
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -112,7 +113,7 @@ func (s *scene) finish(o sojourn.Outcome, want sojourn.State) sojourn.Job {
 func (s *scene) reports(o sojourn.Outcome, want driver.FinishStatus) driver.Finished {
 	s.Helper()
 	f := s.report(o)
-	if f.Status != want {
+	if f.Status != want || errors.Is(f.Err, sojourn.ErrLeaseLost) != (want == driver.FinishLost) {
 		s.Fatalf("Finish(%s) of %+v answered %s (state %s, reason %q, err %v), want %s", o.Type, o.Lease, f.Status, f.State, f.Reason, f.Err, want)
 	}
 	return f

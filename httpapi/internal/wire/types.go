@@ -14,7 +14,7 @@ import (
 type Filter struct {
 	IDs           []sojourn.ID    `json:"ids,omitzero" query:"id" doc:"an empty list matches nothing; leave it out for no condition"`
 	Kind          string          `json:"kind,omitempty" query:"kind"`
-	Key           string          `json:"key,omitempty" query:"key" doc:"with kind: the live job of the key, else the newest final one"`
+	Key           string          `json:"key,omitempty" query:"key" doc:"of each kind the live job with the key, else the newest final one"`
 	Queue         string          `json:"queue,omitempty" query:"queue"`
 	States        []sojourn.State `json:"states,omitzero" query:"state" doc:"an empty list matches nothing"`
 	Group         string          `json:"group,omitempty" query:"group"`
@@ -159,16 +159,28 @@ type (
 	ExtendRequest struct {
 		Leases []sojourn.Lease `json:"leases"`
 	}
-	// ExtendAnswer lists the leases that are lost.
+	// Extended is the answer about one lease.
+	Extended struct {
+		driver.Extended
+		Error *Problem `json:"error,omitempty"`
+	}
+	// Lost names a lease that is lost.
+	Lost struct {
+		Lease  sojourn.Lease `json:"lease"`
+		Reason string        `json:"reason" enum:"ended,cancelled,taken"`
+	}
+	// ExtendAnswer has one entry a lease, in order.
 	ExtendAnswer struct {
-		Lost []driver.Lost `json:"lost"`
+		Leases []Extended `json:"leases" doc:"one entry a lease: its new end, or why it is lost"`
+		Lost   []Lost     `json:"lost" doc:"those of the leases that are lost, by name"`
 	}
 	// SaveRequest holds writes under leases.
 	SaveRequest struct {
 		Items []Saved `json:"items"`
 	}
-	// SaveAnswer has one entry per item: null, or its error.
+	// SaveAnswer has one entry per item, in order.
 	SaveAnswer struct {
+		Leases []Extended `json:"leases" doc:"one entry an item: the new end of its lease, or what was wrong with it"`
 		Errors []*Problem `json:"errors" doc:"one entry an item: null, or what was wrong with it"`
 	}
 	// FinishRequest holds outcomes.
@@ -336,8 +348,32 @@ func (a EditAnswer) Domain() sojourn.Edited {
 	})}
 }
 
-// SavedErrors shows the errors of saved items.
-func SavedErrors(errs []error) SaveAnswer { return SaveAnswer{each(errs, problemOf)} }
+// ExtendedOf shows an answer about a lease.
+func ExtendedOf(e driver.Extended) Extended { return Extended{e, problemOf(e.Err)} }
 
 // Domain is the answer again.
-func (a SaveAnswer) Domain() []error { return each(a.Errors, (*Problem).Err) }
+func (e Extended) Domain() driver.Extended {
+	e.Extended.Err = e.Error.Err()
+	return e.Extended
+}
+
+// Broken reports whether e is no answer: it has neither an end of the lease nor an error.
+func (e Extended) Broken() bool {
+	return e.Until.IsZero() && (e.Error == nil || e.Error.Code == "")
+}
+
+// ExtendAnswerOf shows the answers about leases.
+func ExtendAnswerOf(leases []sojourn.Lease, answers []driver.Extended) ExtendAnswer {
+	a := ExtendAnswer{each(answers, ExtendedOf), []Lost{}}
+	for i, e := range answers {
+		if e.Reason != "" {
+			a.Lost = append(a.Lost, Lost{leases[i], e.Reason})
+		}
+	}
+	return a
+}
+
+// SaveAnswerOf shows the answers about saved items.
+func SaveAnswerOf(answers []driver.Extended) SaveAnswer {
+	return SaveAnswer{each(answers, ExtendedOf), each(answers, func(e driver.Extended) *Problem { return problemOf(e.Err) })}
+}

@@ -59,7 +59,7 @@ func build(t *testing.T, c *sojourn.Client) every {
 		completed: add("completed", "g"), failed: add("failed", "h")}
 	l := claim("running")
 	text := "half"
-	if errs, err := driver.Of(c).Save(ctx, []driver.Saved{{Lease: l, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "line"}}}}); err != nil || errs[0] != nil {
+	if errs, err := driver.Of(c).Save(ctx, []driver.Saved{{Lease: l, Checkpoint: []byte("1"), Progress: &text, Log: []sojourn.LogLine{{Text: "line"}}}}); err != nil || errs[0].Err != nil {
 		t.Fatal(errs, err)
 	}
 	respond("running", "c", false) // attached

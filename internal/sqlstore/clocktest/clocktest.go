@@ -175,11 +175,14 @@ func (w *world) live(p *process, n int) {
 	}
 	if w.true-p.extended >= extendEvery && len(p.held) > 0 {
 		p.extended = w.true
-		lost, err := p.store.Extend(ctx, slices.Collect(maps.Values(p.held)))
+		leases := slices.Collect(maps.Values(p.held))
+		answers, err := p.store.Extend(ctx, leases)
 		w.must(err)
-		w.lost += len(lost)
-		for _, l := range lost {
-			delete(p.held, l.Lease.ID)
+		for i, e := range answers {
+			if e.Err != nil {
+				w.lost++
+				delete(p.held, leases[i].ID)
+			}
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.held)) {
@@ -481,9 +484,9 @@ func life(s driver.Store, worker string, n int64, lives *atomic.Int64) error {
 	if err != nil || len(jobs) == 0 {
 		return err
 	}
-	lost, err := s.Extend(ctx, []sojourn.Lease{jobs[0].Lease})
-	if err != nil || len(lost) > 0 {
-		return fmt.Errorf("extend: %v %w", lost, err)
+	extended, err := s.Extend(ctx, []sojourn.Lease{jobs[0].Lease})
+	if err != nil || extended[0].Err != nil {
+		return fmt.Errorf("extend: %v %w", extended, err)
 	}
 	f, err := s.Finish(ctx, []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
 	if err != nil || f[0].Status != driver.FinishApplied {

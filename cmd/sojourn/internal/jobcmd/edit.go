@@ -297,11 +297,12 @@ type changeFlags struct {
 }
 
 const editHelp = `Changes values of jobs. Blocked, scheduled, ready and errored jobs accept all values, but args only before the
-first claim. Other jobs, such as running, awaiting and final ones, accept only tags.`
+first claim. Awaiting jobs accept a priority and tags, all other jobs only tags. With --redrive, failed and
+cancelled jobs get the new values and run again, in one step.`
 
 func (a *app) editCommand() *cobra.Command {
 	var f changeFlags
-	var yes, dryRun bool
+	var yes, dryRun, redrive bool
 	var by string
 	cmd := &cobra.Command{Use: "edit ID...", Short: "change values of jobs", Long: editHelp, Args: cobra.MinimumNArgs(1)}
 	fl := cmd.Flags()
@@ -322,6 +323,7 @@ func (a *app) editCommand() *cobra.Command {
 	fl.StringVar(&by, "by", "", "user name for the history (default $USER)")
 	fl.BoolVar(&yes, "yes", false, "confirm a change of more than one job")
 	fl.BoolVar(&dryRun, "dry-run", false, "only count the jobs")
+	fl.BoolVar(&redrive, "redrive", false, "run failed or cancelled jobs again with the new values")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		change, err := a.change(cmd, f)
 		if err != nil {
@@ -331,6 +333,9 @@ func (a *app) editCommand() *cobra.Command {
 			by = a.User()
 		}
 		b := &bulk{edit: sojourn.Edit{Action: sojourn.EditChange, By: by, Change: change}, done: "edited", yes: yes, dryRun: dryRun, byName: true}
+		if redrive {
+			b.edit.Action, b.done = sojourn.EditRedrive, "redriven"
+		}
 		if err := b.edit.Validate(sojourn.MaxMaxBytes); err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (f *filterFlags) bind(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.states, "state", nil, "`states`: blocked, scheduled, ready, running, awaiting, errored, completed, failed, cancelled; live and final select all live or all final states")
 	fl.StringVar(&f.kind, "kind", "", "only jobs of this kind")
-	fl.StringVar(&f.key, "key", "", "with --kind: the live job with this key, else the newest final one")
+	fl.StringVar(&f.key, "key", "", "only jobs with this key: of each kind (or of --kind) the live one, else the newest final one")
 	fl.StringVar(&f.queue, "queue", "", "only jobs of this queue")
 	fl.StringVar(&f.group, "group", "", "only jobs of this group")
 	fl.StringVar(&f.tag, "tag", "", "only jobs with this tag")
@@ -145,20 +145,23 @@ func jobNote(j sojourn.Job, now time.Time) string {
 
 func idText(n sojourn.ID) string { return strconv.FormatInt(int64(n), 10) }
 
-// find gets the job that an argument names: an id, or KIND/KEY.
+// find gets the job that an argument names: an id, a key, or KIND/KEY.
 func find(ctx context.Context, c *sojourn.Client, kind, arg string) (*sojourn.Job, error) {
 	if kind != "" {
-		return c.GetByKey(ctx, kind, arg)
+		return c.GetByKey(ctx, arg, kind)
 	}
 	if kind, key, ok := strings.Cut(arg, "/"); ok {
 		if kind == "" || key == "" {
-			return nil, sojourn.Invalid("job", "%.64q is neither a job id nor KIND/KEY", arg)
+			return nil, sojourn.Invalid("job", "%.64q is neither a job id nor a key nor KIND/KEY", arg)
 		}
-		return c.GetByKey(ctx, kind, key)
+		return c.GetByKey(ctx, key, kind)
+	}
+	if strings.Trim(arg, "0123456789") != "" {
+		return c.GetByKey(ctx, arg)
 	}
 	n, err := parse.ID(arg)
 	if err != nil {
-		return nil, sojourn.Invalid("job", "%.64q is neither a job id nor KIND/KEY", arg)
+		return nil, sojourn.Invalid("job", "%.64q is neither a job id nor a key nor KIND/KEY", arg)
 	}
 	return c.Get(ctx, n)
 }
@@ -166,7 +169,7 @@ func find(ctx context.Context, c *sojourn.Client, kind, arg string) (*sojourn.Jo
 // onJob makes a command about one job.
 func (a *app) onJob(use, short string, fn func(ctx context.Context, c *sojourn.Client, j *sojourn.Job) error) *cobra.Command {
 	var kind string
-	cmd := &cobra.Command{Use: use + " ID | KIND/KEY", Short: short, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: use + " ID | KEY | KIND/KEY", Short: short, Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&kind, "kind", "", "read the argument as a key of this kind; for kinds with a / in their name")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.With(func(c *sojourn.Client) error {

@@ -34,7 +34,7 @@ type happened struct {
 func (a *app) tailCommand() *cobra.Command {
 	var kind string
 	var length time.Duration
-	cmd := &cobra.Command{Use: "tail ID | KIND/KEY", Short: "follow one job until it is final", Long: tailHelp, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "tail ID | KEY | KIND/KEY", Short: "follow one job until it is final", Long: tailHelp, Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&kind, "kind", "", "read the argument as a key of this kind; for kinds with a / in their name")
 	cmd.Flags().DurationVar(&length, "for", 0, "stop after this time (default never)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

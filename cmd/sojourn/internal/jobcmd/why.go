@@ -16,7 +16,7 @@ import (
 
 func (a *app) whyCommand() *cobra.Command {
 	var queue string
-	cmd := &cobra.Command{Use: "why [ID | KIND/KEY]", Short: "explain why a job does not run, or why a queue starts no jobs", Args: cobra.MaximumNArgs(1)}
+	cmd := &cobra.Command{Use: "why [ID | KEY | KIND/KEY]", Short: "explain why a job does not run, or why a queue starts no jobs", Args: cobra.MaximumNArgs(1)}
 	cmd.Flags().StringVar(&queue, "queue", "", "explain the first 1,000 ready jobs of this `queue`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (queue == "") == (len(args) == 0) {

@@ -305,23 +305,6 @@ func claimedDiffer(got, want []driver.Claimed) string {
 	return "gave\n  " + strings.Join(g, "\n  ") + "\nwant\n  " + strings.Join(w, "\n  ")
 }
 
-func (r *run) extend(leases []sojourn.Lease) {
-	attempt(r, fmt.Sprint("Extend ", leases), r.fault(lost, down, twice),
-		func() []driver.Lost { return r.m.extend(leases) },
-		func() ([]driver.Lost, error) { return r.store.Extend(r.ctx, leases) }, nil,
-		func(got, want []driver.Lost) string {
-			if !slices.Equal(got, want) {
-				return fmt.Sprintf("lost %v, want %v", got, want)
-			}
-			return ""
-		})
-	for _, l := range leases {
-		if j := r.m.stands(l); j != nil {
-			r.ledger.prolonged(l, j.leaseUntil)
-		}
-	}
-}
-
 func (r *run) save(s driver.Saved) {
 	what := fmt.Sprintf("Save %v checkpoint %q", s.Lease, s.Checkpoint)
 	if s.Key != "" {
@@ -334,7 +317,7 @@ func (r *run) save(s driver.Saved) {
 			if err != nil || len(errs) != 1 {
 				return "", err
 			}
-			return sojourn.ErrorCode(errs[0]), nil
+			return sojourn.ErrorCode(errs[0].Err), nil
 		}, nil,
 		func(got, want string) string {
 			if got != want {

@@ -291,49 +291,6 @@ func (m *model) take(r driver.ClaimRequest, jobs []*job) {
 	}
 }
 
-// extend predicts the answer of Extend.
-func (m *model) extend(leases []sojourn.Lease) []driver.Lost {
-	var lost []driver.Lost
-	for _, l := range leases {
-		if j := m.stands(l); j == nil {
-			lost = append(lost, driver.Lost{Lease: l, Reason: m.whyLost(l)})
-		} else {
-			m.prolong(j)
-		}
-	}
-	return lost
-}
-
-func (m *model) prolong(j *job) {
-	if !j.Policy.Strict() {
-		j.leaseUntil = max(j.leaseUntil, m.now+j.lease)
-		j.updated = m.now
-		m.touched[j.ID] = true
-	}
-}
-
-func (m *model) whyLost(l sojourn.Lease) string {
-	j := m.jobs[l.ID]
-	if j == nil || !j.had(l) {
-		return driver.LostEnded
-	}
-	if j.State.Live() && j.epoch > l.Epoch {
-		return driver.LostTaken
-	}
-	for _, e := range j.history {
-		if e.epoch == l.Epoch && (e.outcome == "cancelled" || e.outcome == "failed") {
-			return driver.LostCancelled
-		}
-	}
-	return driver.LostEnded
-}
-
-// had reports whether the worker of an invalid lease had it: only then it gets an answer about the
-// job.
-func (j *job) had(l sojourn.Lease) bool {
-	return slices.ContainsFunc(j.history, func(e entry) bool { return e.epoch == l.Epoch && e.worker == l.Worker })
-}
-
 // save is the code that Save must answer for one item, "" for none.
 func (m *model) save(s driver.Saved) string {
 	j := m.stands(s.Lease)

@@ -25,7 +25,7 @@ func (m *model) edit(j *job, e sojourn.Edit) (state sojourn.State, changed bool,
 		m.remove(j)
 		return j.State, true, ""
 	}
-	if j.State.Final() || j.State == sojourn.Running || j.State == sojourn.Awaiting || j.Resumed {
+	if j.State.Final() || j.State == sojourn.Running || j.State == sojourn.Awaiting && !rules.WhileAwaiting(e.Change) || j.Resumed {
 		return j.State, false, sojourn.CodeConflict
 	}
 	was, c := *j, e.Change

@@ -35,12 +35,12 @@ func (f *faulty) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Cla
 	return through(f, func() ([]driver.Claimed, error) { return f.Store.Claim(ctx, r) })
 }
 
-func (f *faulty) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
-	return through(f, func() ([]driver.Lost, error) { return f.Store.Extend(ctx, leases) })
+func (f *faulty) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Extended, error) {
+	return through(f, func() ([]driver.Extended, error) { return f.Store.Extend(ctx, leases) })
 }
 
-func (f *faulty) Save(ctx context.Context, items []driver.Saved) ([]error, error) {
-	return through(f, func() ([]error, error) { return f.Store.Save(ctx, items) })
+func (f *faulty) Save(ctx context.Context, items []driver.Saved) ([]driver.Extended, error) {
+	return through(f, func() ([]driver.Extended, error) { return f.Store.Save(ctx, items) })
 }
 
 func (f *faulty) Finish(ctx context.Context, outcomes []sojourn.Outcome) ([]driver.Finished, error) {

@@ -78,9 +78,9 @@ func (l *liar) Finish(ctx context.Context, os []sojourn.Outcome) ([]driver.Finis
 	return fs, err
 }
 
-func (l *liar) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Lost, error) {
+func (l *liar) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Extended, error) {
 	if l.lie == "extends nothing" {
-		return nil, nil
+		return make([]driver.Extended, len(leases)), nil
 	}
 	return l.Store.Extend(ctx, leases)
 }
