@@ -84,11 +84,10 @@ func (t *tx) findLocked(f sojourn.Filter) ([]sojourn.Job, error) {
 	for i, j := range found {
 		ids[i], f.IDs[i] = int64(j.ID), j.ID
 	}
-	if err := t.lock(qLockLive, ids); err != nil {
-		return nil, err
-	}
-	if err := t.lock(qLockFinal, ids); err != nil {
-		return nil, err
+	for _, table := range []string{qLockLive, qLockFinal} {
+		if err := t.lock(table, ids); err != nil {
+			return nil, err
+		}
 	}
 	return t.find(f) // in their present state, and only those that still match the filter
 }
@@ -104,13 +103,7 @@ func (t *tx) loadFound(j *sojourn.Job) (*live, error) {
 
 // Edit changes jobs; see driver.Store.
 func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (sojourn.Edited, error) {
-	if err := f.Validate(); err != nil {
-		return sojourn.Edited{}, err
-	}
-	if err := e.Validate(s.cfg.MaxBytes); err != nil {
-		return sojourn.Edited{}, err
-	}
-	if err := e.Chooses(f); err != nil {
+	if err := cmp.Or(f.Validate(), e.Validate(s.cfg.MaxBytes), e.Chooses(f)); err != nil {
 		return sojourn.Edited{}, err
 	}
 	f.Full, f.Wait = false, 0
@@ -119,10 +112,7 @@ func (s *Store) Edit(ctx context.Context, f sojourn.Filter, e sojourn.Edit) (soj
 	}
 	if e.DryRun {
 		var out sojourn.Edited
-		err := s.view(ctx, func(t *tx) (err error) {
-			out.Matched, err = t.count(f)
-			return err
-		})
+		err := s.view(ctx, func(t *tx) (err error) { out.Matched, err = t.count(f); return err })
 		return out, err
 	}
 	return do[sojourn.Edited](ctx, s, classFinish, stepEdit, 100, editAsk{f, e})
@@ -187,6 +177,7 @@ func (t *tx) endByHand(j *sojourn.Job, e *sojourn.Edit, event rules.EventType, t
 const (
 	qFinalRow    = `select worker, history, has_data, finished_us from sj_final where id = $1`
 	qKeepLast    = `insert into sj_history (job, ` + historyColumns + `) select id, ` + lastColumns + ` from sj_final where id = $1 and outcome <> ''`
+	qLastKept    = `update sj_final set history = history + 1, outcome = '', step_epoch = 0 where id = $1 returning history - 1`
 	qDeleteFinal = `delete from sj_final where id = $1 and finished_us = $2 and state in (8, 9)`
 )
 
@@ -233,11 +224,10 @@ func (t *tx) redrive(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, erro
 			return j.State, false, err
 		}
 	}
-	if _, err := t.exec(qForgetJob, int64(j.ID)); err != nil { // it is no longer an earlier holder
-		return j.State, false, err
-	}
-	if _, err := t.exec(qKeepLast, int64(j.ID)); err != nil {
-		return j.State, false, err
+	for _, write := range []string{qForgetJob, qKeepLast} { // it is no longer an earlier holder
+		if _, err := t.exec(write, int64(j.ID)); err != nil {
+			return j.State, false, err
+		}
 	}
 	n, err := t.exec(qDeleteFinal, int64(j.ID), finished)
 	if err == nil && n != 1 {
@@ -300,19 +290,19 @@ const (
 	qLockTags  = `select tags from sj_job where id = $1 /*lock*/`
 )
 
-// alter changes jobs that hold no weight and are not running.
+// alter changes jobs that hold no weight and are not running, and the tags of any job.
 func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	c := e.Change
 	atRest := !j.State.Final() && j.State != sojourn.Running && j.State != sojourn.Awaiting && !j.Resumed
-	if c.OnlyTags() && !atRest {
-		text, changed, err := t.newTags(j, c)
-		if err == nil && changed {
-			_, err = t.exec(qAlterTags, text, int64(j.ID))
-		}
-		return j.State, changed, err
+	if c.OnlyTags() && j.State.Final() {
+		return tagFinal(t, j, e)
 	}
-	if !atRest {
-		return j.State, false, sojourn.Conflict("job %d is %s; only blocked, scheduled, ready and errored jobs are changed", j.ID, stateText(j))
+	if !atRest && !c.OnlyTags() {
+		state := j.State.String()
+		if j.Resumed {
+			state = "resumed"
+		}
+		return j.State, false, sojourn.Conflict("job %d is %s; only blocked, scheduled, ready and errored jobs are changed", j.ID, state)
 	}
 	was, err := t.loadFound(j)
 	if err != nil {
@@ -324,12 +314,13 @@ func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error)
 		}
 	}
 	if c.Args != nil {
-		if err := sojourn.ValidJSON("args", j.ContentType, *c.Args); err != nil {
+		err := sojourn.ValidJSON("args", j.ContentType, *c.Args)
+		if err == nil && was.Claimed {
+			err = sojourn.Conflict("job %d was started already; its args do not change any more", j.ID)
+		}
+		if err != nil {
 			return j.State, false, err
 		}
-	}
-	if c.Args != nil && was.Claimed {
-		return j.State, false, sojourn.Conflict("job %d was started already; its args do not change any more", j.ID)
 	}
 	if err := validCheckpoint(j, c); err != nil {
 		return j.State, false, err
@@ -338,19 +329,39 @@ func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error)
 	if err := t.changeRow(&l, c); err != nil { // refuses before it writes
 		return j.State, false, err
 	}
-	tr := rules.Transition{Rule: "O5", To: l.Row, Outcome: "edited", Reason: e.Reason}
-	t.addHistory(was, &l, tr, change{by: e.By})
+	stepless := *was
+	stepless.State = sojourn.Ready // the entry ends no step of a running job: it has no epoch and no worker
+	t.addHistory(&stepless, &l, rules.Transition{Rule: "O5", To: l.Row, Outcome: "edited", Reason: e.Reason}, change{by: e.By})
 	err = t.alterJob(j, &l, c)
 	if err == nil {
 		err = t.setCheckpoint(&l, c)
 	}
+	if err == nil {
+		err = t.save(was, &l)
+	}
 	if err != nil {
 		return j.State, false, err
 	}
-	if err := t.save(was, &l); err != nil {
+	return l.State, true, t.seeQueue(l.queue)
+}
+
+// tagFinal changes the tags of a final job. The row of the job has the last entry of the history
+// only, so the entry of the end of the job moves to the other entries.
+func tagFinal(t *tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
+	text, changed, err := t.newTags(j, e.Change)
+	if err != nil || !changed {
 		return j.State, false, err
 	}
-	return l.State, true, t.seeQueue(l.queue)
+	if _, err := t.exec(qKeepLast, int64(j.ID)); err != nil {
+		return j.State, false, err
+	}
+	before, err := t.num(qLastKept, int64(j.ID))
+	was := &live{Row: rules.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, generation: j.Generation, history: int32(before), updated: j.FinishedAt.UnixMicro()}
+	t.addHistory(was, was, rules.Transition{Outcome: "edited", Reason: e.Reason}, change{by: e.By})
+	if err == nil {
+		_, err = t.exec(qAlterTags, text, int64(j.ID))
+	}
+	return j.State, true, err
 }
 
 // changeRow gives the row its new values. A new deadline counts from now.
@@ -360,8 +371,12 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 			return err
 		}
 	}
-	set32(&l.priority, c.Priority)
-	set32(&l.Weight, c.Weight)
+	if c.Priority != nil {
+		l.priority = *c.Priority
+	}
+	if c.Weight != nil {
+		l.Weight = *c.Weight
+	}
 	if c.Queue != nil {
 		l.queue = *c.Queue
 	}
@@ -434,13 +449,10 @@ func (t *tx) alterJob(j *sojourn.Job, l *live, c sojourn.Change) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec(qAlterJob, j.Group, tags, policy, int64(j.ID)); err != nil {
-		return err
+	_, err = t.exec(qAlterJob, j.Group, tags, policy, int64(j.ID))
+	if err == nil && c.Args != nil {
+		_, err = t.exec(qAlterArgs, *c.Args, int64(j.ID))
 	}
-	if c.Args == nil {
-		return nil
-	}
-	_, err = t.exec(qAlterArgs, *c.Args, int64(j.ID))
 	return err
 }
 
@@ -449,17 +461,4 @@ func tagText(tags []string) (string, error) {
 		return "", nil
 	}
 	return jsonText(tags)
-}
-
-func stateText(j *sojourn.Job) string {
-	if j.Resumed {
-		return "resumed"
-	}
-	return j.State.String()
-}
-
-func set32(dst *int32, v *int32) {
-	if v != nil {
-		*dst = *v
-	}
 }
