@@ -27,7 +27,7 @@ import (
 const scenario = "../../sdk/scenario.json"
 
 // TestScenario runs the same steps with the client and the worker of each language against a server
-// of its own: spec:A15, spec:H7, spec:H10, spec:P11, inv:F5, tr:M1, tr:R1, tr:R5, tr:L5, tr:F5,
+// of its own: spec:H7, spec:H10, spec:P11, inv:F5, tr:M1, tr:R1, tr:R5, tr:L5, tr:F5,
 // tr:F8, tr:O1.
 func TestScenario(t *testing.T) {
 	text, err := os.ReadFile(scenario)

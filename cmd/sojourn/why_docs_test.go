@@ -60,6 +60,11 @@ func TestPageOfGates(t *testing.T) {
 	for _, h := range heldCases {
 		t.Run(h.gate, func(t *testing.T) {
 			want := h.play(t)
+			// The answers of a throttler have a limit in real time. On a busy machine a claim may
+			// reach it, and starts fewer jobs then.
+			for try := 0; h.gate == "Throttler" && try < 20 && !strings.Contains(timeless(sections[h.gate]), timeless(want)); try++ {
+				want = h.play(t)
+			}
 			if !strings.Contains(timeless(sections[h.gate]), timeless(want)) {
 				t.Errorf("the section %q does not show\n%s", h.gate, want)
 			}

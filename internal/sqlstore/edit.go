@@ -66,11 +66,10 @@ func (t *tx) findLocked(f sojourn.Filter) ([]sojourn.Job, error) {
 	for i, j := range found {
 		ids[i], f.IDs[i] = int64(j.ID), j.ID
 	}
-	if err := t.lock(qLockLive, ids); err != nil {
-		return nil, err
-	}
-	if err := t.lock(qLockFinal, ids); err != nil {
-		return nil, err
+	for _, table := range []string{qLockLive, qLockFinal} {
+		if err := t.lock(table, ids); err != nil {
+			return nil, err
+		}
 	}
 	return t.find(f) // in their present state, and only those that still match the filter
 }
@@ -262,18 +261,14 @@ const (
 	qLockTags  = `select tags from sj_job where id = $1 /*lock*/`
 )
 
-// alter changes jobs that hold no weight and are not running.
+// alter changes jobs that hold no weight and are not running, and the tags of any job.
 func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	c := e.Change
 	atRest := !j.State.Final() && j.State != sojourn.Running && j.State != sojourn.Awaiting && !j.Resumed
-	if rules.OnlyTags(c) && !atRest {
-		text, changed, err := t.newTags(j, c)
-		if err == nil && changed {
-			_, err = t.exec(qAlterTags, text, int64(j.ID))
-		}
-		return j.State, changed, err
+	if rules.OnlyTags(c) && j.State.Final() {
+		return tagFinal(t, j, e)
 	}
-	if !atRest && !(j.State == sojourn.Awaiting && rules.WhileAwaiting(c)) {
+	if !atRest && !rules.OnlyTags(c) && !(j.State == sojourn.Awaiting && rules.WhileAwaiting(c)) {
 		return j.State, false, sojourn.Conflict("job %d is %s; only blocked, scheduled, ready and errored jobs are changed, and the priority of awaiting ones", j.ID, stateText(j))
 	}
 	was, err := t.loadFound(j)
@@ -288,7 +283,9 @@ func (t *tx) alter(j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error)
 		return j.State, false, err
 	}
 	tr := rules.Transition{Rule: "O5", To: l.Row, Outcome: "edited", Reason: e.Reason}
-	t.addHistory(was, &l, tr, change{by: e.By})
+	stepless := *was
+	stepless.State = sojourn.Ready // the entry ends no step of a running job: it has no epoch and no worker
+	t.addHistory(&stepless, &l, tr, change{by: e.By})
 	if err := t.alterJob(j, &l, c); err != nil {
 		return j.State, false, err
 	}
@@ -305,8 +302,12 @@ func (t *tx) changeRow(l *live, c sojourn.Change) error {
 			return err
 		}
 	}
-	set32(&l.priority, c.Priority)
-	set32(&l.Weight, c.Weight)
+	if c.Priority != nil {
+		l.priority = *c.Priority
+	}
+	if c.Weight != nil {
+		l.Weight = *c.Weight
+	}
 	if c.Queue != nil {
 		l.queue = *c.Queue
 	}
@@ -404,19 +405,6 @@ func tagText(tags []string) (string, error) {
 	return jsonText(tags)
 }
 
-func stateText(j *sojourn.Job) string {
-	if j.Resumed {
-		return "resumed"
-	}
-	return j.State.String()
-}
-
-func set32(dst *int32, v *int32) {
-	if v != nil {
-		*dst = *v
-	}
-}
-
 var editOp = eachOp("edit", groupcommit.Finish, func(t *tx, ask editAsk) (sojourn.Edited, error) {
 	found, err := t.findLocked(ask.f)
 	if err != nil {
@@ -458,4 +446,32 @@ func (t *tx) newValues(j *sojourn.Job, l *live, c sojourn.Change) (changed bool,
 		changed = changed || other
 	}
 	return changed, t.changeRow(l, c)
+}
+
+const qLastKept = `update sj_final set history = history + 1, outcome = '', step_epoch = 0 where id = $1 returning history - 1`
+
+// tagFinal changes the tags of a final job. The row of the job has the last entry of the history
+// only, so the entry of the end of the job moves to the other entries.
+func tagFinal(t *tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
+	text, changed, err := t.newTags(j, e.Change)
+	if err != nil || !changed {
+		return j.State, false, err
+	}
+	if _, err := t.exec(qKeepLast, int64(j.ID)); err != nil {
+		return j.State, false, err
+	}
+	before, err := t.num(qLastKept, int64(j.ID))
+	was := &live{Row: rules.Row{ID: j.ID, State: j.State, Attempt: j.Attempt}, generation: j.Generation, history: int32(before), updated: j.FinishedAt.UnixMicro()}
+	t.addHistory(was, was, rules.Transition{Outcome: "edited", Reason: e.Reason}, change{by: e.By})
+	if err == nil {
+		_, err = t.exec(qAlterTags, text, int64(j.ID))
+	}
+	return j.State, true, err
+}
+
+func stateText(j *sojourn.Job) string {
+	if j.Resumed {
+		return "resumed"
+	}
+	return j.State.String()
 }

@@ -142,31 +142,38 @@ func (l *lineUp) rows(table string) (rows []map[string]any) {
 // includes columns that are added later.
 func TestJobsAlike(t *testing.T) {
 	for name, change := range changesOfALine(t) {
-		a, b := newLineUp(t), newLineUp(t)
-		other, counts := b.open()
-		before, reads := a.starts.n.Load(), a.starts.reads.Load()
-		for _, l := range []*lineUp{a, b} {
-			change(l)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of the time goes into tables of their own
+			testChangedLine(t, name, change)
+		})
+	}
+}
+
+func testChangedLine(t *testing.T, name string, change func(*lineUp)) {
+	a, b := newLineUp(t), newLineUp(t)
+	other, counts := b.open()
+	before, reads := a.starts.n.Load(), a.starts.reads.Load()
+	for _, l := range []*lineUp{a, b} {
+		change(l)
+	}
+	got, want := a.claim(a.store, 2, 4), b.claim(other, 2, 4)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the claim gives %+v\nnot %+v", got, want)
+	}
+	if started, read := a.starts.n.Load()-before, a.starts.reads.Load()-reads; started != 1 || read > 0 && name == "nothing" || read == 0 && strings.HasSuffix(name, "_of_one") {
+		t.Errorf("%d starts, %d reads", started, read)
+	}
+	if counts.n.Load() > 0 || name == "nothing" && len(got) != 4 {
+		t.Errorf("%d jobs, %d starts of a store that knows nothing", len(got), counts.n.Load())
+	}
+	for i := range got {
+		if f, w := finishOne(t, a.store, got[i]), finishOne(t, other, want[i]); f.Status != w.Status || f.State != w.State {
+			t.Errorf("the end of a step is %+v, not %+v", f, w)
 		}
-		got, want := a.claim(a.store, 2, 4), b.claim(other, 2, 4)
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: the claim gives %+v\nnot %+v", name, got, want)
-		}
-		if started, read := a.starts.n.Load()-before, a.starts.reads.Load()-reads; started != 1 || read > 0 && name == "nothing" || read == 0 && strings.HasSuffix(name, "_of_one") {
-			t.Errorf("%s: %d starts, %d reads", name, started, read)
-		}
-		if counts.n.Load() > 0 || name == "nothing" && len(got) != 4 {
-			t.Errorf("%s: %d jobs, %d starts of a store that knows nothing", name, len(got), counts.n.Load())
-		}
-		for i := range got {
-			if f, w := finishOne(t, a.store, got[i]), finishOne(t, other, want[i]); f.Status != w.Status || f.State != w.State {
-				t.Errorf("%s: the end of a step is %+v, not %+v", name, f, w)
-			}
-		}
-		for _, table := range []string{"sj_live", "sj_final", "sj_history", "sj_worker"} {
-			if rows, want := a.rows(table), b.rows(table); !reflect.DeepEqual(rows, want) {
-				t.Errorf("%s: %s has %v\nnot %v", name, table, rows, want)
-			}
+	}
+	for _, table := range []string{"sj_live", "sj_final", "sj_history", "sj_worker"} {
+		if rows, want := a.rows(table), b.rows(table); !reflect.DeepEqual(rows, want) {
+			t.Errorf("%s has %v\nnot %v", table, rows, want)
 		}
 	}
 }

@@ -9,10 +9,11 @@ import (
 )
 
 // TestConformance runs the whole suite on PostgreSQL, the same cases as on SQLite. Each case has a
-// schema of its own, without rows.
+// schema of its own, without rows. A case alternates between this process, the server and fsync, so
+// that one case at a time would leave a core idle.
 func TestConformance(t *testing.T) {
 	testURL(t)
-	storetest.Run(t, conforming)
+	storetest.Parallel(t, conforming)
 }
 
 func conforming(t *testing.T, o storetest.Options) driver.Store {

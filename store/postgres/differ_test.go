@@ -61,6 +61,7 @@ func number(name string, otherwise int) int {
 // every answer, and the visible state afterwards (spec:A8). SOJOURN_TWINS sets the number of
 // operations, SOJOURN_SEED the seed.
 func TestTwins(t *testing.T) {
+	t.Parallel()
 	ops := number("SOJOURN_TWINS", 2000)
 	seed := uint64(number("SOJOURN_SEED", int(rand.Uint32())))
 	w := &twins{T: t, ctx: context.Background(), dice: rand.New(rand.NewPCG(seed, 0)), claims: map[string]int64{}, tally: map[string]int{}}

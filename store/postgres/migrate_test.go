@@ -46,7 +46,10 @@ func migrations(address, schema string) migrationtest.Database {
 	}
 }
 
-func TestMigrationsKilled(t *testing.T) { migrationtest.Kill(t, migrations(testURL(t), newSchema(t))) }
+func TestMigrationsKilled(t *testing.T) {
+	t.Parallel()
+	migrationtest.Kill(t, migrations(testURL(t), newSchema(t)))
+}
 
 func TestMigrationsTogether(t *testing.T) {
 	address, schema := testURL(t), newSchema(t)

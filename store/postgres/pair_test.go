@@ -17,7 +17,7 @@ import (
 // process's cache.
 func TestConformanceOfTwo(t *testing.T) {
 	testURL(t)
-	storetest.Run(t, func(t *testing.T, o storetest.Options) driver.Store {
+	storetest.Parallel(t, func(t *testing.T, o storetest.Options) driver.Store {
 		options := append(wished(o), Schema(emptySchema(t)), func(o *options) { o.poll = 20 * time.Millisecond })
 		return &pair{stores: [2]driver.Store{openKept(t, options...), openKept(t, options...)}}
 	})

@@ -183,6 +183,48 @@ func TestBackupRefuses(t *testing.T) {
 	}
 }
 
+// TestRowsThatBreakAConstraint: a row that another program wrote past the constraints is not
+// reported as damage of the file. Damage beside it is.
+func TestRowsThatBreakAConstraint(t *testing.T) {
+	path := fileTest(t)
+	c := storeTest(t, path)
+	enqueueTest(t, c, 200)
+	c.Close()
+	d, err := openDB(path, options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c1 := <-d.writer
+	for _, q := range []string{"pragma ignore_check_constraints=1", "update sj_live set weight = -1 where id = 7", "pragma ignore_check_constraints=0"} {
+		if err := run(c1.raw, q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(want, not string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), not) {
+			t.Errorf("%v, want %q without %q", err, want, not)
+		}
+	}
+	const broken = "rows that break a constraint (CHECK constraint failed in sj_live)"
+	check(broken, ".recover", d.quickCheck(c1))
+	d.writer <- c1
+	d.Close()
+	if _, err := Backup(t.Context(), path, path+".backup"); err != nil { // read-only connections check no constraints
+		t.Error(err)
+	}
+	if err := corrupt(path); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = openDB(path, options{}); err == nil {
+		c1 := <-d.writer
+		err = d.quickCheck(c1)
+		d.writer <- c1
+		d.Close()
+	}
+	check("is damaged", broken, err)
+}
+
 // TestRestoreOverDamage: a store that cannot be read any more is moved away with its log.
 func TestRestoreOverDamage(t *testing.T) {
 	path := fileTest(t)

@@ -116,7 +116,7 @@ func TestCodeLevels(t *testing.T) {
 }
 
 // TestStatusLooksAtTheSchema: Status reports when the tables become too new for a store while it is
-// open (spec:H7, readyz).
+// open. The readiness check of a server relies on that.
 func TestStatusLooksAtTheSchema(t *testing.T) {
 	path := fileTest(t)
 	c, err := Open(path)

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -149,5 +153,53 @@ func TestOwnerRace(t *testing.T) {
 		if err := o.release(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestRestartKeepsLeasesOfOthers: a process that stops and starts changes nothing about the leases
+// that workers of another process hold (spec:L9).
+func TestRestartKeepsLeasesOfOthers(t *testing.T) {
+	path := fileTest(t)
+	one, other := storeTest(t, path), storeTest(t, path)
+	ids := enqueueTest(t, one, 2)
+	claim := driver.ClaimRequest{Worker: "w", Number: 1, Queues: []string{"default"}, Kinds: []string{"mail"}, Max: 1, Capacity: 100, Lease: time.Minute}
+	jobs, err := driver.Of(one).Claim(t.Context(), claim)
+	if err != nil || len(jobs) != 1 {
+		t.Fatal(jobs, err)
+	}
+	before, err := one.Get(t.Context(), ids[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	other = storeTest(t, path)
+	if swept, err := driver.Of(other).Sweep(t.Context(), 100); err != nil || swept != (driver.Swept{}) {
+		t.Errorf("the sweep of the new process: %+v, %v", swept, err)
+	}
+	after, err := other.Get(t.Context(), ids[0])
+	if err != nil || !reflect.DeepEqual(after, before) {
+		t.Errorf("%+v, %v, before %+v", after, err, before)
+	}
+	done, err := driver.Of(one).Finish(t.Context(), []sojourn.Outcome{{Lease: jobs[0].Lease, Type: sojourn.OutcomeCompleted}})
+	if err != nil || done[0].Status != driver.FinishApplied {
+		t.Errorf("the end of the step: %+v, %v", done, err)
+	}
+}
+
+// TestColumnsAreNotNull: no column takes a null (spec:A17).
+func TestColumnsAreNotNull(t *testing.T) {
+	path := fileTest(t)
+	storeTest(t, path).Close()
+	d, err := openDB(path, options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	c := <-d.writer
+	defer func() { d.writer <- c }()
+	nullable, err := ask(c.raw, `select coalesce(group_concat(m.name || '.' || p.name), '') from sqlite_schema m join pragma_table_info(m.name) p
+		where m.type = 'table' and m.name like 'sj\_%' escape '\' and p."notnull" = 0`)
+	if err != nil || nullable != "" {
+		t.Errorf("columns that may be null: %s, %v", nullable, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
 )
 
 var changeTrials = []trial{
@@ -21,6 +22,8 @@ var changeTrials = []trial{
 	{"args only before the first claim", "Args are changed only while the job was never claimed in this generation.", "tr:O5 rules:E4 spec:J4", changeArgs},
 	{"tags of any job", "Tags are changed also of final jobs; a list replaces the one before.", "tr:O5 spec:P4 spec:G1 spec:G3", changeTags},
 	{"single tags", "Single tags are added to and removed from jobs in any state; changes at the same time do not undo each other.", "tr:O5 spec:P4", changeSingleTags},
+	{"repeat a Finish after new tags", "A repeated Finish has the same answer after the tags of the final job have changed, and the history keeps its bound.",
+		"tr:O5 tr:F12", repeatAfterTags},
 	{"change the policy", "The non-zero fields of a policy replace the job's; a new deadline counts from the change.", "tr:O5 spec:P9 spec:J19", changePolicy},
 	{"change an errored job", "A change leaves an errored job errored.", "tr:O5", changeErrored},
 }
@@ -177,8 +180,13 @@ func changeSingleTags(s *scene) {
 		same(s, "the rest of the job", text(after), text(before))
 		entries, err := s.store.History(s.ctx, id, sojourn.HistoryFilter{})
 		s.must(err, "History")
-		last := len(entries) > 0 && entries[len(entries)-1].By == "ann"
-		same(s, "an entry in the history of a job that is "+before.State.String(), last, id == plain)
+		if len(entries) == 0 {
+			s.Fatalf("a job that is %s has no history", before.State)
+		}
+		last := entries[len(entries)-1]
+		same(s, "the last entry of a job that is "+before.State.String(), last.By+" "+last.Outcome, "ann edited")
+		same(s, "state in the history", last.State, before.State)
+		same(s, "worker and epoch of the entry", last.Worker+strconv.FormatInt(last.Epoch, 10), "0")
 		many := make([]string, sojourn.MaxTags-1)
 		for i := range many {
 			many[i] = "t" + strconv.Itoa(i)
@@ -186,6 +194,10 @@ func changeSingleTags(s *scene) {
 		s.refused(s.edit(id, sojourn.Edit{Action: sojourn.EditChange, Change: sojourn.Change{AddTags: &many}}).Err, sojourn.CodeInvalid, "too many tags")
 	}
 	s.finish(completed(running), sojourn.Completed) // the lease is still valid
+	s.happened(running.Job.ID, "edited", "completed")
+	s.happened(final.Job.ID, "abort", "edited")
+	s.edited(final.Job.ID, sojourn.Edit{Action: sojourn.EditRedrive}, sojourn.Ready)
+	s.happened(final.Job.ID, "abort", "edited", "redriven")
 	var errs [10]error
 	var wg sync.WaitGroup
 	for i := range errs {
@@ -197,6 +209,16 @@ func changeSingleTags(s *scene) {
 	wg.Wait()
 	s.must(errors.Join(errs[:]...), "Edit")
 	same(s, "tags after changes at the same time", len(s.get(plain).Tags), 12)
+}
+
+func repeatAfterTags(s *scene) {
+	c := s.final(sojourn.Completed)
+	s.change(c.Job.ID, sojourn.Change{AddTags: &[]string{"x"}}, sojourn.Completed)
+	s.reports(completed(c), driver.FinishRepeated)
+	for range sojourn.MaxHistory + 2 { // the bound of a history holds
+		s.change(c.Job.ID, sojourn.Change{AddTags: &[]string{"y"}}, sojourn.Completed)
+		s.change(c.Job.ID, sojourn.Change{RemoveTags: &[]string{"y"}}, sojourn.Completed)
+	}
 }
 
 func changePolicy(s *scene) {

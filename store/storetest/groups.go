@@ -20,7 +20,7 @@ var groupTrials = []trial{
 		"spec:K4", groupLater},
 	{"a job changes its group", "A waiting job that is moved to another group or queue stands in the line of that.", "spec:K4 tr:O5 rules:D1", groupMoved},
 	{"weight 0 among groups", "A job without weight passes the limit of its group and of its queue.", "spec:K3", groupCritical},
-	{"peek at groups", "Find with Next shows the order in which claims take.", "spec:P14", groupPeek},
+	{"peek at groups", "Find with Next shows the order in which claims take.", "spec:O2", groupPeek},
 }
 
 // groupsOf counts claimed jobs by group.

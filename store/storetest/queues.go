@@ -82,6 +82,9 @@ func queueCounts(s *scene) {
 	}
 	same(s, "states", len(q.Counts), 8)
 	same(s, "in flight", q.InFlight, 2)
+	running := s.find(sojourn.Filter{Queue: line, States: []sojourn.State{sojourn.Running}})
+	same(s, "jobs in the list of the running", len(running), 1)
+	same(s, "state of the job in it", s.get(running[0]).State, sojourn.Running)
 	same(s, "resumed", q.Resumed, 0)
 	same(s, "stalled", q.Stalled, 0)
 	ready := s.now() // since the queue has ready jobs, or before

@@ -44,6 +44,17 @@ func Run(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	}
 }
 
+// Parallel is Run for a store whose database takes calls of several stores at once: the cases run
+// at the same time, as many as -parallel allows.
+func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
+	for _, c := range trials() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.play(t, open)
+		})
+	}
+}
+
 // trial is one case.
 type trial struct {
 	name   string
