@@ -412,6 +412,9 @@ func (t *claims) asksOf(r driver.ClaimRequest) (text string, known bool, err err
 // reads returns the reads for all requests: the workers' newest claims, the gates and pauses of all
 // queues, and the prefetch for the first claim.
 func (c *claims) reads() []sqldb.Statement {
+	if !c.prefetched {
+		c.holding = true // rows of jobs that the transaction has stored stay pending, so that they can be started there
+	}
 	requests := c.requests
 	c.last, c.doors = make(map[string]lastClaim, len(requests)), map[string]door{}
 	queues := sqldb.Texts{sojourn.AllQueues}
