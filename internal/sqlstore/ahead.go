@@ -25,8 +25,6 @@ const (
 	goOn      = int64(100_000)            // µs after which a claim that did not reach the end continues
 )
 
-const ()
-
 // groupScan is one group in a claim.
 type groupScan struct {
 	lane  string

@@ -114,10 +114,6 @@ func (t *tx) history(was, l *live, tr rules.Transition, c change) historyRow {
 	}
 }
 
-const ()
-
-const ()
-
 // putDown records a transition's changes to the job's taken and attached responses.
 func (t *tx) putDown(was *live, tr rules.Transition) {
 	note := func(i int) { t.pending.hands[i] = append(t.pending.hands[i], int64(was.ID)) }

@@ -14,9 +14,6 @@ import (
 
 // carriedColumns are the columns of sj_job for the worker, without the args, which may follow them;
 // scanCarried reads them all.
-const ()
-
-const ()
 
 // Find lists jobs; see driver.Store.
 func (s *reader) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {

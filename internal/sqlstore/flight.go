@@ -39,7 +39,6 @@ const (
 
 // Rows of the ledger are summed from this number on: rows of lanes in which they cancel out, as in
 // a group whose jobs have ended, and of lanes with manyOfOne of them.
-const ()
 
 // leaveFlight adds the changes of the ledger so far to the write set.
 func (t *tx) leaveFlight() {

@@ -100,8 +100,6 @@ func (t *tx) flushFresh(rows []freshRow) {
 	t.laterInsert(&insertStarted, started)
 }
 
-const ()
-
 // insertLive adds rows of jobs that were not claimed in their generation and have their rank and
 // lane.
 func (t *tx) insertLive(ls []*live) {

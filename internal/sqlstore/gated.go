@@ -10,10 +10,6 @@ import (
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
-const ()
-
-const ()
-
 // scanDepth bounds how many jobs that are too heavy a claim reads past.
 const scanDepth = 1000
 

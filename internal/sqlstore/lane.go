@@ -13,9 +13,6 @@ import (
 // A live job has a lane if its queue counts the weight in flight. The lane tells how the job
 // counts, and lets claims find the first job of each group. Two partial indexes hold the lanes, so
 // that jobs of other queues pay nothing.
-const ()
-
-const ()
 
 // piece is the number of live rows that a reindexing reads in one transaction.
 const piece = 1000

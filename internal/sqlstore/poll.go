@@ -4,8 +4,6 @@ package sqlstore
 // A claim that names their kind as pollable takes the due polls before it reads jobs that have not
 // begun; the limit and the windows do not matter, because the job holds its weight already.
 
-const ()
-
 // poll is the next poll step of a job.
 type poll struct {
 	place

@@ -149,5 +149,3 @@ func (t *tx) remove(e expired) (int64, error) {
 	}
 	return n, nil
 }
-
-const ()
