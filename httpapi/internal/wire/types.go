@@ -341,3 +341,8 @@ func SavedErrors(errs []error) SaveAnswer { return SaveAnswer{each(errs, problem
 
 // Domain is the answer again.
 func (a SaveAnswer) Domain() []error { return each(a.Errors, (*Problem).Err) }
+
+// Change is what the request asks of a store.
+func (p PauseRequest) Change() sojourn.QueueChange {
+	return sojourn.QueueChange{Paused: &p.Paused, Kinds: p.Kinds}
+}
