@@ -281,3 +281,17 @@ func TestTransportSecurity(t *testing.T) {
 		}
 	}
 }
+
+// TestNullResets: null in a patch of settings gives the setting back to the declared layer.
+func TestNullResets(t *testing.T) {
+	s := newSite(t, Options{Open: true})
+	s.want("declare", s.send(http.MethodPut, "/v1/queues/q/declared", `{"limit":9,"fair":true}`), 200, "")
+	s.want("update", s.send(http.MethodPatch, "/v1/queues/q", `{"limit":0,"fair":false}`), 200, "")
+	a := s.send(http.MethodPatch, "/v1/queues/q", `{"limit":null}`)
+	s.want("reset", a, 200, "")
+	if !strings.Contains(a.body, `"settings":{"limit":9}`) || !strings.Contains(a.body, `"overrides":{"fair":false}`) {
+		t.Errorf("after the reset: %s", a.body)
+	}
+	s.want("an unknown setting", s.send(http.MethodPatch, "/v1/queues/q", `{"limits":null}`), 422, "unknown_field")
+	s.want("an old revision", s.send(http.MethodPatch, "/v1/queues/q", `{"limit":1,"revision":1}`), 409, "conflict")
+}

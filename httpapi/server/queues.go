@@ -53,9 +53,6 @@ func changeQueue[B any](change func(B) sojourn.QueueChange) func(*call, *changeQ
 func setting(s sojourn.QueueSettings) sojourn.QueueChange   { return sojourn.QueueChange{Set: &s} }
 func declaring(s sojourn.QueueSettings) sojourn.QueueChange { return sojourn.QueueChange{Declare: &s} }
 func updating(p sojourn.QueuePatch) sojourn.QueueChange     { return sojourn.QueueChange{Update: &p} }
-func pausing(p wire.PauseRequest) sojourn.QueueChange {
-	return sojourn.QueueChange{Paused: &p.Paused, Kinds: p.Kinds}
-}
 
 type queueIn struct {
 	Queue string `path:"queue"`

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/httpapi/internal/wire"
 )
 
 // routes is the whole API.
@@ -46,7 +47,7 @@ var routes = slices.Concat(
 		op(http.MethodPut, "/v1/queues/{queue}", "setQueue", "Make these the settings in force, all of them; what differs from the declared ones becomes the operator's", access.VerbAdmin, enqueueing, changeQueue(setting)),
 		op(http.MethodPut, "/v1/queues/{queue}/declared", "declareQueue", "Store what a program declares, all of it; what operators have set or paused stays", access.VerbAdmin, enqueueing, changeQueue(declaring)),
 		op(http.MethodPatch, "/v1/queues/{queue}", "updateQueue", "Change single settings for an operator; null takes one back to what is declared", access.VerbAdmin, enqueueing, changeQueue(updating)),
-		op(http.MethodPost, "/v1/queues/{queue}/pause", "pauseQueue", "Pause or resume a queue, or kinds in it", access.VerbAdmin, enqueueing, changeQueue(pausing)),
+		op(http.MethodPost, "/v1/queues/{queue}/pause", "pauseQueue", "Pause or resume a queue, or kinds in it", access.VerbAdmin, enqueueing, changeQueue(wire.PauseRequest.Change)),
 		op(http.MethodDelete, "/v1/queues/{queue}", "forgetQueue", "Remove an empty queue", access.VerbAdmin, enqueueing, forgetQueue),
 		op(http.MethodPost, "/v1/queues/{queue}/hold", "holdQueue", "Start nothing of a queue for some time; 0s ends a hold", access.VerbOperate, enqueueing, holdQueue),
 		op(http.MethodGet, "/v1/queues/{queue}/why", "whyQueue", "What holds the jobs of a queue back", access.VerbRead, reading, whyQueue),
