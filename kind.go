@@ -50,23 +50,24 @@ type Codec interface {
 	ContentType() string
 }
 
-// JSON is the default Codec.
-type JSON struct{}
+// The codecs of this package. JSON is the default; Bytes is for a Kind[[]byte] whose arguments are
+// opaque.
+var (
+	JSON  Codec = jsonCodec{}
+	Bytes Codec = bytesCodec{}
+)
 
-// Encode marshals v.
-func (JSON) Encode(v any) ([]byte, error) { return json.Marshal(v) }
+type jsonCodec struct{}
 
-// Decode unmarshals b into v.
-func (JSON) Decode(b []byte, v any) error { return json.Unmarshal(b, v) }
+func (jsonCodec) Encode(v any) ([]byte, error) { return json.Marshal(v) }
 
-// ContentType is application/json.
-func (JSON) ContentType() string { return "application/json" }
+func (jsonCodec) Decode(b []byte, v any) error { return json.Unmarshal(b, v) }
 
-// Bytes is a Codec for a Kind[[]byte] whose arguments are opaque.
-type Bytes struct{}
+func (jsonCodec) ContentType() string { return "application/json" }
 
-// Encode returns v, which must be a []byte.
-func (Bytes) Encode(v any) ([]byte, error) {
+type bytesCodec struct{}
+
+func (bytesCodec) Encode(v any) ([]byte, error) {
 	b, ok := v.([]byte)
 	if !ok {
 		return nil, fmt.Errorf("the Bytes codec takes []byte, not %T", v)
@@ -74,8 +75,7 @@ func (Bytes) Encode(v any) ([]byte, error) {
 	return b, nil
 }
 
-// Decode stores b in v, which must be a *[]byte.
-func (Bytes) Decode(b []byte, v any) error {
+func (bytesCodec) Decode(b []byte, v any) error {
 	p, ok := v.(*[]byte)
 	if !ok {
 		return fmt.Errorf("the Bytes codec fills *[]byte, not %T", v)
@@ -84,8 +84,7 @@ func (Bytes) Decode(b []byte, v any) error {
 	return nil
 }
 
-// ContentType is application/octet-stream.
-func (Bytes) ContentType() string { return "application/octet-stream" }
+func (bytesCodec) ContentType() string { return "application/octet-stream" }
 
 // New makes a job of this kind. Nothing is checked or stored before [Client.Enqueue], which also
 // reports args that do not encode.
@@ -128,7 +127,7 @@ func (k Kind[T]) Decode(j *Job) (T, error) {
 
 func (k Kind[T]) codec() Codec {
 	if k.Codec == nil {
-		return JSON{}
+		return JSON
 	}
 	return k.Codec
 }

@@ -126,19 +126,19 @@ func TestKindJobsShareNothing(t *testing.T) {
 func TestKindArgsThatDoNotEncode(t *testing.T) {
 	j := Kind[func()]{Name: "k"}.New(func() {})
 	refusal(t, j.Validate(big), CodeInvalid, "args")
-	j = Kind[string]{Name: "k", Codec: Bytes{}}.New("text")
+	j = Kind[string]{Name: "k", Codec: Bytes}.New("text")
 	refusal(t, j.Validate(big), CodeInvalid, "args")
 	if _, err := (Kind[charge]{Name: "k"}).Decode(NewJob("k", []byte("{"))); err == nil {
 		t.Error("half an object decodes")
 	}
-	if _, err := (Kind[string]{Name: "k", Codec: Bytes{}}).Decode(NewJob("k", []byte("x"))); err == nil {
+	if _, err := (Kind[string]{Name: "k", Codec: Bytes}).Decode(NewJob("k", []byte("x"))); err == nil {
 		t.Error("the Bytes codec fills a string")
 	}
 }
 
 // spec:J3 args are opaque bytes, byte for byte.
 func TestKindBytes(t *testing.T) {
-	k := Kind[[]byte]{Name: "raw", Codec: Bytes{}}
+	k := Kind[[]byte]{Name: "raw", Codec: Bytes}
 	for _, args := range [][]byte{nil, {}, {0, 255, '\n'}, []byte(`{"a" : 1}`)} {
 		j := k.New(args)
 		if got, err := k.Decode(j); err != nil || string(got) != string(args) || j.ContentType != "application/octet-stream" {
@@ -147,7 +147,7 @@ func TestKindBytes(t *testing.T) {
 	}
 }
 
-type hexCodec struct{ JSON }
+type hexCodec struct{ Codec }
 
 var errOdd = errors.New("odd")
 
@@ -156,7 +156,7 @@ func (hexCodec) Encode(v any) ([]byte, error) { return fmt.Appendf(nil, "%x", v)
 func (hexCodec) ContentType() string          { return "text/x-hex" }
 
 func TestKindOwnCodec(t *testing.T) {
-	k := Kind[int]{Name: "k", Codec: hexCodec{}}
+	k := Kind[int]{Name: "k", Codec: hexCodec{JSON}}
 	j := k.New(255)
 	if string(j.Args) != "ff" || j.ContentType != "text/x-hex" || j.Queue != DefaultQueue || j.Key != "" {
 		t.Errorf("%+v", j)

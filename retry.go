@@ -233,14 +233,8 @@ func (b Backoff) Delay(id ID, n int32) time.Duration {
 	return max(min(time.Duration(d), b.Limit), min(b.First, b.Limit, time.Second)) // above 2^53 a float64 is rounded, maybe up
 }
 
-// RetryPolicy is a retry handler: it decides in the worker how to continue after an error, in code
-// instead of a Backoff. It gets the whole error history, the latest error last. It runs where the
-// handler ran, or, when an attempt ended outside a handler (lost lease, timeout, error response),
-// as a step of its own while the job is errored. If it panics, the stored Backoff decides. It never
-// runs once MaxAttempts or MaxCrashes is used up.
-type RetryPolicy func(job *Job, history []Attempt) Verdict
-
-// Verdict is a RetryPolicy's answer. The zero Verdict means: retry after the stored Backoff.
+// Verdict is the answer of a retry handler, see worker.Retry. The zero Verdict means: retry after
+// the stored Backoff.
 type Verdict struct {
 	Final      bool          `json:"final,omitempty"`      // fail the job now
 	Delay      time.Duration `json:"delay,omitempty"`      // until the next attempt; 0 = the stored Backoff; Now = at once

@@ -26,17 +26,19 @@ type Middleware func(next Handler) Handler
 // HandleOption is an option of Handle.
 type HandleOption func(*handling)
 
-// Retry sets the retry policy of a kind. It is called after each error that leaves attempts, in the
-// worker that ran the handler. If an attempt ended without a handler (lost lease, timeout, error
-// response), the next worker that has the policy calls it. Several steps may call it concurrently.
-func Retry(p sojourn.RetryPolicy) HandleOption {
+// Retry sets the retry handler of a kind: it decides how to continue after an error, instead of the
+// stored Backoff. It gets all errors so far, the latest last. It is called after each error that
+// leaves attempts, in the worker that ran the handler. If an attempt ended without a handler (lost
+// lease, timeout, error response), the next worker that has the retry handler calls it. If it
+// panics, the stored Backoff decides. Several steps may call it concurrently.
+func Retry(p func(job *sojourn.Job, history []sojourn.Attempt) sojourn.Verdict) HandleOption {
 	return func(h *handling) { h.retry = p }
 }
 
 // handling is the handler and the settings of a kind in a worker.
 type handling struct {
 	run   Handler
-	retry sojourn.RetryPolicy
+	retry func(job *sojourn.Job, history []sojourn.Attempt) sojourn.Verdict
 
 	poll      func(ctx context.Context, job *sojourn.Job) (*Answer, error) // nil: waiting jobs are not polled
 	pollKind  string

@@ -192,7 +192,7 @@ func TestPollMistakes(t *testing.T) {
 // Args that do not decode are an error of the poll, also if the codec panics.
 func TestPollUndecodable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		evil := sojourn.Kind[args]{Name: "a", Codec: evilCodec{}}
+		evil := sojourn.Kind[args]{Name: "a", Codec: evilCodec{sojourn.JSON}}
 		f := newFake()
 		f.add(sojourn.NewJob("a", []byte("{}")))
 		w := New(sojourn.NewClient(f), Options{SweepEvery: -1})

@@ -29,7 +29,7 @@ func once(t *testing.T, f *fake, o Options, k sojourn.Kind[args], fn func(contex
 // What ends a step other than its return: inv:J3, inv:P3, spec:R4, spec:R11, tr:F13.
 func TestBrokenSteps(t *testing.T) {
 	strict := sojourn.Kind[args]{Name: "a", OnPanic: sojourn.FailPanic}
-	evil := sojourn.Kind[args]{Name: "a", Codec: evilCodec{}}
+	evil := sojourn.Kind[args]{Name: "a", Codec: evilCodec{sojourn.JSON}}
 	for _, c := range []struct {
 		name         string
 		kind         sojourn.Kind[args]
@@ -62,7 +62,7 @@ func TestBrokenSteps(t *testing.T) {
 	}
 }
 
-type evilCodec struct{ sojourn.JSON }
+type evilCodec struct{ sojourn.Codec }
 
 func (evilCodec) Decode(b []byte, v any) error { _ = b[len(b)]; return nil }
 

@@ -90,8 +90,8 @@ func (d *faultDriver) run(ctx context.Context, in faultInput, r *faultResult) er
 	}
 	r.Job = int64(stored.ID)
 	w := worker.New(client, worker.Options{Queues: []string{d.queue}, Concurrency: 1, Lease: time.Duration(in.Lease * float64(time.Second)), Grace: 10 * time.Second})
-	worker.Handle(w, sojourn.Kind[[]byte]{Name: "work", Codec: sojourn.Bytes{}}, func(ctx context.Context, j *sojourn.Job, _ []byte) error { return d.work(ctx, j) })
-	worker.Handle(w, sojourn.Kind[[]byte]{Name: "probe", Codec: sojourn.Bytes{}}, func(context.Context, *sojourn.Job, []byte) error { return nil })
+	worker.Handle(w, sojourn.Kind[[]byte]{Name: "work", Codec: sojourn.Bytes}, func(ctx context.Context, j *sojourn.Job, _ []byte) error { return d.work(ctx, j) })
+	worker.Handle(w, sojourn.Kind[[]byte]{Name: "probe", Codec: sojourn.Bytes}, func(context.Context, *sojourn.Job, []byte) error { return nil })
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(working) }()

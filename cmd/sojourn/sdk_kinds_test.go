@@ -33,7 +33,7 @@ func why(ctx context.Context) string {
 
 func (d *scenarioDriver) handlers(w *worker.Worker) {
 	handle := func(kind string, fn func(ctx context.Context, j *sojourn.Job, args string) error, options ...worker.HandleOption) {
-		worker.Handle(w, sojourn.Kind[[]byte]{Name: kind, Codec: sojourn.Bytes{}}, func(ctx context.Context, j *sojourn.Job, args []byte) error {
+		worker.Handle(w, sojourn.Kind[[]byte]{Name: kind, Codec: sojourn.Bytes}, func(ctx context.Context, j *sojourn.Job, args []byte) error {
 			return fn(ctx, j, string(args))
 		}, options...)
 	}
@@ -44,7 +44,7 @@ func (d *scenarioDriver) handlers(w *worker.Worker) {
 		}
 		return answered(j)
 	}
-	worker.Handle(w, sojourn.Kind[[]byte]{Name: "echo", Codec: either{}}, func(_ context.Context, j *sojourn.Job, args []byte) error {
+	worker.Handle(w, sojourn.Kind[[]byte]{Name: "echo", Codec: either{sojourn.Bytes}}, func(_ context.Context, j *sojourn.Job, args []byte) error {
 		if j.ContentType == "application/json" {
 			return j.SetResult(json.RawMessage(args))
 		}
@@ -139,11 +139,11 @@ func list(text string) (all []string) {
 }
 
 // either takes bytes as they are; those that begin an object must be JSON.
-type either struct{ sojourn.Bytes }
+type either struct{ sojourn.Codec }
 
 func (either) Decode(b []byte, v any) error {
 	if bytes.HasPrefix(b, []byte("{")) && !json.Valid(b) {
 		return errors.New("no JSON")
 	}
-	return sojourn.Bytes{}.Decode(b, v)
+	return sojourn.Bytes.Decode(b, v)
 }

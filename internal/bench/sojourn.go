@@ -66,7 +66,7 @@ func (s *Sojourn) Enqueue(ctx context.Context, first, n int) error {
 	return err
 }
 
-var kind = sojourn.Kind[[]byte]{Name: Kind, Codec: sojourn.Bytes{}}
+var kind = sojourn.Kind[[]byte]{Name: Kind, Codec: sojourn.Bytes}
 
 func (s *Sojourn) job(number int) *sojourn.Job {
 	group := s.Group

@@ -1,7 +1,7 @@
 // Package execjob runs jobs as programs: one run of a command is one step of a job. It needs Unix.
 //
 //	program, err := execjob.New(execjob.Options{Command: []string{"./charge.sh"}})
-//	worker.Handle(w, sojourn.Kind[[]byte]{Name: "charge_card", Codec: sojourn.Bytes{}}, program.Run)
+//	worker.Handle(w, sojourn.Kind[[]byte]{Name: "charge_card", Codec: sojourn.Bytes}, program.Run)
 //
 // The program gets the job as JSON on its standard input, and its parts as files; environment
 // variables have their names (see input.go for both). It runs in a folder of its own, which is

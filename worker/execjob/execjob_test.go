@@ -22,7 +22,7 @@ import (
 	"github.com/sojourn-queue/sojourn/worker/execjob"
 )
 
-var kind = sojourn.Kind[[]byte]{Name: "k", Codec: sojourn.Bytes{}, Key: func([]byte) string { return "order-42" }}
+var kind = sojourn.Kind[[]byte]{Name: "k", Codec: sojourn.Bytes, Key: func([]byte) string { return "order-42" }}
 
 // script writes a program and gives its options.
 func script(t *testing.T, text string) execjob.Options {
@@ -92,7 +92,7 @@ func TestExitStatus(t *testing.T) {
 		{"the last attempt", `exit 9`, sojourn.Failed, "exit_9", "exit status 9"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			kind := sojourn.Kind[[]byte]{Name: fmt.Sprint("k", i), Codec: sojourn.Bytes{}}
+			kind := sojourn.Kind[[]byte]{Name: fmt.Sprint("k", i), Codec: sojourn.Bytes}
 			handle(t, h, kind, script(t, c.script))
 			var options []sojourn.Option
 			if c.state == sojourn.Failed && c.name != "65" {

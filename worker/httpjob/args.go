@@ -21,7 +21,7 @@ const KindName = "http"
 
 // Kind are jobs that send one request. Its args are read strictly: an unknown field, or a value out
 // of range, makes a job undecodable.
-var Kind = sojourn.Kind[Args]{Name: KindName, Codec: codec{}}
+var Kind = sojourn.Kind[Args]{Name: KindName, Codec: codec{sojourn.JSON}}
 
 // Args are the input of a job of the kind http.
 type Args struct {
@@ -54,7 +54,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 }
 
 // codec reads args strictly.
-type codec struct{ sojourn.JSON }
+type codec struct{ sojourn.Codec }
 
 // Decode implements sojourn.Codec.
 func (codec) Decode(b []byte, v any) error {

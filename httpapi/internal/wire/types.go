@@ -352,7 +352,6 @@ func (a EditAnswer) Domain() sojourn.Edited {
 func ExtendedOf(e driver.Extended) Extended { return Extended{e, problemOf(e.Err)} }
 
 // Domain is the answer again.
-<<<<<<< HEAD
 func (e Extended) Domain() driver.Extended {
 	e.Extended.Err = e.Error.Err()
 	return e.Extended
@@ -377,11 +376,9 @@ func ExtendAnswerOf(leases []sojourn.Lease, answers []driver.Extended) ExtendAns
 // SaveAnswerOf shows the answers about saved items.
 func SaveAnswerOf(answers []driver.Extended) SaveAnswer {
 	return SaveAnswer{each(answers, ExtendedOf), each(answers, func(e driver.Extended) *Problem { return problemOf(e.Err) })}
-=======
-func (a SaveAnswer) Domain() []error { return each(a.Errors, (*Problem).Err) }
+}
 
 // Change is what the request asks of a store.
 func (p PauseRequest) Change() sojourn.QueueChange {
 	return sojourn.QueueChange{Paused: &p.Paused, Kinds: p.Kinds}
->>>>>>> h-settings
 }

@@ -157,7 +157,7 @@ func (a *app) work(ctx context.Context, c *sojourn.Client, f workFlags, program 
 	}
 	w := worker.New(c, f.o)
 	for _, k := range f.kinds {
-		worker.Handle(w, sojourn.Kind[[]byte]{Name: k, Codec: sojourn.Bytes{}}, program.Run)
+		worker.Handle(w, sojourn.Kind[[]byte]{Name: k, Codec: sojourn.Bytes}, program.Run)
 	}
 	if caller != nil {
 		worker.Handle(w, httpjob.Kind, caller.Run)
