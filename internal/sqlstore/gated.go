@@ -97,7 +97,7 @@ func (a *admission) askInOrder(all []gateCandidate) {
 	}
 }
 
-func (a *admission) isAsked(e *gateCandidate) {
+func (a *admission) noteAsked(e *gateCandidate) {
 	a.asked[e.id] = true
 	a.askedOf[e.lane]++
 }
@@ -116,7 +116,7 @@ func (a *admission) ask(e *gateCandidate) sojourn.Gate {
 		}
 		return sojourn.Gate{Scope: sojourn.ScopeGroup}
 	}
-	a.isAsked(e)
+	a.noteAsked(e)
 	c := e.asks()
 	g := a.flow.Ask(c)
 	if g.Open {

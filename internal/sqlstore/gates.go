@@ -77,7 +77,7 @@ func (g *gates) beginThrottle(t *tx, a *admission) error {
 	if a.row.Throttle == "" {
 		return nil
 	}
-	flight, err := inTheAir(t, a.queue)
+	flight, err := readFlight(t, a.queue)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (l *gatedClaim) close(chosen []candidate) ([]candidate, error) {
 		}
 		chosen = slices.DeleteFunc(chosen, func(c candidate) bool { _, here := l.place[c.id]; return here && !free[c.id] })
 	}
-	return chosen, l.doMoves()
+	return chosen, l.applyMoves()
 }
 
 // settle stores the state of the gates.
@@ -260,8 +260,8 @@ func (l *gatedClaim) remember(flow rules.FlowState, allowed int64) error {
 	return err
 }
 
-// doMoves puts jobs off, and fails them, as the gates decided.
-func (l *gatedClaim) doMoves() error {
+// applyMoves puts jobs off, and fails them, as the gates decided.
+func (l *gatedClaim) applyMoves() error {
 	ids := make(sqldb.Ints, len(l.moves))
 	for i, m := range l.moves {
 		ids[i] = m.id

@@ -36,14 +36,14 @@ func (g *gates) breaker(t *tx, queue string) (*sojourn.Breaker, error) {
 	return q.Breaker, nil
 }
 
-// applyStats evaluates the outcomes of the steps that a request has ended. If the state of no gate
+// flushPace evaluates the outcomes of the steps that a request has ended. If the state of no gate
 // changes, as with every success while the breaker is closed, it locks and writes nothing.
-func (g *gates) applyStats(t *tx) error {
+func (g *gates) flushPace(t *tx) error {
 	if len(t.stats) == 0 {
 		return nil
 	}
 	for _, queue := range slices.Sorted(maps.Keys(t.stats)) {
-		if err := g.applyStatsOf(t, queue, t.stats[queue]); err != nil {
+		if err := g.flushPaceOf(t, queue, t.stats[queue]); err != nil {
 			return err
 		}
 	}
@@ -51,7 +51,7 @@ func (g *gates) applyStats(t *tx) error {
 	return nil
 }
 
-func (g *gates) applyStatsOf(t *tx, queue string, of *outcomeStats) error {
+func (g *gates) flushPaceOf(t *tx, queue string, of *outcomeStats) error {
 	breaker, err := g.breaker(t, queue)
 	if err != nil || breaker == nil && of.hold == 0 {
 		return err

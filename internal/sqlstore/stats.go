@@ -17,8 +17,8 @@ type failedStep struct {
 	reported bool // by its worker: a failure that no breaker counts is an answer
 }
 
-// statsOf returns the outcomes of a queue's steps, to be added to.
-func (t *tx) statsOf(queue string) *outcomeStats {
+// statsFor returns the outcomes of a queue's steps, to be added to.
+func (t *tx) statsFor(queue string) *outcomeStats {
 	if t.stats == nil {
 		t.stats = map[string]*outcomeStats{}
 	}
@@ -34,7 +34,7 @@ func (t *tx) statsOf(queue string) *outcomeStats {
 // error responses.
 func (t *tx) noteLost(queue string, began int64, reason string) {
 	if reason != "" {
-		s := t.statsOf(queue)
+		s := t.statsFor(queue)
 		s.failed = append(s.failed, failedStep{reason: reason, began: began})
 	}
 }

@@ -20,19 +20,19 @@ func (a *admission) takeTurns() error {
 	if err := a.critical(); err != nil {
 		return err
 	}
-	if err := a.round(); err != nil || !a.row.Borrow {
+	if err := a.roundRobin(); err != nil || !a.row.Borrow {
 		return err
 	}
 	a.flow.Borrow, a.asked, a.askedOf = true, map[int64]bool{}, map[string]int{}
 	for i := range a.admit {
-		a.isAsked(&a.admit[i])
+		a.noteAsked(&a.admit[i])
 	}
-	return a.round()
+	return a.roundRobin()
 }
 
-// round gives turns until no job may start any more. If the first jobs of the next groups are all
-// held back, e.g. by a weight that does not fit, it continues with the groups behind them.
-func (a *admission) round() error {
+// roundRobin gives turns until no job may start any more. If the first jobs of the next groups are
+// all held back, e.g. by a weight that does not fit, it continues with the groups behind them.
+func (a *admission) roundRobin() error {
 	turn := a.row.flow.Turn
 	if n := len(a.admit); n > 0 && a.admit[n-1].lane >= laneGroup {
 		turn = a.admit[n-1].lane
@@ -54,16 +54,16 @@ func (a *admission) round() error {
 			seen[lane] = true
 		}
 		turn = lanes[len(lanes)-1]
-		if closed, err := a.giveTurns(lanes); closed || !more || err != nil {
+		if closed, err := a.admitHeads(lanes); closed || !more || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// giveTurns gives one job of each group a turn, as long as the group's jobs start. closed reports
+// admitHeads gives one job of each group a turn, as long as the group's jobs start. closed reports
 // that a gate of the whole queue is closed.
-func (a *admission) giveTurns(lanes []string) (closed bool, err error) {
+func (a *admission) admitHeads(lanes []string) (closed bool, err error) {
 	heads, err := a.heads(lanes)
 	if err != nil {
 		return false, err

@@ -71,15 +71,15 @@ func addUp(t *tx, queue string, lanes sqldb.Texts) error {
 }
 
 const (
-	qInTheAir = `select id, kind, lane, state, held, priority from sj_live where queue = $1 and held > 0 and lane <> '' limit $2`
-	qAirLoads = `select kind, lane, state, count(*), sum(held) from sj_live where queue = $1 and held > 0 and lane <> '' group by kind, lane, state`
+	qInFlight       = `select id, kind, lane, state, held, priority from sj_live where queue = $1 and held > 0 and lane <> '' limit $2`
+	qInFlightTotals = `select kind, lane, state, count(*), sum(held) from sj_live where queue = $1 and held > 0 and lane <> '' group by kind, lane, state`
 )
 
-// inTheAir lists the jobs in flight for a throttler.
-func inTheAir(t *tx, queue string) (*throttle.Flight, error) {
+// readFlight lists the jobs in flight for a throttler.
+func readFlight(t *tx, queue string) (*throttle.Flight, error) {
 	f := &throttle.Flight{Now: at(t.now)}
 	seen := 0
-	err := t.query(qInTheAir, func(r sqldb.Row) error {
+	err := t.query(qInFlight, func(r sqldb.Row) error {
 		if seen++; seen <= sojourn.MaxFlight {
 			f.List = append(f.List, throttle.FlightJob{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Group: groupOf(r.Text(2)), State: sojourn.State(r.Int(3)),
 				Weight: int32(r.Int(4)), Priority: int32(r.Int(5))})
@@ -91,7 +91,7 @@ func inTheAir(t *tx, queue string) (*throttle.Flight, error) {
 		return f, err
 	}
 	f = &throttle.Flight{Now: f.Now, List: f.List}
-	return f, t.query(qAirLoads, func(r sqldb.Row) error {
+	return f, t.query(qInFlightTotals, func(r sqldb.Row) error {
 		f.Count(r.Text(0), groupOf(r.Text(1)), sojourn.State(r.Int(2)), throttle.Load{Jobs: r.Int(3), Weight: r.Int(4)})
 		return nil
 	}, queue)
