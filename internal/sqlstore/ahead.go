@@ -25,6 +25,20 @@ const (
 	goOn      = int64(100_000)            // µs after which a claim that did not reach the end continues
 )
 
+const ()
+
+// groupScan is one group in a claim.
+type groupScan struct {
+	lane  string
+	list  []gateCandidate
+	last  candidate // the last job that was read
+	asked candidate // the last job that was asked about
+	more  bool      // there may be more jobs behind list
+
+	jumped bool      // to the cursor of the last claim,
+	first  candidate // from here; none once it has come back
+}
+
 // scanCursor is the cursor of a claim in a queue with a throttler. It lives in this process only.
 type scanCursor struct {
 	heads string               // the last group whose first job was asked about
@@ -53,16 +67,9 @@ func (k *scanCursors) set(queue string, l scanCursor) {
 	k.of[queue] = l
 }
 
-// groupScan is one group in a claim.
-type groupScan struct {
-	lane  string
-	list  []gateCandidate
-	last  candidate // the last job that was read
-	asked candidate // the last job that was asked about
-	more  bool      // there may be more jobs behind list
-
-	jumped bool      // to the cursor of the last claim,
-	first  candidate // from here; none once it has come back
+func newThrottleScan(a *admission) *throttleScan {
+	was := a.cursor
+	return &throttleScan{admission: a, was: was, next: scanCursor{heads: was.heads, deep: was.deep, at: map[string]candidate{}}}
 }
 
 // throttleScan asks about the jobs of a queue with a throttler, in one claim.
@@ -71,43 +78,6 @@ type throttleScan struct {
 	reads int        // of groups
 	was   scanCursor // of the last claim
 	next  scanCursor
-}
-
-func newThrottleScan(a *admission) *throttleScan {
-	was := a.cursor
-	return &throttleScan{admission: a, was: was, next: scanCursor{heads: was.heads, deep: was.deep, at: map[string]candidate{}}}
-}
-
-// run asks about jobs of a queue with a throttler until the claim is full, its questions are used
-// up, or no job is left.
-func (s *throttleScan) run() error {
-	hot, cold, err := s.askHeads()
-	for err == nil && len(hot) > 0 && s.goesOn(lookAhead) { // one job of each group a turn, as long as the group's jobs start
-		var next []*groupScan
-		for _, w := range hot {
-			g, some, failed := s.askNext(w)
-			if failed != nil {
-				return failed
-			}
-			switch {
-			case some && g.Open:
-				next = append(next, w)
-			case some && g.Name == sojourn.GateThrottle:
-				cold = append(cold, w)
-			}
-		}
-		hot = next
-	}
-	if err == nil {
-		err = s.goInto(cold)
-	}
-	s.cursor = s.next
-	return err
-}
-
-// goesOn reports whether another question may be asked.
-func (s *throttleScan) goesOn(questions int) bool {
-	return len(s.admit) < s.r.Max && len(s.asked) < questions && !s.pass.stopped()
 }
 
 // askHeads asks about the first job of each group: first of the groups whose turn it is, then of
@@ -162,8 +132,21 @@ func (s *throttleScan) askHeads() (hot, cold []*groupScan, err error) {
 	return hot, cold, nil
 }
 
-// goesInto reports whether another job of a group whose first was refused may be asked about.
-func (s *throttleScan) goesInto() bool { return s.goesOn(lookAhead) && s.reads < laneReads }
+// askNext asks about the next job of a group; some is false if there is none.
+func (s *throttleScan) askNext(w *groupScan) (g sojourn.Gate, some bool, err error) {
+	if len(w.list) == 0 {
+		if err := s.readOn(w); err != nil || len(w.list) == 0 {
+			return g, false, err
+		}
+	}
+	e := w.list[0]
+	w.list, w.asked = w.list[1:], e.candidate
+	g = s.ask(&e)
+	if g.Name == sojourn.GateThrottle && !g.Open {
+		s.opensBy(s.now + askAgain)
+	}
+	return g, true, nil
+}
 
 // goInto asks about further jobs of groups whose first job was refused, beginning after the group
 // at which the last claim stopped.
@@ -205,6 +188,14 @@ func (s *throttleScan) goInto(cold []*groupScan) error {
 	return nil
 }
 
+// goesInto reports whether another job of a group whose first was refused may be asked about.
+func (s *throttleScan) goesInto() bool { return s.goesOn(lookAhead) && s.reads < laneReads }
+
+// goesOn reports whether another question may be asked.
+func (s *throttleScan) goesOn(questions int) bool {
+	return len(s.admit) < s.r.Max && len(s.asked) < questions && !s.pass.stopped()
+}
+
 // groupScans reads the first jobs of groups.
 func (s *throttleScan) groupScans(lanes []string) ([]*groupScan, error) {
 	heads, err := s.heads(lanes)
@@ -233,22 +224,6 @@ func (s *throttleScan) groupScans(lanes []string) ([]*groupScan, error) {
 	return work, s.describe(all)
 }
 
-// askNext asks about the next job of a group; some is false if there is none.
-func (s *throttleScan) askNext(w *groupScan) (g sojourn.Gate, some bool, err error) {
-	if len(w.list) == 0 {
-		if err := s.readOn(w); err != nil || len(w.list) == 0 {
-			return g, false, err
-		}
-	}
-	e := w.list[0]
-	w.list, w.asked = w.list[1:], e.candidate
-	g = s.ask(&e)
-	if g.Name == sojourn.GateThrottle && !g.Open {
-		s.opensBy(s.now + askAgain)
-	}
-	return g, true, nil
-}
-
 // readOn reads the next jobs of a group, the second time from the cursor of the last claim.
 func (s *throttleScan) readOn(w *groupScan) error {
 	if at, ok := s.was.at[w.lane]; ok && !w.jumped && less(at, w.last) > 0 {
@@ -272,4 +247,31 @@ func (s *throttleScan) readOn(w *groupScan) error {
 		w.list = slices.DeleteFunc(all, func(e gateCandidate) bool { return s.asked[e.id] })
 	}
 	return s.describe(w.list)
+}
+
+// run asks about jobs of a queue with a throttler until the claim is full, its questions are used
+// up, or no job is left.
+func (s *throttleScan) run() error {
+	hot, cold, err := s.askHeads()
+	for err == nil && len(hot) > 0 && s.goesOn(lookAhead) { // one job of each group a turn, as long as the group's jobs start
+		var next []*groupScan
+		for _, w := range hot {
+			g, some, failed := s.askNext(w)
+			if failed != nil {
+				return failed
+			}
+			switch {
+			case some && g.Open:
+				next = append(next, w)
+			case some && g.Name == sojourn.GateThrottle:
+				cold = append(cold, w)
+			}
+		}
+		hot = next
+	}
+	if err == nil {
+		err = s.goInto(cold)
+	}
+	s.cursor = s.next
+	return err
 }

@@ -107,7 +107,7 @@ func (e *early) decide(t *tx, r driver.ClaimRequest, weight int32) bool {
 		was := live{queue: r.Queues[0], generation: 1, updated: t.now, wakeAt: never, policyJSON: text}
 		was.State, was.Weight = sojourn.Ready, weight
 		var err error
-		if was.Policy, err = t.s.policy(text); err != nil {
+		if was.Policy, err = t.s.decoder.policy(text); err != nil {
 			return false
 		}
 		tr, err := rules.Decide(was.Row, rules.Event{Type: rules.EventClaimed})
@@ -127,7 +127,8 @@ func (e *early) decide(t *tx, r driver.ClaimRequest, weight int32) bool {
 	return true
 }
 
-// startNumbers are the columns of qSaveStart that TextStartAlike sets to one value for all jobs.
+// startNumbers are the columns of saves[byClaim] that TextStartAlike sets to one value for all
+// jobs.
 func (l *live) startNumbers() [11]int64 {
 	return [...]int64{l.leaseUntil, l.leaseUs, int64(l.Purpose), l.epoch, int64(l.Attempt), bit(l.AttemptOpen), bit(l.RetryHandler), int64(l.Held), bit(l.Given),
 		l.began, l.updated}

@@ -85,35 +85,6 @@ func (t *tx) inTime(d time.Duration) int64 {
 	return t.now + d.Microseconds()
 }
 
-// unreadable is the delay before the next check of a job whose windows never open again (because of
-// their exceptions, or a new release of the zone rules).
-const unreadable = 24 * time.Hour
-
-// opening is us, or the first moment after it at which a job with this policy may start.
-func opening(us int64, p sojourn.Policy) int64 {
-	if len(p.Windows) == 0 {
-		return us
-	}
-	opens, err := rules.NextOpening(at(us), p.Windows...)
-	if err != nil {
-		return us + unreadable.Microseconds()
-	}
-	return max(opens.UnixMicro(), us)
-}
-
-// putOffUntil returns when a job that is put off may start.
-func (t *tx) putOffUntil(l *live) int64 {
-	q, err := t.queueRow(l.queue)
-	if err != nil {
-		return opening(t.now, l.Policy) // without the spread
-	}
-	until, err := rules.PutOff(l.ID, at(t.now), l.Policy.Windows, q.Windows)
-	if err != nil {
-		return t.now + unreadable.Microseconds()
-	}
-	return max(until.UnixMicro(), t.now)
-}
-
 // addHistory writes the row of the history, if the transition has one.
 func (t *tx) addHistory(was, l *live, tr rules.Transition, c change) {
 	if r := t.history(was, l, tr, c); !r.none() {
@@ -209,3 +180,32 @@ func (t *tx) left(us int64) time.Duration {
 	}
 	return max(time.Duration(us-t.now)*time.Microsecond, 1)
 }
+
+// opening is us, or the first moment after it at which a job with this policy may start.
+func opening(us int64, p sojourn.Policy) int64 {
+	if len(p.Windows) == 0 {
+		return us
+	}
+	opens, err := rules.NextOpening(at(us), p.Windows...)
+	if err != nil {
+		return us + unreadable.Microseconds()
+	}
+	return max(opens.UnixMicro(), us)
+}
+
+// putOffUntil returns when a job that is put off may start.
+func (t *tx) putOffUntil(l *live) int64 {
+	q, err := t.queueRow(l.queue)
+	if err != nil {
+		return opening(t.now, l.Policy) // without the spread
+	}
+	until, err := rules.PutOff(l.ID, at(t.now), l.Policy.Windows, q.Windows)
+	if err != nil {
+		return t.now + unreadable.Microseconds()
+	}
+	return max(until.UnixMicro(), t.now)
+}
+
+// unreadable is the delay before the next check of a job whose windows never open again (because of
+// their exceptions, or a new release of the zone rules).
+const unreadable = 24 * time.Hour

@@ -2,40 +2,12 @@ package sqlstore
 
 import (
 	"cmp"
-
-	"github.com/sojourn-queue/sojourn/driver"
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
 // candidate is a job that a claim may take.
 type candidate struct{ id, r1, r2, weight int64 }
 
-// depth bounds how many jobs that are too heavy a claim reads past.
-const depth = 1000
-
 // less is the order of a queue: rules.Rank, then the id.
 func less(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.r1, b.r1), cmp.Compare(a.r2, b.r2), cmp.Compare(a.id, b.id))
-}
-
-const qPickErrored = `select id, r1, r2, 0 from sj_live where queue = $1 and kind = $2 and state = 6 order by r1, r2, id limit $3 /*lock*/`
-
-const qReserves = `select id from sj_live where id = $1 and run_at_us <= $2`
-
-// reserveBefore is the latest run_at of a ready job that a claim must not skip for its weight; 0
-// without a reserve.
-func reserveBefore(now int64, r driver.ClaimRequest) int64 {
-	if r.Reserve <= 0 {
-		return 0
-	}
-	return now - r.Reserve.Microseconds()
-}
-
-// reserves reports whether a claim must not skip a candidate that does not fit into the room left.
-func (t *tx) reserves(r driver.ClaimRequest, id int64) (yes bool, err error) {
-	if r.Reserve <= 0 {
-		return false, nil
-	}
-	err = t.query(qReserves, func(sqldb.Row) error { yes = true; return nil }, id, reserveBefore(t.now, r))
-	return yes, err
 }

@@ -98,9 +98,6 @@ const qInHand = `select ` + responseColumns + ` from sj_response where job in (i
 
 const qKeptKeys = `select job, key from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
 
-const qLastErrors = `select h.job, h.reason, h.error from sj_history h /*, each*/ where h.job = each($1 bigint)
-	and h.seq = (select max(seq) from sj_history where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `)`
-
 // scanCarried reads carriedColumns, and the args after them.
 func scanCarried(r sqldb.Row, from int) *carried {
 	c := scanHead(r, from)
@@ -150,17 +147,4 @@ func (t *tx) fill(js *jobs) error {
 		j.Responses = append(j.Responses, &resp)
 		return nil
 	}, js.hand)
-}
-
-// lastErrors reads the last errors of jobs that are not final.
-func (t *tx) lastErrors(js *jobs) error {
-	generations := make(sqldb.Ints, len(js.failed))
-	for i, id := range js.failed {
-		generations[i] = int64(js.byID[sojourn.ID(id)].Generation)
-	}
-	return t.each(qLastErrors, func(r sqldb.Row) error {
-		j := js.byID[sojourn.ID(r.Int(0))]
-		j.Reason, j.Error = r.Text(1), string(r.Bytes(2))
-		return nil
-	}, js.failed, generations)
 }

@@ -518,8 +518,6 @@ func (t *tx) lease(was, l *live, r driver.ClaimRequest) {
 }
 
 const (
-	qTake = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from sj_live l join sj_job j on j.id = l.id
-		where l.id in (ints($1)) order by l.id /*lock l*/`
 	qCarried = `select j.id, ` + carriedColumns + `, j.args from sj_job j where j.id in (ints($1))`
 )
 
@@ -536,3 +534,6 @@ func (c *claims) door(queue string) door {
 	d.paused, d.gated = d.paused || all.paused, d.gated || all.gated
 	return d
 }
+
+var qTake = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from sj_live l join sj_job j on j.id = l.id
+		where l.id in (ints($1)) order by l.id /*lock l*/`

@@ -1,8 +1,6 @@
 package sqlstore
 
 import (
-	"time"
-
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
@@ -17,14 +15,6 @@ func (t *tx) confirmClock() error {
 		t.s.clock.confirm(t.reading, now)
 	}
 	return err
-}
-
-// at converts a stored time; 0 is none.
-func at(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
 }
 
 // inGrace reports whether a running row was written before the latest step of the clock, or before

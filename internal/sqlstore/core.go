@@ -53,8 +53,7 @@ type core struct {
 
 	rendered sync.Map                            // statement → its text on this database
 	settings memo[string, sojourn.QueueSettings] // JSON → its value
-	policies memo[string, sojourn.Policy]        // JSON → its value; there are as many as kinds, not as jobs
-	waits    memo[string, sojourn.Wait]          // the same for waits without keys
+	decoder  decoder
 	recent   recent
 	trusted  trusted
 	guesses  guesses

@@ -19,25 +19,6 @@ type editAsk struct {
 	e sojourn.Edit
 }
 
-var editOp = eachOp("edit", groupcommit.Finish, func(t *tx, ask editAsk) (sojourn.Edited, error) {
-	found, err := t.findLocked(ask.f)
-	if err != nil {
-		return sojourn.Edited{}, err
-	}
-	out := sojourn.Edited{Items: make([]sojourn.EditedItem, len(found)), More: len(found) == ask.f.Limit && ask.f.IDs == nil}
-	for i, j := range found {
-		state, changed, err := t.editOne(&found[i], &ask.e)
-		if err != nil && sojourn.ErrorCode(err) == "" {
-			return out, err
-		}
-		out.Items[i] = sojourn.EditedItem{ID: j.ID, State: state, Changed: changed && err == nil, Err: err}
-		if out.Items[i].Changed {
-			out.Changed++
-		}
-	}
-	return out, t.addUnknown(&out, ask.f)
-})
-
 const qKnownIDs = `select id from sj_job where id in (ints($1))`
 
 // addUnknown adds an item for each id of the filter that no job has. A job that the other
@@ -464,3 +445,22 @@ func set32(dst *int32, v *int32) {
 		*dst = *v
 	}
 }
+
+var editOp = eachOp("edit", groupcommit.Finish, func(t *tx, ask editAsk) (sojourn.Edited, error) {
+	found, err := t.findLocked(ask.f)
+	if err != nil {
+		return sojourn.Edited{}, err
+	}
+	out := sojourn.Edited{Items: make([]sojourn.EditedItem, len(found)), More: len(found) == ask.f.Limit && ask.f.IDs == nil}
+	for i, j := range found {
+		state, changed, err := t.editOne(&found[i], &ask.e)
+		if err != nil && sojourn.ErrorCode(err) == "" {
+			return out, err
+		}
+		out.Items[i] = sojourn.EditedItem{ID: j.ID, State: state, Changed: changed && err == nil, Err: err}
+		if out.Items[i].Changed {
+			out.Changed++
+		}
+	}
+	return out, t.addUnknown(&out, ask.f)
+})

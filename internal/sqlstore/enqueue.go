@@ -212,7 +212,7 @@ func (e *enqueue) insertJobs(fresh []*sojourn.Job, contents [][]byte) error {
 		s.row(int64(j.ID)).ints(runAt, e.now).strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy).bytes(contents[i], j.Args)
 		l := e.newLive(j)
 		l.policyJSON = text.policy
-		if l.Policy, err = e.s.policy(text.policy); err != nil {
+		if l.Policy, err = e.s.decoder.policy(text.policy); err != nil {
 			return err
 		}
 		e.addFresh(l, carried{group: j.Group, contentType: j.ContentType, tags: text.tags, meta: text.meta, origRunAt: runAt, created: e.now, args: j.Args})

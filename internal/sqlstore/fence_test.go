@@ -8,7 +8,7 @@ import (
 // TestWritesRepeatWhatTheyHaveRead: inv:F2. Rows are locked, or there is no other writer, so no
 // test from outside can tell whether a write of live rows repeats state and epoch.
 func TestWritesRepeatWhatTheyHaveRead(t *testing.T) {
-	for _, q := range []string{qSaveLive, qSaveStart, qSaveAnswered, qDeleteLive} {
+	for _, q := range []string{saves[byAny].text, saves[byClaim].text, saves[byAnswer].text, qDeleteLive} {
 		if !strings.Contains(q, "where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/") {
 			t.Error(q)
 		}

@@ -180,7 +180,7 @@ func (t *tx) findLive(f sojourn.Filter, states sqldb.Ints, add func(j sojourn.Jo
 	}
 	text := `select ` + liveColumns + `, ` + carriedColumns + args + ` from sj_live l join sj_job j on j.id = l.id` + q.text("l", f)
 	return t.query(text, func(r sqldb.Row) error {
-		l, err := t.scanLive(r)
+		l, err := t.s.decoder.scan(r)
 		if err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (t *tx) findFinal(f sojourn.Filter, states sqldb.Ints, add func(j sojourn.J
 			Epoch: r.Int(9), Attempt: int32(r.Int(10)), Failures: int32(r.Int(11)), Crashes: int32(r.Int(12)),
 			FinishedAt: at(r.Int(14)), UpdatedAt: at(r.Int(14)), Reason: r.Text(15), ResultType: r.Text(16), Error: string(r.Bytes(17))}
 		var err error
-		if j.Policy, err = t.s.policy(r.Text(18)); err != nil {
+		if j.Policy, err = t.s.decoder.policy(r.Text(18)); err != nil {
 			return err
 		}
 		if err := scanHead(r, finalColumnCount).give(&j); err != nil {

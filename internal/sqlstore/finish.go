@@ -172,32 +172,6 @@ func (t *finishes) one(ask *finishAsk, k int) (driver.Finished, error) {
 	return driver.Finished{Status: driver.FinishApplied, State: l.State}, nil
 }
 
-// noteOutcome records what an ended step says about the other side. A released, snoozed or
-// undecodable step says nothing.
-func (t *tx) noteOutcome(was *live, o *sojourn.Outcome, tr rules.Transition) {
-	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
-		s := t.statsFor(cmp.Or(o.Queue, was.queue))
-		s.hold, s.reason = max(s.hold, min(o.Delay, sojourn.MaxHold)), "job "+strconv.FormatInt(int64(was.ID), 10)+" was told to come back later"
-		return
-	}
-	if was.Purpose == sojourn.PurposeDecide {
-		return
-	}
-	switch o.Type {
-	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeNoAnswer:
-		if tr.Reason != "" {
-			s := t.statsFor(was.queue)
-			s.failed = append(s.failed, failedStep{tr.Reason, was.began, true})
-			return
-		}
-	case sojourn.OutcomeCompleted, sojourn.OutcomeAwait, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer:
-	default:
-		return
-	}
-	s := t.statsFor(was.queue)
-	s.answered = append(s.answered, was.began)
-}
-
 // finished builds the event of an outcome for the rules.
 func (t *tx) finished(was *live, o *sojourn.Outcome) (e rules.Event, err error) {
 	e = rules.Event{Type: rules.EventFinished, Outcome: o}
@@ -362,4 +336,30 @@ func newFinishAsk(outcomes []sojourn.Outcome, c *access.Caller) finishAsk {
 		}
 	}
 	return ask
+}
+
+// noteOutcome records what an ended step says about the other side. A released, snoozed or
+// undecodable step says nothing.
+func (t *tx) noteOutcome(was *live, o *sojourn.Outcome, tr rules.Transition) {
+	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
+		s := t.statsFor(cmp.Or(o.Queue, was.queue))
+		s.hold, s.reason = max(s.hold, min(o.Delay, sojourn.MaxHold)), "job "+strconv.FormatInt(int64(was.ID), 10)+" was told to come back later"
+		return
+	}
+	if was.Purpose == sojourn.PurposeDecide {
+		return
+	}
+	switch o.Type {
+	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeNoAnswer:
+		if tr.Reason != "" {
+			s := t.statsFor(was.queue)
+			s.failed = append(s.failed, failedStep{tr.Reason, was.began, true})
+			return
+		}
+	case sojourn.OutcomeCompleted, sojourn.OutcomeAwait, sojourn.OutcomeCancelled, sojourn.OutcomeAnswer:
+	default:
+		return
+	}
+	s := t.statsFor(was.queue)
+	s.answered = append(s.answered, was.began)
 }

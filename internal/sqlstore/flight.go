@@ -33,7 +33,13 @@ func (t *tx) land(was, l *live, held int32) {
 	}
 }
 
-const qLand = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
+const (
+	qLand = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
+)
+
+// Rows of the ledger are summed from this number on: rows of lanes in which they cancel out, as in
+// a group whose jobs have ended, and of lanes with manyOfOne of them.
+const ()
 
 // leaveFlight adds the changes of the ledger so far to the write set.
 func (t *tx) leaveFlight() {

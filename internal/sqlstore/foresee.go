@@ -20,13 +20,6 @@ type foreseen struct {
 	started bool // with the rows, see startAlike
 }
 
-// qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the
-// greatest weight, the limit, the queues that must be open, and the run_at of jobs that may be
-// heavier. It checks itself whether the queue is open, and takes nothing if it is not.
-const qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
-	and (weight <= cast($3 as bigint) or run_at_us <= cast($6 as bigint)) and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
-	order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`
-
 // foresee prefetches for the first claim, where a message costs a round trip. Rows of further
 // queues would be locked in vain. Overdue jobs are found by an estimate of the clock; the next
 // claim finds those missed by less than a round trip.
@@ -112,3 +105,10 @@ func (c *claims) takeForeseen(ids sqldb.Ints) (found map[sojourn.ID]*live, carri
 	}
 	return f.rows, f.carries, nil
 }
+
+// qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the
+// greatest weight, the limit, the queues that must be open, and the run_at of jobs that may be
+// heavier. It checks itself whether the queue is open, and takes nothing if it is not.
+var qPickRows = `select ` + liveColumns + `, ` + carriedColumns + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
+	and (weight <= cast($3 as bigint) or run_at_us <= cast($6 as bigint)) and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
+	order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`

@@ -96,22 +96,11 @@ func (t *tx) flushFresh(rows []freshRow) {
 			waiting = append(waiting, f.now)
 		}
 	}
-	t.insertWaiting(waiting)
-	t.insertStarted(started)
+	t.laterInsert(&insertWaiting, waiting)
+	t.laterInsert(&insertStarted, started)
 }
 
-const (
-	qInsertLive = `insert into sj_live (id, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, deadline_us, history, has_data,
-	updated_us, queue, kind, key, worker, lane) rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint,
-	$10 bigint, $11 bigint, $12 bigint, $13 bigint, $14 bigint, $15 text, $16 text, $17 text, $18 text, $19 text)`
-
-	// The insert of qInsertLive with the changes of qSaveStart.
-	qInsertStarted = `insert into sj_live (id, state, r1, r2, priority, weight, run_at_us, wake_at_us, generation, epoch, deadline_us, history, has_data,
-	updated_us, purpose, lease_until_us, lease_us, began_us, attempt, attempt_open, claimed, retry_handler, held, given, timeout_at_us, queue, kind, key, worker, lane)
-	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 bigint, $12 bigint,
-	$13 bigint, $14 bigint, $15 bigint, $16 bigint, $17 bigint, $18 bigint, $19 bigint, $20 bigint, $21 bigint, $22 bigint, $23 bigint, $24 bigint,
-	$25 bigint, $26 text, $27 text, $28 text, $29 text, $30 text)`
-)
+const ()
 
 // insertLive adds rows of jobs that were not claimed in their generation and have their rank and
 // lane.
@@ -121,32 +110,5 @@ func (t *tx) insertLive(ls []*live) {
 		l.wake()
 		t.noteChange(l)
 	}
-	t.insertWaiting(ls)
-}
-
-func (t *tx) insertWaiting(ls []*live) {
-	n := len(ls)
-	if n == 0 {
-		return
-	}
-	s := newSheet(n, 13, 5, 0)
-	for _, l := range ls {
-		s.row(int64(l.ID)).ints(int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
-			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated).strings(l.queue, l.kind, l.key, l.worker, l.lane)
-	}
-	t.laterSheet(qInsertLive, 0, "", s)
-}
-
-func (t *tx) insertStarted(ls []*live) {
-	n := len(ls)
-	if n == 0 {
-		return
-	}
-	s := newSheet(n, 24, 5, 0)
-	for _, l := range ls {
-		s.row(int64(l.ID)).ints(int64(l.State), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
-			l.epoch, l.deadline, int64(l.history), bit(l.hasData), l.updated, int64(l.Purpose), l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt),
-			bit(l.AttemptOpen), bit(l.Claimed), bit(l.RetryHandler), int64(l.Held), bit(l.Given), l.timeoutAt).strings(l.queue, l.kind, l.key, l.worker, l.lane)
-	}
-	t.laterSheet(qInsertStarted, 0, "", s)
+	t.laterInsert(&insertWaiting, ls)
 }

@@ -10,6 +10,13 @@ import (
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
+const ()
+
+const ()
+
+// scanDepth bounds how many jobs that are too heavy a claim reads past.
+const scanDepth = 1000
+
 // admission decides which jobs of a queue with gates one claim may start, in order. It reads the
 // candidates from its source, and nothing else.
 type admission struct {
@@ -30,76 +37,6 @@ type admission struct {
 	heavy   *candidate // does not fit into the worker's room, and must not be passed over
 	err     error      // of reading one candidate
 	opens   int64      // when a gate opens that holds a candidate back; 0 = not known
-}
-
-// gateCandidate is a candidate of a queue with gates.
-type gateCandidate struct {
-	candidate
-	kind, lane string
-	purpose    sojourn.Purpose
-}
-
-func (e *gateCandidate) asks() *throttle.Candidate {
-	return &throttle.Candidate{ID: sojourn.ID(e.id), Kind: e.kind, Group: groupOf(e.lane), Weight: int32(e.weight), Purpose: e.purpose}
-}
-
-// sortCandidates sorts jobs by the order of their queue.
-func sortCandidates(all []gateCandidate) {
-	slices.SortFunc(all, func(a, b gateCandidate) int { return less(a.candidate, b.candidate) })
-}
-
-// newAdmission is an admission that has not asked about any job.
-func newAdmission(q *queueGates, s source, r driver.ClaimRequest) *admission {
-	return &admission{queueGates: q, source: s, r: r, asked: map[int64]bool{}, askedOf: map[string]int{}}
-}
-
-// run asks the gates about the candidates of the queue.
-func (a *admission) run() error {
-	g, full := a.flow.Closed(), a.row.Limit > 0 && (a.flow.Used >= a.row.Limit || a.flow.State.Counting)
-	apart := !g.Open || full || rules.Grouped(a.row.QueueSettings) || a.flow.HeadFirst() // else these jobs are at the head of the line anyhow
-	going, err := a.source.Going(apart)
-	if err != nil {
-		return err
-	}
-	if apart {
-		a.askInOrder(going)
-		going = nil
-	}
-	if !g.Open { // no new job of the queue starts
-		if !g.Until.IsZero() {
-			a.opensBy(g.Until.UnixMicro())
-		}
-		return nil
-	}
-	if h := a.head; a.flow.HeadFirst() && slices.Contains(a.r.Kinds, h.kind) {
-		a.ask(&h)
-	}
-	if rules.Grouped(a.row.QueueSettings) {
-		return a.takeTurns()
-	}
-	return a.front(going, full)
-}
-
-// move is a candidate that a gate has put off or failed.
-type move struct {
-	id    int64
-	later time.Time
-	fail  string
-}
-
-// askInOrder asks the gates for each candidate that was not asked about yet.
-func (a *admission) askInOrder(all []gateCandidate) {
-	sortCandidates(all)
-	for i := range all {
-		if e := &all[i]; len(a.admit) < a.r.Max && !a.asked[e.id] {
-			a.ask(e)
-		}
-	}
-}
-
-func (a *admission) noteAsked(e *gateCandidate) {
-	a.asked[e.id] = true
-	a.askedOf[e.lane]++
 }
 
 // ask admits one candidate or returns the gate that holds it back. A job too heavy for this worker
@@ -139,6 +76,25 @@ func (a *admission) ask(e *gateCandidate) sojourn.Gate {
 	return g
 }
 
+// askInOrder asks the gates for each candidate that was not asked about yet.
+func (a *admission) askInOrder(all []gateCandidate) {
+	sortCandidates(all)
+	for i := range all {
+		if e := &all[i]; len(a.admit) < a.r.Max && !a.asked[e.id] {
+			a.ask(e)
+		}
+	}
+}
+
+// critical admits jobs without weight.
+func (a *admission) critical() error {
+	all, err := a.source.Next(laneCritical, candidate{}, a.r.Max)
+	if err == nil {
+		a.askInOrder(all)
+	}
+	return err
+}
+
 // front admits the first jobs in order of a queue without groups, merged with those in all. It
 // skips jobs that are too heavy, but no further than scanDepth. Jobs without weight have a lane of
 // their own, so that a full limit does not hide them.
@@ -164,13 +120,9 @@ func (a *admission) front(all []gateCandidate, full bool) error {
 	return nil
 }
 
-// critical admits jobs without weight.
-func (a *admission) critical() error {
-	all, err := a.source.Next(laneCritical, candidate{}, a.r.Max)
-	if err == nil {
-		a.askInOrder(all)
-	}
-	return err
+func (a *admission) noteAsked(e *gateCandidate) {
+	a.asked[e.id] = true
+	a.askedOf[e.lane]++
 }
 
 // opensBy makes an empty claim try again at that time, at the latest.
@@ -180,5 +132,57 @@ func (a *admission) opensBy(us int64) {
 	}
 }
 
-// scanDepth bounds how many jobs that are too heavy a claim reads past.
-const scanDepth = 1000
+// run asks the gates about the candidates of the queue.
+func (a *admission) run() error {
+	g, full := a.flow.Closed(), a.row.Limit > 0 && (a.flow.Used >= a.row.Limit || a.flow.State.Counting)
+	apart := !g.Open || full || rules.Grouped(a.row.QueueSettings) || a.flow.HeadFirst() // else these jobs are at the head of the line anyhow
+	going, err := a.source.Going(apart)
+	if err != nil {
+		return err
+	}
+	if apart {
+		a.askInOrder(going)
+		going = nil
+	}
+	if !g.Open { // no new job of the queue starts
+		if !g.Until.IsZero() {
+			a.opensBy(g.Until.UnixMicro())
+		}
+		return nil
+	}
+	if h := a.head; a.flow.HeadFirst() && slices.Contains(a.r.Kinds, h.kind) {
+		a.ask(&h)
+	}
+	if rules.Grouped(a.row.QueueSettings) {
+		return a.takeTurns()
+	}
+	return a.front(going, full)
+}
+
+// gateCandidate is a candidate of a queue with gates.
+type gateCandidate struct {
+	candidate
+	kind, lane string
+	purpose    sojourn.Purpose
+}
+
+func (e *gateCandidate) asks() *throttle.Candidate {
+	return &throttle.Candidate{ID: sojourn.ID(e.id), Kind: e.kind, Group: groupOf(e.lane), Weight: int32(e.weight), Purpose: e.purpose}
+}
+
+// move is a candidate that a gate has put off or failed.
+type move struct {
+	id    int64
+	later time.Time
+	fail  string
+}
+
+// newAdmission is an admission that has not asked about any job.
+func newAdmission(q *queueGates, s source, r driver.ClaimRequest) *admission {
+	return &admission{queueGates: q, source: s, r: r, asked: map[int64]bool{}, askedOf: map[string]int{}}
+}
+
+// sortCandidates sorts jobs by the order of their queue.
+func sortCandidates(all []gateCandidate) {
+	slices.SortFunc(all, func(a, b gateCandidate) int { return less(a.candidate, b.candidate) })
+}

@@ -8,19 +8,8 @@ import (
 	"strconv"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
-
-const responseColumns = `seq, source, message_id, kind, key, job, generation, outcome, failed, progress, reason, error, content_type, received_us,
-	expires_us, duplicates, body, replay, by_whom`
-
-func scanResponse(r sqldb.Row) sojourn.Response {
-	return sojourn.Response{Seq: r.Int(0), Source: r.Text(1), MessageID: r.Text(2), Kind: r.Text(3), Key: r.Text(4), Job: sojourn.ID(r.Int(5)),
-		Generation: int32(r.Int(6)), Outcome: outcomeCodes[r.Int(7)], Failed: r.Int(8) != 0, Progress: r.Int(9) != 0, Reason: r.Text(10),
-		Error: string(r.Bytes(11)), ContentType: r.Text(12), ReceivedAt: at(r.Int(13)), ExpiresAt: at(r.Int(14)), Duplicates: int32(r.Int(15)), Body: r.Bytes(16),
-		Replay: r.Int(17), By: r.Text(18)}
-}
 
 // Inbox lists responses; see driver.Store.
 func (s *reader) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Response, error) {
@@ -105,45 +94,10 @@ func inboxWhere(f sojourn.InboxFilter, codes sqldb.Ints) (q where) {
 }
 
 const (
-	historyColumns = `seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us`
-	historyCount   = 13
-)
-
-func scanHistory(r sqldb.Row) sojourn.Attempt {
-	return sojourn.Attempt{Seq: int32(r.Int(0)), Generation: int32(r.Int(1)), Attempt: int32(r.Int(2)), Epoch: r.Int(3), Purpose: sojourn.Purpose(r.Int(4)),
-		Worker: r.Text(5), Outcome: r.Text(6), State: sojourn.State(r.Int(7)), Reason: r.Text(8), Error: string(r.Bytes(9)), By: r.Text(10),
-		BeganAt: at(r.Int(11)), EndedAt: at(r.Int(12))}
-}
-
-// endedInError selects the history rows that closed an attempt, without later decisions and changes
-// by operators.
-const endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
-
-const (
-	// lastColumns are historyColumns of sj_final, which contains the last history row of a final job
-	// unless its outcome is empty.
-	lastColumns = `history, generation, attempt, step_epoch, purpose, case when step_epoch > 0 then worker else '' end, outcome, state, reason, error, by_whom,
-		began_us, finished_us`
-
 	qHistory = `select ` + historyColumns + ` from sj_history where job = $1 and seq > $2
 		union all select ` + lastColumns + ` from sj_final where id = $1 and outcome <> '' and history > $2 order by seq limit $3`
-	qErrors = `select ` + historyColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `
-		order by job, seq`
 	qLog = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
 )
-
-// errorsOf reads the error histories of the jobs' generations, for retry policies.
-func (t *tx) errorsOf(jobs map[sojourn.ID]*driver.Claimed) error {
-	var ids, generations sqldb.Ints
-	for id, c := range jobs {
-		ids, generations = append(ids, int64(id)), append(generations, int64(c.Job.Generation))
-	}
-	return t.each(qErrors, func(r sqldb.Row) error {
-		c := jobs[sojourn.ID(r.Int(historyCount))]
-		c.History = append(c.History, scanHistory(r))
-		return nil
-	}, ids, generations)
-}
 
 // History returns the history of a job; see driver.Store.
 func (s *reader) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {

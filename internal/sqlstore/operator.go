@@ -1,6 +1,8 @@
 package sqlstore
 
-import "sync"
+import (
+	"sync"
+)
 
 // operator changes what is stored on behalf of people and of time: settings, edits, retention, and
 // the sweep of overdue jobs.

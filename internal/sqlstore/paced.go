@@ -20,20 +20,44 @@ type knownBreaker struct {
 	at      int64
 }
 
-// breaker reads a queue's breaker at most once a second: every outcome needs it, and few queues
-// have one.
-func (g *gates) breaker(t *tx, queue string) (*sojourn.Breaker, error) {
-	if k, ok := g.breakers.get(queue); ok {
-		if t.now-k.at < time.Second.Microseconds() && t.now >= k.at {
-			return k.setting, nil
+const qSetPace = `update sj_queue set flow = $1, gated = $2 where name = $3`
+
+// mustAsk reports whether claims must ask the gates: a hold is a gate without a setting.
+func (q *queueRow) mustAsk() bool { return rules.Gated(q.QueueSettings) || q.flow.Pace.RampFrom > 0 }
+
+const (
+	qBuckets   = `select lane, full_at_ns from sj_bucket where queue = $1 and full_at_ns > $2`
+	qSetBucket = `insert into sj_bucket (queue, lane, full_at_ns) values ($1, $2, $3)
+		on conflict (queue, lane) do update set full_at_ns = excluded.full_at_ns`
+	qFullBuckets = `delete from sj_bucket where queue = $1 and full_at_ns <= $2`
+)
+
+// changePace changes the stored pace of a queue, under its lock. A queue that does not exist has
+// none.
+func changePace(t *tx, queue string, change func(q *queueRow)) error {
+	for locked := false; ; locked = true {
+		q, err := t.queueRow(queue)
+		if err != nil || !q.found {
+			return err
 		}
+		change(&q)
+		text, err := jsonText(q.flow)
+		if err != nil || text == q.flowText || q.flowText == "" && text == "{}" {
+			return err
+		}
+		if !locked && t.concurrent() {
+			got, err := t.lockQueue(queue)
+			if err == nil && !got {
+				err = raced("queue " + queue + " is locked by another transaction")
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		_, err = t.exec(qSetPace, text, q.mustAsk(), queue)
+		return err
 	}
-	q, err := t.queueRow(queue)
-	if err != nil {
-		return nil, err
-	}
-	g.breakers.put(queue, knownBreaker{q.Breaker, t.now})
-	return q.Breaker, nil
 }
 
 // flushPace evaluates the outcomes of the steps that a request has ended. If the state of no gate
@@ -75,6 +99,22 @@ func (g *gates) flushPaceOf(t *tx, queue string, of *outcomeStats) error {
 	})
 }
 
+// breaker reads a queue's breaker at most once a second: every outcome needs it, and few queues
+// have one.
+func (g *gates) breaker(t *tx, queue string) (*sojourn.Breaker, error) {
+	if k, ok := g.breakers.get(queue); ok {
+		if t.now-k.at < time.Second.Microseconds() && t.now >= k.at {
+			return k.setting, nil
+		}
+	}
+	q, err := t.queueRow(queue)
+	if err != nil {
+		return nil, err
+	}
+	g.breakers.put(queue, knownBreaker{q.Breaker, t.now})
+	return q.Breaker, nil
+}
+
 // evidence divides the steps into failures that a breaker counts and steps that got an answer.
 func (of *outcomeStats) evidence(b *sojourn.Breaker) (failed []failedStep, answered []int64) {
 	if b == nil {
@@ -90,58 +130,6 @@ func (of *outcomeStats) evidence(b *sojourn.Breaker) (failed []failedStep, answe
 		}
 	}
 	return failed, answered
-}
-
-const qSetPace = `update sj_queue set flow = $1, gated = $2 where name = $3`
-
-// changePace changes the stored pace of a queue, under its lock. A queue that does not exist has
-// none.
-func changePace(t *tx, queue string, change func(q *queueRow)) error {
-	for locked := false; ; locked = true {
-		q, err := t.queueRow(queue)
-		if err != nil || !q.found {
-			return err
-		}
-		change(&q)
-		text, err := jsonText(q.flow)
-		if err != nil || text == q.flowText || q.flowText == "" && text == "{}" {
-			return err
-		}
-		if !locked && t.concurrent() {
-			got, err := t.lockQueue(queue)
-			if err == nil && !got {
-				err = raced("queue " + queue + " is locked by another transaction")
-			}
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		_, err = t.exec(qSetPace, text, q.mustAsk(), queue)
-		return err
-	}
-}
-
-// mustAsk reports whether claims must ask the gates: a hold is a gate without a setting.
-func (q *queueRow) mustAsk() bool { return rules.Gated(q.QueueSettings) || q.flow.Pace.RampFrom > 0 }
-
-const (
-	qBuckets   = `select lane, full_at_ns from sj_bucket where queue = $1 and full_at_ns > $2`
-	qSetBucket = `insert into sj_bucket (queue, lane, full_at_ns) values ($1, $2, $3)
-		on conflict (queue, lane) do update set full_at_ns = excluded.full_at_ns`
-	qFullBuckets = `delete from sj_bucket where queue = $1 and full_at_ns <= $2`
-)
-
-// readBuckets reads the buckets of groups that are not full. A full one has no row.
-func (q *queueGates) readBuckets(t *tx) error {
-	if q.row.GroupRate == nil {
-		return nil
-	}
-	q.flow.GroupFullAt, q.buckets = map[string]int64{}, map[string]int64{}
-	return t.query(qBuckets, func(r sqldb.Row) error {
-		q.flow.GroupFullAt[groupOf(r.Text(0))], q.buckets[groupOf(r.Text(0))] = r.Int(1), r.Int(1)
-		return nil
-	}, q.queue, q.now*1000)
 }
 
 // pay charges the buckets for the jobs that really started, out of all that the gates admitted.
@@ -171,4 +159,16 @@ func (l *gatedClaim) pay(started []*gateCandidate) (rules.Pace, error) {
 		}
 	}
 	return pace, nil
+}
+
+// readBuckets reads the buckets of groups that are not full. A full one has no row.
+func (q *queueGates) readBuckets(t *tx) error {
+	if q.row.GroupRate == nil {
+		return nil
+	}
+	q.flow.GroupFullAt, q.buckets = map[string]int64{}, map[string]int64{}
+	return t.query(qBuckets, func(r sqldb.Row) error {
+		q.flow.GroupFullAt[groupOf(r.Text(0))], q.buckets[groupOf(r.Text(0))] = r.Int(1), r.Int(1)
+		return nil
+	}, q.queue, q.now*1000)
 }

@@ -29,15 +29,6 @@ type savedRow struct {
 	only  changed
 }
 
-// changed names the only event that changed a row, so that fewer columns are written.
-type changed uint8
-
-const (
-	byAny    changed = iota
-	byClaim          // see qSaveStart
-	byAnswer         // a response that ends its wait, see qSaveAnswered
-)
-
 // endedRow is a live row to be moved to sj_final.
 type endedRow struct {
 	state      sojourn.State // as read
@@ -225,40 +216,6 @@ func (t *tx) readAll(reads []sqldb.Statement) error {
 	return nil
 }
 
-const qSaveLive = `update sj_live set state = each($4 bigint), resumed = each($5 bigint), purpose = each($6 bigint), r1 = each($7 bigint), r2 = each($8 bigint),
-	priority = each($9 bigint), weight = each($10 bigint), run_at_us = each($11 bigint), wake_at_us = each($12 bigint), generation = each($13 bigint),
-	epoch = each($14 bigint), lease_until_us = each($15 bigint), lease_us = each($16 bigint), began_us = each($17 bigint), attempt = each($18 bigint),
-	attempt_open = each($19 bigint), failures = each($20 bigint), crashes = each($21 bigint), claimed = each($22 bigint), retry_handler = each($23 bigint),
-	held = each($24 bigint), kept = each($25 bigint), in_hand = each($26 bigint), given = each($27 bigint), no_poll = each($28 bigint),
-	wait_until_us = each($29 bigint), beat_until_us = each($30 bigint), poll_at_us = each($31 bigint), timeout_at_us = each($32 bigint),
-	rested_us = each($33 bigint), decide_by_us = each($34 bigint), deadline_us = each($35 bigint), history = each($36 bigint),
-	has_data = each($37 bigint), updated_us = each($38 bigint), waits = each($39 bigint),
-	queue = each($40 text), key = each($41 text), worker = each($42 text), wait = each($43 text), lane = each($44 text)
-	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
-
-// qSaveStart is qSaveLive for the columns that a claim changes. It saves a binding for each of the
-// 26 columns that stay as they are.
-const qSaveStart = `update sj_live set state = 4, resumed = 0, claimed = 1, rested_us = 0, decide_by_us = 0, poll_at_us = 0, purpose = each($4 bigint),
-	wake_at_us = each($5 bigint), epoch = each($6 bigint), lease_until_us = each($7 bigint), lease_us = each($8 bigint), began_us = each($9 bigint),
-	attempt = each($10 bigint), attempt_open = each($11 bigint), retry_handler = each($12 bigint), held = each($13 bigint), given = each($14 bigint),
-	timeout_at_us = each($15 bigint), updated_us = each($16 bigint), worker = each($17 text)
-	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
-
-func (t *tx) flushStarts(rows []savedRow) {
-	n := len(rows)
-	if n == 0 {
-		return
-	}
-	s := newSheet(n, 15, 1, 0)
-	for _, r := range rows {
-		l := r.now
-		t.changed = append(t.changed, l)
-		s.row(int64(l.ID)).ints(int64(r.state), r.epoch, int64(l.Purpose), l.wakeAt, l.epoch, l.leaseUntil, l.leaseUs, l.began,
-			int64(l.Attempt), bit(l.AttemptOpen), bit(l.RetryHandler), int64(l.Held), bit(l.Given), l.timeoutAt, l.updated).strings(l.worker)
-	}
-	t.laterSheet(qSaveStart, n, changedInside, s)
-}
-
 func (t *tx) flushSaves(all []savedRow) {
 	var of [byAnswer + 1][]savedRow
 	for _, r := range all {
@@ -268,27 +225,9 @@ func (t *tx) flushSaves(all []savedRow) {
 			t.dead++
 		}
 	}
-	t.flushStarts(of[byClaim])
-	t.flushAnswered(of[byAnswer])
-	t.flushWhole(of[byAny])
-}
-
-func (t *tx) flushWhole(rows []savedRow) {
-	n := len(rows)
-	if n == 0 {
-		return
+	for only, rows := range of {
+		t.laterUpdate(&saves[only], rows)
 	}
-	s := newSheet(n, 38, 5, 0)
-	for _, r := range rows {
-		l := r.now
-		s.row(int64(l.ID)).ints(int64(r.state), r.epoch,
-			int64(l.State), bit(l.Resumed), int64(l.Purpose), l.r1, l.r2, int64(l.priority), int64(l.Weight), l.runAt, l.wakeAt, int64(l.generation),
-			l.epoch, l.leaseUntil, l.leaseUs, l.began, int64(l.Attempt), bit(l.AttemptOpen), int64(l.Failures), int64(l.Crashes), bit(l.Claimed),
-			bit(l.RetryHandler), int64(l.Held), int64(l.Kept), int64(l.InHand), bit(l.Given), bit(l.NoPoll), l.waitUntil, l.beatUntil,
-			l.pollAt, l.timeoutAt, l.rested, l.decideBy, l.deadline, int64(l.history), bit(l.hasData), l.updated, int64(l.Waits))
-		s.strings(l.queue, l.key, l.worker, waitJSON(l), l.lane)
-	}
-	t.laterSheet(qSaveLive, n, changedInside, s)
 }
 
 // changedInside is the error if a row differs from the row that was read. A live row was locked

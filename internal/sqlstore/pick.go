@@ -18,7 +18,9 @@ import (
 const TextPick = `select id, r1, r2, weight from (select id, r1, r2, weight, run_at_us from sj_live where queue = $1 and kind = $2 and state = 3
 	order by r1, r2, id limit $3) c where weight <= $4 or run_at_us <= $6 order by r1, r2, id limit $5`
 
-const qNext = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
+const (
+	qNext = `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
+)
 
 // pick chooses the jobs of a claim: from each queue that is not paused the first in order that fit
 // and that its gates admit, then over the queues as the request says. It reads at most
@@ -72,19 +74,6 @@ func (c *claims) pick(r driver.ClaimRequest) ([]candidate, error) {
 		}
 	}
 	return chosen, nil
-}
-
-// settle ends the work of pick: it tells the gates of its queues which jobs have started. A job
-// outside its windows has not.
-func (c *claims) settle(started []*live) error {
-	lines := c.lines
-	c.lines = nil
-	for _, l := range lines {
-		if err := l.settle(started); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // line is the head of a queue without gates, for the kinds that this worker handles.
@@ -177,14 +166,12 @@ func (t *tx) next(f sojourn.Filter) ([]sojourn.ID, error) {
 	return ids, nil
 }
 
-const qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.wake_at_us <= $1 and l.wake_at_us < 9223372036854775807 order by l.wake_at_us limit $2`
-
 // dueNext are the jobs of a queue that the next claim makes ready before it takes any: due jobs,
 // and jobs whose lease has ended.
 func (t *tx) dueNext(f sojourn.Filter, q sojourn.QueueSettings) (due []candidate, err error) {
 	var rows []*live
 	if err := t.query(qOverdueRows, func(r sqldb.Row) error {
-		l, err := t.scanLive(r)
+		l, err := t.s.decoder.scan(r)
 		if err == nil && l.queue == f.Queue && (f.Kind == "" || l.kind == f.Kind) {
 			rows = append(rows, l)
 		}
@@ -247,10 +234,6 @@ func choose(lines [][]candidate, r driver.ClaimRequest, reserves func(driver.Cla
 	return out, nil
 }
 
-// putOffRounds bounds how often one transaction searches behind the jobs that it puts off for jobs
-// whose windows are open.
-const putOffRounds = 10
-
 // putOffFront puts off the next jobs in line, besides those that the claim has picked: the jobs of
 // a kind mostly have the same windows.
 func (c *claims) putOffFront(r driver.ClaimRequest) error {
@@ -276,3 +259,22 @@ func (c *claims) putOffFront(r driver.ClaimRequest) error {
 	}
 	return c.settle(nil)
 }
+
+// settle ends the work of pick: it tells the gates of its queues which jobs have started. A job
+// outside its windows has not.
+func (c *claims) settle(started []*live) error {
+	lines := c.lines
+	c.lines = nil
+	for _, l := range lines {
+		if err := l.settle(started); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putOffRounds bounds how often one transaction searches behind the jobs that it puts off for jobs
+// whose windows are open.
+const putOffRounds = 10
+
+var qOverdueRows = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.wake_at_us <= $1 and l.wake_at_us < 9223372036854775807 order by l.wake_at_us limit $2`

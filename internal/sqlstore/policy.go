@@ -63,19 +63,6 @@ func readPolicy(text string) (p sojourn.Policy, err error) {
 	return p, err
 }
 
-// policy decodes a stored policy; most jobs share a few texts.
-func (s *core) policy(text string) (sojourn.Policy, error) {
-	p, ok := s.policies.get(text)
-	if ok {
-		return p, nil
-	}
-	p, err := readPolicy(text)
-	if err == nil {
-		s.policies.put(text, p)
-	}
-	return p, err
-}
-
 // policyText caches the text of the last policy. Jobs that are stored together mostly share one.
 type policyText struct {
 	last *sojourn.Policy

@@ -5,3 +5,9 @@ package sqlstore
 // begun; the limit and the windows do not matter, because the job holds its weight already.
 
 const ()
+
+// poll is the next poll step of a job.
+type poll struct {
+	place
+	at int64
+}

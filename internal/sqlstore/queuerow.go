@@ -101,3 +101,17 @@ func (t *tx) seeQueue(name string) error {
 	_, err := t.exec(qSeeQueue, name)
 	return err
 }
+
+// queueSettings decodes stored settings. The result is shared and must not be changed.
+func (s *core) queueSettings(text string) (q sojourn.QueueSettings, err error) {
+	if text == "" {
+		return q, nil
+	}
+	if known, ok := s.settings.get(text); ok {
+		return known, nil
+	}
+	if err = json.Unmarshal([]byte(text), &q); err == nil {
+		s.settings.put(text, q)
+	}
+	return q, err
+}

@@ -58,32 +58,3 @@ func shapeOf(q sojourn.QueueSettings) shape {
 	}
 	return s
 }
-
-// place sets the rank of a row that is ordered again: after a retry, an edit, a response. The
-// settings are read after the row was locked. So either they are the newest, or the reindexing
-// after a later change finds this row.
-func (t *tx) place(was, l *live) error {
-	if l.Resumed {
-		l.r1, l.r2 = rules.Rank(sojourn.QueueSettings{}, l.priority, at(l.runAt), true)
-		return nil
-	}
-	same := was.r1 != rules.ResumedRank && l.queue == was.queue && l.priority == was.priority && l.runAt == was.runAt &&
-		l.Weight == was.Weight && l.group == was.group
-	waits := l.State == sojourn.Ready || l.State == sojourn.Scheduled || l.State == sojourn.Errored || l.State == sojourn.Blocked
-	if same || !waits {
-		return nil
-	}
-	q, ok := t.places[l.queue]
-	if !ok {
-		var err error
-		if q, err = t.queueRow(l.queue); err != nil {
-			return err
-		}
-		if t.places == nil {
-			t.places = map[string]queueRow{}
-		}
-		t.places[l.queue] = q
-	}
-	l.put(q.QueueSettings)
-	return nil
-}

@@ -122,25 +122,6 @@ const (
 	qRepeated = `update sj_response set duplicates = duplicates + each($2 bigint) /*from each*/ where seq = each($1 bigint)`
 )
 
-// qSaveAnswered is qSaveLive for the columns that change when a response ends a wait.
-const qSaveAnswered = `update sj_live set state = 3, resumed = 1, given = 0, wait_until_us = 0, beat_until_us = 0, poll_at_us = 0, decide_by_us = 0,
-	waits = waits + 1, r1 = each($4 bigint), r2 = each($5 bigint), wake_at_us = each($6 bigint), kept = each($7 bigint), in_hand = each($8 bigint),
-	rested_us = each($9 bigint), history = each($10 bigint), updated_us = each($11 bigint)
-	/*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
-
-func (t *tx) flushAnswered(rows []savedRow) {
-	n := len(rows)
-	if n == 0 {
-		return
-	}
-	s := newSheet(n, 10, 0, 0)
-	for _, r := range rows {
-		l := r.now
-		s.row(int64(l.ID)).ints(int64(r.state), r.epoch, l.r1, l.r2, l.wakeAt, int64(l.Kept), int64(l.InHand), l.rested, int64(l.history), l.updated)
-	}
-	t.laterSheet(qSaveAnswered, n, changedInside, s)
-}
-
 // collectInbox builds statements from the write set of responses.
 func (t *tx) collectInbox() {
 	b := &t.inbox

@@ -66,12 +66,8 @@ const (
 	// overrides the text, the statement also numbers the new message ids.
 	qMessages = `select m.scope, m.message_id, m.seq, coalesce(r.job, 0), 1, m.digest from sj_message m left join sj_response r on r.seq = m.seq /*, each*/
 		where m.scope = each($1 text) and m.message_id = each($2 text)`
-	qKeys = `select k.kind, k.key, k.job, k.live from sj_key k /*, each*/ where k.kind = each($1 text) and k.key = each($2 text)`
-	// qLiveNamed locks the jobs named by responses and by leases, in one order. Reads after it see
-	// the result of the transactions before.
-	qLiveNamed      = `select ` + liveColumns + qNamed
-	qLiveNamedTyped = `select ` + liveColumns + `, j.content_type` + qNamed
-	qNamed          = ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1) union
+	qKeys  = `select k.kind, k.key, k.job, k.live from sj_key k /*, each*/ where k.kind = each($1 text) and k.key = each($2 text)`
+	qNamed = ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1) union
 		select k.job from sj_key k where (k.kind, k.key) in (rows($2 text, $3 text))) order by l.id /*lock l*/`
 	qKeptOf = `select job, seq, key, failed, reason, error, wait from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
 )
@@ -341,3 +337,9 @@ func (t *tx) respondOne(in sojourn.Response) (sojourn.Responded, error) {
 	r.write()
 	return answer, err
 }
+
+// qLiveNamed locks the jobs named by responses and by leases, in one order. Reads after it see
+// the result of the transactions before.
+var qLiveNamed = `select ` + liveColumns + qNamed
+
+var qLiveNamedTyped = `select ` + liveColumns + `, j.content_type` + qNamed

@@ -1,6 +1,9 @@
 package sqlstore
 
-import "github.com/sojourn-queue/sojourn"
+import (
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+)
 
 const outApplied int64 = 1
 
@@ -27,3 +30,13 @@ const qHandLate = `update sj_response set in_hand = 0, outcome = 4 where job in 
 const qKeptLate = `update sj_response set outcome = 4 where job in (ints($1)) and job > 0 and outcome = 2`
 
 const qPutDown = `update sj_response set in_hand = 0 where job in (ints($1)) and job > 0 and in_hand = 1`
+
+const responseColumns = `seq, source, message_id, kind, key, job, generation, outcome, failed, progress, reason, error, content_type, received_us,
+	expires_us, duplicates, body, replay, by_whom`
+
+func scanResponse(r sqldb.Row) sojourn.Response {
+	return sojourn.Response{Seq: r.Int(0), Source: r.Text(1), MessageID: r.Text(2), Kind: r.Text(3), Key: r.Text(4), Job: sojourn.ID(r.Int(5)),
+		Generation: int32(r.Int(6)), Outcome: outcomeCodes[r.Int(7)], Failed: r.Int(8) != 0, Progress: r.Int(9) != 0, Reason: r.Text(10),
+		Error: string(r.Bytes(11)), ContentType: r.Text(12), ReceivedAt: at(r.Int(13)), ExpiresAt: at(r.Int(14)), Duplicates: int32(r.Int(15)), Body: r.Bytes(16),
+		Replay: r.Int(17), By: r.Text(18)}
+}

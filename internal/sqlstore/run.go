@@ -100,31 +100,6 @@ func (s *Store) transact(group []call, handing bool) (helped bool, err error) {
 	return len(lent) > 0, nil
 }
 
-// runGroup runs the requests of each op together, in the order in which the first of them came.
-func (s *Store) runGroup(t *tx, group []call) error {
-	if err := t.s.recent.open(t); err != nil {
-		return err
-	}
-	for rest := group; len(rest) > 0; {
-		var same []call
-		same, rest = partition(rest, rest[0].opID())
-		w, ok := t.takePrefetched(same[0].opID())
-		if !ok {
-			w = same[0].begin(t, same)
-			if err := t.readAll(w.reads()); err != nil {
-				return err
-			}
-		}
-		if err := w.run(); err != nil {
-			return err
-		}
-		if err := s.gates.flushPace(t); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // begin begins the transaction of a group: with cached reads, or with its reads in the first
 // message, or, where messages cost nothing, with the time alone.
 func (s *Store) begin(c sqldb.Conn, hasty bool, group []call) (*tx, error) {
@@ -168,4 +143,29 @@ func foundNothing(group []call) bool {
 		r, ok := c.(*request[driver.ClaimRequest, claimAnswer])
 		return !ok || len(r.a.jobs) > 0 || r.a.drained
 	})
+}
+
+// runGroup runs the requests of each op together, in the order in which the first of them came.
+func (s *Store) runGroup(t *tx, group []call) error {
+	if err := t.s.recent.open(t); err != nil {
+		return err
+	}
+	for rest := group; len(rest) > 0; {
+		var same []call
+		same, rest = partition(rest, rest[0].opID())
+		w, ok := t.takePrefetched(same[0].opID())
+		if !ok {
+			w = same[0].begin(t, same)
+			if err := t.readAll(w.reads()); err != nil {
+				return err
+			}
+		}
+		if err := w.run(); err != nil {
+			return err
+		}
+		if err := s.gates.flushPace(t); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -76,24 +76,12 @@ func (s *sheet) columns() []sqldb.Column {
 }
 
 // cells are columns of one sort.
-type cells[T comparable] []struct {
-	same T
-	n    int // rows with it, while there are no others
-	all  []T // nil until then
-}
+type cells[T comparable] []cell[T]
 
 // add adds a value to each column.
 func (c cells[T]) add(rows int, values []T) {
 	for i, v := range values {
-		switch c := &c[i]; {
-		case c.all != nil:
-			c.all = append(c.all, v)
-		case c.n == 0 || v == c.same:
-			c.same = v
-			c.n++
-		default:
-			c.all = append(append(make([]T, 0, max(rows, c.n+1)), slices.Repeat([]T{c.same}, c.n)...), v)
-		}
+		c[i].add(rows, v)
 	}
 }
 
@@ -116,7 +104,25 @@ func (c *blobCells) add(rows int, v []byte) {
 	}
 }
 
-// laterSheet adds a bulk of rows to the write set. wanted rows must change; 0 for any number.
-func (t *tx) laterSheet(q string, wanted int, raced string, s *sheet) {
-	t.laterBulk(q, wanted, raced, s.ids, s.columns()...)
+// cell is one column.
+type cell[T comparable] struct {
+	same T
+	n    int // rows with it, while there are no others
+	all  []T // nil until then
+}
+
+func (c *cell[T]) add(rows int, v T) {
+	if c.n > 0 && v != c.same || c.all != nil {
+		c.differ(rows, v)
+	} else {
+		c.same, c.n = v, c.n+1
+	}
+}
+
+// differ adds a value to a column whose values are not all the same.
+func (c *cell[T]) differ(rows int, v T) {
+	if c.all == nil {
+		c.all = append(make([]T, 0, max(rows, c.n+1)), slices.Repeat([]T{c.same}, c.n)...)
+	}
+	c.all = append(c.all, v)
 }

@@ -81,3 +81,11 @@ func storableTexts(list sqldb.Texts) (clean sqldb.Texts, changed bool) {
 	}
 	return list, changed
 }
+
+// at converts a stored time; 0 is none.
+func at(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}

@@ -240,6 +240,29 @@ func firstLine(err error) string {
 	return sojourn.Cut(text, sojourn.MaxReason)
 }
 
+// describe reads what the throttler sees of jobs, except for jobs read before.
+func (a *admission) describe(es []gateCandidate) error {
+	var ids []int64
+	for _, e := range es {
+		if a.known[e.id] == nil {
+			ids = append(ids, e.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := a.source.Describe(ids)
+	maps.Copy(a.known, found)
+	return err
+}
+
+// end ends the questions to the throttler.
+func (a *admission) end() {
+	if a.pass != nil {
+		a.pass.end(at(a.now))
+	}
+}
+
 // throttle makes the admission ask a throttler after all other gates. Its caller ends it.
 func (a *admission) throttle(p *pass, flight *throttle.Flight) {
 	a.pass, a.flight, a.known = p, flight, map[int64]*throttle.Candidate{}
@@ -257,27 +280,4 @@ func (a *admission) throttle(p *pass, flight *throttle.Flight) {
 		}
 		return p.ask(c, flight)
 	}
-}
-
-// end ends the questions to the throttler.
-func (a *admission) end() {
-	if a.pass != nil {
-		a.pass.end(at(a.now))
-	}
-}
-
-// describe reads what the throttler sees of jobs, except for jobs read before.
-func (a *admission) describe(es []gateCandidate) error {
-	var ids []int64
-	for _, e := range es {
-		if a.known[e.id] == nil {
-			ids = append(ids, e.id)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	found, err := a.source.Describe(ids)
-	maps.Copy(a.known, found)
-	return err
 }

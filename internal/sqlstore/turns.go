@@ -11,54 +11,21 @@ import (
 // with another, so neither the backlog of a group nor the number of groups costs anything. Only
 // groups at their limit are skipped, at most as many as have jobs in flight.
 
-// takeTurns admits jobs without weight in order, then one job of each group in turn. With Borrow, a
-// second pass gives the remaining limit to groups above their share.
-func (a *admission) takeTurns() error {
-	if a.pass != nil {
-		return newThrottleScan(a).run()
-	}
-	if err := a.critical(); err != nil {
-		return err
-	}
-	if err := a.roundRobin(); err != nil || !a.row.Borrow {
-		return err
-	}
-	a.flow.Borrow, a.asked, a.askedOf = true, map[int64]bool{}, map[string]int{}
-	for i := range a.admit {
-		a.noteAsked(&a.admit[i])
-	}
-	return a.roundRobin()
-}
-
-// roundRobin gives turns until no job may start any more. If the first jobs of the next groups are
-// all held back, e.g. by a weight that does not fit, it continues with the groups behind them.
-func (a *admission) roundRobin() error {
-	turn := a.row.flow.Turn
-	if n := len(a.admit); n > 0 && a.admit[n-1].lane >= laneGroup {
-		turn = a.admit[n-1].lane
-	}
-	seen := map[string]bool{}
-	for want := a.r.Max - len(a.admit); want > 0 && len(a.asked) < scanDepth; want = lanesPage {
-		if len(a.admit) >= a.r.Max || a.row.Limit > 0 && a.flow.Used >= a.row.Limit {
-			return nil
-		}
-		lanes, more, err := a.lanes(turn, want)
-		if err != nil {
-			return err
-		}
-		lanes = slices.DeleteFunc(lanes, func(lane string) bool { return seen[lane] })
-		if len(lanes) == 0 {
-			return nil
-		}
-		for _, lane := range lanes {
-			seen[lane] = true
-		}
-		turn = lanes[len(lanes)-1]
-		if closed, err := a.admitHeads(lanes); closed || !more || err != nil {
-			return err
+// fullGroups are the lanes at their limit or share. A group without jobs in flight is at its limit
+// only if it has no share at all.
+func (a *admission) fullGroups() []string {
+	full := []string{}
+	for group := range a.flow.Groups {
+		if !a.flow.GroupOpen(group) {
+			full = append(full, laneGroup+group)
 		}
 	}
-	return nil
+	for group := range a.flow.GroupFullAt {
+		if a.flow.Groups[group] == 0 && !a.flow.GroupOpen(group) {
+			full = append(full, laneGroup+group)
+		}
+	}
+	return full
 }
 
 // admitHeads gives one job of each group a turn, as long as the group's jobs start. closed reports
@@ -85,6 +52,27 @@ func (a *admission) admitHeads(lanes []string) (closed bool, err error) {
 		lanes = next // a group whose first job is held back waits with all its others: order within a group is strict
 	}
 	return false, nil
+}
+
+// heads reads the first jobs of each lane, in order: enough for all its turns.
+func (a *admission) heads(lanes []string) (map[string][]gateCandidate, error) {
+	asked := 0
+	for _, lane := range lanes {
+		asked = max(asked, a.askedOf[lane])
+	}
+	deep := min((a.r.Max+len(lanes)-1)/len(lanes)+asked, a.r.Max)
+	all, err := a.source.Heads(lanes, deep)
+	if err != nil {
+		return nil, err
+	}
+	sortCandidates(all)
+	heads := map[string][]gateCandidate{}
+	for _, e := range all {
+		if !a.asked[e.id] {
+			heads[e.lane] = append(heads[e.lane], e)
+		}
+	}
+	return heads, nil
 }
 
 // lanes lists the next groups after turn, at most want, and wraps around to the first. more reports
@@ -127,40 +115,52 @@ func (a *admission) readyLanes(turn string, want int) (ready []string, err error
 	return ready, nil
 }
 
-// fullGroups are the lanes at their limit or share. A group without jobs in flight is at its limit
-// only if it has no share at all.
-func (a *admission) fullGroups() []string {
-	full := []string{}
-	for group := range a.flow.Groups {
-		if !a.flow.GroupOpen(group) {
-			full = append(full, laneGroup+group)
+// roundRobin gives turns until no job may start any more. If the first jobs of the next groups are
+// all held back, e.g. by a weight that does not fit, it continues with the groups behind them.
+func (a *admission) roundRobin() error {
+	turn := a.row.flow.Turn
+	if n := len(a.admit); n > 0 && a.admit[n-1].lane >= laneGroup {
+		turn = a.admit[n-1].lane
+	}
+	seen := map[string]bool{}
+	for want := a.r.Max - len(a.admit); want > 0 && len(a.asked) < scanDepth; want = lanesPage {
+		if len(a.admit) >= a.r.Max || a.row.Limit > 0 && a.flow.Used >= a.row.Limit {
+			return nil
+		}
+		lanes, more, err := a.lanes(turn, want)
+		if err != nil {
+			return err
+		}
+		lanes = slices.DeleteFunc(lanes, func(lane string) bool { return seen[lane] })
+		if len(lanes) == 0 {
+			return nil
+		}
+		for _, lane := range lanes {
+			seen[lane] = true
+		}
+		turn = lanes[len(lanes)-1]
+		if closed, err := a.admitHeads(lanes); closed || !more || err != nil {
+			return err
 		}
 	}
-	for group := range a.flow.GroupFullAt {
-		if a.flow.Groups[group] == 0 && !a.flow.GroupOpen(group) {
-			full = append(full, laneGroup+group)
-		}
-	}
-	return full
+	return nil
 }
 
-// heads reads the first jobs of each lane, in order: enough for all its turns.
-func (a *admission) heads(lanes []string) (map[string][]gateCandidate, error) {
-	asked := 0
-	for _, lane := range lanes {
-		asked = max(asked, a.askedOf[lane])
+// takeTurns admits jobs without weight in order, then one job of each group in turn. With Borrow, a
+// second pass gives the remaining limit to groups above their share.
+func (a *admission) takeTurns() error {
+	if a.pass != nil {
+		return newThrottleScan(a).run()
 	}
-	deep := min((a.r.Max+len(lanes)-1)/len(lanes)+asked, a.r.Max)
-	all, err := a.source.Heads(lanes, deep)
-	if err != nil {
-		return nil, err
+	if err := a.critical(); err != nil {
+		return err
 	}
-	sortCandidates(all)
-	heads := map[string][]gateCandidate{}
-	for _, e := range all {
-		if !a.asked[e.id] {
-			heads[e.lane] = append(heads[e.lane], e)
-		}
+	if err := a.roundRobin(); err != nil || !a.row.Borrow {
+		return err
 	}
-	return heads, nil
+	a.flow.Borrow, a.asked, a.askedOf = true, map[int64]bool{}, map[string]int{}
+	for i := range a.admit {
+		a.noteAsked(&a.admit[i])
+	}
+	return a.roundRobin()
 }

@@ -6,45 +6,6 @@ import (
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
-const (
-	qFlight = `select lane, sum(held), sum(n), sum(n * held) from (select lane, held, 0 as n from sj_flight where queue = $1
-		union all select lane, held, 1 from sj_landed where queue = $1) a group by lane`
-	qTakeLanded = `delete from sj_landed where queue = $1 and lane in (texts($2)) returning lane, held`
-	qAddUp      = `insert into sj_flight (held, queue, lane) rows($1 bigint, $2 text, $3 text)
-		on conflict (queue, lane) do update set held = sj_flight.held + excluded.held`
-	qNoFlight = `delete from sj_flight where queue = $1 and held = 0`
-)
-
-// Rows of the ledger are summed from this number on: rows of lanes in which they cancel out, as in
-// a group whose jobs have ended, and of lanes with manyOfOne of them.
-const (
-	addUpFrom = 50
-	manyOfOne = 10
-)
-
-// inFlight sums the weight in flight of a queue, by group. Under the queue's lock other
-// transactions can only reduce it.
-func inFlight(t *tx, queue string) (used int64, groups map[string]int64, err error) {
-	t.leaveFlight()
-	groups = map[string]int64{}
-	rows, worth := int64(0), sqldb.Texts{}
-	err = t.query(qFlight, func(r sqldb.Row) error {
-		lane, held, landed, net := r.Text(0), r.Int(1), r.Int(2), r.Int(3)
-		used += held
-		if landed > 0 && net == 0 || landed >= manyOfOne {
-			rows, worth = rows+landed, append(worth, lane)
-		}
-		if lane[:1] == laneGroup && held != 0 {
-			groups[lane[1:]] += held
-		}
-		return nil
-	}, queue)
-	if err == nil && rows >= addUpFrom && !t.reads && t.owns(queue) {
-		err = addUp(t, queue, worth)
-	}
-	return used, groups, err
-}
-
 // addUp moves the newer rows of some lanes into the ledger's sums, including rows that other
 // transactions have added since they were read.
 func addUp(t *tx, queue string, lanes sqldb.Texts) error {
@@ -70,10 +31,58 @@ func addUp(t *tx, queue string, lanes sqldb.Texts) error {
 	return err
 }
 
-const (
-	qInFlight       = `select id, kind, lane, state, held, priority from sj_live where queue = $1 and held > 0 and lane <> '' limit $2`
-	qInFlightTotals = `select kind, lane, state, count(*), sum(held) from sj_live where queue = $1 and held > 0 and lane <> '' group by kind, lane, state`
-)
+const addUpFrom = 50
+
+// inFlight sums the weight in flight of a queue, by group. Under the queue's lock other
+// transactions can only reduce it.
+func inFlight(t *tx, queue string) (used int64, groups map[string]int64, err error) {
+	t.leaveFlight()
+	groups = map[string]int64{}
+	rows, worth := int64(0), sqldb.Texts{}
+	err = t.query(qFlight, func(r sqldb.Row) error {
+		lane, held, landed, net := r.Text(0), r.Int(1), r.Int(2), r.Int(3)
+		used += held
+		if landed > 0 && net == 0 || landed >= manyOfOne {
+			rows, worth = rows+landed, append(worth, lane)
+		}
+		if lane[:1] == laneGroup && held != 0 {
+			groups[lane[1:]] += held
+		}
+		return nil
+	}, queue)
+	if err == nil && rows >= addUpFrom && !t.reads && t.owns(queue) {
+		err = addUp(t, queue, worth)
+	}
+	return used, groups, err
+}
+
+const manyOfOne = 10
+
+// mayHold returns the weight that may be in flight: the limit, or the weight in flight above it.
+func mayHold(t *tx, queue string, q sojourn.QueueSettings) (int64, error) {
+	if q.Limit < 1 {
+		return 0, nil
+	}
+	used, _, err := inFlight(t, queue)
+	return max(used, q.Limit), err
+}
+
+const qAddUp = `insert into sj_flight (held, queue, lane) rows($1 bigint, $2 text, $3 text)
+		on conflict (queue, lane) do update set held = sj_flight.held + excluded.held`
+
+const qFlight = `select lane, sum(held), sum(n), sum(n * held) from (select lane, held, 0 as n from sj_flight where queue = $1
+		union all select lane, held, 1 from sj_landed where queue = $1) a group by lane`
+
+const qNoFlight = `delete from sj_flight where queue = $1 and held = 0`
+
+const qTakeLanded = `delete from sj_landed where queue = $1 and lane in (texts($2)) returning lane, held`
+
+func groupOf(lane string) string {
+	if len(lane) > 0 && lane[:1] == laneGroup {
+		return lane[1:]
+	}
+	return ""
+}
 
 // readFlight lists the jobs in flight for a throttler.
 func readFlight(t *tx, queue string) (*throttle.Flight, error) {
@@ -97,18 +106,6 @@ func readFlight(t *tx, queue string) (*throttle.Flight, error) {
 	}, queue)
 }
 
-func groupOf(lane string) string {
-	if len(lane) > 0 && lane[:1] == laneGroup {
-		return lane[1:]
-	}
-	return ""
-}
+const qInFlightTotals = `select kind, lane, state, count(*), sum(held) from sj_live where queue = $1 and held > 0 and lane <> '' group by kind, lane, state`
 
-// mayHold returns the weight that may be in flight: the limit, or the weight in flight above it.
-func mayHold(t *tx, queue string, q sojourn.QueueSettings) (int64, error) {
-	if q.Limit < 1 {
-		return 0, nil
-	}
-	used, _, err := inFlight(t, queue)
-	return max(used, q.Limit), err
-}
+const qInFlight = `select id, kind, lane, state, held, priority from sj_live where queue = $1 and held > 0 and lane <> '' limit $2`

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	qLook      = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
 	qFinalLook = `select queue, kind, state, reason from sj_final where id = $1`
 	qAheadOf   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and (r1, r2, id) < ($3, $4, $5) limit $6) a`
 	qAheadIn   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $7
@@ -27,7 +26,7 @@ func (s *reader) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err err
 	err = s.core.view(ctx, func(t *tx) error {
 		var l *live
 		err := t.query(qLook, func(r sqldb.Row) (err error) {
-			l, err = t.scanLive(r)
+			l, err = t.s.decoder.scan(r)
 			return err
 		}, int64(id))
 		if err != nil {
@@ -119,56 +118,6 @@ func (t *tx) whyGates(g *gates, w *sojourn.Why, l *live, purpose sojourn.Purpose
 	return nil
 }
 
-// whyBehind reports whether a job that no gate holds back waits behind another of its group: order
-// within a group is strict.
-func whyBehind(w *sojourn.Why, a *admission, e *gateCandidate) error {
-	w.Claimable, w.Waits = true, "for its turn and a worker"
-	first := a.flow.HeadFirst() && e.id == int64(a.flow.State.Head) // it is asked about before all others, regardless of the order
-	if first || !rules.Grouped(a.row.QueueSettings) || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
-		return nil
-	}
-	deep := 1
-	if a.pass != nil { // jobs that the throttler refuses do not block those behind them
-		deep = sojourn.MaxAhead
-	}
-	before, err := a.source.Next(e.lane, candidate{}, deep)
-	if err != nil {
-		return err
-	}
-	sortCandidates(before)
-	for _, b := range before {
-		if less(b.candidate, e.candidate) >= 0 {
-			break
-		}
-		g := a.flow.Ask(b.asks())
-		if g.Open {
-			break
-		}
-		if g.Name != sojourn.GateThrottle {
-			w.Claimable, w.Gate, w.Until = false, g.Name, g.Until
-			w.Waits = fmt.Sprintf("behind job %d of its group: %s", b.id, g.Text)
-			break
-		}
-	}
-	return nil
-}
-
-// ahead counts the ready jobs before one in its line, up to MaxAhead.
-func (t *tx) ahead(a *admission, kinds []string, e *gateCandidate) (n int64, err error) {
-	for _, kind := range kinds {
-		q, args := qAheadOf, []any{a.queue, kind, e.r1, e.r2, e.id, sojourn.MaxAhead}
-		if rules.Grouped(a.row.QueueSettings) && e.lane >= laneCritical {
-			q, args = qAheadIn, append(args, e.lane)
-		}
-		more, err := t.num(q, args...)
-		if err != nil {
-			return 0, err
-		}
-		n += more
-	}
-	return min(n, sojourn.MaxAhead), nil
-}
-
 // nobodyAsks reports whether no worker has claimed a kind in a queue within the last day.
 func (t *tx) nobodyAsks(queue, kind string) (bool, error) {
 	nobody := true
@@ -215,6 +164,8 @@ func (s *reader) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy
 	return w, err
 }
 
+var qLook = `select ` + liveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
+
 // tally asks the gates about each job of front and counts by the first closed gate.
 func tally(w *sojourn.QueueWhy, a *admission, front []gateCandidate) {
 	for i := range front {
@@ -237,4 +188,54 @@ func tally(w *sojourn.QueueWhy, a *admission, front []gateCandidate) {
 	slices.SortStableFunc(w.Held, func(a, b sojourn.HeldBy) int {
 		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), strings.Compare(a.Gate.Name, b.Gate.Name))
 	})
+}
+
+// ahead counts the ready jobs before one in its line, up to MaxAhead.
+func (t *tx) ahead(a *admission, kinds []string, e *gateCandidate) (n int64, err error) {
+	for _, kind := range kinds {
+		q, args := qAheadOf, []any{a.queue, kind, e.r1, e.r2, e.id, sojourn.MaxAhead}
+		if rules.Grouped(a.row.QueueSettings) && e.lane >= laneCritical {
+			q, args = qAheadIn, append(args, e.lane)
+		}
+		more, err := t.num(q, args...)
+		if err != nil {
+			return 0, err
+		}
+		n += more
+	}
+	return min(n, sojourn.MaxAhead), nil
+}
+
+// whyBehind reports whether a job that no gate holds back waits behind another of its group: order
+// within a group is strict.
+func whyBehind(w *sojourn.Why, a *admission, e *gateCandidate) error {
+	w.Claimable, w.Waits = true, "for its turn and a worker"
+	first := a.flow.HeadFirst() && e.id == int64(a.flow.State.Head) // it is asked about before all others, regardless of the order
+	if first || !rules.Grouped(a.row.QueueSettings) || e.purpose != sojourn.PurposeStart || e.lane < laneGroup {
+		return nil
+	}
+	deep := 1
+	if a.pass != nil { // jobs that the throttler refuses do not block those behind them
+		deep = sojourn.MaxAhead
+	}
+	before, err := a.source.Next(e.lane, candidate{}, deep)
+	if err != nil {
+		return err
+	}
+	sortCandidates(before)
+	for _, b := range before {
+		if less(b.candidate, e.candidate) >= 0 {
+			break
+		}
+		g := a.flow.Ask(b.asks())
+		if g.Open {
+			break
+		}
+		if g.Name != sojourn.GateThrottle {
+			w.Claimable, w.Gate, w.Until = false, g.Name, g.Until
+			w.Waits = fmt.Sprintf("behind job %d of its group: %s", b.id, g.Text)
+			break
+		}
+	}
+	return nil
 }

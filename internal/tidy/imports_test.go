@@ -42,6 +42,7 @@ var direction = []row{
 	{dir: "worker/...", may: []string{"domain"}, not: []string{"net", "database"}, because: "a worker knows a Claimer, neither SQL nor HTTP"},
 	{dir: "throttle/rule/...", may: []string{"domain", "source", "cel.dev/..."}, not: []string{"net", "database"}, because: "only programs that use rules link CEL"},
 	{dir: "internal/sqldb", not: []string{"net", "os"}, because: "the seam between the engine and a database knows neither jobs nor drivers"},
+	{dir: "internal/callcost", may: []string{"domain"}, not: []string{"net", "os", "database"}, because: "it measures any store that it is given"},
 	{dir: "internal/migration/migrationtest", may: []string{"domain", "internal/proctest", "internal/sqldb"}, because: "it kills processes in the middle of migrations"},
 	{dir: "internal/migration", may: []string{"domain", "internal/sqldb"}, not: []string{"net", "os"}, because: "schema versions, on any database"},
 	{dir: "internal/sqlstore/nearkey", because: "pure text"},

@@ -38,7 +38,7 @@ func (s *starts) count(text string) {
 	if strings.HasPrefix(text, "with door as") {
 		s.n.Add(1)
 	}
-	if strings.HasPrefix(text, "select l.id, l.queue") {
+	if strings.HasPrefix(text, "select l.id, l.state") {
 		s.reads.Add(1)
 	}
 }

@@ -128,7 +128,7 @@ func TestGuessedKeys(t *testing.T) {
 	}
 }
 
-// counted counts the messages with which the store's transactions go to the server.
+// counted counts the messages of the store's transactions: batches and single statements.
 type counted struct{ messages atomic.Int64 }
 
 func (c *counted) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
@@ -138,6 +138,7 @@ func (c *counted) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceB
 func (c *counted) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (c *counted) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 func (c *counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.messages.Add(1)
 	return ctx
 }
 func (c *counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
