@@ -304,7 +304,7 @@ func (s *finisher) FinishTx(ctx context.Context, in any, o sojourn.Outcome) erro
 		if err != nil {
 			return err
 		}
-		if err := s.gates.applyStats(t); err != nil {
+		if err := s.gates.flushPace(t); err != nil {
 			return err
 		}
 		switch f.Status {
@@ -343,7 +343,7 @@ func newFinishAsk(outcomes []sojourn.Outcome, c *access.Caller) finishAsk {
 // undecodable step says nothing.
 func (t *tx) noteOutcome(was *live, o *sojourn.Outcome, tr rules.Transition) {
 	if o.Type == sojourn.OutcomeHold || o.Type == sojourn.OutcomeNoAnswer && o.Delay > 0 {
-		s := t.statsOf(cmp.Or(o.Queue, was.queue))
+		s := t.statsFor(cmp.Or(o.Queue, was.queue))
 		s.hold, s.reason = max(s.hold, min(o.Delay, sojourn.MaxHold)), "job "+strconv.FormatInt(int64(was.ID), 10)+" was told to come back later"
 		return
 	}
@@ -353,7 +353,7 @@ func (t *tx) noteOutcome(was *live, o *sojourn.Outcome, tr rules.Transition) {
 	switch o.Type {
 	case sojourn.OutcomeError, sojourn.OutcomeAbort, sojourn.OutcomeNoAnswer:
 		if tr.Reason != "" {
-			s := t.statsOf(was.queue)
+			s := t.statsFor(was.queue)
 			s.failed = append(s.failed, failedStep{tr.Reason, was.began, true})
 			return
 		}
@@ -361,6 +361,6 @@ func (t *tx) noteOutcome(was *live, o *sojourn.Outcome, tr rules.Transition) {
 	default:
 		return
 	}
-	s := t.statsOf(was.queue)
+	s := t.statsFor(was.queue)
 	s.answered = append(s.answered, was.began)
 }

@@ -49,7 +49,7 @@ func (a *admission) ask(e *gateCandidate) sojourn.Gate {
 		}
 		return sojourn.Gate{Scope: sojourn.ScopeGroup}
 	}
-	a.isAsked(e)
+	a.noteAsked(e)
 	c := e.asks()
 	g := a.flow.Ask(c)
 	if g.Open {
@@ -116,11 +116,6 @@ func (a *admission) front(all []gateCandidate, full bool) error {
 	return nil
 }
 
-func (a *admission) isAsked(e *gateCandidate) {
-	a.asked[e.id] = true
-	a.askedOf[e.lane]++
-}
-
 // opensBy makes an empty claim try again at that time, at the latest.
 func (a *admission) opensBy(us int64) {
 	if a.opens == 0 || us < a.opens {
@@ -181,4 +176,9 @@ func newAdmission(q *queueGates, s source, r driver.ClaimRequest) *admission {
 // sortCandidates sorts jobs by the order of their queue.
 func sortCandidates(all []gateCandidate) {
 	slices.SortFunc(all, func(a, b gateCandidate) int { return less(a.candidate, b.candidate) })
+}
+
+func (a *admission) noteAsked(e *gateCandidate) {
+	a.asked[e.id] = true
+	a.askedOf[e.lane]++
 }

@@ -80,41 +80,7 @@ func (l *gatedClaim) close(chosen []candidate) ([]candidate, error) {
 		}
 		chosen = slices.DeleteFunc(chosen, func(c candidate) bool { _, here := l.place[c.id]; return here && !free[c.id] })
 	}
-	return chosen, l.doMoves()
-}
-
-// doMoves puts jobs off, and fails them, as the gates decided.
-func (l *gatedClaim) doMoves() error {
-	ids := make(sqldb.Ints, len(l.moves))
-	for i, m := range l.moves {
-		ids[i] = m.id
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	var free sqldb.Ints
-	if err := l.t.query(qFreeAgain, func(r sqldb.Row) error { free = append(free, r.Int(0)); return nil }, ids, l.queue); err != nil {
-		return err
-	}
-	rows, err := l.t.load(free)
-	if err != nil {
-		return err
-	}
-	for _, m := range l.moves {
-		row := rows[sojourn.ID(m.id)]
-		if row == nil || row.State != sojourn.Ready || row.Resumed {
-			continue
-		}
-		e := rules.Event{Type: rules.EventPutOff, Delay: max(m.later.Sub(at(l.now)), 0)}
-		if m.fail != "" {
-			e = rules.Event{Type: rules.EventFail, Reason: m.fail, Error: "sojourn: the throttler of queue " + l.queue + " failed it"}
-		}
-		e.Delay = min(e.Delay, sojourn.MaxHorizon)
-		if err := l.t.happen(row, e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return chosen, l.applyMoves()
 }
 
 // remember stores the state of the gates and the weight that may be in flight, if either has
@@ -199,7 +165,7 @@ func (g *gates) beginThrottle(t *tx, a *admission) error {
 	if a.row.Throttle == "" {
 		return nil
 	}
-	flight, err := inTheAir(t, a.queue)
+	flight, err := readFlight(t, a.queue)
 	if err != nil {
 		return err
 	}
@@ -309,3 +275,37 @@ func (q *queueGates) readHead(t *tx) error {
 // troubleEvery limits how often errors of a throttler are written: each write wakes the other
 // processes' claims.
 const troubleEvery = 10 * time.Second
+
+// applyMoves puts jobs off, and fails them, as the gates decided.
+func (l *gatedClaim) applyMoves() error {
+	ids := make(sqldb.Ints, len(l.moves))
+	for i, m := range l.moves {
+		ids[i] = m.id
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var free sqldb.Ints
+	if err := l.t.query(qFreeAgain, func(r sqldb.Row) error { free = append(free, r.Int(0)); return nil }, ids, l.queue); err != nil {
+		return err
+	}
+	rows, err := l.t.load(free)
+	if err != nil {
+		return err
+	}
+	for _, m := range l.moves {
+		row := rows[sojourn.ID(m.id)]
+		if row == nil || row.State != sojourn.Ready || row.Resumed {
+			continue
+		}
+		e := rules.Event{Type: rules.EventPutOff, Delay: max(m.later.Sub(at(l.now)), 0)}
+		if m.fail != "" {
+			e = rules.Event{Type: rules.EventFail, Reason: m.fail, Error: "sojourn: the throttler of queue " + l.queue + " failed it"}
+		}
+		e.Delay = min(e.Delay, sojourn.MaxHorizon)
+		if err := l.t.happen(row, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

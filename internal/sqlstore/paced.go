@@ -60,45 +60,6 @@ func changePace(t *tx, queue string, change func(q *queueRow)) error {
 	}
 }
 
-// applyStats evaluates the outcomes of the steps that a request has ended. If the state of no gate
-// changes, as with every success while the breaker is closed, it locks and writes nothing.
-func (g *gates) applyStats(t *tx) error {
-	if len(t.stats) == 0 {
-		return nil
-	}
-	for _, queue := range slices.Sorted(maps.Keys(t.stats)) {
-		if err := g.applyStatsOf(t, queue, t.stats[queue]); err != nil {
-			return err
-		}
-	}
-	t.stats = nil
-	return nil
-}
-
-func (g *gates) applyStatsOf(t *tx, queue string, of *outcomeStats) error {
-	breaker, err := g.breaker(t, queue)
-	if err != nil || breaker == nil && of.hold == 0 {
-		return err
-	}
-	failed, answered := of.evidence(breaker)
-	if len(failed)+len(answered) == 0 && of.hold == 0 {
-		return nil
-	}
-	return changePace(t, queue, func(q *queueRow) {
-		p := q.flow.Pace
-		for _, s := range failed {
-			p = p.Failed(q.Breaker, s.reason, s.began, t.now)
-		}
-		for _, began := range answered {
-			p = p.Succeeded(q.Breaker, began, t.now)
-		}
-		if of.hold > 0 {
-			p = p.Hold(t.now+of.hold.Microseconds(), of.reason)
-		}
-		q.flow.Pace = p
-	})
-}
-
 // breaker reads a queue's breaker at most once a second: every outcome needs it, and few queues
 // have one.
 func (g *gates) breaker(t *tx, queue string) (*sojourn.Breaker, error) {
@@ -171,4 +132,43 @@ func (q *queueGates) readBuckets(t *tx) error {
 		q.flow.GroupFullAt[groupOf(r.Text(0))], q.buckets[groupOf(r.Text(0))] = r.Int(1), r.Int(1)
 		return nil
 	}, q.queue, q.now*1000)
+}
+
+// flushPace evaluates the outcomes of the steps that a request has ended. If the state of no gate
+// changes, as with every success while the breaker is closed, it locks and writes nothing.
+func (g *gates) flushPace(t *tx) error {
+	if len(t.stats) == 0 {
+		return nil
+	}
+	for _, queue := range slices.Sorted(maps.Keys(t.stats)) {
+		if err := g.flushPaceOf(t, queue, t.stats[queue]); err != nil {
+			return err
+		}
+	}
+	t.stats = nil
+	return nil
+}
+
+func (g *gates) flushPaceOf(t *tx, queue string, of *outcomeStats) error {
+	breaker, err := g.breaker(t, queue)
+	if err != nil || breaker == nil && of.hold == 0 {
+		return err
+	}
+	failed, answered := of.evidence(breaker)
+	if len(failed)+len(answered) == 0 && of.hold == 0 {
+		return nil
+	}
+	return changePace(t, queue, func(q *queueRow) {
+		p := q.flow.Pace
+		for _, s := range failed {
+			p = p.Failed(q.Breaker, s.reason, s.began, t.now)
+		}
+		for _, began := range answered {
+			p = p.Succeeded(q.Breaker, began, t.now)
+		}
+		if of.hold > 0 {
+			p = p.Hold(t.now+of.hold.Microseconds(), of.reason)
+		}
+		q.flow.Pace = p
+	})
 }

@@ -163,7 +163,7 @@ func (s *Store) runGroup(t *tx, group []call) error {
 		if err := w.run(); err != nil {
 			return err
 		}
-		if err := s.gates.applyStats(t); err != nil {
+		if err := s.gates.flushPace(t); err != nil {
 			return err
 		}
 	}

@@ -21,13 +21,13 @@ type outcomeStats struct {
 // error responses.
 func (t *tx) noteLost(queue string, began int64, reason string) {
 	if reason != "" {
-		s := t.statsOf(queue)
+		s := t.statsFor(queue)
 		s.failed = append(s.failed, failedStep{reason: reason, began: began})
 	}
 }
 
-// statsOf returns the outcomes of a queue's steps, to be added to.
-func (t *tx) statsOf(queue string) *outcomeStats {
+// statsFor returns the outcomes of a queue's steps, to be added to.
+func (t *tx) statsFor(queue string) *outcomeStats {
 	if t.stats == nil {
 		t.stats = map[string]*outcomeStats{}
 	}

@@ -28,32 +28,6 @@ func (a *admission) fullGroups() []string {
 	return full
 }
 
-// giveTurns gives one job of each group a turn, as long as the group's jobs start. closed reports
-// that a gate of the whole queue is closed.
-func (a *admission) giveTurns(lanes []string) (closed bool, err error) {
-	heads, err := a.heads(lanes)
-	if err != nil {
-		return false, err
-	}
-	for len(lanes) > 0 && len(a.admit) < a.r.Max {
-		var next []string
-		for _, lane := range lanes {
-			if len(heads[lane]) == 0 || len(a.admit) >= a.r.Max {
-				continue
-			}
-			g := a.ask(&heads[lane][0])
-			heads[lane] = heads[lane][1:]
-			if g.Open {
-				next = append(next, lane)
-			} else if g.Scope == sojourn.ScopeQueue {
-				return true, nil
-			}
-		}
-		lanes = next // a group whose first job is held back waits with all its others: order within a group is strict
-	}
-	return false, nil
-}
-
 // heads reads the first jobs of each lane, in order: enough for all its turns.
 func (a *admission) heads(lanes []string) (map[string][]gateCandidate, error) {
 	asked := 0
@@ -115,9 +89,54 @@ func (a *admission) readyLanes(turn string, want int) (ready []string, err error
 	return ready, nil
 }
 
-// round gives turns until no job may start any more. If the first jobs of the next groups are all
-// held back, e.g. by a weight that does not fit, it continues with the groups behind them.
-func (a *admission) round() error {
+// takeTurns admits jobs without weight in order, then one job of each group in turn. With Borrow, a
+// second pass gives the remaining limit to groups above their share.
+func (a *admission) takeTurns() error {
+	if a.pass != nil {
+		return newThrottleScan(a).run()
+	}
+	if err := a.critical(); err != nil {
+		return err
+	}
+	if err := a.roundRobin(); err != nil || !a.row.Borrow {
+		return err
+	}
+	a.flow.Borrow, a.asked, a.askedOf = true, map[int64]bool{}, map[string]int{}
+	for i := range a.admit {
+		a.noteAsked(&a.admit[i])
+	}
+	return a.roundRobin()
+}
+
+// admitHeads gives one job of each group a turn, as long as the group's jobs start. closed reports
+// that a gate of the whole queue is closed.
+func (a *admission) admitHeads(lanes []string) (closed bool, err error) {
+	heads, err := a.heads(lanes)
+	if err != nil {
+		return false, err
+	}
+	for len(lanes) > 0 && len(a.admit) < a.r.Max {
+		var next []string
+		for _, lane := range lanes {
+			if len(heads[lane]) == 0 || len(a.admit) >= a.r.Max {
+				continue
+			}
+			g := a.ask(&heads[lane][0])
+			heads[lane] = heads[lane][1:]
+			if g.Open {
+				next = append(next, lane)
+			} else if g.Scope == sojourn.ScopeQueue {
+				return true, nil
+			}
+		}
+		lanes = next // a group whose first job is held back waits with all its others: order within a group is strict
+	}
+	return false, nil
+}
+
+// roundRobin gives turns until no job may start any more. If the first jobs of the next groups are
+// all held back, e.g. by a weight that does not fit, it continues with the groups behind them.
+func (a *admission) roundRobin() error {
 	turn := a.row.flow.Turn
 	if n := len(a.admit); n > 0 && a.admit[n-1].lane >= laneGroup {
 		turn = a.admit[n-1].lane
@@ -139,28 +158,9 @@ func (a *admission) round() error {
 			seen[lane] = true
 		}
 		turn = lanes[len(lanes)-1]
-		if closed, err := a.giveTurns(lanes); closed || !more || err != nil {
+		if closed, err := a.admitHeads(lanes); closed || !more || err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// takeTurns admits jobs without weight in order, then one job of each group in turn. With Borrow, a
-// second pass gives the remaining limit to groups above their share.
-func (a *admission) takeTurns() error {
-	if a.pass != nil {
-		return newThrottleScan(a).run()
-	}
-	if err := a.critical(); err != nil {
-		return err
-	}
-	if err := a.round(); err != nil || !a.row.Borrow {
-		return err
-	}
-	a.flow.Borrow, a.asked, a.askedOf = true, map[int64]bool{}, map[string]int{}
-	for i := range a.admit {
-		a.isAsked(&a.admit[i])
-	}
-	return a.round()
 }

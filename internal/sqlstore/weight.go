@@ -84,11 +84,15 @@ func groupOf(lane string) string {
 	return ""
 }
 
-// inTheAir lists the jobs in flight for a throttler.
-func inTheAir(t *tx, queue string) (*throttle.Flight, error) {
+const qInFlight = `select id, kind, lane, state, held, priority from sj_live where queue = $1 and held > 0 and lane <> '' limit $2`
+
+const qInFlightTotals = `select kind, lane, state, count(*), sum(held) from sj_live where queue = $1 and held > 0 and lane <> '' group by kind, lane, state`
+
+// readFlight lists the jobs in flight for a throttler.
+func readFlight(t *tx, queue string) (*throttle.Flight, error) {
 	f := &throttle.Flight{Now: at(t.now)}
 	seen := 0
-	err := t.query(qInTheAir, func(r sqldb.Row) error {
+	err := t.query(qInFlight, func(r sqldb.Row) error {
 		if seen++; seen <= sojourn.MaxFlight {
 			f.List = append(f.List, throttle.FlightJob{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Group: groupOf(r.Text(2)), State: sojourn.State(r.Int(3)),
 				Weight: int32(r.Int(4)), Priority: int32(r.Int(5))})
@@ -100,12 +104,8 @@ func inTheAir(t *tx, queue string) (*throttle.Flight, error) {
 		return f, err
 	}
 	f = &throttle.Flight{Now: f.Now, List: f.List}
-	return f, t.query(qAirLoads, func(r sqldb.Row) error {
+	return f, t.query(qInFlightTotals, func(r sqldb.Row) error {
 		f.Count(r.Text(0), groupOf(r.Text(1)), sojourn.State(r.Int(2)), throttle.Load{Jobs: r.Int(3), Weight: r.Int(4)})
 		return nil
 	}, queue)
 }
-
-const qAirLoads = `select kind, lane, state, count(*), sum(held) from sj_live where queue = $1 and held > 0 and lane <> '' group by kind, lane, state`
-
-const qInTheAir = `select id, kind, lane, state, held, priority from sj_live where queue = $1 and held > 0 and lane <> '' limit $2`

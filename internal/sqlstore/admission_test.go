@@ -1,0 +1,184 @@
+package sqlstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/rules"
+	"github.com/sojourn-queue/sojourn/throttle"
+)
+
+// memorySource has the jobs of one kind in order.
+type memorySource struct {
+	jobs     []gateCandidate
+	reserved bool // no job may be skipped for its weight
+}
+
+// jobsOf makes a job of each name, in order: its group and a number, or "-" for none. A digit after
+// a colon is the weight, else 1.
+func jobsOf(names string) (jobs []gateCandidate) {
+	for i, name := range strings.Fields(names) {
+		e := gateCandidate{candidate{id: int64(i + 1), r2: int64(i), weight: 1}, "kind", lanePlain, sojourn.PurposeStart}
+		name, weight, _ := strings.Cut(name, ":")
+		if weight != "" {
+			e.weight = int64(weight[0] - '0')
+		}
+		switch {
+		case e.weight == 0:
+			e.lane = laneCritical
+		case name != "-":
+			e.lane = laneGroup + name
+		}
+		jobs = append(jobs, e)
+	}
+	return jobs
+}
+
+func (m *memorySource) first(n int, fits func(e gateCandidate) bool) (found []gateCandidate, err error) {
+	for _, e := range m.jobs {
+		if len(found) < n && fits(e) {
+			found = append(found, e)
+		}
+	}
+	return found, nil
+}
+
+func (m *memorySource) Going(bool) ([]gateCandidate, error) { return nil, nil }
+func (m *memorySource) Reserves(int64) (bool, error)        { return m.reserved, nil }
+func (m *memorySource) Front(n int) ([]gateCandidate, error) {
+	return m.first(n, func(gateCandidate) bool { return true })
+}
+
+func (m *memorySource) Groups(after, upTo string, except []string, n int) ([]string, error) {
+	lanes := map[string]bool{}
+	for _, e := range m.jobs {
+		if e.lane > after && e.lane <= upTo && !slices.Contains(except, e.lane) {
+			lanes[e.lane] = true
+		}
+	}
+	found := slices.Sorted(maps.Keys(lanes))
+	return found[:min(len(found), n)], nil
+}
+
+func (m *memorySource) Heads(lanes []string, n int) (all []gateCandidate, err error) {
+	for _, lane := range lanes {
+		heads, _ := m.Next(lane, candidate{}, n)
+		all = append(all, heads...)
+	}
+	return all, nil
+}
+
+func (m *memorySource) Next(lane string, after candidate, n int) ([]gateCandidate, error) {
+	return m.first(n, func(e gateCandidate) bool { return e.lane == lane && (after.id == 0 || less(after, e.candidate) < 0) })
+}
+
+func (m *memorySource) Describe(ids []int64) (map[int64]*throttle.Candidate, error) {
+	found := map[int64]*throttle.Candidate{}
+	for _, e := range m.jobs {
+		if slices.Contains(ids, e.id) {
+			found[e.id] = e.asks()
+		}
+	}
+	return found, nil
+}
+
+// admissionOf is a claim of at most n jobs and weight 5 from a queue.
+func admissionOf(m *memorySource, q sojourn.QueueSettings, n int) *admission {
+	now := time.Unix(1_000_000, 0).UTC()
+	gates := &queueGates{queue: "q", now: now.UnixMicro(), row: queueRow{QueueSettings: q, found: true}}
+	gates.flow = rules.Flow{Queue: "q", Now: now, Settings: q, Groups: map[string]int64{}}
+	return newAdmission(gates, m, driver.ClaimRequest{Kinds: []string{"kind"}, Max: n, Capacity: 5})
+}
+
+// TestAdmission is the order in which the jobs of a queue with gates start, without a database.
+func TestAdmission(t *testing.T) {
+	fair := sojourn.QueueSettings{Fair: true}
+	for _, c := range []struct {
+		name     string
+		settings sojourn.QueueSettings
+		jobs     string
+		max      int
+		turn     string           // the group that had the last turn
+		flight   map[string]int64 // weight in flight, by group
+		reserved bool
+		want     []int64
+		heavy    bool
+	}{
+		{name: "one of each group in turn", settings: fair, jobs: "a a a b c b", max: 5, want: []int64{1, 4, 5, 2, 6}},
+		{name: "after the group of the last turn", settings: fair, jobs: "a a b c", max: 3, turn: "a", want: []int64{3, 4, 1}},
+		{name: "wraps around", settings: fair, jobs: "a b", max: 2, turn: "z", want: []int64{1, 2}},
+		{name: "weight 0 comes first", settings: fair, jobs: "a b c:0", max: 2, want: []int64{3, 1}},
+		{name: "a group at its limit is skipped", settings: sojourn.QueueSettings{GroupLimit: 1}, jobs: "a a b b", max: 4,
+			flight: map[string]int64{"a": 1}, want: []int64{3}},
+		{name: "a share ends a group's turns", settings: sojourn.QueueSettings{Limit: 4, Shares: map[string]float64{"a": .25, "b": .75}},
+			jobs: "a a a b", max: 4, want: []int64{1, 4}},
+		{name: "a group borrows after all had their turns", settings: sojourn.QueueSettings{Limit: 4, Borrow: true,
+			Shares: map[string]float64{"a": .25, "b": .75}}, jobs: "a a a a b", max: 9, want: []int64{1, 5, 2, 3}},
+		{name: "in order up to the limit", settings: sojourn.QueueSettings{Limit: 2}, jobs: "- - -", max: 3, want: []int64{1, 2}},
+		{name: "weight 0 passes a full limit", settings: sojourn.QueueSettings{Limit: 2}, jobs: "- - - -:0", max: 9, want: []int64{1, 2, 4}},
+		{name: "too heavy for the worker", settings: sojourn.QueueSettings{Limit: 9}, jobs: "- -:8 -", max: 1, want: []int64{1}},
+		{name: "skips what is too heavy", settings: sojourn.QueueSettings{Limit: 9}, jobs: "-:8 -:8 -", max: 1, want: []int64{3}},
+		{name: "keeps what must not be skipped", settings: sojourn.QueueSettings{Limit: 9}, jobs: "-:8 -", max: 1, reserved: true,
+			want: []int64{2}, heavy: true},
+	} {
+		a := admissionOf(&memorySource{jobs: jobsOf(c.jobs), reserved: c.reserved}, c.settings, c.max)
+		if c.turn != "" {
+			a.row.flow.Turn = laneGroup + c.turn
+		}
+		for group, n := range c.flight {
+			a.flow.Groups[group], a.flow.Used = n, a.flow.Used+n
+		}
+		err := a.run()
+		if got := admitted(a); err != nil || !slices.Equal(got, c.want) || (a.heavy != nil) != c.heavy {
+			t.Errorf("%s: jobs %v, heavy %v, %v; want %v, %v", c.name, got, a.heavy, err, c.want, c.heavy)
+		}
+	}
+}
+
+func admitted(a *admission) (ids []int64) {
+	for _, e := range a.admit {
+		ids = append(ids, e.id)
+	}
+	return ids
+}
+
+// TestThrottleScanOfOneGroup: however many jobs of its group before it are refused, a job is asked
+// about after a bounded number of claims, each of which asks a bounded number of questions.
+func TestThrottleScanOfOneGroup(t *testing.T) {
+	const n = 3 * lookAhead
+	m := &memorySource{jobs: jobsOf(strings.Repeat("a ", n))}
+	for _, wanted := range []int64{1, lookAhead, lookAhead + 1, n} {
+		asked := 0
+		only := throttle.ThrottlerFunc(func(_ context.Context, c *throttle.Candidate, _ *throttle.Flight) (throttle.Admission, error) {
+			asked++
+			return throttle.Admission{Start: int64(c.ID) == wanted}, nil
+		})
+		own := &throttlers{own: map[string]throttle.Throttler{"q": only}}
+		var cursor scanCursor
+		claims := 0
+		for found := false; !found; claims++ {
+			if claims > len(m.jobs)/laneTurn {
+				t.Fatalf("job %d was not asked about in %d claims", wanted, claims)
+			}
+			a := admissionOf(m, sojourn.QueueSettings{Throttle: GoThrottler}, 1)
+			p := own.begin("q", GoThrottler)
+			a.throttle(p, &throttle.Flight{})
+			a.cursor, asked = cursor, 0
+			if err := a.run(); err != nil {
+				t.Fatal(err)
+			}
+			if cursor, found = a.cursor, len(a.admit) > 0; asked > lookAhead {
+				t.Errorf("job %d: a claim has asked %d questions, at most %d", wanted, asked, lookAhead)
+			}
+			if !found && a.opens == 0 && p.over == nil {
+				t.Fatalf("job %d: an empty claim does not say when to ask again", wanted)
+			}
+		}
+	}
+}
