@@ -230,7 +230,7 @@ func (c Change) Apply(p Policy) Policy {
 func (e Edit) Chooses(f Filter) error {
 	switch {
 	case e.All && !f.all():
-		return Invalid("all", "edits every job: leave the conditions of the filter out, or leave all out")
+		return Invalid("all", "all edits every job, but the filter has conditions; remove either all or the conditions")
 	case !e.All && f.all():
 		return Invalid("filter", "has no condition and would edit every job: name the jobs, for example by ids, queue or states, or set all")
 	}
