@@ -155,7 +155,7 @@ func ValidKey(field, key string) error {
 		return Invalid(field, "%.64q has a control character at byte %d", key, i)
 	}
 	if strings.TrimSpace(key) == "" {
-		return Invalid(field, "is only white space")
+		return Invalid(field, "contains only white space; use visible characters")
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func ValidJSON(field, contentType string, b []byte) error {
 		at = s.Offset - 1 // Offset counts the byte at fault
 	}
 	return &Error{Code: CodeInvalidJSON, Field: field, Index: -1,
-		Message: fmt.Sprintf("the bytes are no JSON: %v, at byte %d; correct them, or give another content type", err, at)}
+		Message: fmt.Sprintf("invalid JSON: %v, at byte %d; correct it, or set another content type", err, at)}
 }
 
 // isJSON reports whether bytes of a content type are JSON, which is the default.

@@ -312,7 +312,7 @@ const (
 func (j *Job) RespondURL(within time.Duration) (string, error) {
 	s, _ := j.step.(interface{ RespondURL() string })
 	if s == nil || s.RespondURL() == "" {
-		return "", Invalid("respond_url", "is not known: set worker.Options.RespondURL to where the receiver is mounted")
+		return "", Invalid("respond_url", "is not set: set worker.Options.RespondURL to the URL of the webhook receiver")
 	}
 	token := j.Token
 	if within < 0 || within > MaxHorizon {
@@ -321,7 +321,7 @@ func (j *Job) RespondURL(within time.Duration) (string, error) {
 	if within > 0 {
 		var ok bool
 		if token, ok = inside.Expiring(token, j.UpdatedAt.Add(within)); !ok {
-			return "", Invalid("token", "is not one that a store has given out, or expires already")
+			return "", Invalid("token", "the token is invalid or has expired; use one that the store has issued")
 		}
 	}
 	return s.RespondURL() + "/respond/" + token, nil

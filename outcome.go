@@ -160,7 +160,7 @@ func AwaitAll(within time.Duration, keys ...string) error { return awaitKeys(Wai
 
 func awaitKeys(mode WaitMode, within time.Duration, keys []string) error {
 	if len(keys) == 0 {
-		return Invalid("keys", "AwaitAny and AwaitAll take at least one key; Await waits for the job's own")
+		return Invalid("keys", "no keys: give AwaitAny and AwaitAll at least one key, or use Await for the job's own key")
 	}
 	return &verdictError{out: Outcome{Type: OutcomeAwait, Wait: Wait{Mode: mode, Keys: slices.Clone(keys), Within: within}}}
 }
@@ -174,7 +174,7 @@ func WithBeat(every time.Duration, await error) error {
 		if _, ours := errors.AsType[*Error](await); ours {
 			return await // what AwaitAny says of its keys
 		}
-		return Invalid("beat", "WithBeat takes what Await, AwaitAny or AwaitAll return")
+		return Invalid("beat", "this error is not a wait: pass WithBeat the result of Await, AwaitAny or AwaitAll")
 	}
 	if every <= 0 {
 		return Invalid("beat", "%v is out of range: more than 0, up to 10 years", every)

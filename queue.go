@@ -187,11 +187,11 @@ func (q QueueSettings) validOrder() error {
 	switch q.Order {
 	case "", OrderPriority:
 		if q.Bucket != 0 {
-			return Invalid("bucket", "belongs to the order time; this queue's order is priority")
+			return Invalid("bucket", "bucket works only with the order time; remove it, or set the order to time")
 		}
 	case OrderTime:
 		if q.AgeStep != 0 {
-			return Invalid("age_step", "belongs to the order priority; in the order time nothing starves")
+			return Invalid("age_step", "age_step works only with the order priority; remove it, or set the order to priority")
 		}
 	default:
 		return Invalid("order", "%.64q is not an order: use priority or time", string(q.Order))
@@ -205,12 +205,12 @@ func (q QueueSettings) validOrder() error {
 func (q QueueSettings) validShares() error {
 	if len(q.Shares) == 0 {
 		if q.Borrow {
-			return Invalid("borrow", "there are no shares to borrow from: set shares")
+			return Invalid("borrow", "borrow needs shares; set shares, or remove borrow")
 		}
 		return nil
 	}
 	if q.Limit < 1 {
-		return Invalid("shares", "are parts of the limit: set a limit")
+		return Invalid("shares", "shares need a limit; set the limit of the queue")
 	}
 	if len(q.Shares) > MaxShares {
 		return Invalid("shares", "%d groups exceed the limit of %d", len(q.Shares), MaxShares)
@@ -226,7 +226,7 @@ func (q QueueSettings) validShares() error {
 		sum += f
 	}
 	if sum > 1+1e-9 {
-		return Invalid("shares", "add up to %.4g; at most 1 can be given away", sum)
+		return Invalid("shares", "the shares add up to %.4g; reduce them to at most 1", sum)
 	}
 	return nil
 }

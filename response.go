@@ -124,7 +124,7 @@ func (r *Response) Validate(maxBytes int) error {
 	}
 	switch {
 	case r.Park && (addressed > 0 || r.Kind != ""):
-		return Invalid("park", "a response that is parked addresses nobody: leave out kind, key, job and token")
+		return Invalid("park", "a parked response has no address; remove kind, key, job and token")
 	case !r.Park && addressed != 1:
 		return Invalid("response", "address it by exactly one of kind and key, job, or token")
 	}
@@ -146,7 +146,7 @@ func (r *Response) Validate(maxBytes int) error {
 		return TooLarge("body", len(r.Body), maxBytes)
 	}
 	if r.Progress && r.Failed {
-		return Invalid("progress", "is no error response: set one of progress and failed")
+		return Invalid("progress", "a response cannot be both progress and an error; set only one of progress and failed")
 	}
 	if err := ValidContentType("content_type", r.ContentType); err != nil {
 		return err

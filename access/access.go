@@ -115,7 +115,7 @@ func (t Token) Validate() error {
 		}
 	}
 	if t.ExpiresAt.IsZero() {
-		return sojourn.Invalid("expires_at", "is missing: every token ends")
+		return sojourn.Invalid("expires_at", "is missing; set the time at which the token expires")
 	}
 	return nil
 }

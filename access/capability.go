@@ -62,7 +62,7 @@ func CapabilityMaker(secret []byte) func(id sojourn.ID, generation, attempt, wai
 func Expiring(token string, until time.Time) (string, error) {
 	expiring, ok := inside.Expiring(token, until)
 	if !ok {
-		return "", sojourn.Invalid("token", "is not one that a store has given out, or expires already")
+		return "", sojourn.Invalid("token", "the token is invalid or has expired; use a token that the store has issued")
 	}
 	return expiring, nil
 }
@@ -79,7 +79,7 @@ type Capability struct {
 // ParseToken verifies a capability in constant time and returns its content. It does not check the
 // expiry, which depends on the store's clock.
 func ParseCapability(secret []byte, token string) (Capability, error) {
-	bad := sojourn.Invalid("token", "is not one that this store has given out")
+	bad := sojourn.Invalid("token", "this store has not issued the token; send it to the store of its job")
 	parts := strings.Split(token, ".")
 	if len(parts) < 5 || len(parts) > 6 || len(token) > sojourn.MaxKey {
 		return Capability{}, bad

@@ -133,7 +133,7 @@ func (s *Store) once(ctx context.Context, r request, body []byte) (again, error)
 	}
 	err = codec.Read(b, r.out)
 	if err == nil && r.complete != nil && !r.complete() {
-		err = errors.New("it does not answer the request")
+		err = errors.New("its response does not match the request")
 	}
 	if err != nil {
 		return unanswered(r, "it is not that of a Sojourn server: "+plainly(err), err)

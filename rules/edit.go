@@ -21,7 +21,7 @@ func Chooses(f sojourn.Filter, e sojourn.Edit) error {
 		f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero() // paging is no condition
 	switch {
 	case e.All && !all:
-		return sojourn.Invalid("all", "edits every job: leave the conditions of the filter out, or leave all out")
+		return sojourn.Invalid("all", "all edits every job, but the filter has conditions; remove either all or the conditions")
 	case !e.All && all:
 		return sojourn.Invalid("filter", "has no condition and would edit every job: name the jobs, for example by ids, queue or states, or set all")
 	}

@@ -113,7 +113,7 @@ func New(to Responder, from Broker, o Options) (*Source, error) {
 		return nil, err
 	}
 	if o.Match == nil {
-		return nil, sojourn.Invalid("match", "is missing: a source needs a function that says whom a message answers")
+		return nil, sojourn.Invalid("match", "is missing; set a function that returns the address of the response in a message")
 	}
 	if o.Batch < 0 || o.Batch > MaxBatch {
 		return nil, sojourn.Invalid("batch", "%d is out of range: 1 to %d, or 0 for %d", o.Batch, MaxBatch, DefaultBatch)

@@ -154,7 +154,7 @@ func OpenMigrator(address string, options ...Option) (migrate.Migrator, error) {
 	case err != nil:
 		return nil, err
 	case IsServer(address):
-		return nil, sojourn.Invalid("store", "a server looks after its own tables: name the database, where the server runs")
+		return nil, sojourn.Invalid("store", "a server migrates its own tables; give the database URL, on the machine of the server")
 	case path == "":
 		return postgres.OpenMigrator(address, s.postgres...)
 	}

@@ -149,7 +149,7 @@ func (o Options) validateQueues() error {
 			return err
 		}
 		if slices.Contains(o.Queues[:i], q) {
-			return sojourn.Invalid("queues", "%q is named twice", q)
+			return sojourn.Invalid("queues", "%q is listed twice; remove one", q)
 		}
 	}
 	if o.Order > RoundRobin {
@@ -159,7 +159,7 @@ func (o Options) validateQueues() error {
 		return nil
 	}
 	if o.Order != InOrder {
-		return sojourn.Invalid("shares", "stand in place of an order: set one of the two")
+		return sojourn.Invalid("shares", "replace the order; set either shares or order")
 	}
 	queues := o.Queues
 	if len(queues) == 0 {
@@ -178,7 +178,7 @@ func (o Options) validateQueues() error {
 	}
 	for _, q := range queues {
 		if o.Shares[q] == 0 {
-			return sojourn.Invalid("shares", "%q has none: it would never be looked into", q)
+			return sojourn.Invalid("shares", "%q has no share, so it would never be claimed from; give it a share", q)
 		}
 	}
 	return nil

@@ -119,7 +119,7 @@ func (w *Worker) begin(ctx context.Context) (*run, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.busy {
-		return nil, sojourn.Invalid("run", "the worker runs already")
+		return nil, sojourn.Invalid("run", "the worker is already running; call Run once")
 	}
 	if w.order == nil {
 		if len(w.o.Queues) == 0 {

@@ -39,7 +39,7 @@ func newAdmission(o Options) admission {
 }
 
 func overloaded() error {
-	e := wire.Refusal(wire.CodeOverloaded, "the server has more to do than it can; nothing happened, try again after the time in Retry-After")
+	e := wire.Refusal(wire.CodeOverloaded, "the server is overloaded; nothing was stored, try again after the time in Retry-After")
 	e.Retryable = true
 	return e
 }

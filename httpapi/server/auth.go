@@ -58,7 +58,7 @@ var unauthorized = wire.Refusal(wire.CodeUnauthorized, `missing, wrong, expired 
 // the store, because the caller is not authenticated.
 func tokensUnknown() error {
 	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true,
-		Message: "the server cannot check tokens now; nothing happened, try again (its log has the cause)"}
+		Message: "the server cannot check tokens now; nothing was stored, try again (its log has the cause)"}
 }
 
 // enter admits a request whose token has the verb for at least one queue or kind. The operation

@@ -70,7 +70,7 @@ func (s *Server) rate(w http.ResponseWriter, who *holder, c class) error {
 		return nil
 	}
 	head.Set("Retry-After", strconv.Itoa(seconds(wait)))
-	e := wire.Refusal(wire.CodeRateLimited, "this token sends more than %g requests a second; nothing happened, try again after the time in Retry-After", policy)
+	e := wire.Refusal(wire.CodeRateLimited, "this token sends more than %g requests a second; nothing was stored, try again after the time in Retry-After", policy)
 	e.Retryable = true
 	return e
 }

@@ -183,7 +183,7 @@ func (c *call) end() {
 }
 
 func draining() error {
-	e := wire.Refusal(wire.CodeDraining, "the server is shutting down; nothing happened, try again elsewhere or later")
+	e := wire.Refusal(wire.CodeDraining, "the server is shutting down; nothing was stored, try again elsewhere or later")
 	e.Retryable = true
 	return e
 }
@@ -248,7 +248,7 @@ func acceptable(r *http.Request, rt route) error {
 			return nil
 		}
 	}
-	return wire.Refusal(wire.CodeNotAcceptable, "the answer is %s, which the header Accept does not name", gives)
+	return wire.Refusal(wire.CodeNotAcceptable, "the response is %s, which the header Accept excludes; add it to Accept", gives)
 }
 
 // undelivered is an answer that could not be sent.

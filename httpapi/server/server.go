@@ -172,7 +172,7 @@ func (s *Server) refused(r *http.Request) error {
 	// http.ServeMux would redirect to the cleaned path. The meaning of a path must not depend on
 	// the component that cleans it. Names may hold an encoded slash.
 	if p := r.URL.EscapedPath(); p != path.Clean(p) {
-		return wire.Refusal(wire.CodeNoRoute, "there is nothing at this path; /docs lists what there is")
+		return wire.Refusal(wire.CodeNoRoute, "there is nothing at this path; /docs lists the paths")
 	}
 	if q := r.URL.RawQuery; strings.Contains(q, "token=") || strings.Contains(q, bearerPrefix) {
 		return wire.Refusal(wire.CodeTokenInURL, "a token does not belong into a URL, which is logged everywhere: send it as Authorization: Bearer, and rotate this one")
@@ -180,12 +180,12 @@ func (s *Server) refused(r *http.Request) error {
 	// DNS rebinding: a page whose name is changed to resolve to this machine has our own origin. A
 	// token stops it; without tokens the host name must be checked.
 	if s.o.Open && !s.o.AnyHost && !plainHost(r.Host) {
-		return wire.Refusal(wire.CodeCrossOrigin, "without tokens the server is only reached by its address or as localhost")
+		return wire.Refusal(wire.CodeCrossOrigin, "the header Host has a name, but a server without tokens accepts only its address or localhost; use one of them")
 	}
 	// A browser states the origin of the page that sends a request. No page of another origin may
 	// use this API, at any address.
 	if err := new(http.CrossOriginProtection).Check(r); err != nil {
-		return wire.Refusal(wire.CodeCrossOrigin, "a page of another origin sent this request")
+		return wire.Refusal(wire.CodeCrossOrigin, "a page of another origin sent this request; send it from the same origin")
 	}
 	return nil
 }
@@ -317,9 +317,9 @@ func (p *problems) WriteHeader(status int) {
 		p.recorder.WriteHeader(status)
 		return
 	}
-	e := wire.Refusal(wire.CodeNoRoute, "there is nothing at this path; /docs lists what there is")
+	e := wire.Refusal(wire.CodeNoRoute, "there is nothing at this path; /docs lists the paths")
 	if status == http.StatusMethodNotAllowed {
-		e = wire.Refusal(wire.CodeMethod, "this path does not take %.16s; the header Allow says what it takes", p.r.Method)
+		e = wire.Refusal(wire.CodeMethod, "this path does not accept %.16s; the header Allow lists the accepted methods", p.r.Method)
 	}
 	p.s.fail(p.recorder, p.r, e)
 }

@@ -188,8 +188,8 @@ func (s *site) produceRemotely(ctx context.Context, l *ledger) {
 }
 
 // TestKillServe kills a server with kill -9 under workers in four languages and producers that
-// reach it over HTTP, starts it again, and so on (spec:A15, spec:H7, inv:A1). What it had acknowledged is
-// stored, every job is completed, and no job ran twice at the same time.
+// reach it over HTTP, starts it again, and so on (spec:A15, spec:H7, inv:A1). What it had
+// acknowledged is stored, every job is completed, and no job ran twice at the same time.
 func TestKillServe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what builds the command")

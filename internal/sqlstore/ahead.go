@@ -180,6 +180,12 @@ func (s *throttleScan) goInto(cold []*groupScan) error {
 			}
 		}
 		if cold = next; !s.goesInto() {
+			for _, w := range cold { // groups whose turn was over keep their cursors too
+				if _, ok := s.next.at[w.lane]; !ok {
+					s.next.at[w.lane] = w.asked
+					s.opensBy(s.now + goOn)
+				}
+			}
 			return nil
 		}
 	}

@@ -36,7 +36,7 @@ type Options struct {
 // Validate checks everything that can be checked without a cluster; Open calls it.
 func (o Options) Validate() error {
 	if len(o.Topics) == 0 {
-		return sojourn.Invalid("topics", "are missing")
+		return sojourn.Invalid("topics", "are missing; list at least one topic")
 	}
 	for _, t := range o.Topics {
 		if t == "" {

@@ -207,7 +207,7 @@ func (t table) webhook() (s Source, err error) {
 	d := *t.Webhook
 	s = Source{Rules: t.rules(), Broker: "webhook", From: d.path(t.Name, t.rules()), Signature: signatureHeaders[d.Signature], Kinds: d.Kinds, door: &d}
 	if t.Batch != 0 {
-		return s, sojourn.Invalid("batch", "a webhook has no batches")
+		return s, sojourn.Invalid("batch", "a webhook receives one message at a time; remove batch")
 	}
 	checked, err := d.endpoint(t.Name, t.TTL.Duration, s.Rules, nil)
 	if e, ok := errors.AsType[*sojourn.Error](err); ok && !slices.Contains(ofSource, e.Field) {

@@ -33,13 +33,13 @@ var presets = map[string]func(...string) (*webhook.Signed, error){"standard": we
 func (d door) check() error {
 	switch {
 	case d.Signature != bearer && presets[d.Signature] == nil:
-		return sojourn.Invalid("signature", "%.64q is none: use standard, github, stripe or bearer", d.Signature)
+		return sojourn.Invalid("signature", "%.64q is not a signature; use standard, github, stripe or bearer", d.Signature)
 	case d.Tolerance.Duration < 0:
 		return sojourn.Invalid("tolerance", "%v is out of range: above 0", d.Tolerance)
 	case d.Tolerance.Duration > 0 && (d.Signature == bearer || d.Signature == "github"):
-		return sojourn.Invalid("tolerance", "%s has no time to check", d.Signature)
+		return sojourn.Invalid("tolerance", "signatures of %s have no timestamp; remove tolerance", d.Signature)
 	case len(d.PublicKeys) > 0 && d.Signature != "standard":
-		return sojourn.Invalid("public_keys", "only standard has such")
+		return sojourn.Invalid("public_keys", "only the signature standard uses public keys; remove public_keys")
 	case len(d.Secrets)+len(d.SecretFiles)+len(d.PublicKeys) == 0:
 		return sojourn.Invalid("secrets", "name environment variables, or files in secret_files")
 	}

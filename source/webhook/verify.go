@@ -40,7 +40,7 @@ type Verifier interface {
 
 // Refusals of the verifiers of this package.
 var (
-	ErrSignature = errors.New("webhook: no signature of a known secret fits")
+	ErrSignature = errors.New("webhook: the signature matches none of the configured secrets; check the secret of the sender")
 	ErrStale     = errors.New("webhook: the message was signed too long ago, or in the future")
 )
 

@@ -161,7 +161,7 @@ func (e *Endpoint) validate() error {
 		return sojourn.Invalid("match", "endpoint %s has signatures, which do not cover the path: give it a matcher that finds kind and key in the message", e.Name)
 	}
 	if len(e.Kinds) == 0 {
-		return sojourn.Invalid("kinds", "endpoint %s may answer nothing: name kinds, or \"*\" for all", e.Name)
+		return sojourn.Invalid("kinds", "endpoint %s has no kinds; list the kinds that it may answer, or \"*\" for all", e.Name)
 	}
 	for _, k := range e.Kinds {
 		if k == "*" {

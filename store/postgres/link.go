@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	errCut     = errors.New("the server has not answered, and does not work on an answer: the connection was cut")
+	errCut     = errors.New("the connection was closed: the server has not answered and is idle")
 	errClosing = errors.New("the store was closed")
 	errLate    = errors.New("the server has not answered the commit in time")
 	errCommits = errors.New("a cancel request would end the commit's wait for the standby")

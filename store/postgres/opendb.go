@@ -105,7 +105,7 @@ func (s settings) check(location string, relaxed bool) error {
 	case s.standby:
 		return refuse("is a standby, where nothing can be written; connect to the primary (target_session_attrs=read-write finds it)")
 	case s.durability() != durable && !relaxed:
-		return refuse("may lose what it has acknowledged: fsync=%s, full_page_writes=%s, synchronous_commit=%s. Switch them on, or open it with Relaxed",
+		return refuse("may lose acknowledged writes: fsync=%s, full_page_writes=%s, synchronous_commit=%s. Switch these settings on, or open the store with Relaxed",
 			s.fsync, s.fullPageWrites, s.syncCommit)
 	}
 	return nil

@@ -94,7 +94,7 @@ func (b *barrier) run(d *DB) {
 		cancel()
 		if err != nil {
 			p.err = &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: err,
-				Message: "the synchronous standby has not confirmed what was read, so a failover could undo it; repeat the call"}
+				Message: "the synchronous standby has not confirmed the data of this read, so a failover could undo it; repeat the call"}
 		}
 		close(p.over)
 	}

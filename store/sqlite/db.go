@@ -246,7 +246,7 @@ func (d *DB) view(ctx context.Context, fn func(sqldb.Conn) error) error {
 	err = c.transact(limited, begin, end, fn)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil && errors.Is(err, limited.Err()) {
 		return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Err: err,
-			Message: fmt.Sprintf("the read took longer than %v; ask for less at a time", d.readLimit)}
+			Message: fmt.Sprintf("the read took longer than %v; request fewer rows at a time", d.readLimit)}
 	}
 	return err
 }

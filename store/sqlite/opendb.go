@@ -327,7 +327,7 @@ func (d *DB) quickCheck(c *conn) error {
 	defer cancel()
 	var finding string
 	err := c.patiently(ctx, func() (err error) {
-		finding, err = findDamage(c.raw, "pragma quick_check(1)")
+		finding, err = ask(c.raw, "pragma quick_check(1)")
 		return err
 	})
 	if err != nil && !broken(err) {
@@ -342,33 +342,8 @@ func (d *DB) quickCheck(c *conn) error {
 	return nil
 }
 
-// findDamage runs a check, a pragma, and returns its first finding, "ok" for none. On a connection
-// that may write SQLite also reports rows that break a constraint; damage comes before them.
-func findDamage(raw *sqlite.Conn, check string) (string, error) {
-	finding, err := ask(raw, check)
-	if err != nil || !strings.HasPrefix(finding, constraintFinding) {
-		return finding, err
-	}
-	if err := run(raw, "pragma ignore_check_constraints=1"); err != nil {
-		return "", err
-	}
-	damage, err := ask(raw, check)
-	if err == nil && damage != "ok" {
-		finding = damage
-	}
-	return finding, errors.Join(err, run(raw, "pragma ignore_check_constraints=0"))
-}
-
-// constraintFinding begins the finding about a row that breaks a CHECK constraint; the name of the
-// table follows. SQLite refuses such writes, so another program has switched that off.
-const constraintFinding = "CHECK constraint failed in "
-
 func (d *DB) damaged(finding string) error {
-	if strings.HasPrefix(finding, constraintFinding) {
-		return fmt.Errorf("sqlite: %s has rows that break a constraint (%s), so another program has written to it; the file itself is not damaged. "+
-			"Stop every process that uses it and correct these rows with the sqlite3 shell, or restore a backup", d.path, finding)
-	}
-	return fmt.Errorf("sqlite: %s is damaged (%s). To restore it: stop every process that uses it, keep copies of %[1]s and %[1]s-wal, "+
+	return fmt.Errorf("sqlite: the check of %s has failed (%s). If it names a CHECK constraint, another program has written rows that break it: correct them with the sqlite3 shell. Otherwise the file is damaged. To restore it: stop every process that uses it, keep copies of %[1]s and %[1]s-wal, "+
 		"put a backup in the place of %[1]s, remove %[1]s-wal and %[1]s-shm, and start again. Without a backup, "+
 		"\"sqlite3 %[1]s .recover\" may save a part", d.path, finding)
 }

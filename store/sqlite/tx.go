@@ -130,7 +130,7 @@ func (d *DB) takeLock(ctx context.Context, tx *sql.Tx) error {
 			return nil
 		case code == lib.SQLITE_BUSY_SNAPSHOT:
 			return &sojourn.Error{Code: sojourn.CodeUnavailable, Field: "tx", Index: -1, Retryable: true, Err: err,
-				Message: "the transaction has read what others have changed since: roll back and repeat it; with _txlock=immediate in the data source name this cannot happen"}
+				Message: "another transaction has changed rows that this one read; roll back and repeat it. To avoid this, set _txlock=immediate in the data source name"}
 		case code != lib.SQLITE_BUSY:
 			return err
 		}

@@ -50,7 +50,7 @@ func (m *watchman) runFolder() (string, error) {
 	}
 	if m.in == nil {
 		if err := m.start(); err != nil {
-			return "", fmt.Errorf("nobody would end the program if the worker died: %w", err)
+			return "", fmt.Errorf("cannot start the process that ends the program if the worker dies: %w", err)
 		}
 	}
 	return os.MkdirTemp(m.folder, "run-")

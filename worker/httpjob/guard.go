@@ -83,9 +83,9 @@ func (g *guard) checkURL(u *url.URL) error {
 	case u.Hostname() == "" || u.Opaque != "":
 		return sojourn.Invalid("url", "has no host")
 	case u.Fragment != "":
-		return sojourn.Invalid("url", "has a fragment, which is not sent")
+		return sojourn.Invalid("url", "has a fragment, which is never sent; remove it")
 	case strings.HasSuffix(u.Host, ":"):
-		return sojourn.Invalid("url", "has no port behind the colon")
+		return sojourn.Invalid("url", "has a colon without a port; add the port or remove the colon")
 	}
 	port := 443
 	if u.Scheme == "http" {
@@ -105,7 +105,7 @@ func (g *guard) checkURL(u *url.URL) error {
 		return g.checkAddress(netip.AddrPortFrom(addr, uint16(port)))
 	}
 	if numeric(u.Hostname()) {
-		return sojourn.Invalid("url", "%.64q is a number and no address: write four decimal numbers", u.Hostname())
+		return sojourn.Invalid("url", "%.64q is not an address; write four decimal numbers, as in 192.0.2.1", u.Hostname())
 	}
 	if !slices.Contains(g.ports, uint16(port)) {
 		return &RefusedError{u.Host, fmt.Sprintf("the port is not one of %v; the worker allows others with --allow-port", g.ports)}

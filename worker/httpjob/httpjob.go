@@ -258,7 +258,7 @@ func (c *Caller) request(ctx context.Context, job *sojourn.Job, args Args) (r *h
 		link, err := job.RespondURL(0)
 		if err != nil && job.Key == "" {
 			cancel()
-			return nil, nil, sojourn.WithReason(ReasonNoLink, errors.New("nobody could answer this job: it has no key, and its worker has no --respond-url"))
+			return nil, nil, sojourn.WithReason(ReasonNoLink, errors.New("the job cannot be answered: enqueue it with a key, or start its worker with --respond-url"))
 		}
 		if err == nil {
 			r.Header.Set("Sojourn-Respond-Url", link)

@@ -75,11 +75,11 @@ func explain(err error) error {
 		text := s.Err.Error()
 		switch {
 		case errors.Is(err, jsontext.ErrDuplicateName):
-			return refusal(CodeDuplicate, at, "the name stands twice in its object")
+			return refusal(CodeDuplicate, at, "the object has this name twice; remove one of them")
 		case strings.Contains(text, "UTF-8") || strings.Contains(text, "surrogate"):
 			return refusal(CodeInvalidUTF8, at, `the text is not valid UTF-8; send bytes that are no text as {"$base64": "…"}, or the args as application/octet-stream`)
 		case strings.Contains(text, "after top-level value"):
-			return refusal(CodeTrailing, "", "something follows after the end of the JSON document, at byte %d", s.ByteOffset)
+			return refusal(CodeTrailing, "", "there is more data after the end of the JSON document, at byte %d; send one document", s.ByteOffset)
 		}
 		return refusal(CodeMalformed, at, "the body is not JSON: %.120s at byte %d", text, s.ByteOffset)
 	}
