@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/nearkey"
 )
 
 // Inbox lists responses; see driver.Store.
@@ -139,4 +140,71 @@ func (t *tx) ofJob(id sojourn.ID, q string, each func(sqldb.Row) error, more ...
 		return err
 	}
 	return t.query(q, each, append([]any{int64(id)}, more...)...)
+}
+
+const (
+	qCountEarly = `select count(*) from (select 1 from sj_response where outcome = 2 and job = 0 limit $1) a`
+	qCountLying = `select count(*) from (select 1 from sj_response where outcome > 2 and outcome = $1 limit $2) a`
+	qRecent     = `select source, outcome, count(*), sum(duplicates), min(received_us) from
+		(select source, outcome, duplicates, received_us from sj_response order by seq desc limit $1) newest group by source, outcome order by source, outcome`
+)
+
+// CountInbox counts the responses in the inbox; see sojourn.Store.
+func (s *reader) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err error) {
+	err = s.core.view(ctx, func(t *tx) error {
+		out = sojourn.InboxCounts{Lying: map[sojourn.ResponseOutcome]int64{}}
+		var err error
+		if out.Lying[sojourn.Early], err = t.num(qCountEarly, sojourn.MaxInboxCount); err != nil {
+			return err
+		}
+		for _, code := range []int64{outLate, outStale, outUnmatched, outParked, outDiscarded, outConflict} {
+			if out.Lying[outcomeCodes[code]], err = t.num(qCountLying, code, sojourn.MaxInboxCount); err != nil {
+				return err
+			}
+		}
+		return t.query(qRecent, func(r sqldb.Row) error {
+			out.Recent = append(out.Recent, sojourn.SourceCount{Source: r.Text(0), Outcome: outcomeCodes[r.Int(1)], Responses: r.Int(2), Duplicates: r.Int(3)})
+			if since := at(r.Int(4)); out.Since.IsZero() || since.Before(out.Since) {
+				out.Since = since
+			}
+			return nil
+		}, sojourn.MaxInboxCount)
+	})
+	return out, err
+}
+
+const (
+	qNearJobs      = `select key, job from sj_key where kind = $1 and key in (texts($2)) and live = 1 order by key limit $3`
+	qNearEarly     = `select key, seq from sj_response where kind = $1 and key in (texts($2)) and outcome = 2 and job = 0 order by seq desc limit $3`
+	qNearUnmatched = `select key, seq from sj_response where kind = $1 and key in (texts($2)) and outcome > 2 and outcome = 6 order by seq desc limit $3`
+)
+
+// NearMisses looks up the keys that differ little from key; see sojourn.Store.
+func (s *reader) NearMisses(ctx context.Context, kind, key string) (out []sojourn.NearMiss, err error) {
+	if err := sojourn.ValidName("kind", kind); err != nil {
+		return nil, err
+	}
+	if err := sojourn.ValidKey("key", key); err != nil {
+		return nil, err
+	}
+	near := sqldb.Texts(nearkey.Similar(key))
+	err = s.core.view(ctx, func(t *tx) error {
+		out = nil
+		if err := t.query(qNearJobs, func(r sqldb.Row) error {
+			out = append(out, sojourn.NearMiss{Key: r.Text(0), Job: sojourn.ID(r.Int(1))})
+			return nil
+		}, kind, near, sojourn.MaxNearMisses); err != nil {
+			return err
+		}
+		for _, q := range []string{qNearEarly, qNearUnmatched} {
+			if err := t.query(q, func(r sqldb.Row) error {
+				out = append(out, sojourn.NearMiss{Key: r.Text(0), Seq: r.Int(1)})
+				return nil
+			}, kind, near, sojourn.MaxNearMisses); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out[:min(len(out), sojourn.MaxNearMisses)], err
 }
