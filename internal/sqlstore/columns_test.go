@@ -36,20 +36,23 @@ func TestColumnsRoundTrip(t *testing.T) {
 			wanted = append(wanted, v)
 		}
 	}
-	in := &tx{s: &core{}}
-	l, err := in.s.decoder.scan(append(read, "group", `{"max_attempts":9}`))
+	var d decoder
+	l, err := d.scan(append(read, "group", `{"max_attempts":9}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l.ID != 7 || l.group != "group" || l.Policy.MaxAttempts != 9 || !l.awaited || l.kind != "kind" || l.State != 1 || l.r2 != 5 {
 		t.Errorf("scanned %+v", l)
 	}
-	in.laterUpdate(&saves[byAny], []savedRow{{state: sojourn.Running, epoch: 2, now: l}})
-	rows := in.pending.late[0].Rows
-	if ids, ok := rows[0].(sqldb.Ints); !ok || !slices.Equal(ids, sqldb.Ints{7}) || len(rows)-1 != len(wanted) {
-		t.Fatalf("%d columns for the ids %v, want %d", len(rows)-1, rows[0], len(wanted))
+	w := &saves[byAny]
+	out := newSheet(1, 2+len(w.numbers), len(w.texts), 0)
+	out.row(int64(l.ID)).ints(int64(sojourn.Running), 2)
+	w.fill(out, 2, []*live{l})
+	columns := out.columns()
+	if !slices.Equal(out.ids, sqldb.Ints{7}) || len(columns) != len(wanted) {
+		t.Fatalf("%d columns for the ids %v, want %d", len(columns), out.ids, len(wanted))
 	}
-	for i, c := range rows[1:] {
+	for i, c := range columns {
 		if c.At(0) != wanted[i] {
 			t.Errorf("column %d is written as %v, want %v", i, c.At(0), wanted[i])
 		}

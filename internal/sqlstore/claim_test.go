@@ -7,28 +7,15 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// TestLanes: large finishes use runners of their own, and so do claims of workers that have
-// met gates.
-func TestLanes(t *testing.T) {
-	s := newStore(&core{cfg: Config{Apart: 2, Enders: 1}})
-	s.claimer.gated.put("met", true)
-	s.claimer.gated.put("met no more", false)
-	finish, claim := s.finisher.op.ends, s.claimer.op.ends
-	for _, c := range []struct {
-		name string
-		ends bool
-		want bool
-	}{
-		{"a large finish", finish(finishAsk{}, 2), true}, {"a small finish", finish(finishAsk{}, 1), false},
-		{"a new worker's claim", claim(driver.ClaimRequest{Worker: "new"}, 2), false}, {"a claim that met gates", claim(driver.ClaimRequest{Worker: "met"}, 2), true},
-		{"a claim that met gates once", claim(driver.ClaimRequest{Worker: "met no more"}, 2), false},
-	} {
-		if c.ends != c.want {
-			t.Errorf("%s has the wrong lane", c.name)
+// TestClaimsOfGatesHaveTheirLane: claims of workers that have met gates take the lane of finishes.
+func TestClaimsOfGatesHaveTheirLane(t *testing.T) {
+	s := newClaimer(&core{}, nil, nil, nil)
+	s.gated.put("met", true)
+	s.gated.put("met no more", false)
+	for worker, ends := range map[string]bool{"new": false, "met": true, "met no more": false} {
+		if s.op.ends(driver.ClaimRequest{Worker: worker}, 2) != ends {
+			t.Errorf("the claim of worker %q has the wrong lane", worker)
 		}
-	}
-	if s.enqueuer.op.ends != nil || s.responder.op.ends != nil {
-		t.Error("enqueues and responses have the lane of finishes")
 	}
 }
 
@@ -44,7 +31,7 @@ func (d dialectDB) Dialect() sqldb.Dialect { return d.dialect }
 // and with one more such claim; a claim that waits for jobs, or met gates, does not.
 func TestClaimsGoApart(t *testing.T) {
 	for _, concurrent := range []bool{true, false} {
-		s := newStore(&core{db: dialectDB{dialect: sqldb.Dialect{Concurrent: concurrent}}}).claimer
+		s := newClaimer(&core{db: dialectDB{dialect: sqldb.Dialect{Concurrent: concurrent}}}, nil, nil, nil)
 		for worker, filled := range map[string]bool{"filled": true, "not": false, "gated": true} {
 			s.filled.put(worker, filled)
 			s.gated.put(worker, worker == "gated")
