@@ -10,13 +10,16 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 )
 
 // commit runs a group of calls in one transaction. If it was rolled back with several calls in it,
 // each is run alone, so that only the failing one fails.
-func (s *Store) commit(items []*groupcommit.Item[call]) {
-	group := make([]call, len(items))
+func (s *Store) commit(items []*groupcommit.Item[txn.Call]) {
+	group := make([]txn.Call, len(items))
 	for i, item := range items {
 		group[i] = item.Call
 	}
@@ -26,7 +29,7 @@ func (s *Store) commit(items []*groupcommit.Item[call]) {
 	}
 	// If the outcome is unknown, the group may be stored. Another run would not report the result
 	// of this one.
-	again := (helped || len(group) > 1) && s.core.broken.Load() == nil && sojourn.ErrorCode(err) != sojourn.CodeUnknown
+	again := (helped || len(group) > 1) && s.core.Broken.Load() == nil && sojourn.ErrorCode(err) != sojourn.CodeUnknown
 	for i, item := range items {
 		if item.Err = err; again {
 			_, item.Err = s.transact(group[i:i+1:i+1], false)
@@ -39,27 +42,27 @@ const txTime = 30 * time.Second
 
 // transact runs a group in one transaction, with blocked claims if handing is set. helped reports
 // whether there were any.
-func (s *Store) transact(group []call, handing bool) (helped bool, err error) {
-	if err := s.core.broken.Load(); err != nil {
+func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error) {
+	if err := s.core.Broken.Load(); err != nil {
 		return false, *err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), txTime)
 	defer cancel()
-	var done *tx
+	var done *txn.Tx
 	tries := 0
 	group = s.arrange(group)
-	var lent []*waiter // the same ones if the transaction is run again
-	var given []claimAnswer
-	err = s.operator.update(ctx, func(c sqldb.Conn) (err error) {
+	var lent []*wake.Waiter // the same ones if the transaction is run again
+	var given []wake.ClaimAnswer
+	err = s.Operator.Update(ctx, func(c sqldb.Conn) (err error) {
 		defer func() { // a bug in this package fails only its own request
 			if v := recover(); v != nil {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
 			}
 		}()
 		if done != nil {
-			s.core.trusted.forget(done.writers)
-			if done.guessed.ofQueues() {
-				s.core.guesses.miss()
+			s.core.RowCache.Forget(done.Writers)
+			if done.Validators.OfQueues() {
+				s.core.QueueCache.Miss()
 			}
 		}
 		tries++
@@ -70,56 +73,56 @@ func (s *Store) transact(group []call, handing bool) (helped bool, err error) {
 			return err
 		}
 		if handing && lent == nil {
-			lent = s.hub.lend(done)
+			lent = s.hub.Lend(done)
 		}
-		if given, err = s.claimer.handOver(done, lent); err != nil {
+		if given, err = s.Claimer.HandOver(done, lent); err != nil {
 			return err
 		}
-		done.silent = foundNothing(group)
-		if err := done.end(); err != nil {
+		done.Silent = foundNothing(group)
+		if err := done.End(); err != nil {
 			return err
 		}
-		if silent, ok := c.(sqldb.Versioned); ok && !done.wrote && done.silent {
+		if silent, ok := c.(sqldb.Versioned); ok && !done.Wrote && done.Silent {
 			silent.Silent()
 		}
 		return nil
 	})
 	if err != nil {
-		s.hub.settle(lent, nil)
-		return len(lent) > 0, s.core.failed(err)
+		s.hub.Settle(lent, nil)
+		return len(lent) > 0, s.core.Failed(err)
 	}
-	s.core.trusted.keep(done)
-	s.core.guesses.keep(done)
-	s.hub.settle(lent, given)
-	for _, f := range done.after {
+	s.core.RowCache.Keep(done)
+	s.core.QueueCache.Learn(done)
+	s.hub.Settle(lent, given)
+	for _, f := range done.After {
 		f()
 	}
-	s.hub.tell(done)
-	s.operator.lookAgain(ctx, done.unseen)
-	s.core.leave(done.dead)
+	s.hub.Publish(done)
+	s.Operator.Recheck(ctx, done.Recheck)
+	s.core.NoteDead(done.Dead)
 	return len(lent) > 0, nil
 }
 
 // begin begins the transaction of a group: with cached reads, or with its reads in the first
 // message, or, where messages cost nothing, with the time alone.
-func (s *Store) begin(c sqldb.Conn, hasty bool, group []call) (*tx, error) {
-	sent := s.core.clock.monotonic()
-	t := s.core.newTx(c)
-	t.hasty = hasty
+func (s *Store) begin(c sqldb.Conn, hasty bool, group []txn.Call) (*txn.Tx, error) {
+	sent := s.core.Clock.Monotonic()
+	t := s.core.NewTx(c)
+	t.Optimistic = hasty
 	if s.guess(t, group) {
 		return t, nil
 	}
-	if err := t.prefetch(group); err != nil {
+	if err := t.Prefetch(group); err != nil {
 		return nil, err
 	}
-	for _, p := range t.prefetched {
-		if started, err := p.work.settleStart(); err != nil || started {
+	for _, p := range t.Prefetched {
+		if started, err := p.Work.SettleStart(); err != nil || started {
 			return t, err
 		}
 	}
 	var err error
-	if t.reading, err = s.core.read(c, sent); err == nil && t.stepped {
-		return nil, errClockStep
+	if t.Reading, err = s.core.ReadClock(c, sent); err == nil && t.Stepped {
+		return nil, clock.ErrStep
 	}
 	return t, err
 }
@@ -128,42 +131,42 @@ func (s *Store) begin(c sqldb.Conn, hasty bool, group []call) (*tx, error) {
 // the group begins with reads that lock, responses come first and share them; elsewhere they come
 // after the requests whose rows are cached. Claims come last, so that they start the jobs that the
 // others have made ready.
-func (s *Store) arrange(group []call) []call {
-	claims, others := partition(group, s.claimer.op)
-	named, rest := partition(others, s.responder.op)
-	if s.core.db.Dialect().Concurrent {
+func (s *Store) arrange(group []txn.Call) []txn.Call {
+	claims, others := txn.Partition(group, s.Claimer.Op)
+	named, rest := txn.Partition(others, s.Responder.Op)
+	if s.core.DB.Dialect().Concurrent {
 		return slices.Concat(named, rest, claims)
 	}
 	return slices.Concat(rest, named, claims)
 }
 
 // foundNothing reports whether a group has only claims that are still empty.
-func foundNothing(group []call) bool {
-	return !slices.ContainsFunc(group, func(c call) bool {
-		r, ok := c.(*request[driver.ClaimRequest, claimAnswer])
-		return !ok || len(r.a.jobs) > 0 || r.a.drained
+func foundNothing(group []txn.Call) bool {
+	return !slices.ContainsFunc(group, func(c txn.Call) bool {
+		r, ok := c.(*txn.Request[driver.ClaimRequest, wake.ClaimAnswer])
+		return !ok || len(r.Answer.Jobs) > 0 || r.Answer.Drained
 	})
 }
 
 // runGroup runs the requests of each op together, in the order in which the first of them came.
-func (s *Store) runGroup(t *tx, group []call) error {
-	if err := t.s.recent.open(t); err != nil {
+func (s *Store) runGroup(t *txn.Tx, group []txn.Call) error {
+	if err := t.Core.LocalRows.Open(t); err != nil {
 		return err
 	}
 	for rest := group; len(rest) > 0; {
-		var same []call
-		same, rest = partition(rest, rest[0].opID())
-		w, ok := t.takePrefetched(same[0].opID())
+		var same []txn.Call
+		same, rest = txn.Partition(rest, rest[0].OpID())
+		w, ok := t.TakePrefetched(same[0].OpID())
 		if !ok {
-			w = same[0].begin(t, same)
-			if err := t.readAll(w.reads()); err != nil {
+			w = same[0].Begin(t, same)
+			if err := t.ReadAll(w.Reads()); err != nil {
 				return err
 			}
 		}
-		if err := w.run(); err != nil {
+		if err := w.Run(); err != nil {
 			return err
 		}
-		if err := s.gates.flushPace(t); err != nil {
+		if err := s.gates.FlushPace(t); err != nil {
 			return err
 		}
 	}

@@ -8,95 +8,106 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/finish"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/operate"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 	"github.com/sojourn-queue/sojourn/store/migrate"
 )
 
 // Store is a driver.Store over any database behind the seam. Safe for concurrent use. Its methods
 // are those of its parts, one for each subject.
 type Store struct {
-	*enqueuer
-	*claimer
-	*finisher
-	*responder
-	*operator
-	*reader
-	core  *core
-	gates *gates
-	hub   *hub
+	*enqueue.Enqueuer
+	*claim.Claimer
+	*finish.Finisher
+	*respond.Responder
+	*operate.Operator
+	*query.Reader
+	core  *txn.Core
+	gates *gate.Gates
+	hub   *wake.Hub
 }
 
 // New makes a store over db, whose schema must be up to date.
-func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
-	c := &core{db: db, cfg: cfg, done: make(chan struct{})}
+func New(ctx context.Context, db sqldb.DB, cfg txn.Config) (*Store, error) {
+	c := &txn.Core{DB: db, Cfg: cfg, Done: make(chan struct{})}
 	for _, d := range []struct {
 		v   *int
 		def int
-	}{{&c.cfg.MaxBytes, sojourn.DefaultMaxBytes}, {&c.cfg.Runners, 1}, {&c.cfg.MaxRows, 1000}} {
+	}{{&c.Cfg.MaxBytes, sojourn.DefaultMaxBytes}, {&c.Cfg.Runners, 1}, {&c.Cfg.MaxRows, 1000}} {
 		if *d.v == 0 {
 			*d.v = d.def
 		}
 	}
-	if c.cfg.MaxBytes < 1 || c.cfg.MaxBytes > sojourn.MaxMaxBytes {
-		return nil, sojourn.Invalid("max_bytes", "%d is out of range: 1 to %d", c.cfg.MaxBytes, sojourn.MaxMaxBytes)
+	if c.Cfg.MaxBytes < 1 || c.Cfg.MaxBytes > sojourn.MaxMaxBytes {
+		return nil, sojourn.Invalid("max_bytes", "%d is out of range: 1 to %d", c.Cfg.MaxBytes, sojourn.MaxMaxBytes)
 	}
-	if c.cfg.InboxTTL == 0 {
-		c.cfg.InboxTTL = sojourn.DefaultInboxTTL
+	if c.Cfg.InboxTTL == 0 {
+		c.Cfg.InboxTTL = sojourn.DefaultInboxTTL
 	}
-	if c.cfg.InboxTTL < 0 || c.cfg.InboxTTL > sojourn.MaxHorizon {
-		return nil, sojourn.Invalid("inbox_ttl", "%v is out of range: up to 10 years, 0 for 24h", c.cfg.InboxTTL)
+	if c.Cfg.InboxTTL < 0 || c.Cfg.InboxTTL > sojourn.MaxHorizon {
+		return nil, sojourn.Invalid("inbox_ttl", "%v is out of range: up to 10 years, 0 for 24h", c.Cfg.InboxTTL)
 	}
-	if c.cfg.Prefix == "" {
-		c.cfg.Prefix = "sj_"
+	if c.Cfg.Prefix == "" {
+		c.Cfg.Prefix = "sj_"
 	}
-	if c.cfg.Poll == 0 {
-		c.cfg.Poll = pollEvery
+	if c.Cfg.Poll == 0 {
+		c.Cfg.Poll = txn.PollEvery
 	}
-	c.clock = clock{wall: cfg.Now, elapsed: cfg.Elapsed, driven: cfg.Driven, lone: cfg.LoneClock, started: cfg.Now()}
+	c.Clock = clock.Clock{Wall: cfg.Now, Elapsed: cfg.Elapsed, Driven: cfg.Driven, Lone: cfg.LoneClock, Started: cfg.Now()}
 	s := newStore(c)
 	if err := s.readMeta(ctx); err != nil {
 		return s, err
 	}
-	return s, s.announce(ctx)
+	return s, s.Announce(ctx)
 }
 
 // newStore connects the parts of a store.
-func newStore(c *core) *Store {
-	g := newGates(c.cfg)
-	s := &Store{core: c, gates: g, hub: newHub(c), reader: &reader{core: c, gates: g}}
-	s.enqueuer = newEnqueuer(c)
-	s.finisher = newFinisher(c, g, s.enqueuer)
-	s.responder = newResponder(c)
-	s.claimer = newClaimer(c, g, s.hub, s.finisher)
-	s.operator = &operator{core: c, gates: g, hub: s.hub, reader: s.reader}
-	s.reader.hub = s.hub
-	c.lanes.all = groupcommit.New(c.cfg.Runners, c.cfg.MaxRows, s.commit)
-	if c.lanes.ends = c.lanes.all; c.cfg.Enders > 0 {
-		c.lanes.ends = groupcommit.New(c.cfg.Enders, c.cfg.MaxRows, s.commit)
+func newStore(c *txn.Core) *Store {
+	g := gate.NewGates(c.Cfg)
+	s := &Store{core: c, gates: g, hub: wake.NewHub(c), Reader: &query.Reader{Core: c, Gates: g}}
+	s.Enqueuer = enqueue.NewEnqueuer(c)
+	s.Finisher = finish.NewFinisher(c, g, s.Enqueuer)
+	s.Responder = respond.NewResponder(c)
+	s.Claimer = claim.NewClaimer(c, g, s.hub, s.Finisher)
+	s.Operator = &operate.Operator{Core: c, Gates: g, Hub: s.hub, Reader: s.Reader}
+	s.Reader.Hub = s.hub
+	c.Lanes.All = groupcommit.New(c.Cfg.Runners, c.Cfg.MaxRows, s.commit)
+	if c.Lanes.Ends = c.Lanes.All; c.Cfg.Enders > 0 {
+		c.Lanes.Ends = groupcommit.New(c.Cfg.Enders, c.Cfg.MaxRows, s.commit)
 	}
 	return s
 }
 
 // readMeta reads the instance's name and secret, or draws them for a new instance.
 func (s *Store) readMeta(ctx context.Context) error {
-	return s.core.db.Update(ctx, func(c sqldb.Conn) error {
+	return s.core.DB.Update(ctx, func(c sqldb.Conn) error {
 		// Check the schema again, because another process may have migrated since this one read it.
 		// Where one transaction writes at a time, it cannot migrate in between now.
 		var schema migrate.Schema
-		if err := migration.New(s.core.db, s.core.cfg.Prefix, s.core.cfg.Now).ReadSchema(c, &schema); err != nil {
+		if err := migration.New(s.core.DB, s.core.Cfg.Prefix, s.core.Cfg.Now).ReadSchema(c, &schema); err != nil {
 			return err
 		}
 		if err := migration.Fits(schema, "the store"); err != nil {
 			return err
 		}
-		t, err := s.core.timed(c)
+		t, err := s.core.Begin(c)
 		if err != nil {
 			return err
 		}
 		found := map[string]string{}
 		read := func() error {
-			for _, name := range []string{"instance", "secret", metaClock} {
-				if err := t.query(qMeta, func(r sqldb.Row) error { found[name] = r.Text(0); return nil }, name); err != nil {
+			for _, name := range []string{"instance", "secret", clock.MetaName} {
+				if err := t.Read(txn.QMeta, func(r sqldb.Row) error { found[name] = r.Text(0); return nil }, name); err != nil {
 					return err
 				}
 			}
@@ -109,8 +120,8 @@ func (s *Store) readMeta(ctx context.Context) error {
 			key := make([]byte, 32)
 			rand.Read(key) // never fails, says crypto/rand
 			for name, value := range map[string]string{"instance": rand.Text()[:8], "secret": base64.StdEncoding.EncodeToString(key),
-				metaClock: sharedClock{mark: t.now}.String()} {
-				if _, err := t.exec(qInitMeta, name, value); err != nil {
+				clock.MetaName: clock.Shared{Mark: t.Now}.String()} {
+				if _, err := t.Write(txn.QInitMeta, name, value); err != nil {
 					return err
 				}
 			}
@@ -118,20 +129,20 @@ func (s *Store) readMeta(ctx context.Context) error {
 				return err
 			}
 		}
-		s.core.instance = found["instance"]
-		s.core.clock.open(readShared(found[metaClock]))
-		s.core.secret, err = base64.StdEncoding.DecodeString(found["secret"])
+		s.core.Instance = found["instance"]
+		s.core.Clock.Open(clock.ReadShared(found[clock.MetaName]))
+		s.core.Secret, err = base64.StdEncoding.DecodeString(found["secret"])
 		return err
 	})
 }
 
 // Nudge makes every blocked Claim and Find read again, e.g. after a driven clock has moved.
-func (s *Store) Nudge() { s.hub.wakeAll() }
+func (s *Store) Nudge() { s.hub.WakeAll() }
 
 // OwnerID names this process; see driver.Owner. It is empty on databases that do not track their
 // processes.
 func (s *Store) OwnerID() string {
-	if o, ok := s.core.db.(sqldb.Owners); ok {
+	if o, ok := s.core.DB.(sqldb.Owners); ok {
 		return o.OwnerID()
 	}
 	return ""
@@ -140,25 +151,25 @@ func (s *Store) OwnerID() string {
 // Close refuses new calls, waits for the transaction under way and closes the database. Blocked
 // calls return ErrClosed.
 func (s *Store) Close() error {
-	if !s.core.close() {
+	if !s.core.Close() {
 		return nil // closed before
 	}
-	s.core.lanes.close()
-	return s.core.db.Close()
+	s.core.Lanes.Close()
+	return s.core.DB.Close()
 }
 
 // Status describes the store.
 func (s *Store) Status(ctx context.Context) (sojourn.Status, error) {
-	d, err := s.core.db.Describe(ctx)
+	d, err := s.core.DB.Describe(ctx)
 	if err != nil {
-		return sojourn.Status{}, s.core.failed(err)
+		return sojourn.Status{}, s.core.Failed(err)
 	}
-	st := sojourn.Status{Store: d.Name, Location: d.Location, Version: d.Version, Durability: d.Durability, Instance: s.core.instance,
-		MaxBytes: s.core.cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes, Commits: d.Commits}
-	err = s.core.view(ctx, func(t *tx) error {
-		st.Now, st.Clock = at(t.now), s.core.clock.describe()
+	st := sojourn.Status{Store: d.Name, Location: d.Location, Version: d.Version, Durability: d.Durability, Instance: s.core.Instance,
+		MaxBytes: s.core.Cfg.MaxBytes, Bytes: d.Bytes, WALBytes: d.WALBytes, Commits: d.Commits}
+	err = s.core.View(ctx, func(t *txn.Tx) error {
+		st.Now, st.Clock = jobrow.Time(t.Now), s.core.Clock.Describe()
 		var schema migrate.Schema
-		if err := migration.New(s.core.db, s.core.cfg.Prefix, s.core.cfg.Now).ReadSchema(t, &schema); err != nil {
+		if err := migration.New(s.core.DB, s.core.Cfg.Prefix, s.core.Cfg.Now).ReadSchema(t, &schema); err != nil {
 			return err
 		}
 		st.Schema = schema.Found

@@ -23,9 +23,9 @@ var allowances = []allowance{
 	{"store/postgres/postgres.go", []string{"time.Now"}, "this machine's clock, which the store compares with the database's"},
 	{"store/postgres/link.go", []string{"time.Now", "time.Since"}, "how long a message has been under way, on the monotonic clock"},
 	{"store/postgres/migrate.go", []string{"time.Now"}, "when a migration ran, for people"},
-	{"internal/sqlstore/clock.go", []string{"time.Now", "time.Since", "time.Until"}, "the store's clock"},
-	{"internal/sqlstore/throttle.go", []string{"time.Now", "time.Since"}, "the time budget of throttlers, which are code of users"},
-	{"internal/sqlstore/batch.go", []string{"time.Now", "time.Since"}, "how long a transaction took: the next one waits for company a part of that"},
+	{"internal/sqlstore/clock/clock.go", []string{"time.Now", "time.Since", "time.Until"}, "the store's clock"},
+	{"internal/sqlstore/gate/throttle.go", []string{"time.Now", "time.Since"}, "the time budget of throttlers, which are code of users"},
+	{"internal/sqlstore/respond/batch.go", []string{"time.Now", "time.Since"}, "how long a transaction took: the next one waits for company a part of that"},
 	{"internal/sqlstore/vacuum.go", []string{"time.Now", "time.Since"}, "how long a vacuum took: the next one waits a multiple of that"},
 	{"internal/sqlstore/...", []string{"crypto/rand"}, "the name of an instance and the secret of its tokens, drawn once"},
 	{"internal/migration/migrationtest/...", []string{"math/rand/v2"}, "the moment at which a process of a test dies"},
@@ -106,7 +106,7 @@ func TestClockAndChanceArePlanted(t *testing.T) {
 		planted{"sojourn.go", "package a\n\nimport \"crypto/rand\"\n\nvar t = rand.Text()\n", ""},
 		planted{"sojourn.go", now, "sojourn.go:5: time.Now"},
 		planted{"worker/lease.go", now, ""},
-		planted{"internal/sqlstore/clock.go", now, ""},
-		planted{"internal/sqlstore/claim.go", now, "internal/sqlstore/claim.go:5: time.Now"},
+		planted{"internal/sqlstore/clock/clock.go", now, ""},
+		planted{"internal/sqlstore/claim/claim.go", now, "internal/sqlstore/claim/claim.go:5: time.Now"},
 	)
 }

@@ -9,7 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/operate"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 //go:embed migrations/*.sql
@@ -117,32 +121,32 @@ func code(err error) string {
 
 // ownTexts are the statements that have a text of their own here.
 var ownTexts = map[string]string{
-	sqlstore.TextGuessed: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2
+	txn.TextGuessed: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2
 		and not exists (select 1 from sj_live where wake_at_us <= $3 and wake_at_us < 9223372036854775807)
 		and not exists (select 1 from sj_live where queue in (texts($4)) and kind in (texts($5)) and state = 3)
 		and ($6 = '' or exists (select 1 from sj_worker where worker = $6 and claim_no = $7 and drained = 0)
 			and not exists (select 1 from sj_queue where name = '*' and paused + gated > 0))`,
-	sqlstore.TextStartAlike:   qStartAlike,
-	sqlstore.TextGuessedClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
+	claim.TextStartAlike: qStartAlike,
+	txn.TextGuessedClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
 	// A transaction that has written a table holds this lock on it until it ends.
-	sqlstore.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
+	operate.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
 		and database = (select oid from pg_database where datname = current_database()) and granted and pid is distinct from pg_backend_pid()`,
 	// A counter's row stays locked until the commit: it would put the responses of all
 	// nodes into one line, and it is taken after the rows of jobs, which ends in deadlocks.
-	sqlstore.TextNextResponses: `select nextval('sj_response_seq'), 1::bigint from generate_series(1, $1::bigint)`,
+	txn.TextNextResponses: `select nextval('sj_response_seq'), 1::bigint from generate_series(1, $1::bigint)`,
 	// The new ones get their numbers in the same message.
-	sqlstore.TextMessages: `select v.scope, v.id, coalesce(m.seq, nextval('sj_response_seq')), coalesce(r.job, 0),
+	respond.TextMessages: `select v.scope, v.id, coalesce(m.seq, nextval('sj_response_seq')), coalesce(r.job, 0),
 		case when m.seq is null then 0 else 1 end::bigint, m.digest from (select distinct * from unnest($1::text[], $2::text[]) u(scope, id)) v
 		left join sj_message m on m.scope = v.scope and m.message_id = v.id left join sj_response r on r.seq = m.seq`,
 	// The shared text reads 1,000 candidates and takes a few. Locks on all of them would hide them
 	// from the other nodes; so this one skips heavy jobs without a bound.
-	sqlstore.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and (weight <= $4::bigint or run_at_us <= $6::bigint)
+	claim.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and (weight <= $4::bigint or run_at_us <= $6::bigint)
 		order by r1, r2, id limit $5 /*lock*/`,
 	// A row's xmin is its mark: the transaction that has written it.
-	sqlstore.TextDeleteTrusted: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)
+	txn.TextDeleteTrusted: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)
 		where l.id = any(array[v.id]) and l.state = v.state and l.epoch = v.epoch and cast(cast(l.xmin as text) as bigint) = v.mark returning l.id`,
 	// A join with ids is planned as a scan of all jobs while the server's statistics show few.
-	sqlstore.TextHeads: `select l.id, l.r1, l.r2, l.weight, t.lane from unnest($3::text[]) t(lane) cross join lateral
+	gate.TextHeads: `select l.id, l.r1, l.r2, l.weight, t.lane from unnest($3::text[]) t(lane) cross join lateral
 		(select h.id, h.r1, h.r2, h.weight from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-'
 		and h.lane = t.lane and h.r1 > -2147483649 order by h.r1, h.r2, h.id limit $4) l`,
 }

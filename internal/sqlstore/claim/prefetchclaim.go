@@ -1,0 +1,117 @@
+package claim
+
+import (
+	"maps"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+)
+
+// prefetched is the prefetch for the first claim of a transaction: the overdue jobs, and the head
+// of its first queue without gates with its rows. It is read in the message that begins the
+// transaction or flushes its writes. Separate reads would cost three messages.
+type prefetched struct {
+	overdue sqldb.Ints
+	queue   string
+	lines   map[string][]jobrow.Candidate // by kind
+	rows    map[sojourn.ID]*jobrow.Row
+	carries map[sojourn.ID]*txn.JobColumns
+	started bool // with the rows, see startAlike
+}
+
+// prefetch prefetches for the first claim, where a message costs a round trip. Rows of further
+// queues would be locked in vain. Overdue jobs are found by an estimate of the clock; the next
+// claim finds those missed by less than a round trip.
+func (c *batch) prefetch(r driver.ClaimRequest) []sqldb.Statement {
+	if _, ok := c.Conn.(sqldb.Sender); !ok {
+		return nil
+	}
+	c.Places = nil // settings for a row are read after it was locked
+	if start, ok := c.startAlike(r); ok {
+		return start
+	}
+	f := newForeseen(r)
+	reads := []sqldb.Statement{{Text: lifecycle.QOverdue, Args: []any{c.Core.Clock.Estimate(), sweepPerClaim}, Each: func(row sqldb.Row) error {
+		f.overdue = append(f.overdue, row.Int(0))
+		return nil
+	}}}
+	for _, kind := range r.Kinds {
+		reads = append(reads, sqldb.Statement{Text: qPickRows, Args: []any{f.queue, kind, r.Capacity, r.Max, sqldb.Texts{f.queue, sojourn.AllQueues}, txn.ReserveBefore(c.Core.Clock.Estimate(), r)},
+			Each: c.ScanInto(f.rows, func(row sqldb.Row, l *jobrow.Row) error {
+				f.lines[kind] = append(f.lines[kind], jobrow.Candidate{ID: int64(l.ID), R1: l.R1, R2: l.R2, Weight: int64(l.Weight)})
+				f.carries[l.ID] = txn.ScanJobColumns(row, jobrow.LiveColumnCount)
+				return nil
+			})})
+	}
+	c.ahead = f
+	return reads
+}
+
+func newForeseen(r driver.ClaimRequest) *prefetched {
+	f := &prefetched{queue: r.Queues[0], lines: map[string][]jobrow.Candidate{}, rows: map[sojourn.ID]*jobrow.Row{}, carries: map[sojourn.ID]*txn.JobColumns{}}
+	for _, kind := range r.Kinds {
+		f.lines[kind] = nil
+	}
+	return f
+}
+
+// sweepFirst handles overdue jobs.
+func (c *batch) sweepFirst() (driver.Swept, error) {
+	if c.ahead == nil {
+		return lifecycle.SweepDue(c.Tx, sweepPerClaim)
+	}
+	overdue := c.ahead.overdue
+	if len(overdue) > 0 {
+		c.ahead = nil // a job that becomes ready may rank before the prefetched ones
+	}
+	return lifecycle.SweepThese(c.Tx, overdue)
+}
+
+// withoutLine keeps only the overdue jobs; their rows are read again before they are ended.
+func (f *prefetched) withoutLine() *prefetched {
+	if f == nil {
+		return nil
+	}
+	return &prefetched{overdue: f.overdue}
+}
+
+// prefetchedLine returns the prefetched head of a queue for a kind, if there is one.
+func (c *batch) prefetchedLine(queue, kind string) (line []jobrow.Candidate, ok bool) {
+	if c.ahead == nil || c.ahead.queue != queue {
+		return nil, false
+	}
+	line, ok = c.ahead.lines[kind]
+	return line, ok
+}
+
+// takePrefetched returns the prefetched rows, and as rest the ids that were not prefetched.
+func (c *batch) takePrefetched(ids sqldb.Ints) (found map[sojourn.ID]*jobrow.Row, carries map[sojourn.ID]*txn.JobColumns, rest sqldb.Ints) {
+	f := c.ahead
+	c.ahead = nil // later writes may change the prefetched rows
+	if f == nil || f.rows == nil {
+		return make(map[sojourn.ID]*jobrow.Row, len(ids)), make(map[sojourn.ID]*txn.JobColumns, len(ids)), ids
+	}
+	if c.bulk == nil {
+		c.svc.alike.learn(f.queue, f.rows)
+	}
+	for _, id := range ids {
+		if f.rows[sojourn.ID(id)] == nil {
+			rest = append(rest, id)
+		}
+	}
+	if len(rest) > 0 { // the caller adds these rows to the clones; they were not started early
+		return maps.Clone(f.rows), maps.Clone(f.carries), rest
+	}
+	return f.rows, f.carries, nil
+}
+
+// qPickRows is TextPick for a database that reads and locks in one statement: queue, kind, the
+// greatest weight, the limit, the queues that must be open, and the run_at of jobs that may be
+// heavier. It checks itself whether the queue is open, and takes nothing if it is not.
+var qPickRows = `select ` + jobrow.LiveColumns + `, ` + txn.JobColumnList + `, j.args from (select * from sj_live where queue = $1 and kind = $2 and state = 3
+	and (weight <= cast($3 as bigint) or run_at_us <= cast($6 as bigint)) and not exists (select 1 from sj_queue where name in (texts($5)) and paused + gated > 0)
+	order by r1, r2, id limit $4 /*lock*/) l join sj_job j on j.id = l.id`

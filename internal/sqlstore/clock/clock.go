@@ -1,0 +1,181 @@
+package clock
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Clock is the store's clock: every due, lease and deadline decision uses it and no other. It
+// follows the clock of the database server, or the wall clock if the database has none. After a
+// small step back it stands still until the followed clock has caught up. A larger step is detected
+// against the monotonic clock of this process, and followed only after the leases were shifted by
+// it, see rebase (docs/decisions/046).
+type Clock struct {
+	Wall    func() time.Time
+	Elapsed func() time.Duration // the monotonic clock; nil: that of wall
+	Started time.Time            // the origin of the monotonic clock
+	Driven  bool                 // a test moves wall: no protection against steps
+	Lone    bool                 // a test wants no protection against steps
+
+	mu      sync.Mutex // guards the fields below
+	begun   bool
+	offset  span  // of the followed clock to the monotonic one
+	at      int64 // monotonic time at which offset was measured last
+	last    int64 // the latest reading that was returned
+	stepped bool  // the clock has been set, and the leases were not shifted yet
+	before  span  // offset before that step
+	asked   int64 // readings requested before this monotonic time precede the step
+	shared  Shared
+	back    int   // steps back
+	forward int   // steps forward
+	follows bool  // it reads the database's clock, with ReadFrom
+	ahead   int64 // by how much this machine's clock is ahead of the database's
+}
+
+// span is a number of which only bounds are known.
+type span struct{ low, high int64 }
+
+func (s span) middle() int64 { return s.low + (s.high-s.low)/2 }
+
+const (
+	// MaxJump is the difference to the monotonic clock above which a change counts as a step.
+	MaxJump = 2 * time.Second
+	// MaxGrace bounds the extra time of a lease of unknown age after a step or an opening.
+	MaxGrace = time.Minute
+	// Near is the allowed difference between the clock and its estimate: no more than the
+	// delay that is tolerated for job starts anyhow, see txn.PollEvery.
+	Near = 100 * time.Millisecond
+)
+
+// Reading is the clock at the start of a transaction. All times are microseconds.
+type Reading struct {
+	Now     int64 // since 1970
+	Since   int64 // leases that were written before this time may end gap too early
+	Gap     int64
+	Stepped bool  // the leases have to be shifted before any is granted or ended
+	taken   int64 // of a predicted time: the monotonic time
+}
+
+// Monotonic is the time since the process opened the store, in microseconds.
+func (c *Clock) Monotonic() int64 {
+	if c.Elapsed != nil {
+		return c.Elapsed().Microseconds()
+	}
+	return c.Wall().Sub(c.Started).Microseconds() // Sub uses the monotonic reading
+}
+
+// Read is ReadFrom for a database without a clock of its own.
+func (c *Clock) Read() Reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Driven {
+		c.last = max(c.last, c.Wall().UnixMicro())
+		return Reading{Now: c.last}
+	}
+	wall, now := c.Wall(), c.Monotonic()
+	return c.observe(wall.UnixMicro(), now, now)
+}
+
+// ReadFrom returns the time for a reading of the database's clock that was requested at the
+// monotonic time sent.
+func (c *Clock) ReadFrom(us, sent int64) Reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.follows, c.ahead = true, c.Wall().UnixMicro()-us
+	return c.observe(us, sent, c.Monotonic())
+}
+
+// observe takes a reading of the followed clock. It was taken at some monotonic time from sent to
+// got, so only bounds of its offset to the monotonic clock are known. It is a step only if these
+// miss the bounds of earlier readings by more than jump, however late the answer came. c.mu is
+// held.
+func (c *Clock) observe(us, sent, got int64) Reading {
+	now := span{us - got, us - sent}
+	if !c.begun {
+		c.begun, c.offset, c.at, c.last = true, now, got, us
+	}
+	if sent < c.asked {
+		return Reading{Now: c.last, Since: c.shared.since, Gap: c.shared.gap, Stepped: true}
+	}
+	slack := MaxJump.Microseconds() + (got-c.at)>>10 // two clocks drift apart by less than 1/1024
+	forward, back := now.low > c.offset.high+slack, now.high < c.offset.low-slack
+	switch {
+	case (forward || back) && c.Lone:
+		c.offset, c.last = now, us
+	case forward || back:
+		if !c.stepped {
+			c.stepped, c.before = true, c.offset
+		}
+		c.shared = c.shared.After(us, now.middle()-c.offset.middle())
+		c.offset, c.asked, c.last = now, got, us
+		if back {
+			c.back++
+		} else {
+			c.forward++
+		}
+	case now.low > c.offset.high || now.high < c.offset.low: // drift, or a small step
+		c.offset = now
+	default:
+		c.offset = span{max(c.offset.low, now.low), min(c.offset.high, now.high)}
+	}
+	c.at, c.last = got, max(c.last, us)
+	return Reading{Now: c.last, Since: c.shared.since, Gap: c.shared.gap, Stepped: c.stepped}
+}
+
+// Estimate returns the approximate time of the clock, outside of a transaction.
+func (c *Clock) Estimate() int64 {
+	if c.Driven {
+		return c.Read().Now // never back, as each transaction reads it
+	}
+	c.mu.Lock()
+	begun, low := c.begun, c.offset.low
+	c.mu.Unlock()
+	if !begun {
+		return c.Wall().UnixMicro()
+	}
+	return c.Monotonic() + low
+}
+
+// Predict predicts the result of ReadFrom from this machine's clock; false if the database's clock
+// was never read, has been set, or is behind. The prediction takes effect with confirm.
+func (c *Clock) Predict() (Reading, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Driven {
+		c.last = max(c.last, c.Wall().UnixMicro())
+		return Reading{Now: c.last}, true
+	}
+	taken := c.Monotonic()
+	now := taken + c.offset.low
+	if !c.follows || c.stepped || now < c.last-Near.Microseconds() {
+		return Reading{}, false
+	}
+	return Reading{Now: max(c.last, now), Since: c.shared.since, Gap: c.shared.gap, taken: taken}, true
+}
+
+// Confirm records that the server has accepted a predicted time, so that no later reading is before
+// it. us is the time of the server's clock after the prediction, however long ago that is.
+func (c *Clock) Confirm(r Reading, us int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stepped {
+		c.last = max(c.last, r.Now)
+	}
+	c.observe(us, r.taken, c.Monotonic())
+}
+
+// Describe tells Status whether the clock has been steady.
+func (c *Clock) Describe() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := "steady"
+	if c.back+c.forward > 0 {
+		text = fmt.Sprintf("set forward %d times and back %d times", c.forward, c.back)
+	}
+	if c.follows {
+		ahead := (time.Duration(c.ahead) * time.Microsecond).Round(time.Millisecond)
+		text += fmt.Sprintf("; the clock of the database, this node's is %v ahead", ahead)
+	}
+	return text
+}

@@ -1,0 +1,116 @@
+package enqueue
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/access"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+)
+
+// EnqueueTx stores jobs in a transaction of the application; see driver.TxStore.
+func (s *Enqueuer) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([]sojourn.Enqueued, error) {
+	if len(jobs) > sojourn.MaxBatch {
+		return nil, sojourn.Invalid("jobs", "%d jobs exceed the limit of %d a call; split them", len(jobs), sojourn.MaxBatch)
+	}
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	if err := checkRoom(s.core); err != nil {
+		return nil, err
+	}
+	// Keys are locked until the application commits. takeKeys takes them in one order, so two
+	// transactions with several keys wait for each other, and do not end in a deadlock.
+	var out []sojourn.Enqueued
+	notJSON := s.core.JSONErrors(jobs)
+	err := s.core.Join(ctx, in, func(t *txn.Tx) error {
+		c := access.CallerOf(ctx)
+		ask := Request{Jobs: slices.Clone(jobs), Digests: jobrow.Digests(jobs, c), Caller: c, NotJSON: notJSON}
+		e := Batch{Tx: t, Enqueuer: s, Requests: []Request{ask}}
+		if err := e.drawIDs(ctx, ask.Jobs); err != nil {
+			return err
+		}
+		if err := e.ReadAll(e.Reads()); err != nil {
+			return err
+		}
+		var err error
+		if out, err = e.Plan(ask); err != nil {
+			return err
+		}
+		return e.WriteJobs()
+	})
+	if err == nil && slices.ContainsFunc(out, func(e sojourn.Enqueued) bool { return e.Duplicate }) {
+		err = s.core.Durable() // a duplicate depends on the commit of another transaction
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// drawIDs gives ids to the jobs without one.
+//
+// Where one transaction writes at a time, they come from the counter inside of the application's
+// transaction: a block of their own would have to be leased by the writer, which waits for this
+// very transaction. A rollback resets the counter, so the id of such a job is not valid before the
+// commit. Elsewhere they come from a block that this store has leased, and a rollback does not
+// return them.
+func (e *Batch) drawIDs(ctx context.Context, jobs []sojourn.Job) error {
+	var without []int
+	for i := range jobs {
+		if jobs[i].ID == 0 {
+			without = append(without, i)
+		}
+	}
+	n := int64(len(without))
+	if n == 0 {
+		return nil
+	}
+	// They are not checked: a transaction with an older snapshot does not see the block's lease. On
+	// SQLite no block is stored, because an id is either stored with its job now or never.
+	if e.Concurrent() {
+		var err error
+		if e.drawn, err = e.Enqueuer.spare.take(ctx, e.Enqueuer, e.Now, n); err != nil {
+			return err
+		}
+	} else {
+		first, err := e.ReadInt(txn.QNextIDs, n)
+		if err != nil {
+			return err
+		}
+		e.drawn = txn.Block{First: first, Size: n, Leased: e.Now}
+	}
+	for k, i := range without {
+		jobs[i].ID = sojourn.ID(e.drawn.First + int64(k))
+	}
+	return nil
+}
+
+// spareIDs is a block of ids for jobs that come in transactions of the application.
+type spareIDs struct {
+	mu   sync.Mutex // guards left, and keeps callers from leasing two blocks
+	left txn.Block
+}
+
+const spareSize = 1000
+
+// take gives n ids that are valid for half of IDLife at least. The rest of a block that is too
+// small stays unused.
+func (b *spareIDs) take(ctx context.Context, s *Enqueuer, now, n int64) (txn.Block, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left.Size < n || now-b.left.Leased > sojourn.IDLife.Microseconds()/2 {
+		size := max(n, spareSize)
+		first, err := s.IDs(access.WithCaller(ctx, nil), int(size)) // callers share the block
+		if err != nil {
+			return txn.Block{}, err
+		}
+		b.left = txn.Block{First: int64(first), Size: size, Leased: now}
+	}
+	out := txn.Block{First: b.left.First, Size: n, Leased: b.left.Leased}
+	b.left.First, b.left.Size = b.left.First+n, b.left.Size-n
+	return out, nil
+}

@@ -1,0 +1,91 @@
+package enqueue
+
+import (
+	"sync"
+
+	"github.com/sojourn-queue/sojourn"
+)
+
+// backlog caches, for each queue with a max_depth, the last count of its ready jobs and the number
+// that this process has added since. Counting costs an index entry for each job up to the limit. So
+// it is repeated only when the count is a second old, or the queue is full; then at most once in
+// countEvery. Jobs added by other processes are seen with the next count.
+type backlog struct {
+	mu    sync.Mutex // guards known
+	known map[string]depthCount
+}
+
+const countEvery = 100_000 // microseconds between two counts of a queue that is full
+
+const countStale = 1_000_000 // microseconds until a count is stale
+
+type depthCount struct{ at, ready int64 }
+
+// checkDepth refuses jobs that can never start, and jobs for a full queue. The next jobs of a
+// completion pass: a completion that cannot be stored would run its job again for ever.
+func (e *Batch) checkDepth(j *sojourn.Job) error {
+	q := e.Rows[j.Queue]
+	if e.Ending != nil {
+		return nil
+	}
+	if err := Oversize(q.Limit, j.Weight); err != nil {
+		return err
+	}
+	if q.MaxDepth < 1 || e.startState(j) != sojourn.Ready {
+		return nil
+	}
+	full, err := e.depthExceeded(j.Queue, q.MaxDepth)
+	if err == nil && full {
+		err = &sojourn.Error{Code: sojourn.CodeQueueFull, Field: "queue", Index: -1, Retryable: true,
+			Message: "the queue has as many ready jobs as its max_depth allows: enqueue again later"}
+	}
+	return err
+}
+
+// incoming is the number of the queue's jobs that are planned and not written yet.
+func (e *Batch) incoming(queue string) (n int) {
+	for _, p := range append(e.plans[:len(e.plans):len(e.plans)], e.callPlan) {
+		for _, i := range p.fresh {
+			if j := &p.jobs[i]; j.Queue == queue && e.startState(j) == sojourn.Ready {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// depthExceeded counts one more job of a queue, or reports that it is full.
+func (e *Batch) depthExceeded(queue string, limit int64) (bool, error) {
+	b := &e.Enqueuer.backlog
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c, ok := b.known[queue]
+	age := e.Now - c.at
+	if !ok || age >= countStale || age < 0 || c.ready >= limit && age >= countEvery {
+		n, err := e.ReadInt(qDepth, queue, limit)
+		if err != nil {
+			return false, err
+		}
+		c = depthCount{at: e.Now, ready: n + int64(e.incoming(queue))}
+	}
+	full := c.ready >= limit
+	if !full {
+		c.ready++
+	}
+	if b.known == nil {
+		b.known = map[string]depthCount{}
+	}
+	b.known[queue] = c
+	return full, nil
+}
+
+// Oversize refuses a weight above a limit. A job that exceeds a later, lower limit runs alone.
+func Oversize(limit int64, weight int32) error {
+	if limit < 1 || int64(weight) <= limit {
+		return nil
+	}
+	return &sojourn.Error{Code: sojourn.CodeOversize, Field: "weight", Index: -1,
+		Message: "the job weighs more than the limit of its queue, so it would never start: lower its weight or raise the limit"}
+}
+
+const qDepth = `select count(*) from (select 1 from sj_live where queue = $1 and state = 3 limit $2) a`

@@ -1,0 +1,89 @@
+package finish
+
+import (
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+)
+
+// readWaits reads the keys of all rows whose steps begin to wait, and which of the keys have no
+// early response, in one query each.
+func readWaits(t *txn.Tx, begin []*jobrow.Row) error {
+	t.WaitReads = txn.WaitReads{Keys: map[sojourn.ID][]string{}, NothingEarly: map[txn.KindKey]bool{}}
+	var again sqldb.Ints
+	for _, l := range begin {
+		t.WaitReads.Keys[l.ID] = nil
+		if l.Awaited {
+			again = append(again, int64(l.ID))
+		}
+	}
+	if len(again) > 0 {
+		err := t.Read(lifecycle.QWaitKeys, func(r sqldb.Row) error {
+			id := sojourn.ID(r.Int(0))
+			t.WaitReads.Keys[id] = append(t.WaitReads.Keys[id], r.Text(1))
+			return nil
+		}, again)
+		if err != nil {
+			return err
+		}
+	}
+	var kinds, keys sqldb.Texts
+	for _, l := range begin {
+		own := sqldb.Texts{l.Key}
+		for _, k := range append(own, t.WaitReads.Keys[l.ID]...) {
+			if k != "" {
+				kinds, keys = append(kinds, l.Kind), append(keys, k)
+				t.WaitReads.NothingEarly[txn.KindKey{Kind: l.Kind, Key: k}] = true
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return t.ReadEach(lifecycle.QAnyEarly, func(r sqldb.Row) error {
+		delete(t.WaitReads.NothingEarly, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)})
+		return nil
+	}, kinds, keys)
+}
+
+// readAhead reads the rows of all leases, and the keys of steps that begin to wait.
+func readAhead(t *txn.Tx, requests []request) error {
+	var leases []sojourn.Lease
+	for _, r := range requests {
+		for i := range r.outcomes {
+			if lease := r.outcomes[i].Lease; t.Leased[lease.ID] == nil {
+				leases = append(leases, lease)
+			}
+		}
+	}
+	if err := t.ReadLeased(leases); err != nil {
+		return err
+	}
+	if err := readTypes(t, requests); err != nil {
+		return err
+	}
+	var begin []*jobrow.Row // rows whose steps begin to wait
+	for _, r := range requests {
+		for i := range r.outcomes {
+			if l := t.Leased[r.outcomes[i].Lease.ID]; l != nil && r.outcomes[i].Type == sojourn.OutcomeAwait {
+				begin = append(begin, l)
+			}
+		}
+	}
+	return readWaits(t, begin)
+}
+
+// readTypes reads the content types that outcomes need, in one query.
+func readTypes(t *txn.Tx, requests []request) error {
+	var ids sqldb.Ints
+	for _, r := range requests {
+		for i, n := range r.notJSON {
+			if n.Undeclared() {
+				ids = append(ids, int64(r.outcomes[i].Lease.ID))
+			}
+		}
+	}
+	return t.ReadTypesOf(ids)
+}

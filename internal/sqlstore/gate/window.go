@@ -1,0 +1,96 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/rules"
+)
+
+// The windows of a job move its run_at: they are stored with it and never change by themselves. The
+// windows of a queue are checked by each claim and move no job. So a change takes effect with the
+// next transaction, and a queue with a million ready jobs closes and opens without a write.
+
+// windowsOf combines the windows of a policy and a queue.
+func windowsOf(p sojourn.Policy, queue sojourn.Windows) []sojourn.Windows {
+	return append(p.Windows[:len(p.Windows):len(p.Windows)], queue)
+}
+
+// MayStart refuses a job that could never start. The check takes some 20 ms, so a batch of jobs
+// runs it once for the same windows and day.
+func MayStart(t *txn.Tx, j *sojourn.Job, queue sojourn.Windows) error {
+	if len(j.Policy.Windows) == 0 {
+		return nil
+	}
+	all := windowsOf(j.Policy, queue)
+	if len(t.ClosedWindows) == 0 {
+		return neverOpen(t, j, all, "")
+	}
+	key, err := neverKey(j, all)
+	if err != nil {
+		return err
+	}
+	if err, ok := t.ClosedWindows[key]; ok {
+		return err
+	}
+	return neverOpen(t, j, all, key)
+}
+
+func neverOpen(t *txn.Tx, j *sojourn.Job, all []sojourn.Windows, key string) error {
+	_, refused := rules.NextOpening(j.RunAt, all...)
+	if refused == nil {
+		return nil
+	}
+	if key == "" {
+		var err error
+		if key, err = neverKey(j, all); err != nil {
+			return err
+		}
+	}
+	if t.ClosedWindows == nil {
+		t.ClosedWindows = map[string]error{}
+	}
+	t.ClosedWindows[key] = refused
+	return refused
+}
+
+func neverKey(j *sojourn.Job, all []sojourn.Windows) (string, error) {
+	text, err := jobrow.JSONText(all)
+	return j.RunAt.UTC().Format(time.DateOnly) + text, err
+}
+
+// PutOff handles a job that a claim has found outside its windows. It moves to their next opening,
+// and no attempt is counted.
+func PutOff(t *txn.Tx, l *jobrow.Row) (bool, error) {
+	if len(l.Policy.Windows) == 0 || l.State != sojourn.Ready || l.Resumed {
+		return false, nil
+	}
+	if lifecycle.Opening(t.Now, l.Policy) <= t.Now {
+		return false, nil
+	}
+	tr, err := rules.Decide(l.Row, rules.Event{Type: rules.EventWindowClosed})
+	if err == nil {
+		_, err = lifecycle.Apply(t, l, tr, lifecycle.Change{})
+	}
+	return true, err
+}
+
+// WindowLeft limits the duration of a step that stops with its windows; 0 = no limit.
+func WindowLeft(t *txn.Tx, l *jobrow.Row) (time.Duration, error) {
+	if !l.Policy.Stops() || l.Purpose != sojourn.PurposeStart {
+		return 0, nil
+	}
+	q, err := t.ReadQueue(l.Queue)
+	if err != nil || len(l.Policy.Windows)+len(q.Windows) == 0 {
+		return 0, err
+	}
+	const far = 35 * 24 * time.Hour // of windows that follow each other without a gap
+	shuts, err := rules.NextClosing(jobrow.Time(t.Now), far, windowsOf(l.Policy, q.Windows)...)
+	if err != nil || shuts.Sub(jobrow.Time(t.Now)) >= far {
+		return 0, nil // an unreadable window starts nothing: the step began before it was
+	}
+	return max(shuts.Sub(jobrow.Time(t.Now)), 1), nil
+}

@@ -1,0 +1,88 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/rules"
+)
+
+const qKept = `select seq, key, failed, reason, error, wait from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
+
+// Match matches the attached responses of a job. It runs at the end of every transaction that
+// starts a wait or a retry's delay. MatchAttached does the same after a response is stored for a
+// live job, so the order of two commits never matters. It returns the row.
+func Match(t *txn.Tx, l *jobrow.Row) (*jobrow.Row, error) {
+	if l.Kept == 0 || !l.State.Live() {
+		return l, nil
+	}
+	kept, err := Attached(t, l.ID)
+	if err != nil {
+		return nil, err
+	}
+	l, _, err = MatchAttached(t, l, kept)
+	return l, err
+}
+
+// MatchAttached applies rules.Match to a live job until nothing matches. It returns the row, which
+// is the same if nothing matched, and the responses that are still attached.
+func MatchAttached(t *txn.Tx, l *jobrow.Row, kept []rules.KeptResponse) (*jobrow.Row, []rules.KeptResponse, error) {
+	for len(kept) > 0 && l.State.Live() {
+		m := rules.Match(l.Row, l.Key, kept)
+		if !m.Found() {
+			break
+		}
+		t.Responses.Mark(txn.MarkTaken, m.Take)
+		t.Responses.Mark(txn.MarkUsedUp, m.UsedUp)
+		t.Responses.Mark(txn.MarkLate, m.Late)
+		t.Responses.Mark(txn.MarkStale, m.Stale)
+		if len(m.UsedUp) > 0 {
+			t.NoteLost(l.Queue, l.BeganAt, m.Transition.Reason)
+		}
+		by := bySeq(m.Take, m.UsedUp)
+		gone := slices.Concat(m.Take, m.UsedUp, m.Late, m.Stale)
+		kept = slices.DeleteFunc(kept, func(k rules.KeptResponse) bool { return slices.Contains(gone, k.Seq) })
+		_, before := t.Writes.SaveOf[l.ID]
+		var err error
+		if l, err = Apply(t, l, m.Transition, Change{By: by}); err != nil {
+			return nil, nil, err
+		}
+		if m.Transition.Rule == "M1" && !before {
+			t.Writes.Saves[len(t.Writes.Saves)-1].Only = jobrow.ByAnswer
+		}
+	}
+	return l, kept, nil
+}
+
+// bySeq names the responses that have moved a job, for its history.
+func bySeq(seqs ...[]int64) string {
+	all := slices.Concat(seqs...)
+	switch len(all) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprint("response ", all[0])
+	}
+	return fmt.Sprintf("response %d and %d more", all[len(all)-1], len(all)-1)
+}
+
+func Attached(t *txn.Tx, id sojourn.ID) (kept []rules.KeptResponse, err error) {
+	err = t.Read(qKept, func(r sqldb.Row) error {
+		kept = append(kept, ScanAttached(r, 0))
+		return nil
+	}, int64(id))
+	return kept, err
+}
+
+// ScanAttached reads a kept response from the columns of qKept, which begin at column i.
+func ScanAttached(r sqldb.Row, i int) rules.KeptResponse {
+	k := rules.KeptResponse{Seq: r.Int(i), Key: r.Text(i + 1), Failed: r.Int(i+2) != 0, Reason: r.Text(i + 3), Error: string(r.Bytes(i + 4))}
+	if wait := r.Int(i + 5); wait >= 0 {
+		k.ByToken, k.Wait = true, int32(wait)
+	}
+	return k
+}

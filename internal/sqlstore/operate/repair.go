@@ -1,0 +1,62 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+)
+
+// qLedgerDiff finds the lanes whose ledger differs from the weight that their jobs hold. Each
+// change of held weight updates the ledger in the same transaction. So one statement sees both or
+// neither, and the difference stays right after later commits.
+const qLedgerDiff = `select lane, sum(booked), sum(held) from (
+	select lane, held as booked, 0 as held from sj_flight where queue = $1
+	union all select lane, held, 0 from sj_landed where queue = $1
+	union all select lane, 0, held from sj_live where queue = $1 and held > 0 and lane <> '') a
+	group by lane having sum(booked) <> sum(held)`
+
+// repairOp corrects the ledger of one queue. Its lock keeps two repairs from correcting it twice.
+var repairOp = txn.EachOp("repair", groupcommit.Finish, func(t *txn.Tx, queue string) (found []driver.Violation, err error) {
+	if got, err := t.LockQueue(queue); err != nil || !got {
+		return nil, err
+	}
+	t.FlushWeights() // of earlier requests in the transaction
+	var held sqldb.Ints
+	var queues, lanes sqldb.Texts
+	if err := t.Read(qLedgerDiff, func(r sqldb.Row) error {
+		lane, booked, jobs := r.Text(0), r.Int(1), r.Int(2)
+		held, queues, lanes = append(held, jobs-booked), append(queues, queue), append(lanes, lane)
+		found = append(found, driver.Violation{Check: "flight-summed",
+			Detail: fmt.Sprintf("queue %s: the ledger said %d in lane %s, its jobs hold %d", queue, booked, lane, jobs)})
+		return nil
+	}, queue); err != nil || len(held) == 0 {
+		return nil, err
+	}
+	t.Freed[queue] += sojourn.MaxBatch
+	return found, t.WriteBulk(txn.QLand, nil, held, queues, lanes)
+})
+
+// Repair corrects the ledger of the weight in flight; see driver.Repairer.
+func (s *Operator) Repair(ctx context.Context) (found []driver.Violation, err error) {
+	var names []string
+	if err := s.Core.View(ctx, func(t *txn.Tx) error {
+		names = nil
+		return t.Read(query.QQueues, func(r sqldb.Row) error { names = append(names, r.Text(0)); return nil })
+	}); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		corrected, err := txn.Do(ctx, s.Core, repairOp, 1, name)
+		if err != nil {
+			return found, err
+		}
+		found = append(found, corrected...)
+	}
+	return found, nil
+}

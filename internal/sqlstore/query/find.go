@@ -1,0 +1,291 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
+)
+
+// txn.JobColumnList are the columns of sj_job for the worker, without the args, which may follow
+// them; txn.ScanJobColumns reads them all.
+
+// Find lists jobs; see driver.Store.
+func (s *Reader) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	if len(f.IDs) == 0 {
+		f.Wait = 0
+	}
+	looking := ctx
+	if f.Wait > 0 {
+		var cancel context.CancelFunc
+		looking, cancel = context.WithTimeout(ctx, min(f.Wait, sojourn.MaxWait))
+		defer cancel()
+	}
+	var found []sojourn.Job
+	err := s.Hub.Block(ctx, &wake.Waiter{IDs: f.IDs}, f.Wait, func() (bool, error) {
+		err := s.Core.View(looking, func(t *txn.Tx) (err error) {
+			if found, err = Find(t, f); err == nil && reportsFinal(f, found) {
+				readDurably(t)
+			}
+			return err
+		})
+		if err != nil && ctx.Err() == nil && looking.Err() != nil {
+			found, err = nil, nil // the results are not durable yet: the wait is over without them
+		}
+		return len(found) > 0, err
+	})
+	return found, err
+}
+
+// reportsFinal reports whether callers may rely on the final state of a job that the filter names.
+// Lists of other jobs may be ahead of durability.
+func reportsFinal(f sojourn.Filter, found []sojourn.Job) bool {
+	named := f.Key != "" || len(f.IDs) > 0
+	return named && slices.ContainsFunc(found, func(j sojourn.Job) bool { return j.State.Final() })
+}
+
+// readDurably makes a View return only when all the data that it has read is durable.
+func readDurably(t *txn.Tx) {
+	if d, ok := t.Conn.(sqldb.DurableReader); ok {
+		d.ReadDurably()
+	}
+}
+
+// narrow replaces the conditions of a filter that a query cannot express, Next and Key, by ids.
+// rank is the order of the ids of Next.
+func narrow(t *txn.Tx, f sojourn.Filter) (_ sojourn.Filter, rank map[sojourn.ID]int, err error) {
+	if f.Next {
+		ids, err := claim.Front(t, f)
+		if err != nil {
+			return f, nil, err
+		}
+		rank = make(map[sojourn.ID]int, len(ids))
+		f.IDs, f.States = append([]sojourn.ID{}, ids...), []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running}
+		for i, id := range ids {
+			rank[id] = i
+		}
+	}
+	if f.Key == "" || f.Empty() {
+		return f, rank, nil
+	}
+	held := []sojourn.ID{}
+	text, args := txn.QKey, []any{f.Kind, f.Key}
+	if f.Kind == "" {
+		text, args = qKeyOfAnyKind, []any{f.Key}
+	}
+	err = t.Read(text, func(r sqldb.Row) error {
+		if holder := sojourn.ID(r.Int(0)); holder != 0 && (f.IDs == nil || slices.Contains(f.IDs, holder)) {
+			held = append(held, holder)
+		}
+		return nil
+	}, args...)
+	f.IDs = held
+	return f, rank, err
+}
+
+// Count counts the jobs that a filter matches, on all pages.
+func Count(t *txn.Tx, f sojourn.Filter) (n int, err error) {
+	if f, _, err = narrow(t, f); err != nil || f.Empty() {
+		return 0, err
+	}
+	add := func(r sqldb.Row) error { n += int(r.Int(0)); return nil }
+	if states, ok := half(f.States, sojourn.State.Live); ok && f.Reason == "" {
+		q := txn.Conditions{}
+		common(&q, "l", f, states)
+		if err := t.Read(`select count(*) from sj_live l join sj_job j on j.id = l.id`+q.Clause(), add, q.Args...); err != nil {
+			return 0, err
+		}
+	}
+	if states, ok := half(f.States, sojourn.State.Final); ok {
+		q := txn.Conditions{}
+		common(&q, "f", f, states)
+		if f.Reason != "" {
+			q.Add("f.reason = %s", f.Reason)
+		}
+		err = t.Read(`select count(*) from sj_final f join sj_job j on j.id = f.id`+q.Clause(), add, q.Args...)
+	}
+	return n, err
+}
+
+// Find reads the two halves, live and final, and merges them by id.
+func Find(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
+	f, rank, err := narrow(t, f)
+	if err != nil || f.Empty() {
+		return nil, err
+	}
+	var out []sojourn.Job
+	hasData, inHand := map[sojourn.ID]bool{}, map[sojourn.ID]bool{}
+	if states, ok := half(f.States, sojourn.State.Live); ok && f.Reason == "" {
+		if err := findLive(t, f, states, func(j sojourn.Job, data, hand bool) {
+			out, hasData[j.ID], inHand[j.ID] = append(out, j), data, hand
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if states, ok := half(f.States, sojourn.State.Final); ok {
+		if err := findFinal(t, f, states, func(j sojourn.Job, data bool) { out, hasData[j.ID] = append(out, j), data }); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(out, func(a, b sojourn.Job) int {
+		if f.Newest {
+			a, b = b, a
+		}
+		return cmp.Or(rank[a.ID]-rank[b.ID], cmp.Compare(a.ID, b.ID))
+	})
+	out = out[:min(len(out), f.Limit)]
+	js := &txn.JobList{}
+	for i := range out {
+		j := &out[i]
+		if f.Full {
+			js.AddFull(j, hasData[j.ID], inHand[j.ID])
+		} else {
+			js.Add(j, false, false)
+		}
+	}
+	if err := t.LastErrors(js); err != nil {
+		return nil, err
+	}
+	return out, t.FillJobs(js)
+}
+
+// half returns the wanted states that satisfy is; ok is false if states are wanted and none
+// satisfies it.
+func half(states []sojourn.State, is func(sojourn.State) bool) (sqldb.Ints, bool) {
+	var some sqldb.Ints
+	for _, s := range states {
+		if is(s) {
+			some = append(some, int64(s))
+		}
+	}
+	return some, len(states) == 0 || len(some) > 0
+}
+
+func findLive(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn.Job, data, hand bool)) error {
+	q := txn.Conditions{}
+	common(&q, "l", f, states)
+	args := ""
+	if f.Full {
+		args = ", j.args"
+	}
+	text := `select ` + jobrow.LiveColumns + `, ` + txn.JobColumnList + args + ` from sj_live l join sj_job j on j.id = l.id` + text(&q, "l", f)
+	return t.Read(text, func(r sqldb.Row) error {
+		l, err := t.Core.Decoder.Scan(r)
+		if err != nil {
+			return err
+		}
+		var j sojourn.Job
+		txn.FillJob(l, &j, t.Core)
+		if err := txn.ScanHead(r, jobrow.LiveColumnCount).SetOn(&j); err != nil {
+			return err
+		}
+		if f.Full {
+			j.Args = r.Bytes(jobrow.LiveColumnCount + txn.JobColumnCount)
+		}
+		add(j, l.HasData, l.InHand > 0)
+		return nil
+	}, q.Args...)
+}
+
+const finalColumns = `f.id, f.queue, f.kind, f.key, f.state, f.priority, f.weight, f.run_at_us, f.generation, f.epoch, f.attempt, f.failures,
+	f.crashes, f.has_data, f.finished_us, f.reason, f.result_type, f.error, j.policy`
+
+const finalColumnCount = 19
+
+func findFinal(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn.Job, data bool)) error {
+	q := txn.Conditions{}
+	common(&q, "f", f, states)
+	if f.Reason != "" {
+		q.Add("f.reason = %s", f.Reason)
+	}
+	bytes := ""
+	if f.Full {
+		bytes = ", j.args, f.result"
+	}
+	text := `select ` + finalColumns + `, ` + txn.JobColumnList + bytes + ` from sj_final f join sj_job j on j.id = f.id` + text(&q, "f", f)
+	return t.Read(text, func(r sqldb.Row) error {
+		j := sojourn.Job{ID: sojourn.ID(r.Int(0)), Queue: r.Text(1), Kind: r.Text(2), Key: r.Text(3), State: sojourn.State(r.Int(4)),
+			Priority: int32(r.Int(5)), Weight: int32(r.Int(6)), RunAt: jobrow.Time(r.Int(7)), Instance: t.Core.Instance, Generation: int32(r.Int(8)),
+			Epoch: r.Int(9), Attempt: int32(r.Int(10)), Failures: int32(r.Int(11)), Crashes: int32(r.Int(12)),
+			FinishedAt: jobrow.Time(r.Int(14)), UpdatedAt: jobrow.Time(r.Int(14)), Reason: r.Text(15), ResultType: r.Text(16), Error: string(r.Bytes(17))}
+		var err error
+		if j.Policy, err = t.Core.Decoder.Policy(r.Text(18)); err != nil {
+			return err
+		}
+		if err := txn.ScanHead(r, finalColumnCount).SetOn(&j); err != nil {
+			return err
+		}
+		if f.Full {
+			j.Args, j.Result = r.Bytes(finalColumnCount+txn.JobColumnCount), r.Bytes(finalColumnCount+txn.JobColumnCount+1)
+		}
+		add(j, r.Int(13) != 0)
+		return nil
+	}, q.Args...)
+}
+
+// common adds the conditions for both live and final jobs; a is the alias of the table.
+func common(w *txn.Conditions, a string, f sojourn.Filter, states sqldb.Ints) {
+	if f.IDs != nil {
+		ids := make(sqldb.Ints, len(f.IDs))
+		for i, id := range f.IDs {
+			ids[i] = int64(id)
+		}
+		w.Add(a+".id in (ints(%s))", ids)
+	}
+	if len(states) > 0 {
+		w.Add(a+".state in (ints(%s))", states)
+	}
+	for _, c := range []struct{ cond, v string }{{a + ".kind = %s", f.Kind}, {a + ".queue = %s", f.Queue}, {"j.grp = %s", f.Group}} {
+		if c.v != "" {
+			w.Add(c.cond, c.v)
+		}
+	}
+	if f.Tag != "" && sojourn.ValidName("tag", f.Tag) != nil {
+		w.Add("1 = %s", 0) // no job has it
+	} else if f.Tag != "" { // tags are stored as a JSON list of names, which have no character to escape but _
+		w.Add(`j.tags like %s escape '!'`, `%"`+strings.ReplaceAll(f.Tag, "_", "!_")+`"%`)
+	}
+	if us := jobrow.Micros(f.CreatedAfter); us != 0 {
+		w.Add("j.created_us > %s", us)
+	}
+	if us := jobrow.Micros(f.CreatedBefore); us != 0 {
+		w.Add("j.created_us < %s", us)
+	}
+	after, _ := strconv.ParseInt(f.After, 10, 64) // Validate has refused other cursors
+	if after > 0 && f.Newest {
+		w.Add(a+".id < %s", after)
+	} else if after > 0 {
+		w.Add(a+".id > %s", after)
+	}
+}
+
+func text(w *txn.Conditions, a string, f sojourn.Filter) string {
+	order := " order by " + a + ".id"
+	if f.Newest {
+		order += " desc"
+	}
+	w.Args = append(w.Args, f.Limit)
+	order += fmt.Sprintf(" limit $%d", len(w.Args))
+	return w.Clause() + order
+}
+
+// qKeyOfAnyKind walks from kind to kind through the index of sj_key (a loose index scan), so that
+// the table needs no second index.
+const qKeyOfAnyKind = `with recursive a (kind) as (select min(kind) from sj_key
+	union all select (select min(k.kind) from sj_key k where k.kind > a.kind) from a where a.kind is not null)
+	select k.job from a join sj_key k on k.kind = a.kind and k.key = $1`

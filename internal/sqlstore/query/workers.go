@@ -1,0 +1,106 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+)
+
+const (
+	qWorkers     = `select worker, asks, seen_us, drained from sj_worker where seen_us > $1`
+	qWorkersRun  = `select worker, count(*), sum(case when lease_until_us <= $1 then 1 else 0 end), max(lease_until_us - lease_us) from sj_live where state = 4 group by worker`
+	qRunningJobs = `select worker, id from sj_live where state = 4 and worker in (texts($1)) order by id limit $2`
+)
+
+// Workers lists workers; see sojourn.Store.
+func (s *Reader) Workers(ctx context.Context, f sojourn.WorkerFilter) (out []sojourn.WorkerStatus, err error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+	err = s.Core.View(ctx, func(t *txn.Tx) (err error) {
+		out, err = ListWorkers(t, f)
+		return err
+	})
+	return out, err
+}
+
+func ListWorkers(t *txn.Tx, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
+	known := map[string]*sojourn.WorkerStatus{}
+	worker := func(id string) *sojourn.WorkerStatus {
+		if known[id] == nil {
+			known[id] = &sojourn.WorkerStatus{Worker: id, Queues: []string{}, Kinds: []string{}}
+		}
+		return known[id]
+	}
+	since := t.Now - sojourn.WorkerLife.Microseconds()
+	if err := t.Read(qWorkers, func(r sqldb.Row) error {
+		var a txn.Subscription
+		w := worker(r.Text(0))
+		w.SeenAt, w.Drained = jobrow.Time(r.Int(2)), r.Int(3) != 0
+		err := json.Unmarshal([]byte(r.Text(1)), &a)
+		note(w, a)
+		return err
+	}, since); err != nil {
+		return nil, err
+	}
+	if err := t.Read(qWorkersRun, func(r sqldb.Row) error {
+		w := worker(r.Text(0))
+		w.Running, w.Stalled = r.Int(1), r.Int(2)
+		if seen := jobrow.Time(r.Int(3)); seen.After(w.SeenAt) {
+			w.SeenAt = seen
+		}
+		return nil
+	}, t.Now); err != nil {
+		return nil, err
+	}
+	for id, p := range t.Core.Workers.All(since) {
+		w := worker(id)
+		note(w, p.Subscription)
+		w.Waiting = p.Waiting > 0
+		if seen := jobrow.Time(p.Seen); seen.After(w.SeenAt) {
+			w.SeenAt = seen
+		}
+	}
+	return page(t, known, f)
+}
+
+// note adds the name, queues and kinds of a worker.
+func note(w *sojourn.WorkerStatus, a txn.Subscription) {
+	if a.Name != "" {
+		w.Name = a.Name
+	}
+	w.Queues, w.Kinds = append([]string{}, txn.Union(w.Queues, a.Queues)...), append([]string{}, txn.Union(w.Kinds, a.Kinds)...)
+}
+
+// page returns the workers of one page, with their jobs if the filter names workers.
+func page(t *txn.Tx, known map[string]*sojourn.WorkerStatus, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
+	var out []sojourn.WorkerStatus
+	for _, id := range slices.Sorted(maps.Keys(known)) {
+		probe := slices.Equal(known[id].Queues, []string{sojourn.ProbeQueue})
+		if !probe && id > f.After && (f.Workers == nil || slices.Contains(f.Workers, id)) && len(out) < f.Limit {
+			out = append(out, *known[id])
+		}
+	}
+	if f.Workers == nil || len(out) == 0 {
+		return out, nil
+	}
+	place := make(map[string]int, len(out))
+	var ids sqldb.Texts
+	for i, w := range out {
+		place[w.Worker], ids = i, append(ids, w.Worker)
+	}
+	return out, t.Read(qRunningJobs, func(r sqldb.Row) error {
+		w := &out[place[r.Text(0)]]
+		w.Jobs = append(w.Jobs, sojourn.ID(r.Int(1)))
+		return nil
+	}, ids, sojourn.MaxFind)
+}

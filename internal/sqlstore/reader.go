@@ -1,8 +1,0 @@
-package sqlstore
-
-// reader answers questions about what is stored, on snapshots.
-type reader struct {
-	core  *core
-	gates *gates
-	hub   *hub
-}

@@ -1,0 +1,48 @@
+package respond
+
+import (
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+)
+
+// refuseJSON refuses the calls with a body that does not parse. It runs after reads, which finds the
+// jobs of the responses.
+func (r *batch) refuseJSON() error {
+	if err := r.readTypes(); err != nil {
+		return err
+	}
+	for i := range r.calls {
+		c := &r.calls[i]
+		for k := range c.responses {
+			if err := r.Types.Refusal(c.targets[k].notJSON, c.targets[k].id); c.refused == nil && err != nil {
+				c.refused = sojourn.AtIndex(k, err)
+			}
+		}
+	}
+	return nil
+}
+
+// readTypes reads the content types that the responses need and reads has not read. A key may have
+// got another job since reads ran.
+func (r *batch) readTypes() error {
+	var ids sqldb.Ints
+	r.accepted(func(_ *sojourn.Response, to *target) {
+		if _, known := r.Types[to.id]; !known && to.id != 0 && to.notJSON.Undeclared() {
+			ids = append(ids, int64(to.id))
+		}
+	})
+	return r.ReadTypesOf(ids)
+}
+
+// needTypes reports whether any response depends on the content type of its job.
+func (r *batch) needTypes() (need bool) {
+	r.accepted(func(_ *sojourn.Response, to *target) { need = need || to.notJSON.Undeclared() })
+	return need
+}
+
+// noteType notes the content type of a job, which reads reads with its row.
+func (r *batch) noteType(row sqldb.Row, l *jobrow.Row) error {
+	r.Types[l.ID] = row.Text(jobrow.LiveColumnCount)
+	return r.noteLeased(row, l)
+}

@@ -1,0 +1,63 @@
+package respond
+
+import (
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+)
+
+// identify finds responses that repeat a message id with other content. It refuses their calls, or
+// gives those with KeepConflict an identity of their own, before any write. It returns the number
+// of new identities.
+func (r *batch) identify() (fresh int, err error) {
+	unseen := make(map[jobrow.Message]jobrow.Digest, len(r.calls))
+	var scopes, ids sqldb.Texts // of conflicts
+	for i := range r.calls {
+		c := &r.calls[i]
+		var mine []jobrow.Message // new with this call, removed if the call is refused
+		for k := range c.responses {
+			if c.refused != nil {
+				break
+			}
+			to := &c.targets[k]
+			before, known := unseen[to.as]
+			if first := r.firsts[to.as]; first != nil {
+				before, known = first.Digest, true
+			}
+			switch {
+			case !known:
+				unseen[to.as] = to.digest
+				if len(c.responses) > 1 {
+					mine = append(mine, to.as)
+				}
+			case before == to.digest:
+			case c.responses[k].KeepConflict:
+				to.conflict, to.as = true, to.as.Conflicting(to.digest)
+				scopes, ids = append(scopes, to.as.Scope), append(ids, to.as.ID)
+			default:
+				c.refused = sojourn.AtIndex(k, sojourn.Conflict("the message id %.64q came before with another address or body; give each message an id of its own", c.responses[k].MessageID))
+				for _, m := range mine {
+					delete(unseen, m)
+				}
+			}
+		}
+	}
+	fresh = len(unseen)
+	if len(ids) == 0 {
+		return fresh, nil
+	}
+	return r.identifyConflicts(fresh, scopes, ids)
+}
+
+// identifyConflicts finds the conflicting responses that are stored already, and adds the others to
+// the new ones.
+func (r *batch) identifyConflicts(fresh int, scopes, ids sqldb.Texts) (int, error) {
+	err := r.ReadAll([]sqldb.Statement{{Text: qMessages, Rows: []sqldb.Column{scopes, ids}, Each: r.scanMessage}})
+	unseen := map[jobrow.Message]bool{}
+	for i := range ids {
+		if m := (jobrow.Message{Scope: scopes[i], ID: ids[i]}); r.firsts[m] == nil {
+			unseen[m] = true
+		}
+	}
+	return fresh + len(unseen), err
+}

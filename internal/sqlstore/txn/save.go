@@ -1,0 +1,143 @@
+package txn
+
+import (
+	"strconv"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/rules"
+)
+
+// addUpdate adds the update of rows to the write set.
+func (t *Tx) addUpdate(w *jobrow.RowWrite, rows []savedRow) {
+	if len(rows) == 0 {
+		return
+	}
+	s := jobrow.NewColumns(len(rows), 2+len(w.Numbers), len(w.Texts), 0)
+	now := make([]*jobrow.Row, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		now[i] = r.now
+		s.Row(int64(r.now.ID)).Ints(int64(r.state), r.epoch)
+	}
+	w.Fill(s, 2, now)
+	t.AddColumns(w.Text, len(rows), changedInside, s)
+}
+
+// addInsert adds the insert of rows to the write set.
+func (t *Tx) addInsert(w *jobrow.RowWrite, rows []*jobrow.Row) {
+	if len(rows) == 0 {
+		return
+	}
+	s := jobrow.NewColumns(len(rows), len(w.Numbers), len(w.Texts), 0)
+	for _, l := range rows {
+		s.Row(int64(l.ID))
+	}
+	w.Fill(s, 0, rows)
+	t.AddColumns(w.Text, 0, "", s)
+}
+
+// placeRow sets the rank of a row that is ordered again: after a retry, an edit, a response. The
+// settings are read after the row was locked. So either they are the newest, or the reindexing
+// after a later change finds this row.
+func (t *Tx) placeRow(was, l *jobrow.Row) error {
+	if l.Resumed {
+		l.R1, l.R2 = rules.Rank(sojourn.QueueSettings{}, l.Priority, jobrow.Time(l.RunAt), true)
+		return nil
+	}
+	same := was.R1 != rules.ResumedRank && l.Queue == was.Queue && l.Priority == was.Priority && l.RunAt == was.RunAt &&
+		l.Weight == was.Weight && l.Group == was.Group
+	waits := l.State == sojourn.Ready || l.State == sojourn.Scheduled || l.State == sojourn.Errored || l.State == sojourn.Blocked ||
+		l.State == sojourn.Awaiting && l.Priority != was.Priority
+	if same || !waits {
+		return nil
+	}
+	q, ok := t.Places[l.Queue]
+	if !ok {
+		var err error
+		if q, err = t.ReadQueue(l.Queue); err != nil {
+			return err
+		}
+		if t.Places == nil {
+			t.Places = map[string]QueueRow{}
+		}
+		t.Places[l.Queue] = q
+	}
+	l.SetRank(q.QueueSettings)
+	return nil
+}
+
+// Save writes a row back, with the next flush, if its state and epoch are still the ones that were
+// read.
+func (t *Tx) Save(was, l *jobrow.Row) error {
+	l.UpdatedAt = max(t.Now, was.UpdatedAt)
+	l.SetWakeAt()
+	if err := t.placeRow(was, l); err != nil {
+		return err
+	}
+	state, epoch, err := t.Unsaved(was)
+	if err != nil {
+		return err
+	}
+	p := &t.Writes
+	if p.SaveOf == nil {
+		p.SaveOf = map[sojourn.ID]int{}
+	}
+	t.AddWeight(was, l, l.Held)
+	p.SaveOf[l.ID] = len(p.Saves)
+	p.Saves = append(p.Saves, savedRow{state: state, epoch: epoch, now: l})
+	t.NoteChange(l)
+	return nil
+}
+
+// SaveStart is save after a claim.
+func (t *Tx) SaveStart(was, l *jobrow.Row) error {
+	if t.startInsert(was, l) {
+		return nil
+	}
+	_, changed := t.Writes.SaveOf[was.ID]
+	err := t.Save(was, l)
+	if err == nil && !changed {
+		t.Writes.Saves[len(t.Writes.Saves)-1].Only = jobrow.ByClaim
+	}
+	return err
+}
+
+// Unsaved removes the pending save of a row that changes once more, and returns its state and epoch
+// in the database.
+func (t *Tx) Unsaved(was *jobrow.Row) (sojourn.State, int64, error) {
+	delete(t.Leased, was.ID)
+	i, ok := t.Writes.SaveOf[was.ID]
+	if !ok {
+		return was.State, was.Epoch, nil
+	}
+	before := t.Writes.Saves[i]
+	if before.now.State != was.State || before.now.Epoch != was.Epoch {
+		return 0, 0, ErrChanged(was.ID)
+	}
+	delete(t.Writes.SaveOf, was.ID)
+	t.Writes.Saves[i].now = nil
+	return before.state, before.epoch, nil
+}
+
+// NoteChange collects the events to publish after the commit.
+func (t *Tx) NoteChange(l *jobrow.Row) {
+	if l.State == sojourn.Ready || l.State == sojourn.Errored {
+		t.Ready[QueueKind{l.Queue, l.Kind}]++
+	}
+	if l.PollAt > 0 {
+		t.Polls = append(t.Polls, Poll{QueueKind{l.Queue, l.Kind}, l.PollAt})
+	}
+	if l.WakeAt < jobrow.Never && (t.Due == 0 || l.WakeAt < t.Due) {
+		t.Due = l.WakeAt
+	}
+}
+
+func ErrChanged(id sojourn.ID) error {
+	return Raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
+}
+
+// AddColumns adds a bulk of rows to the write set. wanted rows must change; 0 for any number.
+func (t *Tx) AddColumns(q string, wanted int, raced string, s *jobrow.Columns) {
+	t.AddBulk(q, wanted, raced, s.IDs, s.All()...)
+}

@@ -1,0 +1,350 @@
+package txn
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+)
+
+// WriteSet is the write set of a transaction: writes that are decided but not sent, so that all
+// requests of the transaction share one statement per table. The delay is invisible: flush precedes
+// every other statement of the transaction, read or write.
+type WriteSet struct {
+	Inserts  []PendingInsert
+	Saves    []savedRow
+	SaveOf   map[sojourn.ID]int // job → its row in saves
+	Ended    []EndedRow
+	History  []HistoryRow
+	Disposed [3]sqldb.Ints // jobs whose responses change, for each of putDowns
+	late     []Statement   // all other statements, after these
+}
+
+// savedRow is a live row to be updated, where state and epoch are still those that were read.
+type savedRow struct {
+	state sojourn.State
+	epoch int64
+	now   *jobrow.Row
+	Only  jobrow.Changed
+}
+
+// EndedRow is a live row to be moved to sj_final.
+type EndedRow struct {
+	State      sojourn.State // as read
+	Epoch      int64
+	Writer     int64 // the mark of the row if it is cached and was not read; else 0
+	Now        *jobrow.Row
+	Held       int64
+	Result     []byte
+	ResultType string
+	Awaited    bool       // it has keys of its waits
+	Last       HistoryRow // with the end's time, reason and error, even if it is not stored in the history
+}
+
+// HistoryRow is a row of the history.
+type HistoryRow struct {
+	Ints   [9]int64  // job, seq, generation, attempt, epoch, purpose, state, began, ended
+	Texts  [4]string // worker, outcome, reason, by whom
+	Failed []byte
+}
+
+func (r *HistoryRow) None() bool { return r.Texts[1] == "" }
+
+func (p *WriteSet) empty() bool {
+	return len(p.Inserts)+len(p.Saves)+len(p.Ended)+len(p.History)+len(p.Disposed[0])+len(p.Disposed[1])+len(p.Disposed[2])+len(p.late) == 0
+}
+
+// putDowns change the responses of jobs; WriteSet.Disposed has the jobs of each.
+var putDowns = [3]string{QDispose, QTakenLate, QAttachedLate}
+
+// Statement is a pending statement. If it does not change the wanted number of rows, another
+// transaction was faster.
+type Statement struct {
+	sqldb.Statement
+	Raced string
+}
+
+// Add adds a statement to the write set. wanted rows must change; 0 for any number.
+func (t *Tx) Add(q string, wanted int, raced string, args ...any) {
+	t.Writes.late = append(t.Writes.late, Statement{sqldb.Statement{Text: q, Args: args, Wanted: int64(wanted)}, raced})
+}
+
+// AddBulk adds a bulk statement to the write set. wanted rows must change; 0 for any number.
+func (t *Tx) AddBulk(q string, wanted int, raced string, first sqldb.Ints, more ...sqldb.Column) {
+	if len(first) > 0 {
+		t.Writes.late = append(t.Writes.late, Statement{sqldb.Statement{Text: q, Rows: append([]sqldb.Column{first}, more...), Wanted: int64(wanted)}, raced})
+	}
+}
+
+// collect builds statements from the write set. A statement has at most one row per job, so the
+// order among the statements does not matter. Locks are taken in the order of lock.go: live rows,
+// which were locked when they were read, then keys.
+func (t *Tx) collect() []Statement {
+	if t.Writes.empty() && t.Responses.empty() {
+		return nil
+	}
+	p := t.Writes
+	t.Writes = WriteSet{}
+	if t.HoldInserts {
+		t.Writes.Inserts, p.Inserts = p.Inserts, nil
+		if p.empty() && t.Responses.empty() {
+			return nil
+		}
+	}
+	t.collectInbox()
+	for i, q := range putDowns {
+		if len(p.Disposed[i]) > 0 {
+			t.Add(q, 0, "", p.Disposed[i])
+		}
+	}
+	t.flushSaves(p.Saves)
+	t.flushEnded(p.Ended)
+	t.flushHistory(p.History)
+	late := append(t.Writes.late, p.late...)
+	t.Writes.late = nil
+	t.flushInserts(p.Inserts)
+	late = append(late, t.Writes.late...)
+	t.Writes = WriteSet{Inserts: t.Writes.Inserts}
+	t.Wrote = true
+	return late
+}
+
+// Flush sends the write set, in one message.
+func (t *Tx) Flush() error { return t.flushWith(nil) }
+
+// flushWith sends the write set and then reads, in one message.
+func (t *Tx) flushWith(reads []sqldb.Statement) error {
+	late := t.collect()
+	if len(late)+len(reads) == 0 {
+		return nil
+	}
+	batch := make([]sqldb.Statement, len(late), len(late)+len(reads))
+	for i, st := range late {
+		batch[i] = st.Statement
+	}
+	if err := t.send(append(batch, reads...)); err != nil {
+		return err
+	}
+	for i, st := range late {
+		if st.Wanted > 0 && batch[i].Changed != st.Wanted {
+			return Raced(st.Raced)
+		}
+	}
+	return nil
+}
+
+// commitWith sends the write set, validates the settings and cached reads that the transaction
+// relied on, and commits: all in one message.
+func (t *Tx) commitWith(c sqldb.Committer) error {
+	var late []Statement
+	if t.Validators != nil {
+		late = append(late, t.Validators.First)
+	}
+	late = append(late, t.collect()...)
+	switch {
+	case t.Validators.OfQueues():
+		late = append(late, t.Validators.Last)
+	case t.Wrote:
+		late = append(late, t.stillAssumed()...)
+	}
+	if t.Wrote {
+		late = append(late, t.readMark()...)
+	}
+	batch := make([]sqldb.Statement, len(late))
+	for i, st := range late {
+		batch[i] = st.Statement
+	}
+	t.render(batch)
+	if s, ok := c.(sqldb.Silencer); ok && t.Silent && !t.Wrote {
+		s.Silent()
+	}
+	if err := c.Commit(batch); err != nil || t.Validators == nil {
+		return err
+	}
+	return t.ConfirmClock()
+}
+
+func (t *Tx) render(batch []sqldb.Statement) {
+	for i := range batch {
+		jobrow.StorableArgs(batch[i].Args)
+		jobrow.StorableColumns(batch[i].Rows)
+		batch[i].Text = t.Core.sql(batch[i].Text)
+	}
+}
+
+// send runs statements together, in one message if the connection supports it.
+func (t *Tx) send(batch []sqldb.Statement) error {
+	t.render(batch)
+	if c, ok := t.Conn.(sqldb.Sender); ok {
+		return c.Send(batch)
+	}
+	for i := range batch {
+		st := &batch[i]
+		var err error
+		switch {
+		case st.Rows != nil:
+			err = t.Bulk(st.Text, func(int64) { st.Changed++ }, st.Rows[0].(sqldb.Ints), st.Rows[1:]...)
+		case st.Each != nil:
+			err = t.Query(st.Text, st.Each, st.Args...)
+		default:
+			st.Changed, err = t.Exec(st.Text, st.Args...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadAll runs queries together. Those with Rows run for every row.
+func (t *Tx) ReadAll(reads []sqldb.Statement) error {
+	if _, ok := t.Conn.(sqldb.Sender); ok {
+		return t.flushWith(reads)
+	}
+	for _, st := range reads {
+		var err error
+		if st.Rows != nil {
+			err = t.ReadEach(st.Text, st.Each, st.Rows...)
+		} else {
+			err = t.Read(st.Text, st.Each, st.Args...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tx) flushSaves(all []savedRow) {
+	var of [jobrow.ByAnswer + 1][]savedRow
+	for _, r := range all {
+		if r.now != nil {
+			of[r.Only] = append(of[r.Only], r)
+			t.Changed = append(t.Changed, r.now)
+			t.Dead++
+		}
+	}
+	for only, rows := range of {
+		t.addUpdate(&jobrow.Saves[only], rows)
+	}
+}
+
+// changedInside is the error if a row differs from the row that was read. A live row was locked
+// when it was read, so for live rows this is an assertion.
+const changedInside = "a job changed inside a transaction"
+
+const (
+	qDeleteLive = `delete from sj_live /*using each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
+	qAddFinal   = `insert into sj_final (id, state, priority, weight, run_at_us, generation, epoch, attempt, failures, crashes, history, has_data, finished_us,
+		step_epoch, purpose, began_us, queue, kind, key, worker, outcome, by_whom, reason, result_type, error, result)
+		rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 bigint, $11 bigint, $12 bigint, $13 bigint,
+		$14 bigint, $15 bigint, $16 bigint, $17 text, $18 text, $19 text, $20 text, $21 text, $22 text, $23 text, $24 text, $25 bytea, $26 bytea)`
+	qFreeKey = `update sj_key set live = 0, held_until_us = each($2 bigint) /*from each*/
+		where kind = each($3 text) and key = each($4 text) and job = each($1 bigint)`
+	qFreeAwaited = `update sj_key set live = 0 where job in (ints($1)) and own = 0`
+)
+
+// flushEnded moves jobs out of the hot table, in the transaction that ends them, with the last rows
+// of their histories, and frees their keys.
+func (t *Tx) flushEnded(rows []EndedRow) {
+	if len(rows) == 0 {
+		return
+	}
+	n := len(rows)
+	t.Dead += n
+	final := jobrow.NewColumns(n, 15, 8, 2)
+	var awaited sqldb.Ints
+	for i := range rows {
+		r := &rows[i]
+		l := r.Now
+		t.Changed = append(t.Changed, l)
+		final.Row(int64(l.ID)).Ints(int64(l.State), int64(l.Priority), int64(l.Weight), l.RunAt, int64(l.Generation), l.Epoch, int64(l.Attempt),
+			int64(l.Failures), int64(l.Crashes), int64(l.History), jobrow.Bit(l.HasData), r.Last.Ints[8], r.Last.Ints[4], r.Last.Ints[5], r.Last.Ints[7])
+		final.Strings(l.Queue, l.Kind, l.Key, l.Worker, r.Last.Texts[1], r.Last.Texts[3], r.Last.Texts[2], r.ResultType).Bytes(r.Last.Failed, r.Result)
+		if r.Awaited {
+			awaited = append(awaited, int64(l.ID))
+		}
+	}
+	t.deleteLive(rows)
+	t.AddColumns(qAddFinal, 0, "", final)
+	t.trimHistory(n, func(i int) *HistoryRow { return &rows[i].Last })
+	t.freeKeys(rows)
+	if len(awaited) > 0 {
+		t.Add(qFreeAwaited, 0, "", awaited)
+	}
+}
+
+// deleteLive deletes the rows of ended jobs, matching the row that was read or cached.
+func (t *Tx) deleteLive(rows []EndedRow) {
+	slices.SortFunc(rows, func(a, b EndedRow) int { return cmp.Compare(a.Now.ID, b.Now.ID) }) // cached rows are locked only now
+	read, trusted := jobrow.NewColumns(len(rows), 2, 0, 0), jobrow.NewColumns(len(rows), 3, 0, 0)
+	for i := range rows {
+		if r := &rows[i]; r.Writer > 0 {
+			trusted.Row(int64(r.Now.ID)).Ints(int64(r.State), r.Epoch, r.Writer)
+		} else {
+			read.Row(int64(r.Now.ID)).Ints(int64(r.State), r.Epoch)
+		}
+	}
+	t.AddColumns(qDeleteLive, len(read.IDs), changedInside, read)
+	t.AddColumns(TextDeleteTrusted, len(trusted.IDs), "a job has changed since it was claimed", trusted)
+}
+
+// freeKeys frees the jobs' own keys, in one order everywhere.
+func (t *Tx) freeKeys(rows []EndedRow) {
+	var keyed []EndedRow
+	for _, r := range rows {
+		if r.Now.Key != "" {
+			keyed = append(keyed, r)
+		}
+	}
+	if len(keyed) == 0 {
+		return
+	}
+	slices.SortFunc(keyed, func(a, b EndedRow) int {
+		return cmp.Or(cmp.Compare(a.Now.Kind, b.Now.Kind), cmp.Compare(a.Now.Key, b.Now.Key))
+	})
+	s := jobrow.NewColumns(len(keyed), 1, 2, 0)
+	for _, r := range keyed {
+		s.Row(int64(r.Now.ID)).Ints(r.Held).Strings(r.Now.Kind, r.Now.Key)
+	}
+	t.AddColumns(qFreeKey, 0, "", s)
+}
+
+const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, worker, outcome, reason, by_whom, error)
+	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 text, $11 text, $12 text, $13 text, $14 bytea)`
+
+// qTrimHistory deletes the one entry in excess of the first and the newest MaxHistory.
+const qTrimHistory = `delete from sj_history /*using each*/ where job = each($1 bigint) and seq = each($2 bigint)`
+
+// trimHistory keeps the history of jobs within its bound, in the transaction that adds an entry.
+// Most jobs have far fewer, and need no statement.
+func (t *Tx) trimHistory(n int, row func(i int) *HistoryRow) {
+	var s *jobrow.Columns
+	for i := range n {
+		r := row(i)
+		if drop := r.Ints[1] - sojourn.MaxHistory; drop > 1 {
+			if s == nil {
+				s = jobrow.NewColumns(n, 1, 0, 0)
+			}
+			s.Row(r.Ints[0]).Ints(drop)
+		}
+	}
+	if s != nil {
+		t.AddColumns(qTrimHistory, 0, "", s)
+	}
+}
+
+func (t *Tx) flushHistory(rows []HistoryRow) {
+	if len(rows) == 0 {
+		return
+	}
+	defer t.trimHistory(len(rows), func(i int) *HistoryRow { return &rows[i] })
+	s := jobrow.NewColumns(len(rows), 8, 4, 1)
+	for i := range rows {
+		r := &rows[i]
+		s.Row(r.Ints[0]).Ints(r.Ints[1:]...).Strings(r.Texts[:]...).Bytes(r.Failed)
+	}
+	t.AddColumns(qAddHistory, 0, "", s)
+}
