@@ -37,8 +37,11 @@ type Store struct {
 	hub   *wake.Hub
 }
 
+// Config is the configuration of a store by its database package.
+type Config = txn.Config
+
 // New makes a store over db, whose schema must be up to date.
-func New(ctx context.Context, db sqldb.DB, cfg txn.Config) (*Store, error) {
+func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
 	c := &txn.Core{DB: db, Cfg: cfg, Done: make(chan struct{})}
 	for _, d := range []struct {
 		v   *int

@@ -7,7 +7,6 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // pollEvery is how often blocked calls check for changes by other processes. Changes within the
@@ -71,8 +70,8 @@ func (o options) fit(ctx context.Context, db *DB) error {
 	return err
 }
 
-func (o options) config() txn.Config {
-	cfg := txn.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Runners: o.split.runners(), Enders: o.split.enders(), Poll: o.poll,
+func (o options) config() sqlstore.Config {
+	cfg := sqlstore.Config{Prefix: o.tables(), Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Runners: o.split.runners(), Enders: o.split.enders(), Poll: o.poll,
 		Throttlers: o.throttlers, Rules: o.rules, Declared: o.declared}
 	if o.clock != nil {
 		cfg.Now, cfg.Driven = o.clock, true

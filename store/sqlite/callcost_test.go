@@ -12,7 +12,6 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // meteredDB counts the statements of its transactions. It embeds the real database, so that the
@@ -75,7 +74,7 @@ func TestCallCost(t *testing.T) {
 	if err := migration.Up(t.Context(), metered.DB, defaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sqlstore.New(t.Context(), metered, txn.Config{Prefix: defaultPrefix, Now: time.Now, Enders: 1, Apart: apart, Poll: time.Minute})
+	s, err := sqlstore.New(t.Context(), metered, sqlstore.Config{Prefix: defaultPrefix, Now: time.Now, Enders: 1, Apart: apart, Poll: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

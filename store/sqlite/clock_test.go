@@ -8,7 +8,6 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clocktest"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // TestWallClockIsSet: inv:K1, inv:K3. The wall clock of the machine goes forward and back while
@@ -29,7 +28,7 @@ func TestWallClockIsSet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := sqlstore.New(context.Background(), db, txn.Config{Prefix: defaultPrefix, Now: p.Now, Elapsed: p.Elapsed, LoneClock: p.Alone})
+			s, err := sqlstore.New(context.Background(), db, sqlstore.Config{Prefix: defaultPrefix, Now: p.Now, Elapsed: p.Elapsed, LoneClock: p.Alone})
 			if err != nil {
 				t.Fatal(err)
 			}

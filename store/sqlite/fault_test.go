@@ -15,7 +15,6 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // faulty is a DB that injects faults between the store and the database. Everything else is the
@@ -71,7 +70,7 @@ func openFaulty(t *testing.T) (*faulty, *sojourn.Client) {
 		t.Fatal(err)
 	}
 	f := &faulty{DB: db}
-	s, err := sqlstore.New(context.Background(), f, txn.Config{Prefix: defaultPrefix, Now: time.Now})
+	s, err := sqlstore.New(context.Background(), f, sqlstore.Config{Prefix: defaultPrefix, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

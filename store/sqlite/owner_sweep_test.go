@@ -11,7 +11,6 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // looker is a DB whose test can delay its verdicts on owners.
@@ -74,7 +73,7 @@ func TestOwnerIsBornLocked(t *testing.T) {
 	if err := migration.Up(t.Context(), d, defaultPrefix, 1); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sqlstore.New(t.Context(), l, txn.Config{Prefix: defaultPrefix, Now: time.Now})
+	s, err := sqlstore.New(t.Context(), l, sqlstore.Config{Prefix: defaultPrefix, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gatedtest"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
@@ -77,7 +76,7 @@ func openRecording(t *testing.T) (r *recording, s *sqlstore.Store, advance func(
 	}
 	r = &recording{DB: db, seen: map[string]int{}}
 	now := time.Now()
-	s, err = sqlstore.New(context.Background(), r, txn.Config{Prefix: defaultPrefix, Now: func() time.Time { return now }, Driven: true,
+	s, err = sqlstore.New(context.Background(), r, sqlstore.Config{Prefix: defaultPrefix, Now: func() time.Time { return now }, Driven: true,
 		Throttlers: map[string]throttle.Throttler{gatedtest.Queue: gatedtest.Throttler}})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // A store caches the rows that it has leased. It must still see the changes that another process
@@ -119,7 +118,7 @@ func openWatched(t *testing.T) (*watchedDB, *sqlstore.Store) {
 		t.Fatal(err)
 	}
 	watched := &watchedDB{DB: db}
-	s, err := sqlstore.New(context.Background(), watched, txn.Config{Prefix: defaultPrefix, Now: time.Now})
+	s, err := sqlstore.New(context.Background(), watched, sqlstore.Config{Prefix: defaultPrefix, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // Restored is the result of Restore.
@@ -289,7 +288,7 @@ func (r *restoring) begun(ctx context.Context, db *DB, next int64) (sojourn.ID, 
 	if err := (options{}).tend(db).Raise(ctx); err != nil {
 		return 0, err
 	}
-	s, err := sqlstore.New(ctx, db, txn.Config{Prefix: db.prefix, Now: r.now})
+	s, err := sqlstore.New(ctx, db, sqlstore.Config{Prefix: db.prefix, Now: r.now})
 	if err != nil {
 		return 0, err
 	}

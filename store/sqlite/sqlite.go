@@ -8,7 +8,6 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/migration"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // defaultPrefix begins the names of the tables; see Prefix.
@@ -46,7 +45,7 @@ func Open(path string, list ...Option) (*sojourn.Client, error) {
 func newStore(db *DB, o options) (*sqlstore.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
-	cfg := txn.Config{Prefix: db.prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Declared: o.declared,
+	cfg := sqlstore.Config{Prefix: db.prefix, Now: time.Now, MaxBytes: o.maxBytes, InboxTTL: o.inboxTTL, Declared: o.declared,
 		Throttlers: o.throttlers, Rules: o.rules}
 	if o.lowSpace > 0 && db.path != ":memory:" {
 		cfg.NoRoom = (&space{dir: filepath.Dir(db.path), least: o.lowSpace, free: freeBytes}).check

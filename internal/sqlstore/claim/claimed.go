@@ -7,6 +7,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
@@ -14,11 +15,11 @@ import (
 // claimed builds the answer for running rows, in their order.
 func (c *batch) claimed(rows []*jobrow.Row, carries map[sojourn.ID]*txn.JobColumns, r driver.ClaimRequest) ([]driver.Claimed, error) {
 	out := make([]driver.Claimed, len(rows))
-	jobs := &txn.JobList{}
+	jobs := &jobview.List{}
 	decidable := map[sojourn.ID]*driver.Claimed{}
 	for i, l := range rows {
 		one := &out[i]
-		txn.FillJob(l, &one.Job, c.Core)
+		jobview.Fill(l, &one.Job, c.Core)
 		one.Lease, one.Purpose = l.Lease(), l.Purpose
 		one.LeaseFor, one.Timeout, one.Deadline = lifecycle.TimeLeft(c.Tx, l.LeaseUntil), lifecycle.TimeLeft(c.Tx, l.TimeoutAt), lifecycle.TimeLeft(c.Tx, l.Deadline)
 		var err error
@@ -39,12 +40,12 @@ func (c *batch) claimed(rows []*jobrow.Row, carries map[sojourn.ID]*txn.JobColum
 			decidable[l.ID] = one
 		}
 	}
-	err := c.LastErrors(jobs)
+	err := jobview.LastErrors(c.Tx, jobs)
 	if err == nil {
-		err = c.ErrorsOf(decidable)
+		err = jobview.ErrorsOf(c.Tx, decidable)
 	}
 	if err == nil {
-		err = c.FillJobs(jobs)
+		err = jobs.Fill(c.Tx)
 	}
 	return out, err
 }

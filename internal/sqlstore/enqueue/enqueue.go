@@ -183,7 +183,7 @@ func (e *Batch) takeKeys(fresh []*sojourn.Job, reused []txn.KindKey) error {
 		return err
 	}
 	for _, k := range reused {
-		if err := e.RememberHolder(k.Kind, k.Key, 0); err != nil {
+		if err := lifecycle.RememberHolder(e.Tx, k.Kind, k.Key, 0); err != nil {
 			return err
 		}
 	}
@@ -193,9 +193,9 @@ func (e *Batch) takeKeys(fresh []*sojourn.Job, reused []txn.KindKey) error {
 	for _, j := range keyed {
 		s.Row(int64(j.ID)).Ints(1, 1, 0).Strings(j.Kind, j.Key)
 	}
-	take, wanted := txn.QTakeKey, len(keyed)
+	take, wanted := lifecycle.QTakeKey, len(keyed)
 	if e.Validators != nil {
-		take, wanted = txn.QNewKey, 0
+		take, wanted = lifecycle.QNewKey, 0
 	}
 	e.AddColumns(take, wanted, "a key was taken meanwhile", s)
 	return nil

@@ -2,6 +2,7 @@ package enqueue
 
 import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
@@ -13,7 +14,7 @@ func (e *Batch) lockReused(keys []txn.KindKey) error {
 	}
 	for _, k := range keys {
 		free := true
-		err := e.Read(txn.QLockKey, func(r sqldb.Row) error {
+		err := e.Read(lifecycle.QLockKey, func(r sqldb.Row) error {
 			free = r.Int(1) == 0 && r.Int(2) <= e.Now || e.Ending != nil && r.Int(0) == int64(e.Ending.ID)
 			return nil
 		}, k.Kind, k.Key)

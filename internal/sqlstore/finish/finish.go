@@ -182,7 +182,7 @@ func finished(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome) (e rules.Event, er
 	e = rules.Event{Type: rules.EventFinished, Outcome: o}
 	switch o.Type {
 	case sojourn.OutcomeAwait:
-		e.KeyConflict, err = t.KeysTaken(was, o.Wait.Keys)
+		e.KeyConflict, err = lifecycle.KeysTaken(t, was, o.Wait.Keys)
 	case sojourn.OutcomeAnswer:
 		e.Answered, err = lifecycle.AnsweredBefore(t, was)
 	case sojourn.OutcomeHold:

@@ -138,7 +138,7 @@ func saveOne(t *txn.Tx, s *driver.Saved) (none driver.Extended, err error) {
 	}
 	l := *was
 	if s.Key != "" && s.Key != was.Key {
-		if err := t.SetKey(&l, s.Key); err != nil {
+		if err := lifecycle.SetKey(t, &l, s.Key); err != nil {
 			return none, err
 		}
 	}

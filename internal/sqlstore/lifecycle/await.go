@@ -22,7 +22,7 @@ func BeginWait(t *txn.Tx, l *jobrow.Row) (*jobrow.Row, error) {
 		if k == l.Key {
 			continue
 		}
-		if err := t.RememberHolder(l.Kind, k, int64(l.ID)); err != nil {
+		if err := RememberHolder(t, l.Kind, k, int64(l.ID)); err != nil {
 			return nil, err
 		}
 		if err := takeAwaited(t, l, k); err != nil {
@@ -69,7 +69,7 @@ func KeysOf(t *txn.Tx, l *jobrow.Row) (keys []string, err error) {
 
 // takeAwaited gives the job a key that it awaits, if it does not have it from an earlier wait.
 func takeAwaited(t *txn.Tx, l *jobrow.Row, key string) error {
-	n, err := t.Write(txn.QTakeOneKey, l.Kind, key, int64(l.ID), 0, t.Now)
+	n, err := t.Write(QTakeOneKey, l.Kind, key, int64(l.ID), 0, t.Now)
 	if err != nil || n == 1 {
 		t.NoteRecheck(l.Kind, key)
 		return err

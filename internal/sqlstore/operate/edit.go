@@ -13,6 +13,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/enqueue"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
@@ -172,7 +173,7 @@ func endByHand(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit, event rules.EventType
 
 const (
 	qFinalRow    = `select worker, history, has_data, finished_us from sj_final where id = $1`
-	qKeepLast    = `insert into sj_history (job, ` + txn.HistoryColumns + `) select id, ` + txn.LastColumns + ` from sj_final where id = $1 and outcome <> ''`
+	qKeepLast    = `insert into sj_history (job, ` + jobview.HistoryColumns + `) select id, ` + jobview.LastColumns + ` from sj_final where id = $1 and outcome <> ''`
 	qDeleteFinal = `delete from sj_final where id = $1 and finished_us = $2 and state in (8, 9)`
 )
 
@@ -200,18 +201,18 @@ func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, e
 		return j.State, false, err
 	}
 	if j.Key != "" {
-		taken, err := t.KeysTaken(l, []string{j.Key})
+		taken, err := lifecycle.KeysTaken(t, l, []string{j.Key})
 		if err == nil && taken {
 			err = sojourn.Conflict("another job of kind %s has the key %.64q of job %d", j.Kind, j.Key, j.ID)
 		}
 		if err != nil {
 			return j.State, false, err
 		}
-		if err := t.RememberHolder(j.Kind, j.Key, int64(j.ID)); err != nil {
+		if err := lifecycle.RememberHolder(t, j.Kind, j.Key, int64(j.ID)); err != nil {
 			return j.State, false, err
 		}
 		took := false
-		err = t.WriteBulk(txn.QTakeKey, func(int64) { took = true }, sqldb.Ints{int64(j.ID)}, sqldb.Ints{1}, sqldb.Ints{1}, sqldb.Ints{0}, sqldb.Texts{j.Kind}, sqldb.Texts{j.Key})
+		err = t.WriteBulk(lifecycle.QTakeKey, func(int64) { took = true }, sqldb.Ints{int64(j.ID)}, sqldb.Ints{1}, sqldb.Ints{1}, sqldb.Ints{0}, sqldb.Texts{j.Kind}, sqldb.Texts{j.Key})
 		if err == nil && !took {
 			err = txn.Raced("the key of job " + strconv.FormatInt(int64(j.ID), 10) + " was taken meanwhile")
 		}
@@ -219,7 +220,7 @@ func redrive(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, e
 			return j.State, false, err
 		}
 	}
-	if _, err := t.Write(txn.QForgetJob, int64(j.ID)); err != nil { // it is no longer an earlier holder
+	if _, err := t.Write(lifecycle.QForgetJob, int64(j.ID)); err != nil { // it is no longer an earlier holder
 		return j.State, false, err
 	}
 	if _, err := t.Write(qKeepLast, int64(j.ID)); err != nil {

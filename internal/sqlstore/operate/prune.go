@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
@@ -121,7 +122,7 @@ func (s *Operator) prune(ctx context.Context, old []expired) (int, error) {
 const qRemove = `delete from sj_final where id = $1 and finished_us = $2 and state in (7, 8, 9)`
 
 var qRemoveRest = []string{
-	txn.QForgetJob,
+	lifecycle.QForgetJob,
 	`delete from sj_job where id = $1`,
 	`delete from sj_history where job = $1`,
 	`delete from sj_log where job = $1`,
@@ -136,11 +137,11 @@ func remove(t *txn.Tx, e expired) (int64, error) {
 		return 0, err
 	}
 	keys := []txn.KindKey{{Kind: e.kind, Key: e.key}}
-	if err := t.Read(txn.QAwaitedKeys, func(r sqldb.Row) error { keys = append(keys, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)}); return nil }, e.id); err != nil {
+	if err := t.Read(lifecycle.QAwaitedKeys, func(r sqldb.Row) error { keys = append(keys, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)}); return nil }, e.id); err != nil {
 		return 0, err
 	}
 	for _, k := range keys {
-		if err := t.RemoveHolder(e.id, k); err != nil {
+		if err := lifecycle.RemoveHolder(t, e.id, k); err != nil {
 			return 0, err
 		}
 	}

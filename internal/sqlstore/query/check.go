@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
@@ -56,8 +57,8 @@ var (
 )
 
 // historyOf is the history of the jobs of a slice.
-const historyOf = `(select job, ` + txn.HistoryColumns + ` from sj_history where $1 < job and job <= $2
-	union all select id, ` + txn.LastColumns + ` from sj_final where $1 < id and id <= $2 and outcome <> '')`
+const historyOf = `(select job, ` + jobview.HistoryColumns + ` from sj_history where $1 < job and job <= $2
+	union all select id, ` + jobview.LastColumns + ` from sj_final where $1 < id and id <= $2 and outcome <> '')`
 
 // checks are the invariants of docs/guarantees.md that a query can check. States: 1 blocked, 2
 // scheduled, 3 ready, 4 running, 5 awaiting, 6 errored, 7 completed, 8 failed, 9 cancelled.

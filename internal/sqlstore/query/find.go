@@ -12,6 +12,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 )
@@ -84,7 +86,7 @@ func narrow(t *txn.Tx, f sojourn.Filter) (_ sojourn.Filter, rank map[sojourn.ID]
 		return f, rank, nil
 	}
 	held := []sojourn.ID{}
-	text, args := txn.QKey, []any{f.Kind, f.Key}
+	text, args := lifecycle.QKey, []any{f.Kind, f.Key}
 	if f.Kind == "" {
 		text, args = qKeyOfAnyKind, []any{f.Key}
 	}
@@ -105,19 +107,19 @@ func Count(t *txn.Tx, f sojourn.Filter) (n int, err error) {
 	}
 	add := func(r sqldb.Row) error { n += int(r.Int(0)); return nil }
 	if states, ok := half(f.States, sojourn.State.Live); ok && f.Reason == "" {
-		q := txn.Conditions{}
+		q := conditions{}
 		common(&q, "l", f, states)
-		if err := t.Read(`select count(*) from sj_live l join sj_job j on j.id = l.id`+q.Clause(), add, q.Args...); err != nil {
+		if err := t.Read(`select count(*) from sj_live l join sj_job j on j.id = l.id`+q.clause(), add, q.args...); err != nil {
 			return 0, err
 		}
 	}
 	if states, ok := half(f.States, sojourn.State.Final); ok {
-		q := txn.Conditions{}
+		q := conditions{}
 		common(&q, "f", f, states)
 		if f.Reason != "" {
-			q.Add("f.reason = %s", f.Reason)
+			q.add("f.reason = %s", f.Reason)
 		}
-		err = t.Read(`select count(*) from sj_final f join sj_job j on j.id = f.id`+q.Clause(), add, q.Args...)
+		err = t.Read(`select count(*) from sj_final f join sj_job j on j.id = f.id`+q.clause(), add, q.args...)
 	}
 	return n, err
 }
@@ -149,7 +151,7 @@ func Find(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
 		return cmp.Or(rank[a.ID]-rank[b.ID], cmp.Compare(a.ID, b.ID))
 	})
 	out = out[:min(len(out), f.Limit)]
-	js := &txn.JobList{}
+	js := &jobview.List{}
 	for i := range out {
 		j := &out[i]
 		if f.Full {
@@ -158,10 +160,10 @@ func Find(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
 			js.Add(j, false, false)
 		}
 	}
-	if err := t.LastErrors(js); err != nil {
+	if err := jobview.LastErrors(t, js); err != nil {
 		return nil, err
 	}
-	return out, t.FillJobs(js)
+	return out, js.Fill(t)
 }
 
 // half returns the wanted states that satisfy is; ok is false if states are wanted and none
@@ -177,7 +179,7 @@ func half(states []sojourn.State, is func(sojourn.State) bool) (sqldb.Ints, bool
 }
 
 func findLive(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn.Job, data, hand bool)) error {
-	q := txn.Conditions{}
+	q := conditions{}
 	common(&q, "l", f, states)
 	args := ""
 	if f.Full {
@@ -190,7 +192,7 @@ func findLive(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn
 			return err
 		}
 		var j sojourn.Job
-		txn.FillJob(l, &j, t.Core)
+		jobview.Fill(l, &j, t.Core)
 		if err := txn.ScanHead(r, jobrow.LiveColumnCount).SetOn(&j); err != nil {
 			return err
 		}
@@ -199,7 +201,7 @@ func findLive(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn
 		}
 		add(j, l.HasData, l.InHand > 0)
 		return nil
-	}, q.Args...)
+	}, q.args...)
 }
 
 const finalColumns = `f.id, f.queue, f.kind, f.key, f.state, f.priority, f.weight, f.run_at_us, f.generation, f.epoch, f.attempt, f.failures,
@@ -208,10 +210,10 @@ const finalColumns = `f.id, f.queue, f.kind, f.key, f.state, f.priority, f.weigh
 const finalColumnCount = 19
 
 func findFinal(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn.Job, data bool)) error {
-	q := txn.Conditions{}
+	q := conditions{}
 	common(&q, "f", f, states)
 	if f.Reason != "" {
-		q.Add("f.reason = %s", f.Reason)
+		q.add("f.reason = %s", f.Reason)
 	}
 	bytes := ""
 	if f.Full {
@@ -235,53 +237,53 @@ func findFinal(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojour
 		}
 		add(j, r.Int(13) != 0)
 		return nil
-	}, q.Args...)
+	}, q.args...)
 }
 
 // common adds the conditions for both live and final jobs; a is the alias of the table.
-func common(w *txn.Conditions, a string, f sojourn.Filter, states sqldb.Ints) {
+func common(w *conditions, a string, f sojourn.Filter, states sqldb.Ints) {
 	if f.IDs != nil {
 		ids := make(sqldb.Ints, len(f.IDs))
 		for i, id := range f.IDs {
 			ids[i] = int64(id)
 		}
-		w.Add(a+".id in (ints(%s))", ids)
+		w.add(a+".id in (ints(%s))", ids)
 	}
 	if len(states) > 0 {
-		w.Add(a+".state in (ints(%s))", states)
+		w.add(a+".state in (ints(%s))", states)
 	}
 	for _, c := range []struct{ cond, v string }{{a + ".kind = %s", f.Kind}, {a + ".queue = %s", f.Queue}, {"j.grp = %s", f.Group}} {
 		if c.v != "" {
-			w.Add(c.cond, c.v)
+			w.add(c.cond, c.v)
 		}
 	}
 	if f.Tag != "" && sojourn.ValidName("tag", f.Tag) != nil {
-		w.Add("1 = %s", 0) // no job has it
+		w.add("1 = %s", 0) // no job has it
 	} else if f.Tag != "" { // tags are stored as a JSON list of names, which have no character to escape but _
-		w.Add(`j.tags like %s escape '!'`, `%"`+strings.ReplaceAll(f.Tag, "_", "!_")+`"%`)
+		w.add(`j.tags like %s escape '!'`, `%"`+strings.ReplaceAll(f.Tag, "_", "!_")+`"%`)
 	}
 	if us := jobrow.Micros(f.CreatedAfter); us != 0 {
-		w.Add("j.created_us > %s", us)
+		w.add("j.created_us > %s", us)
 	}
 	if us := jobrow.Micros(f.CreatedBefore); us != 0 {
-		w.Add("j.created_us < %s", us)
+		w.add("j.created_us < %s", us)
 	}
 	after, _ := strconv.ParseInt(f.After, 10, 64) // Validate has refused other cursors
 	if after > 0 && f.Newest {
-		w.Add(a+".id < %s", after)
+		w.add(a+".id < %s", after)
 	} else if after > 0 {
-		w.Add(a+".id > %s", after)
+		w.add(a+".id > %s", after)
 	}
 }
 
-func text(w *txn.Conditions, a string, f sojourn.Filter) string {
+func text(w *conditions, a string, f sojourn.Filter) string {
 	order := " order by " + a + ".id"
 	if f.Newest {
 		order += " desc"
 	}
-	w.Args = append(w.Args, f.Limit)
-	order += fmt.Sprintf(" limit $%d", len(w.Args))
-	return w.Clause() + order
+	w.args = append(w.args, f.Limit)
+	order += fmt.Sprintf(" limit $%d", len(w.args))
+	return w.clause() + order
 }
 
 // qKeyOfAnyKind walks from kind to kind through the index of sj_key (a loose index scan), so that

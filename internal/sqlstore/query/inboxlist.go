@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/nearkey"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
@@ -37,9 +38,9 @@ func (s *Reader) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Re
 		}
 		for _, part := range inboxParts(f, codes) {
 			q := inboxWhere(f, part)
-			q.Args = append(q.Args, f.Limit)
-			text := `select ` + txn.ResponseColumns + ` from sj_response` + q.Clause() + fmt.Sprintf(" order by seq desc limit $%d", len(q.Args))
-			if err := t.Read(text, func(r sqldb.Row) error { out = append(out, txn.ScanResponse(r)); return nil }, q.Args...); err != nil {
+			q.args = append(q.args, f.Limit)
+			text := `select ` + txn.ResponseColumns + ` from sj_response` + q.clause() + fmt.Sprintf(" order by seq desc limit $%d", len(q.args))
+			if err := t.Read(text, func(r sqldb.Row) error { out = append(out, txn.ScanResponse(r)); return nil }, q.args...); err != nil {
 				return err
 			}
 		}
@@ -70,35 +71,35 @@ const seqsOfKey = `seq in (select seq from sj_response where kind = $1 and key =
 	union all select r.seq from sj_response r where r.job > 0 and r.kind = $1 and r.key = $2 and r.job in
 	(select job from sj_key where kind = $1 and key = $2 union select job from sj_key_past where kind = $1 and key = $2))`
 
-func inboxWhere(f sojourn.InboxFilter, codes sqldb.Ints) (q txn.Conditions) {
+func inboxWhere(f sojourn.InboxFilter, codes sqldb.Ints) (q conditions) {
 	if f.Kind != "" && f.Key != "" {
-		q.Args, q.Conds = []any{f.Kind, f.Key}, []string{seqsOfKey}
+		q.args, q.conds = []any{f.Kind, f.Key}, []string{seqsOfKey}
 	} else if f.Kind != "" {
-		q.Add("kind = %s", f.Kind)
+		q.add("kind = %s", f.Kind)
 	} else if f.Key != "" {
-		q.Add("key = %s", f.Key)
+		q.add("key = %s", f.Key)
 	}
 	switch {
 	case len(codes) == 1 && codes[0] > txn.OutEarly:
-		q.Add("outcome > 2 and outcome = %s", codes[0])
+		q.add("outcome > 2 and outcome = %s", codes[0])
 	case len(codes) > 0:
-		q.Add("outcome in (ints(%s))", codes)
+		q.add("outcome in (ints(%s))", codes)
 	}
 	if f.Source != "" {
-		q.Add("source = %s", f.Source)
+		q.add("source = %s", f.Source)
 	}
 	if f.Job > 0 {
-		q.Add("job > 0 and job = %s", int64(f.Job))
+		q.add("job > 0 and job = %s", int64(f.Job))
 	}
 	if before, _ := strconv.ParseInt(f.After, 10, 64); before > 0 { // Validate has refused other cursors
-		q.Add("seq < %s", before)
+		q.add("seq < %s", before)
 	}
 	return q
 }
 
 const (
-	qHistory = `select ` + txn.HistoryColumns + ` from sj_history where job = $1 and seq > $2
-		union all select ` + txn.LastColumns + ` from sj_final where id = $1 and outcome <> '' and history > $2 order by seq limit $3`
+	qHistory = `select ` + jobview.HistoryColumns + ` from sj_history where job = $1 and seq > $2
+		union all select ` + jobview.LastColumns + ` from sj_final where id = $1 and outcome <> '' and history > $2 order by seq limit $3`
 	qLog = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
 )
 
@@ -111,7 +112,7 @@ func (s *Reader) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFi
 		out = nil
 		last := f.After
 		return ofJob(t, id, qHistory, func(r sqldb.Row) error {
-			a := txn.ScanHistory(r)
+			a := jobview.ScanHistory(r)
 			a.Dropped, last = a.Seq-last-1, a.Seq
 			out = append(out, a)
 			return nil

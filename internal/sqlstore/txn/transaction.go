@@ -153,3 +153,25 @@ type WaitReads struct {
 	Keys         map[sojourn.ID][]string // keys of earlier waits, by job
 	NothingEarly map[KindKey]bool        // keys without an early response
 }
+
+// Holder is the job that has a key: a live job, or a final one that may keep it.
+type Holder struct {
+	ID    sojourn.ID
+	Queue string
+	Live  bool
+	Held  int64 // until when a final one keeps it
+	State sojourn.State
+	Fresh bool // inserted by an earlier call of this transaction, and not written yet
+}
+
+// KindKey is a key; each kind has keys of its own.
+type KindKey struct{ Kind, Key string }
+
+// NoteRecheck records a key under which a response and the job that waits for it may have missed
+// each other, because both are written by concurrent transactions that share no row: a response to
+// a key without a job, and a wait that registered a key.
+func (t *Tx) NoteRecheck(kind, key string) {
+	if key != "" && t.Concurrent() {
+		t.Recheck = append(t.Recheck, KindKey{kind, key})
+	}
+}

@@ -38,3 +38,9 @@ func (t *Tx) StatsFor(queue string) *OutcomeStats {
 	}
 	return s
 }
+
+// Poll is the next poll step of a job.
+type Poll struct {
+	QueueKind
+	At int64
+}

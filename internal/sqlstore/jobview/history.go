@@ -1,10 +1,11 @@
-package txn
+package jobview
 
 import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 // endedInError selects the history rows that closed an attempt, without later decisions and changes
@@ -15,35 +16,34 @@ const qLastErrors = `select h.job, h.reason, h.error from sj_history h /*, each*
 	and h.seq = (select max(seq) from sj_history where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `)`
 
 // LastErrors reads the last errors of jobs that are not final.
-func (t *Tx) LastErrors(js *JobList) error {
-	generations := make(sqldb.Ints, len(js.failed))
-	for i, id := range js.failed {
-		generations[i] = int64(js.byID[sojourn.ID(id)].Generation)
+func LastErrors(t *txn.Tx, l *List) error {
+	generations := make(sqldb.Ints, len(l.failed))
+	for i, id := range l.failed {
+		generations[i] = int64(l.byID[sojourn.ID(id)].Generation)
 	}
 	return t.ReadEach(qLastErrors, func(r sqldb.Row) error {
-		j := js.byID[sojourn.ID(r.Int(0))]
+		j := l.byID[sojourn.ID(r.Int(0))]
 		j.Reason, j.Error = r.Text(1), string(r.Bytes(2))
 		return nil
-	}, js.failed, generations)
+	}, l.failed, generations)
 }
 
 // ErrorsOf reads the error histories of the jobs' generations, for retry policies.
-func (t *Tx) ErrorsOf(jobs map[sojourn.ID]*driver.Claimed) error {
+func ErrorsOf(t *txn.Tx, jobs map[sojourn.ID]*driver.Claimed) error {
 	var ids, generations sqldb.Ints
 	for id, c := range jobs {
 		ids, generations = append(ids, int64(id)), append(generations, int64(c.Job.Generation))
 	}
 	return t.ReadEach(qErrors, func(r sqldb.Row) error {
-		c := jobs[sojourn.ID(r.Int(historyCount))]
+		c := jobs[sojourn.ID(r.Int(historyColumnCount))]
 		c.History = append(c.History, ScanHistory(r))
 		return nil
 	}, ids, generations)
 }
 
-const (
-	historyCount = 13
-)
+const historyColumnCount = 13
 
+// ScanHistory reads HistoryColumns.
 func ScanHistory(r sqldb.Row) sojourn.Attempt {
 	return sojourn.Attempt{Seq: int32(r.Int(0)), Generation: int32(r.Int(1)), Attempt: int32(r.Int(2)), Epoch: r.Int(3), Purpose: sojourn.Purpose(r.Int(4)),
 		Worker: r.Text(5), Outcome: r.Text(6), State: sojourn.State(r.Int(7)), Reason: r.Text(8), Error: string(r.Bytes(9)), By: r.Text(10),
@@ -53,6 +53,7 @@ func ScanHistory(r sqldb.Row) sojourn.Attempt {
 const qErrors = `select ` + HistoryColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `
 		order by job, seq`
 
+// HistoryColumns are the columns of sj_history that ScanHistory reads.
 const HistoryColumns = `seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us`
 
 // LastColumns are HistoryColumns of sj_final, which contains the last history row of a final job
