@@ -14,13 +14,13 @@ import (
 // guess takes the reads of a group from the caches, and reports whether it could. The group has
 // enqueues, and at most one claim that would find only their jobs; or it only ends steps.
 func (s *Store) guess(t *txn.Tx, group []txn.Call) bool {
-	if _, own := t.Conn.(sqldb.Committer); !own || !t.Optimistic || s.core.DB.Dialect().Over[txn.TextGuessed] == "" {
+	if _, own := t.Conn.(sqldb.Committer); !own || !t.Optimistic || s.core.DB.Dialect().Over[txn.TextValidate] == "" {
 		return false
 	}
-	if t.CachedEnds(group) {
+	if t.UseCachedRows(group) {
 		return true
 	}
-	if !s.core.QueueCache.Enabled() {
+	if !s.core.Caches.Queues.Enabled() {
 		return false
 	}
 	e := &enqueue.Batch{Tx: t, Enqueuer: s.Enqueuer, Known: map[sojourn.ID]enqueue.KnownJob{}, Holders: map[txn.KindKey]txn.Holder{}, Rows: map[string]*txn.QueueRow{}}
@@ -29,15 +29,15 @@ func (s *Store) guess(t *txn.Tx, group []txn.Call) bool {
 	for _, c := range group {
 		switch r := c.(type) {
 		case *txn.Request[enqueue.Request, enqueue.Answer]:
-			if !e.Covers(r.Question) {
+			if !e.Covers(r.Params) {
 				return false
 			}
 			stored = append(stored, c)
 		case *txn.Request[driver.ClaimRequest, wake.ClaimAnswer]:
-			if claim != nil || !s.Claimer.Expects(&r.Question) {
+			if claim != nil || !s.Claimer.Expects(&r.Params) {
 				return false
 			}
-			claim, claimed = &r.Question, append(claimed, c)
+			claim, claimed = &r.Params, append(claimed, c)
 		default:
 			return false
 		}
@@ -49,12 +49,12 @@ func (s *Store) guess(t *txn.Tx, group []txn.Call) bool {
 	t.Reading = now
 	last := int64(0)
 	if claim != nil {
-		q, _ := s.core.QueueCache.Queue(claim.Queues[0])
-		e.Rows[claim.Queues[0]], last = &q, s.core.QueueCache.LastClaim(claim.Worker)
-		t.Prefetched = append(t.Prefetched, txn.Prefetched{Op: s.Claimer.Op, Work: txn.Answering[driver.ClaimRequest, wake.ClaimAnswer]{Batch: s.Claimer.Cached(t, *claim, q.Layout, last), Same: claimed}})
+		q, _ := s.core.Caches.Queues.Queue(claim.Queues[0])
+		e.Rows[claim.Queues[0]], last = &q, s.core.Caches.Queues.LastClaim(claim.Worker)
+		t.First.Batches = append(t.First.Batches, txn.Prefetched{Op: s.Claimer.Op, Work: txn.Answering[driver.ClaimRequest, wake.ClaimAnswer]{Batch: s.Claimer.Cached(t, *claim, q.Layout, last), Same: claimed}})
 	}
-	t.Validators = s.questions(t, e.Rows, claim, last)
-	t.Prefetched = append(t.Prefetched, txn.Prefetched{Op: s.Enqueuer.Op, Work: txn.Answering[enqueue.Request, enqueue.Answer]{Batch: e, Same: stored}})
+	t.Cache.Validators = s.questions(t, e.Rows, claim, last)
+	t.First.Batches = append(t.First.Batches, txn.Prefetched{Op: s.Enqueuer.Op, Work: txn.Answering[enqueue.Request, enqueue.Answer]{Batch: e, Same: stored}})
 	return true
 }
 
@@ -71,7 +71,7 @@ func (s *Store) questions(t *txn.Tx, rows map[string]*txn.QueueRow, claim *drive
 	}
 	from, to := s.core.ClockBounds(t.Now)
 	return &txn.Validators{
-		First: txn.Statement{Statement: sqldb.Statement{Text: txn.TextGuessed, Args: []any{from, to, due, queues, kinds, worker, last}, Wanted: 1}, Raced: txn.StaleCache},
-		Last:  txn.Statement{Statement: sqldb.Statement{Text: txn.QGuessedQueues, Rows: []sqldb.Column{names, settings, flows, shapes}, Wanted: int64(len(names))}, Raced: "settings have changed meanwhile"},
+		First: txn.Statement{Statement: sqldb.Statement{Text: txn.TextValidate, Args: []any{from, to, due, queues, kinds, worker, last}, Wanted: 1}, Raced: txn.StaleCache},
+		Last:  txn.Statement{Statement: sqldb.Statement{Text: txn.QValidateQueues, Rows: []sqldb.Column{names, settings, flows, shapes}, Wanted: int64(len(names))}, Raced: "settings have changed meanwhile"},
 	}
 }

@@ -60,9 +60,9 @@ func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error
 			}
 		}()
 		if done != nil {
-			s.core.RowCache.Forget(done.Writers)
-			if done.Validators.OfQueues() {
-				s.core.QueueCache.Miss()
+			s.core.Caches.Rows.Forget(done.Cache.Writers)
+			if done.Cache.Validators.OfQueues() {
+				s.core.Caches.Queues.Miss()
 			}
 		}
 		tries++
@@ -73,7 +73,7 @@ func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error
 			return err
 		}
 		if handing && lent == nil {
-			lent = s.hub.Lend(done)
+			lent = s.hub.Reserve(done)
 		}
 		if given, err = s.Claimer.HandOver(done, lent); err != nil {
 			return err
@@ -88,18 +88,18 @@ func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error
 		return nil
 	})
 	if err != nil {
-		s.hub.Settle(lent, nil)
+		s.hub.Release(lent, nil)
 		return len(lent) > 0, s.core.Failed(err)
 	}
-	s.core.RowCache.Keep(done)
-	s.core.QueueCache.Learn(done)
-	s.hub.Settle(lent, given)
-	for _, f := range done.After {
+	s.core.Caches.Rows.Keep(done)
+	s.core.Caches.Queues.Learn(done)
+	s.hub.Release(lent, given)
+	for _, f := range done.Events.After {
 		f()
 	}
 	s.hub.Publish(done)
-	s.Operator.Recheck(ctx, done.Recheck)
-	s.core.NoteDead(done.Dead)
+	s.Operator.Recheck(ctx, done.Events.Recheck)
+	s.core.NoteDead(done.Events.Dead)
 	return len(lent) > 0, nil
 }
 
@@ -115,8 +115,8 @@ func (s *Store) begin(c sqldb.Conn, hasty bool, group []txn.Call) (*txn.Tx, erro
 	if err := t.Prefetch(group); err != nil {
 		return nil, err
 	}
-	for _, p := range t.Prefetched {
-		if started, err := p.Work.SettleStart(); err != nil || started {
+	for _, p := range t.First.Batches {
+		if started, err := p.Work.FinishBulkStart(); err != nil || started {
 			return t, err
 		}
 	}
@@ -150,7 +150,7 @@ func foundNothing(group []txn.Call) bool {
 
 // runGroup runs the requests of each op together, in the order in which the first of them came.
 func (s *Store) runGroup(t *txn.Tx, group []txn.Call) error {
-	if err := t.Core.LocalRows.Open(t); err != nil {
+	if err := t.Core.Caches.Local.Open(t); err != nil {
 		return err
 	}
 	for rest := group; len(rest) > 0; {

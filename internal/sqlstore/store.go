@@ -66,7 +66,7 @@ func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
 	if c.Cfg.Poll == 0 {
 		c.Cfg.Poll = txn.PollEvery
 	}
-	c.Clock = clock.Clock{Wall: cfg.Now, Elapsed: cfg.Elapsed, Driven: cfg.Driven, Lone: cfg.LoneClock, Started: cfg.Now()}
+	c.Clock = clock.Clock{Source: clock.Source{Wall: cfg.Now, Elapsed: cfg.Elapsed, Driven: cfg.Driven, Lone: cfg.LoneClock, Started: cfg.Now()}}
 	s := newStore(c)
 	if err := s.readMeta(ctx); err != nil {
 		return s, err
@@ -123,7 +123,7 @@ func (s *Store) readMeta(ctx context.Context) error {
 			key := make([]byte, 32)
 			rand.Read(key) // never fails, says crypto/rand
 			for name, value := range map[string]string{"instance": rand.Text()[:8], "secret": base64.StdEncoding.EncodeToString(key),
-				clock.MetaName: clock.Shared{Mark: t.Now}.String()} {
+				clock.MetaName: clock.Record{Mark: t.Now}.String()} {
 				if _, err := t.Write(txn.QInitMeta, name, value); err != nil {
 					return err
 				}
@@ -133,7 +133,7 @@ func (s *Store) readMeta(ctx context.Context) error {
 			}
 		}
 		s.core.Instance = found["instance"]
-		s.core.Clock.Open(clock.ReadShared(found[clock.MetaName]))
+		s.core.Clock.Open(clock.ParseRecord(found[clock.MetaName]))
 		s.core.Secret, err = base64.StdEncoding.DecodeString(found["secret"])
 		return err
 	})

@@ -121,13 +121,13 @@ func code(err error) string {
 
 // ownTexts are the statements that have a text of their own here.
 var ownTexts = map[string]string{
-	txn.TextGuessed: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2
+	txn.TextValidate: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2
 		and not exists (select 1 from sj_live where wake_at_us <= $3 and wake_at_us < 9223372036854775807)
 		and not exists (select 1 from sj_live where queue in (texts($4)) and kind in (texts($5)) and state = 3)
 		and ($6 = '' or exists (select 1 from sj_worker where worker = $6 and claim_no = $7 and drained = 0)
 			and not exists (select 1 from sj_queue where name = '*' and paused + gated > 0))`,
-	claim.TextStartAlike: qStartAlike,
-	txn.TextGuessedClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
+	claim.TextStartAlike:  qStartAlike,
+	txn.TextValidateClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
 	// A transaction that has written a table holds this lock on it until it ends.
 	operate.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
 		and database = (select oid from pg_database where datname = current_database()) and granted and pid is distinct from pg_backend_pid()`,
@@ -143,7 +143,7 @@ var ownTexts = map[string]string{
 	claim.TextPick: `select id, r1, r2, weight from sj_live where queue = $1 and kind = $2 and state = 3 and $3::bigint > 0 and (weight <= $4::bigint or run_at_us <= $6::bigint)
 		order by r1, r2, id limit $5 /*lock*/`,
 	// A row's xmin is its mark: the transaction that has written it.
-	txn.TextDeleteTrusted: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)
+	txn.TextDeleteCached: `delete from sj_live l using (rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)) v(id, state, epoch, mark)
 		where l.id = any(array[v.id]) and l.state = v.state and l.epoch = v.epoch and cast(cast(l.xmin as text) as bigint) = v.mark returning l.id`,
 	// A join with ids is planned as a scan of all jobs while the server's statistics show few.
 	gate.TextHeads: `select l.id, l.r1, l.r2, l.weight, t.lane from unnest($3::text[]) t(lane) cross join lateral

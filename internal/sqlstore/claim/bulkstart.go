@@ -60,7 +60,7 @@ type bulkStart struct {
 // startAlike is foresee for a transaction of claims alone: it also starts the jobs that it finds.
 // It returns false if the jobs may differ.
 func (c *batch) startAlike(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
-	if !c.Starting || r.Close || c.Core.DB.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
+	if !c.First.ClaimsOnly || r.Close || c.Core.DB.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
 		return nil, false
 	}
 	queue := r.Queues[0]
@@ -110,7 +110,7 @@ func (e *bulkStart) decide(t *txn.Tx, r driver.ClaimRequest, weight int32) bool 
 		was := jobrow.Row{Queue: r.Queues[0], Generation: 1, UpdatedAt: t.Now, WakeAt: jobrow.Never, PolicyJSON: text}
 		was.State, was.Weight = sojourn.Ready, weight
 		var err error
-		if was.Policy, err = t.Core.Decoder.Policy(text); err != nil {
+		if was.Policy, err = t.Core.Caches.Decoder.Policy(text); err != nil {
 			return false
 		}
 		tr, err := rules.Decide(was.Row, rules.Event{Type: rules.EventClaimed})
@@ -156,9 +156,9 @@ func (e *bulkStart) args(t *txn.Tx, r driver.ClaimRequest, weight int32) []any {
 	return append(args, txn.ReserveBefore(e.reading.Now, r))
 }
 
-// SettleStart evaluates the bulk start, and reports whether it has started jobs. If its
+// FinishBulkStart evaluates the bulk start, and reports whether it has started jobs. If its
 // preconditions did not hold, the claim continues on the normal path.
-func (c *batch) SettleStart() (bool, error) {
+func (c *batch) FinishBulkStart() (bool, error) {
 	e, like := c.bulk, &c.svc.alike
 	if e == nil {
 		return false, nil
@@ -192,8 +192,8 @@ func (c *batch) bulkStarted(l *jobrow.Row) (bool, error) {
 	if s := &e.started[at]; startNumbers(l) != startNumbers(s) || l.TimeoutAt != s.TimeoutAt || l.WakeAt != s.WakeAt {
 		return false, txn.Raced("a job was started otherwise than the rules say")
 	}
-	c.Changed = append(c.Changed, l)
-	c.Dead++
+	c.Cache.Changed = append(c.Cache.Changed, l)
+	c.Events.Dead++
 	c.NoteChange(l)
 	return true, nil
 }
@@ -228,10 +228,10 @@ func (a *shapes) learn(queue string, rows map[sojourn.ID]*jobrow.Row) {
 	defer a.mu.Unlock()
 	k := a.queues[queue]
 	if k == nil {
-		if a.queues == nil || len(a.queues) >= jobrow.MapSize {
+		if a.queues == nil || len(a.queues) >= jobrow.MaxMapSize {
 			a.queues = map[string]*jobShape{}
 		}
-		k = &jobShape{wrong: txn.MinRest}
+		k = &jobShape{wrong: txn.MinBackoff}
 		a.queues[queue] = k
 	}
 	switch {
@@ -278,7 +278,7 @@ func (a *shapes) hit(queue string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if k := a.queues[queue]; k != nil {
-		k.wrong = max(k.wrong-1, txn.MinRest)
+		k.wrong = max(k.wrong-1, txn.MinBackoff)
 	}
 }
 
@@ -291,4 +291,4 @@ func (a *shapes) miss(queue string) {
 	}
 }
 
-func (k *jobShape) doubt() { k.known, k.rest, k.wrong = false, k.wrong, min(2*k.wrong, txn.MaxRest) }
+func (k *jobShape) doubt() { k.known, k.rest, k.wrong = false, k.wrong, min(2*k.wrong, txn.MaxBackoff) }

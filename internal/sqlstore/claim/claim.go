@@ -72,7 +72,7 @@ func NewClaimer(c *txn.Core, g *gate.Gates, h *wake.Hub, f *finish.Finisher) *Cl
 	s := &Claimer{core: c, gates: g, hub: h, finisher: f}
 	s.Op = &txn.Op[driver.ClaimRequest, wake.ClaimAnswer]{Name: "claim", Class: groupcommit.Claim, Cached: true,
 		Begin: func(t *txn.Tx, rs []driver.ClaimRequest) txn.Batch[wake.ClaimAnswer] {
-			return &batch{Tx: t, svc: s, requests: rs, prefetched: t.Prefetching}
+			return &batch{Tx: t, svc: s, requests: rs, prefetched: t.First.Collecting}
 		},
 		// Gates see only stored jobs, and producers should not wait for them.
 		Ends: func(r driver.ClaimRequest, _ int) bool { gated, _ := s.gated.Get(r.Worker); return gated }}
@@ -84,7 +84,7 @@ func NewClaimer(c *txn.Core, g *gate.Gates, h *wake.Hub, f *finish.Finisher) *Cl
 func (c *batch) Run() ([]wake.ClaimAnswer, error) {
 	c.HoldInserts = true
 	defer c.ReleaseInserts()
-	changed := c.Wrote || c.Altered || len(c.Writes.Saves)+len(c.Writes.Ended) > 0
+	changed := c.Wrote || c.Cache.Altered || len(c.Writes.Saves)+len(c.Writes.Ended) > 0
 	if c.prefetched && c.bulk == nil && c.ahead != nil && c.ahead.started {
 		c.ahead = nil // the bulk start was not allowed
 	}
@@ -119,14 +119,14 @@ func (c *batch) Run() ([]wake.ClaimAnswer, error) {
 
 // learn notes what later transactions may take from the cache.
 func (c *batch) learn() {
-	c.Learned.Emptied = c.emptied
-	if c.Learned.Claims == nil {
-		c.Learned.Claims = make(map[string]int64, len(c.lastClaims))
+	c.Cache.Learned.Emptied = c.emptied
+	if c.Cache.Learned.Claims == nil {
+		c.Cache.Learned.Claims = make(map[string]int64, len(c.lastClaims))
 	}
 	all := c.doors[sojourn.AllQueues]
 	for worker, last := range c.lastClaims {
-		if c.Learned.Claims[worker] = last.number; last.drained || all.Paused || all.Gated {
-			c.Learned.Claims[worker] = 0
+		if c.Cache.Learned.Claims[worker] = last.number; last.drained || all.Paused || all.Gated {
+			c.Cache.Learned.Claims[worker] = 0
 		}
 	}
 }
@@ -134,11 +134,11 @@ func (c *batch) learn() {
 // Expects reports whether a claim would find only the jobs that its transaction stores.
 func (s *Claimer) Expects(r *driver.ClaimRequest) bool {
 	queue := r.Queues[0]
-	if len(r.Queues) != 1 || len(r.Decidable)+len(r.Pollable) > 0 || !s.core.QueueCache.IsEmpty(queue) {
+	if len(r.Queues) != 1 || len(r.Decidable)+len(r.Pollable) > 0 || !s.core.Caches.Queues.IsEmpty(queue) {
 		return false
 	}
-	_, known := s.core.QueueCache.Queue(queue)
-	last := s.core.QueueCache.LastClaim(r.Worker)
+	_, known := s.core.Caches.Queues.Queue(queue)
+	last := s.core.Caches.Queues.LastClaim(r.Worker)
 	return known && last > 0 && r.Number > last
 }
 
@@ -265,8 +265,8 @@ func (s *Claimer) Claim(ctx context.Context, r driver.ClaimRequest) ([]driver.Cl
 		}
 		return len(jobs) > 0, err
 	})
-	if w.Given != nil {
-		jobs, waits = w.Given.Jobs, w.Given.Waits
+	if w.Answer != nil {
+		jobs, waits = w.Answer.Jobs, w.Answer.Waits
 	}
 	if err == errDrained {
 		s.hub.WakeAll() // this call may have consumed a wake-up that another worker needs
@@ -411,7 +411,7 @@ func (t *batch) subscriptionOf(r driver.ClaimRequest) (text string, known bool, 
 	if now.Text, err = jobrow.JSONText(now.Subscription); err != nil {
 		return "", false, err
 	}
-	t.After = append(t.After, func() { t.svc.asked.Put(r.Worker, now) })
+	t.Events.After = append(t.Events.After, func() { t.svc.asked.Put(r.Worker, now) })
 	return now.Text, false, nil
 }
 

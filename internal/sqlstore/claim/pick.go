@@ -110,7 +110,7 @@ func (c *batch) line(queue string, r driver.ClaimRequest) ([]jobrow.Candidate, e
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(line, jobrow.Before)
+	slices.SortFunc(line, jobrow.CompareCandidates)
 	return line[:min(len(line), r.Max)], nil
 }
 
@@ -161,7 +161,7 @@ func Front(t *txn.Tx, f sojourn.Filter) ([]sojourn.ID, error) {
 		return nil, err
 	}
 	if line = append(line, due...); !rules.Grouped(q.QueueSettings) { // else jobs that are not ready yet have no turn, and come last
-		slices.SortFunc(line, jobrow.Before)
+		slices.SortFunc(line, jobrow.CompareCandidates)
 	}
 	ids := make([]sojourn.ID, min(len(line), f.Limit))
 	for i := range ids {
@@ -175,7 +175,7 @@ func Front(t *txn.Tx, f sojourn.Filter) ([]sojourn.ID, error) {
 func dueNext(t *txn.Tx, f sojourn.Filter, q sojourn.QueueSettings) (due []jobrow.Candidate, err error) {
 	var rows []*jobrow.Row
 	if err := t.Read(qOverdueRows, func(r sqldb.Row) error {
-		l, err := t.Core.Decoder.Scan(r)
+		l, err := t.Core.Caches.Decoder.Scan(r)
 		if err == nil && l.Queue == f.Queue && (f.Kind == "" || l.Kind == f.Kind) {
 			rows = append(rows, l)
 		}

@@ -51,7 +51,7 @@ func TestChoose(t *testing.T) {
 			}
 		})
 	}
-	if got := slices.MinFunc([]jobrow.Candidate{{ID: 2, R1: 1, R2: 5}, {ID: 1, R1: 1, R2: 6}, {ID: 3, R1: 1, R2: 5}}, jobrow.Before); got.ID != 2 {
+	if got := slices.MinFunc([]jobrow.Candidate{{ID: 2, R1: 1, R2: 5}, {ID: 1, R1: 1, R2: 6}, {ID: 3, R1: 1, R2: 5}}, jobrow.CompareCandidates); got.ID != 2 {
 		t.Error("first in order:", got)
 	}
 }

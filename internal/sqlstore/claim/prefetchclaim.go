@@ -30,7 +30,7 @@ func (c *batch) prefetch(r driver.ClaimRequest) []sqldb.Statement {
 	if _, ok := c.Conn.(sqldb.Sender); !ok {
 		return nil
 	}
-	c.Places = nil // settings for a row are read after it was locked
+	c.Loaded.Queues = nil // settings for a row are read after it was locked
 	if start, ok := c.startAlike(r); ok {
 		return start
 	}

@@ -36,7 +36,7 @@ func (c *batch) repeatedClaim(r driver.ClaimRequest) (jobs []driver.Claimed, las
 	}
 	var rows []*jobrow.Row
 	for _, lease := range leases {
-		if l := c.Leased[lease.ID]; l != nil && l.HasLease(lease) {
+		if l := c.Loaded.Leased[lease.ID]; l != nil && l.HasLease(lease) {
 			rows = append(rows, l)
 		}
 	}

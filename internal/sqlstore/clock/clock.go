@@ -12,11 +12,7 @@ import (
 // against the monotonic clock of this process, and followed only after the leases were shifted by
 // it, see rebase (docs/decisions/046).
 type Clock struct {
-	Wall    func() time.Time
-	Elapsed func() time.Duration // the monotonic clock; nil: that of wall
-	Started time.Time            // the origin of the monotonic clock
-	Driven  bool                 // a test moves wall: no protection against steps
-	Lone    bool                 // a test wants no protection against steps
+	Source
 
 	mu      sync.Mutex // guards the fields below
 	begun   bool
@@ -26,11 +22,20 @@ type Clock struct {
 	stepped bool  // the clock has been set, and the leases were not shifted yet
 	before  span  // offset before that step
 	asked   int64 // readings requested before this monotonic time precede the step
-	shared  Shared
+	shared  Record
 	back    int   // steps back
 	forward int   // steps forward
 	follows bool  // it reads the database's clock, with ReadFrom
 	ahead   int64 // by how much this machine's clock is ahead of the database's
+}
+
+// Source is where a Clock gets its times. It does not change after the first use.
+type Source struct {
+	Wall    func() time.Time     // the clock of this machine, or of a test
+	Elapsed func() time.Duration // the monotonic clock of this process; nil: that of Wall
+	Started time.Time            // the origin of the monotonic clock
+	Driven  bool                 // a test moves Wall: no protection against steps
+	Lone    bool                 // a test wants no protection against steps
 }
 
 // span is a number of which only bounds are known.
@@ -45,7 +50,7 @@ const (
 	MaxGrace = time.Minute
 	// Near is the allowed difference between the clock and its estimate: no more than the
 	// delay that is tolerated for job starts anyhow, see txn.PollEvery.
-	Near = 100 * time.Millisecond
+	Tolerance = 100 * time.Millisecond
 )
 
 // Reading is the clock at the start of a transaction. All times are microseconds.
@@ -148,7 +153,7 @@ func (c *Clock) Predict() (Reading, bool) {
 	}
 	taken := c.Monotonic()
 	now := taken + c.offset.low
-	if !c.follows || c.stepped || now < c.last-Near.Microseconds() {
+	if !c.follows || c.stepped || now < c.last-Tolerance.Microseconds() {
 		return Reading{}, false
 	}
 	return Reading{Now: max(c.last, now), Since: c.shared.since, Gap: c.shared.gap, taken: taken}, true

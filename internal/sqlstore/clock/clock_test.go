@@ -11,7 +11,7 @@ import (
 func TestDrivenClockNeverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wall := time.Now()
-		c := Clock{Wall: func() time.Time { return wall }, Driven: true}
+		c := Clock{Source: Source{Wall: func() time.Time { return wall }, Driven: true}}
 		first := c.Read().Now
 		wall = wall.Add(-time.Hour)
 		if again := c.Read().Now; again != first {
@@ -27,7 +27,7 @@ func TestDrivenClockNeverGoesBack(t *testing.T) {
 // TestClockFollowsMonotonicTime: between two readings the clock advances with real time.
 func TestClockFollowsMonotonicTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := Clock{Wall: time.Now, Started: time.Now()}
+		c := Clock{Source: Source{Wall: time.Now, Started: time.Now()}}
 		first := c.Read()
 		time.Sleep(time.Minute)
 		second := c.Read()
@@ -42,7 +42,7 @@ func TestClockFollowsMonotonicTime(t *testing.T) {
 func TestClockSeesSteps(t *testing.T) {
 	const second, hour = int64(1_000_000), int64(3_600_000_000)
 	elapsed := time.Duration(0)
-	c := Clock{Wall: time.Now, Elapsed: func() time.Duration { return elapsed }}
+	c := Clock{Source: Source{Wall: time.Now, Elapsed: func() time.Duration { return elapsed }}}
 	for _, step := range []struct {
 		name          string
 		sent, got, us int64
@@ -75,7 +75,7 @@ func TestClockSeesSteps(t *testing.T) {
 		t.Errorf("what was asked before the step was seen counts: %+v", r)
 	}
 	p := c.PendingStep()
-	c.Rebased(p, Shared{})
+	c.Rebased(p, Record{})
 	if _, ok := c.Predict(); !ok {
 		t.Error("it is not guessed after the leases were shifted")
 	}
@@ -102,7 +102,7 @@ func TestStepsAreShared(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
-	r := ReadShared("7 8 9 10")
+	r := ParseRecord("7 8 9 10")
 	if r.Mark != 7 || r.Steps != 8 || r.since != 9 || r.gap != 10 || r.String() != "7 8 9 10" {
 		t.Errorf("%+v", r)
 	}
@@ -113,7 +113,7 @@ func TestStepsAreShared(t *testing.T) {
 func TestClockGuesses(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	elapsed := time.Duration(0)
-	c := Clock{Wall: func() time.Time { return began.Add(elapsed) }, Elapsed: func() time.Duration { return elapsed }}
+	c := Clock{Source: Source{Wall: func() time.Time { return began.Add(elapsed) }, Elapsed: func() time.Duration { return elapsed }}}
 	if _, ok := c.Predict(); ok {
 		t.Error("a clock that was never read is guessed")
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // Shared is the record that all processes on one database share, in sj_meta.
-type Shared struct {
+type Record struct {
 	Mark  int64 // the clock when the record was written
 	Steps int64 // the sum of all steps by which leases were shifted
 	since int64 // leases that were written before this time may end too early,
@@ -19,17 +19,17 @@ const MetaName = "clock"
 // ErrStep ends a transaction that has read a clock that was set. It is run again after rebase.
 var ErrStep = errors.New("the clock was set")
 
-func ReadShared(text string) (r Shared) {
+func ParseRecord(text string) (r Record) {
 	fmt.Sscan(text, &r.Mark, &r.Steps, &r.since, &r.gap) // missing fields are 0
 	r.Text = text
 	return r
 }
 
-func (r Shared) String() string { return fmt.Sprint(r.Mark, r.Steps, r.since, r.gap) }
+func (r Record) String() string { return fmt.Sprint(r.Mark, r.Steps, r.since, r.gap) }
 
 // After returns the record after a step to now, or after a time without a process, which may have
 // contained a step. An earlier gap counts as long as its grace is not over.
-func (r Shared) After(now, step int64) Shared {
+func (r Record) After(now, step int64) Record {
 	gap := step
 	if now-step < r.since+MaxGrace.Microseconds() {
 		gap += r.gap
@@ -41,7 +41,7 @@ func (r Shared) After(now, step int64) Shared {
 // Open loads the shared record when the store opens. It cannot know how much of the time
 // since the mark was a step of the clock: until a lease after the opening, all of it may be one. A
 // mark in the future is certainly a step back.
-func (c *Clock) Open(r Shared) {
+func (c *Clock) Open(r Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.Text == "" || c.Driven || c.Lone {
@@ -88,7 +88,7 @@ func (p Step) Remaining(steps int64) int64 {
 }
 
 // Rebased records that the leases fit the clock at the offset to.
-func (c *Clock) Rebased(p Step, r Shared) {
+func (c *Clock) Rebased(p Step, r Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shared = r
@@ -103,11 +103,11 @@ func (c *Clock) HasStepped() bool {
 }
 
 // Unsaved returns the record to write if the stored one lacks the present grace.
-func (c *Clock) Unsaved(now int64) (Shared, bool) {
+func (c *Clock) Unsaved(now int64) (Record, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.shared
-	if r.Text == "" || ReadShared(r.Text).since >= r.since {
+	if r.Text == "" || ParseRecord(r.Text).since >= r.since {
 		return r, false
 	}
 	r.Mark = now
@@ -115,7 +115,7 @@ func (c *Clock) Unsaved(now int64) (Shared, bool) {
 }
 
 // Load loads the record of other processes; false while a step of this process is pending.
-func (c *Clock) Load(r Shared) bool {
+func (c *Clock) Load(r Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stepped || c.Lone {

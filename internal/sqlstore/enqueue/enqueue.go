@@ -99,7 +99,7 @@ func (e *Batch) Run() ([]Answer, error) {
 			e.register()
 		}
 	}
-	e.Learned.Queues, e.Learned.Block = e.Rows, e.block
+	e.Cache.Learned.Queues, e.Cache.Learned.Block = e.Rows, e.block
 	return answers, e.WriteJobs()
 }
 
@@ -168,8 +168,8 @@ func (e *Batch) WriteJobs() error {
 		}
 	}
 	for k, h := range e.Holders {
-		if h.Fresh {
-			h.Fresh = false
+		if h.Pending {
+			h.Pending = false
 			e.Holders[k] = h
 		}
 	}
@@ -194,7 +194,7 @@ func (e *Batch) takeKeys(fresh []*sojourn.Job, reused []txn.KindKey) error {
 		s.Row(int64(j.ID)).Ints(1, 1, 0).Strings(j.Kind, j.Key)
 	}
 	take, wanted := lifecycle.QTakeKey, len(keyed)
-	if e.Validators != nil {
+	if e.Cache.Validators != nil {
 		take, wanted = lifecycle.QNewKey, 0
 	}
 	e.AddColumns(take, wanted, "a key was taken meanwhile", s)
@@ -215,7 +215,7 @@ func (e *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte) error {
 		s.Row(int64(j.ID)).Ints(runAt, e.Now).Strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy).Bytes(contents[i], j.Args)
 		l := e.newLive(j)
 		l.PolicyJSON = text.policy
-		if l.Policy, err = e.Core.Decoder.Policy(text.policy); err != nil {
+		if l.Policy, err = e.Core.Caches.Decoder.Policy(text.policy); err != nil {
 			return err
 		}
 		e.AddInsert(l, txn.JobColumns{Group: j.Group, ContentType: j.ContentType, Tags: text.tags, Meta: text.meta, OrigRunAt: runAt, Created: e.Now, Args: j.Args})

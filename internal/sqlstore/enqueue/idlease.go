@@ -23,8 +23,8 @@ func leaseIDs(t *txn.Tx, ask idsAsk) (sojourn.ID, error) {
 		return 0, err
 	}
 	b := txn.Block{First: next, Size: ask.size, Leased: t.Now, Owner: ask.owner}
-	t.Blocks = append(t.Blocks, b)
-	t.After = append(t.After, func() { t.Core.QueueCache.NoteBlock(b) })
+	t.Cache.Blocks = append(t.Cache.Blocks, b)
+	t.Events.After = append(t.Events.After, func() { t.Core.Caches.Queues.NoteBlock(b) })
 	_, err = t.Write(txn.QAddBlock, b.First, b.Size, b.Leased, b.Owner)
 	return sojourn.ID(next), err
 }

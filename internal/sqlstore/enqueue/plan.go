@@ -71,14 +71,14 @@ func (e *Batch) Covers(ask Request) bool {
 			return false
 		}
 		if !e.block.Holds(int64(j.ID)) {
-			b, ok := e.Core.QueueCache.Block(int64(j.ID))
+			b, ok := e.Core.Caches.Queues.Block(int64(j.ID))
 			if !ok {
 				return false
 			}
 			e.block = b
 		}
 		if e.Rows[j.Queue] == nil {
-			q, ok := e.Core.QueueCache.Queue(j.Queue)
+			q, ok := e.Core.Caches.Queues.Queue(j.Queue)
 			if !ok || len(q.Defaults.Policy.Windows) > 0 {
 				return false
 			}
@@ -146,7 +146,7 @@ func (e *Batch) Plan(ask Request) ([]sojourn.Enqueued, error) {
 			if sojourn.ErrorCode(err) == "" {
 				return nil, err
 			}
-			if e.Validators != nil {
+			if e.Cache.Validators != nil {
 				return nil, txn.Raced("who is refused may be known")
 			}
 			indexed := sojourn.AtIndex(i, err)
@@ -172,7 +172,7 @@ func (e *Batch) register() {
 		j := &e.jobs[i]
 		e.Known[j.ID] = KnownJob{e.digests[i], e.done[i].State}
 		if j.Key != "" {
-			e.Holders[txn.KindKey{Kind: j.Kind, Key: j.Key}] = txn.Holder{ID: j.ID, Queue: j.Queue, Live: true, State: e.done[i].State, Fresh: true}
+			e.Holders[txn.KindKey{Kind: j.Kind, Key: j.Key}] = txn.Holder{ID: j.ID, Queue: j.Queue, Live: true, State: e.done[i].State, Pending: true}
 		}
 	}
 	for _, i := range e.replaced {
@@ -254,7 +254,7 @@ func (e *Batch) planKey(i int) (taken bool, err error) {
 	switch {
 	case !ok:
 		return false, nil
-	case e.Validators != nil:
+	case e.Cache.Validators != nil:
 		return true, txn.Raced("who comes second may be known")
 	}
 	if h.Live && e.Ending != nil && h.ID == e.Ending.ID {
@@ -287,7 +287,7 @@ func (e *Batch) meetHolder(i int, h txn.Holder) error {
 	if !h.Live {
 		return sojourn.Conflict("job %d is %s and keeps the key %.64q; it cannot be replaced", h.ID, h.State, j.Key)
 	}
-	if h.Fresh {
+	if h.Pending {
 		if err := e.WriteJobs(); err != nil { // its row is to be there
 			return err
 		}

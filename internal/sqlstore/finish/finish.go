@@ -94,7 +94,7 @@ func (b *batch) Run() ([]answer, error) {
 			answers[i][k] = f
 		}
 	}
-	b.WaitReads = txn.WaitReads{}
+	b.Loaded.Waits = txn.WaitReads{}
 	return answers, nil
 }
 
@@ -127,7 +127,7 @@ func (t *batch) one(ask *request, k int) (driver.Finished, error) {
 		return refused(was, err), nil
 	}
 	if ask.notJSON != nil {
-		if err := t.Types.Refusal(ask.notJSON[k], was.ID); err != nil {
+		if err := t.Loaded.Types.Refusal(ask.notJSON[k], was.ID); err != nil {
 			return refused(was, err), nil
 		}
 	}
@@ -330,9 +330,9 @@ func newRequest(outcomes []sojourn.Outcome, c *access.Caller) request {
 	ask := request{outcomes: outcomes, caller: c}
 	for i := range outcomes {
 		o := &outcomes[i]
-		n := txn.Parse("result", o.ResultType, o.Result)
+		n := txn.CheckJSON("result", o.ResultType, o.Result)
 		if n.Err == nil && !n.Undeclared() {
-			n = txn.Parse("checkpoint", "", o.Verdict.Checkpoint)
+			n = txn.CheckJSON("checkpoint", "", o.Verdict.Checkpoint)
 		}
 		if n.Err != nil || n.Undeclared() {
 			if ask.notJSON == nil {

@@ -92,7 +92,7 @@ func saveAll(t *txn.Tx, requests [][]driver.Saved) ([][]driver.Extended, error) 
 	var ids sqldb.Ints
 	for _, items := range requests {
 		for i := range items {
-			if txn.Parse("checkpoint", "", items[i].Checkpoint).Undeclared() {
+			if txn.CheckJSON("checkpoint", "", items[i].Checkpoint).Undeclared() {
 				ids = append(ids, int64(items[i].Lease.ID))
 			}
 		}
@@ -133,7 +133,7 @@ func saveOne(t *txn.Tx, s *driver.Saved) (none driver.Extended, err error) {
 	if err != nil || was == nil {
 		return lost(t, s.Lease, err)
 	}
-	if err := t.Types.Refusal(txn.Parse("checkpoint", "", s.Checkpoint), was.ID); err != nil {
+	if err := t.Loaded.Types.Refusal(txn.CheckJSON("checkpoint", "", s.Checkpoint), was.ID); err != nil {
 		return none, err
 	}
 	l := *was

@@ -11,10 +11,10 @@ import (
 // readWaits reads the keys of all rows whose steps begin to wait, and which of the keys have no
 // early response, in one query each.
 func readWaits(t *txn.Tx, begin []*jobrow.Row) error {
-	t.WaitReads = txn.WaitReads{Keys: map[sojourn.ID][]string{}, NothingEarly: map[txn.KindKey]bool{}}
+	t.Loaded.Waits = txn.WaitReads{Keys: map[sojourn.ID][]string{}, NothingEarly: map[txn.KindKey]bool{}}
 	var again sqldb.Ints
 	for _, l := range begin {
-		t.WaitReads.Keys[l.ID] = nil
+		t.Loaded.Waits.Keys[l.ID] = nil
 		if l.Awaited {
 			again = append(again, int64(l.ID))
 		}
@@ -22,7 +22,7 @@ func readWaits(t *txn.Tx, begin []*jobrow.Row) error {
 	if len(again) > 0 {
 		err := t.Read(lifecycle.QWaitKeys, func(r sqldb.Row) error {
 			id := sojourn.ID(r.Int(0))
-			t.WaitReads.Keys[id] = append(t.WaitReads.Keys[id], r.Text(1))
+			t.Loaded.Waits.Keys[id] = append(t.Loaded.Waits.Keys[id], r.Text(1))
 			return nil
 		}, again)
 		if err != nil {
@@ -32,10 +32,10 @@ func readWaits(t *txn.Tx, begin []*jobrow.Row) error {
 	var kinds, keys sqldb.Texts
 	for _, l := range begin {
 		own := sqldb.Texts{l.Key}
-		for _, k := range append(own, t.WaitReads.Keys[l.ID]...) {
+		for _, k := range append(own, t.Loaded.Waits.Keys[l.ID]...) {
 			if k != "" {
 				kinds, keys = append(kinds, l.Kind), append(keys, k)
-				t.WaitReads.NothingEarly[txn.KindKey{Kind: l.Kind, Key: k}] = true
+				t.Loaded.Waits.NothingEarly[txn.KindKey{Kind: l.Kind, Key: k}] = true
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func readWaits(t *txn.Tx, begin []*jobrow.Row) error {
 		return nil
 	}
 	return t.ReadEach(lifecycle.QAnyEarly, func(r sqldb.Row) error {
-		delete(t.WaitReads.NothingEarly, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)})
+		delete(t.Loaded.Waits.NothingEarly, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)})
 		return nil
 	}, kinds, keys)
 }
@@ -53,7 +53,7 @@ func readAhead(t *txn.Tx, requests []request) error {
 	var leases []sojourn.Lease
 	for _, r := range requests {
 		for i := range r.outcomes {
-			if lease := r.outcomes[i].Lease; t.Leased[lease.ID] == nil {
+			if lease := r.outcomes[i].Lease; t.Loaded.Leased[lease.ID] == nil {
 				leases = append(leases, lease)
 			}
 		}
@@ -67,7 +67,7 @@ func readAhead(t *txn.Tx, requests []request) error {
 	var begin []*jobrow.Row // rows whose steps begin to wait
 	for _, r := range requests {
 		for i := range r.outcomes {
-			if l := t.Leased[r.outcomes[i].Lease.ID]; l != nil && r.outcomes[i].Type == sojourn.OutcomeAwait {
+			if l := t.Loaded.Leased[r.outcomes[i].Lease.ID]; l != nil && r.outcomes[i].Type == sojourn.OutcomeAwait {
 				begin = append(begin, l)
 			}
 		}

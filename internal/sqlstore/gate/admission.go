@@ -113,7 +113,7 @@ func (a *Admission) front(all []Candidate, full bool) error {
 	if err := a.critical(); err != nil {
 		return err
 	}
-	slices.SortStableFunc(a.Admit, func(a, b Candidate) int { return jobrow.Before(a.Candidate, b.Candidate) })
+	slices.SortStableFunc(a.Admit, func(a, b Candidate) int { return jobrow.CompareCandidates(a.Candidate, b.Candidate) })
 	return nil
 }
 
@@ -176,7 +176,7 @@ func newAdmission(q *queueGates, s source, r driver.ClaimRequest) *Admission {
 
 // SortCandidates sorts jobs by the order of their queue.
 func SortCandidates(all []Candidate) {
-	slices.SortFunc(all, func(a, b Candidate) int { return jobrow.Before(a.Candidate, b.Candidate) })
+	slices.SortFunc(all, func(a, b Candidate) int { return jobrow.CompareCandidates(a.Candidate, b.Candidate) })
 }
 
 func (a *Admission) noteAsked(e *Candidate) {

@@ -78,7 +78,7 @@ func (m *memorySource) Heads(lanes []string, n int) (all []Candidate, err error)
 
 func (m *memorySource) Next(lane string, after jobrow.Candidate, n int) ([]Candidate, error) {
 	return m.first(n, func(e Candidate) bool {
-		return e.Lane == lane && (after.ID == 0 || jobrow.Before(after, e.Candidate) < 0)
+		return e.Lane == lane && (after.ID == 0 || jobrow.CompareCandidates(after, e.Candidate) < 0)
 	})
 }
 

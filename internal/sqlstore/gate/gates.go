@@ -134,7 +134,7 @@ func (l *Claim) trouble(was sojourn.Trouble) sojourn.Trouble {
 	if failures == 0 || l.Pass.last == nil || jobrow.Time(l.now).Sub(was.At).Abs() < troubleEvery {
 		return was
 	}
-	l.t.After = append(l.t.After, func() { l.gates.Throttlers.failures(l.Queue, -failures) })
+	l.t.Events.After = append(l.t.Events.After, func() { l.gates.Throttlers.failures(l.Queue, -failures) })
 	return sojourn.Trouble{Count: was.Count + failures, Text: cmp.Or(firstLine(l.Pass.last), "error"), At: jobrow.Time(l.now)}
 }
 

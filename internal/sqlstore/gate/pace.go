@@ -139,15 +139,15 @@ func (q *queueGates) readBuckets(t *txn.Tx) error {
 // FlushPace evaluates the outcomes of the steps that a request has ended. If the state of no gate
 // changes, as with every success while the breaker is closed, it locks and writes nothing.
 func (g *Gates) FlushPace(t *txn.Tx) error {
-	if len(t.Stats) == 0 {
+	if len(t.Queues.Stats) == 0 {
 		return nil
 	}
-	for _, queue := range slices.Sorted(maps.Keys(t.Stats)) {
-		if err := g.flushPaceOf(t, queue, t.Stats[queue]); err != nil {
+	for _, queue := range slices.Sorted(maps.Keys(t.Queues.Stats)) {
+		if err := g.flushPaceOf(t, queue, t.Queues.Stats[queue]); err != nil {
 			return err
 		}
 	}
-	t.Stats = nil
+	t.Queues.Stats = nil
 	return nil
 }
 

@@ -156,7 +156,7 @@ func (s *throttleScan) goInto(cold []*groupScan) error {
 	for len(cold) > 0 {
 		var next []*groupScan
 		for _, w := range cold {
-			if at, ok := s.was.at[w.lane]; ok && !s.goesInto() && jobrow.Before(at, w.asked) > 0 {
+			if at, ok := s.was.at[w.lane]; ok && !s.goesInto() && jobrow.CompareCandidates(at, w.asked) > 0 {
 				s.next.at[w.lane] = at // not reached: the cursor stays
 				continue
 			}
@@ -220,7 +220,7 @@ func (s *throttleScan) groupScans(lanes []string) ([]*groupScan, error) {
 			last[e.Kind] = e.Candidate
 		}
 		for _, c := range last {
-			if jobrow.Before(c, w.last) < 0 {
+			if jobrow.CompareCandidates(c, w.last) < 0 {
 				w.last = c
 			}
 		}
@@ -231,7 +231,7 @@ func (s *throttleScan) groupScans(lanes []string) ([]*groupScan, error) {
 
 // readOn reads the next jobs of a group, the second time from the cursor of the last claim.
 func (s *throttleScan) readOn(w *groupScan) error {
-	if at, ok := s.was.at[w.lane]; ok && !w.jumped && jobrow.Before(at, w.last) > 0 {
+	if at, ok := s.was.at[w.lane]; ok && !w.jumped && jobrow.CompareCandidates(at, w.last) > 0 {
 		w.first, w.last, w.jumped = w.last, at, true
 	}
 	s.reads++

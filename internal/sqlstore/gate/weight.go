@@ -52,7 +52,7 @@ func inFlight(t *txn.Tx, queue string) (used int64, groups map[string]int64, err
 		}
 		return nil
 	}, queue)
-	if err == nil && rows >= addUpFrom && !t.Reads && t.OwnsQueue(queue) {
+	if err == nil && rows >= addUpFrom && !t.ReadOnly && t.OwnsQueue(queue) {
 		err = addUp(t, queue, worth)
 	}
 	return used, groups, err

@@ -26,14 +26,14 @@ func MayStart(t *txn.Tx, j *sojourn.Job, queue sojourn.Windows) error {
 		return nil
 	}
 	all := windowsOf(j.Policy, queue)
-	if len(t.ClosedWindows) == 0 {
+	if len(t.Loaded.ClosedWindows) == 0 {
 		return neverOpen(t, j, all, "")
 	}
 	key, err := neverKey(j, all)
 	if err != nil {
 		return err
 	}
-	if err, ok := t.ClosedWindows[key]; ok {
+	if err, ok := t.Loaded.ClosedWindows[key]; ok {
 		return err
 	}
 	return neverOpen(t, j, all, key)
@@ -50,10 +50,10 @@ func neverOpen(t *txn.Tx, j *sojourn.Job, all []sojourn.Windows, key string) err
 			return err
 		}
 	}
-	if t.ClosedWindows == nil {
-		t.ClosedWindows = map[string]error{}
+	if t.Loaded.ClosedWindows == nil {
+		t.Loaded.ClosedWindows = map[string]error{}
 	}
-	t.ClosedWindows[key] = refused
+	t.Loaded.ClosedWindows[key] = refused
 	return refused
 }
 

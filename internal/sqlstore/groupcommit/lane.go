@@ -99,7 +99,7 @@ func (l *Lane[C]) Do(ctx context.Context, class Class, rows int, call C) error {
 }
 
 // Alone runs a call as a transaction of its own, concurrently with the runners.
-func (l *Lane[C]) Alone(ctx context.Context, call C) error {
+func (l *Lane[C]) DoAlone(ctx context.Context, call C) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -146,17 +146,17 @@ func changing() (columns []column) {
 }
 
 // Changed names the only event that changed a row, so that fewer columns are written, see saves.
-type Changed uint8
+type Change uint8
 
 const (
-	ByAny    Changed = iota
-	ByClaim          // a claim that starts or resumes the job
-	ByAnswer         // a response that ends its wait
+	ByAny    Change = iota
+	ByClaim         // a claim that starts or resumes the job
+	ByAnswer        // a response that ends its wait
 )
 
 // Saves are the updates of pending rows, by what has changed them. Those after the first bind only
 // the columns that change, because each binding costs time.
-var Saves = [...]RowWrite{
+var Updates = [...]RowWrite{
 	ByAny: updateRows("", changing()),
 	ByClaim: updateRows("state = 4, resumed = 0, claimed = 1, rested_us = 0, decide_by_us = 0, poll_at_us = 0, ",
 		columnsNamed(`purpose wake_at_us epoch lease_until_us lease_us began_us attempt attempt_open retry_handler held given

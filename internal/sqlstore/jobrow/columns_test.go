@@ -44,7 +44,7 @@ func TestColumnsRoundTrip(t *testing.T) {
 	if l.ID != 7 || l.Group != "group" || l.Policy.MaxAttempts != 9 || !l.Awaited || l.Kind != "kind" || l.State != 1 || l.R2 != 5 {
 		t.Errorf("scanned %+v", l)
 	}
-	w := &Saves[ByAny]
+	w := &Updates[ByAny]
 	out := NewColumns(1, 2+len(w.Numbers), len(w.Texts), 0)
 	out.Row(int64(l.ID)).Ints(int64(sojourn.Running), 2)
 	w.Fill(out, 2, []*Row{l})

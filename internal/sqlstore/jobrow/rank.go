@@ -43,14 +43,14 @@ func (l *Row) SetRank(q sojourn.QueueSettings) bool {
 }
 
 // layout is the part of a queue's settings that determines the order of its jobs.
-type layout struct {
+type Layout struct {
 	order            sojourn.Order
 	bucket, ageStep  time.Duration
 	counted, grouped bool
 }
 
-func LayoutOf(q sojourn.QueueSettings) layout {
-	s := layout{q.Order, q.Bucket, q.AgeStep, rules.Counted(q), rules.Grouped(q)}
+func LayoutOf(q sojourn.QueueSettings) Layout {
+	s := Layout{q.Order, q.Bucket, q.AgeStep, rules.Counted(q), rules.Grouped(q)}
 	if s.order == "" {
 		s.order = sojourn.OrderPriority
 	}

@@ -137,14 +137,14 @@ func end(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, c Change) error {
 	if err != nil {
 		return err
 	}
-	r := txn.EndedRow{State: state, Epoch: epoch, Writer: t.Writers[was.ID], Last: history(t, was, l, tr, c), Now: l,
+	r := txn.EndedRow{State: state, Epoch: epoch, Writer: t.Cache.Writers[was.ID], Last: history(t, was, l, tr, c), Now: l,
 		Result: c.Result, ResultType: c.ResultType, Awaited: was.Awaited}
 	if keep := l.Policy.KeepKey; l.Key != "" && keep > 0 {
 		r.Held = t.Now + keep.Microseconds()
 	}
 	t.AddWeight(was, l, 0)
 	t.Writes.Ended = append(t.Writes.Ended, r)
-	t.Final = append(t.Final, l.ID)
+	t.Events.Final = append(t.Events.Final, l.ID)
 	return nil
 }
 

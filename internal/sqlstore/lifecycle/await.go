@@ -35,7 +35,7 @@ func BeginWait(t *txn.Tx, l *jobrow.Row) (*jobrow.Row, error) {
 	}
 	var early sqldb.Ints
 	for _, k := range keys {
-		if t.WaitReads.NothingEarly[txn.KindKey{Kind: l.Kind, Key: k}] {
+		if t.Loaded.Waits.NothingEarly[txn.KindKey{Kind: l.Kind, Key: k}] {
 			continue
 		}
 		if err := t.Read(qEarlyOf, func(r sqldb.Row) error { early = append(early, r.Int(0)); return nil }, l.Kind, k); err != nil {
@@ -56,7 +56,7 @@ func BeginWait(t *txn.Tx, l *jobrow.Row) (*jobrow.Row, error) {
 
 // KeysOf lists the keys that are registered to a live job: its own, and those of its waits.
 func KeysOf(t *txn.Tx, l *jobrow.Row) (keys []string, err error) {
-	if known, ok := t.WaitReads.Keys[l.ID]; ok && len(l.Wait.Keys) == 0 {
+	if known, ok := t.Loaded.Waits.Keys[l.ID]; ok && len(l.Wait.Keys) == 0 {
 		keys = slices.Clone(known)
 	} else if l.Awaited || len(l.Wait.Keys) > 0 {
 		err = t.Read(QWaitKeys, func(r sqldb.Row) error { keys = append(keys, r.Text(1)); return nil }, sqldb.Ints{int64(l.ID)})

@@ -38,9 +38,9 @@ func StorePollAnswer(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, late bool) 
 	if _, err := t.Write(qPollMessage, r.Source, r.MessageID, seq, t.Now, []byte{}); err != nil {
 		return err
 	}
-	s := t.NewPendingResponse(&r, seq, txn.OutApplied, was, was.ID)
+	s := t.NewPendingResponse(&r, seq, txn.OutcomeApplied, was, was.ID)
 	if s.Taken, s.Named = !late, true; late {
-		s.Outcome = txn.OutLate
+		s.Outcome = txn.OutcomeLate
 	}
 	t.Responses.Add(s)
 	return nil

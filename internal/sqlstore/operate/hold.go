@@ -22,7 +22,7 @@ var holdOp = txn.EachOp("hold", groupcommit.Finish, func(t *txn.Tx, ask holdAsk)
 			q.Flow.Pace = q.Flow.Pace.Hold(t.Now+ask.d.Microseconds(), ask.reason)
 		}
 	})
-	t.Freed[ask.queue] += sojourn.MaxBatch
+	t.Events.Freed[ask.queue] += sojourn.MaxBatch
 	return txn.Refusal{}, err
 })
 

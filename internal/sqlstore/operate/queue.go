@@ -251,7 +251,7 @@ func storeSettings(t *txn.Tx, set query.LayeredSettings) (reshape bool, err erro
 		return false, err
 	}
 	if !now.Paused { // waiting jobs may continue
-		t.Freed[set.Name] += sojourn.MaxBatch
+		t.Events.Freed[set.Name] += sojourn.MaxBatch
 	}
 	return now.Reindexed >= 0, nil
 }

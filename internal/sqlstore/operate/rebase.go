@@ -57,18 +57,18 @@ func (s *Operator) rebase(ctx context.Context) error {
 	}
 	var done *txn.Tx
 	var p clock.Step
-	var r clock.Shared
+	var r clock.Record
 	err := s.Core.DB.Update(ctx, func(c sqldb.Conn) error {
 		t, err := s.Core.Begin(c)
 		if err != nil {
 			return err
 		}
 		done = t
-		if err := s.Core.LocalRows.Open(t); err != nil {
+		if err := s.Core.Caches.Local.Open(t); err != nil {
 			return err
 		}
-		r = clock.Shared{}
-		if err := t.Read(qLockClock, func(row sqldb.Row) error { r = clock.ReadShared(row.Text(0)); return nil }, clock.MetaName); err != nil {
+		r = clock.Record{}
+		if err := t.Read(qLockClock, func(row sqldb.Row) error { r = clock.ParseRecord(row.Text(0)); return nil }, clock.MetaName); err != nil {
 			return err
 		}
 		p = s.Core.Clock.PendingStep()
@@ -89,10 +89,10 @@ func (s *Operator) rebase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Core.RowCache.Keep(done)
+	s.Core.Caches.Rows.Keep(done)
 	s.Core.Clock.Rebased(p, r)
 	s.Hub.Publish(done)
-	s.Core.NoteDead(done.Dead)
+	s.Core.NoteDead(done.Events.Dead)
 	return nil
 }
 
@@ -156,7 +156,7 @@ func shiftRow(t *txn.Tx, l *jobrow.Row, us int64) {
 // keepMark refreshes the mark of the shared record after leases were granted. An idle store writes
 // nothing.
 func (s *Operator) keepMark(ctx context.Context, stored string, now int64) error {
-	r := clock.ReadShared(stored)
+	r := clock.ParseRecord(stored)
 	if s.Core.Cfg.Driven || stored == "" || !s.Core.Clock.Load(r) || now-r.Mark < markEvery.Microseconds() || !s.Core.Leasing.Swap(false) {
 		return nil
 	}

@@ -88,7 +88,7 @@ var reindexOp = txn.EachOp("reshape", groupcommit.Claim, func(t *txn.Tx, ask rei
 			return out, err
 		}
 	}
-	t.Leased = nil // it may contain changed rows
+	t.Loaded.Leased = nil // it may contain changed rows
 	next := last + 1
 	if seen < reindexBatch {
 		next = -1
@@ -171,7 +171,7 @@ func endReindexBatch(t *txn.Tx, queue string, shape, from, next int64) error {
 		if q.MaxWeight, err = gate.MayHold(t, queue, q.QueueSettings); err != nil {
 			return err
 		}
-		t.Freed[queue] += sojourn.MaxBatch
+		t.Events.Freed[queue] += sojourn.MaxBatch
 	}
 	text, err := jobrow.JSONText(q.Flow)
 	if err != nil {

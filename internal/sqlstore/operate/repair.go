@@ -38,8 +38,8 @@ var repairOp = txn.EachOp("repair", groupcommit.Finish, func(t *txn.Tx, queue st
 	}, queue); err != nil || len(held) == 0 {
 		return nil, err
 	}
-	t.Freed[queue] += sojourn.MaxBatch
-	return found, t.WriteBulk(txn.QLand, nil, held, queues, lanes)
+	t.Events.Freed[queue] += sojourn.MaxBatch
+	return found, t.WriteBulk(txn.QAddHeld, nil, held, queues, lanes)
 })
 
 // Repair corrects the ledger of the weight in flight; see driver.Repairer.

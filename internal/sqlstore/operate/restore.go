@@ -54,7 +54,7 @@ func (s *Operator) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error
 			return err
 		}
 		var stored int64
-		if err := t.Read(txn.QMeta, func(r sqldb.Row) error { stored = clock.ReadShared(r.Text(0)).Mark; return nil }, clock.MetaName); err != nil {
+		if err := t.Read(txn.QMeta, func(r sqldb.Row) error { stored = clock.ParseRecord(r.Text(0)).Mark; return nil }, clock.MetaName); err != nil {
 			return err
 		}
 		id, err := t.NextID()

@@ -159,21 +159,21 @@ func sweepInbox(t *txn.Tx, limit int, swept *driver.Swept) error {
 	}
 	var gone sqldb.Ints
 	for _, r := range rows {
-		if r.outcome != txn.OutEarly {
+		if r.outcome != txn.OutcomeEarly {
 			gone = append(gone, r.seq)
 			continue
 		}
-		outcome, until := txn.OutUnmatched, t.Now+sojourn.DefaultInboxKeep.Microseconds()
+		outcome, until := txn.OutcomeUnmatched, t.Now+sojourn.DefaultInboxKeep.Microseconds()
 		live, err := t.ReadInt(qKeyLive, r.kind, r.key)
 		if err != nil {
 			return err
 		}
 		if live > 0 {
-			outcome, until = txn.OutEarly, t.Now+t.Core.Cfg.InboxTTL.Microseconds()
+			outcome, until = txn.OutcomeEarly, t.Now+t.Core.Cfg.InboxTTL.Microseconds()
 		} else {
 			swept.Unmatched++
 		}
-		if _, err := t.Write(qExpire, outcome, until, r.seq, txn.OutEarly); err != nil {
+		if _, err := t.Write(qExpire, outcome, until, r.seq, txn.OutcomeEarly); err != nil {
 			return err
 		}
 	}

@@ -187,13 +187,13 @@ func findLive(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn
 	}
 	text := `select ` + jobrow.LiveColumns + `, ` + txn.JobColumnList + args + ` from sj_live l join sj_job j on j.id = l.id` + text(&q, "l", f)
 	return t.Read(text, func(r sqldb.Row) error {
-		l, err := t.Core.Decoder.Scan(r)
+		l, err := t.Core.Caches.Decoder.Scan(r)
 		if err != nil {
 			return err
 		}
 		var j sojourn.Job
 		jobview.Fill(l, &j, t.Core)
-		if err := txn.ScanHead(r, jobrow.LiveColumnCount).SetOn(&j); err != nil {
+		if err := txn.ScanJobHead(r, jobrow.LiveColumnCount).SetOn(&j); err != nil {
 			return err
 		}
 		if f.Full {
@@ -226,10 +226,10 @@ func findFinal(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojour
 			Epoch: r.Int(9), Attempt: int32(r.Int(10)), Failures: int32(r.Int(11)), Crashes: int32(r.Int(12)),
 			FinishedAt: jobrow.Time(r.Int(14)), UpdatedAt: jobrow.Time(r.Int(14)), Reason: r.Text(15), ResultType: r.Text(16), Error: string(r.Bytes(17))}
 		var err error
-		if j.Policy, err = t.Core.Decoder.Policy(r.Text(18)); err != nil {
+		if j.Policy, err = t.Core.Caches.Decoder.Policy(r.Text(18)); err != nil {
 			return err
 		}
-		if err := txn.ScanHead(r, finalColumnCount).SetOn(&j); err != nil {
+		if err := txn.ScanJobHead(r, finalColumnCount).SetOn(&j); err != nil {
 			return err
 		}
 		if f.Full {

@@ -53,7 +53,7 @@ func (s *Reader) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Re
 // inboxParts splits outcomes that have an index into one query each: an index (outcome, seq) gives
 // the newest responses of one outcome without reading the others.
 func inboxParts(f sojourn.InboxFilter, codes sqldb.Ints) []sqldb.Ints {
-	lying := !slices.ContainsFunc(codes, func(code int64) bool { return code <= txn.OutEarly })
+	lying := !slices.ContainsFunc(codes, func(code int64) bool { return code <= txn.OutcomeEarly })
 	if len(codes) == 0 || !lying || f.Job > 0 || f.Kind != "" && f.Key != "" {
 		return []sqldb.Ints{codes}
 	}
@@ -80,7 +80,7 @@ func inboxWhere(f sojourn.InboxFilter, codes sqldb.Ints) (q conditions) {
 		q.add("key = %s", f.Key)
 	}
 	switch {
-	case len(codes) == 1 && codes[0] > txn.OutEarly:
+	case len(codes) == 1 && codes[0] > txn.OutcomeEarly:
 		q.add("outcome > 2 and outcome = %s", codes[0])
 	case len(codes) > 0:
 		q.add("outcome in (ints(%s))", codes)
@@ -160,7 +160,7 @@ func (s *Reader) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err e
 		if out.Lying[sojourn.Early], err = t.ReadInt(qCountEarly, sojourn.MaxInboxCount); err != nil {
 			return err
 		}
-		for _, code := range []int64{txn.OutLate, txn.OutStale, txn.OutUnmatched, txn.OutParked, txn.OutDiscarded, txn.OutConflict} {
+		for _, code := range []int64{txn.OutcomeLate, txn.OutcomeStale, txn.OutcomeUnmatched, txn.OutcomeParked, txn.OutcomeDiscarded, txn.OutcomeConflict} {
 			if out.Lying[txn.OutcomeCodes[code]], err = t.ReadInt(qCountLying, code, sojourn.MaxInboxCount); err != nil {
 				return err
 			}

@@ -31,7 +31,7 @@ func (s *Reader) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err err
 	err = s.Core.View(ctx, func(t *txn.Tx) error {
 		var l *jobrow.Row
 		err := t.Read(qLook, func(r sqldb.Row) (err error) {
-			l, err = t.Core.Decoder.Scan(r)
+			l, err = t.Core.Caches.Decoder.Scan(r)
 			return err
 		}, int64(id))
 		if err != nil {
@@ -229,7 +229,7 @@ func whyBehind(w *sojourn.Why, a *gate.Admission, e *gate.Candidate) error {
 	}
 	gate.SortCandidates(before)
 	for _, b := range before {
-		if jobrow.Before(b.Candidate, e.Candidate) >= 0 {
+		if jobrow.CompareCandidates(b.Candidate, e.Candidate) >= 0 {
 			break
 		}
 		g := a.Flow.Ask(b.Asks())

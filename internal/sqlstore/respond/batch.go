@@ -90,8 +90,8 @@ func (r *batch) read() error {
 // Reads returns the reads of the transaction: the rows of the jobs, locked in one order; the known
 // message ids; and the holders of the keys.
 func (r *batch) Reads() (reads []sqldb.Statement) {
-	ids := make(sqldb.Ints, 0, len(r.Leased))
-	for id := range r.Leased {
+	ids := make(sqldb.Ints, 0, len(r.Loaded.Leased))
+	for id := range r.Loaded.Leased {
 		ids = append(ids, int64(id))
 	}
 	var scopes, texts, kinds, keys sqldb.Texts
@@ -108,7 +108,7 @@ func (r *batch) Reads() (reads []sqldb.Statement) {
 	if r.Concurrent() {
 		text, note := qLiveNamed, r.noteLeased
 		if r.needTypes() {
-			text, note, r.Types = qLiveNamedTyped, r.noteType, txn.ContentTypes{}
+			text, note, r.Loaded.Types = qLiveNamedTyped, r.noteType, txn.ContentTypes{}
 		}
 		reads = append(reads, sqldb.Statement{Text: text, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: r.ScanInto(r.rows, note)})
 	}
@@ -131,8 +131,8 @@ func (r *batch) Reads() (reads []sqldb.Statement) {
 }
 
 func (r *batch) noteLeased(_ sqldb.Row, l *jobrow.Row) error {
-	if _, ok := r.Leased[l.ID]; ok {
-		r.Leased[l.ID] = l
+	if _, ok := r.Loaded.Leased[l.ID]; ok {
+		r.Loaded.Leased[l.ID] = l
 	}
 	return nil
 }
@@ -240,14 +240,14 @@ func (r *batch) one(in *sojourn.Response, to target) (sojourn.Responded, error) 
 	r.Responses.Add(s)
 	switch {
 	case l == nil:
-		if outcome == txn.OutEarly {
+		if outcome == txn.OutcomeEarly {
 			r.NoteRecheck(in.Kind, in.Key)
 		}
-	case in.Progress && outcome == txn.OutApplied:
+	case in.Progress && outcome == txn.OutcomeApplied:
 		if err := r.progress(l, string(in.Body)); err != nil {
 			return sojourn.Responded{}, err
 		}
-	case outcome == txn.OutEarly:
+	case outcome == txn.OutcomeEarly:
 		if err := r.keep(l, s); err != nil {
 			return sojourn.Responded{}, err
 		}
@@ -307,23 +307,23 @@ const qSigns = `insert into sj_data (job, checkpoint, progress) rows($1 bigint, 
 func outcomeFor(t *txn.Tx, r *sojourn.Response, l *jobrow.Row, to target) int64 {
 	switch {
 	case to.conflict:
-		return txn.OutConflict
+		return txn.OutcomeConflict
 	case r.Park:
-		return txn.OutParked
+		return txn.OutcomeParked
 	case l == nil && to.id == 0 && r.Progress:
-		return txn.OutUnmatched
+		return txn.OutcomeUnmatched
 	case l == nil && to.id == 0:
-		return txn.OutEarly
+		return txn.OutcomeEarly
 	case l == nil:
-		return txn.OutLate // the job that had the key is final, or gone
+		return txn.OutcomeLate // the job that had the key is final, or gone
 	case to.until > 0 && t.Now >= to.until, to.token && (to.generation != l.Generation || to.attempt != l.Attempt || to.wait != l.Waits):
-		return txn.OutStale
+		return txn.OutcomeStale
 	case r.Progress && l.AttemptOpen && (l.State == sojourn.Running || l.State == sojourn.Awaiting):
-		return txn.OutApplied
+		return txn.OutcomeApplied
 	case r.Progress:
-		return txn.OutLate // no wait of its sender is open
+		return txn.OutcomeLate // no wait of its sender is open
 	}
-	return txn.OutEarly // attached to the job
+	return txn.OutcomeEarly // attached to the job
 }
 
 // Single processes a response inside a transaction of another step.

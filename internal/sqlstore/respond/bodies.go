@@ -15,7 +15,7 @@ func (r *batch) refuseJSON() error {
 	for i := range r.calls {
 		c := &r.calls[i]
 		for k := range c.responses {
-			if err := r.Types.Refusal(c.targets[k].notJSON, c.targets[k].id); c.refused == nil && err != nil {
+			if err := r.Loaded.Types.Refusal(c.targets[k].notJSON, c.targets[k].id); c.refused == nil && err != nil {
 				c.refused = sojourn.AtIndex(k, err)
 			}
 		}
@@ -28,7 +28,7 @@ func (r *batch) refuseJSON() error {
 func (r *batch) readTypes() error {
 	var ids sqldb.Ints
 	r.accepted(func(_ *sojourn.Response, to *target) {
-		if _, known := r.Types[to.id]; !known && to.id != 0 && to.notJSON.Undeclared() {
+		if _, known := r.Loaded.Types[to.id]; !known && to.id != 0 && to.notJSON.Undeclared() {
 			ids = append(ids, int64(to.id))
 		}
 	})
@@ -43,6 +43,6 @@ func (r *batch) needTypes() (need bool) {
 
 // noteType notes the content type of a job, which reads reads with its row.
 func (r *batch) noteType(row sqldb.Row, l *jobrow.Row) error {
-	r.Types[l.ID] = row.Text(jobrow.LiveColumnCount)
+	r.Loaded.Types[l.ID] = row.Text(jobrow.LiveColumnCount)
 	return r.noteLeased(row, l)
 }

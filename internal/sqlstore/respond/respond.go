@@ -111,7 +111,7 @@ func resolveTarget(t *txn.Tx, r *sojourn.Response) (target, error) {
 	}
 	to := target{digest: jobrow.ResponseDigest(r)}
 	if !r.Park && !r.Progress { // progress is a text for people, and a parked response has no job
-		to.notJSON = txn.Parse("body", r.ContentType, r.Body)
+		to.notJSON = txn.CheckJSON("body", r.ContentType, r.Body)
 	}
 	if r.Token == "" {
 		to.id, to.as = r.Job, jobrow.MessageOf(r)

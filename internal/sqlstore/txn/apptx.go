@@ -40,7 +40,7 @@ func (s *Core) Join(ctx context.Context, in any, fn func(t *Tx) error) error {
 			if err := fn(t); err != nil {
 				return err
 			}
-			dead = t.Dead
+			dead = t.Events.Dead
 			if d, ok := c.(sqldb.DurableJoiner); ok && !t.Wrote && t.Writes.empty() {
 				if err := d.ReadDurably(); err != nil {
 					return err

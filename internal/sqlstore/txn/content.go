@@ -44,7 +44,7 @@ type NotJSON struct {
 	bytes []byte
 }
 
-func Parse(field, own string, b []byte) NotJSON {
+func CheckJSON(field, own string, b []byte) NotJSON {
 	switch {
 	case own != "":
 		return NotJSON{Err: sojourn.ValidJSON(field, own, b)}
@@ -61,10 +61,10 @@ func (t *Tx) ReadTypesOf(ids sqldb.Ints) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if t.Types == nil {
-		t.Types = make(ContentTypes, len(ids))
+	if t.Loaded.Types == nil {
+		t.Loaded.Types = make(ContentTypes, len(ids))
 	}
-	return t.Read(qTypes, t.Types.scan, ids)
+	return t.Read(qTypes, t.Loaded.Types.scan, ids)
 }
 
 // Refusal returns why bytes for a job are refused. It accepts bytes for a job that does not exist

@@ -45,7 +45,7 @@ type Core struct {
 	DB       sqldb.DB
 	Cfg      Config
 	Clock    clock.Clock
-	Lanes    lanes
+	Lanes    Lanes
 	Instance string
 	Secret   []byte
 	Broken   atomic.Pointer[error] // a disk error after which nothing is accepted any more
@@ -53,22 +53,28 @@ type Core struct {
 	Done     chan struct{}         // closed when the store closes
 	closing  sync.Once
 
-	rendered   sync.Map                                         // statement → its text on this database
-	settings   jobrow.BoundedMap[string, sojourn.QueueSettings] // JSON → its value
-	Decoder    jobrow.Decoder
-	LocalRows  localRows
-	RowCache   rowCache
-	QueueCache queueCache
-	churn      deadRows
-	Workers    Workers
+	dead    deadRows
+	Workers Workers
+	Caches  Caches
+}
+
+// Caches are the caches of a store. Each of them may be empty at any time. Safe for concurrent use,
+// except Local, which belongs to the one transaction that writes.
+type Caches struct {
+	Local    localRows  // rows and ids, on a database without concurrent writers
+	Rows     rowCache   // rows, on a database with them
+	Queues   queueCache // queues, blocks of ids, and last claims
+	Decoder  jobrow.Decoder
+	settings jobrow.BoundedMap[string, sojourn.QueueSettings] // JSON → its value
+	texts    sync.Map                                         // statement → its text on this database
 }
 
 func (s *Core) sql(q string) string {
-	if text, ok := s.rendered.Load(q); ok {
+	if text, ok := s.Caches.texts.Load(q); ok {
 		return text.(string)
 	}
 	text := s.DB.Dialect().SQL(s.Cfg.Prefix, q, q) // an override is named by the shared text
-	s.rendered.Store(q, text)
+	s.Caches.texts.Store(q, text)
 	return text
 }
 
@@ -83,7 +89,7 @@ func (s *Core) View(ctx context.Context, fn func(t *Tx) error) error {
 		if err != nil {
 			return err
 		}
-		return fn(&Tx{Conn: c, Core: s, Reading: now, Reads: true})
+		return fn(&Tx{Conn: c, Core: s, Reading: now, ReadOnly: true})
 	})
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()

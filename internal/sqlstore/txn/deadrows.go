@@ -32,7 +32,7 @@ func (s *Core) NoteDead(dead int) {
 	if !ok || dead == 0 {
 		return
 	}
-	c := &s.churn
+	c := &s.dead
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead += dead; c.dead < vacuumRows || c.busy || time.Now().Before(c.from) {
@@ -64,7 +64,7 @@ func (s *Core) vacuum(db sqldb.Vacuumer) {
 			slog.Warn("sojourn: dead rows were not removed; the database's own vacuum comes later", "error", err)
 		}
 	}
-	c := &s.churn
+	c := &s.dead
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busy, c.from = false, time.Now().Add((vacuumPart-1)*time.Since(began))

@@ -28,13 +28,13 @@ func (t *Tx) NoteLost(queue string, began int64, reason string) {
 
 // StatsFor returns the outcomes of a queue's steps, to be added to.
 func (t *Tx) StatsFor(queue string) *OutcomeStats {
-	if t.Stats == nil {
-		t.Stats = map[string]*OutcomeStats{}
+	if t.Queues.Stats == nil {
+		t.Queues.Stats = map[string]*OutcomeStats{}
 	}
-	s := t.Stats[queue]
+	s := t.Queues.Stats[queue]
 	if s == nil {
 		s = &OutcomeStats{}
-		t.Stats[queue] = s
+		t.Queues.Stats[queue] = s
 	}
 	return s
 }

@@ -91,7 +91,7 @@ func (t *Tx) flushInserts(rows []PendingInsert) {
 	for _, f := range rows {
 		t.NoteChange(f.Now)
 		if f.started {
-			t.Changed = append(t.Changed, f.Now)
+			t.Cache.Changed = append(t.Cache.Changed, f.Now)
 			started = append(started, f.Now)
 		} else {
 			waiting = append(waiting, f.Now)

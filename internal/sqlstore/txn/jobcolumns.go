@@ -39,13 +39,13 @@ const JobColumnCount = 6
 
 // ScanJobColumns reads JobColumnList, and the args after them.
 func ScanJobColumns(r sqldb.Row, from int) *JobColumns {
-	c := ScanHead(r, from)
+	c := ScanJobHead(r, from)
 	c.Args = r.Bytes(from + JobColumnCount)
 	return c
 }
 
 // ScanHead reads JobColumnList.
-func ScanHead(r sqldb.Row, from int) *JobColumns {
+func ScanJobHead(r sqldb.Row, from int) *JobColumns {
 	return &JobColumns{Group: r.Text(from), ContentType: r.Text(from + 1), Tags: r.Text(from + 2), Meta: r.Text(from + 3),
 		OrigRunAt: r.Int(from + 4), Created: r.Int(from + 5)}
 }

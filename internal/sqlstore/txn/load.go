@@ -21,13 +21,13 @@ func (t *Tx) loadBy(q string, ids sqldb.Ints, more func(sqldb.Row, *jobrow.Row) 
 }
 
 func (t *Tx) LoadInto(found map[sojourn.ID]*jobrow.Row, q string, ids sqldb.Ints, more func(sqldb.Row, *jobrow.Row) error) error {
-	t.Places = nil // settings for a row are read after it was locked
+	t.Loaded.Queues = nil // settings for a row are read after it was locked
 	return t.Read(q, t.ScanInto(found, more), ids)
 }
 
 func (t *Tx) ScanInto(found map[sojourn.ID]*jobrow.Row, more func(sqldb.Row, *jobrow.Row) error) func(sqldb.Row) error {
 	return func(r sqldb.Row) error {
-		l, err := t.Core.Decoder.Scan(r)
+		l, err := t.Core.Caches.Decoder.Scan(r)
 		if err != nil {
 			return err
 		}
@@ -44,16 +44,16 @@ func (t *Tx) LoadOne(id sojourn.ID) (*jobrow.Row, error) {
 // ReadLeased reads and locks the rows of leases that were not read yet. A row that changes in this
 // transaction is read again.
 func (t *Tx) ReadLeased(leases []sojourn.Lease) error {
-	if t.Leased == nil {
-		t.Leased = make(map[sojourn.ID]*jobrow.Row, len(leases))
+	if t.Loaded.Leased == nil {
+		t.Loaded.Leased = make(map[sojourn.ID]*jobrow.Row, len(leases))
 	}
 	ids := make(sqldb.Ints, 0, len(leases))
 	for _, l := range leases {
-		if _, ok := t.Leased[l.ID]; ok {
+		if _, ok := t.Loaded.Leased[l.ID]; ok {
 			continue
 		}
 		if row := t.cachedRow(l); row != nil {
-			t.Leased[l.ID] = row
+			t.Loaded.Leased[l.ID] = row
 		} else {
 			ids = append(ids, int64(l.ID))
 		}
@@ -66,19 +66,19 @@ func (t *Tx) ReadLeased(leases []sojourn.Lease) error {
 		return err
 	}
 	for _, id := range ids {
-		t.Leased[sojourn.ID(id)] = found[sojourn.ID(id)] // nil: the job is not live
+		t.Loaded.Leased[sojourn.ID(id)] = found[sojourn.ID(id)] // nil: the job is not live
 	}
 	return nil
 }
 
 // UnderLease returns the row of a lease that is still valid; nil if the lease is lost.
 func (t *Tx) UnderLease(lease sojourn.Lease) (*jobrow.Row, error) {
-	if _, ok := t.Leased[lease.ID]; !ok {
+	if _, ok := t.Loaded.Leased[lease.ID]; !ok {
 		if err := t.ReadLeased([]sojourn.Lease{lease}); err != nil {
 			return nil, err
 		}
 	}
-	if l := t.Leased[lease.ID]; l != nil && l.HasLease(lease) {
+	if l := t.Loaded.Leased[lease.ID]; l != nil && l.HasLease(lease) {
 		return l, nil
 	}
 	return nil, nil

@@ -38,7 +38,7 @@ func (k *localRows) Open(t *Tx) error {
 	if version != k.version || k.rows == nil || len(k.rows) > maxCachedRows {
 		k.version, k.rows = version, map[sojourn.ID]*jobrow.Row{}
 	}
-	t.recent = k.rows
+	t.Cache.local = k.rows
 	c.Ended(func(failed error) { k.keep(t, failed) })
 	return nil
 }
@@ -47,13 +47,13 @@ func (k *localRows) Open(t *Tx) error {
 // another way, no row is cached.
 func (k *localRows) keep(t *Tx, failed error) {
 	if failed == nil {
-		k.unused.add(t.Blocks)
+		k.unused.add(t.Cache.Blocks)
 	}
-	if failed != nil || t.Altered {
+	if failed != nil || t.Cache.Altered {
 		k.rows = nil
 		return
 	}
-	for _, l := range t.Changed {
+	for _, l := range t.Cache.Changed {
 		if l.State == sojourn.Running {
 			k.rows[l.ID] = l
 		} else {
@@ -69,19 +69,19 @@ func alters(q string) bool {
 
 // FreeID is freeIDs.take, if no other connection can have used the id.
 func (t *Tx) FreeID(id sojourn.ID, owner string) (Block, bool) {
-	if t.recent == nil {
+	if t.Cache.local == nil {
 		return Block{}, false
 	}
-	return t.Core.LocalRows.unused.take(int64(id), owner)
+	return t.Core.Caches.Local.unused.take(int64(id), owner)
 }
 
 // cachedRow returns the cached row of a lease, if there is one and this transaction has written
 // nothing yet.
 func (t *Tx) cachedRow(lease sojourn.Lease) *jobrow.Row {
-	if t.Wrote || t.Altered || !t.Writes.empty() {
+	if t.Wrote || t.Cache.Altered || !t.Writes.empty() {
 		return nil
 	}
-	return t.recent[lease.ID]
+	return t.Cache.local[lease.ID]
 }
 
 // freeIDs are ids that this process has leased and that are still free, so that an insert need not

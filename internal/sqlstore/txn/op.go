@@ -68,9 +68,9 @@ func (b plainBatch[Q, A]) Run() ([]A, error)      { return b.do(b.t, b.qs) }
 
 // Request is one question of an op, and its answer.
 type Request[Q, A any] struct {
-	op       *Op[Q, A]
-	Question Q
-	Answer   A
+	op     *Op[Q, A]
+	Params Q
+	Answer A
 }
 
 // Call is a request of any op.
@@ -87,13 +87,13 @@ type Call interface {
 type work interface {
 	Reads() []sqldb.Statement
 	Run() error
-	SettleStart() (bool, error)
+	FinishBulkStart() (bool, error)
 }
 
 // starter is a batch whose first message may have done its work already, see bulk start.
 type starter interface {
 	// SettleStart evaluates the first message, and reports whether it has.
-	SettleStart() (bool, error)
+	FinishBulkStart() (bool, error)
 }
 
 func (r *Request[Q, A]) OpID() any    { return r.op }
@@ -103,7 +103,7 @@ func (r *Request[Q, A]) locks() bool  { return r.op.Locks }
 
 func (r *Request[Q, A]) leases(each func(l sojourn.Lease, final bool)) {
 	if r.op.Leases != nil {
-		r.op.Leases(r.Question, each)
+		r.op.Leases(r.Params, each)
 	}
 }
 
@@ -111,7 +111,7 @@ func (r *Request[Q, A]) leases(each func(l sojourn.Lease, final bool)) {
 func (r *Request[Q, A]) Begin(t *Tx, same []Call) work {
 	qs := make([]Q, len(same))
 	for i, c := range same {
-		qs[i] = c.(*Request[Q, A]).Question
+		qs[i] = c.(*Request[Q, A]).Params
 	}
 	return Answering[Q, A]{r.op.Begin(t, qs), same}
 }
@@ -122,9 +122,9 @@ type Answering[Q, A any] struct {
 	Same []Call
 }
 
-func (w Answering[Q, A]) SettleStart() (bool, error) {
+func (w Answering[Q, A]) FinishBulkStart() (bool, error) {
 	if b, ok := w.Batch.(starter); ok {
-		return b.SettleStart()
+		return b.FinishBulkStart()
 	}
 	return false, nil
 }
@@ -143,9 +143,9 @@ func (w Answering[Q, A]) Run() error {
 // lanes are the queues of calls: of everything, and, where finishes have runners of their own, of
 // finishes. Claims share the first with enqueues, so that a new job can start in the transaction that
 // stores it.
-type lanes struct{ All, Ends *groupcommit.Lane[Call] }
+type Lanes struct{ All, Ends *groupcommit.Lane[Call] }
 
-func (l lanes) Close() {
+func (l Lanes) Close() {
 	l.All.Close()
 	l.Ends.Close()
 }
@@ -157,7 +157,7 @@ func Do[Q, A any](ctx context.Context, s *Core, o *Op[Q, A], rows int, q Q) (A, 
 	if o.Ends != nil && o.Ends(q, rows) {
 		lane = s.Lanes.Ends
 	}
-	r := &Request[Q, A]{op: o, Question: q}
+	r := &Request[Q, A]{op: o, Params: q}
 	if err := lane.Do(ctx, o.Class, rows, r); err != nil {
 		var none A // the work may go on, and write to r
 		return none, err
@@ -167,8 +167,8 @@ func Do[Q, A any](ctx context.Context, s *Core, o *Op[Q, A], rows int, q Q) (A, 
 
 // DoAlone is do in a transaction of its own, concurrently with the others.
 func DoAlone[Q, A any](ctx context.Context, s *Core, o *Op[Q, A], q Q) (A, error) {
-	r := &Request[Q, A]{op: o, Question: q}
-	if err := s.Lanes.All.Alone(ctx, r); err != nil {
+	r := &Request[Q, A]{op: o, Params: q}
+	if err := s.Lanes.All.DoAlone(ctx, r); err != nil {
 		var none A
 		return none, err
 	}

@@ -7,11 +7,11 @@ import (
 
 func TestPartitionKeepsOrder(t *testing.T) {
 	a, b := &Op[int, int]{Name: "a"}, &Op[int, int]{Name: "b"}
-	group := []Call{&Request[int, int]{op: a, Question: 1}, &Request[int, int]{op: b, Question: 2}, &Request[int, int]{op: a, Question: 3}}
+	group := []Call{&Request[int, int]{op: a, Params: 1}, &Request[int, int]{op: b, Params: 2}, &Request[int, int]{op: a, Params: 3}}
 	same, rest := Partition(group, a)
 	ins := func(cs []Call) (in []any) {
 		for _, c := range cs {
-			in = append(in, c.(*Request[int, int]).Question)
+			in = append(in, c.(*Request[int, int]).Params)
 		}
 		return in
 	}

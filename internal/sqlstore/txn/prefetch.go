@@ -26,9 +26,9 @@ func Partition(group []Call, op any) (same, rest []Call) {
 
 // TakePrefetched returns the prefetched batch of an op, once; false if there is none.
 func (t *Tx) TakePrefetched(op any) (work, bool) {
-	for i, p := range t.Prefetched {
+	for i, p := range t.First.Batches {
 		if p.Op == op {
-			t.Prefetched[i] = Prefetched{}
+			t.First.Batches[i] = Prefetched{}
 			return p.Work, true
 		}
 	}
@@ -47,27 +47,27 @@ func (t *Tx) Prefetch(group []Call) error {
 	var reads []sqldb.Statement
 	if !t.Optimistic || !t.cachedLeases(group) {
 		ids := leasesOf(group)
-		t.Leased = make(map[sojourn.ID]*jobrow.Row, len(ids))
+		t.Loaded.Leased = make(map[sojourn.ID]*jobrow.Row, len(ids))
 		for _, id := range ids {
-			t.Leased[sojourn.ID(id)] = nil // not live, unless it is found
+			t.Loaded.Leased[sojourn.ID(id)] = nil // not live, unless it is found
 		}
 		if len(ids) > 0 && !group[0].locks() {
-			reads = append(reads, sqldb.Statement{Text: qLive, Args: []any{ids}, Each: t.ScanInto(t.Leased, noMore)})
+			reads = append(reads, sqldb.Statement{Text: qLive, Args: []any{ids}, Each: t.ScanInto(t.Loaded.Leased, noMore)})
 		}
 	}
-	t.Prefetching = true
-	defer func() { t.Prefetching, t.Starting = false, false }()
+	t.First.Collecting = true
+	defer func() { t.First.Collecting, t.First.ClaimsOnly = false, false }()
 	for rest := group; len(rest) > 0 && (t.Optimistic || len(reads) == 0); {
 		op := rest[0].OpID()
 		var same []Call
 		same, rest = Partition(rest, op)
-		t.Starting = t.Optimistic && len(same) == len(group)
+		t.First.ClaimsOnly = t.Optimistic && len(same) == len(group)
 		w := same[0].Begin(t, same)
 		more := w.Reads()
 		if len(more) == 0 && !t.Optimistic {
 			break
 		}
-		t.Prefetched = append(t.Prefetched, Prefetched{op, w})
+		t.First.Batches = append(t.First.Batches, Prefetched{op, w})
 		reads = append(reads, more...)
 	}
 	if len(reads) == 0 {

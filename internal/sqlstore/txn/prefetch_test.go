@@ -21,8 +21,8 @@ func TestLeasesOf(t *testing.T) {
 	}
 	stores := BatchOp[int, int]("stores", groupcommit.Enqueue, nil)
 	group := []Call{
-		&Request[[]sojourn.Lease, int]{op: writes, Question: []sojourn.Lease{lease(1), lease(2)}}, &Request[int, int]{op: stores},
-		&Request[[]sojourn.Lease, int]{op: writes, Question: []sojourn.Lease{lease(3)}},
+		&Request[[]sojourn.Lease, int]{op: writes, Params: []sojourn.Lease{lease(1), lease(2)}}, &Request[int, int]{op: stores},
+		&Request[[]sojourn.Lease, int]{op: writes, Params: []sojourn.Lease{lease(3)}},
 	}
 	if ids := leasesOf(group); !slices.Equal(ids, []int64{1, 2, 3}) {
 		t.Errorf("found the leases of %v, want 1, 2 and 3", ids)

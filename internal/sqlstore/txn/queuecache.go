@@ -24,26 +24,26 @@ type queueCache struct {
 	empty   map[string]bool     // queues of which the last claim has taken all, and where nothing has become ready since, as far as this process knows
 	claims  map[string]int64    // worker → number of its last claim
 	blocks  []Block             // of ids, the newest last
-	rest    int                 // transactions that read before the cache is used again
-	penalty int                 // rest after the next failed validation
+	skip    int                 // transactions that read before the cache is used again
+	backoff int                 // rest after the next failed validation
 }
 
 const (
 	// After a failed validation MinRest transactions read, twice as many after the next failure,
 	// and one less after each success.
-	MinRest, MaxRest = 8, 1024
-	cachedBlocks     = 64
+	MinBackoff, MaxBackoff = 8, 1024
+	cachedBlocks           = 64
 )
 
 // TextGuessed is the validator of enqueues, for Dialect.Over. It checks that the clock lies between
 // two times, no job is due at another, queues have no ready jobs of kinds, a named worker is not
 // drained and has the last claim of that number, and no settings hold all queues back.
-const TextGuessed = `select 1 where the clock is between $1 and $2, nothing is due at $3, and nothing is ready in (texts($4)) of (texts($5)) for $6 after $7`
+const TextValidate = `select 1 where the clock is between $1 and $2, nothing is due at $3, and nothing is ready in (texts($4)) of (texts($5)) for $6 after $7`
 
 // TextGuessedClock is the validator of a transaction that only ends steps, for Dialect.Over.
-const TextGuessedClock = `select 1 where the clock is between $1 and $2`
+const TextValidateClock = `select 1 where the clock is between $1 and $2`
 
-const QGuessedQueues = `select q.name from sj_queue q /*, each*/ where q.name = each($1 text) and q.settings = each($2 text) and q.flow = each($3 text)
+const QValidateQueues = `select q.name from sj_queue q /*, each*/ where q.name = each($1 text) and q.settings = each($2 text) and q.flow = each($3 text)
 	and q.shape = each($4 bigint) and q.paused + q.gated = 0`
 
 // ClockBounds returns the bounds of the server's clock for the estimate now.
@@ -51,13 +51,13 @@ func (s *Core) ClockBounds(now int64) (from, to int64) {
 	if s.Cfg.Driven {
 		return math.MinInt64, math.MaxInt64
 	}
-	return now - clock.Near.Microseconds(), now + clock.Near.Microseconds()
+	return now - clock.Tolerance.Microseconds(), now + clock.Tolerance.Microseconds()
 }
 
 // CachedEnds is the optimistic read of finishes whose rows are cached: they need only the clock.
 // Another node that extends leases makes them stale, which is no evidence about queues, so a
 // failure disables nothing.
-func (t *Tx) CachedEnds(group []Call) bool {
+func (t *Tx) UseCachedRows(group []Call) bool {
 	if len(group) == 0 || slices.ContainsFunc(group, func(c Call) bool { return !c.leased() }) || !t.cachedLeases(group) {
 		return false
 	}
@@ -65,7 +65,7 @@ func (t *Tx) CachedEnds(group []Call) bool {
 	if ok {
 		t.Reading = now
 		from, to := t.Core.ClockBounds(now.Now)
-		t.Validators = &Validators{First: Statement{sqldb.Statement{Text: TextGuessedClock, Args: []any{from, to}, Wanted: 1}, StaleCache}}
+		t.Cache.Validators = &Validators{First: Statement{sqldb.Statement{Text: TextValidateClock, Args: []any{from, to}, Wanted: 1}, StaleCache}}
 	}
 	return ok
 }
@@ -75,13 +75,13 @@ func (t *Tx) CachedEnds(group []Call) bool {
 // rely). A transaction that only ends steps has no last one.
 type Validators struct{ First, Last Statement }
 
-const StaleCache = "the guess was wrong"
+const StaleCache = "a cached read is stale"
 
 // OfQueues reports whether cached queues must be validated.
 func (q *Validators) OfQueues() bool { return q != nil && q.Last.Wanted > 0 }
 
 // learned is what a transaction has read of queues and claims, or has confirmed.
-type learned struct {
+type Learned struct {
 	Queues  map[string]*QueueRow
 	Block   Block
 	Claims  map[string]int64 // worker → number of its last claim; 0: it must not be cached
@@ -93,28 +93,28 @@ func (k *queueCache) Learn(t *Tx) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.queues == nil {
-		k.queues, k.empty, k.claims, k.penalty = map[string]QueueRow{}, map[string]bool{}, map[string]int64{}, MinRest
+		k.queues, k.empty, k.claims, k.backoff = map[string]QueueRow{}, map[string]bool{}, map[string]int64{}, MinBackoff
 	}
-	if t.Validators.OfQueues() {
-		k.penalty = max(k.penalty-1, MinRest)
+	if t.Cache.Validators.OfQueues() {
+		k.backoff = max(k.backoff-1, MinBackoff)
 	}
-	if len(k.queues) > jobrow.MapSize || len(k.claims) > jobrow.MapSize {
+	if len(k.queues) > jobrow.MaxMapSize || len(k.claims) > jobrow.MaxMapSize {
 		clear(k.queues)
 		clear(k.claims)
 	}
-	for p := range t.Ready {
+	for p := range t.Events.Ready {
 		delete(k.empty, p.Queue)
 	}
-	if t.Learned.Emptied != "" {
-		k.empty[t.Learned.Emptied] = true
+	if t.Cache.Learned.Emptied != "" {
+		k.empty[t.Cache.Learned.Emptied] = true
 	}
-	for worker, number := range t.Learned.Claims {
+	for worker, number := range t.Cache.Learned.Claims {
 		if k.claims[worker] = number; number == 0 {
 			delete(k.claims, worker)
 		}
 	}
-	k.know(t.Learned.Block)
-	for name, q := range t.Learned.Queues {
+	k.know(t.Cache.Learned.Block)
+	for name, q := range t.Cache.Learned.Queues {
 		if k.queues[name] = *q; !q.Found || q.Reindexed >= 0 || q.Paused || rules.Gated(q.QueueSettings) {
 			delete(k.queues, name)
 		}
@@ -140,7 +140,7 @@ func (k *queueCache) know(b Block) {
 func (k *queueCache) Miss() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.rest, k.penalty = k.penalty, min(2*k.penalty, MaxRest)
+	k.skip, k.backoff = k.backoff, min(2*k.backoff, MaxBackoff)
 	clear(k.queues)
 	clear(k.empty)
 }
@@ -155,10 +155,10 @@ func (k *queueCache) blockOf(id int64) (Block, bool) {
 
 // cachedBlock returns the cached block of an id in an optimistic transaction. Blocks never change.
 func (t *Tx) cachedBlock(id sojourn.ID) (Block, bool) {
-	if t.Validators == nil {
+	if t.Cache.Validators == nil {
 		return Block{}, false
 	}
-	return t.Core.QueueCache.Block(int64(id))
+	return t.Core.Caches.Queues.Block(int64(id))
 }
 
 // Queue returns the cached row of a queue.
@@ -194,8 +194,8 @@ func (k *queueCache) Block(id int64) (Block, bool) {
 func (k *queueCache) Enabled() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.rest > 0 {
-		k.rest--
+	if k.skip > 0 {
+		k.skip--
 		return false
 	}
 	return true

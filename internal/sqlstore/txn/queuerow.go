@@ -55,19 +55,21 @@ func (t *Tx) LockQueue(queue string) (bool, error) {
 		return true, nil
 	}
 	q := qLockedQueue
-	if len(t.locked) > 0 && queue < slices.Max(t.locked) {
+	if len(t.Queues.locked) > 0 && queue < slices.Max(t.Queues.locked) {
 		q = qFreeQueue
 	}
 	got := false
 	err := t.Read(q, func(sqldb.Row) error { got = true; return nil }, queue)
 	if got {
-		t.locked = append(t.locked, queue)
+		t.Queues.locked = append(t.Queues.locked, queue)
 	}
 	return got, err
 }
 
 // OwnsQueue reports whether this transaction excludes other claims from the queue until its end.
-func (t *Tx) OwnsQueue(queue string) bool { return !t.Concurrent() || slices.Contains(t.locked, queue) }
+func (t *Tx) OwnsQueue(queue string) bool {
+	return !t.Concurrent() || slices.Contains(t.Queues.locked, queue)
+}
 
 func (t *Tx) ReadQueue(name string) (QueueRow, error) {
 	found, err := t.ReadQueues(sqldb.Texts{name})
@@ -107,11 +109,11 @@ func (s *Core) QueueSettings(text string) (q sojourn.QueueSettings, err error) {
 	if text == "" {
 		return q, nil
 	}
-	if known, ok := s.settings.Get(text); ok {
+	if known, ok := s.Caches.settings.Get(text); ok {
 		return known, nil
 	}
 	if err = json.Unmarshal([]byte(text), &q); err == nil {
-		s.settings.Put(text, q)
+		s.Caches.settings.Put(text, q)
 	}
 	return q, err
 }

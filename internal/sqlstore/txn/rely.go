@@ -7,22 +7,22 @@ const qSameShapes = `select q.name from sj_queue q /*, each*/ where q.name = eac
 const qShapes = `select name, shape from sj_queue where name in (texts($1))`
 
 func (t *Tx) verifyAssumed() error {
-	if len(t.assumed) == 0 || !t.Wrote {
+	if len(t.Queues.assumed) == 0 || !t.Wrote {
 		return nil
 	}
-	names := make(sqldb.Texts, 0, len(t.assumed))
-	for name := range t.assumed {
+	names := make(sqldb.Texts, 0, len(t.Queues.assumed))
+	for name := range t.Queues.assumed {
 		names = append(names, name)
 	}
 	if err := t.Read(qShapes, func(r sqldb.Row) error {
-		if shape, ok := t.assumed[r.Text(0)]; ok && shape == r.Int(1) {
-			delete(t.assumed, r.Text(0))
+		if shape, ok := t.Queues.assumed[r.Text(0)]; ok && shape == r.Int(1) {
+			delete(t.Queues.assumed, r.Text(0))
 		}
 		return nil
 	}, names); err != nil {
 		return err
 	}
-	for name := range t.assumed {
+	for name := range t.Queues.assumed {
 		return Raced("the settings of queue " + name + " have changed meanwhile")
 	}
 	return nil
@@ -35,20 +35,20 @@ func (t *Tx) AssumeSettings(queue string, shape int64) {
 	if !t.Concurrent() {
 		return
 	}
-	if t.assumed == nil {
-		t.assumed = map[string]int64{}
+	if t.Queues.assumed == nil {
+		t.Queues.assumed = map[string]int64{}
 	}
-	t.assumed[queue] = shape
+	t.Queues.assumed[queue] = shape
 }
 
 // stillAssumed is verifyAssumed as a statement that must find every queue.
 func (t *Tx) stillAssumed() []Statement {
-	if len(t.assumed) == 0 {
+	if len(t.Queues.assumed) == 0 {
 		return nil
 	}
 	var names sqldb.Texts
 	var shapes sqldb.Ints
-	for name, shape := range t.assumed {
+	for name, shape := range t.Queues.assumed {
 		names, shapes = append(names, name), append(shapes, shape)
 	}
 	return []Statement{{sqldb.Statement{Text: qSameShapes, Rows: []sqldb.Column{names, shapes}, Wanted: int64(len(names))}, "settings have changed meanwhile"}}

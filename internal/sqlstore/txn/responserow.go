@@ -6,21 +6,21 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
-const OutApplied int64 = 1
+const OutcomeApplied int64 = 1
 
-const OutConflict int64 = 9
+const OutcomeConflict int64 = 9
 
-const OutDiscarded int64 = 8
+const OutcomeDiscarded int64 = 8
 
-const OutEarly int64 = 2
+const OutcomeEarly int64 = 2
 
-const OutLate int64 = 4
+const OutcomeLate int64 = 4
 
-const OutParked int64 = 7
+const OutcomeParked int64 = 7
 
-const OutStale int64 = 5
+const OutcomeStale int64 = 5
 
-const OutUnmatched int64 = 6
+const OutcomeUnmatched int64 = 6
 
 // codes of sj_response.outcome.
 var OutcomeCodes = []sojourn.ResponseOutcome{"", sojourn.Applied, sojourn.Early, sojourn.Duplicate, sojourn.Late, sojourn.Stale, sojourn.Unmatched,

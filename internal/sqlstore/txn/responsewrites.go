@@ -37,7 +37,7 @@ func (t *Tx) NewPendingResponse(in *sojourn.Response, seq, outcome int64, l *job
 	switch {
 	case l != nil:
 		s.generation = l.Generation
-	case outcome == OutEarly:
+	case outcome == OutcomeEarly:
 		s.expires = t.Now + cmp.Or(in.TTL, t.Core.Cfg.InboxTTL).Microseconds()
 	default: // pruned with its job, or, if that is gone or there is none, by its age
 		s.expires = t.Now + sojourn.DefaultInboxKeep.Microseconds()
@@ -66,10 +66,10 @@ var marked = [4]struct {
 	q       string
 	outcome int64
 }{
-	MarkTaken:  {`update sj_response set outcome = 1, in_hand = 1 where seq in (ints($1))`, OutApplied},
-	MarkUsedUp: {`update sj_response set outcome = 1 where seq in (ints($1))`, OutApplied},
-	MarkLate:   {`update sj_response set outcome = 4 where seq in (ints($1))`, OutLate},
-	MarkStale:  {`update sj_response set outcome = 5 where seq in (ints($1))`, OutStale},
+	MarkTaken:  {`update sj_response set outcome = 1, in_hand = 1 where seq in (ints($1))`, OutcomeApplied},
+	MarkUsedUp: {`update sj_response set outcome = 1 where seq in (ints($1))`, OutcomeApplied},
+	MarkLate:   {`update sj_response set outcome = 4 where seq in (ints($1))`, OutcomeLate},
+	MarkStale:  {`update sj_response set outcome = 5 where seq in (ints($1))`, OutcomeStale},
 }
 
 func (b *ResponseWrites) empty() bool {

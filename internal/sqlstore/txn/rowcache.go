@@ -25,17 +25,17 @@ type cachedRow struct {
 
 // Keep caches the rows of a committed transaction.
 func (k *rowCache) Keep(t *Tx) {
-	if len(t.Changed) == 0 {
+	if len(t.Cache.Changed) == 0 {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.rows == nil || len(k.rows)+len(t.Changed) > maxCachedRows {
+	if k.rows == nil || len(k.rows)+len(t.Cache.Changed) > maxCachedRows {
 		k.rows = map[sojourn.ID]cachedRow{}
 	}
-	for _, l := range t.Changed {
-		if t.writer > 0 && !t.Altered && mayCache(l) {
-			k.rows[l.ID] = cachedRow{l, t.writer}
+	for _, l := range t.Cache.Changed {
+		if t.Cache.writer > 0 && !t.Cache.Altered && mayCache(l) {
+			k.rows[l.ID] = cachedRow{l, t.Cache.writer}
 		} else {
 			delete(k.rows, l.ID)
 		}
@@ -52,7 +52,7 @@ func mayCache(l *jobrow.Row) bool {
 // are locked in one order before decisions; cached rows are locked only when they are deleted. So a
 // group does not mix both.
 func (t *Tx) cachedLeases(group []Call) bool {
-	k := &t.Core.RowCache
+	k := &t.Core.Caches.Rows
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := 0
@@ -77,7 +77,7 @@ func (t *Tx) cachedLeases(group []Call) bool {
 			return false
 		}
 	}
-	t.Leased, t.Writers = rows, writers
+	t.Loaded.Leased, t.Cache.Writers = rows, writers
 	return len(rows) > 0
 }
 
@@ -92,7 +92,7 @@ func (k *rowCache) Forget(ids map[sojourn.ID]int64) {
 
 // TextDeleteTrusted is qDeleteLive for cached rows, for Dialect.Over: id, state, epoch and mark of
 // each.
-const TextDeleteTrusted = `delete from sj_live where id, state, epoch and mark are each those of rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)`
+const TextDeleteCached = `delete from sj_live where id, state, epoch and mark are each those of rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)`
 
 // readMark asks for the mark of this transaction, if there are rows to cache.
 func (t *Tx) readMark() []Statement {
@@ -100,9 +100,9 @@ func (t *Tx) readMark() []Statement {
 	if q == "" {
 		return nil
 	}
-	for _, l := range t.Changed {
+	for _, l := range t.Cache.Changed {
 		if mayCache(l) {
-			return []Statement{{Statement: sqldb.Statement{Text: q, Each: func(r sqldb.Row) error { t.writer = r.Int(0); return nil }}}}
+			return []Statement{{Statement: sqldb.Statement{Text: q, Each: func(r sqldb.Row) error { t.Cache.writer = r.Int(0); return nil }}}}
 		}
 	}
 	return nil

@@ -52,16 +52,16 @@ func (t *Tx) placeRow(was, l *jobrow.Row) error {
 	if same || !waits {
 		return nil
 	}
-	q, ok := t.Places[l.Queue]
+	q, ok := t.Loaded.Queues[l.Queue]
 	if !ok {
 		var err error
 		if q, err = t.ReadQueue(l.Queue); err != nil {
 			return err
 		}
-		if t.Places == nil {
-			t.Places = map[string]QueueRow{}
+		if t.Loaded.Queues == nil {
+			t.Loaded.Queues = map[string]QueueRow{}
 		}
-		t.Places[l.Queue] = q
+		t.Loaded.Queues[l.Queue] = q
 	}
 	l.SetRank(q.QueueSettings)
 	return nil
@@ -106,7 +106,7 @@ func (t *Tx) SaveStart(was, l *jobrow.Row) error {
 // Unsaved removes the pending save of a row that changes once more, and returns its state and epoch
 // in the database.
 func (t *Tx) Unsaved(was *jobrow.Row) (sojourn.State, int64, error) {
-	delete(t.Leased, was.ID)
+	delete(t.Loaded.Leased, was.ID)
 	i, ok := t.Writes.SaveOf[was.ID]
 	if !ok {
 		return was.State, was.Epoch, nil
@@ -123,13 +123,13 @@ func (t *Tx) Unsaved(was *jobrow.Row) (sojourn.State, int64, error) {
 // NoteChange collects the events to publish after the commit.
 func (t *Tx) NoteChange(l *jobrow.Row) {
 	if l.State == sojourn.Ready || l.State == sojourn.Errored {
-		t.Ready[QueueKind{l.Queue, l.Kind}]++
+		t.Events.Ready[QueueKind{l.Queue, l.Kind}]++
 	}
 	if l.PollAt > 0 {
-		t.Polls = append(t.Polls, Poll{QueueKind{l.Queue, l.Kind}, l.PollAt})
+		t.Events.Polls = append(t.Events.Polls, Poll{QueueKind{l.Queue, l.Kind}, l.PollAt})
 	}
-	if l.WakeAt < jobrow.Never && (t.Due == 0 || l.WakeAt < t.Due) {
-		t.Due = l.WakeAt
+	if l.WakeAt < jobrow.Never && (t.Events.Due == 0 || l.WakeAt < t.Events.Due) {
+		t.Events.Due = l.WakeAt
 	}
 }
 

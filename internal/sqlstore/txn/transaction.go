@@ -7,53 +7,89 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
-// Tx is one transaction: its connection, its one reading of the clock, and the events to publish
-// after the commit.
+// Tx is one transaction of the store. The requests that share it add their writes to its write set,
+// in order, and End sends them. Used by one goroutine at a time.
 type Tx struct {
 	sqldb.Conn
-	Core *Core
-	clock.Reading
-	Wrote         bool
-	Silent        bool                     // its reads are reported to no caller
-	Ready         map[QueueKind]int        // jobs that became claimable
-	Freed         map[string]int           // weight that was returned, by queue
-	Reads         bool                     // it is a View, which cannot write
-	weights       map[groupKey]int64       // weight that has come into flight, see land
-	locked        []string                 // queues, see LockQueue
-	Stats         map[string]*OutcomeStats // queue → outcomes of its steps, which its gates have not evaluated yet
-	assumed       map[string]int64         // queue → shape, see rely
-	Due           int64                    // the earliest wake_at that was written; 0 = none
-	Polls         []Poll                   // that were written
-	Final         []sojourn.ID
-	After         []func()         // run after the commit
-	ClosedWindows map[string]error // windows that have refused a job, see gate.MayStart
+	clock.Reading // the one reading of the clock: every decision of the transaction uses it
+	Core          *Core
 
-	Optimistic  bool // the first try: uses caches, and prefetches for all steps at the beginning
-	Prefetched  []Prefetched
-	Prefetching bool                       // the batch that begins now has its reads sent with those of others
-	Writes      WriteSet                   // written with the next flush
-	HoldInserts bool                       // pending, except for the fresh rows, see CanHoldInserts
-	Responses   ResponseWrites             // the same of responses
-	Leased      map[sojourn.ID]*jobrow.Row // rows that were read for their leases and have not changed since; nil: not live
-	recent      map[sojourn.ID]*jobrow.Row // see recent
-	Blocks      []Block                    // of ids that it has leased
-	Changed     []*jobrow.Row              // rows as they were written, oldest first
-	Writers     map[sojourn.ID]int64       // cached rows → their marks
-	writer      int64                      // the mark of this transaction, once it has committed; 0 = not asked for
-	Dead        int                        // dead tuples that it creates in sj_live
-	Altered     bool                       // it has changed a row outside of the list above
-	Places      map[string]QueueRow        // queues as place has read them, since the last row was locked
-	WaitReads   WaitReads                  // of the finishes under way
-	Types       ContentTypes               // of the jobs whose bytes need their content types
-	Validators  *Validators                // validators for the commit, if the transaction used cached reads; nil: it has read
-	Learned     learned                    // that later transactions may take from the cache
-	Starting    bool                       // its prefetch is for claims alone, which may bulk-start jobs
-	Recheck     []KindKey                  // keys for which another transaction may not have seen this one, see Recheck
+	Optimistic bool // the first try: it uses caches, and prefetches for all batches at the beginning
+	ReadOnly   bool // of Core.View
+	Silent     bool // its reads are reported to no caller, so it need not wait for the disk
+	Wrote      bool // it has sent a write
+
+	Writes      WriteSet       // sent by the next flush
+	Responses   ResponseWrites // the same for the inbox
+	HoldInserts bool           // a flush leaves Writes.Inserts, see CanHoldInserts
+
+	First  FirstMessage
+	Loaded Loaded
+	Cache  CacheUse
+	Queues QueueUse
+	Events Events
+}
+
+// FirstMessage has the batches of requests whose reads were prefetched, see Tx.Prefetch.
+type FirstMessage struct {
+	Batches    []Prefetched
+	Collecting bool // a batch that begins now has its reads sent with those of others
+	ClaimsOnly bool // the group has only claims, so that its first one may bulk-start jobs
+}
+
+// Loaded holds rows that the transaction has read and needs more than once.
+type Loaded struct {
+	Leased        map[sojourn.ID]*jobrow.Row // rows of leases that have not changed since; nil: not live
+	Queues        map[string]QueueRow        // queues as placeRow has read them, since a row was locked last
+	Waits         WaitReads                  // for finishes that begin a wait
+	Types         ContentTypes               // of jobs that get bytes without a content type
+	ClosedWindows map[string]error           // windows that have refused a job, see gate.MayStart
+}
+
+// WaitReads holds prefetched reads for the steps of a transaction that begin to wait.
+type WaitReads struct {
+	Keys         map[sojourn.ID][]string // keys of earlier waits, by job
+	NothingEarly map[KindKey]bool        // keys without an early response
+}
+
+// CacheUse is what a transaction has taken from the caches of Core, and what they learn from it
+// after its commit.
+type CacheUse struct {
+	Validators *Validators                // of the cached reads of queues or clock; nil: there are none
+	Writers    map[sojourn.ID]int64       // jobs whose rows come from the row cache → their marks
+	local      map[sojourn.ID]*jobrow.Row // the valid rows of the local cache; nil: there is none
+
+	Changed []*jobrow.Row // rows as they were written, oldest first
+	Altered bool          // rows have changed that are not in Changed
+	writer  int64         // the mark of this transaction in the rows that it writes; 0 = not read
+	Blocks  []Block       // of ids that it has leased
+	Learned Learned
+}
+
+// QueueUse is what a transaction does to queues as a whole.
+type QueueUse struct {
+	Stats   map[string]*OutcomeStats // outcomes of steps that the queue's gates have not evaluated yet
+	weights map[groupKey]int64       // changes of the weight in flight, see AddWeight
+	locked  []string                 // see LockQueue
+	assumed map[string]int64         // queue → layout, see AssumeSettings
+}
+
+// Events is what happens after the commit: hints for blocked calls, work that needs the committed
+// rows, and counts.
+type Events struct {
+	Ready   map[QueueKind]int // jobs that became claimable
+	Freed   map[string]int    // weight that was returned, by queue
+	Final   []sojourn.ID      // jobs that became final
+	Polls   []Poll            // poll steps that were planned
+	Due     int64             // the earliest wake_at that was written, microseconds; 0 = none
+	Recheck []KindKey         // see NoteRecheck
+	After   []func()          // functions to call
+	Dead    int               // dead tuples that it leaves in sj_live
 }
 
 // NewTx makes a transaction whose time is not read yet.
 func (s *Core) NewTx(c sqldb.Conn) *Tx {
-	return &Tx{Conn: c, Core: s, Ready: map[QueueKind]int{}, Freed: map[string]int{}}
+	return &Tx{Conn: c, Core: s, Events: Events{Ready: map[QueueKind]int{}, Freed: map[string]int{}}}
 }
 
 // Begin is NewTx that reads the clock.
@@ -73,7 +109,7 @@ func (t *Tx) Write(q string, args ...any) (int64, error) {
 	}
 	n, err := t.Exec(t.Core.sql(q), jobrow.StorableArgs(args)...)
 	t.Wrote = t.Wrote || n > 0
-	t.Altered = t.Altered || alters(q)
+	t.Cache.Altered = t.Cache.Altered || alters(q)
 	return n, err
 }
 
@@ -148,20 +184,14 @@ func (t *Tx) End() error {
 	return t.verifyAssumed()
 }
 
-// WaitReads holds prefetched reads for the steps of a transaction that begin to wait.
-type WaitReads struct {
-	Keys         map[sojourn.ID][]string // keys of earlier waits, by job
-	NothingEarly map[KindKey]bool        // keys without an early response
-}
-
 // Holder is the job that has a key: a live job, or a final one that may keep it.
 type Holder struct {
-	ID    sojourn.ID
-	Queue string
-	Live  bool
-	Held  int64 // until when a final one keeps it
-	State sojourn.State
-	Fresh bool // inserted by an earlier call of this transaction, and not written yet
+	ID      sojourn.ID
+	Queue   string
+	Live    bool
+	Held    int64 // until when a final one keeps it
+	State   sojourn.State
+	Pending bool // inserted by an earlier call of this transaction, and not written yet
 }
 
 // KindKey is a key; each kind has keys of its own.
@@ -172,6 +202,6 @@ type KindKey struct{ Kind, Key string }
 // a key without a job, and a wait that registered a key.
 func (t *Tx) NoteRecheck(kind, key string) {
 	if key != "" && t.Concurrent() {
-		t.Recheck = append(t.Recheck, KindKey{kind, key})
+		t.Events.Recheck = append(t.Events.Recheck, KindKey{kind, key})
 	}
 }

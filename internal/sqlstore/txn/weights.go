@@ -22,20 +22,20 @@ func (t *Tx) AddWeight(was, l *jobrow.Row, held int32) {
 		if row.Lane == jobrow.LaneNone || n == 0 {
 			return
 		}
-		if t.weights == nil {
-			t.weights = map[groupKey]int64{}
+		if t.Queues.weights == nil {
+			t.Queues.weights = map[groupKey]int64{}
 		}
-		t.weights[groupKey{row.Queue, row.Lane}] += int64(n)
+		t.Queues.weights[groupKey{row.Queue, row.Lane}] += int64(n)
 	}
 	add(was, -was.Held)
 	add(l, held)
 	if was.Lane != jobrow.LaneNone && was.Held > held {
-		t.Freed[was.Queue] += int(was.Held - held)
+		t.Events.Freed[was.Queue] += int(was.Held - held)
 	}
 }
 
 const (
-	QLand = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
+	QAddHeld = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
 )
 
 // Rows of the ledger are summed from this number on: rows of lanes in which they cancel out, as in
@@ -45,11 +45,11 @@ const (
 func (t *Tx) FlushWeights() {
 	var held sqldb.Ints
 	var queue, lane sqldb.Texts
-	for f, n := range t.weights {
+	for f, n := range t.Queues.weights {
 		if n != 0 {
 			held, queue, lane = append(held, n), append(queue, f.queue), append(lane, f.lane)
 		}
 	}
-	t.weights = nil
-	t.AddBulk(QLand, 0, "", held, queue, lane)
+	t.Queues.weights = nil
+	t.AddBulk(QAddHeld, 0, "", held, queue, lane)
 }

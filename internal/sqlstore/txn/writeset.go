@@ -27,7 +27,7 @@ type savedRow struct {
 	state sojourn.State
 	epoch int64
 	now   *jobrow.Row
-	Only  jobrow.Changed
+	Only  jobrow.Change
 }
 
 // EndedRow is a live row to be moved to sj_final.
@@ -57,7 +57,7 @@ func (p *WriteSet) empty() bool {
 }
 
 // putDowns change the responses of jobs; WriteSet.Disposed has the jobs of each.
-var putDowns = [3]string{QDispose, QTakenLate, QAttachedLate}
+var responseUpdates = [3]string{QDispose, QTakenLate, QAttachedLate}
 
 // Statement is a pending statement. If it does not change the wanted number of rows, another
 // transaction was faster.
@@ -94,7 +94,7 @@ func (t *Tx) collect() []Statement {
 		}
 	}
 	t.collectInbox()
-	for i, q := range putDowns {
+	for i, q := range responseUpdates {
 		if len(p.Disposed[i]) > 0 {
 			t.Add(q, 0, "", p.Disposed[i])
 		}
@@ -139,13 +139,13 @@ func (t *Tx) flushWith(reads []sqldb.Statement) error {
 // relied on, and commits: all in one message.
 func (t *Tx) commitWith(c sqldb.Committer) error {
 	var late []Statement
-	if t.Validators != nil {
-		late = append(late, t.Validators.First)
+	if t.Cache.Validators != nil {
+		late = append(late, t.Cache.Validators.First)
 	}
 	late = append(late, t.collect()...)
 	switch {
-	case t.Validators.OfQueues():
-		late = append(late, t.Validators.Last)
+	case t.Cache.Validators.OfQueues():
+		late = append(late, t.Cache.Validators.Last)
 	case t.Wrote:
 		late = append(late, t.stillAssumed()...)
 	}
@@ -160,7 +160,7 @@ func (t *Tx) commitWith(c sqldb.Committer) error {
 	if s, ok := c.(sqldb.Silencer); ok && t.Silent && !t.Wrote {
 		s.Silent()
 	}
-	if err := c.Commit(batch); err != nil || t.Validators == nil {
+	if err := c.Commit(batch); err != nil || t.Cache.Validators == nil {
 		return err
 	}
 	return t.ConfirmClock()
@@ -222,12 +222,12 @@ func (t *Tx) flushSaves(all []savedRow) {
 	for _, r := range all {
 		if r.now != nil {
 			of[r.Only] = append(of[r.Only], r)
-			t.Changed = append(t.Changed, r.now)
-			t.Dead++
+			t.Cache.Changed = append(t.Cache.Changed, r.now)
+			t.Events.Dead++
 		}
 	}
 	for only, rows := range of {
-		t.addUpdate(&jobrow.Saves[only], rows)
+		t.addUpdate(&jobrow.Updates[only], rows)
 	}
 }
 
@@ -253,13 +253,13 @@ func (t *Tx) flushEnded(rows []EndedRow) {
 		return
 	}
 	n := len(rows)
-	t.Dead += n
+	t.Events.Dead += n
 	final := jobrow.NewColumns(n, 15, 8, 2)
 	var awaited sqldb.Ints
 	for i := range rows {
 		r := &rows[i]
 		l := r.Now
-		t.Changed = append(t.Changed, l)
+		t.Cache.Changed = append(t.Cache.Changed, l)
 		final.Row(int64(l.ID)).Ints(int64(l.State), int64(l.Priority), int64(l.Weight), l.RunAt, int64(l.Generation), l.Epoch, int64(l.Attempt),
 			int64(l.Failures), int64(l.Crashes), int64(l.History), jobrow.Bit(l.HasData), r.Last.Ints[8], r.Last.Ints[4], r.Last.Ints[5], r.Last.Ints[7])
 		final.Strings(l.Queue, l.Kind, l.Key, l.Worker, r.Last.Texts[1], r.Last.Texts[3], r.Last.Texts[2], r.ResultType).Bytes(r.Last.Failed, r.Result)
@@ -288,7 +288,7 @@ func (t *Tx) deleteLive(rows []EndedRow) {
 		}
 	}
 	t.AddColumns(qDeleteLive, len(read.IDs), changedInside, read)
-	t.AddColumns(TextDeleteTrusted, len(trusted.IDs), "a job has changed since it was claimed", trusted)
+	t.AddColumns(TextDeleteCached, len(trusted.IDs), "a job has changed since it was claimed", trusted)
 }
 
 // freeKeys frees the jobs' own keys, in one order everywhere.

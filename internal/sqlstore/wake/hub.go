@@ -36,17 +36,17 @@ type Waiter struct {
 	opens         int64         // when a gate that holds its jobs back opens, or a poll step is due, microseconds; 0 = not known
 	wake          chan struct{} // capacity 1
 
-	Request *driver.ClaimRequest // of a Claim
-	resting bool                 // it is asleep, so a transaction may run its request; see lend
-	lent    chan struct{}        // closed when the transaction that runs its request is over; nil if none does
-	Given   *ClaimAnswer         // the result of that transaction, if it found jobs
+	Request  *driver.ClaimRequest // of a Claim
+	asleep   bool                 // it is asleep, so a transaction may run its request; see lend
+	reserved chan struct{}        // closed when the transaction that runs its request is over; nil if none does
+	Answer   *ClaimAnswer         // the result of that transaction, if it found jobs
 }
 
 func NewHub(c *txn.Core) *Hub { return &Hub{core: c, sooner: make(chan struct{}, 1)} }
 
 // wait registers w; cancel must be called. Register before reading the database, so that no change
 // is missed in between.
-func (h *Hub) wait(w *Waiter) (cancel func()) {
+func (h *Hub) register(w *Waiter) (cancel func()) {
 	w.wake = make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,35 +68,35 @@ func (h *Hub) wait(w *Waiter) (cancel func()) {
 func (h *Hub) Publish(t *txn.Tx) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for p, n := range t.Ready {
+	for p, n := range t.Events.Ready {
 		for _, w := range h.waiters {
 			if n > 0 && slices.Contains(w.Queues, p.Queue) && slices.Contains(w.Kinds, p.Kind) && w.signal() {
 				n--
 			}
 		}
 	}
-	for q, n := range t.Freed { // returned weight may start any kind
+	for q, n := range t.Events.Freed { // returned weight may start any kind
 		for _, w := range h.waiters {
 			if n > 0 && w.IDs == nil && (q == sojourn.AllQueues || slices.Contains(w.Queues, q)) && w.signal() {
 				n--
 			}
 		}
 	}
-	for _, id := range t.Final {
+	for _, id := range t.Events.Final {
 		for _, w := range h.waiters {
 			if slices.Contains(w.IDs, id) {
 				w.signal()
 			}
 		}
 	}
-	for _, p := range t.Polls {
+	for _, p := range t.Events.Polls {
 		for _, w := range h.waiters {
 			if slices.Contains(w.Queues, p.Queue) && slices.Contains(w.Pollable, p.Kind) {
 				h.opensBy(w, p.At)
 			}
 		}
 	}
-	h.dueBy(t.Due)
+	h.dueBy(t.Events.Due)
 }
 
 // dueBy records that a job is due at a time; 0 = none. An earlier time stays, because the
@@ -121,8 +121,8 @@ func (h *Hub) wakeBy(us int64) {
 // Lend picks blocked claims for the jobs that a transaction makes ready, so that it may run their
 // requests: a job then starts in the transaction that stores it or its response, and not in the
 // next one. settle gives the claims back.
-func (h *Hub) Lend(t *txn.Tx) (lent []*Waiter) {
-	room := maps.Clone(t.Ready)
+func (h *Hub) Reserve(t *txn.Tx) (lent []*Waiter) {
+	room := maps.Clone(t.Events.Ready)
 	for _, f := range t.Writes.Inserts {
 		if f.Now.State == sojourn.Ready {
 			room[txn.QueueKind{Queue: f.Now.Queue, Kind: f.Now.Kind}]++
@@ -135,8 +135,8 @@ func (h *Hub) Lend(t *txn.Tx) (lent []*Waiter) {
 	defer h.mu.Unlock()
 	for p, n := range room {
 		for _, w := range h.waiters {
-			if n > 0 && w.resting && w.lent == nil && slices.Contains(w.Queues, p.Queue) && slices.Contains(w.Kinds, p.Kind) {
-				w.lent = make(chan struct{})
+			if n > 0 && w.asleep && w.reserved == nil && slices.Contains(w.Queues, p.Queue) && slices.Contains(w.Kinds, p.Kind) {
+				w.reserved = make(chan struct{})
 				lent = append(lent, w)
 				n -= w.Request.Max
 			}
@@ -146,7 +146,7 @@ func (h *Hub) Lend(t *txn.Tx) (lent []*Waiter) {
 }
 
 // Settle gives back the claims that a transaction was lent. answers are nil if it has failed.
-func (h *Hub) Settle(lent []*Waiter, answers []ClaimAnswer) {
+func (h *Hub) Release(lent []*Waiter, answers []ClaimAnswer) {
 	if len(lent) == 0 {
 		return
 	}
@@ -157,35 +157,35 @@ func (h *Hub) Settle(lent []*Waiter, answers []ClaimAnswer) {
 		case answers == nil:
 			w.signal() // it claims by itself: a transaction that reported a failure may have been committed, and then its number finds its jobs
 		case len(answers[i].Jobs) > 0:
-			w.Given = &answers[i]
+			w.Answer = &answers[i]
 			w.signal()
 		case answers[i].Drained || answers[i].Again:
 			w.signal() // it claims by itself
 		default:
 			h.found(w, answers[i].Due, answers[i].Opens)
 		}
-		close(w.lent)
-		w.lent = nil
+		close(w.reserved)
+		w.reserved = nil
 	}
 }
 
-func (h *Hub) rest(w *Waiter) {
+func (h *Hub) sleep(w *Waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w.resting = w.Request != nil
+	w.asleep = w.Request != nil
 }
 
 // rise ends the wait of w and reports whether it was given jobs. If a transaction is running its
 // request, it waits for that.
-func (h *Hub) rise(w *Waiter) bool {
+func (h *Hub) wakeUp(w *Waiter) bool {
 	h.mu.Lock()
-	w.resting = false
-	lent := w.lent
+	w.asleep = false
+	lent := w.reserved
 	h.mu.Unlock()
 	if lent != nil {
 		<-lent
 	}
-	return w.Given != nil
+	return w.Answer != nil
 }
 
 // signal reports whether the waiter was still asleep.
@@ -311,7 +311,7 @@ func (h *Hub) Block(ctx context.Context, w *Waiter, wait time.Duration, look fun
 		_, err := look()
 		return err
 	}
-	cancel := h.wait(w)
+	cancel := h.register(w)
 	defer cancel()
 	timer := time.NewTimer(min(wait, sojourn.MaxWait))
 	defer timer.Stop()
@@ -319,7 +319,7 @@ func (h *Hub) Block(ctx context.Context, w *Waiter, wait time.Duration, look fun
 		if ok, err := look(); ok || err != nil {
 			return err
 		}
-		h.rest(w)
+		h.sleep(w)
 		var err error
 		over := false
 		select {
@@ -331,7 +331,7 @@ func (h *Hub) Block(ctx context.Context, w *Waiter, wait time.Duration, look fun
 		case <-h.core.Done:
 			err = groupcommit.ErrClosed
 		}
-		if h.rise(w) {
+		if h.wakeUp(w) {
 			return nil
 		}
 		if over || err != nil {

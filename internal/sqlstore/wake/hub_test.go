@@ -21,7 +21,7 @@ func (quiet) Version(context.Context) (int64, error) { return 1, nil }
 // time, however long the poll loop would have slept. Time is driven: a claim is woken within 100 ms
 // of it or not at all.
 func TestTimersOfWaitingClaims(t *testing.T) {
-	soon := func(at int64) *txn.Tx { return &txn.Tx{Due: at} }
+	soon := func(at int64) *txn.Tx { return &txn.Tx{Events: txn.Events{Due: at}} }
 	for _, c := range []struct {
 		name  string
 		poll  time.Duration
@@ -42,15 +42,15 @@ func TestTimersOfWaitingClaims(t *testing.T) {
 		{"what an empty claim has found", time.Second, 200 * time.Millisecond, func(h *Hub, w *Waiter, at int64) { h.FoundNothing(w, at, 0) }},
 		{"a gate that opens", time.Second, 200 * time.Millisecond, func(h *Hub, w *Waiter, at int64) { h.FoundNothing(w, 0, at) }},
 		{"a poll step", time.Second, 200 * time.Millisecond, func(h *Hub, _ *Waiter, at int64) {
-			h.Publish(&txn.Tx{Polls: []txn.Poll{{QueueKind: txn.QueueKind{Queue: "q", Kind: "k"}, At: at}}})
+			h.Publish(&txn.Tx{Events: txn.Events{Polls: []txn.Poll{{QueueKind: txn.QueueKind{Queue: "q", Kind: "k"}, At: at}}}})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &txn.Core{DB: quiet{}, Cfg: txn.Config{Poll: c.poll}, Clock: clock.Clock{Wall: time.Now, Driven: true}, Done: make(chan struct{})}
+				store := &txn.Core{DB: quiet{}, Cfg: txn.Config{Poll: c.poll}, Clock: clock.Clock{Source: clock.Source{Wall: time.Now, Driven: true}}, Done: make(chan struct{})}
 				h := NewHub(store)
 				w := &Waiter{Queues: []string{"q"}, Kinds: []string{"k"}, Pollable: []string{"k"}, Request: &driver.ClaimRequest{}}
-				cancel := h.wait(w)
+				cancel := h.register(w)
 				<-w.wake // the poll loop has read the version
 				synctest.Wait()
 				at := time.Now().Add(c.after)
@@ -74,10 +74,10 @@ func TestTimersOfWaitingClaims(t *testing.T) {
 // locked them, is not repeated at once.
 func TestLockedRowsDoNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &txn.Core{DB: quiet{}, Cfg: txn.Config{Poll: time.Second}, Clock: clock.Clock{Wall: time.Now, Driven: true}, Done: make(chan struct{})}
+		store := &txn.Core{DB: quiet{}, Cfg: txn.Config{Poll: time.Second}, Clock: clock.Clock{Source: clock.Source{Wall: time.Now, Driven: true}}, Done: make(chan struct{})}
 		h := NewHub(store)
 		w := &Waiter{Queues: []string{"q"}, Kinds: []string{"k"}, Request: &driver.ClaimRequest{}}
-		cancel := h.wait(w)
+		cancel := h.register(w)
 		<-w.wake
 		synctest.Wait()
 		due, began := time.Now().UnixMicro(), time.Now()

@@ -103,7 +103,7 @@ var mutants = []mutant{
 	{"a guess passes over a drain", "store/postgres/dialect.go", "claim_no = $7 and drained = 0)", "claim_no = $7)", "-run=^TestGuess ./store/postgres"},
 	{"a guess passes over a pause of all", "store/postgres/dialect.go", "where name = '*' and paused", "where name = '**' and paused", "-run=^TestGuess ./store/postgres"},
 	{"a guess passes over new settings", "internal/sqlstore/guess.go", "q.settings = each($2 text) and q.flow = each($3 text)", "each($2 text) is not null and each($3 text) is not null", "-run=^TestGuess ./store/postgres"},
-	{"the end of a step guesses whatever the clock", "store/postgres/dialect.go", "TextGuessedClock: `select 1 where cast(", "TextGuessedClock: `select 1 where 1 = 1 or cast(", "-run=^TestGuess ./store/postgres"},
+	{"the end of a step guesses whatever the clock", "store/postgres/dialect.go", "TextValidateClock: `select 1 where cast(", "TextValidateClock: `select 1 where 1 = 1 or cast(", "-run=^TestGuess ./store/postgres"},
 	{"a wrong guess moves the clock", "internal/sqlstore/clock/clock.go", "\treturn reading{now: max(c.last, now), since:", "\tc.last = max(c.last, now)\n\treturn reading{now: c.last, since:", "-run=^TestClock ./internal/sqlstore"},
 	{"a claim does not ask whether its worker has claimed meanwhile", "internal/sqlstore/claim/claim.go", "where worker = $1 and claim_no = $6`", "where worker = $1 and claim_no <> -$6`", "-run=^TestOneAnswer ./store/postgres"},
 	{"each claim rewrites the indexes of its worker", "internal/sqlstore/claim/claim.go", "$5 - seen_us < $7", "$5 - seen_us < 0 * $7", "-run=^TestClaims ./store/postgres"},
