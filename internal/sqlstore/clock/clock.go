@@ -1,3 +1,15 @@
+// Package clock is the time of a store. Every decision about leases, deadlines and due times uses
+// it, so that nodes whose own clocks differ decide alike, and a clock that is set neither ends leases
+// early nor holds jobs back.
+//
+// A [Clock] follows the clock of the database server, or the wall clock if the database has none. A
+// transaction takes one [Reading] at its beginning, or predicts it and lets the server confirm it at
+// the commit. A [Step] is a sudden change of the followed clock. The processes on one database share
+// a [Record] of all steps, stored in sj_meta, so that only one of them shifts the leases
+// (docs/decisions/046).
+//
+// All times are microseconds since 1970, all differences microseconds. A Clock is safe for
+// concurrent use; the other types are values.
 package clock
 
 import (
@@ -6,27 +18,26 @@ import (
 	"time"
 )
 
-// Clock is the store's clock: every due, lease and deadline decision uses it and no other. It
-// follows the clock of the database server, or the wall clock if the database has none. After a
-// small step back it stands still until the followed clock has caught up. A larger step is detected
-// against the monotonic clock of this process, and followed only after the leases were shifted by
-// it, see rebase (docs/decisions/046).
+// Clock is the clock of a store. It never goes back by a small step: it stands still until the
+// followed clock has caught up. A step of more than MaxJump is detected against the monotonic clock
+// of this process; its readings are Stepped until the leases were shifted, see Rebased. Safe for
+// concurrent use.
 type Clock struct {
 	Source
 
 	mu      sync.Mutex // guards the fields below
-	begun   bool
-	offset  span  // of the followed clock to the monotonic one
-	at      int64 // monotonic time at which offset was measured last
-	last    int64 // the latest reading that was returned
-	stepped bool  // the clock has been set, and the leases were not shifted yet
-	before  span  // offset before that step
-	asked   int64 // readings requested before this monotonic time precede the step
-	shared  Record
-	back    int   // steps back
-	forward int   // steps forward
-	follows bool  // it reads the database's clock, with ReadFrom
-	ahead   int64 // by how much this machine's clock is ahead of the database's
+	begun   bool       // it was read
+	offset  span       // of the followed clock to the monotonic one
+	at      int64      // monotonic time at which offset was measured last
+	last    int64      // the latest reading that was returned
+	stepped bool       // a step is pending: the leases were not shifted yet
+	before  span       // offset before that step
+	asked   int64      // readings requested before this monotonic time precede the step
+	shared  Record     // as this process knows it
+	back    int        // steps back, for Describe
+	forward int        // steps forward
+	follows bool       // it reads the database's clock, with ReadFrom
+	ahead   int64      // by how much this machine's clock is ahead of the database's
 }
 
 // Source is where a Clock gets its times. It does not change after the first use.
@@ -38,31 +49,32 @@ type Source struct {
 	Lone    bool                 // a test wants no protection against steps
 }
 
-// span is a number of which only bounds are known.
-type span struct{ low, high int64 }
-
-func (s span) middle() int64 { return s.low + (s.high-s.low)/2 }
-
+// Bounds of what counts as a step, and of what it may cost.
 const (
 	// MaxJump is the difference to the monotonic clock above which a change counts as a step.
 	MaxJump = 2 * time.Second
 	// MaxGrace bounds the extra time of a lease of unknown age after a step or an opening.
 	MaxGrace = time.Minute
-	// Near is the allowed difference between the clock and its estimate: no more than the
-	// delay that is tolerated for job starts anyhow, see txn.PollEvery.
+	// Tolerance is the allowed difference between the server's clock and a predicted time. A job
+	// may start as late as that anyhow, see txn.PollEvery.
 	Tolerance = 100 * time.Millisecond
 )
 
-// Reading is the clock at the start of a transaction. All times are microseconds.
+// Reading is the clock at the start of a transaction.
 type Reading struct {
-	Now     int64 // since 1970
-	Since   int64 // leases that were written before this time may end gap too early
-	Gap     int64
-	Stepped bool  // the leases have to be shifted before any is granted or ended
-	taken   int64 // of a predicted time: the monotonic time
+	Now     int64 // the time of all decisions and writes of the transaction
+	Since   int64 // a lease that was written before this time may end by Gap too early
+	Gap     int64 // see txn.Tx.InGrace
+	Stepped bool  // the leases must be shifted before any is granted or ended, see ErrStep
+	taken   int64 // the monotonic time of a prediction
 }
 
-// Monotonic is the time since the process opened the store, in microseconds.
+// span is a number of which only bounds are known.
+type span struct{ low, high int64 }
+
+func (s span) middle() int64 { return s.low + (s.high-s.low)/2 }
+
+// Monotonic returns the monotonic time of this process. It does not change when a clock is set.
 func (c *Clock) Monotonic() int64 {
 	if c.Elapsed != nil {
 		return c.Elapsed().Microseconds()
@@ -70,7 +82,7 @@ func (c *Clock) Monotonic() int64 {
 	return c.Wall().Sub(c.Started).Microseconds() // Sub uses the monotonic reading
 }
 
-// Read is ReadFrom for a database without a clock of its own.
+// Read reads this machine's clock, for a database without a clock of its own.
 func (c *Clock) Read() Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,8 +94,8 @@ func (c *Clock) Read() Reading {
 	return c.observe(wall.UnixMicro(), now, now)
 }
 
-// ReadFrom returns the time for a reading of the database's clock that was requested at the
-// monotonic time sent.
+// ReadFrom takes us, a reading of the database's clock that was requested at the monotonic time
+// sent.
 func (c *Clock) ReadFrom(us, sent int64) Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,10 +103,69 @@ func (c *Clock) ReadFrom(us, sent int64) Reading {
 	return c.observe(us, sent, c.Monotonic())
 }
 
-// observe takes a reading of the followed clock. It was taken at some monotonic time from sent to
-// got, so only bounds of its offset to the monotonic clock are known. It is a step only if these
-// miss the bounds of earlier readings by more than jump, however late the answer came. c.mu is
-// held.
+// Predict predicts the result of ReadFrom; false if the database's clock was never read, has been
+// set, or is behind. The prediction has no effect on later readings until Confirm.
+func (c *Clock) Predict() (Reading, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Driven {
+		c.last = max(c.last, c.Wall().UnixMicro())
+		return Reading{Now: c.last}, true
+	}
+	taken := c.Monotonic()
+	now := taken + c.offset.low
+	if !c.follows || c.stepped || now < c.last-Tolerance.Microseconds() {
+		return Reading{}, false
+	}
+	return Reading{Now: max(c.last, now), Since: c.shared.since, Gap: c.shared.gap, taken: taken}, true
+}
+
+// Confirm records that a transaction with a predicted time was committed, so that no later reading
+// is before it. us is a reading of the server's clock after the prediction, however old.
+func (c *Clock) Confirm(r Reading, us int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stepped {
+		c.last = max(c.last, r.Now)
+	}
+	c.observe(us, r.taken, c.Monotonic())
+}
+
+// Estimate returns the approximate time of the clock, for timers outside of transactions. It may
+// differ from the next reading in both directions, and reads no database.
+func (c *Clock) Estimate() int64 {
+	if c.Driven {
+		return c.Read().Now // never back, as each transaction reads it
+	}
+	c.mu.Lock()
+	begun, low := c.begun, c.offset.low
+	c.mu.Unlock()
+	if !begun {
+		return c.Wall().UnixMicro()
+	}
+	return c.Monotonic() + low
+}
+
+// Describe returns a text for Status: whether the clock has been set, and how far this machine's
+// clock is from it.
+func (c *Clock) Describe() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := "steady"
+	if c.back+c.forward > 0 {
+		text = fmt.Sprintf("set forward %d times and back %d times", c.forward, c.back)
+	}
+	if c.follows {
+		ahead := (time.Duration(c.ahead) * time.Microsecond).Round(time.Millisecond)
+		text += fmt.Sprintf("; the clock of the database, this node's is %v ahead", ahead)
+	}
+	return text
+}
+
+// observe takes a reading of the followed clock. The server took it at some monotonic time between
+// sent and got, so only bounds of its offset to the monotonic clock are known. It is a step only if
+// these bounds and those of earlier readings are more than MaxJump apart, however late the reading
+// arrived. The caller holds mu.
 func (c *Clock) observe(us, sent, got int64) Reading {
 	now := span{us - got, us - sent}
 	if !c.begun {
@@ -126,61 +197,4 @@ func (c *Clock) observe(us, sent, got int64) Reading {
 	}
 	c.at, c.last = got, max(c.last, us)
 	return Reading{Now: c.last, Since: c.shared.since, Gap: c.shared.gap, Stepped: c.stepped}
-}
-
-// Estimate returns the approximate time of the clock, outside of a transaction.
-func (c *Clock) Estimate() int64 {
-	if c.Driven {
-		return c.Read().Now // never back, as each transaction reads it
-	}
-	c.mu.Lock()
-	begun, low := c.begun, c.offset.low
-	c.mu.Unlock()
-	if !begun {
-		return c.Wall().UnixMicro()
-	}
-	return c.Monotonic() + low
-}
-
-// Predict predicts the result of ReadFrom from this machine's clock; false if the database's clock
-// was never read, has been set, or is behind. The prediction takes effect with confirm.
-func (c *Clock) Predict() (Reading, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.Driven {
-		c.last = max(c.last, c.Wall().UnixMicro())
-		return Reading{Now: c.last}, true
-	}
-	taken := c.Monotonic()
-	now := taken + c.offset.low
-	if !c.follows || c.stepped || now < c.last-Tolerance.Microseconds() {
-		return Reading{}, false
-	}
-	return Reading{Now: max(c.last, now), Since: c.shared.since, Gap: c.shared.gap, taken: taken}, true
-}
-
-// Confirm records that the server has accepted a predicted time, so that no later reading is before
-// it. us is the time of the server's clock after the prediction, however long ago that is.
-func (c *Clock) Confirm(r Reading, us int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.stepped {
-		c.last = max(c.last, r.Now)
-	}
-	c.observe(us, r.taken, c.Monotonic())
-}
-
-// Describe tells Status whether the clock has been steady.
-func (c *Clock) Describe() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text := "steady"
-	if c.back+c.forward > 0 {
-		text = fmt.Sprintf("set forward %d times and back %d times", c.forward, c.back)
-	}
-	if c.follows {
-		ahead := (time.Duration(c.ahead) * time.Microsecond).Round(time.Millisecond)
-		text += fmt.Sprintf("; the clock of the database, this node's is %v ahead", ahead)
-	}
-	return text
 }

@@ -69,15 +69,15 @@ func TestClockSeesSteps(t *testing.T) {
 	}
 	c.follows = true
 	if _, ok := c.Predict(); ok {
-		t.Error("it is guessed before the leases were shifted")
+		t.Error("a time is predicted before the leases were shifted")
 	}
 	if r := c.observe(2*hour, 13*second, 15*second); !r.Stepped || c.forward != 0 {
-		t.Errorf("what was asked before the step was seen counts: %+v", r)
+		t.Errorf("a reading from before the step counts: %+v", r)
 	}
 	p := c.PendingStep()
 	c.Rebased(p, Record{})
 	if _, ok := c.Predict(); !ok {
-		t.Error("it is not guessed after the leases were shifted")
+		t.Error("no time is predicted after the leases were shifted")
 	}
 	elapsed += time.Second
 	if r := c.observe(hour+5*second+2*hour, 15*second, 15*second); !r.Stepped || r.Gap < hour || r.Since != 3*hour+5*second {
@@ -108,14 +108,14 @@ func TestStepsAreShared(t *testing.T) {
 	}
 }
 
-// TestClockGuesses: a prediction changes nothing until it is confirmed, a slow commit does not make
+// TestClockPredicts: a prediction changes nothing until it is confirmed, a slow commit does not make
 // the next one late, and no time is predicted while the database is behind.
-func TestClockGuesses(t *testing.T) {
+func TestClockPredicts(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	elapsed := time.Duration(0)
 	c := Clock{Source: Source{Wall: func() time.Time { return began.Add(elapsed) }, Elapsed: func() time.Duration { return elapsed }}}
 	if _, ok := c.Predict(); ok {
-		t.Error("a clock that was never read is guessed")
+		t.Error("a clock that was never read is predicted")
 	}
 	near := func(what string, got int64, want time.Time) {
 		t.Helper()
@@ -128,12 +128,12 @@ func TestClockGuesses(t *testing.T) {
 	elapsed = time.Second
 	real := began.Add(time.Second)
 	r, _ := c.Predict()
-	near("the next guess", r.Now, real)
+	near("the next prediction", r.Now, real)
 	elapsed += 300 * time.Millisecond
 	c.Confirm(r, real.UnixMicro())
 	real = real.Add(300 * time.Millisecond)
 	r, _ = c.Predict()
-	near("a guess after a slow commit", r.Now, real)
+	near("a prediction after a slow commit", r.Now, real)
 
 	slow, before := r, real // its commit takes 5 s, while others read
 	elapsed += 5 * time.Second
@@ -144,18 +144,18 @@ func TestClockGuesses(t *testing.T) {
 		t.Errorf("a slow commit counts as a step of the clock: %+v", now)
 	}
 	if _, ok := c.Predict(); !ok {
-		t.Error("it is not guessed")
+		t.Error("no time is predicted")
 	}
 	elapsed += time.Millisecond
 	if now := read(real.Add(-time.Second)).Now; now < r.Now-300_000 {
 		t.Errorf("it goes back by %d us", r.Now-now)
 	}
 	if _, ok := c.Predict(); ok {
-		t.Error("it is guessed while the database is behind")
+		t.Error("a time is predicted while the database is behind")
 	}
 	elapsed += 2 * time.Second
 	read(real.Add(time.Second))
 	if _, ok := c.Predict(); !ok {
-		t.Error("it is not guessed after it was overtaken")
+		t.Error("no time is predicted after the database has caught up")
 	}
 }

@@ -124,8 +124,8 @@ func TestLaneEnds(t *testing.T) {
 	})
 }
 
-// TestLaneRunsInParallelForManyRows: during a transaction another one begins for minParallelRows rows at once, and
-// for minParallelRowsEnding rows when the first takes longer than slowAfter.
+// TestLaneRunsInParallelForManyRows: during a transaction another one begins for minParallelRows
+// rows at once, and for fewer when the first takes longer than slowAfter.
 func TestLaneRunsInParallelForManyRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun groupSizes
@@ -152,8 +152,8 @@ func TestLaneRunsInParallelForManyRows(t *testing.T) {
 	})
 }
 
-// TestLaneRunsInParallelForFewerFinishes: if neither claims nor enqueues wait, minParallelRowsEnding rows justify a
-// transaction.
+// TestLaneRunsInParallelForFewerFinishes: if neither claims nor enqueues wait, minParallelRowsEnding
+// rows justify a transaction.
 func TestLaneRunsInParallelForFewerFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun groupSizes
@@ -178,8 +178,8 @@ func TestLaneRunsInParallelForFewerFinishes(t *testing.T) {
 	})
 }
 
-// TestLaneLeavesFewRowsToOtherRunner: a runner whose transaction is over leaves minParallelRowsEnding than minParallelRows rows to the
-// other runner at work.
+// TestLaneLeavesFewRowsToOtherRunner: a runner whose transaction is over leaves fewer rows than
+// minParallelRows to the other runner at work.
 func TestLaneLeavesFewRowsToOtherRunner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun groupSizes

@@ -1,3 +1,7 @@
+// Package nearkey lists keys that are easily mistaken for each other, such as "Order-7 " for
+// "order-7". A response under such a key may have been meant for the other one, so the inbox shows
+// jobs with similar keys beside a response that matches none. Its one function is pure and safe for
+// concurrent use; no other part of the store needs it.
 package nearkey
 
 import (
@@ -12,10 +16,13 @@ import (
 // are left out.
 const maxNear = 8000
 
+// separators are the characters between the parts of a key.
+const separators = "-_ /.:#"
+
 // Similar lists the keys that people and programs mistake for key: other case, other separators or
-// none, more or fewer leading zeros, space around it, and one character more, less or other.
-// Looking each of them up costs a few milliseconds when a person asks, and nothing in the
-// processing of jobs and responses; an index over folded keys would cost every enqueue.
+// none, more or fewer leading zeros, space around it, and one character more, less or other. The
+// list has at most maxNear keys, none of them empty or key itself. To look all of them up takes a few
+// milliseconds for a person who asks; an index over folded keys would cost every enqueue.
 func Similar(key string) []string {
 	n := nearSet{not: key, seen: map[string]bool{}}
 	for _, folded := range []string{key, strings.TrimSpace(key)} {
@@ -32,6 +39,7 @@ func Similar(key string) []string {
 	return n.list
 }
 
+// nearSet collects keys without duplicates.
 type nearSet struct {
 	not  string
 	seen map[string]bool
@@ -56,8 +64,6 @@ func (n *nearSet) cases(key string) {
 		n.add(string(lower))
 	}
 }
-
-const separators = "-_ /.:#"
 
 // split cuts a key at its separators, and with bounds also between letters and digits.
 func split(key string, bounds bool) (tokens []string) {

@@ -1,3 +1,17 @@
+// Package wake wakes blocked calls: claims that wait for jobs, and reads that wait for the end of
+// jobs. Polling the database often enough would cost an idle store its quiet, and polling rarely
+// would delay every job.
+//
+// A [Hub] knows the [Waiter] of each blocked call. After each commit of this process the store gives
+// it the events of the transaction, and it wakes the calls that they concern. Timers wake calls when
+// a job is due or a gate opens. Commits of other processes are found by polling the version of the
+// database. A wake-up is a hint (docs/decisions/005): the call that is woken reads the database, so a
+// lost or a wrong hint delays it by one poll at most.
+//
+// The hub is also where a transaction that makes jobs ready finds blocked claims, and runs them
+// itself. Their callers then get a [ClaimAnswer] without a transaction of their own.
+//
+// A Hub is safe for concurrent use. A Waiter belongs to the call that blocks with it.
 package wake
 
 import (
@@ -13,58 +27,80 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-// Hub wakes blocked calls. Its hints come from this process's commits, from the clock (a job is
-// due), and, for other processes on the same database, from polling the database's version every
-// txn.Config.Poll. A lost or wrong hint does no harm: a Claim that is woken reads the database, and
-// the poll of the version finds changes without a hint.
+// Hub wakes blocked calls. Its poll loop runs only while a call waits, so that an idle store does
+// nothing at all. All times are microseconds by the clock of the store. Safe for concurrent use.
 type Hub struct {
 	core *txn.Core
 
 	mu      sync.Mutex // guards the fields below
 	waiters []*Waiter  // in order of arrival
-	running bool       // the poll loop runs; only while a call waits, so that an idle store does nothing at all
-	due     int64      // earliest wake_at known, microseconds; 0 = none
-	sleeps  int64      // when the poll loop checks the times again, microseconds; 0 = at once
-	sooner  chan struct{}
+	running bool       // the poll loop runs
+	due     int64      // the earliest wake_at that is known; 0 = none
+	sleeps  int64      // when the poll loop checks the times again; 0 = at once
+
+	sooner chan struct{} // capacity 1: ends the sleep of the poll loop
 }
 
-// Waiter is a blocked Claim (places) or Find (ids).
-type Waiter struct {
-	Queues, Kinds []string
-	Pollable      []string // kinds
-	IDs           []sojourn.ID
-	opens         int64         // when a gate that holds its jobs back opens, or a poll step is due, microseconds; 0 = not known
-	wake          chan struct{} // capacity 1
-
-	Request  *driver.ClaimRequest // of a Claim
-	asleep   bool                 // it is asleep, so a transaction may run its request; see lend
-	reserved chan struct{}        // closed when the transaction that runs its request is over; nil if none does
-	Answer   *ClaimAnswer         // the result of that transaction, if it found jobs
-}
-
+// NewHub makes the hub of a store. It ends with the store.
 func NewHub(c *txn.Core) *Hub { return &Hub{core: c, sooner: make(chan struct{}, 1)} }
 
-// wait registers w; cancel must be called. Register before reading the database, so that no change
-// is missed in between.
-func (h *Hub) register(w *Waiter) (cancel func()) {
-	w.wake = make(chan struct{}, 1)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.waiters = append(h.waiters, w)
-	if !h.running && !h.core.IsClosed() {
-		h.running = true
-		go h.poll()
+// Waiter is a blocked call: a Claim, with queues, kinds and its request, or a Find, with ids. The
+// caller fills in the exported fields before Block; the hub sets Answer.
+type Waiter struct {
+	Queues, Kinds []string             // the jobs that a Claim takes
+	Pollable      []string             // kinds whose poll steps it takes
+	Request       *driver.ClaimRequest // of a Claim; nil: its request is never run by a transaction of others
+	IDs           []sojourn.ID         // the jobs whose end a Find waits for
+
+	// Answer has the jobs of a Claim whose request was run by the transaction of another call. It is
+	// nil if there were none. Read it after Block.
+	Answer *ClaimAnswer
+
+	opens    int64         // when a gate opens, or a poll step is due, for its jobs; 0 = not known
+	wake     chan struct{} // capacity 1
+	asleep   bool          // it waits, so a transaction may run its request, see Reserve
+	reserved chan struct{} // closed when the transaction that runs its request has ended; nil: none does
+}
+
+// Block calls read again and again, each time that w is woken, until read reports that it is done, or
+// another transaction has set w.Answer. It returns nil also when wait has passed (0: read is called
+// once; at most sojourn.MaxWait), and an error when read fails, ctx ends, or the store closes.
+func (h *Hub) Block(ctx context.Context, w *Waiter, wait time.Duration, read func() (done bool, err error)) error {
+	if wait <= 0 {
+		_, err := read()
+		return err
 	}
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if i := slices.Index(h.waiters, w); i >= 0 {
-			h.waiters = slices.Delete(h.waiters, i, i+1)
+	cancel := h.register(w)
+	defer cancel()
+	timer := time.NewTimer(min(wait, sojourn.MaxWait))
+	defer timer.Stop()
+	for {
+		if done, err := read(); done || err != nil {
+			return err
+		}
+		h.sleep(w)
+		var err error
+		over := false
+		select {
+		case <-w.wake:
+		case <-timer.C:
+			over = true
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-h.core.Done:
+			err = groupcommit.ErrClosed
+		}
+		if h.wakeUp(w) {
+			return nil
+		}
+		if over || err != nil {
+			return err
 		}
 	}
 }
 
-// Publish publishes the events of a transaction.
+// Publish wakes the calls that the events of a committed transaction concern: for each ready job one
+// claim, for freed weight as many claims, and every Find of a job that became final.
 func (h *Hub) Publish(t *txn.Tx) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,29 +135,27 @@ func (h *Hub) Publish(t *txn.Tx) {
 	h.dueBy(t.Events.Due)
 }
 
-// dueBy records that a job is due at a time; 0 = none. An earlier time stays, because the
-// transaction that has read this one may have begun before it was written. h.mu is held.
-func (h *Hub) dueBy(us int64) {
-	if us > 0 && (h.due == 0 || us < h.due) {
-		h.due = us
-		h.wakeBy(us)
+// FoundNothing records what an empty claim has read: when the next job is due, and when a gate opens
+// that holds back the jobs of w; 0 = none.
+func (h *Hub) FoundNothing(w *Waiter, due, opens int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.found(w, due, opens)
+}
+
+// WakeAll wakes every blocked call, after a change of which no details are known.
+func (h *Hub) WakeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waiters {
+		w.signal()
 	}
 }
 
-// wakeBy wakes the poll loop if it would sleep beyond a time. h.mu is held.
-func (h *Hub) wakeBy(us int64) {
-	if us < h.sleeps {
-		select {
-		case h.sooner <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// Lend picks blocked claims for the jobs that a transaction makes ready, so that it may run their
-// requests: a job then starts in the transaction that stores it or its response, and not in the
-// next one. settle gives the claims back.
-func (h *Hub) Reserve(t *txn.Tx) (lent []*Waiter) {
+// Reserve selects blocked claims for the jobs that a transaction makes ready, so that it may run
+// their requests: a job then starts in the transaction that stores it or its response, and not in
+// the next one. A claim that is reserved does not end its wait before Release, which must be called.
+func (h *Hub) Reserve(t *txn.Tx) (reserved []*Waiter) {
 	room := maps.Clone(t.Events.Ready)
 	for _, f := range t.Writes.Inserts {
 		if f.Now.State == sojourn.Ready {
@@ -137,25 +171,28 @@ func (h *Hub) Reserve(t *txn.Tx) (lent []*Waiter) {
 		for _, w := range h.waiters {
 			if n > 0 && w.asleep && w.reserved == nil && slices.Contains(w.Queues, p.Queue) && slices.Contains(w.Kinds, p.Kind) {
 				w.reserved = make(chan struct{})
-				lent = append(lent, w)
+				reserved = append(reserved, w)
 				n -= w.Request.Max
 			}
 		}
 	}
-	return lent
+	return reserved
 }
 
-// Settle gives back the claims that a transaction was lent. answers are nil if it has failed.
-func (h *Hub) Release(lent []*Waiter, answers []ClaimAnswer) {
-	if len(lent) == 0 {
+// Release ends the reservation of claims, after the transaction. answers has one answer for each;
+// nil if the transaction has failed.
+func (h *Hub) Release(reserved []*Waiter, answers []ClaimAnswer) {
+	if len(reserved) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i, w := range lent {
+	for i, w := range reserved {
 		switch {
 		case answers == nil:
-			w.signal() // it claims by itself: a transaction that reported a failure may have been committed, and then its number finds its jobs
+			// It claims by itself. If the transaction was committed in spite of its error, the
+			// repeat of the claim finds its jobs.
+			w.signal()
 		case len(answers[i].Jobs) > 0:
 			w.Answer = &answers[i]
 			w.signal()
@@ -169,26 +206,47 @@ func (h *Hub) Release(lent []*Waiter, answers []ClaimAnswer) {
 	}
 }
 
+// register adds a call, before it reads the database for the first time: so it misses no change in
+// between. cancel must be called.
+func (h *Hub) register(w *Waiter) (cancel func()) {
+	w.wake = make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiters = append(h.waiters, w)
+	if !h.running && !h.core.IsClosed() {
+		h.running = true
+		go h.poll()
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if i := slices.Index(h.waiters, w); i >= 0 {
+			h.waiters = slices.Delete(h.waiters, i, i+1)
+		}
+	}
+}
+
+// sleep marks a claim as blocked, so that it may be reserved.
 func (h *Hub) sleep(w *Waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w.asleep = w.Request != nil
 }
 
-// rise ends the wait of w and reports whether it was given jobs. If a transaction is running its
-// request, it waits for that.
+// wakeUp ends the sleep of w and reports whether it has an answer. If a transaction is running its
+// request, it waits for the end of that.
 func (h *Hub) wakeUp(w *Waiter) bool {
 	h.mu.Lock()
 	w.asleep = false
-	lent := w.reserved
+	reserved := w.reserved
 	h.mu.Unlock()
-	if lent != nil {
-		<-lent
+	if reserved != nil {
+		<-reserved
 	}
 	return w.Answer != nil
 }
 
-// signal reports whether the waiter was still asleep.
+// signal wakes the call, and reports whether it was not woken already.
 func (w *Waiter) signal() bool {
 	select {
 	case w.wake <- struct{}{}:
@@ -198,24 +256,8 @@ func (w *Waiter) signal() bool {
 	}
 }
 
-func (h *Hub) WakeAll() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, w := range h.waiters {
-		w.signal()
-	}
-}
-
-// FoundNothing records the results of an empty claim: when the next job is due, and when a gate
-// opens that holds back the jobs of w; 0 = none.
-func (h *Hub) FoundNothing(w *Waiter, due, opens int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.found(w, due, opens)
-}
-
-// found is foundNothing with h.mu held. A time in the past means that another transaction had
-// locked the row, so that the claim could do nothing: the next claim tries a moment later.
+// found is FoundNothing for a caller that holds mu. A time in the past means that another
+// transaction had locked the row. The claim is repeated a poll later, and not at once.
 func (h *Hub) found(w *Waiter, due, opens int64) {
 	now := h.core.Clock.Estimate()
 	again := now + txn.PollEvery.Microseconds()
@@ -229,7 +271,16 @@ func (h *Hub) found(w *Waiter, due, opens int64) {
 	h.opensBy(w, opens)
 }
 
-// opensBy is dueBy for a gate, or for a poll step. h.mu is held.
+// dueBy records that a job is due at us; 0 = none. An earlier time stays, because the transaction
+// that has read us may have begun before that was written. The caller holds mu.
+func (h *Hub) dueBy(us int64) {
+	if us > 0 && (h.due == 0 || us < h.due) {
+		h.due = us
+		h.wakeBy(us)
+	}
+}
+
+// opensBy records that a gate opens or a poll step is due for w at us; 0 = none. The caller holds mu.
 func (h *Hub) opensBy(w *Waiter, us int64) {
 	if us > 0 && (w.opens == 0 || us < w.opens) {
 		w.opens = us
@@ -237,15 +288,25 @@ func (h *Hub) opensBy(w *Waiter, us int64) {
 	}
 }
 
-// poll runs while a call waits. It checks for commits of other processes every txn.Config.Poll, and
-// wakes calls when known times are reached.
+// wakeBy wakes the poll loop if it would sleep beyond us. The caller holds mu.
+func (h *Hub) wakeBy(us int64) {
+	if us < h.sleeps {
+		select {
+		case h.sooner <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// poll is the poll loop. It checks for commits of other processes every txn.Config.Poll, and wakes
+// calls when known times are reached.
 func (h *Hub) poll() {
 	tick := time.NewTicker(h.core.Cfg.Poll)
 	defer tick.Stop()
 	timer := time.NewTimer(h.core.Cfg.Poll)
 	defer timer.Stop()
 	version, _ := h.core.DB.Version(context.Background()) // an error shows as a change below
-	h.WakeAll()                                           // calls that read the database before this version was read may have missed its changes
+	h.WakeAll()                                           // they may have read before the version
 	for {
 		next, ok := h.wakeDue(h.core.Clock.Estimate())
 		if !ok {
@@ -295,47 +356,11 @@ func (h *Hub) wakeDue(now int64) (next time.Duration, ok bool) {
 }
 
 // wakeClaim wakes one blocked Claim, which promotes due jobs and so wakes the others as far as
-// there is work. h.mu is held.
+// there is work. The caller holds mu.
 func (h *Hub) wakeClaim() {
 	for _, w := range h.waiters {
 		if w.IDs == nil && w.signal() {
 			return
-		}
-	}
-}
-
-// Block calls look until it reports that it is satisfied, or wait has passed, or ctx ends, or the
-// store closes.
-func (h *Hub) Block(ctx context.Context, w *Waiter, wait time.Duration, look func() (bool, error)) error {
-	if wait <= 0 {
-		_, err := look()
-		return err
-	}
-	cancel := h.register(w)
-	defer cancel()
-	timer := time.NewTimer(min(wait, sojourn.MaxWait))
-	defer timer.Stop()
-	for {
-		if ok, err := look(); ok || err != nil {
-			return err
-		}
-		h.sleep(w)
-		var err error
-		over := false
-		select {
-		case <-w.wake:
-		case <-timer.C:
-			over = true
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-h.core.Done:
-			err = groupcommit.ErrClosed
-		}
-		if h.wakeUp(w) {
-			return nil
-		}
-		if over || err != nil {
-			return err
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestTimersOfWaitingClaims(t *testing.T) {
 			h.Publish(soon(at))
 			h.FoundNothing(w, 0, 0)
 		}},
-		{"what an empty claim has found", time.Second, 200 * time.Millisecond, func(h *Hub, w *Waiter, at int64) { h.FoundNothing(w, at, 0) }},
+		{"the due time of an empty claim", time.Second, 200 * time.Millisecond, func(h *Hub, w *Waiter, at int64) { h.FoundNothing(w, at, 0) }},
 		{"a gate that opens", time.Second, 200 * time.Millisecond, func(h *Hub, w *Waiter, at int64) { h.FoundNothing(w, 0, at) }},
 		{"a poll step", time.Second, 200 * time.Millisecond, func(h *Hub, _ *Waiter, at int64) {
 			h.Publish(&txn.Tx{Events: txn.Events{Polls: []txn.Poll{{QueueKind: txn.QueueKind{Queue: "q", Kind: "k"}, At: at}}}})
