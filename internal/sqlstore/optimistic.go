@@ -29,12 +29,12 @@ func (s *Store) guess(t *txn.Tx, group []txn.Call) bool {
 	for _, c := range group {
 		switch r := c.(type) {
 		case *txn.Request[enqueue.Request, enqueue.Answer]:
-			if !e.Covers(r.Question) {
+			if !e.UseCache(r.Question) {
 				return false
 			}
 			stored = append(stored, c)
 		case *txn.Request[driver.ClaimRequest, wake.ClaimAnswer]:
-			if claim != nil || !s.Claimer.Expects(&r.Question) {
+			if claim != nil || !s.Claimer.CanUseCache(&r.Question) {
 				return false
 			}
 			claim, claimed = &r.Question, append(claimed, c)
@@ -51,7 +51,7 @@ func (s *Store) guess(t *txn.Tx, group []txn.Call) bool {
 	if claim != nil {
 		q, _ := s.core.QueueCache.Queue(claim.Queues[0])
 		e.Rows[claim.Queues[0]], last = &q, s.core.QueueCache.LastClaim(claim.Worker)
-		t.Prefetched = append(t.Prefetched, txn.Prefetched{Op: s.Claimer.Op, Work: txn.Answering[driver.ClaimRequest, wake.ClaimAnswer]{Batch: s.Claimer.Cached(t, *claim, q.Layout, last), Same: claimed}})
+		t.Prefetched = append(t.Prefetched, txn.Prefetched{Op: s.Claimer.Op, Work: txn.Answering[driver.ClaimRequest, wake.ClaimAnswer]{Batch: s.Claimer.BeginCached(t, *claim, q.Layout, last), Same: claimed}})
 	}
 	t.Validators = s.questions(t, e.Rows, claim, last)
 	t.Prefetched = append(t.Prefetched, txn.Prefetched{Op: s.Enqueuer.Op, Work: txn.Answering[enqueue.Request, enqueue.Answer]{Batch: e, Same: stored}})

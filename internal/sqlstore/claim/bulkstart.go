@@ -39,14 +39,14 @@ type jobShape struct {
 // likePolicies bounds the number of policies of a bulk start. Mostly there are as many as kinds.
 const likePolicies = 8
 
-// TextStartAlike starts the first jobs of a queue, for Dialect.Over. It returns at least one row.
+// TextBulkStart starts the first jobs of a queue, for Dialect.Over. It returns at least one row.
 // Each has whether the preconditions held and how many jobs are first in line. A started job adds
 // id, kind, key, priority, run at, r1, r2, policy, and the columns for its worker with its args.
-const TextStartAlike = `if the clock is between $1 and $2, nothing is due at $3, worker $4 has no claim since $5 and is not drained, and (texts($6)) are open, start of queue $7
+const TextBulkStart = `if the clock is between $1 and $2, nothing is due at $3, worker $4 has no claim since $5 and is not drained, and (texts($6)) are open, start of queue $7
 	and (texts($8)) the first $10, whose weight is at most $9, which must be $11, with one of (texts($12)), until (ints($13)), to be looked at by (ints($14)), leases until
 	$15 of $16 µs, purpose $17, epoch $18, attempt $19, open $20, retry handler $21, held $22, given $23; a job heavier than $9 that was to run before $24 is not passed over`
 
-// bulkStart is the request of a TextStartAlike and its result.
+// bulkStart is the request of a TextBulkStart and its result.
 type bulkStart struct {
 	reading  clock.Reading
 	policies []string
@@ -60,7 +60,7 @@ type bulkStart struct {
 // startAlike is foresee for a transaction of claims alone: it also starts the jobs that it finds.
 // It returns false if the jobs may differ.
 func (c *batch) startAlike(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
-	if !c.Starting || r.Close || c.Core.DB.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
+	if !c.Starting || r.Close || c.Core.DB.Dialect().Over[TextBulkStart] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
 		return nil, false
 	}
 	queue := r.Queues[0]
@@ -76,7 +76,7 @@ func (c *batch) startAlike(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
 	c.bulk = e
 	c.ahead = newForeseen(r)
 	c.ahead.started = true
-	return []sqldb.Statement{{Text: TextStartAlike, Args: e.args(c.Tx, r, weight), Each: func(row sqldb.Row) error {
+	return []sqldb.Statement{{Text: TextBulkStart, Args: e.args(c.Tx, r, weight), Each: func(row sqldb.Row) error {
 		if e.rows == nil {
 			e.open, e.picked = row.Int(0) > 0, row.Int(1)
 			e.rows = make(map[sojourn.ID]*jobrow.Row, e.picked)
@@ -130,7 +130,7 @@ func (e *bulkStart) decide(t *txn.Tx, r driver.ClaimRequest, weight int32) bool 
 	return true
 }
 
-// startNumbers are the columns of saves[jobrow.ByClaim] that TextStartAlike sets to one value for
+// startNumbers are the columns of saves[jobrow.ByClaim] that TextBulkStart sets to one value for
 // all jobs.
 func startNumbers(l *jobrow.Row) [11]int64 {
 	return [...]int64{l.LeaseUntil, l.LeaseUs, int64(l.Purpose), l.Epoch, int64(l.Attempt), jobrow.Bit(l.AttemptOpen), jobrow.Bit(l.RetryHandler), int64(l.Held), jobrow.Bit(l.Given),

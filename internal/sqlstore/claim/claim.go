@@ -131,8 +131,8 @@ func (c *batch) learn() {
 	}
 }
 
-// Expects reports whether a claim would find only the jobs that its transaction stores.
-func (s *Claimer) Expects(r *driver.ClaimRequest) bool {
+// CanUseCache reports whether a claim would find only the jobs that its transaction stores.
+func (s *Claimer) CanUseCache(r *driver.ClaimRequest) bool {
 	queue := r.Queues[0]
 	if len(r.Queues) != 1 || len(r.Decidable)+len(r.Pollable) > 0 || !s.core.QueueCache.IsEmpty(queue) {
 		return false
@@ -142,8 +142,8 @@ func (s *Claimer) Expects(r *driver.ClaimRequest) bool {
 	return known && last > 0 && r.Number > last
 }
 
-// Cached is a batch of one claim that finds only the jobs of its transaction.
-func (s *Claimer) Cached(t *txn.Tx, r driver.ClaimRequest, shape, last int64) *batch {
+// BeginCached is a batch of one claim that finds only the jobs of its transaction.
+func (s *Claimer) BeginCached(t *txn.Tx, r driver.ClaimRequest, shape, last int64) *batch {
 	q := r.Queues[0]
 	c := &batch{Tx: t, svc: s, requests: []driver.ClaimRequest{r}, prefetched: true, doors: map[string]txn.QueueGate{q: {Layout: shape}},
 		lastClaims: map[string]lastClaim{r.Worker: {number: last}}}

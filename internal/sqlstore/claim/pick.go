@@ -54,7 +54,7 @@ func (c *batch) pick(r driver.ClaimRequest) ([]jobrow.Candidate, error) {
 			if l.Heavy != nil {
 				lines[i] = append(lines[i], *l.Heavy)
 			}
-			for _, e := range l.Admit {
+			for _, e := range l.Admitted {
 				lines[i] = append(lines[i], e.Candidate)
 			}
 		default:
@@ -184,7 +184,7 @@ func dueNext(t *txn.Tx, f sojourn.Filter, q sojourn.QueueSettings) (due []jobrow
 		return nil, err
 	}
 	for _, l := range rows {
-		e, ended, err := lifecycle.Overdue(t, l, &driver.Swept{})
+		e, ended, err := lifecycle.OverdueEvent(t, l, &driver.Swept{})
 		if err != nil {
 			return nil, err
 		}
@@ -270,7 +270,7 @@ func (c *batch) settle(started []*jobrow.Row) error {
 	lines := c.lines
 	c.lines = nil
 	for _, l := range lines {
-		if err := l.Settle(started); err != nil {
+		if err := l.RecordStarts(started); err != nil {
 			return err
 		}
 	}

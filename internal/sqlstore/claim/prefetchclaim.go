@@ -62,13 +62,13 @@ func newForeseen(r driver.ClaimRequest) *prefetched {
 // sweepFirst handles overdue jobs.
 func (c *batch) sweepFirst() (driver.Swept, error) {
 	if c.ahead == nil {
-		return lifecycle.SweepDue(c.Tx, sweepPerClaim)
+		return lifecycle.SweepOverdue(c.Tx, sweepPerClaim)
 	}
 	overdue := c.ahead.overdue
 	if len(overdue) > 0 {
 		c.ahead = nil // a job that becomes ready may rank before the prefetched ones
 	}
-	return lifecycle.SweepThese(c.Tx, overdue)
+	return lifecycle.SweepRows(c.Tx, overdue)
 }
 
 // withoutLine keeps only the overdue jobs; their rows are read again before they are ended.

@@ -28,7 +28,7 @@ func (e *Batch) checkDepth(j *sojourn.Job) error {
 	if e.Ending != nil {
 		return nil
 	}
-	if err := Oversize(q.Limit, j.Weight); err != nil {
+	if err := CheckWeight(q.Limit, j.Weight); err != nil {
 		return err
 	}
 	if q.MaxDepth < 1 || e.startState(j) != sojourn.Ready {
@@ -79,8 +79,8 @@ func (e *Batch) depthExceeded(queue string, limit int64) (bool, error) {
 	return full, nil
 }
 
-// Oversize refuses a weight above a limit. A job that exceeds a later, lower limit runs alone.
-func Oversize(limit int64, weight int32) error {
+// CheckWeight refuses a weight above a limit. A job that exceeds a later, lower limit runs alone.
+func CheckWeight(limit int64, weight int32) error {
 	if limit < 1 || int64(weight) <= limit {
 		return nil
 	}

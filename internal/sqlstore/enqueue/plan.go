@@ -60,10 +60,10 @@ const (
 		where k.kind = each($1 text) and k.key = each($2 text)`
 )
 
-// Covers takes the queues and blocks of ids of a call from the cache, and reports whether all are
+// UseCache takes the queues and blocks of ids of a call from the cache, and reports whether all are
 // cached. Jobs with windows are written before a claim runs (CanHoldInserts), so their own rows
 // would fail the validator.
-func (e *Batch) Covers(ask Request) bool {
+func (e *Batch) UseCache(ask Request) bool {
 	e.Requests = append(e.Requests, ask)
 	for i := range ask.Jobs {
 		j := &ask.Jobs[i]
@@ -362,7 +362,7 @@ func (e *Batch) resolve(j *sojourn.Job) error {
 	if j.RunAt.UnixMicro() < e.Now {
 		j.RunAt = jobrow.Time(e.Now)
 	}
-	return gate.MayStart(e.Tx, j, q.Windows)
+	return gate.CheckWindows(e.Tx, j, q.Windows)
 }
 
 func (e *Batch) startState(j *sojourn.Job) sojourn.State {

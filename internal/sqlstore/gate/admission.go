@@ -18,9 +18,9 @@ const ScanDepth = 1000
 // candidates from its source, and nothing else.
 type Admission struct {
 	*queueGates
-	Source source
-	r      driver.ClaimRequest
-	Admit  []Candidate
+	Source   source
+	r        driver.ClaimRequest
+	Admitted []Candidate
 
 	asked   map[int64]bool
 	askedOf map[string]int // of each lane
@@ -44,21 +44,21 @@ func (a *Admission) ask(e *Candidate) sojourn.Gate {
 		a.refused = true
 		if a.Heavy == nil && a.Err == nil {
 			yes, err := a.Source.Reserves(e.ID)
-			if a.Err = err; yes && a.Flow.Ask(e.Asks()).Open {
+			if a.Err = err; yes && a.Flow.Ask(e.ForGates()).Open {
 				a.Heavy = &e.Candidate
 			}
 		}
 		return sojourn.Gate{Scope: sojourn.ScopeGroup}
 	}
 	a.noteAsked(e)
-	c := e.Asks()
+	c := e.ForGates()
 	g := a.Flow.Ask(c)
 	if g.Open {
 		a.Flow.Start(c)
 		if a.flight != nil && e.Purpose == sojourn.PurposeStart {
 			a.flight.Add(c)
 		}
-		a.Admit = append(a.Admit, *e)
+		a.Admitted = append(a.Admitted, *e)
 		return g
 	}
 	a.Flow.Refuse(c, g)
@@ -77,7 +77,7 @@ func (a *Admission) ask(e *Candidate) sojourn.Gate {
 func (a *Admission) askInOrder(all []Candidate) {
 	SortCandidates(all)
 	for i := range all {
-		if e := &all[i]; len(a.Admit) < a.r.Max && !a.asked[e.ID] {
+		if e := &all[i]; len(a.Admitted) < a.r.Max && !a.asked[e.ID] {
 			a.ask(e)
 		}
 	}
@@ -97,7 +97,7 @@ func (a *Admission) critical() error {
 // their own, so that a full limit does not hide them.
 func (a *Admission) front(all []Candidate, full bool) error {
 	for _, far := range []int{a.r.Max, a.r.Max + ScanDepth} {
-		if full || len(a.Admit) >= a.r.Max || far > a.r.Max && !a.refused {
+		if full || len(a.Admitted) >= a.r.Max || far > a.r.Max && !a.refused {
 			break
 		}
 		more, err := a.Source.Front(far)
@@ -113,7 +113,7 @@ func (a *Admission) front(all []Candidate, full bool) error {
 	if err := a.critical(); err != nil {
 		return err
 	}
-	slices.SortStableFunc(a.Admit, func(a, b Candidate) int { return jobrow.Before(a.Candidate, b.Candidate) })
+	slices.SortStableFunc(a.Admitted, func(a, b Candidate) int { return jobrow.Before(a.Candidate, b.Candidate) })
 	return nil
 }
 
@@ -158,7 +158,7 @@ type Candidate struct {
 	Purpose    sojourn.Purpose
 }
 
-func (e *Candidate) Asks() *throttle.Candidate {
+func (e *Candidate) ForGates() *throttle.Candidate {
 	return &throttle.Candidate{ID: sojourn.ID(e.ID), Kind: e.Kind, Group: groupOf(e.Lane), Weight: int32(e.Weight), Purpose: e.Purpose}
 }
 

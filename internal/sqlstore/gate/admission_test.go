@@ -86,7 +86,7 @@ func (m *memorySource) Describe(ids []int64) (map[int64]*throttle.Candidate, err
 	found := map[int64]*throttle.Candidate{}
 	for _, e := range m.jobs {
 		if slices.Contains(ids, e.ID) {
-			found[e.ID] = e.Asks()
+			found[e.ID] = e.ForGates()
 		}
 	}
 	return found, nil
@@ -146,7 +146,7 @@ func TestAdmission(t *testing.T) {
 }
 
 func admitted(a *Admission) (ids []int64) {
-	for _, e := range a.Admit {
+	for _, e := range a.Admitted {
 		ids = append(ids, e.ID)
 	}
 	return ids
@@ -177,7 +177,7 @@ func TestThrottleScanOfOneGroup(t *testing.T) {
 			if err := a.run(); err != nil {
 				t.Fatal(err)
 			}
-			if cursor, found = a.cursor, len(a.Admit) > 0; asked > lookAhead {
+			if cursor, found = a.cursor, len(a.Admitted) > 0; asked > lookAhead {
 				t.Errorf("job %d: a claim has asked %d questions, at most %d", wanted, asked, lookAhead)
 			}
 			if !found && a.Opens == 0 && p.over == nil {

@@ -20,8 +20,8 @@ import (
 type Gates struct {
 	Throttlers throttlers
 	cursors    scanCursors
-	Breakers   jobrow.BoundedMap[string, KnownBreaker] // queue → its setting, a second old at most
-	starting   jobrow.BoundedMap[string, bool]         // queue → whether this process's last claim has started jobs of it
+	Breakers   jobrow.BoundedMap[string, CachedBreaker] // queue → its setting, a second old at most
+	starting   jobrow.BoundedMap[string, bool]          // queue → whether this process's last claim has started jobs of it
 }
 
 // Claim is the part of a claim that concerns a queue with gates: the jobs that may start, and
@@ -31,7 +31,7 @@ type Claim struct {
 	*Admission
 	t     *txn.Tx
 	gates *Gates
-	place map[int64]int // of each in admit, by its id
+	place map[int64]int // of each admitted candidate, by its id
 }
 
 // askGates reads the gates, and asks them about the candidates of the queue.
@@ -67,8 +67,8 @@ func (l *Claim) begin(q *queueGates) {
 // queue is locked if any job starts.
 func (l *Claim) Close(chosen []jobrow.Candidate) ([]jobrow.Candidate, error) {
 	l.place = map[int64]int{}
-	for i := range l.Admit {
-		l.place[l.Admit[i].ID] = i
+	for i := range l.Admitted {
+		l.place[l.Admitted[i].ID] = i
 	}
 	var ids sqldb.Ints
 	for _, c := range chosen {
@@ -96,17 +96,17 @@ func (l *Claim) remember(flow rules.FlowState, allowed int64) error {
 	}
 	row := l.Row
 	row.Flow = flow
-	_, err = l.t.Write(qSetFlow, text, allowed, MustAsk(&row), l.Queue, l.Row.FlowText)
+	_, err = l.t.Write(qSetFlow, text, allowed, HasGates(&row), l.Queue, l.Row.FlowText)
 	return err
 }
 
-// Settle stores the state of the gates.
-func (l *Claim) Settle(rows []*jobrow.Row) error {
+// RecordStarts stores the state of the gates.
+func (l *Claim) RecordStarts(rows []*jobrow.Row) error {
 	last := -1
 	var started []*Candidate
 	for _, row := range rows {
 		if i, ok := l.place[int64(row.ID)]; ok {
-			last, started = max(last, i), append(started, &l.Admit[i])
+			last, started = max(last, i), append(started, &l.Admitted[i])
 		}
 	}
 	flow := l.Flow.Close()
@@ -115,8 +115,8 @@ func (l *Claim) Settle(rows []*jobrow.Row) error {
 		return err
 	}
 	flow.Trouble = l.trouble(flow.Trouble)
-	if last >= 0 && rules.Grouped(l.Row.QueueSettings) && l.Admit[last].Lane >= jobrow.LaneGroup {
-		flow.Turn = l.Admit[last].Lane
+	if last >= 0 && rules.Grouped(l.Row.QueueSettings) && l.Admitted[last].Lane >= jobrow.LaneGroup {
+		flow.Turn = l.Admitted[last].Lane
 	}
 	allowed := l.Row.MaxWeight
 	if limit := l.Row.Limit; limit > 0 && allowed > limit && !flow.Counting { // a lowered limit drains, and does not fill again
@@ -146,7 +146,7 @@ func (g *Gates) Admit(t *txn.Tx, queue string, r driver.ClaimRequest) (*Claim, e
 	starts, _ := g.starting.Get(queue)
 	if !starts && !t.OwnsQueue(queue) {
 		was := g.cursors.get(queue)
-		if err := l.askGates(); err != nil || len(l.Admit)+len(l.moves) == 0 {
+		if err := l.askGates(); err != nil || len(l.Admitted)+len(l.moves) == 0 {
 			return l, err
 		}
 		g.cursors.set(queue, was) // the second pass must begin at the same cursor
@@ -157,7 +157,7 @@ func (g *Gates) Admit(t *txn.Tx, queue string, r driver.ClaimRequest) (*Claim, e
 	}
 	err := l.askGates()
 	if err == nil {
-		g.starting.Put(queue, len(l.Admit)+len(l.moves) > 0)
+		g.starting.Put(queue, len(l.Admitted)+len(l.moves) > 0)
 	}
 	return l, err
 }
@@ -236,7 +236,7 @@ func NextTurns(t *txn.Tx, queue string, kinds []string, limit int) (line []jobro
 	if err := a.takeTurns(); err != nil {
 		return nil, err
 	}
-	for _, e := range a.Admit {
+	for _, e := range a.Admitted {
 		line = append(line, e.Candidate)
 	}
 	return line, nil

@@ -16,16 +16,16 @@ import (
 // its row keeps as JSON. A claim writes it with the jobs that it starts. This file has the other
 // writers: outcomes, sweeps and operators.
 
-// KnownBreaker is a queue's setting and the time at which it was read.
-type KnownBreaker struct {
+// CachedBreaker is a queue's setting and the time at which it was read.
+type CachedBreaker struct {
 	Setting *sojourn.Breaker
 	At      int64
 }
 
 const qSetPace = `update sj_queue set flow = $1, gated = $2 where name = $3`
 
-// MustAsk reports whether claims must ask the gates: a hold is a gate without a setting.
-func MustAsk(q *txn.QueueRow) bool { return rules.Gated(q.QueueSettings) || q.Flow.Pace.RampFrom > 0 }
+// HasGates reports whether claims must ask the gates: a hold is a gate without a setting.
+func HasGates(q *txn.QueueRow) bool { return rules.Gated(q.QueueSettings) || q.Flow.Pace.RampFrom > 0 }
 
 const (
 	qBuckets   = `select lane, full_at_ns from sj_bucket where queue = $1 and full_at_ns > $2`
@@ -57,7 +57,7 @@ func ChangePace(t *txn.Tx, queue string, change func(q *txn.QueueRow)) error {
 			}
 			continue
 		}
-		_, err = t.Write(qSetPace, text, MustAsk(&q), queue)
+		_, err = t.Write(qSetPace, text, HasGates(&q), queue)
 		return err
 	}
 }
@@ -74,7 +74,7 @@ func (g *Gates) breaker(t *txn.Tx, queue string) (*sojourn.Breaker, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.Breakers.Put(queue, KnownBreaker{q.Breaker, t.Now})
+	g.Breakers.Put(queue, CachedBreaker{q.Breaker, t.Now})
 	return q.Breaker, nil
 }
 
@@ -104,7 +104,7 @@ func (l *Claim) pay(started []*Candidate) (rules.Pace, error) {
 			continue
 		}
 		n++
-		if group := e.Asks().Group; group != "" {
+		if group := e.ForGates().Group; group != "" {
 			groups[group]++
 		}
 	}

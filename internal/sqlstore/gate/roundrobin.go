@@ -103,8 +103,8 @@ func (a *Admission) takeTurns() error {
 		return err
 	}
 	a.Flow.Borrow, a.asked, a.askedOf = true, map[int64]bool{}, map[string]int{}
-	for i := range a.Admit {
-		a.noteAsked(&a.Admit[i])
+	for i := range a.Admitted {
+		a.noteAsked(&a.Admitted[i])
 	}
 	return a.roundRobin()
 }
@@ -116,10 +116,10 @@ func (a *Admission) admitHeads(lanes []string) (closed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for len(lanes) > 0 && len(a.Admit) < a.r.Max {
+	for len(lanes) > 0 && len(a.Admitted) < a.r.Max {
 		var next []string
 		for _, lane := range lanes {
-			if len(heads[lane]) == 0 || len(a.Admit) >= a.r.Max {
+			if len(heads[lane]) == 0 || len(a.Admitted) >= a.r.Max {
 				continue
 			}
 			g := a.ask(&heads[lane][0])
@@ -139,12 +139,12 @@ func (a *Admission) admitHeads(lanes []string) (closed bool, err error) {
 // all held back, e.g. by a weight that does not fit, it continues with the groups behind them.
 func (a *Admission) roundRobin() error {
 	turn := a.Row.Flow.Turn
-	if n := len(a.Admit); n > 0 && a.Admit[n-1].Lane >= jobrow.LaneGroup {
-		turn = a.Admit[n-1].Lane
+	if n := len(a.Admitted); n > 0 && a.Admitted[n-1].Lane >= jobrow.LaneGroup {
+		turn = a.Admitted[n-1].Lane
 	}
 	seen := map[string]bool{}
-	for want := a.r.Max - len(a.Admit); want > 0 && len(a.asked) < ScanDepth; want = lanesPage {
-		if len(a.Admit) >= a.r.Max || a.Row.Limit > 0 && a.Flow.Used >= a.Row.Limit {
+	for want := a.r.Max - len(a.Admitted); want > 0 && len(a.asked) < ScanDepth; want = lanesPage {
+		if len(a.Admitted) >= a.r.Max || a.Row.Limit > 0 && a.Flow.Used >= a.Row.Limit {
 			return nil
 		}
 		lanes, more, err := a.lanes(turn, want)

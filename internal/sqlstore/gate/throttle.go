@@ -35,7 +35,7 @@ type throttlers struct {
 
 type compiled struct {
 	throttler throttle.Throttler
-	Err       error
+	err       error
 }
 
 const maxCompiled = 1000 // texts of rules kept; settings change rarely
@@ -56,9 +56,9 @@ func (th *throttlers) of(queue, text string) (asked []throttle.Throttler, err er
 	case th.Compile == nil:
 		return nil, errNoRules
 	default:
-		c := th.Rule(text)
-		if c.Err != nil {
-			return nil, c.Err
+		c := th.rule(text)
+		if c.err != nil {
+			return nil, c.err
 		}
 		asked = append(asked, c.throttler)
 	}
@@ -71,12 +71,16 @@ func (th *throttlers) of(queue, text string) (asked []throttle.Throttler, err er
 // freely marks a throttler that cannot be stopped from outside.
 type freely struct{ throttle.Throttler }
 
-func (th *throttlers) Rule(text string) compiled {
+// CheckRule compiles a throttle setting, and returns why it is not a rule. Compile must not be nil.
+func (th *throttlers) CheckRule(text string) error { return th.rule(text).err }
+
+// rule compiles a text, or returns the cached result.
+func (th *throttlers) rule(text string) compiled {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	c, ok := th.rules[text]
 	if !ok {
-		c.throttler, c.Err = th.Compile(text)
+		c.throttler, c.err = th.Compile(text)
 		if len(th.rules) >= maxCompiled || th.rules == nil {
 			th.rules = map[string]compiled{}
 		}

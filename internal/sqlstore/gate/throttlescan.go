@@ -198,7 +198,7 @@ func (s *throttleScan) goesInto() bool { return s.goesOn(lookAhead) && s.reads <
 
 // goesOn reports whether another question may be asked.
 func (s *throttleScan) goesOn(questions int) bool {
-	return len(s.Admit) < s.r.Max && len(s.asked) < questions && !s.Pass.Stopped()
+	return len(s.Admitted) < s.r.Max && len(s.asked) < questions && !s.Pass.Stopped()
 }
 
 // groupScans reads the first jobs of groups.

@@ -60,8 +60,8 @@ func inFlight(t *txn.Tx, queue string) (used int64, groups map[string]int64, err
 
 const manyOfOne = 10
 
-// MayHold returns the weight that may be in flight: the limit, or the weight in flight above it.
-func MayHold(t *txn.Tx, queue string, q sojourn.QueueSettings) (int64, error) {
+// MaxWeight returns the weight that may be in flight: the limit, or the weight in flight above it.
+func MaxWeight(t *txn.Tx, queue string, q sojourn.QueueSettings) (int64, error) {
 	if q.Limit < 1 {
 		return 0, nil
 	}

@@ -19,9 +19,9 @@ func windowsOf(p sojourn.Policy, queue sojourn.Windows) []sojourn.Windows {
 	return append(p.Windows[:len(p.Windows):len(p.Windows)], queue)
 }
 
-// MayStart refuses a job that could never start. The check takes some 20 ms, so a batch of jobs
+// CheckWindows refuses a job that could never start. The check takes some 20 ms, so a batch of jobs
 // runs it once for the same windows and day.
-func MayStart(t *txn.Tx, j *sojourn.Job, queue sojourn.Windows) error {
+func CheckWindows(t *txn.Tx, j *sojourn.Job, queue sojourn.Windows) error {
 	if len(j.Policy.Windows) == 0 {
 		return nil
 	}

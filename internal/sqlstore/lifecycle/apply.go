@@ -62,7 +62,7 @@ func clocks(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, v sojourn.Verdic
 	case l.State == sojourn.Awaiting && was.State == sojourn.Awaiting, l.State == sojourn.Awaiting && was.Purpose == sojourn.PurposePoll:
 		l.WaitUntil, l.BeatUntil = was.WaitUntil, was.BeatUntil
 	case l.State == sojourn.Awaiting:
-		l.WaitUntil, l.BeatUntil = InTime(t, l.Wait.Within), InTime(t, l.Wait.Beat)
+		l.WaitUntil, l.BeatUntil = TimeAfter(t, l.Wait.Within), TimeAfter(t, l.Wait.Beat)
 	case l.State == sojourn.Errored:
 		l.DecideBy = t.Now + l.Policy.DecideWithin.Microseconds()
 	case l.State == sojourn.Ready && l.Resumed:
@@ -79,8 +79,8 @@ func clocks(t *txn.Tx, was, l *jobrow.Row, tr rules.Transition, v sojourn.Verdic
 	}
 }
 
-// InTime is the time after d; 0 for none.
-func InTime(t *txn.Tx, d time.Duration) int64 {
+// TimeAfter is the time after d; 0 for none.
+func TimeAfter(t *txn.Tx, d time.Duration) int64 {
 	if d == 0 {
 		return 0
 	}

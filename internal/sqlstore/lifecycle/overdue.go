@@ -12,18 +12,18 @@ import (
 
 const QOverdue = `select id from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 order by wake_at_us, id limit $2 /*lock*/`
 
-// SweepDue ends overdue waits, leases and deadlines: one bounded page of the wake-up index, for all
+// SweepOverdue ends overdue waits, leases and deadlines: one bounded page of the wake-up index, for all
 // kinds of wake-up times.
-func SweepDue(t *txn.Tx, limit int) (swept driver.Swept, err error) {
+func SweepOverdue(t *txn.Tx, limit int) (swept driver.Swept, err error) {
 	var ids sqldb.Ints
 	if err := t.Read(QOverdue, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, t.Now, limit); err != nil {
 		return swept, err
 	}
-	return SweepThese(t, ids)
+	return SweepRows(t, ids)
 }
 
-// SweepThese ends the overdue waits, leases and deadlines of these rows.
-func SweepThese(t *txn.Tx, ids sqldb.Ints) (swept driver.Swept, err error) {
+// SweepRows ends the overdue waits, leases and deadlines of these rows.
+func SweepRows(t *txn.Tx, ids sqldb.Ints) (swept driver.Swept, err error) {
 	if len(ids) == 0 {
 		return swept, nil
 	}
@@ -37,7 +37,7 @@ func SweepThese(t *txn.Tx, ids sqldb.Ints) (swept driver.Swept, err error) {
 		if l == nil {
 			continue // another process was faster
 		}
-		e, count, err := Overdue(t, l, &swept)
+		e, count, err := OverdueEvent(t, l, &swept)
 		if err != nil {
 			return swept, err
 		}
@@ -56,9 +56,9 @@ func SweepThese(t *txn.Tx, ids sqldb.Ints) (swept driver.Swept, err error) {
 	return swept, nil
 }
 
-// Overdue returns the event of the clock that has run out, and the counter of the sweep for it. A
+// OverdueEvent returns the event of the clock that has run out, and the counter of the sweep for it. A
 // nil count means that none has; l may have been changed.
-func Overdue(t *txn.Tx, l *jobrow.Row, swept *driver.Swept) (e rules.Event, count *int, err error) {
+func OverdueEvent(t *txn.Tx, l *jobrow.Row, swept *driver.Swept) (e rules.Event, count *int, err error) {
 	past := func(us int64) bool { return us > 0 && us <= t.Now }
 	deadline, timeout := l.Deadline, l.TimeoutAt
 	if l.State == sojourn.Running {

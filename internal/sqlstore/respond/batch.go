@@ -279,7 +279,7 @@ func (r *batch) keep(l *jobrow.Row, s *txn.PendingResponse) error {
 func (r *batch) progress(l *jobrow.Row, text string) error {
 	now := *l
 	if l.BeatUntil > 0 {
-		now.BeatUntil = lifecycle.InTime(r.Tx, l.Wait.Beat)
+		now.BeatUntil = lifecycle.TimeAfter(r.Tx, l.Wait.Beat)
 	}
 	if text != "" {
 		now.HasData = true

@@ -26,7 +26,7 @@ type Tx struct {
 	Polls         []Poll                   // that were written
 	Final         []sojourn.ID
 	After         []func()         // run after the commit
-	ClosedWindows map[string]error // windows that have refused a job, see gate.MayStart
+	ClosedWindows map[string]error // windows that have refused a job, see gate.CheckWindows
 
 	Optimistic  bool // the first try: uses caches, and prefetches for all steps at the beginning
 	Prefetched  []Prefetched
