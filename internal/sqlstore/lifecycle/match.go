@@ -68,12 +68,12 @@ func responsesText(seqs ...[]int64) string {
 	return fmt.Sprintf("response %d and %d more", all[len(all)-1], len(all)-1)
 }
 
-// qAttached reads the attached responses of a job, in order of arrival. The second condition selects
-// the index of responses with jobs.
+// qAttached reads the attached responses of a job, in order of arrival. The second condition
+// selects the index of responses with jobs.
 const qAttached = `select seq, key, failed, reason, error, wait from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
 
-// Attached reads the responses that are attached to a job, in order of arrival. Jobs without any have
-// 0 in Row.Kept, and need no read.
+// Attached reads the responses that are attached to a job, in order of arrival. Jobs without any
+// have 0 in Row.Kept, and need no read.
 func Attached(t *txn.Tx, id sojourn.ID) (attached []rules.KeptResponse, err error) {
 	err = t.Read(qAttached, func(r sqldb.Row) error {
 		attached = append(attached, ScanAttached(r, 0))
@@ -82,8 +82,8 @@ func Attached(t *txn.Tx, id sojourn.ID) (attached []rules.KeptResponse, err erro
 	return attached, err
 }
 
-// ScanAttached reads an attached response from seq, key, failed, reason, error and wait, which begin
-// at column i.
+// ScanAttached reads an attached response from seq, key, failed, reason, error and wait, which
+// begin at column i.
 func ScanAttached(r sqldb.Row, i int) rules.KeptResponse {
 	k := rules.KeptResponse{Seq: r.Int(i), Key: r.Text(i + 1), Failed: r.Int(i+2) != 0, Reason: r.Text(i + 3), Error: string(r.Bytes(i + 4))}
 	if wait := r.Int(i + 5); wait >= 0 {

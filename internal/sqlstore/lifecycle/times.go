@@ -85,8 +85,8 @@ func Opening(us int64, p sojourn.Policy) int64 {
 // their exceptions, or a new release of the zone rules).
 const closedFor = 24 * time.Hour
 
-// putOffUntil is the time at which a job outside its windows, or its queue's, may start. Jobs of one
-// queue are spread over the beginning of the window.
+// putOffUntil is the time at which a job outside its windows, or its queue's, may start. Jobs of
+// one queue are spread over the beginning of the window.
 func putOffUntil(t *txn.Tx, l *jobrow.Row) int64 {
 	q, err := t.ReadQueue(l.Queue)
 	if err != nil {
