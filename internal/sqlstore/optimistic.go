@@ -29,12 +29,12 @@ func (s *Store) guess(t *txn.Tx, group []txn.Call) bool {
 	for _, c := range group {
 		switch r := c.(type) {
 		case *txn.Request[enqueue.Request, enqueue.Answer]:
-			if !e.Covers(r.Params) {
+			if !e.UseCache(r.Params) {
 				return false
 			}
 			stored = append(stored, c)
 		case *txn.Request[driver.ClaimRequest, wake.ClaimAnswer]:
-			if claim != nil || !s.Claimer.Expects(&r.Params) {
+			if claim != nil || !s.Claimer.CanUseCache(&r.Params) {
 				return false
 			}
 			claim, claimed = &r.Params, append(claimed, c)
@@ -51,7 +51,7 @@ func (s *Store) guess(t *txn.Tx, group []txn.Call) bool {
 	if claim != nil {
 		q, _ := s.core.Caches.Queues.Queue(claim.Queues[0])
 		e.Rows[claim.Queues[0]], last = &q, s.core.Caches.Queues.LastClaim(claim.Worker)
-		t.First.Batches = append(t.First.Batches, txn.Prefetched{Op: s.Claimer.Op, Work: txn.Answering[driver.ClaimRequest, wake.ClaimAnswer]{Batch: s.Claimer.Cached(t, *claim, q.Layout, last), Same: claimed}})
+		t.First.Batches = append(t.First.Batches, txn.Prefetched{Op: s.Claimer.Op, Work: txn.Answering[driver.ClaimRequest, wake.ClaimAnswer]{Batch: s.Claimer.BeginCached(t, *claim, q.Layout, last), Same: claimed}})
 	}
 	t.Cache.Validators = s.questions(t, e.Rows, claim, last)
 	t.First.Batches = append(t.First.Batches, txn.Prefetched{Op: s.Enqueuer.Op, Work: txn.Answering[enqueue.Request, enqueue.Answer]{Batch: e, Same: stored}})

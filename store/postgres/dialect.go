@@ -126,7 +126,7 @@ var ownTexts = map[string]string{
 		and not exists (select 1 from sj_live where queue in (texts($4)) and kind in (texts($5)) and state = 3)
 		and ($6 = '' or exists (select 1 from sj_worker where worker = $6 and claim_no = $7 and drained = 0)
 			and not exists (select 1 from sj_queue where name = '*' and paused + gated > 0))`,
-	claim.TextStartAlike:  qStartAlike,
+	claim.TextBulkStart:   qStartAlike,
 	txn.TextValidateClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
 	// A transaction that has written a table holds this lock on it until it ends.
 	operate.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'

@@ -1,9 +1,7 @@
 package claim
 
 import (
-	"reflect"
 	"slices"
-	"sync"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
@@ -14,75 +12,56 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// Ready jobs that were never claimed or changed differ only in their policies, as far as the rules
-// are concerned. So one Decide per policy holds for all of them. Where a message costs a round
-// trip, one statement finds and locks the first jobs, starts them, and returns the data for their
-// worker. It checks its own preconditions. If a job in front differs, the transaction is repeated
-// with reads (docs/internals/engine.md#bulk-start).
+// Bulk start: ready jobs that were never claimed or changed differ only in their policies, as far
+// as the rules are concerned. So one Decide per policy holds for all of them. Where a message costs
+// a round trip, one statement finds and locks the first jobs, starts them, and returns the data for
+// their worker. It checks its own preconditions. If a job in front differs, the transaction is
+// repeated with reads (docs/internals/engine.md#bulk-start).
 
-// shapes caches the common columns of the jobs that claims have read from the front of queues. Safe
-// for concurrent use.
-type shapes struct {
-	mu     sync.Mutex
-	queues map[string]*jobShape // at most jobrow.MapSize
-}
-
-// jobShape holds the common columns of the jobs in front of a queue without gates.
-type jobShape struct {
-	known    bool // the last jobs that were read had them in common
-	weight   int32
-	policies []string // as they are stored, at most likePolicies
-	rest     int      // claims that read before one learns again
-	wrong    int      // rest after the next mismatch
-}
-
-// likePolicies bounds the number of policies of a bulk start. Mostly there are as many as kinds.
-const likePolicies = 8
-
-// TextStartAlike starts the first jobs of a queue, for Dialect.Over. It returns at least one row.
+// TextBulkStart starts the first jobs of a queue, for Dialect.Over. It returns at least one row.
 // Each has whether the preconditions held and how many jobs are first in line. A started job adds
 // id, kind, key, priority, run at, r1, r2, policy, and the columns for its worker with its args.
-const TextStartAlike = `if the clock is between $1 and $2, nothing is due at $3, worker $4 has no claim since $5 and is not drained, and (texts($6)) are open, start of queue $7
+const TextBulkStart = `if the clock is between $1 and $2, nothing is due at $3, worker $4 has no claim since $5 and is not drained, and (texts($6)) are open, start of queue $7
 	and (texts($8)) the first $10, whose weight is at most $9, which must be $11, with one of (texts($12)), until (ints($13)), to be looked at by (ints($14)), leases until
 	$15 of $16 µs, purpose $17, epoch $18, attempt $19, open $20, retry handler $21, held $22, given $23; a job heavier than $9 that was to run before $24 is not passed over`
 
-// bulkStart is the request of a TextStartAlike and its result.
+// bulkStart is a bulk start: its request, and its result.
 type bulkStart struct {
 	reading  clock.Reading
 	policies []string
-	started  []jobrow.Row               // the row of a started job, for each policy
-	as       []jobrow.Row               // the row of the same job before
-	rows     map[sojourn.ID]*jobrow.Row // started, but not taken by the claim yet, as before the start; nil without an answer
-	open     bool
-	picked   int64
+	before   []jobrow.Row               // the row of a job with each policy
+	after    []jobrow.Row               // the same row, started
+	rows     map[sojourn.ID]*jobrow.Row // as before the start; a row is removed when the claim takes it; nil without a result
+	open     bool                       // the preconditions held
+	picked   int64                      // jobs that were first in line
 }
 
-// startAlike is foresee for a transaction of claims alone: it also starts the jobs that it finds.
-// It returns false if the jobs may differ.
-func (c *batch) startAlike(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
-	if !c.First.ClaimsOnly || r.Close || c.Core.DB.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
+// prefetchBulkStart is prefetch for a transaction of claims alone: its statement also starts the
+// jobs that it finds. It returns false if the jobs may differ.
+func (c *batch) prefetchBulkStart(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
+	if !c.First.ClaimsOnly || r.Close || c.Core.DB.Dialect().Over[TextBulkStart] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
 		return nil, false
 	}
 	queue := r.Queues[0]
-	weight, policies := c.svc.alike.of(queue)
+	weight, policies := c.claimer.shapes.get(queue)
 	now, ok := c.Core.Clock.Predict()
 	if !ok || len(policies) == 0 || int64(weight) > r.Capacity {
 		return nil, false
 	}
-	e := &bulkStart{reading: now, policies: policies}
-	if !e.decide(c.Tx, r, weight) {
+	b := &bulkStart{reading: now, policies: policies}
+	if !b.decide(c.Tx, r, weight) {
 		return nil, false
 	}
-	c.bulk = e
-	c.ahead = newForeseen(r)
-	c.ahead.started = true
-	return []sqldb.Statement{{Text: TextStartAlike, Args: e.args(c.Tx, r, weight), Each: func(row sqldb.Row) error {
-		if e.rows == nil {
-			e.open, e.picked = row.Int(0) > 0, row.Int(1)
-			e.rows = make(map[sojourn.ID]*jobrow.Row, e.picked)
-			c.ahead.rows, c.ahead.carries = e.rows, make(map[sojourn.ID]*txn.JobColumns, e.picked)
+	c.bulk = b
+	c.prefetched = newPrefetched(r)
+	c.prefetched.bulk = true
+	return []sqldb.Statement{{Text: TextBulkStart, Args: b.args(c.Tx, r, weight), Each: func(row sqldb.Row) error {
+		if b.rows == nil {
+			b.open, b.picked = row.Int(0) > 0, row.Int(1)
+			b.rows = make(map[sojourn.ID]*jobrow.Row, b.picked)
+			c.prefetched.rows, c.prefetched.columns = b.rows, make(map[sojourn.ID]*txn.JobColumns, b.picked)
 			if len(r.Kinds) == 1 {
-				c.ahead.lines[r.Kinds[0]] = make([]jobrow.Candidate, 0, e.picked)
+				c.prefetched.lines[r.Kinds[0]] = make([]jobrow.Candidate, 0, b.picked)
 			}
 		}
 		if row.Int(2) == 0 {
@@ -92,21 +71,21 @@ func (c *batch) startAlike(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
 		if at < 0 {
 			return txn.Raced("a job has another policy than it was started with")
 		}
-		l := e.as[at]
+		l := b.before[at]
 		l.ID, l.Kind, l.Key, l.Priority, l.RunAt, l.R1, l.R2 = sojourn.ID(row.Int(2)), row.Text(3), row.Text(4), int32(row.Int(5)), row.Int(6), row.Int(7), row.Int(8)
-		carries := txn.ScanJobColumns(row, 10)
-		l.Group = carries.Group
-		e.rows[l.ID], c.ahead.carries[l.ID] = &l, carries
-		c.ahead.lines[l.Kind] = append(c.ahead.lines[l.Kind], jobrow.Candidate{ID: int64(l.ID), R1: l.R1, R2: l.R2, Weight: int64(l.Weight)})
+		columns := txn.ScanJobColumns(row, 10)
+		l.Group = columns.Group
+		b.rows[l.ID], c.prefetched.columns[l.ID] = &l, columns
+		c.prefetched.lines[l.Kind] = append(c.prefetched.lines[l.Kind], jobrow.Candidate{ID: int64(l.ID), R1: l.R1, R2: l.R2, Weight: int64(l.Weight)})
 		return nil
 	}}}, true
 }
 
-// decide runs the rules for a job with each of the policies, and reports whether all results are
+// decide lets the rules decide a job with each of the policies, and reports whether the results are
 // the same except for their times.
-func (e *bulkStart) decide(t *txn.Tx, r driver.ClaimRequest, weight int32) bool {
-	t.Reading = e.reading
-	for _, text := range e.policies {
+func (b *bulkStart) decide(t *txn.Tx, r driver.ClaimRequest, weight int32) bool {
+	t.Reading = b.reading
+	for _, text := range b.policies {
 		was := jobrow.Row{Queue: r.Queues[0], Generation: 1, UpdatedAt: t.Now, WakeAt: jobrow.Never, PolicyJSON: text}
 		was.State, was.Weight = sojourn.Ready, weight
 		var err error
@@ -122,75 +101,77 @@ func (e *bulkStart) decide(t *txn.Tx, r driver.ClaimRequest, weight int32) bool 
 		lease(t, &was, &l, r)
 		l.UpdatedAt = t.Now
 		l.SetWakeAt()
-		e.as, e.started = append(e.as, was), append(e.started, l)
-		if l.State != sojourn.Running || !l.Claimed || l.Resumed || startNumbers(&l) != startNumbers(&e.started[0]) {
+		b.before, b.after = append(b.before, was), append(b.after, l)
+		if l.State != sojourn.Running || !l.Claimed || l.Resumed || startNumbers(&l) != startNumbers(&b.after[0]) {
 			return false
 		}
 	}
 	return true
 }
 
-// startNumbers are the columns of saves[jobrow.ByClaim] that TextStartAlike sets to one value for
-// all jobs.
+// startNumbers are the columns of a started row that TextBulkStart sets to one value for all jobs.
 func startNumbers(l *jobrow.Row) [11]int64 {
 	return [...]int64{l.LeaseUntil, l.LeaseUs, int64(l.Purpose), l.Epoch, int64(l.Attempt), jobrow.Bit(l.AttemptOpen), jobrow.Bit(l.RetryHandler), int64(l.Held), jobrow.Bit(l.Given),
 		l.BeganAt, l.UpdatedAt}
 }
 
-func (e *bulkStart) args(t *txn.Tx, r driver.ClaimRequest, weight int32) []any {
-	from, to := t.Core.ClockBounds(e.reading.Now)
+// args are the arguments of TextBulkStart.
+func (b *bulkStart) args(t *txn.Tx, r driver.ClaimRequest, weight int32) []any {
+	from, to := t.Core.ClockBounds(b.reading.Now)
 	queue, first := r.Queues[0], int64(r.Max)
 	if weight > 0 {
 		first = min(first, r.Capacity/int64(weight))
 	}
-	timeouts, wakes := make(sqldb.Ints, len(e.started)), make(sqldb.Ints, len(e.started))
-	for i := range e.started {
-		timeouts[i], wakes[i] = e.started[i].TimeoutAt, e.started[i].WakeAt
+	timeouts, wakes := make(sqldb.Ints, len(b.after)), make(sqldb.Ints, len(b.after))
+	for i := range b.after {
+		timeouts[i], wakes[i] = b.after[i].TimeoutAt, b.after[i].WakeAt
 	}
-	args := []any{from, to, e.reading.Now, r.Worker, r.Number, sqldb.Texts{queue, sojourn.AllQueues}, queue, sqldb.Texts(r.Kinds), r.Capacity, first, int64(weight),
-		sqldb.Texts(e.policies), timeouts, wakes}
-	numbers := startNumbers(&e.started[0])
+	args := []any{from, to, b.reading.Now, r.Worker, r.Number, sqldb.Texts{queue, sojourn.AllQueues}, queue, sqldb.Texts(r.Kinds), r.Capacity, first, int64(weight),
+		sqldb.Texts(b.policies), timeouts, wakes}
+	numbers := startNumbers(&b.after[0])
 	for _, n := range numbers[:9] { // the other two are the time of the transaction
 		args = append(args, n)
 	}
-	return append(args, txn.ReserveBefore(e.reading.Now, r))
+	return append(args, txn.ReserveBefore(b.reading.Now, r))
 }
 
 // FinishBulkStart evaluates the bulk start, and reports whether it has started jobs. If its
 // preconditions did not hold, the claim continues on the normal path.
 func (c *batch) FinishBulkStart() (bool, error) {
-	e, like := c.bulk, &c.svc.alike
-	if e == nil {
+	b, shapes := c.bulk, &c.claimer.shapes
+	if b == nil {
 		return false, nil
 	}
-	queue := e.as[0].Queue
+	queue := b.before[0].Queue
 	switch {
-	case !e.open:
-		like.miss(queue)
+	case !b.open:
+		shapes.miss(queue)
 		c.bulk = nil
 		return false, nil
-	case e.picked != int64(len(e.rows)):
-		like.miss(queue)
-		return false, txn.Raced("the jobs in front of queue " + queue + " are not alike")
+	case b.picked != int64(len(b.rows)):
+		shapes.miss(queue)
+		return false, txn.Raced("the jobs in front of queue " + queue + " differ")
 	}
-	like.hit(queue)
-	c.Reading = e.reading
-	c.Wrote = c.Wrote || e.picked > 0
+	shapes.hit(queue)
+	c.Reading = b.reading
+	c.Wrote = c.Wrote || b.picked > 0
 	return true, c.ConfirmClock()
 }
 
-// bulkStarted notes a row that the statement has started already, and reports whether it is one.
-func (c *batch) bulkStarted(l *jobrow.Row) (bool, error) {
-	e := c.bulk
-	if !e.has(l) {
+// noteBulkStarted notes a row that the statement has started already, and reports whether it is
+// one. The rules have decided it again; if they differ from the statement, the transaction is
+// repeated.
+func (c *batch) noteBulkStarted(l *jobrow.Row) (bool, error) {
+	b := c.bulk
+	if !b.has(l) {
 		return false, nil
 	}
-	delete(e.rows, l.ID)
+	delete(b.rows, l.ID)
 	l.UpdatedAt = max(c.Now, l.UpdatedAt)
 	l.SetWakeAt()
-	at := slices.Index(e.policies, l.PolicyJSON)
-	if s := &e.started[at]; startNumbers(l) != startNumbers(s) || l.TimeoutAt != s.TimeoutAt || l.WakeAt != s.WakeAt {
-		return false, txn.Raced("a job was started otherwise than the rules say")
+	at := slices.Index(b.policies, l.PolicyJSON)
+	if s := &b.after[at]; startNumbers(l) != startNumbers(s) || l.TimeoutAt != s.TimeoutAt || l.WakeAt != s.WakeAt {
+		return false, txn.Raced("the rules decide a started job differently")
 	}
 	c.Cache.Changed = append(c.Cache.Changed, l)
 	c.Events.Dead++
@@ -198,97 +179,15 @@ func (c *batch) bulkStarted(l *jobrow.Row) (bool, error) {
 	return true, nil
 }
 
-// has reports whether the statement has started a row that its claim has not taken yet. No other
+// has reports whether the statement has started a row that the claim has not taken yet. No other
 // code holds the row.
-func (e *bulkStart) has(row *jobrow.Row) bool { return e != nil && e.rows[row.ID] == row }
+func (b *bulkStart) has(row *jobrow.Row) bool { return b != nil && b.rows[row.ID] == row }
 
-// allTaken fails if a bulk-started job was not taken by its claim: a change that the statement does
-// not check has come in between.
-func (c *batch) allTaken() error {
+// checkAllTaken fails if a bulk-started job was not taken by its claim: a change that the statement
+// does not check has come in between.
+func (c *batch) checkAllTaken() error {
 	if c.bulk != nil && len(c.bulk.rows) > 0 {
-		return txn.Raced("a job was started that nobody has claimed")
+		return txn.Raced("a started job was not taken by its claim")
 	}
 	return nil
 }
-
-// of returns the common columns of the jobs in front of a queue; no policies if they are unknown.
-func (a *shapes) of(queue string) (weight int32, policies []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	k := a.queues[queue]
-	if k == nil || !k.known {
-		return 0, nil
-	}
-	return k.weight, slices.Clone(k.policies)
-}
-
-// learn caches the common columns of jobs that a claim has read from the front of a queue.
-func (a *shapes) learn(queue string, rows map[sojourn.ID]*jobrow.Row) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	k := a.queues[queue]
-	if k == nil {
-		if a.queues == nil || len(a.queues) >= jobrow.MaxMapSize {
-			a.queues = map[string]*jobShape{}
-		}
-		k = &jobShape{wrong: txn.MinBackoff}
-		a.queues[queue] = k
-	}
-	switch {
-	case k.known || len(rows) == 0:
-	case k.rest > 0:
-		k.rest--
-	case !k.fits(rows):
-		k.doubt()
-	default:
-		k.known = true
-	}
-}
-
-// fits reports whether rows have weight and state in common, and stores their weight and policies.
-func (k *jobShape) fits(rows map[sojourn.ID]*jobrow.Row) bool {
-	first := true
-	for _, l := range rows {
-		if first {
-			k.weight, first = l.Weight, false
-		}
-		if l.Weight != k.weight || !untouched(l) {
-			return false
-		}
-		if !slices.Contains(k.policies, l.PolicyJSON) {
-			if len(k.policies) == likePolicies {
-				k.policies = nil
-			}
-			k.policies = append(k.policies, l.PolicyJSON)
-		}
-	}
-	return true
-}
-
-// untouched reports whether a row is unchanged since its job was stored or became ready, and only
-// its policy matters to the rules.
-func untouched(l *jobrow.Row) bool {
-	blank := jobrow.Row{Queue: l.Queue, Kind: l.Kind, Key: l.Key, Group: l.Group, Priority: l.Priority, Generation: 1, RunAt: l.RunAt, UpdatedAt: l.UpdatedAt,
-		PolicyJSON: l.PolicyJSON, R1: l.R1, R2: l.R2, WakeAt: jobrow.Never}
-	blank.ID, blank.State, blank.Weight, blank.Policy = l.ID, sojourn.Ready, l.Weight, l.Policy
-	return len(l.Policy.Windows) == 0 && reflect.DeepEqual(blank, *l)
-}
-
-func (a *shapes) hit(queue string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if k := a.queues[queue]; k != nil {
-		k.wrong = max(k.wrong-1, txn.MinBackoff)
-	}
-}
-
-// miss disables the bulk start of a queue for a while; later claims learn again.
-func (a *shapes) miss(queue string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if k := a.queues[queue]; k != nil {
-		k.doubt()
-	}
-}
-
-func (k *jobShape) doubt() { k.known, k.rest, k.wrong = false, k.wrong, min(2*k.wrong, txn.MaxBackoff) }

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
@@ -10,8 +11,37 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
+// lastClaim is the newest claim of a worker that was executed.
+type lastClaim struct {
+	number  int64
+	leases  string // as they are stored
+	drained bool
+}
+
+// alreadyAnswered replaces the number of the worker's last claim if the request was executed
+// before.
+const alreadyAnswered = -1
+
+// seenPrecision bounds by how much the stored time of a worker's last claim with jobs may be too
+// early.
+const seenPrecision = 10 * time.Second
+
+const (
+	// qLastClaim does not lock: a lock would be a write by each claim that finds nothing.
+	// qSaveClaim compares the number instead.
+	qLastClaim = `select w.worker, w.claim_no, w.claimed, w.drained from sj_worker w /*, each*/ where w.worker = each($1 text)`
+	qSaveClaim = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us) values ($1, $2, $3, $4, $5)
+		on conflict (worker) do update set claim_no = excluded.claim_no, claimed = excluded.claimed, asks = excluded.asks, seen_us = excluded.seen_us
+		where sj_worker.claim_no = $6`
+	// qNextClaim: seen_us is indexed. PostgreSQL writes the row alone if no indexed column changes
+	// (a HOT update), so seen_us changes only once in seenPrecision.
+	qNextClaim = `update sj_worker set claim_no = $2, claimed = $3, asks = $4, seen_us = case when $5 - seen_us < $7 then seen_us else $5 end
+		where worker = $1 and claim_no = $6`
+	qJobColumns = `select j.id, ` + txn.JobColumnList + `, j.args from sj_job j where j.id in (ints($1))`
+)
+
 // repeatedClaim answers a request that was executed before with its jobs whose leases are still
-// valid.
+// valid. last is the number of the worker's last claim, or alreadyAnswered.
 func (c *batch) repeatedClaim(r driver.ClaimRequest) (jobs []driver.Claimed, last int64, err error) {
 	if r.Number == 0 {
 		return nil, 0, nil
@@ -22,14 +52,14 @@ func (c *batch) repeatedClaim(r driver.ClaimRequest) (jobs []driver.Claimed, las
 		return nil, last, err
 	}
 	if r.Number < last {
-		return nil, answered, nil // older than the newest: its caller does not wait for the answer any more
+		return nil, alreadyAnswered, nil // older than the newest: its caller does not wait for the answer any more
 	}
 	leases, closed, err := leasesIn(before.leases, r.Worker)
 	if err != nil {
 		return nil, last, err
 	}
 	if closed && !r.Close {
-		return nil, answered, nil // it has arrived after the claim that closed its number
+		return nil, alreadyAnswered, nil // it has arrived after the claim that closed its number
 	}
 	if err := c.ReadLeased(leases); err != nil {
 		return nil, last, err
@@ -43,18 +73,18 @@ func (c *batch) repeatedClaim(r driver.ClaimRequest) (jobs []driver.Claimed, las
 	if len(rows) == 0 {
 		return nil, last, nil // no lease is valid: the request may be answered with other jobs
 	}
-	carries := make(map[sojourn.ID]*txn.JobColumns, len(rows))
-	err = c.Peek(qCarried, func(row sqldb.Row) error {
-		carries[sojourn.ID(row.Int(0))] = txn.ScanJobColumns(row, 1)
+	columns := make(map[sojourn.ID]*txn.JobColumns, len(rows))
+	err = c.Peek(qJobColumns, func(row sqldb.Row) error {
+		columns[sojourn.ID(row.Int(0))] = txn.ScanJobColumns(row, 1)
 		return nil
 	}, jobrow.IDsOf(rows))
 	if err == nil && r.Close && !closed {
 		err = c.saveClaim(r, last, rows)
 	}
 	if err == nil {
-		jobs, err = c.claimed(rows, carries, r)
+		jobs, err = c.claimed(rows, columns, r)
 	}
-	return jobs, answered, err
+	return jobs, alreadyAnswered, err
 }
 
 // saveClaim records the jobs of a worker's claim, so that its repeated request gets the same.
@@ -67,7 +97,7 @@ func (c *batch) saveClaim(r driver.ClaimRequest, last int64, rows []*jobrow.Row)
 	}
 	faster := "worker " + r.Worker + " has claimed meanwhile"
 	if last > 0 {
-		c.Add(qNextClaim, 1, faster, r.Worker, r.Number, text, wants, c.Now, last, noteSeen.Microseconds())
+		c.Add(qNextClaim, 1, faster, r.Worker, r.Number, text, wants, c.Now, last, seenPrecision.Microseconds())
 	} else {
 		c.Add(qSaveClaim, 1, faster, r.Worker, r.Number, text, wants, c.Now, last)
 	}
@@ -87,7 +117,7 @@ func leasesText(rows []*jobrow.Row, closed bool) string {
 	return list.JSON()
 }
 
-// leasesIn reads leasesText.
+// leasesIn decodes leasesText.
 func leasesIn(text, worker string) (leases []sojourn.Lease, closed bool, err error) {
 	var list []int64
 	if err := json.Unmarshal([]byte(text), &list); err != nil {

@@ -19,7 +19,7 @@ func (s *Enqueuer) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	if err := checkRoom(s.core); err != nil {
+	if err := checkSpace(s.core); err != nil {
 		return nil, err
 	}
 	// Keys are locked until the application commits. takeKeys takes them in one order, so two
@@ -28,16 +28,16 @@ func (s *Enqueuer) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([
 	notJSON := s.core.JSONErrors(jobs)
 	err := s.core.Join(ctx, in, func(t *txn.Tx) error {
 		c := access.CallerOf(ctx)
-		ask := Request{Jobs: slices.Clone(jobs), Digests: jobrow.Digests(jobs, c), Caller: c, NotJSON: notJSON}
-		e := Batch{Tx: t, Enqueuer: s, Requests: []Request{ask}}
-		if err := e.drawIDs(ctx, ask.Jobs); err != nil {
+		req := Request{Jobs: slices.Clone(jobs), Digests: jobrow.Digests(jobs, c), Caller: c, NotJSON: notJSON}
+		e := Batch{Tx: t, Enqueuer: s, Requests: []Request{req}}
+		if err := e.drawIDs(ctx, req.Jobs); err != nil {
 			return err
 		}
 		if err := e.ReadAll(e.Reads()); err != nil {
 			return err
 		}
 		var err error
-		if out, err = e.Plan(ask); err != nil {
+		if out, err = e.Plan(req); err != nil {
 			return err
 		}
 		return e.WriteJobs()
@@ -89,13 +89,14 @@ func (e *Batch) drawIDs(ctx context.Context, jobs []sojourn.Job) error {
 	return nil
 }
 
-// spareIDs is a block of ids for jobs that come in transactions of the application.
+// spareIDs is a leased block of ids for jobs that come in transactions of the application.
 type spareIDs struct {
 	mu   sync.Mutex // guards left, and keeps callers from leasing two blocks
 	left txn.Block
 }
 
-const spareSize = 1000
+// spareBlock is the number of ids that spareIDs leases at a time.
+const spareBlock = 1000
 
 // take gives n ids that are valid for half of IDLife at least. The rest of a block that is too
 // small stays unused.
@@ -103,7 +104,7 @@ func (b *spareIDs) take(ctx context.Context, s *Enqueuer, now, n int64) (txn.Blo
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.left.Size < n || now-b.left.Leased > sojourn.IDLife.Microseconds()/2 {
-		size := max(n, spareSize)
+		size := max(n, spareBlock)
 		first, err := s.IDs(access.WithCaller(ctx, nil), int(size)) // callers share the block
 		if err != nil {
 			return txn.Block{}, err

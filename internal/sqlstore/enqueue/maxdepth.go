@@ -6,19 +6,22 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-// backlog caches, for each queue with a max_depth, the last count of its ready jobs and the number
-// that this process has added since. Counting costs an index entry for each job up to the limit. So
-// it is repeated only when the count is a second old, or the queue is full; then at most once in
-// countEvery. Jobs added by other processes are seen with the next count.
+// backlog caches, for each queue with a max_depth, the last count of its ready jobs, with the jobs
+// that this process has added since. A count reads an index entry for each job up to the limit, so
+// it is repeated only after recountAfter, or if the queue is full; then at most once in
+// recountFull. Jobs added by other processes are seen with the next count.
 type backlog struct {
 	mu    sync.Mutex // guards known
 	known map[string]depthCount
 }
 
-const countEvery = 100_000 // microseconds between two counts of a queue that is full
+// Times between two counts, in microseconds.
+const (
+	recountFull  = 100_000   // of a queue that is full
+	recountAfter = 1_000_000 // of any other
+)
 
-const countStale = 1_000_000 // microseconds until a count is stale
-
+// depthCount is a number of ready jobs, and when they were counted.
 type depthCount struct{ at, ready int64 }
 
 // checkDepth refuses jobs that can never start, and jobs for a full queue. The next jobs of a
@@ -28,7 +31,7 @@ func (e *Batch) checkDepth(j *sojourn.Job) error {
 	if e.Ending != nil {
 		return nil
 	}
-	if err := Oversize(q.Limit, j.Weight); err != nil {
+	if err := CheckWeight(q.Limit, j.Weight); err != nil {
 		return err
 	}
 	if q.MaxDepth < 1 || e.startState(j) != sojourn.Ready {
@@ -42,17 +45,7 @@ func (e *Batch) checkDepth(j *sojourn.Job) error {
 	return err
 }
 
-// incoming is the number of the queue's jobs that are planned and not written yet.
-func (e *Batch) incoming(queue string) (n int) {
-	for _, p := range append(e.plans[:len(e.plans):len(e.plans)], e.callPlan) {
-		for _, i := range p.fresh {
-			if j := &p.jobs[i]; j.Queue == queue && e.startState(j) == sojourn.Ready {
-				n++
-			}
-		}
-	}
-	return n
-}
+const qDepth = `select count(*) from (select 1 from sj_live where queue = $1 and state = 3 limit $2) a`
 
 // depthExceeded counts one more job of a queue, or reports that it is full.
 func (e *Batch) depthExceeded(queue string, limit int64) (bool, error) {
@@ -61,12 +54,12 @@ func (e *Batch) depthExceeded(queue string, limit int64) (bool, error) {
 	defer b.mu.Unlock()
 	c, ok := b.known[queue]
 	age := e.Now - c.at
-	if !ok || age >= countStale || age < 0 || c.ready >= limit && age >= countEvery {
+	if !ok || age >= recountAfter || age < 0 || c.ready >= limit && age >= recountFull {
 		n, err := e.ReadInt(qDepth, queue, limit)
 		if err != nil {
 			return false, err
 		}
-		c = depthCount{at: e.Now, ready: n + int64(e.incoming(queue))}
+		c = depthCount{at: e.Now, ready: n + int64(e.planned(queue))}
 	}
 	full := c.ready >= limit
 	if !full {
@@ -79,13 +72,24 @@ func (e *Batch) depthExceeded(queue string, limit int64) (bool, error) {
 	return full, nil
 }
 
-// Oversize refuses a weight above a limit. A job that exceeds a later, lower limit runs alone.
-func Oversize(limit int64, weight int32) error {
+// planned is the number of jobs of a queue that are planned as ready and not written yet.
+func (e *Batch) planned(queue string) (n int) {
+	for _, p := range append(e.plans[:len(e.plans):len(e.plans)], e.callPlan) {
+		for _, i := range p.fresh {
+			if j := &p.jobs[i]; j.Queue == queue && e.startState(j) == sojourn.Ready {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// CheckWeight refuses a weight above the limit of a queue (below 1: no limit). A job that exceeds a
+// limit that was lowered later runs alone.
+func CheckWeight(limit int64, weight int32) error {
 	if limit < 1 || int64(weight) <= limit {
 		return nil
 	}
 	return &sojourn.Error{Code: sojourn.CodeOversize, Field: "weight", Index: -1,
 		Message: "the job weighs more than the limit of its queue, so it would never start: lower its weight or raise the limit"}
 }
-
-const qDepth = `select count(*) from (select 1 from sj_live where queue = $1 and state = 3 limit $2) a`

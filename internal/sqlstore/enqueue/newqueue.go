@@ -22,7 +22,7 @@ func (e *Batch) createQueue(name string) error {
 	if e.created[name] {
 		return nil
 	}
-	if err := e.mayCreate(); err != nil {
+	if err := e.checkQueueLimit(); err != nil {
 		return err
 	}
 	if e.created == nil {
@@ -32,9 +32,9 @@ func (e *Batch) createQueue(name string) error {
 	return nil
 }
 
-// mayCreate refuses another queue to a token that has reached its limit. Concurrent transactions do
-// not see each other's new queues, so each of them may go to the limit.
-func (e *Batch) mayCreate() error {
+// checkQueueLimit refuses another queue to a token that has created as many as it may. Concurrent
+// transactions do not see each other's new queues, so each of them may go to the limit.
+func (e *Batch) checkQueueLimit() error {
 	if e.caller == nil || e.caller.MaxQueues <= 0 {
 		return nil
 	}

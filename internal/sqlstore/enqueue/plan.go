@@ -1,42 +1,23 @@
 package enqueue
 
 import (
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
+
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
-	"github.com/sojourn-queue/sojourn/driver"
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
-
-// Batch is the calls of one transaction: first all reads and decisions, then all writes.
-type Batch struct {
-	*txn.Tx
-	Enqueuer *Enqueuer
-	Requests []Request
-	Ending   *jobrow.Row // the job whose completion enqueues these: its key is free by then
-
-	// The rows in the database, with the changes of the planned calls.
-	Known   map[sojourn.ID]KnownJob
-	Holders map[txn.KindKey]txn.Holder
-	Rows    map[string]*txn.QueueRow // every queue that a job names
-	block   txn.Block
-	drawn   txn.Block        // ids that were drawn for jobs without one, see draw
-	counted map[string]int64 // token → queues that it has created, with those of the planned calls
-
-	plans     []*callPlan // to be written; a refused call has none
-	*callPlan             // of the current call
-}
 
 // callPlan is what one call does.
 type callPlan struct {
 	jobs    []sojourn.Job
 	digests []jobrow.Digest // of the jobs
 	caller  *access.Caller
-	done    []sojourn.Enqueued
 	notJSON []error // see Request
+	done    []sojourn.Enqueued
 
 	created  map[string]bool     // queues that do not exist yet
 	reused   []txn.KindKey       // keys of final jobs that are still stored
@@ -46,100 +27,14 @@ type callPlan struct {
 	replaced []int               // indices whose values replace those of done[i].ID
 }
 
-// KnownJob is a job that was stored before: the call is repeated if it has the same digest.
-type KnownJob struct {
-	digest jobrow.Digest
-	state  sojourn.State
-}
-
-const (
-	qKnown = `select j.id, j.digest, coalesce(l.state, f.state, 0) from sj_job j
-		left join sj_live l on l.id = j.id left join sj_final f on f.id = j.id where j.id in (ints($1))`
-	qHolders = `select k.kind, k.key, k.job, k.live, k.held_until_us, coalesce(l.state, f.state, 0), coalesce(l.queue, f.queue, '') from sj_key k
-		left join sj_live l on l.id = k.job left join sj_final f on f.id = k.job /*, each*/
-		where k.kind = each($1 text) and k.key = each($2 text)`
-)
-
-// Covers takes the queues and blocks of ids of a call from the cache, and reports whether all are
-// cached. Jobs with windows are written before a claim runs (CanHoldInserts), so their own rows
-// would fail the validator.
-func (e *Batch) Covers(ask Request) bool {
-	e.Requests = append(e.Requests, ask)
-	for i := range ask.Jobs {
-		j := &ask.Jobs[i]
-		if len(j.Policy.Windows) > 0 {
-			return false
-		}
-		if !e.block.Holds(int64(j.ID)) {
-			b, ok := e.Core.Caches.Queues.Block(int64(j.ID))
-			if !ok {
-				return false
-			}
-			e.block = b
-		}
-		if e.Rows[j.Queue] == nil {
-			q, ok := e.Core.Caches.Queues.Queue(j.Queue)
-			if !ok || len(q.Defaults.Policy.Windows) > 0 {
-				return false
-			}
-			e.Rows[j.Queue] = &q
-		}
-	}
-	return true
-}
-
-// Reads returns one query each for ids, keys and queues.
-func (e *Batch) Reads() []sqldb.Statement {
-	e.Known, e.Holders = map[sojourn.ID]KnownJob{}, map[txn.KindKey]txn.Holder{}
-	var ids sqldb.Ints
-	var kinds, keys, queues sqldb.Texts
-	e.Rows = map[string]*txn.QueueRow{}
-	for _, ask := range e.Requests {
-		for i := range ask.Jobs {
-			j := &ask.Jobs[i]
-			if b, fresh := e.FreeID(j.ID, driver.IDOwner(j, ask.Caller.Owner())); fresh {
-				e.block = b
-			} else {
-				ids = append(ids, int64(j.ID))
-			}
-			if j.Key != "" {
-				kinds, keys = append(kinds, j.Kind), append(keys, j.Key)
-			}
-			if e.Rows[j.Queue] == nil {
-				e.Rows[j.Queue] = &txn.QueueRow{Reindexed: -1}
-				queues = append(queues, j.Queue)
-			}
-		}
-	}
-	reads := []sqldb.Statement{{Text: txn.QQueueRows, Rows: []sqldb.Column{queues}, Each: func(r sqldb.Row) error { return e.ScanQueueRow(r, e.Rows) }}}
-	if len(ids) > 0 {
-		reads = append(reads, sqldb.Statement{Text: qKnown, Args: []any{ids}, Each: func(r sqldb.Row) error {
-			k := KnownJob{state: sojourn.State(r.Int(2))}
-			copy(k.digest[:], r.Bytes(1))
-			e.Known[sojourn.ID(r.Int(0))] = k
-			return nil
-		}})
-	}
-	if e.block.Size+e.drawn.Size == 0 { // else it was leased or drawn a moment ago
-		reads = append(reads, sqldb.Statement{Text: txn.QFindBlock, Args: []any{ids[0]}, Each: e.block.Scan})
-	}
-	if len(keys) > 0 {
-		reads = append(reads, sqldb.Statement{Text: qHolders, Rows: []sqldb.Column{kinds, keys}, Each: func(r sqldb.Row) error {
-			e.Holders[txn.KindKey{Kind: r.Text(0), Key: r.Text(1)}] = txn.Holder{ID: sojourn.ID(r.Int(2)), Queue: r.Text(6), Live: r.Int(3) != 0, Held: r.Int(4),
-				State: sojourn.State(r.Int(5))}
-			return nil
-		}})
-	}
-	return reads
-}
-
-// Plan decides for each job of a call in turn: first the id, then the key, then the insert. It only
-// reads. A refused call leaves no trace.
-func (e *Batch) Plan(ask Request) ([]sojourn.Enqueued, error) {
-	ask.restore()
-	e.callPlan = &callPlan{jobs: ask.Jobs, digests: ask.Digests, caller: ask.Caller, notJSON: ask.NotJSON, done: make([]sojourn.Enqueued, len(ask.Jobs))}
-	if !ascend(ask.Jobs) {
-		e.ids = make(map[sojourn.ID]int, len(ask.Jobs))
+// Plan decides a call, and adds it to the plans to be written. It only reads, except that a job
+// that replaces one of an earlier call has that written first. An error with a code refuses the
+// call; other errors fail the transaction.
+func (e *Batch) Plan(req Request) ([]sojourn.Enqueued, error) {
+	req.restore()
+	e.callPlan = &callPlan{jobs: req.Jobs, digests: req.Digests, caller: req.Caller, notJSON: req.NotJSON, done: make([]sojourn.Enqueued, len(req.Jobs))}
+	if !ascending(req.Jobs) {
+		e.ids = make(map[sojourn.ID]int, len(req.Jobs))
 	}
 	for i := range e.jobs {
 		if err := e.planOne(i); err != nil {
@@ -147,10 +42,10 @@ func (e *Batch) Plan(ask Request) ([]sojourn.Enqueued, error) {
 				return nil, err
 			}
 			if e.Cache.Validators != nil {
-				return nil, txn.Raced("who is refused may be known")
+				return nil, txn.Raced("a refusal is not decided from the cache")
 			}
 			indexed := sojourn.AtIndex(i, err)
-			if !ask.partial {
+			if !req.partial {
 				return nil, indexed
 			}
 			e.done[i] = sojourn.Enqueued{Err: indexed}
@@ -166,25 +61,8 @@ func (e *Batch) Plan(ask Request) ([]sojourn.Enqueued, error) {
 	return e.done, nil
 }
 
-// register makes the planned call visible to the calls after it.
-func (e *Batch) register() {
-	for _, i := range e.fresh {
-		j := &e.jobs[i]
-		e.Known[j.ID] = KnownJob{e.digests[i], e.done[i].State}
-		if j.Key != "" {
-			e.Holders[txn.KindKey{Kind: j.Kind, Key: j.Key}] = txn.Holder{ID: j.ID, Queue: j.Queue, Live: true, State: e.done[i].State, Pending: true}
-		}
-	}
-	for _, i := range e.replaced {
-		k := txn.KindKey{Kind: e.jobs[i].Kind, Key: e.jobs[i].Key}
-		h := e.Holders[k]
-		h.State, h.Queue = e.done[i].State, e.jobs[i].Queue
-		e.Holders[k] = h
-	}
-}
-
-// ascend reports whether the ids are strictly ascending, as clients allocate them.
-func ascend(jobs []sojourn.Job) bool {
+// ascending reports whether the ids ascend strictly, as clients allocate them.
+func ascending(jobs []sojourn.Job) bool {
 	for i := 1; i < len(jobs); i++ {
 		if jobs[i-1].ID >= jobs[i].ID {
 			return false
@@ -193,6 +71,7 @@ func ascend(jobs []sojourn.Job) bool {
 	return true
 }
 
+// planOne decides one job.
 func (e *Batch) planOne(i int) error {
 	j := &e.jobs[i]
 	if err := j.Validate(e.Core.Cfg.MaxBytes); err != nil {
@@ -237,7 +116,7 @@ func (e *Batch) planOne(i int) error {
 	return e.planInsert(i)
 }
 
-// planKey checks the holder of the key, and reports whether the job is not to be inserted.
+// planKey decides by the holder of the key, and reports whether the job is not inserted.
 func (e *Batch) planKey(i int) (taken bool, err error) {
 	j := &e.jobs[i]
 	k := txn.KindKey{Kind: j.Kind, Key: j.Key}
@@ -255,7 +134,7 @@ func (e *Batch) planKey(i int) (taken bool, err error) {
 	case !ok:
 		return false, nil
 	case e.Cache.Validators != nil:
-		return true, txn.Raced("who comes second may be known")
+		return true, txn.Raced("the holder of a key is not decided from the cache")
 	}
 	if h.Live && e.Ending != nil && h.ID == e.Ending.ID {
 		h.Live, h.Held = false, e.Now
@@ -267,11 +146,11 @@ func (e *Batch) planKey(i int) (taken bool, err error) {
 		e.reused = append(e.reused, k)
 		return false, nil
 	}
-	return true, e.meetHolder(i, h)
+	return true, e.planHeldKey(i, h)
 }
 
-// meetHolder answers for a key that is taken: by a live job, or by a final one that keeps it.
-func (e *Batch) meetHolder(i int, h txn.Holder) error {
+// planHeldKey decides a job whose key is taken: by a live job, or by a final one that keeps it.
+func (e *Batch) planHeldKey(i int, h txn.Holder) error {
 	j := &e.jobs[i]
 	if !e.caller.Allows(access.VerbEnqueue, h.Queue, j.Kind) {
 		return sojourn.Conflict("a job that this token has no grant for has the key %.64q of kind %s; use another key", j.Key, j.Kind)
@@ -311,6 +190,7 @@ func (e *Batch) meetHolder(i int, h txn.Holder) error {
 	return nil
 }
 
+// planInsert decides the insert of a job that is new, by its queue.
 func (e *Batch) planInsert(i int) error {
 	j := &e.jobs[i]
 	if err := e.resolve(j); err != nil {
@@ -337,13 +217,15 @@ func (e *Batch) planInsert(i int) error {
 	return nil
 }
 
+// noteID records the position of an id in the call.
 func (p *callPlan) noteID(id sojourn.ID, i int) {
 	if p.ids != nil {
 		p.ids[id] = i
 	}
 }
 
-// resolve fills the job's defaults and turns its delay into a time.
+// resolve fills in the defaults of the job's queue, and turns its delay into a time. It notes a
+// queue that is to be created.
 func (e *Batch) resolve(j *sojourn.Job) error {
 	q := e.Rows[j.Queue]
 	if !q.Found && e.Core.Cfg.Declared {
@@ -362,12 +244,30 @@ func (e *Batch) resolve(j *sojourn.Job) error {
 	if j.RunAt.UnixMicro() < e.Now {
 		j.RunAt = jobrow.Time(e.Now)
 	}
-	return gate.MayStart(e.Tx, j, q.Windows)
+	return gate.CheckWindows(e.Tx, j, q.Windows)
 }
 
+// startState is the state in which a job is stored.
 func (e *Batch) startState(j *sojourn.Job) sojourn.State {
 	if lifecycle.Opening(j.RunAt.UnixMicro(), j.Policy) > e.Now {
 		return sojourn.Scheduled
 	}
 	return sojourn.Ready
+}
+
+// register makes the planned call visible to the calls after it.
+func (e *Batch) register() {
+	for _, i := range e.fresh {
+		j := &e.jobs[i]
+		e.Known[j.ID] = KnownJob{e.digests[i], e.done[i].State}
+		if j.Key != "" {
+			e.Holders[txn.KindKey{Kind: j.Kind, Key: j.Key}] = txn.Holder{ID: j.ID, Queue: j.Queue, Live: true, State: e.done[i].State, Pending: true}
+		}
+	}
+	for _, i := range e.replaced {
+		k := txn.KindKey{Kind: e.jobs[i].Kind, Key: e.jobs[i].Key}
+		h := e.Holders[k]
+		h.State, h.Queue = e.done[i].State, e.jobs[i].Queue
+		e.Holders[k] = h
+	}
 }

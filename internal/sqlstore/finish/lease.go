@@ -13,7 +13,19 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-func extendAll(t *txn.Tx, requests [][]sojourn.Lease) ([][]driver.Extended, error) {
+// Extend extends leases; see driver.Claimer.
+func (s *Finisher) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Extended, error) {
+	if len(leases) > sojourn.MaxBatch {
+		return nil, sojourn.Invalid("leases", "%d leases exceed the limit of %d a call; split them", len(leases), sojourn.MaxBatch)
+	}
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	return txn.Do(ctx, s.core, s.extendOp, len(leases), leases)
+}
+
+// extendBatch extends the leases of all calls in a transaction.
+func extendBatch(t *txn.Tx, requests [][]sojourn.Lease) ([][]driver.Extended, error) {
 	if err := t.ReadLeased(slices.Concat(requests...)); err != nil {
 		return nil, err
 	}
@@ -30,19 +42,8 @@ func extendAll(t *txn.Tx, requests [][]sojourn.Lease) ([][]driver.Extended, erro
 	return answers, nil
 }
 
-// Extend prolongs leases; see driver.Claimer.
-func (s *Finisher) Extend(ctx context.Context, leases []sojourn.Lease) ([]driver.Extended, error) {
-	if len(leases) > sojourn.MaxBatch {
-		return nil, sojourn.Invalid("leases", "%d leases exceed the limit of %d a call; split them", len(leases), sojourn.MaxBatch)
-	}
-	if len(leases) == 0 {
-		return nil, nil
-	}
-	return txn.Do(ctx, s.core, s.extendOp, len(leases), leases)
-}
-
-// extend prolongs one lease: until = max(until, now + lease). A strict lease (Policy.NoExtend)
-// stays as long as it is.
+// extend extends one lease: until = max(until, now + lease). A strict lease (Policy.NoExtend) stays
+// as it is.
 func extend(t *txn.Tx, lease sojourn.Lease) (driver.Extended, error) {
 	was, err := t.UnderLease(lease)
 	if err != nil || was == nil {
@@ -57,29 +58,19 @@ func extend(t *txn.Tx, lease sojourn.Lease) (driver.Extended, error) {
 	return driver.Extended{Until: jobrow.Time(l.LeaseUntil)}, err
 }
 
-const qTakenAway = `select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')
-	union all select outcome from sj_final where id = $1 and step_epoch = $2 and outcome in ('cancelled', 'failed')`
-
-// whyEnded returns why a lease that the worker had has ended.
-func whyEnded(t *txn.Tx, l sojourn.Lease) (string, error) {
-	reason := driver.LostEnded
-	err := t.Read(`select epoch from sj_live where id = $1`, func(r sqldb.Row) error {
-		if r.Int(0) > l.Epoch {
-			reason = driver.LostTaken
-		}
-		return nil
-	}, int64(l.ID))
-	if err != nil || reason == driver.LostTaken {
-		return reason, err
+// Save stores data of running jobs; see driver.Claimer.
+func (s *Finisher) Save(ctx context.Context, items []driver.Saved) ([]driver.Extended, error) {
+	if len(items) > sojourn.MaxBatch {
+		return nil, sojourn.Invalid("items", "%d items exceed the limit of %d a call; split them", len(items), sojourn.MaxBatch)
 	}
-	err = t.Read(qTakenAway, func(sqldb.Row) error {
-		reason = driver.LostCancelled
-		return nil
-	}, int64(l.ID), l.Epoch)
-	return reason, err
+	if len(items) == 0 {
+		return nil, nil
+	}
+	return txn.Do(ctx, s.core, s.saveOp, len(items), items)
 }
 
-func saveAll(t *txn.Tx, requests [][]driver.Saved) ([][]driver.Extended, error) {
+// saveBatch executes all calls of Save in a transaction. A refused item does not refuse the others.
+func saveBatch(t *txn.Tx, requests [][]driver.Saved) ([][]driver.Extended, error) {
 	var leases []sojourn.Lease
 	for _, items := range requests {
 		for i := range items {
@@ -113,41 +104,31 @@ func saveAll(t *txn.Tx, requests [][]driver.Saved) ([][]driver.Extended, error) 
 	return answers, nil
 }
 
-// Save writes under leases; see driver.Claimer.
-func (s *Finisher) Save(ctx context.Context, items []driver.Saved) ([]driver.Extended, error) {
-	if len(items) > sojourn.MaxBatch {
-		return nil, sojourn.Invalid("items", "%d items exceed the limit of %d a call; split them", len(items), sojourn.MaxBatch)
+// saveOne executes one item. It checks everything before it writes anything, so that a refusal
+// needs no rollback.
+func saveOne(t *txn.Tx, in *driver.Saved) (none driver.Extended, err error) {
+	if len(in.Checkpoint) > t.Core.Cfg.MaxBytes {
+		return none, sojourn.TooLarge("checkpoint", len(in.Checkpoint), t.Core.Cfg.MaxBytes)
 	}
-	if len(items) == 0 {
-		return nil, nil
-	}
-	return txn.Do(ctx, s.core, s.saveOp, len(items), items)
-}
-
-// saveOne checks everything before it writes anything, so that a refusal needs no rollback.
-func saveOne(t *txn.Tx, s *driver.Saved) (none driver.Extended, err error) {
-	if len(s.Checkpoint) > t.Core.Cfg.MaxBytes {
-		return none, sojourn.TooLarge("checkpoint", len(s.Checkpoint), t.Core.Cfg.MaxBytes)
-	}
-	was, err := t.UnderLease(s.Lease)
+	was, err := t.UnderLease(in.Lease)
 	if err != nil || was == nil {
-		return lost(t, s.Lease, err)
+		return lost(t, in.Lease, err)
 	}
-	if err := t.Loaded.Types.Refusal(txn.CheckJSON("checkpoint", "", s.Checkpoint), was.ID); err != nil {
+	if err := t.Loaded.Types.Refusal(txn.CheckJSON("checkpoint", "", in.Checkpoint), was.ID); err != nil {
 		return none, err
 	}
 	l := *was
-	if s.Key != "" && s.Key != was.Key {
-		if err := lifecycle.SetKey(t, &l, s.Key); err != nil {
+	if in.Key != "" && in.Key != was.Key {
+		if err := lifecycle.SetKey(t, &l, in.Key); err != nil {
 			return none, err
 		}
 	}
-	if s.Checkpoint != nil || s.Progress != nil {
-		if err := lifecycle.SaveData(t, &l, s.Checkpoint, s.Progress); err != nil {
+	if in.Checkpoint != nil || in.Progress != nil {
+		if err := lifecycle.SaveData(t, &l, in.Checkpoint, in.Progress); err != nil {
 			return none, err
 		}
 	}
-	if err := addLog(t, &l, s.Log); err != nil {
+	if err := addLog(t, &l, in.Log); err != nil {
 		return none, err
 	}
 	if !l.Policy.Strict() {
@@ -156,8 +137,8 @@ func saveOne(t *txn.Tx, s *driver.Saved) (none driver.Extended, err error) {
 	return driver.Extended{Until: jobrow.Time(l.LeaseUntil)}, t.Save(was, &l)
 }
 
-// lost is the answer for a lease that is not valid, unless reading it has failed with err. A lease
-// that the worker never had has ended, like one of a job that does not exist.
+// lost is the answer for a lease that is not valid, unless reading its row has failed with err. For
+// a lease that the worker never had the reason is LostEnded, as for a job that does not exist.
 func lost(t *txn.Tx, l sojourn.Lease, err error) (driver.Extended, error) {
 	had, reason := false, driver.LostEnded
 	if err == nil {
@@ -167,4 +148,30 @@ func lost(t *txn.Tx, l sojourn.Lease, err error) (driver.Extended, error) {
 		reason, err = whyEnded(t, l)
 	}
 	return driver.Extended{Reason: reason, Err: driver.LeaseLost(l, reason)}, err
+}
+
+const (
+	qEpochOf = `select epoch from sj_live where id = $1`
+	// qEndedByOthers finds a step whose job was cancelled or failed meanwhile.
+	qEndedByOthers = `select outcome from sj_history where job = $1 and epoch = $2 and outcome in ('cancelled', 'failed')
+	union all select outcome from sj_final where id = $1 and step_epoch = $2 and outcome in ('cancelled', 'failed')`
+)
+
+// whyEnded returns why a lease has ended that the worker had.
+func whyEnded(t *txn.Tx, l sojourn.Lease) (string, error) {
+	reason := driver.LostEnded
+	err := t.Read(qEpochOf, func(r sqldb.Row) error {
+		if r.Int(0) > l.Epoch {
+			reason = driver.LostTaken
+		}
+		return nil
+	}, int64(l.ID))
+	if err != nil || reason == driver.LostTaken {
+		return reason, err
+	}
+	err = t.Read(qEndedByOthers, func(sqldb.Row) error {
+		reason = driver.LostCancelled
+		return nil
+	}, int64(l.ID), l.Epoch)
+	return reason, err
 }

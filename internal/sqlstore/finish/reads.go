@@ -8,48 +8,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-// readWaits reads the keys of all rows whose steps begin to wait, and which of the keys have no
-// early response, in one query each.
-func readWaits(t *txn.Tx, begin []*jobrow.Row) error {
-	t.Loaded.Waits = txn.WaitReads{Keys: map[sojourn.ID][]string{}, NothingEarly: map[txn.KindKey]bool{}}
-	var again sqldb.Ints
-	for _, l := range begin {
-		t.Loaded.Waits.Keys[l.ID] = nil
-		if l.Awaited {
-			again = append(again, int64(l.ID))
-		}
-	}
-	if len(again) > 0 {
-		err := t.Read(lifecycle.QWaitKeys, func(r sqldb.Row) error {
-			id := sojourn.ID(r.Int(0))
-			t.Loaded.Waits.Keys[id] = append(t.Loaded.Waits.Keys[id], r.Text(1))
-			return nil
-		}, again)
-		if err != nil {
-			return err
-		}
-	}
-	var kinds, keys sqldb.Texts
-	for _, l := range begin {
-		own := sqldb.Texts{l.Key}
-		for _, k := range append(own, t.Loaded.Waits.Keys[l.ID]...) {
-			if k != "" {
-				kinds, keys = append(kinds, l.Kind), append(keys, k)
-				t.Loaded.Waits.NothingEarly[txn.KindKey{Kind: l.Kind, Key: k}] = true
-			}
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	return t.ReadEach(lifecycle.QAnyEarly, func(r sqldb.Row) error {
-		delete(t.Loaded.Waits.NothingEarly, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)})
-		return nil
-	}, kinds, keys)
-}
-
-// readAhead reads the rows of all leases, and the keys of steps that begin to wait.
-func readAhead(t *txn.Tx, requests []request) error {
+// readRows reads the rows of all leases, the content types that outcomes need, and the keys of the
+// steps that begin to wait.
+func readRows(t *txn.Tx, requests []request) error {
 	var leases []sojourn.Lease
 	for _, r := range requests {
 		for i := range r.outcomes {
@@ -86,4 +47,44 @@ func readTypes(t *txn.Tx, requests []request) error {
 		}
 	}
 	return t.ReadTypesOf(ids)
+}
+
+// readWaits reads the keys of rows whose steps begin to wait, and which of the keys have no early
+// response, in one query each.
+func readWaits(t *txn.Tx, begin []*jobrow.Row) error {
+	t.Loaded.Waits = txn.WaitReads{Keys: map[sojourn.ID][]string{}, NothingEarly: map[txn.KindKey]bool{}}
+	var again sqldb.Ints
+	for _, l := range begin {
+		t.Loaded.Waits.Keys[l.ID] = nil
+		if l.Awaited {
+			again = append(again, int64(l.ID))
+		}
+	}
+	if len(again) > 0 {
+		err := t.Read(lifecycle.QWaitKeys, func(r sqldb.Row) error {
+			id := sojourn.ID(r.Int(0))
+			t.Loaded.Waits.Keys[id] = append(t.Loaded.Waits.Keys[id], r.Text(1))
+			return nil
+		}, again)
+		if err != nil {
+			return err
+		}
+	}
+	var kinds, keys sqldb.Texts
+	for _, l := range begin {
+		own := sqldb.Texts{l.Key}
+		for _, k := range append(own, t.Loaded.Waits.Keys[l.ID]...) {
+			if k != "" {
+				kinds, keys = append(kinds, l.Kind), append(keys, k)
+				t.Loaded.Waits.NothingEarly[txn.KindKey{Kind: l.Kind, Key: k}] = true
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return t.ReadEach(lifecycle.QAnyEarly, func(r sqldb.Row) error {
+		delete(t.Loaded.Waits.NothingEarly, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)})
+		return nil
+	}, kinds, keys)
 }

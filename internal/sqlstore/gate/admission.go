@@ -11,8 +11,28 @@ import (
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
-// ScanDepth bounds how many jobs that are too heavy a claim reads past.
+// ScanDepth bounds how many candidates a claim reads, or checks, beyond those that it may start.
+// Otherwise a long run of jobs that are too heavy would make each claim read the whole queue.
 const ScanDepth = 1000
+
+// Candidate is a job that a claim may take from a queue with gates.
+type Candidate struct {
+	jobrow.Candidate
+	Kind    string
+	Lane    string
+	Purpose sojourn.Purpose // of the step that would start
+}
+
+// ForGates returns the candidate as rules.Flow sees it. A throttler sees more, which Describe
+// reads.
+func (e *Candidate) ForGates() *throttle.Candidate {
+	return &throttle.Candidate{ID: sojourn.ID(e.ID), Kind: e.Kind, Group: groupOf(e.Lane), Weight: int32(e.Weight), Purpose: e.Purpose}
+}
+
+// SortCandidates sorts jobs by the order of their queue, see jobrow.CompareCandidates.
+func SortCandidates(all []Candidate) {
+	slices.SortFunc(all, func(a, b Candidate) int { return jobrow.CompareCandidates(a.Candidate, b.Candidate) })
+}
 
 // Admission decides which jobs of a queue with gates one claim may start, in order. It reads the
 // candidates from its source, and nothing else.
@@ -20,45 +40,132 @@ type Admission struct {
 	*queueGates
 	Source source
 	r      driver.ClaimRequest
-	Admit  []Candidate
 
-	asked   map[int64]bool
-	askedOf map[string]int // of each lane
-	moves   []move
-	Pass    *pass            // of the throttler; nil if there is none
-	flight  *throttle.Flight // and the weight in flight for it
-	known   map[int64]*throttle.Candidate
-	cursor  scanCursor        // of the throttler's queue: where this claim begins, then where the next one does
-	refused bool              // a candidate was held back whose followers may start
-	weighty bool              // a candidate was held back for lack of weight
-	Heavy   *jobrow.Candidate // does not fit into the worker's room, and must not be passed over
-	Err     error             // of reading one candidate
-	Opens   int64             // when a gate opens that holds a candidate back; 0 = not known
+	Admitted []Candidate       // in the order of their starts
+	Heavy    *jobrow.Candidate // does not fit into the worker's room, and must not be passed over
+	Opens    int64             // when a gate opens that holds a candidate back; 0 = not known
+	Err      error             // of reading whether Heavy must not be passed over
+	moves    []move
+
+	checked   map[int64]bool
+	checkedIn map[string]int // lane → how many
+	refused   bool           // a candidate was held back whose followers may start
+	weighty   bool           // a candidate was held back for lack of weight
+
+	Pass   *pass                         // of the throttler; nil if there is none
+	flight *throttle.Flight              // the jobs in flight, for the throttler
+	known  map[int64]*throttle.Candidate // what the throttler sees of jobs, as read
+	cursor scanCursor                    // where the scan of the throttled queue begins, then where the next one does
 }
 
-// ask admits one candidate or returns the gate that holds it back. A job too heavy for this worker
-// is left to other workers, unless only the worker's room is missing and the job has waited for the
-// claim's reserve.
-func (a *Admission) ask(e *Candidate) sojourn.Gate {
+// move is a candidate that a throttler has put off or failed.
+type move struct {
+	id    int64
+	later time.Time // 0: it is not put off
+	fail  string    // the reason; "": it does not fail
+}
+
+// newAdmission returns an admission that has not checked any job.
+func newAdmission(q *queueGates, s source, r driver.ClaimRequest) *Admission {
+	return &Admission{queueGates: q, Source: s, r: r, checked: map[int64]bool{}, checkedIn: map[string]int{}}
+}
+
+// run checks the candidates of the queue. Jobs that continue come first: most gates concern only
+// new jobs. If no such gate may be closed, they are merged with the front of the queue, which saves
+// a read.
+func (a *Admission) run() error {
+	g, full := a.Flow.Closed(), a.Row.Limit > 0 && (a.Flow.Used >= a.Row.Limit || a.Flow.State.Counting)
+	separate := !g.Open || full || rules.Grouped(a.Row.QueueSettings) || a.Flow.HeadFirst()
+	continuing, err := a.Source.Continuing(separate)
+	if err != nil {
+		return err
+	}
+	if separate {
+		a.checkInOrder(continuing)
+		continuing = nil
+	}
+	if !g.Open { // no new job of the queue starts
+		if !g.Until.IsZero() {
+			a.opensBy(g.Until.UnixMicro())
+		}
+		return nil
+	}
+	if h := a.head; a.Flow.HeadFirst() && slices.Contains(a.r.Kinds, h.Kind) {
+		a.check(&h)
+	}
+	if rules.Grouped(a.Row.QueueSettings) {
+		return a.takeTurns()
+	}
+	return a.front(continuing, full)
+}
+
+// front admits the first jobs in order of a queue without groups, merged with those in all. It
+// skips jobs that are too heavy, but no further than ScanDepth. Jobs without weight have a lane of
+// their own, so that a full limit does not hide them.
+func (a *Admission) front(all []Candidate, full bool) error {
+	for _, far := range []int{a.r.Max, a.r.Max + ScanDepth} {
+		if full || len(a.Admitted) >= a.r.Max || far > a.r.Max && !a.refused {
+			break
+		}
+		more, err := a.Source.Front(far)
+		if err != nil {
+			return err
+		}
+		all = append(all, more...)
+		a.checkInOrder(all)
+	}
+	if !full && !a.weighty {
+		return nil
+	}
+	if err := a.critical(); err != nil {
+		return err
+	}
+	slices.SortStableFunc(a.Admitted, func(a, b Candidate) int { return jobrow.CompareCandidates(a.Candidate, b.Candidate) })
+	return nil
+}
+
+// critical admits jobs without weight, which no limit holds back.
+func (a *Admission) critical() error {
+	all, err := a.Source.Next(jobrow.LaneCritical, jobrow.Candidate{}, a.r.Max)
+	if err == nil {
+		a.checkInOrder(all)
+	}
+	return err
+}
+
+// checkInOrder checks the candidates that were not checked yet, until the claim is full.
+func (a *Admission) checkInOrder(all []Candidate) {
+	SortCandidates(all)
+	for i := range all {
+		if e := &all[i]; len(a.Admitted) < a.r.Max && !a.checked[e.ID] {
+			a.check(e)
+		}
+	}
+}
+
+// check admits one candidate, or returns the gate that holds it back. A job that is too heavy for
+// this worker is left to other workers. But if it has waited for the claim's reserve, and all gates
+// are open, it becomes Heavy: then no job behind it is taken, so that room drains.
+func (a *Admission) check(e *Candidate) sojourn.Gate {
 	if e.Weight > a.r.Capacity {
 		a.refused = true
 		if a.Heavy == nil && a.Err == nil {
 			yes, err := a.Source.Reserves(e.ID)
-			if a.Err = err; yes && a.Flow.Ask(e.Asks()).Open {
+			if a.Err = err; yes && a.Flow.Ask(e.ForGates()).Open {
 				a.Heavy = &e.Candidate
 			}
 		}
 		return sojourn.Gate{Scope: sojourn.ScopeGroup}
 	}
-	a.noteAsked(e)
-	c := e.Asks()
+	a.noteChecked(e)
+	c := e.ForGates()
 	g := a.Flow.Ask(c)
 	if g.Open {
 		a.Flow.Start(c)
 		if a.flight != nil && e.Purpose == sojourn.PurposeStart {
 			a.flight.Add(c)
 		}
-		a.Admit = append(a.Admit, *e)
+		a.Admitted = append(a.Admitted, *e)
 		return g
 	}
 	a.Flow.Refuse(c, g)
@@ -73,113 +180,15 @@ func (a *Admission) ask(e *Candidate) sojourn.Gate {
 	return g
 }
 
-// askInOrder asks the gates for each candidate that was not asked about yet.
-func (a *Admission) askInOrder(all []Candidate) {
-	SortCandidates(all)
-	for i := range all {
-		if e := &all[i]; len(a.Admit) < a.r.Max && !a.asked[e.ID] {
-			a.ask(e)
-		}
-	}
+// noteChecked counts a candidate as checked.
+func (a *Admission) noteChecked(e *Candidate) {
+	a.checked[e.ID] = true
+	a.checkedIn[e.Lane]++
 }
 
-// critical admits jobs without weight.
-func (a *Admission) critical() error {
-	all, err := a.Source.Next(jobrow.LaneCritical, jobrow.Candidate{}, a.r.Max)
-	if err == nil {
-		a.askInOrder(all)
-	}
-	return err
-}
-
-// front admits the first jobs in order of a queue without groups, merged with those in all. It
-// skips jobs that are too heavy, but no further than ScanDepth. Jobs without weight have a lane of
-// their own, so that a full limit does not hide them.
-func (a *Admission) front(all []Candidate, full bool) error {
-	for _, far := range []int{a.r.Max, a.r.Max + ScanDepth} {
-		if full || len(a.Admit) >= a.r.Max || far > a.r.Max && !a.refused {
-			break
-		}
-		more, err := a.Source.Front(far)
-		if err != nil {
-			return err
-		}
-		all = append(all, more...)
-		a.askInOrder(all)
-	}
-	if !full && !a.weighty {
-		return nil
-	}
-	if err := a.critical(); err != nil {
-		return err
-	}
-	slices.SortStableFunc(a.Admit, func(a, b Candidate) int { return jobrow.CompareCandidates(a.Candidate, b.Candidate) })
-	return nil
-}
-
-// opensBy makes an empty claim try again at that time, at the latest.
+// opensBy makes an empty claim try again at a time, at the latest.
 func (a *Admission) opensBy(us int64) {
 	if a.Opens == 0 || us < a.Opens {
 		a.Opens = us
 	}
-}
-
-// run asks the gates about the candidates of the queue.
-func (a *Admission) run() error {
-	g, full := a.Flow.Closed(), a.Row.Limit > 0 && (a.Flow.Used >= a.Row.Limit || a.Flow.State.Counting)
-	apart := !g.Open || full || rules.Grouped(a.Row.QueueSettings) || a.Flow.HeadFirst() // else these jobs are at the head of the line anyhow
-	going, err := a.Source.Going(apart)
-	if err != nil {
-		return err
-	}
-	if apart {
-		a.askInOrder(going)
-		going = nil
-	}
-	if !g.Open { // no new job of the queue starts
-		if !g.Until.IsZero() {
-			a.opensBy(g.Until.UnixMicro())
-		}
-		return nil
-	}
-	if h := a.head; a.Flow.HeadFirst() && slices.Contains(a.r.Kinds, h.Kind) {
-		a.ask(&h)
-	}
-	if rules.Grouped(a.Row.QueueSettings) {
-		return a.takeTurns()
-	}
-	return a.front(going, full)
-}
-
-// Candidate is a candidate of a queue with gates.
-type Candidate struct {
-	jobrow.Candidate
-	Kind, Lane string
-	Purpose    sojourn.Purpose
-}
-
-func (e *Candidate) Asks() *throttle.Candidate {
-	return &throttle.Candidate{ID: sojourn.ID(e.ID), Kind: e.Kind, Group: groupOf(e.Lane), Weight: int32(e.Weight), Purpose: e.Purpose}
-}
-
-// move is a candidate that a gate has put off or failed.
-type move struct {
-	id    int64
-	later time.Time
-	fail  string
-}
-
-// newAdmission is an admission that has not asked about any job.
-func newAdmission(q *queueGates, s source, r driver.ClaimRequest) *Admission {
-	return &Admission{queueGates: q, Source: s, r: r, asked: map[int64]bool{}, askedOf: map[string]int{}}
-}
-
-// SortCandidates sorts jobs by the order of their queue.
-func SortCandidates(all []Candidate) {
-	slices.SortFunc(all, func(a, b Candidate) int { return jobrow.CompareCandidates(a.Candidate, b.Candidate) })
-}
-
-func (a *Admission) noteAsked(e *Candidate) {
-	a.asked[e.ID] = true
-	a.askedOf[e.Lane]++
 }

@@ -2,6 +2,8 @@ package gate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -51,8 +53,8 @@ func (m *memorySource) first(n int, fits func(e Candidate) bool) (found []Candid
 	return found, nil
 }
 
-func (m *memorySource) Going(bool) ([]Candidate, error) { return nil, nil }
-func (m *memorySource) Reserves(int64) (bool, error)    { return m.reserved, nil }
+func (m *memorySource) Continuing(bool) ([]Candidate, error) { return nil, nil }
+func (m *memorySource) Reserves(int64) (bool, error)         { return m.reserved, nil }
 func (m *memorySource) Front(n int) ([]Candidate, error) {
 	return m.first(n, func(Candidate) bool { return true })
 }
@@ -86,7 +88,7 @@ func (m *memorySource) Describe(ids []int64) (map[int64]*throttle.Candidate, err
 	found := map[int64]*throttle.Candidate{}
 	for _, e := range m.jobs {
 		if slices.Contains(ids, e.ID) {
-			found[e.ID] = e.Asks()
+			found[e.ID] = e.ForGates()
 		}
 	}
 	return found, nil
@@ -146,43 +148,65 @@ func TestAdmission(t *testing.T) {
 }
 
 func admitted(a *Admission) (ids []int64) {
-	for _, e := range a.Admit {
+	for _, e := range a.Admitted {
 		ids = append(ids, e.ID)
 	}
 	return ids
 }
 
-// TestThrottleScanOfOneGroup: however many jobs of its group before it are refused, a job is asked
-// about after a bounded number of claims, each of which asks a bounded number of questions.
-func TestThrottleScanOfOneGroup(t *testing.T) {
-	const n = 3 * lookAhead
-	m := &memorySource{jobs: jobsOf(strings.Repeat("a ", n))}
-	for _, wanted := range []int64{1, lookAhead, lookAhead + 1, n} {
-		asked := 0
-		only := throttle.ThrottlerFunc(func(_ context.Context, c *throttle.Candidate, _ *throttle.Flight) (throttle.Admission, error) {
-			asked++
-			return throttle.Admission{Start: int64(c.ID) == wanted}, nil
-		})
-		own := &throttlers{Own: map[string]throttle.Throttler{"q": only}}
-		var cursor scanCursor
-		claims := 0
-		for found := false; !found; claims++ {
-			if claims > len(m.jobs)/laneTurn {
-				t.Fatalf("job %d was not asked about in %d claims", wanted, claims)
-			}
-			a := admissionOf(m, sojourn.QueueSettings{Throttle: GoThrottler}, 1)
-			p := own.begin("q", GoThrottler)
-			a.throttle(p, &throttle.Flight{})
-			a.cursor, asked = cursor, 0
-			if err := a.run(); err != nil {
-				t.Fatal(err)
-			}
-			if cursor, found = a.cursor, len(a.Admit) > 0; asked > lookAhead {
-				t.Errorf("job %d: a claim has asked %d questions, at most %d", wanted, asked, lookAhead)
-			}
-			if !found && a.Opens == 0 && p.over == nil {
-				t.Fatalf("job %d: an empty claim does not say when to ask again", wanted)
+// TestThrottleScanReachesEachJob: however many jobs of its group and of others are refused, a job
+// is asked about after a bounded number of claims, each of which asks a bounded number of
+// questions.
+func TestThrottleScanReachesEachJob(t *testing.T) {
+	const n = maxChecked + maxChecked/2 // of each group: more than one claim asks about
+	for _, c := range []struct {
+		name   string
+		groups []string
+		wanted []int64
+	}{
+		{"one group", []string{"a"}, []int64{1, jobsPerTurn + 1, maxChecked, maxChecked + 1, n}},
+		{"two groups", []string{"a", "b"}, []int64{1, maxChecked, n, n + 1, n + jobsPerTurn + 1, n + maxChecked, 2 * n}},
+	} {
+		names := ""
+		for _, group := range c.groups {
+			names += strings.Repeat(group+" ", n)
+		}
+		m := &memorySource{jobs: jobsOf(names)}
+		for _, wanted := range c.wanted {
+			if err := scanFor(m, wanted); err != nil {
+				t.Errorf("%s: job %d: %v", c.name, wanted, err)
 			}
 		}
 	}
+}
+
+// scanFor runs claims of one job each, of which a throttler starts only the wanted one.
+func scanFor(m *memorySource, wanted int64) error {
+	asked := 0
+	only := throttle.ThrottlerFunc(func(_ context.Context, c *throttle.Candidate, _ *throttle.Flight) (throttle.Admission, error) {
+		asked++
+		return throttle.Admission{Start: int64(c.ID) == wanted}, nil
+	})
+	own := &throttlers{Own: map[string]throttle.Throttler{"q": only}}
+	most := len(m.jobs) / jobsPerTurn
+	var cursor scanCursor
+	for claims := 1; claims <= most; claims++ {
+		a := admissionOf(m, sojourn.QueueSettings{Throttle: GoThrottler}, 1)
+		p := own.begin("q", GoThrottler)
+		a.throttle(p, &throttle.Flight{})
+		a.cursor, asked = cursor, 0
+		if err := a.run(); err != nil {
+			return err
+		}
+		cursor = a.cursor
+		switch {
+		case asked > maxChecked:
+			return fmt.Errorf("claim %d has asked %d questions, at most %d", claims, asked, maxChecked)
+		case len(a.Admitted) > 0:
+			return nil
+		case a.Opens == 0 && p.over == nil:
+			return errors.New("an empty claim does not say when to ask again")
+		}
+	}
+	return fmt.Errorf("it was not asked about in %d claims", most)
 }

@@ -13,56 +13,13 @@ import (
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
-// TextHeads returns the first jobs of each group, for Dialect.Over: queue, kind, lanes, limit of
-// each.
-const TextHeads = `with t (lane) as (texts($3)) select l.id, l.r1, l.r2, l.weight, l.lane from t cross join sj_live l where l.id in
-	(select h.id from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-' and h.lane = t.lane and h.r1 > -2147483649
-	order by h.r1, h.r2, h.id limit $4)`
-
-const qDescribe = `select l.id, l.kind, l.key, j.grp, l.priority, l.attempt, l.attempt_open, l.run_at_us, j.created_us, j.tags, j.meta
-		from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1))`
-
-const qGoing = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and r1 = -2147483649 order by r1, r2, id limit $3`
-
-const qLane = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $3 and r1 > -2147483649
-		order by r1, r2, id limit $4`
-
-const qLaneAfter = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $3
-		and (r1, r2, id) > ($4, $5, $6) order by r1, r2, id limit $7`
-
-// qLanes returns the next groups with ready jobs of a kind after $3 and up to $6, without those at
-// their limit. The condition that selects the index must not be a lower bound of the lane: SQLite
-// would begin there, and read all jobs of the groups in between. The least lane is the first of an
-// order, because PostgreSQL may read all lanes for a min() if it does not know their number.
-const qLanes = `with recursive g (lane) as (
-	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > $3 and l.lane <= $6
-		order by l.lane limit 1)
-	union all
-	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > g.lane and l.lane <= $6
-		order by l.lane limit 1)
-	from g where g.lane is not null)
-	select lane from g where lane is not null and lane not in (texts($4)) limit $5`
-
-const qLine = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
-
-func readTagsMeta(tags, meta string, c *throttle.Candidate) error {
-	if tags != "" {
-		if err := json.Unmarshal([]byte(tags), &c.Tags); err != nil {
-			return err
-		}
-	}
-	if meta == "" {
-		return nil
-	}
-	return json.Unmarshal([]byte(meta), &c.Meta)
-}
-
 // source reads the candidates of one queue for one claim, of the kinds that the claim names. The
-// jobs of a list are in no order.
+// lists of candidates are in no order.
 type source interface {
-	// Going lists the jobs that continue, at most as many of each sort as the claim wants: errored
-	// jobs, which need no weight, jobs to poll and, if asked for, resumed jobs, which hold theirs.
-	Going(resumed bool) ([]Candidate, error)
+	// Continuing lists the jobs that continue, at most as many of each sort as the claim wants:
+	// errored jobs, which need no weight, jobs to poll and, if asked for, resumed jobs, which hold
+	// theirs.
+	Continuing(resumed bool) ([]Candidate, error)
 	// Front lists the first ready jobs, at most n of a kind.
 	Front(n int) ([]Candidate, error)
 	// Groups lists at most n lanes with ready jobs, in order: the next ones after a lane and up to
@@ -79,31 +36,46 @@ type source interface {
 	Reserves(id int64) (bool, error)
 }
 
-// sqlSource is the source of a transaction.
+const (
+	// TextHeads returns the first jobs of each group: queue, kind, lanes, limit of each. PostgreSQL
+	// has a text of its own for it (Dialect.Over).
+	TextHeads = `with t (lane) as (texts($3)) select l.id, l.r1, l.r2, l.weight, l.lane from t cross join sj_live l where l.id in
+	(select h.id from sj_live h where h.queue = $1 and h.kind = $2 and h.state = 3 and h.lane <> '' and h.lane <> '-' and h.lane = t.lane and h.r1 > -2147483649
+	order by h.r1, h.r2, h.id limit $4)`
+	qFront   = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 order by r1, r2, id limit $3`
+	qResumed = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and r1 = -2147483649 order by r1, r2, id limit $3`
+	qLane    = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $3 and r1 > -2147483649
+		order by r1, r2, id limit $4`
+	qLaneAfter = `select id, r1, r2, weight, lane from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $3
+		and (r1, r2, id) > ($4, $5, $6) order by r1, r2, id limit $7`
+	// qLanes returns the next groups with ready jobs of a kind after $3 and up to $6, without those
+	// at their limit. The condition that selects the index must not be a lower bound of the lane:
+	// SQLite would begin there, and read all jobs of the groups in between. The least lane is the
+	// first of an order, because PostgreSQL may read all lanes for a min() if it does not know
+	// their number.
+	qLanes = `with recursive g (lane) as (
+	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > $3 and l.lane <= $6
+		order by l.lane limit 1)
+	union all
+	select (select l.lane from sj_live l where l.queue = $1 and l.kind = $2 and l.state = 3 and l.lane <> '' and l.lane <> '-' and l.lane > g.lane and l.lane <= $6
+		order by l.lane limit 1)
+	from g where g.lane is not null)
+	select lane from g where lane is not null and lane not in (texts($4)) limit $5`
+	qDescribe = `select l.id, l.kind, l.key, j.grp, l.priority, l.attempt, l.attempt_open, l.run_at_us, j.created_us, j.tags, j.meta
+		from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1))`
+)
+
+// sqlSource reads from the database, in a transaction.
 type sqlSource struct {
 	t     *txn.Tx
 	queue string
 	r     driver.ClaimRequest
 }
 
-func (s *sqlSource) Describe(ids []int64) (map[int64]*throttle.Candidate, error) {
-	found := make(map[int64]*throttle.Candidate, len(ids))
-	return found, s.t.Read(qDescribe, func(r sqldb.Row) error {
-		c := &throttle.Candidate{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Key: r.Text(2), Group: r.Text(3), Priority: int32(r.Int(4)),
-			Attempt: int32(r.Int(5) + 1 - r.Int(6)), RunAt: jobrow.Time(r.Int(7)), CreatedAt: jobrow.Time(r.Int(8))}
-		found[r.Int(0)] = c
-		return readTagsMeta(r.Text(9), r.Text(10), c)
-	}, sqldb.Ints(ids))
-}
-
-func (s *sqlSource) Front(n int) ([]Candidate, error) {
-	return s.each(sojourn.PurposeStart, qLine, n)
-}
-
-func (s *sqlSource) Going(resumed bool) (all []Candidate, err error) {
+func (s *sqlSource) Continuing(resumed bool) (all []Candidate, err error) {
 	for _, kind := range s.r.Kinds {
 		if resumed {
-			if err := s.eachOf(kind, sojourn.PurposeResume, &all, qGoing, s.r.Max); err != nil {
+			if err := s.readKind(kind, sojourn.PurposeResume, &all, qResumed, s.r.Max); err != nil {
 				return nil, err
 			}
 		}
@@ -121,6 +93,10 @@ func (s *sqlSource) Going(resumed bool) (all []Candidate, err error) {
 	return append(all, polls...), err
 }
 
+func (s *sqlSource) Front(n int) ([]Candidate, error) {
+	return s.readKinds(sojourn.PurposeStart, qFront, n)
+}
+
 func (s *sqlSource) Groups(after, upTo string, except []string, n int) (found []string, err error) {
 	add := func(r sqldb.Row) error { found = append(found, r.Text(0)); return nil }
 	for _, kind := range s.r.Kinds {
@@ -134,29 +110,54 @@ func (s *sqlSource) Groups(after, upTo string, except []string, n int) (found []
 }
 
 func (s *sqlSource) Heads(lanes []string, n int) ([]Candidate, error) {
-	return s.each(sojourn.PurposeStart, TextHeads, sqldb.Texts(lanes), n)
+	return s.readKinds(sojourn.PurposeStart, TextHeads, sqldb.Texts(lanes), n)
 }
 
 func (s *sqlSource) Next(lane string, after jobrow.Candidate, n int) ([]Candidate, error) {
 	if after == (jobrow.Candidate{}) {
-		return s.each(sojourn.PurposeStart, qLane, lane, n)
+		return s.readKinds(sojourn.PurposeStart, qLane, lane, n)
 	}
-	return s.each(sojourn.PurposeStart, qLaneAfter, lane, after.R1, after.R2, after.ID, n)
+	return s.readKinds(sojourn.PurposeStart, qLaneAfter, lane, after.R1, after.R2, after.ID, n)
+}
+
+func (s *sqlSource) Describe(ids []int64) (map[int64]*throttle.Candidate, error) {
+	found := make(map[int64]*throttle.Candidate, len(ids))
+	return found, s.t.Read(qDescribe, func(r sqldb.Row) error {
+		c := &throttle.Candidate{ID: sojourn.ID(r.Int(0)), Kind: r.Text(1), Key: r.Text(2), Group: r.Text(3), Priority: int32(r.Int(4)),
+			Attempt: int32(r.Int(5) + 1 - r.Int(6)), RunAt: jobrow.Time(r.Int(7)), CreatedAt: jobrow.Time(r.Int(8))}
+		found[r.Int(0)] = c
+		return readTagsMeta(r.Text(9), r.Text(10), c)
+	}, sqldb.Ints(ids))
+}
+
+// readTagsMeta decodes tags and meta, which throttlers see.
+func readTagsMeta(tags, meta string, c *throttle.Candidate) error {
+	if tags != "" {
+		if err := json.Unmarshal([]byte(tags), &c.Tags); err != nil {
+			return err
+		}
+	}
+	if meta == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(meta), &c.Meta)
 }
 
 func (s *sqlSource) Reserves(id int64) (bool, error) { return s.t.Reserves(s.r, id) }
 
-// each reads candidates of all kinds. Resumed ones always get PurposeResume.
-func (s *sqlSource) each(purpose sojourn.Purpose, q string, more ...any) (all []Candidate, err error) {
+// readKinds reads the candidates of a query that begins with queue and kind, for all kinds. Resumed
+// ones always get PurposeResume.
+func (s *sqlSource) readKinds(purpose sojourn.Purpose, q string, more ...any) (all []Candidate, err error) {
 	for _, kind := range s.r.Kinds {
-		if err := s.eachOf(kind, purpose, &all, q, more...); err != nil {
+		if err := s.readKind(kind, purpose, &all, q, more...); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-func (s *sqlSource) eachOf(kind string, purpose sojourn.Purpose, out *[]Candidate, q string, more ...any) error {
+// readKind is readKinds for one kind.
+func (s *sqlSource) readKind(kind string, purpose sojourn.Purpose, out *[]Candidate, q string, more ...any) error {
 	return s.t.Read(q, func(r sqldb.Row) error {
 		e := Candidate{jobrow.Candidate{ID: r.Int(0), R1: r.Int(1), R2: r.Int(2), Weight: r.Int(3)}, kind, r.Text(4), purpose}
 		if e.R1 == rules.ResumedRank {

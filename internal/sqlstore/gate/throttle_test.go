@@ -50,7 +50,7 @@ func TestThrottleFailsClosed(t *testing.T) {
 		}), "panicked: oops", 1},
 	} {
 		p := c.th.begin("q", c.text)
-		a := p.ask(&throttle.Candidate{}, &throttle.Flight{})
+		a := p.decide(&throttle.Candidate{}, &throttle.Flight{})
 		p.end(time.Now())
 		text := a.Text
 		if !a.Start && text == "" {
@@ -73,18 +73,18 @@ func TestThrottleIsNotWaitedFor(t *testing.T) {
 	})
 	p := th.begin("q", "")
 	for range 3 { // the second and third are refused without being asked about
-		if a := p.ask(&throttle.Candidate{}, &throttle.Flight{}); a.Start || !strings.Contains(a.Text, "longer than") {
+		if a := p.decide(&throttle.Candidate{}, &throttle.Flight{}); a.Start || !strings.Contains(a.Text, "longer than") {
 			t.Fatalf("got %+v", a)
 		}
 	}
 	p.end(time.Now())
 	p = th.begin("q", "")
-	if a := p.ask(&throttle.Candidate{}, &throttle.Flight{}); a.Start || !strings.Contains(a.Text, "has not answered an earlier claim") {
+	if a := p.decide(&throttle.Candidate{}, &throttle.Flight{}); a.Start || !strings.Contains(a.Text, "has not answered an earlier claim") {
 		t.Fatalf("got %+v", a)
 	}
 	p.end(time.Now())
 	other := th.begin("other", "yes")
-	if a := other.ask(&throttle.Candidate{}, &throttle.Flight{}); !a.Start {
+	if a := other.decide(&throttle.Candidate{}, &throttle.Flight{}); !a.Start {
 		t.Errorf("another queue: %+v", a)
 	}
 	other.end(time.Now())
@@ -92,12 +92,12 @@ func TestThrottleIsNotWaitedFor(t *testing.T) {
 		t.Errorf("asked %d times", len(asked))
 	}
 	close(back)
-	for th.left("q") > 0 {
+	for th.abandonedCalls("q") > 0 {
 		time.Sleep(time.Millisecond) // bounded by the test's own timeout: the goroutine has nothing to wait for any more
 	}
 	p = th.begin("q", "")
 	defer p.end(time.Now())
-	if a := p.ask(&throttle.Candidate{}, &throttle.Flight{}); !a.Start {
+	if a := p.decide(&throttle.Candidate{}, &throttle.Flight{}); !a.Start {
 		t.Errorf("after it came back: %+v", a)
 	}
 }

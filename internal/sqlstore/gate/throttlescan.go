@@ -4,45 +4,33 @@ import (
 	"cmp"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
 // A throttler may refuse any job for a reason of its own, so in its queue a refused job does not
-// block the jobs behind it. Groups take turns. A claim asks about the first job of as many groups
-// as it can, and then about a few further jobs of each group in turn. It stops after lookAhead
-// questions, or half of the throttler's time, and saves a cursor. The next claim starts with the
-// first groups in turn, then continues at the cursor. So each ready job is asked about after a
-// bounded number of claims, however many before it are refused.
+// block the jobs behind it. Groups take turns. A claim checks the first job of as many groups as it
+// can, and then a few further jobs of each group in turn. It stops after maxChecked jobs, or when
+// the throttler has used up its time, and saves a cursor. The next claim starts with the first
+// groups in turn, then continues at the cursor. So each ready job is checked after a bounded number
+// of claims, however many before it are refused.
 const (
-	lookAhead = ScanDepth                 // jobs asked about in one claim, half of them the first of their groups
-	laneTurn  = 10                        // jobs of one group before the next group has its turn
-	lanePage  = 50                        // jobs of a group read at a time
-	lanesPage = 100                       // groups read at a time
-	laneReads = 50                        // groups that one claim reads into: each costs two queries
-	askAgain  = int64(time.Second / 1000) // µs after which a refusal is asked about again: a rule may depend on the time
-	goOn      = int64(100_000)            // µs after which a claim that did not reach the end continues
+	maxChecked    = ScanDepth // jobs checked in one claim, half of them the first of their groups
+	jobsPerTurn   = 10        // jobs of one group before the next group has its turn
+	jobsPerRead   = 50        // of a group
+	groupsPerRead = 100
+	maxGroupReads = 50               // reads of further jobs of a group in one claim: each costs two queries
+	recheckAfter  = int64(1_000_000) // µs after which a refused job is checked again: a rule may depend on the time
+	continueAfter = int64(100_000)   // µs after which a claim that did not reach the end continues
 )
 
-// groupScan is one group in a claim.
-type groupScan struct {
-	lane  string
-	list  []Candidate
-	last  jobrow.Candidate // the last job that was read
-	asked jobrow.Candidate // the last job that was asked about
-	more  bool             // there may be more jobs behind list
-
-	jumped bool             // to the cursor of the last claim,
-	first  jobrow.Candidate // from here; none once it has come back
-}
-
-// scanCursor is the cursor of a claim in a queue with a throttler. It lives in this process only.
+// scanCursor is where a claim from a queue with a throttler has stopped. It lives in this process
+// only.
 type scanCursor struct {
-	heads string                      // the last group whose first job was asked about
-	deep  string                      // the last group that was read into
-	at    map[string]jobrow.Candidate // positions in groups that it did not read to the end
+	heads string                      // the last group whose first job was checked
+	deep  string                      // the last group of which further jobs were checked
+	at    map[string]jobrow.Candidate // lane → the last checked job, of groups that were not read to the end
 }
 
 // scanCursors are the cursors of all queues. Safe for concurrent use.
@@ -51,44 +39,84 @@ type scanCursors struct {
 	of map[string]scanCursor
 }
 
-func (k *scanCursors) get(queue string) scanCursor {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.of[queue]
+func (c *scanCursors) get(queue string) scanCursor {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[queue]
 }
 
-func (k *scanCursors) set(queue string, l scanCursor) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.of == nil {
-		k.of = map[string]scanCursor{}
+func (c *scanCursors) set(queue string, cursor scanCursor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = map[string]scanCursor{}
 	}
-	k.of[queue] = l
+	c.of[queue] = cursor
 }
 
+// throttleScan checks the jobs of a queue with a throttler, in one claim.
+type throttleScan struct {
+	*Admission
+	reads int        // of further jobs of groups
+	was   scanCursor // of the last claim
+	next  scanCursor
+}
+
+// newThrottleScan begins at the cursor of the admission.
 func newThrottleScan(a *Admission) *throttleScan {
 	was := a.cursor
 	return &throttleScan{Admission: a, was: was, next: scanCursor{heads: was.heads, deep: was.deep, at: map[string]jobrow.Candidate{}}}
 }
 
-// throttleScan asks about the jobs of a queue with a throttler, in one claim.
-type throttleScan struct {
-	*Admission
-	reads int        // of groups
-	was   scanCursor // of the last claim
-	next  scanCursor
+// groupScan is one group in a claim.
+type groupScan struct {
+	lane    string
+	list    []Candidate      // the next jobs, as read
+	last    jobrow.Candidate // the last job that was read
+	checked jobrow.Candidate // the last job that was checked
+	more    bool             // there may be more jobs behind list
+
+	jumped bool             // it has continued at the cursor of the last claim
+	first  jobrow.Candidate // where it was before; zero once the jobs in between are being read
 }
 
-// askHeads asks about the first job of each group: first of the groups whose turn it is, then of
-// the groups that the last claim did not reach. hot are the groups of which a job starts, cold
-// those of which the throttler refused one.
-func (s *throttleScan) askHeads() (hot, cold []*groupScan, err error) {
+// run checks jobs of a queue with a throttler until the claim is full, it has checked as many as it
+// may, or no job is left.
+func (s *throttleScan) run() error {
+	starting, refused, err := s.checkHeads()
+	for err == nil && len(starting) > 0 && s.mayCheck(maxChecked) { // one job of each group a turn, as long as the group's jobs start
+		var next []*groupScan
+		for _, w := range starting {
+			g, some, failed := s.checkNext(w)
+			if failed != nil {
+				return failed
+			}
+			switch {
+			case some && g.Open:
+				next = append(next, w)
+			case some && g.Name == sojourn.GateThrottle:
+				refused = append(refused, w)
+			}
+		}
+		starting = next
+	}
+	if err == nil {
+		err = s.scanRefused(refused)
+	}
+	s.cursor = s.next
+	return err
+}
+
+// checkHeads checks the first job of each group: first of the groups whose turn it is, then of the
+// groups that the last claim did not reach. starting are the groups of which a job starts, refused
+// those of which the throttler has refused one.
+func (s *throttleScan) checkHeads() (starting, refused []*groupScan, err error) {
 	from, seen := s.Row.Flow.Turn, map[string]bool{}
-	for page := 0; s.goesOn(lookAhead / 2); page++ {
+	for page := 0; s.mayCheck(maxChecked / 2); page++ {
 		if page == 1 && s.was.heads != "" {
 			from = s.was.heads
 		}
-		lanes, _, err := s.lanes(from, lanesPage)
+		lanes, _, err := s.lanes(from, groupsPerRead)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -108,83 +136,67 @@ func (s *throttleScan) askHeads() (hot, cold []*groupScan, err error) {
 		}
 		from = lanes[len(lanes)-1]
 		for _, w := range work {
-			if !s.goesOn(lookAhead) {
-				s.opensBy(s.now + goOn)
-				return hot, cold, nil
+			if !s.mayCheck(maxChecked) {
+				s.opensBy(s.now + continueAfter)
+				return starting, refused, nil
 			}
 			s.next.heads = w.lane
-			switch g, _, err := s.askNext(w); {
+			switch g, _, err := s.checkNext(w); {
 			case err != nil:
 				return nil, nil, err
 			case g.Open:
-				hot = append(hot, w)
+				starting = append(starting, w)
 			case g.Name == sojourn.GateThrottle:
-				cold = append(cold, w)
+				refused = append(refused, w)
 			case g.Scope == sojourn.ScopeQueue && g.Name != sojourn.GateLimit: // jobs without weight pass a full limit
 				return nil, nil, nil
 			}
 		}
 	}
-	if len(s.asked) >= lookAhead/2 || s.Pass.Stopped() {
-		s.opensBy(s.now + goOn)
+	if len(s.checked) >= maxChecked/2 || s.Pass.Stopped() {
+		s.opensBy(s.now + continueAfter)
 	}
-	return hot, cold, nil
+	return starting, refused, nil
 }
 
-// askNext asks about the next job of a group; some is false if there is none.
-func (s *throttleScan) askNext(w *groupScan) (g sojourn.Gate, some bool, err error) {
-	if len(w.list) == 0 {
-		if err := s.readOn(w); err != nil || len(w.list) == 0 {
-			return g, false, err
-		}
-	}
-	e := w.list[0]
-	w.list, w.asked = w.list[1:], e.Candidate
-	g = s.ask(&e)
-	if g.Name == sojourn.GateThrottle && !g.Open {
-		s.opensBy(s.now + askAgain)
-	}
-	return g, true, nil
-}
-
-// goInto asks about further jobs of groups whose first job was refused, beginning after the group
-// at which the last claim stopped.
-func (s *throttleScan) goInto(cold []*groupScan) error {
-	slices.SortFunc(cold, func(a, b *groupScan) int { return cmp.Compare(a.lane, b.lane) })
-	at, _ := slices.BinarySearchFunc(cold, s.was.deep+"\x00", func(w *groupScan, lane string) int { return cmp.Compare(w.lane, lane) })
-	cold = slices.Concat(cold[at:], cold[:at])
-	for len(cold) > 0 {
+// scanRefused checks further jobs of groups whose first job was refused, beginning after the group
+// at which the last claim stopped. Each group that it does not finish gets a cursor.
+func (s *throttleScan) scanRefused(refused []*groupScan) error {
+	slices.SortFunc(refused, func(a, b *groupScan) int { return cmp.Compare(a.lane, b.lane) })
+	at, _ := slices.BinarySearchFunc(refused, s.was.deep+"\x00", func(w *groupScan, lane string) int { return cmp.Compare(w.lane, lane) })
+	refused = slices.Concat(refused[at:], refused[:at])
+	for len(refused) > 0 {
 		var next []*groupScan
-		for _, w := range cold {
-			if at, ok := s.was.at[w.lane]; ok && !s.goesInto() && jobrow.CompareCandidates(at, w.asked) > 0 {
+		for _, w := range refused {
+			if at, ok := s.was.at[w.lane]; ok && !s.mayRead() && jobrow.CompareCandidates(at, w.checked) > 0 {
 				s.next.at[w.lane] = at // not reached: the cursor stays
 				continue
 			}
-			goes := true
-			for range laneTurn {
-				if !s.goesInto() {
-					s.next.at[w.lane] = w.asked
-					s.opensBy(s.now + goOn)
+			unfinished := true
+			for range jobsPerTurn {
+				if !s.mayRead() {
+					s.next.at[w.lane] = w.checked
+					s.opensBy(s.now + continueAfter)
 					break
 				}
-				g, some, err := s.askNext(w)
+				g, some, err := s.checkNext(w)
 				if err != nil {
 					return err
 				}
 				s.next.deep = w.lane
-				if goes = some && (g.Open || g.Name == sojourn.GateThrottle); !goes {
+				if unfinished = some && (g.Open || g.Name == sojourn.GateThrottle); !unfinished {
 					break
 				}
 			}
-			if goes {
+			if unfinished {
 				next = append(next, w)
 			}
 		}
-		if cold = next; !s.goesInto() {
-			for _, w := range cold { // groups whose turn was over keep their cursors too
+		if refused = next; !s.mayRead() {
+			for _, w := range refused { // groups whose turn was over keep their cursors too
 				if _, ok := s.next.at[w.lane]; !ok {
-					s.next.at[w.lane] = w.asked
-					s.opensBy(s.now + goOn)
+					s.next.at[w.lane] = w.checked
+					s.opensBy(s.now + continueAfter)
 				}
 			}
 			return nil
@@ -193,15 +205,15 @@ func (s *throttleScan) goInto(cold []*groupScan) error {
 	return nil
 }
 
-// goesInto reports whether another job of a group whose first was refused may be asked about.
-func (s *throttleScan) goesInto() bool { return s.goesOn(lookAhead) && s.reads < laneReads }
+// mayRead reports whether the claim may check another job of a group whose first was refused.
+func (s *throttleScan) mayRead() bool { return s.mayCheck(maxChecked) && s.reads < maxGroupReads }
 
-// goesOn reports whether another question may be asked.
-func (s *throttleScan) goesOn(questions int) bool {
-	return len(s.Admit) < s.r.Max && len(s.asked) < questions && !s.Pass.Stopped()
+// mayCheck reports whether the claim may check another job, if it has checked fewer than limit.
+func (s *throttleScan) mayCheck(limit int) bool {
+	return len(s.Admitted) < s.r.Max && len(s.checked) < limit && !s.Pass.Stopped()
 }
 
-// groupScans reads the first jobs of groups.
+// groupScans reads the first jobs of groups, with what the throttler sees of them.
 func (s *throttleScan) groupScans(lanes []string) ([]*groupScan, error) {
 	heads, err := s.heads(lanes)
 	if err != nil {
@@ -229,8 +241,25 @@ func (s *throttleScan) groupScans(lanes []string) ([]*groupScan, error) {
 	return work, s.Describe(all)
 }
 
-// readOn reads the next jobs of a group, the second time from the cursor of the last claim.
-func (s *throttleScan) readOn(w *groupScan) error {
+// checkNext checks the next job of a group; some is false if there is none.
+func (s *throttleScan) checkNext(w *groupScan) (g sojourn.Gate, some bool, err error) {
+	if len(w.list) == 0 {
+		if err := s.readMore(w); err != nil || len(w.list) == 0 {
+			return g, false, err
+		}
+	}
+	e := w.list[0]
+	w.list, w.checked = w.list[1:], e.Candidate
+	g = s.check(&e)
+	if g.Name == sojourn.GateThrottle && !g.Open {
+		s.opensBy(s.now + recheckAfter)
+	}
+	return g, true, nil
+}
+
+// readMore reads the next jobs of a group. The second time it jumps to the cursor of the last
+// claim, and at the end of the group it returns to the jobs that it has skipped.
+func (s *throttleScan) readMore(w *groupScan) error {
 	if at, ok := s.was.at[w.lane]; ok && !w.jumped && jobrow.CompareCandidates(at, w.last) > 0 {
 		w.first, w.last, w.jumped = w.last, at, true
 	}
@@ -239,44 +268,17 @@ func (s *throttleScan) readOn(w *groupScan) error {
 		if !w.more { // at the end: read the skipped range
 			w.last, w.first, w.more = w.first, jobrow.Candidate{}, true
 		}
-		all, err := s.Source.Next(w.lane, w.last, lanePage)
+		all, err := s.Source.Next(w.lane, w.last, jobsPerRead)
 		if err != nil {
 			return err
 		}
 		SortCandidates(all)
-		w.more = len(all) >= lanePage
-		all = all[:min(len(all), lanePage)]
+		w.more = len(all) >= jobsPerRead
+		all = all[:min(len(all), jobsPerRead)]
 		if len(all) > 0 {
 			w.last = all[len(all)-1].Candidate
 		}
-		w.list = slices.DeleteFunc(all, func(e Candidate) bool { return s.asked[e.ID] })
+		w.list = slices.DeleteFunc(all, func(e Candidate) bool { return s.checked[e.ID] })
 	}
 	return s.Describe(w.list)
-}
-
-// run asks about jobs of a queue with a throttler until the claim is full, its questions are used
-// up, or no job is left.
-func (s *throttleScan) run() error {
-	hot, cold, err := s.askHeads()
-	for err == nil && len(hot) > 0 && s.goesOn(lookAhead) { // one job of each group a turn, as long as the group's jobs start
-		var next []*groupScan
-		for _, w := range hot {
-			g, some, failed := s.askNext(w)
-			if failed != nil {
-				return failed
-			}
-			switch {
-			case some && g.Open:
-				next = append(next, w)
-			case some && g.Name == sojourn.GateThrottle:
-				cold = append(cold, w)
-			}
-		}
-		hot = next
-	}
-	if err == nil {
-		err = s.goInto(cold)
-	}
-	s.cursor = s.next
-	return err
 }

@@ -14,39 +14,35 @@ import (
 // windows of a queue are checked by each claim and move no job. So a change takes effect with the
 // next transaction, and a queue with a million ready jobs closes and opens without a write.
 
-// windowsOf combines the windows of a policy and a queue.
-func windowsOf(p sojourn.Policy, queue sojourn.Windows) []sojourn.Windows {
-	return append(p.Windows[:len(p.Windows):len(p.Windows)], queue)
-}
-
-// MayStart refuses a job that could never start. The check takes some 20 ms, so a batch of jobs
-// runs it once for the same windows and day.
-func MayStart(t *txn.Tx, j *sojourn.Job, queue sojourn.Windows) error {
+// CheckWindows refuses a job whose windows, with those of its queue, are never open together.
+// Finding out takes some 20 ms, so a transaction does it once for the same windows and day.
+func CheckWindows(t *txn.Tx, j *sojourn.Job, queue sojourn.Windows) error {
 	if len(j.Policy.Windows) == 0 {
 		return nil
 	}
 	all := windowsOf(j.Policy, queue)
 	if len(t.Loaded.ClosedWindows) == 0 {
-		return neverOpen(t, j, all, "")
+		return checkOpening(t, j, all, "")
 	}
-	key, err := neverKey(j, all)
+	key, err := windowsKey(j, all)
 	if err != nil {
 		return err
 	}
 	if err, ok := t.Loaded.ClosedWindows[key]; ok {
 		return err
 	}
-	return neverOpen(t, j, all, key)
+	return checkOpening(t, j, all, key)
 }
 
-func neverOpen(t *txn.Tx, j *sojourn.Job, all []sojourn.Windows, key string) error {
+// checkOpening searches for an opening, and caches a refusal. key is "" if it was not computed yet.
+func checkOpening(t *txn.Tx, j *sojourn.Job, all []sojourn.Windows, key string) error {
 	_, refused := rules.NextOpening(j.RunAt, all...)
 	if refused == nil {
 		return nil
 	}
 	if key == "" {
 		var err error
-		if key, err = neverKey(j, all); err != nil {
+		if key, err = windowsKey(j, all); err != nil {
 			return err
 		}
 	}
@@ -57,13 +53,14 @@ func neverOpen(t *txn.Tx, j *sojourn.Job, all []sojourn.Windows, key string) err
 	return refused
 }
 
-func neverKey(j *sojourn.Job, all []sojourn.Windows) (string, error) {
+// windowsKey identifies the windows of a job and the day of its run_at.
+func windowsKey(j *sojourn.Job, all []sojourn.Windows) (string, error) {
 	text, err := jobrow.JSONText(all)
 	return j.RunAt.UTC().Format(time.DateOnly) + text, err
 }
 
-// PutOff handles a job that a claim has found outside its windows. It moves to their next opening,
-// and no attempt is counted.
+// PutOff moves a job that a claim has found outside its windows to their next opening, and reports
+// whether it did. No attempt is counted.
 func PutOff(t *txn.Tx, l *jobrow.Row) (bool, error) {
 	if len(l.Policy.Windows) == 0 || l.State != sojourn.Ready || l.Resumed {
 		return false, nil
@@ -78,7 +75,7 @@ func PutOff(t *txn.Tx, l *jobrow.Row) (bool, error) {
 	return true, err
 }
 
-// WindowLeft limits the duration of a step that stops with its windows; 0 = no limit.
+// WindowLeft is the time after which a step must stop because its windows close; 0 = no limit.
 func WindowLeft(t *txn.Tx, l *jobrow.Row) (time.Duration, error) {
 	if !l.Policy.Stops() || l.Purpose != sojourn.PurposeStart {
 		return 0, nil
@@ -93,4 +90,9 @@ func WindowLeft(t *txn.Tx, l *jobrow.Row) (time.Duration, error) {
 		return 0, nil // an unreadable window starts nothing: the step began before it was
 	}
 	return max(shuts.Sub(jobrow.Time(t.Now)), 1), nil
+}
+
+// windowsOf combines the windows of a policy and a queue.
+func windowsOf(p sojourn.Policy, queue sojourn.Windows) []sojourn.Windows {
+	return append(p.Windows[:len(p.Windows):len(p.Windows)], queue)
 }

@@ -9,14 +9,19 @@ import (
 )
 
 const (
+	// QWaitKeys lists the keys that live jobs have from their waits.
 	QWaitKeys = `select job, key from sj_key where job in (ints($1)) and own = 0 and live = 1 order by job, key`
+	// QAnyEarly lists those of some keys that have an early response.
 	QAnyEarly = `select r.kind, r.key from sj_response r /*, each*/ where r.kind = each($1 text) and r.key = each($2 text) and r.outcome = 2 and r.job = 0`
 	qEarlyOf  = `select seq from sj_response where kind = $1 and key = $2 and outcome = 2 and job = 0 order by seq`
-	qAttach   = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3)) and outcome = 2 and job = 0`
+	// qAttach leaves out responses that another transaction has attached meanwhile.
+	qAttach = `update sj_response set job = $1, generation = $2, expires_us = 0 where seq in (ints($3)) and outcome = 2 and job = 0`
+	qHasKey = `select count(*) from sj_key where kind = $1 and key = $2 and job = $3 and live = 1`
 )
 
-// BeginWait registers the awaited keys to the job, until it is final, and attaches the early
-// responses of all its keys. It also finds a response that came before the request returned.
+// BeginWait gives the job the keys that it awaits, until it is final, and attaches the early
+// responses to all its keys: the other side may have answered before the worker's request returned.
+// It returns the row. The caller runs Match after it.
 func BeginWait(t *txn.Tx, l *jobrow.Row) (*jobrow.Row, error) {
 	for _, k := range l.Wait.Keys {
 		if k == l.Key {
@@ -54,7 +59,21 @@ func BeginWait(t *txn.Tx, l *jobrow.Row) (*jobrow.Row, error) {
 	return &now, t.Save(l, &now)
 }
 
-// KeysOf lists the keys that are registered to a live job: its own, and those of its waits.
+// takeAwaited gives the job a key that it awaits, if it does not have it from an earlier wait.
+func takeAwaited(t *txn.Tx, l *jobrow.Row, key string) error {
+	n, err := t.Write(QTakeOneKey, l.Kind, key, int64(l.ID), 0, t.Now)
+	if err != nil || n == 1 {
+		t.NoteRecheck(l.Kind, key)
+		return err
+	}
+	own, err := t.ReadInt(qHasKey, l.Kind, key, int64(l.ID))
+	if err == nil && own == 0 {
+		err = txn.Raced("a key to await was taken meanwhile")
+	}
+	return err
+}
+
+// KeysOf lists the keys under which a response reaches a live job: those of its waits, and its own.
 func KeysOf(t *txn.Tx, l *jobrow.Row) (keys []string, err error) {
 	if known, ok := t.Loaded.Waits.Keys[l.ID]; ok && len(l.Wait.Keys) == 0 {
 		keys = slices.Clone(known)
@@ -65,18 +84,4 @@ func KeysOf(t *txn.Tx, l *jobrow.Row) (keys []string, err error) {
 		keys = append(keys, l.Key)
 	}
 	return keys, err
-}
-
-// takeAwaited gives the job a key that it awaits, if it does not have it from an earlier wait.
-func takeAwaited(t *txn.Tx, l *jobrow.Row, key string) error {
-	n, err := t.Write(QTakeOneKey, l.Kind, key, int64(l.ID), 0, t.Now)
-	if err != nil || n == 1 {
-		t.NoteRecheck(l.Kind, key)
-		return err
-	}
-	mine, err := t.ReadInt(`select count(*) from sj_key where kind = $1 and key = $2 and job = $3 and live = 1`, l.Kind, key, int64(l.ID))
-	if err == nil && mine == 0 {
-		err = txn.Raced("a key to await was taken meanwhile")
-	}
-	return err
 }

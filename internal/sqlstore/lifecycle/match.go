@@ -11,28 +11,26 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-const qKept = `select seq, key, failed, reason, error, wait from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
-
-// Match matches the attached responses of a job. It runs at the end of every transaction that
-// starts a wait or a retry's delay. MatchAttached does the same after a response is stored for a
-// live job, so the order of two commits never matters. It returns the row.
+// Match moves a job on by the responses that are attached to it, and returns its row. It runs at
+// the end of every transaction that starts a wait or a retry's delay; MatchAttached does the same
+// when a response is stored for a live job. So it never matters which of the two commits first.
 func Match(t *txn.Tx, l *jobrow.Row) (*jobrow.Row, error) {
 	if l.Kept == 0 || !l.State.Live() {
 		return l, nil
 	}
-	kept, err := Attached(t, l.ID)
+	attached, err := Attached(t, l.ID)
 	if err != nil {
 		return nil, err
 	}
-	l, _, err = MatchAttached(t, l, kept)
+	l, _, err = MatchAttached(t, l, attached)
 	return l, err
 }
 
 // MatchAttached applies rules.Match to a live job until nothing matches. It returns the row, which
 // is the same if nothing matched, and the responses that are still attached.
-func MatchAttached(t *txn.Tx, l *jobrow.Row, kept []rules.KeptResponse) (*jobrow.Row, []rules.KeptResponse, error) {
-	for len(kept) > 0 && l.State.Live() {
-		m := rules.Match(l.Row, l.Key, kept)
+func MatchAttached(t *txn.Tx, l *jobrow.Row, attached []rules.KeptResponse) (*jobrow.Row, []rules.KeptResponse, error) {
+	for len(attached) > 0 && l.State.Live() {
+		m := rules.Match(l.Row, l.Key, attached)
 		if !m.Found() {
 			break
 		}
@@ -43,9 +41,9 @@ func MatchAttached(t *txn.Tx, l *jobrow.Row, kept []rules.KeptResponse) (*jobrow
 		if len(m.UsedUp) > 0 {
 			t.NoteLost(l.Queue, l.BeganAt, m.Transition.Reason)
 		}
-		by := bySeq(m.Take, m.UsedUp)
+		by := responsesText(m.Take, m.UsedUp)
 		gone := slices.Concat(m.Take, m.UsedUp, m.Late, m.Stale)
-		kept = slices.DeleteFunc(kept, func(k rules.KeptResponse) bool { return slices.Contains(gone, k.Seq) })
+		attached = slices.DeleteFunc(attached, func(k rules.KeptResponse) bool { return slices.Contains(gone, k.Seq) })
 		_, before := t.Writes.SaveOf[l.ID]
 		var err error
 		if l, err = Apply(t, l, m.Transition, Change{By: by}); err != nil {
@@ -55,11 +53,11 @@ func MatchAttached(t *txn.Tx, l *jobrow.Row, kept []rules.KeptResponse) (*jobrow
 			t.Writes.Saves[len(t.Writes.Saves)-1].Only = jobrow.ByAnswer
 		}
 	}
-	return l, kept, nil
+	return l, attached, nil
 }
 
-// bySeq names the responses that have moved a job, for its history.
-func bySeq(seqs ...[]int64) string {
+// responsesText names the responses that have moved a job, for its history.
+func responsesText(seqs ...[]int64) string {
 	all := slices.Concat(seqs...)
 	switch len(all) {
 	case 0:
@@ -70,15 +68,22 @@ func bySeq(seqs ...[]int64) string {
 	return fmt.Sprintf("response %d and %d more", all[len(all)-1], len(all)-1)
 }
 
-func Attached(t *txn.Tx, id sojourn.ID) (kept []rules.KeptResponse, err error) {
-	err = t.Read(qKept, func(r sqldb.Row) error {
-		kept = append(kept, ScanAttached(r, 0))
+// qAttached reads the attached responses of a job, in order of arrival. The second condition
+// selects the index of responses with jobs.
+const qAttached = `select seq, key, failed, reason, error, wait from sj_response where job = $1 and job > 0 and outcome = 2 order by seq`
+
+// Attached reads the responses that are attached to a job, in order of arrival. Jobs without any
+// have 0 in Row.Kept, and need no read.
+func Attached(t *txn.Tx, id sojourn.ID) (attached []rules.KeptResponse, err error) {
+	err = t.Read(qAttached, func(r sqldb.Row) error {
+		attached = append(attached, ScanAttached(r, 0))
 		return nil
 	}, int64(id))
-	return kept, err
+	return attached, err
 }
 
-// ScanAttached reads a kept response from the columns of qKept, which begin at column i.
+// ScanAttached reads an attached response from seq, key, failed, reason, error and wait, which
+// begin at column i.
 func ScanAttached(r sqldb.Row, i int) rules.KeptResponse {
 	k := rules.KeptResponse{Seq: r.Int(i), Key: r.Text(i + 1), Failed: r.Int(i+2) != 0, Reason: r.Text(i + 3), Error: string(r.Bytes(i + 4))}
 	if wait := r.Int(i + 5); wait >= 0 {

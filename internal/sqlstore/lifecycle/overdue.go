@@ -10,20 +10,22 @@ import (
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
+// QOverdue lists, and locks, the jobs whose wake-up time has come, the oldest first. The second
+// condition is that of the index.
 const QOverdue = `select id from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 order by wake_at_us, id limit $2 /*lock*/`
 
-// SweepDue ends overdue waits, leases and deadlines: one bounded page of the wake-up index, for all
-// kinds of wake-up times.
-func SweepDue(t *txn.Tx, limit int) (swept driver.Swept, err error) {
+// SweepOverdue handles at most limit jobs whose wake-up time has come: due runs, expired leases,
+// waits and deadlines. All kinds of times share one column and index, so that no job gets stuck.
+func SweepOverdue(t *txn.Tx, limit int) (swept driver.Swept, err error) {
 	var ids sqldb.Ints
 	if err := t.Read(QOverdue, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, t.Now, limit); err != nil {
 		return swept, err
 	}
-	return SweepThese(t, ids)
+	return SweepRows(t, ids)
 }
 
-// SweepThese ends the overdue waits, leases and deadlines of these rows.
-func SweepThese(t *txn.Tx, ids sqldb.Ints) (swept driver.Swept, err error) {
+// SweepRows is SweepOverdue for jobs that QOverdue has found before.
+func SweepRows(t *txn.Tx, ids sqldb.Ints) (swept driver.Swept, err error) {
 	if len(ids) == 0 {
 		return swept, nil
 	}
@@ -37,7 +39,7 @@ func SweepThese(t *txn.Tx, ids sqldb.Ints) (swept driver.Swept, err error) {
 		if l == nil {
 			continue // another process was faster
 		}
-		e, count, err := Overdue(t, l, &swept)
+		e, count, err := OverdueEvent(t, l, &swept)
 		if err != nil {
 			return swept, err
 		}
@@ -56,9 +58,10 @@ func SweepThese(t *txn.Tx, ids sqldb.Ints) (swept driver.Swept, err error) {
 	return swept, nil
 }
 
-// Overdue returns the event of the clock that has run out, and the counter of the sweep for it. A
-// nil count means that none has; l may have been changed.
-func Overdue(t *txn.Tx, l *jobrow.Row, swept *driver.Swept) (e rules.Event, count *int, err error) {
+// OverdueEvent returns the event of a job's clock that has run out, and the sweep's counter for it.
+// count is nil if none has run out. l may have been changed even then: its caller saves it, which
+// gives it the correct wake-up time.
+func OverdueEvent(t *txn.Tx, l *jobrow.Row, swept *driver.Swept) (e rules.Event, count *int, err error) {
 	past := func(us int64) bool { return us > 0 && us <= t.Now }
 	deadline, timeout := l.Deadline, l.TimeoutAt
 	if l.State == sojourn.Running {
@@ -122,11 +125,24 @@ func waitOver(l *jobrow.Row) rules.Event {
 		Error: "sojourn: no progress response has come for " + l.Wait.Beat.String()}
 }
 
+// timedOut is the event of a limit that has passed.
 func timedOut(what string) rules.Event {
 	return rules.Event{Type: rules.EventTimedOut, Reason: sojourn.ReasonTimeout, Error: "sojourn: " + what + " has timed out"}
 }
 
-// ApplyEvent applies an event that does not come from an outcome, and matches after it.
+// pausedFor reports whether a pause keeps workers from claiming a job of a kind.
+func pausedFor(t *txn.Tx, queue, kind string) (bool, error) {
+	q, err := t.ReadQueue(queue)
+	if err != nil {
+		return false, err
+	}
+	all, err := t.ReadQueue(sojourn.AllQueues)
+	f := rules.Flow{Settings: q.QueueSettings, All: all.QueueSettings}
+	return !f.Ask(&throttle.Candidate{Kind: kind, Purpose: sojourn.PurposeDecide}).Open, err
+}
+
+// ApplyEvent lets the rules decide an event that no worker has reported, and applies the result
+// with all that follows from it.
 func ApplyEvent(t *txn.Tx, was *jobrow.Row, e rules.Event) error {
 	tr, err := rules.Decide(was.Row, e)
 	if err != nil {
@@ -141,15 +157,4 @@ func ApplyEvent(t *txn.Tx, was *jobrow.Row, e rules.Event) error {
 		_, err = Match(t, l)
 	}
 	return err
-}
-
-// pausedFor reports whether jobs of a kind are not handed out.
-func pausedFor(t *txn.Tx, queue, kind string) (bool, error) {
-	q, err := t.ReadQueue(queue)
-	if err != nil {
-		return false, err
-	}
-	all, err := t.ReadQueue(sojourn.AllQueues)
-	f := rules.Flow{Settings: q.QueueSettings, All: all.QueueSettings}
-	return !f.Ask(&throttle.Candidate{Kind: kind, Purpose: sojourn.PurposeDecide}).Open, err
 }

@@ -9,25 +9,26 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-const qPollMessage = `insert into sj_message (scope, message_id, seq, at_us, digest) values ($1, $2, $3, $4, $5) on conflict (scope, message_id) do nothing`
-
-// AnsweredBefore reports whether a response that came while the poll step ran ends the wait: then
-// the poll's own answer is late.
+// AnsweredBefore reports whether a response that came while a poll step ran already ends the wait.
+// Then the poll's own answer is late.
 func AnsweredBefore(t *txn.Tx, l *jobrow.Row) (bool, error) {
 	if l.Kept == 0 || l.Purpose != sojourn.PurposePoll {
 		return false, nil
 	}
-	kept, err := Attached(t, l.ID)
+	attached, err := Attached(t, l.ID)
 	if err != nil {
 		return false, err
 	}
 	waits := l.Row
 	waits.State, waits.Purpose = sojourn.Awaiting, sojourn.NoPurpose
-	return rules.Match(waits, l.Key, kept).Found(), nil
+	return rules.Match(waits, l.Key, attached).Found(), nil
 }
 
-// StorePollAnswer records the answer of a poll step, as a taken or a late response. The effects of
-// its end on other responses are written before.
+const qPollMessage = `insert into sj_message (scope, message_id, seq, at_us, digest) values ($1, $2, $3, $4, $5) on conflict (scope, message_id) do nothing`
+
+// StorePollAnswer adds the answer of a poll step to the inbox, as a taken or a late response. Its
+// message id is the job and the epoch, so it is stored once. It runs after Apply, whose changes to
+// other responses come first.
 func StorePollAnswer(t *txn.Tx, was *jobrow.Row, o *sojourn.Outcome, late bool) error {
 	seq, err := t.ReadInt(txn.QNextResponses, 1)
 	if err != nil {

@@ -320,7 +320,7 @@ func changeRow(t *txn.Tx, l *jobrow.Row, c sojourn.Change) error {
 	if c.Weight != nil || c.Queue != nil {
 		q, err := t.ReadQueue(l.Queue)
 		if err == nil {
-			err = enqueue.Oversize(q.Limit, l.Weight)
+			err = enqueue.CheckWeight(q.Limit, l.Weight)
 		}
 		if err != nil {
 			return err

@@ -82,7 +82,7 @@ func (s *Operator) ChangeQueue(ctx context.Context, name string, c sojourn.Queue
 		err = set.Err
 	}
 	if err == nil {
-		s.Gates.Breakers.Put(name, gate.KnownBreaker{Setting: set.Settings.Breaker, At: s.Core.Clock.Estimate()})
+		s.Gates.Breakers.Put(name, gate.CachedBreaker{Setting: set.Settings.Breaker, At: s.Core.Clock.Estimate()})
 	}
 	if err == nil && set.reshape {
 		err = s.reindex(ctx, name, math.MaxInt)
@@ -239,14 +239,14 @@ func storeSettings(t *txn.Tx, set query.LayeredSettings) (reshape bool, err erro
 		now.Layout, now.Reindexed = was.Layout+1, 0
 		now.Flow.Counting = rules.Counted(now.QueueSettings) && (was.Flow.Counting || !rules.Counted(was.QueueSettings))
 	}
-	if now.MaxWeight, err = gate.MayHold(t, set.Name, now.QueueSettings); err != nil {
+	if now.MaxWeight, err = gate.MaxWeight(t, set.Name, now.QueueSettings); err != nil {
 		return false, err
 	}
 	flow, err := jobrow.JSONText(now.Flow)
 	if err != nil {
 		return false, err
 	}
-	if _, err := t.Write(qSetQueue, now.Paused, gate.MustAsk(&now), rules.Counted(now.QueueSettings), rules.Grouped(now.QueueSettings), now.MaxWeight, now.Layout, now.Reindexed,
+	if _, err := t.Write(qSetQueue, now.Paused, gate.HasGates(&now), rules.Counted(now.QueueSettings), rules.Grouped(now.QueueSettings), now.MaxWeight, now.Layout, now.Reindexed,
 		set.Texts.Settings, flow, set.Texts.Declared, set.Texts.Operator, set.Revision, set.Name); err != nil {
 		return false, err
 	}

@@ -168,7 +168,7 @@ func endReindexBatch(t *txn.Tx, queue string, shape, from, next int64) error {
 	}
 	if next < 0 {
 		q.Flow.Counting = false
-		if q.MaxWeight, err = gate.MayHold(t, queue, q.QueueSettings); err != nil {
+		if q.MaxWeight, err = gate.MaxWeight(t, queue, q.QueueSettings); err != nil {
 			return err
 		}
 		t.Events.Freed[queue] += sojourn.MaxBatch

@@ -19,7 +19,7 @@ const (
 )
 
 var sweepOp = txn.EachOp("sweep", groupcommit.Claim, func(t *txn.Tx, limit int) (driver.Swept, error) {
-	swept, err := lifecycle.SweepDue(t, limit)
+	swept, err := lifecycle.SweepOverdue(t, limit)
 	if err == nil {
 		err = sweepInbox(t, limit, &swept)
 	}

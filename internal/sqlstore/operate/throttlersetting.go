@@ -15,7 +15,7 @@ func (s *Operator) validThrottle(ctx context.Context, queue, text string) error 
 		return nil
 	}
 	if s.Gates.Throttlers.Compile != nil {
-		return s.Gates.Throttlers.Rule(text).Err
+		return s.Gates.Throttlers.CheckRule(text)
 	}
 	return s.Core.View(ctx, func(t *txn.Tx) error {
 		q, err := t.ReadQueue(queue)

@@ -108,7 +108,7 @@ func whyGates(t *txn.Tx, g *gate.Gates, w *sojourn.Why, l *jobrow.Row, purpose s
 	}
 	defer a.End()
 	e := gate.Candidate{Candidate: jobrow.Candidate{ID: int64(l.ID), R1: l.R1, R2: l.R2, Weight: int64(l.Weight)}, Kind: l.Kind, Lane: l.Lane, Purpose: purpose}
-	c := e.Asks()
+	c := e.ForGates()
 	c.Windows = l.Policy.Windows
 	w.Gates = a.Flow.Gates(c)
 	if w.Ahead, err = ahead(t, a, kinds, &e); err != nil {
@@ -178,7 +178,7 @@ func tally(w *sojourn.QueueWhy, a *gate.Admission, front []gate.Candidate) {
 			break
 		}
 		w.Asked++
-		g := a.Flow.Ask(front[i].Asks())
+		g := a.Flow.Ask(front[i].ForGates())
 		if g.Open {
 			w.Open++
 			continue
@@ -232,7 +232,7 @@ func whyBehind(w *sojourn.Why, a *gate.Admission, e *gate.Candidate) error {
 		if jobrow.CompareCandidates(b.Candidate, e.Candidate) >= 0 {
 			break
 		}
-		g := a.Flow.Ask(b.Asks())
+		g := a.Flow.Ask(b.ForGates())
 		if g.Open {
 			break
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
-// refuseJSON refuses the calls with a body that does not parse. It runs after reads, which finds the
-// jobs of the responses.
+// refuseJSON refuses the calls with a body that does not parse. It runs when the jobs of the
+// responses are known: a job may declare another content type.
 func (r *batch) refuseJSON() error {
 	if err := r.readTypes(); err != nil {
 		return err
@@ -23,11 +23,11 @@ func (r *batch) refuseJSON() error {
 	return nil
 }
 
-// readTypes reads the content types that the responses need and reads has not read. A key may have
-// got another job since reads ran.
+// readTypes reads the content types that the responses need and Reads has not read. A key may have
+// got another job since Reads ran.
 func (r *batch) readTypes() error {
 	var ids sqldb.Ints
-	r.accepted(func(_ *sojourn.Response, to *target) {
+	r.eachAccepted(func(_ *sojourn.Response, to *target) {
 		if _, known := r.Loaded.Types[to.id]; !known && to.id != 0 && to.notJSON.Undeclared() {
 			ids = append(ids, int64(to.id))
 		}
@@ -37,12 +37,12 @@ func (r *batch) readTypes() error {
 
 // needTypes reports whether any response depends on the content type of its job.
 func (r *batch) needTypes() (need bool) {
-	r.accepted(func(_ *sojourn.Response, to *target) { need = need || to.notJSON.Undeclared() })
+	r.eachAccepted(func(_ *sojourn.Response, to *target) { need = need || to.notJSON.Undeclared() })
 	return need
 }
 
-// noteType notes the content type of a job, which reads reads with its row.
-func (r *batch) noteType(row sqldb.Row, l *jobrow.Row) error {
+// scanType notes the content type of a job, which Reads reads with its row.
+func (r *batch) scanType(row sqldb.Row, l *jobrow.Row) error {
 	r.Loaded.Types[l.ID] = row.Text(jobrow.LiveColumnCount)
-	return r.noteLeased(row, l)
+	return r.scanLeased(row, l)
 }

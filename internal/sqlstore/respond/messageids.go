@@ -6,10 +6,10 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
-// identify finds responses that repeat a message id with other content. It refuses their calls, or
-// gives those with KeepConflict an identity of their own, before any write. It returns the number
-// of new identities.
-func (r *batch) identify() (fresh int, err error) {
+// checkMessageIDs finds responses that repeat a message id with other content. It refuses their
+// calls, or gives those with KeepConflict an identity of their own, before any write. It returns
+// the number of new identities.
+func (r *batch) checkMessageIDs() (fresh int, err error) {
 	unseen := make(map[jobrow.Message]jobrow.Digest, len(r.calls))
 	var scopes, ids sqldb.Texts // of conflicts
 	for i := range r.calls {
@@ -21,7 +21,7 @@ func (r *batch) identify() (fresh int, err error) {
 			}
 			to := &c.targets[k]
 			before, known := unseen[to.as]
-			if first := r.firsts[to.as]; first != nil {
+			if first := r.stored[to.as]; first != nil {
 				before, known = first.Digest, true
 			}
 			switch {
@@ -46,16 +46,16 @@ func (r *batch) identify() (fresh int, err error) {
 	if len(ids) == 0 {
 		return fresh, nil
 	}
-	return r.identifyConflicts(fresh, scopes, ids)
+	return r.findConflicts(fresh, scopes, ids)
 }
 
-// identifyConflicts finds the conflicting responses that are stored already, and adds the others to
-// the new ones.
-func (r *batch) identifyConflicts(fresh int, scopes, ids sqldb.Texts) (int, error) {
+// findConflicts finds the conflicting responses that are stored already, and adds the others to the
+// new ones.
+func (r *batch) findConflicts(fresh int, scopes, ids sqldb.Texts) (int, error) {
 	err := r.ReadAll([]sqldb.Statement{{Text: qMessages, Rows: []sqldb.Column{scopes, ids}, Each: r.scanMessage}})
 	unseen := map[jobrow.Message]bool{}
 	for i := range ids {
-		if m := (jobrow.Message{Scope: scopes[i], ID: ids[i]}); r.firsts[m] == nil {
+		if m := (jobrow.Message{Scope: scopes[i], ID: ids[i]}); r.stored[m] == nil {
 			unseen[m] = true
 		}
 	}

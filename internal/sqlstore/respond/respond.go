@@ -11,42 +11,16 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-type answer struct {
-	done    []sojourn.Responded
-	refused error
-}
-
-// Responder stores responses and matches them with jobs.
+// Responder stores responses and matches them with jobs. Safe for concurrent use.
 type Responder struct {
 	core *txn.Core
-	Op   *txn.Op[[]sojourn.Response, answer]
+	Op   *txn.Op[[]sojourn.Response, answer] // the requests of Respond, which the store orders by their locks
 }
 
+// NewResponder makes the responder of one store.
 func NewResponder(c *txn.Core) *Responder {
 	return &Responder{core: c, Op: &txn.Op[[]sojourn.Response, answer]{Name: "respond", Class: groupcommit.Finish, Locks: true,
-		Begin: func(t *txn.Tx, requests [][]sojourn.Response) txn.Batch[answer] { return newResponding(t, requests) }}}
-}
-
-// Run decides the responses in turn, and writes the results of all together.
-func (r *batch) Run() ([]answer, error) {
-	if err := r.prepare(); err != nil {
-		return nil, err
-	}
-	answers := make([]answer, len(r.calls))
-	for i, c := range r.calls {
-		if answers[i].refused = c.refused; c.refused != nil {
-			continue
-		}
-		answers[i].done = make([]sojourn.Responded, len(c.responses))
-		for k := range c.responses {
-			var err error
-			if answers[i].done[k], err = r.one(&c.responses[k], c.targets[k]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	r.write()
-	return answers, nil
+		Begin: func(t *txn.Tx, requests [][]sojourn.Response) txn.Batch[answer] { return newBatch(t, requests) }}}
 }
 
 // Respond stores responses and matches them; see driver.Store. A caller with an access token has
@@ -69,8 +43,9 @@ func (s *Responder) Respond(ctx context.Context, rs []sojourn.Response) ([]sojou
 	return a.done, err
 }
 
-// sourcesOf replaces the sources of responses by those of their caller. Responses of the
-// application are not changed.
+// sourcesOf replaces the sources of responses by those that belong to the access token of their
+// caller, so that no token can use the message ids of another. Responses of the application are not
+// changed.
 func sourcesOf(c *access.Caller, rs []sojourn.Response) ([]sojourn.Response, error) {
 	if c != nil {
 		rs = slices.Clone(rs)
@@ -87,20 +62,27 @@ func sourcesOf(c *access.Caller, rs []sojourn.Response) ([]sojourn.Response, err
 	return rs, nil
 }
 
-// target is the job that a response addresses, and the message id for deduplication.
+// answer is the result of a call. It carries a refusal, so that the other calls of the group need
+// not run again.
+type answer struct {
+	done    []sojourn.Responded
+	refused error
+}
+
+// target is the job that a response addresses, and the identity of its message.
 type target struct {
 	id                        sojourn.ID // 0: the holder of the key
 	token                     bool
 	generation, attempt, wait int32 // of a token
 	until                     int64 // of a token, microseconds; 0 = it does not expire
 
-	notJSON  txn.NotJSON
-	as       jobrow.Message
-	digest   jobrow.Digest
-	conflict bool // its message id has another digest, so that as is an id of its own
+	notJSON  txn.NotJSON    // of the body
+	as       jobrow.Message // the message id under which it is stored
+	digest   jobrow.Digest  // of the address and the body
+	conflict bool           // its message id has another digest, so that as is an id of its own
 }
 
-// resolveTarget checks a response and determines the job that it addresses, without reading the
+// resolveTarget checks a response and determines the job that it addresses, as far as that needs no
 // database.
 func resolveTarget(t *txn.Tx, r *sojourn.Response) (target, error) {
 	if err := r.Validate(t.Core.Cfg.MaxBytes); err != nil {

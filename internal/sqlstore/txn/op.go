@@ -92,7 +92,7 @@ type work interface {
 
 // starter is a batch whose first message may have done its work already, see bulk start.
 type starter interface {
-	// SettleStart evaluates the first message, and reports whether it has.
+	// FinishBulkStart evaluates the first message, and reports whether it has.
 	FinishBulkStart() (bool, error)
 }
 

@@ -43,7 +43,7 @@ type Loaded struct {
 	Queues        map[string]QueueRow        // queues as placeRow has read them, since a row was locked last
 	Waits         WaitReads                  // for finishes that begin a wait
 	Types         ContentTypes               // of jobs that get bytes without a content type
-	ClosedWindows map[string]error           // windows that have refused a job, see gate.MayStart
+	ClosedWindows map[string]error           // windows that have refused a job, see gate.CheckWindows
 }
 
 // WaitReads holds prefetched reads for the steps of a transaction that begin to wait.

@@ -16,7 +16,9 @@ const (
 		where r.seq > (select coalesce(max(seq), 0) from sj_response) - 10000 and r.outcome = 2 and r.job = 0 limit $1`
 )
 
-// MissedKeys finds keys with an early response and a waiting job: the ones that Recheck attaches.
+// MissedKeys finds keys with an early response and a waiting job. There are some if a process has
+// died between a commit and the second check after it (operate.Operator.Recheck); a sweep attaches
+// the responses instead. Without concurrent transactions there are none.
 func MissedKeys(t *txn.Tx, limit int) (keys []txn.KindKey, err error) {
 	if !t.Concurrent() {
 		return nil, nil
@@ -25,7 +27,8 @@ func MissedKeys(t *txn.Tx, limit int) (keys []txn.KindKey, err error) {
 	return keys, err
 }
 
-// AttachEarly gives live jobs the early responses of these keys, as if they came now.
+// AttachEarly gives live jobs the early responses to these keys, as if they came now. It locks the
+// rows of all jobs before it changes one.
 func AttachEarly(t *txn.Tx, keys []txn.KindKey) error {
 	kinds, texts := make(sqldb.Texts, len(keys)), make(sqldb.Texts, len(keys))
 	for i, k := range keys {
@@ -61,7 +64,7 @@ func AttachEarly(t *txn.Tx, keys []txn.KindKey) error {
 	return nil
 }
 
-// attachTo attaches the early responses of a key of a job, and matches.
+// attachTo attaches the early responses to one key of a job, and matches them.
 func attachTo(t *txn.Tx, l *jobrow.Row, k txn.KindKey) error {
 	var early sqldb.Ints
 	err := t.Read(qEarlyOf, func(r sqldb.Row) error { early = append(early, r.Int(0)); return nil }, k.Kind, k.Key)

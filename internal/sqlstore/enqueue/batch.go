@@ -1,0 +1,139 @@
+package enqueue
+
+import (
+	"github.com/sojourn-queue/sojourn/driver"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+)
+
+// Batch is the calls of one transaction: first all reads and decisions, then all writes.
+type Batch struct {
+	*txn.Tx
+	Enqueuer *Enqueuer
+	Requests []Request
+	Ending   *jobrow.Row // the job whose completion enqueues these: its key is free by then; nil: none
+
+	// What is stored, with the changes of the planned calls.
+	Known   map[sojourn.ID]KnownJob
+	Holders map[txn.KindKey]txn.Holder
+	Rows    map[string]*txn.QueueRow // every queue that a job names
+	block   txn.Block                // the block of ids that was last looked up
+	drawn   txn.Block                // ids that drawIDs has given to jobs without one
+	counted map[string]int64         // token → queues that it has created, with those of the planned calls
+
+	plans     []*callPlan // to be written; a refused call has none
+	*callPlan             // of the current call
+}
+
+// KnownJob is a job that is stored. An enqueue of its id is a repeat if it has the same digest, and
+// a conflict otherwise.
+type KnownJob struct {
+	digest jobrow.Digest
+	state  sojourn.State
+}
+
+const (
+	// qKnown looks up ids.
+	qKnown = `select j.id, j.digest, coalesce(l.state, f.state, 0) from sj_job j
+		left join sj_live l on l.id = j.id left join sj_final f on f.id = j.id where j.id in (ints($1))`
+	// qHolders looks up keys.
+	qHolders = `select k.kind, k.key, k.job, k.live, k.held_until_us, coalesce(l.state, f.state, 0), coalesce(l.queue, f.queue, '') from sj_key k
+		left join sj_live l on l.id = k.job left join sj_final f on f.id = k.job /*, each*/
+		where k.kind = each($1 text) and k.key = each($2 text)`
+)
+
+// UseCache adds a call and takes its queues and blocks of ids from the cache. It reports whether
+// all are cached. Jobs with windows are written before a claim runs (CanHoldInserts), so their own
+// rows would fail the validator.
+func (e *Batch) UseCache(req Request) bool {
+	e.Requests = append(e.Requests, req)
+	for i := range req.Jobs {
+		j := &req.Jobs[i]
+		if len(j.Policy.Windows) > 0 {
+			return false
+		}
+		if !e.block.Holds(int64(j.ID)) {
+			b, ok := e.Core.Caches.Queues.Block(int64(j.ID))
+			if !ok {
+				return false
+			}
+			e.block = b
+		}
+		if e.Rows[j.Queue] == nil {
+			q, ok := e.Core.Caches.Queues.Queue(j.Queue)
+			if !ok || len(q.Defaults.Policy.Windows) > 0 {
+				return false
+			}
+			e.Rows[j.Queue] = &q
+		}
+	}
+	return true
+}
+
+// Reads returns one query each for queues, ids and keys, and one for the block of the ids.
+func (e *Batch) Reads() []sqldb.Statement {
+	e.Known, e.Holders = map[sojourn.ID]KnownJob{}, map[txn.KindKey]txn.Holder{}
+	var ids sqldb.Ints
+	var kinds, keys, queues sqldb.Texts
+	e.Rows = map[string]*txn.QueueRow{}
+	for _, req := range e.Requests {
+		for i := range req.Jobs {
+			j := &req.Jobs[i]
+			if b, fresh := e.FreeID(j.ID, driver.IDOwner(j, req.Caller.Owner())); fresh {
+				e.block = b
+			} else {
+				ids = append(ids, int64(j.ID))
+			}
+			if j.Key != "" {
+				kinds, keys = append(kinds, j.Kind), append(keys, j.Key)
+			}
+			if e.Rows[j.Queue] == nil {
+				e.Rows[j.Queue] = &txn.QueueRow{Reindexed: -1}
+				queues = append(queues, j.Queue)
+			}
+		}
+	}
+	reads := []sqldb.Statement{{Text: txn.QQueueRows, Rows: []sqldb.Column{queues}, Each: func(r sqldb.Row) error { return e.ScanQueueRow(r, e.Rows) }}}
+	if len(ids) > 0 {
+		reads = append(reads, sqldb.Statement{Text: qKnown, Args: []any{ids}, Each: func(r sqldb.Row) error {
+			k := KnownJob{state: sojourn.State(r.Int(2))}
+			copy(k.digest[:], r.Bytes(1))
+			e.Known[sojourn.ID(r.Int(0))] = k
+			return nil
+		}})
+	}
+	if e.block.Size+e.drawn.Size == 0 { // else it was leased or drawn a moment ago
+		reads = append(reads, sqldb.Statement{Text: txn.QFindBlock, Args: []any{ids[0]}, Each: e.block.Scan})
+	}
+	if len(keys) > 0 {
+		reads = append(reads, sqldb.Statement{Text: qHolders, Rows: []sqldb.Column{kinds, keys}, Each: func(r sqldb.Row) error {
+			e.Holders[txn.KindKey{Kind: r.Text(0), Key: r.Text(1)}] = txn.Holder{ID: sojourn.ID(r.Int(2)), Queue: r.Text(6), Live: r.Int(3) != 0, Held: r.Int(4),
+				State: sojourn.State(r.Int(5))}
+			return nil
+		}})
+	}
+	return reads
+}
+
+// Run plans the calls in turn, and writes the jobs of all together.
+func (e *Batch) Run() ([]Answer, error) {
+	answers := make([]Answer, len(e.Requests))
+	for i, req := range e.Requests {
+		var err error
+		if answers[i].done, err = e.Plan(req); err != nil {
+			if sojourn.ErrorCode(err) == "" {
+				return nil, err
+			}
+			answers[i].refused = err
+			continue
+		}
+		if i < len(e.Requests)-1 {
+			e.register()
+		}
+	}
+	e.Cache.Learned.Queues, e.Cache.Learned.Block = e.Rows, e.block
+	return answers, e.WriteJobs()
+}
