@@ -53,7 +53,7 @@ func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error
 	group = s.arrange(group)
 	var lent []*wake.Waiter // the same ones if the transaction is run again
 	var given []wake.ClaimAnswer
-	err = s.Operator.Update(ctx, func(c sqldb.Conn) (err error) {
+	err = s.Maintainer.Update(ctx, func(c sqldb.Conn) (err error) {
 		defer func() { // a bug in this package fails only its own request
 			if v := recover(); v != nil {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
@@ -98,7 +98,7 @@ func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error
 		f()
 	}
 	s.hub.Publish(done)
-	s.Operator.Recheck(ctx, done.Recheck)
+	s.Maintainer.Recheck(ctx, done.Recheck)
 	s.core.NoteDead(done.Dead)
 	return len(lent) > 0, nil
 }
