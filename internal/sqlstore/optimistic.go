@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 )
 
-// useCachedReads takes the reads of a group from the caches, and reports whether it could. The commit
-// validates them (docs/internals/engine.md#optimistic-reads). The group has enqueues, and at most one
-// claim that would find only their jobs; or it only ends steps.
+// useCachedReads takes the reads of a group from the caches, and reports whether it could. The
+// commit validates them (docs/internals/engine.md#optimistic-reads). The group has enqueues, and at
+// most one claim that would find only their jobs; or it only ends steps.
 func (s *Store) useCachedReads(t *txn.Tx, group []txn.Call) bool {
 	if _, own := t.Conn.(sqldb.Committer); !own || !t.Optimistic || s.core.DB.Dialect().Over[txn.TextGuessed] == "" {
 		return false
@@ -60,9 +60,9 @@ func (s *Store) useCachedReads(t *txn.Tx, group []txn.Call) bool {
 	return true
 }
 
-// validators returns the checks of cached queues and, unless claim is nil, of a claim whose worker's
-// last claim has the number last. The settings are checked after the writes, because a concurrent
-// reindex waits only for transactions that have written before it.
+// validators returns the checks of cached queues and, unless claim is nil, of a claim whose
+// worker's last claim has the number last. The settings are checked after the writes, because a
+// concurrent reindex waits only for transactions that have written before it.
 func (s *Store) validators(t *txn.Tx, rows map[string]*txn.QueueRow, claim *driver.ClaimRequest, last int64) *txn.Validators {
 	var names, settings, flows sqldb.Texts
 	var layouts sqldb.Ints

@@ -27,8 +27,8 @@ func (s *Store) commit(items []*groupcommit.Item[txn.Call]) {
 	if err == nil {
 		return
 	}
-	// If the outcome is unknown, the group may be stored, and another run would not report the result
-	// of this one.
+	// If the outcome is unknown, the group may be stored, and another run would not report the
+	// result of this one.
 	again := (helped || len(group) > 1) && s.core.Broken.Load() == nil && sojourn.ErrorCode(err) != sojourn.CodeUnknown
 	for i, item := range items {
 		if item.Err = err; again {
@@ -40,9 +40,9 @@ func (s *Store) commit(items []*groupcommit.Item[txn.Call]) {
 // txTime bounds one transaction, including all waiting for another process's lock on the file.
 const txTime = 30 * time.Second
 
-// transact runs a group in one transaction, and publishes its effects. With withBlocked it also runs
-// the blocked claims that fit the jobs which the group makes ready; helped reports whether there were
-// any. The database may run the function again; only the first try uses caches.
+// transact runs a group in one transaction, and publishes its effects. With withBlocked it also
+// runs the blocked claims that fit the jobs which the group makes ready; helped reports whether
+// there were any. The database may run the function again; only the first try uses caches.
 func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err error) {
 	if err := s.core.Broken.Load(); err != nil {
 		return false, *err
@@ -104,8 +104,9 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 	return len(lent) > 0, nil
 }
 
-// begin begins the transaction of a group: with cached reads, or with its reads in the first message,
-// or, where messages cost nothing, with the clock alone. Only an optimistic try uses caches.
+// begin begins the transaction of a group: with cached reads, or with its reads in the first
+// message, or, where messages cost nothing, with the clock alone. Only an optimistic try uses
+// caches.
 func (s *Store) begin(c sqldb.Conn, optimistic bool, group []txn.Call) (*txn.Tx, error) {
 	sent := s.core.Clock.Monotonic()
 	t := s.core.NewTx(c)
@@ -149,9 +150,9 @@ func foundNothing(group []txn.Call) bool {
 	})
 }
 
-// runGroup runs the requests of each op together, in the order in which the first of them came. An op
-// reads for all its requests at once, unless its reads were sent with the begin or are cached. Its
-// gates evaluate the outcomes of its steps before the next op runs.
+// runGroup runs the requests of each op together, in the order in which the first of them came. An
+// op reads for all its requests at once, unless its reads were sent with the begin or are cached.
+// Its gates evaluate the outcomes of its steps before the next op runs.
 func (s *Store) runGroup(t *txn.Tx, group []txn.Call) error {
 	if err := t.Core.LocalRows.Open(t); err != nil {
 		return err

@@ -25,8 +25,8 @@ import (
 	"github.com/sojourn-queue/sojourn/store/migrate"
 )
 
-// Store is a driver.Store over any database behind the seam. Its methods are those of its parts, one
-// part for each subject. Safe for concurrent use.
+// Store is a driver.Store over any database behind the seam. Its methods are those of its parts,
+// one part for each subject. Safe for concurrent use.
 type Store struct {
 	*enqueue.Enqueuer
 	*finish.Finisher

@@ -11,16 +11,16 @@ import (
 const (
 	// HistoryColumns are the columns of sj_history that ScanHistory reads.
 	HistoryColumns = `seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us`
-	// LastColumns are HistoryColumns of sj_final, which holds the last history row of a final job unless
-	// its outcome is empty.
+	// LastColumns are HistoryColumns of sj_final, which holds the last history row of a final job
+	// unless its outcome is empty.
 	LastColumns = `history, generation, attempt, step_epoch, purpose, case when step_epoch > 0 then worker else '' end, outcome, state, reason, error, by_whom,
 		began_us, finished_us`
 	historyColumnCount = 13
 )
 
 const (
-	// endedInError selects the history rows that closed an attempt, without later decisions and changes
-	// by operators.
+	// endedInError selects the history rows that closed an attempt, without later decisions and
+	// changes by operators.
 	endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
 	qLastErrors  = `select h.job, h.reason, h.error from sj_history h /*, each*/ where h.job = each($1 bigint)
 		and h.seq = (select max(seq) from sj_history where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `)`

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-// Fill makes *j of a live row, as applications see it. It leaves out the data of sj_job (args, meta,
-// tags), which callers read in other ways.
+// Fill makes *j of a live row, as applications see it. It leaves out the data of sj_job (args,
+// meta, tags), which callers read in other ways.
 func Fill(l *jobrow.Row, j *sojourn.Job, c *txn.Core) {
 	*j = sojourn.Job{ID: l.ID, Kind: l.Kind, Queue: l.Queue, Key: l.Key, Priority: l.Priority, Weight: l.Weight, RunAt: jobrow.Time(l.RunAt), Policy: l.Policy,
 		State: l.State, Resumed: l.Resumed, Instance: c.Instance, Generation: l.Generation, Epoch: l.Epoch, Attempt: l.Attempt,

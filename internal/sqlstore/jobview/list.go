@@ -14,8 +14,8 @@ const (
 	qKeptKeys = `select job, key from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
 )
 
-// List collects the jobs of a result for which further rows must be read, so that each table is read
-// once for all of them. Add every job, then call LastErrors, or Fill, or both.
+// List collects the jobs of a result for which further rows must be read, so that each table is
+// read once for all of them. Add every job, then call LastErrors, or Fill, or both.
 type List struct {
 	byID       map[sojourn.ID]*sojourn.Job
 	data, hand sqldb.Ints
@@ -44,7 +44,8 @@ func (l *List) AddFull(j *sojourn.Job, hasData, inHand bool) {
 	}
 }
 
-// Fill reads checkpoints, progress, the taken responses, and the keys that attached responses answer.
+// Fill reads checkpoints, progress, the taken responses, and the keys that attached responses
+// answer.
 func (l *List) Fill(t *txn.Tx) error {
 	if len(l.data) > 0 {
 		err := t.Read(qData, func(r sqldb.Row) error {

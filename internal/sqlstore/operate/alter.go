@@ -55,8 +55,8 @@ func alter(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, err
 	return l.State, true, t.NoteQueue(l.Queue)
 }
 
-// tagFinal changes the tags of a final job. Its row holds one entry of the history, that of its end;
-// so that entry moves to sj_history, and the entry of this change follows it there.
+// tagFinal changes the tags of a final job. Its row holds one entry of the history, that of its
+// end; so that entry moves to sj_history, and the entry of this change follows it there.
 func tagFinal(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit) (sojourn.State, bool, error) {
 	text, changed, err := newTags(t, j, e.Change)
 	if err != nil || !changed {

@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// editRows is about how many rows an edit counts in its group. It locks all jobs that it matches, so
-// it should not share a transaction with many other calls.
+// editRows is about how many rows an edit counts in its group. It locks all jobs that it matches,
+// so it should not share a transaction with many other calls.
 const editRows = 100
 
 const qKnownIDs = `select id from sj_job where id in (ints($1))`

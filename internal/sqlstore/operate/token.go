@@ -34,8 +34,8 @@ var setTokenOp = txn.EachOp("set token", groupcommit.Finish, func(t *txn.Tx, a a
 	return struct{}{}, err
 })
 
-// UseAccessToken records that a token is in use, to the minute, so that most requests write nothing;
-// see access.Keeper.
+// UseAccessToken records that a token is in use, to the minute, so that most requests write
+// nothing; see access.Keeper.
 func (s *Operator) UseAccessToken(ctx context.Context, id string) error {
 	_, err := txn.Do(ctx, s.core, useTokenOp, 1, id)
 	return err

@@ -9,13 +9,13 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-// qDrain also makes the row of a worker that has none, because its claims have no number, or because
-// it has not got a job yet.
+// qDrain also makes the row of a worker that has none, because its claims have no number, or
+// because it has not got a job yet.
 const qDrain = `insert into sj_worker (worker, claim_no, claimed, asks, seen_us, drained) values ($1, 0, '[]', '{}', $2, 1)
 		on conflict (worker) do update set drained = 1`
 
-// DrainWorker gives a worker no more jobs; see sojourn.Store. Claims that wait in other processes end
-// when these poll the database again.
+// DrainWorker gives a worker no more jobs; see sojourn.Store. Claims that wait in other processes
+// end when these poll the database again.
 func (s *Operator) DrainWorker(ctx context.Context, worker string) error {
 	if err := sojourn.ValidName("worker", worker); err != nil {
 		return err

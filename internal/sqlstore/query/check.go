@@ -16,8 +16,8 @@ import (
 const (
 	// maxFindings bounds the findings of one check.
 	maxFindings = 20
-	// checkSlice is how many rows a check reads at a time. A read that takes too long is repeated with
-	// fewer, and after checkTries with one row the check gives up.
+	// checkSlice is how many rows a check reads at a time. A read that takes too long is repeated
+	// with fewer, and after checkTries with one row the check gives up.
 	checkSlice = 2000
 	checkTries = 20
 )

@@ -30,8 +30,8 @@ func (w *conditions) clause() string {
 	return " where " + strings.Join(w.conds, " and ")
 }
 
-// addFilter adds the conditions of a filter that hold for live and final jobs alike; a is the alias of
-// their table.
+// addFilter adds the conditions of a filter that hold for live and final jobs alike; a is the alias
+// of their table.
 func (w *conditions) addFilter(a string, f sojourn.Filter, states sqldb.Ints) {
 	if f.IDs != nil {
 		ids := make(sqldb.Ints, len(f.IDs))

@@ -62,8 +62,8 @@ func readDurably(t *txn.Tx) {
 	}
 }
 
-// Find is Reader.Find within a transaction, without waiting. It reads the two halves, live and final,
-// and merges them by id.
+// Find is Reader.Find within a transaction, without waiting. It reads the two halves, live and
+// final, and merges them by id.
 func Find(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
 	f, rank, err := narrow(t, f)
 	if err != nil || f.Empty() {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Queues are listed in the order of their creation; the name orders the queues that one statement
-	// has created.
+	// Queues are listed in the order of their creation; the name orders the queues that one
+	// statement has created.
 	qQueuePage = `select name, settings, flow, seq, declared, operator, revision from sj_queue where (seq, name) > ($1, $2) and name <> '*' order by seq, name limit $3`
 	qQueueSeq  = `select seq from sj_queue where name = $1`
 	qQueues    = `select name, settings, flow, seq, declared, operator, revision from sj_queue order by seq, name`

@@ -10,8 +10,8 @@ import (
 )
 
 // LayeredSettings is a queue with its layers of settings: what programs declare, and what operators
-// override. The settings in force are derived from both when one changes, and stored beside them, so
-// that a claim reads one column.
+// override. The settings in force are derived from both when one changes, and stored beside them,
+// so that a claim reads one column.
 type LayeredSettings struct {
 	sojourn.QueueStatus
 	Found bool

@@ -33,8 +33,8 @@ func (s *Reader) Workers(ctx context.Context, f sojourn.WorkerFilter) (out []soj
 	return out, err
 }
 
-// ListWorkers is Reader.Workers within a transaction, for a valid filter. A worker is listed for a day
-// after its last claim, and as long as it has leases.
+// ListWorkers is Reader.Workers within a transaction, for a valid filter. A worker is listed for a
+// day after its last claim, and as long as it has leases.
 func ListWorkers(t *txn.Tx, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
 	known := map[string]*sojourn.WorkerStatus{}
 	worker := func(id string) *sojourn.WorkerStatus {

@@ -26,8 +26,8 @@ const (
 	qSetRank     = `update sj_live set r1 = $1, r2 = $2, lane = $3 where id = $4`
 )
 
-// Reindex runs at most batches steps of the reindex of a queue, if one is under way. A sweep runs the
-// rest, also if a transaction that has written by older settings stays open for too long.
+// Reindex runs at most batches steps of the reindex of a queue, if one is under way. A sweep runs
+// the rest, also if a transaction that has written by older settings stays open for too long.
 func (s *Maintainer) Reindex(ctx context.Context, queue string, batches int) error {
 	r := reindexRequest{queue: queue}
 	for batches > 0 {
@@ -126,8 +126,8 @@ var reindexOp = txn.EachOp("reindex", groupcommit.Claim, func(t *txn.Tx, r reind
 	return out, endReindexBatch(t, queue, q.Layout, from, next)
 })
 
-// endReindexBatch stores the progress of a reindex, unless another process has: next is the id after
-// the batch, -1 after the last one. Then everything in flight is counted.
+// endReindexBatch stores the progress of a reindex, unless another process has: next is the id
+// after the batch, -1 after the last one. Then everything in flight is counted.
 func endReindexBatch(t *txn.Tx, queue string, layout, from, next int64) error {
 	if _, err := t.LockQueue(queue); err != nil {
 		return err

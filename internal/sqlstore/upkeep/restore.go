@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// idsSkipped is how many ids a restored store skips, and idsSkippedPerSecond how many more for each
-	// second since its clock was last stored: far more than one database allocates.
+	// idsSkipped is how many ids a restored store skips, and idsSkippedPerSecond how many more for
+	// each second since its clock was last stored: far more than one database allocates.
 	idsSkipped          = 10_000_000
 	idsSkippedPerSecond = 1_000_000
 	// epochsSkipped is more than the number of claims of a job in one generation.

@@ -21,10 +21,10 @@ type Final struct {
 	Kind, Key      string
 }
 
-// qExpiredJobs finds final jobs of one queue and state that ended before a time. It spares jobs that
-// ended within IDLife, because their enqueue may be repeated, and jobs that still hold their key.
-// The end counts, not the enqueue, because it is indexed: else each sweep would read all of a queue
-// that finishes more jobs within IDLife than its count.
+// qExpiredJobs finds final jobs of one queue and state that ended before a time. It spares jobs
+// that ended within IDLife, because their enqueue may be repeated, and jobs that still hold their
+// key. The end counts, not the enqueue, because it is indexed: else each sweep would read all of a
+// queue that finishes more jobs within IDLife than its count.
 const (
 	qExpiredJobs = `select f.id, f.finished_us, f.kind, f.key from sj_final f
 		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)
@@ -94,8 +94,8 @@ const (
 	qOldWorkers  = `delete from sj_worker where worker in (select worker from sj_worker where seen_us <= $1 order by seen_us limit $2)`
 )
 
-// pruneOp deletes jobs, and old rows of small tables at twice the rate at which jobs are deleted. It
-// has the class of enqueues, so that retention delays no worker.
+// pruneOp deletes jobs, and old rows of small tables at twice the rate at which jobs are deleted.
+// It has the class of enqueues, so that retention delays no worker.
 var pruneOp = txn.EachOp("prune", groupcommit.Enqueue, func(t *txn.Tx, expired []Final) (int, error) {
 	total := 0
 	slices.SortFunc(expired, func(a, b Final) int { return cmp.Compare(a.ID, b.ID) }) // two processes lock in one order

@@ -1,7 +1,7 @@
 // Package upkeep does what a store must do as time passes, without a request from a caller: it ends
-// overdue waits and leases, deletes what retention no longer keeps, reindexes jobs after a change of
-// settings, shifts leases after a step of the clock, matches responses again that two transactions
-// have missed, corrects the in-flight ledger, and advances the ids of a restored copy.
+// overdue waits and leases, deletes what retention no longer keeps, reindexes jobs after a change
+// of settings, shifts leases after a step of the clock, matches responses again that two
+// transactions have missed, corrects the in-flight ledger, and advances the ids of a restored copy.
 package upkeep
 
 import (
