@@ -35,6 +35,8 @@ const thisModule = "github.com/sojourn-queue/sojourn"
 var packages = []string{thisModule, thisModule + "/worker", thisModule + "/internal/sqlstore", thisModule + "/store/sqlite",
 	thisModule + "/store/postgres", thisModule + "/internal/bench", thisModule + "/source", thisModule + "/throttle/rule", thisModule + "/access",
 	thisModule + "/driver", thisModule + "/rules", thisModule + "/throttle",
+	thisModule + "/internal/sqlstore/groupcommit", thisModule + "/internal/sqlstore/clock", thisModule + "/internal/sqlstore/txn", thisModule + "/internal/sqlstore/gate",
+	thisModule + "/internal/sqlstore/enqueue", thisModule + "/internal/sqlstore/claim", thisModule + "/internal/sqlstore/query", thisModule + "/internal/sqlstore/upkeep",
 	thisModule + "/source/nats", thisModule + "/source/kafka", thisModule + "/source/rabbitmq", thisModule + "/worker/execjob", thisModule + "/worker/httpjob", thisModule + "/httpapi", thisModule + "/httpapi/server"}
 
 // sources imports packages of this module from their source, as far as their constants need it, and
@@ -102,7 +104,7 @@ func inCode(t *testing.T) map[string]constant.Value {
 }
 
 var (
-	constantName = regexp.MustCompile("^`((?:sojourn|worker|execjob|httpjob|sqlstore|sqlite|postgres|bench|source|rule|nats|kafka|rabbitmq|httpapi|server|Backoff)\\.\\w+)`$")
+	constantName = regexp.MustCompile("^`((?:sojourn|worker|execjob|httpjob|sqlstore|groupcommit|clock|txn|gate|enqueue|claim|query|upkeep|sqlite|postgres|bench|source|rule|nats|kafka|rabbitmq|httpapi|server|Backoff)\\.\\w+)`$")
 	documented   = regexp.MustCompile(`^(sojourn|worker|execjob|httpjob|bench|source|nats|kafka|rabbitmq|server)\.(Default|Max)`)
 	units        = map[string]int64{"": 1, "µs": int64(time.Microsecond), "ms": int64(time.Millisecond), "s": int64(time.Second), "min": int64(time.Minute),
 		"h": int64(time.Hour), "days": int64(24 * time.Hour), "years": int64(365 * 24 * time.Hour), "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}

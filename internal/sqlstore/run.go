@@ -27,8 +27,8 @@ func (s *Store) commit(items []*groupcommit.Item[txn.Call]) {
 	if err == nil {
 		return
 	}
-	// If the outcome is unknown, the group may be stored. Another run would not report the result
-	// of this one.
+	// If the outcome is unknown, the group may be stored, and another run would not report the
+	// result of this one.
 	again := (helped || len(group) > 1) && s.core.Broken.Load() == nil && sojourn.ErrorCode(err) != sojourn.CodeUnknown
 	for i, item := range items {
 		if item.Err = err; again {
@@ -37,12 +37,13 @@ func (s *Store) commit(items []*groupcommit.Item[txn.Call]) {
 	}
 }
 
-// txTime bounds one transaction, with all waiting for another process's lock on the file.
+// txTime bounds one transaction, including all waiting for another process's lock on the file.
 const txTime = 30 * time.Second
 
-// transact runs a group in one transaction, with blocked claims if handing is set. helped reports
-// whether there were any.
-func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error) {
+// transact runs a group in one transaction, and publishes its effects. With withBlocked it also
+// runs the blocked claims that fit the jobs which the group makes ready; helped reports whether
+// there were any. The database may run the function again; only the first try uses caches.
+func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err error) {
 	if err := s.core.Broken.Load(); err != nil {
 		return false, *err
 	}
@@ -51,10 +52,10 @@ func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error
 	var done *txn.Tx
 	tries := 0
 	group = s.arrange(group)
-	var lent []*wake.Waiter // the same ones if the transaction is run again
-	var given []wake.ClaimAnswer
-	err = s.Operator.Update(ctx, func(c sqldb.Conn) (err error) {
-		defer func() { // a bug in this package fails only its own request
+	var lent []*wake.Waiter // blocked claims, the same ones if the transaction is run again
+	var answers []wake.ClaimAnswer
+	err = s.Maintainer.Update(ctx, func(c sqldb.Conn) (err error) {
+		defer func() { // a bug in the engine fails only its own request
 			if v := recover(); v != nil {
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
 			}
@@ -72,10 +73,10 @@ func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error
 		if err := s.runGroup(done, group); err != nil {
 			return err
 		}
-		if handing && lent == nil {
+		if withBlocked && lent == nil {
 			lent = s.hub.Reserve(done)
 		}
-		if given, err = s.Claimer.HandOver(done, lent); err != nil {
+		if answers, err = s.Claimer.HandOver(done, lent); err != nil {
 			return err
 		}
 		done.Silent = foundNothing(group)
@@ -93,23 +94,24 @@ func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error
 	}
 	s.core.Caches.Rows.Keep(done)
 	s.core.Caches.Queues.Learn(done)
-	s.hub.Release(lent, given)
+	s.hub.Release(lent, answers)
 	for _, f := range done.Events.After {
 		f()
 	}
 	s.hub.Publish(done)
-	s.Operator.Recheck(ctx, done.Events.Recheck)
+	s.Maintainer.Recheck(ctx, done.Events.Recheck)
 	s.core.NoteDead(done.Events.Dead)
 	return len(lent) > 0, nil
 }
 
 // begin begins the transaction of a group: with cached reads, or with its reads in the first
-// message, or, where messages cost nothing, with the time alone.
-func (s *Store) begin(c sqldb.Conn, hasty bool, group []txn.Call) (*txn.Tx, error) {
+// message, or, where messages cost nothing, with the clock alone. Only an optimistic try uses
+// caches.
+func (s *Store) begin(c sqldb.Conn, optimistic bool, group []txn.Call) (*txn.Tx, error) {
 	sent := s.core.Clock.Monotonic()
 	t := s.core.NewTx(c)
-	t.Optimistic = hasty
-	if s.guess(t, group) {
+	t.Optimistic = optimistic
+	if s.useCachedReads(t, group) {
 		return t, nil
 	}
 	if err := t.Prefetch(group); err != nil {
@@ -148,7 +150,9 @@ func foundNothing(group []txn.Call) bool {
 	})
 }
 
-// runGroup runs the requests of each op together, in the order in which the first of them came.
+// runGroup runs the requests of each op together, in the order in which the first of them came. An
+// op reads for all its requests at once, unless its reads were sent with the begin or are cached.
+// Its gates evaluate the outcomes of its steps before the next op runs.
 func (s *Store) runGroup(t *txn.Tx, group []txn.Call) error {
 	if err := t.Core.Caches.Local.Open(t); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -19,19 +20,22 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 	"github.com/sojourn-queue/sojourn/store/migrate"
 )
 
-// Store is a driver.Store over any database behind the seam. Safe for concurrent use. Its methods
-// are those of its parts, one for each subject.
+// Store is a driver.Store over any database behind the seam. Its methods are those of its parts,
+// one part for each subject. Safe for concurrent use.
 type Store struct {
 	*enqueue.Enqueuer
-	*claim.Claimer
 	*finish.Finisher
 	*respond.Responder
-	*operate.Operator
+	*claim.Claimer
 	*query.Reader
+	*upkeep.Maintainer
+	*operate.Operator
+
 	core  *txn.Core
 	gates *gate.Gates
 	hub   *wake.Hub
@@ -40,50 +44,51 @@ type Store struct {
 // Config is the configuration of a store by its database package.
 type Config = txn.Config
 
-// New makes a store over db, whose schema must be up to date.
+// New makes a store over db, whose schema must be up to date. It reads the instance's name and
+// secret, and announces the throttlers of cfg. If it fails, the caller closes db.
 func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
 	c := &txn.Core{DB: db, Cfg: cfg, Done: make(chan struct{})}
-	for _, d := range []struct {
-		v   *int
-		def int
-	}{{&c.Cfg.MaxBytes, sojourn.DefaultMaxBytes}, {&c.Cfg.Runners, 1}, {&c.Cfg.MaxRows, 1000}} {
-		if *d.v == 0 {
-			*d.v = d.def
-		}
-	}
-	if c.Cfg.MaxBytes < 1 || c.Cfg.MaxBytes > sojourn.MaxMaxBytes {
-		return nil, sojourn.Invalid("max_bytes", "%d is out of range: 1 to %d", c.Cfg.MaxBytes, sojourn.MaxMaxBytes)
-	}
-	if c.Cfg.InboxTTL == 0 {
-		c.Cfg.InboxTTL = sojourn.DefaultInboxTTL
-	}
-	if c.Cfg.InboxTTL < 0 || c.Cfg.InboxTTL > sojourn.MaxHorizon {
-		return nil, sojourn.Invalid("inbox_ttl", "%v is out of range: up to 10 years, 0 for 24h", c.Cfg.InboxTTL)
-	}
-	if c.Cfg.Prefix == "" {
-		c.Cfg.Prefix = "sj_"
-	}
-	if c.Cfg.Poll == 0 {
-		c.Cfg.Poll = txn.PollEvery
+	if err := setDefaults(&c.Cfg); err != nil {
+		return nil, err
 	}
 	c.Clock = clock.Clock{Source: clock.Source{Wall: cfg.Now, Elapsed: cfg.Elapsed, Driven: cfg.Driven, Lone: cfg.LoneClock, Started: cfg.Now()}}
 	s := newStore(c)
 	if err := s.readMeta(ctx); err != nil {
-		return s, err
+		return nil, err
 	}
-	return s, s.Announce(ctx)
+	if err := s.Announce(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
-// newStore connects the parts of a store.
+// setDefaults replaces zeros by the defaults, and checks the rest.
+func setDefaults(cfg *Config) error {
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, sojourn.DefaultMaxBytes)
+	cfg.InboxTTL = cmp.Or(cfg.InboxTTL, sojourn.DefaultInboxTTL)
+	cfg.Prefix = cmp.Or(cfg.Prefix, "sj_")
+	cfg.Poll = cmp.Or(cfg.Poll, txn.PollEvery)
+	cfg.Runners = cmp.Or(cfg.Runners, 1)
+	cfg.MaxRows = cmp.Or(cfg.MaxRows, 1000)
+	if cfg.MaxBytes < 1 || cfg.MaxBytes > sojourn.MaxMaxBytes {
+		return sojourn.Invalid("max_bytes", "%d is out of range: 1 to %d", cfg.MaxBytes, sojourn.MaxMaxBytes)
+	}
+	if cfg.InboxTTL < 0 || cfg.InboxTTL > sojourn.MaxHorizon {
+		return sojourn.Invalid("inbox_ttl", "%v is out of range: up to 10 years, 0 for 24h", cfg.InboxTTL)
+	}
+	return nil
+}
+
+// newStore connects the parts of a store. Each part knows only parts before it.
 func newStore(c *txn.Core) *Store {
-	g := gate.NewGates(c.Cfg)
-	s := &Store{core: c, gates: g, hub: wake.NewHub(c), Reader: &query.Reader{Core: c, Gates: g}}
+	s := &Store{core: c, gates: gate.NewGates(c.Cfg), hub: wake.NewHub(c)}
 	s.Enqueuer = enqueue.NewEnqueuer(c)
-	s.Finisher = finish.NewFinisher(c, g, s.Enqueuer)
+	s.Finisher = finish.NewFinisher(c, s.gates, s.Enqueuer)
 	s.Responder = respond.NewResponder(c)
-	s.Claimer = claim.NewClaimer(c, g, s.hub, s.Finisher)
-	s.Operator = &operate.Operator{Core: c, Gates: g, Hub: s.hub, Reader: s.Reader}
-	s.Reader.Hub = s.hub
+	s.Claimer = claim.NewClaimer(c, s.gates, s.hub, s.Finisher)
+	s.Reader = query.New(c, s.gates, s.hub)
+	s.Maintainer = upkeep.New(c, s.hub, s.Reader)
+	s.Operator = operate.New(c, s.gates, s.hub, s.Maintainer)
 	c.Lanes.All = groupcommit.New(c.Cfg.Runners, c.Cfg.MaxRows, s.commit)
 	if c.Lanes.Ends = c.Lanes.All; c.Cfg.Enders > 0 {
 		c.Lanes.Ends = groupcommit.New(c.Cfg.Enders, c.Cfg.MaxRows, s.commit)

@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/claim"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/operate"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/respond"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
 )
 
 //go:embed migrations/*.sql
@@ -129,7 +129,7 @@ var ownTexts = map[string]string{
 	claim.TextBulkStart:   qStartAlike,
 	txn.TextValidateClock: `select 1 where cast(extract(epoch from clock_timestamp()) * 1000000 as bigint) between $1 and $2`,
 	// A transaction that has written a table holds this lock on it until it ends.
-	operate.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
+	upkeep.TextWriters: `select virtualtransaction from pg_locks where locktype = 'relation' and relation = to_regclass('sj_live') and mode = 'RowExclusiveLock'
 		and database = (select oid from pg_database where datname = current_database()) and granted and pid is distinct from pg_backend_pid()`,
 	// A counter's row stays locked until the commit: it would put the responses of all
 	// nodes into one line, and it is taken after the rows of jobs, which ends in deadlocks.

@@ -8,14 +8,27 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-// endedInError selects the history rows that closed an attempt, without later decisions and changes
-// by operators.
-const endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
+const (
+	// HistoryColumns are the columns of sj_history that ScanHistory reads.
+	HistoryColumns = `seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us`
+	// LastColumns are HistoryColumns of sj_final, which holds the last history row of a final job
+	// unless its outcome is empty.
+	LastColumns = `history, generation, attempt, step_epoch, purpose, case when step_epoch > 0 then worker else '' end, outcome, state, reason, error, by_whom,
+		began_us, finished_us`
+	historyColumnCount = 13
+)
 
-const qLastErrors = `select h.job, h.reason, h.error from sj_history h /*, each*/ where h.job = each($1 bigint)
-	and h.seq = (select max(seq) from sj_history where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `)`
+const (
+	// endedInError selects the history rows that closed an attempt, without later decisions and
+	// changes by operators.
+	endedInError = `reason <> '' and outcome in ('error', 'await', 'lost', 'timed_out', 'responded')`
+	qLastErrors  = `select h.job, h.reason, h.error from sj_history h /*, each*/ where h.job = each($1 bigint)
+		and h.seq = (select max(seq) from sj_history where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `)`
+	qErrors = `select ` + HistoryColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `
+		order by job, seq`
+)
 
-// LastErrors reads the last errors of jobs that are not final.
+// LastErrors reads the last errors of the jobs that have failed before and are not final.
 func LastErrors(t *txn.Tx, l *List) error {
 	generations := make(sqldb.Ints, len(l.failed))
 	for i, id := range l.failed {
@@ -41,22 +54,9 @@ func ErrorsOf(t *txn.Tx, jobs map[sojourn.ID]*driver.Claimed) error {
 	}, ids, generations)
 }
 
-const historyColumnCount = 13
-
 // ScanHistory reads HistoryColumns.
 func ScanHistory(r sqldb.Row) sojourn.Attempt {
 	return sojourn.Attempt{Seq: int32(r.Int(0)), Generation: int32(r.Int(1)), Attempt: int32(r.Int(2)), Epoch: r.Int(3), Purpose: sojourn.Purpose(r.Int(4)),
 		Worker: r.Text(5), Outcome: r.Text(6), State: sojourn.State(r.Int(7)), Reason: r.Text(8), Error: string(r.Bytes(9)), By: r.Text(10),
 		BeganAt: jobrow.Time(r.Int(11)), EndedAt: jobrow.Time(r.Int(12))}
 }
-
-const qErrors = `select ` + HistoryColumns + `, job from sj_history /*, each*/ where job = each($1 bigint) and generation = each($2 bigint) and ` + endedInError + `
-		order by job, seq`
-
-// HistoryColumns are the columns of sj_history that ScanHistory reads.
-const HistoryColumns = `seq, generation, attempt, epoch, purpose, worker, outcome, state, reason, error, by_whom, began_us, ended_us`
-
-// LastColumns are HistoryColumns of sj_final, which contains the last history row of a final job
-// unless its outcome is empty.
-const LastColumns = `history, generation, attempt, step_epoch, purpose, case when step_epoch > 0 then worker else '' end, outcome, state, reason, error, by_whom,
-		began_us, finished_us`

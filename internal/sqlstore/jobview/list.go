@@ -5,11 +5,17 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
-// List are jobs of a result for which further rows must be read.
+const (
+	qData     = `select job, checkpoint, progress from sj_data where job in (ints($1))`
+	qInHand   = `select ` + txn.ResponseColumns + ` from sj_response where job in (ints($1)) and job > 0 and in_hand = 1 order by seq`
+	qKeptKeys = `select job, key from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
+)
+
+// List collects the jobs of a result for which further rows must be read, so that each table is
+// read once for all of them. Add every job, then call LastErrors, or Fill, or both.
 type List struct {
 	byID       map[sojourn.ID]*sojourn.Job
 	data, hand sqldb.Ints
@@ -30,7 +36,7 @@ func (l *List) Add(j *sojourn.Job, hasData, inHand bool) {
 	}
 }
 
-// AddFull adds a job that is read with all its data.
+// AddFull is Add for a job that is read with all its data: also with what its wait has got already.
 func (l *List) AddFull(j *sojourn.Job, hasData, inHand bool) {
 	l.Add(j, hasData, inHand)
 	if j.Awaits != nil && j.Kept > 0 {
@@ -38,40 +44,8 @@ func (l *List) AddFull(j *sojourn.Job, hasData, inHand bool) {
 	}
 }
 
-func (l *List) note(list *sqldb.Ints, j *sojourn.Job) {
-	if l.byID == nil {
-		l.byID = map[sojourn.ID]*sojourn.Job{}
-	}
-	l.byID[j.ID] = j
-	*list = append(*list, int64(j.ID))
-}
-
-// Fill fills j from the row, as applications see it.
-func Fill(l *jobrow.Row, j *sojourn.Job, s *txn.Core) {
-	*j = sojourn.Job{ID: l.ID, Kind: l.Kind, Queue: l.Queue, Key: l.Key, Priority: l.Priority, Weight: l.Weight, RunAt: jobrow.Time(l.RunAt), Policy: l.Policy,
-		State: l.State, Resumed: l.Resumed, Instance: s.Instance, Generation: l.Generation, Epoch: l.Epoch, Attempt: l.Attempt,
-		Failures: l.Failures, Crashes: l.Crashes, Purpose: l.Purpose, Kept: l.Kept, UpdatedAt: jobrow.Time(l.UpdatedAt)}
-	if l.State == sojourn.Running {
-		j.Worker, j.StartedAt, j.LeaseUntil = l.Worker, jobrow.Time(l.BeganAt), jobrow.Time(l.LeaseUntil)
-	}
-	if l.WakeAt < jobrow.Never {
-		j.WakeAt = jobrow.Time(l.WakeAt)
-	}
-	if l.State == sojourn.Awaiting || l.Purpose == sojourn.PurposePoll {
-		j.Awaits = &sojourn.Awaits{Mode: l.Wait.Mode, Keys: slices.Clone(l.Wait.Keys), Until: jobrow.Time(l.WaitUntil), Beat: jobrow.Time(l.BeatUntil), Poll: jobrow.Time(l.PollAt), Polls: l.Wait.Polls}
-		if len(l.Wait.Keys) == 0 && l.Key != "" {
-			j.Awaits.Keys = []string{l.Key}
-		}
-	}
-}
-
-const qData = `select job, checkpoint, progress from sj_data where job in (ints($1))`
-
-const qInHand = `select ` + txn.ResponseColumns + ` from sj_response where job in (ints($1)) and job > 0 and in_hand = 1 order by seq`
-
-const qKeptKeys = `select job, key from sj_response where job in (ints($1)) and job > 0 and outcome = 2 order by seq`
-
-// Fill reads checkpoints, progress and the taken responses.
+// Fill reads checkpoints, progress, the taken responses, and the keys that attached responses
+// answer.
 func (l *List) Fill(t *txn.Tx) error {
 	if len(l.data) > 0 {
 		err := t.Read(qData, func(r sqldb.Row) error {
@@ -107,4 +81,12 @@ func (l *List) Fill(t *txn.Tx) error {
 		j.Responses = append(j.Responses, &resp)
 		return nil
 	}, l.hand)
+}
+
+func (l *List) note(list *sqldb.Ints, j *sojourn.Job) {
+	if l.byID == nil {
+		l.byID = map[sojourn.ID]*sojourn.Job{}
+	}
+	l.byID[j.ID] = j
+	*list = append(*list, int64(j.ID))
 }

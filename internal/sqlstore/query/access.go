@@ -21,7 +21,7 @@ const (
 // AccessTokens lists the tokens of servers; see access.Keeper.
 func (s *Reader) AccessTokens(ctx context.Context) ([]access.Token, error) {
 	var out []access.Token
-	err := s.Core.View(ctx, func(t *txn.Tx) error {
+	err := s.core.View(ctx, func(t *txn.Tx) error {
 		out = nil
 		return t.Read(qTokens, func(r sqldb.Row) error {
 			a := access.Token{ID: r.Text(0), Name: r.Text(1), Hash: r.Bytes(2), CreatedAt: jobrow.Time(r.Int(4)), ExpiresAt: jobrow.Time(r.Int(5)),
@@ -50,7 +50,7 @@ func (s *Reader) AuditLog(ctx context.Context, f access.AuditFilter) ([]access.A
 		one = 1
 	}
 	var out []access.AuditEntry
-	err := s.Core.View(ctx, func(t *txn.Tx) error {
+	err := s.core.View(ctx, func(t *txn.Tx) error {
 		out = nil
 		return t.Read(qAuditLog, func(r sqldb.Row) error {
 			out = append(out, access.AuditEntry{Seq: r.Int(0), At: jobrow.Time(r.Int(1)), Who: r.Text(2), Action: r.Text(3), Target: r.Text(4), Detail: r.Text(5),

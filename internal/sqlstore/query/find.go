@@ -3,10 +3,7 @@ package query
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
@@ -18,10 +15,7 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
 )
 
-// txn.JobColumnList are the columns of sj_job for the worker, without the args, which may follow
-// them; txn.ScanJobColumns reads them all.
-
-// Find lists jobs; see driver.Store.
+// Find lists jobs, and waits for one if the filter says so; see driver.Store.
 func (s *Reader) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -32,21 +26,21 @@ func (s *Reader) Find(ctx context.Context, f sojourn.Filter) ([]sojourn.Job, err
 	if len(f.IDs) == 0 {
 		f.Wait = 0
 	}
-	looking := ctx
+	waiting := ctx
 	if f.Wait > 0 {
 		var cancel context.CancelFunc
-		looking, cancel = context.WithTimeout(ctx, min(f.Wait, sojourn.MaxWait))
+		waiting, cancel = context.WithTimeout(ctx, min(f.Wait, sojourn.MaxWait))
 		defer cancel()
 	}
 	var found []sojourn.Job
-	err := s.Hub.Block(ctx, &wake.Waiter{IDs: f.IDs}, f.Wait, func() (bool, error) {
-		err := s.Core.View(looking, func(t *txn.Tx) (err error) {
+	err := s.hub.Block(ctx, &wake.Waiter{IDs: f.IDs}, f.Wait, func() (bool, error) {
+		err := s.core.View(waiting, func(t *txn.Tx) (err error) {
 			if found, err = Find(t, f); err == nil && reportsFinal(f, found) {
 				readDurably(t)
 			}
 			return err
 		})
-		if err != nil && ctx.Err() == nil && looking.Err() != nil {
+		if err != nil && ctx.Err() == nil && waiting.Err() != nil {
 			found, err = nil, nil // the results are not durable yet: the wait is over without them
 		}
 		return len(found) > 0, err
@@ -68,63 +62,8 @@ func readDurably(t *txn.Tx) {
 	}
 }
 
-// narrow replaces the conditions of a filter that a query cannot express, Next and Key, by ids.
-// rank is the order of the ids of Next.
-func narrow(t *txn.Tx, f sojourn.Filter) (_ sojourn.Filter, rank map[sojourn.ID]int, err error) {
-	if f.Next {
-		ids, err := claim.Front(t, f)
-		if err != nil {
-			return f, nil, err
-		}
-		rank = make(map[sojourn.ID]int, len(ids))
-		f.IDs, f.States = append([]sojourn.ID{}, ids...), []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running}
-		for i, id := range ids {
-			rank[id] = i
-		}
-	}
-	if f.Key == "" || f.Empty() {
-		return f, rank, nil
-	}
-	held := []sojourn.ID{}
-	text, args := lifecycle.QKey, []any{f.Kind, f.Key}
-	if f.Kind == "" {
-		text, args = qKeyOfAnyKind, []any{f.Key}
-	}
-	err = t.Read(text, func(r sqldb.Row) error {
-		if holder := sojourn.ID(r.Int(0)); holder != 0 && (f.IDs == nil || slices.Contains(f.IDs, holder)) {
-			held = append(held, holder)
-		}
-		return nil
-	}, args...)
-	f.IDs = held
-	return f, rank, err
-}
-
-// Count counts the jobs that a filter matches, on all pages.
-func Count(t *txn.Tx, f sojourn.Filter) (n int, err error) {
-	if f, _, err = narrow(t, f); err != nil || f.Empty() {
-		return 0, err
-	}
-	add := func(r sqldb.Row) error { n += int(r.Int(0)); return nil }
-	if states, ok := half(f.States, sojourn.State.Live); ok && f.Reason == "" {
-		q := conditions{}
-		common(&q, "l", f, states)
-		if err := t.Read(`select count(*) from sj_live l join sj_job j on j.id = l.id`+q.clause(), add, q.args...); err != nil {
-			return 0, err
-		}
-	}
-	if states, ok := half(f.States, sojourn.State.Final); ok {
-		q := conditions{}
-		common(&q, "f", f, states)
-		if f.Reason != "" {
-			q.add("f.reason = %s", f.Reason)
-		}
-		err = t.Read(`select count(*) from sj_final f join sj_job j on j.id = f.id`+q.clause(), add, q.args...)
-	}
-	return n, err
-}
-
-// Find reads the two halves, live and final, and merges them by id.
+// Find is Reader.Find within a transaction, without waiting. It reads the two halves, live and
+// final, and merges them by id.
 func Find(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
 	f, rank, err := narrow(t, f)
 	if err != nil || f.Empty() {
@@ -166,6 +105,68 @@ func Find(t *txn.Tx, f sojourn.Filter) ([]sojourn.Job, error) {
 	return out, js.Fill(t)
 }
 
+// Count counts the jobs that a filter matches, on all pages.
+func Count(t *txn.Tx, f sojourn.Filter) (n int, err error) {
+	if f, _, err = narrow(t, f); err != nil || f.Empty() {
+		return 0, err
+	}
+	add := func(r sqldb.Row) error { n += int(r.Int(0)); return nil }
+	if states, ok := half(f.States, sojourn.State.Live); ok && f.Reason == "" {
+		q := conditions{}
+		q.addFilter("l", f, states)
+		if err := t.Read(`select count(*) from sj_live l join sj_job j on j.id = l.id`+q.clause(), add, q.args...); err != nil {
+			return 0, err
+		}
+	}
+	if states, ok := half(f.States, sojourn.State.Final); ok {
+		q := conditions{}
+		q.addFilter("f", f, states)
+		if f.Reason != "" {
+			q.add("f.reason = %s", f.Reason)
+		}
+		err = t.Read(`select count(*) from sj_final f join sj_job j on j.id = f.id`+q.clause(), add, q.args...)
+	}
+	return n, err
+}
+
+// narrow replaces the conditions of a filter that a query cannot express, Next and Key, by ids.
+// rank is the order of the ids of Next.
+func narrow(t *txn.Tx, f sojourn.Filter) (_ sojourn.Filter, rank map[sojourn.ID]int, err error) {
+	if f.Next {
+		ids, err := claim.Front(t, f)
+		if err != nil {
+			return f, nil, err
+		}
+		rank = make(map[sojourn.ID]int, len(ids))
+		f.IDs, f.States = append([]sojourn.ID{}, ids...), []sojourn.State{sojourn.Scheduled, sojourn.Ready, sojourn.Running}
+		for i, id := range ids {
+			rank[id] = i
+		}
+	}
+	if f.Key == "" || f.Empty() {
+		return f, rank, nil
+	}
+	held := []sojourn.ID{}
+	text, args := lifecycle.QKey, []any{f.Kind, f.Key}
+	if f.Kind == "" {
+		text, args = qKeyOfAnyKind, []any{f.Key}
+	}
+	err = t.Read(text, func(r sqldb.Row) error {
+		if holder := sojourn.ID(r.Int(0)); holder != 0 && (f.IDs == nil || slices.Contains(f.IDs, holder)) {
+			held = append(held, holder)
+		}
+		return nil
+	}, args...)
+	f.IDs = held
+	return f, rank, err
+}
+
+// qKeyOfAnyKind walks from kind to kind through the index of sj_key (a loose index scan), so that
+// the table needs no second index.
+const qKeyOfAnyKind = `with recursive a (kind) as (select min(kind) from sj_key
+	union all select (select min(k.kind) from sj_key k where k.kind > a.kind) from a where a.kind is not null)
+	select k.job from a join sj_key k on k.kind = a.kind and k.key = $1`
+
 // half returns the wanted states that satisfy is; ok is false if states are wanted and none
 // satisfies it.
 func half(states []sojourn.State, is func(sojourn.State) bool) (sqldb.Ints, bool) {
@@ -178,14 +179,16 @@ func half(states []sojourn.State, is func(sojourn.State) bool) (sqldb.Ints, bool
 	return some, len(states) == 0 || len(some) > 0
 }
 
+// findLive passes on the live jobs of a filter, and whether they have a row in sj_data and taken
+// responses.
 func findLive(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn.Job, data, hand bool)) error {
 	q := conditions{}
-	common(&q, "l", f, states)
+	q.addFilter("l", f, states)
 	args := ""
 	if f.Full {
 		args = ", j.args"
 	}
-	text := `select ` + jobrow.LiveColumns + `, ` + txn.JobColumnList + args + ` from sj_live l join sj_job j on j.id = l.id` + text(&q, "l", f)
+	text := `select ` + jobrow.LiveColumns + `, ` + txn.JobColumnList + args + ` from sj_live l join sj_job j on j.id = l.id` + q.page("l", f)
 	return t.Read(text, func(r sqldb.Row) error {
 		l, err := t.Core.Caches.Decoder.Scan(r)
 		if err != nil {
@@ -204,14 +207,16 @@ func findLive(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn
 	}, q.args...)
 }
 
-const finalColumns = `f.id, f.queue, f.kind, f.key, f.state, f.priority, f.weight, f.run_at_us, f.generation, f.epoch, f.attempt, f.failures,
-	f.crashes, f.has_data, f.finished_us, f.reason, f.result_type, f.error, j.policy`
+const (
+	finalColumns = `f.id, f.queue, f.kind, f.key, f.state, f.priority, f.weight, f.run_at_us, f.generation, f.epoch, f.attempt, f.failures,
+		f.crashes, f.has_data, f.finished_us, f.reason, f.result_type, f.error, j.policy`
+	finalColumnCount = 19
+)
 
-const finalColumnCount = 19
-
+// findFinal passes on the final jobs of a filter, and whether they have a row in sj_data.
 func findFinal(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojourn.Job, data bool)) error {
 	q := conditions{}
-	common(&q, "f", f, states)
+	q.addFilter("f", f, states)
 	if f.Reason != "" {
 		q.add("f.reason = %s", f.Reason)
 	}
@@ -219,7 +224,7 @@ func findFinal(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojour
 	if f.Full {
 		bytes = ", j.args, f.result"
 	}
-	text := `select ` + finalColumns + `, ` + txn.JobColumnList + bytes + ` from sj_final f join sj_job j on j.id = f.id` + text(&q, "f", f)
+	text := `select ` + finalColumns + `, ` + txn.JobColumnList + bytes + ` from sj_final f join sj_job j on j.id = f.id` + q.page("f", f)
 	return t.Read(text, func(r sqldb.Row) error {
 		j := sojourn.Job{ID: sojourn.ID(r.Int(0)), Queue: r.Text(1), Kind: r.Text(2), Key: r.Text(3), State: sojourn.State(r.Int(4)),
 			Priority: int32(r.Int(5)), Weight: int32(r.Int(6)), RunAt: jobrow.Time(r.Int(7)), Instance: t.Core.Instance, Generation: int32(r.Int(8)),
@@ -239,55 +244,3 @@ func findFinal(t *txn.Tx, f sojourn.Filter, states sqldb.Ints, add func(j sojour
 		return nil
 	}, q.args...)
 }
-
-// common adds the conditions for both live and final jobs; a is the alias of the table.
-func common(w *conditions, a string, f sojourn.Filter, states sqldb.Ints) {
-	if f.IDs != nil {
-		ids := make(sqldb.Ints, len(f.IDs))
-		for i, id := range f.IDs {
-			ids[i] = int64(id)
-		}
-		w.add(a+".id in (ints(%s))", ids)
-	}
-	if len(states) > 0 {
-		w.add(a+".state in (ints(%s))", states)
-	}
-	for _, c := range []struct{ cond, v string }{{a + ".kind = %s", f.Kind}, {a + ".queue = %s", f.Queue}, {"j.grp = %s", f.Group}} {
-		if c.v != "" {
-			w.add(c.cond, c.v)
-		}
-	}
-	if f.Tag != "" && sojourn.ValidName("tag", f.Tag) != nil {
-		w.add("1 = %s", 0) // no job has it
-	} else if f.Tag != "" { // tags are stored as a JSON list of names, which have no character to escape but _
-		w.add(`j.tags like %s escape '!'`, `%"`+strings.ReplaceAll(f.Tag, "_", "!_")+`"%`)
-	}
-	if us := jobrow.Micros(f.CreatedAfter); us != 0 {
-		w.add("j.created_us > %s", us)
-	}
-	if us := jobrow.Micros(f.CreatedBefore); us != 0 {
-		w.add("j.created_us < %s", us)
-	}
-	after, _ := strconv.ParseInt(f.After, 10, 64) // Validate has refused other cursors
-	if after > 0 && f.Newest {
-		w.add(a+".id < %s", after)
-	} else if after > 0 {
-		w.add(a+".id > %s", after)
-	}
-}
-
-func text(w *conditions, a string, f sojourn.Filter) string {
-	order := " order by " + a + ".id"
-	if f.Newest {
-		order += " desc"
-	}
-	w.args = append(w.args, f.Limit)
-	order += fmt.Sprintf(" limit $%d", len(w.args))
-	return w.clause() + order
-}
-
-// qKeyOfAnyKind walks from kind to kind through the index of sj_key (a loose index scan), so that
-// the table needs no second index.
-const qKeyOfAnyKind = `with recursive a (kind) as (select min(kind) from sj_key
-	union all select (select min(k.kind) from sj_key k where k.kind > a.kind) from a where a.kind is not null)
-	select k.job from a join sj_key k on k.kind = a.kind and k.key = $1`

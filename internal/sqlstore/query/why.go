@@ -1,12 +1,10 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
@@ -19,18 +17,20 @@ import (
 )
 
 const (
-	qFinalLook = `select queue, kind, state, reason from sj_final where id = $1`
-	qAheadOf   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and (r1, r2, id) < ($3, $4, $5) limit $6) a`
-	qAheadIn   = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $7
+	qWhyFinal = `select queue, kind, state, reason from sj_final where id = $1`
+	qAheadOf  = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and (r1, r2, id) < ($3, $4, $5) limit $6) a`
+	qAheadIn  = `select count(*) from (select 1 from sj_live where queue = $1 and kind = $2 and state = 3 and lane <> '' and lane <> '-' and lane = $7
 		and (r1, r2, id) < ($3, $4, $5) limit $6) a`
 )
 
-// Why explains what a job waits for; see sojourn.Store. It reads the same snapshot as a claim
-// and asks the same gates.
+var qWhyLive = `select ` + jobrow.LiveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
+
+// Why explains what a job waits for; see sojourn.Store. It passes the job to the gates that a claim
+// would pass it to.
 func (s *Reader) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err error) {
-	err = s.Core.View(ctx, func(t *txn.Tx) error {
+	err = s.core.View(ctx, func(t *txn.Tx) error {
 		var l *jobrow.Row
-		err := t.Read(qLook, func(r sqldb.Row) (err error) {
+		err := t.Read(qWhyLive, func(r sqldb.Row) (err error) {
 			l, err = t.Core.Caches.Decoder.Scan(r)
 			return err
 		}, int64(id))
@@ -42,13 +42,14 @@ func (s *Reader) Why(ctx context.Context, id sojourn.ID) (w sojourn.Why, err err
 			return err
 		}
 		w = sojourn.Why{ID: l.ID, Kind: l.Kind, Queue: l.Queue, Group: l.Group, State: l.State, Resumed: l.Resumed}
-		return whyJob(t, s.Gates, &w, l)
+		return whyJob(t, s.gates, &w, l)
 	})
 	return w, err
 }
 
+// whyFinal answers for a job that has ended, or does not exist.
 func whyFinal(t *txn.Tx, id sojourn.ID) (w sojourn.Why, err error) {
-	err = t.Read(qFinalLook, func(r sqldb.Row) error {
+	err = t.Read(qWhyFinal, func(r sqldb.Row) error {
 		w = sojourn.Why{ID: id, Queue: r.Text(0), Kind: r.Text(1), State: sojourn.State(r.Int(2)), Waits: "for nothing: it has ended"}
 		if reason := r.Text(3); reason != "" {
 			w.Waits += ", reason " + reason
@@ -91,7 +92,7 @@ func whyJob(t *txn.Tx, g *gate.Gates, w *sojourn.Why, l *jobrow.Row) (err error)
 		err = whyGates(t, g, w, l, purpose)
 	}
 	if err == nil {
-		w.Unhandled, err = nobodyAsks(t, l.Queue, l.Kind)
+		w.Unhandled, err = noWorker(t, l.Queue, l.Kind)
 	}
 	return err
 }
@@ -121,94 +122,6 @@ func whyGates(t *txn.Tx, g *gate.Gates, w *sojourn.Why, l *jobrow.Row, purpose s
 	closed := w.Gates[i]
 	w.Gate, w.Until, w.Waits = closed.Name, closed.Until, closed.Text
 	return nil
-}
-
-// nobodyAsks reports whether no worker has claimed a kind in a queue within the last day.
-func nobodyAsks(t *txn.Tx, queue, kind string) (bool, error) {
-	nobody := true
-	err := t.Read(qAskers, func(r sqldb.Row) error {
-		var a txn.Subscription
-		err := json.Unmarshal([]byte(r.Text(0)), &a)
-		nobody = nobody && !(slices.Contains(a.Queues, queue) && slices.Contains(a.Kinds, kind))
-		return err
-	}, t.Now-sojourn.WorkerLife.Microseconds())
-	return nobody, err
-}
-
-// WhyQueue explains the jobs in front of a queue; see sojourn.Store.
-func (s *Reader) WhyQueue(ctx context.Context, queue string) (w sojourn.QueueWhy, err error) {
-	err = s.Core.View(ctx, func(t *txn.Tx) error {
-		w = sojourn.QueueWhy{Queue: queue, Held: []sojourn.HeldBy{}}
-		kinds, err := claim.ReadyKinds(t, queue)
-		if err != nil {
-			return err
-		}
-		a, err := s.Gates.Explain(t, queue, kinds)
-		if err != nil {
-			return err
-		}
-		defer a.End()
-		if !a.Row.Found {
-			return sojourn.NotFound("there is no queue %.64q", queue)
-		}
-		w.Pace, w.Trouble = sojourn.Pace(a.Row.Flow.Pace), a.Row.Flow.Trouble
-		front, err := a.Source.Front(sojourn.MaxAhead)
-		if err != nil {
-			return err
-		}
-		gate.SortCandidates(front)
-		front = front[:min(len(front), sojourn.MaxAhead)]
-		if a.Pass != nil {
-			if err := a.Describe(front); err != nil {
-				return err
-			}
-		}
-		tally(&w, a, front)
-		return nil
-	})
-	return w, err
-}
-
-var qLook = `select ` + jobrow.LiveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id = $1`
-
-// tally asks the gates about each job of front and counts by the first closed gate.
-func tally(w *sojourn.QueueWhy, a *gate.Admission, front []gate.Candidate) {
-	for i := range front {
-		if a.Pass != nil && a.Pass.Stopped() && w.Asked > 0 {
-			break
-		}
-		w.Asked++
-		g := a.Flow.Ask(front[i].ForGates())
-		if g.Open {
-			w.Open++
-			continue
-		}
-		k := slices.IndexFunc(w.Held, func(h sojourn.HeldBy) bool { return h.Gate.Name == g.Name })
-		if k < 0 {
-			k = len(w.Held)
-			w.Held = append(w.Held, sojourn.HeldBy{Gate: g, ID: sojourn.ID(front[i].ID)})
-		}
-		w.Held[k].Jobs++
-	}
-	slices.SortStableFunc(w.Held, func(a, b sojourn.HeldBy) int {
-		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), strings.Compare(a.Gate.Name, b.Gate.Name))
-	})
-}
-
-// ahead counts the ready jobs before one in its line, up to MaxAhead.
-func ahead(t *txn.Tx, a *gate.Admission, kinds []string, e *gate.Candidate) (n int64, err error) {
-	for _, kind := range kinds {
-		q, args := qAheadOf, []any{a.Queue, kind, e.R1, e.R2, e.ID, sojourn.MaxAhead}
-		if rules.Grouped(a.Row.QueueSettings) && e.Lane >= jobrow.LaneCritical {
-			q, args = qAheadIn, append(args, e.Lane)
-		}
-		more, err := t.ReadInt(q, args...)
-		if err != nil {
-			return 0, err
-		}
-		n += more
-	}
-	return min(n, sojourn.MaxAhead), nil
 }
 
 // whyBehind reports whether a job that no gate holds back waits behind another of its group: order
@@ -243,4 +156,32 @@ func whyBehind(w *sojourn.Why, a *gate.Admission, e *gate.Candidate) error {
 		}
 	}
 	return nil
+}
+
+// noWorker reports whether no worker has claimed a kind in a queue within the last day.
+func noWorker(t *txn.Tx, queue, kind string) (bool, error) {
+	none := true
+	err := t.Read(qAskers, func(r sqldb.Row) error {
+		var a txn.Subscription
+		err := json.Unmarshal([]byte(r.Text(0)), &a)
+		none = none && !(slices.Contains(a.Queues, queue) && slices.Contains(a.Kinds, kind))
+		return err
+	}, t.Now-sojourn.WorkerLife.Microseconds())
+	return none, err
+}
+
+// ahead counts the ready jobs before one in its line, up to MaxAhead.
+func ahead(t *txn.Tx, a *gate.Admission, kinds []string, e *gate.Candidate) (n int64, err error) {
+	for _, kind := range kinds {
+		q, args := qAheadOf, []any{a.Queue, kind, e.R1, e.R2, e.ID, sojourn.MaxAhead}
+		if rules.Grouped(a.Row.QueueSettings) && e.Lane >= jobrow.LaneCritical {
+			q, args = qAheadIn, append(args, e.Lane)
+		}
+		more, err := t.ReadInt(q, args...)
+		if err != nil {
+			return 0, err
+		}
+		n += more
+	}
+	return min(n, sojourn.MaxAhead), nil
 }

@@ -26,13 +26,15 @@ func (s *Reader) Workers(ctx context.Context, f sojourn.WorkerFilter) (out []soj
 	if f.Limit == 0 {
 		f.Limit = 100
 	}
-	err = s.Core.View(ctx, func(t *txn.Tx) (err error) {
+	err = s.core.View(ctx, func(t *txn.Tx) (err error) {
 		out, err = ListWorkers(t, f)
 		return err
 	})
 	return out, err
 }
 
+// ListWorkers is Reader.Workers within a transaction, for a valid filter. A worker is listed for a
+// day after its last claim, and as long as it has leases.
 func ListWorkers(t *txn.Tx, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
 	known := map[string]*sojourn.WorkerStatus{}
 	worker := func(id string) *sojourn.WorkerStatus {
@@ -73,7 +75,7 @@ func ListWorkers(t *txn.Tx, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, err
 	return page(t, known, f)
 }
 
-// note adds the name, queues and kinds of a worker.
+// note adds the name, queues and kinds that a worker claims.
 func note(w *sojourn.WorkerStatus, a txn.Subscription) {
 	if a.Name != "" {
 		w.Name = a.Name
@@ -85,8 +87,8 @@ func note(w *sojourn.WorkerStatus, a txn.Subscription) {
 func page(t *txn.Tx, known map[string]*sojourn.WorkerStatus, f sojourn.WorkerFilter) ([]sojourn.WorkerStatus, error) {
 	var out []sojourn.WorkerStatus
 	for _, id := range slices.Sorted(maps.Keys(known)) {
-		probe := slices.Equal(known[id].Queues, []string{sojourn.ProbeQueue})
-		if !probe && id > f.After && (f.Workers == nil || slices.Contains(f.Workers, id)) && len(out) < f.Limit {
+		probes := slices.Equal(known[id].Queues, []string{sojourn.ProbeQueue})
+		if !probes && id > f.After && (f.Workers == nil || slices.Contains(f.Workers, id)) && len(out) < f.Limit {
 			out = append(out, *known[id])
 		}
 	}

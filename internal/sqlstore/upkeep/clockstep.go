@@ -1,4 +1,4 @@
-package operate
+package upkeep
 
 import (
 	"context"
@@ -36,9 +36,9 @@ const (
 )
 
 // Update is DB.Update that shifts the leases first if fn finds that the clock was set.
-func (s *Operator) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
+func (s *Maintainer) Update(ctx context.Context, fn func(sqldb.Conn) error) error {
 	for {
-		err := s.Core.DB.Update(ctx, fn)
+		err := s.core.DB.Update(ctx, fn)
 		if !errors.Is(err, clock.ErrStep) || ctx.Err() != nil {
 			return err
 		}
@@ -49,29 +49,29 @@ func (s *Operator) Update(ctx context.Context, fn func(sqldb.Conn) error) error 
 }
 
 // rebase shifts the leases by the step of the clock, unless another process has done so.
-func (s *Operator) rebase(ctx context.Context) error {
+func (s *Maintainer) rebase(ctx context.Context) error {
 	s.rebasing.Lock()
 	defer s.rebasing.Unlock()
-	if !s.Core.Clock.HasStepped() {
+	if !s.core.Clock.HasStepped() {
 		return nil
 	}
 	var done *txn.Tx
 	var p clock.Step
 	var r clock.Record
-	err := s.Core.DB.Update(ctx, func(c sqldb.Conn) error {
-		t, err := s.Core.Begin(c)
+	err := s.core.DB.Update(ctx, func(c sqldb.Conn) error {
+		t, err := s.core.Begin(c)
 		if err != nil {
 			return err
 		}
 		done = t
-		if err := s.Core.Caches.Local.Open(t); err != nil {
+		if err := s.core.Caches.Local.Open(t); err != nil {
 			return err
 		}
 		r = clock.Record{}
 		if err := t.Read(qLockClock, func(row sqldb.Row) error { r = clock.ParseRecord(row.Text(0)); return nil }, clock.MetaName); err != nil {
 			return err
 		}
-		p = s.Core.Clock.PendingStep()
+		p = s.core.Clock.PendingStep()
 		if us := p.Remaining(r.Steps); us != 0 {
 			if err := shift(t, us); err != nil {
 				return err
@@ -89,10 +89,10 @@ func (s *Operator) rebase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Core.Caches.Rows.Keep(done)
-	s.Core.Clock.Rebased(p, r)
-	s.Hub.Publish(done)
-	s.Core.NoteDead(done.Events.Dead)
+	s.core.Caches.Rows.Keep(done)
+	s.core.Clock.Rebased(p, r)
+	s.hub.Publish(done)
+	s.core.NoteDead(done.Events.Dead)
 	return nil
 }
 
@@ -155,14 +155,14 @@ func shiftRow(t *txn.Tx, l *jobrow.Row, us int64) {
 
 // keepMark refreshes the mark of the shared record after leases were granted. An idle store writes
 // nothing.
-func (s *Operator) keepMark(ctx context.Context, stored string, now int64) error {
+func (s *Maintainer) keepMark(ctx context.Context, stored string, now int64) error {
 	r := clock.ParseRecord(stored)
-	if s.Core.Cfg.Driven || stored == "" || !s.Core.Clock.Load(r) || now-r.Mark < markEvery.Microseconds() || !s.Core.Leasing.Swap(false) {
+	if s.core.Cfg.Driven || stored == "" || !s.core.Clock.Load(r) || now-r.Mark < markEvery.Microseconds() || !s.core.Leasing.Swap(false) {
 		return nil
 	}
 	r.Mark = now
-	return s.Core.DB.Update(ctx, func(c sqldb.Conn) error {
-		t := s.Core.NewTx(c)
+	return s.core.DB.Update(ctx, func(c sqldb.Conn) error {
+		t := s.core.NewTx(c)
 		_, err := t.Write(txn.QSwapClock, r.String(), clock.MetaName, stored)
 		return err
 	})

@@ -4,39 +4,49 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
 const (
-	// Queues are listed in the order of their creation; the name orders the queues of one
-	// statement.
+	// Queues are listed in the order of their creation; the name orders the queues that one
+	// statement has created.
 	qQueuePage = `select name, settings, flow, seq, declared, operator, revision from sj_queue where (seq, name) > ($1, $2) and name <> '*' order by seq, name limit $3`
 	qQueueSeq  = `select seq from sj_queue where name = $1`
+	qQueues    = `select name, settings, flow, seq, declared, operator, revision from sj_queue order by seq, name`
 )
 
-// ListQueues lists a page of queues with counts; see sojourn.Store. Like Queues it counts
-// rows, so it costs time in proportion to the jobs stored.
+// Queues lists queues with counts; see driver.Store. It counts rows, so it costs time in proportion
+// to the jobs stored.
+func (s *Reader) Queues(ctx context.Context, names ...string) ([]sojourn.QueueStatus, error) {
+	var out []sojourn.QueueStatus
+	err := s.core.View(ctx, func(t *txn.Tx) error {
+		var err error
+		if out, err = QueuesOf(t, names...); err != nil {
+			return err
+		}
+		return countQueues(t, out)
+	})
+	return out, err
+}
+
+// ListQueues lists a page of queues with counts; see sojourn.Store. Like Queues it counts rows.
 func (s *Reader) ListQueues(ctx context.Context, after string, limit int) (sojourn.Page[sojourn.QueueStatus], error) {
 	var p sojourn.Page[sojourn.QueueStatus]
 	if limit < 0 || limit > sojourn.MaxFind {
 		return p, sojourn.Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", limit, sojourn.MaxFind)
 	}
-	err := s.Core.View(ctx, func(t *txn.Tx) error {
+	err := s.core.View(ctx, func(t *txn.Tx) error {
 		p = sojourn.Page[sojourn.QueueStatus]{}
 		if err := pageOfQueues(t, access.CallerOf(ctx), after, cmp.Or(limit, 100), &p); err != nil || len(p.Items) == 0 {
 			return err
 		}
-		place := make(map[string]int, len(p.Items))
-		for i, q := range p.Items {
-			place[q.Name] = i
-		}
-		return countQueues(t, place, p.Items)
+		return countQueues(t, p.Items)
 	})
 	return p, err
 }
@@ -75,6 +85,33 @@ func pageOfQueues(t *txn.Tx, c *access.Caller, after string, limit int, p *sojou
 	}
 }
 
+// QueuesOf reads the named queues, or all, without counts and in the order of their creation. The
+// settings for all queues (sojourn.AllQueues) are read only if they are named.
+func QueuesOf(t *txn.Tx, names ...string) ([]sojourn.QueueStatus, error) {
+	var out []sojourn.QueueStatus
+	err := t.Read(qQueues, func(r sqldb.Row) error {
+		name := r.Text(0)
+		if len(names) > 0 && !slices.Contains(names, name) || len(names) == 0 && name == sojourn.AllQueues {
+			return nil
+		}
+		q, err := queueStatus(t, r)
+		if err != nil {
+			return err
+		}
+		out = append(out, q)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if name != sojourn.AllQueues && !slices.ContainsFunc(out, func(q sojourn.QueueStatus) bool { return q.Name == name }) {
+			return nil, sojourn.NotFound("there is no queue %.64q", name)
+		}
+	}
+	return out, nil
+}
+
 // queueStatus reads name, settings and flow, and the layers from the fifth column on.
 func queueStatus(t *txn.Tx, r sqldb.Row) (sojourn.QueueStatus, error) {
 	l := LayeredSettings{}
@@ -92,44 +129,3 @@ func queueStatus(t *txn.Tx, r sqldb.Row) (sojourn.QueueStatus, error) {
 	q.Pace, q.Trouble = sojourn.Pace(flow.Pace), flow.Trouble
 	return q, nil
 }
-
-// countQueues fills the counts of the queues in out, whose indices are in place.
-func countQueues(t *txn.Tx, place map[string]int, out []sojourn.QueueStatus) error {
-	status := func(r sqldb.Row) *sojourn.QueueStatus {
-		if i, ok := place[r.Text(0)]; ok {
-			return &out[i]
-		}
-		return &sojourn.QueueStatus{Counts: map[sojourn.State]int64{}} // this queue is not wanted
-	}
-	if err := t.Read(qLiveCounts, func(r sqldb.Row) error {
-		q := status(r)
-		q.Counts[sojourn.State(r.Int(1))] += r.Int(3)
-		q.InFlight += r.Int(4)
-		if r.Int(2) != 0 {
-			q.Resumed += r.Int(3)
-		}
-		if since := jobrow.Time(r.Int(5)); r.Int(1) == int64(sojourn.Ready) && (q.OldestReady.IsZero() || since.Before(q.OldestReady)) {
-			q.OldestReady = since
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	if err := t.Read(qStalled, func(r sqldb.Row) error { status(r).Stalled = r.Int(1); return nil }, t.Now); err != nil {
-		return err
-	}
-	if err := t.Read(qFinalCounts, func(r sqldb.Row) error {
-		status(r).Counts[sojourn.State(r.Int(1))] = r.Int(2)
-		return nil
-	}); err != nil {
-		return err
-	}
-	return unhandled(t, func(queue string) *sojourn.QueueStatus {
-		if i, ok := place[queue]; ok {
-			return &out[i]
-		}
-		return nil
-	})
-}
-
-const QQueues = `select name, settings, flow, seq, declared, operator, revision from sj_queue order by seq, name`

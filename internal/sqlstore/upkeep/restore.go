@@ -1,4 +1,4 @@
-package operate
+package upkeep
 
 import (
 	"context"
@@ -8,40 +8,41 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
 const (
-	// A restored store skips this many ids, and as many more for each second since its clock was
-	// last stored: far more than one database allocates.
+	// idsSkipped is how many ids a restored store skips, and idsSkippedPerSecond how many more for
+	// each second since its clock was last stored: far more than one database allocates.
 	idsSkipped          = 10_000_000
 	idsSkippedPerSecond = 1_000_000
 	// epochsSkipped is more than the number of claims of a job in one generation.
 	epochsSkipped = 1_000_000
+)
 
-	qLiveEpochs  = `update sj_live set epoch = epoch + $1`
-	qFinalEpochs = `update sj_final set epoch = epoch + $1`
-	qForgetAsks  = `delete from sj_worker where worker <> ''`
-
-	overdueCheck = "nothing-overdue"
+const (
+	qLiveEpochs    = `update sj_live set epoch = epoch + $1`
+	qFinalEpochs   = `update sj_final set epoch = epoch + $1`
+	qForgetWorkers = `delete from sj_worker where worker <> ''`
 )
 
 // BeginAnew checks a store that was restored from an older copy and advances its ids and epochs
 // beyond all that were allocated since. next is the lowest id that is certainly free, as far as the
 // caller knows. It returns the next id. No other process may use the store.
-func (s *Operator) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
-	found, err := s.Reader.Check(ctx)
+func (s *Maintainer) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error) {
+	found, err := s.reader.Check(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for _, v := range found {
-		if v.Check != overdueCheck { // many jobs have become due since the copy was made
+		if v.Check != query.CheckOverdue { // many jobs have become due since the copy was made
 			return 0, &sojourn.Error{Code: sojourn.CodeInvalid, Field: "store", Index: -1,
 				Message: fmt.Sprintf("sojourn doctor finds %q broken in the copy: %s. It was not put in place", v.Check, v.Detail)}
 		}
 	}
-	err = s.Core.DB.Update(ctx, func(c sqldb.Conn) error {
-		t, err := s.Core.Begin(c)
+	err = s.core.DB.Update(ctx, func(c sqldb.Conn) error {
+		t, err := s.core.Begin(c)
 		if err != nil {
 			return err
 		}
@@ -50,7 +51,7 @@ func (s *Operator) BeginAnew(ctx context.Context, next int64) (sojourn.ID, error
 				return err
 			}
 		}
-		if _, err := t.Write(qForgetAsks); err != nil {
+		if _, err := t.Write(qForgetWorkers); err != nil {
 			return err
 		}
 		var stored int64

@@ -1,4 +1,4 @@
-package operate
+package upkeep
 
 import (
 	"context"
@@ -21,6 +21,25 @@ const qLedgerDiff = `select lane, sum(booked), sum(held) from (
 	union all select lane, 0, held from sj_live where queue = $1 and held > 0 and lane <> '') a
 	group by lane having sum(booked) <> sum(held)`
 
+// Repair corrects the ledger of the weight in flight; see driver.Repairer.
+func (s *Maintainer) Repair(ctx context.Context) (found []driver.Violation, err error) {
+	var queues []sojourn.QueueStatus
+	if err := s.core.View(ctx, func(t *txn.Tx) (err error) {
+		queues, err = query.QueuesOf(t)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for _, q := range queues {
+		corrected, err := txn.Do(ctx, s.core, repairOp, 1, q.Name)
+		if err != nil {
+			return found, err
+		}
+		found = append(found, corrected...)
+	}
+	return found, nil
+}
+
 // repairOp corrects the ledger of one queue. Its lock keeps two repairs from correcting it twice.
 var repairOp = txn.EachOp("repair", groupcommit.Finish, func(t *txn.Tx, queue string) (found []driver.Violation, err error) {
 	if got, err := t.LockQueue(queue); err != nil || !got {
@@ -41,22 +60,3 @@ var repairOp = txn.EachOp("repair", groupcommit.Finish, func(t *txn.Tx, queue st
 	t.Events.Freed[queue] += sojourn.MaxBatch
 	return found, t.WriteBulk(txn.QAddHeld, nil, held, queues, lanes)
 })
-
-// Repair corrects the ledger of the weight in flight; see driver.Repairer.
-func (s *Operator) Repair(ctx context.Context) (found []driver.Violation, err error) {
-	var names []string
-	if err := s.Core.View(ctx, func(t *txn.Tx) error {
-		names = nil
-		return t.Read(query.QQueues, func(r sqldb.Row) error { names = append(names, r.Text(0)); return nil })
-	}); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		corrected, err := txn.Do(ctx, s.Core, repairOp, 1, name)
-		if err != nil {
-			return found, err
-		}
-		found = append(found, corrected...)
-	}
-	return found, nil
-}

@@ -14,6 +14,17 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 )
 
+const qResponse = `select ` + txn.ResponseColumns + ` from sj_response where seq = $1`
+
+// EditInbox matches, retries or discards one response; see sojourn.Store.
+func (s *Operator) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
+	if err := e.Validate(); err != nil {
+		return sojourn.Responded{}, err
+	}
+	e.By = sojourn.Cut(e.By, sojourn.MaxName)
+	return txn.Do(ctx, s.core, inboxOp, 1, e)
+}
+
 var inboxOp = txn.EachOp("inbox", groupcommit.Finish, func(t *txn.Tx, e sojourn.InboxEdit) (sojourn.Responded, error) {
 	old, err := response(t, e.Seq)
 	if err != nil {
@@ -25,20 +36,10 @@ var inboxOp = txn.EachOp("inbox", groupcommit.Finish, func(t *txn.Tx, e sojourn.
 	return replay(t, old, e)
 })
 
-// EditInbox matches, retries or discards one response; see sojourn.Store.
-func (s *Operator) EditInbox(ctx context.Context, e sojourn.InboxEdit) (sojourn.Responded, error) {
-	if err := e.Validate(); err != nil {
-		return sojourn.Responded{}, err
-	}
-	e.By = sojourn.Cut(e.By, sojourn.MaxName)
-	return txn.Do(ctx, s.Core, inboxOp, 1, e)
-}
-
-const qResponse = `select ` + txn.ResponseColumns + ` from sj_response where seq = $1`
-
+// response reads one response.
 func response(t *txn.Tx, seq int64) (*sojourn.Response, error) {
 	var found *sojourn.Response
-	err := t.Read(qResponse, func(r sqldb.Row) error { one := txn.ScanResponse(r); found = &one; return nil }, seq)
+	err := t.Read(qResponse, func(r sqldb.Row) error { resp := txn.ScanResponse(r); found = &resp; return nil }, seq)
 	if err == nil && found == nil {
 		err = sojourn.NotFound("no response has the number %d", seq)
 	}
@@ -66,14 +67,6 @@ func replay(t *txn.Tx, old *sojourn.Response, e sojourn.InboxEdit) (sojourn.Resp
 		err = belongs(old)
 	}
 	return answer, err
-}
-
-// belongs refuses a response that a job has taken, or will take without help.
-func belongs(r *sojourn.Response) error {
-	if r.Outcome == sojourn.Applied {
-		return sojourn.Conflict("job %d has taken response %d", r.Job, r.Seq)
-	}
-	return sojourn.Conflict("job %d keeps response %d until it waits for it; discard it first if another job is meant", r.Job, r.Seq)
 }
 
 // replayOf returns the new response. Its message id names the repeated response and the addressee,
@@ -117,10 +110,10 @@ func discard(t *txn.Tx, old *sojourn.Response, by string) (sojourn.Responded, er
 	if old.Outcome == sojourn.Discarded {
 		return answer, nil
 	}
-	var keeper *jobrow.Row
+	var holder *jobrow.Row
 	if old.Outcome == sojourn.Early && old.Job > 0 { // locks the job; then the response cannot be taken
 		var err error
-		if keeper, err = t.LoadOne(old.Job); err != nil {
+		if holder, err = t.LoadOne(old.Job); err != nil {
 			return answer, err
 		}
 		now, err := response(t, old.Seq)
@@ -128,7 +121,7 @@ func discard(t *txn.Tx, old *sojourn.Response, by string) (sojourn.Responded, er
 			return answer, err
 		}
 		if old = now; old.Outcome != sojourn.Early {
-			keeper = nil
+			holder = nil
 		}
 	}
 	if old.Outcome == sojourn.Applied {
@@ -138,14 +131,22 @@ func discard(t *txn.Tx, old *sojourn.Response, by string) (sojourn.Responded, er
 	if err == nil && n == 0 {
 		err = sojourn.Conflict("response %d has just changed; look again", old.Seq)
 	}
-	if err != nil || keeper == nil {
+	if err != nil || holder == nil {
 		return answer, err
 	}
-	now := *keeper
+	now := *holder
 	now.Kept--
-	if err := t.Save(keeper, &now); err != nil {
+	if err := t.Save(holder, &now); err != nil {
 		return answer, err
 	}
 	_, err = lifecycle.Match(t, &now) // the next response of the key counts now, and may be an error that ends the wait
 	return answer, err
+}
+
+// belongs refuses a response that a job has taken, or will take without help.
+func belongs(r *sojourn.Response) error {
+	if r.Outcome == sojourn.Applied {
+		return sojourn.Conflict("job %d has taken response %d", r.Job, r.Seq)
+	}
+	return sojourn.Conflict("job %d keeps response %d until it waits for it; discard it first if another job is meant", r.Job, r.Seq)
 }

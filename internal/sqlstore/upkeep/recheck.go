@@ -1,4 +1,4 @@
-package operate
+package upkeep
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 // for a key without a job, or registers a key of a wait, checks again in a second transaction after
 // its commit: then at least one of two sees the other (rules:G2; one check by one of the two is not
 // enough). If the process dies between the transactions, a sweep does it.
-func (s *Operator) Recheck(ctx context.Context, keys []txn.KindKey) {
+func (s *Maintainer) Recheck(ctx context.Context, keys []txn.KindKey) {
 	if len(keys) == 0 {
 		return
 	}
 	var done *txn.Tx
-	err := s.Core.DB.Update(ctx, func(c sqldb.Conn) error {
-		t, err := s.Core.Begin(c)
+	err := s.core.DB.Update(ctx, func(c sqldb.Conn) error {
+		t, err := s.core.Begin(c)
 		if err != nil {
 			return err
 		}
@@ -29,6 +29,6 @@ func (s *Operator) Recheck(ctx context.Context, keys []txn.KindKey) {
 		return t.End()
 	})
 	if err == nil {
-		s.Hub.Publish(done)
+		s.hub.Publish(done)
 	}
 }

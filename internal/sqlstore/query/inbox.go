@@ -10,9 +10,14 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/nearkey"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+)
+
+const (
+	qCountEarly = `select count(*) from (select 1 from sj_response where outcome = 2 and job = 0 limit $1) a`
+	qCountLying = `select count(*) from (select 1 from sj_response where outcome > 2 and outcome = $1 limit $2) a`
+	qRecent     = `select source, outcome, count(*), sum(duplicates), min(received_us) from
+		(select source, outcome, duplicates, received_us from sj_response order by seq desc limit $1) newest group by source, outcome order by source, outcome`
 )
 
 // Inbox lists responses; see driver.Store.
@@ -32,7 +37,7 @@ func (s *Reader) Inbox(ctx context.Context, f sojourn.InboxFilter) ([]sojourn.Re
 		codes = append(codes, int64(code))
 	}
 	var out []sojourn.Response
-	err := s.Core.View(ctx, func(t *txn.Tx) error {
+	err := s.core.View(ctx, func(t *txn.Tx) error {
 		if out = nil; f.Outcomes != nil && len(f.Outcomes) == 0 {
 			return nil
 		}
@@ -97,64 +102,9 @@ func inboxWhere(f sojourn.InboxFilter, codes sqldb.Ints) (q conditions) {
 	return q
 }
 
-const (
-	qHistory = `select ` + jobview.HistoryColumns + ` from sj_history where job = $1 and seq > $2
-		union all select ` + jobview.LastColumns + ` from sj_final where id = $1 and outcome <> '' and history > $2 order by seq limit $3`
-	qLog = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
-)
-
-// History returns the history of a job; see driver.Store.
-func (s *Reader) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {
-	if err := f.Validate(); err != nil {
-		return nil, err
-	}
-	err = s.Core.View(ctx, func(t *txn.Tx) error {
-		out = nil
-		last := f.After
-		return ofJob(t, id, qHistory, func(r sqldb.Row) error {
-			a := jobview.ScanHistory(r)
-			a.Dropped, last = a.Seq-last-1, a.Seq
-			out = append(out, a)
-			return nil
-		}, int64(f.After), cmp.Or(f.Limit, 100))
-	})
-	return out, err
-}
-
-// Log returns a job's own log; see driver.Store.
-func (s *Reader) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, err error) {
-	err = s.Core.View(ctx, func(t *txn.Tx) error {
-		out = nil
-		return ofJob(t, id, qLog, func(r sqldb.Row) error {
-			out = append(out, sojourn.LogLine{At: jobrow.Time(r.Int(0)), Attempt: int32(r.Int(1)), Level: r.Text(2), Text: r.Text(3), Dropped: r.Int(4)})
-			return nil
-		})
-	})
-	return out, err
-}
-
-// ofJob runs a query about a job that must exist.
-func ofJob(t *txn.Tx, id sojourn.ID, q string, each func(sqldb.Row) error, more ...any) error {
-	n, err := t.ReadInt(`select count(*) from sj_job where id = $1`, int64(id))
-	if err == nil && n == 0 {
-		err = sojourn.NotFound("no job has the id %d", id)
-	}
-	if err != nil {
-		return err
-	}
-	return t.Read(q, each, append([]any{int64(id)}, more...)...)
-}
-
-const (
-	qCountEarly = `select count(*) from (select 1 from sj_response where outcome = 2 and job = 0 limit $1) a`
-	qCountLying = `select count(*) from (select 1 from sj_response where outcome > 2 and outcome = $1 limit $2) a`
-	qRecent     = `select source, outcome, count(*), sum(duplicates), min(received_us) from
-		(select source, outcome, duplicates, received_us from sj_response order by seq desc limit $1) newest group by source, outcome order by source, outcome`
-)
-
 // CountInbox counts the responses in the inbox; see sojourn.Store.
 func (s *Reader) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err error) {
-	err = s.Core.View(ctx, func(t *txn.Tx) error {
+	err = s.core.View(ctx, func(t *txn.Tx) error {
 		out = sojourn.InboxCounts{Lying: map[sojourn.ResponseOutcome]int64{}}
 		var err error
 		if out.Lying[sojourn.Early], err = t.ReadInt(qCountEarly, sojourn.MaxInboxCount); err != nil {
@@ -174,40 +124,4 @@ func (s *Reader) CountInbox(ctx context.Context) (out sojourn.InboxCounts, err e
 		}, sojourn.MaxInboxCount)
 	})
 	return out, err
-}
-
-const (
-	qNearJobs      = `select key, job from sj_key where kind = $1 and key in (texts($2)) and live = 1 order by key limit $3`
-	qNearEarly     = `select key, seq from sj_response where kind = $1 and key in (texts($2)) and outcome = 2 and job = 0 order by seq desc limit $3`
-	qNearUnmatched = `select key, seq from sj_response where kind = $1 and key in (texts($2)) and outcome > 2 and outcome = 6 order by seq desc limit $3`
-)
-
-// NearMisses looks up the keys that differ little from key; see sojourn.Store.
-func (s *Reader) NearMisses(ctx context.Context, kind, key string) (out []sojourn.NearMiss, err error) {
-	if err := sojourn.ValidName("kind", kind); err != nil {
-		return nil, err
-	}
-	if err := sojourn.ValidKey("key", key); err != nil {
-		return nil, err
-	}
-	near := sqldb.Texts(nearkey.Similar(key))
-	err = s.Core.View(ctx, func(t *txn.Tx) error {
-		out = nil
-		if err := t.Read(qNearJobs, func(r sqldb.Row) error {
-			out = append(out, sojourn.NearMiss{Key: r.Text(0), Job: sojourn.ID(r.Int(1))})
-			return nil
-		}, kind, near, sojourn.MaxNearMisses); err != nil {
-			return err
-		}
-		for _, q := range []string{qNearEarly, qNearUnmatched} {
-			if err := t.Read(q, func(r sqldb.Row) error {
-				out = append(out, sojourn.NearMiss{Key: r.Text(0), Seq: r.Int(1)})
-				return nil
-			}, kind, near, sojourn.MaxNearMisses); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return out[:min(len(out), sojourn.MaxNearMisses)], err
 }

@@ -1,0 +1,61 @@
+package operate
+
+import (
+	"fmt"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/upkeep"
+	"github.com/sojourn-queue/sojourn/rules"
+)
+
+// endByHand makes any live job final at once; the worker of a running one learns it with its next
+// call.
+func endByHand(t *txn.Tx, j *sojourn.Job, e *sojourn.Edit, event rules.EventType, to sojourn.State) (sojourn.State, bool, error) {
+	switch {
+	case j.State == to:
+		return to, false, nil
+	case j.State.Final():
+		return j.State, false, sojourn.Conflict("job %d is %s already, and final jobs do not change; %s", j.ID, j.State, toRunAgain(j))
+	case j.State == sojourn.Running && e.Refuse:
+		return j.State, false, sojourn.Conflict("job %d is running", j.ID)
+	}
+	was, err := loadFound(t, j)
+	if err != nil {
+		return j.State, false, err
+	}
+	reason := e.Reason
+	if reason == "" && to == sojourn.Failed {
+		reason = "operator"
+	}
+	tr, err := rules.Decide(was.Row, rules.Event{Type: event, Reason: reason})
+	if err != nil {
+		return j.State, false, err
+	}
+	_, err = lifecycle.Apply(t, was, tr, lifecycle.Change{By: e.By})
+	return to, true, err
+}
+
+// purge deletes a final job.
+func purge(t *txn.Tx, j *sojourn.Job) (sojourn.State, bool, error) {
+	if !j.State.Final() {
+		return j.State, false, sojourn.Conflict("job %d is %s; only final jobs are purged (cancel it first)", j.ID, j.State)
+	}
+	if t.Now-j.CreatedAt.UnixMicro() < sojourn.IDLife.Microseconds() {
+		return j.State, false, sojourn.Conflict("job %d was enqueued less than %v ago: somebody may still repeat the call; purge it later", j.ID, sojourn.IDLife)
+	}
+	n, err := upkeep.Remove(t, upkeep.Final{ID: int64(j.ID), FinishedAt: j.FinishedAt.UnixMicro(), Kind: j.Kind, Key: j.Key})
+	return j.State, n == 1, err
+}
+
+// toRunAgain tells the operator how to run a job once more.
+func toRunAgain(j *sojourn.Job) string {
+	switch j.State {
+	case sojourn.Completed:
+		return fmt.Sprintf("to run it again, make a new job of it (sojourn job clone %d)", j.ID)
+	case sojourn.Failed, sojourn.Cancelled:
+		return fmt.Sprintf("to run it again, redrive it (sojourn job redrive %d)", j.ID)
+	}
+	return "it has not ended yet"
+}

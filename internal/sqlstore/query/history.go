@@ -1,0 +1,60 @@
+package query
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobview"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+)
+
+const (
+	qHistory = `select ` + jobview.HistoryColumns + ` from sj_history where job = $1 and seq > $2
+		union all select ` + jobview.LastColumns + ` from sj_final where id = $1 and outcome <> '' and history > $2 order by seq limit $3`
+	qLog = `select at_us, attempt, level, text, dropped from sj_log where job = $1 order by seq`
+)
+
+// History returns the history of a job; see driver.Store.
+func (s *Reader) History(ctx context.Context, id sojourn.ID, f sojourn.HistoryFilter) (out []sojourn.Attempt, err error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	err = s.core.View(ctx, func(t *txn.Tx) error {
+		out = nil
+		last := f.After
+		return ofJob(t, id, qHistory, func(r sqldb.Row) error {
+			a := jobview.ScanHistory(r)
+			a.Dropped, last = a.Seq-last-1, a.Seq
+			out = append(out, a)
+			return nil
+		}, int64(f.After), cmp.Or(f.Limit, 100))
+	})
+	return out, err
+}
+
+// Log returns a job's own log; see driver.Store.
+func (s *Reader) Log(ctx context.Context, id sojourn.ID) (out []sojourn.LogLine, err error) {
+	err = s.core.View(ctx, func(t *txn.Tx) error {
+		out = nil
+		return ofJob(t, id, qLog, func(r sqldb.Row) error {
+			out = append(out, sojourn.LogLine{At: jobrow.Time(r.Int(0)), Attempt: int32(r.Int(1)), Level: r.Text(2), Text: r.Text(3), Dropped: r.Int(4)})
+			return nil
+		})
+	})
+	return out, err
+}
+
+// ofJob runs a query about a job that must exist.
+func ofJob(t *txn.Tx, id sojourn.ID, q string, each func(sqldb.Row) error, more ...any) error {
+	n, err := t.ReadInt(`select count(*) from sj_job where id = $1`, int64(id))
+	if err == nil && n == 0 {
+		err = sojourn.NotFound("no job has the id %d", id)
+	}
+	if err != nil {
+		return err
+	}
+	return t.Read(q, each, append([]any{int64(id)}, more...)...)
+}

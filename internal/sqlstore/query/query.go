@@ -1,0 +1,22 @@
+// Package query answers questions about what is stored: jobs, queues, workers, the inbox, why a job
+// waits, and whether the invariants hold. Each answer is read from one snapshot. A query writes
+// nothing, so that it also runs where the database is read-only or full.
+package query
+
+import (
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/gate"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
+)
+
+// Reader answers questions. Safe for concurrent use.
+type Reader struct {
+	core  *txn.Core
+	gates *gate.Gates
+	hub   *wake.Hub
+}
+
+// New makes a Reader; g and h are those of the store's claims.
+func New(c *txn.Core, g *gate.Gates, h *wake.Hub) *Reader {
+	return &Reader{core: c, gates: g, hub: h}
+}

@@ -1,0 +1,155 @@
+package upkeep
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/rules"
+)
+
+// Final is a final job to be removed, with its columns as they were read.
+type Final struct {
+	ID, FinishedAt int64 // microseconds
+	Kind, Key      string
+}
+
+// qExpiredJobs finds final jobs of one queue and state that ended before a time. It spares jobs
+// that ended within IDLife, because their enqueue may be repeated, and jobs that still hold their
+// key. The end counts, not the enqueue, because it is indexed: else each sweep would read all of a
+// queue that finishes more jobs within IDLife than its count.
+const (
+	qExpiredJobs = `select f.id, f.finished_us, f.kind, f.key from sj_final f
+		where f.queue = $1 and f.state = $2 and f.finished_us <= $3 and (f.finished_us <= $4 or f.finished_us < $5 or f.finished_us = $5 and f.id <= $6)
+		and not exists
+		(select 1 from sj_key k where k.kind = f.kind and k.key = f.key and k.job = f.id and k.held_until_us > $7)
+		order by f.finished_us, f.id limit $8`
+	qNthNewest = `select finished_us, id from sj_final where queue = $1 and state = $2 order by finished_us desc, id desc limit 1 offset $3`
+)
+
+// expiredJobs reads the jobs that retention deletes: by age, and above the count.
+func expiredJobs(t *txn.Tx, limit int) ([]Final, error) {
+	queues, err := query.QueuesOf(t)
+	if err != nil {
+		return nil, err
+	}
+	var out []Final
+	for _, q := range queues {
+		for _, state := range []sojourn.State{sojourn.Completed, sojourn.Failed, sojourn.Cancelled} {
+			age, count, ok := rules.RetentionOf(q.Settings.Retention, state)
+			if !ok || len(out) >= limit {
+				continue
+			}
+			var before int64
+			if age < math.MaxInt64 {
+				before = t.Now - age.Microseconds()
+			}
+			var nth Final
+			if count < math.MaxInt64 {
+				if err := t.Read(qNthNewest, func(r sqldb.Row) error { nth = Final{ID: r.Int(1), FinishedAt: r.Int(0)}; return nil }, q.Name, int64(state), count); err != nil {
+					return nil, err
+				}
+			}
+			latest := min(max(before, nth.FinishedAt), t.Now-sojourn.IDLife.Microseconds())
+			if err := t.Read(qExpiredJobs, func(r sqldb.Row) error {
+				out = append(out, Final{r.Int(0), r.Int(1), r.Text(2), r.Text(3)})
+				return nil
+			}, q.Name, int64(state), latest, before, nth.FinishedAt, nth.ID, t.Now, limit-len(out)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// prunePerTx bounds one transaction of retention: a sweep uses several, so that other requests run
+// in between.
+const prunePerTx = 500
+
+// prune deletes expired jobs, and returns how many were still there.
+func (s *Maintainer) prune(ctx context.Context, expired []Final) (int, error) {
+	total := 0
+	for page := range slices.Chunk(expired, prunePerTx) {
+		n, err := txn.Do(ctx, s.core, pruneOp, len(page), page)
+		if err != nil {
+			return total, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// Old rows of small tables: message ids outlive their responses, blocks of ids and workers are
+// deleted after a day.
+const (
+	qOldMessages = `delete from sj_message where (scope, message_id) in (select scope, message_id from sj_message where at_us <= $1 order by at_us limit $2)`
+	qOldBlocks   = `delete from sj_block where leased_us <= $1`
+	qOldWorkers  = `delete from sj_worker where worker in (select worker from sj_worker where seen_us <= $1 order by seen_us limit $2)`
+)
+
+// pruneOp deletes jobs, and old rows of small tables at twice the rate at which jobs are deleted.
+// It has the class of enqueues, so that retention delays no worker.
+var pruneOp = txn.EachOp("prune", groupcommit.Enqueue, func(t *txn.Tx, expired []Final) (int, error) {
+	total := 0
+	slices.SortFunc(expired, func(a, b Final) int { return cmp.Compare(a.ID, b.ID) }) // two processes lock in one order
+	for _, f := range expired {
+		n, err := Remove(t, f)
+		if err != nil {
+			return total, err
+		}
+		total += int(n)
+	}
+	day := sojourn.WorkerLife.Microseconds()
+	if _, err := t.Write(qOldMessages, t.Now-sojourn.DefaultInboxKeep.Microseconds(), 2*len(expired)); err != nil {
+		return total, err
+	}
+	if _, err := t.Write(qOldBlocks, t.Now-day); err != nil {
+		return total, err
+	}
+	_, err := t.Write(qOldWorkers, t.Now-day, 2*len(expired))
+	return total, err
+})
+
+// qRemove checks that the job is still the final one that was read. After it the job's other rows
+// are deleted.
+const qRemove = `delete from sj_final where id = $1 and finished_us = $2 and state in (7, 8, 9)`
+
+var qRemoveRest = []string{
+	lifecycle.QForgetJob,
+	`delete from sj_job where id = $1`,
+	`delete from sj_history where job = $1`,
+	`delete from sj_log where job = $1`,
+	`delete from sj_data where job = $1`,
+	`delete from sj_response where job = $1 and job > 0`,
+}
+
+// Remove deletes a final job with all its rows, and frees its keys. It returns 1, or 0 if the job
+// has been redriven or removed since it was read.
+func Remove(t *txn.Tx, f Final) (int64, error) {
+	n, err := t.Write(qRemove, f.ID, f.FinishedAt)
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	keys := []txn.KindKey{{Kind: f.Kind, Key: f.Key}}
+	if err := t.Read(lifecycle.QAwaitedKeys, func(r sqldb.Row) error { keys = append(keys, txn.KindKey{Kind: r.Text(0), Key: r.Text(1)}); return nil }, f.ID); err != nil {
+		return 0, err
+	}
+	for _, k := range keys {
+		if err := lifecycle.RemoveHolder(t, f.ID, k); err != nil {
+			return 0, err
+		}
+	}
+	for _, q := range qRemoveRest {
+		if _, err := t.Write(q, f.ID); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,150 @@
+package upkeep
+
+import (
+	"context"
+
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/internal/sqldb"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/groupcommit"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/lifecycle"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/rules"
+)
+
+const (
+	qAnyOverdue = `select (select count(*) from (select 1 from sj_live where wake_at_us <= $1 and wake_at_us < 9223372036854775807 limit 1) a)
+		+ (select count(*) from (select 1 from sj_response where expires_us > 0 and expires_us <= $1 limit 1) b)`
+	qReindexes = `select name from sj_queue where reshape >= 0`
+	qRunningOf = `select id from sj_live where wake_at_us < 9223372036854775807 and state = 4 and worker >= $1 and worker < $2 limit $3 /*lock*/`
+)
+
+// backlog is what a sweep finds to do.
+type backlog struct {
+	overdue   bool
+	expired   []Final       // by retention
+	unmatched []txn.KindKey // keys that were not rechecked, because a process died
+	reindexes []string      // queues whose reindex has not ended
+	clock     string        // the record of the clock that all processes share, as stored
+	now       int64
+}
+
+// Sweep handles overdue jobs; see driver.Store. It reads first, so that a sweep with nothing to do
+// writes nothing.
+func (s *Maintainer) Sweep(ctx context.Context, limit int) (driver.Swept, error) {
+	if limit < 1 || limit > 10*sojourn.MaxBatch {
+		return driver.Swept{}, sojourn.Invalid("limit", "%d is out of range: 1 to %d", limit, 10*sojourn.MaxBatch)
+	}
+	swept, err := s.sweepOwners(ctx, limit)
+	if err != nil {
+		return swept, err
+	}
+	found, err := s.backlog(ctx, limit)
+	if err != nil {
+		return swept, err
+	}
+	s.Recheck(ctx, found.unmatched)
+	if err := s.keepMark(ctx, found.clock, found.now); err != nil {
+		return swept, s.core.Failed(err)
+	}
+	if found.overdue || s.core.Clock.HasStepped() {
+		more, err := txn.Do(ctx, s.core, sweepOp, limit, limit)
+		if err != nil {
+			return swept, err
+		}
+		more.Lost += swept.Lost
+		swept = more
+	}
+	if swept.Pruned, err = s.prune(ctx, found.expired); err != nil {
+		return swept, err
+	}
+	for _, queue := range found.reindexes { // the process that changed the settings may have died; last, because it may wait
+		if err := s.Reindex(ctx, queue, 1+limit/reindexRows); err != nil {
+			return swept, err
+		}
+	}
+	return swept, nil
+}
+
+// backlog reads what there is to do, from one snapshot.
+func (s *Maintainer) backlog(ctx context.Context, limit int) (out backlog, err error) {
+	err = s.core.View(ctx, func(t *txn.Tx) error {
+		out = backlog{now: t.Now}
+		overdue, err := t.ReadInt(qAnyOverdue, t.Now)
+		if err != nil {
+			return err
+		}
+		out.overdue = overdue > 0
+		if err := t.Read(txn.QMeta, func(r sqldb.Row) error { out.clock = r.Text(0); return nil }, clock.MetaName); err != nil {
+			return err
+		}
+		if err := t.Read(qReindexes, func(r sqldb.Row) error { out.reindexes = append(out.reindexes, r.Text(0)); return nil }); err != nil {
+			return err
+		}
+		if out.unmatched, err = lifecycle.MissedKeys(t, limit); err != nil {
+			return err
+		}
+		out.expired, err = expiredJobs(t, limit)
+		return err
+	})
+	return out, err
+}
+
+// sweepOp ends overdue waits, leases and deadlines, then the time to live of responses.
+var sweepOp = txn.EachOp("sweep", groupcommit.Claim, func(t *txn.Tx, limit int) (driver.Swept, error) {
+	swept, err := lifecycle.SweepOverdue(t, limit)
+	if err == nil {
+		err = sweepInbox(t, limit, &swept)
+	}
+	return swept, err
+})
+
+// sweepOwners ends the leases of dead processes on this machine before they expire.
+func (s *Maintainer) sweepOwners(ctx context.Context, limit int) (swept driver.Swept, err error) {
+	o, ok := s.core.DB.(sqldb.Owners)
+	if !ok {
+		return swept, nil
+	}
+	err = o.EndDead(ctx, func(owner string) (finished bool, err error) {
+		for swept.Lost < limit { // the rest with the next sweep
+			if err := ctx.Err(); err != nil {
+				return false, err
+			}
+			// The transaction completes even if ctx ends: the owner is known to be dead only until
+			// this function returns.
+			n, err := txn.Do(context.WithoutCancel(ctx), s.core, ownerOp, 1, owner)
+			if err != nil || n == 0 {
+				return err == nil, err
+			}
+			swept.Lost += n
+		}
+		return false, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return swept, ctx.Err()
+	}
+	if err != nil {
+		return swept, s.core.Failed(err)
+	}
+	return swept, nil
+}
+
+// ownerOp ends the leases of a dead process, whose workers are named owner.something.
+var ownerOp = txn.EachOp("owner", groupcommit.Claim, func(t *txn.Tx, owner string) (int, error) {
+	var ids sqldb.Ints
+	// "/" follows "." in every collation that compares bytes.
+	if err := t.Read(qRunningOf, func(r sqldb.Row) error { ids = append(ids, r.Int(0)); return nil }, owner+".", owner+"/", sojourn.MaxBatch); err != nil {
+		return 0, err
+	}
+	found, err := t.Load(ids)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if err := lifecycle.ApplyEvent(t, found[sojourn.ID(id)], rules.Event{Type: rules.EventLeaseEnded}); err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+})

@@ -1,0 +1,26 @@
+// Package upkeep does what a store must do as time passes, without a request from a caller: it ends
+// overdue waits and leases, deletes what retention no longer keeps, reindexes jobs after a change
+// of settings, shifts leases after a step of the clock, matches responses again that two
+// transactions have missed, corrects the in-flight ledger, and advances the ids of a restored copy.
+package upkeep
+
+import (
+	"sync"
+
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/query"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/wake"
+)
+
+// Maintainer keeps a store in order. Safe for concurrent use.
+type Maintainer struct {
+	core     *txn.Core
+	hub      *wake.Hub
+	reader   *query.Reader // checks a restored copy
+	rebasing sync.Mutex    // held while leases are shifted after a step of the clock
+}
+
+// New makes a Maintainer. It wakes the claims that wait in h for what it has changed.
+func New(c *txn.Core, h *wake.Hub, r *query.Reader) *Maintainer {
+	return &Maintainer{core: c, hub: h, reader: r}
+}
