@@ -120,19 +120,6 @@ func (t *Tx) Unsaved(was *jobrow.Row) (sojourn.State, int64, error) {
 	return before.state, before.epoch, nil
 }
 
-// NoteChange collects the events to publish after the commit.
-func (t *Tx) NoteChange(l *jobrow.Row) {
-	if l.State == sojourn.Ready || l.State == sojourn.Errored {
-		t.Events.Ready[QueueKind{l.Queue, l.Kind}]++
-	}
-	if l.PollAt > 0 {
-		t.Events.Polls = append(t.Events.Polls, Poll{QueueKind{l.Queue, l.Kind}, l.PollAt})
-	}
-	if l.WakeAt < jobrow.Never && (t.Events.Due == 0 || l.WakeAt < t.Events.Due) {
-		t.Events.Due = l.WakeAt
-	}
-}
-
 func ErrChanged(id sojourn.ID) error {
 	return Raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
 }

@@ -74,19 +74,6 @@ type QueueUse struct {
 	assumed map[string]int64         // queue → layout, see AssumeSettings
 }
 
-// Events is what happens after the commit: hints for blocked calls, work that needs the committed
-// rows, and counts.
-type Events struct {
-	Ready   map[QueueKind]int // jobs that became claimable
-	Freed   map[string]int    // weight that was returned, by queue
-	Final   []sojourn.ID      // jobs that became final
-	Polls   []Poll            // poll steps that were planned
-	Due     int64             // the earliest wake_at that was written, microseconds; 0 = none
-	Recheck []KindKey         // see NoteRecheck
-	After   []func()          // functions to call
-	Dead    int               // dead tuples that it leaves in sj_live
-}
-
 // NewTx makes a transaction whose time is not read yet.
 func (s *Core) NewTx(c sqldb.Conn) *Tx {
 	return &Tx{Conn: c, Core: s, Events: Events{Ready: map[QueueKind]int{}, Freed: map[string]int{}}}
@@ -196,12 +183,3 @@ type Holder struct {
 
 // KindKey is a key; each kind has keys of its own.
 type KindKey struct{ Kind, Key string }
-
-// NoteRecheck records a key under which a response and the job that waits for it may have missed
-// each other, because both are written by concurrent transactions that share no row: a response to
-// a key without a job, and a wait that registered a key.
-func (t *Tx) NoteRecheck(kind, key string) {
-	if key != "" && t.Concurrent() {
-		t.Events.Recheck = append(t.Events.Recheck, KindKey{kind, key})
-	}
-}
