@@ -2,12 +2,12 @@ package jobrow
 
 import "sync"
 
-// MaxMapSize bounds the entries of a BoundedMap. It is more than the kinds and workers of a program,
-// and keeps a program that has another policy for each job from filling the memory.
+// MaxMapSize bounds the entries of a BoundedMap. It is more than the kinds and workers of a
+// program, and keeps a program that has another policy for each job from filling the memory.
 const MaxMapSize = 4096
 
-// BoundedMap caches values that are cheap to compute again: when it is full, it starts anew. The zero
-// value is an empty map. Safe for concurrent use.
+// BoundedMap caches values that are cheap to compute again: when it is full, it starts anew. The
+// zero value is an empty map. Safe for concurrent use.
 type BoundedMap[K comparable, V any] struct {
 	mu    sync.Mutex
 	known map[K]V

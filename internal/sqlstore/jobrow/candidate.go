@@ -2,8 +2,8 @@ package jobrow
 
 import "cmp"
 
-// Candidate is a ready job that a claim may take: its id, its rank R1 and R2 in the claim index, and
-// its weight.
+// Candidate is a ready job that a claim may take: its id, its rank in the claim index, which is a
+// pair of numbers, and its weight.
 type Candidate struct{ ID, R1, R2, Weight int64 }
 
 // CompareCandidates is the order of a queue, for slices.SortFunc: by rules.Rank, then by id.

@@ -78,8 +78,8 @@ var LiveColumns = "l.id, " + strings.Join(columnNames(liveTable[:], "l."), ", ")
 // LiveColumnCount is the number of columns in LiveColumns.
 const LiveColumnCount = len(liveTable) + 3
 
-// RowWrite is a bulk statement over rows of sj_live, with the columns that it binds after the id, and
-// after state and epoch if it is an update: first numbers, then texts.
+// RowWrite is a bulk statement over rows of sj_live, with the columns that it binds after the id,
+// and after state and epoch if it is an update: first numbers, then texts.
 type RowWrite struct {
 	Text           string
 	Numbers, Texts []column
@@ -115,8 +115,8 @@ func (w *RowWrite) Fill(s *Columns, first int, rows []*Row) {
 	}
 }
 
-// Change names the only event that has changed a row in a transaction, so that fewer columns need be
-// written. A row that changed otherwise, or twice, is ByAny.
+// Change names the only event that has changed a row in a transaction, so that fewer columns need
+// be written. A row that changed otherwise, or twice, is ByAny.
 type Change uint8
 
 // The events that have an update of their own in Updates.
@@ -126,8 +126,9 @@ const (
 	ByAnswer        // a response that ends its wait
 )
 
-// Updates are the updates of rows, by Change. Those after the first bind only the columns that change,
-// because each binding costs time: a column that a claim or a response changes must be named here.
+// Updates are the updates of rows, by Change. Those after the first bind only the columns that
+// change, because each binding costs time: a column that a claim or a response changes must be
+// named here.
 var Updates = [...]RowWrite{
 	ByAny: updateRows("", changing()),
 	ByClaim: updateRows("state = 4, resumed = 0, claimed = 1, rested_us = 0, decide_by_us = 0, poll_at_us = 0, ",

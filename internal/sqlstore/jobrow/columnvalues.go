@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// Columns holds the rows of a bulk statement by column: first the ids, then numbers, then texts, then
-// bytes. The rows of one transaction agree in most columns, and such a column is one value here
-// (docs/internals/engine.md#unit-of-work).
+// Columns holds the rows of a bulk statement by column: first the ids, then numbers, then texts,
+// then bytes. The rows of one transaction agree in most columns, and such a column is one value
+// here (docs/internals/engine.md#unit-of-work).
 type Columns struct {
 	IDs     sqldb.Ints // the first column
 	rows    int        // expected number

@@ -14,8 +14,8 @@ type Decoder struct {
 	waits    BoundedMap[string, sojourn.Wait]   // waits without keys
 }
 
-// Scan decodes a row that begins with LiveColumns. The error is that of a stored value that cannot be
-// decoded.
+// Scan decodes a row that begins with LiveColumns. The error is that of a stored value that cannot
+// be decoded.
 func (d *Decoder) Scan(r sqldb.Row) (*Row, error) {
 	l := &Row{Group: r.Text(LiveColumnCount - 2), PolicyJSON: r.Text(LiveColumnCount - 1)}
 	l.ID = sojourn.ID(r.Int(0))

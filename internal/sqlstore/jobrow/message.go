@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 )
 
-// Message is the identity of a response: an id that is unique within a scope. A second response with
-// the same identity is a repeat, or a conflict if its digest differs (docs/decisions/048).
+// Message is the identity of a response: an id that is unique within a scope. A second response
+// with the same identity is a repeat, or a conflict if its digest differs (docs/decisions/048).
 type Message struct{ Scope, ID string }
 
 // Scopes that are not sources. The name of a source cannot begin so, see sojourn.ValidSource.

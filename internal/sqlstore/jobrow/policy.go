@@ -16,8 +16,8 @@ var ordinary = sojourn.Policy{MaxAttempts: 5, MaxCrashes: 3, Timeout: 24 * time.
 	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1},
 	OnLost:  sojourn.RetryLost, OnPanic: sojourn.RetryPanic, LateResponse: sojourn.AcceptLate}
 
-// StoredPolicy returns the text of a resolved policy: JSON without the values that most policies have
-// (see docs/internals/engine.md#row-width), "" if nothing is left.
+// StoredPolicy returns the text of a resolved policy: JSON without the values that most policies
+// have (see docs/internals/engine.md#row-width), "" if nothing is left.
 func StoredPolicy(p sojourn.Policy) (string, error) {
 	leaveOut(&p.MaxAttempts, ordinary.MaxAttempts)
 	leaveOut(&p.MaxCrashes, ordinary.MaxCrashes)
@@ -64,8 +64,8 @@ func readPolicy(text string) (p sojourn.Policy, err error) {
 	return p, err
 }
 
-// PolicyText makes the texts of policies one after the other, and caches the last one: jobs that are
-// stored together mostly share it. Not safe for concurrent use.
+// PolicyText makes the texts of policies one after the other, and caches the last one: jobs that
+// are stored together mostly share it. Not safe for concurrent use.
 type PolicyText struct {
 	last *sojourn.Policy
 	text string

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// Lanes, which are part of the claim index: a claim from a queue with groups visits them one by one.
-// Their texts sort in this order, with LaneGroup and a group appended for each group.
+// Lanes, which are part of the claim index: a claim from a queue with groups visits them one by
+// one. Their texts sort in this order, with LaneGroup and a group appended for each group.
 const (
 	LaneNone     = ""  // the queue counts no weight in flight
 	LanePlain    = "-" // counts; the queue has no groups

@@ -12,8 +12,8 @@ import (
 // Never is the WakeAt of a job that only a claim, a response or an operator moves.
 const Never = math.MaxInt64
 
-// Row is a row of sj_live, with the columns of sj_job that the rules need. The rules read and change
-// the embedded part; the rest is for the store. Save of a transaction writes it back.
+// Row is a row of sj_live, with the columns of sj_job that the rules need. The rules read and
+// change the embedded part; the rest is for the store. Save of a transaction writes it back.
 type Row struct {
 	rules.Row
 	Queue, Kind, Key string
@@ -90,9 +90,9 @@ func (l *Row) SetWakeAt() {
 	}
 }
 
-// WaitEnd returns when the wait ends without a response: by its limit or for lack of progress. It is
-// Never if it has neither limit. If a response came during a poll step, both stand still, because the
-// end of the step determines whether the response ends the wait.
+// WaitEnd returns when the wait ends without a response: by its limit or for lack of progress. It
+// is Never if it has neither limit. If a response came during a poll step, both stand still,
+// because the end of the step determines whether the response ends the wait.
 func (l *Row) WaitEnd() int64 {
 	if l.State == sojourn.Running && l.Kept > 0 {
 		return Never

@@ -46,7 +46,8 @@ func Storable(s string) string {
 }
 
 // StorableArgs makes the texts among the arguments of a statement storable. It replaces args in
-// place, but not the elements of lists: these may belong to the caller, who reads them concurrently.
+// place, but not the elements of lists: these may belong to the caller, who reads them
+// concurrently.
 func StorableArgs(args []any) []any {
 	for i, a := range args {
 		switch a := a.(type) {

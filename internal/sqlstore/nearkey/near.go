@@ -21,8 +21,8 @@ const separators = "-_ /.:#"
 
 // Similar lists the keys that people and programs mistake for key: other case, other separators or
 // none, more or fewer leading zeros, space around it, and one character more, less or other. The
-// list has at most maxNear keys, none of them empty or key itself. To look all of them up takes a few
-// milliseconds, which a person can wait; an index over folded keys would cost every enqueue.
+// list has at most maxNear keys, none of them empty or key itself. To look all of them up takes a
+// few milliseconds, which a person can wait; an index over folded keys would cost every enqueue.
 func Similar(key string) []string {
 	n := nearSet{not: key, seen: map[string]bool{}}
 	for _, folded := range []string{key, strings.TrimSpace(key)} {

@@ -16,8 +16,8 @@ const maxRaces = 20
 
 // Join runs fn inside of the transaction in of the application, and flushes its writes there. After
 // a lost race fn runs again, from a savepoint. No cache learns from fn and no event is published,
-// because the store does not see the commit: blocked calls find the effects when they poll. An error
-// of the database leaves the transaction as it was before Join, if the database still can.
+// because the store does not see the commit: blocked calls find the effects when they poll. An
+// error of the database leaves the transaction as it was before Join, if the database still can.
 func (s *Core) Join(ctx context.Context, in any, fn func(t *Tx) error) error {
 	if err := s.refuses(); err != nil {
 		return err
@@ -69,7 +69,8 @@ func (s *Core) Durable() error {
 	return nil
 }
 
-// guarded turns a panic into an error: a bug in the store fails the call that meets it, and no other.
+// guarded turns a panic into an error: a bug in the store fails the call that meets it, and no
+// other.
 func guarded(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

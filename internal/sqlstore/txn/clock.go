@@ -20,8 +20,8 @@ func (s *Core) ReadClock(c sqldb.Conn, sent int64) (clock.Reading, error) {
 	return s.Clock.ReadFrom(now, sent), nil
 }
 
-// ConfirmClock confirms the predicted time of a committed transaction with a reading of the server's
-// clock from its last message.
+// ConfirmClock confirms the predicted time of a committed transaction with a reading of the
+// server's clock from its last message.
 func (t *Tx) ConfirmClock() error {
 	own, ok := t.Conn.(sqldb.Clocked)
 	if !ok || t.Core.Cfg.Driven {
@@ -34,9 +34,9 @@ func (t *Tx) ConfirmClock() error {
 	return err
 }
 
-// InGrace reports whether the lease of a running row must not end yet, although its time is over: it
-// was granted before the latest step of the clock, or before the latest time without a process, and
-// so its end may be too early by Gap. A worker that lives extends it before the returned time.
+// InGrace reports whether the lease of a running row must not end yet, although its time is over:
+// it was granted before the latest step of the clock, or before the latest time without a process,
+// and so its end may be too early by Gap. A worker that lives extends it before the returned time.
 func (t *Tx) InGrace(l *jobrow.Row) (until int64, grace bool) {
 	if l.UpdatedAt >= t.Since || t.Gap == 0 {
 		return 0, false

@@ -14,9 +14,9 @@ type NotJSON struct {
 	bytes []byte // these bytes
 }
 
-// CheckJSON parses bytes for a job, with the content type own, if they are declared or supposed to be
-// JSON. field names them in the refusal. Callers run it before they wait for a transaction, so that no
-// other call waits for the parser.
+// CheckJSON parses bytes for a job, with the content type own, if they are declared or supposed to
+// be JSON. field names them in the refusal. Callers run it before they wait for a transaction, so
+// that no other call waits for the parser.
 func CheckJSON(field, own string, b []byte) NotJSON {
 	switch {
 	case own != "":
@@ -30,12 +30,12 @@ func CheckJSON(field, own string, b []byte) NotJSON {
 // Undeclared reports whether the content type of the job decides, so that it must be read.
 func (n NotJSON) Undeclared() bool { return n.field != "" }
 
-// ContentTypes has the content types of jobs. A result or a response without a type of its own has the
-// type of its job, which must be known only if the bytes are no JSON.
+// ContentTypes has the content types of jobs. A result or a response without a type of its own has
+// the type of its job, which must be known only if the bytes are no JSON.
 type ContentTypes map[sojourn.ID]string
 
-// Refusal returns why bytes for a job are refused; nil if they are not. Bytes for a job that does not
-// exist yet, or was pruned, are accepted, because their type is unknown.
+// Refusal returns why bytes for a job are refused; nil if they are not. Bytes for a job that does
+// not exist yet, or was pruned, are accepted, because their type is unknown.
 func (c ContentTypes) Refusal(n NotJSON, id sojourn.ID) error {
 	if !n.Undeclared() {
 		return n.Err
@@ -65,8 +65,8 @@ func (t *Tx) ReadTypesOf(ids sqldb.Ints) error {
 	return t.Read(qTypes, t.Loaded.Types.scan, ids)
 }
 
-// JSONErrors returns the refusals of jobs whose args do not parse, in the order of the jobs; nil if all
-// parse. Callers run it before they wait for a transaction, as CheckJSON.
+// JSONErrors returns the refusals of jobs whose args do not parse, in the order of the jobs; nil if
+// all parse. Callers run it before they wait for a transaction, as CheckJSON.
 func (s *Core) JSONErrors(jobs []sojourn.Job) (refused []error) {
 	for i := range jobs {
 		j := &jobs[i]

@@ -35,8 +35,8 @@ type Config struct {
 	Declared bool          // only queues that ChangeQueue has made take jobs
 	NoRoom   func() error  // returns why new jobs are refused for lack of space; nil: no bound
 
-	// Throttlers has the throttlers in Go, by queue. Rules compiles the throttle setting of a queue;
-	// nil: this process knows no rules.
+	// Throttlers has the throttlers in Go, by queue. Rules compiles the throttle setting of a
+	// queue; nil: this process knows no rules.
 	Throttlers map[string]throttle.Throttler
 	Rules      func(text string) (throttle.Throttler, error)
 }
@@ -83,8 +83,8 @@ type Caches struct {
 	texts    sync.Map                                         // statement → its text on this database
 }
 
-// View runs fn in a read-only transaction, on a snapshot and with one reading of the clock. Its errors
-// are those of callers: a database's own are translated by Failed.
+// View runs fn in a read-only transaction, on a snapshot and with one reading of the clock. Its
+// errors are those of callers: a database's own are translated by Failed.
 func (s *Core) View(ctx context.Context, fn func(t *Tx) error) error {
 	if err := s.refuses(); err != nil {
 		return err

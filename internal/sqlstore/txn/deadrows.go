@@ -20,8 +20,8 @@ type deadRows struct {
 	from time.Time  // when the next one may run
 }
 
-// Limits of VACUUM. It takes at most a part of the time, because a transaction that is open for long
-// makes it both long and useless.
+// Limits of VACUUM. It takes at most a part of the time, because a transaction that is open for
+// long makes it both long and useless.
 const (
 	vacuumRows  = 20_000      // dead rows of this process that justify one
 	vacuumPart  = 20          // it runs for at most a 20th of the time

@@ -48,9 +48,9 @@ func (t *Tx) NoteRecheck(kind, key string) {
 	}
 }
 
-// OutcomeStats are the outcomes of a queue's steps in one transaction: what they say about the system
-// that its jobs call. The gates of the queue (breaker, throttler) evaluate them at the end of the
-// request that has ended the steps.
+// OutcomeStats are the outcomes of a queue's steps in one transaction: what they say about the
+// system that its jobs call. The gates of the queue (breaker, throttler) evaluate them at the end
+// of the request that has ended the steps.
 type OutcomeStats struct {
 	Answered []int64       // when steps began that got an answer, microseconds
 	Failed   []FailedStep  // steps that failed
@@ -65,8 +65,8 @@ type FailedStep struct {
 	Reported bool  // by its worker: a failure that no breaker counts is an answer
 }
 
-// NoteLost records an attempt that failed without a report of its worker: by a timeout, a lost lease
-// or an error response. began is in microseconds.
+// NoteLost records an attempt that failed without a report of its worker: by a timeout, a lost
+// lease or an error response. began is in microseconds.
 func (t *Tx) NoteLost(queue string, began int64, reason string) {
 	if reason != "" {
 		s := t.StatsFor(queue)

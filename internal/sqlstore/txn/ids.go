@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// Statements of ids and numbers. One row of sj_meta counts the ids, and one the numbers of responses,
-// so that they are without gaps and in blocks of any size.
+// Statements of ids and numbers. One row of sj_meta counts the ids, and one the numbers of
+// responses, so that they are without gaps and in blocks of any size.
 const (
 	// QNextIDs allocates $1 ids and returns the first.
 	QNextIDs = `insert into sj_meta (name, value) values ('next_id', cast(1 + cast($1 as bigint) as text))
@@ -45,10 +45,10 @@ func (b *Block) Scan(r sqldb.Row) error {
 	return nil
 }
 
-// CheckID refuses an id that its owner has not leased, or whose block is older than sojourn.IDLife: an
-// id is inserted once, and its job may have been pruned since. It does not look for a job with the
-// id. last is the block of the id before, and becomes that of this one; the ids of a call mostly
-// share one.
+// CheckID refuses an id that its owner has not leased, or whose block is older than sojourn.IDLife:
+// an id is inserted once, and its job may have been pruned since. It does not look for a job with
+// the id. last is the block of the id before, and becomes that of this one; the ids of a call
+// mostly share one.
 func (t *Tx) CheckID(id sojourn.ID, owner string, last *Block) error {
 	if b, ok := t.cachedBlock(id); ok {
 		*last = b

@@ -8,36 +8,41 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 )
 
-func Subset(part, all []string) bool {
-	return !slices.ContainsFunc(part, func(s string) bool { return !slices.Contains(all, s) })
-}
-
-// Union is sorted and without duplicates.
-func Union(a, b []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
-}
-
 // Workers are the workers that claim from this process. An idle worker writes nothing, so only this
-// process knows that it is alive.
+// process knows that it is alive. Safe for concurrent use.
 type Workers struct {
 	mu      sync.Mutex // guards workers
 	workers map[string]*Presence
-}
-
-// Presence is a worker that has claimed.
-type Presence struct {
-	Subscription
-	Seen    int64 // µs by the store's clock: when a claim has begun or ended
-	Waiting int   // claims under way that may wait
 }
 
 // maxPresent bounds the memory: 10,000 workers are some 5 MB. Other workers are read from the
 // database.
 const maxPresent = 10_000
 
-// Note records the begin of a claim; the returned function records its end.
-func (p *Workers) Note(r *driver.ClaimRequest, c func() int64) (leave func()) {
-	now := c()
+// Presence is a worker that has claimed.
+type Presence struct {
+	Subscription
+	Seen    int64 // when a claim has begun or ended, microseconds by the store's clock
+	Waiting int   // claims under way that may wait
+}
+
+// Subscription is what a worker claims: its stored form is the JSON.
+type Subscription struct {
+	Name   string   `json:"name,omitempty"`
+	Queues []string `json:"queues"`
+	Kinds  []string `json:"kinds"`
+}
+
+// StoredSubscription is a Subscription as this process has stored it last.
+type StoredSubscription struct {
+	Subscription
+	Text string // its JSON
+	At   int64  // when it was stored, microseconds
+}
+
+// Note records the beginning of a claim, and leave its end. now returns the time, in microseconds.
+func (p *Workers) Note(r *driver.ClaimRequest, now func() int64) (leave func()) {
+	began := now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.workers[r.Worker]
@@ -54,7 +59,7 @@ func (p *Workers) Note(r *driver.ClaimRequest, c func() int64) (leave func()) {
 		}
 		p.workers[r.Worker] = w
 	}
-	w.Name, w.Seen = r.Name, max(w.Seen, now)
+	w.Name, w.Seen = r.Name, max(w.Seen, began)
 	if !Subset(r.Queues, w.Queues) || !Subset(r.Kinds, w.Kinds) {
 		w.Queues, w.Kinds = Union(w.Queues, r.Queues), Union(w.Kinds, r.Kinds)
 	}
@@ -64,15 +69,16 @@ func (p *Workers) Note(r *driver.ClaimRequest, c func() int64) (leave func()) {
 	}
 	w.Waiting += waits
 	return func() {
-		now := c()
+		ended := now()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		w.Waiting -= waits
-		w.Seen = max(w.Seen, now)
+		w.Seen = max(w.Seen, ended)
 	}
 }
 
-// All returns the workers that have claimed since then.
+// All returns the workers that have claimed after since, in microseconds, or wait in a claim, by
+// id.
 func (p *Workers) All(since int64) map[string]Presence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,17 +91,12 @@ func (p *Workers) All(since int64) map[string]Presence {
 	return out
 }
 
-// StoredSubscription holds the queues and kinds that a worker has claimed in this process, and
-// their text.
-type StoredSubscription struct {
-	Subscription
-	Text string
-	At   int64 // when it was stored
+// Subset reports whether all contains every text of part.
+func Subset(part, all []string) bool {
+	return !slices.ContainsFunc(part, func(s string) bool { return !slices.Contains(all, s) })
 }
 
-// Subscription is the stored form of the queues and kinds that a worker claims.
-type Subscription struct {
-	Name   string   `json:"name,omitempty"`
-	Queues []string `json:"queues"`
-	Kinds  []string `json:"kinds"`
+// Union returns the texts of both lists, sorted and without duplicates.
+func Union(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
