@@ -1,6 +1,6 @@
 // Package clock is the time of a store. Every decision about leases, deadlines and due times uses
-// it, so that nodes whose own clocks differ decide alike, and a clock that is set neither ends
-// leases early nor holds jobs back.
+// it, so that nodes with different clocks make the same decisions, and a clock that is set neither
+// ends leases early nor holds jobs back.
 //
 // A [Clock] follows the clock of the database server, or the wall clock if the database has none. A
 // transaction takes one [Reading] at its beginning, or predicts it and lets the server confirm it

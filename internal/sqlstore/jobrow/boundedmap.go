@@ -6,7 +6,7 @@ import "sync"
 // program, and keeps a program that has another policy for each job from filling the memory.
 const MaxMapSize = 4096
 
-// BoundedMap caches values that are cheap to compute again: when it is full, it starts anew. The
+// BoundedMap caches values that are cheap to compute again: a full one is emptied. The
 // zero value is an empty map. Safe for concurrent use.
 type BoundedMap[K comparable, V any] struct {
 	mu    sync.Mutex

@@ -31,8 +31,8 @@ func TestSheet(t *testing.T) {
 	}
 }
 
-// A sheet can get more rows than expected.
-func TestSheetGrows(t *testing.T) {
+// TestColumnsGrow: more rows than expected can be added.
+func TestColumnsGrow(t *testing.T) {
 	s := NewColumns(1, 1, 0, 1)
 	for i := range int64(50) {
 		s.Row(i).Ints(i / 40).Bytes([]byte{byte(i / 40)})

@@ -67,7 +67,7 @@ func missing(names sqldb.Texts) map[string]*QueueRow {
 func (t *Tx) ScanQueueRow(r sqldb.Row, rows map[string]*QueueRow) (err error) {
 	q := rows[r.Text(0)]
 	if q == nil {
-		return nil // its name is not among rows, which have a name that cannot be stored
+		return nil // rows has the name as it was before StorableArgs
 	}
 	q.Found, q.SettingsText, q.FlowText, q.Layout, q.Reindexed, q.MaxWeight = true, r.Text(1), r.Text(2), r.Int(3), r.Int(4), r.Int(5)
 	if q.FlowText != "" {

@@ -63,8 +63,7 @@ func (t *Tx) Unsaved(was *jobrow.Row) (sojourn.State, int64, error) {
 	return before.state, before.epoch, nil
 }
 
-// ErrChanged returns the error for a row that has changed since this transaction has read it. The
-// rows are locked, so it is a lost race only out of the order of locks.
+// ErrChanged returns the error for a row that is not as this transaction has read or saved it last.
 func ErrChanged(id sojourn.ID) error {
 	return Raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
 }

@@ -1,6 +1,5 @@
 // Package wake wakes blocked calls: claims that wait for jobs, and reads that wait for the end of
-// jobs. Polling the database often enough would cost an idle store its quiet, and polling rarely
-// would delay every job.
+// jobs. Frequent polling would keep an idle store busy, and rare polling would delay every job.
 //
 // A [Hub] knows the [Waiter] of each blocked call. After each commit of this process the store
 // gives it the events of the transaction, and it wakes the calls that they concern. Timers wake
@@ -49,7 +48,7 @@ func NewHub(c *txn.Core) *Hub { return &Hub{core: c, sooner: make(chan struct{},
 type Waiter struct {
 	Queues, Kinds []string             // the jobs that a Claim takes
 	Pollable      []string             // kinds whose poll steps it takes
-	Request       *driver.ClaimRequest // of a Claim; nil: its request is never run by a transaction of others
+	Request       *driver.ClaimRequest // of a Claim; the transaction of another call may run it
 	IDs           []sojourn.ID         // the jobs whose end a Find waits for
 
 	// Answer has the jobs of a Claim whose request was run by the transaction of another call. It
@@ -59,7 +58,7 @@ type Waiter struct {
 	opens    int64         // when a gate opens, or a poll step is due, for its jobs; 0 = not known
 	wake     chan struct{} // capacity 1
 	asleep   bool          // it waits, so a transaction may run its request, see Reserve
-	reserved chan struct{} // closed when the transaction that runs its request has ended; nil: none does
+	reserved chan struct{} // closed by Release; nil if no transaction runs its request
 }
 
 // Block calls read again and again, each time that w is woken, until read reports that it is done,
