@@ -9,7 +9,7 @@ import (
 )
 
 // A column is one value as long as all rows agree, and has all rows as soon as one does not.
-func TestSheet(t *testing.T) {
+func TestColumns(t *testing.T) {
 	s := NewColumns(3, 3, 2, 3)
 	s.Row(1).Ints(7, 0, 4).Strings("a", "x").Bytes(nil, []byte("p"), nil)
 	s.Row(2).Ints(7, 0, 5).Strings("a", "").Bytes([]byte{}, []byte("p"), nil)
@@ -48,7 +48,7 @@ func TestColumnsGrow(t *testing.T) {
 }
 
 // Text that no database can store is replaced, in constant and in varying columns.
-func TestSheetStorable(t *testing.T) {
+func TestColumnsStorable(t *testing.T) {
 	s := NewColumns(2, 0, 2, 0)
 	s.Row(1).Strings("\xff", "a")
 	s.Row(2).Strings("\xff", "b\x00")
