@@ -1,11 +1,11 @@
 // Package clock is the time of a store. Every decision about leases, deadlines and due times uses
-// it, so that nodes whose own clocks differ decide alike, and a clock that is set neither ends leases
-// early nor holds jobs back.
+// it, so that nodes with different clocks make the same decisions, and a clock that is set neither
+// ends leases early nor holds jobs back.
 //
 // A [Clock] follows the clock of the database server, or the wall clock if the database has none. A
-// transaction takes one [Reading] at its beginning, or predicts it and lets the server confirm it at
-// the commit. A [Step] is a sudden change of the followed clock. The processes on one database share
-// a [Record] of all steps, stored in sj_meta, so that only one of them shifts the leases
+// transaction takes one [Reading] at its beginning, or predicts it and lets the server confirm it
+// at the commit. A [Step] is a sudden change of the followed clock. The processes on one database
+// share a [Record] of all steps, stored in sj_meta, so that only one of them shifts the leases
 // (docs/decisions/046).
 //
 // All times are microseconds since 1970, all differences microseconds. A Clock is safe for

@@ -108,8 +108,8 @@ func TestStepsAreShared(t *testing.T) {
 	}
 }
 
-// TestClockPredicts: a prediction changes nothing until it is confirmed, a slow commit does not make
-// the next one late, and no time is predicted while the database is behind.
+// TestClockPredicts: a prediction changes nothing until it is confirmed, a slow commit does not
+// make the next one late, and no time is predicted while the database is behind.
 func TestClockPredicts(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	elapsed := time.Duration(0)

@@ -8,7 +8,8 @@ import (
 // MetaName is the name of the Record in sj_meta.
 const MetaName = "clock"
 
-// ErrStep ends a transaction whose Reading is Stepped. It is run again after the leases were shifted.
+// ErrStep ends a transaction whose Reading is Stepped. It is run again after the leases were
+// shifted.
 var ErrStep = errors.New("the clock was set")
 
 // Record is what the processes on one database share about the clock. Its text is one value in
@@ -32,8 +33,8 @@ func ParseRecord(text string) (r Record) {
 func (r Record) String() string { return fmt.Sprint(r.Mark, r.Steps, r.since, r.gap) }
 
 // After returns the record after a step that has set the clock to now, or after a time without a
-// process, which may have contained a step of that size. An earlier gap is added as long as its grace
-// is not over.
+// process, which may have contained a step of that size. An earlier gap is added as long as its
+// grace is not over.
 func (r Record) After(now, step int64) Record {
 	gap := step
 	if now-step < r.since+MaxGrace.Microseconds() {
@@ -44,8 +45,8 @@ func (r Record) After(now, step int64) Record {
 }
 
 // Open takes the shared record when the store opens. All of the time since its mark may have been a
-// step of the clock, because no process watched it: so leases from before get a grace. A mark in the
-// future shows a step back.
+// step of the clock, because no process watched it: so leases from before get a grace. A mark in
+// the future shows a step back.
 func (c *Clock) Open(r Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +81,8 @@ func (c *Clock) PendingStep() Step {
 	return Step{c.offset, c.offset.middle() - c.before.middle(), c.shared.Steps}
 }
 
-// Remaining returns by how much the leases are still to be shifted, given the stored sum of steps: 0
-// if another process has shifted them. In doubt it is the whole step, because shifting a correct
+// Remaining returns by how much the leases are still to be shifted, given the stored sum of steps:
+// 0 if another process has shifted them. In doubt it is the whole step, because shifting a correct
 // lease extends it by one lease at most.
 func (p Step) Remaining(steps int64) int64 {
 	left := p.us - (steps - p.known)
@@ -94,8 +95,8 @@ func (p Step) Remaining(steps int64) int64 {
 	return p.us
 }
 
-// Rebased records that the leases were shifted by p, and that r is stored. The clock is still stepped
-// if it was set once more meanwhile.
+// Rebased records that the leases were shifted by p, and that r is stored. The clock is still
+// stepped if it was set once more meanwhile.
 func (c *Clock) Rebased(p Step, r Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,8 +112,8 @@ func (c *Clock) HasStepped() bool {
 	return c.stepped
 }
 
-// Unsaved returns the record to write at now, and true, if the stored one lacks the present grace. Its
-// Text is that of the stored one, for the comparison.
+// Unsaved returns the record to write at now, and true, if the stored one lacks the present grace.
+// Its Text is that of the stored one, for the comparison.
 func (c *Clock) Unsaved(now int64) (Record, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,8 +125,8 @@ func (c *Clock) Unsaved(now int64) (Record, bool) {
 	return r, true
 }
 
-// Load takes the steps that other processes have recorded. It reports false and changes nothing while
-// a step of this process is pending.
+// Load takes the steps that other processes have recorded. It reports false and changes nothing
+// while a step of this process is pending.
 func (c *Clock) Load(r Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

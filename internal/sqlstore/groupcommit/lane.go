@@ -1,10 +1,10 @@
 // Package groupcommit lets concurrent callers share transactions (group commit, like Batch of
 // bbolt): a commit that waits for the disk costs the same for one row as for hundreds.
 //
-// A [Lane] is a queue of calls with one or more runners. A runner takes a group of calls, runs it as
-// one transaction, and returns the results to the callers when the transaction is durable. Each call
-// has a [Class], its priority for a place in the next group. The package knows nothing of databases:
-// the store gives New the function that commits a group.
+// A [Lane] is a queue of calls with one or more runners. A runner takes a group of calls, runs it
+// as one transaction, and returns the results to the callers when the transaction is durable. Each
+// call has a [Class], its priority for a place in the next group. The package knows nothing of
+// databases: the store gives New the function that commits a group.
 //
 // In the flow of a write the lane is the first stage: the call waits here, together with those that
 // will share its transaction, and its caller gets the result from here. Package txn describes the
@@ -42,10 +42,10 @@ type Item[C any] struct {
 // ErrClosed is the error of calls after Close.
 var ErrClosed = &sojourn.Error{Code: sojourn.CodeClosed, Index: -1, Message: "the store is closed", Err: sojourn.ErrClosed}
 
-// Lane is a queue of calls with its runners. If it is idle, a call starts at once. Calls that arrive
-// during a transaction form the next group. Another runner starts only when minParallelRows wait, or
-// when a transaction takes longer than slowAfter: small concurrent transactions cost more than large
-// ones in sequence (docs/internals/engine.md#group-commit). Safe for concurrent use.
+// Lane is a queue of calls with its runners. If it is idle, a call starts at once. Calls that
+// arrive during a transaction form the next group. Another runner starts only when minParallelRows
+// wait, or when a transaction takes longer than slowAfter: small concurrent transactions cost more
+// than large ones in sequence (docs/internals/engine.md#group-commit). Safe for concurrent use.
 type Lane[C any] struct {
 	commit  func(group []*Item[C]) // one transaction; sets Err of every item
 	runners int                    // the limit; 1 on SQLite, which has one writer
@@ -64,9 +64,9 @@ type Lane[C any] struct {
 	complete chan struct{} // capacity 1: full calls wait
 }
 
-// New makes a lane. commit runs a group as one transaction, sets the error of each item, and returns
-// when the transaction is durable. Up to runners of them run concurrently. A group has at most
-// maxRows rows, unless it is a single call.
+// New makes a lane. commit runs a group as one transaction, sets the error of each item, and
+// returns when the transaction is durable. Up to runners of them run concurrently. A group has at
+// most maxRows rows, unless it is a single call.
 func New[C any](runners, maxRows int, commit func([]*Item[C])) *Lane[C] {
 	l := &Lane[C]{commit: commit, runners: runners, maxRows: maxRows, complete: make(chan struct{}, 1)}
 	l.idle.L = &l.mu
@@ -136,8 +136,8 @@ func (l *Lane[C]) Close() {
 	}
 }
 
-// What justifies a transaction beside others. Claims and enqueues should share one, so that new jobs
-// start where they are stored; without them fewer rows suffice.
+// What justifies a transaction beside others. Claims and enqueues should share one, so that new
+// jobs start where they are stored; without them fewer rows suffice.
 const (
 	minParallelRows       = 256                    // waiting rows
 	minParallelRowsEnding = 32                     // waiting rows if all are of class Finish
@@ -145,8 +145,8 @@ const (
 )
 
 // coalescePart limits the delay of coalesce to this fraction of the duration of the last
-// transaction. On PostgreSQL, with 64 producers on two cores, 2 to 5 are equally good, 10 is a tenth
-// slower and 20 a fifth; on SQLite nothing differs.
+// transaction. On PostgreSQL, with 64 producers on two cores, 2 to 5 are equally good, 10 is a
+// tenth slower and 20 a fifth; on SQLite nothing differs.
 const coalescePart = 3
 
 // maybeStart starts a runner for the waiting calls, if they justify one. The caller holds mu.
@@ -158,8 +158,8 @@ func (l *Lane[C]) maybeStart() {
 	}
 }
 
-// shouldStart reports whether the waiting rows justify a transaction beside those of others runners.
-// Slow transactions do not count. The caller holds mu.
+// shouldStart reports whether the waiting rows justify a transaction beside those of others
+// runners. Slow transactions do not count. The caller holds mu.
 func (l *Lane[C]) shouldStart(others int) bool {
 	enough := minParallelRows
 	if l.queues[Claim] == nil && l.queues[Enqueue] == nil {
@@ -249,8 +249,8 @@ func (l *Lane[C]) watched(transaction func()) {
 }
 
 // coalesce delays the next group until the callers of the last one have sent their next calls, or
-// limit is over. Otherwise callers split into two halves whose transactions alternate: twice as many
-// transactions, each with half of the callers.
+// limit is over. Otherwise callers split into two halves whose transactions alternate: twice as
+// many transactions, each with half of the callers.
 func (l *Lane[C]) coalesce(answered int, limit time.Duration) {
 	l.mu.Lock()
 	if l.full > 0 { // another runner waits, and takes them all

@@ -152,8 +152,8 @@ func TestLaneRunsInParallelForManyRows(t *testing.T) {
 	})
 }
 
-// TestLaneRunsInParallelForFewerFinishes: if neither claims nor enqueues wait, minParallelRowsEnding
-// rows justify a transaction.
+// TestLaneRunsInParallelForFewerFinishes: if neither claims nor enqueues wait,
+// minParallelRowsEnding rows justify a transaction.
 func TestLaneRunsInParallelForFewerFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun groupSizes

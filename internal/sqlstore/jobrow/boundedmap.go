@@ -2,16 +2,18 @@ package jobrow
 
 import "sync"
 
-// MapSize bounds a memo. It has an entry for each kind and worker of a program; a program with a
-// policy of its own for each job must not fill the memory.
+// MaxMapSize bounds the entries of a BoundedMap. It is more than the kinds and workers of a
+// program, and keeps a program that has another policy for each job from filling the memory.
 const MaxMapSize = 4096
 
-// BoundedMap caches values that are cheap to compute again. Safe for concurrent use.
+// BoundedMap caches values that are cheap to compute again: a full one is emptied. The
+// zero value is an empty map. Safe for concurrent use.
 type BoundedMap[K comparable, V any] struct {
 	mu    sync.Mutex
 	known map[K]V
 }
 
+// Get returns the cached value of a key, and whether there is one.
 func (m *BoundedMap[K, V]) Get(k K) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -19,6 +21,7 @@ func (m *BoundedMap[K, V]) Get(k K) (V, bool) {
 	return v, ok
 }
 
+// Put caches the value of a key.
 func (m *BoundedMap[K, V]) Put(k K, v V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

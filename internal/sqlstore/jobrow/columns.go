@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// column is a column of sj_live. One of its functions is set: it returns the field of the row, or
-// encodes and decodes a value that is stored as a text.
+// column is a column of sj_live. One of its functions is set: it returns the field of the row. Both
+// encode and decode are set if the value is stored as an encoded text.
 type column struct {
 	name   string
 	long   func(*Row) *int64
@@ -20,9 +20,12 @@ type column struct {
 	fixed  bool // no update changes it
 }
 
+// isText reports whether the column is a text; others are numbers.
+func (c *column) isText() bool { return c.text != nil || c.encode != nil }
+
 // liveTable has the columns of sj_live except the id: numbers, then texts. All statements over
-// whole rows follow it, so a new column needs one line here, besides the migrations. It must have a
-// default there unless the inserts name it.
+// whole rows follow it, so a new column needs one line here, besides the migration. It must have a
+// default there unless the inserts below name it.
 var liveTable = [...]column{
 	{name: "state", code: func(l *Row) *uint8 { return (*uint8)(&l.State) }},
 	{name: "resumed", flag: func(l *Row) *bool { return &l.Resumed }},
@@ -68,114 +71,22 @@ var liveTable = [...]column{
 	{name: "lane", text: func(l *Row) *string { return &l.Lane }},
 }
 
-// LiveColumns are read by scanLive in this order, from sj_live l join sj_job j.
+// LiveColumns is the list of columns that Decoder.Scan reads, from sj_live l join sj_job j. Further
+// columns of a statement follow it, from LiveColumnCount on.
 var LiveColumns = "l.id, " + strings.Join(columnNames(liveTable[:], "l."), ", ") + ", j.grp, j.policy"
 
+// LiveColumnCount is the number of columns in LiveColumns.
 const LiveColumnCount = len(liveTable) + 3
 
-func columnNames(columns []column, prefix string) []string {
-	names := make([]string, len(columns))
-	for i := range columns {
-		names[i] = prefix + columns[i].name
-	}
-	return names
-}
-
-// isText reports whether the column is a text; others are numbers.
-func (c *column) isText() bool { return c.text != nil || c.encode != nil }
-
-// RowWrite is a bulk statement over rows of sj_live with the columns that it binds.
+// RowWrite is a bulk statement over rows of sj_live, with the columns that it binds after the id,
+// and after state and epoch if it is an update: first numbers, then texts.
 type RowWrite struct {
 	Text           string
 	Numbers, Texts []column
 }
 
-// columnsNamed returns the columns with these names, which must have numbers before texts.
-func columnsNamed(names string) []column {
-	var out []column
-	for _, name := range strings.Fields(names) {
-		i := slices.IndexFunc(liveTable[:], func(c column) bool { return c.name == name })
-		if i < 0 {
-			panic("sj_live has no column " + name)
-		}
-		out = append(out, liveTable[i])
-	}
-	return out
-}
-
-// bind numbers the placeholders of the columns from first on, each formatted with its name.
-func (w *RowWrite) bind(columns []column, first int, format func(name, placeholder string) string) string {
-	parts := make([]string, len(columns))
-	for i, c := range columns {
-		sort := "bigint"
-		if c.isText() {
-			sort = "text"
-			w.Texts = append(w.Texts, c)
-		} else if w.Numbers = append(w.Numbers, c); len(w.Texts) > 0 {
-			panic("a sheet has numbers before texts, so " + c.name + " cannot follow them")
-		}
-		parts[i] = format(c.name, fmt.Sprintf("$%d %s", first+i, sort))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// updateRows is an update of columns, by rows that still have the id, state and epoch that were
-// read. always is the part that is the same for all rows.
-func updateRows(always string, columns []column) (w RowWrite) {
-	set := w.bind(columns, 4, func(name, p string) string { return name + " = each(" + p + ")" })
-	w.Text = "update sj_live set " + always + set +
-		" /*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/"
-	return w
-}
-
-// insertRows is an insert of rows that have the defaults in all other columns.
-func insertRows(columns []column) (w RowWrite) {
-	values := w.bind(columns, 2, func(_, p string) string { return p })
-	w.Text = "insert into sj_live (id, " + strings.Join(columnNames(columns, ""), ", ") + ") rows($1 bigint, " + values + ")"
-	return w
-}
-
-// changing are the columns of an update of whole rows.
-func changing() (columns []column) {
-	for _, c := range liveTable {
-		if !c.fixed {
-			columns = append(columns, c)
-		}
-	}
-	return columns
-}
-
-// Changed names the only event that changed a row, so that fewer columns are written, see saves.
-type Change uint8
-
-const (
-	ByAny    Change = iota
-	ByClaim         // a claim that starts or resumes the job
-	ByAnswer        // a response that ends its wait
-)
-
-// Saves are the updates of pending rows, by what has changed them. Those after the first bind only
-// the columns that change, because each binding costs time.
-var Updates = [...]RowWrite{
-	ByAny: updateRows("", changing()),
-	ByClaim: updateRows("state = 4, resumed = 0, claimed = 1, rested_us = 0, decide_by_us = 0, poll_at_us = 0, ",
-		columnsNamed(`purpose wake_at_us epoch lease_until_us lease_us began_us attempt attempt_open retry_handler held given
-			timeout_at_us updated_us worker`)),
-	ByAnswer: updateRows(`state = 3, resumed = 1, given = 0, wait_until_us = 0, beat_until_us = 0, poll_at_us = 0, decide_by_us = 0,
-		waits = waits + 1, `, columnsNamed(`r1 r2 wake_at_us kept in_hand rested_us history updated_us`)),
-}
-
-var (
-	// InsertWaiting inserts rows that were not claimed in their generation.
-	InsertWaiting = insertRows(columnsNamed(`state r1 r2 priority weight run_at_us wake_at_us generation epoch deadline_us history has_data
-		updated_us queue kind key worker lane`))
-	// InsertStarted inserts rows with the changes of a claim.
-	InsertStarted = insertRows(columnsNamed(`state r1 r2 priority weight run_at_us wake_at_us generation epoch deadline_us history has_data
-		updated_us purpose lease_until_us lease_us began_us attempt attempt_open claimed retry_handler held given timeout_at_us
-		queue kind key worker lane`))
-)
-
-// Fill adds the columns of rows to a sheet; first is the number of columns of numbers before them.
+// Fill adds the values of rows to columns, in which each row was begun. first is the number of
+// columns of numbers that precede those of the statement.
 func (w *RowWrite) Fill(s *Columns, first int, rows []*Row) {
 	for i := range w.Numbers {
 		to := &s.numbers[first+i]
@@ -204,6 +115,41 @@ func (w *RowWrite) Fill(s *Columns, first int, rows []*Row) {
 	}
 }
 
+// Change names the only event that has changed a row in a transaction, so that fewer columns need
+// be written. A row that changed otherwise, or twice, is ByAny.
+type Change uint8
+
+// The events that have an update of their own in Updates.
+const (
+	ByAny    Change = iota
+	ByClaim         // a claim that starts or resumes the job
+	ByAnswer        // a response that ends its wait
+)
+
+// Updates are the updates of rows, by Change. Those after the first bind only the columns that
+// change, because each binding costs time: a column that a claim or a response changes must be
+// named here.
+var Updates = [...]RowWrite{
+	ByAny: updateRows("", changing()),
+	ByClaim: updateRows("state = 4, resumed = 0, claimed = 1, rested_us = 0, decide_by_us = 0, poll_at_us = 0, ",
+		columnsNamed(`purpose wake_at_us epoch lease_until_us lease_us began_us attempt attempt_open retry_handler held given
+			timeout_at_us updated_us worker`)),
+	ByAnswer: updateRows(`state = 3, resumed = 1, given = 0, wait_until_us = 0, beat_until_us = 0, poll_at_us = 0, decide_by_us = 0,
+		waits = waits + 1, `, columnsNamed(`r1 r2 wake_at_us kept in_hand rested_us history updated_us`)),
+}
+
+// The inserts of rows. They leave out the columns that still have their defaults.
+var (
+	// InsertWaiting inserts rows that were not claimed in their generation.
+	InsertWaiting = insertRows(columnsNamed(`state r1 r2 priority weight run_at_us wake_at_us generation epoch deadline_us history has_data
+		updated_us queue kind key worker lane`))
+	// InsertStarted inserts rows that a claim of the same transaction has started.
+	InsertStarted = insertRows(columnsNamed(`state r1 r2 priority weight run_at_us wake_at_us generation epoch deadline_us history has_data
+		updated_us purpose lease_until_us lease_us began_us attempt attempt_open claimed retry_handler held given timeout_at_us
+		queue kind key worker lane`))
+)
+
+// fillNumbers adds the values of one column.
 func fillNumbers[T int64 | int32 | uint8](to *cell[int64], n int, rows []*Row, at func(*Row) *T) {
 	for _, l := range rows { // most rows agree: without a call
 		if v := int64(*at(l)); to.all == nil && v == to.same && to.n > 0 {
@@ -212,4 +158,68 @@ func fillNumbers[T int64 | int32 | uint8](to *cell[int64], n int, rows []*Row, a
 			to.add(n, v)
 		}
 	}
+}
+
+// columnsNamed returns the columns with these names, which must have numbers before texts.
+func columnsNamed(names string) []column {
+	var out []column
+	for _, name := range strings.Fields(names) {
+		i := slices.IndexFunc(liveTable[:], func(c column) bool { return c.name == name })
+		if i < 0 {
+			panic("sj_live has no column " + name)
+		}
+		out = append(out, liveTable[i])
+	}
+	return out
+}
+
+// bind numbers the placeholders of the columns from first on, each formatted with its name.
+func (w *RowWrite) bind(columns []column, first int, format func(name, placeholder string) string) string {
+	parts := make([]string, len(columns))
+	for i, c := range columns {
+		sort := "bigint"
+		if c.isText() {
+			sort = "text"
+			w.Texts = append(w.Texts, c)
+		} else if w.Numbers = append(w.Numbers, c); len(w.Texts) > 0 {
+			panic("Columns has numbers before texts, so " + c.name + " cannot follow them")
+		}
+		parts[i] = format(c.name, fmt.Sprintf("$%d %s", first+i, sort))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// updateRows is an update of columns, of rows that still have the state and epoch that were read
+// (inv:F2). always sets the columns that are the same for all rows.
+func updateRows(always string, columns []column) (w RowWrite) {
+	set := w.bind(columns, 4, func(name, p string) string { return name + " = each(" + p + ")" })
+	w.Text = "update sj_live set " + always + set +
+		" /*from each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/"
+	return w
+}
+
+// insertRows is an insert of rows that have the defaults of the table in all other columns.
+func insertRows(columns []column) (w RowWrite) {
+	values := w.bind(columns, 2, func(_, p string) string { return p })
+	w.Text = "insert into sj_live (id, " + strings.Join(columnNames(columns, ""), ", ") + ") rows($1 bigint, " + values + ")"
+	return w
+}
+
+// changing returns the columns of an update of whole rows.
+func changing() (columns []column) {
+	for _, c := range liveTable {
+		if !c.fixed {
+			columns = append(columns, c)
+		}
+	}
+	return columns
+}
+
+// columnNames lists the names of columns, each with a prefix.
+func columnNames(columns []column, prefix string) []string {
+	names := make([]string, len(columns))
+	for i := range columns {
+		names[i] = prefix + columns[i].name
+	}
+	return names
 }

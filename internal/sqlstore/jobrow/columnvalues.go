@@ -7,75 +7,79 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// Columns holds the rows of a bulk by column: first the ids, then numbers, then texts, then bytes.
-// The rows of one transaction agree in most columns; such a column is kept as one value
-// (docs/internals/engine.md#unit-of-work).
+// Columns holds the rows of a bulk statement by column: first the ids, then numbers, then texts,
+// then bytes. The rows of one transaction agree in most columns, and such a column is one value
+// here (docs/internals/engine.md#unit-of-work).
 type Columns struct {
-	rows    int // expected number
-	IDs     sqldb.Ints
+	IDs     sqldb.Ints // the first column
+	rows    int        // expected number
 	numbers columnValues[int64]
 	texts   columnValues[string]
 	blobs   []blobCells
 }
 
-// NewColumns makes a sheet with space for rows, and with columns of each type beside the ids.
+// NewColumns makes columns of each type beside the ids, with space for rows.
 func NewColumns(rows, numbers, texts, blobs int) *Columns {
 	return &Columns{rows: rows, numbers: make(columnValues[int64], numbers), texts: make(columnValues[string], texts), blobs: make([]blobCells, blobs)}
 }
 
-// Row begins a row. The caller gives it the values of all columns, with the methods below.
-func (s *Columns) Row(id int64) *Columns {
-	if s.IDs == nil {
-		s.IDs = make(sqldb.Ints, 0, s.rows)
+// Row begins a row. The caller then adds its values with Ints, Strings and Bytes, one for each
+// column, or those of all rows with RowWrite.Fill.
+func (c *Columns) Row(id int64) *Columns {
+	if c.IDs == nil {
+		c.IDs = make(sqldb.Ints, 0, c.rows)
 	}
-	s.IDs = append(s.IDs, id)
-	return s
+	c.IDs = append(c.IDs, id)
+	return c
 }
 
-func (s *Columns) Ints(values ...int64) *Columns {
-	s.numbers.add(s.rows, values)
-	return s
+// Ints adds the numbers of the row.
+func (c *Columns) Ints(values ...int64) *Columns {
+	c.numbers.add(c.rows, values)
+	return c
 }
 
-func (s *Columns) Strings(values ...string) *Columns {
-	s.texts.add(s.rows, values)
-	return s
+// Strings adds the texts of the row.
+func (c *Columns) Strings(values ...string) *Columns {
+	c.texts.add(c.rows, values)
+	return c
 }
 
-func (s *Columns) Bytes(values ...[]byte) {
+// Bytes adds the bytes of the row, which are not copied.
+func (c *Columns) Bytes(values ...[]byte) {
 	for i, v := range values {
-		s.blobs[i].add(s.rows, v)
+		c.blobs[i].add(c.rows, v)
 	}
 }
 
-// All are all but the ids.
-func (s *Columns) All() []sqldb.Column {
-	out := make([]sqldb.Column, 0, len(s.numbers)+len(s.texts)+len(s.blobs))
-	for i := range s.numbers {
-		if c := &s.numbers[i]; c.all != nil {
-			out = append(out, sqldb.Ints(c.all))
+// All returns all columns but the ids.
+func (c *Columns) All() []sqldb.Column {
+	out := make([]sqldb.Column, 0, len(c.numbers)+len(c.texts)+len(c.blobs))
+	for i := range c.numbers {
+		if v := &c.numbers[i]; v.all != nil {
+			out = append(out, sqldb.Ints(v.all))
 		} else {
-			out = append(out, sqldb.Same{Value: c.same, N: c.n})
+			out = append(out, sqldb.Same{Value: v.same, N: v.n})
 		}
 	}
-	for i := range s.texts {
-		if c := &s.texts[i]; c.all != nil {
-			out = append(out, sqldb.Texts(c.all))
+	for i := range c.texts {
+		if v := &c.texts[i]; v.all != nil {
+			out = append(out, sqldb.Texts(v.all))
 		} else {
-			out = append(out, sqldb.Same{Value: c.same, N: c.n})
+			out = append(out, sqldb.Same{Value: v.same, N: v.n})
 		}
 	}
-	for i := range s.blobs {
-		if c := &s.blobs[i]; c.all != nil {
-			out = append(out, c.all)
+	for i := range c.blobs {
+		if v := &c.blobs[i]; v.all != nil {
+			out = append(out, v.all)
 		} else {
-			out = append(out, sqldb.Same{Value: append([]byte{}, c.same...), N: c.n})
+			out = append(out, sqldb.Same{Value: append([]byte{}, v.same...), N: v.n})
 		}
 	}
 	return out
 }
 
-// columnValues are columns of one sort.
+// columnValues are the columns of one type.
 type columnValues[T comparable] []cell[T]
 
 // add adds a value to each column.
@@ -85,7 +89,31 @@ func (c columnValues[T]) add(rows int, values []T) {
 	}
 }
 
-// blobCells is a column of bytes; nil and empty bytes are the same.
+// cell is one column: one value while all rows agree, and a list from the first row that differs.
+type cell[T comparable] struct {
+	same T
+	n    int // rows, while all have the same value
+	all  []T // nil while all have the same value
+}
+
+// add is small enough to be inlined.
+func (c *cell[T]) add(rows int, v T) {
+	if c.n > 0 && v != c.same || c.all != nil {
+		c.differ(rows, v)
+	} else {
+		c.same, c.n = v, c.n+1
+	}
+}
+
+// differ adds a value to a column whose values are not all the same.
+func (c *cell[T]) differ(rows int, v T) {
+	if c.all == nil {
+		c.all = append(make([]T, 0, max(rows, c.n+1)), slices.Repeat([]T{c.same}, c.n)...)
+	}
+	c.all = append(c.all, v)
+}
+
+// blobCells is a column of bytes, as cell is one of other values; nil and empty bytes are equal.
 type blobCells struct {
 	same []byte
 	n    int
@@ -102,27 +130,4 @@ func (c *blobCells) add(rows int, v []byte) {
 	default:
 		c.all = append(append(make(sqldb.Blobs, 0, max(rows, c.n+1)), slices.Repeat([][]byte{c.same}, c.n)...), v)
 	}
-}
-
-// cell is one column.
-type cell[T comparable] struct {
-	same T
-	n    int // rows with it, while there are no others
-	all  []T // nil until then
-}
-
-func (c *cell[T]) add(rows int, v T) {
-	if c.n > 0 && v != c.same || c.all != nil {
-		c.differ(rows, v)
-	} else {
-		c.same, c.n = v, c.n+1
-	}
-}
-
-// differ adds a value to a column whose values are not all the same.
-func (c *cell[T]) differ(rows int, v T) {
-	if c.all == nil {
-		c.all = append(make([]T, 0, max(rows, c.n+1)), slices.Repeat([]T{c.same}, c.n)...)
-	}
-	c.all = append(c.all, v)
 }

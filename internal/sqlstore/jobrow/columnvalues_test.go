@@ -9,7 +9,7 @@ import (
 )
 
 // A column is one value as long as all rows agree, and has all rows as soon as one does not.
-func TestSheet(t *testing.T) {
+func TestColumns(t *testing.T) {
 	s := NewColumns(3, 3, 2, 3)
 	s.Row(1).Ints(7, 0, 4).Strings("a", "x").Bytes(nil, []byte("p"), nil)
 	s.Row(2).Ints(7, 0, 5).Strings("a", "").Bytes([]byte{}, []byte("p"), nil)
@@ -31,8 +31,8 @@ func TestSheet(t *testing.T) {
 	}
 }
 
-// A sheet can get more rows than expected.
-func TestSheetGrows(t *testing.T) {
+// TestColumnsGrow: more rows than expected can be added.
+func TestColumnsGrow(t *testing.T) {
 	s := NewColumns(1, 1, 0, 1)
 	for i := range int64(50) {
 		s.Row(i).Ints(i / 40).Bytes([]byte{byte(i / 40)})
@@ -48,7 +48,7 @@ func TestSheetGrows(t *testing.T) {
 }
 
 // Text that no database can store is replaced, in constant and in varying columns.
-func TestSheetStorable(t *testing.T) {
+func TestColumnsStorable(t *testing.T) {
 	s := NewColumns(2, 0, 2, 0)
 	s.Row(1).Strings("\xff", "a")
 	s.Row(2).Strings("\xff", "b\x00")

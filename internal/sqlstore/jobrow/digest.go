@@ -11,17 +11,18 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 )
 
-// Digest is the first half of a SHA-256. The digest of a job as it was first enqueued is stored
-// with it. It distinguishes a repeated call (duplicate) from another job under the same id
-// (conflict), even if the job has changed since: see docs/decisions/047. The digest of a response
-// does the same for its message id, see ResponseDigest.
+// Digest identifies the content of a job or a response: it is the first half of a SHA-256, stored
+// with the job as it was first enqueued. It distinguishes a repeated call (duplicate) from another
+// job under the same id (conflict), even if the job has changed since (docs/decisions/047). For a
+// response it does the same for the message id, see ResponseDigest.
 type Digest [sha256.Size / 2]byte
 
 // inlineArgs is the size up to which args are hashed together with the rest. Stored digests depend
 // on it.
 const inlineArgs = 256
 
-// Digests computes the digest of each job, before the defaults of its queue are filled in.
+// Digests computes the digest of each job of a caller (nil without access control), before the
+// defaults of its queue are filled in.
 func Digests(jobs []sojourn.Job, c *access.Caller) []Digest {
 	out := make([]Digest, len(jobs))
 	var b [512]byte
@@ -70,18 +71,18 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// policyDigest is the JSON of the last policy, "" for one that sets nothing. Jobs that are stored
-// together mostly have the same.
+// policyDigest computes the part of a digest that stands for the policy: its JSON, or "" if it sets
+// nothing. It remembers the last one, because jobs that are stored together mostly share it.
 type policyDigest struct {
 	last *sojourn.Policy
 	text string
 }
 
 func (t *policyDigest) of(p *sojourn.Policy) string {
-	if saysTheSame(p, &noPolicy) {
+	if sameFields(p, &noPolicy) {
 		return ""
 	}
-	if t.last == nil || !saysTheSame(t.last, p) {
+	if t.last == nil || !sameFields(t.last, p) {
 		// A policy that has no JSON, such as one with a factor that is not a number, is refused
 		// later.
 		t.text, _ = JSONText(p)
@@ -93,10 +94,11 @@ func (t *policyDigest) of(p *sojourn.Policy) string {
 	return t.text
 }
 
+// noPolicy is a policy that sets nothing.
 var noPolicy sojourn.Policy
 
-// saysTheSame compares policies as their caller gave them, where false is not the same as unset.
-func saysTheSame(a, b *sojourn.Policy) bool {
+// sameFields compares policies as their caller gave them, where false is not the same as unset.
+func sameFields(a, b *sojourn.Policy) bool {
 	return samePolicy(a, b) && sameBool(a.NoExtend, b.NoExtend) && sameBool(a.StopAtWindowEnd, b.StopAtWindowEnd)
 }
 

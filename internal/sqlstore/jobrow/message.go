@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-queue/sojourn/access"
 )
 
-// Message is the identity of a response: an id that is unique within a scope (docs/decisions/048).
+// Message is the identity of a response: an id that is unique within a scope. A second response
+// with the same identity is a repeat, or a conflict if its digest differs (docs/decisions/048).
 type Message struct{ Scope, ID string }
 
 // Scopes that are not sources. The name of a source cannot begin so, see sojourn.ValidSource.
@@ -20,7 +21,7 @@ const (
 	conflictScope = "conflict:"
 )
 
-// MessageOf is the identity of a response that does not come by a capability.
+// MessageOf returns the identity of a response that was not sent with a capability.
 func MessageOf(r *sojourn.Response) Message {
 	m := Message{r.Source, r.MessageID}
 	switch {
@@ -32,21 +33,21 @@ func MessageOf(r *sojourn.Response) Message {
 	return m
 }
 
-// LinkMessage is the identity of a response that comes by a capability: its scope is one wait of
-// one job.
+// LinkMessage returns the identity of a response that was sent with a capability: its scope is one
+// wait of one job.
 func LinkMessage(c access.Capability, id string) Message {
 	return Message{fmt.Sprintf("%s%d.%d.%d.%d", linkScope, c.Job, c.Generation, c.Attempt, c.Wait), id}
 }
 
-// Conflicting is the identity of a response whose own identity has other content. A repeat of the
-// response gets the same one.
+// Conflicting returns the identity under which a response is stored whose own identity belongs to
+// other content. A repeat of the response gets the same one.
 func (m Message) Conflicting(d Digest) Message {
 	return Message{conflictScope + m.Scope, hex.EncodeToString(d[:]) + ":" + m.ID}
 }
 
-// ResponseDigest covers the content of a response: its addressee, its type, and its bytes. It
-// leaves out fields that may differ when the same message is sent again: content type, time to
-// live, and the reason for parking.
+// ResponseDigest computes the digest of a response from its addressee, its type and its bytes. It
+// leaves out the fields that may differ when a message is sent again: content type, time to live,
+// and the reason for parking.
 func ResponseDigest(r *sojourn.Response) (d Digest) {
 	var array [1 << 10]byte // most responses are small, and need no memory of their own
 	text := array[:0]

@@ -16,8 +16,8 @@ var ordinary = sojourn.Policy{MaxAttempts: 5, MaxCrashes: 3, Timeout: 24 * time.
 	Backoff: sojourn.Backoff{First: 5 * time.Second, Factor: 4, Limit: time.Hour, Jitter: 1},
 	OnLost:  sojourn.RetryLost, OnPanic: sojourn.RetryPanic, LateResponse: sojourn.AcceptLate}
 
-// StoredPolicy is the text of a resolved policy: JSON without ordinary values, empty if nothing
-// is left.
+// StoredPolicy returns the text of a resolved policy: JSON without the values that most policies
+// have (see docs/internals/engine.md#row-width), "" if nothing is left.
 func StoredPolicy(p sojourn.Policy) (string, error) {
 	leaveOut(&p.MaxAttempts, ordinary.MaxAttempts)
 	leaveOut(&p.MaxCrashes, ordinary.MaxCrashes)
@@ -37,6 +37,7 @@ func StoredPolicy(p sojourn.Policy) (string, error) {
 	return text, err
 }
 
+// leaveOut sets a field that has its usual value to 0, which JSON omits.
 func leaveOut[T comparable](v *T, usual T) {
 	if *v == usual {
 		var zero T
@@ -63,12 +64,14 @@ func readPolicy(text string) (p sojourn.Policy, err error) {
 	return p, err
 }
 
-// PolicyText caches the text of the last policy. Jobs that are stored together mostly share one.
+// PolicyText makes the texts of policies one after the other, and caches the last one: jobs that
+// are stored together mostly share it. Not safe for concurrent use.
 type PolicyText struct {
 	last *sojourn.Policy
 	text string
 }
 
+// Of returns StoredPolicy of p, which must not change as long as t is in use.
 func (t *PolicyText) Of(p *sojourn.Policy) (string, error) {
 	if t.last != nil && samePolicy(t.last, p) {
 		return t.text, nil

@@ -7,15 +7,25 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-const AfterGroups = ";" // after the last one
+// Lanes, which are part of the claim index: a claim from a queue with groups visits them one by
+// one. Their texts sort in this order, with LaneGroup and a group appended for each group.
+const (
+	LaneNone     = ""  // the queue counts no weight in flight
+	LanePlain    = "-" // counts; the queue has no groups
+	LaneCritical = "0" // the job has no weight, so that no limit holds it back
+	BeforeGroups = "9" // a bound, between LaneCritical and the first group
+	LaneGroup    = ":" // counts, and takes turns with other groups; the name of the group follows
+	AfterGroups  = ";" // a bound, after the last group
+)
 
-const BeforeGroups = "9" // between LaneCritical and the first group
-
-const LaneCritical = "0" // weighs nothing, so that no limit holds it back
-
-const LaneGroup = ":" // with the group appended: counts, and takes turns with other groups
-
-const LaneNone = "" // the queue counts nothing
+// SetRank sets the rank and the lane of a row by the settings of its queue, and reports whether
+// either has changed.
+func (l *Row) SetRank(q sojourn.QueueSettings) bool {
+	r1, r2, lane := l.R1, l.R2, l.Lane
+	l.R1, l.R2 = rules.Rank(q, l.Priority, Time(l.RunAt), l.Resumed)
+	l.Lane = laneFor(q, l.Group, l.Weight)
+	return r1 != l.R1 || r2 != l.R2 || lane != l.Lane
+}
 
 // laneFor returns the lane of a job of weight w. A job in flight stays in the lane from which it
 // was claimed.
@@ -31,24 +41,15 @@ func laneFor(q sojourn.QueueSettings, group string, w int32) string {
 	return LanePlain
 }
 
-const LanePlain = "-" // counts; the queue has no groups
-
-// SetRank sets a row's rank and lane by the queue's settings, and reports whether either has
-// changed.
-func (l *Row) SetRank(q sojourn.QueueSettings) bool {
-	r1, r2, lane := l.R1, l.R2, l.Lane
-	l.R1, l.R2 = rules.Rank(q, l.Priority, Time(l.RunAt), l.Resumed)
-	l.Lane = laneFor(q, l.Group, l.Weight)
-	return r1 != l.R1 || r2 != l.R2 || lane != l.Lane
-}
-
-// layout is the part of a queue's settings that determines the order of its jobs.
+// Layout is the part of a queue's settings that determines rank and lane of its jobs. Layouts are
+// compared with ==: when the layout of a queue changes, its jobs must be reindexed.
 type Layout struct {
 	order            sojourn.Order
 	bucket, ageStep  time.Duration
 	counted, grouped bool
 }
 
+// LayoutOf returns the layout of a queue, with defaults filled in.
 func LayoutOf(q sojourn.QueueSettings) Layout {
 	s := Layout{q.Order, q.Bucket, q.AgeStep, rules.Counted(q), rules.Grouped(q)}
 	if s.order == "" {

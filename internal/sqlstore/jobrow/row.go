@@ -9,38 +9,42 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// Never is the wake_at of a job that only a claim moves.
+// Never is the WakeAt of a job that only a claim, a response or an operator moves.
 const Never = math.MaxInt64
 
-// Row is a row of sj_live, with the columns of sj_job that the rules need.
+// Row is a row of sj_live, with the columns of sj_job that the rules need. The rules read and
+// change the embedded part; the rest is for the store. Save of a transaction writes it back.
 type Row struct {
 	rules.Row
 	Queue, Kind, Key string
 	Group            string
-	Lane             string // see rank.go
+	Lane             string // one of the lanes in rank.go
 	Priority         int32
-	Generation       int32
-	Epoch            int64
+	Generation       int32  // number of the job's life; a redrive begins another one
+	Epoch            int64  // number of the lease; each claim begins another one
 	Worker           string // of the last claim
-	History          int32  // the number of the newest history row
+	History          int32  // number of the newest history row
 	Awaited          bool   // has keys of its own waits in sj_key
 	HasData          bool   // has a row in sj_data
+	PolicyJSON       string // Policy, as stored
+	R1, R2           int64  // rank in the claim index, see rules.Rank
 
-	RunAt, UpdatedAt    int64 // microseconds, as all below; 0 = none
-	LeaseUntil, LeaseUs int64
-	BeganAt             int64 // of the current step
-	WaitUntil           int64 // limit of the wait by Await(within)
-	BeatUntil           int64 // the wait ends then unless a progress response comes
-	PollAt              int64 // the next poll step; only of an awaiting job
-	TimeoutAt           int64
-	ResumedAt           int64 // when the job was resumed: its clock has stood still since then
-	DecideBy            int64
-	Deadline            int64
-	PolicyJSON          string
-	R1, R2              int64 // rank in the claim index
-	WakeAt              int64
+	// Times are microseconds since 1970; 0 = none.
+	RunAt, UpdatedAt int64
+	LeaseUntil       int64
+	LeaseUs          int64 // length of the lease, microseconds
+	BeganAt          int64 // of the current step
+	WaitUntil        int64 // limit of the wait by Await(within)
+	BeatUntil        int64 // the wait ends then unless a progress response arrives
+	PollAt           int64 // the next poll step; only of an awaiting job
+	TimeoutAt        int64 // Policy.Timeout is over; it is moved by the time from ResumedAt to the next claim
+	ResumedAt        int64 // when the job was resumed, while it is not claimed
+	DecideBy         int64 // when the stored backoff decides about an errored job
+	Deadline         int64
+	WakeAt           int64 // see SetWakeAt
 }
 
+// IDsOf returns the ids of rows, in their order.
 func IDsOf(rows []*Row) sqldb.Ints {
 	ids := make(sqldb.Ints, len(rows))
 	for i, l := range rows {
@@ -49,17 +53,19 @@ func IDsOf(rows []*Row) sqldb.Ints {
 	return ids
 }
 
-// HasLease reports whether id, epoch and worker of a lease match the row and the state is running.
-// This is the fence of every write on behalf of a step (inv:F2).
+// HasLease reports whether a lease is still valid for the row: id, epoch and worker match, and the
+// state is running. This is the fence of every write on behalf of a step (inv:F2).
 func (l *Row) HasLease(lease sojourn.Lease) bool {
 	return l.ID == lease.ID && l.Epoch == lease.Epoch && l.Worker == lease.Worker && l.State == sojourn.Running
 }
 
+// Lease returns the lease of a running job.
 func (l *Row) Lease() sojourn.Lease {
 	return sojourn.Lease{ID: l.ID, Epoch: l.Epoch, Worker: l.Worker}
 }
 
-// SetWakeAt sets wake_at: the time at which the sweep must check the row at the latest.
+// SetWakeAt sets WakeAt: the time at which the sweep must check the row at the latest, by the state
+// and the other times of the row. Every write of a row calls it, so that no job gets stuck.
 func (l *Row) SetWakeAt() {
 	l.WakeAt = Earliest(l.Deadline)
 	switch l.State {
@@ -84,9 +90,9 @@ func (l *Row) SetWakeAt() {
 	}
 }
 
-// WaitEnd returns when the wait ends by its own limit or its beat; never if neither runs. If a
-// response came during a poll step, both stand still: the end of the step determines whether the
-// response ends the wait.
+// WaitEnd returns when the wait ends without a response: by its limit or for lack of progress. It
+// is Never if it has neither limit. If a response came during a poll step, both stand still,
+// because the end of the step determines whether the response ends the wait.
 func (l *Row) WaitEnd() int64 {
 	if l.State == sojourn.Running && l.Kept > 0 {
 		return Never
@@ -94,7 +100,7 @@ func (l *Row) WaitEnd() int64 {
 	return Earliest(l.WaitUntil, l.BeatUntil)
 }
 
-// Earliest is the least of the times that are set.
+// Earliest returns the least of the times that are not 0; Never if there is none.
 func Earliest(times ...int64) int64 {
 	e := int64(Never)
 	for _, us := range times {
@@ -105,9 +111,9 @@ func Earliest(times ...int64) int64 {
 	return e
 }
 
-// GraceAfterLease is the time at which the sweep acts on a timeout or a deadline of a running job.
-// The worker, which knows the remaining time, acts first. So no second step overlaps a live worker,
-// even if its step began after the time was over.
+// GraceAfterLease returns when the sweep acts on a timeout or a deadline us of a running job: one
+// lease later, because the worker knows the remaining time and acts first. So no second step
+// overlaps a live worker, even if its step began after us. It is 0 if us is.
 func (l *Row) GraceAfterLease(us int64) int64 {
 	if us == 0 {
 		return 0
@@ -125,6 +131,7 @@ func waitJSON(l *Row) string {
 	return string(b)
 }
 
+// Bit returns a flag as the number that is stored for it.
 func Bit(b bool) int64 {
 	if b {
 		return 1

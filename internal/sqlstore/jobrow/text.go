@@ -10,12 +10,13 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
+// JSONText returns the JSON of v as a text.
 func JSONText(v any) (string, error) {
 	b, err := json.Marshal(v)
 	return string(b), err
 }
 
-// Micros is t in microseconds, 0 for the zero time.
+// Micros converts a time to a stored one: microseconds since 1970, 0 for the zero time.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -23,9 +24,17 @@ func Micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// Storable is text as every database can store it: without NUL, and valid UTF-8. Keys and names
-// that are not storable are refused. In reasons, log lines and the like such bytes are replaced,
-// because they must never cause the loss of an outcome.
+// Time converts a stored time, in microseconds since 1970, to UTC. 0 is the zero time.
+func Time(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// Storable returns a text as every database can store it: without NUL, and valid UTF-8. Other bytes
+// are replaced by U+FFFD, because a reason or a log line must never cause the loss of an outcome.
+// Keys and names with such bytes were refused before (inv:C6).
 func Storable(s string) string {
 	if strings.IndexByte(s, 0) >= 0 {
 		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
@@ -36,8 +45,9 @@ func Storable(s string) string {
 	return s
 }
 
-// StorableArgs replaces args in place, but not the elements of lists: these may belong to the
-// caller, who reads them concurrently.
+// StorableArgs makes the texts among the arguments of a statement storable. It replaces args in
+// place, but not the elements of lists: these may belong to the caller, who reads them
+// concurrently.
 func StorableArgs(args []any) []any {
 	for i, a := range args {
 		switch a := a.(type) {
@@ -54,6 +64,7 @@ func StorableArgs(args []any) []any {
 	return args
 }
 
+// StorableColumns is StorableArgs for the columns of a bulk statement.
 func StorableColumns(columns []sqldb.Column) []sqldb.Column {
 	for i, c := range columns {
 		switch c := c.(type) {
@@ -70,6 +81,7 @@ func StorableColumns(columns []sqldb.Column) []sqldb.Column {
 	return columns
 }
 
+// storableTexts returns a list with storable texts: a copy if one of them has changed.
 func storableTexts(list sqldb.Texts) (clean sqldb.Texts, changed bool) {
 	for i, text := range list {
 		if one := Storable(text); one != text {
@@ -80,12 +92,4 @@ func storableTexts(list sqldb.Texts) (clean sqldb.Texts, changed bool) {
 		}
 	}
 	return list, changed
-}
-
-// Time converts a stored time; 0 is none.
-func Time(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
 }

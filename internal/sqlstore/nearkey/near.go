@@ -1,7 +1,7 @@
 // Package nearkey lists keys that are easily mistaken for each other, such as "Order-7 " for
-// "order-7". A response under such a key may have been meant for the other one, so the inbox shows
-// jobs with similar keys beside a response that matches none. Its one function is pure and safe for
-// concurrent use; no other part of the store needs it.
+// "order-7". A response under such a key may have been meant for the other one, so
+// Store.NearMisses looks all of them up for a person who asks why nothing matches. No write needs
+// the package. Its one function is pure, and so safe for concurrent use.
 package nearkey
 
 import (
@@ -21,8 +21,8 @@ const separators = "-_ /.:#"
 
 // Similar lists the keys that people and programs mistake for key: other case, other separators or
 // none, more or fewer leading zeros, space around it, and one character more, less or other. The
-// list has at most maxNear keys, none of them empty or key itself. To look all of them up takes a few
-// milliseconds for a person who asks; an index over folded keys would cost every enqueue.
+// list has at most maxNear keys, none of them empty or key itself. To look all of them up takes a
+// few milliseconds, which a person can wait; an index over folded keys would cost every enqueue.
 func Similar(key string) []string {
 	n := nearSet{not: key, seen: map[string]bool{}}
 	for _, folded := range []string{key, strings.TrimSpace(key)} {

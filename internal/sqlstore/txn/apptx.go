@@ -11,13 +11,13 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqldb"
 )
 
-// maxRaces bounds the tries of a step inside of one transaction of the application when other
-// transactions win each race.
+// maxRaces bounds the tries of Join when other transactions win each race.
 const maxRaces = 20
 
-// Join runs fn inside of the application's transaction. A lost race is repeated from the savepoint.
-// No cache is updated with the effects of fn, because the store does not see the commit; blocked
-// calls find them when they poll.
+// Join runs fn inside of the transaction in of the application, and flushes its writes there. After
+// a lost race fn runs again, from a savepoint. No cache learns from fn and no event is published,
+// because the store does not see the commit: blocked calls find the effects when they poll. An
+// error of the database leaves the transaction as it was before Join, if the database still can.
 func (s *Core) Join(ctx context.Context, in any, fn func(t *Tx) error) error {
 	if err := s.refuses(); err != nil {
 		return err
@@ -61,7 +61,15 @@ func (s *Core) Join(ctx context.Context, in any, fn func(t *Tx) error) error {
 	}
 }
 
-// guarded turns a panic into an error: a bug in this package fails the call that meets it, and no
+// Durable returns when all committed data is on the disk, where a commit does not wait for that.
+func (s *Core) Durable() error {
+	if db, ok := s.DB.(sqldb.Durable); ok {
+		return db.Durable()
+	}
+	return nil
+}
+
+// guarded turns a panic into an error: a bug in the store fails the call that meets it, and no
 // other.
 func guarded(fn func() error) (err error) {
 	defer func() {
@@ -86,12 +94,4 @@ func txFailed(err error) error {
 		message = "other transactions were faster each time (" + err.Error() + "): roll back, then repeat the whole transaction; READ COMMITTED sees what they did"
 	}
 	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Message: message, Err: err}
-}
-
-// Durable waits until all committed data is on the disk.
-func (s *Core) Durable() error {
-	if db, ok := s.DB.(sqldb.Durable); ok {
-		return db.Durable()
-	}
-	return nil
 }

@@ -21,23 +21,37 @@ type Config struct {
 	Now    func() time.Time // the clock of the database
 	Driven bool             // Now is moved by a test
 
-	// Of tests that set the clock while the store is open.
+	// For tests that set the clock while the store is open.
 	Elapsed   func() time.Duration // the monotonic clock of this process; nil: that of Now
-	LoneClock bool                 // leases are not shifted when the clock is set, as the control of such a test
+	LoneClock bool                 // the control of such a test: leases are not shifted
 
 	Poll     time.Duration // how often blocked calls check for changes of other processes; default 100 ms
 	MaxBytes int           // of args, result, body and checkpoint each; default 256 KiB
 	InboxTTL time.Duration // of an early response without a live job; default 24 h
 	Runners  int           // transactions at a time; default 1
-	Enders   int           // further transactions for finishes and for claims from queues with gates; default 0: Runners run those too
-	Apart    int           // finishes of fewer steps than this still go to the Runners
+	Enders   int           // further ones for finishes and gated claims; 0: Runners run those too
+	Apart    int           // a finish of fewer steps than this still goes to the Runners
 	MaxRows  int           // of one transaction; default 1,000
 	Declared bool          // only queues that ChangeQueue has made take jobs
-	NoRoom   func() error  // the error that refuses new jobs when space is short; nil if there is no bound
+	NoRoom   func() error  // returns why new jobs are refused for lack of space; nil: no bound
 
-	Throttlers map[string]throttle.Throttler                 // queue → its throttler in Go
-	Rules      func(text string) (throttle.Throttler, error) // compiles the throttle setting of queues; nil: this process knows no rules
+	// Throttlers has the throttlers in Go, by queue. Rules compiles the throttle setting of a
+	// queue; nil: this process knows no rules.
+	Throttlers map[string]throttle.Throttler
+	Rules      func(text string) (throttle.Throttler, error)
 }
+
+// PollEvery is the default of Config.Poll. It bounds the start delay of a job that another process
+// has enqueued or scheduled. Jobs scheduled by this process set the timer of the poll loop.
+const PollEvery = 100 * time.Millisecond
+
+// Statements over sj_meta, which has values of the store by name.
+const (
+	QMeta      = `select value from sj_meta where name = $1`
+	QInitMeta  = `insert into sj_meta (name, value) values ($1, $2) on conflict (name) do nothing`
+	QSetMeta   = `insert into sj_meta (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value`
+	QSwapClock = `update sj_meta set value = $1 where name = $2 and value = $3`
+)
 
 // Core is what all transactions of a store share: the database, the configuration, the clock, and
 // caches. Safe for concurrent use.
@@ -46,9 +60,9 @@ type Core struct {
 	Cfg      Config
 	Clock    clock.Clock
 	Lanes    Lanes
-	Instance string
-	Secret   []byte
-	Broken   atomic.Pointer[error] // a disk error after which nothing is accepted any more
+	Instance string                // the random name of the instance, from sj_meta
+	Secret   []byte                // its key, for capabilities
+	Broken   atomic.Pointer[error] // a disk error, after which nothing is accepted any more
 	Leasing  atomic.Bool           // leases were granted since the shared clock was marked
 	Done     chan struct{}         // closed when the store closes
 	closing  sync.Once
@@ -69,16 +83,8 @@ type Caches struct {
 	texts    sync.Map                                         // statement → its text on this database
 }
 
-func (s *Core) sql(q string) string {
-	if text, ok := s.Caches.texts.Load(q); ok {
-		return text.(string)
-	}
-	text := s.DB.Dialect().SQL(s.Cfg.Prefix, q, q) // an override is named by the shared text
-	s.Caches.texts.Store(q, text)
-	return text
-}
-
-// View runs fn on a read-only snapshot with one reading of the clock.
+// View runs fn in a read-only transaction, on a snapshot and with one reading of the clock. Its
+// errors are those of callers: a database's own are translated by Failed.
 func (s *Core) View(ctx context.Context, fn func(t *Tx) error) error {
 	if err := s.refuses(); err != nil {
 		return err
@@ -100,26 +106,6 @@ func (s *Core) View(ctx context.Context, fn func(t *Tx) error) error {
 	return nil
 }
 
-// refuses returns why the store accepts no call: it is closed, or its disk has failed.
-func (s *Core) refuses() error {
-	if s.IsClosed() {
-		return groupcommit.ErrClosed
-	}
-	if err := s.Broken.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-func (s *Core) IsClosed() bool {
-	select {
-	case <-s.Done:
-		return true
-	default:
-		return false
-	}
-}
-
 // Close refuses new calls from now on, and reports whether this was the first call.
 func (s *Core) Close() (first bool) {
 	s.closing.Do(func() {
@@ -129,9 +115,19 @@ func (s *Core) Close() (first bool) {
 	return first
 }
 
-// Failed translates an error of the database. After one that leaves the disk in doubt the store
-// refuses everything (inv:A6): an fsync that failed once may report success the next time without
-// having written.
+// IsClosed reports whether Close was called.
+func (s *Core) IsClosed() bool {
+	select {
+	case <-s.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Failed translates an error of the database into one for callers. After an error that leaves the
+// disk in doubt the store refuses everything (inv:A6): an fsync that failed once may report success
+// the next time without having written.
 func (s *Core) Failed(err error) error {
 	if _, ours := errors.AsType[*sojourn.Error](err); ours {
 		return err
@@ -145,63 +141,23 @@ func (s *Core) Failed(err error) error {
 	return &sojourn.Error{Code: sojourn.CodeUnavailable, Index: -1, Retryable: true, Message: "the database refused: " + err.Error(), Err: err}
 }
 
-// PollEvery is the default of Config.Poll. It bounds the start delay of a job that another process
-// has enqueued or scheduled. Jobs scheduled by this process set the timer of the poll loop.
-const PollEvery = 100 * time.Millisecond
-
-const (
-	QMeta     = `select value from sj_meta where name = $1`
-	QInitMeta = `insert into sj_meta (name, value) values ($1, $2) on conflict (name) do nothing`
-	QSetMeta  = `insert into sj_meta (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value`
-)
-
-// ConfirmClock confirms the transaction's predicted time with the time of the server's clock.
-func (t *Tx) ConfirmClock() error {
-	own, ok := t.Conn.(sqldb.Clocked)
-	if !ok || t.Core.Cfg.Driven {
-		return nil
+// refuses returns why the store accepts no call: it is closed, or its disk has failed.
+func (s *Core) refuses() error {
+	if s.IsClosed() {
+		return groupcommit.ErrClosed
 	}
-	now, err := own.Clock()
-	if err == nil {
-		t.Core.Clock.Confirm(t.Reading, now)
+	if err := s.Broken.Load(); err != nil {
+		return *err
 	}
-	return err
+	return nil
 }
 
-// InGrace reports whether a running row was written before the latest step of the clock, or before
-// the latest time without a process, and may therefore end too early by gap. Until the returned
-// time its worker, if it lives, extends the lease or shifts it.
-func (t *Tx) InGrace(l *jobrow.Row) (until int64, grace bool) {
-	if l.UpdatedAt >= t.Since || t.Gap == 0 {
-		return 0, false
+// sql returns the text of a statement on this database.
+func (s *Core) sql(q string) string {
+	if text, ok := s.Caches.texts.Load(q); ok {
+		return text.(string)
 	}
-	until = min(l.LeaseUntil+t.Gap, t.Since+min(l.LeaseUs, clock.MaxGrace.Microseconds()))
-	return until, until > t.Now
-}
-
-// ReadClock reads the clock for a transaction: the database's own, if it has one. sent is the
-// monotonic time before the transaction began.
-func (s *Core) ReadClock(c sqldb.Conn, sent int64) (clock.Reading, error) {
-	own, ok := c.(sqldb.Clocked)
-	if !ok || s.Cfg.Driven {
-		return s.Clock.Read(), nil
-	}
-	now, err := own.Clock()
-	if err != nil {
-		return clock.Reading{}, err
-	}
-	return s.Clock.ReadFrom(now, sent), nil
-}
-
-const QSwapClock = `update sj_meta set value = $1 where name = $2 and value = $3`
-
-// GrantGrace writes the present grace into the shared record, so that the next process that opens
-// the store does not grant it again.
-func (t *Tx) GrantGrace() error {
-	r, ok := t.Core.Clock.Unsaved(t.Now)
-	if !ok {
-		return nil
-	}
-	_, err := t.Write(QSwapClock, r.String(), clock.MetaName, r.Text)
-	return err
+	text := s.DB.Dialect().SQL(s.Cfg.Prefix, q, q) // an override is named by the shared text
+	s.Caches.texts.Store(q, text)
+	return text
 }

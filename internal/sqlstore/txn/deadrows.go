@@ -16,17 +16,20 @@ import (
 type deadRows struct {
 	mu   sync.Mutex // guards the fields below
 	dead int        // rows since the last vacuum
-	busy bool
-	from time.Time // time before which it is not run again
+	busy bool       // a vacuum runs
+	from time.Time  // when the next one may run
 }
 
+// Limits of VACUUM. It takes at most a part of the time, because a transaction that is open for
+// long makes it both long and useless.
 const (
 	vacuumRows  = 20_000      // dead rows of this process that justify one
-	vacuumPart  = 20          // it takes at most one in so many parts of the time: an open transaction makes it long and useless
+	vacuumPart  = 20          // it runs for at most a 20th of the time
 	vacuumLimit = time.Minute // of one
 )
 
-// NoteDead adds the dead rows of a transaction.
+// NoteDead counts the dead rows of a committed transaction (Events.Dead), and may start a VACUUM
+// in the background.
 func (s *Core) NoteDead(dead int) {
 	db, ok := s.DB.(sqldb.Vacuumer)
 	if !ok || dead == 0 {
@@ -42,7 +45,7 @@ func (s *Core) NoteDead(dead int) {
 	go s.vacuum(db)
 }
 
-// vacuum ends with the store. If it fails, autovacuum runs later.
+// vacuum runs VACUUM once. It ends with the store; if it fails, autovacuum runs later.
 func (s *Core) vacuum(db sqldb.Vacuumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), vacuumLimit)
 	defer cancel()

@@ -1,24 +1,72 @@
 package txn
 
-import "time"
+import (
+	"time"
 
-type FailedStep struct {
-	Reason   string
-	Began    int64
-	Reported bool // by its worker: a failure that no breaker counts is an answer
+	"github.com/sojourn-queue/sojourn"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+)
+
+// Events is what happens after the commit: hints for blocked calls, work that needs the committed
+// rows, and counts.
+type Events struct {
+	Ready   map[QueueKind]int // jobs that became claimable
+	Freed   map[string]int    // weight that was returned, by queue
+	Final   []sojourn.ID      // jobs that became final
+	Polls   []Poll            // poll steps that were planned
+	Due     int64             // the earliest wake_at that was written, microseconds; 0 = none
+	Recheck []KindKey         // see NoteRecheck
+	After   []func()          // functions to call
+	Dead    int               // dead tuples that it leaves in sj_live
 }
 
-// OutcomeStats are outcomes of a queue's steps: what they say about the other side that its jobs
-// call. The gates of the queue evaluate them at the end of the request that has ended the steps.
+// Poll is the next poll step of a job, at a time in microseconds.
+type Poll struct {
+	QueueKind
+	At int64
+}
+
+// NoteChange adds the events of a row that is written.
+func (t *Tx) NoteChange(l *jobrow.Row) {
+	if l.State == sojourn.Ready || l.State == sojourn.Errored {
+		t.Events.Ready[QueueKind{l.Queue, l.Kind}]++
+	}
+	if l.PollAt > 0 {
+		t.Events.Polls = append(t.Events.Polls, Poll{QueueKind{l.Queue, l.Kind}, l.PollAt})
+	}
+	if l.WakeAt < jobrow.Never && (t.Events.Due == 0 || l.WakeAt < t.Events.Due) {
+		t.Events.Due = l.WakeAt
+	}
+}
+
+// NoteRecheck records a key under which a response and the job that waits for it may have missed
+// each other, because both are written by concurrent transactions that share no row: a response to
+// a key without a job, and a wait that registered a key.
+func (t *Tx) NoteRecheck(kind, key string) {
+	if key != "" && t.Concurrent() {
+		t.Events.Recheck = append(t.Events.Recheck, KindKey{kind, key})
+	}
+}
+
+// OutcomeStats are the outcomes of a queue's steps in one transaction: what they say about the
+// system that its jobs call. The gates of the queue (breaker, throttler) evaluate them at the end
+// of the request that has ended the steps.
 type OutcomeStats struct {
-	Answered []int64       // start times of steps that got an answer
-	Failed   []FailedStep  // and of steps that failed
-	Hold     time.Duration // of a handler; 0 = none
+	Answered []int64       // when steps began that got an answer, microseconds
+	Failed   []FailedStep  // steps that failed
+	Hold     time.Duration // for which a handler wants the queue to wait; 0 = none
 	Reason   string        // of the hold
 }
 
-// NoteLost records an attempt that ended without a report of its worker: timeouts, lost leases,
-// error responses.
+// FailedStep is a step that failed.
+type FailedStep struct {
+	Reason   string
+	Began    int64 // microseconds
+	Reported bool  // by its worker: a failure that no breaker counts is an answer
+}
+
+// NoteLost records an attempt that failed without a report of its worker: by a timeout, a lost
+// lease or an error response. began is in microseconds.
 func (t *Tx) NoteLost(queue string, began int64, reason string) {
 	if reason != "" {
 		s := t.StatsFor(queue)
@@ -26,7 +74,7 @@ func (t *Tx) NoteLost(queue string, began int64, reason string) {
 	}
 }
 
-// StatsFor returns the outcomes of a queue's steps, to be added to.
+// StatsFor returns the outcomes of a queue's steps, for the caller to add to.
 func (t *Tx) StatsFor(queue string) *OutcomeStats {
 	if t.Queues.Stats == nil {
 		t.Queues.Stats = map[string]*OutcomeStats{}
@@ -37,10 +85,4 @@ func (t *Tx) StatsFor(queue string) *OutcomeStats {
 		t.Queues.Stats[queue] = s
 	}
 	return s
-}
-
-// Poll is the next poll step of a job.
-type Poll struct {
-	QueueKind
-	At int64
 }

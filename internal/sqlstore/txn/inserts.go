@@ -9,48 +9,61 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
-// PendingInsert is the pending insert of a live row for a job that this transaction stores. Until
-// it is written, a claim of the same transaction can start the job: then the row is written once,
-// as running, and never read (docs/internals/engine.md#claim-in-the-enqueuing-transaction).
+// PendingInsert is the insert of a live row for a job that this transaction stores. Until it is
+// sent, a claim of the same transaction can start the job: then the row is written once, as
+// running, and never read (docs/internals/engine.md#claim-in-the-enqueuing-transaction).
 type PendingInsert struct {
 	Now     *jobrow.Row
-	carried JobColumns
-	started bool
+	columns JobColumns // what the worker gets beside the row
+	started bool       // a claim has started it
 }
 
-// AddInsert adds the row of a job with its rank and lane. The next flush writes it, unless that
-// holds fresh rows back.
+// AddInsert adds the row of a job that is stored in this transaction, with its rank and lane. The
+// next flush sends it, unless HoldInserts is set.
 func (t *Tx) AddInsert(l *jobrow.Row, c JobColumns) {
 	l.UpdatedAt = max(t.Now, l.UpdatedAt)
 	l.SetWakeAt()
-	t.Writes.Inserts = append(t.Writes.Inserts, PendingInsert{Now: l, carried: c})
+	t.Writes.Inserts = append(t.Writes.Inserts, PendingInsert{Now: l, columns: c})
 }
 
-// CanHoldInserts reports whether the pending rows may be held back while claims search for jobs,
-// which find them here. Windows prevent it: they are evaluated on rows in the database. So do
-// gates, which count there.
+// InsertLive adds inserts that no claim of this transaction may start, as of redriven jobs. The
+// rows were not claimed in their generation, and have their rank and lane.
+func (t *Tx) InsertLive(ls []*jobrow.Row) {
+	for _, l := range ls {
+		l.UpdatedAt = max(t.Now, l.UpdatedAt)
+		l.SetWakeAt()
+		t.NoteChange(l)
+	}
+	t.addInsert(&jobrow.InsertWaiting, ls)
+}
+
+// CanHoldInserts reports whether HoldInserts may be set: then the inserts stay pending while claims
+// search for jobs, and the claims find them here. Windows prevent it, because they are evaluated on
+// rows in the database. Gates prevent it too, because they count there; the caller checks them.
 func (t *Tx) CanHoldInserts() bool {
 	return !slices.ContainsFunc(t.Writes.Inserts, func(f PendingInsert) bool { return len(f.Now.Policy.Windows) > 0 })
 }
 
-// ReleaseInserts lets the next flush write all pending rows.
+// ReleaseInserts lets the next flush send all pending inserts.
 func (t *Tx) ReleaseInserts() { t.HoldInserts = false }
 
-// InsertsOf adds the held-back jobs of a queue to its head.
-func (t *Tx) InsertsOf(line []jobrow.Candidate, queue, kind string, r driver.ClaimRequest) []jobrow.Candidate {
+// InsertsOf appends the pending jobs of a queue and kind that a claim may take to head, its
+// candidates from the database.
+func (t *Tx) InsertsOf(head []jobrow.Candidate, queue, kind string, r driver.ClaimRequest) []jobrow.Candidate {
 	if !t.HoldInserts {
-		return line
+		return head
 	}
 	for _, f := range t.Writes.Inserts {
 		if l := f.Now; l.State == sojourn.Ready && l.Queue == queue && l.Kind == kind && (int64(l.Weight) <= r.Capacity || l.RunAt <= ReserveBefore(t.Now, r)) {
-			line = append(line, jobrow.Candidate{ID: int64(l.ID), R1: l.R1, R2: l.R2, Weight: int64(l.Weight)})
+			head = append(head, jobrow.Candidate{ID: int64(l.ID), R1: l.R1, R2: l.R2, Weight: int64(l.Weight)})
 		}
 	}
-	return line
+	return head
 }
 
-// TakeInserts moves the held-back jobs from ids to found and carries.
-func (t *Tx) TakeInserts(ids sqldb.Ints, found map[sojourn.ID]*jobrow.Row, carries map[sojourn.ID]*JobColumns) (rest sqldb.Ints) {
+// TakeInserts adds the pending jobs among ids to found, and their columns to columns. rest are the
+// ids that must be read from the database.
+func (t *Tx) TakeInserts(ids sqldb.Ints, found map[sojourn.ID]*jobrow.Row, columns map[sojourn.ID]*JobColumns) (rest sqldb.Ints) {
 	if !t.HoldInserts || len(t.Writes.Inserts) == 0 {
 		return ids
 	}
@@ -61,7 +74,7 @@ func (t *Tx) TakeInserts(ids sqldb.Ints, found map[sojourn.ID]*jobrow.Row, carri
 	for i := range t.Writes.Inserts {
 		f := &t.Writes.Inserts[i]
 		if id := f.Now.ID; wanted[id] {
-			found[id], carries[id] = f.Now, &f.carried
+			found[id], columns[id] = f.Now, &f.columns
 		}
 	}
 	for _, id := range ids {
@@ -72,7 +85,7 @@ func (t *Tx) TakeInserts(ids sqldb.Ints, found map[sojourn.ID]*jobrow.Row, carri
 	return rest
 }
 
-// startInsert replaces a pending row by l, and reports whether was is one.
+// startInsert replaces the pending insert of was by l, and reports whether there is one.
 func (t *Tx) startInsert(was, l *jobrow.Row) bool {
 	for i := range t.Writes.Inserts {
 		if f := &t.Writes.Inserts[i]; f.Now == was {
@@ -86,6 +99,7 @@ func (t *Tx) startInsert(was, l *jobrow.Row) bool {
 	return false
 }
 
+// flushInserts adds the statements of pending inserts.
 func (t *Tx) flushInserts(rows []PendingInsert) {
 	var waiting, started []*jobrow.Row
 	for _, f := range rows {
@@ -99,15 +113,4 @@ func (t *Tx) flushInserts(rows []PendingInsert) {
 	}
 	t.addInsert(&jobrow.InsertWaiting, waiting)
 	t.addInsert(&jobrow.InsertStarted, started)
-}
-
-// InsertLive adds rows of jobs that were not claimed in their generation and have their rank and
-// lane.
-func (t *Tx) InsertLive(ls []*jobrow.Row) {
-	for _, l := range ls {
-		l.UpdatedAt = max(t.Now, l.UpdatedAt)
-		l.SetWakeAt()
-		t.NoteChange(l)
-	}
-	t.addInsert(&jobrow.InsertWaiting, ls)
 }

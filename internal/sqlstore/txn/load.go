@@ -7,24 +7,33 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
-// Load reads and locks live rows.
+var qLive = `select ` + jobrow.LiveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1)) order by l.id /*lock l*/`
+
+// Load reads and locks live rows, in ascending order. Ids of jobs that are not live are missing in
+// the result.
 func (t *Tx) Load(ids sqldb.Ints) (map[sojourn.ID]*jobrow.Row, error) {
-	return t.loadBy(qLive, ids, noMore)
-}
-
-func noMore(sqldb.Row, *jobrow.Row) error { return nil }
-
-// loadBy is load by a query that begins with jobrow.LiveColumns; more reads the columns after them.
-func (t *Tx) loadBy(q string, ids sqldb.Ints, more func(sqldb.Row, *jobrow.Row) error) (map[sojourn.ID]*jobrow.Row, error) {
 	found := make(map[sojourn.ID]*jobrow.Row, len(ids))
-	return found, t.LoadInto(found, q, ids, more)
+	return found, t.LoadInto(found, qLive, ids, noMore)
 }
 
+// LoadOne reads and locks a live row; nil if the job is not live.
+func (t *Tx) LoadOne(id sojourn.ID) (*jobrow.Row, error) {
+	found, err := t.Load(sqldb.Ints{int64(id)})
+	return found[id], err
+}
+
+// LoadInto adds rows to found with the statement q, which begins with jobrow.LiveColumns and locks
+// them. more reads the columns after those.
 func (t *Tx) LoadInto(found map[sojourn.ID]*jobrow.Row, q string, ids sqldb.Ints, more func(sqldb.Row, *jobrow.Row) error) error {
-	t.Loaded.Queues = nil // settings for a row are read after it was locked
+	t.Loaded.Queues = nil // settings for a row are read after the row was locked
 	return t.Read(q, t.ScanInto(found, more), ids)
 }
 
+// noMore is for results without further columns.
+func noMore(sqldb.Row, *jobrow.Row) error { return nil }
+
+// ScanInto returns a function that adds each row of a result to found. The result begins with
+// jobrow.LiveColumns; more reads the columns after those.
 func (t *Tx) ScanInto(found map[sojourn.ID]*jobrow.Row, more func(sqldb.Row, *jobrow.Row) error) func(sqldb.Row) error {
 	return func(r sqldb.Row) error {
 		l, err := t.Core.Caches.Decoder.Scan(r)
@@ -36,13 +45,8 @@ func (t *Tx) ScanInto(found map[sojourn.ID]*jobrow.Row, more func(sqldb.Row, *jo
 	}
 }
 
-func (t *Tx) LoadOne(id sojourn.ID) (*jobrow.Row, error) {
-	found, err := t.Load(sqldb.Ints{int64(id)})
-	return found[id], err
-}
-
-// ReadLeased reads and locks the rows of leases that were not read yet. A row that changes in this
-// transaction is read again.
+// ReadLeased reads the rows of leases into t.Loaded.Leased, and locks those that are not cached. It
+// skips rows that it has read and that have not changed in this transaction since.
 func (t *Tx) ReadLeased(leases []sojourn.Lease) error {
 	if t.Loaded.Leased == nil {
 		t.Loaded.Leased = make(map[sojourn.ID]*jobrow.Row, len(leases))
@@ -71,7 +75,8 @@ func (t *Tx) ReadLeased(leases []sojourn.Lease) error {
 	return nil
 }
 
-// UnderLease returns the row of a lease that is still valid; nil if the lease is lost.
+// UnderLease returns the row of a lease that is still valid; nil if the lease is lost. Every write
+// under a lease begins with it (inv:F2, docs/decisions/004).
 func (t *Tx) UnderLease(lease sojourn.Lease) (*jobrow.Row, error) {
 	if _, ok := t.Loaded.Leased[lease.ID]; !ok {
 		if err := t.ReadLeased([]sojourn.Lease{lease}); err != nil {
@@ -84,14 +89,14 @@ func (t *Tx) UnderLease(lease sojourn.Lease) (*jobrow.Row, error) {
 	return nil, nil
 }
 
-var qLive = `select ` + jobrow.LiveColumns + ` from sj_live l join sj_job j on j.id = l.id where l.id in (ints($1)) order by l.id /*lock l*/`
-
+// QPickErrored selects and locks the first errored jobs of a queue and kind, whose retry handlers a
+// claim runs.
 const QPickErrored = `select id, r1, r2, 0 from sj_live where queue = $1 and kind = $2 and state = 6 order by r1, r2, id limit $3 /*lock*/`
 
 const qReserves = `select id from sj_live where id = $1 and run_at_us <= $2`
 
-// ReserveBefore is the latest run_at of a ready job that a claim must not skip for its weight; 0
-// without a reserve.
+// ReserveBefore returns the run_at, in microseconds, up to which a ready job has waited so long
+// that a claim keeps room for it, whatever its weight; 0 if the claim has no Reserve.
 func ReserveBefore(now int64, r driver.ClaimRequest) int64 {
 	if r.Reserve <= 0 {
 		return 0
@@ -99,7 +104,7 @@ func ReserveBefore(now int64, r driver.ClaimRequest) int64 {
 	return now - r.Reserve.Microseconds()
 }
 
-// Reserves reports whether a claim must not skip a candidate that does not fit into the room left.
+// Reserves reports whether a claim must keep its room for a candidate that does not fit into it.
 func (t *Tx) Reserves(r driver.ClaimRequest, id int64) (yes bool, err error) {
 	if r.Reserve <= 0 {
 		return false, nil

@@ -9,20 +9,22 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
-// maxCachedRows bounds recent: 10,000 rows are some 10 MB.
+// maxCachedRows bounds the row caches: 10,000 rows are some 10 MB.
 const maxCachedRows = 10_000
 
 // localRows is a cache of the rows of running jobs as this process's last transactions left them,
-// so that a finish need not read the row that its claim has just written. The cache is valid while
-// no other connection writes: another commit changes the version, and clears it. So only a
-// Versioned connection, which writes alone, uses it. It belongs to the connection's transaction.
+// so that a finish need not read the row that its claim has just written. It is valid until another
+// connection commits, which changes the version. So it is used only on a Versioned connection,
+// which excludes other writers during a transaction, and it belongs to the transaction under way
+// (docs/internals/engine.md#row-cache).
 type localRows struct {
-	version int64
+	version int64 // of the database, after the last transaction
 	rows    map[sojourn.ID]*jobrow.Row
-	unused  freeIDs
+	free    freeIDs
 }
 
-// Open gives the transaction the cached rows if they are still valid.
+// Open gives the transaction the cached rows, if they are still valid, and has the cache updated at
+// its end.
 func (k *localRows) Open(t *Tx) error {
 	c, ok := t.Conn.(sqldb.Versioned)
 	if !ok {
@@ -33,7 +35,7 @@ func (k *localRows) Open(t *Tx) error {
 		return err
 	}
 	if version != k.version {
-		k.unused = nil
+		k.free = nil
 	}
 	if version != k.version || k.rows == nil || len(k.rows) > maxCachedRows {
 		k.version, k.rows = version, map[sojourn.ID]*jobrow.Row{}
@@ -47,7 +49,7 @@ func (k *localRows) Open(t *Tx) error {
 // another way, no row is cached.
 func (k *localRows) keep(t *Tx, failed error) {
 	if failed == nil {
-		k.unused.add(t.Cache.Blocks)
+		k.free.add(t.Cache.Blocks)
 	}
 	if failed != nil || t.Cache.Altered {
 		k.rows = nil
@@ -62,17 +64,13 @@ func (k *localRows) keep(t *Tx, failed error) {
 	}
 }
 
-// alters reports whether a statement changes rows other than those that a transaction saves.
-func alters(q string) bool {
-	return strings.HasPrefix(q, "update sj_live") || strings.HasPrefix(q, "update sj_job")
-}
-
-// FreeID is freeIDs.take, if no other connection can have used the id.
+// FreeID marks an id as used, and reports whether it was certainly free, with the block that owner
+// has leased. If it reports false, the id must be looked up.
 func (t *Tx) FreeID(id sojourn.ID, owner string) (Block, bool) {
 	if t.Cache.local == nil {
 		return Block{}, false
 	}
-	return t.Core.Caches.Local.unused.take(int64(id), owner)
+	return t.Core.Caches.Local.free.take(int64(id), owner)
 }
 
 // cachedRow returns the cached row of a lease, if there is one and this transaction has written
@@ -85,13 +83,14 @@ func (t *Tx) cachedRow(lease sojourn.Lease) *jobrow.Row {
 }
 
 // freeIDs are ids that this process has leased and that are still free, so that an insert need not
-// look them up first. It is a part of recent, and like it is valid while no other connection writes
+// look them up first. They are part of localRows, and as valid as its rows
 // (docs/internals/engine.md#id-cache).
 type freeIDs []*freeBlock // the newest last, at most cachedBlocks
 
+// freeBlock is a leased block.
 type freeBlock struct {
 	Block
-	taken []uint64 // a bit for each id
+	taken []uint64 // a bit for each id, set when it is used
 }
 
 // add adds blocks that were just leased.
@@ -116,4 +115,10 @@ func (u freeIDs) take(id int64, owner string) (Block, bool) {
 		}
 	}
 	return Block{}, false
+}
+
+// alters reports whether a statement changes rows by itself, and not by the write set. Such a
+// statement must begin so, because it makes cached rows stale.
+func alters(q string) bool {
+	return strings.HasPrefix(q, "update sj_live") || strings.HasPrefix(q, "update sj_job")
 }

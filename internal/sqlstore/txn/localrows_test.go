@@ -2,8 +2,8 @@ package txn
 
 import "testing"
 
-// Each id of a leased block is unused once, and no other id is.
-func TestUnused(t *testing.T) {
+// TestFreeIDs: each id of a leased block is free once, and no other id is.
+func TestFreeIDs(t *testing.T) {
 	var u freeIDs
 	u.add([]Block{{First: 100, Size: 65, Leased: 7}})
 	u.add([]Block{{First: 1000, Size: 1, Leased: 8}})
@@ -18,7 +18,7 @@ func TestUnused(t *testing.T) {
 	}
 	for _, id := range []int64{99, 165, 999, 1001} {
 		if b, free := u.take(id, ""); free || b.Size != 0 {
-			t.Errorf("%d was not leased, but is unused in %+v", id, b)
+			t.Errorf("%d was not leased, but is free in %+v", id, b)
 		}
 	}
 	for i := range int64(cachedBlocks) {
@@ -29,8 +29,9 @@ func TestUnused(t *testing.T) {
 	}
 }
 
-// An id is unused for the owner of its block alone, and another caller does not use it up.
-func TestUnusedByOwner(t *testing.T) {
+// TestFreeIDsByOwner: an id is free for the owner of its block alone, and another caller does not
+// use it up.
+func TestFreeIDsByOwner(t *testing.T) {
 	var u freeIDs
 	u.add([]Block{{First: 100, Size: 10, Owner: "alice"}})
 	for _, owner := range []string{"", "bob", "*"} {

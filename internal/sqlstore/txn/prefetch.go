@@ -9,37 +9,16 @@ import (
 // Prefetched is a batch whose reads were sent in the first message of the transaction, or were
 // cached.
 type Prefetched struct {
-	Op   any
+	Op   any // see Call.OpID
 	Work work
 }
 
-func Partition(group []Call, op any) (same, rest []Call) {
-	for _, c := range group {
-		if c.OpID() == op {
-			same = append(same, c)
-		} else {
-			rest = append(rest, c)
-		}
-	}
-	return same, rest
-}
-
-// TakePrefetched returns the prefetched batch of an op, once; false if there is none.
-func (t *Tx) TakePrefetched(op any) (work, bool) {
-	for i, p := range t.First.Batches {
-		if p.Op == op {
-			t.First.Batches[i] = Prefetched{}
-			return p.Work, true
-		}
-	}
-	return nil, false
-}
-
-// Prefetch begins the transaction with the reads of a group: the rows of its leases, locked in
-// order (unless all are cached, or the reads of its responses lock them), and the reads of its
-// first batch. The first try adds the reads of all other batches. These see the state before the
-// group, as if each batch came first. If one batch changes the rows of another, the writes fail,
-// and the second try reads for each batch in turn.
+// Prefetch begins the transaction with the reads of a group, in one message: the rows of its
+// leases, locked in order (unless all are cached, or the reads of its first batch lock them), and
+// the reads of its first batch. The first try adds the reads of all other batches. These see the
+// state before the group, as if each batch came first: if one batch changes the rows of another,
+// the writes fail, and the second try reads for each batch in turn. It does nothing where messages
+// cost no round trip (docs/internals/engine.md#prefetch).
 func (t *Tx) Prefetch(group []Call) error {
 	if _, ok := t.Conn.(sqldb.Sender); !ok || len(group) == 0 {
 		return nil
@@ -74,6 +53,29 @@ func (t *Tx) Prefetch(group []Call) error {
 		return nil
 	}
 	return t.send(reads)
+}
+
+// TakePrefetched returns the prefetched batch of an op, once; false if there is none.
+func (t *Tx) TakePrefetched(op any) (work, bool) {
+	for i, p := range t.First.Batches {
+		if p.Op == op {
+			t.First.Batches[i] = Prefetched{}
+			return p.Work, true
+		}
+	}
+	return nil, false
+}
+
+// Partition splits a group into the calls of an op and the others, both in order.
+func Partition(group []Call, op any) (same, rest []Call) {
+	for _, c := range group {
+		if c.OpID() == op {
+			same = append(same, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	return same, rest
 }
 
 // leasesOf lists the jobs of all leases of a group.

@@ -1,94 +1,92 @@
 package txn
 
 import (
-	"math"
 	"slices"
 	"sync"
 
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/internal/sqldb"
-	"github.com/sojourn-queue/sojourn/internal/sqlstore/clock"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// A transaction that stores jobs, and starts them for a waiting claim, first reads ids, keys and
-// queues, the worker's last claim, the head of the queue, and overdue jobs. Where a message costs a
-// round trip, it uses the results cached by this process's last transactions instead, and its one
-// message validates them. The inserts themselves check that ids and keys are new. If a validator
-// fails, nothing is written, and the next try reads
-// (docs/internals/engine.md#optimistic-reads).
+// queueCache is a cache of what transactions have read of queues, for optimistic reads. A
+// transaction that stores jobs, and starts them for a waiting claim, reads ids, keys and queues,
+// the worker's last claim, the head of the queue, and overdue jobs. Where a message costs a round
+// trip, it takes them from this cache instead, and its one message validates them. The inserts
+// themselves check that ids and keys are new. If a validator fails, nothing is written, and the
+// next try reads (docs/internals/engine.md#optimistic-reads). Safe for concurrent use.
 type queueCache struct {
-	mu      sync.Mutex
-	queues  map[string]QueueRow // as they were read, without gates and pauses
-	empty   map[string]bool     // queues of which the last claim has taken all, and where nothing has become ready since, as far as this process knows
+	mu      sync.Mutex          // guards the fields below
+	queues  map[string]QueueRow // as they were read; only those without gates and pauses
+	empty   map[string]bool     // queues without ready jobs, as far as this process knows
 	claims  map[string]int64    // worker → number of its last claim
 	blocks  []Block             // of ids, the newest last
 	skip    int                 // transactions that read before the cache is used again
-	backoff int                 // rest after the next failed validation
+	backoff int                 // skip after the next failed validation
 }
 
-const (
-	// After a failed validation MinRest transactions read, twice as many after the next failure,
-	// and one less after each success.
-	MinBackoff, MaxBackoff = 8, 1024
-	cachedBlocks           = 64
-)
+// cachedBlocks bounds the blocks that a cache has.
+const cachedBlocks = 64
 
-// TextGuessed is the validator of enqueues, for Dialect.Over. It checks that the clock lies between
-// two times, no job is due at another, queues have no ready jobs of kinds, a named worker is not
-// drained and has the last claim of that number, and no settings hold all queues back.
-const TextValidate = `select 1 where the clock is between $1 and $2, nothing is due at $3, and nothing is ready in (texts($4)) of (texts($5)) for $6 after $7`
+// The back-off after failed validations: MinBackoff transactions read after the first, twice as
+// many after the next, up to MaxBackoff, and one less after each success.
+const MinBackoff, MaxBackoff = 8, 1024
 
-// TextGuessedClock is the validator of a transaction that only ends steps, for Dialect.Over.
-const TextValidateClock = `select 1 where the clock is between $1 and $2`
-
-const QValidateQueues = `select q.name from sj_queue q /*, each*/ where q.name = each($1 text) and q.settings = each($2 text) and q.flow = each($3 text)
-	and q.shape = each($4 bigint) and q.paused + q.gated = 0`
-
-// ClockBounds returns the bounds of the server's clock for the estimate now.
-func (s *Core) ClockBounds(now int64) (from, to int64) {
-	if s.Cfg.Driven {
-		return math.MinInt64, math.MaxInt64
-	}
-	return now - clock.Tolerance.Microseconds(), now + clock.Tolerance.Microseconds()
-}
-
-// CachedEnds is the optimistic read of finishes whose rows are cached: they need only the clock.
-// Another node that extends leases makes them stale, which is no evidence about queues, so a
-// failure disables nothing.
-func (t *Tx) UseCachedRows(group []Call) bool {
-	if len(group) == 0 || slices.ContainsFunc(group, func(c Call) bool { return !c.leased() }) || !t.cachedLeases(group) {
+// Enabled reports whether a transaction may use the cache. After a failed validation it counts the
+// transactions that may not.
+func (k *queueCache) Enabled() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.skip > 0 {
+		k.skip--
 		return false
 	}
-	now, ok := t.Core.Clock.Predict()
-	if ok {
-		t.Reading = now
-		from, to := t.Core.ClockBounds(now.Now)
-		t.Cache.Validators = &Validators{First: Statement{sqldb.Statement{Text: TextValidateClock, Args: []any{from, to}, Wanted: 1}, StaleCache}}
-	}
-	return ok
+	return true
 }
 
-// Validators are the validators of a transaction with cached reads. The first runs before the
-// writes. The last checks settings after the writes: a later reindexing waits for these writes (see
-// rely). A transaction that only ends steps has no last one.
-type Validators struct{ First, Last Statement }
+// Queue returns the cached row of a queue.
+func (k *queueCache) Queue(name string) (QueueRow, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	q, ok := k.queues[name]
+	return q, ok
+}
 
-const StaleCache = "a cached read is stale"
+// LastClaim returns the number of a worker's last claim, 0 if it is not known.
+func (k *queueCache) LastClaim(worker string) int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.claims[worker]
+}
 
-// OfQueues reports whether cached queues must be validated.
-func (q *Validators) OfQueues() bool { return q != nil && q.Last.Wanted > 0 }
+// IsEmpty reports whether a queue has no ready jobs, as far as this process knows.
+func (k *queueCache) IsEmpty(queue string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.empty[queue]
+}
 
-// learned is what a transaction has read of queues and claims, or has confirmed.
+// Block returns the cached block of an id.
+func (k *queueCache) Block(id int64) (Block, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := slices.IndexFunc(k.blocks, func(b Block) bool { return b.Holds(id) })
+	if i < 0 {
+		return Block{}, false
+	}
+	return k.blocks[i], true
+}
+
+// Learned is what a transaction has read of queues and claims, or has validated, for the cache.
 type Learned struct {
 	Queues  map[string]*QueueRow
-	Block   Block
+	Block   Block            // the block of ids that it has read last
 	Claims  map[string]int64 // worker → number of its last claim; 0: it must not be cached
 	Emptied string           // a queue whose ready jobs were all claimed; "" = none
 }
 
-// Learn caches the results of a transaction's reads, or confirms cached ones.
+// Learn caches what a committed transaction has read. If it has used the cache, its commit has
+// validated that.
 func (k *queueCache) Learn(t *Tx) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -129,14 +127,14 @@ func (k *queueCache) NoteBlock(b Block) {
 	k.know(b)
 }
 
-// know caches a block. k.mu is held.
+// know caches a block. The caller holds mu.
 func (k *queueCache) know(b Block) {
 	if b.Size > 0 && !slices.Contains(k.blocks, b) {
 		k.blocks = append(k.blocks[max(0, len(k.blocks)-cachedBlocks+1):], b)
 	}
 }
 
-// Miss makes transactions read for a while.
+// Miss records a failed validation: transactions read for a while.
 func (k *queueCache) Miss() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -145,58 +143,10 @@ func (k *queueCache) Miss() {
 	clear(k.empty)
 }
 
-func (k *queueCache) blockOf(id int64) (Block, bool) {
-	i := slices.IndexFunc(k.blocks, func(b Block) bool { return b.Holds(id) })
-	if i < 0 {
-		return Block{}, false
-	}
-	return k.blocks[i], true
-}
-
-// cachedBlock returns the cached block of an id in an optimistic transaction. Blocks never change.
+// cachedBlock returns the cached block of an id in a transaction with cached reads.
 func (t *Tx) cachedBlock(id sojourn.ID) (Block, bool) {
 	if t.Cache.Validators == nil {
 		return Block{}, false
 	}
 	return t.Core.Caches.Queues.Block(int64(id))
-}
-
-// Queue returns the cached row of a queue.
-func (k *queueCache) Queue(name string) (QueueRow, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	q, ok := k.queues[name]
-	return q, ok
-}
-
-// LastClaim returns the number of a worker's last claim, 0 if it is not known.
-func (k *queueCache) LastClaim(worker string) int64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.claims[worker]
-}
-
-// IsEmpty reports whether a queue has no ready jobs, as far as this process knows.
-func (k *queueCache) IsEmpty(queue string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.empty[queue]
-}
-
-// Block returns the cached block of an id.
-func (k *queueCache) Block(id int64) (Block, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.blockOf(id)
-}
-
-// Enabled reports whether a transaction may use the cache; after a failed validation some read.
-func (k *queueCache) Enabled() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.skip > 0 {
-		k.skip--
-		return false
-	}
-	return true
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
+// TextDeleteCached is qDeleteLive for cached rows, for Dialect.Over: it compares the mark too.
+const TextDeleteCached = `delete from sj_live where id, state, epoch and mark are each those of rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)`
+
 // rowCache is a cache of the rows of running jobs as this process's transactions left them, where
 // others write concurrently. A finish neither reads nor locks a cached row: the database marks each
 // row with the transaction that wrote it, and the delete compares the mark. If another transaction
@@ -18,12 +21,14 @@ type rowCache struct {
 	rows map[sojourn.ID]cachedRow // at most maxCachedRows
 }
 
+// cachedRow is a row with its mark.
 type cachedRow struct {
 	row    *jobrow.Row
 	writer int64
 }
 
-// Keep caches the rows of a committed transaction.
+// Keep caches the rows that a committed transaction has written, and removes those that it has
+// ended.
 func (k *rowCache) Keep(t *Tx) {
 	if len(t.Cache.Changed) == 0 {
 		return
@@ -39,6 +44,15 @@ func (k *rowCache) Keep(t *Tx) {
 		} else {
 			delete(k.rows, l.ID)
 		}
+	}
+}
+
+// Forget removes rows that a failed transaction has used, because they may be stale.
+func (k *rowCache) Forget(ids map[sojourn.ID]int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id := range ids {
+		delete(k.rows, id)
 	}
 }
 
@@ -81,20 +95,7 @@ func (t *Tx) cachedLeases(group []Call) bool {
 	return len(rows) > 0
 }
 
-// Forget removes rows from the cache that turned out to be stale.
-func (k *rowCache) Forget(ids map[sojourn.ID]int64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for id := range ids {
-		delete(k.rows, id)
-	}
-}
-
-// TextDeleteTrusted is qDeleteLive for cached rows, for Dialect.Over: id, state, epoch and mark of
-// each.
-const TextDeleteCached = `delete from sj_live where id, state, epoch and mark are each those of rows($1 bigint, $2 bigint, $3 bigint, $4 bigint)`
-
-// readMark asks for the mark of this transaction, if there are rows to cache.
+// readMark returns the read of this transaction's mark, if there are rows to cache.
 func (t *Tx) readMark() []Statement {
 	q := t.Core.DB.Dialect().Writer
 	if q == "" {

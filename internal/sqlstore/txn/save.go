@@ -8,38 +8,69 @@ import (
 	"github.com/sojourn-queue/sojourn/rules"
 )
 
-// addUpdate adds the update of rows to the write set.
-func (t *Tx) addUpdate(w *jobrow.RowWrite, rows []savedRow) {
-	if len(rows) == 0 {
-		return
+// Save adds the update of a row: was is the row as it was read or saved last, l its changed copy.
+// It sets the rank, and the times of the update and of the next check. The update fails if the row
+// in the database has another state or epoch than the row that was read (inv:F2).
+func (t *Tx) Save(was, l *jobrow.Row) error {
+	l.UpdatedAt = max(t.Now, was.UpdatedAt)
+	l.SetWakeAt()
+	if err := t.placeRow(was, l); err != nil {
+		return err
 	}
-	s := jobrow.NewColumns(len(rows), 2+len(w.Numbers), len(w.Texts), 0)
-	now := make([]*jobrow.Row, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		now[i] = r.now
-		s.Row(int64(r.now.ID)).Ints(int64(r.state), r.epoch)
+	state, epoch, err := t.Unsaved(was)
+	if err != nil {
+		return err
 	}
-	w.Fill(s, 2, now)
-	t.AddColumns(w.Text, len(rows), changedInside, s)
+	p := &t.Writes
+	if p.SaveOf == nil {
+		p.SaveOf = map[sojourn.ID]int{}
+	}
+	t.AddWeight(was, l, l.Held)
+	p.SaveOf[l.ID] = len(p.Saves)
+	p.Saves = append(p.Saves, savedRow{state: state, epoch: epoch, now: l})
+	t.NoteChange(l)
+	return nil
 }
 
-// addInsert adds the insert of rows to the write set.
-func (t *Tx) addInsert(w *jobrow.RowWrite, rows []*jobrow.Row) {
-	if len(rows) == 0 {
-		return
+// SaveStart is Save for a row whose only change is that a claim has started it. If the insert of
+// the row is pending, l replaces it.
+func (t *Tx) SaveStart(was, l *jobrow.Row) error {
+	if t.startInsert(was, l) {
+		return nil
 	}
-	s := jobrow.NewColumns(len(rows), len(w.Numbers), len(w.Texts), 0)
-	for _, l := range rows {
-		s.Row(int64(l.ID))
+	_, changed := t.Writes.SaveOf[was.ID]
+	err := t.Save(was, l)
+	if err == nil && !changed {
+		t.Writes.Saves[len(t.Writes.Saves)-1].Only = jobrow.ByClaim
 	}
-	w.Fill(s, 0, rows)
-	t.AddColumns(w.Text, 0, "", s)
+	return err
 }
 
-// placeRow sets the rank of a row that is ordered again: after a retry, an edit, a response. The
-// settings are read after the row was locked. So either they are the newest, or the reindexing
-// after a later change finds this row.
+// Unsaved removes the pending update of a row that changes once more, and returns the state and the
+// epoch that the row has in the database.
+func (t *Tx) Unsaved(was *jobrow.Row) (sojourn.State, int64, error) {
+	delete(t.Loaded.Leased, was.ID)
+	i, ok := t.Writes.SaveOf[was.ID]
+	if !ok {
+		return was.State, was.Epoch, nil
+	}
+	before := t.Writes.Saves[i]
+	if before.now.State != was.State || before.now.Epoch != was.Epoch {
+		return 0, 0, ErrChanged(was.ID)
+	}
+	delete(t.Writes.SaveOf, was.ID)
+	t.Writes.Saves[i].now = nil
+	return before.state, before.epoch, nil
+}
+
+// ErrChanged returns the error for a row that is not as this transaction has read or saved it last.
+func ErrChanged(id sojourn.ID) error {
+	return Raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
+}
+
+// placeRow sets the rank of a row that takes another place in its queue: after a retry, an edit, a
+// response. The settings are read after the row was locked: so either they are the newest, or the
+// reindexing after a later change finds this row.
 func (t *Tx) placeRow(was, l *jobrow.Row) error {
 	if l.Resumed {
 		l.R1, l.R2 = rules.Rank(sojourn.QueueSettings{}, l.Priority, jobrow.Time(l.RunAt), true)
@@ -67,77 +98,31 @@ func (t *Tx) placeRow(was, l *jobrow.Row) error {
 	return nil
 }
 
-// Save writes a row back, with the next flush, if its state and epoch are still the ones that were
-// read.
-func (t *Tx) Save(was, l *jobrow.Row) error {
-	l.UpdatedAt = max(t.Now, was.UpdatedAt)
-	l.SetWakeAt()
-	if err := t.placeRow(was, l); err != nil {
-		return err
+// addUpdate adds the update of rows to the write set.
+func (t *Tx) addUpdate(w *jobrow.RowWrite, rows []savedRow) {
+	if len(rows) == 0 {
+		return
 	}
-	state, epoch, err := t.Unsaved(was)
-	if err != nil {
-		return err
+	s := jobrow.NewColumns(len(rows), 2+len(w.Numbers), len(w.Texts), 0)
+	now := make([]*jobrow.Row, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		now[i] = r.now
+		s.Row(int64(r.now.ID)).Ints(int64(r.state), r.epoch)
 	}
-	p := &t.Writes
-	if p.SaveOf == nil {
-		p.SaveOf = map[sojourn.ID]int{}
-	}
-	t.AddWeight(was, l, l.Held)
-	p.SaveOf[l.ID] = len(p.Saves)
-	p.Saves = append(p.Saves, savedRow{state: state, epoch: epoch, now: l})
-	t.NoteChange(l)
-	return nil
+	w.Fill(s, 2, now)
+	t.AddColumns(w.Text, len(rows), changedInside, s)
 }
 
-// SaveStart is save after a claim.
-func (t *Tx) SaveStart(was, l *jobrow.Row) error {
-	if t.startInsert(was, l) {
-		return nil
+// addInsert adds the insert of rows to the write set.
+func (t *Tx) addInsert(w *jobrow.RowWrite, rows []*jobrow.Row) {
+	if len(rows) == 0 {
+		return
 	}
-	_, changed := t.Writes.SaveOf[was.ID]
-	err := t.Save(was, l)
-	if err == nil && !changed {
-		t.Writes.Saves[len(t.Writes.Saves)-1].Only = jobrow.ByClaim
+	s := jobrow.NewColumns(len(rows), len(w.Numbers), len(w.Texts), 0)
+	for _, l := range rows {
+		s.Row(int64(l.ID))
 	}
-	return err
-}
-
-// Unsaved removes the pending save of a row that changes once more, and returns its state and epoch
-// in the database.
-func (t *Tx) Unsaved(was *jobrow.Row) (sojourn.State, int64, error) {
-	delete(t.Loaded.Leased, was.ID)
-	i, ok := t.Writes.SaveOf[was.ID]
-	if !ok {
-		return was.State, was.Epoch, nil
-	}
-	before := t.Writes.Saves[i]
-	if before.now.State != was.State || before.now.Epoch != was.Epoch {
-		return 0, 0, ErrChanged(was.ID)
-	}
-	delete(t.Writes.SaveOf, was.ID)
-	t.Writes.Saves[i].now = nil
-	return before.state, before.epoch, nil
-}
-
-// NoteChange collects the events to publish after the commit.
-func (t *Tx) NoteChange(l *jobrow.Row) {
-	if l.State == sojourn.Ready || l.State == sojourn.Errored {
-		t.Events.Ready[QueueKind{l.Queue, l.Kind}]++
-	}
-	if l.PollAt > 0 {
-		t.Events.Polls = append(t.Events.Polls, Poll{QueueKind{l.Queue, l.Kind}, l.PollAt})
-	}
-	if l.WakeAt < jobrow.Never && (t.Events.Due == 0 || l.WakeAt < t.Events.Due) {
-		t.Events.Due = l.WakeAt
-	}
-}
-
-func ErrChanged(id sojourn.ID) error {
-	return Raced("job " + strconv.FormatInt(int64(id), 10) + " changed inside a transaction")
-}
-
-// AddColumns adds a bulk of rows to the write set. wanted rows must change; 0 for any number.
-func (t *Tx) AddColumns(q string, wanted int, raced string, s *jobrow.Columns) {
-	t.AddBulk(q, wanted, raced, s.IDs, s.All()...)
+	w.Fill(s, 0, rows)
+	t.AddColumns(w.Text, 0, "", s)
 }

@@ -74,25 +74,13 @@ type QueueUse struct {
 	assumed map[string]int64         // queue → layout, see AssumeSettings
 }
 
-// Events is what happens after the commit: hints for blocked calls, work that needs the committed
-// rows, and counts.
-type Events struct {
-	Ready   map[QueueKind]int // jobs that became claimable
-	Freed   map[string]int    // weight that was returned, by queue
-	Final   []sojourn.ID      // jobs that became final
-	Polls   []Poll            // poll steps that were planned
-	Due     int64             // the earliest wake_at that was written, microseconds; 0 = none
-	Recheck []KindKey         // see NoteRecheck
-	After   []func()          // functions to call
-	Dead    int               // dead tuples that it leaves in sj_live
-}
-
-// NewTx makes a transaction whose time is not read yet.
+// NewTx makes a transaction whose Reading is not set yet, over a connection in which the database
+// has begun one.
 func (s *Core) NewTx(c sqldb.Conn) *Tx {
 	return &Tx{Conn: c, Core: s, Events: Events{Ready: map[QueueKind]int{}, Freed: map[string]int{}}}
 }
 
-// Begin is NewTx that reads the clock.
+// Begin makes a transaction and reads the clock.
 func (s *Core) Begin(c sqldb.Conn) (t *Tx, err error) {
 	sent := s.Clock.Monotonic()
 	t = s.NewTx(c)
@@ -100,19 +88,8 @@ func (s *Core) Begin(c sqldb.Conn) (t *Tx, err error) {
 	return t, err
 }
 
-// QueueKind is where a job can be claimed.
-type QueueKind struct{ Queue, Kind string }
-
-func (t *Tx) Write(q string, args ...any) (int64, error) {
-	if err := t.Flush(); err != nil {
-		return 0, err
-	}
-	n, err := t.Exec(t.Core.sql(q), jobrow.StorableArgs(args)...)
-	t.Wrote = t.Wrote || n > 0
-	t.Cache.Altered = t.Cache.Altered || alters(q)
-	return n, err
-}
-
+// Read runs a query after a flush, so that it sees all writes of the transaction. each gets a row,
+// which is valid until the next one.
 func (t *Tx) Read(q string, each func(sqldb.Row) error, args ...any) error {
 	if err := t.Flush(); err != nil {
 		return err
@@ -120,17 +97,24 @@ func (t *Tx) Read(q string, each func(sqldb.Row) error, args ...any) error {
 	return t.Peek(q, each, args...)
 }
 
-// Peek is query for reads that no pending write can change; it does not flush.
+// Peek is Read without the flush, for tables that no pending write changes.
 func (t *Tx) Peek(q string, each func(sqldb.Row) error, args ...any) error {
 	return t.Query(t.Core.sql(q), each, jobrow.StorableArgs(args)...)
 }
 
-// ReadEach runs a query for every row of the columns, which must have one length, in any order.
+// ReadInt runs a query that returns one number; 0 if it returns no row.
+func (t *Tx) ReadInt(q string, args ...any) (n int64, err error) {
+	err = t.Read(q, func(r sqldb.Row) error { n = r.Int(0); return nil }, args...)
+	return n, err
+}
+
+// ReadEach runs a query for every row of columns of one length, in any order: as one statement
+// where the database has arrays, and in a loop elsewhere.
 func (t *Tx) ReadEach(q string, row func(sqldb.Row) error, columns ...sqldb.Column) error {
 	return t.readEachBy(t.Read, q, row, columns...)
 }
 
-// readEachBy is each by query or peek.
+// readEachBy is ReadEach by Read or Peek.
 func (t *Tx) readEachBy(read func(string, func(sqldb.Row) error, ...any) error, q string, row func(sqldb.Row) error, columns ...sqldb.Column) error {
 	n := columns[0].Len()
 	if n == 0 {
@@ -154,6 +138,19 @@ func (t *Tx) readEachBy(read func(string, func(sqldb.Row) error, ...any) error, 
 	return nil
 }
 
+// Write runs a statement now, after a flush, and returns the number of rows that it has changed.
+func (t *Tx) Write(q string, args ...any) (int64, error) {
+	if err := t.Flush(); err != nil {
+		return 0, err
+	}
+	n, err := t.Exec(t.Core.sql(q), jobrow.StorableArgs(args)...)
+	t.Wrote = t.Wrote || n > 0
+	t.Cache.Altered = t.Cache.Altered || alters(q)
+	return n, err
+}
+
+// WriteBulk runs a bulk statement now, after a flush. Its rows are columns of one length, the first
+// of them numbers. hit gets the number that the statement returns for each row that it has changed.
 func (t *Tx) WriteBulk(q string, hit func(int64), first sqldb.Ints, more ...sqldb.Column) error {
 	if len(first) == 0 {
 		return nil
@@ -165,14 +162,8 @@ func (t *Tx) WriteBulk(q string, hit func(int64), first sqldb.Ints, more ...sqld
 	return t.Bulk(t.Core.sql(q), hit, first, jobrow.StorableColumns(more)...)
 }
 
-// ReadInt runs a query that gives one number.
-func (t *Tx) ReadInt(q string, args ...any) (n int64, err error) {
-	err = t.Read(q, func(r sqldb.Row) error { n = r.Int(0); return nil }, args...)
-	return n, err
-}
-
-// End runs last in a transaction: it flushes the pending writes, and checks that the settings it
-// relied on are unchanged.
+// End sends the pending writes, validates cached reads and assumed settings, and commits where that
+// is part of the message. Elsewhere DB.Update commits after it. Nothing may run after End.
 func (t *Tx) End() error {
 	t.FlushWeights()
 	if c, ok := t.Conn.(sqldb.Committer); ok {
@@ -184,6 +175,12 @@ func (t *Tx) End() error {
 	return t.verifyAssumed()
 }
 
+// QueueKind is where a job can be claimed.
+type QueueKind struct{ Queue, Kind string }
+
+// KindKey is a key; each kind has keys of its own.
+type KindKey struct{ Kind, Key string }
+
 // Holder is the job that has a key: a live job, or a final one that may keep it.
 type Holder struct {
 	ID      sojourn.ID
@@ -191,17 +188,5 @@ type Holder struct {
 	Live    bool
 	Held    int64 // until when a final one keeps it
 	State   sojourn.State
-	Pending bool // inserted by an earlier call of this transaction, and not written yet
-}
-
-// KindKey is a key; each kind has keys of its own.
-type KindKey struct{ Kind, Key string }
-
-// NoteRecheck records a key under which a response and the job that waits for it may have missed
-// each other, because both are written by concurrent transactions that share no row: a response to
-// a key without a job, and a wait that registered a key.
-func (t *Tx) NoteRecheck(kind, key string) {
-	if key != "" && t.Concurrent() {
-		t.Events.Recheck = append(t.Events.Recheck, KindKey{kind, key})
-	}
+	Pending bool // stored by an earlier call of this transaction, and not sent yet
 }

@@ -5,15 +5,15 @@ import (
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
 )
 
-// The weight in flight of a queue that counts is kept as a ledger: one row a lane, and one row for
-// each transaction that has changed it since the last summation. A claim sums rows of the ledger
-// instead of counting jobs, so its cost is independent of the number of jobs in flight. The doctor
-// compares both.
+// The weight in flight of a queue that counts is kept as a ledger: one row for each lane, and one
+// for each transaction that has changed it since the last summation. A claim sums rows of the
+// ledger instead of counting jobs, so its cost is independent of the number of jobs in flight. The
+// check of the invariants compares both (docs/decisions/016).
 
-// groupKey is the key of the ledger.
+// groupKey is the key of a row of the ledger.
 type groupKey struct{ queue, lane string }
 
-// AddWeight adds the effect of a row's change to the weight in flight.
+// AddWeight adds the change of a row to the weight in flight: was held was.Held, and l holds held.
 func (t *Tx) AddWeight(was, l *jobrow.Row, held int32) {
 	if was.Lane == l.Lane && was.Queue == l.Queue && was.Held == held {
 		return
@@ -34,14 +34,11 @@ func (t *Tx) AddWeight(was, l *jobrow.Row, held int32) {
 	}
 }
 
-const (
-	QAddHeld = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
-)
+// QAddHeld adds rows to the ledger.
+const QAddHeld = `insert into sj_landed (held, queue, lane) rows($1 bigint, $2 text, $3 text)`
 
-// Rows of the ledger are summed from this number on: rows of lanes in which they cancel out, as in
-// a group whose jobs have ended, and of lanes with gate.manyOfOne of them.
-
-// FlushWeights adds the changes of the ledger so far to the write set.
+// FlushWeights adds the changes of the weight so far to the write set, before gates sum the ledger,
+// and at the end.
 func (t *Tx) FlushWeights() {
 	var held sqldb.Ints
 	var queue, lane sqldb.Texts

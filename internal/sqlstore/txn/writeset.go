@@ -10,77 +10,85 @@ import (
 )
 
 // WriteSet is the write set of a transaction: writes that are decided but not sent, so that all
-// requests of the transaction share one statement per table. The delay is invisible: flush precedes
-// every other statement of the transaction, read or write.
+// requests of the transaction share one statement per table. The delay is invisible, because Flush
+// precedes every other statement of the transaction, read or write
+// (docs/internals/engine.md#unit-of-work).
 type WriteSet struct {
 	Inserts  []PendingInsert
-	Saves    []savedRow
-	SaveOf   map[sojourn.ID]int // job → its row in saves
+	Saves    []savedRow         // in their order; see Save
+	SaveOf   map[sojourn.ID]int // job → its row in Saves
 	Ended    []EndedRow
 	History  []HistoryRow
-	Disposed [3]sqldb.Ints // jobs whose responses change, for each of putDowns
+	Disposed [3]sqldb.Ints // jobs whose responses change: by QDispose, QTakenLate, QAttachedLate
 	late     []Statement   // all other statements, after these
 }
 
-// savedRow is a live row to be updated, where state and epoch are still those that were read.
+// savedRow is a live row to be updated.
 type savedRow struct {
-	state sojourn.State
-	epoch int64
-	now   *jobrow.Row
-	Only  jobrow.Change
+	state sojourn.State // in the database
+	epoch int64         // in the database
+	now   *jobrow.Row   // nil: it has changed once more, see Unsaved
+	Only  jobrow.Change // what has changed it
 }
 
 // EndedRow is a live row to be moved to sj_final.
 type EndedRow struct {
-	State      sojourn.State // as read
-	Epoch      int64
-	Writer     int64 // the mark of the row if it is cached and was not read; else 0
+	State      sojourn.State // in the database
+	Epoch      int64         // in the database
+	Writer     int64         // the mark of the row if it is cached and was not read; else 0
 	Now        *jobrow.Row
-	Held       int64
+	Held       int64 // until when it keeps its key, microseconds; 0 = it does not
 	Result     []byte
 	ResultType string
 	Awaited    bool       // it has keys of its waits
-	Last       HistoryRow // with the end's time, reason and error, even if it is not stored in the history
+	Last       HistoryRow // its last row of the history, which is stored in sj_final
 }
 
-// HistoryRow is a row of the history.
+// HistoryRow is a row of the history, as it is stored.
 type HistoryRow struct {
 	Ints   [9]int64  // job, seq, generation, attempt, epoch, purpose, state, began, ended
 	Texts  [4]string // worker, outcome, reason, by whom
-	Failed []byte
+	Failed []byte    // the error
 }
 
+// None reports whether there is no row: each one has an outcome.
 func (r *HistoryRow) None() bool { return r.Texts[1] == "" }
 
 func (p *WriteSet) empty() bool {
 	return len(p.Inserts)+len(p.Saves)+len(p.Ended)+len(p.History)+len(p.Disposed[0])+len(p.Disposed[1])+len(p.Disposed[2])+len(p.late) == 0
 }
 
-// putDowns change the responses of jobs; WriteSet.Disposed has the jobs of each.
+// responseUpdates are the statements for WriteSet.Disposed.
 var responseUpdates = [3]string{QDispose, QTakenLate, QAttachedLate}
 
-// Statement is a pending statement. If it does not change the wanted number of rows, another
-// transaction was faster.
+// Statement is a pending statement. If it does not change the wanted number of rows, the
+// transaction has lost a race: Raced says with which change.
 type Statement struct {
 	sqldb.Statement
 	Raced string
 }
 
-// Add adds a statement to the write set. wanted rows must change; 0 for any number.
+// Add adds a statement to the write set. wanted rows must change; 0: any number. If others change,
+// the error is Raced(raced).
 func (t *Tx) Add(q string, wanted int, raced string, args ...any) {
 	t.Writes.late = append(t.Writes.late, Statement{sqldb.Statement{Text: q, Args: args, Wanted: int64(wanted)}, raced})
 }
 
-// AddBulk adds a bulk statement to the write set. wanted rows must change; 0 for any number.
+// AddBulk is Add for a bulk statement. Its rows are columns of one length.
 func (t *Tx) AddBulk(q string, wanted int, raced string, first sqldb.Ints, more ...sqldb.Column) {
 	if len(first) > 0 {
 		t.Writes.late = append(t.Writes.late, Statement{sqldb.Statement{Text: q, Rows: append([]sqldb.Column{first}, more...), Wanted: int64(wanted)}, raced})
 	}
 }
 
-// collect builds statements from the write set. A statement has at most one row per job, so the
-// order among the statements does not matter. Locks are taken in the order of lock.go: live rows,
-// which were locked when they were read, then keys.
+// AddColumns is AddBulk for rows that were collected in Columns.
+func (t *Tx) AddColumns(q string, wanted int, raced string, s *jobrow.Columns) {
+	t.AddBulk(q, wanted, raced, s.IDs, s.All()...)
+}
+
+// collect empties the write set and returns its statements. A statement has at most one row per
+// job, so the order among the statements does not matter. Locks are taken in the order of lock.go:
+// live rows, which were locked when they were read, then keys.
 func (t *Tx) collect() []Statement {
 	if t.Writes.empty() && t.Responses.empty() {
 		return nil
@@ -111,7 +119,7 @@ func (t *Tx) collect() []Statement {
 	return late
 }
 
-// Flush sends the write set, in one message.
+// Flush sends the write set, in one message where the database supports that.
 func (t *Tx) Flush() error { return t.flushWith(nil) }
 
 // flushWith sends the write set and then reads, in one message.
@@ -135,8 +143,8 @@ func (t *Tx) flushWith(reads []sqldb.Statement) error {
 	return nil
 }
 
-// commitWith sends the write set, validates the settings and cached reads that the transaction
-// relied on, and commits: all in one message.
+// commitWith sends the write set, validates cached reads and assumed settings, and commits: all in
+// one message.
 func (t *Tx) commitWith(c sqldb.Committer) error {
 	var late []Statement
 	if t.Cache.Validators != nil {
@@ -166,6 +174,8 @@ func (t *Tx) commitWith(c sqldb.Committer) error {
 	return t.ConfirmClock()
 }
 
+// render replaces the shared texts of statements by those of this database, and makes their
+// arguments storable.
 func (t *Tx) render(batch []sqldb.Statement) {
 	for i := range batch {
 		jobrow.StorableArgs(batch[i].Args)
@@ -198,7 +208,8 @@ func (t *Tx) send(batch []sqldb.Statement) error {
 	return nil
 }
 
-// ReadAll runs queries together. Those with Rows run for every row.
+// ReadAll runs queries together after a flush, in one message where the database supports that. A
+// statement with Rows runs for every row of them.
 func (t *Tx) ReadAll(reads []sqldb.Statement) error {
 	if _, ok := t.Conn.(sqldb.Sender); ok {
 		return t.flushWith(reads)
@@ -217,6 +228,11 @@ func (t *Tx) ReadAll(reads []sqldb.Statement) error {
 	return nil
 }
 
+// changedInside is the error if a row differs from the row that was read. A live row was locked
+// when it was read, so this is an assertion.
+const changedInside = "a job changed inside a transaction"
+
+// flushSaves adds the updates of rows.
 func (t *Tx) flushSaves(all []savedRow) {
 	var of [jobrow.ByAnswer + 1][]savedRow
 	for _, r := range all {
@@ -231,10 +247,7 @@ func (t *Tx) flushSaves(all []savedRow) {
 	}
 }
 
-// changedInside is the error if a row differs from the row that was read. A live row was locked
-// when it was read, so for live rows this is an assertion.
-const changedInside = "a job changed inside a transaction"
-
+// Statements of ended jobs.
 const (
 	qDeleteLive = `delete from sj_live /*using each*/ where id = each($1 bigint) and state = each($2 bigint) and epoch = each($3 bigint) /*hit id*/`
 	qAddFinal   = `insert into sj_final (id, state, priority, weight, run_at_us, generation, epoch, attempt, failures, crashes, history, has_data, finished_us,
@@ -276,22 +289,22 @@ func (t *Tx) flushEnded(rows []EndedRow) {
 	}
 }
 
-// deleteLive deletes the rows of ended jobs, matching the row that was read or cached.
+// deleteLive deletes the rows of ended jobs, if they are still as they were read or cached.
 func (t *Tx) deleteLive(rows []EndedRow) {
 	slices.SortFunc(rows, func(a, b EndedRow) int { return cmp.Compare(a.Now.ID, b.Now.ID) }) // cached rows are locked only now
-	read, trusted := jobrow.NewColumns(len(rows), 2, 0, 0), jobrow.NewColumns(len(rows), 3, 0, 0)
+	read, cached := jobrow.NewColumns(len(rows), 2, 0, 0), jobrow.NewColumns(len(rows), 3, 0, 0)
 	for i := range rows {
 		if r := &rows[i]; r.Writer > 0 {
-			trusted.Row(int64(r.Now.ID)).Ints(int64(r.State), r.Epoch, r.Writer)
+			cached.Row(int64(r.Now.ID)).Ints(int64(r.State), r.Epoch, r.Writer)
 		} else {
 			read.Row(int64(r.Now.ID)).Ints(int64(r.State), r.Epoch)
 		}
 	}
 	t.AddColumns(qDeleteLive, len(read.IDs), changedInside, read)
-	t.AddColumns(TextDeleteCached, len(trusted.IDs), "a job has changed since it was claimed", trusted)
+	t.AddColumns(TextDeleteCached, len(cached.IDs), "a job has changed since it was claimed", cached)
 }
 
-// freeKeys frees the jobs' own keys, in one order everywhere.
+// freeKeys frees the own keys of ended jobs, in one order everywhere.
 func (t *Tx) freeKeys(rows []EndedRow) {
 	var keyed []EndedRow
 	for _, r := range rows {
@@ -312,11 +325,27 @@ func (t *Tx) freeKeys(rows []EndedRow) {
 	t.AddColumns(qFreeKey, 0, "", s)
 }
 
-const qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, worker, outcome, reason, by_whom, error)
+// Statements of the history.
+const (
+	qAddHistory = `insert into sj_history (job, seq, generation, attempt, epoch, purpose, state, began_us, ended_us, worker, outcome, reason, by_whom, error)
 	rows($1 bigint, $2 bigint, $3 bigint, $4 bigint, $5 bigint, $6 bigint, $7 bigint, $8 bigint, $9 bigint, $10 text, $11 text, $12 text, $13 text, $14 bytea)`
+	// qTrimHistory deletes the one entry in excess of the first and the newest sojourn.MaxHistory.
+	qTrimHistory = `delete from sj_history /*using each*/ where job = each($1 bigint) and seq = each($2 bigint)`
+)
 
-// qTrimHistory deletes the one entry in excess of the first and the newest MaxHistory.
-const qTrimHistory = `delete from sj_history /*using each*/ where job = each($1 bigint) and seq = each($2 bigint)`
+// flushHistory adds rows to the history.
+func (t *Tx) flushHistory(rows []HistoryRow) {
+	if len(rows) == 0 {
+		return
+	}
+	defer t.trimHistory(len(rows), func(i int) *HistoryRow { return &rows[i] })
+	s := jobrow.NewColumns(len(rows), 8, 4, 1)
+	for i := range rows {
+		r := &rows[i]
+		s.Row(r.Ints[0]).Ints(r.Ints[1:]...).Strings(r.Texts[:]...).Bytes(r.Failed)
+	}
+	t.AddColumns(qAddHistory, 0, "", s)
+}
 
 // trimHistory keeps the history of jobs within its bound, in the transaction that adds an entry.
 // Most jobs have far fewer, and need no statement.
@@ -334,17 +363,4 @@ func (t *Tx) trimHistory(n int, row func(i int) *HistoryRow) {
 	if s != nil {
 		t.AddColumns(qTrimHistory, 0, "", s)
 	}
-}
-
-func (t *Tx) flushHistory(rows []HistoryRow) {
-	if len(rows) == 0 {
-		return
-	}
-	defer t.trimHistory(len(rows), func(i int) *HistoryRow { return &rows[i] })
-	s := jobrow.NewColumns(len(rows), 8, 4, 1)
-	for i := range rows {
-		r := &rows[i]
-		s.Row(r.Ints[0]).Ints(r.Ints[1:]...).Strings(r.Texts[:]...).Bytes(r.Failed)
-	}
-	t.AddColumns(qAddHistory, 0, "", s)
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 )
 
-// ClaimAnswer is the result of one claim in a transaction. Times are microseconds. Due and Opens say
-// how long an empty claim may sleep.
+// ClaimAnswer is the result of one claim in a transaction. Times are microseconds. Due and Opens
+// say how long an empty claim may sleep.
 type ClaimAnswer struct {
 	Jobs    []driver.Claimed
 	Waits   map[sojourn.ID]int32 // job → how many waits it has had; 0 is left out

@@ -1,12 +1,11 @@
 // Package wake wakes blocked calls: claims that wait for jobs, and reads that wait for the end of
-// jobs. Polling the database often enough would cost an idle store its quiet, and polling rarely
-// would delay every job.
+// jobs. Frequent polling would keep an idle store busy, and rare polling would delay every job.
 //
-// A [Hub] knows the [Waiter] of each blocked call. After each commit of this process the store gives
-// it the events of the transaction, and it wakes the calls that they concern. Timers wake calls when
-// a job is due or a gate opens. Commits of other processes are found by polling the version of the
-// database. A wake-up is a hint (docs/decisions/005): the call that is woken reads the database, so a
-// lost or a wrong hint delays it by one poll at most.
+// A [Hub] knows the [Waiter] of each blocked call. After each commit of this process the store
+// gives it the events of the transaction, and it wakes the calls that they concern. Timers wake
+// calls when a job is due or a gate opens. Commits of other processes are found by polling the
+// version of the database. A wake-up is a hint (docs/decisions/005): the call that is woken reads
+// the database, so a lost or a wrong hint delays it by one poll at most.
 //
 // The hub is also where a transaction that makes jobs ready finds blocked claims, and runs them
 // itself. Their callers then get a [ClaimAnswer] without a transaction of their own.
@@ -49,22 +48,23 @@ func NewHub(c *txn.Core) *Hub { return &Hub{core: c, sooner: make(chan struct{},
 type Waiter struct {
 	Queues, Kinds []string             // the jobs that a Claim takes
 	Pollable      []string             // kinds whose poll steps it takes
-	Request       *driver.ClaimRequest // of a Claim; nil: its request is never run by a transaction of others
+	Request       *driver.ClaimRequest // of a Claim; the transaction of another call may run it
 	IDs           []sojourn.ID         // the jobs whose end a Find waits for
 
-	// Answer has the jobs of a Claim whose request was run by the transaction of another call. It is
-	// nil if there were none. Read it after Block.
+	// Answer has the jobs of a Claim whose request was run by the transaction of another call. It
+	// is nil if there were none. Read it after Block.
 	Answer *ClaimAnswer
 
 	opens    int64         // when a gate opens, or a poll step is due, for its jobs; 0 = not known
 	wake     chan struct{} // capacity 1
 	asleep   bool          // it waits, so a transaction may run its request, see Reserve
-	reserved chan struct{} // closed when the transaction that runs its request has ended; nil: none does
+	reserved chan struct{} // closed by Release; nil if no transaction runs its request
 }
 
-// Block calls read again and again, each time that w is woken, until read reports that it is done, or
-// another transaction has set w.Answer. It returns nil also when wait has passed (0: read is called
-// once; at most sojourn.MaxWait), and an error when read fails, ctx ends, or the store closes.
+// Block calls read again and again, each time that w is woken, until read reports that it is done,
+// or another transaction has set w.Answer. It returns nil also when wait has passed (0: read is
+// called once; at most sojourn.MaxWait), and an error when read fails, ctx ends, or the store
+// closes.
 func (h *Hub) Block(ctx context.Context, w *Waiter, wait time.Duration, read func() (done bool, err error)) error {
 	if wait <= 0 {
 		_, err := read()
@@ -99,8 +99,8 @@ func (h *Hub) Block(ctx context.Context, w *Waiter, wait time.Duration, read fun
 	}
 }
 
-// Publish wakes the calls that the events of a committed transaction concern: for each ready job one
-// claim, for freed weight as many claims, and every Find of a job that became final.
+// Publish wakes the calls that the events of a committed transaction concern: for each ready job
+// one claim, for freed weight as many claims, and every Find of a job that became final.
 func (h *Hub) Publish(t *txn.Tx) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,8 +135,8 @@ func (h *Hub) Publish(t *txn.Tx) {
 	h.dueBy(t.Events.Due)
 }
 
-// FoundNothing records what an empty claim has read: when the next job is due, and when a gate opens
-// that holds back the jobs of w; 0 = none.
+// FoundNothing records what an empty claim has read: when the next job is due, and when a gate
+// opens that holds back the jobs of w; 0 = none.
 func (h *Hub) FoundNothing(w *Waiter, due, opens int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,7 +154,8 @@ func (h *Hub) WakeAll() {
 
 // Reserve selects blocked claims for the jobs that a transaction makes ready, so that it may run
 // their requests: a job then starts in the transaction that stores it or its response, and not in
-// the next one. A claim that is reserved does not end its wait before Release, which must be called.
+// the next one. A claim that is reserved does not end its wait before Release, which must be
+// called.
 func (h *Hub) Reserve(t *txn.Tx) (reserved []*Waiter) {
 	room := maps.Clone(t.Events.Ready)
 	for _, f := range t.Writes.Inserts {
@@ -280,7 +281,8 @@ func (h *Hub) dueBy(us int64) {
 	}
 }
 
-// opensBy records that a gate opens or a poll step is due for w at us; 0 = none. The caller holds mu.
+// opensBy records that a gate opens or a poll step is due for w at us; 0 = none. The caller holds
+// mu.
 func (h *Hub) opensBy(w *Waiter, us int64) {
 	if us > 0 && (w.opens == 0 || us < w.opens) {
 		w.opens = us
