@@ -138,7 +138,7 @@ func tokenForged(s *scene) {
 }
 
 func respondBad(s *scene) {
-	s.open(Options{MaxBytes: 1000})
+	s.open(options{MaxBytes: 1000})
 	c := s.awaiting(sojourn.Key("k"))
 	for what, spoil := range inOrder(map[string]mark{
 		"no address":            toJob(0),

@@ -167,3 +167,10 @@ func cursor(after sojourn.ID) string {
 	}
 	return after.String()
 }
+
+func (s *scene) logLines(id sojourn.ID) []sojourn.LogLine {
+	s.Helper()
+	lines, err := s.store.Log(s.ctx, id)
+	s.must(err, "Log")
+	return lines
+}

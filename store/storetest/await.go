@@ -101,7 +101,7 @@ func awaitTimeoutLast(s *scene) {
 }
 
 func awaitKept(s *scene) {
-	s.open(Options{InboxTTL: time.Minute})
+	s.open(options{InboxTTL: time.Minute})
 	id := s.enqueue(sojourn.Key("k"), sojourn.Delay(time.Minute))
 	first := s.respond("k", body("1"))
 	s.became(first, sojourn.Early, id)
@@ -130,7 +130,7 @@ func awaitKept(s *scene) {
 }
 
 func awaitBeforeJob(s *scene) {
-	s.open(Options{InboxTTL: time.Hour})
+	s.open(options{InboxTTL: time.Hour})
 	r := s.respond("k", body("early bird"))
 	lies := s.became(r, sojourn.Early, 0)
 	s.at("expires_at", lies.ExpiresAt, s.now().Add(time.Hour))

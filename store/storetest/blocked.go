@@ -20,50 +20,6 @@ var blockedTrials = []trial{
 	{"find waits for a final job", "Find with a Wait answers as soon as a job matches, and with nothing when its time is over.", "spec:P12 spec:O2", findWaits},
 }
 
-type claimAnswer struct {
-	jobs []driver.Claimed
-	err  error
-}
-
-// block starts a claim that waits, and wants it not to be answered by itself.
-func (s *scene) block(ctx context.Context, wishes ...wish) <-chan claimAnswer {
-	s.Helper()
-	done := make(chan claimAnswer, 1)
-	r := s.request(append([]wish{waiting()}, wishes...)...)
-	go func() {
-		jobs, err := s.store.Claim(ctx, r)
-		done <- claimAnswer{jobs, err}
-	}()
-	s.stays(done)
-	return done
-}
-
-// stays wants nothing to come for a moment.
-func (s *scene) stays(done <-chan claimAnswer) {
-	s.Helper()
-	select {
-	case a := <-done:
-		s.Fatalf("a claim that has to wait answered %v, %v", claimedIDs(a.jobs), a.err)
-	case <-time.After(moment):
-	}
-}
-
-// answered wants a blocked claim to be answered with one job.
-func (s *scene) answered(done <-chan claimAnswer, what string) driver.Claimed {
-	s.Helper()
-	select {
-	case a := <-done:
-		s.must(a.err, "Claim, woken by %s", what)
-		if len(a.jobs) != 1 {
-			s.Fatalf("Claim, woken by %s, gave %d jobs", what, len(a.jobs))
-		}
-		return a.jobs[0]
-	case <-time.After(patience):
-		s.Fatalf("a blocked claim was not woken by %s within %v", what, patience)
-	}
-	return driver.Claimed{}
-}
-
 func blockedWoken(s *scene) {
 	var c driver.Claimed
 	woken := func(what string, do func()) {

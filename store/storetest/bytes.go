@@ -96,14 +96,14 @@ func textsStored(s *scene) {
 		o.Reason, o.Text = b, b
 		o.Log = []sojourn.LogLine{{Level: "ERROR", Text: b}}
 		s.finish(o, sojourn.Failed)
-		same(s, "lines", len(s.log(id)), 2)
+		same(s, "lines", len(s.logLines(id)), 2)
 		same(s, "error", s.get(id).Error, b)
 	}
 }
 
 func limits(s *scene) {
 	const limit = 1000
-	s.open(Options{MaxBytes: limit})
+	s.open(options{MaxBytes: limit})
 	st, err := s.store.Status(s.ctx)
 	s.must(err, "Status")
 	same(s, "the limit told", st.MaxBytes, limit)
@@ -129,7 +129,7 @@ func limits(s *scene) {
 }
 
 func limitLarge(s *scene) {
-	s.open(Options{MaxBytes: sojourn.MaxMaxBytes})
+	s.open(options{MaxBytes: sojourn.MaxMaxBytes})
 	big := bytes.Repeat([]byte{0, 1, 2, 0xff}, sojourn.MaxMaxBytes/4)
 	id := s.enqueue(func(j *sojourn.Job) { j.Args = big })
 	c := s.claim()

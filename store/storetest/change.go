@@ -28,11 +28,6 @@ var changeTrials = []trial{
 	{"change an errored job", "A change leaves an errored job errored.", "tr:O5", changeErrored},
 }
 
-func (s *scene) change(id sojourn.ID, c sojourn.Change, want sojourn.State) sojourn.Job {
-	s.Helper()
-	return s.edited(id, sojourn.Edit{Action: sojourn.EditChange, By: "ops", Reason: "asked", Change: c}, want)
-}
-
 func changeValues(s *scene) {
 	p, w, g := int32(-7), int32(0), "Händler/9"
 	a := []byte("new\x00args")

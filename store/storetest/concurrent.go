@@ -30,7 +30,7 @@ func (s *scene) crowd(n int, call func(i int) error) {
 	for i := range n {
 		fs = append(fs, func() { errs[i] = call(i) })
 	}
-	side(fs...)
+	sideBySide(fs...)
 	for i, err := range errs {
 		s.must(err, "call %d of %d at the same time", i, n)
 	}

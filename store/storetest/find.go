@@ -22,24 +22,6 @@ var findTrials = []trial{
 	{"the client over the store", "Get, GetByKey, Cancel and Redrive of a Client answer as they promise.", "spec:P12 spec:S11 rules:A7", findClient},
 }
 
-func (s *scene) find(f sojourn.Filter) []sojourn.ID {
-	s.Helper()
-	jobs, err := s.store.Find(s.ctx, f)
-	s.must(err, "Find")
-	var ids []sojourn.ID
-	for _, j := range jobs {
-		ids = append(ids, j.ID)
-	}
-	return ids
-}
-
-func (s *scene) finds(f sojourn.Filter, want ...sojourn.ID) {
-	s.Helper()
-	if got := s.find(f); !slices.Equal(got, want) {
-		s.Fatalf("Find(%s) gave %v, want %v", text(f), got, want)
-	}
-}
-
 func findFields(s *scene) {
 	t0 := s.now()
 	a := s.enqueue(sojourn.Group("g1"), sojourn.Tags("x", "y"))

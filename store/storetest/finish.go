@@ -141,7 +141,7 @@ func undecodable(s *scene) {
 }
 
 func refusedOutcome(s *scene) {
-	s.open(Options{MaxBytes: 1000})
+	s.open(options{MaxBytes: 1000})
 	c := s.running(steady(time.Minute))
 	before := s.picture(c.Job.ID)
 	tooLarge := completed(c)
@@ -177,7 +177,7 @@ func refusedOutcome(s *scene) {
 }
 
 func finishMany(s *scene) {
-	s.open(Options{MaxBytes: 1000})
+	s.open(options{MaxBytes: 1000})
 	s.enqueueMany(7, steady(time.Minute))
 	cs := s.claimMany(upTo(7))
 	s.cancel(cs[1].Job.ID)

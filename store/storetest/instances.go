@@ -18,15 +18,15 @@ func Instances(t *testing.T, database func(t *testing.T) func(t *testing.T, pref
 		for name, prefixes := range map[string][2]string{"default": {"", "mail_"}, "nested": {"sj_", "sj_live_"}, "short": {"a", "sj_"}} {
 			t.Run(c.name+", "+name, func(t *testing.T) {
 				open := database(t)
-				with := func(prefix string) func(t *testing.T, o Options) driver.Store {
-					return func(t *testing.T, o Options) driver.Store { return open(t, prefix, o) }
+				with := func(prefix string) opener {
+					return opening(func(t *testing.T, o Options) driver.Store { return open(t, prefix, o) })
 				}
 				beside := newScene(t, with(prefixes[1]))
 				c := c
 				run := c.run
 				c.run = func(s *scene) {
 					beside.clock = s.clock
-					beside.open(Options{})
+					beside.open(options{})
 					s.beside = beside
 					run(s)
 					beside.audit()

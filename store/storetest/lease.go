@@ -26,43 +26,6 @@ var leaseTrials = []trial{
 	{"on_lost fail", "A kind that must run at most once fails with its first lost lease.", "tr:W1 spec:S8 spec:L7", lostAtMostOnce},
 }
 
-// extends sends one Extend and wants it to stand or not.
-func (s *scene) extends(l sojourn.Lease, stands bool) string {
-	s.Helper()
-	e := s.extend(l)[0]
-	switch {
-	case stands:
-		s.must(e.Err, "Extend")
-		s.at("lease_until", e.Until, s.get(l.ID).LeaseUntil)
-	case e.Reason == "" || !e.Until.IsZero():
-		s.Fatalf("Extend of %+v answered %+v, want it lost", l, e)
-	default:
-		s.is(e.Err, sojourn.ErrLeaseLost, "Extend of a lost lease")
-	}
-	return e.Reason
-}
-
-// extend extends leases and wants one answer for each.
-func (s *scene) extend(leases ...sojourn.Lease) []driver.Extended {
-	s.Helper()
-	answers, err := s.store.Extend(s.ctx, leases)
-	s.must(err, "Extend")
-	same(s, "answers of Extend", len(answers), len(leases))
-	return answers
-}
-
-// outlive extends a lease beyond a timeout or deadline that ends with the lease's first length, and
-// wants the sweep to act one lease later, while the lease itself is still valid.
-func (s *scene) outlive(l sojourn.Lease, want driver.Swept) {
-	s.Helper()
-	for range 3 {
-		s.advance(lease - 15*time.Second)
-		s.extends(l, true)
-	}
-	s.swept(15*time.Second-time.Microsecond, driver.Swept{})
-	s.swept(time.Microsecond, want)
-}
-
 func extend(s *scene) {
 	c := s.running()
 	began := s.now()

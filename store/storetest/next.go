@@ -20,12 +20,6 @@ var peekTrials = []trial{
 	{"a light job behind heavy ones", "A job that does not fit is passed over, and the next that fits is taken.", "spec:W9 spec:J12", passedOver},
 }
 
-func follow(c driver.Claimed, jobs ...sojourn.Job) sojourn.Outcome {
-	o := completed(c)
-	o.Next = jobs
-	return o
-}
-
 func nextOnce(s *scene) {
 	c := s.running()
 	next := s.job(ofKind("receipt"), sojourn.Delay(time.Minute))

@@ -30,29 +30,6 @@ var orderTrials = []trial{
 	{"a release keeps the place", "A released job is claimed again before those that came after it.", "tr:F11 rules:D2 spec:W11", orderReleased},
 }
 
-// drain claims everything, one by one, and completes it.
-func (s *scene) drain(wishes ...wish) []sojourn.ID {
-	s.Helper()
-	var ids []sojourn.ID
-	for {
-		cs := s.claimMany(wishes...)
-		if len(cs) == 0 {
-			return ids
-		}
-		for _, c := range cs {
-			ids = append(ids, c.Job.ID)
-			s.finish(completed(c), sojourn.Completed)
-		}
-	}
-}
-
-func (s *scene) order(got, want []sojourn.ID) {
-	s.Helper()
-	if !slices.Equal(got, want) {
-		s.Fatalf("claimed in the order %v, want %v", got, want)
-	}
-}
-
 func orderPriority(s *scene) {
 	var want []sojourn.ID
 	byPriority := map[int32]sojourn.ID{}

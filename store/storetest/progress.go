@@ -20,11 +20,6 @@ var progressTrials = []trial{
 	{"progress and error at once", "A response is one of answer, error and progress.", "tr:R6 inv:P4", progressRefused},
 }
 
-// lively makes a response a sign of life.
-func lively(text string) mark {
-	return func(r *sojourn.Response) { r.Progress, r.Body = true, []byte(text) }
-}
-
 // beating is an await that ends when the other side is silent for so long.
 func beating(c driver.Claimed, within, beat time.Duration, keys ...string) sojourn.Outcome {
 	o := await(c, within, keys...)

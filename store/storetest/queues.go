@@ -363,8 +363,6 @@ func queueForget(s *scene) {
 	same(s, "paused", s.queue("empty").Settings.Paused, false)
 }
 
-func (s *scene) paused(on bool) { s.Helper(); s.setQueue(line, sojourn.QueueSettings{Paused: on}) }
-
 func pause(s *scene) {
 	errored := s.errored().Job.ID
 	ready := s.enqueue(sojourn.Key("plain"))

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/sojourn-queue/sojourn"
@@ -153,20 +152,6 @@ func raceComplete(s *scene) {
 	}
 }
 
-// side runs functions at the same time and waits for them all.
-func side(fs ...func()) {
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for _, f := range fs {
-		wg.Go(func() {
-			<-start
-			f()
-		})
-	}
-	close(start)
-	wg.Wait()
-}
-
 // rounds is the number of runs of a race; the order differs from one to the next.
 const rounds = 15
 
@@ -175,7 +160,7 @@ func raceAwait(s *scene) {
 		c := s.running(sojourn.Key("k"))
 		r, o := s.answer("k"), await(c, 0)
 		var err1, err2 error
-		side(func() { _, err1 = s.store.Respond(s.ctx, []sojourn.Response{r}) },
+		sideBySide(func() { _, err1 = s.store.Respond(s.ctx, []sojourn.Response{r}) },
 			func() { _, err2 = s.store.Finish(s.ctx, []sojourn.Outcome{o}) })
 		s.must(err1, "Respond")
 		s.must(err2, "Finish")
@@ -190,7 +175,7 @@ func raceSetKey(s *scene) {
 		c := s.running()
 		r, o := s.answer(key), await(c, 0)
 		var err1, err2, err3, err4 error
-		side(func() { _, err1 = s.store.Respond(s.ctx, []sojourn.Response{r}) },
+		sideBySide(func() { _, err1 = s.store.Respond(s.ctx, []sojourn.Response{r}) },
 			func() {
 				var errs []driver.Extended
 				errs, err2 = s.store.Save(s.ctx, []driver.Saved{{Lease: c.Lease, Key: key}})
@@ -214,7 +199,7 @@ func raceCompletions(s *scene) {
 		r, o := s.answer("k"), completed(c)
 		var as []sojourn.Responded
 		var err1, err2 error
-		side(func() { as, err1 = s.store.Respond(s.ctx, []sojourn.Response{r}) },
+		sideBySide(func() { as, err1 = s.store.Respond(s.ctx, []sojourn.Response{r}) },
 			func() { _, err2 = s.store.Finish(s.ctx, []sojourn.Outcome{o}) })
 		s.must(err1, "Respond")
 		s.must(err2, "Finish")
@@ -231,7 +216,7 @@ func raceCancels(s *scene) {
 		var ed sojourn.Edited
 		var fs []driver.Finished
 		var err1, err2 error
-		side(func() {
+		sideBySide(func() {
 			ed, err1 = s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{c.Job.ID}}, sojourn.Edit{Action: sojourn.EditCancel})
 		}, func() { fs, err2 = s.store.Finish(s.ctx, []sojourn.Outcome{o}) })
 		s.must(err1, "Edit")

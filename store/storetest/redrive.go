@@ -25,8 +25,6 @@ var redriveTrials = []trial{
 	{"redrive many", "All failed jobs that a filter finds are redriven in one call.", "tr:O3 spec:R9 rules:A7", redriveMany},
 }
 
-var redriveEdit = sojourn.Edit{Action: sojourn.EditRedrive, By: "ops"}
-
 func redrive(s *scene) {
 	for _, end := range []sojourn.State{sojourn.Failed, sojourn.Cancelled} {
 		c := s.retrying(sojourn.MaxAttempts(2))

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,22 +17,6 @@ var saveTrials = []trial{
 	{"the job log", "A job keeps its first log line and its newest 99, and says how many were dropped.", "spec:J17 spec:X14 inv:C3", jobLog},
 	{"the log of the last moment", "Log lines that come with an outcome are stored with it; those of a lost step are not.",
 		"spec:J17 tr:L5 inv:F2", logWithOutcome},
-}
-
-// save sends one item and returns its error.
-func (s *scene) save(item driver.Saved) error {
-	s.Helper()
-	answers, err := s.store.Save(s.ctx, []driver.Saved{item})
-	s.must(err, "Save")
-	if len(answers) != 1 {
-		s.Fatalf("Save of 1 item gave %d answers", len(answers))
-	}
-	e := answers[0]
-	if e.Err == nil {
-		s.at("lease_until", e.Until, s.get(item.Lease.ID).LeaseUntil)
-	}
-	same(s, "a reason of a lost lease", e.Reason != "", errors.Is(e.Err, sojourn.ErrLeaseLost))
-	return e.Err
 }
 
 func saveCheckpoint(s *scene) {
@@ -73,7 +56,7 @@ func saveProgress(s *scene) {
 }
 
 func saveMany(s *scene) {
-	s.open(Options{MaxBytes: 1000})
+	s.open(options{MaxBytes: 1000})
 	s.enqueueMany(4)
 	cs := s.claimMany(upTo(4))
 	s.finish(released(cs[2]), sojourn.Ready)
@@ -99,16 +82,9 @@ func saveMany(s *scene) {
 	s.finish(completed(cs[1]), sojourn.Completed) // a refusal leaves the lease standing
 }
 
-func (s *scene) log(id sojourn.ID) []sojourn.LogLine {
-	s.Helper()
-	lines, err := s.store.Log(s.ctx, id)
-	s.must(err, "Log")
-	return lines
-}
-
 func jobLog(s *scene) {
 	c := s.running(steady(time.Second))
-	same(s, "lines", len(s.log(c.Job.ID)), 0)
+	same(s, "lines", len(s.logLines(c.Job.ID)), 0)
 	n := 0
 	write := func(lines int) {
 		var batch []sojourn.LogLine
@@ -122,7 +98,7 @@ func jobLog(s *scene) {
 	s.advance(time.Second)
 	write(49)
 	write(50)
-	lines := s.log(c.Job.ID)
+	lines := s.logLines(c.Job.ID)
 	same(s, "lines", len(lines), sojourn.MaxLogLines)
 	for i, l := range lines {
 		same(s, "text", l.Text, fmt.Sprintf("line %d", i))
@@ -134,7 +110,7 @@ func jobLog(s *scene) {
 	s.at("time of the second line", lines[1].At, s.now())
 	write(3)
 	write(60)
-	lines = s.log(c.Job.ID)
+	lines = s.logLines(c.Job.ID)
 	same(s, "lines", len(lines), sojourn.MaxLogLines)
 	same(s, "the first line", lines[0].Text, "line 0")
 	same(s, "the second line", lines[1].Text, "line 64")
@@ -142,12 +118,12 @@ func jobLog(s *scene) {
 	same(s, "dropped", lines[1].Dropped, 63)
 	long := strings.Repeat("x", 2*sojourn.MaxProgress)
 	s.must(s.save(driver.Saved{Lease: c.Lease, Log: []sojourn.LogLine{{Level: "WARN", Text: long}}}), "Save of a long line")
-	same(s, "a long line", s.log(c.Job.ID)[99].Text, sojourn.Cut(long, sojourn.MaxProgress))
+	same(s, "a long line", s.logLines(c.Job.ID)[99].Text, sojourn.Cut(long, sojourn.MaxProgress))
 	s.finish(failure(c), sojourn.Scheduled)
 	s.advance(time.Second)
 	d := s.claim()
 	s.must(s.save(driver.Saved{Lease: d.Lease, Log: []sojourn.LogLine{{Level: "INFO", Text: "again"}}}), "Save")
-	same(s, "attempt of a line of the second attempt", s.log(c.Job.ID)[99].Attempt, 2)
+	same(s, "attempt of a line of the second attempt", s.logLines(c.Job.ID)[99].Attempt, 2)
 }
 
 func logWithOutcome(s *scene) {
@@ -155,7 +131,7 @@ func logWithOutcome(s *scene) {
 	o := completed(c)
 	o.Log = []sojourn.LogLine{{Level: "INFO", Text: "bye"}}
 	s.finish(o, sojourn.Completed)
-	lines := s.log(c.Job.ID)
+	lines := s.logLines(c.Job.ID)
 	if len(lines) != 1 || lines[0].Text != "bye" || lines[0].Attempt != 1 {
 		s.Fatalf("the log is %+v, want the line that came with the outcome", lines)
 	}
@@ -164,5 +140,5 @@ func logWithOutcome(s *scene) {
 	o.Type = sojourn.OutcomeAbort
 	s.reports(o, driver.FinishLost)
 	s.is(s.save(driver.Saved{Lease: c.Lease, Log: o.Log}), sojourn.ErrLeaseLost, "a log line after the end")
-	same(s, "lines", len(s.log(c.Job.ID)), 1)
+	same(s, "lines", len(s.logLines(c.Job.ID)), 1)
 }

@@ -51,7 +51,7 @@ func (c *clock) move(d time.Duration) {
 type scene struct {
 	*testing.T
 	ctx    context.Context
-	opener func(t *testing.T, o Options) driver.Store
+	opener opener
 	store  driver.Store
 	beside *scene // another instance in the same database; see Instances
 	clock  *clock
@@ -65,10 +65,10 @@ type scene struct {
 	idsGood  time.Time // the block has to be used before
 }
 
-func newScene(t *testing.T, opener func(t *testing.T, o Options) driver.Store) *scene {
+func newScene(t *testing.T, open opener) *scene {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
-	s := &scene{T: t, ctx: ctx, opener: opener, seed: 1, clock: &clock{at: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)}}
+	s := &scene{T: t, ctx: ctx, opener: open, seed: 1, clock: &clock{at: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)}}
 	if v := os.Getenv("SOJOURN_SEED"); v != "" {
 		n, err := strconv.ParseUint(v, 10, 64)
 		if err != nil {
@@ -81,7 +81,7 @@ func newScene(t *testing.T, opener func(t *testing.T, o Options) driver.Store) *
 }
 
 // open opens a new store for the scene; a case that needs other options calls it first.
-func (s *scene) open(o Options) {
+func (s *scene) open(o options) {
 	s.Helper()
 	if s.store != nil {
 		_ = s.store.Close()

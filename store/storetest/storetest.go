@@ -9,7 +9,6 @@
 package storetest
 
 import (
-	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -40,7 +39,7 @@ type Options struct {
 // SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
 func Run(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	for _, c := range trials() {
-		t.Run(c.name, func(t *testing.T) { c.play(t, open) })
+		t.Run(c.name, func(t *testing.T) { c.play(t, opening(open)) })
 	}
 }
 
@@ -50,17 +49,9 @@ func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	for _, c := range trials() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.play(t, open)
+			c.play(t, opening(open))
 		})
 	}
-}
-
-// trial is one case.
-type trial struct {
-	name   string
-	law    string // the promise of a store, in one sentence
-	covers string // ids, separated by blanks
-	run    func(s *scene)
 }
 
 // trials are all cases, area by area.
@@ -71,19 +62,7 @@ func trials() []trial {
 		inboxTrials, historyTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, jsonTrials, limitTrials, blockedTrials, concurrentTrials, accessTrials, tenantTrials, workerTrials, lifeTrials)
 }
 
-func (c trial) play(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
-	s := newScene(t, open)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("law: %s\ncovers: %s\nseed: %d", c.law, c.covers, s.seed)
-		}
-	})
-	defer func() {
-		if v := recover(); v != nil { // an answer that is too short must not end the other cases
-			t.Errorf("panic: %v\n%s", v, debug.Stack())
-		}
-	}()
-	s.open(Options{})
-	c.run(s)
-	s.audit()
+// opening adapts a function that opens a store with the public options.
+func opening(open func(t *testing.T, o Options) driver.Store) opener {
+	return func(t *testing.T, o options) driver.Store { return open(t, Options(o)) }
 }

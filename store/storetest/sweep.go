@@ -68,7 +68,7 @@ func sweepBounded(s *scene) {
 }
 
 func sweepAll(s *scene) {
-	s.open(Options{InboxTTL: time.Hour})
+	s.open(options{InboxTTL: time.Hour})
 	p := steady(365 * 24 * time.Hour)
 	errored := s.errored(p, policy(sojourn.Policy{DecideWithin: time.Hour})).Job.ID
 	resumed := s.resumed("resumed", p, sojourn.Timeout(2*time.Hour)).Job.ID
@@ -85,7 +85,7 @@ func sweepAll(s *scene) {
 }
 
 func sweepUnmatched(s *scene) {
-	s.open(Options{InboxTTL: time.Hour})
+	s.open(options{InboxTTL: time.Hour})
 	r := s.respond("k")
 	s.swept(time.Hour-time.Second, driver.Swept{})
 	s.lies(r.Seq, sojourn.Early)
@@ -98,7 +98,7 @@ func sweepUnmatched(s *scene) {
 }
 
 func sweepUnmatchedLive(s *scene) {
-	s.open(Options{InboxTTL: time.Hour})
+	s.open(options{InboxTTL: time.Hour})
 	before := s.respond("k")
 	id := s.enqueue(sojourn.Key("k"))
 	s.became(s.respond("k"), sojourn.Early, id)

@@ -34,7 +34,7 @@ type ask = func(c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, 
 // throttled opens the scene's store with a throttler for the usual queue.
 func (s *scene) throttled(t ask) {
 	s.Helper()
-	s.open(Options{Throttlers: map[string]throttle.Throttler{line: throttle.ThrottlerFunc(
+	s.open(options{Throttlers: map[string]throttle.Throttler{line: throttle.ThrottlerFunc(
 		func(_ context.Context, c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error) {
 			return t(c, f)
 		})}})
@@ -234,7 +234,7 @@ func toyRules(text string) (throttle.Throttler, error) {
 }
 
 func throttleRule(s *scene) {
-	s.open(Options{Rules: toyRules})
+	s.open(options{Rules: toyRules})
 	s.enqueueMany(5)
 	s.refused(sojourn.NewClient(s.store).Queues().Set(s.ctx, line, sojourn.QueueSettings{Throttle: "maybe"}), sojourn.CodeInvalid, "a rule that does not compile")
 	s.setQueue(line, sojourn.QueueSettings{Throttle: "no"})

@@ -37,10 +37,10 @@ func RunTx(t *testing.T, open func(t *testing.T, o Options) Application) {
 		t.Run(c.name, func(t *testing.T) {
 			var app Application
 			trial{name: c.name, law: c.law, covers: c.covers, run: func(s *scene) { c.run(&txScene{s, app}) }}.play(t,
-				func(t *testing.T, o Options) driver.Store {
+				opening(func(t *testing.T, o Options) driver.Store {
 					app = open(t, o)
 					return app.Store
-				})
+				}))
 		})
 	}
 }

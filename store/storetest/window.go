@@ -26,12 +26,6 @@ var windowTrials = []trial{
 	{"resumed outside the window", "A response wakes a job outside its windows too: it holds its weight.", "spec:T4 tr:C3", windowResumed},
 }
 
-// office is open when a case begins: it is Monday, 09:00 UTC.
-var office = sojourn.Window{Days: []string{"mon-fri"}, Start: "08:00", End: "17:00"}
-
-// evening opens 13 hours later.
-var evening = sojourn.Window{Start: "22:00", End: "23:00"}
-
 func windowNow(s *scene) {
 	asked := s.now()
 	s.state(s.enqueue(sojourn.In(office)), sojourn.Ready)

@@ -301,35 +301,6 @@ func (s *scene) inbox(f sojourn.InboxFilter) []sojourn.Response {
 	return rs
 }
 
-// edit changes one job and returns the answer for it.
-func (s *scene) edit(id sojourn.ID, e sojourn.Edit) sojourn.EditedItem {
-	s.Helper()
-	ed, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, e)
-	s.must(err, "Edit")
-	if len(ed.Items) != 1 || ed.Items[0].ID != id {
-		s.Fatalf("Edit of job %d answered %+v", id, ed)
-	}
-	if n := ed.Changed; (n == 1) != ed.Items[0].Changed || n > 1 {
-		s.Fatalf("Edit counts %d changed, its item says %v", n, ed.Items[0].Changed)
-	}
-	return ed.Items[0]
-}
-
-// edited wants an edit to change the job.
-func (s *scene) edited(id sojourn.ID, e sojourn.Edit, want sojourn.State) sojourn.Job {
-	s.Helper()
-	if item := s.edit(id, e); item.Err != nil || !item.Changed || item.State != want {
-		s.Fatalf("Edit %s of job %d answered %+v, want it changed and %s", e.Action, id, item, want)
-	}
-	return s.state(id, want)
-}
-
-// cancel ends a live job.
-func (s *scene) cancel(id sojourn.ID) {
-	s.Helper()
-	s.edited(id, sojourn.Edit{Action: sojourn.EditCancel, By: "ops", Reason: "asked"}, sojourn.Cancelled)
-}
-
 // inFlight wants the queue to count n jobs of weight 1 in flight.
 func (s *scene) inFlight(want int64, when string) {
 	s.Helper()
@@ -351,4 +322,9 @@ func (s *scene) queue(name string) sojourn.QueueStatus {
 func (s *scene) setQueue(name string, q sojourn.QueueSettings) {
 	s.Helper()
 	s.must(sojourn.NewClient(s.store).Queues().Set(s.ctx, name, q), "SetQueue")
+}
+
+// lively makes a response a sign of life.
+func lively(text string) mark {
+	return func(r *sojourn.Response) { r.Progress, r.Body = true, []byte(text) }
 }
