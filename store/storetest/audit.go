@@ -9,7 +9,7 @@ import (
 )
 
 // rowLaws checks the invariants of every job at every moment.
-func (s *scene) rowLaws(j sojourn.Job) {
+func (s *environment) rowLaws(j sojourn.Job) {
 	s.Helper()
 	run := j.State == sojourn.Running
 	for _, law := range []struct {
@@ -36,7 +36,7 @@ func (s *scene) rowLaws(j sojourn.Job) {
 }
 
 // audit checks all contents of the store, at the end of each case.
-func (s *scene) audit() {
+func (s *environment) audit() {
 	s.Helper()
 	if s.closed || s.Failed() {
 		return
@@ -85,7 +85,7 @@ func (s *scene) audit() {
 }
 
 // history reads the history of a job and checks that it is complete.
-func (s *scene) history(id sojourn.ID) []sojourn.Attempt {
+func (s *environment) history(id sojourn.ID) []sojourn.Attempt {
 	s.Helper()
 	as, err := s.store.History(s.ctx, id, sojourn.HistoryFilter{Limit: sojourn.MaxFind})
 	s.must(err, "History of %d", id)
@@ -110,7 +110,7 @@ func (s *scene) history(id sojourn.ID) []sojourn.Attempt {
 }
 
 // happened wants the history of a job to have these outcomes.
-func (s *scene) happened(id sojourn.ID, want ...string) []sojourn.Attempt {
+func (s *environment) happened(id sojourn.ID, want ...string) []sojourn.Attempt {
 	s.Helper()
 	as := s.history(id)
 	var got []string
@@ -124,7 +124,7 @@ func (s *scene) happened(id sojourn.ID, want ...string) []sojourn.Attempt {
 }
 
 // picture is everything that can be seen of a job.
-func (s *scene) picture(id sojourn.ID) string {
+func (s *environment) picture(id sojourn.ID) string {
 	s.Helper()
 	log, err := s.store.Log(s.ctx, id)
 	s.must(err, "Log of %d", id)
@@ -137,7 +137,7 @@ func (s *scene) picture(id sojourn.ID) string {
 }
 
 // unchanged wants a job to look as it did.
-func (s *scene) unchanged(id sojourn.ID, before, what string) {
+func (s *environment) unchanged(id sojourn.ID, before, what string) {
 	s.Helper()
 	after := s.picture(id)
 	if after == before {
@@ -168,7 +168,7 @@ func cursor(after sojourn.ID) string {
 	return after.String()
 }
 
-func (s *scene) logLines(id sojourn.ID) []sojourn.LogLine {
+func (s *environment) logLines(id sojourn.ID) []sojourn.LogLine {
 	s.Helper()
 	lines, err := s.store.Log(s.ctx, id)
 	s.must(err, "Log")

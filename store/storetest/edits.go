@@ -5,7 +5,7 @@ import (
 	"github.com/sojourn-queue/sojourn/driver"
 )
 
-func (s *scene) change(id sojourn.ID, c sojourn.Change, want sojourn.State) sojourn.Job {
+func (s *asOperator) change(id sojourn.ID, c sojourn.Change, want sojourn.State) sojourn.Job {
 	s.Helper()
 	return s.edited(id, sojourn.Edit{Action: sojourn.EditChange, By: "ops", Reason: "asked", Change: c}, want)
 }
@@ -16,12 +16,12 @@ func follow(c driver.Claimed, jobs ...sojourn.Job) sojourn.Outcome {
 	return o
 }
 
-func (s *scene) paused(on bool) { s.Helper(); s.setQueue(line, sojourn.QueueSettings{Paused: on}) }
+func (s *asOperator) paused(on bool) { s.Helper(); s.setQueue(line, sojourn.QueueSettings{Paused: on}) }
 
 var redriveEdit = sojourn.Edit{Action: sojourn.EditRedrive, By: "ops"}
 
 // edit changes one job and returns the answer for it.
-func (s *scene) edit(id sojourn.ID, e sojourn.Edit) sojourn.EditedItem {
+func (s *asOperator) edit(id sojourn.ID, e sojourn.Edit) sojourn.EditedItem {
 	s.Helper()
 	ed, err := s.store.Edit(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}}, e)
 	s.must(err, "Edit")
@@ -35,7 +35,7 @@ func (s *scene) edit(id sojourn.ID, e sojourn.Edit) sojourn.EditedItem {
 }
 
 // edited wants an edit to change the job.
-func (s *scene) edited(id sojourn.ID, e sojourn.Edit, want sojourn.State) sojourn.Job {
+func (s *asOperator) edited(id sojourn.ID, e sojourn.Edit, want sojourn.State) sojourn.Job {
 	s.Helper()
 	if item := s.edit(id, e); item.Err != nil || !item.Changed || item.State != want {
 		s.Fatalf("Edit %s of job %d answered %+v, want it changed and %s", e.Action, id, item, want)
@@ -44,7 +44,7 @@ func (s *scene) edited(id sojourn.ID, e sojourn.Edit, want sojourn.State) sojour
 }
 
 // cancel ends a live job.
-func (s *scene) cancel(id sojourn.ID) {
+func (s *asOperator) cancel(id sojourn.ID) {
 	s.Helper()
 	s.edited(id, sojourn.Edit{Action: sojourn.EditCancel, By: "ops", Reason: "asked"}, sojourn.Cancelled)
 }

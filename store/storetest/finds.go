@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-queue/sojourn"
 )
 
-func (s *scene) find(f sojourn.Filter) []sojourn.ID {
+func (s *environment) find(f sojourn.Filter) []sojourn.ID {
 	s.Helper()
 	jobs, err := s.store.Find(s.ctx, f)
 	s.must(err, "Find")
@@ -17,7 +17,7 @@ func (s *scene) find(f sojourn.Filter) []sojourn.ID {
 	return ids
 }
 
-func (s *scene) finds(f sojourn.Filter, want ...sojourn.ID) {
+func (s *environment) finds(f sojourn.Filter, want ...sojourn.ID) {
 	s.Helper()
 	if got := s.find(f); !slices.Equal(got, want) {
 		s.Fatalf("Find(%s) gave %v, want %v", text(f), got, want)

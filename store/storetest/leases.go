@@ -10,7 +10,7 @@ import (
 )
 
 // extends sends one Extend and wants it to stand or not.
-func (s *scene) extends(l sojourn.Lease, stands bool) string {
+func (s *asWorker) extends(l sojourn.Lease, stands bool) string {
 	s.Helper()
 	e := s.extend(l)[0]
 	switch {
@@ -26,7 +26,7 @@ func (s *scene) extends(l sojourn.Lease, stands bool) string {
 }
 
 // extend extends leases and wants one answer for each.
-func (s *scene) extend(leases ...sojourn.Lease) []driver.Extended {
+func (s *asWorker) extend(leases ...sojourn.Lease) []driver.Extended {
 	s.Helper()
 	answers, err := s.store.Extend(s.ctx, leases)
 	s.must(err, "Extend")
@@ -36,7 +36,7 @@ func (s *scene) extend(leases ...sojourn.Lease) []driver.Extended {
 
 // outlive extends a lease beyond a timeout or deadline that ends with the lease's first length, and
 // wants the sweep to act one lease later, while the lease itself is still valid.
-func (s *scene) outlive(l sojourn.Lease, want driver.Swept) {
+func (s *asWorker) outlive(l sojourn.Lease, want driver.Swept) {
 	s.Helper()
 	for range 3 {
 		s.advance(lease - 15*time.Second)
@@ -47,7 +47,7 @@ func (s *scene) outlive(l sojourn.Lease, want driver.Swept) {
 }
 
 // drain claims everything, one by one, and completes it.
-func (s *scene) drain(wishes ...wish) []sojourn.ID {
+func (s *asWorker) drain(wishes ...wish) []sojourn.ID {
 	s.Helper()
 	var ids []sojourn.ID
 	for {
@@ -62,7 +62,7 @@ func (s *scene) drain(wishes ...wish) []sojourn.ID {
 	}
 }
 
-func (s *scene) order(got, want []sojourn.ID) {
+func (s *asWorker) order(got, want []sojourn.ID) {
 	s.Helper()
 	if !slices.Equal(got, want) {
 		s.Fatalf("claimed in the order %v, want %v", got, want)
@@ -70,7 +70,7 @@ func (s *scene) order(got, want []sojourn.ID) {
 }
 
 // save sends one item and returns its error.
-func (s *scene) save(item driver.Saved) error {
+func (s *asWorker) save(item driver.Saved) error {
 	s.Helper()
 	answers, err := s.store.Save(s.ctx, []driver.Saved{item})
 	s.must(err, "Save")

@@ -47,41 +47,76 @@ func (c *clock) move(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// scene is the environment of a case: a store, its clock, and calls that fail the case on an error.
+// scene is what a case works with: a store and its clock, and calls in the roles of those who use a
+// store. A call that fails ends the case.
 type scene struct {
+	*environment
+	asProducer
+	asWorker
+	asResponder
+	asOperator
+
+	beside *scene // another instance in the same database; see storetest.Instances
+}
+
+// environment is the store of a case, its clock, and the calls that read.
+type environment struct {
 	*testing.T
 	ctx    context.Context
 	opener opener
 	store  driver.Store
-	beside *scene // another instance in the same database; see Instances
 	clock  *clock
 	seed   uint64
 	dice   uint64 // state of random
 	closed bool   // the case has closed the store: nothing to audit
 
-	claims   int64 // number of the last claim request
-	messages int   // number of the last message
-	ids      []sojourn.ID
-	idsGood  time.Time // the block has to be used before
+	ids     []sojourn.ID
+	idsGood time.Time // the block has to be used before
 }
+
+// asProducer calls the store as those do who enqueue jobs.
+type asProducer struct{ *environment }
+
+// asWorker calls the store as a worker does.
+type asWorker struct {
+	*environment
+	claims int64 // number of the last claim request
+}
+
+// asResponder calls the store as those do who answer jobs.
+type asResponder struct {
+	*environment
+	messages int // number of the last message
+}
+
+// asOperator calls the store as operators do.
+type asOperator struct{ *environment }
 
 func newScene(t *testing.T, open opener) *scene {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
-	s := &scene{T: t, ctx: ctx, opener: open, seed: 1, clock: &clock{at: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)}}
+	e := &environment{T: t, ctx: ctx, opener: open, seed: 1, clock: &clock{at: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)}}
 	if v := os.Getenv("SOJOURN_SEED"); v != "" {
 		n, err := strconv.ParseUint(v, 10, 64)
 		if err != nil {
 			t.Fatalf("SOJOURN_SEED: %v", err)
 		}
-		s.seed = n
+		e.seed = n
 	}
-	s.dice = s.seed
+	e.dice = e.seed
+	s := &scene{}
+	s.use(e)
 	return s
 }
 
+// use puts the scene into an environment.
+func (s *scene) use(e *environment) {
+	s.environment, s.asProducer.environment, s.asWorker.environment = e, e, e
+	s.asResponder.environment, s.asOperator.environment = e, e
+}
+
 // open opens a new store for the scene; a case that needs other options calls it first.
-func (s *scene) open(o options) {
+func (s *environment) open(o options) {
 	s.Helper()
 	if s.store != nil {
 		_ = s.store.Close()
@@ -93,7 +128,7 @@ func (s *scene) open(o options) {
 }
 
 // random is the next number of the seed's sequence, in [0, n) (splitmix64).
-func (s *scene) random(n int) int {
+func (s *environment) random(n int) int {
 	s.dice += 0x9e3779b97f4a7c15
 	x := s.dice
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -101,10 +136,10 @@ func (s *scene) random(n int) int {
 	return int((x ^ x>>31) % uint64(n))
 }
 
-func (s *scene) now() time.Time { return s.clock.now() }
+func (s *environment) now() time.Time { return s.clock.now() }
 
 // advance moves the clock and lets blocked calls look again.
-func (s *scene) advance(d time.Duration) {
+func (s *environment) advance(d time.Duration) {
 	s.clock.move(d)
 	if n, ok := s.store.(interface{ Nudge() }); ok {
 		n.Nudge()
@@ -112,7 +147,7 @@ func (s *scene) advance(d time.Duration) {
 }
 
 // sweep handles everything that is overdue now and returns the counts.
-func (s *scene) sweep() driver.Swept {
+func (s *environment) sweep() driver.Swept {
 	s.Helper()
 	var sum driver.Swept
 	for range 100 {
@@ -135,7 +170,7 @@ func (s *scene) sweep() driver.Swept {
 }
 
 // swept moves the clock, sweeps, and wants exactly this to be handled.
-func (s *scene) swept(after time.Duration, want driver.Swept) {
+func (s *environment) swept(after time.Duration, want driver.Swept) {
 	s.Helper()
 	s.advance(after)
 	if got := s.sweep(); got != want {
@@ -143,7 +178,7 @@ func (s *scene) swept(after time.Duration, want driver.Swept) {
 	}
 }
 
-func (s *scene) must(err error, format string, a ...any) {
+func (s *environment) must(err error, format string, a ...any) {
 	s.Helper()
 	if err != nil {
 		s.Fatalf("%s: %v", fmt.Sprintf(format, a...), err)
@@ -151,7 +186,7 @@ func (s *scene) must(err error, format string, a ...any) {
 }
 
 // id draws a fresh id.
-func (s *scene) id() sojourn.ID {
+func (s *environment) id() sojourn.ID {
 	s.Helper()
 	if len(s.ids) == 0 || !s.now().Before(s.idsGood) {
 		const block = 50
@@ -189,7 +224,7 @@ func typed(contentType string) sojourn.Option {
 
 // job makes a job with a fresh id. Its content type is not JSON, so that args, result and
 // checkpoint may be any text.
-func (s *scene) job(options ...sojourn.Option) sojourn.Job {
+func (s *asProducer) job(options ...sojourn.Option) sojourn.Job {
 	s.Helper()
 	j := *sojourn.NewJob(charge, []byte(`{"order":42}`), append([]sojourn.Option{typed("text/plain")}, options...)...)
 	j.ID = s.id()
@@ -197,7 +232,7 @@ func (s *scene) job(options ...sojourn.Option) sojourn.Job {
 }
 
 // put enqueues one job and returns the answer.
-func (s *scene) put(j sojourn.Job) sojourn.Enqueued {
+func (s *asProducer) put(j sojourn.Job) sojourn.Enqueued {
 	s.Helper()
 	es, err := s.store.Enqueue(s.ctx, []sojourn.Job{j}, false)
 	s.must(err, "Enqueue")
@@ -211,7 +246,7 @@ func (s *scene) put(j sojourn.Job) sojourn.Enqueued {
 }
 
 // enqueue stores a new job.
-func (s *scene) enqueue(options ...sojourn.Option) sojourn.ID {
+func (s *asProducer) enqueue(options ...sojourn.Option) sojourn.ID {
 	s.Helper()
 	j := s.job(options...)
 	if e := s.put(j); e.ID != j.ID || e.Duplicate || e.Replaced {
@@ -221,7 +256,7 @@ func (s *scene) enqueue(options ...sojourn.Option) sojourn.ID {
 }
 
 // enqueueMany stores n jobs in one call and returns their ids in order.
-func (s *scene) enqueueMany(n int, options ...sojourn.Option) []sojourn.ID {
+func (s *asProducer) enqueueMany(n int, options ...sojourn.Option) []sojourn.ID {
 	s.Helper()
 	jobs := make([]sojourn.Job, n)
 	ids := make([]sojourn.ID, n)
@@ -235,7 +270,7 @@ func (s *scene) enqueueMany(n int, options ...sojourn.Option) []sojourn.ID {
 }
 
 // refused wants err to be an *Error with the code.
-func (s *scene) refused(err error, code string, what string) *sojourn.Error {
+func (s *environment) refused(err error, code string, what string) *sojourn.Error {
 	s.Helper()
 	e, ok := errors.AsType[*sojourn.Error](err)
 	if !ok || e.Code != code {
@@ -245,7 +280,7 @@ func (s *scene) refused(err error, code string, what string) *sojourn.Error {
 }
 
 // is wants err to be a sentinel.
-func (s *scene) is(err, sentinel error, what string) {
+func (s *environment) is(err, sentinel error, what string) {
 	s.Helper()
 	if !errors.Is(err, sentinel) {
 		s.Fatalf("%s: got the error %v, want %v", what, err, sentinel)
@@ -253,7 +288,7 @@ func (s *scene) is(err, sentinel error, what string) {
 }
 
 // get reads a job, complete, and checks the invariants of every row.
-func (s *scene) get(id sojourn.ID) sojourn.Job {
+func (s *environment) get(id sojourn.ID) sojourn.Job {
 	s.Helper()
 	jobs, err := s.store.Find(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}, Full: true})
 	s.must(err, "Find %d", id)
@@ -265,7 +300,7 @@ func (s *scene) get(id sojourn.ID) sojourn.Job {
 }
 
 // gone wants no job to have the id.
-func (s *scene) gone(id sojourn.ID) {
+func (s *environment) gone(id sojourn.ID) {
 	s.Helper()
 	jobs, err := s.store.Find(s.ctx, sojourn.Filter{IDs: []sojourn.ID{id}})
 	s.must(err, "Find %d", id)
@@ -275,7 +310,7 @@ func (s *scene) gone(id sojourn.ID) {
 }
 
 // state wants a job to be in a state.
-func (s *scene) state(id sojourn.ID, want sojourn.State) sojourn.Job {
+func (s *environment) state(id sojourn.ID, want sojourn.State) sojourn.Job {
 	s.Helper()
 	j := s.get(id)
 	if j.State != want {
@@ -285,7 +320,7 @@ func (s *scene) state(id sojourn.ID, want sojourn.State) sojourn.Job {
 }
 
 // counters wants attempt, failures and crashes.
-func (s *scene) counters(id sojourn.ID, attempt, failures, crashes int32) {
+func (s *environment) counters(id sojourn.ID, attempt, failures, crashes int32) {
 	s.Helper()
 	j := s.get(id)
 	if j.Attempt != attempt || j.Failures != failures || j.Crashes != crashes {
@@ -295,15 +330,15 @@ func (s *scene) counters(id sojourn.ID, attempt, failures, crashes int32) {
 }
 
 // same wants two values to be equal.
-func same[T comparable](s *scene, what string, got, want T) {
-	s.Helper()
+func same[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
 	if got != want {
-		s.Fatalf("%s is %v, want %v", what, got, want)
+		t.Fatalf("%s is %v, want %v", what, got, want)
 	}
 }
 
 // at wants a time.
-func (s *scene) at(what string, got, want time.Time) {
+func (s *environment) at(what string, got, want time.Time) {
 	s.Helper()
 	if !got.Equal(want) {
 		s.Fatalf("%s is %s, want %s (%v off)", what, got.Format(time.RFC3339Nano), want.Format(time.RFC3339Nano), got.Sub(want))

@@ -21,10 +21,12 @@ func (s *scene) tenant(token string, grants ...access.Grant) *scene {
 
 func (s *scene) caller(c *access.Caller) *scene {
 	s.Helper()
-	t := *s
-	t.ids, t.ctx = nil, access.WithCaller(s.ctx, c)
+	e := *s.environment
+	e.ids, e.ctx = nil, access.WithCaller(s.ctx, c)
 	if far, ok := s.store.(Distant); ok {
-		t.store = far.As(c)
+		e.store = far.As(c)
 	}
+	t := *s
+	t.use(&e)
 	return &t
 }

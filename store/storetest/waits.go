@@ -14,7 +14,7 @@ type claimAnswer struct {
 }
 
 // block starts a claim that waits, and wants it not to be answered by itself.
-func (s *scene) block(ctx context.Context, wishes ...wish) <-chan claimAnswer {
+func (s *asWorker) block(ctx context.Context, wishes ...wish) <-chan claimAnswer {
 	s.Helper()
 	done := make(chan claimAnswer, 1)
 	r := s.request(append([]wish{waiting()}, wishes...)...)
@@ -27,7 +27,7 @@ func (s *scene) block(ctx context.Context, wishes ...wish) <-chan claimAnswer {
 }
 
 // stays wants nothing to come for a moment.
-func (s *scene) stays(done <-chan claimAnswer) {
+func (s *asWorker) stays(done <-chan claimAnswer) {
 	s.Helper()
 	select {
 	case a := <-done:
@@ -37,7 +37,7 @@ func (s *scene) stays(done <-chan claimAnswer) {
 }
 
 // answered wants a blocked claim to be answered with one job.
-func (s *scene) answered(done <-chan claimAnswer, what string) driver.Claimed {
+func (s *asWorker) answered(done <-chan claimAnswer, what string) driver.Claimed {
 	s.Helper()
 	select {
 	case a := <-done:

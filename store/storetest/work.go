@@ -25,7 +25,7 @@ func waiting() wish               { return func(r *driver.ClaimRequest) { r.Wait
 func deciding(r *driver.ClaimRequest) { r.Decidable = r.Kinds }
 
 // request is a claim of one job by w1, with a new number.
-func (s *scene) request(wishes ...wish) driver.ClaimRequest {
+func (s *asWorker) request(wishes ...wish) driver.ClaimRequest {
 	s.claims++
 	r := driver.ClaimRequest{Worker: "w1", Number: s.claims, Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1 << 30, Lease: lease}
 	for _, w := range wishes {
@@ -35,12 +35,12 @@ func (s *scene) request(wishes ...wish) driver.ClaimRequest {
 }
 
 // claimMany claims as many jobs as there are.
-func (s *scene) claimMany(wishes ...wish) []driver.Claimed {
+func (s *asWorker) claimMany(wishes ...wish) []driver.Claimed {
 	s.Helper()
 	return s.claimAs(s.request(wishes...))
 }
 
-func (s *scene) claimAs(r driver.ClaimRequest) []driver.Claimed {
+func (s *asWorker) claimAs(r driver.ClaimRequest) []driver.Claimed {
 	s.Helper()
 	cs, err := s.store.Claim(s.ctx, r)
 	s.must(err, "Claim")
@@ -53,7 +53,7 @@ func (s *scene) claimAs(r driver.ClaimRequest) []driver.Claimed {
 }
 
 // claim takes exactly one job.
-func (s *scene) claim(wishes ...wish) driver.Claimed {
+func (s *asWorker) claim(wishes ...wish) driver.Claimed {
 	s.Helper()
 	cs := s.claimMany(wishes...)
 	if len(cs) != 1 {
@@ -63,7 +63,7 @@ func (s *scene) claim(wishes ...wish) driver.Claimed {
 }
 
 // claimNone wants nothing to be claimable.
-func (s *scene) claimNone(why string, wishes ...wish) {
+func (s *asWorker) claimNone(why string, wishes ...wish) {
 	s.Helper()
 	if cs := s.claimMany(append([]wish{upTo(100)}, wishes...)...); len(cs) != 0 {
 		s.Fatalf("Claim gave %v, want none: %s", claimedIDs(cs), why)
@@ -79,7 +79,7 @@ func claimedIDs(cs []driver.Claimed) []sojourn.ID {
 }
 
 // inHand is the answer that a claim gave.
-func (s *scene) inHand(c driver.Claimed) sojourn.Response {
+func (s *asWorker) inHand(c driver.Claimed) sojourn.Response {
 	s.Helper()
 	if c.Job.Response == nil {
 		s.Fatalf("job %d was claimed (%s) without the answer it should have in hand", c.Job.ID, c.Purpose)
@@ -88,7 +88,7 @@ func (s *scene) inHand(c driver.Claimed) sojourn.Response {
 }
 
 // report sends one outcome and returns the answer.
-func (s *scene) report(o sojourn.Outcome) driver.Finished {
+func (s *asWorker) report(o sojourn.Outcome) driver.Finished {
 	s.Helper()
 	fs, err := s.store.Finish(s.ctx, []sojourn.Outcome{o})
 	s.must(err, "Finish")
@@ -99,7 +99,7 @@ func (s *scene) report(o sojourn.Outcome) driver.Finished {
 }
 
 // finish wants the outcome to be applied and to leave the job in a state.
-func (s *scene) finish(o sojourn.Outcome, want sojourn.State) sojourn.Job {
+func (s *asWorker) finish(o sojourn.Outcome, want sojourn.State) sojourn.Job {
 	s.Helper()
 	f := s.report(o)
 	if f.Status != driver.FinishApplied || f.State != want {
@@ -110,7 +110,7 @@ func (s *scene) finish(o sojourn.Outcome, want sojourn.State) sojourn.Job {
 }
 
 // reports wants the outcome to be answered so.
-func (s *scene) reports(o sojourn.Outcome, want driver.FinishStatus) driver.Finished {
+func (s *asWorker) reports(o sojourn.Outcome, want driver.FinishStatus) driver.Finished {
 	s.Helper()
 	f := s.report(o)
 	if f.Status != want || errors.Is(f.Err, sojourn.ErrLeaseLost) != (want == driver.FinishLost) {
@@ -244,7 +244,7 @@ func token(t string) mark {
 }
 
 // answer makes a response with a message id of its own.
-func (s *scene) answer(key string, marks ...mark) sojourn.Response {
+func (s *asResponder) answer(key string, marks ...mark) sojourn.Response {
 	s.messages++
 	r := sojourn.Response{Kind: charge, Key: key, Source: "test", MessageID: fmt.Sprintf("m%d", s.messages),
 		Body: fmt.Appendf(nil, "answer %d", s.messages), ContentType: "text/plain"}
@@ -255,12 +255,12 @@ func (s *scene) answer(key string, marks ...mark) sojourn.Response {
 }
 
 // respond stores one response and returns the answer.
-func (s *scene) respond(key string, marks ...mark) sojourn.Responded {
+func (s *asResponder) respond(key string, marks ...mark) sojourn.Responded {
 	s.Helper()
 	return s.send(s.answer(key, marks...))
 }
 
-func (s *scene) send(r sojourn.Response) sojourn.Responded {
+func (s *asResponder) send(r sojourn.Response) sojourn.Responded {
 	s.Helper()
 	as, err := s.store.Respond(s.ctx, []sojourn.Response{r})
 	s.must(err, "Respond")
@@ -271,7 +271,7 @@ func (s *scene) send(r sojourn.Response) sojourn.Responded {
 }
 
 // became wants a response to be answered so, for a job (0 = none), and to lie so in the inbox.
-func (s *scene) became(r sojourn.Responded, want sojourn.ResponseOutcome, job sojourn.ID) sojourn.Response {
+func (s *asResponder) became(r sojourn.Responded, want sojourn.ResponseOutcome, job sojourn.ID) sojourn.Response {
 	s.Helper()
 	if r.Outcome != want || r.Job != job {
 		s.Fatalf("Respond answered %s for job %d, want %s for job %d", r.Outcome, r.Job, want, job)
@@ -280,7 +280,7 @@ func (s *scene) became(r sojourn.Responded, want sojourn.ResponseOutcome, job so
 }
 
 // lies wants a response of the inbox to have an outcome.
-func (s *scene) lies(seq int64, want sojourn.ResponseOutcome) sojourn.Response {
+func (s *asResponder) lies(seq int64, want sojourn.ResponseOutcome) sojourn.Response {
 	s.Helper()
 	for _, r := range s.inbox(sojourn.InboxFilter{Limit: sojourn.MaxFind}) {
 		if r.Seq == seq {
@@ -294,7 +294,7 @@ func (s *scene) lies(seq int64, want sojourn.ResponseOutcome) sojourn.Response {
 	return sojourn.Response{}
 }
 
-func (s *scene) inbox(f sojourn.InboxFilter) []sojourn.Response {
+func (s *environment) inbox(f sojourn.InboxFilter) []sojourn.Response {
 	s.Helper()
 	rs, err := s.store.Inbox(s.ctx, f)
 	s.must(err, "Inbox")
@@ -302,14 +302,14 @@ func (s *scene) inbox(f sojourn.InboxFilter) []sojourn.Response {
 }
 
 // inFlight wants the queue to count n jobs of weight 1 in flight.
-func (s *scene) inFlight(want int64, when string) {
+func (s *asOperator) inFlight(want int64, when string) {
 	s.Helper()
 	if got := s.queue(line).InFlight; got != want {
 		s.Fatalf("%s: the queue has %d in flight, want %d", when, got, want)
 	}
 }
 
-func (s *scene) queue(name string) sojourn.QueueStatus {
+func (s *environment) queue(name string) sojourn.QueueStatus {
 	s.Helper()
 	qs, err := s.store.Queues(s.ctx, name)
 	s.must(err, "Queues")
@@ -319,7 +319,7 @@ func (s *scene) queue(name string) sojourn.QueueStatus {
 	return qs[0]
 }
 
-func (s *scene) setQueue(name string, q sojourn.QueueSettings) {
+func (s *asOperator) setQueue(name string, q sojourn.QueueSettings) {
 	s.Helper()
 	s.must(sojourn.NewClient(s.store).Queues().Set(s.ctx, name, q), "SetQueue")
 }
