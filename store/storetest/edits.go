@@ -2,18 +2,11 @@ package storetest
 
 import (
 	"github.com/sojourn-queue/sojourn"
-	"github.com/sojourn-queue/sojourn/driver"
 )
 
 func (s *asOperator) change(id sojourn.ID, c sojourn.Change, want sojourn.State) sojourn.Job {
 	s.Helper()
 	return s.edited(id, sojourn.Edit{Action: sojourn.EditChange, By: "ops", Reason: "asked", Change: c}, want)
-}
-
-func follow(c driver.Claimed, jobs ...sojourn.Job) sojourn.Outcome {
-	o := completed(c)
-	o.Next = jobs
-	return o
 }
 
 func (s *asOperator) paused(on bool) { s.Helper(); s.setQueue(line, sojourn.QueueSettings{Paused: on}) }

@@ -54,12 +54,9 @@ func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	}
 }
 
-// trials are all cases, area by area.
+// trials are all cases, subject by subject.
 func trials() []trial {
-	return slices.Concat(enqueueTrials, keyTrials, idTrials, claimTrials, repeatTrials, orderTrials, leaseTrials, saveTrials, fenceTrials,
-		finishTrials, errorTrials, awaitTrials, manyKeysTrials, respondTrials, progressTrials, pollTrials, addressTrials, capabilityTrials, messageTrials, handTrials, raceTrials, erroredTrials,
-		sweepTrials, clockTrials, retentionTrials, cancelTrials, redriveTrials, changeTrials, bulkTrials, policyTrials, queueTrials, pauseTrials, windowTrials, peekTrials, nextTrials, findTrials,
-		inboxTrials, historyTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, jsonTrials, limitTrials, blockedTrials, concurrentTrials, accessTrials, tenantTrials, workerTrials, lifeTrials)
+	return slices.Concat(jobsCases(), claimsCases(), outcomesCases(), responsesCases(), flowCases(), tenantsCases())
 }
 
 // opening adapts a function that opens a store with the public options.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
 )
@@ -29,4 +30,14 @@ func (s *scene) caller(c *access.Caller) *scene {
 	t := *s
 	t.use(&e)
 	return &t
+}
+
+// everything is a grant that holds nothing back.
+var everything = access.Grant{Verbs: []access.Verb{access.VerbAdmin}}
+
+func (s *scene) workers(f sojourn.WorkerFilter) []sojourn.WorkerStatus {
+	s.Helper()
+	ws, err := s.store.Workers(s.ctx, f)
+	s.must(err, "Workers")
+	return ws
 }

@@ -27,9 +27,6 @@ var tenantTrials = []trial{
 	{"a replace names who replaced", "The history of a replaced job names the token.", "tr:N6 spec:H7", replacedBy},
 }
 
-// everything is a grant that holds nothing back.
-var everything = access.Grant{Verbs: []access.Verb{access.VerbAdmin}}
-
 // burn makes the next ids so long that none of them appears in an error by chance.
 func (s *scene) burn() {
 	s.Helper()

@@ -328,3 +328,9 @@ func (s *asOperator) setQueue(name string, q sojourn.QueueSettings) {
 func lively(text string) mark {
 	return func(r *sojourn.Response) { r.Progress, r.Body = true, []byte(text) }
 }
+
+func follow(c driver.Claimed, jobs ...sojourn.Job) sojourn.Outcome {
+	o := completed(c)
+	o.Next = jobs
+	return o
+}

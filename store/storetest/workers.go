@@ -13,13 +13,6 @@ var workerTrials = []trial{
 	{"a drained worker gets nothing", "A drained worker gets no jobs any more, also if it waits for one; what it runs goes on, and others get the jobs.", "spec:W3", workerDrained},
 }
 
-func (s *scene) workers(f sojourn.WorkerFilter) []sojourn.WorkerStatus {
-	s.Helper()
-	ws, err := s.store.Workers(s.ctx, f)
-	s.must(err, "Workers")
-	return ws
-}
-
 func called(name string) wish { return func(r *driver.ClaimRequest) { r.Name = name } }
 
 // workerIDs are the ids of workers, in order.
