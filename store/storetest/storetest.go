@@ -14,6 +14,13 @@ import (
 	"time"
 
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/claims"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/flow"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/jobs"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/outcomes"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/responses"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/tenants"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
@@ -39,7 +46,7 @@ type Options struct {
 // SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
 func Run(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	for _, c := range trials() {
-		t.Run(c.name, func(t *testing.T) { c.play(t, opening(open)) })
+		t.Run(c.Name, func(t *testing.T) { c.Play(t, opening(open)) })
 	}
 }
 
@@ -47,19 +54,19 @@ func Run(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 // at the same time, as many as -parallel allows.
 func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	for _, c := range trials() {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			c.play(t, opening(open))
+			c.Play(t, opening(open))
 		})
 	}
 }
 
 // trials are all cases, subject by subject.
-func trials() []trial {
-	return slices.Concat(jobsCases(), claimsCases(), outcomesCases(), responsesCases(), flowCases(), tenantsCases())
+func trials() []kit.Trial {
+	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials())
 }
 
 // opening adapts a function that opens a store with the public options.
-func opening(open func(t *testing.T, o Options) driver.Store) opener {
-	return func(t *testing.T, o options) driver.Store { return open(t, Options(o)) }
+func opening(open func(t *testing.T, o Options) driver.Store) kit.Opener {
+	return func(t *testing.T, o kit.Options) driver.Store { return open(t, Options(o)) }
 }

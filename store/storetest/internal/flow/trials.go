@@ -1,0 +1,13 @@
+package flow
+
+import (
+	"slices"
+
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
+)
+
+// Trials are all cases of the package.
+func Trials() []kit.Trial {
+	return slices.Concat(queueTrials, pauseTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials,
+		throttleTrials, whyTrials)
+}

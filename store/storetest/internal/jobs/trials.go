@@ -1,0 +1,14 @@
+package jobs
+
+import (
+	"slices"
+
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
+)
+
+// Trials are all cases of the package.
+func Trials() []kit.Trial {
+	return slices.Concat(enqueueTrials, keyTrials, idTrials, changeTrials, bulkTrials, findTrials, cancelTrials,
+		redriveTrials, retentionTrials, nextTrials, peekTrials, bytesTrials, limitTrials, jsonTrials,
+		policyTrials)
+}

@@ -1,0 +1,13 @@
+package responses
+
+import (
+	"slices"
+
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
+)
+
+// Trials are all cases of the package.
+func Trials() []kit.Trial {
+	return slices.Concat(respondTrials, manyKeysTrials, progressTrials, addressTrials, capabilityTrials, messageTrials,
+		raceTrials, inboxTrials)
+}

@@ -1,0 +1,12 @@
+package tenants
+
+import (
+	"slices"
+
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
+)
+
+// Trials are all cases of the package.
+func Trials() []kit.Trial {
+	return slices.Concat(concurrentTrials, accessTrials, tenantTrials, workerTrials)
+}
