@@ -39,9 +39,11 @@ func Instances(t *testing.T, database func(t *testing.T) func(t *testing.T, pref
 }
 
 var instanceTrials = []kit.Trial{
-	{Name: "jobs of two instances", Law: "Neither instance sees, claims, ends, counts or sweeps a job of the other one; keys and ids are its own.", Covers: "spec:A2", Run: instanceJobs},
+	{Name: "jobs of two instances", Law: "Neither instance sees, claims, ends, counts or sweeps a job of the other one; keys and ids are its own.",
+		Covers: "spec:A2", Run: instanceJobs},
 	{Name: "settings of two instances", Law: "A queue's settings concern one instance.", Covers: "spec:A2", Run: instanceSettings},
-	{Name: "responses and workers of two instances", Law: "A response finds a job of its own instance, or lies in its inbox; workers are listed where they claim.", Covers: "spec:A2", Run: instanceResponses},
+	{Name: "responses and workers of two instances", Law: "A response finds a job of its own instance, or lies in its inbox; workers are listed where they claim.",
+		Covers: "spec:A2", Run: instanceResponses},
 	{Name: "tokens and audit of two instances", Law: "Tokens, capabilities and the audit log belong to one instance.", Covers: "spec:A2 spec:H7", Run: instanceAccess},
 }
 

@@ -18,7 +18,8 @@ var blockedTrials = []kit.Trial{
 	{Name: "one job for two blocked claims", Law: "One job wakes one of two claims, and the other goes on waiting.", Covers: "spec:O14 spec:O15 inv:F1", Run: blockedTwo},
 	{Name: "a claim that is not for this job", Law: "A claim is not answered by jobs of other queues, kinds or weights.", Covers: "spec:O11 spec:O15", Run: blockedOther},
 	{Name: "close ends blocked calls", Law: "Close ends calls that wait, with ErrClosed.", Covers: "inv:J1", Run: blockedClose},
-	{Name: "find waits for a final job", Law: "Find with a Wait answers as soon as a job matches, and with nothing when its time is over.", Covers: "spec:P12 spec:O2", Run: findWaits},
+	{Name: "find waits for a final job", Law: "Find with a Wait answers as soon as a job matches, and with nothing when its time is over.",
+		Covers: "spec:P12 spec:O2", Run: findWaits},
 }
 
 func blockedWoken(s *kit.Scene) {

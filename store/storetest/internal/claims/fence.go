@@ -12,16 +12,22 @@ import (
 var fenceTrials = []kit.Trial{
 	{Name: "fence: an older epoch", Law: "A write under an earlier lease of a job that runs again is lost and changes nothing.",
 		Covers: "tr:L5 inv:F2 rules:A1 spec:L1 spec:L2", Run: fenceOldEpoch},
-	{Name: "fence: a wrong epoch", Law: "A write with an epoch that is not the row's is lost, even from the right worker.", Covers: "tr:L5 inv:F2 rules:A1 spec:L1", Run: fenceWrongEpoch},
-	{Name: "fence: a wrong worker", Law: "A write with the right epoch from another worker is lost and changes nothing.", Covers: "tr:L5 inv:F2 rules:A1", Run: fenceWrongWorker},
+	{Name: "fence: a wrong epoch", Law: "A write with an epoch that is not the row's is lost, even from the right worker.",
+		Covers: "tr:L5 inv:F2 rules:A1 spec:L1", Run: fenceWrongEpoch},
+	{Name: "fence: a wrong worker", Law: "A write with the right epoch from another worker is lost and changes nothing.",
+		Covers: "tr:L5 inv:F2 rules:A1", Run: fenceWrongWorker},
 	{Name: "rules:A1 fence: a lease that was lost", Law: "The epoch does not change when a lease ends, so the state fences too.",
 		Covers: "tr:L5 inv:F2 rules:A1 spec:S9", Run: fenceSwept},
-	{Name: "fence: a lease that was lost, errored", Law: "A job that waits for its retry handler accepts nothing from its last step.", Covers: "tr:L5 inv:F2 rules:A1", Run: fenceErrored},
+	{Name: "fence: a lease that was lost, errored", Law: "A job that waits for its retry handler accepts nothing from its last step.",
+		Covers: "tr:L5 inv:F2 rules:A1", Run: fenceErrored},
 	{Name: "fence: a timed out attempt", Law: "A step whose attempt was timed out changes nothing any more.", Covers: "tr:L5 tr:W5 inv:F2 rules:A1", Run: fenceTimedOut},
-	{Name: "rules:A5 fence: a cancelled job", Law: "Whatever the step of a cancelled job reports is lost.", Covers: "tr:L5 tr:O1 inv:F2 rules:A5 inv:S2 spec:P8", Run: fenceCancelled},
-	{Name: "fence: after its own Finish", Law: "A lease that its own Finish has ended accepts no other write.", Covers: "tr:L5 tr:F12 inv:F2 rules:A1 inv:F8", Run: fenceFinished},
+	{Name: "rules:A5 fence: a cancelled job", Law: "Whatever the step of a cancelled job reports is lost.",
+		Covers: "tr:L5 tr:O1 inv:F2 rules:A5 inv:S2 spec:P8", Run: fenceCancelled},
+	{Name: "fence: after its own Finish", Law: "A lease that its own Finish has ended accepts no other write.",
+		Covers: "tr:L5 tr:F12 inv:F2 rules:A1 inv:F8", Run: fenceFinished},
 	{Name: "fence: a deciding step", Law: "The lease of a deciding step is fenced like any other.", Covers: "tr:L5 inv:F2 rules:C1", Run: fenceDeciding},
-	{Name: "rules:A6 fence: an earlier life", Law: "After a redrive the steps of the finished generation change nothing.", Covers: "tr:L5 tr:O3 inv:F2 inv:S2 rules:A6", Run: fenceGeneration},
+	{Name: "rules:A6 fence: an earlier life", Law: "After a redrive the steps of the finished generation change nothing.",
+		Covers: "tr:L5 tr:O3 inv:F2 inv:S2 rules:A6", Run: fenceGeneration},
 }
 
 // nothingPasses sends every write of a step under an invalid lease, and wants each to be lost and

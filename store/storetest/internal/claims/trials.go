@@ -1,3 +1,5 @@
+// Package claims has the cases about claims and leases: who gets which job, what a claim gives,
+// heartbeats, fences, saved progress, and poll steps.
 package claims
 
 import (

@@ -10,16 +10,19 @@ import (
 )
 
 var groupTrials = []kit.Trial{
-	{Name: "group limit", Law: "The weight in flight of each group stays within the group limit; jobs without a group are not held back.", Covers: "spec:K4 inv:T1", Run: groupLimit},
+	{Name: "group limit", Law: "The weight in flight of each group stays within the group limit; jobs without a group are not held back.",
+		Covers: "spec:K4 inv:T1", Run: groupLimit},
 	{Name: "strict order in a group", Law: "With a group limit of 1 the jobs of a group run one at a time, in order, also when they wait for answers.",
 		Covers: "spec:K4 inv:W1", Run: groupFIFO},
-	{Name: "groups take turns", Law: "Groups with ready jobs start one job each in turn, however large their backlogs, over one claim and over many.", Covers: "inv:W4 spec:K4", Run: groupTurns},
+	{Name: "groups take turns", Law: "Groups with ready jobs start one job each in turn, however large their backlogs, over one claim and over many.",
+		Covers: "inv:W4 spec:K4", Run: groupTurns},
 	{Name: "shares", Law: "Of 100 slots 40 go to the east, 30 to the north, 30 to the west, and to nobody else.", Covers: "spec:K4 spec:K2", Run: groupShares},
 	{Name: "the rest of the shares", Law: "Groups without a share divide what the shares leave.", Covers: "spec:K4", Run: groupRest},
 	{Name: "borrowed shares", Law: "With borrow an idle share is used by others, but each group gets its own first.", Covers: "spec:K4", Run: groupBorrow},
 	{Name: "groups of jobs that wait already", Law: "Jobs that were there before the queue had groups take their turns as well, and go back into one line.",
 		Covers: "spec:K4", Run: groupLater},
-	{Name: "a job changes its group", Law: "A waiting job that is moved to another group or queue stands in the line of that.", Covers: "spec:K4 tr:O5 rules:D1", Run: groupMoved},
+	{Name: "a job changes its group", Law: "A waiting job that is moved to another group or queue stands in the line of that.",
+		Covers: "spec:K4 tr:O5 rules:D1", Run: groupMoved},
 	{Name: "weight 0 among groups", Law: "A job without weight passes the limit of its group and of its queue.", Covers: "spec:K3", Run: groupCritical},
 	{Name: "peek at groups", Law: "Find with Next shows the order in which claims take.", Covers: "spec:O2", Run: groupPeek},
 }

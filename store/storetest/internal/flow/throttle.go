@@ -17,7 +17,8 @@ import (
 var throttleTrials = []kit.Trial{
 	{Name: "throttler", Law: "A throttler sees the candidate and what is in flight, and starts exactly those that it lets through: 40 of 100 for east, 30 for north and west.",
 		Covers: "spec:K4 spec:K5 spec:K6", Run: throttleShares},
-	{Name: "throttler sees", Law: "A throttler is told all about the candidate, and of what is in flight kind, group, state and weight.", Covers: "spec:K6", Run: throttleSees},
+	{Name: "throttler sees", Law: "A throttler is told all about the candidate, and of what is in flight kind, group, state and weight.",
+		Covers: "spec:K6", Run: throttleSees},
 	{Name: "throttler that refuses many", Law: "However many jobs a throttler refuses, in one group or in many, the one behind them that it lets through starts.",
 		Covers: "spec:K5 spec:K6", Run: throttleHides},
 	{Name: "throttler that puts off", Law: "A job that is put off is scheduled to that time and costs no attempt; one that is failed fails with the reason.",
@@ -26,8 +27,10 @@ var throttleTrials = []kit.Trial{
 		Covers: "inv:T5 inv:J3 spec:K5", Run: throttleFails},
 	{Name: "throttler that hangs", Law: "A throttler that does not answer starts nothing and delays no other queue.", Covers: "inv:T5", Run: throttleHangs},
 	{Name: "throttler that is not here", Law: "A process without the throttler of a queue starts none of its jobs.", Covers: "spec:K5", Run: throttleMissing},
-	{Name: "rule", Law: "A queue's rule is compiled when it is set and asked from the next claim on; a text that does not compile is refused.", Covers: "spec:K5", Run: throttleRule},
-	{Name: "throttler and a claim that waits", Law: "A claim that waits is answered when the end of a job lets the next one through, or the time does.", Covers: "spec:K5", Run: throttleWakes},
+	{Name: "rule", Law: "A queue's rule is compiled when it is set and asked from the next claim on; a text that does not compile is refused.",
+		Covers: "spec:K5", Run: throttleRule},
+	{Name: "throttler and a claim that waits", Law: "A claim that waits is answered when the end of a job lets the next one through, or the time does.",
+		Covers: "spec:K5", Run: throttleWakes},
 }
 
 type ask = func(c *throttle.Candidate, f *throttle.Flight) (throttle.Admission, error)

@@ -1,3 +1,5 @@
+// Package flow has the cases about flow control: limits, groups, rates, throttlers, pauses, the
+// settings of queues, and the reasons why a job waits.
 package flow
 
 import (

@@ -16,8 +16,10 @@ import (
 
 var whyTrials = []kit.Trial{
 	{Name: "why", Law: "For a job in any state, why says what it waits for and until when.", Covers: "spec:K9 spec:K8", Run: whyStates},
-	{Name: "why of a ready job", Law: "For a ready job, why names the first closed gate with its numbers, when it opens, and how many stand before it.", Covers: "spec:K1 spec:K8", Run: whyGates},
-	{Name: "why and the claim agree", Law: "A job is claimable exactly if why says so, whatever is set and whatever is in flight.", Covers: "spec:K1 spec:K4 spec:K5 spec:K8 inv:T1", Run: whyAgrees},
+	{Name: "why of a ready job", Law: "For a ready job, why names the first closed gate with its numbers, when it opens, and how many stand before it.",
+		Covers: "spec:K1 spec:K8", Run: whyGates},
+	{Name: "why and the claim agree", Law: "A job is claimable exactly if why says so, whatever is set and whatever is in flight.",
+		Covers: "spec:K1 spec:K4 spec:K5 spec:K8 inv:T1", Run: whyAgrees},
 	{Name: "why of a queue", Law: "For a queue, why counts what holds its jobs back.", Covers: "spec:K8", Run: whyQueue},
 }
 

@@ -8,10 +8,14 @@ import (
 )
 
 var bulkTrials = []kit.Trial{
-	{Name: "an empty list matches nothing", Law: "A list of a filter that has no entries matches no job, in Find and in every edit.", Covers: "spec:O12 spec:A16", Run: emptyList},
-	{Name: "an edit without a condition is refused", Law: "An edit whose filter has no condition is refused, unless it says All.", Covers: "spec:A16 tr:O1", Run: editAll},
-	{Name: "an edit counts its jobs in a dry run", Law: "A dry run changes nothing and counts the jobs that the filter matches.", Covers: "spec:O12 spec:R9", Run: dryRun},
-	{Name: "an edit of an unknown id", Law: "An id that no job has is answered with ErrNotFound; the other jobs of the call are edited.", Covers: "spec:P9", Run: editUnknown},
+	{Name: "an empty list matches nothing", Law: "A list of a filter that has no entries matches no job, in Find and in every edit.",
+		Covers: "spec:O12 spec:A16", Run: emptyList},
+	{Name: "an edit without a condition is refused", Law: "An edit whose filter has no condition is refused, unless it says All.",
+		Covers: "spec:A16 tr:O1", Run: editAll},
+	{Name: "an edit counts its jobs in a dry run", Law: "A dry run changes nothing and counts the jobs that the filter matches.",
+		Covers: "spec:O12 spec:R9", Run: dryRun},
+	{Name: "an edit of an unknown id", Law: "An id that no job has is answered with ErrNotFound; the other jobs of the call are edited.",
+		Covers: "spec:P9", Run: editUnknown},
 }
 
 // edits are one edit of each action, each possible for one of the jobs of mixed.

@@ -14,11 +14,13 @@ var bytesTrials = []kit.Trial{
 	{Name: "bytes come back as they are", Law: "Args, result, checkpoint, response body and error text round-trip byte for byte.",
 		Covers: "inv:C6 spec:J3 spec:J23 spec:D1 spec:H1 spec:R13", Run: bytesRoundTrip},
 	{Name: "random bytes come back as they are", Law: "Any bytes of any length round-trip.", Covers: "inv:C6 spec:J3 inv:N3", Run: bytesRandom},
-	{Name: "every text can be stored", Law: "No reason, error, progress or log line is a ground to refuse an outcome.", Covers: "inv:C6 inv:C3 inv:P4 tr:F2", Run: textsStored},
+	{Name: "every text can be stored", Law: "No reason, error, progress or log line is a ground to refuse an outcome.",
+		Covers: "inv:C6 inv:C3 inv:P4 tr:F2", Run: textsStored},
 }
 
 var limitTrials = []kit.Trial{
-	{Name: "limits of bytes", Law: "Each of args, result, checkpoint and body is taken at the limit and refused above it.", Covers: "inv:N3 inv:C3 spec:J3 tr:F15", Run: limits},
+	{Name: "limits of bytes", Law: "Each of args, result, checkpoint and body is taken at the limit and refused above it.",
+		Covers: "inv:N3 inv:C3 spec:J3 tr:F15", Run: limits},
 	{Name: "large bytes", Law: "A store opened for 16 MiB takes them, and gives them back in a claim.", Covers: "inv:N3 spec:J3", Run: limitLarge},
 }
 

@@ -9,14 +9,16 @@ import (
 )
 
 var cancelTrials = []kit.Trial{
-	{Name: "cancel in every state", Law: "Cancel ends a job in any live state, at once, and says by whom and why.", Covers: "tr:O1 spec:P8 spec:P9 spec:S5 inv:C2 inv:U2 inv:T2", Run: cancelEverywhere},
+	{Name: "cancel in every state", Law: "Cancel ends a job in any live state, at once, and says by whom and why.",
+		Covers: "tr:O1 spec:P8 spec:P9 spec:S5 inv:C2 inv:U2 inv:T2", Run: cancelEverywhere},
 	{Name: "rules:A5 cancel a running job", Law: "A running job is final in the cancel's own transaction; its worker learns it at the next Extend.",
 		Covers: "tr:O1 rules:A5 spec:P8 inv:C2", Run: cancelRunning},
 	{Name: "cancel refuses running jobs if asked to", Law: "With Refuse a running job is left alone.", Covers: "tr:O1 spec:P8 rules:A5", Run: cancelRefuse},
 	{Name: "cancel twice", Law: "Cancel of a cancelled job changes nothing and is no error; of a job that ended otherwise it is ErrConflict.",
 		Covers: "tr:O1 rules:A7 inv:S2", Run: cancelTwice},
 	{Name: "an operator fails a job", Law: "An operator may fail any live job, with a reason.", Covers: "tr:O1 spec:S10", Run: failEverywhere},
-	{Name: "edit many", Law: "One call edits all jobs that the filter finds; one refusal does not stop the others.", Covers: "tr:O1 inv:P4 rules:A7 spec:P10", Run: editMany},
+	{Name: "edit many", Law: "One call edits all jobs that the filter finds; one refusal does not stop the others.",
+		Covers: "tr:O1 inv:P4 rules:A7 spec:P10", Run: editMany},
 	{Name: "edit at most a thousand", Law: "An Edit changes at most MaxFind jobs and says whether there may be more.", Covers: "tr:O1 spec:R9", Run: editBounded},
 	{Name: "edit refuses bad input", Law: "A malformed edit is refused with a code.", Covers: "spec:A16 tr:O5", Run: editBad},
 	{Name: "edit of nothing", Law: "An Edit that finds nothing changes nothing and is no error.", Covers: "tr:O1", Run: editNothing},

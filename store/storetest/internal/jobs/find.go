@@ -16,11 +16,13 @@ var findTrials = []kit.Trial{
 	{Name: "find page by page", Law: "Pages in either direction give every job once, in the order of the ids.", Covers: "spec:O12 spec:G2", Run: findPages},
 	{Name: "find failed jobs", Law: "Failed jobs are found by their reason, newest first, page by page.", Covers: "spec:R6", Run: findFailed},
 	{Name: "find by key", Law: "Kind and key give the live job, else the newest final one.", Covers: "spec:J5 spec:P12", Run: findKey},
-	{Name: "find by key without a kind", Law: "A key alone gives the holder of each kind; GetByKey the live one, and refuses to choose among several.", Covers: "spec:J5 spec:P12", Run: findKeyOfAnyKind},
+	{Name: "find by key without a kind", Law: "A key alone gives the holder of each kind; GetByKey the live one, and refuses to choose among several.",
+		Covers: "spec:J5 spec:P12", Run: findKeyOfAnyKind},
 	{Name: "find heads", Law: "Without Full the bytes are left out; everything else is there.", Covers: "spec:J27 spec:O12", Run: findHeads},
 	{Name: "find changes nothing", Law: "Reading is only reading.", Covers: "spec:O2", Run: findReads},
 	{Name: "find refuses bad input", Law: "A malformed filter is refused with a code.", Covers: "spec:A16 spec:A3", Run: findBad},
-	{Name: "the client over the store", Law: "Get, GetByKey, Cancel and Redrive of a Client answer as they promise.", Covers: "spec:P12 spec:S11 rules:A7", Run: findClient},
+	{Name: "the client over the store", Law: "Get, GetByKey, Cancel and Redrive of a Client answer as they promise.",
+		Covers: "spec:P12 spec:S11 rules:A7", Run: findClient},
 }
 
 func findFields(s *kit.Scene) {

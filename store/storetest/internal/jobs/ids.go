@@ -10,7 +10,8 @@ import (
 
 var idTrials = []kit.Trial{
 	{Name: "id blocks", Law: "Blocks of ids are consecutive, positive, below 2^53 and never overlap.", Covers: "spec:J1 inv:N2", Run: idBlocks},
-	{Name: "reserved ids", Law: "A client reserves ids for its jobs; they are its own, fresh, and not drawn for other jobs.", Covers: "spec:J1 rules:A6 inv:N2", Run: idsReserved},
+	{Name: "reserved ids", Law: "A client reserves ids for its jobs; they are its own, fresh, and not drawn for other jobs.",
+		Covers: "spec:J1 rules:A6 inv:N2", Run: idsReserved},
 	{Name: "ids outside a block", Law: "An id that was never leased is refused and stores nothing.", Covers: "spec:J1 rules:A6", Run: idOutside},
 	{Name: "an id block expires", Law: "The ids of a block are good for IDLife after it was leased; known ids go on naming their jobs.",
 		Covers: "rules:A6 spec:J1 tr:N4", Run: idExpires},

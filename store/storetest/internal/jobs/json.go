@@ -14,9 +14,12 @@ import (
 var jsonTrials = []kit.Trial{
 	{Name: "args that are no JSON", Law: "Args whose content type is JSON are refused if they do not parse, with the offset; other content types are never parsed.",
 		Covers: "spec:J3 inv:N3", Run: jsonArgs},
-	{Name: "a result that is no JSON", Law: "A result whose type is JSON is refused if it does not parse, and the lease stands.", Covers: "spec:J3 tr:F15 rules:C7", Run: jsonResult},
-	{Name: "a response that is no JSON", Law: "A response whose body is declared as JSON, by itself or by its job, is refused if it does not parse.", Covers: "spec:J3 spec:H1", Run: jsonResponse},
-	{Name: "a checkpoint that is no JSON", Law: "A checkpoint of a job whose content type is JSON is refused if it does not parse.", Covers: "spec:J3 spec:J4", Run: jsonCheckpoint},
+	{Name: "a result that is no JSON", Law: "A result whose type is JSON is refused if it does not parse, and the lease stands.",
+		Covers: "spec:J3 tr:F15 rules:C7", Run: jsonResult},
+	{Name: "a response that is no JSON", Law: "A response whose body is declared as JSON, by itself or by its job, is refused if it does not parse.",
+		Covers: "spec:J3 spec:H1", Run: jsonResponse},
+	{Name: "a checkpoint that is no JSON", Law: "A checkpoint of a job whose content type is JSON is refused if it does not parse.",
+		Covers: "spec:J3 spec:J4", Run: jsonCheckpoint},
 }
 
 // broken are texts that do not parse as JSON, with the offset of the first byte at fault.

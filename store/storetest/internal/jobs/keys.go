@@ -15,15 +15,18 @@ var keyTrials = []kit.Trial{
 	{Name: "rules:F2 the id is looked up before the key", Law: "A known id is that job, even when its key belongs to a new live job by now.",
 		Covers: "tr:N4 rules:F2 spec:J1", Run: idBeforeKey},
 	{Name: "one key twice in a batch", Law: "Uniqueness holds inside one batch.", Covers: "tr:N5 inv:U1 spec:P10", Run: keyTwiceInBatch},
-	{Name: "the end of a job frees its key", Law: "Each way to end a job frees its key in the same transaction.", Covers: "inv:U2 tr:F1 tr:F8 tr:F9 tr:O1 tr:W6 spec:J5", Run: keyFreed},
+	{Name: "the end of a job frees its key", Law: "Each way to end a job frees its key in the same transaction.",
+		Covers: "inv:U2 tr:F1 tr:F8 tr:F9 tr:O1 tr:W6 spec:J5", Run: keyFreed},
 	{Name: "on conflict: error", Law: "With ReturnError a live key is ErrConflict and nothing changes.", Covers: "tr:N5 spec:P1", Run: conflictError},
 	{Name: "on conflict: replace", Law: "With Replace a job that was never claimed gets the new args, times and priority, and keeps its id.",
 		Covers: "tr:N6 spec:P1 inv:U3 rules:E4", Run: replace},
-	{Name: "replace only before the first claim", Law: "A job that was claimed in this generation is never replaced.", Covers: "tr:N6 rules:E4 spec:P1", Run: replaceRefused},
+	{Name: "replace only before the first claim", Law: "A job that was claimed in this generation is never replaced.",
+		Covers: "tr:N6 rules:E4 spec:P1", Run: replaceRefused},
 	{Name: "KeepKey", Law: "A final job holds its key for as long as its policy says, and not a moment longer.", Covers: "inv:U2 spec:J5 spec:H5", Run: keepKey},
 	{Name: "late SetKey", Law: "SetKey takes the key at once and durably, so that enqueues and responses find the job.",
 		Covers: "tr:L3 inv:U1 inv:F2 rules:B12 spec:H2", Run: lateSetKey},
-	{Name: "SetKey conflicts", Law: "A key of another live job, or a second key, is ErrConflict to the step alone.", Covers: "tr:L4 rules:B12 inv:U1 inv:P4", Run: setKeyConflict},
+	{Name: "SetKey conflicts", Law: "A key of another live job, or a second key, is ErrConflict to the step alone.",
+		Covers: "tr:L4 rules:B12 inv:U1 inv:P4", Run: setKeyConflict},
 }
 
 func liveKey(s *kit.Scene) {

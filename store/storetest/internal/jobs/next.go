@@ -9,14 +9,18 @@ import (
 )
 
 var nextTrials = []kit.Trial{
-	{Name: "complete with next", Law: "Jobs that a completion carries along are stored in its transaction, once.", Covers: "tr:F1 spec:D2 inv:C1 rules:H2", Run: nextOnce},
-	{Name: "complete with next of the same key", Law: "The key of a job that completes is free for the job that follows it.", Covers: "tr:F1 spec:D2 inv:U2", Run: nextSameKey},
-	{Name: "complete with a next that is invalid", Law: "What the store cannot take is refused, and the lease stands.", Covers: "tr:F15 rules:C7 inv:P4", Run: nextInvalid},
+	{Name: "complete with next", Law: "Jobs that a completion carries along are stored in its transaction, once.",
+		Covers: "tr:F1 spec:D2 inv:C1 rules:H2", Run: nextOnce},
+	{Name: "complete with next of the same key", Law: "The key of a job that completes is free for the job that follows it.",
+		Covers: "tr:F1 spec:D2 inv:U2", Run: nextSameKey},
+	{Name: "complete with a next that is invalid", Law: "What the store cannot take is refused, and the lease stands.",
+		Covers: "tr:F15 rules:C7 inv:P4", Run: nextInvalid},
 }
 
 var peekTrials = []kit.Trial{
 	{Name: "peek", Law: "The next jobs of a queue are listed in the order of claims, and nothing changes.", Covers: "spec:O2 spec:O4", Run: peek},
-	{Name: "peek at what is due", Law: "The next jobs of a queue include those that the next claim makes ready first: due ones, and those whose lease was lost.", Covers: "spec:O2 spec:O4 tr:W1", Run: peekDue},
+	{Name: "peek at what is due", Law: "The next jobs of a queue include those that the next claim makes ready first: due ones, and those whose lease was lost.",
+		Covers: "spec:O2 spec:O4 tr:W1", Run: peekDue},
 	{Name: "ready jobs that nobody asks for", Law: "A queue reports the ready jobs of kinds for which no worker has asked.", Covers: "spec:A10", Run: unhandled},
 	{Name: "a light job behind heavy ones", Law: "A job that does not fit is passed over, and the next that fits is taken.", Covers: "spec:W9 spec:J12", Run: passedOver},
 }

@@ -9,8 +9,10 @@ import (
 )
 
 var policyTrials = []kit.Trial{
-	{Name: "an option takes a default back", Law: "What a job says wins over its kind and its queue, also where it says none, retry or false.", Covers: "spec:A12 spec:J7", Run: policyBack},
-	{Name: "a change takes a policy back", Law: "A change of a policy sets none, retry and false over what the job has.", Covers: "spec:A12 tr:O5 spec:P9", Run: policyChangedBack},
+	{Name: "an option takes a default back", Law: "What a job says wins over its kind and its queue, also where it says none, retry or false.",
+		Covers: "spec:A12 spec:J7", Run: policyBack},
+	{Name: "a change takes a policy back", Law: "A change of a policy sets none, retry and false over what the job has.",
+		Covers: "spec:A12 tr:O5 spec:P9", Run: policyChangedBack},
 }
 
 // strictest sets every value that can be reset.

@@ -1,9 +1,6 @@
 package kit
 
 import (
-	"encoding/json"
-	"strings"
-
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
 )
@@ -84,93 +81,10 @@ func (s *environment) Audit() {
 	}
 }
 
-// History reads the history of a job and checks that it is complete.
-func (s *environment) History(id sojourn.ID) []sojourn.Attempt {
-	s.Helper()
-	as, err := s.Store.History(s.Ctx, id, sojourn.HistoryFilter{Limit: sojourn.MaxFind})
-	s.Must(err, "History of %d", id)
-	steps := map[int64]bool{}
-	last := int32(0)
-	for i, a := range as {
-		if a.Seq != last+a.Dropped+1 || a.Dropped < 0 || a.Dropped > 0 && (i != 1 || len(as) != sojourn.MaxHistory+1) {
-			s.Fatalf("history of job %d: entry %d has the number %d behind %d, dropped %d (inv:S1)", id, i+1, a.Seq, last, a.Dropped)
-		}
-		last = a.Seq
-		if a.Epoch > 0 && steps[a.Epoch] {
-			s.Fatalf("history of job %d: two entries for the step with epoch %d (rules:A2)", id, a.Epoch)
-		}
-		if a.Epoch > 0 {
-			steps[a.Epoch] = true
-		}
-		if i > 0 && a.EndedAt.Before(as[i-1].EndedAt) {
-			s.Fatalf("history of job %d is not in the order of time", id)
-		}
-	}
-	return as
-}
-
-// Happened wants the history of a job to have these outcomes.
-func (s *environment) Happened(id sojourn.ID, want ...string) []sojourn.Attempt {
-	s.Helper()
-	as := s.History(id)
-	var got []string
-	for _, a := range as {
-		got = append(got, a.Outcome)
-	}
-	if strings.Join(got, " ") != strings.Join(want, " ") {
-		s.Fatalf("history of job %d is %v, want %v", id, got, want)
-	}
-	return as
-}
-
-// Picture is everything that can be seen of a job.
-func (s *environment) Picture(id sojourn.ID) string {
-	s.Helper()
-	log, err := s.Store.Log(s.Ctx, id)
-	s.Must(err, "Log of %d", id)
-	j := s.Get(id)
-	q := s.Queue(j.Queue)
-	return Text(map[string]any{
-		"job": j, "held": q.InFlight, "counts": q.Counts, "history": s.History(id), "log": log,
-		"inbox": s.Inbox(sojourn.InboxFilter{Limit: sojourn.MaxFind}),
-	})
-}
-
-// Unchanged wants a job to look as it did.
-func (s *environment) Unchanged(id sojourn.ID, before, what string) {
-	s.Helper()
-	after := s.Picture(id)
-	if after == before {
-		return
-	}
-	was, is := strings.Split(before, "\n"), strings.Split(after, "\n")
-	for i := range min(len(was), len(is)) {
-		if was[i] != is[i] {
-			s.Fatalf("%s has changed job %d:\n  before: %s\n  after:  %s", what, id, strings.TrimSpace(was[i]), strings.TrimSpace(is[i]))
-		}
-	}
-	s.Fatalf("%s has changed job %d:\n%s\nbecame\n%s", what, id, before, after)
-}
-
-func Text(v any) string {
-	b, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
-}
-
 // cursor is Filter.After behind a job; 0 is the start.
 func cursor(after sojourn.ID) string {
 	if after == 0 {
 		return ""
 	}
 	return after.String()
-}
-
-func (s *environment) LogLines(id sojourn.ID) []sojourn.LogLine {
-	s.Helper()
-	lines, err := s.Store.Log(s.Ctx, id)
-	s.Must(err, "Log")
-	return lines
 }

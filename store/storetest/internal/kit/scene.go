@@ -1,3 +1,5 @@
+// Package kit is what the cases of the conformance suite share: the type of a case, and the scene,
+// which calls a store in the roles of its users.
 package kit
 
 import (
@@ -74,24 +76,7 @@ type environment struct {
 	idsGood time.Time // the block has to be used before
 }
 
-// asProducer calls the store as those do who enqueue jobs.
-type asProducer struct{ *environment }
-
-// asWorker calls the store as a worker does.
-type asWorker struct {
-	*environment
-	Claims int64 // number of the last claim request
-}
-
-// asResponder calls the store as those do who answer jobs.
-type asResponder struct {
-	*environment
-	Messages int // number of the last message
-}
-
-// asOperator calls the store as operators do.
-type asOperator struct{ *environment }
-
+// NewScene makes a scene without a store; see environment.Open.
 func NewScene(t *testing.T, open Opener) *Scene {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*Patience)
 	t.Cleanup(cancel)
@@ -127,15 +112,7 @@ func (s *environment) Open(o Options) {
 	s.Cleanup(func() { _ = store.Close() })
 }
 
-// Random is the next number of the seed's sequence, in [0, n) (splitmix64).
-func (s *environment) Random(n int) int {
-	s.dice += 0x9e3779b97f4a7c15
-	x := s.dice
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return int((x ^ x>>31) % uint64(n))
-}
-
+// Now is the time of the clock.
 func (s *environment) Now() time.Time { return s.Clock.now() }
 
 // Advance moves the clock and lets blocked calls look again.
@@ -178,13 +155,6 @@ func (s *environment) Swept(after time.Duration, want driver.Swept) {
 	}
 }
 
-func (s *environment) Must(err error, format string, a ...any) {
-	s.Helper()
-	if err != nil {
-		s.Fatalf("%s: %v", fmt.Sprintf(format, a...), err)
-	}
-}
-
 // ID draws a fresh id.
 func (s *environment) ID() sojourn.ID {
 	s.Helper()
@@ -203,70 +173,21 @@ func (s *environment) ID() sojourn.ID {
 	return id
 }
 
-// OfKind makes a job of another kind.
-func OfKind(name string) sojourn.Option { return func(j *sojourn.Job) { j.Kind = name } }
-
-// Args sets the args of a job.
-func Args(b string) sojourn.Option { return func(j *sojourn.Job) { j.Args = []byte(b) } }
-
-// Steady retries after d each time, without any randomness.
-func Steady(d time.Duration) sojourn.Option {
-	return sojourn.RetryBackoff(sojourn.Backoff{First: d, Factor: 1, Limit: d, Jitter: -1})
+// Random is the next number of the seed's sequence, in [0, n) (splitmix64).
+func (s *environment) Random(n int) int {
+	s.dice += 0x9e3779b97f4a7c15
+	x := s.dice
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return int((x ^ x>>31) % uint64(n))
 }
 
-// Policy sets fields of the policy.
-func Policy(p sojourn.Policy) sojourn.Option { return sojourn.WithPolicy(p) }
-
-// Typed sets the content type of the args.
-func Typed(contentType string) sojourn.Option {
-	return func(j *sojourn.Job) { j.ContentType = contentType }
-}
-
-// Job makes a job with a fresh id. Its content type is not JSON, so that args, result and
-// checkpoint may be any text.
-func (s *asProducer) Job(options ...sojourn.Option) sojourn.Job {
+// Must wants no error of the call that format and a name.
+func (s *environment) Must(err error, format string, a ...any) {
 	s.Helper()
-	j := *sojourn.NewJob(Kind, []byte(`{"order":42}`), append([]sojourn.Option{Typed("text/plain")}, options...)...)
-	j.ID = s.ID()
-	return j
-}
-
-// Put enqueues one job and returns the answer.
-func (s *asProducer) Put(j sojourn.Job) sojourn.Enqueued {
-	s.Helper()
-	es, err := s.Store.Enqueue(s.Ctx, []sojourn.Job{j}, false)
-	s.Must(err, "Enqueue")
-	if len(es) != 1 {
-		s.Fatalf("Enqueue of 1 job gave %d answers", len(es))
+	if err != nil {
+		s.Fatalf("%s: %v", fmt.Sprintf(format, a...), err)
 	}
-	if es[0].Err != nil {
-		s.Fatalf("Enqueue: without partial the answer has Err %v", es[0].Err)
-	}
-	return es[0]
-}
-
-// Enqueue stores a new job.
-func (s *asProducer) Enqueue(options ...sojourn.Option) sojourn.ID {
-	s.Helper()
-	j := s.Job(options...)
-	if e := s.Put(j); e.ID != j.ID || e.Duplicate || e.Replaced {
-		s.Fatalf("Enqueue of a new job %d answered %+v", j.ID, e)
-	}
-	return j.ID
-}
-
-// EnqueueMany stores n jobs in one call and returns their ids in order.
-func (s *asProducer) EnqueueMany(n int, options ...sojourn.Option) []sojourn.ID {
-	s.Helper()
-	jobs := make([]sojourn.Job, n)
-	ids := make([]sojourn.ID, n)
-	for i := range jobs {
-		jobs[i] = s.Job(options...)
-		ids[i] = jobs[i].ID
-	}
-	_, err := s.Store.Enqueue(s.Ctx, jobs, false)
-	s.Must(err, "Enqueue of %d jobs", n)
-	return ids
 }
 
 // Refused wants err to be an *Error with the code.
@@ -287,45 +208,11 @@ func (s *environment) Is(err, sentinel error, what string) {
 	}
 }
 
-// Get reads a job, complete, and checks the invariants of every row.
-func (s *environment) Get(id sojourn.ID) sojourn.Job {
+// At wants a time.
+func (s *environment) At(what string, got, want time.Time) {
 	s.Helper()
-	jobs, err := s.Store.Find(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{id}, Full: true})
-	s.Must(err, "Find %d", id)
-	if len(jobs) != 1 {
-		s.Fatalf("Find gave %d jobs with the id %d, want 1", len(jobs), id)
-	}
-	s.rowLaws(jobs[0])
-	return jobs[0]
-}
-
-// Gone wants no job to have the id.
-func (s *environment) Gone(id sojourn.ID) {
-	s.Helper()
-	jobs, err := s.Store.Find(s.Ctx, sojourn.Filter{IDs: []sojourn.ID{id}})
-	s.Must(err, "Find %d", id)
-	if len(jobs) != 0 {
-		s.Fatalf("job %d is still there, %s", id, jobs[0].State)
-	}
-}
-
-// State wants a job to be in a state.
-func (s *environment) State(id sojourn.ID, want sojourn.State) sojourn.Job {
-	s.Helper()
-	j := s.Get(id)
-	if j.State != want {
-		s.Fatalf("job %d is %s (reason %q, error %q), want %s", id, j.State, j.Reason, j.Error, want)
-	}
-	return j
-}
-
-// Counters wants attempt, failures and crashes.
-func (s *environment) Counters(id sojourn.ID, attempt, failures, crashes int32) {
-	s.Helper()
-	j := s.Get(id)
-	if j.Attempt != attempt || j.Failures != failures || j.Crashes != crashes {
-		s.Fatalf("job %d has attempt %d, failures %d, crashes %d; want %d, %d, %d",
-			id, j.Attempt, j.Failures, j.Crashes, attempt, failures, crashes)
+	if !got.Equal(want) {
+		s.Fatalf("%s is %s, want %s (%v off)", what, got.Format(time.RFC3339Nano), want.Format(time.RFC3339Nano), got.Sub(want))
 	}
 }
 
@@ -334,14 +221,6 @@ func Same[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Fatalf("%s is %v, want %v", what, got, want)
-	}
-}
-
-// At wants a time.
-func (s *environment) At(what string, got, want time.Time) {
-	s.Helper()
-	if !got.Equal(want) {
-		s.Fatalf("%s is %s, want %s (%v off)", what, got.Format(time.RFC3339Nano), want.Format(time.RFC3339Nano), got.Sub(want))
 	}
 }
 
@@ -354,4 +233,18 @@ func InOrder[V any](m map[string]V) iter.Seq2[string, V] {
 			}
 		}
 	}
+}
+
+// SideBySide runs functions at the same time and waits for them all.
+func SideBySide(fs ...func()) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for _, f := range fs {
+		wg.Go(func() {
+			<-start
+			f()
+		})
+	}
+	close(start)
+	wg.Wait()
 }

@@ -20,6 +20,7 @@ func (s *Scene) Tenant(token string, grants ...access.Grant) *Scene {
 	return s.Caller(&access.Caller{Token: token, Grants: grants})
 }
 
+// Caller is the scene as a caller sees it.
 func (s *Scene) Caller(c *access.Caller) *Scene {
 	s.Helper()
 	e := *s.environment
@@ -35,6 +36,7 @@ func (s *Scene) Caller(c *access.Caller) *Scene {
 // Everything is a grant that holds nothing back.
 var Everything = access.Grant{Verbs: []access.Verb{access.VerbAdmin}}
 
+// Workers lists workers.
 func (s *Scene) Workers(f sojourn.WorkerFilter) []sojourn.WorkerStatus {
 	s.Helper()
 	ws, err := s.Store.Workers(s.Ctx, f)

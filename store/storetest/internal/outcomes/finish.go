@@ -25,7 +25,8 @@ var finishTrials = []kit.Trial{
 	{Name: "finish many", Law: "Each outcome of a call is answered for itself, in its place.", Covers: "tr:F1 tr:F12 tr:F15 tr:L5 inv:P4 spec:B5", Run: finishMany},
 	{Name: "rules:D1 what is in flight", Law: "A job is in flight from its claim until its attempt ends, is put back or snoozed.",
 		Covers: "rules:D1 inv:T2 tr:C1 tr:F5 tr:M1 tr:C3 tr:F7 tr:F11 tr:F10", Run: heldWeight},
-	{Name: "a final job never changes", Law: "No report, response, enqueue or sweep changes a final job.", Covers: "inv:S2 spec:S5 spec:H5 spec:J14", Run: finalNeverChanges},
+	{Name: "a final job never changes", Law: "No report, response, enqueue or sweep changes a final job.",
+		Covers: "inv:S2 spec:S5 spec:H5 spec:J14", Run: finalNeverChanges},
 }
 
 func complete(s *kit.Scene) {

@@ -14,7 +14,8 @@ var historyTrials = []kit.Trial{
 	{Name: "the history of a life", Law: "Each step and each change leaves one entry, numbered without gaps, with who, when, what and why.",
 		Covers: "spec:J17 spec:X14 spec:R13 spec:J16 inv:S1 rules:E1 rules:A2", Run: historyOfLife},
 	{Name: "a long history", Law: "A history keeps its order and its numbers over many steps.", Covers: "spec:J17 inv:S1", Run: historyLong},
-	{Name: "the bound of a history", Law: "The first and the newest 100 entries of a history are kept; the entry behind a gap counts what was dropped.", Covers: "spec:J17 spec:X14 inv:S1", Run: historyBound},
+	{Name: "the bound of a history", Law: "The first and the newest 100 entries of a history are kept; the entry behind a gap counts what was dropped.",
+		Covers: "spec:J17 spec:X14 inv:S1", Run: historyBound},
 	{Name: "a history page by page", Law: "Pages of a history give every entry once, in order.", Covers: "spec:X14", Run: historyPages},
 	{Name: "updated_at", Law: "Every change sets updated_at, and nothing does after the end.", Covers: "spec:J14", Run: updatedAt},
 }

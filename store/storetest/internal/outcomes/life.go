@@ -15,8 +15,10 @@ var lifeTrials = []kit.Trial{
 	{Name: "close", Law: "After Close every call returns ErrClosed, and a second Close is harmless.", Covers: "spec:S11 inv:J1", Run: closed},
 	{Name: "the whole way of a payment", Law: "Request, crash, retry, early answer, late answer and duplicate of one order end in one completion.",
 		Covers: "spec:A1 spec:H1 spec:H4 spec:H5 spec:S6 spec:S7 spec:S8 inv:U4 inv:L7", Run: payment},
-	{Name: "rules:E3 times are the store's", Law: "Outcomes carry durations; the store adds its own clock when it takes them.", Covers: "rules:E3 spec:P13 inv:K2 tr:F2 tr:F7", Run: storeTimes},
-	{Name: "no handler ever sees another job's bytes", Law: "What a claim gives belongs to the caller: changing it changes nothing stored.", Covers: "spec:J3", Run: ownBytes},
+	{Name: "rules:E3 times are the store's", Law: "Outcomes carry durations; the store adds its own clock when it takes them.",
+		Covers: "rules:E3 spec:P13 inv:K2 tr:F2 tr:F7", Run: storeTimes},
+	{Name: "no handler ever sees another job's bytes", Law: "What a claim gives belongs to the caller: changing it changes nothing stored.",
+		Covers: "spec:J3", Run: ownBytes},
 }
 
 func status(s *kit.Scene) {

@@ -10,25 +10,31 @@ import (
 
 var sweepTrials = []kit.Trial{
 	{Name: "sweep what is due", Law: "A sweep makes due jobs ready, at their time and not before.", Covers: "tr:S1 spec:O7 spec:P3 inv:L1", Run: sweepDue},
-	{Name: "sweep in bounded steps", Law: "A sweep handles at most limit things of each sort, and further sweeps the rest.", Covers: "tr:S1 tr:W1 inv:L4 spec:L4 spec:S7", Run: sweepBounded},
+	{Name: "sweep in bounded steps", Law: "A sweep handles at most limit things of each sort, and further sweeps the rest.",
+		Covers: "tr:S1 tr:W1 inv:L4 spec:L4 spec:S7", Run: sweepBounded},
 	{Name: "sweep everything at once", Law: "Whatever is overdue after a long standstill is handled, each thing by its own rule.",
 		Covers: "tr:S1 tr:W1 tr:W4 tr:W6 tr:W7 tr:W8 tr:W9 inv:L1 inv:L7 spec:S7", Run: sweepAll},
-	{Name: "an unmatched response", Law: "An early response with no job becomes unmatched when its time to live ends.", Covers: "tr:W9 spec:H4 inv:U4 rules:H3", Run: sweepUnmatched},
+	{Name: "an unmatched response", Law: "An early response with no job becomes unmatched when its time to live ends.",
+		Covers: "tr:W9 spec:H4 inv:U4 rules:H3", Run: sweepUnmatched},
 	{Name: "rules:B9 no time to live beside a live job", Law: "An early response stays early while a live job has its key, even if it came before the job.",
 		Covers: "tr:W9 rules:B9", Run: sweepUnmatchedLive},
 	{Name: "a sweep of nothing", Law: "A sweep of a store where nothing is overdue handles nothing and changes nothing.", Covers: "inv:L1", Run: sweepNothing},
 }
 
 var clockTrials = []kit.Trial{
-	{Name: "rules:C5 every wake-up", Law: "A job that is neither final nor ready is looked at again at the earliest of its clocks.", Covers: "rules:C5 inv:L1 spec:J7", Run: wakeUps},
+	{Name: "rules:C5 every wake-up", Law: "A job that is neither final nor ready is looked at again at the earliest of its clocks.",
+		Covers: "rules:C5 inv:L1 spec:J7", Run: wakeUps},
 	{Name: "the timeout of a running attempt", Law: "A step that outlives its attempt's timeout is ended one lease later, as an error.",
 		Covers: "tr:W5 rules:C5 spec:J7 spec:S7 inv:L2", Run: clockTimeout},
-	{Name: "rules:C3 the deadline", Law: "The deadline fails a job from any live state, without retry handler or backoff.", Covers: "tr:W6 rules:C3 inv:L3 spec:J7", Run: clockDeadline},
+	{Name: "rules:C3 the deadline", Law: "The deadline fails a job from any live state, without retry handler or backoff.",
+		Covers: "tr:W6 rules:C3 inv:L3 spec:J7", Run: clockDeadline},
 	{Name: "the deadline of a running job", Law: "A running job meets its deadline one lease later.", Covers: "tr:W6 rules:C5 inv:L3", Run: clockDeadlineRunning},
-	{Name: "a step that begins after the deadline", Law: "A step that begins although the deadline is over has one lease before the sweep ends it.", Covers: "tr:W6 rules:C5 inv:F1 inv:L3", Run: clockDeadlineLate},
+	{Name: "a step that begins after the deadline", Law: "A step that begins although the deadline is over has one lease before the sweep ends it.",
+		Covers: "tr:W6 rules:C5 inv:F1 inv:L3", Run: clockDeadlineLate},
 	{Name: "the deadline starts anew", Law: "The deadline is a duration and starts anew at a redrive.", Covers: "tr:W6 tr:O3 rules:C3", Run: clockDeadlineRedrive},
 	{Name: "rules:C4 a wait has an end", Law: "A wait ends at the earliest of within, timeout and deadline.", Covers: "rules:C4 tr:W4 tr:W6 spec:H3", Run: clockWaitEnds},
-	{Name: "no clock runs while a job waits to start", Law: "A scheduled or ready job is not timed out, only its deadline ends it.", Covers: "inv:S4 spec:J7", Run: clockWaiting},
+	{Name: "no clock runs while a job waits to start", Law: "A scheduled or ready job is not timed out, only its deadline ends it.",
+		Covers: "inv:S4 spec:J7", Run: clockWaiting},
 }
 
 func sweepDue(s *kit.Scene) {

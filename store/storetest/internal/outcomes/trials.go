@@ -1,3 +1,5 @@
+// Package outcomes has the cases about the ends of steps: outcomes and errors, waits, clocks,
+// windows, and the history that is left.
 package outcomes
 
 import (
@@ -8,6 +10,6 @@ import (
 
 // Trials are all cases of the package.
 func Trials() []kit.Trial {
-	return slices.Concat(finishTrials, errorTrials, awaitTrials, erroredTrials, sweepTrials, clockTrials, historyTrials,
-		lifeTrials, windowTrials)
+	return slices.Concat(finishTrials, errorTrials, awaitTrials, erroredTrials, sweepTrials, clockTrials,
+		historyTrials, lifeTrials, windowTrials)
 }

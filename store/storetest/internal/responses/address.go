@@ -13,11 +13,15 @@ import (
 var addressTrials = []kit.Trial{
 	{Name: "respond by id", Law: "A response may name its job by id, in every state.", Covers: "tr:R5 tr:R3 spec:H1", Run: respondByID},
 	{Name: "respond by token", Law: "A token answers the wait it was given to, and nothing else.", Covers: "tr:R5 tr:R4 spec:H1 spec:H6 rules:B7", Run: respondByToken},
-	{Name: "rules:B7 a token outlives a step", Law: "A token names (id, generation, attempt, wait): snooze and release keep it.", Covers: "tr:R4 rules:B7 spec:H6", Run: tokenSurvives},
-	{Name: "a stale token", Law: "A token of an earlier attempt or generation is stale: recorded, and nothing changes.", Covers: "tr:R4 rules:B7 spec:H6", Run: tokenStale},
-	{Name: "a token that has expired", Law: "A token with a time is good until then, by the store's clock, and stale after it: recorded, and nothing changes.", Covers: "tr:R4 spec:H6", Run: tokenExpires},
+	{Name: "rules:B7 a token outlives a step", Law: "A token names (id, generation, attempt, wait): snooze and release keep it.",
+		Covers: "tr:R4 rules:B7 spec:H6", Run: tokenSurvives},
+	{Name: "a stale token", Law: "A token of an earlier attempt or generation is stale: recorded, and nothing changes.",
+		Covers: "tr:R4 rules:B7 spec:H6", Run: tokenStale},
+	{Name: "a token that has expired", Law: "A token with a time is good until then, by the store's clock, and stale after it: recorded, and nothing changes.",
+		Covers: "tr:R4 spec:H6", Run: tokenExpires},
 	{Name: "a token that nobody gave out", Law: "A forged or broken token is refused and nothing is stored.", Covers: "tr:R4 spec:A16", Run: tokenForged},
-	{Name: "respond refuses bad input", Law: "A malformed response is refused with a code, and the whole call with it.", Covers: "spec:A3 spec:A16 inv:N3", Run: respondBad},
+	{Name: "respond refuses bad input", Law: "A malformed response is refused with a code, and the whole call with it.",
+		Covers: "spec:A3 spec:A16 inv:N3", Run: respondBad},
 }
 
 func respondByID(s *kit.Scene) {

@@ -10,17 +10,21 @@ import (
 )
 
 var inboxTrials = []kit.Trial{
-	{Name: "list the inbox", Law: "The inbox lists every response, newest first, by each field of a filter and page by page.", Covers: "spec:H4 spec:H5 inv:U4", Run: inboxList},
+	{Name: "list the inbox", Law: "The inbox lists every response, newest first, by each field of a filter and page by page.",
+		Covers: "spec:H4 spec:H5 inv:U4", Run: inboxList},
 	{Name: "what a response carries", Law: "A stored response keeps what was sent and says what became of it.", Covers: "tr:R5 spec:H1", Run: inboxFields},
-	{Name: "a parked message", Law: "A message that its source could not read lies in the inbox under its reason, once, and no job ever gets it by itself.", Covers: "inv:U4 spec:H2", Run: inboxParked},
+	{Name: "a parked message", Law: "A message that its source could not read lies in the inbox under its reason, once, and no job ever gets it by itself.",
+		Covers: "inv:U4 spec:H2", Run: inboxParked},
 	{Name: "a time to live of its own", Law: "A response may say how long it lies early.", Covers: "tr:W9 inv:U4", Run: inboxOwnTTL},
-	{Name: "tr:O9 match by hand", Law: "A person gives a response that nobody took to a job: a new response, once for each target; the old one names it.", Covers: "tr:O9 inv:U4", Run: inboxMatch},
+	{Name: "tr:O9 match by hand", Law: "A person gives a response that nobody took to a job: a new response, once for each target; the old one names it.",
+		Covers: "tr:O9 inv:U4", Run: inboxMatch},
 	{Name: "tr:O9 try again", Law: "A person sends an unmatched, late or stale response again to where it came for.", Covers: "tr:O9 inv:U4", Run: inboxRetry},
 	{Name: "tr:O9 not what a job has", Law: "What a job has taken or keeps cannot be matched with another.", Covers: "tr:O9 inv:U4", Run: inboxBelongs},
 	{Name: "discard by hand", Law: "A discarded response stays visible, is given to nobody, and leaves the job that kept it.", Covers: "inv:U4", Run: inboxDiscard},
 	{Name: "counts of the inbox", Law: "Counts by outcome and by source.", Covers: "inv:U4", Run: inboxCounts},
 	{Name: "near misses", Law: "What lies under nearly the same key is found, in both directions.", Covers: "inv:U4", Run: inboxNear},
-	{Name: "the inbox counts what it did", Law: "Outcomes in the inbox add up to the responses stored.", Covers: "tr:R1 tr:R2 tr:R3 tr:R4 tr:R5 inv:U4", Run: inboxAddsUp},
+	{Name: "the inbox counts what it did", Law: "Outcomes in the inbox add up to the responses stored.",
+		Covers: "tr:R1 tr:R2 tr:R3 tr:R4 tr:R5 inv:U4", Run: inboxAddsUp},
 }
 
 func inboxList(s *kit.Scene) {

@@ -11,17 +11,20 @@ import (
 )
 
 var messageTrials = []kit.Trial{
-	{Name: "links with one message id", Law: "A message id that came by a link says nothing about another job's link, or the next wait's.", Covers: "tr:R1 spec:H5 rules:B8", Run: messagesOfLinks},
+	{Name: "links with one message id", Law: "A message id that came by a link says nothing about another job's link, or the next wait's.",
+		Covers: "tr:R1 spec:H5 rules:B8", Run: messagesOfLinks},
 	{Name: "tokens with one message id", Law: "A message id belongs to the access token that sent it: another token's message, and a source's, are their own.",
 		Covers: "tr:R1 spec:H5 rules:B8", Run: messagesOfHolders},
 	{Name: "an access token names a configured source", Law: "What a token calls its source never equals the name of a configured source, and no caller may use reserved names.",
 		Covers: "tr:R1 spec:H5 spec:H7", Run: messagesPretend},
 	{Name: "one message id, another content", Law: "The same message id with another key, job, outcome or body is a conflict, never a duplicate, and the first stays as it was.",
 		Covers: "tr:R1 tr:R7 spec:H5 rules:B8", Run: messagesConflict},
-	{Name: "one message id twice in a call", Law: "Of two contents under one message id in one call, the call is refused; other calls are not.", Covers: "tr:R7 spec:H5 inv:N3", Run: messagesConflictTogether},
+	{Name: "one message id twice in a call", Law: "Of two contents under one message id in one call, the call is refused; other calls are not.",
+		Covers: "tr:R7 spec:H5 inv:N3", Run: messagesConflictTogether},
 	{Name: "a conflict is kept", Law: "With KeepConflict a response whose message id came before with another content lies in the inbox as conflict, once, and no job gets it by itself.",
 		Covers: "tr:R7 spec:H5 inv:U4", Run: messagesKept},
-	{Name: "a conflict is matched by hand", Law: "What lies in the inbox as conflict is matched, tried again or discarded like what is late.", Covers: "tr:R7 tr:O9", Run: messagesByHand},
+	{Name: "a conflict is matched by hand", Law: "What lies in the inbox as conflict is matched, tried again or discarded like what is late.",
+		Covers: "tr:R7 tr:O9", Run: messagesByHand},
 	{Name: "message ids per key", Law: "With PerKey a message id says nothing about another key of its source; the same id and key with another body is a conflict.",
 		Covers: "tr:R1 tr:R7 spec:H5", Run: messagesPerKey},
 	{Name: "a message id outlives its response", Law: "A message id is known as long as its own retention, also after the job and the response are gone.",

@@ -9,11 +9,14 @@ import (
 )
 
 var progressTrials = []kit.Trial{
-	{Name: "progress of a wait", Law: "A progress response stores its text and answers nothing; the wait goes on under its own limit.", Covers: "tr:R6 rules:B13 spec:J4", Run: progressAwaiting},
+	{Name: "progress of a wait", Law: "A progress response stores its text and answers nothing; the wait goes on under its own limit.",
+		Covers: "tr:R6 rules:B13 spec:J4", Run: progressAwaiting},
 	{Name: "the beat of a wait", Law: "Progress starts the beat anew and never moves within; silence beyond it ends the attempt with the reason beat.",
 		Covers: "tr:R6 tr:W4 rules:B13 spec:S7 inv:L1", Run: progressBeat},
-	{Name: "progress moves no limit", Law: "Within and the timeout of the attempt end a wait however lively the other side is.", Covers: "tr:R6 tr:W4 rules:B13 rules:C4", Run: progressLimits},
-	{Name: "progress of a running job", Law: "A running job takes the text of a progress response beside its own; its handler is not disturbed.", Covers: "tr:R6 inv:F2", Run: progressRunning},
+	{Name: "progress moves no limit", Law: "Within and the timeout of the attempt end a wait however lively the other side is.",
+		Covers: "tr:R6 tr:W4 rules:B13 rules:C4", Run: progressLimits},
+	{Name: "progress of a running job", Law: "A running job takes the text of a progress response beside its own; its handler is not disturbed.",
+		Covers: "tr:R6 inv:F2", Run: progressRunning},
 	{Name: "progress that nobody waits for", Law: "Progress for a job that neither runs nor awaits is late, for a key that no job has unmatched, of an older attempt stale; it is never kept.",
 		Covers: "tr:R6 tr:R3 tr:R4 inv:U4", Run: progressLate},
 	{Name: "progress is no answer", Law: "Progress under a key wakes nobody, early or late, in any mode.", Covers: "tr:R6 tr:M1 inv:U4", Run: progressNoAnswer},

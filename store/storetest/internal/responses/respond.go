@@ -10,7 +10,8 @@ import (
 )
 
 var respondTrials = []kit.Trial{
-	{Name: "a response for nobody", Law: "A response that no job has asked for is kept as early, without a job.", Covers: "tr:R2 spec:H4 inv:U4 rules:H3", Run: respondNobody},
+	{Name: "a response for nobody", Law: "A response that no job has asked for is kept as early, without a job.",
+		Covers: "tr:R2 spec:H4 inv:U4 rules:H3", Run: respondNobody},
 	{Name: "duplicates", Law: "A message is stored once by (source, message id): a repeat is only counted, whatever became of the first.",
 		Covers: "tr:R1 spec:H5 rules:B8 inv:U4", Run: respondDuplicate},
 	{Name: "a late response", Law: "A response for a key that only final jobs have is late, names the newest, and touches nothing.",
@@ -25,7 +26,8 @@ var respondTrials = []kit.Trial{
 		Covers: "rules:B4 rules:B1 tr:M3 tr:W1", Run: respondAfterCrash},
 	{Name: "a response to a waiting retry", Law: "A response that comes while a retry waits makes it ready at once, as a plain job with the answer in hand.",
 		Covers: "tr:M3 rules:B3 rules:B1 spec:H4", Run: respondRetry},
-	{Name: "a response to a waiting retry, kind says inbox", Law: "With InboxLate only the next Await takes the response.", Covers: "tr:M3 rules:B4 tr:F5", Run: respondInboxLate},
+	{Name: "a response to a waiting retry, kind says inbox", Law: "With InboxLate only the next Await takes the response.",
+		Covers: "tr:M3 rules:B4 tr:F5", Run: respondInboxLate},
 	{Name: "rules:B6 an error response to a waiting retry", Law: "An error response that finds a waiting retry is late: the attempt it could end has ended.",
 		Covers: "tr:M4 rules:B6", Run: respondErrorRetry},
 	{Name: "rules:B1 whenever a step ends", Law: "A kept answer is found by every way in which a step ends with a retry that waits.",

@@ -1,3 +1,5 @@
+// Package responses has the cases about responses: how they find their jobs, early and late ones,
+// progress, messages that are repeated, and the inbox.
 package responses
 
 import (
@@ -8,6 +10,6 @@ import (
 
 // Trials are all cases of the package.
 func Trials() []kit.Trial {
-	return slices.Concat(respondTrials, manyKeysTrials, progressTrials, addressTrials, capabilityTrials, messageTrials,
-		raceTrials, inboxTrials)
+	return slices.Concat(respondTrials, manyKeysTrials, progressTrials, addressTrials, capabilityTrials,
+		messageTrials, raceTrials, inboxTrials)
 }

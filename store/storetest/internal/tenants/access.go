@@ -10,7 +10,8 @@ import (
 )
 
 var accessTrials = []kit.Trial{
-	{Name: "tokens of servers are kept", Law: "What is stored of a token comes back; a second write replaces it but for its beginning.", Covers: "spec:H7", Run: tokensKept},
+	{Name: "tokens of servers are kept", Law: "What is stored of a token comes back; a second write replaces it but for its beginning.",
+		Covers: "spec:H7", Run: tokensKept},
 	{Name: "the audit log is kept", Law: "Entries come back newest first, in pages, and end after their time.", Covers: "spec:H7", Run: auditKept},
 }
 

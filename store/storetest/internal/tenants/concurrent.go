@@ -11,14 +11,17 @@ import (
 )
 
 var concurrentTrials = []kit.Trial{
-	{Name: "many claims side by side", Law: "No job is given to two claims, and every job is given to one.", Covers: "inv:F1 spec:O14 spec:L1 tr:C1", Run: concurrentClaims},
+	{Name: "many claims side by side", Law: "No job is given to two claims, and every job is given to one.",
+		Covers: "inv:F1 spec:O14 spec:L1 tr:C1", Run: concurrentClaims},
 	{Name: "one key from many producers", Law: "Many enqueues with one key make one job, and all are told which.", Covers: "inv:U1 inv:U3 tr:N5", Run: concurrentKey},
 	{Name: "one id from many retries", Law: "Many repeats of one enqueue make one job.", Covers: "inv:A3 tr:N4 rules:F1", Run: concurrentID},
 	{Name: "id blocks side by side", Law: "Blocks leased at the same time never overlap.", Covers: "spec:J1 inv:N2", Run: concurrentBlocks},
 	{Name: "one response from many deliveries", Law: "Many deliveries of one message are one response.", Covers: "tr:R1 inv:U4 rules:B8", Run: concurrentResponse},
-	{Name: "many answers to one job", Law: "A running job keeps every answer that comes, from wherever, and each of its waits gets one.", Covers: "tr:R5 tr:M1 inv:U4 rules:G1", Run: concurrentAnswers},
+	{Name: "many answers to one job", Law: "A running job keeps every answer that comes, from wherever, and each of its waits gets one.",
+		Covers: "tr:R5 tr:M1 inv:U4 rules:G1", Run: concurrentAnswers},
 	{Name: "one Finish from many retries", Law: "Of many reports under one lease exactly one is applied.", Covers: "tr:F12 inv:F8 inv:F2", Run: concurrentFinish},
-	{Name: "many sweeps side by side", Law: "However many sweeps run, each overdue thing is handled once.", Covers: "tr:W1 inv:F4 spec:L4 spec:L7", Run: concurrentSweeps},
+	{Name: "many sweeps side by side", Law: "However many sweeps run, each overdue thing is handled once.",
+		Covers: "tr:W1 inv:F4 spec:L4 spec:L7", Run: concurrentSweeps},
 	{Name: "everything side by side", Law: "Workers, producers, responders and sweeps together lose nothing and do nothing twice.",
 		Covers: "inv:L7 inv:F1 inv:U4 inv:A4 spec:B5 spec:A1", Run: concurrentAll},
 }

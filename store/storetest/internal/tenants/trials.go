@@ -1,3 +1,5 @@
+// Package tenants has the cases about tenants and their access tokens, about workers, and about
+// callers at the same time.
 package tenants
 
 import (

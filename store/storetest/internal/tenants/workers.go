@@ -10,8 +10,10 @@ import (
 )
 
 var workerTrials = []kit.Trial{
-	{Name: "workers are listed", Law: "A store knows who asks it for jobs: what they are called, what they ask for, what they run, when they were last seen.", Covers: "spec:W2 spec:W3 spec:W5", Run: workersListed},
-	{Name: "a drained worker gets nothing", Law: "A drained worker gets no jobs any more, also if it waits for one; what it runs goes on, and others get the jobs.", Covers: "spec:W3", Run: workerDrained},
+	{Name: "workers are listed", Law: "A store knows who asks it for jobs: what they are called, what they ask for, what they run, when they were last seen.",
+		Covers: "spec:W2 spec:W3 spec:W5", Run: workersListed},
+	{Name: "a drained worker gets nothing", Law: "A drained worker gets no jobs any more, also if it waits for one; what it runs goes on, and others get the jobs.",
+		Covers: "spec:W3", Run: workerDrained},
 }
 
 func called(name string) kit.ClaimOption { return func(r *driver.ClaimRequest) { r.Name = name } }
