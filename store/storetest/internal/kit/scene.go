@@ -72,8 +72,8 @@ type environment struct {
 	dice   uint64 // state of random
 	Closed bool   // the case has closed the store: nothing to audit
 
-	IDs     []sojourn.ID
-	idsGood time.Time // the block has to be used before
+	IDs     []sojourn.ID // of a reserved block, not used yet
+	idsGood time.Time    // the block has to be used before
 }
 
 // NewScene makes a scene without a store; see environment.Open.

@@ -34,10 +34,10 @@ var messageTrials = []kit.Trial{
 // heldBy lets the holder of an access token store one response.
 func heldBy(s *kit.Scene, token string) func(r sojourn.Response) (sojourn.Responded, error) {
 	holder := s.Tenant(token, access.Grant{Verbs: []access.Verb{access.VerbRespond}})
-	return respondingBy(s, holder.Ctx, holder.Store)
+	return respondingBy(holder.Ctx, s, holder.Store)
 }
 
-func respondingBy(s *kit.Scene, ctx context.Context, store driver.Store) func(r sojourn.Response) (sojourn.Responded, error) {
+func respondingBy(ctx context.Context, s *kit.Scene, store driver.Store) func(r sojourn.Response) (sojourn.Responded, error) {
 	return func(r sojourn.Response) (sojourn.Responded, error) {
 		as, err := store.Respond(ctx, []sojourn.Response{r})
 		if err != nil {
