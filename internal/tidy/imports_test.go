@@ -55,6 +55,8 @@ var direction = []row{
 		not: []string{"net/http"}, because: "one package for one database"},
 	{dir: "store/postgres/...", may: []string{"domain", "internal/sqldb", "internal/migration", "internal/sqlstore/...", "store/postgres/...", "github.com/jackc/pgx/v5/..."},
 		not: []string{"net/http"}, because: "one package for one database"},
+	{dir: "store/storetest/internal/...", may: []string{"domain", "store/storetest/internal/kit", "pgregory.net/rapid"},
+		because: "cases of one subject know those of no other"},
 	{dir: "store/storetest/...", may: []string{"domain", "store/storetest/...", "github.com/google/go-cmp/...", "pgregory.net/rapid"},
 		because: "it tests any Store, so it knows none"},
 	{dir: "store", may: []string{"domain", "store/...", "httpapi"}, because: "it opens a store by its URL"},

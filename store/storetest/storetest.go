@@ -9,12 +9,18 @@
 package storetest
 
 import (
-	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/claims"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/flow"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/jobs"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/outcomes"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/responses"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/tenants"
 	"github.com/sojourn-queue/sojourn/throttle"
 )
 
@@ -40,7 +46,7 @@ type Options struct {
 // SOJOURN_SEED, a number, is the seed of the random bytes and orders; failures print it.
 func Run(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	for _, c := range trials() {
-		t.Run(c.name, func(t *testing.T) { c.play(t, open) })
+		t.Run(c.Name, func(t *testing.T) { c.Play(t, opening(open)) })
 	}
 }
 
@@ -48,42 +54,19 @@ func Run(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 // at the same time, as many as -parallel allows.
 func Parallel(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
 	for _, c := range trials() {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			c.play(t, open)
+			c.Play(t, opening(open))
 		})
 	}
 }
 
-// trial is one case.
-type trial struct {
-	name   string
-	law    string // the promise of a store, in one sentence
-	covers string // ids, separated by blanks
-	run    func(s *scene)
+// trials are all cases, subject by subject.
+func trials() []kit.Trial {
+	return slices.Concat(jobs.Trials(), claims.Trials(), outcomes.Trials(), responses.Trials(), flow.Trials(), tenants.Trials())
 }
 
-// trials are all cases, area by area.
-func trials() []trial {
-	return slices.Concat(enqueueTrials, keyTrials, idTrials, claimTrials, repeatTrials, orderTrials, leaseTrials, saveTrials, fenceTrials,
-		finishTrials, errorTrials, awaitTrials, manyKeysTrials, respondTrials, progressTrials, pollTrials, addressTrials, capabilityTrials, messageTrials, handTrials, raceTrials, erroredTrials,
-		sweepTrials, clockTrials, retentionTrials, cancelTrials, redriveTrials, changeTrials, bulkTrials, policyTrials, queueTrials, pauseTrials, windowTrials, peekTrials, nextTrials, findTrials,
-		inboxTrials, historyTrials, flowTrials, walkTrials, groupTrials, flowLifeTrials, paceTrials, throttleTrials, whyTrials, bytesTrials, jsonTrials, limitTrials, blockedTrials, concurrentTrials, accessTrials, tenantTrials, workerTrials, lifeTrials)
-}
-
-func (c trial) play(t *testing.T, open func(t *testing.T, o Options) driver.Store) {
-	s := newScene(t, open)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("law: %s\ncovers: %s\nseed: %d", c.law, c.covers, s.seed)
-		}
-	})
-	defer func() {
-		if v := recover(); v != nil { // an answer that is too short must not end the other cases
-			t.Errorf("panic: %v\n%s", v, debug.Stack())
-		}
-	}()
-	s.open(Options{})
-	c.run(s)
-	s.audit()
+// opening adapts a function that opens a store with the public options.
+func opening(open func(t *testing.T, o Options) driver.Store) kit.Opener {
+	return func(t *testing.T, o kit.Options) driver.Store { return open(t, Options(o)) }
 }

@@ -22,8 +22,8 @@ func covered(t *testing.T) map[string][]string {
 	t.Helper()
 	by := map[string][]string{}
 	for _, c := range slices.Concat(trials(), instanceTrials) {
-		for _, id := range strings.Fields(c.covers) {
-			by[id] = append(by[id], c.name)
+		for _, id := range strings.Fields(c.Covers) {
+			by[id] = append(by[id], c.Name)
 		}
 	}
 	return by
@@ -47,25 +47,25 @@ func TestCoverage(t *testing.T) {
 func TestTrials(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range slices.Concat(trials(), instanceTrials) {
-		if seen[c.name] || c.name == "" || strings.Contains(c.name, "/") {
-			t.Errorf("the name %q is empty, double or has a slash", c.name)
+		if seen[c.Name] || c.Name == "" || strings.Contains(c.Name, "/") {
+			t.Errorf("the name %q is empty, double or has a slash", c.Name)
 		}
-		seen[c.name] = true
-		if !strings.HasSuffix(c.law, ".") || len(c.law) < 20 || c.run == nil {
-			t.Errorf("%s: the law %q is not a sentence, or there is nothing to run", c.name, c.law)
+		seen[c.Name] = true
+		if !strings.HasSuffix(c.Law, ".") || len(c.Law) < 20 || c.Run == nil {
+			t.Errorf("%s: the law %q is not a sentence, or there is nothing to run", c.Name, c.Law)
 		}
-		ids := strings.Fields(c.covers)
+		ids := strings.Fields(c.Covers)
 		for i, id := range ids {
 			sort, row, ok := strings.Cut(id, ":")
 			if !ok || row == "" || !slices.Contains([]string{"tr", "rules", "spec", "inv", "field"}, sort) || slices.Contains(ids[:i], id) {
-				t.Errorf("%s covers %q, which is malformed or named twice", c.name, id)
+				t.Errorf("%s covers %q, which is malformed or named twice", c.Name, id)
 			}
 		}
-		if rule, _, ok := strings.Cut(c.name, " "); ok && strings.HasPrefix(rule, "rules:") && !slices.Contains(ids, rule) {
-			t.Errorf("%s is named after a rule that it does not cover", c.name)
+		if rule, _, ok := strings.Cut(c.Name, " "); ok && strings.HasPrefix(rule, "rules:") && !slices.Contains(ids, rule) {
+			t.Errorf("%s is named after a rule that it does not cover", c.Name)
 		}
 		if len(ids) == 0 {
-			t.Errorf("%s covers nothing", c.name)
+			t.Errorf("%s covers nothing", c.Name)
 		}
 	}
 	t.Logf("%d cases", len(seen))

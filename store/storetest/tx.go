@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
 )
 
 // Application is a program with rows of its own in the store's database: a table with one integer
@@ -36,11 +37,11 @@ func RunTx(t *testing.T, open func(t *testing.T, o Options) Application) {
 	for _, c := range txTrials {
 		t.Run(c.name, func(t *testing.T) {
 			var app Application
-			trial{name: c.name, law: c.law, covers: c.covers, run: func(s *scene) { c.run(&txScene{s, app}) }}.play(t,
-				func(t *testing.T, o Options) driver.Store {
+			kit.Trial{Name: c.name, Law: c.law, Covers: c.covers, Run: func(s *kit.Scene) { c.run(&txScene{s, app}) }}.Play(t,
+				opening(func(t *testing.T, o Options) driver.Store {
 					app = open(t, o)
 					return app.Store
-				})
+				}))
 		})
 	}
 }
@@ -77,7 +78,7 @@ var txTrials = []txTrial{
 }
 
 type txScene struct {
-	*scene
+	*kit.Scene
 	app Application
 }
 
@@ -90,34 +91,34 @@ type tx struct {
 func (s *txScene) begin() tx {
 	s.Helper()
 	x, err := s.app.Begin()
-	s.must(err, "begin")
+	s.Must(err, "begin")
 	return tx{x, s}
 }
 
 func (x tx) insert(n int64) {
 	x.s.Helper()
-	x.s.must(x.Insert(n), "insert into the application's table")
+	x.s.Must(x.Insert(n), "insert into the application's table")
 }
 
 func (x tx) commit() {
 	x.s.Helper()
-	x.s.must(x.Commit(), "commit")
+	x.s.Must(x.Commit(), "commit")
 }
 
 func (x tx) rollback() {
 	x.s.Helper()
-	x.s.must(x.Rollback(), "rollback")
+	x.s.Must(x.Rollback(), "rollback")
 }
 
 func (x tx) try(jobs ...sojourn.Job) ([]sojourn.Enqueued, error) {
-	return x.s.store.(driver.TxStore).EnqueueTx(x.s.ctx, x.Handle, jobs)
+	return x.s.Store.(driver.TxStore).EnqueueTx(x.s.Ctx, x.Handle, jobs)
 }
 
 // put enqueues one job in the transaction.
 func (x tx) put(j sojourn.Job) sojourn.Enqueued {
 	x.s.Helper()
 	es, err := x.try(j)
-	x.s.must(err, "EnqueueTx")
+	x.s.Must(err, "EnqueueTx")
 	if len(es) != 1 || es[0].ID <= 0 {
 		x.s.Fatalf("EnqueueTx of 1 job answered %+v", es)
 	}
@@ -125,7 +126,7 @@ func (x tx) put(j sojourn.Job) sojourn.Enqueued {
 }
 
 func (x tx) finish(o sojourn.Outcome) error {
-	return x.s.store.(driver.TxStore).FinishTx(x.s.ctx, x.Handle, o)
+	return x.s.Store.(driver.TxStore).FinishTx(x.s.Ctx, x.Handle, o)
 }
 
 // rows wants these numbers in the application's table.
@@ -139,8 +140,8 @@ func (s *txScene) rows(want ...int64) {
 // none wants no job at all.
 func (s *txScene) none(when string) {
 	s.Helper()
-	jobs, err := s.store.Find(s.ctx, sojourn.Filter{})
-	s.must(err, "Find")
+	jobs, err := s.Store.Find(s.Ctx, sojourn.Filter{})
+	s.Must(err, "Find")
 	if len(jobs) > 0 {
 		s.Fatalf("%s there are %d jobs, the first is %+v", when, len(jobs), jobs[0])
 	}
@@ -148,7 +149,7 @@ func (s *txScene) none(when string) {
 
 // anonymous is a new job without an id.
 func anonymous(options ...sojourn.Option) sojourn.Job {
-	return *sojourn.NewJob(charge, []byte(`{"order":42}`), append([]sojourn.Option{typed("text/plain")}, options...)...)
+	return *sojourn.NewJob(kit.Kind, []byte(`{"order":42}`), append([]sojourn.Option{kit.Typed("text/plain")}, options...)...)
 }
 
 func txCommit(s *txScene) {
@@ -156,21 +157,21 @@ func txCommit(s *txScene) {
 	x.insert(1)
 	j := anonymous(sojourn.Key("k"), sojourn.Priority(7), sojourn.Tags("t"), sojourn.Meta("a", "b"))
 	e := x.put(j)
-	same(s.scene, "state", e.State, sojourn.Ready)
-	same(s.scene, "duplicate", e.Duplicate, false)
+	kit.Same(s.Scene, "state", e.State, sojourn.Ready)
+	kit.Same(s.Scene, "duplicate", e.Duplicate, false)
 	x.insert(2)
 	s.none("before the commit")
 	s.rows()
 	x.commit()
 	s.rows(1, 2)
-	got := s.state(e.ID, sojourn.Ready)
+	got := s.State(e.ID, sojourn.Ready)
 	if string(got.Args) != string(j.Args) || got.Key != "k" || got.Priority != 7 || len(got.Tags) != 1 || got.Meta["a"] != "b" {
 		s.Fatalf("the job is %+v", got)
 	}
-	s.at("created_at", got.CreatedAt, s.now())
-	c := s.claim()
-	same(s.scene, "the claimed job", c.Job.ID, e.ID)
-	s.finish(completed(c), sojourn.Completed)
+	s.At("created_at", got.CreatedAt, s.Now())
+	c := s.Claim()
+	kit.Same(s.Scene, "the claimed job", c.Job.ID, e.ID)
+	s.Finish(kit.Completed(c), sojourn.Completed)
 }
 
 func txRollback(s *txScene) {
@@ -181,100 +182,100 @@ func txRollback(s *txScene) {
 	x.rollback()
 	s.rows()
 	s.none("after a rollback")
-	qs, err := s.store.Queues(s.ctx)
-	s.must(err, "Queues")
-	same(s.scene, "queues", len(qs), 0)
+	qs, err := s.Store.Queues(s.Ctx)
+	s.Must(err, "Queues")
+	kit.Same(s.Scene, "queues", len(qs), 0)
 
 	x = s.begin()
 	x.insert(2)
 	e := x.put(j)
-	same(s.scene, "duplicate", e.Duplicate, false)
+	kit.Same(s.Scene, "duplicate", e.Duplicate, false)
 	x.commit()
 	s.rows(2)
-	s.state(e.ID, sojourn.Ready)
+	s.State(e.ID, sojourn.Ready)
 }
 
 func txIDs(s *txScene) {
 	x := s.begin()
-	lost := anonymous(args("lost"))
+	lost := anonymous(kit.Args("lost"))
 	x.put(lost)
 	x.rollback()
-	others := s.enqueueMany(60) // more than a block of the scene
+	others := s.EnqueueMany(60) // more than a block of the scene
 	x = s.begin()
 	e := x.put(lost)
 	x.commit()
-	same(s.scene, "duplicate", e.Duplicate, false)
-	same(s.scene, "args", string(s.get(e.ID).Args), "lost")
+	kit.Same(s.Scene, "duplicate", e.Duplicate, false)
+	kit.Same(s.Scene, "args", string(s.Get(e.ID).Args), "lost")
 	for _, id := range others {
 		if id == e.ID {
 			s.Fatalf("two jobs have the id %d", id)
 		}
-		s.state(id, sojourn.Ready)
+		s.State(id, sojourn.Ready)
 	}
 	// A job that has its id before is the same job in every transaction.
-	mine := s.job(args("mine"))
+	mine := s.Job(kit.Args("mine"))
 	x = s.begin()
-	same(s.scene, "id", x.put(mine).ID, mine.ID)
+	kit.Same(s.Scene, "id", x.put(mine).ID, mine.ID)
 	x.rollback()
-	s.gone(mine.ID)
+	s.Gone(mine.ID)
 	for _, again := range []bool{false, true} {
 		x = s.begin()
 		e := x.put(mine)
-		same(s.scene, "id", e.ID, mine.ID)
-		same(s.scene, "duplicate", e.Duplicate, again)
+		kit.Same(s.Scene, "id", e.ID, mine.ID)
+		kit.Same(s.Scene, "duplicate", e.Duplicate, again)
 		x.commit()
 	}
 }
 
 func txKeyTaken(s *txScene) {
-	holder := s.enqueue(sojourn.Key("k"))
+	holder := s.Enqueue(sojourn.Key("k"))
 	x := s.begin()
 	x.insert(1)
 	before := x.put(anonymous())
 	e := x.put(anonymous(sojourn.Key("k")))
-	same(s.scene, "the holder", e.ID, holder)
-	same(s.scene, "duplicate", e.Duplicate, true)
+	kit.Same(s.Scene, "the holder", e.ID, holder)
+	kit.Same(s.Scene, "duplicate", e.Duplicate, true)
 	_, err := x.try(anonymous(sojourn.Key("free")), anonymous(sojourn.Key("k"), sojourn.OnKeyConflict(sojourn.ReturnError)))
-	s.is(err, sojourn.ErrConflict, "a taken key with ReturnError")
-	if wrong := s.refused(err, sojourn.CodeConflict, "a taken key"); wrong.Index != 1 {
+	s.Is(err, sojourn.ErrConflict, "a taken key with ReturnError")
+	if wrong := s.Refused(err, sojourn.CodeConflict, "a taken key"); wrong.Index != 1 {
 		s.Fatalf("the index of the refused job is %d, want 1", wrong.Index)
 	}
 	x.insert(2) // the transaction is not spoilt
 	x.commit()
 	s.rows(1, 2)
-	s.state(before.ID, sojourn.Ready)
-	jobs, err := s.store.Find(s.ctx, sojourn.Filter{})
-	s.must(err, "Find")
-	same(s.scene, "jobs", len(jobs), 2)
+	s.State(before.ID, sojourn.Ready)
+	jobs, err := s.Store.Find(s.Ctx, sojourn.Filter{})
+	s.Must(err, "Find")
+	kit.Same(s.Scene, "jobs", len(jobs), 2)
 }
 
 func txKeyTwice(s *txScene) {
 	x := s.begin()
-	es, err := x.try(anonymous(sojourn.Key("b"), args("1")), anonymous(sojourn.Key("a")), anonymous(sojourn.Key("b"), args("2")))
-	s.must(err, "EnqueueTx")
-	same(s.scene, "the second of a key", es[2], sojourn.Enqueued{ID: es[0].ID, State: sojourn.Ready, Duplicate: true})
+	es, err := x.try(anonymous(sojourn.Key("b"), kit.Args("1")), anonymous(sojourn.Key("a")), anonymous(sojourn.Key("b"), kit.Args("2")))
+	s.Must(err, "EnqueueTx")
+	kit.Same(s.Scene, "the second of a key", es[2], sojourn.Enqueued{ID: es[0].ID, State: sojourn.Ready, Duplicate: true})
 	again := x.put(anonymous(sojourn.Key("a")))
-	same(s.scene, "the key in a second call", again, sojourn.Enqueued{ID: es[1].ID, State: sojourn.Ready, Duplicate: true})
+	kit.Same(s.Scene, "the key in a second call", again, sojourn.Enqueued{ID: es[1].ID, State: sojourn.Ready, Duplicate: true})
 	x.commit()
-	same(s.scene, "args of the first", string(s.get(es[0].ID).Args), "1")
-	jobs, err := s.store.Find(s.ctx, sojourn.Filter{})
-	s.must(err, "Find")
-	same(s.scene, "jobs", len(jobs), 2)
+	kit.Same(s.Scene, "args of the first", string(s.Get(es[0].ID).Args), "1")
+	jobs, err := s.Store.Find(s.Ctx, sojourn.Filter{})
+	s.Must(err, "Find")
+	kit.Same(s.Scene, "jobs", len(jobs), 2)
 }
 
 func txReplace(s *txScene) {
-	id := s.enqueue(sojourn.Key("k"), args("old"))
-	j := anonymous(sojourn.Key("k"), args("new"), sojourn.Delay(time.Hour), sojourn.OnKeyConflict(sojourn.Replace))
+	id := s.Enqueue(sojourn.Key("k"), kit.Args("old"))
+	j := anonymous(sojourn.Key("k"), kit.Args("new"), sojourn.Delay(time.Hour), sojourn.OnKeyConflict(sojourn.Replace))
 	x := s.begin()
 	if e := x.put(j); e.ID != id || !e.Replaced || e.State != sojourn.Scheduled {
 		s.Fatalf("a replacement answered %+v", e)
 	}
 	x.rollback()
-	same(s.scene, "args after a rollback", string(s.state(id, sojourn.Ready).Args), "old")
+	kit.Same(s.Scene, "args after a rollback", string(s.State(id, sojourn.Ready).Args), "old")
 	x = s.begin()
 	x.put(j)
 	x.commit()
-	same(s.scene, "args after the commit", string(s.state(id, sojourn.Scheduled).Args), "new")
+	kit.Same(s.Scene, "args after the commit", string(s.State(id, sojourn.Scheduled).Args), "new")
 }
 
 func txRefused(s *txScene) {
@@ -284,18 +285,18 @@ func txRefused(s *txScene) {
 	x.insert(1)
 	first := x.put(anonymous())
 	_, err := x.try(anonymous(sojourn.Key("z")), anonymous(sojourn.Key("y")), bad, anonymous())
-	if wrong := s.refused(err, sojourn.CodeInvalid, "a bad kind"); wrong.Index != 2 {
+	if wrong := s.Refused(err, sojourn.CodeInvalid, "a bad kind"); wrong.Index != 2 {
 		s.Fatalf("the index of the refused job is %d, want 2", wrong.Index)
 	}
 	last := x.put(anonymous())
 	x.commit()
 	s.rows(1)
-	jobs, err := s.store.Find(s.ctx, sojourn.Filter{})
-	s.must(err, "Find")
-	same(s.scene, "jobs", len(jobs), 2)
-	s.state(first.ID, sojourn.Ready)
-	s.state(last.ID, sojourn.Ready)
-	es, err := s.store.(driver.TxStore).EnqueueTx(s.ctx, nil, nil)
+	jobs, err := s.Store.Find(s.Ctx, sojourn.Filter{})
+	s.Must(err, "Find")
+	kit.Same(s.Scene, "jobs", len(jobs), 2)
+	s.State(first.ID, sojourn.Ready)
+	s.State(last.ID, sojourn.Ready)
+	es, err := s.Store.(driver.TxStore).EnqueueTx(s.Ctx, nil, nil)
 	if len(es) != 0 || err != nil {
 		s.Fatalf("EnqueueTx of nothing answered %v, %v", es, err)
 	}
@@ -303,15 +304,15 @@ func txRefused(s *txScene) {
 
 func txTimes(s *txScene) {
 	priority := int32(3)
-	s.setQueue("known", sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Priority: &priority}})
+	s.SetQueue("known", sojourn.QueueSettings{Defaults: sojourn.QueueDefaults{Priority: &priority}})
 	x := s.begin()
 	late := x.put(anonymous(sojourn.Delay(time.Hour), sojourn.Queue("new")))
 	known := x.put(anonymous(sojourn.Queue("known")))
-	same(s.scene, "state", late.State, sojourn.Scheduled)
+	kit.Same(s.Scene, "state", late.State, sojourn.Scheduled)
 	x.commit()
-	s.at("run_at", s.state(late.ID, sojourn.Scheduled).RunAt, s.now().Add(time.Hour))
-	same(s.scene, "the queue's own priority", s.get(known.ID).Priority, 3)
-	same(s.scene, "scheduled in the new queue", s.queue("new").Counts[sojourn.Scheduled], 1)
-	s.swept(time.Hour, driver.Swept{Due: 1})
-	s.state(late.ID, sojourn.Ready)
+	s.At("run_at", s.State(late.ID, sojourn.Scheduled).RunAt, s.Now().Add(time.Hour))
+	kit.Same(s.Scene, "the queue's own priority", s.Get(known.ID).Priority, 3)
+	kit.Same(s.Scene, "scheduled in the new queue", s.Queue("new").Counts[sojourn.Scheduled], 1)
+	s.Swept(time.Hour, driver.Swept{Due: 1})
+	s.State(late.ID, sojourn.Ready)
 }

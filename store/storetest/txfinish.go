@@ -7,18 +7,19 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/access"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
 )
 
 func txMany(s *txScene) {
 	jobs := make([]sojourn.Job, sojourn.MaxBatch)
 	for i := range jobs {
-		jobs[i] = anonymous(sojourn.Key(fmt.Sprint("key-", (i*7919)%len(jobs))), args(fmt.Sprint(i)))
+		jobs[i] = anonymous(sojourn.Key(fmt.Sprint("key-", (i*7919)%len(jobs))), kit.Args(fmt.Sprint(i)))
 	}
 	x := s.begin()
 	es, err := x.try(jobs...)
-	s.must(err, "EnqueueTx of many")
+	s.Must(err, "EnqueueTx of many")
 	_, err = x.try(append(jobs, anonymous())...)
-	s.refused(err, sojourn.CodeInvalid, "one more than a call may have")
+	s.Refused(err, sojourn.CodeInvalid, "one more than a call may have")
 	x.commit()
 	seen := map[sojourn.ID]bool{}
 	for i, e := range es {
@@ -28,7 +29,7 @@ func txMany(s *txScene) {
 		seen[e.ID] = true
 	}
 	for _, i := range []int{0, 1, len(es) / 2, len(es) - 1} {
-		same(s.scene, "args", string(s.get(es[i].ID).Args), fmt.Sprint(i))
+		kit.Same(s.Scene, "args", string(s.Get(es[i].ID).Args), fmt.Sprint(i))
 	}
 }
 
@@ -39,18 +40,18 @@ func txBytes(s *txScene) {
 		x := s.begin()
 		e := x.put(j)
 		x.commit()
-		got := s.get(e.ID)
+		got := s.Get(e.ID)
 		if !bytes.Equal(got.Args, b) {
 			s.Fatalf("args %q came out as %q", b, got.Args)
 		}
-		same(s.scene, "meta", got.Meta["quote"], j.Meta["quote"])
-		c := s.claim()
-		o := completed(c)
+		kit.Same(s.Scene, "meta", got.Meta["quote"], j.Meta["quote"])
+		c := s.Claim()
+		o := kit.Completed(c)
 		o.Result = b
 		x = s.begin()
-		s.must(x.finish(o), "FinishTx")
+		s.Must(x.finish(o), "FinishTx")
 		x.commit()
-		if got := s.state(e.ID, sojourn.Completed); !bytes.Equal(got.Result, b) {
+		if got := s.State(e.ID, sojourn.Completed); !bytes.Equal(got.Result, b) {
 			s.Fatalf("the result %q came out as %q", b, got.Result)
 		}
 	}
@@ -58,8 +59,8 @@ func txBytes(s *txScene) {
 
 func txHandles(s *txScene) {
 	for _, handle := range []any{nil, 7, "begin"} {
-		_, err := s.store.(driver.TxStore).EnqueueTx(s.ctx, handle, []sojourn.Job{anonymous()})
-		s.refused(err, sojourn.CodeInvalid, "no transaction")
+		_, err := s.Store.(driver.TxStore).EnqueueTx(s.Ctx, handle, []sojourn.Job{anonymous()})
+		s.Refused(err, sojourn.CodeInvalid, "no transaction")
 	}
 	for _, end := range []func(tx){tx.commit, tx.rollback} {
 		x := s.begin()
@@ -72,55 +73,55 @@ func txHandles(s *txScene) {
 }
 
 func txFinish(s *txScene) {
-	c := s.running(sojourn.Key("k"))
-	o := completed(c)
+	c := s.Running(sojourn.Key("k"))
+	o := kit.Completed(c)
 	o.Result, o.ResultType, o.Log = []byte(`{"ok":true}`), "application/json", []sojourn.LogLine{{Level: "INFO", Text: "done"}}
 	x := s.begin()
 	x.insert(1)
-	s.must(x.finish(o), "FinishTx")
-	s.state(c.Job.ID, sojourn.Running)
+	s.Must(x.finish(o), "FinishTx")
+	s.State(c.Job.ID, sojourn.Running)
 	s.rows()
 	x.commit()
 	s.rows(1)
-	j := s.state(c.Job.ID, sojourn.Completed)
-	same(s.scene, "result", string(j.Result), `{"ok":true}`)
-	s.at("finished_at", j.FinishedAt, s.now())
-	s.inFlight(0, "after the commit")
-	s.happened(c.Job.ID, "completed")
-	lines, err := s.store.Log(s.ctx, c.Job.ID)
-	s.must(err, "Log")
-	same(s.scene, "log lines", len(lines), 1)
-	s.reports(o, driver.FinishRepeated)
+	j := s.State(c.Job.ID, sojourn.Completed)
+	kit.Same(s.Scene, "result", string(j.Result), `{"ok":true}`)
+	s.At("finished_at", j.FinishedAt, s.Now())
+	s.InFlight(0, "after the commit")
+	s.Happened(c.Job.ID, "completed")
+	lines, err := s.Store.Log(s.Ctx, c.Job.ID)
+	s.Must(err, "Log")
+	kit.Same(s.Scene, "log lines", len(lines), 1)
+	s.Reports(o, driver.FinishRepeated)
 	// The worker reports an error for a handler that it knows to have used a transaction, in case
 	// of a rollback.
-	f := s.reports(failure(c), driver.FinishLost)
-	same(s.scene, "state", f.State, sojourn.Completed)
-	same(s.scene, "reason", f.Reason, driver.LostEnded)
-	if e := s.put(s.job(sojourn.Key("k"))); e.Duplicate {
+	f := s.Reports(kit.Failure(c), driver.FinishLost)
+	kit.Same(s.Scene, "state", f.State, sojourn.Completed)
+	kit.Same(s.Scene, "reason", f.Reason, driver.LostEnded)
+	if e := s.Put(s.Job(sojourn.Key("k"))); e.Duplicate {
 		s.Fatalf("the key is not free: %+v", e)
 	}
 }
 
 func txFinishBack(s *txScene) {
-	for _, report := range []func(driver.Claimed) sojourn.Outcome{completed, failure} {
-		c := s.running()
+	for _, report := range []func(driver.Claimed) sojourn.Outcome{kit.Completed, kit.Failure} {
+		c := s.Running()
 		x := s.begin()
 		x.insert(1)
-		s.must(x.finish(completed(c)), "FinishTx")
+		s.Must(x.finish(kit.Completed(c)), "FinishTx")
 		x.rollback()
 		s.rows()
-		s.state(c.Job.ID, sojourn.Running)
-		s.extends(c.Lease, true)
-		s.reports(report(c), driver.FinishApplied)
+		s.State(c.Job.ID, sojourn.Running)
+		s.Extends(c.Lease, true)
+		s.Reports(report(c), driver.FinishApplied)
 	}
 }
 
 func txFinishLost(s *txScene) {
-	cancelled := s.running()
-	s.cancel(cancelled.Job.ID)
-	taken := s.running()
-	s.swept(lease, driver.Swept{Lost: 1})
-	same(s.scene, "the job taken over", s.claim(by("w2")).Job.ID, taken.Job.ID)
+	cancelled := s.Running()
+	s.Cancel(cancelled.Job.ID)
+	taken := s.Running()
+	s.Swept(kit.LeaseTime, driver.Swept{Lost: 1})
+	kit.Same(s.Scene, "the job taken over", s.Claim(kit.By("w2")).Job.ID, taken.Job.ID)
 	stranger := taken
 	stranger.Lease.Epoch, stranger.Lease.Worker = 2, "w3"
 	unknown := taken
@@ -128,83 +129,83 @@ func txFinishLost(s *txScene) {
 	for _, c := range []driver.Claimed{cancelled, taken, stranger, unknown} {
 		x := s.begin()
 		x.insert(1)
-		err := x.finish(completed(c))
-		s.is(err, sojourn.ErrLeaseLost, "a lost lease")
-		s.refused(err, sojourn.CodeLeaseLost, "a lost lease")
+		err := x.finish(kit.Completed(c))
+		s.Is(err, sojourn.ErrLeaseLost, "a lost lease")
+		s.Refused(err, sojourn.CodeLeaseLost, "a lost lease")
 		x.rollback()
 	}
 	s.rows()
-	s.state(cancelled.Job.ID, sojourn.Cancelled)
-	same(s.scene, "the owner", s.state(taken.Job.ID, sojourn.Running).Worker, "w2")
+	s.State(cancelled.Job.ID, sojourn.Cancelled)
+	kit.Same(s.Scene, "the owner", s.State(taken.Job.ID, sojourn.Running).Worker, "w2")
 }
 
 func txFinishTwice(s *txScene) {
-	c := s.running()
+	c := s.Running()
 	x := s.begin()
 	x.insert(1)
-	s.must(x.finish(completed(c)), "FinishTx")
-	s.is(x.finish(completed(c)), sojourn.ErrLeaseLost, "a second time in the same transaction")
+	s.Must(x.finish(kit.Completed(c)), "FinishTx")
+	s.Is(x.finish(kit.Completed(c)), sojourn.ErrLeaseLost, "a second time in the same transaction")
 	x.commit()
 	x = s.begin()
 	x.insert(2)
-	s.is(x.finish(completed(c)), sojourn.ErrLeaseLost, "a second time in another transaction")
+	s.Is(x.finish(kit.Completed(c)), sojourn.ErrLeaseLost, "a second time in another transaction")
 	x.rollback()
 	s.rows(1)
-	s.state(c.Job.ID, sojourn.Completed)
-	s.happened(c.Job.ID, "completed")
+	s.State(c.Job.ID, sojourn.Completed)
+	s.Happened(c.Job.ID, "completed")
 }
 
 func txFinishRefused(s *txScene) {
-	c := s.running()
-	o := completed(c)
+	c := s.Running()
+	o := kit.Completed(c)
 	o.Result = bytes.Repeat([]byte("x"), sojourn.DefaultMaxBytes+1)
 	x := s.begin()
 	x.insert(1)
-	s.refused(x.finish(o), sojourn.CodeTooLarge, "a result over the limit")
+	s.Refused(x.finish(o), sojourn.CodeTooLarge, "a result over the limit")
 	o.Result = nil
-	s.must(x.finish(o), "FinishTx after a refusal")
+	s.Must(x.finish(o), "FinishTx after a refusal")
 	x.commit()
 	s.rows(1)
-	s.state(c.Job.ID, sojourn.Completed)
+	s.State(c.Job.ID, sojourn.Completed)
 }
 
 func txFinishNext(s *txScene) {
-	c := s.running(sojourn.Key("k"))
+	c := s.Running(sojourn.Key("k"))
 	x := s.begin()
 	e := x.put(anonymous(sojourn.Key("k")))
-	same(s.scene, "before the end", e.ID, c.Job.ID)
-	s.must(x.finish(completed(c)), "FinishTx")
+	kit.Same(s.Scene, "before the end", e.ID, c.Job.ID)
+	s.Must(x.finish(kit.Completed(c)), "FinishTx")
 	e = x.put(anonymous(sojourn.Key("k")))
 	if e.Duplicate || e.ID == c.Job.ID {
 		s.Fatalf("after the end the key answered %+v", e)
 	}
 	x.commit()
-	s.state(c.Job.ID, sojourn.Completed)
-	s.state(e.ID, sojourn.Ready)
-	same(s.scene, "the next", s.claim().Job.ID, e.ID)
+	s.State(c.Job.ID, sojourn.Completed)
+	s.State(e.ID, sojourn.Ready)
+	kit.Same(s.Scene, "the next", s.Claim().Job.ID, e.ID)
 }
 
 func txCallers(s *txScene) {
-	alice, mallory := s.tenant("alice", everything), s.tenant("mallory", access.Grant{Verbs: []access.Verb{access.VerbEnqueue}, Queue: "attack-*"})
-	store := s.store.(driver.TxStore)
-	own := alice.job(sojourn.Key("k"))
+	alice, mallory := s.Tenant("alice", kit.Everything), s.Tenant("mallory", access.Grant{Verbs: []access.Verb{access.VerbEnqueue}, Queue: "attack-*"})
+	store := s.Store.(driver.TxStore)
+	own := alice.Job(sojourn.Key("k"))
 	x := s.begin()
-	for _, t := range []*scene{s.scene, mallory} {
-		foreign := *sojourn.NewJob(charge, nil, sojourn.Queue("attack-1"))
+	for _, t := range []*kit.Scene{s.Scene, mallory} {
+		foreign := *sojourn.NewJob(kit.Kind, nil, sojourn.Queue("attack-1"))
 		foreign.ID = own.ID
-		_, err := store.EnqueueTx(t.ctx, x.Handle, []sojourn.Job{foreign})
-		s.refused(err, sojourn.CodeInvalid, "an id of another caller")
+		_, err := store.EnqueueTx(t.Ctx, x.Handle, []sojourn.Job{foreign})
+		s.Refused(err, sojourn.CodeInvalid, "an id of another caller")
 	}
-	es, err := store.EnqueueTx(alice.ctx, x.Handle, []sojourn.Job{anonymous(), own, anonymous()})
-	s.must(err, "EnqueueTx with leased and drawn ids")
+	es, err := store.EnqueueTx(alice.Ctx, x.Handle, []sojourn.Job{anonymous(), own, anonymous()})
+	s.Must(err, "EnqueueTx with leased and drawn ids")
 	x.commit()
 	for _, e := range es {
-		s.state(e.ID, sojourn.Ready)
+		s.State(e.ID, sojourn.Ready)
 	}
-	same(s.scene, "a repeat outside", alice.put(own).Duplicate, true)
+	kit.Same(s.Scene, "a repeat outside", alice.Put(own).Duplicate, true)
 	x = s.begin()
 	stolen := anonymous(sojourn.Key("k"), sojourn.Queue("attack-1"), sojourn.OnKeyConflict(sojourn.Replace))
-	_, err = store.EnqueueTx(mallory.ctx, x.Handle, []sojourn.Job{stolen})
-	s.is(err, sojourn.ErrConflict, "the key of a job out of reach")
+	_, err = store.EnqueueTx(mallory.Ctx, x.Handle, []sojourn.Job{stolen})
+	s.Is(err, sojourn.ErrConflict, "the key of a job out of reach")
 	x.rollback()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/driver"
+	"github.com/sojourn-queue/sojourn/store/storetest/internal/kit"
 )
 
 const (
@@ -30,7 +31,7 @@ func txSideBySide(s *txScene) {
 	}
 	ids := make(chan sojourn.Job, 2*txEach)
 	for range 2 * txEach { // the scene's own ids are not for goroutines
-		ids <- s.job(ofKind("plain"))
+		ids <- s.Job(kit.OfKind("plain"))
 	}
 	close(ids)
 	var producers, all sync.WaitGroup
@@ -50,7 +51,7 @@ func txSideBySide(s *txScene) {
 	}
 	producers.Go(func() {
 		for j := range ids {
-			if _, err := s.store.Enqueue(s.ctx, []sojourn.Job{j}, false); err != nil {
+			if _, err := s.Store.Enqueue(s.Ctx, []sojourn.Job{j}, false); err != nil {
 				fail(fmt.Errorf("plain enqueue: %w", err))
 			}
 		}
@@ -84,8 +85,8 @@ func (s *txScene) sideBySide(committed map[int64]bool) {
 			s.Errorf("transaction %d was committed: %v; its row is there %d times", n, ok, got)
 		}
 	}
-	jobs, err := s.store.Find(s.ctx, sojourn.Filter{Full: true, Limit: sojourn.MaxFind})
-	s.must(err, "Find")
+	jobs, err := s.Store.Find(s.Ctx, sojourn.Filter{Full: true, Limit: sojourn.MaxFind})
+	s.Must(err, "Find")
 	found := map[int64]bool{}
 	for _, j := range jobs {
 		if j.State != sojourn.Completed {
@@ -94,7 +95,7 @@ func (s *txScene) sideBySide(committed map[int64]bool) {
 		if got := rows[1_000_000+int64(j.ID)]; got != 1 {
 			s.Errorf("job %d is completed, and the row of its completion is there %d times", j.ID, got)
 		}
-		if j.Kind == charge && j.Key == "" {
+		if j.Kind == kit.Kind && j.Key == "" {
 			n, _ := strconv.ParseInt(string(j.Args), 10, 64)
 			if !committed[n] || found[n] {
 				s.Errorf("the job of transaction %d exists (a second time: %v); it was committed: %v", n, found[n], committed[n])
@@ -117,7 +118,7 @@ func (s *txScene) produce(n int64) (committed bool, err error) {
 		if err := x.Insert(n); err != nil {
 			return false, err
 		}
-		if _, err := x.try(anonymous(sojourn.Key(a)), anonymous(args(fmt.Sprint(n))), anonymous(sojourn.Key(b))); err != nil {
+		if _, err := x.try(anonymous(sojourn.Key(a)), anonymous(kit.Args(fmt.Sprint(n))), anonymous(sojourn.Key(b))); err != nil {
 			return false, err
 		}
 		return n%3 != 0, nil
@@ -158,8 +159,8 @@ func (s *txScene) drain(worker string, over <-chan struct{}) error {
 			last = true
 		default:
 		}
-		cs, err := s.store.Claim(s.ctx, driver.ClaimRequest{Worker: worker, Number: number, Queues: []string{line}, Kinds: []string{charge, "plain"},
-			Max: 4, Capacity: 4, Lease: lease})
+		cs, err := s.Store.Claim(s.Ctx, driver.ClaimRequest{Worker: worker, Number: number, Queues: []string{kit.Queue}, Kinds: []string{kit.Kind, "plain"},
+			Max: 4, Capacity: 4, Lease: kit.LeaseTime})
 		if err != nil || len(cs) == 0 && last {
 			return err
 		}
@@ -168,7 +169,7 @@ func (s *txScene) drain(worker string, over <-chan struct{}) error {
 				if err := x.Insert(1_000_000 + int64(c.Lease.ID)); err != nil {
 					return false, err
 				}
-				return true, x.finish(completed(c))
+				return true, x.finish(kit.Completed(c))
 			})
 			if err != nil {
 				return err
