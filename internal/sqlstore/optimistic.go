@@ -20,7 +20,7 @@ func (s *Store) guess(t *txn.Tx, group []txn.Call) bool {
 	if t.CachedEnds(group) {
 		return true
 	}
-	if !s.core.QueueCache.Enabled() {
+	if s.core.Cfg.Without.QueueCache || !s.core.QueueCache.Enabled() {
 		return false
 	}
 	e := &enqueue.Batch{Tx: t, Enqueuer: s.Enqueuer, Known: map[sojourn.ID]enqueue.KnownJob{}, Holders: map[txn.KindKey]txn.Holder{}, Rows: map[string]*txn.QueueRow{}}
@@ -42,7 +42,7 @@ func (s *Store) guess(t *txn.Tx, group []txn.Call) bool {
 			return false
 		}
 	}
-	now, ok := s.core.Clock.Predict()
+	now, ok := s.core.Predict()
 	if !ok || len(e.Rows) == 0 { // no job is stored: a claim alone is better off with reads
 		return false
 	}
@@ -51,7 +51,13 @@ func (s *Store) guess(t *txn.Tx, group []txn.Call) bool {
 	if claim != nil {
 		q, _ := s.core.QueueCache.Queue(claim.Queues[0])
 		e.Rows[claim.Queues[0]], last = &q, s.core.QueueCache.LastClaim(claim.Worker)
+		if s.core.Spoils("last claim") {
+			last--
+		}
 		t.Prefetched = append(t.Prefetched, txn.Prefetched{Op: s.Claimer.Op, Work: txn.Answering[driver.ClaimRequest, wake.ClaimAnswer]{Batch: s.Claimer.Cached(t, *claim, q.Layout, last), Same: claimed}})
+	}
+	for _, q := range e.Rows {
+		s.core.SpoilQueue(q)
 	}
 	t.Validators = s.questions(t, e.Rows, claim, last)
 	t.Prefetched = append(t.Prefetched, txn.Prefetched{Op: s.Enqueuer.Op, Work: txn.Answering[enqueue.Request, enqueue.Answer]{Batch: e, Same: stored}})

@@ -62,7 +62,7 @@ func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error
 		if done != nil {
 			s.core.RowCache.Forget(done.Writers)
 			if done.Validators.OfQueues() {
-				s.core.QueueCache.Miss()
+				s.core.QueueCache.Miss(s.core.Cfg.Spoils == nil)
 			}
 		}
 		tries++

@@ -42,6 +42,9 @@ type Config = txn.Config
 
 // New makes a store over db, whose schema must be up to date.
 func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
+	if change := tuned.Load(); change != nil {
+		(*change)(&cfg)
+	}
 	c := &txn.Core{DB: db, Cfg: cfg, Done: make(chan struct{})}
 	for _, d := range []struct {
 		v   *int
@@ -85,8 +88,12 @@ func newStore(c *txn.Core) *Store {
 	s.Operator = &operate.Operator{Core: c, Gates: g, Hub: s.hub, Reader: s.Reader}
 	s.Reader.Hub = s.hub
 	c.Lanes.All = groupcommit.New(c.Cfg.Runners, c.Cfg.MaxRows, s.commit)
-	if c.Lanes.Ends = c.Lanes.All; c.Cfg.Enders > 0 {
+	if c.Lanes.Ends = c.Lanes.All; c.Cfg.Enders > 0 && !c.Cfg.Without.FinishLane {
 		c.Lanes.Ends = groupcommit.New(c.Cfg.Enders, c.Cfg.MaxRows, s.commit)
+	}
+	if c.Cfg.Without.BatchingDelay {
+		c.Lanes.All.WithoutDelay()
+		c.Lanes.Ends.WithoutDelay()
 	}
 	return s
 }

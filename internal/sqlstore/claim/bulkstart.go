@@ -60,12 +60,15 @@ type bulkStart struct {
 // startAlike is foresee for a transaction of claims alone: it also starts the jobs that it finds.
 // It returns false if the jobs may differ.
 func (c *batch) startAlike(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
-	if !c.Starting || r.Close || c.Core.DB.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
+	if !c.Starting || c.Core.Cfg.Without.BulkStart || r.Close || c.Core.DB.Dialect().Over[TextStartAlike] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
 		return nil, false
 	}
 	queue := r.Queues[0]
 	weight, policies := c.svc.alike.of(queue)
-	now, ok := c.Core.Clock.Predict()
+	if len(policies) > 0 && c.Core.Spoils("shape") {
+		weight++
+	}
+	now, ok := c.Core.Predict()
 	if !ok || len(policies) == 0 || int64(weight) > r.Capacity {
 		return nil, false
 	}

@@ -134,7 +134,10 @@ func (c *batch) learn() {
 // Expects reports whether a claim would find only the jobs that its transaction stores.
 func (s *Claimer) Expects(r *driver.ClaimRequest) bool {
 	queue := r.Queues[0]
-	if len(r.Queues) != 1 || len(r.Decidable)+len(r.Pollable) > 0 || !s.core.QueueCache.IsEmpty(queue) {
+	if len(r.Queues) != 1 || len(r.Decidable)+len(r.Pollable) > 0 || s.core.Cfg.Without.ClaimInEnqueue {
+		return false
+	}
+	if !s.core.QueueCache.IsEmpty(queue) && !s.core.Spoils("empty queue") {
 		return false
 	}
 	_, known := s.core.QueueCache.Queue(queue)

@@ -48,6 +48,7 @@ type Lane[C any] struct {
 	commit  func(group []*Item[C]) // one transaction; sets Err of every item
 	runners int                    // 1 on SQLite, which has one writer, whose next transaction may run while the one before is on its way to the disk
 	maxRows int                    // of a group; above 500 to 2,000 a larger one gains less than 15 %
+	delays  bool                   // it waits for the callers just answered, see coalesce
 
 	mu     sync.Mutex // guards the fields below
 	active int        // transactions under way
@@ -65,10 +66,13 @@ type Lane[C any] struct {
 // New makes a lane. commit runs one group of at most maxRows rows (or of one call) and returns when
 // it is durable; up to runners of them run at a time.
 func New[C any](runners, maxRows int, commit func([]*Item[C])) *Lane[C] {
-	l := &Lane[C]{commit: commit, runners: runners, maxRows: maxRows, complete: make(chan struct{}, 1)}
+	l := &Lane[C]{commit: commit, runners: runners, maxRows: maxRows, delays: true, complete: make(chan struct{}, 1)}
 	l.idle.L = &l.mu
 	return l
 }
+
+// WithoutDelay removes the batching delay, for measurements. Call it before the first Do.
+func (l *Lane[C]) WithoutDelay() { l.delays = false }
 
 // Do runs a call as part of some transaction and returns when it is durable. If ctx ends first, the
 // outcome is unknown and the work continues.
@@ -168,7 +172,7 @@ func (l *Lane[C]) drain() {
 		for _, r := range group {
 			close(r.done)
 		}
-		if len(group) > 1 {
+		if l.delays && len(group) > 1 {
 			l.coalesce(len(group), took/coalescePart)
 		}
 	}

@@ -35,6 +35,11 @@ type Config struct {
 	Declared bool          // only queues that ChangeQueue has made take jobs
 	NoRoom   func() error  // the error that refuses new jobs when space is short; nil if there is no bound
 
+	Without Without // optimisations that are off
+	// Spoils is asked before a cached value of a kind is used in a first try: true makes the copy
+	// wrong, so that its validator must refuse it. Of tests; nil: never.
+	Spoils func(what string) bool
+
 	Throttlers map[string]throttle.Throttler                 // queue → its throttler in Go
 	Rules      func(text string) (throttle.Throttler, error) // compiles the throttle setting of queues; nil: this process knows no rules
 }

@@ -30,6 +30,9 @@ func (t *Tx) AddInsert(l *jobrow.Row, c JobColumns) {
 // which find them here. Windows prevent it: they are evaluated on rows in the database. So do
 // gates, which count there.
 func (t *Tx) CanHoldInserts() bool {
+	if t.Core.Cfg.Without.ClaimInEnqueue && len(t.Writes.Inserts) > 0 {
+		return false
+	}
 	return !slices.ContainsFunc(t.Writes.Inserts, func(f PendingInsert) bool { return len(f.Now.Policy.Windows) > 0 })
 }
 

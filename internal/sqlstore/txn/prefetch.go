@@ -55,16 +55,17 @@ func (t *Tx) Prefetch(group []Call) error {
 			reads = append(reads, sqldb.Statement{Text: qLive, Args: []any{ids}, Each: t.ScanInto(t.Leased, noMore)})
 		}
 	}
+	all := t.Optimistic && !t.Core.Cfg.Without.Prefetch
 	t.Prefetching = true
 	defer func() { t.Prefetching, t.Starting = false, false }()
-	for rest := group; len(rest) > 0 && (t.Optimistic || len(reads) == 0); {
+	for rest := group; len(rest) > 0 && (all || len(reads) == 0); {
 		op := rest[0].OpID()
 		var same []Call
 		same, rest = Partition(rest, op)
 		t.Starting = t.Optimistic && len(same) == len(group)
 		w := same[0].Begin(t, same)
 		more := w.Reads()
-		if len(more) == 0 && !t.Optimistic {
+		if len(more) == 0 && !all {
 			break
 		}
 		t.Prefetched = append(t.Prefetched, Prefetched{op, w})

@@ -61,7 +61,7 @@ func (t *Tx) CachedEnds(group []Call) bool {
 	if len(group) == 0 || slices.ContainsFunc(group, func(c Call) bool { return !c.leased() }) || !t.cachedLeases(group) {
 		return false
 	}
-	now, ok := t.Core.Clock.Predict()
+	now, ok := t.Core.Predict()
 	if ok {
 		t.Reading = now
 		from, to := t.Core.ClockBounds(now.Now)
@@ -90,6 +90,9 @@ type learned struct {
 
 // Learn caches the results of a transaction's reads, or confirms cached ones.
 func (k *queueCache) Learn(t *Tx) {
+	if t.Core.Cfg.Without.QueueCache {
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.queues == nil {
@@ -136,11 +139,13 @@ func (k *queueCache) know(b Block) {
 	}
 }
 
-// Miss makes transactions read for a while.
-func (k *queueCache) Miss() {
+// Miss forgets the queues. With backOff transactions read for a while.
+func (k *queueCache) Miss(backOff bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.rest, k.penalty = k.penalty, min(2*k.penalty, MaxRest)
+	if backOff {
+		k.rest, k.penalty = k.penalty, min(2*k.penalty, MaxRest)
+	}
 	clear(k.queues)
 	clear(k.empty)
 }

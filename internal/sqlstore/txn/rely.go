@@ -38,6 +38,9 @@ func (t *Tx) AssumeSettings(queue string, shape int64) {
 	if t.assumed == nil {
 		t.assumed = map[string]int64{}
 	}
+	if t.Optimistic && t.Core.Spoils("assumed layout") {
+		shape++
+	}
 	t.assumed[queue] = shape
 }
 

@@ -25,7 +25,7 @@ type cachedRow struct {
 
 // Keep caches the rows of a committed transaction.
 func (k *rowCache) Keep(t *Tx) {
-	if len(t.Changed) == 0 {
+	if len(t.Changed) == 0 || t.Core.Cfg.Without.RowCache {
 		return
 	}
 	k.mu.Lock()
@@ -52,6 +52,9 @@ func mayCache(l *jobrow.Row) bool {
 // are locked in one order before decisions; cached rows are locked only when they are deleted. So a
 // group does not mix both.
 func (t *Tx) cachedLeases(group []Call) bool {
+	if t.Core.Cfg.Without.RowCache {
+		return false
+	}
 	k := &t.Core.RowCache
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -70,6 +73,9 @@ func (t *Tx) cachedLeases(group []Call) bool {
 			if !ok || !final || rows[l.ID] != nil || !m.row.HasLease(l) {
 				all = false
 				return
+			}
+			if t.Core.Spoils("row") {
+				m = cachedRow{stale(m.row), m.writer + 1}
 			}
 			rows[l.ID], writers[l.ID] = m.row, m.writer
 		})
@@ -97,7 +103,7 @@ const TextDeleteTrusted = `delete from sj_live where id, state, epoch and mark a
 // readMark asks for the mark of this transaction, if there are rows to cache.
 func (t *Tx) readMark() []Statement {
 	q := t.Core.DB.Dialect().Writer
-	if q == "" {
+	if q == "" || t.Core.Cfg.Without.RowCache {
 		return nil
 	}
 	for _, l := range t.Changed {

@@ -122,6 +122,9 @@ func (h *Hub) wakeBy(us int64) {
 // requests: a job then starts in the transaction that stores it or its response, and not in the
 // next one. settle gives the claims back.
 func (h *Hub) Lend(t *txn.Tx) (lent []*Waiter) {
+	if h.core.Cfg.Without.ClaimInEnqueue {
+		return nil
+	}
 	room := maps.Clone(t.Ready)
 	for _, f := range t.Writes.Inserts {
 		if f.Now.State == sojourn.Ready {
