@@ -59,7 +59,8 @@ func (s *Store) transact(group []txn.Call, handing bool) (helped bool, err error
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
 			}
 		}()
-		if done != nil {
+		if done != nil { // it was rolled back
+			s.Enqueuer.ForgetDepths()
 			s.core.RowCache.Forget(done.Writers)
 			if done.Validators.OfQueues() {
 				s.core.QueueCache.Miss(s.core.Cfg.Spoils == nil)

@@ -137,12 +137,9 @@ func (s *Claimer) Expects(r *driver.ClaimRequest) bool {
 	if len(r.Queues) != 1 || len(r.Decidable)+len(r.Pollable) > 0 || s.core.Cfg.Without.ClaimInEnqueue {
 		return false
 	}
-	if !s.core.QueueCache.IsEmpty(queue) && !s.core.Spoils("empty queue") {
-		return false
-	}
 	_, known := s.core.QueueCache.Queue(queue)
 	last := s.core.QueueCache.LastClaim(r.Worker)
-	return known && last > 0 && r.Number > last
+	return known && last > 0 && r.Number > last && (s.core.QueueCache.IsEmpty(queue) || s.core.Spoils("empty queue"))
 }
 
 // Cached is a batch of one claim that finds only the jobs of its transaction.

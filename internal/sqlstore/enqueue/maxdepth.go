@@ -42,6 +42,14 @@ func (e *Batch) checkDepth(j *sojourn.Job) error {
 	return err
 }
 
+// ForgetDepths makes the next enqueues count again: a transaction that was rolled back may have
+// counted jobs that are not stored.
+func (s *Enqueuer) ForgetDepths() {
+	s.backlog.mu.Lock()
+	defer s.backlog.mu.Unlock()
+	clear(s.backlog.known)
+}
+
 // incoming is the number of the queue's jobs that are planned and not written yet.
 func (e *Batch) incoming(queue string) (n int) {
 	for _, p := range append(e.plans[:len(e.plans):len(e.plans)], e.callPlan) {

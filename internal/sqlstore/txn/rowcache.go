@@ -75,7 +75,7 @@ func (t *Tx) cachedLeases(group []Call) bool {
 				return
 			}
 			if t.Core.Spoils("row") {
-				m = cachedRow{stale(m.row), m.writer + 1}
+				m = cachedRow{stale(m.row), m.writer - 1} // later transactions may be those that write the row
 			}
 			rows[l.ID], writers[l.ID] = m.row, m.writer
 		})
