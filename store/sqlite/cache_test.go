@@ -35,3 +35,16 @@ func TestConformancePoisoned(t *testing.T) {
 	})
 	poison.Expect(t, "lost local rows", "stale local rows")
 }
+
+// TestPoisonedLives runs lives with caches that are often wrong. It is short, so make test runs it.
+func TestPoisonedLives(t *testing.T) {
+	poison := &cachetest.Poison{}
+	defer sqlstore.Tune(func(cfg *sqlstore.Config) { cfg.Spoils = poison.Spoils(t.Name()) })()
+	c, err := Open(":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cachetest.Lives(t, driver.Of(c))
+	poison.Expect(t, "lost local rows", "stale local rows")
+}
