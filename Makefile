@@ -42,8 +42,9 @@ test:
 
 # Tests that run one call at a time, or that repeat over another transport what runs with the race detector. It finds nothing in them and makes them two to
 # ten times slower, so they run without it, and the simulation runs a few seeds with it and the rest without. TestSojournWork starts the command a hundred times.
-# The conformance suite runs with the detector over a file of SQLite and over PostgreSQL; the tests of httpapi/server and of the command cover the server.
-NORACE := TestTwins|TestConformanceOfTwo|TestConformanceMemory|TestConformanceSQLite|TestConformancePostgres|TestScriptsOverHTTP|TestSojournWork.*|TestQuickstartWithBash
+# The conformance suite runs with the detector over a file of SQLite and over PostgreSQL, and without it once more with the optimisations off and with
+# caches that are often wrong; the tests of httpapi/server and of the command cover the server.
+NORACE := TestTwins|TestConformanceOfTwo|TestConformanceWithout|TestConformancePoisoned|TestConformanceMemory|TestConformanceSQLite|TestConformancePostgres|TestScriptsOverHTTP|TestSojournWork.*|TestQuickstartWithBash
 SLOW := ./store/postgres ./httpapi ./store/sqlite
 
 # test-all runs every test. Tests that need a program which is not installed are skipped, but fail where CI is true. The slow packages come first, so that none

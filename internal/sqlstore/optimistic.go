@@ -21,7 +21,7 @@ func (s *Store) useCachedReads(t *txn.Tx, group []txn.Call) bool {
 	if t.UseCachedRows(group) {
 		return true
 	}
-	if !s.core.Caches.Queues.Enabled() {
+	if s.core.Cfg.Without.QueueCache || !s.core.Caches.Queues.Enabled() {
 		return false
 	}
 	jobs := &enqueue.Batch{Tx: t, Enqueuer: s.Enqueuer, Known: map[sojourn.ID]enqueue.KnownJob{}, Holders: map[txn.KindKey]txn.Holder{}, Rows: map[string]*txn.QueueRow{}}
@@ -43,7 +43,7 @@ func (s *Store) useCachedReads(t *txn.Tx, group []txn.Call) bool {
 			return false
 		}
 	}
-	now, ok := s.core.Clock.Predict()
+	now, ok := s.core.Predict()
 	if !ok || len(jobs.Rows) == 0 { // no job is stored: a claim alone is better off with reads
 		return false
 	}
@@ -52,8 +52,14 @@ func (s *Store) useCachedReads(t *txn.Tx, group []txn.Call) bool {
 	if claim != nil {
 		q, _ := s.core.Caches.Queues.Queue(claim.Queues[0])
 		jobs.Rows[claim.Queues[0]], last = &q, s.core.Caches.Queues.LastClaim(claim.Worker)
+		if s.core.Spoils("last claim") {
+			last--
+		}
 		batch := s.Claimer.BeginCached(t, *claim, q.Layout, last)
 		t.First.Batches = append(t.First.Batches, txn.Prefetched{Op: s.Claimer.Op, Work: txn.Answering[driver.ClaimRequest, wake.ClaimAnswer]{Batch: batch, Same: claims}})
+	}
+	for _, q := range jobs.Rows {
+		s.core.SpoilQueue(q)
 	}
 	t.Cache.Validators = s.validators(t, jobs.Rows, claim, last)
 	t.First.Batches = append(t.First.Batches, txn.Prefetched{Op: s.Enqueuer.Op, Work: txn.Answering[enqueue.Request, enqueue.Answer]{Batch: jobs, Same: enqueues}})

@@ -60,10 +60,11 @@ func (s *Store) transact(group []txn.Call, withBlocked bool) (helped bool, err e
 				err = fmt.Errorf("panic in the store: %v\n%s", v, debug.Stack())
 			}
 		}()
-		if done != nil {
+		if done != nil { // it was rolled back
+			s.Enqueuer.ForgetDepths()
 			s.core.Caches.Rows.Forget(done.Cache.Writers)
 			if done.Cache.Validators.OfQueues() {
-				s.core.Caches.Queues.Miss()
+				s.core.Caches.Queues.Miss(s.core.Cfg.Spoils == nil)
 			}
 		}
 		tries++

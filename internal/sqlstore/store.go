@@ -47,6 +47,9 @@ type Config = txn.Config
 // New makes a store over db, whose schema must be up to date. It reads the instance's name and
 // secret, and announces the throttlers of cfg. If it fails, the caller closes db.
 func New(ctx context.Context, db sqldb.DB, cfg Config) (*Store, error) {
+	if change := tuned.Load(); change != nil {
+		(*change)(&cfg)
+	}
 	c := &txn.Core{DB: db, Cfg: cfg, Done: make(chan struct{})}
 	if err := setDefaults(&c.Cfg); err != nil {
 		return nil, err
@@ -90,8 +93,12 @@ func newStore(c *txn.Core) *Store {
 	s.Maintainer = upkeep.New(c, s.hub, s.Reader)
 	s.Operator = operate.New(c, s.gates, s.hub, s.Maintainer)
 	c.Lanes.All = groupcommit.New(c.Cfg.Runners, c.Cfg.MaxRows, s.commit)
-	if c.Lanes.Ends = c.Lanes.All; c.Cfg.Enders > 0 {
+	if c.Lanes.Ends = c.Lanes.All; c.Cfg.Enders > 0 && !c.Cfg.Without.FinishLane {
 		c.Lanes.Ends = groupcommit.New(c.Cfg.Enders, c.Cfg.MaxRows, s.commit)
+	}
+	if c.Cfg.Without.BatchingDelay {
+		c.Lanes.All.WithoutDelay()
+		c.Lanes.Ends.WithoutDelay()
 	}
 	return s
 }

@@ -183,7 +183,7 @@ func importDirection(f *file) (found []string) {
 func testModules(f *file) (found []string) {
 	if f.isTest() || covers("store/storetest/...", f.dir()) ||
 		slices.Contains([]string{"source/sourcetest", "internal/proctest", "internal/pgtest", "internal/brokertest", "internal/sqlstore/gatedtest", "internal/sqlstore/clocktest",
-			"internal/sqlstore/checktest"}, f.dir()) {
+			"internal/sqlstore/checktest", "internal/sqlstore/cachetest"}, f.dir()) {
 		return nil
 	}
 	for _, s := range f.syntax.Imports {

@@ -23,6 +23,12 @@ var kept struct {
 // are any.
 func openKept(t testing.TB, list ...Option) driver.Store {
 	t.Helper()
+	return openTuned(t, func(*sqlstore.Config) {}, list...)
+}
+
+// openTuned is openKept with a change of the engine's configuration.
+func openTuned(t testing.TB, change func(*sqlstore.Config), list ...Option) driver.Store {
+	t.Helper()
 	o, err := newOptions(list)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +46,9 @@ func openKept(t testing.TB, list ...Option) driver.Store {
 	}
 	db := &DB{pool: before.pool, dialect: before.dialect, location: before.location, tables: before.tables, prefix: before.prefix, server: before.server,
 		same: before.same, limits: o.limits, writing: make(chan struct{}, o.split.writers), reading: make(chan struct{}, o.split.readers), closing: make(chan struct{}), readLimit: readLimit}
-	s, err := sqlstore.New(ctx, &keptDB{DB: db}, o.config())
+	cfg := o.config()
+	change(&cfg)
+	s, err := sqlstore.New(ctx, &keptDB{DB: db}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,12 +39,15 @@ type bulkStart struct {
 // prefetchBulkStart is prefetch for a transaction of claims alone: its statement also starts the
 // jobs that it finds. It returns false if the jobs may differ.
 func (c *batch) prefetchBulkStart(r driver.ClaimRequest) ([]sqldb.Statement, bool) {
-	if !c.First.ClaimsOnly || r.Close || c.Core.DB.Dialect().Over[TextBulkStart] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
+	if !c.First.ClaimsOnly || c.Core.Cfg.Without.BulkStart || r.Close || c.Core.DB.Dialect().Over[TextBulkStart] == "" || len(r.Decidable)+len(r.Pollable) > 0 || r.Share != nil {
 		return nil, false
 	}
 	queue := r.Queues[0]
 	weight, policies := c.claimer.shapes.get(queue)
-	now, ok := c.Core.Clock.Predict()
+	if len(policies) > 0 && c.Core.Spoils("shape") {
+		weight++
+	}
+	now, ok := c.Core.Predict()
 	if !ok || len(policies) == 0 || int64(weight) > r.Capacity {
 		return nil, false
 	}

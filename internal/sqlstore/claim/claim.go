@@ -178,12 +178,12 @@ func (s *Claimer) release(jobs []driver.Claimed) {
 // as the cache knows. The transaction validates that when it commits.
 func (s *Claimer) CanUseCache(r *driver.ClaimRequest) bool {
 	queue := r.Queues[0]
-	if len(r.Queues) != 1 || len(r.Decidable)+len(r.Pollable) > 0 || !s.core.Caches.Queues.IsEmpty(queue) {
+	if len(r.Queues) != 1 || len(r.Decidable)+len(r.Pollable) > 0 || s.core.Cfg.Without.ClaimInEnqueue {
 		return false
 	}
 	_, known := s.core.Caches.Queues.Queue(queue)
 	last := s.core.Caches.Queues.LastClaim(r.Worker)
-	return known && last > 0 && r.Number > last
+	return known && last > 0 && r.Number > last && (s.core.Caches.Queues.IsEmpty(queue) || s.core.Spoils("empty queue"))
 }
 
 // BeginCached begins the batch of a claim for which CanUseCache is true. layout is that of its

@@ -24,6 +24,14 @@ const (
 // depthCount is a number of ready jobs, and when they were counted.
 type depthCount struct{ at, ready int64 }
 
+// ForgetDepths makes the next enqueues count again: a transaction that was rolled back may have
+// counted jobs that are not stored.
+func (s *Enqueuer) ForgetDepths() {
+	s.backlog.mu.Lock()
+	defer s.backlog.mu.Unlock()
+	clear(s.backlog.known)
+}
+
 // checkDepth refuses jobs that can never start, and jobs for a full queue. The next jobs of a
 // completion pass: a completion that cannot be stored would run its job again for ever.
 func (e *Batch) checkDepth(j *sojourn.Job) error {

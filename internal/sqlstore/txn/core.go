@@ -39,6 +39,11 @@ type Config struct {
 	// queue; nil: this process knows no rules.
 	Throttlers map[string]throttle.Throttler
 	Rules      func(text string) (throttle.Throttler, error)
+
+	Without Without // optimisations that are off
+	// Spoils is asked before a cached value of a kind is used in a first try: true makes the copy
+	// wrong, so that its validator must refuse it. Of tests; nil: never.
+	Spoils func(what string) bool
 }
 
 // PollEvery is the default of Config.Poll. It bounds the start delay of a job that another process

@@ -41,6 +41,9 @@ func (t *Tx) InsertLive(ls []*jobrow.Row) {
 // search for jobs, and the claims find them here. Windows prevent it, because they are evaluated on
 // rows in the database. Gates prevent it too, because they count there; the caller checks them.
 func (t *Tx) CanHoldInserts() bool {
+	if t.Core.Cfg.Without.ClaimInEnqueue && len(t.Writes.Inserts) > 0 {
+		return false
+	}
 	return !slices.ContainsFunc(t.Writes.Inserts, func(f PendingInsert) bool { return len(f.Now.Policy.Windows) > 0 })
 }
 

@@ -27,12 +27,15 @@ type localRows struct {
 // its end.
 func (k *localRows) Open(t *Tx) error {
 	c, ok := t.Conn.(sqldb.Versioned)
-	if !ok {
+	if !ok || t.Core.Cfg.Without.LocalRows {
 		return nil
 	}
 	version, err := c.Version()
 	if err != nil {
 		return err
+	}
+	if t.Core.Cfg.Spoils != nil {
+		k.spoil(t.Core)
 	}
 	if version != k.version {
 		k.free = nil

@@ -36,14 +36,15 @@ func (t *Tx) Prefetch(group []Call) error {
 	}
 	t.First.Collecting = true
 	defer func() { t.First.Collecting, t.First.ClaimsOnly = false, false }()
-	for rest := group; len(rest) > 0 && (t.Optimistic || len(reads) == 0); {
+	all := t.Optimistic && !t.Core.Cfg.Without.Prefetch
+	for rest := group; len(rest) > 0 && (all || len(reads) == 0); {
 		op := rest[0].OpID()
 		var same []Call
 		same, rest = Partition(rest, op)
 		t.First.ClaimsOnly = t.Optimistic && len(same) == len(group)
 		w := same[0].Begin(t, same)
 		more := w.Reads()
-		if len(more) == 0 && !t.Optimistic {
+		if len(more) == 0 && !all {
 			break
 		}
 		t.First.Batches = append(t.First.Batches, Prefetched{op, w})

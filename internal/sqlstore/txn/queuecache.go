@@ -88,6 +88,9 @@ type Learned struct {
 // Learn caches what a committed transaction has read. If it has used the cache, its commit has
 // validated that.
 func (k *queueCache) Learn(t *Tx) {
+	if t.Core.Cfg.Without.QueueCache {
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.queues == nil {
@@ -134,11 +137,14 @@ func (k *queueCache) know(b Block) {
 	}
 }
 
-// Miss records a failed validation: transactions read for a while.
-func (k *queueCache) Miss() {
+// Miss records a failed validation, and forgets the queues. With backOff transactions read for a
+// while.
+func (k *queueCache) Miss(backOff bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.skip, k.backoff = k.backoff, min(2*k.backoff, MaxBackoff)
+	if backOff {
+		k.skip, k.backoff = k.backoff, min(2*k.backoff, MaxBackoff)
+	}
 	clear(k.queues)
 	clear(k.empty)
 }

@@ -30,7 +30,7 @@ type cachedRow struct {
 // Keep caches the rows that a committed transaction has written, and removes those that it has
 // ended.
 func (k *rowCache) Keep(t *Tx) {
-	if len(t.Cache.Changed) == 0 {
+	if len(t.Cache.Changed) == 0 || t.Core.Cfg.Without.RowCache {
 		return
 	}
 	k.mu.Lock()
@@ -66,6 +66,9 @@ func mayCache(l *jobrow.Row) bool {
 // are locked in one order before decisions; cached rows are locked only when they are deleted. So a
 // group does not mix both.
 func (t *Tx) cachedLeases(group []Call) bool {
+	if t.Core.Cfg.Without.RowCache {
+		return false
+	}
 	k := &t.Core.Caches.Rows
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,6 +88,9 @@ func (t *Tx) cachedLeases(group []Call) bool {
 				all = false
 				return
 			}
+			if t.Core.Spoils("row") {
+				m = cachedRow{stale(m.row), m.writer - 1} // later transactions may be those that write the row
+			}
 			rows[l.ID], writers[l.ID] = m.row, m.writer
 		})
 		if !all {
@@ -98,7 +104,7 @@ func (t *Tx) cachedLeases(group []Call) bool {
 // readMark returns the read of this transaction's mark, if there are rows to cache.
 func (t *Tx) readMark() []Statement {
 	q := t.Core.DB.Dialect().Writer
-	if q == "" {
+	if q == "" || t.Core.Cfg.Without.RowCache {
 		return nil
 	}
 	for _, l := range t.Cache.Changed {

@@ -41,7 +41,7 @@ func (t *Tx) UseCachedRows(group []Call) bool {
 	if len(group) == 0 || slices.ContainsFunc(group, func(c Call) bool { return !c.leased() }) || !t.cachedLeases(group) {
 		return false
 	}
-	now, ok := t.Core.Clock.Predict()
+	now, ok := t.Core.Predict()
 	if ok {
 		t.Reading = now
 		from, to := t.Core.ClockBounds(now.Now)
@@ -75,6 +75,9 @@ func (t *Tx) AssumeSettings(queue string, layout int64) {
 	}
 	if t.Queues.assumed == nil {
 		t.Queues.assumed = map[string]int64{}
+	}
+	if t.Optimistic && t.Core.Spoils("assumed layout") {
+		layout++
 	}
 	t.Queues.assumed[queue] = layout
 }

@@ -157,6 +157,9 @@ func (h *Hub) WakeAll() {
 // the next one. A claim that is reserved does not end its wait before Release, which must be
 // called.
 func (h *Hub) Reserve(t *txn.Tx) (reserved []*Waiter) {
+	if h.core.Cfg.Without.ClaimInEnqueue {
+		return nil
+	}
 	room := maps.Clone(t.Events.Ready)
 	for _, f := range t.Writes.Inserts {
 		if f.Now.State == sojourn.Ready {

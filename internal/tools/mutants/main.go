@@ -133,6 +133,11 @@ var mutants = []mutant{
 	{"a second claim takes what was read for the first", "internal/sqlstore/claim/claim.go", "\t\tif i > 0 {\n", "\t\tif i < 0 {\n", "-run=^TestClaim ./store/postgres"},
 	{"a claim does not see what its transaction has changed", "internal/sqlstore/claim/claim.go", "case c.prefetched && changed && c.bulk == nil:", "case c.prefetched && changed && false:", "-run=^TestClaim ./store/postgres"},
 	{"what a join has in common is one value", "store/postgres/same.go", "!strings.HasPrefix(st.Text, \"insert \") && !strings.HasPrefix(st.Text, \"delete \") || ", "", "-run=^TestFold ./store/postgres"},
+	{"rows are local whoever writes", "internal/sqlstore/txn/localrows.go", "version != k.version || k.rows == nil", "k.rows == nil", "-run=^TestPoisonedLives$ ./store/sqlite"},
+	{"cached rows are deleted without their mark", "store/postgres/dialect.go", " and cast(cast(l.xmin as text) as bigint) = v.mark returning", " returning", "-run=^TestConformancePoisoned$ ./store/postgres"},
+	{"cached queues are not validated", "internal/sqlstore/txn/queuecache.go", " and q.settings = each($2 text) and", " and each($2 text) is not null and", "-run=^TestPoisonedLives$ ./store/postgres"},
+	{"a bulk start does not compare weights", "store/postgres/alike.go", " and l.weight = $11", " and $11::bigint is not null", "-run=^TestConformancePoisoned$ ./store/postgres"},
+	{"a cached clock is not validated", "store/postgres/dialect.go", "TextGuessedClock: `select 1 where cast(", "TextGuessedClock: `select 1 where 1 = 1 or cast(", "-run=^TestPoisonedLives$ ./store/postgres"},
 	{"a handler's panic ends the worker", "worker/step.go", "if v := recover(); v != nil {\n\t\t\terr", "if v := any(nil); v != nil {\n\t\t\terr", "./worker"},
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/cmd/sojourn/internal/cli"
 	"github.com/sojourn-queue/sojourn/internal/bench"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore"
+	"github.com/sojourn-queue/sojourn/internal/sqlstore/txn"
 	"github.com/sojourn-queue/sojourn/store"
 	"github.com/sojourn-queue/sojourn/store/sqlite"
 	"github.com/sojourn-queue/sojourn/throttle/rule"
@@ -65,7 +67,11 @@ func (a *app) command() *cobra.Command {
 	fl.DurationVar(&f.config.Within, "within", bench.DefaultWithin, "stop a measurement after this time, and mark it as cut")
 	fl.BoolVar(&f.used, "used", false, "allow a store that already has jobs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var err error
+		without, err := txn.ParseWithout(os.Getenv("SOJOURN_WITHOUT")) // for developers of the engine
+		if err != nil {
+			return err
+		}
+		defer sqlstore.Tune(func(c *sqlstore.Config) { c.Without = without })()
 		if f.config.Producers, err = parseNumbers("producers", f.producers); err != nil {
 			return err
 		}
