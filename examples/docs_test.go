@@ -35,6 +35,7 @@ const thisModule = "github.com/sojourn-queue/sojourn"
 var packages = []string{thisModule, thisModule + "/worker", thisModule + "/internal/sqlstore", thisModule + "/store/sqlite",
 	thisModule + "/store/postgres", thisModule + "/internal/bench", thisModule + "/source", thisModule + "/throttle/rule", thisModule + "/access",
 	thisModule + "/driver", thisModule + "/rules", thisModule + "/throttle",
+	thisModule + "/internal/sqlstore/claim", thisModule + "/internal/sqlstore/enqueue", thisModule + "/internal/sqlstore/gate",
 	thisModule + "/source/nats", thisModule + "/source/kafka", thisModule + "/source/rabbitmq", thisModule + "/worker/execjob", thisModule + "/worker/httpjob", thisModule + "/httpapi", thisModule + "/httpapi/server"}
 
 // sources imports packages of this module from their source, as far as their constants need it, and
