@@ -48,69 +48,69 @@ const (
 // UseCache adds a call and takes its queues and blocks of ids from the cache. It reports whether
 // all are cached. Jobs with windows are written before a claim runs (CanHoldInserts), so their own
 // rows would fail the validator.
-func (e *Batch) UseCache(req Request) bool {
-	e.Requests = append(e.Requests, req)
+func (b *Batch) UseCache(req Request) bool {
+	b.Requests = append(b.Requests, req)
 	for i := range req.Jobs {
 		j := &req.Jobs[i]
 		if len(j.Policy.Windows) > 0 {
 			return false
 		}
-		if !e.block.Holds(int64(j.ID)) {
-			b, ok := e.Core.Caches.Queues.Block(int64(j.ID))
+		if !b.block.Holds(int64(j.ID)) {
+			block, ok := b.Core.Caches.Queues.Block(int64(j.ID))
 			if !ok {
 				return false
 			}
-			e.block = b
+			b.block = block
 		}
-		if e.Rows[j.Queue] == nil {
-			q, ok := e.Core.Caches.Queues.Queue(j.Queue)
+		if b.Rows[j.Queue] == nil {
+			q, ok := b.Core.Caches.Queues.Queue(j.Queue)
 			if !ok || len(q.Defaults.Policy.Windows) > 0 {
 				return false
 			}
-			e.Rows[j.Queue] = &q
+			b.Rows[j.Queue] = &q
 		}
 	}
 	return true
 }
 
 // Reads returns one query each for queues, ids and keys, and one for the block of the ids.
-func (e *Batch) Reads() []sqldb.Statement {
-	e.Known, e.Holders = map[sojourn.ID]KnownJob{}, map[txn.KindKey]txn.Holder{}
+func (b *Batch) Reads() []sqldb.Statement {
+	b.Known, b.Holders = map[sojourn.ID]KnownJob{}, map[txn.KindKey]txn.Holder{}
 	var ids sqldb.Ints
 	var kinds, keys, queues sqldb.Texts
-	e.Rows = map[string]*txn.QueueRow{}
-	for _, req := range e.Requests {
+	b.Rows = map[string]*txn.QueueRow{}
+	for _, req := range b.Requests {
 		for i := range req.Jobs {
 			j := &req.Jobs[i]
-			if b, fresh := e.FreeID(j.ID, driver.IDOwner(j, req.Caller.Owner())); fresh {
-				e.block = b
+			if block, fresh := b.FreeID(j.ID, driver.IDOwner(j, req.Caller.Owner())); fresh {
+				b.block = block
 			} else {
 				ids = append(ids, int64(j.ID))
 			}
 			if j.Key != "" {
 				kinds, keys = append(kinds, j.Kind), append(keys, j.Key)
 			}
-			if e.Rows[j.Queue] == nil {
-				e.Rows[j.Queue] = &txn.QueueRow{Reindexed: -1}
+			if b.Rows[j.Queue] == nil {
+				b.Rows[j.Queue] = &txn.QueueRow{Reindexed: -1}
 				queues = append(queues, j.Queue)
 			}
 		}
 	}
-	reads := []sqldb.Statement{{Text: txn.QQueueRows, Rows: []sqldb.Column{queues}, Each: func(r sqldb.Row) error { return e.ScanQueueRow(r, e.Rows) }}}
+	reads := []sqldb.Statement{{Text: txn.QQueueRows, Rows: []sqldb.Column{queues}, Each: func(r sqldb.Row) error { return b.ScanQueueRow(r, b.Rows) }}}
 	if len(ids) > 0 {
 		reads = append(reads, sqldb.Statement{Text: qKnown, Args: []any{ids}, Each: func(r sqldb.Row) error {
 			k := KnownJob{state: sojourn.State(r.Int(2))}
 			copy(k.digest[:], r.Bytes(1))
-			e.Known[sojourn.ID(r.Int(0))] = k
+			b.Known[sojourn.ID(r.Int(0))] = k
 			return nil
 		}})
 	}
-	if e.block.Size+e.drawn.Size == 0 { // else it was leased or drawn a moment ago
-		reads = append(reads, sqldb.Statement{Text: txn.QFindBlock, Args: []any{ids[0]}, Each: e.block.Scan})
+	if b.block.Size+b.drawn.Size == 0 { // else it was leased or drawn a moment ago
+		reads = append(reads, sqldb.Statement{Text: txn.QFindBlock, Args: []any{ids[0]}, Each: b.block.Scan})
 	}
 	if len(keys) > 0 {
 		reads = append(reads, sqldb.Statement{Text: qHolders, Rows: []sqldb.Column{kinds, keys}, Each: func(r sqldb.Row) error {
-			e.Holders[txn.KindKey{Kind: r.Text(0), Key: r.Text(1)}] = txn.Holder{ID: sojourn.ID(r.Int(2)), Queue: r.Text(6), Live: r.Int(3) != 0, Held: r.Int(4),
+			b.Holders[txn.KindKey{Kind: r.Text(0), Key: r.Text(1)}] = txn.Holder{ID: sojourn.ID(r.Int(2)), Queue: r.Text(6), Live: r.Int(3) != 0, Held: r.Int(4),
 				State: sojourn.State(r.Int(5))}
 			return nil
 		}})
@@ -119,21 +119,21 @@ func (e *Batch) Reads() []sqldb.Statement {
 }
 
 // Run plans the calls in turn, and writes the jobs of all together.
-func (e *Batch) Run() ([]Answer, error) {
-	answers := make([]Answer, len(e.Requests))
-	for i, req := range e.Requests {
+func (b *Batch) Run() ([]Answer, error) {
+	answers := make([]Answer, len(b.Requests))
+	for i, req := range b.Requests {
 		var err error
-		if answers[i].done, err = e.Plan(req); err != nil {
+		if answers[i].done, err = b.Plan(req); err != nil {
 			if sojourn.ErrorCode(err) == "" {
 				return nil, err
 			}
 			answers[i].refused = err
 			continue
 		}
-		if i < len(e.Requests)-1 {
-			e.register()
+		if i < len(b.Requests)-1 {
+			b.register()
 		}
 	}
-	e.Cache.Learned.Queues, e.Cache.Learned.Block = e.Rows, e.block
-	return answers, e.WriteJobs()
+	b.Cache.Learned.Queues, b.Cache.Learned.Block = b.Rows, b.block
+	return answers, b.WriteJobs()
 }

@@ -58,7 +58,7 @@ func (s *Enqueuer) EnqueueTx(ctx context.Context, in any, jobs []sojourn.Job) ([
 // very transaction. A rollback resets the counter, so the id of such a job is not valid before the
 // commit. Elsewhere they come from a block that this store has leased, and a rollback does not
 // return them.
-func (e *Batch) drawIDs(ctx context.Context, jobs []sojourn.Job) error {
+func (b *Batch) drawIDs(ctx context.Context, jobs []sojourn.Job) error {
 	var without []int
 	for i := range jobs {
 		if jobs[i].ID == 0 {
@@ -71,20 +71,20 @@ func (e *Batch) drawIDs(ctx context.Context, jobs []sojourn.Job) error {
 	}
 	// They are not checked: a transaction with an older snapshot does not see the block's lease. On
 	// SQLite no block is stored, because an id is either stored with its job now or never.
-	if e.Concurrent() {
+	if b.Concurrent() {
 		var err error
-		if e.drawn, err = e.Enqueuer.spare.take(ctx, e.Enqueuer, e.Now, n); err != nil {
+		if b.drawn, err = b.Enqueuer.spare.take(ctx, b.Enqueuer, b.Now, n); err != nil {
 			return err
 		}
 	} else {
-		first, err := e.ReadInt(txn.QNextIDs, n)
+		first, err := b.ReadInt(txn.QNextIDs, n)
 		if err != nil {
 			return err
 		}
-		e.drawn = txn.Block{First: first, Size: n, Leased: e.Now}
+		b.drawn = txn.Block{First: first, Size: n, Leased: b.Now}
 	}
 	for k, i := range without {
-		jobs[i].ID = sojourn.ID(e.drawn.First + int64(k))
+		jobs[i].ID = sojourn.ID(b.drawn.First + int64(k))
 	}
 	return nil
 }

@@ -34,18 +34,18 @@ func (s *Enqueuer) ForgetDepths() {
 
 // checkDepth refuses jobs that can never start, and jobs for a full queue. The next jobs of a
 // completion pass: a completion that cannot be stored would run its job again for ever.
-func (e *Batch) checkDepth(j *sojourn.Job) error {
-	q := e.Rows[j.Queue]
-	if e.Ending != nil {
+func (b *Batch) checkDepth(j *sojourn.Job) error {
+	q := b.Rows[j.Queue]
+	if b.Ending != nil {
 		return nil
 	}
 	if err := CheckWeight(q.Limit, j.Weight); err != nil {
 		return err
 	}
-	if q.MaxDepth < 1 || e.startState(j) != sojourn.Ready {
+	if q.MaxDepth < 1 || b.startState(j) != sojourn.Ready {
 		return nil
 	}
-	full, err := e.depthExceeded(j.Queue, q.MaxDepth)
+	full, err := b.depthExceeded(j.Queue, q.MaxDepth)
 	if err == nil && full {
 		err = &sojourn.Error{Code: sojourn.CodeQueueFull, Field: "queue", Index: -1, Retryable: true,
 			Message: "the queue has as many ready jobs as its max_depth allows: enqueue again later"}
@@ -56,35 +56,35 @@ func (e *Batch) checkDepth(j *sojourn.Job) error {
 const qDepth = `select count(*) from (select 1 from sj_live where queue = $1 and state = 3 limit $2) a`
 
 // depthExceeded counts one more job of a queue, or reports that it is full.
-func (e *Batch) depthExceeded(queue string, limit int64) (bool, error) {
-	b := &e.Enqueuer.backlog
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c, ok := b.known[queue]
-	age := e.Now - c.at
+func (b *Batch) depthExceeded(queue string, limit int64) (bool, error) {
+	cache := &b.Enqueuer.backlog
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
+	c, ok := cache.known[queue]
+	age := b.Now - c.at
 	if !ok || age >= recountAfter || age < 0 || c.ready >= limit && age >= recountFull {
-		n, err := e.ReadInt(qDepth, queue, limit)
+		n, err := b.ReadInt(qDepth, queue, limit)
 		if err != nil {
 			return false, err
 		}
-		c = depthCount{at: e.Now, ready: n + int64(e.planned(queue))}
+		c = depthCount{at: b.Now, ready: n + int64(b.planned(queue))}
 	}
 	full := c.ready >= limit
 	if !full {
 		c.ready++
 	}
-	if b.known == nil {
-		b.known = map[string]depthCount{}
+	if cache.known == nil {
+		cache.known = map[string]depthCount{}
 	}
-	b.known[queue] = c
+	cache.known[queue] = c
 	return full, nil
 }
 
 // planned is the number of jobs of a queue that are planned as ready and not written yet.
-func (e *Batch) planned(queue string) (n int) {
-	for _, p := range append(e.plans[:len(e.plans):len(e.plans)], e.callPlan) {
+func (b *Batch) planned(queue string) (n int) {
+	for _, p := range append(b.plans[:len(b.plans):len(b.plans)], b.callPlan) {
 		for _, i := range p.fresh {
-			if j := &p.jobs[i]; j.Queue == queue && e.startState(j) == sojourn.Ready {
+			if j := &p.jobs[i]; j.Queue == queue && b.startState(j) == sojourn.Ready {
 				n++
 			}
 		}

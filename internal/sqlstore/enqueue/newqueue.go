@@ -18,39 +18,39 @@ const (
 )
 
 // createQueue notes that the call creates a queue, unless its token has created too many.
-func (e *Batch) createQueue(name string) error {
-	if e.created[name] {
+func (b *Batch) createQueue(name string) error {
+	if b.created[name] {
 		return nil
 	}
-	if err := e.checkQueueLimit(); err != nil {
+	if err := b.checkQueueLimit(); err != nil {
 		return err
 	}
-	if e.created == nil {
-		e.created = map[string]bool{}
+	if b.created == nil {
+		b.created = map[string]bool{}
 	}
-	e.created[name] = true
+	b.created[name] = true
 	return nil
 }
 
 // checkQueueLimit refuses another queue to a token that has created as many as it may. Concurrent
 // transactions do not see each other's new queues, so each of them may go to the limit.
-func (e *Batch) checkQueueLimit() error {
-	if e.caller == nil || e.caller.MaxQueues <= 0 {
+func (b *Batch) checkQueueLimit() error {
+	if b.caller == nil || b.caller.MaxQueues <= 0 {
 		return nil
 	}
-	owner, most := e.caller.Owner(), int64(e.caller.MaxQueues)
-	n, ok := e.counted[owner]
+	owner, most := b.caller.Owner(), int64(b.caller.MaxQueues)
+	n, ok := b.counted[owner]
 	if !ok {
-		err := e.Read(qCreatedQueues, func(r sqldb.Row) error { n = r.Int(0); return nil }, owner, most)
+		err := b.Read(qCreatedQueues, func(r sqldb.Row) error { n = r.Int(0); return nil }, owner, most)
 		if err != nil {
 			return err
 		}
-		if e.counted == nil {
-			e.counted = map[string]int64{}
+		if b.counted == nil {
+			b.counted = map[string]int64{}
 		}
-		e.counted[owner] = n
+		b.counted[owner] = n
 	}
-	if n+int64(len(e.created)) < most {
+	if n+int64(len(b.created)) < most {
 		return nil
 	}
 	return &sojourn.Error{Code: sojourn.CodeQueueLimit, Field: "queue", Index: -1,
@@ -58,7 +58,7 @@ func (e *Batch) checkQueueLimit() error {
 }
 
 // insertQueues creates the queues that the calls have named first.
-func (e *Batch) insertQueues(plans []*callPlan) {
+func (b *Batch) insertQueues(plans []*callPlan) {
 	owners := map[string]string{}
 	for _, p := range plans {
 		for name := range p.created {
@@ -73,5 +73,5 @@ func (e *Batch) insertQueues(plans []*callPlan) {
 	for i, name := range names {
 		of[i], ones[i] = owners[name], 1
 	}
-	e.AddBulk(qCreateQueues, 0, "", ones, names, of)
+	b.AddBulk(qCreateQueues, 0, "", ones, names, of)
 }

@@ -30,35 +30,35 @@ type callPlan struct {
 // Plan decides a call, and adds it to the plans to be written. It only reads, except that a job
 // that replaces one of an earlier call has that written first. An error with a code refuses the
 // call; other errors fail the transaction.
-func (e *Batch) Plan(req Request) ([]sojourn.Enqueued, error) {
+func (b *Batch) Plan(req Request) ([]sojourn.Enqueued, error) {
 	req.restore()
-	e.callPlan = &callPlan{jobs: req.Jobs, digests: req.Digests, caller: req.Caller, notJSON: req.NotJSON, done: make([]sojourn.Enqueued, len(req.Jobs))}
+	b.callPlan = &callPlan{jobs: req.Jobs, digests: req.Digests, caller: req.Caller, notJSON: req.NotJSON, done: make([]sojourn.Enqueued, len(req.Jobs))}
 	if !ascending(req.Jobs) {
-		e.ids = make(map[sojourn.ID]int, len(req.Jobs))
+		b.ids = make(map[sojourn.ID]int, len(req.Jobs))
 	}
-	for i := range e.jobs {
-		if err := e.planOne(i); err != nil {
+	for i := range b.jobs {
+		if err := b.planOne(i); err != nil {
 			if sojourn.ErrorCode(err) == "" {
 				return nil, err
 			}
-			if e.Cache.Validators != nil {
+			if b.Cache.Validators != nil {
 				return nil, txn.Raced("a refusal is not decided from the cache")
 			}
 			indexed := sojourn.AtIndex(i, err)
 			if !req.partial {
 				return nil, indexed
 			}
-			e.done[i] = sojourn.Enqueued{Err: indexed}
+			b.done[i] = sojourn.Enqueued{Err: indexed}
 		}
 	}
-	e.plans = append(e.plans, e.callPlan)
-	for q := range e.created {
-		e.Rows[q].Found = true
+	b.plans = append(b.plans, b.callPlan)
+	for q := range b.created {
+		b.Rows[q].Found = true
 	}
-	if n, ok := e.counted[e.caller.Owner()]; ok {
-		e.counted[e.caller.Owner()] = n + int64(len(e.created))
+	if n, ok := b.counted[b.caller.Owner()]; ok {
+		b.counted[b.caller.Owner()] = n + int64(len(b.created))
 	}
-	return e.done, nil
+	return b.done, nil
 }
 
 // ascending reports whether the ids ascend strictly, as clients allocate them.
@@ -72,36 +72,36 @@ func ascending(jobs []sojourn.Job) bool {
 }
 
 // planOne decides one job.
-func (e *Batch) planOne(i int) error {
-	j := &e.jobs[i]
-	if err := j.Validate(e.Core.Cfg.MaxBytes); err != nil {
+func (b *Batch) planOne(i int) error {
+	j := &b.jobs[i]
+	if err := j.Validate(b.Core.Cfg.MaxBytes); err != nil {
 		return err
 	}
-	if e.notJSON != nil && e.notJSON[i] != nil {
-		return e.notJSON[i]
+	if b.notJSON != nil && b.notJSON[i] != nil {
+		return b.notJSON[i]
 	}
 	if j.ID <= 0 {
 		return sojourn.Invalid("id", "the job has none; draw ids with Store.IDs, or use Client.Enqueue")
 	}
-	if err := sojourn.ValidRunAt(j.RunAt, jobrow.Time(e.Now)); err != nil {
+	if err := sojourn.ValidRunAt(j.RunAt, jobrow.Time(b.Now)); err != nil {
 		return err
 	}
-	k, known := e.Known[j.ID]
-	if known && k.digest == e.digests[i] { // the digest contains the owner of the id
-		e.done[i] = sojourn.Enqueued{ID: j.ID, State: k.state, Duplicate: true}
+	k, known := b.Known[j.ID]
+	if known && k.digest == b.digests[i] { // the digest contains the owner of the id
+		b.done[i] = sojourn.Enqueued{ID: j.ID, State: k.state, Duplicate: true}
 		return nil
 	}
-	if first, ok := e.ids[j.ID]; ok && !known {
-		if e.digests[first] != e.digests[i] {
+	if first, ok := b.ids[j.ID]; ok && !known {
+		if b.digests[first] != b.digests[i] {
 			return sojourn.Conflict("the id %d stands twice in the batch, with different jobs", j.ID)
 		}
-		e.done[i] = e.done[first]
-		e.done[i].Duplicate = true
+		b.done[i] = b.done[first]
+		b.done[i].Duplicate = true
 		return nil
 	}
 	// Before the conflict, so that no caller learns whether an id of another caller has a job.
-	if !e.drawn.Holds(int64(j.ID)) {
-		if err := e.CheckID(j.ID, driver.IDOwner(j, e.caller.Owner()), &e.block); err != nil {
+	if !b.drawn.Holds(int64(j.ID)) {
+		if err := b.CheckID(j.ID, driver.IDOwner(j, b.caller.Owner()), &b.block); err != nil {
 			return err
 		}
 	}
@@ -109,50 +109,50 @@ func (e *Batch) planOne(i int) error {
 		return sojourn.Conflict("a job with the id %d exists, with other content; draw a new id", j.ID)
 	}
 	if j.Key != "" {
-		if taken, err := e.planKey(i); taken || err != nil {
+		if taken, err := b.planKey(i); taken || err != nil {
 			return err
 		}
 	}
-	return e.planInsert(i)
+	return b.planInsert(i)
 }
 
 // planKey decides by the holder of the key, and reports whether the job is not inserted.
-func (e *Batch) planKey(i int) (taken bool, err error) {
-	j := &e.jobs[i]
+func (b *Batch) planKey(i int) (taken bool, err error) {
+	j := &b.jobs[i]
 	k := txn.KindKey{Kind: j.Kind, Key: j.Key}
-	if first, ok := e.keys[k]; ok {
+	if first, ok := b.keys[k]; ok {
 		if j.OnConflict == sojourn.ReturnError {
 			return true, sojourn.Conflict("the key %.64q of kind %s stands twice in the batch", j.Key, j.Kind)
 		}
-		e.noteID(j.ID, first)
-		e.done[i] = e.done[first]
-		e.done[i].Duplicate = true
+		b.noteID(j.ID, first)
+		b.done[i] = b.done[first]
+		b.done[i].Duplicate = true
 		return true, nil
 	}
-	h, ok := e.Holders[k]
+	h, ok := b.Holders[k]
 	switch {
 	case !ok:
 		return false, nil
-	case e.Cache.Validators != nil:
+	case b.Cache.Validators != nil:
 		return true, txn.Raced("the holder of a key is not decided from the cache")
 	}
-	if h.Live && e.Ending != nil && h.ID == e.Ending.ID {
-		h.Live, h.Held = false, e.Now
-		if h.State = sojourn.Completed; e.Ending.Policy.KeepKey > 0 {
+	if h.Live && b.Ending != nil && h.ID == b.Ending.ID {
+		h.Live, h.Held = false, b.Now
+		if h.State = sojourn.Completed; b.Ending.Policy.KeepKey > 0 {
 			h.Held = jobrow.Never
 		}
 	}
-	if !h.Live && h.Held <= e.Now {
-		e.reused = append(e.reused, k)
+	if !h.Live && h.Held <= b.Now {
+		b.reused = append(b.reused, k)
 		return false, nil
 	}
-	return true, e.planHeldKey(i, h)
+	return true, b.planHeldKey(i, h)
 }
 
 // planHeldKey decides a job whose key is taken: by a live job, or by a final one that keeps it.
-func (e *Batch) planHeldKey(i int, h txn.Holder) error {
-	j := &e.jobs[i]
-	if !e.caller.Allows(access.VerbEnqueue, h.Queue, j.Kind) {
+func (b *Batch) planHeldKey(i int, h txn.Holder) error {
+	j := &b.jobs[i]
+	if !b.caller.Allows(access.VerbEnqueue, h.Queue, j.Kind) {
 		return sojourn.Conflict("a job that this token has no grant for has the key %.64q of kind %s; use another key", j.Key, j.Kind)
 	}
 	if j.OnConflict == sojourn.ReturnError {
@@ -160,18 +160,18 @@ func (e *Batch) planHeldKey(i int, h txn.Holder) error {
 	}
 	done := sojourn.Enqueued{ID: h.ID, State: h.State, Duplicate: true}
 	if j.OnConflict != sojourn.Replace { // no lock: the key is its holder's, even if the holder changes
-		e.done[i] = done
+		b.done[i] = done
 		return nil
 	}
 	if !h.Live {
 		return sojourn.Conflict("job %d is %s and keeps the key %.64q; it cannot be replaced", h.ID, h.State, j.Key)
 	}
 	if h.Pending {
-		if err := e.WriteJobs(); err != nil { // its row is to be there
+		if err := b.WriteJobs(); err != nil { // its row is to be there
 			return err
 		}
 	}
-	l, err := e.LoadOne(h.ID)
+	l, err := b.LoadOne(h.ID)
 	if err == nil && l == nil {
 		err = txn.Raced("the holder of a key has ended meanwhile")
 	}
@@ -181,38 +181,38 @@ func (e *Batch) planHeldKey(i int, h txn.Holder) error {
 	if l.Claimed || l.State > sojourn.Ready || l.Key != j.Key {
 		return sojourn.Conflict("job %d has the key %.64q and was claimed already (%s); it cannot be replaced", h.ID, j.Key, l.State)
 	}
-	if err := e.resolve(j); err != nil {
+	if err := b.resolve(j); err != nil {
 		return err
 	}
-	done.State, done.Replaced = e.startState(j), true
-	e.replaced = append(e.replaced, i)
-	e.done[i] = done
+	done.State, done.Replaced = b.startState(j), true
+	b.replaced = append(b.replaced, i)
+	b.done[i] = done
 	return nil
 }
 
 // planInsert decides the insert of a job that is new, by its queue.
-func (e *Batch) planInsert(i int) error {
-	j := &e.jobs[i]
-	if err := e.resolve(j); err != nil {
+func (b *Batch) planInsert(i int) error {
+	j := &b.jobs[i]
+	if err := b.resolve(j); err != nil {
 		return err
 	}
-	if err := e.checkDepth(j); err != nil {
+	if err := b.checkDepth(j); err != nil {
 		return err
 	}
-	e.done[i] = sojourn.Enqueued{ID: j.ID, State: e.startState(j)}
-	if e.fresh == nil {
-		e.fresh = make([]int, 0, len(e.jobs))
+	b.done[i] = sojourn.Enqueued{ID: j.ID, State: b.startState(j)}
+	if b.fresh == nil {
+		b.fresh = make([]int, 0, len(b.jobs))
 	}
-	e.fresh = append(e.fresh, i)
-	if len(e.jobs) == 1 {
+	b.fresh = append(b.fresh, i)
+	if len(b.jobs) == 1 {
 		return nil // ids and keys are not checked for repeats
 	}
-	e.noteID(j.ID, i)
+	b.noteID(j.ID, i)
 	if j.Key != "" {
-		if e.keys == nil {
-			e.keys = map[txn.KindKey]int{}
+		if b.keys == nil {
+			b.keys = map[txn.KindKey]int{}
 		}
-		e.keys[txn.KindKey{Kind: j.Kind, Key: j.Key}] = i
+		b.keys[txn.KindKey{Kind: j.Kind, Key: j.Key}] = i
 	}
 	return nil
 }
@@ -226,48 +226,48 @@ func (p *callPlan) noteID(id sojourn.ID, i int) {
 
 // resolve fills in the defaults of the job's queue, and turns its delay into a time. It notes a
 // queue that is to be created.
-func (e *Batch) resolve(j *sojourn.Job) error {
-	q := e.Rows[j.Queue]
-	if !q.Found && e.Core.Cfg.Declared {
+func (b *Batch) resolve(j *sojourn.Job) error {
+	q := b.Rows[j.Queue]
+	if !q.Found && b.Core.Cfg.Declared {
 		return sojourn.NotFound("there is no queue %s, and this store takes jobs only for queues that were made with DeclareQueue or queue set", j.Queue)
 	}
 	if !q.Found {
-		if err := e.createQueue(j.Queue); err != nil {
+		if err := b.createQueue(j.Queue); err != nil {
 			return err
 		}
 	}
-	e.AssumeSettings(j.Queue, q.Layout)
+	b.AssumeSettings(j.Queue, q.Layout)
 	j.Resolve(q.Defaults)
 	if j.Delay > 0 {
-		j.RunAt = jobrow.Time(e.Now + j.Delay.Microseconds())
+		j.RunAt = jobrow.Time(b.Now + j.Delay.Microseconds())
 	}
-	if j.RunAt.UnixMicro() < e.Now {
-		j.RunAt = jobrow.Time(e.Now)
+	if j.RunAt.UnixMicro() < b.Now {
+		j.RunAt = jobrow.Time(b.Now)
 	}
-	return gate.CheckWindows(e.Tx, j, q.Windows)
+	return gate.CheckWindows(b.Tx, j, q.Windows)
 }
 
 // startState is the state in which a job is stored.
-func (e *Batch) startState(j *sojourn.Job) sojourn.State {
-	if lifecycle.Opening(j.RunAt.UnixMicro(), j.Policy) > e.Now {
+func (b *Batch) startState(j *sojourn.Job) sojourn.State {
+	if lifecycle.Opening(j.RunAt.UnixMicro(), j.Policy) > b.Now {
 		return sojourn.Scheduled
 	}
 	return sojourn.Ready
 }
 
 // register makes the planned call visible to the calls after it.
-func (e *Batch) register() {
-	for _, i := range e.fresh {
-		j := &e.jobs[i]
-		e.Known[j.ID] = KnownJob{e.digests[i], e.done[i].State}
+func (b *Batch) register() {
+	for _, i := range b.fresh {
+		j := &b.jobs[i]
+		b.Known[j.ID] = KnownJob{b.digests[i], b.done[i].State}
 		if j.Key != "" {
-			e.Holders[txn.KindKey{Kind: j.Kind, Key: j.Key}] = txn.Holder{ID: j.ID, Queue: j.Queue, Live: true, State: e.done[i].State, Pending: true}
+			b.Holders[txn.KindKey{Kind: j.Kind, Key: j.Key}] = txn.Holder{ID: j.ID, Queue: j.Queue, Live: true, State: b.done[i].State, Pending: true}
 		}
 	}
-	for _, i := range e.replaced {
-		k := txn.KindKey{Kind: e.jobs[i].Kind, Key: e.jobs[i].Key}
-		h := e.Holders[k]
-		h.State, h.Queue = e.done[i].State, e.jobs[i].Queue
-		e.Holders[k] = h
+	for _, i := range b.replaced {
+		k := txn.KindKey{Kind: b.jobs[i].Kind, Key: b.jobs[i].Key}
+		h := b.Holders[k]
+		h.State, h.Queue = b.done[i].State, b.jobs[i].Queue
+		b.Holders[k] = h
 	}
 }

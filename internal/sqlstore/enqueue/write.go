@@ -23,9 +23,9 @@ const (
 )
 
 // WriteJobs writes the calls that were planned since the last time.
-func (e *Batch) WriteJobs() error {
-	plans := e.plans
-	e.plans = nil
+func (b *Batch) WriteJobs() error {
+	plans := b.plans
+	b.plans = nil
 	if len(plans) == 0 {
 		return nil
 	}
@@ -38,61 +38,61 @@ func (e *Batch) WriteJobs() error {
 		}
 		reused = append(reused, p.reused...)
 	}
-	if err := e.takeKeys(fresh, reused); err != nil {
+	if err := b.takeKeys(fresh, reused); err != nil {
 		return err
 	}
-	if err := e.insertJobs(fresh, contents); err != nil {
+	if err := b.insertJobs(fresh, contents); err != nil {
 		return err
 	}
-	e.insertQueues(plans)
+	b.insertQueues(plans)
 	for _, p := range plans {
-		if err := e.replace(p); err != nil {
+		if err := b.replace(p); err != nil {
 			return err
 		}
 	}
-	for k, h := range e.Holders {
+	for k, h := range b.Holders {
 		if h.Pending {
 			h.Pending = false
-			e.Holders[k] = h
+			b.Holders[k] = h
 		}
 	}
 	return nil
 }
 
 // takeKeys gives the jobs to be inserted their keys, in the same order in all transactions.
-func (e *Batch) takeKeys(fresh []*sojourn.Job, reused []txn.KindKey) error {
-	slices.SortFunc(reused, func(a, b txn.KindKey) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key)) })
-	if err := e.lockReused(reused); err != nil {
+func (b *Batch) takeKeys(fresh []*sojourn.Job, reused []txn.KindKey) error {
+	slices.SortFunc(reused, func(x, y txn.KindKey) int { return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Key, y.Key)) })
+	if err := b.lockReused(reused); err != nil {
 		return err
 	}
 	for _, k := range reused {
-		if err := lifecycle.RememberHolder(e.Tx, k.Kind, k.Key, 0); err != nil {
+		if err := lifecycle.RememberHolder(b.Tx, k.Kind, k.Key, 0); err != nil {
 			return err
 		}
 	}
 	keyed := slices.DeleteFunc(slices.Clone(fresh), func(j *sojourn.Job) bool { return j.Key == "" })
-	slices.SortFunc(keyed, func(a, b *sojourn.Job) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(keyed, func(x, y *sojourn.Job) int { return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Key, y.Key)) })
 	s := jobrow.NewColumns(len(keyed), 3, 2, 0)
 	for _, j := range keyed {
 		s.Row(int64(j.ID)).Ints(1, 1, 0).Strings(j.Kind, j.Key)
 	}
 	take, wanted := lifecycle.QTakeKey, len(keyed)
-	if e.Cache.Validators != nil {
+	if b.Cache.Validators != nil {
 		take, wanted = lifecycle.QNewKey, 0
 	}
-	e.AddColumns(take, wanted, "a key was taken meanwhile", s)
+	b.AddColumns(take, wanted, "a key was taken meanwhile", s)
 	return nil
 }
 
 // lockReused locks keys that final jobs have left, in order, and checks that they are still free.
-func (e *Batch) lockReused(keys []txn.KindKey) error {
-	if !e.Concurrent() {
+func (b *Batch) lockReused(keys []txn.KindKey) error {
+	if !b.Concurrent() {
 		return nil
 	}
 	for _, k := range keys {
 		free := true
-		err := e.Read(lifecycle.QLockKey, func(r sqldb.Row) error {
-			free = r.Int(1) == 0 && r.Int(2) <= e.Now || e.Ending != nil && r.Int(0) == int64(e.Ending.ID)
+		err := b.Read(lifecycle.QLockKey, func(r sqldb.Row) error {
+			free = r.Int(1) == 0 && r.Int(2) <= b.Now || b.Ending != nil && r.Int(0) == int64(b.Ending.ID)
 			return nil
 		}, k.Kind, k.Key)
 		if err == nil && !free {
@@ -107,10 +107,10 @@ func (e *Batch) lockReused(keys []txn.KindKey) error {
 
 // insertJobs adds the rows of new jobs to the write set. The live rows stay pending, so that a
 // claim of this transaction can start them.
-func (e *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte) error {
+func (b *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte) error {
 	n := len(fresh)
 	s := jobrow.NewColumns(n, 2, 7, 2)
-	e.Writes.Inserts = slices.Grow(e.Writes.Inserts, n)
+	b.Writes.Inserts = slices.Grow(b.Writes.Inserts, n)
 	var policies jobrow.PolicyText
 	for i, j := range fresh {
 		text, err := describe(j, &policies)
@@ -118,29 +118,29 @@ func (e *Batch) insertJobs(fresh []*sojourn.Job, contents [][]byte) error {
 			return err
 		}
 		runAt := j.RunAt.UnixMicro()
-		s.Row(int64(j.ID)).Ints(runAt, e.Now).Strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy).Bytes(contents[i], j.Args)
-		l := e.newRow(j)
+		s.Row(int64(j.ID)).Ints(runAt, b.Now).Strings(j.Kind, j.Key, j.Group, j.ContentType, text.tags, text.meta, text.policy).Bytes(contents[i], j.Args)
+		l := b.newRow(j)
 		l.PolicyJSON = text.policy
-		if l.Policy, err = e.Core.Caches.Decoder.Policy(text.policy); err != nil {
+		if l.Policy, err = b.Core.Caches.Decoder.Policy(text.policy); err != nil {
 			return err
 		}
-		e.AddInsert(l, txn.JobColumns{Group: j.Group, ContentType: j.ContentType, Tags: text.tags, Meta: text.meta, OrigRunAt: runAt, Created: e.Now, Args: j.Args})
+		b.AddInsert(l, txn.JobColumns{Group: j.Group, ContentType: j.ContentType, Tags: text.tags, Meta: text.meta, OrigRunAt: runAt, Created: b.Now, Args: j.Args})
 	}
 	add, wanted := qAddJob, n
-	if _, own := e.Conn.(sqldb.Committer); own {
+	if _, own := b.Conn.(sqldb.Committer); own {
 		add, wanted = qInsertJob, 0
 	}
-	e.AddColumns(add, wanted, "an id was used meanwhile", s)
+	b.AddColumns(add, wanted, "an id was used meanwhile", s)
 	return nil
 }
 
 // newRow is the live row of a new job.
-func (e *Batch) newRow(j *sojourn.Job) *jobrow.Row {
+func (b *Batch) newRow(j *sojourn.Job) *jobrow.Row {
 	l := &jobrow.Row{Queue: j.Queue, Kind: j.Kind, Key: j.Key, Group: j.Group, Priority: j.Priority, Generation: 1,
 		RunAt: lifecycle.Opening(j.RunAt.UnixMicro(), j.Policy)}
-	l.ID, l.State, l.Weight = j.ID, e.startState(j), j.Weight
-	l.Deadline = DeadlineOf(e.Tx, j.Policy)
-	l.SetRank(e.Rows[j.Queue].QueueSettings)
+	l.ID, l.State, l.Weight = j.ID, b.startState(j), j.Weight
+	l.Deadline = DeadlineOf(b.Tx, j.Policy)
+	l.SetRank(b.Rows[j.Queue].QueueSettings)
 	return l
 }
 
@@ -155,29 +155,29 @@ func DeadlineOf(t *txn.Tx, p sojourn.Policy) int64 {
 const qReplaceJob = `update sj_job set grp = $1, content_type = $2, tags = $3, meta = $4, policy = $5, orig_run_at_us = $6, args = $7 where id = $8`
 
 // replace gives jobs that were never claimed the values of the newer jobs with their keys.
-func (e *Batch) replace(p *callPlan) error {
+func (b *Batch) replace(p *callPlan) error {
 	for _, i := range p.replaced {
 		j, id := &p.jobs[i], p.done[i].ID
 		text, err := describe(j, &jobrow.PolicyText{})
 		if err != nil {
 			return err
 		}
-		was, err := e.LoadOne(id)
+		was, err := b.LoadOne(id)
 		if err == nil && was == nil {
 			err = txn.Raced("a job ended before it was replaced")
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := e.Write(qReplaceJob, j.Group, j.ContentType, text.tags, text.meta, text.policy, j.RunAt.UnixMicro(), j.Args, int64(id)); err != nil {
+		if _, err := b.Write(qReplaceJob, j.Group, j.ContentType, text.tags, text.meta, text.policy, j.RunAt.UnixMicro(), j.Args, int64(id)); err != nil {
 			return err
 		}
 		l := *was
-		l.Queue, l.Group, l.Priority, l.Weight, l.RunAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, lifecycle.Opening(j.RunAt.UnixMicro(), j.Policy), e.startState(j)
-		l.Policy, l.Deadline = j.Policy, DeadlineOf(e.Tx, j.Policy)
+		l.Queue, l.Group, l.Priority, l.Weight, l.RunAt, l.State = j.Queue, j.Group, j.Priority, j.Weight, lifecycle.Opening(j.RunAt.UnixMicro(), j.Policy), b.startState(j)
+		l.Policy, l.Deadline = j.Policy, DeadlineOf(b.Tx, j.Policy)
 		tr := rules.Transition{Rule: "N6", To: l.Row, Outcome: "replaced"}
-		lifecycle.AddHistory(e.Tx, was, &l, tr, lifecycle.Change{By: p.caller.Owner()})
-		if err := e.Save(was, &l); err != nil {
+		lifecycle.AddHistory(b.Tx, was, &l, tr, lifecycle.Change{By: p.caller.Owner()})
+		if err := b.Save(was, &l); err != nil {
 			return err
 		}
 	}

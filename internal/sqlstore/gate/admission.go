@@ -25,8 +25,8 @@ type Candidate struct {
 
 // ForGates returns the candidate as rules.Flow sees it. A throttler sees more, which Describe
 // reads.
-func (e *Candidate) ForGates() *throttle.Candidate {
-	return &throttle.Candidate{ID: sojourn.ID(e.ID), Kind: e.Kind, Group: groupOf(e.Lane), Weight: int32(e.Weight), Purpose: e.Purpose}
+func (c *Candidate) ForGates() *throttle.Candidate {
+	return &throttle.Candidate{ID: sojourn.ID(c.ID), Kind: c.Kind, Group: groupOf(c.Lane), Weight: int32(c.Weight), Purpose: c.Purpose}
 }
 
 // SortCandidates sorts jobs by the order of their queue, see jobrow.CompareCandidates.

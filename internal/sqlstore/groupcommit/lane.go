@@ -50,7 +50,7 @@ type Lane[C any] struct {
 	commit  func(group []*Item[C]) // one transaction; sets Err of every item
 	runners int                    // the limit; 1 on SQLite, which has one writer
 	maxRows int                    // of a group; more than 500 to 2,000 gain less than 15 %
-	delays bool // it waits for the callers just answered, see coalesce
+	delays  bool                   // it waits for the callers just answered, see coalesce
 
 	mu     sync.Mutex          // guards the fields below
 	queues [classes][]*Item[C] // the calls that wait, by class

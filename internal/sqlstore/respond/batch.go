@@ -55,8 +55,8 @@ func newBatch(t *txn.Tx, requests [][]sojourn.Response) *batch {
 }
 
 // eachAccepted calls do for each response of the calls that are not refused.
-func (r *batch) eachAccepted(do func(in *sojourn.Response, to *target)) {
-	for _, c := range r.calls {
+func (b *batch) eachAccepted(do func(in *sojourn.Response, to *target)) {
+	for _, c := range b.calls {
 		for k := range c.responses {
 			if c.refused == nil {
 				do(&c.responses[k], &c.targets[k])
@@ -90,14 +90,14 @@ var (
 
 // Reads returns the reads of the transaction: the rows of the jobs, locked in one order, where
 // others write concurrently; the known message ids; and the holders of the keys.
-func (r *batch) Reads() (reads []sqldb.Statement) {
-	ids := make(sqldb.Ints, 0, len(r.Loaded.Leased))
-	for id := range r.Loaded.Leased {
+func (b *batch) Reads() (reads []sqldb.Statement) {
+	ids := make(sqldb.Ints, 0, len(b.Loaded.Leased))
+	for id := range b.Loaded.Leased {
 		ids = append(ids, int64(id))
 	}
 	var scopes, texts, kinds, keys sqldb.Texts
 	byID := false
-	r.eachAccepted(func(in *sojourn.Response, to *target) {
+	b.eachAccepted(func(in *sojourn.Response, to *target) {
 		scopes, texts = append(scopes, to.as.Scope), append(texts, to.as.ID)
 		byID = byID || in.Job != 0
 		if to.id != 0 {
@@ -106,25 +106,25 @@ func (r *batch) Reads() (reads []sqldb.Statement) {
 			kinds, keys = append(kinds, in.Kind), append(keys, in.Key)
 		}
 	})
-	if r.Concurrent() {
-		text, note := qLiveNamed, r.scanLeased
-		if r.needTypes() {
-			text, note, r.Loaded.Types = qLiveNamedTyped, r.scanType, txn.ContentTypes{}
+	if b.Concurrent() {
+		text, note := qLiveNamed, b.scanLeased
+		if b.needTypes() {
+			text, note, b.Loaded.Types = qLiveNamedTyped, b.scanType, txn.ContentTypes{}
 		}
-		reads = append(reads, sqldb.Statement{Text: text, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: r.ScanInto(r.rows, note)})
+		reads = append(reads, sqldb.Statement{Text: text, Args: []any{ids, slices.Clone(kinds), slices.Clone(keys)}, Each: b.ScanInto(b.rows, note)})
 	}
 	if len(texts) > 0 {
-		reads = append(reads, sqldb.Statement{Text: qMessages, Rows: []sqldb.Column{scopes, texts}, Each: r.scanMessage})
+		reads = append(reads, sqldb.Statement{Text: qMessages, Rows: []sqldb.Column{scopes, texts}, Each: b.scanMessage})
 	}
 	if len(keys) > 0 {
 		reads = append(reads, sqldb.Statement{Text: qKeys, Rows: []sqldb.Column{kinds, keys}, Each: func(row sqldb.Row) error {
-			r.holders[txn.KindKey{Kind: row.Text(0), Key: row.Text(1)}] = txn.Holder{ID: sojourn.ID(row.Int(2)), Live: row.Int(3) != 0}
+			b.holders[txn.KindKey{Kind: row.Text(0), Key: row.Text(1)}] = txn.Holder{ID: sojourn.ID(row.Int(2)), Live: row.Int(3) != 0}
 			return nil
 		}})
 	}
 	if byID {
 		reads = append(reads, sqldb.Statement{Text: txn.QMeta, Args: []any{"next_id"}, Each: func(row sqldb.Row) (err error) {
-			r.nextID, err = strconv.ParseInt(row.Text(0), 10, 64)
+			b.nextID, err = strconv.ParseInt(row.Text(0), 10, 64)
 			return err
 		}})
 	}
@@ -132,81 +132,81 @@ func (r *batch) Reads() (reads []sqldb.Statement) {
 }
 
 // scanLeased also keeps a row for the requests that have a lease of the job.
-func (r *batch) scanLeased(_ sqldb.Row, l *jobrow.Row) error {
-	if _, ok := r.Loaded.Leased[l.ID]; ok {
-		r.Loaded.Leased[l.ID] = l
+func (b *batch) scanLeased(_ sqldb.Row, l *jobrow.Row) error {
+	if _, ok := b.Loaded.Leased[l.ID]; ok {
+		b.Loaded.Leased[l.ID] = l
 	}
 	return nil
 }
 
 // scanMessage notes the response that has a message id, or the number for a new one.
-func (r *batch) scanMessage(row sqldb.Row) error {
+func (b *batch) scanMessage(row sqldb.Row) error {
 	if known := row.Int(4) != 0; !known {
-		r.numbers = append(r.numbers, row.Int(2))
+		b.numbers = append(b.numbers, row.Int(2))
 		return nil
 	}
 	first := &txn.PendingResponse{Seq: row.Int(2), Job: sojourn.ID(row.Int(3)), Written: true}
 	copy(first.Digest[:], row.Bytes(5))
-	r.stored[jobrow.Message{Scope: row.Text(0), ID: row.Text(1)}] = first
+	b.stored[jobrow.Message{Scope: row.Text(0), ID: row.Text(1)}] = first
 	return nil
 }
 
 // prepare runs the reads that depend on the results of Reads: rows that are not locked yet,
 // attached responses, and numbers. It is the last place where a call is refused.
-func (r *batch) prepare() error {
-	for i := range r.calls {
-		c := &r.calls[i]
+func (b *batch) prepare() error {
+	for i := range b.calls {
+		c := &b.calls[i]
 		for k := range c.responses {
-			if c.refused == nil && c.responses[k].Job != 0 && int64(c.responses[k].Job) >= max(r.nextID, 1) {
+			if c.refused == nil && c.responses[k].Job != 0 && int64(c.responses[k].Job) >= max(b.nextID, 1) {
 				c.refused = sojourn.AtIndex(k, sojourn.NotFound("no job has ever had the id %d", c.responses[k].Job))
 			}
 		}
 	}
-	fresh, err := r.checkMessageIDs()
+	fresh, err := b.checkMessageIDs()
 	if err != nil {
 		return err
 	}
 	var ids sqldb.Ints
-	r.eachAccepted(func(in *sojourn.Response, to *target) {
+	b.eachAccepted(func(in *sojourn.Response, to *target) {
 		if to.id == 0 && !in.Park {
-			h := r.holders[txn.KindKey{Kind: in.Kind, Key: in.Key}]
-			if to.id = h.ID; !h.Live && r.Concurrent() {
+			h := b.holders[txn.KindKey{Kind: in.Kind, Key: in.Key}]
+			if to.id = h.ID; !h.Live && b.Concurrent() {
 				return // Reads has read the row, or the job is final
 			}
 		}
-		if _, ok := r.rows[to.id]; !ok && to.id != 0 {
-			r.rows[to.id] = nil
+		if _, ok := b.rows[to.id]; !ok && to.id != 0 {
+			b.rows[to.id] = nil
 			ids = append(ids, int64(to.id))
 		}
 	})
-	if err := r.refuseJSON(); err != nil {
+	if err := b.refuseJSON(); err != nil {
 		return err
 	}
 	if len(ids) > 0 {
-		found, err := r.Load(ids)
+		found, err := b.Load(ids)
 		if err != nil {
 			return err
 		}
-		maps.Copy(r.rows, found)
+		maps.Copy(b.rows, found)
 	}
-	if more := fresh - len(r.numbers); more > 0 {
-		if err := r.Read(txn.QNextResponses, func(row sqldb.Row) error {
+	if more := fresh - len(b.numbers); more > 0 {
+		if err := b.Read(txn.QNextResponses, func(row sqldb.Row) error {
 			for seq := row.Int(0); seq < row.Int(0)+row.Int(1); seq++ {
-				r.numbers = append(r.numbers, seq)
+				b.numbers = append(b.numbers, seq)
 			}
 			return nil
 		}, more); err != nil {
 			return err
 		}
 	}
-	slices.Sort(r.numbers)
-	return r.readAttached()
+	slices.Sort(b.numbers)
+	return b.readAttached()
 }
 
 // readAttached reads the attached responses. The rows contain their count; most jobs have none.
-func (r *batch) readAttached() error {
+func (b *batch) readAttached() error {
 	var keepers sqldb.Ints
-	for id, l := range r.rows {
+	for id, l := range b.rows {
 		if l != nil && l.Kept > 0 {
 			keepers = append(keepers, int64(id))
 		}
@@ -214,32 +214,32 @@ func (r *batch) readAttached() error {
 	if len(keepers) == 0 {
 		return nil
 	}
-	return r.Read(qAttached, func(row sqldb.Row) error {
+	return b.Read(qAttached, func(row sqldb.Row) error {
 		id := sojourn.ID(row.Int(0))
-		r.attached[id] = append(r.attached[id], lifecycle.ScanAttached(row, 1))
+		b.attached[id] = append(b.attached[id], lifecycle.ScanAttached(row, 1))
 		return nil
 	}, keepers)
 }
 
 // Run decides the responses in turn.
-func (r *batch) Run() ([]answer, error) {
-	if err := r.prepare(); err != nil {
+func (b *batch) Run() ([]answer, error) {
+	if err := b.prepare(); err != nil {
 		return nil, err
 	}
-	answers := make([]answer, len(r.calls))
-	for i, c := range r.calls {
+	answers := make([]answer, len(b.calls))
+	for i, c := range b.calls {
 		if answers[i].refused = c.refused; c.refused != nil {
 			continue
 		}
 		answers[i].done = make([]sojourn.Responded, len(c.responses))
 		for k := range c.responses {
 			var err error
-			if answers[i].done[k], err = r.store(&c.responses[k], c.targets[k]); err != nil {
+			if answers[i].done[k], err = b.store(&c.responses[k], c.targets[k]); err != nil {
 				return nil, err
 			}
 		}
 	}
-	r.addProgress()
+	b.addProgress()
 	return answers, nil
 }
 
@@ -260,9 +260,9 @@ func Single(t *txn.Tx, in sojourn.Response) (sojourn.Responded, error) {
 }
 
 // read runs Reads and prepare.
-func (r *batch) read() error {
-	if err := r.ReadAll(r.Reads()); err != nil {
+func (b *batch) read() error {
+	if err := b.ReadAll(b.Reads()); err != nil {
 		return err
 	}
-	return r.prepare()
+	return b.prepare()
 }

@@ -9,11 +9,11 @@ import (
 // checkMessageIDs finds responses that repeat a message id with other content. It refuses their
 // calls, or gives those with KeepConflict an identity of their own, before any write. It returns
 // the number of new identities.
-func (r *batch) checkMessageIDs() (fresh int, err error) {
-	unseen := make(map[jobrow.Message]jobrow.Digest, len(r.calls))
+func (b *batch) checkMessageIDs() (fresh int, err error) {
+	unseen := make(map[jobrow.Message]jobrow.Digest, len(b.calls))
 	var scopes, ids sqldb.Texts // of conflicts
-	for i := range r.calls {
-		c := &r.calls[i]
+	for i := range b.calls {
+		c := &b.calls[i]
 		var mine []jobrow.Message // new with this call, removed if the call is refused
 		for k := range c.responses {
 			if c.refused != nil {
@@ -21,7 +21,7 @@ func (r *batch) checkMessageIDs() (fresh int, err error) {
 			}
 			to := &c.targets[k]
 			before, known := unseen[to.as]
-			if first := r.stored[to.as]; first != nil {
+			if first := b.stored[to.as]; first != nil {
 				before, known = first.Digest, true
 			}
 			switch {
@@ -46,16 +46,16 @@ func (r *batch) checkMessageIDs() (fresh int, err error) {
 	if len(ids) == 0 {
 		return fresh, nil
 	}
-	return r.findConflicts(fresh, scopes, ids)
+	return b.findConflicts(fresh, scopes, ids)
 }
 
 // findConflicts finds the conflicting responses that are stored already, and adds the others to the
 // new ones.
-func (r *batch) findConflicts(fresh int, scopes, ids sqldb.Texts) (int, error) {
-	err := r.ReadAll([]sqldb.Statement{{Text: qMessages, Rows: []sqldb.Column{scopes, ids}, Each: r.scanMessage}})
+func (b *batch) findConflicts(fresh int, scopes, ids sqldb.Texts) (int, error) {
+	err := b.ReadAll([]sqldb.Statement{{Text: qMessages, Rows: []sqldb.Column{scopes, ids}, Each: b.scanMessage}})
 	unseen := map[jobrow.Message]bool{}
 	for i := range ids {
-		if m := (jobrow.Message{Scope: scopes[i], ID: ids[i]}); r.stored[m] == nil {
+		if m := (jobrow.Message{Scope: scopes[i], ID: ids[i]}); b.stored[m] == nil {
 			unseen[m] = true
 		}
 	}

@@ -13,36 +13,36 @@ import (
 )
 
 // store stores one response and gives it to its job.
-func (r *batch) store(in *sojourn.Response, to target) (sojourn.Responded, error) {
-	if first := r.stored[to.as]; first != nil {
-		r.Responses.CountDuplicate(first)
+func (b *batch) store(in *sojourn.Response, to target) (sojourn.Responded, error) {
+	if first := b.stored[to.as]; first != nil {
+		b.Responses.CountDuplicate(first)
 		if to.conflict {
 			return sojourn.Responded{Outcome: sojourn.Conflicting, Job: first.Job, Seq: first.Seq}, nil
 		}
 		return sojourn.Responded{Outcome: sojourn.Duplicate, Job: first.Job, Seq: first.Seq}, nil
 	}
-	seq := r.numbers[0]
-	r.numbers = r.numbers[1:]
-	l := r.rows[to.id]
-	outcome := outcomeFor(r.Tx, in, l, to)
-	s := r.NewPendingResponse(in, seq, outcome, l, to.id)
+	seq := b.numbers[0]
+	b.numbers = b.numbers[1:]
+	l := b.rows[to.id]
+	outcome := outcomeFor(b.Tx, in, l, to)
+	s := b.NewPendingResponse(in, seq, outcome, l, to.id)
 	if to.token {
 		s.Wait = int64(to.wait)
 	}
 	s.Message, s.Digest = to.as, to.digest
-	r.stored[to.as] = s
-	r.Responses.Add(s)
+	b.stored[to.as] = s
+	b.Responses.Add(s)
 	switch {
 	case l == nil:
 		if outcome == txn.OutcomeEarly {
-			r.NoteRecheck(in.Kind, in.Key)
+			b.NoteRecheck(in.Kind, in.Key)
 		}
 	case in.Progress && outcome == txn.OutcomeApplied:
-		if err := r.storeProgress(l, string(in.Body)); err != nil {
+		if err := b.storeProgress(l, string(in.Body)); err != nil {
 			return sojourn.Responded{}, err
 		}
 	case outcome == txn.OutcomeEarly:
-		if err := r.attach(l, s); err != nil {
+		if err := b.attach(l, s); err != nil {
 			return sojourn.Responded{}, err
 		}
 	}
@@ -74,48 +74,48 @@ func outcomeFor(t *txn.Tx, r *sojourn.Response, l *jobrow.Row, to target) int64 
 }
 
 // attach attaches a response to its job, and matches.
-func (r *batch) attach(l *jobrow.Row, s *txn.PendingResponse) error {
+func (b *batch) attach(l *jobrow.Row, s *txn.PendingResponse) error {
 	now := *l
 	now.Kept++
-	attached := append(r.attached[l.ID], rules.KeptResponse{Seq: s.Seq, Key: s.In.Key, Failed: s.In.Failed, Reason: s.Reason, Error: s.ErrText,
+	attached := append(b.attached[l.ID], rules.KeptResponse{Seq: s.Seq, Key: s.In.Key, Failed: s.In.Failed, Reason: s.Reason, Error: s.ErrText,
 		ByToken: s.Wait >= 0, Wait: int32(max(s.Wait, 0))})
-	after, attached, err := lifecycle.MatchAttached(r.Tx, &now, attached)
+	after, attached, err := lifecycle.MatchAttached(b.Tx, &now, attached)
 	if err == nil && after == &now { // no wait has matched it
-		err = r.Save(l, after)
+		err = b.Save(l, after)
 	}
 	if err != nil {
 		return err
 	}
-	r.rows[l.ID], r.attached[l.ID] = after, attached
+	b.rows[l.ID], b.attached[l.ID] = after, attached
 	if after.State.Final() {
-		r.rows[l.ID], r.attached[l.ID] = nil, nil
+		b.rows[l.ID], b.attached[l.ID] = nil, nil
 	}
 	return nil
 }
 
 // storeProgress stores a progress response, and restarts the beat of the wait if one runs.
-func (r *batch) storeProgress(l *jobrow.Row, text string) error {
+func (b *batch) storeProgress(l *jobrow.Row, text string) error {
 	now := *l
 	if l.BeatUntil > 0 {
-		now.BeatUntil = lifecycle.TimeAfter(r.Tx, l.Wait.Beat)
+		now.BeatUntil = lifecycle.TimeAfter(b.Tx, l.Wait.Beat)
 	}
 	if text != "" {
 		now.HasData = true
-		r.progressOf[l.ID] = text
+		b.progressOf[l.ID] = text
 	}
-	r.rows[l.ID] = &now
-	return r.Save(l, &now)
+	b.rows[l.ID] = &now
+	return b.Save(l, &now)
 }
 
 const qSaveProgress = `insert into sj_data (job, checkpoint, progress) rows($1 bigint, $2 bytea, $3 text)
 	on conflict (job) do update set progress = excluded.progress`
 
 // addProgress adds the progress texts to the write set: of each job the newest.
-func (r *batch) addProgress() {
-	ids := slices.Sorted(maps.Keys(r.progressOf))
+func (b *batch) addProgress() {
+	ids := slices.Sorted(maps.Keys(b.progressOf))
 	jobs, nothing, texts := make(sqldb.Ints, len(ids)), make(sqldb.Blobs, len(ids)), make(sqldb.Texts, len(ids))
 	for i, id := range ids {
-		jobs[i], texts[i] = int64(id), sojourn.Cut(r.progressOf[id], sojourn.MaxProgress)
+		jobs[i], texts[i] = int64(id), sojourn.Cut(b.progressOf[id], sojourn.MaxProgress)
 	}
-	r.AddBulk(qSaveProgress, 0, "", jobs, nothing, texts)
+	b.AddBulk(qSaveProgress, 0, "", jobs, nothing, texts)
 }
