@@ -1,6 +1,6 @@
 // Package query answers questions about what is stored: jobs, queues, workers, the inbox, why a job
-// waits, and whether the invariants hold. Each answer is read from one snapshot. A query writes
-// nothing, so that it also runs where the database is read-only or full.
+// waits, and whether the invariants hold. It only reads, on snapshots: an answer is consistent, and
+// may be out of date when the caller gets it.
 package query
 
 import (

@@ -140,7 +140,7 @@ create index ix_live_ready on sj_live (queue, kind, r1, r2, id) where state = 3;
 create index ix_live_errored on sj_live (queue, kind, r1, r2, id) where state = 6;
 -- Waiting jobs that are polled. Only waits of kinds with a poll function have a poll_at_us.
 create index ix_live_poll on sj_live (queue, kind, poll_at_us, id) where poll_at_us > 0;
--- The line of each group, in queues where groups take turns, and of jobs without weight: see lane.go. Jobs of queues without gates have no lane
+-- The line of each group, in queues where groups take turns, and of jobs without weight: see jobrow/rank.go. Jobs of queues without gates have no lane
 -- and are in neither of these two.
 create index ix_live_lane on sj_live (queue, kind, lane, r1, r2, id) where state = 3 and lane <> '' and lane <> '-';
 -- What is in flight in these queues.
