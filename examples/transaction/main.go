@@ -23,7 +23,7 @@ type order struct {
 	Number, Pieces int
 }
 
-var pack = sojourn.Kind[order]{Name: "pack", Backoff: sojourn.Backoff{First: 10 * time.Millisecond}}
+var pack = sojourn.Kind[order]{Name: "pack", Policy: sojourn.Policy{Backoff: sojourn.Backoff{First: 10 * time.Millisecond}}}
 
 func main() {
 	if err := run(context.Background()); err != nil {

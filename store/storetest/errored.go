@@ -186,7 +186,7 @@ func erroredBudget(s *scene) {
 	s.finish(await(s.claim(deciding), 0), sojourn.Awaiting)
 	s.respond("c", failing("no"))
 	s.state(c, sojourn.Failed)
-	d := s.enqueue(policy(sojourn.Policy{OnLost: sojourn.FailLost}))
+	d := s.enqueue(policy(sojourn.Policy{OnLost: sojourn.Fail}))
 	s.claim(deciding)
 	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(d, sojourn.Failed)

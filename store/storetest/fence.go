@@ -116,7 +116,7 @@ func fenceSwept(s *scene) {
 	s.state(c.Job.ID, sojourn.Scheduled)
 	s.nothingPasses(d.Lease)
 	s.nothingPasses(c.Lease)
-	e := s.running(policy(sojourn.Policy{OnLost: sojourn.FailLost})) // failed
+	e := s.running(policy(sojourn.Policy{OnLost: sojourn.Fail})) // failed
 	s.swept(lease, driver.Swept{Lost: 1})
 	s.state(e.Job.ID, sojourn.Failed)
 	s.nothingPasses(e.Lease)

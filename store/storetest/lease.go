@@ -240,7 +240,7 @@ func lostUnlimited(s *scene) {
 }
 
 func lostAtMostOnce(s *scene) {
-	c := s.running(policy(sojourn.Policy{OnLost: sojourn.FailLost}), sojourn.Key("k"))
+	c := s.running(policy(sojourn.Policy{OnLost: sojourn.Fail}), sojourn.Key("k"))
 	s.swept(lease, driver.Swept{Lost: 1})
 	same(s, "reason", s.state(c.Job.ID, sojourn.Failed).Reason, sojourn.ReasonLeaseLost)
 	s.counters(c.Job.ID, 1, 0, 1)

@@ -147,7 +147,7 @@ func windowInFront(s *scene) {
 
 func windowIntersection(s *scene) {
 	nine, noon := s.now(), sojourn.Window{Start: "12:00", End: "14:00"}
-	kind := sojourn.Kind[int]{Name: charge, Windows: sojourn.Windows{office}}
+	kind := sojourn.Kind[int]{Name: charge, Policy: sojourn.Policy{Windows: []sojourn.Windows{{office}}}}
 	j := *kind.New(1, sojourn.In(noon))
 	j.ID = s.id()
 	s.put(j)
