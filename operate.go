@@ -35,8 +35,8 @@ func (f Filter) Validate() error {
 	if f.Next && (f.Queue == "" || f.Newest || f.After != "" || len(f.States) > 0) {
 		return Invalid("next", "takes the queue, and neither states nor another order: it is the ready jobs in the order of claims")
 	}
-	if f.Limit < 0 || f.Limit > MaxFind {
-		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	if err := ValidLimit(f.Limit); err != nil {
+		return err
 	}
 	if f.Wait < 0 {
 		return Invalid("wait", "%v is negative", f.Wait)
@@ -273,21 +273,6 @@ const ProbeQueue = "sojourn.readyz"
 // WorkerLife is how long a worker stays listed after its last claim.
 const WorkerLife = 24 * time.Hour
 
-// WorkerFilter chooses workers. Everything that is set must match.
-type WorkerFilter struct {
-	Workers []string // their ids
-	After   string   // the last id of the page before; empty = from the start
-	Limit   int      // 1 to MaxFind; 0 = 100
-}
-
-// Validate checks the ranges.
-func (f WorkerFilter) Validate() error {
-	if f.Limit < 0 || f.Limit > MaxFind {
-		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
-	}
-	return nil
-}
-
 // WorkerStatus is a worker as its store knows it. An idle worker writes nothing, so through another
 // process SeenAt is when it last got jobs (to ten seconds), changed its request or extended a
 // lease; while it lives, at most half of WorkerLife ago.
@@ -298,7 +283,7 @@ type WorkerStatus struct {
 	Kinds   []string  `json:"kinds"`
 	Running int64     `json:"running"`           // jobs under its leases
 	Stalled int64     `json:"stalled"`           // of them, those with an expired lease
-	Jobs    []ID      `json:"jobs,omitempty"`    // the running ones, if the filter names workers; at most MaxFind of all of them
+	Jobs    []ID      `json:"jobs,omitempty"`    // the running ones, if ids were given; at most MaxFind of all of them
 	SeenAt  time.Time `json:"seen_at"`           // by the store's clock
 	Waiting bool      `json:"waiting,omitempty"` // a claim of it waits in the process that answers
 	Drained bool      `json:"drained,omitempty"`

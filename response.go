@@ -177,8 +177,8 @@ type InboxFilter struct {
 
 // Validate checks the ranges. The error is an *Error with CodeInvalid.
 func (f InboxFilter) Validate() error {
-	if f.Limit < 0 || f.Limit > MaxFind {
-		return Invalid("limit", "%d is out of range: 1 to %d, or 0 for 100", f.Limit, MaxFind)
+	if err := ValidLimit(f.Limit); err != nil {
+		return err
 	}
 	if err := validCursor(f.After); err != nil {
 		return err

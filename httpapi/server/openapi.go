@@ -43,7 +43,7 @@ func describe() ([]byte, error) {
 	for goType, alias := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[time.Duration](): reflect.TypeFor[duration](), reflect.TypeFor[[]byte](): reflect.TypeFor[opaque](),
 		reflect.TypeFor[sojourn.State](): reflect.TypeFor[state](), reflect.TypeFor[sojourn.Purpose](): reflect.TypeFor[purpose](),
-		reflect.TypeFor[sojourn.Recovery](): reflect.TypeFor[recovery](),
+		reflect.TypeFor[sojourn.Recovery]():     reflect.TypeFor[recovery](),
 		reflect.TypeFor[sojourn.LateResponse](): reflect.TypeFor[lateResponse](), reflect.TypeFor[sojourn.WaitMode](): reflect.TypeFor[waitMode](),
 		reflect.TypeFor[sojourn.Scope](): reflect.TypeFor[scope](), reflect.TypeFor[sojourn.OnConflict](): reflect.TypeFor[onConflict](),
 		reflect.TypeFor[sojourn.Response](): reflect.TypeFor[wire.Response](), reflect.TypeFor[[]sojourn.State](): reflect.TypeFor[states](),

@@ -87,7 +87,7 @@ func (s *scene) audit() {
 // history reads the history of a job and checks that it is complete.
 func (s *scene) history(id sojourn.ID) []sojourn.Attempt {
 	s.Helper()
-	as, err := s.store.History(s.ctx, id, sojourn.HistoryFilter{Limit: sojourn.MaxFind})
+	as, err := s.store.History(s.ctx, id, 0, sojourn.MaxFind)
 	s.must(err, "History of %d", id)
 	steps := map[int64]bool{}
 	last := int32(0)

@@ -178,7 +178,7 @@ func changeSingleTags(s *scene) {
 		same(s, "tags", strings.Join(after.Tags, " "), "b c")
 		before.Tags, before.UpdatedAt = after.Tags, after.UpdatedAt
 		same(s, "the rest of the job", text(after), text(before))
-		entries, err := s.store.History(s.ctx, id, sojourn.HistoryFilter{})
+		entries, err := s.store.History(s.ctx, id, 0, 0)
 		s.must(err, "History")
 		if len(entries) == 0 {
 			s.Fatalf("a job that is %s has no history", before.State)

@@ -113,7 +113,7 @@ func instanceResponses(s *scene) {
 	s.each(func(s *scene) { same(s, "responses", len(s.inbox(sojourn.InboxFilter{Limit: sojourn.MaxFind})), 1) })
 	s.claim()
 	for what, n := range map[*scene]int{s: 1, s.beside: 0} {
-		same(s, "workers", len(what.workers(sojourn.WorkerFilter{})), n)
+		same(s, "workers", len(what.workers("", 0)), n)
 	}
 }
 

@@ -163,21 +163,24 @@ func historyPages(s *scene) {
 	id := s.busy(sojourn.MaxHistory + 20)
 	whole := s.history(id)
 	var got []sojourn.Attempt
-	for f := (sojourn.HistoryFilter{Limit: 17}); ; f.After = got[len(got)-1].Seq {
-		page, err := s.store.History(s.ctx, id, f)
+	for after := int32(0); ; after = got[len(got)-1].Seq {
+		page, err := s.store.History(s.ctx, id, after, 17)
 		s.must(err, "History")
 		if got = append(got, page...); len(page) < 17 {
 			break
 		}
 	}
 	same(s, "the pages", text(got), text(whole))
-	page, err := s.store.History(s.ctx, id, sojourn.HistoryFilter{})
+	page, err := s.store.History(s.ctx, id, 0, 0)
 	s.must(err, "History")
 	same(s, "the default limit", len(page), 100)
-	for _, f := range []sojourn.HistoryFilter{{After: -1}, {Limit: -1}, {Limit: sojourn.MaxFind + 1}} {
-		_, err := s.store.History(s.ctx, id, f)
+	for _, bad := range []struct {
+		after int32
+		limit int
+	}{{-1, 0}, {0, -1}, {0, sojourn.MaxFind + 1}} {
+		_, err := s.store.History(s.ctx, id, bad.after, bad.limit)
 		s.refused(err, sojourn.CodeInvalid, "a bad page")
 	}
-	_, err = s.store.History(s.ctx, 1<<40, sojourn.HistoryFilter{})
+	_, err = s.store.History(s.ctx, 1<<40, 0, 0)
 	s.is(err, sojourn.ErrNotFound, "the history of an unknown job")
 }

@@ -90,7 +90,7 @@ func closed(s *scene) {
 			return err
 		},
 		"Find":        func() error { _, err := s.store.Find(ctx, sojourn.Filter{}); return err },
-		"History":     func() error { _, err := s.store.History(ctx, j.ID, sojourn.HistoryFilter{}); return err },
+		"History":     func() error { _, err := s.store.History(ctx, j.ID, 0, 0); return err },
 		"Log":         func() error { _, err := s.store.Log(ctx, j.ID); return err },
 		"Queues":      func() error { _, err := s.store.Queues(ctx); return err },
 		"SetQueue":    func() error { return sojourn.NewClient(s.store).Queues().Set(ctx, "q", sojourn.QueueSettings{}) },

@@ -163,7 +163,7 @@ func holdByHandler(s *scene) {
 	next := s.claim()
 	same(s, "the next job", next.Job.ID, ids[0])
 	same(s, "its attempt", next.Job.Attempt, 1)
-	h, err := s.store.History(s.ctx, ids[0], sojourn.HistoryFilter{})
+	h, err := s.store.History(s.ctx, ids[0], 0, 0)
 	s.must(err, "History")
 	if len(h) != 1 || h[0].Outcome != "hold" {
 		s.Fatalf("the history is %+v, want one hold", h)

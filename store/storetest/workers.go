@@ -13,9 +13,9 @@ var workerTrials = []trial{
 	{"a drained worker gets nothing", "A drained worker gets no jobs any more, also if it waits for one; what it runs goes on, and others get the jobs.", "spec:W3", workerDrained},
 }
 
-func (s *scene) workers(f sojourn.WorkerFilter) []sojourn.WorkerStatus {
+func (s *scene) workers(after string, limit int, ids ...string) []sojourn.WorkerStatus {
 	s.Helper()
-	ws, err := s.store.Workers(s.ctx, f)
+	ws, err := s.store.Workers(s.ctx, after, limit, ids...)
 	s.must(err, "Workers")
 	return ws
 }
@@ -32,7 +32,7 @@ func workerIDs(ws []sojourn.WorkerStatus) string {
 }
 
 func workersListed(s *scene) {
-	same(s, "workers of a new store", len(s.workers(sojourn.WorkerFilter{})), 0)
+	same(s, "workers of a new store", len(s.workers("", 0)), 0)
 	s.enqueueMany(2)
 	began := s.now()
 	c := s.claim(by("w2"), called("east-7"), kinds("b", charge))
@@ -40,7 +40,7 @@ func workersListed(s *scene) {
 	s.claimNone("none of this queue", by("w1"), from("q"), kinds("c"))
 	s.claimNone("a server that looks whether claims come through", by("w0"), from(sojourn.ProbeQueue))
 	s.claim(by("w3"), func(r *driver.ClaimRequest) { r.Number = 0 })
-	all := s.workers(sojourn.WorkerFilter{})
+	all := s.workers("", 0)
 	same(s, "workers", workerIDs(all), "w1 w2 w3")
 	same(s, "the queues of w1", strings.Join(all[0].Queues, " "), line+" q")
 	same(s, "what w1 runs", all[0].Running, int64(0))
@@ -49,24 +49,24 @@ func workersListed(s *scene) {
 	same(s, "what w2 runs", all[1].Running, int64(1))
 	same(s, "what w3 runs", all[2].Running, int64(1))
 	s.at("w2 was seen", all[1].SeenAt, began)
-	same(s, "a page", workerIDs(s.workers(sojourn.WorkerFilter{Limit: 1, After: "w1"})), "w2")
-	_, err := s.store.Workers(s.ctx, sojourn.WorkerFilter{Limit: -1})
+	same(s, "a page", workerIDs(s.workers("w1", 1)), "w2")
+	_, err := s.store.Workers(s.ctx, "", -1)
 	s.refused(err, sojourn.CodeInvalid, "a page of -1")
 
 	s.advance(lease / 2)
 	_, err = s.store.Extend(s.ctx, []sojourn.Lease{c.Lease})
 	s.must(err, "Extend")
-	one := s.workers(sojourn.WorkerFilter{Workers: []string{"w2", "w9"}})
+	one := s.workers("", 0, "w2", "w9")
 	same(s, "the one asked for", workerIDs(one), "w2")
 	same(s, "its jobs", text(one[0].Jobs), text([]sojourn.ID{c.Job.ID}))
 	s.at("an extended lease is a sign of life", one[0].SeenAt, s.now())
 	s.advance(lease/2 + time.Second)
-	same(s, "a lease past its end", s.workers(sojourn.WorkerFilter{Workers: []string{"w3"}})[0].Stalled, int64(1))
+	same(s, "a lease past its end", s.workers("", 0, "w3")[0].Stalled, int64(1))
 	s.sweep()
-	same(s, "after the sweep", workerIDs(s.workers(sojourn.WorkerFilter{Workers: []string{"w3"}})), "w3")
+	same(s, "after the sweep", workerIDs(s.workers("", 0, "w3")), "w3")
 	s.advance(sojourn.WorkerLife + time.Second)
 	s.sweep()
-	same(s, "after a day", len(s.workers(sojourn.WorkerFilter{})), 0)
+	same(s, "after a day", len(s.workers("", 0)), 0)
 }
 
 func workerDrained(s *scene) {
@@ -79,7 +79,7 @@ func workerDrained(s *scene) {
 		_, err := s.store.Claim(s.ctx, driver.ClaimRequest{Worker: "w1", Number: 1000, Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1, Wait: patience})
 		ended <- err
 	}()
-	for end := time.After(patience); !s.workers(sojourn.WorkerFilter{Workers: []string{"w1"}})[0].Waiting; {
+	for end := time.After(patience); !s.workers("", 0, "w1")[0].Waiting; {
 		select {
 		case <-end:
 			s.Fatal("a claim that waits is not shown")
@@ -99,7 +99,7 @@ func workerDrained(s *scene) {
 		_, err := s.store.Claim(s.ctx, driver.ClaimRequest{Worker: "w1", Number: number, Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1})
 		s.refused(err, sojourn.CodeDrained, "a claim")
 	}
-	same(s, "it is shown", s.workers(sojourn.WorkerFilter{Workers: []string{"w1"}})[0].Drained, true)
+	same(s, "it is shown", s.workers("", 0, "w1")[0].Drained, true)
 	same(s, "the job that it runs", mine.Job.ID, first)
 	s.finish(completed(mine), sojourn.Completed)
 	same(s, "what another worker gets", s.claim(by("w2")).Job.ID, second)
@@ -110,5 +110,5 @@ func workerDrained(s *scene) {
 	s.sweep()
 	_, err = s.store.Claim(s.ctx, driver.ClaimRequest{Worker: "w1", Queues: []string{line}, Kinds: []string{charge}, Max: 1, Capacity: 1})
 	s.refused(err, sojourn.CodeDrained, "a claim a day after that: it goes on asking, so it is not forgotten")
-	same(s, "it is shown as drained a day later", s.workers(sojourn.WorkerFilter{Workers: []string{"w1"}})[0].Drained, true)
+	same(s, "it is shown as drained a day later", s.workers("", 0, "w1")[0].Drained, true)
 }

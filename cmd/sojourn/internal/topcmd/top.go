@@ -74,7 +74,7 @@ func take(ctx context.Context, c *sojourn.Client) (p picture, err error) {
 	if p.Queues, err = c.Store().Queues(ctx); err != nil {
 		return p, err
 	}
-	if p.Workers, err = c.Store().Workers(ctx, sojourn.WorkerFilter{Limit: sojourn.MaxFind}); err != nil {
+	if p.Workers, err = c.Store().Workers(ctx, "", sojourn.MaxFind); err != nil {
 		return p, err
 	}
 	p.Status, err = c.Store().Status(ctx)
