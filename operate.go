@@ -251,19 +251,11 @@ const MaxAhead = 1000
 
 // QueueWhy reports which gates hold the jobs of a queue back.
 type QueueWhy struct {
-	Queue   string   `json:"queue"`
-	Asked   int64    `json:"asked"` // ready jobs that were asked about, from the front of each line, up to MaxAhead
-	Open    int64    `json:"open"`  // of them, those that could be claimed now, each for itself
-	Held    []HeldBy `json:"held"`  // the others by their first closed gate, most first
-	Pace    Pace     `json:"pace,omitzero"`
-	Trouble Trouble  `json:"trouble,omitzero"`
-}
-
-// HeldBy is one gate and the number of jobs that it holds back.
-type HeldBy struct {
-	Jobs int64 `json:"jobs"`
-	Gate Gate  `json:"gate"` // as it answers for the first of them
-	ID   ID    `json:"id"`   // the first of them
+	Queue   string  `json:"queue"`
+	Asked   int64   `json:"asked"` // ready jobs that were asked about, from the front of each line, up to MaxAhead
+	Open    int64   `json:"open"`  // of them, those that could be claimed now, each for itself
+	Held    []Gate  `json:"held"`  // the others by their first closed gate, most first
+	Trouble Trouble `json:"trouble,omitzero"`
 }
 
 // ProbeQueue is the queue in which servers claim to check that claims work. It has no jobs, and a
@@ -303,33 +295,20 @@ const (
 	GateThrottle = "throttle"
 )
 
-// Scope says whom a closed gate holds back, so that a claim need not ask again for each of them.
-type Scope uint8
-
-// The scopes, from narrow to wide.
-const (
-	ScopeJob   Scope = iota // this job
-	ScopeGroup              // all jobs of its group that would count
-	ScopeKind               // all jobs of its kind
-	ScopeQueue              // all jobs of its queue that would count
-)
-
-var scopeNames = []string{"job", "group", "kind", "queue"}
-
-// MarshalText gives the scope's name.
-func (s Scope) MarshalText() ([]byte, error) { return []byte(scopeNames[s]), nil }
-
-// Gate is the decision of one gate about one job.
+// Gate is the decision of one gate about one job. In QueueWhy it is that about the first of the jobs
+// that the gate holds back.
 type Gate struct {
 	Name  string    `json:"gate"` // one of the Gate constants
 	Open  bool      `json:"open"`
-	Scope Scope     `json:"scope"`          // of a closed gate
-	Used  int64     `json:"used,omitempty"` // weight, starts or jobs, of gates that count
-	Of    int64     `json:"of,omitempty"`   // how much there is
-	Until time.Time `json:"until,omitzero"` // when a closed gate opens, if that is known
-	Text  string    `json:"text,omitempty"` // why it is closed, in words
-	Fail  string    `json:"fail,omitempty"` // of the throttler: the job fails with this reason
-	Later time.Time `json:"later,omitzero"` // the job is scheduled to then
+	Scope string    `json:"scope"`           // of a closed gate: whom it holds back, job, group, kind or queue
+	Used  int64     `json:"used,omitempty"`  // weight, starts or jobs, of gates that count
+	Of    int64     `json:"of,omitempty"`    // how much there is
+	Until time.Time `json:"until,omitzero"`  // when a closed gate opens, if that is known
+	Text  string    `json:"text,omitempty"`  // why it is closed, in words
+	Fail  string    `json:"fail,omitempty"`  // of the throttler: the job fails with this reason
+	Later time.Time `json:"later,omitzero"`  // the job is scheduled to then
+	Jobs  int64     `json:"jobs,omitempty"`  // in QueueWhy: how many jobs it holds back
+	First ID        `json:"first,omitempty"` // and the first of them
 }
 
 // Trouble counts the errors of a queue's throttler, on all nodes.

@@ -287,29 +287,9 @@ func (b *Breaker) validate() error {
 	return validSpan("breaker.open", b.Open, time.Second)
 }
 
-// BreakerMode is the state of a breaker.
-type BreakerMode string
-
-// The modes of a breaker.
+// The states of a breaker: QueueStatus.Breaker.
 const (
-	BreakerClosed BreakerMode = ""          // jobs start; failures are counted
-	BreakerOpen   BreakerMode = "open"      // nothing starts
-	BreakerProbes BreakerMode = "half_open" // the probes are running
+	BreakerClosed = ""          // jobs start; failures are counted
+	BreakerOpen   = "open"      // nothing starts
+	BreakerProbes = "half_open" // the probes are running
 )
-
-// Pace is the state of a queue's rate, holds and breaker. It is stored with the queue, so it is the
-// same on all nodes and after a restart. Times are microseconds since 1970
-// by the store's clock; 0 = none.
-type Pace struct {
-	RateFullAt int64       `json:"rate_full_at_ns,omitempty"` // see Rate.Room
-	HoldUntil  int64       `json:"hold_until_us,omitempty"`
-	HoldReason string      `json:"hold_reason,omitempty"`
-	RampFrom   int64       `json:"ramp_from_us,omitempty"` // when the hold ends or ended, or the breaker closed
-	RampStarts int64       `json:"ramp_starts,omitempty"`
-	Mode       BreakerMode `json:"breaker,omitempty"`
-	Since      int64       `json:"breaker_since_us,omitempty"`
-	Until      int64       `json:"breaker_until_us,omitempty"` // open: the first probe; half-open: unanswered probes are given up
-	Probes     int         `json:"probes,omitempty"`           // started
-	Answered   int         `json:"answered,omitempty"`         // of them, without a failure
-	Failures   []int64     `json:"failures_us,omitempty"`      // that count, while closed
-}

@@ -45,8 +45,8 @@ func describe() ([]byte, error) {
 		reflect.TypeFor[sojourn.State](): reflect.TypeFor[state](), reflect.TypeFor[sojourn.Purpose](): reflect.TypeFor[purpose](),
 		reflect.TypeFor[sojourn.Recovery]():     reflect.TypeFor[recovery](),
 		reflect.TypeFor[sojourn.LateResponse](): reflect.TypeFor[lateResponse](), reflect.TypeFor[sojourn.WaitMode](): reflect.TypeFor[waitMode](),
-		reflect.TypeFor[sojourn.Scope](): reflect.TypeFor[scope](), reflect.TypeFor[sojourn.OnConflict](): reflect.TypeFor[onConflict](),
-		reflect.TypeFor[sojourn.Response](): reflect.TypeFor[wire.Response](), reflect.TypeFor[[]sojourn.State](): reflect.TypeFor[states](),
+		reflect.TypeFor[sojourn.OnConflict](): reflect.TypeFor[onConflict](),
+		reflect.TypeFor[sojourn.Response]():   reflect.TypeFor[wire.Response](), reflect.TypeFor[[]sojourn.State](): reflect.TypeFor[states](),
 	} {
 		registry.RegisterTypeAlias(goType, alias)
 	}
@@ -170,7 +170,6 @@ type (
 	recovery     uint8
 	lateResponse uint8
 	waitMode     uint8
-	scope        uint8
 	onConflict   uint8
 )
 
@@ -224,9 +223,6 @@ func (lateResponse) Schema(huma.Registry) *huma.Schema { return words(jsonform.L
 
 // Schema lists the words.
 func (waitMode) Schema(huma.Registry) *huma.Schema { return words(jsonform.WaitModeNames...) }
-
-// Schema lists the words.
-func (scope) Schema(huma.Registry) *huma.Schema { return words(jsonform.ScopeNames...) }
 
 // Schema lists the words.
 func (onConflict) Schema(huma.Registry) *huma.Schema { return words(jsonform.OnConflictNames...) }

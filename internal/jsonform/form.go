@@ -238,7 +238,6 @@ var (
 	RecoveryNames     = []string{"retry", "fail"}
 	LateResponseNames = []string{"accept", "inbox"}
 	WaitModeNames     = []string{"any", "all"}
-	ScopeNames        = []string{"job", "group", "kind", "queue"}
 	OnConflictNames   = []string{"existing", "error", "replace"}
 )
 
@@ -247,10 +246,10 @@ func inherited(names []string) []string { return append([]string{""}, names...) 
 
 var (
 	nameMarshalers = json.JoinMarshalers(named[sojourn.Recovery](inherited(RecoveryNames)),
-		named[sojourn.LateResponse](inherited(LateResponseNames)), named[sojourn.WaitMode](WaitModeNames), named[sojourn.Scope](ScopeNames),
+		named[sojourn.LateResponse](inherited(LateResponseNames)), named[sojourn.WaitMode](WaitModeNames),
 		named[sojourn.OnConflict](OnConflictNames))
 	nameUnmarshalers = json.JoinUnmarshalers(unnamed[sojourn.Recovery](inherited(RecoveryNames)),
-		unnamed[sojourn.LateResponse](inherited(LateResponseNames)), unnamed[sojourn.WaitMode](WaitModeNames), unnamed[sojourn.Scope](ScopeNames),
+		unnamed[sojourn.LateResponse](inherited(LateResponseNames)), unnamed[sojourn.WaitMode](WaitModeNames),
 		unnamed[sojourn.OnConflict](OnConflictNames))
 )
 

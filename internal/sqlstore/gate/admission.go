@@ -48,7 +48,7 @@ func (a *Admission) ask(e *Candidate) sojourn.Gate {
 				a.Heavy = &e.Candidate
 			}
 		}
-		return sojourn.Gate{Scope: sojourn.ScopeGroup}
+		return sojourn.Gate{Scope: rules.ScopeGroup}
 	}
 	a.noteAsked(e)
 	c := e.Asks()
@@ -65,7 +65,7 @@ func (a *Admission) ask(e *Candidate) sojourn.Gate {
 	if g.Fail != "" || !g.Later.IsZero() {
 		a.moves = append(a.moves, move{e.ID, g.Later, g.Fail})
 	}
-	a.refused = a.refused || g.Scope == sojourn.ScopeJob
+	a.refused = a.refused || g.Scope == rules.ScopeJob
 	a.weighty = a.weighty || g.Name == sojourn.GateLimit
 	if !g.Until.IsZero() {
 		a.opensBy(g.Until.UnixMicro())

@@ -3,8 +3,8 @@ package gate
 import (
 	"slices"
 
-	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // Groups take turns (round robin): one job each, in the order of their names, continuing where the
@@ -126,7 +126,7 @@ func (a *Admission) admitHeads(lanes []string) (closed bool, err error) {
 			heads[lane] = heads[lane][1:]
 			if g.Open {
 				next = append(next, lane)
-			} else if g.Scope == sojourn.ScopeQueue {
+			} else if g.Scope == rules.ScopeQueue {
 				return true, nil
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-queue/sojourn"
 	"github.com/sojourn-queue/sojourn/internal/sqlstore/jobrow"
+	"github.com/sojourn-queue/sojourn/rules"
 )
 
 // A throttler may refuse any job for a reason of its own, so in its queue a refused job does not
@@ -120,7 +121,7 @@ func (s *throttleScan) askHeads() (hot, cold []*groupScan, err error) {
 				hot = append(hot, w)
 			case g.Name == sojourn.GateThrottle:
 				cold = append(cold, w)
-			case g.Scope == sojourn.ScopeQueue && g.Name != sojourn.GateLimit: // jobs without weight pass a full limit
+			case g.Scope == rules.ScopeQueue && g.Name != sojourn.GateLimit: // jobs without weight pass a full limit
 				return nil, nil, nil
 			}
 		}

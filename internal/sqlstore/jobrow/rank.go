@@ -44,7 +44,7 @@ func (l *Row) SetRank(q sojourn.QueueSettings) bool {
 
 // layout is the part of a queue's settings that determines the order of its jobs.
 type layout struct {
-	order            sojourn.Order
+	order            string
 	bucket, ageStep  time.Duration
 	counted, grouped bool
 }

@@ -89,7 +89,9 @@ func queueStatus(t *txn.Tx, r sqldb.Row) (sojourn.QueueStatus, error) {
 			return q, err
 		}
 	}
-	q.Pace, q.Trouble = sojourn.Pace(flow.Pace), flow.Trouble
+	q.HeldUntil, q.HoldReason = jobrow.Time(flow.Pace.HoldUntil), flow.Pace.HoldReason
+	q.Breaker, q.BreakerUntil = flow.Pace.Mode, jobrow.Time(flow.Pace.Until)
+	q.Trouble = flow.Trouble
 	return q, nil
 }
 

@@ -251,7 +251,7 @@ func queueNote(q sojourn.QueueStatus, now time.Time) string {
 	if q.Settings.Paused {
 		notes = append(notes, "paused")
 	}
-	if left := time.Duration(q.Pace.HoldUntil-now.UnixMicro()) * time.Microsecond; left > 0 {
+	if left := q.HeldUntil.Sub(now); left > 0 {
 		notes = append(notes, "on hold for "+terminal.Human(left))
 	}
 	if q.Stalled > 0 {
