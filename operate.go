@@ -295,8 +295,8 @@ const (
 	GateThrottle = "throttle"
 )
 
-// Gate is the decision of one gate about one job. In QueueWhy it is that about the first of the jobs
-// that the gate holds back.
+// Gate is the decision of one gate about one job. In QueueWhy it is the decision about the first of
+// the jobs that the gate holds back.
 type Gate struct {
 	Name  string    `json:"gate"` // one of the Gate constants
 	Open  bool      `json:"open"`
